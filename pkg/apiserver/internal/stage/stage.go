@@ -1,0 +1,94 @@
+// Package stage owns the contracts of the stages that a request passes in the API server before it is committed:
+// authenticate, authorize, mutate, validate. The server holds a list of each; adding one is adding a line to its list.
+package stage
+
+import (
+	"context"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// Attributes say what a request is about, to every stage. Object is what is to be stored, of the stored version (or the
+// subresource's object, e.g. a Binding), and may be changed by mutators; Old is what is stored now and may not.
+type Attributes struct {
+	User      user.Info
+	UserAgent string
+	Verb      string // get, list, watch, create, update, patch, delete, deletecollection; for other paths the HTTP method in lower case
+
+	Resource    *objects.Resource           // nil for paths that are no resource
+	GVR         schema.GroupVersionResource // as it was asked for
+	Subresource string
+	Namespace   string
+	Name        string
+	Path        string // of the URL; "" in process
+
+	// Operation is what admission sees: Create, Update, Delete or Connect.
+	Operation Operation
+	Object    objects.Object
+	Old       objects.Object
+	Sub       any // the object of a subresource that is not the resource itself: a Binding, a Scale, an Eviction
+	DryRun    bool
+	Manager   string // the field manager
+	Delete    *metav1.DeleteOptions
+
+	// Warn adds a Warning header to the answer. Never nil.
+	Warn func(text string)
+}
+
+// Operation is the kind of change that admission is asked about.
+type Operation string
+
+// The operations.
+const (
+	Create  Operation = "CREATE"
+	Update  Operation = "UPDATE"
+	Delete  Operation = "DELETE"
+	Connect Operation = "CONNECT"
+)
+
+// Authenticator finds out who makes a request. ok false without an error means: not by my means, ask the next.
+// An error means that the credentials are of this kind and bad.
+type Authenticator interface {
+	Authenticate(r *http.Request) (who user.Info, ok bool, err error)
+}
+
+// Decision is an authorizer's answer.
+type Decision int
+
+// The decisions. The first authorizer of the list that has an opinion decides; none means no.
+const (
+	NoOpinion Decision = iota
+	Allow
+	Deny
+)
+
+// Authorizer decides whether a.User may do what a says. reason is for the error message and may be empty.
+type Authorizer interface {
+	Authorize(ctx context.Context, a *Attributes) (d Decision, reason string, err error)
+}
+
+// Mutator changes a.Object before it is defaulted a second time and validated. Errors that are no StatusError become
+// Forbidden. Mutators are called for creates and updates (also of subresources) only.
+type Mutator interface {
+	Name() string
+	Mutate(ctx context.Context, a *Attributes) error
+}
+
+// Validator refuses what may not be. It changes nothing. It is called for creates, updates, deletes and connects.
+type Validator interface {
+	Name() string
+	Admit(ctx context.Context, a *Attributes) error
+}
+
+// Reader is what stages may look at: the server's own state, without authorization. Objects are shared.
+type Reader interface {
+	// Get returns a current object, or a NotFound StatusError.
+	Get(ctx context.Context, r schema.GroupResource, key objects.Key) (objects.Object, error)
+	// List returns the current objects of a namespace, "" for all.
+	List(ctx context.Context, r schema.GroupResource, namespace string) ([]objects.Object, error)
+}

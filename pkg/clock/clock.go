@@ -1,0 +1,98 @@
+// Package clock owns time and chance: the clock and the seeded source that go into every constructor, so that a whole
+// cluster can run on a clock of its own and a seed gives the same run again. Nothing else calls time.Now, makes a timer
+// or draws random numbers.
+package clock
+
+import (
+	"context"
+	"encoding/hex"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+)
+
+// Clock tells and measures time. It is k8s.io/utils/clock's, so that client-go's queues and its fake clock fit.
+type Clock = clock.WithTickerAndDelayedExecution
+
+// Real is the machine's clock.
+func Real() Clock { return clock.RealClock{} }
+
+// Sleep waits for d on c, or until ctx ends, and returns ctx's error then.
+func Sleep(ctx context.Context, c Clock, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := c.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C():
+		return nil
+	}
+}
+
+// Source draws UIDs, name suffixes and jitter. It is safe for concurrent use.
+type Source struct {
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+// NewSource returns a source that gives the same sequence for the same seed.
+func NewSource(seed uint64) *Source {
+	return &Source{rng: rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15))}
+}
+
+// RandomSource returns a source seeded by the operating system. It must not be used for secrets.
+func RandomSource() *Source { return NewSource(rand.Uint64()) }
+
+// UID draws a version 4 UUID.
+func (s *Source) UID() types.UID {
+	var b [16]byte
+	s.mu.Lock()
+	hi, lo := s.rng.Uint64(), s.rng.Uint64()
+	s.mu.Unlock()
+	for i := range 8 {
+		b[i], b[8+i] = byte(hi>>(8*i)), byte(lo>>(8*i))
+	}
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	var out [36]byte
+	hex.Encode(out[0:8], b[0:4])
+	hex.Encode(out[9:13], b[4:6])
+	hex.Encode(out[14:18], b[6:8])
+	hex.Encode(out[19:23], b[8:10])
+	hex.Encode(out[24:36], b[10:16])
+	out[8], out[13], out[18], out[23] = '-', '-', '-', '-'
+	return types.UID(out[:])
+}
+
+// nameAlphabet is what Kubernetes makes generated names of: no vowels and no characters that look alike.
+const nameAlphabet = "bcdfghjklmnpqrstvwxz2456789"
+
+// Suffix draws n characters as Kubernetes appends to a generateName.
+func (s *Source) Suffix(n int) string {
+	b := make([]byte, n)
+	s.mu.Lock()
+	for i := range b {
+		b[i] = nameAlphabet[s.rng.IntN(len(nameAlphabet))]
+	}
+	s.mu.Unlock()
+	return string(b)
+}
+
+// IntN draws a number in [0,n).
+func (s *Source) IntN(n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rng.IntN(n)
+}
+
+// Jitter draws a duration in [d, d*(1+factor)).
+func (s *Source) Jitter(d time.Duration, factor float64) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return d + time.Duration(s.rng.Float64()*factor*float64(d))
+}

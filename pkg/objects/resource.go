@@ -1,0 +1,203 @@
+package objects
+
+import (
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Resource is a Def with its type erased, which is how the API server sees every row. Its functions are never nil.
+// It is made by Row and must not be changed after.
+type Resource struct {
+	Names      Names
+	Versions   []Served // the stored version first
+	New        func() Object
+	NewList    func() runtime.Object
+	ValidName  func(name string, prefix bool) []string
+	Default    func(obj Object)
+	Prepare    func(obj, old Object) // old may be nil
+	Validate   func(obj, old Object) field.ErrorList
+	Warnings   func(obj, old Object) []string
+	Reset      []string
+	Status     *StatusOf // nil: no status subresource
+	Scale      *ScaleOf  // nil: no scale subresource
+	Connects   []string
+	Grace      func(obj Object, asked *int64) int64
+	Selectable map[string]func(Object) string
+
+	CreateOnUpdate, NeedsVersion, Undecoded, OrphanDefault bool
+	Verbs                                                  []string
+}
+
+// Served is a version in which a resource is served.
+type Served struct {
+	Group, Version string
+	New            func() runtime.Object
+	NewList        func() runtime.Object
+	Default        func(obj runtime.Object)
+	To             func(obj runtime.Object) (Object, error) // nil: it is the stored version
+	From           func(obj Object) (runtime.Object, error) // nil: it is the stored version
+	Deprecated     string
+	Columns        []ColumnOf
+	Selectable     map[string]func(Object) string
+	Label          func(field, value string) (string, string)
+}
+
+// StatusOf is a Status with its type erased.
+type StatusOf struct {
+	Prepare  func(obj, old Object)
+	Validate func(obj, old Object) field.ErrorList
+	Reset    []string
+}
+
+// ScaleOf is a Scale with its type erased.
+type ScaleOf struct {
+	Spec     func(obj Object) int32
+	SetSpec  func(obj Object, replicas int32)
+	Status   func(obj Object) int32
+	Selector func(obj Object) string
+}
+
+// ColumnOf is a Column with its type erased.
+type ColumnOf struct {
+	Name, Type, Format, Description string
+	Priority                        int32
+	Cell                            func(obj Object, now time.Time) any
+}
+
+// AllVerbs are the verbs of a resource that does not list its own, in discovery's order.
+var AllVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+
+// Row erases a Def's type. It panics when the row lacks its names, New or NewList: a mistake in the program.
+func Row[T Object](d Def[T]) Resource {
+	n := d.Names
+	if n.Singular == "" {
+		n.Singular = strings.ToLower(n.Kind)
+	}
+	if n.Version == "" || n.Kind == "" || n.Plural == "" || d.New == nil || d.NewList == nil {
+		panic("objects: row " + n.Kind + " is incomplete")
+	}
+	r := Resource{
+		Names: n, New: func() Object { return d.New() }, NewList: d.NewList, ValidName: d.ValidName,
+		Reset: d.Reset, Connects: d.Connects, Selectable: eraseSelectable(d.Selectable),
+		CreateOnUpdate: d.CreateOnUpdate, NeedsVersion: d.NeedsVersion, Undecoded: d.Undecoded,
+		OrphanDefault: d.OrphanDefault, Verbs: d.Verbs,
+		Default: eraseOne(d.Default), Prepare: eraseTwo(d.Prepare),
+		Validate: eraseCheck(d.Validate), Warnings: eraseWarnings(d.Warnings),
+		Grace: func(Object, *int64) int64 { return 0 },
+	}
+	if r.ValidName == nil {
+		r.ValidName = validation.NameIsDNSSubdomain
+	}
+	if r.Verbs == nil {
+		r.Verbs = AllVerbs
+	}
+	if d.Grace != nil {
+		r.Grace = func(obj Object, asked *int64) int64 { return d.Grace(obj.(T), asked) }
+	}
+	if s := d.Status; s != nil {
+		r.Status = &StatusOf{Prepare: eraseTwo(s.Prepare), Validate: eraseCheck(s.Validate), Reset: s.Reset}
+	}
+	if s := d.Scale; s != nil {
+		r.Scale = &ScaleOf{
+			Spec:     func(obj Object) int32 { return s.Spec(obj.(T)) },
+			SetSpec:  func(obj Object, n int32) { s.SetSpec(obj.(T), n) },
+			Status:   func(obj Object) int32 { return s.Status(obj.(T)) },
+			Selector: func(obj Object) string { return s.Selector(obj.(T)) },
+		}
+	}
+	r.Versions = []Served{{
+		Group: n.Group, Version: n.Version, NewList: d.NewList, New: func() runtime.Object { return d.New() },
+		Default: func(runtime.Object) {}, Columns: eraseColumns(d.Columns), Selectable: r.Selectable,
+	}}
+	for _, v := range d.Versions {
+		r.Versions = append(r.Versions, eraseVersion(d, v, r))
+	}
+	return r
+}
+
+func eraseVersion[T Object](d Def[T], v Version[T], r Resource) Served {
+	s := Served{
+		Group: v.Group, Version: v.Version, New: v.New, NewList: v.NewList, Default: v.Default, Deprecated: v.Deprecated,
+		To:      func(obj runtime.Object) (Object, error) { return v.To(obj) },
+		From:    func(obj Object) (runtime.Object, error) { return v.From(obj.(T)) },
+		Columns: eraseColumns(d.Columns), Selectable: r.Selectable, Label: v.Label,
+	}
+	if s.Default == nil {
+		s.Default = func(runtime.Object) {}
+	}
+	if v.Columns != nil {
+		s.Columns = eraseColumns(v.Columns)
+	}
+	if v.Selectable != nil {
+		s.Selectable = eraseSelectable(v.Selectable)
+	}
+	return s
+}
+
+func eraseOne[T Object](f func(T)) func(Object) {
+	if f == nil {
+		return func(Object) {}
+	}
+	return func(obj Object) { f(obj.(T)) }
+}
+
+// as returns obj as a T; a nil Object becomes T's zero value, which is a nil pointer.
+func as[T Object](obj Object) T {
+	t, _ := obj.(T)
+	return t
+}
+
+func eraseTwo[T Object](f func(obj, old T)) func(obj, old Object) {
+	if f == nil {
+		return func(_, _ Object) {}
+	}
+	return func(obj, old Object) { f(obj.(T), as[T](old)) }
+}
+
+func eraseCheck[T Object](f func(obj, old T) field.ErrorList) func(obj, old Object) field.ErrorList {
+	if f == nil {
+		return func(_, _ Object) field.ErrorList { return nil }
+	}
+	return func(obj, old Object) field.ErrorList { return f(obj.(T), as[T](old)) }
+}
+
+func eraseWarnings[T Object](f func(obj, old T) []string) func(obj, old Object) []string {
+	if f == nil {
+		return func(_, _ Object) []string { return nil }
+	}
+	return func(obj, old Object) []string { return f(obj.(T), as[T](old)) }
+}
+
+func eraseSelectable[T Object](fields map[string]func(T) string) map[string]func(Object) string {
+	out := map[string]func(Object) string{
+		"metadata.name":      func(obj Object) string { return obj.GetName() },
+		"metadata.namespace": func(obj Object) string { return obj.GetNamespace() },
+	}
+	for name, f := range fields {
+		out[name] = func(obj Object) string { return f(obj.(T)) }
+	}
+	return out
+}
+
+func eraseColumns[T Object](columns []Column[T]) []ColumnOf {
+	if columns == nil {
+		columns = []Column[T]{NameColumn[T](), AgeColumn[T]()}
+	}
+	out := make([]ColumnOf, 0, len(columns))
+	for _, c := range columns {
+		e := ColumnOf{Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority}
+		if e.Type == "" {
+			e.Type = "string"
+		}
+		if c.Wide {
+			e.Priority = 1
+		}
+		e.Cell = func(obj Object, now time.Time) any { return c.Cell(obj.(T), now) }
+		out = append(out, e)
+	}
+	return out
+}

@@ -1,0 +1,43 @@
+// Package plug turns a name and arguments from a config file into a part of the program: a store, a runtime, a scheduler
+// plugin. Arguments are decoded strictly over the part's defaults, and errors name the place and the choices.
+package plug
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Set maps a part's name to what makes it. What says what the parts are, for error messages: "scheduler plugin".
+type Set[F any] struct {
+	What  string
+	Parts map[string]F
+}
+
+// Find returns the factory of name, or an error that lists the names there are.
+func (s Set[F]) Find(name string) (F, error) {
+	f, ok := s.Parts[name]
+	if !ok {
+		return f, fmt.Errorf("%s %q is not one of [%s]", s.What, name, strings.Join(s.Names(), " "))
+	}
+	return f, nil
+}
+
+// Names lists the parts in order.
+func (s Set[F]) Names() []string { return slices.Sorted(maps.Keys(s.Parts)) }
+
+// Args decodes raw (JSON or YAML, may be empty) over defaults. Unknown and repeated fields are errors. defaults is a
+// function because decoding a list over a shared value would change that value.
+func Args[A any](raw []byte, defaults func() A) (A, error) {
+	args := defaults()
+	if len(raw) == 0 {
+		return args, nil
+	}
+	if err := yaml.UnmarshalStrict(raw, &args); err != nil {
+		return args, fmt.Errorf("args: %w", err)
+	}
+	return args, nil
+}
