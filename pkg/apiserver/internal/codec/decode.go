@@ -1,0 +1,188 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// The ways of field validation.
+const (
+	validateIgnore = metav1.FieldValidationIgnore
+	validateStrict = metav1.FieldValidationStrict
+)
+
+// Body is what a client sent.
+type Body struct {
+	Format     Format
+	Data       []byte
+	Validation string // Ignore, Warn or Strict; "" is Warn
+}
+
+// Known names the Go type of a kind that the server has, "" when it has no such kind.
+type Known func(schema.GroupVersionKind) string
+
+// Decode reads a body that is to be of kind want into obj and says what its fields are warned about. What apiVersion and
+// kind the body leaves out are want's; those that it has must be.
+func Decode(b Body, want schema.GroupVersionKind, obj runtime.Object, known Known) (warnings []string, err error) {
+	data, err := b.json()
+	if err != nil {
+		return nil, unrecognized(b.Data, want.Kind, err)
+	}
+	var actual schema.GroupVersionKind
+	if b.Format == Protobuf {
+		actual, err = readEnvelope(data, obj)
+	} else {
+		actual, err = interpret(data)
+		if err != nil {
+			return nil, unrecognized(b.Data, want.Kind, err)
+		}
+	}
+	actual = fill(actual, want)
+	if err == nil {
+		err = checkKind(actual, want, known)
+	}
+	var strict []error
+	if err == nil && b.Format != Protobuf {
+		strict, err = b.unmarshal(data, obj)
+	}
+	if err == nil && b.Validation == validateStrict && len(strict) > 0 {
+		err = runtime.NewStrictDecodingError(strict)
+	}
+	if err != nil {
+		return nil, cannotHandle(actual, want.Kind, err)
+	}
+	if actual.GroupVersion() != want.GroupVersion() {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)",
+			actual.GroupVersion(), want.GroupVersion()))
+	}
+	for _, e := range strict {
+		warnings = append(warnings, e.Error())
+	}
+	obj.GetObjectKind().SetGroupVersionKind(want)
+	return warnings, nil
+}
+
+// json returns the body as JSON; a protobuf body is returned as it is.
+func (b Body) json() ([]byte, error) {
+	if b.Format == YAML {
+		return yaml.YAMLToJSON(b.Data)
+	}
+	return b.Data, nil
+}
+
+// unmarshal reads data into obj; strict holds the fields that are unknown or there twice.
+func (b Body) unmarshal(data []byte, obj runtime.Object) (strict []error, err error) {
+	if b.Validation == validateIgnore {
+		return nil, kjson.UnmarshalCaseSensitivePreserveInts(data, obj)
+	}
+	if b.Format == YAML {
+		if _, err := yaml.YAMLToJSONStrict(b.Data); err != nil {
+			strict = append(strict, err)
+		}
+	}
+	more, err := kjson.UnmarshalStrict(data, obj)
+	return append(strict, more...), err
+}
+
+// interpret reads what kind JSON says it is.
+func interpret(data []byte) (schema.GroupVersionKind, error) {
+	var tm metav1.TypeMeta
+	if err := json.Unmarshal(data, &tm); err != nil {
+		return schema.GroupVersionKind{}, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
+	}
+	gv, err := schema.ParseGroupVersion(tm.APIVersion)
+	if err != nil {
+		return schema.GroupVersionKind{}, err
+	}
+	return gv.WithKind(tm.Kind), nil
+}
+
+func readEnvelope(data []byte, obj runtime.Object) (schema.GroupVersionKind, error) {
+	rest, ok := bytes.CutPrefix(data, protobufMagic)
+	if !ok {
+		return schema.GroupVersionKind{}, fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", protobufMagic)
+	}
+	var unknown runtime.Unknown
+	if err := unknown.Unmarshal(rest); err != nil {
+		return schema.GroupVersionKind{}, err
+	}
+	gvk := schema.FromAPIVersionAndKind(unknown.APIVersion, unknown.Kind)
+	m, ok := obj.(interface{ Unmarshal([]byte) error })
+	if !ok {
+		return gvk, ErrNoProtobuf
+	}
+	return gvk, m.Unmarshal(unknown.Raw)
+}
+
+func fill(gvk, defaults schema.GroupVersionKind) schema.GroupVersionKind {
+	if gvk.Kind == "" {
+		gvk.Kind = defaults.Kind
+	}
+	if gvk.Version == "" && gvk.Group == "" {
+		gvk.Group, gvk.Version = defaults.Group, defaults.Version
+	}
+	return gvk
+}
+
+// checkKind refuses a body of another kind. The same kind in another version passes here: it is refused with better
+// words once it is known to be readable.
+func checkKind(actual, want schema.GroupVersionKind, known Known) error {
+	if actual == want {
+		return nil
+	}
+	name := known(actual)
+	if name == "" {
+		return fmt.Errorf("no kind %q is registered for version %q in scheme %q", actual.Kind, actual.GroupVersion(), "pkg/api/legacyscheme/scheme.go:30")
+	}
+	if actual.Kind == want.Kind {
+		return nil
+	}
+	return fmt.Errorf("converting (%s) to (%s.%s): unknown conversion", name, internalPackage(want.Group), want.Kind)
+}
+
+// TypeName returns the name that error messages give the Go type of obj: "v1.Secret".
+func TypeName(obj runtime.Object) string { return reflect.TypeOf(obj).Elem().String() }
+
+// internalPackage is the word that Kubernetes' messages use for a group's types of no version.
+func internalPackage(group string) string {
+	if group == "" {
+		return "core"
+	}
+	word, _, _ := strings.Cut(group, ".")
+	return word
+}
+
+func cannotHandle(actual schema.GroupVersionKind, kind string, err error) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", actual.Kind, actual.Version, kind, err))
+}
+
+func unrecognized(data []byte, kind string, err error) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", kind, err, summary(data)))
+}
+
+// summary shows the beginning of a body in an error message: as text where it looks like JSON, else in hex.
+func summary(data []byte) string {
+	const most = 30
+	show := func(b []byte) string { return hex.EncodeToString(b) }
+	if len(data) == 0 {
+		return "<empty>"
+	}
+	if data[0] == '{' {
+		show = func(b []byte) string { return string(b) }
+	}
+	if len(data) > most {
+		return show(data[:most]) + " ..."
+	}
+	return show(data)
+}

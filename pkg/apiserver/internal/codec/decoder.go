@@ -1,0 +1,90 @@
+package codec
+
+import (
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// Decoder turns bodies into objects of the stored version and back. It is the verb engine's Decoder.
+type Decoder struct {
+	names map[schema.GroupVersionKind]string // the Go type of each kind that is served
+}
+
+var _ verbs.Decoder = (*Decoder)(nil)
+
+// NewDecoder returns the decoder of a table of resources.
+func NewDecoder(resources []objects.Resource) *Decoder {
+	d := &Decoder{names: map[schema.GroupVersionKind]string{}}
+	for _, r := range resources {
+		for _, v := range r.Versions {
+			d.names[schema.GroupVersionKind{Group: v.Group, Version: v.Version, Kind: r.Names.Kind}] = TypeName(v.New())
+		}
+	}
+	return d
+}
+
+// Known names the Go type of a kind that is served.
+func (d *Decoder) Known(gvk schema.GroupVersionKind) string { return d.names[gvk] }
+
+// KindOf returns what req asks for.
+func KindOf(req *verbs.Request) Kind { return Kind{Resource: req.Resource, Served: req.Served} }
+
+// Encode returns obj, of the stored version, as JSON of the version that req asked for.
+func (d *Decoder) Encode(req *verbs.Request, obj objects.Object) ([]byte, error) {
+	k := KindOf(req)
+	if k.stored() {
+		return marshalJSON(obj, k.GVK())
+	}
+	out, err := k.Served.From(obj)
+	if err != nil {
+		return nil, err
+	}
+	return marshalJSON(out, k.GVK())
+}
+
+// Decode returns the stored version, defaulted, of JSON in the version that req asked for.
+func (d *Decoder) Decode(req *verbs.Request, json []byte, validation string) (objects.Object, error) {
+	return d.Body(req, Body{Format: JSON, Data: json, Validation: validation})
+}
+
+// Body returns the stored version, defaulted, of a body in the version that req asked for. Fields to warn about are
+// told to req.Warn.
+func (d *Decoder) Body(req *verbs.Request, b Body) (objects.Object, error) {
+	k := KindOf(req)
+	obj := runtime.Object(req.Resource.New())
+	if !k.stored() {
+		obj = k.Served.New()
+	}
+	warnings, err := Decode(b, k.GVK(), obj, d.Known)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range warnings {
+		req.Warn(w)
+	}
+	return k.store(obj)
+}
+
+// store converts an object of the served version to the stored one, with the defaults of both.
+func (k Kind) store(obj runtime.Object) (objects.Object, error) {
+	stored, ok := obj.(objects.Object)
+	if !k.stored() {
+		k.Served.Default(obj)
+		var err error
+		if stored, err = k.Served.To(obj); err != nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v",
+				k.Resource.Names.Kind, k.Served.Version, k.Resource.Names.Kind, err))
+		}
+	} else if !ok {
+		return nil, fmt.Errorf("%T is no API object", obj)
+	}
+	k.Resource.Default(stored)
+	stored.GetObjectKind().SetGroupVersionKind(k.Resource.Names.GVK())
+	return stored, nil
+}

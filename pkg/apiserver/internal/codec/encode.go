@@ -1,0 +1,149 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// protobufMagic begins every protobuf body.
+var protobufMagic = []byte("k8s\x00")
+
+// ErrNoProtobuf means that a type has no protobuf form.
+var ErrNoProtobuf = errors.New("object does not implement the protobuf marshalling interface and cannot be encoded to a protobuf message")
+
+// marshaler is what every type with a protobuf form has.
+type marshaler interface{ Marshal() ([]byte, error) }
+
+// Kind is a resource in the version it is served in: what a writer needs to know of it.
+type Kind struct {
+	Resource *objects.Resource
+	Served   *objects.Served // nil: the stored version
+}
+
+// GVK returns the kind that is written.
+func (k Kind) GVK() schema.GroupVersionKind {
+	gvk := k.Resource.Names.GVK()
+	if k.Served != nil {
+		gvk.Group, gvk.Version = k.Served.Group, k.Served.Version
+	}
+	return gvk
+}
+
+func (k Kind) stored() bool { return k.Served == nil || k.Served.From == nil }
+
+// Object returns it as an object of the served version. It is shared when that is the stored one.
+func (k Kind) Object(it *cache.Item) (runtime.Object, error) {
+	obj, err := it.Object()
+	if err != nil || k.stored() {
+		return obj, err
+	}
+	return k.Served.From(obj)
+}
+
+// Encode returns it in the given format (JSON or Protobuf), with apiVersion and kind and no newline. The bytes are shared.
+func (k Kind) Encode(it *cache.Item, f Format) ([]byte, error) {
+	if !k.stored() {
+		obj, err := k.Object(it)
+		if err != nil {
+			return nil, err
+		}
+		return Marshal(obj, k.GVK(), f)
+	}
+	kept := cache.JSON
+	if f == Protobuf {
+		kept = cache.Protobuf
+	}
+	return it.Encoded(kept, func(obj objects.Object) ([]byte, error) { return Marshal(obj, k.GVK(), f) })
+}
+
+// Marshal writes obj as being of kind gvk, in JSON or Protobuf. obj is not changed.
+func Marshal(obj runtime.Object, gvk schema.GroupVersionKind, f Format) ([]byte, error) {
+	if f == Protobuf {
+		return marshalProtobuf(obj, gvk)
+	}
+	return marshalJSON(obj, gvk)
+}
+
+func marshalJSON(obj runtime.Object, gvk schema.GroupVersionKind) ([]byte, error) {
+	b, err := json.Marshal(as(obj, gvk))
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", gvk.Kind, err)
+	}
+	return b, nil
+}
+
+// as returns obj with its kind set: obj itself, or a copy of its outermost struct, since obj is shared.
+func as(obj runtime.Object, gvk schema.GroupVersionKind) runtime.Object {
+	if obj.GetObjectKind().GroupVersionKind() == gvk {
+		return obj
+	}
+	v := reflect.ValueOf(obj)
+	if v.Kind() != reflect.Pointer {
+		return obj
+	}
+	shallow := reflect.New(v.Type().Elem())
+	shallow.Elem().Set(v.Elem())
+	out := shallow.Interface().(runtime.Object)
+	out.GetObjectKind().SetGroupVersionKind(gvk)
+	return out
+}
+
+func marshalProtobuf(obj runtime.Object, gvk schema.GroupVersionKind) ([]byte, error) {
+	m, ok := obj.(marshaler)
+	if !ok {
+		return nil, ErrNoProtobuf
+	}
+	raw, err := m.Marshal()
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", gvk.Kind, err)
+	}
+	return append(envelopeHead(gvk, len(raw)), append(raw, envelopeTail...)...), nil
+}
+
+// jsonHead is how the JSON of an object of kind gvk begins. In a list its items are without it.
+func jsonHead(gvk schema.GroupVersionKind) []byte {
+	return []byte(`{"kind":"` + gvk.Kind + `","apiVersion":"` + gvk.GroupVersion().String() + `",`)
+}
+
+// PartialOf returns the metadata of obj alone.
+func PartialOf(obj metav1.Object) *metav1.PartialObjectMetadata {
+	if om, ok := obj.(metav1.ObjectMetaAccessor); ok {
+		if meta, ok := om.GetObjectMeta().(*metav1.ObjectMeta); ok {
+			return &metav1.PartialObjectMetadata{ObjectMeta: *meta}
+		}
+	}
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: obj.GetName(), Namespace: obj.GetNamespace(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
+		Generation: obj.GetGeneration(), CreationTimestamp: obj.GetCreationTimestamp(), Labels: obj.GetLabels(),
+		DeletionTimestamp: obj.GetDeletionTimestamp(), DeletionGracePeriodSeconds: obj.GetDeletionGracePeriodSeconds(),
+		Annotations: obj.GetAnnotations(), OwnerReferences: obj.GetOwnerReferences(), Finalizers: obj.GetFinalizers(),
+		ManagedFields: obj.GetManagedFields(), GenerateName: obj.GetGenerateName(),
+	}}
+}
+
+// Encoding returns the format in which the bytes of an answer in m are kept: YAML is made of JSON.
+func (m Media) Encoding() Format {
+	if m.Format == Protobuf {
+		return Protobuf
+	}
+	return JSON
+}
+
+func indent(b []byte) ([]byte, error) {
+	var out bytes.Buffer
+	out.Grow(2 * len(b))
+	if err := json.Indent(&out, bytes.TrimSuffix(b, []byte("\n")), "", "  "); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}

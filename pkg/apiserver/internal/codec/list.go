@@ -1,0 +1,105 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
+)
+
+// Pieces is a body in parts that are shared with others: they are written one after the other and never changed.
+type Pieces [][]byte
+
+// Size returns how long the body is.
+func (p Pieces) Size() int {
+	n := 0
+	for _, b := range p {
+		n += len(b)
+	}
+	return n
+}
+
+// Bytes returns the body in one piece.
+func (p Pieces) Bytes() []byte {
+	if len(p) == 1 {
+		return p[0]
+	}
+	out := make([]byte, 0, p.Size())
+	for _, b := range p {
+		out = append(out, b...)
+	}
+	return out
+}
+
+var (
+	comma   = []byte(",")
+	listEnd = []byte("]}\n")
+)
+
+// List returns a list of kind k's items, made of the items' own bytes.
+func (k Kind) List(items []*cache.Item, meta metav1.ListMeta, f Format) (Pieces, error) {
+	bodies := make([][]byte, len(items))
+	for i, it := range items {
+		b, err := k.Encode(it, f)
+		if err != nil {
+			return nil, err
+		}
+		bodies[i] = b
+	}
+	if f == Protobuf {
+		return protobufList(k.GVK(), meta, bodies)
+	}
+	return jsonList(k.GVK(), meta, bodies)
+}
+
+func jsonList(gvk schema.GroupVersionKind, meta metav1.ListMeta, bodies [][]byte) (Pieces, error) {
+	m, err := json.Marshal(meta)
+	if err != nil {
+		return nil, fmt.Errorf("encode list metadata: %w", err)
+	}
+	itemHead := jsonHead(gvk)
+	gvk.Kind += "List"
+	head := append(jsonHead(gvk), `"metadata":`...)
+	head = append(append(head, m...), `,"items":[`...)
+	pieces := make(Pieces, 0, 2*len(bodies)+2)
+	pieces = append(pieces, head)
+	for i, b := range bodies {
+		if i > 0 {
+			pieces = append(pieces, comma)
+		}
+		if rest, ok := bytes.CutPrefix(b, itemHead); ok {
+			pieces = append(pieces, openBrace, rest)
+		} else {
+			pieces = append(pieces, b)
+		}
+	}
+	return append(pieces, listEnd), nil
+}
+
+var openBrace = []byte("{")
+
+func protobufList(gvk schema.GroupVersionKind, meta metav1.ListMeta, bodies [][]byte) (Pieces, error) {
+	m, err := meta.Marshal()
+	if err != nil {
+		return nil, fmt.Errorf("encode list metadata: %w", err)
+	}
+	gvk.Kind += "List"
+	size := fieldSize(len(m))
+	for i := range bodies {
+		if bodies[i], err = envelopeBody(bodies[i]); err != nil {
+			return nil, err
+		}
+		size += fieldSize(len(bodies[i]))
+	}
+	pieces := make(Pieces, 0, 2*len(bodies)+2)
+	pieces = append(pieces, appendField(envelopeHead(gvk, size), tagListMeta, m))
+	for _, b := range bodies {
+		pieces = append(pieces, binary.AppendUvarint([]byte{tagItem}, uint64(len(b))), b)
+	}
+	return append(pieces, envelopeTail), nil
+}

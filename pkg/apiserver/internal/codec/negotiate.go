@@ -1,0 +1,211 @@
+// Package codec owns the forms in which objects travel over HTTP: which form a client asked for, how an object, a list
+// or a watch is written in it, and how a body becomes an object of the stored version again.
+//
+// What is written is spliced from the bytes that the cache keeps with each item (cache.Item.Encoded), so that a list or
+// a watch encodes nothing that somebody has asked for before. It is the Decoder of the verb engine.
+package codec
+
+import (
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/munnerz/goautoneg"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Format is a way of writing an object as bytes.
+type Format uint8
+
+// The formats.
+const (
+	JSON Format = iota
+	YAML
+	Protobuf
+)
+
+// The media types of the formats.
+const (
+	MediaJSON     = "application/json"
+	MediaYAML     = "application/yaml"
+	MediaProtobuf = "application/vnd.kubernetes.protobuf"
+)
+
+// String returns the format's media type.
+func (f Format) String() string { return [...]string{MediaJSON, MediaYAML, MediaProtobuf}[f] }
+
+// Media is what a client wants to be answered: a format, and maybe another kind than the resource's own.
+type Media struct {
+	Format Format
+	As     schema.GroupVersionKind // empty, or Table, PartialObjectMetadata or PartialObjectMetadataList
+	Pretty bool
+}
+
+// Table reports whether a table is wanted.
+func (m Media) Table() bool { return m.As.Kind == "Table" }
+
+// Partial reports whether only the metadata is wanted.
+func (m Media) Partial() bool { return strings.HasPrefix(m.As.Kind, "PartialObjectMetadata") }
+
+// Offer says what a path can answer with.
+type Offer struct {
+	NoProtobuf bool
+	Transform  func(schema.GroupVersionKind) bool // nil: nothing but the resource's own kind
+}
+
+// formats returns the formats of the offer.
+func (o Offer) formats() []Format {
+	if o.NoProtobuf {
+		return []Format{JSON, YAML}
+	}
+	return []Format{JSON, YAML, Protobuf}
+}
+
+func (o Offer) names() string {
+	var names []string
+	for _, f := range o.formats() {
+		names = append(names, f.String())
+	}
+	return strings.Join(names, ", ")
+}
+
+// One and Many are the transformations that a single object and a list can be asked for in.
+func One(gvk schema.GroupVersionKind) bool { return metaKind(gvk, "Table", "PartialObjectMetadata") }
+func Many(gvk schema.GroupVersionKind) bool {
+	return metaKind(gvk, "Table", "PartialObjectMetadataList")
+}
+
+// Watched is what the objects of a watch can be asked for in.
+func Watched(gvk schema.GroupVersionKind) bool {
+	return metaKind(gvk, "Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+}
+
+func metaKind(gvk schema.GroupVersionKind, kinds ...string) bool {
+	if gvk.Group != metav1.GroupName || gvk.Version != "v1" && gvk.Version != "v1beta1" {
+		return false
+	}
+	for _, k := range kinds {
+		if gvk.Kind == k {
+			return true
+		}
+	}
+	return false
+}
+
+// Negotiate finds the answer's media among what r accepts.
+func Negotiate(r *http.Request, offer Offer) (Media, error) {
+	m := Media{Pretty: pretty(r)}
+	accept := r.Header.Get("Accept")
+	if accept == "" {
+		return m, nil
+	}
+	known := false
+	for _, clause := range goautoneg.ParseAccept(accept) {
+		f, ok := match(clause, offer.formats())
+		if !ok {
+			continue
+		}
+		known = true
+		as, ok := transformation(clause.Params, f, offer)
+		if !ok {
+			continue
+		}
+		m.Format, m.As = f, as
+		if p, ok := clause.Params["pretty"]; ok && p == "1" {
+			m.Pretty = true
+		}
+		return m, nil
+	}
+	if known {
+		return m, notAcceptable("only the following media types are accepted: " + offer.names())
+	}
+	return m, generic(http.StatusNotAcceptable, "406: Not Acceptable\n\nAvailable representations: "+offer.names())
+}
+
+func match(clause goautoneg.Accept, formats []Format) (Format, bool) {
+	for _, f := range formats {
+		main, sub, _ := strings.Cut(f.String(), "/")
+		if clause.Type == "*" || clause.Type == main && (clause.SubType == "*" || clause.SubType == sub) {
+			return f, true
+		}
+	}
+	return 0, false
+}
+
+// transformation reads the as, g and v parameters. ok is false when the path cannot answer so.
+func transformation(params map[string]string, f Format, offer Offer) (schema.GroupVersionKind, bool) {
+	gvk := schema.GroupVersionKind{Group: params["g"], Version: params["v"], Kind: params["as"]}
+	if c, ok := params["charset"]; ok && !strings.EqualFold(c, "utf-8") {
+		return gvk, false
+	}
+	if gvk.Kind == "" {
+		return schema.GroupVersionKind{}, true
+	}
+	if offer.Transform == nil || !offer.Transform(gvk) || gvk.Kind == "Table" && f == Protobuf {
+		return gvk, false
+	}
+	return gvk, true
+}
+
+// pretty reports whether a person looks at the answer.
+func pretty(r *http.Request) bool {
+	if values, ok := query(r)["pretty"]; ok && len(values) > 0 && values[0] != "" {
+		on, err := strconv.ParseBool(values[0])
+		return err == nil && on
+	}
+	agent := r.UserAgent()
+	for _, p := range []string{"curl", "Wget", "Mozilla/5.0"} {
+		if strings.HasPrefix(agent, p) {
+			return true
+		}
+	}
+	return false
+}
+
+func query(r *http.Request) url.Values {
+	if r.URL.RawQuery == "" {
+		return nil
+	}
+	return r.URL.Query()
+}
+
+// BodyFormat finds out in which format r's body is.
+func BodyFormat(r *http.Request, offer Offer) (Format, error) {
+	header := r.Header.Get("Content-Type")
+	if header == "" {
+		return JSON, nil
+	}
+	media, _, err := mime.ParseMediaType(header)
+	if err == nil {
+		for _, f := range offer.formats() {
+			if f.String() == media {
+				return f, nil
+			}
+		}
+	}
+	return 0, UnsupportedMedia(offer.names())
+}
+
+// UnsupportedMedia is the error of a body in none of the accepted media types.
+func UnsupportedMedia(accepted string) error {
+	return statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+		"the body of the request was in an unknown format - accepted media types include: "+accepted)
+}
+
+func notAcceptable(text string) error {
+	return statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, text)
+}
+
+func statusError(code int32, reason metav1.StatusReason, text string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: text}}
+}
+
+// generic is the error of a request that reached no resource.
+func generic(code int, text string) error {
+	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", text, 0, false)
+}
