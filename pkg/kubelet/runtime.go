@@ -37,6 +37,21 @@ type Execer interface {
 	Exec(ctx context.Context, id ContainerID, cmd []string, streams Streams) (exit int, err error)
 }
 
+// Describer is implemented by runtimes that do less than a pod may ask for, and say so.
+type Describer interface {
+	// Features says what this machine gives to the pods of this runtime and what it does not. The node shows it.
+	Features() []Feature
+	// Unhonoured returns a sentence for each part of spec that Start would not do, for the user. It has no effect.
+	Unhonoured(spec ContainerSpec) []string
+}
+
+// Feature is something that a runtime gives only where the machine lets it.
+type Feature struct {
+	Name    string // in CamelCase, as in a condition: "PodAddresses"
+	OK      bool
+	Message string // what there is, or why not and what pods get instead
+}
+
 // Streams are the ends of a command's standard streams; nil ones are closed.
 type Streams struct {
 	In       io.Reader
