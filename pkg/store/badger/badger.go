@@ -1,0 +1,270 @@
+// Package badger is the store on disk: an embedded Badger database in managed mode, whose version is our revision.
+//
+// Each object is one key; Badger keeps its versions, which gives reads at a past revision, the object before a deletion,
+// and changes since a revision, with one copy of each value. One goroutine commits: it takes all writes that wait, checks
+// them, gives them revisions and syncs once for all. docs/adr/0002-badger.md says what Badger does not do by itself and
+// is guarded here: zero-length logs after a kill, a full disk, a head that goes back, reads below the compacted revision.
+package badger
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"iter"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	db "github.com/dgraph-io/badger/v4"
+
+	"github.com/minikctl/minikctl/pkg/store"
+	"github.com/minikctl/minikctl/pkg/store/internal/ring"
+)
+
+// Config says where the store is and how much it takes.
+type Config struct {
+	Dir string // made if absent, readable by its owner only
+
+	// ReserveBytes of free disk space are left alone: below it writes answer store.ErrNoSpace, below half of it deletions
+	// too. Badger dies by SIGBUS on a full disk, so this must leave room for its compactions. 0: 128 MiB.
+	ReserveBytes uint64
+	// RingBytes bounds the changes held in memory for watches. 0: 32 MiB.
+	RingBytes int
+}
+
+// MaxValue is the largest value that is taken, the same as etcd's limit for a request.
+const MaxValue = 1536 << 10
+
+const (
+	memTable       = 16 << 20
+	valueThreshold = 1 << 20  // the most that Badger allows; only larger values go into the value log
+	verifyInFront  = 32 << 20 // databases up to this size are checked before they are used
+)
+
+// Keys in Badger: objects, and the record that says how far the store is compacted.
+const objectPrefix = "o"
+
+var metaKey = []byte("m")
+
+// Store is a store.Store on disk. Open makes one.
+type Store struct {
+	db      *db.DB
+	dir     string
+	reserve uint64
+	lock    *os.File
+	guard   *guard
+	ring    *ring.Ring
+
+	head      atomic.Uint64 // the newest published revision
+	compacted atomic.Uint64
+	failed    atomic.Pointer[error] // why nothing can be written any more
+
+	requests chan *request
+	stop     chan struct{}
+	closing  sync.Once
+	running  sync.WaitGroup
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// errCorrupt is reported for a value whose checksum is wrong. The value is not part of the text.
+var errCorrupt = errors.New("stored value is damaged")
+
+// encode makes the bytes that Badger keeps: the revision of creation, a checksum, and the value.
+func encode(created store.Revision, value []byte) []byte {
+	b := make([]byte, 0, binary.MaxVarintLen64+crc32.Size+len(value))
+	b = binary.AppendUvarint(b, uint64(created))
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(value, castagnoli))
+	return append(b, value...)
+}
+
+func decode(b []byte) (created store.Revision, value []byte, err error) {
+	c, n := binary.Uvarint(b)
+	if n <= 0 || len(b) < n+crc32.Size {
+		return 0, nil, errCorrupt
+	}
+	sum, value := binary.LittleEndian.Uint32(b[n:]), b[n+crc32.Size:]
+	if crc32.Checksum(value, castagnoli) != sum {
+		return 0, nil, errCorrupt
+	}
+	return store.Revision(c), value, nil
+}
+
+func objectKey(key string) []byte { return append([]byte(objectPrefix), key...) }
+
+// readable turns a requested revision into one that can be read now.
+func (s *Store) readable(at store.Revision) (store.Revision, error) {
+	head := store.Revision(s.head.Load())
+	switch {
+	case at == 0:
+		return head, nil
+	case at > head:
+		return 0, store.ErrFuture
+	case at < store.Revision(s.compacted.Load()):
+		return 0, store.ErrCompacted
+	}
+	return at, nil
+}
+
+// stillReadable is asked after a read: Badger itself answers anything below its discard mark.
+func (s *Store) stillReadable(at store.Revision) error {
+	if at < store.Revision(s.compacted.Load()) {
+		return store.ErrCompacted
+	}
+	return nil
+}
+
+// Get implements store.Store.
+func (s *Store) Get(_ context.Context, key string, at store.Revision) (store.Entry, error) {
+	at, err := s.readable(at)
+	if err != nil {
+		return store.Entry{}, err
+	}
+	e, err := s.get(key, at)
+	if err != nil {
+		return store.Entry{}, err
+	}
+	return e, s.stillReadable(at)
+}
+
+func (s *Store) get(key string, at store.Revision) (store.Entry, error) {
+	txn := s.db.NewTransactionAt(uint64(at), false)
+	defer txn.Discard()
+	item, err := txn.Get(objectKey(key))
+	if errors.Is(err, db.ErrKeyNotFound) {
+		return store.Entry{}, store.ErrNotFound
+	}
+	if err != nil {
+		return store.Entry{}, fmt.Errorf("read %s: %w", key, err)
+	}
+	return entry(item)
+}
+
+func entry(item *db.Item) (store.Entry, error) {
+	key := string(item.Key()[len(objectPrefix):])
+	raw, err := item.ValueCopy(nil)
+	if err != nil {
+		return store.Entry{}, fmt.Errorf("read %s: %w", key, err)
+	}
+	created, value, err := decode(raw)
+	if err != nil {
+		return store.Entry{}, fmt.Errorf("read %s: %w", key, err)
+	}
+	return store.Entry{Key: key, Value: value, Created: created, Modified: store.Revision(item.Version())}, nil
+}
+
+// List implements store.Store.
+func (s *Store) List(ctx context.Context, prefix string, opts store.ListOptions) (store.Page, error) {
+	at, err := s.readable(opts.At)
+	if err != nil {
+		return store.Page{}, err
+	}
+	page := store.Page{Revision: at}
+	txn := s.db.NewTransactionAt(uint64(at), false)
+	defer txn.Discard()
+	it := txn.NewIterator(db.IteratorOptions{Prefix: objectKey(prefix), PrefetchValues: true, PrefetchSize: 64})
+	defer it.Close()
+	for it.Seek(objectKey(max(prefix, opts.After))); it.Valid(); it.Next() {
+		e, err := entry(it.Item())
+		if err != nil {
+			return store.Page{}, err
+		}
+		if e.Key <= opts.After {
+			continue
+		}
+		if opts.Limit > 0 && len(page.Entries) == opts.Limit {
+			page.More = true
+			break
+		}
+		page.Entries = append(page.Entries, e)
+		if len(page.Entries)%1024 == 0 && ctx.Err() != nil {
+			return store.Page{}, ctx.Err()
+		}
+	}
+	return page, s.stillReadable(at)
+}
+
+// Watch implements store.Store.
+func (s *Store) Watch(ctx context.Context, prefix string, from store.Revision) iter.Seq2[store.Batch, error] {
+	if err := s.stillReadable(from); err != nil {
+		return func(yield func(store.Batch, error) bool) { yield(store.Batch{}, err) }
+	}
+	return s.ring.Watch(ctx, prefix, from, s.older)
+}
+
+// older reads the changes in (from, to] from disk. Their number is bounded by how often the store is compacted.
+func (s *Store) older(ctx context.Context, from, to store.Revision) iter.Seq2[store.Batch, error] {
+	return func(yield func(store.Batch, error) bool) {
+		batch, err := s.changes(ctx, from, to)
+		if err == nil {
+			err = s.stillReadable(from)
+		}
+		yield(batch, err)
+	}
+}
+
+func (s *Store) changes(ctx context.Context, from, to store.Revision) (store.Batch, error) {
+	batch := store.Batch{Revision: to}
+	txn := s.db.NewTransactionAt(uint64(to), false)
+	defer txn.Discard()
+	it := txn.NewIterator(db.IteratorOptions{Prefix: []byte(objectPrefix), AllVersions: true, SinceTs: uint64(from)})
+	defer it.Close()
+	for it.Rewind(); it.Valid(); it.Next() {
+		ev, err := s.change(it.Item())
+		if err != nil {
+			return store.Batch{}, err
+		}
+		if batch.Events = append(batch.Events, ev); len(batch.Events)%1024 == 0 && ctx.Err() != nil {
+			return store.Batch{}, ctx.Err()
+		}
+	}
+	slices.SortFunc(batch.Events, func(a, b store.Event) int { return int(int64(a.Revision) - int64(b.Revision)) })
+	return batch, nil
+}
+
+func (s *Store) change(item *db.Item) (store.Event, error) {
+	ev := store.Event{Key: string(item.Key()[len(objectPrefix):]), Revision: store.Revision(item.Version())}
+	if !item.IsDeletedOrExpired() {
+		e, err := entry(item)
+		if err != nil {
+			return ev, err
+		}
+		ev.Value, ev.Created = e.Value, e.Created
+	}
+	switch prev, err := s.get(ev.Key, ev.Revision-1); {
+	case err == nil:
+		ev.Prev, ev.PrevRev = prev.Value, prev.Modified
+	case !errors.Is(err, store.ErrNotFound):
+		return ev, err
+	}
+	return ev, nil
+}
+
+// Head implements store.Store.
+func (s *Store) Head(context.Context) (store.Revision, error) {
+	return store.Revision(s.head.Load()), nil
+}
+
+// Close implements store.Store.
+func (s *Store) Close() error {
+	var err error
+	s.closing.Do(func() {
+		close(s.stop)
+		s.running.Wait()
+		s.ring.Close()
+		err = errors.Join(s.guard.close(store.Revision(s.head.Load())), s.db.Close(), s.lock.Close())
+	})
+	return err
+}
+
+// logger passes what Badger says on to slog. Badger's info is our debug.
+type logger struct{}
+
+func (logger) Errorf(f string, a ...any)   { slog.Error("badger", "err", fmt.Sprintf(f, a...)) }
+func (logger) Warningf(f string, a ...any) { slog.Warn("badger", "err", fmt.Sprintf(f, a...)) }
+func (logger) Infof(f string, a ...any)    { slog.Debug("badger", "message", fmt.Sprintf(f, a...)) }
+func (logger) Debugf(string, ...any)       {}

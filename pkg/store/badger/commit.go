@@ -1,0 +1,264 @@
+package badger
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	db "github.com/dgraph-io/badger/v4"
+
+	"github.com/minikctl/minikctl/pkg/store"
+)
+
+// A commit takes up to this many requests, or until their values come to this many bytes.
+const (
+	maxBatch      = 512
+	maxBatchBytes = 1 << 20
+)
+
+// request is a Write or a Compact that waits for the committing goroutine.
+type request struct {
+	ops       []store.Op
+	compact   store.Revision // not 0: a compaction
+	revisions []store.Revision
+	err       error
+	done      chan struct{}
+}
+
+// Write implements store.Store.
+func (s *Store) Write(ctx context.Context, ops ...store.Op) ([]store.Revision, error) {
+	for _, op := range ops {
+		if len(op.Value) > MaxValue {
+			return nil, fmt.Errorf("write %s: %w", op.Key, store.ErrTooLarge)
+		}
+	}
+	r := &request{ops: ops}
+	err := s.send(ctx, r)
+	return r.revisions, err
+}
+
+// Compact implements store.Store.
+func (s *Store) Compact(ctx context.Context, at store.Revision) error {
+	if at == 0 {
+		return nil
+	}
+	return s.send(ctx, &request{compact: at})
+}
+
+func (s *Store) send(ctx context.Context, r *request) error {
+	r.done = make(chan struct{})
+	select {
+	case <-s.stop:
+		return store.ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	case s.requests <- r:
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-s.stop:
+		// The committing goroutine may have taken r just before it stopped.
+		s.running.Wait()
+		select {
+		case <-r.done:
+			return r.err
+		default:
+			return store.ErrClosed
+		}
+	}
+}
+
+// commit takes what waits, commits it together, and answers, until the store is closed.
+func (s *Store) commit() {
+	for {
+		select {
+		case <-s.stop:
+			return
+		case r := <-s.requests:
+			s.commitAll(s.gather(r))
+		}
+	}
+}
+
+func (s *Store) gather(first *request) []*request {
+	all, size := []*request{first}, first.size()
+	for len(all) < maxBatch && size < maxBatchBytes {
+		select {
+		case r := <-s.requests:
+			all = append(all, r)
+			size += r.size()
+		default:
+			return all
+		}
+	}
+	return all
+}
+
+func (r *request) size() int {
+	n := 0
+	for _, op := range r.ops {
+		n += len(op.Key) + len(op.Value)
+	}
+	return n
+}
+
+// group is a commit in the making.
+type group struct {
+	head    store.Revision
+	pending map[string]store.Entry // what this group has made of a key; a nil Value: deleted
+	events  []store.Event
+}
+
+func (s *Store) commitAll(all []*request) {
+	defer func() {
+		for _, r := range all {
+			close(r.done)
+		}
+	}()
+	if failed := s.failed.Load(); failed != nil {
+		for _, r := range all {
+			r.err = fmt.Errorf("%w: %w", store.ErrReadOnly, *failed)
+		}
+		return
+	}
+	g := &group{head: store.Revision(s.head.Load()), pending: map[string]store.Entry{}}
+	for _, r := range all {
+		if r.compact == 0 {
+			r.err = s.plan(g, r)
+		}
+	}
+	if err := s.flush(g); err != nil {
+		s.fail(err)
+		for _, r := range all {
+			if r.err == nil {
+				r.err = fmt.Errorf("%w: %w", store.ErrReadOnly, err)
+			}
+		}
+		return
+	}
+	for _, r := range all {
+		if r.compact != 0 {
+			r.err = s.compact(r.compact)
+		}
+	}
+}
+
+// plan checks one request against what the group has come to so far and, when all its expectations hold, adds it.
+func (s *Store) plan(g *group, r *request) error {
+	if err := s.room(r); err != nil {
+		return err
+	}
+	before := make([]store.Entry, len(r.ops))
+	for i, op := range r.ops {
+		var err error
+		if before[i], err = s.current(g, op.Key); err != nil {
+			return err
+		}
+		if !op.Expect.Holds(before[i].Modified) {
+			return &store.Conflict{Key: op.Key, Current: before[i].Modified}
+		}
+	}
+	r.revisions = make([]store.Revision, len(r.ops))
+	for i, op := range r.ops {
+		if op.Value == nil && before[i].Modified == 0 {
+			continue
+		}
+		g.head++
+		r.revisions[i] = g.head
+		g.add(before[i], op)
+	}
+	return nil
+}
+
+// room refuses writes while the disk is nearly full, and deletions only later, since they are the way out.
+func (s *Store) room(r *request) error {
+	want := s.reserve / 2
+	for _, op := range r.ops {
+		if op.Value != nil {
+			want = s.reserve
+		}
+	}
+	return checkSpace(s.dir, want)
+}
+
+// current returns what key holds; an absent key has Modified 0.
+func (s *Store) current(g *group, key string) (store.Entry, error) {
+	if e, ok := g.pending[key]; ok {
+		return e, nil
+	}
+	e, err := s.get(key, store.Revision(s.head.Load()))
+	if errors.Is(err, store.ErrNotFound) {
+		return store.Entry{}, nil
+	}
+	return e, err
+}
+
+func (g *group) add(before store.Entry, op store.Op) {
+	ev := store.Event{
+		Key: op.Key, Value: op.Value, Revision: g.head, Object: op.Object,
+		Prev: before.Value, PrevRev: before.Modified,
+	}
+	after := store.Entry{Key: op.Key}
+	if op.Value != nil {
+		ev.Created = before.Created
+		if before.Modified == 0 {
+			ev.Created = g.head
+		}
+		after = store.Entry{Key: op.Key, Value: op.Value, Created: ev.Created, Modified: g.head}
+	}
+	g.pending[op.Key] = after
+	g.events = append(g.events, ev)
+}
+
+// flush makes the group durable and then visible, in this order. After an error the outcome on disk is unknown.
+func (s *Store) flush(g *group) error {
+	if len(g.events) == 0 {
+		return nil
+	}
+	wb := s.db.NewManagedWriteBatch()
+	defer wb.Cancel()
+	for _, ev := range g.events {
+		var err error
+		if ev.Value == nil {
+			err = wb.DeleteAt(objectKey(ev.Key), uint64(ev.Revision))
+		} else {
+			err = wb.SetEntryAt(db.NewEntry(objectKey(ev.Key), encode(ev.Created, ev.Value)), uint64(ev.Revision))
+		}
+		if err != nil {
+			return fmt.Errorf("write %s: %w", ev.Key, err)
+		}
+	}
+	if err := wb.Flush(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	s.head.Store(uint64(g.head))
+	s.ring.Append(store.Batch{Events: g.events, Revision: g.head})
+	return nil
+}
+
+// compact notes the revision, at the head so that the head survives the removal of everything else, before it lets Badger
+// discard.
+func (s *Store) compact(at store.Revision) error {
+	head := s.head.Load()
+	switch {
+	case uint64(at) > head:
+		return store.ErrFuture
+	case uint64(at) <= s.compacted.Load():
+		return nil
+	}
+	wb := s.db.NewManagedWriteBatch()
+	defer wb.Cancel()
+	err := wb.SetEntryAt(db.NewEntry(metaKey, binary.AppendUvarint(nil, uint64(at))), head)
+	if err == nil {
+		err = wb.Flush()
+	}
+	if err != nil {
+		s.fail(fmt.Errorf("write meta record: %w", err))
+		return fmt.Errorf("%w: %w", store.ErrReadOnly, err)
+	}
+	s.compacted.Store(uint64(at))
+	s.db.SetDiscardTs(uint64(at))
+	return nil
+}

@@ -1,0 +1,73 @@
+package badger
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/minikctl/minikctl/pkg/store"
+)
+
+// guardEvery is how long the guard may lag behind the head.
+const guardEvery = time.Second
+
+// guard remembers the head outside Badger, so that an Open that has silently lost the end of a log, or whole tables, is
+// noticed. It is refreshed about every second; only what was noted can be noticed.
+type guard struct {
+	path string
+	last store.Revision
+}
+
+func openGuard(path string) (*guard, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &guard{path: path}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return &guard{path: path, last: store.Revision(n)}, nil
+}
+
+// run notes the head until stop is closed. The ticker is the machine's: this is about files, not about the cluster's time.
+func (g *guard) run(stop <-chan struct{}, head func() store.Revision) {
+	tick := time.NewTicker(guardEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+			if err := g.note(head()); err != nil {
+				slog.Warn("head guard not written", "err", err)
+			}
+		}
+	}
+}
+
+// note writes the head by rename, so that a kill leaves the old or the new number.
+func (g *guard) note(head store.Revision) error {
+	if head == g.last {
+		return nil
+	}
+	tmp := g.path + ".new"
+	if err := os.WriteFile(tmp, strconv.AppendUint(nil, uint64(head), 10), 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, g.path); err != nil {
+		return err
+	}
+	g.last = head
+	return nil
+}
+
+func (g *guard) close(head store.Revision) error { return g.note(head) }
