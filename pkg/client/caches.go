@@ -3,9 +3,12 @@ package client
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -23,8 +26,8 @@ type Caches struct {
 	clock  clock.Clock
 
 	mu      sync.Mutex
-	caches  map[selection]cache
-	start   func(cache) // set while Run is on
+	locals  map[selection]*local
+	start   func(*local) // set while Run is on
 	running sync.WaitGroup
 }
 
@@ -34,16 +37,9 @@ type selection struct {
 	fields   string
 }
 
-// cache is a Cache with its type erased.
-type cache interface {
-	run(ctx context.Context, c Client) error
-	Resource() schema.GroupVersionResource
-	Synced() <-chan struct{}
-}
-
 // NewCaches returns an empty set over c.
 func NewCaches(c Client, clk clock.Clock) *Caches {
-	return &Caches{client: c, clock: clk, caches: map[selection]cache{}}
+	return &Caches{client: c, clock: clk, locals: map[selection]*local{}}
 }
 
 // Client returns the client that the caches are filled through.
@@ -59,15 +55,15 @@ func CacheWhere[T objects.Object](s *Caches, resource schema.GroupVersionResourc
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	want := selection{resource, opts.LabelSelector, opts.FieldSelector}
-	if c, ok := s.caches[want]; ok {
-		return c.(*Cache[T])
+	l, ok := s.locals[want]
+	if !ok {
+		l = newLocal(resource, metav1.ListOptions{LabelSelector: opts.LabelSelector, FieldSelector: opts.FieldSelector})
+		s.locals[want] = l
+		if s.start != nil {
+			s.start(l)
+		}
 	}
-	c := newCache[T](resource, metav1.ListOptions{LabelSelector: opts.LabelSelector, FieldSelector: opts.FieldSelector})
-	s.caches[want] = c
-	if s.start != nil {
-		s.start(c)
-	}
-	return c
+	return &Cache[T]{l}
 }
 
 // Pods, Nodes and the others below are CacheOf the resource of that name.
@@ -86,11 +82,11 @@ func (s *Caches) ReplicaSets() *Cache[*appsv1.ReplicaSet] {
 // Run keeps the caches current until ctx ends, and returns when all their watches have ended.
 func (s *Caches) Run(ctx context.Context) error {
 	s.mu.Lock()
-	s.start = func(c cache) {
-		s.running.Go(func() { s.keep(ctx, c) })
+	s.start = func(l *local) {
+		s.running.Go(func() { s.keep(ctx, l) })
 	}
-	for _, c := range s.caches {
-		s.start(c)
+	for _, l := range s.locals {
+		s.start(l)
 	}
 	s.mu.Unlock()
 	<-ctx.Done()
@@ -104,14 +100,11 @@ func (s *Caches) Run(ctx context.Context) error {
 // WaitSynced waits until every cache asked for so far has its first list.
 func (s *Caches) WaitSynced(ctx context.Context) error {
 	s.mu.Lock()
-	waiting := make([]cache, 0, len(s.caches))
-	for _, c := range s.caches {
-		waiting = append(waiting, c)
-	}
+	waiting := slices.Collect(maps.Values(s.locals))
 	s.mu.Unlock()
-	for _, c := range waiting {
+	for _, l := range waiting {
 		select {
-		case <-c.Synced():
+		case <-l.synced:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -119,26 +112,44 @@ func (s *Caches) WaitSynced(ctx context.Context) error {
 	return nil
 }
 
-// keep runs one cache, listing again after each error: at once when the server has only forgotten the revision, with
-// growing pauses when it cannot be reached.
-func (s *Caches) keep(ctx context.Context, c cache) {
+// keep runs one cache. A watch that breaks goes on from where it was; only when the server has forgotten that revision
+// is the resource listed again. Both happen at once the first time and with growing pauses while they keep failing.
+func (s *Caches) keep(ctx context.Context, l *local) {
 	const first, last = 50 * time.Millisecond, 5 * time.Second
-	for pause := first; ctx.Err() == nil; {
+	listed := false
+	for pause := time.Duration(0); ctx.Err() == nil; {
 		began := s.clock.Now()
-		err := c.run(ctx, s.client)
+		var err error
+		if listed {
+			err = l.follow(ctx, s.client)
+		} else {
+			err = l.fill(ctx, s.client)
+		}
 		if ctx.Err() != nil {
 			return
 		}
-		if expired(err) {
+		if !listed && err == nil {
+			listed = true
 			continue
 		}
-		if s.clock.Since(began) > last {
-			pause = first
+		if expired(err) {
+			listed = false
+		} else if err != nil {
+			slog.WarnContext(ctx, "watch broken, trying again", "resource", l.resource.Resource, "err", err, "pause", pause)
 		}
-		slog.WarnContext(ctx, "watch broken, listing again", "resource", c.Resource().Resource, "err", err, "pause", pause)
+		if s.clock.Since(began) > last {
+			pause = 0
+		}
 		if clock.Sleep(ctx, s.clock, pause) != nil {
 			return
 		}
-		pause = min(2*pause, last)
+		pause = min(max(first, 2*pause), last)
 	}
+}
+
+// expired reports whether err means that a watch must begin with a new list: the server has forgotten the revision, or
+// does not know it yet because its history is another one.
+func expired(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
