@@ -1,0 +1,136 @@
+package client
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	serializerjson "k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	kubescheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
+)
+
+const (
+	typeJSON     = "application/json"
+	typeProtobuf = "application/vnd.kubernetes.protobuf"
+)
+
+// codec turns objects into bodies and back. Kinds of Kubernetes go as protobuf, ours as JSON, and kinds that nobody here
+// knows (custom resources) as unstructured JSON.
+type codec struct {
+	scheme   *runtime.Scheme
+	protobuf *protobuf.Serializer
+	json     *serializerjson.Serializer
+}
+
+// newCodec makes the codec when the first HTTP client needs it: filling the scheme takes milliseconds.
+var newCodec = sync.OnceValues(func() (*codec, error) {
+	s := runtime.NewScheme()
+	if err := kubescheme.AddToScheme(s); err != nil {
+		return nil, fmt.Errorf("fill the scheme: %w", err)
+	}
+	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
+	s.AddKnownTypes(minikctl.GroupVersion, &minikctl.Trace{}, &minikctl.TraceList{}, &minikctl.Decision{}, &minikctl.DecisionList{})
+	return &codec{
+		scheme: s, protobuf: protobuf.NewSerializer(s, s),
+		json: serializerjson.NewSerializerWithOptions(serializerjson.DefaultMetaFactory, s, s, serializerjson.SerializerOptions{}),
+	}, nil
+})
+
+// accept returns the Accept header for a resource.
+func (c *codec) accept(resource schema.GroupVersionResource) string {
+	if c.speaksProtobuf(resource.GroupVersion()) {
+		return typeProtobuf + "," + typeJSON
+	}
+	return typeJSON
+}
+
+func (c *codec) speaksProtobuf(gv schema.GroupVersion) bool {
+	return gv != minikctl.GroupVersion && c.scheme.IsVersionRegistered(gv)
+}
+
+// encode returns obj as a body and the body's content type. It fills in obj's apiVersion and kind.
+func (c *codec) encode(obj runtime.Object, gv schema.GroupVersion) (contentType string, body []byte, err error) {
+	if _, ok := obj.(runtime.Unstructured); ok {
+		body, err = json.Marshal(obj)
+		return typeJSON, body, err
+	}
+	kinds, _, err := c.scheme.ObjectKinds(obj)
+	if err != nil {
+		return "", nil, fmt.Errorf("encode %T: %w", obj, err)
+	}
+	kind := kinds[0]
+	for _, k := range kinds {
+		if k.GroupVersion() == gv {
+			kind = k
+		}
+	}
+	obj.GetObjectKind().SetGroupVersionKind(kind)
+	if !c.speaksProtobuf(kind.GroupVersion()) {
+		body, err = json.Marshal(obj)
+		return typeJSON, body, err
+	}
+	var buf bytes.Buffer
+	if err := c.protobuf.Encode(obj, &buf); err != nil {
+		return "", nil, fmt.Errorf("encode %T: %w", obj, err)
+	}
+	return typeProtobuf, buf.Bytes(), nil
+}
+
+// decode returns the object of a body.
+func (c *codec) decode(contentType string, body []byte) (runtime.Object, error) {
+	if isProtobuf(contentType) {
+		obj, _, err := c.protobuf.Decode(body, nil, nil)
+		return obj, err
+	}
+	obj, _, err := c.json.Decode(body, nil, nil)
+	if runtime.IsNotRegisteredError(err) {
+		obj, _, err = unstructured.UnstructuredJSONScheme.Decode(body, nil, nil)
+	}
+	return obj, err
+}
+
+func isProtobuf(contentType string) bool {
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && strings.HasPrefix(media, typeProtobuf)
+}
+
+// frames reads the events of a watch off its body, each with its object still encoded.
+func frames(contentType string, body io.Reader) func() (metav1.WatchEvent, error) {
+	if !isProtobuf(contentType) {
+		dec := json.NewDecoder(body)
+		return func() (ev metav1.WatchEvent, err error) {
+			err = dec.Decode(&ev)
+			return ev, err
+		}
+	}
+	return func() (ev metav1.WatchEvent, err error) {
+		var size [4]byte
+		if _, err := io.ReadFull(body, size[:]); err != nil {
+			return ev, err
+		}
+		n := binary.BigEndian.Uint32(size[:])
+		if n > maxFrame {
+			return ev, fmt.Errorf("watch event of %d bytes", n)
+		}
+		frame := make([]byte, n)
+		if _, err := io.ReadFull(body, frame); err != nil {
+			return ev, fmt.Errorf("watch event cut off: %w", io.ErrUnexpectedEOF)
+		}
+		return ev, ev.Unmarshal(frame)
+	}
+}
+
+// maxFrame bounds what one event of a watch may take, like client-go does.
+const maxFrame = 16 << 20

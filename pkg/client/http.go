@@ -1,0 +1,339 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/conversion/queryparams"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/trace"
+)
+
+// overHTTP is the Client of a server elsewhere.
+type overHTTP struct {
+	base    *url.URL
+	http    *http.Client
+	codec   *codec
+	clock   clock.Clock
+	timeout time.Duration // of everything but watches; 0: none
+	warn    rest.WarningHandlerWithContext
+}
+
+// HTTP returns a Client of the server that cfg names, with cfg's identity. agent is the name of the component or program
+// and becomes the user agent. Requests are not slowed down on this side. When the server cannot be reached at all, the
+// errors are the network's own and no StatusError.
+func HTTP(cfg *rest.Config, agent string) (Client, error) {
+	cfg = rest.CopyConfig(cfg)
+	timeout := cfg.Timeout
+	cfg.UserAgent, cfg.Timeout = agent, 0 // a timeout on the transport would end watches
+	secure := len(cfg.CAFile) > 0 || len(cfg.CAData) > 0 || len(cfg.CertFile) > 0 || len(cfg.CertData) > 0 || cfg.Insecure
+	base, _, err := rest.DefaultServerURL(cfg.Host, "/", schema.GroupVersion{}, secure)
+	if err != nil {
+		return nil, fmt.Errorf("server address: %w", err)
+	}
+	hc, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", base, err)
+	}
+	codec, err := newCodec()
+	if err != nil {
+		return nil, err
+	}
+	c := &overHTTP{base: base, http: hc, codec: codec, clock: clock.Real(), timeout: timeout, warn: cfg.WarningHandlerWithContext}
+	if c.warn == nil {
+		c.warn = logWarnings{}
+	}
+	return c, nil
+}
+
+// logWarnings logs Warning headers: to a component they are of little interest.
+type logWarnings struct{}
+
+func (logWarnings) HandleWarningHeaderWithContext(ctx context.Context, _ int, _, text string) {
+	slog.DebugContext(ctx, "the server warns", "warning", text)
+}
+
+func (c *overHTTP) Get(ctx context.Context, t Target, opts metav1.GetOptions) (objects.Object, error) {
+	obj, err := c.do(ctx, request{method: http.MethodGet, verb: "get", target: t, options: &opts})
+	if err != nil {
+		return nil, err
+	}
+	return stored(obj)
+}
+
+func (c *overHTTP) List(ctx context.Context, t Target, opts metav1.ListOptions) (List, error) {
+	t.Name = ""
+	obj, err := c.do(ctx, request{method: http.MethodGet, verb: "list", target: t, options: &opts})
+	if err != nil {
+		return List{}, err
+	}
+	about, err := meta.ListAccessor(obj)
+	if err != nil {
+		return List{}, apierrors.NewInternalError(fmt.Errorf("the answer to a list is a %T", obj))
+	}
+	items, err := meta.ExtractListWithAlloc(obj) // on their own: one that is kept must not hold the others in memory
+	if err != nil {
+		return List{}, apierrors.NewInternalError(err)
+	}
+	out := List{
+		Items: make([]objects.Object, len(items)), ResourceVersion: about.GetResourceVersion(),
+		Continue: about.GetContinue(), Remaining: about.GetRemainingItemCount(),
+	}
+	for i, item := range items {
+		if out.Items[i], err = stored(item); err != nil {
+			return List{}, err
+		}
+	}
+	return out, nil
+}
+
+func (c *overHTTP) Create(ctx context.Context, t Target, obj runtime.Object, opts metav1.CreateOptions) (runtime.Object, error) {
+	if t.Subresource == "" {
+		t.Name = ""
+	}
+	return c.send(ctx, request{method: http.MethodPost, verb: "create", target: t, options: &opts}, obj)
+}
+
+func (c *overHTTP) Update(ctx context.Context, t Target, obj runtime.Object, opts metav1.UpdateOptions) (runtime.Object, error) {
+	return c.send(ctx, request{method: http.MethodPut, verb: "update", target: t, options: &opts}, obj)
+}
+
+func (c *overHTTP) Patch(ctx context.Context, t Target, p Patch, opts metav1.PatchOptions) (runtime.Object, error) {
+	return c.do(ctx, request{
+		method: http.MethodPatch, verb: "patch", target: t, options: &opts, contentType: string(p.Type), body: p.Data,
+	})
+}
+
+func (c *overHTTP) Delete(ctx context.Context, t Target, opts metav1.DeleteOptions) (runtime.Object, error) {
+	opts.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}
+	obj, err := c.send(ctx, request{method: http.MethodDelete, verb: "delete", target: t}, &opts)
+	if _, ok := obj.(*metav1.Status); ok || err != nil {
+		return nil, err
+	}
+	return obj, nil
+}
+
+// Watch connects when the sequence is first pulled.
+func (c *overHTTP) Watch(ctx context.Context, t Target, opts metav1.ListOptions) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		if t.Name != "" {
+			opts.FieldSelector = "metadata.name=" + t.Name
+			t.Name = ""
+		}
+		opts.Watch = true
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		resp, err := c.roundTrip(ctx, request{method: http.MethodGet, verb: "watch", target: t, options: &opts})
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		defer resp.Body.Close()
+		contentType := resp.Header.Get("Content-Type")
+		for next := frames(contentType, resp.Body); ; {
+			frame, err := next()
+			if err != nil {
+				if ended(ctx, err) {
+					return
+				}
+				yield(Event{}, fmt.Errorf("watch %s: %w", t.Resource.Resource, err))
+				return
+			}
+			ev, err := c.event(contentType, frame)
+			if !yield(ev, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// ended reports whether a watch is over without anything being wrong.
+func ended(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || err == io.EOF || utilnet.IsProbableEOF(err)
+}
+
+func (c *overHTTP) event(contentType string, frame metav1.WatchEvent) (Event, error) {
+	obj, err := c.codec.decode(contentType, frame.Object.Raw)
+	if err != nil {
+		return Event{}, fmt.Errorf("watch event: %w", err)
+	}
+	if watch.EventType(frame.Type) == watch.Error {
+		return Event{}, apierrors.FromObject(obj)
+	}
+	o, err := stored(obj)
+	return Event{Type: watch.EventType(frame.Type), Object: o}, err
+}
+
+// stored returns obj as an object with metadata.
+func stored(obj runtime.Object) (objects.Object, error) {
+	o, ok := obj.(objects.Object)
+	if !ok {
+		return nil, apierrors.NewInternalError(fmt.Errorf("the answer is a %T", obj))
+	}
+	return o, nil
+}
+
+// request is one request, before it is made into HTTP.
+type request struct {
+	method, verb string
+	target       Target
+	options      any // become the query
+	contentType  string
+	body         []byte
+}
+
+// send does r with obj as the body.
+func (c *overHTTP) send(ctx context.Context, r request, obj runtime.Object) (runtime.Object, error) {
+	var err error
+	r.contentType, r.body, err = c.codec.encode(obj, r.target.Resource.GroupVersion())
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return c.do(ctx, r)
+}
+
+// do makes r and returns the object of the answer.
+func (c *overHTTP) do(ctx context.Context, r request) (runtime.Object, error) {
+	if c.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.timeout)
+		defer cancel()
+	}
+	resp, err := c.roundTrip(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", r.verb, r.target.Resource.Resource, err)
+	}
+	obj, err := c.codec.decode(resp.Header.Get("Content-Type"), body)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("answer to %s %s: %w", r.verb, r.target.Resource.Resource, err))
+	}
+	return obj, nil
+}
+
+// maxAttempts bounds how often a request is made that the server is too busy for.
+const maxAttempts = 10
+
+// roundTrip makes r, again while the server asks to come back later, and returns a successful answer.
+func (c *overHTTP) roundTrip(ctx context.Context, r request) (*http.Response, error) {
+	for attempt := 1; ; attempt++ {
+		req, err := c.build(ctx, r)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		resp, err := c.http.Do(req)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", r.verb, r.target.Resource.Resource, err)
+		}
+		c.passWarnings(ctx, resp.Header)
+		if resp.StatusCode >= 200 && resp.StatusCode < 300 {
+			return resp, nil
+		}
+		after, busy := retryAfter(resp)
+		err = c.failure(r, resp)
+		if !busy || attempt == maxAttempts || clock.Sleep(ctx, c.clock, after) != nil {
+			return nil, err
+		}
+	}
+}
+
+func (c *overHTTP) build(ctx context.Context, r request) (*http.Request, error) {
+	u := *c.base
+	u.Path = path.Join("/", u.Path, Path(r.target))
+	if r.options != nil {
+		query, err := queryparams.Convert(r.options)
+		if err != nil {
+			return nil, err
+		}
+		u.RawQuery = query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(r.body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", c.codec.accept(r.target.Resource))
+	if r.contentType != "" {
+		req.Header.Set("Content-Type", r.contentType)
+	}
+	if report := trace.From(ctx).Encode(); report != "" && r.method != http.MethodGet {
+		req.Header.Set(trace.Header, report)
+	}
+	return req, nil
+}
+
+// Path returns where the API serves t: /apis/apps/v1/namespaces/default/deployments/web/scale.
+func Path(t Target) string {
+	parts := []string{"", "apis", t.Resource.Group, t.Resource.Version}
+	if t.Resource.Group == "" {
+		parts = []string{"", "api", t.Resource.Version}
+	}
+	if t.Namespace != "" {
+		parts = append(parts, "namespaces", t.Namespace)
+	}
+	parts = append(parts, t.Resource.Resource)
+	if t.Name != "" {
+		parts = append(parts, t.Name)
+	}
+	if t.Subresource != "" {
+		parts = append(parts, t.Subresource)
+	}
+	return strings.Join(parts, "/")
+}
+
+// retryAfter reports whether an answer asks to come back later, and when.
+func retryAfter(resp *http.Response) (time.Duration, bool) {
+	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode < 500 {
+		return 0, false
+	}
+	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+	return time.Duration(seconds) * time.Second, err == nil
+}
+
+// failure returns the error of an unsuccessful answer, and reads it to its end.
+func (c *overHTTP) failure(r request, resp *http.Response) error {
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxFrame))
+	if err == nil {
+		obj, err := c.codec.decode(resp.Header.Get("Content-Type"), body)
+		if status, ok := obj.(*metav1.Status); ok && err == nil && status.Status != metav1.StatusSuccess {
+			return &apierrors.StatusError{ErrStatus: *status}
+		}
+	}
+	after, _ := retryAfter(resp)
+	return apierrors.NewGenericServerResponse(resp.StatusCode, r.verb, r.target.Resource.GroupResource(), r.target.Name,
+		strings.TrimSpace(string(body)), int(after/time.Second), true)
+}
+
+func (c *overHTTP) passWarnings(ctx context.Context, h http.Header) {
+	if len(h.Values("Warning")) == 0 {
+		return
+	}
+	warnings, _ := utilnet.ParseWarningHeaders(h.Values("Warning")) // those that are well formed
+	for _, w := range warnings {
+		c.warn.HandleWarningHeaderWithContext(ctx, w.Code, w.Agent, w.Text)
+	}
+}

@@ -1,0 +1,211 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	kubescheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/trace"
+)
+
+// Recorder writes the Events of one component. Whoever tells it something is never kept waiting: events are queued, and
+// dropped and counted when the queue is full. What is alike is combined and counted, and what comes too often is left
+// out, with client-go's limits. It writes one event at a time and rests in between, so that events stay behind the
+// writes that matter. It is safe for concurrent use.
+type Recorder struct {
+	client    Client
+	clock     clock.Clock
+	source    *clock.Source
+	component string
+	instance  string
+
+	queue      chan pending
+	dropped    atomic.Uint64
+	last       atomic.Int64 // the time in the newest event's name
+	correlator *record.EventCorrelator
+	series     map[seriesKey]*eventsv1.Event
+}
+
+// pending is an event that waits to be written: one of the two kinds.
+type pending struct {
+	core   *corev1.Event
+	action *eventsv1.Event
+	report trace.Report
+}
+
+const (
+	queuedEvents  = 4096
+	eventAttempts = 12 // while the server cannot be reached, as client-go does
+	eventPause    = 10 * time.Second
+	maxNote       = 1024 // what the API takes in events.k8s.io
+)
+
+// NewRecorder returns a recorder for a component, e.g. "deployment-controller". instance says which one it is: the node
+// of a kubelet, "" where there is only one.
+func NewRecorder(c Client, clk clock.Clock, src *clock.Source, component, instance string) *Recorder {
+	return &Recorder{
+		client: c, clock: clk, source: src, component: component, instance: instance,
+		queue: make(chan pending, queuedEvents), correlator: record.NewEventCorrelator(clk), series: map[seriesKey]*eventsv1.Event{},
+	}
+}
+
+// Event tells of something that happened to an object, as a core/v1 Event of type Normal or Warning.
+func (r *Recorder) Event(ctx context.Context, about objects.Object, eventtype, reason, message string) {
+	r.EventAbout(ctx, about, "", eventtype, reason, message)
+}
+
+// EventAbout is Event for a part of the object, e.g. "spec.containers{web}".
+func (r *Recorder) EventAbout(ctx context.Context, about objects.Object, fieldPath, eventtype, reason, message string) {
+	now := metav1.NewTime(r.clock.Now())
+	ref := refTo(about)
+	ref.FieldPath = fieldPath
+	r.add(ctx, pending{core: &corev1.Event{
+		ObjectMeta:     r.meta(ref),
+		InvolvedObject: ref, Reason: reason, Message: message, Type: eventtype,
+		FirstTimestamp: now, LastTimestamp: now, Count: 1,
+		Source:              corev1.EventSource{Component: r.component, Host: r.instance},
+		ReportingController: r.component, ReportingInstance: r.instance,
+	}})
+}
+
+// Action tells of something that this component did, or could not do, to an object, as an events.k8s.io/v1 Event: the
+// scheduler's kind, with an action such as Binding.
+func (r *Recorder) Action(ctx context.Context, about objects.Object, eventtype, reason, action, note string) {
+	if len(note) > maxNote {
+		note = note[:maxNote-len(" ...")] + " ..."
+	}
+	ref := refTo(about)
+	r.add(ctx, pending{action: &eventsv1.Event{
+		ObjectMeta: r.meta(ref), EventTime: metav1.NewMicroTime(r.clock.Now()),
+		ReportingController: r.component, ReportingInstance: r.instance,
+		Action: action, Reason: reason, Regarding: ref, Note: note, Type: eventtype,
+	}})
+}
+
+// Dropped returns how many events were lost because the recorder was behind.
+func (r *Recorder) Dropped() uint64 { return r.dropped.Load() }
+
+func (r *Recorder) add(ctx context.Context, p pending) {
+	p.report = trace.From(ctx)
+	select {
+	case r.queue <- p:
+	default:
+		r.dropped.Add(1)
+	}
+}
+
+// meta names an event after its object and the time; no two of a recorder share a time.
+func (r *Recorder) meta(ref corev1.ObjectReference) metav1.ObjectMeta {
+	namespace := ref.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	at := r.clock.Now().UnixNano()
+	for last := r.last.Load(); ; last = r.last.Load() {
+		at = max(at, last+1)
+		if r.last.CompareAndSwap(last, at) {
+			break
+		}
+	}
+	return metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x", ref.Name, at)}
+}
+
+func refTo(obj objects.Object) corev1.ObjectReference {
+	kind := obj.GetObjectKind().GroupVersionKind()
+	if kinds, _, err := kubescheme.Scheme.ObjectKinds(obj); err == nil {
+		kind = kinds[0]
+	}
+	return corev1.ObjectReference{
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
+		UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
+	}
+}
+
+// Run writes events until ctx ends. What is queued then is not written.
+func (r *Recorder) Run(ctx context.Context) error {
+	tick := r.clock.NewTicker(seriesLength)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C():
+			r.finishSeries(ctx)
+		case p := <-r.queue:
+			began := r.clock.Now()
+			r.record(trace.With(ctx, p.report.Causes...), p)
+			if clock.Sleep(ctx, r.clock, r.clock.Since(began)) != nil {
+				return nil
+			}
+		}
+	}
+}
+
+func (r *Recorder) record(ctx context.Context, p pending) {
+	if p.action != nil {
+		r.recordAction(ctx, p.action)
+		return
+	}
+	result, err := r.correlator.EventCorrelate(p.core)
+	if err != nil {
+		slog.DebugContext(ctx, "event not combined", "err", err)
+	}
+	if result.Skip {
+		return
+	}
+	ev := result.Event
+	r.insist(ctx, func() error {
+		out, err := r.writeCore(ctx, ev, result.Patch)
+		if written, ok := out.(*corev1.Event); ok && err == nil {
+			r.correlator.UpdateState(written)
+		}
+		return err
+	})
+}
+
+// writeCore counts up the event that is there already, or creates it.
+func (r *Recorder) writeCore(ctx context.Context, ev *corev1.Event, patch []byte) (runtime.Object, error) {
+	t := Target{Resource: Events, Namespace: ev.Namespace, Name: ev.Name}
+	if ev.Count > 1 && patch != nil {
+		out, err := r.client.Patch(ctx, t, Patch{Type: types.StrategicMergePatchType, Data: patch}, metav1.PatchOptions{})
+		if !apierrors.IsNotFound(err) {
+			return out, err
+		}
+	}
+	fresh := ev.DeepCopy()
+	fresh.ResourceVersion = ""
+	t.Name = ""
+	return r.client.Create(ctx, t, fresh, metav1.CreateOptions{})
+}
+
+// insist calls write until it works or the server has refused it; only a server that cannot be reached is tried again.
+func (r *Recorder) insist(ctx context.Context, write func() error) {
+	for attempt := 1; ; attempt++ {
+		err := write()
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if _, refused := errors.AsType[*apierrors.StatusError](err); refused || attempt == eventAttempts {
+			slog.DebugContext(ctx, "event not written", "err", err)
+			r.dropped.Add(1)
+			return
+		}
+		if clock.Sleep(ctx, r.clock, r.source.Jitter(eventPause, 0.25)) != nil {
+			return
+		}
+	}
+}
