@@ -1,0 +1,118 @@
+package apps
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	appsv1beta1 "k8s.io/api/apps/v1beta1"
+	appsv1beta2 "k8s.io/api/apps/v1beta2"
+	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// A modern server no longer serves these versions, but articles and books are full of them.
+var oldDeployments = []objects.Version[*appsv1.Deployment]{
+	{
+		Group: "apps", Version: "v1beta1",
+		New:        func() runtime.Object { return &appsv1beta1.Deployment{} },
+		NewList:    func() runtime.Object { return &appsv1beta1.DeploymentList{} },
+		Default:    on(defaultDeploymentV1beta1),
+		To:         deploymentFromV1beta1,
+		From:       deploymentToV1beta1,
+		Deprecated: deprecated("apps/v1beta1", "Deployment", "v1.8"),
+	},
+	{
+		Group: "apps", Version: "v1beta2",
+		New:     func() runtime.Object { return &appsv1beta2.Deployment{} },
+		NewList: func() runtime.Object { return &appsv1beta2.DeploymentList{} },
+		To: func(obj runtime.Object) (*appsv1.Deployment, error) {
+			return recode(obj, &appsv1.Deployment{})
+		},
+		From: func(d *appsv1.Deployment) (runtime.Object, error) {
+			return recode(d, &appsv1beta2.Deployment{})
+		},
+		Deprecated: deprecated("apps/v1beta2", "Deployment", "v1.9"),
+	},
+	{
+		Group: "extensions", Version: "v1beta1",
+		New:        func() runtime.Object { return &extensionsv1beta1.Deployment{} },
+		NewList:    func() runtime.Object { return &extensionsv1beta1.DeploymentList{} },
+		Default:    on(defaultDeploymentExtensions),
+		To:         deploymentFromExtensions,
+		From:       deploymentToExtensions,
+		Deprecated: deprecated("extensions/v1beta1", "Deployment", "v1.8"),
+	},
+}
+
+var oldReplicaSets = []objects.Version[*appsv1.ReplicaSet]{
+	{
+		Group: "apps", Version: "v1beta2",
+		New:     func() runtime.Object { return &appsv1beta2.ReplicaSet{} },
+		NewList: func() runtime.Object { return &appsv1beta2.ReplicaSetList{} },
+		To: func(obj runtime.Object) (*appsv1.ReplicaSet, error) {
+			return recode(obj, &appsv1.ReplicaSet{})
+		},
+		From: func(rs *appsv1.ReplicaSet) (runtime.Object, error) {
+			return recode(rs, &appsv1beta2.ReplicaSet{})
+		},
+		Deprecated: deprecated("apps/v1beta2", "ReplicaSet", "v1.9"),
+	},
+	{
+		Group: "extensions", Version: "v1beta1",
+		New:     func() runtime.Object { return &extensionsv1beta1.ReplicaSet{} },
+		NewList: func() runtime.Object { return &extensionsv1beta1.ReplicaSetList{} },
+		Default: on(func(rs *extensionsv1beta1.ReplicaSet) {
+			defaultFromTemplate(&rs.ObjectMeta, &rs.Spec.Selector, rs.Spec.Template.Labels)
+		}),
+		To: func(obj runtime.Object) (*appsv1.ReplicaSet, error) {
+			return recode(obj, &appsv1.ReplicaSet{})
+		},
+		From: func(rs *appsv1.ReplicaSet) (runtime.Object, error) {
+			return recode(rs, &extensionsv1beta1.ReplicaSet{})
+		},
+		Deprecated: deprecated("extensions/v1beta1", "ReplicaSet", "v1.8"),
+	},
+}
+
+func deprecated(version, kind, since string) string {
+	return fmt.Sprintf("%s %s is deprecated in %s+, unavailable in v1.16+; use apps/v1 %s", version, kind, since, kind)
+}
+
+// on gives a typed default the signature of objects.Version.
+func on[V runtime.Object](f func(V)) func(runtime.Object) {
+	return func(obj runtime.Object) { f(obj.(V)) }
+}
+
+// recode converts between versions through protobuf, in which all versions of these kinds agree: the fields that they
+// share have the same numbers and types, and those of one version alone are dropped. out shares nothing with in.
+func recode[T interface{ Unmarshal([]byte) error }](in any, out T) (T, error) {
+	m, ok := in.(interface{ Marshal() ([]byte, error) })
+	if !ok {
+		return out, fmt.Errorf("convert %T to %T: it has no protobuf form", in, out)
+	}
+	b, err := m.Marshal()
+	if err == nil {
+		err = out.Unmarshal(b)
+	}
+	if err != nil {
+		return out, fmt.Errorf("convert %T to %T: %w", in, out, err)
+	}
+	return out, nil
+}
+
+// defaultFromTemplate chooses what old versions left to the server: the template's labels for the object and its
+// selector.
+func defaultFromTemplate(meta *metav1.ObjectMeta, selector **metav1.LabelSelector, labels map[string]string) {
+	if labels == nil {
+		return
+	}
+	if *selector == nil {
+		*selector = &metav1.LabelSelector{MatchLabels: labels}
+	}
+	if len(meta.Labels) == 0 {
+		meta.Labels = labels
+	}
+}

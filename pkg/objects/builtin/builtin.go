@@ -1,0 +1,26 @@
+// Package builtin lists the resources that are compiled in. Adding one is adding a line here.
+package builtin
+
+import (
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/apps"
+	"github.com/minikctl/minikctl/pkg/objects/coordination"
+	"github.com/minikctl/minikctl/pkg/objects/core"
+	"github.com/minikctl/minikctl/pkg/objects/scheduling"
+)
+
+// Resources is every built-in resource.
+var Resources = []objects.Resource{
+	objects.Row(core.ConfigMaps),
+	objects.Row(core.Events),
+	objects.Row(core.Namespaces),
+	objects.Row(core.Nodes),
+	objects.Row(core.Pods),
+	objects.Row(core.Secrets),
+	objects.Row(core.ServiceAccounts),
+	objects.Row(core.Services),
+	objects.Row(apps.Deployments),
+	objects.Row(apps.ReplicaSets),
+	objects.Row(coordination.Leases),
+	objects.Row(scheduling.PriorityClasses),
+}

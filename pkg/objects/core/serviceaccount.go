@@ -1,0 +1,27 @@
+package core
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/check"
+)
+
+// ServiceAccounts is the row of ServiceAccount.
+var ServiceAccounts = objects.Def[*corev1.ServiceAccount]{
+	Names:    objects.Names{Version: "v1", Kind: "ServiceAccount", Plural: "serviceaccounts", Short: []string{"sa"}},
+	New:      func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
+	NewList:  func() runtime.Object { return &corev1.ServiceAccountList{} },
+	Validate: validateServiceAccount,
+	Connects: []string{"token"},
+}
+
+func validateServiceAccount(sa, old *corev1.ServiceAccount) field.ErrorList {
+	if old == nil {
+		return check.Meta(sa, true, apivalidation.ValidateServiceAccountName)
+	}
+	return check.MetaUpdate(sa, old)
+}
