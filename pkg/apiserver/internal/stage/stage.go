@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -26,6 +27,9 @@ type Attributes struct {
 	Namespace   string
 	Name        string
 	Path        string // of the URL; "" in process
+
+	// Fields is the field selector of a list, watch or deletecollection; nil: none. Authorizers look at it.
+	Fields fields.Selector
 
 	// Operation is what admission sees: Create, Update, Delete or Connect.
 	Operation Operation
