@@ -1,0 +1,133 @@
+package authz
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/podref"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// maxPaths bounds how many ways through the graph are remembered.
+const maxPaths = 1 << 16
+
+// graph answers whether an object is needed by a pod that is bound to a node. It has no copy of the cluster: it walks
+// the objects themselves, and remembers only through which pod a node reached an object, to look there first the next
+// time. So it can't be behind.
+type graph struct {
+	reader stage.Reader
+
+	mu    sync.Mutex
+	paths map[path]string // the pod's name; its namespace is the object's
+}
+
+type vertex struct {
+	resource        schema.GroupResource
+	namespace, name string
+}
+
+type path struct {
+	node string
+	to   vertex
+}
+
+func newGraph(r stage.Reader) *graph { return &graph{reader: r, paths: map[path]string{}} }
+
+func (g *graph) reaches(ctx context.Context, node string, v vertex) (bool, error) {
+	switch v.resource {
+	case pods:
+		pod, err := g.pod(ctx, v.namespace, v.name)
+		return pod != nil && pod.Spec.NodeName == node, err
+	case volumes:
+		return g.reachesVolume(ctx, node, v.name)
+	}
+	p := path{node, v}
+	g.mu.Lock()
+	through, ok := g.paths[p]
+	g.mu.Unlock()
+	if ok {
+		if pod, err := g.pod(ctx, v.namespace, through); err == nil && pod != nil && needs(pod, p) {
+			return true, nil
+		}
+	}
+	list, err := g.reader.List(ctx, pods, v.namespace)
+	if err != nil {
+		return false, err
+	}
+	for _, obj := range list {
+		pod, ok := obj.(*corev1.Pod)
+		if ok && needs(pod, p) {
+			g.remember(p, pod.Name)
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// reachesVolume goes from a volume over the claim that it is bound to.
+func (g *graph) reachesVolume(ctx context.Context, node, name string) (bool, error) {
+	obj, err := g.reader.Get(ctx, volumes, objects.Key{Name: name})
+	if err != nil {
+		return false, absent(err)
+	}
+	v, ok := obj.(*corev1.PersistentVolume)
+	if !ok || v.Spec.ClaimRef == nil {
+		return false, nil
+	}
+	return g.reaches(ctx, node, vertex{claims, v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name})
+}
+
+func (g *graph) pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	obj, err := g.reader.Get(ctx, pods, objects.Key{Namespace: namespace, Name: name})
+	if err != nil {
+		return nil, absent(err)
+	}
+	pod, _ := obj.(*corev1.Pod)
+	return pod, nil
+}
+
+func (g *graph) remember(p path, pod string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.paths) >= maxPaths {
+		clear(g.paths)
+	}
+	g.paths[p] = pod
+}
+
+// absent makes what is not there no error.
+func absent(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// needs says whether pod is on p's node and names p's object. Pods that a node made up itself give it nothing: they
+// would let it choose what it sees.
+func needs(pod *corev1.Pod, p path) bool {
+	if pod.Spec.NodeName != p.node || pod.Namespace != p.to.namespace {
+		return false
+	}
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return false
+	}
+	switch p.to.resource {
+	case secrets:
+		return podref.Has(podref.Secrets(pod), p.to.name)
+	case configMaps:
+		return podref.Has(podref.ConfigMaps(pod), p.to.name)
+	case claims:
+		return podref.Has(podref.Claims(pod), p.to.name)
+	case resourceClaims:
+		return podref.Has(podref.ResourceClaims(pod), p.to.name)
+	case serviceAccounts:
+		return pod.Spec.ServiceAccountName == p.to.name
+	}
+	return false
+}

@@ -1,0 +1,245 @@
+package authz
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+)
+
+const nodePrefix = "system:node:"
+
+// NodeName returns which node a user is. isNode true with no name: it is a node, but not told which.
+func NodeName(who user.Info) (name string, isNode bool) {
+	if who == nil {
+		return "", false
+	}
+	name, ok := strings.CutPrefix(who.GetName(), nodePrefix)
+	if !ok || !slices.Contains(who.GetGroups(), user.NodesGroup) {
+		return "", false
+	}
+	return name, true
+}
+
+// node lets each node do what it needs for itself and for the pods that are bound to it.
+type node struct {
+	graph *graph
+	rules []rbacv1.PolicyRule
+}
+
+func newNode(r stage.Reader) node { return node{newGraph(r), nodeRules()} }
+
+var (
+	pods            = schema.GroupResource{Resource: "pods"}
+	nodes           = schema.GroupResource{Resource: "nodes"}
+	secrets         = schema.GroupResource{Resource: "secrets"}
+	configMaps      = schema.GroupResource{Resource: "configmaps"}
+	claims          = schema.GroupResource{Resource: "persistentvolumeclaims"}
+	volumes         = schema.GroupResource{Resource: "persistentvolumes"}
+	serviceAccounts = schema.GroupResource{Resource: "serviceaccounts"}
+	leases          = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	csiNodes        = schema.GroupResource{Group: "storage.k8s.io", Resource: "csinodes"}
+	resourceClaims  = schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceclaims"}
+)
+
+const (
+	leaseNamespace = "kube-node-lease"
+	nodeField      = "spec.nodeName"
+)
+
+// Authorize has no opinion where it does not allow: another authorizer may.
+func (n node) Authorize(ctx context.Context, a *stage.Attributes) (stage.Decision, string, error) {
+	name, isNode := NodeName(a.User)
+	if !isNode {
+		return stage.NoOpinion, "", nil
+	}
+	if name == "" {
+		return stage.NoOpinion, fmt.Sprintf("unknown node for user %q", a.User.GetName()), nil
+	}
+	if isResource(a) {
+		switch a.GVR.GroupResource() {
+		case secrets, configMaps:
+			return n.read(ctx, name, a)
+		case volumes, resourceClaims:
+			return n.get(ctx, name, a)
+		case claims:
+			if a.Subresource == "status" {
+				return n.claimStatus(ctx, name, a)
+			}
+			return n.get(ctx, name, a)
+		case serviceAccounts:
+			return n.serviceAccount(ctx, name, a)
+		case leases:
+			return answer(lease(name, a))
+		case csiNodes:
+			return answer(csiNode(name, a))
+		case nodes:
+			return answer(ownNode(name, a))
+		case pods:
+			return n.pod(ctx, name, a)
+		}
+	}
+	if Allowed(n.rules, a) {
+		return stage.Allow, "", nil
+	}
+	return stage.NoOpinion, "", nil
+}
+
+func answer(ok bool, reason string) (stage.Decision, string, error) {
+	if ok {
+		return stage.Allow, "", nil
+	}
+	return stage.NoOpinion, reason, nil
+}
+
+func (n node) read(ctx context.Context, name string, a *stage.Attributes) (stage.Decision, string, error) {
+	switch {
+	case a.Verb != "get" && a.Verb != "list" && a.Verb != "watch":
+		return answer(false, "can only read resources of this type")
+	case a.Subresource != "":
+		return answer(false, "cannot read subresource")
+	case a.Namespace == "":
+		return answer(false, "can only read namespaced object of this type")
+	}
+	return n.related(ctx, name, a)
+}
+
+func (n node) get(ctx context.Context, name string, a *stage.Attributes) (stage.Decision, string, error) {
+	switch {
+	case a.Verb != "get":
+		return answer(false, "can only get individual resources of this type")
+	case a.Subresource != "":
+		return answer(false, "cannot get subresource")
+	}
+	return n.related(ctx, name, a)
+}
+
+func (n node) claimStatus(ctx context.Context, name string, a *stage.Attributes) (stage.Decision, string, error) {
+	if a.Verb != "update" && a.Verb != "patch" {
+		return answer(false, "can only get/update/patch this type")
+	}
+	return n.related(ctx, name, a)
+}
+
+func (n node) serviceAccount(ctx context.Context, name string, a *stage.Attributes) (stage.Decision, string, error) {
+	switch {
+	case a.Verb == "get" && a.Subresource == "" && a.Name != "":
+	case a.Verb != "create" || a.Name == "":
+		return answer(false, "can only create tokens for individual service accounts")
+	case a.Subresource != "token":
+		return answer(false, "can only create token subresource of serviceaccount")
+	}
+	return n.related(ctx, name, a)
+}
+
+// related asks whether a pod of the node needs what a is about.
+func (n node) related(ctx context.Context, name string, a *stage.Attributes) (stage.Decision, string, error) {
+	object := objectName(a)
+	if object == "" {
+		return answer(false, "No Object name found")
+	}
+	ok, err := n.graph.reaches(ctx, name, vertex{a.GVR.GroupResource(), a.Namespace, object})
+	if ok {
+		return stage.Allow, "", nil
+	}
+	return stage.NoOpinion, fmt.Sprintf("no relationship found between node '%s' and this object", name), err
+}
+
+func lease(name string, a *stage.Attributes) (bool, string) {
+	switch a.Verb {
+	case "get", "create", "update", "patch", "delete":
+	default:
+		return false, "can only get, create, update, patch, or delete a node lease"
+	}
+	if a.Namespace != leaseNamespace {
+		return false, fmt.Sprintf("can only access leases in the %q system namespace", leaseNamespace)
+	}
+	if a.Verb != "create" && a.Name != name { // a create's name is for the admission to check
+		return false, "can only access node lease with the same name as the requesting node"
+	}
+	return true, ""
+}
+
+func csiNode(name string, a *stage.Attributes) (bool, string) {
+	switch a.Verb {
+	case "get", "create", "update", "patch", "delete":
+	default:
+		return false, "can only get, create, update, patch, or delete a CSINode"
+	}
+	if a.Subresource != "" {
+		return false, "cannot authorize CSINode subresources"
+	}
+	if a.Verb != "create" && a.Name != name {
+		return false, "can only access CSINode with the same name as the requesting node"
+	}
+	return true, ""
+}
+
+func ownNode(name string, a *stage.Attributes) (bool, string) {
+	switch a.Subresource {
+	case "":
+		switch a.Verb {
+		case "create", "update", "patch":
+			return true, "" // the admission checks whose
+		case "get", "list", "watch":
+			switch object := objectName(a); object {
+			case name:
+				return true, ""
+			case "":
+				return false, fmt.Sprintf("node '%s' cannot read all nodes, only its own Node object", name)
+			default:
+				return false, fmt.Sprintf("node '%s' cannot read '%s', only its own Node object", name, object)
+			}
+		}
+	case "status":
+		return a.Verb == "update" || a.Verb == "patch", ""
+	}
+	return false, ""
+}
+
+func (n node) pod(ctx context.Context, name string, a *stage.Attributes) (stage.Decision, string, error) {
+	switch a.Subresource {
+	case "":
+		switch a.Verb {
+		case "get":
+			return n.get(ctx, name, a)
+		case "list", "watch":
+			if wanted, ok := exactly(a, nodeField); ok && wanted == name {
+				return stage.Allow, "", nil
+			}
+			if objectName(a) != "" {
+				return n.related(ctx, name, a)
+			}
+			return answer(false, "can only list/watch pods with spec.nodeName field selector")
+		case "create", "delete":
+			return stage.Allow, "", nil // mirror pods of its own; the admission checks
+		}
+	case "status":
+		return answer(a.Verb == "update" || a.Verb == "patch", "")
+	case "eviction":
+		return answer(a.Verb == "create", "")
+	}
+	return stage.NoOpinion, "", nil
+}
+
+// objectName is the one object that a request is about, also when a list or watch selects it.
+func objectName(a *stage.Attributes) string {
+	if a.Name != "" {
+		return a.Name
+	}
+	name, _ := exactly(a, "metadata.name")
+	return name
+}
+
+func exactly(a *stage.Attributes, field string) (string, bool) {
+	if a.Fields == nil {
+		return "", false
+	}
+	return a.Fields.RequiresExactMatch(field)
+}

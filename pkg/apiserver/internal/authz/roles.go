@@ -1,0 +1,189 @@
+package authz
+
+import (
+	"fmt"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// role is one of the roles that every cluster begins with, and the subjects that it is bound to under the same name.
+type role struct {
+	name  string
+	in    string   // namespace; "": everywhere
+	to    []string // "user NAME", "group NAME" or "account NAME" in kube-system
+	rules []rbacv1.PolicyRule
+}
+
+// on makes a rule of words: verbs, API groups ("core" is the one without a name) and resources.
+func on(verbs, groups, resources string) rbacv1.PolicyRule {
+	g := strings.Fields(groups)
+	for i := range g {
+		if g[i] == "core" {
+			g[i] = ""
+		}
+	}
+	return rbacv1.PolicyRule{Verbs: strings.Fields(verbs), APIGroups: g, Resources: strings.Fields(resources)}
+}
+
+// named is on for objects of certain names.
+func named(verbs, groups, resources, names string) rbacv1.PolicyRule {
+	r := on(verbs, groups, resources)
+	r.ResourceNames = strings.Fields(names)
+	return r
+}
+
+// paths makes a rule about paths that are no resources.
+func paths(verbs, urls string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: strings.Fields(verbs), NonResourceURLs: strings.Fields(urls)}
+}
+
+const (
+	read  = "get list watch"
+	write = "create update patch delete deletecollection"
+)
+
+func events() rbacv1.PolicyRule { return on("create update patch", "core events.k8s.io", "events") }
+
+// reports lets a component tell what it did, to the resources that minikctl adds.
+func reports() rbacv1.PolicyRule { return on("create", "minikctl.dev", "traces decisions") }
+
+// builtin returns the compiled grants.
+func builtin() *Index {
+	x := NewIndex()
+	for _, list := range [][]role{clusterRoles(), namespaceRoles(), controllerRoles()} {
+		for _, r := range list {
+			for _, to := range r.to {
+				r.bind(x, to)
+			}
+		}
+	}
+	return x
+}
+
+func (r role) bind(x *Index, to string) {
+	kind, name, _ := strings.Cut(to, " ")
+	s := rbacv1.Subject{Name: name}
+	shown := name
+	switch kind {
+	case "user":
+		s.Kind = rbacv1.UserKind
+	case "group":
+		s.Kind = rbacv1.GroupKind
+	default:
+		s.Kind, s.Namespace = rbacv1.ServiceAccountKind, "kube-system"
+		shown = name + "/" + s.Namespace
+	}
+	reason := fmt.Sprintf("RBAC: allowed by ClusterRoleBinding %q of ClusterRole %q to %s %q", r.name, r.name, s.Kind, shown)
+	if r.in != "" {
+		reason = fmt.Sprintf("RBAC: allowed by RoleBinding %q of Role %q to %s %q", r.name+"/"+r.in, r.name, s.Kind, shown)
+	}
+	x.Add(s, "", Grant{Reason: reason, Namespace: r.in, Rules: r.rules})
+}
+
+// clusterRoles are those that hold everywhere. The ones for people ("view" and so on) come with the RBAC resources:
+// nobody is bound to them at the beginning.
+func clusterRoles() []role {
+	known, unknown := "group "+user.AllAuthenticated, "group "+user.AllUnauthenticated
+	return []role{
+		{name: "cluster-admin", to: []string{"group " + user.SystemPrivilegedGroup}, rules: []rbacv1.PolicyRule{
+			on("*", "*", "*"),
+			paths("*", "*"),
+		}},
+		{name: "system:monitoring", to: []string{"group " + user.MonitoringGroup}, rules: []rbacv1.PolicyRule{
+			paths("get", "/metrics /metrics/slis /livez /readyz /healthz /livez/* /readyz/* /healthz/* /statusz /flagz"),
+		}},
+		{name: "system:discovery", to: []string{known}, rules: []rbacv1.PolicyRule{
+			paths("get", "/livez /readyz /healthz /version /version/ /openapi /openapi/* /api /api/* /apis /apis/*"),
+		}},
+		{name: "system:basic-user", to: []string{known}, rules: []rbacv1.PolicyRule{
+			on("create", "authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews"),
+			on("create", "authentication.k8s.io", "selfsubjectreviews"),
+		}},
+		{name: "system:public-info-viewer", to: []string{known, unknown}, rules: []rbacv1.PolicyRule{
+			paths("get", "/livez /readyz /healthz /version /version/"),
+		}},
+		{name: "system:service-account-issuer-discovery", to: []string{"group system:serviceaccounts"}, rules: []rbacv1.PolicyRule{
+			paths("get", "/.well-known/openid-configuration /.well-known/openid-configuration/ /openid/v1/jwks /openid/v1/jwks/"),
+		}},
+		{name: "system:cluster-trust-bundle-discovery", to: []string{"group system:serviceaccounts"}, rules: []rbacv1.PolicyRule{
+			on(read, "certificates.k8s.io", "clustertrustbundles"),
+		}},
+		{name: "system:node-proxier", to: []string{"user " + user.KubeProxy}, rules: []rbacv1.PolicyRule{
+			on("list watch", "core", "services endpoints"),
+			on(read, "core", "nodes"),
+			on("list watch", "networking.k8s.io", "servicecidrs"),
+			on("list watch", "discovery.k8s.io", "endpointslices"),
+			events(), reports(),
+		}},
+		{name: "system:kube-controller-manager", to: []string{"user " + user.KubeControllerManager}, rules: []rbacv1.PolicyRule{
+			events(), reports(),
+			on("create", "coordination.k8s.io", "leases"),
+			named("get update", "coordination.k8s.io", "leases", "kube-controller-manager"),
+			on("create", "core", "secrets serviceaccounts"),
+			on("delete", "core", "secrets"),
+			on("get", "core", "namespaces secrets serviceaccounts configmaps"),
+			on("update", "core", "secrets serviceaccounts"),
+			on("create", "authentication.k8s.io", "tokenreviews"),
+			on("create", "authorization.k8s.io", "subjectaccessreviews"),
+			on("list watch", "*", "*"),
+			on("create", "core", "serviceaccounts/token"),
+		}},
+		{name: "system:kube-scheduler", to: []string{"user " + user.KubeScheduler}, rules: []rbacv1.PolicyRule{
+			events(), reports(),
+			on("create", "coordination.k8s.io", "leases"),
+			named(read+" update", "coordination.k8s.io", "leases", "kube-scheduler"),
+			on(read+" "+write, "coordination.k8s.io", "leasecandidates"),
+			on(read, "core", "nodes namespaces services replicationcontrollers persistentvolumeclaims persistentvolumes"),
+			on(read+" delete", "core", "pods"),
+			on("create", "core", "pods/binding bindings"),
+			on("patch update", "core", "pods/status"),
+			on(read, "apps extensions", "replicasets"),
+			on(read, "apps", "statefulsets"),
+			on(read, "policy", "poddisruptionbudgets"),
+			on("create", "authentication.k8s.io", "tokenreviews"),
+			on("create", "authorization.k8s.io", "subjectaccessreviews"),
+			on(read, "storage.k8s.io", "csinodes csidrivers csistoragecapacities volumeattachments"),
+			on(read, "resource.k8s.io", "deviceclasses resourceslices devicetaintrules"),
+			on(read+" update patch", "resource.k8s.io", "resourceclaims resourceclaims/status"),
+			on(read+" update patch", "core", "pods/finalizers"),
+			on(read, "scheduling.k8s.io", "priorityclasses workloads podgroups"),
+		}},
+		{name: "system:volume-scheduler", to: []string{"user " + user.KubeScheduler}, rules: []rbacv1.PolicyRule{
+			on(read+" update patch", "core", "persistentvolumes persistentvolumeclaims"),
+			on(read, "storage.k8s.io", "storageclasses"),
+		}},
+	}
+}
+
+// namespaceRoles are those that hold in one namespace.
+func namespaceRoles() []role {
+	lock := []rbacv1.PolicyRule{on(read+" create update", "coordination.k8s.io", "leases leasecandidates")}
+	return []role{
+		{name: "extension-apiserver-authentication-reader", in: "kube-system",
+			to:    []string{"user " + user.KubeControllerManager, "user " + user.KubeScheduler},
+			rules: []rbacv1.PolicyRule{named(read, "core", "configmaps", "extension-apiserver-authentication")}},
+		{name: "system::leader-locking-kube-controller-manager", in: "kube-system",
+			to: []string{"user " + user.KubeControllerManager, "account kube-controller-manager"}, rules: lock},
+		{name: "system::leader-locking-kube-scheduler", in: "kube-system",
+			to: []string{"user " + user.KubeScheduler, "account kube-scheduler"}, rules: lock},
+	}
+}
+
+// nodeRules are what every node may do without a look at its pods. What they allow too widely the node authorizer or the
+// NodeRestriction admission narrows.
+func nodeRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		on("create", "authentication.k8s.io", "tokenreviews"),
+		on("create", "authorization.k8s.io", "subjectaccessreviews localsubjectaccessreviews"),
+		on(read, "core", "services"),
+		on("create update patch", "core events.k8s.io", "events"),
+		on("get", "core", "endpoints serviceaccounts"),
+		on("create "+read, "certificates.k8s.io", "certificatesigningrequests"),
+		on(read, "certificates.k8s.io", "clustertrustbundles"),
+		on(read, "storage.k8s.io", "csidrivers"),
+		on(read, "node.k8s.io", "runtimeclasses"),
+		reports(),
+	}
+}

@@ -1,0 +1,152 @@
+package authz
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
+)
+
+// Rules allow what the rules of any of their indexes allow.
+type Rules []*Index
+
+// Authorize looks for a rule that allows a to its user. It never denies.
+func (r Rules) Authorize(_ context.Context, a *stage.Attributes) (stage.Decision, string, error) {
+	if a.User == nil {
+		return stage.NoOpinion, "", nil
+	}
+	for _, x := range r {
+		if g := x.find(a); g != nil {
+			return stage.Allow, g.Reason, nil
+		}
+	}
+	return stage.NoOpinion, "", nil
+}
+
+// Grant is what one binding gives to one subject.
+type Grant struct {
+	Reason    string // says who gave it: "RBAC: allowed by …"
+	Namespace string // where it holds; "": everywhere, and for paths
+	Rules     []rbacv1.PolicyRule
+}
+
+// Index finds the grants of a user and its groups. It must not be changed once it is in use.
+type Index struct {
+	users  map[string][]Grant // ServiceAccounts by their user names
+	groups map[string][]Grant
+}
+
+// NewIndex returns an empty index.
+func NewIndex() *Index {
+	return &Index{users: map[string][]Grant{}, groups: map[string][]Grant{}}
+}
+
+// Add gives g to a subject. home is the namespace of a ServiceAccount that names none.
+func (x *Index) Add(s rbacv1.Subject, home string, g Grant) {
+	switch s.Kind {
+	case rbacv1.UserKind:
+		x.users[s.Name] = append(x.users[s.Name], g)
+	case rbacv1.GroupKind:
+		x.groups[s.Name] = append(x.groups[s.Name], g)
+	case rbacv1.ServiceAccountKind:
+		if s.Namespace != "" {
+			home = s.Namespace
+		}
+		name := tokens.Username(home, s.Name)
+		x.users[name] = append(x.users[name], g)
+	}
+}
+
+func (x *Index) find(a *stage.Attributes) *Grant {
+	if g := allowing(x.users[a.User.GetName()], a); g != nil {
+		return g
+	}
+	for _, group := range a.User.GetGroups() {
+		if g := allowing(x.groups[group], a); g != nil {
+			return g
+		}
+	}
+	return nil
+}
+
+func allowing(grants []Grant, a *stage.Attributes) *Grant {
+	for i := range grants {
+		g := &grants[i]
+		if g.Namespace != "" && (g.Namespace != a.Namespace || !isResource(a)) {
+			continue
+		}
+		for j := range g.Rules {
+			if allows(&g.Rules[j], a) {
+				return g
+			}
+		}
+	}
+	return nil
+}
+
+// Allowed says whether any of the rules allows a, whoever asks.
+func Allowed(rules []rbacv1.PolicyRule, a *stage.Attributes) bool {
+	for i := range rules {
+		if allows(&rules[i], a) {
+			return true
+		}
+	}
+	return false
+}
+
+func allows(r *rbacv1.PolicyRule, a *stage.Attributes) bool {
+	if !hasOrAll(r.Verbs, a.Verb) {
+		return false
+	}
+	if !isResource(a) {
+		return hasPath(r.NonResourceURLs, a.Path)
+	}
+	return hasOrAll(r.APIGroups, a.GVR.Group) && hasResource(r.Resources, a.GVR.Resource, a.Subresource) &&
+		(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, a.Name))
+}
+
+func hasOrAll(list []string, s string) bool {
+	for _, v := range list {
+		if v == s || v == "*" {
+			return true
+		}
+	}
+	return false
+}
+
+// hasResource knows "pods", "pods/log", "*/scale" and "*", which includes all subresources.
+func hasResource(list []string, resource, sub string) bool {
+	for _, v := range list {
+		if v == "*" {
+			return true
+		}
+		if sub == "" {
+			if v == resource {
+				return true
+			}
+			continue
+		}
+		name, s, ok := strings.Cut(v, "/")
+		if ok && s == sub && (name == resource || name == "*") {
+			return true
+		}
+	}
+	return false
+}
+
+// hasPath knows paths, and beginnings of paths that end in "*".
+func hasPath(list []string, path string) bool {
+	for _, v := range list {
+		if v == path {
+			return true
+		}
+		if start, ok := strings.CutSuffix(v, "*"); ok && strings.HasPrefix(path, start) {
+			return true
+		}
+	}
+	return false
+}

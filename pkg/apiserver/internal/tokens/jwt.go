@@ -1,0 +1,184 @@
+package tokens
+
+import (
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+)
+
+// half is the length of each of the two numbers of a P-256 signature.
+const half = 32
+
+// maxToken bounds what is looked at at all.
+const maxToken = 16 << 10
+
+type header struct {
+	Algorithm string   `json:"alg"`
+	KeyID     string   `json:"kid,omitempty"`
+	Critical  []string `json:"crit,omitempty"`
+}
+
+// claims are those of a ServiceAccount token.
+type claims struct {
+	Audience   audiences `json:"aud"`
+	Expiry     seconds   `json:"exp"`
+	IssuedAt   seconds   `json:"iat"`
+	Issuer     string    `json:"iss"`
+	ID         string    `json:"jti,omitempty"`
+	Kubernetes bound     `json:"kubernetes.io"`
+	NotBefore  seconds   `json:"nbf"`
+	Subject    string    `json:"sub"`
+}
+
+// bound says which objects a token lives as long as.
+type bound struct {
+	Namespace      string `json:"namespace"`
+	Node           *ref   `json:"node,omitempty"`
+	Pod            *ref   `json:"pod,omitempty"`
+	Secret         *ref   `json:"secret,omitempty"`
+	ServiceAccount ref    `json:"serviceaccount"`
+}
+
+type ref struct {
+	Name string `json:"name"`
+	UID  string `json:"uid"`
+}
+
+// audiences may be written as one string.
+type audiences []string
+
+func (a *audiences) UnmarshalJSON(raw []byte) error {
+	var one string
+	if json.Unmarshal(raw, &one) == nil {
+		*a = audiences{one}
+		return nil
+	}
+	var all []string
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return err
+	}
+	*a = all
+	return nil
+}
+
+// seconds is a time since 1970; the fraction that the format allows is dropped.
+type seconds int64
+
+func (s *seconds) UnmarshalJSON(raw []byte) error {
+	var f float64
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return err
+	}
+	if f < 0 || f > 1<<53 {
+		return errors.New("a time is out of range")
+	}
+	*s = seconds(f)
+	return nil
+}
+
+var encoding = base64.RawURLEncoding.Strict()
+
+// keyID names a key by its content.
+func keyID(key *ecdsa.PublicKey) (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(der)
+	return encoding.EncodeToString(sum[:]), nil
+}
+
+// sign makes the compact form of a signed token.
+func sign(key *ecdsa.PrivateKey, kid string, c claims) (string, error) {
+	head, err := json.Marshal(header{Algorithm: "ES256", KeyID: kid})
+	if err != nil {
+		return "", err
+	}
+	body, err := json.Marshal(c)
+	if err != nil {
+		return "", err
+	}
+	text := encoding.EncodeToString(head) + "." + encoding.EncodeToString(body)
+	sum := sha256.Sum256([]byte(text))
+	r, s, err := ecdsa.Sign(rand.Reader, key, sum[:])
+	if err != nil {
+		return "", err
+	}
+	sig := make([]byte, 2*half)
+	r.FillBytes(sig[:half])
+	s.FillBytes(sig[half:])
+	return text + "." + encoding.EncodeToString(sig), nil
+}
+
+// parts splits a token into what is signed, its claims and its signature, without believing any of it.
+func parts(token string) (signed string, body, sig []byte, err error) {
+	if len(token) > maxToken {
+		return "", nil, nil, errors.New("the token is too long")
+	}
+	head, rest, ok1 := strings.Cut(token, ".")
+	mid, tail, ok2 := strings.Cut(rest, ".")
+	if !ok1 || !ok2 || strings.Contains(tail, ".") {
+		return "", nil, nil, errors.New("the token does not have three parts")
+	}
+	rawHead, err := encoding.DecodeString(head)
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("header: %w", err)
+	}
+	var h header
+	if err := json.Unmarshal(rawHead, &h); err != nil {
+		return "", nil, nil, fmt.Errorf("header: %w", err)
+	}
+	if h.Algorithm != "ES256" || len(h.Critical) > 0 {
+		return "", nil, nil, fmt.Errorf("header: algorithm %q is not supported", h.Algorithm)
+	}
+	if body, err = encoding.DecodeString(mid); err != nil {
+		return "", nil, nil, fmt.Errorf("claims: %w", err)
+	}
+	if sig, err = encoding.DecodeString(tail); err != nil {
+		return "", nil, nil, fmt.Errorf("signature: %w", err)
+	}
+	return token[:len(head)+1+len(mid)], body, sig, nil
+}
+
+// issuerOf reads who a token says made it. ok false: it is no such token at all.
+func issuerOf(token string) (issuer string, ok bool) {
+	_, body, _, err := parts(token)
+	if err != nil {
+		return "", false
+	}
+	var c struct {
+		Issuer string `json:"iss"`
+	}
+	if json.Unmarshal(body, &c) != nil {
+		return "", false
+	}
+	return c.Issuer, true
+}
+
+// verify checks the signature and returns the claims.
+func verify(key *ecdsa.PublicKey, token string) (claims, error) {
+	signed, body, sig, err := parts(token)
+	if err != nil {
+		return claims{}, err
+	}
+	if len(sig) != 2*half {
+		return claims{}, errors.New("the signature's length is wrong")
+	}
+	sum := sha256.Sum256([]byte(signed))
+	r, s := new(big.Int).SetBytes(sig[:half]), new(big.Int).SetBytes(sig[half:])
+	if !ecdsa.Verify(key, sum[:], r, s) {
+		return claims{}, errors.New("the signature is not ours")
+	}
+	var c claims
+	if err := json.Unmarshal(body, &c); err != nil {
+		return claims{}, fmt.Errorf("claims: %w", err)
+	}
+	return c, nil
+}

@@ -1,0 +1,115 @@
+package pki
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/minikctl/minikctl/pkg/clock"
+)
+
+// The names of the clients that every cluster has.
+const (
+	Admin         = "kubernetes-admin"
+	KubeletClient = "kube-apiserver-kubelet-client" // the API server when it calls a kubelet
+)
+
+// serviceIP is the address of the Service named kubernetes.
+const serviceIP = "10.96.0.1"
+
+// Admin returns the administrator's client certificate.
+func (p *PKI) Admin() (Pair, error) { return p.Client(Admin, user.SystemPrivilegedGroup) }
+
+// KubeletClient returns the client certificate that the API server shows to kubelets.
+func (p *PKI) KubeletClient() (Pair, error) {
+	return p.Client(KubeletClient, user.SystemPrivilegedGroup)
+}
+
+// Node returns a kubelet's client certificate.
+func (p *PKI) Node(name string) (Pair, error) { return p.Client("system:node:"+name, user.NodesGroup) }
+
+// Client returns a client certificate for a user name and its groups. It is kept in the folder and renewed before it
+// expires.
+func (p *PKI) Client(name string, groups ...string) (Pair, error) {
+	c, err := p.cached(clientFile(name), leaf{name: name, groups: groups})
+	if err != nil {
+		return Pair{}, err
+	}
+	return Pair{Cert: c.certPEM(), Key: keyPEM(c.key)}, nil
+}
+
+// clientFile names a client's file. The digest keeps names apart that differ in what a file name can't hold.
+func clientFile(name string) string {
+	safe := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
+			return r
+		}
+		return '-'
+	}, name)
+	if len(safe) > 64 {
+		safe = safe[:64]
+	}
+	sum := sha256.Sum256([]byte(name))
+	return fmt.Sprintf("client-%s-%s.pem", safe, hex.EncodeToString(sum[:4]))
+}
+
+// ServerTLS returns what the API server listens with: its serving certificate, valid for the names of the Service
+// kubernetes, for this machine and for the given hosts, replaced while the server runs when it comes near its end. Client
+// certificates are asked for and left to the authenticators to verify.
+func (p *PKI) ServerTLS(hosts ...string) (*tls.Config, error) {
+	l := leaf{name: "kube-apiserver", hosts: servingHosts(hosts)}
+	if _, err := p.cached(servingFile, l); err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		ClientAuth: tls.RequestClientCert,
+		ClientCAs:  p.Pool(), // the names that are told to clients
+		NextProtos: []string{"h2", "http/1.1"},
+		Time:       p.clk.Now,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			c, err := p.cached(servingFile, l)
+			if err != nil {
+				return nil, err
+			}
+			return c.tls(), nil
+		},
+	}, nil
+}
+
+func servingHosts(extra []string) []string {
+	hosts := []string{
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+		"localhost", "127.0.0.1", "::1", serviceIP,
+	}
+	for _, h := range extra {
+		if h != "" && h != "0.0.0.0" && h != "::" {
+			hosts = append(hosts, h)
+		}
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
+// KubeletTLS returns what a kubelet's server listens with: a certificate of its own that lives in memory only, and
+// clients that must show a certificate of the authority whose certificates are in ca.
+func KubeletTLS(node string, hosts []string, ca *x509.CertPool, clk clock.Clock) (*tls.Config, error) {
+	self, err := newCA(clk.Now())
+	if err != nil {
+		return nil, fmt.Errorf("make the kubelet's authority: %w", err)
+	}
+	c, err := self.issue(leaf{name: "system:node:" + node, groups: []string{user.NodesGroup}, hosts: append([]string{node}, hosts...)}, clk.Now())
+	if err != nil {
+		return nil, fmt.Errorf("make the kubelet's serving certificate: %w", err)
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*c.tls()}, Time: clk.Now,
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca, NextProtos: []string{"http/1.1"},
+	}, nil
+}

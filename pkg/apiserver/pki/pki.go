@@ -1,0 +1,153 @@
+// Package pki owns the cluster's keys and certificates: its own certificate authority, the API server's serving
+// certificate, the client certificates of the administrator and of the components, and the key that signs ServiceAccount
+// tokens. They are kept in one folder, a PEM file each, which holds the private key and the certificate together so that
+// the two can never be of different generations.
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/minikctl/minikctl/pkg/clock"
+)
+
+const (
+	caLife   = 10 * 365 * 24 * time.Hour
+	leafLife = 365 * 24 * time.Hour
+	// renewBefore is how long before its end a certificate is replaced.
+	renewBefore = 30 * 24 * time.Hour
+	// backdate allows for clients whose clock is behind.
+	backdate = time.Hour
+)
+
+// The files of the folder.
+const (
+	caFile      = "ca.pem"
+	servingFile = "apiserver.pem"
+	tokenFile   = "service-account.pem"
+)
+
+// PKI is the content of one folder. It is safe for concurrent use.
+type PKI struct {
+	dir string
+	clk clock.Clock
+	ca  pair
+	key *ecdsa.PrivateKey
+
+	mu    sync.Mutex // for the files and pairs below
+	pairs map[string]pair
+}
+
+// Open loads the keys of dir, or makes them. Only one process may use a folder at a time.
+func Open(dir string, clk clock.Clock) (*PKI, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of the keys: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("protect the folder of the keys: %w", err)
+	}
+	p := &PKI{dir: dir, clk: clk, pairs: map[string]pair{}}
+	if err := p.openCA(); err != nil {
+		return nil, err
+	}
+	if err := p.openTokenKey(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// openCA never replaces a file that it can't read: every kubeconfig and certificate of the cluster depends on it.
+func (p *PKI) openCA() error {
+	path := filepath.Join(p.dir, caFile)
+	ca, err := readPair(path)
+	switch {
+	case err == nil && !ca.cert.IsCA:
+		return fmt.Errorf("read %s: the certificate is not that of an authority", path)
+	case err == nil && p.clk.Now().After(ca.cert.NotAfter):
+		return fmt.Errorf("the cluster's authority %s expired on %s", path, ca.cert.NotAfter.Format(time.DateOnly))
+	case err == nil:
+		p.ca = ca
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if p.ca, err = newCA(p.clk.Now()); err != nil {
+		return fmt.Errorf("make the cluster's authority: %w", err)
+	}
+	return writeFile(path, p.ca.pem())
+}
+
+func (p *PKI) openTokenKey() error {
+	path := filepath.Join(p.dir, tokenFile)
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if p.key, err = newKey(); err != nil {
+			return fmt.Errorf("make the key of ServiceAccount tokens: %w", err)
+		}
+		return writeFile(path, keyPEM(p.key))
+	}
+	if err != nil {
+		return fmt.Errorf("read the key of ServiceAccount tokens: %w", err)
+	}
+	if p.key, err = parseKey(raw); err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return nil
+}
+
+// CA returns the authority's certificate as PEM.
+func (p *PKI) CA() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: p.ca.cert.Raw})
+}
+
+// Pool returns a pool with the authority's certificate alone.
+func (p *PKI) Pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(p.ca.cert)
+	return pool
+}
+
+// TokenKey returns the key that signs ServiceAccount tokens.
+func (p *PKI) TokenKey() *ecdsa.PrivateKey { return p.key }
+
+// cached returns the pair of a file when it is still good for l, from memory or from the file, and else makes and keeps
+// a new one. A damaged file is replaced: everything but the authority can be made again.
+func (p *PKI) cached(file string, l leaf) (pair, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.clk.Now()
+	if c, ok := p.pairs[file]; ok && l.fits(c.cert, now) {
+		return c, nil
+	}
+	path := filepath.Join(p.dir, file)
+	c, err := readPair(path)
+	if err == nil && l.fits(c.cert, now) && c.cert.CheckSignatureFrom(p.ca.cert) == nil {
+		p.pairs[file] = c
+		return c, nil
+	}
+	if c, err = p.ca.issue(l, now); err != nil {
+		return pair{}, fmt.Errorf("make the certificate of %s: %w", l.name, err)
+	}
+	if err := writeFile(path, c.pem()); err != nil {
+		return pair{}, err
+	}
+	p.pairs[file] = c
+	return c, nil
+}
+
+// Pair is a certificate and its private key, as PEM.
+type Pair struct {
+	Cert, Key []byte
+}
+
+// TLS returns the pair in the form that TLS configurations take.
+func (c Pair) TLS() (tls.Certificate, error) { return tls.X509KeyPair(c.Cert, c.Key) }
