@@ -1,0 +1,106 @@
+// Package admission owns the stages that look at a write before it is validated and committed: they fill in what the
+// cluster decides for the user (a ServiceAccount, a priority, tolerations) and refuse what the cluster's state does not
+// allow. Each plugin is named as in Kubernetes.
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/clock"
+)
+
+// New returns the plugins in the order in which they are called. src draws the names of volumes.
+func New(r stage.Reader, src *clock.Source, clk clock.Clock) ([]stage.Mutator, []stage.Validator) {
+	lifecycle := gate{"NamespaceLifecycle", namespaceLifecycle{r}.check}
+	restriction := gate{"NodeRestriction", nodeRestriction{r}.check}
+	accounts := serviceAccount{r, src, clk}
+	prio := priority{r}
+	mutators := []stage.Mutator{
+		lifecycle,
+		restriction,
+		accounts,
+		taintNodesByCondition{},
+		prio,
+		defaultTolerationSeconds{},
+		podTopologyLabels{r},
+	}
+	return mutators, []stage.Validator{lifecycle, restriction, accounts, prio}
+}
+
+// gate is a check that needs nothing of the object's final form and so comes before validation: as a Mutator for creates
+// and updates, and as a Validator for the rest.
+type gate struct {
+	name  string
+	check func(ctx context.Context, a *stage.Attributes) error
+}
+
+func (g gate) Name() string { return g.name }
+
+func (g gate) Mutate(ctx context.Context, a *stage.Attributes) error { return g.check(ctx, a) }
+
+func (g gate) Admit(ctx context.Context, a *stage.Attributes) error {
+	if a.Operation == stage.Create || a.Operation == stage.Update {
+		return nil
+	}
+	return g.check(ctx, a)
+}
+
+// Forbidden returns the answer to a write that err is the reason to refuse. StatusErrors are returned as they are.
+func Forbidden(a *stage.Attributes, err error) error {
+	if status := new(apierrors.StatusError); errors.As(err, &status) && status == err {
+		return err
+	}
+	return apierrors.NewForbidden(a.GVR.GroupResource(), nameOf(a), err)
+}
+
+func forbid(a *stage.Attributes, format string, args ...any) error {
+	return apierrors.NewForbidden(a.GVR.GroupResource(), nameOf(a), fmt.Errorf(format, args...))
+}
+
+// nameOf is what error messages call the object.
+func nameOf(a *stage.Attributes) string {
+	if a.Name != "" {
+		return a.Name
+	}
+	if a.Object != nil {
+		if g := a.Object.GetGenerateName(); g != "" {
+			return g
+		}
+		if n := a.Object.GetName(); n != "" {
+			return n
+		}
+	}
+	return "Unknown"
+}
+
+var (
+	pods            = schema.GroupResource{Resource: "pods"}
+	nodes           = schema.GroupResource{Resource: "nodes"}
+	namespaces      = schema.GroupResource{Resource: "namespaces"}
+	serviceAccounts = schema.GroupResource{Resource: "serviceaccounts"}
+	leases          = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	csiNodes        = schema.GroupResource{Group: "storage.k8s.io", Resource: "csinodes"}
+	priorityClasses = schema.GroupResource{Group: "scheduling.k8s.io", Resource: "priorityclasses"}
+)
+
+// podOf returns the pod of a write to a pod itself, not to a subresource.
+func podOf(a *stage.Attributes) (*corev1.Pod, bool) {
+	if a.Subresource != "" || a.GVR.GroupResource() != pods {
+		return nil, false
+	}
+	pod, ok := a.Object.(*corev1.Pod)
+	return pod, ok
+}
+
+// isMirror says whether a pod is a node's picture of a pod that the node runs on its own.
+func isMirror(pod *corev1.Pod) bool {
+	_, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return ok
+}
