@@ -1,0 +1,89 @@
+//go:build linux && (amd64 || arm64)
+
+package launch
+
+import (
+	"errors"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/minikctl/minikctl/pkg/early/wire"
+)
+
+// Offsets in the kernel's struct seccomp_data, little-endian.
+const (
+	offNumber = 0
+	offArch   = 4
+	offArg2   = 16 + 2*8
+)
+
+// filter forbids new privileges and has the supervisor told of the system calls that f names. The machine's refusal is
+// not an error: the supervisor is told, and the container shares the host's addresses.
+func filter(conn *wire.Conn, f wire.Filter) error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl", err)
+	}
+	if f == wire.NoFilter {
+		return nil
+	}
+	fd, err := install(instructions(f))
+	if err != nil {
+		return conn.Send(wire.Launched{Refused: err.Error()})
+	}
+	file := os.NewFile(uintptr(fd), "seccomp")
+	err = conn.Send(wire.Launched{Filtered: true}, file)
+	file.Close()
+	return err
+}
+
+func install(prog []unix.SockFilter) (int, error) {
+	fprog := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
+	const listen = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
+	// Killable only: a signal would otherwise interrupt a bind that the supervisor has already carried out.
+	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
+		listen|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, uintptr(unsafe.Pointer(&fprog)))
+	if errors.Is(errno, unix.EINVAL) {
+		fd, _, errno = unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, listen, uintptr(unsafe.Pointer(&fprog)))
+	}
+	if errno != 0 {
+		return -1, os.NewSyscallError("seccomp", errno)
+	}
+	return int(fd), nil
+}
+
+// instructions is the filter program. Socket addresses can't be read there, but their length can: that of bind and
+// connect tells internet sockets (and padded ones) from most unix sockets, which then cost nothing.
+func instructions(f wire.Filter) []unix.SockFilter {
+	load := func(off uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: off}
+	}
+	equal := func(k uint32, yes, no uint8) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: k, Jt: yes, Jf: no}
+	}
+	answer := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
+	if f == wire.SessionFilter {
+		return []unix.SockFilter{
+			load(offArch), equal(arch, 0, 3),
+			load(offNumber), equal(unix.SYS_SETSID, 0, 1),
+			answer(unix.SECCOMP_RET_USER_NOTIF), answer(unix.SECCOMP_RET_ALLOW),
+		}
+	}
+	return []unix.SockFilter{
+		load(offArch), equal(arch, 0, 9), // 0, 1
+		load(offNumber),                       // 2
+		equal(unix.SYS_SETSID, 6, 0),          // 3: to 10
+		equal(unix.SYS_BIND, 1, 0),            // 4: to 6
+		equal(unix.SYS_CONNECT, 0, 5),         // 5: to 6 or 11
+		load(offArg2),                         // 6
+		equal(unix.SizeofSockaddrInet4, 2, 0), // 7: to 10
+		equal(unix.SizeofSockaddrInet6, 1, 0), // 8: to 10
+		equal(sizeofStorage, 0, 1),            // 9: to 10 or 11
+		answer(unix.SECCOMP_RET_USER_NOTIF),   // 10
+		answer(unix.SECCOMP_RET_ALLOW),        // 11
+	}
+}
+
+// sizeofStorage is that of struct sockaddr_storage, which some programs pass whatever they bind.
+const sizeofStorage = 128

@@ -1,0 +1,96 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/minikctl/minikctl/pkg/early/internal/program"
+	"github.com/minikctl/minikctl/pkg/early/internal/role"
+)
+
+type execError struct {
+	name string
+	err  error
+}
+
+func (e *execError) Error() string { return fmt.Sprintf("exec: %q: %v", e.name, e.err) }
+func (e *execError) Unwrap() error { return e.err }
+
+type userError struct {
+	what string
+	id   int64
+	err  error
+}
+
+func (e *userError) Error() string { return fmt.Sprintf("run as %s %d: %v", e.what, e.id, e.err) }
+func (e *userError) Unwrap() error { return e.err }
+
+func cwdError(dir string, err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		err = p.Err
+	}
+	return fmt.Errorf("chdir to cwd (%q) failed: %w", dir, err)
+}
+
+var errNotFound = errors.New("executable file not found in $PATH")
+
+// lookPath finds a program as a shell in the container would: by the container's PATH, in its folder, as its user.
+func lookPath(name string, env []string) (string, error) {
+	if program.Find(name) != nil {
+		return role.Self(), nil
+	}
+	if strings.Contains(name, "/") {
+		if err := executable(name); err != nil {
+			return "", &execError{name, err}
+		}
+		return name, nil
+	}
+	var denied error
+	for _, dir := range filepath.SplitList(lookup(env, "PATH")) {
+		path := filepath.Join(dir, name)
+		if dir == "" || dir == "." {
+			path = "./" + name
+		}
+		err := executable(path)
+		if err == nil {
+			return path, nil
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			denied = err
+		}
+	}
+	if denied != nil {
+		return "", &execError{name, denied}
+	}
+	return "", &execError{name, errNotFound}
+}
+
+func executable(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return syscall.EISDIR
+	}
+	if info.Mode()&0o111 == 0 {
+		return fs.ErrPermission
+	}
+	return nil
+}
+
+func lookup(env []string, name string) string {
+	value := ""
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, name+"="); ok {
+			value = v // the last one counts, as for getenv in most programs that copy it to a map
+		}
+	}
+	return value
+}

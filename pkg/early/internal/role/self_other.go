@@ -1,0 +1,14 @@
+//go:build !linux
+
+package role
+
+import "os"
+
+// Self returns a path that executes this program.
+func Self() string {
+	path, err := os.Executable()
+	if err != nil {
+		return os.Args[0] // starting it will say why
+	}
+	return path
+}

@@ -1,0 +1,249 @@
+//go:build linux && (amd64 || arm64)
+
+package supervisor
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// target is the socket address of a bind or connect call.
+type target struct {
+	addr netip.Addr // without zone, as it was given: a mapped IPv4 address stays an IPv6 one
+	port uint16
+}
+
+// local tells whether the address means "this machine" to the caller, which is its pod: any address, or loopback.
+func (t target) local() bool {
+	a := t.addr.Unmap()
+	return a.IsUnspecified() || a == netip.IPv6Loopback() || a == netip.AddrFrom4([4]byte{127, 0, 0, 1})
+}
+
+// binding keeps the look at a port and a bind to it apart, by pod address.
+var binding sync.Mutex
+
+// bind gives what listens on any address or on loopback the pod's own address. Port 0 is left alone: such a socket is a
+// client's, or is found by its port, which nobody else has.
+func (l *listener) bind(n *notification) {
+	t, ok := l.target(n)
+	if !ok || t.port == 0 || !(t.local() || t.addr.Unmap() == l.own) {
+		l.proceed(n)
+		return
+	}
+	sock, ok := l.socket(n)
+	if !ok {
+		l.proceed(n)
+		return
+	}
+	defer unix.Close(sock)
+	binding.Lock()
+	defer binding.Unlock()
+	l.done(n, l.bindOwn(sock, t))
+}
+
+func (l *listener) bindOwn(sock int, t target) error {
+	if t.addr.Is4() {
+		return bound(sock, unix.Bind(sock, l.address(t.port, false)), l.own)
+	}
+	only, err := unix.GetsockoptInt(sock, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY)
+	if err == nil && only == 1 {
+		// Pods have no IPv6 address of their own: what wants IPv6 alone gets the IPv4 one.
+		err = unix.SetsockoptInt(sock, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0)
+	}
+	if err != nil {
+		return err
+	}
+	err = bound(sock, unix.Bind(sock, l.address(t.port, true)), l.own)
+	if err == unix.EADDRINUSE && only == 1 {
+		// Very likely the pod has bound the port by IPv4 before, as web servers do one after the other. There is nobody
+		// whom the twin could miss.
+		return unix.Bind(sock, &unix.SockaddrInet6{Addr: netip.IPv6Loopback().As16()})
+	}
+	return err
+}
+
+// bound corrects the result of a bind that was carried out twice, since a signal had interrupted the caller.
+func bound(sock int, err error, own netip.Addr) error {
+	if err != unix.EINVAL {
+		return err
+	}
+	if addr, ok := localAddress(sock); ok && addr.Unmap() == own {
+		return nil
+	}
+	return err
+}
+
+func localAddress(sock int) (netip.Addr, bool) {
+	name, err := unix.Getsockname(sock)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	switch a := name.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrFrom4(a.Addr), true
+	case *unix.SockaddrInet6:
+		return netip.AddrFrom16(a.Addr), true
+	}
+	return netip.Addr{}, false
+}
+
+// connect leads a connection to loopback to the pod itself, if something there has the port. A connection to another
+// pod comes from the pod's own address.
+func (l *listener) connect(n *notification) {
+	t, ok := l.target(n)
+	switch {
+	case !ok || t.port == 0:
+		l.proceed(n)
+	case t.local():
+		l.connectSelf(n, t)
+	case l.sibling(t.addr.Unmap()):
+		l.connectSibling(n, t)
+	default:
+		l.proceed(n)
+	}
+}
+
+func (l *listener) connectSelf(n *notification, t target) {
+	sock, ok := l.socket(n)
+	if !ok {
+		l.proceed(n)
+		return
+	}
+	kind, err := unix.GetsockoptInt(sock, unix.SOL_SOCKET, unix.SO_TYPE)
+	only := 0
+	if err == nil && t.addr.Is6() {
+		only, err = unix.GetsockoptInt(sock, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY)
+	}
+	if err != nil || only == 1 || !l.taken(kind, t.port) {
+		unix.Close(sock)
+		l.proceed(n)
+		return
+	}
+	// It may wait for the server's queue, which must not keep others waiting.
+	go func() {
+		defer unix.Close(sock)
+		l.done(n, unix.Connect(sock, l.address(t.port, t.addr.Is6())))
+	}()
+}
+
+// taken tells whether somebody has the port at the pod's address.
+func (l *listener) taken(kind int, port uint16) bool {
+	binding.Lock()
+	defer binding.Unlock()
+	fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return unix.Bind(fd, l.address(port, false)) == unix.EADDRINUSE
+}
+
+func (l *listener) connectSibling(n *notification, t target) {
+	defer l.proceed(n)
+	sock, ok := l.socket(n)
+	if !ok {
+		return
+	}
+	defer unix.Close(sock)
+	kind, err := unix.GetsockoptInt(sock, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil || kind != unix.SOCK_STREAM {
+		return
+	}
+	if addr, ok := localAddress(sock); !ok || !addr.Unmap().IsUnspecified() && !addr.IsUnspecified() {
+		return
+	}
+	// The port is chosen when it connects, so that it may be one that is in use towards another server.
+	if unix.SetsockoptInt(sock, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1) == nil {
+		_ = unix.Bind(sock, l.address(0, t.addr.Is6())) // it then comes from the host's address
+	}
+}
+
+// sibling tells whether addr is one of this daemon's pods or nodes: they share the first half of their address.
+func (l *listener) sibling(addr netip.Addr) bool {
+	if !addr.Is4() {
+		return false
+	}
+	a, b := addr.As4(), l.own.As4()
+	return a[0] == b[0] && a[1] == b[1]
+}
+
+func (l *listener) address(port uint16, six bool) unix.Sockaddr {
+	if six {
+		return &unix.SockaddrInet6{Port: int(port), Addr: l.own.As16()}
+	}
+	return &unix.SockaddrInet4{Port: int(port), Addr: l.own.As4()}
+}
+
+// target reads the socket address that the caller gave.
+func (l *listener) target(n *notification) (target, bool) {
+	if !l.own.IsValid() {
+		return target{}, false
+	}
+	buf := make([]byte, min(n.args[2]&0xffffffff, unix.SizeofSockaddrInet6))
+	if len(buf) < unix.SizeofSockaddrInet4 {
+		return target{}, false
+	}
+	local := []unix.Iovec{{Base: &buf[0], Len: uint64(len(buf))}}
+	remote := []unix.RemoteIovec{{Base: uintptr(n.args[1]), Len: len(buf)}}
+	if read, err := unix.ProcessVMReadv(int(n.pid), local, remote, 0); err != nil || read != len(buf) || !l.valid(n) {
+		return target{}, false
+	}
+	t := target{port: binary.BigEndian.Uint16(buf[2:])}
+	switch binary.NativeEndian.Uint16(buf) {
+	case unix.AF_INET:
+		t.addr = netip.AddrFrom4([4]byte(buf[4:8]))
+	case unix.AF_INET6:
+		if len(buf) < unix.SizeofSockaddrInet6 {
+			return target{}, false
+		}
+		t.addr = netip.AddrFrom16([16]byte(buf[8:24]))
+	default:
+		return target{}, false
+	}
+	return t, true
+}
+
+// socket duplicates the caller's socket.
+func (l *listener) socket(n *notification) (int, bool) {
+	pidfd, err := unix.PidfdOpen(int(n.pid), unix.PIDFD_THREAD)
+	if err == unix.EINVAL { // a kernel that knows processes only
+		pidfd, err = unix.PidfdOpen(threadGroup(int(n.pid)), 0)
+	}
+	if err != nil {
+		return -1, false
+	}
+	defer unix.Close(pidfd)
+	sock, err := unix.PidfdGetfd(pidfd, int(int32(n.args[0])), 0)
+	if err != nil {
+		return -1, false
+	}
+	if !l.valid(n) {
+		unix.Close(sock)
+		return -1, false
+	}
+	return sock, true
+}
+
+// threadGroup returns the process of a thread.
+func threadGroup(tid int) int {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(tid) + "/status")
+	if err != nil {
+		return tid
+	}
+	_, rest, ok := bytes.Cut(b, []byte("\nTgid:\t"))
+	if !ok {
+		return tid
+	}
+	line, _, _ := bytes.Cut(rest, []byte{'\n'})
+	pid, err := strconv.Atoi(string(line))
+	if err != nil {
+		return tid
+	}
+	return pid
+}

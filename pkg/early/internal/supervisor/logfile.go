@@ -1,0 +1,106 @@
+package supervisor
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A log is rotated at this size, and this many files are kept, the current one included: the defaults of Kubernetes.
+const (
+	maxLogSize  = 10 << 20
+	maxLogFiles = 5
+)
+
+// logFile is a file that is opened when there is something to write, and rotated.
+type logFile struct {
+	path string
+
+	mu     sync.Mutex
+	file   *os.File
+	size   int64
+	failed bool // a failure is told once, not for each line
+}
+
+func (l *logFile) write(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.open()
+	if err == nil {
+		var n int
+		n, err = l.file.Write(b)
+		l.size += int64(n)
+	}
+	if err == nil && l.size >= maxLogSize {
+		err = l.rotate()
+	}
+	if err != nil && !l.failed {
+		logf("output is lost: %v", err)
+	}
+	l.failed = err != nil
+}
+
+func (l *logFile) open() error {
+	if l.file != nil {
+		return nil
+	}
+	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return err
+	}
+	l.file, l.size = f, info.Size()
+	return nil
+}
+
+// rotate moves the file away under the current time, as the kubelet does, and removes the oldest of those.
+func (l *logFile) rotate() error {
+	l.file.Close()
+	l.file = nil
+	if err := os.Rename(l.path, l.path+"."+time.Now().UTC().Format("20060102-150405.000000000")); err != nil {
+		return err
+	}
+	old, err := filepath.Glob(globQuote(l.path) + ".*")
+	if err != nil {
+		return err
+	}
+	slices.Sort(old)
+	for len(old) > maxLogFiles-1 {
+		if err := os.Remove(old[0]); err != nil {
+			return err
+		}
+		old = old[1:]
+	}
+	return nil
+}
+
+// globQuote escapes what filepath.Glob would take for a pattern.
+func globQuote(path string) string {
+	var b []byte
+	for i := range len(path) {
+		switch path[i] {
+		case '*', '?', '[', '\\':
+			b = append(b, '\\')
+		}
+		b = append(b, path[i])
+	}
+	return string(b)
+}
+
+func (l *logFile) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file != nil {
+		l.file.Close()
+		l.file = nil
+	}
+}

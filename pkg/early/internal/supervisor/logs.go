@@ -1,0 +1,120 @@
+package supervisor
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// maxLine is how much of a line is held back for its end, as container runtimes do. Longer ones are logged in parts.
+const maxLine = 16 << 10
+
+// logs copies a container's output to its log file, in the format of the container runtime interface: a line each with
+// the time, the stream, F for a full line or P for a part of one, and the text.
+type logs struct {
+	file    logFile
+	readers []*os.File
+	done    sync.WaitGroup
+}
+
+func newLogs(path string, p *pipes) *logs {
+	l := &logs{file: logFile{path: path}, readers: []*os.File{p.outReader, p.errReader}}
+	l.done.Go(func() { l.copy("stdout", p.outReader) })
+	l.done.Go(func() { l.copy("stderr", p.errReader) })
+	return l
+}
+
+// finish waits for the ends of the streams, but not longer than d, and closes everything.
+func (l *logs) finish(d time.Duration) {
+	timer := time.AfterFunc(d, func() {
+		for _, r := range l.readers {
+			_ = r.SetReadDeadline(time.Unix(1, 0)) // where pipes have no deadlines it ends with its last writer
+		}
+	})
+	l.done.Wait()
+	timer.Stop()
+	for _, r := range l.readers {
+		r.Close()
+	}
+	l.file.close()
+}
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+
+func (l *logs) copy(name string, r *os.File) {
+	s := stream{name: name, file: &l.file}
+	defer s.end()
+	raw, err := r.SyscallConn()
+	if err != nil {
+		logf("%s: %v", l.file.path, err)
+		return
+	}
+	for {
+		var n int
+		var failed error
+		// The buffer is taken only once there is something to read: most containers are silent most of the time.
+		err := raw.Read(func(fd uintptr) bool {
+			buf := buffers.Get().(*[]byte)
+			defer buffers.Put(buf)
+			n, failed = syscall.Read(int(fd), *buf)
+			if errors.Is(failed, syscall.EAGAIN) {
+				return false
+			}
+			if n > 0 {
+				s.write((*buf)[:n])
+			}
+			return true
+		})
+		if errors.Is(failed, syscall.EINTR) {
+			continue
+		}
+		if err != nil || failed != nil || n <= 0 {
+			return
+		}
+	}
+}
+
+// stream turns one stream's bytes into log lines.
+type stream struct {
+	name    string
+	file    *logFile
+	partial []byte // the beginning of a line
+}
+
+func (s *stream) write(data []byte) {
+	now := time.Now()
+	var out []byte
+	for len(data) > 0 {
+		line, rest, full := bytes.Cut(data, []byte{'\n'})
+		for len(s.partial)+len(line) > maxLine {
+			n := maxLine - len(s.partial)
+			out = s.entry(out, now, 'P', line[:n])
+			line = line[n:]
+		}
+		if full {
+			out = s.entry(out, now, 'F', line)
+		} else {
+			s.partial = append(s.partial, line...)
+		}
+		data = rest
+	}
+	s.file.write(out)
+}
+
+// end logs a last line that has no end.
+func (s *stream) end() {
+	if len(s.partial) > 0 {
+		s.file.write(s.entry(nil, time.Now(), 'P', nil))
+	}
+}
+
+func (s *stream) entry(out []byte, at time.Time, tag byte, text []byte) []byte {
+	out = at.UTC().AppendFormat(out, "2006-01-02T15:04:05.000000000Z07:00")
+	out = append(append(append(out, ' '), s.name...), ' ', tag, ' ')
+	out = append(append(out, s.partial...), text...)
+	s.partial = s.partial[:0]
+	return append(out, '\n')
+}

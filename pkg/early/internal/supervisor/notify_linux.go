@@ -1,0 +1,209 @@
+//go:build linux && (amd64 || arm64)
+
+package supervisor
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// setNotify makes f the descriptor on which the system calls of c's processes are answered, and shows it to the daemons,
+// which keep it for the next supervisor. Nil ends that. s.mu must be held.
+func (s *supervisor) setNotify(c *container, f *os.File) {
+	if c.notify != nil {
+		c.notify.Close()
+	}
+	c.notify = nil
+	if f == nil {
+		return
+	}
+	f, err := pollable(f)
+	if err != nil {
+		logf("%s: %v", c.spec.ID, err)
+		return
+	}
+	c.notify = f
+	for w := range s.watchers {
+		w.notify[c.spec.ID] = struct{}{}
+		w.nudge()
+	}
+	go s.listen(c, f)
+}
+
+// listenExec answers the calls of a command and what it leaves behind. A new supervisor does not learn of them.
+func (s *supervisor) listenExec(c *container, child *child) {
+	if child.notify == nil {
+		return
+	}
+	f, err := pollable(child.notify)
+	if err != nil {
+		logf("%s: %v", c.spec.ID, err)
+		return
+	}
+	child.left = make(chan struct{})
+	go func() {
+		s.listen(c, f)
+		f.Close()
+		close(child.left)
+	}()
+}
+
+// pollable returns f as a file that is waited for without a thread, and closes f.
+func pollable(f *os.File) (*os.File, error) {
+	defer f.Close()
+	fd, err := unix.FcntlInt(descriptor(f), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil { // os takes it as the sign; the ioctls don't mind
+		unix.Close(fd)
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	return os.NewFile(uintptr(fd), "seccomp"), nil
+}
+
+// The kernel's struct seccomp_notif and seccomp_notif_resp.
+type notification struct {
+	id    uint64
+	pid   uint32 // of the thread
+	flags uint32
+	nr    int32
+	arch  uint32
+	ip    uint64
+	args  [6]uint64
+}
+
+type answer struct {
+	id    uint64
+	val   int64
+	errno int32 // negative
+	flags uint32
+}
+
+// idValid is SECCOMP_IOCTL_NOTIF_ID_VALID in the direction that every kernel understands.
+const idValid = 0x80082102
+
+// listener answers the system calls of the processes under one filter.
+type listener struct {
+	s    *supervisor
+	c    *container
+	file *os.File
+	own  netip.Addr // invalid: the container shares the host's
+}
+
+// listen answers until no process is left under the filter.
+func (s *supervisor) listen(c *container, f *os.File) {
+	l := &listener{s: s, c: c, file: f}
+	if addr, err := netip.ParseAddr(c.spec.Address); err == nil && addr.Is4() {
+		l.own = addr
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		logf("%s: %v", c.spec.ID, err)
+		return
+	}
+	for {
+		var n notification
+		over := false
+		err := raw.Read(func(fd uintptr) bool {
+			events := pollNow(fd)
+			switch {
+			case events&unix.POLLIN != 0:
+				n = notification{}
+				return ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)) == nil
+			case events != 0:
+				over = true
+				return true
+			}
+			return false
+		})
+		if err != nil || over {
+			return
+		}
+		l.handle(&n)
+	}
+}
+
+// abandoned tells whether no process is left under the filter of f.
+func abandoned(f *os.File) bool {
+	if f == nil {
+		return false
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var events int16
+	err = raw.Control(func(fd uintptr) { events = pollNow(fd) })
+	return err == nil && events&unix.POLLHUP != 0
+}
+
+func pollNow(fd uintptr) int16 {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		_, err := unix.Poll(p, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return p[0].Revents
+		}
+	}
+}
+
+func ioctl(fd uintptr, request uint, arg unsafe.Pointer) error {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, uintptr(request), uintptr(arg)); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func (l *listener) handle(n *notification) {
+	switch n.nr {
+	case unix.SYS_SETSID:
+		l.s.joinSession(l.c, threadGroup(int(n.pid)))
+		l.proceed(n)
+	case unix.SYS_BIND:
+		l.bind(n)
+	case unix.SYS_CONNECT:
+		l.connect(n)
+	default:
+		l.proceed(n)
+	}
+}
+
+// proceed lets the kernel carry out the call as it was made.
+func (l *listener) proceed(n *notification) {
+	l.send(&answer{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE})
+}
+
+// done answers a call that has been carried out here.
+func (l *listener) done(n *notification, err error) {
+	a := &answer{id: n.id}
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		a.errno = -int32(errno)
+	}
+	l.send(a)
+}
+
+func (l *listener) send(a *answer) {
+	l.control(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(a)) // fails when the caller was killed meanwhile
+}
+
+// valid tells whether the caller still waits. What was read of its memory or descriptors counts only if it does: its
+// number may belong to another process otherwise.
+func (l *listener) valid(n *notification) bool {
+	return l.control(idValid, unsafe.Pointer(&n.id))
+}
+
+func (l *listener) control(request uint, arg unsafe.Pointer) bool {
+	raw, err := l.file.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = ioctl(fd, request, arg) })
+	return err == nil && failed == nil
+}

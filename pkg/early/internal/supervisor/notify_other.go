@@ -1,0 +1,13 @@
+//go:build !linux || !(amd64 || arm64)
+
+package supervisor
+
+import "os"
+
+// There are no filters here: containers share the host's addresses.
+
+func (s *supervisor) setNotify(*container, *os.File) {}
+
+func (s *supervisor) listenExec(*container, *child) {}
+
+func abandoned(*os.File) bool { return false }

@@ -1,0 +1,164 @@
+package supervisor
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strconv"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// becomeSubreaper makes the orphans of the containers children of the supervisor, not of init.
+func becomeSubreaper() error {
+	return os.NewSyscallError("prctl PR_SET_CHILD_SUBREAPER", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+}
+
+// bootID tells one boot of the machine from another.
+func bootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return string(bytes.TrimSpace(b))
+}
+
+// born returns when pid was started, in clock ticks since the boot, or 0 if there is no such process.
+func born(pid int) uint64 {
+	p, ok := readProcess(strconv.Itoa(pid))
+	if !ok || p.zombie {
+		return 0
+	}
+	return p.born
+}
+
+// processes lists what runs on the machine.
+func processes() []process {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+	var all []process
+	for _, name := range names {
+		if name[0] < '0' || name[0] > '9' {
+			continue
+		}
+		if p, ok := readProcess(name); ok {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// readProcess parses /proc/PID/stat. The name there may hold anything, so that the fields count from its last parenthesis.
+func readProcess(pid string) (process, bool) {
+	b, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return process{}, false
+	}
+	end := bytes.LastIndexByte(b, ')')
+	if end < 0 {
+		return process{}, false
+	}
+	f := bytes.Fields(b[end+1:]) // f[0] is field 3 of proc(5)
+	if len(f) < 22 {
+		return process{}, false
+	}
+	number := func(b []byte) uint64 {
+		n, _ := strconv.ParseUint(string(b), 10, 64) // the kernel writes numbers
+		return n
+	}
+	n, _ := strconv.Atoi(pid)
+	return process{
+		pid:     n,
+		zombie:  f[0][0] == 'Z' || f[0][0] == 'X',
+		parent:  int(number(f[1])),
+		session: int(number(f[3])),
+		born:    number(f[19]),
+	}, true
+}
+
+// anonymousMemory returns the resident memory of pid that is not shared with a file, which is what a limit is about.
+func anonymousMemory(pid int) int64 {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
+	if err != nil {
+		return 0
+	}
+	f := bytes.Fields(b)
+	if len(f) < 3 {
+		return 0
+	}
+	resident, _ := strconv.ParseInt(string(f[1]), 10, 64)
+	shared, _ := strconv.ParseInt(string(f[2]), 10, 64)
+	return (resident - shared) * int64(os.Getpagesize())
+}
+
+// openReader opens a named pipe for reading without waiting for a writer.
+func openReader(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
+// waitForeign waits for a process that is not a child. Recent kernels tell its exit status even then.
+func waitForeign(pid int, start uint64) (syscall.WaitStatus, bool) {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return 0, false
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	defer f.Close()
+	if born(pid) != start {
+		return 0, false // it ended, and the number was used again
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0, false
+	}
+	err = raw.Read(func(fd uintptr) bool {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(p, 0)
+		return n > 0 || (err != nil && !errors.Is(err, unix.EINTR))
+	})
+	if err != nil {
+		return 0, false
+	}
+	return exitInfo(fd)
+}
+
+// The kernel's struct pidfd_info and the ioctl that fills it, since 6.15 with the exit code.
+type pidfdInfo struct {
+	mask     uint64
+	cgroup   uint64
+	pids     [3]uint32
+	ids      [8]uint32
+	exitCode int32
+	_        [2]uint32
+}
+
+const (
+	pidfdInfoExit = 1 << 3
+	exitTries     = 100
+)
+
+func exitInfo(fd int) (syscall.WaitStatus, bool) {
+	// _IOWR(0xFF, 11, struct pidfd_info)
+	const request = 3<<30 | uint(unsafe.Sizeof(pidfdInfo{}))<<16 | 0xff<<8 | 11
+	for range exitTries {
+		info := pidfdInfo{mask: pidfdInfoExit}
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(unsafe.Pointer(&info)))
+		if errno != 0 && errno != unix.ESRCH {
+			return 0, false
+		}
+		if errno == 0 && info.mask&pidfdInfoExit != 0 {
+			return syscall.WaitStatus(uint32(info.exitCode)), true
+		}
+		pause() // the code is there once its new parent has reaped it
+	}
+	return 0, false
+}

@@ -1,0 +1,65 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/minikctl/minikctl/pkg/early/wire"
+)
+
+func logf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, time.Now().UTC().Format(time.RFC3339)+" "+format+"\n", args...)
+}
+
+// nextRevision grows also from one supervisor to the next.
+func nextRevision(last uint64) uint64 { return max(last+1, uint64(time.Now().UnixNano())) }
+
+// save writes the container's status over the old one. There is no fsync: what it must survive is the death of processes;
+// a machine that restarts has ended the container anyway, which the boot's identity tells.
+func (c *container) save() error {
+	b, err := json.Marshal(&c.status)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(c.spec.Folder, wire.StateFile)
+	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// load reads the containers that an earlier supervisor has left below root.
+func load(root string) ([]*container, error) {
+	entries, err := os.ReadDir(filepath.Join(root, wire.Containers))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []*container
+	for _, e := range entries {
+		folder := filepath.Join(root, wire.Containers, e.Name())
+		b, err := os.ReadFile(filepath.Join(folder, wire.StateFile))
+		var status wire.Status
+		if err == nil {
+			err = json.Unmarshal(b, &status)
+		}
+		if err != nil || status.Spec == nil || status.Spec.ID != e.Name() {
+			// The folder of a container that was being made or removed: no process was ever told to run there.
+			logf("drop %s: %v", folder, err)
+			if err := os.RemoveAll(folder); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		status.Spec.Folder = folder
+		all = append(all, &container{spec: status.Spec, status: status, ended: make(chan struct{})})
+	}
+	return all, nil
+}

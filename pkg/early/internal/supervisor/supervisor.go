@@ -1,0 +1,207 @@
+// Package supervisor owns the process that runs a daemon's containers and outlives it. It forks them (package launch),
+// holds their output pipes and writes their logs, holds the seccomp descriptors through which their bind and connect calls
+// are answered, limits their memory, reaps them and all their descendants, and notes on disk what became of them. The
+// daemon talks to it over a unix socket (package wire); when the daemon dies nothing changes here, and the next one attaches.
+//
+// When the supervisor itself dies its containers run on. The next supervisor finds them by process number and start time,
+// reads on from the same named pipes, and is given the seccomp descriptors that the daemon kept. What is lost then is the
+// beginning of a line that was read but not finished, and the exit code of a container that ended in between or that
+// the kernel does not tell of. When daemon and supervisor die together, the running containers can make no new listening
+// sockets (ENOSYS), since the kernel has dropped the other end of their filter.
+//
+// It ends by itself when nothing runs and no daemon is attached.
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/minikctl/minikctl/pkg/early/wire"
+)
+
+// idle is how long a supervisor with nothing to do waits for a daemon.
+const idle = 10 * time.Second
+
+type supervisor struct {
+	root   string
+	boot   string
+	reaper *reaper
+
+	mu         sync.Mutex
+	containers map[string]*container
+	watchers   map[*watcher]struct{}
+	revision   uint64
+	attached   int
+	activity   chan struct{} // something may have made the supervisor idle, or not idle
+	stop       chan struct{} // closed by Shutdown
+	stopOnce   sync.Once
+}
+
+// Main runs the supervisor over the folder that is args[0] until it has nothing to do.
+func Main(args []string) error {
+	if len(args) != 1 {
+		return errors.New("supervisor: want one folder")
+	}
+	debug.SetGCPercent(50) // it allocates little, and its size counts on every machine
+	// A terminal that closes or a Ctrl-C ends the daemon, not its pods.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT)
+	s := &supervisor{
+		root:       args[0],
+		boot:       bootID(),
+		reaper:     newReaper(),
+		containers: map[string]*container{},
+		watchers:   map[*watcher]struct{}{},
+		activity:   make(chan struct{}, 1),
+		stop:       make(chan struct{}),
+	}
+	return s.run()
+}
+
+func (s *supervisor) run() error {
+	lock, err := lockFile(filepath.Join(s.root, wire.LockFile))
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := becomeSubreaper(); err != nil {
+		return err
+	}
+	go s.reaper.run()
+	if err := s.adopt(); err != nil {
+		return err
+	}
+	socket := filepath.Join(s.root, wire.SocketFile)
+	l, err := wire.Listen(socket)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(socket) // while the lock is still held
+	defer l.Close()
+	os.NewFile(3, "ready").Close()
+	go s.serve(l)
+	go s.watchMemory()
+	s.waitIdle()
+	return nil
+}
+
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: another supervisor serves this folder", path)
+	}
+	return f, nil
+}
+
+// waitIdle returns when there has been nothing to do for a while, or after Shutdown.
+func (s *supervisor) waitIdle() {
+	for {
+		var over <-chan time.Time
+		if s.isIdle() {
+			over = time.After(idle)
+		}
+		select {
+		case <-s.stop:
+			return
+		case <-s.activity:
+		case <-over:
+			if s.isIdle() {
+				return
+			}
+		}
+	}
+}
+
+func (s *supervisor) isIdle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.attached > 0 {
+		return false
+	}
+	for _, c := range s.containers {
+		if c.status.Running {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *supervisor) nudge() {
+	select {
+	case s.activity <- struct{}{}:
+	default:
+	}
+}
+
+func (s *supervisor) serve(l *net.UnixListener) {
+	for {
+		u, err := l.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "accept:", err)
+			time.Sleep(10 * time.Millisecond) // out of descriptors: some may be closed soon
+			continue
+		}
+		go s.answer(wire.NewConn(u))
+	}
+}
+
+func (s *supervisor) answer(conn *wire.Conn) {
+	defer conn.Close()
+	var req wire.Request
+	files, err := conn.Receive(&req)
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			fmt.Fprintln(os.Stderr, "request:", err)
+		}
+		return
+	}
+	defer wire.CloseFiles(files)
+	if req.Op == wire.Attach {
+		s.attach(conn)
+		return
+	}
+	reply, err := s.do(conn, &req, files)
+	if err != nil {
+		reply = wire.Failed(err)
+	}
+	_ = conn.Send(reply) // a daemon that is gone learns from the next list
+	if req.Op == wire.Shutdown && err == nil {
+		s.stopOnce.Do(func() { close(s.stop) })
+	}
+}
+
+func (s *supervisor) do(conn *wire.Conn, req *wire.Request, files []*os.File) (wire.Reply, error) {
+	switch req.Op {
+	case wire.Start:
+		status, err := s.start(req.Spec)
+		return wire.Reply{Status: status}, err
+	case wire.Stop:
+		status, err := s.end(req.ID, req.Grace)
+		return wire.Reply{Status: status}, err
+	case wire.Remove:
+		return wire.Reply{}, s.remove(req.ID)
+	case wire.Exec:
+		code, err := s.exec(conn, req, files)
+		return wire.Reply{Exit: code}, err
+	case wire.Handover:
+		return wire.Reply{}, s.handover(req.ID, files)
+	case wire.Shutdown:
+		return wire.Reply{}, s.endAll(req.Grace)
+	}
+	return wire.Reply{}, fmt.Errorf("unknown request %q", req.Op)
+}

@@ -1,0 +1,118 @@
+package supervisor
+
+import (
+	"os"
+
+	"github.com/minikctl/minikctl/pkg/early/wire"
+)
+
+// watcher is an attached daemon. It is told the newest status of what has changed, not each change.
+type watcher struct {
+	wake    chan struct{}
+	pending map[string]struct{} // IDs; guarded by supervisor.mu
+	notify  map[string]struct{} // IDs whose descriptor has not been sent; guarded by supervisor.mu
+}
+
+func (w *watcher) nudge() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// attach tells a daemon of all containers and then of each change, until it is gone.
+func (s *supervisor) attach(conn *wire.Conn) {
+	w := &watcher{wake: make(chan struct{}, 1), pending: map[string]struct{}{}, notify: map[string]struct{}{}}
+	s.mu.Lock()
+	for id, c := range s.containers {
+		if c.status.Revision == 0 {
+			continue // being started: told when it runs
+		}
+		w.pending[id] = struct{}{}
+		if c.notify != nil {
+			w.notify[id] = struct{}{}
+		}
+	}
+	s.watchers[w] = struct{}{}
+	s.attached++
+	s.mu.Unlock()
+	s.nudge()
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		var never wire.Request
+		_, _ = conn.Receive(&never) // a daemon that is attached sends nothing: this is its end
+	}()
+	s.tell(conn, w, gone)
+	conn.Close()
+	<-gone
+	s.mu.Lock()
+	delete(s.watchers, w)
+	s.attached--
+	s.mu.Unlock()
+	s.nudge()
+}
+
+func (s *supervisor) tell(conn *wire.Conn, w *watcher, gone <-chan struct{}) {
+	if !s.flush(conn, w) || conn.Send(wire.Event{Synced: true}) != nil {
+		return
+	}
+	for {
+		select {
+		case <-gone:
+			return
+		case <-w.wake:
+			if !s.flush(conn, w) {
+				return
+			}
+		}
+	}
+}
+
+// flush sends what is pending. The descriptors go after the statuses, since the daemon drops those of unknown containers.
+func (s *supervisor) flush(conn *wire.Conn, w *watcher) bool {
+	s.mu.Lock()
+	events := make([]wire.Event, 0, len(w.pending))
+	for id := range w.pending {
+		if c := s.containers[id]; c != nil && c.status.Revision > 0 {
+			status := c.status
+			events = append(events, wire.Event{Status: &status})
+		} else {
+			events = append(events, wire.Event{Removed: id})
+		}
+	}
+	clear(w.pending)
+	fds := map[string]*os.File{}
+	for id := range w.notify {
+		if c := s.containers[id]; c != nil && c.notify != nil {
+			if dup, err := duplicate(c.notify); err == nil {
+				fds[id] = dup
+			}
+		}
+	}
+	clear(w.notify)
+	s.mu.Unlock()
+	ok := true
+	for _, e := range events {
+		ok = ok && conn.Send(e) == nil
+	}
+	for id, f := range fds {
+		ok = ok && conn.Send(wire.Event{Notify: id}, f) == nil
+		f.Close()
+	}
+	return ok
+}
+
+// published notes a change of c's status for the watchers, and on disk. s.mu must be held.
+func (s *supervisor) publish(c *container) {
+	s.revision = nextRevision(s.revision)
+	c.status.Revision = s.revision
+	if err := c.save(); err != nil {
+		logf("%s: %v", c.spec.ID, err)
+	}
+	for w := range s.watchers {
+		w.pending[c.spec.ID] = struct{}{}
+		w.nudge()
+	}
+	s.nudge()
+}
