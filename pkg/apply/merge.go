@@ -1,0 +1,56 @@
+package apply
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+	"k8s.io/apimachinery/pkg/util/mergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/kubectl/pkg/util"
+)
+
+type patch struct {
+	kind types.PatchType
+	data []byte
+}
+
+func (p patch) empty() bool { return bytes.Equal(bytes.TrimSpace(p.data), []byte("{}")) }
+
+// merge computes what to send so that current becomes modified, with what was applied last telling which fields have been
+// taken out of the manifest since. Built-in types merge their lists by key; others replace them whole.
+func merge(gvk schema.GroupVersionKind, modified []byte, current runtime.Object, overwrite bool) (patch, error) {
+	now, err := runtime.Encode(unstructured.UnstructuredJSONScheme, current)
+	if err != nil {
+		return patch{}, fmt.Errorf("serializing current configuration: %w", err)
+	}
+	original, err := util.GetOriginalConfiguration(current)
+	if err != nil {
+		return patch{}, fmt.Errorf("retrieving original configuration: %w", err)
+	}
+	return threeWay(gvk, original, modified, now, overwrite)
+}
+
+// threeWay is the merge itself, on JSON. original may be empty.
+func threeWay(gvk schema.GroupVersionKind, original, modified, current []byte, overwrite bool) (patch, error) {
+	if typed, err := scheme.Scheme.New(gvk); err == nil {
+		lookup, err := strategicpatch.NewPatchMetaFromStruct(typed)
+		if err != nil {
+			return patch{}, err
+		}
+		data, err := strategicpatch.CreateThreeWayMergePatch(original, modified, current, lookup, overwrite)
+		return patch{types.StrategicMergePatchType, data}, err
+	}
+	data, err := jsonmergepatch.CreateThreeWayJSONMergePatch(original, modified, current,
+		mergepatch.RequireKeyUnchanged("apiVersion"), mergepatch.RequireKeyUnchanged("kind"), mergepatch.RequireMetadataKeyUnchanged("name"))
+	if mergepatch.IsPreconditionFailed(err) {
+		return patch{}, errors.New("At least one of apiVersion, kind and name was changed")
+	}
+	return patch{types.MergePatchType, data}, err
+}

@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/cli-runtime/pkg/resource"
+	kubectl "k8s.io/kubectl/pkg/cmd/apply"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/minikctl/minikctl/pkg/apply"
+)
+
+// applyVerb is the verb's state. Its flags are kubectl's, so that what kubectl's apply understands is understood here;
+// server-side apply and pruning are kubectl's own code.
+type applyVerb struct {
+	*Env
+	flags *kubectl.ApplyFlags
+	cmd   *cobra.Command
+}
+
+func newApply(env *Env) *cobra.Command {
+	a := &applyVerb{Env: env, flags: kubectl.NewApplyFlags(env.Streams())}
+	a.cmd = &cobra.Command{
+		Use:   "apply (-f FILENAME | -k DIRECTORY)",
+		Short: "Apply manifests: create what is not there, change what differs",
+		Long: `Apply manifests from files, folders, URLs or standard input, in JSON or YAML. What is not there is created; what differs
+is changed by a three-way merge of what was applied last, the manifest, and what the cluster has. What others need
+(namespaces, service accounts, config) is applied before what needs it.`,
+		Example: `  # Apply a deployment and see its pods come up
+  minikctl apply -f deployment.yml --wait
+
+  # A folder with its sub-folders, and standard input
+  minikctl apply -R -f ./manifests
+  cat pod.json | minikctl apply -f -
+
+  # A kustomization
+  minikctl apply -k ./overlays/dev`,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), args) },
+	}
+	a.flags.AddFlags(a.cmd)
+	a.cmd.Flags().Lookup("wait").Usage = "Show what is coming up, and return when it is ready. With --prune also wait until what was pruned is gone."
+	a.cmd.Flags().Lookup("timeout").Usage = "How long --wait waits before it gives up; 0 means without end."
+	a.cmd.AddCommand(kubectl.NewCmdApplyViewLastApplied(env.Factory, env.Streams()), kubectl.NewCmdApplySetLastApplied(env.Factory, env.Streams()),
+		kubectl.NewCmdApplyEditLastApplied(env.Factory, env.Streams()))
+	return a.cmd
+}
+
+func (a *applyVerb) run(ctx context.Context, args []string) error {
+	if len(args) > 0 {
+		return cmdutil.UsageErrorf(a.cmd, "Unexpected args: %v", args)
+	}
+	files := a.flags.DeleteFlags.FileNameFlags.ToOptions()
+	if err := files.RequireFilenameOrKustomize(); err != nil {
+		return err
+	}
+	infos, err := a.apply(files)
+	if err != nil || !*a.flags.DeleteFlags.Wait {
+		return err
+	}
+	return a.wait(ctx, infos)
+}
+
+// apply applies the files and returns what they name, as the server has it now.
+func (a *applyVerb) apply(files resource.FilenameOptions) ([]*resource.Info, error) {
+	if cmdutil.GetServerSideApplyFlag(a.cmd) || a.flags.Prune || a.flags.ApplySetRef != "" || a.flags.Subresource != "" {
+		o, err := a.flags.ToOptions(a.Factory, a.cmd, "minikctl", nil)
+		if err == nil {
+			err = o.Validate()
+		}
+		if err == nil {
+			err = o.Run()
+		}
+		if err != nil {
+			return nil, err
+		}
+		return o.GetObjects()
+	}
+	infos, err := a.load(files)
+	if err != nil {
+		return infos, err
+	}
+	return infos, a.applyAll(infos)
+}
+
+func (a *applyVerb) load(files resource.FilenameOptions) ([]*resource.Info, error) {
+	namespace, enforce, err := a.Factory.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, err
+	}
+	validation, err := cmdutil.GetValidationDirective(a.cmd)
+	if err != nil {
+		return nil, err
+	}
+	schema, err := a.Factory.Validator(validation)
+	if err != nil {
+		return nil, err
+	}
+	infos, err := a.Factory.NewBuilder().Unstructured().Schema(schema).ContinueOnError().
+		NamespaceParam(namespace).DefaultNamespace().FilenameParam(enforce, &files).
+		LabelSelectorParam(a.flags.Selector).Flatten().Do().Infos()
+	if err == nil && len(infos) == 0 {
+		err = errors.New("no objects passed to apply")
+	}
+	apply.Sort(infos)
+	return infos, err
+}
+
+// applyAll goes on after an error, and reports all of them.
+func (a *applyVerb) applyAll(infos []*resource.Info) error {
+	dryRun, err := cmdutil.GetDryRunStrategy(a.cmd)
+	if err != nil {
+		return err
+	}
+	validation, err := cmdutil.GetValidationDirective(a.cmd)
+	if err != nil {
+		return err
+	}
+	applier := &apply.Applier{
+		Manager: cmdutil.GetFieldManagerFlag(a.cmd), Validation: validation, Overwrite: a.flags.Overwrite, Force: *a.flags.DeleteFlags.Force,
+		DryRun: dryRun == cmdutil.DryRunServer, Pretend: dryRun == cmdutil.DryRunClient,
+		Warn: func(text string) { fmt.Fprintln(a.Err, "Warning:", text) },
+	}
+	var failed []error
+	for _, info := range infos {
+		outcome, err := applier.Apply(info)
+		if err != nil {
+			failed = append(failed, cmdutil.AddSourceToErr("applying", info.Source, err))
+			continue
+		}
+		if err := a.say(info, outcome, dryRun); err != nil {
+			return err
+		}
+	}
+	return utilerrors.NewAggregate(failed)
+}
+
+func (a *applyVerb) say(info *resource.Info, outcome apply.Outcome, dryRun cmdutil.DryRunStrategy) error {
+	a.flags.PrintFlags.NamePrintFlags.Operation = string(outcome)
+	if err := a.flags.PrintFlags.Complete("%s"); err != nil {
+		return err
+	}
+	cmdutil.PrintFlagsWithDryRunStrategy(a.flags.PrintFlags, dryRun)
+	printer, err := a.flags.PrintFlags.ToPrinter()
+	if err != nil {
+		return err
+	}
+	return printer.PrintObj(info.Object, a.Out)
+}
+
+// wait shows what comes up until all of it is ready, or until Ctrl-C, which leaves it to come up by itself.
+func (a *applyVerb) wait(ctx context.Context, infos []*resource.Info) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
+	if limit := *a.flags.DeleteFlags.Timeout; limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("not ready after %s", limit))
+		defer cancel()
+	}
+	clients, err := a.Factory.KubernetesClientSet()
+	if err != nil {
+		return err
+	}
+	waiter := &apply.Waiter{Clients: clients, Say: func(line string) { fmt.Fprintln(a.Out, line) }}
+	for _, info := range infos {
+		if err := waiter.Wait(ctx, info); err != nil {
+			return err
+		}
+	}
+	return nil
+}

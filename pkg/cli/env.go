@@ -1,0 +1,29 @@
+// Package cli owns the command line: minikctl's own verbs, a file each, and kubectl's, linked one by one from
+// k8s.io/kubectl. Verbs talk to the cluster through client-go like any other client.
+//
+// minikctl talks to its own daemon (see --name) unless --kubeconfig, --context, --cluster, --user or --server says
+// otherwise, and starts that daemon when none runs. Called by the name kubectl, it follows kubectl's rules instead.
+package cli
+
+import (
+	"io"
+	"time"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+)
+
+// Env is what a verb works with: its streams, its clock and its way to the cluster. Nothing else is global.
+type Env struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Now      func() time.Time
+
+	Factory cmdutil.Factory // kubectl's way to clients, builders and printers
+	Target  *Target         // which daemon
+}
+
+// Streams returns the streams as kubectl's verbs want them.
+func (e *Env) Streams() genericiooptions.IOStreams {
+	return genericiooptions.IOStreams{In: e.In, Out: e.Out, ErrOut: e.Err}
+}

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	cliflag "k8s.io/component-base/cli/flag"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+	"k8s.io/kubectl/pkg/util/completion"
+)
+
+// ExitError ends the program with a status of its own; Err may be nil when everything has been said.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// Run runs the command line args, the first of which is the name that the program was called by, and returns the exit
+// status. Errors are printed to errOut, as kubectl prints them.
+func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	root := newRoot(args, in, out, errOut)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	code := 1
+	var exit *ExitError
+	if errors.As(err, &exit) {
+		if code = exit.Code; exit.Err == nil {
+			return code
+		}
+	}
+	cmdutil.BehaviorOnFatal(func(msg string, _ int) {
+		if msg = strings.TrimSuffix(msg, "\n"); !strings.HasPrefix(msg, "Error from server") && !strings.HasPrefix(msg, "error: ") && !strings.HasPrefix(msg, "The ") {
+			msg = "error: " + msg
+		}
+		fmt.Fprintln(errOut, msg)
+	})
+	cmdutil.CheckErr(err)
+	return code
+}
+
+// newRoot builds the tree of commands. When the first argument names a verb, only that verb is built: making all of
+// kubectl's costs more than most verbs take.
+func newRoot(args []string, in io.Reader, out, errOut io.Writer) *cobra.Command {
+	name := strings.TrimSuffix(filepath.Base(args[0]), ".exe")
+	env := &Env{In: in, Out: out, Err: errOut, Now: time.Now, Target: newTarget(name == "kubectl", errOut)}
+	warnings := rest.NewWarningWriter(errOut, rest.WarningWriterOptions{Deduplicate: true})
+	root := &cobra.Command{
+		Use:           name,
+		Short:         "A whole Kubernetes in one binary",
+		Long:          "minikctl runs Kubernetes on this machine: an API server, controllers, a scheduler, and kubelets that run\ncontainers as local processes. Every kubectl verb is here too.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRun: func(*cobra.Command, []string) {
+			rest.SetDefaultWarningHandler(warnings)
+		},
+		Run: func(cmd *cobra.Command, _ []string) { _ = cmd.Help() },
+	}
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	root.SetArgs(args[1:])
+	root.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
+
+	flags := root.PersistentFlags()
+	env.Target.AddFlags(flags)
+	version := cmdutil.NewMatchVersionFlags(env.Target)
+	version.AddFlags(flags)
+	env.Factory = cmdutil.NewFactory(version)
+	completion.SetFactoryForCompletion(env.Factory)
+	addVerbs(root, env, firstVerb(args[1:], flags))
+	return root
+}
+
+// firstVerb returns the first argument that is no flag and no flag's value.
+func firstVerb(args []string, flags *pflag.FlagSet) string {
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		if !strings.HasPrefix(a, "-") {
+			return a
+		}
+		var f *pflag.Flag
+		switch {
+		case strings.Contains(a, "="):
+		case strings.HasPrefix(a, "--"):
+			f = flags.Lookup(a[2:])
+		case len(a) == 2:
+			f = flags.ShorthandLookup(a[1:])
+		}
+		if f != nil && f.NoOptDefVal == "" {
+			i++
+		}
+	}
+	return ""
+}

@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/minikctl/minikctl/pkg/daemon"
+)
+
+// Target decides which cluster a verb talks to, and is the getter that kubectl's factory is made of. The daemon is looked
+// for, and started, when a verb first asks for anything of it.
+type Target struct {
+	*genericclioptions.ConfigFlags
+	flags  *pflag.FlagSet
+	name   string
+	remote bool // called as kubectl: never the local daemon
+	notice io.Writer
+
+	once sync.Once
+	err  error
+}
+
+// elsewhere are the flags that lead away from the local daemon.
+var elsewhere = []string{"kubeconfig", "context", "cluster", "user", "server"}
+
+func newTarget(remote bool, notice io.Writer) *Target {
+	return &Target{ConfigFlags: genericclioptions.NewConfigFlags(true).WithDiscoveryBurst(300).WithDiscoveryQPS(50), remote: remote, notice: notice}
+}
+
+// AddFlags adds kubectl's connection flags and --name.
+func (t *Target) AddFlags(flags *pflag.FlagSet) {
+	t.flags = flags
+	t.ConfigFlags.AddFlags(flags)
+	if !t.remote {
+		flags.StringVar(&t.name, "name", daemon.DefaultName(), "which local daemon; several live side by side")
+	}
+}
+
+// Paths returns where the local daemon keeps its things.
+func (t *Target) Paths() daemon.Paths { return daemon.PathsOf(t.name) }
+
+// local reports whether the verb talks to the local daemon.
+func (t *Target) local() bool {
+	if t.remote {
+		return false
+	}
+	for _, f := range elsewhere {
+		if flag := t.flags.Lookup(f); flag != nil && flag.Changed {
+			return false
+		}
+	}
+	return true
+}
+
+// ready makes sure that the local daemon runs, and points the flags at it.
+func (t *Target) ready() error {
+	t.once.Do(func() {
+		if !t.local() {
+			return
+		}
+		paths := t.Paths()
+		if t.err = t.start(paths); t.err != nil {
+			return
+		}
+		*t.KubeConfig = paths.Kubeconfig
+		if !t.flags.Changed("cache-dir") {
+			*t.CacheDir = paths.DiscoveryCache
+		}
+	})
+	return t.err
+}
+
+func (t *Target) start(paths daemon.Paths) error {
+	if daemon.Running(paths) {
+		return nil
+	}
+	if os.Getenv("MINIKCTL_AUTOSTART") == "false" {
+		return fmt.Errorf("no daemon %q runs; start it with: minikctl up -d", t.name)
+	}
+	fmt.Fprintf(t.notice, "minikctl: no daemon %q runs, starting one (stop it with: minikctl down)\n", t.name)
+	return daemon.Spawn(context.Background(), paths, nil)
+}
+
+// ToRESTConfig implements genericclioptions.RESTClientGetter.
+func (t *Target) ToRESTConfig() (*rest.Config, error) {
+	if err := t.ready(); err != nil {
+		return nil, err
+	}
+	cfg, err := t.ConfigFlags.ToRESTConfig()
+	if err == nil && t.local() {
+		// Streams (exec, port-forward) dial by themselves and go to the TCP address of the kubeconfig.
+		socket := t.Paths().Socket
+		cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		}
+	}
+	return cfg, err
+}
+
+// ToDiscoveryClient implements genericclioptions.RESTClientGetter.
+func (t *Target) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
+	if err := t.ready(); err != nil {
+		return nil, err
+	}
+	return t.ConfigFlags.ToDiscoveryClient()
+}
+
+// ToRESTMapper implements genericclioptions.RESTClientGetter.
+func (t *Target) ToRESTMapper() (meta.RESTMapper, error) {
+	if err := t.ready(); err != nil {
+		return nil, err
+	}
+	return t.ConfigFlags.ToRESTMapper()
+}
+
+// ToRawKubeConfigLoader implements genericclioptions.RESTClientGetter.
+func (t *Target) ToRawKubeConfigLoader() clientcmd.ClientConfig {
+	if err := t.ready(); err != nil {
+		return unavailable{err}
+	}
+	return t.ConfigFlags.ToRawKubeConfigLoader()
+}
+
+// unavailable is the kubeconfig of a daemon that could not be started.
+type unavailable struct{ err error }
+
+func (u unavailable) RawConfig() (clientcmdapi.Config, error) { return clientcmdapi.Config{}, u.err }
+func (u unavailable) ClientConfig() (*rest.Config, error)     { return nil, u.err }
+func (u unavailable) Namespace() (string, bool, error)        { return "", false, u.err }
+func (u unavailable) ConfigAccess() clientcmd.ConfigAccess    { return clientcmd.NewDefaultPathOptions() }

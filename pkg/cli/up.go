@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/minikctl/minikctl/pkg/daemon"
+)
+
+func newUp(env *Env) *cobra.Command {
+	var background bool
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a cluster",
+		Long: `Start a cluster: API server, controllers, scheduler and kubelets, in one process that stays in the foreground until
+Ctrl-C, or with -d in the background. Pods go on when the daemon ends, and the next one finds them; "minikctl down" ends
+both. Settings come from --config, then MINIKCTL_* variables (MINIKCTL_NODES=3), then flags.`,
+		Example: `  # A cluster with three nodes, in the background
+  minikctl up -d --nodes 3
+
+  # An API server alone, on a port of its own
+  minikctl up --only apiserver --listen 127.0.0.1:6443 --write-kubeconfig ./kubeconfig
+
+  # The scheduler as a process of its own
+  minikctl up --only scheduler --kubeconfig ./kubeconfig
+
+  # 100 simulated nodes beside the one that runs processes
+  minikctl up --nodes 1 --sim-nodes 100`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := daemon.Load(env.Target.name, cmd.Flags())
+			if err != nil {
+				return err
+			}
+			if background {
+				return upBackground(cmd, env, cfg)
+			}
+			return upForeground(cmd.Context(), env, cfg)
+		},
+	}
+	cmd.Flags().BoolVarP(&background, "detach", "d", false, "run in the background; returns when the cluster is ready")
+	daemon.AddFlags(cmd.Flags())
+	return cmd
+}
+
+func upForeground(ctx context.Context, env *Env, cfg *daemon.Config) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	defer stop()
+	return daemon.Run(ctx, cfg, func(s daemon.State) {
+		if s.Address != "" {
+			fmt.Fprintf(env.Out, "minikctl: cluster %q is ready at %s\n", cfg.Name, s.Address)
+			return
+		}
+		fmt.Fprintf(env.Out, "minikctl: %v of %q started\n", s.Parts, cfg.Name)
+	})
+}
+
+func upBackground(cmd *cobra.Command, env *Env, cfg *daemon.Config) error {
+	paths := daemon.PathsIn(cfg.Name, cfg.DataDir)
+	if daemon.Running(paths) {
+		s, err := daemon.ReadState(paths)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(env.Out, "minikctl: cluster %q runs already at %s\n", cfg.Name, s.Address)
+		return nil
+	}
+	args := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(a string) bool { return a == "up" || a == "-d" || a == "--detach" || a == "--detach=true" })
+	if err := daemon.Spawn(cmd.Context(), paths, args); err != nil {
+		return err
+	}
+	s, err := daemon.ReadState(paths)
+	if err != nil {
+		return errors.Join(errors.New("the daemon started but says nothing of itself"), err)
+	}
+	fmt.Fprintf(env.Out, "minikctl: cluster %q is ready at %s\n", cfg.Name, s.Address)
+	return nil
+}

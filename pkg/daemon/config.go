@@ -1,0 +1,237 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+)
+
+// Config is what a daemon is told. It is read from a file (YAML), MINIKCTL_* variables and flags, the later ones winning;
+// variables and flags exist for the settings that are one value.
+type Config struct {
+	// Name tells daemons apart: each has its own data, socket, context and address range. Default "minikctl".
+	Name string `json:"name,omitempty"`
+	// DataDir is where everything is kept. Default ~/.minikctl/NAME.
+	DataDir string `json:"dataDir,omitempty"`
+	// Listen is the API's HOST:PORT; port 0 picks a free one. Default 127.0.0.1:0, and later the port it had before.
+	Listen string `json:"listen,omitempty"`
+	// Only names the parts to run, of apiserver, controllers, scheduler and kubelet. Default: all.
+	Only []string `json:"only,omitempty"`
+	// Kubeconfig leads to the API server when this daemon runs none.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// WriteKubeconfig is a file that a kubeconfig for the admin is written to once the API answers. Default: the context
+	// is merged into ~/.kube/config (or $KUBECONFIG).
+	WriteKubeconfig string `json:"writeKubeconfig,omitempty"`
+	// TokenAuthFile is a CSV file of static tokens: token,user,uid,"group1,group2".
+	TokenAuthFile string `json:"tokenAuthFile,omitempty"`
+	// Store is the driver of the state: badger or memory. Default badger.
+	Store string `json:"store,omitempty"`
+	// SchedulerConfig is a file with a KubeSchedulerConfiguration, read again when it changes.
+	SchedulerConfig string `json:"schedulerConfig,omitempty"`
+	// Nodes are the nodes of this daemon. Default: one that runs processes.
+	Nodes []NodeConfig `json:"nodes,omitempty"`
+	// Images maps an image's name to what runs instead: a built-in (minikctl.dev/web), a folder, or a command.
+	Images map[string]ImageConfig `json:"images,omitempty"`
+	// HostCommands lets a pod that gives a command, with an image that is not known, run the host's program. Default true.
+	HostCommands *bool `json:"hostCommands,omitempty"`
+	// Seed makes UIDs and generated names the same for the same seed. Default 0: random.
+	Seed uint64 `json:"seed,omitempty"`
+	// LogLevel is debug, info, warn or error. Default info.
+	LogLevel string `json:"logLevel,omitempty"`
+}
+
+// NodeConfig describes nodes that are alike.
+type NodeConfig struct {
+	// Count is how many there are. Default 1.
+	Count int `json:"count,omitempty"`
+	// Name is what their names begin with; -1, -2 … is added when there are several. Default "node", or "sim".
+	Name string `json:"name,omitempty"`
+	// Runtime runs their pods. Default: process.
+	Runtime RuntimeConfig `json:"runtime,omitzero"`
+	// Capacity is what they say they have, e.g. cpu: 4. What is left out is this machine's.
+	Capacity map[corev1.ResourceName]resource.Quantity `json:"capacity,omitempty"`
+	Labels   map[string]string                         `json:"labels,omitempty"`
+	Taints   []corev1.Taint                            `json:"taints,omitempty"`
+}
+
+// RuntimeConfig names a runtime: process or sim.
+type RuntimeConfig struct {
+	Name string `json:"name,omitempty"`
+}
+
+// ImageConfig says what an image stands for. In the file it is either a string (a built-in or a folder) or a list (a
+// command).
+type ImageConfig struct {
+	Ref     string
+	Command []string
+}
+
+// UnmarshalJSON reads either form.
+func (i *ImageConfig) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '[' {
+		return yaml.Unmarshal(b, &i.Command)
+	}
+	return yaml.Unmarshal(b, &i.Ref)
+}
+
+// MarshalJSON writes the form that was read.
+func (i ImageConfig) MarshalJSON() ([]byte, error) {
+	var v any = i.Ref
+	if i.Command != nil {
+		v = i.Command
+	}
+	b, err := yaml.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return yaml.YAMLToJSON(b)
+}
+
+// Parts are the parts that a daemon can run, in the order in which they start.
+var Parts = []string{"apiserver", "controllers", "scheduler", "kubelet"}
+
+// Runs reports whether the daemon runs a part.
+func (c *Config) Runs(part string) bool { return len(c.Only) == 0 || slices.Contains(c.Only, part) }
+
+// AddFlags adds the flags of up to flags.
+func AddFlags(flags *pflag.FlagSet) {
+	flags.String("config", "", "config file (default ~/.minikctl/config.yaml where it exists)")
+	flags.String("data-dir", "", "where everything is kept (default ~/.minikctl/NAME)")
+	flags.String("listen", "", "HOST:PORT of the API; port 0 picks a free one (default 127.0.0.1:0)")
+	flags.StringSlice("only", nil, "run only these parts: "+strings.Join(Parts, ", "))
+	flags.String("write-kubeconfig", "", "write the admin's kubeconfig to this file instead of merging it into ~/.kube/config")
+	flags.String("token-auth-file", "", `CSV file of static tokens: token,user,uid,"group1,group2"`)
+	flags.String("store", "", "where the state is kept: badger or memory (default badger)")
+	flags.String("scheduler-config", "", "file with a KubeSchedulerConfiguration, read again when it changes")
+	flags.Int("nodes", 0, "how many nodes that run processes (default 1)")
+	flags.Int("sim-nodes", 0, "how many simulated nodes")
+	flags.Uint64("seed", 0, "make UIDs and names repeatable")
+	flags.String("log-level", "", "debug, info, warn or error (default info)")
+}
+
+// Load reads the config of the daemon called name: the file, then MINIKCTL_* variables, then flags.
+func Load(name string, flags *pflag.FlagSet) (*Config, error) {
+	v := viper.New()
+	v.SetEnvPrefix("MINIKCTL")
+	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
+	v.AutomaticEnv()
+	if err := v.BindPFlags(flags); err != nil {
+		return nil, err
+	}
+	cfg := &Config{}
+	if err := cfg.readFile(v.GetString("config")); err != nil {
+		return nil, err
+	}
+	cfg.Name = name
+	for key, to := range map[string]*string{
+		"data-dir": &cfg.DataDir, "listen": &cfg.Listen, "write-kubeconfig": &cfg.WriteKubeconfig, "token-auth-file": &cfg.TokenAuthFile,
+		"store": &cfg.Store, "scheduler-config": &cfg.SchedulerConfig, "log-level": &cfg.LogLevel, "kubeconfig": &cfg.Kubeconfig,
+	} {
+		if s := v.GetString(key); s != "" {
+			*to = s
+		}
+	}
+	if only := v.GetStringSlice("only"); len(only) > 0 {
+		cfg.Only = only
+	}
+	if seed := v.GetUint64("seed"); seed != 0 {
+		cfg.Seed = seed
+	}
+	cfg.addNodes(v.GetInt("nodes"), v.GetInt("sim-nodes"))
+	return cfg, cfg.complete()
+}
+
+func (c *Config) readFile(path string) error {
+	optional := path == ""
+	if optional {
+		path = filepath.Join(Home(), "config.yaml")
+	}
+	b, err := os.ReadFile(path)
+	if optional && errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read config: %w", err)
+	}
+	if err := yaml.UnmarshalStrict(b, c); err != nil {
+		return fmt.Errorf("read config %s: %w", path, err)
+	}
+	return nil
+}
+
+// addNodes replaces the file's nodes when a count was given by flag or variable.
+func (c *Config) addNodes(process, sim int) {
+	if process == 0 && sim == 0 {
+		return
+	}
+	c.Nodes = nil
+	if process > 0 {
+		c.Nodes = append(c.Nodes, NodeConfig{Count: process, Runtime: RuntimeConfig{Name: "process"}})
+	}
+	if sim > 0 {
+		c.Nodes = append(c.Nodes, NodeConfig{Count: sim, Runtime: RuntimeConfig{Name: "sim"}})
+	}
+}
+
+// complete fills in the defaults and checks what can be checked before anything starts.
+func (c *Config) complete() error {
+	set := func(to *string, value string) {
+		if *to == "" {
+			*to = value
+		}
+	}
+	set(&c.DataDir, filepath.Join(Home(), c.Name))
+	set(&c.Listen, "127.0.0.1:0")
+	set(&c.Store, "badger")
+	set(&c.LogLevel, "info")
+	if abs, err := filepath.Abs(c.DataDir); err == nil {
+		c.DataDir = abs
+	}
+	for _, part := range c.Only {
+		if !slices.Contains(Parts, part) {
+			return fmt.Errorf("--only: %q is not one of [%s]", part, strings.Join(Parts, " "))
+		}
+	}
+	if !c.Runs("apiserver") && c.Kubeconfig == "" {
+		return errors.New("--only without apiserver needs --kubeconfig, to reach the API server")
+	}
+	if len(c.Nodes) == 0 {
+		c.Nodes = []NodeConfig{{}}
+	}
+	return c.completeNodes()
+}
+
+func (c *Config) completeNodes() error {
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if n.Count == 0 {
+			n.Count = 1
+		}
+		if n.Runtime.Name == "" {
+			n.Runtime.Name = "process"
+		}
+		if n.Count < 0 {
+			return fmt.Errorf("nodes[%d].count: %d is negative", i, n.Count)
+		}
+		if _, err := runtimes.Find(n.Runtime.Name); err != nil {
+			return fmt.Errorf("nodes[%d].runtime: %w", i, err)
+		}
+		if n.Name == "" {
+			n.Name = map[string]string{"sim": "sim"}[n.Runtime.Name]
+		}
+		if n.Name == "" {
+			n.Name = "node"
+		}
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+// Package arch holds the layers: a package imports only from the layers below its own, never sideways.
+package arch
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/minikctl/minikctl/"
+
+// layers gives the packages below pkg/ (and cmd/) their layer. Packages below a listed one stand half a layer above it
+// (a driver, a suite), those in its internal folder half a layer below (its own parts).
+var layers = map[string]float64{
+	"cmd/minikctl": 7,
+	"cli":          6,
+	"daemon":       5,
+	"schedplugins": 4, "kubelet/process": 4, "kubelet/sim": 4, "kubelet/runtimetest": 4,
+	"apiserver": 3, "controllers": 3, "scheduler": 3, "kubelet": 3, "network": 3,
+	"apiserver/pki": 2, "store/internal/ring": 1.5, "store/memory": 2, "store/badger": 2, "store/storetest": 2, "client/upstream": 2, "client/clienttest": 2, "reconcile": 2,
+	"apply": 2, "network/addr": 2, "images": 2,
+	"store": 1, "client": 1,
+	"objects": 0, "objects/minikctl": 0.5, "plug": 0, "clock": 0, "trace": 0, "early": 0,
+}
+
+// storeUsers are the only ones who may import the store: the API server, the drivers, and who puts them together.
+var storeUsers = []string{"apiserver", "store", "daemon", "internal"}
+
+func layer(pkg string) (float64, bool) {
+	if strings.HasPrefix(pkg, "internal/") {
+		return 8, true // tests of the whole
+	}
+	shift := 0.0
+	for p := pkg; p != "."; p = path.Dir(p) {
+		if l, ok := layers[p]; ok {
+			return l + shift, true
+		}
+		if path.Base(p) == "internal" {
+			shift = -0.5
+		} else if shift == 0 {
+			shift = 0.5
+		}
+	}
+	return 0, false
+}
+
+func TestLayers(t *testing.T) {
+	root := "../../.."
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") {
+			return err
+		}
+		rel, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		f, err := parser.ParseFile(fset, file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, imp := range f.Imports {
+			target, err := strconv.Unquote(imp.Path.Value)
+			if err != nil {
+				return err
+			}
+			if to, ours := strings.CutPrefix(target, module); ours {
+				check(t, filepath.ToSlash(rel), strings.TrimPrefix(path.Dir(filepath.ToSlash(rel)), "pkg/"), strings.TrimPrefix(to, "pkg/"))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func check(t *testing.T, file, from, to string) {
+	if strings.HasSuffix(file, "_test.go") {
+		return // tests put together what they need
+	}
+	lf, ok := layer(from)
+	if !ok {
+		t.Errorf("%s: package %s has no layer", file, from)
+	}
+	lt, ok := layer(to)
+	if !ok {
+		t.Errorf("%s imports %s, which has no layer", file, to)
+	}
+	sameFamily := strings.HasPrefix(from, "apiserver/internal/") && strings.HasPrefix(to, "apiserver/internal/") ||
+		strings.HasPrefix(from, "objects/") && strings.HasPrefix(to, "objects/") || strings.HasPrefix(from, "early/") && strings.HasPrefix(to, "early/")
+	if lt >= lf && !sameFamily {
+		t.Errorf("%s: %s (layer %v) must not import %s (layer %v)", file, from, lf, to, lt)
+	}
+	if to == "store" || strings.HasPrefix(to, "store/") {
+		for _, user := range storeUsers {
+			if from == user || strings.HasPrefix(from, user+"/") {
+				return
+			}
+		}
+		t.Errorf("%s: %s must not touch the store: components are clients of the API", file, from)
+	}
+}
