@@ -28,8 +28,8 @@ type Resource struct {
 	Grace      func(obj Object, asked *int64) int64
 	Selectable map[string]func(Object) string
 
-	CreateOnUpdate, NeedsVersion, Undecoded, OrphanDefault bool
-	Verbs                                                  []string
+	CreateOnUpdate, NeedsVersion, Undecoded, OrphanDefault, ReturnsDeleted bool
+	Verbs                                                                  []string
 }
 
 // Served is a version in which a resource is served.
@@ -84,7 +84,7 @@ func Row[T Object](d Def[T]) Resource {
 		Names: n, New: func() Object { return d.New() }, NewList: d.NewList, ValidName: d.ValidName,
 		Reset: d.Reset, Connects: d.Connects, Selectable: eraseSelectable(d.Selectable),
 		CreateOnUpdate: d.CreateOnUpdate, NeedsVersion: d.NeedsVersion, Undecoded: d.Undecoded,
-		OrphanDefault: d.OrphanDefault, Verbs: d.Verbs,
+		OrphanDefault: d.OrphanDefault, ReturnsDeleted: d.ReturnsDeleted, Verbs: d.Verbs,
 		Default: eraseOne(d.Default), Prepare: eraseTwo(d.Prepare),
 		Validate: eraseCheck(d.Validate), Warnings: eraseWarnings(d.Warnings),
 		Grace: func(Object, *int64) int64 { return 0 },
