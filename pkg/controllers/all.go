@@ -1,0 +1,90 @@
+// Package controllers owns the control loops that make the cluster what its objects say: each watches some resources
+// through caches and writes others through the API, under an identity of its own, and knows nothing of the rest.
+//
+// A controller is a file with a constructor that returns a reconcile.Loop, and a line in All. What it decides is a pure
+// function beside it; reconcile looks, decides and acts.
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/reconcile"
+)
+
+// Controller is one control loop and who it acts as.
+type Controller struct {
+	// Account names the service account in kube-system that the controller acts as, and the component of its Events.
+	Account string
+	New     func(Env) reconcile.Loop
+}
+
+// All lists the controllers.
+var All = []Controller{
+
+	{"deployment-controller", Deployment},
+	{"replicaset-controller", ReplicaSet},
+}
+
+// Env is what a controller is given.
+type Env struct {
+	Client client.Client // acts as the controller
+	Caches *client.Caches
+	Events *client.Recorder
+	Clock  clock.Clock
+	Source *clock.Source
+	RootCA []byte // the cluster's CA certificate, PEM
+}
+
+// Config says how to run the controllers.
+type Config struct {
+	// Client returns the client that acts as the service account name in kube-system.
+	Client func(name string) client.Client
+	Caches *client.Caches // shared by all; the caller runs them
+	Clock  clock.Clock
+	Source *clock.Source
+	RootCA []byte // the cluster's CA certificate, PEM, for the ConfigMap kube-root-ca.crt of each namespace
+}
+
+// Run runs all controllers until ctx ends, and returns when they have finished what they had begun.
+func Run(ctx context.Context, cfg Config) error { return run(ctx, cfg, All) }
+
+func run(ctx context.Context, cfg Config, list []Controller) error {
+	var loops []reconcile.Loop
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, c := range list {
+		cl := cfg.Client(c.Account)
+		events := client.NewRecorder(cl, cfg.Clock, cfg.Source, c.Account, "")
+		loops = append(loops, c.New(Env{
+			Client: cl, Caches: cfg.Caches, Events: events, Clock: cfg.Clock, Source: cfg.Source, RootCA: cfg.RootCA,
+		}))
+		running.Go(func() {
+			if err := events.Run(ctx); err != nil {
+				slog.ErrorContext(ctx, "events no longer recorded", "controller", c.Account, "err", err)
+			}
+		})
+	}
+	if err := cfg.Caches.WaitSynced(ctx); err != nil {
+		return nil // ended before it began
+	}
+	failed := make([]error, len(loops))
+	for i, l := range loops {
+		running.Go(func() {
+			if err := l.Run(ctx, cfg.Clock); err != nil {
+				failed[i] = fmt.Errorf("controller %s: %w", l.Name, err)
+			}
+		})
+	}
+	running.Wait()
+	for _, err := range failed {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

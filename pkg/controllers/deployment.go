@@ -1,0 +1,176 @@
+package controllers
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/reconcile"
+)
+
+var deploymentKind = appsv1.SchemeGroupVersion.WithKind("Deployment")
+
+// deployment is the controller of Deployments.
+type deployment struct {
+	client      client.Client
+	events      *client.Recorder
+	clock       clock.Clock
+	deployments *client.Cache[*appsv1.Deployment]
+	sets        *client.Cache[*appsv1.ReplicaSet]
+	pods        *client.Cache[*corev1.Pod]
+}
+
+// Deployment keeps a ReplicaSet for each template that a Deployment has had, and moves the replicas to the newest.
+func Deployment(env Env) reconcile.Loop {
+	r := &deployment{
+		client: env.Client, events: env.Events, clock: env.Clock,
+		deployments: env.Caches.Deployments(), sets: env.Caches.ReplicaSets(), pods: env.Caches.Pods(),
+	}
+	r.sets.Index(orphans, orphanIn[*appsv1.ReplicaSet])
+	return reconcile.Loop{
+		Name: "deployment",
+		Sources: []reconcile.Source{
+			reconcile.Watch(r.deployments), reconcile.Owned(r.sets, "Deployment"), reconcile.Map(r.sets, r.wanting),
+			reconcile.Map(r.pods, r.waiting),
+		},
+		Reconcile: r.reconcile,
+		Workers:   4,
+	}
+}
+
+// wanting returns the deployments whose selectors take a ReplicaSet that has no controller.
+func (r *deployment) wanting(ch client.Change[*appsv1.ReplicaSet]) []objects.Key {
+	if ch.Deleted() || metav1.GetControllerOfNoCopy(ch.New) != nil {
+		return nil
+	}
+	var keys []objects.Key
+	for _, d := range r.deployments.List(ch.New.Namespace, nil) {
+		selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+		if err == nil && !selector.Empty() && selector.Matches(labels.Set(ch.New.Labels)) {
+			keys = append(keys, objects.Key{Namespace: d.Namespace, Name: d.Name})
+		}
+	}
+	return keys
+}
+
+// waiting returns the Recreate deployment whose pod is gone: it may be waiting for that.
+func (r *deployment) waiting(ch client.Change[*corev1.Pod]) []objects.Key {
+	if !ch.Deleted() && !finished(ch.New) {
+		return nil
+	}
+	p := ch.New
+	if ch.Deleted() {
+		p = ch.Old
+	}
+	ref := metav1.GetControllerOfNoCopy(p)
+	if ref == nil || ref.Kind != replicaSetKind.Kind {
+		return nil
+	}
+	set, ok := r.sets.Get(objects.Key{Namespace: p.Namespace, Name: ref.Name})
+	if !ok {
+		return nil
+	}
+	owner := metav1.GetControllerOfNoCopy(set)
+	if owner == nil || owner.Kind != deploymentKind.Kind {
+		return nil
+	}
+	key := objects.Key{Namespace: p.Namespace, Name: owner.Name}
+	d, ok := r.deployments.Get(key)
+	if !ok || d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
+		return nil
+	}
+	return []objects.Key{key}
+}
+
+func (r *deployment) reconcile(ctx context.Context, key objects.Key) (time.Duration, error) {
+	cached, ok := r.deployments.Get(key)
+	if !ok {
+		return 0, nil // deleted; its sets are collected by owner
+	}
+	d := cached.DeepCopy()
+	if reflect.DeepEqual(d.Spec.Selector, &metav1.LabelSelector{}) {
+		r.events.Event(ctx, d, corev1.EventTypeWarning, "SelectingAll",
+			"This deployment is selecting all pods. A non-empty selector is required.")
+		d.Status.ObservedGeneration = max(d.Status.ObservedGeneration, d.Generation)
+		return 0, r.write(ctx, cached, d)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil {
+		slog.WarnContext(ctx, "deployment with a bad selector", "key", key.String(), "err", err)
+		return 0, nil // until it is changed
+	}
+	sets, err := r.claim(ctx, d, selector)
+	if err != nil {
+		return 0, err
+	}
+	ro := newRollout(d, sets, r.clock.Now())
+	if done, err := r.rollBack(ctx, ro); done || err != nil {
+		return 0, err
+	}
+	err = r.step(ctx, ro)
+	if writeErr := r.write(ctx, cached, d); writeErr != nil || err != nil {
+		if err == nil {
+			err = writeErr
+		}
+		return 0, err
+	}
+	return ro.checkAgain(), nil
+}
+
+// step takes the deployment one step further and notes its status in ro's deployment, for write.
+func (r *deployment) step(ctx context.Context, ro *rollout) error {
+	d := ro.deployment
+	switch {
+	case d.DeletionTimestamp != nil:
+		ro.noteStatus()
+		return nil
+	case d.Spec.Paused:
+		ro.notePaused()
+		return r.scale(ctx, ro)
+	}
+	ro.noteResumed()
+	if changed, err := r.syncRevision(ctx, ro, false); changed || err != nil {
+		return err
+	}
+	switch {
+	case ro.scaled():
+		return r.scale(ctx, ro)
+	case d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType:
+		return r.recreate(ctx, ro)
+	}
+	return r.roll(ctx, ro)
+}
+
+// claim returns the deployment's sets.
+func (r *deployment) claim(ctx context.Context, d *appsv1.Deployment, selector labels.Selector) ([]*appsv1.ReplicaSet, error) {
+	c := &claimer{
+		client: r.client, resource: client.ReplicaSets, owner: d, kind: deploymentKind,
+		live: client.In(client.Deployments, objects.Key{Namespace: d.Namespace, Name: d.Name}),
+	}
+	candidates := append(r.sets.OwnedBy(d.UID), r.sets.By(orphans, d.Namespace)...)
+	return claim(ctx, c, selector, candidates, r.sets.Put)
+}
+
+// write stores what the sync has noted in d: its annotations and its status.
+func (r *deployment) write(ctx context.Context, cached, d *appsv1.Deployment) error {
+	if equality.Semantic.DeepEqual(cached.Status, d.Status) && equality.Semantic.DeepEqual(cached.Annotations, d.Annotations) {
+		return nil
+	}
+	t := client.In(client.Deployments, objects.Key{Namespace: d.Namespace, Name: d.Name}).Sub("status")
+	out, err := r.client.Update(ctx, t, d.DeepCopy(), metav1.UpdateOptions{})
+	if err != nil {
+		return err
+	}
+	r.deployments.Put(out.(*appsv1.Deployment))
+	return nil
+}
