@@ -1,0 +1,37 @@
+# What people and CI run. Every target works on a bare checkout with Go alone; kubectl and others are built when needed.
+GO ?= go
+export CGO_ENABLED ?= 0
+
+.PHONY: build test lint race check soak bench generate cross
+
+build: ## bin/minikctl
+	$(GO) build -trimpath -ldflags "-s -w" -o bin/minikctl ./cmd/minikctl
+
+test: ## what README calls: all tests, small
+	$(GO) test ./...
+
+race: ## the packages with concurrency, with the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -short ./pkg/store/... ./pkg/client/... ./pkg/reconcile/... ./pkg/apiserver/... ./pkg/controllers/... ./pkg/scheduler/... ./pkg/kubelet/...
+
+lint: ## formatting, vet, and golangci-lint where it is installed
+	@out=$$(gofmt -l cmd pkg); if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi
+	$(GO) vet ./...
+	@if command -v golangci-lint >/dev/null; then golangci-lint run; else echo "golangci-lint is not installed: its rules are not checked here"; fi
+
+cross: ## builds for every platform we ship
+	GOOS=linux GOARCH=amd64 $(GO) build -o /dev/null ./cmd/minikctl
+	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/minikctl
+	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/minikctl
+
+check: lint test race cross ## what CI runs
+
+soak: ## the long loops: 100 kills of the store, 50 of the daemon, fuzzing
+	$(GO) test ./pkg/store/badger -run TestKill -kills 100 -count 1 -v
+	$(GO) test ./pkg/internal/clustertest -run TestKillDaemon -kills 50 -count 1 -v -timeout 30m
+
+bench: ## figures for docs/benchmarks.md
+	$(GO) test ./pkg/store/badger -run '^$$' -bench . -benchtime 2s
+	$(GO) test ./pkg/apiserver/... ./pkg/scheduler/... -run '^$$' -bench . -benchtime 1s
+
+generate: ## files made from others: OpenAPI, managedFields schema, docs
+	$(GO) generate ./...
