@@ -1,9 +1,17 @@
 // Package cache owns the API server's view of the store: per resource the current objects, decoded once and immutable,
 // and the recent changes, from which all watches are served. One feed reads the store's changes and hands them on.
+//
+// A Table (a resource's part) is filled at its first use. Its objects and events are of one resource in key order; lists
+// work on a snapshot, watches hold a position in a linked list of batches, and what is older than that list is read from
+// the store. The verbs above it decide what a request may see; what is handed out here is shared and never changed.
 package cache
 
 import (
+	"reflect"
+	"strconv"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/store"
@@ -14,8 +22,10 @@ type Item struct {
 	Key      objects.Key
 	Revision store.Revision
 
-	object objects.Object                 // nil: kept encoded, see decode
-	decode func() (objects.Object, error) // for resources that are not kept decoded
+	path   string         // the key below the table's prefix
+	size   int            // of the stored bytes
+	object objects.Object // nil: kept encoded, see decode
+	decode func() (objects.Object, error)
 
 	mu      sync.Mutex
 	encoded [encodings][]byte
@@ -61,4 +71,65 @@ func (i *Item) Encoded(e Encoding, encode func(objects.Object) ([]byte, error)) 
 	}
 	i.encoded[e] = b
 	return b, nil
+}
+
+// At returns the item as a deletion at revision rev shows it: the same object with that resourceVersion.
+func (i *Item) At(rev store.Revision) *Item {
+	gone := &Item{Key: i.Key, Revision: rev, path: i.path, size: i.size}
+	if i.object != nil {
+		gone.object = withRevision(i.object, rev)
+		return gone
+	}
+	gone.decode = func() (objects.Object, error) {
+		obj, err := i.Object()
+		if err != nil {
+			return nil, err
+		}
+		obj.SetResourceVersion(formatRevision(rev)) // decoded for us alone
+		return obj, nil
+	}
+	return gone
+}
+
+// withRevision returns a shallow copy of a shared object with another resourceVersion. What the two share is immutable.
+func withRevision(obj objects.Object, rev store.Revision) objects.Object {
+	from := reflect.ValueOf(obj).Elem()
+	to := reflect.New(from.Type())
+	to.Elem().Set(from)
+	out := to.Interface().(objects.Object)
+	out.SetResourceVersion(formatRevision(rev))
+	return out
+}
+
+func formatRevision(rev store.Revision) string { return strconv.FormatUint(uint64(rev), 10) }
+
+// newItem returns the item of a value in the store. Where the resource is not kept decoded, it decodes when asked.
+func newItem(r *objects.Resource, path string, rev store.Revision, value []byte) *Item {
+	i := &Item{Key: keyOf(path), Revision: rev, path: path, size: len(value)}
+	i.decode = func() (objects.Object, error) {
+		obj, err := decode(r, value)
+		if err != nil {
+			return nil, err
+		}
+		obj.SetResourceVersion(formatRevision(rev))
+		return obj, nil
+	}
+	if r.Undecoded {
+		return i
+	}
+	if obj, err := i.decode(); err == nil {
+		i.object, i.decode = obj, nil
+	}
+	return i // a value that cannot be read says so to whoever asks for its object
+}
+
+// Stored returns what the store keeps of the item's object, made anew into buf where that is large enough.
+func (i *Item) Stored(buf []byte, gvk schema.GroupVersionKind) ([]byte, error) {
+	obj, err := i.Object()
+	if err != nil {
+		return nil, err
+	}
+	bare := withRevision(obj, 0)
+	bare.SetResourceVersion("")
+	return EncodeTo(buf, gvk, bare)
 }

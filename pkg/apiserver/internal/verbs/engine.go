@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
@@ -27,15 +26,24 @@ import (
 
 // Config is what an Engine needs.
 type Config struct {
-	Store      store.Store
-	Resources  []objects.Resource
-	Clock      clock.Clock
-	Source     *clock.Source
-	Authorizer []stage.Authorizer
-	Mutators   []stage.Mutator
-	Validators []stage.Validator
-	Hooks      []Hook
-	Spans      func(trace.Span) // is told of each committed write; nil: nobody
+	Store     store.Store
+	Resources []objects.Resource
+	Clock     clock.Clock
+	Source    *clock.Source
+	Stages    func(r stage.Reader) Stages // nil: everything is allowed and nothing is admitted otherwise
+	Hooks     []Hook
+	Spans     func(trace.Span) // is told of each committed write; nil: nobody
+	// Token answers a TokenRequest for a service account (serviceaccounts/token); nil: there is no such subresource.
+	Token func(ctx context.Context, req *Request, account, request objects.Object) (objects.Object, error)
+	// Decoder turns patched JSON into objects; without it only the stored version can be patched.
+	Decoder Decoder
+}
+
+// Stages are what a request passes in the engine, in order.
+type Stages struct {
+	Authorizers []stage.Authorizer
+	Mutators    []stage.Mutator
+	Validators  []stage.Validator
 }
 
 // Hook adds to the writes of one resource what needs more than the object itself: the allocators of Services.
@@ -66,12 +74,7 @@ type Listing struct {
 }
 
 // Event is one change of a watch. Item is nil in a bookmark.
-type Event struct {
-	Type     watch.EventType
-	Item     *cache.Item
-	Revision store.Revision
-	Initial  bool // a bookmark: the end of the initial events (annotation k8s.io/initial-events-end)
-}
+type Event = cache.Event
 
 // Decoder turns the body of a create or update, or the outcome of a patch, into an object of the stored version,
 // defaulted; with strict or warning field validation it reports unknown and duplicate fields through the request.

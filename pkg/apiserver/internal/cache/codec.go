@@ -1,0 +1,116 @@
+package cache
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// magic begins every protobuf encoding of an API object.
+var magic = []byte{'k', '8', 's', 0}
+
+// protobuf is implemented by the types of k8s.io/api.
+type protobuf interface {
+	Size() int
+	MarshalToSizedBuffer(buf []byte) (int, error)
+	Unmarshal(data []byte) error
+}
+
+// EncodeProtobuf returns obj as protobuf in the API's envelope, which names gvk. Types without a protobuf form are an
+// error.
+func EncodeProtobuf(gvk schema.GroupVersionKind, obj runtime.Object) ([]byte, error) {
+	p, ok := obj.(protobuf)
+	if !ok {
+		return nil, fmt.Errorf("%T has no protobuf form", obj)
+	}
+	return envelope(nil, gvk, p)
+}
+
+// envelope appends p in a runtime.Unknown to scratch: field 1 the TypeMeta, 2 the object, 3 and 4 (content encoding and
+// type) empty.
+func envelope(scratch []byte, gvk schema.GroupVersionKind, p protobuf) ([]byte, error) {
+	apiVersion, size := gvk.GroupVersion().String(), p.Size()
+	meta := 2 + len(apiVersion) + 2 + len(gvk.Kind) // each shorter than 128
+	total := len(magic) + 2 + meta + 1 + varintSize(size) + size + 4
+	out := scratch[:0]
+	if cap(out) < total {
+		out = make([]byte, 0, total)
+	}
+	out = append(out, magic...)
+	out = append(out, 0x0a, byte(meta), 0x0a, byte(len(apiVersion)))
+	out = append(out, apiVersion...)
+	out = append(out, 0x12, byte(len(gvk.Kind)))
+	out = append(out, gvk.Kind...)
+	out = appendVarint(append(out, 0x12), size)
+	body := len(out)
+	out = out[:body+size]
+	if _, err := p.MarshalToSizedBuffer(out[body:]); err != nil {
+		return nil, fmt.Errorf("encode %s: %w", gvk.Kind, err)
+	}
+	return append(out, 0x1a, 0, 0x22, 0), nil
+}
+
+func varintSize(n int) int {
+	size := 1
+	for n >= 0x80 {
+		n >>= 7
+		size++
+	}
+	return size
+}
+
+func appendVarint(b []byte, n int) []byte {
+	for n >= 0x80 {
+		b = append(b, byte(n)|0x80)
+		n >>= 7
+	}
+	return append(b, byte(n))
+}
+
+// Encode returns what the store keeps of obj: protobuf, or JSON for types without it. obj must have no resourceVersion:
+// that is the revision under which it is stored.
+func Encode(gvk schema.GroupVersionKind, obj objects.Object) ([]byte, error) {
+	return EncodeTo(nil, gvk, obj)
+}
+
+// EncodeTo is Encode into scratch, where that is large enough.
+func EncodeTo(scratch []byte, gvk schema.GroupVersionKind, obj objects.Object) ([]byte, error) {
+	if p, ok := obj.(protobuf); ok {
+		return envelope(scratch, gvk, p)
+	}
+	b, err := json.Marshal(obj)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", gvk.Kind, err)
+	}
+	return b, nil
+}
+
+// decode reads what Encode wrote into a new object of r, without its resourceVersion.
+func decode(r *objects.Resource, value []byte) (objects.Object, error) {
+	obj := r.New()
+	if err := decodeInto(obj, value); err != nil {
+		return nil, fmt.Errorf("decode stored %s: %w", r.Names.Kind, err)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(r.Names.GVK())
+	return obj, nil
+}
+
+func decodeInto(obj objects.Object, value []byte) error {
+	if !bytes.HasPrefix(value, magic) {
+		return json.Unmarshal(value, obj)
+	}
+	p, ok := obj.(protobuf)
+	if !ok {
+		return fmt.Errorf("%T has no protobuf form", obj)
+	}
+	var u runtime.Unknown
+	if err := u.Unmarshal(value[len(magic):]); err != nil {
+		return err
+	}
+	return p.Unmarshal(u.Raw)
+}

@@ -1,0 +1,267 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/google/btree"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/store"
+)
+
+const (
+	treeDegree = 32
+	logLimit   = 8 << 20 // stored bytes of one table's recent events
+	fillPage   = 1000
+)
+
+// Table is one resource's current objects and recent changes. It is safe for concurrent use.
+type Table struct {
+	cache    *Cache
+	resource *objects.Resource
+	prefix   string
+	full     atomic.Bool // filled: nothing to wait for
+
+	mu       sync.Mutex
+	filling  chan struct{}  // not nil while somebody fills the table; closed at the end
+	backlog  []store.Event  // what came meanwhile
+	revision store.Revision // the tree shows everything up to here; Cache.Revision may be further
+	tree     *btree.BTreeG[*Item]
+	indexes  map[string]index // by selectable field
+	log      log
+	lanes    map[lane]*laneLog
+}
+
+func byPath(a, b *Item) bool { return a.path < b.path }
+
+func newTable(c *Cache, r *objects.Resource, prefix string) *Table {
+	return &Table{cache: c, resource: r, prefix: prefix, log: newLog(0, logLimit), lanes: map[lane]*laneLog{}}
+}
+
+// Resource returns what the table holds.
+func (t *Table) Resource() *objects.Resource { return t.resource }
+
+// StoreKey returns the key of an object in the store.
+func (t *Table) StoreKey(key objects.Key) string { return t.prefix + pathOf(key) }
+
+// ready returns once the table is filled.
+func (t *Table) ready(ctx context.Context) error {
+	for !t.full.Load() {
+		t.mu.Lock()
+		if t.full.Load() {
+			t.mu.Unlock()
+			return nil
+		}
+		if wait := t.filling; wait != nil {
+			t.mu.Unlock()
+			select {
+			case <-wait:
+				continue
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		t.filling = make(chan struct{})
+		t.mu.Unlock()
+		if err := t.fill(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill reads the table at one revision. What the feed brings meanwhile waits in the backlog.
+func (t *Table) fill(ctx context.Context) error {
+	tree, revision, err := t.load(ctx)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	backlog := t.backlog
+	t.backlog = nil
+	close(t.filling)
+	t.filling = nil
+	if err != nil {
+		return fmt.Errorf("read %s: %w", t.prefix, err)
+	}
+	t.tree, t.revision, t.log = tree, revision, newLog(revision, logLimit)
+	t.buildIndexes()
+	t.applyLocked(backlog)
+	t.full.Store(true)
+	return nil
+}
+
+func (t *Table) load(ctx context.Context) (*btree.BTreeG[*Item], store.Revision, error) {
+	tree := btree.NewG(treeDegree, byPath)
+	opts := store.ListOptions{Limit: fillPage}
+	for {
+		page, err := t.cache.store.List(ctx, t.prefix, opts)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, e := range page.Entries {
+			tree.ReplaceOrInsert(newItem(t.resource, e.Key[len(t.prefix):], e.Modified, e.Value))
+		}
+		opts.At = page.Revision
+		if !page.More {
+			return tree, page.Revision, nil
+		}
+		opts.After = page.Entries[len(page.Entries)-1].Key
+	}
+}
+
+// empty forgets everything, as before the first use.
+func (t *Table) empty() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.full.Store(false)
+	t.log.end()
+	t.log = newLog(0, logLimit)
+	t.endLanes()
+	t.tree, t.indexes, t.revision = nil, nil, 0
+}
+
+// apply takes over changes of this table, in order. It alone changes what is in the table.
+func (t *Table) apply(events []store.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.full.Load():
+		t.applyLocked(events)
+	case t.filling != nil:
+		settle(events)
+		t.backlog = append(t.backlog, events...)
+	default:
+		settle(events)
+	}
+}
+
+func (t *Table) applyLocked(events []store.Event) {
+	changes := make([]event, 0, len(events))
+	for i := range events {
+		if events[i].Revision <= t.revision {
+			settle(events[i : i+1]) // the fill has seen it
+			continue
+		}
+		if ev, ok := t.change(&events[i]); ok {
+			changes = append(changes, ev)
+		}
+		t.revision = events[i].Revision
+	}
+	if len(changes) > 0 {
+		t.log.append(changes)
+		t.appendLanes(changes)
+	}
+}
+
+func (t *Table) change(ev *store.Event) (event, bool) {
+	path := ev.Key[len(t.prefix):]
+	out := event{revision: ev.Revision}
+	if ev.Value == nil {
+		before, ok := t.tree.Delete(&Item{path: path})
+		if !ok {
+			return event{}, false
+		}
+		out.before, out.gone = before, before.At(ev.Revision)
+	} else {
+		out.now = t.item(path, ev)
+		if before, ok := t.tree.ReplaceOrInsert(out.now); ok {
+			out.before = before
+		}
+	}
+	t.updateIndexes(out.before, out.now)
+	return out, true
+}
+
+func (t *Table) item(path string, ev *store.Event) *Item {
+	p, ok := ev.Object.(*Pending)
+	if !ok {
+		return newItem(t.resource, path, ev.Revision, ev.Value)
+	}
+	if p.Object.GetResourceVersion() == "" {
+		p.Object.SetResourceVersion(formatRevision(ev.Revision))
+	}
+	i := NewItem(keyOf(path), ev.Revision, p.Object)
+	i.path, i.size = path, len(ev.Value)
+	p.item = i
+	if t.resource.Undecoded {
+		return newItem(t.resource, path, ev.Revision, ev.Value) // the writer's answer keeps the object, the table does not
+	}
+	return i
+}
+
+// Get returns the current item of key, as far as the feed has come.
+func (t *Table) Get(ctx context.Context, key objects.Key) (*Item, bool, error) {
+	if err := t.ready(ctx); err != nil {
+		return nil, false, err
+	}
+	probe := Item{path: pathOf(key)}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.tree == nil {
+		return nil, false, nil
+	}
+	i, ok := t.tree.Get(&probe)
+	return i, ok, nil
+}
+
+// snapshot is a table at one revision.
+type snapshot struct {
+	tree     *btree.BTreeG[*Item]
+	revision store.Revision
+	last     *segment // the position in the log from which to read on
+}
+
+func (t *Table) snapshot(ctx context.Context) (snapshot, error) {
+	for {
+		if err := t.ready(ctx); err != nil {
+			return snapshot{}, err
+		}
+		reached := t.cache.Revision() // before the lock: what was reached is in the tree
+		t.mu.Lock()
+		if t.tree == nil {
+			t.mu.Unlock()
+			continue
+		}
+		s := snapshot{t.tree.Clone(), max(t.revision, reached), t.log.last}
+		t.mu.Unlock()
+		return s, nil
+	}
+}
+
+// ascend calls yield for the items of a namespace ("": all) in key order, from the first path above after.
+func (s snapshot) ascend(namespace, after string, yield func(*Item) bool) {
+	from := after
+	if namespace != "" {
+		if low := namespace + "/"; from < low {
+			from = low
+		}
+		high := &Item{path: namespace + "0"} // '0' follows '/'
+		s.tree.AscendRange(&Item{path: from}, high, skip(after, yield))
+		return
+	}
+	s.tree.AscendGreaterOrEqual(&Item{path: from}, skip(after, yield))
+}
+
+func skip(after string, yield func(*Item) bool) func(*Item) bool {
+	return func(i *Item) bool { return i.path == after || yield(i) }
+}
+
+// All returns the current items of a namespace ("": all), as far as the feed has come.
+func (t *Table) All(ctx context.Context, namespace string) ([]*Item, error) {
+	s, err := t.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []*Item
+	if namespace == "" {
+		out = make([]*Item, 0, s.tree.Len())
+	}
+	s.ascend(namespace, "", func(i *Item) bool {
+		out = append(out, i)
+		return true
+	})
+	return slices.Clip(out), nil
+}

@@ -1,0 +1,253 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/store"
+)
+
+const (
+	generatedSuffix = 5
+	longestBase     = 63 - generatedSuffix // of a generated name
+	nameAttempts    = 8                    // how many generated names are tried
+)
+
+// Create stores a new object, or creates through a subresource.
+func (e *Engine) Create(ctx context.Context, req *Request, obj runtime.Object, opts *metav1.CreateOptions) (Result, error) {
+	if errs := optionsvalidation.ValidateCreateOptions(opts); len(errs) > 0 {
+		return Result{}, invalidOptions("CreateOptions", errs)
+	}
+	w, err := e.begin(ctx, req, opts.DryRun, opts.FieldManager)
+	if err != nil {
+		return Result{}, err
+	}
+	if req.Subresource != "" {
+		return w.connect(ctx, obj)
+	}
+	in, ok := obj.(objects.Object)
+	if !ok {
+		return Result{}, apierrors.NewInternalError(fmt.Errorf("%T has no metadata", obj))
+	}
+	item, err := w.create(ctx, in)
+	return Result{Item: item, Created: err == nil}, err
+}
+
+func invalidOptions(kind string, errs field.ErrorList) error {
+	return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
+}
+
+// create is what a POST does. A generated name that is taken is drawn again, without another admission.
+func (w *write) create(ctx context.Context, obj objects.Object) (*cache.Item, error) {
+	start := w.config.Clock.Now()
+	if obj.GetResourceVersion() != "" {
+		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+	}
+	if err := inNamespace(obj, w.namespace()); err != nil {
+		return nil, err
+	}
+	generated := obj.GetName() == "" && obj.GetGenerateName() != ""
+	if !generated && w.req.Name == "" {
+		w.req.Name = obj.GetName()
+	}
+	w.onceOwners(obj, false)
+	if err := w.track(nil, obj); err != nil {
+		return nil, err
+	}
+	if err := w.mutate(ctx, stage.Create, obj, nil); err != nil {
+		return nil, err
+	}
+	w.onceOwners(obj, true)
+	w.took("admission", start)
+	for attempt := 1; ; attempt++ {
+		item, err := w.insert(ctx, obj)
+		if !generated || !apierrors.IsAlreadyExists(err) || attempt == nameAttempts {
+			return item, err
+		}
+		obj.SetName("")
+	}
+}
+
+// namespace is the namespace that the request's objects are in.
+func (w *write) namespace() string {
+	if w.r.Names.Cluster {
+		return ""
+	}
+	return w.req.Namespace
+}
+
+// insert is the part of a create that follows admission; a PUT and an apply that create share it.
+func (w *write) insert(ctx context.Context, obj objects.Object) (*cache.Item, error) {
+	start := w.config.Clock.Now()
+	fillSystemFields(obj, w.Engine)
+	if obj.GetName() == "" && obj.GetGenerateName() != "" {
+		obj.SetName(w.generate(obj.GetGenerateName()))
+	}
+	done, err := w.hook(ctx, obj, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { done(err) }()
+	w.r.Prepare(obj, nil)
+	if err = w.validateNew(obj); err != nil {
+		return nil, err
+	}
+	if err = w.admit(ctx, stage.Create, obj, nil); err != nil {
+		return nil, err
+	}
+	w.took("validation", start)
+	var item *cache.Item
+	if w.dry {
+		err = w.absent(ctx, obj)
+	}
+	if err == nil {
+		item, err = w.commit(ctx, obj, nil)
+	}
+	if err != nil {
+		err = w.exists(obj, err)
+		return nil, err
+	}
+	return item, nil
+}
+
+// absent is the store's expectation, for a dry run.
+func (w *write) absent(ctx context.Context, obj objects.Object) error {
+	_, err := w.current(ctx, w.table, objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		return store.ErrConflict
+	}
+	return err
+}
+
+// exists is the answer to a create whose write has failed.
+func (w *write) exists(obj objects.Object, err error) error {
+	if !errors.Is(err, store.ErrConflict) {
+		return toStatus(w.gr(), obj.GetName(), err)
+	}
+	if obj.GetGenerateName() != "" {
+		return apierrors.NewGenerateNameConflict(w.gr(), obj.GetName(), 1)
+	}
+	return apierrors.NewAlreadyExists(w.gr(), obj.GetName())
+}
+
+// fillSystemFields sets what only the server may.
+func fillSystemFields(obj objects.Object, e *Engine) {
+	obj.SetCreationTimestamp(metav1.NewTime(e.config.Clock.Now().Truncate(time.Second)))
+	obj.SetUID(e.config.Source.UID())
+	obj.SetDeletionTimestamp(nil)
+	obj.SetDeletionGracePeriodSeconds(nil)
+	obj.SetSelfLink("")
+}
+
+func (w *write) generate(base string) string {
+	return base[:min(len(base), longestBase)] + w.config.Source.Suffix(generatedSuffix)
+}
+
+// validateNew checks metadata and the row's own rules, and tells the row's warnings.
+func (w *write) validateNew(obj objects.Object) error {
+	errs := validation.ValidateObjectMetaAccessor(obj, !w.r.Names.Cluster, w.r.ValidName, field.NewPath("metadata"))
+	errs = append(errs, w.r.Validate(obj, nil)...)
+	if err := w.invalid(obj.GetName(), errs); err != nil {
+		return err
+	}
+	w.warn(w.r.Warnings(obj, nil))
+	return nil
+}
+
+func (w *write) warn(texts []string) {
+	for _, text := range texts {
+		w.req.Warn(text)
+	}
+}
+
+// onceOwners removes owners that are named twice, and says so.
+func (w *write) onceOwners(obj metav1.Object, mutated bool) {
+	refs := obj.GetOwnerReferences()
+	if len(refs) < 2 {
+		return
+	}
+	twice := sets.New[string]()
+	kept := make([]metav1.OwnerReference, 0, len(refs))
+	for _, ref := range refs {
+		if slices.ContainsFunc(kept, func(k metav1.OwnerReference) bool { return equalOwner(k, ref) }) {
+			twice.Insert(string(ref.UID))
+			continue
+		}
+		kept = append(kept, ref)
+	}
+	if len(twice) == 0 {
+		return
+	}
+	obj.SetOwnerReferences(kept)
+	format := duplicateOwners
+	if mutated {
+		format = duplicateOwnersMutated
+	}
+	w.req.Warn(fmt.Sprintf(format, strings.Join(sets.List(twice), ", ")))
+}
+
+const (
+	duplicateOwners = ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; " +
+		"please fix your requests; duplicate UID(s) observed: %v"
+	duplicateOwnersMutated = ".metadata.ownerReferences contains duplicate entries after mutating admission happens; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; " +
+		"please fix your requests; duplicate UID(s) observed: %v"
+)
+
+func equalOwner(a, b metav1.OwnerReference) bool {
+	return a.APIVersion == b.APIVersion && a.Kind == b.Kind && a.Name == b.Name && a.UID == b.UID &&
+		equalPointer(a.Controller, b.Controller) && equalPointer(a.BlockOwnerDeletion, b.BlockOwnerDeletion)
+}
+
+func equalPointer(a, b *bool) bool {
+	return a == nil && b == nil || a != nil && b != nil && *a == *b
+}
+
+// hook runs the resource's hooks. done must be called with the outcome of the write.
+func (w *write) hook(ctx context.Context, obj, old objects.Object) (done func(error), err error) {
+	var commits, undos []func()
+	finish := func(err error) {
+		run := commits
+		if err != nil || w.dry {
+			run = undos
+		}
+		for i := len(run) - 1; i >= 0; i-- {
+			run[i]()
+		}
+	}
+	for _, h := range w.hooks {
+		if h.Prepare == nil {
+			continue
+		}
+		commit, undo, err := h.Prepare(ctx, obj, old, w.dry)
+		if err != nil {
+			finish(err)
+			return nil, w.status(err)
+		}
+		if commit != nil {
+			commits = append(commits, commit)
+		}
+		if undo != nil {
+			undos = append(undos, undo)
+		}
+	}
+	return finish, nil
+}

@@ -1,0 +1,166 @@
+package verbs
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
+	"github.com/minikctl/minikctl/pkg/store"
+)
+
+// List returns a page of what opts select.
+func (e *Engine) List(ctx context.Context, req *Request, opts *metav1.ListOptions) (Listing, error) {
+	if err := e.authorize(ctx, &req.Attributes); err != nil {
+		return Listing{}, err
+	}
+	return e.list(ctx, req, opts)
+}
+
+func (e *Engine) list(ctx context.Context, req *Request, opts *metav1.ListOptions) (Listing, error) {
+	t, err := e.table(req.Resource)
+	if err != nil {
+		return Listing{}, err
+	}
+	if err := checkListOptions(opts); err != nil {
+		return Listing{}, err
+	}
+	s, err := req.selector(opts)
+	if err != nil {
+		return Listing{}, err
+	}
+	version, err := parseVersion(opts.ResourceVersion)
+	if err != nil {
+		return Listing{}, err
+	}
+	l := lister{e, t, &s, int(opts.Limit)}
+	if opts.Continue != "" {
+		return l.next(ctx, opts.Continue)
+	}
+	if opts.ResourceVersion == "0" {
+		l.limit = 0 // any version will do, and the one in memory is whole
+	}
+	if err := e.notOlder(ctx, opts.ResourceVersion, version); err != nil {
+		return Listing{}, toStatus(req.GVR.GroupResource(), "", err)
+	}
+	legacyExact := opts.ResourceVersionMatch == "" && l.limit > 0 && version > 0
+	if opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact || legacyExact {
+		page, err := t.ListAt(ctx, &s, "", l.limit, version)
+		if err != nil {
+			return Listing{}, toStatus(req.GVR.GroupResource(), "", err)
+		}
+		return l.listing(page, page.Revision), nil
+	}
+	page, err := t.List(ctx, &s, l.limit)
+	if err != nil {
+		return Listing{}, toStatus(req.GVR.GroupResource(), "", err)
+	}
+	return l.listing(page, page.Revision), nil
+}
+
+// lister is one list.
+type lister struct {
+	engine   *Engine
+	table    *table
+	selector *cache.Selector
+	limit    int
+}
+
+// next answers a list that goes on. A token with revision -1 takes what there is now.
+func (l lister) next(ctx context.Context, token string) (Listing, error) {
+	start, version, err := decodeContinue(token)
+	if err != nil {
+		return Listing{}, apierrors.NewBadRequest(err.Error())
+	}
+	after := strings.TrimSuffix(l.below()+start, "\x00")
+	if version < 0 {
+		if err := l.engine.cache.Fresh(ctx); err != nil {
+			return Listing{}, toStatus(l.table.r.Names.GR(), "", err)
+		}
+		page, err := l.table.ListAfter(ctx, l.selector, after, l.limit)
+		if err != nil {
+			return Listing{}, toStatus(l.table.r.Names.GR(), "", err)
+		}
+		return l.listing(page, page.Revision), nil
+	}
+	if err := l.engine.notOlder(ctx, "N", store.Revision(version)); err != nil {
+		return Listing{}, toStatus(l.table.r.Names.GR(), "", err)
+	}
+	page, err := l.table.ListAt(ctx, l.selector, after, l.limit, store.Revision(version))
+	if errors.Is(err, store.ErrCompacted) {
+		gone := apierrors.NewResourceExpired(inconsistentContinue)
+		gone.ErrStatus.ListMeta.Continue = encodeContinue(start, -1)
+		return Listing{}, gone
+	}
+	if err != nil {
+		return Listing{}, toStatus(l.table.r.Names.GR(), "", err)
+	}
+	return l.listing(page, store.Revision(version)), nil
+}
+
+// below is what the keys in a token of this list do not say: the namespace, where the list is of one.
+func (l lister) below() string {
+	if l.selector.Namespace == "" {
+		return ""
+	}
+	return l.selector.Namespace + "/"
+}
+
+func (l lister) listing(p cache.Page, rev store.Revision) Listing {
+	out := Listing{Items: p.Items, Revision: rev}
+	if p.More {
+		out.Continue = encodeContinue(strings.TrimPrefix(p.Last, l.below())+"\x00", int64(rev))
+		if l.selector.Everything() {
+			out.Remaining = &p.Remaining
+		}
+	}
+	return out
+}
+
+// continueToken is where a list goes on, as clients get it (and may look into).
+type continueToken struct {
+	Format  string `json:"v"`
+	Version int64  `json:"rv"`
+	Start   string `json:"start"`
+}
+
+const continueFormat = "meta.k8s.io/v1"
+
+func encodeContinue(start string, version int64) string {
+	b, err := json.Marshal(continueToken{continueFormat, version, start})
+	if err != nil {
+		return "" // strings and a number: cannot fail
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func decodeContinue(token string) (start string, version int64, err error) {
+	const invalid = "continue key is not valid"
+	data, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil {
+		return "", 0, fmt.Errorf("%s: %w", invalid, err)
+	}
+	var t continueToken
+	if err := json.Unmarshal(data, &t); err != nil {
+		return "", 0, fmt.Errorf("%s: %w", invalid, err)
+	}
+	switch {
+	case t.Format != continueFormat:
+		return "", 0, fmt.Errorf("%s: server does not recognize this encoded version %s", invalid, t.Format)
+	case t.Version == 0:
+		return "", 0, fmt.Errorf("%s: incorrect encoded start resourceVersion (version %s)", invalid, continueFormat)
+	case t.Start == "":
+		return "", 0, fmt.Errorf("%s: encoded start key empty (version %s)", invalid, continueFormat)
+	}
+	if key := "/" + strings.TrimPrefix(t.Start, "/"); path.Clean(key) != key {
+		return "", 0, fmt.Errorf("%s: %s", invalid, t.Start)
+	}
+	return strings.TrimPrefix(t.Start, "/"), t.Version, nil
+}

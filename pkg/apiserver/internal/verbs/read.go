@@ -1,0 +1,206 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/store"
+)
+
+const (
+	futureWait     = 3 * time.Second // how long a read waits for a version that does not exist yet
+	bookmarksEvery = time.Minute
+)
+
+// Get returns one object, or through a subresource another view of it.
+func (e *Engine) Get(ctx context.Context, req *Request, opts *metav1.GetOptions) (*cache.Item, error) {
+	if err := e.authorize(ctx, &req.Attributes); err != nil {
+		return nil, err
+	}
+	t, err := e.table(req.Resource)
+	if err != nil {
+		return nil, err
+	}
+	version, err := parseVersion(opts.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.notOlder(ctx, opts.ResourceVersion, version); err != nil {
+		return nil, toStatus(req.GVR.GroupResource(), req.Name, err)
+	}
+	item, err := e.current(ctx, t, req.key())
+	if err != nil || req.Subresource == "" || req.Subresource == "status" {
+		return item, err
+	}
+	return e.subresourceView(req, t, item)
+}
+
+func (r *Request) key() objects.Key { return objects.Key{Namespace: r.Namespace, Name: r.Name} }
+
+// notOlder waits until the cache shows what a read with that resourceVersion must see: "" everything that was committed
+// before it, "0" whatever there is, another one that version.
+func (e *Engine) notOlder(ctx context.Context, asked string, version store.Revision) error {
+	switch {
+	case asked == "":
+		return e.cache.Fresh(ctx)
+	case version == 0 || version <= e.cache.Revision():
+		return nil
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	timer := e.config.Clock.AfterFunc(futureWait, func() { stop(context.DeadlineExceeded) })
+	defer timer.Stop()
+	err := e.cache.Wait(ctx, version)
+	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return tooLarge(version, e.cache.Revision())
+	}
+	return err
+}
+
+func parseVersion(s string) (store.Revision, error) {
+	if s == "" {
+		return 0, nil
+	}
+	v, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
+	}
+	return store.Revision(v), nil
+}
+
+// checkListOptions validates options as the API does.
+func checkListOptions(opts *metav1.ListOptions) error {
+	errs := optionsvalidation.ValidateListOptions(&internalversion.ListOptions{
+		Watch: opts.Watch, ResourceVersion: opts.ResourceVersion, ResourceVersionMatch: opts.ResourceVersionMatch,
+		Limit: opts.Limit, Continue: opts.Continue, SendInitialEvents: opts.SendInitialEvents,
+		AllowWatchBookmarks: opts.AllowWatchBookmarks, TimeoutSeconds: opts.TimeoutSeconds,
+	}, true)
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
+	}
+	return nil
+}
+
+// selector makes the cache's selector of what a request and its options say.
+func (req *Request) selector(opts *metav1.ListOptions) (cache.Selector, error) {
+	s := cache.Selector{Namespace: req.Namespace, Selectable: req.Resource.Selectable}
+	var err error
+	if opts.LabelSelector != "" {
+		if s.Labels, err = labels.Parse(opts.LabelSelector); err != nil {
+			return s, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	if opts.FieldSelector != "" {
+		if s.Fields, err = fields.ParseSelector(opts.FieldSelector); err != nil {
+			return s, apierrors.NewBadRequest(err.Error())
+		}
+		if s.Fields, err = s.Fields.Transform(req.label); err != nil {
+			return s, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	if req.Name == "" {
+		return s, nil
+	}
+	one := fields.OneTermEqualSelector("metadata.name", req.Name)
+	if s.Fields == nil {
+		s.Fields = one
+	} else {
+		s.Fields = fields.AndSelectors(s.Fields, one)
+	}
+	return s, nil
+}
+
+// label translates a field selector of the version asked for, and refuses fields that cannot be selected by.
+func (req *Request) label(name, value string) (string, string, error) {
+	known := req.Resource.Selectable
+	if v := req.Served; v != nil {
+		if v.Label != nil {
+			name, value = v.Label(name, value)
+		} else if v.Selectable != nil {
+			known = v.Selectable
+		}
+	}
+	if known[name] != nil {
+		return name, value, nil
+	}
+	if len(known) == 2 { // the name and the namespace, which every resource has
+		return "", "", fmt.Errorf("%q is not a known field selector: only %q, %q", name, "metadata.name", "metadata.namespace")
+	}
+	return "", "", fmt.Errorf("field label not supported: %s", name)
+}
+
+// Watch returns the changes that follow what opts say.
+func (e *Engine) Watch(ctx context.Context, req *Request, opts *metav1.ListOptions) (iter.Seq2[[]Event, error], error) {
+	if err := e.authorize(ctx, &req.Attributes); err != nil {
+		return nil, err
+	}
+	t, err := e.table(req.Resource)
+	if err != nil {
+		return nil, err
+	}
+	checked := *opts
+	checked.Watch = true
+	if err := checkListOptions(&checked); err != nil {
+		return nil, err
+	}
+	o := cache.WatchOptions{}
+	if o.Selector, err = req.selector(opts); err != nil {
+		return nil, err
+	}
+	if o.From, err = parseVersion(opts.ResourceVersion); err != nil {
+		return nil, err
+	}
+	initial := opts.SendInitialEvents
+	o.State = initial == nil && o.From == 0 || initial != nil && *initial
+	o.Now = !o.State && o.From == 0
+	if opts.AllowWatchBookmarks {
+		o.InitialEnd, o.Bookmarks = initial != nil && *initial, bookmarksEvery
+	}
+	if o.State || o.Now {
+		if err := e.notOlder(ctx, opts.ResourceVersion, o.From); err != nil {
+			return nil, toStatus(req.GVR.GroupResource(), "", err)
+		}
+	}
+	return e.watch(ctx, t, o, opts.TimeoutSeconds), nil
+}
+
+// watch runs until ctx or the time that was asked for ends. A watch that is too late gets the API's 410 as its error.
+func (e *Engine) watch(ctx context.Context, t *table, o cache.WatchOptions, seconds *int64) iter.Seq2[[]Event, error] {
+	return func(yield func([]Event, error) bool) {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		if seconds != nil && *seconds > 0 {
+			timer := e.config.Clock.AfterFunc(time.Duration(*seconds)*time.Second, stop)
+			defer timer.Stop()
+		}
+		for events, err := range t.Watch(ctx, o) {
+			if err != nil {
+				err = e.watchError(o.From, err)
+			}
+			if !yield(events, err) {
+				return
+			}
+		}
+	}
+}
+
+func (e *Engine) watchError(from store.Revision, err error) error {
+	if errors.Is(err, store.ErrCompacted) {
+		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", from, e.cache.Revision()))
+	}
+	return toStatus(schema.GroupResource{}, "", err)
+}

@@ -1,0 +1,306 @@
+package verbs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/store"
+)
+
+// change is a modification of one object, by whatever verb.
+type change struct {
+	// build returns the new object, owned by the caller and with the resourceVersion and uid that the client insists on
+	// (if any). old is shared; nil when there is no object, which only happens with create. It may be called again.
+	build func(ctx context.Context, old objects.Object) (objects.Object, error)
+	// create allows that there is no object yet.
+	create bool
+	// uid is the object that the client means; empty: whichever has the name.
+	uid string
+}
+
+// Update replaces an object, or a part of it through a subresource.
+func (e *Engine) Update(ctx context.Context, req *Request, obj runtime.Object, opts *metav1.UpdateOptions) (Result, error) {
+	if errs := optionsvalidation.ValidateUpdateOptions(opts); len(errs) > 0 {
+		return Result{}, invalidOptions("UpdateOptions", errs)
+	}
+	w, err := e.begin(ctx, req, opts.DryRun, opts.FieldManager)
+	if err != nil {
+		return Result{}, err
+	}
+	in, ok := obj.(objects.Object)
+	if !ok {
+		return Result{}, apierrors.NewInternalError(fmt.Errorf("%T has no metadata", obj))
+	}
+	if err := w.named(in); err != nil {
+		return Result{}, err
+	}
+	if own := w.ownKind(); own != nil {
+		return own.update(ctx, w, in)
+	}
+	fixed := in.GetResourceVersion() != ""
+	return w.modify(ctx, change{
+		create: w.r.CreateOnUpdate && req.Subresource == "",
+		uid:    string(in.GetUID()),
+		build: func(_ context.Context, old objects.Object) (objects.Object, error) {
+			next := in
+			if !fixed {
+				next = in.DeepCopyObject().(objects.Object) // there may be another try
+			}
+			w.onceOwners(next, false)
+			return next, w.track(old, next)
+		},
+	})
+}
+
+// named checks that an object is the one of the URL.
+func (w *write) named(obj metav1.Object) error {
+	if obj.GetName() == "" {
+		obj.SetName(w.req.Name)
+	}
+	if obj.GetName() != w.req.Name {
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), w.req.Name))
+	}
+	if ns := w.namespace(); ns != "" && obj.GetNamespace() != "" && obj.GetNamespace() != ns {
+		return apierrors.NewBadRequest(fmt.Sprintf("the namespace of the object (%s) does not match the namespace on the request (%s)", obj.GetNamespace(), ns))
+	}
+	return inNamespace(obj, w.namespace())
+}
+
+// modify makes a change, again when somebody else was faster and the client did not insist on a version.
+func (w *write) modify(ctx context.Context, c change) (Result, error) {
+	for attempt := 0; ; attempt++ {
+		item, err := w.current(ctx, w.table, w.req.key())
+		if apierrors.IsNotFound(err) && c.create {
+			res, err := w.modifyAbsent(ctx, c)
+			if apierrors.IsAlreadyExists(err) && ctx.Err() == nil {
+				continue
+			}
+			return res, err
+		}
+		if err != nil {
+			return Result{}, err
+		}
+		res, err := w.modifyOnce(ctx, c, item, attempt)
+		if errors.Is(err, errAgain) && ctx.Err() == nil {
+			if err := w.Engine.cache.Fresh(ctx); err != nil {
+				return Result{}, w.status(err)
+			}
+			continue
+		}
+		return res, w.status(err)
+	}
+}
+
+// errAgain reports that the object was not what the cache shows.
+var errAgain = fmt.Errorf("look again: %w", store.ErrConflict)
+
+// modifyAbsent is a change that creates.
+func (w *write) modifyAbsent(ctx context.Context, c change) (Result, error) {
+	start := w.config.Clock.Now()
+	if c.uid != "" {
+		return Result{}, apierrors.NewConflict(w.gr(), w.req.Name,
+			preconditionFailed("UID", w.gr(), w.req.Namespace, w.req.Name, c.uid, ""))
+	}
+	obj, err := c.build(ctx, nil)
+	if err != nil {
+		return Result{}, w.status(err)
+	}
+	obj.SetResourceVersion("")
+	if err := w.mutate(ctx, stage.Create, obj, nil); err != nil {
+		return Result{}, err
+	}
+	w.took("admission", start)
+	item, err := w.insert(ctx, obj)
+	return Result{Item: item, Created: err == nil}, err
+}
+
+// modifyOnce tries a change on what the cache shows.
+func (w *write) modifyOnce(ctx context.Context, c change, item *cache.Item, attempt int) (Result, error) {
+	start := w.config.Clock.Now()
+	old, err := item.Object()
+	if err != nil {
+		return Result{}, err
+	}
+	if c.uid != "" && c.uid != string(old.GetUID()) {
+		if attempt == 0 {
+			return Result{}, errAgain
+		}
+		return Result{}, apierrors.NewConflict(w.gr(), w.req.Name,
+			preconditionFailed("UID", w.gr(), w.req.Namespace, w.req.Name, c.uid, string(old.GetUID())))
+	}
+	obj, err := c.build(ctx, old)
+	if err != nil {
+		return Result{}, err
+	}
+	insists := obj.GetResourceVersion() != ""
+	if err := w.checkVersion(obj, old); err != nil {
+		if attempt == 0 && apierrors.IsConflict(err) {
+			return Result{}, errAgain
+		}
+		return Result{}, err
+	}
+	if err := w.mutate(ctx, stage.Update, obj, old); err != nil {
+		return Result{}, err
+	}
+	w.took("admission", start)
+	start = w.config.Clock.Now()
+	done, err := w.hookUpdate(ctx, obj, old)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { done(err) }()
+	if err = w.prepare(obj, old); err != nil {
+		return Result{}, err
+	}
+	if err = w.admit(ctx, stage.Update, obj, old); err != nil {
+		return Result{}, err
+	}
+	w.took("validation", start)
+	var res Result
+	if finished(obj, old) {
+		res, err = w.removeFinished(ctx, obj, item)
+	} else {
+		res.Item, err = w.commit(ctx, obj, item)
+	}
+	if errors.Is(err, store.ErrConflict) && !insists {
+		err = errAgain
+	}
+	return res, err
+}
+
+// hookUpdate runs the hooks for a write of the main resource; subresources change nothing that they look at.
+func (w *write) hookUpdate(ctx context.Context, obj, old objects.Object) (func(error), error) {
+	if w.req.Subresource != "" {
+		return func(error) {}, nil
+	}
+	return w.hook(ctx, obj, old)
+}
+
+// checkVersion compares the version that the client has seen with the one there is.
+func (w *write) checkVersion(obj, old objects.Object) error {
+	asked := obj.GetResourceVersion()
+	if asked == "" || asked == "0" {
+		if !w.r.NeedsVersion {
+			return nil
+		}
+		return apierrors.NewInvalid(schema.GroupKind{Group: w.gr().Group, Kind: w.gr().Resource}, w.req.Name, field.ErrorList{
+			field.Invalid(field.NewPath("metadata").Child("resourceVersion"), 0, "must be specified for an update"),
+		})
+	}
+	if _, err := parseVersion(asked); err != nil {
+		return err
+	}
+	if asked != old.GetResourceVersion() {
+		return apierrors.NewConflict(w.gr(), w.req.Name, errors.New(objectModified))
+	}
+	return nil
+}
+
+// prepare takes back what a client may not change, and validates.
+func (w *write) prepare(obj, old objects.Object) error {
+	obj.SetGeneration(old.GetGeneration())
+	validate := w.r.Validate
+	if w.req.Subresource == "status" && w.r.Status != nil {
+		w.r.Status.Prepare(obj, old)
+		validate = w.r.Status.Validate
+	} else {
+		w.r.Prepare(obj, old)
+	}
+	keepSystemFields(obj, old)
+	meta := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaAccessor(obj, !w.r.Names.Cluster, path.ValidatePathSegmentName, meta)
+	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, meta)...)
+	errs = append(errs, validate(obj, old)...)
+	if err := w.invalid(obj.GetName(), errs); err != nil {
+		return err
+	}
+	if w.req.Subresource == "" {
+		w.warn(w.r.Warnings(obj, old))
+	}
+	keepTimes(obj, old)
+	return nil
+}
+
+func keepSystemFields(obj, old objects.Object) {
+	if obj.GetUID() == "" {
+		obj.SetUID(old.GetUID())
+	}
+	if t := old.GetCreationTimestamp(); !t.IsZero() {
+		obj.SetCreationTimestamp(t)
+	}
+	if t := old.GetDeletionTimestamp(); !t.IsZero() {
+		obj.SetDeletionTimestamp(t)
+	}
+	if g := old.GetDeletionGracePeriodSeconds(); g != nil && obj.GetDeletionGracePeriodSeconds() == nil {
+		obj.SetDeletionGracePeriodSeconds(g)
+	}
+	obj.SetSelfLink(old.GetSelfLink())
+}
+
+// keepTimes takes over old's managedFields when obj's differ in nothing but their times and the rest of the object is
+// old's, so that a write that changes nothing is none.
+func keepTimes(obj, old objects.Object) {
+	fresh, was := obj.GetManagedFields(), old.GetManagedFields()
+	if len(fresh) != len(was) {
+		return
+	}
+	newer := false
+	for i := range fresh {
+		a, b := fresh[i], was[i]
+		if a.Manager != b.Manager || a.Operation != b.Operation || a.APIVersion != b.APIVersion ||
+			a.Subresource != b.Subresource || !sameFields(a.FieldsV1, b.FieldsV1) {
+			return
+		}
+		newer = newer || !sameTime(a.Time, b.Time)
+	}
+	if !newer || !sameContent(obj, old) {
+		return
+	}
+	obj.SetManagedFields(was)
+}
+
+func sameFields(a, b *metav1.FieldsV1) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return bytes.Equal(a.Raw, b.Raw)
+}
+
+func sameTime(a, b *metav1.Time) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Truncate(time.Second).Equal(b.Truncate(time.Second))
+}
+
+// sameContent compares two objects without their managedFields and versions.
+func sameContent(obj, old objects.Object) bool {
+	mine, rv := obj.GetManagedFields(), obj.GetResourceVersion()
+	defer func() {
+		obj.SetManagedFields(mine)
+		obj.SetResourceVersion(rv)
+	}()
+	obj.SetManagedFields(old.GetManagedFields())
+	obj.SetResourceVersion(old.GetResourceVersion())
+	a, err := cache.Encode(schema.GroupVersionKind{}, obj)
+	if err != nil {
+		return false
+	}
+	b, err := cache.Encode(schema.GroupVersionKind{}, old)
+	return err == nil && bytes.Equal(a, b)
+}

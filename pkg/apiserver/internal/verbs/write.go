@@ -1,0 +1,233 @@
+package verbs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/store"
+	"github.com/minikctl/minikctl/pkg/trace"
+)
+
+// write is one request that changes something, on its way through the stages.
+type write struct {
+	*Engine
+	*table
+	req    *Request
+	dry    bool
+	began  time.Time
+	stages []trace.Stage
+}
+
+// begin authorizes a write and says how it is made.
+func (e *Engine) begin(ctx context.Context, req *Request, dryRun []string, manager string) (*write, error) {
+	w := &write{Engine: e, req: req, dry: len(dryRun) > 0, began: req.Began}
+	if w.began.IsZero() {
+		w.began = e.config.Clock.Now()
+	}
+	start := e.config.Clock.Now()
+	if err := e.authorize(ctx, &req.Attributes); err != nil {
+		return nil, err
+	}
+	w.took("authz", start)
+	var err error
+	if w.table, err = e.table(req.Resource); err != nil {
+		return nil, err
+	}
+	req.DryRun = w.dry
+	if req.Manager = manager; manager == "" {
+		req.Manager = managerOf(req.UserAgent)
+	}
+	return w, nil
+}
+
+// managerOf is the field manager of who names none: the first word of the user agent.
+func managerOf(agent string) string {
+	const longest = 128
+	name, _, _ := strings.Cut(agent, "/")
+	var b strings.Builder
+	for _, r := range name {
+		if unicode.IsPrint(r) && b.Len()+utf8.RuneLen(r) <= longest {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// took notes a stage that began at start.
+func (w *write) took(name string, start time.Time) {
+	w.stages = append(w.stages, trace.Stage{Name: name, Start: start, Took: w.config.Clock.Since(start)})
+}
+
+// gr is the resource as messages name it.
+func (w *write) gr() schema.GroupResource { return w.r.Names.GR() }
+
+// status is the request's name in toStatus.
+func (w *write) status(err error) error { return toStatus(w.gr(), w.req.Name, err) }
+
+// invalid collects what validation found.
+func (w *write) invalid(name string, errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(w.r.Names.GVK().GroupKind(), name, errs)
+}
+
+// mutate asks the mutators, then fills in what they have left open.
+func (w *write) mutate(ctx context.Context, op stage.Operation, obj, old objects.Object) error {
+	a := &w.req.Attributes
+	a.Operation, a.Object, a.Old = op, obj, old
+	for _, m := range w.Engine.stages.Mutators {
+		if err := m.Mutate(ctx, a); err != nil {
+			return w.refused(err)
+		}
+	}
+	if len(w.Engine.stages.Mutators) > 0 {
+		w.r.Default(obj)
+	}
+	return nil
+}
+
+// admit asks the validators.
+func (w *write) admit(ctx context.Context, op stage.Operation, obj, old objects.Object) error {
+	a := &w.req.Attributes
+	a.Operation, a.Object, a.Old = op, obj, old
+	for _, v := range w.Engine.stages.Validators {
+		if err := v.Admit(ctx, a); err != nil {
+			return w.refused(err)
+		}
+	}
+	return nil
+}
+
+// refused makes what a stage says an answer: Forbidden, unless it knows better.
+func (w *write) refused(err error) error {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return err
+	}
+	name := w.req.Name
+	if obj := w.req.Object; name == "" && obj != nil {
+		if name = obj.GetName(); name == "" {
+			name = obj.GetGenerateName()
+		}
+	}
+	if name == "" {
+		name = "Unknown"
+	}
+	return apierrors.NewForbidden(schema.GroupResource{Group: w.req.GVR.Group, Resource: w.req.GVR.Resource}, name, err)
+}
+
+// inNamespace sees to it that the object is in the namespace that the request says.
+func inNamespace(obj metav1.Object, namespace string) error {
+	switch obj.GetNamespace() {
+	case namespace:
+	case "":
+		obj.SetNamespace(namespace)
+	default:
+		if namespace != "" {
+			return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+		}
+		obj.SetNamespace("")
+	}
+	return nil
+}
+
+// scratch holds buffers for encodings that are only compared.
+var scratch = sync.Pool{New: func() any { return new([]byte) }}
+
+// commit stores obj in place of old (nil: it is new) and returns the item that it has become. An obj that equals old is
+// not written. obj's resourceVersion is the engine's from here on.
+func (w *write) commit(ctx context.Context, obj objects.Object, old *cache.Item) (*cache.Item, error) {
+	start := w.config.Clock.Now()
+	gvk := w.r.Names.GVK()
+	obj.GetObjectKind().SetGroupVersionKind(gvk)
+	obj.SetResourceVersion("")
+	value, err := cache.Encode(gvk, obj)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	expect := store.Absent()
+	if old != nil {
+		same, err := sameAs(old, gvk, value)
+		if err != nil || same {
+			return old, err
+		}
+		expect = store.At(old.Revision)
+	}
+	key := objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	if w.dry {
+		return w.dryRun(obj, key, old), nil
+	}
+	p := &cache.Pending{Object: obj}
+	revs, err := w.config.Store.Write(ctx, store.Op{Key: w.StoreKey(key), Value: value, Expect: expect, Object: p})
+	if err != nil {
+		return nil, err
+	}
+	item, err := w.Engine.cache.Committed(ctx, key, p, revs[0])
+	if err != nil {
+		return nil, err
+	}
+	w.took("commit", start)
+	w.span(item, obj, old)
+	return item, nil
+}
+
+// dryRun is the answer to a write that is not made: the object with the version that it would replace.
+func (w *write) dryRun(obj objects.Object, key objects.Key, old *cache.Item) *cache.Item {
+	if old == nil {
+		return cache.NewItem(key, 0, obj)
+	}
+	if was, err := old.Object(); err == nil {
+		obj.SetResourceVersion(was.GetResourceVersion())
+	}
+	return cache.NewItem(key, old.Revision, obj)
+}
+
+// sameAs reports whether value is what old is stored as.
+func sameAs(old *cache.Item, gvk schema.GroupVersionKind, value []byte) (bool, error) {
+	buf := scratch.Get().(*[]byte)
+	defer scratch.Put(buf)
+	was, err := old.Stored(*buf, gvk)
+	if err != nil {
+		return false, apierrors.NewInternalError(err)
+	}
+	if cap(was) > cap(*buf) {
+		*buf = was[:0]
+	}
+	return bytes.Equal(was, value), nil
+}
+
+// span tells who made a write, why, and how long its stages took.
+func (w *write) span(item *cache.Item, obj objects.Object, old *cache.Item) {
+	if w.config.Spans == nil {
+		return
+	}
+	s := trace.Span{
+		Revision: uint64(item.Revision), Time: w.began, Agent: managerOf(w.req.UserAgent), Verb: w.req.Verb,
+		Resource: w.gr().String(), Sub: w.req.Subresource, Namespace: obj.GetNamespace(), Name: obj.GetName(),
+		UID: string(obj.GetUID()), Report: trace.Report{Causes: w.req.Report.Causes},
+	}
+	if w.req.User != nil {
+		s.Actor = w.req.User.GetName()
+	}
+	if ref := metav1.GetControllerOfNoCopy(obj); ref != nil {
+		s.Owner = string(ref.UID)
+	}
+	s.Note = w.note(obj, old)
+	s.Stages = append(append(append(s.Stages, w.req.Report.Stages...), w.req.Stages...), w.stages...)
+	w.config.Spans(s)
+}
