@@ -1,0 +1,179 @@
+// Package clustertest tells stories on whole clusters: scripts in testdata that start a daemon of their own, in an empty
+// home folder, and work on it with minikctl and with stock kubectl, as a user does. Nothing is faked.
+package clustertest
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"context"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/minikctl/minikctl/pkg/cli"
+	_ "github.com/minikctl/minikctl/pkg/early" // container processes are this test binary
+)
+
+var update = flag.Bool("update", false, "rewrite the scripts' expected files")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"minikctl": func() { os.Exit(cli.Run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr)) },
+		"kubectl": func() {
+			if err := kubectl.NewDefaultKubectlCommand().Execute(); err != nil {
+				cmdutil.CheckErr(err)
+			}
+		},
+	})
+}
+
+// TestScripts tells each story with minikctl.
+func TestScripts(t *testing.T) { run(t, "testdata/*.txt", "minikctl") }
+
+// TestScenarios tells the stories that every client must be able to tell, with each client there is: minikctl, kubectl
+// of the same release as our libraries, and the machine's own kubectl where it has one.
+func TestScenarios(t *testing.T) {
+	clients := []string{"minikctl", "kubectl"}
+	if path, err := exec.LookPath("kubectl"); err == nil && !strings.Contains(path, "testscript-main") {
+		clients = append(clients, path)
+	}
+	for _, c := range clients {
+		t.Run(strings.Trim(strings.ReplaceAll(c, "/", "-"), "-"), func(t *testing.T) { run(t, "testdata/scenarios/*.txt", c) })
+	}
+}
+
+func run(t *testing.T, pattern, client string) {
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts match %s: %v", pattern, err)
+	}
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Files:         files,
+		UpdateScripts: *update,
+		Setup: func(env *testscript.Env) error {
+			home := filepath.Join(env.WorkDir, "home")
+			if err := os.Mkdir(home, 0o755); err != nil {
+				return err
+			}
+			env.Setenv("HOME", home)
+			env.Setenv("K", client)
+			env.Setenv("ROOT", root)
+			env.Defer(func() { leaveNothing(t, env) })
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"retry": retry, "spread": spread, "same": same,
+		},
+	})
+}
+
+// leaveNothing takes the script's clusters down and looks whether anything is left of them.
+func leaveNothing(t *testing.T, env *testscript.Env) {
+	entries, err := os.ReadDir(filepath.Join(env.Getenv("HOME"), ".minikctl"))
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		log, _ := os.ReadFile(filepath.Join(env.Getenv("HOME"), ".minikctl", e.Name(), "daemon.log"))
+		cmd := exec.Command("minikctl", "down", "--purge", "--name", e.Name())
+		cmd.Env = env.Vars
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("down --purge %s: %v\n%s", e.Name(), err, out)
+		}
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", e.Name(), log)
+		}
+	}
+	for _, p := range processesOf(env.WorkDir) {
+		t.Errorf("process left behind: %s", p)
+	}
+}
+
+// processesOf lists the processes whose environment says that they belong to a script.
+func processesOf(work string) []string {
+	var out []string
+	envs, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, path := range envs {
+		b, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(b, []byte("HOME="+work+"/")) {
+			continue
+		}
+		cmdline, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		out = append(out, filepath.Base(filepath.Dir(path))+" "+strings.ReplaceAll(string(cmdline), "\x00", " "))
+	}
+	return out
+}
+
+// retry DURATION REGEXP PROGRAM ARGS… runs a program again and again until its output matches; with ! until it does not.
+func retry(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 3 {
+		ts.Fatalf("usage: retry DURATION REGEXP PROGRAM ARGS…")
+	}
+	limit, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	want, err := regexp.Compile("(?ms)" + args[1])
+	ts.Check(err)
+	var out []byte
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		out, _ = output(ts, args[2:])
+		if want.Match(out) != neg {
+			return
+		}
+	}
+	ts.Fatalf("after %s the output of %v still does not match %q:\n%s", limit, args[2:], args[1], out)
+}
+
+func output(ts *testscript.TestScript, args []string) ([]byte, error) {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = append(os.Environ(), "HOME="+ts.Getenv("HOME"), "KUBECONFIG="+ts.Getenv("KUBECONFIG"), "PATH="+ts.Getenv("PATH"))
+	return cmd.CombinedOutput()
+}
+
+// spread "2 2 1" SELECTOR checks how many pods the nodes have, most first.
+func spread(ts *testscript.TestScript, neg bool, args []string) {
+	out, err := output(ts, []string{ts.Getenv("K"), "get", "pods", "-l", args[1], "-o", `jsonpath={range .items[*]}{.spec.nodeName}{"\n"}{end}`})
+	ts.Check(err)
+	count := map[string]int{}
+	for _, node := range strings.Fields(string(out)) {
+		count[node]++
+	}
+	var counts []int
+	for _, n := range count {
+		counts = append(counts, n)
+	}
+	slices.SortFunc(counts, func(a, b int) int { return b - a })
+	if got := strings.Trim(fmt.Sprint(counts), "[]"); (got == args[0]) == neg {
+		ts.Fatalf("pods are spread %s (%v), want %s", got, count, args[0])
+	}
+}
+
+// same FILE FILE compares two files after sorting their lines.
+func same(ts *testscript.TestScript, neg bool, args []string) {
+	sorted := func(name string) string {
+		lines := strings.Split(strings.TrimSpace(ts.ReadFile(name)), "\n")
+		slices.Sort(lines)
+		return strings.Join(lines, "\n")
+	}
+	if a, b := sorted(args[0]), sorted(args[1]); (a == b) == neg {
+		ts.Fatalf("%s and %s: equal is %v\n%s\n---\n%s", args[0], args[1], a == b, a, b)
+	}
+}
