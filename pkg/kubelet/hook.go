@@ -1,0 +1,87 @@
+package kubelet
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/kubelet/internal/probe"
+)
+
+// hook runs a lifecycle hook of a running container. It has limit to end, 0: as long as it takes.
+func (w *worker) hook(ctx context.Context, pod *corev1.Pod, c *corev1.Container, run Container, h *corev1.LifecycleHandler, limit time.Duration) error {
+	if limit > 0 {
+		var stop context.CancelFunc
+		ctx, stop = w.within(ctx, limit)
+		defer stop()
+	}
+	switch {
+	case h.Exec != nil:
+		return w.hookExec(ctx, run, h.Exec.Command)
+	case h.Sleep != nil:
+		return w.hookSleep(ctx, run, time.Duration(h.Sleep.Seconds)*time.Second)
+	case h.HTTPGet != nil:
+		url, err := w.target(pod, c, h.HTTPGet)
+		if err != nil {
+			return err
+		}
+		req, err := probe.NewRequest(ctx, url, h.HTTPGet.HTTPHeaders, userAgent)
+		if err != nil {
+			return err
+		}
+		resp, err := probe.Hook.Do(req)
+		if err != nil {
+			return err
+		}
+		if err := resp.Body.Close(); err != nil || resp.StatusCode >= http.StatusBadRequest {
+			return fmt.Errorf("http hook: status %d: %w", resp.StatusCode, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("invalid handler: %v", h)
+}
+
+func (w *worker) hookExec(ctx context.Context, run Container, cmd []string) error {
+	ex, err := w.execer()
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	code, err := ex.Exec(ctx, run.ID, cmd, Streams{Out: &out, Err: &out})
+	if err != nil {
+		return err
+	}
+	if code != 0 {
+		return fmt.Errorf("command %q exited with %d: %s", cmd, code, out.Bytes())
+	}
+	return nil
+}
+
+// hookSleep waits, but not longer than the container runs.
+func (w *worker) hookSleep(ctx context.Context, run Container, d time.Duration) error {
+	return clock.Sleep(ctx, w.host.Clock, d)
+}
+
+// within returns a context that ends after d on the host's clock.
+func (k *Kubelet) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	t := k.host.Clock.AfterFunc(d, func() { cancel(context.DeadlineExceeded) })
+	return ctx, func() {
+		t.Stop()
+		cancel(nil)
+	}
+}
+
+// execer returns the runtime's way to run commands in containers, or the one error that says it has none.
+func (k *Kubelet) execer() (Execer, error) {
+	ex, ok := k.runtime.(Execer)
+	if !ok {
+		return nil, fmt.Errorf("the %s runtime of node %s cannot run commands in containers", k.Tier.Name, k.Name)
+	}
+	return ex, nil
+}

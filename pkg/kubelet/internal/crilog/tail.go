@@ -1,0 +1,69 @@
+package crilog
+
+import (
+	"bytes"
+	"io"
+	"os"
+)
+
+// block is how much is read at once from the end of a file.
+const block = 16 << 10
+
+// Start returns the offset in f from which on it has the given number of lines. A partial line counts as one.
+func start(f io.ReadSeeker, lines int64) (int64, error) {
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil || lines <= 0 {
+		return end, err
+	}
+	buf := make([]byte, block)
+	// The newline that ends the file ends its last line and begins none.
+	for at, left := end, lines; at > 0; {
+		size := min(block, at)
+		at -= size
+		if _, err := f.Seek(at, io.SeekStart); err != nil {
+			return 0, err
+		}
+		if _, err := io.ReadFull(f, buf[:size]); err != nil {
+			return 0, err
+		}
+		for i := size - 1; i >= 0; i-- {
+			if buf[i] != '\n' || at+i == end-1 {
+				continue
+			}
+			if left--; left == 0 {
+				return at + i + 1, nil
+			}
+		}
+	}
+	return 0, nil
+}
+
+// Tail returns the text of the last lines of a log file, at most limit bytes of it.
+func Tail(path string, lines, limit int64) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // only read
+	from, err := start(f, lines)
+	if err != nil {
+		return "", err
+	}
+	if _, err := f.Seek(from, io.SeekStart); err != nil {
+		return "", err
+	}
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return "", err
+	}
+	var out []byte
+	for raw := range bytes.Lines(data) {
+		if line, err := Parse(raw); err == nil {
+			out = append(out, line.Text...)
+		}
+	}
+	if over := int64(len(out)) - limit; over > 0 {
+		out = out[over:]
+	}
+	return string(out), nil
+}

@@ -1,0 +1,110 @@
+// Package probe owns the checks that a kubelet makes of a container from the outside: over HTTP, TCP and gRPC. A check
+// knows nothing of pods; when to make it and what follows from it is the kubelet's.
+package probe
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Result is what a check found.
+type Result int
+
+// A Warning counts as a Success and is told.
+const (
+	Success Result = iota
+	Failure
+	Warning
+)
+
+// maxBody is how much of an answer is read.
+const maxBody = 10 << 10
+
+// transport makes a new connection for each check, without looking at certificates or proxies.
+func transport() *http.Transport {
+	return &http.Transport{
+		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true},
+		DisableKeepAlives:  true,
+		DisableCompression: true,
+		Proxy:              nil,
+		ForceAttemptHTTP2:  false,
+	}
+}
+
+var (
+	// checks follows redirects within the host it was sent to.
+	checks = &http.Client{Transport: transport(), CheckRedirect: func(req *http.Request, via []*http.Request) error {
+		if req.URL.Hostname() != via[0].URL.Hostname() {
+			return http.ErrUseLastResponse
+		}
+		if len(via) >= 10 {
+			return errors.New("stopped after 10 redirects")
+		}
+		return nil
+	}}
+	// Hook is the client for lifecycle hooks.
+	Hook = &http.Client{Transport: transport(), CheckRedirect: checks.CheckRedirect}
+)
+
+// NewRequest returns a GET with a pod's headers. "Host" sets the host, and a header that the pod gives replaces ours.
+func NewRequest(ctx context.Context, u *url.URL, headers []corev1.HTTPHeader, agent string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range headers {
+		req.Header[http.CanonicalHeaderKey(h.Name)] = append(req.Header[http.CanonicalHeaderKey(h.Name)], h.Value)
+	}
+	if _, ok := req.Header["User-Agent"]; !ok {
+		req.Header.Set("User-Agent", agent)
+	}
+	switch accept, ok := req.Header["Accept"]; {
+	case !ok:
+		req.Header.Set("Accept", "*/*")
+	case accept[0] == "":
+		req.Header.Del("Accept")
+	}
+	if host := req.Header.Get("Host"); host != "" {
+		req.Host = host
+	}
+	return req, nil
+}
+
+// HTTP makes a request. Answers from 200 to 399 are a success; a redirect to another host is a warning.
+func HTTP(req *http.Request) (Result, string) {
+	resp, err := checks.Do(req)
+	if err != nil {
+		return Failure, err.Error()
+	}
+	defer func() { _ = resp.Body.Close() }() // only read
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	if err != nil {
+		return Failure, err.Error()
+	}
+	switch code := resp.StatusCode; {
+	case code < http.StatusOK || code >= http.StatusBadRequest:
+		return Failure, fmt.Sprintf("HTTP probe failed with statuscode: %d", code)
+	case code >= http.StatusMultipleChoices:
+		return Warning, fmt.Sprintf("Probe terminated redirects, Response body: %v", string(body))
+	}
+	return Success, string(body)
+}
+
+// TCP makes a connection.
+func TCP(ctx context.Context, address string) (Result, string) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return Failure, err.Error()
+	}
+	_ = conn.Close() // nothing was sent
+	return Success, ""
+}

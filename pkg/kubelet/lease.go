@@ -1,0 +1,138 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
+)
+
+// A node says that it lives by renewing its Lease at each renewInterval, and by posting its whole status at each
+// postInterval.
+const (
+	leaseDuration = 40 * time.Second
+	renewInterval = 10 * time.Second
+	postInterval  = 5 * time.Minute
+	// renewsAtOnce bounds the requests of one tick; the API server commits those that are under way together.
+	renewsAtOnce = 256
+)
+
+// heartbeat renews the Leases of all the host's nodes together at each tick.
+func (h *Host) heartbeat(ctx context.Context) {
+	posted := h.Clock.Now()
+	for clock.Sleep(ctx, h.Clock, renewInterval) == nil {
+		post := h.Clock.Since(posted) >= postInterval
+		if post {
+			posted = h.Clock.Now()
+		}
+		h.beat(ctx, post)
+	}
+}
+
+func (h *Host) beat(ctx context.Context, post bool) {
+	var wg sync.WaitGroup
+	limit := make(chan struct{}, renewsAtOnce)
+	for _, k := range h.allKubelets() {
+		limit <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-limit }()
+			if err := k.renew(ctx); err != nil && ctx.Err() == nil {
+				slog.WarnContext(ctx, "cannot renew lease", "node", k.Name, "err", err)
+			}
+			if !post {
+				return
+			}
+			if err := k.repost(ctx); err != nil && ctx.Err() == nil {
+				slog.WarnContext(ctx, "cannot post node status", "node", k.Name, "err", err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// repost writes the node's status, and makes the node again when somebody has deleted it.
+func (k *Kubelet) repost(ctx context.Context) error {
+	err := k.postNode(ctx)
+	if apierrors.IsNotFound(err) {
+		return k.register(ctx)
+	}
+	return err
+}
+
+func (k *Kubelet) leaseTarget() client.Target {
+	return client.Target{Resource: client.Leases, Namespace: corev1.NamespaceNodeLease, Name: k.Name}
+}
+
+// renew moves the Lease's time on, from the state that the last answer showed.
+func (k *Kubelet) renew(ctx context.Context) error {
+	k.mu.Lock()
+	last := k.lease
+	k.mu.Unlock()
+	lease, err := k.writeLease(ctx, last)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+		if last, err = k.getLease(ctx); err == nil {
+			lease, err = k.writeLease(ctx, last)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	k.lease = lease
+	k.mu.Unlock()
+	return nil
+}
+
+// getLease returns the Lease there is, nil for none.
+func (k *Kubelet) getLease(ctx context.Context) (*coordinationv1.Lease, error) {
+	got, err := k.client.Get(ctx, k.leaseTarget(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return got.(*coordinationv1.Lease), nil
+}
+
+// writeLease makes the Lease (last is nil) or moves it on.
+func (k *Kubelet) writeLease(ctx context.Context, last *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	t := k.leaseTarget()
+	next := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Name}}
+	if last != nil {
+		next = last.DeepCopy()
+	}
+	next.Spec.HolderIdentity = ptr.To(k.Name)
+	next.Spec.LeaseDurationSeconds = ptr.To(int32(leaseDuration / time.Second))
+	next.Spec.RenewTime = ptr.To(metav1.NewMicroTime(k.host.Clock.Now()))
+	if node := k.currentNode(); len(next.OwnerReferences) == 0 && node != nil {
+		next.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
+	}
+	var got any
+	var err error
+	if last == nil {
+		t.Name = ""
+		got, err = k.client.Create(ctx, t, next, metav1.CreateOptions{})
+	} else {
+		got, err = k.client.Update(ctx, t, next, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return nil, err
+	}
+	lease, ok := got.(*coordinationv1.Lease)
+	if !ok {
+		return nil, fmt.Errorf("write lease: the answer is a %T", got)
+	}
+	return lease, nil
+}

@@ -1,0 +1,192 @@
+package kubelet
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// payload is the files of a volume, by their path in it.
+type payload map[string]file
+
+type file struct {
+	data []byte
+	mode fs.FileMode
+}
+
+const defaultMode = 0o644
+
+func modeOf(common, own *int32) fs.FileMode {
+	switch {
+	case own != nil:
+		return fs.FileMode(*own)
+	case common != nil:
+		return fs.FileMode(*common)
+	}
+	return defaultMode
+}
+
+// add puts a file into the payload. Its path must not lead out of the volume.
+func (p payload) add(path string, data []byte, mode fs.FileMode) error {
+	clean := filepath.Clean(path)
+	if path == "" || filepath.IsAbs(path) || clean == ".." || strings.HasPrefix(clean, "../") || strings.HasPrefix(clean, "..") {
+		return fmt.Errorf("invalid path %q in a volume", path)
+	}
+	p[clean] = file{data, mode}
+	return nil
+}
+
+// pick adds the entries of a config map or secret: all of them, or those that items name, under the paths they say.
+func (p payload) pick(data map[string][]byte, items []corev1.KeyToPath, mode *int32, optional *bool, kind string) error {
+	if len(items) == 0 {
+		for key, value := range data {
+			if err := p.add(key, value, modeOf(mode, nil)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, item := range items {
+		value, ok := data[item.Key]
+		if !ok {
+			if optional != nil && *optional {
+				continue
+			}
+			return fmt.Errorf("%s references non-existent %s key: %s", "volume", kind, item.Key)
+		}
+		if err := p.add(item.Path, value, modeOf(mode, item.Mode)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p payload) equal(o payload) bool {
+	if len(p) != len(o) {
+		return false
+	}
+	for path, f := range p {
+		g, ok := o[path]
+		if !ok || f.mode != g.mode || !bytes.Equal(f.data, g.data) {
+			return false
+		}
+	}
+	return true
+}
+
+// writePayload makes the volume show exactly these files. Readers see all the old files or all the new ones: the files
+// are in a folder of their own, the link ..data leads to it, and the names that readers know are links below ..data.
+func (w *worker) writePayload(volume string, files payload) error {
+	w.mu.Lock()
+	if w.config == nil {
+		w.config = &volumes{tokens: map[string]token{}, written: map[string]payload{}}
+	}
+	same := w.config.written[volume] != nil && w.config.written[volume].equal(files)
+	w.mu.Unlock()
+	if same {
+		return nil
+	}
+	if err := publish(w.volumeFolder(volume), files); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.config.written[volume] = files
+	return nil
+}
+
+const (
+	dataLink = "..data"
+	nextLink = "..data_tmp"
+)
+
+func publish(dir string, files payload) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	old, err := os.Readlink(filepath.Join(dir, dataLink))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	next, err := os.MkdirTemp(dir, "..version_")
+	if err != nil {
+		return err
+	}
+	if err := fill(next, files); err != nil {
+		return errors.Join(err, os.RemoveAll(next))
+	}
+	tmp := filepath.Join(dir, nextLink)
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(filepath.Base(next), tmp); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, filepath.Join(dir, dataLink)); err != nil {
+		return err
+	}
+	if err := link(dir, files); err != nil {
+		return err
+	}
+	if old != "" && filepath.Base(old) == old {
+		return os.RemoveAll(filepath.Join(dir, old))
+	}
+	return nil
+}
+
+// fill writes the files into a new folder.
+func fill(dir string, files payload) error {
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return err
+	}
+	for path, f := range files {
+		full := filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(full, f.data, f.mode); err != nil {
+			return err
+		}
+		if err := os.Chmod(full, f.mode); err != nil { // WriteFile is held back by the umask
+			return err
+		}
+	}
+	return nil
+}
+
+// link makes the first element of each path a link below ..data, and removes the links that lead nowhere now.
+func link(dir string, files payload) error {
+	want := map[string]bool{}
+	for path := range files {
+		first, _, _ := strings.Cut(path, "/")
+		want[first] = true
+	}
+	have, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range have {
+		if strings.HasPrefix(e.Name(), "..") {
+			continue
+		}
+		if want[e.Name()] {
+			delete(want, e.Name())
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	for name := range want {
+		if err := os.Symlink(filepath.Join(dataLink, name), filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package kubelet
+
+import corev1 "k8s.io/api/core/v1"
+
+// tally counts containers by what they are at.
+type tally struct {
+	running, waiting, stopped, succeeded, final int // final of the stopped will not start again
+	unbegunInit, unstartedSidecars              int
+	failedInit                                  bool
+	begun                                       bool // a container of the pod itself has been started
+}
+
+// phaseOf returns the phase that the container statuses add up to. stopped: nothing will run again.
+func phaseOf(pod *corev1.Pod, s corev1.PodStatus, stopped bool) corev1.PodPhase {
+	var t tally
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		if isSidecar(c) {
+			t.sidecar(statusOf(s.InitContainerStatuses, c.Name))
+		} else {
+			t.init(pod, c, statusOf(s.InitContainerStatuses, c.Name))
+		}
+	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		t.container(pod, c, statusOf(s.ContainerStatuses, c.Name))
+	}
+	switch {
+	case t.failedInit:
+		return corev1.PodFailed
+	case t.unbegunInit > 0, t.unstartedSidecars > 0 && !t.begun, t.waiting > 0:
+		return corev1.PodPending
+	case t.running > 0:
+		return corev1.PodRunning
+	case t.stopped == 0:
+		return corev1.PodPending
+	case !stopped && t.stopped != t.final:
+		return corev1.PodRunning
+	case t.stopped == t.succeeded:
+		return corev1.PodSucceeded
+	}
+	return corev1.PodFailed
+}
+
+// ended returns how the container last ended: it is not running now, and may be waiting for its next start.
+func ended(s *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	switch {
+	case s.State.Terminated != nil:
+		return s.State.Terminated
+	case s.State.Waiting != nil:
+		return s.LastTerminationState.Terminated
+	}
+	return nil
+}
+
+func (t *tally) init(pod *corev1.Pod, c *corev1.Container, s *corev1.ContainerStatus) {
+	if s == nil {
+		t.unbegunInit++
+		return
+	}
+	e := ended(s)
+	switch {
+	case e == nil:
+		t.unbegunInit++
+	case e.ExitCode != 0 && !restartsInit(pod, c, int(e.ExitCode)):
+		t.failedInit = true
+	}
+}
+
+func (t *tally) sidecar(s *corev1.ContainerStatus) {
+	switch {
+	case s == nil:
+		t.unstartedSidecars++
+	case s.State.Running != nil:
+		t.running++
+		if s.Started == nil || !*s.Started {
+			t.unstartedSidecars++
+		}
+	case s.State.Waiting != nil && s.LastTerminationState.Terminated == nil:
+		t.unstartedSidecars++
+		t.waiting++
+	}
+}
+
+func (t *tally) container(pod *corev1.Pod, c *corev1.Container, s *corev1.ContainerStatus) {
+	if s == nil {
+		t.waiting++
+		return
+	}
+	e := ended(s)
+	switch {
+	case s.State.Running != nil:
+		t.running++
+		t.begun = true
+	case e == nil:
+		t.waiting++
+	default:
+		t.begun = true
+		t.stopped++
+		if !restarts(pod, c, int(e.ExitCode)) {
+			t.final++
+		}
+		if e.ExitCode == 0 {
+			t.succeeded++
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package kubelet
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+func keyOf(obj metav1.Object) objects.Key {
+	return objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+func revisionOf(obj metav1.Object) uint64 {
+	rev, _ := strconv.ParseUint(obj.GetResourceVersion(), 10, 64) // a server's own number
+	return rev
+}
+
+// title names a pod in messages as every kubelet does.
+func title(pod *corev1.Pod) string {
+	return fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID)
+}
+
+// isSidecar reports whether an init container keeps running beside the pod's containers.
+func isSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+// isFinished reports whether a pod's phase is one that it never leaves.
+func isFinished(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// restarts reports whether a container that ended with this exit code is to be started again.
+func restarts(pod *corev1.Pod, c *corev1.Container, exit int) bool {
+	if c.RestartPolicy == nil {
+		switch pod.Spec.RestartPolicy {
+		case corev1.RestartPolicyNever:
+			return false
+		case corev1.RestartPolicyOnFailure:
+			return exit != 0
+		}
+		return true
+	}
+	for _, rule := range c.RestartPolicyRules {
+		if e := rule.ExitCodes; e != nil && slices.Contains(e.Values, int32(exit)) == (e.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
+			return rule.Action == corev1.ContainerRestartRuleActionRestart
+		}
+	}
+	switch *c.RestartPolicy {
+	case corev1.ContainerRestartPolicyNever:
+		return false
+	case corev1.ContainerRestartPolicyOnFailure:
+		return exit != 0
+	}
+	return true
+}
+
+// restartsInit is restarts for an init container: one that succeeded has done its work, and the pod's Always means
+// OnFailure for it.
+func restartsInit(pod *corev1.Pod, c *corev1.Container, exit int) bool {
+	return isSidecar(c) || exit != 0 && restarts(pod, c, exit)
+}
+
+// container returns the spec of a container by name, and its place in the pod for Events: "spec.containers{web}".
+func container(pod *corev1.Pod, name string) (*corev1.Container, string) {
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; c.Name == name {
+			return c, "spec.containers{" + name + "}"
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.Name == name {
+			return c, "spec.initContainers{" + name + "}"
+		}
+	}
+	return nil, ""
+}
+
+func (p Pod) key() objects.Key { return objects.Key{Namespace: p.Namespace, Name: p.Name} }
+
+// attempts returns the starts of one container that the runtime remembers, the newest first.
+func (p Pod) attempts(name string) []Container {
+	var out []Container
+	for _, c := range p.Containers {
+		if c.Name == name {
+			out = append(out, c)
+		}
+	}
+	slices.SortFunc(out, func(a, b Container) int { return b.Attempt - a.Attempt })
+	return out
+}
+
+// latest returns the newest start of a container.
+func (p Pod) latest(name string) (Container, bool) {
+	var found Container
+	ok := false
+	for _, c := range p.Containers {
+		if c.Name == name && (!ok || c.Attempt > found.Attempt) {
+			found, ok = c, true
+		}
+	}
+	return found, ok
+}
+
+// running reports whether any container of the pod runs.
+func (p Pod) running() bool {
+	return slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Running })
+}
+
+// statusOf finds a container's status by name.
+func statusOf(list []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+	for i := range list {
+		if list[i].Name == name {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+func podSpecFor(pod *corev1.Pod) PodSpec {
+	host := pod.Name
+	if pod.Spec.Hostname != "" {
+		host = pod.Spec.Hostname
+	}
+	const longest = 63
+	if len(host) > longest {
+		host = trimRight(host[:longest])
+	}
+	return PodSpec{
+		UID: types.UID(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
+		Hostname: host, HostNetwork: pod.Spec.HostNetwork,
+	}
+}
+
+func trimRight(host string) string {
+	for len(host) > 0 && (host[len(host)-1] == '-' || host[len(host)-1] == '.') {
+		host = host[:len(host)-1]
+	}
+	return host
+}
