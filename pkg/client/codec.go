@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,6 +33,9 @@ type codec struct {
 	scheme   *runtime.Scheme
 	protobuf *protobuf.Serializer
 	json     *serializerjson.Serializer
+
+	guess sync.Once
+	kinds map[schema.GroupVersionResource]schema.GroupVersionKind
 }
 
 // newCodec makes the codec when the first HTTP client needs it: filling the scheme takes milliseconds.
@@ -58,6 +62,19 @@ func (c *codec) accept(resource schema.GroupVersionResource) string {
 
 func (c *codec) speaksProtobuf(gv schema.GroupVersion) bool {
 	return gv != minikctl.GroupVersion && c.scheme.IsVersionRegistered(gv)
+}
+
+// kindOf returns the kind of a resource's objects; ok is false for custom ones.
+func (c *codec) kindOf(resource schema.GroupVersionResource) (kind schema.GroupVersionKind, ok bool) {
+	c.guess.Do(func() {
+		c.kinds = map[schema.GroupVersionResource]schema.GroupVersionKind{}
+		for kind := range c.scheme.AllKnownTypes() {
+			plural, _ := meta.UnsafeGuessKindToResource(kind)
+			c.kinds[plural] = kind
+		}
+	})
+	kind, ok = c.kinds[resource]
+	return kind, ok
 }
 
 // encode returns obj as a body and the body's content type. It fills in obj's apiVersion and kind.

@@ -19,16 +19,16 @@ var actions = eventsv1.SchemeGroupVersion.WithResource("events")
 // seriesLength is how long an events.k8s.io Event is remembered after it was last seen, and how often that is looked at.
 const seriesLength = 6 * time.Minute
 
-// seriesKey says which events are the same but for their time and words.
+// seriesKey says which events are the same but for their time.
 type seriesKey struct {
-	eventtype, action, reason string
-	regarding                 corev1.ObjectReference
+	eventtype, action, reason, note string
+	regarding                       corev1.ObjectReference
 }
 
 // recordAction writes an event that is new, and makes one that is not a series of the one that is there. How long the
 // series gets is written once it has ended.
 func (r *Recorder) recordAction(ctx context.Context, ev *eventsv1.Event) {
-	key := seriesKey{ev.Type, ev.Action, ev.Reason, ev.Regarding}
+	key := seriesKey{ev.Type, ev.Action, ev.Reason, ev.Note, ev.Regarding}
 	key.regarding.ResourceVersion = "" // it says nothing about what happened
 	known := r.series[key]
 	switch {
