@@ -25,7 +25,7 @@ type Resource struct {
 	Status     *StatusOf // nil: no status subresource
 	Scale      *ScaleOf  // nil: no scale subresource
 	Connects   []string
-	Grace      func(obj Object, asked *int64) int64
+	Grace      func(obj Object, asked *int64) int64 // negative: the resource has no graceful deletion at all
 	Selectable map[string]func(Object) string
 
 	CreateOnUpdate, NeedsVersion, Undecoded, OrphanDefault, ReturnsDeleted bool
@@ -87,7 +87,7 @@ func Row[T Object](d Def[T]) Resource {
 		OrphanDefault: d.OrphanDefault, ReturnsDeleted: d.ReturnsDeleted, Verbs: d.Verbs,
 		Default: eraseOne(d.Default), Prepare: eraseTwo(d.Prepare),
 		Validate: eraseCheck(d.Validate), Warnings: eraseWarnings(d.Warnings),
-		Grace: func(Object, *int64) int64 { return 0 },
+		Grace: func(Object, *int64) int64 { return -1 },
 	}
 	if r.ValidName == nil {
 		r.ValidName = validation.NameIsDNSSubdomain
