@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -120,6 +121,11 @@ const (
 // plan decides an object's fate and marks it accordingly.
 func (w *write) plan(obj objects.Object, opts *metav1.DeleteOptions) fate {
 	now := w.config.Clock.Now().Truncate(time.Second)
+	if ns, ok := obj.(*corev1.Namespace); ok {
+		if f, decided := w.planNamespace(ns, opts, now); decided {
+			return f
+		}
+	}
 	graceful, pending := w.grace(obj, opts, now)
 	if pending {
 		return leave
@@ -132,9 +138,6 @@ func (w *write) plan(obj objects.Object, opts *metav1.DeleteOptions) fate {
 		}
 		return mark
 	case graceful && *obj.GetDeletionGracePeriodSeconds() > 0:
-		return mark
-	case spared(obj):
-		markDeleting(obj, now)
 		return mark
 	}
 	return remove
@@ -154,7 +157,7 @@ func (w *write) grace(obj objects.Object, opts *metav1.DeleteOptions, now time.T
 	}
 	if obj.GetDeletionTimestamp() == nil {
 		seconds := w.r.Grace(obj, asked)
-		if seconds == 0 {
+		if seconds < 0 {
 			return false, false
 		}
 		setDeletion(obj, now.Add(time.Duration(seconds)*time.Second), seconds)
@@ -296,7 +299,7 @@ func (w *write) deleted(item *cache.Item, instead objects.Object, pending bool) 
 	if err != nil {
 		return Result{}, err
 	}
-	if pending && instead == nil || w.r.ReturnsDeleted {
+	if pending && (instead == nil || spared(obj)) || w.r.ReturnsDeleted {
 		return Result{Item: item, Pending: pending}, nil
 	}
 	return Result{Pending: pending, Other: &metav1.Status{

@@ -46,7 +46,7 @@ func (e *Engine) Get(ctx context.Context, req *Request, opts *metav1.GetOptions)
 	if err != nil || req.Subresource == "" || req.Subresource == "status" {
 		return item, err
 	}
-	return e.subresourceView(req, t, item)
+	return t.subresourceView(req.Subresource, item)
 }
 
 func (r *Request) key() objects.Key { return objects.Key{Namespace: r.Namespace, Name: r.Name} }

@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"context"
+	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -10,39 +11,117 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// kind is a subresource with a kind of its own.
-type kind struct {
-	view   func(w *table, obj objects.Object) (objects.Object, error)
-	update func(ctx context.Context, w *write, obj objects.Object) (Result, error)
+// subresource is what a subresource does that is not simply another way to write its resource (as status is). A nil
+// func means that the verb is not allowed.
+type subresource struct {
+	// view returns the subresource's object of a resource's object.
+	view func(t *table, obj objects.Object) (objects.Object, error)
+	// set makes the new resource's object from the subresource's, for updates and patches.
+	set func(w *write, old, view objects.Object) (objects.Object, error)
+	// create is what a POST does.
 	create func(ctx context.Context, w *write, obj runtime.Object) (Result, error)
 }
 
-// subresources are the subresources with a kind of their own, by name.
-var subresources = map[string]*kind{}
+// subresources are what the engine can do, by resource ("*": every one that has it in its row) and name.
+var subresources = map[string]subresource{
+	"*/scale":               {view: viewScale, set: setScale},
+	"pods/binding":          {create: bind},
+	"pods/eviction":         {create: evict},
+	"serviceaccounts/token": {create: createToken},
+}
 
-// ownKind returns the request's subresource, where that has a kind of its own.
-func (w *write) ownKind() *kind { return subresources[w.req.Subresource] }
+func subresourceOf(r *objects.Resource, name string) (subresource, bool) {
+	if s, ok := subresources[r.Names.GR().String()+"/"+name]; ok {
+		return s, true
+	}
+	if name == "scale" && r.Scale == nil {
+		return subresource{}, false
+	}
+	s, ok := subresources["*/"+name]
+	return s, ok
+}
 
+// connect creates through a subresource.
 func (w *write) connect(ctx context.Context, obj runtime.Object) (Result, error) {
-	if k := w.ownKind(); k != nil && k.create != nil {
-		return k.create(ctx, w, obj)
+	if s, ok := subresourceOf(w.r, w.req.Subresource); ok && s.create != nil {
+		return s.create(ctx, w, obj)
 	}
 	return Result{}, apierrors.NewMethodNotSupported(w.gr(), "create")
 }
 
 // subresourceView returns what a GET of a subresource answers.
-func (e *Engine) subresourceView(req *Request, t *table, item *cache.Item) (*cache.Item, error) {
-	k := subresources[req.Subresource]
-	if k == nil || k.view == nil {
+func (t *table) subresourceView(name string, item *cache.Item) (*cache.Item, error) {
+	s, ok := subresourceOf(t.r, name)
+	if !ok || s.view == nil {
 		return nil, apierrors.NewMethodNotSupported(t.r.Names.GR(), "get")
 	}
 	obj, err := item.Object()
 	if err != nil {
 		return nil, err
 	}
-	view, err := k.view(t, obj)
+	view, err := s.view(t, obj)
 	if err != nil {
 		return nil, err
 	}
 	return cache.NewItem(item.Key, item.Revision, view), nil
+}
+
+// setThrough makes a change of a resource out of one of its subresource's object. build returns that object; what it has
+// as resourceVersion and uid is what the client insists on.
+func (w *write) setThrough(ctx context.Context, s subresource, uid string, build func(view objects.Object) (objects.Object, error)) (Result, error) {
+	if s.set == nil {
+		return Result{}, apierrors.NewMethodNotSupported(w.gr(), w.req.Verb)
+	}
+	res, err := w.modify(ctx, change{uid: uid, build: func(_ context.Context, old objects.Object) (objects.Object, error) {
+		view, err := s.view(w.table, old)
+		if err != nil {
+			return nil, err
+		}
+		if view, err = build(view); err != nil {
+			return nil, err
+		}
+		w.req.Sub = view
+		obj, err := s.set(w, old, view)
+		if err != nil {
+			return nil, err
+		}
+		obj.SetResourceVersion(view.GetResourceVersion())
+		return obj, nil
+	}})
+	if err != nil {
+		return Result{}, err
+	}
+	item, err := w.subresourceView(w.req.Subresource, res.Item)
+	return Result{Item: item}, err
+}
+
+// edit changes the request's object beside the ways of an update: no admission of the resource itself, no preparation,
+// no managedFields. f gets a copy; what it returns as an error ends the attempt.
+func (w *write) edit(ctx context.Context, f func(obj objects.Object) error) (*cache.Item, error) {
+	for {
+		item, err := w.current(ctx, w.table, w.req.key())
+		if err != nil {
+			return nil, err
+		}
+		old, err := item.Object()
+		if err != nil {
+			return nil, err
+		}
+		obj := old.DeepCopyObject().(objects.Object)
+		if err := f(obj); err != nil {
+			return nil, err
+		}
+		changed, err := w.commit(ctx, obj, item)
+		if again(err) == errAgain && ctx.Err() == nil {
+			if err := w.Engine.cache.Fresh(ctx); err != nil {
+				return nil, w.status(err)
+			}
+			continue
+		}
+		return changed, w.status(err)
+	}
+}
+
+func wrongType(obj runtime.Object) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("unexpected object: %T", obj))
 }

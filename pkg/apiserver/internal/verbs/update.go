@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/api/validation/path"
@@ -49,8 +50,8 @@ func (e *Engine) Update(ctx context.Context, req *Request, obj runtime.Object, o
 	if err := w.named(in); err != nil {
 		return Result{}, err
 	}
-	if own := w.ownKind(); own != nil {
-		return own.update(ctx, w, in)
+	if s, ok := subresourceOf(w.r, req.Subresource); ok {
+		return w.setThrough(ctx, s, string(in.GetUID()), func(objects.Object) (objects.Object, error) { return in, nil })
 	}
 	fixed := in.GetResourceVersion() != ""
 	return w.modify(ctx, change{
@@ -215,10 +216,15 @@ func (w *write) checkVersion(obj, old objects.Object) error {
 func (w *write) prepare(obj, old objects.Object) error {
 	obj.SetGeneration(old.GetGeneration())
 	validate := w.r.Validate
-	if w.req.Subresource == "status" && w.r.Status != nil {
+	switch {
+	case w.req.Subresource == "status" && w.r.Status != nil:
 		w.r.Status.Prepare(obj, old)
 		validate = w.r.Status.Validate
-	} else {
+	case w.req.Subresource == "finalize":
+		if ns, ok := obj.(*corev1.Namespace); ok {
+			finalizeNamespace(ns, old.(*corev1.Namespace))
+		}
+	default:
 		w.r.Prepare(obj, old)
 	}
 	keepSystemFields(obj, old)

@@ -1,0 +1,171 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// success is the answer of subresources that have nothing else to say.
+func success() Result {
+	return Result{Created: true, Other: &metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,
+	}}
+}
+
+// bind assigns a pod to a node (pods/binding).
+func bind(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
+	b, ok := obj.(*corev1.Binding)
+	if !ok {
+		return Result{}, wrongType(obj)
+	}
+	if b.Name != w.req.Name {
+		return Result{}, apierrors.NewBadRequest("name in URL does not match name in Binding object")
+	}
+	if err := checkBinding(b); err != nil {
+		return Result{}, err
+	}
+	w.req.Sub = b
+	if err := w.mutate(ctx, stage.Create, nil, nil); err != nil {
+		return Result{}, err
+	}
+	if err := w.admit(ctx, stage.Create, nil, nil); err != nil {
+		return Result{}, err
+	}
+	_, err := w.edit(ctx, func(obj objects.Object) error { return w.assign(obj.(*corev1.Pod), b) })
+	if err != nil {
+		return Result{}, err
+	}
+	return success(), nil
+}
+
+func checkBinding(b *corev1.Binding) error {
+	var errs field.ErrorList
+	target := field.NewPath("target")
+	if k := b.Target.Kind; k != "" && k != "Node" {
+		errs = append(errs, field.NotSupported(target.Child("kind"), k, []string{"Node", "<empty>"}))
+	}
+	if b.Target.Name == "" {
+		errs = append(errs, field.Required(target.Child("name"), ""))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	// It has no reason and names no pod: a bare error of the API server.
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: 500, Message: errs.ToAggregate().Error(),
+	}}
+}
+
+// assign changes a pod as a binding asks.
+func (w *write) assign(pod *corev1.Pod, b *corev1.Binding) error {
+	if b.UID != "" && b.UID != pod.UID {
+		return w.unbindable(pod, preconditionFailed("UID", w.gr(), pod.Namespace, pod.Name, string(b.UID), string(pod.UID)))
+	}
+	if b.ResourceVersion != "" && b.ResourceVersion != pod.ResourceVersion {
+		return w.unbindable(pod, preconditionFailed("ResourceVersion", w.gr(), pod.Namespace, pod.Name, b.ResourceVersion, pod.ResourceVersion))
+	}
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return w.unbindable(pod, fmt.Errorf("pod %s is being deleted, cannot be assigned to a host", pod.Name))
+	case pod.Spec.NodeName != "":
+		return w.unbindable(pod, fmt.Errorf("pod %s is already assigned to node %q", pod.Name, pod.Spec.NodeName))
+	case len(pod.Spec.SchedulingGates) > 0:
+		return w.unbindable(pod, fmt.Errorf("pod %s has non-empty .spec.schedulingGates", pod.Name))
+	}
+	pod.Spec.NodeName = b.Target.Name
+	for k, v := range b.Annotations {
+		if pod.Annotations == nil {
+			pod.Annotations = map[string]string{}
+		}
+		pod.Annotations[k] = v
+	}
+	w.scheduled(pod)
+	return nil
+}
+
+func (w *write) unbindable(pod *corev1.Pod, why error) error {
+	return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, pod.Name, why)
+}
+
+// scheduled sets the PodScheduled condition.
+func (w *write) scheduled(pod *corev1.Pod) {
+	now := metav1.NewTime(w.began)
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type != corev1.PodScheduled {
+			continue
+		}
+		if c.Status != corev1.ConditionTrue {
+			c.LastTransitionTime = now
+		}
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "", ""
+		return
+	}
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: now,
+	})
+}
+
+// evict deletes a pod on behalf of an Eviction (pods/eviction).
+func evict(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
+	ev, ok := obj.(*policyv1.Eviction)
+	if !ok {
+		return Result{}, wrongType(obj)
+	}
+	if ev.Name != w.req.Name {
+		return Result{}, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
+	}
+	w.req.Sub = ev
+	if err := w.admit(ctx, stage.Create, nil, nil); err != nil {
+		return Result{}, err
+	}
+	opts := ev.DeleteOptions.DeepCopy()
+	if opts == nil {
+		opts = &metav1.DeleteOptions{}
+	}
+	w.dry = w.dry || len(opts.DryRun) > 0
+	if _, err := w.delete(ctx, opts); err != nil {
+		return Result{}, err
+	}
+	return success(), nil
+}
+
+// createToken issues a token for a service account (serviceaccounts/token).
+func createToken(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
+	request, ok := obj.(objects.Object)
+	if !ok {
+		return Result{}, wrongType(obj)
+	}
+	if w.config.Token == nil {
+		return Result{}, apierrors.NewInternalError(errors.New("the server issues no tokens"))
+	}
+	item, err := w.current(ctx, w.table, w.req.key())
+	if err != nil {
+		return Result{}, err
+	}
+	account, err := item.Object()
+	if err != nil {
+		return Result{}, err
+	}
+	w.req.Sub = request
+	if err := w.admit(ctx, stage.Create, nil, nil); err != nil {
+		return Result{}, err
+	}
+	answer, err := w.config.Token(ctx, w.req, account, request)
+	if err != nil {
+		return Result{}, w.status(err)
+	}
+	return Result{Other: answer, Created: true}, nil
+}
