@@ -46,6 +46,13 @@ func NewItem(key objects.Key, rev store.Revision, obj objects.Object) *Item {
 	return &Item{Key: key, Revision: rev, object: obj}
 }
 
+// NewEncoded returns the item of an object that is at hand as JSON, and is decoded when it is asked for.
+func NewEncoded(key objects.Key, rev store.Revision, json []byte, decode func() (objects.Object, error)) *Item {
+	i := &Item{Key: key, Revision: rev, decode: decode}
+	i.encoded[JSON] = json
+	return i
+}
+
 // Object returns the item's object, of the stored version. It is shared and must not be changed.
 func (i *Item) Object() (objects.Object, error) {
 	if i.object != nil {

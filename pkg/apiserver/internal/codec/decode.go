@@ -186,3 +186,34 @@ func summary(data []byte) string {
 	}
 	return show(data)
 }
+
+// DecodeOptions reads a body of DeleteOptions, which is of the version v1 or that of the resource.
+func DecodeOptions(b Body, gv schema.GroupVersion, opts *metav1.DeleteOptions) error {
+	want := gv.WithKind("DeleteOptions")
+	v1 := schema.GroupVersionKind{Version: "v1", Kind: "DeleteOptions"}
+	known := func(gvk schema.GroupVersionKind) string {
+		if gvk == want || gvk == v1 {
+			return "v1.DeleteOptions"
+		}
+		return ""
+	}
+	if b.says(v1) {
+		want = v1
+	}
+	_, err := Decode(b, want, opts, known)
+	return err
+}
+
+// says reports whether the body names its kind to be gvk.
+func (b Body) says(gvk schema.GroupVersionKind) bool {
+	if b.Format == Protobuf {
+		actual, err := readEnvelope(b.Data, new(metav1.DeleteOptions))
+		return err == nil && actual == gvk
+	}
+	data, err := b.json()
+	if err != nil {
+		return false
+	}
+	actual, err := interpret(data)
+	return err == nil && actual.GroupVersion() == gvk.GroupVersion() && actual.Version != ""
+}

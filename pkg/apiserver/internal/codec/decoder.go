@@ -21,6 +21,11 @@ var _ verbs.Decoder = (*Decoder)(nil)
 // NewDecoder returns the decoder of a table of resources.
 func NewDecoder(resources []objects.Resource) *Decoder {
 	d := &Decoder{names: map[schema.GroupVersionKind]string{}}
+	for _, s := range subresources {
+		if s.Kind != nil && s.Kind.New != nil {
+			d.names[s.Kind.Names.GVK()] = TypeName(s.Kind.New())
+		}
+	}
 	for _, r := range resources {
 		for _, v := range r.Versions {
 			d.names[schema.GroupVersionKind{Group: v.Group, Version: v.Version, Kind: r.Names.Kind}] = TypeName(v.New())
@@ -32,8 +37,15 @@ func NewDecoder(resources []objects.Resource) *Decoder {
 // Known names the Go type of a kind that is served.
 func (d *Decoder) Known(gvk schema.GroupVersionKind) string { return d.names[gvk] }
 
-// KindOf returns what req asks for.
-func KindOf(req *verbs.Request) Kind { return Kind{Resource: req.Resource, Served: req.Served} }
+// KindOf returns what req asks for: the kind of its resource, or of its subresource where that has its own.
+func KindOf(req *verbs.Request) Kind {
+	if req.Subresource != "" {
+		if sub, ok := SubresourceOf(req.Resource, req.Subresource); ok && sub.Kind != nil {
+			return Kind{Resource: sub.Kind}
+		}
+	}
+	return Kind{Resource: req.Resource, Served: req.Served}
+}
 
 // Encode returns obj, of the stored version, as JSON of the version that req asked for.
 func (d *Decoder) Encode(req *verbs.Request, obj objects.Object) ([]byte, error) {
@@ -57,7 +69,7 @@ func (d *Decoder) Decode(req *verbs.Request, json []byte, validation string) (ob
 // told to req.Warn.
 func (d *Decoder) Body(req *verbs.Request, b Body) (objects.Object, error) {
 	k := KindOf(req)
-	obj := runtime.Object(req.Resource.New())
+	obj := runtime.Object(k.Resource.New())
 	if !k.stored() {
 		obj = k.Served.New()
 	}

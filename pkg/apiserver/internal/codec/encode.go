@@ -147,3 +147,13 @@ func indent(b []byte) ([]byte, error) {
 	}
 	return out.Bytes(), nil
 }
+
+// Textual reports whether the kind has no protobuf form.
+func (k Kind) Textual() bool {
+	if k.stored() {
+		_, ok := k.Resource.New().(marshaler)
+		return !ok
+	}
+	_, ok := k.Served.New().(marshaler)
+	return !ok
+}

@@ -1,0 +1,66 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/minikctl/minikctl/pkg/trace"
+)
+
+// call is what the filters find out about a request and the handlers need. It travels in the request's context.
+type call struct {
+	address address
+	began   time.Time
+	user    user.Info
+	report  trace.Report
+	stages  []trace.Stage
+	header  http.Header // of the answer
+
+	mu     sync.Mutex
+	warned map[string]bool
+}
+
+type callKey struct{}
+
+func withCall(ctx context.Context, c *call) context.Context {
+	return context.WithValue(ctx, callKey{}, c)
+}
+
+// callOf returns the request's call. The filters have put it there.
+func callOf(r *http.Request) *call { return r.Context().Value(callKey{}).(*call) }
+
+// maxWarning and maxWarnings bound the Warning headers of an answer.
+const (
+	maxWarning  = 4 << 10
+	maxWarnings = 64
+)
+
+// warn adds a Warning header to the answer, each text once.
+func (c *call) warn(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if text == "" || c.warned[text] || len(c.warned) >= maxWarnings {
+		return
+	}
+	if c.warned == nil {
+		c.warned = map[string]bool{}
+	}
+	c.warned[text] = true
+	if len(text) > maxWarning {
+		text = text[:maxWarning]
+	}
+	if h, err := utilnet.NewWarningHeader(299, "-", strings.ToValidUTF8(text, "")); err == nil {
+		c.header.Add("Warning", h)
+	}
+}
+
+// stage notes a stage of the request's work that began at start.
+func (c *call) stage(name string, start, end time.Time) {
+	c.stages = append(c.stages, trace.Stage{Name: name, Start: start, Took: end.Sub(start)})
+}

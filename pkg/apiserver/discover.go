@@ -1,0 +1,118 @@
+package apiserver
+
+import (
+	"crypto/sha512"
+	"encoding/hex"
+	"net"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/discovery"
+)
+
+func (s *Server) discoverLegacy(w http.ResponseWriter, r *http.Request) {
+	s.discoverAll(w, r, true, func() (runtime.Object, schema.GroupVersionKind) {
+		return s.catalog.Versions(s.public()), schema.GroupVersionKind{Version: "", Kind: "APIVersions"}
+	})
+}
+
+func (s *Server) discoverGroups(w http.ResponseWriter, r *http.Request) {
+	s.discoverAll(w, r, false, func() (runtime.Object, schema.GroupVersionKind) {
+		return s.catalog.Groups(), schema.GroupVersionKind{Version: "v1", Kind: "APIGroupList"}
+	})
+}
+
+// public is the address that clients of the HTTPS listener use.
+func (s *Server) public() string {
+	if s.tcp == nil {
+		return ""
+	}
+	return s.tcp.Addr().(*net.TCPAddr).String()
+}
+
+// discoverAll answers with everything at once to those who ask for that, else with the old document.
+func (s *Server) discoverAll(w http.ResponseWriter, r *http.Request, legacy bool, old func() (runtime.Object, schema.GroupVersionKind)) {
+	media, err := codec.Negotiate(r, codec.Offer{Transform: func(gvk schema.GroupVersionKind) bool { return gvk == discovery.AggregatedKind }})
+	if err != nil {
+		fail(w, r, err)
+		return
+	}
+	w.Header().Add("Vary", "Accept")
+	if media.As.Empty() {
+		obj, gvk := old()
+		writeObject(w, r, media, http.StatusOK, obj, gvk)
+		return
+	}
+	list := s.catalog.Aggregated(legacy)
+	b, err := codec.Object(list, discovery.AggregatedKind, media)
+	if err != nil {
+		fail(w, r, err)
+		return
+	}
+	sum := sha512.Sum512(b)
+	tag := `"` + hex.EncodeToString(sum[:]) + `"`
+	w.Header().Set("ETag", tag)
+	if r.Header.Get("If-None-Match") == tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	suffix := ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	writeBody(w, r, media.Format.String()+suffix, http.StatusOK, codec.Pieces{b})
+}
+
+// discoverVersion answers for /api/V.
+func (s *Server) discoverVersion(w http.ResponseWriter, r *http.Request) {
+	parts := split(r.URL.Path)
+	switch len(parts) {
+	case 1:
+		s.discoverLegacy(w, r)
+	case 2:
+		s.discoverResources(w, r, schema.GroupVersion{Version: parts[1]})
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// discoverGroup answers for /apis/G and /apis/G/V.
+func (s *Server) discoverGroup(w http.ResponseWriter, r *http.Request) {
+	parts := split(r.URL.Path)
+	switch len(parts) {
+	case 1:
+		s.discoverGroups(w, r)
+	case 2:
+		g := s.catalog.Group(parts[1])
+		if g == nil {
+			http.NotFound(w, r)
+			return
+		}
+		writePlain(w, r, g, metav1.Unversioned.WithKind("APIGroup"))
+	case 3:
+		s.discoverResources(w, r, schema.GroupVersion{Group: parts[1], Version: parts[2]})
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (s *Server) discoverResources(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion) {
+	list := s.catalog.Resources(gv)
+	if list == nil {
+		http.NotFound(w, r)
+		return
+	}
+	gvk := list.GroupVersionKind()
+	writePlain(w, r, list, gvk)
+}
+
+// writePlain answers with a document of discovery in the format that is asked for.
+func writePlain(w http.ResponseWriter, r *http.Request, obj runtime.Object, gvk schema.GroupVersionKind) {
+	media, err := codec.Negotiate(r, codec.Offer{})
+	if err != nil {
+		fail(w, r, err)
+		return
+	}
+	writeObject(w, r, media, http.StatusOK, obj, gvk)
+}

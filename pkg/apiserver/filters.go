@@ -1,0 +1,146 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/minikctl/minikctl/pkg/trace"
+)
+
+// filter wraps a handler.
+type filter func(http.Handler) http.Handler
+
+// filters lists what every request passes, the outermost first.
+func (s *Server) filters() []filter {
+	return []filter{
+		s.begin,        // the call, its address and its Audit-Id
+		s.observe,      // metrics
+		s.recover,      // a panic is an answer too
+		s.deadline,     // for what is not long-running
+		s.authenticate, // who
+		s.report,       // what components tell about their writes
+	}
+}
+
+func chain(h http.Handler, filters []filter) http.Handler {
+	for i := len(filters) - 1; i >= 0; i-- {
+		h = filters[i](h)
+	}
+	return h
+}
+
+func (s *Server) begin(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &call{began: s.clock.Now(), header: w.Header(), address: parseAddress(r.Method, r.URL)}
+		id := r.Header.Get("Audit-Id")
+		if id == "" || len(id) > 64 {
+			id = string(s.source.UID())
+		}
+		w.Header().Set("Audit-Id", id)
+		w.Header().Set("Cache-Control", "no-cache, private")
+		next.ServeHTTP(w, r.WithContext(withCall(r.Context(), c)))
+	})
+}
+
+// recover answers 500 for a handler that panics, unless it has begun to answer.
+func (s *Server) recover(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+				panic(p)
+			}
+			slog.ErrorContext(r.Context(), "request panicked", "method", r.Method, "path", r.URL.Path, "err", p, "stack", string(debug.Stack()))
+			fail(w, r, apierrors.NewInternalError(errors.New("This request caused apiserver to panic. Look in the logs for details."))) //nolint:staticcheck // Kubernetes' words
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// requestTimeout is how long a request may take that is not long-running.
+const requestTimeout = 60 * time.Second
+
+// deadline ends a request's context when it takes too long, or longer than its timeout parameter says.
+func (s *Server) deadline(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if callOf(r).address.longRunning(r.URL) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		limit := requestTimeout
+		if v := r.URL.Query().Get("timeout"); v != "" {
+			d, err := time.ParseDuration(v)
+			if err != nil {
+				fail(w, r, apierrors.NewBadRequest("invalid timeout specified in the request URL - "+err.Error()))
+				return
+			}
+			if d > 0 {
+				limit = min(limit, d)
+			}
+		}
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		timer := s.clock.AfterFunc(limit, func() { cancel(context.DeadlineExceeded) })
+		defer timer.Stop()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+func (s *Server) authenticate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := callOf(r)
+		who, ok, err := s.authn.Authenticate(r)
+		if err != nil || !ok {
+			slog.DebugContext(r.Context(), "unable to authenticate the request", "err", err)
+			fail(w, r, apierrors.NewUnauthorized("Unauthorized"))
+			return
+		}
+		c.user = who
+		c.stage("authn", c.began, s.clock.Now())
+		next.ServeHTTP(w, r)
+	})
+}
+
+// componentPrefixes begin the names of those who may tell what woke them.
+var componentPrefixes = []string{"system:serviceaccount:kube-system:", "system:node:"}
+
+func component(who user.Info) bool {
+	switch name := who.GetName(); name {
+	case user.KubeScheduler, user.KubeControllerManager:
+		return true
+	default:
+		for _, p := range componentPrefixes {
+			if strings.HasPrefix(name, p) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// report takes the trace header from components; from others it means nothing.
+func (s *Server) report(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := callOf(r)
+		if v := r.Header.Get(trace.Header); v != "" && component(c.user) {
+			report, err := trace.Decode(v)
+			if err != nil {
+				fail(w, r, apierrors.NewBadRequest(err.Error()))
+				return
+			}
+			c.report = report
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,77 @@
+package codec
+
+import (
+	"slices"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// Subresource is a path below an object.
+type Subresource struct {
+	Name  string
+	Verbs []string          // in discovery's order
+	Kind  *objects.Resource // whose kind its body is; nil: the resource's own
+}
+
+// subresources lists what the rows' Connects can name, and status and scale.
+var subresources = []Subresource{
+	{Name: "approval", Verbs: change},
+	{Name: "attach", Verbs: stream, Kind: options("PodAttachOptions")},
+	{Name: "binding", Verbs: []string{"create"}, Kind: row("", "v1", "Binding", "bindings", func() *corev1.Binding { return new(corev1.Binding) })},
+	{Name: "ephemeralcontainers", Verbs: change},
+	{Name: "eviction", Verbs: []string{"create"}, Kind: row("policy", "v1", "Eviction", "evictions", func() *policyv1.Eviction { return new(policyv1.Eviction) })},
+	{Name: "exec", Verbs: stream, Kind: options("PodExecOptions")},
+	{Name: "finalize", Verbs: []string{"update"}},
+	{Name: "log", Verbs: []string{"get"}},
+	{Name: "portforward", Verbs: stream, Kind: options("PodPortForwardOptions")},
+	{Name: "resize", Verbs: change},
+	{Name: "scale", Verbs: change, Kind: row("autoscaling", "v1", "Scale", "scales", func() *autoscalingv1.Scale { return new(autoscalingv1.Scale) })},
+	{Name: "status", Verbs: change},
+	{Name: "token", Verbs: []string{"create"}, Kind: row("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests", func() *authenticationv1.TokenRequest { return new(authenticationv1.TokenRequest) })},
+}
+
+var (
+	change = []string{"get", "patch", "update"}
+	stream = []string{"create", "get"}
+)
+
+// row is the row of a kind that is the body of a subresource and is never stored.
+func row[T objects.Object](group, version, kind, plural string, make func() T) *objects.Resource {
+	r := objects.Row(objects.Def[T]{
+		Names: objects.Names{Group: group, Version: version, Kind: kind, Plural: plural},
+		New:   make, NewList: func() runtime.Object { return make() },
+	})
+	return &r
+}
+
+// options names the kind of options that a stream has in its query: nothing is ever decoded as it.
+func options(kind string) *objects.Resource {
+	return &objects.Resource{Names: objects.Names{Version: "v1", Kind: kind}}
+}
+
+// SubresourcesOf lists the subresources of a row in the order of their names.
+func SubresourcesOf(r *objects.Resource) []Subresource {
+	var out []Subresource
+	for _, s := range subresources {
+		if s.Name == "status" && r.Status != nil || s.Name == "scale" && r.Scale != nil || slices.Contains(r.Connects, s.Name) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// SubresourceOf returns a row's subresource of that name.
+func SubresourceOf(r *objects.Resource, name string) (Subresource, bool) {
+	for _, s := range SubresourcesOf(r) {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return Subresource{}, false
+}

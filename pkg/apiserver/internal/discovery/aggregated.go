@@ -1,0 +1,66 @@
+package discovery
+
+import (
+	apidiscovery "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// AggregatedKind is the kind of the documents that say everything at once.
+var AggregatedKind = apidiscovery.SchemeGroupVersion.WithKind("APIGroupDiscoveryList")
+
+// Aggregated returns the whole catalog in one document: the group without a name (legacy) or the others.
+func (c *Catalog) Aggregated(legacy bool) *apidiscovery.APIGroupDiscoveryList {
+	out := &apidiscovery.APIGroupDiscoveryList{Items: []apidiscovery.APIGroupDiscovery{}}
+	out.SetGroupVersionKind(AggregatedKind)
+	for _, g := range c.groups {
+		if (g.name == "") != legacy {
+			continue
+		}
+		item := apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.name}}
+		for _, v := range g.versions {
+			item.Versions = append(item.Versions, v.aggregated())
+		}
+		out.Items = append(out.Items, item)
+	}
+	return out
+}
+
+func (v groupVersion) aggregated() apidiscovery.APIVersionDiscovery {
+	out := apidiscovery.APIVersionDiscovery{Version: v.Version, Freshness: apidiscovery.DiscoveryFreshnessCurrent}
+	for _, e := range v.entries {
+		n := e.row.Names
+		r := apidiscovery.APIResourceDiscovery{
+			Resource: n.Plural, SingularResource: n.Singular, ResponseKind: kindIn(n.Kind, v.GroupVersion, v.GroupVersion),
+			Scope: scope(n), Verbs: e.row.Verbs, ShortNames: n.Short, Categories: n.Categories,
+		}
+		for _, sub := range codec.SubresourcesOf(e.row) {
+			s := apidiscovery.APISubresourceDiscovery{Subresource: sub.Name, Verbs: sub.Verbs, ResponseKind: kindIn(n.Kind, v.GroupVersion, v.GroupVersion)}
+			if sub.Kind != nil {
+				k := sub.Kind.Names
+				s.ResponseKind = kindIn(k.Kind, schema.GroupVersion{Group: k.Group, Version: k.Version}, v.GroupVersion)
+			}
+			r.Subresources = append(r.Subresources, s)
+		}
+		out.Resources = append(out.Resources, r)
+	}
+	return out
+}
+
+func scope(n objects.Names) apidiscovery.ResourceScope {
+	if n.Cluster {
+		return apidiscovery.ScopeCluster
+	}
+	return apidiscovery.ScopeNamespace
+}
+
+// kindIn names a kind; group and version are left out where they are those of the document.
+func kindIn(kind string, gv, in schema.GroupVersion) *metav1.GroupVersionKind {
+	if gv == in {
+		return &metav1.GroupVersionKind{Kind: kind}
+	}
+	return &metav1.GroupVersionKind{Group: gv.Group, Version: gv.Version, Kind: kind}
+}

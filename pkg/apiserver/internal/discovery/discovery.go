@@ -1,0 +1,201 @@
+// Package discovery owns how the API says what it serves: groups, versions, resources and their verbs, all derived from
+// the table of rows, in the old form (a document per group version) and the aggregated one.
+package discovery
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// Catalog is what a table of rows serves. It never changes.
+type Catalog struct {
+	groups []group
+}
+
+// group is a group with its versions, the preferred one first.
+type group struct {
+	name     string
+	versions []groupVersion
+}
+
+type groupVersion struct {
+	schema.GroupVersion
+	entries []entry
+}
+
+// entry is a row in one version.
+type entry struct {
+	row    *objects.Resource
+	served *objects.Served
+}
+
+// groupOrder is the order in which Kubernetes lists its own groups. Others follow by name.
+var groupOrder = []string{
+	"", "apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling",
+	"batch", "certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io",
+	"admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io",
+	"discovery.k8s.io", "resource.k8s.io", "flowcontrol.apiserver.k8s.io",
+}
+
+// New returns the catalog of rows.
+func New(rows []objects.Resource) *Catalog {
+	found := map[schema.GroupVersion][]entry{}
+	for i := range rows {
+		for j := range rows[i].Versions {
+			v := &rows[i].Versions[j]
+			gv := schema.GroupVersion{Group: v.Group, Version: v.Version}
+			found[gv] = append(found[gv], entry{&rows[i], v})
+		}
+	}
+	byGroup := map[string][]groupVersion{}
+	for gv, entries := range found {
+		slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.row.Names.Plural, b.row.Names.Plural) })
+		byGroup[gv.Group] = append(byGroup[gv.Group], groupVersion{gv, entries})
+	}
+	c := &Catalog{}
+	for name, versions := range byGroup {
+		slices.SortFunc(versions, func(a, b groupVersion) int { return version.CompareKubeAwareVersionStrings(b.Version, a.Version) })
+		c.groups = append(c.groups, group{name, versions})
+	}
+	slices.SortFunc(c.groups, func(a, b group) int {
+		if x, y := rank(a.name), rank(b.name); x != y {
+			return x - y
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	return c
+}
+
+func rank(group string) int {
+	if i := slices.Index(groupOrder, group); i >= 0 {
+		return i
+	}
+	return len(groupOrder)
+}
+
+// Versions returns the document at /api.
+func (c *Catalog) Versions(server string) *metav1.APIVersions {
+	out := &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{
+		{ClientCIDR: "0.0.0.0/0", ServerAddress: server},
+	}}
+	for _, g := range c.groups {
+		if g.name != "" {
+			continue
+		}
+		for _, v := range g.versions {
+			out.Versions = append(out.Versions, v.Version)
+		}
+	}
+	return out
+}
+
+// Groups returns the document at /apis.
+func (c *Catalog) Groups() *metav1.APIGroupList {
+	out := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{}}
+	for _, g := range c.groups {
+		if g.name != "" {
+			out.Groups = append(out.Groups, g.document())
+		}
+	}
+	return out
+}
+
+// Group returns the document at /apis/G, or nil.
+func (c *Catalog) Group(name string) *metav1.APIGroup {
+	for _, g := range c.groups {
+		if g.name == name && name != "" {
+			d := g.document()
+			d.TypeMeta = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}
+			return &d
+		}
+	}
+	return nil
+}
+
+func (g group) document() metav1.APIGroup {
+	out := metav1.APIGroup{Name: g.name}
+	for _, v := range g.versions {
+		out.Versions = append(out.Versions, metav1.GroupVersionForDiscovery{GroupVersion: v.String(), Version: v.Version})
+	}
+	out.PreferredVersion = out.Versions[0]
+	return out
+}
+
+// Resources returns the document at /api/V or /apis/G/V, or nil.
+func (c *Catalog) Resources(gv schema.GroupVersion) *metav1.APIResourceList {
+	for _, g := range c.groups {
+		for _, v := range g.versions {
+			if v.GroupVersion == gv {
+				return v.document()
+			}
+		}
+	}
+	return nil
+}
+
+func (v groupVersion) document() *metav1.APIResourceList {
+	out := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: v.String(), APIResources: []metav1.APIResource{}}
+	if v.Group != "" {
+		out.APIVersion = "v1"
+	}
+	for _, e := range v.entries {
+		out.APIResources = append(out.APIResources, e.resource())
+		for _, sub := range codec.SubresourcesOf(e.row) {
+			out.APIResources = append(out.APIResources, e.subresource(v.GroupVersion, sub))
+		}
+	}
+	return out
+}
+
+func (e entry) resource() metav1.APIResource {
+	n := e.row.Names
+	return metav1.APIResource{
+		Name: n.Plural, SingularName: n.Singular, Namespaced: !n.Cluster, Kind: n.Kind, Verbs: e.row.Verbs,
+		ShortNames: n.Short, Categories: n.Categories, StorageVersionHash: storageHash(n),
+	}
+}
+
+func (e entry) subresource(gv schema.GroupVersion, sub codec.Subresource) metav1.APIResource {
+	n := e.row.Names
+	out := metav1.APIResource{Name: n.Plural + "/" + sub.Name, Namespaced: !n.Cluster, Kind: n.Kind, Verbs: sub.Verbs}
+	if sub.Kind != nil {
+		k := sub.Kind.Names
+		out.Kind = k.Kind
+		if k.Group != gv.Group || k.Version != gv.Version {
+			out.Group, out.Version = k.Group, k.Version
+		}
+	}
+	return out
+}
+
+// storageHash identifies the version in which a resource is stored. Clients compare it and nothing more.
+func storageHash(n objects.Names) string {
+	sum := sha256.Sum256([]byte(fmt.Sprintf("%s/%s/%s", n.Group, n.Version, n.Kind)))
+	return base64.StdEncoding.EncodeToString(sum[:8])
+}
+
+// Paths lists the catalog's documents.
+func (c *Catalog) Paths() []string {
+	var out []string
+	for _, g := range c.groups {
+		base := "/api"
+		if g.name != "" {
+			base = "/apis/" + g.name
+			out = append(out, base)
+		}
+		for _, v := range g.versions {
+			out = append(out, base+"/"+v.Version)
+		}
+	}
+	return out
+}

@@ -1,0 +1,148 @@
+package apiserver
+
+import (
+	"net/http"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/table"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
+)
+
+// offer is what req's kind can be answered in.
+func (s *Server) offer(k codec.Kind, transform func(schema.GroupVersionKind) bool) codec.Offer {
+	return codec.Offer{NoProtobuf: k.Textual(), Transform: transform}
+}
+
+func (s *Server) get(w http.ResponseWriter, r *http.Request, req *verbs.Request) error {
+	k := codec.KindOf(req)
+	media, err := codec.Negotiate(r, s.offer(k, codec.One))
+	if err != nil {
+		return err
+	}
+	opts, err := getOptions(r.URL)
+	if err != nil {
+		return err
+	}
+	item, err := s.api.Get(r.Context(), req, opts)
+	if err != nil {
+		return err
+	}
+	return s.writeItem(w, r, k, media, http.StatusOK, item)
+}
+
+// writeItem answers with one object, in the kind that was asked for.
+func (s *Server) writeItem(w http.ResponseWriter, r *http.Request, k codec.Kind, media codec.Media, code int, item *cache.Item) error {
+	switch {
+	case media.Table():
+		p, err := s.printer(r, k, media)
+		if err != nil {
+			return err
+		}
+		t, err := p.Table([]*cache.Item{item}, metav1.ListMeta{ResourceVersion: strconv.FormatUint(uint64(item.Revision), 10)}, true)
+		if err != nil {
+			return err
+		}
+		writeObject(w, r, media, code, t, t.GroupVersionKind())
+	case media.Partial():
+		obj, err := item.Object()
+		if err != nil {
+			return err
+		}
+		writeObject(w, r, media, code, codec.PartialOf(obj), media.As)
+	default:
+		b, err := k.Encode(item, media.Encoding())
+		if err != nil {
+			return err
+		}
+		writeEncoded(w, r, media, code, b)
+	}
+	return nil
+}
+
+func (s *Server) printer(r *http.Request, k codec.Kind, media codec.Media) (table.Printer, error) {
+	opts, err := tableOptions(r.URL)
+	if err != nil {
+		return table.Printer{}, err
+	}
+	return table.Printer{Kind: k, Version: media.As.Version, Include: opts.IncludeObject, Now: s.clock.Now()}, nil
+}
+
+func (s *Server) list(w http.ResponseWriter, r *http.Request, req *verbs.Request) error {
+	k := codec.KindOf(req)
+	media, err := codec.Negotiate(r, s.offer(k, codec.Many))
+	if err != nil {
+		return err
+	}
+	opts, err := listOptions(r.URL, false)
+	if err != nil {
+		return err
+	}
+	listing, err := s.api.List(r.Context(), req, opts)
+	if err != nil {
+		return err
+	}
+	return s.writeList(w, r, k, media, listing)
+}
+
+// writeList answers with a list, in the kind that was asked for.
+func (s *Server) writeList(w http.ResponseWriter, r *http.Request, k codec.Kind, media codec.Media, l verbs.Listing) error {
+	meta := metav1.ListMeta{
+		ResourceVersion: strconv.FormatUint(uint64(l.Revision), 10), Continue: l.Continue, RemainingItemCount: l.Remaining,
+	}
+	switch {
+	case media.Table():
+		p, err := s.printer(r, k, media)
+		if err != nil {
+			return err
+		}
+		t, err := p.Table(l.Items, meta, true)
+		if err != nil {
+			return err
+		}
+		writeObject(w, r, media, http.StatusOK, t, t.GroupVersionKind())
+	case media.Partial():
+		list, err := partialList(l.Items, meta, media.As.Version)
+		if err != nil {
+			return err
+		}
+		writeObject(w, r, media, http.StatusOK, list, media.As)
+	default:
+		return writeListing(w, r, k, media, l.Items, meta)
+	}
+	return nil
+}
+
+func writeListing(w http.ResponseWriter, r *http.Request, k codec.Kind, media codec.Media, items []*cache.Item, meta metav1.ListMeta) error {
+	pieces, err := k.List(items, meta, media.Encoding())
+	if err != nil {
+		return err
+	}
+	if media.Format == codec.YAML || media.Format == codec.JSON && media.Pretty {
+		b, err := codec.Finish(pieces.Bytes(), media)
+		if err != nil {
+			return err
+		}
+		pieces = codec.Pieces{b}
+	}
+	writeBody(w, r, media.Format.String(), http.StatusOK, pieces)
+	return nil
+}
+
+func partialList(items []*cache.Item, meta metav1.ListMeta, version string) (*metav1.PartialObjectMetadataList, error) {
+	list := &metav1.PartialObjectMetadataList{ListMeta: meta, Items: make([]metav1.PartialObjectMetadata, 0, len(items))}
+	for _, it := range items {
+		obj, err := it.Object()
+		if err != nil {
+			return nil, err
+		}
+		part := codec.PartialOf(obj)
+		part.Kind, part.APIVersion = "PartialObjectMetadata", metav1.GroupName+"/"+version
+		list.Items = append(list.Items, *part)
+	}
+	return list, nil
+}

@@ -1,0 +1,160 @@
+package apiserver
+
+import (
+	"net/http"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/connect"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// resources finds rows by what a path says.
+type resources struct {
+	byGVR    map[schema.GroupVersionResource]target
+	versions map[schema.GroupVersion]bool
+}
+
+// target is a row in one of the versions it is served in.
+type target struct {
+	resource *objects.Resource
+	served   *objects.Served
+}
+
+func indexResources(rows []objects.Resource) resources {
+	rs := resources{byGVR: map[schema.GroupVersionResource]target{}, versions: map[schema.GroupVersion]bool{}}
+	for i := range rows {
+		r := &rows[i]
+		for j := range r.Versions {
+			v := &r.Versions[j]
+			gv := schema.GroupVersion{Group: v.Group, Version: v.Version}
+			rs.versions[gv] = true
+			rs.byGVR[gv.WithResource(r.Names.Plural)] = target{r, v}
+		}
+	}
+	return rs
+}
+
+func (rs resources) find(a address) (target, bool) {
+	t, ok := rs.byGVR[schema.GroupVersionResource{Group: a.group, Version: a.version, Resource: a.resource}]
+	return t, ok
+}
+
+// lookup finds a row for the in-process client.
+func (s *Server) lookup(gvr schema.GroupVersionResource) *verbs.Served {
+	t, ok := s.resources.byGVR[gvr]
+	if !ok {
+		return nil
+	}
+	return &verbs.Served{Resource: t.resource, Version: t.served, Stored: t.served.To == nil}
+}
+
+// handlers maps the verb of a request to what serves it.
+var handlers = map[string]func(*Server, http.ResponseWriter, *http.Request, *verbs.Request) error{
+	"get": (*Server).get, "list": (*Server).list, "watch": (*Server).watch,
+	"create": (*Server).create, "update": (*Server).update, "patch": (*Server).patch,
+	"delete": (*Server).delete, "deletecollection": (*Server).deleteCollection,
+}
+
+// serveResource answers a request for a path below a version of the API.
+func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
+	c := callOf(r)
+	a := c.address
+	t, ok := s.resources.find(a)
+	if !ok {
+		s.unknown(w, r)
+		return
+	}
+	req := s.request(c, t)
+	req.UserAgent, req.Path = r.UserAgent(), r.URL.Path
+	if err := s.allowed(a, t); err != nil {
+		s.refuse(w, r, req, err)
+		return
+	}
+	if connector, ok := connect.Connectors[a.subresource]; ok {
+		s.connect(w, r, req, connector)
+		return
+	}
+	c.warn(t.served.Deprecated)
+	if err := handlers[a.verb](s, w, r, req); err != nil {
+		fail(w, r, err)
+	}
+}
+
+// request makes the engine's request of a call.
+func (s *Server) request(c *call, t target) *verbs.Request {
+	a := c.address
+	return &verbs.Request{
+		Attributes: stage.Attributes{
+			User: c.user, Verb: a.verb, Resource: t.resource,
+			GVR:         schema.GroupVersionResource{Group: a.group, Version: a.version, Resource: a.resource},
+			Subresource: a.subresource, Namespace: a.namespace, Name: a.name, Operation: operation(a.verb), Warn: c.warn,
+		},
+		Served: t.served, Report: c.report, Began: c.began, Stages: c.stages,
+	}
+}
+
+// allowed checks that the row has the path and the path the method.
+func (s *Server) allowed(a address, t target) error {
+	n := t.resource.Names
+	switch {
+	case len(a.rest) > 0, n.Cluster && a.namespace != "" && a.resource != "namespaces":
+		return errNoResource
+	case a.subresource != "":
+		sub, ok := codec.SubresourceOf(t.resource, a.subresource)
+		if !ok || !n.Cluster && a.namespace == "" {
+			return errNoResource
+		}
+		return has(sub.Verbs, a.verb)
+	case a.named && !n.Cluster && a.namespace == "":
+		return errNoResource
+	case a.named:
+		if a.verb == "create" {
+			return errNoMethod
+		}
+	case a.verb == "update", a.verb == "patch":
+		return errNoMethod
+	case !n.Cluster && a.namespace == "" && a.verb != "list" && a.verb != "watch":
+		return errNoMethod // all namespaces can be read only
+	}
+	return has(t.resource.Verbs, a.verb)
+}
+
+func has(verbs []string, verb string) error {
+	if verb == "" || !slices.Contains(verbs, verb) {
+		return errNoMethod
+	}
+	return nil
+}
+
+// refuse answers for a path or method that does not exist, to those who may know.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, req *verbs.Request, err error) {
+	if denied := s.authorize(r, &req.Attributes); denied != nil {
+		err = denied
+	}
+	fail(w, r, err)
+}
+
+// unknown answers for a resource that no row has.
+func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
+	c := callOf(r)
+	a := c.address
+	attributes := &stage.Attributes{
+		User: c.user, UserAgent: r.UserAgent(), Verb: a.verb, Subresource: a.subresource, Namespace: a.namespace, Name: a.name, Path: r.URL.Path,
+		GVR:      schema.GroupVersionResource{Group: a.group, Version: a.version, Resource: a.resource},
+		Resource: &objects.Resource{Names: objects.Names{Group: a.group, Version: a.version, Plural: a.resource}}, Warn: c.warn,
+	}
+	if err := s.authorize(r, attributes); err != nil {
+		fail(w, r, err)
+		return
+	}
+	if s.resources.versions[schema.GroupVersion{Group: a.group, Version: a.version}] {
+		fail(w, r, errNoResource)
+		return
+	}
+	http.NotFound(w, r)
+}

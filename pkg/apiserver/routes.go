@@ -1,0 +1,97 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"net/http"
+	"runtime"
+	"sort"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+)
+
+// release is the Kubernetes that the server behaves as.
+var release = version.Info{
+	Major: "1", Minor: "36", GitVersion: "v1.36.3", GitTreeState: "clean",
+	GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
+}
+
+// page serves a path that is no resource.
+type page struct {
+	path  string // with a slash at the end: and all below it
+	serve http.HandlerFunc
+}
+
+// pages lists the paths that are no resources.
+func (s *Server) pages() []page {
+	return []page{
+		{"/", s.index},
+		{"/api", s.discoverLegacy}, {"/api/", s.discoverVersion},
+		{"/apis", s.discoverGroups}, {"/apis/", s.discoverGroup},
+		{"/healthz", s.health}, {"/healthz/", s.health},
+		{"/livez", s.health}, {"/livez/", s.health},
+		{"/readyz", s.health}, {"/readyz/", s.health},
+		{"/metrics", s.metrics.handler.ServeHTTP},
+		{"/version", s.version}, {"/version/", s.version},
+	}
+}
+
+// routes sends requests for resources to the resource handlers, and others, once authorized, to their page.
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	for _, p := range s.pages() {
+		mux.HandleFunc(p.path, p.serve)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := callOf(r)
+		if c.address.resourceful {
+			s.serveResource(w, r)
+			return
+		}
+		a := &stage.Attributes{User: c.user, UserAgent: r.UserAgent(), Verb: c.address.verb, Path: r.URL.Path, Warn: c.warn}
+		if err := s.authorize(r, a); err != nil {
+			fail(w, r, err)
+			return
+		}
+		// Not mux.ServeHTTP: it would redirect paths that it thinks unclean.
+		h, pattern := mux.Handler(r)
+		if pattern == "" {
+			http.NotFound(w, r)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// index lists the paths that are no resources.
+func (s *Server) index(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/" {
+		http.NotFound(w, r)
+		return
+	}
+	var paths []string
+	for _, p := range s.pages() {
+		if p.path != "/" && !strings.HasSuffix(p.path, "/") {
+			paths = append(paths, p.path)
+		}
+	}
+	paths = append(paths, s.catalog.Paths()...)
+	sort.Strings(paths)
+	writeRaw(w, http.StatusOK, map[string][]string{"paths": paths})
+}
+
+func (s *Server) version(w http.ResponseWriter, _ *http.Request) { writeRaw(w, http.StatusOK, release) }
+
+// writeRaw answers with indented JSON that is no API object.
+func writeRaw(w http.ResponseWriter, code int, v any) {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(b) // fails only when the client has gone
+}

@@ -1,0 +1,191 @@
+// Package apiserver owns the Kubernetes API: it puts an HTTP coat, with TLS, authentication, discovery and content
+// negotiation, and an in-process one, without any encoding, over the same verb engine, on a store that nobody else
+// touches. Components and users are all its clients.
+//
+// A Server is made by New, which fails where a start can fail (a taken port, a bad token file), and lives as long as Run.
+// What the stages of a request are is written down in three lists: filters (filters.go), the stages of the engine
+// (stages.go) and the connectors of subresources (connect.go).
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/connect"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/direct"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/discovery"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/virtual"
+	"github.com/minikctl/minikctl/pkg/apiserver/pki"
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/store"
+)
+
+// Config is what a Server needs.
+type Config struct {
+	Store     store.Store // stays the caller's, to be closed after Run
+	Resources []objects.Resource
+	Clock     clock.Clock
+	Source    *clock.Source
+	PKI       *pki.PKI
+
+	Listen    string   // HOST:PORT for HTTPS; port 0 picks one; "" listens on no port
+	Hosts     []string // more names and addresses for the serving certificate
+	Socket    string   // path of a Unix socket for the local command line; "" for none. Its folder is made private
+	TokenFile string   // of static tokens: a line of token,user,uid,"group1,group2" for each; "" for none
+
+	TraceDir   string               // where traces are kept over a restart; "" keeps them in memory only
+	TraceBytes int                  // how much of them is kept in memory; 0: 16 MiB
+	Metrics    *prometheus.Registry // what /metrics shows; nil: the server's own metrics only
+}
+
+// Server is the API server.
+type Server struct {
+	clock     clock.Clock
+	source    *clock.Source
+	store     store.Store
+	pki       *pki.PKI
+	resources resources
+	catalog   *discovery.Catalog
+	decoder   *codec.Decoder
+	engine    *verbs.Engine
+	virtual   *virtual.Store
+	api       verbs.API // both of them
+	stages    verbs.Stages
+	authn     stage.Authenticator
+	kubelets  *connect.Kubelets
+	metrics   metrics
+	handler   http.Handler
+
+	tcp, unix net.Listener
+	ready     chan struct{}
+	stopping  context.Context // ends the watches
+	stop      context.CancelFunc
+}
+
+// New makes the server and opens its listeners.
+func New(cfg Config) (_ *Server, err error) {
+	s := &Server{clock: cfg.Clock, source: cfg.Source, store: cfg.Store, pki: cfg.PKI, ready: make(chan struct{})}
+	s.stopping, s.stop = context.WithCancel(context.Background()) //nolint:forbidigo // Run ends it
+	defer func() {
+		if err != nil {
+			s.closeListeners()
+		}
+	}()
+	if err := s.build(cfg); err != nil {
+		return nil, err
+	}
+	s.metrics = newMetrics(cfg.Metrics)
+	s.handler = chain(s.routes(), s.filters())
+	if err := s.listen(cfg); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// build makes the parts behind the handlers.
+func (s *Server) build(cfg Config) error {
+	all := slices.Concat(cfg.Resources, virtual.Rows())
+	s.resources = indexResources(all)
+	s.catalog = discovery.New(all)
+	s.decoder = codec.NewDecoder(all)
+	var err error
+	s.virtual, err = virtual.New(virtual.Config{
+		Dir: cfg.TraceDir, Bytes: cfg.TraceBytes, Clock: cfg.Clock, Source: cfg.Source,
+		Authorize: func(ctx context.Context, a *stage.Attributes) error { return s.check(ctx, a) },
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.newEngine(cfg); err != nil {
+		return err
+	}
+	s.api = router{engine: s.engine, virtual: s.virtual}
+	return s.newConnectors(cfg)
+}
+
+// Handler returns what serves the API over HTTP. It answers once Run has made the server ready.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Client returns a client that calls the server directly, as the user who, with agent as its user agent.
+func (s *Server) Client(who user.Info, agent string) client.Client {
+	return direct.New(s.api, s.lookup, who, agent)
+}
+
+// Ready is closed once the server answers requests.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Addr returns the address of the HTTPS listener, "" when there is none.
+func (s *Server) Addr() string {
+	if s.tcp == nil {
+		return ""
+	}
+	return s.tcp.Addr().String()
+}
+
+// drain is how long requests may take to end when the server stops.
+const drain = 5 * time.Second
+
+// Run serves until ctx ends, then lets running requests end.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	base := context.WithoutCancel(ctx)
+	engineCtx, stopEngine := context.WithCancel(base)
+	defer stopEngine()
+
+	var background sync.WaitGroup
+	part := func(name string, run func(context.Context) error) {
+		background.Go(func() {
+			if err := run(engineCtx); err != nil && engineCtx.Err() == nil {
+				cancel(fmt.Errorf("%s: %w", name, err))
+			}
+		})
+	}
+	part("verb engine", s.engine.Run)
+	part("traces", s.virtual.Run)
+	servers := s.serve(base, cancel)
+	if err := s.createSystemObjects(ctx); err != nil && ctx.Err() == nil {
+		cancel(fmt.Errorf("create the system's objects: %w", err))
+	} else if err == nil {
+		close(s.ready)
+	}
+	<-ctx.Done()
+	s.stop()
+	s.shutdown(base, servers)
+	stopEngine()
+	background.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// shutdown closes the servers: listeners at once, requests after drain at the latest.
+func (s *Server) shutdown(ctx context.Context, servers []*http.Server) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := s.clock.AfterFunc(drain, cancel)
+	defer timer.Stop()
+	for _, srv := range servers {
+		if err := srv.Shutdown(ctx); err != nil {
+			slog.DebugContext(ctx, "requests cut off at shutdown", "err", err)
+			_ = srv.Close() // nothing is left to save
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/admission"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/authn"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// newEngine makes the engine with its stages, and the authenticators, which read through it.
+func (s *Server) newEngine(cfg Config) error {
+	var issuer *tokens.Issuer
+	var err error
+	s.engine, err = verbs.New(verbs.Config{
+		Store: cfg.Store, Resources: cfg.Resources, Clock: cfg.Clock, Source: cfg.Source,
+		Stages:  s.newStages,
+		Spans:   s.virtual.Span,
+		Decoder: s.decoder,
+		Token: func(ctx context.Context, req *verbs.Request, account, request objects.Object) (objects.Object, error) {
+			asked, ok := request.(*authenticationv1.TokenRequest)
+			if !ok {
+				return nil, fmt.Errorf("%T is no TokenRequest", request)
+			}
+			return issuer.Request(ctx, objects.Key{Namespace: account.GetNamespace(), Name: account.GetName()}, asked)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if issuer, err = tokens.New(cfg.PKI.TokenKey(), tokens.DefaultIssuer, s.engine.Reader(), cfg.Clock); err != nil {
+		return err
+	}
+	static := authn.Static{}
+	if cfg.TokenFile != "" {
+		if static, err = authn.ReadTokens(cfg.TokenFile); err != nil {
+			return err
+		}
+	}
+	s.authn = authn.New(authn.Config{
+		Clients: cfg.PKI.Pool(), Static: static, Issuer: issuer, Clock: cfg.Clock,
+		More: []stage.Authenticator{localPeer{}},
+	})
+	return nil
+}
+
+// newStages lists what requests pass in the engine.
+func (s *Server) newStages(r stage.Reader) verbs.Stages {
+	s.stages = verbs.Stages{Authorizers: authz.New(r)}
+	s.stages.Mutators, s.stages.Validators = admission.New(r, s.source, s.clock)
+	return s.stages
+}
+
+// check asks the authorizers.
+func (s *Server) check(ctx context.Context, a *stage.Attributes) error {
+	return authz.Check(ctx, s.stages.Authorizers, a)
+}
+
+func (s *Server) authorize(r *http.Request, a *stage.Attributes) error {
+	return s.check(r.Context(), a)
+}

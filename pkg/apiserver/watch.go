@@ -1,0 +1,155 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/table"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// watchTime is the least time that a watch lasts; the most is twice that. Different ends for each keep all clients from
+// coming back at once.
+const watchTime = 30 * time.Minute
+
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, req *verbs.Request) error {
+	k := codec.KindOf(req)
+	media, err := codec.Negotiate(r, s.offer(k, codec.Watched))
+	if err != nil {
+		return err
+	}
+	opts, err := listOptions(r.URL, true)
+	if err != nil {
+		return err
+	}
+	if media.Format == codec.YAML {
+		media.Format = codec.JSON // has no frames
+	}
+	ctx, cancel := s.watchContext(r.Context(), opts)
+	defer cancel()
+	events, err := s.api.Watch(ctx, req, opts)
+	if err != nil {
+		return err
+	}
+	enc := &eventEncoder{kind: k, media: media}
+	if media.Table() {
+		if enc.printer, err = s.printer(r, k, media); err != nil {
+			return err
+		}
+	}
+	w.Header().Set("Content-Type", codec.StreamType(media.Format))
+	w.WriteHeader(http.StatusOK)
+	flush := http.NewResponseController(w).Flush
+	if err := flush(); err != nil {
+		return nil //nolint:nilerr // the client has gone
+	}
+	var buf []byte
+	for batch, err := range events {
+		if err != nil {
+			if ctx.Err() == nil {
+				_, _ = w.Write(enc.failure(buf[:0], err)) // the watch ends either way
+				_ = flush()
+			}
+			return nil
+		}
+		if buf, err = enc.append(buf[:0], batch); err != nil {
+			buf = enc.failure(buf, err)
+		}
+		if _, werr := w.Write(buf); werr != nil || flush() != nil || err != nil {
+			return nil //nolint:nilerr // the client has gone, or knows
+		}
+		if cap(buf) > 1<<20 {
+			buf = nil // a first list is large, and what follows is not
+		}
+	}
+	return nil
+}
+
+// watchContext ends a watch after its time and when the server stops.
+func (s *Server) watchContext(ctx context.Context, opts *metav1.ListOptions) (context.Context, context.CancelFunc) {
+	last := s.source.Jitter(watchTime, 1)
+	if t := opts.TimeoutSeconds; t != nil && *t > 0 {
+		last = time.Duration(*t) * time.Second
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	timer := s.clock.AfterFunc(last, cancel)
+	unlink := context.AfterFunc(s.stopping, cancel)
+	return ctx, func() {
+		timer.Stop()
+		unlink()
+		cancel()
+	}
+}
+
+// eventEncoder writes the events of one watch.
+type eventEncoder struct {
+	kind    codec.Kind
+	media   codec.Media
+	printer table.Printer
+	headed  bool // the columns have been told
+}
+
+// append appends the frames of a batch to buf.
+func (e *eventEncoder) append(buf []byte, batch []verbs.Event) ([]byte, error) {
+	for _, ev := range batch {
+		it := ev.Item
+		if it == nil {
+			it = e.bookmark(ev)
+		}
+		b, err := e.object(it)
+		if err != nil {
+			return buf, err
+		}
+		buf = codec.AppendEvent(buf, ev.Type, b, e.media.Format)
+	}
+	return buf, nil
+}
+
+func (e *eventEncoder) object(it *cache.Item) ([]byte, error) {
+	switch {
+	case e.media.Table():
+		p := e.printer
+		t, err := p.Table([]*cache.Item{it}, metav1.ListMeta{ResourceVersion: strconv.FormatUint(uint64(it.Revision), 10)}, !e.headed)
+		if err != nil {
+			return nil, err
+		}
+		e.headed = true
+		return codec.Marshal(t, t.GroupVersionKind(), codec.JSON)
+	case e.media.Partial():
+		obj, err := it.Object()
+		if err != nil {
+			return nil, err
+		}
+		gvk := e.media.As
+		gvk.Kind = "PartialObjectMetadata"
+		return codec.Marshal(codec.PartialOf(obj), gvk, e.media.Format)
+	}
+	return e.kind.Encode(it, e.media.Format)
+}
+
+// bookmark makes the object of a bookmark: nothing but how far the watch has come.
+func (e *eventEncoder) bookmark(ev verbs.Event) *cache.Item {
+	obj := e.kind.Resource.New()
+	obj.SetResourceVersion(strconv.FormatUint(uint64(ev.Revision), 10))
+	if ev.Initial {
+		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
+	return cache.NewItem(objects.Key{}, ev.Revision, obj)
+}
+
+// failure appends the event that ends a watch with an error.
+func (e *eventEncoder) failure(buf []byte, err error) []byte {
+	b, merr := codec.Marshal(statusOf(err), statusKind, e.media.Format)
+	if merr != nil {
+		return buf // a Status can always be written
+	}
+	return codec.AppendEvent(buf, watch.Error, b, e.media.Format)
+}
