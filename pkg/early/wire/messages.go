@@ -26,6 +26,7 @@ type Request struct {
 	Spec  *Spec         `json:",omitempty"` // for Start
 	Grace time.Duration `json:",omitempty"` // for Stop
 	Exec  *Command      `json:",omitempty"`
+	Probe string        `json:",omitempty"` // for Attach: an address that no pod has, to find out whether pods can have any
 }
 
 // Reply is what the supervisor answers.
@@ -41,6 +42,7 @@ type Event struct {
 	Status  *Status `json:",omitempty"` // a container as it is now
 	Removed string  `json:",omitempty"` // the ID of a container that is no more
 	Synced  bool    `json:",omitempty"` // all that was there at the start has been sent
+	Refused string  `json:",omitempty"` // with Synced: why pods can't have addresses of their own here
 	Notify  string  `json:",omitempty"` // a container's ID; its notify descriptor comes with the event
 }
 

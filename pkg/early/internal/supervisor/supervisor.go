@@ -36,6 +36,9 @@ type supervisor struct {
 	boot   string
 	reaper *reaper
 
+	probed  sync.Once
+	refused string // why containers can't have addresses of their own; valid once probed
+
 	mu         sync.Mutex
 	containers map[string]*container
 	watchers   map[*watcher]struct{}
@@ -172,7 +175,7 @@ func (s *supervisor) answer(conn *wire.Conn) {
 	}
 	defer wire.CloseFiles(files)
 	if req.Op == wire.Attach {
-		s.attach(conn)
+		s.attach(conn, req.Probe)
 		return
 	}
 	reply, err := s.do(conn, &req, files)

@@ -21,7 +21,7 @@ func (w *watcher) nudge() {
 }
 
 // attach tells a daemon of all containers and then of each change, until it is gone.
-func (s *supervisor) attach(conn *wire.Conn) {
+func (s *supervisor) attach(conn *wire.Conn, probe string) {
 	w := &watcher{wake: make(chan struct{}, 1), pending: map[string]struct{}{}, notify: map[string]struct{}{}}
 	s.mu.Lock()
 	for id, c := range s.containers {
@@ -43,7 +43,7 @@ func (s *supervisor) attach(conn *wire.Conn) {
 		var never wire.Request
 		_, _ = conn.Receive(&never) // a daemon that is attached sends nothing: this is its end
 	}()
-	s.tell(conn, w, gone)
+	s.tell(conn, w, gone, s.probe(probe))
 	conn.Close()
 	<-gone
 	s.mu.Lock()
@@ -53,8 +53,8 @@ func (s *supervisor) attach(conn *wire.Conn) {
 	s.nudge()
 }
 
-func (s *supervisor) tell(conn *wire.Conn, w *watcher, gone <-chan struct{}) {
-	if !s.flush(conn, w) || conn.Send(wire.Event{Synced: true}) != nil {
+func (s *supervisor) tell(conn *wire.Conn, w *watcher, gone <-chan struct{}, refused string) {
+	if !s.flush(conn, w) || conn.Send(wire.Event{Synced: true, Refused: refused}) != nil {
 		return
 	}
 	for {

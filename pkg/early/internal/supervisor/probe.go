@@ -1,0 +1,44 @@
+package supervisor
+
+import (
+	"os"
+
+	"github.com/minikctl/minikctl/pkg/early/internal/program"
+	"github.com/minikctl/minikctl/pkg/early/wire"
+)
+
+// probe finds out, once, whether containers can have an address of their own: a program that listens on any address must
+// find itself on this one. It returns why not.
+func (s *supervisor) probe(address string) string {
+	if address == "" {
+		return ""
+	}
+	s.probed.Do(func() { s.refused = s.tryAddress(address) })
+	return s.refused
+}
+
+func (s *supervisor) tryAddress(address string) string {
+	spec := &wire.Spec{ID: "probe", Address: address, Folder: s.root}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err.Error()
+	}
+	defer null.Close()
+	child, err := s.fork(spec, []string{program.Prefix + "probe", address}, []*os.File{null, null, null}, false)
+	if err != nil {
+		return err.Error()
+	}
+	if err := child.release(); err != nil {
+		<-child.exited
+		return err.Error()
+	}
+	s.listenExec(&container{spec: spec}, child)
+	status := <-child.exited
+	switch {
+	case child.refused != "":
+		return child.refused
+	case status.ExitStatus() != 0:
+		return "the address that a program binds can't be changed"
+	}
+	return ""
+}

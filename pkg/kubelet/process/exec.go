@@ -1,0 +1,124 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/minikctl/minikctl/pkg/early/wire"
+	"github.com/minikctl/minikctl/pkg/kubelet"
+)
+
+// drain is how long an ended command's output may take to come to its end. It takes longer only when the command has left
+// something behind that holds on to it.
+const drain = time.Second
+
+// Exec implements kubelet.Execer.
+func (r *Runtime) Exec(ctx context.Context, id kubelet.ContainerID, cmd []string, streams kubelet.Streams) (int, error) {
+	if streams.TTY {
+		return r.execTTY(ctx, id, cmd, streams)
+	}
+	var p plumbing
+	defer p.close()
+	files, err := p.connect(streams)
+	if err != nil {
+		return 0, fmt.Errorf("exec: %w", err)
+	}
+	reply, err := r.host.call(ctx, &wire.Request{Op: wire.Exec, ID: string(id), Exec: &wire.Command{Argv: cmd}}, files...)
+	cut := r.host.clock.AfterFunc(drain, p.cut)
+	p.finish()
+	cut.Stop()
+	return reply.Exit, err
+}
+
+// plumbing are the pipes between a command's streams and its caller's.
+type plumbing struct {
+	theirs  []*os.File
+	readers []*os.File
+	input   *os.File
+	copies  sync.WaitGroup
+}
+
+// connect makes the command's ends.
+func (p *plumbing) connect(s kubelet.Streams) ([]*os.File, error) {
+	if err := p.connectIn(s.In); err != nil {
+		return nil, err
+	}
+	for _, w := range []io.Writer{s.Out, s.Err} {
+		if err := p.connectOut(w); err != nil {
+			return nil, err
+		}
+	}
+	return p.theirs, nil
+}
+
+func (p *plumbing) connectIn(in io.Reader) error {
+	if in == nil {
+		return p.null()
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	p.theirs, p.input = append(p.theirs, r), w
+	go func() {
+		_, _ = io.Copy(w, in) // ends with the caller's stream, or when nobody reads any more
+		w.Close()
+	}()
+	return nil
+}
+
+func (p *plumbing) connectOut(out io.Writer) error {
+	if out == nil {
+		return p.null()
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	p.theirs, p.readers = append(p.theirs, w), append(p.readers, r)
+	p.copies.Go(func() {
+		_, _ = io.Copy(out, r)
+		_, _ = io.Copy(io.Discard, r) // a caller that is gone must not block the command
+	})
+	return nil
+}
+
+func (p *plumbing) null() error {
+	f, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	p.theirs = append(p.theirs, f)
+	return nil
+}
+
+// finish waits for the rest of an ended command's output.
+func (p *plumbing) finish() {
+	p.closeTheirs()
+	p.copies.Wait()
+}
+
+// cut ends the reading of the output.
+func (p *plumbing) cut() {
+	for _, r := range p.readers {
+		_ = r.SetReadDeadline(time.Unix(1, 0)) // long past
+	}
+}
+
+func (p *plumbing) closeTheirs() {
+	wire.CloseFiles(p.theirs)
+	p.theirs = nil
+}
+
+func (p *plumbing) close() {
+	p.closeTheirs()
+	wire.CloseFiles(p.readers)
+	if p.input != nil {
+		p.input.Close()
+	}
+	p.copies.Wait()
+}

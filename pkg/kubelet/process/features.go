@@ -1,0 +1,81 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/minikctl/minikctl/pkg/kubelet"
+)
+
+// probeTime bounds how long Features waits for the supervisor to have tried what there is.
+const probeTime = 5 * time.Second
+
+// Features implements kubelet.Describer.
+func (r *Runtime) Features() []kubelet.Feature {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	defer cancel()
+	err := r.host.await(ctx)
+	r.host.mu.Lock()
+	refused := r.host.refused
+	r.host.mu.Unlock()
+	switch {
+	case err != nil:
+		refused = err.Error()
+	case r.host.pool == nil:
+		refused = "not asked for"
+	}
+	addresses := kubelet.Feature{Name: "PodAddresses", OK: refused == "", Message: "each pod has its own loopback address"}
+	if refused != "" {
+		addresses.Message = "pods share 127.0.0.1 and its ports: " + refused
+	}
+	memory := kubelet.Feature{Name: "MemoryLimits", OK: runtime.GOOS == "linux",
+		Message: "memory limits are watched: a container above its limit is killed within a second or so"}
+	if !memory.OK {
+		memory.Message = "memory limits are not looked at on " + runtime.GOOS
+	}
+	users := kubelet.Feature{Name: "Users", OK: os.Getuid() == 0, Message: "containers may run as any user"}
+	if !users.OK {
+		users.Message = fmt.Sprintf("containers run as user %d", os.Getuid())
+	}
+	return []kubelet.Feature{
+		addresses, memory, users,
+		{Name: "CPULimits", Message: "CPU limits are not enforced"},
+		{Name: "FileSystems", Message: "containers see the file system of this machine; volumes are below $" + rootVariable},
+	}
+}
+
+// Unhonoured implements kubelet.Describer.
+func (r *Runtime) Unhonoured(spec kubelet.ContainerSpec) []string {
+	var all []string
+	var moved, writable []string
+	for _, m := range spec.Mounts {
+		if filepath.Clean(m.Host) != filepath.Clean(m.Container) {
+			moved = append(moved, m.Container)
+		}
+		if m.ReadOnly {
+			writable = append(writable, m.Container)
+		}
+	}
+	if len(moved) > 0 {
+		all = append(all, fmt.Sprintf("volumes can't be shown at %s: they are below $%s, at the same path",
+			strings.Join(moved, ", "), rootVariable))
+	}
+	if len(writable) > 0 {
+		all = append(all, "volumes are not kept from being written: "+strings.Join(writable, ", "))
+	}
+	if spec.Limits.MilliCPU > 0 {
+		all = append(all, "the CPU limit is not enforced")
+	}
+	if spec.Limits.Memory > 0 && runtime.GOOS != "linux" {
+		all = append(all, "the memory limit is not enforced")
+	}
+	if spec.Stdin {
+		all = append(all, "the standard input is empty")
+	}
+	return all
+}

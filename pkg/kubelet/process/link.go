@@ -1,0 +1,319 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/early"
+	"github.com/minikctl/minikctl/pkg/early/wire"
+)
+
+const (
+	retryFirst = 10 * time.Millisecond
+	retryMax   = time.Second
+)
+
+// link stays attached to a supervisor, and starts one where there is none.
+func (h *Host) link(ctx context.Context) {
+	defer close(h.ended)
+	wait := retryFirst
+	for ctx.Err() == nil {
+		if h.attach(ctx) {
+			wait = retryFirst
+			continue
+		}
+		if clock.Sleep(ctx, h.clock, wait) != nil {
+			return
+		}
+		wait = min(2*wait, retryMax)
+	}
+}
+
+// attach follows one supervisor until it is gone, and tells whether it could be reached at all.
+func (h *Host) attach(ctx context.Context) bool {
+	conn, err := h.connect(ctx)
+	if err != nil {
+		h.mu.Lock()
+		h.failed = err
+		h.mu.Unlock()
+		return false
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	defer conn.Close()
+	h.forget()
+	if err := conn.Send(wire.Request{Op: wire.Attach, Probe: h.probe}); err != nil {
+		return false
+	}
+	h.handOver(ctx)
+	for {
+		var e wire.Event
+		files, err := conn.Receive(&e)
+		if err != nil {
+			h.unsync()
+			return true
+		}
+		h.take(&e, files)
+	}
+}
+
+// connect returns a connection to the supervisor, starting it if need be.
+func (h *Host) connect(ctx context.Context) (*wire.Conn, error) {
+	if conn, err := wire.Dial(h.path(wire.SocketFile)); err == nil {
+		return conn, nil
+	}
+	return h.startSupervisor(ctx)
+}
+
+func (h *Host) startSupervisor(ctx context.Context) (*wire.Conn, error) {
+	log, err := os.OpenFile(h.path(wire.LogFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("start supervisor: %w", err)
+	}
+	defer log.Close()
+	ready, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start supervisor: %w", err)
+	}
+	defer ready.Close()
+	var said bytes.Buffer
+	cmd := early.Supervisor(h.root)
+	cmd.Stderr = log
+	cmd.ExtraFiles = []*os.File{theirs}
+	err = cmd.Start()
+	theirs.Close()
+	if err != nil {
+		return nil, fmt.Errorf("start supervisor: %w", err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := io.Copy(&said, ready); err != nil { // ends when it serves, or dies
+		return nil, fmt.Errorf("start supervisor: %w", err)
+	}
+	conn, err := wire.Dial(h.path(wire.SocketFile))
+	if err != nil {
+		return nil, fmt.Errorf("start supervisor: %w; see %s", err, h.path(wire.LogFile))
+	}
+	return conn, nil
+}
+
+// awaitSupervisorEnd waits until the supervisor has given up its lock, and with it all its files.
+func (h *Host) awaitSupervisorEnd(ctx context.Context) error {
+	f, err := os.OpenFile(h.path(wire.LockFile), os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return nil
+		}
+		if err := clock.Sleep(ctx, h.clock, time.Millisecond); err != nil {
+			return fmt.Errorf("wait for the supervisor to end: %w", err)
+		}
+	}
+}
+
+// forget drops what a supervisor that is gone has told. Its containers' descriptors stay.
+func (h *Host) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.status)
+	clear(h.removed)
+	h.failed = nil
+}
+
+func (h *Host) unsync() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case <-h.synced:
+		h.synced = make(chan struct{})
+	default:
+	}
+}
+
+// handOver gives a new supervisor the descriptors through which the old one answered the pods' bind and connect calls.
+// One that has them already lets these go.
+func (h *Host) handOver(ctx context.Context) {
+	h.mu.Lock()
+	kept := make(map[string]*os.File, len(h.notify))
+	for id, f := range h.notify {
+		kept[id] = f
+	}
+	h.mu.Unlock()
+	for id, f := range kept {
+		conn, err := wire.Dial(h.path(wire.SocketFile))
+		if err != nil {
+			return // gone again: the next one gets them
+		}
+		_, _ = roundTrip(ctx, conn, &wire.Request{Op: wire.Handover, ID: id}, f)
+	}
+}
+
+// take takes in what the supervisor tells.
+func (h *Host) take(e *wire.Event, files []*os.File) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case e.Synced:
+		h.refused = e.Refused
+		h.sync()
+	case e.Status != nil:
+		h.learn(e.Status)
+	case e.Removed != "":
+		h.drop(e.Removed)
+		delete(h.removed, e.Removed)
+	case e.Notify != "" && len(files) == 1 && h.status[e.Notify] != nil && h.status[e.Notify].Running:
+		if old := h.notify[e.Notify]; old != nil {
+			old.Close()
+		}
+		h.notify[e.Notify] = files[0]
+		files = nil
+	}
+	wire.CloseFiles(files)
+}
+
+// sync notes that status is complete. h.mu must be held.
+func (h *Host) sync() {
+	for id, f := range h.notify {
+		if h.status[id] == nil {
+			f.Close()
+			delete(h.notify, id)
+		}
+	}
+	select {
+	case <-h.synced:
+	default:
+		close(h.synced)
+	}
+	for _, r := range h.nodes {
+		r.nudge()
+	}
+}
+
+// learn notes what became of a container, unless it is old news. h.mu must be held.
+func (h *Host) learn(s *wire.Status) {
+	id := s.Spec.ID
+	if _, gone := h.removed[id]; gone {
+		return
+	}
+	if old := h.status[id]; old != nil && old.Revision >= s.Revision {
+		return
+	}
+	h.status[id] = s
+	if !s.Running {
+		if f := h.notify[id]; f != nil {
+			f.Close()
+			delete(h.notify, id)
+		}
+	}
+	h.nudge(types.UID(s.Spec.Pod))
+}
+
+// drop forgets a container. h.mu must be held.
+func (h *Host) drop(id string) {
+	s := h.status[id]
+	if s == nil {
+		return
+	}
+	delete(h.status, id)
+	if f := h.notify[id]; f != nil {
+		f.Close()
+		delete(h.notify, id)
+	}
+	h.nudge(types.UID(s.Spec.Pod))
+}
+
+// nudge tells the pod's node to look again. h.mu must be held.
+func (h *Host) nudge(uid types.UID) {
+	if p := h.pods[uid]; p != nil && h.nodes[p.Node] != nil {
+		h.nodes[p.Node].nudge()
+	}
+}
+
+// call asks the supervisor, and waits for one if there is none just now.
+func (h *Host) call(ctx context.Context, req *wire.Request, files ...*os.File) (wire.Reply, error) {
+	if err := h.await(ctx); err != nil {
+		return wire.Reply{}, err
+	}
+	conn, err := wire.Dial(h.path(wire.SocketFile))
+	if err != nil {
+		// It died a moment ago, or ended while nothing ran.
+		if conn, err = h.redial(ctx); err != nil {
+			return wire.Reply{}, err
+		}
+	}
+	return roundTrip(ctx, conn, req, files...)
+}
+
+func (h *Host) redial(ctx context.Context) (*wire.Conn, error) {
+	for wait := retryFirst; ; wait = min(2*wait, retryMax) {
+		if err := clock.Sleep(ctx, h.clock, wait); err != nil {
+			return nil, err
+		}
+		select {
+		case <-h.ended:
+			return nil, errClosed
+		default:
+		}
+		if conn, err := wire.Dial(h.path(wire.SocketFile)); err == nil {
+			return conn, nil
+		}
+	}
+}
+
+var errClosed = errors.New("the process runtime is closed")
+
+// await waits until all that the supervisor has is known.
+func (h *Host) await(ctx context.Context) error {
+	h.mu.Lock()
+	synced := h.synced
+	h.mu.Unlock()
+	select {
+	case <-synced:
+		return nil
+	case <-h.ended:
+		return errClosed
+	case <-ctx.Done():
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return errors.Join(ctx.Err(), h.failed)
+	}
+}
+
+// roundTrip sends one request, waits for its reply, and closes conn.
+func roundTrip(ctx context.Context, conn *wire.Conn, req *wire.Request, files ...*os.File) (wire.Reply, error) {
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	defer conn.Close()
+	var reply wire.Reply
+	err := conn.Send(req, files...)
+	if err == nil {
+		var got []*os.File
+		got, err = conn.Receive(&reply)
+		wire.CloseFiles(got)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return wire.Reply{}, fmt.Errorf("%s: supervisor: %w", req.Op, err)
+	}
+	return reply, reply.Err()
+}

@@ -1,0 +1,144 @@
+package process
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/minikctl/minikctl/pkg/early/wire"
+	"github.com/minikctl/minikctl/pkg/kubelet"
+)
+
+// pod is what the host keeps of a pod on disk. Its containers are the supervisor's.
+type pod struct {
+	kubelet.PodSpec
+	Node    string
+	IP      string
+	Started time.Time
+}
+
+const podFolder = "pods"
+
+// load makes the host's folders and reads the pods that are there.
+func (h *Host) load() error {
+	// A container that runs as another user must reach its own folder, but find nothing else here.
+	for _, dir := range []struct {
+		name string
+		mode fs.FileMode
+	}{{".", 0o711}, {"run", 0o700}, {podFolder, 0o700}, {wire.Containers, 0o711}} {
+		if err := os.MkdirAll(h.path(dir.name), dir.mode); err != nil {
+			return err
+		}
+		if err := os.Chmod(h.path(dir.name), dir.mode); err != nil {
+			return err
+		}
+	}
+	h.pods = map[types.UID]*pod{}
+	entries, err := os.ReadDir(h.path(podFolder))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".json") {
+			continue // one that was being written
+		}
+		b, err := os.ReadFile(filepath.Join(h.path(podFolder), e.Name()))
+		if err != nil {
+			return err
+		}
+		p := new(pod)
+		if err := json.Unmarshal(b, p); err != nil {
+			return &os.PathError{Op: "parse", Path: filepath.Join(h.path(podFolder), e.Name()), Err: err}
+		}
+		if a, err := netip.ParseAddr(p.IP); err == nil && h.pool != nil {
+			h.pool.Reserve(a)
+		}
+		h.pods[p.UID] = p
+	}
+	return nil
+}
+
+func (h *Host) podFile(uid types.UID) string {
+	return filepath.Join(h.path(podFolder), string(uid)+".json")
+}
+
+func (h *Host) savePod(p *pod) error {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	path := h.podFile(p.UID)
+	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// addPod makes a pod, or returns the one that is there.
+func (h *Host) addPod(node string, spec kubelet.PodSpec) (*pod, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p := h.pods[spec.UID]; p != nil {
+		return p, nil
+	}
+	p := &pod{PodSpec: spec, Node: node, Started: h.clock.Now()}
+	if !spec.HostNetwork {
+		p.IP = "127.0.0.1"
+		if h.pool != nil && h.refused == "" {
+			a, err := h.pool.Allocate()
+			if err != nil {
+				return nil, err
+			}
+			p.IP = a.String()
+		}
+	}
+	if err := h.savePod(p); err != nil {
+		h.releaseIP(p)
+		return nil, err
+	}
+	h.pods[spec.UID] = p
+	return p, nil
+}
+
+func (h *Host) removePod(p *pod) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := os.Remove(h.podFile(p.UID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	h.releaseIP(p)
+	delete(h.pods, p.UID)
+	return nil
+}
+
+func (h *Host) releaseIP(p *pod) {
+	if a, err := netip.ParseAddr(p.IP); err == nil && h.pool != nil {
+		h.pool.Release(a)
+	}
+}
+
+func (h *Host) pod(uid types.UID) *pod {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pods[uid]
+}
+
+// containers returns the statuses of a pod's containers.
+func (h *Host) containers(uid types.UID) []*wire.Status {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []*wire.Status
+	for _, s := range h.status {
+		if s.Spec.Pod == string(uid) {
+			all = append(all, s)
+		}
+	}
+	return all
+}

@@ -1,0 +1,191 @@
+package process
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/minikctl/minikctl/pkg/early/wire"
+	"github.com/minikctl/minikctl/pkg/kubelet"
+)
+
+// Runtime is one node's runtime.
+type Runtime struct {
+	host    *Host
+	node    string
+	changed chan struct{}
+}
+
+// It is all that a kubelet may use.
+var (
+	_ kubelet.Runtime   = (*Runtime)(nil)
+	_ kubelet.Execer    = (*Runtime)(nil)
+	_ kubelet.Describer = (*Runtime)(nil)
+)
+
+// ErrNoPod says that a pod was not started.
+var ErrNoPod = errors.New("no such pod")
+
+func (r *Runtime) nudge() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Changed implements kubelet.Runtime.
+func (r *Runtime) Changed() <-chan struct{} { return r.changed }
+
+// Pods implements kubelet.Runtime. It asks nobody: the supervisor tells of each change.
+func (r *Runtime) Pods(ctx context.Context) ([]kubelet.Pod, error) {
+	if err := r.host.await(ctx); err != nil {
+		return nil, err
+	}
+	h := r.host
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	byPod := map[types.UID][]kubelet.Container{}
+	for _, s := range h.status {
+		uid := types.UID(s.Spec.Pod)
+		byPod[uid] = append(byPod[uid], toContainer(s))
+	}
+	var all []kubelet.Pod
+	for _, p := range h.pods {
+		if p.Node == r.node {
+			all = append(all, toPod(p, byPod[p.UID]))
+		}
+	}
+	slices.SortFunc(all, func(a, b kubelet.Pod) int { return cmp.Compare(a.UID, b.UID) })
+	return all, nil
+}
+
+func toPod(p *pod, containers []kubelet.Container) kubelet.Pod {
+	slices.SortFunc(containers, func(a, b kubelet.Container) int {
+		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Attempt, b.Attempt))
+	})
+	return kubelet.Pod{PodSpec: p.PodSpec, IP: p.IP, Started: p.Started, Containers: containers}
+}
+
+// note is what a container's spec carries for toContainer.
+type note struct {
+	Name    string
+	Attempt int
+	Image   kubelet.Image
+}
+
+func toContainer(s *wire.Status) kubelet.Container {
+	var n note
+	_ = json.Unmarshal(s.Spec.Meta, &n) // our own; what is missing is shown as missing
+	c := kubelet.Container{
+		ID: kubelet.ContainerID(s.Spec.ID), Name: n.Name, Attempt: n.Attempt, Image: n.Image,
+		Started: s.Started, Running: s.Running, Finished: s.Finished,
+		ExitCode: s.ExitCode, Signal: s.Signal, Reason: s.Reason, Message: s.Message,
+	}
+	if s.Running {
+		c.PID = s.PID
+	}
+	return c
+}
+
+// StartPod implements kubelet.Runtime.
+func (r *Runtime) StartPod(ctx context.Context, spec kubelet.PodSpec) (kubelet.Pod, error) {
+	if err := r.host.await(ctx); err != nil {
+		return kubelet.Pod{}, fmt.Errorf("start pod %s/%s: %w", spec.Namespace, spec.Name, err)
+	}
+	p, err := r.host.addPod(r.node, spec)
+	if err != nil {
+		return kubelet.Pod{}, fmt.Errorf("start pod %s/%s: %w", spec.Namespace, spec.Name, err)
+	}
+	var containers []kubelet.Container
+	for _, s := range r.host.containers(spec.UID) {
+		containers = append(containers, toContainer(s))
+	}
+	return toPod(p, containers), nil
+}
+
+// StopPod implements kubelet.Runtime.
+func (r *Runtime) StopPod(ctx context.Context, uid types.UID) error {
+	p := r.host.pod(uid)
+	if p == nil {
+		return nil
+	}
+	if err := r.host.await(ctx); err != nil {
+		return fmt.Errorf("stop pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	containers := r.host.containers(uid)
+	errs := make([]error, len(containers))
+	var wg sync.WaitGroup
+	for i, s := range containers {
+		wg.Go(func() {
+			id := kubelet.ContainerID(s.Spec.ID)
+			if errs[i] = r.Stop(ctx, id, 0); errs[i] == nil {
+				errs[i] = r.Remove(ctx, id)
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("stop pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	if err := r.host.removePod(p); err != nil {
+		return fmt.Errorf("stop pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	return nil
+}
+
+// Start implements kubelet.Runtime.
+func (r *Runtime) Start(ctx context.Context, uid types.UID, spec kubelet.ContainerSpec) (kubelet.ContainerID, error) {
+	p := r.host.pod(uid)
+	if p == nil {
+		return "", fmt.Errorf("start container %s: pod %s: %w", spec.Name, uid, ErrNoPod)
+	}
+	ws, err := r.host.spec(p, &spec)
+	if err != nil {
+		return "", err
+	}
+	reply, err := r.host.call(ctx, &wire.Request{Op: wire.Start, Spec: ws})
+	if err != nil {
+		return "", err // its words are the user's: exec: "foo": executable file not found in $PATH
+	}
+	r.host.mu.Lock()
+	delete(r.host.removed, ws.ID)
+	r.host.learn(reply.Status)
+	r.host.mu.Unlock()
+	return kubelet.ContainerID(ws.ID), nil
+}
+
+// Stop implements kubelet.Runtime.
+func (r *Runtime) Stop(ctx context.Context, id kubelet.ContainerID, grace time.Duration) error {
+	reply, err := r.host.call(ctx, &wire.Request{Op: wire.Stop, ID: string(id), Grace: grace})
+	if errors.Is(err, wire.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.host.mu.Lock()
+	defer r.host.mu.Unlock()
+	r.host.learn(reply.Status)
+	return nil
+}
+
+// Remove implements kubelet.Runtime.
+func (r *Runtime) Remove(ctx context.Context, id kubelet.ContainerID) error {
+	if _, err := r.host.call(ctx, &wire.Request{Op: wire.Remove, ID: string(id)}); err != nil {
+		return err
+	}
+	r.host.mu.Lock()
+	defer r.host.mu.Unlock()
+	if r.host.status[string(id)] != nil {
+		r.host.drop(string(id))
+		r.host.removed[string(id)] = struct{}{}
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package runtimetest
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/minikctl/minikctl/pkg/kubelet"
+)
+
+// ServerVariable makes a test program that calls ServeIfAsked a server: it answers each connection with its own address.
+const ServerVariable = "MINIKCTL_RUNTIMETEST_LISTEN"
+
+// ServeIfAsked is called first by TestMain of each test program that runs the suite. It returns unless the program was
+// started by the suite to be a server in a container.
+func ServeIfAsked() {
+	address := os.Getenv(ServerVariable)
+	if address == "" {
+		return
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		println(err.Error())
+		os.Exit(1)
+	}
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			os.Exit(1)
+		}
+		_, _ = c.Write([]byte(c.LocalAddr().String() + " " + c.RemoteAddr().String() + "\n"))
+		c.Close()
+	}
+}
+
+func samePort(f *fixture) {
+	const port = "18080"
+	self, err := os.Executable()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, listen := range []string{":" + port, "0.0.0.0:" + port, "127.0.0.1:" + port, "[::]:" + port, "localhost:" + port} {
+		var pods []kubelet.Pod
+		for range 5 {
+			p := f.pod()
+			if p.IP == "" || p.IP == "127.0.0.1" {
+				f.Skipf("pods have no addresses of their own here: %s", f.why("PodAddresses"))
+			}
+			spec := f.command(self)
+			spec.Env = append(spec.Env, ServerVariable+"="+listen)
+			f.start(p, spec)
+			pods = append(pods, p)
+		}
+		for _, p := range pods {
+			want := net.JoinHostPort(p.IP, port)
+			f.wait(want, func() bool { return strings.HasPrefix(ask(want), want+" ") })
+		}
+		for _, p := range pods {
+			if err := f.StopPod(f.ctx, p.UID); err != nil {
+				f.Fatal(err)
+			}
+		}
+	}
+}
+
+// ask returns what the server at address says, "" if there is none.
+func ask(address string) string {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return ""
+	}
+	defer c.Close()
+	var b bytes.Buffer
+	_, _ = b.ReadFrom(c)
+	return b.String()
+}
+
+func (f *fixture) execer() kubelet.Execer {
+	f.Helper()
+	e, ok := f.Runtime.(kubelet.Execer)
+	if !ok {
+		f.Skip("the runtime runs no commands")
+	}
+	return e
+}
+
+func exec(f *fixture) {
+	e := f.execer()
+	p := f.pod()
+	spec := f.command("sleep", "1000")
+	spec.Env = append(spec.Env, "A=of the container")
+	id := f.start(p, spec)
+	var out, err bytes.Buffer
+	code, failed := e.Exec(f.ctx, id, []string{"sh", "-c", `cat; echo "$A"; echo oops >&2; exit 6`},
+		kubelet.Streams{In: strings.NewReader("in\n"), Out: &out, Err: &err})
+	if failed != nil || code != 6 || out.String() != "in\nof the container\n" || err.String() != "oops\n" {
+		f.Errorf("got %d, %v, %q, %q", code, failed, out.String(), err.String())
+	}
+	big := strings.Repeat("0123456789abcde\n", 1<<16)
+	out.Reset()
+	code, failed = e.Exec(f.ctx, id, []string{"cat"}, kubelet.Streams{In: strings.NewReader(big), Out: &out})
+	if failed != nil || code != 0 || out.String() != big {
+		f.Errorf("a megabyte: got %d, %v, %d bytes", code, failed, out.Len())
+	}
+	if code, failed := e.Exec(f.ctx, id, []string{"sh", "-c", "kill -9 $$"}, kubelet.Streams{}); failed != nil || code != 137 {
+		f.Errorf("killed: got %d, %v", code, failed)
+	}
+	_, failed = e.Exec(f.ctx, id, []string{"no-such-program"}, kubelet.Streams{})
+	if want := `exec: "no-such-program": executable file not found in $PATH`; failed == nil || failed.Error() != want {
+		f.Errorf("got %v, want %s", failed, want)
+	}
+	if failed := f.Stop(f.ctx, id, time.Second); failed != nil {
+		f.Fatal(failed)
+	}
+	if _, failed := e.Exec(f.ctx, id, []string{"true"}, kubelet.Streams{}); failed == nil {
+		f.Error("a command ran in a container that does not")
+	}
+}
+
+// lines hands on what is written.
+type lines struct{ c chan string }
+
+func (l lines) Write(b []byte) (int, error) {
+	l.c <- string(b)
+	return len(b), nil
+}
+
+func execEndsWithContext(f *fixture) {
+	e := f.execer()
+	p := f.pod()
+	id := f.start(p, f.command("sleep", "1000"))
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	out := lines{make(chan string, 8)}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := e.Exec(ctx, id, []string{"sh", "-c", "echo pid $$; exec sleep 1000"}, kubelet.Streams{Out: out})
+		failed <- err
+	}()
+	m := pidLine.FindStringSubmatch("F " + <-out.c)
+	if m == nil {
+		f.Fatal("no PID")
+	}
+	cancel()
+	if err := <-failed; err == nil {
+		f.Error("no error")
+	}
+	var pid int
+	for _, r := range m[1] {
+		pid = pid*10 + int(r-'0')
+	}
+	f.wait("the end of the command", func() bool { return !alive(pid) })
+}

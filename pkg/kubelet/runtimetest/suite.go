@@ -1,0 +1,195 @@
+// Package runtimetest holds what every kubelet.Runtime promises, as one suite of tests. A driver's test calls Run.
+package runtimetest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/minikctl/minikctl/pkg/kubelet"
+)
+
+// Driver makes runtimes for the suite.
+type Driver struct {
+	// New opens a runtime over root. What it holds is closed by the returned function, while pods run on.
+	New func(t testing.TB, root string) (kubelet.Runtime, func())
+	// Purge ends what is left over root, once nothing is open there.
+	Purge func(t testing.TB, root string)
+	// Simulated runtimes run no programs: the suite skips what needs one.
+	Simulated bool
+}
+
+// Run tests a driver.
+func Run(t *testing.T, d Driver) {
+	for _, c := range []struct {
+		name      string
+		test      func(*fixture)
+		processes bool // needs real ones
+	}{
+		{"PodIsThereUntilStopped", podIsThereUntilStopped, false},
+		{"StartPodTwice", startPodTwice, false},
+		{"StopUnknown", stopUnknown, false},
+		{"StartWithoutPod", startWithoutPod, false},
+		{"ContainerRuns", containerRuns, false},
+		{"StopTwice", stopTwice, false},
+		{"StopPodEndsContainers", stopPodEndsContainers, false},
+		{"RemoveRunning", removeRunning, false},
+		{"AddressesDiffer", addressesDiffer, false},
+		{"Changed", changed, false},
+		{"RestartFindsRunning", restartFindsRunning, true},
+		{"RestartFindsExited", restartFindsExited, true},
+		{"ExitCodes", exitCodes, true},
+		{"StartErrors", startErrors, true},
+		{"StopAsks", stopAsks, true},
+		{"StopKills", stopKills, true},
+		{"StopKillsDescendants", stopKillsDescendants, true},
+		{"ExitKillsDescendants", exitKillsDescendants, true},
+		{"Environment", environment, true},
+		{"Mounts", mounts, true},
+		{"LogFormat", logFormat, true},
+		{"ManyAtOnce", manyAtOnce, true},
+		{"SamePort", samePort, true},
+		{"Exec", exec, true},
+		{"ExecEndsWithContext", execEndsWithContext, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.processes && d.Simulated {
+				t.Skip("a simulated runtime runs no programs")
+			}
+			c.test(newFixture(t, d))
+		})
+	}
+}
+
+// fixture is a runtime with a folder of its own.
+type fixture struct {
+	testing.TB
+	driver Driver
+	root   string
+	kubelet.Runtime
+	close func()
+	ctx   context.Context
+}
+
+func newFixture(t testing.TB, d Driver) *fixture {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	f := &fixture{TB: t, driver: d, root: t.TempDir(), ctx: ctx}
+	f.Runtime, f.close = d.New(t, f.root)
+	t.Cleanup(func() {
+		f.close()
+		cancel()
+		if d.Purge != nil {
+			d.Purge(t, f.root)
+		}
+	})
+	return f
+}
+
+// restart closes the runtime and opens it again.
+func (f *fixture) restart() {
+	f.Helper()
+	f.close()
+	f.Runtime, f.close = f.driver.New(f.TB, f.root)
+}
+
+var serial atomic.Int64
+
+// pod starts a pod with a UID that no other has.
+func (f *fixture) pod() kubelet.Pod {
+	f.Helper()
+	n := serial.Add(1)
+	p, err := f.StartPod(f.ctx, kubelet.PodSpec{
+		UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", n)), Namespace: "default", Name: fmt.Sprintf("pod-%d", n),
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return p
+}
+
+// shell is a container that runs a script.
+func (f *fixture) shell(script string) kubelet.ContainerSpec {
+	return f.command("/bin/sh", "-c", script)
+}
+
+func (f *fixture) command(argv ...string) kubelet.ContainerSpec {
+	n := serial.Add(1)
+	return kubelet.ContainerSpec{
+		Name: fmt.Sprintf("c%d", n), Command: argv, Env: []string{"PATH=" + os.Getenv("PATH")},
+		LogPath: filepath.Join(f.root, "logs", fmt.Sprintf("%d.log", n)),
+		Image:   kubelet.Image{Name: "test"},
+	}
+}
+
+func (f *fixture) start(pod kubelet.Pod, spec kubelet.ContainerSpec) kubelet.ContainerID {
+	f.Helper()
+	id, err := f.Start(f.ctx, pod.UID, spec)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return id
+}
+
+// find returns a container, and whether it is there.
+func (f *fixture) find(id kubelet.ContainerID) (kubelet.Container, bool) {
+	f.Helper()
+	pods, err := f.Pods(f.ctx)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, p := range pods {
+		for _, c := range p.Containers {
+			if c.ID == id {
+				return c, true
+			}
+		}
+	}
+	return kubelet.Container{}, false
+}
+
+// ended waits for a container's end.
+func (f *fixture) ended(id kubelet.ContainerID) kubelet.Container {
+	f.Helper()
+	var c kubelet.Container
+	f.wait("the end of "+string(id), func() bool {
+		var ok bool
+		c, ok = f.find(id)
+		return ok && !c.Running
+	})
+	return c
+}
+
+const (
+	patience = 20 * time.Second
+	tick     = 2 * time.Millisecond
+)
+
+// wait polls a condition.
+func (f *fixture) wait(what string, cond func() bool) {
+	f.Helper()
+	over := time.NewTimer(patience)
+	defer over.Stop()
+	for !cond() {
+		select {
+		case <-over.C:
+			f.Fatalf("no sign of %s in %s", what, patience)
+		case <-time.After(tick):
+		}
+	}
+}
+
+// log reads a container's log, "" when it has none.
+func (f *fixture) log(spec kubelet.ContainerSpec) string {
+	f.Helper()
+	b, err := os.ReadFile(spec.LogPath)
+	if err != nil && !os.IsNotExist(err) {
+		f.Fatal(err)
+	}
+	return string(b)
+}

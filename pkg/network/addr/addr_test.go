@@ -1,0 +1,163 @@
+package addr
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+func TestPool(t *testing.T) {
+	p := NewPool(7)
+	seen := map[netip.Addr]bool{}
+	for {
+		a, err := p.Allocate()
+		if errors.Is(err, ErrExhausted) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := a.As4()
+		if b[0] != 127 || b[1] != 7 || b[2] == 0 || b[3] == 0 || b[3] == 255 {
+			t.Fatalf("%s is no pod address", a)
+		}
+		if seen[a] {
+			t.Fatalf("%s was handed out twice", a)
+		}
+		seen[a] = true
+	}
+	if want := 255 * 254; len(seen) != want {
+		t.Errorf("got %d addresses, want %d", len(seen), want)
+	}
+	back := netip.MustParseAddr("127.7.9.9")
+	p.Release(back)
+	if a, err := p.Allocate(); err != nil || a != back {
+		t.Errorf("after a release: got %v, %v", a, err)
+	}
+}
+
+func TestPoolUsesReleasedAddressesLate(t *testing.T) {
+	p := NewPool(7)
+	first, _ := p.Allocate()
+	p.Release(first)
+	if second, _ := p.Allocate(); second == first {
+		t.Errorf("%s was used again at once", first)
+	}
+}
+
+func TestReserve(t *testing.T) {
+	p := NewPool(7)
+	for _, c := range []struct {
+		addr string
+		want bool
+	}{
+		{"127.7.3.4", true},
+		{"127.7.3.4", false}, // taken
+		{"127.8.3.4", false}, // another range
+		{"127.7.0.4", false}, // not a pod's
+		{"127.7.255.255", false},
+		{"127.7.255.254", true}, // the last one
+	} {
+		if got := p.Reserve(netip.MustParseAddr(c.addr)); got != c.want {
+			t.Errorf("Reserve(%s) = %v, want %v", c.addr, got, c.want)
+		}
+	}
+	a, err := p.Allocate()
+	if err != nil || a.String() != "127.7.1.1" {
+		t.Errorf("after the last one: got %v, %v", a, err)
+	}
+}
+
+func TestClaim(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "minikctl", "ranges")
+	a, b := t.TempDir(), t.TempDir()
+	ra := claim(t, folder, a)
+	rb := claim(t, folder, b)
+	if ra == rb {
+		t.Fatalf("both have %d", ra)
+	}
+	if again := claim(t, folder, a); again != ra {
+		t.Errorf("claimed again: got %d, want %d", again, ra)
+	}
+	if err := os.Remove(b); err != nil {
+		t.Fatal(err)
+	}
+	claim(t, folder, t.TempDir())
+	if owner, err := os.ReadFile(claimFile(folder, rb)); err == nil && string(owner) == b+"\n" {
+		t.Errorf("the claim of an owner that is gone is still there")
+	}
+	if err := Release(folder, a); err != nil {
+		t.Fatal(err)
+	}
+	if err := Release(folder, a); err != nil {
+		t.Errorf("second release: %v", err)
+	}
+	if _, err := os.Stat(claimFile(folder, ra)); !os.IsNotExist(err) {
+		t.Errorf("claim is there after the release: %v", err)
+	}
+}
+
+func TestReleaseOfTheLastLeavesNothing(t *testing.T) {
+	parent := t.TempDir()
+	folder := filepath.Join(parent, "minikctl", "ranges")
+	owner := t.TempDir()
+	claim(t, folder, owner)
+	if err := Release(folder, owner); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(parent); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestClaimsAtOnce(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "minikctl", "ranges")
+	var mu sync.Mutex
+	seen := map[Range]int{}
+	var wg sync.WaitGroup
+	for range 20 {
+		owner := t.TempDir()
+		wg.Go(func() {
+			r, err := Claim(folder, owner)
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			seen[r]++
+		})
+	}
+	wg.Wait()
+	if len(seen) != 20 {
+		t.Errorf("20 daemons share %d ranges: %v", len(seen), seen)
+	}
+}
+
+func TestRangeOfLine(t *testing.T) {
+	for line, want := range map[string]Range{
+		"  sl  local_address rem_address   st": 0,
+		"   0: 0100007F:1F90 00000000:0000 0A": 0,
+		"   1: 0501237F:1F90 00000000:0000 0A": 35,
+		"   2: 00000000:0016 00000000:0000 0A": 0,
+		"":                                     0,
+	} {
+		if got, ok := rangeOfLine(line); ok != (want != 0) || ok && got != want {
+			t.Errorf("rangeOfLine(%q) = %d, %v, want %d", line, got, ok, want)
+		}
+	}
+}
+
+func claim(t *testing.T, folder, owner string) Range {
+	t.Helper()
+	r, err := Claim(folder, owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Valid() {
+		t.Fatalf("got range %d", r)
+	}
+	return r
+}
