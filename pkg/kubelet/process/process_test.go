@@ -34,7 +34,8 @@ var driver = runtimetest.Driver{
 		}
 	},
 	Purge: func(t testing.TB, root string) {
-		if err := open(t, root).Purge(context.Background()) // the test's own is over; err != nil {
+		// The test's own context is over by now.
+		if err := open(t, root).Purge(context.Background()); err != nil {
 			t.Error(err)
 		}
 	},
