@@ -1,0 +1,96 @@
+package openapi
+
+import (
+	"net/http"
+	"strconv"
+)
+
+// forms are the encodings of objects; watched are added for what can be watched.
+var (
+	forms   = []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf"}
+	watched = []string{"application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"}
+)
+
+// v3 returns an endpoint in the form of OpenAPI v3.
+func (e endpoint) v3() map[string]any {
+	item := map[string]any{}
+	if len(e.parameters) > 0 {
+		item["parameters"] = parameters3(e.parameters)
+	}
+	for _, o := range e.operations {
+		item[o.method] = o.v3()
+	}
+	return item
+}
+
+func parameters3(list []parameter) []any {
+	out := make([]any, 0, len(list))
+	for _, p := range list {
+		m := map[string]any{"name": p.name, "in": p.in, "schema": map[string]any{"type": p.kind, "uniqueItems": true}}
+		if p.text != "" {
+			m["description"] = p.text
+		}
+		if p.in == "path" {
+			m["required"] = true
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+func (o operation) v3() map[string]any {
+	m := o.common()
+	if len(o.query) > 0 {
+		m["parameters"] = parameters3(o.query)
+	}
+	if o.body != "" {
+		consumes := o.consumes
+		if consumes == nil {
+			consumes = []string{"*/*"}
+		}
+		body := map[string]any{"content": content3(consumes, o.body)}
+		if !o.optional {
+			body["required"] = true
+		}
+		m["requestBody"] = body
+	}
+	responses := map[string]any{"401": map[string]any{"description": "Unauthorized"}}
+	for _, code := range o.codes {
+		r := map[string]any{"description": http.StatusText(code)}
+		switch {
+		case o.answer != "":
+			types := forms
+			if o.watches {
+				types = append(append([]string{}, forms...), watched...)
+			}
+			r["content"] = content3(types, o.answer)
+		case o.action == "connect":
+			r["content"] = text3("*/*")
+		default:
+			r["content"] = text3("text/plain")
+		}
+		responses[strconv.Itoa(code)] = r
+	}
+	m["responses"] = responses
+	return m
+}
+
+// common is what both forms of an operation have.
+func (o operation) common() map[string]any {
+	return map[string]any{
+		"tags": []string{o.tag}, "operationId": o.id, "description": o.text, "x-kubernetes-action": o.action,
+		"x-kubernetes-group-version-kind": map[string]string{"group": o.gvk.Group, "version": o.gvk.Version, "kind": o.gvk.Kind},
+	}
+}
+
+func content3(types []string, definition string) map[string]any {
+	out := map[string]any{}
+	for _, t := range types {
+		out[t] = map[string]any{"schema": map[string]any{"$ref": refPrefix + definition}}
+	}
+	return out
+}
+
+func text3(media string) map[string]any {
+	return map[string]any{media: map[string]any{"schema": map[string]any{"type": "string"}}}
+}
