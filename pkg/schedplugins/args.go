@@ -1,0 +1,108 @@
+package schedplugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/plug"
+	"github.com/minikctl/minikctl/pkg/scheduler"
+)
+
+// argsOf is a pointer to a plugin's arguments.
+type argsOf[A any] interface {
+	*A
+	runtime.Object
+}
+
+// with makes a factory of a plugin with arguments. They are decoded strictly over the defaults.
+func with[A any, PA argsOf[A]](defaults func() A, make func(A, framework.Handle) (framework.Plugin, error)) scheduler.Factory {
+	return func(_ context.Context, given runtime.Object, h framework.Handle) (framework.Plugin, error) {
+		args, err := decode[A, PA](given, defaults)
+		if err != nil {
+			return nil, err
+		}
+		return make(args, h)
+	}
+}
+
+func decode[A any, PA argsOf[A]](given runtime.Object, defaults func() A) (A, error) {
+	switch g := given.(type) {
+	case nil:
+		return defaults(), nil
+	case PA:
+		return *g, nil
+	case *runtime.Unknown:
+		args, err := plug.Args(g.Raw, defaults)
+		if err != nil {
+			return args, err
+		}
+		return args, checkKind[A, PA](PA(&args))
+	}
+	return defaults(), fmt.Errorf("args: want %T, got %T", PA(nil), given)
+}
+
+// checkKind checks apiVersion and kind, which arguments need not say.
+func checkKind[A any, PA argsOf[A]](args PA) error {
+	gvk := args.GetObjectKind().GroupVersionKind()
+	want := fmt.Sprintf("%T", args)
+	want = want[strings.LastIndex(want, ".")+1:]
+	if gvk.Kind != "" && gvk.Kind != want {
+		return fmt.Errorf("args: kind is %q, want %q", gvk.Kind, want)
+	}
+	if gv := gvk.GroupVersion(); !gv.Empty() && gv != configv1.SchemeGroupVersion {
+		return fmt.Errorf("args: apiVersion is %q, want %q", gv, configv1.SchemeGroupVersion)
+	}
+	return nil
+}
+
+// bare makes a factory of a plugin that has no arguments.
+func bare(make func(framework.Handle) framework.Plugin) scheduler.Factory {
+	return func(_ context.Context, given runtime.Object, h framework.Handle) (framework.Plugin, error) {
+		if u, ok := given.(*runtime.Unknown); given != nil && (!ok || strings.TrimSpace(string(u.Raw)) != "{}") {
+			return nil, errors.New("args: the plugin has none")
+		}
+		return make(h), nil
+	}
+}
+
+// local is embedded by plugins whose verdicts about a node depend on the pod's signature and that node alone.
+type local struct{}
+
+// NodeLocal is scheduler.NodeLocal's.
+func (local) NodeLocal(*corev1.Pod, framework.SharedLister) bool { return true }
+
+// signature is a pod's signature of one part.
+func signature(key string, value any) ([]framework.SignFragment, *framework.Status) {
+	return []framework.SignFragment{{Key: key, Value: value}}, nil
+}
+
+// on is one event that a plugin wants to hear of.
+func on(resource framework.EventResource, action framework.ActionType, hint framework.QueueingHintFn) framework.ClusterEventWithHint {
+	return framework.ClusterEventWithHint{Event: framework.ClusterEvent{Resource: resource, ActionType: action}, QueueingHintFn: hint}
+}
+
+// queueIf turns a condition into a hint.
+func queueIf(worth bool) framework.QueueingHint {
+	if worth {
+		return framework.Queue
+	}
+	return framework.QueueSkip
+}
+
+// nodeOf returns an event's node as it is now, nil when there is none.
+func nodeOf(obj any) *corev1.Node {
+	n, _ := obj.(*corev1.Node)
+	return n
+}
+
+func podOf(obj any) *corev1.Pod {
+	p, _ := obj.(*corev1.Pod)
+	return p
+}

@@ -1,0 +1,94 @@
+package schedplugins
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kube-scheduler/framework"
+)
+
+// balanced prefers nodes whose resources are used in more equal parts with the pod than without it.
+type balanced struct {
+	local
+	resources []measured
+}
+
+func defaultBalanced() configv1.NodeResourcesBalancedAllocationArgs {
+	return configv1.NodeResourcesBalancedAllocationArgs{}
+}
+
+func newBalanced(args configv1.NodeResourcesBalancedAllocationArgs, _ framework.Handle) (framework.Plugin, error) {
+	for i, r := range args.Resources {
+		if r.Weight > 1 {
+			return nil, fmt.Errorf("args: resources[%d].weight: Invalid value: %d: resource weight of %s not in valid range [1, 1]", i, r.Weight, r.Name)
+		}
+	}
+	resources, err := measure(args.Resources)
+	if err != nil {
+		return nil, fmt.Errorf("args: %w", err)
+	}
+	return balanced{resources: resources}, nil
+}
+
+func (balanced) Name() string { return "NodeResourcesBalancedAllocation" }
+
+const balancedKey framework.StateKey = "PreScoreNodeResourcesBalancedAllocation"
+
+// PreScore skips pods that ask for nothing: they balance nothing, and would all go to one node.
+func (p balanced) PreScore(_ context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) *framework.Status {
+	a := askedOf(pod, p.resources, false)
+	for _, n := range a {
+		if n > 0 {
+			state.Write(balancedKey, a)
+			return nil
+		}
+	}
+	return framework.NewStatus(framework.Skip)
+}
+
+func (p balanced) Score(_ context.Context, state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) (int64, *framework.Status) {
+	var a asked
+	if s, err := state.Read(balancedKey); err == nil {
+		a = s.(asked)
+	} else {
+		a = askedOf(pod, p.resources, false)
+	}
+	var b1, b2 [4]usage
+	with, without := usageOn(node, a, p.resources, false, b1[:], b2[:])
+	// From half of the maximum, when the pod makes things as uneven as can be, to all of it.
+	const middle = framework.MaxNodeScore + framework.MaxNodeScore/2
+	return (middle + evenness(with) - evenness(without)) / 2, nil
+}
+
+// evenness is highest when all resources are used in equal parts: 1 less the standard deviation of the parts.
+func evenness(resources []usage) int64 {
+	n := float64(len(resources))
+	if n < 2 {
+		return framework.MaxNodeScore
+	}
+	part := func(u usage) float64 { return min(float64(u.requested)/float64(u.allocatable), 1) }
+	var deviation float64
+	if len(resources) == 2 {
+		deviation = math.Abs(part(resources[0])-part(resources[1])) / 2
+	} else {
+		var sum, squares float64
+		for _, u := range resources {
+			sum += part(u)
+		}
+		for _, u := range resources {
+			d := part(u) - sum/n
+			squares += d * d
+		}
+		deviation = math.Sqrt(squares / n)
+	}
+	return int64((1 - deviation) * float64(framework.MaxNodeScore))
+}
+
+func (balanced) ScoreExtensions() framework.ScoreExtensions { return nil }
+
+func (balanced) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
+	return requestsSignature(pod)
+}

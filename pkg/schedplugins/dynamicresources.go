@@ -1,0 +1,58 @@
+package schedplugins
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kube-scheduler/framework"
+)
+
+// dynamicResources stands for the allocation of devices by resource claims, which this cluster has none of: it turns
+// down pods that claim any, and has no preference among nodes.
+type dynamicResources struct{ local }
+
+func defaultDynamicResources() configv1.DynamicResourcesArgs {
+	return configv1.DynamicResourcesArgs{
+		FilterTimeout:  &metav1.Duration{Duration: configv1.DynamicResourcesFilterTimeoutDefault},
+		BindingTimeout: &metav1.Duration{Duration: configv1.DynamicResourcesBindingTimeoutDefault},
+	}
+}
+
+func newDynamicResources(configv1.DynamicResourcesArgs, framework.Handle) (framework.Plugin, error) {
+	return dynamicResources{}, nil
+}
+
+func (dynamicResources) Name() string { return "DynamicResources" }
+
+func (dynamicResources) PreFilter(_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
+	if len(pod.Spec.ResourceClaims) == 0 {
+		return nil, framework.NewStatus(framework.Skip)
+	}
+	return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, "pod has resource claims, and this cluster cannot allocate any")
+}
+
+func (dynamicResources) PreFilterExtensions() framework.PreFilterExtensions { return nil }
+
+func (dynamicResources) PostFilter(context.Context, framework.CycleState, *corev1.Pod, framework.NodeToStatusReader) (*framework.PostFilterResult, *framework.Status) {
+	return nil, framework.NewStatus(framework.Unschedulable, "no new claims to deallocate")
+}
+
+func (dynamicResources) Score(context.Context, framework.CycleState, *corev1.Pod, framework.NodeInfo) (int64, *framework.Status) {
+	return 0, nil
+}
+
+func (dynamicResources) ScoreExtensions() framework.ScoreExtensions { return nil }
+
+func (dynamicResources) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
+	if len(pod.Spec.ResourceClaims) > 0 {
+		return nil, framework.NewStatus(framework.Unschedulable, "pods with resource claims are not signed")
+	}
+	return signature(framework.DynamicResourcesSignerName, nil)
+}
+
+// EventsToRegister is empty: nothing that can happen here gives a pod its claims.
+func (dynamicResources) EventsToRegister(context.Context) ([]framework.ClusterEventWithHint, error) {
+	return nil, nil
+}

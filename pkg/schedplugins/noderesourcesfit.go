@@ -1,0 +1,236 @@
+package schedplugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/klog/v2"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kube-scheduler/framework"
+)
+
+// fit keeps pods off nodes that have not enough left of what they ask for, and scores the others by how much they would
+// have left.
+type fit struct {
+	local
+	ignored       map[corev1.ResourceName]bool
+	ignoredGroups map[string]bool
+	resources     []measured
+	rate          func([]usage) int64
+}
+
+func defaultFit() configv1.NodeResourcesFitArgs {
+	return configv1.NodeResourcesFitArgs{ScoringStrategy: &configv1.ScoringStrategy{Type: configv1.LeastAllocated}}
+}
+
+func newFit(args configv1.NodeResourcesFitArgs, _ framework.Handle) (framework.Plugin, error) {
+	p := &fit{ignored: map[corev1.ResourceName]bool{}, ignoredGroups: map[string]bool{}}
+	var errs []error
+	for _, r := range args.IgnoredResources {
+		p.ignored[corev1.ResourceName(r)] = true
+	}
+	for i, g := range args.IgnoredResourceGroups {
+		if strings.Contains(g, "/") {
+			errs = append(errs, fmt.Errorf("ignoredResourceGroups[%d]: Invalid value: %q: resource group name can't contain '/'", i, g))
+		}
+		p.ignoredGroups[g] = true
+	}
+	strategy := args.ScoringStrategy
+	if strategy == nil {
+		strategy = defaultFit().ScoringStrategy
+	}
+	var err error
+	if p.resources, err = measure(strategy.Resources); err != nil {
+		errs = append(errs, fmt.Errorf("scoringStrategy.%w", err))
+	}
+	if p.rate, err = rater(strategy); err != nil {
+		errs = append(errs, fmt.Errorf("scoringStrategy.%w", err))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("args: %w", err)
+	}
+	return p, nil
+}
+
+func (*fit) Name() string { return "NodeResourcesFit" }
+
+// wanted is what a pod asks for, as Filter compares it.
+type wanted struct {
+	cpu, memory, storage int64
+	scalar               []amount // by name
+}
+
+type amount struct {
+	name  corev1.ResourceName
+	value int64
+}
+
+// Clone is framework.StateData's; nothing changes it.
+func (w *wanted) Clone() framework.StateData { return w }
+
+const (
+	wantedKey   framework.StateKey = "PreFilterNodeResourcesFit"
+	fitScoreKey framework.StateKey = "PreScoreNodeResourcesFit"
+)
+
+func wantedBy(pod *corev1.Pod) *wanted {
+	w := &wanted{}
+	for name, q := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true}) {
+		switch name {
+		case corev1.ResourceCPU:
+			w.cpu = q.MilliValue()
+		case corev1.ResourceMemory:
+			w.memory = q.Value()
+		case corev1.ResourceEphemeralStorage:
+			w.storage = q.Value()
+		case corev1.ResourcePods:
+		default:
+			if v := q.Value(); v != 0 {
+				w.scalar = append(w.scalar, amount{name, v})
+			}
+		}
+	}
+	slices.SortFunc(w.scalar, func(a, b amount) int { return strings.Compare(string(a.name), string(b.name)) })
+	return w
+}
+
+func (p *fit) PreFilter(_ context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
+	state.Write(wantedKey, wantedBy(pod))
+	return nil, nil
+}
+
+func (*fit) PreFilterExtensions() framework.PreFilterExtensions { return nil }
+
+func (p *fit) Filter(_ context.Context, state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) *framework.Status {
+	var w *wanted
+	if s, err := state.Read(wantedKey); err == nil {
+		w = s.(*wanted)
+	} else {
+		w = wantedBy(pod)
+	}
+	var reasons []string
+	code := framework.Unschedulable
+	p.lacks(w, node, func(reason string, never bool) {
+		reasons = append(reasons, reason)
+		if never {
+			code = framework.UnschedulableAndUnresolvable
+		}
+	})
+	if len(reasons) == 0 {
+		return nil
+	}
+	return framework.NewStatus(code, reasons...)
+}
+
+// lacks tells what the node has too little of; never means that even an empty node would not have enough.
+func (p *fit) lacks(w *wanted, node framework.NodeInfo, tell func(reason string, never bool)) {
+	have, used := node.GetAllocatable(), node.GetRequested()
+	if len(node.GetPods())+1 > have.GetAllowedPodNumber() {
+		tell("Too many pods", false)
+	}
+	check := func(name corev1.ResourceName, want, total, taken int64) {
+		if want > 0 && want > total-taken {
+			tell("Insufficient "+string(name), want > total)
+		}
+	}
+	check(corev1.ResourceCPU, w.cpu, have.GetMilliCPU(), used.GetMilliCPU())
+	check(corev1.ResourceMemory, w.memory, have.GetMemory(), used.GetMemory())
+	check(corev1.ResourceEphemeralStorage, w.storage, have.GetEphemeralStorage(), used.GetEphemeralStorage())
+	for _, s := range w.scalar {
+		if !p.ignores(s.name) {
+			check(s.name, s.value, have.GetScalarResources()[s.name], used.GetScalarResources()[s.name])
+		}
+	}
+}
+
+// ignores reports whether the configuration leaves an extended resource to somebody else.
+func (p *fit) ignores(name corev1.ResourceName) bool {
+	if !extended(name) {
+		return false
+	}
+	group, _, _ := strings.Cut(string(name), "/")
+	return p.ignored[name] || p.ignoredGroups[group]
+}
+
+func (p *fit) PreScore(_ context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) *framework.Status {
+	state.Write(fitScoreKey, askedOf(pod, p.resources, true))
+	return nil
+}
+
+func (p *fit) Score(_ context.Context, state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) (int64, *framework.Status) {
+	var a asked
+	if s, err := state.Read(fitScoreKey); err == nil {
+		a = s.(asked)
+	} else {
+		a = askedOf(pod, p.resources, true)
+	}
+	var b1, b2 [4]usage
+	with, _ := usageOn(node, a, p.resources, true, b1[:], b2[:])
+	return p.rate(with), nil
+}
+
+func (*fit) ScoreExtensions() framework.ScoreExtensions { return nil }
+
+func (*fit) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
+	return requestsSignature(pod)
+}
+
+func (p *fit) EventsToRegister(context.Context) ([]framework.ClusterEventWithHint, error) {
+	return []framework.ClusterEventWithHint{
+		on(framework.Pod, framework.Delete|framework.UpdatePodScaleDown, p.freed),
+		on(framework.Node, framework.Add|framework.UpdateNodeAllocatable, p.larger),
+	}, nil
+}
+
+// freed says whether a pod that left, or asks for less, leaves something that this pod wants.
+func (p *fit) freed(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.QueueingHint, error) {
+	was, is := podOf(old), podOf(now)
+	if is != nil && is.UID == pod.UID {
+		return framework.Queue, nil
+	}
+	if was == nil || was.Spec.NodeName == "" {
+		return framework.QueueSkip, nil
+	}
+	if is == nil {
+		return framework.Queue, nil // at least its place among the node's pods
+	}
+	before, after, want := wantedBy(was), wantedBy(is), wantedBy(pod)
+	return queueIf(want.cpu > 0 && after.cpu < before.cpu || want.memory > 0 && after.memory < before.memory ||
+		want.storage > 0 && after.storage < before.storage || len(want.scalar) > 0), nil
+}
+
+// larger says whether a node that is new, or has more than before, could hold this pod if it were empty.
+func (p *fit) larger(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.QueueingHint, error) {
+	node := nodeOf(now)
+	if node == nil || !p.couldHold(wantedBy(pod), node) {
+		return framework.QueueSkip, nil
+	}
+	was := nodeOf(old)
+	if was == nil {
+		return framework.Queue, nil
+	}
+	for name, q := range node.Status.Allocatable {
+		if before := was.Status.Allocatable[name]; q.Cmp(before) > 0 {
+			return framework.Queue, nil
+		}
+	}
+	return framework.QueueSkip, nil
+}
+
+func (p *fit) couldHold(w *wanted, node *corev1.Node) bool {
+	have := node.Status.Allocatable
+	if have.Pods().Value() < 1 || w.cpu > have.Cpu().MilliValue() || w.memory > have.Memory().Value() || w.storage > have.StorageEphemeral().Value() {
+		return false
+	}
+	for _, s := range w.scalar {
+		if q := have[s.name]; !p.ignores(s.name) && s.value > q.Value() {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,134 @@
+package schedplugins
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kube-scheduler/framework"
+)
+
+// measured is one resource that a score looks at.
+type measured struct {
+	name   corev1.ResourceName
+	weight int64
+}
+
+// usage is a resource on a node once the pod is there: what is asked for, and what there is.
+type usage struct{ requested, allocatable, weight int64 }
+
+// asked is what a pod adds to each measured resource. It is kept from PreScore to Score.
+type asked []int64
+
+// Clone is framework.StateData's; nothing changes it.
+func (a asked) Clone() framework.StateData { return a }
+
+// measure turns the resources of a configuration into what a score looks at. Without any it is CPU and memory alike.
+func measure(specs []configv1.ResourceSpec) ([]measured, error) {
+	if len(specs) == 0 {
+		return []measured{{corev1.ResourceCPU, 1}, {corev1.ResourceMemory, 1}}, nil
+	}
+	var errs []error
+	out := make([]measured, 0, len(specs))
+	seen := map[string]bool{}
+	for i, s := range specs {
+		if s.Weight == 0 {
+			s.Weight = 1
+		}
+		if s.Weight < 1 || s.Weight > 100 {
+			errs = append(errs, fmt.Errorf("resources[%d].weight: Invalid value: %d: resource weight of %s not in valid range [1, 100]", i, s.Weight, s.Name))
+		}
+		if s.Name == "" || seen[s.Name] {
+			errs = append(errs, fmt.Errorf("resources[%d].name: Invalid value: %q: empty or repeated", i, s.Name))
+		}
+		seen[s.Name] = true
+		out = append(out, measured{corev1.ResourceName(s.Name), s.Weight})
+	}
+	return out, errors.Join(errs...)
+}
+
+// What a container counts as when it requests none, in scores that spread.
+var assumed = corev1.ResourceList{
+	corev1.ResourceCPU:    *resource.NewMilliQuantity(100, resource.DecimalSI),
+	corev1.ResourceMemory: *resource.NewQuantity(200<<20, resource.BinarySI),
+}
+
+// askedOf returns what a pod asks of each resource. With assume, containers that ask for no CPU or memory count as
+// asking for a little, unless the pod as a whole says what it asks for.
+func askedOf(pod *corev1.Pod, resources []measured, assume bool) asked {
+	opts := resourcehelper.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true}
+	plain := resourcehelper.PodRequests(pod, opts)
+	list := plain
+	if assume {
+		opts.NonMissingContainerRequests = assumed
+		list = resourcehelper.PodRequests(pod, opts)
+	}
+	out := make(asked, len(resources))
+	for i, r := range resources {
+		q := list[r.name]
+		if r.name == corev1.ResourceCPU {
+			out[i] = q.MilliValue()
+		} else {
+			out[i] = q.Value()
+		}
+	}
+	return out
+}
+
+// usageOn returns the node's usage of each resource with the pod on it, and without. Resources that the node has not, or
+// that are extended and the pod does not ask for, are left out. With assume, requests are those that spread.
+func usageOn(node framework.NodeInfo, pod asked, resources []measured, assume bool, with, without []usage) ([]usage, []usage) {
+	with, without = with[:0], without[:0]
+	for i, r := range resources {
+		there, taken := amounts(node, r.name, assume)
+		if there == 0 || pod[i] == 0 && extended(r.name) {
+			continue
+		}
+		with = append(with, usage{taken + pod[i], there, r.weight})
+		without = append(without, usage{taken, there, r.weight})
+	}
+	return with, without
+}
+
+func amounts(node framework.NodeInfo, name corev1.ResourceName, assume bool) (allocatable, requested int64) {
+	have, use := node.GetAllocatable(), node.GetRequested()
+	switch name {
+	case corev1.ResourceCPU:
+		if assume {
+			use = node.GetNonZeroRequested()
+		}
+		return have.GetMilliCPU(), use.GetMilliCPU()
+	case corev1.ResourceMemory:
+		if assume {
+			use = node.GetNonZeroRequested()
+		}
+		return have.GetMemory(), use.GetMemory()
+	case corev1.ResourceEphemeralStorage:
+		return have.GetEphemeralStorage(), use.GetEphemeralStorage()
+	}
+	return have.GetScalarResources()[name], use.GetScalarResources()[name]
+}
+
+// extended reports whether a resource is one that Kubernetes itself does not know.
+func extended(name corev1.ResourceName) bool {
+	n := string(name)
+	return strings.Contains(n, "/") && !strings.Contains(n, corev1.ResourceDefaultNamespacePrefix) && !strings.HasPrefix(n, corev1.DefaultResourceRequestsPrefix)
+}
+
+// requestsSignature is what of a pod the resource plugins depend on.
+func requestsSignature(pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
+	opts := resourcehelper.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true}
+	plain := resourcehelper.PodRequests(pod, opts)
+	opts.NonMissingContainerRequests = assumed
+	spread := resourcehelper.PodRequests(pod, opts)
+	amounts := make(map[corev1.ResourceName][2]int64, len(spread))
+	for name := range spread {
+		p, s := plain[name], spread[name]
+		amounts[name] = [2]int64{p.MilliValue(), s.MilliValue()}
+	}
+	return signature(framework.ResourcesSignerName, amounts)
+}

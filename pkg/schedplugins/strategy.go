@@ -1,0 +1,103 @@
+package schedplugins
+
+import (
+	"fmt"
+	"math"
+
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kube-scheduler/framework"
+)
+
+// rater returns how a scoring strategy rates a node's usage.
+func rater(s *configv1.ScoringStrategy) (func([]usage) int64, error) {
+	switch s.Type {
+	case configv1.LeastAllocated, "":
+		return average(func(u usage) int64 {
+			if u.requested > u.allocatable {
+				return 0
+			}
+			return (u.allocatable - u.requested) * framework.MaxNodeScore / u.allocatable
+		}), nil
+	case configv1.MostAllocated:
+		return average(func(u usage) int64 {
+			return min(u.requested, u.allocatable) * framework.MaxNodeScore / u.allocatable
+		}), nil
+	case configv1.RequestedToCapacityRatio:
+		return byRatio(s.RequestedToCapacityRatio)
+	}
+	return nil, fmt.Errorf("type: Unsupported value: %q: supported values: %q, %q, %q", s.Type,
+		configv1.LeastAllocated, configv1.MostAllocated, configv1.RequestedToCapacityRatio)
+}
+
+// average rates each resource and weighs the rates.
+func average(rate func(usage) int64) func([]usage) int64 {
+	return func(resources []usage) int64 {
+		var sum, weights int64
+		for _, u := range resources {
+			sum += rate(u) * u.weight
+			weights += u.weight
+		}
+		if weights == 0 {
+			return 0
+		}
+		return sum / weights
+	}
+}
+
+// maxShapeScore is the highest score in a shape; shapes are scaled up to the highest of a node.
+const maxShapeScore = 10
+
+// byRatio rates resources along a line through the points of the shape. What rates zero does not count.
+func byRatio(param *configv1.RequestedToCapacityRatioParam) (func([]usage) int64, error) {
+	if param == nil || len(param.Shape) == 0 {
+		return nil, fmt.Errorf("requestedToCapacityRatio.shape: Required value: at least one point must be specified")
+	}
+	shape := make([]point, 0, len(param.Shape))
+	for i, p := range param.Shape {
+		if p.Utilization < 0 || p.Utilization > 100 {
+			return nil, fmt.Errorf("requestedToCapacityRatio.shape[%d].utilization: Invalid value: %d: not in valid range [0-100]", i, p.Utilization)
+		}
+		if i > 0 && p.Utilization <= param.Shape[i-1].Utilization {
+			return nil, fmt.Errorf("requestedToCapacityRatio.shape[%d].utilization: Invalid value: %d: utilization values must be sorted in increasing order", i, p.Utilization)
+		}
+		if p.Score < 0 || p.Score > maxShapeScore {
+			return nil, fmt.Errorf("requestedToCapacityRatio.shape[%d].score: Invalid value: %d: not in valid range [0-%d]", i, p.Score, maxShapeScore)
+		}
+		shape = append(shape, point{int64(p.Utilization), int64(p.Score) * (framework.MaxNodeScore / maxShapeScore)})
+	}
+	return func(resources []usage) int64 {
+		var sum, weights int64
+		for _, u := range resources {
+			used := int64(100)
+			if u.requested <= u.allocatable {
+				used = u.requested * 100 / u.allocatable
+			}
+			if v := along(shape, used); v > 0 {
+				sum += v * u.weight
+				weights += u.weight
+			}
+		}
+		if weights == 0 {
+			return 0
+		}
+		return int64(math.Round(float64(sum) / float64(weights)))
+	}, nil
+}
+
+// point is one point of a shape.
+type point struct{ at, score int64 }
+
+// along returns the score at x on the line through the points; flat before the first and after the last.
+func along(shape []point, x int64) int64 {
+	for i, p := range shape {
+		if x > p.at {
+			continue
+		}
+		if i == 0 {
+			return p.score
+		}
+		prev := shape[i-1]
+		return prev.score + (p.score-prev.score)*(x-prev.at)/(p.at-prev.at)
+	}
+	return shape[len(shape)-1].score
+}

@@ -1,0 +1,127 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// readConfig reads a KubeSchedulerConfiguration from a file, strictly. An empty path gives the empty configuration.
+func readConfig(path string) (*configv1.KubeSchedulerConfiguration, error) {
+	if path == "" {
+		return &configv1.KubeSchedulerConfiguration{}, nil
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read scheduler config: %w", err)
+	}
+	c, err := parseConfig(raw)
+	if err != nil {
+		return nil, fmt.Errorf("scheduler config %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// parseConfig decodes a KubeSchedulerConfiguration in YAML or JSON. Unknown and repeated fields are errors.
+func parseConfig(raw []byte) (*configv1.KubeSchedulerConfiguration, error) {
+	c := &configv1.KubeSchedulerConfiguration{}
+	if err := yaml.UnmarshalStrict(raw, c); err != nil {
+		return nil, plainError(err)
+	}
+	if want := configv1.SchemeGroupVersion.String(); c.APIVersion != want || c.Kind != "KubeSchedulerConfiguration" {
+		return nil, fmt.Errorf("is %q of %q, want KubeSchedulerConfiguration of %s", c.Kind, c.APIVersion, want)
+	}
+	return c, nil
+}
+
+// plainError drops the names of the decoders that an error has passed through.
+func plainError(err error) error {
+	msg := err.Error()
+	for _, prefix := range []string{"error unmarshaling JSON: ", "error converting YAML to JSON: ", "while decoding JSON: ", "json: "} {
+		msg = strings.TrimPrefix(msg, prefix)
+	}
+	return errors.New(msg)
+}
+
+// settings is what a configuration says about everything but the profiles' plugins.
+type settings struct {
+	percentage  int32
+	backoff     backoff
+	parallelism int
+	profiles    []configv1.KubeSchedulerProfile
+}
+
+// checkConfig reads c's settings and collects what is wrong with them.
+func checkConfig(c *configv1.KubeSchedulerConfiguration) (settings, error) {
+	s := settings{backoff: defaultBackoff, parallelism: 16, profiles: c.Profiles}
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	if c.Parallelism != nil {
+		if s.parallelism = int(*c.Parallelism); s.parallelism <= 0 {
+			wrong("parallelism: Invalid value: %d: should be an integer value greater than zero", s.parallelism)
+		}
+	}
+	if s.percentage = value(c.PercentageOfNodesToScore); s.percentage < 0 || s.percentage > 100 {
+		wrong("percentageOfNodesToScore: Invalid value: %d: not in valid range [0-100]", s.percentage)
+	}
+	if c.PodInitialBackoffSeconds != nil {
+		if s.backoff.first = seconds(*c.PodInitialBackoffSeconds); s.backoff.first <= 0 {
+			wrong("podInitialBackoffSeconds: Invalid value: %d: must be greater than 0", *c.PodInitialBackoffSeconds)
+		}
+	}
+	if c.PodMaxBackoffSeconds != nil {
+		s.backoff.last = seconds(*c.PodMaxBackoffSeconds)
+	}
+	if s.backoff.last < s.backoff.first {
+		wrong("podMaxBackoffSeconds: Invalid value: %d: must be greater than or equal to PodInitialBackoffSeconds", int64(s.backoff.last.Seconds()))
+	}
+	if len(c.Extenders) > 0 {
+		wrong("extenders: this scheduler calls no extenders")
+	}
+	if len(s.profiles) == 0 {
+		s.profiles = []configv1.KubeSchedulerProfile{{}}
+	}
+	errs = append(errs, checkProfiles(s.profiles)...)
+	return s, errors.Join(errs...)
+}
+
+func checkProfiles(profiles []configv1.KubeSchedulerProfile) []error {
+	var errs []error
+	seen := map[string]bool{}
+	for i, p := range profiles {
+		name := profileName(p)
+		if seen[name] {
+			errs = append(errs, fmt.Errorf("profiles[%d].schedulerName: Duplicate value: %q", i, name))
+		}
+		if p.SchedulerName == nil && len(profiles) > 1 || name == "" {
+			errs = append(errs, fmt.Errorf("profiles[%d].schedulerName: Required value", i))
+		}
+		seen[name] = true
+		if n := p.PercentageOfNodesToScore; n != nil && (*n < 0 || *n > 100) {
+			errs = append(errs, fmt.Errorf("profiles[%d].percentageOfNodesToScore: Invalid value: %d: not in valid range [0-100]", i, *n))
+		}
+	}
+	return errs
+}
+
+// profileName is the schedulerName of pods that a profile is for.
+func profileName(p configv1.KubeSchedulerProfile) string {
+	if p.SchedulerName == nil {
+		return corev1.DefaultSchedulerName
+	}
+	return *p.SchedulerName
+}
+
+func value[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}

@@ -1,0 +1,110 @@
+package scheduler
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/kube-scheduler/framework"
+)
+
+// What a container counts as, for scoring only, when it requests no CPU or no memory, so that pods that ask for nothing
+// still spread.
+var (
+	assumedCPU    = *resource.NewMilliQuantity(100, resource.DecimalSI)
+	assumedMemory = *resource.NewQuantity(200<<20, resource.BinarySI)
+)
+
+// podInfo is a pod with what the scheduler computes of it once. It is a framework.PodInfo.
+type podInfo struct {
+	pod      *corev1.Pod
+	requests framework.PodResource
+
+	affinity, anti                   []framework.AffinityTerm
+	preferredAffinity, preferredAnti []framework.WeightedAffinityTerm
+}
+
+var _ framework.PodInfo = (*podInfo)(nil)
+
+// newPodInfo computes pod's requests and affinity terms. The error is about a selector that cannot be parsed; the
+// podInfo is good without that term's list.
+func newPodInfo(pod *corev1.Pod) (*podInfo, error) {
+	p := &podInfo{pod: pod}
+	p.requests = requestsOf(pod)
+	return p, p.parseAffinity()
+}
+
+func (p *podInfo) parseAffinity() error {
+	a := p.pod.Spec.Affinity
+	if a == nil {
+		return nil
+	}
+	var err error
+	keep := func(e error) {
+		if e != nil && err == nil {
+			err = fmt.Errorf("affinity of pod %s/%s: %w", p.pod.Namespace, p.pod.Name, e)
+		}
+	}
+	var e error
+	p.affinity, e = framework.GetAffinityTerms(p.pod, framework.GetPodAffinityTerms(a))
+	keep(e)
+	p.anti, e = framework.GetAffinityTerms(p.pod, framework.GetPodAntiAffinityTerms(a))
+	keep(e)
+	if a.PodAffinity != nil {
+		p.preferredAffinity, e = framework.GetWeightedAffinityTerms(p.pod, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		keep(e)
+	}
+	if a.PodAntiAffinity != nil {
+		p.preferredAnti, e = framework.GetWeightedAffinityTerms(p.pod, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		keep(e)
+	}
+	return err
+}
+
+// requestsOf computes what a pod takes of its node: init containers, sidecars, overhead, pod-level requests and running
+// resizes considered.
+func requestsOf(pod *corev1.Pod) framework.PodResource {
+	opts := resourcehelper.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true}
+	asked := resourcehelper.PodRequests(pod, opts)
+	total := resourcesOf(asked)
+	out := framework.PodResource{Resource: &total, Non0CPU: total.cpu, Non0Mem: total.memory}
+	opts.NonMissingContainerRequests = assumedFor(pod, asked)
+	if len(opts.NonMissingContainerRequests) > 0 {
+		scored := resourcehelper.PodRequests(pod, opts)
+		out.Non0CPU, out.Non0Mem = scored.Cpu().MilliValue(), scored.Memory().Value()
+	}
+	return out
+}
+
+// assumedFor returns what a container without requests is taken to ask for. Requests of the pod as a whole replace it.
+func assumedFor(pod *corev1.Pod, asked corev1.ResourceList) corev1.ResourceList {
+	podLevel := resourcehelper.IsPodLevelRequestsSet(pod)
+	out := corev1.ResourceList{}
+	if _, ok := asked[corev1.ResourceCPU]; !podLevel || !ok {
+		out[corev1.ResourceCPU] = assumedCPU
+	}
+	if _, ok := asked[corev1.ResourceMemory]; !podLevel || !ok {
+		out[corev1.ResourceMemory] = assumedMemory
+	}
+	return out
+}
+
+// takes returns the pod's requests.
+func (p *podInfo) takes() resources { return *p.requests.Resource.(*resources) }
+
+func (p *podInfo) hasAffinity() bool {
+	return len(p.affinity)+len(p.anti)+len(p.preferredAffinity)+len(p.preferredAnti) > 0
+}
+
+// GetPod and the methods below are framework.PodInfo's.
+func (p *podInfo) GetPod() *corev1.Pod                                    { return p.pod }
+func (p *podInfo) GetRequiredAffinityTerms() []framework.AffinityTerm     { return p.affinity }
+func (p *podInfo) GetRequiredAntiAffinityTerms() []framework.AffinityTerm { return p.anti }
+func (p *podInfo) GetPreferredAffinityTerms() []framework.WeightedAffinityTerm {
+	return p.preferredAffinity
+}
+func (p *podInfo) GetPreferredAntiAffinityTerms() []framework.WeightedAffinityTerm {
+	return p.preferredAnti
+}
+func (p *podInfo) CalculateResource() framework.PodResource { return p.requests }

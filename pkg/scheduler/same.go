@@ -1,0 +1,94 @@
+package scheduler
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/kube-scheduler/framework"
+)
+
+// sameForPlugins reports whether two versions of a node differ in nothing that a decision can depend on: a heartbeat.
+func sameForPlugins(a, b *corev1.Node) bool {
+	return nodeChanges(a, b) == framework.None && equality.Semantic.DeepEqual(a.Status.Images, b.Status.Images)
+}
+
+// nodeChanges says what changed of a node, as the events that plugins register for say it.
+func nodeChanges(old, node *corev1.Node) framework.ActionType {
+	var a framework.ActionType
+	note := func(changed bool, action framework.ActionType) {
+		if changed {
+			a |= action
+		}
+	}
+	note(!equality.Semantic.DeepEqual(old.Status.Allocatable, node.Status.Allocatable), framework.UpdateNodeAllocatable)
+	note(!maps.Equal(old.Labels, node.Labels), framework.UpdateNodeLabel)
+	note(old.Spec.Unschedulable != node.Spec.Unschedulable || !equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints), framework.UpdateNodeTaint)
+	note(!sameConditions(old.Status.Conditions, node.Status.Conditions), framework.UpdateNodeCondition)
+	note(!maps.Equal(old.Annotations, node.Annotations), framework.UpdateNodeAnnotation)
+	note(!equality.Semantic.DeepEqual(old.Status.DeclaredFeatures, node.Status.DeclaredFeatures), framework.UpdateNodeDeclaredFeature)
+	return a
+}
+
+// sameConditions compares which condition has which status; times and messages don't matter.
+func sameConditions(a, b []corev1.NodeCondition) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	status := make(map[corev1.NodeConditionType]corev1.ConditionStatus, len(a))
+	for _, c := range a {
+		status[c.Type] = c.Status
+	}
+	for _, c := range b {
+		if status[c.Type] != c.Status {
+			return false
+		}
+	}
+	return true
+}
+
+// podChanges says what changed of a pod, as the events that plugins register for say it.
+func podChanges(old, pod *corev1.Pod) framework.ActionType {
+	var a framework.ActionType
+	if !maps.Equal(old.Labels, pod.Labels) {
+		a |= framework.UpdatePodLabel
+	}
+	if len(old.Spec.Tolerations) != len(pod.Spec.Tolerations) {
+		a |= framework.UpdatePodToleration
+	}
+	if len(old.Spec.SchedulingGates) > 0 && len(pod.Spec.SchedulingGates) == 0 {
+		a |= framework.UpdatePodSchedulingGatesEliminated
+	}
+	if !equality.Semantic.DeepEqual(old.Status.ResourceClaimStatuses, pod.Status.ResourceClaimStatuses) {
+		a |= framework.UpdatePodGeneratedResourceClaim
+	}
+	if resizable(old, pod) && asksLess(requestsOf(old), requestsOf(pod)) {
+		a |= framework.UpdatePodScaleDown
+	}
+	return a
+}
+
+// resizable reports whether the requests of two versions of a pod can differ at all: its spec, or what its status says
+// of a resize under way.
+func resizable(old, pod *corev1.Pod) bool {
+	return old.Generation != pod.Generation || !equality.Semantic.DeepEqual(old.Status.ContainerStatuses, pod.Status.ContainerStatuses)
+}
+
+func asksLess(old, now framework.PodResource) bool {
+	a, b := old.Resource.(*resources), now.Resource.(*resources)
+	if b.cpu < a.cpu || b.memory < a.memory || b.storage < a.storage {
+		return true
+	}
+	for name, v := range a.scalar {
+		if b.scalar[name] < v {
+			return true
+		}
+	}
+	return false
+}
+
+// alike reports whether a node's sums, and what other pods' affinity sees, are the same with either version of a pod.
+func alike(a, b *podInfo) bool {
+	return a.takes().equal(b.takes()) && a.requests.Non0CPU == b.requests.Non0CPU && a.requests.Non0Mem == b.requests.Non0Mem &&
+		maps.Equal(a.pod.Labels, b.pod.Labels) && (a.pod.DeletionTimestamp == nil) == (b.pod.DeletionTimestamp == nil)
+}

@@ -1,0 +1,306 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	"k8s.io/kube-scheduler/framework"
+)
+
+// snapshot is the cluster as the scheduler sees it: nodes with the pods on them, assumed ones among them. It belongs to
+// the scheduling loop, which changes it only between cycles, so that it stands still during one and nothing need be
+// copied. It is a framework.SharedLister.
+//
+// step counts changes; each nodeInfo knows the step of its last one, and the journal lists the latest, so that whoever
+// remembers something about every node can catch up. epoch counts the changes after which nothing remembered holds:
+// a node came, went, or changed in a way that plugins look at.
+type snapshot struct {
+	nodes  []*nodeInfo // those with a node object, by name
+	byName map[string]*nodeInfo
+	pods   map[types.UID]*placed
+	images map[string]*framework.ImageStateSummary
+
+	step, epoch uint64
+	journal     []*nodeInfo // the nodes of the latest steps
+	infos       []framework.NodeInfo
+	affinity    affinityNodes
+	offset      int // where the next search that need not look at every node begins
+}
+
+// affinityNodes are the nodes that have pods with (required anti-)affinity. The lists are made when asked for.
+type affinityNodes struct {
+	any, anti         map[*nodeInfo]bool
+	anyList, antiList []framework.NodeInfo
+	stale             bool
+}
+
+// placed is a pod on a node.
+type placed struct {
+	info    *podInfo
+	node    string
+	assumed bool // by this scheduler; the API has not shown it yet
+}
+
+func newSnapshot() *snapshot {
+	return &snapshot{
+		byName: map[string]*nodeInfo{}, pods: map[types.UID]*placed{}, images: map[string]*framework.ImageStateSummary{},
+		affinity: affinityNodes{any: map[*nodeInfo]bool{}, anti: map[*nodeInfo]bool{}},
+	}
+}
+
+// journalLength bounds how far back a memo may be and still catch up node by node.
+const journalLength = 1 << 12
+
+// touch notes a change of n.
+func (s *snapshot) touch(n *nodeInfo) {
+	s.step++
+	n.changed = s.step
+	if len(s.journal) >= 2*journalLength {
+		s.journal = append(s.journal[:0], s.journal[len(s.journal)-journalLength:]...)
+	}
+	s.journal = append(s.journal, n)
+}
+
+// since returns the nodes that changed after step, some more than once, or false when that is too long ago.
+func (s *snapshot) since(step uint64) ([]*nodeInfo, bool) {
+	back := int(s.step - step)
+	if back > len(s.journal) {
+		return nil, false
+	}
+	return s.journal[len(s.journal)-back:], true
+}
+
+// restructure notes that nothing remembered about nodes holds any more.
+func (s *snapshot) restructure() {
+	s.epoch++
+	s.infos = nil
+	s.affinity.stale = true
+}
+
+// info returns what is known of a node, made new when it is the first.
+func (s *snapshot) info(name string) *nodeInfo {
+	n, ok := s.byName[name]
+	if !ok {
+		n = newNodeInfo()
+		s.byName[name] = n
+	}
+	return n
+}
+
+// setNode adds or replaces a node object.
+func (s *snapshot) setNode(node *corev1.Node) {
+	n := s.info(node.Name)
+	old := n.node
+	if old != nil && sameForPlugins(old, node) {
+		n.node = node
+		return
+	}
+	s.forgetImages(n)
+	n.SetNode(node)
+	s.learnImages(n)
+	if old == nil {
+		i, _ := s.position(node.Name)
+		s.nodes = slices.Insert(s.nodes, i, n)
+		s.renumber(i)
+	}
+	s.touch(n)
+	s.restructure()
+}
+
+// removeNode forgets a node object. Pods on it that are still there keep its place.
+func (s *snapshot) removeNode(name string) {
+	n, ok := s.byName[name]
+	if !ok || n.node == nil {
+		return
+	}
+	s.forgetImages(n)
+	i, _ := s.position(name)
+	s.nodes = slices.Delete(s.nodes, i, i+1)
+	s.renumber(i)
+	n.index, n.node, n.allocatable = -1, nil, resources{}
+	if len(n.pods) == 0 {
+		delete(s.byName, name)
+	}
+	s.restructure()
+}
+
+func (s *snapshot) position(name string) (int, bool) {
+	return slices.BinarySearchFunc(s.nodes, name, func(n *nodeInfo, name string) int { return strings.Compare(n.node.Name, name) })
+}
+
+func (s *snapshot) renumber(from int) {
+	for i := from; i < len(s.nodes); i++ {
+		s.nodes[i].index = i
+	}
+}
+
+// learnImages and forgetImages keep the sums of which image is on how many nodes.
+func (s *snapshot) learnImages(n *nodeInfo) {
+	n.images = make(map[string]*framework.ImageStateSummary, len(n.node.Status.Images))
+	for _, image := range n.node.Status.Images {
+		for _, name := range image.Names {
+			sum, ok := s.images[name]
+			if !ok {
+				sum = &framework.ImageStateSummary{Size: image.SizeBytes, Nodes: sets.New[string]()}
+				s.images[name] = sum
+			}
+			sum.Nodes.Insert(n.node.Name)
+			sum.NumNodes = sum.Nodes.Len()
+			n.images[name] = &framework.ImageStateSummary{Size: image.SizeBytes, NumNodes: sum.NumNodes}
+		}
+	}
+	s.shareImageCounts(n.images)
+}
+
+func (s *snapshot) forgetImages(n *nodeInfo) {
+	old := n.images
+	n.images = nil
+	for name := range old {
+		sum := s.images[name]
+		sum.Nodes.Delete(n.node.Name)
+		sum.NumNodes = sum.Nodes.Len()
+		if sum.NumNodes == 0 {
+			delete(s.images, name)
+		}
+	}
+	s.shareImageCounts(old)
+}
+
+// shareImageCounts tells every node that has one of the images how many nodes do.
+func (s *snapshot) shareImageCounts(images map[string]*framework.ImageStateSummary) {
+	for name := range images {
+		sum, ok := s.images[name]
+		if !ok {
+			continue
+		}
+		for node := range sum.Nodes {
+			if on := s.byName[node].images[name]; on != nil {
+				on.NumNodes = sum.NumNodes
+			}
+		}
+	}
+}
+
+// place puts a pod on a node, in the place of what was known of the pod before. It reports whether the cluster changed
+// in a way that matters to any decision.
+func (s *snapshot) place(info *podInfo, node string, assumed bool) bool {
+	old, ok := s.pods[info.pod.UID]
+	if ok && old.node == node && alike(old.info, info) {
+		old.info.pod, old.assumed = info.pod, assumed // the same sums; plugins see the newer object
+		return false
+	}
+	if ok {
+		s.remove(info.pod.UID)
+	}
+	s.pods[info.pod.UID] = &placed{info, node, assumed}
+	n := s.info(node)
+	n.AddPodInfo(info)
+	s.affinity.note(n)
+	s.touch(n)
+	return true
+}
+
+// remove takes a pod off its node.
+func (s *snapshot) remove(uid types.UID) (*placed, bool) {
+	p, ok := s.pods[uid]
+	if !ok {
+		return nil, false
+	}
+	delete(s.pods, uid)
+	n := s.info(p.node)
+	if err := n.RemovePod(klog.Logger{}, p.info.pod); err != nil {
+		panic(fmt.Sprintf("scheduler: a placed pod is not on its node: %v", err))
+	}
+	if n.node == nil && len(n.pods) == 0 {
+		delete(s.byName, p.node)
+	}
+	s.affinity.note(n)
+	s.touch(n)
+	return p, true
+}
+
+func (a *affinityNodes) note(n *nodeInfo) {
+	if a.any[n] == (len(n.withAffinity) > 0) && a.anti[n] == (len(n.withAnti) > 0) {
+		return
+	}
+	set(a.any, n, len(n.withAffinity) > 0)
+	set(a.anti, n, len(n.withAnti) > 0)
+	a.stale = true
+}
+
+func set(m map[*nodeInfo]bool, n *nodeInfo, in bool) {
+	if in {
+		m[n] = true
+	} else {
+		delete(m, n)
+	}
+}
+
+func (a *affinityNodes) refresh() {
+	if a.stale {
+		a.anyList, a.antiList, a.stale = listed(a.any), listed(a.anti), false
+	}
+}
+
+func listed(m map[*nodeInfo]bool) []framework.NodeInfo {
+	nodes := make([]*nodeInfo, 0, len(m))
+	for n := range m {
+		if n.node != nil {
+			nodes = append(nodes, n)
+		}
+	}
+	slices.SortFunc(nodes, func(a, b *nodeInfo) int { return a.index - b.index })
+	return erase(nodes)
+}
+
+func erase(nodes []*nodeInfo) []framework.NodeInfo {
+	out := make([]framework.NodeInfo, len(nodes))
+	for i, n := range nodes {
+		out[i] = n
+	}
+	return out
+}
+
+// NodeInfos and the methods below are framework.SharedLister's and framework.NodeInfoLister's.
+func (s *snapshot) NodeInfos() framework.NodeInfoLister           { return s }
+func (s *snapshot) StorageInfos() framework.StorageInfoLister     { return s }
+func (s *snapshot) PodGroupStates() framework.PodGroupStateLister { return noPodGroups{} }
+
+func (s *snapshot) List() ([]framework.NodeInfo, error) {
+	if s.infos == nil {
+		s.infos = erase(s.nodes)
+	}
+	return s.infos, nil
+}
+
+func (s *snapshot) HavePodsWithAffinityList() ([]framework.NodeInfo, error) {
+	s.affinity.refresh()
+	return s.affinity.anyList, nil
+}
+
+func (s *snapshot) HavePodsWithRequiredAntiAffinityList() ([]framework.NodeInfo, error) {
+	s.affinity.refresh()
+	return s.affinity.antiList, nil
+}
+
+func (s *snapshot) Get(name string) (framework.NodeInfo, error) {
+	if n, ok := s.byName[name]; ok && n.node != nil {
+		return n, nil
+	}
+	return nil, fmt.Errorf("nodeinfo not found for node name %q", name)
+}
+
+// IsPVCUsedByPods is framework.StorageInfoLister's.
+func (s *snapshot) IsPVCUsedByPods(key string) bool {
+	for _, n := range s.nodes {
+		if n.claims[key] > 0 {
+			return true
+		}
+	}
+	return false
+}
