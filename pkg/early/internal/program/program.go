@@ -15,6 +15,7 @@ const Prefix = "minikctl.dev/"
 var programs = map[string]func(args []string) int{
 	"pause": pause,
 	"probe": probe,
+	"web":   web,
 }
 
 // Find returns the built-in program of that name, or nil.
