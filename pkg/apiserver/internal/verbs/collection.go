@@ -15,6 +15,7 @@ func (e *Engine) DeleteCollection(ctx context.Context, req *Request, opts *metav
 	if errs := optionsvalidation.ValidateDeleteOptions(opts); len(errs) > 0 {
 		return Listing{}, invalidOptions("DeleteOptions", errs)
 	}
+	req.tellFields(list)
 	if _, err := e.begin(ctx, req, opts.DryRun, ""); err != nil {
 		return Listing{}, err
 	}

@@ -18,6 +18,7 @@ import (
 
 // List returns a page of what opts select.
 func (e *Engine) List(ctx context.Context, req *Request, opts *metav1.ListOptions) (Listing, error) {
+	req.tellFields(opts)
 	if err := e.authorize(ctx, &req.Attributes); err != nil {
 		return Listing{}, err
 	}

@@ -145,6 +145,7 @@ func (req *Request) label(name, value string) (string, string, error) {
 
 // Watch returns the changes that follow what opts say.
 func (e *Engine) Watch(ctx context.Context, req *Request, opts *metav1.ListOptions) (iter.Seq2[[]Event, error], error) {
+	req.tellFields(opts)
 	if err := e.authorize(ctx, &req.Attributes); err != nil {
 		return nil, err
 	}
