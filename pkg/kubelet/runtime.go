@@ -72,6 +72,7 @@ type PodSpec struct {
 	Namespace, Name string
 	Hostname        string
 	HostNetwork     bool
+	Annotations     map[string]string // the pod's, for runtimes that have rules there; need not be returned by Pods
 }
 
 // Pod is a pod as the runtime sees it.
