@@ -52,6 +52,9 @@ func (p *plumbing) connect(s kubelet.Streams) ([]*os.File, error) {
 			return nil, err
 		}
 	}
+	for _, f := range p.theirs {
+		f.Fd() // makes it blocking: the command shares the mode, and does not expect EAGAIN
+	}
 	return p.theirs, nil
 }
 

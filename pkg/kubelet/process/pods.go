@@ -88,6 +88,7 @@ func (h *Host) addPod(node string, spec kubelet.PodSpec) (*pod, error) {
 	if p := h.pods[spec.UID]; p != nil {
 		return p, nil
 	}
+	spec.Annotations = nil // there are no rules here
 	p := &pod{PodSpec: spec, Node: node, Started: h.clock.Now()}
 	if !spec.HostNetwork {
 		p.IP = "127.0.0.1"

@@ -26,7 +26,8 @@ func restartFindsRunning(f *fixture) {
 	if !ok || !after.Running || after.PID != before.PID || !after.Started.Equal(before.Started) || after.Image != before.Image {
 		f.Fatalf("before %+v, after %+v", before, after)
 	}
-	if got := f.pods(); len(got) != 1 || got[0].IP != p.IP || !got[0].Started.Equal(p.Started) || got[0].PodSpec != p.PodSpec {
+	if got := f.pods(); len(got) != 1 || got[0].IP != p.IP || !got[0].Started.Equal(p.Started) ||
+		got[0].UID != p.UID || got[0].Namespace != p.Namespace || got[0].Name != p.Name {
 		f.Errorf("got %+v, want %+v", got, p)
 	}
 	if q := f.pod(); q.IP != "" && q.IP == p.IP && q.IP != "127.0.0.1" {
@@ -273,6 +274,22 @@ func logFormat(f *fixture) {
 	want := []string{"F 3 out", "F 0 ", "P 16384 xxx", "F 3616 xxx", "P 3 end"}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		f.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// bigLog writes faster than anybody reads.
+func bigLog(f *fixture) {
+	p := f.pod()
+	spec := f.command("seq", "150000")
+	if c := f.ended(f.start(p, spec)); c.ExitCode != 0 {
+		f.Errorf("got %+v", c)
+	}
+	var want strings.Builder
+	for i := range 150000 {
+		fmt.Fprintln(&want, i+1)
+	}
+	if got := texts(f.log(spec)); got != want.String() {
+		f.Errorf("got %d bytes, want %d", len(got), want.Len())
 	}
 }
 

@@ -53,6 +53,7 @@ func Run(t *testing.T, d Driver) {
 		{"Environment", environment, true},
 		{"Mounts", mounts, true},
 		{"LogFormat", logFormat, true},
+		{"BigLog", bigLog, true},
 		{"ManyAtOnce", manyAtOnce, true},
 		{"SamePort", samePort, true},
 		{"Exec", exec, true},

@@ -51,22 +51,14 @@ func lookPath(name string, env []string) (string, error) {
 		}
 		return name, nil
 	}
-	var denied error
 	for _, dir := range filepath.SplitList(lookup(env, "PATH")) {
 		path := filepath.Join(dir, name)
 		if dir == "" || dir == "." {
 			path = "./" + name
 		}
-		err := executable(path)
-		if err == nil {
+		if executable(path) == nil {
 			return path, nil
 		}
-		if errors.Is(err, fs.ErrPermission) {
-			denied = err
-		}
-	}
-	if denied != nil {
-		return "", &execError{name, denied}
 	}
 	return "", &execError{name, errNotFound}
 }

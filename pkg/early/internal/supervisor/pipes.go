@@ -20,8 +20,8 @@ func (c *container) openPipes() (*pipes, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.outWriter, err = os.OpenFile(c.pipe("out"), os.O_RDWR, 0); err == nil {
-		p.errWriter, err = os.OpenFile(c.pipe("err"), os.O_RDWR, 0)
+	if p.outWriter, err = openWriter(c.pipe("out")); err == nil {
+		p.errWriter, err = openWriter(c.pipe("err"))
 	}
 	if err != nil {
 		p.closeWriters()
@@ -56,6 +56,15 @@ func (c *container) openReaders() (*pipes, error) {
 		return nil, err
 	}
 	return &pipes{outReader: out, errReader: stderr}, nil
+}
+
+// openWriter opens the container's end. Unlike os.OpenFile it leaves it blocking: programs don't expect EAGAIN.
+func openWriter(path string) (*os.File, error) {
+	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 func (c *container) pipe(name string) string { return filepath.Join(c.spec.Folder, name) }

@@ -28,8 +28,12 @@ import (
 	"github.com/minikctl/minikctl/pkg/early/wire"
 )
 
-// idle is how long a supervisor with nothing to do waits for a daemon.
-const idle = 10 * time.Second
+const (
+	// idle is how long a supervisor with nothing to do waits for a daemon.
+	idle = 10 * time.Second
+	// homeInterval is how often a supervisor looks whether its folder is still there.
+	homeInterval = 5 * time.Second
+)
 
 type supervisor struct {
 	root   string
@@ -92,8 +96,7 @@ func (s *supervisor) run() error {
 	os.NewFile(3, "ready").Close()
 	go s.serve(l)
 	go s.watchMemory()
-	s.waitIdle()
-	return nil
+	return s.waitIdle(lock)
 }
 
 func lockFile(path string) (*os.File, error) {
@@ -108,23 +111,38 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// waitIdle returns when there has been nothing to do for a while, or after Shutdown.
-func (s *supervisor) waitIdle() {
+// waitIdle returns when there has been nothing to do for a while, or after Shutdown, or when the folder was removed:
+// then no daemon can ever find the containers, so that they are ended.
+func (s *supervisor) waitIdle(lock *os.File) error {
+	home := time.NewTicker(homeInterval)
+	defer home.Stop()
+	over := time.NewTimer(idle)
+	defer over.Stop()
 	for {
-		var over <-chan time.Time
-		if s.isIdle() {
-			over = time.After(idle)
-		}
 		select {
 		case <-s.stop:
-			return
+			return nil
 		case <-s.activity:
-		case <-over:
+			over.Reset(idle)
+		case <-over.C:
 			if s.isIdle() {
-				return
+				return nil
+			}
+		case <-home.C:
+			if !s.atHome(lock) {
+				return s.endAll(0)
 			}
 		}
 	}
+}
+
+func (s *supervisor) atHome(lock *os.File) bool {
+	held, err := lock.Stat()
+	if err != nil {
+		return true // can't tell
+	}
+	there, err := os.Stat(lock.Name())
+	return err == nil && os.SameFile(held, there) || err != nil && !errors.Is(err, os.ErrNotExist)
 }
 
 func (s *supervisor) isIdle() bool {

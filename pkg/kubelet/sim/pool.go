@@ -1,0 +1,51 @@
+package sim
+
+import (
+	"errors"
+	"net/netip"
+)
+
+// pool hands out the addresses of 10.244.0.0/16, and when those are all in use those of 10.245.0.0/16 and so on, since
+// a simulated cluster may have more pods than a range has addresses. The last range is 10.255.0.0/16.
+type pool struct {
+	used map[uint32]struct{}
+	next uint32
+}
+
+const (
+	base uint32 = 10<<24 | 244<<16
+	size uint32 = 12 << 16
+)
+
+var errExhausted = errors.New("no address is left")
+
+func (p *pool) allocate() (netip.Addr, error) {
+	if p.used == nil {
+		p.used, p.next = map[uint32]struct{}{}, 1
+	}
+	for range size {
+		n := p.next
+		if p.next++; p.next == size {
+			p.next = 1
+		}
+		if last := byte(n); last == 0 || last == 255 {
+			continue
+		}
+		if _, taken := p.used[n]; taken {
+			continue
+		}
+		p.used[n] = struct{}{}
+		a := base + n
+		return netip.AddrFrom4([4]byte{byte(a >> 24), byte(a >> 16), byte(a >> 8), byte(a)}), nil
+	}
+	return netip.Addr{}, errExhausted
+}
+
+// release frees an address; the zero one is nobody's.
+func (p *pool) release(a netip.Addr) {
+	if !a.IsValid() {
+		return
+	}
+	b := a.As4()
+	delete(p.used, (uint32(b[0])<<24|uint32(b[1])<<16|uint32(b[2])<<8|uint32(b[3]))-base)
+}

@@ -1,0 +1,69 @@
+package sim
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/minikctl/minikctl/pkg/kubelet"
+)
+
+// end is when and how a container ends by its rule. It is void once the container has ended otherwise.
+type end struct {
+	at   time.Time
+	node *node
+	id   kubelet.ContainerID
+	code int
+}
+
+// queue is a heap of ends.
+type queue []end
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].at.Before(q[j].at) }
+func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+
+// Push implements heap.Interface.
+func (q *queue) Push(x any) { *q = append(*q, x.(end)) }
+
+// Pop implements heap.Interface.
+func (q *queue) Pop() any {
+	last := (*q)[len(*q)-1]
+	(*q)[len(*q)-1] = end{}
+	*q = (*q)[:len(*q)-1]
+	return last
+}
+
+// endAt has a container end. c.mu must be held.
+func (c *Cluster) endAt(at time.Time, n *node, id kubelet.ContainerID, code int) {
+	heap.Push(&c.ends, end{at, n, id, code})
+	c.arm()
+}
+
+// arm sets the one timer to the earliest end. c.mu must be held.
+func (c *Cluster) arm() {
+	if len(c.ends) == 0 || !c.due.IsZero() && !c.ends[0].at.Before(c.due) {
+		return
+	}
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	c.due = c.ends[0].at
+	// On a goroutine of its own: a fake clock calls back while it is locked.
+	c.timer = c.clock.AfterFunc(c.due.Sub(c.clock.Now()), func() { go c.fire() })
+}
+
+// fire ends the containers whose time has come.
+func (c *Cluster) fire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.due = time.Time{}
+	now := c.clock.Now()
+	for len(c.ends) > 0 && !c.ends[0].at.After(now) {
+		e := heap.Pop(&c.ends).(end)
+		if x := e.node.find(e.id); x != nil && x.Running && !x.Started.After(e.at) {
+			e.node.end(x, e.code, 0)
+			x.Finished = e.at
+		}
+	}
+	c.arm()
+}

@@ -1,0 +1,254 @@
+// Package sim owns the runtime of simulated nodes: it runs nothing, and accounts for everything. A container "runs" from
+// the moment it is started until it is stopped, or until a rule of its pod says that it ends. Pods are kept in memory
+// only, cost no goroutine and no timer of their own, and have addresses of 10.244.0.0/16, which lead nowhere.
+//
+// Rules are annotations of the pod, with which programs that end are simulated (jobs, crash loops):
+//
+//	minikctl.dev/sim-exit-after: 30s     how long each container runs; without it, until it is stopped
+//	minikctl.dev/sim-exit-code: "1"      the exit code it then has; 0 if not given
+//	minikctl.dev/sim-exit-after.NAME     the same for the container NAME alone
+//	minikctl.dev/sim-exit-code.NAME
+//
+// A container that is stopped before that ends with code 143 (SIGTERM), as most programs do.
+package sim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	k8sclock "k8s.io/utils/clock"
+
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/kubelet"
+)
+
+// These annotations of a pod are the rules for its containers. They may be followed by a dot and a container's name.
+const (
+	ExitAfter = "minikctl.dev/sim-exit-after"
+	ExitCode  = "minikctl.dev/sim-exit-code"
+)
+
+// jitter spreads the ends of containers that were started together, as no two programs take equally long.
+const jitter = 0.01
+
+// Cluster is what the simulated nodes of a daemon share: the clock, the addresses and the order of events. It is safe for
+// concurrent use.
+type Cluster struct {
+	clock  clock.Clock
+	source *clock.Source
+
+	mu    sync.Mutex
+	pool  pool
+	ends  queue // of all nodes, the earliest first
+	timer k8sclock.Timer
+	due   time.Time // when timer fires; zero: never
+}
+
+// NewCluster returns a cluster with no nodes.
+func NewCluster(clk clock.Clock, src *clock.Source) *Cluster {
+	return &Cluster{clock: clk, source: src}
+}
+
+// Runtime returns a new node's runtime.
+func (c *Cluster) Runtime() kubelet.Runtime {
+	return &node{cluster: c, pods: map[types.UID]*pod{}, changed: make(chan struct{}, 1)}
+}
+
+// New returns the runtime of a node that shares nothing with others.
+func New(clk clock.Clock, src *clock.Source) kubelet.Runtime { return NewCluster(clk, src).Runtime() }
+
+var _ kubelet.Runtime = (*node)(nil)
+
+type node struct {
+	cluster *Cluster
+	changed chan struct{}
+	pods    map[types.UID]*pod // guarded by cluster.mu
+}
+
+type pod struct {
+	kubelet.Pod
+	addr netip.Addr
+}
+
+// ErrNoPod says that a pod was not started.
+var ErrNoPod = errors.New("no such pod")
+
+// ErrRunning says that a running container can't be removed.
+var ErrRunning = errors.New("the container is running")
+
+// Changed implements kubelet.Runtime.
+func (n *node) Changed() <-chan struct{} { return n.changed }
+
+func (n *node) nudge() {
+	select {
+	case n.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Pods implements kubelet.Runtime.
+func (n *node) Pods(context.Context) ([]kubelet.Pod, error) {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	all := make([]kubelet.Pod, 0, len(n.pods))
+	for _, p := range n.pods {
+		all = append(all, p.copy())
+	}
+	slices.SortFunc(all, func(a, b kubelet.Pod) int { return cmp.Compare(a.UID, b.UID) })
+	return all, nil
+}
+
+func (p *pod) copy() kubelet.Pod {
+	c := p.Pod
+	c.Containers = slices.Clone(p.Containers)
+	return c
+}
+
+// StartPod implements kubelet.Runtime.
+func (n *node) StartPod(_ context.Context, spec kubelet.PodSpec) (kubelet.Pod, error) {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := n.pods[spec.UID]; p != nil {
+		return p.copy(), nil
+	}
+	p := &pod{Pod: kubelet.Pod{PodSpec: spec, Started: c.clock.Now()}}
+	if !spec.HostNetwork {
+		addr, err := c.pool.allocate()
+		if err != nil {
+			return kubelet.Pod{}, fmt.Errorf("start pod %s/%s: %w", spec.Namespace, spec.Name, err)
+		}
+		p.addr, p.IP = addr, addr.String()
+	}
+	n.pods[spec.UID] = p
+	n.nudge()
+	return p.copy(), nil
+}
+
+// StopPod implements kubelet.Runtime.
+func (n *node) StopPod(_ context.Context, uid types.UID) error {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := n.pods[uid]; p != nil {
+		c.pool.release(p.addr)
+		delete(n.pods, uid)
+		n.nudge()
+	}
+	return nil
+}
+
+// Start implements kubelet.Runtime.
+func (n *node) Start(_ context.Context, uid types.UID, spec kubelet.ContainerSpec) (kubelet.ContainerID, error) {
+	c := n.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := n.pods[uid]
+	if p == nil {
+		return "", fmt.Errorf("start container %s: pod %s: %w", spec.Name, uid, ErrNoPod)
+	}
+	after, code, ends, err := rule(p.Annotations, spec.Name)
+	if err != nil {
+		return "", err
+	}
+	now := c.clock.Now()
+	id := kubelet.ContainerID(string(uid) + "_" + spec.Name + "_" + strconv.Itoa(spec.Attempt))
+	p.Containers = append(p.Containers, kubelet.Container{
+		ID: id, Name: spec.Name, Attempt: spec.Attempt, Image: spec.Image, Started: now, Running: true,
+	})
+	if ends {
+		c.endAt(now.Add(c.source.Jitter(after, jitter)), n, id, code)
+	}
+	n.nudge()
+	return id, nil
+}
+
+// rule reads when and how a container ends by itself.
+func rule(annotations map[string]string, name string) (after time.Duration, code int, ends bool, err error) {
+	text, key := lookup(annotations, ExitAfter, name)
+	if text == "" {
+		return 0, 0, false, nil
+	}
+	if after, err = time.ParseDuration(text); err != nil || after < 0 {
+		return 0, 0, false, fmt.Errorf("annotation %s: %q is no duration such as 30s", key, text)
+	}
+	if text, key = lookup(annotations, ExitCode, name); text != "" {
+		if code, err = strconv.Atoi(text); err != nil || code < 0 || code > 255 {
+			return 0, 0, false, fmt.Errorf("annotation %s: %q is no exit code from 0 to 255", key, text)
+		}
+	}
+	return after, code, true, nil
+}
+
+func lookup(annotations map[string]string, key, name string) (value, found string) {
+	if v, ok := annotations[key+"."+name]; ok {
+		return v, key + "." + name
+	}
+	return annotations[key], key
+}
+
+const (
+	terminated = 128 + 15
+	sigterm    = 15
+)
+
+// Stop implements kubelet.Runtime.
+func (n *node) Stop(_ context.Context, id kubelet.ContainerID, _ time.Duration) error {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	if c := n.find(id); c != nil && c.Running {
+		n.end(c, terminated, sigterm)
+	}
+	return nil
+}
+
+// end notes the end of c. The cluster's mu must be held.
+func (n *node) end(c *kubelet.Container, code, signal int) {
+	c.Running, c.Finished, c.ExitCode, c.Signal = false, n.cluster.clock.Now(), code, signal
+	n.nudge()
+}
+
+// find returns a container of the node, or nil. The cluster's mu must be held.
+func (n *node) find(id kubelet.ContainerID) *kubelet.Container {
+	p := n.pods[owner(id)]
+	if p == nil {
+		return nil
+	}
+	i := slices.IndexFunc(p.Containers, func(c kubelet.Container) bool { return c.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &p.Containers[i]
+}
+
+// owner returns the pod of a container.
+func owner(id kubelet.ContainerID) types.UID {
+	uid, _, _ := strings.Cut(string(id), "_")
+	return types.UID(uid)
+}
+
+// Remove implements kubelet.Runtime.
+func (n *node) Remove(_ context.Context, id kubelet.ContainerID) error {
+	n.cluster.mu.Lock()
+	defer n.cluster.mu.Unlock()
+	c := n.find(id)
+	if c == nil {
+		return nil
+	}
+	if c.Running {
+		return fmt.Errorf("%s: %w", id, ErrRunning)
+	}
+	p := n.pods[owner(id)]
+	p.Containers = slices.DeleteFunc(p.Containers, func(c kubelet.Container) bool { return c.ID == id })
+	n.nudge()
+	return nil
+}

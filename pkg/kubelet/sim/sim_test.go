@@ -1,0 +1,143 @@
+package sim_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/kubelet"
+	"github.com/minikctl/minikctl/pkg/kubelet/runtimetest"
+	"github.com/minikctl/minikctl/pkg/kubelet/sim"
+)
+
+func TestRuntime(t *testing.T) {
+	runtimetest.Run(t, runtimetest.Driver{
+		New: func(testing.TB, string) (kubelet.Runtime, func()) {
+			return sim.New(clock.Real(), clock.NewSource(1)), func() {}
+		},
+		Simulated: true,
+	})
+}
+
+// start starts a pod with annotations, and in it a container called main.
+func start(t *testing.T, rt kubelet.Runtime, uid types.UID, annotations map[string]string) error {
+	t.Helper()
+	if _, err := rt.StartPod(t.Context(), kubelet.PodSpec{UID: uid, Name: string(uid), Annotations: annotations}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := rt.Start(t.Context(), uid, kubelet.ContainerSpec{Name: "main"})
+	return err
+}
+
+func pods(t *testing.T, rt kubelet.Runtime) []kubelet.Pod {
+	t.Helper()
+	all, err := rt.Pods(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestRules(t *testing.T) {
+	began := time.Unix(1_700_000_000, 0)
+	for _, c := range []struct {
+		name        string
+		annotations map[string]string
+		code        int
+		after       time.Duration
+	}{
+		{"after", map[string]string{sim.ExitAfter: "10s"}, 0, 10 * time.Second},
+		{"at once", map[string]string{sim.ExitAfter: "0"}, 0, 0},
+		{"code", map[string]string{sim.ExitAfter: "10s", sim.ExitCode: "3"}, 3, 10 * time.Second},
+		{"own", map[string]string{sim.ExitAfter: "10s", sim.ExitAfter + ".main": "5s", sim.ExitCode + ".main": "4"}, 4, 5 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			clk := testclock.NewFakeClock(began)
+			rt := sim.New(clk, clock.NewSource(1))
+			if err := start(t, rt, "a", c.annotations); err != nil {
+				t.Fatal(err)
+			}
+			if c.after > 0 {
+				clk.SetTime(began.Add(c.after - time.Millisecond))
+				if !pods(t, rt)[0].Containers[0].Running {
+					t.Error("it has ended too early")
+				}
+			}
+			clk.SetTime(began.Add(c.after + time.Second))
+			got := ended(t, rt)
+			if got.ExitCode != c.code || got.Finished.Before(began.Add(c.after)) || got.Finished.After(clk.Now()) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+// ended waits for the end of the only container.
+func ended(t *testing.T, rt kubelet.Runtime) kubelet.Container {
+	t.Helper()
+	for {
+		if c := pods(t, rt)[0].Containers[0]; !c.Running {
+			return c
+		}
+		select {
+		case <-rt.Changed():
+		case <-t.Context().Done():
+			t.Fatal("it has not ended")
+		}
+	}
+}
+
+func TestBadRules(t *testing.T) {
+	rt := sim.New(clock.Real(), clock.NewSource(1))
+	for i, c := range []struct {
+		annotations map[string]string
+		want        string
+	}{
+		{map[string]string{sim.ExitAfter: "soon"}, `annotation minikctl.dev/sim-exit-after: "soon" is no duration such as 30s`},
+		{map[string]string{sim.ExitAfter: "-1s"}, `annotation minikctl.dev/sim-exit-after: "-1s" is no duration such as 30s`},
+		{map[string]string{sim.ExitAfter: "1s", sim.ExitCode + ".main": "256"}, `annotation minikctl.dev/sim-exit-code.main: "256" is no exit code from 0 to 255`},
+	} {
+		if err := start(t, rt, types.UID(fmt.Sprint(i)), c.annotations); err == nil || err.Error() != c.want {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
+	}
+}
+
+func TestStoppedBeforeItsRule(t *testing.T) {
+	clk := testclock.NewFakeClock(time.Unix(1_700_000_000, 0))
+	rt := sim.New(clk, clock.NewSource(1))
+	if err := start(t, rt, "a", map[string]string{sim.ExitAfter: "10s"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Stop(t.Context(), pods(t, rt)[0].Containers[0].ID, 0); err != nil {
+		t.Fatal(err)
+	}
+	clk.Step(time.Minute)
+	if got := pods(t, rt)[0].Containers[0]; got.ExitCode != 143 || got.Signal != 15 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestNodesShareAddresses(t *testing.T) {
+	cluster := sim.NewCluster(clock.Real(), clock.NewSource(1))
+	seen := map[string]bool{}
+	const nodes, perNode = 300, 250 // more than a /16 has
+	for n := range nodes {
+		rt := cluster.Runtime()
+		for i := range perNode {
+			p, err := rt.StartPod(t.Context(), kubelet.PodSpec{UID: types.UID(fmt.Sprintf("%d-%d", n, i))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen[p.IP] || !strings.HasPrefix(p.IP, "10.24") {
+				t.Fatalf("got %s", p.IP)
+			}
+			seen[p.IP] = true
+		}
+	}
+}
