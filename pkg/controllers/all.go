@@ -18,16 +18,23 @@ import (
 
 // Controller is one control loop and who it acts as.
 type Controller struct {
-	// Account names the service account in kube-system that the controller acts as, and the component of its Events.
-	Account string
-	New     func(Env) reconcile.Loop
+	Account   string // the service account in kube-system that it acts as
+	Component string // of its Events
+	New       func(Env) reconcile.Loop
 }
 
 // All lists the controllers.
 var All = []Controller{
 
-	{"deployment-controller", Deployment},
-	{"replicaset-controller", ReplicaSet},
+	{"deployment-controller", "deployment-controller", Deployment},
+	{"replicaset-controller", "replicaset-controller", ReplicaSet},
+	{"generic-garbage-collector", "generic-garbage-collector", GarbageCollector},
+	{"namespace-controller", "namespace-controller", Namespace},
+	{"service-account-controller", "service-account-controller", ServiceAccount},
+	{"root-ca-cert-publisher", "root-ca-cert-publisher", RootCA},
+	{"node-controller", "node-controller", NodeLifecycle},
+	{"node-controller", "taint-eviction-controller", TaintEviction},
+	{"pod-garbage-collector", "pod-garbage-collector", PodGC},
 }
 
 // Env is what a controller is given.
@@ -59,7 +66,7 @@ func run(ctx context.Context, cfg Config, list []Controller) error {
 	defer running.Wait()
 	for _, c := range list {
 		cl := cfg.Client(c.Account)
-		events := client.NewRecorder(cl, cfg.Clock, cfg.Source, c.Account, "")
+		events := client.NewRecorder(cl, cfg.Clock, cfg.Source, c.Component, "")
 		loops = append(loops, c.New(Env{
 			Client: cl, Caches: cfg.Caches, Events: events, Clock: cfg.Clock, Source: cfg.Source, RootCA: cfg.RootCA,
 		}))

@@ -1,0 +1,121 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/minikctl/minikctl/pkg/client"
+)
+
+// foreground lets an object go once nothing that blocks it is left, and else sees to its dependents.
+func (g *garbageCollector) foreground(ctx context.Context, f found) error {
+	blocked := false
+	for _, dep := range g.dependentsOf(f.obj.GetUID()) {
+		blocked = blocked || blocks(dep.obj, f.obj.GetUID())
+		if dep.obj.GetDeletionTimestamp() == nil {
+			g.wake(uidKey(dep.obj.GetUID()), 0)
+		}
+	}
+	if blocked {
+		return nil // the last of them to go wakes us
+	}
+	return g.dropFinalizer(ctx, f, metav1.FinalizerDeleteDependents)
+}
+
+// blocks reports whether a dependent insists on going before its owner.
+func blocks(dep metav1.Object, owner types.UID) bool {
+	return slices.ContainsFunc(dep.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
+		return ref.UID == owner && ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion
+	})
+}
+
+// orphan takes an object's dependents from it and lets it go.
+func (g *garbageCollector) orphan(ctx context.Context, f found) error {
+	var errs []error
+	for _, dep := range g.dependentsOf(f.obj.GetUID()) {
+		errs = append(errs, g.dropOwners(ctx, dep, []types.UID{f.obj.GetUID()}))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return g.dropFinalizer(ctx, f, metav1.FinalizerOrphanDependents)
+}
+
+// breakCircles makes the dependents of f that are themselves waiting for their dependents no longer block f: they may be
+// waiting for each other.
+func (g *garbageCollector) breakCircles(ctx context.Context, f found) error {
+	deps := g.dependentsOf(f.obj.GetUID())
+	if !slices.ContainsFunc(deps, func(dep found) bool { return inForeground(dep.obj) }) {
+		return nil
+	}
+	refs := slices.Clone(f.obj.GetOwnerReferences())
+	for i := range refs {
+		if b := refs[i].BlockOwnerDeletion; b != nil && *b {
+			refs[i].BlockOwnerDeletion = new(bool)
+		}
+	}
+	return g.patch(ctx, f, types.MergePatchType, map[string]any{"ownerReferences": refs, "resourceVersion": f.obj.GetResourceVersion()})
+}
+
+// dropOwners takes owners out of an object's references.
+func (g *garbageCollector) dropOwners(ctx context.Context, f found, owners []types.UID) error {
+	if len(owners) == 0 {
+		return nil
+	}
+	drop := make([]map[string]any, len(owners))
+	for i, uid := range owners {
+		drop[i] = map[string]any{"$patch": "delete", "uid": uid}
+	}
+	err := g.patch(ctx, f, types.StrategicMergePatchType, map[string]any{"ownerReferences": drop, "uid": f.obj.GetUID()})
+	if !apierrors.IsUnsupportedMediaType(err) {
+		return err
+	}
+	kept := slices.DeleteFunc(slices.Clone(f.obj.GetOwnerReferences()), func(ref metav1.OwnerReference) bool {
+		return slices.Contains(owners, ref.UID)
+	})
+	return g.patch(ctx, f, types.MergePatchType, map[string]any{"ownerReferences": kept, "resourceVersion": f.obj.GetResourceVersion()})
+}
+
+// dropFinalizer looks at the object on the server and takes the finalizer from it.
+func (g *garbageCollector) dropFinalizer(ctx context.Context, f found, finalizer string) error {
+	latest, err := g.client.Get(ctx, f.target(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && (latest.GetUID() != f.obj.GetUID() || !has(latest, finalizer)) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	kept := slices.DeleteFunc(slices.Clone(latest.GetFinalizers()), func(s string) bool { return s == finalizer })
+	return g.patch(ctx, f, types.MergePatchType, map[string]any{"finalizers": kept, "resourceVersion": latest.GetResourceVersion()})
+}
+
+// patch changes an object's metadata. One that is gone is fine.
+func (g *garbageCollector) patch(ctx context.Context, f found, kind types.PatchType, metadata map[string]any) error {
+	data, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return err
+	}
+	_, err = g.client.Patch(ctx, f.target(), client.Patch{Type: kind, Data: data}, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// delete deletes the very version of an object that was judged.
+func (g *garbageCollector) delete(ctx context.Context, f found, policy metav1.DeletionPropagation) error {
+	uid, version := f.obj.GetUID(), f.obj.GetResourceVersion()
+	_, err := g.client.Delete(ctx, f.target(), metav1.DeleteOptions{
+		PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
