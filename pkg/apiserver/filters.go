@@ -26,6 +26,7 @@ func (s *Server) filters() []filter {
 		s.recover,      // a panic is an answer too
 		s.deadline,     // for what is not long-running
 		s.authenticate, // who
+		s.impersonate,  // as whom
 		s.report,       // what components tell about their writes
 	}
 }
