@@ -62,10 +62,7 @@ func checkBinding(b *corev1.Binding) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	// It has no reason and names no pod: a bare error of the API server.
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: 500, Message: errs.ToAggregate().Error(),
-	}}
+	return plain(errs.ToAggregate())
 }
 
 // assign changes a pod as a binding asks.

@@ -35,8 +35,6 @@ type Config struct {
 	Spans     func(trace.Span) // is told of each committed write; nil: nobody
 	// Token answers a TokenRequest for a service account (serviceaccounts/token); nil: there is no such subresource.
 	Token func(ctx context.Context, req *Request, account, request objects.Object) (objects.Object, error)
-	// Decoder turns patched JSON into objects; without it only the stored version can be patched.
-	Decoder Decoder
 }
 
 // Stages are what a request passes in the engine, in order.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/track"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
@@ -21,9 +22,10 @@ const compactEvery = 5 * time.Minute
 
 // Engine is the API over a store. New makes one; nothing is answered before Run.
 type Engine struct {
-	config Config
-	cache  *cache.Cache
-	stages Stages
+	config  Config
+	cache   *cache.Cache
+	tracker *track.Tracker
+	stages  Stages
 
 	mu     sync.RWMutex
 	tables map[schema.GroupResource]*table
@@ -53,7 +55,7 @@ func New(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		config: cfg, cache: c,
+		config: cfg, cache: c, tracker: track.New(cfg.Clock),
 		tables: map[schema.GroupResource]*table{}, served: map[schema.GroupVersionResource]*Served{},
 	}
 	for i := range cfg.Resources {

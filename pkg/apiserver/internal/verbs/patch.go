@@ -2,12 +2,263 @@ package verbs
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/mergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Patch changes an object by a description of the change.
+// maxOperations bounds a JSON patch.
+const maxOperations = 10000
+
+// Patch changes an object by a description of the change: a JSON, merge or strategic merge patch of the version that was
+// asked for, or a configuration that is applied.
 func (e *Engine) Patch(ctx context.Context, req *Request, p Patch, opts *metav1.PatchOptions) (Result, error) {
-	return Result{}, apierrors.NewMethodNotSupported(req.Resource.Names.GR(), "patch")
+	if errs := optionsvalidation.ValidatePatchOptions(opts, p.Type); len(errs) > 0 {
+		return Result{}, invalidOptions("PatchOptions", errs)
+	}
+	w, err := e.begin(ctx, req, opts.DryRun, opts.FieldManager)
+	if err != nil {
+		return Result{}, err
+	}
+	if p.Type == types.ApplyYAMLPatchType {
+		return w.apply(ctx, p.Data, opts)
+	}
+	if s, ok := subresourceOf(w.r, req.Subresource); ok {
+		return w.setThrough(ctx, s, "", func(view objects.Object) (objects.Object, error) {
+			return w.patchView(view, p, opts.FieldValidation)
+		})
+	}
+	return w.modify(ctx, change{patched: true, build: func(_ context.Context, old objects.Object) (objects.Object, error) {
+		obj, err := w.patched(old, p, opts.FieldValidation)
+		if err != nil {
+			return nil, err
+		}
+		if err := w.named(obj); err != nil {
+			return nil, err
+		}
+		return obj, w.track(old, obj)
+	}})
+}
+
+// versioned is an object of the version that was asked for, with how to make another one.
+type versioned struct {
+	object runtime.Object
+	fresh  func() runtime.Object
+}
+
+// patched returns what a patch makes of a stored object, of the stored version again, with defaults.
+func (w *write) patched(old objects.Object, p Patch, validation string) (objects.Object, error) {
+	v := w.req.Served
+	if v == nil || v.To == nil {
+		out, err := w.patch(versioned{old, func() runtime.Object { return w.r.New() }}, p, validation)
+		if err != nil {
+			return nil, err
+		}
+		obj := out.(objects.Object)
+		w.r.Default(obj)
+		return obj, nil
+	}
+	from, err := v.From(old)
+	if err != nil {
+		return nil, err
+	}
+	out, err := w.patch(versioned{from, v.New}, p, validation)
+	if err != nil {
+		return nil, err
+	}
+	v.Default(out)
+	obj, err := v.To(out)
+	if err != nil {
+		return nil, err
+	}
+	w.r.Default(obj)
+	return obj, nil
+}
+
+// patchView returns what a patch makes of a subresource's object.
+func (w *write) patchView(view objects.Object, p Patch, validation string) (objects.Object, error) {
+	fresh := func() runtime.Object {
+		return reflect.New(reflect.TypeOf(view).Elem()).Interface().(runtime.Object)
+	}
+	out, err := w.patch(versioned{view, fresh}, p, validation)
+	if err != nil {
+		return nil, err
+	}
+	obj, ok := out.(objects.Object)
+	if !ok {
+		return nil, wrongType(out)
+	}
+	return obj, w.named(obj)
+}
+
+// patch applies a patch to an object and returns the new one, of the same type.
+func (w *write) patch(from versioned, p Patch, validation string) (runtime.Object, error) {
+	switch p.Type {
+	case types.StrategicMergePatchType:
+		return w.patchStrategic(from, p.Data, validation)
+	case types.JSONPatchType, types.MergePatchType:
+		return w.patchJSON(from, p, validation)
+	}
+	return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", w.gr(), "",
+		fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s, %s, %s, %s",
+			types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType, types.ApplyYAMLPatchType), 0, false)
+}
+
+func (w *write) patchJSON(from versioned, p Patch, validation string) (runtime.Object, error) {
+	before, err := json.Marshal(from.object)
+	if err != nil {
+		return nil, err
+	}
+	apply := mergeJSON
+	if p.Type == types.JSONPatchType {
+		apply = runJSONPatch
+	}
+	after, strict, err := apply(before, p.Data, checks(validation))
+	if err != nil {
+		return nil, err
+	}
+	out := from.fresh()
+	if !checks(validation) {
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(after, out); err != nil {
+			return nil, badPatch(string(after), err)
+		}
+		return out, nil
+	}
+	more, err := kjson.UnmarshalStrict(after, out)
+	if err != nil {
+		return nil, badPatch(string(after), err)
+	}
+	return out, w.complain(string(after), append(strict, more...), validation)
+}
+
+// checks reports whether unknown and duplicate fields are looked for.
+func checks(validation string) bool {
+	return validation == metav1.FieldValidationStrict || validation == metav1.FieldValidationWarn || validation == ""
+}
+
+// complain warns about unknown and duplicate fields, or refuses them.
+func (w *write) complain(value string, strict []error, validation string) error {
+	if len(strict) == 0 {
+		return nil
+	}
+	if validation == metav1.FieldValidationStrict {
+		return badPatch(value, runtime.NewStrictDecodingError(strict))
+	}
+	for _, err := range strict {
+		w.req.Warn(err.Error())
+	}
+	return nil
+}
+
+// badPatch is the answer to a patch whose outcome cannot be read.
+func badPatch(value string, err error) error {
+	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), value, err.Error())})
+}
+
+// operation is one step of a JSON patch, to find fields that it should not have.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	From  string `json:"from"`
+	Value any    `json:"value"`
+}
+
+func runJSONPatch(doc, patch []byte, check bool) (after []byte, strict []error, err error) {
+	if check {
+		var ops []operation
+		if strict, err = kjson.UnmarshalStrict(patch, &ops); err != nil {
+			return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		}
+		for i, e := range strict {
+			strict[i] = fmt.Errorf("json patch %w", e)
+		}
+	}
+	steps, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		return nil, nil, apierrors.NewBadRequest(err.Error())
+	}
+	if len(steps) > maxOperations {
+		return nil, nil, apierrors.NewRequestEntityTooLargeError(
+			fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(steps)))
+	}
+	if after, err = steps.Apply(doc); err != nil {
+		return nil, nil, unprocessable(err)
+	}
+	return after, strict, nil
+}
+
+func unprocessable(err error) error {
+	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+}
+
+func mergeJSON(doc, patch []byte, check bool) (after []byte, strict []error, err error) {
+	if check {
+		if strict, err = kjson.UnmarshalStrict(patch, &map[string]any{}); err != nil {
+			return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+		}
+	}
+	after, err = jsonpatch.MergePatch(doc, patch)
+	if errors.Is(err, jsonpatch.ErrBadJSONPatch) {
+		return nil, nil, apierrors.NewBadRequest(err.Error())
+	}
+	return after, strict, err
+}
+
+func (w *write) patchStrategic(from versioned, data []byte, validation string) (runtime.Object, error) {
+	before, err := runtime.DefaultUnstructuredConverter.ToUnstructured(from.object)
+	if err != nil {
+		return nil, err
+	}
+	patch := map[string]any{}
+	var strict []error
+	if checks(validation) {
+		strict, err = kjson.UnmarshalStrict(data, &patch)
+	} else {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(data, &patch)
+	}
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	out := from.fresh()
+	after, err := strategicpatch.StrategicMergeMapPatch(before, patch, out)
+	if err != nil {
+		return nil, strategicError(err)
+	}
+	shown := fmt.Sprintf("%+v", patch)
+	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(after, out, checks(validation))
+	if e, ok := runtime.AsStrictDecodingError(err); ok {
+		return out, w.complain(shown, append(strict, e.Errors()...), validation)
+	}
+	if err != nil {
+		return nil, badPatch(shown, err)
+	}
+	return out, w.complain(shown, strict, validation)
+}
+
+func strategicError(err error) error {
+	switch {
+	case errors.Is(err, mergepatch.ErrBadJSONDoc), errors.Is(err, mergepatch.ErrBadPatchFormatForPrimitiveList),
+		errors.Is(err, mergepatch.ErrBadPatchFormatForRetainKeys), errors.Is(err, mergepatch.ErrBadPatchFormatForSetElementOrderList),
+		errors.Is(err, mergepatch.ErrUnsupportedStrategicMergePatchFormat):
+		return apierrors.NewBadRequest(err.Error())
+	case errors.Is(err, mergepatch.ErrNoListOfLists), errors.Is(err, mergepatch.ErrPatchContentNotMatchRetainKeys):
+		return unprocessable(err)
+	}
+	return err
 }

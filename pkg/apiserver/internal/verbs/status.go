@@ -53,7 +53,14 @@ func toStatus(r schema.GroupResource, name string, err error) error {
 			Message: "the client has closed the request",
 		}}
 	}
-	return apierrors.NewInternalError(err)
+	return plain(err)
+}
+
+// plain is the answer for errors that the API gives no reason: the words as they are, with 500.
+func plain(err error) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error(),
+	}}
 }
 
 // statusClientClosed is what access logs show for requests whose client has gone; nobody else sees it.

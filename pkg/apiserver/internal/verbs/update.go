@@ -30,6 +30,8 @@ type change struct {
 	build func(ctx context.Context, old objects.Object) (objects.Object, error)
 	// create allows that there is no object yet.
 	create bool
+	// patched says that build's resourceVersion is that of old unless the client has changed it: it insists on nothing.
+	patched bool
 	// uid is the object that the client means; empty: whichever has the name.
 	uid string
 }
@@ -148,7 +150,7 @@ func (w *write) modifyOnce(ctx context.Context, c change, item *cache.Item, atte
 	if err != nil {
 		return Result{}, err
 	}
-	insists := obj.GetResourceVersion() != ""
+	insists := obj.GetResourceVersion() != "" && !c.patched
 	if err := w.checkVersion(obj, old); err != nil {
 		if attempt == 0 && apierrors.IsConflict(err) {
 			return Result{}, errAgain

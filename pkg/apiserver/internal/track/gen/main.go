@@ -1,0 +1,77 @@
+// Command gen writes the merge schema of the API's types, which client-go carries as YAML, in the form that package track
+// reads.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/structured-merge-diff/v6/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/track"
+)
+
+func main() {
+	out := flag.String("o", "schema.txt", "the `file` to write")
+	flag.Parse()
+	text, err := generate()
+	if err == nil {
+		err = os.WriteFile(*out, text, 0o644)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+func generate() ([]byte, error) {
+	yaml, err := source()
+	if err != nil {
+		return nil, err
+	}
+	p, err := typed.NewParser(typed.YAMLObject(yaml))
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(p.Schema.Types, func(a, b schema.TypeDef) int { return strings.Compare(a.Name, b.Name) })
+	var b bytes.Buffer
+	for _, t := range p.Schema.Types {
+		line, err := track.Line(t)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(line)
+	}
+	return b.Bytes(), nil
+}
+
+// source finds the YAML: the longest string literal of the package, which nobody else may import.
+func source() (string, error) {
+	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", "k8s.io/client-go/applyconfigurations/internal").Output()
+	if err != nil {
+		return "", fmt.Errorf("find client-go: %w", err)
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(strings.TrimSpace(string(dir)), "internal.go"), nil, 0)
+	if err != nil {
+		return "", err
+	}
+	longest := ""
+	ast.Inspect(file, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && len(lit.Value) > len(longest) {
+			longest = lit.Value
+		}
+		return true
+	})
+	return strconv.Unquote(longest)
+}

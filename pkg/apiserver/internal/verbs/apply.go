@@ -1,0 +1,71 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// apply merges a configuration into an object, or makes the object of it (server-side apply).
+func (w *write) apply(ctx context.Context, data []byte, opts *metav1.PatchOptions) (Result, error) {
+	if _, ok := subresourceOf(w.r, w.req.Subresource); ok {
+		return Result{}, apierrors.NewMethodNotSupported(w.gr(), "apply")
+	}
+	config := &unstructured.Unstructured{Object: map[string]any{}}
+	if err := yaml.Unmarshal(data, &config.Object); err != nil {
+		return Result{}, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+	}
+	force := opts.Force != nil && *opts.Force
+	return w.modify(ctx, change{
+		create:  w.req.Subresource == "",
+		patched: true,
+		build: func(ctx context.Context, old objects.Object) (objects.Object, error) {
+			if old == nil {
+				if err := w.mayCreate(ctx); err != nil {
+					return nil, err
+				}
+			}
+			obj, err := w.tracker.Apply(w.tracked(), old, config.DeepCopy(), force)
+			if err != nil {
+				return nil, err
+			}
+			if err := w.checkDuplicates(data, opts.FieldValidation); err != nil {
+				return nil, err
+			}
+			if old == nil && obj.GetUID() != "" {
+				return nil, apierrors.NewConflict(w.gr(), w.req.Name, fmt.Errorf(
+					"uid mismatch: the provided object specified uid %s, and no existing object was found", obj.GetUID()))
+			}
+			return obj, w.named(obj)
+		},
+	})
+}
+
+// mayCreate authorizes what an apply to nothing is.
+func (w *write) mayCreate(ctx context.Context) error {
+	a := w.req.Attributes
+	a.Verb = "create"
+	return w.authorize(ctx, &a)
+}
+
+// checkDuplicates looks for fields that a configuration has twice.
+func (w *write) checkDuplicates(data []byte, validation string) error {
+	if !checks(validation) {
+		return nil
+	}
+	err := yaml.UnmarshalStrict(data, &map[string]any{})
+	if err == nil {
+		return nil
+	}
+	if validation == metav1.FieldValidationStrict {
+		return apierrors.NewBadRequest(fmt.Sprintf("error strict decoding YAML: %v", err))
+	}
+	w.req.Warn(err.Error())
+	return nil
+}
