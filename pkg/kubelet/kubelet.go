@@ -55,6 +55,7 @@ type Kubelet struct {
 	seen    map[types.UID]Pod // as the runtime last showed them
 	node    *corev1.Node      // as the API last answered
 	lease   *coordinationv1.Lease
+	gives   []Feature // what the runtime says of itself
 }
 
 // New returns the kubelet of one node. It does nothing until it runs.
@@ -105,6 +106,9 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	k.observe(ctx)
 	for _, pod := range k.pods.By(byNode, k.Name) {
 		k.host.wake(keyOf(pod), revisionOf(pod))
+	}
+	if err := k.postFeatures(ctx); err != nil && ctx.Err() == nil {
+		slog.WarnContext(ctx, "cannot post what the runtime gives", "node", k.Name, "err", err)
 	}
 	for {
 		select {

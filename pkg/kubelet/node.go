@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -203,6 +204,14 @@ func (k *Kubelet) nodeConditions(before []corev1.NodeCondition) []corev1.NodeCon
 		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available"},
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"},
 	}
+	k.mu.Lock()
+	for _, f := range k.gives {
+		out = append(out, corev1.NodeCondition{
+			Type: corev1.NodeConditionType(f.Name), Status: boolStatus(f.OK), Reason: featureReason(f.OK), Message: f.Message,
+		})
+	}
+	k.mu.Unlock()
+	own := len(out)
 	for i := range out {
 		c := &out[i]
 		c.LastHeartbeatTime, c.LastTransitionTime = now, now
@@ -213,17 +222,30 @@ func (k *Kubelet) nodeConditions(before []corev1.NodeCondition) []corev1.NodeCon
 		}
 	}
 	for _, b := range before {
-		if !isKubeletCondition(b.Type) {
+		if !slices.ContainsFunc(out[:own], func(c corev1.NodeCondition) bool { return c.Type == b.Type }) {
 			out = append(out, b)
 		}
 	}
 	return out
 }
 
-func isKubeletCondition(t corev1.NodeConditionType) bool {
-	switch t {
-	case corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady:
-		return true
+func featureReason(ok bool) string {
+	if ok {
+		return "RuntimeGives"
 	}
-	return false
+	return "RuntimeLacks"
+}
+
+// postFeatures asks the runtime what it gives to pods and says so on the node. It comes after the node is registered,
+// since a runtime may have to try things first.
+func (k *Kubelet) postFeatures(ctx context.Context) error {
+	d, ok := k.runtime.(Describer)
+	if !ok {
+		return nil
+	}
+	gives := d.Features()
+	k.mu.Lock()
+	k.gives = gives
+	k.mu.Unlock()
+	return k.postNode(ctx)
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +41,7 @@ func (w *worker) start(ctx context.Context, pod *corev1.Pod, seen Pod, c *corev1
 		w.back[c.Name] = w.back[c.Name].next(last.Finished, w.host.Clock.Now())
 		w.mu.Unlock()
 	}
+	w.confess(ctx, pod, path, spec)
 	w.event(ctx, pod, path, corev1.EventTypeNormal, "Created", "Container created")
 	began = w.host.Clock.Now()
 	id, err := w.runtime.Start(ctx, w.uid, spec)
@@ -60,6 +62,18 @@ func (w *worker) start(ctx context.Context, pod *corev1.Pod, seen Pod, c *corev1
 		w.postStart(ctx, pod, c, Container{ID: id, Name: c.Name, Attempt: spec.Attempt, Running: true, Started: w.host.Clock.Now()})
 	}
 	return true, 0
+}
+
+// confess says in an Event, once for each container, what its runtime will not do of what the pod asks for.
+func (w *worker) confess(ctx context.Context, pod *corev1.Pod, path string, spec ContainerSpec) {
+	d, ok := w.runtime.(Describer)
+	if !ok || spec.Attempt > 0 {
+		return
+	}
+	if list := d.Unhonoured(spec); len(list) > 0 {
+		w.event(ctx, pod, path, corev1.EventTypeWarning, "NotHonoured",
+			fmt.Sprintf("The %s runtime of this node does less than the pod asks for: %s", w.Tier.Name, strings.Join(list, "; ")))
+	}
 }
 
 // attempt returns the number of the container's next start.
@@ -138,7 +152,7 @@ func (w *worker) containerSpec(ctx context.Context, pod *corev1.Pod, seen Pod, c
 	if len(spec.Command) == 0 {
 		return spec, fmt.Errorf("no command specified: image %q has none and the container gives none", c.Image)
 	}
-	if spec.User, spec.Group, err = identity(pod, c); err != nil {
+	if spec.User, spec.Group, err = runAs(pod, c); err != nil {
 		return spec, err
 	}
 	words, err := w.terminationFile(c, attempt)
@@ -155,7 +169,7 @@ func (w *worker) containerSpec(ctx context.Context, pod *corev1.Pod, seen Pod, c
 		}
 	}
 	spec.Env = append(spec.Env, vars.list()...)
-	spec.Env = append(spec.Env, w.hints(c, spec.Mounts, words)...)
+	spec.Env = append(spec.Env, w.identity(pod, seen, c, img, vars)...)
 	return spec, os.MkdirAll(filepath.Dir(spec.LogPath), 0o755)
 }
 
@@ -172,8 +186,21 @@ func command(c *corev1.Container, img images.Image, vars *environment) []string 
 	return append(slices.Clone(img.Entrypoint), img.Cmd...)
 }
 
-// identity returns the user and group that a container is to run as.
-func identity(pod *corev1.Pod, c *corev1.Container) (user, group *int64, err error) {
+// identity tells a container its host name, as container runtimes do, and the programs of built-in images who they are.
+func (w *worker) identity(pod *corev1.Pod, seen Pod, c *corev1.Container, img images.Image, vars *environment) []string {
+	var out []string
+	if _, ok := vars.get("HOSTNAME"); !ok {
+		out = append(out, "HOSTNAME="+podSpecFor(pod).Hostname)
+	}
+	if len(img.Entrypoint) > 0 && strings.HasPrefix(img.Entrypoint[0], images.Prefix) {
+		out = append(out, "MINIKCTL_POD="+pod.Name, "MINIKCTL_NAMESPACE="+pod.Namespace, "MINIKCTL_NODE="+w.Name,
+			"MINIKCTL_POD_IP="+podIP(pod, seen, w.Address, pod.Status), "MINIKCTL_IMAGE="+c.Image)
+	}
+	return out
+}
+
+// runAs returns the user and group that a container is to run as.
+func runAs(pod *corev1.Pod, c *corev1.Container) (user, group *int64, err error) {
 	nonRoot := false
 	if p := pod.Spec.SecurityContext; p != nil {
 		user, group = p.RunAsUser, p.RunAsGroup

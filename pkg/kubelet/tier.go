@@ -7,11 +7,6 @@ type Tier struct {
 
 	// Simulated containers are not real: nothing is resolved, written or probed for them.
 	Simulated bool
-	// Mounts are seen by containers at the paths that the pod names. Without it they find their volumes by environment
-	// variables.
-	Mounts bool
-	// Users: containers can run as a user of their own.
-	Users bool
 }
 
 // The tiers there are.

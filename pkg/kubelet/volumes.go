@@ -18,8 +18,8 @@ import (
 
 // volumes is what a worker knows of its pod's volumes.
 type volumes struct {
-	tokens  map[string]token // by audience
-	written map[string]payload
+	tokens  map[string]token   // by audience
+	written map[string]payload // by volume
 }
 
 // retryMount is when a volume that could not be made is tried again.
@@ -256,21 +256,6 @@ func (w *worker) mounts(pod *corev1.Pod, c *corev1.Container, env *environment, 
 		out = append(out, Mount{Host: words, Container: c.TerminationMessagePath})
 	}
 	return out, nil
-}
-
-// hints are variables that tell a container where its volumes are, in a tier that cannot show them where the pod says.
-func (w *worker) hints(c *corev1.Container, mounts []Mount, words string) []string {
-	if w.Tier.Mounts {
-		return nil
-	}
-	var out []string
-	for i, m := range c.VolumeMounts {
-		out = append(out, "MINIKCTL_VOLUME_"+variable(strings.ReplaceAll(m.Name, ".", "-"))+"="+mounts[i].Host)
-	}
-	if words != "" {
-		out = append(out, "MINIKCTL_TERMINATION_LOG="+words)
-	}
-	return out
 }
 
 // terminationFile makes the file that takes a container's last words.

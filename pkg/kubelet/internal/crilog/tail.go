@@ -9,33 +9,34 @@ import (
 // block is how much is read at once from the end of a file.
 const block = 16 << 10
 
-// Start returns the offset in f from which on it has the given number of lines. A partial line counts as one.
-func start(f io.ReadSeeker, lines int64) (int64, error) {
+// start returns the offset in f from which on it has the given number of lines, and how many lines there are from there:
+// fewer when f has no more. Each part of a long line counts as one.
+func start(f io.ReadSeeker, lines int64) (from, found int64, err error) {
 	end, err := f.Seek(0, io.SeekEnd)
-	if err != nil || lines <= 0 {
-		return end, err
+	if err != nil || lines <= 0 || end == 0 {
+		return end, 0, err
 	}
 	buf := make([]byte, block)
 	// The newline that ends the file ends its last line and begins none.
-	for at, left := end, lines; at > 0; {
+	for at := end; at > 0; {
 		size := min(block, at)
 		at -= size
 		if _, err := f.Seek(at, io.SeekStart); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if _, err := io.ReadFull(f, buf[:size]); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		for i := size - 1; i >= 0; i-- {
 			if buf[i] != '\n' || at+i == end-1 {
 				continue
 			}
-			if left--; left == 0 {
-				return at + i + 1, nil
+			if found++; found == lines {
+				return at + i + 1, found, nil
 			}
 		}
 	}
-	return 0, nil
+	return 0, found + 1, nil
 }
 
 // Tail returns the text of the last lines of a log file, at most limit bytes of it.
@@ -45,7 +46,7 @@ func Tail(path string, lines, limit int64) (string, error) {
 		return "", err
 	}
 	defer func() { _ = f.Close() }() // only read
-	from, err := start(f, lines)
+	from, _, err := start(f, lines)
 	if err != nil {
 		return "", err
 	}

@@ -1,0 +1,252 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/images"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// patience bounds how long a test waits for what has to come.
+const patience = 20 * time.Second
+
+// rig is a kubelet over a fake runtime and clock, against a real API server.
+type rig struct {
+	t       *testing.T
+	env     *apiservertest.Env
+	api     client.Client
+	clock   *clocktesting.FakeClock
+	runtime *fakeRuntime
+	host    *Host
+	kubelet *Kubelet
+	stop    func()
+}
+
+// newRig runs a kubelet of the node "n1" until the test ends. Options change its configuration before.
+func newRig(t *testing.T, options ...func(*HostConfig, *Config)) *rig {
+	t.Helper()
+	env := apiservertest.New(t)
+	r := &rig{t: t, env: env, api: env.Client("test"), clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second))}
+	r.runtime = newFakeRuntime(r.clock)
+	for _, ns := range []string{"default", corev1.NamespaceNodeLease} {
+		_, err := r.api.Get(t.Context(), client.Target{Resource: client.Namespaces, Name: ns}, metav1.GetOptions{})
+		if err != nil {
+			r.create(client.Target{Resource: client.Namespaces}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+		}
+	}
+	r.create(client.Target{Resource: client.ServiceAccounts, Namespace: "default"},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}, AutomountServiceAccountToken: new(false)})
+	r.start(options...)
+	return r
+}
+
+// start runs a new kubelet over the rig's runtime.
+func (r *rig) start(options ...func(*HostConfig, *Config)) {
+	t := r.t
+	store, err := images.New(images.Config{Map: map[string]images.Source{"nginx": {Image: "minikctl.dev/web"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hc := HostConfig{
+		Caches: client.NewCaches(r.api, clock.Real()), Images: store, Clock: r.clock, Source: clock.NewSource(1), Dir: t.TempDir(),
+	}
+	kc := Config{Node: NodeConfig{Name: "n1", Tier: Process}, Client: r.api, Runtime: r.runtime}
+	for _, o := range options {
+		o(&hc, &kc)
+	}
+	if r.host, err = NewHost(hc); err != nil {
+		t.Fatal(err)
+	}
+	kc.Host = r.host
+	if r.kubelet, err = New(kc); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, run := range []func(context.Context) error{hc.Caches.Run, r.host.Run, r.kubelet.Run} {
+		wg.Go(func() {
+			if err := run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	r.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
+	t.Cleanup(r.stop)
+	r.until("the node is ready", func() string {
+		if r.kubelet.currentNode() == nil {
+			return "no node"
+		}
+		return ""
+	})
+}
+
+func (r *rig) create(to client.Target, obj objects.Object) objects.Object {
+	r.t.Helper()
+	made, err := r.api.Create(r.t.Context(), to, obj, metav1.CreateOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return made.(objects.Object)
+}
+
+// pod creates a pod that is bound to the rig's node, with one container named "c" unless spec has some.
+func (r *rig) pod(name string, spec corev1.PodSpec) *corev1.Pod {
+	r.t.Helper()
+	if len(spec.Containers) == 0 {
+		spec.Containers = []corev1.Container{{Name: "c"}}
+	}
+	for _, list := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
+		for i := range list {
+			if list[i].Image == "" {
+				list[i].Image = "nginx"
+			}
+		}
+	}
+	spec.NodeName = "n1"
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: spec}
+	return r.create(client.Target{Resource: client.Pods, Namespace: "default"}, pod).(*corev1.Pod)
+}
+
+func (r *rig) get(name string) *corev1.Pod {
+	r.t.Helper()
+	got, err := r.api.Get(r.t.Context(), client.Target{Resource: client.Pods, Namespace: "default", Name: name}, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return got.(*corev1.Pod)
+}
+
+// until waits for a state. check says what is missing, "" when nothing is.
+func (r *rig) until(what string, check func() string) {
+	r.t.Helper()
+	missing := ""
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if missing = check(); missing == "" {
+			return
+		}
+		select {
+		case <-r.t.Context().Done():
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	r.t.Fatalf("%s: %s", what, missing)
+}
+
+// sees waits until the pod's summary is want.
+func (r *rig) sees(pod, want string) *corev1.Pod {
+	r.t.Helper()
+	var last *corev1.Pod
+	r.until(pod, func() string {
+		last = r.get(pod)
+		if got := summary(last); got != want {
+			return fmt.Sprintf("got  %s\nwant %s", got, want)
+		}
+		return ""
+	})
+	return last
+}
+
+// summary says in a line what a pod's status is: its phase, then each container with its state, restarts and flags.
+func summary(pod *corev1.Pod) string {
+	if pod == nil {
+		return "none"
+	}
+	out := []string{string(pod.Status.Phase)}
+	if pod.Status.Reason != "" {
+		out = append(out, "("+pod.Status.Reason+")")
+	}
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		text := s.Name + ":" + state(s.State)
+		if s.LastTerminationState.Terminated != nil {
+			text += "<" + state(s.LastTerminationState)
+		}
+		if s.RestartCount > 0 {
+			text += fmt.Sprintf("#%d", s.RestartCount)
+		}
+		if s.Started != nil && *s.Started {
+			text += "+started"
+		}
+		if s.Ready {
+			text += "+ready"
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, " ")
+}
+
+func state(s corev1.ContainerState) string {
+	switch {
+	case s.Running != nil:
+		return "running"
+	case s.Terminated != nil:
+		return fmt.Sprintf("%s=%d", s.Terminated.Reason, s.Terminated.ExitCode)
+	case s.Waiting != nil:
+		return s.Waiting.Reason
+	}
+	return "?"
+}
+
+// exits ends the newest start of a container.
+func (r *rig) exits(pod *corev1.Pod, name string, code int) {
+	r.t.Helper()
+	r.runtime.mu.Lock()
+	p := r.runtime.pods[pod.UID]
+	var last Container
+	ok := false
+	if p != nil {
+		last, ok = p.latest(name)
+	}
+	r.runtime.mu.Unlock()
+	if !ok {
+		r.t.Fatalf("container %s was never started", name)
+	}
+	r.runtime.exit(last.ID, code)
+}
+
+// delete deletes a pod with the grace of its own.
+func (r *rig) delete(name string) {
+	r.t.Helper()
+	if _, err := r.api.Delete(r.t.Context(), client.Target{Resource: client.Pods, Namespace: "default", Name: name}, metav1.DeleteOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// events waits until an Event about the pod has that reason and message.
+func (r *rig) event(pod, reason, message string) {
+	r.t.Helper()
+	r.until("event", func() string {
+		list, err := r.api.List(r.t.Context(), client.Target{Resource: client.Events, Namespace: "default"}, metav1.ListOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		var seen []string
+		for _, obj := range list.Items {
+			e := obj.(*corev1.Event)
+			if e.InvolvedObject.Name != pod {
+				continue
+			}
+			if e.Reason == reason && (e.Message == message || strings.HasSuffix(message, "…") && strings.HasPrefix(e.Message, strings.TrimSuffix(message, "…"))) {
+				return ""
+			}
+			seen = append(seen, e.Reason+": "+e.Message)
+		}
+		return fmt.Sprintf("no %s: %s among\n%s", reason, message, strings.Join(seen, "\n"))
+	})
+}
+
+// passes moves the clock on, in steps, so that what begins to wait meanwhile gets its share.
+func (r *rig) passes(d time.Duration) { r.clock.Step(d) }

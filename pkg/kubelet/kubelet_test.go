@@ -1,0 +1,302 @@
+package kubelet
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/minikctl/minikctl/pkg/client"
+)
+
+func TestPodRunsAndEnds(t *testing.T) {
+	r := newRig(t)
+	pod := r.pod("a", corev1.PodSpec{})
+	got := r.sees("a", "Running c:running+started+ready")
+	if got.Status.PodIP == "" || got.Status.HostIP != "127.0.0.1" || got.Status.StartTime == nil || got.Status.ObservedGeneration != got.Generation {
+		t.Errorf("got status %+v", got.Status)
+	}
+	want := []corev1.PodConditionType{"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"}
+	for i, c := range got.Status.Conditions {
+		if i >= len(want) || c.Type != want[i] || c.Status != corev1.ConditionTrue || c.ObservedGeneration != got.Generation {
+			t.Errorf("condition %d: got %+v, want %v true", i, c, want)
+		}
+	}
+	st := got.Status.ContainerStatuses[0]
+	if !strings.HasPrefix(st.ContainerID, "minikctl://"+string(pod.UID)) || st.ImageID == "" || st.Image != "nginx" {
+		t.Errorf("got container status %+v", st)
+	}
+	r.event("a", "Pulled", `Container image "nginx" already present on machine and can be accessed by the pod`)
+	r.event("a", "Created", "Container created")
+	r.event("a", "Started", "Container started")
+	r.delete("a")
+	r.sees("a", "none")
+	r.event("a", "Killing", "Stopping container c")
+	r.until("the runtime forgets the pod", func() string {
+		if pods, _ := r.runtime.Pods(t.Context()); len(pods) > 0 {
+			return "it is there"
+		}
+		return ""
+	})
+	r.runtime.mu.Lock()
+	defer r.runtime.mu.Unlock()
+	for _, grace := range r.runtime.graces {
+		if grace != 30*time.Second {
+			t.Errorf("stopped with a grace of %v, want 30s", grace)
+		}
+	}
+}
+
+// step is one thing that happens to a pod and what its status is then.
+type step struct {
+	name string // of the container that ends; "": only time passes
+	code int
+	pass time.Duration // before it
+	want string
+}
+
+func TestRestarts(t *testing.T) {
+	const loop = "CrashLoopBackOff<Error=1"
+	tests := map[string]struct {
+		spec  corev1.PodSpec
+		steps []step
+	}{
+		"always": {corev1.PodSpec{}, []step{
+			{want: "Running c:running+started+ready"},
+			{name: "c", code: 0, want: "Running c:running<Completed=0#1+started+ready"},
+			{name: "c", code: 1, want: "Running c:" + loop + "#1"},
+			{pass: 11 * time.Second, want: "Running c:running<Error=1#2+started+ready"},
+			{name: "c", code: 1, want: "Running c:" + loop + "#2"},
+			{pass: 11 * time.Second, want: "Running c:" + loop + "#2"},
+			{pass: 10 * time.Second, want: "Running c:running<Error=1#3+started+ready"},
+			// It ran for so long that the next end is not in back-off.
+			{pass: 11 * time.Minute, name: "c", code: 1, want: "Running c:running<Error=1#4+started+ready"},
+		}},
+		"on failure": {corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure}, []step{
+			{want: "Running c:running+started+ready"},
+			{name: "c", code: 2, want: "Running c:running<Error=2#1+started+ready"},
+			{name: "c", code: 0, want: "Succeeded c:Completed=0<Error=2#1"},
+		}},
+		"never, success": {corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}, []step{
+			{want: "Running c:running+started+ready"},
+			{name: "c", code: 0, want: "Succeeded c:Completed=0"},
+		}},
+		"never, one of two fails": {
+			corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "b"}, {Name: "a"}}}, []step{
+				{want: "Running a:running+started+ready b:running+started+ready"},
+				{name: "a", code: 0, want: "Running a:Completed=0 b:running+started+ready"},
+				{name: "b", code: 137, want: "Failed a:Completed=0 b:Error=137"},
+			}},
+		"init containers": {corev1.PodSpec{InitContainers: []corev1.Container{{Name: "i"}, {Name: "j"}}}, []step{
+			{want: "Pending i:running+started j:PodInitializing c:PodInitializing"},
+			{name: "i", code: 0, want: "Pending i:Completed=0+ready j:running+started c:PodInitializing"},
+			{name: "j", code: 1, want: "Pending i:Completed=0+ready j:running<Error=1#1+started c:PodInitializing"},
+			{name: "j", code: 0, want: "Running i:Completed=0+ready j:Completed=0<Error=1#1+ready c:running+started+ready"},
+		}},
+		"init fails for good": {
+			corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, InitContainers: []corev1.Container{{Name: "i"}}}, []step{
+				{want: "Pending i:running+started c:PodInitializing"},
+				{name: "i", code: 3, want: "Failed i:Error=3 c:PodInitializing"},
+			}},
+		"sidecar": {corev1.PodSpec{
+			RestartPolicy:  corev1.RestartPolicyNever,
+			InitContainers: []corev1.Container{{Name: "s", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
+		}, []step{
+			{want: "Running s:running+started+ready c:running+started+ready"},
+			{name: "s", code: 1, want: "Running s:running<Error=1#1+started+ready c:running+started+ready"},
+			{name: "c", code: 0, want: "Succeeded s:Error=143<Error=1#1 c:Completed=0"},
+		}},
+		"a container's own policy": {corev1.PodSpec{Containers: []corev1.Container{
+			{Name: "c", RestartPolicy: new(corev1.ContainerRestartPolicyNever)},
+		}}, []step{
+			{want: "Running c:running+started+ready"},
+			{name: "c", code: 4, want: "Failed c:Error=4"},
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			pod := r.pod("p", test.spec)
+			for _, s := range test.steps {
+				r.passes(s.pass)
+				if s.name != "" {
+					r.exits(pod, s.name, s.code)
+				}
+				r.sees("p", s.want)
+			}
+		})
+	}
+}
+
+func TestCrashLoopMessages(t *testing.T) {
+	r := newRig(t)
+	pod := r.pod("p", corev1.PodSpec{})
+	r.sees("p", "Running c:running+started+ready")
+	r.exits(pod, "c", 1)
+	r.sees("p", "Running c:running<Error=1#1+started+ready")
+	r.exits(pod, "c", 1)
+	got := r.sees("p", "Running c:CrashLoopBackOff<Error=1#1")
+	name := "p_default(" + string(pod.UID) + ")"
+	if m := got.Status.ContainerStatuses[0].State.Waiting.Message; m != "back-off 10s restarting failed container=c pod="+name {
+		t.Errorf("got message %q", m)
+	}
+	r.event("p", "BackOff", "Back-off restarting failed container c in pod "+name)
+}
+
+func TestImages(t *testing.T) {
+	r := newRig(t)
+	r.pod("unknown", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "ghost"}}})
+	got := r.sees("unknown", "Pending c:ErrImagePull")
+	if m := got.Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(m, "images: {ghost: minikctl.dev/web}") {
+		t.Errorf("the message %q does not say what to do", m)
+	}
+	r.event("unknown", "Failed", "Error: ErrImagePull")
+	r.passes(3 * time.Second)
+	got = r.sees("unknown", "Pending c:ImagePullBackOff")
+	if m := got.Status.ContainerStatuses[0].State.Waiting.Message; !strings.HasPrefix(m, `Back-off pulling image "ghost": ErrImagePull: `) {
+		t.Errorf("got message %q", m)
+	}
+	r.event("unknown", "BackOff", `Back-off pulling image "ghost"`)
+
+	r.pod("never", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "ghost", ImagePullPolicy: corev1.PullNever}}})
+	r.sees("never", "Pending c:ErrImageNeverPull")
+	r.event("never", "ErrImageNeverPull", `Container image "ghost" is not present with pull policy of Never`)
+
+	r.pod("invalid", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "Ghost"}}})
+	r.sees("invalid", "Pending c:InvalidImageName")
+
+	r.pod("mapped", corev1.PodSpec{})
+	r.sees("mapped", "Running c:running+started+ready")
+	r.event("mapped", "ImageMapped", `Image "nginx" stands for minikctl.dev/web…`)
+
+	r.pod("host", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "ghost", Command: []string{"sleep", "1"}}}})
+	r.sees("host", "Running c:running+started+ready")
+	r.event("host", "HostCommand", `Image "ghost" is not here…`)
+}
+
+func TestStartIsRefused(t *testing.T) {
+	r := newRig(t)
+	r.runtime.refuse = errors.New(`exec: "nope": executable file not found in $PATH`)
+	r.pod("p", corev1.PodSpec{})
+	r.sees("p", "Running c:RunContainerError<StartError=128")
+	r.event("p", "Failed", `Error: exec: "nope": executable file not found in $PATH`)
+	r.pod("once", corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever})
+	r.sees("once", "Failed c:StartError=128")
+	r.runtime.mu.Lock()
+	r.runtime.refuse = nil
+	r.runtime.mu.Unlock()
+	r.passes(11 * time.Second)
+	r.sees("p", "Running c:running<StartError=128#1+started+ready")
+}
+
+func TestMissingConfiguration(t *testing.T) {
+	r := newRig(t)
+	from := func(ref *corev1.EnvVarSource) corev1.PodSpec {
+		return corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Env: []corev1.EnvVar{{Name: "V", ValueFrom: ref}}}}}
+	}
+	local := corev1.LocalObjectReference{Name: "cm"}
+	pod := r.pod("p", from(&corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: local, Key: "k"}}))
+	got := r.sees("p", "Pending c:CreateContainerConfigError")
+	if m := got.Status.ContainerStatuses[0].State.Waiting.Message; m != `configmap "cm" not found` {
+		t.Errorf("got message %q", m)
+	}
+	r.event("p", "Failed", `Error: configmap "cm" not found`)
+	cm := r.create(client.Target{Resource: client.ConfigMaps, Namespace: "default"},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cm"}, Data: map[string]string{"other": "x"}}).(*corev1.ConfigMap)
+	r.until("the message", func() string {
+		m := r.get("p").Status.ContainerStatuses[0].State.Waiting.Message
+		if m == "couldn't find key k in ConfigMap default/cm" {
+			return ""
+		}
+		return m
+	})
+	cm = cm.DeepCopy()
+	cm.Data["k"] = "v"
+	if _, err := r.api.Update(t.Context(), client.Target{Resource: client.ConfigMaps, Namespace: "default", Name: "cm"}, cm, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.sees("p", "Running c:running+started+ready")
+	spec, _ := r.runtime.spec(pod.UID, "c")
+	if !strings.Contains(strings.Join(spec.Env, "\n"), "V=v\n") {
+		t.Errorf("got environment %q", spec.Env)
+	}
+	r.pod("optional", from(&corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "none"}, Key: "k", Optional: new(true),
+	}}))
+	r.sees("optional", "Running c:running+started+ready")
+}
+
+func TestDeadline(t *testing.T) {
+	r := newRig(t)
+	r.pod("p", corev1.PodSpec{ActiveDeadlineSeconds: new(int64(60))})
+	r.sees("p", "Running c:running+started+ready")
+	r.passes(61 * time.Second)
+	got := r.sees("p", "Failed (DeadlineExceeded) c:Error=143")
+	if got.Status.Message != "Pod was active on the node longer than the specified deadline" {
+		t.Errorf("got message %q", got.Status.Message)
+	}
+}
+
+func TestKubeletIsRestarted(t *testing.T) {
+	r := newRig(t)
+	kept := r.pod("kept", corev1.PodSpec{})
+	r.pod("gone", corev1.PodSpec{})
+	r.sees("kept", "Running c:running+started+ready")
+	r.sees("gone", "Running c:running+started+ready")
+	before := r.get("kept")
+	r.stop()
+	if _, err := r.api.Delete(t.Context(), client.Target{Resource: client.Pods, Namespace: "default", Name: "gone"},
+		metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	r.until("the stray pod is gone", func() string {
+		if pods, _ := r.runtime.Pods(t.Context()); len(pods) != 1 || pods[0].UID != kept.UID {
+			return "it is there"
+		}
+		return ""
+	})
+	if after := r.sees("kept", "Running c:running+started+ready"); after.ResourceVersion != before.ResourceVersion {
+		t.Errorf("a restart wrote a status that says the same: %s, before %s", after.ResourceVersion, before.ResourceVersion)
+	}
+}
+
+func TestNode(t *testing.T) {
+	r := newRig(t)
+	node := r.kubelet.currentNode()
+	for _, c := range node.Status.Conditions {
+		want := corev1.ConditionFalse
+		if c.Type == corev1.NodeReady {
+			want = corev1.ConditionTrue
+		}
+		if c.Status != want {
+			t.Errorf("got condition %+v", c)
+		}
+	}
+	if node.Labels[corev1.LabelHostname] != "n1" || node.Labels[TierLabel] != "process" || node.Status.NodeInfo.KubeletVersion != "v1.36.3" {
+		t.Errorf("got node %+v", node)
+	}
+	lease := func() *coordinationv1.Lease {
+		got, err := r.api.Get(t.Context(), r.kubelet.leaseTarget(), metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.(*coordinationv1.Lease)
+	}
+	first := lease()
+	if *first.Spec.HolderIdentity != "n1" || *first.Spec.LeaseDurationSeconds != 40 || first.OwnerReferences[0].UID != node.UID {
+		t.Errorf("got lease %+v", first)
+	}
+	r.until("the lease is renewed", func() string {
+		r.passes(10 * time.Second)
+		if !lease().Spec.RenewTime.After(first.Spec.RenewTime.Time) {
+			return "it is not"
+		}
+		return ""
+	})
+}

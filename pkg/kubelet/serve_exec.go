@@ -1,0 +1,171 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/cri-streaming/pkg/streaming/portforward"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
+	utilexec "k8s.io/utils/exec"
+)
+
+// How long a stream may be idle, and how long a client may take to open its streams: those of every kubelet.
+const (
+	idleTimeout   = 4 * time.Hour
+	createTimeout = 30 * time.Second
+)
+
+// exec runs a command in a container, with its streams over SPDY or WebSocket.
+func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
+	t, ok := s.target(w, r)
+	if !ok {
+		return
+	}
+	opts, err := remotecommand.NewOptions(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if _, err := t.worker.execer(); err != nil {
+		refuse(w, err)
+		return
+	}
+	cmd := r.URL.Query()["command"]
+	if len(cmd) == 0 {
+		http.Error(w, "you must specify at least 1 command", http.StatusBadRequest)
+		return
+	}
+	if wsstream.IsWebSocketRequest(r) {
+		serveWebSocket(w, r, opts, func(ctx context.Context, st Streams) error { return t.exec(ctx, cmd, st) })
+		return
+	}
+	remotecommand.ServeExec(w, r, spdyExec{t}, t.pod.Name, string(t.pod.UID), t.name, cmd, opts,
+		idleTimeout, createTimeout, remotecommand.SupportedStreamingProtocols)
+}
+
+// exec runs a command. An exit code other than 0 is an error that says so.
+func (t target) exec(ctx context.Context, cmd []string, st Streams) error {
+	ex, err := t.worker.execer()
+	if err != nil {
+		return err
+	}
+	run, err := t.running()
+	if err != nil {
+		return err
+	}
+	code, err := ex.Exec(ctx, run.ID, cmd, st)
+	if err != nil {
+		return err
+	}
+	if code != 0 {
+		return utilexec.CodeExitError{Err: fmt.Errorf("exit status %d", code), Code: code}
+	}
+	return nil
+}
+
+// spdyExec is exec as the SPDY server calls it.
+type spdyExec struct{ target }
+
+func (e spdyExec) ExecInContainer(ctx context.Context, _, _, _ string, cmd []string, in io.Reader, out, err io.WriteCloser, tty bool, resize <-chan remotecommand.TerminalSize, _ time.Duration) error {
+	st, stop := streams(ctx, in, out, err, tty, resize)
+	defer stop()
+	return e.exec(ctx, cmd, st)
+}
+
+// streams returns a request's streams as a runtime takes them. Interfaces that hold nil pointers become nil.
+func streams(ctx context.Context, in io.Reader, out, err io.Writer, tty bool, resize <-chan remotecommand.TerminalSize) (Streams, func()) {
+	st := Streams{In: in, Out: out, Err: err, TTY: tty}
+	if resize == nil {
+		return st, func() {}
+	}
+	sizes := make(chan WindowSize)
+	ctx, cancel := context.WithCancel(ctx)
+	var passing sync.WaitGroup
+	passing.Go(func() {
+		defer close(sizes)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case size, ok := <-resize:
+				if !ok {
+					return
+				}
+				select {
+				case sizes <- WindowSize(size):
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	})
+	st.Resize = sizes
+	return st, func() {
+		cancel()
+		passing.Wait()
+	}
+}
+
+// attach is refused: the containers of no tier so far have their standard streams connected with their kubelet.
+func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
+	t, ok := s.target(w, r)
+	if !ok {
+		return
+	}
+	http.Error(w, fmt.Sprintf("the %s runtime of node %s cannot attach to containers; use logs -f, or exec", t.worker.Tier.Name, t.worker.Name),
+		http.StatusInternalServerError)
+}
+
+// portForward connects a client with ports of a pod.
+func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
+	t, ok := s.target(w, r)
+	if !ok {
+		return
+	}
+	opts, err := portforward.NewV4Options(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if t.worker.Tier.Simulated {
+		refuse(w, fmt.Errorf("the pods of simulated node %s have no ports", t.worker.Name))
+		return
+	}
+	portforward.ServePortForward(w, r, forwarder{t}, t.pod.Name, string(t.pod.UID), opts,
+		idleTimeout, createTimeout, portforward.SupportedProtocols)
+}
+
+type forwarder struct{ target }
+
+// PortForward copies between a stream and a port of the pod, until one of them ends.
+func (f forwarder) PortForward(ctx context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
+	defer func() { _ = stream.Close() }() // the client has gone, or is told by it
+	var d net.Dialer
+	address := net.JoinHostPort(f.worker.hostOf(f.pod, ""), strconv.Itoa(int(port)))
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("failed to connect to %s inside pod %s: %w", address, f.pod.Name, err)
+	}
+	defer func() { _ = conn.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_, _ = io.Copy(conn, stream) // the end of either side
+		if half, ok := conn.(*net.TCPConn); ok {
+			_ = half.CloseWrite()
+		}
+	}()
+	_, err = io.Copy(stream, conn)
+	_ = stream.Close()
+	<-sent
+	return err
+}

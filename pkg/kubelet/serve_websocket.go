@@ -1,0 +1,135 @@
+package kubelet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
+	utilexec "k8s.io/utils/exec"
+)
+
+// channels are the streams of one WebSocket, by their number.
+const (
+	stdinChannel = iota
+	stdoutChannel
+	stderrChannel
+	errorChannel
+	resizeChannel
+	channelCount
+)
+
+// serveWebSocket runs a command with its streams over a WebSocket: in the fifth version of the protocol, which can end one
+// stream, in the fourth, which sends the exit code, and in the first, which does neither.
+func serveWebSocket(w http.ResponseWriter, r *http.Request, opts *remotecommand.Options, run func(context.Context, Streams) error) {
+	conn := wsstream.NewConn(webSocketProtocols(opts))
+	conn.SetIdleTimeout(idleTimeout)
+	protocol, ch, err := conn.Open(w, r)
+	if err != nil {
+		return // the client has been told
+	}
+	defer func() { _ = conn.Close() }()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	st := Streams{TTY: opts.TTY}
+	first := ch[errorChannel]
+	if opts.Stdin {
+		st.In = ch[stdinChannel]
+	}
+	if opts.Stderr && !opts.TTY {
+		st.Err, first = ch[stderrChannel], ch[stderrChannel]
+	}
+	if opts.Stdout {
+		st.Out, first = ch[stdoutChannel], ch[stdoutChannel]
+	}
+	_, _ = first.Write(nil) // tells the client that the command has its streams
+	if opts.TTY {
+		sizes := make(chan WindowSize)
+		st.Resize = sizes
+		go readSizes(ctx, ch[resizeChannel], sizes)
+	} else {
+		go func() { _, _ = io.Copy(io.Discard, ch[resizeChannel]) }() // what nobody reads would hold up the rest
+	}
+	writeOutcome(ch[errorChannel], protocol, run(ctx, st))
+}
+
+func webSocketProtocols(opts *remotecommand.Options) map[string]wsstream.ChannelProtocolConfig {
+	kinds := make([]wsstream.ChannelType, channelCount)
+	kinds[errorChannel], kinds[resizeChannel] = wsstream.WriteChannel, wsstream.ReadChannel
+	if opts.Stdin {
+		kinds[stdinChannel] = wsstream.ReadChannel
+	}
+	if opts.Stdout {
+		kinds[stdoutChannel] = wsstream.WriteChannel
+	}
+	if opts.Stderr {
+		kinds[stderrChannel] = wsstream.WriteChannel
+	}
+	out := map[string]wsstream.ChannelProtocolConfig{}
+	for _, version := range []string{"", "v4.", "v5."} {
+		out[version+wsstream.ChannelWebSocketProtocol] = wsstream.ChannelProtocolConfig{Binary: true, Channels: kinds}
+	}
+	for _, version := range []string{"", "v4."} {
+		out[version+wsstream.Base64ChannelWebSocketProtocol] = wsstream.ChannelProtocolConfig{Channels: kinds}
+	}
+	out[""] = wsstream.ChannelProtocolConfig{Binary: true, Channels: kinds}
+	return out
+}
+
+// readSizes passes the terminal sizes on that the client sends.
+func readSizes(ctx context.Context, from io.Reader, to chan<- WindowSize) {
+	defer close(to)
+	for d := json.NewDecoder(from); ; {
+		var size WindowSize
+		if d.Decode(&size) != nil {
+			return
+		}
+		select {
+		case to <- size:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// writeOutcome tells how the command ended.
+func writeOutcome(to io.Writer, protocol string, err error) {
+	status := outcome(err)
+	switch protocol {
+	case "v5." + wsstream.ChannelWebSocketProtocol, "v4." + wsstream.ChannelWebSocketProtocol, "v4." + wsstream.Base64ChannelWebSocketProtocol:
+		b, err := json.Marshal(status)
+		if err == nil {
+			_, _ = to.Write(b) // the client has gone
+		}
+	default:
+		if status.Status != metav1.StatusSuccess {
+			_, _ = io.WriteString(to, status.Message)
+		}
+	}
+}
+
+// outcome is the Status of a command that ended with err.
+func outcome(err error) metav1.Status {
+	if err == nil {
+		return metav1.Status{Status: metav1.StatusSuccess}
+	}
+	if exit, ok := errors.AsType[utilexec.CodeExitError](err); ok {
+		return metav1.Status{
+			Status: metav1.StatusFailure, Reason: remotecommand.NonZeroExitCodeReason,
+			Message: fmt.Sprintf("command terminated with non-zero exit code: %v", exit),
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{
+				Type: remotecommand.ExitCodeCauseType, Message: fmt.Sprint(exit.Code),
+			}}},
+		}
+	}
+	return metav1.Status{
+		Status: metav1.StatusFailure, Reason: metav1.StatusReasonInternalError, Code: http.StatusInternalServerError,
+		Message: fmt.Sprintf("Internal error occurred: error executing command in container: %v", err),
+		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: fmt.Sprintf("error executing command in container: %v", err)}}},
+	}
+}
