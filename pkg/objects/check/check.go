@@ -4,27 +4,75 @@ package check
 
 import (
 	"bytes"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Metadata is where every object's metadata stands.
-var Metadata = field.NewPath("metadata")
+// Metadata is where every object's metadata stands, and Spec and Status where most others have theirs.
+var (
+	Metadata = field.NewPath("metadata")
+	Spec     = field.NewPath("spec")
+	Status   = field.NewPath("status")
+)
 
 // Name is a check of names, as in objects.Def.
 type Name = func(name string, prefix bool) []string
 
 // Meta checks the metadata of an object on create.
 func Meta(obj metav1.Object, namespaced bool, name Name) field.ErrorList {
-	return validation.ValidateObjectMetaAccessor(obj, namespaced, name, Metadata)
+	errs := validation.ValidateObjectMetaAccessor(plain{obj}, namespaced, name, Metadata)
+	if !areLabels(obj.GetLabels()) || !areAnnotations(obj.GetAnnotations()) {
+		errs = validation.ValidateObjectMetaAccessor(obj, namespaced, name, Metadata)
+	}
+	return append(errs, kubeFinalizers(obj)...)
 }
 
-// MetaUpdate checks what an update may change of the metadata.
+// MetaUpdate checks what an update may change of the metadata, and what it has become.
 func MetaUpdate(obj, old metav1.Object) field.ErrorList {
-	return validation.ValidateObjectMetaAccessorUpdate(obj, old, Metadata)
+	errs := validation.ValidateObjectMetaAccessorUpdate(plain{obj}, plain{old}, Metadata)
+	if !areLabels(obj.GetLabels()) || !areAnnotations(obj.GetAnnotations()) {
+		errs = validation.ValidateObjectMetaAccessorUpdate(obj, old, Metadata)
+	}
+	return append(errs, kubeFinalizers(obj)...)
+}
+
+// plain is an object without labels and annotations, so that the library checks only the rest.
+type plain struct{ metav1.Object }
+
+func (plain) GetLabels() map[string]string      { return nil }
+func (plain) GetAnnotations() map[string]string { return nil }
+
+func areAnnotations(annotations map[string]string) bool {
+	size := 0
+	for key, value := range annotations {
+		if !isQualified(strings.ToLower(key)) {
+			return false
+		}
+		size += len(key) + len(value)
+	}
+	return size <= validation.TotalAnnotationSizeLimitB
+}
+
+// kubeFinalizers checks that finalizers without a prefix are Kubernetes' own.
+func kubeFinalizers(obj metav1.Object) field.ErrorList {
+	var errs field.ErrorList
+	for i, name := range obj.GetFinalizers() {
+		if strings.Contains(name, "/") {
+			continue
+		}
+		switch name {
+		case "kubernetes", metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents:
+		default:
+			errs = append(errs, field.Invalid(Metadata.Child("finalizers").Index(i), name,
+				"name is neither a standard finalizer name nor is it fully qualified"))
+		}
+	}
+	return errs
 }
 
 // NonNegative checks that value is not below zero.
@@ -32,7 +80,15 @@ func NonNegative[N ~int32 | ~int64 | ~int](value N, at *field.Path) field.ErrorL
 	if value >= 0 {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(at, value, validation.IsNegativeErrorMsg).WithOrigin("minimum")}
+	return field.ErrorList{field.Invalid(at, int64(value), validation.IsNegativeErrorMsg).WithOrigin("minimum")}
+}
+
+// NonNegativeQuantity checks that q is not below zero.
+func NonNegativeQuantity(q resource.Quantity, at *field.Path) field.ErrorList {
+	if q.Sign() >= 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, q.String(), validation.IsNegativeErrorMsg)}
 }
 
 // Immutable checks that a field did not change.
@@ -51,24 +107,11 @@ func Same(a, b encoder) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y) || equality.Semantic.DeepEqual(a, b)
 }
 
-// Generation sets an object's generation: 1 at first, one more with each change of the spec.
+// Generation sets an object's generation after an update: one more with each change of the spec.
 func Generation(obj, old metav1.Object, changed func() bool) {
-	switch {
-	case old == nil:
-		obj.SetGeneration(1)
-	case changed():
-		obj.SetGeneration(old.GetGeneration() + 1)
-	default:
-		obj.SetGeneration(old.GetGeneration())
+	generation := old.GetGeneration()
+	if changed() {
+		generation++
 	}
-}
-
-// StatusMeta takes back from old all metadata that a status write may not change.
-func StatusMeta(obj, old metav1.Object) {
-	obj.SetDeletionTimestamp(old.GetDeletionTimestamp())
-	obj.SetGeneration(old.GetGeneration())
-	obj.SetLabels(old.GetLabels())
-	obj.SetAnnotations(old.GetAnnotations())
-	obj.SetFinalizers(old.GetFinalizers())
-	obj.SetOwnerReferences(old.GetOwnerReferences())
+	obj.SetGeneration(generation)
 }

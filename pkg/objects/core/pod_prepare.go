@@ -15,7 +15,10 @@ func defaultPod(p *corev1.Pod) {
 	for i := range p.Spec.InitContainers {
 		requestLimits(&p.Spec.InitContainers[i].Resources)
 	}
-	defaultPodResources(p)
+	podspec.DefaultPodResources(p)
+	if grace := p.Spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
+		p.Spec.TerminationGracePeriodSeconds = new(int64(1))
+	}
 	if p.Spec.EnableServiceLinks == nil {
 		p.Spec.EnableServiceLinks = new(corev1.DefaultEnableServiceLinks)
 	}
@@ -81,7 +84,7 @@ func gated(p *corev1.Pod) {
 	}
 	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated,
-		Message: "Scheduling is blocked due to non-empty scheduling gates",
+		Message: "Scheduling is blocked due to non-empty scheduling gates", LastTransitionTime: p.CreationTimestamp,
 	})
 }
 

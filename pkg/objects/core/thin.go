@@ -27,16 +27,8 @@ func validateService(n, old *corev1.Service) field.ErrorList {
 	return check.MetaUpdate(n, old)
 }
 func validateServiceStatus(n, old *corev1.Service) field.ErrorList { return check.MetaUpdate(n, old) }
-func validatePod(n, old *corev1.Pod) field.ErrorList {
-	if old == nil {
-		return check.Meta(n, true, apivalidation.NameIsDNSSubdomain)
-	}
-	return check.MetaUpdate(n, old)
-}
-func validatePodStatus(n, old *corev1.Pod) field.ErrorList { return check.MetaUpdate(n, old) }
-func podWarnings(p, old *corev1.Pod) []string              { return nil }
-func serviceWarnings(p, old *corev1.Service) []string      { return nil }
-func defaultPodResources(p *corev1.Pod)                    {}
+func podWarnings(p, old *corev1.Pod) []string                      { return nil }
+func serviceWarnings(p, old *corev1.Service) []string              { return nil }
 func prepareService(s, old *corev1.Service) {
 	if old != nil {
 		s.Status = old.Status

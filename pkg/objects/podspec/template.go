@@ -4,10 +4,48 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
 // PrepareTemplate brings a pod template that a client wrote into the form that is stored.
 func PrepareTemplate(t *corev1.PodTemplateSpec) { SyncServiceAccount(&t.Spec) }
+
+// ValidateTemplate checks a pod template.
+func ValidateTemplate(t *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
+	errs := check.Labels(t.Labels, at.Child("labels"))
+	if len(t.Annotations) > 0 {
+		errs = append(errs, validation.ValidateAnnotations(t.Annotations, at.Child("annotations"))...)
+		errs = append(errs, Annotations(t.Annotations, &t.Spec, at.Child("annotations"))...)
+	}
+	spec := at.Child("spec")
+	errs = append(errs, Validate(&t.Spec, Options{}, spec)...)
+	errs = append(errs, AnnotationsMatch(t.Annotations, &t.Spec, spec)...)
+	if len(t.Spec.EphemeralContainers) > 0 {
+		errs = append(errs, field.Forbidden(spec.Child("ephemeralContainers"), "ephemeral containers not allowed in pod template"))
+	}
+	return errs
+}
+
+// ValidateReplicas checks the template of pods that are replaced when they end, as ReplicaSets make them, and that
+// selector finds them.
+func ValidateReplicas(t *corev1.PodTemplateSpec, selector labels.Selector, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if !selector.Empty() && !selector.Matches(labels.Set(t.Labels)) {
+		errs = append(errs, field.Invalid(at.Child("metadata", "labels"), t.Labels, "`selector` does not match template `labels`"))
+	}
+	errs = append(errs, ValidateTemplate(t, at)...)
+	if t.Spec.RestartPolicy != corev1.RestartPolicyAlways {
+		errs = append(errs, field.NotSupported(at.Child("spec", "restartPolicy"), t.Spec.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+	}
+	if t.Spec.ActiveDeadlineSeconds != nil {
+		errs = append(errs, field.Forbidden(at.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in ReplicaSet is not Supported"))
+	}
+	return errs
+}
 
 // ContainerNames lists the containers for a table.
 func ContainerNames(s *corev1.PodSpec) string {

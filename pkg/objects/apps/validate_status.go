@@ -1,0 +1,65 @@
+package apps
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
+)
+
+// replicaCounts are the counts that every workload's status has.
+type replicaCounts struct {
+	replicas, ready, available int32
+	part                       int32 // of them that are of the newest template, or have all labels
+	partName                   string
+}
+
+func (c replicaCounts) validate(at *field.Path) field.ErrorList {
+	const more = "cannot be greater than status.replicas"
+	var errs field.ErrorList
+	if c.part > c.replicas {
+		errs = append(errs, field.Invalid(at.Child(c.partName), c.part, more))
+	}
+	if c.ready > c.replicas {
+		errs = append(errs, field.Invalid(at.Child("readyReplicas"), c.ready, more))
+	}
+	if c.available > c.replicas {
+		errs = append(errs, field.Invalid(at.Child("availableReplicas"), c.available, more))
+	}
+	if c.available > c.ready {
+		errs = append(errs, field.Invalid(at.Child("availableReplicas"), c.available, "cannot be greater than readyReplicas"))
+	}
+	return errs
+}
+
+func validateDeploymentStatus(d, old *appsv1.Deployment) field.ErrorList {
+	s, at := &d.Status, check.Status
+	errs := check.MetaUpdate(d, old)
+	errs = append(errs, check.NonNegative(s.ObservedGeneration, at.Child("observedGeneration"))...)
+	errs = append(errs, check.NonNegative(s.Replicas, at.Child("replicas"))...)
+	errs = append(errs, check.NonNegative(s.UpdatedReplicas, at.Child("updatedReplicas"))...)
+	errs = append(errs, check.NonNegative(s.ReadyReplicas, at.Child("readyReplicas"))...)
+	errs = append(errs, check.NonNegative(s.AvailableReplicas, at.Child("availableReplicas"))...)
+	errs = append(errs, check.NonNegative(s.UnavailableReplicas, at.Child("unavailableReplicas"))...)
+	errs = append(errs, check.NonNegative(value(s.TerminatingReplicas), at.Child("terminatingReplicas"))...)
+	errs = append(errs, check.NonNegative(value(s.CollisionCount), at.Child("collisionCount"))...)
+	counts := replicaCounts{s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.UpdatedReplicas, "updatedReplicas"}
+	errs = append(errs, counts.validate(at)...)
+	if was := old.Status.CollisionCount; was != nil && (s.CollisionCount == nil || *s.CollisionCount < *was) {
+		errs = append(errs, field.Invalid(at.Child("collisionCount"), value(s.CollisionCount), "cannot be decremented"))
+	}
+	return errs
+}
+
+func validateReplicaSetStatus(rs, old *appsv1.ReplicaSet) field.ErrorList {
+	s, at := &rs.Status, check.Status
+	errs := check.MetaUpdate(rs, old)
+	errs = append(errs, check.NonNegative(s.Replicas, at.Child("replicas"))...)
+	errs = append(errs, check.NonNegative(s.FullyLabeledReplicas, at.Child("fullyLabeledReplicas"))...)
+	errs = append(errs, check.NonNegative(s.ReadyReplicas, at.Child("readyReplicas"))...)
+	errs = append(errs, check.NonNegative(s.AvailableReplicas, at.Child("availableReplicas"))...)
+	errs = append(errs, check.NonNegative(s.ObservedGeneration, at.Child("observedGeneration"))...)
+	errs = append(errs, check.NonNegative(value(s.TerminatingReplicas), at.Child("terminatingReplicas"))...)
+	counts := replicaCounts{s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.FullyLabeledReplicas, "fullyLabeledReplicas"}
+	return append(errs, counts.validate(at)...)
+}

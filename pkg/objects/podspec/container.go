@@ -1,0 +1,214 @@
+package podspec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
+	"github.com/minikctl/minikctl/pkg/objects/volume"
+)
+
+var messagePolicies = []corev1.TerminationMessagePolicy{
+	corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError,
+}
+
+// common checks what containers of every kind have.
+func (v *validator) common(c *corev1.Container, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if c.Name == "" {
+		errs = append(errs, field.Required(at.Child("name"), ""))
+	} else {
+		errs = append(errs, check.Label(c.Name, at.Child("name"))...)
+	}
+	if c.Image == "" {
+		errs = append(errs, field.Required(at.Child("image"), ""))
+	}
+	errs = append(errs, check.Named(c.TerminationMessagePolicy, messagePolicies, at.Child("terminationMessagePolicy"))...)
+	errs = append(errs, validatePorts(c.Ports, at.Child("ports"))...)
+	errs = append(errs, v.env(c.Env, at.Child("env"))...)
+	errs = append(errs, validateEnvFrom(c.EnvFrom, at.Child("envFrom"))...)
+	errs = append(errs, v.mounts(c, at.Child("volumeMounts"))...)
+	errs = append(errs, v.devices(c, at.Child("volumeDevices"))...)
+	errs = append(errs, volume.ValidatePullPolicy(c.ImagePullPolicy, at.Child("imagePullPolicy"))...)
+	errs = append(errs, validateResources(&c.Resources, containerResource, v.spec.ResourceClaims, at.Child("resources"))...)
+	errs = append(errs, v.resizePolicy(c.ResizePolicy, at.Child("resizePolicy"))...)
+	return append(errs, v.security(c.SecurityContext, at.Child("securityContext"))...)
+}
+
+func (v *validator) containers(at *field.Path) field.ErrorList {
+	if len(v.spec.Containers) == 0 {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	var errs field.ErrorList
+	for i := range v.spec.Containers {
+		c, idx := &v.spec.Containers[i], at.Index(i)
+		errs = append(errs, v.common(c, idx)...)
+		if named(v.spec.Containers[:i], c.Name) {
+			errs = append(errs, field.Duplicate(idx.Child("name"), c.Name))
+		}
+		errs = append(errs, v.lifecycle(c.Lifecycle, idx.Child("lifecycle"))...)
+		errs = append(errs, v.probes(c, idx)...)
+		errs = append(errs, restartRules(c, idx)...)
+	}
+	return append(errs, hostPortConflicts(v.spec.Containers, at)...)
+}
+
+func named(containers []corev1.Container, name string) bool {
+	return slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == name })
+}
+
+func (v *validator) initContainers(at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range v.spec.InitContainers {
+		c, idx := &v.spec.InitContainers[i], at.Index(i)
+		errs = append(errs, v.common(c, idx)...)
+		errs = append(errs, restartRules(c, idx)...)
+		if named(v.spec.Containers, c.Name) || c.Name != "" && named(v.spec.InitContainers[:i], c.Name) {
+			errs = append(errs, field.Duplicate(idx.Child("name"), c.Name))
+		}
+		errs = append(errs, hostPortConflicts(v.spec.InitContainers[i:i+1], at)...)
+		if isSidecar(c) {
+			errs = append(errs, v.lifecycle(c.Lifecycle, idx.Child("lifecycle"))...)
+			errs = append(errs, v.probes(c, idx)...)
+			continue
+		}
+		errs = append(errs, onlySidecars(c, idx)...)
+	}
+	return errs
+}
+
+func isSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+// onlySidecars refuses what an init container that ends cannot have.
+func onlySidecars(c *corev1.Container, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	forbid := func(set bool, name string) {
+		if set {
+			errs = append(errs, field.Forbidden(at.Child(name), "may not be set for init containers without restartPolicy=Always"))
+		}
+	}
+	forbid(c.Lifecycle != nil, "lifecycle")
+	forbid(c.LivenessProbe != nil, "livenessProbe")
+	forbid(c.ReadinessProbe != nil, "readinessProbe")
+	forbid(c.StartupProbe != nil, "startupProbe")
+	return errs
+}
+
+func (v *validator) ephemeralContainers(at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	lasting := func(name string) bool { return named(v.spec.Containers, name) || named(v.spec.InitContainers, name) }
+	for i := range v.spec.EphemeralContainers {
+		e, idx := &v.spec.EphemeralContainers[i], at.Index(i)
+		c := (*corev1.Container)(&e.EphemeralContainerCommon)
+		errs = append(errs, v.common(c, idx)...)
+		errs = append(errs, imageSpaces(c, idx)...)
+		if lasting(e.Name) || slices.ContainsFunc(v.spec.EphemeralContainers[:i], func(o corev1.EphemeralContainer) bool { return o.Name == e.Name }) {
+			errs = append(errs, field.Duplicate(idx.Child("name"), e.Name))
+		}
+		if e.TargetContainerName != "" && !lasting(e.TargetContainerName) {
+			errs = append(errs, field.NotFound(idx.Child("targetContainerName"), e.TargetContainerName))
+		}
+		errs = append(errs, notEphemeral(c, idx)...)
+	}
+	return errs
+}
+
+// notEphemeral refuses what a container that only looks into a pod must not have: nothing may rely on it.
+func notEphemeral(c *corev1.Container, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	forbid := func(set bool, at *field.Path) {
+		if set {
+			errs = append(errs, field.Forbidden(at, "cannot be set for an Ephemeral Container"))
+		}
+	}
+	forbid(c.Ports != nil, at.Child("ports"))
+	r := &c.Resources
+	forbid(r.Limits != nil || r.Requests != nil || r.Claims != nil, at.Child("resources"))
+	forbid(c.ResizePolicy != nil, at.Child("resizePolicy"))
+	forbid(c.RestartPolicy != nil, at.Child("restartPolicy"))
+	forbid(c.RestartPolicyRules != nil, at.Child("restartPolicyRules"))
+	forbid(c.LivenessProbe != nil, at.Child("livenessProbe"))
+	forbid(c.ReadinessProbe != nil, at.Child("readinessProbe"))
+	forbid(c.StartupProbe != nil, at.Child("startupProbe"))
+	forbid(c.Lifecycle != nil, at.Child("lifecycle"))
+	for i := range c.VolumeMounts {
+		forbid(c.VolumeMounts[i].SubPath != "", at.Child("volumeMounts").Index(i).Child("subPath"))
+		forbid(c.VolumeMounts[i].SubPathExpr != "", at.Child("volumeMounts").Index(i).Child("subPathExpr"))
+	}
+	return errs
+}
+
+// imageSpaces is checked in pods only: templates were always allowed it.
+func imageSpaces(c *corev1.Container, at *field.Path) field.ErrorList {
+	if len(strings.TrimSpace(c.Image)) == len(c.Image) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at.Child("image"), c.Image, "must not have leading or trailing whitespace")}
+}
+
+var (
+	containerRestarts = []corev1.ContainerRestartPolicy{
+		corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure,
+	}
+	ruleActions = []corev1.ContainerRestartRuleAction{
+		corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers,
+	}
+	exitOperators = []corev1.ContainerRestartRuleOnExitCodesOperator{
+		corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn,
+	}
+)
+
+// restartRules checks a container's own restart policy.
+func restartRules(c *corev1.Container, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	rules := at.Child("restartPolicyRules")
+	if c.RestartPolicy != nil {
+		errs = append(errs, check.OneOf(*c.RestartPolicy, containerRestarts, at.Child("restartPolicy"))...)
+	} else if len(c.RestartPolicyRules) > 0 {
+		errs = append(errs, field.Required(at.Child("restartPolicy"), "must specify restartPolicy when restart rules are used"))
+	}
+	if len(c.RestartPolicyRules) > 20 {
+		errs = append(errs, field.TooMany(rules, len(c.RestartPolicyRules), 20))
+	}
+	for i := range c.RestartPolicyRules {
+		rule, idx := &c.RestartPolicyRules[i], rules.Index(i)
+		errs = append(errs, check.Named(rule.Action, ruleActions, idx.Child("action"))...)
+		if rule.ExitCodes == nil {
+			errs = append(errs, field.Required(idx.Child("exitCodes"), "must be specified"))
+			continue
+		}
+		errs = append(errs, check.Named(rule.ExitCodes.Operator, exitOperators, idx.Child("exitCodes", "operator"))...)
+		if n := len(rule.ExitCodes.Values); n > 255 {
+			errs = append(errs, field.TooMany(idx.Child("exitCodes", "values"), n, 255))
+		}
+	}
+	return errs
+}
+
+// hostPortConflicts checks that no two containers take the same port of the host.
+func hostPortConflicts(containers []corev1.Container, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	var taken map[string]bool
+	for i := range containers {
+		for j, p := range containers[i].Ports {
+			if p.HostPort == 0 {
+				continue
+			}
+			key := fmt.Sprintf("%s/%s/%d", p.Protocol, p.HostIP, p.HostPort)
+			if taken[key] {
+				errs = append(errs, field.Duplicate(at.Index(i).Child("ports").Index(j).Child("hostPort"), key))
+			}
+			if taken == nil {
+				taken = map[string]bool{}
+			}
+			taken[key] = true
+		}
+	}
+	return errs
+}

@@ -1,0 +1,132 @@
+package podspec
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
+	"github.com/minikctl/minikctl/pkg/objects/volume"
+)
+
+func (v *validator) env(vars []corev1.EnvVar, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range vars {
+		e := &vars[i]
+		if e.Name == "" {
+			errs = append(errs, field.Required(at.Index(i).Child("name"), ""))
+		} else if wrong := utilvalidation.IsRelaxedEnvVarName(e.Name); wrong != nil {
+			errs = append(errs, check.Invalid(at.Index(i).Child("name"), e.Name, wrong)...)
+		}
+		if e.ValueFrom != nil {
+			errs = append(errs, v.valueFrom(e, at.Index(i).Child("valueFrom"))...)
+		}
+	}
+	return errs
+}
+
+// envFields are the fields of a pod that a variable can show.
+var envFields = []string{
+	"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
+	"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+}
+
+func (v *validator) valueFrom(e *corev1.EnvVar, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	n := 0
+	from := e.ValueFrom
+	if from.FieldRef != nil {
+		n++
+		errs = append(errs, volume.FieldRef(from.FieldRef, envFields, at.Child("fieldRef"))...)
+	}
+	if from.ResourceFieldRef != nil {
+		n++
+		errs = append(errs, volume.ResourceFieldRef(from.ResourceFieldRef, false, at.Child("resourceFieldRef"))...)
+	}
+	if ref := from.ConfigMapKeyRef; ref != nil {
+		n++
+		errs = append(errs, keyRef(ref.Name, ref.Key, at.Child("configMapKeyRef"))...)
+	}
+	if ref := from.SecretKeyRef; ref != nil {
+		n++
+		errs = append(errs, keyRef(ref.Name, ref.Key, at.Child("secretKeyRef"))...)
+	}
+	if from.FileKeyRef != nil {
+		n++
+		errs = append(errs, v.fileKeyRef(from.FileKeyRef, at.Child("fileKeyRef"))...)
+	}
+	switch {
+	case n == 0:
+		errs = append(errs, field.Invalid(at, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"))
+	case e.Value != "":
+		errs = append(errs, field.Invalid(at, "", "may not be specified when `value` is not empty"))
+	case n > 1:
+		errs = append(errs, field.Invalid(at, "", "may not have more than one field specified at a time"))
+	}
+	return errs
+}
+
+func keyRef(name, key string, at *field.Path) field.ErrorList {
+	errs := check.Subdomain(name, at.Child("name"))
+	if key == "" {
+		return append(errs, field.Required(at.Child("key"), ""))
+	}
+	return append(errs, check.ConfigKey(key, at.Child("key"))...)
+}
+
+func (v *validator) fileKeyRef(ref *corev1.FileKeySelector, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if ref.VolumeName == "" {
+		errs = append(errs, field.Required(at.Child("volumeName"), ""))
+	} else {
+		errs = append(errs, check.Label(ref.VolumeName, at.Child("volumeName"))...)
+		if source := v.volumes.Find(ref.VolumeName); source == nil {
+			errs = append(errs, field.NotFound(at.Child("volumeName"), ref.VolumeName))
+		} else if source.EmptyDir == nil {
+			errs = append(errs, field.Invalid(at.Child("volumeName"), ref.VolumeName, "referenced volume must be of type emptyDir"))
+		}
+	}
+	if ref.Key == "" {
+		errs = append(errs, field.Required(at.Child("key"), ""))
+	} else {
+		errs = append(errs, check.Invalid(at.Child("key"), ref.Key, utilvalidation.IsRelaxedEnvVarName(ref.Key))...)
+	}
+	if ref.Path == "" {
+		return append(errs, field.Required(at.Child("path"), ""))
+	}
+	return append(errs, volume.NotReserved(ref.Path, at.Child("path"))...)
+}
+
+func validateEnvFrom(sources []corev1.EnvFromSource, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range sources {
+		s, idx := &sources[i], at.Index(i)
+		if s.Prefix != "" {
+			errs = append(errs, check.Invalid(idx.Child("prefix"), s.Prefix, utilvalidation.IsRelaxedEnvVarName(s.Prefix))...)
+		}
+		n := 0
+		if s.ConfigMapRef != nil {
+			n++
+			errs = append(errs, envName(s.ConfigMapRef.Name, idx.Child("configMapRef", "name"))...)
+		}
+		if s.SecretRef != nil {
+			n++
+			errs = append(errs, envName(s.SecretRef.Name, idx.Child("secretRef", "name"))...)
+		}
+		switch {
+		case n == 0:
+			errs = append(errs, field.Invalid(at, "", "must specify one of: `configMapRef` or `secretRef`"))
+		case n > 1:
+			errs = append(errs, field.Invalid(at, "", "may not have more than one field specified at a time"))
+		}
+	}
+	return errs
+}
+
+func envName(name string, at *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	return check.Invalid(at, name, apivalidation.NameIsDNSSubdomain(name, true))
+}

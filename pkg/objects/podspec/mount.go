@@ -1,0 +1,171 @@
+package podspec
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
+	"github.com/minikctl/minikctl/pkg/objects/volume"
+)
+
+func (v *validator) mounts(c *corev1.Container, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range c.VolumeMounts {
+		m, idx := &c.VolumeMounts[i], at.Index(i)
+		if m.Name == "" {
+			errs = append(errs, field.Required(idx.Child("name"), ""))
+		}
+		source := v.volumes.Find(m.Name)
+		if source == nil {
+			errs = append(errs, field.NotFound(idx.Child("name"), m.Name))
+		}
+		if m.MountPath == "" {
+			errs = append(errs, field.Required(idx.Child("mountPath"), ""))
+		}
+		if mountedAt(c.VolumeMounts[:i], m.MountPath) {
+			errs = append(errs, field.Invalid(idx.Child("mountPath"), m.MountPath, "must be unique"))
+		}
+		errs = append(errs, notDevice(c, m, idx)...)
+		errs = append(errs, subPaths(m, at, idx)...)
+		errs = append(errs, propagation(c, m, at)...)
+		errs = append(errs, recursiveReadOnly(m, at.Child("recursiveReadOnly"))...)
+	}
+	return errs
+}
+
+func mountedAt(mounts []corev1.VolumeMount, path string) bool {
+	for i := range mounts {
+		if mounts[i].MountPath == path {
+			return true
+		}
+	}
+	return false
+}
+
+// notDevice checks that a volume that is mounted is not also a raw device of the container.
+func notDevice(c *corev1.Container, m *corev1.VolumeMount, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	name, path := false, false
+	for i := range c.VolumeDevices {
+		name = name || c.VolumeDevices[i].Name == m.Name
+		path = path || c.VolumeDevices[i].DevicePath == m.MountPath
+	}
+	if name {
+		errs = append(errs, field.Invalid(at.Child("name"), m.Name, "must not already exist in volumeDevices"))
+	}
+	if path {
+		errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must not already exist as a path in volumeDevices"))
+	}
+	return errs
+}
+
+// subPaths checks which part of a volume is mounted. Some errors name the list of mounts instead of the mount.
+func subPaths(m *corev1.VolumeMount, list, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if m.SubPath != "" {
+		errs = append(errs, volume.Descending(m.SubPath, list.Child("subPath"))...)
+	}
+	if m.SubPathExpr != "" {
+		if m.SubPath != "" {
+			errs = append(errs, field.Invalid(at.Child("subPathExpr"), m.SubPathExpr, "subPathExpr and subPath are mutually exclusive"))
+		}
+		errs = append(errs, volume.Descending(m.SubPathExpr, list.Child("subPathExpr"))...)
+	}
+	return errs
+}
+
+var propagations = []corev1.MountPropagationMode{
+	corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone,
+}
+
+func propagation(c *corev1.Container, m *corev1.VolumeMount, list *field.Path) field.ErrorList {
+	if m.MountPropagation == nil {
+		return nil
+	}
+	at := list.Child("mountPropagation")
+	errs := check.OneOf(*m.MountPropagation, propagations, at)
+	if *m.MountPropagation == corev1.MountPropagationBidirectional && !isPrivileged(c.SecurityContext) {
+		errs = append(errs, field.Forbidden(at, "Bidirectional mount propagation is available only to privileged containers"))
+	}
+	return errs
+}
+
+func isPrivileged(s *corev1.SecurityContext) bool {
+	return s != nil && s.Privileged != nil && *s.Privileged
+}
+
+var recursions = []corev1.RecursiveReadOnlyMode{
+	corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible,
+}
+
+func recursiveReadOnly(m *corev1.VolumeMount, at *field.Path) field.ErrorList {
+	if m.RecursiveReadOnly == nil || *m.RecursiveReadOnly == corev1.RecursiveReadOnlyDisabled {
+		return nil
+	}
+	errs := check.OneOf(*m.RecursiveReadOnly, recursions, at)
+	if errs != nil {
+		return errs
+	}
+	if !m.ReadOnly {
+		errs = append(errs, field.Forbidden(at, "may only be specified when readOnly is true"))
+	}
+	if m.MountPropagation != nil && *m.MountPropagation != corev1.MountPropagationNone {
+		errs = append(errs, field.Forbidden(at, "may only be specified when mountPropagation is None or not specified"))
+	}
+	return errs
+}
+
+func (v *validator) devices(c *corev1.Container, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	var names, paths []string
+	for i := range c.VolumeDevices {
+		d, idx := &c.VolumeDevices[i], at.Index(i)
+		source := v.volumes.Find(d.Name)
+		if d.Name == "" {
+			errs = append(errs, field.Required(idx.Child("name"), ""))
+		}
+		if slices.Contains(names, d.Name) {
+			errs = append(errs, field.Invalid(idx.Child("name"), d.Name, "must be unique"))
+		}
+		if source != nil && source.PersistentVolumeClaim == nil && source.Ephemeral == nil {
+			errs = append(errs, field.Invalid(idx.Child("name"), d.Name,
+				"can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"))
+		}
+		if source == nil {
+			errs = append(errs, field.NotFound(idx.Child("name"), d.Name))
+		}
+		if d.DevicePath == "" {
+			errs = append(errs, field.Required(idx.Child("devicePath"), ""))
+		}
+		if slices.Contains(paths, d.DevicePath) {
+			errs = append(errs, field.Invalid(idx.Child("devicePath"), d.DevicePath, "must be unique"))
+		}
+		if volume.NoBacksteps(d.DevicePath, at) != nil {
+			errs = append(errs, field.Invalid(idx.Child("devicePath"), d.DevicePath, "can not contain backsteps ('..')"))
+		} else {
+			paths = append(paths, d.DevicePath)
+		}
+		errs = append(errs, notMounted(c, d, idx)...)
+		if d.Name != "" {
+			names = append(names, d.Name)
+		}
+	}
+	return errs
+}
+
+func notMounted(c *corev1.Container, d *corev1.VolumeDevice, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	name := false
+	for i := range c.VolumeMounts {
+		name = name || c.VolumeMounts[i].Name == d.Name
+	}
+	if name {
+		errs = append(errs, field.Invalid(at.Child("name"), d.Name, "must not already exist in volumeMounts"))
+	}
+	if mountedAt(c.VolumeMounts, d.DevicePath) {
+		errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "must not already exist as a path in volumeMounts"))
+	}
+	return errs
+}

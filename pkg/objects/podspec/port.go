@@ -1,0 +1,58 @@
+package podspec
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
+)
+
+// Protocols are those that ports can have.
+var Protocols = []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}
+
+func validatePorts(ports []corev1.ContainerPort, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range ports {
+		p, idx := &ports[i], at.Index(i)
+		if p.Name != "" {
+			wrong := check.PortName(p.Name, idx.Child("name"))
+			if wrong == nil && portNamed(ports[:i], p.Name) {
+				wrong = field.ErrorList{field.Duplicate(idx.Child("name"), p.Name)}
+			}
+			errs = append(errs, wrong...)
+		}
+		if p.ContainerPort == 0 {
+			errs = append(errs, field.Required(idx.Child("containerPort"), ""))
+		} else {
+			errs = append(errs, check.PortNumber(p.ContainerPort, idx.Child("containerPort"))...)
+		}
+		if p.HostPort != 0 {
+			errs = append(errs, check.PortNumber(p.HostPort, idx.Child("hostPort"))...)
+		}
+		errs = append(errs, check.Named(p.Protocol, Protocols, idx.Child("protocol"))...)
+	}
+	return errs
+}
+
+func portNamed(ports []corev1.ContainerPort, name string) bool {
+	for i := range ports {
+		if ports[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// PortNumberOrName checks a port that is given either way.
+func PortNumberOrName(p intstr.IntOrString, at *field.Path) field.ErrorList {
+	switch p.Type {
+	case intstr.Int:
+		return check.PortNumber(p.IntVal, at)
+	case intstr.String:
+		return check.PortName(p.StrVal, at)
+	}
+	return field.ErrorList{field.InternalError(at, fmt.Errorf("unknown type: %v", p.Type))}
+}

@@ -1,0 +1,213 @@
+package podspec
+
+import (
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
+	"github.com/minikctl/minikctl/pkg/objects/volume"
+)
+
+// Options say in which object a spec stands.
+type Options struct {
+	Pod  bool   // in a pod, not in a template
+	Name string // the pod's name; "" in a template
+}
+
+// validator holds what the checks of one spec's parts need of its others.
+type validator struct {
+	Options
+	spec    *corev1.PodSpec
+	volumes volume.Known
+}
+
+// hostUsers reports whether the pod's users are the host's, which is the default.
+func (v *validator) hostUsers() bool { return v.spec.HostUsers == nil || *v.spec.HostUsers }
+
+// Validate checks the spec of a pod or of a template.
+func Validate(s *corev1.PodSpec, o Options, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if s.TerminationGracePeriodSeconds == nil {
+		errs = append(errs, field.Required(at.Child("terminationGracePeriodSeconds"), ""))
+	}
+	v := validator{Options: o, spec: s}
+	known, problems := volume.Validate(s.Volumes, o.Name, at.Child("volumes"))
+	v.volumes = known
+	errs = append(errs, problems...)
+	errs = append(errs, validateClaims(s.ResourceClaims, at.Child("resourceClaims"))...)
+	errs = append(errs, v.containers(at.Child("containers"))...)
+	errs = append(errs, v.initContainers(at.Child("initContainers"))...)
+	errs = append(errs, v.ephemeralContainers(at.Child("ephemeralContainers"))...)
+	errs = append(errs, v.podResources(at.Child("resources"))...)
+	errs = append(errs, v.hostNetworkPorts(at)...)
+	errs = append(errs, check.Named(s.RestartPolicy, restartPolicies, at.Child("restartPolicy"))...)
+	errs = append(errs, check.Named(s.DNSPolicy, dnsPolicies, at.Child("dnsPolicy"))...)
+	errs = append(errs, check.Labels(s.NodeSelector, at.Child("nodeSelector"))...)
+	errs = append(errs, v.podSecurity(at.Child("securityContext"))...)
+	errs = append(errs, validateAffinity(s.Affinity, at.Child("affinity"))...)
+	errs = append(errs, validateDNSConfig(s.DNSConfig, s.DNSPolicy, at.Child("dnsConfig"))...)
+	for i := range s.ReadinessGates {
+		errs = append(errs, check.Qualified(string(s.ReadinessGates[i].ConditionType), at.Child("readinessGates").Index(i).Child("conditionType"))...)
+	}
+	errs = append(errs, validateGates(s.SchedulingGates, at.Child("schedulingGates"))...)
+	errs = append(errs, validateSpread(s.TopologySpreadConstraints, at.Child("topologySpreadConstraints"))...)
+	errs = append(errs, v.hostProcess(at)...)
+	errs = append(errs, v.userNamespace(at)...)
+	errs = append(errs, v.names(at)...)
+	errs = append(errs, v.rest(at)...)
+	return errs
+}
+
+var (
+	restartPolicies = []corev1.RestartPolicy{corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}
+	dnsPolicies     = []corev1.DNSPolicy{corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone}
+	preemption      = []corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever}
+	systems         = []corev1.OSName{corev1.Linux, corev1.Windows}
+)
+
+func subdomain(name string, at *field.Path) field.ErrorList {
+	if name == "" {
+		return nil
+	}
+	return check.Subdomain(name, at)
+}
+
+func label(name string, at *field.Path) field.ErrorList {
+	if name == "" {
+		return nil
+	}
+	return check.Label(name, at)
+}
+
+func (v *validator) names(at *field.Path) field.ErrorList {
+	s := v.spec
+	errs := subdomain(s.ServiceAccountName, at.Child("serviceAccountName"))
+	errs = append(errs, subdomain(s.NodeName, at.Child("nodeName"))...)
+	if n := s.ActiveDeadlineSeconds; n != nil && (*n < 1 || *n > math.MaxInt32) {
+		errs = append(errs, field.Invalid(at.Child("activeDeadlineSeconds"), *n, utilvalidation.InclusiveRangeError(1, math.MaxInt32)))
+	}
+	errs = append(errs, label(s.Hostname, at.Child("hostname"))...)
+	errs = append(errs, label(s.Subdomain, at.Child("subdomain"))...)
+	return append(errs, v.hostnameOverride(at)...)
+}
+
+func (v *validator) hostnameOverride(at *field.Path) field.ErrorList {
+	s := v.spec
+	if s.HostnameOverride == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if s.SetHostnameAsFQDN != nil && *s.SetHostnameAsFQDN {
+		errs = append(errs, field.Forbidden(at.Child("hostnameOverride"), "may not be specified when setHostnameAsFQDN is true"))
+	}
+	if s.HostNetwork {
+		errs = append(errs, field.Forbidden(at.Child("hostnameOverride"), "may not be specified when hostNetwork is true"))
+	}
+	if len(*s.HostnameOverride) > 64 {
+		errs = append(errs, field.TooLong(at.Child("hostnameOverride"), *s.HostnameOverride, 64))
+	}
+	return append(errs, check.Invalid(at.Child("hostnameOverride"), *s.HostnameOverride, apivalidation.NameIsDNSSubdomain(*s.HostnameOverride, false))...)
+}
+
+func (v *validator) rest(at *field.Path) field.ErrorList {
+	s := v.spec
+	errs := Tolerations(s.Tolerations, at.Child("tolerations"))
+	errs = append(errs, validateAliases(s.HostAliases, at.Child("hostAliases"))...)
+	errs = append(errs, subdomain(s.PriorityClassName, at.Child("priorityClassName"))...)
+	if s.RuntimeClassName != nil {
+		errs = append(errs, check.Subdomain(*s.RuntimeClassName, at.Child("runtimeClassName"))...)
+	}
+	if s.PreemptionPolicy != nil {
+		errs = append(errs, check.Named(*s.PreemptionPolicy, preemption, at.Child("preemptionPolicy"))...)
+	}
+	if s.Overhead != nil {
+		r := corev1.ResourceRequirements{Limits: s.Overhead}
+		errs = append(errs, validateResources(&r, containerResource, nil, at.Child("overhead"))...)
+	}
+	if s.OS != nil {
+		errs = append(errs, v.system(at)...)
+	}
+	if g := s.SchedulingGroup; g != nil {
+		if g.PodGroupName == nil {
+			errs = append(errs, field.Required(at.Child("schedulingGroup"), "must specify one of: `podGroupName`"))
+		} else {
+			errs = append(errs, check.Subdomain(*g.PodGroupName, at.Child("schedulingGroup", "podGroupName"))...)
+		}
+	}
+	return errs
+}
+
+func validateClaims(claims []corev1.PodResourceClaim, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	var names []string
+	for i := range claims {
+		c, idx := &claims[i], at.Index(i)
+		switch {
+		case c.Name == "":
+			errs = append(errs, field.Required(idx.Child("name"), ""))
+		case slices.Contains(names, c.Name):
+			errs = append(errs, field.Duplicate(idx.Child("name"), c.Name))
+		default:
+			errs = append(errs, check.Label(c.Name, idx.Child("name"))...)
+			names = append(names, c.Name)
+		}
+		if c.ResourceClaimName != nil && c.ResourceClaimTemplateName != nil {
+			errs = append(errs, field.Invalid(idx, *c, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
+		}
+		if c.ResourceClaimName == nil && c.ResourceClaimTemplateName == nil {
+			errs = append(errs, field.Invalid(idx, *c, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
+		}
+		if c.ResourceClaimName != nil {
+			errs = append(errs, check.Subdomain(*c.ResourceClaimName, idx.Child("resourceClaimName"))...)
+		}
+		if c.ResourceClaimTemplateName != nil {
+			errs = append(errs, check.Subdomain(*c.ResourceClaimTemplateName, idx.Child("resourceClaimTemplateName"))...)
+		}
+	}
+	return errs
+}
+
+func validateGates(gates []corev1.PodSchedulingGate, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range gates {
+		errs = append(errs, check.Qualified(gates[i].Name, at.Index(i))...)
+		if slices.Contains(gates[:i], gates[i]) {
+			errs = append(errs, field.Duplicate(at.Index(i), gates[i].Name))
+		}
+	}
+	return errs
+}
+
+func validateAliases(aliases []corev1.HostAlias, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range aliases {
+		errs = append(errs, utilvalidation.IsValidIPForLegacyField(at.Index(i).Child("ip"), aliases[i].IP, false, nil)...)
+		for j, name := range aliases[i].Hostnames {
+			errs = append(errs, check.Subdomain(name, at.Index(i).Child("hostnames").Index(j))...)
+		}
+	}
+	return errs
+}
+
+// hostNetworkPorts checks that ports in the host's network are the containers' own. In a template a host port may be
+// left out, since the pod's defaults fill it.
+func (v *validator) hostNetworkPorts(at *field.Path) field.ErrorList {
+	if !v.spec.HostNetwork {
+		return nil
+	}
+	var errs field.ErrorList
+	for i := range v.spec.Containers {
+		for j, p := range v.spec.Containers[i].Ports {
+			if (v.Pod || p.HostPort != 0) && p.HostPort != p.ContainerPort {
+				errs = append(errs, field.Invalid(at.Child("containers").Index(i).Child("ports").Index(j).Child("hostPort"), p.HostPort,
+					"must match `containerPort` when `hostNetwork` is true"))
+			}
+		}
+	}
+	return errs
+}

@@ -1,0 +1,129 @@
+package volume
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
+)
+
+func validateEphemeral(e *corev1.EphemeralVolumeSource, at *field.Path) field.ErrorList {
+	t := e.VolumeClaimTemplate
+	if t == nil {
+		return field.ErrorList{field.Required(at.Child("volumeClaimTemplate"), "")}
+	}
+	at = at.Child("volumeClaimTemplate")
+	return append(templateMeta(&t.ObjectMeta, at.Child("metadata")), ValidateClaimSpec(&t.Spec, at.Child("spec"))...)
+}
+
+// templateMeta allows a template only labels and annotations.
+func templateMeta(m *metav1.ObjectMeta, at *field.Path) field.ErrorList {
+	errs := append(validation.ValidateAnnotations(m.Annotations, at.Child("annotations")), check.Labels(m.Labels, at.Child("labels"))...)
+	set := []struct {
+		name string
+		is   bool
+	}{
+		{"name", m.Name != ""}, {"generateName", m.GenerateName != ""}, {"namespace", m.Namespace != ""}, {"selfLink", m.SelfLink != ""},
+		{"uID", m.UID != ""}, {"resourceVersion", m.ResourceVersion != ""}, {"generation", m.Generation != 0},
+		{"creationTimestamp", !m.CreationTimestamp.IsZero()}, {"deletionTimestamp", m.DeletionTimestamp != nil},
+		{"deletionGracePeriodSeconds", m.DeletionGracePeriodSeconds != nil}, {"ownerReferences", m.OwnerReferences != nil},
+		{"finalizers", m.Finalizers != nil}, {"managedFields", m.ManagedFields != nil},
+	}
+	for _, f := range set {
+		if f.is {
+			errs = append(errs, field.Forbidden(at.Child(f.name), "cannot be set"))
+		}
+	}
+	return errs
+}
+
+var (
+	accessModes = []corev1.PersistentVolumeAccessMode{
+		corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod,
+	}
+	volumeModes = []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem}
+)
+
+// ValidateClaimSpec checks what a PersistentVolumeClaim, or a template of one, asks for.
+func ValidateClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
+	errs := claimAccess(s.AccessModes, at.Child("accessModes"))
+	if s.Selector != nil {
+		errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
+	}
+	storage := at.Child("resources").Key(string(corev1.ResourceStorage))
+	if size, ok := s.Resources.Requests[corev1.ResourceStorage]; !ok {
+		errs = append(errs, field.Required(storage, ""))
+	} else if size.Sign() <= 0 {
+		errs = append(errs, field.Invalid(storage, size.String(), "must be greater than zero"))
+	}
+	if s.StorageClassName != nil && *s.StorageClassName != "" {
+		errs = append(errs, check.Subdomain(*s.StorageClassName, at.Child("storageClassName"))...)
+	}
+	if s.VolumeMode != nil {
+		errs = append(errs, check.OneOf(*s.VolumeMode, volumeModes, at.Child("volumeMode"))...)
+	}
+	if s.DataSource != nil {
+		errs = append(errs, claimSource(s.DataSource.APIGroup, s.DataSource.Kind, s.DataSource.Name, at.Child("dataSource"))...)
+	}
+	if ref := s.DataSourceRef; ref != nil {
+		errs = append(errs, claimSource(ref.APIGroup, ref.Kind, ref.Name, at.Child("dataSourceRef"))...)
+	}
+	if s.VolumeAttributesClassName != nil && *s.VolumeAttributesClassName != "" {
+		errs = append(errs, check.Subdomain(*s.VolumeAttributesClassName, at.Child("volumeAttributesClassName"))...)
+	}
+	return errs
+}
+
+func claimAccess(modes []corev1.PersistentVolumeAccessMode, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(modes) == 0 {
+		errs = append(errs, field.Required(at, "at least 1 access mode is required"))
+	}
+	oncePod, other := false, false
+	for _, m := range modes {
+		errs = append(errs, check.OneOf(m, accessModes, at)...)
+		oncePod = oncePod || m == corev1.ReadWriteOncePod
+		other = other || m != corev1.ReadWriteOncePod && slices.Contains(accessModes, m)
+	}
+	if oncePod && other {
+		errs = append(errs, field.Forbidden(at, "may not use ReadWriteOncePod with other access modes"))
+	}
+	return errs
+}
+
+// claimSource checks what a claim is filled from.
+func claimSource(group *string, kind, name string, at *field.Path) field.ErrorList {
+	errs := required(at, "name", name, "kind", kind)
+	if group == nil || *group == "" {
+		if kind != "PersistentVolumeClaim" {
+			errs = append(errs, field.Invalid(at, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
+		}
+		return errs
+	}
+	return append(errs, check.Subdomain(*group, at.Child("apiGroup"))...)
+}
+
+// signerName checks the name of a signer: domain/path.
+func signerName(name string, at *field.Path) field.ErrorList {
+	domain, path, ok := strings.Cut(name, "/")
+	switch {
+	case name == "":
+		return field.ErrorList{field.Required(at, "")}
+	case !ok || strings.Contains(path, "/"):
+		return field.ErrorList{field.Invalid(at, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
+	}
+	var errs field.ErrorList
+	for _, part := range validation.NameIsDNSSubdomain(domain, false) {
+		errs = append(errs, field.Invalid(at, domain, "validating label \""+domain+"\": "+part))
+	}
+	for _, part := range validation.NameIsDNSSubdomain(path, false) {
+		errs = append(errs, field.Invalid(at, path, "validating label \""+path+"\": "+part))
+	}
+	return errs
+}
