@@ -140,4 +140,3 @@ func removeImpersonation(h http.Header) {
 		}
 	}
 }
-

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"sync"
 
@@ -100,13 +101,34 @@ func (t *Target) ToRESTConfig() (*rest.Config, error) {
 	}
 	cfg, err := t.ConfigFlags.ToRESTConfig()
 	if err == nil && t.local() {
-		// Streams (exec, port-forward) dial by themselves and go to the TCP address of the kubeconfig.
-		socket := t.Paths().Socket
-		cfg.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		}
+		cfg.Wrap(overSocket(t.Paths().Socket))
 	}
 	return cfg, err
+}
+
+// overSocket sends requests through the daemon's socket, where there is no encryption to agree on and the caller is known
+// by its user id. What needs a connection of its own (exec, port-forward) brings a transport of another type and goes to
+// the address in the kubeconfig.
+func overSocket(path string) func(http.RoundTripper) http.RoundTripper {
+	return func(rt http.RoundTripper) http.RoundTripper {
+		if _, plain := rt.(*http.Transport); !plain {
+			return rt
+		}
+		return socketTransport{&http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "unix", path)
+			},
+		}}
+	}
+}
+
+type socketTransport struct{ plain *http.Transport }
+
+// RoundTrip implements http.RoundTripper.
+func (t socketTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Scheme = "http"
+	return t.plain.RoundTrip(r)
 }
 
 // ToDiscoveryClient implements genericclioptions.RESTClientGetter.

@@ -1,0 +1,184 @@
+package daemon
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/minikctl/minikctl/pkg/apiserver"
+	"github.com/minikctl/minikctl/pkg/apiserver/pki"
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/controllers"
+	"github.com/minikctl/minikctl/pkg/objects/builtin"
+	"github.com/minikctl/minikctl/pkg/plug"
+	"github.com/minikctl/minikctl/pkg/schedplugins"
+	"github.com/minikctl/minikctl/pkg/scheduler"
+	"github.com/minikctl/minikctl/pkg/store"
+	"github.com/minikctl/minikctl/pkg/store/badger"
+	"github.com/minikctl/minikctl/pkg/store/memory"
+)
+
+// api is how the parts of this process reach the API server: directly when it is in this process, over HTTP otherwise.
+type api interface {
+	// client returns a client that acts as a user of these groups. agent names the part.
+	client(name, agent string, groups ...string) (client.Client, error)
+	// authority returns the cluster's CA certificates, PEM.
+	authority() []byte
+	kubeconfig(name, address string) (*clientcmdapi.Config, error)
+}
+
+// stores are the drivers of the state.
+var stores = plug.Set[func(p Paths) (store.Store, error)]{What: "store", Parts: map[string]func(Paths) (store.Store, error){
+	"badger": func(p Paths) (store.Store, error) { return badger.Open(badger.Config{Dir: p.Store}) },
+	"memory": func(Paths) (store.Store, error) { return memory.New(), nil },
+}}
+
+// local is the API of a server in this process.
+type local struct {
+	server *apiserver.Server
+	keys   *pki.PKI
+}
+
+func (l local) client(name, agent string, groups ...string) (client.Client, error) {
+	return l.server.Client(&user.DefaultInfo{Name: name, Groups: append(slices.Clone(groups), user.AllAuthenticated)}, agent), nil
+}
+
+func (l local) authority() []byte { return l.keys.CA() }
+
+func (l local) kubeconfig(name, address string) (*clientcmdapi.Config, error) {
+	admin, err := l.keys.Admin()
+	if err != nil {
+		return nil, err
+	}
+	context := name
+	if name != "minikctl" {
+		context = "minikctl-" + name
+	}
+	return pki.Kubeconfig(pki.Access{Server: address, CA: l.keys.CA(), Cluster: context, Context: context, User: context + "-admin", Client: admin}), nil
+}
+
+// addAPIServer opens the store and makes the API server over it.
+func (d *Daemon) addAPIServer() error {
+	open, err := stores.Find(d.cfg.Store)
+	if err != nil {
+		return err
+	}
+	s, err := open(d.paths)
+	if err != nil {
+		return err
+	}
+	d.closers = append(d.closers, s.Close)
+	keys, err := pki.Open(d.paths.PKI, d.clock)
+	if err != nil {
+		return err
+	}
+	server, err := apiserver.New(apiserver.Config{
+		Store: s, Resources: builtin.Resources, Clock: d.clock, Source: d.source, PKI: keys,
+		Listen: d.listen(), Socket: d.paths.Socket, TokenFile: d.cfg.TokenAuthFile, TraceDir: d.paths.Traces,
+	})
+	if err != nil {
+		return err
+	}
+	d.api, d.address = local{server, keys}, "https://"+server.Addr()
+	d.services = append(d.services, service{name: "apiserver", run: server.Run, ready: server.Ready()})
+	return nil
+}
+
+// listen keeps the port that a free one was chosen for at the first start: kubeconfigs stay right over a restart.
+func (d *Daemon) listen() string {
+	if host, free := strings.CutSuffix(d.cfg.Listen, ":0"); free {
+		if s, err := ReadState(d.paths); err == nil {
+			if last, ok := strings.CutPrefix(s.Address, "https://"+host+":"); ok && portFree(host+":"+last) {
+				return host + ":" + last
+			}
+		}
+	}
+	return d.cfg.Listen
+}
+
+// remote is the API of a server elsewhere. Each part acts under its own name by impersonation, which the kubeconfig's user
+// must be allowed.
+type remote struct{ cfg *rest.Config }
+
+func (r remote) client(name, agent string, groups ...string) (client.Client, error) {
+	cfg := rest.CopyConfig(r.cfg)
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: groups}
+	return client.HTTP(cfg, agent)
+}
+
+func (r remote) authority() []byte { return r.cfg.CAData }
+
+func (r remote) kubeconfig(string, string) (*clientcmdapi.Config, error) {
+	return nil, fmt.Errorf("the kubeconfig is written by the process that runs the API server")
+}
+
+// connect reads the kubeconfig that leads to the API server.
+func (d *Daemon) connect() error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", d.cfg.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("read kubeconfig %s: %w", d.cfg.Kubeconfig, err)
+	}
+	if err := rest.LoadTLSFiles(cfg); err != nil {
+		return fmt.Errorf("read kubeconfig %s: %w", d.cfg.Kubeconfig, err)
+	}
+	d.api = remote{cfg}
+	return nil
+}
+
+func (d *Daemon) addControllers(context.Context) error {
+	watcher, err := d.api.client(controllerManager, "kube-controller-manager")
+	if err != nil {
+		return err
+	}
+	caches := client.NewCaches(watcher, d.clock)
+	clients := map[string]client.Client{}
+	for _, c := range controllers.All {
+		name := "system:serviceaccount:kube-system:" + c.Account
+		if clients[c.Account], err = d.api.client(name, c.Account, "system:serviceaccounts", "system:serviceaccounts:kube-system"); err != nil {
+			return err
+		}
+	}
+	d.services = append(d.services,
+		service{name: "caches of the controllers", run: caches.Run},
+		service{name: "controllers", run: func(ctx context.Context) error {
+			return controllers.Run(ctx, controllers.Config{
+				Client: func(name string) client.Client { return clients[name] },
+				Caches: caches, Clock: d.clock, Source: d.source, RootCA: d.api.authority(),
+			})
+		}})
+	return nil
+}
+
+// Who the parts are to the API.
+const (
+	controllerManager = "system:kube-controller-manager"
+	kubeScheduler     = "system:kube-scheduler"
+)
+
+func (d *Daemon) addScheduler(context.Context) error {
+	c, err := d.api.client(kubeScheduler, "kube-scheduler")
+	if err != nil {
+		return err
+	}
+	s, err := scheduler.New(scheduler.Config{
+		Client: c, Clock: d.clock, Source: d.source, Registry: schedplugins.Registry, ConfigFile: d.cfg.SchedulerConfig,
+	})
+	if err != nil {
+		return err
+	}
+	d.services = append(d.services, service{name: "scheduler", run: s.Run})
+	return nil
+}
+
+func pool(pem []byte) *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AppendCertsFromPEM(pem)
+	return p
+}
