@@ -19,6 +19,8 @@ var Registry = scheduler.Registry{
 	"NodeResourcesBalancedAllocation": with(defaultBalanced, newBalanced),
 	"NodeResourcesFit":                with(defaultFit, newFit),
 	"NodeUnschedulable":               bare(newNodeUnschedulable),
+	"InterPodAffinity":                with(defaultInterPodAffinity, newInterPodAffinity),
+	"PodTopologySpread":               with(defaultSpread, newPodTopologySpread),
 	"PrioritySort":                    bare(newPrioritySort),
 	"SchedulingGates":                 bare(newSchedulingGates),
 	"TaintToleration":                 bare(newTaintToleration),

@@ -19,11 +19,12 @@ import (
 // handle is what a profile's plugins know of the scheduler. It is the whole framework.Handle; where this scheduler has
 // nothing (extenders, devices, CSI, nominations) it answers "none".
 type handle struct {
+	Namespaces
 	profile  *profile
 	client   client.Client
 	cluster  *snapshot
 	waiting  *waitingPods
-	upstream *upstream
+	bridge   *bridge
 	recorder events.EventRecorderLogger
 	activate func(map[string]*corev1.Pod)
 	workers  int
@@ -37,10 +38,10 @@ func (h *handle) ProfileName() string                          { return h.profil
 func (h *handle) EventRecorder() events.EventRecorderLogger    { return h.recorder }
 func (h *handle) Parallelizer() framework.Parallelizer         { return parallelizer(h.workers) }
 
-func (h *handle) ClientSet() kubernetes.Interface { return h.upstream.clientset() }
-func (h *handle) KubeConfig() *rest.Config        { return h.upstream.config() }
+func (h *handle) ClientSet() kubernetes.Interface { return h.bridge.clientset() }
+func (h *handle) KubeConfig() *rest.Config        { return h.bridge.config() }
 func (h *handle) SharedInformerFactory() informers.SharedInformerFactory {
-	return h.upstream.informers()
+	return h.bridge.informers()
 }
 
 func (h *handle) IterateOverWaitingPods(f func(framework.WaitingPod)) { h.waiting.each(f) }

@@ -58,6 +58,7 @@ func (s *Scheduler) reload(ctx context.Context, raw []byte) {
 		err = fmt.Errorf("scheduler config %s: %w", s.file, err)
 		slog.ErrorContext(ctx, "new scheduler config refused, the old one stays", "err", err)
 	} else {
+		s.bridge.start(ctx)
 		s.tell(func(ctx context.Context) { s.take(ctx, made) })
 		slog.InfoContext(ctx, "new scheduler config taken", "file", s.file)
 	}

@@ -56,13 +56,14 @@ type Scheduler struct {
 	reloaded func(error)
 	decided  func(pod, node string)
 
-	inbox     inbox
-	waiting   *waitingPods
-	upstream  *upstream
-	recorders *recorders
-	decisions *reporter
-	inflight  chan struct{} // one for each call to the API that is under way
-	work      sync.WaitGroup
+	inbox      inbox
+	namespaces Namespaces
+	waiting    *waitingPods
+	bridge     *bridge
+	recorders  *recorders
+	decisions  *reporter
+	inflight   chan struct{} // one for each call to the API that is under way
+	work       sync.WaitGroup
 
 	// The loop's own.
 	setup   *setup
@@ -91,7 +92,8 @@ func New(cfg Config) (*Scheduler, error) {
 		inflight: make(chan struct{}, maxInflight),
 	}
 	s.inbox.signal = make(chan struct{}, 1)
-	s.upstream = newUpstream(cfg.Client, cfg.Clock)
+	s.namespaces = cachedNamespaces{s.caches.Namespaces()}
+	s.bridge = newBridge(cfg.Client)
 	s.recorders = newRecorders(s.client, s.clock, s.source)
 	s.decisions = newReporter(s.client, s.clock, s.source)
 	conf := cfg.Config
@@ -124,7 +126,7 @@ func (s *Scheduler) prepare(ctx context.Context, conf *configv1.KubeSchedulerCon
 			cfg.PercentageOfNodesToScore = &checked.percentage
 		}
 		p, err := newProfile(ctx, cfg, s.registry, func(p *profile) framework.Handle {
-			return &handle{profile: p, client: s.client, cluster: s.cluster, waiting: s.waiting, upstream: s.upstream, recorder: s.recorders.forProfile(p.name),
+			return &handle{Namespaces: s.namespaces, profile: p, client: s.client, cluster: s.cluster, waiting: s.waiting, bridge: s.bridge, recorder: s.recorders.forProfile(p.name),
 				activate: s.activate, workers: checked.parallelism}
 		})
 		if err != nil {
@@ -154,13 +156,15 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	wg.Go(func() { s.caches.Run(ctx) })
 	wg.Go(func() { s.recorders.run(ctx) })
 	wg.Go(func() { s.decisions.run(ctx) })
-	wg.Go(func() { s.upstream.run(ctx) })
 	if s.file != "" {
 		wg.Go(func() { s.follow(ctx) })
 	}
 	if err := s.caches.WaitSynced(ctx); err != nil {
 		return nil // asked to end before the first list was in
 	}
+	s.bridge.start(ctx)
+	defer s.bridge.stop()
+	defer cancel()
 	slog.InfoContext(ctx, "scheduler ready", "profiles", len(s.setup.profiles))
 	s.loop(ctx)
 	return nil

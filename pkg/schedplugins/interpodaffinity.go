@@ -1,0 +1,336 @@
+package schedplugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/scheduler"
+)
+
+// interPodAffinity keeps pods near to, and away from, the pods that their required affinity and anti-affinity name,
+// keeps them away from pods whose anti-affinity names them, and prefers nodes by everybody's preferred terms.
+type interPodAffinity struct {
+	handle         framework.Handle
+	namespaces     scheduler.Namespaces
+	hardWeight     int32
+	ignoreExisting bool
+}
+
+func defaultInterPodAffinity() configv1.InterPodAffinityArgs {
+	weight := int32(1)
+	return configv1.InterPodAffinityArgs{HardPodAffinityWeight: &weight}
+}
+
+func newInterPodAffinity(args configv1.InterPodAffinityArgs, h framework.Handle) (framework.Plugin, error) {
+	weight := int32(1)
+	if args.HardPodAffinityWeight != nil {
+		weight = *args.HardPodAffinityWeight
+	}
+	if weight < 0 || weight > 100 {
+		return nil, fmt.Errorf("args: hardPodAffinityWeight: Invalid value: %d: not in valid range [0-100]", weight)
+	}
+	namespaces, ok := h.(scheduler.Namespaces)
+	if !ok {
+		return nil, errors.New("the scheduler does not know namespaces")
+	}
+	return &interPodAffinity{h, namespaces, weight, args.IgnorePreferredTermsOfExistingPods}, nil
+}
+
+func (*interPodAffinity) Name() string { return "InterPodAffinity" }
+
+const (
+	reasonAffinity     = "node(s) didn't match pod affinity rules"
+	reasonAntiAffinity = "node(s) didn't match pod anti-affinity rules"
+	reasonExistingAnti = "node(s) didn't satisfy existing pods anti-affinity rules"
+)
+
+// domain is the nodes that share a value of a topology key.
+type domain struct{ key, value string }
+
+// neighbours counts, by domain, the pods that matter to a pod's required terms.
+type neighbours struct {
+	affinity, anti []framework.AffinityTerm // the pod's, with their namespaces spelled out
+	labels         labels.Set               // of the pod's namespace
+	wanted         map[domain]int           // pods that match all of its affinity terms
+	unwanted       map[domain]int           // pods that match one of its anti-affinity terms
+	hostile        map[domain]int           // pods with an anti-affinity term that matches it
+}
+
+// Clone is framework.StateData's.
+func (n *neighbours) Clone() framework.StateData {
+	c := *n
+	c.wanted, c.unwanted, c.hostile = copied(n.wanted), copied(n.unwanted), copied(n.hostile)
+	return &c
+}
+
+func copied(m map[domain]int) map[domain]int {
+	out := make(map[domain]int, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
+}
+
+const neighboursKey framework.StateKey = "PreFilterInterPodAffinity"
+
+func (p *interPodAffinity) PreFilter(_ context.Context, state framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
+	n := &neighbours{labels: p.namespaces.NamespaceLabels(pod.Namespace), wanted: map[domain]int{}, unwanted: map[domain]int{}, hostile: map[domain]int{}}
+	var err error
+	if n.affinity, err = p.terms(pod, framework.GetPodAffinityTerms(pod.Spec.Affinity)); err != nil {
+		return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, fmt.Sprintf("parsing pod: %v", err))
+	}
+	if n.anti, err = p.terms(pod, framework.GetPodAntiAffinityTerms(pod.Spec.Affinity)); err != nil {
+		return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, fmt.Sprintf("parsing pod: %v", err))
+	}
+	hostile, err := p.handle.SnapshotSharedLister().NodeInfos().HavePodsWithRequiredAntiAffinityList()
+	if err != nil {
+		return nil, framework.AsStatus(err)
+	}
+	for _, node := range hostile {
+		for _, other := range node.GetPodsWithRequiredAntiAffinity() {
+			n.countHostile(pod, other, node.Node(), 1)
+		}
+	}
+	if len(n.affinity)+len(n.anti) > 0 {
+		for _, node := range nodes {
+			for _, other := range node.GetPods() {
+				n.countOwn(other.GetPod(), node.Node(), 1)
+			}
+		}
+	} else if len(n.hostile) == 0 {
+		return nil, framework.NewStatus(framework.Skip)
+	}
+	state.Write(neighboursKey, n)
+	return nil, nil
+}
+
+// terms parses a pod's terms and puts the namespaces that a selector takes in the selector's place.
+func (p *interPodAffinity) terms(pod *corev1.Pod, raw []corev1.PodAffinityTerm) ([]framework.AffinityTerm, error) {
+	terms, err := framework.GetAffinityTerms(pod, raw)
+	if err != nil {
+		return nil, err
+	}
+	for i := range terms {
+		p.spellOut(&terms[i])
+	}
+	return terms, nil
+}
+
+func (p *interPodAffinity) spellOut(t *framework.AffinityTerm) {
+	if t.NamespaceSelector.Empty() {
+		return // all namespaces, or (nothing) none
+	}
+	t.Namespaces.Insert(p.namespaces.NamespacesLike(t.NamespaceSelector)...)
+	t.NamespaceSelector = labels.Nothing()
+}
+
+// countHostile counts another pod's anti-affinity terms that match the pod.
+func (n *neighbours) countHostile(pod *corev1.Pod, other framework.PodInfo, node *corev1.Node, by int) {
+	terms := other.GetRequiredAntiAffinityTerms()
+	for i := range terms {
+		if terms[i].Matches(pod, n.labels) {
+			count(n.hostile, node, terms[i].TopologyKey, by)
+		}
+	}
+}
+
+// countOwn counts another pod that the pod's own terms match.
+func (n *neighbours) countOwn(other *corev1.Pod, node *corev1.Node, by int) {
+	if len(n.affinity) > 0 && matchesAll(n.affinity, other) {
+		for i := range n.affinity {
+			count(n.wanted, node, n.affinity[i].TopologyKey, by)
+		}
+	}
+	for i := range n.anti {
+		if n.anti[i].Matches(other, nil) {
+			count(n.unwanted, node, n.anti[i].TopologyKey, by)
+		}
+	}
+}
+
+func matchesAll(terms []framework.AffinityTerm, pod *corev1.Pod) bool {
+	for i := range terms {
+		if !terms[i].Matches(pod, nil) {
+			return false
+		}
+	}
+	return len(terms) > 0
+}
+
+func count(m map[domain]int, node *corev1.Node, key string, by int) {
+	value, ok := node.Labels[key]
+	if !ok {
+		return
+	}
+	d := domain{key, value}
+	if m[d] += by; m[d] == 0 {
+		delete(m, d)
+	}
+}
+
+func (p *interPodAffinity) PreFilterExtensions() framework.PreFilterExtensions { return p }
+
+// AddPod and RemovePod are framework.PreFilterExtensions'.
+func (p *interPodAffinity) AddPod(_ context.Context, state framework.CycleState, pod *corev1.Pod, other framework.PodInfo, node framework.NodeInfo) *framework.Status {
+	return p.recount(state, pod, other, node, 1)
+}
+
+func (p *interPodAffinity) RemovePod(_ context.Context, state framework.CycleState, pod *corev1.Pod, other framework.PodInfo, node framework.NodeInfo) *framework.Status {
+	return p.recount(state, pod, other, node, -1)
+}
+
+func (p *interPodAffinity) recount(state framework.CycleState, pod *corev1.Pod, other framework.PodInfo, node framework.NodeInfo, by int) *framework.Status {
+	s, err := state.Read(neighboursKey)
+	if err != nil {
+		return framework.AsStatus(err)
+	}
+	n := s.(*neighbours)
+	n.countHostile(pod, other, node.Node(), by)
+	n.countOwn(other.GetPod(), node.Node(), by)
+	return nil
+}
+
+func (p *interPodAffinity) Filter(_ context.Context, state framework.CycleState, pod *corev1.Pod, info framework.NodeInfo) *framework.Status {
+	s, err := state.Read(neighboursKey)
+	if err != nil {
+		return framework.AsStatus(err)
+	}
+	n, node := s.(*neighbours), info.Node()
+	switch {
+	case !n.nearWanted(pod, node):
+		return framework.NewStatus(framework.UnschedulableAndUnresolvable, reasonAffinity)
+	case n.nearUnwanted(node):
+		return framework.NewStatus(framework.Unschedulable, reasonAntiAffinity)
+	case n.nearHostile(node):
+		return framework.NewStatus(framework.Unschedulable, reasonExistingAnti)
+	}
+	return nil
+}
+
+// nearWanted reports whether the node is in a domain of each affinity term. The first pod of a group that wants to be
+// near each other may go anywhere that has the topology keys.
+func (n *neighbours) nearWanted(pod *corev1.Pod, node *corev1.Node) bool {
+	near := true
+	for i := range n.affinity {
+		value, ok := node.Labels[n.affinity[i].TopologyKey]
+		if !ok {
+			return false
+		}
+		near = near && n.wanted[domain{n.affinity[i].TopologyKey, value}] > 0
+	}
+	return near || len(n.wanted) == 0 && matchesAll(n.affinity, pod)
+}
+
+func (n *neighbours) nearUnwanted(node *corev1.Node) bool {
+	if len(n.unwanted) == 0 {
+		return false
+	}
+	for i := range n.anti {
+		if value, ok := node.Labels[n.anti[i].TopologyKey]; ok && n.unwanted[domain{n.anti[i].TopologyKey, value}] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *neighbours) nearHostile(node *corev1.Node) bool {
+	if len(n.hostile) == 0 {
+		return false
+	}
+	for key, value := range node.Labels {
+		if n.hostile[domain{key, value}] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// NodeLocal is scheduler.NodeLocal's: while neither the pod nor any other has affinity, this plugin has nothing to say.
+func (p *interPodAffinity) NodeLocal(pod *corev1.Pod, cluster framework.SharedLister) bool {
+	if a := pod.Spec.Affinity; a != nil && (a.PodAffinity != nil || a.PodAntiAffinity != nil) {
+		return false
+	}
+	others, err := cluster.NodeInfos().HavePodsWithAffinityList()
+	return err == nil && len(others) == 0
+}
+
+// SignPod signs nothing: where a pod's neighbours matter, the plugin is not NodeLocal.
+func (*interPodAffinity) SignPod(context.Context, *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
+	return nil, nil
+}
+
+func (p *interPodAffinity) EventsToRegister(context.Context) ([]framework.ClusterEventWithHint, error) {
+	return []framework.ClusterEventWithHint{
+		on(framework.Pod, framework.Add|framework.Delete|framework.UpdatePodLabel, p.podHelps),
+		on(framework.Node, framework.Add|framework.UpdateNodeLabel, p.nodeHelps),
+	}, nil
+}
+
+// podHelps says whether a pod that came or went, or has other labels, is one that this pod's terms, or whose terms,
+// are about.
+func (p *interPodAffinity) podHelps(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.QueueingHint, error) {
+	was, is := podOf(old), podOf(now)
+	if is != nil && is.UID == pod.UID {
+		return framework.Queue, nil
+	}
+	affinity, err := p.terms(pod, framework.GetPodAffinityTerms(pod.Spec.Affinity))
+	if err != nil {
+		return framework.Queue, err
+	}
+	anti, err := p.terms(pod, framework.GetPodAntiAffinityTerms(pod.Spec.Affinity))
+	if err != nil {
+		return framework.Queue, err
+	}
+	if is != nil && matchesAll(affinity, is) && (was == nil || !matchesAll(affinity, was)) {
+		return framework.Queue, nil
+	}
+	if was == nil {
+		return framework.QueueSkip, nil
+	}
+	for i := range anti {
+		if anti[i].Matches(was, nil) && (is == nil || !anti[i].Matches(is, nil)) {
+			return framework.Queue, nil
+		}
+	}
+	if is != nil {
+		return framework.QueueSkip, nil
+	}
+	theirs, err := framework.GetAffinityTerms(was, framework.GetPodAntiAffinityTerms(was.Spec.Affinity))
+	own := p.namespaces.NamespaceLabels(pod.Namespace)
+	for i := range theirs {
+		if theirs[i].Matches(pod, own) {
+			return framework.Queue, nil
+		}
+	}
+	return framework.QueueSkip, err
+}
+
+// nodeHelps says whether a node that is new, or has other labels, has a topology key that the pod's terms need.
+func (p *interPodAffinity) nodeHelps(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.QueueingHint, error) {
+	node, was := nodeOf(now), nodeOf(old)
+	if node == nil {
+		return framework.QueueSkip, nil
+	}
+	if was == nil {
+		return framework.Queue, nil
+	}
+	changed := func(key string) bool { return node.Labels[key] != was.Labels[key] }
+	for _, t := range framework.GetPodAffinityTerms(pod.Spec.Affinity) {
+		if changed(t.TopologyKey) {
+			return framework.Queue, nil
+		}
+	}
+	for _, t := range framework.GetPodAntiAffinityTerms(pod.Spec.Affinity) {
+		if changed(t.TopologyKey) {
+			return framework.Queue, nil
+		}
+	}
+	return queueIf(len(framework.GetPodAffinityTerms(pod.Spec.Affinity)) == 0), nil // it is others' terms that block it
+}

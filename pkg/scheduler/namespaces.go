@@ -1,0 +1,63 @@
+package scheduler
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// Namespaces is what this scheduler's Handle knows besides framework.Handle: the labels of namespaces.
+type Namespaces interface {
+	// NamespaceLabels returns a namespace's labels, nil when it is not known.
+	NamespaceLabels(name string) labels.Set
+	// NamespacesLike returns the names of the namespaces that selector takes.
+	NamespacesLike(selector labels.Selector) []string
+}
+
+// cachedNamespaces are those of the API.
+type cachedNamespaces struct {
+	cache *client.Cache[*corev1.Namespace]
+}
+
+func (c cachedNamespaces) NamespaceLabels(name string) labels.Set {
+	if ns, ok := c.cache.Get(objects.Key{Name: name}); ok {
+		return ns.Labels
+	}
+	return nil
+}
+
+func (c cachedNamespaces) NamespacesLike(selector labels.Selector) []string {
+	return names(c.cache.List("", selector))
+}
+
+// givenNamespaces are those of a simulation.
+type givenNamespaces []*corev1.Namespace
+
+func (g givenNamespaces) NamespaceLabels(name string) labels.Set {
+	for _, ns := range g {
+		if ns.Name == name {
+			return ns.Labels
+		}
+	}
+	return nil
+}
+
+func (g givenNamespaces) NamespacesLike(selector labels.Selector) []string {
+	var like []*corev1.Namespace
+	for _, ns := range g {
+		if selector.Matches(labels.Set(ns.Labels)) {
+			like = append(like, ns)
+		}
+	}
+	return names(like)
+}
+
+func names(list []*corev1.Namespace) []string {
+	out := make([]string, 0, len(list))
+	for _, ns := range list {
+		out = append(out, ns.Name)
+	}
+	return out
+}
