@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
@@ -89,6 +90,9 @@ func servingHosts(extra []string) []string {
 		"localhost", "127.0.0.1", "::1", serviceIP,
 	}
 	for _, h := range extra {
+		if ip := net.ParseIP(h); ip != nil {
+			h = ip.String() // as it is read back from the certificate
+		}
 		if h != "" && h != "0.0.0.0" && h != "::" {
 			hosts = append(hosts, h)
 		}
