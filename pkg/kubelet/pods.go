@@ -135,7 +135,7 @@ func podSpecFor(pod *corev1.Pod) PodSpec {
 	}
 	return PodSpec{
 		UID: types.UID(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
-		Hostname: host, HostNetwork: pod.Spec.HostNetwork, Annotations: pod.Annotations, Annotations: pod.Annotations,
+		Hostname: host, HostNetwork: pod.Spec.HostNetwork, Annotations: pod.Annotations,
 	}
 }
 
