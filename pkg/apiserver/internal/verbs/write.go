@@ -95,7 +95,7 @@ func (w *write) mutate(ctx context.Context, op stage.Operation, obj, old objects
 			return w.refused(err)
 		}
 	}
-	if len(w.Engine.stages.Mutators) > 0 {
+	if len(w.Engine.stages.Mutators) > 0 && obj != nil { // a subresource may come without the object
 		w.r.Default(obj)
 	}
 	return nil
