@@ -40,6 +40,8 @@ func chain(h http.Handler, filters []filter) http.Handler {
 
 func (s *Server) begin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.running.Add(1)
+		defer s.running.Done()
 		c := &call{began: s.clock.Now(), header: w.Header(), address: parseAddress(r.Method, r.URL)}
 		id := r.Header.Get("Audit-Id")
 		if id == "" || len(id) > 64 {

@@ -104,7 +104,7 @@ func (s *Server) port() int32 {
 func (s *Server) closeListeners() {
 	for _, l := range []net.Listener{s.tcp, s.unix} {
 		if l != nil {
-			_ = l.Close() // there is already an error to tell
+			_ = l.Close() // closed is all it shall be
 		}
 	}
 }

@@ -33,6 +33,7 @@ func (s *Server) pages() []page {
 		{"/healthz", s.health}, {"/healthz/", s.health},
 		{"/livez", s.health}, {"/livez/", s.health},
 		{"/readyz", s.health}, {"/readyz/", s.health},
+		{"/openapi/v2", s.openapi.ServeHTTP}, {"/openapi/v3", s.openapi.ServeHTTP}, {"/openapi/v3/", s.openapi.ServeHTTP},
 		{"/metrics", s.metrics.handler.ServeHTTP},
 		{"/version", s.version}, {"/version/", s.version},
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/connect"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/direct"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/discovery"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/openapi"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/virtual"
@@ -62,6 +63,7 @@ type Server struct {
 	resources resources
 	catalog   *discovery.Catalog
 	decoder   *codec.Decoder
+	openapi   *openapi.Specs
 	engine    *verbs.Engine
 	virtual   *virtual.Store
 	api       verbs.API // both of them
@@ -72,6 +74,7 @@ type Server struct {
 	handler   http.Handler
 
 	tcp, unix net.Listener
+	running   sync.WaitGroup // requests
 	ready     chan struct{}
 	stopping  context.Context // ends the watches
 	stop      context.CancelFunc
@@ -103,6 +106,7 @@ func (s *Server) build(cfg Config) error {
 	s.resources = indexResources(all)
 	s.catalog = discovery.New(all)
 	s.decoder = codec.NewDecoder(all)
+	s.openapi = openapi.New(all)
 	var err error
 	s.virtual, err = virtual.New(virtual.Config{
 		Dir: cfg.TraceDir, Bytes: cfg.TraceBytes, Clock: cfg.Clock, Source: cfg.Source,
@@ -137,8 +141,11 @@ func (s *Server) Addr() string {
 	return s.tcp.Addr().String()
 }
 
-// drain is how long requests may take to end when the server stops.
-const drain = 5 * time.Second
+// drain is how long requests may take to end when the server stops, and linger how long their connections after that.
+const (
+	drain  = 5 * time.Second
+	linger = 50 * time.Millisecond
+)
 
 // Run serves until ctx ends, then lets running requests end.
 func (s *Server) Run(ctx context.Context) error {
@@ -176,16 +183,29 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// shutdown closes the servers: listeners at once, requests after drain at the latest.
+// shutdown closes the listeners at once, and the connections when no request is running, after drain at the latest.
 func (s *Server) shutdown(ctx context.Context, servers []*http.Server) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	timer := s.clock.AfterFunc(drain, cancel)
+	s.closeListeners()
+	idle := make(chan struct{})
+	go func() { // ends with the last request, which srv.Close ends
+		s.running.Wait()
+		close(idle)
+	}()
+	timer := s.clock.NewTimer(drain)
 	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C():
+		slog.WarnContext(ctx, "requests are cut off at shutdown")
+	}
+	// Answers that are complete may still be on their way out of the buffers. Shutdown alone would take a second on each
+	// HTTP/2 connection.
+	ctx, cancel := context.WithCancel(ctx)
+	defer s.clock.AfterFunc(linger, cancel).Stop()
 	for _, srv := range servers {
-		if err := srv.Shutdown(ctx); err != nil {
-			slog.DebugContext(ctx, "requests cut off at shutdown", "err", err)
-			_ = srv.Close() // nothing is left to save
+		if srv.Shutdown(ctx) != nil {
+			_ = srv.Close() // the time to linger is over
 		}
 	}
+	cancel()
 }

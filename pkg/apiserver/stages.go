@@ -22,9 +22,8 @@ func (s *Server) newEngine(cfg Config) error {
 	var err error
 	s.engine, err = verbs.New(verbs.Config{
 		Store: cfg.Store, Resources: cfg.Resources, Clock: cfg.Clock, Source: cfg.Source,
-		Stages:  s.newStages,
-		Spans:   s.virtual.Span,
-		Decoder: s.decoder,
+		Stages: s.newStages,
+		Spans:  s.virtual.Span,
 		Token: func(ctx context.Context, req *verbs.Request, account, request objects.Object) (objects.Object, error) {
 			asked, ok := request.(*authenticationv1.TokenRequest)
 			if !ok {

@@ -11,12 +11,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Decoder turns bodies into objects of the stored version and back. It is the verb engine's Decoder.
+// Decoder turns bodies into objects of the stored version.
 type Decoder struct {
 	names map[schema.GroupVersionKind]string // the Go type of each kind that is served
 }
-
-var _ verbs.Decoder = (*Decoder)(nil)
 
 // NewDecoder returns the decoder of a table of resources.
 func NewDecoder(resources []objects.Resource) *Decoder {
@@ -45,24 +43,6 @@ func KindOf(req *verbs.Request) Kind {
 		}
 	}
 	return Kind{Resource: req.Resource, Served: req.Served}
-}
-
-// Encode returns obj, of the stored version, as JSON of the version that req asked for.
-func (d *Decoder) Encode(req *verbs.Request, obj objects.Object) ([]byte, error) {
-	k := KindOf(req)
-	if k.stored() {
-		return marshalJSON(obj, k.GVK())
-	}
-	out, err := k.Served.From(obj)
-	if err != nil {
-		return nil, err
-	}
-	return marshalJSON(out, k.GVK())
-}
-
-// Decode returns the stored version, defaulted, of JSON in the version that req asked for.
-func (d *Decoder) Decode(req *verbs.Request, json []byte, validation string) (objects.Object, error) {
-	return d.Body(req, Body{Format: JSON, Data: json, Validation: validation})
 }
 
 // Body returns the stored version, defaulted, of a body in the version that req asked for. Fields to warn about are

@@ -2,7 +2,7 @@
 // or a watch is written in it, and how a body becomes an object of the stored version again.
 //
 // What is written is spliced from the bytes that the cache keeps with each item (cache.Item.Encoded), so that a list or
-// a watch encodes nothing that somebody has asked for before. It is the Decoder of the verb engine.
+// a watch encodes nothing that somebody has asked for before.
 package codec
 
 import (

@@ -161,8 +161,16 @@ func (e entry) resource() metav1.APIResource {
 	n := e.row.Names
 	return metav1.APIResource{
 		Name: n.Plural, SingularName: n.Singular, Namespaced: !n.Cluster, Kind: n.Kind, Verbs: e.row.Verbs,
-		ShortNames: n.Short, Categories: n.Categories, StorageVersionHash: storageHash(n),
+		ShortNames: n.Short, Categories: e.categories(), StorageVersionHash: storageHash(n),
 	}
+}
+
+// categories are those of the row, but in another group than its own: a list of a category has each object once.
+func (e entry) categories() []string {
+	if e.served.Group != e.row.Names.Group {
+		return nil
+	}
+	return e.row.Names.Categories
 }
 
 func (e entry) subresource(gv schema.GroupVersion, sub codec.Subresource) metav1.APIResource {
