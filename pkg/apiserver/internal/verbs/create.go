@@ -220,34 +220,3 @@ func equalOwner(a, b metav1.OwnerReference) bool {
 func equalPointer(a, b *bool) bool {
 	return a == nil && b == nil || a != nil && b != nil && *a == *b
 }
-
-// hook runs the resource's hooks. done must be called with the outcome of the write.
-func (w *write) hook(ctx context.Context, obj, old objects.Object) (done func(error), err error) {
-	var commits, undos []func()
-	finish := func(err error) {
-		run := commits
-		if err != nil || w.dry {
-			run = undos
-		}
-		for i := len(run) - 1; i >= 0; i-- {
-			run[i]()
-		}
-	}
-	for _, h := range w.hooks {
-		if h.Prepare == nil {
-			continue
-		}
-		commit, undo, err := h.Prepare(ctx, obj, old, w.dry)
-		if err != nil {
-			finish(err)
-			return nil, w.status(err)
-		}
-		if commit != nil {
-			commits = append(commits, commit)
-		}
-		if undo != nil {
-			undos = append(undos, undo)
-		}
-	}
-	return finish, nil
-}

@@ -263,11 +263,7 @@ func (w *write) remove(ctx context.Context, obj objects.Object, item *cache.Item
 	if err := w.Engine.cache.Wait(ctx, revs[0]); err != nil {
 		return nil, err
 	}
-	for _, h := range w.hooks {
-		if h.Deleted != nil {
-			h.Deleted(obj)
-		}
-	}
+	w.toldDeleted(obj)
 	obj.SetResourceVersion(fmt.Sprint(uint64(revs[0])))
 	gone := cache.NewItem(item.Key, revs[0], obj)
 	w.took("commit", start)

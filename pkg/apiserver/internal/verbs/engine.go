@@ -47,6 +47,8 @@ type Stages struct {
 // Hook adds to the writes of one resource what needs more than the object itself: the allocators of Services.
 type Hook struct {
 	Resource schema.GroupResource
+	// Load is called once, with what is stored, before any other of the hook's functions; nil: it need not know.
+	Load func(current []objects.Object)
 	// Prepare is called after mutation and before validation, on create and update (old nil on create). It returns what
 	// to call when the write is committed or has failed; either may be nil. A dry run is always undone.
 	Prepare func(ctx context.Context, obj, old objects.Object, dryRun bool) (commit, undo func(), err error)

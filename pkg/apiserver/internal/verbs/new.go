@@ -42,8 +42,10 @@ type Served struct {
 // table is what the engine holds of one resource.
 type table struct {
 	*cache.Table
-	r     *objects.Resource
-	hooks []Hook
+	r      *objects.Resource
+	hooks  []Hook
+	loaded sync.Mutex // held while the hooks are loaded
+	ready  bool       // they are; guarded by loaded
 }
 
 var _ API = (*Engine)(nil)

@@ -1,0 +1,86 @@
+package verbs
+
+import (
+	"context"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// hook runs the resource's hooks. done must be called with the outcome of the write.
+func (w *write) hook(ctx context.Context, obj, old objects.Object) (done func(error), err error) {
+	var commits, undos []func()
+	finish := func(err error) {
+		run := commits
+		if err != nil || w.dry {
+			run = undos
+		}
+		for i := len(run) - 1; i >= 0; i-- {
+			run[i]()
+		}
+	}
+	if err := w.loadHooks(ctx); err != nil {
+		return nil, w.status(err)
+	}
+	for _, h := range w.hooks {
+		if h.Prepare == nil {
+			continue
+		}
+		commit, undo, err := h.Prepare(ctx, obj, old, w.dry)
+		if err != nil {
+			finish(err)
+			return nil, w.status(err)
+		}
+		if commit != nil {
+			commits = append(commits, commit)
+		}
+		if undo != nil {
+			undos = append(undos, undo)
+		}
+	}
+	return finish, nil
+}
+
+// loadHooks tells the hooks what is stored, before they are first used.
+func (t *table) loadHooks(ctx context.Context) error {
+	if len(t.hooks) == 0 {
+		return nil
+	}
+	t.loaded.Lock()
+	defer t.loaded.Unlock()
+	if t.ready {
+		return nil
+	}
+	items, err := t.All(ctx, "")
+	if err != nil {
+		return err
+	}
+	current := make([]objects.Object, 0, len(items))
+	for _, i := range items {
+		obj, err := i.Object()
+		if err != nil {
+			return err
+		}
+		current = append(current, obj)
+	}
+	for _, h := range t.hooks {
+		if h.Load != nil {
+			h.Load(current)
+		}
+	}
+	t.ready = true
+	return nil
+}
+
+// toldDeleted tells the hooks that an object is gone. Hooks that are not loaded yet will not see it.
+func (t *table) toldDeleted(obj objects.Object) {
+	t.loaded.Lock()
+	defer t.loaded.Unlock()
+	if !t.ready {
+		return
+	}
+	for _, h := range t.hooks {
+		if h.Deleted != nil {
+			h.Deleted(obj)
+		}
+	}
+}
