@@ -35,8 +35,9 @@ var Pods = objects.Def[*corev1.Pod]{
 		Validate: validatePodStatus,
 		Reset:    []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"},
 	},
-	Connects: []string{"attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize"},
-	Grace:    podGrace,
+	Connects:       []string{"attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize"},
+	Grace:          podGrace,
+	ReturnsDeleted: true,
 }
 
 func podIP(p *corev1.Pod) string {

@@ -34,7 +34,8 @@ var Services = objects.Def[*corev1.Service]{
 		Validate: validateServiceStatus,
 		Reset:    []string{"spec"},
 	},
-	Connects: []string{"proxy"},
+	Connects:       []string{"proxy"},
+	ReturnsDeleted: true,
 }
 
 var serviceDoc = corev1.ServiceSpec{}.SwaggerDoc()

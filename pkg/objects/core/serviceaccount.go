@@ -12,11 +12,12 @@ import (
 
 // ServiceAccounts is the row of ServiceAccount.
 var ServiceAccounts = objects.Def[*corev1.ServiceAccount]{
-	Names:    objects.Names{Version: "v1", Kind: "ServiceAccount", Plural: "serviceaccounts", Short: []string{"sa"}},
-	New:      func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
-	NewList:  func() runtime.Object { return &corev1.ServiceAccountList{} },
-	Validate: validateServiceAccount,
-	Connects: []string{"token"},
+	Names:          objects.Names{Version: "v1", Kind: "ServiceAccount", Plural: "serviceaccounts", Short: []string{"sa"}},
+	New:            func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
+	NewList:        func() runtime.Object { return &corev1.ServiceAccountList{} },
+	Validate:       validateServiceAccount,
+	Connects:       []string{"token"},
+	ReturnsDeleted: true,
 }
 
 func validateServiceAccount(sa, old *corev1.ServiceAccount) field.ErrorList {
