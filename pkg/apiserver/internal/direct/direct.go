@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,6 +22,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
@@ -85,6 +87,9 @@ func (c call) out(i *cache.Item) (objects.Object, error) {
 func (c call) in(obj runtime.Object) (runtime.Object, error) {
 	if c.Subresource != "" && c.Subresource != "status" {
 		return obj, nil
+	}
+	if c.served.Resource.Names.Group == minikctl.GroupVersion.Group && meta.IsListType(obj) {
+		return obj, nil // a batch of reports
 	}
 	if !c.served.Stored {
 		c.served.Version.Default(obj)
