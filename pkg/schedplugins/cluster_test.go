@@ -1,0 +1,237 @@
+package schedplugins
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
+	"github.com/minikctl/minikctl/pkg/scheduler"
+)
+
+// cluster is an API server with a scheduler and a cache that shows what becomes of the pods.
+type cluster struct {
+	t      testing.TB
+	env    *apiservertest.Env
+	client client.Client
+	pods   *client.Cache[*corev1.Pod]
+	ctx    context.Context
+}
+
+// newCluster starts an API server. start starts the scheduler.
+func newCluster(t testing.TB) *cluster {
+	t.Helper()
+	env := apiservertest.New(t)
+	c := &cluster{t: t, env: env, client: env.Client("test")}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.ctx = ctx
+	caches := client.NewCaches(c.client, clock.Real())
+	c.pods = caches.Pods()
+	var wg sync.WaitGroup
+	wg.Go(func() { caches.Run(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	c.create(client.Target{Resource: client.Namespaces}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+	c.create(client.Target{Resource: client.ServiceAccounts, Namespace: "default"}, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+	return c
+}
+
+func (c *cluster) start(change func(*scheduler.Config)) {
+	c.t.Helper()
+	cfg := scheduler.Config{Client: c.env.Client("kube-scheduler"), Clock: clock.Real(), Source: clock.NewSource(1), Registry: Registry}
+	if change != nil {
+		change(&cfg)
+	}
+	s, err := scheduler.New(cfg)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	c.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			c.t.Errorf("scheduler: %v", err)
+		}
+	})
+}
+
+func (c *cluster) create(target client.Target, obj objectOf) {
+	c.t.Helper()
+	if _, err := c.client.Create(context.Background(), target, obj, metav1.CreateOptions{}); err != nil && !strings.Contains(err.Error(), "already exists") {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) node(name, cpu string, change ...func(*corev1.Node)) {
+	c.t.Helper()
+	amounts := corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("64Gi"), "pods": resource.MustParse("110")}
+	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+		Status: corev1.NodeStatus{Allocatable: amounts, Capacity: amounts}}
+	for _, f := range change {
+		f(&n)
+	}
+	created, err := c.client.Create(context.Background(), client.Target{Resource: client.Nodes}, n.DeepCopy(), metav1.CreateOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	// A new node is tainted as not ready; what makes it ready in a cluster takes that away.
+	ready := created.(*corev1.Node).DeepCopy()
+	ready.Spec.Taints = n.Spec.Taints
+	if _, err := c.client.Update(context.Background(), client.Target{Resource: client.Nodes, Name: name}, ready, metav1.UpdateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) pod(name, cpu string, change ...func(*corev1.Pod)) {
+	c.t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "c", Image: "minikctl.dev/pause", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("50Mi")}},
+	}}}}
+	for _, f := range change {
+		f(p)
+	}
+	c.create(client.Target{Resource: client.Pods, Namespace: "default"}, p)
+}
+
+// until waits until cond holds for the pod.
+func (c *cluster) until(name, what string, cond func(*corev1.Pod) bool) *corev1.Pod {
+	c.t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		p, ok := c.pods.Get(keyOf(name))
+		if ok && cond(p) {
+			return p
+		}
+		select {
+		case <-deadline:
+			c.t.Fatalf("pod %s is not %s: node %q, conditions %+v", name, what, p.Spec.NodeName, p.Status.Conditions)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func (c *cluster) bound(name string) string {
+	c.t.Helper()
+	return c.until(name, "bound", func(p *corev1.Pod) bool { return p.Spec.NodeName != "" }).Spec.NodeName
+}
+
+func (c *cluster) unschedulable(name, message string) {
+	c.t.Helper()
+	c.until(name, "unschedulable with "+message, func(p *corev1.Pod) bool {
+		for _, cond := range p.Status.Conditions {
+			if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse && cond.Reason == "Unschedulable" && cond.Message == message {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// TestClusterPlaces sees pods placed through the API, turned down with their condition and event, and placed once
+// there is a node that takes them; and what was decided.
+func TestClusterPlaces(t *testing.T) {
+	c := newCluster(t)
+	c.start(nil)
+	c.pod("early", "100m")
+	c.unschedulable("early", "no nodes available to schedule pods")
+	c.node("n1", "1")
+	if got := c.bound("early"); got != "n1" {
+		t.Errorf("early is on %s, want n1", got)
+	}
+	c.pod("large", "1")
+	c.unschedulable("large", "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.")
+	c.node("n2", "2")
+	if got := c.bound("large"); got != "n2" {
+		t.Errorf("large is on %s, want n2", got)
+	}
+	c.event("early", "Scheduled", "Successfully assigned default/early to n1")
+	c.event("large", "FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.")
+	d := c.decision("large", "Scheduled")
+	if d.Node != "n2" || d.Nodes != 2 || d.Feasible != 1 || len(d.Rejected) != 1 || len(d.Scores) != 1 || d.Attempt < 2 || len(d.Stages) < 4 {
+		t.Errorf("decision about large: %+v", d)
+	}
+}
+
+// event waits for an event about a pod.
+func (c *cluster) event(pod, reason, message string) {
+	c.t.Helper()
+	c.eventually("event "+reason+" of "+pod, func() bool {
+		list, err := c.client.List(context.Background(), client.Target{Resource: client.Events, Namespace: "default"}, metav1.ListOptions{})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for _, obj := range list.Items {
+			if e, ok := obj.(*corev1.Event); ok && e.InvolvedObject.Name == pod && e.Reason == reason && e.Message == message {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// decision waits for a decision about a pod.
+func (c *cluster) decision(pod, outcome string) (found *minikctl.Decision) {
+	c.t.Helper()
+	c.eventually("decision "+outcome+" about "+pod, func() bool {
+		list, err := c.client.List(context.Background(), client.Target{Resource: minikctl.Decisions, Namespace: "default"}, metav1.ListOptions{LabelSelector: minikctl.PodLabel + "=" + pod})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for _, obj := range list.Items {
+			if d, ok := obj.(*minikctl.Decision); ok && d.Pod == pod && d.Outcome == outcome {
+				found = d
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+func (c *cluster) eventually(what string, cond func() bool) {
+	c.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !cond(); {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("no %s in time", what)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// BenchmarkCluster places pods on 1,000 nodes through a whole API server.
+func BenchmarkCluster(b *testing.B) {
+	c := newCluster(b)
+	for i := range 1000 {
+		c.node(fmt.Sprintf("n%04d", i), "64")
+	}
+	for i := range b.N {
+		c.pod(fmt.Sprintf("p%06d", i), "100m")
+	}
+	b.ResetTimer()
+	began := time.Now()
+	c.start(nil)
+	for {
+		left := 0
+		for _, p := range c.pods.List("default", nil) {
+			if p.Spec.NodeName == "" {
+				left++
+			}
+		}
+		if left == 0 && len(c.pods.List("default", nil)) == b.N {
+			break
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "pods/s")
+}
