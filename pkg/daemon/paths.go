@@ -56,11 +56,11 @@ func PathsIn(name, dir string) Paths {
 const maxSocketPath = 90
 
 // socket returns the path of the API's socket: in its own folder, or where that path would be too long, in a folder of
-// this user's below the folder for temporary files.
+// this user's in /tmp, which does not depend on TMPDIR: daemon and clients must agree.
 func socket(folder, data string) string {
 	if path := filepath.Join(folder, "api.sock"); len(path) <= maxSocketPath {
 		return path
 	}
 	sum := sha256.Sum256([]byte(data))
-	return filepath.Join(os.TempDir(), fmt.Sprintf("minikctl-%d-%s", os.Getuid(), hex.EncodeToString(sum[:6])), "api.sock")
+	return filepath.Join("/tmp", fmt.Sprintf("minikctl-%d-%s", os.Getuid(), hex.EncodeToString(sum[:6])), "api.sock")
 }
