@@ -310,7 +310,7 @@ func TestServe(t *testing.T) {
 		{"/openapi/v3/api/v1", "text/html", 406, ""},
 		{"/openapi/v2", "", 200, "application/json"},
 		{"/openapi/v2", "application/json, */*", 200, "application/json"},
-		{"/openapi/v2", protobufV2New, 200, protobufV2New},
+		{"/openapi/v2", protobufV2Old, 200, protobufV2},
 		{"/openapi/v2", protobufV2, 200, protobufV2},
 		{"/openapi/v2", "text/html", 406, ""},
 	} {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// v2 in its binary form goes by both names.
+// v2 in its binary form is asked for by both names.
 const (
 	protobufV2    = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-	protobufV2New = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+	protobufV2Old = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 )
 
 // ServeHTTP answers requests below /openapi. Whether the asker may is checked before.
@@ -63,11 +63,8 @@ func (s *Specs) serveV2(w http.ResponseWriter, r *http.Request) {
 	var etag, media string
 	var err error
 	switch {
-	case acceptsAny(accepts, protobufV2, protobufV2New):
-		media = protobufV2New
-		if acceptsAny(accepts, protobufV2) {
-			media = protobufV2
-		}
+	case acceptsAny(accepts, protobufV2, protobufV2Old):
+		media = protobufV2 // the old name is no well-formed media type, and clients cannot parse it
 		body, etag, err = s.SwaggerProtobuf()
 	case accepts == "" || acceptsAny(accepts, "application/json", "application/*", "*/*"):
 		media = "application/json"
