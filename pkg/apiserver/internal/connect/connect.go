@@ -115,6 +115,6 @@ func (k *Kubelets) kubeletURL(ctx context.Context, pod *corev1.Pod, query url.Va
 	if err != nil {
 		return nil, err
 	}
-	u := &url.URL{Scheme: "https", Host: host, RawQuery: query.Encode()}
+	u := &url.URL{Scheme: "https", Host: host, Path: "/", RawQuery: query.Encode()}
 	return u.JoinPath(path...), nil
 }
