@@ -82,6 +82,7 @@ type Version[T Object] struct {
 	Default        func(obj runtime.Object)                   // that version's own defaults, before To
 	To             func(obj runtime.Object) (T, error)        // to the stored version; obj is not changed
 	From           func(obj T) (runtime.Object, error)        // from the stored version; obj is not changed
+	Validate       func(obj, old T) field.ErrorList           // what writes in this version must meet besides Def.Validate
 	Deprecated     string                                     // the text of the Warning header; "": not deprecated
 	Columns        []Column[T]                                // nil: those of the Def
 	Selectable     map[string]func(T) string                  // nil: those of the Def

@@ -40,6 +40,7 @@ type Served struct {
 	Default        func(obj runtime.Object)
 	To             func(obj runtime.Object) (Object, error) // nil: it is the stored version
 	From           func(obj Object) (runtime.Object, error) // nil: it is the stored version
+	Validate       func(obj, old Object) field.ErrorList    // after the Resource's own
 	Deprecated     string
 	Columns        []ColumnOf
 	Selectable     map[string]func(Object) string
@@ -112,6 +113,7 @@ func Row[T Object](d Def[T]) Resource {
 	r.Versions = []Served{{
 		Group: n.Group, Version: n.Version, NewList: d.NewList, New: func() runtime.Object { return d.New() },
 		Default: func(runtime.Object) {}, Columns: eraseColumns(d.Columns), Selectable: r.Selectable,
+		Validate: eraseCheck[T](nil),
 	}}
 	for _, v := range d.Versions {
 		r.Versions = append(r.Versions, eraseVersion(d, v, r))
@@ -124,7 +126,7 @@ func eraseVersion[T Object](d Def[T], v Version[T], r Resource) Served {
 		Group: v.Group, Version: v.Version, New: v.New, NewList: v.NewList, Default: v.Default, Deprecated: v.Deprecated,
 		To:      func(obj runtime.Object) (Object, error) { return v.To(obj) },
 		From:    func(obj Object) (runtime.Object, error) { return v.From(obj.(T)) },
-		Columns: eraseColumns(d.Columns), Selectable: r.Selectable, Label: v.Label,
+		Columns: eraseColumns(d.Columns), Selectable: r.Selectable, Label: v.Label, Validate: eraseCheck(v.Validate),
 	}
 	if s.Default == nil {
 		s.Default = func(runtime.Object) {}

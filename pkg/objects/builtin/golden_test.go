@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
@@ -153,6 +154,7 @@ func compare(r objects.Resource, c recorded) string {
 	}
 	r.Default(obj)
 	r.Prepare(obj, nil)
+	allocate(obj)
 	errs := r.Validate(obj, nil)
 	if c.Status == 422 {
 		return compareCauses(errs, c)
@@ -167,6 +169,15 @@ func compare(r objects.Resource, c recorded) string {
 		return diff
 	}
 	return compareTable(r, c)
+}
+
+// allocate gives a Service what its checks need of the allocators.
+func allocate(obj objects.Object) {
+	s, ok := obj.(*corev1.Service)
+	if ok && s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal &&
+		s.Spec.HealthCheckNodePort == 0 {
+		s.Spec.HealthCheckNodePort = 30000
+	}
 }
 
 // compareCauses compares errors with the causes of an Invalid answer, in order. What is wrong with addresses is the

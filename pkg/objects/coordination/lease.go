@@ -2,6 +2,7 @@
 package coordination
 
 import (
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -52,5 +53,21 @@ func validateLeaseSpec(s *coordinationv1.LeaseSpec, at *field.Path) field.ErrorL
 	if s.LeaseTransitions != nil && *s.LeaseTransitions < 0 {
 		errs = append(errs, field.Invalid(at.Child("leaseTransitions"), *s.LeaseTransitions, "must be greater than or equal to 0"))
 	}
+	if s.Strategy != nil {
+		errs = append(errs, validateStrategy(*s.Strategy, at.Child("strategy"))...)
+	}
+	if s.PreferredHolder != nil && *s.PreferredHolder != "" && (s.Strategy == nil || *s.Strategy == "") {
+		errs = append(errs, field.Forbidden(at.Child("preferredHolder"), "may only be specified if `strategy` is defined"))
+	}
 	return errs
+}
+
+var strategies = []coordinationv1.CoordinatedLeaseStrategy{coordinationv1.OldestEmulationVersion}
+
+// validateStrategy checks how the holder is chosen: by a way of Kubernetes' or by one with a domain in its name.
+func validateStrategy(s coordinationv1.CoordinatedLeaseStrategy, at *field.Path) field.ErrorList {
+	if strings.Contains(string(s), "/") {
+		return check.Qualified(string(s), at.Child("strategy"))
+	}
+	return check.OneOf(s, strategies, at.Child("strategy"))
 }

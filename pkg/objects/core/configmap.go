@@ -5,11 +5,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/check"
@@ -37,8 +35,9 @@ func defaultConfigMap(cm *corev1.ConfigMap) {
 }
 
 func validateConfigMap(cm, old *corev1.ConfigMap) field.ErrorList {
+	whole := append(check.Meta(cm, true, apivalidation.NameIsDNSSubdomain), validateConfigMapData(cm)...)
 	if old == nil {
-		return append(check.Meta(cm, true, apivalidation.NameIsDNSSubdomain), validateConfigMapData(cm)...)
+		return whole
 	}
 	errs := check.MetaUpdate(cm, old)
 	if old.Immutable != nil && *old.Immutable {
@@ -52,25 +51,25 @@ func validateConfigMap(cm, old *corev1.ConfigMap) field.ErrorList {
 			errs = append(errs, field.Forbidden(field.NewPath("binaryData"), "field is immutable when `immutable` is set"))
 		}
 	}
-	return append(errs, validateConfigMapData(cm)...)
+	return append(errs, whole...)
 }
 
 func validateConfigMapData(cm *corev1.ConfigMap) field.ErrorList {
 	var errs field.ErrorList
 	total := 0
+	data, binary := field.NewPath("data"), field.NewPath("binaryData")
 	for key, value := range cm.Data {
-		at := field.NewPath("data").Key(key)
-		for _, msg := range validation.IsConfigMapKey(key) {
-			errs = append(errs, field.Invalid(at, key, msg))
+		if check.ConfigKey(key, nil) != nil {
+			errs = append(errs, check.ConfigKey(key, data.Key(key))...)
 		}
 		if _, ok := cm.BinaryData[key]; ok {
-			errs = append(errs, field.Invalid(at, key, "duplicate of key present in binaryData"))
+			errs = append(errs, field.Invalid(data.Key(key), key, "duplicate of key present in binaryData"))
 		}
 		total += len(value)
 	}
 	for key, value := range cm.BinaryData {
-		for _, msg := range validation.IsConfigMapKey(key) {
-			errs = append(errs, field.Invalid(field.NewPath("binaryData").Key(key), key, msg))
+		if check.ConfigKey(key, nil) != nil {
+			errs = append(errs, check.ConfigKey(key, binary.Key(key))...)
 		}
 		total += len(value)
 	}

@@ -13,11 +13,12 @@ import (
 // newEvents serves events as events.k8s.io/v1, which names some fields otherwise.
 var newEvents = objects.Version[*corev1.Event]{
 	Group: "events.k8s.io", Version: "v1",
-	New:     func() runtime.Object { return &eventsv1.Event{} },
-	NewList: func() runtime.Object { return &eventsv1.EventList{} },
-	To:      eventFromNew,
-	From:    func(e *corev1.Event) (runtime.Object, error) { return eventToNew(e), nil },
-	Label:   newEventLabel,
+	New:      func() runtime.Object { return &eventsv1.Event{} },
+	NewList:  func() runtime.Object { return &eventsv1.EventList{} },
+	To:       eventFromNew,
+	From:     func(e *corev1.Event) (runtime.Object, error) { return eventToNew(e), nil },
+	Label:    newEventLabel,
+	Validate: validateNewEvent,
 }
 
 func eventFromNew(obj runtime.Object) (*corev1.Event, error) {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/minikctl/minikctl/pkg/objects"
-	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
 // Nodes is the row of Node.
@@ -127,5 +126,3 @@ func nodeAddress(n *corev1.Node, kind corev1.NodeAddressType) string {
 	}
 	return "<none>"
 }
-
-var _ = check.Metadata

@@ -71,6 +71,7 @@ func preparePod(p, old *corev1.Pod) {
 		p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: podspec.QOS(&p.Spec)}
 		gated(p)
 		podspec.MergeMatchLabelKeys(&p.Spec, p.Labels)
+		podspec.AppArmorFields(&p.Spec, p.Annotations)
 		return
 	}
 	p.Status = old.Status

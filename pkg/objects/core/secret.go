@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -57,8 +56,9 @@ func prepareSecret(s, old *corev1.Secret) {
 }
 
 func validateSecret(s, old *corev1.Secret) field.ErrorList {
+	whole := append(check.Meta(s, true, apivalidation.NameIsDNSSubdomain), validateSecretData(s)...)
 	if old == nil {
-		return append(check.Meta(s, true, apivalidation.NameIsDNSSubdomain), validateSecretData(s)...)
+		return whole
 	}
 	errs := append(check.MetaUpdate(s, old), check.Immutable(s.Type, old.Type, field.NewPath("type"))...)
 	if old.Immutable != nil && *old.Immutable {
@@ -69,7 +69,7 @@ func validateSecret(s, old *corev1.Secret) field.ErrorList {
 			errs = append(errs, field.Forbidden(field.NewPath("data"), "field is immutable when `immutable` is set"))
 		}
 	}
-	return append(errs, validateSecretData(s)...)
+	return append(errs, whole...)
 }
 
 func validateSecretData(s *corev1.Secret) field.ErrorList {
@@ -77,8 +77,8 @@ func validateSecretData(s *corev1.Secret) field.ErrorList {
 	data := field.NewPath("data")
 	total := 0
 	for key, value := range s.Data {
-		for _, msg := range validation.IsConfigMapKey(key) {
-			errs = append(errs, field.Invalid(data.Key(key), key, msg))
+		if check.ConfigKey(key, nil) != nil {
+			errs = append(errs, check.ConfigKey(key, data.Key(key))...)
 		}
 		total += len(value)
 	}

@@ -18,7 +18,7 @@ var Services = objects.Def[*corev1.Service]{
 	Names:     objects.Names{Version: "v1", Kind: "Service", Plural: "services", Short: []string{"svc"}, Categories: []string{"all"}},
 	New:       func() *corev1.Service { return &corev1.Service{} },
 	NewList:   func() runtime.Object { return &corev1.ServiceList{} },
-	ValidName: apivalidation.NameIsDNS1035Label,
+	ValidName: apivalidation.NameIsDNSLabel,
 	Default:   defaultService,
 	Prepare:   prepareService,
 	Validate:  validateService,

@@ -21,8 +21,9 @@ var ServiceAccounts = objects.Def[*corev1.ServiceAccount]{
 }
 
 func validateServiceAccount(sa, old *corev1.ServiceAccount) field.ErrorList {
+	errs := check.Meta(sa, true, apivalidation.ValidateServiceAccountName)
 	if old == nil {
-		return check.Meta(sa, true, apivalidation.ValidateServiceAccountName)
+		return errs
 	}
-	return check.MetaUpdate(sa, old)
+	return append(check.MetaUpdate(sa, old), errs...)
 }

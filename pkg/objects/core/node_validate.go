@@ -1,0 +1,99 @@
+package core
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
+	"github.com/minikctl/minikctl/pkg/objects/podspec"
+)
+
+func validateNode(n, old *corev1.Node) field.ErrorList {
+	if old != nil {
+		return validateNodeUpdate(n, old)
+	}
+	errs := check.Meta(n, false, apivalidation.NameIsDNSSubdomain)
+	errs = append(errs, taints(n.Spec.Taints, check.Metadata.Child("taints"))...)
+	errs = append(errs, nodeResources(n)...)
+	return append(errs, podCIDRs(n.Spec.PodCIDRs, check.Spec.Child("podCIDRs"))...)
+}
+
+// validateNodeStatus is the check of an update too: a status write may change what an update of the node may not.
+func validateNodeStatus(n, old *corev1.Node) field.ErrorList { return validateNodeUpdate(n, old) }
+
+func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
+	errs := append(check.MetaUpdate(n, old), nodeResources(n)...)
+	for i, address := range n.Status.Addresses {
+		if slices.Contains(n.Status.Addresses[:i], address) {
+			errs = append(errs, field.Duplicate(check.Status.Child("addresses").Index(i), address))
+		}
+	}
+	if len(old.Spec.PodCIDRs) > 0 && !slices.Equal(old.Spec.PodCIDRs, n.Spec.PodCIDRs) {
+		errs = append(errs, field.Forbidden(check.Spec.Child("podCIDRs"), `node updates may not change podCIDR except from "" to valid`))
+	}
+	if old.Spec.ProviderID != "" && old.Spec.ProviderID != n.Spec.ProviderID {
+		errs = append(errs, field.Forbidden(check.Spec.Child("providerID"), `node updates may not change providerID except from "" to valid`))
+	}
+	errs = append(errs, taints(n.Spec.Taints, check.Metadata.Child("taints"))...)
+	if n.Spec.DoNotUseExternalID != old.Spec.DoNotUseExternalID {
+		errs = append(errs, field.Forbidden(check.Spec.Child("externalID"), "may not be updated"))
+	}
+	return errs
+}
+
+func taints(list []corev1.Taint, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range list {
+		t, idx := &list[i], at.Index(i)
+		errs = append(errs, check.LabelKey(t.Key, idx.Child("key"))...)
+		if check.LabelValue(t.Value, nil) != nil {
+			errs = append(errs, field.Invalid(idx.Child("value"), t.Value, strings.Join(utilvalidation.IsValidLabelValue(t.Value), ";")))
+		}
+		errs = append(errs, check.Named(t.Effect, podspec.TaintEffects, idx.Child("effect"))...)
+		if slices.ContainsFunc(list[:i], func(o corev1.Taint) bool { return o.Key == t.Key && o.Effect == t.Effect }) {
+			err := field.Duplicate(idx, *t)
+			err.Detail = "taints must be unique by key and effect pair"
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+func nodeResources(n *corev1.Node) field.ErrorList {
+	var errs field.ErrorList
+	each := func(list corev1.ResourceList, name string) {
+		for resource, q := range list {
+			if wrong := podspec.ResourceQuantity(resource, q, check.Status); wrong != nil {
+				errs = append(errs, podspec.ResourceQuantity(resource, q, check.Status.Child(name, string(resource)))...)
+			}
+		}
+	}
+	each(n.Status.Capacity, "capacity")
+	each(n.Status.Allocatable, "allocatable")
+	return errs
+}
+
+func podCIDRs(list []string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, cidr := range list {
+		errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(at.Index(i), cidr, false, nil)...)
+	}
+	if len(list) < 2 {
+		return errs
+	}
+	if dual, err := netutils.IsDualStackCIDRStrings(list); err != nil || !dual || len(list) > 2 {
+		errs = append(errs, field.Invalid(at, list, "may specify no more than one CIDR for each IP family"))
+	}
+	for i, cidr := range list {
+		if slices.Contains(list[:i], cidr) {
+			errs = append(errs, field.Duplicate(at.Index(i), cidr))
+		}
+	}
+	return errs
+}

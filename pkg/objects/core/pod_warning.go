@@ -1,0 +1,24 @@
+package core
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
+	"github.com/minikctl/minikctl/pkg/objects/podspec"
+)
+
+// podWarnings warns on create only: people seldom change pods, components often do.
+func podWarnings(p, old *corev1.Pod) []string {
+	if old != nil {
+		return nil
+	}
+	var warnings []string
+	if check.Label(p.Name, nil) != nil {
+		warnings = append(warnings, fmt.Sprintf("metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: %v",
+			utilvalidation.IsDNS1123Label(p.Name)))
+	}
+	return append(warnings, podspec.Warnings(&p.Spec, p.Annotations, nil)...)
+}

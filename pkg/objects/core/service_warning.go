@@ -1,0 +1,56 @@
+package core
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
+)
+
+func serviceWarnings(s, _ *corev1.Service) []string {
+	spec, at := &s.Spec, check.Spec
+	var warnings []string
+	if needsClusterIP(spec) && spec.ClusterIP != "" && spec.ClusterIP != corev1.ClusterIPNone {
+		for i, ip := range spec.ClusterIPs {
+			warnings = append(warnings, utilvalidation.GetWarningsForIP(at.Child("clusterIPs").Index(i), ip)...)
+		}
+	}
+	for i, ip := range spec.ExternalIPs {
+		warnings = append(warnings, utilvalidation.GetWarningsForIP(at.Child("externalIPs").Index(i), ip)...)
+	}
+	if spec.LoadBalancerIP != "" {
+		warnings = append(warnings, utilvalidation.GetWarningsForIP(at.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
+	}
+	for i, cidr := range spec.LoadBalancerSourceRanges {
+		warnings = append(warnings, utilvalidation.GetWarningsForCIDR(at.Child("loadBalancerSourceRanges").Index(i), cidr)...)
+	}
+	if isHeadless(spec) {
+		warnings = append(warnings, headlessWarnings(spec)...)
+	}
+	return append(warnings, nameOnlyWarnings(spec)...)
+}
+
+func headlessWarnings(spec *corev1.ServiceSpec) []string {
+	var warnings []string
+	if spec.LoadBalancerIP != "" {
+		warnings = append(warnings, "spec.loadBalancerIP is ignored for headless services")
+	}
+	if len(spec.ExternalIPs) > 0 {
+		warnings = append(warnings, "spec.externalIPs is ignored for headless services")
+	}
+	if spec.SessionAffinity != corev1.ServiceAffinityNone {
+		warnings = append(warnings, "spec.SessionAffinity is ignored for headless services")
+	}
+	return warnings
+}
+
+func nameOnlyWarnings(spec *corev1.ServiceSpec) []string {
+	if spec.Type == corev1.ServiceTypeExternalName {
+		if len(spec.ExternalIPs) > 0 {
+			return []string{`spec.externalIPs is ignored when spec.type is "ExternalName"`}
+		}
+	} else if spec.ExternalName != "" {
+		return []string{`spec.externalName is ignored when spec.type is not "ExternalName"`}
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package podspec
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// AppArmorFields turns AppArmor annotations of old into the fields that took their place, where those are not set.
+func AppArmorFields(s *corev1.PodSpec, annotations map[string]string) {
+	if len(annotations) == 0 || s.OS != nil && s.OS.Name == corev1.Windows {
+		return
+	}
+	if s.SecurityContext != nil && s.SecurityContext.AppArmorProfile != nil {
+		return
+	}
+	eachContainer(s, nil, func(c *corev1.Container, _ *field.Path) {
+		value, ok := annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]
+		if !ok || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
+			return
+		}
+		profile := appArmorOf(value)
+		if profile == nil {
+			return
+		}
+		if c.SecurityContext == nil {
+			c.SecurityContext = &corev1.SecurityContext{}
+		}
+		c.SecurityContext.AppArmorProfile = profile
+	})
+}
+
+// appArmorOf returns the profile that an annotation names, or nil.
+func appArmorOf(value string) *corev1.AppArmorProfile {
+	if name, ok := strings.CutPrefix(value, corev1.DeprecatedAppArmorBetaProfileNamePrefix); ok && name != "" {
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
+	}
+	switch value {
+	case corev1.DeprecatedAppArmorBetaProfileRuntimeDefault:
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}
+	case corev1.DeprecatedAppArmorBetaProfileNameUnconfined:
+		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}
+	}
+	return nil
+}
