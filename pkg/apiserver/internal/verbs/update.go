@@ -157,6 +157,7 @@ func (w *write) modifyOnce(ctx context.Context, c change, item *cache.Item, atte
 		}
 		return Result{}, err
 	}
+	obj.SetResourceVersion(old.GetResourceVersion()) // what has none takes whichever there is
 	if err := w.mutate(ctx, stage.Update, obj, old); err != nil {
 		return Result{}, err
 	}
