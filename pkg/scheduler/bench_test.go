@@ -1,0 +1,78 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/minikctl/minikctl/pkg/schedplugins"
+	"github.com/minikctl/minikctl/pkg/scheduler"
+)
+
+func benchNode(i int) *corev1.Node {
+	amounts := corev1.ResourceList{"cpu": resource.MustParse("32"), "memory": resource.MustParse("256Gi"), "pods": resource.MustParse("110")}
+	name := fmt.Sprintf("node-%04d", i)
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelTopologyZone: fmt.Sprintf("z%d", i%3)}},
+		Status:     corev1.NodeStatus{Allocatable: amounts, Capacity: amounts},
+	}
+}
+
+func benchPod(i int) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("pod-%06d", i), UID: types.UID(fmt.Sprintf("uid-%06d", i)), Labels: map[string]string{"app": "web"}},
+		Spec: corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName, Containers: []corev1.Container{{Name: "c", Image: "pause", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("500Mi")}}}}},
+	}
+}
+
+// BenchmarkPlace places equal pods: the loop's work for each, without the API. The API is in package schedplugins'
+// BenchmarkCluster.
+func BenchmarkPlace(b *testing.B) {
+	spread := func(p *corev1.Pod) {
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 5, TopologyKey: corev1.LabelTopologyZone,
+			WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}
+	}
+	for _, c := range []struct {
+		name   string
+		nodes  int
+		forget bool
+		change func(*corev1.Pod)
+	}{
+		{"nodes=1000", 1000, false, nil},
+		{"nodes=5000", 5000, false, nil},
+		{"nodes=1000/forgetful", 1000, true, nil},
+		{"nodes=1000/spread", 1000, false, spread},
+		{"nodes=1000/antiaffinity", 1000, false, nil},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			bench := scheduler.NewBench(b, schedplugins.Registry, nil, 1, c.forget)
+			for i := range c.nodes {
+				bench.SetNode(benchNode(i))
+			}
+			pods := make([]*corev1.Pod, b.N)
+			for i := range pods {
+				pods[i] = benchPod(i)
+				if c.change != nil {
+					c.change(pods[i])
+				}
+				if c.name == "nodes=1000/antiaffinity" {
+					group := map[string]string{"group": fmt.Sprint(i / 200)}
+					pods[i].Labels = group
+					pods[i].Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+						{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: group}}}}}
+				}
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for _, p := range pods {
+				bench.Place(p)
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pods/s")
+		})
+	}
+}

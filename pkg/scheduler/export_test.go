@@ -1,0 +1,85 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/minikctl/minikctl/pkg/clock"
+)
+
+// Bench is the loop's part of a scheduler, without an API: decisions and assumptions, pod by pod.
+type Bench struct {
+	s      *Scheduler
+	forget bool
+}
+
+// NewBench returns a bench. With forget, nothing is remembered from pod to pod.
+func NewBench(t testing.TB, registry Registry, conf *configv1.KubeSchedulerConfiguration, seed uint64, forget bool) *Bench {
+	t.Helper()
+	if conf == nil {
+		conf = &configv1.KubeSchedulerConfiguration{}
+	}
+	src := clock.NewSource(seed)
+	s := &Scheduler{
+		clock: clock.Real(), source: src, draws: clock.NewSource(seed), registry: registry, namespaces: givenNamespaces{},
+		waiting: newWaitingPods(), bridge: newBridge(nil), recorders: newRecorders(nil, clock.Real(), src),
+		cluster: newSnapshot(), memo: newMemo(), binding: map[string]*queued{}, decisions: newReporter(nil, clock.Real(), src),
+	}
+	made, err := s.prepare(context.Background(), conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.setup = made
+	s.queue = newQueue(made.profiles, made.backoff)
+	return &Bench{s, forget}
+}
+
+// SetNode, RemoveNode and RemovePod change the cluster.
+func (b *Bench) SetNode(n *corev1.Node)    { b.s.cluster.setNode(n) }
+func (b *Bench) RemoveNode(name string)    { b.s.cluster.removeNode(name) }
+func (b *Bench) RemovePod(pod *corev1.Pod) { b.s.cluster.remove(pod.UID) }
+
+// Place decides about a pod and assumes it on its node. It returns the node, or the message.
+func (b *Bench) Place(pod *corev1.Pod) string {
+	ctx := context.Background()
+	info, err := newPodInfo(pod)
+	if err != nil {
+		return err.Error()
+	}
+	if b.forget {
+		b.s.memo = newMemo()
+	}
+	now := b.s.clock.Now()
+	p := b.s.queue.add(ctx, info, 1, now)
+	b.s.queue.leave(p)
+	a := &attempt{queued: p, profile: b.s.setup.profiles[pod.Spec.SchedulerName]}
+	d := b.s.decide(ctx, a, now)
+	if d.status != nil {
+		delete(b.s.queue.pods, pod.UID)
+		return d.message()
+	}
+	a.node = d.node.node.Name
+	b.s.decisions.scheduled(a, &d, 1000)
+	select {
+	case <-b.s.decisions.queue:
+	default:
+	}
+	b.s.assume(a)
+	delete(b.s.binding, string(pod.UID))
+	return a.node
+}
+
+// Explain returns everything that was known about a pod's nodes, for comparison.
+func (b *Bench) Explain(pod *corev1.Pod) string {
+	ctx := context.Background()
+	prof := b.s.setup.profiles[pod.Spec.SchedulerName]
+	e := prof.evaluate(ctx, b.s.cluster, pod, func() {})
+	return fmt.Sprint(e.totals)
+}
+
+// Remembered returns for how many signatures something is remembered.
+func (b *Bench) Remembered() int { return len(b.s.memo.known) }
