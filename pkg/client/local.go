@@ -134,7 +134,7 @@ func (l *local) put(obj objects.Object) {
 	if _, gone := l.gone[obj.GetUID()]; gone || revisionOf(obj) <= l.revision() {
 		return
 	}
-	l.tell(l.apply(obj, false))
+	l.tell(l.apply(obj, false, false))
 }
 
 // drop hides what a deleter has just had confirmed to be gone, until the watch says so too: what the watch still brings
@@ -150,13 +150,14 @@ func (l *local) drop(obj objects.Object) {
 	l.tell(l.remove(old, max(revisionOf(old), revisionOf(obj))))
 }
 
-// apply makes obj the current version of its key, unless it is older than what is there. Callers hold order.
-func (l *local) apply(obj objects.Object, replay bool) (Change[objects.Object], bool) {
+// apply makes obj the current version of its key, unless it is older than what is there and not forced. Callers hold
+// order.
+func (l *local) apply(obj objects.Object, replay, force bool) (Change[objects.Object], bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key, rev := keyOf(obj), revisionOf(obj)
 	old, had := l.items[key]
-	if had && rev <= revisionOf(old) && old.GetUID() == obj.GetUID() {
+	if had && !force && rev <= revisionOf(old) && old.GetUID() == obj.GetUID() {
 		return Change[objects.Object]{}, false
 	}
 	l.set(key, old, obj)
@@ -240,7 +241,7 @@ func (l *local) observe(ev Event) {
 	switch ev.Type {
 	case watch.Added, watch.Modified:
 		if _, gone := l.gone[ev.Object.GetUID()]; !gone {
-			l.tell(l.apply(ev.Object, false))
+			l.tell(l.apply(ev.Object, false, false))
 		}
 	case watch.Deleted:
 		delete(l.gone, ev.Object.GetUID())
@@ -268,12 +269,8 @@ func (l *local) replace(list []objects.Object, rev uint64) {
 		if at, gone := l.gone[obj.GetUID()]; gone && revisionOf(obj) <= at {
 			continue
 		}
-		key := keyOf(obj)
-		seen[key] = true
-		if old, had := l.get(key); rewound && had && revisionOf(old) > revisionOf(obj) {
-			note(l.remove(old, revisionOf(old)))
-		}
-		note(l.apply(obj, true))
+		seen[keyOf(obj)] = true
+		note(l.apply(obj, true, rewound))
 	}
 	for _, old := range l.list("", nil) {
 		if !seen[keyOf(old)] && (rewound || revisionOf(old) <= rev) {

@@ -51,7 +51,6 @@ func Run(t *testing.T, new func(t *testing.T) client.Client) {
 		"WatchSelector":       testWatchSelector,
 		"WatchResume":         testWatchResume,
 		"WatchInitial":        testWatchInitial,
-		"WatchBookmark":       testWatchBookmark,
 		"WatchErrors":         testWatchErrors,
 		"WatchEnds":           testWatchEnds,
 		"Cache":               testCache,

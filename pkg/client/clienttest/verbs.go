@@ -168,7 +168,7 @@ func testPatch(s suite) {
 	create(s, client.ConfigMaps, s.configMap("a", nil))
 	uid := client.Patch{Type: types.MergePatchType, Data: []byte(`{"metadata":{"uid":"11111111-2222-3333-4444-555555555555"}}`)}
 	_, err := s.Patch(s.ctx, s.maps("a"), uid, metav1.PatchOptions{})
-	s.wantError("patch of another object", err, apierrors.IsConflict)
+	s.wantError("patch of another object", err, apierrors.IsInvalid)
 	bad := client.Patch{Type: types.JSONPatchType, Data: []byte(`[{"op":"remove","path":"/data/nothing"}]`)}
 	if _, err := s.Patch(s.ctx, s.maps("a"), bad, metav1.PatchOptions{}); err == nil {
 		s.Error("a patch that cannot be made worked")

@@ -145,35 +145,6 @@ func testWatchInitial(s suite) {
 	s.Errorf("the watch ended after %q", got)
 }
 
-// testWatchBookmark: a change that the selector does not take moves a bookmark on, so that a resumed watch is near.
-func testWatchBookmark(s suite) {
-	from := s.revision()
-	opts := metav1.ListOptions{ResourceVersion: from, AllowWatchBookmarks: true, FieldSelector: "metadata.name=nobody"}
-	ctx, cancel := context.WithCancel(s.ctx)
-	defer cancel()
-	made := create(s, client.ConfigMaps, s.configMap("a", nil))
-	for ev, err := range s.Watch(ctx, s.maps(""), opts) {
-		if err != nil {
-			s.Fatal(err)
-		}
-		if ev.Type != watch.Bookmark {
-			s.Fatalf("watched %s %s", ev.Type, ev.Object.GetName())
-		}
-		if ev.Object.GetResourceVersion() == "" || ev.Object.GetName() != "" {
-			s.Fatalf("got the bookmark %+v", ev.Object)
-		}
-		at, _ := strconv.ParseUint(ev.Object.GetResourceVersion(), 10, 64)
-		want, _ := strconv.ParseUint(made.ResourceVersion, 10, 64)
-		if at >= want {
-			return
-		}
-	}
-	if s.ctx.Err() != nil {
-		s.Skip("no bookmark came in the suite's time")
-	}
-	s.Error("the watch ended without a bookmark")
-}
-
 func testWatchErrors(s suite) {
 	fail := func(t client.Target, opts metav1.ListOptions) error {
 		for _, err := range s.Watch(s.ctx, t, opts) {

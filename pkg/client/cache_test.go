@@ -1,0 +1,311 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// scripted is a Client that answers lists and watches as a test tells it.
+type scripted struct {
+	client.Client // anything else panics
+
+	mu     sync.Mutex
+	lists  int
+	list   func() (client.List, error)
+	from   []string // the revisions that watches began at
+	events chan any // client.Event, error (ends the watch) or nil (ends it without one)
+}
+
+func (s *scripted) List(context.Context, client.Target, metav1.ListOptions) (client.List, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lists++
+	return s.list()
+}
+
+func (s *scripted) Watch(ctx context.Context, _ client.Target, opts metav1.ListOptions) iter.Seq2[client.Event, error] {
+	return func(yield func(client.Event, error) bool) {
+		s.mu.Lock()
+		s.from = append(s.from, opts.ResourceVersion)
+		s.mu.Unlock()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case ev := <-s.events:
+				switch ev := ev.(type) {
+				case client.Event:
+					if !yield(ev, nil) {
+						return
+					}
+				case error:
+					yield(client.Event{}, ev)
+					return
+				default:
+					return
+				}
+			}
+		}
+	}
+}
+
+func (s *scripted) seen() (lists int, from []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lists, slices.Clone(s.from)
+}
+
+func (s *scripted) listing(rev uint64, pods ...*corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = func() (client.List, error) {
+		l := client.List{ResourceVersion: strconv.FormatUint(rev, 10)}
+		for _, p := range pods {
+			l.Items = append(l.Items, p)
+		}
+		return l, nil
+	}
+}
+
+func pod(name string, rev int) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: types.UID("uid-" + name), ResourceVersion: strconv.Itoa(rev),
+	}}
+}
+
+func event(kind watch.EventType, p *corev1.Pod) client.Event { return client.Event{Type: kind, Object: p} }
+
+// follow runs a cache of pods on s within a bubble of time, and hands it to test with a log of what it told.
+func follow(t *testing.T, s *scripted, test func(c *client.Cache[*corev1.Pod], told func() string)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s.events = make(chan any)
+		caches := client.NewCaches(s, clock.Real())
+		c := caches.Pods()
+		var mu sync.Mutex
+		var log string
+		c.Subscribe(func(ch client.Change[*corev1.Pod]) {
+			if got, ok := c.Get(ch.Key()); ok == ch.Deleted() || ok && got != ch.New {
+				t.Errorf("told of %s before the cache shows it", ch.Key()) // and a subscriber may look into the cache
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case ch.Deleted():
+				log += fmt.Sprintf("-%s@%d ", ch.Old.Name, ch.Revision)
+			case ch.Added():
+				log += fmt.Sprintf("+%s@%d ", ch.New.Name, ch.Revision)
+			default:
+				log += fmt.Sprintf("~%s@%d ", ch.New.Name, ch.Revision)
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- caches.Run(ctx) }()
+		if err := caches.WaitSynced(ctx); err != nil {
+			t.Fatal(err)
+		}
+		test(c, func() string {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			out := log
+			log = ""
+			return out
+		})
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestMain keeps the warnings about broken watches, which tests break by the dozen, to itself.
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}
+
+func expect(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func TestCacheResumesBrokenWatch(t *testing.T) {
+	s := &scripted{}
+	s.listing(10, pod("a", 5))
+	follow(t, s, func(c *client.Cache[*corev1.Pod], told func() string) {
+		expect(t, "first", told(), "+a@5 ")
+		s.events <- event(watch.Modified, pod("a", 11))
+		s.events <- errors.New("connection lost")
+		s.events <- event(watch.Added, pod("b", 12))
+		s.events <- nil
+		s.events <- event(watch.Bookmark, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "20"}})
+		s.events <- errors.New("connection lost")
+		s.events <- event(watch.Deleted, pod("a", 21))
+		expect(t, "then", told(), "~a@11 +b@12 -a@21 ")
+		lists, from := s.seen()
+		expect(t, "lists", lists, 1)
+		expect(t, "watches from", from, "[10 11 12 20]")
+		expect(t, "revision", c.Revision(), 21)
+	})
+}
+
+func TestCacheListsAgainWhenExpired(t *testing.T) {
+	s := &scripted{}
+	s.listing(10, pod("a", 5), pod("b", 6))
+	follow(t, s, func(c *client.Cache[*corev1.Pod], told func() string) {
+		told()
+		s.listing(30, pod("b", 25), pod("c", 28))
+		began := time.Now()
+		s.events <- apierrors.NewResourceExpired("too old")
+		log := told()
+		if log != "~b@25 +c@28 -a@30 " {
+			t.Errorf("told %q", log)
+		}
+		expect(t, "pause", time.Since(began), time.Duration(0))
+		lists, from := s.seen()
+		expect(t, "lists", lists, 2)
+		expect(t, "watches from", from, "[10 30]")
+	})
+}
+
+// TestCachePauses: a server that keeps failing is not hammered.
+func TestCachePauses(t *testing.T) {
+	s := &scripted{}
+	s.listing(10)
+	follow(t, s, func(_ *client.Cache[*corev1.Pod], told func() string) {
+		began := time.Now()
+		for range 20 {
+			s.events <- errors.New("connection refused")
+		}
+		told()
+		if took := time.Since(began); took < 40*time.Second {
+			t.Errorf("20 failures took only %v", took)
+		}
+	})
+}
+
+func TestCachePut(t *testing.T) {
+	s := &scripted{}
+	s.listing(10, pod("a", 5))
+	follow(t, s, func(c *client.Cache[*corev1.Pod], told func() string) {
+		told()
+		c.Put(pod("a", 12)) // confirmed to us before the watch brings it
+		expect(t, "put", told(), "~a@12 ")
+		expect(t, "revision after put", c.Revision(), 10) // or a resumed watch would leave out 11
+		s.events <- event(watch.Modified, pod("a", 11))
+		s.events <- event(watch.Modified, pod("a", 12))
+		expect(t, "what is not newer", told(), "")
+		s.events <- event(watch.Deleted, pod("a", 13))
+		expect(t, "delete", told(), "-a@13 ")
+		c.Put(pod("a", 12)) // late: the watch has passed it
+		expect(t, "late put", told(), "")
+		c.Put(pod("b", 14))
+		s.events <- event(watch.Added, pod("b", 14))
+		expect(t, "put of a new one", told(), "+b@14 ")
+	})
+}
+
+func TestCacheDrop(t *testing.T) {
+	s := &scripted{}
+	s.listing(10, pod("a", 5), pod("b", 6))
+	follow(t, s, func(c *client.Cache[*corev1.Pod], told func() string) {
+		told()
+		c.Drop(pod("a", 5))
+		expect(t, "drop", told(), "-a@5 ")
+		s.events <- event(watch.Modified, pod("a", 11)) // before the delete
+		c.Put(pod("a", 11))
+		expect(t, "late news", told(), "")
+		s.events <- event(watch.Deleted, pod("a", 12))
+		expect(t, "delete of what was dropped", told(), "")
+		again := pod("a", 13)
+		again.UID = "another"
+		s.events <- event(watch.Added, again)
+		expect(t, "a new one of that name", told(), "+a@13 ")
+		c.Drop(pod("a", 5))
+		expect(t, "drop of the old one", told(), "")
+		expect(t, "left", len(c.List("ns", nil)), 2)
+	})
+}
+
+// TestCacheAfterRewind: another store behind the same address, whose history is shorter.
+func TestCacheAfterRewind(t *testing.T) {
+	s := &scripted{}
+	s.listing(1000, pod("a", 900), pod("b", 901))
+	follow(t, s, func(c *client.Cache[*corev1.Pod], told func() string) {
+		told()
+		s.listing(10, pod("a", 4))
+		tooLarge := apierrors.NewTimeoutError("Too large resource version: 1000, current: 10", 1)
+		tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
+		s.events <- tooLarge
+		expect(t, "told", told(), "~a@4 -b@901 ")
+		s.events <- event(watch.Added, pod("c", 11))
+		expect(t, "then", told(), "+c@11 ")
+		expect(t, "revision", c.Revision(), 11)
+	})
+}
+
+func TestCacheViews(t *testing.T) {
+	s := &scripted{}
+	owned := pod("a", 5)
+	owned.OwnerReferences = []metav1.OwnerReference{{UID: "owner", Controller: new(true)}}
+	other := pod("b", 6)
+	other.Namespace = "elsewhere"
+	s.listing(10, owned, other)
+	synctest.Test(t, func(t *testing.T) {
+		s.events = make(chan any)
+		caches := client.NewCaches(s, clock.Real())
+		typed, plain := caches.Pods(), client.CacheOf[objects.Object](caches, client.Pods)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- caches.Run(ctx) }()
+		if err := caches.WaitSynced(ctx); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		plain.Index("name", func(o objects.Object) []string { return []string{o.GetName()} }) // while it runs
+		lists, _ := s.seen()
+		expect(t, "lists", lists, 1)
+		expect(t, "owned", len(typed.OwnedBy("owner")), 1)
+		expect(t, "by name", len(typed.By("name", "b")), 1)
+		expect(t, "in a namespace", len(plain.List("elsewhere", nil)), 1)
+		moved := owned.DeepCopy()
+		moved.OwnerReferences, moved.ResourceVersion = nil, "11"
+		s.events <- event(watch.Modified, moved)
+		s.events <- event(watch.Deleted, func() *corev1.Pod { p := other.DeepCopy(); p.ResourceVersion = "12"; return p }())
+		synctest.Wait()
+		expect(t, "owned by nobody", len(typed.OwnedBy("owner")), 0)
+		expect(t, "by name, deleted", len(plain.By("name", "b")), 0)
+		expect(t, "in a namespace, deleted", len(plain.List("elsewhere", nil)), 0)
+		if _, ok := typed.Get(objects.Key{Namespace: "ns", Name: "nobody"}); ok {
+			t.Error("got what is not there")
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
