@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Prefix starts the names of the images that are built into the program. Such a name is also the name of the program that
@@ -150,20 +151,26 @@ func (s *Store) notFound(name string, command bool) error {
 	return fmt.Errorf(start+rest, ErrNotFound, name, repository(name))
 }
 
-// mapped finds what the config says of an image: first of the very name, then of its repository with any tag.
+// mapped finds what the config says of an image: of the very name first, then of its repository with any tag. Names that
+// leave the registry out are the same as those that do not.
 func (s *Store) mapped(name string, ref Reference) (Source, string, bool) {
-	for _, key := range []string{name, ref.Repository + ":" + ref.Tag, ref.Repository} {
-		if src, ok := s.config.Map[key]; ok {
-			return src, key, true
-		}
+	if src, ok := s.config.Map[name]; ok {
+		return src, name, true
 	}
-	for key, src := range s.config.Map {
+	best, found := "", false
+	for _, key := range slices.Sorted(maps.Keys(s.config.Map)) {
 		other, err := Parse(key)
-		if err == nil && other.Full() == ref.Full() && (other.Tag == "" || other.Tag == ref.Tag) {
-			return src, key, true
+		if err != nil || other.Full() != ref.Full() || other.Digest != "" {
+			continue
+		}
+		switch {
+		case other.Tag != "" && other.Tag == ref.Tag:
+			return s.config.Map[key], key, true
+		case other.Tag == "" && !found:
+			best, found = key, true
 		}
 	}
-	return Source{}, "", false
+	return s.config.Map[best], best, found
 }
 
 func (s *Store) source(src Source) (Image, string) {
@@ -189,23 +196,27 @@ type Reference struct {
 	Digest     string // with its algorithm: "sha256:…"
 }
 
-var (
-	domain     = `(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])`
-	host       = `(?:` + domain + `(?:\.` + domain + `)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?`
-	component  = `[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*`
-	expression = regexp.MustCompile(`^((?:` + host + `/)?` + component + `(?:/` + component + `)*)` +
-		`(?::([\w][\w.-]{0,127}))?(?:@([A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}))?$`)
-)
+// expression takes an image's name apart. It is compiled at its first use: programs that start no pods need not wait for it.
+var expression = sync.OnceValue(func() *regexp.Regexp {
+	const (
+		label     = `(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])`
+		registry  = `(?:` + label + `(?:\.` + label + `)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?`
+		component = `[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*`
+		algorithm = `[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*`
+	)
+	return regexp.MustCompile(`^((?:` + registry + `/)?` + component + `(?:/` + component + `)*)` +
+		`(?::([\w][\w.-]{0,127}))?(?:@(` + algorithm + `:[0-9a-fA-F]{32,}))?$`)
+})
 
 // maxRepository is how long a repository's name may be.
 const maxRepository = 255
 
 // Parse takes an image's name apart.
 func Parse(name string) (Reference, error) {
-	m := expression.FindStringSubmatch(name)
+	m := expression().FindStringSubmatch(name)
 	if m == nil || len(m[1]) > maxRepository {
 		reason := "invalid reference format"
-		if strings.ToLower(name) != name && expression.MatchString(strings.ToLower(name)) {
+		if strings.ToLower(name) != name && expression().MatchString(strings.ToLower(name)) {
 			reason += ": repository name must be lowercase"
 		}
 		return Reference{}, fmt.Errorf("%w: couldn't parse image name %q: %s", ErrInvalidName, name, reason)

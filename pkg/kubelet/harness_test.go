@@ -26,7 +26,7 @@ const patience = 20 * time.Second
 
 // rig is a kubelet over a fake runtime and clock, against a real API server.
 type rig struct {
-	t       *testing.T
+	t       testing.TB
 	env     *apiservertest.Env
 	api     client.Client
 	clock   *clocktesting.FakeClock
@@ -37,7 +37,7 @@ type rig struct {
 }
 
 // newRig runs a kubelet of the node "n1" until the test ends. Options change its configuration before.
-func newRig(t *testing.T, options ...func(*HostConfig, *Config)) *rig {
+func newRig(t testing.TB, options ...func(*HostConfig, *Config)) *rig {
 	t.Helper()
 	env := apiservertest.New(t)
 	r := &rig{t: t, env: env, api: env.Client("test"), clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second))}
@@ -87,8 +87,8 @@ func (r *rig) start(options ...func(*HostConfig, *Config)) {
 	r.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
 	t.Cleanup(r.stop)
 	r.until("the node is ready", func() string {
-		if r.kubelet.currentNode() == nil {
-			return "no node"
+		if r.host.kubelet("n1") == nil {
+			return "it is not registered"
 		}
 		return ""
 	})

@@ -1,0 +1,112 @@
+package images
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestResolve(t *testing.T) {
+	folder := t.TempDir()
+	s, err := New(Config{Map: map[string]Source{
+		"nginx":                  {Image: "minikctl.dev/web"},
+		"nginx:1.2":              {Command: []string{"/bin/one-two", "-x"}},
+		"ghcr.io/shop/cart":      {Folder: folder},
+		"docker.io/library/busy": {Image: "minikctl.dev/pause"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		name       string
+		command    []string
+		entrypoint []string
+		root       string
+		reason     string
+		err        error
+	}{
+		"built in":               {name: "minikctl.dev/web", entrypoint: []string{"minikctl.dev/web"}},
+		"built in, latest":       {name: "minikctl.dev/pause:latest", entrypoint: []string{"minikctl.dev/pause"}},
+		"built in, another tag":  {name: "minikctl.dev/web:v9", err: ErrNotFound},
+		"mapped":                 {name: "nginx", entrypoint: []string{"minikctl.dev/web"}, reason: "ImageMapped"},
+		"mapped, any tag":        {name: "nginx:1.27-alpine", entrypoint: []string{"minikctl.dev/web"}, reason: "ImageMapped"},
+		"mapped, that tag":       {name: "nginx:1.2", entrypoint: []string{"/bin/one-two", "-x"}, reason: "ImageMapped"},
+		"mapped, long name":      {name: "docker.io/library/nginx:1.2", entrypoint: []string{"/bin/one-two", "-x"}, reason: "ImageMapped"},
+		"mapped, short name":     {name: "busy:3", entrypoint: []string{"minikctl.dev/pause"}, reason: "ImageMapped"},
+		"mapped to a folder":     {name: "ghcr.io/shop/cart:5", root: folder, reason: "ImageMapped"},
+		"another registry":       {name: "ghcr.io/library/nginx", err: ErrNotFound},
+		"unknown":                {name: "ghost", err: ErrNotFound},
+		"unknown with a command": {name: "ghost", command: []string{"sleep", "1"}, reason: "HostCommand"},
+		"upper case":             {name: "Ghost", err: ErrInvalidName},
+		"two tags":               {name: "a:b:c", err: ErrInvalidName},
+		"empty":                  {name: "", err: ErrInvalidName},
+	}
+	for title, test := range tests {
+		t.Run(title, func(t *testing.T) {
+			got, err := s.Resolve(test.name, test.command)
+			if !errors.Is(err, test.err) {
+				t.Fatalf("got error %v, want %v", err, test.err)
+			}
+			if !slices.Equal(got.Entrypoint, test.entrypoint) || got.Root != test.root || got.Reason != test.reason {
+				t.Errorf("got %+v, want entrypoint %q, root %q and reason %q", got, test.entrypoint, test.root, test.reason)
+			}
+			if err == nil && !strings.Contains(got.ID, "@sha256:") {
+				t.Errorf("got ID %q", got.ID)
+			}
+		})
+	}
+}
+
+func TestHostCommandsForbidden(t *testing.T) {
+	s, err := New(Config{NoHostCommands: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Resolve("ghost", []string{"sleep"}); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "hostCommands: false") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for name, test := range map[string]struct {
+		key  string
+		src  Source
+		want string
+	}{
+		"no such image":  {"a", Source{Image: "minikctl.dev/nope"}, "is not one of the built-in images [minikctl.dev/pause minikctl.dev/web]"},
+		"no such folder": {"a", Source{Folder: "/does/not/exist"}, "no such file"},
+		"nothing":        {"a", Source{}, "one of image, folder and command is needed"},
+		"two things":     {"a", Source{Image: "minikctl.dev/web", Command: []string{"x"}}, "one of image, folder and command is needed"},
+		"bad name":       {"A", Source{Image: "minikctl.dev/web"}, "invalid image name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(Config{Map: map[string]Source{test.key: test.src}})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want an error with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"nginx", "a/b:c", "localhost:5000/x@sha256:" + strings.Repeat("a", 64), "A", ":", "[::1]:5/x"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		ref, err := Parse(name)
+		if err != nil {
+			return
+		}
+		again := ref.Repository
+		if ref.Tag != "" {
+			again += ":" + ref.Tag
+		}
+		if ref.Digest != "" {
+			again += "@" + ref.Digest
+		}
+		if again != name {
+			t.Errorf("%q comes back as %q", name, again)
+		}
+	})
+}
