@@ -122,6 +122,9 @@ func parts(token string) (signed string, body, sig []byte, err error) {
 	if len(token) > maxToken {
 		return "", nil, nil, errors.New("the token is too long")
 	}
+	if strings.ContainsAny(token, "\r\n") { // which the decoder would skip
+		return "", nil, nil, errors.New("the token has more than one line")
+	}
 	head, rest, ok1 := strings.Cut(token, ".")
 	mid, tail, ok2 := strings.Cut(rest, ".")
 	if !ok1 || !ok2 || strings.Contains(tail, ".") {
