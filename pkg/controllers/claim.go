@@ -109,7 +109,7 @@ func (c *claimer) patch(ctx context.Context, obj objects.Object, metadata map[st
 	}
 	t := client.Target{Resource: c.resource, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	out, err := c.client.Patch(ctx, t, client.Patch{Type: types.StrategicMergePatchType, Data: data}, metav1.PatchOptions{})
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) { // invalid: another one of that name, with another UID
 		return nil, nil
 	}
 	if err != nil {

@@ -142,8 +142,8 @@ func disrupt(ctx context.Context, c client.Client, p *corev1.Pod, d disruption, 
 	}
 	t := client.In(client.Pods, keyOf(p)).Sub("status")
 	_, err = c.Patch(ctx, t, client.Patch{Type: types.StrategicMergePatchType, Data: data}, metav1.PatchOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // nothing to note it on
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+		return nil // it is gone, and perhaps another one of that name is there
 	}
 	return err
 }
