@@ -93,7 +93,9 @@ func pod(name string, rev int) *corev1.Pod {
 	}}
 }
 
-func event(kind watch.EventType, p *corev1.Pod) client.Event { return client.Event{Type: kind, Object: p} }
+func event(kind watch.EventType, p *corev1.Pod) client.Event {
+	return client.Event{Type: kind, Object: p}
+}
 
 // follow runs a cache of pods on s within a bubble of time, and hands it to test with a log of what it told.
 func follow(t *testing.T, s *scripted, test func(c *client.Cache[*corev1.Pod], told func() string)) {
