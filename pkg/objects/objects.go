@@ -48,10 +48,10 @@ type Def[T Object] struct {
 	// ValidName checks a name, or with prefix a generateName, and returns what is wrong with it. nil: DNS subdomain.
 	ValidName func(name string, prefix bool) []string
 
-	Default  func(obj T)      // fills what the user left out; twice is the same as once
-	Prepare  func(obj, old T) // resets what a client may not set (status, generation) before validation
-	Validate func(obj, old T) field.ErrorList
-	Warnings func(obj, old T) []string // for Warning headers
+	Default  func(obj T)                      // fills what the user left out; twice is the same as once
+	Prepare  func(obj, old T)                 // resets what a client may not set (status, generation) before validation
+	Validate func(obj, old T) field.ErrorList // the metadata too; nil: nothing but the metadata
+	Warnings func(obj, old T) []string        // for Warning headers
 
 	Columns    []Column[T]
 	Selectable map[string]func(T) string // field selectors besides metadata.name and metadata.namespace

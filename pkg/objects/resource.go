@@ -18,8 +18,8 @@ type Resource struct {
 	NewList    func() runtime.Object
 	ValidName  func(name string, prefix bool) []string
 	Default    func(obj Object)
-	Prepare    func(obj, old Object) // old may be nil
-	Validate   func(obj, old Object) field.ErrorList
+	Prepare    func(obj, old Object)                 // old may be nil
+	Validate   func(obj, old Object) field.ErrorList // the metadata too
 	Warnings   func(obj, old Object) []string
 	Reset      []string
 	Status     *StatusOf // nil: no status subresource
@@ -93,6 +93,9 @@ func Row[T Object](d Def[T]) Resource {
 	if r.ValidName == nil {
 		r.ValidName = validation.NameIsDNSSubdomain
 	}
+	if d.Validate == nil {
+		r.Validate = metadataCheck(r.Names, r.ValidName)
+	}
 	if r.Verbs == nil {
 		r.Verbs = AllVerbs
 	}
@@ -119,6 +122,17 @@ func Row[T Object](d Def[T]) Resource {
 		r.Versions = append(r.Versions, eraseVersion(d, v, r))
 	}
 	return r
+}
+
+// metadataCheck is the check of a resource that has no other.
+func metadataCheck(n Names, name func(name string, prefix bool) []string) func(obj, old Object) field.ErrorList {
+	at := field.NewPath("metadata")
+	return func(obj, old Object) field.ErrorList {
+		if old != nil {
+			return validation.ValidateObjectMetaAccessorUpdate(obj, old, at)
+		}
+		return validation.ValidateObjectMetaAccessor(obj, !n.Cluster, name, at)
+	}
 }
 
 func eraseVersion[T Object](d Def[T], v Version[T], r Resource) Served {

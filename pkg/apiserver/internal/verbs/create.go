@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -162,15 +163,26 @@ func (w *write) generate(base string) string {
 	return base[:min(len(base), longestBase)] + w.config.Source.Suffix(generatedSuffix)
 }
 
-// validateNew checks metadata and the row's own rules, and tells the row's warnings.
+// validateNew checks the row's own rules, which hold those of its metadata, and what every name must meet to stand in a
+// path; and tells the row's warnings.
 func (w *write) validateNew(obj objects.Object) error {
-	errs := validation.ValidateObjectMetaAccessor(obj, !w.r.Names.Cluster, w.r.ValidName, field.NewPath("metadata"))
-	errs = append(errs, w.r.Validate(obj, nil)...)
+	errs := append(w.r.Validate(obj, nil), w.validateServed(obj, nil)...)
+	if len(errs) == 0 {
+		errs = validation.ValidateObjectMetaAccessor(obj, !w.r.Names.Cluster, path.ValidatePathSegmentName, field.NewPath("metadata"))
+	}
 	if err := w.invalid(obj.GetName(), errs); err != nil {
 		return err
 	}
 	w.warn(w.r.Warnings(obj, nil))
 	return nil
+}
+
+// validateServed checks what the version that was asked for demands besides.
+func (w *write) validateServed(obj, old objects.Object) field.ErrorList {
+	if w.req.Served == nil || w.req.Served.Validate == nil {
+		return nil
+	}
+	return w.req.Served.Validate(obj, old)
 }
 
 func (w *write) warn(texts []string) {
