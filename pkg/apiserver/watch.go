@@ -6,7 +6,9 @@ import (
 	"strconv"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
@@ -28,6 +30,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, req *verbs.Reques
 	}
 	opts, err := listOptions(r.URL, true)
 	if err != nil {
+		return err
+	}
+	if err := narrow(opts, callOf(r).address); err != nil {
 		return err
 	}
 	if media.Format == codec.YAML {
@@ -69,6 +74,21 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, req *verbs.Reques
 		if cap(buf) > 1<<20 {
 			buf = nil // a first list is large, and what follows is not
 		}
+	}
+	return nil
+}
+
+// narrow makes a watch of a path that names an object one of that object alone.
+func narrow(opts *metav1.ListOptions, a address) error {
+	if !a.named {
+		return nil
+	}
+	if opts.FieldSelector == "" {
+		opts.FieldSelector = fields.OneTermEqualSelector("metadata.name", a.name).String()
+		return nil
+	}
+	if selectedName(opts.FieldSelector) != a.name {
+		return apierrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
 	}
 	return nil
 }
