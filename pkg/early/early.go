@@ -1,8 +1,12 @@
 // Package early owns what this program is besides minikctl: the supervisor that outlives the daemon, the first steps of a
 // container, and the programs of the built-in images. All of them are minikctl started again under another name. They are
 // dispatched here, before the packages that make minikctl big initialise: a container start then costs a few milliseconds
-// and 10 MB instead of tens of both. For the same reason nothing below this folder imports anything but the standard
-// library and golang.org/x/sys, and the program's main package imports this one first.
+// and 10 MB instead of tens of both.
+//
+// Go initialises packages by import path as soon as what they import is initialised, so that this works only as long as
+// nothing below this folder imports what comes late: nothing of ours or from elsewhere but golang.org/x/sys, and of the
+// standard library neither net, net/http, net/netip (net needs packages called vendor/…, which come last of all), os/exec,
+// path/filepath nor runtime/debug. A test holds that.
 //
 // A process is told its role by the name it is started under together with an environment variable (package role); the
 // programs of built-in images by the name alone, which starts with "minikctl.dev/".
@@ -11,7 +15,6 @@ package early
 import (
 	"fmt"
 	"os"
-	"os/exec"
 
 	"github.com/minikctl/minikctl/pkg/early/internal/launch"
 	"github.com/minikctl/minikctl/pkg/early/internal/program"
@@ -40,11 +43,12 @@ func init() {
 	os.Exit(0)
 }
 
-// Supervisor returns the command that runs a supervisor over the folder root. It outlives its parent. It says what keeps
-// it from starting on its standard error, and closes its descriptor 3 when it serves.
-func Supervisor(root string) *exec.Cmd {
-	cmd := role.Command(role.Supervisor, root)
-	cmd.Dir = "/"
-	cmd.SysProcAttr = role.OwnSession()
-	return cmd
+// Command is how a process is started.
+type Command = role.Command
+
+// Supervisor returns the command that runs a supervisor over the folder root. It needs a session of its own to outlive
+// its parent. It says what keeps it from starting on its standard error, and closes its descriptor 3 when it serves.
+func Supervisor(root string) Command {
+	// It allocates little, and its size counts on every machine.
+	return role.Start(role.Supervisor, []string{root}, "GOGC=50")
 }

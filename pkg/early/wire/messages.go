@@ -63,7 +63,7 @@ type Spec struct {
 	Meta    json.RawMessage `json:",omitempty"` // the daemon's own notes
 }
 
-// Link shows the host's path Host at Path below the container's root folder.
+// Link shows the host's path Host at Path below the container's root folder. Path is absolute and has no dots.
 type Link struct{ Path, Host string }
 
 // Root is the folder in which a container finds its mounts.

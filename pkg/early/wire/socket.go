@@ -1,45 +1,112 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
-	"net"
 	"os"
-	"path/filepath"
 	"runtime"
+	"strings"
+	"syscall"
 )
 
-// maxPath is what fits into a socket address everywhere.
-const maxPath = 100
+const (
+	maxPath = 100 // of a socket: what fits into its address everywhere
+	backlog = 128
+)
 
 // Dial connects to the unix socket at path.
 func Dial(path string) (*Conn, error) {
-	var c *net.UnixConn
-	err := short(path, func(path string) (err error) {
-		c, err = net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
-		return err
-	})
+	fd, err := socket()
 	if err != nil {
 		return nil, err
 	}
-	return NewConn(c), nil
+	err = short(path, func(path string) error {
+		return os.NewSyscallError("connect", retry(func() error {
+			return syscall.Connect(fd, &syscall.SockaddrUnix{Name: path})
+		}))
+	})
+	if err != nil {
+		syscall.Close(fd)
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return newConn(fd)
 }
 
+func socket() (int, error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		return -1, os.NewSyscallError("socket", err)
+	}
+	syscall.CloseOnExec(fd)
+	return fd, nil
+}
+
+func retry(f func() error) error {
+	for {
+		if err := f(); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
+
+// Listener accepts connections.
+type Listener struct{ conn *Conn }
+
 // Listen listens at path, and takes the place of a socket that is there. The caller sees to it that nobody listens on it.
-func Listen(path string) (*net.UnixListener, error) {
+func Listen(path string) (*Listener, error) {
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 		return nil, err
 	}
-	var l *net.UnixListener
-	err := short(path, func(path string) (err error) {
-		l, err = net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-		return err
-	})
+	fd, err := socket()
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false)
-	return l, nil
+	err = short(path, func(path string) error {
+		return os.NewSyscallError("bind", syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}))
+	})
+	if err == nil {
+		err = os.NewSyscallError("listen", syscall.Listen(fd, backlog))
+	}
+	if err != nil {
+		syscall.Close(fd)
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	conn, err := newConn(fd)
+	if err != nil {
+		return nil, err
+	}
+	return &Listener{conn}, nil
 }
+
+// Accept returns the next connection. After Close it is os.ErrClosed.
+func (l *Listener) Accept() (*Conn, error) {
+	fd := -1
+	var failed error
+	err := l.conn.raw.Read(func(n uintptr) bool {
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
+		failed = retry(func() (err error) {
+			fd, _, err = syscall.Accept(int(n))
+			return err
+		})
+		if failed == nil {
+			syscall.CloseOnExec(fd)
+		}
+		return !errors.Is(failed, syscall.EAGAIN)
+	})
+	if err != nil {
+		return nil, os.ErrClosed // the one reason there is
+	}
+	if failed != nil {
+		return nil, os.NewSyscallError("accept", failed)
+	}
+	return newConn(fd)
+}
+
+// Close ends Accept. The socket's file stays.
+func (l *Listener) Close() error { return l.conn.Close() }
 
 // short calls f with a name for path that fits into a socket address.
 func short(path string, f func(string) error) error {
@@ -47,12 +114,13 @@ func short(path string, f func(string) error) error {
 		return f(path)
 	}
 	if runtime.GOOS != "linux" {
-		return fmt.Errorf("%s: longer than the %d bytes that a socket's path may have", path, maxPath)
+		return fmt.Errorf("longer than the %d bytes that a socket's path may have", maxPath)
 	}
-	dir, err := os.Open(filepath.Dir(path))
+	slash := strings.LastIndexByte(path, '/')
+	dir, err := os.Open(path[:slash+1])
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	return f(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
+	return f(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), path[slash+1:]))
 }

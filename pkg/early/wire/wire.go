@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"sync"
 	"syscall"
@@ -19,28 +18,65 @@ const (
 	maxFiles = 8        // of one frame
 )
 
-// Conn sends and receives frames. Send is safe for concurrent use; one goroutine may Receive.
+// Conn sends and receives frames. Send is safe for concurrent use; one goroutine may Receive. It is made of files, not of
+// package net: see package early for why.
 type Conn struct {
-	unix *net.UnixConn
+	file *os.File
+	raw  syscall.RawConn
 	send sync.Mutex
 }
 
-// NewConn frames u.
-func NewConn(u *net.UnixConn) *Conn { return &Conn{unix: u} }
-
 // FileConn frames the socket that f is an end of, and closes f.
 func FileConn(f *os.File) (*Conn, error) {
-	c, err := net.FileConn(f)
-	f.Close()
+	defer f.Close()
+	fd := -1
+	err := control(f, func(n int) (err error) {
+		fd, err = dup(n)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	u, ok := c.(*net.UnixConn)
-	if !ok {
-		c.Close()
-		return nil, errors.New("not a unix socket")
+	return newConn(fd)
+}
+
+// newConn takes over fd.
+func newConn(fd int) (*Conn, error) {
+	if err := syscall.SetNonblock(fd, true); err != nil { // so that the file waits without a thread, and Close ends waits
+		syscall.Close(fd)
+		return nil, os.NewSyscallError("fcntl", err)
 	}
-	return NewConn(u), nil
+	f := os.NewFile(uintptr(fd), "socket")
+	raw, err := f.SyscallConn()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &Conn{file: f, raw: raw}, nil
+}
+
+// control calls do with f's descriptor, without making it blocking as File.Fd would.
+func control(f *os.File, do func(fd int) error) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = do(int(fd)) }); err != nil {
+		return err
+	}
+	return failed
+}
+
+func dup(fd int) (int, error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	n, err := syscall.Dup(fd)
+	if err != nil {
+		return -1, os.NewSyscallError("dup", err)
+	}
+	syscall.CloseOnExec(n)
+	return n, nil
 }
 
 // Pair returns two connected ends. The second is a file, to be inherited by a child.
@@ -55,17 +91,16 @@ func Pair() (*Conn, *os.File, error) {
 	if err != nil {
 		return nil, nil, os.NewSyscallError("socketpair", err)
 	}
-	theirs := os.NewFile(uintptr(fds[1]), "socketpair")
-	ours, err := FileConn(os.NewFile(uintptr(fds[0]), "socketpair"))
+	ours, err := newConn(fds[0])
 	if err != nil {
-		theirs.Close()
+		syscall.Close(fds[1])
 		return nil, nil, err
 	}
-	return ours, theirs, nil
+	return ours, os.NewFile(uintptr(fds[1]), "socketpair"), nil
 }
 
 // Close ends the connection.
-func (c *Conn) Close() error { return c.unix.Close() }
+func (c *Conn) Close() error { return c.file.Close() }
 
 // Send sends message with files, which stay the caller's.
 func (c *Conn) Send(message any, files ...*os.File) error {
@@ -79,39 +114,61 @@ func (c *Conn) Send(message any, files ...*os.File) error {
 	frame := append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body))), body...)
 	var rights []byte
 	if len(files) > 0 {
-		fds := make([]int, len(files))
-		for i, f := range files {
-			fds[i] = int(rawFD(f))
+		fds := make([]int, 0, len(files))
+		for _, f := range files {
+			if err := control(f, func(fd int) error { fds = append(fds, fd); return nil }); err != nil {
+				return err
+			}
 		}
 		rights = syscall.UnixRights(fds...)
 	}
 	c.send.Lock()
 	defer c.send.Unlock()
-	n, _, err := c.unix.WriteMsgUnix(frame, rights, nil)
+	n, err := c.sendmsg(frame, rights)
 	if err == nil && n < len(frame) {
-		_, err = c.unix.Write(frame[n:])
+		_, err = c.file.Write(frame[n:])
 	}
 	return err
 }
 
-// rawFD returns f's descriptor without making it blocking, which File.Fd would.
-func rawFD(f *os.File) uintptr {
-	var fd uintptr
-	raw, err := f.SyscallConn()
+func (c *Conn) sendmsg(frame, rights []byte) (int, error) {
+	var n int
+	var failed error
+	err := c.raw.Write(func(fd uintptr) bool {
+		for {
+			n, failed = syscall.SendmsgN(int(fd), frame, rights, nil, noSignal)
+			if !errors.Is(failed, syscall.EINTR) {
+				return !errors.Is(failed, syscall.EAGAIN)
+			}
+		}
+	})
 	if err != nil {
-		return ^uintptr(0)
+		return n, err
 	}
-	if raw.Control(func(n uintptr) { fd = n }) != nil {
-		return ^uintptr(0)
+	return n, os.NewSyscallError("sendmsg", failed)
+}
+
+func (c *Conn) recvmsg(buf, oob []byte) (n, oobn int, err error) {
+	var failed error
+	err = c.raw.Read(func(fd uintptr) bool {
+		for {
+			n, oobn, _, _, failed = syscall.Recvmsg(int(fd), buf, oob, cloexec)
+			if !errors.Is(failed, syscall.EINTR) {
+				return !errors.Is(failed, syscall.EAGAIN)
+			}
+		}
+	})
+	if err != nil {
+		return 0, 0, err
 	}
-	return fd
+	return n, oobn, os.NewSyscallError("recvmsg", failed)
 }
 
 // Receive reads the next frame into message. The files that came with it are the caller's. At a clean end it is io.EOF.
 func (c *Conn) Receive(message any) ([]*os.File, error) {
 	var head [4]byte
 	oob := make([]byte, syscall.CmsgSpace(4*maxFiles))
-	n, oobn, _, _, err := c.unix.ReadMsgUnix(head[:], oob)
+	n, oobn, err := c.recvmsg(head[:], oob)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +187,7 @@ func (c *Conn) Receive(message any) ([]*os.File, error) {
 }
 
 func (c *Conn) body(head []byte, n int, message any) error {
-	if _, err := io.ReadFull(c.unix, head[n:]); err != nil {
+	if _, err := io.ReadFull(c.file, head[n:]); err != nil {
 		return err
 	}
 	size := binary.BigEndian.Uint32(head)
@@ -138,7 +195,7 @@ func (c *Conn) body(head []byte, n int, message any) error {
 		return fmt.Errorf("frame of %d bytes is too long", size)
 	}
 	body := make([]byte, size)
-	if _, err := io.ReadFull(c.unix, body); err != nil {
+	if _, err := io.ReadFull(c.file, body); err != nil {
 		return err
 	}
 	return json.Unmarshal(body, message)

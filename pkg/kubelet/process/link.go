@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"syscall"
 	"time"
 
@@ -86,9 +87,11 @@ func (h *Host) startSupervisor(ctx context.Context) (*wire.Conn, error) {
 	}
 	defer ready.Close()
 	var said bytes.Buffer
-	cmd := early.Supervisor(h.root)
-	cmd.Stderr = log
-	cmd.ExtraFiles = []*os.File{theirs}
+	how := early.Supervisor(h.root)
+	cmd := &exec.Cmd{
+		Path: how.Path, Args: how.Args, Env: how.Env, Dir: "/", Stderr: log, ExtraFiles: []*os.File{theirs},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
 	err = cmd.Start()
 	theirs.Close()
 	if err != nil {

@@ -33,7 +33,7 @@ func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
 		ws.Address = p.IP
 	}
 	for _, m := range spec.Mounts {
-		ws.Links = append(ws.Links, wire.Link{Path: m.Container, Host: m.Host})
+		ws.Links = append(ws.Links, wire.Link{Path: filepath.Clean("/" + m.Container), Host: m.Host})
 	}
 	ws.Env = environment(spec, ws.Root())
 	ws.Argv = expandAll(spec.Command, ws.Root())

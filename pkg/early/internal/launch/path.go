@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -51,8 +50,8 @@ func lookPath(name string, env []string) (string, error) {
 		}
 		return name, nil
 	}
-	for _, dir := range filepath.SplitList(lookup(env, "PATH")) {
-		path := filepath.Join(dir, name)
+	for _, dir := range strings.Split(lookup(env, "PATH"), ":") {
+		path := dir + "/" + name
 		if dir == "" || dir == "." {
 			path = "./" + name
 		}

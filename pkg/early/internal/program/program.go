@@ -2,9 +2,9 @@
 package program
 
 import (
-	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -41,18 +41,22 @@ func probe(args []string) int {
 		return 2
 	}
 	for range 3 { // somebody may take the port in between
-		free, err := net.Listen("tcp4", "127.0.0.1:0")
+		free, err := listen(loopback, 0)
 		if err != nil {
 			return 1
 		}
-		_, port, _ := net.SplitHostPort(free.Addr().String())
-		free.Close()
-		l, err := net.Listen("tcp4", ":"+port)
+		_, port, _ := strings.Cut(free.address(), ":")
+		free.close()
+		number, err := strconv.Atoi(port)
+		if err != nil {
+			return 1
+		}
+		l, err := listen(anyAddress, number)
 		if err != nil {
 			continue
 		}
-		defer l.Close()
-		if l.Addr().String() == net.JoinHostPort(args[0], port) {
+		defer l.close()
+		if l.address() == args[0]+":"+port {
 			return 0
 		}
 		return 1

@@ -1,14 +1,11 @@
 package program
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -52,60 +49,39 @@ func web(args []string) int {
 	if port == "" {
 		port = defaultPort
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort("", strings.TrimPrefix(port, ":")))
+	number, err := strconv.ParseUint(strings.TrimPrefix(port, ":"), 10, 16)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintf(os.Stderr, "port %q is no number up to 65535\n", port)
 		return 1
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	srv := &http.Server{Handler: webHandler(whoAmI()), ReadHeaderTimeout: drain}
-	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(l) }()
-	fmt.Printf("listening on %s\n", l.Addr())
-	select {
-	case err := <-ended:
-		fmt.Fprintln(os.Stderr, err)
+	l, err := listen(anyAddress, int(number))
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "listen on port %s: %v\n", port, err)
 		return 1
-	case <-ctx.Done():
 	}
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM, syscall.SIGINT)
+	srv := newServer(l, whoAmI().answer)
+	go srv.run()
+	fmt.Printf("listening on %s\n", l.address())
+	<-told
 	fmt.Println("told to end")
-	ctx, cancel := context.WithTimeout(context.Background(), drain)
-	defer cancel()
-	if err := srv.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
+	srv.shutdown(drain)
 	return 0
 }
 
-func webHandler(id identity) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.Header.Get("Accept"), "application/json") {
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(id) // the client has gone
-			return
+func (id identity) answer(r *request) response {
+	switch {
+	case r.path() == "/healthz":
+		return response{kind: plainText, body: "ok\n"}
+	case strings.Contains(r.accept, jsonType):
+		b, err := json.Marshal(id)
+		if err != nil {
+			return response{code: 500, kind: plainText, body: err.Error() + "\n"}
 		}
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		fmt.Fprintf(w, "Hello from pod %s\n\nnamespace  %s\nnode       %s\naddress    %s\nhostname   %s\nimage      %s\nrequest    %s %s\n",
-			id.Pod, id.Namespace, id.Node, id.Address, id.Hostname, id.Image, r.Method, r.URL.RequestURI())
-	})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen := &status{ResponseWriter: w, code: http.StatusOK}
-		mux.ServeHTTP(seen, r)
-		fmt.Printf("%s %s %s %d\n", r.RemoteAddr, r.Method, r.URL.RequestURI(), seen.code)
-	})
-}
-
-// status remembers what a request was answered with.
-type status struct {
-	http.ResponseWriter
-	code int
-}
-
-func (s *status) WriteHeader(code int) {
-	s.code = code
-	s.ResponseWriter.WriteHeader(code)
+		return response{kind: jsonType, body: string(b) + "\n"}
+	}
+	return response{kind: plainText, body: fmt.Sprintf(
+		"Hello from pod %s\n\nnamespace  %s\nnode       %s\naddress    %s\nhostname   %s\nimage      %s\nrequest    %s %s\n",
+		id.Pod, id.Namespace, id.Node, id.Address, id.Hostname, id.Image, r.method, r.target)}
 }

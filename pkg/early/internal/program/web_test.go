@@ -2,18 +2,38 @@ package program
 
 import (
 	"encoding/json"
+	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 )
 
+func serveWeb(t *testing.T, id identity) (url string, srv *server) {
+	t.Helper()
+	l, err := listen(loopback, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv = newServer(l, id.answer)
+	ended := make(chan struct{})
+	go func() {
+		srv.run()
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		srv.shutdown(drain)
+		<-ended
+	})
+	return "http://" + l.address(), srv
+}
+
 func TestWebSaysWhoItIs(t *testing.T) {
 	id := identity{Pod: "web-1", Namespace: "shop", Node: "node-2", Address: "127.5.0.7", Hostname: "web-1", Image: "nginx"}
-	srv := httptest.NewServer(webHandler(id))
-	defer srv.Close()
+	url, _ := serveWeb(t, id)
 	get := func(path, accept string) string {
-		req, err := http.NewRequest(http.MethodGet, srv.URL+path, nil)
+		req, err := http.NewRequest(http.MethodGet, url+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,5 +61,75 @@ func TestWebSaysWhoItIs(t *testing.T) {
 	var got identity
 	if err := json.Unmarshal([]byte(body), &got); err != nil || got != id {
 		t.Errorf("as JSON: got %+v (%v), want %+v", got, err, id)
+	}
+}
+
+func TestWebReadsRequests(t *testing.T) {
+	url, _ := serveWeb(t, identity{})
+	address := strings.TrimPrefix(url, "http://")
+	for _, c := range []struct{ name, send, status string }{
+		{"one after the other", "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n", "200 200"},
+		{"body is read over", "POST /healthz HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcGET /healthz HTTP/1.0\r\n\r\n", "200 200"},
+		{"old version closes", "GET /healthz HTTP/1.0\r\n\r\nGET /healthz HTTP/1.0\r\n\r\n", "200"},
+		{"chunks are not read", "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "200"},
+		{"too large", "POST / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n", "413"},
+		{"garbage", "hello\r\n\r\n", "400"},
+		{"bad header", "GET / HTTP/1.1\r\nno colon\r\n\r\n", "400"},
+		{"bad length", "GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "400"},
+		{"endless header", "GET / HTTP/1.1\r\nA: " + strings.Repeat("x", 2*maxHeader), "400"},
+		{"nothing", "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, c.send); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.(*net.TCPConn).CloseWrite(); err != nil && c.status == "" {
+				t.Fatal(err)
+			}
+			b, _ := io.ReadAll(conn) // it may be reset after an answer to what was not read to its end
+			var got []string
+			for _, m := range regexp.MustCompile(`HTTP/1.1 (\d+) `).FindAllStringSubmatch(string(b), -1) {
+				got = append(got, m[1])
+			}
+			if strings.Join(got, " ") != c.status {
+				t.Errorf("got %q, want %s", b, c.status)
+			}
+		})
+	}
+}
+
+func TestWebHeadHasNoBody(t *testing.T) {
+	url, _ := serveWeb(t, identity{})
+	resp, err := http.Head(url + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 200 || resp.ContentLength != 3 {
+		t.Errorf("got %+v", resp)
+	}
+}
+
+func TestWebEndsIdleConnections(t *testing.T) {
+	url, srv := serveWeb(t, identity{})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	srv.shutdown(drain)
+	if _, err := io.ReadAll(conn); err != nil {
+		t.Errorf("read to the end: %v", err)
 	}
 }

@@ -3,7 +3,6 @@ package role
 
 import (
 	"os"
-	"os/exec"
 	"syscall"
 )
 
@@ -30,12 +29,19 @@ func Current() Role {
 	return r
 }
 
-// Command returns the command that runs this program in a role. Its environment holds nothing but the role.
-func Command(r Role, args ...string) *exec.Cmd {
-	return &exec.Cmd{
+// Command is how a process is started.
+type Command struct {
+	Path string
+	Args []string // with the name it is started under
+	Env  []string
+}
+
+// Start returns the command that runs this program in a role. Its environment holds nothing but the role, and env.
+func Start(r Role, args []string, env ...string) Command {
+	return Command{
 		Path: Self(),
 		Args: append([]string{r.title()}, args...),
-		Env:  []string{marker + "=" + string(r)},
+		Env:  append([]string{marker + "=" + string(r)}, env...),
 	}
 }
 

@@ -5,7 +5,6 @@ package supervisor
 import (
 	"bytes"
 	"encoding/binary"
-	"net/netip"
 	"os"
 	"strconv"
 	"sync"
@@ -15,15 +14,12 @@ import (
 
 // target is the socket address of a bind or connect call.
 type target struct {
-	addr netip.Addr // without zone, as it was given: a mapped IPv4 address stays an IPv6 one
+	addr ip
 	port uint16
 }
 
 // local tells whether the address means "this machine" to the caller, which is its pod: any address, or loopback.
-func (t target) local() bool {
-	a := t.addr.Unmap()
-	return a.IsUnspecified() || a == netip.IPv6Loopback() || a == netip.AddrFrom4([4]byte{127, 0, 0, 1})
-}
+func (t target) local() bool { return t.addr.isAny() || t.addr.isLocalhost() }
 
 // binding keeps the look at a port and a bind to it apart, by pod address.
 var binding sync.Mutex
@@ -32,7 +28,7 @@ var binding sync.Mutex
 // client's, or is found by its port, which nobody else has.
 func (l *listener) bind(n *notification) {
 	t, ok := l.target(n)
-	if !ok || t.port == 0 || !(t.local() || t.addr.Unmap() == l.own) {
+	if !ok || t.port == 0 || !(t.local() || t.addr.same(l.own)) {
 		l.proceed(n)
 		return
 	}
@@ -48,7 +44,7 @@ func (l *listener) bind(n *notification) {
 }
 
 func (l *listener) bindOwn(sock int, t target) error {
-	if t.addr.Is4() {
+	if t.addr.kind == four {
 		return bound(sock, unix.Bind(sock, l.address(t.port, false)), l.own)
 	}
 	only, err := unix.GetsockoptInt(sock, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY)
@@ -63,34 +59,20 @@ func (l *listener) bindOwn(sock int, t target) error {
 	if err == unix.EADDRINUSE && only == 1 {
 		// Very likely the pod has bound the port by IPv4 before, as web servers do one after the other. There is nobody
 		// whom the twin could miss.
-		return unix.Bind(sock, &unix.SockaddrInet6{Addr: netip.IPv6Loopback().As16()})
+		return unix.Bind(sock, &unix.SockaddrInet6{Addr: [16]byte{15: 1}})
 	}
 	return err
 }
 
 // bound corrects the result of a bind that was carried out twice, since a signal had interrupted the caller.
-func bound(sock int, err error, own netip.Addr) error {
+func bound(sock int, err error, own ip) error {
 	if err != unix.EINVAL {
 		return err
 	}
-	if addr, ok := localAddress(sock); ok && addr.Unmap() == own {
+	if addr, ok := sockname(sock); ok && addr.same(own) {
 		return nil
 	}
 	return err
-}
-
-func localAddress(sock int) (netip.Addr, bool) {
-	name, err := unix.Getsockname(sock)
-	if err != nil {
-		return netip.Addr{}, false
-	}
-	switch a := name.(type) {
-	case *unix.SockaddrInet4:
-		return netip.AddrFrom4(a.Addr), true
-	case *unix.SockaddrInet6:
-		return netip.AddrFrom16(a.Addr), true
-	}
-	return netip.Addr{}, false
 }
 
 // connect leads a connection to loopback to the pod itself, if something there has the port. A connection to another
@@ -102,7 +84,7 @@ func (l *listener) connect(n *notification) {
 		l.proceed(n)
 	case t.local():
 		l.connectSelf(n, t)
-	case l.sibling(t.addr.Unmap()):
+	case l.sibling(t.addr):
 		l.connectSibling(n, t)
 	default:
 		l.proceed(n)
@@ -117,7 +99,7 @@ func (l *listener) connectSelf(n *notification, t target) {
 	}
 	kind, err := unix.GetsockoptInt(sock, unix.SOL_SOCKET, unix.SO_TYPE)
 	only := 0
-	if err == nil && t.addr.Is6() {
+	if err == nil && t.addr.kind != four {
 		only, err = unix.GetsockoptInt(sock, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY)
 	}
 	if err != nil || only == 1 || !l.taken(kind, t.port) {
@@ -128,7 +110,7 @@ func (l *listener) connectSelf(n *notification, t target) {
 	// It may wait for the server's queue, which must not keep others waiting.
 	go func() {
 		defer unix.Close(sock)
-		l.done(n, unix.Connect(sock, l.address(t.port, t.addr.Is6())))
+		l.done(n, unix.Connect(sock, l.address(t.port, t.addr.kind != four)))
 	}()
 }
 
@@ -155,34 +137,30 @@ func (l *listener) connectSibling(n *notification, t target) {
 	if err != nil || kind != unix.SOCK_STREAM {
 		return
 	}
-	if addr, ok := localAddress(sock); !ok || !addr.Unmap().IsUnspecified() && !addr.IsUnspecified() {
+	if addr, ok := sockname(sock); !ok || !addr.isAny() {
 		return
 	}
 	// The port is chosen when it connects, so that it may be one that is in use towards another server.
 	if unix.SetsockoptInt(sock, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1) == nil {
-		_ = unix.Bind(sock, l.address(0, t.addr.Is6())) // it then comes from the host's address
+		_ = unix.Bind(sock, l.address(0, t.addr.kind != four)) // it then comes from the host's address
 	}
 }
 
 // sibling tells whether addr is one of this daemon's pods or nodes: they share the first half of their address.
-func (l *listener) sibling(addr netip.Addr) bool {
-	if !addr.Is4() {
-		return false
-	}
-	a, b := addr.As4(), l.own.As4()
-	return a[0] == b[0] && a[1] == b[1]
+func (l *listener) sibling(addr ip) bool {
+	return addr.kind != noIP && [14]byte(addr.bytes[:14]) == [14]byte(l.own.bytes[:14])
 }
 
 func (l *listener) address(port uint16, six bool) unix.Sockaddr {
 	if six {
-		return &unix.SockaddrInet6{Port: int(port), Addr: l.own.As16()}
+		return &unix.SockaddrInet6{Port: int(port), Addr: l.own.bytes}
 	}
-	return &unix.SockaddrInet4{Port: int(port), Addr: l.own.As4()}
+	return &unix.SockaddrInet4{Port: int(port), Addr: l.own.as4()}
 }
 
 // target reads the socket address that the caller gave.
 func (l *listener) target(n *notification) (target, bool) {
-	if !l.own.IsValid() {
+	if l.own.kind == noIP {
 		return target{}, false
 	}
 	buf := make([]byte, min(n.args[2]&0xffffffff, unix.SizeofSockaddrInet6))
@@ -197,12 +175,12 @@ func (l *listener) target(n *notification) (target, bool) {
 	t := target{port: binary.BigEndian.Uint16(buf[2:])}
 	switch binary.NativeEndian.Uint16(buf) {
 	case unix.AF_INET:
-		t.addr = netip.AddrFrom4([4]byte(buf[4:8]))
+		t.addr = ipFrom4([4]byte(buf[4:8]))
 	case unix.AF_INET6:
 		if len(buf) < unix.SizeofSockaddrInet6 {
 			return target{}, false
 		}
-		t.addr = netip.AddrFrom16([16]byte(buf[8:24]))
+		t.addr = ipFrom16([16]byte(buf[8:24]))
 	default:
 		return target{}, false
 	}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -113,12 +113,14 @@ func (c *container) prepare() error {
 	if err := os.Mkdir(c.spec.Root(), 0o755); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(c.spec.LogPath), 0o755); err != nil {
-		return err
+	if c.spec.LogPath != "" {
+		if err := os.MkdirAll(parent(c.spec.LogPath), 0o755); err != nil {
+			return err
+		}
 	}
 	for _, l := range c.spec.Links {
-		path := filepath.Join(c.spec.Root(), filepath.Clean("/"+l.Path))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		path := c.spec.Root() + l.Path
+		if err := os.MkdirAll(parent(path), 0o755); err != nil {
 			return fmt.Errorf("mount %s: %w", l.Path, err)
 		}
 		if err := os.Symlink(l.Host, path); err != nil {
@@ -127,6 +129,8 @@ func (c *container) prepare() error {
 	}
 	return c.chown(c.spec.Root())
 }
+
+func parent(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }
 
 // chown gives path to the container's user, where the supervisor may.
 func (c *container) chown(path string) error {
@@ -160,7 +164,7 @@ func (s *supervisor) fork(spec *wire.Spec, argv []string, std []*os.File, tty bo
 	if err != nil {
 		return nil, err
 	}
-	cmd := role.Command(role.Launch, argv...)
+	cmd := role.Start(role.Launch, argv) // the arguments are for those who look at it meanwhile
 	attr := &syscall.ProcAttr{Env: cmd.Env, Sys: role.OwnSession()}
 	for _, f := range append(std[:3:3], theirs) {
 		attr.Files = append(attr.Files, descriptor(f))

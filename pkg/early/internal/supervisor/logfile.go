@@ -2,8 +2,7 @@ package supervisor
 
 import (
 	"os"
-	"path/filepath"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -25,7 +24,7 @@ type logFile struct {
 }
 
 func (l *logFile) write(b []byte) {
-	if len(b) == 0 {
+	if len(b) == 0 || l.path == "" {
 		return
 	}
 	l.mu.Lock()
@@ -69,11 +68,16 @@ func (l *logFile) rotate() error {
 	if err := os.Rename(l.path, l.path+"."+time.Now().UTC().Format("20060102-150405.000000000")); err != nil {
 		return err
 	}
-	old, err := filepath.Glob(globQuote(l.path) + ".*")
+	entries, err := os.ReadDir(parent(l.path)) // in the order of names, and so of time
 	if err != nil {
 		return err
 	}
-	slices.Sort(old)
+	var old []string
+	for _, e := range entries {
+		if path := parent(l.path) + "/" + e.Name(); strings.HasPrefix(path, l.path+".") {
+			old = append(old, path)
+		}
+	}
 	for len(old) > maxLogFiles-1 {
 		if err := os.Remove(old[0]); err != nil {
 			return err
@@ -81,19 +85,6 @@ func (l *logFile) rotate() error {
 		old = old[1:]
 	}
 	return nil
-}
-
-// globQuote escapes what filepath.Glob would take for a pattern.
-func globQuote(path string) string {
-	var b []byte
-	for i := range len(path) {
-		switch path[i] {
-		case '*', '?', '[', '\\':
-			b = append(b, '\\')
-		}
-		b = append(b, path[i])
-	}
-	return string(b)
 }
 
 func (l *logFile) close() {

@@ -4,7 +4,6 @@ package supervisor
 
 import (
 	"errors"
-	"net/netip"
 	"os"
 	"unsafe"
 
@@ -92,15 +91,13 @@ type listener struct {
 	s    *supervisor
 	c    *container
 	file *os.File
-	own  netip.Addr // invalid: the container shares the host's
+	own  ip // none: the container shares the host's
 }
 
 // listen answers until no process is left under the filter.
 func (s *supervisor) listen(c *container, f *os.File) {
 	l := &listener{s: s, c: c, file: f}
-	if addr, err := netip.ParseAddr(c.spec.Address); err == nil && addr.Is4() {
-		l.own = addr
-	}
+	l.own, _ = parseIP(c.spec.Address)
 	raw, err := f.SyscallConn()
 	if err != nil {
 		logf("%s: %v", c.spec.ID, err)

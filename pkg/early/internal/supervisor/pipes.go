@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
 )
 
@@ -67,7 +66,7 @@ func openWriter(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-func (c *container) pipe(name string) string { return filepath.Join(c.spec.Folder, name) }
+func (c *container) pipe(name string) string { return c.spec.Folder + "/" + name }
 
 func (p *pipes) close() {
 	p.outReader.Close()

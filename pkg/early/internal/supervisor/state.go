@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/minikctl/minikctl/pkg/early/wire"
@@ -26,7 +25,7 @@ func (c *container) save() error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(c.spec.Folder, wire.StateFile)
+	path := c.spec.Folder + "/" + wire.StateFile
 	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
 		return err
 	}
@@ -35,7 +34,7 @@ func (c *container) save() error {
 
 // load reads the containers that an earlier supervisor has left below root.
 func load(root string) ([]*container, error) {
-	entries, err := os.ReadDir(filepath.Join(root, wire.Containers))
+	entries, err := os.ReadDir(root + "/" + wire.Containers)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -44,8 +43,8 @@ func load(root string) ([]*container, error) {
 	}
 	var all []*container
 	for _, e := range entries {
-		folder := filepath.Join(root, wire.Containers, e.Name())
-		b, err := os.ReadFile(filepath.Join(folder, wire.StateFile))
+		folder := root + "/" + wire.Containers + "/" + e.Name()
+		b, err := os.ReadFile(folder + "/" + wire.StateFile)
 		var status wire.Status
 		if err == nil {
 			err = json.Unmarshal(b, &status)

@@ -16,11 +16,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -58,7 +55,6 @@ func Main(args []string) error {
 	if len(args) != 1 {
 		return errors.New("supervisor: want one folder")
 	}
-	debug.SetGCPercent(50) // it allocates little, and its size counts on every machine
 	// A terminal that closes or a Ctrl-C ends the daemon, not its pods.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT)
 	s := &supervisor{
@@ -74,7 +70,7 @@ func Main(args []string) error {
 }
 
 func (s *supervisor) run() error {
-	lock, err := lockFile(filepath.Join(s.root, wire.LockFile))
+	lock, err := lockFile(s.root + "/" + wire.LockFile)
 	if err != nil {
 		return err
 	}
@@ -86,7 +82,7 @@ func (s *supervisor) run() error {
 	if err := s.adopt(); err != nil {
 		return err
 	}
-	socket := filepath.Join(s.root, wire.SocketFile)
+	socket := s.root + "/" + wire.SocketFile
 	l, err := wire.Listen(socket)
 	if err != nil {
 		return err
@@ -166,10 +162,10 @@ func (s *supervisor) nudge() {
 	}
 }
 
-func (s *supervisor) serve(l *net.UnixListener) {
+func (s *supervisor) serve(l *wire.Listener) {
 	for {
-		u, err := l.AcceptUnix()
-		if errors.Is(err, net.ErrClosed) {
+		conn, err := l.Accept()
+		if errors.Is(err, os.ErrClosed) {
 			return
 		}
 		if err != nil {
@@ -177,7 +173,7 @@ func (s *supervisor) serve(l *net.UnixListener) {
 			time.Sleep(10 * time.Millisecond) // out of descriptors: some may be closed soon
 			continue
 		}
-		go s.answer(wire.NewConn(u))
+		go s.answer(conn)
 	}
 }
 

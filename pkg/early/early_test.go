@@ -1,0 +1,45 @@
+package early
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// late are the packages of the standard library that Go initialises after hundreds of others of a big program, or that
+// need such ones.
+var late = []string{"net", "net/http", "net/netip", "os/exec", "path/filepath", "runtime/debug", "log/slog", "os/user"}
+
+// TestImports holds what makes the early dispatch early.
+func TestImports(t *testing.T) {
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, i := range file.Imports {
+			name, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				return err
+			}
+			first, _, _ := strings.Cut(name, "/")
+			foreign := strings.Contains(first, ".") && name != "golang.org/x/sys/unix" &&
+				!strings.HasPrefix(name, "github.com/minikctl/minikctl/pkg/early/")
+			if foreign || slices.Contains(late, name) {
+				t.Errorf("%s imports %s, which is initialised too late", path, name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,251 @@
+package program
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// This is as much of HTTP/1.1 as web needs. Package net/http would have to be initialised before any container process
+// could be dispatched (see package early), and that takes ten times as long as a container's whole start.
+
+const (
+	plainText = "text/plain; charset=utf-8"
+	jsonType  = "application/json"
+
+	maxHeader = 32 << 10
+	maxBody   = 1 << 20 // of a request: it is read and dropped
+	headTime  = 5 * time.Second
+	idleTime  = time.Minute
+)
+
+type request struct {
+	method, target, version string
+	accept, remote          string
+	length                  int64
+	last                    bool // the connection ends after it
+}
+
+func (r *request) path() string {
+	path, _, _ := strings.Cut(r.target, "?")
+	return path
+}
+
+type response struct {
+	code int // 0: 200
+	kind string
+	body string
+}
+
+var reasons = map[int]string{200: "OK", 400: "Bad Request", 413: "Content Too Large", 500: "Internal Server Error"}
+
+// server answers the requests of all connections of a listener.
+type server struct {
+	listener *listener
+	answer   func(*request) response
+
+	mu    sync.Mutex
+	ended bool
+	idle  map[*os.File]bool // the connections, and whether they wait for a request
+	conns sync.WaitGroup
+}
+
+func newServer(l *listener, answer func(*request) response) *server {
+	return &server{listener: l, answer: answer, idle: map[*os.File]bool{}}
+}
+
+// run accepts connections until shutdown.
+func (s *server) run() {
+	for {
+		c, remote, err := s.listener.accept()
+		if errors.Is(err, os.ErrClosed) {
+			return
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			time.Sleep(10 * time.Millisecond) // out of descriptors: some may be closed soon
+			continue
+		}
+		if s.enter(c) {
+			go s.serve(c, remote)
+		}
+	}
+}
+
+// enter takes in a connection, unless the server has ended.
+func (s *server) enter(c *os.File) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		c.Close()
+		return false
+	}
+	s.idle[c] = true
+	s.conns.Add(1)
+	return true
+}
+
+// shutdown lets the requests that are under way end, for d.
+func (s *server) shutdown(d time.Duration) {
+	s.listener.close()
+	s.mu.Lock()
+	s.ended = true
+	for c, idle := range s.idle {
+		if idle {
+			c.Close()
+		}
+	}
+	s.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		s.conns.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(d):
+	}
+}
+
+// state notes whether a connection waits, and tells whether it may go on.
+func (s *server) state(c *os.File, idle bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.idle[c] = idle
+	return !(s.ended && idle)
+}
+
+func (s *server) serve(c *os.File, remote string) {
+	defer s.conns.Done()
+	defer func() {
+		s.mu.Lock()
+		delete(s.idle, c)
+		s.mu.Unlock()
+		c.Close()
+	}()
+	limited := &io.LimitedReader{R: c}
+	in := bufio.NewReader(limited)
+	wait := headTime
+	for s.state(c, true) {
+		_ = c.SetReadDeadline(time.Now().Add(wait))
+		limited.N = maxHeader
+		if _, err := in.Peek(1); err != nil {
+			return
+		}
+		s.state(c, false)
+		_ = c.SetReadDeadline(time.Now().Add(headTime))
+		r, err := readRequest(in)
+		if err != nil {
+			_ = write(c, &request{last: true}, response{code: 400, kind: plainText, body: err.Error() + "\n"})
+			return
+		}
+		r.remote = remote
+		if err := s.reply(c, in, limited, r); err != nil || r.last {
+			return
+		}
+		wait = idleTime
+	}
+}
+
+// reply answers one request and reads over its body.
+func (s *server) reply(c *os.File, in *bufio.Reader, limited *io.LimitedReader, r *request) error {
+	a := s.answer(r)
+	if r.length > maxBody {
+		r.last = true
+		a = response{code: 413, kind: plainText, body: "too large\n"}
+	}
+	if err := write(c, r, a); err != nil {
+		return err
+	}
+	fmt.Printf("%s %s %s %d\n", r.remote, r.method, r.target, max(a.code, 200))
+	if r.last {
+		return nil
+	}
+	limited.N = maxBody
+	_, err := io.CopyN(io.Discard, in, r.length)
+	return err
+}
+
+func write(c *os.File, r *request, a response) error {
+	if a.code == 0 {
+		a.code = 200
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nDate: %s\r\n", a.code, reasons[a.code], a.kind,
+		len(a.body), time.Now().UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT"))
+	if r.last {
+		b.WriteString("Connection: close\r\n")
+	}
+	b.WriteString("\r\n")
+	if r.method != "HEAD" {
+		b.WriteString(a.body)
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(headTime))
+	_, err := c.WriteString(b.String())
+	return err
+}
+
+var errRequest = errors.New("not an HTTP/1 request")
+
+// readRequest reads a request's head.
+func readRequest(in *bufio.Reader) (*request, error) {
+	line, err := readLine(in)
+	if err != nil {
+		return nil, err
+	}
+	words := strings.Split(line, " ")
+	if len(words) != 3 || words[0] == "" || words[1] == "" || !strings.HasPrefix(words[2], "HTTP/1.") {
+		return nil, errRequest
+	}
+	r := &request{method: words[0], target: words[1], version: words[2]}
+	r.last = r.version == "HTTP/1.0"
+	for {
+		line, err := readLine(in)
+		if err != nil {
+			return nil, err
+		}
+		if line == "" {
+			return r, nil
+		}
+		name, value, ok := strings.Cut(line, ":")
+		if !ok || name == "" || strings.ContainsAny(name, " \t") {
+			return nil, errRequest
+		}
+		if err := r.header(strings.ToLower(name), strings.TrimSpace(value)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func readLine(in *bufio.Reader) (string, error) {
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"), nil
+}
+
+// header takes note of what matters.
+func (r *request) header(name, value string) error {
+	switch name {
+	case "accept":
+		r.accept = value
+	case "connection":
+		r.last = r.last || strings.EqualFold(value, "close")
+	case "transfer-encoding", "expect", "upgrade":
+		r.last = true // what follows the head is not read: the connection ends with the answer
+	case "content-length":
+		n, err := strconv.ParseUint(value, 10, 62)
+		if err != nil {
+			return errRequest
+		}
+		r.length = int64(n)
+	}
+	return nil
+}
