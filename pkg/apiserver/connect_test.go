@@ -1,0 +1,184 @@
+package apiserver_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/remotecommand"
+	criremote "k8s.io/cri-streaming/pkg/streaming/remotecommand"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
+	"github.com/minikctl/minikctl/pkg/apiserver/pki"
+	"github.com/minikctl/minikctl/pkg/clock"
+)
+
+// upper is the kubelet's side of exec: it answers its input in upper case.
+type upper struct{}
+
+func (upper) ExecInContainer(_ context.Context, pod, _, container string, cmd []string, in io.Reader, out, errOut io.WriteCloser, _ bool, _ <-chan criremote.TerminalSize, _ time.Duration) error {
+	fmt.Fprintf(errOut, "%s %s %v", pod, container, cmd)
+	b, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(bytes.ToUpper(b))
+	return err
+}
+
+// newKubelet starts a server with a kubelet's paths, that lets in whom a kubelet would, and a node that names it.
+func newKubelet(t *testing.T, e *apiservertest.Env, cs *kubernetes.Clientset) {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/containerLogs/default/p/c", func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Query().Get("previous") == "true":
+			http.Error(w, `previous terminated container "c" in pod "p" not found`, http.StatusBadRequest)
+		case r.URL.Query().Get("follow") == "true":
+			fmt.Fprintln(w, "first")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		default:
+			fmt.Fprintf(w, "%s as %s\n", r.URL.RawQuery, r.TLS.PeerCertificates[0].Subject.CommonName)
+		}
+	})
+	mux.HandleFunc("/exec/default/p/c", func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			t.Error("the client's credentials reach the kubelet")
+		}
+		opts, err := criremote.NewOptions(r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		criremote.ServeExec(w, r, upper{}, "p", "", "c", r.URL.Query()["command"], opts, time.Minute, time.Minute, criremote.SupportedStreamingProtocols)
+	})
+	srv := httptest.NewUnstartedServer(mux)
+	conf, err := pki.KubeletTLS("n1", []string{"127.0.0.1"}, e.PKI.Pool(), clock.Real())
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.TLS = conf
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+
+	ctx := testContext(t)
+	node, err := cs.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, port, err := net.SplitHostPort(srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n1.invalid"}, {Type: corev1.NodeInternalIP, Address: host}}
+	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(n)
+	if _, err := cs.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newPod makes a pod with these containers, on node when that is not "".
+func newPod(t *testing.T, cs *kubernetes.Clientset, name, node string, containers ...string) {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: node}}
+	for _, c := range containers {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: c, Image: "i"})
+	}
+	if _, err := cs.CoreV1().Pods("default").Create(testContext(t), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newPods(t *testing.T) (*apiservertest.Env, *kubernetes.Clientset) {
+	t.Helper()
+	e := apiservertest.New(t)
+	cs := clientset(t, e.AdminConfig)
+	if _, err := cs.CoreV1().ServiceAccounts("default").Create(testContext(t), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	newKubelet(t, e, cs)
+	newPod(t, cs, "p", "n1", "c")
+	newPod(t, cs, "two", "n1", "a", "b")
+	newPod(t, cs, "waiting", "", "c")
+	newPod(t, cs, "lost", "nowhere", "c")
+	return e, cs
+}
+
+func TestLogs(t *testing.T) {
+	e, cs := newPods(t)
+	for _, c := range []struct{ path, want string }{
+		{"p/log", " as kube-apiserver-kubelet-client\n"},
+		{"p/log?tailLines=5&timestamps=true", "tailLines=5&timestamps=true as kube-apiserver-kubelet-client\n"},
+		{"waiting/log", ""},
+		{"p/log?previous=true", `"message":"previous terminated container \"c\" in pod \"p\" not found\n","reason":"BadRequest","code":400`},
+		{"p/log?container=x", `"message":"container x is not valid for pod p","reason":"BadRequest","code":400`},
+		{"two/log", `"message":"a container name must be specified for pod two, choose one of: [a b]","reason":"BadRequest","code":400`},
+		{"p/log?tailLines=-1", `"reason":"Invalid","details":{"name":"p","kind":"PodLogOptions","causes":[{"reason":"FieldValueInvalid","message":"Invalid value: -1: must be greater than or equal to 0","field":"tailLines"}]},"code":422`},
+		{"lost/log", `"message":"pods \"nowhere\" not found"`},
+		{"none/log", `"message":"pods \"none\" not found"`},
+	} {
+		_, body := do(t, e, "GET", "/api/v1/namespaces/default/pods/"+c.path, "")
+		if strings.HasPrefix(c.want, `"`) && !strings.Contains(body, c.want) || !strings.HasPrefix(c.want, `"`) && body != c.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", c.path, body, c.want)
+		}
+	}
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	r, err := cs.CoreV1().Pods("default").GetLogs("p", &corev1.PodLogOptions{Follow: true}).Stream(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	line := make([]byte, 6)
+	if _, err := io.ReadFull(r, line); err != nil || string(line) != "first\n" {
+		t.Errorf("a followed log does not come as it grows: %q, %v", line, err)
+	}
+}
+
+func TestExec(t *testing.T) {
+	e, cs := newPods(t)
+	req := cs.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name("p").SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Command: []string{"tr", "a b"}, Stdin: true, Stdout: true, Stderr: true}, scheme.ParameterCodec)
+	ex, err := remotecommand.NewSPDYExecutor(e.AdminConfig, http.MethodPost, req.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut bytes.Buffer
+	if err := ex.StreamWithContext(testContext(t), remotecommand.StreamOptions{Stdin: strings.NewReader("hello"), Stdout: &out, Stderr: &errOut}); err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != "HELLO" || errOut.String() != "p c [tr a b]" {
+		t.Errorf("got %q and %q", out.String(), errOut.String())
+	}
+	const path = "/api/v1/namespaces/default/pods/"
+	for _, c := range []struct{ path, want string }{
+		{"waiting/exec?command=x", "pod waiting does not have a host assigned"},
+		{"two/exec?command=x", "a container name must be specified for pod two, choose one of: [a b]"},
+		{"p/exec?command=x", "Upgrade request required"},
+		{"waiting/portforward", "pod waiting does not have a host assigned"},
+	} {
+		if resp, body := do(t, e, "POST", path+c.path, ""); resp.StatusCode != http.StatusBadRequest || !strings.Contains(body, `"message":"`+c.want+`"`) {
+			t.Errorf("%s: got %s", c.path, body)
+		}
+	}
+	if resp, _ := do(t, e, "POST", path+"p/exec?command=x", "", "Authorization", "Bearer "+apiservertest.AliceToken); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("alice may exec: %s", resp.Status)
+	}
+}
