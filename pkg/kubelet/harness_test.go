@@ -225,28 +225,32 @@ func (r *rig) delete(name string) {
 	}
 }
 
-// events waits until an Event about the pod has that reason and message.
+// event waits until an Event about the pod has that reason and message, which may end in "…".
 func (r *rig) event(pod, reason, message string) {
 	r.t.Helper()
-	r.until("event", func() string {
-		list, err := r.api.List(r.t.Context(), client.Target{Resource: client.Events, Namespace: "default"}, metav1.ListOptions{})
-		if err != nil {
-			return err.Error()
-		}
-		var seen []string
-		for _, obj := range list.Items {
-			e := obj.(*corev1.Event)
-			if e.InvolvedObject.Name != pod {
-				continue
-			}
-			if e.Reason == reason && (e.Message == message || strings.HasSuffix(message, "…") && strings.HasPrefix(e.Message, strings.TrimSuffix(message, "…"))) {
-				return ""
-			}
-			seen = append(seen, e.Reason+": "+e.Message)
-		}
-		return fmt.Sprintf("no %s: %s among\n%s", reason, message, strings.Join(seen, "\n"))
-	})
+	r.until("event", func() string { return r.missingEvent(pod, reason, message) })
 }
 
-// passes moves the clock on, in steps, so that what begins to wait meanwhile gets its share.
+// missingEvent says that there is no such Event, or "" when there is one.
+func (r *rig) missingEvent(pod, reason, message string) string {
+	list, err := r.api.List(r.t.Context(), client.Target{Resource: client.Events, Namespace: "default"}, metav1.ListOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	var seen []string
+	for _, obj := range list.Items {
+		e := obj.(*corev1.Event)
+		if e.InvolvedObject.Name != pod {
+			continue
+		}
+		start, open := strings.CutSuffix(message, "…")
+		if e.Reason == reason && (e.Message == message || open && strings.HasPrefix(e.Message, start)) {
+			return ""
+		}
+		seen = append(seen, e.Reason+": "+e.Message)
+	}
+	return fmt.Sprintf("no %s: %s among\n%s", reason, message, strings.Join(seen, "\n"))
+}
+
+// passes moves the clock on.
 func (r *rig) passes(d time.Duration) { r.clock.Step(d) }

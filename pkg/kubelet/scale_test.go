@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -50,6 +49,13 @@ func BenchmarkSimulatedPods(b *testing.B) {
 				}
 			})
 		}
+		var registered sync.WaitGroup
+		registered.Add(nodes)
+		caches.Nodes().Subscribe(func(ch client.Change[*corev1.Node]) {
+			if ch.Added() {
+				registered.Done()
+			}
+		})
 		run(caches.Run)
 		run(host.Run)
 		for i := range nodes {
@@ -61,10 +67,7 @@ func BenchmarkSimulatedPods(b *testing.B) {
 			}
 			run(k.Run)
 		}
-		all := caches.Nodes()
-		for len(all.List("", nil)) < nodes {
-			time.Sleep(time.Millisecond)
-		}
+		registered.Wait()
 		var running sync.WaitGroup
 		running.Add(nodes * each)
 		caches.Pods().Subscribe(func(ch client.Change[*corev1.Pod]) {
