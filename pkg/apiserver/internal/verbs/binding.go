@@ -88,6 +88,15 @@ func (w *write) assign(pod *corev1.Pod, b *corev1.Binding) error {
 		}
 		pod.Annotations[k] = v
 	}
+	for k, v := range b.Labels { // what admission took over from the node
+		if _, ok := pod.Labels[k]; ok {
+			continue
+		}
+		if pod.Labels == nil {
+			pod.Labels = map[string]string{}
+		}
+		pod.Labels[k] = v
+	}
 	w.scheduled(pod)
 	return nil
 }
