@@ -3,6 +3,10 @@ package process_test
 import (
 	"context"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	_ "github.com/minikctl/minikctl/pkg/early"
@@ -12,40 +16,79 @@ import (
 	"github.com/minikctl/minikctl/pkg/network/addr"
 )
 
-func TestMain(m *testing.M) {
-	runtimetest.ServeIfAsked()
-	os.Exit(m.Run())
-}
-
-// testRange is not the default of any daemon's data folder in a test of ours: hosts of tests run one after the other.
-const testRange addr.Range = 253
-
-func TestRuntime(t *testing.T) {
-	runtimetest.Run(t, driver)
-}
-
+// driver opens hosts over a range that other tests don't use.
 var driver = runtimetest.Driver{
-	New: func(t testing.TB, root string) (kubelet.Runtime, func()) {
-		h := open(t, root)
-		return h.Runtime("node"), func() {
-			if err := h.Close(); err != nil {
-				t.Error(err)
-			}
+	New: func(root string) (kubelet.Runtime, func() error, error) {
+		h, err := open(root)
+		if err != nil {
+			return nil, nil, err
 		}
+		return h.Runtime("node"), h.Close, nil
 	},
-	Purge: func(t testing.TB, root string) {
-		// The test's own context is over by now.
-		if err := open(t, root).Purge(context.Background()); err != nil {
-			t.Error(err)
+	Purge: func(root string) error {
+		h, err := open(root)
+		if err != nil {
+			return err
 		}
+		return h.Purge(context.Background()) // the test's own context is over by then
 	},
 }
 
-func open(t testing.TB, root string) *process.Host {
+func open(root string) (*process.Host, error) {
+	// A folder of it: the suite keeps things of its own in root.
+	return process.Open(context.Background(), process.Config{Root: filepath.Join(root, "runtime"), Range: testRange()})
+}
+
+// testRange keeps the users apart that TestRuntimeAsAnotherUser makes.
+func testRange() addr.Range { return addr.Last - addr.Range(os.Getuid()%2) }
+
+func TestMain(m *testing.M) { runtimetest.Main(m, driver) }
+
+func TestRuntime(t *testing.T) { runtimetest.Run(t, driver) }
+
+// TestRuntimeAsAnotherUser runs the suite as an ordinary user.
+func TestRuntimeAsAnotherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can become another user")
+	}
+	again(t, "^TestRuntime$", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
+}
+
+// again runs tests of this program in another process, with a folder for temporary files that anybody may use.
+func again(t *testing.T, tests string, attr *syscall.SysProcAttr, env ...string) {
 	t.Helper()
-	h, err := process.Open(t.Context(), process.Config{Root: root, Range: testRange})
+	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h
+	tmp, err := os.MkdirTemp("", "minikctl-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(tmp) })
+	if err := os.Chmod(tmp, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(tmp, "test")
+	copyFile(t, self, program)
+	cmd := exec.CommandContext(t.Context(), program, "-test.run="+tests, "-test.v")
+	cmd.Dir = tmp
+	cmd.Env = append(os.Environ(), append(env, "TMPDIR="+tmp, "HOME="+tmp)...)
+	cmd.SysProcAttr = attr
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "\nPASS\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// copyFile makes a program reachable for users who may not enter the folder that it was built in.
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
 }

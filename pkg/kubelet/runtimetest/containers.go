@@ -56,7 +56,7 @@ func restartFindsExited(f *fixture) {
 	f.close()
 	f.touch("go")
 	f.wait("the end of the process", func() bool { return !alive(before.PID) })
-	f.Runtime, f.close = f.driver.New(f.TB, f.root)
+	f.open()
 	if c := f.ended(id); c.ExitCode != 9 || c.Reason != "" || c.Finished.Before(c.Started) {
 		f.Errorf("got %+v", c)
 	}

@@ -11,31 +11,6 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
-// ServerVariable makes a test program that calls ServeIfAsked a server: it answers each connection with its own address.
-const ServerVariable = "MINIKCTL_RUNTIMETEST_LISTEN"
-
-// ServeIfAsked is called first by TestMain of each test program that runs the suite. It returns unless the program was
-// started by the suite to be a server in a container.
-func ServeIfAsked() {
-	address := os.Getenv(ServerVariable)
-	if address == "" {
-		return
-	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		println(err.Error())
-		os.Exit(1)
-	}
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			os.Exit(1)
-		}
-		_, _ = c.Write([]byte(c.LocalAddr().String() + " " + c.RemoteAddr().String() + "\n"))
-		c.Close()
-	}
-}
-
 func samePort(f *fixture) {
 	const port = "18080"
 	self, err := os.Executable()
@@ -50,7 +25,7 @@ func samePort(f *fixture) {
 				f.Skipf("pods have no addresses of their own here: %s", f.why("PodAddresses"))
 			}
 			spec := f.command(self)
-			spec.Env = append(spec.Env, ServerVariable+"="+listen)
+			spec.Env = append(spec.Env, roleVariable+"="+serverRole, argument+"="+listen)
 			f.start(p, spec)
 			pods = append(pods, p)
 		}
@@ -87,7 +62,7 @@ func (f *fixture) execer() kubelet.Execer {
 	return e
 }
 
-func exec(f *fixture) {
+func execRuns(f *fixture) {
 	e := f.execer()
 	p := f.pod()
 	spec := f.command("sleep", "1000")

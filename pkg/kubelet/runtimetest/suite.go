@@ -1,4 +1,5 @@
-// Package runtimetest holds what every kubelet.Runtime promises, as one suite of tests. A driver's test calls Run.
+// Package runtimetest holds what every kubelet.Runtime promises, as one suite of tests. A driver's tests call Run, and
+// their TestMain calls Main, since the suite starts the test program again to be killed, or to run in a container.
 package runtimetest
 
 import (
@@ -18,9 +19,9 @@ import (
 // Driver makes runtimes for the suite.
 type Driver struct {
 	// New opens a runtime over root. What it holds is closed by the returned function, while pods run on.
-	New func(t testing.TB, root string) (kubelet.Runtime, func())
-	// Purge ends what is left over root, once nothing is open there.
-	Purge func(t testing.TB, root string)
+	New func(root string) (kubelet.Runtime, func() error, error)
+	// Purge ends what is left over root, once nothing is open there; nil: nothing is.
+	Purge func(root string) error
 	// Simulated runtimes run no programs: the suite skips what needs one.
 	Simulated bool
 }
@@ -43,6 +44,7 @@ func Run(t *testing.T, d Driver) {
 		{"AddressesDiffer", addressesDiffer, false},
 		{"Changed", changed, false},
 		{"RestartFindsRunning", restartFindsRunning, true},
+		{"KilledDriver", killedDriver, true},
 		{"RestartFindsExited", restartFindsExited, true},
 		{"ExitCodes", exitCodes, true},
 		{"StartErrors", startErrors, true},
@@ -56,7 +58,7 @@ func Run(t *testing.T, d Driver) {
 		{"BigLog", bigLog, true},
 		{"ManyAtOnce", manyAtOnce, true},
 		{"SamePort", samePort, true},
-		{"Exec", exec, true},
+		{"Exec", execRuns, true},
 		{"ExecEndsWithContext", execEndsWithContext, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -74,29 +76,51 @@ type fixture struct {
 	driver Driver
 	root   string
 	kubelet.Runtime
-	close func()
-	ctx   context.Context
+	closer func() error
+	ctx    context.Context
 }
 
 func newFixture(t testing.TB, d Driver) *fixture {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	f := &fixture{TB: t, driver: d, root: t.TempDir(), ctx: ctx}
-	f.Runtime, f.close = d.New(t, f.root)
+	f.open()
 	t.Cleanup(func() {
 		f.close()
 		cancel()
-		if d.Purge != nil {
-			d.Purge(t, f.root)
+		if d.Purge == nil {
+			return
+		}
+		if err := d.Purge(f.root); err != nil {
+			t.Error(err)
 		}
 	})
 	return f
+}
+
+func (f *fixture) open() {
+	f.Helper()
+	var err error
+	if f.Runtime, f.closer, err = f.driver.New(f.root); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fixture) close() {
+	f.Helper()
+	if f.closer == nil {
+		return
+	}
+	if err := f.closer(); err != nil {
+		f.Error(err)
+	}
+	f.closer = nil
 }
 
 // restart closes the runtime and opens it again.
 func (f *fixture) restart() {
 	f.Helper()
 	f.close()
-	f.Runtime, f.close = f.driver.New(f.TB, f.root)
+	f.open()
 }
 
 var serial atomic.Int64

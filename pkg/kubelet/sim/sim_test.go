@@ -17,8 +17,8 @@ import (
 
 func TestRuntime(t *testing.T) {
 	runtimetest.Run(t, runtimetest.Driver{
-		New: func(testing.TB, string) (kubelet.Runtime, func()) {
-			return sim.New(clock.Real(), clock.NewSource(1)), func() {}
+		New: func(string) (kubelet.Runtime, func() error, error) {
+			return sim.New(clock.Real(), clock.NewSource(1)), func() error { return nil }, nil
 		},
 		Simulated: true,
 	})
