@@ -99,7 +99,7 @@ func options[T any, P interface {
 	runtime.Object
 }](c call) (T, error) {
 	var opts T
-	err := metav1.ParameterCodec.DecodeParameters(c.query, schema.GroupVersion{Version: "v1"}, P(&opts))
+	err := runtime.NewParameterCodec(c.codec.scheme).DecodeParameters(c.query, schema.GroupVersion{Version: "v1"}, P(&opts))
 	if err != nil {
 		return opts, apierrors.NewBadRequest(err.Error())
 	}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/minikctl/minikctl/pkg/apiserver"
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
@@ -34,10 +33,10 @@ type cluster struct {
 	ctx    context.Context
 }
 
-// start starts a cluster that ends with the test, on clk.
+// start starts a cluster that ends with the test, with the controllers on clk.
 func start(t testing.TB, clk clock.Clock) *cluster {
 	t.Helper()
-	env := apiservertest.New(t, func(c *apiserver.Config) { c.Clock = clk })
+	env := apiservertest.New(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	caches := client.NewCaches(account(env, "kube-controller-manager", user.SystemPrivilegedGroup), clk)
 	c := &cluster{TB: t, Client: env.Client("test"), caches: caches, ctx: ctx}

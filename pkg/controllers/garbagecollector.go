@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -79,7 +80,7 @@ func (g *garbageCollector) affected(ch client.Change[objects.Object]) []objects.
 			keys = append(keys, uidKey(dep.obj.GetUID()))
 		}
 	}
-	if !ch.Added() && !slices.Equal(ownerUIDs(ch.Old), newOwnerUIDs(ch)) {
+	if !ch.Added() && (ch.Deleted() || !equality.Semantic.DeepEqual(ch.Old.GetOwnerReferences(), ch.New.GetOwnerReferences())) {
 		for _, uid := range ownerUIDs(ch.Old) {
 			keys = append(keys, objects.Key{Name: uid})
 		}
@@ -92,14 +93,6 @@ func (g *garbageCollector) affected(ch client.Change[objects.Object]) []objects.
 		keys = append(keys, uidKey(ch.New.GetUID()))
 	}
 	return keys
-}
-
-// newOwnerUIDs returns the owners after the change; none when the object is gone.
-func newOwnerUIDs(ch client.Change[objects.Object]) []string {
-	if ch.Deleted() {
-		return nil
-	}
-	return ownerUIDs(ch.New)
 }
 
 // waitsForUs reports whether obj is being deleted and has a finalizer of ours.
@@ -216,7 +209,7 @@ func (g *garbageCollector) collect(ctx context.Context, f found) error {
 	case len(owners[solid])+len(owners[unknown]) > 0:
 		return g.dropOwners(ctx, f, append(owners[gone], owners[waiting]...))
 	case len(owners[waiting]) > 0 && len(g.dependentsOf(latest.GetUID())) > 0:
-		if err := g.breakCircles(ctx, f); err != nil {
+		if f, err = g.breakCircles(ctx, f); err != nil || f.obj == nil {
 			return err
 		}
 		return g.delete(ctx, f, metav1.DeletePropagationForeground)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/objects"
 )
 
 // foreground lets an object go once nothing that blocks it is left, and else sees to its dependents.
@@ -47,20 +48,24 @@ func (g *garbageCollector) orphan(ctx context.Context, f found) error {
 	return g.dropFinalizer(ctx, f, metav1.FinalizerOrphanDependents)
 }
 
-// breakCircles makes the dependents of f that are themselves waiting for their dependents no longer block f: they may be
-// waiting for each other.
-func (g *garbageCollector) breakCircles(ctx context.Context, f found) error {
-	deps := g.dependentsOf(f.obj.GetUID())
-	if !slices.ContainsFunc(deps, func(dep found) bool { return inForeground(dep.obj) }) {
-		return nil
+// breakCircles makes f no longer block its owners when one of its dependents waits for its own: they may be waiting for
+// each other. It returns f as it is then, without an object when it is gone.
+func (g *garbageCollector) breakCircles(ctx context.Context, f found) (found, error) {
+	if !slices.ContainsFunc(g.dependentsOf(f.obj.GetUID()), func(dep found) bool { return inForeground(dep.obj) }) {
+		return f, nil
 	}
 	refs := slices.Clone(f.obj.GetOwnerReferences())
+	changed := false
 	for i := range refs {
 		if b := refs[i].BlockOwnerDeletion; b != nil && *b {
-			refs[i].BlockOwnerDeletion = new(bool)
+			refs[i].BlockOwnerDeletion, changed = new(bool), true
 		}
 	}
-	return g.patch(ctx, f, types.MergePatchType, map[string]any{"ownerReferences": refs, "resourceVersion": f.obj.GetResourceVersion()})
+	if !changed {
+		return f, nil
+	}
+	out, err := g.patch(ctx, f, types.MergePatchType, map[string]any{"ownerReferences": refs, "resourceVersion": f.obj.GetResourceVersion()})
+	return found{out, f.resource}, err
 }
 
 // dropOwners takes owners out of an object's references.
@@ -72,14 +77,15 @@ func (g *garbageCollector) dropOwners(ctx context.Context, f found, owners []typ
 	for i, uid := range owners {
 		drop[i] = map[string]any{"$patch": "delete", "uid": uid}
 	}
-	err := g.patch(ctx, f, types.StrategicMergePatchType, map[string]any{"ownerReferences": drop, "uid": f.obj.GetUID()})
+	_, err := g.patch(ctx, f, types.StrategicMergePatchType, map[string]any{"ownerReferences": drop, "uid": f.obj.GetUID()})
 	if !apierrors.IsUnsupportedMediaType(err) {
 		return err
 	}
 	kept := slices.DeleteFunc(slices.Clone(f.obj.GetOwnerReferences()), func(ref metav1.OwnerReference) bool {
 		return slices.Contains(owners, ref.UID)
 	})
-	return g.patch(ctx, f, types.MergePatchType, map[string]any{"ownerReferences": kept, "resourceVersion": f.obj.GetResourceVersion()})
+	_, err = g.patch(ctx, f, types.MergePatchType, map[string]any{"ownerReferences": kept, "resourceVersion": f.obj.GetResourceVersion()})
+	return err
 }
 
 // dropFinalizer looks at the object on the server and takes the finalizer from it.
@@ -92,20 +98,24 @@ func (g *garbageCollector) dropFinalizer(ctx context.Context, f found, finalizer
 		return err
 	}
 	kept := slices.DeleteFunc(slices.Clone(latest.GetFinalizers()), func(s string) bool { return s == finalizer })
-	return g.patch(ctx, f, types.MergePatchType, map[string]any{"finalizers": kept, "resourceVersion": latest.GetResourceVersion()})
+	_, err = g.patch(ctx, f, types.MergePatchType, map[string]any{"finalizers": kept, "resourceVersion": latest.GetResourceVersion()})
+	return err
 }
 
-// patch changes an object's metadata. One that is gone is fine.
-func (g *garbageCollector) patch(ctx context.Context, f found, kind types.PatchType, metadata map[string]any) error {
+// patch changes an object's metadata and returns it; nothing, when it is gone.
+func (g *garbageCollector) patch(ctx context.Context, f found, kind types.PatchType, metadata map[string]any) (objects.Object, error) {
 	data, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = g.client.Patch(ctx, f.target(), client.Patch{Type: kind, Data: data}, metav1.PatchOptions{})
+	out, err := g.client.Patch(ctx, f.target(), client.Patch{Type: kind, Data: data}, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil
+		return nil, nil
 	}
-	return err
+	if err != nil {
+		return nil, err
+	}
+	return out.(objects.Object), nil
 }
 
 // delete deletes the very version of an object that was judged.

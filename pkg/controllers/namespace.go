@@ -22,22 +22,25 @@ import (
 
 // Namespace empties the namespaces that are being deleted, and lets them go when they are empty.
 func Namespace(env Env) reconcile.Loop {
-	r := &namespace{
-		client: env.Client, clock: env.Clock, namespaces: env.Caches.Namespaces(), pods: env.Caches.Pods(), contents: contents(),
-	}
-	return reconcile.Loop{
+	r := &namespace{client: env.Client, clock: env.Clock, namespaces: env.Caches.Namespaces(), contents: contents()}
+	l := reconcile.Loop{
 		Name:      "namespace",
-		Sources:   []reconcile.Source{reconcile.Map(r.namespaces, r.deleting), reconcile.Map(r.pods, r.emptied)},
+		Sources:   []reconcile.Source{reconcile.Map(r.namespaces, r.deleting)},
 		Reconcile: r.reconcile,
 		Workers:   4,
 	}
+	for _, n := range collected() {
+		if !n.Cluster {
+			l.Sources = append(l.Sources, r.emptied(client.CacheOf[objects.Object](env.Caches, n.GVR())))
+		}
+	}
+	return l
 }
 
 type namespace struct {
 	client     client.Client
 	clock      clock.Clock
 	namespaces *client.Cache[*corev1.Namespace]
-	pods       *client.Cache[*corev1.Pod]
 	contents   []schema.GroupVersionResource
 }
 
@@ -48,17 +51,19 @@ func (r *namespace) deleting(ch client.Change[*corev1.Namespace]) []objects.Key 
 	return []objects.Key{ch.Key()}
 }
 
-// emptied returns the namespace, being deleted, that a pod has left as the last one.
-func (r *namespace) emptied(ch client.Change[*corev1.Pod]) []objects.Key {
-	if !ch.Deleted() {
-		return nil
-	}
-	key := objects.Key{Name: ch.Old.Namespace}
-	ns, ok := r.namespaces.Get(key)
-	if !ok || ns.DeletionTimestamp == nil || len(r.pods.List(ns.Name, nil)) > 0 {
-		return nil
-	}
-	return []objects.Key{key}
+// emptied wakes for a namespace, being deleted, that the last object of a resource has left.
+func (r *namespace) emptied(c *client.Cache[objects.Object]) reconcile.Source {
+	return reconcile.Map(c, func(ch client.Change[objects.Object]) []objects.Key {
+		if !ch.Deleted() {
+			return nil
+		}
+		key := objects.Key{Name: ch.Old.GetNamespace()}
+		ns, ok := r.namespaces.Get(key)
+		if !ok || ns.DeletionTimestamp == nil || len(c.List(key.Name, nil)) > 0 {
+			return nil
+		}
+		return []objects.Key{key}
+	})
 }
 
 // lookAgain is how soon a namespace that could not be emptied is looked at again.
