@@ -46,21 +46,31 @@ func (w *Waiter) ready(ctx context.Context, info *resource.Info) error {
 	said := ""
 	for obj, err := range objects(ctx, info) {
 		if err != nil {
-			return fmt.Errorf("wait for %s: %w", info.ObjectName(), err)
+			return fmt.Errorf("wait for %s: %w", name(info), err)
 		}
 		state, done, err := status(obj)
 		if err != nil {
-			return fmt.Errorf("%s: %w", info.ObjectName(), err)
+			return fmt.Errorf("%s: %w", name(info), err)
 		}
 		if state != "" && state != said {
-			w.Say(info.ObjectName() + "  " + state)
+			w.Say(name(info) + "  " + state)
 			said = state
 		}
 		if done {
 			return nil
 		}
 	}
-	return fmt.Errorf("wait for %s: %w", info.ObjectName(), context.Cause(ctx))
+	return fmt.Errorf("wait for %s: %w", name(info), context.Cause(ctx))
+}
+
+// name is what kubectl calls an object: deployment.apps/web.
+func name(info *resource.Info) string {
+	gk := info.Mapping.GroupVersionKind.GroupKind()
+	kind := strings.ToLower(gk.Kind)
+	if gk.Group != "" {
+		kind += "." + gk.Group
+	}
+	return kind + "/" + info.Name
 }
 
 // status says how far an object is.
@@ -245,5 +255,5 @@ func awaitGone(info *resource.Info) error {
 			return err
 		}
 	}
-	return fmt.Errorf("timed out waiting for %s to be gone", info.ObjectName())
+	return fmt.Errorf("timed out waiting for %s to be gone", name(info))
 }
