@@ -28,6 +28,7 @@ type segments struct {
 	dir  string
 	file *os.File
 	size int64
+	z    *flate.Writer // is large, and so made once
 }
 
 // openSegments hands every line of the files to line, oldest first, and makes ready to append. What follows the first
@@ -36,7 +37,11 @@ func openSegments(dir string, line func([]byte)) (*segments, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the traces: %w", err)
 	}
-	s := &segments{dir: dir}
+	z, err := flate.NewWriter(io.Discard, flate.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	s := &segments{dir: dir, z: z}
 	if _, err := readSegment(s.path(previousFile), line); err != nil {
 		return nil, err
 	}
@@ -95,13 +100,10 @@ func cutBlock(b []byte) (body, rest []byte, ok bool) {
 	return body, b[size:], err == nil
 }
 
-// block packs lines.
-func block(lines [][]byte) ([]byte, error) {
+// block packs lines with the help of z.
+func block(z *flate.Writer, lines [][]byte) ([]byte, error) {
 	out := bytes.NewBuffer(make([]byte, blockHead))
-	z, err := flate.NewWriter(out, flate.BestSpeed)
-	if err != nil {
-		return nil, err
-	}
+	z.Reset(out)
 	for _, l := range lines {
 		if _, err := z.Write(append(l[:len(l):len(l)], '\n')); err != nil {
 			return nil, err
@@ -119,7 +121,7 @@ func block(lines [][]byte) ([]byte, error) {
 // append adds a block of lines and turns to a new file when this one is full. A block that was written in part is taken
 // back, so that those after it can be read.
 func (s *segments) append(lines [][]byte) error {
-	b, err := block(lines)
+	b, err := block(s.z, lines)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -71,17 +72,28 @@ func New(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Run saves what comes in until ctx ends.
+// saveEvery is how long what is new may wait to be saved: a kill loses that much.
+const saveEvery = 250 * time.Millisecond
+
+// Run takes in what comes and saves it, until ctx ends.
 func (s *Store) Run(ctx context.Context) error {
 	if s.log != nil {
 		defer s.log.close()
 	}
+	var due <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
+			s.drain()
 			s.save(context.WithoutCancel(ctx))
 			return nil
 		case <-s.wake:
+			s.drain()
+			if due == nil {
+				due = s.config.Clock.After(saveEvery)
+			}
+		case <-due:
+			due = nil
 			s.save(ctx)
 		}
 	}
@@ -139,7 +151,6 @@ func (s *Store) keep(e *entry) {
 
 // save writes what is new to the files. When that fails, what could not be written lives in memory only.
 func (s *Store) save(ctx context.Context) {
-	s.drain()
 	s.mu.Lock()
 	unsaved, dropped := s.unsaved, s.dropped
 	s.unsaved, s.dropped = nil, 0

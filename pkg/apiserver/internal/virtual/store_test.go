@@ -2,9 +2,11 @@ package virtual
 
 import (
 	"bytes"
+	"compress/flate"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -50,6 +52,14 @@ func runUntil(t *testing.T, s *Store, f func()) {
 
 func request(s *Store, plural, namespace, name string) *verbs.Request {
 	return &verbs.Request{Attributes: stage.Attributes{Resource: s.rows[plural], Namespace: namespace, Name: name}}
+}
+
+func newWriter() *flate.Writer {
+	z, err := flate.NewWriter(io.Discard, flate.BestSpeed)
+	if err != nil {
+		panic(err)
+	}
+	return z
 }
 
 func span(rev uint64) trace.Span {
@@ -211,7 +221,7 @@ func TestTracesSurviveARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Whatever a kill leaves of the last block, what was before it is there, and new blocks can be read after it.
-	torn, err := block([][]byte{[]byte(`{"kind":"Trace","metadata":{"name":"torn","resourceVersion":"99"}}`)})
+	torn, err := block(newWriter(), [][]byte{[]byte(`{"kind":"Trace","metadata":{"name":"torn","resourceVersion":"99"}}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +285,7 @@ func TestFilesAreBounded(t *testing.T) {
 }
 
 func FuzzReadSegment(f *testing.F) {
-	b, err := block([][]byte{[]byte(`{"a":1}`), []byte(`{"b":2}`)})
+	b, err := block(newWriter(), [][]byte{[]byte(`{"a":1}`), []byte(`{"b":2}`)})
 	if err != nil {
 		f.Fatal(err)
 	}
