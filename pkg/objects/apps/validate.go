@@ -26,15 +26,15 @@ func validateDeployment(d, old *appsv1.Deployment) field.ErrorList {
 }
 
 func validateDeploymentSpec(s *appsv1.DeploymentSpec, at *field.Path) field.ErrorList {
-	errs := check.NonNegative(value(s.Replicas), at.Child("replicas"))
+	errs := check.NonNegative(value(s.Replicas), at, "replicas")
 	errs = append(errs, validateSelected(s.Selector, &s.Template, at)...)
 	errs = append(errs, validateStrategy(&s.Strategy, at.Child("strategy"))...)
-	errs = append(errs, check.NonNegative(s.MinReadySeconds, at.Child("minReadySeconds"))...)
+	errs = append(errs, check.NonNegative(s.MinReadySeconds, at, "minReadySeconds")...)
 	if s.RevisionHistoryLimit != nil {
-		errs = append(errs, check.NonNegative(*s.RevisionHistoryLimit, at.Child("revisionHistoryLimit"))...)
+		errs = append(errs, check.NonNegative(*s.RevisionHistoryLimit, at, "revisionHistoryLimit")...)
 	}
 	if deadline := s.ProgressDeadlineSeconds; deadline != nil {
-		errs = append(errs, check.NonNegative(*deadline, at.Child("progressDeadlineSeconds"))...)
+		errs = append(errs, check.NonNegative(*deadline, at, "progressDeadlineSeconds")...)
 		if *deadline <= s.MinReadySeconds {
 			errs = append(errs, field.Invalid(at.Child("progressDeadlineSeconds"), *deadline, "must be greater than minReadySeconds"))
 		}
@@ -145,7 +145,7 @@ func validateReplicaSet(rs, old *appsv1.ReplicaSet) field.ErrorList {
 }
 
 func validateReplicaSetSpec(s *appsv1.ReplicaSetSpec, at *field.Path) field.ErrorList {
-	errs := check.NonNegative(value(s.Replicas), at.Child("replicas"))
-	errs = append(errs, check.NonNegative(s.MinReadySeconds, at.Child("minReadySeconds"))...)
+	errs := check.NonNegative(value(s.Replicas), at, "replicas")
+	errs = append(errs, check.NonNegative(s.MinReadySeconds, at, "minReadySeconds")...)
 	return append(errs, validateSelected(s.Selector, &s.Template, at)...)
 }

@@ -35,14 +35,14 @@ func (c replicaCounts) validate(at *field.Path) field.ErrorList {
 func validateDeploymentStatus(d, old *appsv1.Deployment) field.ErrorList {
 	s, at := &d.Status, check.Status
 	errs := check.MetaUpdate(d, old)
-	errs = append(errs, check.NonNegative(s.ObservedGeneration, at.Child("observedGeneration"))...)
-	errs = append(errs, check.NonNegative(s.Replicas, at.Child("replicas"))...)
-	errs = append(errs, check.NonNegative(s.UpdatedReplicas, at.Child("updatedReplicas"))...)
-	errs = append(errs, check.NonNegative(s.ReadyReplicas, at.Child("readyReplicas"))...)
-	errs = append(errs, check.NonNegative(s.AvailableReplicas, at.Child("availableReplicas"))...)
-	errs = append(errs, check.NonNegative(s.UnavailableReplicas, at.Child("unavailableReplicas"))...)
-	errs = append(errs, check.NonNegative(value(s.TerminatingReplicas), at.Child("terminatingReplicas"))...)
-	errs = append(errs, check.NonNegative(value(s.CollisionCount), at.Child("collisionCount"))...)
+	errs = append(errs, check.NonNegative(s.ObservedGeneration, at, "observedGeneration")...)
+	errs = append(errs, check.NonNegative(s.Replicas, at, "replicas")...)
+	errs = append(errs, check.NonNegative(s.UpdatedReplicas, at, "updatedReplicas")...)
+	errs = append(errs, check.NonNegative(s.ReadyReplicas, at, "readyReplicas")...)
+	errs = append(errs, check.NonNegative(s.AvailableReplicas, at, "availableReplicas")...)
+	errs = append(errs, check.NonNegative(s.UnavailableReplicas, at, "unavailableReplicas")...)
+	errs = append(errs, check.NonNegative(value(s.TerminatingReplicas), at, "terminatingReplicas")...)
+	errs = append(errs, check.NonNegative(value(s.CollisionCount), at, "collisionCount")...)
 	counts := replicaCounts{s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.UpdatedReplicas, "updatedReplicas"}
 	errs = append(errs, counts.validate(at)...)
 	if was := old.Status.CollisionCount; was != nil && (s.CollisionCount == nil || *s.CollisionCount < *was) {
@@ -54,12 +54,12 @@ func validateDeploymentStatus(d, old *appsv1.Deployment) field.ErrorList {
 func validateReplicaSetStatus(rs, old *appsv1.ReplicaSet) field.ErrorList {
 	s, at := &rs.Status, check.Status
 	errs := check.MetaUpdate(rs, old)
-	errs = append(errs, check.NonNegative(s.Replicas, at.Child("replicas"))...)
-	errs = append(errs, check.NonNegative(s.FullyLabeledReplicas, at.Child("fullyLabeledReplicas"))...)
-	errs = append(errs, check.NonNegative(s.ReadyReplicas, at.Child("readyReplicas"))...)
-	errs = append(errs, check.NonNegative(s.AvailableReplicas, at.Child("availableReplicas"))...)
-	errs = append(errs, check.NonNegative(s.ObservedGeneration, at.Child("observedGeneration"))...)
-	errs = append(errs, check.NonNegative(value(s.TerminatingReplicas), at.Child("terminatingReplicas"))...)
+	errs = append(errs, check.NonNegative(s.Replicas, at, "replicas")...)
+	errs = append(errs, check.NonNegative(s.FullyLabeledReplicas, at, "fullyLabeledReplicas")...)
+	errs = append(errs, check.NonNegative(s.ReadyReplicas, at, "readyReplicas")...)
+	errs = append(errs, check.NonNegative(s.AvailableReplicas, at, "availableReplicas")...)
+	errs = append(errs, check.NonNegative(s.ObservedGeneration, at, "observedGeneration")...)
+	errs = append(errs, check.NonNegative(value(s.TerminatingReplicas), at, "terminatingReplicas")...)
 	counts := replicaCounts{s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.FullyLabeledReplicas, "fullyLabeledReplicas"}
 	return append(errs, counts.validate(at)...)
 }

@@ -77,6 +77,16 @@ func isPortName(s string) bool {
 	return letter
 }
 
+// isGraphic reports whether s has only printable ASCII.
+func isGraphic(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
 func areLabels(labels map[string]string) bool {
 	for key, value := range labels {
 		if !isQualified(key) || !isLabelValue(value) {

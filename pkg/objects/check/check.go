@@ -25,27 +25,61 @@ type Name = func(name string, prefix bool) []string
 
 // Meta checks the metadata of an object on create.
 func Meta(obj metav1.Object, namespaced bool, name Name) field.ErrorList {
-	errs := validation.ValidateObjectMetaAccessor(plain{obj}, namespaced, name, Metadata)
-	if !areLabels(obj.GetLabels()) || !areAnnotations(obj.GetAnnotations()) {
-		errs = validation.ValidateObjectMetaAccessor(obj, namespaced, name, Metadata)
+	if plainMeta(obj) && namespaced == (obj.GetNamespace() != "") && obj.GetName() != "" && name(obj.GetName(), false) == nil &&
+		(obj.GetGenerateName() == "" || name(obj.GetGenerateName(), true) == nil) && (!namespaced || isDNSLabel(obj.GetNamespace())) {
+		return nil
 	}
+	errs := validation.ValidateObjectMetaAccessor(obj, namespaced, name, Metadata)
 	return append(errs, kubeFinalizers(obj)...)
 }
 
 // MetaUpdate checks what an update may change of the metadata, and what it has become.
 func MetaUpdate(obj, old metav1.Object) field.ErrorList {
-	errs := validation.ValidateObjectMetaAccessorUpdate(plain{obj}, plain{old}, Metadata)
-	if !areLabels(obj.GetLabels()) || !areAnnotations(obj.GetAnnotations()) {
-		errs = validation.ValidateObjectMetaAccessorUpdate(obj, old, Metadata)
+	if plainMeta(obj) && old.GetDeletionTimestamp() == nil && sameSystemFields(obj, old) {
+		return nil
 	}
+	errs := validation.ValidateObjectMetaAccessorUpdate(obj, old, Metadata)
 	return append(errs, kubeFinalizers(obj)...)
 }
 
-// plain is an object without labels and annotations, so that the library checks only the rest.
-type plain struct{ metav1.Object }
+// plainMeta reports whether what all objects may have is surely valid: labels, annotations, owners. The library, which
+// says what is wrong, is asked only about the others.
+func plainMeta(obj metav1.Object) bool {
+	if obj.GetGeneration() < 0 || len(obj.GetFinalizers()) > 0 || !areLabels(obj.GetLabels()) || !areAnnotations(obj.GetAnnotations()) {
+		return false
+	}
+	controllers := 0
+	for _, ref := range obj.GetOwnerReferences() {
+		if ref.APIVersion == "" || ref.Kind == "" || ref.Name == "" || ref.UID == "" || ref.Kind == "Event" || strings.Count(ref.APIVersion, "/") > 1 ||
+			strings.HasSuffix(ref.APIVersion, "/") {
+			return false
+		}
+		if ref.Controller != nil && *ref.Controller {
+			controllers++
+		}
+	}
+	return controllers < 2 && plainManagers(obj.GetManagedFields())
+}
 
-func (plain) GetLabels() map[string]string      { return nil }
-func (plain) GetAnnotations() map[string]string { return nil }
+// plainManagers reports whether the managed fields are as the server writes them.
+func plainManagers(entries []metav1.ManagedFieldsEntry) bool {
+	for i := range entries {
+		e := &entries[i]
+		if e.Operation != metav1.ManagedFieldsOperationApply && e.Operation != metav1.ManagedFieldsOperationUpdate ||
+			e.FieldsType != "" && e.FieldsType != "FieldsV1" || len(e.Subresource) > 256 || e.Manager == "" || len(e.Manager) > 128 || !isGraphic(e.Manager) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameSystemFields reports whether nothing changed that an update may not change.
+func sameSystemFields(obj, old metav1.Object) bool {
+	now, was := obj.GetCreationTimestamp(), old.GetCreationTimestamp()
+	return obj.GetResourceVersion() != "" && obj.GetGeneration() >= old.GetGeneration() && obj.GetName() == old.GetName() &&
+		obj.GetNamespace() == old.GetNamespace() && obj.GetUID() == old.GetUID() && now.Equal(&was) &&
+		obj.GetDeletionTimestamp() == nil && obj.GetDeletionGracePeriodSeconds() == nil && old.GetDeletionGracePeriodSeconds() == nil
+}
 
 func areAnnotations(annotations map[string]string) bool {
 	size := 0
@@ -76,11 +110,11 @@ func kubeFinalizers(obj metav1.Object) field.ErrorList {
 }
 
 // NonNegative checks that value is not below zero.
-func NonNegative[N ~int32 | ~int64 | ~int](value N, at *field.Path) field.ErrorList {
+func NonNegative[N ~int32 | ~int64 | ~int](value N, at *field.Path, child ...string) field.ErrorList {
 	if value >= 0 {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(at, int64(value), validation.IsNegativeErrorMsg).WithOrigin("minimum")}
+	return field.ErrorList{field.Invalid(Below(at, child), int64(value), validation.IsNegativeErrorMsg).WithOrigin("minimum")}
 }
 
 // NonNegativeQuantity checks that q is not below zero.

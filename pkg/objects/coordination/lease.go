@@ -67,7 +67,7 @@ var strategies = []coordinationv1.CoordinatedLeaseStrategy{coordinationv1.Oldest
 // validateStrategy checks how the holder is chosen: by a way of Kubernetes' or by one with a domain in its name.
 func validateStrategy(s coordinationv1.CoordinatedLeaseStrategy, at *field.Path) field.ErrorList {
 	if strings.Contains(string(s), "/") {
-		return check.Qualified(string(s), at.Child("strategy"))
+		return check.Qualified(string(s), at, "strategy")
 	}
-	return check.OneOf(s, strategies, at.Child("strategy"))
+	return check.OneOf(s, strategies, at, "strategy")
 }

@@ -51,11 +51,11 @@ func taints(list []corev1.Taint, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range list {
 		t, idx := &list[i], at.Index(i)
-		errs = append(errs, check.LabelKey(t.Key, idx.Child("key"))...)
+		errs = append(errs, check.LabelKey(t.Key, idx, "key")...)
 		if check.LabelValue(t.Value, nil) != nil {
 			errs = append(errs, field.Invalid(idx.Child("value"), t.Value, strings.Join(utilvalidation.IsValidLabelValue(t.Value), ";")))
 		}
-		errs = append(errs, check.Named(t.Effect, podspec.TaintEffects, idx.Child("effect"))...)
+		errs = append(errs, check.Named(t.Effect, podspec.TaintEffects, idx, "effect")...)
 		if slices.ContainsFunc(list[:i], func(o corev1.Taint) bool { return o.Key == t.Key && o.Effect == t.Effect }) {
 			err := field.Duplicate(idx, *t)
 			err.Detail = "taints must be unique by key and effect pair"

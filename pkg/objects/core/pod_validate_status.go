@@ -20,7 +20,7 @@ func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 		errs = append(errs, field.Forbidden(at.Child("nodeName"), "may not be changed directly"))
 	}
 	if name := p.Status.NominatedNodeName; name != old.Status.NominatedNodeName && name != "" {
-		errs = append(errs, check.Subdomain(name, at.Child("nominatedNodeName"))...)
+		errs = append(errs, check.Subdomain(name, at, "nominatedNodeName")...)
 	}
 	if p.Status.QOSClass != old.Status.QOSClass {
 		errs = append(errs, check.Immutable(p.Status.QOSClass, old.Status.QOSClass, at.Child("qosClass"))...)
@@ -43,7 +43,7 @@ func podConditions(conditions []corev1.PodCondition, at *field.Path) field.Error
 func observedGeneration(p *corev1.Pod, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if p.Status.ObservedGeneration < 0 {
-		errs = append(errs, check.NonNegative(p.Status.ObservedGeneration, at.Child("observedGeneration"))...)
+		errs = append(errs, check.NonNegative(p.Status.ObservedGeneration, at, "observedGeneration")...)
 	}
 	for i := range p.Status.Conditions {
 		if g := p.Status.Conditions[i].ObservedGeneration; g < 0 {

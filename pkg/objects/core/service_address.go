@@ -42,7 +42,7 @@ func clusterIPs(spec *corev1.ServiceSpec, at *field.Path) field.ErrorList {
 		}
 	}
 	if spec.IPFamilyPolicy != nil {
-		errs = append(errs, check.OneOf(*spec.IPFamilyPolicy, ipFamilyPolicies, at.Child("ipFamilyPolicy"))...)
+		errs = append(errs, check.OneOf(*spec.IPFamilyPolicy, ipFamilyPolicies, at, "ipFamilyPolicy")...)
 	}
 	wrong := validClusterIPs(spec.ClusterIPs, list)
 	errs = append(errs, wrong...)
@@ -203,7 +203,7 @@ func ingress(in *corev1.LoadBalancerIngress, at *field.Path) field.ErrorList {
 	case in.IPMode != nil && in.IP == "":
 		errs = append(errs, field.Forbidden(at.Child("ipMode"), "may not be specified when `ip` is not set"))
 	case in.IPMode != nil:
-		errs = append(errs, check.OneOf(*in.IPMode, ipModes, at.Child("ipMode"))...)
+		errs = append(errs, check.OneOf(*in.IPMode, ipModes, at, "ipMode")...)
 	}
 	if in.Hostname != "" {
 		errs = append(errs, check.Invalid(at.Child("hostname"), in.Hostname, utilvalidation.IsDNS1123Subdomain(in.Hostname))...)

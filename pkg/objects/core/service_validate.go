@@ -43,13 +43,13 @@ func validateServiceNow(s *corev1.Service) field.ErrorList {
 	for i := range spec.Ports {
 		errs = append(errs, servicePort(spec.Ports, i, at.Child("ports").Index(i))...)
 	}
-	errs = append(errs, check.Labels(spec.Selector, at.Child("selector"))...)
+	errs = append(errs, check.Labels(spec.Selector, at, "selector")...)
 	errs = append(errs, sessionAffinity(spec, at)...)
 	errs = append(errs, clusterIPs(spec, at)...)
 	for i, ip := range spec.ExternalIPs {
 		errs = append(errs, externalIP(ip, at.Child("externalIPs").Index(i))...)
 	}
-	errs = append(errs, check.Named(spec.Type, serviceTypes, at.Child("type"))...)
+	errs = append(errs, check.Named(spec.Type, serviceTypes, at, "type")...)
 	errs = append(errs, portConflicts(spec, at.Child("ports"))...)
 	errs = append(errs, sourceRanges(s)...)
 	balancer := spec.Type == corev1.ServiceTypeLoadBalancer
@@ -118,7 +118,7 @@ func externalName(spec *corev1.ServiceSpec, at *field.Path) field.ErrorList {
 	if name == "" {
 		return append(errs, field.Required(at.Child("externalName"), ""))
 	}
-	return append(errs, check.Subdomain(name, at.Child("externalName"))...)
+	return append(errs, check.Subdomain(name, at, "externalName")...)
 }
 
 func servicePort(ports []corev1.ServicePort, i int, at *field.Path) field.ErrorList {
@@ -128,16 +128,16 @@ func servicePort(ports []corev1.ServicePort, i int, at *field.Path) field.ErrorL
 	case p.Name == "" && len(ports) > 1:
 		errs = append(errs, field.Required(at.Child("name"), ""))
 	case p.Name != "":
-		errs = append(errs, check.Label(p.Name, at.Child("name"))...)
+		errs = append(errs, check.Label(p.Name, at, "name")...)
 		if slices.ContainsFunc(ports[:i], func(o corev1.ServicePort) bool { return o.Name == p.Name }) {
 			errs = append(errs, field.Duplicate(at.Child("name"), p.Name))
 		}
 	}
-	errs = append(errs, check.PortNumber(p.Port, at.Child("port"))...)
-	errs = append(errs, check.Named(p.Protocol, podspec.Protocols, at.Child("protocol"))...)
-	errs = append(errs, podspec.PortNumberOrName(p.TargetPort, at.Child("targetPort"))...)
+	errs = append(errs, check.PortNumber(p.Port, at, "port")...)
+	errs = append(errs, check.Named(p.Protocol, podspec.Protocols, at, "protocol")...)
+	errs = append(errs, podspec.PortNumberOrName(p.TargetPort, at, "targetPort")...)
 	if p.AppProtocol != nil {
-		errs = append(errs, check.Qualified(*p.AppProtocol, at.Child("appProtocol"))...)
+		errs = append(errs, check.Qualified(*p.AppProtocol, at, "appProtocol")...)
 	}
 	return errs
 }
@@ -177,7 +177,7 @@ func portConflicts(spec *corev1.ServiceSpec, at *field.Path) field.ErrorList {
 }
 
 func sessionAffinity(spec *corev1.ServiceSpec, at *field.Path) field.ErrorList {
-	errs := check.Named(spec.SessionAffinity, sessionAffinities, at.Child("sessionAffinity"))
+	errs := check.Named(spec.SessionAffinity, sessionAffinities, at, "sessionAffinity")
 	at = at.Child("sessionAffinityConfig")
 	c := spec.SessionAffinityConfig
 	switch spec.SessionAffinity {
@@ -254,7 +254,7 @@ func balancerClass(spec, old *corev1.ServiceSpec) field.ErrorList {
 func trafficPolicies(spec *corev1.ServiceSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if external(spec) {
-		errs = append(errs, check.Named(spec.ExternalTrafficPolicy, externalPolicies, at.Child("externalTrafficPolicy"))...)
+		errs = append(errs, check.Named(spec.ExternalTrafficPolicy, externalPolicies, at, "externalTrafficPolicy")...)
 	} else if spec.ExternalTrafficPolicy != "" {
 		errs = append(errs, field.Invalid(at.Child("externalTrafficPolicy"), spec.ExternalTrafficPolicy, "may only be set for externally-accessible services"))
 	}
@@ -269,12 +269,12 @@ func trafficPolicies(spec *corev1.ServiceSpec, at *field.Path) field.ErrorList {
 		errs = append(errs, check.PortNumber(spec.HealthCheckNodePort, health)...)
 	}
 	if spec.InternalTrafficPolicy != nil {
-		errs = append(errs, check.OneOf(*spec.InternalTrafficPolicy, internalPolicies, at.Child("internalTrafficPolicy"))...)
+		errs = append(errs, check.OneOf(*spec.InternalTrafficPolicy, internalPolicies, at, "internalTrafficPolicy")...)
 	} else if needsClusterIP(spec) {
 		errs = append(errs, field.Required(at.Child("internalTrafficPolicy"), ""))
 	}
 	if spec.TrafficDistribution != nil {
-		errs = append(errs, check.OneOf(*spec.TrafficDistribution, distributions, at.Child("trafficDistribution"))...)
+		errs = append(errs, check.OneOf(*spec.TrafficDistribution, distributions, at, "trafficDistribution")...)
 	}
 	return errs
 }

@@ -1,8 +1,11 @@
 package core
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	netutils "k8s.io/utils/net"
 
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
@@ -18,11 +21,11 @@ func serviceWarnings(s, _ *corev1.Service) []string {
 	for i, ip := range spec.ExternalIPs {
 		warnings = append(warnings, utilvalidation.GetWarningsForIP(at.Child("externalIPs").Index(i), ip)...)
 	}
-	if spec.LoadBalancerIP != "" {
+	if netutils.ParseIPSloppy(spec.LoadBalancerIP) != nil { // nobody has checked it
 		warnings = append(warnings, utilvalidation.GetWarningsForIP(at.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
 	}
 	for i, cidr := range spec.LoadBalancerSourceRanges {
-		warnings = append(warnings, utilvalidation.GetWarningsForCIDR(at.Child("loadBalancerSourceRanges").Index(i), cidr)...)
+		warnings = append(warnings, utilvalidation.GetWarningsForCIDR(at.Child("loadBalancerSourceRanges").Index(i), strings.TrimSpace(cidr))...)
 	}
 	if isHeadless(spec) {
 		warnings = append(warnings, headlessWarnings(spec)...)

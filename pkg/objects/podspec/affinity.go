@@ -20,6 +20,7 @@ func validateAffinity(a *corev1.Affinity, at *field.Path) field.ErrorList {
 	if a == nil {
 		return nil
 	}
+	at = at.Child("affinity")
 	var errs field.ErrorList
 	if n := a.NodeAffinity; n != nil {
 		errs = append(errs, nodeAffinity(n, at.Child("nodeAffinity"))...)
@@ -96,7 +97,7 @@ func nodeRequirement(r *corev1.NodeSelectorRequirement, anyValue bool, at *field
 	default:
 		errs = append(errs, field.Invalid(at.Child("operator"), r.Operator, "not a valid selector operator"))
 	}
-	errs = append(errs, check.LabelKey(r.Key, at.Child("key"))...)
+	errs = append(errs, check.LabelKey(r.Key, at, "key")...)
 	if anyValue {
 		return errs
 	}
@@ -143,13 +144,13 @@ func podTerm(t *corev1.PodAffinityTerm, at *field.Path) field.ErrorList {
 	errs := selector(t.LabelSelector, at.Child("labelSelector"))
 	errs = append(errs, selector(t.NamespaceSelector, at.Child("namespaceSelector"))...)
 	for _, name := range t.Namespaces {
-		errs = append(errs, check.Label(name, at.Child("namespace"))...)
+		errs = append(errs, check.Label(name, at, "namespace")...)
 	}
 	errs = append(errs, labelKeys(t, at)...)
 	if t.TopologyKey == "" {
 		errs = append(errs, field.Required(at.Child("topologyKey"), "can not be empty"))
 	}
-	return append(errs, check.LabelKey(t.TopologyKey, at.Child("topologyKey"))...)
+	return append(errs, check.LabelKey(t.TopologyKey, at, "topologyKey")...)
 }
 
 // labelKeys checks the keys whose values come from the pod. They have been merged into the selector already, so a key

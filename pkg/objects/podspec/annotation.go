@@ -16,7 +16,7 @@ import (
 
 // Annotations checks the annotations that mean something to a pod.
 func Annotations(annotations map[string]string, s *corev1.PodSpec, at *field.Path) field.ErrorList {
-	if len(annotations) == 0 {
+	if !speaks(annotations) {
 		return nil
 	}
 	var errs field.ErrorList
@@ -41,6 +41,21 @@ func Annotations(annotations map[string]string, s *corev1.PodSpec, at *field.Pat
 		}
 	}
 	return errs
+}
+
+// speaks reports whether an annotation among these means something to a pod, as few do.
+func speaks(annotations map[string]string) bool {
+	for key := range annotations {
+		switch key {
+		case corev1.MirrorPodAnnotationKey, corev1.TolerationsAnnotationKey, corev1.PodDeletionCost, corev1.SeccompPodAnnotationKey:
+			return true
+		}
+		if strings.HasPrefix(key, corev1.SeccompContainerAnnotationKeyPrefix) ||
+			strings.HasPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix) {
+			return true
+		}
+	}
+	return false
 }
 
 func annotatedTolerations(value string, at *field.Path) field.ErrorList {
@@ -87,7 +102,7 @@ func annotatedAppArmor(key, value string, s *corev1.PodSpec, at *field.Path) fie
 
 // AnnotationsMatch checks that annotations of old and the fields that took their place say the same.
 func AnnotationsMatch(annotations map[string]string, s *corev1.PodSpec, at *field.Path) field.ErrorList {
-	if len(annotations) == 0 {
+	if !speaks(annotations) {
 		return nil
 	}
 	var errs field.ErrorList

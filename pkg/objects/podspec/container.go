@@ -22,21 +22,21 @@ func (v *validator) common(c *corev1.Container, at *field.Path) field.ErrorList 
 	if c.Name == "" {
 		errs = append(errs, field.Required(at.Child("name"), ""))
 	} else {
-		errs = append(errs, check.Label(c.Name, at.Child("name"))...)
+		errs = append(errs, check.Label(c.Name, at, "name")...)
 	}
 	if c.Image == "" {
 		errs = append(errs, field.Required(at.Child("image"), ""))
 	}
-	errs = append(errs, check.Named(c.TerminationMessagePolicy, messagePolicies, at.Child("terminationMessagePolicy"))...)
-	errs = append(errs, validatePorts(c.Ports, at.Child("ports"))...)
-	errs = append(errs, v.env(c.Env, at.Child("env"))...)
-	errs = append(errs, validateEnvFrom(c.EnvFrom, at.Child("envFrom"))...)
-	errs = append(errs, v.mounts(c, at.Child("volumeMounts"))...)
-	errs = append(errs, v.devices(c, at.Child("volumeDevices"))...)
-	errs = append(errs, volume.ValidatePullPolicy(c.ImagePullPolicy, at.Child("imagePullPolicy"))...)
-	errs = append(errs, validateResources(&c.Resources, containerResource, v.spec.ResourceClaims, at.Child("resources"))...)
-	errs = append(errs, v.resizePolicy(c.ResizePolicy, at.Child("resizePolicy"))...)
-	return append(errs, v.security(c.SecurityContext, at.Child("securityContext"))...)
+	errs = append(errs, check.Named(c.TerminationMessagePolicy, messagePolicies, at, "terminationMessagePolicy")...)
+	errs = append(errs, validatePorts(c.Ports, at)...)
+	errs = append(errs, v.env(c.Env, at)...)
+	errs = append(errs, validateEnvFrom(c.EnvFrom, at)...)
+	errs = append(errs, v.mounts(c, at)...)
+	errs = append(errs, v.devices(c, at)...)
+	errs = append(errs, volume.ValidatePullPolicy(c.ImagePullPolicy, at, "imagePullPolicy")...)
+	errs = append(errs, v.resources(&c.Resources, at)...)
+	errs = append(errs, v.resizePolicy(c.ResizePolicy, at)...)
+	return append(errs, v.security(c.SecurityContext, at)...)
 }
 
 func (v *validator) containers(at *field.Path) field.ErrorList {
@@ -50,7 +50,7 @@ func (v *validator) containers(at *field.Path) field.ErrorList {
 		if named(v.spec.Containers[:i], c.Name) {
 			errs = append(errs, field.Duplicate(idx.Child("name"), c.Name))
 		}
-		errs = append(errs, v.lifecycle(c.Lifecycle, idx.Child("lifecycle"))...)
+		errs = append(errs, v.lifecycle(c.Lifecycle, idx)...)
 		errs = append(errs, v.probes(c, idx)...)
 		errs = append(errs, restartRules(c, idx)...)
 	}
@@ -62,6 +62,10 @@ func named(containers []corev1.Container, name string) bool {
 }
 
 func (v *validator) initContainers(at *field.Path) field.ErrorList {
+	if len(v.spec.InitContainers) == 0 {
+		return nil
+	}
+	at = at.Child("initContainers")
 	var errs field.ErrorList
 	for i := range v.spec.InitContainers {
 		c, idx := &v.spec.InitContainers[i], at.Index(i)
@@ -72,7 +76,7 @@ func (v *validator) initContainers(at *field.Path) field.ErrorList {
 		}
 		errs = append(errs, hostPortConflicts(v.spec.InitContainers[i:i+1], at)...)
 		if isSidecar(c) {
-			errs = append(errs, v.lifecycle(c.Lifecycle, idx.Child("lifecycle"))...)
+			errs = append(errs, v.lifecycle(c.Lifecycle, idx)...)
 			errs = append(errs, v.probes(c, idx)...)
 			continue
 		}
@@ -101,13 +105,17 @@ func onlySidecars(c *corev1.Container, at *field.Path) field.ErrorList {
 }
 
 func (v *validator) ephemeralContainers(at *field.Path) field.ErrorList {
+	if len(v.spec.EphemeralContainers) == 0 {
+		return nil
+	}
+	at = at.Child("ephemeralContainers")
 	var errs field.ErrorList
 	lasting := func(name string) bool { return named(v.spec.Containers, name) || named(v.spec.InitContainers, name) }
 	for i := range v.spec.EphemeralContainers {
 		e, idx := &v.spec.EphemeralContainers[i], at.Index(i)
 		c := (*corev1.Container)(&e.EphemeralContainerCommon)
 		errs = append(errs, v.common(c, idx)...)
-		errs = append(errs, imageSpaces(c, idx)...)
+		errs = append(errs, imageSpaces(c, i, at)...)
 		if lasting(e.Name) || slices.ContainsFunc(v.spec.EphemeralContainers[:i], func(o corev1.EphemeralContainer) bool { return o.Name == e.Name }) {
 			errs = append(errs, field.Duplicate(idx.Child("name"), e.Name))
 		}
@@ -144,12 +152,13 @@ func notEphemeral(c *corev1.Container, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// imageSpaces is checked in pods only: templates were always allowed it.
-func imageSpaces(c *corev1.Container, at *field.Path) field.ErrorList {
+// imageSpaces checks the image of the i-th container of a list. It is checked in pods only: templates were always
+// allowed spaces.
+func imageSpaces(c *corev1.Container, i int, at *field.Path, child ...string) field.ErrorList {
 	if len(strings.TrimSpace(c.Image)) == len(c.Image) {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(at.Child("image"), c.Image, "must not have leading or trailing whitespace")}
+	return field.ErrorList{field.Invalid(check.Below(at, child).Index(i).Child("image"), c.Image, "must not have leading or trailing whitespace")}
 }
 
 var (
@@ -166,10 +175,13 @@ var (
 
 // restartRules checks a container's own restart policy.
 func restartRules(c *corev1.Container, at *field.Path) field.ErrorList {
+	if c.RestartPolicy == nil && len(c.RestartPolicyRules) == 0 {
+		return nil
+	}
 	var errs field.ErrorList
 	rules := at.Child("restartPolicyRules")
 	if c.RestartPolicy != nil {
-		errs = append(errs, check.OneOf(*c.RestartPolicy, containerRestarts, at.Child("restartPolicy"))...)
+		errs = append(errs, check.OneOf(*c.RestartPolicy, containerRestarts, at, "restartPolicy")...)
 	} else if len(c.RestartPolicyRules) > 0 {
 		errs = append(errs, field.Required(at.Child("restartPolicy"), "must specify restartPolicy when restart rules are used"))
 	}
@@ -178,12 +190,12 @@ func restartRules(c *corev1.Container, at *field.Path) field.ErrorList {
 	}
 	for i := range c.RestartPolicyRules {
 		rule, idx := &c.RestartPolicyRules[i], rules.Index(i)
-		errs = append(errs, check.Named(rule.Action, ruleActions, idx.Child("action"))...)
+		errs = append(errs, check.Named(rule.Action, ruleActions, idx, "action")...)
 		if rule.ExitCodes == nil {
 			errs = append(errs, field.Required(idx.Child("exitCodes"), "must be specified"))
 			continue
 		}
-		errs = append(errs, check.Named(rule.ExitCodes.Operator, exitOperators, idx.Child("exitCodes", "operator"))...)
+		errs = append(errs, check.Named(rule.ExitCodes.Operator, exitOperators, idx, "exitCodes", "operator")...)
 		if n := len(rule.ExitCodes.Values); n > 255 {
 			errs = append(errs, field.TooMany(idx.Child("exitCodes", "values"), n, 255))
 		}

@@ -19,6 +19,10 @@ const (
 )
 
 func validateDNSConfig(c *corev1.PodDNSConfig, policy corev1.DNSPolicy, at *field.Path) field.ErrorList {
+	if c == nil && policy != corev1.DNSNone {
+		return nil
+	}
+	at = at.Child("dnsConfig")
 	if policy == corev1.DNSNone {
 		if c == nil {
 			return field.ErrorList{field.Required(at, "must provide `dnsConfig` when `dnsPolicy` is None")}
@@ -26,9 +30,6 @@ func validateDNSConfig(c *corev1.PodDNSConfig, policy corev1.DNSPolicy, at *fiel
 		if len(c.Nameservers) == 0 {
 			return field.ErrorList{field.Required(at.Child("nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None")}
 		}
-	}
-	if c == nil {
-		return nil
 	}
 	var errs field.ErrorList
 	servers, searches := at.Child("nameservers"), at.Child("searches")

@@ -11,6 +11,10 @@ import (
 )
 
 func (v *validator) env(vars []corev1.EnvVar, at *field.Path) field.ErrorList {
+	if len(vars) == 0 {
+		return nil
+	}
+	at = at.Child("env")
 	var errs field.ErrorList
 	for i := range vars {
 		e := &vars[i]
@@ -68,11 +72,11 @@ func (v *validator) valueFrom(e *corev1.EnvVar, at *field.Path) field.ErrorList 
 }
 
 func keyRef(name, key string, at *field.Path) field.ErrorList {
-	errs := check.Subdomain(name, at.Child("name"))
+	errs := check.Subdomain(name, at, "name")
 	if key == "" {
 		return append(errs, field.Required(at.Child("key"), ""))
 	}
-	return append(errs, check.ConfigKey(key, at.Child("key"))...)
+	return append(errs, check.ConfigKey(key, at, "key")...)
 }
 
 func (v *validator) fileKeyRef(ref *corev1.FileKeySelector, at *field.Path) field.ErrorList {
@@ -80,7 +84,7 @@ func (v *validator) fileKeyRef(ref *corev1.FileKeySelector, at *field.Path) fiel
 	if ref.VolumeName == "" {
 		errs = append(errs, field.Required(at.Child("volumeName"), ""))
 	} else {
-		errs = append(errs, check.Label(ref.VolumeName, at.Child("volumeName"))...)
+		errs = append(errs, check.Label(ref.VolumeName, at, "volumeName")...)
 		if source := v.volumes.Find(ref.VolumeName); source == nil {
 			errs = append(errs, field.NotFound(at.Child("volumeName"), ref.VolumeName))
 		} else if source.EmptyDir == nil {
@@ -95,10 +99,14 @@ func (v *validator) fileKeyRef(ref *corev1.FileKeySelector, at *field.Path) fiel
 	if ref.Path == "" {
 		return append(errs, field.Required(at.Child("path"), ""))
 	}
-	return append(errs, volume.NotReserved(ref.Path, at.Child("path"))...)
+	return append(errs, volume.NotReserved(ref.Path, at, "path")...)
 }
 
 func validateEnvFrom(sources []corev1.EnvFromSource, at *field.Path) field.ErrorList {
+	if len(sources) == 0 {
+		return nil
+	}
+	at = at.Child("envFrom")
 	var errs field.ErrorList
 	for i := range sources {
 		s, idx := &sources[i], at.Index(i)

@@ -11,13 +11,21 @@ import (
 )
 
 func (v *validator) mounts(c *corev1.Container, at *field.Path) field.ErrorList {
+	if len(c.VolumeMounts) == 0 {
+		return nil
+	}
+	at = at.Child("volumeMounts")
 	var errs field.ErrorList
 	for i := range c.VolumeMounts {
-		m, idx := &c.VolumeMounts[i], at.Index(i)
+		m := &c.VolumeMounts[i]
+		source := v.volumes.Find(m.Name)
+		if source != nil && plainMount(c, i) {
+			continue
+		}
+		idx := at.Index(i)
 		if m.Name == "" {
 			errs = append(errs, field.Required(idx.Child("name"), ""))
 		}
-		source := v.volumes.Find(m.Name)
 		if source == nil {
 			errs = append(errs, field.NotFound(idx.Child("name"), m.Name))
 		}
@@ -33,6 +41,13 @@ func (v *validator) mounts(c *corev1.Container, at *field.Path) field.ErrorList 
 		errs = append(errs, recursiveReadOnly(m, at.Child("recursiveReadOnly"))...)
 	}
 	return errs
+}
+
+// plainMount reports whether a mount has nothing but a path of its own.
+func plainMount(c *corev1.Container, i int) bool {
+	m := &c.VolumeMounts[i]
+	return m.Name != "" && m.MountPath != "" && m.SubPath == "" && m.SubPathExpr == "" && m.MountPropagation == nil &&
+		m.RecursiveReadOnly == nil && len(c.VolumeDevices) == 0 && !mountedAt(c.VolumeMounts[:i], m.MountPath)
 }
 
 func mountedAt(mounts []corev1.VolumeMount, path string) bool {
@@ -65,13 +80,13 @@ func notDevice(c *corev1.Container, m *corev1.VolumeMount, at *field.Path) field
 func subPaths(m *corev1.VolumeMount, list, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if m.SubPath != "" {
-		errs = append(errs, volume.Descending(m.SubPath, list.Child("subPath"))...)
+		errs = append(errs, volume.Descending(m.SubPath, list, "subPath")...)
 	}
 	if m.SubPathExpr != "" {
 		if m.SubPath != "" {
 			errs = append(errs, field.Invalid(at.Child("subPathExpr"), m.SubPathExpr, "subPathExpr and subPath are mutually exclusive"))
 		}
-		errs = append(errs, volume.Descending(m.SubPathExpr, list.Child("subPathExpr"))...)
+		errs = append(errs, volume.Descending(m.SubPathExpr, list, "subPathExpr")...)
 	}
 	return errs
 }
@@ -118,6 +133,10 @@ func recursiveReadOnly(m *corev1.VolumeMount, at *field.Path) field.ErrorList {
 }
 
 func (v *validator) devices(c *corev1.Container, at *field.Path) field.ErrorList {
+	if len(c.VolumeDevices) == 0 {
+		return nil
+	}
+	at = at.Child("volumeDevices")
 	var errs field.ErrorList
 	var names, paths []string
 	for i := range c.VolumeDevices {

@@ -13,10 +13,10 @@ func ValidatePod(p *corev1.Pod, metadata, at *field.Path) field.ErrorList {
 		errs = append(errs, tokensWithoutAccount(p.Spec.Volumes, at.Child("volumes"))...)
 	}
 	for i := range p.Spec.Containers {
-		errs = append(errs, imageSpaces(&p.Spec.Containers[i], at.Child("containers").Index(i))...)
+		errs = append(errs, imageSpaces(&p.Spec.Containers[i], i, at, "containers")...)
 	}
 	for i := range p.Spec.InitContainers {
-		errs = append(errs, imageSpaces(&p.Spec.InitContainers[i], at.Child("initContainers").Index(i))...)
+		errs = append(errs, imageSpaces(&p.Spec.InitContainers[i], i, at, "initContainers")...)
 	}
 	return errs
 }

@@ -26,6 +26,7 @@ func (v *validator) podResources(at *field.Path) field.ErrorList {
 	if r == nil {
 		return nil
 	}
+	at = at.Child("resources")
 	var errs field.ErrorList
 	if r.Claims != nil {
 		errs = append(errs, field.Forbidden(at.Child("claims"), "claims cannot be set for Resources at pod-level"))

@@ -14,11 +14,15 @@ import (
 var Protocols = []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}
 
 func validatePorts(ports []corev1.ContainerPort, at *field.Path) field.ErrorList {
+	if len(ports) == 0 {
+		return nil
+	}
+	at = at.Child("ports")
 	var errs field.ErrorList
 	for i := range ports {
 		p, idx := &ports[i], at.Index(i)
 		if p.Name != "" {
-			wrong := check.PortName(p.Name, idx.Child("name"))
+			wrong := check.PortName(p.Name, idx, "name")
 			if wrong == nil && portNamed(ports[:i], p.Name) {
 				wrong = field.ErrorList{field.Duplicate(idx.Child("name"), p.Name)}
 			}
@@ -27,12 +31,12 @@ func validatePorts(ports []corev1.ContainerPort, at *field.Path) field.ErrorList
 		if p.ContainerPort == 0 {
 			errs = append(errs, field.Required(idx.Child("containerPort"), ""))
 		} else {
-			errs = append(errs, check.PortNumber(p.ContainerPort, idx.Child("containerPort"))...)
+			errs = append(errs, check.PortNumber(p.ContainerPort, idx, "containerPort")...)
 		}
 		if p.HostPort != 0 {
-			errs = append(errs, check.PortNumber(p.HostPort, idx.Child("hostPort"))...)
+			errs = append(errs, check.PortNumber(p.HostPort, idx, "hostPort")...)
 		}
-		errs = append(errs, check.Named(p.Protocol, Protocols, idx.Child("protocol"))...)
+		errs = append(errs, check.Named(p.Protocol, Protocols, idx, "protocol")...)
 	}
 	return errs
 }
@@ -47,12 +51,12 @@ func portNamed(ports []corev1.ContainerPort, name string) bool {
 }
 
 // PortNumberOrName checks a port that is given either way.
-func PortNumberOrName(p intstr.IntOrString, at *field.Path) field.ErrorList {
+func PortNumberOrName(p intstr.IntOrString, at *field.Path, child ...string) field.ErrorList {
 	switch p.Type {
 	case intstr.Int:
-		return check.PortNumber(p.IntVal, at)
+		return check.PortNumber(p.IntVal, at, child...)
 	case intstr.String:
-		return check.PortName(p.StrVal, at)
+		return check.PortName(p.StrVal, at, child...)
 	}
-	return field.ErrorList{field.InternalError(at, fmt.Errorf("unknown type: %v", p.Type))}
+	return field.ErrorList{field.InternalError(check.Below(at, child), fmt.Errorf("unknown type: %v", p.Type))}
 }

@@ -88,10 +88,10 @@ func (v *validator) handler(h handler, at *field.Path) field.ErrorList {
 		errs = append(errs, validateHTTPGet(h.http, at.Child("httpGet"))...)
 	}
 	if first(h.tcp != nil, "tcpSocket") {
-		errs = append(errs, PortNumberOrName(h.tcp.Port, at.Child("tcpSocket", "port"))...)
+		errs = append(errs, PortNumberOrName(h.tcp.Port, at, "tcpSocket", "port")...)
 	}
 	if first(h.grpc != nil, "grpc") {
-		errs = append(errs, PortNumberOrName(intstr.FromInt32(h.grpc.Port), at.Child("grpc", "port"))...)
+		errs = append(errs, PortNumberOrName(intstr.FromInt32(h.grpc.Port), at, "grpc", "port")...)
 	}
 	if first(h.sleep != nil, "sleep") {
 		errs = append(errs, v.sleep(h.sleep, at.Child("sleep"))...)
@@ -109,8 +109,8 @@ func validateHTTPGet(h *corev1.HTTPGetAction, at *field.Path) field.ErrorList {
 	if h.Path == "" {
 		errs = append(errs, field.Required(at.Child("path"), ""))
 	}
-	errs = append(errs, PortNumberOrName(h.Port, at.Child("port"))...)
-	errs = append(errs, check.OneOf(h.Scheme, schemes, at.Child("scheme"))...)
+	errs = append(errs, PortNumberOrName(h.Port, at, "port")...)
+	errs = append(errs, check.OneOf(h.Scheme, schemes, at, "scheme")...)
 	for _, header := range h.HTTPHeaders {
 		errs = append(errs, check.Invalid(at.Child("httpHeaders"), header.Name, utilvalidation.IsHTTPHeaderName(header.Name))...)
 	}
@@ -130,6 +130,7 @@ func (v *validator) lifecycle(l *corev1.Lifecycle, at *field.Path) field.ErrorLi
 	if l == nil {
 		return nil
 	}
+	at = at.Child("lifecycle")
 	var errs field.ErrorList
 	if h := l.PostStart; h != nil {
 		errs = append(errs, v.handler(handler{exec: h.Exec, http: h.HTTPGet, tcp: h.TCPSocket, sleep: h.Sleep}, at.Child("postStart"))...)

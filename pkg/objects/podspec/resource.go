@@ -29,9 +29,6 @@ func sorted(list corev1.ResourceList) []corev1.ResourceName {
 
 // validateResources checks requests and limits; named checks the name of a resource there.
 func validateResources(r *corev1.ResourceRequirements, named func(corev1.ResourceName, *field.Path) field.ErrorList, claims []corev1.PodResourceClaim, at *field.Path) field.ErrorList {
-	if len(r.Claims) == 0 && plainResources(r) {
-		return nil
-	}
 	var errs field.ErrorList
 	compute, huge := false, false
 	each := func(list corev1.ResourceList, at *field.Path, more func(corev1.ResourceName, resource.Quantity)) {
@@ -57,6 +54,14 @@ func validateResources(r *corev1.ResourceRequirements, named func(corev1.Resourc
 		errs = append(errs, field.Forbidden(at, "HugePages require cpu or memory"))
 	}
 	return append(errs, claimNames(r.Claims, claims, at.Child("claims"))...)
+}
+
+// resources checks the resources of a container.
+func (v *validator) resources(r *corev1.ResourceRequirements, at *field.Path) field.ErrorList {
+	if len(r.Claims) == 0 && plainResources(r) {
+		return nil
+	}
+	return validateResources(r, containerResource, v.spec.ResourceClaims, at.Child("resources"))
 }
 
 // plainResources reports whether r has nothing but valid CPU, memory and local storage, as most containers do.
@@ -197,7 +202,7 @@ func claimedTwice(before []corev1.ResourceClaim, c *corev1.ResourceClaim, at *fi
 	}
 	var errs field.ErrorList
 	if c.Request != "" {
-		errs = append(errs, check.Label(c.Request, at.Child("request"))...)
+		errs = append(errs, check.Label(c.Request, at, "request")...)
 		if slices.Contains(before, *c) {
 			errs = append(errs, field.Duplicate(at, c.Name+"/"+c.Request))
 		}
@@ -235,6 +240,10 @@ var (
 )
 
 func (v *validator) resizePolicy(policies []corev1.ContainerResizePolicy, at *field.Path) field.ErrorList {
+	if len(policies) == 0 {
+		return nil
+	}
+	at = at.Child("resizePolicy")
 	var errs field.ErrorList
 	for i := range policies {
 		p := &policies[i]

@@ -21,18 +21,24 @@ var (
 	procMounts   = []corev1.ProcMountType{corev1.DefaultProcMount, corev1.UnmaskedProcMount}
 )
 
-func userID(id *int64, at *field.Path) field.ErrorList {
+func userID(id *int64, at *field.Path, child ...string) field.ErrorList {
 	if id == nil {
 		return nil
 	}
-	return check.Invalid(at, *id, utilvalidation.IsValidUserID(*id))
+	if wrong := utilvalidation.IsValidUserID(*id); wrong != nil {
+		return check.Invalid(check.Below(at, child), *id, wrong)
+	}
+	return nil
 }
 
-func groupID(id *int64, at *field.Path) field.ErrorList {
+func groupID(id *int64, at *field.Path, child ...string) field.ErrorList {
 	if id == nil {
 		return nil
 	}
-	return check.Invalid(at, *id, utilvalidation.IsValidGroupID(*id))
+	if wrong := utilvalidation.IsValidGroupID(*id); wrong != nil {
+		return check.Invalid(check.Below(at, child), *id, wrong)
+	}
+	return nil
 }
 
 func (v *validator) podSecurity(at *field.Path) field.ErrorList {
@@ -40,27 +46,28 @@ func (v *validator) podSecurity(at *field.Path) field.ErrorList {
 	if s == nil {
 		return nil
 	}
-	errs := groupID(s.FSGroup, at.Child("fsGroup"))
-	errs = append(errs, userID(s.RunAsUser, at.Child("runAsUser"))...)
-	errs = append(errs, groupID(s.RunAsGroup, at.Child("runAsGroup"))...)
+	at = at.Child("securityContext")
+	errs := groupID(s.FSGroup, at, "fsGroup")
+	errs = append(errs, userID(s.RunAsUser, at, "runAsUser")...)
+	errs = append(errs, groupID(s.RunAsGroup, at, "runAsGroup")...)
 	for i := range s.SupplementalGroups {
 		errs = append(errs, groupID(&s.SupplementalGroups[i], at.Child("supplementalGroups").Index(i))...)
 	}
 	if share := v.spec.ShareProcessNamespace; share != nil && *share && v.spec.HostPID {
 		errs = append(errs, field.Invalid(at.Child("shareProcessNamespace"), *share, "ShareProcessNamespace and HostPID cannot both be enabled"))
 	}
-	errs = append(errs, v.sysctls(s.Sysctls, at.Child("sysctls"))...)
+	errs = append(errs, v.sysctls(s.Sysctls, at)...)
 	if s.FSGroupChangePolicy != nil {
-		errs = append(errs, check.OneOf(*s.FSGroupChangePolicy, groupChanges, at.Child("fsGroupChangePolicy"))...)
+		errs = append(errs, check.OneOf(*s.FSGroupChangePolicy, groupChanges, at, "fsGroupChangePolicy")...)
 	}
-	errs = append(errs, seccomp(s.SeccompProfile, at.Child("seccompProfile"))...)
-	errs = append(errs, windowsOptions(s.WindowsOptions, at.Child("windowsOptions"))...)
-	errs = append(errs, appArmor(s.AppArmorProfile, at.Child("appArmorProfile"))...)
+	errs = append(errs, seccomp(s.SeccompProfile, at)...)
+	errs = append(errs, windowsOptions(s.WindowsOptions, at)...)
+	errs = append(errs, appArmor(s.AppArmorProfile, at)...)
 	if s.SupplementalGroupsPolicy != nil {
-		errs = append(errs, check.OneOf(*s.SupplementalGroupsPolicy, groupPolicy, at.Child("supplementalGroupsPolicy"))...)
+		errs = append(errs, check.OneOf(*s.SupplementalGroupsPolicy, groupPolicy, at, "supplementalGroupsPolicy")...)
 	}
 	if s.SELinuxChangePolicy != nil {
-		errs = append(errs, check.OneOf(*s.SELinuxChangePolicy, labelChanges, at.Child("seLinuxChangePolicy"))...)
+		errs = append(errs, check.OneOf(*s.SELinuxChangePolicy, labelChanges, at, "seLinuxChangePolicy")...)
 	}
 	return errs
 }
@@ -68,6 +75,10 @@ func (v *validator) podSecurity(at *field.Path) field.ErrorList {
 var sysctlName = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
 func (v *validator) sysctls(list []corev1.Sysctl, at *field.Path) field.ErrorList {
+	if len(list) == 0 {
+		return nil
+	}
+	at = at.Child("sysctls")
 	var errs field.ErrorList
 	for i, s := range list {
 		name := at.Index(i).Child("name")
@@ -111,18 +122,19 @@ func seccomp(p *corev1.SeccompProfile, at *field.Path) field.ErrorList {
 	if p == nil {
 		return nil
 	}
+	at = at.Child("seccompProfile")
 	var errs field.ErrorList
 	if p.Type == "" {
 		errs = append(errs, field.Required(at.Child("type"), "type is required when seccompProfile is set"))
 	} else {
-		errs = append(errs, check.OneOf(p.Type, seccompTypes, at.Child("type"))...)
+		errs = append(errs, check.OneOf(p.Type, seccompTypes, at, "type")...)
 	}
 	local := p.Type == corev1.SeccompProfileTypeLocalhost
 	switch {
 	case local && p.LocalhostProfile == nil:
 		errs = append(errs, field.Required(at.Child("localhostProfile"), "must be set when seccomp type is Localhost"))
 	case local:
-		errs = append(errs, volume.Descending(*p.LocalhostProfile, at.Child("localhostProfile"))...)
+		errs = append(errs, volume.Descending(*p.LocalhostProfile, at, "localhostProfile")...)
 	case p.LocalhostProfile != nil:
 		errs = append(errs, field.Invalid(at.Child("localhostProfile"), p, "can only be set when seccomp type is Localhost"))
 	}
@@ -137,6 +149,7 @@ func appArmor(p *corev1.AppArmorProfile, at *field.Path) field.ErrorList {
 	if p == nil {
 		return nil
 	}
+	at = at.Child("appArmorProfile")
 	local := at.Child("localhostProfile")
 	switch p.Type {
 	case "":
@@ -149,7 +162,7 @@ func appArmor(p *corev1.AppArmorProfile, at *field.Path) field.ErrorList {
 	case corev1.AppArmorProfileTypeLocalhost:
 		return localAppArmor(p.LocalhostProfile, local)
 	}
-	return check.OneOf(p.Type, appArmorTypes, at.Child("type"))
+	return check.OneOf(p.Type, appArmorTypes, at, "type")
 }
 
 func localAppArmor(name *string, at *field.Path) field.ErrorList {
@@ -174,15 +187,16 @@ func (v *validator) security(s *corev1.SecurityContext, at *field.Path) field.Er
 	if s == nil {
 		return nil
 	}
-	errs := userID(s.RunAsUser, at.Child("runAsUser"))
-	errs = append(errs, groupID(s.RunAsGroup, at.Child("runAsGroup"))...)
+	at = at.Child("securityContext")
+	errs := userID(s.RunAsUser, at, "runAsUser")
+	errs = append(errs, groupID(s.RunAsGroup, at, "runAsGroup")...)
 	if s.ProcMount != nil {
-		errs = append(errs, check.OneOf(*s.ProcMount, procMounts, at.Child("procMount"))...)
+		errs = append(errs, check.OneOf(*s.ProcMount, procMounts, at, "procMount")...)
 		if v.hostUsers() && *s.ProcMount == corev1.UnmaskedProcMount {
 			errs = append(errs, field.Invalid(at.Child("procMount"), s.ProcMount, "`hostUsers` must be false to use `Unmasked`"))
 		}
 	}
-	errs = append(errs, seccomp(s.SeccompProfile, at.Child("seccompProfile"))...)
+	errs = append(errs, seccomp(s.SeccompProfile, at)...)
 	if s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation {
 		if isPrivileged(s) {
 			errs = append(errs, field.Invalid(at, s, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
@@ -191,8 +205,8 @@ func (v *validator) security(s *corev1.SecurityContext, at *field.Path) field.Er
 			errs = append(errs, field.Invalid(at, s, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
 		}
 	}
-	errs = append(errs, windowsOptions(s.WindowsOptions, at.Child("windowsOptions"))...)
-	return append(errs, appArmor(s.AppArmorProfile, at.Child("appArmorProfile"))...)
+	errs = append(errs, windowsOptions(s.WindowsOptions, at)...)
+	return append(errs, appArmor(s.AppArmorProfile, at)...)
 }
 
 // userNamespace refuses host namespaces to a pod with users of its own.

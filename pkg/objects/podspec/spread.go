@@ -15,6 +15,10 @@ var (
 )
 
 func validateSpread(list []corev1.TopologySpreadConstraint, at *field.Path) field.ErrorList {
+	if len(list) == 0 {
+		return nil
+	}
+	at = at.Child("topologySpreadConstraints")
 	var errs field.ErrorList
 	for i := range list {
 		c, idx := &list[i], at.Index(i)
@@ -24,7 +28,7 @@ func validateSpread(list []corev1.TopologySpreadConstraint, at *field.Path) fiel
 		if c.TopologyKey == "" {
 			errs = append(errs, field.Required(idx.Child("topologyKey"), "can not be empty"))
 		}
-		errs = append(errs, check.OneOf(c.WhenUnsatisfiable, unsatisfiable, idx.Child("whenUnsatisfiable"))...)
+		errs = append(errs, check.OneOf(c.WhenUnsatisfiable, unsatisfiable, idx, "whenUnsatisfiable")...)
 		for j := i + 1; j < len(list); j++ {
 			if c.TopologyKey == list[j].TopologyKey && c.WhenUnsatisfiable == list[j].WhenUnsatisfiable {
 				errs = append(errs, field.Duplicate(idx.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%v, %v}", c.TopologyKey, c.WhenUnsatisfiable)))
@@ -33,10 +37,10 @@ func validateSpread(list []corev1.TopologySpreadConstraint, at *field.Path) fiel
 		}
 		errs = append(errs, minDomains(c, idx.Child("minDomains"))...)
 		if c.NodeAffinityPolicy != nil {
-			errs = append(errs, check.OneOf(*c.NodeAffinityPolicy, inclusion, idx.Child("nodeAffinityPolicy"))...)
+			errs = append(errs, check.OneOf(*c.NodeAffinityPolicy, inclusion, idx, "nodeAffinityPolicy")...)
 		}
 		if c.NodeTaintsPolicy != nil {
-			errs = append(errs, check.OneOf(*c.NodeTaintsPolicy, inclusion, idx.Child("nodeTaintsPolicy"))...)
+			errs = append(errs, check.OneOf(*c.NodeTaintsPolicy, inclusion, idx, "nodeTaintsPolicy")...)
 		}
 		errs = append(errs, spreadKeys(c, idx)...)
 		errs = append(errs, selector(c.LabelSelector, idx.Child("labelSelector"))...)

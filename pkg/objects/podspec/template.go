@@ -16,7 +16,7 @@ func PrepareTemplate(t *corev1.PodTemplateSpec) { SyncServiceAccount(&t.Spec) }
 
 // ValidateTemplate checks a pod template.
 func ValidateTemplate(t *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
-	errs := check.Labels(t.Labels, at.Child("labels"))
+	errs := check.Labels(t.Labels, at, "labels")
 	if len(t.Annotations) > 0 {
 		errs = append(errs, validation.ValidateAnnotations(t.Annotations, at.Child("annotations"))...)
 		errs = append(errs, Annotations(t.Annotations, &t.Spec, at.Child("annotations"))...)

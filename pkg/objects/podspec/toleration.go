@@ -32,7 +32,7 @@ func Tolerations(list []corev1.Toleration, at *field.Path) field.ErrorList {
 func toleration(t *corev1.Toleration, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if t.Key != "" {
-		errs = append(errs, check.LabelKey(t.Key, at.Child("key"))...)
+		errs = append(errs, check.LabelKey(t.Key, at, "key")...)
 	} else if t.Operator != corev1.TolerationOpExists {
 		errs = append(errs, field.Invalid(at.Child("operator"), t.Operator,
 			"operator must be Exists when `key` is empty, which means \"match all values and all keys\""))
@@ -53,7 +53,7 @@ func toleration(t *corev1.Toleration, at *field.Path) field.ErrorList {
 		errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator, tolerationOperators))
 	}
 	if t.Effect != "" {
-		errs = append(errs, check.OneOf(t.Effect, TaintEffects, at.Child("effect"))...)
+		errs = append(errs, check.OneOf(t.Effect, TaintEffects, at, "effect")...)
 	}
 	return errs
 }

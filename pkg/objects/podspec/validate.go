@@ -39,23 +39,23 @@ func Validate(s *corev1.PodSpec, o Options, at *field.Path) field.ErrorList {
 	known, problems := volume.Validate(s.Volumes, o.Name, at.Child("volumes"))
 	v.volumes = known
 	errs = append(errs, problems...)
-	errs = append(errs, validateClaims(s.ResourceClaims, at.Child("resourceClaims"))...)
+	errs = append(errs, validateClaims(s.ResourceClaims, at)...)
 	errs = append(errs, v.containers(at.Child("containers"))...)
-	errs = append(errs, v.initContainers(at.Child("initContainers"))...)
-	errs = append(errs, v.ephemeralContainers(at.Child("ephemeralContainers"))...)
-	errs = append(errs, v.podResources(at.Child("resources"))...)
+	errs = append(errs, v.initContainers(at)...)
+	errs = append(errs, v.ephemeralContainers(at)...)
+	errs = append(errs, v.podResources(at)...)
 	errs = append(errs, v.hostNetworkPorts(at)...)
-	errs = append(errs, check.Named(s.RestartPolicy, restartPolicies, at.Child("restartPolicy"))...)
-	errs = append(errs, check.Named(s.DNSPolicy, dnsPolicies, at.Child("dnsPolicy"))...)
-	errs = append(errs, check.Labels(s.NodeSelector, at.Child("nodeSelector"))...)
-	errs = append(errs, v.podSecurity(at.Child("securityContext"))...)
-	errs = append(errs, validateAffinity(s.Affinity, at.Child("affinity"))...)
-	errs = append(errs, validateDNSConfig(s.DNSConfig, s.DNSPolicy, at.Child("dnsConfig"))...)
+	errs = append(errs, check.Named(s.RestartPolicy, restartPolicies, at, "restartPolicy")...)
+	errs = append(errs, check.Named(s.DNSPolicy, dnsPolicies, at, "dnsPolicy")...)
+	errs = append(errs, check.Labels(s.NodeSelector, at, "nodeSelector")...)
+	errs = append(errs, v.podSecurity(at)...)
+	errs = append(errs, validateAffinity(s.Affinity, at)...)
+	errs = append(errs, validateDNSConfig(s.DNSConfig, s.DNSPolicy, at)...)
 	for i := range s.ReadinessGates {
 		errs = append(errs, check.Qualified(string(s.ReadinessGates[i].ConditionType), at.Child("readinessGates").Index(i).Child("conditionType"))...)
 	}
-	errs = append(errs, validateGates(s.SchedulingGates, at.Child("schedulingGates"))...)
-	errs = append(errs, validateSpread(s.TopologySpreadConstraints, at.Child("topologySpreadConstraints"))...)
+	errs = append(errs, validateGates(s.SchedulingGates, at)...)
+	errs = append(errs, validateSpread(s.TopologySpreadConstraints, at)...)
 	errs = append(errs, v.hostProcess(at)...)
 	errs = append(errs, v.userNamespace(at)...)
 	errs = append(errs, v.names(at)...)
@@ -70,29 +70,29 @@ var (
 	systems         = []corev1.OSName{corev1.Linux, corev1.Windows}
 )
 
-func subdomain(name string, at *field.Path) field.ErrorList {
+func subdomain(name string, at *field.Path, child ...string) field.ErrorList {
 	if name == "" {
 		return nil
 	}
-	return check.Subdomain(name, at)
+	return check.Subdomain(name, at, child...)
 }
 
-func label(name string, at *field.Path) field.ErrorList {
+func label(name string, at *field.Path, child ...string) field.ErrorList {
 	if name == "" {
 		return nil
 	}
-	return check.Label(name, at)
+	return check.Label(name, at, child...)
 }
 
 func (v *validator) names(at *field.Path) field.ErrorList {
 	s := v.spec
-	errs := subdomain(s.ServiceAccountName, at.Child("serviceAccountName"))
-	errs = append(errs, subdomain(s.NodeName, at.Child("nodeName"))...)
+	errs := subdomain(s.ServiceAccountName, at, "serviceAccountName")
+	errs = append(errs, subdomain(s.NodeName, at, "nodeName")...)
 	if n := s.ActiveDeadlineSeconds; n != nil && (*n < 1 || *n > math.MaxInt32) {
 		errs = append(errs, field.Invalid(at.Child("activeDeadlineSeconds"), *n, utilvalidation.InclusiveRangeError(1, math.MaxInt32)))
 	}
-	errs = append(errs, label(s.Hostname, at.Child("hostname"))...)
-	errs = append(errs, label(s.Subdomain, at.Child("subdomain"))...)
+	errs = append(errs, label(s.Hostname, at, "hostname")...)
+	errs = append(errs, label(s.Subdomain, at, "subdomain")...)
 	return append(errs, v.hostnameOverride(at)...)
 }
 
@@ -117,13 +117,13 @@ func (v *validator) hostnameOverride(at *field.Path) field.ErrorList {
 func (v *validator) rest(at *field.Path) field.ErrorList {
 	s := v.spec
 	errs := Tolerations(s.Tolerations, at.Child("tolerations"))
-	errs = append(errs, validateAliases(s.HostAliases, at.Child("hostAliases"))...)
-	errs = append(errs, subdomain(s.PriorityClassName, at.Child("priorityClassName"))...)
+	errs = append(errs, validateAliases(s.HostAliases, at)...)
+	errs = append(errs, subdomain(s.PriorityClassName, at, "priorityClassName")...)
 	if s.RuntimeClassName != nil {
-		errs = append(errs, check.Subdomain(*s.RuntimeClassName, at.Child("runtimeClassName"))...)
+		errs = append(errs, check.Subdomain(*s.RuntimeClassName, at, "runtimeClassName")...)
 	}
 	if s.PreemptionPolicy != nil {
-		errs = append(errs, check.Named(*s.PreemptionPolicy, preemption, at.Child("preemptionPolicy"))...)
+		errs = append(errs, check.Named(*s.PreemptionPolicy, preemption, at, "preemptionPolicy")...)
 	}
 	if s.Overhead != nil {
 		r := corev1.ResourceRequirements{Limits: s.Overhead}
@@ -136,13 +136,17 @@ func (v *validator) rest(at *field.Path) field.ErrorList {
 		if g.PodGroupName == nil {
 			errs = append(errs, field.Required(at.Child("schedulingGroup"), "must specify one of: `podGroupName`"))
 		} else {
-			errs = append(errs, check.Subdomain(*g.PodGroupName, at.Child("schedulingGroup", "podGroupName"))...)
+			errs = append(errs, check.Subdomain(*g.PodGroupName, at, "schedulingGroup", "podGroupName")...)
 		}
 	}
 	return errs
 }
 
 func validateClaims(claims []corev1.PodResourceClaim, at *field.Path) field.ErrorList {
+	if len(claims) == 0 {
+		return nil
+	}
+	at = at.Child("resourceClaims")
 	var errs field.ErrorList
 	var names []string
 	for i := range claims {
@@ -153,7 +157,7 @@ func validateClaims(claims []corev1.PodResourceClaim, at *field.Path) field.Erro
 		case slices.Contains(names, c.Name):
 			errs = append(errs, field.Duplicate(idx.Child("name"), c.Name))
 		default:
-			errs = append(errs, check.Label(c.Name, idx.Child("name"))...)
+			errs = append(errs, check.Label(c.Name, idx, "name")...)
 			names = append(names, c.Name)
 		}
 		if c.ResourceClaimName != nil && c.ResourceClaimTemplateName != nil {
@@ -163,16 +167,20 @@ func validateClaims(claims []corev1.PodResourceClaim, at *field.Path) field.Erro
 			errs = append(errs, field.Invalid(idx, *c, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
 		}
 		if c.ResourceClaimName != nil {
-			errs = append(errs, check.Subdomain(*c.ResourceClaimName, idx.Child("resourceClaimName"))...)
+			errs = append(errs, check.Subdomain(*c.ResourceClaimName, idx, "resourceClaimName")...)
 		}
 		if c.ResourceClaimTemplateName != nil {
-			errs = append(errs, check.Subdomain(*c.ResourceClaimTemplateName, idx.Child("resourceClaimTemplateName"))...)
+			errs = append(errs, check.Subdomain(*c.ResourceClaimTemplateName, idx, "resourceClaimTemplateName")...)
 		}
 	}
 	return errs
 }
 
 func validateGates(gates []corev1.PodSchedulingGate, at *field.Path) field.ErrorList {
+	if len(gates) == 0 {
+		return nil
+	}
+	at = at.Child("schedulingGates")
 	var errs field.ErrorList
 	for i := range gates {
 		errs = append(errs, check.Qualified(gates[i].Name, at.Index(i))...)
@@ -184,6 +192,10 @@ func validateGates(gates []corev1.PodSchedulingGate, at *field.Path) field.Error
 }
 
 func validateAliases(aliases []corev1.HostAlias, at *field.Path) field.ErrorList {
+	if len(aliases) == 0 {
+		return nil
+	}
+	at = at.Child("hostAliases")
 	var errs field.ErrorList
 	for i := range aliases {
 		errs = append(errs, utilvalidation.IsValidIPForLegacyField(at.Index(i).Child("ip"), aliases[i].IP, false, nil)...)

@@ -16,6 +16,7 @@ func windowsOptions(w *corev1.WindowsSecurityContextOptions, at *field.Path) fie
 	if w == nil {
 		return nil
 	}
+	at = at.Child("windowsOptions")
 	var errs field.ErrorList
 	if name := w.GMSACredentialSpecName; name != nil {
 		errs = append(errs, check.Invalid(at.Child("gmsaCredentialSpecName"), name, utilvalidation.IsDNS1123Subdomain(*name))...)

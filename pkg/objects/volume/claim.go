@@ -24,7 +24,7 @@ func validateEphemeral(e *corev1.EphemeralVolumeSource, at *field.Path) field.Er
 
 // templateMeta allows a template only labels and annotations.
 func templateMeta(m *metav1.ObjectMeta, at *field.Path) field.ErrorList {
-	errs := append(validation.ValidateAnnotations(m.Annotations, at.Child("annotations")), check.Labels(m.Labels, at.Child("labels"))...)
+	errs := append(validation.ValidateAnnotations(m.Annotations, at.Child("annotations")), check.Labels(m.Labels, at, "labels")...)
 	set := []struct {
 		name string
 		is   bool
@@ -63,10 +63,10 @@ func ValidateClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) fiel
 		errs = append(errs, field.Invalid(storage, size.String(), "must be greater than zero"))
 	}
 	if s.StorageClassName != nil && *s.StorageClassName != "" {
-		errs = append(errs, check.Subdomain(*s.StorageClassName, at.Child("storageClassName"))...)
+		errs = append(errs, check.Subdomain(*s.StorageClassName, at, "storageClassName")...)
 	}
 	if s.VolumeMode != nil {
-		errs = append(errs, check.OneOf(*s.VolumeMode, volumeModes, at.Child("volumeMode"))...)
+		errs = append(errs, check.OneOf(*s.VolumeMode, volumeModes, at, "volumeMode")...)
 	}
 	if s.DataSource != nil {
 		errs = append(errs, claimSource(s.DataSource.APIGroup, s.DataSource.Kind, s.DataSource.Name, at.Child("dataSource"))...)
@@ -75,7 +75,7 @@ func ValidateClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) fiel
 		errs = append(errs, claimSource(ref.APIGroup, ref.Kind, ref.Name, at.Child("dataSourceRef"))...)
 	}
 	if s.VolumeAttributesClassName != nil && *s.VolumeAttributesClassName != "" {
-		errs = append(errs, check.Subdomain(*s.VolumeAttributesClassName, at.Child("volumeAttributesClassName"))...)
+		errs = append(errs, check.Subdomain(*s.VolumeAttributesClassName, at, "volumeAttributesClassName")...)
 	}
 	return errs
 }
@@ -106,7 +106,7 @@ func claimSource(group *string, kind, name string, at *field.Path) field.ErrorLi
 		}
 		return errs
 	}
-	return append(errs, check.Subdomain(*group, at.Child("apiGroup"))...)
+	return append(errs, check.Subdomain(*group, at, "apiGroup")...)
 }
 
 // signerName checks the name of a signer: domain/path.

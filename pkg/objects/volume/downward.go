@@ -41,7 +41,7 @@ func FieldRef(ref *corev1.ObjectFieldSelector, allowed []string, at *field.Path)
 	if path == "spec.host" {
 		path = "spec.nodeName" // its name of old
 	}
-	return check.OneOf(path, allowed, at.Child("fieldPath"))
+	return check.OneOf(path, allowed, at, "fieldPath")
 }
 
 func unknownField(ref *corev1.ObjectFieldSelector, why string, at *field.Path) field.ErrorList {
@@ -76,7 +76,7 @@ func ResourceFieldRef(ref *corev1.ResourceFieldSelector, volume bool, at *field.
 	case ref.Resource == "":
 		errs = append(errs, field.Required(at.Child("resource"), ""))
 	case !isHugePages(ref.Resource):
-		errs = append(errs, check.OneOf(ref.Resource, resourceFields, at.Child("resource"))...)
+		errs = append(errs, check.OneOf(ref.Resource, resourceFields, at, "resource")...)
 	}
 	return append(errs, divisor(ref, at)...)
 }

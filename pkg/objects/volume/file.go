@@ -16,15 +16,15 @@ func validateHostPath(h *corev1.HostPathVolumeSource, at *field.Path) field.Erro
 	if h.Path == "" {
 		return field.ErrorList{field.Required(at.Child("path"), "")}
 	}
-	errs := NoBacksteps(h.Path, at.Child("path"))
+	errs := NoBacksteps(h.Path, at, "path")
 	if h.Type != nil {
-		errs = append(errs, check.OneOf(*h.Type, hostPathTypes, at.Child("type"))...)
+		errs = append(errs, check.OneOf(*h.Type, hostPathTypes, at, "type")...)
 	}
 	return errs
 }
 
 func validateGitRepo(g *corev1.GitRepoVolumeSource, at *field.Path) field.ErrorList {
-	return append(required(at, "repository", g.Repository), Descending(g.Directory, at.Child("directory"))...)
+	return append(required(at, "repository", g.Repository), Descending(g.Directory, at, "directory")...)
 }
 
 func validateSecret(s *corev1.SecretVolumeSource, at *field.Path) field.ErrorList {
@@ -47,7 +47,7 @@ func keysToPaths(items []corev1.KeyToPath, at *field.Path) field.ErrorList {
 
 func keyToPath(k *corev1.KeyToPath, at *field.Path) field.ErrorList {
 	errs := required(at, "key", k.Key, "path", k.Path)
-	errs = append(errs, NotReserved(k.Path, at.Child("path"))...)
+	errs = append(errs, NotReserved(k.Path, at, "path")...)
 	return append(errs, mode(k.Mode, at, "mode")...)
 }
 
@@ -63,7 +63,7 @@ func validateDownward(d *corev1.DownwardAPIVolumeSource, at *field.Path) field.E
 var fileFields = []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
 
 func downwardFile(f *corev1.DownwardAPIVolumeFile, at *field.Path) field.ErrorList {
-	errs := append(required(at, "path", f.Path), NotReserved(f.Path, at.Child("path"))...)
+	errs := append(required(at, "path", f.Path), NotReserved(f.Path, at, "path")...)
 	switch {
 	case f.FieldRef != nil:
 		errs = append(errs, FieldRef(f.FieldRef, fileFields, at.Child("fieldRef"))...)
@@ -81,10 +81,10 @@ func downwardFile(f *corev1.DownwardAPIVolumeFile, at *field.Path) field.ErrorLi
 var pullPolicies = []corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}
 
 // ValidatePullPolicy checks when an image is pulled.
-func ValidatePullPolicy(p corev1.PullPolicy, at *field.Path) field.ErrorList {
-	return check.Named(p, pullPolicies, at)
+func ValidatePullPolicy(p corev1.PullPolicy, at *field.Path, child ...string) field.ErrorList {
+	return check.Named(p, pullPolicies, at, child...)
 }
 
 func validateImage(i *corev1.ImageVolumeSource, at *field.Path) field.ErrorList {
-	return append(required(at, "reference", i.Reference), ValidatePullPolicy(i.PullPolicy, at.Child("pullPolicy"))...)
+	return append(required(at, "reference", i.Reference), ValidatePullPolicy(i.PullPolicy, at, "pullPolicy")...)
 }

@@ -158,12 +158,12 @@ var (
 func validateAzureDisk(d *corev1.AzureDiskVolumeSource, at *field.Path) field.ErrorList {
 	errs := required(at, "diskName", d.DiskName, "diskURI", d.DataDiskURI)
 	if d.CachingMode != nil {
-		errs = append(errs, check.OneOf(*d.CachingMode, cachingModes, at.Child("cachingMode"))...)
+		errs = append(errs, check.OneOf(*d.CachingMode, cachingModes, at, "cachingMode")...)
 	}
 	if d.Kind == nil {
 		return errs
 	}
-	errs = append(errs, check.OneOf(*d.Kind, diskKinds, at.Child("kind"))...)
+	errs = append(errs, check.OneOf(*d.Kind, diskKinds, at, "kind")...)
 	managed := *d.Kind == corev1.AzureManagedDisk
 	if managed && !strings.HasPrefix(d.DataDiskURI, "/subscriptions/") {
 		errs = append(errs, field.NotSupported(at.Child("diskURI"), d.DataDiskURI, managedURIs))
@@ -181,10 +181,10 @@ func validateScaleIO(s *corev1.ScaleIOVolumeSource, at *field.Path) field.ErrorL
 func validateStorageOS(s *corev1.StorageOSVolumeSource, at *field.Path) field.ErrorList {
 	errs := required(at, "volumeName", s.VolumeName)
 	if s.VolumeName != "" {
-		errs = append(errs, check.Label(s.VolumeName, at.Child("volumeName"))...)
+		errs = append(errs, check.Label(s.VolumeName, at, "volumeName")...)
 	}
 	if s.VolumeNamespace != "" {
-		errs = append(errs, check.Label(s.VolumeNamespace, at.Child("volumeNamespace"))...)
+		errs = append(errs, check.Label(s.VolumeNamespace, at, "volumeNamespace")...)
 	}
 	return append(errs, secretRef(s.SecretRef, at)...)
 }
@@ -199,7 +199,7 @@ func validateCSI(c *corev1.CSIVolumeSource, at *field.Path) field.ErrorList {
 		if ref.Name == "" {
 			return append(errs, field.Required(at.Child("nodePublishSecretRef", "name"), ""))
 		}
-		errs = append(errs, check.Subdomain(ref.Name, at.Child("name"))...)
+		errs = append(errs, check.Subdomain(ref.Name, at, "name")...)
 	}
 	return errs
 }

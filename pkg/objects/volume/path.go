@@ -6,30 +6,32 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
 // NoBacksteps checks that no part of a path is "..".
-func NoBacksteps(p string, at *field.Path) field.ErrorList {
+func NoBacksteps(p string, at *field.Path, child ...string) field.ErrorList {
 	if !strings.Contains(p, "..") || !slices.Contains(strings.Split(p, "/"), "..") {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(at, p, "must not contain '..'")}
+	return field.ErrorList{field.Invalid(check.Below(at, child), p, "must not contain '..'")}
 }
 
 // Descending checks that a path is relative and leads only downwards.
-func Descending(p string, at *field.Path) field.ErrorList {
+func Descending(p string, at *field.Path, child ...string) field.ErrorList {
 	var errs field.ErrorList
 	if path.IsAbs(p) {
-		errs = append(errs, field.Invalid(at, p, "must be a relative path"))
+		errs = append(errs, field.Invalid(check.Below(at, child), p, "must be a relative path"))
 	}
-	return append(errs, NoBacksteps(p, at)...)
+	return append(errs, NoBacksteps(p, at, child...)...)
 }
 
 // NotReserved checks a descending path that shall not begin with "..", which kubelets use for themselves.
-func NotReserved(p string, at *field.Path) field.ErrorList {
-	errs := Descending(p, at)
+func NotReserved(p string, at *field.Path, child ...string) field.ErrorList {
+	errs := Descending(p, at, child...)
 	if strings.HasPrefix(p, "..") && !strings.HasPrefix(p, "../") {
-		errs = append(errs, field.Invalid(at, p, "must not start with '..'"))
+		errs = append(errs, field.Invalid(check.Below(at, child), p, "must not start with '..'"))
 	}
 	return errs
 }

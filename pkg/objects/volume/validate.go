@@ -33,7 +33,7 @@ func Validate(volumes []corev1.Volume, pod string, at *field.Path) (Known, field
 		if v.Name == "" {
 			here = append(here, field.Required(idx.Child("name"), ""))
 		} else {
-			here = append(here, check.Label(v.Name, idx.Child("name"))...)
+			here = append(here, check.Label(v.Name, idx, "name")...)
 		}
 		if known.Find(v.Name) != nil {
 			here = append(here, field.Duplicate(idx.Child("name"), v.Name))
