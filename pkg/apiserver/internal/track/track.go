@@ -41,8 +41,12 @@ type target struct {
 
 // manager is the library set up for one target.
 type manager struct {
-	library *managedfields.FieldManager
-	kind    schema.GroupVersionKind
+	library     *managedfields.FieldManager
+	kind        schema.GroupVersionKind
+	subresource bool
+	none        objects.Object // what a create has before it
+	plan        *plan          // nil: nothing is remembered
+	memo        memo
 }
 
 // New returns a tracker whose times are those of clk.
@@ -88,7 +92,12 @@ func newManager(r *objects.Resource, to target) (*manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("track %s: %w", kind, err)
 	}
-	return &manager{library: library, kind: kind}, nil
+	m := &manager{library: library, kind: kind, subresource: to.subresource != "", none: r.New()}
+	m.none.GetObjectKind().SetGroupVersionKind(r.Names.GVK())
+	if v := c.versions[to.version]; v.To == nil {
+		m.plan = planOf(reflect.TypeOf(m.none), v.merge)
+	}
+	return m, nil
 }
 
 // resetFields says which fields a write to the target can't own.
@@ -123,13 +132,21 @@ func (t *Tracker) Update(w Write, old, obj objects.Object) error {
 	}
 	live := old
 	if live == nil {
-		live = w.Resource.New()
-		live.GetObjectKind().SetGroupVersionKind(w.Resource.Names.GVK())
+		live = m.none
 	}
 	obj.GetObjectKind().SetGroupVersionKind(w.Resource.Names.GVK())
-	tracked := m.library.UpdateNoErrors(live, obj, w.Manager)
-	if tracked != obj {
+	q, ok := m.ask(w.Manager, live, obj)
+	if ok {
+		if known, ok := m.memo.get(q); ok {
+			obj.SetManagedFields(known.entries(live.GetManagedFields(), metav1.NewTime(t.clock.Now().UTC())))
+			return nil
+		}
+	}
+	if tracked := m.library.UpdateNoErrors(live, obj, w.Manager); tracked != obj {
 		return fmt.Errorf("track %s: another object came back", m.kind)
+	}
+	if ok {
+		m.memo.put(q, answerOf(obj.GetManagedFields(), live.GetManagedFields()))
 	}
 	t.stamp(live, obj)
 	return nil
@@ -144,8 +161,7 @@ func (t *Tracker) Apply(w Write, old objects.Object, patch *unstructured.Unstruc
 	}
 	live := old
 	if live == nil {
-		live = w.Resource.New()
-		live.GetObjectKind().SetGroupVersionKind(w.Resource.Names.GVK())
+		live = m.none
 	}
 	merged, err := m.library.Apply(live, patch, w.Manager, force)
 	if err != nil {

@@ -1,0 +1,138 @@
+package track
+
+import (
+	"hash/maphash"
+	"reflect"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+var objectMeta = reflect.TypeFor[metav1.ObjectMeta]()
+
+// memo remembers what the library has answered. It is bounded: the younger half is kept.
+type memo struct {
+	mu         sync.Mutex
+	young, old map[question]answer
+}
+
+// generation is how many answers a half holds.
+const generation = 2048
+
+// question is everything that an answer depends on.
+type question struct {
+	manager string
+	shape   uint64
+	managed uint64 // what the old object's managedFields say
+}
+
+// answer is the managedFields that follow, without their times.
+type answer []entry
+
+type entry struct {
+	metav1.ManagedFieldsEntry     // Time is nil
+	from                      int // the old entry whose time it keeps; -1: the time of the write
+}
+
+func (m *memo) get(q question) (answer, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a, ok := m.young[q]; ok {
+		return a, true
+	}
+	a, ok := m.old[q]
+	if ok {
+		m.putLocked(q, a)
+	}
+	return a, ok
+}
+
+func (m *memo) put(q question, a answer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.putLocked(q, a)
+}
+
+func (m *memo) putLocked(q question, a answer) {
+	if m.young == nil || len(m.young) >= generation {
+		m.old, m.young = m.young, map[question]answer{}
+	}
+	m.young[q] = a
+}
+
+// maxManagers is from how many entries on the library merges the oldest, which their times decide.
+const maxManagers = 10
+
+// ask makes the question of a write; ok is false when only the library can say.
+func (m *manager) ask(manager string, old, obj objects.Object) (q question, ok bool) {
+	was := old.GetManagedFields()
+	if m.plan == nil || len(was) >= maxManagers || !m.inherits(obj.GetManagedFields(), was) {
+		return q, false
+	}
+	managed := uint64(len(was))
+	for i := range was {
+		e := &was[i]
+		if e.FieldsV1 == nil || slices.ContainsFunc(was[:i], func(o metav1.ManagedFieldsEntry) bool { return sameEntry(&o, e) }) {
+			return q, false
+		}
+		managed = mix(managed, maphash.String(seed, e.Manager))
+		managed = mix(managed, maphash.String(seed, string(e.Operation)))
+		managed = mix(managed, maphash.String(seed, e.APIVersion))
+		managed = mix(managed, maphash.String(seed, e.Subresource))
+		managed = mix(managed, maphash.Bytes(seed, e.FieldsV1.Raw))
+	}
+	var w walk
+	exists := uint64(0)
+	if old.GetUID() != "" {
+		exists = 1
+	}
+	shape := w.visit(m.plan, side{reflect.ValueOf(old), there}, side{reflect.ValueOf(obj), there})
+	return question{manager, mix(shape, exists), managed}, !w.lost
+}
+
+// inherits reports whether the managedFields that a client has sent say nothing but what is stored. A subresource's are
+// not looked at.
+func (m *manager) inherits(sent, was []metav1.ManagedFieldsEntry) bool {
+	if m.subresource || sent == nil {
+		return true
+	}
+	return len(sent) > 0 && slices.EqualFunc(sent, was, func(a, b metav1.ManagedFieldsEntry) bool {
+		return sameEntry(&a, &b) && a.FieldsType == b.FieldsType && a.Time.Equal(b.Time) &&
+			a.FieldsV1 != nil && b.FieldsV1 != nil && string(a.FieldsV1.Raw) == string(b.FieldsV1.Raw)
+	})
+}
+
+// answerOf takes the times out of what the library has said.
+func answerOf(entries, was []metav1.ManagedFieldsEntry) answer {
+	out := make(answer, 0, len(entries))
+	for _, e := range entries {
+		from := slices.IndexFunc(was, func(o metav1.ManagedFieldsEntry) bool { return sameEntry(&o, &e) })
+		if from >= 0 && !was[from].Time.Equal(e.Time) {
+			from = -1
+		}
+		e.Time = nil
+		out = append(out, entry{e, from})
+	}
+	return out
+}
+
+// entries puts an answer's times in.
+func (a answer) entries(was []metav1.ManagedFieldsEntry, now metav1.Time) []metav1.ManagedFieldsEntry {
+	if len(a) == 0 {
+		return nil
+	}
+	out := make([]metav1.ManagedFieldsEntry, len(a))
+	for i, e := range a {
+		out[i] = e.ManagedFieldsEntry
+		if e.from >= 0 {
+			out[i].Time = was[e.from].Time
+		} else {
+			out[i].Time = &now
+		}
+	}
+	sortEntries(out)
+	return out
+}

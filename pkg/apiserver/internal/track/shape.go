@@ -1,0 +1,492 @@
+package track
+
+import (
+	"encoding/json"
+	"hash/maphash"
+	"math/bits"
+	"reflect"
+	"strings"
+
+	"sigs.k8s.io/structured-merge-diff/v6/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+)
+
+// The shape of a write is what managedFields can tell of it: which fields the old and the new object have, by which keys
+// their list elements go, and which leaves differ; not what the leaves hold. A plan, made once per type from its Go form
+// and its merge schema, walks both objects side by side and hashes that.
+
+// plan is how to walk values of one type at one place of the schema.
+type plan struct {
+	kind     kind
+	fields   []fieldPlan // of a struct
+	element  *plan       // of a map or list
+	keys     []keyPlan   // of a keyed list
+	marshals bool        // leaves that say themselves what their JSON is
+}
+
+type kind uint8
+
+const (
+	leaf    kind = iota // differs or not, as a whole
+	object              // a struct whose fields are told apart
+	table               // a map whose entries are told apart
+	set                 // a list without order, of scalars
+	keyed               // a list whose elements go by some of their fields
+	unknown             // the library has to look
+	ignored             // has no part in the outcome
+)
+
+type fieldPlan struct {
+	index     []int // through inlined structs
+	omitEmpty bool
+	omitZero  bool
+	plan      *plan
+}
+
+// keyPlan finds one part of a list element's key.
+type keyPlan struct {
+	index    []int
+	fallback uint64 // the hash of the schema's default
+	optional bool   // the default counts when the field is empty
+}
+
+// planner makes plans for the types of one parser.
+type planner struct {
+	schema *schema.Schema
+	done   map[planKey]*plan
+}
+
+type planKey struct {
+	t    reflect.Type
+	name string // of the schema's type; inlined ones are planned anew
+	own  schema.ElementRelationship
+}
+
+func planOf(t reflect.Type, p typed.ParseableType) *plan {
+	pl := planner{schema: p.Schema, done: map[planKey]*plan{}}
+	return pl.plan(t, p.TypeRef)
+}
+
+var (
+	marshaler = reflect.TypeFor[json.Marshaler]()
+	converts  = reflect.TypeFor[value.UnstructuredConverter]()
+)
+
+func (pl *planner) plan(t reflect.Type, ref schema.TypeRef) *plan {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	key := planKey{t: t}
+	if ref.NamedType != nil {
+		key.name = *ref.NamedType
+		if ref.ElementRelationship != nil {
+			key.own = *ref.ElementRelationship
+		}
+		if p := pl.done[key]; p != nil {
+			return p
+		}
+	}
+	p := &plan{}
+	if key.name != "" {
+		pl.done[key] = p
+	}
+	atom, ok := pl.schema.Resolve(ref)
+	if !ok {
+		p.kind = unknown
+		return p
+	}
+	pl.fill(p, t, atom)
+	return p
+}
+
+func (pl *planner) fill(p *plan, t reflect.Type, atom schema.Atom) {
+	pointer := reflect.PointerTo(t)
+	p.marshals = pointer.Implements(marshaler) || pointer.Implements(converts)
+	granularMap := atom.Map != nil && atom.Map.ElementRelationship != schema.Atomic
+	granularList := atom.List != nil && atom.List.ElementRelationship != schema.Atomic
+	switch {
+	case p.marshals || t.Kind() == reflect.Interface:
+		if granularMap || granularList {
+			p.kind = unknown
+		}
+	case t.Kind() == reflect.Struct && granularMap:
+		p.kind = object
+		pl.structFields(p, t, atom.Map, nil)
+	case t.Kind() == reflect.Map && granularMap:
+		p.kind = table
+		p.element = pl.plan(t.Elem(), atom.Map.ElementType)
+	case t.Kind() == reflect.Slice && granularList && t.Elem().Kind() != reflect.Uint8:
+		pl.list(p, t, atom.List)
+	case granularMap && atom.Scalar == nil || granularList && atom.Scalar == nil:
+		p.kind = unknown
+	}
+}
+
+func (pl *planner) structFields(p *plan, t reflect.Type, m *schema.Map, index []int) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		at := append(append([]int(nil), index...), i)
+		switch {
+		case name == "-" || !f.IsExported() && !f.Anonymous:
+			continue
+		case name == "" && (f.Anonymous || strings.Contains(options, "inline")):
+			if f.Type.Kind() == reflect.Struct {
+				pl.structFields(p, f.Type, m, at)
+			} else {
+				p.kind = unknown
+			}
+			continue
+		case name == "":
+			name = f.Name
+		}
+		fp := fieldPlan{index: at, omitEmpty: strings.Contains(options, "omitempty"), omitZero: strings.Contains(options, "omitzero")}
+		if sf, ok := m.FindField(name); ok {
+			fp.plan = pl.plan(f.Type, sf.Type)
+		} else {
+			fp.plan = &plan{kind: unknown}
+		}
+		if name == "managedFields" && t == objectMeta {
+			fp.plan = &plan{kind: ignored}
+		}
+		p.fields = append(p.fields, fp)
+	}
+}
+
+func (pl *planner) list(p *plan, t reflect.Type, l *schema.List) {
+	p.element = pl.plan(t.Elem(), l.ElementType)
+	if len(l.Keys) == 0 {
+		p.kind = set
+		if p.element.kind != leaf || p.element.marshals {
+			p.kind = unknown
+		}
+		return
+	}
+	p.kind = keyed
+	elem := t.Elem()
+	atom, ok := pl.schema.Resolve(l.ElementType)
+	if !ok || atom.Map == nil || elem.Kind() != reflect.Struct {
+		p.kind = unknown
+		return
+	}
+	for _, name := range l.Keys {
+		k, ok := keyOf(elem, name)
+		if !ok {
+			p.kind = unknown
+			return
+		}
+		if sf, ok := atom.Map.FindField(name); ok && sf.Default != nil {
+			if k.fallback, k.optional = fallback(sf.Default); !k.optional {
+				p.kind = unknown
+				return
+			}
+		}
+		p.keys = append(p.keys, k)
+	}
+}
+
+// fallback hashes a default as scalar does the field.
+func fallback(v any) (uint64, bool) {
+	switch v := v.(type) {
+	case string:
+		return maphash.String(seed, v), true
+	case float64:
+		return scalar(reflect.ValueOf(int64(v)))
+	}
+	return 0, false
+}
+
+// keyOf finds the field of a struct with a JSON name, when it can be a key.
+func keyOf(t reflect.Type, name string) (keyPlan, bool) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		n, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if n == "" && f.Anonymous && f.Type.Kind() == reflect.Struct {
+			if k, ok := keyOf(f.Type, name); ok {
+				k.index = append([]int{i}, k.index...)
+				return k, true
+			}
+		}
+		if n != name {
+			continue
+		}
+		switch f.Type.Kind() {
+		case reflect.String, reflect.Int32, reflect.Int64:
+			return keyPlan{index: []int{i}}, true
+		}
+	}
+	return keyPlan{}, false
+}
+
+// seed is that of all shapes of this process.
+var seed = maphash.MakeSeed()
+
+// walk is one look at two objects. It gives up when it meets something that only the library can judge.
+type walk struct{ lost bool }
+
+const odd = 0x9e3779b97f4a7c15
+
+func mix(h, x uint64) uint64 {
+	hi, lo := bits.Mul64(h^x^0xa0761d6478bd642f, odd)
+	return hi ^ lo ^ h
+}
+
+// The ways in which a value can be there.
+const (
+	absent = iota
+	null
+	there
+)
+
+// side is one of the two values at a place.
+type side struct {
+	v  reflect.Value
+	is uint64
+}
+
+// deref follows pointers; a nil one is null.
+func deref(v reflect.Value, is uint64) side {
+	for is == there && v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return side{v, null}
+		}
+		v = v.Elem()
+	}
+	return side{v, is}
+}
+
+func nilable(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Map, reflect.Slice, reflect.Interface:
+		return v.IsNil()
+	}
+	return false
+}
+
+func (w *walk) visit(p *plan, old, now side) uint64 {
+	old, now = deref(old.v, old.is), deref(now.v, now.is)
+	if old.is == there && nilable(old.v) {
+		old.is = null
+	}
+	if now.is == there && nilable(now.v) {
+		now.is = null
+	}
+	h := mix(old.is<<2|now.is, uint64(p.kind))
+	if old.is != there && now.is != there {
+		return h
+	}
+	switch p.kind {
+	case leaf:
+		if old.is == there && now.is == there && !p.same(old.v, now.v) {
+			return mix(h, 1)
+		}
+	case object:
+		for i := range p.fields {
+			h = mix(h, w.field(&p.fields[i], old, now))
+		}
+	case table:
+		h = mix(h, w.table(p, old, now))
+	case set:
+		h = mix(h, w.set(old, 1)+w.set(now, 2))
+	case keyed:
+		h = mix(h, w.keyed(p, old, now))
+	case unknown:
+		w.lost = true
+	}
+	return h
+}
+
+func (w *walk) field(f *fieldPlan, old, now side) uint64 {
+	if f.plan.kind == ignored {
+		return 0
+	}
+	return w.visit(f.plan, f.of(old), f.of(now))
+}
+
+// of returns a struct's field.
+func (f *fieldPlan) of(s side) side {
+	if s.is != there {
+		return side{is: absent}
+	}
+	v := s.v
+	for _, i := range f.index {
+		v = v.Field(i)
+	}
+	if f.omitEmpty && empty(v) || f.omitZero && zero(v) {
+		return side{is: absent}
+	}
+	return side{v, there}
+}
+
+// empty is what encoding/json's omitempty asks.
+func empty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Map, reflect.Slice, reflect.String, reflect.Array:
+		return v.Len() == 0
+	case reflect.Struct:
+		return false
+	}
+	return v.IsZero()
+}
+
+// zero is what encoding/json's omitzero asks.
+func zero(v reflect.Value) bool {
+	if z, ok := v.Interface().(interface{ IsZero() bool }); ok {
+		if v.Kind() == reflect.Pointer && v.IsNil() {
+			return true
+		}
+		return z.IsZero()
+	}
+	if v.CanAddr() {
+		if z, ok := v.Addr().Interface().(interface{ IsZero() bool }); ok {
+			return z.IsZero()
+		}
+	}
+	return v.IsZero()
+}
+
+// same compares leaves by their JSON. What is equal as it is needs no JSON.
+func (p *plan) same(a, b reflect.Value) bool {
+	switch a.Kind() {
+	case reflect.String:
+		if !p.marshals {
+			return a.String() == b.String()
+		}
+	case reflect.Bool:
+		return a.Bool() == b.Bool()
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		if !p.marshals {
+			return a.Int() == b.Int()
+		}
+	}
+	if reflect.DeepEqual(a.Interface(), b.Interface()) {
+		return true
+	}
+	x, errX := json.Marshal(addressed(a))
+	y, errY := json.Marshal(addressed(b))
+	return errX == nil && errY == nil && string(x) == string(y)
+}
+
+// addressed returns a value in the form in which it has all its methods.
+func addressed(v reflect.Value) any {
+	if v.CanAddr() {
+		return v.Addr().Interface()
+	}
+	return v.Interface()
+}
+
+func (w *walk) table(p *plan, old, now side) uint64 {
+	var sum uint64
+	if now.is == there {
+		for it := now.v.MapRange(); it.Next(); {
+			was := side{is: absent}
+			if old.is == there {
+				if v := old.v.MapIndex(it.Key()); v.IsValid() {
+					was = side{v, there}
+				}
+			}
+			sum += mix(maphash.String(seed, it.Key().String()), w.visit(p.element, was, side{it.Value(), there}))
+		}
+	}
+	if old.is == there {
+		for it := old.v.MapRange(); it.Next(); {
+			if now.is == there && now.v.MapIndex(it.Key()).IsValid() {
+				continue
+			}
+			sum += mix(maphash.String(seed, it.Key().String()), w.visit(p.element, side{it.Value(), there}, side{is: absent}))
+		}
+	}
+	return sum
+}
+
+func (w *walk) set(s side, which uint64) uint64 {
+	if s.is != there {
+		return 0
+	}
+	var sum uint64
+	seen := make([]uint64, 0, 8)
+	for i := range s.v.Len() {
+		h, ok := scalar(s.v.Index(i))
+		for _, other := range seen {
+			ok = ok && other != h
+		}
+		w.lost = w.lost || !ok
+		seen = append(seen, h)
+		sum += mix(h, which)
+	}
+	return sum + uint64(s.v.Len()) // an empty list is told from none
+}
+
+func scalar(v reflect.Value) (uint64, bool) {
+	switch v.Kind() {
+	case reflect.String:
+		return maphash.String(seed, v.String()), true
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return mix(uint64(v.Int()), odd), true
+	}
+	return 0, false
+}
+
+// fewElements is how many elements of a list are looked through one by one.
+const fewElements = 32
+
+func (w *walk) keyed(p *plan, old, now side) uint64 {
+	was := w.keysOf(p, old)
+	is := w.keysOf(p, now)
+	if w.lost || len(was) > fewElements || len(is) > fewElements {
+		w.lost = true
+		return 0
+	}
+	sum := uint64(len(was)<<8 | len(is))
+	for i, k := range is {
+		before := side{is: absent}
+		for j, o := range was {
+			if o == k {
+				before = side{old.v.Index(j), there}
+			}
+		}
+		sum += mix(k, w.visit(p.element, before, side{now.v.Index(i), there}))
+	}
+	for j, o := range was {
+		gone := true
+		for _, k := range is {
+			gone = gone && k != o
+		}
+		if gone {
+			sum += mix(o, w.visit(p.element, side{old.v.Index(j), there}, side{is: absent}))
+		}
+	}
+	return sum
+}
+
+// keysOf returns the hashes of a list's keys. Elements with the same key are a case for the library.
+func (w *walk) keysOf(p *plan, s side) []uint64 {
+	if s.is != there {
+		return nil
+	}
+	out := make([]uint64, 0, 8)
+	for i := range s.v.Len() {
+		h := w.keyOf(p, s.v.Index(i))
+		for _, other := range out {
+			w.lost = w.lost || other == h
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+func (w *walk) keyOf(p *plan, elem reflect.Value) uint64 {
+	h := uint64(odd)
+	for _, k := range p.keys {
+		v := elem.FieldByIndex(k.index)
+		if k.optional && v.IsZero() {
+			h = mix(h, k.fallback)
+			continue
+		}
+		part, ok := scalar(v)
+		w.lost = w.lost || !ok
+		h = mix(h, part)
+	}
+	return h
+}

@@ -1,0 +1,362 @@
+package track
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/randfill"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+var podRow = objects.Row(objects.Def[*corev1.Pod]{
+	Names:   objects.Names{Version: "v1", Kind: "Pod", Plural: "pods"},
+	New:     func() *corev1.Pod { return &corev1.Pod{} },
+	NewList: func() runtime.Object { return &corev1.PodList{} },
+	Reset:   []string{"status"},
+	Status:  &objects.Status[*corev1.Pod]{Reset: []string{"spec"}},
+})
+
+var rows = []objects.Resource{
+	podRow,
+	objects.Row(objects.Def[*appsv1.Deployment]{
+		Names:   objects.Names{Group: "apps", Version: "v1", Kind: "Deployment", Plural: "deployments"},
+		New:     func() *appsv1.Deployment { return &appsv1.Deployment{} },
+		NewList: func() runtime.Object { return &appsv1.DeploymentList{} },
+	}),
+	objects.Row(objects.Def[*corev1.Service]{
+		Names:   objects.Names{Version: "v1", Kind: "Service", Plural: "services"},
+		New:     func() *corev1.Service { return &corev1.Service{} },
+		NewList: func() runtime.Object { return &corev1.ServiceList{} },
+	}),
+	objects.Row(objects.Def[*corev1.Node]{
+		Names:   objects.Names{Version: "v1", Kind: "Node", Plural: "nodes"},
+		New:     func() *corev1.Node { return &corev1.Node{} },
+		NewList: func() runtime.Object { return &corev1.NodeList{} },
+	}),
+}
+
+// both runs the same writes through a tracker that remembers and one that always asks the library.
+type both struct {
+	memo, library *Tracker
+	hits, lost    int
+}
+
+func newBoth() *both {
+	now := clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	return &both{memo: New(now), library: New(now)}
+}
+
+func (b *both) step(t *testing.T) {
+	b.memo.clock.(*clocktesting.FakeClock).Step(time.Second)
+	t.Helper()
+}
+
+func (b *both) update(t *testing.T, w Write, old, obj objects.Object) {
+	t.Helper()
+	m, err := b.library.manager(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.plan = nil
+	plain := obj.DeepCopyObject().(objects.Object)
+	if err := b.library.Update(w, old, plain); err != nil {
+		t.Fatal(err)
+	}
+	if m, err = b.memo.manager(w); err != nil {
+		t.Fatal(err)
+	}
+	before := old
+	if before == nil {
+		before = m.none
+	}
+	if q, ok := m.ask(w.Manager, before, obj); ok {
+		if _, known := m.memo.get(q); known {
+			b.hits++
+		}
+	} else {
+		b.lost++
+	}
+	if err := b.memo.Update(w, old, obj); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(shown(plain), shown(obj)); diff != "" {
+		was := "nothing"
+		if old != nil {
+			j, _ := json.Marshal(old)
+			was = string(j)
+		}
+		now, _ := json.Marshal(plain)
+		t.Fatalf("library (-) and memo (+) differ: %s\nold %s\nnew %s", diff, was, now)
+	}
+}
+
+func shown(obj objects.Object) []string {
+	var out []string
+	for _, e := range obj.GetManagedFields() {
+		out = append(out, fmt.Sprintf("%s %s %s %q %s %s", e.Manager, e.Operation, e.APIVersion, e.Subresource, e.Time.UTC(), e.FieldsV1.Raw))
+	}
+	return out
+}
+
+// Random changes of one pod, by several managers, through the resource and its status.
+func TestMemoOfChanges(t *testing.T) {
+	b := newBoth()
+	for run := range 15 {
+		// Each five runs make the same changes with other values: the first is new, the others are known shapes.
+		rng := rand.New(rand.NewPCG(1, uint64(run/5)))
+		salt = fmt.Sprint("v", run)
+		pod := basePod()
+		w := Write{Resource: &podRow, Manager: "maker"}
+		b.update(t, w, nil, pod)
+		pod.UID = types.UID(fmt.Sprint("uid", run))
+		for range 60 {
+			next := pod.DeepCopy()
+			for range 1 + rng.IntN(3) {
+				changes[rng.IntN(len(changes))](next, rng)
+			}
+			w := Write{Resource: &podRow, Manager: fmt.Sprint("m", rng.IntN(3))}
+			if rng.IntN(3) == 0 {
+				w.Subresource = "status"
+			}
+			if rng.IntN(4) == 0 {
+				next.ManagedFields = nil
+			}
+			b.update(t, w, pod, next)
+			pod = next
+			b.step(t)
+		}
+	}
+	if b.hits < 500 {
+		t.Errorf("of 900 writes %d were remembered and %d left to the library", b.hits, b.lost)
+	}
+	t.Logf("%d remembered, %d left to the library", b.hits, b.lost)
+}
+
+func basePod() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "n", Labels: map[string]string{"app": "a"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "c", Image: "i", Ports: []corev1.ContainerPort{{ContainerPort: 80, Protocol: "TCP"}},
+			Env: []corev1.EnvVar{{Name: "A", Value: "1"}},
+		}}},
+	}
+}
+
+// salt makes the values of a run its own.
+var salt string
+
+func val(n int) string { return salt + fmt.Sprint(n) }
+
+var changes = []func(*corev1.Pod, *rand.Rand){
+	func(p *corev1.Pod, r *rand.Rand) { p.Labels = toggle(p.Labels, r) },
+	func(p *corev1.Pod, r *rand.Rand) { p.Annotations = toggle(p.Annotations, r) },
+	func(p *corev1.Pod, r *rand.Rand) { p.Annotations = map[string]string{} },
+	func(p *corev1.Pod, r *rand.Rand) {
+		p.Finalizers = []string{fmt.Sprint("x/", r.IntN(3)), "y/z"}[:r.IntN(3)]
+	},
+	func(p *corev1.Pod, r *rand.Rand) { p.Spec.Containers[0].Image = val(r.IntN(3)) },
+	func(p *corev1.Pod, r *rand.Rand) {
+		names := []string{"c", "d", "e"}
+		p.Spec.Containers = p.Spec.Containers[:1]
+		for _, n := range names[1 : 1+r.IntN(3)] {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: n, Image: val(r.IntN(2))})
+		}
+	},
+	func(p *corev1.Pod, r *rand.Rand) {
+		c := &p.Spec.Containers[0]
+		c.Ports = nil
+		for i := range r.IntN(3) {
+			c.Ports = append(c.Ports, corev1.ContainerPort{ContainerPort: int32(80 + i), Protocol: []corev1.Protocol{"TCP", "UDP", ""}[r.IntN(3)], HostPort: int32(r.IntN(2))})
+		}
+	},
+	func(p *corev1.Pod, r *rand.Rand) {
+		c := &p.Spec.Containers[0]
+		c.Resources = corev1.ResourceRequirements{}
+		if r.IntN(3) > 0 {
+			c.Resources.Limits = corev1.ResourceList{"cpu": resource.MustParse([]string{"1", "1000m", "2"}[r.IntN(3)])}
+		}
+	},
+	func(p *corev1.Pod, r *rand.Rand) {
+		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: val(r.IntN(2))}, {Name: []string{"A", "B", "C"}[r.IntN(3)]}}[:1+r.IntN(2)]
+	},
+	func(p *corev1.Pod, r *rand.Rand) {
+		p.Spec.SecurityContext = []*corev1.PodSecurityContext{nil, {}, {RunAsUser: new(int64)}}[r.IntN(3)]
+	},
+	func(p *corev1.Pod, r *rand.Rand) { p.Spec.NodeSelector = toggle(p.Spec.NodeSelector, r) },
+	func(p *corev1.Pod, r *rand.Rand) {
+		p.Spec.Tolerations = []corev1.Toleration{{Key: val(r.IntN(2))}, {Key: "b"}}[:r.IntN(3)]
+	},
+	func(p *corev1.Pod, r *rand.Rand) {
+		p.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(fmt.Sprint(r.IntN(2))), Name: "o", Kind: "K", APIVersion: "v1"}}[:r.IntN(2)]
+	},
+	func(p *corev1.Pod, r *rand.Rand) {
+		h := corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt(80 + r.IntN(2))}}
+		p.Spec.Containers[0].LivenessProbe = []*corev1.Probe{nil, {}, {ProbeHandler: h}}[r.IntN(3)]
+	},
+	func(p *corev1.Pod, r *rand.Rand) {
+		p.Status.Phase = []corev1.PodPhase{"", "Pending", "Running"}[r.IntN(3)]
+	},
+	func(p *corev1.Pod, r *rand.Rand) {
+		at := metav1.NewTime(time.Unix(int64(r.IntN(3)), 0))
+		p.Status.StartTime = []*metav1.Time{nil, &at}[r.IntN(2)]
+		p.Status.Conditions = []corev1.PodCondition{
+			{Type: "Ready", Status: []corev1.ConditionStatus{"True", "False"}[r.IntN(2)], LastTransitionTime: at}, {Type: "Other"},
+		}[:r.IntN(3)]
+	},
+}
+
+func toggle(m map[string]string, r *rand.Rand) map[string]string {
+	k := fmt.Sprint("k", r.IntN(3))
+	switch r.IntN(3) {
+	case 0:
+		delete(m, k)
+	default:
+		if m == nil {
+			m = map[string]string{}
+		}
+		m[k] = val(r.IntN(2))
+	}
+	return m
+}
+
+// Objects filled at random, with everything that their types have.
+func TestMemoOfRandomObjects(t *testing.T) {
+	for i := range rows {
+		t.Run(rows[i].Names.Kind, func(t *testing.T) {
+			b := newBoth()
+			fill := randfill.NewWithSeed(7).NilChance(0.6).NumElements(0, 2).MaxDepth(12).Funcs(
+				func(q *resource.Quantity, c randfill.Continue) {
+					*q = *resource.NewQuantity(c.Int63()%5, resource.DecimalSI)
+				},
+				func(v *intstr.IntOrString, c randfill.Continue) { *v = intstr.FromInt(c.Intn(3)) },
+				func(v *metav1.Time, c randfill.Continue) { *v = metav1.NewTime(time.Unix(int64(c.Intn(9)), 0)) },
+				func(v *metav1.MicroTime, c randfill.Continue) {
+					*v = metav1.NewMicroTime(time.Unix(int64(c.Intn(9)), 0))
+				},
+				func(v *metav1.ManagedFieldsEntry, c randfill.Continue) {},
+				func(v *string, c randfill.Continue) { *v = []string{"", "a", "b", "c"}[c.Intn(4)] },
+			)
+			next := func() objects.Object {
+				obj := rows[i].New()
+				fill.Fill(obj)
+				obj.SetManagedFields(nil)
+				return obj
+			}
+			w := Write{Resource: &rows[i], Manager: "m"}
+			for range 12 {
+				old := next()
+				b.update(t, w, nil, old)
+				old.SetUID("u")
+				obj := next()
+				obj.SetUID("u")
+				b.update(t, w, old, obj)
+				small := obj.DeepCopyObject().(objects.Object)
+				small.SetLabels(map[string]string{"a": "b"})
+				small.SetManagedFields(nil)
+				b.update(t, w, obj, small)
+			}
+		})
+	}
+}
+
+// Every type of the schema reads back as it was written.
+func TestSchemaReads(t *testing.T) {
+	if len(lines()) < 800 {
+		t.Fatalf("%d types", len(lines()))
+	}
+	for name, text := range lines() {
+		var a, b typeText
+		if err := json.Unmarshal(text, &a); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		again, err := textOf(a.atom())
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, err := json.Marshal(again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(j, &b); err != nil || !reflect.DeepEqual(a, b) {
+			t.Errorf("%s: %s became %s", name, text, j)
+		}
+		a.eachName(func(n string) {
+			if lines()[n] == nil {
+				t.Errorf("%s names %s, which is not there", name, n)
+			}
+		})
+	}
+}
+
+func BenchmarkCreateKnownShape(b *testing.B) {
+	tr := New(clocktesting.NewFakeClock(time.Now()))
+	w := Write{Resource: &podRow, Manager: "m"}
+	pod := basePod()
+	b.ReportAllocs()
+	for b.Loop() {
+		pod.ManagedFields = nil
+		if err := tr.Update(w, nil, pod); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkStatusKnownShape(b *testing.B) {
+	tr := New(clocktesting.NewFakeClock(time.Now()))
+	old := basePod()
+	if err := tr.Update(Write{Resource: &podRow, Manager: "m"}, nil, old); err != nil {
+		b.Fatal(err)
+	}
+	old.UID = "u"
+	next := old.DeepCopy()
+	next.Status.Phase = "Running"
+	sent := next.ManagedFields
+	w := Write{Resource: &podRow, Manager: "kubelet", Subresource: "status"}
+	b.ReportAllocs()
+	for b.Loop() {
+		next.ManagedFields = sent
+		if err := tr.Update(w, old, next); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkLibrary(b *testing.B) {
+	tr := New(clocktesting.NewFakeClock(time.Now()))
+	w := Write{Resource: &podRow, Manager: "m"}
+	m, err := tr.manager(w)
+	if err != nil {
+		b.Fatal(err)
+	}
+	m.plan = nil
+	pod := basePod()
+	b.ReportAllocs()
+	for b.Loop() {
+		pod.ManagedFields = nil
+		if err := tr.Update(w, nil, pod); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkFirstUse(b *testing.B) {
+	for b.Loop() {
+		if _, err := newManager(&podRow, target{version: corev1.SchemeGroupVersion}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
