@@ -18,6 +18,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -103,6 +104,14 @@ func lockFile(path string) (*os.File, error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("%s: another supervisor serves this folder", path)
+	}
+	err = f.Truncate(0)
+	if err == nil {
+		_, err = f.WriteString(strconv.Itoa(os.Getpid()) + "\n") // for people, and for tests
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
 	}
 	return f, nil
 }

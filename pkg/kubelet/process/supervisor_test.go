@@ -1,0 +1,332 @@
+package process_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/minikctl/minikctl/pkg/kubelet"
+	"github.com/minikctl/minikctl/pkg/kubelet/process"
+)
+
+// machine is a host with one node and one pod.
+type machine struct {
+	*testing.T
+	root string
+	host *process.Host
+	rt   *process.Runtime
+	pod  kubelet.Pod
+}
+
+func newMachine(t *testing.T) *machine {
+	m := &machine{T: t, root: t.TempDir()}
+	m.open()
+	t.Cleanup(func() {
+		if err := m.host.Purge(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	var err error
+	m.pod, err = m.rt.StartPod(t.Context(), kubelet.PodSpec{UID: "pod", Namespace: "default", Name: "pod"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (m *machine) open() {
+	m.Helper()
+	var err error
+	if m.host, err = open(m.root); err != nil {
+		m.Fatal(err)
+	}
+	m.rt = m.host.Runtime("node")
+}
+
+var count int
+
+func (m *machine) start(uid types.UID, spec kubelet.ContainerSpec) kubelet.ContainerID {
+	m.Helper()
+	count++
+	spec.Name = fmt.Sprintf("c%d", count)
+	if spec.LogPath == "" {
+		spec.LogPath = m.log(spec.Name)
+	}
+	id, err := m.rt.Start(m.Context(), uid, spec)
+	if err != nil {
+		m.Fatal(err)
+	}
+	return id
+}
+
+func (m *machine) log(name string) string { return filepath.Join(m.root, "logs", name+".log") }
+
+func (m *machine) shell(script string) kubelet.ContainerID {
+	m.Helper()
+	return m.start("pod", kubelet.ContainerSpec{Command: []string{"/bin/sh", "-c", script}})
+}
+
+// output returns what a container has written, without the log's frame.
+func (m *machine) output(id kubelet.ContainerID) string {
+	m.Helper()
+	c := m.find(id)
+	b, err := os.ReadFile(m.log(c.Name))
+	if err != nil && !os.IsNotExist(err) {
+		m.Fatal(err)
+	}
+	var out strings.Builder
+	for line := range strings.Lines(string(b)) {
+		f := strings.SplitN(line, " ", 4)
+		out.WriteString(f[3])
+	}
+	return out.String()
+}
+
+func (m *machine) find(id kubelet.ContainerID) kubelet.Container {
+	m.Helper()
+	pods, err := m.rt.Pods(m.Context())
+	if err != nil {
+		m.Fatal(err)
+	}
+	for _, p := range pods {
+		for _, c := range p.Containers {
+			if c.ID == id {
+				return c
+			}
+		}
+	}
+	m.Fatalf("%s is not there: %+v", id, pods)
+	return kubelet.Container{}
+}
+
+func (m *machine) ended(id kubelet.ContainerID) kubelet.Container {
+	m.Helper()
+	m.wait("the end of "+string(id), func() bool { return !m.find(id).Running })
+	return m.find(id)
+}
+
+func (m *machine) wait(what string, cond func() bool) {
+	m.Helper()
+	over := time.NewTimer(20 * time.Second)
+	defer over.Stop()
+	for !cond() {
+		select {
+		case <-over.C:
+			m.Fatalf("no sign of %s", what)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+func (m *machine) touch(name string) {
+	m.Helper()
+	if err := os.WriteFile(filepath.Join(m.root, name), nil, 0o600); err != nil {
+		m.Fatal(err)
+	}
+}
+
+// supervisor returns the PID of the supervisor.
+func (m *machine) supervisor() int {
+	m.Helper()
+	if _, err := m.rt.Pods(m.Context()); err != nil { // waits for it
+		m.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(m.root, "runtime", "run", "supervisor.lock"))
+	if err != nil {
+		m.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		m.Fatal(err)
+	}
+	return pid
+}
+
+func (m *machine) killSupervisor() {
+	m.Helper()
+	pid := m.supervisor()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		m.Fatal(err)
+	}
+	m.wait("the end of the supervisor", func() bool { return syscall.Kill(pid, 0) != nil })
+}
+
+// loop runs until a file is there, counting loudly.
+func (m *machine) loop(file, then string) string {
+	return "i=0; while [ ! -e '" + m.root + "/" + file + "' ]; do i=$((i+1)); echo $i; sleep 0.001; done; " + then
+}
+
+func (m *machine) counted(id kubelet.ContainerID) int {
+	m.Helper()
+	i := 0
+	for line := range strings.Lines(m.output(id)) {
+		if i++; line != fmt.Sprintln(i) {
+			m.Fatalf("line %d of the log is %q", i, line)
+		}
+	}
+	return i
+}
+
+func TestSupervisorKilled(t *testing.T) {
+	m := newMachine(t)
+	id := m.shell(m.loop("go", "exit 12"))
+	before := m.find(id)
+	for range 3 {
+		old := m.supervisor()
+		m.killSupervisor()
+		m.wait("a new supervisor", func() bool { return m.supervisor() != old })
+		after := m.find(id)
+		if !after.Running || after.PID != before.PID || syscall.Kill(after.PID, 0) != nil {
+			t.Fatalf("before %+v, after %+v", before, after)
+		}
+		n := m.counted(id)
+		m.wait("more output", func() bool { return m.counted(id) > n })
+	}
+	m.touch("go")
+	got := m.ended(id)
+	known := got.ExitCode == 12 && got.Reason == ""
+	missed := got.ExitCode == 137 && got.Reason == "ContainerStatusUnknown" // before Linux 6.15
+	if !known && !missed {
+		t.Errorf("got %+v", got)
+	}
+	next := m.shell("exit 13")
+	if c := m.ended(next); c.ExitCode != 13 {
+		t.Errorf("after that: got %+v", c)
+	}
+}
+
+func TestSupervisorKilledWhileStopped(t *testing.T) {
+	m := newMachine(t)
+	id := m.shell("exec sleep 1000")
+	m.killSupervisor()
+	if err := m.rt.Stop(t.Context(), id, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if c := m.find(id); c.Running || c.ExitCode < 137 {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestExitMissed(t *testing.T) {
+	m := newMachine(t)
+	id := m.shell(m.loop("go", "exit 12"))
+	pid := m.find(id).PID
+	supervisor := m.supervisor()
+	if err := m.host.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(supervisor, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	m.touch("go")
+	m.wait("the end of the process", func() bool { return syscall.Kill(pid, 0) != nil })
+	m.open()
+	got := m.ended(id)
+	if got.ExitCode != 137 || got.Reason != "ContainerStatusUnknown" ||
+		got.Message != "The container could not be located when the pod was terminated" || got.Finished.IsZero() {
+		t.Errorf("got %+v", got)
+	}
+	if n := m.counted(id); n == 0 {
+		t.Error("its last output is lost")
+	}
+}
+
+// TestBothKilled kills daemon and supervisor while a container writes more than a pipe holds.
+func TestBothKilled(t *testing.T) {
+	m := newMachine(t)
+	id := m.start("pod", kubelet.ContainerSpec{Command: []string{"seq", "300000"}})
+	supervisor := m.supervisor()
+	if err := m.host.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(supervisor, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	m.wait("the end of the supervisor", func() bool { return syscall.Kill(supervisor, 0) != nil })
+	m.open()
+	c := m.ended(id)
+	if c.Signal != 0 && c.Reason == "" {
+		t.Errorf("got %+v", c)
+	}
+	if !strings.HasSuffix(m.output(id), "\n300000\n") {
+		t.Errorf("the end of the output is lost: %q", m.output(id)[max(0, len(m.output(id))-20):])
+	}
+}
+
+func TestPurgeLeavesNothing(t *testing.T) {
+	m := newMachine(t)
+	id := m.shell("setsid sleep 1000 & sleep 1000")
+	pid, supervisor := m.find(id).PID, m.supervisor()
+	if err := m.host.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []int{pid, supervisor} {
+		m.wait("the end of "+strconv.Itoa(p), func() bool { return syscall.Kill(p, 0) != nil })
+	}
+	if left, err := os.ReadDir(filepath.Join(m.root, "runtime")); !os.IsNotExist(err) {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	m.open() // for the clean-up, which purges once more
+}
+
+func TestStopAllKeepsThePods(t *testing.T) {
+	m := newMachine(t)
+	id := m.shell("trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done")
+	m.wait("the trap", func() bool { return m.output(id) != "" })
+	if err := m.host.StopAll(t.Context(), 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.host.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m.open()
+	if c := m.find(id); c.Running || c.ExitCode != 3 {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestSupervisorEndsWithItsFolder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes five seconds")
+	}
+	m := newMachine(t)
+	pid, supervisor := m.find(m.shell("exec sleep 1000")).PID, m.supervisor()
+	if err := m.host.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(m.root, "runtime")); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []int{pid, supervisor} {
+		m.wait("the end of "+strconv.Itoa(p), func() bool { return syscall.Kill(p, 0) != nil })
+	}
+	m.open()
+}
+
+func TestLongPath(t *testing.T) {
+	root := filepath.Join(t.TempDir(), strings.Repeat("long/", 40))
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{T: t, root: root}
+	m.open()
+	defer func() {
+		if err := m.host.Purge(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := m.rt.StartPod(t.Context(), kubelet.PodSpec{UID: "pod"}); err != nil {
+		t.Fatal(err)
+	}
+	if c := m.ended(m.shell("exit 4")); c.ExitCode != 4 {
+		t.Errorf("got %+v", c)
+	}
+}
