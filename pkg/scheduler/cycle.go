@@ -60,7 +60,8 @@ type evaluation struct {
 	evaluated int
 	feasible  int
 
-	scorers []scorer // those that do not skip this pod
+	filters []framework.FilterPlugin // these and the scorers: without those that skip the pod
+	scorers []scorer
 	raw     [][]int64
 	final   [][]int64 // normalised and weighted
 	totals  []int64
@@ -130,6 +131,7 @@ func (p *profile) runPreFilter(ctx context.Context, e *evaluation, cluster *snap
 		}
 	}
 	e.state.SetSkipFilterPlugins(skip)
+	e.filters = p.filtersFor(e.state)
 	if allowed.AllNodes() {
 		return nil
 	}
@@ -153,7 +155,7 @@ func (p *profile) filterAll(ctx context.Context, e *evaluation, cluster *snapsho
 	const chunk = 128
 	for done := 0; done < len(nodes) && e.feasible < want && e.failure == nil; {
 		size := min(chunk, len(nodes)-done)
-		verdicts := p.filterSome(ctx, e.state, pod, nodes, first+done, size)
+		verdicts := e.filterSome(ctx, pod, nodes, first+done, size)
 		for i, v := range verdicts {
 			n := nodes[(first+done+i)%len(nodes)]
 			if v.IsError() {
@@ -187,21 +189,17 @@ func (e *evaluation) judge(i int, v *framework.Status) {
 func (e *evaluation) passed(i int) bool { return e.judged[i] && e.verdicts[i] == nil }
 
 // filterSome filters size nodes from first on, going round.
-func (p *profile) filterSome(ctx context.Context, state *cycleState, pod *corev1.Pod, nodes []*nodeInfo, first, size int) []*framework.Status {
+func (e *evaluation) filterSome(ctx context.Context, pod *corev1.Pod, nodes []*nodeInfo, first, size int) []*framework.Status {
 	verdicts := make([]*framework.Status, size)
 	for i := range size {
-		verdicts[i] = p.runFilter(ctx, state, pod, nodes[(first+i)%len(nodes)])
+		verdicts[i] = runFilter(ctx, e.filters, e.state, pod, nodes[(first+i)%len(nodes)])
 	}
 	return verdicts
 }
 
-// runFilter asks the Filter plugins about one node, until one says no.
-func (p *profile) runFilter(ctx context.Context, state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) *framework.Status {
-	skip := state.GetSkipFilterPlugins()
-	for _, plugin := range p.filter {
-		if len(skip) > 0 && skip.Has(plugin.Name()) {
-			continue
-		}
+// runFilter asks Filter plugins about one node, until one says no.
+func runFilter(ctx context.Context, plugins []framework.FilterPlugin, state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) *framework.Status {
+	for _, plugin := range plugins {
 		status := plugin.Filter(ctx, state, pod, node)
 		if status.IsSuccess() {
 			continue
@@ -212,6 +210,12 @@ func (p *profile) runFilter(ctx context.Context, state framework.CycleState, pod
 		return status.WithPlugin(plugin.Name())
 	}
 	return nil
+}
+
+// filtersFor returns the Filter plugins that do not skip the pod.
+func (p *profile) filtersFor(state framework.CycleState) []framework.FilterPlugin {
+	skip := state.GetSkipFilterPlugins()
+	return slices.DeleteFunc(slices.Clone(p.filter), func(f framework.FilterPlugin) bool { return skip.Has(f.Name()) })
 }
 
 // scoreAll scores the nodes that passed.

@@ -85,11 +85,11 @@ func (h *handle) SignPod(ctx context.Context, pod *corev1.Pod) framework.PodSign
 }
 
 func (h *handle) RunFilterPluginsWithNominatedPods(ctx context.Context, state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) *framework.Status {
-	return h.profile.runFilter(ctx, state, pod, node)
+	return runFilter(ctx, h.profile.filtersFor(state), state, pod, node)
 }
 
 func (h *handle) RunFilterPlugins(ctx context.Context, state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) *framework.Status {
-	return h.profile.runFilter(ctx, state, pod, node)
+	return runFilter(ctx, h.profile.filtersFor(state), state, pod, node)
 }
 
 func (h *handle) RunPreScorePlugins(ctx context.Context, state framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) *framework.Status {

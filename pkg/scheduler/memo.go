@@ -94,7 +94,7 @@ type updating struct {
 func (u *updating) judge(ctx context.Context, n *nodeInfo) bool {
 	e, i := u.e, n.index
 	before := e.passed(i)
-	v := u.profile.runFilter(ctx, e.state, u.pod, n)
+	v := runFilter(ctx, e.filters, e.state, u.pod, n)
 	if v.IsError() {
 		return false
 	}
