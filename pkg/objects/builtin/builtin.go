@@ -3,6 +3,7 @@ package builtin
 
 import (
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/apiextensions"
 	"github.com/minikctl/minikctl/pkg/objects/apps"
 	"github.com/minikctl/minikctl/pkg/objects/coordination"
 	"github.com/minikctl/minikctl/pkg/objects/core"
@@ -23,4 +24,5 @@ var Resources = []objects.Resource{
 	objects.Row(apps.ReplicaSets),
 	objects.Row(coordination.Leases),
 	objects.Row(scheduling.PriorityClasses),
+	objects.Row(apiextensions.CustomResourceDefinitions),
 }

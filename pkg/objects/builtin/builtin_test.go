@@ -218,7 +218,9 @@ func roundTripVersion(t *testing.T, r objects.Resource, v objects.Served, fill *
 // filler fills objects at random with what can be encoded.
 func filler(seed int64) *randfill.Filler {
 	return randfill.New().NilChance(.5).NumElements(1, 2).MaxDepth(14).RandSource(rand.NewSource(seed)).Funcs(
-		func(q *resource.Quantity, c randfill.Continue) { *q = *resource.NewMilliQuantity(c.Int63n(1<<40), resource.DecimalSI) },
+		func(q *resource.Quantity, c randfill.Continue) {
+			*q = *resource.NewMilliQuantity(c.Int63n(1<<40), resource.DecimalSI)
+		},
 		func(v *intstr.IntOrString, c randfill.Continue) {
 			if *v = intstr.FromInt32(c.Int31()); c.Bool() {
 				*v = intstr.FromString(fmt.Sprintf("%d%%", c.Int31()))
