@@ -1,0 +1,269 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	"k8s.io/kube-scheduler/framework"
+)
+
+// byPriority sorts as PrioritySort does.
+type byPriority struct{}
+
+func (byPriority) Name() string { return "byPriority" }
+func (byPriority) Less(a, b framework.QueuedPodInfo) bool {
+	p, q := *a.GetPodInfo().GetPod().Spec.Priority, *b.GetPodInfo().GetPod().Spec.Priority
+	return p > q || p == q && a.GetTimestamp().Before(b.GetTimestamp())
+}
+
+// gate is against pods with the label "gated".
+type gate struct{}
+
+func (gate) Name() string { return "gate" }
+func (gate) PreEnqueue(_ context.Context, p *corev1.Pod) *framework.Status {
+	if p.Labels["gated"] != "" {
+		return framework.NewStatus(framework.UnschedulableAndUnresolvable, "gated")
+	}
+	return nil
+}
+
+// queueTest is a queue with a clock that is moved by hand.
+type queueTest struct {
+	*queue
+	t   *testing.T
+	now time.Time
+}
+
+func newQueueTest(t *testing.T) *queueTest {
+	hint := func(answer framework.QueueingHint, err error) framework.QueueingHintFn {
+		return func(klog.Logger, *corev1.Pod, any, any) (framework.QueueingHint, error) { return answer, err }
+	}
+	nodeAdd := framework.ClusterEvent{Resource: framework.Node, ActionType: framework.Add}
+	podDelete := framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.Delete}
+	p := &profile{
+		name: "s", queueSort: []framework.QueueSortPlugin{byPriority{}}, preEnqueue: []framework.PreEnqueuePlugin{gate{}},
+		hints: map[string][]framework.ClusterEventWithHint{
+			"eager":  {{Event: nodeAdd}},
+			"picky":  {{Event: nodeAdd, QueueingHintFn: hint(framework.QueueSkip, nil)}, {Event: podDelete, QueueingHintFn: hint(framework.Queue, nil)}},
+			"broken": {{Event: nodeAdd, QueueingHintFn: hint(framework.QueueSkip, errors.New("broken"))}},
+			"gate":   {{Event: framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.UpdatePodLabel}}},
+		},
+	}
+	return &queueTest{newQueue(map[string]*profile{"s": p}, defaultBackoff), t, time.Unix(0, 0)}
+}
+
+func queuePod(name string, priority int32, labels map[string]string) *podInfo {
+	info, err := newPodInfo(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: labels}, Spec: corev1.PodSpec{SchedulerName: "s", Priority: &priority}})
+	if err != nil {
+		panic(err)
+	}
+	return info
+}
+
+func (q *queueTest) put(name string, priority int32) {
+	q.add(context.Background(), queuePod(name, priority, nil), 1, q.now)
+}
+
+// next pops a pod and checks its name; "" means that there is none.
+func (q *queueTest) expect(name string) *queued {
+	q.t.Helper()
+	got := ""
+	p := q.pop(context.Background(), q.now)
+	if p != nil {
+		got = p.info.pod.Name
+	}
+	if got != name {
+		q.t.Fatalf("popped %q, want %q", got, name)
+	}
+	return p
+}
+
+func (q *queueTest) tell(resource framework.EventResource, action framework.ActionType) {
+	q.happened(context.Background(), event{ClusterEvent: framework.ClusterEvent{Resource: resource, ActionType: action}, revision: 7}, q.now)
+}
+
+func TestQueueOrder(t *testing.T) {
+	q := newQueueTest(t)
+	q.put("low", 0)
+	q.put("first", 5)
+	q.put("second", 5)
+	q.put("high", 9)
+	for _, name := range []string{"high", "first", "second", "low", ""} {
+		q.expect(name)
+	}
+}
+
+func TestQueueWakesWhomAnEventMayHelp(t *testing.T) {
+	for _, c := range []struct {
+		blocker  string
+		resource framework.EventResource
+		action   framework.ActionType
+		wakes    bool
+	}{
+		{"eager", framework.Node, framework.Add, true},
+		{"eager", framework.Node, framework.Delete, false},
+		{"eager", framework.Pod, framework.Delete, false},
+		{"picky", framework.Node, framework.Add, false},
+		{"picky", framework.Pod, framework.Delete, true},
+		{"broken", framework.Node, framework.Add, true},
+		{"gone", framework.Pod, framework.UpdatePodLabel, true}, // a plugin that the profile no longer has
+		{newcomer, framework.Node, framework.Add, true},
+		{newcomer, framework.Pod, framework.Delete, false},
+		{"picky", framework.WildCard, framework.All, true},
+	} {
+		t.Run(fmt.Sprintf("%s/%s/%s", c.blocker, c.resource, c.action), func(t *testing.T) {
+			q := newQueueTest(t)
+			q.put("p", 0)
+			p := q.expect("p")
+			q.reject(p, sets.New(c.blocker), sets.New[string](), false, q.now)
+			q.expect("")
+			q.now = q.now.Add(time.Minute) // its back-off is over
+			q.tell(c.resource, c.action)
+			if !c.wakes {
+				q.expect("")
+				return
+			}
+			if q.expect("p"); p.woken != 7 {
+				t.Errorf("woken by %d, want 7", p.woken)
+			}
+		})
+	}
+}
+
+func TestQueueBackoff(t *testing.T) {
+	q := newQueueTest(t)
+	q.put("p", 0)
+	for i, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
+		p := q.expect("p")
+		q.fail(p, q.now)
+		if got := p.expires.Sub(q.now); got != want*time.Second {
+			t.Errorf("failure %d: back-off %v, want %v", i+1, got, want*time.Second)
+		}
+		q.expect("")
+		q.now = q.now.Add(want*time.Second - 1)
+		q.expect("")
+		q.now = q.now.Add(1)
+	}
+	p := q.expect("p")
+	q.reject(p, sets.New("eager"), sets.New[string](), false, q.now)
+	if p.errors != 0 || p.rejections != 1 {
+		t.Errorf("after a rejection: %d errors in a row, %d rejections; want 0 and 1", p.errors, p.rejections)
+	}
+}
+
+func TestQueueRestingPodsAreTriedEarlyOnlyWhenNobodyIsInLine(t *testing.T) {
+	q := newQueueTest(t)
+	q.put("rests", 9)
+	q.reject(q.expect("rests"), sets.New("eager"), sets.New[string](), false, q.now)
+	q.put("other", 0)
+	q.tell(framework.Node, framework.Add)
+	q.expect("other")
+	q.expect("rests")
+}
+
+func TestQueueMissedEvents(t *testing.T) {
+	q := newQueueTest(t)
+	q.put("p", 0)
+	q.reject(q.expect("p"), sets.New("eager"), sets.New[string](), true, q.now)
+	q.expect("p") // nobody can say that nothing has happened meanwhile
+}
+
+func TestQueuePending(t *testing.T) {
+	q := newQueueTest(t)
+	q.put("p", 0)
+	p := q.expect("p")
+	q.reject(p, sets.New[string](), sets.New("eager"), false, q.now)
+	q.tell(framework.Node, framework.Add)
+	if p.where != active {
+		t.Errorf("a pod that only waited is in place %d, want in line at once", p.where)
+	}
+}
+
+func TestQueueGates(t *testing.T) {
+	q := newQueueTest(t)
+	ctx := context.Background()
+	p := q.add(ctx, queuePod("p", 0, map[string]string{"gated": "yes"}), 1, q.now)
+	q.expect("")
+	q.tell(framework.Node, framework.Add)
+	q.flush(ctx, q.now.Add(time.Hour))
+	q.expect("")
+	if p.gate != "gate" {
+		t.Errorf("gated by %q, want gate", p.gate)
+	}
+	q.replace(ctx, p, queuePod("p", 0, nil), 2, q.now)
+	q.expect("p")
+}
+
+func TestQueueFlush(t *testing.T) {
+	q := newQueueTest(t)
+	q.put("p", 0)
+	q.reject(q.expect("p"), sets.New("picky"), sets.New[string](), false, q.now)
+	for _, step := range []struct {
+		after time.Duration
+		name  string
+	}{{parkedMost, ""}, {time.Second, "p"}} {
+		q.now = q.now.Add(step.after)
+		q.flush(context.Background(), q.now)
+		q.expect(step.name)
+	}
+}
+
+func TestQueueRemove(t *testing.T) {
+	q := newQueueTest(t)
+	for i, name := range []string{"in line", "rests", "mends", "parked"} {
+		q.put(name, int32(9-i))
+	}
+	q.expect("in line")
+	q.reject(q.expect("rests"), sets.New("eager"), sets.New[string](), true, q.now)
+	p := q.pods["mends"]
+	q.leave(p)
+	q.fail(p, q.now)
+	p = q.pods["parked"]
+	q.leave(p)
+	q.reject(p, sets.New("eager"), sets.New[string](), false, q.now)
+	q.put("in line", 1)
+	for uid := range q.pods {
+		q.remove(uid)
+	}
+	q.now = q.now.Add(time.Hour)
+	q.tell(framework.WildCard, framework.All)
+	q.expect("")
+	if len(q.parked) != 0 || len(q.pods) != 0 {
+		t.Errorf("%d pods and %d groups are left", len(q.pods), len(q.parked))
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	for _, c := range []struct{ name, config, want string }{
+		{"not the kind", "apiVersion: v1\nkind: Pod", `is "Pod" of "v1", want KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1`},
+		{"unknown field", head + "profles: []", `unknown field "profles"`},
+		{"repeated field", head + "parallelism: 1\nparallelism: 2", `key "parallelism" already set in map`},
+		{"parallelism", head + "parallelism: 0", "parallelism: Invalid value: 0"},
+		{"percentage", head + "percentageOfNodesToScore: 101", "percentageOfNodesToScore: Invalid value: 101"},
+		{"back-off", head + "podInitialBackoffSeconds: 20", "podMaxBackoffSeconds: Invalid value: 10"},
+		{"extenders", head + "extenders: [{urlPrefix: http://x}]", "calls no extenders"},
+		{"two of a name", head + "profiles: [{schedulerName: a}, {schedulerName: a}]", `profiles[1].schedulerName: Duplicate value: "a"`},
+		{"no name", head + "profiles: [{schedulerName: a}, {}]", "profiles[1].schedulerName: Required value"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conf, err := parseConfig([]byte(c.config))
+			if err == nil {
+				_, err = checkConfig(conf)
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got error %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
