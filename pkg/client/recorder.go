@@ -52,6 +52,7 @@ const (
 	eventAttempts = 12 // while the server cannot be reached, as client-go does
 	eventPause    = 10 * time.Second
 	maxNote       = 1024 // what the API takes in events.k8s.io
+	longestRest   = 50 * time.Millisecond
 )
 
 // NewRecorder returns a recorder for a component, e.g. "deployment-controller". instance says which one it is: the node
@@ -148,7 +149,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 		case p := <-r.queue:
 			began := r.clock.Now()
 			r.record(trace.With(ctx, p.report.Causes...), p)
-			if clock.Sleep(ctx, r.clock, r.clock.Since(began)) != nil {
+			if clock.Sleep(ctx, r.clock, min(r.clock.Since(began), longestRest)) != nil {
 				return nil
 			}
 		}
