@@ -22,6 +22,7 @@ func New(r stage.Reader, src *clock.Source, clk clock.Clock) ([]stage.Mutator, [
 	restriction := gate{"NodeRestriction", nodeRestriction{r}.check}
 	accounts := serviceAccount{r, src, clk}
 	prio := priority{r}
+	classes := runtimeClass{r}
 	mutators := []stage.Mutator{
 		lifecycle,
 		restriction,
@@ -29,9 +30,10 @@ func New(r stage.Reader, src *clock.Source, clk clock.Clock) ([]stage.Mutator, [
 		taintNodesByCondition{},
 		prio,
 		defaultTolerationSeconds{},
+		classes,
 		podTopologyLabels{r},
 	}
-	return mutators, []stage.Validator{lifecycle, restriction, accounts, prio}
+	return mutators, []stage.Validator{lifecycle, restriction, accounts, prio, classes}
 }
 
 // gate is a check that needs nothing of the object's final form and so comes before validation: as a Mutator for creates
@@ -87,6 +89,7 @@ var (
 	serviceAccounts = schema.GroupResource{Resource: "serviceaccounts"}
 	leases          = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	csiNodes        = schema.GroupResource{Group: "storage.k8s.io", Resource: "csinodes"}
+	runtimeClasses  = schema.GroupResource{Group: "node.k8s.io", Resource: "runtimeclasses"}
 	priorityClasses = schema.GroupResource{Group: "scheduling.k8s.io", Resource: "priorityclasses"}
 )
 

@@ -1,0 +1,91 @@
+package admission
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// runtimeClass gives a pod what its runtime class costs and where it runs.
+type runtimeClass struct{ reader stage.Reader }
+
+func (runtimeClass) Name() string { return "RuntimeClass" }
+
+func (r runtimeClass) Mutate(ctx context.Context, a *stage.Attributes) error {
+	pod, ok := podOf(a)
+	if !ok || a.Operation != stage.Create {
+		return nil
+	}
+	class, err := r.find(ctx, a, pod)
+	if err != nil || class == nil {
+		return err
+	}
+	if class.Overhead != nil && len(pod.Spec.Overhead) == 0 {
+		pod.Spec.Overhead = class.Overhead.PodFixed.DeepCopy()
+	}
+	if class.Scheduling == nil {
+		return nil
+	}
+	for key, value := range class.Scheduling.NodeSelector {
+		if own, ok := pod.Spec.NodeSelector[key]; ok && own != value {
+			return forbid(a, "conflict: runtimeClass.scheduling.nodeSelector[%s] = %s; pod.spec.nodeSelector[%s] = %s", key, value, key, own)
+		}
+	}
+	if len(class.Scheduling.NodeSelector) > 0 {
+		pod.Spec.NodeSelector = merged(pod.Spec.NodeSelector, class.Scheduling.NodeSelector)
+	}
+	for _, t := range class.Scheduling.Tolerations {
+		if !slices.ContainsFunc(pod.Spec.Tolerations, func(own corev1.Toleration) bool { return apiequality.Semantic.DeepEqual(own, t) }) {
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, *t.DeepCopy())
+		}
+	}
+	return nil
+}
+
+func (r runtimeClass) Admit(ctx context.Context, a *stage.Attributes) error {
+	pod, ok := podOf(a)
+	if !ok || a.Operation != stage.Create {
+		return nil
+	}
+	class, err := r.find(ctx, a, pod)
+	if err != nil {
+		return err
+	}
+	if class == nil || class.Overhead == nil {
+		if pod.Spec.Overhead != nil {
+			return forbid(a, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+		}
+		return nil
+	}
+	if !apiequality.Semantic.DeepEqual(class.Overhead.PodFixed, pod.Spec.Overhead) {
+		return forbid(a, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+	}
+	return nil
+}
+
+// find returns the class of a pod, nil when it names none.
+func (r runtimeClass) find(ctx context.Context, a *stage.Attributes, pod *corev1.Pod) (*nodev1.RuntimeClass, error) {
+	if pod.Spec.RuntimeClassName == nil {
+		return nil, nil
+	}
+	name := *pod.Spec.RuntimeClassName
+	obj, err := r.reader.Get(ctx, runtimeClasses, objects.Key{Name: name})
+	if apierrors.IsNotFound(err) {
+		return nil, forbid(a, "pod rejected: RuntimeClass %q not found", name)
+	}
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	class, ok := obj.(*nodev1.RuntimeClass)
+	if !ok {
+		return nil, forbid(a, "unexpected type %T", obj)
+	}
+	return class, nil
+}
