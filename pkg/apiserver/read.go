@@ -43,11 +43,11 @@ func (s *Server) writeItem(w http.ResponseWriter, r *http.Request, k codec.Kind,
 		if err != nil {
 			return err
 		}
-		t, err := p.Table([]*cache.Item{item}, metav1.ListMeta{ResourceVersion: strconv.FormatUint(uint64(item.Revision), 10)}, true)
+		b, err := p.JSON([]*cache.Item{item}, metav1.ListMeta{ResourceVersion: strconv.FormatUint(uint64(item.Revision), 10)}, true)
 		if err != nil {
 			return err
 		}
-		writeObject(w, r, media, code, t, t.GroupVersionKind())
+		writeEncoded(w, r, media, code, b)
 	case media.Partial():
 		obj, err := item.Object()
 		if err != nil {
@@ -100,11 +100,11 @@ func (s *Server) writeList(w http.ResponseWriter, r *http.Request, k codec.Kind,
 		if err != nil {
 			return err
 		}
-		t, err := p.Table(l.Items, meta, true)
+		b, err := p.JSON(l.Items, meta, true)
 		if err != nil {
 			return err
 		}
-		writeObject(w, r, media, http.StatusOK, t, t.GroupVersionKind())
+		writeEncoded(w, r, media, http.StatusOK, b)
 	case media.Partial():
 		list, err := partialList(l.Items, meta, media.As.Version)
 		if err != nil {

@@ -136,13 +136,9 @@ func (e *eventEncoder) append(buf []byte, batch []verbs.Event) ([]byte, error) {
 func (e *eventEncoder) object(it *cache.Item) ([]byte, error) {
 	switch {
 	case e.media.Table():
-		p := e.printer
-		t, err := p.Table([]*cache.Item{it}, metav1.ListMeta{ResourceVersion: strconv.FormatUint(uint64(it.Revision), 10)}, !e.headed)
-		if err != nil {
-			return nil, err
-		}
+		header := !e.headed
 		e.headed = true
-		return codec.Marshal(t, t.GroupVersionKind(), codec.JSON)
+		return e.printer.JSON([]*cache.Item{it}, metav1.ListMeta{ResourceVersion: strconv.FormatUint(uint64(it.Revision), 10)}, header)
 	case e.media.Partial():
 		obj, err := it.Object()
 		if err != nil {

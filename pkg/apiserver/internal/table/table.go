@@ -3,10 +3,12 @@
 package table
 
 import (
+	"encoding/json"
+	"fmt"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
@@ -29,27 +31,34 @@ func (p Printer) columns() []objects.ColumnOf {
 	return p.Kind.Resource.Versions[0].Columns
 }
 
-// Table returns the table of items. Without header it has no column definitions, as all but the first of a watch.
-func (p Printer) Table(items []*cache.Item, meta metav1.ListMeta, header bool) (*metav1.Table, error) {
-	t := &metav1.Table{ListMeta: meta, Rows: make([]metav1.TableRow, 0, len(items))}
-	t.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("Table"))
-	t.APIVersion = metav1.GroupName + "/" + p.Version
+// JSON returns the Table of items, of kind metav1.Table. Without header it has no column definitions, as all but the first
+// of a watch. It is written by hand, since a row is made of bytes that are at hand, which a marshaller would check and
+// copy once more for each level above them.
+func (p Printer) JSON(items []*cache.Item, meta metav1.ListMeta, header bool) ([]byte, error) {
 	columns := p.columns()
+	var defs []metav1.TableColumnDefinition
 	if header {
-		t.ColumnDefinitions = definitions(columns)
+		defs = definitions(columns)
 	}
-	for _, it := range items {
-		obj, err := it.Object()
-		if err != nil {
+	b := append([]byte(nil), `{"kind":"Table","apiVersion":"`+metav1.GroupName+"/"+p.Version+`","metadata":`...)
+	b, err := appendJSON(b, meta)
+	if err != nil {
+		return nil, err
+	}
+	b = append(b, `,"columnDefinitions":`...)
+	if b, err = appendJSON(b, defs); err != nil {
+		return nil, err
+	}
+	b = append(b, `,"rows":[`...)
+	for i, it := range items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = p.appendRow(b, columns, it); err != nil {
 			return nil, err
 		}
-		row, err := p.row(columns, obj, it)
-		if err != nil {
-			return nil, err
-		}
-		t.Rows = append(t.Rows, row)
 	}
-	return t, nil
+	return append(b, "]}"...), nil
 }
 
 func definitions(columns []objects.ColumnOf) []metav1.TableColumnDefinition {
@@ -62,23 +71,51 @@ func definitions(columns []objects.ColumnOf) []metav1.TableColumnDefinition {
 	return out
 }
 
-func (p Printer) row(columns []objects.ColumnOf, obj objects.Object, it *cache.Item) (metav1.TableRow, error) {
-	row := metav1.TableRow{Cells: make([]any, 0, len(columns))}
-	for _, c := range columns {
-		row.Cells = append(row.Cells, c.Cell(obj, p.Now))
+func (p Printer) appendRow(b []byte, columns []objects.ColumnOf, it *cache.Item) ([]byte, error) {
+	obj, err := it.Object()
+	if err != nil {
+		return nil, err
 	}
+	b = append(b, `{"cells":[`...)
+	for i, c := range columns {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = appendCell(b, c.Cell(obj, p.Now)); err != nil {
+			return nil, fmt.Errorf("column %s: %w", c.Name, err)
+		}
+	}
+	b = append(b, `],"object":`...)
+	if b, err = p.appendObject(b, obj, it); err != nil {
+		return nil, err
+	}
+	return append(b, '}'), nil
+}
+
+func (p Printer) appendObject(b []byte, obj objects.Object, it *cache.Item) ([]byte, error) {
 	switch p.Include {
 	case metav1.IncludeNone:
+		return append(b, "null"...), nil
 	case metav1.IncludeObject:
-		b, err := p.Kind.Encode(it, codec.JSON)
-		if err != nil {
-			return row, err
-		}
-		row.Object = runtime.RawExtension{Raw: b}
-	default:
-		part := codec.PartialOf(obj)
-		part.Kind, part.APIVersion = "PartialObjectMetadata", metav1.GroupName+"/"+p.Version
-		row.Object = runtime.RawExtension{Object: part}
+		whole, err := p.Kind.Encode(it, codec.JSON)
+		return append(b, whole...), err
 	}
-	return row, nil
+	part := codec.PartialOf(obj)
+	part.Kind, part.APIVersion = "PartialObjectMetadata", metav1.GroupName+"/"+p.Version
+	return appendJSON(b, part)
+}
+
+func appendCell(b []byte, v any) ([]byte, error) {
+	switch v := v.(type) {
+	case int64:
+		return strconv.AppendInt(b, v, 10), nil
+	case bool:
+		return strconv.AppendBool(b, v), nil
+	}
+	return appendJSON(b, v)
+}
+
+func appendJSON(b []byte, v any) ([]byte, error) {
+	more, err := json.Marshal(v)
+	return append(b, more...), err
 }

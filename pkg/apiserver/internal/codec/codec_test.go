@@ -1,0 +1,164 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+var configMaps = objects.Row(objects.Def[*corev1.ConfigMap]{
+	Names:   objects.Names{Version: "v1", Kind: "ConfigMap", Plural: "configmaps"},
+	New:     func() *corev1.ConfigMap { return new(corev1.ConfigMap) },
+	NewList: func() runtime.Object { return new(corev1.ConfigMapList) },
+})
+
+func items(n int) ([]*cache.Item, *corev1.ConfigMapList) {
+	list := &corev1.ConfigMapList{
+		TypeMeta: metav1.TypeMeta{Kind: "ConfigMapList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "<c>"},
+		Items: []corev1.ConfigMap{},
+	}
+	var out []*cache.Item
+	for i := range n {
+		m := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("m", i), Namespace: "n"}, Data: map[string]string{"k": string(bytes.Repeat([]byte("v"), 1<<i))}}
+		list.Items = append(list.Items, m)
+		out = append(out, cache.NewItem(objects.Key{Namespace: "n", Name: m.Name}, 7, &m))
+	}
+	return out, list
+}
+
+// A list that is spliced of the bytes of its items is the list that would be encoded as one.
+func TestListIsThatOfTheType(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{0, 1, 9} {
+		its, list := items(n)
+		k := Kind{Resource: &configMaps}
+		got, err := k.List(its, list.ListMeta, JSON)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := json.Marshal(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want)+"\n", string(got.Bytes())); diff != "" {
+			t.Errorf("JSON of %d: -want +got\n%s", n, diff)
+		}
+		var buf bytes.Buffer
+		if err := protobuf.NewSerializer(scheme, scheme).Encode(list, &buf); err != nil {
+			t.Fatal(err)
+		}
+		if got, err = k.List(its, list.ListMeta, Protobuf); err != nil {
+			t.Fatal(err)
+		}
+		if got.Size() != buf.Len() || !bytes.Equal(got.Bytes(), buf.Bytes()) {
+			t.Errorf("protobuf of %d:\nwant %q\ngot  %q", n, buf.Bytes(), got.Bytes())
+		}
+	}
+}
+
+// An object is encoded once for all who ask, in any form, and is not changed by that.
+func TestEncodingsAreShared(t *testing.T) {
+	its, _ := items(1)
+	k := Kind{Resource: &configMaps}
+	for _, f := range []Format{JSON, Protobuf} {
+		a, err := k.Encode(its[0], f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := k.Encode(its[0], f)
+		if err != nil || &a[0] != &b[0] {
+			t.Errorf("%s is encoded twice (%v)", f, err)
+		}
+	}
+	if obj, err := its[0].Object(); err != nil || obj.GetObjectKind().GroupVersionKind().Kind != "" {
+		t.Errorf("the shared object was changed: %v", err)
+	}
+}
+
+func TestProtobufEventIsThatOfTheType(t *testing.T) {
+	object := bytes.Repeat([]byte("o"), 300)
+	ev := metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: object}}
+	want, err := ev.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := AppendEvent(nil, watch.Added, object, Protobuf)
+	if !bytes.Equal(got[4:], want) || int(got[2])<<8|int(got[3]) != len(want) {
+		t.Errorf("got %q, want %q behind its length", got, want)
+	}
+}
+
+func TestNegotiate(t *testing.T) {
+	table := metav1.SchemeGroupVersion.WithKind("Table")
+	for _, c := range []struct {
+		accept string
+		offer  Offer
+		want   Media
+		code   int32
+	}{
+		{"", Offer{}, Media{}, 0},
+		{"*/*", Offer{}, Media{}, 0},
+		{"application/*", Offer{}, Media{}, 0},
+		{"application/yaml", Offer{}, Media{Format: YAML}, 0},
+		{"application/vnd.kubernetes.protobuf,application/json", Offer{}, Media{Format: Protobuf}, 0},
+		{"application/vnd.kubernetes.protobuf,application/json", Offer{NoProtobuf: true}, Media{}, 0},
+		{"application/vnd.kubernetes.protobuf", Offer{NoProtobuf: true}, Media{}, 406},
+		{"application/json;q=0.1,application/yaml;q=0.9", Offer{}, Media{Format: YAML}, 0},
+		{"application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Offer{}, Media{}, 0},
+		{"application/json;as=Table;v=v1;g=meta.k8s.io", Offer{Transform: Many}, Media{As: table}, 0},
+		{"application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json", Offer{Transform: Many}, Media{}, 0},
+		{"application/json;as=Table;v=v2;g=meta.k8s.io", Offer{Transform: Many}, Media{}, 406},
+		{"application/json;charset=latin1", Offer{}, Media{}, 406},
+		{"image/png", Offer{}, Media{}, 406},
+		{"nonsense;;;", Offer{}, Media{}, 406},
+	} {
+		r, err := http.NewRequest(http.MethodGet, "/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept", c.accept)
+		got, err := Negotiate(r, c.offer)
+		if (err != nil) != (c.code != 0) || err == nil && got != c.want {
+			t.Errorf("%q: got %+v, %v", c.accept, got, err)
+		}
+	}
+}
+
+// Whatever a client sends, decoding answers with an object or an error, and a body of protobuf round-trips.
+func FuzzDecode(f *testing.F) {
+	its, _ := items(1)
+	pb, err := Kind{Resource: &configMaps}.Encode(its[0], Protobuf)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(pb, uint8(Protobuf))
+	f.Add([]byte(`{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"1","a":"2"},"x":1}`), uint8(JSON))
+	f.Add([]byte("data: {a: b}\nkind: Secret\n"), uint8(YAML))
+	d := NewDecoder([]objects.Resource{configMaps})
+	f.Fuzz(func(t *testing.T, data []byte, format uint8) {
+		for _, validation := range []string{"Strict", "Warn", "Ignore"} {
+			obj := new(corev1.ConfigMap)
+			want := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+			_, err := Decode(Body{Format: Format(format % 3), Data: data, Validation: validation}, want, obj, d.Known)
+			if err == nil && obj.GroupVersionKind() != want {
+				t.Errorf("decoded as %s", obj.GroupVersionKind())
+			}
+		}
+	})
+}
