@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -181,17 +182,30 @@ func (c *Cache) restart(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the store's head: %w", err)
 	}
-	c.mu.Lock()
-	tables := make([]*Table, 0, len(c.tables))
-	for _, t := range c.tables {
-		tables = append(tables, t)
-	}
-	c.mu.Unlock()
-	for _, t := range tables {
+	for _, t := range c.all() {
 		t.empty()
 	}
 	c.reach(head)
 	return nil
+}
+
+func (c *Cache) all() []*Table {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.tables))
+}
+
+// Trim forgets the changes up to rev, but for each table's last. Watches that begin before are served by the store, if
+// it still can.
+func (c *Cache) Trim(rev store.Revision) {
+	for _, t := range c.all() {
+		t.mu.Lock()
+		t.log.trim(rev)
+		for _, l := range t.lanes {
+			l.trim(rev)
+		}
+		t.mu.Unlock()
+	}
 }
 
 // Revision returns how far the feed has come.

@@ -67,6 +67,18 @@ func (l *log) append(events []event) {
 	}
 }
 
+// trim cuts off what is not newer than rev.
+func (l *log) trim(rev store.Revision) {
+	for {
+		next := l.first.next.Load()
+		if next == nil || next == l.last || next.revision > rev {
+			return
+		}
+		l.cut()
+	}
+}
+
+// cut gives up the oldest segment behind first.
 func (l *log) cut() {
 	first := l.first
 	l.first = first.next.Load()

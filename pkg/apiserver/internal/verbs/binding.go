@@ -37,10 +37,10 @@ func bind(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
 		return Result{}, err
 	}
 	w.req.Sub = b
-	if err := w.mutate(ctx, stage.Create, nil, nil); err != nil {
+	if err := w.mutate(ctx, stage.Create, b, nil); err != nil {
 		return Result{}, err
 	}
-	if err := w.admit(ctx, stage.Create, nil, nil); err != nil {
+	if err := w.admit(ctx, stage.Create, b, nil); err != nil {
 		return Result{}, err
 	}
 	_, err := w.edit(ctx, func(obj objects.Object) error { return w.assign(obj.(*corev1.Pod), b) })
@@ -134,7 +134,7 @@ func evict(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
 		return Result{}, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
 	w.req.Sub = ev
-	if err := w.admit(ctx, stage.Create, nil, nil); err != nil {
+	if err := w.admit(ctx, stage.Create, ev, nil); err != nil {
 		return Result{}, err
 	}
 	opts := ev.DeleteOptions.DeepCopy()
@@ -166,7 +166,7 @@ func createToken(ctx context.Context, w *write, obj runtime.Object) (Result, err
 		return Result{}, err
 	}
 	w.req.Sub = request
-	if err := w.admit(ctx, stage.Create, nil, nil); err != nil {
+	if err := w.admit(ctx, stage.Create, request, nil); err != nil {
 		return Result{}, err
 	}
 	answer, err := w.config.Token(ctx, w.req, account, request)

@@ -2,7 +2,9 @@ package verbs
 
 import (
 	"context"
+	"slices"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -23,19 +25,28 @@ func (e *Engine) DeleteCollection(ctx context.Context, req *Request, opts *metav
 	if err != nil {
 		return Listing{}, err
 	}
-	out := Listing{Revision: found.Revision}
-	for _, i := range found.Items {
-		item, err := e.deleteListed(ctx, req, opts, i)
-		if apierrors.IsNotFound(err) {
-			continue // somebody else was faster
-		}
-		if err != nil {
-			return Listing{}, err
-		}
-		out.Items = append(out.Items, item)
+	gone := make([]*cache.Item, len(found.Items))
+	var all errgroup.Group
+	all.SetLimit(deletedAtATime)
+	for n, i := range found.Items {
+		all.Go(func() error {
+			item, err := e.deleteListed(ctx, req, opts, i)
+			if apierrors.IsNotFound(err) {
+				return nil // somebody else was faster
+			}
+			gone[n] = item
+			return err
+		})
 	}
-	return out, nil
+	if err := all.Wait(); err != nil {
+		return Listing{}, err
+	}
+	gone = slices.DeleteFunc(gone, func(i *cache.Item) bool { return i == nil })
+	return Listing{Items: gone, Revision: found.Revision}, nil
 }
+
+// deletedAtATime is how many objects of a collection are deleted together, and so committed together.
+const deletedAtATime = 16
 
 // deleteListed deletes one object of a collection and returns it as it is after that, or was.
 func (e *Engine) deleteListed(ctx context.Context, req *Request, opts *metav1.DeleteOptions, i *cache.Item) (*cache.Item, error) {

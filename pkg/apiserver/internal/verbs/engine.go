@@ -76,16 +76,6 @@ type Listing struct {
 // Event is one change of a watch. Item is nil in a bookmark.
 type Event = cache.Event
 
-// Decoder turns the body of a create or update, or the outcome of a patch, into an object of the stored version,
-// defaulted; with strict or warning field validation it reports unknown and duplicate fields through the request.
-// JSON patches are computed on the version that was asked for, so the engine is given both ways.
-type Decoder interface {
-	// Encode returns obj (of the stored version) as JSON of the version that req asked for.
-	Encode(req *Request, obj objects.Object) ([]byte, error)
-	// Decode returns the stored version of JSON in the version that req asked for.
-	Decode(req *Request, json []byte, fieldValidation string) (objects.Object, error)
-}
-
 // Patch is a patch and its kind.
 type Patch struct {
 	Type types.PatchType

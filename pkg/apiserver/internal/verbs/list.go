@@ -78,7 +78,7 @@ type lister struct {
 func (l lister) next(ctx context.Context, token string) (Listing, error) {
 	start, version, err := decodeContinue(token)
 	if err != nil {
-		return Listing{}, apierrors.NewBadRequest(err.Error())
+		return Listing{}, apierrors.NewBadRequest("invalid continue token: " + err.Error())
 	}
 	after := strings.TrimSuffix(l.below()+start, "\x00")
 	if version < 0 {

@@ -117,13 +117,14 @@ func (e *Engine) Run(ctx context.Context) error {
 	return err
 }
 
-// compact forgets, at each interval, what was replaced before the one before.
+// compact forgets, at each interval, what was replaced before the one before: in the store and in memory.
 func (e *Engine) compact(ctx context.Context) {
 	at := e.cache.Revision()
 	for clock.Sleep(ctx, e.config.Clock, compactEvery) == nil {
 		if err := e.config.Store.Compact(ctx, at); err != nil && ctx.Err() == nil {
 			slog.WarnContext(ctx, "compaction", "revision", uint64(at), "err", err)
 		}
+		e.cache.Trim(at)
 		at = e.cache.Revision()
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -77,7 +78,7 @@ func parseVersion(s string) (store.Revision, error) {
 	}
 	v, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
-		return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
+		return 0, plain(field.Invalid(field.NewPath("resourceVersion"), s, err.Error()))
 	}
 	return store.Revision(v), nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -47,11 +48,33 @@ func (e *Engine) begin(ctx context.Context, req *Request, dryRun []string, manag
 	if w.table, err = e.table(req.Resource); err != nil {
 		return nil, err
 	}
+	if !w.serves(req.Subresource) {
+		return nil, notServed(req)
+	}
 	req.DryRun = w.dry
 	if req.Manager = manager; manager == "" {
 		req.Manager = managerOf(req.UserAgent)
 	}
 	return w, nil
+}
+
+// serves reports whether the engine knows what to do with a subresource of the resource.
+func (t *table) serves(name string) bool {
+	switch name {
+	case "":
+		return true
+	case "status":
+		return t.r.Status != nil
+	case "finalize":
+		return t.r.Names.GR() == schema.GroupResource{Resource: "namespaces"}
+	}
+	_, ok := subresourceOf(t.r, name)
+	return ok
+}
+
+// notServed is the answer to a request for something that does not exist in the API.
+func notServed(req *Request) error {
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, req.Verb, schema.GroupResource{}, "", "", 0, true)
 }
 
 // managerOf is the field manager of who names none: the first word of the user agent.
