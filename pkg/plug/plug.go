@@ -3,6 +3,7 @@
 package plug
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,8 +37,22 @@ func Args[A any](raw []byte, defaults func() A) (A, error) {
 	if len(raw) == 0 {
 		return args, nil
 	}
-	if err := yaml.UnmarshalStrict(raw, &args); err != nil {
+	if err := Decode(raw, &args); err != nil {
 		return args, fmt.Errorf("args: %w", err)
 	}
 	return args, nil
+}
+
+// Decode decodes raw (JSON or YAML) into what into points at. Unknown and repeated fields are errors, which say what is
+// wrong without the names of the decoders they have passed through.
+func Decode(raw []byte, into any) error {
+	err := yaml.UnmarshalStrict(raw, into)
+	if err == nil {
+		return nil
+	}
+	msg := err.Error()
+	for _, decoder := range []string{"error unmarshaling JSON: ", "error converting YAML to JSON: ", "while decoding JSON: ", "json: "} {
+		msg = strings.TrimPrefix(msg, decoder)
+	}
+	return errors.New(msg)
 }

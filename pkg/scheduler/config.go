@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
-	"sigs.k8s.io/yaml"
+
+	"github.com/minikctl/minikctl/pkg/plug"
 )
 
 // readConfig reads a KubeSchedulerConfiguration from a file, strictly. An empty path gives the empty configuration.
@@ -30,22 +30,13 @@ func readConfig(path string) (*configv1.KubeSchedulerConfiguration, error) {
 // parseConfig decodes a KubeSchedulerConfiguration in YAML or JSON. Unknown and repeated fields are errors.
 func parseConfig(raw []byte) (*configv1.KubeSchedulerConfiguration, error) {
 	c := &configv1.KubeSchedulerConfiguration{}
-	if err := yaml.UnmarshalStrict(raw, c); err != nil {
-		return nil, plainError(err)
+	if err := plug.Decode(raw, c); err != nil {
+		return nil, err
 	}
 	if want := configv1.SchemeGroupVersion.String(); c.APIVersion != want || c.Kind != "KubeSchedulerConfiguration" {
 		return nil, fmt.Errorf("is %q of %q, want KubeSchedulerConfiguration of %s", c.Kind, c.APIVersion, want)
 	}
 	return c, nil
-}
-
-// plainError drops the names of the decoders that an error has passed through.
-func plainError(err error) error {
-	msg := err.Error()
-	for _, prefix := range []string{"error unmarshaling JSON: ", "error converting YAML to JSON: ", "while decoding JSON: ", "json: "} {
-		msg = strings.TrimPrefix(msg, prefix)
-	}
-	return errors.New(msg)
 }
 
 // settings is what a configuration says about everything but the profiles' plugins.
