@@ -83,7 +83,8 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, req *verbs.Request
 	return obj, nil
 }
 
-// checkPlace fills in the namespace that an object left out and refuses another than the path's.
+// checkPlace fills in the namespace that an object left out, takes it from an object of the cluster, and refuses another
+// than the path's.
 func checkPlace(req *verbs.Request, obj objects.Object) error {
 	namespace := req.Namespace
 	if req.Resource.Names.Cluster {
@@ -94,6 +95,10 @@ func checkPlace(req *verbs.Request, obj objects.Object) error {
 		return nil
 	case "":
 		obj.SetNamespace(namespace)
+		return nil
+	}
+	if namespace == "" { // what is the cluster's has none
+		obj.SetNamespace("")
 		return nil
 	}
 	return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
