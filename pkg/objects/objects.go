@@ -58,9 +58,12 @@ type Def[T Object] struct {
 	// Reset lists the fields that a write of the main resource may not own: "status", "metadata.generation".
 	Reset []string
 
-	Status   *Status[T] // nil: no status subresource
-	Scale    *Scale[T]  // nil: no scale subresource
-	Connects []string   // other subresources, by name: "binding", "log". What they do is a list in the API server
+	Status *Status[T] // nil: no status subresource
+	Scale  *Scale[T]  // nil: no scale subresource
+	// Parts are the other subresources that write a part of the object, by name: "ephemeralcontainers". They are among
+	// Connects.
+	Parts    map[string]Status[T]
+	Connects []string // other subresources, by name: "binding", "log". What they do is a list in the API server
 
 	// Grace returns how many seconds a delete shall wait for somebody (the kubelet) to finish the object; 0 removes it
 	// at once. nil: 0.
@@ -89,11 +92,11 @@ type Version[T Object] struct {
 	Label          func(field, value string) (string, string) // translates a field selector to the Def's; nil: unchanged
 }
 
-// Status describes the status subresource.
+// Status describes the status subresource, or another one that writes a part of the object.
 type Status[T Object] struct {
-	Prepare  func(obj, old T) // takes back everything from old that a status write may not change
+	Prepare  func(obj, old T) // takes back everything from old that such a write may not change
 	Validate func(obj, old T) field.ErrorList
-	Reset    []string // fields that a status write may not own: "spec"
+	Reset    []string // fields that such a write may not own: "spec"
 }
 
 // Scale describes the scale subresource.

@@ -24,6 +24,7 @@ type Resource struct {
 	Reset      []string
 	Status     *StatusOf // nil: no status subresource
 	Scale      *ScaleOf  // nil: no scale subresource
+	Parts      map[string]*StatusOf
 	Connects   []string
 	Grace      func(obj Object, asked *int64) int64 // negative: the resource has no graceful deletion at all
 	Selectable map[string]func(Object) string
@@ -104,6 +105,12 @@ func Row[T Object](d Def[T]) Resource {
 	}
 	if s := d.Status; s != nil {
 		r.Status = &StatusOf{Prepare: eraseTwo(s.Prepare), Validate: eraseCheck(s.Validate), Reset: s.Reset}
+	}
+	if len(d.Parts) > 0 {
+		r.Parts = map[string]*StatusOf{}
+	}
+	for name, s := range d.Parts {
+		r.Parts[name] = &StatusOf{Prepare: eraseTwo(s.Prepare), Validate: eraseCheck(s.Validate), Reset: s.Reset}
 	}
 	if s := d.Scale; s != nil {
 		r.Scale = &ScaleOf{

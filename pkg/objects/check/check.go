@@ -96,15 +96,27 @@ func areAnnotations(annotations map[string]string) bool {
 func kubeFinalizers(obj metav1.Object) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range obj.GetFinalizers() {
-		if strings.Contains(name, "/") {
-			continue
+		if !isKubeFinalizer(name) {
+			errs = append(errs, strangeFinalizer(name, Metadata.Child("finalizers").Index(i)))
 		}
-		switch name {
-		case "kubernetes", metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents:
-		default:
-			errs = append(errs, field.Invalid(Metadata.Child("finalizers").Index(i), name,
-				"name is neither a standard finalizer name nor is it fully qualified"))
-		}
+	}
+	return errs
+}
+
+// isKubeFinalizer reports whether a finalizer without a prefix is Kubernetes' own.
+func isKubeFinalizer(name string) bool {
+	return strings.Contains(name, "/") || name == "kubernetes" || name == metav1.FinalizerOrphanDependents || name == metav1.FinalizerDeleteDependents
+}
+
+func strangeFinalizer(name string, at *field.Path) *field.Error {
+	return field.Invalid(at, name, "name is neither a standard finalizer name nor is it fully qualified")
+}
+
+// Finalizer checks one finalizer.
+func Finalizer(name string, at *field.Path) field.ErrorList {
+	errs := validation.ValidateFinalizerName(name, at)
+	if !isKubeFinalizer(name) {
+		errs = append(errs, strangeFinalizer(name, at))
 	}
 	return errs
 }

@@ -40,6 +40,13 @@ var Namespaces = objects.Def[*corev1.Namespace]{
 		Validate: validateNamespaceStatus,
 		Reset:    []string{"spec"},
 	},
+	Parts: map[string]objects.Status[*corev1.Namespace]{
+		"finalize": {
+			Prepare:  func(ns, old *corev1.Namespace) { ns.Status = old.Status },
+			Validate: validateFinalize,
+			Reset:    []string{"status"},
+		},
+	},
 	Connects: []string{"finalize"},
 	Verbs:    []string{"create", "delete", "get", "list", "patch", "update", "watch"},
 }
@@ -86,7 +93,16 @@ func validateNamespace(ns, old *corev1.Namespace) field.ErrorList {
 	}
 	errs := check.Meta(ns, false, validation.ValidateNamespaceName)
 	for i := range ns.Spec.Finalizers {
-		errs = append(errs, validation.ValidateFinalizerName(string(ns.Spec.Finalizers[i]), field.NewPath("spec", "finalizers"))...)
+		errs = append(errs, check.Finalizer(string(ns.Spec.Finalizers[i]), field.NewPath("spec", "finalizers"))...)
+	}
+	return errs
+}
+
+// validateFinalize checks a write of the finalizers, which nothing else may change.
+func validateFinalize(ns, old *corev1.Namespace) field.ErrorList {
+	errs := check.MetaUpdate(ns, old)
+	for i := range ns.Spec.Finalizers {
+		errs = append(errs, check.Finalizer(string(ns.Spec.Finalizers[i]), field.NewPath("spec", "finalizers").Index(i))...)
 	}
 	return errs
 }

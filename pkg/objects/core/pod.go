@@ -35,6 +35,10 @@ var Pods = objects.Def[*corev1.Pod]{
 		Validate: validatePodStatus,
 		Reset:    []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"},
 	},
+	Parts: map[string]objects.Status[*corev1.Pod]{
+		"ephemeralcontainers": {Prepare: prepareEphemeral, Validate: validateEphemeral},
+		"resize":              {Prepare: prepareResize, Validate: validateResize},
+	},
 	Connects:       []string{"attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize"},
 	Grace:          podGrace,
 	ReturnsDeleted: true,

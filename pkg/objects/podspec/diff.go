@@ -14,7 +14,9 @@ import (
 func Diff(old, now *corev1.PodSpec) string { return diff.Diff(shown{old}, shown{now}) }
 
 // DiffContainer shows what differs between two ephemeral containers.
-func DiffContainer(old, now *corev1.EphemeralContainer) string { return diff.Diff(shown{old}, shown{now}) }
+func DiffContainer(old, now *corev1.EphemeralContainer) string {
+	return diff.Diff(shown{old}, shown{now})
+}
 
 // shown marshals a value as Kubernetes shows it in such messages: the fields of its internal types, by their names in Go,
 // in their order there, none left out.

@@ -35,11 +35,3 @@ func (w *write) planNamespace(ns *corev1.Namespace, opts *metav1.DeleteOptions, 
 	}
 	return remove, false
 }
-
-// finalizeNamespace is the preparation of a write through namespaces/finalize: it changes the finalizers of the spec
-// alone.
-func finalizeNamespace(obj, old *corev1.Namespace) {
-	finalizers := obj.Spec.Finalizers
-	old.DeepCopyInto(obj)
-	obj.Spec.Finalizers = finalizers
-}

@@ -44,7 +44,7 @@ func (e *Engine) Get(ctx context.Context, req *Request, opts *metav1.GetOptions)
 		return nil, toStatus(req.GVR.GroupResource(), req.Name, err)
 	}
 	item, err := e.current(ctx, t, req.key())
-	if err != nil || req.Subresource == "" || req.Subresource == "status" {
+	if err != nil || req.Subresource == "" || req.Subresource == "status" || t.r.Parts[req.Subresource] != nil {
 		return item, err
 	}
 	return t.subresourceView(req.Subresource, item)

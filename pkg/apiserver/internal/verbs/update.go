@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/api/validation/path"
@@ -223,10 +222,10 @@ func (w *write) prepare(obj, old objects.Object) error {
 	case w.req.Subresource == "status" && w.r.Status != nil:
 		w.r.Status.Prepare(obj, old)
 		validate = w.r.Status.Validate
-	case w.req.Subresource == "finalize":
-		if ns, ok := obj.(*corev1.Namespace); ok {
-			finalizeNamespace(ns, old.(*corev1.Namespace))
-		}
+	case w.r.Parts[w.req.Subresource] != nil:
+		part := w.r.Parts[w.req.Subresource]
+		part.Prepare(obj, old)
+		validate = part.Validate
 	default:
 		w.r.Prepare(obj, old)
 	}

@@ -1,0 +1,44 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
+	"github.com/minikctl/minikctl/pkg/objects/podspec"
+)
+
+// prepareEphemeral takes back all but the ephemeral containers.
+func prepareEphemeral(p, old *corev1.Pod) {
+	containers := p.Spec.EphemeralContainers
+	p.Spec, p.Status = old.Spec, old.Status
+	metav1.ResetObjectMetaForStatus(&p.ObjectMeta, &old.ObjectMeta)
+	p.Spec.EphemeralContainers = containers
+	check.Generation(p, old, func() bool { return !check.Same(&p.Spec, &old.Spec) })
+}
+
+// validateEphemeral lets ephemeral containers only be added.
+func validateEphemeral(p, old *corev1.Pod) field.ErrorList {
+	if _, ok := old.Annotations[corev1.MirrorPodAnnotationKey]; ok {
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
+	}
+	errs := append(whole(p, old), annotationChanges(p, old)...)
+	at := check.Spec.Child("ephemeralContainers")
+	for i := range old.Spec.EphemeralContainers {
+		was := &old.Spec.EphemeralContainers[i]
+		j := slices.IndexFunc(p.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == was.Name })
+		if j < 0 {
+			errs = append(errs, field.Forbidden(at, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", was.Name)))
+			continue
+		}
+		if now := &p.Spec.EphemeralContainers[j]; !equality.Semantic.DeepEqual(was, now) {
+			errs = append(errs, field.Forbidden(at, fmt.Sprintf("existing ephemeral containers %q may not be changed\n%v", was.Name, podspec.DiffContainer(was, now))))
+		}
+	}
+	return errs
+}
