@@ -118,7 +118,7 @@ func (w *write) mutate(ctx context.Context, op stage.Operation, obj, old objects
 			return w.refused(err)
 		}
 	}
-	if len(w.Engine.stages.Mutators) > 0 && obj != nil { // a subresource may come without the object
+	if len(w.Engine.stages.Mutators) > 0 && w.req.Sub == nil && obj != nil { // what a subresource takes is none of the row
 		w.r.Default(obj)
 	}
 	return nil
