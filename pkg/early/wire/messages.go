@@ -12,8 +12,8 @@ type Op string
 const (
 	Attach   Op = "attach"   // answered by Events until the connection ends: first every container, then what changes
 	Handover Op = "handover" // gives a new supervisor the notify descriptor that the old one had for a container
-	Start    Op = "start"
-	Stop     Op = "stop" // answered when the container has ended
+	Start    Op = "start"    // its notify descriptor comes with the reply, if it has one
+	Stop     Op = "stop"     // answered when the container has ended
 	Remove   Op = "remove"
 	Exec     Op = "exec" // with files for stdin, stdout, stderr; answered when the command has ended; ends with the connection
 	Shutdown Op = "shutdown"
@@ -169,3 +169,6 @@ const (
 	Containers = "containers" // a folder per container, named by its ID
 	StateFile  = "state.json" // in a container's folder: its Status
 )
+
+// Pipes are the named pipes of a container's output in its folder: standard output and standard error.
+var Pipes = [2]string{"out", "err"}

@@ -54,11 +54,12 @@ type Host struct {
 	pods    map[types.UID]*pod
 	nodes   map[string]*Runtime
 	status  map[string]*wire.Status
-	notify  map[string]*os.File // kept for the next supervisor
-	removed map[string]struct{} // told to be removed; older news of them is void
-	synced  chan struct{}       // closed while status is complete
-	refused string              // why pods share 127.0.0.1; known once synced
-	failed  error               // why no supervisor could be started, at the last try
+	notify  map[string]*os.File   // kept for the next supervisor
+	pipes   map[string][]*os.File // likewise
+	removed map[string]struct{}   // told to be removed; older news of them is void
+	synced  chan struct{}         // closed while status is complete
+	refused string                // why pods share 127.0.0.1; known once synced
+	failed  error                 // why no supervisor could be started, at the last try
 }
 
 // Open returns the host over cfg.Root, with the pods that are there. It takes ctx's values, but lives until Close.
@@ -76,6 +77,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 		nodes:   map[string]*Runtime{},
 		status:  map[string]*wire.Status{},
 		notify:  map[string]*os.File{},
+		pipes:   map[string][]*os.File{},
 		removed: map[string]struct{}{},
 		synced:  make(chan struct{}),
 	}
@@ -112,9 +114,8 @@ func (h *Host) Close() error {
 	<-h.ended
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for id, f := range h.notify {
-		f.Close()
-		delete(h.notify, id)
+	for _, id := range h.held() {
+		h.letGo(id)
 	}
 	return nil
 }
@@ -130,7 +131,7 @@ func (h *Host) StopAll(ctx context.Context, grace time.Duration) error {
 			return fmt.Errorf("stop all containers: %w", err)
 		}
 	}
-	if _, err := roundTrip(ctx, conn, &wire.Request{Op: wire.Shutdown, Grace: grace}); err != nil {
+	if _, _, err := roundTrip(ctx, conn, &wire.Request{Op: wire.Shutdown, Grace: grace}); err != nil {
 		return fmt.Errorf("stop all containers: %w", err)
 	}
 	return h.awaitSupervisorEnd(ctx)

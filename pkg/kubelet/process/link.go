@@ -165,7 +165,8 @@ func (h *Host) handOver(ctx context.Context) {
 		if err != nil {
 			return // gone again: the next one gets them
 		}
-		_, _ = roundTrip(ctx, conn, &wire.Request{Op: wire.Handover, ID: id}, f)
+		_, got, _ := roundTrip(ctx, conn, &wire.Request{Op: wire.Handover, ID: id}, f)
+		wire.CloseFiles(got)
 	}
 }
 
@@ -182,22 +183,18 @@ func (h *Host) take(e *wire.Event, files []*os.File) {
 	case e.Removed != "":
 		h.drop(e.Removed)
 		delete(h.removed, e.Removed)
-	case e.Notify != "" && len(files) == 1 && h.status[e.Notify] != nil && h.status[e.Notify].Running:
-		if old := h.notify[e.Notify]; old != nil {
-			old.Close()
-		}
-		h.notify[e.Notify] = files[0]
-		files = nil
+	case e.Notify != "":
+		h.hold(e.Notify, files)
+		return
 	}
 	wire.CloseFiles(files)
 }
 
 // sync notes that status is complete. h.mu must be held.
 func (h *Host) sync() {
-	for id, f := range h.notify {
+	for _, id := range h.held() {
 		if h.status[id] == nil {
-			f.Close()
-			delete(h.notify, id)
+			h.letGo(id)
 		}
 	}
 	select {
@@ -220,11 +217,11 @@ func (h *Host) learn(s *wire.Status) {
 		return
 	}
 	h.status[id] = s
-	if !s.Running {
-		if f := h.notify[id]; f != nil {
-			f.Close()
-			delete(h.notify, id)
-		}
+	switch {
+	case !s.Running:
+		h.letGo(id)
+	case h.pipes[id] == nil:
+		h.pipes[id] = holdPipes(s.Spec)
 	}
 	h.nudge(types.UID(s.Spec.Pod))
 }
@@ -236,10 +233,7 @@ func (h *Host) drop(id string) {
 		return
 	}
 	delete(h.status, id)
-	if f := h.notify[id]; f != nil {
-		f.Close()
-		delete(h.notify, id)
-	}
+	h.letGo(id)
 	h.nudge(types.UID(s.Spec.Pod))
 }
 
@@ -252,14 +246,21 @@ func (h *Host) nudge(uid types.UID) {
 
 // call asks the supervisor, and waits for one if there is none just now.
 func (h *Host) call(ctx context.Context, req *wire.Request, files ...*os.File) (wire.Reply, error) {
+	reply, got, err := h.callFiles(ctx, req, files...)
+	wire.CloseFiles(got)
+	return reply, err
+}
+
+// callFiles is call for requests whose reply comes with files, which are the caller's.
+func (h *Host) callFiles(ctx context.Context, req *wire.Request, files ...*os.File) (wire.Reply, []*os.File, error) {
 	if err := h.await(ctx); err != nil {
-		return wire.Reply{}, err
+		return wire.Reply{}, nil, err
 	}
 	conn, err := wire.Dial(h.path(wire.SocketFile))
 	if err != nil {
 		// It died a moment ago, or ended while nothing ran.
 		if conn, err = h.redial(ctx); err != nil {
-			return wire.Reply{}, err
+			return wire.Reply{}, nil, err
 		}
 	}
 	return roundTrip(ctx, conn, req, files...)
@@ -301,22 +302,21 @@ func (h *Host) await(ctx context.Context) error {
 }
 
 // roundTrip sends one request, waits for its reply, and closes conn.
-func roundTrip(ctx context.Context, conn *wire.Conn, req *wire.Request, files ...*os.File) (wire.Reply, error) {
+func roundTrip(ctx context.Context, conn *wire.Conn, req *wire.Request, files ...*os.File) (wire.Reply, []*os.File, error) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	defer conn.Close()
 	var reply wire.Reply
+	var got []*os.File
 	err := conn.Send(req, files...)
 	if err == nil {
-		var got []*os.File
 		got, err = conn.Receive(&reply)
-		wire.CloseFiles(got)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return wire.Reply{}, fmt.Errorf("%s: supervisor: %w", req.Op, err)
+		return wire.Reply{}, nil, fmt.Errorf("%s: supervisor: %w", req.Op, err)
 	}
-	return reply, reply.Err()
+	return reply, got, reply.Err()
 }

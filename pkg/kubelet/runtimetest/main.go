@@ -69,7 +69,7 @@ func drive(d Driver, root string) error {
 	}
 	id, err := rt.Start(ctx, drivenPod, kubelet.ContainerSpec{
 		Name: "main", LogPath: root + "/driven.log", Env: []string{"PATH=" + os.Getenv("PATH")},
-		Command: []string{"/bin/sh", "-c", "i=0; while [ ! -e '" + root + "/go' ]; do i=$((i+1)); echo $i; sleep 0.001; done; exit 21"},
+		Command: []string{"/bin/sh", "-c", "i=0; until [ -e '" + root + "/go' ]; do i=$((i+1)); echo $i; sleep 0.001; done; echo $((i+1)); exit 21"},
 	})
 	if err != nil {
 		return err

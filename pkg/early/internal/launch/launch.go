@@ -39,13 +39,13 @@ func run(conn *wire.Conn, l *wire.Launch) error {
 			return err
 		}
 	}
-	if err := becomeUser(l.UID, l.GID); err != nil {
-		return err
-	}
-	if l.Dir != "" {
+	if l.Dir != "" { // first, since the container's own folder may be below one that its user may not enter
 		if err := os.Chdir(l.Dir); err != nil {
 			return cwdError(l.Dir, err)
 		}
+	}
+	if err := becomeUser(l.UID, l.GID); err != nil {
+		return err
 	}
 	path, err := lookPath(l.Argv[0], l.Env)
 	if err != nil {

@@ -13,7 +13,7 @@ const (
 	maxLogFiles = 5
 )
 
-// logFile is a file that is opened when there is something to write, and rotated.
+// logFile is a container's log. An empty path takes nothing.
 type logFile struct {
 	path string
 
@@ -42,6 +42,18 @@ func (l *logFile) write(b []byte) {
 		logf("output is lost: %v", err)
 	}
 	l.failed = err != nil
+}
+
+// create makes the file, so that a container that has written nothing has an empty log, and not none.
+func (l *logFile) create() {
+	if l.path == "" {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.open(); err != nil {
+		logf("%v", err) // told again when there is something to write
+	}
 }
 
 func (l *logFile) open() error {

@@ -22,6 +22,7 @@ type logs struct {
 
 func newLogs(path string, p *pipes) *logs {
 	l := &logs{file: logFile{path: path}, readers: []*os.File{p.outReader, p.errReader}}
+	l.file.create()
 	l.done.Go(func() { l.copy("stdout", p.outReader) })
 	l.done.Go(func() { l.copy("stderr", p.errReader) })
 	return l

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setNotify makes f the descriptor on which the system calls of c's processes are answered, and shows it to the daemons,
-// which keep it for the next supervisor. Nil ends that. s.mu must be held.
+// setNotify makes f the descriptor on which the system calls of c's processes are answered. The daemon
+// gets a copy with the reply to its start, to keep it for the next supervisor. Nil ends it. s.mu must be held.
 func (s *supervisor) setNotify(c *container, f *os.File) {
 	if c.notify != nil {
 		c.notify.Close()
@@ -26,10 +26,6 @@ func (s *supervisor) setNotify(c *container, f *os.File) {
 		return
 	}
 	c.notify = f
-	for w := range s.watchers {
-		w.notify[c.spec.ID] = struct{}{}
-		w.nudge()
-	}
 	go s.listen(c, f)
 }
 

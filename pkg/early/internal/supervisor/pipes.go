@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"github.com/minikctl/minikctl/pkg/early/wire"
 )
 
 // pipes are a container's output. They are named, and the container has them open for reading too, so that a container
@@ -19,8 +21,8 @@ func (c *container) openPipes() (*pipes, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.outWriter, err = openWriter(c.pipe("out")); err == nil {
-		p.errWriter, err = openWriter(c.pipe("err"))
+	if p.outWriter, err = openWriter(c.pipe(wire.Pipes[0])); err == nil {
+		p.errWriter, err = openWriter(c.pipe(wire.Pipes[1]))
 	}
 	if err != nil {
 		p.closeWriters()
@@ -32,7 +34,7 @@ func (c *container) openPipes() (*pipes, error) {
 
 // openReaders opens the ends that the supervisor reads, and makes the pipes where they are missing.
 func (c *container) openReaders() (*pipes, error) {
-	for _, name := range []string{"out", "err"} {
+	for _, name := range wire.Pipes {
 		path := c.pipe(name)
 		err := syscall.Mkfifo(path, 0o600)
 		if errors.Is(err, fs.ErrExist) {
@@ -45,11 +47,11 @@ func (c *container) openReaders() (*pipes, error) {
 			return nil, err
 		}
 	}
-	out, err := openReader(c.pipe("out"))
+	out, err := openReader(c.pipe(wire.Pipes[0]))
 	if err != nil {
 		return nil, err
 	}
-	stderr, err := openReader(c.pipe("err"))
+	stderr, err := openReader(c.pipe(wire.Pipes[1]))
 	if err != nil {
 		out.Close()
 		return nil, err

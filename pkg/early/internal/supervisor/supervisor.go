@@ -4,10 +4,11 @@
 // daemon talks to it over a unix socket (package wire); when the daemon dies nothing changes here, and the next one attaches.
 //
 // When the supervisor itself dies its containers run on. The next supervisor finds them by process number and start time,
-// reads on from the same named pipes, and is given the seccomp descriptors that the daemon kept. What is lost then is the
-// beginning of a line that was read but not finished, and the exit code of a container that ended in between or that
-// the kernel does not tell of. When daemon and supervisor die together, the running containers can make no new listening
-// sockets (ENOSYS), since the kernel has dropped the other end of their filter.
+// reads on from the same named pipes, which the daemon has kept open, and is given the seccomp descriptors that the daemon
+// kept. What is lost then is the beginning of a line that was read but not finished, and the exit code of a container that
+// ended in between or that the kernel does not tell of. When daemon and supervisor die together, the running containers can
+// make no new listening sockets, connections or sessions (ENOSYS), since the kernel has dropped the other end of their
+// filter; and what a container has written and nobody read is lost if it ends before the next supervisor.
 //
 // It ends by itself when nothing runs and no daemon is attached.
 package supervisor
@@ -205,7 +206,12 @@ func (s *supervisor) answer(conn *wire.Conn) {
 	if err != nil {
 		reply = wire.Failed(err)
 	}
-	_ = conn.Send(reply) // a daemon that is gone learns from the next list
+	var give []*os.File
+	if req.Op == wire.Start && err == nil {
+		give = s.copyNotify(req.Spec.ID)
+	}
+	_ = conn.Send(reply, give...) // a daemon that is gone learns it when it attaches
+	wire.CloseFiles(give)
 	if req.Op == wire.Shutdown && err == nil {
 		s.stopOnce.Do(func() { close(s.stop) })
 	}

@@ -84,10 +84,8 @@ func (s *supervisor) flush(conn *wire.Conn, w *watcher) bool {
 	clear(w.pending)
 	fds := map[string]*os.File{}
 	for id := range w.notify {
-		if c := s.containers[id]; c != nil && c.notify != nil {
-			if dup, err := duplicate(c.notify); err == nil {
-				fds[id] = dup
-			}
+		if f := s.notifyOf(id); f != nil {
+			fds[id] = f
 		}
 	}
 	clear(w.notify)
@@ -103,7 +101,31 @@ func (s *supervisor) flush(conn *wire.Conn, w *watcher) bool {
 	return ok
 }
 
-// published notes a change of c's status for the watchers, and on disk. s.mu must be held.
+// notifyOf duplicates the notify descriptor of a container; nil if it has none. s.mu must be held.
+func (s *supervisor) notifyOf(id string) *os.File {
+	c := s.containers[id]
+	if c == nil || c.notify == nil {
+		return nil
+	}
+	dup, err := duplicate(c.notify)
+	if err != nil {
+		logf("%s: %v", id, err)
+		return nil
+	}
+	return dup
+}
+
+// copyNotify is what goes with the reply to a start, if anything.
+func (s *supervisor) copyNotify(id string) []*os.File {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.notifyOf(id); f != nil {
+		return []*os.File{f}
+	}
+	return nil
+}
+
+// publish notes a change of c's status for the watchers, and on disk. s.mu must be held.
 func (s *supervisor) publish(c *container) {
 	s.revision = nextRevision(s.revision)
 	c.status.Revision = s.revision

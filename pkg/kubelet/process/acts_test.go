@@ -1,0 +1,221 @@
+package process_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/minikctl/minikctl/pkg/kubelet"
+)
+
+// actVariable makes this test program one of acts: what the tests have run in containers.
+const actVariable = "MINIKCTL_PROCESSTEST_ACT"
+
+var acts = map[string]func(args []string) error{
+	"self":    actSelf,
+	"twins":   actTwins,
+	"udp":     actUDP,
+	"dial":    actDial,
+	"listen":  actListen,
+	"twice":   actTwice,
+	"storm":   actStorm,
+	"eat":     actEat,
+	"connect": actConnect,
+	"confine": actConfine,
+}
+
+// act is a container that is one of acts.
+func act(name string, args ...string) kubelet.ContainerSpec {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return kubelet.ContainerSpec{Command: append([]string{self}, args...), Env: []string{actVariable + "=" + name}}
+}
+
+// actSelf reaches its own server by the names of the machine, and says which addresses the connections had.
+func actSelf(args []string) error {
+	l, err := net.Listen("tcp", ":"+args[0])
+	if err != nil {
+		return err
+	}
+	for _, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]"} {
+		c, err := net.Dial("tcp", host+":"+args[0])
+		if err != nil {
+			return err
+		}
+		s, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		fmt.Println(s.LocalAddr())
+		c.Close()
+		s.Close()
+	}
+	return nil
+}
+
+// actTwins listens on one port by IPv4 and by IPv6, as some web servers do.
+func actTwins(args []string) error {
+	for _, network := range []string{"tcp4", "tcp6"} {
+		l, err := net.Listen(network, ":"+args[0])
+		if err != nil {
+			return err
+		}
+		fmt.Println(network, l.Addr())
+	}
+	return nil
+}
+
+func actUDP(args []string) error {
+	l, err := net.ListenPacket("udp", ":"+args[0])
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.LocalAddr())
+	c, err := net.Dial("udp", "127.0.0.1:"+args[0])
+	if err != nil {
+		return err
+	}
+	if _, err := c.Write([]byte("hello")); err != nil {
+		return err
+	}
+	b := make([]byte, 16)
+	if err := l.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return err
+	}
+	n, _, err := l.ReadFrom(b)
+	if err != nil {
+		return err
+	}
+	fmt.Println(string(b[:n]))
+	return nil
+}
+
+// actDial says from which address it has reached a server.
+func actDial(args []string) error {
+	c, err := net.Dial("tcp", args[0])
+	if err != nil {
+		return err
+	}
+	host, _, err := net.SplitHostPort(c.LocalAddr().String())
+	if err != nil {
+		return err
+	}
+	fmt.Println(host)
+	return nil
+}
+
+// actListen says where it listens, and waits.
+func actListen(args []string) error {
+	l, err := net.Listen("tcp", args[0])
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		c.Close()
+	}
+}
+
+// actTwice takes a port twice, which must fail in the kernel's words.
+func actTwice(args []string) error {
+	if _, err := net.Listen("tcp", ":"+args[0]); err != nil {
+		return err
+	}
+	_, err := net.Listen("tcp", "127.0.0.1:"+args[0])
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("second listen: %w", err)
+	}
+	fmt.Println("in use")
+	return nil
+}
+
+// actStorm binds and connects in many threads while signals rain on them.
+func actStorm(args []string) error {
+	stop := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = syscall.Kill(os.Getpid(), syscall.SIGURG)
+				runtime.Gosched()
+			}
+		}
+	}()
+	var wg sync.WaitGroup
+	errs := make(chan error, 1000)
+	for i := range 8 {
+		wg.Go(func() {
+			for j := range 25 {
+				if err := knock(fmt.Sprintf(":%s%d%02d", args[0], i, j)); err != nil {
+					errs <- err
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	close(errs)
+	return <-errs
+}
+
+func knock(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", "127.0.0.1"+address)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	s, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+// actEat takes 200 MB and keeps them.
+func actEat([]string) error {
+	b := make([]byte, 200<<20)
+	for i := range b {
+		b[i] = byte(i)
+	}
+	fmt.Println(len(b))
+	_, err := io.ReadFull(os.Stdin, b[:1])
+	time.Sleep(time.Hour)
+	return err
+}
+
+// actConnect measures connections to an address: the mean of args[1] of them, in microseconds.
+func actConnect(args []string) error {
+	var n int
+	if _, err := fmt.Sscan(args[1], &n); err != nil {
+		return err
+	}
+	start := time.Now()
+	for range n {
+		c, err := net.Dial("tcp", args[0])
+		if err != nil {
+			return err
+		}
+		c.Close()
+	}
+	fmt.Println(time.Since(start).Microseconds() / int64(n))
+	return nil
+}

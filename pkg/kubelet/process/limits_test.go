@@ -1,0 +1,71 @@
+package process_test
+
+import (
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/minikctl/minikctl/pkg/kubelet"
+)
+
+func TestMemoryLimit(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("memory limits are not looked at here")
+	}
+	m := newMachine(t)
+	spec := act("eat")
+
+	spec.Command = []string{"/bin/sh", "-c", "setsid " + spec.Command[0] + "; sleep 1000"}
+	spec.Limits.Memory = 100 << 20
+	if c := m.ended(m.start("pod", spec)); c.Reason != "OOMKilled" || c.ExitCode != 137 || c.Signal != 9 {
+		t.Errorf("got %+v", c)
+	}
+	spec.Limits.Memory = 400 << 20
+	id := m.start("pod", spec)
+	m.wait("the meal", func() bool { return m.output(id) != "" })
+	if c := m.find(id); !c.Running {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestUser(t *testing.T) {
+	m := newMachine(t)
+	uid, gid := int64(54321), int64(54322)
+	spec := kubelet.ContainerSpec{
+		Command: []string{"/bin/sh", "-c", "id -u; id -g; id -G; echo again >/dev/stdout; echo x > file; grep NoNewPrivs /proc/self/status"},
+		User:    &uid, Group: &gid,
+	}
+	if os.Getuid() != 0 {
+		spec.Name = "c"
+		_, err := m.rt.Start(t.Context(), "pod", spec)
+		if want := "run as gid 54322: operation not permitted"; err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		return
+	}
+	// It works below a folder that the user may not enter: the process is in its own one from the start.
+	got := m.run(spec)
+	if want := "54321\n54322\n54322\nagain\n"; !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if runtime.GOOS == "linux" && !strings.HasSuffix(got, "NoNewPrivs:\t1\n") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestUnhonoured(t *testing.T) {
+	m := newMachine(t)
+	if got := m.rt.Unhonoured(kubelet.ContainerSpec{Mounts: []kubelet.Mount{{Host: "/srv", Container: "/srv"}}}); len(got) != 0 {
+		t.Errorf("got %q", got)
+	}
+	got := strings.Join(m.rt.Unhonoured(kubelet.ContainerSpec{
+		Mounts: []kubelet.Mount{{Host: "/a", Container: "/etc/config", ReadOnly: true}},
+		Limits: kubelet.Limits{MilliCPU: 100}, Stdin: true,
+	}), "\n")
+	for _, want := range []string{"/etc/config", "$MINIKCTL_ROOT", "written", "CPU", "input"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in %q", want, got)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package process_test
+
+import (
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/minikctl/minikctl/pkg/kubelet"
+)
+
+// addressed returns a machine whose pods have addresses of their own.
+func addressed(t *testing.T) *machine {
+	m := newMachine(t)
+	for _, f := range m.rt.Features() {
+		if f.Name == "PodAddresses" && !f.OK {
+			t.Skip(f.Message)
+		}
+	}
+	return m
+}
+
+func TestPodReachesItself(t *testing.T) {
+	m := addressed(t)
+	if want, got := strings.Repeat(m.pod.IP+":18081\n", 4), m.run(act("self", "18081")); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestPodReachesTheHost(t *testing.T) {
+	m := addressed(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if got := m.run(act("dial", l.Addr().String())); got != "127.0.0.1\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestPodReachesAnother(t *testing.T) {
+	m := addressed(t)
+	other, err := m.rt.StartPod(t.Context(), kubelet.PodSpec{UID: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := m.start("other", act("listen", ":18082"))
+	// Go listens on both families with one socket, and shows the address it has.
+	m.wait("the server", func() bool { return m.output(id) == other.IP+":18082\n" })
+	if got := m.run(act("dial", other.IP+":18082")); got != m.pod.IP+"\n" {
+		t.Errorf("it is called by %q, want %s", got, m.pod.IP)
+	}
+}
+
+func TestTwins(t *testing.T) {
+	m := addressed(t)
+	got := m.run(act("twins", "18083"))
+	if !strings.HasPrefix(got, "tcp4 "+m.pod.IP+":18083\ntcp6 ") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestUDP(t *testing.T) {
+	m := addressed(t)
+	if got := m.run(act("udp", "18084")); got != m.pod.IP+":18084\nhello\n" && got != "["+"::ffff:"+m.pod.IP+"]:18084\nhello\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestPortTakenTwice(t *testing.T) {
+	m := addressed(t)
+	if got := m.run(act("twice", "18085")); got != "in use\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestSignalsDuringBind(t *testing.T) {
+	m := addressed(t)
+	m.run(act("storm", "23"))
+}
+
+func TestHostNetwork(t *testing.T) {
+	m := addressed(t)
+	if _, err := m.rt.StartPod(t.Context(), kubelet.PodSpec{UID: "host", HostNetwork: true}); err != nil {
+		t.Fatal(err)
+	}
+	id := m.start("host", act("listen", "127.0.0.1:18086"))
+	m.wait("the server", func() bool { return m.output(id) == "127.0.0.1:18086\n" })
+}
+
+// TestListenAfterSupervisorKilled has a container make a new listener when its supervisor is another one.
+func TestListenAfterSupervisorKilled(t *testing.T) {
+	m := addressed(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := m.shell(m.loop("go", "echo; "+actVariable+"=listen exec "+self+" :18087"))
+	old := m.supervisor()
+	m.killSupervisor()
+	m.wait("a new supervisor", func() bool { return m.supervisor() != old })
+	m.touch("go")
+	m.wait("the server", func() bool { return strings.HasSuffix(m.output(id), "\n"+m.pod.IP+":18087\n") })
+}
+
+// TestExecListens has a command in the container listen on the pod's address.
+func TestExecListens(t *testing.T) {
+	m := addressed(t)
+	id := m.shell("exec sleep 1000")
+	spec := act("twice", "18088")
+	var out strings.Builder
+	code, err := m.rt.Exec(t.Context(), id, append([]string{"env", spec.Env[0]}, spec.Command...), kubelet.Streams{Out: &out})
+	if err != nil || code != 0 || out.String() != "in use\n" {
+		t.Errorf("got %d, %v, %q", code, err, out.String())
+	}
+}
+
+// TestTwoHosts has two daemons side by side.
+func TestTwoHosts(t *testing.T) {
+	a, b := newMachine(t), newMachine(t)
+	// They have one range here, which only shows that neither ends what is the other's.
+	x, y := a.shell("exec sleep 1000"), b.shell("exec sleep 1000")
+	if err := a.rt.StopPod(t.Context(), "pod"); err != nil {
+		t.Fatal(err)
+	}
+	if c := b.find(y); !c.Running || x != y && c.PID == 0 {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func BenchmarkConnect(b *testing.B) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+	for _, c := range []struct {
+		name string
+		host bool
+	}{{"host", true}, {"pod", false}} {
+		b.Run(c.name, func(b *testing.B) {
+			root := b.TempDir()
+			h, err := open(root)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer h.Purge(b.Context())
+			rt := h.Runtime("node")
+			uid := types.UID("pod")
+			if _, err := rt.StartPod(b.Context(), kubelet.PodSpec{UID: uid, HostNetwork: c.host}); err != nil {
+				b.Fatal(err)
+			}
+			spec := act("connect", l.Addr().String(), strconv.Itoa(max(b.N, 100)))
+			spec.Name, spec.LogPath = "main", root+"/log"
+			if _, err := rt.Start(b.Context(), uid, spec); err != nil {
+				b.Fatal(err)
+			}
+			for {
+				pods, err := rt.Pods(b.Context())
+				if err != nil {
+					b.Fatal(err)
+				}
+				if !pods[0].Containers[0].Running {
+					break
+				}
+				<-rt.Changed()
+			}
+			out, err := os.ReadFile(spec.LogPath)
+			if err != nil {
+				b.Fatal(err)
+			}
+			f := strings.Fields(string(out))
+			us, err := strconv.ParseFloat(f[len(f)-1], 64)
+			if err != nil {
+				b.Fatalf("%s", out)
+			}
+			b.ReportMetric(us, "µs/connect")
+		})
+	}
+}
