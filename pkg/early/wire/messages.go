@@ -66,6 +66,9 @@ type Spec struct {
 // Link shows the host's path Host at Path below the container's root folder. Path is absolute and has no dots.
 type Link struct{ Path, Host string }
 
+// RootVariable names Root in a container's environment.
+const RootVariable = "MINIKCTL_ROOT"
+
 // Root is the folder in which a container finds its mounts.
 func (s *Spec) Root() string { return s.Folder + "/root" }
 

@@ -20,6 +20,14 @@ func TestWithoutNamespaces(t *testing.T) {
 	again(t, "^TestRuntime$", attr, actVariable+"=confine")
 }
 
+// TestWithoutFilters runs the suite where the filter for addresses is refused as well.
+func TestWithoutFilters(t *testing.T) {
+	again(t, "^TestRuntime$", nil, actVariable+"=confine", noFilters+"=1")
+}
+
+// noFilters has actConfine refuse filters, too.
+const noFilters = "MINIKCTL_PROCESSTEST_NO_FILTERS"
+
 // namespaces are the flags of clone that ask for new ones.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID |
 	unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
@@ -50,6 +58,9 @@ func actConfine(args []string) error {
 		answer(unix.SECCOMP_RET_ALLOW),
 		answer(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)),
 		answer(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)), // clone3's flags can't be seen: clone is used instead
+	}
+	if os.Getenv(noFilters) != "" {
+		prog[3].K = unix.SYS_SECCOMP // instead of mount
 	}
 	fprog := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
 	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&fprog))); errno != 0 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/minikctl/minikctl/pkg/early/wire"
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
@@ -45,7 +46,7 @@ func (r *Runtime) Features() []kubelet.Feature {
 	return []kubelet.Feature{
 		addresses, memory, users,
 		{Name: "CPULimits", Message: "CPU limits are not enforced"},
-		{Name: "FileSystems", Message: "containers see the file system of this machine; volumes are below $" + rootVariable},
+		{Name: "FileSystems", Message: "containers see the file system of this machine; volumes are below $" + wire.RootVariable},
 	}
 }
 
@@ -63,7 +64,7 @@ func (r *Runtime) Unhonoured(spec kubelet.ContainerSpec) []string {
 	}
 	if len(moved) > 0 {
 		all = append(all, fmt.Sprintf("volumes can't be shown at %s: they are below $%s, at the same path",
-			strings.Join(moved, ", "), rootVariable))
+			strings.Join(moved, ", "), wire.RootVariable))
 	}
 	if len(writable) > 0 {
 		all = append(all, "volumes are not kept from being written: "+strings.Join(writable, ", "))

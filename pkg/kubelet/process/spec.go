@@ -11,12 +11,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
-const (
-	// rootVariable names the folder in which a container finds its mounts.
-	rootVariable = "MINIKCTL_ROOT"
-	// defaultPath is for images that have files of their own, as every container runtime has it.
-	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-)
+// defaultPath is for images that have files of their own, as every container runtime has it.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // spec says to the supervisor what spec says to the runtime.
 func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
@@ -56,7 +52,7 @@ func environment(spec *kubelet.ContainerSpec, root string) []string {
 			env = append(env, d.name+"="+d.value)
 		}
 	}
-	return append(env, rootVariable+"="+root)
+	return append(env, wire.RootVariable+"="+root)
 }
 
 func has(env []string, name string) bool {
@@ -72,7 +68,7 @@ func has(env []string, name string) bool {
 func expandAll(in []string, root string) []string {
 	out := make([]string, len(in), len(in)+3)
 	for i, s := range in {
-		out[i] = strings.ReplaceAll(s, "$("+rootVariable+")", root)
+		out[i] = strings.ReplaceAll(s, "$("+wire.RootVariable+")", root)
 	}
 	return out
 }

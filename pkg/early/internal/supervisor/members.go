@@ -4,13 +4,16 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/minikctl/minikctl/pkg/early/wire"
 )
 
 // killTries bounds how long a container's processes may take to vanish after SIGKILL: a second or so.
 const killTries = 200
 
 // killAll kills every process of a container but the first, which is dead or is killed with its group. The processes are
-// those of its sessions: a process leaves its session by setsid only, and the filter tells of each.
+// those of its sessions: a process leaves its session by setsid only, and the filter tells of each. Where there is no
+// filter, processes are also known by the container's own variable in their environment.
 func (s *supervisor) killAll(c *container) {
 	for range killTries {
 		if s.deserted(c) {
@@ -33,13 +36,17 @@ func (s *supervisor) members(c *container) []process {
 	s.mu.Lock()
 	sessions := append(slices.Clone(c.status.Sessions), c.status.PID)
 	since, boot := c.status.Born, c.status.Boot
+	filtered, root := c.notify != nil, wire.RootVariable+"="+c.spec.Root()
 	s.mu.Unlock()
 	if boot != s.boot {
 		return nil
 	}
 	return slices.DeleteFunc(processes(), func(p process) bool {
 		// What is older than the container has its number from a session of before.
-		return p.zombie || p.born < since || !slices.Contains(sessions, p.session)
+		if p.zombie || p.born < since {
+			return true
+		}
+		return !slices.Contains(sessions, p.session) && (filtered || !hasVariable(p.pid, root))
 	})
 }
 

@@ -85,6 +85,15 @@ func readProcess(pid string) (process, bool) {
 	}, true
 }
 
+// hasVariable tells whether a process was started with an environment that holds entry.
+func hasVariable(pid int, entry string) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return false // another user's, or gone
+	}
+	return bytes.HasPrefix(b, []byte(entry+"\x00")) || bytes.Contains(b, []byte("\x00"+entry+"\x00"))
+}
+
 // anonymousMemory returns the resident memory of pid that is not shared with a file, which is what a limit is about.
 func anonymousMemory(pid int) int64 {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
