@@ -24,7 +24,7 @@ func (w *worker) admit(pod *corev1.Pod) *verdict {
 		return nil
 	}
 	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err == nil && !ok {
-		return &verdict{corev1.PodFailed, "NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"}
+		return &verdict{corev1.PodFailed, "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"}
 	}
 	wanted := podresources.PodRequests(pod, podresources.PodResourcesOptions{})
 	used, pods := w.inUse(pod)
@@ -44,7 +44,7 @@ func (w *worker) admit(pod *corev1.Pod) *verdict {
 
 func outOf(name corev1.ResourceName, want, used, room int64) *verdict {
 	return &verdict{corev1.PodFailed, "OutOf" + string(name), fmt.Sprintf(
-		"Pod was rejected: Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, want, used, room)}
+		"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, want, used, room)}
 }
 
 func amount(name corev1.ResourceName, q resource.Quantity) int64 {

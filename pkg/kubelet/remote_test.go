@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
@@ -21,8 +19,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 )
-
-func intOrString(port int) intstr.IntOrString { return intstr.FromInt(port) }
 
 // executor makes a client of one of the two protocols.
 type executor func(cfg *rest.Config, method, url string) (remotecommand.Executor, error)
@@ -85,7 +81,7 @@ func TestExec(t *testing.T) {
 
 func TestPortForward(t *testing.T) {
 	w := newWhole(t)
-	w.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "nginx"}}}})
+	w.create(web("p", "nginx"))
 	w.ready("p")
 	rt, upgrader, err := spdy.RoundTripperFor(w.env.AdminConfig)
 	if err != nil {

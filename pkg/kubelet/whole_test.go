@@ -14,6 +14,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/remotecommand"
 
@@ -37,7 +38,7 @@ type whole struct {
 	env  *apiservertest.Env
 	api  kubernetes.Interface
 	dir  string
-	stop func() // the kubelet and its runtime; the processes run on
+	stop func() // ends the kubelet and its runtime; the processes run on
 }
 
 func newWhole(t *testing.T) *whole {
@@ -113,7 +114,12 @@ func (w *whole) start() {
 			t.Error(err)
 		}
 	})
-	t.Cleanup(w.stop)
+	t.Cleanup(func() {
+		w.stop()
+		if err := processes.Purge(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func (w *whole) create(pod *corev1.Pod) {
@@ -181,15 +187,17 @@ func (w *whole) logs(name string, opts *corev1.PodLogOptions) string {
 	return string(b)
 }
 
+// web is a pod of the built-in web server, which is ready when it answers.
+func web(name, image string) *corev1.Pod {
+	c := corev1.Container{Name: "web", Image: image, ReadinessProbe: &corev1.Probe{PeriodSeconds: 1}}
+	c.ReadinessProbe.HTTPGet = &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt(8080)}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{c}}}
+}
+
 func TestWebServersAsProcesses(t *testing.T) {
 	w := newWhole(t)
 	for _, name := range []string{"a", "b"} {
-		web := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Name: "web", Image: "nginx:1.27",
-		}}}}
-		web.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1}
-		web.Spec.Containers[0].ReadinessProbe.HTTPGet = &corev1.HTTPGetAction{Path: "/healthz", Port: intOrString(8080)}
-		w.create(web)
+		w.create(web(name, "nginx:1.27"))
 	}
 	for _, name := range []string{"a", "b"} {
 		pod := w.ready(name)

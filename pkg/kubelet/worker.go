@@ -197,6 +197,7 @@ func (w *worker) sync(ctx context.Context, pod *corev1.Pod) (time.Duration, erro
 	case !admitted:
 		if refusal := w.admit(pod); refusal != nil {
 			w.event(ctx, pod, "", corev1.EventTypeWarning, refusal.reason, refusal.message)
+			refusal.message = "Pod was rejected: " + refusal.message
 			return 0, w.endWith(ctx, pod, *refusal)
 		}
 		w.mu.Lock()

@@ -1,0 +1,176 @@
+package kubelet
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/minikctl/minikctl/pkg/client"
+)
+
+// shown returns what is in a folder that publish wrote, by path.
+func shown(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "..") {
+			continue
+		}
+		root, err := filepath.EvalSymlinks(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = filepath.Walk(root, func(path string, info os.FileInfo, err error) error {
+			if err != nil || info.IsDir() {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			rel, _ := filepath.Rel(root, path)
+			out[filepath.Join(e.Name(), rel)] = string(b)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+func TestPublish(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "v")
+	for _, files := range []payload{
+		{"a": {[]byte("1"), 0o644}, "sub/b": {[]byte("2"), 0o400}, "sub/c": {[]byte("3"), 0o600}},
+		{"a": {[]byte("4"), 0o600}, "other/d": {[]byte("5"), 0o644}},
+		{},
+	} {
+		if err := publish(dir, files); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{}
+		for path, f := range files {
+			want[path] = string(f.data)
+			info, err := os.Stat(filepath.Join(dir, path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Mode().Perm() != f.mode {
+				t.Errorf("%s: got mode %o, want %o", path, info.Mode().Perm(), f.mode)
+			}
+		}
+		if got := shown(t, dir); !equalStrings(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if versions, _ := filepath.Glob(filepath.Join(dir, "..version_*")); len(versions) != 1 {
+			t.Errorf("got versions %q, want one", versions)
+		}
+	}
+}
+
+func TestPayloadPathsStayInside(t *testing.T) {
+	for _, path := range []string{"", "/etc/x", "..", "../x", "a/../../x", "..data"} {
+		if err := (payload{}).add(path, nil, 0o644); err == nil {
+			t.Errorf("%q was taken", path)
+		}
+	}
+	p := payload{}
+	if err := p.add("a/b.txt", nil, 0o644); err != nil || len(p) != 1 {
+		t.Errorf("a/b.txt: %v", err)
+	}
+}
+
+func TestVolumes(t *testing.T) {
+	r := newRig(t)
+	cm := r.create(client.Target{Resource: client.ConfigMaps, Namespace: "default"}, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "cm"}, Data: map[string]string{"a": "1", "b": "2"},
+	}).(*corev1.ConfigMap)
+	pod := r.pod("p", corev1.PodSpec{
+		Volumes: []corev1.Volume{
+			{Name: "cm", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "cm"}, Items: []corev1.KeyToPath{{Key: "a", Path: "dir/a"}},
+			}}},
+			{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "late"}}},
+			{Name: "empty", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+			{Name: "me", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
+				{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.labels"}},
+			}}}},
+			{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(3600))}},
+			}}}},
+		},
+		Containers: []corev1.Container{{Name: "c", VolumeMounts: []corev1.VolumeMount{
+			{Name: "cm", MountPath: "/etc/cm"}, {Name: "empty", MountPath: "/tmp/e", SubPath: "x/y"},
+		}}},
+	})
+	r.event("p", "FailedMount", `MountVolume.SetUp failed for volume "secret" : secret "late" not found`)
+	r.sees("p", "Pending c:ContainerCreating")
+	r.create(client.Target{Resource: client.Secrets, Namespace: "default"}, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "late"}, Data: map[string][]byte{"k": []byte("v")},
+	})
+	r.sees("p", "Running c:running+started+ready")
+	spec, _ := r.runtime.spec(pod.UID, "c")
+	folder := filepath.Dir(spec.Mounts[0].Host)
+	if got := shown(t, spec.Mounts[0].Host); got["dir/a"] != "1" || len(got) != 1 || spec.Mounts[0].Container != "/etc/cm" {
+		t.Errorf("got %q at %+v", got, spec.Mounts[0])
+	}
+	if got := spec.Mounts[1]; got.Host != filepath.Join(folder, "empty/x/y") {
+		t.Errorf("got %+v", got)
+	}
+	if got := shown(t, filepath.Join(folder, "secret")); got["k"] != "v" {
+		t.Errorf("secret: got %q", got)
+	}
+	token := func() string {
+		return shown(t, filepath.Join(folder, "token"))["token/."] + shown(t, filepath.Join(folder, "token"))["token"]
+	}
+	first := token()
+	if strings.Count(first, ".") != 2 {
+		t.Errorf("got token %q", first)
+	}
+
+	cm = cm.DeepCopy()
+	cm.Data["a"] = "new"
+	if _, err := r.api.Update(t.Context(), client.In(client.ConfigMaps, keyOf(cm)), cm, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the config map's change", func() string {
+		if got := shown(t, filepath.Join(folder, "cm")); got["dir/a"] != "new" {
+			return got["dir/a"]
+		}
+		return ""
+	})
+	labeled := r.get("p").DeepCopy()
+	labeled.Labels = map[string]string{"x": "y"}
+	if _, err := r.api.Update(t.Context(), client.In(client.Pods, keyOf(labeled)), labeled, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the label", func() string {
+		if got := shown(t, filepath.Join(folder, "me")); !strings.Contains(got["labels"]+got["labels/."], `x="y"`) {
+			return "missing"
+		}
+		return ""
+	})
+	r.until("a new token", func() string {
+		r.passes(10 * time.Minute)
+		if token() == first {
+			return "it is the old one"
+		}
+		return ""
+	})
+	r.delete("p")
+	r.sees("p", "none")
+	r.until("nothing is left on disk", func() string {
+		if _, err := os.Stat(filepath.Join(folder, "..")); !os.IsNotExist(err) {
+			return folder
+		}
+		return ""
+	})
+}
