@@ -50,7 +50,15 @@ func (e *Engine) Get(ctx context.Context, req *Request, opts *metav1.GetOptions)
 	return t.subresourceView(req.Subresource, item)
 }
 
-func (r *Request) key() objects.Key { return objects.Key{Namespace: r.Namespace, Name: r.Name} }
+func (r *Request) key() objects.Key { return objects.Key{Namespace: r.within(), Name: r.Name} }
+
+// within is the namespace that the request's objects are in. A namespace is in none, whatever the authorizers are told.
+func (r *Request) within() string {
+	if r.Resource != nil && r.Resource.Names.Cluster {
+		return ""
+	}
+	return r.Namespace
+}
 
 // notOlder waits until the cache shows what a read with that resourceVersion must see: "" everything that was committed
 // before it, "0" whatever there is, another one that version.
@@ -98,7 +106,7 @@ func checkListOptions(opts *metav1.ListOptions) error {
 
 // selector makes the cache's selector of what a request and its options say.
 func (req *Request) selector(opts *metav1.ListOptions) (cache.Selector, error) {
-	s := cache.Selector{Namespace: req.Namespace, Selectable: req.Resource.Selectable}
+	s := cache.Selector{Namespace: req.within(), Selectable: req.Resource.Selectable}
 	var err error
 	if opts.LabelSelector != "" {
 		if s.Labels, err = labels.Parse(opts.LabelSelector); err != nil {
