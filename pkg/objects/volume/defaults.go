@@ -120,7 +120,10 @@ func PullPolicy(image string) corev1.PullPolicy {
 
 // tag returns the tag of an image reference; one without tag and digest has "latest", one that cannot be parsed "".
 func tag(image string) string {
-	if name, _, ok := strings.Cut(image, "@"); ok {
+	if name, digest, ok := strings.Cut(image, "@"); ok {
+		if !validDigest(digest) {
+			return ""
+		}
 		return explicitTag(name)
 	}
 	if t := explicitTag(image); t != "" {

@@ -7,11 +7,11 @@ import "strings"
 func validName(name string) bool {
 	host, path, ok := strings.Cut(name, "/")
 	if !ok || !strings.ContainsAny(host, ".:") && host != "localhost" && strings.ToLower(host) == host {
-		path = name
+		host, path = "", name
 	} else if !validHost(host) {
 		return false
 	}
-	if len(name) > 255 || isIdentifier(name) {
+	if longest := 255; len(path)+len(impliedFolder(host, path)) > longest || isIdentifier(name) {
 		return false
 	}
 	for component := range strings.SplitSeq(path, "/") {
@@ -20,6 +20,14 @@ func validName(name string) bool {
 		}
 	}
 	return true
+}
+
+// impliedFolder is what the default registry puts before a name without a folder.
+func impliedFolder(host, path string) string {
+	if (host == "" || host == "docker.io" || host == "index.docker.io") && !strings.Contains(path, "/") {
+		return "library/"
+	}
+	return ""
 }
 
 // isIdentifier reports whether name looks like an image's ID, which is no name.
@@ -76,6 +84,14 @@ func validComponent(c string) bool {
 
 func validSeparator(s string) bool {
 	return s == "" || s == "." || s == "_" || s == "__" || strings.Trim(s, "-") == ""
+}
+
+// digestLengths are the lengths of digests in hexadecimal.
+var digestLengths = map[string]int{"sha256": 64, "sha384": 96, "sha512": 128}
+
+func validDigest(digest string) bool {
+	algorithm, hex, _ := strings.Cut(digest, ":")
+	return len(hex) > 0 && len(hex) == digestLengths[algorithm] && strings.Trim(hex, "0123456789abcdef") == ""
 }
 
 func validTag(tag string) bool {
