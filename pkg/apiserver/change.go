@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -59,9 +60,15 @@ func (s *Server) update(w http.ResponseWriter, r *http.Request, req *verbs.Reque
 	return s.writeResult(w, r, k, media, http.StatusOK, out)
 }
 
-// body reads the object of a create or update and checks that it is the one that the path names.
-func (s *Server) body(w http.ResponseWriter, r *http.Request, req *verbs.Request, validation string) (objects.Object, error) {
+// body reads the object of a create or update and checks that it is the one that the path names. Virtual resources are
+// also created as a whole list.
+func (s *Server) body(w http.ResponseWriter, r *http.Request, req *verbs.Request, validation string) (runtime.Object, error) {
 	began := s.clock.Now()
+	defer func() {
+		c := callOf(r)
+		c.stage("decode", began, s.clock.Now())
+		req.Stages = c.stages
+	}()
 	format, err := codec.BodyFormat(r, s.offer(codec.KindOf(req), nil))
 	if err != nil {
 		return nil, err
@@ -70,17 +77,17 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, req *verbs.Request
 	if err != nil {
 		return nil, err
 	}
-	obj, err := s.decoder.Body(req, codec.Body{Format: format, Data: data, Validation: validation})
+	body := codec.Body{Format: format, Data: data, Validation: validation}
+	if isVirtual(req.Resource) {
+		if list, err := s.decoder.List(req, body); list != nil || err != nil {
+			return list, err
+		}
+	}
+	obj, err := s.decoder.Body(req, body)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkPlace(req, obj); err != nil {
-		return nil, err
-	}
-	c := callOf(r)
-	c.stage("decode", began, s.clock.Now())
-	req.Stages = c.stages
-	return obj, nil
+	return obj, checkPlace(req, obj)
 }
 
 // checkPlace fills in the namespace that an object left out, takes it from an object of the cluster, and refuses another

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -94,11 +95,34 @@ func (s *Server) deadline(next http.Handler) http.Handler {
 		}
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
-		timer := s.clock.AfterFunc(limit, func() { cancel(context.DeadlineExceeded) })
-		defer timer.Stop()
+		defer s.cut(w, limit, cancel)()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
+
+// cut cancels a request after limit and stops the reading of its body, unless the function that it returns is called
+// before.
+func (s *Server) cut(w http.ResponseWriter, limit time.Duration, cancel context.CancelCauseFunc) func() {
+	var mu sync.Mutex
+	answered := false
+	timer := s.clock.AfterFunc(limit, func() {
+		cancel(context.DeadlineExceeded)
+		mu.Lock()
+		defer mu.Unlock()
+		if !answered {
+			_ = http.NewResponseController(w).SetReadDeadline(longAgo) // a connection that has none has no body to wait for
+		}
+	})
+	return func() {
+		timer.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		answered = true
+	}
+}
+
+// longAgo as a deadline ends what is waiting at once.
+var longAgo = time.Unix(1, 0)
 
 func (s *Server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

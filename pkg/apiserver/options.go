@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,9 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if large := new(http.MaxBytesError); errors.As(err, &large) {
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxBody))
+	}
+	if err != nil && r.Context().Err() != nil {
+		return nil, context.Cause(r.Context())
 	}
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())

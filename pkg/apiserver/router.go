@@ -9,6 +9,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
+	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
@@ -18,11 +19,13 @@ type router struct{ engine, virtual verbs.API }
 var _ verbs.API = router{}
 
 func (x router) of(req *verbs.Request) verbs.API {
-	if req.Resource.Names.Group == minikctl.GroupVersion.Group {
+	if isVirtual(req.Resource) {
 		return x.virtual
 	}
 	return x.engine
 }
+
+func isVirtual(r *objects.Resource) bool { return r.Names.Group == minikctl.GroupVersion.Group }
 
 func (x router) Get(ctx context.Context, req *verbs.Request, opts *metav1.GetOptions) (*cache.Item, error) {
 	return x.of(req).Get(ctx, req, opts)

@@ -198,7 +198,7 @@ func DecodeOptions(b Body, gv schema.GroupVersion, opts *metav1.DeleteOptions) e
 		return ""
 	}
 	if b.says(v1) {
-		want = v1
+		want = v1 // the kind is often left out, the version with it
 	}
 	_, err := Decode(b, want, opts, known)
 	return err
@@ -215,5 +215,5 @@ func (b Body) says(gvk schema.GroupVersionKind) bool {
 		return false
 	}
 	actual, err := interpret(data)
-	return err == nil && actual.GroupVersion() == gvk.GroupVersion() && actual.Version != ""
+	return err == nil && actual == gvk
 }

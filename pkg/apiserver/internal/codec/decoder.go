@@ -63,6 +63,22 @@ func (d *Decoder) Body(req *verbs.Request, b Body) (objects.Object, error) {
 	return k.store(obj)
 }
 
+// List returns the list of req's resource that a body holds, or nil when it says that it is of another kind.
+func (d *Decoder) List(req *verbs.Request, b Body) (runtime.Object, error) {
+	want := KindOf(req).GVK()
+	want.Kind += "List"
+	if !b.says(want) {
+		return nil, nil
+	}
+	list := req.Resource.NewList()
+	known := func(gvk schema.GroupVersionKind) string { return gvk.Kind }
+	warnings, err := Decode(b, want, list, known)
+	for _, w := range warnings {
+		req.Warn(w)
+	}
+	return list, err
+}
+
 // store converts an object of the served version to the stored one, with the defaults of both.
 func (k Kind) store(obj runtime.Object) (objects.Object, error) {
 	stored, ok := obj.(objects.Object)

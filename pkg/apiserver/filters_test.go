@@ -1,0 +1,125 @@
+package apiserver_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/rest"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/minikctl/minikctl/pkg/apiserver"
+	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
+	"github.com/minikctl/minikctl/pkg/trace"
+)
+
+// spanOf returns the newest trace of an object.
+func spanOf(t *testing.T, e *apiservertest.Env, name string) trace.Span {
+	t.Helper()
+	list, err := e.Client("test").List(testContext(t), client.Target{Resource: minikctl.Traces}, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := len(list.Items) - 1; i >= 0; i-- {
+		if tr := list.Items[i].(*minikctl.Trace); tr.Span.Name == name {
+			return tr.Span
+		}
+	}
+	t.Fatalf("no trace of %s", name)
+	return trace.Span{}
+}
+
+func TestReportsAreTakenFromComponentsOnly(t *testing.T) {
+	e := apiservertest.New(t)
+	report := trace.Report{Causes: []uint64{3, 4}, Stages: []trace.Stage{{Name: "queue", Start: time.Unix(1, 0).UTC(), Took: time.Second}}}.Encode()
+	const maps = "/api/v1/namespaces/kube-system/configmaps"
+	do(t, e, "POST", maps, `{"metadata":{"name":"by-user"}}`, trace.Header, report, "User-Agent", "someone/1")
+	do(t, e, "POST", maps, `{"metadata":{"name":"by-component"}}`, trace.Header, report, "User-Agent", "kube-controller-manager/1",
+		"Impersonate-User", user.KubeControllerManager, "Impersonate-Group", user.SystemPrivilegedGroup)
+	if s := spanOf(t, e, "by-user"); len(s.Causes) != 0 || s.Actor != "admin" {
+		t.Errorf("by a user: got %+v", s)
+	}
+	s := spanOf(t, e, "by-component")
+	if len(s.Causes) != 2 || s.Actor != user.KubeControllerManager || s.Agent != "kube-controller-manager" {
+		t.Errorf("by a component: got %+v", s)
+	}
+	var stages []string
+	for _, st := range s.Stages {
+		stages = append(stages, st.Name)
+	}
+	if got := strings.Join(stages, " "); !strings.Contains(got, "queue") || !strings.Contains(got, "authn") || !strings.Contains(got, "decode") || !strings.Contains(got, "commit") {
+		t.Errorf("got stages %q", got)
+	}
+	if resp, _ := do(t, e, "POST", maps, `{"metadata":{"name":"x"}}`, trace.Header, "{", "Impersonate-User", user.KubeControllerManager, "Impersonate-Group", user.SystemPrivilegedGroup); resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("a bad report: got %s", resp.Status)
+	}
+}
+
+func TestDecisionsComeInBatches(t *testing.T) {
+	e := apiservertest.New(t)
+	const path = "/apis/minikctl.dev/v1/namespaces/default/decisions"
+	resp, body := do(t, e, "POST", path, `{"apiVersion":"minikctl.dev/v1","kind":"DecisionList","items":[
+		{"metadata":{"name":"p.1-a"},"pod":"p","attempt":1,"outcome":"Unschedulable"},{"metadata":{"name":"p.2-b"},"pod":"p","attempt":2,"outcome":"Scheduled","node":"n"}]}`)
+	if resp.StatusCode != http.StatusCreated {
+		t.Fatal(body)
+	}
+	if resp, body = do(t, e, "POST", path, `{"apiVersion":"minikctl.dev/v1","kind":"Decision","metadata":{"name":"q.1-a"},"pod":"q","outcome":"Scheduled"}`); resp.StatusCode != http.StatusCreated {
+		t.Fatal(body)
+	}
+	list, err := e.Client("test").List(testContext(t), client.Target{Resource: minikctl.Decisions, Namespace: "default"}, metav1.ListOptions{LabelSelector: minikctl.PodLabel + "=p"})
+	if err != nil || len(list.Items) != 2 || list.Items[1].(*minikctl.Decision).Node != "n" {
+		t.Errorf("got %+v, %v", list.Items, err)
+	}
+}
+
+// A request whose body never comes is answered in time, on the server's clock.
+func TestSlowBodyIsCutOff(t *testing.T) {
+	clk := testclock.NewFakeClock(time.Now())
+	e := apiservertest.New(t, func(c *apiserver.Config) { c.Clock = clk })
+	hc, err := rest.HTTPClientFor(e.AdminConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, never := io.Pipe()
+	defer never.Close()
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL+"/api/v1/namespaces/default/configmaps", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := make(chan int, 1)
+	go func() {
+		resp, err := hc.Do(req)
+		if err != nil {
+			codes <- 0
+			return
+		}
+		_ = resp.Body.Close()
+		codes <- resp.StatusCode
+	}()
+	if _, err := never.Write([]byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.After(10 * time.Second)
+	for {
+		select {
+		case code := <-codes:
+			if code != http.StatusGatewayTimeout {
+				t.Errorf("got status %d", code)
+			}
+			return
+		case <-deadline:
+			t.Fatal("no answer")
+		case <-time.Tick(10 * time.Millisecond):
+			clk.Step(10 * time.Second)
+		}
+	}
+}
