@@ -3,8 +3,10 @@ package runtimetest
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -92,6 +94,33 @@ func execRuns(f *fixture) {
 	}
 	if _, failed := e.Exec(f.ctx, id, []string{"true"}, kubelet.Streams{}); failed == nil {
 		f.Error("a command ran in a container that does not")
+	}
+}
+
+func execTerminal(f *fixture) {
+	if runtime.GOOS != "linux" {
+		f.Skip("terminals are for Linux so far")
+	}
+	e := f.execer()
+	p := f.pod()
+	id := f.start(p, f.command("sleep", "1000"))
+	sizes := make(chan kubelet.WindowSize, 1)
+	sizes <- kubelet.WindowSize{Width: 91, Height: 33}
+	in, typed := io.Pipe()
+	defer typed.Close()
+	go func() { _, _ = io.WriteString(typed, "hello\n") }()
+	var out bytes.Buffer
+	code, err := e.Exec(f.ctx, id, []string{"sh", "-c", `
+		test -t 0 && test -t 1 && test -t 2 && echo terminal $TERM; read line; echo "got $line"
+		until [ "$(stty size)" = "33 91" ]; do sleep 0.01; done; echo resized; exit 8`},
+		kubelet.Streams{In: in, Out: &out, TTY: true, Resize: sizes})
+	if err != nil || code != 8 {
+		f.Errorf("got %d, %v", code, err)
+	}
+	for _, want := range []string{"terminal xterm\r\n", "got hello\r\n", "resized\r\n"} {
+		if !strings.Contains(out.String(), want) {
+			f.Errorf("%q is missing in %q", want, out.String())
+		}
 	}
 }
 

@@ -59,6 +59,7 @@ func Run(t *testing.T, d Driver) {
 		{"ManyAtOnce", manyAtOnce, true},
 		{"SamePort", samePort, true},
 		{"Exec", execRuns, true},
+		{"ExecTerminal", execTerminal, true},
 		{"ExecEndsWithContext", execEndsWithContext, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -27,7 +28,11 @@ func (s *supervisor) exec(conn *wire.Conn, req *wire.Request, files []*os.File) 
 	if !running {
 		return 0, fmt.Errorf("%s: %w", req.ID, wire.ErrStopped)
 	}
-	child, err := s.fork(c.spec, req.Exec.Argv, files, req.Exec.TTY)
+	spec := *c.spec
+	if req.Exec.TTY && !slices.ContainsFunc(spec.Env, func(e string) bool { return strings.HasPrefix(e, "TERM=") }) {
+		spec.Env = append(slices.Clone(spec.Env), "TERM=xterm")
+	}
+	child, err := s.fork(&spec, req.Exec.Argv, files, req.Exec.TTY)
 	wire.CloseFiles(files)
 	if err != nil {
 		return 0, err
