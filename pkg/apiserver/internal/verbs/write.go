@@ -60,13 +60,13 @@ func (e *Engine) begin(ctx context.Context, req *Request, dryRun []string, manag
 
 // serves reports whether the engine knows what to do with a subresource of the resource.
 func (t *table) serves(name string) bool {
-	switch name {
-	case "":
+	switch {
+	case name == "":
 		return true
-	case "status":
+	case name == "status":
 		return t.r.Status != nil
-	case "finalize":
-		return t.r.Names.GR() == schema.GroupResource{Resource: "namespaces"}
+	case t.r.Parts[name] != nil:
+		return true
 	}
 	_, ok := subresourceOf(t.r, name)
 	return ok
