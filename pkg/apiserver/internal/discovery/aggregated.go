@@ -35,7 +35,7 @@ func (v groupVersion) aggregated() apidiscovery.APIVersionDiscovery {
 		n := e.row.Names
 		r := apidiscovery.APIResourceDiscovery{
 			Resource: n.Plural, SingularResource: n.Singular, ResponseKind: kindIn(n.Kind, v.GroupVersion, v.GroupVersion),
-			Scope: scope(n), Verbs: e.row.Verbs, ShortNames: n.Short, Categories: e.categories(),
+			Scope: scope(n), Verbs: e.row.Verbs, ShortNames: e.short(), Categories: e.categories(),
 		}
 		for _, sub := range codec.SubresourcesOf(e.row) {
 			s := apidiscovery.APISubresourceDiscovery{Subresource: sub.Name, Verbs: sub.Verbs, ResponseKind: kindIn(n.Kind, v.GroupVersion, v.GroupVersion)}

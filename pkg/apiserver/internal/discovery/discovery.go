@@ -161,7 +161,7 @@ func (e entry) resource() metav1.APIResource {
 	n := e.row.Names
 	return metav1.APIResource{
 		Name: n.Plural, SingularName: n.Singular, Namespaced: !n.Cluster, Kind: n.Kind, Verbs: e.row.Verbs,
-		ShortNames: n.Short, Categories: e.categories(), StorageVersionHash: storageHash(n),
+		ShortNames: e.short(), Categories: e.categories(), StorageVersionHash: storageHash(n),
 	}
 }
 
@@ -171,6 +171,14 @@ func (e entry) categories() []string {
 		return nil
 	}
 	return e.row.Names.Categories
+}
+
+// short are the short names, but of a deprecated version of another group: clients would warn that they are ambiguous.
+func (e entry) short() []string {
+	if e.served.Deprecated != "" && e.served.Group != e.row.Names.Group {
+		return nil
+	}
+	return e.row.Names.Short
 }
 
 func (e entry) subresource(gv schema.GroupVersion, sub codec.Subresource) metav1.APIResource {
