@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -48,6 +49,8 @@ type Config struct {
 	Hosts     []string // more names and addresses for the serving certificate
 	Socket    string   // path of a Unix socket for the local command line; "" for none. Its folder is made private
 	TokenFile string   // of static tokens: a line of token,user,uid,"group1,group2" for each; "" for none
+
+	ServiceAddresses netip.Prefix // from which Services get their cluster addresses, IPv4; zero: 10.96.0.0/16
 
 	TraceDir   string               // where traces are kept over a restart; "" keeps them in memory only
 	TraceBytes int                  // how much of them is kept in memory; 0: 16 MiB

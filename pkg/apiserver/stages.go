@@ -8,6 +8,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/admission"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/allocate"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/authn"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
@@ -19,10 +20,14 @@ import (
 // newEngine makes the engine with its stages, and the authenticators, which read through it.
 func (s *Server) newEngine(cfg Config) error {
 	var issuer *tokens.Issuer
-	var err error
+	services, err := allocate.Services(allocate.Config{Addresses: cfg.ServiceAddresses}, cfg.Source)
+	if err != nil {
+		return err
+	}
 	s.engine, err = verbs.New(verbs.Config{
 		Store: cfg.Store, Resources: cfg.Resources, Clock: cfg.Clock, Source: cfg.Source,
 		Stages: s.newStages,
+		Hooks:  []verbs.Hook{services},
 		Spans:  s.virtual.Span,
 		Token: func(ctx context.Context, req *verbs.Request, account, request objects.Object) (objects.Object, error) {
 			asked, ok := request.(*authenticationv1.TokenRequest)

@@ -120,7 +120,7 @@ func answerOf(entries, was []metav1.ManagedFieldsEntry) answer {
 }
 
 // entries puts an answer's times in.
-func (a answer) entries(was []metav1.ManagedFieldsEntry, now metav1.Time) []metav1.ManagedFieldsEntry {
+func (a answer) entries(was []metav1.ManagedFieldsEntry, now *metav1.Time) []metav1.ManagedFieldsEntry {
 	if len(a) == 0 {
 		return nil
 	}
@@ -130,7 +130,7 @@ func (a answer) entries(was []metav1.ManagedFieldsEntry, now metav1.Time) []meta
 		if e.from >= 0 {
 			out[i].Time = was[e.from].Time
 		} else {
-			out[i].Time = &now
+			out[i].Time = now
 		}
 	}
 	sortEntries(out)

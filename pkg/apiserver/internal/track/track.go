@@ -44,6 +44,7 @@ type manager struct {
 	library     *managedfields.FieldManager
 	kind        schema.GroupVersionKind
 	subresource bool
+	scale       bool
 	none        objects.Object // what a create has before it
 	plan        *plan          // nil: nothing is remembered
 	memo        memo
@@ -92,7 +93,7 @@ func newManager(r *objects.Resource, to target) (*manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("track %s: %w", kind, err)
 	}
-	m := &manager{library: library, kind: kind, subresource: to.subresource != "", none: r.New()}
+	m := &manager{library: library, kind: kind, subresource: to.subresource != "", scale: to.subresource == "scale", none: r.New()}
 	m.none.GetObjectKind().SetGroupVersionKind(r.Names.GVK())
 	if v := c.versions[to.version]; v.To == nil {
 		m.plan = planOf(reflect.TypeOf(m.none), v.merge)
@@ -102,11 +103,16 @@ func newManager(r *objects.Resource, to target) (*manager, error) {
 
 // resetFields says which fields a write to the target can't own.
 func resetFields(r *objects.Resource, to target) map[fieldpath.APIVersion]fieldpath.Filter {
-	names := r.Reset
-	if to.subresource == "status" && r.Status != nil {
+	var names []string
+	switch part := r.Parts[to.subresource]; {
+	case to.subresource == "":
+		names = r.Reset
+	case to.subresource == "status" && r.Status != nil:
 		names = r.Status.Reset
+	case part != nil:
+		names = part.Reset
 	}
-	if len(names) == 0 || to.subresource != "" && to.subresource != "status" {
+	if len(names) == 0 {
 		return nil
 	}
 	set := fieldpath.NewSet()
@@ -138,7 +144,7 @@ func (t *Tracker) Update(w Write, old, obj objects.Object) error {
 	q, ok := m.ask(w.Manager, live, obj)
 	if ok {
 		if known, ok := m.memo.get(q); ok {
-			obj.SetManagedFields(known.entries(live.GetManagedFields(), metav1.NewTime(t.clock.Now().UTC())))
+			obj.SetManagedFields(known.entries(live.GetManagedFields(), m.now(t.clock)))
 			return nil
 		}
 	}
@@ -148,7 +154,7 @@ func (t *Tracker) Update(w Write, old, obj objects.Object) error {
 	if ok {
 		m.memo.put(q, answerOf(obj.GetManagedFields(), live.GetManagedFields()))
 	}
-	t.stamp(live, obj)
+	stamp(live, obj, m.now(t.clock))
 	return nil
 }
 
@@ -171,19 +177,28 @@ func (t *Tracker) Apply(w Write, old objects.Object, patch *unstructured.Unstruc
 	if !ok || reflect.TypeOf(obj) != reflect.TypeOf(live) {
 		return nil, fmt.Errorf("apply %s: outcome is a %T", m.kind, merged)
 	}
-	t.stamp(live, obj)
+	stamp(live, obj, m.now(t.clock))
 	return obj, nil
+}
+
+// now returns the time of a write. Those through scale have none: what they own is noted by way of the Scale's own
+// managedFields, in which there are no times.
+func (m *manager) now(clk clock.Clock) *metav1.Time {
+	if m.scale {
+		return nil
+	}
+	now := metav1.NewTime(clk.Now().UTC())
+	return &now
 }
 
 // stamp puts the tracker's time in place of the library's, which asks the machine's clock, and the entries into the
 // order that follows.
-func (t *Tracker) stamp(old, obj objects.Object) {
+func stamp(old, obj objects.Object, now *metav1.Time) {
 	entries, was := obj.GetManagedFields(), old.GetManagedFields()
-	now := metav1.NewTime(t.clock.Now().UTC())
 	for i := range entries {
 		j := slices.IndexFunc(was, func(e metav1.ManagedFieldsEntry) bool { return sameEntry(&e, &entries[i]) })
 		if j < 0 || !was[j].Time.Equal(entries[i].Time) {
-			entries[i].Time = &now
+			entries[i].Time = now
 		}
 	}
 	sortEntries(entries)
