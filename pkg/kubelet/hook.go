@@ -24,7 +24,7 @@ func (w *worker) hook(ctx context.Context, pod *corev1.Pod, c *corev1.Container,
 	case h.Exec != nil:
 		return w.hookExec(ctx, run, h.Exec.Command)
 	case h.Sleep != nil:
-		return w.hookSleep(ctx, run, time.Duration(h.Sleep.Seconds)*time.Second)
+		return clock.Sleep(ctx, w.host.Clock, time.Duration(h.Sleep.Seconds)*time.Second)
 	case h.HTTPGet != nil:
 		url, err := w.target(pod, c, h.HTTPGet)
 		if err != nil {
@@ -60,11 +60,6 @@ func (w *worker) hookExec(ctx context.Context, run Container, cmd []string) erro
 		return fmt.Errorf("command %q exited with %d: %s", cmd, code, out.Bytes())
 	}
 	return nil
-}
-
-// hookSleep waits, but not longer than the container runs.
-func (w *worker) hookSleep(ctx context.Context, run Container, d time.Duration) error {
-	return clock.Sleep(ctx, w.host.Clock, d)
 }
 
 // within returns a context that ends after d on the host's clock.

@@ -97,6 +97,9 @@ func (k *Kubelet) Run(ctx context.Context) error {
 		var recording sync.WaitGroup
 		defer recording.Wait()
 		recording.Go(func() { _ = k.recorder.Run(ctx) }) // ends with ctx, without an error
+		node := k.currentNode()
+		k.recorder.Event(ctx, node, corev1.EventTypeNormal, "Starting", "Starting kubelet.")
+		k.recorder.Event(ctx, node, corev1.EventTypeNormal, "NodeReady", "Node "+k.Name+" status is now: NodeReady")
 	}
 	select {
 	case <-k.pods.Synced():

@@ -70,29 +70,32 @@ func (w *worker) confess(ctx context.Context, pod *corev1.Pod, path string, spec
 	if !ok || spec.Attempt > 0 {
 		return
 	}
+	// What every pod has, and did not ask for itself, would only hide the rest.
+	spec.Mounts = slices.DeleteFunc(slices.Clone(spec.Mounts), func(m Mount) bool {
+		return m.Container == serviceAccountPath || m.Container == corev1.TerminationMessagePathDefault
+	})
 	if list := d.Unhonoured(spec); len(list) > 0 {
 		w.event(ctx, pod, path, corev1.EventTypeWarning, "NotHonoured",
 			fmt.Sprintf("The %s runtime of this node does less than the pod asks for: %s", w.Tier.Name, strings.Join(list, "; ")))
 	}
 }
 
+// serviceAccountPath is where the token of its service account is mounted in every pod.
+const serviceAccountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+
 // attempt returns the number of the container's next start.
 func (w *worker) attempt(pod *corev1.Pod, c *corev1.Container, last Container, had bool) int {
-	n := 0
 	if had {
-		n = last.Attempt + 1
+		return last.Attempt + 1
 	}
 	old := statusOf(pod.Status.ContainerStatuses, c.Name)
 	if old == nil {
 		old = statusOf(pod.Status.InitContainerStatuses, c.Name)
 	}
-	if old != nil && old.ContainerID != "" {
-		n = max(n, int(old.RestartCount)+1)
+	if old == nil || old.ContainerID == "" {
+		return 0
 	}
-	if had {
-		n = last.Attempt + 1
-	}
-	return n
+	return int(old.RestartCount) + 1 // the runtime has forgotten it
 }
 
 // refused notes a start that the runtime could not make. It counts as a start that failed at once.

@@ -39,6 +39,8 @@ type whole struct {
 	api  kubernetes.Interface
 	dir  string
 	stop func() // ends the kubelet and its runtime; the processes run on
+
+	processes *process.Host
 }
 
 func newWhole(t *testing.T) *whole {
@@ -58,6 +60,12 @@ func newWhole(t *testing.T) *whole {
 		t.Fatal(err)
 	}
 	w.start()
+	t.Cleanup(func() {
+		w.stop()
+		if err := w.processes.Purge(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 	return w
 }
 
@@ -114,12 +122,7 @@ func (w *whole) start() {
 			t.Error(err)
 		}
 	})
-	t.Cleanup(func() {
-		w.stop()
-		if err := processes.Purge(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	w.processes = processes
 }
 
 func (w *whole) create(pod *corev1.Pod) {
@@ -279,5 +282,33 @@ func TestFollowAndPrevious(t *testing.T) {
 		}
 		return ""
 	})
+	w.delete("p")
+}
+
+func TestPodsOutliveTheirKubelet(t *testing.T) {
+	w := newWhole(t)
+	w.create(web("p", "nginx"))
+	before := w.ready("p")
+	w.stop()
+	resp, err := http.Get("http://" + net.JoinHostPort(before.Status.PodIP, "8080") + "/between")
+	if err != nil {
+		t.Fatalf("the pod does not answer while its kubelet is away: %v", err)
+	}
+	resp.Body.Close()
+	w.start()
+	w.until("the log, from the next kubelet", func() string {
+		b, err := w.api.CoreV1().Pods("default").GetLogs("p", &corev1.PodLogOptions{}).DoRaw(t.Context())
+		if err != nil || !strings.Contains(string(b), "GET /between 200") {
+			return fmt.Sprintf("got %q and %v", b, err)
+		}
+		return ""
+	})
+	after, err := w.api.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.ResourceVersion != before.ResourceVersion || after.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("the pod has changed: %+v", after.Status)
+	}
 	w.delete("p")
 }

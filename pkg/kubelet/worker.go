@@ -158,6 +158,7 @@ func (h *Host) forget(w *worker) {
 	}
 	h.mu.Unlock()
 	h.refs.drop(w)
+	h.posts.forget(w.uid)
 }
 
 // wait returns when nothing of the worker goes on any more.
