@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/kube-scheduler/framework"
 
+	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
@@ -201,11 +202,12 @@ func (s *Scheduler) giveUp(ctx context.Context, a *attempt, status *framework.St
 	}
 	now := s.clock.Now()
 	ev := event{ClusterEvent: framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.Delete}, old: a.assumed.pod}
+	missed := s.queue.events != a.events
+	s.queue.happened(ctx, ev, now) // before the pod is parked: it must not wake itself
 	if !alive {
-		s.queue.happened(ctx, ev, now)
 		return
 	}
-	missed := s.queue.events != a.events
+	s.refresh(a)
 	s.queue.pods[pod.UID] = a.queued
 	reason, outcome := corev1.PodReasonSchedulerError, "Error"
 	if status.IsRejected() {
@@ -215,9 +217,19 @@ func (s *Scheduler) giveUp(ctx context.Context, a *attempt, status *framework.St
 		slog.ErrorContext(ctx, "binding failed", "pod", podName(pod), "node", a.node, "err", status.Message())
 		s.queue.fail(a.queued, now)
 	}
-	s.queue.happened(ctx, ev, now)
 	s.decisions.failed(a, outcome, status.Message())
 	s.tellFailure(ctx, a, reason, status.Message())
+}
+
+// refresh takes in what has changed of a pod while its binding was under way.
+func (s *Scheduler) refresh(a *attempt) {
+	pod, ok := s.caches.Pods().Get(objects.Key{Namespace: a.info.pod.Namespace, Name: a.info.pod.Name})
+	if !ok || pod.UID != a.info.pod.UID {
+		return
+	}
+	if info, err := newPodInfo(pod); err == nil {
+		a.info, a.revision, a.signed = info, revisionOf(pod), nil
+	}
 }
 
 func podName(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }

@@ -43,11 +43,11 @@ func BenchmarkPlace(b *testing.B) {
 		forget bool
 		change func(*corev1.Pod)
 	}{
-		{"nodes=1000", 1000, false, nil},
-		{"nodes=5000", 5000, false, nil},
-		{"nodes=1000/forgetful", 1000, true, nil},
-		{"nodes=1000/spread", 1000, false, spread},
-		{"nodes=1000/antiaffinity", 1000, false, nil},
+		{"1000Nodes", 1000, false, nil},
+		{"5000Nodes", 5000, false, nil},
+		{"1000NodesForgetful", 1000, true, nil},
+		{"1000NodesSpread", 1000, false, spread},
+		{"1000NodesAntiAffinity", 1000, false, nil},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			bench := scheduler.NewBench(b, schedplugins.Registry, nil, 1, c.forget)
@@ -60,7 +60,7 @@ func BenchmarkPlace(b *testing.B) {
 				if c.change != nil {
 					c.change(pods[i])
 				}
-				if c.name == "nodes=1000/antiaffinity" {
+				if c.name == "1000NodesAntiAffinity" {
 					group := map[string]string{"group": fmt.Sprint(i / 200)}
 					pods[i].Labels = group
 					pods[i].Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{

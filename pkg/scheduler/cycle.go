@@ -30,7 +30,7 @@ func (p *profile) decide(ctx context.Context, cluster *snapshot, pod *corev1.Pod
 		d.node = cluster.nodes[e.best.winner(winner)]
 		return d
 	}
-	if d.status.IsRejected() {
+	if d.status.IsRejected() && d.nodes > 0 {
 		d.postFilter(ctx, p, cluster, pod)
 	}
 	return d
@@ -39,12 +39,11 @@ func (p *profile) decide(ctx context.Context, cluster *snapshot, pod *corev1.Pod
 // decision is the outcome of a cycle: a node, or why there is none.
 type decision struct {
 	*evaluation
-	cluster   *snapshot
-	node      *nodeInfo
-	nodes     int
-	status    *framework.Status // nil when there is a node
-	after     string            // what the PostFilter plugins said
-	nominated *framework.NominatingInfo
+	cluster *snapshot
+	node    *nodeInfo
+	nodes   int
+	status  *framework.Status // nil when there is a node
+	after   string            // what the PostFilter plugins said
 }
 
 // evaluation is what a profile's plugins say of every node for one pod. Slices are indexed by the node's place in the

@@ -129,10 +129,7 @@ func (d *decision) blockers() (unschedulable, pending sets.Set[string]) {
 func (d *decision) postFilter(ctx context.Context, p *profile, cluster *snapshot, pod *corev1.Pod) {
 	var reasons []string
 	for _, plugin := range p.postFilter {
-		result, status := plugin.PostFilter(ctx, d.state, pod, verdictReader{d.evaluation, cluster})
-		if result != nil && result.Mode() == framework.ModeOverride {
-			d.nominated = result.NominatingInfo
-		}
+		_, status := plugin.PostFilter(ctx, d.state, pod, verdictReader{d.evaluation, cluster}) // nominations are not kept
 		if status.IsSuccess() {
 			reasons = nil
 			break

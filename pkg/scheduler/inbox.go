@@ -80,6 +80,9 @@ func (s *Scheduler) nodeChanged(ch client.Change[*corev1.Node]) {
 
 func (s *Scheduler) podChanged(ch client.Change[*corev1.Pod]) {
 	n := note{revision: ch.Revision, replay: ch.Replay}
+	if !ch.Added() && !ch.Deleted() && ch.Old.UID != ch.New.UID { // deleted and made again in one change
+		s.inbox.send(note{ch.Revision, ch.Replay, func(ctx context.Context) { s.podGone(ctx, ch.Old, ch.Revision) }})
+	}
 	if ch.Deleted() || finished(ch.New) {
 		old := ch.Old
 		if old == nil {

@@ -77,34 +77,34 @@ func (w *waitingPods) removePreBind(uid types.UID) {
 
 // waitingPod is a pod that Permit plugins make wait, each for so long. It is a framework.WaitingPod.
 type waitingPod struct {
-	pod *corev1.Pod
+	pod     *corev1.Pod
+	first   string                 // the plugin that waits least
+	soonest time.Duration          // how long
+	verdict chan *framework.Status // takes one; what comes later is too late
 
 	mu      sync.Mutex
 	pending map[string]time.Duration
-	verdict chan *framework.Status // takes one; what comes later is too late
 }
 
 func newWaitingPod(pod *corev1.Pod, pending map[string]time.Duration) *waitingPod {
-	return &waitingPod{pod: pod, pending: pending, verdict: make(chan *framework.Status, 1)}
+	w := &waitingPod{pod: pod, pending: pending, verdict: make(chan *framework.Status, 1)}
+	for plugin, d := range pending {
+		if w.first == "" || d < w.soonest || d == w.soonest && plugin < w.first {
+			w.first, w.soonest = plugin, d
+		}
+	}
+	return w
 }
 
 // wait blocks until the plugins have allowed the pod, one has rejected it, or one's time has passed.
 func (w *waitingPod) wait(ctx context.Context, clk clock.Clock) *framework.Status {
-	first, soonest := "", time.Duration(0)
-	w.mu.Lock()
-	for plugin, d := range w.pending {
-		if first == "" || d < soonest || d == soonest && plugin < first {
-			first, soonest = plugin, d
-		}
-	}
-	w.mu.Unlock()
-	t := clk.NewTimer(soonest)
+	t := clk.NewTimer(w.soonest)
 	defer t.Stop()
 	select {
 	case s := <-w.verdict:
 		return s
 	case <-t.C():
-		return framework.NewStatus(framework.Unschedulable, fmt.Sprintf("rejected due to timeout after waiting %v at plugin %v", soonest, first)).WithPlugin(first)
+		return framework.NewStatus(framework.Unschedulable, fmt.Sprintf("rejected due to timeout after waiting %v at plugin %v", w.soonest, w.first)).WithPlugin(w.first)
 	case <-ctx.Done():
 		return framework.AsStatus(ctx.Err())
 	}

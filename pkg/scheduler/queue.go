@@ -121,16 +121,20 @@ func (q *queue) leave(p *queued) {
 	p.where = out
 }
 
+// earlyTries bounds how often a pod that was turned down is tried before its back-off has ended. Without a bound, pods
+// whose failing is an event to each other would never rest.
+const earlyTries = 3
+
 // pop returns the next pod to try, nil when there is none. When nobody is in line, one that only rests because it was
-// turned down is tried early.
+// turned down is tried early, the first few times.
 func (q *queue) pop(ctx context.Context, now time.Time) *queued {
 	for _, l := range []*line{&q.mending, &q.resting} {
 		for p := l.peek(); p != nil && !p.expires.After(now); p = l.peek() {
 			q.enter(ctx, p, now)
 		}
 	}
-	for q.line.peek() == nil && q.resting.peek() != nil {
-		q.enter(ctx, q.resting.peek(), now)
+	for p := q.resting.peek(); q.line.peek() == nil && p != nil && p.rejections <= earlyTries; p = q.resting.peek() {
+		q.enter(ctx, p, now)
 	}
 	p := q.line.peek()
 	if p == nil {
@@ -146,10 +150,13 @@ func (q *queue) pop(ctx context.Context, now time.Time) *queued {
 
 // next returns when a pod will be due although nothing happens; zero: never.
 func (q *queue) next() time.Time {
-	if p := q.mending.peek(); p != nil {
-		return p.expires
+	var first time.Time
+	for _, l := range []*line{&q.mending, &q.resting} {
+		if p := l.peek(); p != nil && (first.IsZero() || p.expires.Before(first)) {
+			first = p.expires
+		}
 	}
-	return time.Time{}
+	return first
 }
 
 // reject parks a pod that was turned down by the plugins in blockers, or only asked to wait by those in pending. Where

@@ -267,3 +267,21 @@ func TestConfigErrors(t *testing.T) {
 }
 
 const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+func TestQueueRestsInTheEnd(t *testing.T) {
+	q := newQueueTest(t)
+	q.put("p", 0)
+	for range earlyTries {
+		q.reject(q.expect("p"), sets.New("eager"), sets.New[string](), false, q.now)
+		q.tell(framework.Node, framework.Add)
+	}
+	p := q.expect("p")
+	q.reject(p, sets.New("eager"), sets.New[string](), false, q.now)
+	q.tell(framework.Node, framework.Add)
+	q.expect("")
+	if got := q.next(); !got.Equal(p.expires) {
+		t.Errorf("due at %v, want %v", got, p.expires)
+	}
+	q.now = p.expires
+	q.expect("p")
+}
