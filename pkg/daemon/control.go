@@ -216,7 +216,7 @@ func All() ([]Paths, error) {
 	}
 	var out []Paths
 	for _, e := range entries {
-		if p := PathsOf(e.Name()); e.IsDir() {
+		if p := PathsOf(e.Name()); e.IsDir() || e.Type()&os.ModeSymlink != 0 {
 			if _, err := os.Stat(lockPath(p)); err == nil {
 				out = append(out, p)
 			}

@@ -50,6 +50,9 @@ func Run(ctx context.Context, cfg *Config, ready func(State)) (err error) {
 		return err
 	}
 	defer held.Close()
+	if err := linkHome(d.paths); err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	if err := d.build(ctx); err != nil {
 		return err

@@ -73,6 +73,9 @@ func purge(p Paths) error {
 		errs = append(errs, os.RemoveAll(dir))
 	}
 	errs = append(errs, os.RemoveAll(p.Data))
+	if link := filepath.Join(Home(), p.Name); isLink(link) {
+		errs = append(errs, os.Remove(link))
+	}
 	_ = os.Remove(Home()) // stays where other daemons or a config are
 	return errors.Join(errs...)
 }
@@ -84,4 +87,9 @@ func removeIfEmpty(path string) error {
 		return nil
 	}
 	return os.Remove(path)
+}
+
+func isLink(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode()&os.ModeSymlink != 0
 }

@@ -40,8 +40,34 @@ func Home() string {
 	return filepath.Join(home, ".minikctl")
 }
 
-// PathsOf returns the paths of the daemon called name.
-func PathsOf(name string) Paths { return PathsIn(name, filepath.Join(Home(), name)) }
+// PathsOf returns the paths of the daemon called name. Where its data is elsewhere, a link in Home leads there.
+func PathsOf(name string) Paths {
+	dir := filepath.Join(Home(), name)
+	if elsewhere, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = elsewhere
+	}
+	return PathsIn(name, dir)
+}
+
+// linkHome lets commands that know the daemon only by its name find a data folder that is not in Home.
+func linkHome(p Paths) error {
+	link := filepath.Join(Home(), p.Name)
+	if link == p.Data || PathsOf(p.Name).Data == p.Data {
+		return nil
+	}
+	if err := os.MkdirAll(Home(), 0o700); err != nil {
+		return err
+	}
+	if target, err := os.Readlink(link); err == nil && target != p.Data {
+		if err := os.Remove(link); err != nil {
+			return err
+		}
+	}
+	if err := os.Symlink(p.Data, link); err != nil {
+		return fmt.Errorf("daemon %q has its data elsewhere already: %w", p.Name, err)
+	}
+	return nil
+}
 
 // PathsIn returns the paths of a daemon whose data folder is dir.
 func PathsIn(name, dir string) Paths {
