@@ -2,6 +2,8 @@ package kubelet
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
 func TestPodRunsAndEnds(t *testing.T) {
@@ -299,4 +302,81 @@ func TestNode(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// TestTrace checks that a pod's status says which revision led to it and how long its steps took.
+func TestTrace(t *testing.T) {
+	r := newRig(t)
+	pod := r.pod("p", corev1.PodSpec{})
+	r.sees("p", "Running c:running+started+ready")
+	r.until("the trace", func() string {
+		list, err := r.api.List(t.Context(), client.Target{Resource: minikctl.Traces}, metav1.ListOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		seen := ""
+		for _, obj := range list.Items {
+			span := obj.(*minikctl.Trace).Span
+			if span.Resource != "pods" || span.Name != "p" || span.Sub != "status" {
+				continue
+			}
+			var stages []string
+			for _, s := range span.Stages {
+				stages = append(stages, s.Name)
+			}
+			seen += fmt.Sprintf("%d caused by %v: %q\n", span.Revision, span.Causes, stages)
+			if slices.Contains(span.Causes, revisionOf(pod)) && slices.Contains(stages, "sandbox") &&
+				slices.Contains(stages, "image") && slices.Contains(stages, "start") {
+				return ""
+			}
+		}
+		return fmt.Sprintf("pod %s: %s", pod.ResourceVersion, seen)
+	})
+}
+
+func TestWatchPerNode(t *testing.T) {
+	r := newRig(t, func(h *HostConfig, _ *Config) { h.PerNode = true })
+	r.pod("p", corev1.PodSpec{})
+	r.sees("p", "Running c:running+started+ready")
+	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}, Spec: corev1.PodSpec{
+		NodeName: "n2", Containers: []corev1.Container{{Name: "c", Image: "nginx"}},
+	}}
+	r.create(client.Target{Resource: client.Pods, Namespace: "default"}, other)
+	r.delete("p")
+	r.sees("p", "none")
+	if _, ok := r.host.pod(keyOf(other)); ok {
+		t.Error("the kubelet watches another node's pod")
+	}
+}
+
+// TestIdle checks that a node on which nothing happens writes nothing but its Lease.
+func TestIdle(t *testing.T) {
+	r := newRig(t)
+	r.pod("p", corev1.PodSpec{})
+	r.sees("p", "Running c:running+started+ready")
+	node, pod := r.kubelet.currentNode().ResourceVersion, r.get("p").ResourceVersion
+	lease := func() string {
+		got, err := r.api.Get(t.Context(), r.kubelet.leaseTarget(), metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.GetResourceVersion()
+	}
+	for range 6 {
+		before := lease()
+		r.until("the lease is renewed", func() string {
+			if lease() != before {
+				return ""
+			}
+			r.passes(time.Second)
+			return "it is not"
+		})
+	}
+	got, err := r.api.Get(t.Context(), r.kubelet.nodeTarget(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.GetResourceVersion() != node || r.get("p").ResourceVersion != pod {
+		t.Errorf("node %s → %s, pod %s → %s", node, got.GetResourceVersion(), pod, r.get("p").ResourceVersion)
+	}
 }
