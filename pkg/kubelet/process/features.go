@@ -1,7 +1,6 @@
 package process
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,18 +17,7 @@ const probeTime = 5 * time.Second
 
 // Features implements kubelet.Describer.
 func (r *Runtime) Features() []kubelet.Feature {
-	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
-	defer cancel()
-	err := r.host.await(ctx)
-	r.host.mu.Lock()
-	refused := r.host.refused
-	r.host.mu.Unlock()
-	switch {
-	case err != nil:
-		refused = err.Error()
-	case r.host.pool == nil:
-		refused = "not asked for"
-	}
+	refused := r.host.refusal()
 	addresses := kubelet.Feature{Name: "PodAddresses", OK: refused == "", Message: "each pod has its own loopback address"}
 	if refused != "" {
 		addresses.Message = "pods share 127.0.0.1 and its ports: " + refused
@@ -50,6 +38,29 @@ func (r *Runtime) Features() []kubelet.Feature {
 	}
 }
 
+// refusal returns why pods have no addresses of their own; "" if they have.
+func (h *Host) refusal() string {
+	if h.pool == nil {
+		return "the daemon has no range of addresses"
+	}
+	h.mu.Lock()
+	synced := h.synced
+	h.mu.Unlock()
+	timer := h.clock.NewTimer(probeTime)
+	defer timer.Stop()
+	select {
+	case <-synced:
+	case <-timer.C():
+	case <-h.ended:
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.failed != nil {
+		return h.failed.Error()
+	}
+	return h.refused
+}
+
 // Unhonoured implements kubelet.Describer.
 func (r *Runtime) Unhonoured(spec kubelet.ContainerSpec) []string {
 	var all []string
@@ -65,6 +76,9 @@ func (r *Runtime) Unhonoured(spec kubelet.ContainerSpec) []string {
 	if len(moved) > 0 {
 		all = append(all, fmt.Sprintf("volumes can't be shown at %s: they are below $%s, at the same path",
 			strings.Join(moved, ", "), wire.RootVariable))
+	}
+	if hidden := hidden(spec.Mounts); len(hidden) > 0 {
+		all = append(all, "volumes are not shown inside other volumes: "+strings.Join(hidden, ", "))
 	}
 	if len(writable) > 0 {
 		all = append(all, "volumes are not kept from being written: "+strings.Join(writable, ", "))

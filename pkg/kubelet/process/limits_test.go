@@ -69,3 +69,21 @@ func TestUnhonoured(t *testing.T) {
 		}
 	}
 }
+
+func TestMountInMount(t *testing.T) {
+	m := newMachine(t)
+	outer, inner := t.TempDir(), t.TempDir()
+	spec := kubelet.ContainerSpec{
+		Command: []string{"/bin/sh", "-c", "ls -A data"},
+		Mounts:  []kubelet.Mount{{Host: inner, Container: "/data/sub"}, {Host: outer, Container: "/data/"}},
+	}
+	if got := m.run(spec); got != "" {
+		t.Errorf("the outer volume holds %q", got)
+	}
+	if left, err := os.ReadDir(outer); err != nil || len(left) > 0 {
+		t.Errorf("the outer volume holds %v, %v", left, err)
+	}
+	if got := strings.Join(m.rt.Unhonoured(spec), "\n"); !strings.Contains(got, "/data/sub in /data/") {
+		t.Errorf("got %q", got)
+	}
+}

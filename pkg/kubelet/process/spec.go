@@ -28,9 +28,7 @@ func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
 	if p.IP != "127.0.0.1" {
 		ws.Address = p.IP
 	}
-	for _, m := range spec.Mounts {
-		ws.Links = append(ws.Links, wire.Link{Path: filepath.Clean("/" + m.Container), Host: m.Host})
-	}
+	ws.Links = links(spec.Mounts)
 	ws.Env = environment(spec, ws.Root())
 	ws.Argv = expandAll(spec.Command, ws.Root())
 	if len(ws.Argv) > 0 {
@@ -38,6 +36,40 @@ func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
 	}
 	ws.Dir = directory(spec, ws.Root())
 	return ws, nil
+}
+
+// links are what is shown below the container's root. A mount within another is left out: its link would have to be made
+// in the other's volume.
+func links(mounts []kubelet.Mount) []wire.Link {
+	var all []wire.Link
+	for _, m := range mounts {
+		if outer(mounts, m) == "" {
+			all = append(all, wire.Link{Path: filepath.Clean("/" + m.Container), Host: m.Host})
+		}
+	}
+	return all
+}
+
+// hidden lists the mounts that are left out.
+func hidden(mounts []kubelet.Mount) []string {
+	var all []string
+	for _, m := range mounts {
+		if out := outer(mounts, m); out != "" {
+			all = append(all, m.Container+" in "+out)
+		}
+	}
+	return all
+}
+
+// outer returns the path of a mount that m lies within, or "".
+func outer(mounts []kubelet.Mount, m kubelet.Mount) string {
+	for _, o := range mounts {
+		rest, ok := strings.CutPrefix(filepath.Clean("/"+m.Container), strings.TrimSuffix(filepath.Clean("/"+o.Container), "/"))
+		if ok && rest != "" && rest[0] == '/' {
+			return o.Container
+		}
+	}
+	return ""
 }
 
 // environment is the container's own, with what programs can't do without.

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"bufio"
 	"encoding/json"
 	"io"
 	"net"
@@ -132,4 +133,15 @@ func TestWebEndsIdleConnections(t *testing.T) {
 	if _, err := io.ReadAll(conn); err != nil {
 		t.Errorf("read to the end: %v", err)
 	}
+}
+
+func FuzzReadRequest(f *testing.F) {
+	f.Add("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	f.Add("POST /a HTTP/1.0\r\nContent-Length: 5\r\n\r\nhello")
+	f.Fuzz(func(t *testing.T, s string) {
+		r, err := readRequest(bufio.NewReader(strings.NewReader(s)))
+		if err == nil && (r.method == "" || r.target == "" || r.length < 0) {
+			t.Errorf("%q: got %+v", s, r)
+		}
+	})
 }

@@ -40,6 +40,7 @@ func (s *supervisor) readopt(c *container) error {
 	}
 	alive := c.status.Boot == s.boot && born(c.status.PID) == c.status.Born
 	c.logs = newLogs(c.spec.LogPath, p)
+	s.limit(c)
 	go func() {
 		if !alive {
 			s.lost(c)

@@ -99,6 +99,7 @@ func (s *supervisor) follow(c *container, child *child, out *pipes) {
 	s.setNotify(c, child.notify)
 	s.publish(c)
 	s.mu.Unlock()
+	s.limit(c)
 	go func() {
 		status := <-child.exited
 		s.exited(c, status)

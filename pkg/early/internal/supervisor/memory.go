@@ -12,6 +12,13 @@ const memoryInterval = 500 * time.Millisecond
 
 const oomKilled = "OOMKilled"
 
+// limit has c's memory watched, if it has a limit.
+func (s *supervisor) limit(c *container) {
+	if c.spec.Memory > 0 {
+		s.limits.Do(func() { go s.watchMemory() })
+	}
+}
+
 // watchMemory kills containers whose processes hold more than their limit.
 func (s *supervisor) watchMemory() {
 	for range time.Tick(memoryInterval) {

@@ -39,6 +39,7 @@ type supervisor struct {
 	boot   string
 	reaper *reaper
 
+	limits  sync.Once // starts the watcher of memory, when there is a limit
 	probed  sync.Once
 	refused string // why containers can't have addresses of their own; valid once probed
 
@@ -93,7 +94,6 @@ func (s *supervisor) run() error {
 	defer l.Close()
 	os.NewFile(3, "ready").Close()
 	go s.serve(l)
-	go s.watchMemory()
 	return s.waitIdle(lock)
 }
 
