@@ -21,8 +21,9 @@ type address struct {
 	resource       string
 	name           string // of the path, or of a field selector that names one object
 	subresource    string
-	rest           []string // what follows the subresource
-	named          bool     // the path itself names an object
+	fields         fields.Selector // of a collection; nil: none, or one that can't be read
+	rest           []string        // what follows the subresource
+	named          bool            // the path itself names an object
 }
 
 // verbOf maps methods to verbs; those of collections are told apart later.
@@ -90,30 +91,28 @@ func (a *address) collection(u *url.URL, watching bool) {
 	switch {
 	case watching:
 		a.verb = "watch"
-	case a.named:
+	case a.named, a.verb != "get" && a.verb != "delete":
 		return
 	case a.verb == "delete":
 		a.verb = "deletecollection"
-		return
-	case a.verb != "get":
-		return
 	case truthy(u.Query()["watch"]):
 		a.verb = "watch"
 	default:
 		a.verb = "list"
 	}
-	if a.name == "" {
-		a.name = selectedName(u.Query().Get("fieldSelector"))
+	if text := u.Query().Get("fieldSelector"); text != "" {
+		if s, err := fields.ParseSelector(text); err == nil {
+			a.fields = s
+		}
+	}
+	if a.name == "" && a.verb != "deletecollection" {
+		a.name = selectedName(a.fields)
 	}
 }
 
 // selectedName returns the only name that a field selector takes.
-func selectedName(selector string) string {
-	if selector == "" {
-		return ""
-	}
-	s, err := fields.ParseSelector(selector)
-	if err != nil {
+func selectedName(s fields.Selector) string {
+	if s == nil {
 		return ""
 	}
 	name, ok := s.RequiresExactMatch("metadata.name")

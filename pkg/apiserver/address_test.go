@@ -36,7 +36,6 @@ func TestParseAddress(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := parseAddress(c.method, u)
-		got.rest = nil
 		c.want.resourceful = c.want.resource != ""
 		if !c.want.resourceful {
 			got.verb = ""

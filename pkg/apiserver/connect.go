@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/connect"
@@ -23,20 +24,34 @@ func (s *Server) newConnectors(cfg Config) error {
 	return nil
 }
 
-// connect authorizes and admits a connection and hands it over.
+// connect admits a connection and hands it over. It ends with the server at the latest.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request, req *verbs.Request, c connect.Connector) {
 	a := &req.Attributes
 	a.Operation = stage.Connect
-	err := s.authorize(r, a)
+	err := s.mayStream(r, a)
 	for _, v := range s.stages.Validators {
 		if err == nil {
 			err = v.Admit(r.Context(), a)
 		}
 	}
 	if err == nil {
-		err = c(s.kubelets, w, r, objects.Key{Namespace: a.Namespace, Name: a.Name})
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(s.stopping, cancel)()
+		err = c(s.kubelets, w, r.WithContext(ctx), objects.Key{Namespace: a.Namespace, Name: a.Name})
 	}
 	if err != nil {
 		fail(w, r, err)
 	}
+}
+
+// mayStream also asks whether who gets a stream into a container may create it: WebSockets can only be asked for by GET,
+// and to read is not to run.
+func (s *Server) mayStream(r *http.Request, a *stage.Attributes) error {
+	if a.Subresource == "log" || a.Verb != "get" {
+		return nil
+	}
+	create := *a
+	create.Verb = "create"
+	return s.authorize(r, &create)
 }

@@ -41,8 +41,8 @@ func chain(h http.Handler, filters []filter) http.Handler {
 
 func (s *Server) begin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.running.Add(1)
-		defer s.running.Done()
+		s.running.begin()
+		defer s.running.end()
 		c := &call{began: s.clock.Now(), header: w.Header(), address: parseAddress(r.Method, r.URL)}
 		id := r.Header.Get("Audit-Id")
 		if id == "" || len(id) > 64 {
@@ -66,6 +66,9 @@ func (s *Server) recover(next http.Handler) http.Handler {
 				panic(p)
 			}
 			slog.ErrorContext(r.Context(), "request panicked", "method", r.Method, "path", r.URL.Path, "err", p, "stack", string(debug.Stack()))
+			if rec, ok := w.(*recorder); ok && rec.code != 0 {
+				panic(http.ErrAbortHandler) // the client is not to take what it has for a whole answer
+			}
 			fail(w, r, apierrors.NewInternalError(errors.New("This request caused apiserver to panic. Look in the logs for details."))) //nolint:staticcheck // Kubernetes' words
 		}()
 		next.ServeHTTP(w, r)

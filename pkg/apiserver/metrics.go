@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"log/slog"
 	"net/http"
 	"strconv"
 
@@ -58,6 +59,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		defer running.Dec()
 		rec := &recorder{ResponseWriter: w}
 		next.ServeHTTP(rec, r)
+		slog.DebugContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path, "code", rec.code, "took", s.clock.Since(c.began))
 		s.metrics.requests.WithLabelValues(verb, resource, strconv.Itoa(max(rec.code, http.StatusOK))).Inc()
 		if !c.address.longRunning(r.URL) {
 			s.metrics.took.WithLabelValues(verb, resource).Observe(s.clock.Since(c.began).Seconds())

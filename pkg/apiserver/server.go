@@ -57,6 +57,9 @@ type Config struct {
 	Metrics    *prometheus.Registry // what /metrics shows; nil: the server's own metrics only
 }
 
+// defaultServiceAddresses is what Kubernetes' installers choose.
+var defaultServiceAddresses = netip.MustParsePrefix("10.96.0.0/16")
+
 // Server is the API server.
 type Server struct {
 	clock     clock.Clock
@@ -77,7 +80,8 @@ type Server struct {
 	handler   http.Handler
 
 	tcp, unix net.Listener
-	running   sync.WaitGroup // requests
+	serviceIP string // of the Service kubernetes
+	running   inflight
 	ready     chan struct{}
 	stopping  context.Context // ends the watches
 	stop      context.CancelFunc
@@ -88,10 +92,19 @@ func New(cfg Config) (_ *Server, err error) {
 	s := &Server{clock: cfg.Clock, source: cfg.Source, store: cfg.Store, pki: cfg.PKI, ready: make(chan struct{})}
 	s.stopping, s.stop = context.WithCancel(context.Background()) //nolint:forbidigo // Run ends it
 	defer func() {
-		if err != nil {
-			s.closeListeners()
+		if err == nil {
+			return
+		}
+		s.closeListeners()
+		if s.virtual != nil {
+			s.virtual.Close()
 		}
 	}()
+	if !cfg.ServiceAddresses.IsValid() {
+		cfg.ServiceAddresses = defaultServiceAddresses
+	}
+	s.serviceIP = cfg.ServiceAddresses.Masked().Addr().Next().String()
+	cfg.Hosts = append(slices.Clone(cfg.Hosts), s.serviceIP)
 	if err := s.build(cfg); err != nil {
 		return nil, err
 	}
@@ -189,15 +202,10 @@ func (s *Server) Run(ctx context.Context) error {
 // shutdown closes the listeners at once, and the connections when no request is running, after drain at the latest.
 func (s *Server) shutdown(ctx context.Context, servers []*http.Server) {
 	s.closeListeners()
-	idle := make(chan struct{})
-	go func() { // ends with the last request, which srv.Close ends
-		s.running.Wait()
-		close(idle)
-	}()
 	timer := s.clock.NewTimer(drain)
 	defer timer.Stop()
 	select {
-	case <-idle:
+	case <-s.running.none():
 	case <-timer.C():
 		slog.WarnContext(ctx, "requests are cut off at shutdown")
 	}

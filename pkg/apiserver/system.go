@@ -15,9 +15,6 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// kubernetesIP is the address of the Service kubernetes: the first of the range of services.
-const kubernetesIP = "10.96.0.1"
-
 // systemAgent is the user agent of what the server writes for itself.
 const systemAgent = "kube-apiserver"
 
@@ -57,7 +54,7 @@ func (s *Server) kubernetesService() *corev1.Service {
 			Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"},
 		},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeClusterIP, ClusterIP: kubernetesIP, ClusterIPs: []string{kubernetesIP},
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: s.serviceIP, ClusterIPs: []string{s.serviceIP},
 			SessionAffinity: corev1.ServiceAffinityNone, InternalTrafficPolicy: &one, IPFamilyPolicy: &single,
 			Ports: []corev1.ServicePort{{
 				Name: "https", Port: 443, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt32(s.port()),

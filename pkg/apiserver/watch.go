@@ -87,7 +87,7 @@ func narrow(opts *metav1.ListOptions, a address) error {
 		opts.FieldSelector = fields.OneTermEqualSelector("metadata.name", a.name).String()
 		return nil
 	}
-	if selectedName(opts.FieldSelector) != a.name {
+	if selectedName(a.fields) != a.name {
 		return apierrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
 	}
 	return nil

@@ -77,9 +77,7 @@ const saveEvery = 250 * time.Millisecond
 
 // Run takes in what comes and saves it, until ctx ends.
 func (s *Store) Run(ctx context.Context) error {
-	if s.log != nil {
-		defer s.log.close()
-	}
+	defer s.Close()
 	var due <-chan time.Time
 	for {
 		select {
@@ -96,6 +94,13 @@ func (s *Store) Run(ctx context.Context) error {
 			due = nil
 			s.save(ctx)
 		}
+	}
+}
+
+// Close releases the files of a store that is not run.
+func (s *Store) Close() {
+	if s.log != nil {
+		s.log.close()
 	}
 }
 
