@@ -4,6 +4,7 @@ package clustertest
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -14,8 +15,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"context"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	kubectl "k8s.io/kubectl/pkg/cmd"
@@ -28,6 +27,10 @@ import (
 var update = flag.Bool("update", false, "rewrite the scripts' expected files")
 
 func TestMain(m *testing.M) {
+	if os.Getenv(confineVariable) != "" && filepath.Base(os.Args[0]) == "launcher" {
+		fmt.Fprintln(os.Stderr, confine(os.Args[1:]))
+		os.Exit(1)
+	}
 	testscript.Main(m, map[string]func(){
 		"minikctl": func() { os.Exit(cli.Run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr)) },
 		"kubectl": func() {

@@ -1,0 +1,155 @@
+package clustertest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestOrdinaryUser does the main job as a user without any privilege, with the program as it is shipped.
+func TestOrdinaryUser(t *testing.T) { mainJob(t, nil) }
+
+// TestConfined does the main job where every way to make or join a namespace answers EPERM, as in many containers.
+func TestConfined(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	launcher := filepath.Join(t.TempDir(), "launcher")
+	copyFile(t, self, launcher)
+	open(t, launcher)
+	mainJob(t, []string{launcher})
+}
+
+// confineVariable makes this test program the launcher: it refuses namespaces to itself and becomes its arguments.
+const confineVariable = "MINIKCTL_TEST_CONFINE"
+
+const ordinary = 12345 // a user that nobody is
+
+// mainJob applies the first example as an ordinary user, reaches its pods, and takes the cluster down without a trace.
+func mainJob(t *testing.T, prefix []string) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "minikctl")
+	build := exec.Command("go", "build", "-o", program, "github.com/minikctl/minikctl/cmd/minikctl")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	manifest := filepath.Join(dir, "deployment.yml")
+	copyFile(t, "../../../examples/manifests/deployment.yml", manifest)
+	user := filepath.Join(dir, "user")
+	if err := os.Mkdir(user, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	open(t, program)
+	open(t, manifest)
+	cred := &syscall.Credential{Uid: uint32(os.Getuid()), Gid: uint32(os.Getgid()), NoSetGroups: true}
+	if os.Getuid() == 0 {
+		cred = &syscall.Credential{Uid: ordinary, Gid: ordinary}
+		if err := os.Chown(user, ordinary, ordinary); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		args = append(append([]string{}, prefix...), append([]string{program}, args...)...)
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Credential: cred}
+		cmd.Env = []string{"HOME=" + user, "PATH=" + os.Getenv("PATH"), confineVariable + "=1"}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			log, _ := os.ReadFile(filepath.Join(user, ".minikctl", "minikctl", "daemon.log"))
+			t.Fatalf("minikctl %v: %v\n%s\n%s", args, err, out, log)
+		}
+		return string(out)
+	}
+	t.Cleanup(func() {
+		run("down", "--purge")
+		for _, p := range processesOf(dir) {
+			t.Errorf("process left behind: %s", p)
+		}
+		if entries, err := os.ReadDir(filepath.Join(user, ".minikctl")); err == nil {
+			t.Errorf("left behind: %v", entries)
+		}
+	})
+	run("apply", "-f", manifest, "--wait", "--timeout", "60s")
+	ips := strings.Fields(run("get", "pods", "-o", "jsonpath={.items[*].status.podIP}"))
+	seen := map[string]bool{}
+	for _, ip := range ips {
+		out, err := exec.Command("curl", "-fsS", "http://"+ip+":8080/").CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "Hello from pod web-") {
+			t.Errorf("curl %s: %v\n%s", ip, err, out)
+		}
+		seen[ip] = true
+	}
+	if len(seen) != 3 {
+		t.Errorf("3 replicas have the addresses %v", ips)
+	}
+}
+
+// open lets everybody reach and run a file that the test has made.
+func open(t *testing.T, path string) {
+	t.Helper()
+	for p := path; strings.HasPrefix(p, os.TempDir()) && p != os.TempDir(); p = filepath.Dir(p) {
+		if err := os.Chmod(p, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, b, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// confine answers EPERM to unshare, setns, mount and clone with the flags of namespaces, and becomes args.
+func confine(args []string) error {
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID |
+		unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
+	load := func(off uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: off}
+	}
+	jump := func(op uint16, k uint32, yes, no uint8) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | op | unix.BPF_K, K: k, Jt: yes, Jf: no}
+	}
+	answer := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
+	filter := []unix.SockFilter{
+		load(0),
+		jump(unix.BPF_JEQ, unix.SYS_UNSHARE, 7, 0),
+		jump(unix.BPF_JEQ, unix.SYS_SETNS, 6, 0),
+		jump(unix.BPF_JEQ, unix.SYS_MOUNT, 5, 0),
+		jump(unix.BPF_JEQ, unix.SYS_CLONE3, 5, 0),
+		jump(unix.BPF_JEQ, unix.SYS_CLONE, 0, 2),
+		load(16),
+		jump(unix.BPF_JSET, namespaces, 1, 0),
+		answer(unix.SECCOMP_RET_ALLOW),
+		answer(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)),
+		answer(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)), // its flags can't be seen: clone is used instead
+	}
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog))); errno != 0 {
+		return errno
+	}
+	if err := unix.Unshare(unix.CLONE_NEWUSER); err != unix.EPERM {
+		return fmt.Errorf("unshare is not refused: %w", err)
+	}
+	return unix.Exec(args[0], args, os.Environ())
+}
