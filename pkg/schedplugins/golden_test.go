@@ -1,6 +1,7 @@
 package schedplugins
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -62,7 +63,7 @@ func replay(file string) (diff string, err error) {
 	if err := json.Unmarshal(raw, &rec); err != nil {
 		return "", err
 	}
-	got, err := scheduler.Simulate(scheduler.Simulation{Registry: Registry, Nodes: rec.Nodes, Pods: rec.Pods, Pod: rec.Pod})
+	got, err := scheduler.Simulate(context.Background(), scheduler.Simulation{Registry: Registry, Nodes: rec.Nodes, Pods: rec.Pods, Pod: rec.Pod})
 	if err != nil {
 		return "", err
 	}

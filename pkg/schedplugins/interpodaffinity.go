@@ -252,13 +252,48 @@ func (n *neighbours) nearHostile(node *corev1.Node) bool {
 	return false
 }
 
-// NodeLocal is scheduler.NodeLocal's: while neither the pod nor any other has affinity, this plugin has nothing to say.
+// NodeLocal is scheduler.NodeLocal's: while the pod has no affinity, and no other pod's is about it, this plugin has
+// nothing to say.
 func (p *interPodAffinity) NodeLocal(pod *corev1.Pod, cluster framework.SharedLister) bool {
 	if a := pod.Spec.Affinity; a != nil && (a.PodAffinity != nil || a.PodAntiAffinity != nil) {
 		return false
 	}
-	others, err := cluster.NodeInfos().HavePodsWithAffinityList()
-	return err == nil && len(others) == 0
+	nodes, err := cluster.NodeInfos().HavePodsWithAffinityList()
+	if err != nil {
+		return false
+	}
+	if len(nodes) == 0 {
+		return true
+	}
+	ns := p.namespaces.NamespaceLabels(pod.Namespace)
+	for _, node := range nodes {
+		for _, other := range node.GetPodsWithAffinity() {
+			if concerns(other, pod, ns) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// concerns reports whether any affinity term of other is about the pod.
+func concerns(other framework.PodInfo, pod *corev1.Pod, ns labels.Set) bool {
+	matches := func(t *framework.AffinityTerm) bool { return t.Matches(pod, ns) }
+	for _, terms := range [][]framework.AffinityTerm{other.GetRequiredAntiAffinityTerms(), other.GetRequiredAffinityTerms()} {
+		for i := range terms {
+			if matches(&terms[i]) {
+				return true
+			}
+		}
+	}
+	for _, terms := range [][]framework.WeightedAffinityTerm{other.GetPreferredAffinityTerms(), other.GetPreferredAntiAffinityTerms()} {
+		for i := range terms {
+			if matches(&terms[i].AffinityTerm) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // SignPod signs nothing: where a pod's neighbours matter, the plugin is not NodeLocal.

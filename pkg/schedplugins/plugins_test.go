@@ -1,6 +1,7 @@
 package schedplugins
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -102,7 +103,7 @@ func TestFilter(t *testing.T) {
 		}), "pod uses persistent volume claims, which needs the scheduler plugin VolumeBinding, and this scheduler does not have it."},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := scheduler.Simulate(scheduler.Simulation{Registry: Registry, Nodes: []*corev1.Node{c.node}, Pods: c.pods, Pod: c.pod})
+			got, err := scheduler.Simulate(context.Background(), scheduler.Simulation{Registry: Registry, Nodes: []*corev1.Node{c.node}, Pods: c.pods, Pod: c.pod})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,7 +148,7 @@ func TestFitScore(t *testing.T) {
 			if c.used != nil {
 				pods = append(pods, somePod("o", "n", requests(c.used...)))
 			}
-			got, err := scheduler.Simulate(scheduler.Simulation{Registry: Registry, Config: conf, Nodes: []*corev1.Node{someNode("n")}, Pods: pods, Pod: somePod("p", "", requests(c.pod...))})
+			got, err := scheduler.Simulate(context.Background(), scheduler.Simulation{Registry: Registry, Config: conf, Nodes: []*corev1.Node{someNode("n")}, Pods: pods, Pod: somePod("p", "", requests(c.pod...))})
 			if err != nil || got.Node == "" {
 				t.Fatal(got.Message, err)
 			}
@@ -175,7 +176,7 @@ func TestArguments(t *testing.T) {
 				t.Fatal(err)
 			}
 			pod := somePod("p", "", requests("example.com/gpu", "5"))
-			got, err := scheduler.Simulate(scheduler.Simulation{Registry: Registry, Config: conf, Nodes: []*corev1.Node{someNode("n")}, Pod: pod})
+			got, err := scheduler.Simulate(context.Background(), scheduler.Simulation{Registry: Registry, Config: conf, Nodes: []*corev1.Node{someNode("n")}, Pod: pod})
 			if err != nil || got.Message != c.want {
 				t.Errorf("got  %q, %v\nwant %q", got.Message, err, c.want)
 			}
@@ -200,7 +201,7 @@ func TestPreemptionMessages(t *testing.T) {
 		{"too large", somePod("p", "", requests("cpu", "5"), priority(&high)), "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := scheduler.Simulate(scheduler.Simulation{Registry: Registry, Nodes: []*corev1.Node{someNode("n")}, Pods: full, Pod: c.pod})
+			got, err := scheduler.Simulate(context.Background(), scheduler.Simulation{Registry: Registry, Nodes: []*corev1.Node{someNode("n")}, Pods: full, Pod: c.pod})
 			if want := "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, " + c.want; err != nil || got.Message != want {
 				t.Errorf("got  %q, %v\nwant %q", got.Message, err, want)
 			}

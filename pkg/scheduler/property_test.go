@@ -49,7 +49,7 @@ func (w world) node(i int) *corev1.Node {
 // pod draws from few shapes, so that pods share signatures.
 func (w world) pod(i int) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("p%03d", i), UID: types.UID(fmt.Sprint(i)), Labels: map[string]string{"app": w.pick("web", "db")}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("p%03d", i), UID: types.UID(fmt.Sprint(i)), Labels: map[string]string{"app": w.pick("web", "db", "cache")}},
 		Spec: corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName, Containers: []corev1.Container{{Name: "c", Image: w.pick("web:1", "pause"),
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{}}}}},
 	}
@@ -112,7 +112,7 @@ func compareRemembering(t *testing.T, seed uint64) {
 	for i := range 200 {
 		p := w.pod(i)
 		if seed%3 == 0 && w.IntN(20) == 0 {
-			w.neighbourly(p)
+			w.neighbourly(p) // the others that its terms are not about are remembered all the same
 		}
 		want, got := forgets.Place(p), remembers.Place(p)
 		if got != want {

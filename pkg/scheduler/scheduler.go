@@ -103,8 +103,7 @@ func New(cfg Config) (*Scheduler, error) {
 			return nil, err
 		}
 	}
-	// Plugins may keep the context: it lives as long as the plugins do, which is as long as the program.
-	made, err := s.prepare(context.Background(), conf)
+	made, err := s.prepare(context.TODO(), conf) // plugins that are made again are given Run's
 	if err != nil {
 		return nil, fmt.Errorf("scheduler config: %w", err)
 	}

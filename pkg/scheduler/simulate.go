@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	configv1 "k8s.io/kube-scheduler/config/v1"
-	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
@@ -32,13 +31,12 @@ type Outcome struct {
 }
 
 // Simulate runs one scheduling cycle on a cluster that is given, without a server, a queue or a clock.
-func Simulate(q Simulation) (Outcome, error) {
+func Simulate(ctx context.Context, q Simulation) (Outcome, error) {
 	s := &Scheduler{registry: q.Registry, namespaces: givenNamespaces(q.Namespaces), cluster: newSnapshot(), waiting: newWaitingPods(), bridge: newBridge(nil), recorders: newRecorders(nil, nil, nil)}
 	conf := q.Config
 	if conf == nil {
 		conf = &configv1.KubeSchedulerConfiguration{}
 	}
-	ctx := context.Background()
 	made, err := s.prepare(ctx, conf)
 	if err != nil {
 		return Outcome{}, err
@@ -87,5 +85,3 @@ func fillSnapshot(cluster *snapshot, nodes []*corev1.Node, pods []*corev1.Pod) e
 	}
 	return nil
 }
-
-var _ framework.SharedLister = (*snapshot)(nil)

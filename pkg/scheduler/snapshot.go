@@ -46,6 +46,8 @@ type placed struct {
 	assumed bool // by this scheduler; the API has not shown it yet
 }
 
+var _ framework.SharedLister = (*snapshot)(nil)
+
 func newSnapshot() *snapshot {
 	return &snapshot{
 		byName: map[string]*nodeInfo{}, pods: map[types.UID]*placed{}, images: map[string]*framework.ImageStateSummary{},
