@@ -44,7 +44,10 @@ func want(t *testing.T, errs field.ErrorList, text string) {
 	t.Helper()
 	got := ""
 	if err := errs.ToAggregate(); err != nil {
-		got = strings.TrimSuffix(strings.TrimPrefix(err.Error(), "["), "]")
+		got = err.Error()
+		if len(errs) > 1 {
+			got = strings.TrimSuffix(strings.TrimPrefix(got, "["), "]")
+		}
 	}
 	if got != text {
 		t.Errorf("got\n%s\nwant\n%s", got, text)
@@ -59,7 +62,7 @@ func TestCreates(t *testing.T) {
 		{"Secret", "token of nobody", `type: kubernetes.io/service-account-token`,
 			"metadata.annotations[kubernetes.io/service-account.name]: Required value"},
 		{"ConfigMap", "key twice", `{data: {a: b}, binaryData: {a: Yg==}}`, `data[a]: Invalid value: "a": duplicate of key present in binaryData`},
-		{"ConfigMap", "too long", "data: {a: " + strings.Repeat("x", 1<<20+1) + "}", ": Too long: may not be more than 1048576 bytes"},
+		{"ConfigMap", "too long", "data: {a: " + strings.Repeat("x", 1<<20+1) + "}", "[]: Too long: may not be more than 1048576 bytes"},
 		{"Namespace", "finalizer", `spec: {finalizers: [x]}`,
 			`spec.finalizers: Invalid value: "x": name is neither a standard finalizer name nor is it fully qualified`},
 		{"Node", "taints", `spec: {taints: [{key: a, effect: NoSchedule}, {key: a, effect: NoSchedule}, {key: b}]}`,
