@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/transport/spdy"
 	utilexec "k8s.io/client-go/util/exec"
 
+	"k8s.io/streaming/pkg/httpstream"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -89,7 +91,13 @@ func TestPortForward(t *testing.T) {
 	}
 	to := w.api.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name("p").SubResource("portforward").URL()
 	stop, ready := make(chan struct{}), make(chan struct{})
-	pf, err := portforward.NewOnAddresses(spdy.NewDialer(upgrader, &http.Client{Transport: rt}, http.MethodPost, to),
+	// kubectl asks for SPDY within a WebSocket first, and goes on with SPDY alone when that is refused.
+	tunnel, err := portforward.NewSPDYOverWebsocketDialerForStreaming(to, w.env.AdminConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialer := portforward.NewFallbackDialerForStreaming(tunnel, spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: rt}, http.MethodPost, to), httpstream.IsUpgradeFailure)
+	pf, err := portforward.NewOnAddressesForStreaming(dialer,
 		[]string{"127.0.0.1"}, []string{"0:8080"}, stop, ready, io.Discard, io.Discard)
 	if err != nil {
 		t.Fatal(err)
