@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -220,7 +221,8 @@ func BenchmarkCluster(b *testing.B) {
 	}
 	b.ResetTimer()
 	began := time.Now()
-	c.start(nil)
+	var decided atomic.Int64 // when the last one was, after began
+	c.start(func(cfg *scheduler.Config) { cfg.Decided = func(_, _ string) { decided.Store(int64(time.Since(began))) } })
 	for {
 		left := 0
 		for _, p := range c.pods.List("default", nil) {
@@ -234,4 +236,5 @@ func BenchmarkCluster(b *testing.B) {
 		<-time.After(5 * time.Millisecond)
 	}
 	b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "pods/s")
+	b.ReportMetric(float64(b.N)/time.Duration(decided.Load()).Seconds(), "decisions/s")
 }

@@ -85,22 +85,26 @@ func (t *tournament) top(n int) []int {
 		}
 		for _, child := range [2]int{2 * at, 2*at + 1} {
 			if t.count[child] > 0 {
-				open = t.queue(open, child)
+				open = t.queue(open, child, n-len(out))
 			}
 		}
 	}
 	return out
 }
 
-func (t *tournament) queue(open []int, at int) []int {
+// queue puts a place among the open ones, of which no more than most will be needed.
+func (t *tournament) queue(open []int, at, most int) []int {
 	i := len(open)
 	for i > 0 && t.before(at, open[i-1]) {
 		i--
 	}
+	if i >= most {
+		return open
+	}
 	open = append(open, 0)
 	copy(open[i+1:], open[i:])
 	open[i] = at
-	return open
+	return open[:min(len(open), most)]
 }
 
 // before reports whether place a is opened before place b: a better score, or an equal one further left.
