@@ -18,6 +18,8 @@ type Cache struct {
 	store store.Store
 	clock clock.Clock
 
+	kept *kept // encodings
+
 	mu      sync.Mutex
 	tables  map[string]*Table // by key prefix
 	reached store.Revision    // every table shows everything up to here
@@ -55,7 +57,7 @@ func New(ctx context.Context, s store.Store, clk clock.Clock) (*Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the store's head: %w", err)
 	}
-	return &Cache{store: s, clock: clk, tables: map[string]*Table{}, reached: head}, nil
+	return &Cache{store: s, clock: clk, kept: &kept{limit: keptLimit}, tables: map[string]*Table{}, reached: head}, nil
 }
 
 // checkLayout refuses a store that another version of the program has laid out differently.
@@ -115,6 +117,9 @@ func (c *Cache) follow(ctx context.Context) error {
 			return fmt.Errorf("follow the store: %w", err)
 		}
 		c.dispatch(batch)
+	}
+	if ctx.Err() == nil {
+		return store.ErrClosed // a store only stops telling when it is closed
 	}
 	return ctx.Err()
 }
@@ -195,9 +200,10 @@ func (c *Cache) all() []*Table {
 	return slices.Collect(maps.Values(c.tables))
 }
 
-// Trim forgets the changes up to rev, but for each table's last. Watches that begin before are served by the store, if
-// it still can.
+// Trim forgets the changes up to rev, but for each table's last, and the encodings. Watches that begin before are served
+// by the store, if it still can.
 func (c *Cache) Trim(rev store.Revision) {
+	c.kept.drop()
 	for _, t := range c.all() {
 		t.mu.Lock()
 		t.log.trim(rev)

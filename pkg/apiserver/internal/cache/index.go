@@ -43,6 +43,14 @@ func (t *Table) updateIndexes(before, now *Item) {
 	}
 }
 
+// of returns an item's value; "" when there is none.
+func (ix index) of(i *Item) string {
+	if i == nil || i.object == nil {
+		return ""
+	}
+	return ix.value(i.object)
+}
+
 func (ix index) put(value string, i *Item) {
 	under := ix.items[value]
 	if under == nil {

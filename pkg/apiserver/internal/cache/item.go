@@ -26,6 +26,7 @@ type Item struct {
 	size   int            // of the stored bytes
 	object objects.Object // nil: kept encoded, see decode
 	decode func() (objects.Object, error)
+	kept   *kept // nil: encodings live as long as the item
 
 	mu      sync.Mutex
 	encoded [encodings][]byte
@@ -61,28 +62,36 @@ func (i *Item) Object() (objects.Object, error) {
 	return i.decode()
 }
 
-// Encoded returns the item's object in encoding e, made by encode when it is asked for first. The bytes are shared.
+// Encoded returns the item's object in encoding e, made by encode when it is asked for first. The bytes are shared. Those
+// of a table's items are kept for a while.
 func (i *Item) Encoded(e Encoding, encode func(objects.Object) ([]byte, error)) ([]byte, error) {
+	b, fresh, err := i.encode(e, encode)
+	if fresh && i.kept != nil {
+		i.kept.add(i, len(b))
+	}
+	return b, err
+}
+
+func (i *Item) encode(e Encoding, encode func(objects.Object) ([]byte, error)) (b []byte, fresh bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.encoded[e] != nil {
-		return i.encoded[e], nil
+		return i.encoded[e], false, nil
 	}
 	obj, err := i.Object()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	b, err := encode(obj)
-	if err != nil {
-		return nil, err
+	if b, err = encode(obj); err != nil {
+		return nil, false, err
 	}
 	i.encoded[e] = b
-	return b, nil
+	return b, true, nil
 }
 
 // At returns the item as a deletion at revision rev shows it: the same object with that resourceVersion.
 func (i *Item) At(rev store.Revision) *Item {
-	gone := &Item{Key: i.Key, Revision: rev, path: i.path, size: i.size}
+	gone := &Item{Key: i.Key, Revision: rev, path: i.path, size: i.size, kept: i.kept}
 	if i.object != nil {
 		gone.object = withRevision(i.object, rev)
 		return gone
@@ -111,17 +120,17 @@ func withRevision(obj objects.Object, rev store.Revision) objects.Object {
 func formatRevision(rev store.Revision) string { return strconv.FormatUint(uint64(rev), 10) }
 
 // newItem returns the item of a value in the store. Where the resource is not kept decoded, it decodes when asked.
-func newItem(r *objects.Resource, path string, rev store.Revision, value []byte) *Item {
-	i := &Item{Key: keyOf(path), Revision: rev, path: path, size: len(value)}
+func (t *Table) newItem(path string, rev store.Revision, value []byte) *Item {
+	i := &Item{Key: keyOf(path), Revision: rev, path: path, size: len(value), kept: t.cache.kept}
 	i.decode = func() (objects.Object, error) {
-		obj, err := decode(r, value)
+		obj, err := decode(t.resource, value)
 		if err != nil {
 			return nil, err
 		}
 		obj.SetResourceVersion(formatRevision(rev))
 		return obj, nil
 	}
-	if r.Undecoded {
+	if t.resource.Undecoded {
 		return i
 	}
 	if obj, err := i.decode(); err == nil {

@@ -1,17 +1,24 @@
 package cache
 
-// A lane is the part of a table's log that a watch with a hot field selector has to read: the events of objects that
-// had or have one value of the field. A thousand kubelets, each watching its own node's pods, then wake and look only at
-// what concerns them. Lanes exist while somebody watches them.
+// A lane is the part of a table's log that a watch of one name, or with a hot field selector, has to read: the events of
+// objects that had or have one value of the field. A thousand kubelets, each watching its own node and its pods, then
+// wake and look only at what concerns them. Lanes exist while somebody watches them.
 type lane struct{ field, value string }
 
 type laneLog struct {
+	lane
 	log
 	watchers int
 }
 
+// nameField is a lane of every table.
+const nameField = "metadata.name"
+
 // laneOf returns the lane that a selector can use.
 func (t *Table) laneOf(s *Selector) (lane, bool) {
+	if name, ok := s.exact(nameField); ok {
+		return lane{nameField, name}, true
+	}
 	for field := range t.indexes {
 		if value, ok := s.exact(field); ok {
 			return lane{field, value}, true
@@ -20,24 +27,22 @@ func (t *Table) laneOf(s *Selector) (lane, bool) {
 	return lane{}, false
 }
 
-// join opens the lane (or counts one more watcher) and returns its end: from here on it holds all that comes.
-func (t *Table) join(l lane) *segment {
+// join opens the lane, or counts one more watcher. From here on it holds all that comes, until it is left or ended.
+func (t *Table) join(l lane) *laneLog {
 	ll := t.lanes[l]
 	if ll == nil {
-		ll = &laneLog{log: newLog(t.log.last.revision, logLimit/8)}
+		ll = &laneLog{lane: l, log: newLog(t.log.last.revision, logLimit/8)}
 		t.lanes[l] = ll
 	}
 	ll.watchers++
-	return ll.last
+	return ll
 }
 
-func (t *Table) leave(l lane) {
+func (t *Table) leave(ll *laneLog) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if ll := t.lanes[l]; ll != nil {
-		if ll.watchers--; ll.watchers == 0 {
-			delete(t.lanes, l)
-		}
+	if ll.watchers--; ll.watchers == 0 && t.lanes[ll.lane] == ll {
+		delete(t.lanes, ll.lane)
 	}
 }
 
@@ -46,15 +51,14 @@ func (t *Table) appendLanes(changes []event) {
 		return
 	}
 	var touched map[lane][]event
-	for field, ix := range t.indexes {
-		for _, ev := range changes {
-			var was, is string
-			if ev.before != nil && ev.before.object != nil {
-				was = ix.value(ev.before.object)
-			}
-			if ev.now != nil && ev.now.object != nil {
-				is = ix.value(ev.now.object)
-			}
+	for _, ev := range changes {
+		one := ev.now
+		if one == nil {
+			one = ev.before
+		}
+		touched = t.note(touched, lane{nameField, one.Key.Name}, ev)
+		for field, ix := range t.indexes {
+			was, is := ix.of(ev.before), ix.of(ev.now)
 			touched = t.note(touched, lane{field, is}, ev)
 			if was != is {
 				touched = t.note(touched, lane{field, was}, ev)

@@ -18,7 +18,7 @@ type Page struct {
 
 // List returns the first limit (0: all) items that s takes, as far as the feed has come.
 func (t *Table) List(ctx context.Context, s *Selector, limit int) (Page, error) {
-	if name, ok := s.exact("metadata.name"); ok && s.Namespace != "" {
+	if name, ok := s.exact("metadata.name"); ok && (s.Namespace != "" || t.resource.Names.Cluster) {
 		return t.listOne(ctx, s, name)
 	}
 	if items, rev, ok, err := t.listIndexed(ctx, s); err != nil || ok {
@@ -155,7 +155,7 @@ func (t *Table) itemAt(snap snapshot, e store.Entry) *Item {
 	if i, ok := snap.tree.Get(&Item{path: path}); ok && i.Revision == e.Modified {
 		return i
 	}
-	return newItem(t.resource, path, e.Modified, e.Value)
+	return t.newItem(path, e.Modified, e.Value)
 }
 
 // count adds the number of entries behind a key.

@@ -102,7 +102,7 @@ func (t *Table) load(ctx context.Context) (*btree.BTreeG[*Item], store.Revision,
 			return nil, 0, err
 		}
 		for _, e := range page.Entries {
-			tree.ReplaceOrInsert(newItem(t.resource, e.Key[len(t.prefix):], e.Modified, e.Value))
+			tree.ReplaceOrInsert(t.newItem(e.Key[len(t.prefix):], e.Modified, e.Value))
 		}
 		opts.At = page.Revision
 		if !page.More {
@@ -178,16 +178,16 @@ func (t *Table) change(ev *store.Event) (event, bool) {
 func (t *Table) item(path string, ev *store.Event) *Item {
 	p, ok := ev.Object.(*Pending)
 	if !ok {
-		return newItem(t.resource, path, ev.Revision, ev.Value)
+		return t.newItem(path, ev.Revision, ev.Value)
 	}
 	if p.Object.GetResourceVersion() == "" {
 		p.Object.SetResourceVersion(formatRevision(ev.Revision))
 	}
 	i := NewItem(keyOf(path), ev.Revision, p.Object)
-	i.path, i.size = path, len(ev.Value)
+	i.path, i.size, i.kept = path, len(ev.Value), t.cache.kept
 	p.item = i
 	if t.resource.Undecoded {
-		return newItem(t.resource, path, ev.Revision, ev.Value) // the writer's answer keeps the object, the table does not
+		return t.newItem(path, ev.Revision, ev.Value) // the writer's answer keeps the object, the table does not
 	}
 	return i
 }

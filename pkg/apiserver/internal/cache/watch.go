@@ -48,7 +48,7 @@ type watcher struct {
 	table *Table
 	o     WatchOptions
 	yield func([]Event, error) bool
-	lane  *lane
+	lane  *laneLog
 	at    *segment
 	seen  store.Revision
 	timer clock.Timer
@@ -57,7 +57,7 @@ type watcher struct {
 
 func (w *watcher) close() {
 	if w.lane != nil {
-		w.table.leave(*w.lane)
+		w.table.leave(w.lane)
 	}
 	if w.timer != nil {
 		w.timer.Stop()
@@ -125,25 +125,24 @@ func (w *watcher) enter() {
 		return
 	}
 	l, hot := t.laneOf(&w.o.Selector)
-	if hot {
-		if w.lane == nil || t.lanes[l] == nil {
-			t.join(l)
-			w.lane = &l
-		}
-		if w.at = t.lanes[l].find(w.seen); w.at != nil {
-			t.mu.Unlock()
-			return
-		}
+	if !hot {
+		w.at = t.log.find(w.seen)
+		t.mu.Unlock()
+		return
 	}
-	from := t.log.find(w.seen)
-	if from == nil || !hot {
-		w.at = from
+	if w.lane == nil || w.lane != t.lanes[l] {
+		w.lane = t.join(l)
+	}
+	if w.at = w.lane.find(w.seen); w.at != nil {
 		t.mu.Unlock()
 		return
 	}
 	// What was in the log before the lane was opened is read from the log, up to here.
-	at, end := t.lanes[l].last, t.log.last
+	from, at, end := t.log.find(w.seen), w.lane.last, t.log.last
 	t.mu.Unlock()
+	if from == nil {
+		return
+	}
 	for from != end && !w.left {
 		if from = from.next.Load(); from == nil {
 			return // cut off meanwhile
@@ -280,10 +279,10 @@ func (w *watcher) stored(batch store.Batch) *segment {
 		path := ev.Key[len(t.prefix):]
 		out := event{revision: ev.Revision}
 		if ev.Value != nil {
-			out.now = newItem(t.resource, path, ev.Revision, ev.Value)
+			out.now = t.newItem(path, ev.Revision, ev.Value)
 		}
 		if ev.Prev != nil {
-			out.before = newItem(t.resource, path, ev.PrevRev, ev.Prev)
+			out.before = t.newItem(path, ev.PrevRev, ev.Prev)
 			if ev.Value == nil {
 				out.gone = out.before.At(ev.Revision)
 			}

@@ -54,7 +54,7 @@ func (e *Engine) Update(ctx context.Context, req *Request, obj runtime.Object, o
 	if s, ok := subresourceOf(w.r, req.Subresource); ok {
 		return w.setThrough(ctx, s, string(in.GetUID()), func(objects.Object) (objects.Object, error) { return in, nil })
 	}
-	fixed := in.GetResourceVersion() != ""
+	fixed, sent := in.GetResourceVersion() != "", in.GetManagedFields()
 	return w.modify(ctx, change{
 		create: w.r.CreateOnUpdate && req.Subresource == "",
 		uid:    string(in.GetUID()),
@@ -63,6 +63,7 @@ func (e *Engine) Update(ctx context.Context, req *Request, obj runtime.Object, o
 			if !fixed {
 				next = in.DeepCopyObject().(objects.Object) // there may be another try
 			}
+			next.SetManagedFields(sent)
 			w.onceOwners(next, false)
 			return next, w.track(old, next)
 		},
