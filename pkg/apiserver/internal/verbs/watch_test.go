@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/store"
+	"github.com/minikctl/minikctl/pkg/store/badger"
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
@@ -45,7 +50,27 @@ func describe(events []client.Event) []string {
 // Sixteen writers count up one object by compare-and-set, while watches that begin anywhere see every version, in order
 // and once.
 func TestEveryWatchSeesEveryVersion(t *testing.T) {
-	s := serve(t, memory.New())
+	t.Run("memory", func(t *testing.T) { everyVersion(t, memory.New()) })
+	t.Run("badger", func(t *testing.T) { everyVersion(t, onDisk(t, t.TempDir())) })
+}
+
+// onDisk opens a durable store, which is closed after what runs on it.
+func onDisk(t *testing.T, dir string) *badger.Store {
+	t.Helper()
+	st, err := badger.Open(badger.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return st
+}
+
+func everyVersion(t *testing.T, st store.Store) {
+	s := serve(t, st)
 	first := create(t, s, configMaps, newConfigMap("n"))
 	const writers, rounds = 16, 25
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
@@ -409,20 +434,28 @@ func TestSlowWatch(t *testing.T) {
 }
 
 func TestRestart(t *testing.T) {
-	st := memory.New()
-	s := serve(t, st)
-	made := create(t, s, deployments, newDeployment("web"))
-	create(t, s, deployments, newDeployment("gone"))
-	if _, err := s.Delete(t.Context(), in(deployments, "gone"), metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	again := serve(t, st)
+	dir := t.TempDir()
+	var made *appsv1.Deployment
+	var ip string
+	t.Run("before", func(t *testing.T) {
+		s := serve(t, onDisk(t, dir))
+		made = create(t, s, deployments, newDeployment("web"))
+		create(t, s, deployments, newDeployment("gone"))
+		if _, err := s.Delete(t.Context(), in(deployments, "gone"), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		ip = create(t, s, services, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"},
+			Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}).Spec.ClusterIP
+	})
+	again := serve(t, onDisk(t, dir))
 	list, err := again.List(t.Context(), deployments, metav1.ListOptions{})
 	if err != nil || len(list.Items) != 1 {
 		t.Fatalf("after a restart: %v %v", list.Items, err)
 	}
-	if got := list.Items[0]; got.GetResourceVersion() != made.ResourceVersion || got.GetUID() != made.UID || got.GetObjectKind().GroupVersionKind().Kind != "Deployment" {
-		t.Errorf("after a restart: %+v", got)
+	got := list.Items[0].(*appsv1.Deployment)
+	got, want := got.DeepCopy(), made.DeepCopy()
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("after a restart (-was +is): %s", diff)
 	}
 	events, err := collect(t.Context(), again, deployments, metav1.ListOptions{ResourceVersion: made.ResourceVersion}, 2)
 	if err != nil {
@@ -430,6 +463,44 @@ func TestRestart(t *testing.T) {
 	}
 	if got, want := describe(events), []string{"ADDED gone", "DELETED gone"}; !slices.Equal(got, want) {
 		t.Errorf("changes from before the restart: %q", got)
+	}
+	_, err = again.Create(t.Context(), services, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "x"},
+		Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{})
+	wantError(t, err, 422, "provided IP is already allocated")
+}
+
+// Two watches of one name share a lane; the one that goes leaves it to the other.
+func TestNameWatch(t *testing.T) {
+	s := serve(t, memory.New())
+	ctx := t.Context()
+	first := create(t, s, configMaps, newConfigMap("a"))
+	opts := metav1.ListOptions{FieldSelector: "metadata.name=a", ResourceVersion: first.ResourceVersion}
+	touch := func(n int) {
+		t.Helper()
+		for _, name := range []string{"a", "b"} {
+			_, err := s.Patch(ctx, in(configMaps, name), client.Patch{Type: types.MergePatchType, Data: fmt.Appendf(nil, `{"data":{"n":"%d"}}`, n)}, metav1.PatchOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				t.Fatal(err)
+			}
+		}
+	}
+	create(t, s, configMaps, newConfigMap("b"))
+	touch(0)
+	n := 0
+	for ev, err := range s.Watch(ctx, configMaps, opts) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cm := ev.Object.(*corev1.ConfigMap); cm.Name != "a" || cm.Data["n"] != fmt.Sprint(n) {
+			t.Fatalf("event %d: %s %v", n, cm.Name, cm.Data)
+		}
+		if n++; n == 10 {
+			break
+		}
+		touch(n)
+		if other, err := collect(ctx, s, configMaps, opts, n); err != nil || len(other) != n {
+			t.Fatalf("another watch: %d events, %v", len(other), err)
+		}
 	}
 }
 
