@@ -12,11 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
+	"github.com/minikctl/minikctl/pkg/plug"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
@@ -164,6 +166,54 @@ func TestClusterPlaces(t *testing.T) {
 	}
 }
 
+// TestClusterProfiles sees each pod placed by the profile that it names, gated pods left alone until their gates are gone,
+// and pods of other schedulers left alone.
+func TestClusterProfiles(t *testing.T) {
+	c := newCluster(t)
+	c.node("empty", "8")
+	c.node("used", "8", func(n *corev1.Node) { n.Labels["used"] = "yes" })
+	conf := &configv1.KubeSchedulerConfiguration{}
+	if err := plug.Decode([]byte(header+`profiles:
+- schedulerName: spreads
+- schedulerName: packs
+  plugins: {score: {disabled: [{name: "*"}], enabled: [{name: NodeResourcesFit}]}}
+  pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]
+`), conf); err != nil {
+		t.Fatal(err)
+	}
+	c.start(func(cfg *scheduler.Config) { cfg.Config = conf })
+	by := func(name string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.SchedulerName = name }
+	}
+	c.pod("first", "1", by("packs"), func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"used": "yes"} })
+	c.bound("first")
+	c.pod("stranger", "1", by("another"))
+	c.pod("gated", "1", by("packs"), func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}} })
+	for i := range 3 {
+		c.pod(fmt.Sprintf("packed-%d", i), "10m", by("packs"))
+		if got := c.bound(fmt.Sprintf("packed-%d", i)); got != "used" {
+			t.Errorf("packed-%d is on %s, want used", i, got)
+		}
+	}
+	c.pod("spread", "10m", by("spreads"))
+	if got := c.bound("spread"); got != "empty" {
+		t.Errorf("spread is on %s, want empty", got)
+	}
+	if p, _ := c.pods.Get(keyOf("stranger")); p.Spec.NodeName != "" {
+		t.Error("a pod of another scheduler was bound")
+	}
+	c.decision("gated", "Gated")
+	gated, _ := c.pods.Get(keyOf("gated"))
+	free := gated.DeepCopy()
+	free.Spec.SchedulingGates = nil
+	if _, err := c.client.Update(context.Background(), client.In(client.Pods, keyOf("gated")), free, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.bound("gated"); got != "used" {
+		t.Errorf("gated is on %s, want used", got)
+	}
+}
+
 // event waits for an event about a pod.
 func (c *cluster) event(pod, reason, message string) {
 	c.t.Helper()
@@ -222,7 +272,9 @@ func BenchmarkCluster(b *testing.B) {
 	b.ResetTimer()
 	began := time.Now()
 	var decided atomic.Int64 // when the last one was, after began
-	c.start(func(cfg *scheduler.Config) { cfg.Decided = func(_, _ string) { decided.Store(int64(time.Since(began))) } })
+	c.start(func(cfg *scheduler.Config) {
+		cfg.Decided = func(_, _ string) { decided.Store(int64(time.Since(began))) }
+	})
 	for {
 		left := 0
 		for _, p := range c.pods.List("default", nil) {

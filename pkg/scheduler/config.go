@@ -11,20 +11,21 @@ import (
 	"github.com/minikctl/minikctl/pkg/plug"
 )
 
-// readConfig reads a KubeSchedulerConfiguration from a file, strictly. An empty path gives the empty configuration.
-func readConfig(path string) (*configv1.KubeSchedulerConfiguration, error) {
+// readConfig reads a KubeSchedulerConfiguration from a file, strictly, and returns what was in it too. An empty path
+// gives the empty configuration.
+func readConfig(path string) (*configv1.KubeSchedulerConfiguration, []byte, error) {
 	if path == "" {
-		return &configv1.KubeSchedulerConfiguration{}, nil
+		return &configv1.KubeSchedulerConfiguration{}, nil, nil
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read scheduler config: %w", err)
+		return nil, nil, fmt.Errorf("read scheduler config: %w", err)
 	}
 	c, err := parseConfig(raw)
 	if err != nil {
-		return nil, fmt.Errorf("scheduler config %s: %w", path, err)
+		return nil, nil, fmt.Errorf("scheduler config %s: %w", path, err)
 	}
-	return c, nil
+	return c, raw, nil
 }
 
 // parseConfig decodes a KubeSchedulerConfiguration in YAML or JSON. Unknown and repeated fields are errors.

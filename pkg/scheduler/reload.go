@@ -23,12 +23,17 @@ const (
 // follow reads the configuration file again when it changes, until ctx ends. It watches the folder, since a file is
 // often replaced by a rename, or is a link whose target is.
 func (s *Scheduler) follow(ctx context.Context) {
-	last, _ := os.ReadFile(s.file) // New has read it; if it is gone now, its return is a change
+	last := s.fileRead
 	changes, stop := watchFolders(filepath.Dir(s.file), resolvedFolder(s.file))
 	defer stop()
 	tick := s.clock.NewTicker(lookAgain)
 	defer tick.Stop()
 	for {
+		// First for what has changed since New read it. An error is the moment between a removal and a rename.
+		if now, err := os.ReadFile(s.file); err == nil && !bytes.Equal(now, last) {
+			last = now
+			s.reload(ctx, now)
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -38,12 +43,6 @@ func (s *Scheduler) follow(ctx context.Context) {
 			}
 		case <-tick.C():
 		}
-		now, err := os.ReadFile(s.file)
-		if err != nil || bytes.Equal(now, last) {
-			continue // between a removal and a rename; or nothing new
-		}
-		last = now
-		s.reload(ctx, now)
 	}
 }
 
@@ -96,7 +95,17 @@ func watchFolders(folders ...string) (<-chan struct{}, func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range w.Events {
+		for {
+			select {
+			case _, ok := <-w.Events:
+				if !ok {
+					return
+				}
+			case _, ok := <-w.Errors: // too many events to tell: something has changed
+				if !ok {
+					return
+				}
+			}
 			select {
 			case changes <- struct{}{}:
 			default:

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,6 +54,7 @@ type Scheduler struct {
 	registry Registry
 	caches   *client.Caches
 	file     string
+	fileRead []byte // what New found in it
 	reloaded func(error)
 	decided  func(pod, node string)
 
@@ -99,13 +101,13 @@ func New(cfg Config) (*Scheduler, error) {
 	conf := cfg.Config
 	if conf == nil {
 		var err error
-		if conf, err = readConfig(cfg.ConfigFile); err != nil {
+		if conf, s.fileRead, err = readConfig(cfg.ConfigFile); err != nil {
 			return nil, err
 		}
 	}
 	made, err := s.prepare(context.TODO(), conf) // plugins that are made again are given Run's
 	if err != nil {
-		return nil, fmt.Errorf("scheduler config: %w", err)
+		return nil, fmt.Errorf("%s: %w", strings.TrimSpace("scheduler config "+cfg.ConfigFile), err)
 	}
 	s.setup = made
 	s.queue = newQueue(made.profiles, made.backoff)
