@@ -35,6 +35,7 @@ var All = []Controller{
 	{"node-controller", "node-controller", NodeLifecycle},
 	{"node-controller", "taint-eviction-controller", TaintEviction},
 	{"pod-garbage-collector", "pod-garbage-collector", PodGC},
+	{"generic-garbage-collector", "tokens-controller", TokenSecret},
 }
 
 // Env is what a controller is given.

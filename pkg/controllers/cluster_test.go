@@ -33,19 +33,41 @@ type cluster struct {
 	ctx    context.Context
 }
 
-// start starts a cluster that ends with the test, with the controllers on clk.
+// start starts a cluster that ends with the test, with the controllers in the server's process and on clk.
 func start(t testing.TB, clk clock.Clock) *cluster {
 	t.Helper()
 	env := apiservertest.New(t)
+	return run(t, env, clk, func(name string, groups ...string) client.Client {
+		who := &user.DefaultInfo{Name: "system:" + name, Groups: append(groups, user.AllAuthenticated)}
+		return env.Server.Client(who, name[strings.LastIndex(name, ":")+1:])
+	})
+}
+
+// startApart is start with the controllers behind HTTP.
+func startApart(t testing.TB) *cluster {
+	t.Helper()
+	env := apiservertest.New(t)
+	return run(t, env, clock.Real(), func(name string, _ ...string) client.Client {
+		c, err := client.HTTP(env.AdminConfig, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	})
+}
+
+// run runs the controllers of env. as returns a client of the user system:NAME.
+func run(t testing.TB, env *apiservertest.Env, clk clock.Clock, as func(name string, groups ...string) client.Client) *cluster {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	caches := client.NewCaches(account(env, "kube-controller-manager", user.SystemPrivilegedGroup), clk)
+	caches := client.NewCaches(as("kube-controller-manager", user.SystemPrivilegedGroup), clk)
 	c := &cluster{TB: t, Client: env.Client("test"), caches: caches, ctx: ctx}
 	caches.Pods() // for the tests' own eyes
 	ended := make(chan error, 2)
 	go func() {
 		ended <- controllers.Run(ctx, controllers.Config{
 			Client: func(name string) client.Client {
-				return account(env, "serviceaccount:kube-system:"+name, "system:serviceaccounts", "system:serviceaccounts:kube-system")
+				return as("serviceaccount:kube-system:"+name, "system:serviceaccounts", "system:serviceaccounts:kube-system")
 			},
 			Caches: caches, Clock: clk, Source: clock.NewSource(1), RootCA: []byte("a certificate"),
 		})
@@ -60,11 +82,6 @@ func start(t testing.TB, clk clock.Clock) *cluster {
 		}
 	})
 	return c
-}
-
-func account(env *apiservertest.Env, name string, groups ...string) client.Client {
-	who := &user.DefaultInfo{Name: "system:" + name, Groups: append(groups, user.AllAuthenticated)}
-	return env.Server.Client(who, name[strings.LastIndex(name, ":")+1:])
 }
 
 // until waits for what to be true.

@@ -58,7 +58,11 @@ func want[T any](c *cluster, what string, got, want T) {
 
 // TestRollout takes a deployment through its life, as recorded of a real cluster.
 func TestRollout(t *testing.T) {
-	c := start(t, clock.Real())
+	t.Run("in process", func(t *testing.T) { rollOut(t, start(t, clock.Real())) })
+	t.Run("over HTTP", func(t *testing.T) { rollOut(t, startApart(t)) })
+}
+
+func rollOut(t *testing.T, c *cluster) {
 	create(c, client.Deployments, deployment("web", 3))
 	d := c.rolledOut("web")
 	want(c, "sets", c.sets("web"), []string{"1 web-79b4f7944d history= desired=3 max=4: 3"})

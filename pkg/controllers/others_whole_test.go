@@ -137,6 +137,37 @@ func TestNamespaces(t *testing.T) {
 	})
 }
 
+// TestTokenSecrets: the token of an account goes with the account, and nothing else does.
+func TestTokenSecrets(t *testing.T) {
+	c := start(t, clock.Real())
+	bot := create(c, client.ServiceAccounts, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "bot", Namespace: "default"}})
+	secret := func(name, account string, kind corev1.SecretType) {
+		create(c, client.Secrets, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, Namespace: "default",
+				Annotations: map[string]string{corev1.ServiceAccountNameKey: account, corev1.ServiceAccountUIDKey: string(bot.UID)},
+			},
+			Type: kind,
+		})
+	}
+	secret("token", "bot", corev1.SecretTypeServiceAccountToken)
+	secret("other", "bot", corev1.SecretTypeOpaque)
+	secret("stale", "nobody", corev1.SecretTypeServiceAccountToken)
+	gone := func(name string) func() bool {
+		return func() bool {
+			_, ok := get[*corev1.Secret](c, client.Secrets, name)
+			return !ok
+		}
+	}
+	c.until("the token of nobody gone", gone("stale"))
+	want(c, "the token is gone", gone("token")(), false)
+	if _, err := c.Delete(c.ctx, at(client.ServiceAccounts, "bot"), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.until("the token gone", gone("token"))
+	want(c, "the other secret is gone", gone("other")(), false)
+}
+
 func node(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 
 // report makes a node's kubelet say that it is well.
