@@ -1,0 +1,288 @@
+package apiserver_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
+	"github.com/minikctl/minikctl/pkg/objects/builtin"
+)
+
+var (
+	update = flag.Bool("update", false, "write the counts of equal recorded answers")
+	show   = flag.String("show", "", "show what differs in the recorded answers whose name has this in it")
+)
+
+// counts is the file that holds how many recorded answers are equal: NAME EQUAL OF.
+const counts = "testdata/golden.txt"
+
+func recordings(t *testing.T) string {
+	dir := os.Getenv("MINIKCTL_GOLDEN")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "shared", "golden")
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Skip("no recordings: MINIKCTL_GOLDEN names no folder and ../shared/golden is not there")
+	}
+	return dir
+}
+
+// replay sends recorded requests to a server and counts the answers that are equal.
+type replay struct {
+	*testing.T
+	env    *apiservertest.Env
+	client *http.Client
+	made   map[string]bool   // namespaces
+	saved  map[string]string // what later steps of a flow use
+	equal  map[string]int
+	of     map[string]int
+}
+
+// TestGolden compares the server's answers with those of a real one, which were recorded. Fewer equal ones than before
+// fail.
+func TestGolden(t *testing.T) {
+	dir := recordings(t)
+	e := apiservertest.New(t)
+	conf := rest.AnonymousClientConfig(e.AdminConfig)
+	conf.UserAgent = "Python-urllib/3.11"
+	hc, err := rest.HTTPClientFor(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &replay{T: t, env: e, client: hc, made: map[string]bool{}, equal: map[string]int{}, of: map[string]int{}}
+	for _, row := range builtin.Resources {
+		r.creates(filepath.Join(dir, "create", row.Names.Kind+".jsonl"), row.Names.Kind)
+	}
+	flows, err := filepath.Glob(filepath.Join(dir, "flows", "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range flows {
+		r.flow(f)
+	}
+	r.compareCounts()
+}
+
+func (r *replay) compareCounts() {
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(r.of)) {
+		fmt.Fprintf(&text, "%s %d %d\n", name, r.equal[name], r.of[name])
+	}
+	if *update {
+		if err := os.WriteFile(counts, []byte(text.String()), 0o644); err != nil {
+			r.Fatal(err)
+		}
+		return
+	}
+	b, err := os.ReadFile(counts)
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
+		var name string
+		var equal, of int
+		if _, err := fmt.Sscan(line, &name, &equal, &of); err != nil {
+			r.Fatal(err)
+		}
+		if r.equal[name] < equal {
+			r.Errorf("%s: %d of %d answers are equal to the recorded ones, there were %d (-show %s tells more)", name, r.equal[name], r.of[name], equal, name)
+		}
+	}
+}
+
+// asked is a request with the recorded answer.
+type asked struct {
+	Name, Method, Path, Query, Accept, ContentTypeSent, As, Impersonate, Save, Note string
+
+	Body, Request, Response, Table any
+	Status                         int
+	Warnings                       []string
+}
+
+func (r *replay) note(group, name string, want, got any) {
+	r.of[group]++
+	if reflect.DeepEqual(want, got) {
+		r.equal[group]++
+		return
+	}
+	if *show != "" && strings.Contains(group+" "+name, *show) {
+		w, _ := json.Marshal(want) // of what JSON was read as
+		g, _ := json.Marshal(got)
+		r.Logf("%s %s\nwant %s\ngot  %s", group, name, w, g)
+	}
+}
+
+func (r *replay) creates(file, kind string) {
+	f, err := os.Open(file)
+	if os.IsNotExist(err) {
+		return
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var c asked
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			r.Fatal(err)
+		}
+		r.create("create/"+kind, c)
+	}
+	if err := lines.Err(); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// create sends one object, compares what is told of it, and removes it.
+func (r *replay) create(group string, c asked) {
+	r.namespace(c.Path)
+	code, body, warnings := r.send(asked{Method: "POST", Path: c.Path, Query: c.Query, Body: c.Request})
+	want := []any{c.Status, mask(c.Response), c.Warnings, nil}
+	got := []any{code, mask(body), warnings, nil}
+	object, _ := body.(map[string]any)
+	meta, _ := object["metadata"].(map[string]any)
+	if name, _ := meta["name"].(string); name != "" && code < 300 {
+		path := c.Path + "/" + name
+		if c.Table != nil {
+			_, table, _ := r.send(asked{Method: "GET", Path: path, Accept: "application/json;as=Table;v=v1;g=meta.k8s.io"})
+			want[3], got[3] = rows(c.Table), rows(table)
+		}
+		r.send(asked{Method: "DELETE", Path: path, Query: "gracePeriodSeconds=0"})
+		if code, left, _ := r.send(asked{Method: "GET", Path: path}); code == http.StatusOK {
+			left.(map[string]any)["metadata"].(map[string]any)["finalizers"] = []any{}
+			r.send(asked{Method: "PUT", Path: path, Body: left})
+		}
+	}
+	r.note(group, c.Name, want, got)
+}
+
+var inNamespace = regexp.MustCompile(`/namespaces/([^/]+)/`)
+
+// namespace makes the namespace of a path, with the account that pods need.
+func (r *replay) namespace(path string) {
+	m := inNamespace.FindStringSubmatch(path)
+	if m == nil || r.made[m[1]] {
+		return
+	}
+	r.made[m[1]] = true
+	r.send(asked{Method: "POST", Path: "/api/v1/namespaces", Body: map[string]any{"metadata": map[string]any{"name": m[1]}}})
+	r.send(asked{Method: "POST", Path: "/api/v1/namespaces/" + m[1] + "/serviceaccounts", Body: map[string]any{"metadata": map[string]any{"name": "default"}}})
+}
+
+func (r *replay) flow(file string) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		r.Fatal(err)
+	}
+	var flow struct{ Steps []asked }
+	if err := json.Unmarshal(b, &flow); err != nil {
+		r.Fatal(err)
+	}
+	r.saved = map[string]string{}
+	name := strings.TrimSuffix(filepath.Base(file), ".json")
+	for i, step := range flow.Steps {
+		code, body, warnings := r.send(step)
+		if meta, ok := metadata(body); ok && step.Save != "" {
+			for _, key := range []string{"resourceVersion", "uid", "name", "continue"} {
+				if v, ok := meta[key].(string); ok {
+					r.saved[key+":"+step.Save] = v
+				}
+			}
+		}
+		want, got := mask(step.Response), mask(body)
+		if isTable(step.Response) {
+			want, got = rows(step.Response), rows(body)
+		}
+		r.note("flows/"+name, fmt.Sprintf("[%d] %s %s %s", i, step.Method, step.Path, step.Note),
+			[]any{step.Status, want, append([]string{}, step.Warnings...)}, []any{code, got, append([]string{}, warnings...)})
+	}
+}
+
+func metadata(v any) (map[string]any, bool) {
+	object, _ := v.(map[string]any)
+	meta, ok := object["metadata"].(map[string]any)
+	return meta, ok
+}
+
+var variable = regexp.MustCompile(`\$\{([^}]+)\}`)
+
+// fill puts what earlier steps of a flow have saved where later ones name it. Outside of flows nothing does.
+func (r *replay) fill(s string) string {
+	if r.saved == nil {
+		return s
+	}
+	return variable.ReplaceAllStringFunc(s, func(v string) string {
+		if got, ok := r.saved[v[2:len(v)-1]]; ok {
+			return got
+		}
+		return "unknown"
+	})
+}
+
+// send makes a request and returns the answer; a body that is no JSON is {"raw": …}.
+func (r *replay) send(a asked) (int, any, []string) {
+	r.Helper()
+	url := r.env.URL + r.fill(a.Path)
+	if a.Query != "" {
+		url += "?" + r.fill(a.Query)
+	}
+	var body io.Reader
+	if text, ok := a.Body.(string); ok {
+		body = strings.NewReader(r.fill(text))
+	} else if a.Body != nil {
+		b, err := json.Marshal(a.Body)
+		if err != nil {
+			r.Fatal(err)
+		}
+		body = strings.NewReader(r.fill(string(b)))
+	}
+	req, err := http.NewRequestWithContext(r.Context(), a.Method, url, body)
+	if err != nil {
+		r.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+or(a.As, "admin")+"-token")
+	req.Header.Set("Accept", or(a.Accept, "application/json"))
+	if body != nil {
+		req.Header.Set("Content-Type", or(a.ContentTypeSent, "application/json"))
+	}
+	if a.Impersonate != "" {
+		req.Header.Set("Impersonate-User", a.Impersonate)
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.Fatal(err)
+	}
+	var out any
+	if json.Unmarshal(b, &out) != nil {
+		out = map[string]any{"raw": string(b)}
+	}
+	return resp.StatusCode, out, append([]string{}, resp.Header.Values("Warning")...)
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
