@@ -45,7 +45,7 @@ func (w *worker) end(ctx context.Context, pod *corev1.Pod) error {
 		w.look(ctx, w.key)
 	}
 	w.unmount()
-	w.postLast(ctx, pod, status)
+	w.postLast(ctx, status)
 	return nil
 }
 

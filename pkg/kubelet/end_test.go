@@ -112,7 +112,7 @@ func TestAdmission(t *testing.T) {
 	r.pod("a", want("600m"))
 	r.sees("a", "Running c:running+started+ready")
 	r.pod("b", want("500m"))
-	got := r.sees("b", "Failed (OutOfcpu) c:ContainerCreating")
+	got := r.sees("b", "Failed (OutOfcpu)")
 	const message = "Pod was rejected: Node didn't have enough resource: cpu, requested: 500, used: 600, capacity: 1000"
 	if got.Status.Message != message {
 		t.Errorf("got message %q", got.Status.Message)
@@ -121,11 +121,11 @@ func TestAdmission(t *testing.T) {
 	r.pod("c", want("100m"))
 	r.sees("c", "Running c:running+started+ready")
 	r.pod("d", want("100m"))
-	r.sees("d", "Failed (OutOfpods) c:ContainerCreating")
+	r.sees("d", "Failed (OutOfpods)")
 	elsewhere := want("1m")
 	elsewhere.NodeSelector = map[string]string{"zone": "z"}
 	r.pod("e", elsewhere)
-	r.sees("e", "Failed (NodeAffinity) c:ContainerCreating")
+	r.sees("e", "Failed (NodeAffinity)")
 }
 
 func TestTerminationMessage(t *testing.T) {

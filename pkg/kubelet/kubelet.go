@@ -50,6 +50,8 @@ type Kubelet struct {
 	recorder *client.Recorder // nil on a simulated node, whose containers are not worth an Event
 	machine  machine
 
+	admission sync.Mutex // held while a pod is admitted
+
 	listing sync.Mutex // holds a listing of the runtime and its storing together
 	mu      sync.Mutex
 	seen    map[types.UID]Pod // as the runtime last showed them

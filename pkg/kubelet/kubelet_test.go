@@ -166,6 +166,9 @@ func TestImages(t *testing.T) {
 	}
 	r.event("unknown", "BackOff", `Back-off pulling image "ghost"`)
 
+	r.delete("unknown")
+	r.sees("unknown", "none")
+
 	r.pod("never", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "ghost", ImagePullPolicy: corev1.PullNever}}})
 	r.sees("never", "Pending c:ErrImageNeverPull")
 	r.event("never", "ErrImageNeverPull", `Container image "ghost" is not present with pull policy of Never`)
@@ -232,6 +235,34 @@ func TestMissingConfiguration(t *testing.T) {
 		LocalObjectReference: corev1.LocalObjectReference{Name: "none"}, Key: "k", Optional: new(true),
 	}}))
 	r.sees("optional", "Running c:running+started+ready")
+}
+
+// TestRuntimeForgets checks what becomes of pods after the machine was restarted: they are started again where their
+// policy wants it, and otherwise have failed.
+func TestRuntimeForgets(t *testing.T) {
+	r := newRig(t)
+	r.pod("always", corev1.PodSpec{})
+	r.pod("never", corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever})
+	r.sees("always", "Running c:running+started+ready")
+	r.sees("never", "Running c:running+started+ready")
+	r.stop()
+	r.runtime.mu.Lock()
+	clear(r.runtime.pods)
+	r.runtime.mu.Unlock()
+	r.start()
+	r.sees("always", "Running c:running<ContainerStatusUnknown=137#1+started+ready")
+	r.sees("never", "Failed c:ContainerStatusUnknown=137<ContainerStatusUnknown=137#1")
+}
+
+func TestLabelsOfTheNodeChange(t *testing.T) {
+	r := newRig(t)
+	node := r.kubelet.currentNode().DeepCopy()
+	node.Labels["zone"] = "z"
+	if _, err := r.api.Update(t.Context(), r.kubelet.nodeTarget(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.pod("p", corev1.PodSpec{NodeSelector: map[string]string{"zone": "z"}})
+	r.sees("p", "Running c:running+started+ready")
 }
 
 func TestDeadline(t *testing.T) {

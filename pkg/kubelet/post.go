@@ -90,20 +90,26 @@ func (p *posts) forget(uid types.UID) {
 	delete(p.written, uid)
 }
 
-// post hands the pod's status, as of now, to be written if it is new.
-func (w *worker) post(ctx context.Context, pod *corev1.Pod, seen Pod) {
+// post hands the pod's status, as of now, to be written if it is new. It returns the phase.
+func (w *worker) post(ctx context.Context, pod *corev1.Pod, seen Pod) corev1.PodPhase {
 	w.mu.Lock()
 	status := w.generate(pod, seen)
 	same := w.status != nil && equality.Semantic.DeepEqual(*w.status, status)
 	w.status = &status
+	report := trace.From(ctx)
+	if !same {
+		report.Stages = append(report.Stages, w.stages...)
+		w.stages = nil
+	}
 	w.mu.Unlock()
 	if !same {
-		w.host.postLater(w.key, &posting{worker: w, status: status, report: trace.From(ctx)})
+		w.host.postLater(w.key, &posting{worker: w, status: status, report: report})
 	}
+	return status.Phase
 }
 
 // postLast hands over the pod's last status. The pod is deleted after it.
-func (w *worker) postLast(ctx context.Context, _ *corev1.Pod, status corev1.PodStatus) {
+func (w *worker) postLast(ctx context.Context, status corev1.PodStatus) {
 	w.mu.Lock()
 	w.status = &status
 	w.mu.Unlock()

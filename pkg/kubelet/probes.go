@@ -143,8 +143,7 @@ func (p probing) loop(ctx context.Context, pod *corev1.Pod) bool {
 		last = result
 		switch {
 		case good && row == int(max(p.spec.SuccessThreshold, 1)):
-			trace.Add(ctx, "probe", began, p.host.Clock.Since(began))
-			p.passed(ctx)
+			p.passed(trace.Stage{Name: "probe", Start: began, Took: p.host.Clock.Since(began)})
 			if p.kind == "Startup" {
 				return true
 			}
@@ -189,8 +188,8 @@ func (p probing) tell(ctx context.Context, pod *corev1.Pod, result probe.Result,
 }
 
 // passed takes over that the container is as it should be.
-func (p probing) passed(_ context.Context) {
-	p.set(func(h *condition) {
+func (p probing) passed(stage trace.Stage) {
+	p.set([]trace.Stage{stage}, func(h *condition) {
 		switch p.kind {
 		case "Startup":
 			h.started = true
@@ -203,7 +202,7 @@ func (p probing) passed(_ context.Context) {
 // failed takes over that it is not, and reports whether the container has to be restarted.
 func (p probing) failed() bool {
 	if p.kind == "Readiness" {
-		p.set(func(h *condition) { h.ready = false })
+		p.set(nil, func(h *condition) { h.ready = false })
 		return false
 	}
 	grace := p.spec.TerminationGracePeriodSeconds
@@ -216,7 +215,8 @@ func (p probing) failed() bool {
 	return true
 }
 
-func (p probing) set(change func(*condition)) {
+// set changes what is known of the container, and wakes the pod's worker if that is news. The stages led to it.
+func (p probing) set(stages []trace.Stage, change func(*condition)) {
 	p.mu.Lock()
 	h := p.health[p.run.ID]
 	if h == nil {
@@ -226,6 +226,9 @@ func (p probing) set(change func(*condition)) {
 	before := *h
 	change(h)
 	same := *h == before
+	if !same {
+		p.stages = append(p.stages, stages...)
+	}
 	p.mu.Unlock()
 	if !same {
 		p.host.wake(p.key, 0)

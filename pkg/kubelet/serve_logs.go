@@ -100,6 +100,9 @@ func (t target) logged(previous bool) (Container, error) {
 	if len(attempts) > 0 {
 		return attempts[0], nil
 	}
+	if st.State.Terminated != nil && st.State.Terminated.ContainerID != "" {
+		return Container{Name: t.name, Attempt: int(st.RestartCount)}, nil // the runtime has forgotten it; its log is there
+	}
 	reason := ""
 	if st.State.Waiting != nil {
 		reason = st.State.Waiting.Reason

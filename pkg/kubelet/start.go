@@ -95,6 +95,9 @@ func (w *worker) attempt(pod *corev1.Pod, c *corev1.Container, last Container, h
 	if old == nil || old.ContainerID == "" {
 		return 0
 	}
+	if w.Tier.Simulated {
+		return int(old.RestartCount) // it goes on where the last process made it up
+	}
 	return int(old.RestartCount) + 1 // the runtime has forgotten it
 }
 

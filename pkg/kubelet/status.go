@@ -31,14 +31,71 @@ func (w *worker) generate(pod *corev1.Pod, seen Pod) corev1.PodStatus {
 	if ip := podIP(pod, seen, w.Address, old); ip != "" {
 		s.PodIP, s.PodIPs = ip, []corev1.PodIP{{IP: ip}}
 	}
+	stopped := w.ending != nil && w.ending.stopped
+	if w.verdict != nil && !w.admitted { // it was refused: it has no containers
+		w.judge(pod, old, &s, stopped)
+		s.Conditions = conditions(pod, s, old, false, w.host.Clock.Now())
+		return s
+	}
 	s.InitContainerStatuses = w.containerStatuses(pod, seen, pod.Spec.InitContainers, old.InitContainerStatuses, true)
 	s.ContainerStatuses = w.containerStatuses(pod, seen, pod.Spec.Containers, old.ContainerStatuses, false)
 	slices.SortFunc(s.ContainerStatuses, func(a, b corev1.ContainerStatus) int { return cmp.Compare(a.Name, b.Name) })
-	stopped := w.ending != nil && w.ending.stopped
 	s.Phase = phaseOf(pod, s, stopped)
 	w.judge(pod, old, &s, stopped)
+	if stopped {
+		terminate(pod, &s)
+	}
 	s.Conditions = conditions(pod, s, old, sandboxReady(seen, stopped), w.host.Clock.Now())
 	return s
+}
+
+// terminate makes a status final: the phase is a last one, and no container looks as if it could still do anything.
+func terminate(pod *corev1.Pod, s *corev1.PodStatus) {
+	if !isFinished(s.Phase) {
+		s.Phase = corev1.PodFailed
+	}
+	lose := func(list []corev1.ContainerStatus) {
+		for i := range list {
+			if list[i].State.Terminated == nil {
+				list[i].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+					Reason: "ContainerStatusUnknown", Message: "The container could not be located when the pod was terminated", ExitCode: 137,
+				}}
+			}
+		}
+	}
+	if wasInitialized(pod, s) {
+		lose(s.ContainerStatuses)
+	}
+	// Of the init containers, those after the last that was ever started would not have been.
+	for i := len(s.InitContainerStatuses) - 1; i >= 0; i-- {
+		if c := s.InitContainerStatuses[i]; c.State.Waiting == nil || c.LastTerminationState.Terminated != nil || i == 0 {
+			lose(s.InitContainerStatuses[:i+1])
+			break
+		}
+	}
+}
+
+// wasInitialized reports whether the pod's containers could have been started.
+func wasInitialized(pod *corev1.Pod, s *corev1.PodStatus) bool {
+	if len(pod.Spec.InitContainers) == 0 {
+		return true
+	}
+	for _, c := range s.ContainerStatuses {
+		if c.State.Waiting == nil || c.LastTerminationState.Terminated != nil {
+			return true
+		}
+	}
+	last := &pod.Spec.InitContainers[len(pod.Spec.InitContainers)-1]
+	c := statusOf(s.InitContainerStatuses, last.Name)
+	if isSidecar(last) {
+		return c.Started != nil && *c.Started
+	}
+	for _, end := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
+		if end != nil && end.ExitCode == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // judge lets the kubelet's own verdict, and a phase that is never left, win over what the containers look like.

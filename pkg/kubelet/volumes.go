@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/minikctl/minikctl/pkg/trace"
@@ -45,6 +47,9 @@ func (w *worker) mount(ctx context.Context, pod *corev1.Pod) (time.Duration, err
 			}
 			w.event(ctx, pod, "", corev1.EventTypeWarning, "FailedMount",
 				fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", v.Name, err))
+			if apierrors.IsNotFound(err) {
+				return retryConfig, nil // the pod is woken when it appears
+			}
 			return retryMount, nil
 		}
 	}

@@ -27,7 +27,8 @@ type worker struct {
 	pod      *corev1.Pod // the newest state
 	status   *corev1.PodStatus
 	startAt  time.Time
-	verdict  *verdict // why the pod is to end; nil: it is not
+	stages   []trace.Stage // of work beside sync, for the next status
+	verdict  *verdict      // why the pod is to end; nil: it is not
 	admitted bool
 	ending   *ending
 	removed  bool // nothing of it is left on this node
@@ -196,14 +197,11 @@ func (w *worker) sync(ctx context.Context, pod *corev1.Pod) (time.Duration, erro
 	case pod.DeletionTimestamp != nil || verdict != nil || isFinished(pod.Status.Phase):
 		return 0, w.end(ctx, pod)
 	case !admitted:
-		if refusal := w.admit(pod); refusal != nil {
+		if refusal := w.admit(ctx, pod); refusal != nil {
 			w.event(ctx, pod, "", corev1.EventTypeWarning, refusal.reason, refusal.message)
 			refusal.message = "Pod was rejected: " + refusal.message
 			return 0, w.endWith(ctx, pod, *refusal)
 		}
-		w.mu.Lock()
-		w.admitted = true
-		w.mu.Unlock()
 	}
 	left, expired := w.deadline(pod)
 	if expired {
@@ -250,7 +248,7 @@ func soonest(a, b time.Duration) time.Duration {
 // run brings a pod that shall run nearer to it.
 func (w *worker) run(ctx context.Context, pod *corev1.Pod) (time.Duration, error) {
 	seen, again, err := w.sandbox(ctx, pod)
-	if err != nil || again > 0 {
+	if err != nil || again > 0 || seen.UID == "" {
 		return again, err
 	}
 	var p plan
@@ -281,13 +279,14 @@ func (w *worker) run(ctx context.Context, pod *corev1.Pod) (time.Duration, error
 	return soonest(soonest(after, p.after), w.refreshVolumes(ctx, pod)), nil
 }
 
-// sandbox makes what the pod's containers share, if it is not there. A positive time means: try again after it.
+// sandbox makes what the pod's containers share, if it is not there. A positive time means: try again after it. A pod
+// without a UID means: there is nothing to run.
 func (w *worker) sandbox(ctx context.Context, pod *corev1.Pod) (Pod, time.Duration, error) {
 	if seen, ok := w.view(w.uid); ok {
 		return seen, 0, nil
 	}
-	if !w.Tier.Simulated {
-		w.post(ctx, pod, Pod{})
+	if !w.Tier.Simulated && isFinished(w.post(ctx, pod, Pod{})) {
+		return Pod{}, 0, w.endWith(ctx, pod, verdict{}) // it ran, the runtime has forgotten it, and it shall not run twice
 	}
 	again, err := w.mount(ctx, pod)
 	if err != nil || again > 0 {
