@@ -23,6 +23,7 @@ type attempt struct {
 	stages  []trace.Stage
 	events  uint64 // the queue's count when the decision was made
 	assumed *podInfo
+	handed  time.Time // to the binding
 }
 
 // stage notes that a stage has just ended, and returns now.
@@ -58,7 +59,7 @@ func (s *Scheduler) attempt(ctx context.Context, p *queued, began time.Time) {
 		s.giveUp(ctx, a, status)
 		return
 	}
-	a.stage("reserve", now, s.clock.Now())
+	a.handed = a.stage("reserve", now, s.clock.Now())
 	s.bind(ctx, a)
 }
 

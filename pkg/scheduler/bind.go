@@ -42,6 +42,7 @@ func (s *Scheduler) carryOut(ctx context.Context, a *attempt) {
 	for _, st := range a.stages {
 		trace.Add(ctx, st.Name, st.Start, st.Took)
 	}
+	trace.Add(ctx, "bind", a.handed, s.clock.Since(a.handed)) // until the binding is sent
 	if status := a.profile.runBind(ctx, a); !status.IsSuccess() {
 		s.undo(ctx, a, status)
 		return

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,14 +70,6 @@ func (b *Bench) Place(pod *corev1.Pod) string {
 	b.s.assume(a)
 	delete(b.s.binding, string(pod.UID))
 	return a.node
-}
-
-// Explain returns everything that was known about a pod's nodes, for comparison.
-func (b *Bench) Explain(pod *corev1.Pod) string {
-	ctx := context.Background()
-	prof := b.s.setup.profiles[pod.Spec.SchedulerName]
-	e := prof.evaluate(ctx, b.s.cluster, pod, func() {})
-	return fmt.Sprint(e.totals)
 }
 
 // Remembered returns for how many signatures something is remembered.

@@ -93,10 +93,6 @@ func assumedFor(pod *corev1.Pod, asked corev1.ResourceList) corev1.ResourceList 
 // takes returns the pod's requests.
 func (p *podInfo) takes() resources { return *p.requests.Resource.(*resources) }
 
-func (p *podInfo) hasAffinity() bool {
-	return len(p.affinity)+len(p.anti)+len(p.preferredAffinity)+len(p.preferredAnti) > 0
-}
-
 // GetPod and the methods below are framework.PodInfo's.
 func (p *podInfo) GetPod() *corev1.Pod                                    { return p.pod }
 func (p *podInfo) GetRequiredAffinityTerms() []framework.AffinityTerm     { return p.affinity }

@@ -99,9 +99,8 @@ func lists(plugins []configv1.Plugin, name string) bool {
 }
 
 // order lists the plugins of one extension point: first those that it names itself and multiPoint names too, then
-// multiPoint's others in their order, then its own others. multi tells the ones that only multiPoint names, which need
-// not have the point.
-func order(set configv1.PluginSet, multiPoint []configv1.Plugin) (plugins []configv1.Plugin, multi int) {
+// multiPoint's others in their order, then its own others.
+func order(set configv1.PluginSet, multiPoint []configv1.Plugin) []configv1.Plugin {
 	var first, middle, last []configv1.Plugin
 	for _, p := range set.Enabled {
 		if lists(multiPoint, p.Name) {
@@ -117,7 +116,7 @@ func order(set configv1.PluginSet, multiPoint []configv1.Plugin) (plugins []conf
 			}
 		}
 	}
-	return slices.Concat(first, middle, last), len(middle)
+	return slices.Concat(first, middle, last)
 }
 
 // checkNames collects what is wrong with the names, weights and repetitions in a profile's plugins and arguments.

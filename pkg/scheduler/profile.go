@@ -67,8 +67,7 @@ func (p *profile) wrap(err error) error { return fmt.Errorf("profile %q: %w", p.
 
 func (p *profile) fill(ctx context.Context, pt point, merged *configv1.Plugins, args []configv1.PluginConfig, h framework.Handle) error {
 	set := *pt.set(merged)
-	list, _ := order(set, merged.MultiPoint.Enabled)
-	for _, c := range list {
+	for _, c := range order(set, merged.MultiPoint.Enabled) {
 		plugin, err := p.plugin(ctx, c.Name, args, h)
 		if err != nil {
 			return err

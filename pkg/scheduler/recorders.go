@@ -79,6 +79,7 @@ type pluginRecorder struct {
 // Eventf is events.EventRecorder's. The related object is not kept.
 func (p pluginRecorder) Eventf(regarding, _ runtime.Object, eventtype, reason, action, note string, args ...any) {
 	if obj, ok := regarding.(objects.Object); ok {
+		//nolint:forbidigo // client-go's recorder is given no context
 		p.recorders.of(p.profile).Action(context.TODO(), obj, eventtype, reason, action, fmt.Sprintf(note, args...))
 	}
 }

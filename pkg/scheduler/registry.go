@@ -19,11 +19,9 @@ type Factory = func(ctx context.Context, args runtime.Object, h framework.Handle
 // Registry holds the plugins that there are, by name.
 type Registry map[string]Factory
 
-// find returns the factory of name, or an error that lists the names there are, and says of a plugin that stock
-// Kubernetes would have by default that it is only missing here.
+// find returns the factory of name, or an error that lists the names there are.
 func (r Registry) find(name string) (Factory, error) {
-	f, err := plug.Set[Factory]{What: "scheduler plugin", Parts: r}.Find(name)
-	return f, err
+	return plug.Set[Factory]{What: "scheduler plugin", Parts: r}.Find(name)
 }
 
 // NodeLocal is what a plugin implements, besides framework.SignPlugin, to let the scheduler remember its verdicts. It

@@ -105,7 +105,7 @@ func New(cfg Config) (*Scheduler, error) {
 			return nil, err
 		}
 	}
-	made, err := s.prepare(context.TODO(), conf) // plugins that are made again are given Run's
+	made, err := s.prepare(context.TODO(), conf) //nolint:forbidigo // Run's comes later, and plugins are to be checked now
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", strings.TrimSpace("scheduler config "+cfg.ConfigFile), err)
 	}
