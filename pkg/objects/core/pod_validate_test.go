@@ -57,7 +57,7 @@ func TestValidatePod(t *testing.T) {
 		{"gates and a node", `spec: {nodeName: n, schedulingGates: [{name: a}, {name: a}]}`, []string{
 			`spec.schedulingGates[1]: Duplicate value: "a"`,
 			"spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"}},
-		{"user namespace of its own", `spec: {hostUsers: false, hostPID: true}`, []string{"spec.HostPID: Forbidden: when `hostUsers` is false"}},
+		{"user namespace of its own", `spec: {hostUsers: false, hostPID: true}`, []string{"spec.HostPID: Forbidden: when `pod.Spec.HostUsers` is false"}},
 		{"sysctl of the host", `spec: {hostNetwork: true, securityContext: {sysctls: [{name: net.ipv4.ip_forward, value: "1"}]}}`,
 			[]string{`spec.securityContext.sysctls[0].name: Invalid value: "net.ipv4.ip_forward": may not be specified when 'hostNetwork' is true`}},
 		{"two paths at once", `spec: {volumes: [{name: v, projected: {sources: [{secret: {name: a, items: [{key: k, path: x}]}}, {configMap: {name: b, items: [{key: k, path: x}]}}]}}]}`,

@@ -216,13 +216,13 @@ func (v *validator) userNamespace(at *field.Path) field.ErrorList {
 	}
 	var errs field.ErrorList
 	if v.spec.HostNetwork {
-		errs = append(errs, field.Forbidden(at.Child("hostNetwork"), "when `hostUsers` is false"))
+		errs = append(errs, field.Forbidden(at.Child("hostNetwork"), "when `pod.Spec.HostUsers` is false"))
 	}
 	if v.spec.HostPID {
-		errs = append(errs, field.Forbidden(at.Child("HostPID"), "when `hostUsers` is false"))
+		errs = append(errs, field.Forbidden(at.Child("HostPID"), "when `pod.Spec.HostUsers` is false"))
 	}
 	if v.spec.HostIPC {
-		errs = append(errs, field.Forbidden(at.Child("HostIPC"), "when `hostUsers` is false"))
+		errs = append(errs, field.Forbidden(at.Child("HostIPC"), "when `pod.Spec.HostUsers` is false"))
 	}
 	return errs
 }

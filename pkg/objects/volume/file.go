@@ -85,6 +85,11 @@ func ValidatePullPolicy(p corev1.PullPolicy, at *field.Path, child ...string) fi
 	return check.Named(p, pullPolicies, at, child...)
 }
 
-func validateImage(i *corev1.ImageVolumeSource, at *field.Path) field.ErrorList {
-	return append(required(at, "reference", i.Reference), ValidatePullPolicy(i.PullPolicy, at, "pullPolicy")...)
+// validateImage lets a template leave out the image, which something above it may fill.
+func validateImage(i *corev1.ImageVolumeSource, pod string, at *field.Path) field.ErrorList {
+	errs := ValidatePullPolicy(i.PullPolicy, at, "pullPolicy")
+	if pod == "" {
+		return errs
+	}
+	return append(required(at, "reference", i.Reference), errs...)
 }

@@ -122,7 +122,7 @@ func validateSource(v *corev1.Volume, pod string, at *field.Path) field.ErrorLis
 		o.add(validateClaimName(v.Name, pod, at))
 	}
 	if o.first(s.Image != nil, "image") {
-		o.add(validateImage(s.Image, at.Child("image")))
+		o.add(validateImage(s.Image, pod, at.Child("image")))
 	}
 	if o.n == 0 {
 		o.errs = append(o.errs, field.Required(at, "must specify a volume type"))
