@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -76,6 +77,14 @@ func (s *sink) Patch(_ context.Context, t client.Target, p client.Patch, _ metav
 	return nil, apierrors.NewNotFound(client.Events.GroupResource(), t.Name)
 }
 
+// written returns what has been written so far.
+func (s *sink) written() (core []*corev1.Event, actions []*eventsv1.Event, patches []string) {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.core), slices.Clone(s.actions), slices.Clone(s.patches)
+}
+
 // record runs a recorder on s within a bubble of time. settle waits until it has nothing left to do but wait.
 func record(t *testing.T, s *sink, test func(ctx context.Context, r *client.Recorder)) {
 	t.Helper()
@@ -97,17 +106,17 @@ func TestRecorderWrites(t *testing.T) {
 	record(t, s, func(ctx context.Context, r *client.Recorder) {
 		r.Event(trace.With(ctx, 7, 8), pod("p", 5), corev1.EventTypeNormal, "Reason", "A message")
 		r.Event(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid-n"}}, corev1.EventTypeWarning, "Other", "About a node")
-		synctest.Wait()
-		if len(s.core) != 2 {
-			t.Fatalf("%d events", len(s.core))
+		core, _, _ := s.written()
+		if len(core) != 2 {
+			t.Fatalf("%d events", len(core))
 		}
-		ev, about := s.core[0], s.core[0].InvolvedObject
+		ev, about := core[0], core[0].InvolvedObject
 		expect(t, "about", fmt.Sprint(about.Kind, about.APIVersion, about.Namespace, about.Name, about.UID, about.ResourceVersion), "Podv1nspuid-p5")
 		expect(t, "event", fmt.Sprint(ev.Namespace, " ", ev.Type, " ", ev.Reason, " ", ev.Message, " ", ev.Count, " ", ev.Source.Component, " ", ev.ReportingController, " ", ev.ReportingInstance),
 			"ns Normal Reason A message 1 a-controller a-controller an-instance")
-		expect(t, "namespace of an event about a node", s.core[1].Namespace, "default")
-		if s.core[0].Name == s.core[1].Name || !strings.HasPrefix(ev.Name, "p.") {
-			t.Errorf("names %s, %s", s.core[0].Name, s.core[1].Name)
+		expect(t, "namespace of an event about a node", core[1].Namespace, "default")
+		if core[0].Name == core[1].Name || !strings.HasPrefix(ev.Name, "p.") {
+			t.Errorf("names %s, %s", core[0].Name, core[1].Name)
 		}
 	})
 }
@@ -116,7 +125,9 @@ func TestRecorderCarriesCauses(t *testing.T) {
 	s := &sink{}
 	record(t, s, func(ctx context.Context, r *client.Recorder) {
 		r.Event(trace.With(ctx, 7, 8), pod("p", 5), corev1.EventTypeNormal, "Reason", "A message")
-		synctest.Wait()
+		s.written()
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		expect(t, "causes", s.causes, "[7 8]")
 	})
 }
@@ -128,25 +139,25 @@ func TestRecorderLimits(t *testing.T) {
 		for range 3 {
 			r.Event(ctx, pod("same", 5), corev1.EventTypeNormal, "Reason", "again")
 		}
-		synctest.Wait()
-		expect(t, "events", len(s.core), 1)
-		expect(t, "patches", len(s.patches), 2)
-		if !strings.Contains(s.patches[1], `"count":3`) {
-			t.Errorf("patched %s", s.patches[1])
+		core, _, patches := s.written()
+		expect(t, "events", len(core), 1)
+		expect(t, "patches", len(patches), 2)
+		if !strings.Contains(patches[1], `"count":3`) {
+			t.Errorf("patched %s", patches[1])
 		}
 		for i := range 1000 {
 			r.Event(ctx, pod("many", 5), corev1.EventTypeNormal, "Created", fmt.Sprint("pod ", i))
 		}
-		synctest.Wait()
+		core, _, patches = s.written()
 		combined := 0
-		for _, ev := range s.core {
+		for _, ev := range core {
 			if strings.HasPrefix(ev.Message, "(combined from similar events): ") {
 				combined++
 			}
 		}
 		expect(t, "combined events", combined, 1)
-		expect(t, "events", len(s.core), 1+9+1)
-		expect(t, "writes about many", len(s.core)-1+len(s.patches)-2, 25)
+		expect(t, "events", len(core), 1+9+1)
+		expect(t, "writes about many", len(core)-1+len(patches)-2, 25)
 		expect(t, "dropped", r.Dropped(), 0) // left out on purpose is not lost
 	})
 }
@@ -173,8 +184,8 @@ func TestRecorderRetries(t *testing.T) {
 	record(t, s, func(ctx context.Context, r *client.Recorder) {
 		r.Event(ctx, pod("p", 5), corev1.EventTypeNormal, "Reason", "A message")
 		time.Sleep(time.Minute) // of the bubble
-		synctest.Wait()
-		expect(t, "events", len(s.core), 1)
+		core, _, _ := s.written()
+		expect(t, "events", len(core), 1)
 		s.mu.Lock()
 		s.fail = func() error { return apierrors.NewForbidden(client.Events.GroupResource(), "", errors.New("no")) }
 		s.mu.Unlock()
@@ -197,22 +208,24 @@ func TestRecorderSeries(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		say("0/4 nodes are available")
-		expect(t, "events", len(s.actions), 2)
-		expect(t, "patches", len(s.patches), 1)
-		if !strings.Contains(s.patches[0], `"count":2`) {
-			t.Errorf("patched %s", s.patches[0])
+		_, actions, patches := s.written()
+		expect(t, "events", len(actions), 2)
+		expect(t, "patches", len(patches), 1)
+		if !strings.Contains(patches[0], `"count":2`) {
+			t.Errorf("patched %s", patches[0])
 		}
 		time.Sleep(13 * time.Minute)
-		synctest.Wait()
-		expect(t, "patches after the end", len(s.patches), 2)
-		if !strings.Contains(s.patches[1], `"count":5`) {
-			t.Errorf("patched %s", s.patches[1])
+		_, _, patches = s.written()
+		expect(t, "patches after the end", len(patches), 2)
+		if !strings.Contains(patches[1], `"count":5`) {
+			t.Errorf("patched %s", patches[1])
 		}
 		say("0/3 nodes are available") // a new series begins with a new event
-		expect(t, "events", len(s.actions), 3)
 		say(strings.Repeat("x", 2000))
-		expect(t, "length of a note", len(s.actions[3].Note), 1024)
-		ev := s.actions[0]
+		_, actions, _ = s.written()
+		expect(t, "events", len(actions), 4)
+		expect(t, "length of a note", len(actions[3].Note), 1024)
+		ev := actions[0]
 		expect(t, "event", fmt.Sprint(ev.ReportingController, " ", ev.ReportingInstance, " ", ev.Action, " ", ev.Regarding.Name), "a-controller an-instance Scheduling p")
 	})
 }

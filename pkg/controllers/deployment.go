@@ -45,6 +45,7 @@ func Deployment(env Env) reconcile.Loop {
 		},
 		Reconcile: r.reconcile,
 		Workers:   4,
+		Rest:      longestRest,
 	}
 }
 

@@ -26,6 +26,10 @@ var replicaSetKind = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
 // burst bounds how many pods one look at a ReplicaSet creates or deletes.
 const burst = 500
 
+// longestRest bounds how long the loops that are woken by each pod, or by sets that are, leave an object alone between
+// two looks.
+const longestRest = 20 * time.Millisecond
+
 // orphans is an index of objects without a controlling owner, by namespace.
 const orphans = "orphans"
 
@@ -63,6 +67,7 @@ func ReplicaSet(env Env) reconcile.Loop {
 		},
 		Reconcile: r.reconcile,
 		Workers:   4,
+		Rest:      longestRest,
 	}
 }
 

@@ -31,6 +31,10 @@ type Loop struct {
 	Reconcile func(ctx context.Context, key objects.Key) (time.Duration, error)
 
 	Workers int // how many keys are worked on at the same time; 0: 1
+
+	// Rest lets a key rest after it was worked on, for as long as that took but at most so long, before it is worked on
+	// again: a loop that is woken by each of a thousand pods looks at all of them less often, and at a few at once. 0: none.
+	Rest time.Duration
 }
 
 // Waker puts a key into the loop's queue. revision is the change that asks for it, 0 when it is none.
@@ -94,7 +98,7 @@ func Every(clk clock.Clock, interval time.Duration, key objects.Key) Source {
 // watch must be synced or be going to be.
 func (l Loop) Run(ctx context.Context, clk clock.Clock) error {
 	q := &queue{
-		causes: map[objects.Key][]uint64{},
+		clock: clk, states: map[objects.Key]*state{},
 		keys: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[objects.Key](5*time.Millisecond, 30*time.Second),
 			workqueue.TypedRateLimitingQueueConfig[objects.Key]{Clock: clk}),
@@ -118,8 +122,9 @@ func (l Loop) work(ctx context.Context, clk clock.Clock, q *queue) {
 		if shutdown {
 			return
 		}
+		began := clk.Now()
 		l.one(ctx, clk, q, key)
-		q.keys.Done(key)
+		q.done(key, min(clk.Since(began), l.Rest))
 	}
 }
 
@@ -150,42 +155,95 @@ func (l Loop) one(ctx context.Context, clk clock.Clock, q *queue, key objects.Ke
 	}
 }
 
-// queue is the work queue with the revisions that asked for each waiting key.
+// queue is the work queue with what is known of each key in it.
 type queue struct {
-	keys   workqueue.TypedRateLimitingInterface[objects.Key]
+	keys  workqueue.TypedRateLimitingInterface[objects.Key]
+	clock clock.Clock
+
 	mu     sync.Mutex
-	causes map[objects.Key][]uint64
+	states map[objects.Key]*state // of keys that wait, are worked on or rest
+}
+
+// state is what is known of a key.
+type state struct {
+	causes  []uint64 // the revisions that asked for it
+	waiting bool     // in keys
+	busy    bool     // worked on, or resting after it
+	again   bool     // woken while it was busy
 }
 
 // maxCauses bounds how many revisions a waiting key remembers: the first ones are forgotten.
 const maxCauses = 16
 
-func (q *queue) wake(key objects.Key, revision uint64) {
-	q.remember(key, revision)
-	q.keys.Add(key)
+func (q *queue) state(key objects.Key) *state {
+	s := q.states[key]
+	if s == nil {
+		s = &state{}
+		q.states[key] = s
+	}
+	return s
 }
 
-func (q *queue) remember(key objects.Key, revisions ...uint64) {
+func (q *queue) wake(key objects.Key, revision uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, r := range revisions {
-		if r == 0 {
-			continue
-		}
-		c := append(q.causes[key], r)
-		q.causes[key] = c[max(0, len(c)-maxCauses):]
+	s := q.state(key)
+	s.remember(revision)
+	if s.busy {
+		s.again = true
+	} else if !s.waiting {
+		s.waiting = true
+		q.keys.Add(key)
 	}
 }
 
+func (s *state) remember(revisions ...uint64) {
+	for _, r := range revisions {
+		if r != 0 {
+			s.causes = append(s.causes, r)
+		}
+	}
+	s.causes = s.causes[max(0, len(s.causes)-maxCauses):]
+}
+
+// take notes that key is worked on and returns its causes.
 func (q *queue) take(key objects.Key) []uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c := q.causes[key]
-	delete(q.causes, key)
-	return c
+	s := q.state(key)
+	causes := s.causes
+	*s = state{busy: true}
+	return causes
+}
+
+// done ends the work on key, which then rests.
+func (q *queue) done(key objects.Key, rest time.Duration) {
+	q.keys.Done(key)
+	if rest <= 0 {
+		q.rested(key)
+		return
+	}
+	q.clock.AfterFunc(rest, func() { q.rested(key) })
+}
+
+// rested ends the rest of a key: it comes back if it was woken meanwhile, and is forgotten if nothing is known of it.
+func (q *queue) rested(key objects.Key) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.state(key)
+	s.busy = false
+	switch {
+	case s.again:
+		s.again, s.waiting = false, true
+		q.keys.Add(key)
+	case len(s.causes) == 0:
+		delete(q.states, key)
+	}
 }
 
 func (q *queue) retry(key objects.Key, causes []uint64) {
-	q.remember(key, causes...)
+	q.mu.Lock()
+	q.state(key).remember(causes...)
+	q.mu.Unlock()
 	q.keys.AddRateLimited(key)
 }

@@ -197,6 +197,38 @@ func TestComingBack(t *testing.T) {
 	})
 }
 
+// TestRest: a key that is woken all the time is worked on half of it, and at once when it was left alone for long.
+func TestRest(t *testing.T) {
+	var j journal
+	run(t, reconcile.Loop{Name: "test", Rest: 20 * time.Millisecond, Reconcile: func(_ context.Context, k objects.Key) (time.Duration, error) {
+		j.note("%s", k.Name)
+		if k.Name == "slow" {
+			time.Sleep(time.Second)
+		} else {
+			time.Sleep(10 * time.Millisecond)
+		}
+		return 0, nil
+	}}, func(wake reconcile.Waker) {
+		for range 995 {
+			wake(key("a"), 0)
+			time.Sleep(time.Millisecond)
+		}
+		if n := len(j.take()); n < 45 || n > 52 {
+			t.Errorf("worked %d times in a second, of 10 ms each", n)
+		}
+		time.Sleep(time.Second)
+		expect(t, "the last news are looked at", j.take(), "[a]")
+		wake(key("a"), 0)
+		expect(t, "at once", j.take(), "[a]")
+		time.Sleep(time.Second)
+		wake(key("slow"), 0)
+		synctest.Wait()
+		wake(key("slow"), 0)
+		time.Sleep(1021 * time.Millisecond)
+		expect(t, "no longer than the limit", j.take(), "[slow slow]")
+	})
+}
+
 // TestEnd: Run returns once what was begun is done, and not before.
 func TestEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

