@@ -2,6 +2,7 @@ package clienttest
 
 import (
 	"context"
+	"strings"
 	"fmt"
 	"strconv"
 

@@ -8,6 +8,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/client/clienttest"
 )
 
+// TestDirect and TestHTTP run the suite on a whole server, in its process and over HTTP.
 func TestDirect(t *testing.T) {
 	env := apiservertest.New(t)
 	clienttest.Run(t, func(t *testing.T) client.Client { return env.Client("suite") })
