@@ -103,8 +103,14 @@ type Launch struct {
 	UID    *int64 `json:",omitempty"`
 	GID    *int64 `json:",omitempty"`
 	Filter Filter
+	Keep   bool `json:",omitempty"` // leave the notify descriptor open as KeptFD, for a supervisor to come
 	TTY    bool `json:",omitempty"` // make the standard input the controlling terminal
 }
+
+// KeptFD is where a container holds the other end of its own filter. As long as it does, its calls wait when the
+// supervisor dies, instead of failing, and the next supervisor takes the descriptor from there. A program that closes
+// what it does not know is left with the daemon's copy.
+const KeptFD = 1000
 
 // Filter says which system calls the supervisor is told of.
 type Filter int

@@ -3,7 +3,6 @@ package process_test
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"runtime"
@@ -25,7 +24,6 @@ var acts = map[string]func(args []string) error{
 	"listen":  actListen,
 	"twice":   actTwice,
 	"storm":   actStorm,
-	"eat":     actEat,
 	"connect": actConnect,
 	"confine": actConfine,
 }
@@ -188,18 +186,6 @@ func knock(address string) error {
 		return err
 	}
 	return s.Close()
-}
-
-// actEat takes 200 MB and keeps them.
-func actEat([]string) error {
-	b := make([]byte, 200<<20)
-	for i := range b {
-		b[i] = byte(i)
-	}
-	fmt.Println(len(b))
-	_, err := io.ReadFull(os.Stdin, b[:1])
-	time.Sleep(time.Hour)
-	return err
 }
 
 // actConnect measures connections to an address: the mean of args[1] of them, in microseconds.

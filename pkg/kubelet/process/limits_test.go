@@ -14,9 +14,9 @@ func TestMemoryLimit(t *testing.T) {
 		t.Skip("memory limits are not looked at here")
 	}
 	m := newMachine(t)
-	spec := act("eat")
-
-	spec.Command = []string{"/bin/sh", "-c", "setsid " + spec.Command[0] + "; sleep 1000"}
+	// The second program holds a line of 200 MB, in a session of its own, which does not hide it.
+	spec := kubelet.ContainerSpec{Command: []string{"/bin/sh", "-c",
+		`setsid sh -c '(head -c 200000000 /dev/zero; echo ready >&2; sleep 1000) | tail -n 1 >/dev/null'`}}
 	spec.Limits.Memory = 100 << 20
 	if c := m.ended(m.start("pod", spec)); c.Reason != "OOMKilled" || c.ExitCode != 137 || c.Signal != 9 {
 		t.Errorf("got %+v", c)

@@ -3,8 +3,10 @@ package process_test
 import (
 	"net"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -92,19 +94,47 @@ func TestHostNetwork(t *testing.T) {
 	m.wait("the server", func() bool { return m.output(id) == "127.0.0.1:18086\n" })
 }
 
-// TestListenAfterSupervisorKilled has a container make a new listener when its supervisor is another one.
+// TestListenAfterSupervisorKilled has a container make a new listener when its supervisor is another one, and when the
+// daemon is as well. One of them has closed the descriptor that it holds for that.
 func TestListenAfterSupervisorKilled(t *testing.T) {
-	m := addressed(t)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+	for _, c := range []struct {
+		name, first string
+		both        bool
+	}{{"kept", "", false}, {"closed", "exec 1000>&-; ", false}, {"kept, both killed", "", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			m := addressed(t)
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			shell := "/bin/sh"
+			if c.first != "" {
+				if shell, err = exec.LookPath("bash"); err != nil {
+					t.Skip("descriptors above 9 can't be closed by plain shells")
+				}
+			}
+			id := m.start("pod", kubelet.ContainerSpec{Command: []string{
+				shell, "-c", c.first + m.loop("go", "echo; "+actVariable+"=listen exec "+self+" :18087"),
+			}})
+			old := m.supervisor()
+			if c.both {
+				if err := m.host.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := syscall.Kill(old, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			m.killed++
+			if c.both {
+				m.wait("the end of the supervisor", func() bool { return syscall.Kill(old, 0) != nil })
+				m.open()
+			}
+			m.wait("a new supervisor", func() bool { return m.supervisor() != old })
+			m.touch("go")
+			m.wait("the server", func() bool { return strings.HasSuffix(m.output(id), "\n"+m.pod.IP+":18087\n") })
+		})
 	}
-	id := m.shell(m.loop("go", "echo; "+actVariable+"=listen exec "+self+" :18087"))
-	old := m.supervisor()
-	m.killSupervisor()
-	m.wait("a new supervisor", func() bool { return m.supervisor() != old })
-	m.touch("go")
-	m.wait("the server", func() bool { return strings.HasSuffix(m.output(id), "\n"+m.pod.IP+":18087\n") })
 }
 
 // TestExecListens has a command in the container listen on the pod's address.

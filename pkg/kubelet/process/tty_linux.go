@@ -20,26 +20,27 @@ func (r *Runtime) execTTY(ctx context.Context, id kubelet.ContainerID, cmd []str
 	if err != nil {
 		return 0, fmt.Errorf("exec: open a terminal: %w", err)
 	}
-	var copies sync.WaitGroup
-	defer copies.Wait()
 	defer ours.Close()
 	if streams.In != nil {
 		go func() { _, _ = io.Copy(ours, streams.In) }() // ends with the caller's stream, or at the next byte after the end
 	}
-	copies.Go(func() {
+	var output, sizes sync.WaitGroup
+	output.Go(func() {
 		if streams.Out != nil {
 			_, _ = io.Copy(streams.Out, ours) // ends with an error once no process has the terminal open
 		}
 		_, _ = io.Copy(io.Discard, ours)
 	})
 	ended := make(chan struct{})
-	defer close(ended)
-	copies.Go(func() { resize(ours, streams.Resize, ended) })
+	sizes.Go(func() { resize(ours, streams.Resize, ended) })
 	command := &wire.Command{Argv: cmd, TTY: true}
 	reply, err := r.host.call(ctx, &wire.Request{Op: wire.Exec, ID: string(id), Exec: command}, theirs, theirs, theirs)
 	theirs.Close()
+	close(ended)
+	sizes.Wait()
 	cut := r.host.clock.AfterFunc(drain, func() { ours.Close() })
-	defer cut.Stop()
+	output.Wait()
+	cut.Stop()
 	return reply.Exit, err
 }
 

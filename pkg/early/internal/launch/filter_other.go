@@ -9,7 +9,7 @@ import (
 )
 
 // filter tells the supervisor that there is none here.
-func filter(conn *wire.Conn, f wire.Filter) error {
+func filter(conn *wire.Conn, f wire.Filter, _ bool) error {
 	if f == wire.NoFilter {
 		return nil
 	}

@@ -41,6 +41,13 @@ func (s *supervisor) readopt(c *container) error {
 	alive := c.status.Boot == s.boot && born(c.status.PID) == c.status.Born
 	c.logs = newLogs(c.spec.LogPath, p)
 	s.limit(c)
+	if alive {
+		if f := takeNotify(c.status.PID); f != nil {
+			s.mu.Lock()
+			s.setNotify(c, f)
+			s.mu.Unlock()
+		}
+	}
 	go func() {
 		if !alive {
 			s.lost(c)
@@ -63,7 +70,8 @@ func (s *supervisor) lost(c *container) {
 	})
 }
 
-// handover takes the notify descriptor of a container that an earlier supervisor has started.
+// handover takes the notify descriptor of a container that an earlier supervisor has started, and that the container has
+// not kept itself.
 func (s *supervisor) handover(id string, files []*os.File) error {
 	if len(files) != 1 {
 		return fmt.Errorf("handover %s: %d descriptors", id, len(files))

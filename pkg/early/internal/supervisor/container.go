@@ -68,6 +68,7 @@ func (s *supervisor) launch(c *container) error {
 		out.close()
 		return err
 	}
+	child.launch.Keep = true
 	s.mu.Lock()
 	c.status.PID, c.status.Born = child.pid, born(child.pid)
 	c.status.Running = true

@@ -5,9 +5,12 @@ package supervisor
 import (
 	"errors"
 	"os"
+	"strconv"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/minikctl/minikctl/pkg/early/wire"
 )
 
 // setNotify makes f the descriptor on which the system calls of c's processes are answered. The daemon
@@ -27,6 +30,25 @@ func (s *supervisor) setNotify(c *container, f *os.File) {
 	}
 	c.notify = f
 	go s.listen(c, f)
+}
+
+// takeNotify takes the notify descriptor that a container's first process has kept; nil if it has not.
+func takeNotify(pid int) *os.File {
+	link, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/fd/" + strconv.Itoa(wire.KeptFD))
+	if err != nil || link != "anon_inode:seccomp notify" {
+		return nil
+	}
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(pidfd)
+	fd, err := unix.PidfdGetfd(pidfd, wire.KeptFD, 0)
+	if err != nil {
+		logf("process %d: take its filter: %v", pid, err)
+		return nil
+	}
+	return os.NewFile(uintptr(fd), "seccomp")
 }
 
 // listenExec answers the calls of a command and what it leaves behind. A new supervisor does not learn of them.

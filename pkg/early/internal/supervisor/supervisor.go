@@ -4,11 +4,12 @@
 // daemon talks to it over a unix socket (package wire); when the daemon dies nothing changes here, and the next one attaches.
 //
 // When the supervisor itself dies its containers run on. The next supervisor finds them by process number and start time,
-// reads on from the same named pipes, which the daemon has kept open, and is given the seccomp descriptors that the daemon
-// kept. What is lost then is the beginning of a line that was read but not finished, and the exit code of a container that
-// ended in between or that the kernel does not tell of. When daemon and supervisor die together, the running containers can
-// make no new listening sockets, connections or sessions (ENOSYS), since the kernel has dropped the other end of their
-// filter; and what a container has written and nobody read is lost if it ends before the next supervisor.
+// reads on from the same named pipes, which the daemon has kept open, and takes their seccomp descriptors from where the
+// containers keep them, or from the daemon. What is lost then is what was read of the output and not yet written, and the
+// exit code of a container that ended in between or that the kernel does not tell of. When the daemon dies as well, what a
+// container has written and nobody has read is lost if it ends before the next supervisor; and a container that does not
+// keep its descriptor can make no new listening sockets, connections and sessions (ENOSYS), since the kernel drops a
+// filter's other end with the last who has it.
 //
 // It ends by itself when nothing runs and no daemon is attached.
 package supervisor
