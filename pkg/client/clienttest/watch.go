@@ -2,7 +2,6 @@ package clienttest
 
 import (
 	"context"
-	"strings"
 	"fmt"
 	"strconv"
 
