@@ -70,12 +70,16 @@ func TestEveryReferenceIsDefined(t *testing.T) {
 // kind's definition carry merge keys.
 func TestWhatApplyLooksFor(t *testing.T) {
 	s := New(resources(t))
+	docs := map[schema.GroupVersion]*spec3.OpenAPI{}
 	for _, v := range allVersions(s) {
 		gvk := v.gv.WithKind(v.resource.Names.Kind)
 		if !slices.Contains(v.resource.Verbs, "patch") {
 			continue
 		}
-		doc := document3(t, s, v.gv)
+		if docs[v.gv] == nil {
+			docs[v.gv] = document3(t, s, v.gv)
+		}
+		doc := docs[v.gv]
 		found := false
 		for _, p := range doc.Paths.Paths {
 			if p.Patch == nil {
@@ -135,20 +139,26 @@ func allVersions(s *Specs) []version {
 }
 
 func TestExplainFindsEachKind(t *testing.T) {
+	type file struct {
+		Paths map[string]map[string]json.RawMessage `json:"paths"`
+		Defs  struct {
+			Schemas map[string]struct {
+				Kinds      []metav1.GroupVersionKind  `json:"x-kubernetes-group-version-kind"`
+				Properties map[string]json.RawMessage `json:"properties"`
+			} `json:"schemas"`
+		} `json:"components"`
+	}
 	s := New(resources(t))
+	docs := map[schema.GroupVersion]*file{}
 	for _, v := range allVersions(s) {
-		body, _, _ := s.Document(v.gv.Group, v.gv.Version)
-		var doc struct {
-			Paths map[string]map[string]json.RawMessage `json:"paths"`
-			Defs  struct {
-				Schemas map[string]struct {
-					Kinds      []metav1.GroupVersionKind  `json:"x-kubernetes-group-version-kind"`
-					Properties map[string]json.RawMessage `json:"properties"`
-				} `json:"schemas"`
-			} `json:"components"`
-		}
-		if err := json.Unmarshal(body, &doc); err != nil {
-			t.Fatal(err)
+		doc := docs[v.gv]
+		if doc == nil {
+			doc = new(file)
+			docs[v.gv] = doc
+			body, _, _ := s.Document(v.gv.Group, v.gv.Version)
+			if err := json.Unmarshal(body, doc); err != nil {
+				t.Fatal(err)
+			}
 		}
 		d := describer{served: v.served, gv: v.gv, namespaced: !v.resource.Names.Cluster}
 		if doc.Paths[d.base()] == nil {

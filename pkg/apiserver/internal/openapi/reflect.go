@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -21,13 +22,33 @@ func (l *library) define(obj runtime.Object, gvk schema.GroupVersionKind) string
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if m, ok := reflect.Zero(t).Interface().(modeled); ok && l.use(m.OpenAPIModelName()) {
-		return m.OpenAPIModelName()
-	}
 	domain := strings.Split(gvk.Group, ".")
 	slices.Reverse(domain)
-	r := reflection{library: l, prefix: strings.Join(append(domain, gvk.Version), ".") + "."}
-	return r.structure(t, &gvk)
+	prefix := strings.Join(append(domain, gvk.Version), ".") + "."
+	if m, ok := reflect.Zero(t).Interface().(modeled); ok {
+		if raw, ok := l.get(m.OpenAPIModelName()); ok {
+			return l.as(m.OpenAPIModelName(), raw, gvk, prefix)
+		}
+	}
+	return reflection{library: l, prefix: prefix}.structure(t, &gvk)
+}
+
+const kindsKey = "x-kubernetes-group-version-kind"
+
+// as notes a generated definition. A type that serves for kinds other than its own is defined once more for each.
+func (l *library) as(name string, raw json.RawMessage, gvk schema.GroupVersionKind, prefix string) string {
+	var known struct {
+		Kinds []metav1.GroupVersionKind `json:"x-kubernetes-group-version-kind"`
+	}
+	var all map[string]json.RawMessage
+	if json.Unmarshal(raw, &known) != nil || json.Unmarshal(raw, &all) != nil ||
+		slices.Contains(known.Kinds, metav1.GroupVersionKind(gvk)) {
+		l.use(name)
+		return name
+	}
+	all[kindsKey] = mustJSON([]metav1.GroupVersionKind{metav1.GroupVersionKind(gvk)})
+	l.put(prefix+gvk.Kind, mustJSON(all))
+	return prefix + gvk.Kind
 }
 
 // reflection makes definitions of Go types.
@@ -50,7 +71,7 @@ func (r reflection) structure(t reflect.Type, gvk *schema.GroupVersionKind) stri
 		s["required"] = required
 	}
 	if gvk != nil {
-		s["x-kubernetes-group-version-kind"] = []any{map[string]string{"group": gvk.Group, "version": gvk.Version, "kind": gvk.Kind}}
+		s[kindsKey] = []metav1.GroupVersionKind{metav1.GroupVersionKind(*gvk)}
 	}
 	r.put(name, mustJSON(s))
 	return name
