@@ -228,7 +228,13 @@ func (r *rig) delete(name string) {
 // event waits until an Event about the pod has that reason and message, which may end in "…".
 func (r *rig) event(pod, reason, message string) {
 	r.t.Helper()
-	r.until("event", func() string { return r.missingEvent(pod, reason, message) })
+	r.until("event", func() string {
+		missing := r.missingEvent(pod, reason, message)
+		if missing != "" {
+			r.passes(10 * time.Millisecond) // the recorder rests between two Events
+		}
+		return missing
+	})
 }
 
 // missingEvent says that there is no such Event, or "" when there is one.
