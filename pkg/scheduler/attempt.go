@@ -21,9 +21,9 @@ type attempt struct {
 	state   framework.CycleState
 	node    string
 	stages  []trace.Stage
-	events  uint64 // the queue's count when the decision was made
-	assumed *podInfo
-	handed  time.Time // to the binding
+	events  uint64      // the queue's count when the decision was made
+	assumed *corev1.Pod // as it will be on its node
+	handed  time.Time   // to the binding
 }
 
 // stage notes that a stage has just ended, and returns now.
@@ -109,18 +109,18 @@ func (s *Scheduler) memoKey(ctx context.Context, a *attempt) (memoKey, bool) {
 func (s *Scheduler) assume(a *attempt) {
 	pod := *a.info.pod
 	pod.Spec.NodeName = a.node
-	info := *a.info
+	info := *a.info // the cluster's own: it takes in newer versions of the pod while the binding reads this one
 	info.pod = &pod
-	a.assumed = &info
+	a.assumed = &pod
 	delete(s.queue.pods, pod.UID)
 	s.binding[string(pod.UID)] = a.queued
-	s.cluster.place(a.assumed, a.node, true)
+	s.cluster.place(&info, a.node, true)
 }
 
 // reserve runs the Reserve and Permit plugins. What was reserved is given back when one says no.
 func (s *Scheduler) reserve(ctx context.Context, a *attempt) *framework.Status {
 	for _, plugin := range a.profile.reserve {
-		if status := plugin.Reserve(ctx, a.state, a.assumed.pod, a.node); !status.IsSuccess() {
+		if status := plugin.Reserve(ctx, a.state, a.assumed, a.node); !status.IsSuccess() {
 			a.profile.unreserve(ctx, a)
 			if !status.IsRejected() {
 				return broken("Reserve", plugin, status)
@@ -130,7 +130,7 @@ func (s *Scheduler) reserve(ctx context.Context, a *attempt) *framework.Status {
 	}
 	pending := map[string]time.Duration{}
 	for _, plugin := range a.profile.permit {
-		status, timeout := plugin.Permit(ctx, a.state, a.assumed.pod, a.node)
+		status, timeout := plugin.Permit(ctx, a.state, a.assumed, a.node)
 		switch {
 		case status.IsSuccess():
 		case status.IsWait():
@@ -144,7 +144,7 @@ func (s *Scheduler) reserve(ctx context.Context, a *attempt) *framework.Status {
 		}
 	}
 	if len(pending) > 0 {
-		s.waiting.add(newWaitingPod(a.assumed.pod, pending))
+		s.waiting.add(newWaitingPod(a.assumed, pending))
 	}
 	return nil
 }
@@ -155,7 +155,7 @@ const maxPermitWait = 15 * time.Minute
 // unreserve gives back what Reserve plugins took, in the opposite order.
 func (p *profile) unreserve(ctx context.Context, a *attempt) {
 	for i := len(p.reserve) - 1; i >= 0; i-- {
-		p.reserve[i].Unreserve(ctx, a.state, a.assumed.pod, a.node)
+		p.reserve[i].Unreserve(ctx, a.state, a.assumed, a.node)
 	}
 }
 
@@ -202,7 +202,7 @@ func (s *Scheduler) giveUp(ctx context.Context, a *attempt, status *framework.St
 		alive = false // deleted meanwhile
 	}
 	now := s.clock.Now()
-	ev := event{ClusterEvent: framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.Delete}, old: a.assumed.pod}
+	ev := event{ClusterEvent: framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.Delete}, old: a.assumed}
 	missed := s.queue.events != a.events
 	s.queue.happened(ctx, ev, now) // before the pod is parked: it must not wake itself
 	if !alive {

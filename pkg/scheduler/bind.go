@@ -48,11 +48,11 @@ func (s *Scheduler) carryOut(ctx context.Context, a *attempt) {
 		return
 	}
 	for _, plugin := range a.profile.postBind {
-		plugin.PostBind(ctx, a.state, a.assumed.pod, a.node)
+		plugin.PostBind(ctx, a.state, a.assumed, a.node)
 	}
-	s.recorders.action(ctx, a.assumed.pod, corev1.EventTypeNormal, "Scheduled", "Binding",
-		"Successfully assigned "+podName(a.assumed.pod)+" to "+a.node)
-	s.tell(func(context.Context) { delete(s.binding, string(a.assumed.pod.UID)) })
+	s.recorders.action(ctx, a.assumed, corev1.EventTypeNormal, "Scheduled", "Binding",
+		"Successfully assigned "+podName(a.assumed)+" to "+a.node)
+	s.tell(func(context.Context) { delete(s.binding, string(a.assumed.UID)) })
 }
 
 // causes are the revisions that woke the attempt.
@@ -76,7 +76,7 @@ func (s *Scheduler) preBind(ctx context.Context, a *attempt) *framework.Status {
 	}
 	skip := sets.New[string]()
 	for _, plugin := range a.profile.preBind {
-		_, status := plugin.PreBindPreFlight(ctx, a.state, a.assumed.pod, a.node)
+		_, status := plugin.PreBindPreFlight(ctx, a.state, a.assumed, a.node)
 		switch {
 		case status.IsSkip():
 			skip.Insert(plugin.Name())
@@ -87,14 +87,14 @@ func (s *Scheduler) preBind(ctx context.Context, a *attempt) *framework.Status {
 	a.state.SetSkipPreBindPlugins(skip)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	uid := a.assumed.pod.UID
+	uid := a.assumed.UID
 	s.waiting.addPreBind(uid, cancel)
 	defer s.waiting.removePreBind(uid)
 	for _, plugin := range a.profile.preBind {
 		if skip.Has(plugin.Name()) {
 			continue
 		}
-		if status := plugin.PreBind(ctx, a.state, a.assumed.pod, a.node); !status.IsSuccess() {
+		if status := plugin.PreBind(ctx, a.state, a.assumed, a.node); !status.IsSuccess() {
 			if status.IsRejected() {
 				return status.WithPlugin(plugin.Name())
 			}
@@ -110,7 +110,7 @@ func (s *Scheduler) preBind(ctx context.Context, a *attempt) *framework.Status {
 // runBind asks the Bind plugins in turn until one has bound the pod.
 func (p *profile) runBind(ctx context.Context, a *attempt) *framework.Status {
 	for _, plugin := range p.bind {
-		status := plugin.Bind(ctx, a.state, a.assumed.pod, a.node)
+		status := plugin.Bind(ctx, a.state, a.assumed, a.node)
 		switch {
 		case status.IsSkip():
 		case status.IsSuccess():
