@@ -260,6 +260,19 @@ func TestSwaggerIsWhatOldClientsRead(t *testing.T) {
 	}
 }
 
+func TestDeleteSaysWhatItAnswers(t *testing.T) {
+	doc := document3(t, New(resources(t)), schema.GroupVersion{Version: "v1"})
+	for path, want := range map[string]string{
+		"/api/v1/namespaces/{namespace}/pods/{name}":       "io.k8s.api.core.v1.Pod",
+		"/api/v1/namespaces/{namespace}/configmaps/{name}": metaPrefix + "Status",
+	} {
+		answer := doc.Paths.Paths[path].Delete.Responses.StatusCodeResponses[200].Content["application/json"].Schema.Ref.String()
+		if answer != refPrefix+want {
+			t.Errorf("%s answers %s", path, answer)
+		}
+	}
+}
+
 func TestNothingIsMadeBeforeItIsAsked(t *testing.T) {
 	s := New(resources(t))
 	s.Index()

@@ -224,9 +224,13 @@ func (d *describer) object() {
 		if strings.ContainsRune("AEIOU", rune(d.kind[0])) {
 			text = "delete an " + d.kind
 		}
+		answer := metaPrefix + "Status"
+		if d.resource.ReturnsDeleted {
+			answer = d.one
+		}
 		ops = append(ops, operation{
 			method: "delete", action: "delete", id: d.id("delete", "", ""), text: text, query: d.deleting(),
-			body: metaPrefix + "DeleteOptions", optional: true, answer: metaPrefix + "Status", codes: []int{200, 202},
+			body: metaPrefix + "DeleteOptions", optional: true, answer: answer, codes: []int{200, 202},
 		})
 	}
 	d.add(d.base("{name}"), d.scoped(true), ops)
