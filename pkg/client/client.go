@@ -21,7 +21,8 @@ import (
 )
 
 // Client makes requests to the API under one identity. It is safe for concurrent use. Errors are
-// *apierrors.StatusError, the same from every implementation. Writes carry the context's trace.Report.
+// *apierrors.StatusError, the same from every implementation; only where there was no answer at all are they others (the
+// network's, the context's). Writes carry the context's trace.Report.
 type Client interface {
 	Get(ctx context.Context, t Target, opts metav1.GetOptions) (objects.Object, error)
 	List(ctx context.Context, t Target, opts metav1.ListOptions) (List, error)

@@ -112,7 +112,7 @@ func (r *taintEviction) reconcile(ctx context.Context, key objects.Key) (time.Du
 		}
 		return 0, nil
 	}
-	if left := r.start(p.UID, taints).Add(after).Sub(r.clock.Now()); left > 0 {
+	if left := r.start(p.UID).Add(after).Sub(r.clock.Now()); left > 0 {
 		return left, nil
 	}
 	return 0, r.evict(ctx, p)
@@ -143,20 +143,16 @@ func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
 	return t.Operator == corev1.TolerationOpExists || (t.Operator == "" || t.Operator == corev1.TolerationOpEqual) && t.Value == taint.Value
 }
 
-// start returns since when a pod has to put up with taints.
-func (r *taintEviction) start(uid types.UID, taints []corev1.Taint) time.Time {
+// start returns since when a pod has to put up with its node's taints: since we have known of it, and not since the
+// taints were added, or the pods of a node that is just coming back would go when a cluster is started again.
+func (r *taintEviction) start(uid types.UID) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if at, ok := r.since[uid]; ok {
-		return at
+	at, ok := r.since[uid]
+	if !ok {
+		at = r.clock.Now()
+		r.since[uid] = at
 	}
-	at := r.clock.Now()
-	for _, t := range taints {
-		if t.TimeAdded != nil && t.TimeAdded.Time.Before(at) {
-			at = t.TimeAdded.Time
-		}
-	}
-	r.since[uid] = at
 	return at
 }
 
