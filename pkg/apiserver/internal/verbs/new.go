@@ -52,7 +52,7 @@ var _ API = (*Engine)(nil)
 
 // New makes the engine over cfg.Store.
 func New(cfg Config) (*Engine, error) {
-	c, err := cache.New(context.Background(), cfg.Store, cfg.Clock)
+	c, err := cache.New(context.Background(), cfg.Store, cfg.Clock) //nolint:forbidigo // a start that nobody cancels
 	if err != nil {
 		return nil, err
 	}
