@@ -283,29 +283,37 @@ func score(ctx context.Context, state framework.CycleState, pod *corev1.Pod, s s
 
 // normalise makes final scores of one plugin's raw ones, for all nodes that passed.
 func (e *evaluation) normalise(ctx context.Context, cluster *snapshot, pod *corev1.Pod, s int) *framework.Status {
+	scorer := e.scorers[s]
+	if scorer.normaliser == nil {
+		return e.weighAll(s, e.raw[s])
+	}
 	list := make(framework.NodeScoreList, 0, e.feasible)
 	for i, n := range cluster.nodes {
 		if e.passed(i) {
 			list = append(list, framework.NodeScore{Name: n.node.Name, Score: e.raw[s][i]})
 		}
 	}
-	scorer := e.scorers[s]
-	if scorer.normaliser != nil {
-		if status := scorer.normaliser.NormalizeScore(ctx, e.state, pod, list); !status.IsSuccess() {
-			return broken("NormalizeScore", scorer, status)
-		}
+	if status := scorer.normaliser.NormalizeScore(ctx, e.state, pod, list); !status.IsSuccess() {
+		return broken("NormalizeScore", scorer, status)
 	}
 	k := 0
 	for i := range cluster.nodes {
-		if !e.passed(i) {
-			continue
+		if e.passed(i) {
+			e.final[s][i] = list[k].Score
+			k++
 		}
-		v, status := e.weigh(s, list[k].Score)
-		if status != nil {
-			return status
+	}
+	return e.weighAll(s, e.final[s])
+}
+
+// weighAll makes the final scores of normalised ones, which may be the same slice.
+func (e *evaluation) weighAll(s int, normalised []int64) (status *framework.Status) {
+	for i, v := range normalised {
+		if e.passed(i) {
+			if e.final[s][i], status = e.weigh(s, v); status != nil {
+				return status
+			}
 		}
-		e.final[s][i] = v
-		k++
 	}
 	return nil
 }
