@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
@@ -52,6 +53,9 @@ type Config struct {
 
 	ServiceAddresses netip.Prefix // from which Services get their cluster addresses, IPv4; zero: 10.96.0.0/16
 
+	// PodWarnings says what the nodes will not do of a pod, for Warning headers; nil: nothing.
+	PodWarnings func(*corev1.PodSpec) []string
+
 	TraceDir   string               // where traces are kept over a restart; "" keeps them in memory only
 	TraceBytes int                  // how much of them is kept in memory; 0: 16 MiB
 	Metrics    *prometheus.Registry // what /metrics shows; nil: the server's own metrics only
@@ -62,22 +66,24 @@ var defaultServiceAddresses = netip.MustParsePrefix("10.96.0.0/16")
 
 // Server is the API server.
 type Server struct {
-	clock     clock.Clock
-	source    *clock.Source
-	store     store.Store
-	pki       *pki.PKI
-	resources resources
-	catalog   *discovery.Catalog
-	decoder   *codec.Decoder
-	openapi   *openapi.Specs
-	engine    *verbs.Engine
-	virtual   *virtual.Store
-	api       verbs.API // both of them
-	stages    verbs.Stages
-	authn     stage.Authenticator
-	kubelets  *connect.Kubelets
-	metrics   metrics
-	handler   http.Handler
+	podWarnings func(*corev1.PodSpec) []string // nil: none
+	clock       clock.Clock
+	source      *clock.Source
+	chance      *clock.Source // for what leaves no trace in the state, and so must not take from source
+	store       store.Store
+	pki         *pki.PKI
+	resources   resources
+	catalog     *discovery.Catalog
+	decoder     *codec.Decoder
+	openapi     *openapi.Specs
+	engine      *verbs.Engine
+	virtual     *virtual.Store
+	api         verbs.API // both of them
+	stages      verbs.Stages
+	authn       stage.Authenticator
+	kubelets    *connect.Kubelets
+	metrics     metrics
+	handler     http.Handler
 
 	tcp, unix net.Listener
 	serviceIP string // of the Service kubernetes
@@ -89,7 +95,7 @@ type Server struct {
 
 // New makes the server and opens its listeners.
 func New(cfg Config) (_ *Server, err error) {
-	s := &Server{clock: cfg.Clock, source: cfg.Source, store: cfg.Store, pki: cfg.PKI, ready: make(chan struct{})}
+	s := &Server{podWarnings: cfg.PodWarnings, clock: cfg.Clock, source: cfg.Source, chance: clock.RandomSource(), store: cfg.Store, pki: cfg.PKI, ready: make(chan struct{})}
 	s.stopping, s.stop = context.WithCancel(context.Background()) //nolint:forbidigo // Run ends it
 	defer func() {
 		if err == nil {

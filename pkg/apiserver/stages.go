@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
@@ -60,6 +61,9 @@ func (s *Server) newEngine(cfg Config) error {
 func (s *Server) newStages(r stage.Reader) verbs.Stages {
 	s.stages = verbs.Stages{Authorizers: authz.New(r)}
 	s.stages.Mutators, s.stages.Validators = admission.New(r, s.source, s.clock)
+	if s.podWarnings != nil {
+		s.stages.Mutators = slices.Insert(s.stages.Mutators, 0, stage.Mutator(fieldWarnings{s.podWarnings}))
+	}
 	return s.stages
 }
 

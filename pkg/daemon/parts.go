@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -16,6 +17,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/controllers"
+	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
 	"github.com/minikctl/minikctl/pkg/plug"
 	"github.com/minikctl/minikctl/pkg/schedplugins"
@@ -82,6 +84,7 @@ func (d *Daemon) addAPIServer() error {
 	server, err := apiserver.New(apiserver.Config{
 		Store: s, Resources: builtin.Resources, Clock: d.clock, Source: d.source, PKI: keys,
 		Listen: d.listen(), Socket: d.paths.Socket, TokenFile: d.cfg.TokenAuthFile, TraceDir: d.paths.Traces,
+		PodWarnings: d.podWarnings(),
 	})
 	if err != nil {
 		return err
@@ -89,6 +92,14 @@ func (d *Daemon) addAPIServer() error {
 	d.api, d.address = local{server, keys}, "https://"+server.Addr()
 	d.services = append(d.services, service{name: "apiserver", run: server.Run, ready: server.Ready()})
 	return nil
+}
+
+// podWarnings tells what this daemon's nodes will not do of a pod; nil when it has none that run processes.
+func (d *Daemon) podWarnings() func(*corev1.PodSpec) []string {
+	if !d.cfg.Runs("kubelet") || !slices.ContainsFunc(d.cfg.Nodes, func(n NodeConfig) bool { return n.Runtime.Name == "process" }) {
+		return nil
+	}
+	return func(spec *corev1.PodSpec) []string { return kubelet.FieldWarnings(spec, kubelet.Process) }
 }
 
 // listen keeps the port that a free one was chosen for at the first start: kubeconfigs stay right over a restart.
