@@ -46,7 +46,7 @@ func (s *Server) begin(next http.Handler) http.Handler {
 		c := &call{began: s.clock.Now(), header: w.Header(), address: parseAddress(r.Method, r.URL)}
 		id := r.Header.Get("Audit-Id")
 		if id == "" || len(id) > 64 {
-			id = string(s.source.UID())
+			id = string(s.chance.UID())
 		}
 		w.Header().Set("Audit-Id", id)
 		w.Header().Set("Cache-Control", "no-cache, private")

@@ -30,7 +30,7 @@ func clientset(t testing.TB, c *rest.Config) *kubernetes.Clientset {
 // testContext ends with the test, or after a time in which every test here must be done.
 func testContext(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

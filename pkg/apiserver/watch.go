@@ -24,7 +24,9 @@ const watchTime = 30 * time.Minute
 
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, req *verbs.Request) error {
 	k := codec.KindOf(req)
-	media, err := codec.Negotiate(r, s.offer(k, codec.Watched))
+	offer := s.offer(k, codec.Watched)
+	offer.Stream = true
+	media, err := codec.Negotiate(r, offer)
 	if err != nil {
 		return err
 	}
@@ -34,9 +36,6 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, req *verbs.Reques
 	}
 	if err := narrow(opts, callOf(r).address); err != nil {
 		return err
-	}
-	if media.Format == codec.YAML {
-		media.Format = codec.JSON // has no frames
 	}
 	ctx, cancel := s.watchContext(r.Context(), opts)
 	defer cancel()
@@ -95,7 +94,7 @@ func narrow(opts *metav1.ListOptions, a address) error {
 
 // watchContext ends a watch after its time and when the server stops.
 func (s *Server) watchContext(ctx context.Context, opts *metav1.ListOptions) (context.Context, context.CancelFunc) {
-	last := s.source.Jitter(watchTime, 1)
+	last := s.chance.Jitter(watchTime, 1)
 	if t := opts.TimeoutSeconds; t != nil && *t > 0 {
 		last = time.Duration(*t) * time.Second
 	}

@@ -125,6 +125,8 @@ func TestNegotiate(t *testing.T) {
 		{"application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json", Offer{Transform: Many}, Media{}, 0},
 		{"application/json;as=Table;v=v2;g=meta.k8s.io", Offer{Transform: Many}, Media{}, 406},
 		{"application/json;charset=latin1", Offer{}, Media{}, 406},
+		{"application/yaml", Offer{Stream: true}, Media{}, 406},
+		{"application/yaml,*/*", Offer{Stream: true}, Media{}, 0},
 		{"image/png", Offer{}, Media{}, 406},
 		{"nonsense;;;", Offer{}, Media{}, 406},
 	} {

@@ -54,15 +54,20 @@ func (m Media) Partial() bool { return strings.HasPrefix(m.As.Kind, "PartialObje
 // Offer says what a path can answer with.
 type Offer struct {
 	NoProtobuf bool
+	Stream     bool                               // a watch, for which YAML has no frames
 	Transform  func(schema.GroupVersionKind) bool // nil: nothing but the resource's own kind
 }
 
 // formats returns the formats of the offer.
 func (o Offer) formats() []Format {
-	if o.NoProtobuf {
-		return []Format{JSON, YAML}
+	all := []Format{JSON}
+	if !o.Stream {
+		all = append(all, YAML)
 	}
-	return []Format{JSON, YAML, Protobuf}
+	if !o.NoProtobuf {
+		all = append(all, Protobuf)
+	}
+	return all
 }
 
 func (o Offer) names() string {
