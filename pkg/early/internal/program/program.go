@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/minikctl/minikctl/pkg/early/internal/trim"
 )
 
 // Prefix starts the name of every built-in program, and so its argv[0].
@@ -31,6 +33,7 @@ func Find(name string) func(args []string) int {
 func pause([]string) int {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)
+	trim.Now()
 	<-c
 	return 0
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/minikctl/minikctl/pkg/early/internal/trim"
 )
 
 // defaultPort is where web listens when neither its first argument nor PORT says otherwise.
@@ -64,6 +66,7 @@ func web(args []string) int {
 	srv := newServer(l, whoAmI().answer)
 	go srv.run()
 	fmt.Printf("listening on %s\n", l.address())
+	trim.Later()
 	<-told
 	fmt.Println("told to end")
 	srv.shutdown(drain)

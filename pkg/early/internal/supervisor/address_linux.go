@@ -21,7 +21,7 @@ type target struct {
 // local tells whether the address means "this machine" to the caller, which is its pod: any address, or loopback.
 func (t target) local() bool { return t.addr.isAny() || t.addr.isLocalhost() }
 
-// binding keeps the look at a port and a bind to it apart, by pod address.
+// binding keeps the look at a port and a bind to it apart: the look has the port for a moment.
 var binding sync.Mutex
 
 // bind gives what listens on any address or on loopback the pod's own address. Port 0 is left alone: such a socket is a

@@ -25,14 +25,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/minikctl/minikctl/pkg/early/internal/trim"
 	"github.com/minikctl/minikctl/pkg/early/wire"
 )
 
 const (
 	// idle is how long a supervisor with nothing to do waits for a daemon.
 	idle = 10 * time.Second
-	// settled is when a supervisor has done what there was to do at its start.
-	settled = 2 * time.Second
 	// homeInterval is how often a supervisor looks whether its folder is still there.
 	homeInterval = 5 * time.Second
 )
@@ -97,7 +96,7 @@ func (s *supervisor) run() error {
 	defer l.Close()
 	os.NewFile(3, "ready").Close()
 	go s.serve(l)
-	time.AfterFunc(settled, trim)
+	trim.Later()
 	return s.waitIdle(lock)
 }
 

@@ -1,4 +1,4 @@
-package supervisor
+package trim
 
 import (
 	"os"
@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trim gives back the pages of the program's file that only its start has touched. They are clean: what is needed again
-// is mapped again.
-func trim() {
+// Now gives the pages back. They are clean: what is needed again is mapped again.
+func Now() {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return
