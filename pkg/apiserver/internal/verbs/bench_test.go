@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/store"
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
@@ -23,12 +24,17 @@ func owned() *corev1.Pod {
 }
 
 func BenchmarkCreatePod(b *testing.B) {
-	s := serve(b, memory.New())
+	b.Run("memory", func(b *testing.B) { createPods(b, memory.New()) })
+	b.Run("badger", func(b *testing.B) { createPods(b, onDisk(b, b.TempDir())) })
+}
+
+func createPods(b *testing.B, st store.Store) {
+	s := serve(b, st)
 	if _, err := s.List(b.Context(), pods, metav1.ListOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
-	b.SetParallelism(8)
+	b.SetParallelism(32)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			if _, err := s.Create(b.Context(), pods, owned(), metav1.CreateOptions{}); err != nil {

@@ -55,7 +55,7 @@ func TestEveryWatchSeesEveryVersion(t *testing.T) {
 }
 
 // onDisk opens a durable store, which is closed after what runs on it.
-func onDisk(t *testing.T, dir string) *badger.Store {
+func onDisk(t testing.TB, dir string) *badger.Store {
 	t.Helper()
 	st, err := badger.Open(badger.Config{Dir: dir})
 	if err != nil {
