@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -36,9 +37,8 @@ type waiter struct {
 // into its table, from when on it is shared.
 type Pending struct {
 	Object objects.Object
-	Size   int
 
-	item *Item
+	item atomic.Pointer[Item] // set before the writer goes on, or, while the table is filled, maybe after
 }
 
 // layoutKey holds the version of how objects are laid out in the store. It is a store's first write, so that no revision
@@ -269,8 +269,8 @@ func (c *Cache) Committed(ctx context.Context, key objects.Key, p *Pending, rev 
 	if err := c.Wait(ctx, rev); err != nil {
 		return nil, err
 	}
-	if p.item != nil {
-		return p.item, nil
+	if i := p.item.Load(); i != nil {
+		return i, nil
 	}
 	if p.Object.GetResourceVersion() == "" { // a store that leaves objects out of its events
 		p.Object.SetResourceVersion(formatRevision(rev))

@@ -185,7 +185,7 @@ func (t *Table) item(path string, ev *store.Event) *Item {
 	}
 	i := NewItem(keyOf(path), ev.Revision, p.Object)
 	i.path, i.size, i.kept = path, len(ev.Value), t.cache.kept
-	p.item = i
+	p.item.Store(i)
 	if t.resource.Undecoded {
 		return t.newItem(path, ev.Revision, ev.Value) // the writer's answer keeps the object, the table does not
 	}
