@@ -3,6 +3,8 @@ package schedplugins
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -119,16 +121,47 @@ func extended(name corev1.ResourceName) bool {
 	return strings.Contains(n, "/") && !strings.Contains(n, corev1.ResourceDefaultNamespacePrefix) && !strings.HasPrefix(n, corev1.DefaultResourceRequestsPrefix)
 }
 
-// requestsSignature is what of a pod the resource plugins depend on.
+// requestsSignature is what of a pod the resource plugins depend on: what each container and the pod as a whole ask for.
+// Pods with containers that were started already, whose requests depend on a resize under way, are not signed.
 func requestsSignature(pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
-	opts := resourcehelper.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true}
-	plain := resourcehelper.PodRequests(pod, opts)
-	opts.NonMissingContainerRequests = assumed
-	spread := resourcehelper.PodRequests(pod, opts)
-	amounts := make(map[corev1.ResourceName][2]int64, len(spread))
-	for name := range spread {
-		p, s := plain[name], spread[name]
-		amounts[name] = [2]int64{p.MilliValue(), s.MilliValue()}
+	if len(pod.Status.ContainerStatuses)+len(pod.Status.InitContainerStatuses) > 0 || pod.Status.Resources != nil {
+		return nil, framework.NewStatus(framework.Unschedulable, "pods with container statuses are not signed")
 	}
-	return signature(framework.ResourcesSignerName, amounts)
+	b := make([]byte, 0, 128)
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		kind := "init"
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			kind = "sidecar"
+		}
+		b = appendRequests(b, kind, c.Resources.Requests)
+	}
+	for i := range pod.Spec.Containers {
+		b = appendRequests(b, "container", pod.Spec.Containers[i].Resources.Requests)
+	}
+	b = appendRequests(b, "overhead", pod.Spec.Overhead)
+	if pod.Spec.Resources != nil {
+		b = appendRequests(b, "pod", pod.Spec.Resources.Requests)
+	}
+	return signature(framework.ResourcesSignerName, string(b))
+}
+
+func appendRequests(b []byte, kind string, list corev1.ResourceList) []byte {
+	b = append(append(b, ';'), kind...)
+	var held [8]string
+	names := held[:0]
+	for name := range list {
+		names = append(names, string(name))
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		q := list[corev1.ResourceName(name)]
+		v := q.Value()
+		if name == string(corev1.ResourceCPU) {
+			v = q.MilliValue()
+		}
+		b = append(append(append(b, ' '), name...), '=')
+		b = strconv.AppendInt(b, v, 10)
+	}
+	return b
 }
