@@ -38,6 +38,13 @@ var All = []Controller{
 	{"generic-garbage-collector", "tokens-controller", TokenSecret},
 }
 
+// How many keys a loop works on at the same time. Each write waits for its commit, and all that wait go into the same one,
+// so that more at a time take hardly longer.
+const (
+	some = 16
+	many = 64 // where there is a write for each of many pods
+)
+
 // Env is what a controller is given.
 type Env struct {
 	Client client.Client // acts as the controller

@@ -44,7 +44,7 @@ func Deployment(env Env) reconcile.Loop {
 			reconcile.Map(r.pods, r.waiting),
 		},
 		Reconcile: r.reconcile,
-		Workers:   4,
+		Workers:   some,
 		Rest:      longestRest,
 	}
 }

@@ -44,7 +44,7 @@ func GarbageCollector(env Env) reconcile.Loop {
 		Name:      "garbagecollector",
 		Sources:   []reconcile.Source{func(_ context.Context, wake reconcile.Waker) { g.wake = wake }},
 		Reconcile: g.reconcile,
-		Workers:   8,
+		Workers:   many,
 	}
 	for _, n := range collected() {
 		g.kinds[n.GVK().GroupKind()] = n

@@ -27,7 +27,7 @@ func Namespace(env Env) reconcile.Loop {
 		Name:      "namespace",
 		Sources:   []reconcile.Source{reconcile.Map(r.namespaces, r.deleting)},
 		Reconcile: r.reconcile,
-		Workers:   4,
+		Workers:   some,
 	}
 	for _, n := range collected() {
 		if !n.Cluster {

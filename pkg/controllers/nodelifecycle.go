@@ -69,7 +69,7 @@ func NodeLifecycle(env Env) reconcile.Loop {
 		Name:      "nodelifecycle",
 		Sources:   []reconcile.Source{r.follow, reconcile.Watch(r.nodes)},
 		Reconcile: r.reconcile,
-		Workers:   4,
+		Workers:   some,
 	}
 }
 

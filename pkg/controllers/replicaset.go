@@ -66,7 +66,7 @@ func ReplicaSet(env Env) reconcile.Loop {
 			reconcile.Watch(r.sets), reconcile.Owned(r.pods, "ReplicaSet"), reconcile.Map(r.pods, r.wanting),
 		},
 		Reconcile: r.reconcile,
-		Workers:   4,
+		Workers:   some,
 		Rest:      longestRest,
 	}
 }

@@ -42,7 +42,7 @@ func TaintEviction(env Env) reconcile.Loop {
 		Name:      "tainteviction",
 		Sources:   []reconcile.Source{reconcile.Map(r.nodes, r.tainted), reconcile.Map(r.pods, r.bound)},
 		Reconcile: r.reconcile,
-		Workers:   8,
+		Workers:   many,
 	}
 }
 
