@@ -174,6 +174,44 @@ func TestWatchKinds(t *testing.T) {
 	}
 }
 
+// A resource is first looked at while it is being written: nothing is lost or told twice.
+func TestFirstLookDuringWrites(t *testing.T) {
+	for range 5 {
+		s := serve(t, memory.New())
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		defer stop()
+		const writers, each = 8, 20
+		var all sync.WaitGroup
+		for w := range writers {
+			all.Go(func() {
+				for i := range each {
+					obj := newConfigMap(fmt.Sprintf("w%d-%d", w, i))
+					out, err := s.Create(ctx, configMaps, obj, metav1.CreateOptions{})
+					if err != nil || out.(*corev1.ConfigMap).ResourceVersion == "" {
+						t.Errorf("create: %v", err)
+					}
+				}
+			})
+		}
+		for range 3 {
+			all.Go(func() {
+				seen := map[string]bool{}
+				events, err := collect(ctx, s, configMaps, metav1.ListOptions{}, writers*each)
+				if err != nil {
+					t.Errorf("watch: %v", err)
+				}
+				for _, ev := range events {
+					if seen[ev.Object.GetName()] {
+						t.Errorf("%s is told twice", ev.Object.GetName())
+					}
+					seen[ev.Object.GetName()] = true
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
 // Without initial events, what is there is not told.
 func TestWatchFromNow(t *testing.T) {
 	s := serve(t, memory.New())
