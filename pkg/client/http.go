@@ -59,11 +59,25 @@ func HTTP(cfg *rest.Config, agent string) (Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &overHTTP{base: base, http: hc, codec: codec, clock: clock.Real(), timeout: timeout, warn: cfg.WarningHandlerWithContext}
-	if c.warn == nil {
-		c.warn = logWarnings{}
+	return &overHTTP{base: base, http: hc, codec: codec, clock: clock.Real(), timeout: timeout, warn: warningsOf(cfg)}, nil
+}
+
+// warningsOf returns who is told of Warning headers.
+func warningsOf(cfg *rest.Config) rest.WarningHandlerWithContext {
+	switch {
+	case cfg.WarningHandlerWithContext != nil:
+		return cfg.WarningHandlerWithContext
+	case cfg.WarningHandler != nil:
+		return withoutContext{cfg.WarningHandler}
 	}
-	return c, nil
+	return logWarnings{}
+}
+
+// withoutContext is a handler of the older kind.
+type withoutContext struct{ rest.WarningHandler }
+
+func (h withoutContext) HandleWarningHeaderWithContext(_ context.Context, code int, agent, text string) {
+	h.HandleWarningHeader(code, agent, text)
 }
 
 // logWarnings logs Warning headers: to a component they are of little interest.

@@ -207,18 +207,32 @@ func TestHTTPWarnings(t *testing.T) {
 		reply(w, 200, `{"apiVersion":"v1","kind":"Pod","metadata":{}}`)
 	}))
 	t.Cleanup(s.Close)
-	var got warnings
-	c, err := client.HTTP(&rest.Config{Host: s.URL, WarningHandlerWithContext: &got}, "a-program")
-	if err != nil {
-		t.Fatal(err)
+	for _, kind := range []string{"with a context", "without one", "none"} {
+		var got warnings
+		cfg := &rest.Config{Host: s.URL}
+		want := "[one two]"
+		switch kind {
+		case "with a context":
+			cfg.WarningHandlerWithContext = &got
+		case "without one":
+			cfg.WarningHandler = &got
+		default:
+			want = "[]"
+		}
+		c, err := client.HTTP(cfg, "a-program")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Get(t.Context(), client.Target{Resource: client.Pods, Namespace: "ns", Name: "p"}, metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, kind, got, want)
 	}
-	if _, err := c.Get(t.Context(), client.Target{Resource: client.Pods, Namespace: "ns", Name: "p"}, metav1.GetOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	expect(t, "warnings", got, "[one two]")
 }
 
 type warnings []string
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
 
 func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {
 	*w = append(*w, text)
