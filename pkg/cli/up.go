@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/minikctl/minikctl/pkg/daemon"
 )
@@ -73,8 +74,7 @@ func upBackground(cmd *cobra.Command, env *Env, cfg *daemon.Config) error {
 		fmt.Fprintf(env.Out, "minikctl: cluster %q runs already at %s\n", cfg.Name, s.Address)
 		return nil
 	}
-	args := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(a string) bool { return a == "up" || a == "-d" || a == "--detach" || a == "--detach=true" })
-	if err := daemon.Spawn(cmd.Context(), paths, args); err != nil {
+	if err := daemon.Spawn(cmd.Context(), paths, upArgs(cmd)); err != nil {
 		return err
 	}
 	s, err := daemon.ReadState(paths)
@@ -83,4 +83,22 @@ func upBackground(cmd *cobra.Command, env *Env, cfg *daemon.Config) error {
 	}
 	fmt.Fprintf(env.Out, "minikctl: cluster %q is ready at %s\n", cfg.Name, s.Address)
 	return nil
+}
+
+// upArgs returns the flags that up was given, but for the name, which Spawn adds, and for being in the background. Files
+// are named from where the user stands, which is where the daemon starts too.
+func upArgs(cmd *cobra.Command) []string {
+	var args []string
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		switch f.Name {
+		case "detach", "name":
+			return
+		}
+		value := f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			value = strings.Join(list.GetSlice(), ",")
+		}
+		args = append(args, "--"+f.Name+"="+value)
+	})
+	return args
 }

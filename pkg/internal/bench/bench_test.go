@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func build(b *testing.B) {
+func build(b testing.TB) {
 	b.Helper()
 	if _, err := os.Stat(program); err == nil {
 		return
@@ -50,11 +50,11 @@ func build(b *testing.B) {
 
 // cluster is a daemon in a home folder of its own.
 type cluster struct {
-	b    *testing.B
+	b    testing.TB
 	home string
 }
 
-func newCluster(b *testing.B) *cluster {
+func newCluster(b testing.TB) *cluster {
 	build(b)
 	return &cluster{b, b.TempDir()}
 }

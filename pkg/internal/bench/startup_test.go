@@ -1,0 +1,94 @@
+package bench
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the figures that are measured as the ones to hold")
+
+// startup is what must not grow by more than a tenth: what the packages' init functions allocate, and what an idle
+// cluster with one node holds in memory. Init's time is only printed, since it depends on the machine's load.
+type startup struct {
+	InitBytes  float64 `json:"initBytes"`
+	InitAllocs float64 `json:"initAllocs"`
+	RSS        float64 `json:"rssMiB"`
+	Anonymous  float64 `json:"rssAnonMiB"`
+}
+
+const figures = "testdata/startup.json"
+
+var initLine = regexp.MustCompile(`(?m)^init (\S+) @\S+ ms, (\S+) ms clock, (\d+) bytes, (\d+) allocs`)
+
+func TestStartup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the program and waits for a cluster to be idle")
+	}
+	got := startup{}
+	c := newCluster(t)
+	cmd := exec.Command(program, "status")
+	cmd.Env = append(os.Environ(), "HOME="+c.home, "GODEBUG=inittrace=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	took := 0.0
+	for _, m := range initLine.FindAllStringSubmatch(string(out), -1) {
+		took += number(t, m[2])
+		got.InitBytes += number(t, m[3])
+		got.InitAllocs += number(t, m[4])
+	}
+	c.up()
+	time.Sleep(5 * time.Second)
+	got.RSS, got.Anonymous = c.memory()
+	c.purge()
+	t.Logf("init: %.1f ms, %.0f bytes, %.0f allocations; idle: %.1f MiB, %.1f of them anonymous", took, got.InitBytes, got.InitAllocs, got.RSS, got.Anonymous)
+	hold(t, got)
+}
+
+func number(t *testing.T, s string) float64 {
+	t.Helper()
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func hold(t *testing.T, got startup) {
+	if *update {
+		b, err := json.MarshalIndent(got, "", "  ")
+		if err == nil {
+			err = os.WriteFile(figures, append(b, '\n'), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	b, err := os.ReadFile(figures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want startup
+	if err := json.Unmarshal(b, &want); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []struct {
+		name      string
+		got, want float64
+	}{
+		{"init's bytes", got.InitBytes, want.InitBytes}, {"init's allocations", got.InitAllocs, want.InitAllocs},
+		{"idle memory, MiB", got.RSS, want.RSS},
+	} {
+		if f.got > 1.1*f.want {
+			t.Errorf("%s: %.1f, more than a tenth above %.1f; if that is meant, run with -update", f.name, f.got, f.want)
+		}
+	}
+}
