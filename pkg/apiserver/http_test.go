@@ -60,6 +60,8 @@ func TestAnswersToBadRequests(t *testing.T) {
 		{"limit", "GET", maps + "?limit=x", "", nil, 400, `strconv.ParseInt: parsing "x": invalid syntax`},
 		{"watch-list without a match", "GET", maps + "?watch=1&sendInitialEvents=true", "", nil, 422,
 			`ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan`},
+		{"watch of two names", "GET", "/api/v1/watch/namespaces/default/configmaps/b?fieldSelector=metadata.name%3Da", "", nil, 400,
+			"fieldSelector metadata.name doesn't match requested name"},
 		{"unknown token", "GET", maps, "", []string{"Authorization", "Bearer nonsense"}, 401, "Unauthorized"},
 		{"no right to a resource", "GET", maps, "", []string{"Authorization", "Bearer " + apiservertest.AliceToken}, 403,
 			`configmaps is forbidden: User "alice" cannot list resource "configmaps" in API group "" in the namespace "default"`},

@@ -1,0 +1,30 @@
+package apiserver
+
+import (
+	"context"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
+)
+
+// readOnly lets everybody get and nobody do anything else.
+type readOnly struct{}
+
+func (readOnly) Authorize(_ context.Context, a *stage.Attributes) (stage.Decision, string, error) {
+	if a.Verb == "get" {
+		return stage.Allow, "", nil
+	}
+	return stage.Deny, "", nil
+}
+
+func TestToReadIsNotToRun(t *testing.T) {
+	s := &Server{stages: verbs.Stages{Authorizers: []stage.Authorizer{readOnly{}}}}
+	r := httptest.NewRequest("GET", "/", nil)
+	for subresource, allowed := range map[string]bool{"log": true, "exec": false, "attach": false, "portforward": false} {
+		if err := s.mayStream(r, &stage.Attributes{Verb: "get", Subresource: subresource}); (err == nil) != allowed {
+			t.Errorf("%s: got %v", subresource, err)
+		}
+	}
+}
