@@ -10,17 +10,17 @@ import (
 
 // machine is what a node tells about the machine it is on.
 type machine struct {
-	cpus                           int64
-	memory, storage                int64 // bytes
-	id, systemID, bootID           string
-	kernel, image, system, archive string
+	cpus                        int64
+	memory, storage             int64 // bytes
+	id, systemID, bootID        string
+	kernel, image, system, arch string
 }
 
 // readMachine looks at this machine. What cannot be found out stays empty. Files that do not change between two nodes of
 // one process are read for each of them: a few small ones.
 func readMachine(dir string) machine {
 	m := machine{
-		cpus: int64(runtime.NumCPU()), system: runtime.GOOS, archive: runtime.GOARCH,
+		cpus: int64(runtime.NumCPU()), system: runtime.GOOS, arch: runtime.GOARCH,
 		id:       firstLine("/etc/machine-id", "/var/lib/dbus/machine-id"),
 		systemID: firstLine("/sys/class/dmi/id/product_uuid"),
 		bootID:   firstLine("/proc/sys/kernel/random/boot_id"),

@@ -142,8 +142,8 @@ func (k *Kubelet) labels() map[string]string {
 	labels := map[string]string{
 		corev1.LabelHostname:    k.Name,
 		corev1.LabelOSStable:    k.machine.system,
-		corev1.LabelArchStable:  k.machine.archive,
-		"beta.kubernetes.io/os": k.machine.system, "beta.kubernetes.io/arch": k.machine.archive,
+		corev1.LabelArchStable:  k.machine.arch,
+		"beta.kubernetes.io/os": k.machine.system, "beta.kubernetes.io/arch": k.machine.arch,
 		TierLabel: k.Tier.Name,
 	}
 	maps.Copy(labels, k.Labels)
@@ -162,7 +162,7 @@ func (k *Kubelet) nodeStatus(old *corev1.Node) corev1.NodeStatus {
 			KernelVersion: k.machine.kernel, OSImage: k.machine.image,
 			ContainerRuntimeVersion: "minikctl-" + k.Tier.Name + "://" + k.Tier.Version,
 			KubeletVersion:          version,
-			OperatingSystem:         k.machine.system, Architecture: k.machine.archive,
+			OperatingSystem:         k.machine.system, Architecture: k.machine.arch,
 		},
 	}
 	s.Allocatable = maps.Clone(s.Capacity)

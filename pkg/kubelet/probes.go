@@ -116,8 +116,8 @@ func (p probing) runAll(ctx context.Context, pod *corev1.Pod, started bool) {
 // The first look at a container that is just starting is made several times within firstLook, and only the last counts:
 // programs need a moment until they answer, and a probe with a period of 10 s would let them wait for as long.
 const (
-	firstLook  = time.Second
-	firstPauze = 10 * time.Millisecond
+	firstLook = time.Second
+	firstTry  = 10 * time.Millisecond
 )
 
 // loop probes until ctx ends, the container is to be restarted, or a startup probe has passed: then it returns true.
@@ -165,7 +165,7 @@ func (p probing) loop(ctx context.Context, pod *corev1.Pod) bool {
 // look makes the first check, again and again until it succeeds or limit is over.
 func (p probing) look(ctx context.Context, pod *corev1.Pod, limit time.Duration) (probe.Result, string) {
 	began := p.host.Clock.Now()
-	for pause := firstPauze; ; pause *= 2 {
+	for pause := firstTry; ; pause *= 2 {
 		result, text := p.check(ctx, pod)
 		if result != probe.Failure || p.host.Clock.Since(began)+pause > limit || p.host.Clock.Since(p.run.Started) > 2*limit {
 			return result, text

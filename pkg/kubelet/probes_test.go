@@ -47,7 +47,7 @@ func TestReadinessProbe(t *testing.T) {
 	}
 	r.pod("p", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", ReadinessProbe: execProbe(corev1.Probe{FailureThreshold: 2}, "check")}}})
 	got := r.sees("p", "Running c:running+started")
-	if c := condition0(got, corev1.PodReady); c.Status != corev1.ConditionFalse || c.Reason != "ContainersNotReady" ||
+	if c := conditionOf(got, corev1.PodReady); c.Status != corev1.ConditionFalse || c.Reason != "ContainersNotReady" ||
 		c.Message != "containers with unready status: [c]" {
 		t.Errorf("got condition %+v", c)
 	}
@@ -61,7 +61,7 @@ func TestReadinessProbe(t *testing.T) {
 	r.later("p", "Running c:running+started")
 }
 
-func condition0(pod *corev1.Pod, kind corev1.PodConditionType) corev1.PodCondition {
+func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) corev1.PodCondition {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == kind {
 			return c

@@ -207,13 +207,13 @@ func (w *worker) sync(ctx context.Context, pod *corev1.Pod) (time.Duration, erro
 	if expired {
 		const message = "Pod was active on the node longer than the specified deadline"
 		w.event(ctx, pod, "", corev1.EventTypeNormal, "DeadlineExceeded", message)
-		return 0, w.endWith(ctx, pod, verdict0("DeadlineExceeded", message))
+		return 0, w.endWith(ctx, pod, failure("DeadlineExceeded", message))
 	}
 	after, err := w.run(ctx, pod)
 	return soonest(after, left), err
 }
 
-func verdict0(reason, message string) verdict {
+func failure(reason, message string) verdict {
 	return verdict{phase: corev1.PodFailed, reason: reason, message: message}
 }
 
