@@ -1,14 +1,17 @@
 package kubelet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -276,6 +279,19 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
+// countingClient counts the writes of pod statuses.
+type countingClient struct {
+	client.Client
+	patches atomic.Int64
+}
+
+func (c *countingClient) Patch(ctx context.Context, t client.Target, p client.Patch, opts metav1.PatchOptions) (runtime.Object, error) {
+	if t.Resource == client.Pods {
+		c.patches.Add(1)
+	}
+	return c.Client.Patch(ctx, t, p, opts)
+}
+
 func TestKubeletIsRestarted(t *testing.T) {
 	r := newRig(t)
 	kept := r.pod("kept", corev1.PodSpec{})
@@ -288,7 +304,8 @@ func TestKubeletIsRestarted(t *testing.T) {
 		metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
 		t.Fatal(err)
 	}
-	r.start()
+	counted := &countingClient{Client: r.api}
+	r.start(func(_ *HostConfig, c *Config) { c.Client = counted })
 	r.until("the stray pod is gone", func() string {
 		if pods, _ := r.runtime.Pods(t.Context()); len(pods) != 1 || pods[0].UID != kept.UID {
 			return "it is there"
@@ -296,7 +313,11 @@ func TestKubeletIsRestarted(t *testing.T) {
 		return ""
 	})
 	if after := r.sees("kept", "Running c:running+started+ready"); after.ResourceVersion != before.ResourceVersion {
-		t.Errorf("a restart wrote a status that says the same: %s, before %s", after.ResourceVersion, before.ResourceVersion)
+		t.Errorf("a restart changed the pod: %s, before %s", after.ResourceVersion, before.ResourceVersion)
+	}
+	r.stop()
+	if n := counted.patches.Load(); n > 0 {
+		t.Errorf("a restart wrote %d statuses that say the same", n)
 	}
 }
 

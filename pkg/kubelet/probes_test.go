@@ -72,10 +72,14 @@ func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) corev1.PodCondit
 
 func TestLivenessProbe(t *testing.T) {
 	r := newRig(t)
-	var checks, failing atomic.Int64
-	r.runtime.exec = func(ContainerID, []string, Streams) (int, error) {
+	var checks, failing, failed atomic.Int64
+	r.runtime.exec = func(id ContainerID, _ []string, _ Streams) (int, error) {
 		checks.Add(1)
-		return int(failing.Load()), nil
+		if failing.Load() == 0 || !strings.HasSuffix(string(id), "_c_0") {
+			return 0, nil
+		}
+		failed.Add(1)
+		return 1, nil
 	}
 	r.pod("p", corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "c", LivenessProbe: execProbe(corev1.Probe{FailureThreshold: 3, TerminationGracePeriodSeconds: new(int64(7))}, "check"),
@@ -93,6 +97,9 @@ func TestLivenessProbe(t *testing.T) {
 	}
 	failing.Store(1)
 	r.later("p", "Running c:running<Error=143#1+started+ready")
+	if n := failed.Load(); n != 3 {
+		t.Errorf("restarted after %d failures, want 3", n)
+	}
 	r.event("p", "Killing", "Container c failed liveness probe, will be restarted")
 	r.runtime.mu.Lock()
 	defer r.runtime.mu.Unlock()
