@@ -128,6 +128,18 @@ func TestAdmission(t *testing.T) {
 	r.sees("e", "Failed (NodeAffinity)")
 }
 
+func TestWhatIsNotDoneIsSaid(t *testing.T) {
+	r := newRig(t)
+	r.pod("plain", corev1.PodSpec{})
+	r.pod("odd", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", TTY: true}}})
+	r.event("odd", "NotHonoured", "spec.containers[0].tty: not done on nodes of the process runtime: containers have no terminal; exec -t has")
+	r.sees("plain", "Running c:running+started+ready")
+	r.event("plain", "Started", "Container started")
+	if r.missingEvent("plain", "NotHonoured", "…") == "" {
+		t.Error("there is a warning about a plain pod")
+	}
+}
+
 func TestTerminationMessage(t *testing.T) {
 	r := newRig(t)
 	pod := r.pod("p", corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{

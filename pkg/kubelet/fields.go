@@ -148,7 +148,7 @@ var fieldRows = map[string][]fieldRow{
 	},
 	"VolumeMount": {
 		{"name", honoured, ignored, "", nil},
-		{"readOnly", ignored, ignored, "volumes can be written", []string{"false"}},
+		{"readOnly", partly, ignored, "volumes can be written; the pod gets an Event", nil},
 		{"recursiveReadOnly", ignored, ignored, "volumes can be written", []string{"Disabled"}},
 		{"mountPath", partly, ignored, "volumes are below $MINIKCTL_ROOT, at the same path", nil},
 		{"subPath", honoured, ignored, "", nil},

@@ -75,7 +75,7 @@ func (w *worker) confess(ctx context.Context, pod *corev1.Pod, path string, spec
 		return m.Container == serviceAccountPath || m.Container == corev1.TerminationMessagePathDefault
 	})
 	if list := d.Unhonoured(spec); len(list) > 0 {
-		w.event(ctx, pod, path, corev1.EventTypeWarning, "NotHonoured",
+		w.event(ctx, pod, path, corev1.EventTypeWarning, notHonoured,
 			fmt.Sprintf("The %s runtime of this node does less than the pod asks for: %s", w.Tier.Name, strings.Join(list, "; ")))
 	}
 }

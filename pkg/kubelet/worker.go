@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -202,6 +203,7 @@ func (w *worker) sync(ctx context.Context, pod *corev1.Pod) (time.Duration, erro
 			refusal.message = "Pod was rejected: " + refusal.message
 			return 0, w.endWith(ctx, pod, *refusal)
 		}
+		w.warn(ctx, pod)
 	}
 	left, expired := w.deadline(pod)
 	if expired {
@@ -212,6 +214,23 @@ func (w *worker) sync(ctx context.Context, pod *corev1.Pod) (time.Duration, erro
 	after, err := w.run(ctx, pod)
 	return soonest(after, left), err
 }
+
+// maxWarning bounds the message of an Event.
+const maxWarning = 1000
+
+// warn says in an Event what the node will not do of what a new pod asks for.
+func (w *worker) warn(ctx context.Context, pod *corev1.Pod) {
+	if _, ok := w.view(w.uid); ok {
+		return // the last kubelet has
+	}
+	if list := FieldWarnings(&pod.Spec, w.Tier); len(list) > 0 {
+		text := strings.Join(list, "; ")
+		w.event(ctx, pod, "", corev1.EventTypeWarning, notHonoured, text[:min(len(text), maxWarning)])
+	}
+}
+
+// notHonoured is the reason of Events about what a node does not do.
+const notHonoured = "NotHonoured"
 
 func failure(reason, message string) verdict {
 	return verdict{phase: corev1.PodFailed, reason: reason, message: message}
