@@ -3,6 +3,7 @@ package apiserver
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/pprof"
 	"runtime"
 	"sort"
 	"strings"
@@ -36,6 +37,8 @@ func (s *Server) pages() []page {
 		{"/openapi/v2", s.openapi.ServeHTTP}, {"/openapi/v3", s.openapi.ServeHTTP}, {"/openapi/v3/", s.openapi.ServeHTTP},
 		{"/metrics", s.metrics.handler.ServeHTTP},
 		{"/version", s.version}, {"/version/", s.version},
+		{"/debug/pprof/", pprof.Index}, {"/debug/pprof/profile", pprof.Profile}, {"/debug/pprof/symbol", pprof.Symbol},
+		{"/debug/pprof/trace", pprof.Trace},
 	}
 }
 
