@@ -1,9 +1,11 @@
 package track
 
 import (
+	"bytes"
 	"hash/maphash"
 	"reflect"
 	"slices"
+	"strconv"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,8 +35,9 @@ type question struct {
 type answer []entry
 
 type entry struct {
-	metav1.ManagedFieldsEntry     // Time is nil
-	from                      int // the old entry whose time it keeps; -1: the time of the write
+	metav1.ManagedFieldsEntry      // Time is nil
+	from                      int  // the old entry whose time it keeps; -1: the time of the write
+	holed                     bool // its fields have holes
 }
 
 func (m *memo) get(q question) (answer, bool) {
@@ -67,22 +70,10 @@ func (m *memo) putLocked(q question, a answer) {
 const maxManagers = 10
 
 // ask makes the question of a write; ok is false when only the library can say.
-func (m *manager) ask(manager string, old, obj objects.Object) (q question, ok bool) {
+func (m *manager) ask(manager string, old, obj objects.Object) (q question, holes []hole, ok bool) {
 	was := old.GetManagedFields()
 	if m.plan == nil || len(was) >= maxManagers || !m.inherits(obj.GetManagedFields(), was) {
-		return q, false
-	}
-	managed := uint64(len(was))
-	for i := range was {
-		e := &was[i]
-		if e.FieldsV1 == nil || slices.ContainsFunc(was[:i], func(o metav1.ManagedFieldsEntry) bool { return sameEntry(&o, e) }) {
-			return q, false
-		}
-		managed = mix(managed, maphash.String(seed, e.Manager))
-		managed = mix(managed, maphash.String(seed, string(e.Operation)))
-		managed = mix(managed, maphash.String(seed, e.APIVersion))
-		managed = mix(managed, maphash.String(seed, e.Subresource))
-		managed = mix(managed, maphash.Bytes(seed, e.FieldsV1.Raw))
+		return q, nil, false
 	}
 	var w walk
 	exists := uint64(0)
@@ -90,8 +81,44 @@ func (m *manager) ask(manager string, old, obj objects.Object) (q question, ok b
 		exists = 1
 	}
 	shape := w.visit(m.plan, side{reflect.ValueOf(old), there}, side{reflect.ValueOf(obj), there})
-	return question{manager, mix(shape, exists), managed}, !w.lost
+	managed := uint64(len(was))
+	for i := range was {
+		e := &was[i]
+		if e.FieldsV1 == nil || slices.ContainsFunc(was[:i], func(o metav1.ManagedFieldsEntry) bool { return sameEntry(&o, e) }) {
+			return q, nil, false
+		}
+		managed = mix(managed, maphash.String(seed, e.Manager))
+		managed = mix(managed, maphash.String(seed, string(e.Operation)))
+		managed = mix(managed, maphash.String(seed, e.APIVersion))
+		managed = mix(managed, maphash.String(seed, e.Subresource))
+		managed = mix(managed, maphash.Bytes(seed, blank(e.FieldsV1.Raw, w.holes)))
+	}
+	return question{manager, mix(shape, exists), managed}, w.holes, !w.lost
 }
+
+// blank puts numbers in the place of the holes' values, as they stand in FieldsV1; fill puts the values back. Neither
+// changes raw.
+func blank(raw []byte, holes []hole) []byte {
+	for i, h := range holes {
+		raw = bytes.ReplaceAll(raw, elementName(h.name, h.value), elementName(h.name, mark(i)))
+	}
+	return raw
+}
+
+func fill(raw []byte, holes []hole) []byte {
+	for i, h := range holes {
+		raw = bytes.ReplaceAll(raw, elementName(h.name, mark(i)), elementName(h.name, h.value))
+	}
+	return raw
+}
+
+// elementName is how FieldsV1 names a list element by its one key.
+func elementName(name, value string) []byte {
+	return []byte(`"k:{\"` + name + `\":\"` + value + `\"}"`)
+}
+
+// mark is a value that no address has.
+func mark(i int) string { return "#" + strconv.Itoa(i) }
 
 // inherits reports whether the managedFields that a client has sent say nothing but what is stored. A subresource's are
 // not looked at.
@@ -105,8 +132,8 @@ func (m *manager) inherits(sent, was []metav1.ManagedFieldsEntry) bool {
 	})
 }
 
-// answerOf takes the times out of what the library has said.
-func answerOf(entries, was []metav1.ManagedFieldsEntry) answer {
+// answerOf takes the times, and what is in the holes, out of what the library has said.
+func answerOf(entries, was []metav1.ManagedFieldsEntry, holes []hole) answer {
 	out := make(answer, 0, len(entries))
 	for _, e := range entries {
 		from := slices.IndexFunc(was, func(o metav1.ManagedFieldsEntry) bool { return sameEntry(&o, &e) })
@@ -114,19 +141,28 @@ func answerOf(entries, was []metav1.ManagedFieldsEntry) answer {
 			from = -1
 		}
 		e.Time = nil
-		out = append(out, entry{e, from})
+		holed := false
+		if e.FieldsV1 != nil && len(holes) > 0 {
+			raw := blank(e.FieldsV1.Raw, holes)
+			holed = !bytes.Equal(raw, e.FieldsV1.Raw)
+			e.FieldsV1 = &metav1.FieldsV1{Raw: raw}
+		}
+		out = append(out, entry{e, from, holed})
 	}
 	return out
 }
 
-// entries puts an answer's times in.
-func (a answer) entries(was []metav1.ManagedFieldsEntry, now *metav1.Time) []metav1.ManagedFieldsEntry {
+// entries puts an answer's times in, and the holes' values.
+func (a answer) entries(was []metav1.ManagedFieldsEntry, now *metav1.Time, holes []hole) []metav1.ManagedFieldsEntry {
 	if len(a) == 0 {
 		return nil
 	}
 	out := make([]metav1.ManagedFieldsEntry, len(a))
 	for i, e := range a {
 		out[i] = e.ManagedFieldsEntry
+		if e.holed {
+			out[i].FieldsV1 = &metav1.FieldsV1{Raw: fill(e.FieldsV1.Raw, holes)}
+		}
 		if e.from >= 0 {
 			out[i].Time = was[e.from].Time
 		} else {

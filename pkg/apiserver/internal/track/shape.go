@@ -49,6 +49,7 @@ type keyPlan struct {
 	index    []int
 	fallback uint64 // the hash of the schema's default
 	optional bool   // the default counts when the field is empty
+	address  string // the JSON name of a key that is an address, which no two objects share; "": it is another
 }
 
 // planner makes plans for the types of one parser.
@@ -182,6 +183,9 @@ func (pl *planner) list(p *plan, t reflect.Type, l *schema.List) {
 				return
 			}
 		}
+		if name == "ip" && len(l.Keys) == 1 {
+			k.address = name
+		}
 		p.keys = append(p.keys, k)
 	}
 }
@@ -223,7 +227,28 @@ func keyOf(t reflect.Type, name string) (keyPlan, bool) {
 var seed = maphash.MakeSeed()
 
 // walk is one look at two objects. It gives up when it meets something that only the library can judge.
-type walk struct{ lost bool }
+type walk struct {
+	lost  bool
+	holes []hole
+}
+
+// hole is a key that is an address. Shapes hold its number instead of its value, so that objects that differ in their
+// address only have the same shape.
+type hole struct{ name, value string }
+
+// number returns the hole's number; ok is false for what does not look like an address.
+func (w *walk) number(name, value string) (n uint64, ok bool) {
+	if value == "" || strings.Trim(value, "0123456789abcdef.:") != "" {
+		return 0, false
+	}
+	for i, h := range w.holes {
+		if h.value == value && h.name == name {
+			return uint64(i), true
+		}
+	}
+	w.holes = append(w.holes, hole{name, value})
+	return uint64(len(w.holes) - 1), true
+}
 
 const odd = 0x9e3779b97f4a7c15
 
@@ -467,7 +492,7 @@ func (w *walk) keysOf(p *plan, s side) []uint64 {
 	}
 	out := make([]uint64, 0, 8)
 	for i := range s.v.Len() {
-		h := w.keyOf(p, s.v.Index(i))
+		h := w.keyOf(p, s.v.Index(i), s.v.Len() == 1)
 		for _, other := range out {
 			w.lost = w.lost || other == h
 		}
@@ -476,10 +501,17 @@ func (w *walk) keysOf(p *plan, s side) []uint64 {
 	return out
 }
 
-func (w *walk) keyOf(p *plan, elem reflect.Value) uint64 {
+// keyOf hashes an element's key. alone says that the list has no other element: the order of several is in the answer.
+func (w *walk) keyOf(p *plan, elem reflect.Value, alone bool) uint64 {
 	h := uint64(odd)
 	for _, k := range p.keys {
 		v := elem.FieldByIndex(k.index)
+		if k.address != "" && alone {
+			if n, ok := w.number(k.address, v.String()); ok {
+				h = mix(h, ^n)
+				continue
+			}
+		}
 		if k.optional && v.IsZero() {
 			h = mix(h, k.fallback)
 			continue

@@ -141,10 +141,10 @@ func (t *Tracker) Update(w Write, old, obj objects.Object) error {
 		live = m.none
 	}
 	obj.GetObjectKind().SetGroupVersionKind(w.Resource.Names.GVK())
-	q, ok := m.ask(w.Manager, live, obj)
+	q, holes, ok := m.ask(w.Manager, live, obj)
 	if ok {
 		if known, ok := m.memo.get(q); ok {
-			obj.SetManagedFields(known.entries(live.GetManagedFields(), m.now(t.clock)))
+			obj.SetManagedFields(known.entries(live.GetManagedFields(), m.now(t.clock), holes))
 			return nil
 		}
 	}
@@ -152,7 +152,7 @@ func (t *Tracker) Update(w Write, old, obj objects.Object) error {
 		return fmt.Errorf("track %s: another object came back", m.kind)
 	}
 	if ok {
-		m.memo.put(q, answerOf(obj.GetManagedFields(), live.GetManagedFields()))
+		m.memo.put(q, answerOf(obj.GetManagedFields(), live.GetManagedFields(), holes))
 	}
 	stamp(live, obj, m.now(t.clock))
 	return nil
