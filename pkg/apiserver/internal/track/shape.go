@@ -13,8 +13,8 @@ import (
 )
 
 // The shape of a write is what managedFields can tell of it: which fields the old and the new object have, by which keys
-// their list elements go, and which leaves differ; not what the leaves hold. A plan, made once per type from its Go form
-// and its merge schema, walks both objects side by side and hashes that.
+// their list elements go, and which leaves differ; not what the leaves hold. What is the same in both is left out. A plan,
+// made once per type from its Go form and its merge schema, walks both objects side by side and hashes that.
 
 // plan is how to walk values of one type at one place of the schema.
 type plan struct {
@@ -228,9 +228,13 @@ var seed = maphash.MakeSeed()
 
 // walk is one look at two objects. It gives up when it meets something that only the library can judge.
 type walk struct {
-	lost  bool
-	holes []hole
+	lost    bool
+	holes   []hole
+	changes int // how many differences were met so far
 }
+
+// unchanged is the shape of what is the same in both objects, whatever it is: it changes nobody's fields.
+const unchanged = 0x2545f4914f6cdd1d
 
 // hole is a key that is an address. Shapes hold its number instead of its value, so that objects that differ in their
 // address only have the same shape.
@@ -297,25 +301,43 @@ func (w *walk) visit(p *plan, old, now side) uint64 {
 	if now.is == there && nilable(now.v) {
 		now.is = null
 	}
-	h := mix(old.is<<2|now.is, uint64(p.kind))
-	if old.is != there && now.is != there {
-		return h
+	before := w.changes
+	if old.is != now.is {
+		w.changes++
 	}
+	h := mix(old.is<<2|now.is, uint64(p.kind))
+	if old.is == there || now.is == there {
+		h = mix(h, w.inside(p, old, now))
+	}
+	if w.changes == before {
+		return unchanged
+	}
+	return h
+}
+
+// inside hashes what a value holds that is there on one side at least.
+func (w *walk) inside(p *plan, old, now side) uint64 {
+	var h uint64
 	switch p.kind {
 	case leaf:
 		if old.is == there && now.is == there && !p.same(old.v, now.v) {
-			return mix(h, 1)
+			w.changes++
+			return 1
 		}
 	case object:
 		for i := range p.fields {
 			h = mix(h, w.field(&p.fields[i], old, now))
 		}
 	case table:
-		h = mix(h, w.table(p, old, now))
+		return w.table(p, old, now)
 	case set:
-		h = mix(h, w.set(old, 1)+w.set(now, 2))
+		was, is := w.set(old), w.set(now)
+		if was != is {
+			w.changes++
+		}
+		return mix(was, 1) + mix(is, 2)
 	case keyed:
-		h = mix(h, w.keyed(p, old, now))
+		return w.keyed(p, old, now)
 	case unknown:
 		w.lost = true
 	}
@@ -411,7 +433,9 @@ func (w *walk) table(p *plan, old, now side) uint64 {
 					was = side{v, there}
 				}
 			}
-			sum += mix(maphash.String(seed, it.Key().String()), w.visit(p.element, was, side{it.Value(), there}))
+			if h := w.visit(p.element, was, side{it.Value(), there}); h != unchanged {
+				sum += mix(maphash.String(seed, it.Key().String()), h)
+			}
 		}
 	}
 	if old.is == there {
@@ -425,7 +449,7 @@ func (w *walk) table(p *plan, old, now side) uint64 {
 	return sum
 }
 
-func (w *walk) set(s side, which uint64) uint64 {
+func (w *walk) set(s side) uint64 {
 	if s.is != there {
 		return 0
 	}
@@ -438,7 +462,7 @@ func (w *walk) set(s side, which uint64) uint64 {
 		}
 		w.lost = w.lost || !ok
 		seen = append(seen, h)
-		sum += mix(h, which)
+		sum += mix(h, odd)
 	}
 	return sum + uint64(s.v.Len()) // an empty list is told from none
 }
@@ -463,7 +487,7 @@ func (w *walk) keyed(p *plan, old, now side) uint64 {
 		w.lost = true
 		return 0
 	}
-	sum := uint64(len(was)<<8 | len(is))
+	var sum uint64
 	for i, k := range is {
 		before := side{is: absent}
 		for j, o := range was {
@@ -471,7 +495,9 @@ func (w *walk) keyed(p *plan, old, now side) uint64 {
 				before = side{old.v.Index(j), there}
 			}
 		}
-		sum += mix(k, w.visit(p.element, before, side{now.v.Index(i), there}))
+		if h := w.visit(p.element, before, side{now.v.Index(i), there}); h != unchanged {
+			sum += mix(k, h)
+		}
 	}
 	for j, o := range was {
 		gone := true
