@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -51,13 +50,13 @@ func (w *worker) hookExec(ctx context.Context, run Container, cmd []string) erro
 	if err != nil {
 		return err
 	}
-	var out bytes.Buffer
+	var out output
 	code, err := ex.Exec(ctx, run.ID, cmd, Streams{Out: &out, Err: &out})
 	if err != nil {
 		return err
 	}
 	if code != 0 {
-		return fmt.Errorf("command %q exited with %d: %s", cmd, code, out.Bytes())
+		return fmt.Errorf("command %q exited with %d: %s", cmd, code, out.String())
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -278,15 +277,12 @@ func (p probing) slow(ctx context.Context, check func() (probe.Result, string), 
 	return result, text
 }
 
-// maxOutput is how much of a command's output an Event shows.
-const maxOutput = 10 << 10
-
 func (p probing) exec(ctx context.Context, cmd []string, timeout time.Duration) (probe.Result, string) {
 	ex, err := p.execer()
 	if err != nil {
 		return probe.Failure, err.Error()
 	}
-	var out bytes.Buffer
+	var out output
 	code, err := ex.Exec(ctx, p.run.ID, cmd, Streams{Out: &out, Err: &out})
 	switch {
 	case context.Cause(ctx) == context.DeadlineExceeded:
@@ -294,11 +290,10 @@ func (p probing) exec(ctx context.Context, cmd []string, timeout time.Duration) 
 	case err != nil:
 		return probe.Failure, err.Error()
 	}
-	text := string(out.Bytes()[:min(out.Len(), maxOutput)])
 	if code != 0 {
-		return probe.Failure, text
+		return probe.Failure, out.String()
 	}
-	return probe.Success, text
+	return probe.Success, out.String()
 }
 
 // hostOf returns where to reach the pod.

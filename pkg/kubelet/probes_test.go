@@ -1,11 +1,14 @@
 package kubelet
 
 import (
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -179,4 +182,29 @@ func TestNetworkProbes(t *testing.T) {
 	srv.Close()
 	r.later("p", "Running http:running+started tcp:running+started")
 	r.event("p", "Unhealthy", "Readiness probe failed: dial tcp 127.0.0.1:"+text+": connect: connection refused")
+}
+
+func TestOutputIsBounded(t *testing.T) {
+	r := newRig(t)
+	var kept atomic.Int64
+	r.runtime.exec = func(_ ContainerID, _ []string, s Streams) (int, error) {
+		var both sync.WaitGroup
+		for _, w := range []io.Writer{s.Out, s.Err} { // as a runtime with two pipes does
+			both.Go(func() {
+				for range 100 {
+					if n, err := w.Write(make([]byte, 1000)); n != 1000 || err != nil {
+						t.Errorf("got %d, %v: the command would be held up", n, err)
+					}
+				}
+			})
+		}
+		both.Wait()
+		kept.Store(int64(len(fmt.Sprint(s.Out))))
+		return 0, nil
+	}
+	r.pod("p", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", ReadinessProbe: execProbe(corev1.Probe{}, "check")}}})
+	r.later("p", "Running c:running+started+ready")
+	if n := kept.Load(); n != maxOutput {
+		t.Errorf("%d bytes are kept, want %d", n, maxOutput)
+	}
 }
