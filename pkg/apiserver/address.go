@@ -110,6 +110,10 @@ func (a *address) collection(u *url.URL, watching bool) {
 	}
 }
 
+// isNamespace reports whether the path names the very namespace that the authorizers were told of. Below one namespace
+// there is no other: who may do something in the first must not reach the second.
+func (a *address) isNamespace() bool { return a.resource == "namespaces" && a.name == a.namespace }
+
 // selectedName returns the only name that a field selector takes.
 func selectedName(s fields.Selector) string {
 	if s == nil {

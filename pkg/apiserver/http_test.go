@@ -29,6 +29,8 @@ func TestAnswersToBadRequests(t *testing.T) {
 		{"path below a subresource", "GET", "/api/v1/namespaces/default/pods/x/status/y", "", nil, 404, noResource},
 		{"namespaced name without a namespace", "GET", "/api/v1/configmaps/x", "", nil, 404, noResource},
 		{"namespace before a cluster-scoped resource", "GET", "/api/v1/namespaces/default/nodes", "", nil, 404, noResource},
+		{"namespace before another namespace", "GET", "/api/v1/namespaces/default/namespaces/kube-system", "", nil, 404, noResource},
+		{"namespace before all namespaces", "GET", "/api/v1/namespaces/default/namespaces", "", nil, 404, noResource},
 		{"create by name", "POST", maps + "/x", "{}", nil, 405, noMethod},
 		{"create in all namespaces", "POST", "/api/v1/configmaps", "{}", nil, 405, noMethod},
 		{"update of a collection", "PUT", maps, "{}", nil, 405, noMethod},

@@ -108,7 +108,7 @@ func (s *Server) request(c *call, t target) *verbs.Request {
 func (s *Server) allowed(a address, t target) error {
 	n := t.resource.Names
 	switch {
-	case len(a.rest) > 0, n.Cluster && a.namespace != "" && a.resource != "namespaces":
+	case len(a.rest) > 0, n.Cluster && a.namespace != "" && !a.isNamespace():
 		return errNoResource
 	case a.subresource != "":
 		sub, ok := codec.SubresourceOf(t.resource, a.subresource)
