@@ -47,6 +47,9 @@ type Applier struct {
 
 // Apply brings the object of info to what its manifest says; info then holds what the server has.
 func (a *Applier) Apply(info *resource.Info) (Outcome, error) {
+	if err := named(info); err != nil {
+		return "", err
+	}
 	modified, err := util.GetModifiedConfiguration(info.Object, true, unstructured.UnstructuredJSONScheme)
 	if err != nil {
 		return "", fmt.Errorf("retrieving modified configuration from:\n%s: %w", info.String(), err)
@@ -86,6 +89,15 @@ func (a *Applier) Apply(info *resource.Info) (Outcome, error) {
 			return "", err
 		}
 	}
+}
+
+// named refuses what has no name yet: what is applied must be found again the next time.
+func named(info *resource.Info) error {
+	m, err := meta.Accessor(info.Object)
+	if err != nil || info.Name != "" || m.GetGenerateName() == "" {
+		return err
+	}
+	return fmt.Errorf("from %s: cannot use generate name with apply", m.GetGenerateName())
 }
 
 func (a *Applier) helper(info *resource.Info) *resource.Helper {

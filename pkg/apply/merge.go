@@ -47,9 +47,16 @@ func threeWay(gvk schema.GroupVersionKind, original, modified, current []byte, o
 		data, err := strategicpatch.CreateThreeWayMergePatch(original, modified, current, lookup, overwrite)
 		return patch{types.StrategicMergePatchType, data}, err
 	}
-	data, err := jsonmergepatch.CreateThreeWayJSONMergePatch(original, modified, current,
-		mergepatch.RequireKeyUnchanged("apiVersion"), mergepatch.RequireKeyUnchanged("kind"), mergepatch.RequireMetadataKeyUnchanged("name"))
-	if mergepatch.IsPreconditionFailed(err) {
+	same := true
+	unchanged := func(kept mergepatch.PreconditionFunc) mergepatch.PreconditionFunc {
+		return func(p any) bool {
+			same = same && kept(p)
+			return true // the library's own error cannot be told from others
+		}
+	}
+	data, err := jsonmergepatch.CreateThreeWayJSONMergePatch(original, modified, current, unchanged(mergepatch.RequireKeyUnchanged("apiVersion")),
+		unchanged(mergepatch.RequireKeyUnchanged("kind")), unchanged(mergepatch.RequireMetadataKeyUnchanged("name")))
+	if !same {
 		return patch{}, errors.New("At least one of apiVersion, kind and name was changed")
 	}
 	return patch{types.MergePatchType, data}, err

@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/kubernetes"
@@ -24,7 +28,15 @@ var errDeleted = errors.New("it was deleted")
 // Waiter shows what is coming up and waits until it is ready.
 type Waiter struct {
 	Clients kubernetes.Interface
-	Say     func(line string) // called for each change that is worth a line
+	Say     func(line string) // called for each change that is worth a line, one call at a time
+
+	saying sync.Mutex
+}
+
+func (w *Waiter) say(line string) {
+	w.saying.Lock()
+	defer w.saying.Unlock()
+	w.Say(line)
 }
 
 // Wait returns when the object of info is ready: a workload rolled out, a pod ready (or succeeded), anything else as soon
@@ -53,7 +65,7 @@ func (w *Waiter) ready(ctx context.Context, info *resource.Info) error {
 			return fmt.Errorf("%s: %w", name(info), err)
 		}
 		if state != "" && state != said {
-			w.Say(name(info) + "  " + state)
+			w.say(name(info) + "  " + state)
 			said = state
 		}
 		if done {
@@ -87,8 +99,8 @@ func status(obj *unstructured.Unstructured) (state string, done bool, err error)
 		return "", podReady(pod) || pod.Status.Phase == corev1.PodSucceeded, nil
 	}
 	viewer, err := polymorphichelpers.StatusViewerFor(gk)
-	if err != nil {
-		return replicas(obj)
+	if strategy, _, _ := unstructured.NestedString(obj.Object, "spec", "updateStrategy", "type"); err != nil || strategy == "OnDelete" {
+		return replicas(obj) // no rollout is under way that could be viewed
 	}
 	state, done, err = viewer.Status(obj, 0)
 	return strings.TrimSpace(state), done, err
@@ -175,7 +187,7 @@ func (w *Waiter) showPods(ctx context.Context, info *resource.Info) error {
 			}
 			if line := podLine(pod, ev.Type); line != said[pod.Name] {
 				said[pod.Name] = line
-				w.Say(line)
+				w.say(line)
 			}
 		}
 		changes.Stop()
@@ -193,11 +205,19 @@ func podSelector(obj runtime.Object) (string, error) {
 	if _, isWorkload, _ := unstructured.NestedMap(u.Object, "spec", "template"); !ok || !isWorkload || err != nil {
 		return "", err
 	}
-	selector := &metav1.LabelSelector{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, selector); err != nil {
+	if u.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "ReplicationController"}) {
+		set, _, err := unstructured.NestedStringMap(u.Object, "spec", "selector") // older than label selectors
+		return labels.Set(set).String(), err
+	}
+	parsed := &metav1.LabelSelector{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, parsed); err != nil {
 		return "", err
 	}
-	return metav1.FormatLabelSelector(selector), nil
+	selector, err := metav1.LabelSelectorAsSelector(parsed)
+	if err != nil {
+		return "", err
+	}
+	return selector.String(), nil
 }
 
 func podLine(pod *corev1.Pod, change watch.EventType) string {
@@ -220,7 +240,7 @@ func podState(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return "Terminating"
 	}
-	for _, c := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if c.State.Waiting != nil && c.State.Waiting.Reason != "" && c.State.Waiting.Reason != "PodInitializing" {
 			return c.State.Waiting.Reason
 		}

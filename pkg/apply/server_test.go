@@ -1,0 +1,138 @@
+package apply
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// answer is what a server says to one request.
+type answer struct {
+	code int // 0: 200
+	body string
+}
+
+// server answers requests in the order that a test lays down.
+type server struct {
+	*httptest.Server
+	answers map[string][]answer                         // by method; the last stays
+	watches []func(event func(string), r *http.Request) // of the object, one per connection; the last stays open
+	pods    func(event func(string), r *http.Request)   // the watch of pods
+
+	mu       sync.Mutex
+	requests []string // METHOD, and the selector of a watch of pods
+	watched  int
+}
+
+func newServer(t *testing.T, answers map[string][]answer) *server {
+	s := &server{answers: answers}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Query().Get("watch") != "" {
+		s.watch(w, r)
+		return
+	}
+	s.mu.Lock()
+	s.requests = append(s.requests, r.Method)
+	a := s.answers[r.Method][0]
+	if len(s.answers[r.Method]) > 1 {
+		s.answers[r.Method] = s.answers[r.Method][1:]
+	}
+	s.mu.Unlock()
+	if a.code != 0 {
+		w.WriteHeader(a.code)
+	}
+	io.WriteString(w, a.body)
+}
+
+func (s *server) watch(w http.ResponseWriter, r *http.Request) {
+	event := func(line string) {
+		io.WriteString(w, line+"\n")
+		w.(http.Flusher).Flush()
+	}
+	w.(http.Flusher).Flush()
+	if strings.HasSuffix(r.URL.Path, "/pods") && r.URL.Query().Get("labelSelector") != "" {
+		s.mu.Lock()
+		s.requests = append(s.requests, "pods "+r.URL.Query().Get("labelSelector"))
+		s.mu.Unlock()
+		if s.pods != nil {
+			s.pods(event, r)
+		}
+		<-r.Context().Done()
+		return
+	}
+	s.mu.Lock()
+	n := s.watched
+	s.watched++
+	s.mu.Unlock()
+	if n < len(s.watches) {
+		s.watches[n](event, r)
+	}
+	if n >= len(s.watches)-1 {
+		<-r.Context().Done()
+	}
+}
+
+func (s *server) got() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.requests, " ")
+}
+
+// info is the object that a manifest names, on s.
+func (s *server) info(t *testing.T, manifest string) *resource.Info {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	if err := json.Unmarshal([]byte(manifest), u); err != nil {
+		t.Fatal(err)
+	}
+	gvk := u.GroupVersionKind()
+	cfg := &rest.Config{Host: s.URL, APIPath: "/apis", ContentConfig: resource.UnstructuredPlusDefaultContentConfig()}
+	if gvk.Group == "" {
+		cfg.APIPath = "/api"
+	}
+	gv := gvk.GroupVersion()
+	cfg.GroupVersion = &gv
+	client, err := rest.RESTClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plural := strings.ToLower(gvk.Kind) + "s"
+	return &resource.Info{
+		Client: client, Namespace: "default", Name: u.GetName(), Object: u,
+		Mapping: &meta.RESTMapping{Resource: gvk.GroupVersion().WithResource(plural), GroupVersionKind: gvk, Scope: meta.RESTScopeNamespace},
+	}
+}
+
+func (s *server) clients(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	c, err := kubernetes.NewForConfig(&rest.Config{Host: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// failure is an error as the API server sends it.
+func failure(code int, reason string) answer {
+	return answer{code, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"%s!","reason":%q,"code":%d}`, reason, reason, code)}
+}
+
+func event(kind, object string) string { return fmt.Sprintf(`{"type":%q,"object":%s}`, kind, object) }
