@@ -33,7 +33,8 @@ type HostConfig struct {
 // share. Run it beside its kubelets.
 type Host struct {
 	HostConfig
-	pods    *client.Cache[*corev1.Pod] // nil with PerNode
+	pods    *client.Cache[*corev1.Pod]  // nil with PerNode
+	nodes   *client.Cache[*corev1.Node] // likewise
 	refs    *references
 	started time.Time
 
@@ -68,7 +69,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	}
 	h.refs = newReferences(h)
 	if !cfg.PerNode {
-		h.pods = cfg.Caches.Pods()
+		h.pods, h.nodes = cfg.Caches.Pods(), cfg.Caches.Nodes()
 		h.pods.Index(byNode, nodeOf)
 		h.pods.Subscribe(h.podChanged)
 	}
@@ -138,7 +139,8 @@ func (h *Host) wake(key objects.Key, revision uint64) {
 	}
 }
 
-// podChanged wakes the pod's worker for what concerns a kubelet. The kubelets' own status writes do not.
+// podChanged wakes the pod's worker for what concerns a kubelet. The kubelets' own status writes do not; those of others
+// are answered.
 func (h *Host) podChanged(ch client.Change[*corev1.Pod]) {
 	pod := ch.New
 	if ch.Deleted() {
@@ -148,6 +150,7 @@ func (h *Host) podChanged(ch client.Change[*corev1.Pod]) {
 		return
 	}
 	if !ch.Added() && !ch.Deleted() && !concerns(ch.Old, ch.New) {
+		h.answer(ch.New, ch.Revision)
 		return
 	}
 	h.wake(ch.Key(), ch.Revision)

@@ -47,7 +47,8 @@ type Kubelet struct {
 	client   client.Client
 	runtime  Runtime
 	pods     *client.Cache[*corev1.Pod]
-	recorder *client.Recorder // nil on a simulated node, whose containers are not worth an Event
+	nodes    *client.Cache[*corev1.Node] // has this one among others
+	recorder *client.Recorder            // nil on a simulated node, whose containers are not worth an Event
 	machine  machine
 
 	admission sync.Mutex // held while a pod is admitted
@@ -70,7 +71,7 @@ func New(cfg Config) (*Kubelet, error) {
 	}
 	h := cfg.Host
 	k := &Kubelet{
-		NodeConfig: cfg.Node, host: h, client: cfg.Client, runtime: cfg.Runtime, pods: h.pods,
+		NodeConfig: cfg.Node, host: h, client: cfg.Client, runtime: cfg.Runtime, pods: h.pods, nodes: h.nodes,
 		seen: map[types.UID]Pod{}, machine: readMachine(h.Dir),
 	}
 	if !k.Tier.Simulated {
@@ -83,6 +84,9 @@ func New(cfg Config) (*Kubelet, error) {
 		})
 		k.pods.Index(byNode, nodeOf)
 		k.pods.Subscribe(h.podChanged)
+		k.nodes = client.CacheWhere[*corev1.Node](h.Caches, client.Nodes, metav1.ListOptions{
+			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, k.Name).String(),
+		})
 	}
 	return k, nil
 }

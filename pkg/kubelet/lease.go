@@ -19,7 +19,7 @@ import (
 )
 
 // A node says that it lives by renewing its Lease at each renewInterval, and by posting its whole status at each
-// postInterval.
+// postInterval, or with the next renewal once somebody has doubted it.
 const (
 	leaseDuration = 40 * time.Second
 	renewInterval = 10 * time.Second
@@ -50,7 +50,7 @@ func (h *Host) beat(ctx context.Context, post bool) {
 			if err := k.renew(ctx); err != nil && ctx.Err() == nil {
 				slog.WarnContext(ctx, "cannot renew lease", "node", k.Name, "err", err)
 			}
-			if !post {
+			if !post && !k.doubted() {
 				return
 			}
 			if err := k.repost(ctx); err != nil && ctx.Err() == nil {

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/objects"
 )
 
 // version is what a node says its kubelet is.
@@ -74,10 +75,23 @@ func (k *Kubelet) setNode(node *corev1.Node) {
 	k.node = node
 }
 
+// currentNode returns the newest state that is known of the node: what the API last answered, or what others have made
+// of it since.
 func (k *Kubelet) currentNode() *corev1.Node {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if seen, ok := k.nodes.Get(objects.Key{Name: k.Name}); ok && (k.node == nil || revisionOf(seen) > revisionOf(k.node)) {
+		return seen
+	}
 	return k.node
+}
+
+// doubted reports whether the API shows the node as not ready: while nothing was heard of its kubelet, somebody said so.
+func (k *Kubelet) doubted() bool {
+	node := k.currentNode()
+	return node != nil && !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // postNode writes the node's status.

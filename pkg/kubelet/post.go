@@ -52,7 +52,8 @@ func (p *posts) put(key objects.Key, next *posting, over bool) {
 		p.waiting, p.written = map[objects.Key]*posting{}, map[types.UID]*corev1.Pod{}
 	}
 	if old := p.waiting[key]; old != nil {
-		if !over {
+		same := old.worker == next.worker
+		if same && old.last || !over && !(same && next.last) { // what ends a pod is not given up
 			return
 		}
 		next.report.Causes = append(old.report.Causes, next.report.Causes...)
@@ -118,6 +119,16 @@ func (w *worker) postLast(ctx context.Context, status corev1.PodStatus) {
 
 func (h *Host) postLater(key objects.Key, p *posting) {
 	h.posts.put(key, p, true)
+	h.wakePosts(key)
+}
+
+// postIfNone hands a status over that is nothing new: one that waits goes before it.
+func (h *Host) postIfNone(key objects.Key, p *posting) {
+	h.posts.put(key, p, false)
+	h.wakePosts(key)
+}
+
+func (h *Host) wakePosts(key objects.Key) {
 	h.mu.Lock()
 	wake := h.wakePost
 	h.mu.Unlock()
