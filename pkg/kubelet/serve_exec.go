@@ -147,8 +147,12 @@ type forwarder struct{ target }
 // PortForward copies between a stream and a port of the pod, until one of them ends.
 func (f forwarder) PortForward(ctx context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
 	defer func() { _ = stream.Close() }() // the client has gone, or is told by it
+	host := f.worker.hostOf(f.pod, "")
+	if host == "" { // which would be this machine
+		return fmt.Errorf("pod %s has no address yet", f.pod.Name)
+	}
 	var d net.Dialer
-	address := net.JoinHostPort(f.worker.hostOf(f.pod, ""), strconv.Itoa(int(port)))
+	address := net.JoinHostPort(host, strconv.Itoa(int(port)))
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("failed to connect to %s inside pod %s: %w", address, f.pod.Name, err)
