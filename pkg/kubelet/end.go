@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/minikctl/minikctl/pkg/clock"
 )
 
 // The shortest times that a pod has to end, and that a container has after its preStop hook.
@@ -115,11 +117,9 @@ func (w *worker) stop(ctx context.Context, pod *corev1.Pod, seen Pod) bool {
 	w.stopProbes()
 	w.mu.Unlock()
 	w.tasks.Go(func() {
-		w.terminate(ctx, pod, seen, time.Duration(grace)*time.Second, first)
-		if ctx.Err() != nil {
+		if !w.terminateAll(ctx, pod, seen, time.Duration(grace)*time.Second, first) {
 			return
 		}
-		w.look(ctx, w.key)
 		w.mu.Lock()
 		if w.ending == e {
 			e.stopped = true
@@ -128,6 +128,27 @@ func (w *worker) stop(ctx context.Context, pod *corev1.Pod, seen Pod) bool {
 		w.host.wake(w.key, 0)
 	})
 	return false
+}
+
+// stopAgain is when a container is stopped again that the runtime could not stop.
+const stopAgain = time.Second
+
+// terminateAll terminates the pod until none of its containers runs, and reports whether that is so: ctx may end before.
+func (w *worker) terminateAll(ctx context.Context, pod *corev1.Pod, seen Pod, grace time.Duration, hooks bool) bool {
+	for {
+		w.terminate(ctx, pod, seen, grace, hooks)
+		if ctx.Err() != nil {
+			return false
+		}
+		w.look(ctx, w.key)
+		if seen, _ = w.view(w.uid); !seen.running() {
+			return true
+		}
+		if clock.Sleep(ctx, w.host.Clock, stopAgain) != nil {
+			return false
+		}
+		hooks = false
+	}
 }
 
 // terminate stops the pod's containers: first those of the pod itself, all at once, then the sidecars, the last one first.

@@ -78,6 +78,17 @@ func TestHooks(t *testing.T) {
 	r.event("bad", "Killing", "FailedPostStartHook")
 }
 
+func TestStoppingIsTriedAgain(t *testing.T) {
+	r := newRig(t)
+	pod := r.pod("p", corev1.PodSpec{})
+	r.sees("p", "Running c:running+started+ready")
+	r.runtime.mu.Lock()
+	r.runtime.deaf = 2
+	r.runtime.mu.Unlock()
+	r.says(pod, func(s *corev1.PodStatus) { s.Phase = corev1.PodFailed })
+	r.later("p", "Failed c:Error=143")
+}
+
 func TestShorterGraceWins(t *testing.T) {
 	r := newRig(t)
 	hold, hangs := make(chan struct{}), make(chan struct{})

@@ -24,6 +24,7 @@ type fakeRuntime struct {
 	specs    map[ContainerID]ContainerSpec
 	refuse   error // what Start answers
 	stubborn bool  // containers end only when they are killed
+	deaf     int   // how many calls of Stop fail
 	graces   map[ContainerID]time.Duration
 	ended    []string // names in the order in which they were stopped
 	exec     func(ContainerID, []string, Streams) (int, error)
@@ -98,6 +99,11 @@ func (f *fakeRuntime) Start(_ context.Context, uid types.UID, spec ContainerSpec
 
 func (f *fakeRuntime) Stop(_ context.Context, id ContainerID, grace time.Duration) error {
 	f.mu.Lock()
+	if f.deaf > 0 {
+		f.deaf--
+		f.mu.Unlock()
+		return errors.New("the supervisor is gone")
+	}
 	f.graces[id] = grace
 	code := 143
 	if f.stubborn {
