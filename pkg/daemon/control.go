@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/minikctl/minikctl/pkg/early"
 )
 
 // State is what a running daemon says of itself, in Paths.State.
@@ -80,6 +82,7 @@ func Spawn(ctx context.Context, p Paths, args []string) error {
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{write}
 	cmd.Env = append(os.Environ(), readyVariable+"=3")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	early.KeepDescriptors()
 	err = cmd.Start()
 	write.Close()
 	if err != nil {

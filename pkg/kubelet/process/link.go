@@ -1,7 +1,6 @@
 package process
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +38,7 @@ func (h *Host) link(ctx context.Context) {
 	}
 }
 
-// attach follows one supervisor until it is gone, and tells whether it could be reached at all.
+// attach follows one supervisor until it is gone, and tells whether it had got as far as to tell of all its containers.
 func (h *Host) attach(ctx context.Context) bool {
 	conn, err := h.connect(ctx)
 	if err != nil {
@@ -56,13 +55,15 @@ func (h *Host) attach(ctx context.Context) bool {
 		return false
 	}
 	h.handOver(ctx)
+	synced := false
 	for {
 		var e wire.Event
 		files, err := conn.Receive(&e)
 		if err != nil {
 			h.unsync()
-			return true
+			return synced
 		}
+		synced = synced || e.Synced
 		h.take(&e, files)
 	}
 }
@@ -86,22 +87,21 @@ func (h *Host) startSupervisor(ctx context.Context) (*wire.Conn, error) {
 		return nil, fmt.Errorf("start supervisor: %w", err)
 	}
 	defer ready.Close()
-	var said bytes.Buffer
 	how := early.Supervisor(h.root)
 	cmd := &exec.Cmd{
 		Path: how.Path, Args: how.Args, Env: how.Env, Dir: "/", Stderr: log, ExtraFiles: []*os.File{theirs},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
+	early.KeepDescriptors()
 	err = cmd.Start()
 	theirs.Close()
 	if err != nil {
 		return nil, fmt.Errorf("start supervisor: %w", err)
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
+	go func() { _ = cmd.Wait() }() // its log says why it ended
 	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if _, err := io.Copy(&said, ready); err != nil { // ends when it serves, or dies
+	if _, err := io.Copy(io.Discard, ready); err != nil { // ends when it serves, or dies
 		return nil, fmt.Errorf("start supervisor: %w", err)
 	}
 	conn, err := wire.Dial(h.path(wire.SocketFile))
