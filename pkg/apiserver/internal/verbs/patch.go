@@ -40,9 +40,9 @@ func (e *Engine) Patch(ctx context.Context, req *Request, p Patch, opts *metav1.
 		return w.apply(ctx, p.Data, opts)
 	}
 	if s, ok := subresourceOf(w.r, req.Subresource); ok {
-		return w.setThrough(ctx, s, "", func(view objects.Object) (objects.Object, error) {
+		return w.setThrough(ctx, s, change{patched: true, build: func(_ context.Context, view objects.Object) (objects.Object, error) {
 			return w.patchView(view, p, opts.FieldValidation)
-		})
+		}})
 	}
 	return w.modify(ctx, change{patched: true, build: func(_ context.Context, old objects.Object) (objects.Object, error) {
 		obj, err := w.patched(old, p, opts.FieldValidation)

@@ -66,18 +66,19 @@ func (t *table) subresourceView(name string, item *cache.Item) (*cache.Item, err
 	return cache.NewItem(item.Key, item.Revision, view), nil
 }
 
-// setThrough makes a change of a resource out of one of its subresource's object. build returns that object; what it has
-// as resourceVersion and uid is what the client insists on.
-func (w *write) setThrough(ctx context.Context, s subresource, uid string, build func(view objects.Object) (objects.Object, error)) (Result, error) {
+// setThrough makes a change of a resource out of one of its subresource's object, which c.build makes of the one there
+// is.
+func (w *write) setThrough(ctx context.Context, s subresource, c change) (Result, error) {
 	if s.set == nil {
 		return Result{}, apierrors.NewMethodNotSupported(w.gr(), w.req.Verb)
 	}
-	res, err := w.modify(ctx, change{uid: uid, build: func(_ context.Context, old objects.Object) (objects.Object, error) {
+	build := c.build
+	c.build = func(ctx context.Context, old objects.Object) (objects.Object, error) {
 		view, err := s.view(w.table, old)
 		if err != nil {
 			return nil, err
 		}
-		if view, err = build(view); err != nil {
+		if view, err = build(ctx, view); err != nil {
 			return nil, err
 		}
 		w.req.Sub = view
@@ -87,7 +88,8 @@ func (w *write) setThrough(ctx context.Context, s subresource, uid string, build
 		}
 		obj.SetResourceVersion(view.GetResourceVersion())
 		return obj, nil
-	}})
+	}
+	res, err := w.modify(ctx, c)
 	if err != nil {
 		return Result{}, err
 	}

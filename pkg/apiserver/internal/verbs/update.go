@@ -52,7 +52,10 @@ func (e *Engine) Update(ctx context.Context, req *Request, obj runtime.Object, o
 		return Result{}, err
 	}
 	if s, ok := subresourceOf(w.r, req.Subresource); ok {
-		return w.setThrough(ctx, s, string(in.GetUID()), func(objects.Object) (objects.Object, error) { return in, nil })
+		return w.setThrough(ctx, s, change{
+			uid:   string(in.GetUID()),
+			build: func(context.Context, objects.Object) (objects.Object, error) { return in, nil },
+		})
 	}
 	fixed, sent := in.GetResourceVersion() != "", in.GetManagedFields()
 	return w.modify(ctx, change{
