@@ -2,7 +2,9 @@ package verbs
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,19 +47,15 @@ func (e *Engine) expire(ctx context.Context, t *table) error {
 		if !expiredAt(i, limit) {
 			continue
 		}
-		ops = append(ops, store.Op{Key: t.StoreKey(i.Key), Expect: store.Any()})
-		if len(ops) == sweptAtATime {
-			if _, err := e.config.Store.Write(ctx, ops...); err != nil {
-				return err
-			}
-			ops = ops[:0]
+		ops = append(ops, store.Op{Key: t.StoreKey(i.Key), Expect: store.At(i.Revision)})
+	}
+	for some := range slices.Chunk(ops, sweptAtATime) {
+		_, err := e.config.Store.Write(ctx, some...)
+		if err != nil && !errors.Is(err, store.ErrConflict) { // one was seen again just now: the others can wait
+			return err
 		}
 	}
-	if len(ops) == 0 {
-		return nil
-	}
-	_, err = e.config.Store.Write(ctx, ops...)
-	return err
+	return nil
 }
 
 // expiredAt reports whether an Event was last written before limit.
