@@ -256,6 +256,10 @@ func (w *write) remove(ctx context.Context, obj objects.Object, item *cache.Item
 	if w.dry {
 		return cache.NewItem(item.Key, item.Revision, obj), nil
 	}
+	ctx, err := decided(ctx)
+	if err != nil {
+		return nil, err
+	}
 	revs, err := w.config.Store.Write(ctx, store.Op{Key: w.StoreKey(item.Key), Expect: store.At(item.Revision)})
 	if err != nil {
 		return nil, err

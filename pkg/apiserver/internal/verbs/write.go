@@ -172,10 +172,20 @@ func inNamespace(obj metav1.Object, namespace string) error {
 // scratch holds buffers for encodings that are only compared.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
+// decided is the context of a write that is about to be made: whoever asked for it may go, but its outcome has to be
+// known, since the hooks keep or give back by it what the object has.
+func decided(ctx context.Context) (context.Context, error) {
+	return context.WithoutCancel(ctx), ctx.Err()
+}
+
 // commit stores obj in place of old (nil: it is new) and returns the item that it has become. An obj that equals old is
 // not written. obj's resourceVersion is the engine's from here on.
 func (w *write) commit(ctx context.Context, obj objects.Object, old *cache.Item) (*cache.Item, error) {
 	start := w.config.Clock.Now()
+	ctx, err := decided(ctx)
+	if err != nil {
+		return nil, err
+	}
 	gvk := w.r.Names.GVK()
 	obj.GetObjectKind().SetGroupVersionKind(gvk)
 	obj.SetResourceVersion("")
@@ -186,8 +196,11 @@ func (w *write) commit(ctx context.Context, obj objects.Object, old *cache.Item)
 	expect := store.Absent()
 	if old != nil {
 		same, err := sameAs(old, gvk, value)
-		if err != nil || same {
-			return old, err
+		if err != nil {
+			return nil, err
+		}
+		if same {
+			return old, w.stillCurrent(ctx, old)
 		}
 		expect = store.At(old.Revision)
 	}
@@ -207,6 +220,19 @@ func (w *write) commit(ctx context.Context, obj objects.Object, old *cache.Item)
 	w.took("commit", start)
 	w.span(item, obj, old)
 	return item, nil
+}
+
+// stillCurrent checks that what a write would not change is what is stored, and not only what the cache shows: another
+// server of the same store may have changed it.
+func (w *write) stillCurrent(ctx context.Context, i *cache.Item) error {
+	if err := w.Engine.cache.Fresh(ctx); err != nil {
+		return err
+	}
+	now, ok, err := w.Table.Get(ctx, i.Key)
+	if err == nil && (!ok || now.Revision != i.Revision) {
+		err = store.ErrConflict
+	}
+	return err
 }
 
 // dryRun is the answer to a write that is not made: the object with the version that it would replace.

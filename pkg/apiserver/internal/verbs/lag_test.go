@@ -1,0 +1,192 @@
+package verbs_test
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/store"
+	"github.com/minikctl/minikctl/pkg/store/memory"
+)
+
+// lagging is a store that several servers share, as one of them sees it: what is committed is told only while the gate
+// is open.
+type lagging struct {
+	store.Store
+	gate    sync.Mutex    // held: closed
+	asked   chan struct{} // somebody wants to know the head
+	written chan struct{} // a write has been made, or refused
+}
+
+func newLagging(s store.Store) *lagging {
+	return &lagging{Store: s, asked: make(chan struct{}, 1), written: make(chan struct{}, 1)}
+}
+
+func (l *lagging) Watch(ctx context.Context, prefix string, from store.Revision) iter.Seq2[store.Batch, error] {
+	return func(yield func(store.Batch, error) bool) {
+		for b, err := range l.Store.Watch(ctx, prefix, from) {
+			l.gate.Lock()
+			l.gate.Unlock() //nolint:staticcheck // only to pass it
+			if !yield(b, err) {
+				return
+			}
+		}
+	}
+}
+
+func (l *lagging) Head(ctx context.Context) (store.Revision, error) {
+	tell(l.asked)
+	return l.Store.Head(ctx)
+}
+
+func (l *lagging) Write(ctx context.Context, ops ...store.Op) ([]store.Revision, error) {
+	defer tell(l.written)
+	return l.Store.Write(ctx, ops...)
+}
+
+func tell(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// behind closes the gate, after which the server over l sees nothing that others write.
+func (l *lagging) behind() {
+	l.gate.Lock()
+	for _, c := range []chan struct{}{l.asked, l.written} {
+		select {
+		case <-c:
+		default:
+		}
+	}
+}
+
+// answer is what a write came to.
+type answer struct {
+	obj runtime.Object
+	err error
+}
+
+// catchUp makes a write while the gate is closed, opens the gate when wait says so, and returns the answer.
+func (l *lagging) catchUp(t *testing.T, wait <-chan struct{}, write func() (runtime.Object, error)) answer {
+	t.Helper()
+	out := make(chan answer, 1)
+	go func() {
+		obj, err := write()
+		out <- answer{obj, err}
+	}()
+	select {
+	case <-wait:
+	case a := <-out:
+		t.Errorf("answered before it could know: %v", a.err)
+		out <- a
+	}
+	l.gate.Unlock()
+	return <-out
+}
+
+func TestWriteIsFinishedWhenTheClientHasGone(t *testing.T) {
+	l := newLagging(memory.New())
+	s := serve(t, l)
+	service := func(name, ip string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: 80}}}}
+	}
+	create(t, s, services, service("first", ""))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	l.behind()
+	leave := make(chan struct{})
+	go func() {
+		<-l.written
+		cancel()
+		close(leave)
+	}()
+	a := l.catchUp(t, leave, func() (runtime.Object, error) {
+		return s.Create(ctx, services, service("second", "10.96.7.7"), metav1.CreateOptions{})
+	})
+	if a.err != nil {
+		t.Errorf("create: %v", a.err)
+	}
+	_, err := s.Create(t.Context(), services, service("third", "10.96.7.7"), metav1.CreateOptions{})
+	wantError(t, err, 422, "provided IP is already allocated")
+}
+
+func TestNothingToChangeButForAnotherServer(t *testing.T) {
+	st := memory.New()
+	l := newLagging(st)
+	s, other := serve(t, l), serve(t, st)
+	create(t, s, configMaps, newConfigMap("x"))
+	made := get[*corev1.ConfigMap](t, s, in(configMaps, "x")) // from here on it is in the cache
+
+	l.behind()
+	changed := made.DeepCopy()
+	changed.Data["k"] = "another"
+	if _, err := other.Update(t.Context(), in(configMaps, "x"), changed, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	back := made.DeepCopy()
+	back.ResourceVersion = ""
+	a := l.catchUp(t, l.asked, func() (runtime.Object, error) {
+		return s.Update(t.Context(), in(configMaps, "x"), back, metav1.UpdateOptions{})
+	})
+	if a.err != nil {
+		t.Fatal(a.err)
+	}
+	if got := get[*corev1.ConfigMap](t, other, in(configMaps, "x")); got.Data["k"] != "v" {
+		t.Errorf("the acknowledged write is lost: %v", got.Data)
+	}
+}
+
+func TestPatchOfAScaleInsistsOnNoVersion(t *testing.T) {
+	st := memory.New()
+	l := newLagging(st)
+	s, other := serve(t, l), serve(t, st)
+	create(t, s, deployments, newDeployment("web"))
+	get[*appsv1.Deployment](t, s, in(deployments, "web")) // from here on it is in the cache
+	patch := func(c client.Client, sub, text string) (runtime.Object, error) {
+		return c.Patch(t.Context(), in(deployments, "web").Sub(sub), client.Patch{Type: types.MergePatchType, Data: []byte(text)}, metav1.PatchOptions{})
+	}
+
+	l.behind()
+	if _, err := patch(other, "", `{"metadata":{"labels":{"a":"b"}}}`); err != nil {
+		t.Fatal(err)
+	}
+	a := l.catchUp(t, l.asked, func() (runtime.Object, error) { return patch(s, "scale", `{"spec":{"replicas":3}}`) })
+	if a.err != nil {
+		t.Error(a.err)
+	}
+}
+
+func TestEventThatIsSeenAgainStays(t *testing.T) {
+	st := memory.New()
+	l := newLagging(st)
+	s, other := serve(t, l), serve(t, st)
+	events := client.Target{Resource: client.Events, Namespace: "default"}
+	create(t, s, events, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: "e"}, InvolvedObject: corev1.ObjectReference{Namespace: "default"},
+		LastTimestamp: metav1.NewTime(s.clock.Now()),
+	})
+	if _, err := s.List(t.Context(), events, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	l.behind()
+	seen := client.Patch{Type: types.MergePatchType, Data: []byte(`{"count":2,"lastTimestamp":"2026-01-02T05:04:05Z"}`)}
+	if _, err := other.Patch(t.Context(), in(events, "e"), seen, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.clock.Step(2 * time.Hour)
+	<-l.written
+	l.gate.Unlock()
+	get[*corev1.Event](t, other, in(events, "e"))
+}
