@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	_ "github.com/minikctl/minikctl/pkg/cli/internal/english" // before kubectl's verbs
 	"github.com/minikctl/minikctl/pkg/daemon"
 )
 

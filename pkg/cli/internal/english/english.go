@@ -1,0 +1,45 @@
+// Package english keeps kubectl's verbs from loading translations that are none. Their package variables ask for texts
+// while the program starts, and finding that the English of English is English costs 20 ms of every start.
+//
+// It works by being initialised between kubectl's i18n, which it imports, and the verbs, whose import paths sort behind
+// its own: i18n documents this way of setting the loader.
+package english
+
+import (
+	"os"
+	"strings"
+
+	"k8s.io/kubectl/pkg/util/i18n"
+)
+
+var errSet = i18n.SetLoadTranslationsFunc(load)
+
+// Set reports whether the loader was set before anybody asked for a text.
+func Set() bool { return errSet == nil }
+
+// load loads the translations of the user's language, unless that is English or none that kubectl knows.
+func load() error {
+	if !translated(os.Getenv("LC_ALL"), os.Getenv("LC_MESSAGES"), os.Getenv("LANG")) {
+		return nil
+	}
+	return i18n.LoadTranslations("kubectl", nil)
+}
+
+// languages are those that kubectl is translated into.
+var languages = []string{"fr_FR", "zh_CN", "ja_JP", "zh_TW", "it_IT", "de_DE", "ko_KR", "pt_BR"}
+
+// translated reports whether the first of the variables that is set names a language that kubectl is translated into.
+func translated(variables ...string) bool {
+	for _, v := range variables {
+		if v == "" {
+			continue
+		}
+		for _, l := range languages {
+			if strings.HasPrefix(v, l+".") {
+				return true
+			}
+		}
+		return false
+	}
+	return false
+}
