@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"sync"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,8 +24,15 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// maxOperations bounds a JSON patch.
-const maxOperations = 10000
+// maxOperations bounds a JSON patch, and maxCopied how many bytes its copy operations may add: a few of them, each doubling
+// what the one before has made, would take all memory.
+const (
+	maxOperations = 10000
+	maxCopied     = 3 << 20
+)
+
+// boundCopies tells the library, which has one bound for the whole process.
+var boundCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = maxCopied })
 
 // Patch changes an object by a description of the change: a JSON, merge or strategic merge patch of the version that was
 // asked for, or a configuration that is applied.
@@ -197,6 +205,7 @@ func runJSONPatch(doc, patch []byte, check bool) (after []byte, strict []error, 
 		return nil, nil, apierrors.NewRequestEntityTooLargeError(
 			fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(steps)))
 	}
+	boundCopies()
 	if after, err = steps.Apply(doc); err != nil {
 		return nil, nil, unprocessable(err)
 	}

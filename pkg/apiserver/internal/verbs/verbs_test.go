@@ -338,6 +338,20 @@ func TestPatches(t *testing.T) {
 	wantError(t, err, 404, `deployments.apps "none" not found`)
 }
 
+func TestPatchThatGrows(t *testing.T) {
+	s := serve(t, memory.New())
+	cm := newConfigMap("x")
+	cm.Data["k"] = strings.Repeat("x", 64<<10)
+	create(t, s, configMaps, cm)
+	steps := []string{`{"op":"add","path":"/data/a","value":{}}`}
+	for i := range 7 {
+		steps = append(steps, fmt.Sprintf(`{"op":"copy","from":"/data","path":"/data/a/%d"}`, i))
+	}
+	patch := client.Patch{Type: types.JSONPatchType, Data: []byte("[" + strings.Join(steps, ",") + "]")}
+	_, err := s.Patch(t.Context(), in(configMaps, "x"), patch, metav1.PatchOptions{})
+	wantError(t, err, 422, "the server rejected our request due to an error in our request")
+}
+
 func TestApply(t *testing.T) {
 	s := serve(t, memory.New())
 	apply := func(manager, config string, force bool) (*corev1.ConfigMap, error) {
