@@ -161,3 +161,29 @@ func claim(t *testing.T, folder, owner string) Range {
 	}
 	return r
 }
+
+func TestFoldersOfOthersAreRefused(t *testing.T) {
+	victim := filepath.Join(t.TempDir(), "victim")
+	for name, prepare := range map[string]func(t *testing.T, parent string) error{
+		"anybody may write": func(t *testing.T, parent string) error {
+			return errors.Join(os.MkdirAll(filepath.Join(parent, "ranges"), 0o700), os.Chmod(parent, 0o777))
+		},
+		"a link": func(t *testing.T, parent string) error { return os.Symlink(t.TempDir(), parent) },
+		"another user's": func(t *testing.T, parent string) error {
+			if os.Getuid() != 0 {
+				t.Skip("only root can give folders away")
+			}
+			return errors.Join(os.Mkdir(parent, 0o700), os.Chown(parent, 12345, 12345))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parent := filepath.Join(t.TempDir(), "minikctl-0")
+			if err := prepare(t, parent); err != nil {
+				t.Fatal(err)
+			}
+			if r, err := Claim(filepath.Join(parent, "ranges"), victim); err == nil {
+				t.Errorf("got %v in a folder in which others can put links", r)
+			}
+		})
+	}
+}

@@ -88,7 +88,7 @@ const lockName = "lock"
 // is looked at again.
 func lock(folder string) (func(), error) {
 	for {
-		if err := os.MkdirAll(folder, 0o700); err != nil {
+		if err := makeOwn(folder); err != nil {
 			return nil, err
 		}
 		path := filepath.Join(folder, lockName)
@@ -113,6 +113,26 @@ func lock(folder string) (func(), error) {
 		}
 		f.Close()
 	}
+}
+
+// makeOwn makes the folder if it is missing. It refuses one in which others could put links for us to write through: below
+// the machine's folder for temporary files anybody may have made it before us.
+func makeOwn(folder string) error {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	const byOthers = 0o022
+	for _, dir := range []string{filepath.Dir(folder), folder} {
+		info, err := os.Lstat(dir)
+		if err != nil {
+			return err
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !info.IsDir() || info.Mode()&byOthers != 0 || !ok || int(st.Uid) != os.Getuid() {
+			return fmt.Errorf("%s is not a folder that belongs to this user alone", dir)
+		}
+	}
+	return nil
 }
 
 // removeFolder removes the empty folder with its lock, and the user's folder above it if that is empty as well.
