@@ -50,6 +50,9 @@ func writeState(p Paths, s State) error {
 
 // Running reports whether a daemon answers on the socket.
 func Running(p Paths) bool {
+	if checkSocket(p) != nil {
+		return false // nobody of ours, that is; who starts one is told
+	}
 	conn, err := net.DialTimeout("unix", p.Socket, time.Second)
 	if err != nil {
 		return false

@@ -72,6 +72,9 @@ func (d *Daemon) addAPIServer() error {
 	if err != nil {
 		return err
 	}
+	if err := checkSocket(d.paths); err != nil {
+		return err
+	}
 	s, err := open(d.paths)
 	if err != nil {
 		return err

@@ -1,0 +1,28 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// checkSocket refuses the folder of a socket in which others could have put it: below /tmp anybody may make a folder of
+// that name before us. What is sent to a socket is for nobody else to read.
+func checkSocket(p Paths) error {
+	dir := filepath.Dir(p.Socket)
+	info, err := os.Lstat(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	const byOthers = 0o022
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || info.Mode()&byOthers != 0 || !ok || int(st.Uid) != os.Getuid() {
+		return fmt.Errorf("%s is not a folder that belongs to this user alone", dir)
+	}
+	return nil
+}
