@@ -3,6 +3,8 @@ package kubelet
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -22,7 +24,7 @@ type HostConfig struct {
 	Images *images.Store
 	Clock  clock.Clock
 	Source *clock.Source
-	Dir    string  // holds volumes and logs; it is made when it is first needed
+	Dir    string  // holds volumes and logs; the first kubelet that needs it makes it
 	Server *Server // serves logs and exec of all nodes; nil: nothing is served
 
 	// PerNode watches the pods of each node apart instead of all pods at once: for a few nodes whose API is far away.
@@ -78,6 +80,29 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	}
 	return h, nil
 }
+
+// makeFolders makes the host's folders. A container that runs as another user must reach its own volumes there, but find
+// no others, where secrets are.
+func (h *Host) makeFolders() error {
+	for _, dir := range []struct {
+		path string
+		mode fs.FileMode
+	}{{h.Dir, 0o711}, {filepath.Join(h.Dir, podsFolder), 0o711}, {filepath.Join(h.Dir, logsFolder), 0o700}} {
+		if err := os.MkdirAll(dir.path, dir.mode); err != nil {
+			return err
+		}
+		if err := os.Chmod(dir.path, dir.mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The folders in a host's own: one of volumes for each pod by its UID, and one of logs by its full name.
+const (
+	podsFolder = "pods"
+	logsFolder = "logs"
+)
 
 func nodeOf(pod *corev1.Pod) []string {
 	if pod.Spec.NodeName == "" {

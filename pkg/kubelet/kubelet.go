@@ -75,6 +75,9 @@ func New(cfg Config) (*Kubelet, error) {
 		seen: map[types.UID]Pod{}, machine: readMachine(h.Dir),
 	}
 	if !k.Tier.Simulated {
+		if err := h.makeFolders(); err != nil {
+			return nil, fmt.Errorf("kubelet %s: %w", k.Name, err)
+		}
 		h.refs.prepare()
 		k.recorder = client.NewRecorder(k.client, h.Clock, h.Source, "kubelet", k.Name)
 	}

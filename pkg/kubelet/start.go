@@ -234,7 +234,7 @@ func runAs(pod *corev1.Pod, c *corev1.Container) (user, group *int64, err error)
 
 // logFolder is where the logs of a pod's containers are.
 func (w *worker) logFolder(pod *corev1.Pod) string {
-	return filepath.Join(w.host.Dir, "logs", pod.Namespace+"_"+pod.Name+"_"+string(pod.UID))
+	return filepath.Join(w.host.Dir, logsFolder, pod.Namespace+"_"+pod.Name+"_"+string(pod.UID))
 }
 
 func (w *worker) logPath(pod *corev1.Pod, name string, attempt int) string {

@@ -27,7 +27,7 @@ type volumes struct {
 // retryMount is when a volume that could not be made is tried again.
 const retryMount = 2 * time.Second
 
-func (w *worker) podFolder() string { return filepath.Join(w.host.Dir, "pods", string(w.uid)) }
+func (w *worker) podFolder() string { return filepath.Join(w.host.Dir, podsFolder, string(w.uid)) }
 
 func (w *worker) volumeFolder(name string) string {
 	return filepath.Join(w.podFolder(), "volumes", name)
@@ -248,12 +248,10 @@ func (w *worker) mounts(pod *corev1.Pod, c *corev1.Container, env *environment, 
 			if filepath.IsAbs(sub) || strings.Contains("/"+filepath.ToSlash(sub)+"/", "/../") {
 				return nil, fmt.Errorf("subPath %q of volume %q leads out of it", sub, m.Name)
 			}
-			from = filepath.Join(from, sub)
-			if _, err := os.Stat(from); errors.Is(err, fs.ErrNotExist) {
-				if err := os.MkdirAll(from, 0o755); err != nil {
-					return nil, err
-				}
+			if err := makeSubPath(from, sub); err != nil {
+				return nil, fmt.Errorf("subPath %q of volume %q: %w", sub, m.Name, err)
 			}
+			from = filepath.Join(from, sub)
 		}
 		out = append(out, Mount{Host: from, Container: m.MountPath, ReadOnly: m.ReadOnly})
 	}
@@ -261,6 +259,22 @@ func (w *worker) mounts(pod *corev1.Pod, c *corev1.Container, env *environment, 
 		out = append(out, Mount{Host: words, Container: c.TerminationMessagePath})
 	}
 	return out, nil
+}
+
+// makeSubPath makes a folder in a volume if it is missing. Links that a container has put there are not followed out of it.
+func makeSubPath(volume, sub string) error {
+	if err := os.MkdirAll(volume, 0o755); err != nil { // what a hostPath names need not be there
+		return err
+	}
+	root, err := os.OpenRoot(volume)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if _, err = root.Stat(sub); errors.Is(err, fs.ErrNotExist) {
+		err = root.MkdirAll(sub, 0o755)
+	}
+	return err
 }
 
 // terminationFile makes the file that takes a container's last words.

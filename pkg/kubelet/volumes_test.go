@@ -87,6 +87,43 @@ func TestPayloadPathsStayInside(t *testing.T) {
 	}
 }
 
+func TestSubPathsStayInside(t *testing.T) {
+	outside, volume := t.TempDir(), filepath.Join(t.TempDir(), "v")
+	if err := makeSubPath(volume, "a/b"); err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range map[string]string{"in": "a", "out": outside, "up": "../.."} {
+		if err := os.Symlink(to, filepath.Join(volume, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := makeSubPath(volume, "in/c"); err != nil {
+		t.Errorf("by a link inside: %v", err)
+	}
+	for _, sub := range []string{"out", "out/x", "up/x"} {
+		if err := makeSubPath(volume, sub); err == nil {
+			t.Errorf("%s was taken", sub)
+		}
+	}
+	if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
+		t.Errorf("outside there are %v, %v", left, err)
+	}
+}
+
+// TestVolumesAreNotFound checks that who may enter the host's folder can't look for secrets there.
+func TestVolumesAreNotFound(t *testing.T) {
+	r := newRig(t)
+	for _, dir := range []string{".", podsFolder, logsFolder} {
+		info, err := os.Stat(filepath.Join(r.host.Dir, dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode()&0o066 != 0 {
+			t.Errorf("%s has mode %o", dir, info.Mode().Perm())
+		}
+	}
+}
+
 func TestVolumes(t *testing.T) {
 	r := newRig(t)
 	cm := r.create(client.Target{Resource: client.ConfigMaps, Namespace: "default"}, &corev1.ConfigMap{
