@@ -37,6 +37,7 @@ func (s *Server) pages() []page {
 		{"/openapi/v2", s.openapi.ServeHTTP}, {"/openapi/v3", s.openapi.ServeHTTP}, {"/openapi/v3/", s.openapi.ServeHTTP},
 		{"/metrics", s.metrics.handler.ServeHTTP},
 		{"/version", s.version}, {"/version/", s.version},
+		{"/openid/v1/jwks", s.keySet}, {"/.well-known/openid-configuration", s.openID},
 		{"/debug/pprof/", pprof.Index}, {"/debug/pprof/profile", pprof.Profile}, {"/debug/pprof/symbol", pprof.Symbol},
 		{"/debug/pprof/trace", pprof.Trace},
 	}

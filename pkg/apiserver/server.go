@@ -29,6 +29,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/discovery"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/openapi"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/virtual"
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
@@ -81,6 +82,7 @@ type Server struct {
 	api         verbs.API // both of them
 	stages      verbs.Stages
 	authn       stage.Authenticator
+	issuer      *tokens.Issuer // of ServiceAccount tokens
 	kubelets    *connect.Kubelets
 	metrics     metrics
 	handler     http.Handler

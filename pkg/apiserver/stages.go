@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -20,7 +19,6 @@ import (
 
 // newEngine makes the engine with its stages, and the authenticators, which read through it.
 func (s *Server) newEngine(cfg Config) error {
-	var issuer *tokens.Issuer
 	services, err := allocate.Services(allocate.Config{Addresses: cfg.ServiceAddresses}, cfg.Source)
 	if err != nil {
 		return err
@@ -30,18 +28,14 @@ func (s *Server) newEngine(cfg Config) error {
 		Stages: s.newStages,
 		Hooks:  []verbs.Hook{services},
 		Spans:  s.virtual.Span,
-		Token: func(ctx context.Context, req *verbs.Request, account, request objects.Object) (objects.Object, error) {
-			asked, ok := request.(*authenticationv1.TokenRequest)
-			if !ok {
-				return nil, fmt.Errorf("%T is no TokenRequest", request)
-			}
-			return issuer.Request(ctx, objects.Key{Namespace: account.GetNamespace(), Name: account.GetName()}, asked)
+		Token: func(ctx context.Context, account objects.Key, asked *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+			return s.issuer.Request(ctx, account, asked) // which is made with the engine's reader, below
 		},
 	})
 	if err != nil {
 		return err
 	}
-	if issuer, err = tokens.New(cfg.PKI.TokenKey(), tokens.DefaultIssuer, s.engine.Reader(), cfg.Clock); err != nil {
+	if s.issuer, err = tokens.New(cfg.PKI.TokenKey(), tokens.DefaultIssuer, s.engine.Reader(), cfg.Clock); err != nil {
 		return err
 	}
 	static := authn.Static{}
@@ -51,7 +45,7 @@ func (s *Server) newEngine(cfg Config) error {
 		}
 	}
 	s.authn = authn.New(authn.Config{
-		Clients: cfg.PKI.Pool(), Static: static, Issuer: issuer, Clock: cfg.Clock,
+		Clients: cfg.PKI.Pool(), Static: static, Issuer: s.issuer, Clock: cfg.Clock,
 		More: []stage.Authenticator{localPeer{}},
 	})
 	return nil

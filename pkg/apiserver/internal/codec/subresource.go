@@ -3,12 +3,12 @@ package codec
 import (
 	"slices"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -33,7 +33,7 @@ var subresources = []Subresource{
 	{Name: "resize", Verbs: change},
 	{Name: "scale", Verbs: change, Kind: row("autoscaling", "v1", "Scale", "scales", func() *autoscalingv1.Scale { return new(autoscalingv1.Scale) })},
 	{Name: "status", Verbs: change},
-	{Name: "token", Verbs: []string{"create"}, Kind: row("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests", func() *authenticationv1.TokenRequest { return new(authenticationv1.TokenRequest) })},
+	{Name: "token", Verbs: []string{"create"}, Kind: &verbs.TokenRequests},
 }
 
 var (

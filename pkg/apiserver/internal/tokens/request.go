@@ -33,7 +33,8 @@ func (i *Issuer) Request(ctx context.Context, sa objects.Key, asked *authenticat
 	if err != nil {
 		return nil, err
 	}
-	if err := defaultRequest(req, sa); err != nil {
+	Default(req)
+	if err := checkPlace(req, sa); err != nil {
 		return nil, err
 	}
 	if errs := validateRequest(req); len(errs) > 0 {
@@ -61,16 +62,19 @@ func (i *Issuer) Request(ctx context.Context, sa objects.Key, asked *authenticat
 	return req, nil
 }
 
-func defaultRequest(req *authenticationv1.TokenRequest, sa objects.Key) error {
+// Default fills in how long a token is good for when nobody says.
+func Default(req *authenticationv1.TokenRequest) {
+	if req.Spec.ExpirationSeconds == nil {
+		req.Spec.ExpirationSeconds = new(int64(defaultExpiry))
+	}
+}
+
+func checkPlace(req *authenticationv1.TokenRequest, sa objects.Key) error {
 	if req.Name != "" && req.Name != sa.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", req.Name, sa.Name))
 	}
 	if req.Namespace != "" && req.Namespace != sa.Namespace {
 		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
-	}
-	if req.Spec.ExpirationSeconds == nil {
-		e := int64(defaultExpiry)
-		req.Spec.ExpirationSeconds = &e
 	}
 	return nil
 }

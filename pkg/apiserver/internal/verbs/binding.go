@@ -2,7 +2,6 @@ package verbs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -146,32 +145,4 @@ func evict(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
 		return Result{}, err
 	}
 	return success(), nil
-}
-
-// createToken issues a token for a service account (serviceaccounts/token).
-func createToken(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
-	request, ok := obj.(objects.Object)
-	if !ok {
-		return Result{}, wrongType(obj)
-	}
-	if w.config.Token == nil {
-		return Result{}, apierrors.NewInternalError(errors.New("the server issues no tokens"))
-	}
-	item, err := w.current(ctx, w.table, w.req.key())
-	if err != nil {
-		return Result{}, err
-	}
-	account, err := item.Object()
-	if err != nil {
-		return Result{}, err
-	}
-	w.req.Sub = request
-	if err := w.admit(ctx, stage.Create, request, nil); err != nil {
-		return Result{}, err
-	}
-	answer, err := w.config.Token(ctx, w.req, account, request)
-	if err != nil {
-		return Result{}, w.status(err)
-	}
-	return Result{Other: answer, Created: true}, nil
 }

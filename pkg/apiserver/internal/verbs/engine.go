@@ -11,6 +11,7 @@ import (
 	"iter"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,7 +35,7 @@ type Config struct {
 	Hooks     []Hook
 	Spans     func(trace.Span) // is told of each committed write; nil: nobody
 	// Token answers a TokenRequest for a service account (serviceaccounts/token); nil: there is no such subresource.
-	Token func(ctx context.Context, req *Request, account, request objects.Object) (objects.Object, error)
+	Token func(ctx context.Context, account objects.Key, asked *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
 }
 
 // Stages are what a request passes in the engine, in order.
