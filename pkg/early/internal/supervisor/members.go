@@ -67,6 +67,10 @@ func (s *supervisor) deserted(c *container) bool {
 // pause is between two looks at something that the kernel does not tell of.
 func pause() { time.Sleep(5 * time.Millisecond) }
 
+// manySessions is how many sessions of a container are remembered before those are forgotten that have ended: the number
+// of one that has may be given to a session of somebody else's.
+const manySessions = 32
+
 // joinSession notes that a process of c makes a session of its own.
 func (s *supervisor) joinSession(c *container, pid int) {
 	s.mu.Lock()
@@ -74,8 +78,23 @@ func (s *supervisor) joinSession(c *container, pid int) {
 	if slices.Contains(c.status.Sessions, pid) {
 		return
 	}
-	c.status.Sessions = append(slices.Clone(c.status.Sessions), pid)
+	sessions := slices.Clone(c.status.Sessions)
+	if len(sessions) >= manySessions {
+		sessions = current(sessions, processes())
+	}
+	c.status.Sessions = append(sessions, pid)
 	if err := c.save(); err != nil {
 		logf("%s: %v", c.spec.ID, err)
 	}
+}
+
+// current returns those of the sessions that have a living process, or will: their leader is about to make them.
+func current(sessions []int, all []process) []int {
+	alive := map[int]bool{}
+	for _, p := range all {
+		if !p.zombie {
+			alive[p.session], alive[p.pid] = true, true
+		}
+	}
+	return slices.DeleteFunc(sessions, func(n int) bool { return !alive[n] })
 }
