@@ -151,7 +151,7 @@ func retry(ts *testscript.TestScript, neg bool, args []string) {
 func output(ts *testscript.TestScript, args []string) ([]byte, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = ts.MkAbs(".")
-	cmd.Env = append(os.Environ(), "HOME="+ts.Getenv("HOME"), "KUBECONFIG="+ts.Getenv("KUBECONFIG"), "PATH="+ts.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "HOME="+ts.Getenv("HOME"), "KUBECONFIG="+ts.Getenv("KUBECONFIG"), "PATH="+ts.Getenv("PATH"), "K="+ts.Getenv("K"))
 	return cmd.CombinedOutput()
 }
 
