@@ -76,7 +76,7 @@ func (s *Server) Handler() http.Handler {
 		mux.HandleFunc(method+" /portForward/{namespace}/{pod}", s.portForward)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.TLS != nil && !mayCall(r.TLS) {
+		if r.TLS == nil || !mayCall(r.TLS) {
 			http.Error(w, "Forbidden", http.StatusForbidden)
 			return
 		}
