@@ -105,17 +105,6 @@ func open(t *testing.T, path string) {
 	}
 }
 
-func copyFile(t *testing.T, from, to string) {
-	t.Helper()
-	b, err := os.ReadFile(from)
-	if err == nil {
-		err = os.WriteFile(to, b, 0o755)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // confine answers EPERM to unshare, setns, mount and clone with the flags of namespaces, and becomes args.
 func confine(args []string) error {
 	runtime.LockOSThread()
