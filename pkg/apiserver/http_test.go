@@ -1,14 +1,19 @@
 package apiserver_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/minikctl/minikctl/pkg/apiserver"
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
+	"github.com/minikctl/minikctl/pkg/store"
+	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
 func TestAnswersToBadRequests(t *testing.T) {
@@ -90,6 +95,30 @@ func TestAnswersToBadRequests(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", body, c.message)
 			}
 		})
+	}
+}
+
+// stuck is a store that, once it is on, answers nobody.
+type stuck struct {
+	store.Store
+	on atomic.Bool
+}
+
+func (s *stuck) Head(ctx context.Context) (store.Revision, error) {
+	if !s.on.Load() {
+		return s.Store.Head(ctx)
+	}
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+func TestRequestThatTakesTooLong(t *testing.T) {
+	s := &stuck{Store: memory.New()}
+	e := apiservertest.New(t, func(c *apiserver.Config) { c.Store = s })
+	s.on.Store(true)
+	resp, body := do(t, e, "GET", "/api/v1/namespaces/default?timeout=50ms", "")
+	if resp.StatusCode != http.StatusGatewayTimeout || !strings.Contains(body, `"reason":"Timeout"`) {
+		t.Errorf("got %s %s", resp.Status, body)
 	}
 }
 

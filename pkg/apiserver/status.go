@@ -16,6 +16,9 @@ import (
 // statusKind is the kind of every error's body.
 var statusKind = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
 
+// statusClientClosed is what logs and metrics show for requests whose client has gone; nobody else sees it.
+const statusClientClosed = 499
+
 // statusOf turns any error into the Status that is its body. Errors without a status of their own are the server's.
 func statusOf(err error) *metav1.Status {
 	var st metav1.Status
@@ -25,6 +28,8 @@ func statusOf(err error) *metav1.Status {
 		st = api.Status()
 	case errors.Is(err, context.DeadlineExceeded):
 		st = apierrors.NewTimeoutError("request did not complete within the requested timeout - "+err.Error(), 0).ErrStatus
+	case errors.Is(err, context.Canceled):
+		st = metav1.Status{Reason: metav1.StatusReasonUnknown, Code: statusClientClosed, Message: "the client has closed the request"}
 	case errors.Is(err, codec.ErrNoProtobuf):
 		st = metav1.Status{Reason: metav1.StatusReasonNotAcceptable, Code: http.StatusNotAcceptable, Message: err.Error()}
 	default:

@@ -83,7 +83,7 @@ type Patch struct {
 	Data []byte
 }
 
-// API is what the coats call. Errors are *apierrors.StatusError.
+// API is what the coats call. Errors are *apierrors.StatusError, but for context.Canceled when nobody waits for an answer.
 type API interface {
 	Get(ctx context.Context, req *Request, opts *metav1.GetOptions) (*cache.Item, error)
 	List(ctx context.Context, req *Request, opts *metav1.ListOptions) (Listing, error)

@@ -48,10 +48,7 @@ func toStatus(r schema.GroupResource, name string, err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)
 	case errors.Is(err, context.Canceled):
-		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: statusClientClosed, Reason: metav1.StatusReasonUnknown,
-			Message: "the client has closed the request",
-		}}
+		return err // there is no answer: the coat knows whether anybody is there to hear of it
 	}
 	return plain(err)
 }
@@ -62,9 +59,6 @@ func plain(err error) error {
 		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error(),
 	}}
 }
-
-// statusClientClosed is what access logs show for requests whose client has gone; nobody else sees it.
-const statusClientClosed = 499
 
 // tooLarge is the answer to a resourceVersion that does not exist yet.
 func tooLarge(asked, current store.Revision) error {
