@@ -21,7 +21,7 @@ import (
 // newRuntime makes the runtime of one node, and says what tier it is.
 type newRuntime func(d *Daemon, ctx context.Context, node string) (kubelet.Runtime, kubelet.Tier, error)
 
-// runtimes are what nodes can run their pods with. It is a func because it is also asked while the config is read.
+// runtimes are what nodes can run their pods with. The config is checked against them.
 var runtimes = plug.Set[newRuntime]{What: "runtime", Parts: map[string]newRuntime{
 	"process": (*Daemon).processRuntime,
 	"sim":     (*Daemon).simRuntime,
