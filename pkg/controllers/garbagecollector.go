@@ -34,12 +34,20 @@ type garbageCollector struct {
 	wake   reconcile.Waker
 
 	mu     sync.Mutex
-	absent map[types.UID]bool // owners that the server said are gone: a UID never comes back
+	absent map[absentOwner]bool // what the server said is gone: a UID never comes back
+}
+
+func newGarbageCollector(c client.Client) *garbageCollector {
+	g := &garbageCollector{client: c, kinds: map[schema.GroupKind]objects.Names{}, absent: map[absentOwner]bool{}}
+	for _, n := range collected() {
+		g.kinds[n.GVK().GroupKind()] = n
+	}
+	return g
 }
 
 // GarbageCollector deletes what has lost all its owners, and carries out foreground and orphaning deletions.
 func GarbageCollector(env Env) reconcile.Loop {
-	g := &garbageCollector{client: env.Client, kinds: map[schema.GroupKind]objects.Names{}, absent: map[types.UID]bool{}}
+	g := newGarbageCollector(env.Client)
 	l := reconcile.Loop{
 		Name:      "garbagecollector",
 		Sources:   []reconcile.Source{func(_ context.Context, wake reconcile.Waker) { g.wake = wake }},
@@ -47,7 +55,6 @@ func GarbageCollector(env Env) reconcile.Loop {
 		Workers:   many,
 	}
 	for _, n := range collected() {
-		g.kinds[n.GVK().GroupKind()] = n
 		c := client.CacheOf[objects.Object](env.Caches, n.GVR())
 		c.Index(dependents, ownerUIDs)
 		c.Index(identity, func(obj objects.Object) []string { return []string{string(obj.GetUID())} })
@@ -228,11 +235,15 @@ func inheritedPolicy(obj metav1.Object) metav1.DeletionPropagation {
 	return metav1.DeletePropagationBackground
 }
 
+// absentOwner is an owner as a reference names it. The UID alone would not do: who names it wrongly, or from another
+// namespace, must not make it absent for others.
+type absentOwner struct {
+	uid    types.UID
+	target client.Target
+}
+
 // ask asks the server what has become of an owner.
 func (g *garbageCollector) ask(ctx context.Context, ref metav1.OwnerReference, obj objects.Object) (state, error) {
-	if g.knownAbsent(ref.UID) {
-		return gone, nil
-	}
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
 		return unknown, nil
@@ -246,10 +257,14 @@ func (g *garbageCollector) ask(ctx context.Context, ref metav1.OwnerReference, o
 	if !n.Cluster {
 		t.Namespace = obj.GetNamespace()
 	}
+	named := absentOwner{ref.UID, t}
+	if g.knownAbsent(named) {
+		return gone, nil
+	}
 	owner, err := g.client.Get(ctx, t, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && owner.GetUID() != ref.UID:
-		g.noteAbsent(ref.UID)
+		g.noteAbsent(named)
 		return gone, nil
 	case err != nil:
 		return unknown, fmt.Errorf("look up owner %s %s: %w", ref.Kind, ref.Name, err)
@@ -266,17 +281,17 @@ func keyOf(obj metav1.Object) objects.Key {
 // maxAbsent bounds what is remembered of owners that are gone.
 const maxAbsent = 1000
 
-func (g *garbageCollector) knownAbsent(uid types.UID) bool {
+func (g *garbageCollector) knownAbsent(o absentOwner) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.absent[uid]
+	return g.absent[o]
 }
 
-func (g *garbageCollector) noteAbsent(uid types.UID) {
+func (g *garbageCollector) noteAbsent(o absentOwner) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.absent) >= maxAbsent {
 		clear(g.absent)
 	}
-	g.absent[uid] = true
+	g.absent[o] = true
 }
