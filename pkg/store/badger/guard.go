@@ -31,6 +31,9 @@ func openGuard(path string) (*guard, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(b) == 0 { // the machine has lost power before the file's content was on disk
+		return &guard{path: path}, nil
+	}
 	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)

@@ -61,6 +61,16 @@ func TestLostRevisions(t *testing.T) {
 	}
 }
 
+// TestEmptyGuard is what a loss of power can leave of the file that only guards the others.
+func TestEmptyGuard(t *testing.T) {
+	dir := t.TempDir()
+	fill(t, dir, 10)
+	if err := os.Truncate(filepath.Join(dir, "head"), 0); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir).Close()
+}
+
 // TestDamagedTable flips a byte in a table and expects Open to say so.
 func TestDamagedTable(t *testing.T) {
 	dir := t.TempDir()
