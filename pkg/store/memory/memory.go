@@ -19,7 +19,7 @@ import (
 const ringBytes = 32 << 20
 
 // maxValue is the largest value that is taken, as in the badger driver.
-const maxValue = 8 << 20
+const maxValue = 1536 << 10
 
 // Store is a store.Store in memory.
 type Store struct {
