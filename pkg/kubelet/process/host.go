@@ -131,7 +131,7 @@ func (h *Host) StopAll(ctx context.Context, grace time.Duration) error {
 	}
 	if err != nil {
 		// Nobody is there; but containers may be: they outlive a supervisor that was killed.
-		if conn, err = h.startSupervisor(ctx); err != nil {
+		if conn, err = h.startSupervisor(); err != nil {
 			return fmt.Errorf("stop all containers: %w", err)
 		}
 	}

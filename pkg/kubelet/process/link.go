@@ -40,7 +40,7 @@ func (h *Host) link(ctx context.Context) {
 
 // attach follows one supervisor until it is gone, and tells whether it had got as far as to tell of all its containers.
 func (h *Host) attach(ctx context.Context) bool {
-	conn, err := h.connect(ctx)
+	conn, err := h.connect()
 	if err != nil {
 		h.mu.Lock()
 		h.failed = err
@@ -69,14 +69,18 @@ func (h *Host) attach(ctx context.Context) bool {
 }
 
 // connect returns a connection to the supervisor, starting it if need be.
-func (h *Host) connect(ctx context.Context) (*wire.Conn, error) {
+func (h *Host) connect() (*wire.Conn, error) {
 	if conn, err := wire.Dial(h.path(wire.SocketFile)); err == nil {
 		return conn, nil
 	}
-	return h.startSupervisor(ctx)
+	return h.startSupervisor()
 }
 
-func (h *Host) startSupervisor(ctx context.Context) (*wire.Conn, error) {
+// startTime bounds how long a supervisor may take to start, which is some milliseconds.
+const startTime = 30 * time.Second
+
+// startSupervisor is not cut short: whoever ends the host must find a supervisor that can be told, or none.
+func (h *Host) startSupervisor() (*wire.Conn, error) {
 	log, err := os.OpenFile(h.path(wire.LogFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("start supervisor: %w", err)
@@ -99,8 +103,8 @@ func (h *Host) startSupervisor(ctx context.Context) (*wire.Conn, error) {
 		return nil, fmt.Errorf("start supervisor: %w", err)
 	}
 	go func() { _ = cmd.Wait() }() // its log says why it ended
-	stop := context.AfterFunc(ctx, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
+	late := h.clock.AfterFunc(startTime, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
+	defer late.Stop()
 	if _, err := io.Copy(io.Discard, ready); err != nil { // ends when it serves, or dies
 		return nil, fmt.Errorf("start supervisor: %w", err)
 	}
