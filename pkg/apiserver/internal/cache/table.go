@@ -28,6 +28,7 @@ type Table struct {
 
 	mu       sync.Mutex
 	filling  chan struct{}  // not nil while somebody fills the table; closed at the end
+	gap      bool           // the backlog misses changes: what is being filled must be filled again
 	backlog  []store.Event  // what came meanwhile
 	revision store.Revision // the tree shows everything up to here; Cache.Revision may be further
 	tree     *btree.BTreeG[*Item]
@@ -79,12 +80,15 @@ func (t *Table) fill(ctx context.Context) error {
 	tree, revision, err := t.load(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	backlog := t.backlog
-	t.backlog = nil
+	backlog, gap := t.backlog, t.gap
+	t.backlog, t.gap = nil, false
 	close(t.filling)
 	t.filling = nil
 	if err != nil {
 		return fmt.Errorf("read %s: %w", t.prefix, err)
+	}
+	if gap {
+		return nil // ready tries again
 	}
 	t.tree, t.revision, t.log = tree, revision, newLog(revision, logLimit)
 	t.buildIndexes()
@@ -112,10 +116,11 @@ func (t *Table) load(ctx context.Context) (*btree.BTreeG[*Item], store.Revision,
 	}
 }
 
-// empty forgets everything, as before the first use.
+// empty forgets everything, as before the first use: changes have been missed.
 func (t *Table) empty() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.gap = t.filling != nil
 	t.full.Store(false)
 	t.log.end()
 	t.log = newLog(0, logLimit)
