@@ -88,14 +88,7 @@ func amount(name corev1.ResourceName, q resource.Quantity) int64 {
 
 // admitted reports whether a pod has been admitted since the kubelet was started.
 func (h *Host) admitted(pod *corev1.Pod) bool {
-	h.mu.Lock()
-	var found *worker
-	for _, w := range h.workers[keyOf(pod)] {
-		if w.uid == pod.UID {
-			found = w
-		}
-	}
-	h.mu.Unlock()
+	found := h.knownWorker(pod)
 	if found == nil {
 		return false
 	}

@@ -5,27 +5,56 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
-// answer looks at a status that somebody has written, which is mostly the kubelet itself. What others say of a pod while
-// its kubelet is silent (it is not ready, for all they know) is said anew; that it has ended is taken for true.
-func (h *Host) answer(pod *corev1.Pod, revision uint64) {
-	w := h.knownWorker(pod)
-	if w == nil {
-		return
-	}
-	w.mu.Lock()
-	status, removed := w.status, w.removed
-	w.mu.Unlock()
+// hear looks at a status that somebody has written, which is mostly the kubelet itself. That a pod has ended is taken for
+// true. What others say otherwise (while its kubelet is silent a pod is not ready, for all they know) is answered with the
+// next heartbeat and not at once: should two kubelets have the same node, they must not answer each other all the time.
+func (h *Host) hear(pod *corev1.Pod, revision uint64) {
+	status, _ := h.said(pod)
 	switch {
-	case status == nil || removed:
+	case status == nil:
 	case isFinished(pod.Status.Phase) && !isFinished(status.Phase):
 		h.wake(keyOf(pod), revision)
 	case !agrees(pod.Status.Conditions, status.Conditions):
-		// It may also be an older one of ours. Then nothing is left to be written when it comes to that.
-		h.postIfNone(w.key, &posting{worker: w, status: *status, report: trace.Report{Causes: []uint64{revision}}})
+		h.mu.Lock()
+		h.doubted[keyOf(pod)] = revision
+		h.mu.Unlock()
 	}
+}
+
+// answer says of pods anew what others have said otherwise. It may also have been an older status of the kubelet's own,
+// which is over by now.
+func (h *Host) answer() {
+	h.mu.Lock()
+	doubted := h.doubted
+	h.doubted = map[objects.Key]uint64{}
+	h.mu.Unlock()
+	for key, revision := range doubted {
+		pod, ok := h.pod(key)
+		if !ok {
+			continue
+		}
+		if status, w := h.said(pod); status != nil && !agrees(pod.Status.Conditions, status.Conditions) {
+			h.postIfNone(key, &posting{worker: w, status: *status, report: trace.Report{Causes: []uint64{revision}}})
+		}
+	}
+}
+
+// said returns the last status of a pod that its worker has handed over, nil when there is none or it was the last.
+func (h *Host) said(pod *corev1.Pod) (*corev1.PodStatus, *worker) {
+	w := h.knownWorker(pod)
+	if w == nil {
+		return nil, nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.removed {
+		return nil, nil
+	}
+	return w.status, w
 }
 
 // knownWorker returns the worker of a pod if there is one.

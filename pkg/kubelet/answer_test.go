@@ -37,6 +37,7 @@ func TestPodsGetReadyAgain(t *testing.T) {
 	})
 	r.until("the pod is ready again", func() string {
 		if c := conditionOf(r.get("p"), corev1.PodReady); c.Status != corev1.ConditionTrue {
+			r.passes(250 * time.Millisecond)
 			return "it is " + string(c.Status)
 		}
 		return ""

@@ -47,6 +47,7 @@ type Host struct {
 	wakePod  reconcile.Waker           // nil until the loop runs
 	wakePost reconcile.Waker
 	asleep   map[objects.Key]uint64 // keys that were woken before the loop ran
+	doubted  map[objects.Key]uint64 // pods of which others say what their kubelets do not, and the revision of that
 
 	posts posts
 }
@@ -67,7 +68,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	h := &Host{
 		HostConfig: cfg, started: cfg.Clock.Now(),
 		kubelets: map[string]*Kubelet{}, workers: map[objects.Key][]*worker{}, found: map[objects.Key][]finding{},
-		asleep: map[objects.Key]uint64{},
+		asleep: map[objects.Key]uint64{}, doubted: map[objects.Key]uint64{},
 	}
 	h.refs = newReferences(h)
 	if !cfg.PerNode {
@@ -175,7 +176,7 @@ func (h *Host) podChanged(ch client.Change[*corev1.Pod]) {
 		return
 	}
 	if !ch.Added() && !ch.Deleted() && !concerns(ch.Old, ch.New) {
-		h.answer(ch.New, ch.Revision)
+		h.hear(ch.New, ch.Revision)
 		return
 	}
 	h.wake(ch.Key(), ch.Revision)

@@ -28,7 +28,7 @@ const (
 	renewsAtOnce = 256
 )
 
-// heartbeat renews the Leases of all the host's nodes together at each tick.
+// heartbeat renews the Leases of all the host's nodes together at each tick, and answers doubts about their pods.
 func (h *Host) heartbeat(ctx context.Context) {
 	posted := h.Clock.Now()
 	for clock.Sleep(ctx, h.Clock, renewInterval) == nil {
@@ -37,6 +37,7 @@ func (h *Host) heartbeat(ctx context.Context) {
 			posted = h.Clock.Now()
 		}
 		h.beat(ctx, post)
+		h.answer()
 	}
 }
 
