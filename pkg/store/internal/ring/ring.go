@@ -14,13 +14,14 @@ import (
 
 // Ring is the list. The zero value is not usable; see New. It is safe for concurrent use.
 type Ring struct {
-	mu    sync.Mutex
-	first *node // the oldest batch that is kept, or an empty node
-	last  *node
-	bytes int
-	limit int
-	end   chan struct{} // closed by Close
-	done  bool
+	mu     sync.Mutex
+	behind *node // the batch before first, for readers that go on with first; nil while there is none
+	first  *node // the oldest batch that is kept, or an empty node
+	last   *node
+	bytes  int
+	limit  int
+	end    chan struct{} // closed by Close
+	done   bool
 }
 
 // node is one batch. next is nil, and more open, until there is a following batch.
@@ -30,6 +31,7 @@ type node struct {
 	size  int
 	next  *node
 	more  chan struct{}
+	cut   bool // what followed is no longer kept
 }
 
 // New returns a ring of up to limit bytes of values whose next batch follows revision head.
@@ -50,11 +52,19 @@ func (r *Ring) Append(b store.Batch) {
 	r.bytes += n.size
 	for r.bytes > r.limit && r.first != r.last {
 		r.bytes -= r.first.size
-		r.first = r.first.next
+		r.drop()
 	}
 	last := r.last
 	last.next, r.last = n, n
 	close(last.more)
+}
+
+// drop gives up the oldest batch, and cuts off the one before it.
+func (r *Ring) drop() {
+	if r.behind != nil {
+		r.behind.next, r.behind.cut = nil, true
+	}
+	r.behind, r.first = r.first, r.first.next
 }
 
 // Close ends all reads with ErrClosed.
@@ -159,7 +169,7 @@ func (r *Ring) next(at *node) (next *node, dropped bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if at.next == nil {
-		return nil, false
+		return nil, at.cut
 	}
 	return at.next, at.next.after < r.first.after
 }
