@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"k8s.io/klog/v2"
+
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/kubelet/process"
@@ -164,6 +166,7 @@ func setUpLog(level string) error {
 		return fmt.Errorf("log level: %w", err)
 	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l})))
+	klog.SetSlogLogger(slog.Default()) // what client-go and others of Kubernetes' libraries log
 	return nil
 }
 
