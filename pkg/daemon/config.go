@@ -1,26 +1,36 @@
 package daemon
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/minikctl/minikctl/pkg/images"
+	"github.com/minikctl/minikctl/pkg/plug"
 )
 
+//go:generate go run ./internal/configdoc
+
 // Config is what a daemon is told. It is read from a file (YAML), MINIKCTL_* variables and flags, the later ones winning;
-// variables and flags exist for the settings that are one value.
+// variables and flags exist for the settings that are one value. Relative paths in the file are taken from its folder.
 type Config struct {
-	// Name tells daemons apart: each has its own data, socket, context and address range. Default "minikctl".
-	Name string `json:"name,omitempty"`
+	// Name tells daemons apart: each has its own data, socket, context and address range. It is no setting of the file's:
+	// every command must know it, from --name or MINIKCTL_NAME.
+	Name string `json:"-"`
 	// DataDir is where everything is kept. Default ~/.minikctl/NAME.
 	DataDir string `json:"dataDir,omitempty"`
 	// Listen is the API's HOST:PORT; port 0 picks a free one. Default 127.0.0.1:0, and later the port it had before.
@@ -54,18 +64,22 @@ type Config struct {
 type NodeConfig struct {
 	// Count is how many there are. Default 1.
 	Count int `json:"count,omitempty"`
-	// Name is what their names begin with; -1, -2 … is added when there are several. Default "node", or "sim".
+	// Name is the name of one, or what the names of several begin with: -1, -2 … is added. Default "node", or "sim" for
+	// simulated ones, always with a number.
 	Name string `json:"name,omitempty"`
 	// Runtime runs their pods. Default: process.
 	Runtime RuntimeConfig `json:"runtime,omitzero"`
 	// Capacity is what they say they have, e.g. cpu: 4. What is left out is this machine's.
 	Capacity map[corev1.ResourceName]resource.Quantity `json:"capacity,omitempty"`
-	Labels   map[string]string                         `json:"labels,omitempty"`
-	Taints   []corev1.Taint                            `json:"taints,omitempty"`
+	// Labels are added to those that every node has.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Taints keep pods away that do not tolerate them, as in a Node's spec.
+	Taints []corev1.Taint `json:"taints,omitempty"`
 }
 
 // RuntimeConfig names a runtime: process or sim.
 type RuntimeConfig struct {
+	// Name is process or sim. Default process.
 	Name string `json:"name,omitempty"`
 }
 
@@ -78,23 +92,22 @@ type ImageConfig struct {
 
 // UnmarshalJSON reads either form.
 func (i *ImageConfig) UnmarshalJSON(b []byte) error {
+	err := json.Unmarshal(b, &i.Ref)
 	if len(b) > 0 && b[0] == '[' {
-		return yaml.Unmarshal(b, &i.Command)
+		err = json.Unmarshal(b, &i.Command)
 	}
-	return yaml.Unmarshal(b, &i.Ref)
+	if err != nil || i.Ref == "" && len(i.Command) == 0 {
+		return fmt.Errorf("image %s is neither a string nor a list of strings", b)
+	}
+	return nil
 }
 
 // MarshalJSON writes the form that was read.
 func (i ImageConfig) MarshalJSON() ([]byte, error) {
-	var v any = i.Ref
 	if i.Command != nil {
-		v = i.Command
+		return json.Marshal(i.Command)
 	}
-	b, err := yaml.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	return yaml.YAMLToJSON(b)
+	return json.Marshal(i.Ref)
 }
 
 // Parts are the parts that a daemon can run, in the order in which they start.
@@ -121,6 +134,9 @@ func AddFlags(flags *pflag.FlagSet) {
 
 // Load reads the config of the daemon called name: the file, then MINIKCTL_* variables, then flags.
 func Load(name string, flags *pflag.FlagSet) (*Config, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
 	v := viper.New()
 	v.SetEnvPrefix("MINIKCTL")
 	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
@@ -141,14 +157,42 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 			*to = s
 		}
 	}
-	if only := v.GetStringSlice("only"); len(only) > 0 {
+	if only := commaList(v.GetStringSlice("only")); len(only) > 0 {
 		cfg.Only = only
 	}
-	if seed := v.GetUint64("seed"); seed != 0 {
-		cfg.Seed = seed
+	seed, err := number(v, "seed", 64)
+	if err != nil {
+		return nil, err
 	}
-	cfg.addNodes(v.GetInt("nodes"), v.GetInt("sim-nodes"))
+	cfg.Seed = cmp.Or(seed, cfg.Seed)
+	process, err := number(v, "nodes", 31)
+	if err != nil {
+		return nil, err
+	}
+	sim, err := number(v, "sim-nodes", 31)
+	if err != nil {
+		return nil, err
+	}
+	cfg.addNodes(int(process), int(sim))
 	return cfg, cfg.complete()
+}
+
+// commaList splits at commas, which viper does not do in variables.
+func commaList(list []string) []string {
+	return strings.FieldsFunc(strings.Join(list, ","), func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// number reads a flag or variable, of which viper would take what is no number for 0.
+func number(v *viper.Viper, key string, bits int) (uint64, error) {
+	s := v.GetString(key)
+	if s == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(s, 10, bits)
+	if err != nil {
+		return 0, fmt.Errorf("--%s: %q is not a number from 0", key, s)
+	}
+	return n, nil
 }
 
 func (c *Config) readFile(path string) error {
@@ -163,8 +207,32 @@ func (c *Config) readFile(path string) error {
 	if err != nil {
 		return fmt.Errorf("read config: %w", err)
 	}
-	if err := yaml.UnmarshalStrict(b, c); err != nil {
+	if err := plug.Decode(b, c); err != nil {
 		return fmt.Errorf("read config %s: %w", path, err)
+	}
+	return c.resolve(filepath.Dir(path))
+}
+
+// resolve makes the file's relative paths relative to nothing: a daemon that starts by itself starts anywhere.
+func (c *Config) resolve(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	in := func(path string) string {
+		if path == "" || filepath.IsAbs(path) {
+			return path
+		}
+		return filepath.Join(dir, path)
+	}
+	for _, p := range []*string{&c.DataDir, &c.Kubeconfig, &c.WriteKubeconfig, &c.TokenAuthFile, &c.SchedulerConfig} {
+		*p = in(*p)
+	}
+	for name, i := range c.Images {
+		if !strings.HasPrefix(i.Ref, images.Prefix) {
+			i.Ref = in(i.Ref)
+			c.Images[name] = i
+		}
 	}
 	return nil
 }
@@ -196,6 +264,12 @@ func (c *Config) complete() error {
 	set(&c.LogLevel, "info")
 	if abs, err := filepath.Abs(c.DataDir); err == nil {
 		c.DataDir = abs
+	}
+	if _, err := stores.Find(c.Store); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if err := new(slog.Level).UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return fmt.Errorf("logLevel: %q is not one of [debug info warn error]", c.LogLevel)
 	}
 	for _, part := range c.Only {
 		if !slices.Contains(Parts, part) {
@@ -231,6 +305,23 @@ func (c *Config) completeNodes() error {
 		}
 		if n.Name == "" {
 			n.Name = "node"
+		}
+	}
+	return c.checkNodeNames()
+}
+
+// checkNodeNames refuses names that the API would refuse, and those that two nodes would have.
+func (c *Config) checkNodeNames() error {
+	taken := map[string]int{}
+	for i, n := range c.Nodes {
+		if wrong := validation.IsDNS1123Subdomain(n.Name); len(wrong) > 0 {
+			return fmt.Errorf("nodes[%d].name: %q: %s", i, n.Name, wrong[0])
+		}
+		for _, name := range n.names() {
+			if other, ok := taken[name]; ok {
+				return fmt.Errorf("nodes[%d].name: %q is a node of nodes[%d] already", i, name, other)
+			}
+			taken[name] = i
 		}
 	}
 	return nil

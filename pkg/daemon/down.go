@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -24,6 +25,9 @@ type DownOptions struct {
 // Down ends a daemon and, unless they are to be kept, the processes of its pods, also those that a killed daemon left.
 // ran reports whether there was anything to end.
 func Down(ctx context.Context, p Paths, opts DownOptions) (ran bool, err error) {
+	if err := CheckName(p.Name); err != nil {
+		return false, err
+	}
 	if opts.KeepPods && opts.Purge {
 		return false, errors.New("--keep-pods and --purge exclude each other")
 	}
@@ -72,11 +76,27 @@ func purge(p Paths) error {
 	if dir := filepath.Dir(p.Socket); filepath.Dir(dir) != p.Data {
 		errs = append(errs, os.RemoveAll(dir))
 	}
-	errs = append(errs, os.RemoveAll(p.Data))
+	errs = append(errs, p.remove())
 	if link := filepath.Join(Home(), p.Name); isLink(link) {
 		errs = append(errs, os.Remove(link))
 	}
 	_ = os.Remove(Home()) // stays where other daemons or a config are
+	return errors.Join(errs...)
+}
+
+// remove removes the daemon's own things from its data folder, and then the folder, unless the user keeps other things in
+// it.
+func (p Paths) remove() error {
+	var errs []error
+	cut, _ := filepath.Glob(filepath.Join(p.Data, ".kubeconfig.*")) // writes that a killed daemon did not finish
+	for _, own := range append(cut,
+		p.Kubeconfig, p.State, p.State+".new", p.Log, p.Store, p.PKI, p.Runtime, p.Kubelet, p.Traces, p.DiscoveryCache, filepath.Join(p.Data, "run"), lockPath(p),
+	) {
+		errs = append(errs, os.RemoveAll(own))
+	}
+	if err := os.Remove(p.Data); !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, os.ErrNotExist) {
+		errs = append(errs, err)
+	}
 	return errors.Join(errs...)
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 )
 
 // Paths says where a daemon keeps its things.
@@ -28,6 +29,17 @@ type Paths struct {
 // DefaultName is the daemon that commands mean when --name is not given.
 func DefaultName() string { return cmp.Or(os.Getenv("MINIKCTL_NAME"), "minikctl") }
 
+// validName keeps a daemon's data inside Home.
+var validName = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_.]{0,62}$`)
+
+// CheckName refuses names of daemons that could not be folders of their own.
+func CheckName(name string) error {
+	if !validName.MatchString(name) {
+		return fmt.Errorf("--name: %q is not a name: letters, digits, -, _ and ., at most 63, a letter or digit first", name)
+	}
+	return nil
+}
+
 // Home is the folder of all daemons of this user: $MINIKCTL_HOME, or .minikctl in the home folder.
 func Home() string {
 	if home := os.Getenv("MINIKCTL_HOME"); home != "" {
@@ -42,23 +54,20 @@ func Home() string {
 
 // PathsOf returns the paths of the daemon called name. Where its data is elsewhere, a link in Home leads there.
 func PathsOf(name string) Paths {
-	dir := filepath.Join(Home(), name)
-	if elsewhere, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = elsewhere
-	}
-	return PathsIn(name, dir)
+	return PathsIn(name, filepath.Join(Home(), name))
 }
 
 // linkHome lets commands that know the daemon only by its name find a data folder that is not in Home.
 func linkHome(p Paths) error {
-	link := filepath.Join(Home(), p.Name)
-	if link == p.Data || PathsOf(p.Name).Data == p.Data {
+	before := PathsOf(p.Name)
+	if before.Data == p.Data {
 		return nil
 	}
 	if err := os.MkdirAll(Home(), 0o700); err != nil {
 		return err
 	}
-	if target, err := os.Readlink(link); err == nil && target != p.Data {
+	link := filepath.Join(Home(), p.Name)
+	if isLink(link) && !Alive(before) {
 		if err := os.Remove(link); err != nil {
 			return err
 		}
@@ -69,13 +78,26 @@ func linkHome(p Paths) error {
 	return nil
 }
 
-// PathsIn returns the paths of a daemon whose data folder is dir.
+// PathsIn returns the paths of a daemon whose data folder is dir, the same ones whichever links lead there.
 func PathsIn(name, dir string) Paths {
+	dir = real(dir)
 	in := func(file string) string { return filepath.Join(dir, file) }
 	return Paths{
-		Name: name, Data: dir, Kubeconfig: in("kubeconfig"), Socket: socket(in("run"), dir), State: in("daemon.json"), Log: in("daemon.log"),
+		Name: name, Data: dir, Kubeconfig: in("kubeconfig"), Socket: socket(dir), State: in("daemon.json"), Log: in("daemon.log"),
 		Store: in("store"), PKI: in("pki"), Runtime: in("runtime"), Kubelet: in("kubelet"), Traces: in("traces"), DiscoveryCache: in("cache"),
 	}
+}
+
+// real follows the links in a path of which the last parts need not exist.
+func real(path string) string {
+	if followed, err := filepath.EvalSymlinks(path); err == nil {
+		return followed
+	}
+	parent, last := filepath.Split(filepath.Clean(path))
+	if parent == "" || last == "" {
+		return path
+	}
+	return filepath.Join(real(filepath.Clean(parent)), last)
 }
 
 // maxSocketPath is what the kernels take for a unix socket's path, with room for a suffix.
@@ -83,8 +105,8 @@ const maxSocketPath = 90
 
 // socket returns the path of the API's socket: in its own folder, or where that path would be too long, in a folder of
 // this user's in /tmp, which does not depend on TMPDIR: daemon and clients must agree.
-func socket(folder, data string) string {
-	if path := filepath.Join(folder, "api.sock"); len(path) <= maxSocketPath {
+func socket(data string) string {
+	if path := filepath.Join(data, "run", "api.sock"); len(path) <= maxSocketPath {
 		return path
 	}
 	sum := sha256.Sum256([]byte(data))

@@ -35,7 +35,7 @@ func supervise(ctx context.Context, services []service, started func() error) er
 	for _, s := range services {
 		r := start(ctx, s, ended)
 		up = append(up, r)
-		if failure = r.awaitReady(ctx); failure != nil {
+		if failure = r.awaitReady(ctx, ended); failure != nil || ctx.Err() != nil {
 			break
 		}
 	}
@@ -65,7 +65,8 @@ func start(ctx context.Context, s service, ended chan<- *running) *running {
 	return r
 }
 
-func (r *running) awaitReady(ctx context.Context) error {
+// awaitReady waits until the next service may start. It ends early when ctx does, or a service that runs already.
+func (r *running) awaitReady(ctx context.Context, ended <-chan *running) error {
 	if r.ready == nil {
 		return nil
 	}
@@ -74,9 +75,8 @@ func (r *running) awaitReady(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return nil
-	case err := <-r.done:
-		r.done <- err
-		return r.unexpected()
+	case gone := <-ended:
+		return gone.unexpected()
 	}
 }
 

@@ -1,0 +1,242 @@
+package daemon
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+
+	"github.com/minikctl/minikctl/pkg/images"
+)
+
+// load loads a config in a home of its own, as up does. file is the config file, "" for none.
+func load(t *testing.T, file string, args ...string) (*Config, error) {
+	t.Helper()
+	home := real(t.TempDir())
+	t.Setenv("MINIKCTL_HOME", home)
+	if file != "" {
+		if err := os.WriteFile(filepath.Join(home, "config.yaml"), []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flags := pflag.NewFlagSet("up", pflag.ContinueOnError)
+	flags.String("kubeconfig", "", "")
+	AddFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return Load("dev", flags)
+}
+
+func TestLoadDefaults(t *testing.T) {
+	got, err := load(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Config{Name: "dev", DataDir: filepath.Join(Home(), "dev"), Listen: "127.0.0.1:0", Store: "badger", LogLevel: "info",
+		Nodes: []NodeConfig{{Count: 1, Name: "node", Runtime: RuntimeConfig{Name: "process"}}}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+	for _, part := range Parts {
+		if !got.Runs(part) {
+			t.Errorf("does not run %s", part)
+		}
+	}
+}
+
+// TestLoadPrecedence: flags win over variables, and those over the file.
+func TestLoadPrecedence(t *testing.T) {
+	for _, c := range []struct{ flag, variable, key, values string }{
+		{"listen", "MINIKCTL_LISTEN", "listen", "127.0.0.1:1 127.0.0.1:2 127.0.0.1:3"},
+		{"store", "MINIKCTL_STORE", "store", "memory badger memory"},
+		{"log-level", "MINIKCTL_LOG_LEVEL", "logLevel", "debug warn error"},
+		{"data-dir", "MINIKCTL_DATA_DIR", "dataDir", "/a /b /c"},
+		{"kubeconfig", "MINIKCTL_KUBECONFIG", "kubeconfig", "/a /b /c"},
+		{"write-kubeconfig", "MINIKCTL_WRITE_KUBECONFIG", "writeKubeconfig", "/a /b /c"},
+		{"token-auth-file", "MINIKCTL_TOKEN_AUTH_FILE", "tokenAuthFile", "/a /b /c"},
+		{"scheduler-config", "MINIKCTL_SCHEDULER_CONFIG", "schedulerConfig", "/a /b /c"},
+		{"seed", "MINIKCTL_SEED", "seed", "1 2 3"},
+	} {
+		t.Run(c.key, func(t *testing.T) {
+			v := strings.Fields(c.values)
+			get := func(cfg *Config, err error) string {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+				b, err := json.Marshal(cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m := map[string]any{}
+				d := json.NewDecoder(strings.NewReader(string(b)))
+				d.UseNumber()
+				if err := d.Decode(&m); err != nil {
+					t.Fatal(err)
+				}
+				if n, ok := m[c.key].(json.Number); ok {
+					return n.String()
+				}
+				s, _ := m[c.key].(string)
+				return s
+			}
+			file := c.key + ": " + v[0] + "\n"
+			if got := get(load(t, file)); got != v[0] {
+				t.Errorf("file: got %q, want %q", got, v[0])
+			}
+			t.Setenv(c.variable, v[1])
+			if got := get(load(t, file)); got != v[1] {
+				t.Errorf("variable over file: got %q, want %q", got, v[1])
+			}
+			if got := get(load(t, file, "--"+c.flag, v[2])); got != v[2] {
+				t.Errorf("flag over both: got %q, want %q", got, v[2])
+			}
+		})
+	}
+}
+
+func TestLoadParts(t *testing.T) {
+	for _, c := range []struct{ name, file, variable, flag, want string }{
+		{"file", "only: [apiserver, kubelet]", "", "", "apiserver kubelet"},
+		{"variable, with commas", "only: [kubelet]", "apiserver,scheduler", "", "apiserver scheduler"},
+		{"variable, with spaces", "", "apiserver scheduler", "", "apiserver scheduler"},
+		{"flag", "only: [kubelet]", "scheduler", "apiserver,controllers", "apiserver controllers"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("MINIKCTL_ONLY", c.variable)
+			var args []string
+			if c.flag != "" {
+				args = []string{"--only", c.flag}
+			}
+			cfg, err := load(t, c.file, args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(cfg.Only, " "); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if cfg.Runs("kubelet") != strings.Contains(c.want, "kubelet") {
+				t.Errorf("Runs(kubelet) = %v", cfg.Runs("kubelet"))
+			}
+		})
+	}
+}
+
+func TestLoadNodes(t *testing.T) {
+	const file = "nodes: [{count: 2, name: worker}, {name: big, labels: {a: b}}]"
+	for _, c := range []struct {
+		name, file string
+		variable   string // MINIKCTL_NODES
+		args       []string
+		want       string // names and runtimes
+	}{
+		{"default", "", "", nil, "node-1:process"},
+		{"file", file, "", nil, "worker-1:process worker-2:process big:process"},
+		{"simulated", "nodes: [{runtime: {name: sim}}]", "", nil, "sim-1:sim"},
+		{"variable replaces the file's", file, "2", nil, "node-1:process node-2:process"},
+		{"flag wins over the variable", file, "2", []string{"--nodes", "1"}, "node-1:process"},
+		{"both kinds", "", "", []string{"--nodes", "1", "--sim-nodes", "2"}, "node-1:process sim-1:sim sim-2:sim"},
+		{"simulated only", "", "", []string{"--sim-nodes", "2"}, "sim-1:sim sim-2:sim"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("MINIKCTL_NODES", c.variable)
+			cfg, err := load(t, c.file, c.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, n := range cfg.Nodes {
+				for _, name := range n.names() {
+					got = append(got, name+":"+n.Runtime.Name)
+				}
+			}
+			if g := strings.Join(got, " "); g != c.want {
+				t.Errorf("got  %s\nwant %s", g, c.want)
+			}
+		})
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name, file, variable string
+		args                 []string
+		want                 string
+	}{
+		{"unknown field", "node: []", "", nil, `config.yaml: unknown field "node"`},
+		{"unknown field below", "nodes: [{cout: 1}]", "", nil, `config.yaml: unknown field "cout"`},
+		{"a name is no setting of the file", "name: x", "", nil, `config.yaml: unknown field "name"`},
+		{"a key twice", "store: memory\nstore: badger", "", nil, `key "store" already set in map`},
+		{"no YAML", "nodes: [", "", nil, "config.yaml: "},
+		{"no such file", "", "", []string{"--config", "/nowhere.yaml"}, "read config: open /nowhere.yaml: no such file or directory"},
+		{"part", "only: [etcd]", "", nil, `--only: "etcd" is not one of [apiserver controllers scheduler kubelet]`},
+		{"parts without a server", "only: [kubelet]", "", nil, "--only without apiserver needs --kubeconfig"},
+		{"store", "store: etcd", "", nil, `store: store "etcd" is not one of [badger memory]`},
+		{"log level", "logLevel: loud", "", nil, `logLevel: "loud" is not one of [debug info warn error]`},
+		{"runtime", "nodes: [{}, {name: b, runtime: {name: docker}}]", "", nil, `nodes[1].runtime: runtime "docker" is not one of [process sim]`},
+		{"negative count", "nodes: [{count: -1}]", "", nil, "nodes[0].count: -1 is negative"},
+		{"node name", "nodes: [{name: A_b}]", "", nil, `nodes[0].name: "A_b": a lowercase RFC 1123 subdomain`},
+		{"a node twice", "nodes: [{count: 2}, {name: x}, {count: 1, name: node}]", "", nil, `nodes[2].name: "node-1" is a node of nodes[0] already`},
+		{"nodes in words", "", "three", nil, `--nodes: "three" is not a number from 0`},
+		{"nodes below zero", "", "", []string{"--nodes", "-1"}, `--nodes: "-1" is not a number from 0`},
+		{"simulated nodes below zero", "", "", []string{"--sim-nodes", "-1"}, `--sim-nodes: "-1" is not a number from 0`},
+		{"image of nothing", `images: {a: ""}`, "", nil, `image "" is neither a string nor a list of strings`},
+		{"image of an empty command", `images: {a: []}`, "", nil, `image [] is neither a string nor a list of strings`},
+		{"image of something else", `images: {a: {b: c}}`, "", nil, `image {"b":"c"} is neither a string nor a list of strings`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("MINIKCTL_NODES", c.variable)
+			cfg, err := load(t, c.file, c.args...)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %+v\nerror %v\nwant  %s", cfg, err, c.want)
+			}
+		})
+	}
+}
+
+func TestLoadImages(t *testing.T) {
+	cfg, err := load(t, `images: {web: minikctl.dev/web, dir: ./here, abs: /there, cmd: [sleep, "1"]}`+"\nhostCommands: false\nschedulerConfig: ./s.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := images.Config{NoHostCommands: true, Map: map[string]images.Source{
+		"web": {Image: "minikctl.dev/web"}, "dir": {Folder: filepath.Join(Home(), "here")}, "abs": {Folder: "/there"}, "cmd": {Command: []string{"sleep", "1"}},
+	}}
+	if got := cfg.imageConfig(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if want := filepath.Join(Home(), "s.yaml"); cfg.SchedulerConfig != want {
+		t.Errorf("schedulerConfig: got %s, want %s", cfg.SchedulerConfig, want)
+	}
+	b, err := json.Marshal(cfg.Images)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := map[string]ImageConfig{}
+	if err := json.Unmarshal(b, &again); err != nil || !reflect.DeepEqual(again, cfg.Images) {
+		t.Errorf("%s reads as %+v, %v", b, again, err)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, c := range []struct {
+		node NodeConfig
+		want []string
+	}{
+		{NodeConfig{Count: 1, Name: "node"}, []string{"node-1"}},
+		{NodeConfig{Count: 1, Name: "sim"}, []string{"sim-1"}},
+		{NodeConfig{Count: 1, Name: "big"}, []string{"big"}},
+		{NodeConfig{Count: 3, Name: "big"}, []string{"big-1", "big-2", "big-3"}},
+	} {
+		if got := c.node.names(); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: got %v, want %v", c.node, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestStateRoundTrip(t *testing.T) {
+	home(t)
+	p := PathsOf("dev")
+	if _, err := ReadState(p); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("before the first: %v", err)
+	}
+	if err := os.MkdirAll(p.Data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []State{
+		{PID: 7, Address: "https://127.0.0.1:6443", Parts: Parts, Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)},
+		{PID: 8, Parts: []string{"kubelet"}},
+	} {
+		if err := writeState(p, want); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadState(p); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, %v; want %+v", got, err, want)
+		}
+	}
+	if err := os.WriteFile(p.State, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadState(p); err == nil {
+		t.Error("a torn state reads well")
+	}
+}
+
+func TestLock(t *testing.T) {
+	home(t)
+	p := PathsOf("dev")
+	me := os.Getpid()
+	if isDaemon(me, p) || Alive(p) {
+		t.Error("there is no daemon yet")
+	}
+	held, err := lock(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock(p); !errors.Is(err, ErrLocked) || err.Error() != p.Data+": data folder is in use by another daemon" {
+		t.Errorf("locked twice, by whoever: %v", err)
+	}
+	if err := writeState(p, State{PID: me}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock(p); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "(process ") {
+		t.Errorf("locked twice: %v", err)
+	}
+	if !isDaemon(me, p) || !Alive(p) {
+		t.Error("who holds the lock is the daemon")
+	}
+	if isDaemon(0, p) || isDaemon(-1, p) || isDaemon(1<<30, p) {
+		t.Error("a process that there is not is the daemon")
+	}
+	held.Close()
+	if isDaemon(me, p) || Alive(p) {
+		t.Error("a process without the lock is the daemon")
+	}
+	again, err := lock(p)
+	if err != nil {
+		t.Fatalf("after the daemon's end: %v", err)
+	}
+	again.Close()
+}
+
+// TestStopOfAnother: the number of a daemon that has died may belong to another process by now.
+func TestStopOfAnother(t *testing.T) {
+	home(t)
+	p := PathsOf("dev")
+	if err := Stop(t.Context(), p); err != nil {
+		t.Errorf("no daemon ever: %v", err)
+	}
+	if err := os.MkdirAll(p.Data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeState(p, State{PID: os.Getpid()}); err != nil { // would end this test
+		t.Fatal(err)
+	}
+	if err := Stop(t.Context(), p); err != nil {
+		t.Error(err)
+	}
+	if Running(p) {
+		t.Error("no one listens on the socket")
+	}
+}
+
+func TestAll(t *testing.T) {
+	dir := home(t)
+	if all, err := All(); err != nil || len(all) != 0 {
+		t.Errorf("without a home: %v, %v", all, err)
+	}
+	elsewhere := PathsIn("b", filepath.Join(t.TempDir(), "b"))
+	for _, p := range []Paths{PathsOf("a"), elsewhere} {
+		held, err := lock(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held.Close()
+		if err := linkHome(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "no-daemon"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all, err := All()
+	if err != nil || len(all) != 2 || all[0] != PathsOf("a") || all[1] != elsewhere {
+		t.Errorf("got %+v, %v", all, err)
+	}
+}

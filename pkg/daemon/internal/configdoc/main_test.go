@@ -1,0 +1,39 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestUpToDate: the page says what the code says.
+func TestUpToDate(t *testing.T) {
+	src, err := os.ReadFile("../../" + source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := page(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("../../" + target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Error("docs/config.md is not what pkg/daemon/config.go says: run go generate ./pkg/daemon")
+	}
+}
+
+func TestPage(t *testing.T) {
+	got, err := page([]byte("package p\n// C is\n// it.\ntype C struct {\n// A is one | two.\nA []int `json:\"a,omitempty\"`\n// B is not in the file.\nB string `json:\"-\"`\nx int\n}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "\n## C\n\nC is it.\n\n| field | type | |\n|---|---|---|\n| `a` | list of number | is one \\| two. |\n"; !strings.HasSuffix(got, want) {
+		t.Errorf("got\n%s\nwant it to end with\n%s", got, want)
+	}
+	if _, err := page([]byte("package p\ntype C struct {\nA int `json:\"a\"`\n}\n")); err == nil || err.Error() != "C.a has no comment" {
+		t.Errorf("a field without a comment: %v", err)
+	}
+}
