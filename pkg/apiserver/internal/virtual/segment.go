@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // The files: the current segment, and the one before it. Each is a row of blocks: length and checksum (4 bytes each), then
@@ -31,9 +32,9 @@ type segments struct {
 	z    *flate.Writer // is large, and so made once
 }
 
-// openSegments hands every line of the files to line, oldest first, and makes ready to append. What follows the first
-// damaged block of a file, as a kill leaves it, is cut off.
-func openSegments(dir string, line func([]byte)) (*segments, error) {
+// openSegments hands the newest lines of the files to line, oldest first, about most bytes of them, and makes ready to
+// append. What follows the first damaged block of a file, as a kill leaves it, is cut off.
+func openSegments(dir string, most int, line func([]byte)) (*segments, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the traces: %w", err)
 	}
@@ -42,12 +43,18 @@ func openSegments(dir string, line func([]byte)) (*segments, error) {
 		return nil, err
 	}
 	s := &segments{dir: dir, z: z}
-	if _, err := readSegment(s.path(previousFile), line); err != nil {
-		return nil, err
-	}
-	size, err := readSegment(s.path(currentFile), line)
+	previous, _, err := readSegment(s.path(previousFile))
 	if err != nil {
 		return nil, err
+	}
+	current, size, err := readSegment(s.path(currentFile))
+	if err != nil {
+		return nil, err
+	}
+	for _, body := range newest(append(previous, current...), most) {
+		for l := range bytes.Lines(body) {
+			line(bytes.TrimSuffix(l, []byte("\n")))
+		}
 	}
 	if s.file, err = os.OpenFile(s.path(currentFile), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, fmt.Errorf("open the traces: %w", err)
@@ -64,30 +71,27 @@ func openSegments(dir string, line func([]byte)) (*segments, error) {
 
 func (s *segments) path(name string) string { return filepath.Join(s.dir, name) }
 
-// readSegment returns how much of the file is whole.
-func readSegment(path string, line func([]byte)) (int64, error) {
+// readSegment returns the packed blocks of a file, and how much of it is whole.
+func readSegment(path string) (blocks [][]byte, whole int64, err error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+		return nil, 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("read the traces: %w", err)
+		return nil, 0, fmt.Errorf("read the traces: %w", err)
 	}
-	whole := int64(0)
 	for {
-		body, rest, ok := cutBlock(raw[whole:])
+		packed, rest, ok := cutBlock(raw[whole:])
 		if !ok {
-			return whole, nil
+			return blocks, whole, nil
 		}
-		for l := range bytes.Lines(body) {
-			line(bytes.TrimSuffix(l, []byte("\n")))
-		}
+		blocks = append(blocks, packed)
 		whole = int64(len(raw) - len(rest))
 	}
 }
 
-// cutBlock returns the content of the first block of b. ok is false where there is none, or not a whole one.
-func cutBlock(b []byte) (body, rest []byte, ok bool) {
+// cutBlock returns the packed content of the first block of b. ok is false where there is none, or not a whole one.
+func cutBlock(b []byte) (packed, rest []byte, ok bool) {
 	if len(b) < blockHead {
 		return nil, nil, false
 	}
@@ -96,8 +100,22 @@ func cutBlock(b []byte) (body, rest []byte, ok bool) {
 	if uint64(size) > uint64(len(b)) || crc32.ChecksumIEEE(b[:size]) != sum {
 		return nil, nil, false
 	}
-	body, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(b[:size])), maxBlock))
-	return body, b[size:], err == nil
+	return b[:size], b[size:], true
+}
+
+// newest unpacks the last blocks until there are most bytes, and returns them in their order.
+func newest(blocks [][]byte, most int) [][]byte {
+	var out [][]byte
+	for size := 0; len(blocks) > 0 && size < most; {
+		last := len(blocks) - 1
+		body, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(blocks[last])), maxBlock))
+		if err != nil {
+			break // of another version of the program: its checksum is right
+		}
+		out, size, blocks = append(out, body), size+len(body), blocks[:last]
+	}
+	slices.Reverse(out)
+	return out
 }
 
 // block packs lines with the help of z.

@@ -25,6 +25,9 @@ import (
 // DefaultBytes is how much is kept in memory.
 const DefaultBytes = 16 << 20
 
+// restoredBytes bounds what is read back at a start, which somebody waits for.
+const restoredBytes = 2 << 20
+
 // maxWaiting bounds the spans that are not yet in the ring.
 const maxWaiting = 64 << 10
 
@@ -66,7 +69,7 @@ func New(cfg Config) (*Store, error) {
 		return s, nil
 	}
 	var err error
-	if s.log, err = openSegments(cfg.Dir, s.restore); err != nil {
+	if s.log, err = openSegments(cfg.Dir, min(cfg.Bytes, restoredBytes), s.restore); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -245,7 +245,7 @@ func TestTracesSurviveARestart(t *testing.T) {
 func TestFilesAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	var last []byte
-	log, err := openSegments(dir, func([]byte) {})
+	log, err := openSegments(dir, DefaultBytes, func([]byte) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func TestFilesAreBounded(t *testing.T) {
 		t.Errorf("the files hold %d bytes", total)
 	}
 	var read []byte
-	log, err = openSegments(dir, func(l []byte) { read = bytes.Clone(l) })
+	log, err = openSegments(dir, DefaultBytes, func(l []byte) { read = bytes.Clone(l) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +296,8 @@ func FuzzReadSegment(f *testing.F) {
 		if err := os.WriteFile(path, raw, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		whole, err := readSegment(path, func([]byte) {})
+		blocks, whole, err := readSegment(path)
+		newest(blocks, DefaultBytes) // whatever they hold
 		if err != nil || whole < 0 || whole > int64(len(raw)) {
 			t.Errorf("%d bytes of %d are whole: %v", whole, len(raw), err)
 		}

@@ -225,6 +225,9 @@ func (s *Store) restore(line []byte) {
 	if store.Revision(seq) <= s.ring.last {
 		return
 	}
+	if s.ring.last == 0 {
+		s.ring.lost = store.Revision(seq) - 1 // what came before is not read back
+	}
 	key := objects.Key{Namespace: head.Namespace, Name: head.Name}
 	s.ring.put(&entry{seq: store.Revision(seq), row: row, key: key, labels: head.Labels, json: append([]byte(nil), line...)})
 }
