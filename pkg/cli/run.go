@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -88,11 +89,11 @@ func deployment(cmd *cobra.Command, args []string, image string, replicas int32)
 		c.Args = args[1:]
 	}
 	if port := cmdutil.GetFlagString(cmd, "port"); port != "" {
-		var n int32
-		if _, err := fmt.Sscan(port, &n); err != nil {
+		n, err := strconv.ParseInt(port, 10, 32)
+		if err != nil {
 			return nil, fmt.Errorf("invalid port %q: %w", port, err)
 		}
-		c.Ports = []corev1.ContainerPort{{ContainerPort: n}}
+		c.Ports = []corev1.ContainerPort{{ContainerPort: int32(n)}}
 	}
 	for _, e := range cmdutil.GetFlagStringArray(cmd, "env") {
 		key, value, ok := strings.Cut(e, "=")

@@ -38,7 +38,7 @@ type Target struct {
 var elsewhere = []string{"kubeconfig", "context", "cluster", "user", "server"}
 
 func newTarget(remote bool, notice io.Writer) *Target {
-	return &Target{ConfigFlags: genericclioptions.NewConfigFlags(true).WithDiscoveryBurst(300).WithDiscoveryQPS(50), remote: remote, notice: notice}
+	return &Target{name: daemon.DefaultName(), ConfigFlags: genericclioptions.NewConfigFlags(true).WithDiscoveryBurst(300).WithDiscoveryQPS(50), remote: remote, notice: notice}
 }
 
 // AddFlags adds kubectl's connection flags and --name.
@@ -85,6 +85,9 @@ func (t *Target) ready() error {
 }
 
 func (t *Target) start(paths daemon.Paths) error {
+	if err := daemon.CheckName(t.name); err != nil {
+		return err
+	}
 	if daemon.Running(paths) {
 		return nil
 	}

@@ -1,0 +1,260 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/minikctl/minikctl/pkg/daemon"
+)
+
+func rootOf(args ...string) *cobra.Command {
+	return newRoot(args, strings.NewReader(""), io.Discard, io.Discard)
+}
+
+// run runs a command line whose verbs do not end the program.
+func run(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = Run(t.Context(), args, strings.NewReader(""), &o, &e)
+	return code, o.String(), e.String()
+}
+
+func TestFirstVerb(t *testing.T) {
+	flags := rootOf("minikctl", "up").PersistentFlags()
+	for line, want := range map[string]string{
+		"": "", "get pods": "get", "-n shop get pods": "get", "-nshop get": "get", "--namespace shop get": "get", "--namespace=shop get": "get",
+		"--insecure-skip-tls-verify get": "get", "--name two up -d": "up", "--match-server-version get": "get", "--help": "", "-h get": "get",
+		"--cache_dir x get": "get", "-s https://x get": "get", "--unknown get": "get", "help get": "help", "-n": "", "__complete g": "__complete",
+	} {
+		if got := firstVerb(strings.Fields(line), flags); got != want {
+			t.Errorf("%q: got %q, want %q", line, got, want)
+		}
+	}
+}
+
+// TestVerbs: each verb is there once, under its own name, in a group, and building it alone gives the same verb.
+func TestVerbs(t *testing.T) {
+	root := rootOf("minikctl")
+	var titles []string
+	for _, g := range groups {
+		titles = append(titles, g.ID)
+	}
+	count := map[string]int{}
+	for _, cmd := range root.Commands() {
+		count[cmd.Name()]++
+		if !slices.Contains(titles, cmd.GroupID) {
+			t.Errorf("%s is in no group (%q)", cmd.Name(), cmd.GroupID)
+		}
+		if cmd.Short == "" {
+			t.Errorf("%s says nothing of itself", cmd.Name())
+		}
+	}
+	for _, v := range verbs {
+		if count[v.name] != 1 {
+			t.Errorf("%s is there %d times", v.name, count[v.name])
+		}
+		alone := rootOf("minikctl", v.name).Commands()
+		if len(alone) != 1 || alone[0].Name() != v.name {
+			t.Errorf("%s alone builds %d verbs", v.name, len(alone))
+		}
+	}
+	code, help, _ := run(t, "minikctl", "help")
+	if code != 0 {
+		t.Errorf("help ends with %d", code)
+	}
+	for _, v := range verbs {
+		if n := len(regexp.MustCompile(`(?m)^  `+regexp.QuoteMeta(v.name)+` `).FindAllString(help, -1)); n != 1 {
+			t.Errorf("help lists %s %d times", v.name, n)
+		}
+	}
+}
+
+// TestReadme: the verbs and flags in README's commands exist.
+func TestReadme(t *testing.T) {
+	b, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	for _, m := range regexp.MustCompile("(?m)(?:^|; |`|/)minikctl ([a-z][^`;#\n]*)").FindAllStringSubmatch(code(string(b)), -1) {
+		words := strings.Fields(m[1])
+		if words[0] == "help" || words[0] == "kubectl" { // cobra's own, and ln -s minikctl kubectl
+			continue
+		}
+		commands++
+		root := rootOf("minikctl", words[0])
+		cmd, _, err := root.Find(words)
+		if err != nil || cmd == root {
+			t.Errorf("minikctl %s: there is no such verb", m[1])
+			continue
+		}
+		cmd.InitDefaultHelpFlag()
+		for _, w := range words[1:] {
+			if w == "--" {
+				break
+			}
+			if flag, ok := strings.CutPrefix(w, "--"); ok {
+				flag, _, _ = strings.Cut(flag, "=")
+				if cmd.Flag(flag) == nil {
+					t.Errorf("minikctl %s: there is no flag --%s", m[1], flag)
+				}
+			}
+		}
+	}
+	if commands < 10 {
+		t.Errorf("found %d commands only", commands)
+	}
+}
+
+// code is what stands in code blocks and spans.
+func code(markdown string) string {
+	var out strings.Builder
+	for i, block := range strings.Split(markdown, "```") {
+		if i%2 == 1 {
+			out.WriteString(block)
+			continue
+		}
+		for _, span := range regexp.MustCompile("`[^`\n]+`").FindAllString(block, -1) {
+			out.WriteString(span + "\n")
+		}
+	}
+	return out.String()
+}
+
+func TestCalledAsKubectl(t *testing.T) {
+	t.Setenv("MINIKCTL_HOME", t.TempDir())
+	for _, name := range []string{"kubectl", "/usr/local/bin/kubectl", "kubectl.exe"} {
+		root := rootOf(name, "get", "pods")
+		if root.Use != "kubectl" || root.PersistentFlags().Lookup("name") != nil {
+			t.Errorf("%s: is %s, --name: %v", name, root.Use, root.PersistentFlags().Lookup("name"))
+		}
+	}
+	target := newTarget(true, io.Discard)
+	target.AddFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
+	if target.local() {
+		t.Error("kubectl talks to the local daemon")
+	}
+	if err := target.ready(); err != nil {
+		t.Error(err)
+	}
+	if got, want := target.Paths(), daemon.PathsOf("minikctl"); got != want {
+		t.Errorf("down would end %+v", got)
+	}
+}
+
+func TestTarget(t *testing.T) {
+	t.Setenv("MINIKCTL_HOME", t.TempDir())
+	t.Setenv("MINIKCTL_AUTOSTART", "false")
+	for _, c := range []struct {
+		args  string
+		local bool
+		err   string
+	}{
+		{"", true, `no daemon "minikctl" runs; start it with: minikctl up -d`},
+		{"--name two -n shop", true, `no daemon "two" runs; start it with: minikctl up -d`},
+		{"--name ../two", true, `--name: "../two" is not a name`},
+		{"--server https://127.0.0.1:1", false, ""}, {"--kubeconfig x", false, ""}, {"--context x", false, ""}, {"--cluster x", false, ""}, {"--user x", false, ""},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			var said bytes.Buffer
+			target, flags := newTarget(false, &said), pflag.NewFlagSet("", pflag.ContinueOnError)
+			target.AddFlags(flags)
+			if err := flags.Parse(strings.Fields(c.args)); err != nil {
+				t.Fatal(err)
+			}
+			if target.local() != c.local {
+				t.Errorf("local: got %v", target.local())
+			}
+			err := target.ready()
+			if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.HasPrefix(err.Error(), c.err)) {
+				t.Fatalf("got %v, want %q", err, c.err)
+			}
+			if said.Len() > 0 {
+				t.Errorf("said %q", said.String())
+			}
+			if c.err == "" {
+				return
+			}
+			// Every way to the cluster says the same.
+			_, err1 := target.ToRESTConfig()
+			_, err2 := target.ToDiscoveryClient()
+			_, err3 := target.ToRESTMapper()
+			raw := target.ToRawKubeConfigLoader()
+			_, _, err4 := raw.Namespace()
+			_, err5 := raw.ClientConfig()
+			_, err6 := raw.RawConfig()
+			for i, e := range []error{err1, err2, err3, err4, err5, err6} {
+				if !errors.Is(e, err) {
+					t.Errorf("way %d: %v", i+1, e)
+				}
+			}
+			if raw.ConfigAccess() == nil {
+				t.Error("no access to config files")
+			}
+		})
+	}
+}
+
+func TestExitError(t *testing.T) {
+	inner := errors.New("no")
+	e := &ExitError{Code: 3, Err: inner}
+	if e.Error() != "no" || !errors.Is(fmt.Errorf("x: %w", e), inner) {
+		t.Errorf("got %v", e)
+	}
+	if got := (&ExitError{Code: 3}).Error(); got != "exit status 3" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestRun(t *testing.T) {
+	t.Setenv("MINIKCTL_HOME", t.TempDir())
+	for _, c := range []struct {
+		args     string
+		code     int
+		out, err string
+	}{
+		{"", 0, "minikctl runs Kubernetes on this machine", ""},
+		{"status", 0, "No clusters. Start one with: minikctl up -d\n", ""},
+		{"down", 0, `minikctl: cluster "minikctl" was not running`, ""},
+		{"down --name two --purge", 0, `minikctl: cluster "two" is gone`, ""},
+		{"down --name .. --purge", 1, "", `error: --name: ".." is not a name`},
+		{"nonsense", 1, "", `error: unknown command "nonsense" for "minikctl"`},
+		{"up --only etcd", 1, "", `error: --only: "etcd" is not one of`},
+		{"status x", 1, "", `error: unknown command "x" for "minikctl status"`},
+		{"why node/x", 1, "", "error: only pods are scheduled"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			code, out, errOut := run(t, append([]string{"minikctl"}, strings.Fields(c.args)...)...)
+			if code != c.code || !strings.Contains(out, c.out) || !strings.Contains(errOut, c.err) || (c.err == "") != (errOut == "") {
+				t.Errorf("got %d, %q, %q; want %d, %q, %q", code, out, errOut, c.code, c.out, c.err)
+			}
+		})
+	}
+}
+
+// TestUpArgs: a daemon in the background is told what up was told.
+func TestUpArgs(t *testing.T) {
+	root := rootOf("minikctl", "up")
+	cmd, _, err := root.Find([]string{"up"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.ParseFlags(strings.Fields("-d --name up --nodes 2 --only apiserver,kubelet --config up --kubeconfig k")); err != nil {
+		t.Fatal(err)
+	}
+	got := upArgs(cmd)
+	slices.Sort(got)
+	if want := strings.Fields("--config=up --kubeconfig=k --nodes=2 --only=apiserver,kubelet"); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
