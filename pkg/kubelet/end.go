@@ -47,6 +47,7 @@ func (w *worker) end(ctx context.Context, pod *corev1.Pod) error {
 		w.look(ctx, w.key)
 	}
 	w.unmount()
+	w.dropFolders(pod) // while the API still has the pod: a kubelet that dies here is followed by one that comes here
 	w.postLast(ctx, status)
 	return nil
 }
@@ -63,14 +64,14 @@ func (w *worker) gone(ctx context.Context) error {
 	if !w.stop(ctx, pod, seen) {
 		return nil
 	}
+	w.unmount()
+	w.dropFolders(pod) // while the runtime still has the pod: nobody else knows of it
 	if known {
 		if err := w.runtime.StopPod(ctx, w.uid); err != nil {
 			return err
 		}
 		w.look(ctx, w.key)
 	}
-	w.unmount()
-	w.dropFolders(pod)
 	w.host.forget(w)
 	return nil
 }

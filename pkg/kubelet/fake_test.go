@@ -22,9 +22,10 @@ type fakeRuntime struct {
 	mu       sync.Mutex
 	pods     map[types.UID]*Pod
 	specs    map[ContainerID]ContainerSpec
-	refuse   error // what Start answers
-	stubborn bool  // containers end only when they are killed
-	deaf     int   // how many calls of Stop fail
+	refuse   error  // what Start answers
+	stubborn bool   // containers end only when they are killed
+	deaf     int    // how many calls of Stop fail
+	stopped  func() // called when a pod is stopped; may be nil
 	graces   map[ContainerID]time.Duration
 	ended    []string // names in the order in which they were stopped
 	exec     func(ContainerID, []string, Streams) (int, error)
@@ -73,6 +74,9 @@ func (f *fakeRuntime) StartPod(_ context.Context, spec PodSpec) (Pod, error) {
 func (f *fakeRuntime) StopPod(_ context.Context, uid types.UID) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.stopped != nil {
+		f.stopped()
+	}
 	delete(f.pods, uid)
 	f.nudge()
 	return nil

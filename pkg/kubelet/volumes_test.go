@@ -203,10 +203,34 @@ func TestVolumes(t *testing.T) {
 	})
 	r.delete("p")
 	r.sees("p", "none")
-	r.until("nothing is left on disk", func() string {
-		if _, err := os.Stat(filepath.Join(folder, "..")); !os.IsNotExist(err) {
-			return folder
+	if _, err := os.Stat(filepath.Join(folder, "..")); !os.IsNotExist(err) {
+		t.Errorf("the pod is gone, and %s is left", folder)
+	}
+}
+
+// TestFilesGoBeforeTheirPod checks that what is left of a pod nobody knows of any more is nothing, whenever a kubelet dies.
+func TestFilesGoBeforeTheirPod(t *testing.T) {
+	r := newRig(t)
+	pod := r.pod("p", corev1.PodSpec{})
+	r.sees("p", "Running c:running+started+ready")
+	spec, _ := r.runtime.spec(pod.UID, "c")
+	logs := filepath.Dir(filepath.Dir(spec.LogPath))
+	left := make(chan error, 1)
+	r.runtime.mu.Lock()
+	r.runtime.stopped = func() {
+		_, err := os.Stat(logs)
+		left <- err
+	}
+	r.runtime.mu.Unlock()
+	if _, err := r.api.Delete(t.Context(), client.In(client.Pods, keyOf(pod)), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-left:
+		if !os.IsNotExist(err) {
+			t.Errorf("%s is left (%v) when the runtime forgets its pod", logs, err)
 		}
-		return ""
-	})
+	case <-time.After(patience):
+		t.Error("the runtime keeps the pod")
+	}
 }
