@@ -2,9 +2,11 @@ package kubelet
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -171,6 +173,23 @@ func TestTerminationMessage(t *testing.T) {
 	for i, want := range []string{"last words", "one\ntwo\n"} {
 		if m := got.Status.ContainerStatuses[i].State.Terminated.Message; m != want {
 			t.Errorf("got message %q, want %q", m, want)
+		}
+	}
+}
+
+func TestReadWords(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	writeFile(t, path("file"), "words")
+	if err := syscall.Mkfifo(path("pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("file", path("link")); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"file": "words", "pipe": "", "link": "", "none": "", ".": ""} {
+		if got, _ := readWords(path(name)); string(got) != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"io"
 	"os"
+	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -23,12 +24,8 @@ func (w *worker) lastWords(c *corev1.Container, run Container) string {
 	if c.TerminationMessagePath == "" {
 		return ""
 	}
-	if f, err := os.Open(w.wordsPath(c.Name, run.Attempt)); err == nil {
-		b, err := io.ReadAll(io.LimitReader(f, maxWordsRead))
-		_ = f.Close() // only read
-		if err == nil && len(b) > 0 {
-			return string(b[:min(len(b), maxWords)])
-		}
+	if b, err := readWords(w.wordsPath(c.Name, run.Attempt)); err == nil && len(b) > 0 {
+		return string(b[:min(len(b), maxWords)])
 	}
 	if c.TerminationMessagePolicy != corev1.TerminationMessageFallbackToLogsOnError || run.ExitCode == 0 || w.pod == nil {
 		return ""
@@ -38,4 +35,18 @@ func (w *worker) lastWords(c *corev1.Container, run Container) string {
 		return ""
 	}
 	return text
+}
+
+// readWords reads the beginning of a file that a container has written. Should it have put something else in its place, a
+// pipe that nobody writes to or a link to what is not its own, that says nothing.
+func readWords(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(f, maxWordsRead))
 }
