@@ -16,6 +16,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/conversion/queryparams"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -254,6 +255,9 @@ const maxAttempts = 10
 
 // roundTrip makes r, again while the server asks to come back later, and returns a successful answer.
 func (c *overHTTP) roundTrip(ctx context.Context, r request) (*http.Response, error) {
+	if !nameable(r.target) {
+		return nil, apierrors.NewNotFound(r.target.Resource.GroupResource(), r.target.Name)
+	}
 	for attempt := 1; ; attempt++ {
 		req, err := c.build(ctx, r)
 		if err != nil {
@@ -273,6 +277,12 @@ func (c *overHTTP) roundTrip(ctx context.Context, r request) (*http.Response, er
 			return nil, err
 		}
 	}
+}
+
+// nameable reports whether t's names can stand in a path as they are. No object has others, and one that somebody else has
+// chosen (of an owner, say) must not lead elsewhere.
+func nameable(t Target) bool {
+	return len(pathvalidation.IsValidPathSegmentName(t.Namespace)) == 0 && len(pathvalidation.IsValidPathSegmentName(t.Name)) == 0
 }
 
 func (c *overHTTP) build(ctx context.Context, r request) (*http.Request, error) {

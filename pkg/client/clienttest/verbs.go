@@ -37,6 +37,12 @@ func testErrors(s suite) {
 	if got, want := err.Error(), `configmaps "nobody" not found`; got != want {
 		s.Errorf("got message %q, want %q", got, want)
 	}
+	for _, name := range []string{"../configmaps/a", "..", "a/b"} {
+		_, err = s.Get(s.ctx, s.maps(name), metav1.GetOptions{})
+		s.wantError("get by the name "+name, err, apierrors.IsNotFound)
+		_, err = s.Delete(s.ctx, s.maps(name), metav1.DeleteOptions{})
+		s.wantError("delete by the name "+name, err, apierrors.IsNotFound)
+	}
 	_, err = s.Create(s.ctx, s.maps(""), s.configMap("a", nil), metav1.CreateOptions{})
 	s.wantError("create twice", err, apierrors.IsAlreadyExists)
 	if got, want := err.Error(), `configmaps "a" already exists`; got != want {
