@@ -188,6 +188,20 @@ func TestImages(t *testing.T) {
 	r.event("host", "HostCommand", `Image "ghost" is not here…`)
 }
 
+func TestRefusedStartsThatWereMade(t *testing.T) {
+	seen := Pod{Containers: []Container{{ID: "a1", Name: "a", Attempt: 1, Running: true}}}
+	got := seen.with([]Container{{Name: "a", Attempt: 1, ExitCode: 128}, {Name: "b", ExitCode: 128}})
+	if a := got.attempts("a"); len(a) != 1 || a[0].ID != "a1" {
+		t.Errorf("got %+v", a)
+	}
+	if b := got.attempts("b"); len(b) != 1 || len(seen.Containers) != 1 {
+		t.Errorf("got %+v of %+v", b, seen)
+	}
+	if a := seen.with([]Container{{Name: "a", Attempt: 2}}).attempts("a"); len(a) != 2 {
+		t.Errorf("got %+v", a)
+	}
+}
+
 func TestStartIsRefused(t *testing.T) {
 	r := newRig(t)
 	r.runtime.refuse = errors.New(`exec: "nope": executable file not found in $PATH`)

@@ -19,7 +19,7 @@ func (w *worker) generate(pod *corev1.Pod, seen Pod) corev1.PodStatus {
 	if w.status != nil {
 		old = *w.status
 	}
-	seen.Containers = append(slices.Clone(seen.Containers), w.failed...)
+	seen = seen.with(w.failed)
 	s := corev1.PodStatus{
 		ObservedGeneration: pod.Generation, QOSClass: pod.Status.QOSClass, NominatedNodeName: pod.Status.NominatedNodeName,
 		StartTime: new(metav1.NewTime(w.startAt).Rfc3339Copy()),

@@ -329,10 +329,17 @@ func (w *worker) sandbox(ctx context.Context, pod *corev1.Pod) (Pod, time.Durati
 func (w *worker) withFailed(seen Pod) Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.failed) > 0 {
-		seen.Containers = append(slices.Clone(seen.Containers), w.failed...)
+	return seen.with(w.failed)
+}
+
+// with adds starts that were refused. One that the runtime shows all the same was not: its answer was lost.
+func (p Pod) with(refused []Container) Pod {
+	for _, c := range refused {
+		if last, ok := p.latest(c.Name); !ok || last.Attempt < c.Attempt {
+			p.Containers = append(slices.Clone(p.Containers), c)
+		}
 	}
-	return seen
+	return p
 }
 
 func (w *worker) healthNow() health {
