@@ -199,6 +199,7 @@ func (s *Server) Run(ctx context.Context) error {
 	<-ctx.Done()
 	s.stop()
 	s.shutdown(base, servers)
+	s.kubelets.Close()
 	stopEngine()
 	background.Wait()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {

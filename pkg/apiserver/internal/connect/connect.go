@@ -61,6 +61,9 @@ func NewKubelets(reader stage.Reader, identity tls.Certificate) *Kubelets {
 	}}}
 }
 
+// Close ends the connections that are kept for the next request.
+func (k *Kubelets) Close() { k.client.CloseIdleConnections() }
+
 func (k *Kubelets) pod(ctx context.Context, key objects.Key) (*corev1.Pod, error) {
 	obj, err := k.reader.Get(ctx, pods, key)
 	if err != nil {
