@@ -29,7 +29,7 @@ var rolled = []trace.Span{
 	span(4, "pods", "other", "x", 3),     // woken by it, but of another family
 	span(5, "deployments.apps", "d", ""), // the second request
 	span(6, "replicasets.apps", "r2", "d", 5),
-	span(7, "pods", "p2", "r2", 6, 2),        // the newest cause counts
+	span(7, "pods", "p2", "r2", 5, 6, 2),     // the newest cause counts
 	span(8, "pods", "p2", "r2", 7),           // bound
 	span(9, "replicasets.apps", "r1", "d"),   // of the family, woken by nothing that is known
 	span(10, "deployments.apps", "d", "", 8), // its status
