@@ -109,7 +109,7 @@ func (w *worker) stop(ctx context.Context, pod *corev1.Pod, seen Pod) bool {
 		w.stopProbes()
 	}
 	if e := w.ending; e != nil && (e.stopped || e.grace <= grace) {
-		w.mu.Unlock()
+		defer w.mu.Unlock()
 		return e.stopped
 	}
 	first := w.ending == nil
