@@ -34,11 +34,24 @@ type waiter struct {
 }
 
 // Pending is an object on its way through the store, as Op.Object. The feed gives it its resourceVersion and puts it
-// into its table, from when on it is shared.
+// into its table, from when on it is shared. It is its cache's own: another cache over the same store, in the same
+// process, decodes an object for itself.
 type Pending struct {
 	Object objects.Object
+	cache  *Cache
 
 	item atomic.Pointer[Item] // set before the writer goes on, or, while the table is filled, maybe after
+}
+
+// Pending returns obj as what a write of this cache's server sends along.
+func (c *Cache) Pending(obj objects.Object) *Pending { return &Pending{Object: obj, cache: c} }
+
+// pending returns what this cache's server has sent along with a change; nil when it was another's.
+func (c *Cache) pending(ev *store.Event) *Pending {
+	if p, ok := ev.Object.(*Pending); ok && p.cache == c {
+		return p
+	}
+	return nil
 }
 
 // layoutKey holds the version of how objects are laid out in the store. It is a store's first write, so that no revision
@@ -135,7 +148,7 @@ func (c *Cache) dispatch(batch store.Batch) {
 		if t := c.table(prefix); t != nil {
 			t.apply(events[:n])
 		} else {
-			settle(events[:n])
+			c.settle(events[:n])
 		}
 		events = events[n:]
 	}
@@ -143,10 +156,10 @@ func (c *Cache) dispatch(batch store.Batch) {
 }
 
 // settle gives pending objects of no table their resourceVersion.
-func settle(events []store.Event) {
-	for _, ev := range events {
-		if p, ok := ev.Object.(*Pending); ok {
-			p.Object.SetResourceVersion(formatRevision(ev.Revision))
+func (c *Cache) settle(events []store.Event) {
+	for i := range events {
+		if p := c.pending(&events[i]); p != nil {
+			p.Object.SetResourceVersion(formatRevision(events[i].Revision))
 		}
 	}
 }

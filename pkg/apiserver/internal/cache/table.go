@@ -136,10 +136,10 @@ func (t *Table) apply(events []store.Event) {
 	case t.full.Load():
 		t.applyLocked(events)
 	case t.filling != nil:
-		settle(events)
+		t.cache.settle(events)
 		t.backlog = append(t.backlog, events...)
 	default:
-		settle(events)
+		t.cache.settle(events)
 	}
 }
 
@@ -147,7 +147,7 @@ func (t *Table) applyLocked(events []store.Event) {
 	changes := make([]event, 0, len(events))
 	for i := range events {
 		if events[i].Revision <= t.revision {
-			settle(events[i : i+1]) // the fill has seen it
+			t.cache.settle(events[i : i+1]) // the fill has seen it
 			continue
 		}
 		if ev, ok := t.change(&events[i]); ok {
@@ -181,8 +181,8 @@ func (t *Table) change(ev *store.Event) (event, bool) {
 }
 
 func (t *Table) item(path string, ev *store.Event) *Item {
-	p, ok := ev.Object.(*Pending)
-	if !ok {
+	p := t.cache.pending(ev)
+	if p == nil {
 		return t.newItem(path, ev.Revision, ev.Value)
 	}
 	if p.Object.GetResourceVersion() == "" {

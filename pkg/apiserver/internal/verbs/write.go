@@ -208,7 +208,7 @@ func (w *write) commit(ctx context.Context, obj objects.Object, old *cache.Item)
 	if w.dry {
 		return w.dryRun(obj, key, old), nil
 	}
-	p := &cache.Pending{Object: obj}
+	p := w.Engine.cache.Pending(obj)
 	revs, err := w.config.Store.Write(ctx, store.Op{Key: w.StoreKey(key), Value: value, Expect: expect, Object: p})
 	if err != nil {
 		return nil, err
