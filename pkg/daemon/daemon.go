@@ -10,12 +10,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 
 	"k8s.io/klog/v2"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/early/trim"
 	"github.com/minikctl/minikctl/pkg/kubelet/process"
 	"github.com/minikctl/minikctl/pkg/kubelet/sim"
 	"github.com/minikctl/minikctl/pkg/network/addr"
@@ -109,7 +111,8 @@ func (d *Daemon) started(ready func(State)) error {
 	if err := writeState(d.paths, s); err != nil {
 		return err
 	}
-	releaseStartup()
+	debug.FreeOSMemory() // what only the start has needed
+	trim.Now()
 	slog.Info("ready", "address", d.address)
 	sayReady(nil)
 	ready(s)

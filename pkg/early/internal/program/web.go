@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/minikctl/minikctl/pkg/early/internal/trim"
+	"github.com/minikctl/minikctl/pkg/early/trim"
 )
 
 // defaultPort is where web listens when neither its first argument nor PORT says otherwise.

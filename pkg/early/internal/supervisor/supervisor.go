@@ -25,7 +25,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/minikctl/minikctl/pkg/early/internal/trim"
+	"github.com/minikctl/minikctl/pkg/early/trim"
 	"github.com/minikctl/minikctl/pkg/early/wire"
 )
 
