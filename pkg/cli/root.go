@@ -81,6 +81,13 @@ func newRoot(args []string, in io.Reader, out, errOut io.Writer) *cobra.Command 
 	root.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
 
 	flags := root.PersistentFlags()
+	strict := flags.Bool("warnings-as-errors", false, "Treat warnings received from the server as errors and exit with a non-zero exit code")
+	root.PersistentPostRunE = func(*cobra.Command, []string) error {
+		if n := warnings.WarningCount(); *strict && n > 0 {
+			return fmt.Errorf("%d warnings received", n)
+		}
+		return nil
+	}
 	env.Target.AddFlags(flags)
 	version := cmdutil.NewMatchVersionFlags(env.Target)
 	version.AddFlags(flags)
