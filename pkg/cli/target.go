@@ -94,7 +94,11 @@ func (t *Target) start(paths daemon.Paths) error {
 	if os.Getenv("MINIKCTL_AUTOSTART") == "false" {
 		return fmt.Errorf("no daemon %q runs; start it with: minikctl up -d", t.name)
 	}
-	fmt.Fprintf(t.notice, "minikctl: no daemon %q runs, starting one (stop it with: minikctl down)\n", t.name)
+	stop := "minikctl down"
+	if t.flags.Changed("name") {
+		stop += " --name " + t.name
+	}
+	fmt.Fprintf(t.notice, "minikctl: no daemon %q runs, starting one (stop it with: %s)\n", t.name, stop)
 	return daemon.Spawn(context.Background(), paths, nil)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -36,7 +37,7 @@ both. Settings come from --config, then MINIKCTL_* variables (MINIKCTL_NODES=3),
   minikctl up --nodes 1 --sim-nodes 100`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := daemon.Load(env.Target.name, cmd.Flags())
+			cfg, err := daemon.Load(partName(env.Target.name, cmd.Flags()), cmd.Flags())
 			if err != nil {
 				return err
 			}
@@ -49,6 +50,16 @@ both. Settings come from --config, then MINIKCTL_* variables (MINIKCTL_NODES=3),
 	cmd.Flags().BoolVarP(&background, "detach", "d", false, "run in the background; returns when the cluster is ready")
 	daemon.AddFlags(cmd.Flags())
 	return cmd
+}
+
+// partName is the name of a daemon that runs parts without an API server, when none was given: such a part is not the
+// cluster, and has data of its own.
+func partName(name string, flags *pflag.FlagSet) string {
+	only, err := flags.GetStringSlice("only")
+	if err != nil || len(only) == 0 || slices.Contains(only, "apiserver") || flags.Changed("name") {
+		return name
+	}
+	return name + "-" + strings.Join(only, "-")
 }
 
 func upForeground(ctx context.Context, env *Env, cfg *daemon.Config) error {
@@ -71,7 +82,7 @@ func upBackground(cmd *cobra.Command, env *Env, cfg *daemon.Config) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(env.Out, "minikctl: cluster %q runs already at %s\n", cfg.Name, s.Address)
+		fmt.Fprintf(env.Out, "minikctl: cluster %q runs already at %s; other settings take effect after down and up\n", cfg.Name, s.Address)
 		return nil
 	}
 	if err := daemon.Spawn(cmd.Context(), paths, upArgs(cmd)); err != nil {

@@ -39,7 +39,6 @@ import (
 	"k8s.io/kubectl/pkg/cmd/set"
 	"k8s.io/kubectl/pkg/cmd/taint"
 	"k8s.io/kubectl/pkg/cmd/top"
-	"k8s.io/kubectl/pkg/cmd/version"
 	"k8s.io/kubectl/pkg/cmd/wait"
 	utilcomp "k8s.io/kubectl/pkg/util/completion"
 )
@@ -123,7 +122,7 @@ var verbs = []verb{
 	{"completion", groupOther, func(e *Env) *cobra.Command { return completion.NewCmdCompletion(e.Out, "") }},
 	{"options", groupOther, func(e *Env) *cobra.Command { return options.NewCmdOptions(e.Out) }},
 	{"plugin", groupOther, func(e *Env) *cobra.Command { return plugin.NewCmdPlugin(e.Streams()) }},
-	{"version", groupOther, func(e *Env) *cobra.Command { return version.NewCmdVersion(e.Factory, e.Streams()) }},
+	{"version", groupOther, newVersion},
 }
 
 // newGet is kubectl's get with completion, which the root of kubectl adds to it.

@@ -145,6 +145,15 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 		return nil, err
 	}
 	cfg := &Config{}
+	if v.GetString("config") == "" {
+		paths := PathsOf(name)
+		if dir := v.GetString("data-dir"); dir != "" {
+			paths = PathsIn(name, dir)
+		}
+		if err := cfg.recall(paths); err != nil {
+			return nil, err
+		}
+	}
 	if err := cfg.readFile(v.GetString("config")); err != nil {
 		return nil, err
 	}

@@ -108,6 +108,9 @@ func (d *Daemon) started(ready func(State)) error {
 			return err
 		}
 	}
+	if err := d.cfg.remember(d.paths); err != nil {
+		return err
+	}
 	if err := writeState(d.paths, s); err != nil {
 		return err
 	}

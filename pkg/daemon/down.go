@@ -90,7 +90,7 @@ func (p Paths) remove() error {
 	var errs []error
 	cut, _ := filepath.Glob(filepath.Join(p.Data, ".kubeconfig.*")) // writes that a killed daemon did not finish
 	for _, own := range append(cut,
-		p.Kubeconfig, p.State, p.State+".new", p.Log, p.Store, p.PKI, p.Runtime, p.Kubelet, p.Traces, p.DiscoveryCache, filepath.Join(p.Data, "run"), lockPath(p),
+		p.Kubeconfig, p.State, p.State+".new", p.Log, p.Store, p.PKI, p.Runtime, p.Kubelet, p.Traces, p.DiscoveryCache, filepath.Join(p.Data, "run"), lockPath(p), settingsPath(p),
 	) {
 		errs = append(errs, os.RemoveAll(own))
 	}
