@@ -201,6 +201,9 @@ func (w *worker) identity(pod *corev1.Pod, seen Pod, c *corev1.Container, img im
 	if len(img.Entrypoint) > 0 && strings.HasPrefix(img.Entrypoint[0], images.Prefix) {
 		out = append(out, "MINIKCTL_POD="+pod.Name, "MINIKCTL_NAMESPACE="+pod.Namespace, "MINIKCTL_NODE="+w.Name,
 			"MINIKCTL_POD_IP="+podIP(pod, seen, w.Address, pod.Status), "MINIKCTL_IMAGE="+c.Image)
+		if len(c.Ports) > 0 {
+			out = append(out, "MINIKCTL_PORT="+strconv.Itoa(int(c.Ports[0].ContainerPort)))
+		}
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package program
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -13,7 +14,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/early/trim"
 )
 
-// defaultPort is where web listens when neither its first argument nor PORT says otherwise.
+// defaultPort is where web listens when neither its first argument, nor PORT, nor the pod's first containerPort says
+// otherwise, or when that containerPort is one that only root may have.
 const defaultPort = "8080"
 
 // drain is how long web lets requests finish when it is told to end.
@@ -40,13 +42,17 @@ func whoAmI() identity {
 	}
 }
 
-// web is a small web server that says who it is. It listens on the port that its first argument or PORT names, answers
+// web is a small web server that says who it is. It listens on the port that its first argument, PORT or the pod names, answers
 // /healthz with ok and everything else with its identity (as JSON to those who ask for it), logs each request, and ends
 // on SIGTERM once the requests that are under way have been answered.
 func web(args []string) int {
-	port := os.Getenv("PORT")
+	port, declared := os.Getenv("PORT"), os.Getenv("MINIKCTL_PORT")
 	if len(args) > 0 {
 		port = args[0]
+	}
+	asked := port != ""
+	if port == "" {
+		port = declared
 	}
 	if port == "" {
 		port = defaultPort
@@ -57,6 +63,10 @@ func web(args []string) int {
 		return 1
 	}
 	l, err := listen(anyAddress, int(number))
+	if !asked && errors.Is(err, syscall.EACCES) {
+		fmt.Printf("port %s is for root alone: listening on %s instead\n", port, defaultPort)
+		l, err = listen(anyAddress, 8080)
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "listen on port %s: %v\n", port, err)
 		return 1
