@@ -2,7 +2,7 @@
 GO ?= go
 export CGO_ENABLED ?= 0
 
-.PHONY: build test lint race check soak bench generate cross
+.PHONY: build test lint race check soak bench generate cross startup
 
 build: ## bin/minikctl
 	$(GO) build -trimpath -ldflags "-s -w" -o bin/minikctl ./cmd/minikctl
@@ -23,7 +23,10 @@ cross: ## builds for every platform we ship
 	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/minikctl
 	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/minikctl
 
-check: lint test race cross ## what CI runs
+startup: ## what a start and an idle cluster cost, held to a tenth
+	$(GO) test -count 1 -v -run TestStartup ./pkg/internal/bench
+
+check: lint test startup race cross ## what CI runs
 
 soak: ## the long loops: 100 kills of the store, 50 of the daemon, fuzzing
 	$(GO) test ./pkg/store/badger -run TestKill -kills 100 -count 1 -v

@@ -45,8 +45,12 @@ func TestStartup(t *testing.T) {
 		got.InitAllocs += number(t, m[4])
 	}
 	c.up()
-	time.Sleep(5 * time.Second)
-	got.RSS, got.Anonymous = c.memory()
+	for range 3 { // the least counts: what else goes on only adds to it
+		time.Sleep(3 * time.Second)
+		if rss, anon := c.memory(); got.RSS == 0 || rss < got.RSS {
+			got.RSS, got.Anonymous = rss, anon
+		}
+	}
 	c.purge()
 	t.Logf("init: %.1f ms, %.0f bytes, %.0f allocations; idle: %.1f MiB, %.1f of them anonymous", took, got.InitBytes, got.InitAllocs, got.RSS, got.Anonymous)
 	hold(t, got)
