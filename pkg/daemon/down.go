@@ -106,7 +106,11 @@ func removeIfEmpty(path string) error {
 	if err != nil || len(c.Clusters)+len(c.AuthInfos)+len(c.Contexts)+len(c.Extensions)+len(c.Preferences.Extensions) > 0 {
 		return nil
 	}
-	return os.Remove(path)
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	_ = os.Remove(filepath.Dir(path)) // stays where there is more in it
+	return nil
 }
 
 func isLink(path string) bool {
