@@ -1,6 +1,7 @@
 package check
 
 import (
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -67,7 +68,11 @@ func Labels(labels map[string]string, at *field.Path, child ...string) field.Err
 	if areLabels(labels) {
 		return nil
 	}
-	return metav1validation.ValidateLabels(labels, Below(at, child))
+	var errs field.ErrorList
+	for _, key := range slices.Sorted(maps.Keys(labels)) { // one by one: the library goes through them in no order
+		errs = append(errs, metav1validation.ValidateLabels(map[string]string{key: labels[key]}, Below(at, child))...)
+	}
+	return errs
 }
 
 // ConfigKey checks a key of a ConfigMap or Secret.
