@@ -4,6 +4,7 @@ package check
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -29,7 +30,7 @@ func Meta(obj metav1.Object, namespaced bool, name Name) field.ErrorList {
 		(obj.GetGenerateName() == "" || name(obj.GetGenerateName(), true) == nil) && (!namespaced || isDNSLabel(obj.GetNamespace())) {
 		return nil
 	}
-	errs := validation.ValidateObjectMetaAccessor(obj, namespaced, name, Metadata)
+	errs := inOrder(obj, validation.ValidateObjectMetaAccessor(obj, namespaced, name, Metadata))
 	return append(errs, kubeFinalizers(obj)...)
 }
 
@@ -40,6 +41,17 @@ func MetaUpdate(obj, old metav1.Object) field.ErrorList {
 	}
 	errs := validation.ValidateObjectMetaAccessorUpdate(obj, old, Metadata)
 	return append(errs, kubeFinalizers(obj)...)
+}
+
+// inOrder puts the errors about labels, which the library goes through in no order, into that of their keys.
+func inOrder(obj metav1.Object, errs field.ErrorList) field.ErrorList {
+	at := Metadata.Child("labels").String()
+	labels := Labels(obj.GetLabels(), Metadata, "labels")
+	i := slices.IndexFunc(errs, func(e *field.Error) bool { return e.Field == at })
+	if i >= 0 && i+len(labels) <= len(errs) {
+		copy(errs[i:], labels)
+	}
+	return errs
 }
 
 // plainMeta reports whether what all objects may have is surely valid: labels, annotations, owners. The library, which
