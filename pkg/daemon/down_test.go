@@ -137,12 +137,16 @@ func TestRemoveIfEmpty(t *testing.T) {
 		"user":    {"apiVersion: v1\nkind: Config\nusers: [{name: a, user: {token: b}}]\n", true},
 		"broken":  {"{", true},
 	} {
-		path := filepath.Join(dir, name)
+		own := filepath.Join(dir, name)
+		if err := os.Mkdir(own, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(own, "config")
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := removeIfEmpty(path); err != nil || exists(path) != c.left {
-			t.Errorf("%s: left is %v, want %v (%v)", name, exists(path), c.left, err)
+		if err := removeIfEmpty(path); err != nil || exists(path) != c.left || exists(own) != c.left {
+			t.Errorf("%s: left is %v, its folder %v, want %v (%v)", name, exists(path), exists(own), c.left, err)
 		}
 	}
 	if err := removeIfEmpty(filepath.Join(dir, "none")); err != nil {
