@@ -232,7 +232,25 @@ func podLine(pod *corev1.Pod, change watch.EventType) string {
 	if pod.Status.PodIP != "" {
 		line += "  at " + pod.Status.PodIP
 	}
+	if why := obstacle(pod); why != "" {
+		line += ": " + why
+	}
 	return line
+}
+
+// obstacle is what keeps a pod from running, in the words of who met it: the scheduler, or the kubelet.
+func obstacle(pod *corev1.Pod) string {
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if c.State.Waiting != nil && c.State.Waiting.Message != "" {
+			return c.State.Waiting.Message
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 // podState is the word that kubectl get shows, as far as one pod by itself tells it.

@@ -117,6 +117,11 @@ func TestPodLine(t *testing.T) {
 			watch.Modified, "pod/x  Running, ready  on n  at 127.0.0.9"},
 		{"ready, but a container has failed again", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: ready,
 			ContainerStatuses: []corev1.ContainerStatus{waiting("CrashLoopBackOff")}}}, watch.Modified, "pod/x  CrashLoopBackOff"},
+		{"no image", corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodPending,
+			ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "nobody has it"}}}}}},
+			watch.Modified, "pod/x  ErrImagePull  on n: nobody has it"},
+		{"no room", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/1 nodes are available"}}}}, watch.Modified, "pod/x  Pending: 0/1 nodes are available"},
 		{"going", corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}, watch.Modified, "pod/x  Terminating"},
 		{"gone", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning}}, watch.Deleted, "pod/x  gone"},
 	} {
