@@ -42,38 +42,47 @@ func newReporter(c client.Client, clk clock.Clock, src *clock.Source) *reporter 
 // run sends reports until ctx ends.
 func (r *reporter) run(ctx context.Context) {
 	for {
-		var batch minikctl.DecisionList
+		var batch []minikctl.Decision
 		select {
 		case <-ctx.Done():
 			return
 		case d := <-r.queue:
-			batch.Items = append(batch.Items, *d)
+			batch = append(batch, *d)
 		}
 		if clock.Sleep(ctx, r.clock, batchEvery) != nil {
 			return
 		}
-		for more := true; more && len(batch.Items) < batchReports; {
+		for more := true; more && len(batch) < batchReports; {
 			select {
 			case d := <-r.queue:
-				batch.Items = append(batch.Items, *d)
+				batch = append(batch, *d)
 			default:
 				more = false
 			}
 		}
-		r.send(ctx, &batch)
+		r.send(ctx, batch)
 	}
 }
 
-func (r *reporter) send(ctx context.Context, batch *minikctl.DecisionList) {
-	for i := range batch.Items {
-		d := &batch.Items[i]
+// send makes a call for each namespace: a namespaced resource is created in one.
+func (r *reporter) send(ctx context.Context, decisions []minikctl.Decision) {
+	batches := map[string]*minikctl.DecisionList{}
+	for _, d := range decisions {
+		batch := batches[d.Namespace]
+		if batch == nil {
+			batch = &minikctl.DecisionList{}
+			batch.SetGroupVersionKind(minikctl.GroupVersion.WithKind("DecisionList"))
+			batches[d.Namespace] = batch
+		}
 		d.Name = d.Pod + "." + strconv.Itoa(d.Attempt) + "-" + r.source.Suffix(5)
+		batch.Items = append(batch.Items, d)
 	}
-	batch.SetGroupVersionKind(minikctl.GroupVersion.WithKind("DecisionList"))
-	n := uint64(len(batch.Items))
-	if _, err := r.client.Create(ctx, client.Target{Resource: minikctl.Decisions}, batch, metav1.CreateOptions{}); err != nil && ctx.Err() == nil {
-		r.dropped.Add(n)
-		slog.DebugContext(ctx, "decisions not reported", "err", err, "count", n)
+	for namespace, batch := range batches {
+		to := client.Target{Resource: minikctl.Decisions, Namespace: namespace}
+		if _, err := r.client.Create(ctx, to, batch, metav1.CreateOptions{}); err != nil && ctx.Err() == nil {
+			r.dropped.Add(uint64(len(batch.Items)))
+			slog.DebugContext(ctx, "decisions not reported", "err", err, "count", len(batch.Items))
+		}
 	}
 }
 
