@@ -47,7 +47,11 @@ func statusRow(env *Env, p daemon.Paths) ([]string, error) {
 		return nil, err
 	}
 	if err != nil || !daemon.Alive(p) {
-		return []string{p.Name, "stopped", "", "", "", "", p.Data}, nil
+		state := "stopped"
+		if daemon.PodsKept(p) {
+			state = "stopped, pods run"
+		}
+		return []string{p.Name, state, "", "", "", "", p.Data}, nil
 	}
 	age := env.Now().Sub(s.Started).Round(time.Second).String()
 	return []string{p.Name, "running", fmt.Sprint(s.PID), s.Address, strings.Join(s.Parts, ","), age, p.Data}, nil

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/minikctl/minikctl/pkg/early"
+	"github.com/minikctl/minikctl/pkg/kubelet/process"
 )
 
 // State is what a running daemon says of itself, in Paths.State.
@@ -210,6 +211,9 @@ func Alive(p Paths) bool {
 	s, err := ReadState(p)
 	return err == nil && isDaemon(s.PID, p)
 }
+
+// PodsKept reports whether the pods of a daemon run, though it may be gone itself.
+func PodsKept(p Paths) bool { return process.Supervised(p.Runtime) }
 
 // All returns the daemons of this user that there are or have been, by name.
 func All() ([]Paths, error) {

@@ -34,7 +34,7 @@ func Down(ctx context.Context, p Paths, opts DownOptions) (ran bool, err error) 
 	if _, err := os.Stat(p.Data); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
-	ran = Alive(p)
+	ran = Alive(p) || !opts.KeepPods && PodsKept(p)
 	if err := Stop(ctx, p); err != nil {
 		return ran, err
 	}

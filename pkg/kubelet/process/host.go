@@ -150,4 +150,19 @@ func (h *Host) Purge(ctx context.Context) error {
 	return os.RemoveAll(h.root)
 }
 
+// Supervised reports whether a host's containers have outlived it: whether there are some below root, and a supervisor
+// that looks after them.
+func Supervised(root string) bool {
+	entries, _ := os.ReadDir(filepath.Join(root, wire.Containers))
+	if len(entries) == 0 {
+		return false
+	}
+	conn, err := wire.Dial(filepath.Join(root, wire.SocketFile))
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}
+
 func (h *Host) path(name string) string { return filepath.Join(h.root, name) }
