@@ -3,9 +3,11 @@
 package plug
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -50,9 +52,30 @@ func Decode(raw []byte, into any) error {
 	if err == nil {
 		return nil
 	}
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field != "" {
+		return fmt.Errorf("%s: a %s is not %s", wrong.Field, wrong.Value, wanted(wrong.Type))
+	}
 	msg := err.Error()
 	for _, decoder := range []string{"error unmarshaling JSON: ", "error converting YAML to JSON: ", "while decoding JSON: ", "json: "} {
 		msg = strings.TrimPrefix(msg, decoder)
 	}
 	return errors.New(msg)
+}
+
+// wanted is a type in the words of who writes a file.
+func wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a string"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Map, reflect.Struct:
+		return "a mapping"
+	case reflect.Pointer:
+		return wanted(t.Elem())
+	default:
+		return "a number in its range"
+	}
 }

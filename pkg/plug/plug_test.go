@@ -25,7 +25,8 @@ func TestArgs(t *testing.T) {
 		{"a list replaces the default", `{"names":["c"]}`, args{[]string{"c"}, 3}, ""},
 		{"unknown field", `{"limt":5}`, args{}, `args: unknown field "limt"`},
 		{"repeated field", "limit: 1\nlimit: 2", args{}, `args: yaml: unmarshal errors`},
-		{"wrong type", "limit: many", args{}, "args: cannot unmarshal string into Go struct field args.limit of type int"},
+		{"wrong type", "limit: many", args{}, "args: limit: a string is not a number in its range"},
+		{"no list", "names: 3", args{}, "args: names: a number is not a list"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := plug.Args([]byte(c.raw), defaults)
