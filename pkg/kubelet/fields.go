@@ -205,7 +205,7 @@ var fieldRows = map[string][]fieldRow{
 
 // identityRows are the fields that the security contexts of a pod and of a container share.
 func identityRows() []fieldRow {
-	const asRoot = "only when the daemon runs as root"
+	const asRoot = "only when the daemon runs as root; volumes are in the daemon's private folder, which other users cannot enter"
 	return []fieldRow{
 		{"seLinuxOptions", ignored, ignored, "containers have the daemon's SELinux context", nil},
 		{"windowsOptions", ignored, ignored, "there are no Windows nodes", nil},
