@@ -24,7 +24,9 @@ type Table struct {
 	cache    *Cache
 	resource *objects.Resource
 	prefix   string
-	full     atomic.Bool // filled: nothing to wait for
+	full     atomic.Bool   // filled: nothing to wait for
+	changes  atomic.Uint64 // how often the tree has changed
+	objects  atomic.Int64  // of the objects in it
 
 	mu       sync.Mutex
 	filling  chan struct{}  // not nil while somebody fills the table; closed at the end
@@ -93,6 +95,7 @@ func (t *Table) fill(ctx context.Context) error {
 	t.tree, t.revision, t.log = tree, revision, newLog(revision, logLimit)
 	t.buildIndexes()
 	t.applyLocked(backlog)
+	t.changed()
 	t.full.Store(true)
 	return nil
 }
@@ -156,6 +159,7 @@ func (t *Table) applyLocked(events []store.Event) {
 		t.revision = events[i].Revision
 	}
 	if len(changes) > 0 {
+		t.changed()
 		t.log.append(changes)
 		t.appendLanes(changes)
 	}
@@ -210,6 +214,23 @@ func (t *Table) Get(ctx context.Context, key objects.Key) (*Item, bool, error) {
 	}
 	i, ok := t.tree.Get(&probe)
 	return i, ok, nil
+}
+
+// changed notes that the tree is another.
+func (t *Table) changed() {
+	t.objects.Store(int64(t.tree.Len()))
+	t.changes.Add(1)
+}
+
+// State returns a number that grows with every change of the table, and how many objects it holds, as far as the feed has
+// come.
+func (t *Table) State(ctx context.Context) (changes uint64, count int, err error) {
+	if !t.full.Load() {
+		if err := t.ready(ctx); err != nil {
+			return 0, 0, err
+		}
+	}
+	return t.changes.Load(), int(t.objects.Load()), nil
 }
 
 // snapshot is a table at one revision.

@@ -95,4 +95,13 @@ type Reader interface {
 	Get(ctx context.Context, r schema.GroupResource, key objects.Key) (objects.Object, error)
 	// List returns the current objects of a namespace, "" for all.
 	List(ctx context.Context, r schema.GroupResource, namespace string) ([]objects.Object, error)
+	// State tells whether anything of a resource has changed since one last asked, and whether there is any of it. It costs
+	// next to nothing. A resource that is not served has no objects.
+	State(ctx context.Context, r schema.GroupResource) (State, error)
+}
+
+// State is what a resource's objects are like as a whole.
+type State struct {
+	Changes uint64 // grows with every change
+	Count   int    // of the objects
 }

@@ -166,6 +166,15 @@ func (r reader) List(ctx context.Context, gr schema.GroupResource, namespace str
 	return out, nil
 }
 
+func (r reader) State(ctx context.Context, gr schema.GroupResource) (stage.State, error) {
+	t, err := r.table(gr)
+	if err != nil {
+		return stage.State{}, nil
+	}
+	changes, count, err := t.State(ctx)
+	return stage.State{Changes: changes, Count: count}, err
+}
+
 func (r reader) table(gr schema.GroupResource) (*table, error) {
 	r.engine.mu.RLock()
 	defer r.engine.mu.RUnlock()

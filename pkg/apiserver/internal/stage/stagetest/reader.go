@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -19,6 +20,7 @@ type Reader struct {
 	mu      sync.Mutex
 	objects map[schema.GroupResource]map[objects.Key]objects.Object
 	reads   int
+	changes uint64
 }
 
 // NewReader returns a reader without objects.
@@ -30,6 +32,7 @@ func NewReader() *Reader {
 func (r *Reader) Put(resource string, list ...objects.Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.changes++
 	gr := schema.ParseGroupResource(resource)
 	if r.objects[gr] == nil {
 		r.objects[gr] = map[objects.Key]objects.Object{}
@@ -43,6 +46,7 @@ func (r *Reader) Put(resource string, list ...objects.Object) {
 func (r *Reader) Delete(resource, namespace, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.changes++
 	delete(r.objects[schema.ParseGroupResource(resource)], objects.Key{Namespace: namespace, Name: name})
 }
 
@@ -76,4 +80,11 @@ func (r *Reader) List(_ context.Context, gr schema.GroupResource, namespace stri
 		}
 	}
 	return list, nil
+}
+
+// State returns how many objects of a resource there are. Changes counts those of all resources.
+func (r *Reader) State(_ context.Context, gr schema.GroupResource) (stage.State, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return stage.State{Changes: r.changes, Count: len(r.objects[gr])}, nil
 }
