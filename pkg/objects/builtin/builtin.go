@@ -14,9 +14,11 @@ import (
 var Resources = []objects.Resource{
 	objects.Row(core.ConfigMaps),
 	objects.Row(core.Events),
+	objects.Row(core.LimitRanges),
 	objects.Row(core.Namespaces),
 	objects.Row(core.Nodes),
 	objects.Row(core.Pods),
+	objects.Row(core.ResourceQuotas),
 	objects.Row(core.Secrets),
 	objects.Row(core.ServiceAccounts),
 	objects.Row(core.Services),

@@ -11,7 +11,7 @@ import (
 var podLevel = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceHugePagesPrefix, corev1.ResourceMemory}
 
 func podResource(name corev1.ResourceName, at *field.Path) field.ErrorList {
-	if errs := resourceName(name, at); errs != nil {
+	if errs := ResourceName(name, at); errs != nil {
 		return errs
 	}
 	if !resourcehelper.IsSupportedPodLevelResource(name) {

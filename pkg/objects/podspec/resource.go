@@ -61,7 +61,7 @@ func (v *validator) resources(r *corev1.ResourceRequirements, at *field.Path) fi
 	if len(r.Claims) == 0 && plainResources(r) {
 		return nil
 	}
-	return validateResources(r, containerResource, v.spec.ResourceClaims, at.Child("resources"))
+	return validateResources(r, ContainerResource, v.spec.ResourceClaims, at.Child("resources"))
 }
 
 // plainResources reports whether r has nothing but valid CPU, memory and local storage, as most containers do.
@@ -131,8 +131,8 @@ func isNative(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// isExtended reports whether a resource is one that somebody adds to nodes.
-func isExtended(name corev1.ResourceName) bool {
+// IsExtended reports whether a resource is one that somebody adds to nodes.
+func IsExtended(name corev1.ResourceName) bool {
 	if isNative(name) || strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) {
 		return false
 	}
@@ -141,7 +141,7 @@ func isExtended(name corev1.ResourceName) bool {
 
 // isWhole reports whether a resource comes in whole numbers only.
 func isWhole(name corev1.ResourceName) bool {
-	return !isPlain(name) && (slices.Contains(counted, name) || isExtended(name))
+	return !isPlain(name) && (slices.Contains(counted, name) || IsExtended(name))
 }
 
 func divisible(name corev1.ResourceName, q resource.Quantity) bool {
@@ -149,8 +149,8 @@ func divisible(name corev1.ResourceName, q resource.Quantity) bool {
 	return err == nil && size.Sign() > 0 && size.MilliValue()%1000 == 0 && q.Value()%size.Value() == 0
 }
 
-// resourceName checks the name of a resource anywhere.
-func resourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
+// ResourceName checks the name of a resource anywhere.
+func ResourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	if errs := check.Invalid(at, name, utilvalidation.IsQualifiedName(string(name))); errs != nil {
 		return errs
 	}
@@ -161,18 +161,18 @@ func resourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// containerResource checks the name of a resource of a container.
-func containerResource(name corev1.ResourceName, at *field.Path) field.ErrorList {
+// ContainerResource checks the name of a resource of a container.
+func ContainerResource(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	if isPlain(name) || name == corev1.ResourceEphemeralStorage {
 		return nil
 	}
-	errs := resourceName(name, at)
+	errs := ResourceName(name, at)
 	switch {
 	case !strings.Contains(string(name), "/"):
 		if !isHugePage(name) {
 			errs = append(errs, field.Invalid(at, name, "must be a standard resource for containers"))
 		}
-	case !isNative(name) && !isExtended(name):
+	case !isNative(name) && !IsExtended(name):
 		errs = append(errs, field.Invalid(at, name, "doesn't follow extended resource name standard"))
 	}
 	return errs

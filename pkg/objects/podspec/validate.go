@@ -127,7 +127,7 @@ func (v *validator) rest(at *field.Path) field.ErrorList {
 	}
 	if s.Overhead != nil {
 		r := corev1.ResourceRequirements{Limits: s.Overhead}
-		errs = append(errs, validateResources(&r, containerResource, nil, at.Child("overhead"))...)
+		errs = append(errs, validateResources(&r, ContainerResource, nil, at.Child("overhead"))...)
 	}
 	if s.OS != nil {
 		errs = append(errs, v.system(at)...)

@@ -1,0 +1,57 @@
+package core
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// ResourceQuotas is the row of ResourceQuota.
+var ResourceQuotas = objects.Def[*corev1.ResourceQuota]{
+	Names:    objects.Names{Version: "v1", Kind: "ResourceQuota", Plural: "resourcequotas", Short: []string{"quota"}},
+	New:      func() *corev1.ResourceQuota { return &corev1.ResourceQuota{} },
+	NewList:  func() runtime.Object { return &corev1.ResourceQuotaList{} },
+	Prepare:  prepareQuota,
+	Validate: validateQuota,
+	Columns: []objects.Column[*corev1.ResourceQuota]{
+		objects.NameColumn[*corev1.ResourceQuota](),
+		{Name: "Request", Description: "Request represents a minimum amount of cpu/memory that a container may consume.",
+			Cell: func(q *corev1.ResourceQuota, _ time.Time) any { return quotaUse(q, false) }},
+		{Name: "Limit", Description: "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node.",
+			Cell: func(q *corev1.ResourceQuota, _ time.Time) any { return quotaUse(q, true) }},
+		objects.AgeColumn[*corev1.ResourceQuota](),
+	},
+	Reset: []string{"status"},
+	Status: &objects.Status[*corev1.ResourceQuota]{
+		Prepare:  func(q, old *corev1.ResourceQuota) { q.Spec = old.Spec },
+		Validate: validateQuotaStatus,
+		Reset:    []string{"spec"},
+	},
+}
+
+func prepareQuota(q, old *corev1.ResourceQuota) {
+	q.Status = corev1.ResourceQuotaStatus{}
+	if old != nil {
+		q.Status = old.Status
+	}
+}
+
+// quotaUse shows what is used of what may be, for limits or for the rest.
+func quotaUse(q *corev1.ResourceQuota, limits bool) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(q.Status.Hard)) {
+		if strings.HasPrefix(string(name), "limits") != limits {
+			continue
+		}
+		used, hard := q.Status.Used[name], q.Status.Hard[name]
+		parts = append(parts, fmt.Sprintf("%s: %s/%s", name, used.String(), hard.String()))
+	}
+	return strings.Join(parts, ", ")
+}
