@@ -1,0 +1,243 @@
+package apiserver_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/builtin"
+)
+
+// encodings are the forms in which a client may speak, as client-go writes them.
+var encodings = map[string]func(runtime.Object) ([]byte, error){
+	"application/json": func(obj runtime.Object) ([]byte, error) { return json.Marshal(obj) },
+	"application/yaml": func(obj runtime.Object) ([]byte, error) { return yaml.Marshal(obj) },
+	"application/vnd.kubernetes.protobuf": func(obj runtime.Object) ([]byte, error) {
+		var b bytes.Buffer
+		err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(obj, &b)
+		return b.Bytes(), err
+	},
+}
+
+// specimen is one of testdata's objects, and where it is to be sent.
+type specimen struct {
+	name   string
+	object runtime.Object
+	path   string // of its collection
+}
+
+// specimens reads testdata/objects and returns what is of a kind that is served.
+func specimens(t *testing.T) []specimen {
+	files, err := filepath.Glob("testdata/objects/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []specimen
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for text := range strings.SplitSeq(string(b), "\n---\n") {
+			obj, gvk, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(text), nil, nil)
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", file, err, text)
+			}
+			row := rowOf(*gvk)
+			if row == nil {
+				continue
+			}
+			meta := obj.(objects.Object)
+			path := "/apis/" + gvk.Group
+			if gvk.Group == "" {
+				path = "/api"
+			}
+			path += "/" + gvk.Version
+			if !row.Names.Cluster {
+				meta.SetNamespace("trip")
+				path += "/namespaces/trip"
+			}
+			obj.GetObjectKind().SetGroupVersionKind(*gvk)
+			out = append(out, specimen{gvk.Version + "/" + gvk.Kind + "/" + meta.GetName(), obj, path + "/" + row.Names.Plural})
+		}
+	}
+	return out
+}
+
+func rowOf(gvk schema.GroupVersionKind) *objects.Resource {
+	for i := range builtin.Resources {
+		r := &builtin.Resources[i]
+		for _, v := range r.Versions {
+			if r.Names.Kind == gvk.Kind && v.Group == gvk.Group && v.Version == gvk.Version {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// TestRoundTrip sends objects in each encoding: what comes back holds all that was sent, is the same in every encoding,
+// and sent back as it is changes nothing.
+func TestRoundTrip(t *testing.T) {
+	all := specimens(t)
+	t.Logf("%d objects", len(all))
+	made := map[string]map[string]any{} // by encoding and name
+	for media, encode := range encodings {
+		made[media] = map[string]any{}
+		c := newSpeaker(t)
+		for _, s := range all {
+			t.Run(strings.TrimPrefix(media, "application/")+"/"+s.name, func(t *testing.T) {
+				made[media][s.name] = c.trip(t, s, media, encode)
+			})
+		}
+	}
+	for media, objs := range made {
+		if diff := cmp.Diff(made["application/json"], objs); diff != "" {
+			t.Errorf("what %s makes differs from what JSON does: -want +got\n%s", media, diff)
+		}
+	}
+}
+
+// speaker is a client of a server of its own.
+type speaker struct {
+	client *http.Client
+	url    string
+}
+
+func newSpeaker(t *testing.T) speaker {
+	e := apiservertest.New(t)
+	client, err := rest.HTTPClientFor(e.AdminConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := speaker{client, e.URL}
+	c.send(t, "POST", "/api/v1/namespaces", "application/json", "application/json", []byte(`{"metadata":{"name":"trip"}}`))
+	c.send(t, "POST", "/api/v1/namespaces/trip/serviceaccounts", "application/json", "application/json", []byte(`{"metadata":{"name":"default"}}`))
+	return c
+}
+
+// trip sends one object there and back and returns what is the same on every server of what was made.
+func (c speaker) trip(t *testing.T, s specimen, media string, encode func(runtime.Object) ([]byte, error)) any {
+	body, err := encode(s.object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	created := c.send(t, "POST", s.path, media, media, body)
+	if path, ok := holds(generic(t, created), generic(t, s.object)); !ok {
+		t.Errorf("%s is not what was sent", path)
+	}
+	meta := created.(metav1.Object)
+	path := s.path + "/" + meta.GetName()
+	for accept := range encodings {
+		if got := c.send(t, "GET", path, media, accept, nil); !reflect.DeepEqual(got, created) {
+			t.Errorf("read as %s: -created +got\n%s", accept, cmp.Diff(created, got))
+		}
+	}
+	if body, err = encode(created); err != nil {
+		t.Fatal(err)
+	}
+	if again := c.send(t, "PUT", path, media, media, body); !reflect.DeepEqual(again, created) {
+		t.Errorf("sent back: -created +got\n%s", cmp.Diff(created, again))
+	}
+	req, err := http.NewRequestWithContext(t.Context(), "DELETE", c.url+path+"?gracePeriodSeconds=0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	return mask(generic(t, created))
+}
+
+// send makes a request and reads the answer.
+func (c speaker) send(t *testing.T, method, path, content, accept string, body []byte) runtime.Object {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, c.url+path, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", content)
+	req.Header.Set("Accept", accept)
+	resp, err := c.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := resp.Header.Get("Content-Type"); got != accept || resp.StatusCode >= http.StatusBadRequest {
+		t.Fatalf("%s %s: %s, %s: %s", method, path, resp.Status, got, b)
+	}
+	obj, gvk, err := scheme.Codecs.UniversalDeserializer().Decode(b, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(*gvk)
+	return obj
+}
+
+// generic returns an object as JSON shows it.
+func generic(t *testing.T, obj runtime.Object) any {
+	b, err := json.Marshal(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out any
+	if err := json.Unmarshal(b, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// holds reports whether got has all that want has, and else where it does not. Lists may have more at their end: what
+// the server adds.
+func holds(got, want any) (path string, ok bool) {
+	switch want := want.(type) {
+	case nil:
+		return "", true
+	case map[string]any:
+		m, _ := got.(map[string]any)
+		for key, value := range want {
+			if empty, isMap := value.(map[string]any); isMap && len(empty) == 0 && m[key] == nil {
+				continue
+			}
+			if path, ok := holds(m[key], value); !ok {
+				return "." + key + path, false
+			}
+		}
+		return "", true
+	case []any:
+		list, _ := got.([]any)
+		if len(list) < len(want) {
+			return "", false
+		}
+		for i, value := range want {
+			if path, ok := holds(list[i], value); !ok {
+				return "[]" + path, false
+			}
+		}
+		return "", true
+	}
+	return "", got == want
+}
