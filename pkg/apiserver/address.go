@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
@@ -120,7 +120,7 @@ func selectedName(s fields.Selector) string {
 		return ""
 	}
 	name, ok := s.RequiresExactMatch("metadata.name")
-	if !ok || len(path.IsValidPathSegmentName(name)) > 0 {
+	if !ok || len(content.IsPathSegmentName(name)) > 0 {
 		return ""
 	}
 	return name

@@ -57,7 +57,7 @@ func threeWay(gvk schema.GroupVersionKind, original, modified, current []byte, o
 	data, err := jsonmergepatch.CreateThreeWayJSONMergePatch(original, modified, current, unchanged(mergepatch.RequireKeyUnchanged("apiVersion")),
 		unchanged(mergepatch.RequireKeyUnchanged("kind")), unchanged(mergepatch.RequireMetadataKeyUnchanged("name")))
 	if !same {
-		return patch{}, errors.New("At least one of apiVersion, kind and name was changed")
+		return patch{}, errors.New("At least one of apiVersion, kind and name was changed") //nolint:staticcheck // kubectl's words
 	}
 	return patch{types.MergePatchType, data}, err
 }

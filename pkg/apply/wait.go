@@ -283,7 +283,7 @@ const goneTimeout = 2 * time.Minute
 
 // awaitGone waits until the object of info no longer exists.
 func awaitGone(info *resource.Info) error {
-	ctx, cancel := context.WithTimeout(context.Background(), goneTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), goneTimeout) //nolint:forbidigo // kubectl's visitors have none
 	defer cancel()
 	for _, err := range objects(ctx, info) {
 		if apierrors.IsNotFound(err) || errors.Is(err, errDeleted) {

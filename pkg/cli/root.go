@@ -7,7 +7,6 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,6 +14,8 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/kubectl/pkg/util/completion"
+
+	"github.com/minikctl/minikctl/pkg/clock"
 )
 
 // ExitError ends the program with a status of its own; Err may be nil when everything has been said.
@@ -61,7 +62,7 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 // kubectl's costs more than most verbs take.
 func newRoot(args []string, in io.Reader, out, errOut io.Writer) *cobra.Command {
 	name := strings.TrimSuffix(filepath.Base(args[0]), ".exe")
-	env := &Env{In: in, Out: out, Err: errOut, Now: time.Now, Target: newTarget(name == "kubectl", errOut)}
+	env := &Env{In: in, Out: out, Err: errOut, Now: clock.Real().Now, Target: newTarget(name == "kubectl", errOut)}
 	warnings := rest.NewWarningWriter(errOut, rest.WarningWriterOptions{Deduplicate: true})
 	root := &cobra.Command{
 		Use:           name,

@@ -99,7 +99,7 @@ func (t *Target) start(paths daemon.Paths) error {
 		stop += " --name " + t.name
 	}
 	fmt.Fprintf(t.notice, "minikctl: no daemon %q runs, starting one (stop it with: %s)\n", t.name, stop)
-	return daemon.Spawn(context.Background(), paths, nil)
+	return daemon.Spawn(context.Background(), paths, nil) //nolint:forbidigo // kubectl's getters have none
 }
 
 // ToRESTConfig implements genericclioptions.RESTClientGetter.

@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -16,7 +17,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/conversion/queryparams"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -184,7 +185,7 @@ func (c *overHTTP) Watch(ctx context.Context, t Target, opts metav1.ListOptions)
 
 // ended reports whether a watch is over without anything being wrong.
 func ended(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || err == io.EOF || utilnet.IsProbableEOF(err)
+	return ctx.Err() != nil || errors.Is(err, io.EOF) || utilnet.IsProbableEOF(err)
 }
 
 func (c *overHTTP) event(contentType string, frame metav1.WatchEvent) (Event, error) {
@@ -282,7 +283,7 @@ func (c *overHTTP) roundTrip(ctx context.Context, r request) (*http.Response, er
 // nameable reports whether t's names can stand in a path as they are. No object has others, and one that somebody else has
 // chosen (of an owner, say) must not lead elsewhere.
 func nameable(t Target) bool {
-	return len(pathvalidation.IsValidPathSegmentName(t.Namespace)) == 0 && len(pathvalidation.IsValidPathSegmentName(t.Name)) == 0
+	return len(content.IsPathSegmentName(t.Namespace)) == 0 && len(content.IsPathSegmentName(t.Name)) == 0
 }
 
 func (c *overHTTP) build(ctx context.Context, r request) (*http.Request, error) {

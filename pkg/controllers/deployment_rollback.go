@@ -24,7 +24,7 @@ func (r *deployment) rollBack(ctx context.Context, ro *rollout) (done bool, err 
 	}
 	to, err := strconv.ParseInt(asked, 10, 64)
 	if err != nil {
-		return false, nil // not a number: upstream does not see it either
+		return false, nil //nolint:nilerr // not a number: upstream does not see it either
 	}
 	if to == 0 {
 		if to = ro.lastRevision(); to == 0 {

@@ -246,7 +246,7 @@ type absentOwner struct {
 func (g *garbageCollector) ask(ctx context.Context, ref metav1.OwnerReference, obj objects.Object) (state, error) {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
-		return unknown, nil
+		return unknown, nil //nolint:nilerr // nobody can be asked about it
 	}
 	n, served := g.kinds[schema.GroupKind{Group: gv.Group, Kind: ref.Kind}]
 	if !served || !n.Cluster && obj.GetNamespace() == "" {

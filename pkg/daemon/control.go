@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/early"
 	"github.com/minikctl/minikctl/pkg/kubelet/process"
 )
@@ -159,7 +160,7 @@ func Stop(ctx context.Context, p Paths) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("daemon %d does not end: %w", s.PID, ctx.Err())
-		case <-time.After(5 * time.Millisecond):
+		case <-clock.Real().After(5 * time.Millisecond):
 		}
 	}
 	return nil

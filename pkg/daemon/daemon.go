@@ -137,7 +137,7 @@ func (d *Daemon) writeKubeconfigs() error {
 	}
 	path, err := userKubeconfig()
 	if err != nil {
-		return nil // no home folder: there is nobody whose file it could be
+		return nil //nolint:nilerr // no home folder: there is nobody whose file it could be
 	}
 	if err := pki.MergeKubeconfig(path, c, false); err != nil {
 		slog.Warn("context not added to the kubeconfig", "file", path, "err", err)

@@ -104,7 +104,7 @@ func (p Paths) remove() error {
 func removeIfEmpty(path string) error {
 	c, err := clientcmd.LoadFromFile(path)
 	if err != nil || len(c.Clusters)+len(c.AuthInfos)+len(c.Contexts)+len(c.Extensions)+len(c.Preferences.Extensions) > 0 {
-		return nil
+		return nil //nolint:nilerr // what cannot be read is the user's
 	}
 	if err := os.Remove(path); err != nil {
 		return err

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/minikctl/minikctl/pkg/clock"
 )
 
 // service is a part that runs. run blocks until its context ends, and returns when all that it started has ended.
@@ -90,16 +92,16 @@ func (r *running) unexpected() error {
 }
 
 func (r *running) stop() error {
-	began := time.Now()
+	began := clock.Real().Now()
 	r.cancel()
 	select {
 	case err := <-r.done:
-		slog.Debug("service ended", "service", r.name, "took", time.Since(began))
+		slog.Debug("service ended", "service", r.name, "took", clock.Real().Since(began))
 		if err != nil && !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("%s: %w", r.name, err)
 		}
 		return nil
-	case <-time.After(stopTimeout):
+	case <-clock.Real().After(stopTimeout):
 		return fmt.Errorf("%s: did not end within %s", r.name, stopTimeout)
 	}
 }

@@ -59,7 +59,7 @@ func (p balanced) Score(_ context.Context, state framework.CycleState, pod *core
 	var b1, b2 [4]usage
 	with, without := usageOn(node, a, p.resources, false, b1[:], b2[:])
 	// From half of the maximum, when the pod makes things as uneven as can be, to all of it.
-	const middle = framework.MaxNodeScore + framework.MaxNodeScore/2
+	const middle = framework.MaxScore + framework.MaxScore/2
 	return (middle + evenness(with) - evenness(without)) / 2, nil
 }
 
@@ -67,7 +67,7 @@ func (p balanced) Score(_ context.Context, state framework.CycleState, pod *core
 func evenness(resources []usage) int64 {
 	n := float64(len(resources))
 	if n < 2 {
-		return framework.MaxNodeScore
+		return framework.MaxScore
 	}
 	part := func(u usage) float64 { return min(float64(u.requested)/float64(u.allocatable), 1) }
 	var deviation float64
@@ -84,7 +84,7 @@ func evenness(resources []usage) int64 {
 		}
 		deviation = math.Sqrt(squares / n)
 	}
-	return int64((1 - deviation) * float64(framework.MaxNodeScore))
+	return int64((1 - deviation) * float64(framework.MaxScore))
 }
 
 func (balanced) ScoreExtensions() framework.ScoreExtensions { return nil }

@@ -115,10 +115,11 @@ func (p *nodeAffinity) Filter(_ context.Context, state framework.CycleState, pod
 	if p.added != nil && !p.added.Match(node) {
 		return framework.NewStatus(framework.UnschedulableAndUnresolvable, reasonAdded)
 	}
-	want := required{}
+	want, ok := required{}, false
 	if s, err := state.Read(requiredKey); err == nil {
-		want = s.(required)
-	} else {
+		want, ok = s.(required)
+	}
+	if !ok {
 		want = required{nodeaffinity.GetRequiredNodeAffinity(pod)}
 	}
 	if match, _ := want.Match(node); !match { // a term that cannot be parsed matches nothing

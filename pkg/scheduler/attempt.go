@@ -171,7 +171,7 @@ func (s *Scheduler) turnDown(ctx context.Context, a *attempt, d *decision) {
 		s.queue.fail(a.queued, now)
 	} else {
 		blockers, pending := d.blockers()
-		s.queue.reject(a.queued, s.everyone(a, d, blockers), pending, false, now)
+		s.queue.reject(a.queued, s.everyone(d, blockers), pending, false, now)
 	}
 	s.decisions.turnedDown(a, d, outcome, message)
 	s.tellFailure(ctx, a, reason, message)
@@ -179,7 +179,7 @@ func (s *Scheduler) turnDown(ctx context.Context, a *attempt, d *decision) {
 
 // everyone returns whose mind must change before a pod is tried again. Without any nodes, that is every plugin that
 // waits for one.
-func (s *Scheduler) everyone(a *attempt, d *decision, blockers sets.Set[string]) sets.Set[string] {
+func (s *Scheduler) everyone(d *decision, blockers sets.Set[string]) sets.Set[string] {
 	if d.nodes > 0 && len(blockers) > 0 {
 		return blockers
 	}

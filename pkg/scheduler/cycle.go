@@ -320,9 +320,9 @@ func (e *evaluation) weighAll(s int, normalised []int64) (status *framework.Stat
 
 // weigh checks a normalised score and multiplies it with the plugin's weight.
 func (e *evaluation) weigh(s int, v int64) (int64, *framework.Status) {
-	if v < framework.MinNodeScore || v > framework.MaxNodeScore {
+	if v < framework.MinScore || v > framework.MaxScore {
 		return 0, framework.AsStatus(fmt.Errorf("plugin %q returns an invalid score %v, it should in the range of [%v, %v] after normalizing",
-			e.scorers[s].Name(), v, framework.MinNodeScore, framework.MaxNodeScore))
+			e.scorers[s].Name(), v, framework.MinScore, framework.MaxScore))
 	}
 	return v * e.scorers[s].weight, nil
 }

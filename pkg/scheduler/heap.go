@@ -18,8 +18,6 @@ func (l *line) peek() *queued {
 	return l.pods[0]
 }
 
-func (l *line) pop() *queued { return heap.Pop((*lineHeap)(l)).(*queued) }
-
 func (l *line) remove(q *queued) { heap.Remove((*lineHeap)(l), q.at) }
 
 func (l *line) fix(q *queued) { heap.Fix((*lineHeap)(l), q.at) }

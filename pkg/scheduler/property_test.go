@@ -17,7 +17,6 @@ import (
 // world makes random nodes and pods.
 type world struct {
 	*rand.Rand
-	images []string
 }
 
 func (w world) pick(of ...string) string { return of[w.IntN(len(of))] }

@@ -82,7 +82,7 @@ func lock(path string) (unlock func() error, err error) {
 		if !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("lock the kubeconfig: %w", err)
 		}
-		if err := clock.Sleep(context.Background(), clock.Real(), lockWait); err != nil {
+		if err := clock.Sleep(context.Background(), clock.Real(), lockWait); err != nil { //nolint:forbidigo // it is short
 			return nil, err
 		}
 	}

@@ -3,6 +3,7 @@ package clienttest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -132,7 +133,7 @@ func (s suite) wantError(what string, err error, is func(error) bool) {
 	if err == nil || !is(err) {
 		s.Fatalf("%s: got error %v (%s)", what, err, apierrors.ReasonForError(err))
 	}
-	if _, ok := err.(*apierrors.StatusError); !ok {
+	if status := (*apierrors.StatusError)(nil); !errors.As(err, &status) {
 		s.Fatalf("%s: the error is a %T", what, err)
 	}
 }

@@ -56,7 +56,7 @@ func (g gate) Admit(ctx context.Context, a *stage.Attributes) error {
 
 // Forbidden returns the answer to a write that err is the reason to refuse. StatusErrors are returned as they are.
 func Forbidden(a *stage.Attributes, err error) error {
-	if status := new(apierrors.StatusError); errors.As(err, &status) && status == err {
+	if status := new(apierrors.StatusError); errors.As(err, &status) && error(status) == err { //nolint:errorlint // a wrapped one is not as it is to be
 		return err
 	}
 	return apierrors.NewForbidden(a.GVR.GroupResource(), nameOf(a), err)

@@ -457,7 +457,7 @@ func TestNamespaceLifecycle(t *testing.T) {
 func TestForbiddenKeepsStatusErrors(t *testing.T) {
 	a := create(pods, newPod(nil))
 	gone := apierrors.NewNotFound(pods, "x")
-	if got := Forbidden(a, gone); got != error(gone) {
+	if got := Forbidden(a, gone); got != error(gone) { //nolint:errorlint // the same one
 		t.Errorf("%v", got)
 	}
 	if got := Forbidden(a, errors.New("no")); got.Error() != `pods "p" is forbidden: no` {

@@ -111,7 +111,7 @@ func (c *Cache) Run(ctx context.Context) error {
 		err := c.follow(ctx)
 		if ctx.Err() != nil {
 			c.fail(ctx.Err())
-			return nil
+			return nil //nolint:nilerr // it was to end
 		}
 		if !errors.Is(err, store.ErrCompacted) {
 			c.fail(err)

@@ -52,9 +52,6 @@ func newLog(rev store.Revision, limit int) log {
 	return log{first: s, last: s, limit: limit}
 }
 
-// start returns the revision after which the list is complete.
-func (l *log) start() store.Revision { return l.first.revision }
-
 func (l *log) append(events []event) {
 	s := newSegment(events[len(events)-1].revision, events)
 	l.size += s.size

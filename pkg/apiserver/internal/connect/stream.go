@@ -109,7 +109,8 @@ func (k *Kubelets) tunnel(w http.ResponseWriter, r *http.Request, u *url.URL) er
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusSwitchingProtocols {
-		return passRefusal(w, resp)
+		passRefusal(w, resp)
+		return nil
 	}
 	front, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -145,11 +146,10 @@ func ask(r *http.Request, u *url.URL) *http.Request {
 }
 
 // passRefusal answers what the kubelet answered instead of changing the protocol.
-func passRefusal(w http.ResponseWriter, resp *http.Response) error {
+func passRefusal(w http.ResponseWriter, resp *http.Response) {
 	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
 	w.WriteHeader(resp.StatusCode)
 	_, _ = io.Copy(w, io.LimitReader(resp.Body, 1<<20)) // what is cut off was an error's text
-	return nil
 }
 
 func writeSwitch(w io.Writer, resp *http.Response) error {

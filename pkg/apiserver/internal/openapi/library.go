@@ -107,7 +107,7 @@ func unpack(pkg string) map[string]json.RawMessage {
 }
 
 // fields returns the properties of a definition as query parameters, without the kind and version of the object.
-func (l *library) fields(name string, leaveOut ...string) []parameter {
+func (l *library) fields(name string) []parameter {
 	raw, ok := l.get(name)
 	if !ok {
 		return nil
@@ -125,9 +125,6 @@ func (l *library) fields(name string, leaveOut ...string) []parameter {
 		return nil
 	}
 	skip := map[string]bool{"kind": true, "apiVersion": true, "preconditions": true}
-	for _, n := range leaveOut {
-		skip[n] = true
-	}
 	var list []parameter
 	for name, p := range d.Properties {
 		if skip[name] {

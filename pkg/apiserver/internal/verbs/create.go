@@ -9,8 +9,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -163,12 +163,20 @@ func (w *write) generate(base string) string {
 	return base[:min(len(base), longestBase)] + w.config.Source.Suffix(generatedSuffix)
 }
 
+// pathSegment says what keeps a name, or with prefix the beginning of one, from standing in a path.
+func pathSegment(name string, prefix bool) []string {
+	if prefix {
+		return content.IsPathSegmentPrefix(name)
+	}
+	return content.IsPathSegmentName(name)
+}
+
 // validateNew checks the row's own rules, which hold those of its metadata, and what every name must meet to stand in a
 // path; and tells the row's warnings.
 func (w *write) validateNew(obj objects.Object) error {
 	errs := append(w.r.Validate(obj, nil), w.validateServed(obj, nil)...)
 	if len(errs) == 0 {
-		errs = validation.ValidateObjectMetaAccessor(obj, !w.r.Names.Cluster, path.ValidatePathSegmentName, field.NewPath("metadata"))
+		errs = validation.ValidateObjectMetaAccessor(obj, !w.r.Names.Cluster, pathSegment, field.NewPath("metadata"))
 	}
 	if err := w.invalid(obj.GetName(), errs); err != nil {
 		return err

@@ -169,7 +169,7 @@ func (r reader) List(ctx context.Context, gr schema.GroupResource, namespace str
 func (r reader) State(ctx context.Context, gr schema.GroupResource) (stage.State, error) {
 	t, err := r.table(gr)
 	if err != nil {
-		return stage.State{}, nil
+		return stage.State{}, nil //nolint:nilerr // what is not served does not change
 	}
 	changes, count, err := t.State(ctx)
 	return stage.State{Changes: changes, Count: count}, err

@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -114,7 +115,7 @@ func (w *write) edit(ctx context.Context, f func(obj objects.Object) error) (*ca
 			return nil, err
 		}
 		changed, err := w.commit(ctx, obj, item)
-		if again(err) == errAgain && ctx.Err() == nil {
+		if errors.Is(again(err), errAgain) && ctx.Err() == nil {
 			if err := w.Engine.cache.Fresh(ctx); err != nil {
 				return nil, w.status(err)
 			}

@@ -9,7 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -235,7 +234,7 @@ func (w *write) prepare(obj, old objects.Object) error {
 	}
 	keepSystemFields(obj, old)
 	meta := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessor(obj, !w.r.Names.Cluster, path.ValidatePathSegmentName, meta)
+	errs := validation.ValidateObjectMetaAccessor(obj, !w.r.Names.Cluster, pathSegment, meta)
 	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, meta)...)
 	errs = append(errs, validate(obj, old)...)
 	if w.req.Subresource == "" {

@@ -25,7 +25,6 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
 	"github.com/minikctl/minikctl/pkg/store"
 	"github.com/minikctl/minikctl/pkg/store/memory"
-	"github.com/minikctl/minikctl/pkg/trace"
 )
 
 // server is an engine that runs until its test ends.
@@ -34,7 +33,6 @@ type server struct {
 	engine *verbs.Engine
 	store  store.Store
 	clock  *clocktesting.FakeClock
-	spans  []trace.Span
 }
 
 func serve(t testing.TB, s store.Store) *server {

@@ -5,6 +5,7 @@ package supervisor
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"os"
 	"strconv"
 	"sync"
@@ -66,7 +67,7 @@ func (l *listener) bindOwn(sock int, t target) error {
 
 // bound corrects the result of a bind that was carried out twice, since a signal had interrupted the caller.
 func bound(sock int, err error, own ip) error {
-	if err != unix.EINVAL {
+	if !errors.Is(err, unix.EINVAL) {
 		return err
 	}
 	if addr, ok := sockname(sock); ok && addr.same(own) {
