@@ -24,7 +24,10 @@ import (
 	_ "github.com/minikctl/minikctl/pkg/early" // container processes are this test binary
 )
 
-var update = flag.Bool("update", false, "rewrite the scripts' expected files")
+var (
+	update   = flag.Bool("update", false, "rewrite the scripts' expected files")
+	kubectls = flag.Bool("kubectls", false, "go through the verbs with every kubectl of the machine")
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(confineVariable) != "" && filepath.Base(os.Args[0]) == "launcher" {
@@ -48,16 +51,52 @@ func TestScripts(t *testing.T) { run(t, "testdata/*.txt", "minikctl") }
 // of the same release as our libraries, and the machine's own kubectl where it has one.
 func TestScenarios(t *testing.T) {
 	clients := []string{"minikctl", "kubectl"}
+	if path := machineKubectl(); path != "" {
+		clients = append(clients, path)
+	}
+	for _, c := range clients {
+		t.Run(clientName(c), func(t *testing.T) { run(t, "testdata/scenarios/*.txt", c) })
+	}
+}
+
+// TestStock goes through kubectl's verbs with kubectl of the same release as our libraries, and with -kubectls also with
+// every other one that the machine has.
+func TestStock(t *testing.T) {
+	clients := []string{"kubectl"}
+	if *kubectls {
+		clients = append(clients, machineKubectls()...)
+	}
+	for _, c := range clients {
+		t.Run(clientName(c), func(t *testing.T) { run(t, "testdata/stock/*.txt", c) })
+	}
+}
+
+func clientName(path string) string {
+	return strings.Trim(strings.ReplaceAll(path, "/", "-"), "-")
+}
+
+// machineKubectl returns the kubectl that a user of this machine would call; "" when there is none.
+func machineKubectl() string {
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		path := filepath.Join(dir, "kubectl")
 		if info, err := os.Stat(path); err == nil && info.Mode()&0o111 != 0 && !strings.Contains(dir, "testscript-main") {
-			clients = append(clients, path)
-			break
+			return path
 		}
 	}
-	for _, c := range clients {
-		t.Run(strings.Trim(strings.ReplaceAll(c, "/", "-"), "-"), func(t *testing.T) { run(t, "testdata/scenarios/*.txt", c) })
+	return ""
+}
+
+// machineKubectls returns the machine's kubectl and those of other releases beside it: kubectl.1.27.
+func machineKubectls() []string {
+	path := machineKubectl()
+	if path == "" {
+		return nil
 	}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	others, _ := filepath.Glob(path + ".1.*")
+	return append([]string{path}, others...)
 }
 
 func run(t *testing.T, pattern, client string) {
