@@ -6,6 +6,9 @@ import (
 	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/admission"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/allocate"
@@ -14,6 +17,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
+	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -54,7 +58,9 @@ func (s *Server) newEngine(cfg Config) error {
 // newStages lists what requests pass in the engine.
 func (s *Server) newStages(r stage.Reader) verbs.Stages {
 	s.stages = verbs.Stages{Authorizers: authz.New(r)}
-	s.stages.Mutators, s.stages.Validators = admission.New(r, s.source, s.clock)
+	s.stages.Mutators, s.stages.Validators = admission.New(admission.Config{
+		Reader: r, Source: s.source, Clock: s.clock, Quota: s.updateQuota,
+	})
 	if s.podWarnings != nil {
 		s.stages.Mutators = slices.Insert(s.stages.Mutators, 0, stage.Mutator(fieldWarnings{s.podWarnings}))
 	}
@@ -69,3 +75,14 @@ func (s *Server) check(ctx context.Context, a *stage.Attributes) error {
 func (s *Server) authorize(r *http.Request, a *stage.Attributes) error {
 	return s.check(r.Context(), a)
 }
+
+// updateQuota stores the status of a quota, as the server itself.
+func (s *Server) updateQuota(ctx context.Context, q *corev1.ResourceQuota) error {
+	quotas := corev1.SchemeGroupVersion.WithResource("resourcequotas")
+	target := client.In(quotas, objects.Key{Namespace: q.Namespace, Name: q.Name}).Sub("status")
+	_, err := s.Client(self, "kube-apiserver").Update(ctx, target, q, metav1.UpdateOptions{})
+	return err
+}
+
+// self is who the server is to itself.
+var self = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup}}

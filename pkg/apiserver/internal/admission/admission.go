@@ -16,24 +16,50 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// New returns the plugins in the order in which they are called. src draws the names of volumes.
-func New(r stage.Reader, src *clock.Source, clk clock.Clock) ([]stage.Mutator, []stage.Validator) {
+// Config is what the plugins need.
+type Config struct {
+	Reader stage.Reader
+	Source *clock.Source // draws the names of volumes
+	Clock  clock.Clock
+	Quota  UpdateQuota // nil: quotas are not held
+}
+
+// New returns the plugins in the order in which they are called, which is that of Kubernetes' default chain.
+func New(cfg Config) ([]stage.Mutator, []stage.Validator) {
+	r := cfg.Reader
 	lifecycle := gate{"NamespaceLifecycle", namespaceLifecycle{r}.check}
+	limits := newLimitRanger(r)
+	accounts := serviceAccount{r, cfg.Source, cfg.Clock}
 	restriction := gate{"NodeRestriction", nodeRestriction{r}.check}
-	accounts := serviceAccount{r, src, clk}
 	prio := priority{r}
 	classes := runtimeClass{r}
 	mutators := []stage.Mutator{
 		lifecycle,
-		restriction,
+		limits,
 		accounts,
+		restriction,
 		taintNodesByCondition{},
 		prio,
 		defaultTolerationSeconds{},
+		defaultStorageClass{r},
+		objectInUse{},
 		classes,
+		defaultIngressClass{r},
 		podTopologyLabels{r},
 	}
-	return mutators, []stage.Validator{lifecycle, restriction, accounts, prio, classes}
+	validators := []stage.Validator{
+		lifecycle,
+		limits,
+		accounts,
+		restriction,
+		prio,
+		claimResize{r},
+		classes,
+	}
+	if cfg.Quota != nil {
+		validators = append(validators, newResourceQuota(r, cfg.Quota, cfg.Clock))
+	}
+	return mutators, validators
 }
 
 // gate is a check that needs nothing of the object's final form and so comes before validation: as a Mutator for creates
@@ -90,6 +116,11 @@ var (
 	leases          = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	csiNodes        = schema.GroupResource{Group: "storage.k8s.io", Resource: "csinodes"}
 	runtimeClasses  = schema.GroupResource{Group: "node.k8s.io", Resource: "runtimeclasses"}
+	limitRanges     = schema.GroupResource{Resource: "limitranges"}
+	resourceQuotas  = schema.GroupResource{Resource: "resourcequotas"}
+	claims          = schema.GroupResource{Resource: "persistentvolumeclaims"}
+	storageClasses  = schema.GroupResource{Group: "storage.k8s.io", Resource: "storageclasses"}
+	ingressClasses  = schema.GroupResource{Group: "networking.k8s.io", Resource: "ingressclasses"}
 	priorityClasses = schema.GroupResource{Group: "scheduling.k8s.io", Resource: "priorityclasses"}
 )
 

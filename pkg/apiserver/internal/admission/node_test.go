@@ -128,8 +128,8 @@ func TestNodeRestriction(t *testing.T) {
 		"a pod without a controller": {pod(func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }), `node "n1" can only create pods with a controller owner reference set to itself`},
 		"a pod that blocks":          {pod(func(p *corev1.Pod) { p.OwnerReferences[0].BlockOwnerDeletion = p.OwnerReferences[0].Controller }), `node "n1" must not set blockOwnerDeletion on an owner reference`},
 		"a pod of an older self":     {pod(func(p *corev1.Pod) { p.OwnerReferences[0].UID = "old" }), `node n1 UID mismatch: expected old got n1-uid`},
-		"a pod with an account":      {pod(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "default" }), `node "n1" can not create pods that reference a service account`},
-		"a pod with secrets":         {pod(func(p *corev1.Pod) { p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "x"}} }), `node "n1" can not create pods that reference secrets`},
+		"a pod with an account":      {pod(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "default" }), `a mirror pod may not reference service accounts`},
+		"a pod with secrets":         {pod(func(p *corev1.Pod) { p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "x"}} }), `a mirror pod may not reference secrets`},
 		"a pod with config maps": {pod(func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}}}
 		}), `node "n1" can not create pods that reference configmaps`},

@@ -42,6 +42,20 @@ type Attributes struct {
 
 	// Warn adds a Warning header to the answer. Never nil.
 	Warn func(text string)
+
+	undo []func(context.Context)
+}
+
+// Undone adds what takes back what a stage has reserved, to be called when the write is not made after all.
+func (a *Attributes) Undone(undo func(context.Context)) { a.undo = append(a.undo, undo) }
+
+// Settle ends what stages have reserved: it stays with a write that is made, and is taken back otherwise.
+func (a *Attributes) Settle(ctx context.Context, made bool) {
+	undo := a.undo
+	a.undo = nil
+	for i := len(undo) - 1; i >= 0 && !made; i-- {
+		undo[i](ctx)
+	}
 }
 
 // Operation is the kind of change that admission is asked about.

@@ -104,7 +104,10 @@ func (w *write) insert(ctx context.Context, obj objects.Object) (*cache.Item, er
 	if err != nil {
 		return nil, err
 	}
-	defer func() { done(err) }()
+	defer func() {
+		done(err)
+		w.req.Settle(context.WithoutCancel(ctx), err == nil)
+	}()
 	w.r.Prepare(obj, nil)
 	if err = w.validateNew(obj); err != nil {
 		return nil, err

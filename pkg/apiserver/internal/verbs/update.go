@@ -169,7 +169,10 @@ func (w *write) modifyOnce(ctx context.Context, c change, item *cache.Item, atte
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { done(err) }()
+	defer func() {
+		done(err)
+		w.req.Settle(context.WithoutCancel(ctx), err == nil)
+	}()
 	if err = w.prepare(obj, old); err != nil {
 		return Result{}, err
 	}

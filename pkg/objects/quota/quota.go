@@ -1,0 +1,150 @@
+// Package quota owns how much of a ResourceQuota an object uses: which of the quota's resources it counts against, whether
+// it is within the quota's scopes, and the amounts. Admission reserves by it before an object is stored, and whoever keeps
+// a quota's status counts by it what there is. Everything in it is pure.
+package quota
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	library "k8s.io/apiserver/pkg/quota/v1"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// Evaluator knows how objects of one resource use a quota.
+type Evaluator struct {
+	// Updates are the subresources ("" for the resource itself) whose updates change what an object uses; each create of
+	// the resource itself does.
+	Updates []string
+
+	names    []corev1.ResourceName
+	matching func(name corev1.ResourceName) bool // more names; nil: none
+	inScope  func(obj objects.Object, s corev1.ScopedResourceSelectorRequirement) (bool, error)
+	missing  func(obj objects.Object, required []corev1.ResourceName) error
+	usage    func(obj objects.Object, now time.Time) corev1.ResourceList
+}
+
+// aliases are the names by which objects were counted before every resource could be.
+var aliases = map[schema.GroupResource]corev1.ResourceName{
+	{Resource: "configmaps"}:             corev1.ResourceConfigMaps,
+	{Resource: "secrets"}:                corev1.ResourceSecrets,
+	{Resource: "resourcequotas"}:         corev1.ResourceQuotas,
+	{Resource: "replicationcontrollers"}: corev1.ResourceReplicationControllers,
+}
+
+// For returns the evaluator of a resource. What has no amounts of its own is counted.
+func For(r schema.GroupResource) Evaluator {
+	if r.Group == "" {
+		switch r.Resource {
+		case "pods":
+			return podEvaluator
+		case "services":
+			return serviceEvaluator
+		case "persistentvolumeclaims":
+			return claimEvaluator
+		}
+	}
+	names := []corev1.ResourceName{countOf(r)}
+	if alias, ok := aliases[r]; ok {
+		names = append(names, alias)
+	}
+	return Evaluator{names: names, usage: func(objects.Object, time.Time) corev1.ResourceList {
+		out := make(corev1.ResourceList, len(names))
+		for _, name := range names {
+			out[name] = one
+		}
+		return out
+	}}
+}
+
+// countOf is the name under which a quota counts a resource's objects.
+func countOf(r schema.GroupResource) corev1.ResourceName {
+	return corev1.ResourceName("count/" + r.String())
+}
+
+var one = *resource.NewQuantity(1, resource.DecimalSI)
+
+// Names returns those of a quota's resources that the evaluator's objects use.
+func (e Evaluator) Names(of corev1.ResourceList) []corev1.ResourceName {
+	var out []corev1.ResourceName
+	for _, name := range library.ResourceNames(of) {
+		if slices.Contains(e.names, name) || e.matching != nil && e.matching(name) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Matches reports whether an object counts against a quota: by its resources and all its scopes.
+func (e Evaluator) Matches(q *corev1.ResourceQuota, obj objects.Object) (bool, error) {
+	if len(e.Names(q.Status.Hard)) == 0 {
+		return false, nil
+	}
+	return e.InScopes(&q.Spec, obj)
+}
+
+// InScopes reports whether an object is within all scopes of a quota.
+func (e Evaluator) InScopes(s *corev1.ResourceQuotaSpec, obj objects.Object) (bool, error) {
+	for _, r := range scopes(s) {
+		if e.inScope == nil {
+			return false, nil
+		}
+		in, err := e.inScope(obj, r)
+		if err != nil || !in {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func scopes(s *corev1.ResourceQuotaSpec) []corev1.ScopedResourceSelectorRequirement {
+	if len(s.Scopes) == 0 && s.ScopeSelector == nil {
+		return nil
+	}
+	var out []corev1.ScopedResourceSelectorRequirement
+	for _, scope := range s.Scopes {
+		out = append(out, corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists})
+	}
+	if s.ScopeSelector != nil {
+		out = append(out, s.ScopeSelector.MatchExpressions...)
+	}
+	return out
+}
+
+// Missing returns an error when an object does not say how much it uses of what a quota limits.
+func (e Evaluator) Missing(obj objects.Object, required []corev1.ResourceName) error {
+	if e.missing == nil {
+		return nil
+	}
+	return e.missing(obj, required)
+}
+
+// Usage returns how much an object uses. now tells whether a pod that is being deleted should have ended.
+func (e Evaluator) Usage(obj objects.Object, now time.Time) corev1.ResourceList {
+	return e.usage(obj, now)
+}
+
+// Total returns how much a quota's objects use of what it limits.
+func (e Evaluator) Total(q *corev1.ResourceQuota, all []objects.Object, now time.Time) (corev1.ResourceList, error) {
+	names := e.Names(q.Spec.Hard)
+	total := make(corev1.ResourceList, len(names))
+	for _, name := range names {
+		total[name] = resource.Quantity{Format: resource.DecimalSI}
+	}
+	for _, obj := range all {
+		in, err := e.InScopes(&q.Spec, obj)
+		if err != nil {
+			return nil, fmt.Errorf("scopes of %s: %w", q.Name, err)
+		}
+		if in {
+			total = library.Add(total, library.Mask(e.usage(obj, now), names))
+		}
+	}
+	return total, nil
+}
