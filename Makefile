@@ -2,7 +2,7 @@
 GO ?= go
 export CGO_ENABLED ?= 0
 
-.PHONY: build test lint race check soak bench generate cross startup
+.PHONY: build test lint race check clients soak bench generate cross startup
 
 build: ## bin/minikctl
 	$(GO) build -trimpath -ldflags "-s -w" -o bin/minikctl ./cmd/minikctl
@@ -26,7 +26,11 @@ cross: ## builds for every platform we ship
 startup: ## what a start and an idle cluster cost, held to a tenth
 	$(GO) test -count 1 -v -run TestStartup ./pkg/internal/bench
 
-check: lint test startup race cross ## what CI runs
+clients: build ## drives a daemon with other people's clients: controller-runtime, Helm, Node's library, every kubectl there is
+	cd pkg/internal/stocktest && $(GO) vet ./... && MINIKCTL=$(CURDIR)/bin/minikctl $(GO) test -count 1 ./...
+	$(GO) test -count 1 ./pkg/internal/clustertest -run TestStock -kubectls
+
+check: lint test startup race cross clients ## what CI runs
 
 soak: ## the long loops: 100 kills of the store, 50 of the daemon, fuzzing
 	$(GO) test ./pkg/store/badger -run TestKill -kills 100 -count 1 -v

@@ -1,0 +1,107 @@
+// Package stocktest drives a real daemon with clients that other people wrote: controller-runtime's manager, Helm, the
+// client libraries of other languages. It is a module of its own, so that what they need stays out of the product's
+// go.mod, and it knows nothing of the product's packages: it runs the program. "make clients" runs it.
+package stocktest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// program is the path of minikctl.
+var program string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "minikctl-clients-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if program = os.Getenv("MINIKCTL"); program == "" {
+		program = filepath.Join(dir, "minikctl")
+		build := exec.Command("go", "build", "-C", "../../..", "-o", program, "./cmd/minikctl")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build minikctl: %v\n%s", err, out)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+// cluster is a daemon with a home folder of its own, which ends with the test.
+type cluster struct {
+	home, kubeconfig string
+	config           *rest.Config
+}
+
+// newCluster starts a daemon with one node on which the image nginx is the built-in web server.
+func newCluster(t *testing.T) cluster {
+	t.Helper()
+	c := cluster{home: t.TempDir()}
+	c.kubeconfig = filepath.Join(c.home, "kubeconfig")
+	file := filepath.Join(c.home, "config.yaml")
+	if err := os.WriteFile(file, []byte("images: {nginx: minikctl.dev/web}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			log, _ := os.ReadFile(filepath.Join(c.home, ".minikctl", "minikctl", "daemon.log"))
+			t.Logf("log of the daemon:\n%s", log)
+		}
+		if out, err := c.command("down", "--purge").CombinedOutput(); err != nil {
+			t.Errorf("down: %v\n%s", err, out)
+		}
+	})
+	if out, err := c.command("up", "-d", "--config", file, "--write-kubeconfig", c.kubeconfig).CombinedOutput(); err != nil {
+		t.Fatalf("up: %v\n%s", err, out)
+	}
+	var err error
+	if c.config, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// command is one of minikctl's, in the cluster's home folder.
+func (c cluster) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(program, args...)
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "HOME=") && !strings.HasPrefix(v, "KUBECONFIG=") && !strings.HasPrefix(v, "MINIKCTL") {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	cmd.Env = append(cmd.Env, "HOME="+c.home)
+	return cmd
+}
+
+// eventually polls until cond holds; the error that it last returned says what was missing.
+func eventually(t *testing.T, what string, cond func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := cond(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("not in time: %s: %v", what, err)
+		case <-tick.C:
+		}
+	}
+}
