@@ -3,6 +3,7 @@ package builtin
 
 import (
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/admissionregistration"
 	"github.com/minikctl/minikctl/pkg/objects/apiextensions"
 	"github.com/minikctl/minikctl/pkg/objects/apps"
 	"github.com/minikctl/minikctl/pkg/objects/coordination"
@@ -27,4 +28,6 @@ var Resources = []objects.Resource{
 	objects.Row(coordination.Leases),
 	objects.Row(scheduling.PriorityClasses),
 	objects.Row(apiextensions.CustomResourceDefinitions),
+	objects.Row(admissionregistration.MutatingWebhookConfigurations),
+	objects.Row(admissionregistration.ValidatingWebhookConfigurations),
 }

@@ -1,0 +1,114 @@
+// Package admissionregistration holds the rows of the group admissionregistration.k8s.io: webhooks and policies, with the
+// CEL expressions that they are made of. Nothing of CEL is set up before the first expression is looked at.
+package admissionregistration
+
+import (
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/check"
+)
+
+const group = "admissionregistration.k8s.io"
+
+func names(kind, plural string) objects.Names {
+	return objects.Names{Group: group, Version: "v1", Kind: kind, Plural: plural, Categories: []string{"api-extensions"}, Cluster: true}
+}
+
+// ValidatingWebhookConfigurations is the row of ValidatingWebhookConfiguration.
+var ValidatingWebhookConfigurations = objects.Def[*admissionv1.ValidatingWebhookConfiguration]{
+	Names: names("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
+	New: func() *admissionv1.ValidatingWebhookConfiguration {
+		return &admissionv1.ValidatingWebhookConfiguration{}
+	},
+	NewList: func() runtime.Object { return &admissionv1.ValidatingWebhookConfigurationList{} },
+	Default: func(c *admissionv1.ValidatingWebhookConfiguration) {
+		for i := range c.Webhooks {
+			w := &c.Webhooks[i]
+			defaultWebhook(hook{config: &w.ClientConfig, rules: w.Rules, failure: &w.FailurePolicy, match: &w.MatchPolicy,
+				namespaces: &w.NamespaceSelector, objects: &w.ObjectSelector, timeout: &w.TimeoutSeconds})
+		}
+	},
+	Prepare: func(c, old *admissionv1.ValidatingWebhookConfiguration) {
+		if old == nil {
+			c.Generation = 1
+			return
+		}
+		check.Generation(c, old, func() bool { return !equality.Semantic.DeepEqual(c.Webhooks, old.Webhooks) })
+	},
+	Validate: validateValidating,
+	Columns: []objects.Column[*admissionv1.ValidatingWebhookConfiguration]{
+		objects.NameColumn[*admissionv1.ValidatingWebhookConfiguration](),
+		{Name: "Webhooks", Type: "integer", Description: webhooksDoc,
+			Cell: func(c *admissionv1.ValidatingWebhookConfiguration, _ time.Time) any { return int64(len(c.Webhooks)) }},
+		objects.AgeColumn[*admissionv1.ValidatingWebhookConfiguration](),
+	},
+}
+
+// MutatingWebhookConfigurations is the row of MutatingWebhookConfiguration.
+var MutatingWebhookConfigurations = objects.Def[*admissionv1.MutatingWebhookConfiguration]{
+	Names:   names("MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
+	New:     func() *admissionv1.MutatingWebhookConfiguration { return &admissionv1.MutatingWebhookConfiguration{} },
+	NewList: func() runtime.Object { return &admissionv1.MutatingWebhookConfigurationList{} },
+	Default: func(c *admissionv1.MutatingWebhookConfiguration) {
+		for i := range c.Webhooks {
+			w := &c.Webhooks[i]
+			defaultWebhook(hook{config: &w.ClientConfig, rules: w.Rules, failure: &w.FailurePolicy, match: &w.MatchPolicy,
+				namespaces: &w.NamespaceSelector, objects: &w.ObjectSelector, timeout: &w.TimeoutSeconds})
+			orDefault(&w.ReinvocationPolicy, admissionv1.NeverReinvocationPolicy)
+		}
+	},
+	Prepare: func(c, old *admissionv1.MutatingWebhookConfiguration) {
+		if old == nil {
+			c.Generation = 1
+			return
+		}
+		check.Generation(c, old, func() bool { return !equality.Semantic.DeepEqual(c.Webhooks, old.Webhooks) })
+	},
+	Validate: validateMutating,
+	Columns: []objects.Column[*admissionv1.MutatingWebhookConfiguration]{
+		objects.NameColumn[*admissionv1.MutatingWebhookConfiguration](),
+		{Name: "Webhooks", Type: "integer", Description: webhooksDoc,
+			Cell: func(c *admissionv1.MutatingWebhookConfiguration, _ time.Time) any { return int64(len(c.Webhooks)) }},
+		objects.AgeColumn[*admissionv1.MutatingWebhookConfiguration](),
+	},
+}
+
+const webhooksDoc = "Webhooks indicates the number of webhooks registered in this configuration"
+
+// hook is what the two kinds of webhooks share.
+type hook struct {
+	config     *admissionv1.WebhookClientConfig
+	rules      []admissionv1.RuleWithOperations
+	failure    **admissionv1.FailurePolicyType
+	match      **admissionv1.MatchPolicyType
+	namespaces **metav1.LabelSelector
+	objects    **metav1.LabelSelector
+	timeout    **int32
+}
+
+// orDefault fills what is not said.
+func orDefault[T any](p **T, value T) {
+	if *p == nil {
+		*p = &value
+	}
+}
+
+func defaultWebhook(h hook) {
+	orDefault(h.failure, admissionv1.Fail)
+	orDefault(h.match, admissionv1.Equivalent)
+	orDefault(h.namespaces, metav1.LabelSelector{})
+	orDefault(h.objects, metav1.LabelSelector{})
+	orDefault(h.timeout, 10)
+	if h.config.Service != nil {
+		orDefault(&h.config.Service.Port, 443)
+	}
+	for i := range h.rules {
+		orDefault(&h.rules[i].Scope, admissionv1.AllScopes)
+	}
+}
