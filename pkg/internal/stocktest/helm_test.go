@@ -1,0 +1,152 @@
+package stocktest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/release"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+)
+
+const helmTimeout = 60 * time.Second
+
+// TestHelm installs, upgrades, tests, rolls back and uninstalls a chart with hooks and a lookup.
+func TestHelm(t *testing.T) {
+	c := newCluster(t)
+	h := newHelm(t, c)
+	kube := kubernetes.NewForConfigOrDie(c.config)
+	settings := func() map[string]string {
+		t.Helper()
+		m, err := kube.CoreV1().ConfigMaps("shops").Get(t.Context(), "shop", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.Data
+	}
+
+	h.install(map[string]any{"title": "First"})
+	if got := settings(); got["title"] != "First" || got["seed"] != "seed of revision 1" || got["version"] != "v1.36.3" {
+		t.Errorf("installed with %v", got)
+	}
+	deployment, err := kube.AppsV1().Deployments("shops").Get(t.Context(), "shop", metav1.GetOptions{})
+	if err != nil || deployment.Status.ReadyReplicas != 1 || deployment.Annotations["meta.helm.sh/release-name"] != "shop" {
+		t.Errorf("Deployment %+v: %v", deployment, err)
+	}
+	h.test()
+
+	h.upgrade(map[string]any{"title": "Second", "replicas": 2})
+	if got := settings(); got["title"] != "Second" || got["seed"] != "seed of revision 1" {
+		t.Errorf("upgraded to %v", got)
+	}
+	h.test()
+
+	h.rollback(1)
+	if got := settings(); got["title"] != "First" {
+		t.Errorf("rolled back to %v", got)
+	}
+	h.history("superseded", "superseded", "deployed")
+
+	h.uninstall()
+	if _, err := kube.AppsV1().Deployments("shops").Get(t.Context(), "shop", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the Deployment after uninstall: %v", err)
+	}
+	if _, err := kube.CoreV1().ConfigMaps("shops").Get(t.Context(), "shop-left", metav1.GetOptions{}); err != nil {
+		t.Errorf("what the post-delete hook makes: %v", err)
+	}
+}
+
+// helm works on one release in one namespace.
+type helm struct {
+	*testing.T
+	conf *action.Configuration
+}
+
+func newHelm(t *testing.T, c cluster) helm {
+	t.Helper()
+	flags := genericclioptions.NewConfigFlags(false)
+	flags.KubeConfig, flags.Namespace = ptr.To(c.kubeconfig), ptr.To("shops")
+	conf := new(action.Configuration)
+	if err := conf.Init(flags, "shops", "secret", t.Logf); err != nil {
+		t.Fatal(err)
+	}
+	return helm{t, conf}
+}
+
+func (h helm) install(values map[string]any) {
+	h.Helper()
+	ch, err := loader.Load("testdata/chart")
+	if err != nil {
+		h.Fatal(err)
+	}
+	i := action.NewInstall(h.conf)
+	i.ReleaseName, i.Namespace, i.CreateNamespace, i.Wait, i.Timeout = "shop", "shops", true, true, helmTimeout
+	rel, err := i.Run(ch, values)
+	if err != nil {
+		h.Fatalf("install: %v", err)
+	}
+	if rel.Info.Status != release.StatusDeployed {
+		h.Errorf("install: %s", rel.Info.Status)
+	}
+}
+
+func (h helm) upgrade(values map[string]any) {
+	h.Helper()
+	ch, err := loader.Load("testdata/chart")
+	if err != nil {
+		h.Fatal(err)
+	}
+	u := action.NewUpgrade(h.conf)
+	u.Namespace, u.Wait, u.Atomic, u.Timeout = "shops", true, true, helmTimeout
+	if _, err := u.Run("shop", ch, values); err != nil {
+		h.Fatalf("upgrade: %v", err)
+	}
+}
+
+func (h helm) test() {
+	h.Helper()
+	rt := action.NewReleaseTesting(h.conf)
+	rt.Namespace, rt.Timeout = "shops", helmTimeout
+	if _, err := rt.Run("shop"); err != nil {
+		h.Fatalf("test: %v", err)
+	}
+}
+
+func (h helm) rollback(revision int) {
+	h.Helper()
+	r := action.NewRollback(h.conf)
+	r.Version, r.Wait, r.Timeout = revision, true, helmTimeout
+	if err := r.Run("shop"); err != nil {
+		h.Fatalf("rollback: %v", err)
+	}
+}
+
+func (h helm) history(want ...string) {
+	h.Helper()
+	list, err := action.NewHistory(h.conf).Run("shop")
+	if err != nil {
+		h.Fatalf("history: %v", err)
+	}
+	var got []string
+	for _, r := range list {
+		got = append(got, r.Info.Status.String())
+	}
+	if !slices.Equal(got, want) {
+		h.Errorf("history is %v, want %v", got, want)
+	}
+}
+
+func (h helm) uninstall() {
+	h.Helper()
+	u := action.NewUninstall(h.conf)
+	u.Wait, u.Timeout = true, helmTimeout
+	if _, err := u.Run("shop"); err != nil {
+		h.Fatalf("uninstall: %v", err)
+	}
+}
