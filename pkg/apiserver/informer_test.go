@@ -9,11 +9,17 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
+	metadataclient "k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -68,15 +74,48 @@ func (c *cutter) seen() []string {
 	return append([]string(nil), c.requests...)
 }
 
+// informerOf makes an informer of the ConfigMaps of the namespace default.
+type informerOf func(t *testing.T, conf *rest.Config) cache.SharedIndexInformer
+
+func typedInformer(media string) informerOf {
+	return func(t *testing.T, conf *rest.Config) cache.SharedIndexInformer {
+		conf.ContentType, conf.AcceptContentTypes = media, media
+		f := informers.NewSharedInformerFactoryWithOptions(clientset(t, conf), resync, informers.WithNamespace("default"))
+		return f.Core().V1().ConfigMaps().Informer()
+	}
+}
+
+var informerKinds = map[string]informerOf{
+	"typed, JSON":     typedInformer("application/json"),
+	"typed, protobuf": typedInformer("application/vnd.kubernetes.protobuf"),
+	"dynamic": func(t *testing.T, conf *rest.Config) cache.SharedIndexInformer {
+		c, err := dynamic.NewForConfig(conf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dynamicinformer.NewFilteredDynamicInformer(c, configMaps, "default", resync, cache.Indexers{}, nil).Informer()
+	},
+	"metadata": func(t *testing.T, conf *rest.Config) cache.SharedIndexInformer {
+		c, err := metadataclient.NewForConfig(conf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return metadatainformer.NewFilteredMetadataInformer(c, configMaps, "default", resync, cache.Indexers{}, nil).Informer()
+	},
+}
+
+// resync is how often informers tell of everything anew.
+const resync = time.Second
+
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
 func TestInformerSurvivesDisconnects(t *testing.T) {
-	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
-		t.Run(media, func(t *testing.T) {
+	for kind, make := range informerKinds {
+		t.Run(kind, func(t *testing.T) {
 			e := apiservertest.New(t)
 			proxy := newCutter(t, e)
-			conf := rest.CopyConfig(e.AdminConfig)
-			conf.ContentType, conf.AcceptContentTypes = media, media
-			direct := clientset(t, conf).CoreV1().ConfigMaps("default")
-			through := rest.CopyConfig(conf)
+			direct := clientset(t, e.AdminConfig).CoreV1().ConfigMaps("default")
+			through := rest.CopyConfig(e.AdminConfig)
 			through.Host, through.TLSClientConfig = proxy.URL, rest.TLSClientConfig{}
 			ctx, cancel := context.WithCancel(testContext(t))
 			defer cancel()
@@ -85,14 +124,25 @@ func TestInformerSurvivesDisconnects(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			factory := informers.NewSharedInformerFactoryWithOptions(clientset(t, through), 0, informers.WithNamespace("default"))
-			informer := factory.Core().V1().ConfigMaps().Informer()
-			factory.Start(ctx.Done())
+			informer := make(t, through)
+			var resynced atomic.Int32
+			_, err := informer.AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerFuncs{UpdateFunc: func(was, is any) {
+				if was.(metav1.Object).GetResourceVersion() == is.(metav1.Object).GetResourceVersion() {
+					resynced.Add(1)
+				}
+			}}, resync)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := runInformer(ctx, informer)
 			if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 				t.Fatal("the informer does not sync")
 			}
-			if n := len(informer.GetStore().ListKeys()); n != 3 {
-				t.Fatalf("synced with %d objects, want 3", n)
+			holds := func(n int) func() bool {
+				return func() bool { return len(informer.GetStore().ListKeys()) == n }
+			}
+			if !holds(3)() {
+				t.Fatalf("synced with %v, want 3 objects", informer.GetStore().ListKeys())
 			}
 			for _, uri := range proxy.seen() {
 				if u, err := url.Parse(uri); err != nil || u.Query().Get("sendInitialEvents") != "true" {
@@ -102,20 +152,31 @@ func TestInformerSurvivesDisconnects(t *testing.T) {
 			if _, err := direct.Create(ctx, configMap("during"), metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the informer sees a change", func() bool { return len(informer.GetStore().ListKeys()) == 4 })
+			eventually(t, "the informer sees a change", holds(4))
 			proxy.CloseClientConnections()
 			if _, err := direct.Create(ctx, configMap("after"), metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the informer sees what was made after the cut", func() bool { return len(informer.GetStore().ListKeys()) == 5 })
+			eventually(t, "the informer sees what was made after the cut", holds(5))
 			if err := direct.Delete(ctx, "before-0", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the informer sees the delete", func() bool { return len(informer.GetStore().ListKeys()) == 4 })
+			eventually(t, "the informer sees the delete", holds(4))
+			eventually(t, "the informer tells of everything anew", func() bool { return resynced.Load() >= 4 })
 			cancel()
-			factory.Shutdown()
+			<-ended
 		})
 	}
+}
+
+// runInformer runs an informer until ctx ends; the channel says when it has ended.
+func runInformer(ctx context.Context, i cache.SharedIndexInformer) <-chan struct{} {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		i.RunWithContext(ctx)
+	}()
+	return ended
 }
 
 func TestWatchEndsAfterItsTime(t *testing.T) {
