@@ -39,7 +39,7 @@ type api interface {
 // stores are the drivers of the state.
 var stores = plug.Set[func(p Paths) (store.Store, error)]{What: "store", Parts: map[string]func(Paths) (store.Store, error){
 	"badger": func(p Paths) (store.Store, error) { return badger.Open(badger.Config{Dir: p.Store}) },
-	"memory": func(Paths) (store.Store, error) { return memory.New(), nil },
+	"memory": func(Paths) (store.Store, error) { return memory.New(), nil }, //nolint:unparam // others can fail
 }}
 
 // local is the API of a server in this process.

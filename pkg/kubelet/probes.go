@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -271,7 +272,7 @@ func (p probing) check(ctx context.Context, pod *corev1.Pod) (probe.Result, stri
 // slow gives a check that ran out of time the words that kubelets have for it.
 func (p probing) slow(ctx context.Context, check func() (probe.Result, string), url string) (probe.Result, string) {
 	result, text := check()
-	if result == probe.Failure && context.Cause(ctx) == context.DeadlineExceeded {
+	if result == probe.Failure && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		text = fmt.Sprintf("Get %q: context deadline exceeded (Client.Timeout exceeded while awaiting headers)", url)
 	}
 	return result, text
@@ -285,7 +286,7 @@ func (p probing) exec(ctx context.Context, cmd []string, timeout time.Duration) 
 	var out output
 	code, err := ex.Exec(ctx, p.run.ID, cmd, Streams{Out: &out, Err: &out})
 	switch {
-	case context.Cause(ctx) == context.DeadlineExceeded:
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return probe.Failure, fmt.Sprintf("command timed out: %q timed out after %v", strings.Join(cmd, " "), timeout)
 	case err != nil:
 		return probe.Failure, err.Error()

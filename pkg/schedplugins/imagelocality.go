@@ -43,7 +43,7 @@ func (p imageLocality) Score(_ context.Context, _ framework.CycleState, pod *cor
 	})
 	most := int64(mostImage) * containers
 	sum = min(max(sum, leastImage), most)
-	return framework.MaxNodeScore * (sum - leastImage) / (most - leastImage), nil
+	return framework.MaxScore * (sum - leastImage) / (most - leastImage), nil
 }
 
 func eachImage(pod *corev1.Pod, f func(image string)) {

@@ -137,7 +137,7 @@ func (*interPodAffinity) NormalizeScore(_ context.Context, _ framework.CycleStat
 			scores[i].Score = 0
 			continue
 		}
-		scores[i].Score = int64(float64(framework.MaxNodeScore) * (float64(scores[i].Score-least) / float64(most-least)))
+		scores[i].Score = int64(float64(framework.MaxScore) * (float64(scores[i].Score-least) / float64(most-least)))
 	}
 	return nil
 }

@@ -12,10 +12,10 @@ func normalise(scores framework.NodeScoreList, reverse bool) {
 	for i := range scores {
 		s := scores[i].Score
 		if most > 0 {
-			s = framework.MaxNodeScore * s / most
+			s = framework.MaxScore * s / most
 		}
 		if reverse {
-			s = framework.MaxNodeScore - s
+			s = framework.MaxScore - s
 		}
 		scores[i].Score = s
 	}

@@ -124,9 +124,9 @@ func (podTopologySpread) NormalizeScore(_ context.Context, state framework.Cycle
 		case s.keyless[scores[i].Name]:
 			scores[i].Score = 0
 		case most == 0:
-			scores[i].Score = framework.MaxNodeScore
+			scores[i].Score = framework.MaxScore
 		default:
-			scores[i].Score = framework.MaxNodeScore * (most + least - scores[i].Score) / most
+			scores[i].Score = framework.MaxScore * (most + least - scores[i].Score) / most
 		}
 	}
 	return nil

@@ -16,11 +16,11 @@ func rater(s *configv1.ScoringStrategy) (func([]usage) int64, error) {
 			if u.requested > u.allocatable {
 				return 0
 			}
-			return (u.allocatable - u.requested) * framework.MaxNodeScore / u.allocatable
+			return (u.allocatable - u.requested) * framework.MaxScore / u.allocatable
 		}), nil
 	case configv1.MostAllocated:
 		return average(func(u usage) int64 {
-			return min(u.requested, u.allocatable) * framework.MaxNodeScore / u.allocatable
+			return min(u.requested, u.allocatable) * framework.MaxScore / u.allocatable
 		}), nil
 	case configv1.RequestedToCapacityRatio:
 		return byRatio(s.RequestedToCapacityRatio)
@@ -63,7 +63,7 @@ func byRatio(param *configv1.RequestedToCapacityRatioParam) (func([]usage) int64
 		if p.Score < 0 || p.Score > maxShapeScore {
 			return nil, fmt.Errorf("requestedToCapacityRatio.shape[%d].score: Invalid value: %d: not in valid range [0-%d]", i, p.Score, maxShapeScore)
 		}
-		shape = append(shape, point{int64(p.Utilization), int64(p.Score) * (framework.MaxNodeScore / maxShapeScore)})
+		shape = append(shape, point{int64(p.Utilization), int64(p.Score) * (framework.MaxScore / maxShapeScore)})
 	}
 	return func(resources []usage) int64 {
 		var sum, weights int64

@@ -60,7 +60,7 @@ func newCA(now time.Time) (pair, error) {
 }
 
 // issue makes a certificate for l that does not outlive the authority.
-func (ca pair) issue(l leaf, now time.Time) (pair, error) {
+func (c pair) issue(l leaf, now time.Time) (pair, error) {
 	serial, err := newSerial()
 	if err != nil {
 		return pair{}, err
@@ -74,8 +74,8 @@ func (ca pair) issue(l leaf, now time.Time) (pair, error) {
 	if len(l.hosts) > 0 {
 		t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	}
-	if t.NotAfter.After(ca.cert.NotAfter) {
-		t.NotAfter = ca.cert.NotAfter
+	if t.NotAfter.After(c.cert.NotAfter) {
+		t.NotAfter = c.cert.NotAfter
 	}
 	for _, host := range l.hosts {
 		if ip := net.ParseIP(host); ip != nil {
@@ -88,7 +88,7 @@ func (ca pair) issue(l leaf, now time.Time) (pair, error) {
 	if err != nil {
 		return pair{}, err
 	}
-	return sign(t, ca.cert, key, ca.key)
+	return sign(t, c.cert, key, c.key)
 }
 
 func sign(t, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) (pair, error) {

@@ -40,7 +40,7 @@ func Default(v *corev1.Volume) {
 	defaultNetworkSource(s)
 }
 
-func setMode(mode **int32, value int32) {
+func setMode(mode **int32, value int32) { //nolint:unparam // each source has a default of its own, though they are the same
 	if *mode == nil {
 		*mode = &value
 	}

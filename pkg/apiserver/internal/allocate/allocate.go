@@ -54,8 +54,8 @@ func Services(cfg Config, source *clock.Source) (verbs.Hook, error) {
 	size := min(1<<(32-cfg.Addresses.Bits())-2, largest)
 	s := &services{
 		config: cfg, base: number(cfg.Addresses.Addr()) + 1,
-		addresses: newPool(size, 16, 16, 256, source),
-		ports:     newPool(cfg.LastPort-cfg.FirstPort+1, 32, 16, 128, source),
+		addresses: newPool(size, 16, 256, source),
+		ports:     newPool(cfg.LastPort-cfg.FirstPort+1, 32, 128, source),
 	}
 	return verbs.Hook{
 		Resource: schema.GroupResource{Resource: "services"},

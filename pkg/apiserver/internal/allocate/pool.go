@@ -23,11 +23,14 @@ type pool struct {
 	source *clock.Source
 }
 
-// newPool returns a pool whose static band is size/step, but at least least (if there is room) and at most most.
-func newPool(size, step, least, most int, source *clock.Source) *pool {
+// leastStatic is the smallest static band of a pool that has room for one.
+const leastStatic = 16
+
+// newPool returns a pool whose static band is size/step, but at least leastStatic and at most most.
+func newPool(size, step, most int, source *clock.Source) *pool {
 	p := &pool{taken: make([]uint64, (size+63)/64), size: size, source: source}
-	if size > least {
-		p.static = min(max(size/step, least), most)
+	if size > leastStatic {
+		p.static = min(max(size/step, leastStatic), most)
 	}
 	return p
 }

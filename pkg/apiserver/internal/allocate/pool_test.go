@@ -9,7 +9,7 @@ import (
 )
 
 func TestPool(t *testing.T) {
-	p := newPool(100, 16, 16, 256, clock.NewSource(1))
+	p := newPool(100, 16, 256, clock.NewSource(1))
 	if p.static != 16 {
 		t.Fatalf("static band of %d", p.static)
 	}
@@ -47,7 +47,7 @@ func TestRanges(t *testing.T) {
 	if _, err := Services(Config{FirstPort: 5, LastPort: 4}, clock.NewSource(1)); err == nil {
 		t.Error("a range of ports from 5 to 4 was taken")
 	}
-	s := &services{config: Config{Addresses: netip.MustParsePrefix("10.0.0.0/30")}, base: number(netip.MustParseAddr("10.0.0.1")), addresses: newPool(2, 16, 16, 256, nil)}
+	s := &services{config: Config{Addresses: netip.MustParsePrefix("10.0.0.0/30")}, base: number(netip.MustParseAddr("10.0.0.1")), addresses: newPool(2, 16, 256, nil)}
 	for ip, want := range map[string]int{"10.0.0.1": 0, "10.0.0.2": 1, "10.0.0.0": -1, "10.0.0.3": -1, "10.0.0.4": -1, "x": -1} {
 		n, err := s.numberOf(ip)
 		if (err == nil) != (want >= 0) || err == nil && n != want {

@@ -211,7 +211,7 @@ func TestGraphForgetsWhatIsNoLongerSo(t *testing.T) {
 		d, _, _ := z.Authorize(t.Context(), a)
 		return d == stage.Allow
 	}
-	if !allowed() || !allowed() {
+	if first, second := allowed(), allowed(); !first || !second {
 		t.Fatal("the node may not read its pod's secret")
 	}
 	if r.Lists() != 1 {

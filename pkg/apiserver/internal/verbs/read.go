@@ -50,14 +50,16 @@ func (e *Engine) Get(ctx context.Context, req *Request, opts *metav1.GetOptions)
 	return t.subresourceView(req.Subresource, item)
 }
 
-func (r *Request) key() objects.Key { return objects.Key{Namespace: r.within(), Name: r.Name} }
+func (req *Request) key() objects.Key {
+	return objects.Key{Namespace: req.within(), Name: req.Name}
+}
 
 // within is the namespace that the request's objects are in. A namespace is in none, whatever the authorizers are told.
-func (r *Request) within() string {
-	if r.Resource != nil && r.Resource.Names.Cluster {
+func (req *Request) within() string {
+	if req.Resource != nil && req.Resource.Names.Cluster {
 		return ""
 	}
-	return r.Namespace
+	return req.Namespace
 }
 
 // notOlder waits until the cache shows what a read with that resourceVersion must see: "" everything that was committed

@@ -57,7 +57,7 @@ func (l *listener) bindOwn(sock int, t target) error {
 		return err
 	}
 	err = bound(sock, unix.Bind(sock, l.address(t.port, true)), l.own)
-	if err == unix.EADDRINUSE && only == 1 {
+	if errors.Is(err, unix.EADDRINUSE) && only == 1 {
 		// Very likely the pod has bound the port by IPv4 before, as web servers do one after the other. There is nobody
 		// whom the twin could miss.
 		return unix.Bind(sock, &unix.SockaddrInet6{Addr: [16]byte{15: 1}})
