@@ -105,6 +105,9 @@ type Scale[T Object] struct {
 	SetSpec  func(obj T, replicas int32)
 	Status   func(obj T) int32
 	Selector func(obj T) string // in the form of a label selector string
+
+	// Path is where a version keeps its replicas; nil: spec.replicas in all of them.
+	Path func(version string) []string
 }
 
 // Column is one column of kubectl get.

@@ -61,6 +61,7 @@ type ScaleOf struct {
 	SetSpec  func(obj Object, replicas int32)
 	Status   func(obj Object) int32
 	Selector func(obj Object) string
+	Path     func(version string) []string // nil: spec.replicas
 }
 
 // ColumnOf is a Column with its type erased.
@@ -118,6 +119,7 @@ func Row[T Object](d Def[T]) Resource {
 			SetSpec:  func(obj Object, n int32) { s.SetSpec(obj.(T), n) },
 			Status:   func(obj Object) int32 { return s.Status(obj.(T)) },
 			Selector: func(obj Object) string { return s.Selector(obj.(T)) },
+			Path:     s.Path,
 		}
 	}
 	r.Versions = []Served{{

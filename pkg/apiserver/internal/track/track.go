@@ -44,7 +44,6 @@ type manager struct {
 	library     *managedfields.FieldManager
 	kind        schema.GroupVersionKind
 	subresource bool
-	scale       bool
 	none        objects.Object // what a create has before it
 	plan        *plan          // nil: nothing is remembered
 	memo        memo
@@ -63,11 +62,19 @@ type Write struct {
 	Manager     string
 }
 
-func (t *Tracker) manager(w Write) (*manager, error) {
-	v := w.Served
-	if v == nil {
-		v = &w.Resource.Versions[0]
+// served is the version that the writer speaks.
+func (w Write) served() *objects.Served {
+	if w.Served != nil {
+		return w.Served
 	}
+	return &w.Resource.Versions[0]
+}
+
+func (t *Tracker) manager(w Write) (*manager, error) {
+	if w.Subresource == scale {
+		w.Resource, w.Served = &scales, nil
+	}
+	v := w.served()
 	key := target{w.Resource.Names.GR(), schema.GroupVersion{Group: v.Group, Version: v.Version}, w.Subresource}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,7 +100,7 @@ func newManager(r *objects.Resource, to target) (*manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("track %s: %w", kind, err)
 	}
-	m := &manager{library: library, kind: kind, subresource: to.subresource != "", scale: to.subresource == "scale", none: r.New()}
+	m := &manager{library: library, kind: kind, subresource: to.subresource != "", none: r.New()}
 	m.none.GetObjectKind().SetGroupVersionKind(r.Names.GVK())
 	if v := c.versions[to.version]; v.To == nil {
 		m.plan = planOf(reflect.TypeOf(m.none), v.merge)
@@ -130,7 +137,8 @@ func resetFields(r *objects.Resource, to target) map[fieldpath.APIVersion]fieldp
 	return fieldpath.NewExcludeFilterSetMap(out)
 }
 
-// Update notes in obj's managedFields what obj changes in old (nil: obj is new). obj is of the stored version.
+// Update notes in obj's managedFields what obj changes in old (nil: obj is new). obj is of the stored version, or a Scale
+// for a write through that subresource (see ScaleOf).
 func (t *Tracker) Update(w Write, old, obj objects.Object) error {
 	m, err := t.manager(w)
 	if err != nil {
@@ -140,11 +148,11 @@ func (t *Tracker) Update(w Write, old, obj objects.Object) error {
 	if live == nil {
 		live = m.none
 	}
-	obj.GetObjectKind().SetGroupVersionKind(w.Resource.Names.GVK())
+	obj.GetObjectKind().SetGroupVersionKind(m.none.GetObjectKind().GroupVersionKind())
 	q, holes, ok := m.ask(w.Manager, live, obj)
 	if ok {
 		if known, ok := m.memo.get(q); ok {
-			obj.SetManagedFields(known.entries(live.GetManagedFields(), m.now(t.clock), holes))
+			obj.SetManagedFields(known.entries(live.GetManagedFields(), now(t.clock), holes))
 			return nil
 		}
 	}
@@ -154,7 +162,7 @@ func (t *Tracker) Update(w Write, old, obj objects.Object) error {
 	if ok {
 		m.memo.put(q, answerOf(obj.GetManagedFields(), live.GetManagedFields(), holes))
 	}
-	stamp(live, obj, m.now(t.clock))
+	stamp(live, obj, now(t.clock))
 	return nil
 }
 
@@ -177,16 +185,12 @@ func (t *Tracker) Apply(w Write, old objects.Object, patch *unstructured.Unstruc
 	if !ok || reflect.TypeOf(obj) != reflect.TypeOf(live) {
 		return nil, fmt.Errorf("apply %s: outcome is a %T", m.kind, merged)
 	}
-	stamp(live, obj, m.now(t.clock))
+	stamp(live, obj, now(t.clock))
 	return obj, nil
 }
 
-// now returns the time of a write. Those through scale have none: what they own is noted by way of the Scale's own
-// managedFields, in which there are no times.
-func (m *manager) now(clk clock.Clock) *metav1.Time {
-	if m.scale {
-		return nil
-	}
+// now returns the time of a write.
+func now(clk clock.Clock) *metav1.Time {
 	now := metav1.NewTime(clk.Now().UTC())
 	return &now
 }

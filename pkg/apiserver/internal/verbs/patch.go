@@ -49,7 +49,11 @@ func (e *Engine) Patch(ctx context.Context, req *Request, p Patch, opts *metav1.
 	}
 	if s, ok := subresourceOf(w.r, req.Subresource); ok {
 		return w.setThrough(ctx, s, change{patched: true, build: func(_ context.Context, view objects.Object) (objects.Object, error) {
-			return w.patchView(view, p, opts.FieldValidation)
+			out, err := w.patchView(view, p, opts.FieldValidation)
+			if err != nil {
+				return nil, err
+			}
+			return out, w.track(view, out)
 		}})
 	}
 	return w.modify(ctx, change{patched: true, build: func(_ context.Context, old objects.Object) (objects.Object, error) {

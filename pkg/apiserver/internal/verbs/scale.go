@@ -1,12 +1,15 @@
 package verbs
 
 import (
+	"fmt"
+
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/track"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -23,6 +26,17 @@ func viewScale(t *table, obj objects.Object) (objects.Object, error) {
 	}, nil
 }
 
+// writeScale returns the scale of an object as writes see it: with who has set the replicas.
+func writeScale(w *write, obj objects.Object) (objects.Object, error) {
+	scale, err := viewScale(w.table, obj)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := track.ScaleOf(w.tracked(), obj).Entries()
+	scale.SetManagedFields(entries)
+	return scale, err
+}
+
 // setScale returns a copy of old with the replicas of a scale.
 func setScale(w *write, old, view objects.Object) (objects.Object, error) {
 	scale, ok := view.(*autoscalingv1.Scale)
@@ -36,7 +50,15 @@ func setScale(w *write, old, view objects.Object) (objects.Object, error) {
 	if len(errs) > 0 {
 		return nil, apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), scale.Name, errs)
 	}
+	if scale.UID != "" && scale.UID != old.GetUID() {
+		gr := w.gr()
+		gr.Resource += "/scale"
+		return nil, apierrors.NewConflict(gr, scale.Name, fmt.Errorf(
+			"Precondition failed: UID in precondition: %v, UID in object meta: %v", scale.UID, old.GetUID()))
+	}
 	obj := old.DeepCopyObject().(objects.Object)
 	w.r.Scale.SetSpec(obj, scale.Spec.Replicas)
-	return obj, w.track(old, obj)
+	entries, err := track.ScaleOf(w.tracked(), old).Back(scale.ManagedFields)
+	obj.SetManagedFields(entries)
+	return obj, err
 }

@@ -17,6 +17,8 @@ import (
 type subresource struct {
 	// view returns the subresource's object of a resource's object.
 	view func(t *table, obj objects.Object) (objects.Object, error)
+	// edit returns the same as writes see it: with its managedFields.
+	edit func(w *write, obj objects.Object) (objects.Object, error)
 	// set makes the new resource's object from the subresource's, for updates and patches.
 	set func(w *write, old, view objects.Object) (objects.Object, error)
 	// create is what a POST does.
@@ -25,7 +27,7 @@ type subresource struct {
 
 // subresources are what the engine can do, by resource ("*": every one that has it in its row) and name.
 var subresources = map[string]subresource{
-	"*/scale":               {view: viewScale, set: setScale},
+	"*/scale":               {view: viewScale, edit: writeScale, set: setScale},
 	"pods/binding":          {create: bind},
 	"pods/eviction":         {create: evict},
 	"serviceaccounts/token": {create: createToken},
@@ -75,7 +77,7 @@ func (w *write) setThrough(ctx context.Context, s subresource, c change) (Result
 	}
 	build := c.build
 	c.build = func(ctx context.Context, old objects.Object) (objects.Object, error) {
-		view, err := s.view(w.table, old)
+		view, err := s.edit(w, old)
 		if err != nil {
 			return nil, err
 		}

@@ -52,8 +52,7 @@ func (e *Engine) Update(ctx context.Context, req *Request, obj runtime.Object, o
 	}
 	if s, ok := subresourceOf(w.r, req.Subresource); ok {
 		return w.setThrough(ctx, s, change{
-			uid:   string(in.GetUID()),
-			build: func(context.Context, objects.Object) (objects.Object, error) { return in, nil },
+			build: func(_ context.Context, view objects.Object) (objects.Object, error) { return in, w.track(view, in) },
 		})
 	}
 	fixed, sent := in.GetResourceVersion() != "", in.GetManagedFields()
