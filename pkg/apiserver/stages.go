@@ -60,6 +60,7 @@ func (s *Server) newStages(r stage.Reader) verbs.Stages {
 	s.stages = verbs.Stages{Authorizers: authz.New(r)}
 	s.stages.Mutators, s.stages.Validators = admission.New(admission.Config{
 		Reader: r, Source: s.source, Clock: s.clock, Quota: s.updateQuota,
+		Authorizers: s.stages.Authorizers, UID: s.chance.UID,
 	})
 	if s.podWarnings != nil {
 		s.stages.Mutators = slices.Insert(s.stages.Mutators, 0, stage.Mutator(fieldWarnings{s.podWarnings}))

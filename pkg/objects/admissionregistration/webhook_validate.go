@@ -40,7 +40,7 @@ func validateMeta(obj metav1.Object) field.ErrorList {
 }
 
 func validateValidating(c, old *admissionv1.ValidatingWebhookConfiguration) field.ErrorList {
-	return validateWebhooks(validateMeta(c), asMutating(c), asMutating(old))
+	return validateWebhooks(validateMeta(c), AsMutating(c), AsMutating(old))
 }
 
 func validateMutating(c, old *admissionv1.MutatingWebhookConfiguration) field.ErrorList {
@@ -51,8 +51,8 @@ func validateMutating(c, old *admissionv1.MutatingWebhookConfiguration) field.Er
 	return validateWebhooks(validateMeta(c), c.Webhooks, before)
 }
 
-// asMutating shows validating webhooks as the other kind, which has all their fields.
-func asMutating(c *admissionv1.ValidatingWebhookConfiguration) []admissionv1.MutatingWebhook {
+// AsMutating shows validating webhooks as the other kind, which has all their fields.
+func AsMutating(c *admissionv1.ValidatingWebhookConfiguration) []admissionv1.MutatingWebhook {
 	if c == nil {
 		return nil
 	}

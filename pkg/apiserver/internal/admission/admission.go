@@ -11,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/admission/webhook"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/clock"
 )
@@ -22,6 +24,9 @@ type Config struct {
 	Source *clock.Source // draws the names of volumes
 	Clock  clock.Clock
 	Quota  UpdateQuota // nil: quotas are not held
+	// Authorizers are asked by the conditions of webhooks and policies.
+	Authorizers []stage.Authorizer
+	UID         func() types.UID // of the reviews that webhooks get; nil: no webhooks are asked
 }
 
 // New returns the plugins in the order in which they are called, which is that of Kubernetes' default chain.
@@ -56,10 +61,31 @@ func New(cfg Config) ([]stage.Mutator, []stage.Validator) {
 		claimResize{r},
 		classes,
 	}
+	if cfg.UID != nil {
+		mutating, validating := webhooks(cfg)
+		mutators = append(mutators, mutating)
+		validators = append(validators, mutating, validating)
+	}
 	if cfg.Quota != nil {
 		validators = append(validators, newResourceQuota(r, cfg.Quota, cfg.Clock))
 	}
 	return mutators, validators
+}
+
+// webhooks returns the plugins that ask others.
+func webhooks(cfg Config) (webhook.Mutating, webhook.Validating) {
+	config := func(resource string) webhook.Config {
+		gr := schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: resource}
+		hooks := derive(cfg.Reader, gr, webhook.NewClients(cfg.Reader).Compile)
+		return webhook.Config{
+			Reader: cfg.Reader, UID: cfg.UID, Authorizer: celAuthorizer{cfg.Authorizers},
+			Hooks: func(ctx context.Context) (webhook.Hooks, error) {
+				found, _, err := hooks.get(ctx)
+				return found, err
+			},
+		}
+	}
+	return webhook.Mutating{Config: config("mutatingwebhookconfigurations")}, webhook.Validating{Config: config("validatingwebhookconfigurations")}
 }
 
 // gate is a check that needs nothing of the object's final form and so comes before validation: as a Mutator for creates

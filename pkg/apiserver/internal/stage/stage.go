@@ -43,8 +43,53 @@ type Attributes struct {
 	// Warn adds a Warning header to the answer. Never nil.
 	Warn func(text string)
 
-	undo []func(context.Context)
+	undo        []func(context.Context)
+	again       bool              // a mutator wants the others to see what it has made
+	second      bool              // it is the second round of the mutators
+	memory      map[string]any    // what mutators know from the first round, by name
+	annotations map[string]string // for the audit log
 }
+
+// Rounds calls mutate, and again when a mutator has asked for it: what one has changed, others may have to see.
+func (a *Attributes) Rounds(mutate func() error) error {
+	a.again, a.second, a.memory = false, false, nil
+	err := mutate()
+	if err == nil && a.again {
+		a.second = true
+		err = mutate()
+	}
+	return err
+}
+
+// Again asks for a second round of the mutators. In the second there is none to ask for.
+func (a *Attributes) Again() { a.again = true }
+
+// Second reports whether it is the second round of the mutators.
+func (a *Attributes) Second() bool { return a.second }
+
+// Remember keeps what a mutator has to know in the second round.
+func (a *Attributes) Remember(name string, what any) {
+	if a.memory == nil {
+		a.memory = map[string]any{}
+	}
+	a.memory[name] = what
+}
+
+// Recall returns what a mutator has remembered; nil when it is nothing.
+func (a *Attributes) Recall(name string) any { return a.memory[name] }
+
+// Annotate adds to what the audit log shows of the request.
+func (a *Attributes) Annotate(key, value string) {
+	if a.annotations == nil {
+		a.annotations = map[string]string{}
+	}
+	if _, ok := a.annotations[key]; !ok {
+		a.annotations[key] = value
+	}
+}
+
+// Annotations returns what stages have added for the audit log.
+func (a *Attributes) Annotations() map[string]string { return a.annotations }
 
 // Undone adds what takes back what a stage has reserved, to be called when the write is not made after all.
 func (a *Attributes) Undone(undo func(context.Context)) { a.undo = append(a.undo, undo) }

@@ -113,10 +113,16 @@ func (w *write) invalid(name string, errs field.ErrorList) error {
 func (w *write) mutate(ctx context.Context, op stage.Operation, obj, old objects.Object) error {
 	a := &w.req.Attributes
 	a.Operation, a.Object, a.Old = op, obj, old
-	for _, m := range w.Engine.stages.Mutators {
-		if err := m.Mutate(ctx, a); err != nil {
-			return w.refused(err)
+	err := a.Rounds(func() error {
+		for _, m := range w.Engine.stages.Mutators {
+			if err := m.Mutate(ctx, a); err != nil {
+				return w.refused(err)
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if len(w.Engine.stages.Mutators) > 0 && w.req.Sub == nil && obj != nil { // what a subresource takes is none of the row
 		w.r.Default(obj)

@@ -1,0 +1,62 @@
+package match
+
+import (
+	"fmt"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// Replace makes the request's object what fill makes of an empty one of a version, with defaults. was is what the object
+// was in that version; changed reports whether they differ.
+func (q *Request) Replace(v Version, was runtime.Object, fill func(into runtime.Object) error) (changed bool, err error) {
+	s := q.Served(v)
+	if s == nil {
+		return q.replaceSub(v, was, fill)
+	}
+	out := s.New()
+	if err := fill(out); err != nil {
+		return false, err
+	}
+	out.GetObjectKind().SetGroupVersionKind(v.Kind)
+	changed = !equality.Semantic.DeepEqual(was, out)
+	s.Default(out)
+	stored, ok := out.(objects.Object)
+	if s.To != nil {
+		if stored, err = s.To(out); err != nil {
+			return false, err
+		}
+	} else if !ok {
+		return false, fmt.Errorf("%T has no metadata", out)
+	}
+	q.stage.Resource.Default(stored)
+	into := q.stage.Object
+	if reflect.TypeOf(into) != reflect.TypeOf(stored) {
+		return false, fmt.Errorf("%T cannot become a %T", into, stored)
+	}
+	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(stored).Elem())
+	q.Changed()
+	return changed, nil
+}
+
+// replaceSub is Replace for a subresource's own object. It can be changed only where the resource is not made of it
+// before.
+func (q *Request) replaceSub(v Version, was runtime.Object, fill func(into runtime.Object) error) (bool, error) {
+	sub := q.sub()
+	if sub == nil || any(sub) != any(q.stage.Object) {
+		return false, fmt.Errorf("the %s of a request for %s/%s cannot be changed", v.Kind.Kind, v.Resource.Resource, q.stage.Subresource)
+	}
+	out := reflect.New(reflect.TypeOf(sub).Elem())
+	obj := out.Interface().(runtime.Object)
+	if err := fill(obj); err != nil {
+		return false, err
+	}
+	obj.GetObjectKind().SetGroupVersionKind(v.Kind)
+	changed := !equality.Semantic.DeepEqual(was, obj)
+	reflect.ValueOf(sub).Elem().Set(out.Elem())
+	q.Changed()
+	return changed, nil
+}

@@ -1,0 +1,222 @@
+// Package match owns what webhooks and policies see of a request: its resource and kind in every version that the resource
+// is served in, the objects converted to them, and whether rules and selectors are about it. What it hands out are copies:
+// the request's own objects are never changed.
+package match
+
+import (
+	"context"
+	"fmt"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// Version is one of the versions in which a request can be seen.
+type Version struct {
+	Resource schema.GroupVersionResource
+	Kind     schema.GroupVersionKind
+}
+
+// Request is a request as webhooks and policies see it.
+type Request struct {
+	stage  *stage.Attributes
+	reader stage.Reader
+
+	Asked    Version   // as it was asked for
+	Versions []Version // that one first, then the others that mean the same
+
+	attributes admission.Attributes
+	versioned  map[schema.GroupVersionKind]*admission.VersionedAttributes
+}
+
+// NewRequest returns what a stage is asked about.
+func NewRequest(a *stage.Attributes, r stage.Reader) *Request {
+	q := &Request{stage: a, reader: r}
+	q.Asked = q.version(a.GVR.GroupVersion())
+	q.Versions = []Version{q.Asked}
+	for _, v := range a.Resource.Versions {
+		if gv := (schema.GroupVersion{Group: v.Group, Version: v.Version}); gv != a.GVR.GroupVersion() {
+			q.Versions = append(q.Versions, q.version(gv))
+		}
+	}
+	return q
+}
+
+// streams are the kinds of the options of connections.
+var streams = map[string]string{"exec": "PodExecOptions", "attach": "PodAttachOptions", "portforward": "PodPortForwardOptions"}
+
+func (q *Request) version(gv schema.GroupVersion) Version {
+	a := q.stage
+	v := Version{Resource: gv.WithResource(a.GVR.Resource), Kind: gv.WithKind(a.Resource.Names.Kind)}
+	if kind, ok := streams[a.Subresource]; ok && a.Operation == stage.Connect {
+		v.Kind = corev1.SchemeGroupVersion.WithKind(kind)
+	}
+	if sub := q.sub(); sub != nil {
+		v.Kind = kindOf(sub)
+	}
+	return v
+}
+
+// kindOf returns the kind of a subresource's object, which need not say so itself.
+func kindOf(sub runtime.Object) schema.GroupVersionKind {
+	switch sub.(type) {
+	case *corev1.Binding:
+		return corev1.SchemeGroupVersion.WithKind("Binding")
+	case *policyv1.Eviction:
+		return policyv1.SchemeGroupVersion.WithKind("Eviction")
+	case *autoscalingv1.Scale:
+		return autoscalingv1.SchemeGroupVersion.WithKind("Scale")
+	case *authenticationv1.TokenRequest:
+		return authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
+	}
+	return sub.GetObjectKind().GroupVersionKind()
+}
+
+// sub is the object of a subresource that has one of its own; nil otherwise.
+func (q *Request) sub() runtime.Object {
+	if obj, ok := q.stage.Sub.(runtime.Object); ok {
+		return obj
+	}
+	return nil
+}
+
+// Stage returns the request as stages see it.
+func (q *Request) Stage() *stage.Attributes { return q.stage }
+
+// Attributes returns the request as the library of CEL sees it.
+func (q *Request) Attributes() admission.Attributes {
+	if q.attributes == nil {
+		a := q.stage
+		var obj, old runtime.Object // no typed nil
+		if a.Object != nil {
+			obj = a.Object
+		}
+		if a.Old != nil {
+			old = a.Old
+		}
+		q.attributes = admission.NewAttributesRecord(obj, old, q.Asked.Kind, a.Namespace, a.Name, a.GVR, a.Subresource,
+			admission.Operation(a.Operation), q.options(), a.DryRun, a.User)
+	}
+	return q.attributes
+}
+
+// options returns the options of the request.
+func (q *Request) options() runtime.Object {
+	a := q.stage
+	var dry []string
+	if a.DryRun {
+		dry = []string{metav1.DryRunAll}
+	}
+	meta := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: kind}
+	}
+	switch a.Operation {
+	case stage.Create:
+		return &metav1.CreateOptions{TypeMeta: meta("CreateOptions"), DryRun: dry, FieldManager: a.Manager}
+	case stage.Update:
+		return &metav1.UpdateOptions{TypeMeta: meta("UpdateOptions"), DryRun: dry, FieldManager: a.Manager}
+	case stage.Delete:
+		opts := &metav1.DeleteOptions{}
+		if a.Delete != nil {
+			opts = a.Delete.DeepCopy()
+		}
+		opts.TypeMeta = meta("DeleteOptions")
+		return opts
+	}
+	return nil
+}
+
+// Versioned returns the request with its objects in a version.
+func (q *Request) Versioned(v Version) (*admission.VersionedAttributes, error) {
+	if out, ok := q.versioned[v.Kind]; ok {
+		return out, nil
+	}
+	out := &admission.VersionedAttributes{Attributes: q.Attributes(), VersionedKind: v.Kind}
+	if sub := q.sub(); sub != nil {
+		out.VersionedObject = sub.DeepCopyObject()
+		out.VersionedObject.GetObjectKind().SetGroupVersionKind(v.Kind)
+	} else {
+		var err error
+		if out.VersionedObject, err = q.in(v, q.stage.Object); err != nil {
+			return nil, apierrors.NewInternalError(err)
+		}
+		if out.VersionedOldObject, err = q.in(v, q.stage.Old); err != nil {
+			return nil, apierrors.NewInternalError(err)
+		}
+	}
+	if q.versioned == nil {
+		q.versioned = map[schema.GroupVersionKind]*admission.VersionedAttributes{}
+	}
+	q.versioned[v.Kind] = out
+	return out, nil
+}
+
+// Changed forgets the objects of versions: the request's own object is another.
+func (q *Request) Changed() { q.versioned, q.attributes = nil, nil }
+
+// Served returns a version of the request's resource; nil when it is not served, or the request is about a subresource
+// with an object of its own.
+func (q *Request) Served(v Version) *objects.Served {
+	if q.sub() != nil {
+		return nil
+	}
+	for i := range q.stage.Resource.Versions {
+		s := &q.stage.Resource.Versions[i]
+		if s.Group == v.Kind.Group && s.Version == v.Kind.Version {
+			return s
+		}
+	}
+	return nil
+}
+
+func (q *Request) in(v Version, obj objects.Object) (runtime.Object, error) {
+	if obj == nil {
+		return nil, nil
+	}
+	s := q.Served(v)
+	if s == nil {
+		return nil, fmt.Errorf("unable to convert to %v: unknown kind", v.Resource)
+	}
+	var out runtime.Object
+	if s.From == nil {
+		out = obj.DeepCopyObject()
+	} else {
+		var err error
+		if out, err = s.From(obj); err != nil {
+			return nil, err
+		}
+	}
+	out.GetObjectKind().SetGroupVersionKind(v.Kind)
+	return out, nil
+}
+
+var namespaces = schema.GroupResource{Resource: "namespaces"}
+
+// Namespace returns the namespace that the request is in; nil for what is in none.
+func (q *Request) Namespace(ctx context.Context) (*corev1.Namespace, error) {
+	if q.stage.Namespace == "" {
+		return nil, nil
+	}
+	if ns, ok := q.stage.Object.(*corev1.Namespace); ok && q.stage.Subresource == "" {
+		return ns, nil
+	}
+	obj, err := q.reader.Get(ctx, namespaces, objects.Key{Name: q.stage.Namespace})
+	if err != nil {
+		return nil, err
+	}
+	ns, ok := obj.(*corev1.Namespace)
+	if !ok {
+		return nil, fmt.Errorf("the namespace %s is a %T", q.stage.Namespace, obj)
+	}
+	return ns, nil
+}

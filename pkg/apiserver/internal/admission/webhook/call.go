@@ -1,0 +1,88 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	reviewv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/admission/match"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+)
+
+// Source returns the webhooks that are configured; none costs next to nothing.
+type Source func(ctx context.Context) (Hooks, error)
+
+// Config is what both kinds of plugins need.
+type Config struct {
+	Reader     stage.Reader
+	Hooks      Source
+	Authorizer authorizer.Authorizer // for conditions
+	UID        func() types.UID      // of reviews
+}
+
+// call asks a webhook. Its warnings and audit annotations are in the answer.
+func (c Config) call(ctx context.Context, h *Hook, q *match.Request, v match.Version, seen *admission.VersionedAttributes, mutating bool) (*reviewv1.AdmissionResponse, error) {
+	if q.Stage().DryRun {
+		if err := h.dryRun(); err != nil {
+			return nil, err
+		}
+	}
+	review, err := h.newReview(c.UID(), q, v, seen)
+	if err != nil {
+		return nil, &callError{h.Name, err}
+	}
+	timeout := defaultTimeout
+	if h.TimeoutSeconds != nil {
+		timeout = time.Duration(*h.TimeoutSeconds) * time.Second
+	}
+	body, err := h.client.post(ctx, timeout, review)
+	if err != nil {
+		return nil, &callError{h.Name, err}
+	}
+	r, err := readReview(review, body, mutating)
+	if err != nil {
+		return nil, &callError{h.Name, err}
+	}
+	if !r.Allowed {
+		return r, denied(h.Name, r.Result)
+	}
+	return r, nil
+}
+
+const defaultTimeout = 10 * time.Second
+
+// tell passes on what a webhook has said besides.
+func tell(a *stage.Attributes, h *Hook, r *reviewv1.AdmissionResponse) {
+	if r == nil {
+		return
+	}
+	for key, value := range r.AuditAnnotations {
+		a.Annotate(h.Name+"/"+key, value)
+	}
+	for _, w := range r.Warnings {
+		a.Warn(w)
+	}
+}
+
+// verdict makes the outcome of a call the outcome of the request; open is true when the webhook is done without.
+func verdict(ctx context.Context, h *Hook, err error) (open bool, _ error) {
+	failed := new(callError)
+	if !errors.As(err, &failed) {
+		return false, err
+	}
+	if !h.ignores() {
+		return false, apierrors.NewInternalError(err)
+	}
+	if ctx.Err() != nil {
+		return false, apierrors.NewTimeoutError("request did not complete within requested timeout", 0)
+	}
+	slog.WarnContext(ctx, "webhook is done without", "webhook", h.Name, "err", err)
+	return true, nil
+}

@@ -1,0 +1,69 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	reviewv1 "k8s.io/api/admission/v1"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/admission/match"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+)
+
+// Validating asks the webhooks that may refuse a request.
+type Validating struct{ Config }
+
+// Name returns the plugin's name.
+func (Validating) Name() string { return "ValidatingAdmissionWebhook" }
+
+// asking is a webhook that is concerned, and what it has said.
+type asking struct {
+	hook    *Hook
+	version match.Version
+	seen    *admission.VersionedAttributes
+	answer  *reviewv1.AdmissionResponse
+	err     error
+}
+
+// Admit asks all webhooks that a request concerns at once. The first in order that refuses decides.
+func (p Validating) Admit(ctx context.Context, a *stage.Attributes) error {
+	hooks, err := p.Hooks(ctx)
+	if err != nil || len(hooks) == 0 {
+		return err
+	}
+	q := match.NewRequest(a, p.Reader)
+	var all []*asking
+	for _, h := range hooks {
+		v, ok, err := h.matches(ctx, q, p.Authorizer)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		seen, err := q.Versioned(v)
+		if err != nil {
+			return err
+		}
+		all = append(all, &asking{hook: h, version: v, seen: seen})
+	}
+	var wg sync.WaitGroup
+	for _, one := range all {
+		wg.Go(func() { one.answer, one.err = p.call(ctx, one.hook, q, one.version, one.seen, false) })
+	}
+	wg.Wait()
+	var first error
+	for i, one := range all {
+		tell(a, one.hook, one.answer)
+		open, err := verdict(ctx, one.hook, one.err)
+		if open {
+			a.Annotate(fmt.Sprintf("failed-open.validating.webhook.admission.k8s.io/round_0_index_%d", i), one.hook.Name)
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
