@@ -123,9 +123,9 @@ var fieldRows = map[string][]fieldRow{
 		{"terminationMessagePolicy", honoured, ignored, "", nil},
 		{"imagePullPolicy", partly, ignored, "Never and the others differ only in what an unknown image is called: nothing is pulled", nil},
 		{"securityContext", honoured, ignored, "", nil},
-		{"stdin", ignored, ignored, "the standard input is empty", []string{"false"}},
-		{"stdinOnce", ignored, ignored, "the standard input is empty", []string{"false"}},
-		{"tty", ignored, ignored, "containers have no terminal; exec -t has", []string{"false"}},
+		{"stdin", honoured, ignored, "", nil},
+		{"stdinOnce", honoured, ignored, "", nil},
+		{"tty", honoured, ignored, "", nil},
 	},
 	"ContainerPort": {
 		{"name", honoured, honoured, "", nil},

@@ -66,10 +66,10 @@ func TestFieldWarnings(t *testing.T) {
 	odd := plain.DeepCopy()
 	odd.DNSPolicy = corev1.DNSNone
 	odd.Containers[0].SecurityContext.Privileged = new(true)
-	odd.Containers[0].TTY = true
+	odd.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v", DevicePath: "/dev/v"}}
 	odd.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}}}
 	want := []string{
-		"spec.volumes[0].nfs: ", "spec.containers[0].securityContext.privileged: ", "spec.containers[0].tty: ", "spec.dnsPolicy: ",
+		"spec.volumes[0].nfs: ", "spec.containers[0].volumeDevices: ", "spec.containers[0].securityContext.privileged: ", "spec.dnsPolicy: ",
 	}
 	got := FieldWarnings(odd, Process)
 	if len(got) != len(want) {

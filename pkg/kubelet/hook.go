@@ -71,6 +71,15 @@ func (k *Kubelet) within(ctx context.Context, d time.Duration) (context.Context,
 	}
 }
 
+// attacher returns the runtime's way to connect callers with containers, or the one error that says it has none.
+func (k *Kubelet) attacher() (Attacher, error) {
+	at, ok := k.runtime.(Attacher)
+	if !ok {
+		return nil, fmt.Errorf("the %s runtime of node %s cannot attach to containers", k.Tier.Name, k.Name)
+	}
+	return at, nil
+}
+
 // execer returns the runtime's way to run commands in containers, or the one error that says it has none.
 func (k *Kubelet) execer() (Execer, error) {
 	ex, ok := k.runtime.(Execer)

@@ -37,6 +37,14 @@ type Execer interface {
 	Exec(ctx context.Context, id ContainerID, cmd []string, streams Streams) (exit int, err error)
 }
 
+// Attacher is implemented by runtimes that can connect somebody with a running container's own streams.
+type Attacher interface {
+	// Attach passes on what the container writes from now on, and gives it the input if it has one (ContainerSpec.Stdin),
+	// until the container ends. The end of the input closes that of a container with StdinOnce, and otherwise only ends the
+	// call. Several may be attached at once.
+	Attach(ctx context.Context, id ContainerID, streams Streams) error
+}
+
 // Describer is implemented by runtimes that do less than a pod may ask for, and say so.
 type Describer interface {
 	// Features says what this machine gives to the pods of this runtime and what it does not. The node shows it.
@@ -96,7 +104,10 @@ type ContainerSpec struct {
 	User    *int64   // uid to run as; nil: the runtime's own
 	Group   *int64   // gid to run as; nil: the runtime's own
 	Limits  Limits
-	Stdin   bool
+
+	Stdin     bool // keep the standard input open for Attach; else it is empty
+	StdinOnce bool // and close it when the first who gives input has ended
+	TTY       bool // the streams are a terminal
 }
 
 // Image is an image as the kubelet resolved it.

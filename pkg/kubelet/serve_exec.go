@@ -4,13 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
-	"k8s.io/cri-streaming/pkg/streaming/portforward"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 	utilexec "k8s.io/utils/exec"
@@ -43,7 +40,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if wsstream.IsWebSocketRequest(r) {
-		serveWebSocket(w, r, opts, func(ctx context.Context, st Streams) error { return t.exec(ctx, cmd, st) })
+		serveWebSocket(w, r, opts, "executing command in container", func(ctx context.Context, st Streams) error { return t.exec(ctx, cmd, st) })
 		return
 	}
 	remotecommand.ServeExec(w, r, spdyExec{t}, t.pod.Name, string(t.pod.UID), t.name, cmd, opts,
@@ -111,65 +108,4 @@ func streams(ctx context.Context, in io.Reader, out, err io.Writer, tty bool, re
 		cancel()
 		passing.Wait()
 	}
-}
-
-// attach is refused: the containers of no tier so far have their standard streams connected with their kubelet.
-func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
-	t, ok := s.target(w, r)
-	if !ok {
-		return
-	}
-	http.Error(w, fmt.Sprintf("the %s runtime of node %s cannot attach to containers; use logs -f, or exec", t.worker.Tier.Name, t.worker.Name),
-		http.StatusInternalServerError)
-}
-
-// portForward connects a client with ports of a pod.
-func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
-	t, ok := s.target(w, r)
-	if !ok {
-		return
-	}
-	opts, err := portforward.NewV4Options(r)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	if t.worker.Tier.Simulated {
-		refuse(w, fmt.Errorf("the pods of simulated node %s have no ports", t.worker.Name))
-		return
-	}
-	portforward.ServePortForward(w, r, forwarder{t}, t.pod.Name, string(t.pod.UID), opts,
-		idleTimeout, createTimeout, portforward.SupportedProtocols)
-}
-
-type forwarder struct{ target }
-
-// PortForward copies between a stream and a port of the pod, until one of them ends.
-func (f forwarder) PortForward(ctx context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
-	defer func() { _ = stream.Close() }() // the client has gone, or is told by it
-	host := f.worker.hostOf(f.pod, "")
-	if host == "" { // which would be this machine
-		return fmt.Errorf("pod %s has no address yet", f.pod.Name)
-	}
-	var d net.Dialer
-	address := net.JoinHostPort(host, strconv.Itoa(int(port)))
-	conn, err := d.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return fmt.Errorf("failed to connect to %s inside pod %s: %w", address, f.pod.Name, err)
-	}
-	defer func() { _ = conn.Close() }()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		_, _ = io.Copy(conn, stream) // the end of either side
-		if half, ok := conn.(*net.TCPConn); ok {
-			_ = half.CloseWrite()
-		}
-	}()
-	_, err = io.Copy(stream, conn)
-	_ = stream.Close()
-	<-sent
-	return err
 }

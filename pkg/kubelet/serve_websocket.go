@@ -26,7 +26,7 @@ const (
 
 // serveWebSocket runs a command with its streams over a WebSocket: in the fifth version of the protocol, which can end one
 // stream, in the fourth, which sends the exit code, and in the first, which does neither.
-func serveWebSocket(w http.ResponseWriter, r *http.Request, opts *remotecommand.Options, run func(context.Context, Streams) error) {
+func serveWebSocket(w http.ResponseWriter, r *http.Request, opts *remotecommand.Options, doing string, run func(context.Context, Streams) error) {
 	conn := wsstream.NewConn(webSocketProtocols(opts))
 	conn.SetIdleTimeout(idleTimeout)
 	protocol, ch, err := conn.Open(w, r)
@@ -55,7 +55,7 @@ func serveWebSocket(w http.ResponseWriter, r *http.Request, opts *remotecommand.
 	} else {
 		go func() { _, _ = io.Copy(io.Discard, ch[resizeChannel]) }() // what nobody reads would hold up the rest
 	}
-	writeOutcome(ch[errorChannel], protocol, run(ctx, st))
+	writeOutcome(ch[errorChannel], protocol, outcome(doing, run(ctx, st)))
 }
 
 func webSocketProtocols(opts *remotecommand.Options) map[string]wsstream.ChannelProtocolConfig {
@@ -98,8 +98,7 @@ func readSizes(ctx context.Context, from io.Reader, to chan<- WindowSize) {
 }
 
 // writeOutcome tells how the command ended.
-func writeOutcome(to io.Writer, protocol string, err error) {
-	status := outcome(err)
+func writeOutcome(to io.Writer, protocol string, status metav1.Status) {
 	switch protocol {
 	case "v5." + wsstream.ChannelWebSocketProtocol, "v4." + wsstream.ChannelWebSocketProtocol, "v4." + wsstream.Base64ChannelWebSocketProtocol:
 		b, err := json.Marshal(status)
@@ -113,8 +112,8 @@ func writeOutcome(to io.Writer, protocol string, err error) {
 	}
 }
 
-// outcome is the Status of a command that ended with err.
-func outcome(err error) metav1.Status {
+// outcome is the Status of a command, or of what else was being done, that ended with err.
+func outcome(doing string, err error) metav1.Status {
 	if err == nil {
 		return metav1.Status{Status: metav1.StatusSuccess}
 	}
@@ -129,7 +128,7 @@ func outcome(err error) metav1.Status {
 	}
 	return metav1.Status{
 		Status: metav1.StatusFailure, Reason: metav1.StatusReasonInternalError, Code: http.StatusInternalServerError,
-		Message: fmt.Sprintf("Internal error occurred: error executing command in container: %v", err),
-		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: fmt.Sprintf("error executing command in container: %v", err)}}},
+		Message: fmt.Sprintf("Internal error occurred: error %s: %v", doing, err),
+		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: fmt.Sprintf("error %s: %v", doing, err)}}},
 	}
 }

@@ -141,7 +141,7 @@ func (w *worker) postStart(ctx context.Context, pod *corev1.Pod, c *corev1.Conta
 func (w *worker) containerSpec(ctx context.Context, pod *corev1.Pod, seen Pod, c *corev1.Container, img images.Image, attempt int) (ContainerSpec, error) {
 	spec := ContainerSpec{
 		Name: c.Name, Attempt: attempt, Image: Image{Name: c.Image, ID: img.ID, Root: img.Root},
-		Dir: c.WorkingDir, LogPath: w.logPath(pod, c.Name, attempt), Stdin: c.Stdin,
+		Dir: c.WorkingDir, LogPath: w.logPath(pod, c.Name, attempt), Stdin: c.Stdin, StdinOnce: c.StdinOnce, TTY: c.TTY,
 		Limits: Limits{MilliCPU: c.Resources.Limits.Cpu().MilliValue(), Memory: c.Resources.Limits.Memory().Value()},
 	}
 	if w.Tier.Simulated {

@@ -16,18 +16,27 @@ const (
 	Stop     Op = "stop"     // answered when the container has ended
 	Remove   Op = "remove"
 	Exec     Op = "exec" // with files for stdin, stdout, stderr; answered when the command has ended; ends with the connection
+	// Join comes with files for a container's stdin, stdout and stderr, to be connected with its own; answered when the
+	// container has ended, or its input if it stays open for the next; ends with the connection.
+	Join     Op = "join"
+	Resize   Op = "resize" // of a container's terminal
 	Shutdown Op = "shutdown"
 )
 
 // Request is what the daemon sends.
 type Request struct {
 	Op    Op
-	ID    string        `json:",omitempty"` // the container; for Stop, Remove, Exec, Handover
+	ID    string        `json:",omitempty"` // the container; for Stop, Remove, Exec, Join, Resize, Handover
 	Spec  *Spec         `json:",omitempty"` // for Start
 	Grace time.Duration `json:",omitempty"` // for Stop
 	Exec  *Command      `json:",omitempty"`
+	Input bool          `json:",omitempty"` // for Join: the first file is to be read
+	Size  *Size         `json:",omitempty"` // for Resize
 	Probe string        `json:",omitempty"` // for Attach: an address that no pod has, to find out whether pods can have any
 }
+
+// Size is that of a terminal, in characters.
+type Size struct{ Width, Height uint16 }
 
 // Reply is what the supervisor answers.
 type Reply struct {
@@ -55,12 +64,17 @@ type Spec struct {
 	Dir     string
 	Env     []string
 	LogPath string
-	UID     *int64          `json:",omitempty"`
-	GID     *int64          `json:",omitempty"`
-	Memory  int64           `json:",omitempty"` // limit in bytes; 0: none
-	Address string          `json:",omitempty"` // the pod's own; "": it shares the host's
-	Links   []Link          `json:",omitempty"` // what is shown below Root
-	Meta    json.RawMessage `json:",omitempty"` // the daemon's own notes
+	UID     *int64 `json:",omitempty"`
+	GID     *int64 `json:",omitempty"`
+	Memory  int64  `json:",omitempty"` // limit in bytes; 0: none
+	Address string `json:",omitempty"` // the pod's own; "": it shares the host's
+
+	Stdin     bool `json:",omitempty"` // its standard input is open, for Join; else empty
+	StdinOnce bool `json:",omitempty"` // and closed when the first who gives input has ended
+	TTY       bool `json:",omitempty"` // its streams are a terminal
+
+	Links []Link          `json:",omitempty"` // what is shown below Root
+	Meta  json.RawMessage `json:",omitempty"` // the daemon's own notes
 }
 
 // Link shows the host's path Host at Path below the container's root folder. Path is absolute and has no dots.
@@ -92,6 +106,7 @@ type Status struct {
 	Signal   int
 	Reason   string
 	Message  string
+	Closed   bool  `json:",omitempty"` // nobody can give it input any more
 	Sessions []int `json:",omitempty"` // further sessions that its processes have made
 }
 
@@ -111,6 +126,10 @@ type Launch struct {
 // supervisor dies, instead of failing, and the next supervisor takes the descriptor from there. A program that closes
 // what it does not know is left with the daemon's copy.
 const KeptFD = 1000
+
+// KeptTerminal is where a container with a terminal holds the supervisor's end of it: the next supervisor takes it from
+// there, and until then the terminal does not hang up.
+const KeptTerminal = KeptFD + 1
 
 // Filter says which system calls the supervisor is told of.
 type Filter int
@@ -181,3 +200,6 @@ const (
 
 // Pipes are the named pipes of a container's output in its folder: standard output and standard error.
 var Pipes = [2]string{"out", "err"}
+
+// InputPipe is that of its input, if it has one. A container with a terminal has no pipes.
+const InputPipe = "in"

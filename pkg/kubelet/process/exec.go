@@ -23,11 +23,13 @@ func (r *Runtime) Exec(ctx context.Context, id kubelet.ContainerID, cmd []string
 	}
 	var p plumbing
 	defer p.close()
-	files, err := p.connect(streams)
-	if err != nil {
+	if err := p.connect(streams); err != nil {
 		return 0, fmt.Errorf("exec: %w", err)
 	}
-	reply, err := r.host.call(ctx, &wire.Request{Op: wire.Exec, ID: string(id), Exec: &wire.Command{Argv: cmd}}, files...)
+	for _, f := range p.theirs {
+		f.Fd() // makes it blocking: the command shares the mode, and does not expect EAGAIN
+	}
+	reply, err := r.host.call(ctx, &wire.Request{Op: wire.Exec, ID: string(id), Exec: &wire.Command{Argv: cmd}}, p.theirs...)
 	cut := r.host.clock.AfterFunc(drain, p.cut)
 	p.finish()
 	cut.Stop()
@@ -42,20 +44,17 @@ type plumbing struct {
 	copies  sync.WaitGroup
 }
 
-// connect makes the command's ends.
-func (p *plumbing) connect(s kubelet.Streams) ([]*os.File, error) {
+// connect makes the other side's ends.
+func (p *plumbing) connect(s kubelet.Streams) error {
 	if err := p.connectIn(s.In); err != nil {
-		return nil, err
+		return err
 	}
 	for _, w := range []io.Writer{s.Out, s.Err} {
 		if err := p.connectOut(w); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	for _, f := range p.theirs {
-		f.Fd() // makes it blocking: the command shares the mode, and does not expect EAGAIN
-	}
-	return p.theirs, nil
+	return nil
 }
 
 func (p *plumbing) connectIn(in io.Reader) error {

@@ -89,8 +89,5 @@ func (r *Runtime) Unhonoured(spec kubelet.ContainerSpec) []string {
 	if spec.Limits.Memory > 0 && runtime.GOOS != "linux" {
 		all = append(all, "the memory limit is not enforced")
 	}
-	if spec.Stdin {
-		all = append(all, "the standard input is empty")
-	}
 	return all
 }

@@ -28,7 +28,25 @@ func holdPipes(s *wire.Spec) []*os.File {
 		}
 		files = append(files, os.NewFile(uintptr(fd), name))
 	}
+	if !s.Stdin || s.TTY {
+		return files
+	}
+	// Likewise its input, which would end with its last writer.
+	if fd, err := syscall.Open(s.Folder+"/"+wire.InputPipe, syscall.O_RDWR|syscall.O_CLOEXEC, 0); err == nil {
+		files = append(files, os.NewFile(uintptr(fd), wire.InputPipe))
+	}
 	return files
+}
+
+// letInputGo closes what is held of a container's input, when the input has ended. h.mu must be held.
+func (h *Host) letInputGo(id string) {
+	for i, f := range h.pipes[id] {
+		if f.Name() == wire.InputPipe {
+			f.Close()
+			h.pipes[id] = slices.Delete(h.pipes[id], i, i+1)
+			return
+		}
+	}
 }
 
 // hold keeps the notify descriptor of a running container. h.mu must be held.

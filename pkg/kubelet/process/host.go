@@ -1,6 +1,6 @@
 // Package process owns the runtime that runs containers as plain processes of this machine: no root, no namespaces, no
-// container engine. A container has its own session and process group, its standard input is /dev/null, it can't gain
-// privileges, and its output goes to its log. What a process of this machine can't have, the runtime says (Unhonoured,
+// container engine. A container has its own session and process group, its standard input is /dev/null unless the pod asks
+// for one, it can't gain privileges, and its output goes to its log. What a process of this machine can't have, the runtime says (Unhonoured,
 // Features) instead of pretending:
 //
 //   - The file system is the host's. A volume can't be shown at the path where the pod mounts it, so each container has a

@@ -227,6 +227,9 @@ func (h *Host) learn(s *wire.Status) {
 	case h.pipes[id] == nil:
 		h.pipes[id] = holdPipes(s.Spec)
 	}
+	if s.Closed {
+		h.letInputGo(id)
+	}
 	h.nudge(types.UID(s.Spec.Pod))
 }
 

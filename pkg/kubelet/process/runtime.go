@@ -27,6 +27,7 @@ type Runtime struct {
 var (
 	_ kubelet.Runtime   = (*Runtime)(nil)
 	_ kubelet.Execer    = (*Runtime)(nil)
+	_ kubelet.Attacher  = (*Runtime)(nil)
 	_ kubelet.Describer = (*Runtime)(nil)
 )
 

@@ -24,6 +24,7 @@ func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
 	ws := &wire.Spec{
 		ID: id, Pod: string(p.UID), Folder: filepath.Join(h.root, wire.Containers, id),
 		LogPath: spec.LogPath, UID: spec.User, GID: spec.Group, Memory: spec.Limits.Memory, Meta: meta,
+		Stdin: spec.Stdin, StdinOnce: spec.StdinOnce, TTY: spec.TTY,
 	}
 	if p.IP != "127.0.0.1" {
 		ws.Address = p.IP
@@ -79,8 +80,12 @@ func environment(spec *kubelet.ContainerSpec, root string) []string {
 	if host := os.Getenv("PATH"); host != "" && spec.Image.Root == "" {
 		path = host // its programs are the host's
 	}
-	for _, d := range []struct{ name, value string }{{"PATH", path}, {"HOME", root}} {
-		if !has(env, d.name) {
+	term := ""
+	if spec.TTY {
+		term = "xterm"
+	}
+	for _, d := range []struct{ name, value string }{{"PATH", path}, {"HOME", root}, {"TERM", term}} {
+		if d.value != "" && !has(env, d.name) {
 			env = append(env, d.name+"="+d.value)
 		}
 	}

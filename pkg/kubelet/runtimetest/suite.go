@@ -61,6 +61,9 @@ func Run(t *testing.T, d Driver) {
 		{"Exec", execRuns, true},
 		{"ExecTerminal", execTerminal, true},
 		{"ExecEndsWithContext", execEndsWithContext, true},
+		{"AttachInput", attachInput, true},
+		{"AttachOnce", attachOnce, true},
+		{"AttachTerminal", attachTerminal, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.processes && d.Simulated {

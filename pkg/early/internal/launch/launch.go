@@ -21,8 +21,12 @@ func Main() {
 		os.Exit(125)
 	}
 	var l wire.Launch
-	if _, err := conn.Receive(&l); err != nil {
+	kept, err := conn.Receive(&l)
+	if err != nil {
 		os.Exit(125) // the supervisor is gone: there is nobody to tell
+	}
+	if len(kept) == 1 {
+		keepTerminal(kept[0])
 	}
 	err = run(conn, &l)
 	_ = conn.Send(wire.Launched{Error: err.Error()})

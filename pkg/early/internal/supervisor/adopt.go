@@ -31,14 +31,14 @@ func (s *supervisor) adopt() error {
 }
 
 func (s *supervisor) readopt(c *container) error {
-	p, err := c.openReaders()
-	if err != nil {
-		return err
-	}
 	if c.status.Started.IsZero() {
 		c.status.Started = time.Now() // the supervisor died between the fork and the start
 	}
 	alive := c.status.Boot == s.boot && born(c.status.PID) == c.status.Born
+	p, err := c.reopen(alive)
+	if err != nil {
+		return err
+	}
 	c.logs = newLogs(c.spec.LogPath, p)
 	s.limit(c)
 	if alive {
@@ -61,6 +61,17 @@ func (s *supervisor) readopt(c *container) error {
 		s.exited(c, code)
 	}()
 	return nil
+}
+
+// reopen opens the streams of a container that an earlier supervisor has started.
+func (c *container) reopen(alive bool) (*pipes, error) {
+	switch {
+	case !c.spec.TTY:
+		return c.openOurs()
+	case alive:
+		return &pipes{out: takeTerminal(c.status.PID)}, nil
+	}
+	return &pipes{}, nil // a terminal ends with those who have it
 }
 
 // lost notes an exit whose code nobody saw, as Kubernetes words it.

@@ -56,19 +56,13 @@ func (s *supervisor) launch(c *container) error {
 	if err != nil {
 		return err
 	}
-	null, err := os.Open(os.DevNull)
+	child, err := s.fork(c.spec, c.spec.Argv, out.theirs, c.spec.TTY)
+	out.closeTheirs()
 	if err != nil {
 		out.close()
 		return err
 	}
-	child, err := s.fork(c.spec, c.spec.Argv, []*os.File{null, out.outWriter, out.errWriter}, false)
-	null.Close()
-	out.closeWriters()
-	if err != nil {
-		out.close()
-		return err
-	}
-	child.launch.Keep = true
+	child.launch.Keep, child.kept = true, out.kept
 	s.mu.Lock()
 	c.status.PID, c.status.Born = child.pid, born(child.pid)
 	c.status.Running = true
@@ -155,6 +149,7 @@ type child struct {
 	exited  <-chan syscall.WaitStatus
 	conn    *wire.Conn
 	launch  wire.Launch
+	kept    []*os.File // what goes with it
 	notify  *os.File
 	refused string
 	left    chan struct{} // closed when no process has its filter any more; for commands only
@@ -189,7 +184,7 @@ func (s *supervisor) fork(spec *wire.Spec, argv []string, std []*os.File, tty bo
 // release lets the child become the program, and returns why it could not.
 func (c *child) release() error {
 	defer c.conn.Close()
-	if err := c.conn.Send(c.launch); err != nil {
+	if err := c.conn.Send(c.launch, c.kept...); err != nil {
 		return fmt.Errorf("start container process: %w", err)
 	}
 	for {

@@ -41,6 +41,7 @@ func (s *supervisor) finish(c *container, result func(*wire.Status)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.setNotify(c, nil)
+	c.logs.streams.close()
 	c.logs = nil
 	c.status.Running = false
 	c.status.Finished = at

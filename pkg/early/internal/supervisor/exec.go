@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -18,15 +17,9 @@ func (s *supervisor) exec(conn *wire.Conn, req *wire.Request, files []*os.File) 
 	if req.Exec == nil || len(req.Exec.Argv) == 0 || len(files) != 3 {
 		return 0, errors.New("exec: no command")
 	}
-	s.mu.Lock()
-	c := s.containers[req.ID]
-	running := c != nil && c.status.Running && c.status.Revision > 0
-	s.mu.Unlock()
-	if c == nil {
-		return 0, fmt.Errorf("%s: %w", req.ID, wire.ErrNotFound)
-	}
-	if !running {
-		return 0, fmt.Errorf("%s: %w", req.ID, wire.ErrStopped)
+	c, _, err := s.running(req.ID)
+	if err != nil {
+		return 0, err
 	}
 	spec := *c.spec
 	if req.Exec.TTY && !slices.ContainsFunc(spec.Env, func(e string) bool { return strings.HasPrefix(e, "TERM=") }) {
@@ -49,16 +42,10 @@ func (s *supervisor) exec(conn *wire.Conn, req *wire.Request, files []*os.File) 
 
 // waitExec kills the command when the daemon hangs up or the container ends.
 func (s *supervisor) waitExec(conn *wire.Conn, c *container, child *child) int {
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		var never wire.Request
-		_, _ = conn.Receive(&never)
-	}()
 	var status syscall.WaitStatus
 	select {
 	case status = <-child.exited:
-	case <-gone:
+	case <-hungUp(conn):
 		_ = syscall.Kill(-child.pid, syscall.SIGKILL)
 		status = <-child.exited
 	case <-c.ended:

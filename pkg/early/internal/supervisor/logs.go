@@ -13,33 +13,41 @@ import (
 const maxLine = 16 << 10
 
 // logs copies a container's output to its log file, in the format of the container runtime interface: a line each with
-// the time, the stream, F for a full line or P for a part of one, and the text.
+// the time, the stream, F for a full line or P for a part of one, and the text. It also passes it on to who is joined.
 type logs struct {
 	file    logFile
-	readers []*os.File
+	streams *pipes // in is guarded by supervisor.mu
+	taps    taps
+	fed     chan struct{} // closed when nobody can give the container input any more
 	done    sync.WaitGroup
 }
 
+// stderrName is what a line of the standard error is marked with.
+const stderrName = "stderr"
+
 func newLogs(path string, p *pipes) *logs {
-	l := &logs{file: logFile{path: path}, readers: []*os.File{p.outReader, p.errReader}}
+	l := &logs{file: logFile{path: path}, streams: p, taps: taps{patience: patience}, fed: make(chan struct{})}
 	l.file.create()
-	l.done.Go(func() { l.copy("stdout", p.outReader) })
-	l.done.Go(func() { l.copy("stderr", p.errReader) })
+	if p.out != nil {
+		l.done.Go(func() { l.copy("stdout", p.out) })
+	}
+	if p.err != nil {
+		l.done.Go(func() { l.copy(stderrName, p.err) })
+	}
 	return l
 }
 
 // finish waits for the ends of the streams, but not longer than d, and closes everything.
 func (l *logs) finish(d time.Duration) {
 	timer := time.AfterFunc(d, func() {
-		for _, r := range l.readers {
-			_ = r.SetReadDeadline(time.Unix(1, 0)) // where pipes have no deadlines it ends with its last writer
+		for _, r := range []*os.File{l.streams.out, l.streams.err} {
+			if r != nil {
+				_ = r.SetReadDeadline(longAgo) // where pipes have no deadlines it ends with its last writer
+			}
 		}
 	})
 	l.done.Wait()
 	timer.Stop()
-	for _, r := range l.readers {
-		r.Close()
-	}
 	l.file.close()
 }
 
@@ -66,6 +74,7 @@ func (l *logs) copy(name string, r *os.File) {
 			}
 			if n > 0 {
 				s.write((*buf)[:n])
+				l.taps.write(name, (*buf)[:n])
 			}
 			return true
 		})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -34,8 +35,18 @@ func (s *supervisor) setNotify(c *container, f *os.File) {
 
 // takeNotify takes the notify descriptor that a container's first process has kept; nil if it has not.
 func takeNotify(pid int) *os.File {
-	link, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/fd/" + strconv.Itoa(wire.KeptFD))
-	if err != nil || link != "anon_inode:seccomp notify" {
+	return takeKept(pid, wire.KeptFD, func(link string) bool { return link == "anon_inode:seccomp notify" })
+}
+
+// takeTerminal returns the supervisor's end of a container's terminal, nil if the container has not kept it.
+func takeTerminal(pid int) *os.File {
+	return takeKept(pid, wire.KeptTerminal, func(link string) bool { return strings.HasSuffix(link, "/ptmx") })
+}
+
+// takeKept returns a descriptor of another process, if it is what it should be.
+func takeKept(pid, fd int, right func(link string) bool) *os.File {
+	link, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/fd/" + strconv.Itoa(fd))
+	if err != nil || !right(link) {
 		return nil
 	}
 	pidfd, err := unix.PidfdOpen(pid, 0)
@@ -43,12 +54,12 @@ func takeNotify(pid int) *os.File {
 		return nil
 	}
 	defer unix.Close(pidfd)
-	fd, err := unix.PidfdGetfd(pidfd, wire.KeptFD, 0)
+	got, err := unix.PidfdGetfd(pidfd, fd, 0)
 	if err != nil {
-		logf("process %d: take its filter: %v", pid, err)
+		logf("process %d: take what it keeps: %v", pid, err)
 		return nil
 	}
-	return os.NewFile(uintptr(fd), "seccomp")
+	return os.NewFile(uintptr(got), link)
 }
 
 // listenExec answers the calls of a command and what it leaves behind. A new supervisor does not learn of them.

@@ -12,4 +12,6 @@ func (s *supervisor) listenExec(*container, *child) {}
 
 func takeNotify(int) *os.File { return nil }
 
+func takeTerminal(int) *os.File { return nil }
+
 func abandoned(*os.File) bool { return false }

@@ -6,62 +6,105 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/minikctl/minikctl/pkg/early/terminal"
 	"github.com/minikctl/minikctl/pkg/early/wire"
 )
 
-// pipes are a container's output. They are named, and the container has them open for reading too, so that a container
-// whose supervisor has died is not ended by SIGPIPE: it writes on, until the pipe is full, and the next supervisor reads on.
+// pipes are a container's streams. Its output pipes are named, and the container has them open for reading too, so that a
+// container whose supervisor has died is not ended by SIGPIPE: it writes on, until the pipe is full, and the next
+// supervisor reads on. An input pipe is held open so that the input does not end before somebody has given it. A container
+// with a terminal has nothing else, and keeps our end of it as well.
 type pipes struct {
-	outReader, errReader *os.File
-	outWriter, errWriter *os.File
+	out, err *os.File   // to be read; err is nil where there is a terminal, which is out
+	in       *os.File   // only held
+	theirs   []*os.File // what the container gets
+	kept     []*os.File // what it keeps for the next supervisor
 }
 
+// openPipes makes a container's streams, both ends.
 func (c *container) openPipes() (*pipes, error) {
-	p, err := c.openReaders()
+	if c.spec.TTY {
+		return c.openTerminal()
+	}
+	p, err := c.openOurs()
 	if err != nil {
 		return nil, err
 	}
-	if p.outWriter, err = openWriter(c.pipe(wire.Pipes[0])); err == nil {
-		p.errWriter, err = openWriter(c.pipe(wire.Pipes[1]))
+	open := []func() (*os.File, error){
+		func() (*os.File, error) { return os.Open(os.DevNull) },
+		func() (*os.File, error) { return openBlocking(c.pipe(wire.Pipes[0]), syscall.O_RDWR) },
+		func() (*os.File, error) { return openBlocking(c.pipe(wire.Pipes[1]), syscall.O_RDWR) },
+	}
+	if c.spec.Stdin {
+		open[0] = func() (*os.File, error) { return openBlocking(c.pipe(wire.InputPipe), syscall.O_RDONLY) }
+	}
+	for _, f := range open {
+		file, err := f()
+		if err != nil {
+			p.closeTheirs()
+			p.close()
+			return nil, err
+		}
+		p.theirs = append(p.theirs, file)
+	}
+	return p, nil
+}
+
+func (c *container) openTerminal() (*pipes, error) {
+	ours, theirs, err := terminal.Open()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.chown(theirs.Name()); err != nil {
+		ours.Close()
+		theirs.Close()
+		return nil, err
+	}
+	return &pipes{out: ours, theirs: []*os.File{theirs, theirs, theirs}, kept: []*os.File{ours}}, nil
+}
+
+// openOurs opens the ends that the supervisor has, and makes the pipes where they are missing.
+func (c *container) openOurs() (*pipes, error) {
+	names := wire.Pipes[:]
+	if c.spec.Stdin {
+		names = []string{wire.Pipes[0], wire.Pipes[1], wire.InputPipe}
+	}
+	for _, name := range names {
+		if err := c.makePipe(name); err != nil {
+			return nil, err
+		}
+	}
+	p := &pipes{}
+	var err error
+	if p.out, err = openReader(c.pipe(wire.Pipes[0])); err == nil {
+		p.err, err = openReader(c.pipe(wire.Pipes[1]))
+	}
+	if err == nil && c.spec.Stdin && !c.status.Closed {
+		p.in, err = openBlocking(c.pipe(wire.InputPipe), syscall.O_RDWR)
 	}
 	if err != nil {
-		p.closeWriters()
 		p.close()
 		return nil, err
 	}
 	return p, nil
 }
 
-// openReaders opens the ends that the supervisor reads, and makes the pipes where they are missing.
-func (c *container) openReaders() (*pipes, error) {
-	for _, name := range wire.Pipes {
-		path := c.pipe(name)
-		err := syscall.Mkfifo(path, 0o600)
-		if errors.Is(err, fs.ErrExist) {
-			continue
-		}
-		if err != nil {
-			return nil, &os.PathError{Op: "mkfifo", Path: path, Err: err}
-		}
-		if err := c.chown(path); err != nil { // a program may open /dev/stdout
-			return nil, err
-		}
+func (c *container) makePipe(name string) error {
+	path := c.pipe(name)
+	err := syscall.Mkfifo(path, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
 	}
-	out, err := openReader(c.pipe(wire.Pipes[0]))
 	if err != nil {
-		return nil, err
+		return &os.PathError{Op: "mkfifo", Path: path, Err: err}
 	}
-	stderr, err := openReader(c.pipe(wire.Pipes[1]))
-	if err != nil {
-		out.Close()
-		return nil, err
-	}
-	return &pipes{outReader: out, errReader: stderr}, nil
+	return c.chown(path) // a program may open /dev/stdout
 }
 
-// openWriter opens the container's end. Unlike os.OpenFile it leaves it blocking: programs don't expect EAGAIN.
-func openWriter(path string) (*os.File, error) {
-	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+// openBlocking opens a file that a container gets, or that is only held. Unlike os.OpenFile it leaves it blocking: programs
+// don't expect EAGAIN.
+func openBlocking(path string, mode int) (*os.File, error) {
+	fd, err := syscall.Open(path, mode|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -71,17 +114,18 @@ func openWriter(path string) (*os.File, error) {
 func (c *container) pipe(name string) string { return c.spec.Folder + "/" + name }
 
 func (p *pipes) close() {
-	p.outReader.Close()
-	p.errReader.Close()
+	for _, f := range []*os.File{p.out, p.err, p.in} {
+		if f != nil {
+			f.Close()
+		}
+	}
 }
 
-func (p *pipes) closeWriters() {
-	if p.outWriter != nil {
-		p.outWriter.Close()
+func (p *pipes) closeTheirs() {
+	for _, f := range p.theirs {
+		f.Close() // a terminal three times, which does no harm
 	}
-	if p.errWriter != nil {
-		p.errWriter.Close()
-	}
+	p.theirs = nil
 }
 
 // descriptor returns f's number without making it blocking. f stays open while it is used.

@@ -233,6 +233,10 @@ func (s *supervisor) do(conn *wire.Conn, req *wire.Request, files []*os.File) (w
 	case wire.Exec:
 		code, err := s.exec(conn, req, files)
 		return wire.Reply{Exit: code}, err
+	case wire.Join:
+		return wire.Reply{}, s.join(conn, req, files)
+	case wire.Resize:
+		return wire.Reply{}, s.resize(req.ID, req.Size)
 	case wire.Handover:
 		return wire.Reply{}, s.handover(req.ID, files)
 	case wire.Shutdown:

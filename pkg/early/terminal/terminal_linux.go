@@ -1,0 +1,60 @@
+// Package terminal owns pseudo-terminals: for containers, whose supervisor holds them, and for commands that are run in
+// them.
+package terminal
+
+import (
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Open returns both ends of a new pseudo-terminal. Reading ours ends with an error once nobody has the other open.
+func Open() (ours, theirs *os.File, err error) {
+	ours, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	var number int
+	err = onDescriptor(ours, func(fd int) error {
+		if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+			return os.NewSyscallError("ioctl TIOCSPTLCK", err)
+		}
+		var err error
+		number, err = unix.IoctlGetInt(fd, unix.TIOCGPTN)
+		return os.NewSyscallError("ioctl TIOCGPTN", err)
+	})
+	if err == nil {
+		// Blocking, unlike what os.OpenFile gives: the program shares the mode.
+		var fd int
+		path := "/dev/pts/" + strconv.Itoa(number)
+		fd, err = unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			return ours, os.NewFile(uintptr(fd), path), nil
+		}
+		err = &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	ours.Close()
+	return nil, nil, err
+}
+
+// Resize tells the terminal its size in characters, and with it the programs that use it.
+func Resize(terminal *os.File, width, height uint16) error {
+	return onDescriptor(terminal, func(fd int) error {
+		return os.NewSyscallError("ioctl TIOCSWINSZ",
+			unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: height, Col: width}))
+	})
+}
+
+// onDescriptor calls do with f's descriptor, without making it blocking as File.Fd would.
+func onDescriptor(f *os.File, do func(fd int) error) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = do(int(fd)) }); err != nil {
+		return err
+	}
+	return failed
+}
