@@ -57,6 +57,7 @@ func New(cfg Config) ([]stage.Mutator, []stage.Validator) {
 		limits,
 		accounts,
 		restriction,
+		newPodSecurity(r),
 		prio,
 		claimResize{r},
 		classes,

@@ -61,6 +61,7 @@ func overhead(cpu string) corev1.ResourceList {
 func create(gr schema.GroupResource, obj objects.Object) *stage.Attributes {
 	return &stage.Attributes{
 		User: admin, Verb: "create", GVR: gr.WithVersion("v1"), Operation: stage.Create, Object: obj,
+		Resource: &objects.Resource{Names: objects.Names{Group: gr.Group, Version: "v1", Plural: gr.Resource}},
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), Warn: func(string) {},
 	}
 }
@@ -75,6 +76,9 @@ func newPod(change func(*corev1.Pod)) *corev1.Pod {
 
 // admit passes a through all plugins, as the engine does.
 func admit(ctx context.Context, r stage.Reader, a *stage.Attributes) error {
+	if a.Resource == nil {
+		a.Resource = &objects.Resource{Names: objects.Names{Group: a.GVR.Group, Version: a.GVR.Version, Plural: a.GVR.Resource}}
+	}
 	mutators, validators := New(Config{Reader: r, Source: clock.NewSource(1), Clock: clock.Real()})
 	if a.Operation == stage.Create || a.Operation == stage.Update {
 		for _, m := range mutators {
@@ -97,7 +101,7 @@ func TestNamesAreThoseOfKubernetes(t *testing.T) {
 	for _, m := range mutators {
 		names = append(names, m.Name())
 	}
-	only := []string{"PersistentVolumeClaimResize"}
+	only := []string{"PodSecurity", "PersistentVolumeClaimResize"}
 	for _, v := range validators {
 		if !slices.Contains(names, v.Name()) && !slices.Contains(only, v.Name()) {
 			t.Errorf("%s is a validator only", v.Name())
