@@ -8,6 +8,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/apps"
 	"github.com/minikctl/minikctl/pkg/objects/coordination"
 	"github.com/minikctl/minikctl/pkg/objects/core"
+	"github.com/minikctl/minikctl/pkg/objects/networking"
 	"github.com/minikctl/minikctl/pkg/objects/scheduling"
 )
 
@@ -30,4 +31,9 @@ var Resources = []objects.Resource{
 	objects.Row(apiextensions.CustomResourceDefinitions),
 	objects.Row(admissionregistration.MutatingWebhookConfigurations),
 	objects.Row(admissionregistration.ValidatingWebhookConfigurations),
+	objects.Row(networking.IngressClasses),
+	objects.Row(networking.Ingresses),
+	objects.Row(networking.NetworkPolicies),
+	objects.Row(networking.IPAddresses),
+	objects.Row(networking.ServiceCIDRs),
 }

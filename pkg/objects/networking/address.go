@@ -1,0 +1,151 @@
+package networking
+
+import (
+	"strings"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/check"
+)
+
+// IPAddresses is the row of IPAddress: an address that somebody has taken, named by itself.
+var IPAddresses = objects.Def[*networkingv1.IPAddress]{
+	Names:     objects.Names{Group: group, Version: version, Kind: "IPAddress", Plural: "ipaddresses", Singular: "ipaddress", Short: []string{"ip"}, Cluster: true},
+	New:       func() *networkingv1.IPAddress { return &networkingv1.IPAddress{} },
+	NewList:   func() runtime.Object { return &networkingv1.IPAddressList{} },
+	ValidName: addressName,
+	Validate:  validateAddress,
+	Columns: []objects.Column[*networkingv1.IPAddress]{
+		objects.NameColumn[*networkingv1.IPAddress](),
+		{Name: "ParentRef", Description: networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"],
+			Cell: func(a *networkingv1.IPAddress, _ time.Time) any { return parent(a.Spec.ParentRef) }},
+		objects.AgeColumn[*networkingv1.IPAddress](),
+	},
+	Selectable: map[string]func(*networkingv1.IPAddress) string{
+		"spec.parentRef.name": func(a *networkingv1.IPAddress) string {
+			if a.Spec.ParentRef == nil {
+				return ""
+			}
+			return a.Spec.ParentRef.Name
+		},
+	},
+}
+
+func parent(p *networkingv1.ParentReference) string {
+	if p == nil {
+		return none
+	}
+	out := strings.ToLower(schema.GroupResource{Group: p.Group, Resource: p.Resource}.String())
+	if p.Namespace != "" {
+		out += "/" + p.Namespace
+	}
+	return out + "/" + p.Name
+}
+
+func addressName(name string, _ bool) []string {
+	var out []string
+	for _, err := range utilvalidation.IsValidIP(&field.Path{}, name) {
+		out = append(out, err.Detail)
+	}
+	return out
+}
+
+func validateAddress(a, old *networkingv1.IPAddress) field.ErrorList {
+	at := field.NewPath("spec", "parentRef")
+	if old != nil {
+		return append(check.MetaUpdate(a, old), check.Immutable(a.Spec.ParentRef, old.Spec.ParentRef, at)...)
+	}
+	errs := check.Meta(a, false, addressName)
+	p := a.Spec.ParentRef
+	if p == nil {
+		return append(errs, field.Required(at, ""))
+	}
+	if p.Group != "" {
+		errs = append(errs, check.Subdomain(p.Group, at, "group")...)
+	}
+	errs = append(append(errs, segment(p.Resource, at.Child("resource"))...), segment(p.Name, at.Child("name"))...)
+	if p.Namespace != "" {
+		errs = append(errs, check.Invalid(at.Child("namespace"), p.Namespace, content.IsPathSegmentName(p.Namespace))...)
+	}
+	return errs
+}
+
+// ServiceCIDRs is the row of ServiceCIDR: ranges from which Services get their addresses.
+var ServiceCIDRs = objects.Def[*networkingv1.ServiceCIDR]{
+	Names:    objects.Names{Group: group, Version: version, Kind: "ServiceCIDR", Plural: "servicecidrs", Cluster: true},
+	New:      func() *networkingv1.ServiceCIDR { return &networkingv1.ServiceCIDR{} },
+	NewList:  func() runtime.Object { return &networkingv1.ServiceCIDRList{} },
+	Prepare:  prepareCIDR,
+	Validate: validateCIDR,
+	Columns: []objects.Column[*networkingv1.ServiceCIDR]{
+		objects.NameColumn[*networkingv1.ServiceCIDR](),
+		{Name: "CIDRs", Description: networkingv1.ServiceCIDRSpec{}.SwaggerDoc()["cidrs"],
+			Cell: func(c *networkingv1.ServiceCIDR, _ time.Time) any { return strings.Join(c.Spec.CIDRs, ",") }},
+		objects.AgeColumn[*networkingv1.ServiceCIDR](),
+	},
+	Reset: []string{"status"},
+	Status: &objects.Status[*networkingv1.ServiceCIDR]{
+		Prepare:  func(c, old *networkingv1.ServiceCIDR) { c.Spec = old.Spec },
+		Validate: func(c, old *networkingv1.ServiceCIDR) field.ErrorList { return check.MetaUpdate(c, old) },
+		Reset:    []string{"spec"},
+	},
+}
+
+func prepareCIDR(c, old *networkingv1.ServiceCIDR) {
+	if old == nil {
+		c.Status = networkingv1.ServiceCIDRStatus{}
+		return
+	}
+	c.Status = old.Status
+}
+
+func validateCIDR(c, old *networkingv1.ServiceCIDR) field.ErrorList {
+	at := field.NewPath("spec", "cidrs")
+	if old == nil {
+		return append(check.Meta(c, false, validation.NameIsDNSSubdomain), cidrs(&c.Spec, at)...)
+	}
+	errs := check.MetaUpdate(c, old)
+	now, was := c.Spec.CIDRs, old.Spec.CIDRs
+	second := len(was) == 1 && len(now) == 2 // a cluster may get the other family later
+	if len(now) != len(was) && !second {
+		return append(errs, field.Invalid(at, now, validation.FieldImmutableErrorMsg))
+	}
+	for i := range was {
+		if now[i] != was[i] {
+			errs = append(errs, field.Invalid(at.Index(i), now[i], validation.FieldImmutableErrorMsg))
+		}
+	}
+	if second {
+		errs = append(errs, cidrs(&c.Spec, at)...)
+	}
+	return errs
+}
+
+func cidrs(s *networkingv1.ServiceCIDRSpec, at *field.Path) field.ErrorList {
+	switch {
+	case len(s.CIDRs) == 0:
+		return field.ErrorList{field.Required(at, "at least one CIDR required")}
+	case len(s.CIDRs) > 2:
+		return field.ErrorList{field.Invalid(at, s, "may only hold up to 2 values")}
+	}
+	var errs field.ErrorList
+	for i, cidr := range s.CIDRs {
+		errs = append(errs, utilvalidation.IsValidCIDR(at.Index(i), cidr)...)
+	}
+	if len(s.CIDRs) == 2 {
+		family := netutils.IPFamilyOfCIDRString(s.CIDRs[0])
+		if family != netutils.IPFamilyUnknown && family == netutils.IPFamilyOfCIDRString(s.CIDRs[1]) {
+			errs = append(errs, field.Invalid(at, s.CIDRs, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"))
+		}
+	}
+	return errs
+}
