@@ -17,8 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
@@ -75,7 +73,6 @@ func (s sites) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, er
 // startManager runs a manager until the returned function is called, which waits for its end.
 func startManager(t *testing.T, c cluster, name string) (client.Client, func()) {
 	t.Helper()
-	log.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(t.Output())))
 	m, err := ctrl.NewManager(c.config, ctrl.Options{
 		LeaderElection: true, LeaderElectionID: "sites.example.com", LeaderElectionNamespace: "default",
 		LeaderElectionReleaseOnCancel: true, LeaseDuration: ptr.To(3 * time.Second), RenewDeadline: ptr.To(2 * time.Second), RetryPeriod: ptr.To(200 * time.Millisecond),
