@@ -1,0 +1,92 @@
+package admissionregistration
+
+import (
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
+)
+
+func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
+	s := &p.Spec
+	l := leave{params: s.ParamKind != nil}
+	if old != nil {
+		l.conditions = equality.Semantic.DeepEqual(s.ParamKind, old.Spec.ParamKind) && equality.Semantic.DeepEqual(s.MatchConditions, old.Spec.MatchConditions)
+		l.known = mutationsOf(&old.Spec)
+	}
+	shared := policy{s.FailurePolicy, s.ParamKind, s.MatchConstraints, s.MatchConditions, s.Variables}
+	c := shared.compiler()
+	errs := append(validateMeta(p), shared.validate(c, l)...)
+	at := check.Spec.Child("mutations")
+	if len(s.Mutations) == 0 {
+		errs = append(errs, field.Required(at, "mutations must contain at least one item"))
+	}
+	vars := shared.vars()
+	vars.HasPatchTypes = true
+	for i := range s.Mutations {
+		errs = append(errs, validateMutation(c, &s.Mutations[i], vars, l, at.Index(i))...)
+	}
+	if s.ReinvocationPolicy == "" {
+		return append(errs, field.Required(check.Spec.Child("reinvocationPolicy"), ""))
+	}
+	return append(errs, supported(&s.ReinvocationPolicy, reinvocations, check.Spec.Child("reinvocationPolicy"))...)
+}
+
+// mutationsOf returns which expressions a policy has had.
+func mutationsOf(s *admissionv1.MutatingAdmissionPolicySpec) func(string) bool {
+	known := map[string]bool{}
+	for _, c := range s.MatchConditions {
+		known[c.Expression] = true
+	}
+	for _, v := range s.Variables {
+		known[v.Expression] = true
+	}
+	for _, m := range s.Mutations {
+		if m.ApplyConfiguration != nil {
+			known[m.ApplyConfiguration.Expression] = true
+		}
+		if m.JSONPatch != nil {
+			known[m.JSONPatch.Expression] = true
+		}
+	}
+	return func(e string) bool { return known[e] }
+}
+
+var patchTypes = []admissionv1.PatchType{admissionv1.PatchTypeApplyConfiguration, admissionv1.PatchTypeJSONPatch}
+
+func validateMutation(c plugincel.Compiler, m *admissionv1.Mutation, vars plugincel.OptionalVariableDeclarations, l leave, at *field.Path) field.ErrorList {
+	if m.PatchType == "" {
+		return field.ErrorList{field.Required(at.Child("patchType"), "")}
+	}
+	expression := func(source string, returns Returns, at *field.Path) field.ErrorList {
+		if strings.TrimSpace(source) == "" {
+			return field.ErrorList{field.Required(at, "expression is not specified")}
+		}
+		return compile(c, &Expression{Source: source, Returns: returns}, vars, l, at)
+	}
+	apply, patch := at.Child("applyConfiguration"), at.Child("jsonPatch")
+	var errs field.ErrorList
+	switch m.PatchType {
+	case admissionv1.PatchTypeApplyConfiguration:
+		if m.JSONPatch != nil {
+			errs = append(errs, field.Invalid(patch, "{jsonPatch}", "must not be specified when patchType is ApplyConfiguration"))
+		}
+		if m.ApplyConfiguration == nil {
+			return append(errs, field.Required(apply, "must be specified when patchType is ApplyConfiguration"))
+		}
+		return append(errs, expression(m.ApplyConfiguration.Expression, Object, apply.Child("expression"))...)
+	case admissionv1.PatchTypeJSONPatch:
+		if m.ApplyConfiguration != nil {
+			errs = append(errs, field.Invalid(apply, "{applyConfiguration}", "must not be specified when patchType is JSONPatch"))
+		}
+		if m.JSONPatch == nil {
+			return append(errs, field.Required(patch, "must be specified when patchType is JSONPatch"))
+		}
+		return append(errs, expression(m.JSONPatch.Expression, Patches, patch.Child("expression"))...)
+	}
+	return supported(&m.PatchType, patchTypes, at.Child("patchType"))
+}
