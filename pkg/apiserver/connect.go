@@ -38,7 +38,9 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request, req *verbs.Requ
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		defer context.AfterFunc(s.stopping, cancel)()
-		err = c(s.kubelets, w, r.WithContext(ctx), objects.Key{Namespace: a.Namespace, Name: a.Name})
+		err = c(s.kubelets, w, r.WithContext(ctx), connect.Target{
+			Key: objects.Key{Namespace: a.Namespace, Name: a.Name}, Resource: a.GVR.Resource, Fail: fail,
+		})
 	}
 	if err != nil {
 		fail(w, r, err)
@@ -48,7 +50,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request, req *verbs.Requ
 // mayStream also asks whether who gets a stream into a container may create it: WebSockets can only be asked for by GET,
 // and to read is not to run.
 func (s *Server) mayStream(r *http.Request, a *stage.Attributes) error {
-	if a.Subresource == "log" || a.Verb != "get" {
+	if a.Subresource == "log" || a.Subresource == "proxy" || a.Verb != "get" {
 		return nil
 	}
 	create := *a

@@ -108,12 +108,15 @@ func (s *Server) request(c *call, t target) *verbs.Request {
 func (s *Server) allowed(a address, t target) error {
 	n := t.resource.Names
 	switch {
-	case len(a.rest) > 0, n.Cluster && a.namespace != "" && !a.isNamespace():
+	case len(a.rest) > 0 && a.subresource != proxied, n.Cluster && a.namespace != "" && !a.isNamespace():
 		return errNoResource
 	case a.subresource != "":
 		sub, ok := codec.SubresourceOf(t.resource, a.subresource)
 		if !ok || !n.Cluster && a.namespace == "" {
 			return errNoResource
+		}
+		if sub.Name == proxied { // passes every method on
+			return nil
 		}
 		return has(sub.Verbs, a.verb)
 	case a.named && !n.Cluster && a.namespace == "":
@@ -129,6 +132,9 @@ func (s *Server) allowed(a address, t target) error {
 	}
 	return has(t.resource.Verbs, a.verb)
 }
+
+// proxied is the subresource whose path goes on at its backend.
+const proxied = "proxy"
 
 func has(verbs []string, verb string) error {
 	if verb == "" || !slices.Contains(verbs, verb) {

@@ -30,6 +30,7 @@ var subresources = []Subresource{
 	{Name: "finalize", Verbs: []string{"update"}},
 	{Name: "log", Verbs: []string{"get"}},
 	{Name: "portforward", Verbs: stream, Kind: options("PodPortForwardOptions")},
+	{Name: "proxy", Verbs: []string{"create", "delete", "get", "patch", "update"}},
 	{Name: "resize", Verbs: change},
 	{Name: "scale", Verbs: change, Kind: row("autoscaling", "v1", "Scale", "scales", func() *autoscalingv1.Scale { return new(autoscalingv1.Scale) })},
 	{Name: "status", Verbs: change},
@@ -60,6 +61,9 @@ func SubresourcesOf(r *objects.Resource) []Subresource {
 	var out []Subresource
 	for _, s := range subresources {
 		if s.Name == "status" && r.Status != nil || s.Name == "scale" && r.Scale != nil || slices.Contains(r.Connects, s.Name) {
+			if s.Name == "proxy" {
+				s.Kind = options(r.Names.Kind + "ProxyOptions")
+			}
 			out = append(out, s)
 		}
 	}

@@ -1,6 +1,6 @@
-// Package connect owns the subresources of pods that lead to the pod's kubelet: log, exec, attach and portforward. It
-// finds the kubelet by the pod's node, shows it the API server's client certificate, and passes bytes on: streams are
-// not understood, only tunnelled.
+// Package connect owns the subresources that lead out of the API server. Those of pods that lead to the pod's kubelet are
+// log, exec, attach and portforward: it finds the kubelet by the pod's node, shows it the API server's client certificate,
+// and passes bytes on; streams are not understood, only tunnelled. The subresource proxy leads to pods, nodes and Services.
 package connect
 
 import (
@@ -11,11 +11,13 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -26,15 +28,24 @@ var (
 	nodes = schema.GroupResource{Resource: "nodes"}
 )
 
-// Connector serves one subresource of a pod. An error is the answer when nothing has been answered yet.
-type Connector func(k *Kubelets, w http.ResponseWriter, r *http.Request, pod objects.Key) error
+// Target is the object that a request connects to.
+type Target struct {
+	objects.Key
+	Resource string // of the core group
+	// Fail answers with an error that comes up once a connector has begun to answer by itself.
+	Fail func(w http.ResponseWriter, r *http.Request, err error)
+}
 
-// Connectors maps the subresources of pods to what serves them.
+// Connector serves one subresource. An error is the answer when nothing has been answered yet.
+type Connector func(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error
+
+// Connectors maps subresources to what serves them.
 var Connectors = map[string]Connector{
 	"attach":      attach,
 	"exec":        exec,
 	"log":         log,
 	"portforward": portForward,
+	"proxy":       proxy,
 }
 
 // Kubelets reaches the kubelets of a cluster's nodes.
@@ -42,6 +53,9 @@ type Kubelets struct {
 	reader stage.Reader
 	tls    *tls.Config
 	client *http.Client
+
+	turn    atomic.Uint32     // of the endpoints of Services
+	anybody http.RoundTripper // to whom proxied requests go: they don't learn who we are
 }
 
 // dialTimeout is how long a kubelet may take to accept a connection.
@@ -55,14 +69,23 @@ func NewKubelets(reader stage.Reader, identity tls.Certificate) *Kubelets {
 		InsecureSkipVerify: true, //nolint:gosec // see above
 	}
 	dialer := &net.Dialer{Timeout: dialTimeout}
-	return &Kubelets{reader: reader, tls: conf, client: &http.Client{Transport: &http.Transport{
-		DialContext: dialer.DialContext, TLSClientConfig: conf, TLSHandshakeTimeout: dialTimeout,
-		MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute, DisableCompression: true,
-	}}}
+	transport := func(conf *tls.Config) *http.Transport {
+		return &http.Transport{
+			DialContext: dialer.DialContext, TLSClientConfig: conf, TLSHandshakeTimeout: dialTimeout,
+			MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute, DisableCompression: true,
+		}
+	}
+	return &Kubelets{
+		reader: reader, tls: conf, client: &http.Client{Transport: transport(conf)},
+		anybody: transport(&tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}), //nolint:gosec // as Kubernetes
+	}
 }
 
 // Close ends the connections that are kept for the next request.
-func (k *Kubelets) Close() { k.client.CloseIdleConnections() }
+func (k *Kubelets) Close() {
+	k.client.CloseIdleConnections()
+	utilnet.CloseIdleConnectionsFor(k.anybody)
+}
 
 func (k *Kubelets) pod(ctx context.Context, key objects.Key) (*corev1.Pod, error) {
 	obj, err := k.reader.Get(ctx, pods, key)

@@ -13,17 +13,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/minikctl/minikctl/pkg/objects"
 )
 
 // log answers with the log of a container, as it grows if that is asked for.
-func log(k *Kubelets, w http.ResponseWriter, r *http.Request, key objects.Key) error {
-	opts, err := logOptions(r.URL.Query(), key.Name)
+func log(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error {
+	opts, err := logOptions(r.URL.Query(), to.Name)
 	if err != nil {
 		return err
 	}
-	pod, err := k.pod(r.Context(), key)
+	pod, err := k.pod(r.Context(), to.Key)
 	if err != nil {
 		return err
 	}
@@ -49,7 +47,7 @@ func log(k *Kubelets, w http.ResponseWriter, r *http.Request, key objects.Key) e
 		return err
 	}
 	defer resp.Body.Close()
-	if err := refusal(resp, key.Name); err != nil {
+	if err := refusal(resp, to.Name); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "text/plain")

@@ -18,12 +18,12 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-func exec(k *Kubelets, w http.ResponseWriter, r *http.Request, key objects.Key) error {
-	return k.remote(w, r, key, "exec")
+func exec(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error {
+	return k.remote(w, r, to.Key, "exec")
 }
 
-func attach(k *Kubelets, w http.ResponseWriter, r *http.Request, key objects.Key) error {
-	return k.remote(w, r, key, "attach")
+func attach(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error {
+	return k.remote(w, r, to.Key, "attach")
 }
 
 // remote connects a client with a program in a container.
@@ -59,8 +59,8 @@ func remoteQuery(q url.Values) url.Values {
 	return out
 }
 
-func portForward(k *Kubelets, w http.ResponseWriter, r *http.Request, key objects.Key) error {
-	pod, err := k.placed(r.Context(), key)
+func portForward(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error {
+	pod, err := k.placed(r.Context(), to.Key)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,215 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	utilproxy "k8s.io/apimachinery/pkg/util/proxy"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+var (
+	services  = schema.GroupResource{Resource: "services"}
+	endpoints = schema.GroupResource{Resource: "endpoints"}
+)
+
+// backend is where a proxied request goes, and how.
+type backend struct {
+	scheme, host string
+	transport    http.RoundTripper
+}
+
+// proxy passes a request on to a pod, a node, or a pod behind a Service, and the answer back.
+func proxy(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error {
+	find := map[string]func(*Kubelets, context.Context, objects.Key) (backend, error){
+		pods.Resource: (*Kubelets).podBackend, nodes.Resource: (*Kubelets).nodeBackend, services.Resource: (*Kubelets).serviceBackend,
+	}[to.Resource]
+	b, err := find(k, r.Context(), to.Key)
+	if err != nil {
+		return err
+	}
+	location := &url.URL{Scheme: b.scheme, Host: b.host, Path: utilnet.JoinPreservingTrailingSlash("", pathBelow(r.URL.Path, to))}
+	out := r.Clone(r.Context())
+	out.Header.Del("Authorization") // it was for us
+	utilproxy.NewUpgradeAwareHandler(location, b.transport, true, false, responder(to.Fail)).ServeHTTP(w, out)
+	return nil
+}
+
+// responder answers with what went wrong on the way to a backend.
+type responder func(w http.ResponseWriter, r *http.Request, err error)
+
+func (f responder) Error(w http.ResponseWriter, r *http.Request, err error) { f(w, r, err) }
+
+// pathBelow is what follows the subresource in a request's path: "" or what begins with a slash.
+func pathBelow(path string, to Target) string {
+	_, below, _ := strings.Cut(path, "/"+to.Resource+"/"+to.Name+"/proxy")
+	return below
+}
+
+// errNotAllowed is about addresses that lead nowhere or everywhere.
+var errNotAllowed = errors.New("address not allowed")
+
+// mayReach refuses addresses that no pod has. Loopback is where the pods of this machine are.
+func mayReach(address string) error {
+	ip := net.ParseIP(address)
+	if ip == nil || ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || ip.IsInterfaceLocalMulticast() || ip.IsUnspecified() {
+		return errNotAllowed
+	}
+	return nil
+}
+
+// podBackend finds a pod by [SCHEME:]NAME[:PORT].
+func (k *Kubelets) podBackend(ctx context.Context, id objects.Key) (backend, error) {
+	scheme, name, port, ok := utilnet.SplitSchemeNamePort(id.Name)
+	if !ok {
+		return backend{}, apierrors.NewBadRequest(fmt.Sprintf("invalid pod request %q", id.Name))
+	}
+	pod, err := k.pod(ctx, objects.Key{Namespace: id.Namespace, Name: name})
+	if err != nil {
+		return backend{}, err
+	}
+	ip := podIP(pod)
+	if err := mayReach(ip); err != nil {
+		return backend{}, apierrors.NewBadRequest(err.Error())
+	}
+	if port == "" {
+		port = firstPort(pod)
+	}
+	host := ip
+	if port != "" {
+		host = net.JoinHostPort(ip, port)
+	}
+	return backend{scheme, host, k.anybody}, nil
+}
+
+func podIP(pod *corev1.Pod) string {
+	if len(pod.Status.PodIPs) > 0 {
+		return pod.Status.PodIPs[0].IP
+	}
+	return pod.Status.PodIP
+}
+
+// firstPort is the first that a container of the pod declares; "": none does.
+func firstPort(pod *corev1.Pod) string {
+	for i := range pod.Spec.Containers {
+		if ports := pod.Spec.Containers[i].Ports; len(ports) > 0 {
+			return strconv.Itoa(int(ports[0].ContainerPort))
+		}
+	}
+	return ""
+}
+
+// nodeBackend finds a node by [SCHEME:]NAME[:PORT]: its kubelet, or another port of it.
+func (k *Kubelets) nodeBackend(ctx context.Context, id objects.Key) (backend, error) {
+	scheme, name, port, ok := utilnet.SplitSchemeNamePort(id.Name)
+	if !ok {
+		return backend{}, apierrors.NewBadRequest(fmt.Sprintf("invalid node request %q", id.Name))
+	}
+	if _, err := k.reader.Get(ctx, nodes, objects.Key{Name: name}); err != nil {
+		return backend{}, err
+	}
+	kubelet, err := k.host(ctx, name)
+	if err != nil {
+		return backend{}, err
+	}
+	address, kubeletPort, err := net.SplitHostPort(kubelet)
+	if err != nil {
+		return backend{}, err
+	}
+	if port == "" || port == kubeletPort {
+		return backend{"https", kubelet, k.client.Transport}, nil
+	}
+	if err := mayReach(address); net.ParseIP(address) != nil && err != nil {
+		return backend{}, apierrors.NewBadRequest(err.Error())
+	}
+	return backend{scheme, net.JoinHostPort(address, port), k.anybody}, nil
+}
+
+// serviceBackend finds a pod behind a Service that is named as [SCHEME:]NAME[:PORT], the port by its name or number.
+func (k *Kubelets) serviceBackend(ctx context.Context, id objects.Key) (backend, error) {
+	scheme, name, port, ok := utilnet.SplitSchemeNamePort(id.Name)
+	if !ok {
+		return backend{}, apierrors.NewBadRequest(fmt.Sprintf("invalid service request %q", id.Name))
+	}
+	key := objects.Key{Namespace: id.Namespace, Name: name}
+	if n, err := strconv.ParseInt(port, 10, 64); err == nil {
+		if port, err = k.portName(ctx, key, n); err != nil {
+			return backend{}, err
+		}
+	}
+	obj, err := k.reader.Get(ctx, endpoints, key)
+	if err != nil {
+		return backend{}, err
+	}
+	ends, ok := obj.(*corev1.Endpoints)
+	if !ok {
+		return backend{}, apierrors.NewInternalError(fmt.Errorf("unexpected object type: %T", obj))
+	}
+	if len(ends.Subsets) == 0 {
+		return backend{}, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", name))
+	}
+	if host := k.pick(ctx, ends, port); host != "" {
+		return backend{scheme, host, k.anybody}, nil
+	}
+	return backend{}, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", id.Name))
+}
+
+// portName returns the name of a Service's port.
+func (k *Kubelets) portName(ctx context.Context, key objects.Key, number int64) (string, error) {
+	obj, err := k.reader.Get(ctx, services, key)
+	if err != nil {
+		return "", err
+	}
+	if svc, ok := obj.(*corev1.Service); ok {
+		for _, p := range svc.Spec.Ports {
+			if int64(p.Port) == number {
+				return p.Name, nil
+			}
+		}
+	}
+	return "", apierrors.NewServiceUnavailable(fmt.Sprintf("no service port %d found for service %q", number, key.Name))
+}
+
+// pick returns the host and port of an endpoint, of each in turn, that has a port of that name and is a pod's; "" if there is none.
+func (k *Kubelets) pick(ctx context.Context, ends *corev1.Endpoints, port string) string {
+	turn := int(k.turn.Add(1))
+	for i := range ends.Subsets {
+		subset := &ends.Subsets[(turn+i)%len(ends.Subsets)]
+		at := slices.IndexFunc(subset.Ports, func(p corev1.EndpointPort) bool { return p.Name == port })
+		if at < 0 {
+			continue
+		}
+		for j := range subset.Addresses {
+			a := &subset.Addresses[(turn+j)%len(subset.Addresses)]
+			if k.isPod(ctx, a) {
+				return net.JoinHostPort(a.IP, strconv.Itoa(int(subset.Ports[at].Port)))
+			}
+		}
+	}
+	return ""
+}
+
+// isPod tells whether an endpoint is the address of the pod that it names: what anybody may write into an Endpoints object
+// must not lead further than to pods.
+func (k *Kubelets) isPod(ctx context.Context, a *corev1.EndpointAddress) bool {
+	if a.TargetRef == nil || a.TargetRef.Kind != "Pod" {
+		return false
+	}
+	pod, err := k.pod(ctx, objects.Key{Namespace: a.TargetRef.Namespace, Name: a.TargetRef.Name})
+	if err != nil || mayReach(a.IP) != nil {
+		return false
+	}
+	return slices.ContainsFunc(pod.Status.PodIPs, func(ip corev1.PodIP) bool { return ip.IP == a.IP })
+}
