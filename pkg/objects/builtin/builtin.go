@@ -10,15 +10,19 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/core"
 	"github.com/minikctl/minikctl/pkg/objects/networking"
 	"github.com/minikctl/minikctl/pkg/objects/scheduling"
+	"github.com/minikctl/minikctl/pkg/objects/storage"
 )
 
 // Resources is every built-in resource.
 var Resources = []objects.Resource{
+	objects.Row(core.Bindings),
 	objects.Row(core.ConfigMaps),
 	objects.Row(core.Events),
 	objects.Row(core.LimitRanges),
 	objects.Row(core.Namespaces),
 	objects.Row(core.Nodes),
+	objects.Row(core.PersistentVolumeClaims),
+	objects.Row(core.PersistentVolumes),
 	objects.Row(core.Pods),
 	objects.Row(core.ResourceQuotas),
 	objects.Row(core.Secrets),
@@ -40,4 +44,6 @@ var Resources = []objects.Resource{
 	objects.Row(networking.NetworkPolicies),
 	objects.Row(networking.IPAddresses),
 	objects.Row(networking.ServiceCIDRs),
+	objects.Row(storage.StorageClasses),
+	objects.Row(storage.VolumeAttributesClasses),
 }

@@ -15,8 +15,11 @@ func Diff(old, now *corev1.PodSpec) string { return diff.Diff(shown{old}, shown{
 
 // DiffContainer shows what differs between two ephemeral containers.
 func DiffContainer(old, now *corev1.EphemeralContainer) string {
-	return diff.Diff(shown{old}, shown{now})
+	return DiffValues(old, now)
 }
+
+// DiffValues shows what differs between two values of the core API.
+func DiffValues[T any](old, now *T) string { return diff.Diff(shown{old}, shown{now}) }
 
 // shown marshals a value as Kubernetes shows it in such messages: the fields of its internal types, by their names in Go,
 // in their order there, none left out.

@@ -293,3 +293,18 @@ func shownPort(p corev1.ContainerPort) any {
 		HostIP        string
 	}{p.Name, p.HostPort, p.ContainerPort, p.Protocol, p.HostIP}
 }
+
+// NodeSelectorWarnings tells of labels of nodes that have newer names.
+func NodeSelectorWarnings(s *corev1.NodeSelector, at *field.Path) []string {
+	w := warner{}
+	for i := range s.NodeSelectorTerms {
+		w.term(&s.NodeSelectorTerms[i], at.Child("nodeSelectorTerms").Index(i))
+	}
+	return w.list
+}
+
+// OldLabel returns what is to be said about a label of nodes that has a newer name.
+func OldLabel(key string) (message string, ok bool) {
+	message, ok = oldLabels[key]
+	return message, ok
+}

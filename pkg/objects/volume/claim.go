@@ -52,10 +52,14 @@ var (
 
 // ValidateClaimSpec checks what a PersistentVolumeClaim, or a template of one, asks for.
 func ValidateClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
-	errs := claimAccess(s.AccessModes, at.Child("accessModes"))
+	var errs field.ErrorList
+	if len(s.AccessModes) == 0 {
+		errs = append(errs, field.Required(at.Child("accessModes"), "at least 1 access mode is required"))
+	}
 	if s.Selector != nil {
 		errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
 	}
+	errs = append(errs, ValidateAccess(s.AccessModes, at.Child("accessModes"))...)
 	storage := at.Child("resources").Key(string(corev1.ResourceStorage))
 	if size, ok := s.Resources.Requests[corev1.ResourceStorage]; !ok {
 		errs = append(errs, field.Required(storage, ""))
@@ -80,11 +84,9 @@ func ValidateClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) fiel
 	return errs
 }
 
-func claimAccess(modes []corev1.PersistentVolumeAccessMode, at *field.Path) field.ErrorList {
+// ValidateAccess checks the ways in which a volume can be, or shall be, used.
+func ValidateAccess(modes []corev1.PersistentVolumeAccessMode, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if len(modes) == 0 {
-		errs = append(errs, field.Required(at, "at least 1 access mode is required"))
-	}
 	oncePod, other := false, false
 	for _, m := range modes {
 		errs = append(errs, check.OneOf(m, accessModes, at)...)
