@@ -49,6 +49,23 @@ func bind(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
 	return success(), nil
 }
 
+// bindByName assigns the pod of a Binding's name to a node (bindings, which is older than pods/binding).
+func bindByName(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
+	b, ok := obj.(*corev1.Binding)
+	if !ok {
+		return Result{}, wrongType(obj)
+	}
+	if err := inNamespace(b, w.namespace()); err != nil {
+		return Result{}, err
+	}
+	var err error
+	if w.table, err = w.Engine.tableOf(schema.GroupResource{Resource: "pods"}); err != nil {
+		return Result{}, err
+	}
+	w.req.Name = b.Name
+	return bind(ctx, w, b)
+}
+
 func checkBinding(b *corev1.Binding) error {
 	var errs field.ErrorList
 	target := field.NewPath("target")

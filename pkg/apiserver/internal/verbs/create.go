@@ -39,7 +39,7 @@ func (e *Engine) Create(ctx context.Context, req *Request, obj runtime.Object, o
 	if err != nil {
 		return Result{}, err
 	}
-	if req.Subresource != "" {
+	if _, ok := subresourceOf(w.r, req.Subresource); ok || req.Subresource != "" {
 		return w.connect(ctx, obj)
 	}
 	in, ok := obj.(objects.Object)

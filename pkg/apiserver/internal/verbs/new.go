@@ -94,12 +94,14 @@ func (e *Engine) Lookup(gvr schema.GroupVersionResource) *Served {
 	return e.served[gvr]
 }
 
-func (e *Engine) table(r *objects.Resource) (*table, error) {
+func (e *Engine) table(r *objects.Resource) (*table, error) { return e.tableOf(r.Names.GR()) }
+
+func (e *Engine) tableOf(gr schema.GroupResource) (*table, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	t := e.tables[r.Names.GR()]
+	t := e.tables[gr]
 	if t == nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("resource %s has no table", r.Names.GR()))
+		return nil, apierrors.NewInternalError(fmt.Errorf("resource %s has no table", gr))
 	}
 	return t, nil
 }

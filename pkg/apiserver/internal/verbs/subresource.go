@@ -25,8 +25,10 @@ type subresource struct {
 	create func(ctx context.Context, w *write, obj runtime.Object) (Result, error)
 }
 
-// subresources are what the engine can do, by resource ("*": every one that has it in its row) and name.
+// subresources are what the engine can do, by resource ("*": every one that has it in its row) and name. A resource
+// without a name after it is one that is never stored.
 var subresources = map[string]subresource{
+	"bindings":              {create: bindByName},
 	"*/scale":               {view: viewScale, edit: writeScale, set: setScale},
 	"pods/binding":          {create: bind},
 	"pods/eviction":         {create: evict},
@@ -34,6 +36,10 @@ var subresources = map[string]subresource{
 }
 
 func subresourceOf(r *objects.Resource, name string) (subresource, bool) {
+	if name == "" {
+		s, ok := subresources[r.Names.GR().String()]
+		return s, ok
+	}
 	if s, ok := subresources[r.Names.GR().String()+"/"+name]; ok {
 		return s, true
 	}
