@@ -8,6 +8,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/admission"
@@ -60,7 +61,7 @@ func (s *Server) newStages(r stage.Reader) verbs.Stages {
 	s.stages = verbs.Stages{Authorizers: authz.New(r)}
 	s.stages.Mutators, s.stages.Validators = admission.New(admission.Config{
 		Reader: r, Source: s.source, Clock: s.clock, Quota: s.updateQuota,
-		Authorizers: s.stages.Authorizers, UID: s.chance.UID,
+		Authorizers: s.stages.Authorizers, UID: s.chance.UID, Find: s.findKind,
 	})
 	if s.podWarnings != nil {
 		s.stages.Mutators = slices.Insert(s.stages.Mutators, 0, stage.Mutator(fieldWarnings{s.podWarnings}))
@@ -87,3 +88,13 @@ func (s *Server) updateQuota(ctx context.Context, q *corev1.ResourceQuota) error
 
 // self is who the server is to itself.
 var self = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup}}
+
+// findKind returns the resource of a kind, in the version asked for; nil when it is not served.
+func (s *Server) findKind(kind schema.GroupVersionKind) (*objects.Resource, *objects.Served) {
+	for gvr, t := range s.resources.byGVR {
+		if gvr.GroupVersion() == kind.GroupVersion() && t.resource.Names.Kind == kind.Kind {
+			return t.resource, t.served
+		}
+	}
+	return nil, nil
+}

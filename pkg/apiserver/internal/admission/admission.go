@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/admission/policy"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/admission/webhook"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/clock"
@@ -27,6 +28,7 @@ type Config struct {
 	// Authorizers are asked by the conditions of webhooks and policies.
 	Authorizers []stage.Authorizer
 	UID         func() types.UID // of the reviews that webhooks get; nil: no webhooks are asked
+	Find        policy.FindKind  // finds what the parameters of policies are; nil: no policies are evaluated
 }
 
 // New returns the plugins in the order in which they are called, which is that of Kubernetes' default chain.
@@ -62,6 +64,11 @@ func New(cfg Config) ([]stage.Mutator, []stage.Validator) {
 		claimResize{r},
 		classes,
 	}
+	if cfg.Find != nil {
+		mutating, validating := policies(cfg)
+		mutators = append(mutators, mutating)
+		validators = append(validators, validating)
+	}
 	if cfg.UID != nil {
 		mutating, validating := webhooks(cfg)
 		mutators = append(mutators, mutating)
@@ -73,10 +80,32 @@ func New(cfg Config) ([]stage.Mutator, []stage.Validator) {
 	return mutators, validators
 }
 
+const registration = "admissionregistration.k8s.io"
+
+// policies returns the plugins that evaluate expressions.
+func policies(cfg Config) (policy.Mutating, policy.Validating) {
+	config := func(kind string) policy.Config {
+		all := derive(cfg.Reader, schema.GroupResource{Group: registration, Resource: kind + "admissionpolicies"}, policy.Compile)
+		bindings := derive(cfg.Reader, schema.GroupResource{Group: registration, Resource: kind + "admissionpolicybindings"}, policy.CompileBindings)
+		return policy.Config{
+			Reader: cfg.Reader, Authorizer: celAuthorizer{cfg.Authorizers}, Find: cfg.Find,
+			Policies: func(ctx context.Context) (policy.Policies, error) {
+				found, _, err := all.get(ctx)
+				return found, err
+			},
+			Bindings: func(ctx context.Context) (policy.Bindings, error) {
+				found, _, err := bindings.get(ctx)
+				return found, err
+			},
+		}
+	}
+	return policy.Mutating{Config: config("mutating")}, policy.Validating{Config: config("validating")}
+}
+
 // webhooks returns the plugins that ask others.
 func webhooks(cfg Config) (webhook.Mutating, webhook.Validating) {
 	config := func(resource string) webhook.Config {
-		gr := schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: resource}
+		gr := schema.GroupResource{Group: registration, Resource: resource}
 		hooks := derive(cfg.Reader, gr, webhook.NewClients(cfg.Reader).Compile)
 		return webhook.Config{
 			Reader: cfg.Reader, UID: cfg.UID, Authorizer: celAuthorizer{cfg.Authorizers},

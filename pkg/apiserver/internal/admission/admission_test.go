@@ -61,7 +61,7 @@ func overhead(cpu string) corev1.ResourceList {
 func create(gr schema.GroupResource, obj objects.Object) *stage.Attributes {
 	return &stage.Attributes{
 		User: admin, Verb: "create", GVR: gr.WithVersion("v1"), Operation: stage.Create, Object: obj,
-		Resource: &objects.Resource{Names: objects.Names{Group: gr.Group, Version: "v1", Plural: gr.Resource}},
+		Resource:  &objects.Resource{Names: objects.Names{Group: gr.Group, Version: "v1", Plural: gr.Resource}},
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), Warn: func(string) {},
 	}
 }

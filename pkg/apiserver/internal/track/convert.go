@@ -162,3 +162,6 @@ func (c *converter) New(kind schema.GroupVersionKind) (runtime.Object, error) {
 	}
 	return v.named(v.Served.New()), nil
 }
+
+// Types returns what gives the objects of a resource their merge schema, for merges whose fields nobody owns.
+func Types(r *objects.Resource) (managedfields.TypeConverter, error) { return newConverter(r) }

@@ -1,0 +1,17 @@
+package match
+
+import (
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Forbidden returns the answer to a request that err is the reason to refuse.
+func (q *Request) Forbidden(err error) *apierrors.StatusError {
+	name := nameOf(q)
+	if name == "" && q.stage.Object != nil {
+		name = q.stage.Object.GetGenerateName()
+	}
+	if name == "" {
+		name = "Unknown"
+	}
+	return apierrors.NewForbidden(q.stage.GVR.GroupResource(), name, err)
+}

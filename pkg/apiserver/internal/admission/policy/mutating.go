@@ -1,0 +1,132 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/admission/match"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// Mutating changes objects as MutatingAdmissionPolicies say.
+type Mutating struct{ Config }
+
+const mutatingName = "MutatingAdmissionPolicy"
+
+// Name returns the plugin's name.
+func (Mutating) Name() string { return mutatingName }
+
+// rounds is what is known from the first round in the second.
+type rounds struct {
+	output runtime.Object
+	asked  []string        // the evaluations that want to see changes, so far
+	due    map[string]bool // those of them that have not seen the last change
+}
+
+func (r *rounds) changed() {
+	for _, id := range r.asked {
+		r.due[id] = true
+	}
+}
+
+// Mutate evaluates the policies that concern a request one after the other, each seeing what those before have made.
+func (p Mutating) Mutate(ctx context.Context, a *stage.Attributes) error {
+	policies, err := p.Policies(ctx)
+	if err != nil || len(policies) == 0 || a.Object == nil {
+		return err
+	}
+	q := match.NewRequest(a, p.Reader)
+	all, err := p.concerns(ctx, q)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	r, ok := a.Recall(mutatingName).(*rounds)
+	if !ok {
+		r = &rounds{due: map[string]bool{}}
+		a.Remember(mutatingName, r)
+	}
+	if a.Second() && !equality.Semantic.DeepEqual(r.output, a.Object) {
+		r.changed()
+	}
+	var failures []string
+	for i := range all {
+		failed, err := p.evaluate(ctx, q, &all[i], r)
+		if err != nil {
+			return err
+		}
+		if failed != nil && !all[i].policy.ignores() {
+			failures = append(failures, all[i].words(failed))
+		}
+	}
+	r.output = a.Object.DeepCopyObject()
+	if len(failures) == 0 {
+		return nil
+	}
+	refusal := q.Forbidden(errors.New("admission request denied by policy"))
+	refusal.ErrStatus.Message = failures[0]
+	refusal.ErrStatus.Reason = metav1.StatusReasonInvalid
+	for _, f := range failures {
+		refusal.ErrStatus.Details.Causes = append(refusal.ErrStatus.Details.Causes, metav1.StatusCause{Message: f})
+	}
+	return refusal
+}
+
+// words says why a policy refuses a request.
+func (c *concern) words(err error) string {
+	if c.binding == nil {
+		return fmt.Sprintf("policy %q denied request: %v", c.policy.Name, err)
+	}
+	return fmt.Sprintf("policy '%s' with binding '%s' denied request: %v", c.policy.Name, c.binding.Name, err)
+}
+
+// evaluate applies one policy by one binding, with each of its parameters. failed is left to the policy's failurePolicy,
+// err ends the request.
+func (p Mutating) evaluate(ctx context.Context, q *match.Request, c *concern, r *rounds) (failed, err error) {
+	if c.failed != nil {
+		return errors.New(c.failure()), nil
+	}
+	ns, err := namespace(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	m := c.policy.mutate()
+	for _, param := range c.params {
+		id := c.id(param)
+		if q.Stage().Second() && !r.due[id] {
+			continue
+		}
+		changed, err := m.run(ctx, q, c, param, ns, p.Authorizer)
+		if status := new(apierrors.StatusError); errors.As(err, &status) {
+			return nil, err
+		}
+		if err != nil {
+			failed = errors.Join(failed, err)
+		}
+		delete(r.due, id)
+		if changed {
+			r.changed()
+			q.Stage().Again()
+		}
+		if m.spec.ReinvocationPolicy == admissionv1.IfNeededReinvocationPolicy && !q.Stage().Second() {
+			r.asked = append(r.asked, id)
+		}
+	}
+	return failed, nil
+}
+
+// id names one evaluation.
+func (c *concern) id(param objects.Object) string {
+	if param == nil {
+		return c.policy.Name + "/" + c.binding.Name
+	}
+	return c.policy.Name + "/" + c.binding.Name + "/" + param.GetNamespace() + "/" + param.GetName()
+}

@@ -1,0 +1,215 @@
+// Package policy owns the evaluation of ValidatingAdmissionPolicies and MutatingAdmissionPolicies: which of them, by which
+// binding and with which parameters, concern a request, what their expressions say about it, and what follows. Policies are
+// compiled when a request first meets them after a change.
+package policy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/admission/match"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/objects"
+	rows "github.com/minikctl/minikctl/pkg/objects/admissionregistration"
+)
+
+// FindKind returns the resource of a kind in one of its versions; nil when it is not served.
+type FindKind func(kind schema.GroupVersionKind) (*objects.Resource, *objects.Served)
+
+// Config is what both kinds of policies need.
+type Config struct {
+	Reader     stage.Reader
+	Authorizer authorizer.Authorizer
+	Find       FindKind
+	Policies   func(ctx context.Context) (Policies, error)
+	Bindings   func(ctx context.Context) (Bindings, error)
+}
+
+// Policies are the policies of one kind, in the order of their names.
+type Policies []*Policy
+
+// Policy is one policy of either kind.
+type Policy struct {
+	Name     string
+	spec     shared
+	criteria *match.Criteria
+	validate func() *validator // of a validating one
+	mutate   func() *mutator   // of a mutating one
+}
+
+// shared is what both kinds of policies have.
+type shared struct {
+	params     *admissionv1.ParamKind
+	match      *admissionv1.MatchResources
+	conditions []admissionv1.MatchCondition
+	variables  []admissionv1.Variable
+	failure    *admissionv1.FailurePolicyType
+}
+
+// Bindings are the bindings of policies, by the name of the policy, in the order of their own.
+type Bindings map[string][]*Binding
+
+// Binding puts a policy into force.
+type Binding struct {
+	Name     string
+	params   *admissionv1.ParamRef
+	criteria *match.Criteria
+	actions  []admissionv1.ValidationAction
+}
+
+// Compile returns the policies of either kind.
+func Compile(all []objects.Object) Policies {
+	var out Policies
+	for _, obj := range all {
+		p := &Policy{Name: obj.GetName()}
+		switch o := obj.(type) {
+		case *admissionv1.ValidatingAdmissionPolicy:
+			s := &o.Spec
+			p.spec = shared{s.ParamKind, s.MatchConstraints, s.MatchConditions, s.Variables, s.FailurePolicy}
+			p.validate = sync.OnceValue(func() *validator { return newValidator(p.spec, s) })
+		case *admissionv1.MutatingAdmissionPolicy:
+			s := &o.Spec
+			p.spec = shared{s.ParamKind, s.MatchConstraints, s.MatchConditions, s.Variables, s.FailurePolicy}
+			p.mutate = sync.OnceValue(func() *mutator { return newMutator(p.spec, s) })
+		default:
+			continue
+		}
+		p.criteria = match.NewCriteria(p.spec.match)
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b *Policy) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// CompileBindings returns the bindings of either kind.
+func CompileBindings(all []objects.Object) Bindings {
+	out := Bindings{}
+	for _, obj := range all {
+		switch o := obj.(type) {
+		case *admissionv1.ValidatingAdmissionPolicyBinding:
+			out[o.Spec.PolicyName] = append(out[o.Spec.PolicyName],
+				&Binding{Name: o.Name, params: o.Spec.ParamRef, criteria: match.NewCriteria(o.Spec.MatchResources), actions: o.Spec.ValidationActions})
+		case *admissionv1.MutatingAdmissionPolicyBinding:
+			out[o.Spec.PolicyName] = append(out[o.Spec.PolicyName],
+				&Binding{Name: o.Name, params: o.Spec.ParamRef, criteria: match.NewCriteria(o.Spec.MatchResources)})
+		}
+	}
+	for _, list := range out {
+		slices.SortFunc(list, func(a, b *Binding) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return out
+}
+
+// ignores reports whether a policy whose evaluation fails is done without.
+func (p *Policy) ignores() bool {
+	return p.spec.failure != nil && *p.spec.failure == admissionv1.Ignore
+}
+
+// compiler compiles the expressions of a policy, after its variables.
+func (s shared) compiler() (*plugincel.CompositedCompiler, plugincel.OptionalVariableDeclarations, error) {
+	vars := plugincel.OptionalVariableDeclarations{HasParams: s.params != nil, HasAuthorizer: true}
+	c, err := plugincel.NewCompositedCompiler(rows.Environment())
+	if err != nil {
+		return nil, vars, err
+	}
+	for _, v := range s.variables {
+		c.CompileAndStoreVariable(&rows.Expression{Name: v.Name, Source: v.Expression, Returns: rows.Anything}, vars, environment.StoredExpressions)
+	}
+	return c, vars, nil
+}
+
+// concern is a policy that a request meets, by a binding, with the parameters to use: one evaluation for each. A failed
+// one says why it cannot be evaluated.
+type concern struct {
+	policy  *Policy
+	binding *Binding // nil: the policy itself has failed
+	version match.Version
+	seen    *admission.VersionedAttributes
+	params  []objects.Object // nil objects: none
+	failed  error
+}
+
+// concerns returns the policies that concern a request.
+func (c Config) concerns(ctx context.Context, q *match.Request) ([]concern, error) {
+	policies, err := c.Policies(ctx)
+	if err != nil || len(policies) == 0 {
+		return nil, err
+	}
+	bindings, err := c.Bindings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []concern
+	for _, p := range policies {
+		if len(bindings[p.Name]) == 0 {
+			continue
+		}
+		v, ok, err := p.criteria.Match(ctx, q)
+		if err != nil {
+			out = append(out, concern{policy: p, failed: err})
+		}
+		if !ok || err != nil {
+			continue
+		}
+		kind, err := c.kind(p)
+		if err != nil {
+			out = append(out, concern{policy: p, failed: err})
+			continue
+		}
+		for _, b := range bindings[p.Name] {
+			if one, ok := c.bound(ctx, q, p, b, kind); ok {
+				one.version = v
+				out = append(out, one)
+			}
+		}
+	}
+	return out, nil
+}
+
+// bound returns how a policy concerns a request by a binding, unless it does not.
+func (c Config) bound(ctx context.Context, q *match.Request, p *Policy, b *Binding, kind paramKind) (concern, bool) {
+	ok, err := b.criteria.MatchAll(ctx, q)
+	if err == nil && !ok {
+		return concern{}, false
+	}
+	one := concern{policy: p, binding: b, failed: err}
+	if err == nil {
+		one.params, one.failed = c.parameters(ctx, kind, b.params, q.Stage().Namespace)
+	}
+	return one, true
+}
+
+// failure words why a policy cannot be evaluated.
+func (c *concern) failure() string {
+	if c.binding == nil {
+		return fmt.Sprintf("failed to configure policy: %v", c.failed)
+	}
+	return fmt.Sprintf("failed to configure binding: %v", c.failed)
+}
+
+// namespace returns the namespace that expressions see.
+func namespace(ctx context.Context, q *match.Request) (*corev1.Namespace, error) {
+	if _, ok := q.Stage().Object.(*corev1.Namespace); ok || q.Asked.Kind == corev1.SchemeGroupVersion.WithKind("Namespace") {
+		return nil, nil
+	}
+	ns, err := q.Namespace(ctx)
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		return nil, apierrors.NewInternalError(err)
+	}
+	return plugincel.CreateNamespaceObject(ns), nil
+}
