@@ -12,7 +12,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/podspec"
 )
 
-// prepareResize takes back all but the resources of containers. If containers came, went or changed places, it leaves
+// prepareResize takes back all but the resources of containers and of the pod as a whole. If containers came, went or changed places, it leaves
 // them for validation to see.
 func prepareResize(p, old *corev1.Pod) {
 	if len(p.Spec.Containers) == len(old.Spec.Containers) && len(p.Spec.InitContainers) == len(old.Spec.InitContainers) {
@@ -43,7 +43,7 @@ func onlyResources(now, old []corev1.Container) []corev1.Container {
 }
 
 func validateResize(p, old *corev1.Pod) field.ErrorList {
-	if why := cannotResize(p, old); why != "" {
+	if why := cannotResize(old); why != "" {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), why)}
 	}
 	errs := whole(p, old)
@@ -66,18 +66,22 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 		errs = append(errs, removed(&p.Spec.Containers[i].Resources, &old.Spec.Containers[i].Resources,
 			check.Spec.Child("containers").Index(i).Child("resources"))...)
 	}
+	errs = append(errs, removed(ofPod(p), ofPod(old), check.Spec.Child("resources"))...)
 	return append(errs, otherThanResources(p, old)...)
 }
 
-// cannotResize says why a pod can never be resized, or "".
-func cannotResize(p, old *corev1.Pod) string {
-	whole := func(s *corev1.PodSpec) bool {
-		return s.Resources != nil && len(s.Resources.Requests)+len(s.Resources.Limits) > 0
+// ofPod returns what a pod asks for as a whole.
+func ofPod(p *corev1.Pod) *corev1.ResourceRequirements {
+	if p.Spec.Resources == nil {
+		return &corev1.ResourceRequirements{}
 	}
+	return p.Spec.Resources
+}
+
+// cannotResize says why a pod can never be resized, or "".
+func cannotResize(old *corev1.Pod) string {
 	_, static := old.Annotations[corev1.MirrorPodAnnotationKey]
 	switch {
-	case whole(&p.Spec) || whole(&old.Spec):
-		return "pods with pod-level resources cannot be resized"
 	case static:
 		return "static pods cannot be resized"
 	case old.Spec.OS != nil && old.Spec.OS.Name == corev1.Windows:
@@ -119,6 +123,9 @@ func removed(now, old *corev1.ResourceRequirements, at *field.Path) field.ErrorL
 // otherThanResources refuses what a resize may not change: all but CPU and memory of containers that keep running.
 func otherThanResources(p, old *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
+	if !equality.Semantic.DeepEqual(withoutSize(*ofPod(p)), withoutSize(*ofPod(old))) {
+		errs = append(errs, field.Forbidden(check.Spec, "only cpu and memory resources are mutable"))
+	}
 	for i := range p.Spec.Containers {
 		if !sameButSize(&p.Spec.Containers[i], &old.Spec.Containers[i]) {
 			errs = append(errs, field.Forbidden(check.Spec, "only cpu and memory resources are mutable"))

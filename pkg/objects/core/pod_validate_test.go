@@ -219,6 +219,33 @@ func TestResize(t *testing.T) {
 	}
 }
 
+func TestResizeOfPodAsWhole(t *testing.T) {
+	const pod = `spec: {resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 2}}, containers: [{name: c, image: i}]}`
+	tests := []struct {
+		name, now string
+		want      []string
+	}{
+		{"more CPU", `spec: {resources: {requests: {cpu: 2, memory: 1Gi}, limits: {cpu: 2}}, containers: [{name: c, image: i}]}`, nil},
+		{"limit removed", `spec: {resources: {requests: {cpu: 1, memory: 1Gi}}, containers: [{name: c, image: i}]}`,
+			[]string{"spec.resources.limits: Forbidden: resource limits cannot be removed"}},
+		{"all removed", `spec: {containers: [{name: c, image: i}]}`, []string{
+			`spec: Invalid value: "": Pod QOS Class may not change as a result of resizing`,
+			"spec.resources.requests: Forbidden: resource requests cannot be removed",
+			"spec.resources.limits: Forbidden: resource limits cannot be removed",
+		}},
+		{"huge pages", `spec: {resources: {requests: {cpu: 1, memory: 1Gi, hugepages-2Mi: 2Mi}, limits: {cpu: 2, hugepages-2Mi: 2Mi}}, containers: [{name: c, image: i}]}`,
+			[]string{"spec: Forbidden: only cpu and memory resources are mutable"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			old, now := read(t, pod), read(t, tt.now)
+			old.ResourceVersion, now.ResourceVersion = "1", "1"
+			prepareResize(now, old)
+			wantErrors(t, validateResize(now, old).ToAggregate(), tt.want)
+		})
+	}
+}
+
 func TestEphemeralContainers(t *testing.T) {
 	old := read(t, `spec: {ephemeralContainers: [{name: e, image: busybox, targetContainerName: c}]}`)
 	more := read(t, `spec: {nodeName: taken-back, ephemeralContainers: [{name: e, image: busybox, targetContainerName: c}, {name: f, image: busybox}]}`)
