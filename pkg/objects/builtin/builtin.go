@@ -8,7 +8,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/apps"
 	"github.com/minikctl/minikctl/pkg/objects/coordination"
 	"github.com/minikctl/minikctl/pkg/objects/core"
+	"github.com/minikctl/minikctl/pkg/objects/flowcontrol"
 	"github.com/minikctl/minikctl/pkg/objects/networking"
+	"github.com/minikctl/minikctl/pkg/objects/rbac"
 	"github.com/minikctl/minikctl/pkg/objects/scheduling"
 	"github.com/minikctl/minikctl/pkg/objects/storage"
 )
@@ -46,4 +48,10 @@ var Resources = []objects.Resource{
 	objects.Row(networking.ServiceCIDRs),
 	objects.Row(storage.StorageClasses),
 	objects.Row(storage.VolumeAttributesClasses),
+	objects.Row(flowcontrol.FlowSchemas),
+	objects.Row(flowcontrol.PriorityLevelConfigurations),
+	objects.Row(rbac.ClusterRoleBindings),
+	objects.Row(rbac.ClusterRoles),
+	objects.Row(rbac.RoleBindings),
+	objects.Row(rbac.Roles),
 }
