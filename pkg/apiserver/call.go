@@ -21,6 +21,7 @@ type call struct {
 	report  trace.Report
 	stages  []trace.Stage
 	header  http.Header // of the answer
+	leave   func()      // gives back what was taken of the limit; may be called more than once; nil: nothing was
 
 	mu     sync.Mutex
 	warned map[string]bool

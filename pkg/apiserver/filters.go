@@ -28,6 +28,7 @@ func (s *Server) filters() []filter {
 		s.deadline,     // for what is not long-running
 		s.authenticate, // who
 		s.impersonate,  // as whom
+		s.limit,        // not too many at once
 		s.report,       // what components tell about their writes
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/connect"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/direct"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/discovery"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/fair"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/openapi"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
@@ -90,6 +91,7 @@ type Server struct {
 	tcp, unix net.Listener
 	serviceIP string // of the Service kubernetes
 	running   inflight
+	fair      *fair.Limit
 	ready     chan struct{}
 	stopping  context.Context // ends the watches
 	stop      context.CancelFunc
@@ -117,6 +119,7 @@ func New(cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	s.metrics = newMetrics(cfg.Metrics)
+	s.fair = s.newLimit()
 	s.handler = chain(s.routes(), s.filters())
 	if err := s.listen(cfg); err != nil {
 		return nil, err

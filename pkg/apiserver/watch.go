@@ -55,6 +55,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, req *verbs.Reques
 	if err := flush(); err != nil {
 		return nil //nolint:nilerr // the client has gone
 	}
+	if leave := callOf(r).leave; leave != nil {
+		leave() // a watch that waits costs no more than its memory
+	}
 	var buf []byte
 	for batch, err := range events {
 		if err != nil {
