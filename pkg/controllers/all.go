@@ -35,6 +35,9 @@ var All = []Controller{
 	{"node-controller", "node-controller", NodeLifecycle},
 	{"node-controller", "taint-eviction-controller", TaintEviction},
 	{"pod-garbage-collector", "pod-garbage-collector", PodGC},
+	{"resourcequota-controller", "resourcequota-controller", ResourceQuota},
+	{"pvc-protection-controller", "pvc-protection-controller", ClaimProtection},
+	{"pv-protection-controller", "pv-protection-controller", VolumeProtection},
 	{"generic-garbage-collector", "tokens-controller", TokenSecret},
 }
 
