@@ -63,6 +63,7 @@ func (s *Server) newStages(r stage.Reader) verbs.Stages {
 		Reader: r, Source: s.source, Clock: s.clock, Quota: s.updateQuota,
 		Authorizers: s.stages.Authorizers, UID: s.chance.UID, Find: s.findKind,
 	})
+	s.stages.Mutators = append(s.stages.Mutators, authz.NewEscalation(s.stages.Authorizers))
 	if s.podWarnings != nil {
 		s.stages.Mutators = slices.Insert(s.stages.Mutators, 0, stage.Mutator(fieldWarnings{s.podWarnings}))
 	}

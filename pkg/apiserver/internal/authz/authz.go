@@ -17,7 +17,7 @@ import (
 
 // New returns the authorizers, in the order in which they are asked.
 func New(r stage.Reader) []stage.Authorizer {
-	return []stage.Authorizer{masters{}, newNode(r), Rules{builtin()}}
+	return []stage.Authorizer{masters{}, newNode(r), Rules{builtin()}, newStored(r)}
 }
 
 // Check asks authorizers until one has an opinion, and returns nil or a Forbidden StatusError.

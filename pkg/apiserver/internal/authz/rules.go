@@ -2,10 +2,12 @@ package authz
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
@@ -14,15 +16,21 @@ import (
 // Rules allow what the rules of any of their indexes allow.
 type Rules []*Index
 
-// Authorize looks for a rule that allows a to its user. It never denies.
+// Authorize looks for a rule that allows a to its user. It never denies; its reason then names the roles that are missing.
 func (r Rules) Authorize(_ context.Context, a *stage.Attributes) (stage.Decision, string, error) {
 	if a.User == nil {
 		return stage.NoOpinion, "", nil
 	}
+	var missing []error
 	for _, x := range r {
-		if g := x.find(a); g != nil {
+		g, without := x.find(a)
+		if g != nil {
 			return stage.Allow, g.Reason, nil
 		}
+		missing = append(missing, without...)
+	}
+	if len(missing) > 0 {
+		return stage.NoOpinion, fmt.Sprintf("RBAC: %v", utilerrors.NewAggregate(missing)), nil
 	}
 	return stage.NoOpinion, "", nil
 }
@@ -32,6 +40,7 @@ type Grant struct {
 	Reason    string // says who gave it: "RBAC: allowed by …"
 	Namespace string // where it holds; "": everywhere, and for paths
 	Rules     []rbacv1.PolicyRule
+	Missing   error // why there are no rules: nobody has the role
 }
 
 // Index finds the grants of a user and its groups. It must not be changed once it is in use.
@@ -61,31 +70,38 @@ func (x *Index) Add(s rbacv1.Subject, home string, g Grant) {
 	}
 }
 
-func (x *Index) find(a *stage.Attributes) *Grant {
-	if g := allowing(x.users[a.User.GetName()], a); g != nil {
-		return g
+// find returns a grant that allows a, or else what is missing of those that might.
+func (x *Index) find(a *stage.Attributes) (_ *Grant, missing []error) {
+	g, missing := allowing(x.users[a.User.GetName()], a)
+	if g != nil {
+		return g, nil
 	}
 	for _, group := range a.User.GetGroups() {
-		if g := allowing(x.groups[group], a); g != nil {
-			return g
+		g, without := allowing(x.groups[group], a)
+		if g != nil {
+			return g, nil
 		}
+		missing = append(missing, without...)
 	}
-	return nil
+	return nil, missing
 }
 
-func allowing(grants []Grant, a *stage.Attributes) *Grant {
+func allowing(grants []Grant, a *stage.Attributes) (_ *Grant, missing []error) {
 	for i := range grants {
 		g := &grants[i]
 		if g.Namespace != "" && (g.Namespace != a.Namespace || !isResource(a)) {
 			continue
 		}
+		if g.Missing != nil {
+			missing = append(missing, g.Missing)
+		}
 		for j := range g.Rules {
 			if allows(&g.Rules[j], a) {
-				return g
+				return g, nil
 			}
 		}
 	}
-	return nil
+	return nil, missing
 }
 
 // Allowed says whether any of the rules allows a, whoever asks.

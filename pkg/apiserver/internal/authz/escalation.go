@@ -1,0 +1,238 @@
+package authz
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/component-helpers/auth/rbac/validation"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// Escalation keeps users from giving away, by a role or a binding, rights that they do not have themselves. Who may
+// "escalate" the role or "bind" it, and the masters, may.
+//
+// Source: https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping
+type Escalation struct {
+	list   []stage.Authorizer
+	stored *stored
+}
+
+// NewEscalation returns the stage that goes with the authorizers of New.
+func NewEscalation(list []stage.Authorizer) *Escalation {
+	e := &Escalation{list: list}
+	for _, z := range list {
+		if s, ok := z.(*stored); ok {
+			e.stored = s
+		}
+	}
+	return e
+}
+
+// Name implements stage.Mutator.
+func (*Escalation) Name() string { return "RBACEscalation" }
+
+// Mutate changes nothing: it is a stage in front of validation.
+func (e *Escalation) Mutate(ctx context.Context, a *stage.Attributes) error {
+	if a.GVR.Group != rbacv1.GroupName || a.Subresource != "" || a.Object == nil || a.User == nil || slices.Contains(a.User.GetGroups(), user.SystemPrivilegedGroup) {
+		return nil
+	}
+	if a.Old != nil && onlyBookkeeping(a.Object, a.Old) {
+		return nil
+	}
+	err := e.mayGive(ctx, a)
+	if err == nil {
+		return nil
+	}
+	return apierrors.NewForbidden(a.GVR.GroupResource(), a.Object.GetName(), err)
+}
+
+func (e *Escalation) mayGive(ctx context.Context, a *stage.Attributes) error {
+	switch obj := a.Object.(type) {
+	case *rbacv1.Role:
+		return e.mayWrite(ctx, a, obj.Rules)
+	case *rbacv1.ClusterRole:
+		if aggregates(a.Object) || a.Old != nil && aggregates(a.Old) {
+			all := []rbacv1.PolicyRule{on("*", "*", "*"), paths("*", "*")}
+			if e.may(ctx, a, "escalate", a.GVR.Resource, a.Name) || e.held(ctx, a, all) == nil {
+				return nil
+			}
+			return errors.New("must have cluster-admin privileges to use an aggregationRule")
+		}
+		return e.mayWrite(ctx, a, obj.Rules)
+	case *rbacv1.RoleBinding:
+		return e.mayBind(ctx, a, obj.RoleRef)
+	case *rbacv1.ClusterRoleBinding:
+		return e.mayBind(ctx, a, obj.RoleRef)
+	}
+	return nil
+}
+
+func aggregates(obj objects.Object) bool {
+	r, ok := obj.(*rbacv1.ClusterRole)
+	return ok && r.AggregationRule != nil
+}
+
+func (e *Escalation) mayWrite(ctx context.Context, a *stage.Attributes, rules []rbacv1.PolicyRule) error {
+	if e.may(ctx, a, "escalate", a.GVR.Resource, a.Name) {
+		return nil
+	}
+	return e.held(ctx, a, rules)
+}
+
+func (e *Escalation) mayBind(ctx context.Context, a *stage.Attributes, ref rbacv1.RoleRef) error {
+	resource := map[string]string{"ClusterRole": "clusterroles", "Role": "roles"}[ref.Kind]
+	if resource != "" && e.may(ctx, a, "bind", resource, ref.Name) {
+		return nil
+	}
+	rules, err := e.stored.rulesOf(ctx, ref, a.Namespace)
+	if err != nil {
+		return err
+	}
+	return e.held(ctx, a, rules)
+}
+
+func (e *Escalation) may(ctx context.Context, a *stage.Attributes, verb, resource, name string) bool {
+	asked := *a
+	asked.Verb, asked.Name, asked.Subresource = verb, name, ""
+	asked.GVR = schema.GroupVersionResource{Group: rbacv1.GroupName, Version: "*", Resource: resource}
+	d, _, err := Decide(ctx, e.list, &asked)
+	return err == nil && d == stage.Allow
+}
+
+// held checks that the user of a has all the rights in rules.
+func (e *Escalation) held(ctx context.Context, a *stage.Attributes, rules []rbacv1.PolicyRule) error {
+	own, err := e.RulesFor(ctx, a.User, a.Namespace)
+	ok, missing := validation.Covers(own, rules)
+	if ok {
+		return nil
+	}
+	var lines []string
+	for _, r := range compact(missing) {
+		lines = append(lines, describe(&r))
+	}
+	slices.Sort(lines)
+	text := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
+		a.User.GetName(), a.User.GetGroups(), strings.Join(slices.Compact(lines), "\n"))
+	if err != nil {
+		text += fmt.Sprintf("; resolution errors: %v", []error{err})
+	}
+	return errors.New(text)
+}
+
+// RulesFor returns the rules that hold for a user in a namespace, and what is wrong with others that might.
+func (e *Escalation) RulesFor(ctx context.Context, who user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
+	x, err := e.stored.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []rbacv1.PolicyRule
+	var missing []error
+	for _, z := range e.list {
+		if fixed, ok := z.(Rules); ok {
+			for _, x := range fixed {
+				out, missing = x.rulesFor(who, namespace, out, missing)
+			}
+		}
+	}
+	out, missing = x.rulesFor(who, namespace, out, missing)
+	return out, errors.Join(missing...)
+}
+
+func (x *Index) rulesFor(who user.Info, namespace string, out []rbacv1.PolicyRule, missing []error) ([]rbacv1.PolicyRule, []error) {
+	take := func(grants []Grant) {
+		for i := range grants {
+			g := &grants[i]
+			if g.Namespace != "" && g.Namespace != namespace {
+				continue
+			}
+			out = append(out, g.Rules...)
+			if g.Missing != nil {
+				missing = append(missing, g.Missing)
+			}
+		}
+	}
+	take(x.users[who.GetName()])
+	for _, group := range who.GetGroups() {
+		take(x.groups[group])
+	}
+	return out, missing
+}
+
+// rulesOf returns the rules of a role that a binding in namespace refers to.
+func (s *stored) rulesOf(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
+	gr, key := clusterRoleKind, objects.Key{Name: ref.Name}
+	if ref.Kind == "Role" {
+		gr, key.Namespace = roleKind, namespace
+	}
+	obj, err := s.reader.Get(ctx, gr, key)
+	if rules, ok := builtinRules()[key]; apierrors.IsNotFound(err) && ok && ref.Kind != "Role" {
+		return rules, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch r := obj.(type) {
+	case *rbacv1.ClusterRole:
+		return r.Rules, nil
+	case *rbacv1.Role:
+		return r.Rules, nil
+	}
+	return nil, fmt.Errorf("%T is no role", obj)
+}
+
+// onlyBookkeeping reports whether an update changes nothing but what the garbage collector does.
+func onlyBookkeeping(obj, old objects.Object) bool {
+	was := old.DeepCopyObject().(objects.Object)
+	was.SetOwnerReferences(obj.GetOwnerReferences())
+	was.SetFinalizers(obj.GetFinalizers())
+	was.SetResourceVersion(obj.GetResourceVersion())
+	was.SetManagedFields(obj.GetManagedFields())
+	return equality.Semantic.DeepEqual(was, obj)
+}
+
+// compact joins the verbs of rules about the same resource.
+func compact(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	var out []rbacv1.PolicyRule
+	at := map[string]int{}
+	for _, r := range rules {
+		if len(r.NonResourceURLs) > 0 || len(r.APIGroups) != 1 || len(r.Resources) != 1 || len(r.ResourceNames) > 1 {
+			out = append(out, r)
+			continue
+		}
+		key := fmt.Sprintf("%q", [][]string{r.APIGroups, r.Resources, r.ResourceNames})
+		if i, ok := at[key]; ok {
+			out[i].Verbs = append(slices.Clone(out[i].Verbs), r.Verbs...)
+			continue
+		}
+		at[key] = len(out)
+		out = append(out, r)
+	}
+	return out
+}
+
+// describe shows a rule as messages do.
+func describe(r *rbacv1.PolicyRule) string {
+	var parts []string
+	for _, f := range []struct {
+		name string
+		list []string
+	}{
+		{"APIGroups", r.APIGroups}, {"Resources", r.Resources}, {"NonResourceURLs", r.NonResourceURLs},
+		{"ResourceNames", r.ResourceNames}, {"Verbs", r.Verbs},
+	} {
+		if len(f.list) > 0 {
+			parts = append(parts, fmt.Sprintf("%s:%q", f.name, f.list))
+		}
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
