@@ -11,6 +11,7 @@ import (
 	"context"
 	"iter"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -37,8 +38,8 @@ type Client interface {
 	Update(ctx context.Context, t Target, obj runtime.Object, opts metav1.UpdateOptions) (runtime.Object, error)
 	Patch(ctx context.Context, t Target, p Patch, opts metav1.PatchOptions) (runtime.Object, error)
 
-	// Delete with an empty t.Name deletes all objects of t.Namespace. The object returned is nil where the answer is
-	// only a Status.
+	// Delete deletes the object that t names, or with t.All all objects of t.Namespace. The object returned is nil where the
+	// answer is only a Status.
 	Delete(ctx context.Context, t Target, opts metav1.DeleteOptions) (runtime.Object, error)
 }
 
@@ -48,6 +49,15 @@ type Target struct {
 	Namespace   string // "" for cluster-scoped resources and for all namespaces
 	Name        string
 	Subresource string
+	All         bool // of Delete: everything, since an empty name alone is more often a mistake
+}
+
+// Deletable returns an error unless t says what Delete is to delete.
+func (t Target) Deletable() error {
+	if (t.Name == "") != t.All {
+		return apierrors.NewBadRequest("resource name may not be empty")
+	}
+	return nil
 }
 
 // In returns the target of key in resource.

@@ -141,6 +141,9 @@ func (c *overHTTP) Patch(ctx context.Context, t Target, p Patch, opts metav1.Pat
 }
 
 func (c *overHTTP) Delete(ctx context.Context, t Target, opts metav1.DeleteOptions) (runtime.Object, error) {
+	if err := t.Deletable(); err != nil {
+		return nil, err
+	}
 	opts.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}
 	obj, err := c.send(ctx, request{method: http.MethodDelete, verb: "delete", target: t}, &opts)
 	if _, ok := obj.(*metav1.Status); ok || err != nil {

@@ -210,6 +210,7 @@ func (t transport) delete(ctx context.Context, c call) (runtime.Object, error) {
 	}
 	selected := c.query.Get("labelSelector") != "" || c.query.Get("fieldSelector") != ""
 	if c.target.Name != "" || !selected {
+		c.target.All = c.target.Name == "" // the path is that of a collection
 		obj, err := t.client.Delete(ctx, c.target, opts)
 		if obj == nil && err == nil {
 			obj = &metav1.Status{Status: metav1.StatusSuccess}

@@ -143,7 +143,9 @@ func (r *namespace) clear(ctx context.Context, t client.Target, left leftovers) 
 		return err
 	}
 	if slices.ContainsFunc(list.Items, func(o objects.Object) bool { return o.GetDeletionTimestamp() == nil }) {
-		if _, err = r.client.Delete(ctx, t, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+		all := t
+		all.All = true
+		if _, err = r.client.Delete(ctx, all, metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
 			return err
 		}
 		if list, err = r.client.List(ctx, t, metav1.ListOptions{}); err != nil {

@@ -368,7 +368,15 @@ func testDeleteFinalizers(s suite) {
 func testDeleteAll(s suite) {
 	create(s, client.ConfigMaps, s.configMap("a", nil))
 	create(s, client.ConfigMaps, s.configMap("b", nil))
-	if _, err := s.Delete(s.ctx, s.maps(""), metav1.DeleteOptions{}); err != nil {
+	if _, err := s.Delete(s.ctx, s.maps(""), metav1.DeleteOptions{}); !apierrors.IsBadRequest(err) {
+		s.Errorf("without a name: %v", err)
+	}
+	if list, err := s.List(s.ctx, s.maps(""), metav1.ListOptions{}); err != nil || len(list.Items) != 2 {
+		s.Errorf("after a delete without a name: %q, %v", names(list.Items), err)
+	}
+	all := s.maps("")
+	all.All = true
+	if _, err := s.Delete(s.ctx, all, metav1.DeleteOptions{}); err != nil {
 		s.Fatal(err)
 	}
 	list, err := s.List(s.ctx, s.maps(""), metav1.ListOptions{})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,6 +53,9 @@ func (d *direct) call(ctx context.Context, verb string, t client.Target) (call, 
 	s := d.lookup(t.Resource)
 	if s == nil {
 		return call{}, apierrors.NewGenericServerResponse(404, verb, t.Resource.GroupResource(), t.Name, "404 page not found", 0, true)
+	}
+	if t.Subresource == "" && !slices.Contains(s.Resource.Verbs, verb) {
+		return call{}, apierrors.NewGenericServerResponse(405, verb, t.Resource.GroupResource(), t.Name, "", 0, false)
 	}
 	return call{served: s, Request: &verbs.Request{
 		Attributes: stage.Attributes{
@@ -229,7 +233,10 @@ func (d *direct) Patch(ctx context.Context, t client.Target, p client.Patch, opt
 }
 
 func (d *direct) Delete(ctx context.Context, t client.Target, opts metav1.DeleteOptions) (runtime.Object, error) {
-	if t.Name == "" {
+	if err := t.Deletable(); err != nil {
+		return nil, err
+	}
+	if t.All {
 		return nil, d.deleteAll(ctx, t, opts)
 	}
 	c, err := d.call(ctx, "delete", t)

@@ -140,6 +140,23 @@ func TestDecisions(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
+	var pages []string
+	for opts := (metav1.ListOptions{Limit: 2, LabelSelector: minikctl.PodLabel + "=x"}); ; {
+		l, err := s.List(t.Context(), req, &opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, fmt.Sprint(len(l.Items)))
+		if opts.Continue = l.Continue; l.Continue == "" {
+			break
+		}
+	}
+	if fmt.Sprint(pages) != "[2 1]" {
+		t.Errorf("pages of two: got %v", pages)
+	}
+	if _, err := s.List(t.Context(), req, &metav1.ListOptions{Continue: "x"}); !apierrors.IsBadRequest(err) {
+		t.Errorf("a bad continue token: got %v", err)
+	}
 	if _, err := s.List(t.Context(), req, &metav1.ListOptions{FieldSelector: "spec.x=y"}); !apierrors.IsBadRequest(err) {
 		t.Errorf("unknown field: got %v", err)
 	}

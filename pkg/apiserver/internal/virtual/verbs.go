@@ -37,7 +37,8 @@ func (s *Store) Get(ctx context.Context, req *verbs.Request, _ *metav1.GetOption
 	return e.item(), nil
 }
 
-// List returns all that the selectors take, whatever the limit: a list of the newest has no second page.
+// List returns what the selectors take, oldest first, a page at a time if that is asked for. A page goes on after the last
+// entry of the one before; what has left the ring meanwhile is gone.
 func (s *Store) List(ctx context.Context, req *verbs.Request, opts *metav1.ListOptions) (verbs.Listing, error) {
 	if err := s.config.Authorize(ctx, &req.Attributes); err != nil {
 		return verbs.Listing{}, err
@@ -46,15 +47,37 @@ func (s *Store) List(ctx context.Context, req *verbs.Request, opts *metav1.ListO
 	if err != nil {
 		return verbs.Listing{}, err
 	}
+	from, err := pageStart(opts.Continue)
+	if err != nil {
+		return verbs.Listing{}, err
+	}
 	s.drain()
-	entries, last, _, _ := s.ring.after(0)
+	entries, last, _, _ := s.ring.after(from)
 	out := verbs.Listing{Revision: last, Items: []*cache.Item{}}
 	for _, e := range entries {
-		if takes(e) {
-			out.Items = append(out.Items, e.item())
+		if !takes(e) {
+			continue
 		}
+		if opts.Limit > 0 && int64(len(out.Items)) == opts.Limit {
+			out.Continue = strconv.FormatUint(uint64(from), 10)
+			break
+		}
+		out.Items = append(out.Items, e.item())
+		from = e.seq
 	}
 	return out, nil
+}
+
+// pageStart returns after which number the page of a continue token begins.
+func pageStart(token string) (store.Revision, error) {
+	if token == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(token, 10, 64)
+	if err != nil {
+		return 0, apierrors.NewBadRequest("continue key is not valid: " + err.Error())
+	}
+	return store.Revision(n), nil
 }
 
 // selection returns what a list or watch takes.
