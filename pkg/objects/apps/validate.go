@@ -96,10 +96,14 @@ func validateRollingUpdate(r *appsv1.RollingUpdateDeployment, at *field.Path) fi
 	if amount(unavailable) == 0 && amount(surge) == 0 {
 		errs = append(errs, field.Invalid(at.Child("maxUnavailable"), unavailable, "may not be 0 when `maxSurge` is 0"))
 	}
-	if p, ok := percent(unavailable); ok && p > 100 {
-		errs = append(errs, field.Invalid(at.Child("maxUnavailable"), unavailable, "must not be greater than 100%"))
+	return append(errs, atMostAll(unavailable, at.Child("maxUnavailable"))...)
+}
+
+func atMostAll(v intstr.IntOrString, at *field.Path) field.ErrorList {
+	if p, ok := percent(v); ok && p > 100 {
+		return field.ErrorList{field.Invalid(at, v, "must not be greater than 100%")}
 	}
-	return errs
+	return nil
 }
 
 func deref(v *intstr.IntOrString) intstr.IntOrString {

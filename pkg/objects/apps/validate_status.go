@@ -45,10 +45,14 @@ func validateDeploymentStatus(d, old *appsv1.Deployment) field.ErrorList {
 	errs = append(errs, check.NonNegative(value(s.CollisionCount), at, "collisionCount")...)
 	counts := replicaCounts{s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.UpdatedReplicas, "updatedReplicas"}
 	errs = append(errs, counts.validate(at)...)
-	if was := old.Status.CollisionCount; was != nil && (s.CollisionCount == nil || *s.CollisionCount < *was) {
-		errs = append(errs, field.Invalid(at.Child("collisionCount"), value(s.CollisionCount), "cannot be decremented"))
+	return append(errs, notDecremented(s.CollisionCount, old.Status.CollisionCount, at.Child("collisionCount"))...)
+}
+
+func notDecremented(now, was *int32, at *field.Path) field.ErrorList {
+	if was != nil && (now == nil || *now < *was) {
+		return field.ErrorList{field.Invalid(at, value(now), "cannot be decremented")}
 	}
-	return errs
+	return nil
 }
 
 func validateReplicaSetStatus(rs, old *appsv1.ReplicaSet) field.ErrorList {

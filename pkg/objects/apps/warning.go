@@ -5,7 +5,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/minikctl/minikctl/pkg/objects/check"
 	"github.com/minikctl/minikctl/pkg/objects/podspec"
@@ -13,7 +13,7 @@ import (
 
 func deploymentWarnings(d, old *appsv1.Deployment) []string {
 	if old == nil {
-		return append(nameWarnings(d.Name), templateWarnings(&d.Spec.Template)...)
+		return append(podspec.NameWarnings(d.Name), templateWarnings(&d.Spec.Template)...)
 	}
 	if d.Generation == old.Generation {
 		return nil
@@ -23,7 +23,7 @@ func deploymentWarnings(d, old *appsv1.Deployment) []string {
 
 func replicaSetWarnings(rs, old *appsv1.ReplicaSet) []string {
 	if old == nil {
-		return append(nameWarnings(rs.Name), templateWarnings(&rs.Spec.Template)...)
+		return append(podspec.NameWarnings(rs.Name), templateWarnings(&rs.Spec.Template)...)
 	}
 	if rs.Generation == old.Generation {
 		return nil
@@ -31,13 +31,41 @@ func replicaSetWarnings(rs, old *appsv1.ReplicaSet) []string {
 	return templateWarnings(&rs.Spec.Template)
 }
 
-// nameWarnings warns about a name that is longer or freer than a host's.
-func nameWarnings(name string) []string {
-	if check.Label(name, nil) == nil {
+func daemonSetWarnings(ds, old *appsv1.DaemonSet) []string {
+	if old != nil && ds.Generation == old.Generation {
 		return nil
 	}
-	return []string{fmt.Sprintf("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: %v",
-		utilvalidation.IsDNS1123Label(name))}
+	return templateWarnings(&ds.Spec.Template)
+}
+
+// statefulSetWarnings also warns about what its claims ask for, and about a history without an end.
+func statefulSetWarnings(set, old *appsv1.StatefulSet) []string {
+	if old != nil && set.Generation == old.Generation {
+		return nil
+	}
+	out := templateWarnings(&set.Spec.Template)
+	for i := range set.Spec.VolumeClaimTemplates {
+		out = append(out, claimWarnings(&set.Spec.VolumeClaimTemplates[i].Spec, check.Spec.Child("volumeClaimTemplates").Index(i).Child("Spec"))...)
+	}
+	if limit := set.Spec.RevisionHistoryLimit; limit != nil && *limit < 0 {
+		out = append(out, "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended")
+	}
+	return out
+}
+
+// claimWarnings warns about sizes that are no whole number of bytes.
+func claimWarnings(s *corev1.PersistentVolumeClaimSpec, at *field.Path) []string {
+	var out []string
+	for _, list := range []struct {
+		name string
+		of   corev1.ResourceList
+	}{{"requests", s.Resources.Requests}, {"limits", s.Resources.Limits}} {
+		if q := list.of[corev1.ResourceStorage]; q.MilliValue()%1000 != 0 {
+			out = append(out, fmt.Sprintf("%s: fractional byte value %q is invalid, must be an integer",
+				at.Child("resources", list.name).Key(string(corev1.ResourceStorage)), q.String()))
+		}
+	}
+	return out
 }
 
 func templateWarnings(t *corev1.PodTemplateSpec) []string {

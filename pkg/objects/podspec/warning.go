@@ -7,7 +7,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
 // oldLabels are labels of nodes that have a newer name.
@@ -17,6 +20,7 @@ var oldLabels = map[string]string{
 	"beta.kubernetes.io/instance-type":         `deprecated since v1.17; use "node.kubernetes.io/instance-type" instead`,
 	"failure-domain.beta.kubernetes.io/region": `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
 	"failure-domain.beta.kubernetes.io/zone":   `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
+	"node-role.kubernetes.io/master":           `use "node-role.kubernetes.io/control-plane" instead`,
 }
 
 // warner collects the warnings about a pod or a template.
@@ -307,4 +311,13 @@ func NodeSelectorWarnings(s *corev1.NodeSelector, at *field.Path) []string {
 func OldLabel(key string) (message string, ok bool) {
 	message, ok = oldLabels[key]
 	return message, ok
+}
+
+// NameWarnings warns about the name of what makes pods, where it is longer or freer than a host's.
+func NameWarnings(name string) []string {
+	if check.Label(name, nil) == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: %v",
+		utilvalidation.IsDNS1123Label(name))}
 }

@@ -1,0 +1,189 @@
+package apps
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
+	"github.com/minikctl/minikctl/pkg/objects/podspec"
+)
+
+func validateStatefulSet(set, old *appsv1.StatefulSet) field.ErrorList {
+	if old == nil {
+		return append(check.Meta(set, true, validation.NameIsDNSLabel), validateStatefulSetSpec(&set.Spec, check.Spec)...)
+	}
+	errs := append(check.MetaUpdate(set, old), validateStatefulSetSpec(&set.Spec, check.Spec)...)
+	now := set.Spec // a shallow copy: only whole fields are replaced
+	now.Replicas, now.Template, now.UpdateStrategy = old.Spec.Replicas, old.Spec.Template, old.Spec.UpdateStrategy
+	now.MinReadySeconds, now.Ordinals, now.RevisionHistoryLimit = old.Spec.MinReadySeconds, old.Spec.Ordinals, old.Spec.RevisionHistoryLimit
+	now.PersistentVolumeClaimRetentionPolicy = old.Spec.PersistentVolumeClaimRetentionPolicy
+	if !equality.Semantic.DeepEqual(&now, &old.Spec) {
+		errs = append(errs, field.Forbidden(check.Spec, "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "+
+			"'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"))
+	}
+	return errs
+}
+
+func validateStatefulSetSpec(s *appsv1.StatefulSetSpec, at *field.Path) field.ErrorList {
+	errs := validateManagement(s.PodManagementPolicy, at.Child("podManagementPolicy"))
+	errs = append(errs, validateStatefulStrategy(&s.UpdateStrategy, at.Child("updateStrategy"))...)
+	errs = append(errs, validateRetention(s.PersistentVolumeClaimRetentionPolicy, at.Child("persistentVolumeClaimRetentionPolicy"))...)
+	errs = append(errs, check.NonNegative(value(s.Replicas), at, "replicas")...)
+	errs = append(errs, check.NonNegative(s.MinReadySeconds, at, "minReadySeconds")...)
+	if s.Ordinals != nil {
+		errs = append(errs, check.NonNegative(s.Ordinals.Start, at, "ordinals", "start")...)
+	}
+	if s.Selector == nil {
+		errs = append(errs, field.Required(at.Child("selector"), ""))
+	} else {
+		errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
+		if len(s.Selector.MatchLabels)+len(s.Selector.MatchExpressions) == 0 {
+			errs = append(errs, field.Invalid(at.Child("selector"), s.Selector, "empty selector is invalid for statefulset"))
+		}
+	}
+	if selector, err := metav1.LabelSelectorAsSelector(s.Selector); err != nil {
+		errs = append(errs, field.Invalid(at.Child("selector"), s.Selector, ""))
+	} else {
+		errs = append(errs, validateStatefulTemplate(s, selector, at.Child("template"))...)
+	}
+	spec := at.Child("template", "spec")
+	if s.Template.Spec.RestartPolicy != corev1.RestartPolicyAlways {
+		errs = append(errs, field.NotSupported(spec.Child("restartPolicy"), s.Template.Spec.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+	}
+	if s.Template.Spec.ActiveDeadlineSeconds != nil {
+		errs = append(errs, field.Forbidden(spec.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in StatefulSet is not Supported"))
+	}
+	return errs
+}
+
+func validateManagement(p appsv1.PodManagementPolicyType, at *field.Path) field.ErrorList {
+	switch p {
+	case appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement:
+		return nil
+	case "":
+		return field.ErrorList{field.Required(at, "")}
+	}
+	return field.ErrorList{field.Invalid(at, p, fmt.Sprintf("must be '%s' or '%s'", appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement))}
+}
+
+// shownStatefulStrategy is a strategy as a message shows it: with the names of Go's fields.
+type shownStatefulStrategy struct {
+	Type          appsv1.StatefulSetUpdateStrategyType
+	RollingUpdate *shownPartition
+}
+
+type shownPartition struct {
+	Partition      int32
+	MaxUnavailable *intstr.IntOrString
+}
+
+func showPartition(r *appsv1.RollingUpdateStatefulSetStrategy) *shownPartition {
+	if r == nil {
+		return nil
+	}
+	return &shownPartition{value(r.Partition), r.MaxUnavailable}
+}
+
+func validateStatefulStrategy(s *appsv1.StatefulSetUpdateStrategy, at *field.Path) field.ErrorList {
+	switch s.Type {
+	case "":
+		return field.ErrorList{field.Required(at, "")}
+	case appsv1.OnDeleteStatefulSetStrategyType:
+		if s.RollingUpdate == nil {
+			return nil
+		}
+		return field.ErrorList{field.Invalid(at.Child("rollingUpdate"), showPartition(s.RollingUpdate),
+			fmt.Sprintf("only allowed for updateStrategy '%s'", appsv1.RollingUpdateStatefulSetStrategyType))}
+	case appsv1.RollingUpdateStatefulSetStrategyType:
+		if s.RollingUpdate == nil {
+			return nil
+		}
+		return validatePartition(s.RollingUpdate, at.Child("rollingUpdate"))
+	}
+	return field.ErrorList{field.Invalid(at, shownStatefulStrategy{s.Type, showPartition(s.RollingUpdate)},
+		fmt.Sprintf("must be '%s' or '%s'", appsv1.RollingUpdateStatefulSetStrategyType, appsv1.OnDeleteStatefulSetStrategyType))}
+}
+
+func validatePartition(r *appsv1.RollingUpdateStatefulSetStrategy, at *field.Path) field.ErrorList {
+	errs := check.NonNegative(value(r.Partition), at, "partition")
+	if r.MaxUnavailable == nil {
+		return errs
+	}
+	errs = append(errs, numberOrPercent(*r.MaxUnavailable, at.Child("maxUnavailable"))...)
+	if amount(*r.MaxUnavailable) == 0 {
+		errs = append(errs, field.Invalid(at.Child("maxUnavailable"), *r.MaxUnavailable, "cannot be 0"))
+	}
+	return append(errs, atMostAll(*r.MaxUnavailable, at.Child("maxUnavailable"))...)
+}
+
+func validateRetention(p *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy, at *field.Path) field.ErrorList {
+	if p == nil {
+		return nil
+	}
+	allowed := []appsv1.PersistentVolumeClaimRetentionPolicyType{
+		appsv1.DeletePersistentVolumeClaimRetentionPolicyType, appsv1.RetainPersistentVolumeClaimRetentionPolicyType}
+	errs := check.OneOf(p.WhenDeleted, allowed, at, "whenDeleted")
+	return append(errs, check.OneOf(p.WhenScaled, allowed, at, "whenScaled")...)
+}
+
+// validateStatefulTemplate checks a pod as the controller makes it: with the volumes of its claims and its own host name.
+func validateStatefulTemplate(s *appsv1.StatefulSetSpec, selector labels.Selector, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if !selector.Empty() && !selector.Matches(labels.Set(s.Template.Labels)) {
+		errs = append(errs, field.Invalid(at.Child("metadata", "labels"), s.Template.Labels, "`selector` does not match template `labels`"))
+	}
+	t := s.Template
+	t.Spec.Volumes = withClaims(s.VolumeClaimTemplates, t.Spec.Volumes)
+	t.Spec.Hostname = ""
+	return append(errs, podspec.ValidateTemplate(&t, at)...)
+}
+
+func withClaims(claims []corev1.PersistentVolumeClaim, have []corev1.Volume) []corev1.Volume {
+	if len(claims) == 0 {
+		return have
+	}
+	out := make([]corev1.Volume, 0, len(claims)+len(have))
+	for i := range claims {
+		v := corev1.Volume{Name: claims[i].Name}
+		v.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: v.Name}
+		if !slices.ContainsFunc(have, func(h corev1.Volume) bool { return h.Name == v.Name }) {
+			out = append(out, v)
+		}
+	}
+	return append(out, have...)
+}
+
+func validateStatefulSetStatus(set, old *appsv1.StatefulSet) field.ErrorList {
+	const more = "cannot be greater than status.replicas"
+	s, at := &set.Status, check.Status
+	errs := check.NonNegative(s.Replicas, at, "replicas")
+	errs = append(errs, check.NonNegative(s.ReadyReplicas, at, "readyReplicas")...)
+	errs = append(errs, check.NonNegative(s.CurrentReplicas, at, "currentReplicas")...)
+	errs = append(errs, check.NonNegative(s.UpdatedReplicas, at, "updatedReplicas")...)
+	errs = append(errs, check.NonNegative(s.AvailableReplicas, at, "availableReplicas")...)
+	errs = append(errs, check.NonNegative(s.ObservedGeneration, at, "observedGeneration")...)
+	errs = append(errs, check.NonNegative(value(s.CollisionCount), at, "collisionCount")...)
+	for _, part := range []struct {
+		name  string
+		count int32
+	}{{"readyReplicas", s.ReadyReplicas}, {"currentReplicas", s.CurrentReplicas}, {"updatedReplicas", s.UpdatedReplicas}, {"availableReplicas", s.AvailableReplicas}} {
+		if part.count > s.Replicas {
+			errs = append(errs, field.Invalid(at.Child(part.name), part.count, more))
+		}
+	}
+	if s.AvailableReplicas > s.ReadyReplicas {
+		errs = append(errs, field.Invalid(at.Child("availableReplicas"), s.AvailableReplicas, "cannot be greater than status.readyReplicas"))
+	}
+	errs = append(errs, check.MetaUpdate(set, old)...)
+	return append(errs, notDecremented(s.CollisionCount, old.Status.CollisionCount, at.Child("collisionCount"))...)
+}

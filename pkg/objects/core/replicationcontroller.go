@@ -1,0 +1,201 @@
+package core
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/check"
+	"github.com/minikctl/minikctl/pkg/objects/podspec"
+)
+
+// ReplicationControllers is the row of ReplicationController, what there was before ReplicaSets.
+var ReplicationControllers = objects.Def[*corev1.ReplicationController]{
+	Names: objects.Names{Version: "v1", Kind: "ReplicationController", Plural: "replicationcontrollers",
+		Short: []string{"rc"}, Categories: []string{"all"}},
+	New:      func() *corev1.ReplicationController { return &corev1.ReplicationController{} },
+	NewList:  func() runtime.Object { return &corev1.ReplicationControllerList{} },
+	Default:  defaultController,
+	Prepare:  prepareController,
+	Validate: validateController,
+	Warnings: controllerWarnings,
+	Columns:  controllerColumns,
+	Selectable: map[string]func(*corev1.ReplicationController) string{
+		"status.replicas": func(rc *corev1.ReplicationController) string { return strconv.Itoa(int(rc.Status.Replicas)) },
+	},
+	Reset: []string{"status"},
+	Status: &objects.Status[*corev1.ReplicationController]{
+		Prepare:  func(rc, old *corev1.ReplicationController) { rc.Spec = old.Spec },
+		Validate: validateControllerStatus,
+		Reset:    []string{"spec"},
+	},
+	Scale: &objects.Scale[*corev1.ReplicationController]{
+		Spec:     wantedReplicas,
+		SetSpec:  func(rc *corev1.ReplicationController, n int32) { rc.Spec.Replicas = &n },
+		Status:   func(rc *corev1.ReplicationController) int32 { return rc.Status.Replicas },
+		Selector: func(rc *corev1.ReplicationController) string { return labels.Set(rc.Spec.Selector).String() },
+	},
+	OrphanDefault: true,
+}
+
+func wantedReplicas(rc *corev1.ReplicationController) int32 {
+	if rc.Spec.Replicas == nil {
+		return 0
+	}
+	return *rc.Spec.Replicas
+}
+
+// controllerTemplate is never nil; what it returns for a missing template is empty.
+func controllerTemplate(rc *corev1.ReplicationController) *corev1.PodTemplateSpec {
+	if rc.Spec.Template == nil {
+		return &corev1.PodTemplateSpec{}
+	}
+	return rc.Spec.Template
+}
+
+func defaultController(rc *corev1.ReplicationController) {
+	if t := rc.Spec.Template; t != nil {
+		if len(t.Labels) > 0 && len(rc.Spec.Selector) == 0 {
+			rc.Spec.Selector = maps.Clone(t.Labels)
+		}
+		if len(t.Labels) > 0 && len(rc.Labels) == 0 {
+			rc.Labels = maps.Clone(t.Labels)
+		}
+		podspec.DefaultTemplate(t)
+	}
+	if rc.Spec.Replicas == nil {
+		rc.Spec.Replicas = new(int32(1))
+	}
+}
+
+func prepareController(rc, old *corev1.ReplicationController) {
+	if rc.Spec.Template != nil {
+		podspec.PrepareTemplate(rc.Spec.Template)
+	}
+	if old == nil {
+		rc.Status = corev1.ReplicationControllerStatus{}
+		rc.Generation = 1
+		return
+	}
+	rc.Status = old.Status
+	check.Generation(rc, old, func() bool { return !check.Same(&rc.Spec, &old.Spec) })
+}
+
+// validateController says twice what is wrong with an update, as Kubernetes does.
+func validateController(rc, old *corev1.ReplicationController) field.ErrorList {
+	at := field.NewPath("spec")
+	errs := append(check.Meta(rc, true, controllerName), validateControllerSpec(&rc.Spec, at)...)
+	if old == nil {
+		return errs
+	}
+	errs = append(errs, check.MetaUpdate(rc, old)...)
+	return append(errs, validateControllerSpec(&rc.Spec, at)...)
+}
+
+// controllerName is the usual check of names in the words of this kind, whose rules are declared with its type.
+func controllerName(name string, prefix bool) []string {
+	errs := apivalidation.NameIsDNSSubdomain(name, prefix)
+	for i := range errs {
+		if errs[i] == utilvalidation.MaxLenError(utilvalidation.DNS1123SubdomainMaxLength) {
+			errs[i] = fmt.Sprintf("must be no more than %d bytes", utilvalidation.DNS1123SubdomainMaxLength)
+		}
+	}
+	return errs
+}
+
+func validateControllerSpec(s *corev1.ReplicationControllerSpec, at *field.Path) field.ErrorList {
+	errs := check.NonNegative(s.MinReadySeconds, at, "minReadySeconds")
+	if len(s.Selector) == 0 {
+		errs = append(errs, field.Required(at.Child("selector"), ""))
+	}
+	if s.Replicas == nil {
+		errs = append(errs, field.Required(at.Child("replicas"), ""))
+	} else {
+		errs = append(errs, check.NonNegative(*s.Replicas, at, "replicas")...)
+	}
+	if s.Template == nil {
+		return append(errs, field.Required(at.Child("template"), ""))
+	}
+	spec := at.Child("template", "spec")
+	if len(s.Selector) > 0 && !labels.SelectorFromSet(s.Selector).Matches(labels.Set(s.Template.Labels)) {
+		errs = append(errs, field.Invalid(at.Child("template", "metadata", "labels"), s.Template.Labels, "`selector` does not match template `labels`"))
+	}
+	errs = append(errs, podspec.ValidateTemplate(s.Template, at.Child("template"))...)
+	if s.Template.Spec.RestartPolicy != corev1.RestartPolicyAlways {
+		errs = append(errs, field.NotSupported(spec.Child("restartPolicy"), s.Template.Spec.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+	}
+	if s.Template.Spec.ActiveDeadlineSeconds != nil {
+		errs = append(errs, field.Forbidden(spec.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in ReplicationController is not Supported"))
+	}
+	return errs
+}
+
+func validateControllerStatus(rc, old *corev1.ReplicationController) field.ErrorList {
+	const more = "cannot be greater than status.replicas"
+	s, at := &rc.Status, field.NewPath("status")
+	errs := check.MetaUpdate(rc, old)
+	errs = append(errs, check.NonNegative(s.Replicas, at, "replicas")...)
+	errs = append(errs, check.NonNegative(s.FullyLabeledReplicas, at, "fullyLabeledReplicas")...)
+	errs = append(errs, check.NonNegative(s.ReadyReplicas, at, "readyReplicas")...)
+	errs = append(errs, check.NonNegative(s.AvailableReplicas, at, "availableReplicas")...)
+	errs = append(errs, check.NonNegative(s.ObservedGeneration, at, "observedGeneration")...)
+	for _, part := range []struct {
+		name  string
+		count int32
+	}{{"fullyLabeledReplicas", s.FullyLabeledReplicas}, {"readyReplicas", s.ReadyReplicas}, {"availableReplicas", s.AvailableReplicas}} {
+		if part.count > s.Replicas {
+			errs = append(errs, field.Invalid(at.Child(part.name), part.count, more))
+		}
+	}
+	if s.AvailableReplicas > s.ReadyReplicas {
+		errs = append(errs, field.Invalid(at.Child("availableReplicas"), s.AvailableReplicas, "cannot be greater than readyReplicas"))
+	}
+	return errs
+}
+
+func controllerWarnings(rc, old *corev1.ReplicationController) []string {
+	if old != nil && rc.Generation == old.Generation {
+		return nil
+	}
+	var out []string
+	if old == nil {
+		out = podspec.NameWarnings(rc.Name)
+	}
+	t := controllerTemplate(rc)
+	return append(out, podspec.Warnings(&t.Spec, t.Annotations, field.NewPath("spec", "template"))...)
+}
+
+var (
+	controllerSpecDoc   = corev1.ReplicationControllerSpec{}.SwaggerDoc()
+	controllerStatusDoc = corev1.ReplicationControllerStatus{}.SwaggerDoc()
+)
+
+var controllerColumns = []objects.Column[*corev1.ReplicationController]{
+	objects.NameColumn[*corev1.ReplicationController](),
+	{Name: "Desired", Type: "integer", Description: controllerSpecDoc["replicas"],
+		Cell: func(rc *corev1.ReplicationController, _ time.Time) any { return int64(wantedReplicas(rc)) }},
+	{Name: "Current", Type: "integer", Description: controllerStatusDoc["replicas"],
+		Cell: func(rc *corev1.ReplicationController, _ time.Time) any { return int64(rc.Status.Replicas) }},
+	{Name: "Ready", Type: "integer", Description: controllerStatusDoc["readyReplicas"],
+		Cell: func(rc *corev1.ReplicationController, _ time.Time) any { return int64(rc.Status.ReadyReplicas) }},
+	objects.AgeColumn[*corev1.ReplicationController](),
+	{Name: "Containers", Wide: true, Description: "Names of each container in the template.",
+		Cell: func(rc *corev1.ReplicationController, _ time.Time) any {
+			return podspec.ContainerNames(&controllerTemplate(rc).Spec)
+		}},
+	{Name: "Images", Wide: true, Description: "Images referenced by each container in the template.",
+		Cell: func(rc *corev1.ReplicationController, _ time.Time) any {
+			return podspec.Images(&controllerTemplate(rc).Spec)
+		}},
+	{Name: "Selector", Wide: true, Description: controllerSpecDoc["selector"],
+		Cell: func(rc *corev1.ReplicationController, _ time.Time) any { return labels.FormatLabels(rc.Spec.Selector) }},
+}
