@@ -5,6 +5,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/admissionregistration"
 	"github.com/minikctl/minikctl/pkg/objects/apiextensions"
+	"github.com/minikctl/minikctl/pkg/objects/apiregistration"
 	"github.com/minikctl/minikctl/pkg/objects/apps"
 	"github.com/minikctl/minikctl/pkg/objects/coordination"
 	"github.com/minikctl/minikctl/pkg/objects/core"
@@ -59,4 +60,5 @@ var Resources = []objects.Resource{
 	objects.Row(rbac.ClusterRoles),
 	objects.Row(rbac.RoleBindings),
 	objects.Row(rbac.Roles),
+	objects.Row(apiregistration.APIServices),
 }
