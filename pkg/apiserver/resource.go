@@ -85,6 +85,10 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
 		s.connect(w, r, req, connector)
 		return
 	}
+	if err := s.furnish(r.Context(), a.group); err != nil {
+		fail(w, r, err)
+		return
+	}
 	c.warn(t.served.Deprecated)
 	if err := handlers[a.verb](s, w, r, req); err != nil {
 		fail(w, r, err)

@@ -50,7 +50,9 @@ func prepareService(s, old *apiregistrationv1.APIService) {
 	}
 	s.Status = apiregistrationv1.APIServiceStatus{}
 	if s.Spec.Service == nil { // this server itself
-		s.Status.Conditions = []apiregistrationv1.APIServiceCondition{Local()}
+		c := Local()
+		c.LastTransitionTime = s.CreationTimestamp
+		s.Status.Conditions = []apiregistrationv1.APIServiceCondition{c}
 	}
 }
 
