@@ -25,7 +25,9 @@ import (
 	reviewv1 "k8s.io/api/admission/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
@@ -257,14 +259,25 @@ func TestWebhookReviews(t *testing.T) {
 	if _, err := c.AppsV1().Deployments("default").Patch(t.Context(), "d", "application/merge-patch+json", []byte(`{"spec":{"replicas":3}}`), metav1.PatchOptions{}, "scale"); err != nil {
 		t.Fatal(err)
 	}
-	if r := h.last(t, "/all"); r.SubResource != "scale" || r.Kind.Kind != "Scale" || r.Operation != "UPDATE" {
+	if r := h.last(t, "/all"); r.SubResource != "scale" || r.Kind.Kind != "Scale" || r.Operation != "UPDATE" ||
+		!strings.Contains(string(r.Object.Raw), `"replicas":3`) || !strings.Contains(string(r.OldObject.Raw), `"replicas":1`) {
 		t.Errorf("the review of a scale is %+v", r)
+	}
+	h.serve["/five"] = func(*reviewv1.AdmissionRequest) *reviewv1.AdmissionResponse {
+		return patch(`[{"op":"replace","path":"/spec/replicas","value":5}]`)
+	}
+	addMutating(t, c, "five", admissionv1.MutatingWebhook{Name: "five.example.com", Rules: on("deployments/scale", "UPDATE"), ClientConfig: h.config("/five")})
+	if _, err := c.AppsV1().Deployments("default").Patch(t.Context(), "d", "application/merge-patch+json", []byte(`{"spec":{"replicas":4}}`), metav1.PatchOptions{}, "scale"); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := c.AppsV1().Deployments("default").Get(t.Context(), "d", metav1.GetOptions{}); err != nil || *d.Spec.Replicas != 5 {
+		t.Errorf("%v: a webhook's scale is %d", err, *d.Spec.Replicas)
 	}
 	if err := deployments.Delete(t.Context(), "d", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r = h.last(t, "/all")
-	if r.Operation != "DELETE" || string(r.Object.Raw) != "" && string(r.Object.Raw) != "null" || !strings.Contains(string(r.OldObject.Raw), `"replicas":3`) ||
+	if r.Operation != "DELETE" || string(r.Object.Raw) != "" && string(r.Object.Raw) != "null" || !strings.Contains(string(r.OldObject.Raw), `"replicas":5`) ||
 		!strings.Contains(string(r.Options.Raw), `"DeleteOptions"`) {
 		t.Errorf("the review of a delete is %+v", r)
 	}
@@ -350,5 +363,35 @@ func TestWebhookOfService(t *testing.T) {
 	}
 	if n := h.times("/hook"); n != 1 {
 		t.Error(fmt.Sprint(n, " calls"))
+	}
+}
+
+// TestWebhooksSeeSubresources: an eviction and a token request are creates of their own kinds, and asked about once.
+func TestWebhooksSeeSubresources(t *testing.T) {
+	e, h := apiservertest.New(t), newHooks(t)
+	c := kubernetes.NewForConfigOrDie(e.AdminConfig)
+	h.serve["/check"] = allow
+	h.serve["/token"] = func(*reviewv1.AdmissionRequest) *reviewv1.AdmissionResponse {
+		return patch(`[{"op":"replace","path":"/spec/expirationSeconds","value":7200}]`)
+	}
+	addValidating(t, c, "check", admissionv1.ValidatingWebhook{Name: "check.example.com", Rules: on("pods/eviction", "*"), ClientConfig: h.config("/check")})
+	addMutating(t, c, "token", admissionv1.MutatingWebhook{Name: "token.example.com", Rules: on("serviceaccounts/token", "CREATE"), ClientConfig: h.config("/token")})
+	accounts := c.CoreV1().ServiceAccounts("default")
+	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	request, err := accounts.CreateToken(t.Context(), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil || *request.Spec.ExpirationSeconds != 7200 {
+		t.Errorf("%v: the token is %+v", err, request.Spec)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x"}}}}
+	if _, err := c.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.PolicyV1().Evictions("default").Evict(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default"}}); err != nil {
+		t.Fatal(err)
+	}
+	if r := h.last(t, "/check"); h.times("/check") != 1 || r.Kind.Kind != "Eviction" || r.Operation != "CREATE" || r.SubResource != "eviction" {
+		t.Errorf("%d calls, the last %+v", h.times("/check"), r)
 	}
 }

@@ -150,6 +150,9 @@ func evict(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
 		return Result{}, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
 	w.req.Sub = ev
+	if err := w.mutate(ctx, stage.Create, ev, nil); err != nil {
+		return Result{}, err
+	}
 	if err := w.admit(ctx, stage.Create, ev, nil); err != nil {
 		return Result{}, err
 	}

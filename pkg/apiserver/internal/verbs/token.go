@@ -41,6 +41,9 @@ func createToken(ctx context.Context, w *write, obj runtime.Object) (Result, err
 		return Result{}, err
 	}
 	w.req.Sub = request
+	if err := w.mutate(ctx, stage.Create, request, nil); err != nil {
+		return Result{}, err
+	}
 	if err := w.admit(ctx, stage.Create, request, nil); err != nil {
 		return Result{}, err
 	}

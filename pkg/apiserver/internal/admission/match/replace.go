@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -42,11 +43,13 @@ func (q *Request) Replace(v Version, was runtime.Object, fill func(into runtime.
 	return changed, nil
 }
 
-// replaceSub is Replace for a subresource's own object. It can be changed only where the resource is not made of it
-// before.
+// replaceSub is Replace for a subresource's own object. A scale is changed together with what it scales, which is made of
+// it already.
 func (q *Request) replaceSub(v Version, was runtime.Object, fill func(into runtime.Object) error) (bool, error) {
 	sub := q.sub()
-	if sub == nil || any(sub) != any(q.stage.Object) {
+	scale, scaled := sub.(*autoscalingv1.Scale)
+	scaled = scaled && q.stage.Resource.Scale != nil
+	if sub == nil || any(sub) != any(q.stage.Object) && !scaled {
 		return false, fmt.Errorf("the %s of a request for %s/%s cannot be changed", v.Kind.Kind, v.Resource.Resource, q.stage.Subresource)
 	}
 	out := reflect.New(reflect.TypeOf(sub).Elem())
@@ -57,6 +60,9 @@ func (q *Request) replaceSub(v Version, was runtime.Object, fill func(into runti
 	obj.GetObjectKind().SetGroupVersionKind(v.Kind)
 	changed := !equality.Semantic.DeepEqual(was, obj)
 	reflect.ValueOf(sub).Elem().Set(out.Elem())
+	if scaled {
+		q.stage.Resource.Scale.SetSpec(q.stage.Object, scale.Spec.Replicas)
+	}
 	q.Changed()
 	return changed, nil
 }

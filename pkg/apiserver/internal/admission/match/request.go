@@ -145,6 +145,9 @@ func (q *Request) Versioned(v Version) (*admission.VersionedAttributes, error) {
 	if sub := q.sub(); sub != nil {
 		out.VersionedObject = sub.DeepCopyObject()
 		out.VersionedObject.GetObjectKind().SetGroupVersionKind(v.Kind)
+		if scale := q.oldScale(sub); scale != nil {
+			out.VersionedOldObject = scale
+		}
 	} else {
 		var err error
 		if out.VersionedObject, err = q.in(v, q.stage.Object); err != nil {
@@ -159,6 +162,23 @@ func (q *Request) Versioned(v Version) (*admission.VersionedAttributes, error) {
 	}
 	q.versioned[v.Kind] = out
 	return out, nil
+}
+
+// oldScale returns the scale there was before a change of it; nil when the request is none.
+func (q *Request) oldScale(sub runtime.Object) runtime.Object {
+	old, r := q.stage.Old, q.stage.Resource.Scale
+	if _, ok := sub.(*autoscalingv1.Scale); !ok || old == nil || r == nil {
+		return nil
+	}
+	return &autoscalingv1.Scale{
+		TypeMeta: metav1.TypeMeta{APIVersion: autoscalingv1.SchemeGroupVersion.String(), Kind: "Scale"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: old.GetName(), Namespace: old.GetNamespace(), UID: old.GetUID(),
+			ResourceVersion: old.GetResourceVersion(), CreationTimestamp: old.GetCreationTimestamp(),
+		},
+		Spec:   autoscalingv1.ScaleSpec{Replicas: r.Spec(old)},
+		Status: autoscalingv1.ScaleStatus{Replicas: r.Status(old), Selector: r.Selector(old)},
+	}
 }
 
 // Changed forgets the objects of versions: the request's own object is another.
