@@ -23,14 +23,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/connect"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/direct"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/discovery"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/fair"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/openapi"
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/review"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
@@ -86,8 +84,6 @@ type Server struct {
 	stages      verbs.Stages
 	authn       stage.Authenticator
 	issuer      *tokens.Issuer // of ServiceAccount tokens
-	escalation  *authz.Escalation
-	reviewer    *review.Reviewer
 	kubelets    *connect.Kubelets
 	metrics     metrics
 	handler     http.Handler
