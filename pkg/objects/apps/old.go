@@ -29,10 +29,10 @@ var oldDeployments = []objects.Version[*appsv1.Deployment]{
 		New:     func() runtime.Object { return &appsv1beta2.Deployment{} },
 		NewList: func() runtime.Object { return &appsv1beta2.DeploymentList{} },
 		To: func(obj runtime.Object) (*appsv1.Deployment, error) {
-			return recode(obj, &appsv1.Deployment{})
+			return objects.Recode(obj, &appsv1.Deployment{})
 		},
 		From: func(d *appsv1.Deployment) (runtime.Object, error) {
-			return recode(d, &appsv1beta2.Deployment{})
+			return objects.Recode(d, &appsv1beta2.Deployment{})
 		},
 		Deprecated: deprecated("apps/v1beta2", "Deployment", "v1.9"),
 	},
@@ -53,10 +53,10 @@ var oldReplicaSets = []objects.Version[*appsv1.ReplicaSet]{
 		New:     func() runtime.Object { return &appsv1beta2.ReplicaSet{} },
 		NewList: func() runtime.Object { return &appsv1beta2.ReplicaSetList{} },
 		To: func(obj runtime.Object) (*appsv1.ReplicaSet, error) {
-			return recode(obj, &appsv1.ReplicaSet{})
+			return objects.Recode(obj, &appsv1.ReplicaSet{})
 		},
 		From: func(rs *appsv1.ReplicaSet) (runtime.Object, error) {
-			return recode(rs, &appsv1beta2.ReplicaSet{})
+			return objects.Recode(rs, &appsv1beta2.ReplicaSet{})
 		},
 		Deprecated: deprecated("apps/v1beta2", "ReplicaSet", "v1.9"),
 	},
@@ -68,10 +68,10 @@ var oldReplicaSets = []objects.Version[*appsv1.ReplicaSet]{
 			defaultFromTemplate(&rs.ObjectMeta, &rs.Spec.Selector, rs.Spec.Template.Labels)
 		}),
 		To: func(obj runtime.Object) (*appsv1.ReplicaSet, error) {
-			return recode(obj, &appsv1.ReplicaSet{})
+			return objects.Recode(obj, &appsv1.ReplicaSet{})
 		},
 		From: func(rs *appsv1.ReplicaSet) (runtime.Object, error) {
-			return recode(rs, &extensionsv1beta1.ReplicaSet{})
+			return objects.Recode(rs, &extensionsv1beta1.ReplicaSet{})
 		},
 		Deprecated: deprecated("extensions/v1beta1", "ReplicaSet", "v1.8"),
 	},
@@ -84,23 +84,6 @@ func deprecated(version, kind, since string) string {
 // on gives a typed default the signature of objects.Version.
 func on[V runtime.Object](f func(V)) func(runtime.Object) {
 	return func(obj runtime.Object) { f(obj.(V)) }
-}
-
-// recode converts between versions through protobuf, in which all versions of these kinds agree: the fields that they
-// share have the same numbers and types, and those of one version alone are dropped. out shares nothing with in.
-func recode[T interface{ Unmarshal([]byte) error }](in any, out T) (T, error) {
-	m, ok := in.(interface{ Marshal() ([]byte, error) })
-	if !ok {
-		return out, fmt.Errorf("convert %T to %T: it has no protobuf form", in, out)
-	}
-	b, err := m.Marshal()
-	if err == nil {
-		err = out.Unmarshal(b)
-	}
-	if err != nil {
-		return out, fmt.Errorf("convert %T to %T: %w", in, out, err)
-	}
-	return out, nil
 }
 
 // defaultFromTemplate chooses what old versions left to the server: the template's labels for the object and its

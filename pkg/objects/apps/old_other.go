@@ -2,7 +2,6 @@ package apps
 
 import (
 	"strconv"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	appsv1beta1 "k8s.io/api/apps/v1beta1"
@@ -13,43 +12,20 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// message is a type of the published API, which has a protobuf form.
-type message interface {
-	runtime.Object
-	Unmarshal([]byte) error
-}
-
-// old makes an older version of the same shape: the kind in a group-version, served since a release.
-func old[T interface {
-	objects.Object
-	message
-}, V message](gv, kind, since string, current func() T, older func() V, list func() runtime.Object) objects.Version[T] {
-	group, version, _ := strings.Cut(gv, "/")
-	return objects.Version[T]{
-		Group: group, Version: version,
-		New:     func() runtime.Object { return older() },
-		NewList: list,
-		To:      func(obj runtime.Object) (T, error) { return recode(obj, current()) },
-		From:    func(obj T) (runtime.Object, error) { return recode(obj, older()) },
-
-		Deprecated: deprecated(gv, kind, since),
-	}
-}
-
 func newDaemonSet() *appsv1.DaemonSet               { return &appsv1.DaemonSet{} }
 func newStatefulSet() *appsv1.StatefulSet           { return &appsv1.StatefulSet{} }
 func newRevision() *appsv1.ControllerRevision       { return &appsv1.ControllerRevision{} }
 func newExtDaemonSet() *extensionsv1beta1.DaemonSet { return &extensionsv1beta1.DaemonSet{} }
 
 var oldDaemonSets = []objects.Version[*appsv1.DaemonSet]{
-	old("apps/v1beta2", "DaemonSet", "v1.9", newDaemonSet, func() *appsv1beta2.DaemonSet { return &appsv1beta2.DaemonSet{} },
+	objects.Older("apps/v1beta2", deprecated("apps/v1beta2", "DaemonSet", "v1.9"), newDaemonSet, func() *appsv1beta2.DaemonSet { return &appsv1beta2.DaemonSet{} },
 		func() runtime.Object { return &appsv1beta2.DaemonSetList{} }),
 	extensionsDaemonSet(),
 }
 
 // extensionsDaemonSet is the version that counts the template's changes in a field and waits for its pods to be deleted.
 func extensionsDaemonSet() objects.Version[*appsv1.DaemonSet] {
-	v := old("extensions/v1beta1", "DaemonSet", "v1.8", newDaemonSet, newExtDaemonSet,
+	v := objects.Older("extensions/v1beta1", deprecated("extensions/v1beta1", "DaemonSet", "v1.8"), newDaemonSet, newExtDaemonSet,
 		func() runtime.Object { return &extensionsv1beta1.DaemonSetList{} })
 	v.Default = on(defaultDaemonSetExtensions)
 	to, from := v.To, v.From
@@ -80,13 +56,13 @@ func defaultDaemonSetExtensions(ds *extensionsv1beta1.DaemonSet) {
 
 var oldStatefulSets = []objects.Version[*appsv1.StatefulSet]{
 	firstStatefulSet(),
-	old("apps/v1beta2", "StatefulSet", "v1.9", newStatefulSet, func() *appsv1beta2.StatefulSet { return &appsv1beta2.StatefulSet{} },
+	objects.Older("apps/v1beta2", deprecated("apps/v1beta2", "StatefulSet", "v1.9"), newStatefulSet, func() *appsv1beta2.StatefulSet { return &appsv1beta2.StatefulSet{} },
 		func() runtime.Object { return &appsv1beta2.StatefulSetList{} }),
 }
 
 // firstStatefulSet is the version whose pods are updated only when somebody deletes them.
 func firstStatefulSet() objects.Version[*appsv1.StatefulSet] {
-	v := old("apps/v1beta1", "StatefulSet", "v1.8", newStatefulSet, func() *appsv1beta1.StatefulSet { return &appsv1beta1.StatefulSet{} },
+	v := objects.Older("apps/v1beta1", deprecated("apps/v1beta1", "StatefulSet", "v1.8"), newStatefulSet, func() *appsv1beta1.StatefulSet { return &appsv1beta1.StatefulSet{} },
 		func() runtime.Object { return &appsv1beta1.StatefulSetList{} })
 	v.Default = on(func(set *appsv1beta1.StatefulSet) {
 		defaultFromTemplate(&set.ObjectMeta, &set.Spec.Selector, set.Spec.Template.Labels)
@@ -98,8 +74,8 @@ func firstStatefulSet() objects.Version[*appsv1.StatefulSet] {
 }
 
 var oldControllerRevisions = []objects.Version[*appsv1.ControllerRevision]{
-	old("apps/v1beta1", "ControllerRevision", "v1.8", newRevision, func() *appsv1beta1.ControllerRevision { return &appsv1beta1.ControllerRevision{} },
+	objects.Older("apps/v1beta1", deprecated("apps/v1beta1", "ControllerRevision", "v1.8"), newRevision, func() *appsv1beta1.ControllerRevision { return &appsv1beta1.ControllerRevision{} },
 		func() runtime.Object { return &appsv1beta1.ControllerRevisionList{} }),
-	old("apps/v1beta2", "ControllerRevision", "v1.9", newRevision, func() *appsv1beta2.ControllerRevision { return &appsv1beta2.ControllerRevision{} },
+	objects.Older("apps/v1beta2", deprecated("apps/v1beta2", "ControllerRevision", "v1.9"), newRevision, func() *appsv1beta2.ControllerRevision { return &appsv1beta2.ControllerRevision{} },
 		func() runtime.Object { return &appsv1beta2.ControllerRevisionList{} }),
 }

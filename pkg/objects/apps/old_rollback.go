@@ -7,12 +7,14 @@ import (
 	appsv1beta1 "k8s.io/api/apps/v1beta1"
 	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/minikctl/minikctl/pkg/objects"
 )
 
 // The oldest versions had a field rollbackTo, which apps/v1 keeps in an annotation.
 
 func deploymentFromV1beta1(obj runtime.Object) (*appsv1.Deployment, error) {
-	d, err := recode(obj, &appsv1.Deployment{})
+	d, err := objects.Recode(obj, &appsv1.Deployment{})
 	if in, ok := obj.(*appsv1beta1.Deployment); ok && in.Spec.RollbackTo != nil {
 		setRollback(d, in.Spec.RollbackTo.Revision)
 	}
@@ -20,7 +22,7 @@ func deploymentFromV1beta1(obj runtime.Object) (*appsv1.Deployment, error) {
 }
 
 func deploymentToV1beta1(d *appsv1.Deployment) (runtime.Object, error) {
-	out, err := recode(d, &appsv1beta1.Deployment{})
+	out, err := objects.Recode(d, &appsv1beta1.Deployment{})
 	if revision, ok := rollback(d); ok {
 		out.Spec.RollbackTo = &appsv1beta1.RollbackConfig{Revision: revision}
 		delete(out.Annotations, appsv1.DeprecatedRollbackTo)
@@ -29,7 +31,7 @@ func deploymentToV1beta1(d *appsv1.Deployment) (runtime.Object, error) {
 }
 
 func deploymentFromExtensions(obj runtime.Object) (*appsv1.Deployment, error) {
-	d, err := recode(obj, &appsv1.Deployment{})
+	d, err := objects.Recode(obj, &appsv1.Deployment{})
 	if in, ok := obj.(*extensionsv1beta1.Deployment); ok && in.Spec.RollbackTo != nil {
 		setRollback(d, in.Spec.RollbackTo.Revision)
 	}
@@ -37,7 +39,7 @@ func deploymentFromExtensions(obj runtime.Object) (*appsv1.Deployment, error) {
 }
 
 func deploymentToExtensions(d *appsv1.Deployment) (runtime.Object, error) {
-	out, err := recode(d, &extensionsv1beta1.Deployment{})
+	out, err := objects.Recode(d, &extensionsv1beta1.Deployment{})
 	if revision, ok := rollback(d); ok {
 		out.Spec.RollbackTo = &extensionsv1beta1.RollbackConfig{Revision: revision}
 		delete(out.Annotations, appsv1.DeprecatedRollbackTo)

@@ -7,6 +7,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/apiextensions"
 	"github.com/minikctl/minikctl/pkg/objects/apiregistration"
 	"github.com/minikctl/minikctl/pkg/objects/apps"
+	"github.com/minikctl/minikctl/pkg/objects/authentication"
+	"github.com/minikctl/minikctl/pkg/objects/authorization"
+	"github.com/minikctl/minikctl/pkg/objects/batch"
 	"github.com/minikctl/minikctl/pkg/objects/coordination"
 	"github.com/minikctl/minikctl/pkg/objects/core"
 	"github.com/minikctl/minikctl/pkg/objects/flowcontrol"
@@ -38,6 +41,14 @@ var Resources = []objects.Resource{
 	objects.Row(apps.Deployments),
 	objects.Row(apps.ReplicaSets),
 	objects.Row(apps.StatefulSets),
+	objects.Row(authentication.SelfSubjectReviews),
+	objects.Row(authentication.TokenReviews),
+	objects.Row(authorization.LocalSubjectAccessReviews),
+	objects.Row(authorization.SelfSubjectAccessReviews),
+	objects.Row(authorization.SelfSubjectRulesReviews),
+	objects.Row(authorization.SubjectAccessReviews),
+	objects.Row(batch.CronJobs),
+	objects.Row(batch.Jobs),
 	objects.Row(coordination.Leases),
 	objects.Row(scheduling.PriorityClasses),
 	objects.Row(apiextensions.CustomResourceDefinitions),

@@ -1,0 +1,270 @@
+package batch
+
+import (
+	"fmt"
+	"maps"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
+	"github.com/minikctl/minikctl/pkg/objects/podspec"
+)
+
+// What an indexed Job may have of each at most, and what one with more completions than the first may.
+const (
+	maxIndexes       = 100_000
+	maxOfManyIndexes = 10_000
+	maxManagedBy     = 63
+)
+
+// validateJob says twice what is wrong with an update, as Kubernetes does.
+func validateJob(j, old *batchv1.Job) field.ErrorList {
+	meta := j
+	if maps.Equal(j.Labels, j.Spec.Template.Labels) { // copied from there, where they are checked
+		meta = &batchv1.Job{ObjectMeta: j.ObjectMeta}
+		meta.Labels = nil
+	}
+	errs := check.Meta(meta, true, validation.NameIsDNSSubdomain)
+	errs = append(errs, validateGenerated(j)...)
+	errs = append(errs, validateSelected(&j.Spec, check.Spec)...)
+	if isIndexed(&j.Spec) && j.Spec.Completions != nil && *j.Spec.Completions > 0 {
+		host := fmt.Sprintf("%s-%d", j.Name, *j.Spec.Completions-1)
+		if len(utilvalidation.IsDNS1123Label(host)) > 0 {
+			errs = append(errs, field.Invalid(check.Metadata.Child("name"), j.Name, "will not able to create pod with invalid DNS label: "+host))
+		}
+	}
+	if old == nil {
+		return errs
+	}
+	errs = append(errs, check.MetaUpdate(j, old)...)
+	errs = append(errs, validateSelected(&j.Spec, check.Spec)...)
+	return append(errs, validateJobChange(j, old)...)
+}
+
+func isIndexed(s *batchv1.JobSpec) bool {
+	return s.CompletionMode != nil && *s.CompletionMode == batchv1.IndexedCompletion
+}
+
+// validateGenerated checks the labels and the selector that the server has chosen, if a client has not done so itself.
+func validateGenerated(j *batchv1.Job) field.ErrorList {
+	if j.Spec.ManualSelector != nil && *j.Spec.ManualSelector || j.Spec.Selector == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if j.UID == "" {
+		errs = append(errs, field.Required(check.Metadata.Child("uid"), ""))
+	}
+	at := check.Spec.Child("template", "metadata", "labels")
+	expected := labels.Set{}
+	for _, label := range generatedLabels(j) {
+		expected[label[0]] = label[1]
+		switch got, ok := j.Spec.Template.Labels[label[0]]; {
+		case !ok:
+			errs = append(errs, field.Required(at.Key(label[0]), fmt.Sprintf("must be '%s'", label[1])))
+		case got != label[1]:
+			errs = append(errs, field.Invalid(at.Key(label[0]), j.Spec.Template.Labels, fmt.Sprintf("must be '%s'", label[1])))
+		}
+	}
+	if selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil && !selector.Matches(expected) {
+		errs = append(errs, field.Invalid(check.Spec.Child("selector"), j.Spec.Selector, "`selector` not auto-generated"))
+	}
+	return errs
+}
+
+// validateSelected checks a Job's spec and that its selector finds its pods.
+func validateSelected(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
+	errs := validateJobSpec(s, at)
+	if s.Selector == nil {
+		errs = append(errs, field.Required(at.Child("selector"), ""))
+	} else {
+		errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
+	}
+	if selector, err := metav1.LabelSelectorAsSelector(s.Selector); err == nil && !selector.Matches(labels.Set(s.Template.Labels)) {
+		errs = append(errs, field.Invalid(at.Child("template", "metadata", "labels"), s.Template.Labels, "`selector` does not match template `labels`"))
+	}
+	return errs
+}
+
+func nonNegative[N int32 | int64](n *N, at *field.Path, name string) field.ErrorList {
+	if n == nil {
+		return nil
+	}
+	return check.NonNegative(*n, at, name)
+}
+
+// validateJobSpec checks what a Job and the template of one have in common.
+func validateJobSpec(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
+	errs := nonNegative(s.Parallelism, at, "parallelism")
+	errs = append(errs, nonNegative(s.Completions, at, "completions")...)
+	errs = append(errs, nonNegative(s.ActiveDeadlineSeconds, at, "activeDeadlineSeconds")...)
+	errs = append(errs, nonNegative(s.BackoffLimit, at, "backoffLimit")...)
+	errs = append(errs, nonNegative(s.TTLSecondsAfterFinished, at, "ttlSecondsAfterFinished")...)
+	errs = append(errs, nonNegative(s.BackoffLimitPerIndex, at, "backoffLimitPerIndex")...)
+	errs = append(errs, nonNegative(s.MaxFailedIndexes, at, "maxFailedIndexes")...)
+	if s.MaxFailedIndexes != nil && s.BackoffLimitPerIndex == nil {
+		errs = append(errs, field.Required(at.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"))
+	}
+	if s.ManagedBy != nil {
+		managed := at.Child("managedBy")
+		errs = append(errs, check.Invalid(managed, *s.ManagedBy, domainPath(*s.ManagedBy, managed))...)
+		if len(*s.ManagedBy) > maxManagedBy {
+			errs = append(errs, field.TooLong(managed, *s.ManagedBy, maxManagedBy))
+		}
+	}
+	errs = append(errs, validateIndexes(s, at)...)
+	errs = append(errs, validateFailurePolicy(s, at.Child("podFailurePolicy"))...)
+	errs = append(errs, validateSuccessPolicy(s, at.Child("successPolicy"))...)
+	errs = append(errs, validateReplacement(s, at.Child("podReplacementPolicy"))...)
+	errs = append(errs, podspec.ValidateTemplate(&s.Template, at.Child("template"))...)
+	return append(errs, validateRestart(s, at.Child("template", "spec", "restartPolicy"))...)
+}
+
+// domainPath returns what is wrong with a name like example.com/name.
+func domainPath(value string, at *field.Path) []string {
+	var out []string
+	for _, err := range utilvalidation.IsDomainPrefixedPath(at, value) {
+		out = append(out, err.Detail)
+	}
+	return out
+}
+
+// validateRestart: pods of a Job end, so that they may not be restarted always, which is also what a template says that
+// says nothing.
+func validateRestart(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
+	allowed := []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}
+	var errs field.ErrorList
+	switch policy := s.Template.Spec.RestartPolicy; policy {
+	case corev1.RestartPolicyAlways, "":
+		errs = append(errs, field.Required(at, fmt.Sprintf("valid values: %q, %q", allowed[0], allowed[1])))
+	default:
+		errs = append(errs, check.OneOf(policy, allowed, at)...)
+	}
+	if s.PodFailurePolicy != nil && s.Template.Spec.RestartPolicy != corev1.RestartPolicyNever {
+		errs = append(errs, field.Invalid(at, s.Template.Spec.RestartPolicy, fmt.Sprintf("only %q is supported when podFailurePolicy is specified", corev1.RestartPolicyNever)))
+	}
+	return errs
+}
+
+func validateIndexes(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if s.CompletionMode != nil {
+		errs = check.OneOf(*s.CompletionMode, []batchv1.CompletionMode{batchv1.NonIndexedCompletion, batchv1.IndexedCompletion}, at, "completionMode")
+	}
+	if s.CompletionMode == nil || *s.CompletionMode == batchv1.NonIndexedCompletion {
+		if s.BackoffLimitPerIndex != nil {
+			errs = append(errs, field.Invalid(at.Child("backoffLimitPerIndex"), *s.BackoffLimitPerIndex, "requires indexed completion mode"))
+		}
+		if s.MaxFailedIndexes != nil {
+			errs = append(errs, field.Invalid(at.Child("maxFailedIndexes"), *s.MaxFailedIndexes, "requires indexed completion mode"))
+		}
+	}
+	if !isIndexed(s) {
+		return errs
+	}
+	if s.Completions == nil {
+		errs = append(errs, field.Required(at.Child("completions"), "when completion mode is Indexed"))
+	}
+	if s.Parallelism != nil && *s.Parallelism > maxIndexes {
+		errs = append(errs, field.Invalid(at.Child("parallelism"), *s.Parallelism, fmt.Sprintf("must be less than or equal to %d when completion mode is Indexed", maxIndexes)))
+	}
+	if s.Completions != nil && s.MaxFailedIndexes != nil && *s.MaxFailedIndexes > *s.Completions {
+		errs = append(errs, field.Invalid(at.Child("maxFailedIndexes"), *s.MaxFailedIndexes, "must be less than or equal to completions"))
+	}
+	if s.MaxFailedIndexes != nil && *s.MaxFailedIndexes > maxIndexes {
+		errs = append(errs, field.Invalid(at.Child("maxFailedIndexes"), *s.MaxFailedIndexes, fmt.Sprintf("must be less than or equal to %d", maxIndexes)))
+	}
+	if s.Completions != nil && *s.Completions > maxIndexes && s.BackoffLimitPerIndex != nil {
+		errs = append(errs, validateManyIndexes(s, at)...)
+	}
+	return errs
+}
+
+func validateManyIndexes(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch failed := s.MaxFailedIndexes; {
+	case failed == nil:
+		errs = append(errs, field.Required(at.Child("maxFailedIndexes"), fmt.Sprintf("must be specified when completions is above %d", maxIndexes)))
+	case *failed > maxOfManyIndexes:
+		errs = append(errs, field.Invalid(at.Child("maxFailedIndexes"), *failed,
+			fmt.Sprintf("must be less than or equal to %d when completions are above %d and used with backoff limit per index", maxOfManyIndexes, maxIndexes)))
+	}
+	if s.Parallelism != nil && *s.Parallelism > maxOfManyIndexes {
+		errs = append(errs, field.Invalid(at.Child("parallelism"), *s.Parallelism,
+			fmt.Sprintf("must be less than or equal to %d when completions are above %d and used with backoff limit per index", maxOfManyIndexes, maxIndexes)))
+	}
+	return errs
+}
+
+func validateReplacement(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
+	if s.PodReplacementPolicy == nil {
+		return nil
+	}
+	if s.PodFailurePolicy == nil {
+		return check.OneOf(*s.PodReplacementPolicy, []batchv1.PodReplacementPolicy{batchv1.Failed, batchv1.TerminatingOrFailed}, at)
+	}
+	return check.OneOf(*s.PodReplacementPolicy, []batchv1.PodReplacementPolicy{batchv1.Failed}, at)
+}
+
+// validateJobChange checks what may change of a Job: its speed, its limits, and while it is suspended where its pods go.
+func validateJobChange(j, old *batchv1.Job) field.ErrorList {
+	s, was, at := &j.Spec, &old.Spec, check.Spec
+	errs := validateCompletionsChange(s, was, at)
+	errs = append(errs, check.Immutable(s.Selector, was.Selector, at.Child("selector"))...)
+	template := was.Template.DeepCopy()
+	if isHeld(old) {
+		followDirectives(template, &s.Template)
+	}
+	errs = append(errs, check.Immutable(s.Template, *template, at.Child("template"))...)
+	errs = append(errs, check.Immutable(s.CompletionMode, was.CompletionMode, at.Child("completionMode"))...)
+	errs = append(errs, check.Immutable(s.PodFailurePolicy, was.PodFailurePolicy, at.Child("podFailurePolicy"))...)
+	errs = append(errs, check.Immutable(s.BackoffLimitPerIndex, was.BackoffLimitPerIndex, at.Child("backoffLimitPerIndex"))...)
+	errs = append(errs, check.Immutable(s.ManagedBy, was.ManagedBy, at.Child("managedBy"))...)
+	return append(errs, check.Immutable(s.SuccessPolicy, was.SuccessPolicy, at.Child("successPolicy"))...)
+}
+
+func validateCompletionsChange(s, was *batchv1.JobSpec, at *field.Path) field.ErrorList {
+	if !isIndexed(s) {
+		return check.Immutable(s.Completions, was.Completions, at.Child("completions"))
+	}
+	if s.Completions == nil || s.Parallelism == nil || equality.Semantic.DeepEqual(s.Completions, was.Completions) || *s.Completions == *s.Parallelism {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at.Child("completions"), *s.Completions, fmt.Sprintf("can only be modified in tandem with %s", at.Child("parallelism")))}
+}
+
+// isHeld reports whether a Job is suspended and has no pods, so that they may still be sent elsewhere.
+func isHeld(j *batchv1.Job) bool {
+	if j.Spec.Suspend == nil || !*j.Spec.Suspend {
+		return false
+	}
+	return j.Status.StartTime == nil || has(j, batchv1.JobSuspended) && j.Status.Active == 0
+}
+
+// followDirectives takes over what decides where pods go and what they get there.
+func followDirectives(t, from *corev1.PodTemplateSpec) {
+	t.Labels, t.Annotations = from.Labels, from.Annotations
+	t.Spec.NodeSelector, t.Spec.Tolerations, t.Spec.SchedulingGates = from.Spec.NodeSelector, from.Spec.Tolerations, from.Spec.SchedulingGates
+	switch {
+	case t.Spec.Affinity != nil:
+		t.Spec.Affinity.NodeAffinity = nil
+		if from.Spec.Affinity != nil {
+			t.Spec.Affinity.NodeAffinity = from.Spec.Affinity.NodeAffinity
+		}
+	case from.Spec.Affinity != nil:
+		t.Spec.Affinity = &corev1.Affinity{NodeAffinity: from.Spec.Affinity.NodeAffinity}
+	}
+	for i := range min(len(t.Spec.Containers), len(from.Spec.Containers)) {
+		t.Spec.Containers[i].Resources = from.Spec.Containers[i].Resources
+	}
+	for i := range min(len(t.Spec.InitContainers), len(from.Spec.InitContainers)) {
+		t.Spec.InitContainers[i].Resources = from.Spec.InitContainers[i].Resources
+	}
+}

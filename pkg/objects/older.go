@@ -1,0 +1,46 @@
+package objects
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Message is a type of the published API, which has a protobuf form.
+type Message interface {
+	runtime.Object
+	Unmarshal([]byte) error
+}
+
+// Recode converts between versions through protobuf, for kinds whose versions agree in it: the fields that they share
+// have the same numbers and types, and those of one version alone are dropped. out shares nothing with in.
+func Recode[T interface{ Unmarshal([]byte) error }](in any, out T) (T, error) {
+	m, ok := in.(interface{ Marshal() ([]byte, error) })
+	if !ok {
+		return out, fmt.Errorf("convert %T to %T: it has no protobuf form", in, out)
+	}
+	b, err := m.Marshal()
+	if err == nil {
+		err = out.Unmarshal(b)
+	}
+	if err != nil {
+		return out, fmt.Errorf("convert %T to %T: %w", in, out, err)
+	}
+	return out, nil
+}
+
+// Older makes an older version of the same shape, of the group-version gv, which Recode converts.
+func Older[T interface {
+	Object
+	Message
+}, V Message](gv, deprecated string, current func() T, older func() V, list func() runtime.Object) Version[T] {
+	group, version, _ := strings.Cut(gv, "/")
+	return Version[T]{
+		Group: group, Version: version, Deprecated: deprecated,
+		New:     func() runtime.Object { return older() },
+		NewList: list,
+		To:      func(obj runtime.Object) (T, error) { return Recode(obj, current()) },
+		From:    func(obj T) (runtime.Object, error) { return Recode(obj, older()) },
+	}
+}
