@@ -67,7 +67,7 @@ func New(cfg Config) ([]stage.Mutator, []stage.Validator) {
 	if cfg.Find != nil {
 		mutating, validating := policies(cfg)
 		mutators = append(mutators, mutating)
-		validators = append(validators, validating)
+		validators = append(validators, paramAccess{cfg.Authorizers, cfg.Find}, validating)
 	}
 	if cfg.UID != nil {
 		mutating, validating := webhooks(cfg)
