@@ -30,9 +30,10 @@ func (s *Server) newEngine(cfg Config) error {
 	}
 	s.engine, err = verbs.New(verbs.Config{
 		Store: cfg.Store, Resources: cfg.Resources, Clock: cfg.Clock, Source: cfg.Source,
-		Stages: s.newStages,
-		Hooks:  []verbs.Hook{services},
-		Spans:  s.virtual.Span,
+		Stages:  s.newStages,
+		Hooks:   []verbs.Hook{services},
+		Reviews: s.reviews(),
+		Spans:   s.virtual.Span,
 		Token: func(ctx context.Context, account objects.Key, asked *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 			return s.issuer.Request(ctx, account, asked) // which is made with the engine's reader, below
 		},
@@ -50,7 +51,7 @@ func (s *Server) newEngine(cfg Config) error {
 		}
 	}
 	s.authn = authn.New(authn.Config{
-		Clients: cfg.PKI.Pool(), Static: static, Issuer: s.issuer, Clock: cfg.Clock,
+		Clients: cfg.PKI.Pool(), Static: static, Issuer: s.issuer, Clock: cfg.Clock, Reader: s.engine.Reader(),
 		More: []stage.Authenticator{localPeer{}},
 	})
 	return nil

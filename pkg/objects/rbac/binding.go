@@ -93,7 +93,8 @@ func sameRole(now, was rbacv1.RoleRef) field.ErrorList {
 	if now == was {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), now, "cannot change roleRef")}
+	shown := struct{ APIGroup, Kind, Name string }(now) // messages name the fields as Kubernetes' own types do
+	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), shown, "cannot change roleRef")}
 }
 
 var ours = []string{rbacv1.GroupName}

@@ -21,6 +21,7 @@ type Config struct {
 	Static  Static                // of the token file, see ReadTokens
 	Issuer  *tokens.Issuer        // of ServiceAccount tokens; nil: none are accepted
 	More    []stage.Authenticator // asked before the others
+	Reader  stage.Reader          // looks up bootstrap tokens; nil: none are accepted
 	Clock   clock.Clock
 }
 
@@ -31,7 +32,7 @@ func New(c Config) stage.Authenticator {
 	if c.Clients != nil {
 		list = append(list, newCertificates(c.Clients, c.Clock))
 	}
-	list = append(list, bearer{static: c.Static, issuer: c.Issuer})
+	list = append(list, bearer{static: c.Static, issuer: c.Issuer, reader: c.Reader, clk: c.Clock})
 	return chain(list)
 }
 

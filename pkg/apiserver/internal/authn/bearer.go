@@ -9,7 +9,9 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
+	"github.com/minikctl/minikctl/pkg/clock"
 )
 
 // errBadToken tells no more than this to whoever sends a token that nobody knows.
@@ -20,6 +22,8 @@ var errBadToken = errors.New("invalid bearer token")
 type bearer struct {
 	static Static
 	issuer *tokens.Issuer
+	reader stage.Reader // of bootstrap tokens; nil: there are none
+	clk    clock.Clock
 }
 
 func (b bearer) Authenticate(r *http.Request) (user.Info, bool, error) {
@@ -31,6 +35,9 @@ func (b bearer) Authenticate(r *http.Request) (user.Info, bool, error) {
 		return nil, false, nil
 	}
 	if who, ok := b.static.find(token); ok {
+		return who, true, nil
+	}
+	if who, ok := b.bootstrap(r.Context(), token); ok {
 		return who, true, nil
 	}
 	if b.issuer == nil || !b.issuer.Ours(token) {

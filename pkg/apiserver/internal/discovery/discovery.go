@@ -161,7 +161,7 @@ func (e entry) resource() metav1.APIResource {
 	n := e.row.Names
 	return metav1.APIResource{
 		Name: n.Plural, SingularName: n.Singular, Namespaced: !n.Cluster, Kind: n.Kind, Verbs: e.row.Verbs,
-		ShortNames: e.short(), Categories: e.categories(), StorageVersionHash: storageHash(n),
+		ShortNames: e.short(), Categories: e.categories(), StorageVersionHash: e.hash(),
 	}
 }
 
@@ -192,6 +192,14 @@ func (e entry) subresource(gv schema.GroupVersion, sub codec.Subresource) metav1
 		}
 	}
 	return out
+}
+
+// hash is the storageHash of what is stored.
+func (e entry) hash() string {
+	if !slices.Contains(e.row.Verbs, "get") {
+		return ""
+	}
+	return storageHash(e.row.Names)
 }
 
 // storageHash identifies the version in which a resource is stored. Clients compare it and nothing more.

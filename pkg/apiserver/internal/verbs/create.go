@@ -46,6 +46,9 @@ func (e *Engine) Create(ctx context.Context, req *Request, obj runtime.Object, o
 	if !ok {
 		return Result{}, apierrors.NewInternalError(fmt.Errorf("%T has no metadata", obj))
 	}
+	if answer := w.config.Reviews[w.gr()]; answer != nil {
+		return w.review(ctx, in, answer)
+	}
 	item, err := w.create(ctx, in)
 	return Result{Item: item, Created: err == nil}, err
 }

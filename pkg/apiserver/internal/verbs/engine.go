@@ -33,7 +33,8 @@ type Config struct {
 	Source    *clock.Source
 	Stages    func(r stage.Reader) Stages // nil: everything is allowed and nothing is admitted otherwise
 	Hooks     []Hook
-	Spans     func(trace.Span) // is told of each committed write; nil: nobody
+	Reviews   map[schema.GroupResource]Review // answer the creates of what is only asked and never stored
+	Spans     func(trace.Span)                // is told of each committed write; nil: nobody
 	// Token answers a TokenRequest for a service account (serviceaccounts/token); nil: there is no such subresource.
 	Token func(ctx context.Context, account objects.Key, asked *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
 }

@@ -1,0 +1,37 @@
+package verbs
+
+import (
+	"context"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// Review answers a create of which nothing is stored. obj is the question, which may be changed and returned as the
+// answer; errors are *apierrors.StatusError.
+type Review func(ctx context.Context, a *stage.Attributes, obj objects.Object) (objects.Object, error)
+
+// review is the create of a question: it passes what every create does, but for the store.
+func (w *write) review(ctx context.Context, obj objects.Object, answer Review) (Result, error) {
+	if err := inNamespace(obj, w.namespace()); err != nil {
+		return Result{}, err
+	}
+	if err := w.track(nil, obj); err != nil {
+		return Result{}, err
+	}
+	if err := w.mutate(ctx, stage.Create, obj, nil); err != nil {
+		return Result{}, err
+	}
+	if err := w.invalid("", w.r.Validate(obj, nil)); err != nil {
+		return Result{}, err
+	}
+	if err := w.admit(ctx, stage.Create, obj, nil); err != nil {
+		return Result{}, err
+	}
+	out, err := answer(ctx, &w.req.Attributes, obj)
+	if err != nil {
+		return Result{}, w.status(err)
+	}
+	out.GetObjectKind().SetGroupVersionKind(w.r.Names.GVK())
+	return Result{Other: out, Created: true}, nil
+}
