@@ -1,0 +1,103 @@
+package apiserver_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
+)
+
+// TestHostileBodies sends what is meant to cost more to read than to send.
+func TestHostileBodies(t *testing.T) {
+	e := apiservertest.New(t)
+	laughs := "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n"
+	for i := range 9 {
+		laughs += fmt.Sprintf("a%d: &a%d [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i), 10), ", "))
+	}
+	const maps = "/api/v1/namespaces/default/configmaps"
+	labels := &strings.Builder{}
+	for i := range 20000 {
+		fmt.Fprintf(labels, `"k%d":"not ok!",`, i)
+	}
+	for _, c := range []struct {
+		name, path, media, body string
+		code                    int
+		want                    string
+	}{
+		{"too large", maps, "application/json", strings.Repeat(" ", 3<<20+1), http.StatusRequestEntityTooLarge, "limit is 3145728"},
+		{"deep JSON", maps, "application/json", `{"data":{"a":` + strings.Repeat("[", 1<<20), http.StatusBadRequest, "exceeded max depth"},
+		{"deep objects", maps, "application/json", strings.Repeat(`{"a":`, 1<<19), http.StatusBadRequest, "exceeded max depth"},
+		{"deep YAML", maps, "application/yaml", strings.Repeat("[", 1<<20), http.StatusBadRequest, "exceeded max depth"},
+		{"deep YAML by indent", maps, "application/yaml", strings.Repeat("- ", 1<<20), http.StatusBadRequest, "exceeded max depth"},
+		{"billion laughs", maps, "application/yaml", laughs, http.StatusBadRequest, "excessive aliasing"},
+		{"labels", maps, "application/json", `{"metadata":{"name":"l","labels":{` + labels.String() + `"a":"b"}}}`, http.StatusUnprocessableEntity, "is invalid"},
+		{"a patch in a patch", maps + "/x", "application/json-patch+json", strings.Repeat("[", 1<<20), http.StatusBadRequest, ""},
+	} {
+		method := http.MethodPost
+		if strings.HasSuffix(c.path, "/x") {
+			method = http.MethodPatch
+		}
+		began := time.Now()
+		resp, body := do(t, e, method, c.path, c.body, "Content-Type", c.media)
+		if resp.StatusCode != c.code && c.want != "" || !strings.Contains(body, c.want) {
+			t.Errorf("%s: got %s %.300s", c.name, resp.Status, body)
+		}
+		took := time.Since(began)
+		if took > 10*time.Second {
+			t.Errorf("%s took %v", c.name, took)
+		}
+		t.Logf("%s: %v, %.120s", c.name, took, body)
+	}
+}
+
+// TestIdleWatches holds many watches that nothing happens to, and looks at what each costs, with its client.
+func TestIdleWatches(t *testing.T) {
+	const watches, most = 800, 64 << 10
+	e := apiservertest.New(t)
+	hc, err := rest.HTTPClientFor(e.AdminConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	open := func() {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.URL+"/api/v1/configmaps?watch=1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := hc.Do(req)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("watch: %v, %v", resp, err)
+		}
+		go func() {
+			defer resp.Body.Close()
+			_, _ = bufio.NewReaderSize(resp.Body, 16).ReadByte()
+		}()
+	}
+	open()
+	before := memoryInUse()
+	for range watches {
+		open()
+	}
+	if each := (memoryInUse() - before) / watches; each > most {
+		t.Errorf("a watch costs %d bytes, more than %d", each, most)
+	} else {
+		t.Logf("a watch costs %d bytes, with its client", each)
+	}
+}
+
+func memoryInUse() int64 {
+	runtime.GC()
+	runtime.GC() // what the first has found is swept by now
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc + m.StackInuse)
+}
