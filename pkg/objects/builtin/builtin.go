@@ -10,10 +10,12 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/authentication"
 	"github.com/minikctl/minikctl/pkg/objects/authorization"
 	"github.com/minikctl/minikctl/pkg/objects/batch"
+	"github.com/minikctl/minikctl/pkg/objects/certificates"
 	"github.com/minikctl/minikctl/pkg/objects/coordination"
 	"github.com/minikctl/minikctl/pkg/objects/core"
 	"github.com/minikctl/minikctl/pkg/objects/flowcontrol"
 	"github.com/minikctl/minikctl/pkg/objects/networking"
+	"github.com/minikctl/minikctl/pkg/objects/policy"
 	"github.com/minikctl/minikctl/pkg/objects/rbac"
 	"github.com/minikctl/minikctl/pkg/objects/scheduling"
 	"github.com/minikctl/minikctl/pkg/objects/storage"
@@ -49,7 +51,9 @@ var Resources = []objects.Resource{
 	objects.Row(authorization.SubjectAccessReviews),
 	objects.Row(batch.CronJobs),
 	objects.Row(batch.Jobs),
+	objects.Row(certificates.CertificateSigningRequests),
 	objects.Row(coordination.Leases),
+	objects.Row(policy.PodDisruptionBudgets),
 	objects.Row(scheduling.PriorityClasses),
 	objects.Row(apiextensions.CustomResourceDefinitions),
 	objects.Row(admissionregistration.MutatingAdmissionPolicies),

@@ -53,6 +53,7 @@ func New(cfg Config) ([]stage.Mutator, []stage.Validator) {
 		classes,
 		defaultIngressClass{r},
 		podTopologyLabels{r},
+		certificateRequests{cfg.Clock},
 	}
 	validators := []stage.Validator{
 		lifecycle,
@@ -63,6 +64,9 @@ func New(cfg Config) ([]stage.Mutator, []stage.Validator) {
 		prio,
 		claimResize{r},
 		classes,
+		certificateApproval{cfg.Authorizers},
+		certificateSigning{cfg.Authorizers},
+		certificateSubjectRestriction{},
 	}
 	if cfg.Find != nil {
 		mutating, validating := policies(cfg)

@@ -1,0 +1,218 @@
+package certificates
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/diff"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
+)
+
+// legacySigner is that of the version of the API which let requests name none.
+const legacySigner = "kubernetes.io/legacy-unknown"
+
+// may says what a write is allowed to change, by the way it comes.
+type may struct{ approve, sign bool }
+
+func validate(r, old *request, allowed may) field.ErrorList {
+	was := faults(old)
+	errs := check.Meta(r, false, anyName)
+	spec := field.NewPath("spec")
+	if err := checkRequest(r.Spec.Request); err != nil {
+		errs = append(errs, field.Invalid(spec.Child("request"), r.Spec.Request, err.Error()))
+	}
+	errs = append(errs, usages(r.Spec.Usages, was, spec.Child("usages"))...)
+	if r.Spec.SignerName == legacySigner && !was.legacy {
+		errs = append(errs, field.Invalid(spec.Child("signerName"), r.Spec.SignerName, "the legacy signerName is not allowed via this API version"))
+	} else {
+		errs = append(errs, signerName(r.Spec.SignerName, spec.Child("signerName"))...)
+	}
+	if s := r.Spec.ExpirationSeconds; s != nil && *s < 600 {
+		errs = append(errs, field.Invalid(spec.Child("expirationSeconds"), *s, "may not specify a duration less than 600 seconds (10 minutes)"))
+	}
+	errs = append(errs, conditions(r.Status.Conditions, was, field.NewPath("status", "conditions"))...)
+	if old == nil || !bytes.Equal(r.Status.Certificate, old.Status.Certificate) {
+		if err := checkCertificates(r.Status.Certificate); err != nil {
+			errs = append(errs, field.Invalid(field.NewPath("status", "certificate"), "<certificate data>", err.Error()))
+		}
+	}
+	if old != nil {
+		errs = append(append(errs, changes(r, old, allowed)...), check.MetaUpdate(r, old)...)
+	}
+	return errs
+}
+
+// Parse reads the PEM of a request.
+func Parse(raw []byte) (*x509.CertificateRequest, error) {
+	block, _ := pem.Decode(raw)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return nil, errors.New("PEM block type must be CERTIFICATE REQUEST")
+	}
+	return x509.ParseCertificateRequest(block.Bytes)
+}
+
+func checkRequest(raw []byte) error {
+	r, err := Parse(raw)
+	if err != nil {
+		return err
+	}
+	return r.CheckSignature()
+}
+
+func checkCertificates(raw []byte) error {
+	if len(raw) == 0 {
+		return nil
+	}
+	found := false
+	for block, rest := pem.Decode(raw); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			return fmt.Errorf("only CERTIFICATE PEM blocks are allowed, found %q", block.Type)
+		}
+		if len(block.Headers) != 0 {
+			return errors.New("no PEM block headers are permitted")
+		}
+		certs, err := x509.ParseCertificates(block.Bytes)
+		if err != nil {
+			return err
+		}
+		if len(certs) == 0 {
+			return errors.New("found CERTIFICATE PEM block containing 0 certificates")
+		}
+		found = true
+	}
+	if !found {
+		return errors.New("must contain at least one CERTIFICATE PEM block")
+	}
+	return nil
+}
+
+// fault says what is wrong with a stored request and so must be let pass in its updates.
+type fault struct{ legacy, both, twice, untyped, usageTwice, usageUnknown bool }
+
+func faults(old *request) fault {
+	if old == nil {
+		return fault{}
+	}
+	f := fault{
+		legacy: old.Spec.SignerName == legacySigner,
+		both:   len(indices(old, certificatesv1.CertificateApproved)) > 0 && len(indices(old, certificatesv1.CertificateDenied)) > 0,
+	}
+	for i, c := range old.Status.Conditions {
+		f.untyped = f.untyped || c.Type == ""
+		f.twice = f.twice || slices.ContainsFunc(old.Status.Conditions[:i], func(o condition) bool { return o.Type == c.Type })
+	}
+	for i, u := range old.Spec.Usages {
+		f.usageUnknown = f.usageUnknown || !slices.Contains(knownUsages, u)
+		f.usageTwice = f.usageTwice || slices.Contains(old.Spec.Usages[:i], u)
+	}
+	return f
+}
+
+// knownUsages are in the order in which messages list them.
+var knownUsages = []certificatesv1.KeyUsage{
+	"any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment", "decipher only",
+	"digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel", "ipsec user", "key agreement",
+	"key encipherment", "microsoft sgc", "netscape sgc", "ocsp signing", "s/mime", "server auth", "signing", "timestamping",
+}
+
+func usages(list []certificatesv1.KeyUsage, was fault, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(list) == 0 {
+		errs = append(errs, field.Required(at, ""))
+	}
+	for i, u := range list {
+		if !was.usageUnknown && !slices.Contains(knownUsages, u) {
+			errs = append(errs, field.NotSupported(at.Index(i), u, knownUsages))
+		}
+	}
+	for i, u := range list {
+		if !was.usageTwice && slices.Contains(list[:i], u) {
+			errs = append(errs, field.Duplicate(at.Index(i), u))
+		}
+	}
+	return errs
+}
+
+var (
+	onlyTrue  = []corev1.ConditionStatus{corev1.ConditionTrue}
+	anyStatus = []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown}
+)
+
+// final are the conditions that stay, and are true.
+var final = []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed}
+
+func conditions(list []condition, was fault, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[certificatesv1.RequestConditionType]bool{}
+	for i, c := range list {
+		if c.Type == "" && !was.untyped {
+			errs = append(errs, field.Required(at.Index(i).Child("type"), ""))
+		}
+		allowed := anyStatus
+		if slices.Contains(final, c.Type) {
+			allowed = onlyTrue
+		}
+		if c.Status == "" {
+			errs = append(errs, field.Required(at.Index(i).Child("status"), ""))
+		} else if !slices.Contains(allowed, c.Status) {
+			errs = append(errs, field.NotSupported(at.Index(i).Child("status"), c.Status, allowed))
+		}
+		if !was.both && (c.Type == certificatesv1.CertificateApproved && seen[certificatesv1.CertificateDenied] ||
+			c.Type == certificatesv1.CertificateDenied && seen[certificatesv1.CertificateApproved]) {
+			errs = append(errs, field.Invalid(at, c.Type, "Approved and Denied conditions are mutually exclusive"))
+		}
+		if seen[c.Type] && !was.twice {
+			errs = append(errs, field.Duplicate(at.Index(i).Child("type"), c.Type))
+		}
+		seen[c.Type] = true
+	}
+	return errs
+}
+
+func ofType(r *request, t certificatesv1.RequestConditionType) []condition {
+	var out []condition
+	for _, i := range indices(r, t) {
+		out = append(out, r.Status.Conditions[i])
+	}
+	return out
+}
+
+func changes(r, old *request, allowed may) field.ErrorList {
+	var errs field.ErrorList
+	at := field.NewPath("status", "conditions")
+	for _, t := range final {
+		if len(indices(r, t)) < len(indices(old, t)) {
+			errs = append(errs, field.Forbidden(at, fmt.Sprintf("updates may not remove a condition of type %q", t)))
+		}
+	}
+	for _, t := range final[:2] {
+		now, was := ofType(r, t), ofType(old, t)
+		switch {
+		case allowed.approve || len(now) < len(was):
+		case len(now) > len(was):
+			errs = append(errs, field.Forbidden(at, fmt.Sprintf("updates may not add a condition of type %q", t)))
+		case !equality.Semantic.DeepEqual(now, was):
+			errs = append(errs, field.Forbidden(at, fmt.Sprintf("updates may not modify a condition of type %q\n%v", t, diff.Diff(was, now))))
+		}
+	}
+	if bytes.Equal(r.Status.Certificate, old.Status.Certificate) {
+		return errs
+	}
+	at = field.NewPath("status", "certificate")
+	if !allowed.sign {
+		return append(errs, field.Forbidden(at, "updates may not set certificate content"))
+	}
+	if len(old.Status.Certificate) > 0 {
+		errs = append(errs, field.Forbidden(at, "updates may not modify existing certificate content"))
+	}
+	return errs
+}
