@@ -67,11 +67,11 @@ func validateDaemonStrategy(s *appsv1.DaemonSetUpdateStrategy, at *field.Path) f
 // validateDaemonRollingUpdate: a node has either one pod too many for a while or one too few.
 func validateDaemonRollingUpdate(r *appsv1.RollingUpdateDaemonSet, at *field.Path) field.ErrorList {
 	unavailable, surge := deref(r.MaxUnavailable), deref(r.MaxSurge)
-	errs := numberOrPercent(unavailable, at.Child("maxUnavailable"))
-	errs = append(errs, numberOrPercent(surge, at.Child("maxSurge"))...)
-	errs = append(errs, atMostAll(unavailable, at.Child("maxUnavailable"))...)
-	errs = append(errs, atMostAll(surge, at.Child("maxSurge"))...)
-	switch hasUnavailable, hasSurge := amount(unavailable) != 0, amount(surge) != 0; {
+	errs := check.NumberOrPercent(unavailable, at.Child("maxUnavailable"))
+	errs = append(errs, check.NumberOrPercent(surge, at.Child("maxSurge"))...)
+	errs = append(errs, check.AtMostAll(unavailable, at.Child("maxUnavailable"))...)
+	errs = append(errs, check.AtMostAll(surge, at.Child("maxSurge"))...)
+	switch hasUnavailable, hasSurge := check.Amount(unavailable) != 0, check.Amount(surge) != 0; {
 	case hasUnavailable && hasSurge:
 		errs = append(errs, field.Invalid(at.Child("maxSurge"), r.MaxSurge, "may not be set when maxUnavailable is non-zero"))
 	case !hasUnavailable && !hasSurge:

@@ -119,11 +119,11 @@ func validatePartition(r *appsv1.RollingUpdateStatefulSetStrategy, at *field.Pat
 	if r.MaxUnavailable == nil {
 		return errs
 	}
-	errs = append(errs, numberOrPercent(*r.MaxUnavailable, at.Child("maxUnavailable"))...)
-	if amount(*r.MaxUnavailable) == 0 {
+	errs = append(errs, check.NumberOrPercent(*r.MaxUnavailable, at.Child("maxUnavailable"))...)
+	if check.Amount(*r.MaxUnavailable) == 0 {
 		errs = append(errs, field.Invalid(at.Child("maxUnavailable"), *r.MaxUnavailable, "cannot be 0"))
 	}
-	return append(errs, atMostAll(*r.MaxUnavailable, at.Child("maxUnavailable"))...)
+	return append(errs, check.AtMostAll(*r.MaxUnavailable, at.Child("maxUnavailable"))...)
 }
 
 func validateRetention(p *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy, at *field.Path) field.ErrorList {

@@ -1,16 +1,12 @@
 package apps
 
 import (
-	"strconv"
-	"strings"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/minikctl/minikctl/pkg/objects/check"
@@ -91,19 +87,12 @@ func validateStrategy(s *appsv1.DeploymentStrategy, at *field.Path) field.ErrorL
 
 func validateRollingUpdate(r *appsv1.RollingUpdateDeployment, at *field.Path) field.ErrorList {
 	unavailable, surge := deref(r.MaxUnavailable), deref(r.MaxSurge)
-	errs := numberOrPercent(unavailable, at.Child("maxUnavailable"))
-	errs = append(errs, numberOrPercent(surge, at.Child("maxSurge"))...)
-	if amount(unavailable) == 0 && amount(surge) == 0 {
+	errs := check.NumberOrPercent(unavailable, at.Child("maxUnavailable"))
+	errs = append(errs, check.NumberOrPercent(surge, at.Child("maxSurge"))...)
+	if check.Amount(unavailable) == 0 && check.Amount(surge) == 0 {
 		errs = append(errs, field.Invalid(at.Child("maxUnavailable"), unavailable, "may not be 0 when `maxSurge` is 0"))
 	}
-	return append(errs, atMostAll(unavailable, at.Child("maxUnavailable"))...)
-}
-
-func atMostAll(v intstr.IntOrString, at *field.Path) field.ErrorList {
-	if p, ok := percent(v); ok && p > 100 {
-		return field.ErrorList{field.Invalid(at, v, "must not be greater than 100%")}
-	}
-	return nil
+	return append(errs, check.AtMostAll(unavailable, at.Child("maxUnavailable"))...)
 }
 
 func deref(v *intstr.IntOrString) intstr.IntOrString {
@@ -111,33 +100,6 @@ func deref(v *intstr.IntOrString) intstr.IntOrString {
 		return intstr.IntOrString{}
 	}
 	return *v
-}
-
-func numberOrPercent(v intstr.IntOrString, at *field.Path) field.ErrorList {
-	if v.Type == intstr.Int {
-		return check.NonNegative(v.IntVal, at)
-	}
-	if v.Type == intstr.String && len(utilvalidation.IsValidPercent(v.StrVal)) == 0 {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(at, v, "must be an integer or percentage (e.g '5%%')")}
-}
-
-func percent(v intstr.IntOrString) (int, bool) {
-	digits, ok := strings.CutSuffix(v.StrVal, "%")
-	if v.Type != intstr.String || !ok {
-		return 0, false
-	}
-	n, err := strconv.Atoi(digits)
-	return n, err == nil
-}
-
-// amount returns the number or the percentage.
-func amount(v intstr.IntOrString) int {
-	if p, ok := percent(v); ok {
-		return p
-	}
-	return v.IntValue()
 }
 
 func validateReplicaSet(rs, old *appsv1.ReplicaSet) field.ErrorList {
