@@ -45,7 +45,7 @@ func (c *Conditions) Hold(ctx context.Context, v *admission.VersionedAttributes,
 		nil, celconfig.RuntimeCELCostBudgetMatchConditions)
 	if err != nil {
 		if c.ignore {
-			return false, nil
+			return false, nil //nolint:nilerr // the failurePolicy says so
 		}
 		return false, err
 	}
