@@ -98,7 +98,9 @@ func rowOf(gvk schema.GroupVersionKind) *objects.Resource {
 // and sent back as it is changes nothing.
 func TestRoundTrip(t *testing.T) {
 	all := specimens(t)
-	t.Logf("%d objects", len(all))
+	if t.Logf("%d objects", len(all)); len(all) < 60 {
+		t.Errorf("only %d objects are of kinds that are served", len(all))
+	}
 	made := map[string]map[string]any{} // by encoding and name
 	for media, encode := range encodings {
 		made[media] = map[string]any{}
