@@ -9,6 +9,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/apps"
 	"github.com/minikctl/minikctl/pkg/objects/authentication"
 	"github.com/minikctl/minikctl/pkg/objects/authorization"
+	"github.com/minikctl/minikctl/pkg/objects/autoscaling"
 	"github.com/minikctl/minikctl/pkg/objects/batch"
 	"github.com/minikctl/minikctl/pkg/objects/certificates"
 	"github.com/minikctl/minikctl/pkg/objects/coordination"
@@ -49,6 +50,7 @@ var Resources = []objects.Resource{
 	objects.Row(authorization.SelfSubjectAccessReviews),
 	objects.Row(authorization.SelfSubjectRulesReviews),
 	objects.Row(authorization.SubjectAccessReviews),
+	objects.Row(autoscaling.HorizontalPodAutoscalers),
 	objects.Row(batch.CronJobs),
 	objects.Row(batch.Jobs),
 	objects.Row(certificates.CertificateSigningRequests),

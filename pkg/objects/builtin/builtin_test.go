@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -231,6 +232,31 @@ func filler(seed int64) *randfill.Filler {
 		func(v *metav1.FieldsV1, _ randfill.Continue) { v.Raw = []byte(`{"f:a":{}}`) },
 		func(v *runtime.RawExtension, _ randfill.Continue) { v.Raw = []byte(`{"a":1}`) },
 		func(v *metav1.TypeMeta, _ randfill.Continue) { *v = metav1.TypeMeta{} },
+		fillMetric, fillMetricStatus,
 		func(v *[]metav1.ManagedFieldsEntry, _ randfill.Continue) { *v = nil },
 	)
+}
+
+// fillMetric makes one of the metrics that every version of the autoscaler knows: with the one kind of target that its
+// source has.
+func fillMetric(m *autoscalingv2.MetricSpec, c randfill.Continue) {
+	name := autoscalingv2.MetricIdentifier{Name: "m"}
+	amount := resource.NewQuantity(1+c.Int63n(1<<30), resource.DecimalSI)
+	switch c.Intn(3) {
+	case 0:
+		*m = autoscalingv2.MetricSpec{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricSource{Metric: name,
+			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: amount}}}
+	case 1:
+		*m = autoscalingv2.MetricSpec{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{Name: "memory",
+			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(7))}}}
+	default:
+		*m = autoscalingv2.MetricSpec{Type: autoscalingv2.ExternalMetricSourceType, External: &autoscalingv2.ExternalMetricSource{Metric: name,
+			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.ValueMetricType, Value: amount}}}
+	}
+}
+
+func fillMetricStatus(m *autoscalingv2.MetricStatus, c randfill.Continue) {
+	*m = autoscalingv2.MetricStatus{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricStatus{
+		Metric:  autoscalingv2.MetricIdentifier{Name: "m"},
+		Current: autoscalingv2.MetricValueStatus{AverageValue: resource.NewQuantity(1+c.Int63n(1<<30), resource.DecimalSI)}}}
 }
