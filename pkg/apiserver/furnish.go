@@ -3,12 +3,15 @@ package apiserver
 import (
 	"context"
 
+	"golang.org/x/sync/errgroup"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/apiregistration"
@@ -21,6 +24,7 @@ import (
 var furniture = map[string]func(*Server) []systemObject{
 	apiregistrationv1.GroupName: (*Server).localServices,
 	flowcontrolv1.GroupName:     (*Server).flowObjects,
+	rbacv1.GroupName:            (*Server).roleObjects,
 }
 
 // furnish makes what is missing of a group's furniture.
@@ -31,22 +35,53 @@ func (s *Server) furnish(ctx context.Context, group string) error {
 	}
 	s.furnishing.Lock()
 	defer s.furnishing.Unlock()
-	for _, o := range list(s) {
-		err := s.engineHas(ctx, o)
-		if apierrors.IsNotFound(err) {
-			t := client.Target{Resource: o.resource}
-			_, err = s.Client(self, systemAgent).Create(ctx, t, o.object, metav1.CreateOptions{})
-		}
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return err
-		}
+	if group == rbacv1.GroupName && s.rolesMade { // as at each start of Kubernetes, and not more often: they may be deleted
+		return nil
 	}
-	return nil
+	var all errgroup.Group
+	for _, o := range list(s) {
+		all.Go(func() error { return s.furnishOne(ctx, o) }) // writes that wait together are committed together
+	}
+	err := all.Wait()
+	s.rolesMade = s.rolesMade || err == nil && group == rbacv1.GroupName
+	return err
+}
+
+func (s *Server) furnishOne(ctx context.Context, o systemObject) error {
+	err := s.engineHas(ctx, o)
+	if apierrors.IsNotFound(err) {
+		t := client.Target{Resource: o.resource, Namespace: o.object.GetNamespace()}
+		_, err = s.Client(self, systemAgent).Create(ctx, t, o.object, metav1.CreateOptions{})
+	}
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
 }
 
 func (s *Server) engineHas(ctx context.Context, o systemObject) error {
-	_, err := s.engine.Reader().Get(ctx, o.resource.GroupResource(), objects.Key{Name: o.object.GetName()})
+	key := objects.Key{Namespace: o.object.GetNamespace(), Name: o.object.GetName()}
+	_, err := s.engine.Reader().Get(ctx, o.resource.GroupResource(), key)
 	return err
+}
+
+// roleObjects are the roles that every cluster begins with, and their bindings. They hold from the start, as they are
+// compiled in: what is made here shows them, and can be bound, changed and added to.
+func (s *Server) roleObjects() []systemObject {
+	var out []systemObject
+	for _, obj := range authz.Defaults() {
+		resource := "clusterroles"
+		switch obj.(type) {
+		case *rbacv1.ClusterRoleBinding:
+			resource = "clusterrolebindings"
+		case *rbacv1.Role:
+			resource = "roles"
+		case *rbacv1.RoleBinding:
+			resource = "rolebindings"
+		}
+		out = append(out, systemObject{rbacv1.SchemeGroupVersion.WithResource(resource), obj})
+	}
+	return out
 }
 
 // flowObjects are the priority levels and flow schemas.

@@ -93,6 +93,7 @@ type Server struct {
 	running    inflight
 	fair       *fair.Limit
 	furnishing sync.Mutex // while what a cluster has is made
+	rolesMade  bool       // guarded by furnishing
 	ready      chan struct{}
 	stopping   context.Context // ends the watches
 	stop       context.CancelFunc

@@ -63,21 +63,11 @@ func builtin() *Index {
 }
 
 func (r role) bind(x *Index, to string) {
-	kind, name, _ := strings.Cut(to, " ")
-	s := rbacv1.Subject{Name: name}
-	shown := name
-	switch kind {
-	case "user":
-		s.Kind = rbacv1.UserKind
-	case "group":
-		s.Kind = rbacv1.GroupKind
-	default:
-		s.Kind, s.Namespace = rbacv1.ServiceAccountKind, "kube-system"
-		shown = name + "/" + s.Namespace
-	}
-	reason := fmt.Sprintf("RBAC: allowed by ClusterRoleBinding %q of ClusterRole %q to %s %q", r.name, r.name, s.Kind, shown)
+	s := subjectOf(to)
+	who := shown(s, "")
+	reason := fmt.Sprintf("RBAC: allowed by ClusterRoleBinding %q of ClusterRole %q to %s %q", r.name, r.name, s.Kind, who)
 	if r.in != "" {
-		reason = fmt.Sprintf("RBAC: allowed by RoleBinding %q of Role %q to %s %q", r.name+"/"+r.in, r.name, s.Kind, shown)
+		reason = fmt.Sprintf("RBAC: allowed by RoleBinding %q of Role %q to %s %q", r.name+"/"+r.in, r.name, s.Kind, who)
 	}
 	x.Add(s, "", Grant{Reason: reason, Namespace: r.in, Rules: r.rules})
 }

@@ -134,10 +134,8 @@ func shown(s rbacv1.Subject, home string) string {
 // builtinRules are the rules of the ClusterRoles that every cluster begins with, to which bindings may refer.
 func builtinRules() map[objects.Key][]rbacv1.PolicyRule {
 	out := map[objects.Key][]rbacv1.PolicyRule{}
-	for _, list := range [][]role{clusterRoles(), controllerRoles(), peopleRoles()} {
-		for _, r := range list {
-			out[objects.Key{Name: r.name}] = r.rules
-		}
+	for _, r := range allClusterRoles() {
+		out[objects.Key{Name: r.name}] = r.rules
 	}
 	return out
 }

@@ -1,0 +1,85 @@
+package authz
+
+import (
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// The marks of the objects that every cluster begins with.
+const (
+	bootstrappingLabel = "kubernetes.io/bootstrapping"
+	rbacDefaults       = "rbac-defaults"
+	aggregateTo        = "rbac.authorization.k8s.io/aggregate-to-"
+)
+
+// aggregated says into which role those of the roles for people go.
+var aggregated = map[string]string{
+	"system:aggregate-to-admin": "admin", "edit": "admin",
+	"system:aggregate-to-edit": "edit", "view": "edit",
+	"system:aggregate-to-view": "view",
+}
+
+// Defaults returns what is compiled in as the objects that Kubernetes shows of it: ClusterRoles, Roles and their bindings.
+// They are the caller's.
+func Defaults() []objects.Object {
+	var out []objects.Object
+	for _, r := range slices.Concat(allClusterRoles(), namespaceRoles()) {
+		out = append(out, r.objects()...)
+	}
+	return out
+}
+
+// allClusterRoles are the ClusterRoles that every cluster begins with.
+func allClusterRoles() []role {
+	return slices.Concat(clusterRoles(), controllerRoles(), peopleRoles(), spareRoles())
+}
+
+func (r role) objects() []objects.Object {
+	meta := metav1.ObjectMeta{
+		Name: r.name, Namespace: r.in, Labels: map[string]string{bootstrappingLabel: rbacDefaults},
+		Annotations: map[string]string{rbacv1.AutoUpdateAnnotationKey: "true"},
+	}
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: r.name}
+	if r.in != "" {
+		ref.Kind = "Role"
+		out := []objects.Object{&rbacv1.Role{ObjectMeta: meta, Rules: r.rules}}
+		return append(out, &rbacv1.RoleBinding{ObjectMeta: *meta.DeepCopy(), RoleRef: ref, Subjects: r.subjects()})
+	}
+	bindingMeta := *meta.DeepCopy()
+	cr := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: r.rules}
+	if into := aggregated[r.name]; into != "" {
+		cr.Labels[aggregateTo+into] = "true"
+	}
+	if r.name == "admin" || r.name == "edit" || r.name == "view" {
+		cr.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{aggregateTo + r.name: "true"}}}}
+	}
+	if len(r.to) == 0 {
+		return []objects.Object{cr}
+	}
+	return []objects.Object{cr, &rbacv1.ClusterRoleBinding{ObjectMeta: bindingMeta, RoleRef: ref, Subjects: r.subjects()}}
+}
+
+func (r role) subjects() []rbacv1.Subject {
+	var out []rbacv1.Subject
+	for _, to := range r.to {
+		out = append(out, subjectOf(to))
+	}
+	return out
+}
+
+// subjectOf reads "user NAME", "group NAME" or "account NAME".
+func subjectOf(to string) rbacv1.Subject {
+	kind, name, _ := strings.Cut(to, " ")
+	switch kind {
+	case "user":
+		return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}
+	case "group":
+		return rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: name}
+	}
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: name}
+}

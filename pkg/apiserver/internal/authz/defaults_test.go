@@ -1,0 +1,46 @@
+package authz
+
+import (
+	"fmt"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// TestDefaults checks that what is shown is what holds.
+func TestDefaults(t *testing.T) {
+	roles, bindings := map[string]*rbacv1.ClusterRole{}, map[string]*rbacv1.ClusterRoleBinding{}
+	seen := map[string]bool{}
+	for _, obj := range Defaults() {
+		id := fmt.Sprintf("%T %s/%s", obj, obj.GetNamespace(), obj.GetName())
+		if seen[id] {
+			t.Errorf("%s is there twice", id)
+		}
+		seen[id] = true
+		if obj.GetLabels()[bootstrappingLabel] != rbacDefaults || obj.GetAnnotations()[rbacv1.AutoUpdateAnnotationKey] != "true" {
+			t.Errorf("%s is not marked", id)
+		}
+		switch o := obj.(type) {
+		case *rbacv1.ClusterRole:
+			roles[o.Name] = o
+		case *rbacv1.ClusterRoleBinding:
+			bindings[o.Name] = o
+		}
+	}
+	for name, b := range bindings {
+		if roles[b.RoleRef.Name] == nil || len(b.Subjects) == 0 {
+			t.Errorf("%s binds %v to %v", name, b.RoleRef, b.Subjects)
+		}
+	}
+	for _, name := range []string{"cluster-admin", "admin", "edit", "view", "system:node", "system:discovery", "system:auth-delegator", "system:certificates.k8s.io:legacy-unknown-approver"} {
+		if roles[name] == nil {
+			t.Errorf("there is no %s", name)
+		}
+	}
+	if roles["view"].Labels[aggregateTo+"edit"] != "true" || roles["edit"].AggregationRule == nil || roles["system:node"].AggregationRule != nil {
+		t.Error("the roles for people are not made of each other")
+	}
+	if bindings["view"] != nil || bindings["system:node"] != nil {
+		t.Error("somebody is bound to a role that nobody has at the beginning")
+	}
+}
