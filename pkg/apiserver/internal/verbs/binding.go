@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -138,31 +137,4 @@ func (w *write) scheduled(pod *corev1.Pod) {
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: now,
 	})
-}
-
-// evict deletes a pod on behalf of an Eviction (pods/eviction).
-func evict(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
-	ev, ok := obj.(*policyv1.Eviction)
-	if !ok {
-		return Result{}, wrongType(obj)
-	}
-	if ev.Name != w.req.Name {
-		return Result{}, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
-	}
-	w.req.Sub = ev
-	if err := w.mutate(ctx, stage.Create, ev, nil); err != nil {
-		return Result{}, err
-	}
-	if err := w.admit(ctx, stage.Create, ev, nil); err != nil {
-		return Result{}, err
-	}
-	opts := ev.DeleteOptions.DeepCopy()
-	if opts == nil {
-		opts = &metav1.DeleteOptions{}
-	}
-	w.dry = w.dry || len(opts.DryRun) > 0
-	if _, err := w.delete(ctx, opts); err != nil {
-		return Result{}, err
-	}
-	return success(), nil
 }

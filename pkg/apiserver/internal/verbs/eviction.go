@@ -1,0 +1,198 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+var budgets = schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}
+
+const (
+	// maxDisrupted is how many evictions the controller of budgets may be behind.
+	maxDisrupted = 2000
+	// evictionAttempts is how often an eviction looks again at a pod that changes all the time.
+	evictionAttempts = 20
+)
+
+// evict deletes a pod on behalf of an Eviction (pods/eviction), if its disruption budget allows.
+func evict(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
+	ev, ok := obj.(*policyv1.Eviction)
+	if !ok {
+		return Result{}, wrongType(obj)
+	}
+	if ev.Name != w.req.Name {
+		return Result{}, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
+	}
+	w.req.Sub = ev
+	if err := w.admit(ctx, stage.Create, ev, nil); err != nil {
+		return Result{}, err
+	}
+	opts := ev.DeleteOptions.DeepCopy()
+	if opts == nil {
+		opts = &metav1.DeleteOptions{}
+	}
+	w.dry = w.dry || len(opts.DryRun) > 0
+	for attempt := 1; ; attempt++ {
+		res, err := w.evictOnce(ctx, opts)
+		if !apierrors.IsConflict(err) || insists(opts) || attempt == evictionAttempts || ctx.Err() != nil {
+			return res, err
+		}
+		if err := w.Engine.cache.Fresh(ctx); err != nil {
+			return Result{}, w.status(err)
+		}
+	}
+}
+
+// insists reports whether the client insists on a version of the pod.
+func insists(opts *metav1.DeleteOptions) bool {
+	return opts.Preconditions != nil && opts.Preconditions.ResourceVersion != nil
+}
+
+func (w *write) evictOnce(ctx context.Context, opts *metav1.DeleteOptions) (Result, error) {
+	item, err := w.current(ctx, w.table, w.req.key())
+	if err != nil {
+		return Result{}, err
+	}
+	obj, err := item.Object()
+	if err != nil {
+		return Result{}, err
+	}
+	pod := obj.(*corev1.Pod)
+	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil
+	if ended || pod.Status.Phase == corev1.PodPending {
+		return w.evicted(ctx, pod, opts, !ended)
+	}
+	found, err := w.budgetsOf(ctx, pod)
+	switch {
+	case err != nil:
+		return Result{}, err
+	case len(found) == 0:
+		return w.evicted(ctx, pod, opts, false)
+	case len(found) > 1:
+		return Result{Created: true, Other: &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+			Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.", Code: 500}}, nil
+	}
+	budget := found[0]
+	if unhealthy(pod, budget) {
+		res, err := w.evicted(ctx, pod, opts, true)
+		if apierrors.IsConflict(err) && !insists(opts) {
+			return Result{}, stillProcessed(budget.Name) // it may have become ready
+		}
+		return res, err
+	}
+	if err := w.spend(ctx, budget.Name, pod.Name); err != nil {
+		return Result{}, err
+	}
+	return w.evicted(ctx, pod, opts, false)
+}
+
+// evicted deletes the pod, with exact only in the version that was looked at.
+func (w *write) evicted(ctx context.Context, pod *corev1.Pod, opts *metav1.DeleteOptions, exact bool) (Result, error) {
+	opts = opts.DeepCopy()
+	if exact && !insists(opts) {
+		if opts.Preconditions == nil {
+			opts.Preconditions = &metav1.Preconditions{}
+		}
+		opts.Preconditions.ResourceVersion = &pod.ResourceVersion
+	}
+	if _, err := w.delete(ctx, opts); err != nil {
+		return Result{}, err
+	}
+	return success(), nil
+}
+
+// budgetsOf returns the budgets whose selector finds the pod. An empty selector finds all.
+func (w *write) budgetsOf(ctx context.Context, pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
+	state, err := w.Reader().State(ctx, budgets)
+	if err != nil || state.Count == 0 {
+		return nil, err
+	}
+	list, err := w.Reader().List(ctx, budgets, pod.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	var out []*policyv1.PodDisruptionBudget
+	for _, obj := range list {
+		b := obj.(*policyv1.PodDisruptionBudget)
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err == nil && selector.Matches(labels.Set(pod.Labels)) {
+			out = append(out, b)
+		}
+	}
+	return out, nil
+}
+
+// unhealthy reports whether a pod is not among those that the budget counts on.
+func unhealthy(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return false
+		}
+	}
+	if p := b.Spec.UnhealthyPodEvictionPolicy; p != nil && *p == policyv1.AlwaysAllow {
+		return true
+	}
+	return b.Status.DesiredHealthy > 0 && b.Status.CurrentHealthy >= b.Status.DesiredHealthy
+}
+
+// spend takes one disruption from a budget and notes for which pod, until the budget's controller sees it go.
+func (w *write) spend(ctx context.Context, budget, pod string) error {
+	t, err := w.tableOf(budgets)
+	if err != nil {
+		return err
+	}
+	req := *w.req
+	req.Resource, req.Name, req.Subresource, req.Sub = t.r, budget, "status", nil
+	b := &write{Engine: w.Engine, table: t, req: &req, dry: w.dry, began: w.began}
+	_, err = b.edit(ctx, func(obj objects.Object) error { return w.take(obj.(*policyv1.PodDisruptionBudget), pod) })
+	return err
+}
+
+func (w *write) take(b *policyv1.PodDisruptionBudget, pod string) error {
+	s := &b.Status
+	forbidden := schema.GroupResource{Group: "policy", Resource: "poddisruptionbudget"}
+	switch {
+	case s.ObservedGeneration < b.Generation:
+		return stillProcessed(b.Name)
+	case s.DisruptionsAllowed < 0:
+		return apierrors.NewForbidden(forbidden, b.Name, fmt.Errorf("pdb disruptions allowed is negative"))
+	case len(s.DisruptedPods) > maxDisrupted:
+		return apierrors.NewForbidden(forbidden, b.Name, fmt.Errorf("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+	case s.DisruptionsAllowed == 0:
+		return violates(0, fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, s.DesiredHealthy, s.CurrentHealthy))
+	}
+	now := metav1.NewTime(w.began)
+	s.DisruptionsAllowed--
+	if s.DisruptionsAllowed == 0 {
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
+			Reason: policyv1.InsufficientPodsReason, ObservedGeneration: s.ObservedGeneration, LastTransitionTime: now})
+	}
+	if s.DisruptedPods == nil {
+		s.DisruptedPods = map[string]metav1.Time{}
+	}
+	s.DisruptedPods[pod] = now
+	return nil
+}
+
+func stillProcessed(budget string) error {
+	return violates(10, fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget))
+}
+
+// violates says why a budget allows no eviction now, and after how many seconds to ask again.
+func violates(retry int, why string) error {
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retry)
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: why})
+	return err
+}
