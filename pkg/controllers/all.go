@@ -39,6 +39,7 @@ var All = []Controller{
 	{"pvc-protection-controller", "pvc-protection-controller", ClaimProtection},
 	{"pv-protection-controller", "pv-protection-controller", VolumeProtection},
 	{"generic-garbage-collector", "tokens-controller", TokenSecret},
+	{"clusterrole-aggregation-controller", "clusterrole-aggregation-controller", ClusterRoleAggregation},
 }
 
 // How many keys a loop works on at the same time. Each write waits for its commit, and all that wait go into the same one,

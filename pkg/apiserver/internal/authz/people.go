@@ -19,7 +19,7 @@ func peopleRoles() []role {
 		{name: "system:aggregate-to-admin", rules: admin},
 		{name: "view", rules: view},
 		{name: "edit", rules: slices.Concat(edit, view)},
-		{name: "admin", rules: slices.Concat(admin, edit, view)},
+		{name: "admin", rules: slices.Concat(edit, view, admin)},
 	}
 }
 
