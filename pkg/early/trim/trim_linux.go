@@ -19,8 +19,10 @@ func Now() {
 		return
 	}
 	for _, m := range clean(string(smaps), program) {
-		// A kernel that refuses leaves them where they are.
-		_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(m.start), uintptr(m.end-m.start), unix.MADV_DONTNEED)
+		// Pages of a big size would come back whole where a part is needed. A kernel that refuses leaves all as it is.
+		for _, advice := range []uintptr{unix.MADV_NOHUGEPAGE, unix.MADV_DONTNEED} {
+			_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(m.start), uintptr(m.end-m.start), advice)
+		}
 	}
 }
 
