@@ -1,0 +1,74 @@
+package apiserver_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
+)
+
+// runningPod creates a ready pod with a label.
+func runningPod(t *testing.T, c kubernetes.Interface, name string) {
+	t.Helper()
+	pods := c.CoreV1().Pods("default")
+	pod, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "web"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x"}}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	if _, err := pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestEvictionSpendsBudget: a budget of one disruption lets one pod go and refuses the next.
+func TestEvictionSpendsBudget(t *testing.T) {
+	c := kubernetes.NewForConfigOrDie(apiservertest.New(t).AdminConfig)
+	if _, err := c.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	runningPod(t, c, "a")
+	runningPod(t, c, "b")
+	budgets := c.PolicyV1().PodDisruptionBudgets("default")
+	budget, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	evict := func(name string) error {
+		return c.PolicyV1().Evictions("default").Evict(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}})
+	}
+	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, DisruptionsAllowed: 1, CurrentHealthy: 2, DesiredHealthy: 1, ExpectedPods: 2}
+	if _, err := budgets.UpdateStatus(t.Context(), budget, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := evict("a"); err != nil {
+		t.Fatal(err)
+	}
+	budget, err = budgets.Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil || budget.Status.DisruptionsAllowed != 0 || len(budget.Status.DisruptedPods) != 1 || len(budget.Status.Conditions) != 1 {
+		t.Errorf("%v: got %+v", err, budget.Status)
+	}
+	refused(t, evict("b"), "The disruption budget web needs 1 healthy pods and has 2 currently")
+}
+
+func refused(t *testing.T, err error, why string) {
+	t.Helper()
+	status, ok := err.(apierrors.APIStatus)
+	if !ok || !apierrors.IsTooManyRequests(err) {
+		t.Fatalf("got %v, want 429", err)
+	}
+	s := status.Status()
+	if s.Message != "Cannot evict pod as it would violate the pod's disruption budget." || len(s.Details.Causes) != 1 ||
+		s.Details.Causes[0].Type != policyv1.DisruptionBudgetCause || s.Details.Causes[0].Message != why {
+		t.Errorf("got %+v", s)
+	}
+}
