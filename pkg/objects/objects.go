@@ -40,10 +40,11 @@ type Names struct {
 // the columns Name and Age. Functions are pure: they touch no clock, disk or network, and change only the object that
 // they are to change. old is nil on create.
 type Def[T Object] struct {
-	Names    Names
-	Versions []Version[T] // other served versions, which convert to and from the stored one
-	New      func() T
-	NewList  func() runtime.Object // the typed list, e.g. *corev1.PodList
+	Names      Names
+	Versions   []Version[T] // other served versions, which convert to and from the stored one
+	Deprecated string       // the text of the Warning header; "": not deprecated
+	New        func() T
+	NewList    func() runtime.Object // the typed list, e.g. *corev1.PodList
 
 	// ValidName checks a name, or with prefix a generateName, and returns what is wrong with it. nil: DNS subdomain.
 	ValidName func(name string, prefix bool) []string

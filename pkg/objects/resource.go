@@ -125,7 +125,7 @@ func Row[T Object](d Def[T]) Resource {
 	r.Versions = []Served{{
 		Group: n.Group, Version: n.Version, NewList: d.NewList, New: func() runtime.Object { return d.New() },
 		Default: func(runtime.Object) {}, Columns: eraseColumns(d.Columns), Selectable: r.Selectable,
-		Validate: eraseCheck[T](nil),
+		Validate: eraseCheck[T](nil), Deprecated: d.Deprecated,
 	}}
 	for _, v := range d.Versions {
 		r.Versions = append(r.Versions, eraseVersion(d, v, r))

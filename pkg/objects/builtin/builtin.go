@@ -14,6 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/certificates"
 	"github.com/minikctl/minikctl/pkg/objects/coordination"
 	"github.com/minikctl/minikctl/pkg/objects/core"
+	"github.com/minikctl/minikctl/pkg/objects/discovery"
 	"github.com/minikctl/minikctl/pkg/objects/flowcontrol"
 	"github.com/minikctl/minikctl/pkg/objects/networking"
 	"github.com/minikctl/minikctl/pkg/objects/policy"
@@ -26,6 +27,7 @@ import (
 var Resources = []objects.Resource{
 	objects.Row(core.Bindings),
 	objects.Row(core.ConfigMaps),
+	objects.Row(core.Endpoints),
 	objects.Row(core.Events),
 	objects.Row(core.LimitRanges),
 	objects.Row(core.Namespaces),
@@ -78,4 +80,5 @@ var Resources = []objects.Resource{
 	objects.Row(rbac.RoleBindings),
 	objects.Row(rbac.Roles),
 	objects.Row(apiregistration.APIServices),
+	objects.Row(discovery.EndpointSlices),
 }

@@ -216,7 +216,11 @@ func compareWarnings(r objects.Resource, obj objects.Object, c recorded) string 
 			want = append(want, strings.ReplaceAll(text, `\"`, `"`))
 		}
 	}
-	if got := r.Warnings(obj, nil); !slices.Equal(got, want) {
+	got := r.Warnings(obj, nil)
+	if text := r.Versions[0].Deprecated; text != "" {
+		got = append([]string{text}, got...)
+	}
+	if !slices.Equal(got, want) {
 		return fmt.Sprintf("warnings: want %q got %q", want, got)
 	}
 	return ""

@@ -1,0 +1,38 @@
+package check
+
+import (
+	"fmt"
+	"net"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+)
+
+// Endpoint checks the address of an endpoint. Pods have loopback addresses here, 127.N.x.y with an N from 1, so these
+// pass; every other loopback address is refused, as Kubernetes refuses all of them.
+func Endpoint(address string, at *field.Path) field.ErrorList {
+	ip := netutils.ParseIPSloppy(address)
+	if ip == nil {
+		return field.ErrorList{field.Invalid(at, address, "must be a valid IP address")}
+	}
+	var errs field.ErrorList
+	if ip.IsUnspecified() {
+		errs = append(errs, field.Invalid(at, address, fmt.Sprintf("may not be unspecified (%v)", address)))
+	}
+	if ip.IsLoopback() && !isPod(ip) {
+		errs = append(errs, field.Invalid(at, address, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
+	}
+	if ip.IsLinkLocalUnicast() {
+		errs = append(errs, field.Invalid(at, address, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"))
+	}
+	if ip.IsLinkLocalMulticast() {
+		errs = append(errs, field.Invalid(at, address, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"))
+	}
+	return errs
+}
+
+// isPod reports whether a loopback address can be a pod's.
+func isPod(ip net.IP) bool {
+	v4 := ip.To4()
+	return v4 != nil && v4[1] > 0
+}
