@@ -60,6 +60,7 @@ func defaultDaemonSet(ds *appsv1.DaemonSet) {
 		s.RevisionHistoryLimit = new(int32(10))
 	}
 	podspec.DefaultTemplate(&s.Template)
+	setTemplateGeneration(ds, templateGeneration(ds)) // so that whoever writes the set owns it
 }
 
 // prepareDaemonSet counts the template's changes in an annotation, where an old version had a field.

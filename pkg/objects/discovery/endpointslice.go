@@ -135,13 +135,17 @@ func ports(list []discoveryv1.EndpointPort, at *field.Path) field.ErrorList {
 	names := map[string]bool{}
 	for i := range list {
 		p, idx := &list[i], at.Index(i)
-		if *p.Name != "" {
-			errs = append(errs, check.Label(*p.Name, idx, "name")...)
+		name := ""
+		if p.Name != nil {
+			name = *p.Name
 		}
-		if names[*p.Name] {
+		if name != "" {
+			errs = append(errs, check.Label(name, idx, "name")...)
+		}
+		if names[name] {
 			errs = append(errs, field.Duplicate(idx.Child("name"), p.Name))
 		}
-		names[*p.Name] = true
+		names[name] = true
 		if p.Protocol == nil {
 			errs = append(errs, field.Required(idx.Child("protocol"), ""))
 		} else {
