@@ -117,6 +117,7 @@ func run(t *testing.T, pattern, client string) {
 				return err
 			}
 			env.Setenv("HOME", home)
+			env.Setenv("TMPDIR", os.TempDir()) // where the daemons of all scripts see each other's addresses
 			env.Setenv("K", client)
 			env.Setenv("ROOT", root)
 			env.Defer(func() { leaveNothing(t, env) })

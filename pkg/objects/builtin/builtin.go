@@ -17,6 +17,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/discovery"
 	"github.com/minikctl/minikctl/pkg/objects/flowcontrol"
 	"github.com/minikctl/minikctl/pkg/objects/networking"
+	"github.com/minikctl/minikctl/pkg/objects/node"
 	"github.com/minikctl/minikctl/pkg/objects/policy"
 	"github.com/minikctl/minikctl/pkg/objects/rbac"
 	"github.com/minikctl/minikctl/pkg/objects/scheduling"
@@ -81,4 +82,9 @@ var Resources = []objects.Resource{
 	objects.Row(rbac.Roles),
 	objects.Row(apiregistration.APIServices),
 	objects.Row(discovery.EndpointSlices),
+	objects.Row(node.RuntimeClasses),
+	objects.Row(storage.CSIDrivers),
+	objects.Row(storage.CSINodes),
+	objects.Row(storage.CSIStorageCapacities),
+	objects.Row(storage.VolumeAttachments),
 }

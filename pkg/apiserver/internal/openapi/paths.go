@@ -211,7 +211,7 @@ func (d *describer) merge(a, b []parameter) []parameter {
 // patches are the forms of a patch. Resources that Kubernetes' own merge does not know have no strategic one.
 func (d *describer) patches(definition string) []string {
 	list := []string{"application/json-patch+json", "application/merge-patch+json"}
-	if strings.HasPrefix(definition, "io.k8s.api.") {
+	if strings.HasPrefix(definition, "io.k8s.") {
 		list = append(list, "application/strategic-merge-patch+json")
 	}
 	return append(list, "application/apply-patch+yaml")

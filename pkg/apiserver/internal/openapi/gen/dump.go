@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-openapi/pkg/builder3"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -23,6 +24,9 @@ type named interface{ OpenAPIModelName() string }
 
 func kinds() map[string][]any {
 	found := map[string][]schema.GroupVersionKind{}
+	if err := apiregistrationv1.AddToScheme(scheme.Scheme); err != nil {
+		panic(err)
+	}
 	for gvk, t := range scheme.Scheme.AllKnownTypes() {
 		if gvk.Version == "__internal" {
 			continue

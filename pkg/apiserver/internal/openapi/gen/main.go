@@ -29,6 +29,9 @@ var groups = []string{
 	"resource/v1", "scheduling/v1", "storage/v1", "storage/v1beta1",
 }
 
+// others are the packages of types that other modules own.
+var others = []string{"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"}
+
 // shared are the packages that the types of all groups use.
 var shared = []string{
 	"k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/apimachinery/pkg/runtime", "k8s.io/apimachinery/pkg/version",
@@ -80,7 +83,7 @@ func generate() (map[string]json.RawMessage, error) {
 	for _, g := range groups {
 		args = append(args, "k8s.io/api/"+g)
 	}
-	if _, err := goTool(dir, append(args, shared...)...); err != nil {
+	if _, err := goTool(dir, slices.Concat(args, others, shared)...); err != nil {
 		return nil, err
 	}
 	raw, err := goTool(dir, "run", "-mod=mod", ".")
@@ -157,7 +160,7 @@ func split(definitions map[string]json.RawMessage) (map[string][]byte, error) {
 
 // versions tells of which modules the definitions are, so that a test can see when they are of older ones.
 func versions() ([]byte, error) {
-	return goTool(".", "list", "-m", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/kube-openapi")
+	return goTool(".", "list", "-m", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/kube-aggregator", "k8s.io/kube-openapi")
 }
 
 func write(out string, files map[string][]byte) error {
