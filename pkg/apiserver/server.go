@@ -21,6 +21,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
@@ -57,6 +58,8 @@ type Config struct {
 
 	// PodWarnings says what the nodes will not do of a pod, for Warning headers; nil: nothing.
 	PodWarnings func(*corev1.PodSpec) []string
+	// Unattended are resources that nobody acts on, which a create is told by a Warning header.
+	Unattended []schema.GroupResource
 
 	TraceDir   string               // where traces are kept over a restart; "" keeps them in memory only
 	TraceBytes int                  // how much of them is kept in memory; 0: 16 MiB
@@ -69,6 +72,7 @@ var defaultServiceAddresses = netip.MustParsePrefix("10.96.0.0/16")
 // Server is the API server.
 type Server struct {
 	podWarnings func(*corev1.PodSpec) []string // nil: none
+	unattended  unattended
 	clock       clock.Clock
 	source      *clock.Source
 	chance      *clock.Source // for what leaves no trace in the state, and so must not take from source
@@ -101,7 +105,7 @@ type Server struct {
 
 // New makes the server and opens its listeners.
 func New(cfg Config) (_ *Server, err error) {
-	s := &Server{podWarnings: cfg.PodWarnings, clock: cfg.Clock, source: cfg.Source, chance: clock.RandomSource(), store: cfg.Store, pki: cfg.PKI, ready: make(chan struct{})}
+	s := &Server{podWarnings: cfg.PodWarnings, unattended: cfg.Unattended, clock: cfg.Clock, source: cfg.Source, chance: clock.RandomSource(), store: cfg.Store, pki: cfg.PKI, ready: make(chan struct{})}
 	s.stopping, s.stop = context.WithCancel(context.Background()) //nolint:forbidigo // Run ends it
 	defer func() {
 		if err == nil {

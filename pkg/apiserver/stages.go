@@ -65,6 +65,9 @@ func (s *Server) newStages(r stage.Reader) verbs.Stages {
 		Authorizers: s.stages.Authorizers, UID: s.chance.UID, Find: s.findKind,
 	})
 	s.stages.Mutators = append(s.stages.Mutators, authz.NewEscalation(s.stages.Authorizers))
+	if len(s.unattended) > 0 {
+		s.stages.Mutators = slices.Insert(s.stages.Mutators, 0, stage.Mutator(s.unattended))
+	}
 	if s.podWarnings != nil {
 		s.stages.Mutators = slices.Insert(s.stages.Mutators, 0, stage.Mutator(fieldWarnings{s.podWarnings}))
 	}

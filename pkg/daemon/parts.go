@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -87,7 +88,7 @@ func (d *Daemon) addAPIServer() error {
 	server, err := apiserver.New(apiserver.Config{
 		Store: s, Resources: builtin.Resources, Clock: d.clock, Source: d.source, PKI: keys,
 		Listen: d.listen(), Socket: d.paths.Socket, TokenFile: d.cfg.TokenAuthFile, TraceDir: d.paths.Traces,
-		PodWarnings: d.podWarnings(),
+		PodWarnings: d.podWarnings(), Unattended: d.unattended(),
 	})
 	if err != nil {
 		return err
@@ -103,6 +104,14 @@ func (d *Daemon) podWarnings() func(*corev1.PodSpec) []string {
 		return nil
 	}
 	return func(spec *corev1.PodSpec) []string { return kubelet.FieldWarnings(spec, kubelet.Process) }
+}
+
+// unattended are the resources that this daemon's controllers leave alone; who brings controllers of their own knows.
+func (d *Daemon) unattended() []schema.GroupResource {
+	if !d.cfg.Runs("controllers") {
+		return nil
+	}
+	return controllers.Unattended
 }
 
 // listen keeps the port that a free one was chosen for at the first start: kubeconfigs stay right over a restart.

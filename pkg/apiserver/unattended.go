@@ -1,0 +1,25 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+)
+
+// unattended tells whoever creates an object of a kind that nobody in this cluster acts on.
+type unattended []schema.GroupResource
+
+// Name implements stage.Mutator.
+func (unattended) Name() string { return "Unattended" }
+
+// Mutate implements stage.Mutator. It changes nothing.
+func (u unattended) Mutate(_ context.Context, a *stage.Attributes) error {
+	if a.Operation == stage.Create && a.Subresource == "" && a.Resource != nil && slices.Contains(u, a.Resource.Names.GR()) {
+		a.Warn(fmt.Sprintf("nothing in this cluster acts on %s yet: the object is stored, and that is all", a.Resource.Names.GR()))
+	}
+	return nil
+}
