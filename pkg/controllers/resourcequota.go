@@ -48,8 +48,8 @@ type seenLess struct {
 	since   time.Time
 }
 
-// ResourceQuota keeps the status of quotas: what they limit, and what is used of it. Creates are counted by admission; what
-// goes, ends or shrinks is counted here.
+// ResourceQuota keeps the status of quotas: what they limit, and what is used of it. Admission reserves for creates; all
+// that there is, is counted here.
 func ResourceQuota(env Env) reconcile.Loop {
 	r := &resourceQuota{client: env.Client, clock: env.Clock, less: map[objects.Key]seenLess{},
 		quotas: client.CacheOf[*corev1.ResourceQuota](env.Caches, resourceQuotas)}
@@ -60,18 +60,20 @@ func ResourceQuota(env Env) reconcile.Loop {
 		}
 		c := countedResource{quota.For(n.GR()), client.CacheOf[objects.Object](env.Caches, n.GVR())}
 		r.counted = append(r.counted, c)
-		l.Sources = append(l.Sources, reconcile.Map(c.objects, r.freed))
+		l.Sources = append(l.Sources, reconcile.Map(c.objects, r.held))
 	}
 	return l
 }
 
-// freed returns the quotas of a namespace in which an object has gone or changed.
-func (r *resourceQuota) freed(ch client.Change[objects.Object]) []objects.Key {
-	if ch.Added() {
-		return nil
+// held returns the quotas of a namespace in which an object has come, gone or changed. What comes has been counted by
+// admission, but for what was on its way when the quota was made.
+func (r *resourceQuota) held(ch client.Change[objects.Object]) []objects.Key {
+	obj := ch.New
+	if ch.Deleted() {
+		obj = ch.Old
 	}
 	var keys []objects.Key
-	for _, q := range r.quotas.List(ch.Old.GetNamespace(), labels.Everything()) {
+	for _, q := range r.quotas.List(obj.GetNamespace(), labels.Everything()) {
 		keys = append(keys, keyOf(q))
 	}
 	return keys
