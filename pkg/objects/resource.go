@@ -7,10 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/kube-openapi/pkg/spec3"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// Resource is a Def with its type erased, which is how the API server sees every row. Its functions are never nil.
-// It is made by Row and must not be changed after.
+// Resource is a Def with its type erased, which is how the API server sees every row. Unless it says so, no
+// function is nil. It is made by Row and must not be changed after.
 type Resource struct {
 	Names      Names
 	Versions   []Served // the stored version first
@@ -27,6 +30,7 @@ type Resource struct {
 	Parts      map[string]*StatusOf
 	Connects   []string
 	Grace      func(obj Object, asked *int64) int64 // negative: the resource has no graceful deletion at all
+	Read       func(value []byte) (Object, error)   // of what the store keeps, in whichever version it was written; nil: by New
 	Selectable map[string]func(Object) string
 
 	CreateOnUpdate, NeedsVersion, Undecoded, OrphanDefault, ReturnsDeleted bool
@@ -46,6 +50,24 @@ type Served struct {
 	Columns        []ColumnOf
 	Selectable     map[string]func(Object) string
 	Label          func(field, value string) (string, string)
+
+	// What follows is for kinds whose type is known at run time only. All may be nil: the Go type says it.
+
+	Unserved bool // objects may be stored in it, but no client sees it
+	// Coerce makes decoded JSON fit the version: it drops the fields that are not known there, and returns their paths.
+	Coerce func(obj runtime.Object) (unknown []string, err error)
+	// ValidateStatus is what a write of the status must meet besides the Resource's StatusOf.Validate.
+	ValidateStatus func(obj, old Object) field.ErrorList
+	// Merge returns how the fields of the version's objects merge in an apply.
+	Merge func() (typed.ParseableType, error)
+	// OpenAPI returns the documents that describe the version alone, with its paths.
+	OpenAPI func() (OpenAPI, error)
+}
+
+// OpenAPI is what describes one version of a kind, in both forms that clients may ask for.
+type OpenAPI struct {
+	V2 *spec.Swagger
+	V3 *spec3.OpenAPI
 }
 
 // StatusOf is a Status with its type erased.
