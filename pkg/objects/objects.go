@@ -70,6 +70,10 @@ type Def[T Object] struct {
 	// at once. nil: 0.
 	Grace func(obj T, asked *int64) int64
 
+	// Deleting changes an object whose deletion begins, when it has to say that somebody must finish it first: adds a
+	// finalizer. nil: nothing.
+	Deleting func(obj T)
+
 	CreateOnUpdate bool     // PUT creates what does not exist
 	NeedsVersion   bool     // PUT must say a resourceVersion
 	Undecoded      bool     // not kept decoded in the API server's cache (Events, Leases)

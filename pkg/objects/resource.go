@@ -31,11 +31,18 @@ type Resource struct {
 	Connects   []string
 	Grace      func(obj Object, asked *int64) int64 // negative: the resource has no graceful deletion at all
 	Read       func(value []byte) (Object, error)   // of what the store keeps, in whichever version it was written; nil: by New
+	Deleting   func(obj Object)                      // of a copy that is about to be marked as being deleted; nil: nothing
 	Selectable map[string]func(Object) string
 
 	CreateOnUpdate, NeedsVersion, Undecoded, OrphanDefault, ReturnsDeleted bool
 	Verbs                                                                  []string
+
+	// Revision tells apart the rows that a kind known at run time only has over time; "" for all others.
+	Revision string
 }
+
+// Custom reports whether the kind is known at run time only: its objects are unstructured.
+func (r *Resource) Custom() bool { return r.Revision != "" }
 
 // Served is a version in which a resource is served.
 type Served struct {
@@ -125,6 +132,9 @@ func Row[T Object](d Def[T]) Resource {
 	}
 	if d.Grace != nil {
 		r.Grace = func(obj Object, asked *int64) int64 { return d.Grace(obj.(T), asked) }
+	}
+	if d.Deleting != nil {
+		r.Deleting = func(obj Object) { d.Deleting(obj.(T)) }
 	}
 	if s := d.Status; s != nil {
 		r.Status = &StatusOf{Prepare: eraseTwo(s.Prepare), Validate: eraseCheck(s.Validate), Reset: s.Reset}

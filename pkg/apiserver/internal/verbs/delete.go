@@ -126,6 +126,9 @@ func (w *write) plan(obj objects.Object, opts *metav1.DeleteOptions) fate {
 			return f
 		}
 	}
+	if w.r.Deleting != nil && obj.GetDeletionTimestamp() == nil {
+		w.r.Deleting(obj)
+	}
 	graceful, pending := w.grace(obj, opts, now)
 	if pending {
 		return leave

@@ -1,0 +1,42 @@
+package objects
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	kjson "sigs.k8s.io/json"
+)
+
+// Unmarshal reads JSON into a new object, as Kubernetes does: names of fields are case-sensitive, whole numbers stay
+// whole. With strict it returns what is wrong with the object's fields besides: those that v does not know, and those that
+// are there twice. v may be nil: the object's Go type says all.
+func (v *Served) Unmarshal(data []byte, obj runtime.Object, strict bool) (complaints []error, err error) {
+	into := any(obj)
+	u, untyped := obj.(*unstructured.Unstructured)
+	if untyped {
+		u.Object = map[string]any{}
+		into = &u.Object
+	}
+	if strict {
+		complaints, err = kjson.UnmarshalStrict(data, into)
+	} else {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(data, into)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if untyped && u.Object == nil { // the data is null
+		u.Object = map[string]any{}
+	}
+	if v == nil || v.Coerce == nil {
+		return complaints, nil
+	}
+	unknown, err := v.Coerce(obj)
+	if strict {
+		for _, path := range unknown {
+			complaints = append(complaints, fmt.Errorf("unknown field %q", path))
+		}
+	}
+	return complaints, err
+}
