@@ -153,7 +153,11 @@ func compare(r objects.Resource, c recorded) string {
 	if obj.GetName() == "" && obj.GetGenerateName() != "" {
 		obj.SetName(obj.GetGenerateName() + "xxxxx")
 		if meta, ok := c.Response["metadata"].(map[string]any); ok {
-			obj.SetName(fmt.Sprint(meta["name"]))
+			if name, ok := meta["name"]; ok {
+				obj.SetName(fmt.Sprint(name))
+			} else if details, ok := c.Response["details"].(map[string]any); ok { // a refusal names it there
+				obj.SetName(fmt.Sprint(details["name"]))
+			}
 		}
 	}
 	if r.Names.Cluster {

@@ -1,0 +1,46 @@
+package apiextensions
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	schema "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+// warnings tells of formats that nobody checks; on an update only of those that come with it.
+func warnings(crd, old *apiextensionsv1.CustomResourceDefinition) []string {
+	unknown := unknownFormats(crd)
+	if old != nil {
+		unknown = unknown.Difference(unknownFormats(old))
+	}
+	var out []string
+	for _, format := range slices.Sorted(maps.Keys(unknown)) {
+		out = append(out, fmt.Sprintf("unrecognized format %q", format))
+	}
+	return out
+}
+
+// unknownFormats returns the formats in a definition's schemas that Kubernetes does not know for their types.
+func unknownFormats(crd *apiextensionsv1.CustomResourceDefinition) sets.Set[string] {
+	out := sets.Set[string]{}
+	now, err := internal(crd)
+	if err != nil {
+		return out
+	}
+	version := environment.DefaultCompatibilityVersion()
+	schema.HasSchemaWith(&now.Spec, func(root *apiextensions.JSONSchemaProps) bool {
+		return schema.SchemaHas(root, func(s *apiextensions.JSONSchemaProps) bool {
+			props := spec.SchemaProps{Format: s.Format, Type: []string{s.Type}}
+			out.Insert(validation.GetUnrecognizedFormats(&spec.Schema{SchemaProps: props}, version)...)
+			return false // and the next
+		})
+	})
+	return out
+}
