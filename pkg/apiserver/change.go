@@ -79,11 +79,11 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, req *verbs.Request
 	}
 	body := codec.Body{Format: format, Data: data, Validation: validation}
 	if isVirtual(req.Resource) {
-		if list, err := s.decoder.List(req, body); list != nil || err != nil {
+		if list, err := s.served().decoder().List(req, body); list != nil || err != nil {
 			return list, err
 		}
 	}
-	obj, err := s.decoder.Body(req, body)
+	obj, err := s.served().decoder().Body(req, body)
 	if err != nil {
 		return nil, err
 	}

@@ -105,7 +105,7 @@ const automanaged = "kube-aggregator.kubernetes.io/automanaged"
 func (s *Server) localServices() []systemObject {
 	gvr := schema.GroupVersionResource{Group: apiregistrationv1.GroupName, Version: "v1", Resource: apiregistration.APIServices.Names.Plural}
 	var out []systemObject
-	for _, path := range s.catalog.Paths() {
+	for _, path := range s.served().catalog().Paths() {
 		gv, ok := versionOf(path)
 		if !ok {
 			continue

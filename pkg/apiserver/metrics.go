@@ -47,7 +47,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		verb, resource := c.address.verb, "none"
 		if c.address.resourceful {
 			resource = "unknown"
-			if _, ok := s.resources.find(c.address); ok {
+			if _, ok := s.served().resources.find(c.address); ok {
 				resource = c.address.resource
 			}
 		}

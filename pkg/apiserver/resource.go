@@ -25,12 +25,14 @@ type target struct {
 	served   *objects.Served
 }
 
-func indexResources(rows []objects.Resource) resources {
+func indexResources(rows []*objects.Resource) resources {
 	rs := resources{byGVR: map[schema.GroupVersionResource]target{}, versions: map[schema.GroupVersion]bool{}}
-	for i := range rows {
-		r := &rows[i]
+	for _, r := range rows {
 		for j := range r.Versions {
 			v := &r.Versions[j]
+			if v.Unserved {
+				continue
+			}
 			gv := schema.GroupVersion{Group: v.Group, Version: v.Version}
 			rs.versions[gv] = true
 			rs.byGVR[gv.WithResource(r.Names.Plural)] = target{r, v}
@@ -46,7 +48,7 @@ func (rs resources) find(a address) (target, bool) {
 
 // lookup finds a row for the in-process client.
 func (s *Server) lookup(gvr schema.GroupVersionResource) *verbs.Served {
-	t, ok := s.resources.byGVR[gvr]
+	t, ok := s.served().resources.byGVR[gvr]
 	if !ok {
 		return nil
 	}
@@ -64,7 +66,7 @@ var handlers = map[string]func(*Server, http.ResponseWriter, *http.Request, *ver
 func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
 	c := callOf(r)
 	a := c.address
-	t, ok := s.resources.find(a)
+	t, ok := s.served().resources.find(a)
 	if !ok {
 		s.unknown(w, r)
 		return
@@ -160,7 +162,7 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, err)
 		return
 	}
-	if s.resources.versions[schema.GroupVersion{Group: a.group, Version: a.version}] {
+	if s.served().resources.versions[schema.GroupVersion{Group: a.group, Version: a.version}] {
 		fail(w, r, errNoResource)
 		return
 	}

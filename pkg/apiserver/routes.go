@@ -34,7 +34,7 @@ func (s *Server) pages() []page {
 		{"/healthz", s.health}, {"/healthz/", s.health},
 		{"/livez", s.health}, {"/livez/", s.health},
 		{"/readyz", s.health}, {"/readyz/", s.health},
-		{"/openapi/v2", s.openapi.ServeHTTP}, {"/openapi/v3", s.openapi.ServeHTTP}, {"/openapi/v3/", s.openapi.ServeHTTP},
+		{"/openapi/v2", s.describe}, {"/openapi/v3", s.describe}, {"/openapi/v3/", s.describe},
 		{"/metrics", s.metrics.handler.ServeHTTP},
 		{"/version", s.version}, {"/version/", s.version},
 		{"/openid/v1/jwks", s.keySet}, {"/.well-known/openid-configuration", s.openID},
@@ -82,7 +82,7 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 			paths = append(paths, p.path)
 		}
 	}
-	paths = append(paths, s.catalog.Paths()...)
+	paths = append(paths, s.served().catalog().Paths()...)
 	sort.Strings(paths)
 	writeRaw(w, http.StatusOK, map[string][]string{"paths": paths})
 }

@@ -24,12 +24,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/connect"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/direct"
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/discovery"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/fair"
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/openapi"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
@@ -78,10 +75,7 @@ type Server struct {
 	chance      *clock.Source // for what leaves no trace in the state, and so must not take from source
 	store       store.Store
 	pki         *pki.PKI
-	resources   resources
-	catalog     *discovery.Catalog
-	decoder     *codec.Decoder
-	openapi     *openapi.Specs
+	rows        rows
 	engine      *verbs.Engine
 	virtual     *virtual.Store
 	api         verbs.API // both of them
@@ -135,11 +129,7 @@ func New(cfg Config) (_ *Server, err error) {
 
 // build makes the parts behind the handlers.
 func (s *Server) build(cfg Config) error {
-	all := slices.Concat(cfg.Resources, virtual.Rows())
-	s.resources = indexResources(all)
-	s.catalog = discovery.New(all)
-	s.decoder = codec.NewDecoder(all)
-	s.openapi = openapi.New(all)
+	s.rows.builtin(slices.Concat(cfg.Resources, virtual.Rows()))
 	var err error
 	s.virtual, err = virtual.New(virtual.Config{
 		Dir: cfg.TraceDir, Bytes: cfg.TraceBytes, Clock: cfg.Clock, Source: cfg.Source,

@@ -96,7 +96,7 @@ var self = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.Sys
 
 // findKind returns the resource of a kind, in the version asked for; nil when it is not served.
 func (s *Server) findKind(kind schema.GroupVersionKind) (*objects.Resource, *objects.Served) {
-	for gvr, t := range s.resources.byGVR {
+	for gvr, t := range s.served().resources.byGVR {
 		if gvr.GroupVersion() == kind.GroupVersion() && t.resource.Names.Kind == kind.Kind {
 			return t.resource, t.served
 		}

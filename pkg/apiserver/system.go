@@ -67,7 +67,7 @@ func (s *Server) kubernetesService() *corev1.Service {
 func (s *Server) createSystemObjects(ctx context.Context) error {
 	c := s.Client(&user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup}}, systemAgent)
 	for _, o := range s.systemObjects() {
-		if _, ok := s.resources.byGVR[o.resource]; !ok {
+		if _, ok := s.served().resources.byGVR[o.resource]; !ok {
 			continue // a server of fewer resources
 		}
 		t := client.Target{Resource: o.resource, Namespace: o.object.GetNamespace(), Name: o.object.GetName()}

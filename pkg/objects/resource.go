@@ -41,6 +41,15 @@ type Resource struct {
 	Revision string
 }
 
+// Each returns pointers to the rows of a list.
+func Each(list []Resource) []*Resource {
+	out := make([]*Resource, len(list))
+	for i := range list {
+		out[i] = &list[i]
+	}
+	return out
+}
+
 // Custom reports whether the kind is known at run time only: its objects are unstructured.
 func (r *Resource) Custom() bool { return r.Revision != "" }
 

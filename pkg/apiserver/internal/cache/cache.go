@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/store"
@@ -103,6 +105,20 @@ func (c *Cache) Add(r *objects.Resource) *Table {
 	t := newTable(c, r, prefix)
 	c.tables[prefix] = t
 	return t
+}
+
+// Remove forgets the table of a resource. What it holds stays in the store, for another table to be made of; its watches
+// end, and reads of it fail with ErrReplaced.
+func (c *Cache) Remove(gr schema.GroupResource) {
+	prefix := Prefix(gr)
+	c.mu.Lock()
+	t := c.tables[prefix]
+	delete(c.tables, prefix)
+	c.mu.Unlock()
+	if t != nil {
+		close(t.ended)
+		t.empty()
+	}
 }
 
 // Run feeds the tables until ctx ends or the store fails.

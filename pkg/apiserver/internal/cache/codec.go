@@ -93,6 +93,9 @@ func EncodeTo(scratch []byte, gvk schema.GroupVersionKind, obj objects.Object) (
 // decode reads what Encode wrote into a new object of r, without its resourceVersion. It fills in defaults: what had none
 // when it was stored, and what protobuf has no room for (the kind of a claim in a StatefulSet).
 func decode(r *objects.Resource, value []byte) (objects.Object, error) {
+	if r.Read != nil {
+		return r.Read(value)
+	}
 	obj := r.New()
 	if err := decodeInto(obj, value); err != nil {
 		return nil, fmt.Errorf("decode stored %s: %w", r.Names.Kind, err)

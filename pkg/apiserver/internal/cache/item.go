@@ -7,10 +7,12 @@
 package cache
 
 import (
+	"maps"
 	"reflect"
 	"strconv"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -109,11 +111,25 @@ func (i *Item) At(rev store.Revision) *Item {
 
 // withRevision returns a shallow copy of a shared object with another resourceVersion. What the two share is immutable.
 func withRevision(obj objects.Object, rev store.Revision) objects.Object {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		obj = bare(u)
+		obj.SetResourceVersion(formatRevision(rev))
+		return obj
+	}
 	from := reflect.ValueOf(obj).Elem()
 	to := reflect.New(from.Type())
 	to.Elem().Set(from)
 	out := to.Interface().(objects.Object)
 	out.SetResourceVersion(formatRevision(rev))
+	return out
+}
+
+// bare returns a copy of u whose metadata can be set.
+func bare(u *unstructured.Unstructured) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{Object: maps.Clone(u.Object)}
+	if metadata, ok := u.Object["metadata"].(map[string]any); ok {
+		out.Object["metadata"] = maps.Clone(metadata)
+	}
 	return out
 }
 

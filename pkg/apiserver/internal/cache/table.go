@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -24,6 +25,7 @@ type Table struct {
 	cache    *Cache
 	resource *objects.Resource
 	prefix   string
+	ended    chan struct{} // closed when the cache holds it no longer
 	full     atomic.Bool   // filled: nothing to wait for
 	changes  atomic.Uint64 // how often the tree has changed
 	objects  atomic.Int64  // of the objects in it
@@ -42,7 +44,7 @@ type Table struct {
 func byPath(a, b *Item) bool { return a.path < b.path }
 
 func newTable(c *Cache, r *objects.Resource, prefix string) *Table {
-	return &Table{cache: c, resource: r, prefix: prefix, log: newLog(0, logLimit), lanes: map[lane]*laneLog{}}
+	return &Table{cache: c, resource: r, prefix: prefix, ended: make(chan struct{}), log: newLog(0, logLimit), lanes: map[lane]*laneLog{}}
 }
 
 // Resource returns what the table holds.
@@ -51,9 +53,25 @@ func (t *Table) Resource() *objects.Resource { return t.resource }
 // StoreKey returns the key of an object in the store.
 func (t *Table) StoreKey(key objects.Key) string { return t.prefix + pathOf(key) }
 
+// ErrReplaced means that a resource is no longer what it was when the request came in: its definition has changed.
+var ErrReplaced = errors.New("the resource's definition has changed")
+
+// over reports whether the table is the cache's no longer.
+func (t *Table) over() bool {
+	select {
+	case <-t.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // ready returns once the table is filled.
 func (t *Table) ready(ctx context.Context) error {
 	for !t.full.Load() {
+		if t.over() {
+			return ErrReplaced
+		}
 		t.mu.Lock()
 		if t.full.Load() {
 			t.mu.Unlock()

@@ -29,14 +29,14 @@ type WatchOptions struct {
 	Bookmarks  time.Duration  // a bookmark when so long nothing has come; 0: none
 }
 
-// Watch returns the changes of a table in batches, in revision order, until ctx ends. An error ends them:
+// Watch returns the changes of a table in batches, in revision order, until ctx ends or the table is removed. An error ends them:
 // store.ErrCompacted when the changes after From (or where a slow reader stands) are gone. A watch that starts in the
 // future begins when that comes.
 func (t *Table) Watch(ctx context.Context, o WatchOptions) iter.Seq2[[]Event, error] {
 	return func(yield func([]Event, error) bool) {
 		w := &watcher{table: t, o: o, yield: yield}
 		defer w.close()
-		if err := w.run(ctx); err != nil && ctx.Err() == nil {
+		if err := w.run(ctx); err != nil && ctx.Err() == nil && !t.over() {
 			yield(nil, err)
 		}
 	}
@@ -255,6 +255,15 @@ func (w *watcher) catchUp(ctx context.Context) error {
 		return nil
 	}
 	t := w.table
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { // whoever comes here reads from disk, and not for long
+		select {
+		case <-t.ended:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
 	for batch, err := range t.cache.store.Watch(ctx, t.prefix, w.seen) {
 		if err != nil {
 			return err

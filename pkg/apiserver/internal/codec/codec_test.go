@@ -152,7 +152,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(pb, uint8(Protobuf))
 	f.Add([]byte(`{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"1","a":"2"},"x":1}`), uint8(JSON))
 	f.Add([]byte("data: {a: b}\nkind: Secret\n"), uint8(YAML))
-	d := NewDecoder([]objects.Resource{configMaps})
+	d := NewDecoder([]*objects.Resource{&configMaps})
 	f.Fuzz(func(t *testing.T, data []byte, format uint8) {
 		for _, validation := range []string{"Strict", "Warn", "Ignore"} {
 			obj := new(corev1.ConfigMap)

@@ -12,8 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/minikctl/minikctl/pkg/objects"
 )
 
 // The ways of field validation.
@@ -54,7 +55,7 @@ func Decode(b Body, want schema.GroupVersionKind, obj runtime.Object, known Know
 	}
 	var strict []error
 	if err == nil && b.Format != Protobuf {
-		strict, err = b.unmarshal(data, obj)
+		strict, err = b.unmarshal(data, obj, nil)
 	}
 	if err == nil && b.Validation == validateStrict && len(strict) > 0 {
 		err = runtime.NewStrictDecodingError(strict)
@@ -63,14 +64,17 @@ func Decode(b Body, want schema.GroupVersionKind, obj runtime.Object, known Know
 		return nil, cannotHandle(actual, want.Kind, err)
 	}
 	if actual.GroupVersion() != want.GroupVersion() {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)",
-			actual.GroupVersion(), want.GroupVersion()))
+		return nil, wrongVersion(actual.GroupVersion(), want.GroupVersion())
 	}
 	for _, e := range strict {
 		warnings = append(warnings, e.Error())
 	}
 	obj.GetObjectKind().SetGroupVersionKind(want)
 	return warnings, nil
+}
+
+func wrongVersion(actual, want schema.GroupVersion) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", actual, want))
 }
 
 // json returns the body as JSON; a protobuf body is returned as it is.
@@ -81,17 +85,15 @@ func (b Body) json() ([]byte, error) {
 	return b.Data, nil
 }
 
-// unmarshal reads data into obj; strict holds the fields that are unknown or there twice.
-func (b Body) unmarshal(data []byte, obj runtime.Object) (strict []error, err error) {
-	if b.Validation == validateIgnore {
-		return nil, kjson.UnmarshalCaseSensitivePreserveInts(data, obj)
-	}
-	if b.Format == YAML {
+// unmarshal reads data into obj, of version v where that says more than obj's type; strict holds the fields that are unknown or there twice.
+func (b Body) unmarshal(data []byte, obj runtime.Object, v *objects.Served) (strict []error, err error) {
+	strictly := b.Validation != validateIgnore
+	if b.Format == YAML && strictly {
 		if _, err := yaml.YAMLToJSONStrict(b.Data); err != nil {
 			strict = append(strict, err)
 		}
 	}
-	more, err := kjson.UnmarshalStrict(data, obj)
+	more, err := v.Unmarshal(data, obj, strictly)
 	return append(strict, more...), err
 }
 

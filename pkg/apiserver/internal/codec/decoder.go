@@ -17,7 +17,7 @@ type Decoder struct {
 }
 
 // NewDecoder returns the decoder of a table of resources.
-func NewDecoder(resources []objects.Resource) *Decoder {
+func NewDecoder(resources []*objects.Resource) *Decoder {
 	d := &Decoder{names: map[schema.GroupVersionKind]string{}}
 	for _, s := range subresources {
 		if s.Kind != nil && s.Kind.New != nil {
@@ -26,6 +26,9 @@ func NewDecoder(resources []objects.Resource) *Decoder {
 	}
 	for _, r := range resources {
 		for _, v := range r.Versions {
+			if v.Unserved {
+				continue
+			}
 			d.names[schema.GroupVersionKind{Group: v.Group, Version: v.Version, Kind: r.Names.Kind}] = TypeName(v.New())
 		}
 	}
@@ -53,7 +56,13 @@ func (d *Decoder) Body(req *verbs.Request, b Body) (objects.Object, error) {
 	if !k.stored() {
 		obj = k.Served.New()
 	}
-	warnings, err := Decode(b, k.GVK(), obj, d.Known)
+	var warnings []string
+	var err error
+	if k.Resource.Custom() {
+		warnings, err = decodeCustom(b, k, obj)
+	} else {
+		warnings, err = Decode(b, k.GVK(), obj, d.Known)
+	}
 	if err != nil {
 		return nil, err
 	}

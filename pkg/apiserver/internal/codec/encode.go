@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -86,6 +88,11 @@ func marshalJSON(obj runtime.Object, gvk schema.GroupVersionKind) ([]byte, error
 func as(obj runtime.Object, gvk schema.GroupVersionKind) runtime.Object {
 	if obj.GetObjectKind().GroupVersionKind() == gvk {
 		return obj
+	}
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		out := &unstructured.Unstructured{Object: maps.Clone(u.Object)}
+		out.SetGroupVersionKind(gvk)
+		return out
 	}
 	v := reflect.ValueOf(obj)
 	if v.Kind() != reflect.Pointer {

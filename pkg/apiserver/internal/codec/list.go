@@ -54,14 +54,27 @@ func (k Kind) List(items []*cache.Item, meta metav1.ListMeta, f Format) (Pieces,
 	if f == Protobuf {
 		return protobufList(k.GVK(), meta, bodies)
 	}
-	return jsonList(k.GVK(), meta, bodies)
-}
-
-func jsonList(gvk schema.GroupVersionKind, meta metav1.ListMeta, bodies [][]byte) (Pieces, error) {
-	m, err := json.Marshal(meta)
+	m, err := json.Marshal(listMeta(meta, k.Resource.Custom()))
 	if err != nil {
 		return nil, fmt.Errorf("encode list metadata: %w", err)
 	}
+	return jsonList(k.GVK(), m, bodies), nil
+}
+
+// listMeta is what the metadata of a list is written as: an untyped one always says how it goes on.
+func listMeta(meta metav1.ListMeta, untyped bool) any {
+	if !untyped {
+		return meta
+	}
+	out := map[string]any{"continue": meta.Continue, "resourceVersion": meta.ResourceVersion}
+	if meta.RemainingItemCount != nil {
+		out["remainingItemCount"] = *meta.RemainingItemCount
+	}
+	return out
+}
+
+// jsonList makes a list of its metadata m and its items.
+func jsonList(gvk schema.GroupVersionKind, m []byte, bodies [][]byte) Pieces {
 	itemHead := jsonHead(gvk)
 	gvk.Kind += "List"
 	head := append(jsonHead(gvk), `"metadata":`...)
@@ -78,7 +91,7 @@ func jsonList(gvk schema.GroupVersionKind, meta metav1.ListMeta, bodies [][]byte
 			pieces = append(pieces, b)
 		}
 	}
-	return append(pieces, listEnd), nil
+	return append(pieces, listEnd)
 }
 
 var openBrace = []byte("{")

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
 )
 
@@ -77,7 +78,7 @@ func compact(t *testing.T, b []byte) []byte {
 // format into each.
 func TestPublishedExamples(t *testing.T) {
 	all := examples(t)
-	d := NewDecoder(builtin.Resources)
+	d := NewDecoder(objects.Each(builtin.Resources))
 	for _, p := range all {
 		t.Run(p.gvk.GroupVersion().String()+" "+p.gvk.Kind, func(t *testing.T) {
 			for from, data := range p.examples {

@@ -67,6 +67,9 @@ func SubresourcesOf(r *objects.Resource) []Subresource {
 			out = append(out, s)
 		}
 	}
+	if r.Custom() {
+		slices.Reverse(out) // of those, Kubernetes has the status first
+	}
 	return out
 }
 

@@ -48,13 +48,16 @@ var groupOrder = []string{
 }
 
 // New returns the catalog of rows.
-func New(rows []objects.Resource) *Catalog {
+func New(rows []*objects.Resource) *Catalog {
 	found := map[schema.GroupVersion][]entry{}
-	for i := range rows {
-		for j := range rows[i].Versions {
-			v := &rows[i].Versions[j]
+	for _, r := range rows {
+		for j := range r.Versions {
+			v := &r.Versions[j]
+			if v.Unserved {
+				continue
+			}
 			gv := schema.GroupVersion{Group: v.Group, Version: v.Version}
-			found[gv] = append(found[gv], entry{&rows[i], v})
+			found[gv] = append(found[gv], entry{r, v})
 		}
 	}
 	byGroup := map[string][]groupVersion{}

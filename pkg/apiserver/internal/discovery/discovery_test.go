@@ -32,7 +32,7 @@ func catalog() *Catalog {
 		Versions: []objects.Version[*appsv1.Deployment]{old("apps", "v1beta1"), old("apps", "v1beta2"), old("extensions", "v1beta1")},
 		Scale:    &objects.Scale[*appsv1.Deployment]{},
 	}
-	return New([]objects.Resource{objects.Row(deployments), objects.Row(pods)})
+	return New(objects.Each([]objects.Resource{objects.Row(deployments), objects.Row(pods)}))
 }
 
 func TestDocuments(t *testing.T) {

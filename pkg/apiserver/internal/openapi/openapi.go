@@ -48,13 +48,15 @@ type document struct {
 	etag string
 }
 
-// New returns the descriptions of resources. It keeps the slice's elements but makes nothing yet.
-func New(resources []objects.Resource) *Specs {
+// New returns the descriptions of resources. It makes nothing yet.
+func New(resources []*objects.Resource) *Specs {
 	s := &Specs{versions: map[schema.GroupVersion][]served{}, docs: map[schema.GroupVersion]document{}}
-	for i := range resources {
-		r := &resources[i]
+	for _, r := range resources {
 		for j := range r.Versions {
 			v := &r.Versions[j]
+			if v.Unserved {
+				continue
+			}
 			gv := schema.GroupVersion{Group: v.Group, Version: v.Version}
 			if s.versions[gv] == nil {
 				s.order = append(s.order, gv)

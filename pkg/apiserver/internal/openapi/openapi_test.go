@@ -54,7 +54,7 @@ func document3(t testing.TB, s *Specs, gv schema.GroupVersion) *spec3.OpenAPI {
 }
 
 func TestEveryReferenceIsDefined(t *testing.T) {
-	s := New(resources(t))
+	s := New(objects.Each(resources(t)))
 	for _, gv := range s.order {
 		body, _, _ := s.Document(gv.Group, gv.Version)
 		doc := document3(t, s, gv)
@@ -69,7 +69,7 @@ func TestEveryReferenceIsDefined(t *testing.T) {
 // The checks that kubectl makes before it applies: does a PATCH know fieldValidation and a strategic merge, and does the
 // kind's definition carry merge keys.
 func TestWhatApplyLooksFor(t *testing.T) {
-	s := New(resources(t))
+	s := New(objects.Each(resources(t)))
 	docs := map[schema.GroupVersion]*spec3.OpenAPI{}
 	for _, v := range allVersions(s) {
 		gvk := v.gv.WithKind(v.resource.Names.Kind)
@@ -107,7 +107,7 @@ func TestWhatApplyLooksFor(t *testing.T) {
 }
 
 func TestThreeWayMergeByDefinition(t *testing.T) {
-	doc := document3(t, New(resources(t)), schema.GroupVersion{Group: "apps", Version: "v1"})
+	doc := document3(t, New(objects.Each(resources(t))), schema.GroupVersion{Group: "apps", Version: "v1"})
 	look := strategicpatch.PatchMetaFromOpenAPIV3{
 		Schema: doc.Components.Schemas["io.k8s.api.apps.v1.Deployment"], SchemaList: doc.Components.Schemas,
 	}
@@ -148,7 +148,7 @@ func TestExplainFindsEachKind(t *testing.T) {
 			} `json:"schemas"`
 		} `json:"components"`
 	}
-	s := New(resources(t))
+	s := New(objects.Each(resources(t)))
 	docs := map[schema.GroupVersion]*file{}
 	for _, v := range allVersions(s) {
 		doc := docs[v.gv]
@@ -192,7 +192,7 @@ func TestLikeKubernetes(t *testing.T) {
 		Paths map[string]operations `json:"paths"`
 	}
 	var theirs, ours file
-	body, _, _ := New(resources(t)).Document("apps", "v1")
+	body, _, _ := New(objects.Each(resources(t))).Document("apps", "v1")
 	if err := json.Unmarshal(raw, &theirs); err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestLikeKubernetes(t *testing.T) {
 }
 
 func TestSwaggerIsWhatOldClientsRead(t *testing.T) {
-	s := New(resources(t))
+	s := New(objects.Each(resources(t)))
 	raw, etag, err := s.SwaggerProtobuf()
 	if err != nil || etag == "" {
 		t.Fatal(err)
@@ -261,7 +261,7 @@ func TestSwaggerIsWhatOldClientsRead(t *testing.T) {
 }
 
 func TestDeleteSaysWhatItAnswers(t *testing.T) {
-	doc := document3(t, New(resources(t)), schema.GroupVersion{Version: "v1"})
+	doc := document3(t, New(objects.Each(resources(t))), schema.GroupVersion{Version: "v1"})
 	for path, want := range map[string]string{
 		"/api/v1/namespaces/{namespace}/pods/{name}":       "io.k8s.api.core.v1.Pod",
 		"/api/v1/namespaces/{namespace}/configmaps/{name}": metaPrefix + "Status",
@@ -274,7 +274,7 @@ func TestDeleteSaysWhatItAnswers(t *testing.T) {
 }
 
 func TestNothingIsMadeBeforeItIsAsked(t *testing.T) {
-	s := New(resources(t))
+	s := New(objects.Each(resources(t)))
 	s.Index()
 	if len(s.docs) != 0 {
 		t.Error("the index made documents")
@@ -282,9 +282,9 @@ func TestNothingIsMadeBeforeItIsAsked(t *testing.T) {
 }
 
 func TestHashTellsVersionsApart(t *testing.T) {
-	a, b := New(resources(t)), New(resources(t)[:3])
+	a, b := New(objects.Each(resources(t))), New(objects.Each(resources(t)[:3]))
 	core := schema.GroupVersion{Version: "v1"}
-	if a.hash(core) != New(resources(t)).hash(core) {
+	if a.hash(core) != New(objects.Each(resources(t))).hash(core) {
 		t.Error("the same resources have two hashes")
 	}
 	if a.hash(core) == b.hash(core) {
@@ -293,7 +293,7 @@ func TestHashTellsVersionsApart(t *testing.T) {
 }
 
 func TestServe(t *testing.T) {
-	s := New(resources(t))
+	s := New(objects.Each(resources(t)))
 	var index struct {
 		Paths map[string]struct {
 			URL string `json:"serverRelativeURL"`
@@ -345,7 +345,7 @@ func TestServe(t *testing.T) {
 }
 
 func TestOwnKindsAreDescribed(t *testing.T) {
-	doc := document3(t, New(resources(t)), minikctl.GroupVersion)
+	doc := document3(t, New(objects.Each(resources(t))), minikctl.GroupVersion)
 	d := doc.Components.Schemas["dev.minikctl.v1.Decision"]
 	if d == nil {
 		t.Fatal("there is no Decision")
@@ -419,21 +419,21 @@ func TestDefinitionsAreOfOurModules(t *testing.T) {
 func BenchmarkDocument(b *testing.B) {
 	rows := resources(b)
 	for b.Loop() {
-		New(rows).Document("", "v1")
+		New(objects.Each(rows)).Document("", "v1")
 	}
 }
 
 func BenchmarkIndex(b *testing.B) {
 	rows := resources(b)
 	for b.Loop() {
-		New(rows).Index()
+		New(objects.Each(rows)).Index()
 	}
 }
 
 func BenchmarkSwaggerProtobuf(b *testing.B) {
 	rows := resources(b)
 	for b.Loop() {
-		if _, _, err := New(rows).SwaggerProtobuf(); err != nil {
+		if _, _, err := New(objects.Each(rows)).SwaggerProtobuf(); err != nil {
 			b.Fatal(err)
 		}
 	}

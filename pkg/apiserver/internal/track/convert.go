@@ -35,16 +35,26 @@ func newConverter(r *objects.Resource) (*converter, error) {
 		gv := schema.GroupVersion{Group: s.Group, Version: s.Version}
 		t := reflect.TypeOf(s.New()).Elem()
 		v := &version{Served: s, kind: gv.WithKind(r.Names.Kind), merge: typed.DeducedParseableType}
-		p, err := parserOf(nameOf(t))
-		if err != nil {
+		if err := v.learn(t); err != nil {
 			return nil, err
-		}
-		if p != nil {
-			v.merge = *p
 		}
 		c.versions[gv], c.types[t] = v, v
 	}
 	return c, nil
+}
+
+// learn finds how the fields of the version merge; what nothing is known of merges by its looks.
+func (v *version) learn(t reflect.Type) error {
+	if v.Merge != nil {
+		merge, err := v.Merge()
+		v.merge = merge
+		return err
+	}
+	p, err := parserOf(nameOf(t))
+	if p != nil {
+		v.merge = *p
+	}
+	return err
 }
 
 var _ managedfields.TypeConverter = (*converter)(nil)
@@ -99,7 +109,7 @@ func (c *converter) ConvertToVersion(obj runtime.Object, to runtime.GroupVersion
 	if !ok || target == nil {
 		return nil, fmt.Errorf("%s is not served in version %s", c.resource.Names.Kind, to)
 	}
-	if u, is := obj.(*unstructured.Unstructured); is {
+	if u, is := obj.(*unstructured.Unstructured); is && !c.resource.Custom() {
 		obj = from.New()
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, obj); err != nil {
 			return nil, err

@@ -9,6 +9,7 @@ package track
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ type Tracker struct {
 
 // target is what a write goes to.
 type target struct {
-	resource    schema.GroupResource
+	resource    *objects.Resource
 	version     schema.GroupVersion // that the writer speaks
 	subresource string
 }
@@ -75,7 +76,7 @@ func (t *Tracker) manager(w Write) (*manager, error) {
 		w.Resource, w.Served = &scales, nil
 	}
 	v := w.served()
-	key := target{w.Resource.Names.GR(), schema.GroupVersion{Group: v.Group, Version: v.Version}, w.Subresource}
+	key := target{w.Resource, schema.GroupVersion{Group: v.Group, Version: v.Version}, w.Subresource}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if m := t.managers[key]; m != nil {
@@ -102,7 +103,7 @@ func newManager(r *objects.Resource, to target) (*manager, error) {
 	}
 	m := &manager{library: library, kind: kind, subresource: to.subresource != "", none: r.New()}
 	m.none.GetObjectKind().SetGroupVersionKind(r.Names.GVK())
-	if v := c.versions[to.version]; v.To == nil {
+	if v := c.versions[to.version]; v.To == nil && !r.Custom() {
 		m.plan = planOf(reflect.TypeOf(m.none), v.merge)
 	}
 	return m, nil
@@ -135,6 +136,13 @@ func resetFields(r *objects.Resource, to target) map[fieldpath.APIVersion]fieldp
 		out[fieldpath.APIVersion(schema.GroupVersion{Group: v.Group, Version: v.Version}.String())] = set
 	}
 	return fieldpath.NewExcludeFilterSetMap(out)
+}
+
+// Forget drops what is remembered of a resource that is served no longer.
+func (t *Tracker) Forget(r *objects.Resource) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.managers, func(to target, _ *manager) bool { return to.resource == r })
 }
 
 // Update notes in obj's managedFields what obj changes in old (nil: obj is new). obj is of the stored version, or a Scale

@@ -69,9 +69,30 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-func (e *Engine) add(r *objects.Resource) {
+// Replace serves r in place of old. Either may be nil: r is new, or old is served no longer. What the store holds of old
+// is read as r says from now on.
+func (e *Engine) Replace(old, r *objects.Resource) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if old != nil {
+		e.drop(old)
+	}
+	if r != nil {
+		e.add(r)
+	}
+}
+
+func (e *Engine) drop(r *objects.Resource) {
+	e.cache.Remove(r.Names.GR())
+	e.tracker.Forget(r)
+	delete(e.tables, r.Names.GR())
+	for i := range r.Versions {
+		v := &r.Versions[i]
+		delete(e.served, schema.GroupVersionResource{Group: v.Group, Version: v.Version, Resource: r.Names.Plural})
+	}
+}
+
+func (e *Engine) add(r *objects.Resource) {
 	gr := r.Names.GR()
 	t := &table{Table: e.cache.Add(r), r: r}
 	for _, h := range e.config.Hooks {
@@ -82,6 +103,9 @@ func (e *Engine) add(r *objects.Resource) {
 	e.tables[gr] = t
 	for i := range r.Versions {
 		v := &r.Versions[i]
+		if v.Unserved {
+			continue
+		}
 		gvr := schema.GroupVersionResource{Group: v.Group, Version: v.Version, Resource: r.Names.Plural}
 		e.served[gvr] = &Served{Resource: r, Version: v, Stored: v.To == nil}
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
+	"strings"
 	"sync"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -72,13 +74,14 @@ func (e *Engine) Patch(ctx context.Context, req *Request, p Patch, opts *metav1.
 type versioned struct {
 	object runtime.Object
 	fresh  func() runtime.Object
+	served *objects.Served // nil: the Go type says all
 }
 
 // patched returns what a patch makes of a stored object, of the stored version again, with defaults.
 func (w *write) patched(old objects.Object, p Patch, validation string) (objects.Object, error) {
 	v := w.req.Served
 	if v == nil || v.To == nil {
-		out, err := w.patch(versioned{old, func() runtime.Object { return w.r.New() }}, p, validation)
+		out, err := w.patch(versioned{old, func() runtime.Object { return w.r.New() }, &w.r.Versions[0]}, p, validation)
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +93,7 @@ func (w *write) patched(old objects.Object, p Patch, validation string) (objects
 	if err != nil {
 		return nil, err
 	}
-	out, err := w.patch(versioned{from, v.New}, p, validation)
+	out, err := w.patch(versioned{from, v.New, v}, p, validation)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +111,7 @@ func (w *write) patchView(view objects.Object, p Patch, validation string) (obje
 	fresh := func() runtime.Object {
 		return reflect.New(reflect.TypeOf(view).Elem()).Interface().(runtime.Object)
 	}
-	out, err := w.patch(versioned{view, fresh}, p, validation)
+	out, err := w.patch(versioned{view, fresh, nil}, p, validation)
 	if err != nil {
 		return nil, err
 	}
@@ -121,15 +124,31 @@ func (w *write) patchView(view objects.Object, p Patch, validation string) (obje
 
 // patch applies a patch to an object and returns the new one, of the same type.
 func (w *write) patch(from versioned, p Patch, validation string) (runtime.Object, error) {
-	switch p.Type {
-	case types.StrategicMergePatchType:
+	switch allowed := patchTypes(w.r); {
+	case !slices.Contains(allowed, string(p.Type)):
+		return nil, unknownPatch(allowed)
+	case p.Type == types.StrategicMergePatchType:
 		return w.patchStrategic(from, p.Data, validation)
-	case types.JSONPatchType, types.MergePatchType:
-		return w.patchJSON(from, p, validation)
 	}
-	return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", w.gr(), "",
-		fmt.Sprintf("the body of the request was in an unknown format - accepted media types include: %s, %s, %s, %s",
-			types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType, types.ApplyYAMLPatchType), 0, false)
+	return w.patchJSON(from, p, validation)
+}
+
+// patchTypes lists how objects of a resource can be patched, as error messages do. A strategic merge goes by Go types,
+// which kinds known at run time only have not.
+func patchTypes(r *objects.Resource) []string {
+	out := []string{string(types.JSONPatchType), string(types.MergePatchType)}
+	if !r.Custom() {
+		out = append(out, string(types.StrategicMergePatchType))
+	}
+	return append(out, string(types.ApplyYAMLPatchType))
+}
+
+// unknownPatch is the answer to a patch of another kind than those that are allowed.
+func unknownPatch(allowed []string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+		Message: "the body of the request was in an unknown format - accepted media types include: " + strings.Join(allowed, ", "),
+	}}
 }
 
 func (w *write) patchJSON(from versioned, p Patch, validation string) (runtime.Object, error) {
@@ -146,13 +165,7 @@ func (w *write) patchJSON(from versioned, p Patch, validation string) (runtime.O
 		return nil, err
 	}
 	out := from.fresh()
-	if !checks(validation) {
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(after, out); err != nil {
-			return nil, badPatch(string(after), err)
-		}
-		return out, nil
-	}
-	more, err := kjson.UnmarshalStrict(after, out)
+	more, err := from.served.Unmarshal(after, out, checks(validation))
 	if err != nil {
 		return nil, badPatch(string(after), err)
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
@@ -43,6 +44,8 @@ func toStatus(r schema.GroupResource, name string, err error) error {
 		return apierrors.NewRequestEntityTooLargeError(err.Error())
 	case errors.Is(err, store.ErrNoSpace), errors.Is(err, store.ErrReadOnly):
 		return apierrors.NewServiceUnavailable("the store takes no writes: " + err.Error())
+	case errors.Is(err, cache.ErrReplaced):
+		return apierrors.NewServiceUnavailable(err.Error() + ", try again")
 	case errors.Is(err, store.ErrClosed):
 		return apierrors.NewServiceUnavailable("the server is shutting down")
 	case errors.Is(err, context.DeadlineExceeded):

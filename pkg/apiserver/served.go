@@ -1,0 +1,97 @@
+package apiserver
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/discovery"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/openapi"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// served is everything that is served at a time, and how clients find it. It never changes: when custom resources come
+// and go, another one takes its place, and requests that have begun go on with the one that they have seen.
+type served struct {
+	resources resources
+	catalog   func() *discovery.Catalog // made when it is first asked for, as are the others
+	decoder   func() *codec.Decoder
+	openapi   func() *openapi.Specs
+}
+
+func newServed(rows []*objects.Resource) *served {
+	return &served{
+		resources: indexResources(rows),
+		catalog:   sync.OnceValue(func() *discovery.Catalog { return discovery.New(rows) }),
+		decoder:   sync.OnceValue(func() *codec.Decoder { return codec.NewDecoder(rows) }),
+		openapi:   sync.OnceValue(func() *openapi.Specs { return openapi.New(rows) }),
+	}
+}
+
+// rows holds the rows that make up what is served: those compiled in, and those of custom resources.
+type rows struct {
+	now atomic.Pointer[served]
+
+	mu     sync.Mutex
+	fixed  []*objects.Resource
+	custom map[schema.GroupResource]*objects.Resource
+}
+
+// builtin sets what is compiled in.
+func (rs *rows) builtin(list []objects.Resource) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.custom = map[schema.GroupResource]*objects.Resource{}
+	rs.fixed = objects.Each(list)
+	rs.now.Store(newServed(rs.fixed))
+}
+
+// set serves r under gr, or with nil no longer anything. What is compiled in stays what it is: then set returns false.
+// swap is told of the row before and of r, in between: nobody finds r yet, and nobody new the row before.
+func (rs *rows) set(gr schema.GroupResource, r *objects.Resource, swap func(old, r *objects.Resource)) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if slices.ContainsFunc(rs.fixed, func(f *objects.Resource) bool { return f.Names.GR() == gr }) {
+		return false
+	}
+	old := rs.custom[gr]
+	if old == r {
+		return true
+	}
+	delete(rs.custom, gr)
+	if r != nil {
+		rs.custom[gr] = r
+	}
+	swap(old, r)
+	rs.now.Store(newServed(append(slices.Clone(rs.fixed), rs.sorted()...)))
+	return true
+}
+
+// sorted are the custom rows in the order of their names.
+func (rs *rows) sorted() []*objects.Resource {
+	out := make([]*objects.Resource, 0, len(rs.custom))
+	for _, r := range rs.custom {
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b *objects.Resource) int { return strings.Compare(a.Names.GR().String(), b.Names.GR().String()) })
+	return out
+}
+
+// served is what is served now.
+func (s *Server) served() *served { return s.rows.now.Load() }
+
+// serveCustom serves r, a custom resource, under gr in place of what was served there; with nil nothing. It returns false when
+// gr is compiled in.
+func (s *Server) serveCustom(gr schema.GroupResource, r *objects.Resource) bool {
+	return s.rows.set(gr, r, s.engine.Replace)
+}
+
+// describe answers with what describes the API.
+func (s *Server) describe(w http.ResponseWriter, r *http.Request) {
+	s.served().openapi().ServeHTTP(w, r)
+}
