@@ -40,6 +40,9 @@ var All = []Controller{
 	{"pv-protection-controller", "pv-protection-controller", VolumeProtection},
 	{"generic-garbage-collector", "tokens-controller", TokenSecret},
 	{"clusterrole-aggregation-controller", "clusterrole-aggregation-controller", ClusterRoleAggregation},
+	{"certificate-controller", "certificate-controller", CSRApproving},
+	{"certificate-controller", "certificate-controller", CSRSigning},
+	{"certificate-controller", "certificate-controller", CSRCleaner},
 }
 
 // How many keys a loop works on at the same time. Each write waits for its commit, and all that wait go into the same one,
@@ -57,6 +60,8 @@ type Env struct {
 	Clock  clock.Clock
 	Source *clock.Source
 	RootCA []byte // the cluster's CA certificate, PEM
+
+	Authority Authority
 }
 
 // Config says how to run the controllers.
@@ -67,6 +72,9 @@ type Config struct {
 	Clock  clock.Clock
 	Source *clock.Source
 	RootCA []byte // the cluster's CA certificate, PEM, for the ConfigMap kube-root-ca.crt of each namespace
+
+	// Authority signs certificates. Without its key, which is where the API server is, none are signed.
+	Authority Authority
 }
 
 // Run runs all controllers until ctx ends, and returns when they have finished what they had begun.
@@ -80,7 +88,7 @@ func run(ctx context.Context, cfg Config, list []Controller) error {
 		cl := cfg.Client(c.Account)
 		events := client.NewRecorder(cl, cfg.Clock, cfg.Source, c.Component, "")
 		loops = append(loops, c.New(Env{
-			Client: cl, Caches: cfg.Caches, Events: events, Clock: cfg.Clock, Source: cfg.Source, RootCA: cfg.RootCA,
+			Client: cl, Caches: cfg.Caches, Events: events, Clock: cfg.Clock, Source: cfg.Source, RootCA: cfg.RootCA, Authority: cfg.Authority,
 		}))
 		running.Go(func() {
 			if err := events.Run(ctx); err != nil {

@@ -31,6 +31,7 @@ type cluster struct {
 	client.Client
 	caches *client.Caches
 	ctx    context.Context
+	env    *apiservertest.Env
 }
 
 // start starts a cluster that ends with the test, with the controllers in the server's process and on clk.
@@ -61,15 +62,17 @@ func run(t testing.TB, env *apiservertest.Env, clk clock.Clock, as func(name str
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	caches := client.NewCaches(as("kube-controller-manager", user.SystemPrivilegedGroup), clk)
-	c := &cluster{TB: t, Client: env.Client("test"), caches: caches, ctx: ctx}
+	c := &cluster{TB: t, Client: env.Client("test"), caches: caches, ctx: ctx, env: env}
 	caches.Pods() // for the tests' own eyes
 	ended := make(chan error, 2)
+	cert, key := env.PKI.Authority()
 	go func() {
 		ended <- controllers.Run(ctx, controllers.Config{
 			Client: func(name string) client.Client {
 				return as("serviceaccount:kube-system:"+name, "system:serviceaccounts", "system:serviceaccounts:kube-system")
 			},
 			Caches: caches, Clock: clk, Source: clock.NewSource(1), RootCA: []byte("a certificate"),
+			Authority: controllers.Authority{Cert: cert, Key: key},
 		})
 	}()
 	go func() { ended <- caches.Run(ctx) }()

@@ -12,7 +12,6 @@ var Unattended = []schema.GroupResource{
 	{Group: "autoscaling", Resource: "horizontalpodautoscalers"},
 	{Group: "batch", Resource: "cronjobs"},
 	{Group: "batch", Resource: "jobs"},
-	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"},
 	{Group: "networking.k8s.io", Resource: "ingresses"},
 	{Group: "networking.k8s.io", Resource: "networkpolicies"},
 	{Group: "policy", Resource: "poddisruptionbudgets"},

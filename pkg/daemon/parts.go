@@ -34,6 +34,8 @@ type api interface {
 	client(name, agent string, groups ...string) (client.Client, error)
 	// authority returns the cluster's CA certificates, PEM.
 	authority() []byte
+	// signer is the cluster's authority; without its key when the API server is elsewhere.
+	signer() controllers.Authority
 	kubeconfig(name, address string) (*clientcmdapi.Config, error)
 }
 
@@ -54,6 +56,11 @@ func (l local) client(name, agent string, groups ...string) (client.Client, erro
 }
 
 func (l local) authority() []byte { return l.keys.CA() }
+
+func (l local) signer() controllers.Authority {
+	cert, key := l.keys.Authority()
+	return controllers.Authority{Cert: cert, Key: key}
+}
 
 func (l local) kubeconfig(name, address string) (*clientcmdapi.Config, error) {
 	admin, err := l.keys.Admin()
@@ -138,6 +145,8 @@ func (r remote) client(name, agent string, groups ...string) (client.Client, err
 
 func (r remote) authority() []byte { return r.cfg.CAData }
 
+func (remote) signer() controllers.Authority { return controllers.Authority{} }
+
 func (r remote) kubeconfig(string, string) (*clientcmdapi.Config, error) {
 	return nil, fmt.Errorf("the kubeconfig is written by the process that runs the API server")
 }
@@ -173,7 +182,7 @@ func (d *Daemon) addControllers(context.Context) error {
 		service{name: "controllers", run: func(ctx context.Context) error {
 			return controllers.Run(ctx, controllers.Config{
 				Client: func(name string) client.Client { return clients[name] },
-				Caches: caches, Clock: d.clock, Source: d.source, RootCA: d.api.authority(),
+				Caches: caches, Clock: d.clock, Source: d.source, RootCA: d.api.authority(), Authority: d.api.signer(),
 			})
 		}})
 	return nil

@@ -5,6 +5,7 @@
 package pki
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
@@ -108,6 +109,9 @@ func (p *PKI) openTokenKey() error {
 func (p *PKI) CA() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: p.ca.cert.Raw})
 }
+
+// Authority returns the authority's certificate, and the key that signs.
+func (p *PKI) Authority() (*x509.Certificate, crypto.Signer) { return p.ca.cert, p.ca.key }
 
 // Pool returns a pool with the authority's certificate alone.
 func (p *PKI) Pool() *x509.CertPool {
