@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -36,10 +37,13 @@ func windowsOptions(w *corev1.WindowsSecurityContextOptions, at *field.Path) fie
 	return errs
 }
 
+// The names of Windows' domains and hosts. Few pods have them, so they are compiled when one does.
 var (
-	control     = regexp.MustCompile(`[[:cntrl:]]+`)
-	netBios     = regexp.MustCompile(`^[^\\/:\*\?"<>|\.][^\\/:\*\?"<>|]{0,14}$`)
-	windowsHost = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$`)
+	control     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[[:cntrl:]]+`) })
+	netBios     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[^\\/:\*\?"<>|\.][^\\/:\*\?"<>|]{0,14}$`) })
+	windowsHost = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$`)
+	})
 )
 
 // windowsUser says what is wrong with a user of the form DOMAIN\USER.
@@ -48,7 +52,7 @@ func windowsUser(name string) []string {
 	switch {
 	case name == "":
 		return []string{" cannot be an empty string"}
-	case control.MatchString(name):
+	case control().MatchString(name):
 		return []string{" cannot contain control characters"}
 	case len(parts) > 2:
 		return []string{" cannot contain more than one backslash"}
@@ -60,7 +64,7 @@ func windowsUser(name string) []string {
 		if len(domain) >= 256 {
 			wrong = append(wrong, "'s Domain length must be under 256 characters")
 		}
-		if !netBios.MatchString(domain) && !windowsHost.MatchString(domain) {
+		if !netBios().MatchString(domain) && !windowsHost().MatchString(domain) {
 			wrong = append(wrong, "'s Domain doesn't match the NetBios nor the DNS format")
 		}
 	}

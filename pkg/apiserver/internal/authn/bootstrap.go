@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +19,7 @@ import (
 // bootstrapToken is an id and a secret. A Secret in kube-system, which is named after the id, holds both.
 //
 // Source: https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/
-var bootstrapToken = regexp.MustCompile(`^([a-z0-9]{6})\.([a-z0-9]{16})$`)
+var bootstrapToken = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([a-z0-9]{6})\.([a-z0-9]{16})$`) })
 
 const (
 	bootstrapName  = "bootstrap-token-"
@@ -26,11 +27,13 @@ const (
 	bootstrapGroup = "system:bootstrappers"
 )
 
-var bootstrapExtra = regexp.MustCompile(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
+var bootstrapExtra = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
+})
 
 // bootstrap knows who joins the cluster by a token of a Secret.
 func (b bearer) bootstrap(ctx context.Context, token string) (user.Info, bool) {
-	parts := bootstrapToken.FindStringSubmatch(token)
+	parts := bootstrapToken().FindStringSubmatch(token)
 	if parts == nil || b.reader == nil {
 		return nil, false
 	}
@@ -53,7 +56,7 @@ func (b bearer) bootstrap(ctx context.Context, token string) (user.Info, bool) {
 		if g == "" {
 			continue
 		}
-		if !bootstrapExtra.MatchString(g) {
+		if !bootstrapExtra().MatchString(g) {
 			return nil, false
 		}
 		groups = append(groups, g)
