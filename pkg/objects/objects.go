@@ -71,8 +71,8 @@ type Def[T Object] struct {
 	Grace func(obj T, asked *int64) int64
 
 	// Deleting changes an object whose deletion begins, when it has to say that somebody must finish it first: adds a
-	// finalizer. nil: nothing.
-	Deleting func(obj T)
+	// finalizer. If it marks the object as being deleted, nothing else of the deletion happens now. nil: nothing.
+	Deleting func(obj T, now time.Time)
 
 	CreateOnUpdate bool     // PUT creates what does not exist
 	NeedsVersion   bool     // PUT must say a resourceVersion

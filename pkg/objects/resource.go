@@ -31,7 +31,7 @@ type Resource struct {
 	Connects   []string
 	Grace      func(obj Object, asked *int64) int64 // negative: the resource has no graceful deletion at all
 	Read       func(value []byte) (Object, error)   // of what the store keeps, in whichever version it was written; nil: by New
-	Deleting   func(obj Object)                      // of a copy that is about to be marked as being deleted; nil: nothing
+	Deleting   func(obj Object, now time.Time)      // of a copy that is about to be marked as being deleted; nil: nothing
 	Selectable map[string]func(Object) string
 
 	CreateOnUpdate, NeedsVersion, Undecoded, OrphanDefault, ReturnsDeleted bool
@@ -143,7 +143,7 @@ func Row[T Object](d Def[T]) Resource {
 		r.Grace = func(obj Object, asked *int64) int64 { return d.Grace(obj.(T), asked) }
 	}
 	if d.Deleting != nil {
-		r.Deleting = func(obj Object) { d.Deleting(obj.(T)) }
+		r.Deleting = func(obj Object, now time.Time) { d.Deleting(obj.(T), now) }
 	}
 	if s := d.Status; s != nil {
 		r.Status = &StatusOf{Prepare: eraseTwo(s.Prepare), Validate: eraseCheck(s.Validate), Reset: s.Reset}

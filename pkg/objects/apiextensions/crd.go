@@ -29,6 +29,7 @@ var CustomResourceDefinitions = objects.Def[*apiextensionsv1.CustomResourceDefin
 	Prepare:  prepare,
 	Validate: validate,
 	Warnings: warnings,
+	Deleting: terminate,
 	Columns: []objects.Column[*apiextensionsv1.CustomResourceDefinition]{
 		objects.NameColumn[*apiextensionsv1.CustomResourceDefinition](),
 		{Name: "Created At", Type: "date", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"],
@@ -77,6 +78,30 @@ func prepare(crd, old *apiextensionsv1.CustomResourceDefinition) {
 			return
 		}
 	}
+}
+
+// terminate begins a deletion, which ends when the API server has deleted the custom resources.
+func terminate(crd *apiextensionsv1.CustomResourceDefinition, now time.Time) {
+	at := metav1.NewTime(now)
+	crd.DeletionTimestamp = &at
+	if !slices.Contains(crd.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer) {
+		crd.Finalizers = append(crd.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer)
+	}
+	terminating := apiextensionsv1.CustomResourceDefinitionCondition{
+		Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue, LastTransitionTime: at, Reason: "InstanceDeletionPending",
+		Message: "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+	}
+	conditions := crd.Status.Conditions
+	i := slices.IndexFunc(conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool { return c.Type == terminating.Type })
+	if i < 0 {
+		crd.Status.Conditions = append(conditions, terminating)
+		return
+	}
+	if conditions[i].Status == terminating.Status && !conditions[i].LastTransitionTime.IsZero() {
+		terminating.LastTransitionTime = conditions[i].LastTransitionTime
+	}
+	terminating.ObservedGeneration = conditions[i].ObservedGeneration
+	conditions[i] = terminating
 }
 
 // internal returns a definition in the form that the library checks. It shares what it can with crd and must not be changed.

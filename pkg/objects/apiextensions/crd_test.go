@@ -4,9 +4,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 )
 
@@ -66,5 +68,126 @@ func TestDefaults(t *testing.T) {
 	}
 	if got := made(t).Spec.Conversion.Strategy; got != apiextensionsv1.NoneConverter {
 		t.Errorf("without a conversion the strategy is %q", got)
+	}
+}
+
+func TestCreates(t *testing.T) {
+	tests := []struct {
+		name    string
+		replace []string
+		want    string
+	}{
+		{"plain", nil, ""},
+		{"name", []string{"name: shirts.example.com", "name: shirt.example.com"},
+			`metadata.name: Invalid value: "shirt.example.com": must be spec.names.plural+"."+spec.group`},
+		{"approved group", []string{"example.com", "example.k8s.io"},
+			`metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval annotation "api-approved.kubernetes.io", see https://github.com/kubernetes/enhancements/pull/1111`},
+		{"approved", []string{"shirts.example.com,", "shirts.example.k8s.io, annotations: {api-approved.kubernetes.io: 'unapproved, a test'},", "group: example.com", "group: example.k8s.io"}, ""},
+		{"unknown fields kept", []string{"scope:", "preserveUnknownFields: true\n  scope:"},
+			"spec.preserveUnknownFields: Invalid value: true: cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"},
+		{"no schema", []string{"    schema: ", "    #"}, "spec.versions[0].schema.openAPIV3Schema: Required value"},
+		{"not structural", []string{"{type: string}", "{description: x}"},
+			"spec.validation.openAPIV3Schema.properties[spec].properties[size].type: Required value: must not be empty for specified object fields"},
+		{"rule", []string{"{type: string}", "{type: string, x-kubernetes-validations: [{rule: 'self >'}]}"},
+			"spec.validation.openAPIV3Schema.properties[spec].properties[size].x-kubernetes-validations[0].rule: Invalid value: "},
+		{"default of another type", []string{"{type: string}", "{type: string, default: 5}"},
+			`spec.validation.openAPIV3Schema.properties[spec].properties[size].default: Invalid value: "integer":  in body must be of type string: "integer"`},
+		{"two stored", []string{"  - name: v1", "  - {name: v2, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}\n  - name: v1"},
+			"spec.versions: Invalid value: "},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			crd := made(t, tt.replace...)
+			before := crd.DeepCopy()
+			refused(t, validate(crd, nil), tt.want)
+			if !equality.Semantic.DeepEqual(before, crd) {
+				t.Error("the checks changed the object")
+			}
+		})
+	}
+}
+
+// refused compares the first error.
+func refused(t *testing.T, errs field.ErrorList, want string) {
+	t.Helper()
+	got := ""
+	if len(errs) > 0 {
+		got = errs[0].Error()
+	}
+	if want == "" && got != "" || !strings.HasPrefix(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestUpdates(t *testing.T) {
+	const v2 = "  - {name: v2, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}\n"
+	tests := []struct {
+		name        string
+		established bool
+		was, now    []string
+		want        string
+		generation  int64
+		stored      []string
+	}{
+		{"nothing", true, nil, nil, "", 1, []string{"v1"}},
+		{"column", true, nil, []string{"served: true", "served: true\n    additionalPrinterColumns: [{name: A, type: string, jsonPath: .spec.a}]"}, "", 2, []string{"v1"}},
+		{"storage moves", true, nil, []string{"storage: true", "storage: false", "  - name: v1", v2 + "  - name: v1"}, "", 2, []string{"v1", "v2"}},
+		{"stored version goes", true, nil, []string{"- name: v1", "- name: v3"},
+			`status.storedVersions[0]: Invalid value: "v1": missing from spec.versions; v1 was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in v1 and removes v1 from status.storedVersions`, 2, []string{"v1", "v3"}},
+		{"scope of an established one", true, nil, []string{"Namespaced", "Cluster"}, `spec.scope: Invalid value: "Cluster": field is immutable`, 2, []string{"v1"}},
+		{"scope of another", false, nil, []string{"Namespaced", "Cluster"}, "", 2, []string{"v1"}},
+		{"kind of an established one", true, nil, []string{"kind: Shirt", "kind: Coat"}, `spec.names.kind: Invalid value: "Coat": field is immutable`, 2, []string{"v1"}},
+		{"group", false, nil, []string{"group: example.com", "group: example.org"}, `spec.group: Invalid value: "example.org": field is immutable`, 2, []string{"v1"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			old, crd := made(t, tt.was...), with(t, tt.now...)
+			if tt.established {
+				old.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}
+			}
+			before := old.DeepCopy()
+			prepare(crd, old)
+			refused(t, validate(crd, old), tt.want)
+			if crd.Generation != tt.generation || !slices.Equal(crd.Status.StoredVersions, tt.stored) {
+				t.Errorf("generation %d, stored versions %v", crd.Generation, crd.Status.StoredVersions)
+			}
+			if !equality.Semantic.DeepEqual(before, old) {
+				t.Error("the old object changed")
+			}
+		})
+	}
+}
+
+func TestStatusWrites(t *testing.T) {
+	old := made(t)
+	crd := with(t, "kind: Shirt", "kind: Coat")
+	crd.Status.StoredVersions, crd.Generation = nil, old.Generation // as the engine does
+	CustomResourceDefinitions.Status.Prepare(crd, old)
+	if crd.Spec.Names.Kind != "Shirt" || len(crd.Status.StoredVersions) != 0 {
+		t.Errorf("got %+v", crd)
+	}
+	refused(t, validateStatus(crd, old), "")
+}
+
+func TestWarnings(t *testing.T) {
+	odd := []string{"{type: string}", "{type: string, format: size}, count: {type: integer, format: byte}, at: {type: string, format: date-time}"}
+	if got, want := warnings(made(t, odd...), nil), []string{`unrecognized format "byte"`, `unrecognized format "size"`}; !slices.Equal(got, want) {
+		t.Errorf("create: got %q, want %q", got, want)
+	}
+	old := made(t, "{type: string}", "{type: string, format: size}")
+	if got, want := warnings(made(t, odd...), old), []string{`unrecognized format "byte"`}; !slices.Equal(got, want) {
+		t.Errorf("update: got %q, want %q", got, want)
+	}
+}
+
+func TestTerminate(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	crd := made(t)
+	terminate(crd, now)
+	if !crd.DeletionTimestamp.Time.Equal(now) || !slices.Equal(crd.Finalizers, []string{apiextensionsv1.CustomResourceCleanupFinalizer}) {
+		t.Errorf("got %+v", crd.ObjectMeta)
+	}
+	if c := crd.Status.Conditions; len(c) != 1 || c[0].Type != apiextensionsv1.Terminating || !c[0].LastTransitionTime.Time.Equal(now) {
+		t.Errorf("got %+v", c)
 	}
 }

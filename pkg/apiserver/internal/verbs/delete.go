@@ -127,7 +127,9 @@ func (w *write) plan(obj objects.Object, opts *metav1.DeleteOptions) fate {
 		}
 	}
 	if w.r.Deleting != nil && obj.GetDeletionTimestamp() == nil {
-		w.r.Deleting(obj)
+		if w.r.Deleting(obj, now); obj.GetDeletionTimestamp() != nil {
+			return mark
+		}
 	}
 	graceful, pending := w.grace(obj, opts, now)
 	if pending {
