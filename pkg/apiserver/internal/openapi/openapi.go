@@ -128,7 +128,7 @@ func (s *Specs) hash(gv schema.GroupVersion) string {
 	fmt.Fprintln(h, release, definitionsHash(), gv)
 	for _, v := range s.versions[gv] {
 		r := v.resource
-		fmt.Fprintf(h, "%+v %v %v %v %v %T\n", r.Names, r.Verbs, r.Connects, r.Status != nil, r.Scale != nil, v.version.New())
+		fmt.Fprintf(h, "%+v %v %v %v %v %T %s\n", r.Names, r.Verbs, r.Connects, r.Status != nil, r.Scale != nil, v.version.New(), r.Revision)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
@@ -136,17 +136,26 @@ func (s *Specs) hash(gv schema.GroupVersion) string {
 func (s *Specs) makeDocument(gv schema.GroupVersion) []byte {
 	defs := newLibrary()
 	paths := map[string]any{}
+	own := map[string]json.RawMessage{}
 	for _, v := range s.versions[gv] {
+		if v.custom() {
+			d := v.describe(false)
+			add(paths, d.paths, asAny)
+			add(own, d.definitions, asIs)
+			continue
+		}
 		for _, p := range v.paths(defs) {
 			paths[p.url] = p.v3()
 		}
 	}
+	schemas := defs.used()
+	add(schemas, own, asIs)
 	return mustJSON(map[string]any{
 		"openapi": "3.0.0",
 		"info":    map[string]any{"title": "Kubernetes", "version": release},
 		"paths":   paths,
 		"components": map[string]any{
-			"schemas": defs.used(),
+			"schemas": schemas,
 			"securitySchemes": map[string]any{"BearerToken": map[string]any{
 				"type": "apiKey", "name": "authorization", "in": "header", "description": "Bearer Token authentication",
 			}},

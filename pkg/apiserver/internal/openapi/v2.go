@@ -17,10 +17,17 @@ import (
 func (s *Specs) makeSwagger() (document, error) {
 	defs := newLibrary()
 	paths := map[string]any{}
+	own := map[string]json.RawMessage{}
 	h := sha512.New()
 	for _, gv := range s.order {
 		fmt.Fprintln(h, s.hash(gv))
 		for _, v := range s.versions[gv] {
+			if v.custom() {
+				d := v.describe(true)
+				add(paths, d.paths, asAny)
+				add(own, d.definitions, asIs)
+				continue
+			}
 			for _, p := range v.paths(defs) {
 				paths[p.url] = p.v2()
 			}
@@ -34,6 +41,7 @@ func (s *Specs) makeSwagger() (document, error) {
 		}
 		definitions[name] = schema2(d)
 	}
+	add(definitions, own, asAny)
 	body := mustJSON(map[string]any{
 		"swagger":     "2.0",
 		"info":        map[string]any{"title": "Kubernetes", "version": release},
