@@ -28,7 +28,8 @@ type Item struct {
 	size   int            // of the stored bytes
 	object objects.Object // nil: kept encoded, see decode
 	decode func() (objects.Object, error)
-	kept   *kept // nil: encodings live as long as the item
+	value  []byte // what the store keeps, of an item that is not kept decoded
+	kept   *kept  // nil: encodings live as long as the item
 
 	mu      sync.Mutex
 	encoded [encodings][]byte
@@ -147,6 +148,7 @@ func (t *Table) newItem(path string, rev store.Revision, value []byte) *Item {
 		return obj, nil
 	}
 	if t.resource.Undecoded {
+		i.value = value
 		return i
 	}
 	if obj, err := i.decode(); err == nil {
@@ -154,6 +156,9 @@ func (t *Table) newItem(path string, rev store.Revision, value []byte) *Item {
 	}
 	return i // a value that cannot be read says so to whoever asks for its object
 }
+
+// Value returns what the store keeps of an item that is not kept decoded; nil for others. It is shared.
+func (i *Item) Value() []byte { return i.value }
 
 // Stored returns what the store keeps of the item's object, made anew into buf where that is large enough.
 func (i *Item) Stored(buf []byte, gvk schema.GroupVersionKind) ([]byte, error) {

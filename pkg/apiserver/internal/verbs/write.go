@@ -254,6 +254,9 @@ func (w *write) dryRun(obj objects.Object, key objects.Key, old *cache.Item) *ca
 
 // sameAs reports whether value is what old is stored as.
 func sameAs(old *cache.Item, gvk schema.GroupVersionKind, value []byte) (bool, error) {
+	if was := old.Value(); was != nil {
+		return bytes.Equal(was, value), nil
+	}
 	buf := scratch.Get().(*[]byte)
 	defer scratch.Put(buf)
 	was, err := old.Stored(*buf, gvk)
