@@ -11,12 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/randfill"
 
@@ -47,6 +49,16 @@ var rows = []objects.Resource{
 		Names:   objects.Names{Version: "v1", Kind: "Node", Plural: "nodes"},
 		New:     func() *corev1.Node { return &corev1.Node{} },
 		NewList: func() runtime.Object { return &corev1.NodeList{} },
+	}),
+	objects.Row(objects.Def[*apiextensionsv1.CustomResourceDefinition]{
+		Names:   objects.Names{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition", Plural: "customresourcedefinitions"},
+		New:     func() *apiextensionsv1.CustomResourceDefinition { return &apiextensionsv1.CustomResourceDefinition{} },
+		NewList: func() runtime.Object { return &apiextensionsv1.CustomResourceDefinitionList{} },
+	}),
+	objects.Row(objects.Def[*apiregistrationv1.APIService]{
+		Names:   objects.Names{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService", Plural: "apiservices"},
+		New:     func() *apiregistrationv1.APIService { return &apiregistrationv1.APIService{} },
+		NewList: func() runtime.Object { return &apiregistrationv1.APIServiceList{} },
 	}),
 }
 
@@ -298,6 +310,9 @@ func TestMemoOfRandomObjects(t *testing.T) {
 					*v = metav1.NewMicroTime(time.Unix(int64(c.Intn(9)), 0))
 				},
 				func(v *metav1.ManagedFieldsEntry, c randfill.Continue) {},
+				func(v *apiextensionsv1.JSON, c randfill.Continue) {
+					v.Raw = []byte([]string{`{"a":[1]}`, `"b"`, `true`}[c.Intn(3)])
+				},
 				func(v *string, c randfill.Continue) { *v = []string{"", "a", "b", "c"}[c.Intn(4)] },
 			)
 			next := func() objects.Object {

@@ -30,7 +30,7 @@ var groups = []string{
 }
 
 // others are the packages of types that other modules own.
-var others = []string{"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"}
+var others = []string{"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"}
 
 // shared are the packages that the types of all groups use.
 var shared = []string{
@@ -160,7 +160,7 @@ func split(definitions map[string]json.RawMessage) (map[string][]byte, error) {
 
 // versions tells of which modules the definitions are, so that a test can see when they are of older ones.
 func versions() ([]byte, error) {
-	return goTool(".", "list", "-m", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/kube-aggregator", "k8s.io/kube-openapi")
+	return goTool(".", "list", "-m", "k8s.io/api", "k8s.io/apiextensions-apiserver", "k8s.io/apimachinery", "k8s.io/kube-aggregator", "k8s.io/kube-openapi")
 }
 
 func write(out string, files map[string][]byte) error {

@@ -1,5 +1,5 @@
-// Command gen writes the merge schema of the API's types, which client-go carries as YAML, in the form that package track
-// reads.
+// Command gen writes the merge schema of the API's types in the form that package track reads: those of k8s.io/api, which
+// client-go carries as YAML, and those of other modules, which follow from package openapi's definitions.
 package main
 
 import (
@@ -44,9 +44,14 @@ func generate() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(p.Schema.Types, func(a, b schema.TypeDef) int { return strings.Compare(a.Name, b.Name) })
+	more, err := others(p.Schema.Types)
+	if err != nil {
+		return nil, err
+	}
+	types := append(p.Schema.Types, more...)
+	slices.SortFunc(types, func(a, b schema.TypeDef) int { return strings.Compare(a.Name, b.Name) })
 	var b bytes.Buffer
-	for _, t := range p.Schema.Types {
+	for _, t := range types {
 		line, err := track.Line(t)
 		if err != nil {
 			return nil, err

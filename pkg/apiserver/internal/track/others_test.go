@@ -1,0 +1,83 @@
+package track
+
+import (
+	"encoding/json"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// The fields of kinds that client-go does not know: conditions go by their types, versions are one field.
+func TestOtherModules(t *testing.T) {
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1"}}
+	crd.Spec.Names.ShortNames = []string{"x"}
+	crd.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: "Established", Status: "True"}}
+	service := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	service.Spec.Service = &apiregistrationv1.ServiceReference{Name: "s"}
+	service.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: "Available", Status: "True"}}
+	for kind, tt := range map[string]struct {
+		obj  objects.Object
+		want string
+	}{
+		"CustomResourceDefinition": {crd, `{"f:spec":{"f:names":{"f:shortNames":{}},"f:versions":{}},` +
+			`"f:status":{"f:conditions":{"k:{\"type\":\"Established\"}":{".":{},"f:lastTransitionTime":{},"f:status":{},"f:type":{}}}}}`},
+		"APIService": {service, `{"f:spec":{"f:service":{".":{},"f:name":{}}},` +
+			`"f:status":{"f:conditions":{".":{},"k:{\"type\":\"Available\"}":{".":{},"f:lastTransitionTime":{},"f:status":{},"f:type":{}}}}}`},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			w := Write{Resource: rowOf(t, kind), Manager: "m"}
+			newBoth().update(t, w, nil, tt.obj)
+			if got := string(tt.obj.GetManagedFields()[0].FieldsV1.Raw); got != tt.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
+			}
+		})
+	}
+}
+
+// Two appliers share a definition: who applies other versions takes them all from the other.
+func TestApplyOfADefinition(t *testing.T) {
+	b := newBoth()
+	w := Write{Resource: rowOf(t, "CustomResourceDefinition"), Manager: "first"}
+	config := func(version string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{}
+		text := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"a"},"spec":{"group":"g","versions":[{"name":"` + version +
+			`","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"x":{"type":"string","default":{"any":["thing"]}}}}}}]}}`
+		if err := json.Unmarshal([]byte(text), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	none := w.Resource.New()
+	none.SetName("a")
+	made, err := b.library.Apply(w, none, config("v1"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Manager = "second"
+	if _, err := b.library.Apply(w, made, config("v1"), false); err != nil {
+		t.Errorf("the same again: %v", err)
+	}
+	_, err = b.library.Apply(w, made, config("v2"), false)
+	if err == nil {
+		t.Fatal("no conflict")
+	}
+	if got, want := err.Error(), `Apply failed with 1 conflict: conflict with "first": .spec.versions`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func rowOf(t *testing.T, kind string) *objects.Resource {
+	for i := range rows {
+		if rows[i].Names.Kind == kind {
+			return &rows[i]
+		}
+	}
+	t.Fatalf("no row of %s", kind)
+	return nil
+}
