@@ -68,10 +68,10 @@ func (p *PKI) ServerTLS(hosts ...string) (*tls.Config, error) {
 	if _, err := p.cached(servingFile, l); err != nil {
 		return nil, err
 	}
-	return &tls.Config{
+	conf := &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		ClientAuth: tls.RequestClientCert,
-		ClientCAs:  p.Pool(), // the names that are told to clients
+		ClientCAs:  p.accepted(), // the names that are told to clients
 		NextProtos: []string{"h2", "http/1.1"},
 		Time:       p.clk.Now,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -81,7 +81,17 @@ func (p *PKI) ServerTLS(hosts ...string) (*tls.Config, error) {
 			}
 			return c.tls(), nil
 		},
-	}, nil
+	}
+	conf.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now := p.accepted()
+		if now.Equal(conf.ClientCAs) {
+			return nil, nil
+		}
+		with := conf.Clone()
+		with.ClientCAs = now
+		return with, nil
+	}
+	return conf, nil
 }
 
 func servingHosts(extra []string) []string {
@@ -104,7 +114,7 @@ func servingHosts(extra []string) []string {
 // KubeletTLS returns what a kubelet's server listens with: a certificate of its own that lives in memory only, and
 // clients that must show a certificate of the authority whose certificates are in ca.
 func KubeletTLS(node string, hosts []string, ca *x509.CertPool, clk clock.Clock) (*tls.Config, error) {
-	self, err := newCA(clk.Now())
+	self, err := newCA("minikctl-ca", clk.Now())
 	if err != nil {
 		return nil, fmt.Errorf("make the kubelet's authority: %w", err)
 	}

@@ -41,13 +41,13 @@ func newSerial() (*big.Int, error) {
 	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 }
 
-func newCA(now time.Time) (pair, error) {
+func newCA(name string, now time.Time) (pair, error) {
 	serial, err := newSerial()
 	if err != nil {
 		return pair{}, err
 	}
 	t := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "minikctl-ca"},
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
 		NotBefore: now.Add(-backdate), NotAfter: now.Add(caLife),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		BasicConstraintsValid: true, IsCA: true,

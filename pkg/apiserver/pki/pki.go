@@ -1,6 +1,6 @@
 // Package pki owns the cluster's keys and certificates: its own certificate authority, the API server's serving
-// certificate, the client certificates of the administrator and of the components, and the key that signs ServiceAccount
-// tokens. They are kept in one folder, a PEM file each, which holds the private key and the certificate together so that
+// certificate, the client certificates of the administrator and of the components, the authority and certificate of the
+// front proxy, which are made when they are first needed, and the key that signs ServiceAccount tokens. They are kept in one folder, a PEM file each, which holds the private key and the certificate together so that
 // the two can never be of different generations.
 package pki
 
@@ -46,6 +46,7 @@ type PKI struct {
 
 	mu    sync.Mutex // for the files and pairs below
 	pairs map[string]pair
+	front *pair // the front proxy's authority; nil: not made yet
 }
 
 // Open loads the keys of dir, or makes them. Only one process may use a folder at a time.
@@ -61,6 +62,9 @@ func Open(dir string, clk clock.Clock) (*PKI, error) {
 		return nil, err
 	}
 	if err := p.openTokenKey(); err != nil {
+		return nil, err
+	}
+	if err := p.loadFrontCA(); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -81,7 +85,7 @@ func (p *PKI) openCA() error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	if p.ca, err = newCA(p.clk.Now()); err != nil {
+	if p.ca, err = newCA("minikctl-ca", p.clk.Now()); err != nil {
 		return fmt.Errorf("make the cluster's authority: %w", err)
 	}
 	return writeFile(path, p.ca.pem())
@@ -123,9 +127,12 @@ func (p *PKI) Pool() *x509.CertPool {
 // TokenKey returns the key that signs ServiceAccount tokens.
 func (p *PKI) TokenKey() *ecdsa.PrivateKey { return p.key }
 
-// cached returns the pair of a file when it is still good for l, from memory or from the file, and else makes and keeps
-// a new one. A damaged file is replaced: everything but the authority can be made again.
-func (p *PKI) cached(file string, l leaf) (pair, error) {
+// cached returns the pair of a file that the cluster's authority has issued for l.
+func (p *PKI) cached(file string, l leaf) (pair, error) { return p.issued(p.ca, file, l) }
+
+// issued returns the pair of a file when it is still good for l, from memory or from the file, and else makes and keeps
+// a new one, of the authority ca. A damaged file is replaced: everything but the authorities can be made again.
+func (p *PKI) issued(ca pair, file string, l leaf) (pair, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clk.Now()
@@ -134,11 +141,11 @@ func (p *PKI) cached(file string, l leaf) (pair, error) {
 	}
 	path := filepath.Join(p.dir, file)
 	c, err := readPair(path)
-	if err == nil && l.fits(c.cert, now) && c.cert.CheckSignatureFrom(p.ca.cert) == nil {
+	if err == nil && l.fits(c.cert, now) && c.cert.CheckSignatureFrom(ca.cert) == nil {
 		p.pairs[file] = c
 		return c, nil
 	}
-	if c, err = p.ca.issue(l, now); err != nil {
+	if c, err = ca.issue(l, now); err != nil {
 		return pair{}, fmt.Errorf("make the certificate of %s: %w", l.name, err)
 	}
 	if err := writeFile(path, c.pem()); err != nil {

@@ -93,7 +93,7 @@ func TestOpenRefusesADamagedAuthority(t *testing.T) {
 }
 
 func otherKey(t *testing.T) []byte {
-	a, err := newCA(time.Now())
+	a, err := newCA("ca", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func otherKey(t *testing.T) []byte {
 }
 
 func leafFile(t *testing.T) []byte {
-	a, err := newCA(newClock().Now())
+	a, err := newCA("ca", newClock().Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package authn owns how the API server finds out who makes a request: by client certificate, by a token of the static
+// Package authn owns how the API server finds out who makes a request: by a proxy that it believes, by client certificate, by a token of the static
 // token file, by a ServiceAccount token, and else as the anonymous user, whom the authorizers let see health and version.
 package authn
 
@@ -17,6 +17,7 @@ import (
 
 // Config says which credentials are accepted. The zero value knows the anonymous user only.
 type Config struct {
+	Front   *FrontProxy           // believed about whom it asks for; nil: nobody is
 	Clients *x509.CertPool        // who may sign client certificates; nil: none are accepted
 	Static  Static                // of the token file, see ReadTokens
 	Issuer  *tokens.Issuer        // of ServiceAccount tokens; nil: none are accepted
@@ -29,6 +30,9 @@ type Config struct {
 // credentials that are bad.
 func New(c Config) stage.Authenticator {
 	list := slices.Clone(c.More)
+	if c.Front != nil {
+		list = append(list, frontProxy{*c.Front, c.Clock})
+	}
 	if c.Clients != nil {
 		list = append(list, newCertificates(c.Clients, c.Clock))
 	}
