@@ -311,3 +311,86 @@ func TestCacheViews(t *testing.T) {
 		}
 	})
 }
+
+// TestCacheOfMetadata: it is another cache than that of the whole objects.
+func TestCacheOfMetadata(t *testing.T) {
+	s := &scripted{}
+	p := pod("a", 5)
+	p.Labels, p.Annotations, p.Finalizers = map[string]string{"a": "b"}, map[string]string{"long": "text"}, []string{"x/y"}
+	p.Spec.NodeName = "n"
+	s.listing(10, p)
+	synctest.Test(t, func(t *testing.T) {
+		s.events = make(chan any)
+		caches := client.NewCaches(s, clock.Real())
+		c := client.MetadataOf(caches, client.Pods)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- caches.Run(ctx) }()
+		if err := caches.WaitSynced(ctx); err != nil {
+			t.Fatal(err)
+		}
+		s.events <- event(watch.Added, pod("b", 11))
+		synctest.Wait()
+		obj, ok := c.Get(objects.Key{Namespace: "ns", Name: "a"})
+		meta, is := obj.(*metav1.PartialObjectMetadata)
+		if !ok || !is || meta.UID != p.UID || meta.Labels["a"] != "b" || meta.Finalizers[0] != "x/y" || meta.Annotations != nil {
+			t.Errorf("got %+v", obj)
+		}
+		expect(t, "with what the watch brought", len(c.List("ns", nil)), 2)
+		caches.Pods()
+		synctest.Wait()
+		if whole, _ := caches.Pods().Get(objects.Key{Namespace: "ns", Name: "a"}); whole == nil || whole.Spec.NodeName != "n" {
+			t.Errorf("got %+v", whole)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestForget: subscribers hear that all is gone, the watch ends, and a cache that is asked for later is a new one.
+func TestForget(t *testing.T) {
+	s := &scripted{}
+	s.listing(10, pod("a", 5), pod("b", 6))
+	synctest.Test(t, func(t *testing.T) {
+		s.events = make(chan any)
+		caches := client.NewCaches(s, clock.Real())
+		old := caches.Pods()
+		var gone []string
+		old.Subscribe(func(ch client.Change[*corev1.Pod]) {
+			if ch.Deleted() {
+				gone = append(gone, ch.Old.Name)
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- caches.Run(ctx) }()
+		if err := caches.WaitSynced(ctx); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		caches.Forget(client.Pods)
+		synctest.Wait()
+		slices.Sort(gone)
+		expect(t, "gone", gone, "[a b]")
+		old.Put(pod("c", 20))
+		expect(t, "in the old one", len(old.List("", nil)), 0)
+		select {
+		case s.events <- event(watch.Added, pod("d", 21)):
+			t.Error("the watch goes on")
+		default:
+		}
+		again := caches.Pods()
+		synctest.Wait()
+		expect(t, "in the new one", len(again.List("", nil)), 2)
+		s.events <- event(watch.Added, pod("d", 21))
+		synctest.Wait()
+		expect(t, "and by its watch", len(again.List("", nil)), 3)
+		caches.Forget(client.Nodes) // which nobody asked for
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

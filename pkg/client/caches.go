@@ -35,6 +35,7 @@ type selection struct {
 	resource schema.GroupVersionResource
 	labels   string
 	fields   string
+	metadata bool // and nothing else of the objects
 }
 
 // NewCaches returns an empty set over c.
@@ -52,18 +53,50 @@ func CacheOf[T objects.Object](s *Caches, resource schema.GroupVersionResource) 
 
 // CacheWhere returns the set's cache of what the options' selectors take of a resource.
 func CacheWhere[T objects.Object](s *Caches, resource schema.GroupVersionResource, opts metav1.ListOptions) *Cache[T] {
+	return &Cache[T]{s.local(selection{resource: resource, labels: opts.LabelSelector, fields: opts.FieldSelector})}
+}
+
+// MetadataOf returns the set's cache of what who manages objects in general has to know of a resource's: their metadata,
+// without annotations and managed fields. Its objects are *metav1.PartialObjectMetadata.
+func MetadataOf(s *Caches, resource schema.GroupVersionResource) *Cache[objects.Object] {
+	return &Cache[objects.Object]{s.local(selection{resource: resource, metadata: true})}
+}
+
+func (s *Caches) local(want selection) *local {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	want := selection{resource, opts.LabelSelector, opts.FieldSelector}
 	l, ok := s.locals[want]
 	if !ok {
-		l = newLocal(resource, metav1.ListOptions{LabelSelector: opts.LabelSelector, FieldSelector: opts.FieldSelector})
+		l = newLocal(want.resource, metav1.ListOptions{LabelSelector: want.labels, FieldSelector: want.fields})
+		if want.metadata {
+			l.shrink = metadataOf
+		}
 		s.locals[want] = l
 		if s.start != nil {
 			s.start(l)
 		}
 	}
-	return &Cache[T]{l}
+	return l
+}
+
+// Forget ends the caches of a resource that is not served any more, after telling their subscribers that everything in them
+// is gone. Who asks for one from now on gets a new one.
+func (s *Caches) Forget(resource schema.GroupVersionResource) {
+	s.mu.Lock()
+	var over []*local
+	for want, l := range s.locals {
+		if want.resource == resource {
+			over = append(over, l)
+			delete(s.locals, want)
+			if l.stop != nil {
+				l.stop()
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, l := range over {
+		l.end()
+	}
 }
 
 // Pods, Nodes and the others below are CacheOf the resource of that name.
@@ -83,7 +116,12 @@ func (s *Caches) ReplicaSets() *Cache[*appsv1.ReplicaSet] {
 func (s *Caches) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.start = func(l *local) {
-		s.running.Go(func() { s.keep(ctx, l) })
+		ctx, cancel := context.WithCancel(ctx)
+		l.stop = cancel
+		s.running.Go(func() {
+			defer cancel()
+			s.keep(ctx, l)
+		})
 	}
 	for _, l := range s.locals {
 		s.start(l)

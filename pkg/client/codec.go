@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,6 +19,7 @@ import (
 	serializerjson "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	kubescheme "k8s.io/client-go/kubernetes/scheme"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
@@ -41,8 +43,10 @@ type codec struct {
 // newCodec makes the codec when the first HTTP client needs it: filling the scheme takes milliseconds.
 var newCodec = sync.OnceValues(func() (*codec, error) {
 	s := runtime.NewScheme()
-	if err := kubescheme.AddToScheme(s); err != nil {
-		return nil, fmt.Errorf("fill the scheme: %w", err)
+	for _, add := range []func(*runtime.Scheme) error{kubescheme.AddToScheme, apiextensionsv1.AddToScheme, apiregistrationv1.AddToScheme} {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("fill the scheme: %w", err)
+		}
 	}
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
 	s.AddKnownTypes(minikctl.GroupVersion, &minikctl.Trace{}, &minikctl.TraceList{}, &minikctl.Decision{}, &minikctl.DecisionList{})

@@ -22,11 +22,14 @@ const byOwner = "owner"
 type local struct {
 	resource schema.GroupVersionResource
 	options  metav1.ListOptions
+	shrink   func(objects.Object) objects.Object // what is kept of an object; nil: all of it
+	stop     func()                              // ends the watch; nil while there is none. It is the Caches' to set and call
 
 	// order is held while a change is made and told, so that subscribers hear of changes one at a time and in order.
 	// It is taken before mu, which is free while they are called: they may look into any cache.
 	order     sync.Mutex
 	listeners []func(Change[objects.Object])
+	over      bool                 // nothing is taken in any more
 	gone      map[types.UID]uint64 // dropped by Drop, and not yet by the watch
 
 	mu         sync.RWMutex
@@ -131,7 +134,8 @@ func (l *local) revision() uint64 {
 func (l *local) put(obj objects.Object) {
 	l.order.Lock()
 	defer l.order.Unlock()
-	if _, gone := l.gone[obj.GetUID()]; gone || revisionOf(obj) <= l.revision() {
+	obj = l.kept(obj)
+	if _, gone := l.gone[obj.GetUID()]; gone || l.over || revisionOf(obj) <= l.revision() {
 		return
 	}
 	l.tell(l.apply(obj, false, false))
@@ -234,6 +238,10 @@ func (l *local) tell(ch Change[objects.Object], ok bool) {
 func (l *local) observe(ev Event) {
 	l.order.Lock()
 	defer l.order.Unlock()
+	if l.over {
+		return
+	}
+	ev.Object = l.kept(ev.Object)
 	rev := revisionOf(ev.Object)
 	l.mu.Lock()
 	l.watched = max(l.watched, rev)
@@ -254,6 +262,9 @@ func (l *local) observe(ev Event) {
 func (l *local) replace(list []objects.Object, rev uint64) {
 	l.order.Lock()
 	defer l.order.Unlock()
+	if l.over {
+		return
+	}
 	rewound := rev < l.revision()
 	if rewound {
 		clear(l.gone)
@@ -266,6 +277,7 @@ func (l *local) replace(list []objects.Object, rev uint64) {
 		}
 	}
 	for _, obj := range list {
+		obj = l.kept(obj)
 		if at, gone := l.gone[obj.GetUID()]; gone && revisionOf(obj) <= at {
 			continue
 		}
@@ -289,6 +301,25 @@ func (l *local) replace(list []objects.Object, rev uint64) {
 		l.tell(ch, true)
 	}
 	l.once.Do(func() { close(l.synced) })
+}
+
+// end empties the cache for good.
+func (l *local) end() {
+	l.order.Lock()
+	defer l.order.Unlock()
+	l.over = true
+	for _, old := range l.list("", nil) {
+		l.tell(l.remove(old, revisionOf(old)))
+	}
+	l.once.Do(func() { close(l.synced) }) // nobody waits for it any more
+}
+
+// kept returns what the cache keeps of an object.
+func (l *local) kept(obj objects.Object) objects.Object {
+	if l.shrink == nil {
+		return obj
+	}
+	return l.shrink(obj)
 }
 
 // fill lists.
