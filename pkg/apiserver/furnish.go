@@ -12,11 +12,11 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/discovery"
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/apiregistration"
 	"github.com/minikctl/minikctl/pkg/objects/flowcontrol"
-	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
 // furniture are the groups of which every cluster has objects that nothing here reads. They are made, and made again if
@@ -107,17 +107,17 @@ func (s *Server) localServices() []systemObject {
 	var out []systemObject
 	for _, path := range s.served().catalog().Paths() {
 		gv, ok := versionOf(path)
-		if !ok {
+		if !ok || gv.Group == discovery.Registration {
 			continue
 		}
-		p, builtIn := priorityOf(gv)
+		p, builtIn := discovery.PriorityOf(gv)
 		mark := "true"
 		if builtIn {
 			mark = "onstart"
 		}
 		out = append(out, systemObject{gvr, &apiregistrationv1.APIService{
 			ObjectMeta: metav1.ObjectMeta{Name: gv.Version + "." + gv.Group, Labels: map[string]string{automanaged: mark}},
-			Spec:       apiregistrationv1.APIServiceSpec{Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: p.group, VersionPriority: p.version},
+			Spec:       apiregistrationv1.APIServiceSpec{Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: p.Group, VersionPriority: p.Version},
 		}})
 	}
 	return out
@@ -133,53 +133,4 @@ func versionOf(path string) (schema.GroupVersion, bool) {
 		return schema.GroupVersion{Group: parts[1], Version: parts[2]}, true
 	}
 	return schema.GroupVersion{}, false
-}
-
-// priority says where a group stands among the others, and a version among those of its group.
-type priority struct{ group, version int32 }
-
-// oldVersion is that of a version which a group no longer has elsewhere.
-const oldVersion = 1
-
-// priorityOf returns the priority of a version, and whether its group is compiled in.
-func priorityOf(gv schema.GroupVersion) (priority, bool) {
-	if p, ok := apiPriorities[gv]; ok {
-		return p, true
-	}
-	for known, p := range apiPriorities {
-		if known.Group == gv.Group {
-			return priority{p.group, oldVersion}, true
-		}
-	}
-	return custom, false
-}
-
-// custom is the priority of custom resources.
-var custom = priority{1000, 100}
-
-// apiPriorities are those of what is compiled in.
-var apiPriorities = map[schema.GroupVersion]priority{
-	{Group: "", Version: "v1"}:                             {18000, 1},
-	{Group: "apps", Version: "v1"}:                         {17800, 15},
-	{Group: "events.k8s.io", Version: "v1"}:                {17750, 15},
-	{Group: "authentication.k8s.io", Version: "v1"}:        {17700, 15},
-	{Group: "authorization.k8s.io", Version: "v1"}:         {17600, 15},
-	{Group: "autoscaling", Version: "v1"}:                  {17500, 15},
-	{Group: "autoscaling", Version: "v2"}:                  {17500, 30},
-	{Group: "batch", Version: "v1"}:                        {17400, 15},
-	{Group: "certificates.k8s.io", Version: "v1"}:          {17300, 15},
-	{Group: "networking.k8s.io", Version: "v1"}:            {17200, 15},
-	{Group: "policy", Version: "v1"}:                       {17100, 15},
-	{Group: "rbac.authorization.k8s.io", Version: "v1"}:    {17000, 15},
-	{Group: "storage.k8s.io", Version: "v1"}:               {16800, 15},
-	{Group: "apiextensions.k8s.io", Version: "v1"}:         {16700, 15},
-	{Group: "admissionregistration.k8s.io", Version: "v1"}: {16700, 15},
-	{Group: "scheduling.k8s.io", Version: "v1"}:            {16600, 15},
-	{Group: "coordination.k8s.io", Version: "v1"}:          {16500, 15},
-	{Group: "node.k8s.io", Version: "v1"}:                  {16300, 15},
-	{Group: "discovery.k8s.io", Version: "v1"}:             {16200, 15},
-	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}: {16100, 21},
-	{Group: "resource.k8s.io", Version: "v1"}:              {15900, 20},
-	{Group: "extensions", Version: "v1beta1"}:              {17150, 1},
-	minikctl.GroupVersion:                                  custom,
 }

@@ -30,6 +30,9 @@ func (c *Catalog) Aggregated(legacy bool) *apidiscovery.APIGroupDiscoveryList {
 }
 
 func (v groupVersion) aggregated() apidiscovery.APIVersionDiscovery {
+	if v.remote != nil {
+		return withKinds(v.remote)
+	}
 	out := apidiscovery.APIVersionDiscovery{Version: v.Version, Freshness: apidiscovery.DiscoveryFreshnessCurrent}
 	for _, e := range v.entries {
 		n := e.row.Names

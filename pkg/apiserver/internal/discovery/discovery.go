@@ -3,12 +3,14 @@
 package discovery
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
 
+	apidiscovery "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
@@ -30,21 +32,15 @@ type group struct {
 
 type groupVersion struct {
 	schema.GroupVersion
-	entries []entry
+	priority Priority
+	entries  []entry
+	remote   *apidiscovery.APIVersionDiscovery // what another server says of it; nil: it is answered for here
 }
 
 // entry is a row in one version.
 type entry struct {
 	row    *objects.Resource
 	served *objects.Served
-}
-
-// groupOrder is the order in which Kubernetes lists its own groups. Others follow by name.
-var groupOrder = []string{
-	"", "apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling",
-	"batch", "certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io",
-	"admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io",
-	"discovery.k8s.io", "resource.k8s.io", "flowcontrol.apiserver.k8s.io",
 }
 
 // New returns the catalog of rows.
@@ -60,30 +56,41 @@ func New(rows []*objects.Resource) *Catalog {
 			found[gv] = append(found[gv], entry{r, v})
 		}
 	}
-	byGroup := map[string][]groupVersion{}
+	versions := make([]groupVersion, 0, len(found))
 	for gv, entries := range found {
 		slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.row.Names.Plural, b.row.Names.Plural) })
-		byGroup[gv.Group] = append(byGroup[gv.Group], groupVersion{gv, entries})
+		p, _ := PriorityOf(gv)
+		versions = append(versions, groupVersion{GroupVersion: gv, priority: p, entries: entries})
+	}
+	return arrange(versions)
+}
+
+// arrange makes the catalog of versions: by priority, then groups by name, and versions as they grow up.
+func arrange(versions []groupVersion) *Catalog {
+	byGroup := map[string][]groupVersion{}
+	for _, v := range versions {
+		byGroup[v.Group] = append(byGroup[v.Group], v)
 	}
 	c := &Catalog{}
 	for name, versions := range byGroup {
-		slices.SortFunc(versions, func(a, b groupVersion) int { return version.CompareKubeAwareVersionStrings(b.Version, a.Version) })
+		slices.SortFunc(versions, func(a, b groupVersion) int {
+			return cmp.Or(cmp.Compare(b.priority.Version, a.priority.Version), version.CompareKubeAwareVersionStrings(b.Version, a.Version))
+		})
 		c.groups = append(c.groups, group{name, versions})
 	}
 	slices.SortFunc(c.groups, func(a, b group) int {
-		if x, y := rank(a.name), rank(b.name); x != y {
-			return x - y
-		}
-		return strings.Compare(a.name, b.name)
+		return cmp.Or(cmp.Compare(b.priority(), a.priority()), strings.Compare(a.name, b.name))
 	})
 	return c
 }
 
-func rank(group string) int {
-	if i := slices.Index(groupOrder, group); i >= 0 {
-		return i
+// priority is the greatest that a version asks for.
+func (g group) priority() int32 {
+	var p int32
+	for _, v := range g.versions {
+		p = max(p, v.priority.Group)
 	}
-	return len(groupOrder)
+	return p
 }
 
 // Versions returns the document at /api.
