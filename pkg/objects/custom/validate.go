@@ -1,0 +1,189 @@
+package custom
+
+import (
+	"context"
+
+	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
+	schemavalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/common"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// rules are what a version's objects must meet.
+type rules struct {
+	schema *structural.Structural
+	all    schemavalidation.SchemaValidator
+	status schemavalidation.SchemaValidator // nil: nothing is said of the status
+	cel    *cel.Validator                   // nil: there are no x-kubernetes-validations
+}
+
+func (v *version) makeRules() (*rules, error) {
+	s, err := v.schema()
+	if err != nil {
+		return nil, err
+	}
+	props, err := v.internal()
+	if err != nil {
+		return nil, err
+	}
+	r := &rules{schema: s, cel: cel.NewValidator(s, true, celconfig.PerCallLimit)}
+	if r.all, _, err = schemavalidation.NewSchemaValidator(props); err != nil {
+		return nil, err
+	}
+	if props == nil {
+		return r, nil
+	}
+	if status, ok := props.Properties["status"]; ok {
+		r.status, _, err = schemavalidation.NewSchemaValidator(&status)
+	}
+	return r, err
+}
+
+// validateMeta checks an object's metadata, for which all versions have the same rules.
+func (k *kind) validateMeta(obj, old objects.Object) field.ErrorList {
+	at := field.NewPath("metadata")
+	if old != nil {
+		return validation.ValidateObjectMetaAccessorUpdate(obj, old, at)
+	}
+	return validation.ValidateObjectMetaAccessor(obj, k.namespaced(), validation.NameIsDNSSubdomain, at)
+}
+
+// pair is a new object and the one before it (nil: there is none) in one version, with the version's rules.
+type pair struct {
+	*rules
+	version  *version
+	now, was map[string]any
+	meta     field.ErrorList // what is wrong with the metadata, which others report
+}
+
+// pairOf converts objects of the stored version.
+func (v *version) pairOf(obj, old objects.Object) (*pair, error) {
+	r, err := v.rules()
+	if err != nil {
+		return nil, err
+	}
+	p := &pair{rules: r, version: v, meta: v.validateMeta(obj, old)}
+	if p.now, err = v.view(obj); err != nil || old == nil {
+		return p, err
+	}
+	p.was, err = v.view(old)
+	return p, err
+}
+
+// view returns the content of an object of the stored version in this one.
+func (v *version) view(obj objects.Object) (map[string]any, error) {
+	if v == v.stored {
+		return content(obj), nil
+	}
+	u, err := v.convert(obj, v)
+	if err != nil {
+		return nil, err
+	}
+	return u.Object, nil
+}
+
+// validate checks what is written to the main resource; obj and old (nil on create) are of the stored version.
+func (v *version) validate(obj, old objects.Object) field.ErrorList {
+	p, err := v.pairOf(obj, old)
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	var errs field.ErrorList
+	same := p.correlate()
+	if p.was == nil {
+		errs = schemavalidation.ValidateCustomResource(nil, p.now, p.all)
+	} else {
+		errs = schemavalidation.ValidateCustomResourceUpdate(nil, p.now, p.was, p.all, ratchet(same)...)
+	}
+	errs = append(errs, v.validateScaleSpec(p.now)...)
+	errs = append(errs, v.validateScaleStatus(p.now)...)
+	errs = append(errs, objectmeta.Validate(nil, p.now, p.rules.schema, false)...)
+	errs = append(errs, p.validateLists()...)
+	return append(errs, p.validateExpressions(errs, same)...)
+}
+
+// validateStatus checks what is written to the status alone.
+func (v *version) validateStatus(obj, old objects.Object) field.ErrorList {
+	p, err := v.pairOf(obj, old)
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	var errs field.ErrorList
+	same := p.correlate()
+	if status, ok := p.now["status"]; ok {
+		var part *common.CorrelatedObject
+		if same != nil {
+			part = same.Key("status")
+		}
+		errs = schemavalidation.ValidateCustomResourceUpdate(field.NewPath("status"), status, p.was["status"], p.status, ratchet(part)...)
+	}
+	errs = append(errs, v.validateScaleStatus(p.now)...)
+	errs = append(errs, p.validateLists()...)
+	return append(errs, p.validateExpressions(errs, same)...)
+}
+
+// correlate finds what of the new object was there before: what has not changed is not refused for rules that are younger
+// than itself.
+func (p *pair) correlate() *common.CorrelatedObject {
+	if p.was == nil || p.rules.schema == nil {
+		return nil
+	}
+	return common.NewCorrelatedObject(p.now, p.was, &model.Structural{Structural: p.rules.schema})
+}
+
+func ratchet(same *common.CorrelatedObject) []schemavalidation.ValidationOption {
+	if same == nil {
+		return nil
+	}
+	return []schemavalidation.ValidationOption{schemavalidation.WithRatcheting(same)}
+}
+
+// validateLists checks that sets and maps hold nothing twice, unless they did before.
+func (p *pair) validateLists() field.ErrorList {
+	errs := listtype.ValidateListSetsAndMaps(nil, p.rules.schema, p.now)
+	if len(errs) > 0 && p.was != nil && len(listtype.ValidateListSetsAndMaps(nil, p.rules.schema, p.was)) > 0 {
+		return nil
+	}
+	return errs
+}
+
+// validateExpressions checks the CEL rules, which can be evaluated only on what is otherwise as it should be.
+func (p *pair) validateExpressions(errs field.ErrorList, same *common.CorrelatedObject) field.ErrorList {
+	if p.cel == nil {
+		return nil
+	}
+	if blocks(p.meta) || blocks(errs) {
+		return field.ErrorList{field.Invalid(nil, nil,
+			"some validation rules were not checked because the object was invalid; correct the existing errors to complete validation")}
+	}
+	var options []cel.Option
+	if same != nil {
+		options = append(options, cel.WithRatcheting(same))
+	}
+	var was any // no typed nil: the library asks whether there is one
+	if p.was != nil {
+		was = p.was
+	}
+	ctx := context.Background() //nolint:forbidigo // what a rule may cost is bounded
+	out, _ := p.cel.Validate(ctx, nil, p.rules.schema, p.now, was, celconfig.RuntimeCELCostBudget, options...)
+	return out
+}
+
+// blocks reports whether there is an error after which CEL rules are not looked at.
+func blocks(errs field.ErrorList) bool {
+	for _, err := range errs {
+		switch err.Type {
+		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+			return true
+		}
+	}
+	return false
+}
