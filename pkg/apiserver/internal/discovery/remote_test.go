@@ -26,7 +26,9 @@ func plain(gv ...schema.GroupVersion) []*objects.Resource {
 
 // TestWith puts what other servers answer for where their priority says.
 func TestWith(t *testing.T) {
-	gv := func(group, version string) schema.GroupVersion { return schema.GroupVersion{Group: group, Version: version} }
+	gv := func(group, version string) schema.GroupVersion {
+		return schema.GroupVersion{Group: group, Version: version}
+	}
 	local := New(plain(gv("", "v1"), gv("apps", "v1"), gv(Registration, "v1"), gv("example.org", "v1"), gv("example.org", "v1beta1")))
 	if local.With(nil) != local {
 		t.Error("another catalog without other servers")

@@ -22,7 +22,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/backend"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/objects"
 )
 
 const (
@@ -109,12 +111,8 @@ func (c *client) open() {
 	case s != nil:
 		transport.Proxy = nil
 		c.url = "https://" + net.JoinHostPort(s.Name+"."+s.Namespace+".svc", strconv.Itoa(int(portOf(s)))) + pathOf(s)
-		transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-			address, err := resolve(ctx, c.reader, s.Namespace, s.Name, portOf(s))
-			if err != nil {
-				return nil, err
-			}
-			return dialer.DialContext(ctx, network, address)
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return backend.Dial(ctx, c.reader, objects.Key{Namespace: s.Namespace, Name: s.Name}, portOf(s))
 		}
 	case c.config.URL != nil:
 		c.url = *c.config.URL

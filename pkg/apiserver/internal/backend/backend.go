@@ -1,0 +1,171 @@
+// Package backend owns how the API server reaches what stands behind a Service: webhooks and extension servers. It does not
+// go by way of the Service's own address, which only nodes may know, but to the endpoints.
+package backend
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+var (
+	services = schema.GroupResource{Resource: "services"}
+	pods     = schema.GroupResource{Resource: "pods"}
+	slicesGR = schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"}
+)
+
+// dialTimeout is how long an endpoint may take to accept a connection.
+const dialTimeout = 10 * time.Second
+
+// Dial connects to a port of a Service: to the first of its endpoints that accepts. Errors of an endpoint are those of
+// package net.
+func Dial(ctx context.Context, r stage.Reader, service objects.Key, port int32) (net.Conn, error) {
+	addresses, err := resolve(ctx, r, service, port)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	for _, a := range addresses {
+		var c net.Conn
+		if c, err = dialer.DialContext(ctx, "tcp", a); err == nil || ctx.Err() != nil {
+			return c, err
+		}
+	}
+	return nil, err
+}
+
+// resolve returns the addresses at which a Service is served, one at least. Where nobody keeps endpoints, they are those of
+// the pods that the Service selects.
+func resolve(ctx context.Context, r stage.Reader, key objects.Key, port int32) ([]string, error) {
+	obj, err := r.Get(ctx, services, key)
+	if err != nil {
+		return nil, err
+	}
+	service, ok := obj.(*corev1.Service)
+	if !ok {
+		return nil, fmt.Errorf("the service %q is a %T", key.Name, obj)
+	}
+	if service.Spec.Type == corev1.ServiceTypeExternalName {
+		return []string{net.JoinHostPort(service.Spec.ExternalName, strconv.Itoa(int(port)))}, nil
+	}
+	at := Port(service, port)
+	if at == nil {
+		return nil, fmt.Errorf("no service port %d found for service %q", port, key.Name)
+	}
+	for _, find := range []func(context.Context, stage.Reader, *corev1.Service, *corev1.ServicePort) ([]string, error){ofSlices, ofPods} {
+		if addresses, err := find(ctx, r, service, at); err != nil || len(addresses) > 0 {
+			return addresses, err
+		}
+	}
+	return nil, fmt.Errorf("no endpoints available for service %q", key.Name)
+}
+
+// Port returns the port of a Service that has that number; nil when there is none.
+func Port(service *corev1.Service, number int32) *corev1.ServicePort {
+	for i := range service.Spec.Ports {
+		if service.Spec.Ports[i].Port == number {
+			return &service.Spec.Ports[i]
+		}
+	}
+	return nil
+}
+
+// Slices returns the EndpointSlices of a Service.
+func Slices(ctx context.Context, r stage.Reader, service objects.Key) ([]*discoveryv1.EndpointSlice, error) {
+	state, err := r.State(ctx, slicesGR)
+	if err != nil || state.Count == 0 {
+		return nil, err
+	}
+	all, err := r.List(ctx, slicesGR, service.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	var out []*discoveryv1.EndpointSlice
+	for _, obj := range all {
+		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok && slice.Labels[discoveryv1.LabelServiceName] == service.Name {
+			out = append(out, slice)
+		}
+	}
+	return out, nil
+}
+
+// Ready reports whether an endpoint may be sent requests.
+func Ready(e *discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
+
+func ofSlices(ctx context.Context, r stage.Reader, s *corev1.Service, at *corev1.ServicePort) ([]string, error) {
+	all, err := Slices(ctx, r, objects.Key{Namespace: s.Namespace, Name: s.Name})
+	var out []string
+	for _, slice := range all {
+		for _, p := range slice.Ports {
+			if p.Port == nil || p.Name != nil && *p.Name != at.Name {
+				continue
+			}
+			for i := range slice.Endpoints {
+				if e := &slice.Endpoints[i]; Ready(e) && len(e.Addresses) > 0 {
+					out = append(out, net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(*p.Port))))
+				}
+			}
+		}
+	}
+	return out, err
+}
+
+func ofPods(ctx context.Context, r stage.Reader, s *corev1.Service, at *corev1.ServicePort) ([]string, error) {
+	if len(s.Spec.Selector) == 0 {
+		return nil, nil
+	}
+	all, err := r.List(ctx, pods, s.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	selector := labels.SelectorFromSet(s.Spec.Selector)
+	for _, obj := range all {
+		pod, ok := obj.(*corev1.Pod)
+		if !ok || pod.DeletionTimestamp != nil || pod.Status.PodIP == "" || !selector.Matches(labels.Set(pod.Labels)) || !ready(pod) {
+			continue
+		}
+		if port := targetPort(pod, at); port > 0 {
+			out = append(out, net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(port))))
+		}
+	}
+	return out, nil
+}
+
+func ready(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// targetPort returns the port of a pod that a Service's port stands for; 0 when it has none.
+func targetPort(pod *corev1.Pod, at *corev1.ServicePort) int32 {
+	switch {
+	case at.TargetPort.Type == intstr.String:
+		for _, c := range pod.Spec.Containers {
+			for _, p := range c.Ports {
+				if p.Name == at.TargetPort.StrVal {
+					return p.ContainerPort
+				}
+			}
+		}
+		return 0
+	case at.TargetPort.IntVal != 0:
+		return at.TargetPort.IntVal
+	}
+	return at.Port
+}
