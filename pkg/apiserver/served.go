@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,8 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/definitions"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/direct"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/discovery"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/openapi"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -94,4 +99,39 @@ func (s *Server) serveCustom(gr schema.GroupResource, r *objects.Resource) bool 
 // describe answers with what describes the API.
 func (s *Server) describe(w http.ResponseWriter, r *http.Request) {
 	s.served().openapi().ServeHTTP(w, r)
+}
+
+// lookupStored is lookup that also finds the version in which a custom resource is stored when that is not served.
+func (s *Server) lookupStored(gvr schema.GroupVersionResource) *verbs.Served {
+	if found := s.lookup(gvr); found != nil {
+		return found
+	}
+	s.rows.mu.Lock()
+	defer s.rows.mu.Unlock()
+	r := s.rows.custom[gvr.GroupResource()]
+	if r == nil || r.Names.Version != gvr.Version {
+		return nil
+	}
+	return &verbs.Served{Resource: r, Version: &r.Versions[0], Stored: true}
+}
+
+// newRegistrar makes what has custom resources served.
+func (s *Server) newRegistrar() *definitions.Registrar {
+	return definitions.New(definitions.Config{
+		Client: direct.New(s.api, s.lookupStored, self, systemAgent), Clock: s.clock, Serve: s.serveCustom, Convert: nil,
+	})
+}
+
+// terminating refuses new custom resources of a kind that is being deleted. The registrar is made after the stages.
+type terminating struct{ server *Server }
+
+// Name implements stage.Mutator.
+func (terminating) Name() string { return "CustomResourceTermination" }
+
+// Mutate implements stage.Mutator. It changes nothing.
+func (t terminating) Mutate(ctx context.Context, a *stage.Attributes) error {
+	if t.server.registrar == nil {
+		return nil
+	}
+	return t.server.registrar.Admit(ctx, a)
 }

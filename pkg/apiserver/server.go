@@ -25,6 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/connect"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/definitions"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/direct"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/fair"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
@@ -76,6 +77,7 @@ type Server struct {
 	store       store.Store
 	pki         *pki.PKI
 	rows        rows
+	registrar   *definitions.Registrar // nil: no definitions are served
 	engine      *verbs.Engine
 	virtual     *virtual.Store
 	api         verbs.API // both of them
@@ -142,6 +144,9 @@ func (s *Server) build(cfg Config) error {
 		return err
 	}
 	s.api = router{engine: s.engine, virtual: s.virtual}
+	if s.lookup(definitions.Resource) != nil {
+		s.registrar = s.newRegistrar()
+	}
 	return s.newConnectors(cfg)
 }
 
@@ -190,10 +195,13 @@ func (s *Server) Run(ctx context.Context) error {
 	part("verb engine", s.engine.Run)
 	part("traces", s.virtual.Run)
 	servers := s.serve(base, cancel)
-	if err := s.createSystemObjects(ctx); err != nil && ctx.Err() == nil {
-		cancel(fmt.Errorf("create the system's objects: %w", err))
+	if err := s.prepare(ctx); err != nil && ctx.Err() == nil {
+		cancel(err)
 	} else if err == nil {
 		close(s.ready)
+		if s.registrar != nil {
+			part("custom resources", s.registrar.Run)
+		}
 	}
 	<-ctx.Done()
 	s.stop()
@@ -205,6 +213,17 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// prepare makes what requests need to find.
+func (s *Server) prepare(ctx context.Context) error {
+	if err := s.createSystemObjects(ctx); err != nil {
+		return fmt.Errorf("create the system's objects: %w", err)
+	}
+	if s.registrar == nil {
+		return nil
+	}
+	return s.registrar.Load(ctx)
 }
 
 // shutdown closes the listeners at once, and the connections when no request is running, after drain at the latest.

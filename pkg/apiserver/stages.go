@@ -65,6 +65,7 @@ func (s *Server) newStages(r stage.Reader) verbs.Stages {
 		Authorizers: s.stages.Authorizers, UID: s.chance.UID, Find: s.findKind,
 	})
 	s.stages.Mutators = append(s.stages.Mutators, authz.NewEscalation(s.stages.Authorizers))
+	s.stages.Mutators = append(s.stages.Mutators, terminating{s})
 	if len(s.unattended) > 0 {
 		s.stages.Mutators = slices.Insert(s.stages.Mutators, 0, stage.Mutator(s.unattended))
 	}
