@@ -10,6 +10,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/audit"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
@@ -20,8 +21,9 @@ type call struct {
 	user    user.Info
 	report  trace.Report
 	stages  []trace.Stage
-	header  http.Header // of the answer
-	leave   func()      // gives back what was taken of the limit; may be called more than once; nil: nothing was
+	header  http.Header  // of the answer
+	audit   *audit.Entry // nil: there is no audit log
+	leave   func()       // gives back what was taken of the limit; may be called more than once; nil: nothing was
 
 	mu     sync.Mutex
 	warned map[string]bool

@@ -27,6 +27,7 @@ func (s *Server) filters() []filter {
 		s.recover,      // a panic is an answer too
 		s.deadline,     // for what is not long-running
 		s.authenticate, // who
+		s.record,       // what the audit log tells
 		s.impersonate,  // as whom
 		s.limit,        // not too many at once
 		s.report,       // what components tell about their writes
@@ -46,7 +47,7 @@ func (s *Server) begin(next http.Handler) http.Handler {
 		defer s.running.end()
 		c := &call{began: s.clock.Now(), header: w.Header(), address: parseAddress(r.Method, r.URL)}
 		id := r.Header.Get("Audit-Id")
-		if id == "" || len(id) > 64 {
+		if id == "" {
 			id = string(s.chance.UID())
 		}
 		w.Header().Set("Audit-Id", id)
@@ -90,7 +91,7 @@ func (s *Server) deadline(next http.Handler) http.Handler {
 		if v := r.URL.Query().Get("timeout"); v != "" {
 			d, err := time.ParseDuration(v)
 			if err != nil {
-				fail(w, r, apierrors.NewBadRequest("invalid timeout specified in the request URL - "+err.Error()))
+				fail(s.refused(w, r), r, apierrors.NewBadRequest("invalid timeout specified in the request URL - "+err.Error()))
 				return
 			}
 			if d > 0 {
@@ -134,7 +135,7 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 		who, ok, err := s.authn.Authenticate(r)
 		if err != nil || !ok {
 			slog.DebugContext(r.Context(), "unable to authenticate the request", "err", err)
-			fail(w, r, apierrors.NewUnauthorized("Unauthorized"))
+			fail(s.refused(w, r), r, apierrors.NewUnauthorized("Unauthorized"))
 			return
 		}
 		c.user = who

@@ -39,6 +39,7 @@ func (s *Server) impersonate(next http.Handler) http.Handler {
 			}
 		}
 		c.user = complete(as)
+		c.audit.Impersonated(c.user)
 		removeImpersonation(r.Header)
 		next.ServeHTTP(w, r)
 	})

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/audit"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/table"
@@ -37,6 +38,9 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, req *verbs.Request)
 
 // writeItem answers with one object, in the kind that was asked for.
 func (s *Server) writeItem(w http.ResponseWriter, r *http.Request, k codec.Kind, media codec.Media, code int, item *cache.Item) error {
+	audited(r, media, func(e *audit.Entry, w http.ResponseWriter, r *http.Request, m codec.Media) error {
+		return s.writeItem(w, r, k, m, code, e.Trim(item))
+	})
 	switch {
 	case media.Table():
 		p, err := s.printer(r, k, media)
@@ -91,6 +95,11 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, req *verbs.Request
 
 // writeList answers with a list, in the kind that was asked for.
 func (s *Server) writeList(w http.ResponseWriter, r *http.Request, k codec.Kind, media codec.Media, l verbs.Listing) error {
+	audited(r, media, func(e *audit.Entry, w http.ResponseWriter, r *http.Request, m codec.Media) error {
+		shown := l
+		shown.Items = e.TrimAll(l.Items)
+		return s.writeList(w, r, k, m, shown)
+	})
 	meta := metav1.ListMeta{
 		ResourceVersion: strconv.FormatUint(uint64(l.Revision), 10), Continue: l.Continue, RemainingItemCount: l.Remaining,
 	}

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/audit"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/connect"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/definitions"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/direct"
@@ -51,6 +52,8 @@ type Config struct {
 	Hosts     []string // more names and addresses for the serving certificate
 	Socket    string   // path of a Unix socket for the local command line; "" for none. Its folder is made private
 	TokenFile string   // of static tokens: a line of token,user,uid,"group1,group2" for each; "" for none
+
+	Audit AuditConfig // zero: there is no audit log
 
 	ServiceAddresses netip.Prefix // from which Services get their cluster addresses, IPv4; zero: 10.96.0.0/16
 
@@ -80,7 +83,8 @@ type Server struct {
 	registrar   *definitions.Registrar // nil: no definitions are served
 	engine      *verbs.Engine
 	virtual     *virtual.Store
-	api         verbs.API // both of them
+	audit       *audit.Log // nil: there is none
+	api         verbs.API  // both of them
 	stages      verbs.Stages
 	authn       stage.Authenticator
 	issuer      *tokens.Issuer // of ServiceAccount tokens
@@ -111,6 +115,7 @@ func New(cfg Config) (_ *Server, err error) {
 		if s.virtual != nil {
 			s.virtual.Close()
 		}
+		_ = s.audit.Close() // nothing was told to it
 	}()
 	if !cfg.ServiceAddresses.IsValid() {
 		cfg.ServiceAddresses = defaultServiceAddresses
@@ -143,7 +148,10 @@ func (s *Server) build(cfg Config) error {
 	if err := s.newEngine(cfg); err != nil {
 		return err
 	}
-	s.api = router{engine: s.engine, virtual: s.virtual}
+	if s.audit, err = audit.Open(cfg.Audit, cfg.Clock, s.chance.UID); err != nil {
+		return err
+	}
+	s.api = s.audit.API(router{engine: s.engine, virtual: s.virtual})
 	if s.lookup(definitions.Resource) != nil {
 		s.registrar = s.newRegistrar()
 	}
@@ -209,6 +217,9 @@ func (s *Server) Run(ctx context.Context) error {
 	s.kubelets.Close()
 	stopEngine()
 	background.Wait()
+	if err := s.audit.Close(); err != nil {
+		return fmt.Errorf("close the audit log: %w", err)
+	}
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}

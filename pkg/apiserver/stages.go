@@ -81,6 +81,9 @@ func (s *Server) check(ctx context.Context, a *stage.Attributes) error {
 }
 
 func (s *Server) authorize(r *http.Request, a *stage.Attributes) error {
+	if s.audit != nil {
+		a.Audit = callOf(r).audit
+	}
 	return s.check(r.Context(), a)
 }
 

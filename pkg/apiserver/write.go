@@ -9,9 +9,11 @@ import (
 	"strings"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/audit"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
 )
 
@@ -29,6 +31,13 @@ var gzips = sync.Pool{New: func() any {
 
 // writeObject answers with an object that is no stored resource.
 func writeObject(w http.ResponseWriter, r *http.Request, m codec.Media, code int, obj runtime.Object, gvk schema.GroupVersionKind) {
+	if st, ok := obj.(*metav1.Status); ok {
+		callOf(r).audit.Status(st)
+	}
+	audited(r, m, func(e *audit.Entry, w http.ResponseWriter, r *http.Request, m codec.Media) error {
+		writeObject(w, r, m, code, e.TrimObject(obj), gvk)
+		return nil
+	})
 	b, err := codec.Object(obj, gvk, m)
 	if err != nil {
 		slog.ErrorContext(r.Context(), "encode answer", "kind", gvk.Kind, "err", err)

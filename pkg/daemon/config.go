@@ -44,6 +44,17 @@ type Config struct {
 	WriteKubeconfig string `json:"writeKubeconfig,omitempty"`
 	// TokenAuthFile is a CSV file of static tokens: token,user,uid,"group1,group2".
 	TokenAuthFile string `json:"tokenAuthFile,omitempty"`
+	// AuditPolicyFile is a Policy of audit.k8s.io/v1 that says which requests the audit log tells of, and how much. Default:
+	// there is no audit log.
+	AuditPolicyFile string `json:"auditPolicyFile,omitempty"`
+	// AuditLogPath is the file of the audit log, a line of JSON for each event; - is the standard output.
+	AuditLogPath string `json:"auditLogPath,omitempty"`
+	// AuditLogMaxSize is how many megabytes a file of the audit log may have before another is begun. Default 100.
+	AuditLogMaxSize int `json:"auditLogMaxSize,omitempty"`
+	// AuditLogMaxBackup is how many old files of the audit log are kept. Default: all.
+	AuditLogMaxBackup int `json:"auditLogMaxBackup,omitempty"`
+	// AuditLogMaxAge is for how many days old files of the audit log are kept. Default: for ever.
+	AuditLogMaxAge int `json:"auditLogMaxAge,omitempty"`
 	// Store is the driver of the state: badger or memory. Default badger.
 	Store string `json:"store,omitempty"`
 	// SchedulerConfig is a file with a KubeSchedulerConfiguration, read again when it changes.
@@ -124,6 +135,11 @@ func AddFlags(flags *pflag.FlagSet) {
 	flags.StringSlice("only", nil, "run only these parts: "+strings.Join(Parts, ", "))
 	flags.String("write-kubeconfig", "", "write the admin's kubeconfig to this file instead of merging it into ~/.kube/config")
 	flags.String("token-auth-file", "", `CSV file of static tokens: token,user,uid,"group1,group2"`)
+	flags.String("audit-policy-file", "", "file with the Policy of the audit log (default: there is no audit log)")
+	flags.String("audit-log-path", "", "file of the audit log; - is the standard output")
+	flags.Int("audit-log-maxsize", 0, "megabytes of a file of the audit log before another is begun (default 100)")
+	flags.Int("audit-log-maxbackup", 0, "how many old files of the audit log are kept (default all)")
+	flags.Int("audit-log-maxage", 0, "for how many days old files of the audit log are kept (default for ever)")
 	flags.String("store", "", "where the state is kept: badger or memory (default badger)")
 	flags.String("scheduler-config", "", "file with a KubeSchedulerConfiguration, read again when it changes")
 	flags.Int("nodes", 0, "how many nodes that run processes (default 1)")
@@ -160,6 +176,7 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 	cfg.Name = name
 	for key, to := range map[string]*string{
 		"data-dir": &cfg.DataDir, "listen": &cfg.Listen, "write-kubeconfig": &cfg.WriteKubeconfig, "token-auth-file": &cfg.TokenAuthFile,
+		"audit-policy-file": &cfg.AuditPolicyFile, "audit-log-path": &cfg.AuditLogPath,
 		"store": &cfg.Store, "scheduler-config": &cfg.SchedulerConfig, "log-level": &cfg.LogLevel, "kubeconfig": &cfg.Kubeconfig,
 	} {
 		if s := v.GetString(key); s != "" {
@@ -174,6 +191,15 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 		return nil, err
 	}
 	cfg.Seed = cmp.Or(seed, cfg.Seed)
+	for key, to := range map[string]*int{
+		"audit-log-maxsize": &cfg.AuditLogMaxSize, "audit-log-maxbackup": &cfg.AuditLogMaxBackup, "audit-log-maxage": &cfg.AuditLogMaxAge,
+	} {
+		n, err := number(v, key, 31)
+		if err != nil {
+			return nil, err
+		}
+		*to = cmp.Or(int(n), *to)
+	}
 	process, err := number(v, "nodes", 31)
 	if err != nil {
 		return nil, err
@@ -234,8 +260,11 @@ func (c *Config) resolve(dir string) error {
 		}
 		return filepath.Join(dir, path)
 	}
-	for _, p := range []*string{&c.DataDir, &c.Kubeconfig, &c.WriteKubeconfig, &c.TokenAuthFile, &c.SchedulerConfig} {
+	for _, p := range []*string{&c.DataDir, &c.Kubeconfig, &c.WriteKubeconfig, &c.TokenAuthFile, &c.SchedulerConfig, &c.AuditPolicyFile} {
 		*p = in(*p)
+	}
+	if c.AuditLogPath != "-" {
+		c.AuditLogPath = in(c.AuditLogPath)
 	}
 	for name, i := range c.Images {
 		if !strings.HasPrefix(i.Ref, images.Prefix) {
@@ -288,10 +317,36 @@ func (c *Config) complete() error {
 	if !c.Runs("apiserver") && c.Kubeconfig == "" {
 		return errors.New("--only without apiserver needs --kubeconfig, to reach the API server")
 	}
+	if err := c.checkAudit(); err != nil {
+		return err
+	}
 	if len(c.Nodes) == 0 {
 		c.Nodes = []NodeConfig{{}}
 	}
 	return c.completeNodes()
+}
+
+// checkAudit wants both a policy and a log, or neither: each alone would look like an audit log and be none.
+func (c *Config) checkAudit() error {
+	switch {
+	case c.AuditPolicyFile != "" && c.AuditLogPath == "":
+		return errors.New("--audit-policy-file needs --audit-log-path, to write the audit log to")
+	case c.AuditPolicyFile == "" && c.AuditLogPath != "":
+		return errors.New("--audit-log-path needs --audit-policy-file, which says what is written")
+	case min(c.AuditLogMaxSize, c.AuditLogMaxBackup, c.AuditLogMaxAge) < 0:
+		return errors.New("auditLogMaxSize, auditLogMaxBackup and auditLogMaxAge may not be negative")
+	}
+	for _, p := range []*string{&c.AuditPolicyFile, &c.AuditLogPath} { // a later start may stand elsewhere
+		if *p == "" || *p == "-" {
+			continue
+		}
+		abs, err := filepath.Abs(*p)
+		if err != nil {
+			return err
+		}
+		*p = abs
+	}
+	return nil
 }
 
 func (c *Config) completeNodes() error {

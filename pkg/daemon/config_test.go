@@ -102,6 +102,29 @@ func TestLoadPrecedence(t *testing.T) {
 	}
 }
 
+func TestLoadAudit(t *testing.T) {
+	t.Setenv("MINIKCTL_AUDIT_LOG_MAXBACKUP", "7")
+	got, err := load(t, "auditPolicyFile: p.yaml\nauditLogPath: '-'\nauditLogMaxSize: 3\nauditLogMaxAge: 4\n", "--audit-log-maxage", "9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.AuditPolicyFile != filepath.Join(Home(), "p.yaml") || got.AuditLogPath != "-" || got.AuditLogMaxSize != 3 || got.AuditLogMaxBackup != 7 || got.AuditLogMaxAge != 9 {
+		t.Errorf("%+v", got)
+	}
+	if got, err = load(t, "", "--audit-policy-file=p", "--audit-log-path=l"); err != nil || !filepath.IsAbs(got.AuditPolicyFile) || !filepath.IsAbs(got.AuditLogPath) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, c := range [][]string{
+		{"--audit-policy-file=p", "--audit-policy-file needs --audit-log-path"},
+		{"--audit-log-path=p", "--audit-log-path needs --audit-policy-file"},
+		{"--audit-log-maxsize=-1", "is not a number from 0"},
+	} {
+		if _, err := load(t, "", c[0]); err == nil || !strings.Contains(err.Error(), c[1]) {
+			t.Errorf("%s: %v", c[0], err)
+		}
+	}
+}
+
 func TestLoadParts(t *testing.T) {
 	for _, c := range []struct{ name, file, variable, flag, want string }{
 		{"file", "only: [apiserver, kubelet]", "", "", "apiserver kubelet"},

@@ -95,6 +95,10 @@ func (d *Daemon) addAPIServer() error {
 	server, err := apiserver.New(apiserver.Config{
 		Store: s, Resources: builtin.Resources, Clock: d.clock, Source: d.source, PKI: keys,
 		Listen: d.listen(), Socket: d.paths.Socket, TokenFile: d.cfg.TokenAuthFile, TraceDir: d.paths.Traces,
+		Audit: apiserver.AuditConfig{
+			Policy: d.cfg.AuditPolicyFile, Path: d.cfg.AuditLogPath,
+			MaxSize: d.cfg.AuditLogMaxSize, MaxBackups: d.cfg.AuditLogMaxBackup, MaxAge: d.cfg.AuditLogMaxAge,
+		},
 		PodWarnings: d.podWarnings(), Unattended: d.unattended(),
 	})
 	if err != nil {

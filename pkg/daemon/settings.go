@@ -21,6 +21,8 @@ func (c *Config) lasting() *Config {
 	return &Config{
 		Store: c.Store, Nodes: c.Nodes, Images: c.Images, HostCommands: c.HostCommands, Seed: c.Seed,
 		SchedulerConfig: c.SchedulerConfig, TokenAuthFile: c.TokenAuthFile,
+		AuditPolicyFile: c.AuditPolicyFile, AuditLogPath: c.AuditLogPath,
+		AuditLogMaxSize: c.AuditLogMaxSize, AuditLogMaxBackup: c.AuditLogMaxBackup, AuditLogMaxAge: c.AuditLogMaxAge,
 	}
 }
 

@@ -23,6 +23,9 @@ func New(r stage.Reader) []stage.Authorizer {
 // Check asks authorizers until one has an opinion, and returns nil or a Forbidden StatusError.
 func Check(ctx context.Context, list []stage.Authorizer, a *stage.Attributes) error {
 	d, reason, err := Decide(ctx, list, a)
+	if a.Audit != nil {
+		note(a.Audit, d, reason, err)
+	}
 	if d == stage.Allow {
 		return nil
 	}
@@ -30,6 +33,20 @@ func Check(ctx context.Context, list []stage.Authorizer, a *stage.Attributes) er
 		reason = err.Error()
 	}
 	return Forbidden(a, reason)
+}
+
+// note tells the audit log what was decided, and why.
+func note(log stage.Audit, d stage.Decision, reason string, err error) {
+	decision := "forbid"
+	switch {
+	case d == stage.Allow:
+		decision = "allow"
+	case err != nil:
+		log.Annotate("authorization.k8s.io/reason", "internal error")
+		return
+	}
+	log.Annotate("authorization.k8s.io/decision", decision)
+	log.Annotate("authorization.k8s.io/reason", reason)
 }
 
 // Decide asks authorizers until one has an opinion. Those that fail have none; their reasons and errors are joined.

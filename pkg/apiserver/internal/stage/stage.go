@@ -43,11 +43,13 @@ type Attributes struct {
 	// Warn adds a Warning header to the answer. Never nil.
 	Warn func(text string)
 
-	undo        []func(context.Context)
-	again       bool              // a mutator wants the others to see what it has made
-	second      bool              // it is the second round of the mutators
-	memory      map[string]any    // what mutators know from the first round, by name
-	annotations map[string]string // for the audit log
+	// Audit is the request's entry in the audit log; nil: there is no log.
+	Audit Audit
+
+	undo   []func(context.Context)
+	again  bool           // a mutator wants the others to see what it has made
+	second bool           // it is the second round of the mutators
+	memory map[string]any // what mutators know from the first round, by name
 }
 
 // Rounds calls mutate, and again when a mutator has asked for it: what one has changed, others may have to see.
@@ -78,18 +80,18 @@ func (a *Attributes) Remember(name string, what any) {
 // Recall returns what a mutator has remembered; nil when it is nothing.
 func (a *Attributes) Recall(name string) any { return a.memory[name] }
 
-// Annotate adds to what the audit log shows of the request.
-func (a *Attributes) Annotate(key, value string) {
-	if a.annotations == nil {
-		a.annotations = map[string]string{}
-	}
-	if _, ok := a.annotations[key]; !ok {
-		a.annotations[key] = value
-	}
+// Audit is told what the audit log shows of a request. It is safe for concurrent use.
+type Audit interface {
+	Annotate(key, value string) // the first value of a key stays
+	Bodies() bool               // whether the log also shows what the request carries
 }
 
-// Annotations returns what stages have added for the audit log.
-func (a *Attributes) Annotations() map[string]string { return a.annotations }
+// Annotate adds to what the audit log shows of the request.
+func (a *Attributes) Annotate(key, value string) {
+	if a.Audit != nil {
+		a.Audit.Annotate(key, value)
+	}
+}
 
 // Undone adds what takes back what a stage has reserved, to be called when the write is not made after all.
 func (a *Attributes) Undone(undo func(context.Context)) { a.undo = append(a.undo, undo) }

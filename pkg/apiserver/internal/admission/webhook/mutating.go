@@ -113,6 +113,11 @@ func (p Mutating) ask(ctx context.Context, q *match.Request, h *Hook, index int,
 	}
 	note, _ := json.Marshal(mutation{h.Configuration, h.Name, changed}) // of texts and a bool: cannot fail
 	a.Annotate("mutation.webhook.admission.k8s.io/"+at, string(note))
+	if err == nil && !open && len(answer.Patch) > 0 && a.Audit != nil && a.Audit.Bodies() {
+		if note, err := json.Marshal(patched{h.Configuration, h.Name, answer.Patch, "JSONPatch"}); err == nil {
+			a.Annotate("patch.webhook.admission.k8s.io/"+at, string(note))
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -132,6 +137,14 @@ type mutation struct {
 	Configuration string `json:"configuration"`
 	Webhook       string `json:"webhook"`
 	Mutated       bool   `json:"mutated"`
+}
+
+// patched is what an audit log that shows bodies tells of it.
+type patched struct {
+	Configuration string          `json:"configuration"`
+	Webhook       string          `json:"webhook"`
+	Patch         json.RawMessage `json:"patch,omitempty"`
+	PatchType     string          `json:"patchType,omitempty"`
 }
 
 // apply changes the object as a webhook says.

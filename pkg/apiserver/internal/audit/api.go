@@ -1,0 +1,272 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// API returns api with the log told of what it is asked. Requests that came over HTTP have an entry, which is ended there;
+// others get one.
+func (l *Log) API(api verbs.API) verbs.API {
+	if l == nil {
+		return api
+	}
+	return audited{api, l}
+}
+
+type audited struct {
+	verbs.API
+	log *Log
+}
+
+// begin returns the entry of a request, and what ends it, if that is here.
+func (x audited) begin(req *verbs.Request) (e *Entry, end func()) {
+	if e, ok := req.Audit.(*Entry); ok {
+		return e, func() {}
+	}
+	began := req.Began
+	if began.IsZero() {
+		began = x.log.clock.Now()
+	}
+	path := pathOf(req)
+	r := Request{
+		Received: began, User: req.User, Verb: req.Verb, URI: path, Path: path, UserAgent: req.UserAgent,
+		Sources: []string{"127.0.0.1"}, Long: req.Verb == "watch",
+		Object: &auditv1.ObjectReference{
+			APIGroup: req.GVR.Group, APIVersion: req.GVR.Version, Resource: req.GVR.Resource, Subresource: req.Subresource,
+			Namespace: req.Namespace, Name: req.Name,
+		},
+	}
+	if req.GVR.Resource == "namespaces" && req.GVR.Group == "" {
+		r.Object.Namespace = req.Name
+	}
+	if r.Long {
+		r.URI += "?watch=true"
+	}
+	e = x.log.Begin(r)
+	req.Audit = e
+	e.Received()
+	return e, e.Complete
+}
+
+// pathOf is the path that a request of this process would have had.
+func pathOf(req *verbs.Request) string {
+	parts := []string{"", "apis", req.GVR.Group, req.GVR.Version}
+	if req.GVR.Group == "" {
+		parts = []string{"", "api", req.GVR.Version}
+	}
+	if req.Namespace != "" {
+		parts = append(parts, "namespaces", req.Namespace)
+	}
+	parts = append(parts, req.GVR.Resource)
+	if req.Name != "" {
+		parts = append(parts, req.Name)
+	}
+	if req.Subresource != "" {
+		parts = append(parts, req.Subresource)
+	}
+	return strings.Join(parts, "/")
+}
+
+// carried tells the object that a request carries.
+func carried(e *Entry, req *verbs.Request, obj runtime.Object) {
+	about, _ := obj.(metav1.Object)
+	e.Asked(about, func() ([]byte, error) {
+		o, ok := obj.(objects.Object)
+		if !ok {
+			return codec.Marshal(obj, obj.GetObjectKind().GroupVersionKind(), codec.JSON)
+		}
+		return codec.KindOf(req).Encode(e.Trim(cache.NewItem(objects.Key{}, 0, o)), codec.JSON)
+	})
+}
+
+// deleting tells the options of a delete, if there are any.
+func deleting(e *Entry, opts *metav1.DeleteOptions) {
+	bare := *opts
+	bare.TypeMeta = metav1.TypeMeta{}
+	if !e.Enabled() || equality.Semantic.DeepEqual(bare, metav1.DeleteOptions{}) {
+		return
+	}
+	gvk := opts.GroupVersionKind()
+	if gvk.Empty() {
+		gvk = metav1.SchemeGroupVersion.WithKind("DeleteOptions")
+	}
+	e.Asked(nil, func() ([]byte, error) { return codec.Marshal(opts, gvk, codec.JSON) })
+}
+
+// failure tells the error that answers a request of this process.
+func failure(e *Entry, err error) {
+	st := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error()}
+	var api apierrors.APIStatus
+	if errors.As(err, &api) {
+		st = api.Status()
+	}
+	e.Status(&st)
+	e.Code(int(st.Code))
+	if e.Answers() {
+		e.Answered(codec.Marshal(&st, metav1.Unversioned.WithKind("Status"), codec.JSON))
+	}
+}
+
+func shown(e *Entry, req *verbs.Request, it *cache.Item) {
+	if e.Answers() {
+		e.Answered(codec.KindOf(req).Encode(e.Trim(it), codec.JSON))
+	}
+}
+
+// read and wrote tell what comes of a request. Over HTTP the answer is told where it is written.
+func read(e *Entry, req *verbs.Request, it *cache.Item, err error) {
+	if err != nil {
+		failure(e, err)
+		return
+	}
+	e.Code(http.StatusOK)
+	shown(e, req, it)
+}
+
+func listed(e *Entry, req *verbs.Request, l verbs.Listing, err error) {
+	if err != nil {
+		failure(e, err)
+		return
+	}
+	e.Code(http.StatusOK)
+	if !e.Answers() {
+		return
+	}
+	meta := metav1.ListMeta{ResourceVersion: strconv.FormatUint(uint64(l.Revision), 10), Continue: l.Continue, RemainingItemCount: l.Remaining}
+	body, err := codec.KindOf(req).List(e.TrimAll(l.Items), meta, codec.JSON)
+	e.Answered(bytes.TrimSpace(body.Bytes()), err)
+}
+
+func wrote(e *Entry, req *verbs.Request, out verbs.Result, err error) {
+	if err != nil {
+		failure(e, err)
+		return
+	}
+	if st, ok := out.Other.(*metav1.Status); ok {
+		e.Status(st)
+	}
+	code := http.StatusOK
+	if out.Created {
+		code = http.StatusCreated
+	}
+	e.Code(code)
+	switch {
+	case out.Item != nil:
+		shown(e, req, out.Item)
+	case out.Other != nil && e.Answers():
+		gvk := out.Other.GetObjectKind().GroupVersionKind()
+		if gvk.Empty() {
+			gvk = codec.KindOf(req).GVK()
+		}
+		e.Answered(codec.Marshal(e.TrimObject(out.Other), gvk, codec.JSON))
+	}
+}
+
+func (x audited) Get(ctx context.Context, req *verbs.Request, opts *metav1.GetOptions) (*cache.Item, error) {
+	if req.Audit != nil {
+		return x.API.Get(ctx, req, opts)
+	}
+	e, end := x.begin(req)
+	defer end()
+	it, err := x.API.Get(ctx, req, opts)
+	read(e, req, it, err)
+	return it, err
+}
+
+func (x audited) List(ctx context.Context, req *verbs.Request, opts *metav1.ListOptions) (verbs.Listing, error) {
+	if req.Audit != nil {
+		return x.API.List(ctx, req, opts)
+	}
+	e, end := x.begin(req)
+	defer end()
+	l, err := x.API.List(ctx, req, opts)
+	listed(e, req, l, err)
+	return l, err
+}
+
+func (x audited) Watch(ctx context.Context, req *verbs.Request, opts *metav1.ListOptions) (iter.Seq2[[]verbs.Event, error], error) {
+	if req.Audit != nil {
+		return x.API.Watch(ctx, req, opts)
+	}
+	e, end := x.begin(req)
+	events, err := x.API.Watch(ctx, req, opts)
+	if err != nil {
+		defer end()
+		failure(e, err)
+		return nil, err
+	}
+	e.Code(http.StatusOK)
+	return func(yield func([]verbs.Event, error) bool) {
+		defer end()
+		events(yield)
+	}, nil
+}
+
+func (x audited) Create(ctx context.Context, req *verbs.Request, obj runtime.Object, opts *metav1.CreateOptions) (verbs.Result, error) {
+	return x.write(req, func(e *Entry) { carried(e, req, obj) }, func() (verbs.Result, error) { return x.API.Create(ctx, req, obj, opts) })
+}
+
+func (x audited) Update(ctx context.Context, req *verbs.Request, obj runtime.Object, opts *metav1.UpdateOptions) (verbs.Result, error) {
+	return x.write(req, func(e *Entry) { carried(e, req, obj) }, func() (verbs.Result, error) { return x.API.Update(ctx, req, obj, opts) })
+}
+
+func (x audited) Patch(ctx context.Context, req *verbs.Request, p verbs.Patch, opts *metav1.PatchOptions) (verbs.Result, error) {
+	body := func() ([]byte, error) {
+		if json.Valid(p.Data) {
+			return p.Data, nil
+		}
+		if raw, err := yaml.YAMLToJSON(p.Data); err == nil {
+			return raw, nil
+		}
+		return json.Marshal(string(p.Data))
+	}
+	return x.write(req, func(e *Entry) { e.Asked(nil, body) }, func() (verbs.Result, error) { return x.API.Patch(ctx, req, p, opts) })
+}
+
+func (x audited) Delete(ctx context.Context, req *verbs.Request, opts *metav1.DeleteOptions) (verbs.Result, error) {
+	return x.write(req, func(e *Entry) { deleting(e, opts) }, func() (verbs.Result, error) { return x.API.Delete(ctx, req, opts) })
+}
+
+func (x audited) DeleteCollection(ctx context.Context, req *verbs.Request, opts *metav1.DeleteOptions, list *metav1.ListOptions) (verbs.Listing, error) {
+	here := req.Audit == nil
+	e, end := x.begin(req)
+	defer end()
+	deleting(e, opts)
+	l, err := x.API.DeleteCollection(ctx, req, opts, list)
+	if here {
+		listed(e, req, l, err)
+	}
+	return l, err
+}
+
+// write is a request that changes something.
+func (x audited) write(req *verbs.Request, ask func(*Entry), do func() (verbs.Result, error)) (verbs.Result, error) {
+	here := req.Audit == nil
+	e, end := x.begin(req)
+	defer end()
+	ask(e)
+	out, err := do()
+	if here {
+		wrote(e, req, out, err)
+	}
+	return out, err
+}

@@ -1,0 +1,36 @@
+package audit
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"gopkg.in/natefinch/lumberjack.v2"
+)
+
+// stdout is the path that means the standard output.
+const stdout = "-"
+
+// openFile opens what the log is written to. Whoever reads it knows what everybody did: it is the owner's.
+func openFile(cfg Config) (io.WriteCloser, error) {
+	if cfg.Path == stdout {
+		return kept{os.Stdout}, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of the audit log: %w", err)
+	}
+	f, err := os.OpenFile(cfg.Path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) // so that a wrong path is seen now
+	if err != nil {
+		return nil, fmt.Errorf("open the audit log: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("open the audit log: %w", err)
+	}
+	return &lumberjack.Logger{Filename: cfg.Path, MaxSize: cfg.MaxSize, MaxBackups: cfg.MaxBackups, MaxAge: cfg.MaxAge}, nil
+}
+
+// kept is a writer that stays open.
+type kept struct{ io.Writer }
+
+func (kept) Close() error { return nil }

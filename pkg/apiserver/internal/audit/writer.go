@@ -1,0 +1,57 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"net"
+	"net/http"
+)
+
+// Writer returns w with the entry told how the answer begins.
+func (e *Entry) Writer(w http.ResponseWriter) http.ResponseWriter {
+	if !e.Enabled() {
+		return w
+	}
+	return &writer{ResponseWriter: w, entry: e}
+}
+
+type writer struct {
+	http.ResponseWriter
+	entry *Entry
+}
+
+func (w *writer) WriteHeader(code int) {
+	w.entry.Code(code)
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *writer) Write(b []byte) (int, error) {
+	w.entry.Code(http.StatusOK)
+	return w.ResponseWriter.Write(b)
+}
+
+// Hijack takes the connection for another protocol.
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	w.entry.Code(http.StatusSwitchingProtocols)
+	return http.NewResponseController(w.ResponseWriter).Hijack()
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Answer takes an answer that goes to nobody but the log.
+type Answer struct {
+	bytes.Buffer
+	header http.Header
+}
+
+// Header implements http.ResponseWriter.
+func (a *Answer) Header() http.Header {
+	if a.header == nil {
+		a.header = http.Header{}
+	}
+	return a.header
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *Answer) WriteHeader(int) {}
