@@ -34,6 +34,10 @@ type Specs struct {
 
 	mu   sync.Mutex
 	docs map[schema.GroupVersion]document
+	with *Specs // made last by With
+
+	remote []Remote // what other servers describe
+	key    string   // of these
 }
 
 // served is a resource in one of its versions.
@@ -90,6 +94,11 @@ func (s *Specs) makeIndex() []byte {
 	for _, gv := range s.order {
 		paths[path(gv)] = link{fmt.Sprintf("/openapi/v3/%s?hash=%s", path(gv), s.hash(gv))}
 	}
+	for _, r := range s.remote {
+		if l := r.link(); l != "" {
+			paths[path(r.GroupVersion)] = link{l}
+		}
+	}
 	return mustJSON(map[string]any{"paths": paths})
 }
 
@@ -97,12 +106,12 @@ func (s *Specs) makeIndex() []byte {
 // when they are not served.
 func (s *Specs) Document(group, version string) (body []byte, etag string, ok bool) {
 	gv := schema.GroupVersion{Group: group, Version: version}
-	if s.versions[gv] == nil {
-		return nil, "", false
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d, ok := s.docs[gv]
+	if !ok && s.versions[gv] == nil {
+		return nil, "", false
+	}
 	if !ok {
 		d = document{s.makeDocument(gv), s.hash(gv)}
 		s.docs[gv] = d

@@ -1,0 +1,171 @@
+package aggregate
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/transport"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/backend"
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// condition returns what is known of whether an extension can be reached; nil for nothing.
+func condition(s *apiregistrationv1.APIService) *apiregistrationv1.APIServiceCondition {
+	i := slices.IndexFunc(s.Status.Conditions, func(c apiregistrationv1.APIServiceCondition) bool { return c.Type == apiregistrationv1.Available })
+	if i < 0 {
+		return nil
+	}
+	return &s.Status.Conditions[i]
+}
+
+// outcome is a condition without its time.
+func outcome(status apiregistrationv1.ConditionStatus, reason, format string, args ...any) *apiregistrationv1.APIServiceCondition {
+	return &apiregistrationv1.APIServiceCondition{
+		Type: apiregistrationv1.Available, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...),
+	}
+}
+
+const (
+	yes     = apiregistrationv1.ConditionTrue
+	no      = apiregistrationv1.ConditionFalse
+	unknown = apiregistrationv1.ConditionUnknown
+)
+
+// look says what speaks against the extension without asking it: what of the Service is missing. nil: nothing.
+func (e *extension) look(ctx context.Context) *apiregistrationv1.APIServiceCondition {
+	reader, key, port := e.link.x.config.Reader, e.link.service, e.link.port
+	obj, err := reader.Get(ctx, services, key)
+	s, ok := obj.(*corev1.Service)
+	switch {
+	case apierrors.IsNotFound(err):
+		return outcome(no, "ServiceNotFound", "service/%s in %q is not present", key.Name, key.Namespace)
+	case err != nil || !ok:
+		return outcome(unknown, "ServiceAccessError", "service/%s in %q cannot be checked due to: %v", key.Name, key.Namespace, err)
+	case s.Spec.Type != corev1.ServiceTypeClusterIP:
+		return nil
+	}
+	at := backend.Port(s, port)
+	if at == nil {
+		return outcome(no, "ServicePortError", "service/%s in %q is not listening on port %d", key.Name, key.Namespace, port)
+	}
+	slices, err := backend.Slices(ctx, reader, key)
+	switch {
+	case err != nil:
+		return outcome(unknown, "EndpointsAccessError", "service/%s in %q cannot be checked due to: %v", key.Name, key.Namespace, err)
+	case len(slices) == 0:
+		return outcome(no, "EndpointsNotFound", "cannot find endpointslices for service/%s in %q", key.Name, key.Namespace)
+	case !anyReady(slices, at.Name):
+		return outcome(no, "MissingEndpoints", "endpointslices for service/%s in %q have no addresses with port name %q", key.Name, key.Namespace, at.Name)
+	}
+	return nil
+}
+
+func anyReady(all []*discoveryv1.EndpointSlice, port string) bool {
+	return slices.ContainsFunc(all, func(s *discoveryv1.EndpointSlice) bool {
+		return slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return backend.Ready(&e) }) &&
+			slices.ContainsFunc(s.Ports, func(p discoveryv1.EndpointPort) bool { return p.Name != nil && *p.Name == port && p.Port != nil })
+	})
+}
+
+// attempts is how often at a time an extension is asked whether it is there: one answer is enough.
+const attempts = 5
+
+// try asks the extension for what it must be able to answer.
+func (e *extension) try(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	answers := make(chan error, attempts)
+	for range attempts {
+		go func() { answers <- e.ask(ctx) }() // ends with its request
+	}
+	var err error
+	for range attempts {
+		if err = <-answers; err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func (e *extension) ask(ctx context.Context) error {
+	if e.link.broken != nil {
+		return e.link.broken
+	}
+	u, err := e.link.address(ctx)
+	if err != nil {
+		return err
+	}
+	u.Path = pathOf(schema.GroupVersion{Group: e.service.Spec.Group, Version: e.service.Spec.Version})
+	resp, err := e.link.get(ctx, u.Path, nil)
+	if err != nil {
+		e.link.transport.CloseIdleConnections()
+		return fmt.Errorf("failing or missing response from %v: %w", u, err)
+	}
+	_ = resp.Body.Close() // nobody reads it
+	if resp.StatusCode < http.StatusOK || resp.StatusCode >= http.StatusMultipleChoices {
+		return fmt.Errorf("failing or missing response from %v: bad status from %v: %d", u, u, resp.StatusCode)
+	}
+	return nil
+}
+
+// itself is as whom the server itself asks extensions: they are to tell it everything.
+var itself = &user.DefaultInfo{Name: "system:kube-aggregator", Groups: []string{user.SystemPrivilegedGroup}}
+
+// get makes a request of the server's own.
+func (l *link) get(ctx context.Context, path string, header http.Header) (*http.Response, error) {
+	u, err := l.address(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u.Path = path
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	transport.SetAuthProxyHeaders(req, itself.Name, "", itself.Groups, nil)
+	return l.client().Do(req)
+}
+
+// pathOf returns where a version is served.
+func pathOf(gv schema.GroupVersion) string {
+	if gv.Group == "" {
+		return "/api/" + gv.Version
+	}
+	return "/apis/" + gv.Group + "/" + gv.Version
+}
+
+// store tells everybody what was found out, when it is news.
+func (x *Extensions) store(ctx context.Context, s *apiregistrationv1.APIService, found *apiregistrationv1.APIServiceCondition) error {
+	was := condition(s)
+	next := *found
+	next.LastTransitionTime = metav1.NewTime(x.config.Clock.Now().Truncate(second))
+	if was != nil && was.Status == next.Status {
+		next.LastTransitionTime = was.LastTransitionTime
+	}
+	if was != nil && *was == next {
+		return nil
+	}
+	s = s.DeepCopy()
+	if c := condition(s); c != nil {
+		*c = next
+	} else {
+		s.Status.Conditions = append(s.Status.Conditions, next)
+	}
+	target := client.In(apiregistrationv1.SchemeGroupVersion.WithResource(apiServices.Resource), objects.Key{Name: s.Name}).Sub("status")
+	_, err := x.config.Client().Update(ctx, target, s, metav1.UpdateOptions{})
+	return err
+}

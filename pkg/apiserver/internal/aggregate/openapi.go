@@ -1,0 +1,170 @@
+package aggregate
+
+import (
+	"context"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/aggregator"
+	"k8s.io/kube-openapi/pkg/openapiconv"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/openapi"
+)
+
+// described is how an extension describes its version. It is fetched when somebody asks, and again when that was some time
+// ago.
+type described struct {
+	index time.Time // when its list of OpenAPI v3 documents was fetched; zero: never
+	link  string
+	old   bool // it has no OpenAPI v3
+
+	swagger time.Time // when its OpenAPI v2 document was fetched
+	v2      *spec.Swagger
+	v3      []byte // made of v2
+	etag    string
+	hash    string
+}
+
+// OpenAPI returns how the extensions that can be reached describe themselves, with v2 also in that form.
+func (x *Extensions) OpenAPI(ctx context.Context, v2 bool) ([]openapi.Remote, error) {
+	t, err := x.table(ctx)
+	if err != nil || len(t.byGV) == 0 {
+		return nil, err
+	}
+	var (
+		mu   sync.Mutex
+		out  []openapi.Remote
+		each sync.WaitGroup
+	)
+	for gv, e := range t.byGV {
+		each.Go(func() {
+			r := openapi.Remote{GroupVersion: gv}
+			if available(e.service) && e.link.broken == nil {
+				r = e.link.describe(ctx, gv, v2)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out = append(out, r)
+		})
+	}
+	each.Wait()
+	slices.SortFunc(out, func(a, b openapi.Remote) int { return compare(a.GroupVersion, b.GroupVersion) })
+	return out, nil
+}
+
+// Describes reports whether an extension itself answers for the OpenAPI v3 document of a version.
+func (x *Extensions) Describes(ctx context.Context, gv schema.GroupVersion) (Handler, error) {
+	t, err := x.table(ctx)
+	if err != nil || t.byGV[gv] == nil {
+		return nil, err
+	}
+	e := t.byGV[gv]
+	if available(e.service) && e.link.broken == nil && e.link.describe(ctx, gv, false).V3 != nil {
+		return nil, nil
+	}
+	return e.serve, nil
+}
+
+// describe returns how the extension describes a version, as far as it says.
+func (l *link) describe(ctx context.Context, gv schema.GroupVersion, v2 bool) openapi.Remote {
+	l.describing.Lock()
+	defer l.describing.Unlock()
+	d := &l.openapi
+	if d.index.IsZero() || l.clock.Since(d.index) >= discoverEvery {
+		if err := l.fetchIndex(ctx, gv, d); err != nil {
+			slog.WarnContext(ctx, "fetch the OpenAPI v3 of an extension server", "version", gv.String(), "err", err)
+		}
+		d.index = l.clock.Now()
+	}
+	if (v2 || d.old) && (d.swagger.IsZero() || l.clock.Since(d.swagger) >= discoverEvery) {
+		if err := l.fetchSwagger(ctx, gv, d); err != nil {
+			slog.WarnContext(ctx, "fetch the OpenAPI v2 of an extension server", "version", gv.String(), "err", err)
+		}
+		d.swagger = l.clock.Now()
+	}
+	r := openapi.Remote{GroupVersion: gv, Link: d.link, Hash: d.hash}
+	if v2 {
+		r.V2 = d.v2
+	}
+	if d.old {
+		r.V3 = d.v3
+	}
+	return r
+}
+
+// fetchIndex asks where the OpenAPI v3 document is.
+func (l *link) fetchIndex(ctx context.Context, gv schema.GroupVersion, d *described) error {
+	resp, err := l.get(ctx, "/openapi/v3", http.Header{"Accept": {"application/json"}})
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	d.old = resp.StatusCode == http.StatusNotFound
+	if d.old {
+		d.link = ""
+		return nil
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("it answers %s", resp.Status)
+	}
+	var index struct {
+		Paths map[string]struct {
+			URL string `json:"serverRelativeURL"`
+		} `json:"paths"`
+	}
+	if err := decode(resp.Body, &index); err != nil {
+		return err
+	}
+	d.link = index.Paths[strings.TrimPrefix(pathOf(gv), "/")].URL
+	return nil
+}
+
+// fetchSwagger fetches the OpenAPI v2 document and keeps what is about the version.
+func (l *link) fetchSwagger(ctx context.Context, gv schema.GroupVersion, d *described) error {
+	header := http.Header{"Accept": {"application/json"}}
+	if d.etag != "" {
+		header.Set("If-None-Match", d.etag)
+	}
+	resp, err := l.get(ctx, "/openapi/v2", header)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusNotModified:
+		return nil
+	case http.StatusNotFound: // it describes nothing
+		d.v2, d.v3, d.etag, d.hash = nil, nil, "", ""
+		return nil
+	case http.StatusOK:
+	default:
+		return fmt.Errorf("it answers %s", resp.Status)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument))
+	if err != nil {
+		return err
+	}
+	whole := &spec.Swagger{}
+	if err := json.Unmarshal(body, whole); err != nil {
+		return err
+	}
+	v2 := aggregator.FilterSpecByPathsWithoutSideEffects(whole, []string{pathOf(gv) + "/"})
+	v3, err := json.Marshal(openapiconv.ConvertV2ToV3(v2))
+	if err != nil {
+		return err
+	}
+	sum := sha512.Sum512(body)
+	d.v2, d.v3, d.etag, d.hash = v2, v3, resp.Header.Get("ETag"), hex.EncodeToString(sum[:])
+	return nil
+}

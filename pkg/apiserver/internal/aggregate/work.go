@@ -1,0 +1,156 @@
+package aggregate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/reconcile"
+)
+
+const (
+	checkEvery = 30 * time.Second
+	workers    = 4 // one may wait for a server that does not answer
+)
+
+// Run keeps an eye on the extensions until ctx ends. As long as there are none it does nothing.
+func (x *Extensions) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-x.wake:
+		}
+		t, err := x.table(ctx)
+		if err != nil {
+			return err
+		}
+		if len(t.byGV) > 0 {
+			x.work(ctx)
+		}
+	}
+}
+
+// errNone ends work.
+var errNone = errors.New("there are no extensions any more")
+
+// work checks the extensions, and again when something has changed that they depend on, until there are none.
+func (x *Extensions) work(ctx context.Context) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	caches := client.NewCaches(x.config.Client(), x.config.Clock)
+	loop := reconcile.Loop{
+		Name: "apiservices", Workers: workers,
+		Sources: []reconcile.Source{
+			reconcile.Watch(client.CacheOf[*apiregistrationv1.APIService](caches, apiregistrationv1.SchemeGroupVersion.WithResource(apiServices.Resource))),
+			reconcile.Map(client.CacheOf[*corev1.Service](caches, client.Services), func(c client.Change[*corev1.Service]) []objects.Key {
+				return x.behind(c.Key())
+			}),
+			reconcile.Map(client.CacheOf[*discoveryv1.EndpointSlice](caches, discoveryv1.SchemeGroupVersion.WithResource("endpointslices")), x.ofSlice),
+		},
+		Reconcile: func(ctx context.Context, key objects.Key) (time.Duration, error) {
+			after, err := x.reconcile(ctx, key.Name)
+			if errors.Is(err, errNone) {
+				stop()
+				return 0, nil
+			}
+			return after, err
+		},
+	}
+	filled := make(chan struct{})
+	go func() {
+		defer close(filled)
+		_ = caches.Run(ctx) // ends with ctx and never else
+	}()
+	_ = loop.Run(ctx, x.config.Clock) // likewise
+	<-filled
+	x.poke() // for what came while it ended
+}
+
+// ofSlice are the keys of the extensions that a change of an EndpointSlice may be news for.
+func (x *Extensions) ofSlice(c client.Change[*discoveryv1.EndpointSlice]) []objects.Key {
+	slice := c.New
+	if c.Deleted() {
+		slice = c.Old
+	}
+	return x.behind(objects.Key{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]})
+}
+
+// behind returns the APIServices that lead to a Service.
+func (x *Extensions) behind(service objects.Key) []objects.Key {
+	var out []objects.Key
+	if t := x.now.Load(); t != nil {
+		for _, e := range t.byGV {
+			if e.link.service == service {
+				out = append(out, objects.Key{Name: e.service.Name})
+			}
+		}
+	}
+	return out
+}
+
+// reconcile finds out whether an extension can be reached and what it serves.
+func (x *Extensions) reconcile(ctx context.Context, name string) (time.Duration, error) {
+	t, err := x.table(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if len(t.byGV) == 0 {
+		return 0, errNone
+	}
+	obj, err := x.config.Reader.Get(ctx, apiServices, objects.Key{Name: name})
+	if apierrors.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	s, ok := obj.(*apiregistrationv1.APIService)
+	if !ok {
+		return 0, fmt.Errorf("the APIService %q is a %T", name, obj)
+	}
+	e := t.byGV[schema.GroupVersion{Group: s.Spec.Group, Version: s.Spec.Version}]
+	if e == nil || s.Spec.Service == nil {
+		return 0, nil
+	}
+	e = &extension{s, e.link}
+	found := e.look(ctx)
+	if found != nil {
+		e.link.lost()
+		return checkEvery, x.store(ctx, s, found)
+	}
+	if err := e.try(ctx); err != nil {
+		e.link.lost()
+		return 0, errors.Join(err, x.store(ctx, s, outcome(no, "FailedDiscoveryCheck", "%v", err)))
+	}
+	discovered := e.discover(ctx) // before clients are told that it is there
+	return checkEvery, errors.Join(discovered, x.store(ctx, s, outcome(yes, "Passed", "all checks passed")))
+}
+
+// Settle tells of extensions that nothing was told of yet what can be told without asking them.
+func (x *Extensions) Settle(ctx context.Context) error {
+	t, err := x.table(ctx)
+	if err != nil {
+		return err
+	}
+	for _, e := range t.byGV {
+		if condition(e.service) != nil {
+			continue
+		}
+		if found := e.look(ctx); found != nil {
+			if err := x.store(ctx, e.service, found); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+				return err
+			}
+		}
+	}
+	return nil
+}

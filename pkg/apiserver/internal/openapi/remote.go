@@ -1,0 +1,97 @@
+package openapi
+
+import (
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/aggregator"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+// Remote is how another server describes a version that it answers for. A nil or empty part is not there. It must not be
+// changed.
+type Remote struct {
+	schema.GroupVersion
+	Link string        // where its OpenAPI v3 document is, as that server says
+	V3   []byte        // the document, when it is made here because that server has none
+	V2   *spec.Swagger // what it adds to the OpenAPI v2 document
+	Hash string        // of all of it
+}
+
+// With returns the descriptions together with those of other servers, which take the place of the same version here. It
+// returns the same when it is asked again for the same.
+func (s *Specs) With(remote []Remote) *Specs {
+	if len(remote) == 0 {
+		return s
+	}
+	h := sha512.New()
+	for _, r := range remote {
+		fmt.Fprintln(h, r.GroupVersion, r.Link, r.Hash, r.V2 != nil)
+	}
+	key := hex.EncodeToString(h.Sum(nil))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.with != nil && s.with.key == key {
+		return s.with
+	}
+	out := &Specs{key: key, remote: remote, versions: maps.Clone(s.versions), order: slices.Clone(s.order), docs: map[schema.GroupVersion]document{}}
+	for _, r := range remote {
+		delete(out.versions, r.GroupVersion)
+		out.order = slices.DeleteFunc(out.order, func(gv schema.GroupVersion) bool { return gv == r.GroupVersion })
+		if r.V3 != nil {
+			out.docs[r.GroupVersion] = document{r.V3, r.Hash}
+		}
+	}
+	base := s.swagger
+	if len(out.versions) < len(s.versions) {
+		base = out.makeSwagger
+	}
+	out.index = sync.OnceValue(out.makeIndex)
+	out.swagger = sync.OnceValues(func() (document, error) { return merge(base, remote) })
+	out.protobuf = sync.OnceValues(out.makeProtobuf)
+	s.with = out
+	return out
+}
+
+// link is where the document of a version is.
+func (r Remote) link() string {
+	if r.V3 != nil {
+		return fmt.Sprintf("/openapi/v3/%s?hash=%s", path(r.GroupVersion), r.Hash)
+	}
+	return r.Link
+}
+
+// merge adds what other servers describe to an OpenAPI v2 document. Definitions that are others under the same name get
+// another one.
+func merge(base func() (document, error), remote []Remote) (document, error) {
+	d, err := base()
+	if err != nil {
+		return d, err
+	}
+	all := &spec.Swagger{}
+	if err := json.Unmarshal(d.body, all); err != nil {
+		return document{}, fmt.Errorf("read the OpenAPI v2 document: %w", err)
+	}
+	h := sha512.New()
+	fmt.Fprintln(h, d.etag)
+	for _, r := range remote {
+		if r.V2 == nil {
+			continue
+		}
+		if err := aggregator.MergeSpecsIgnorePathConflictRenamingDefinitionsAndParameters(all, r.V2); err != nil {
+			return document{}, fmt.Errorf("add the description of %s: %w", r.GroupVersion, err)
+		}
+		fmt.Fprintln(h, r.GroupVersion, r.Hash)
+	}
+	body, err := json.Marshal(all)
+	if err != nil {
+		return document{}, fmt.Errorf("encode the OpenAPI v2 document: %w", err)
+	}
+	return document{body, hex.EncodeToString(h.Sum(nil))}, nil
+}
