@@ -20,6 +20,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/node"
 	"github.com/minikctl/minikctl/pkg/objects/policy"
 	"github.com/minikctl/minikctl/pkg/objects/rbac"
+	"github.com/minikctl/minikctl/pkg/objects/resource"
 	"github.com/minikctl/minikctl/pkg/objects/scheduling"
 	"github.com/minikctl/minikctl/pkg/objects/storage"
 )
@@ -87,4 +88,8 @@ var Resources = []objects.Resource{
 	objects.Row(storage.CSINodes),
 	objects.Row(storage.CSIStorageCapacities),
 	objects.Row(storage.VolumeAttachments),
+	objects.Row(resource.DeviceClasses),
+	objects.Row(resource.ResourceClaims),
+	objects.Row(resource.ResourceClaimTemplates),
+	objects.Row(resource.ResourceSlices),
 }

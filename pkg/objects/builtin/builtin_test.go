@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -231,6 +232,9 @@ func filler(seed int64) *randfill.Filler {
 		func(v *metav1.MicroTime, c randfill.Continue) { *v = metav1.MicroTime(metav1.Unix(c.Int63n(1<<32), 0)) },
 		func(v *metav1.FieldsV1, _ randfill.Continue) { v.Raw = []byte(`{"f:a":{}}`) },
 		func(v *runtime.RawExtension, _ randfill.Continue) { v.Raw = []byte(`{"a":1}`) },
+		func(v *apiextensionsv1.JSONSchemaProps, _ randfill.Continue) { // whose unions are not for chance to fill
+			*v = apiextensionsv1.JSONSchemaProps{Type: "object", Default: &apiextensionsv1.JSON{Raw: []byte(`{"a":1}`)}}
+		},
 		func(v *metav1.TypeMeta, _ randfill.Continue) { *v = metav1.TypeMeta{} },
 		fillMetric, fillMetricStatus,
 		func(v *[]metav1.ManagedFieldsEntry, _ randfill.Continue) { *v = nil },

@@ -89,7 +89,7 @@ func isPlain(name corev1.ResourceName) bool {
 // withinLimit checks a request against its limit. What cannot be shared must be requested and limited alike.
 func withinLimit(name corev1.ResourceName, q resource.Quantity, limits corev1.ResourceList, at *field.Path) field.ErrorList {
 	limit, ok := limits[name]
-	shared := isNative(name) && !isHugePage(name)
+	shared := IsNative(name) && !isHugePage(name)
 	switch {
 	case !ok && !shared:
 		return field.ErrorList{field.Required(at.Child("limits"), "Limit must be set for non overcommitable resources")}
@@ -126,14 +126,14 @@ func isHugePage(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// isNative reports whether a resource is Kubernetes' own.
-func isNative(name corev1.ResourceName) bool {
+// IsNative reports whether a resource is Kubernetes' own.
+func IsNative(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
 // IsExtended reports whether a resource is one that somebody adds to nodes.
 func IsExtended(name corev1.ResourceName) bool {
-	if isNative(name) || strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) {
+	if IsNative(name) || strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) {
 		return false
 	}
 	return len(utilvalidation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0
@@ -172,7 +172,7 @@ func ContainerResource(name corev1.ResourceName, at *field.Path) field.ErrorList
 		if !isHugePage(name) {
 			errs = append(errs, field.Invalid(at, name, "must be a standard resource for containers"))
 		}
-	case !isNative(name) && !IsExtended(name):
+	case !IsNative(name) && !IsExtended(name):
 		errs = append(errs, field.Invalid(at, name, "doesn't follow extended resource name standard"))
 	}
 	return errs

@@ -19,11 +19,11 @@ func validateEphemeral(e *corev1.EphemeralVolumeSource, at *field.Path) field.Er
 		return field.ErrorList{field.Required(at.Child("volumeClaimTemplate"), "")}
 	}
 	at = at.Child("volumeClaimTemplate")
-	return append(templateMeta(&t.ObjectMeta, at.Child("metadata")), ValidateClaimSpec(&t.Spec, at.Child("spec"))...)
+	return append(TemplateMeta(&t.ObjectMeta, at.Child("metadata")), ValidateClaimSpec(&t.Spec, at.Child("spec"))...)
 }
 
-// templateMeta allows a template only labels and annotations.
-func templateMeta(m *metav1.ObjectMeta, at *field.Path) field.ErrorList {
+// TemplateMeta allows a template only labels and annotations.
+func TemplateMeta(m *metav1.ObjectMeta, at *field.Path) field.ErrorList {
 	errs := append(validation.ValidateAnnotations(m.Annotations, at.Child("annotations")), check.Labels(m.Labels, at, "labels")...)
 	set := []struct {
 		name string
