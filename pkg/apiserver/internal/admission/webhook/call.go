@@ -2,7 +2,9 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -42,7 +44,7 @@ func (c Config) call(ctx context.Context, h *Hook, q *match.Request, v match.Ver
 	if h.TimeoutSeconds != nil {
 		timeout = time.Duration(*h.TimeoutSeconds) * time.Second
 	}
-	body, err := h.client.post(ctx, timeout, review)
+	body, err := h.post(ctx, timeout, review)
 	if err != nil {
 		return nil, &callError{h.Name, err}
 	}
@@ -57,6 +59,22 @@ func (c Config) call(ctx context.Context, h *Hook, q *match.Request, v match.Ver
 }
 
 const defaultTimeout = 10 * time.Second
+
+// post sends a review and returns the answer.
+func (h *Hook) post(ctx context.Context, timeout time.Duration, review *reviewv1.AdmissionReview) ([]byte, error) {
+	if err := h.client.Open(); err != nil {
+		return nil, fmt.Errorf("could not get REST client: %w", err)
+	}
+	body, err := json.Marshal(review)
+	if err != nil {
+		return nil, fmt.Errorf("could not create admission objects: %w", err)
+	}
+	answer, err := h.client.Post(ctx, timeout, body)
+	if err != nil {
+		return nil, fmt.Errorf("failed to call webhook: %w", err)
+	}
+	return answer, nil
+}
 
 // tell passes on what a webhook has said besides.
 func tell(a *stage.Attributes, h *Hook, r *reviewv1.AdmissionResponse) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/admission/match"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/hookclient"
 	"github.com/minikctl/minikctl/pkg/objects"
 	rows "github.com/minikctl/minikctl/pkg/objects/admissionregistration"
 )
@@ -31,7 +32,7 @@ type Hook struct {
 
 	criteria   *match.Criteria
 	conditions func() *match.Conditions
-	client     *client
+	client     *hookclient.Client
 }
 
 // Hooks are the webhooks of one kind, in the order in which they are asked: by the names of their configurations.
