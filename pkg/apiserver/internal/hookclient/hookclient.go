@@ -145,6 +145,8 @@ func (c *Client) Post(ctx context.Context, timeout time.Duration, review []byte)
 		return nil, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
 	case res.StatusCode < http.StatusOK || res.StatusCode > http.StatusPartialContent:
 		return nil, refusal(res, answer)
+	case len(answer) == 0:
+		return nil, fmt.Errorf("0-length response with status code: %d and content type: %s", res.StatusCode, res.Header.Get("Content-Type"))
 	}
 	return answer, nil
 }

@@ -1,0 +1,133 @@
+// Package convert owns the conversion of custom resources by the webhook that their definition names: what it is sent, and
+// what of its answer is taken. A webhook may change everything of an object but who it is; of the metadata only labels and
+// annotations.
+package convert
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/hookclient"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/objects/custom"
+)
+
+const (
+	// timeout is what one call may take.
+	timeout = 30 * time.Second
+	// kept is how many webhooks are remembered, with their connections.
+	kept = 100
+)
+
+// Webhooks converts by webhooks. It is safe for concurrent use.
+type Webhooks struct {
+	reader  stage.Reader
+	uid     func() types.UID
+	clients *lru.Cache // of *hookclient.Client, by the hash of where they are
+}
+
+var _ custom.Converter = (*Webhooks)(nil)
+
+// New returns a converter that finds Services in r and names its reviews by uid.
+func New(r stage.Reader, uid func() types.UID) *Webhooks {
+	return &Webhooks{reader: r, uid: uid, clients: lru.NewWithEvictionFunc(kept, func(_ lru.Key, client any) {
+		client.(*hookclient.Client).Close()
+	})}
+}
+
+// Convert asks the webhook of crd for objs in the version to. Those that are of that version are returned as they are.
+func (w *Webhooks) Convert(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
+	out := make([]*unstructured.Unstructured, len(objs))
+	var todo []int // the places in objs of what is sent
+	for i, u := range objs {
+		if u.GetAPIVersion() == to.String() || empty(u) {
+			out[i] = u.DeepCopy()
+			out[i].SetAPIVersion(to.String())
+			continue
+		}
+		todo = append(todo, i)
+	}
+	if len(todo) == 0 {
+		return out, nil
+	}
+	sent := make([]*unstructured.Unstructured, len(todo))
+	for n, i := range todo {
+		sent[n] = objs[i]
+	}
+	gvk := sent[0].GroupVersionKind()
+	got, err := w.ask(ctx, crd, sent, to)
+	if err != nil {
+		return nil, fmt.Errorf("conversion webhook for %v failed: %w", gvk, err)
+	}
+	if len(got) != len(sent) {
+		return nil, fmt.Errorf("conversion webhook for %v returned %d objects, expected %d", gvk, len(got), len(sent))
+	}
+	for n, i := range todo {
+		u, bad := take(sent[n], got[n], to)
+		if bad != nil {
+			return nil, bad.in(gvk, n, len(objs) > 1)
+		}
+		out[i] = u
+	}
+	return out, nil
+}
+
+// empty reports whether an object has nothing but its kind: there is nothing to convert.
+func empty(u *unstructured.Unstructured) bool {
+	return len(u.Object) == 2 && u.Object["kind"] != nil && u.Object["apiVersion"] != nil
+}
+
+// client returns who reaches the webhook of a definition.
+func (w *Webhooks) client(crd *apiextensionsv1.CustomResourceDefinition) (*hookclient.Client, error) {
+	c := crd.Spec.Conversion.Webhook
+	if c == nil || c.ClientConfig == nil {
+		return nil, errors.New("webhook configuration must have either service or URL")
+	}
+	config := admissionv1.WebhookClientConfig{
+		URL: c.ClientConfig.URL, CABundle: c.ClientConfig.CABundle,
+		Service: (*admissionv1.ServiceReference)(c.ClientConfig.Service),
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	key := sha256.Sum256(text)
+	if known, ok := w.clients.Get(key); ok {
+		return known.(*hookclient.Client), nil
+	}
+	made := hookclient.New(config, w.reader)
+	w.clients.Add(key, made)
+	return made, nil
+}
+
+// ask sends a review and returns the objects of the answer.
+func (w *Webhooks) ask(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]json.RawMessage, error) {
+	client, err := w.client(crd)
+	if err != nil {
+		return nil, err
+	}
+	sent, err := newReview(crd.Spec.Conversion.Webhook.ConversionReviewVersions, w.uid(), objs, to)
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(sent)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := client.Post(ctx, timeout, body)
+	if err != nil {
+		return nil, err
+	}
+	return sent.read(answer)
+}
