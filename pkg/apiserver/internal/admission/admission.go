@@ -54,6 +54,7 @@ func New(cfg Config) ([]stage.Mutator, []stage.Validator) {
 		defaultIngressClass{r},
 		podTopologyLabels{r},
 		certificateRequests{cfg.Clock},
+		deviceTaints{cfg.Clock},
 	}
 	validators := []stage.Validator{
 		lifecycle,
@@ -67,6 +68,7 @@ func New(cfg Config) ([]stage.Mutator, []stage.Validator) {
 		certificateApproval{cfg.Authorizers},
 		certificateSigning{cfg.Authorizers},
 		certificateSubjectRestriction{},
+		deviceAccess{r, cfg.Authorizers},
 	}
 	if cfg.Find != nil {
 		mutating, validating := policies(cfg)

@@ -101,7 +101,7 @@ func TestNamesAreThoseOfKubernetes(t *testing.T) {
 	for _, m := range mutators {
 		names = append(names, m.Name())
 	}
-	only := []string{"PodSecurity", "PersistentVolumeClaimResize", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction"}
+	only := []string{"PodSecurity", "PersistentVolumeClaimResize", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction", "DeviceAccess"}
 	for _, v := range validators {
 		if !slices.Contains(names, v.Name()) && !slices.Contains(only, v.Name()) {
 			t.Errorf("%s is a validator only", v.Name())
@@ -109,7 +109,7 @@ func TestNamesAreThoseOfKubernetes(t *testing.T) {
 	}
 	want := []string{"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "NodeRestriction", "TaintNodesByCondition", "Priority",
 		"DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection", "RuntimeClass", "DefaultIngressClass",
-		"PodTopologyLabels", "CertificateRequests"} // the last is who asks for a certificate, which Kubernetes notes elsewhere
+		"PodTopologyLabels", "CertificateRequests", "DeviceTaints"} // the last two note who asks for a certificate and when, which Kubernetes does elsewhere
 	if !slices.Equal(names, want) {
 		t.Errorf("plugins are %v", names)
 	}

@@ -1,0 +1,216 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// deviceTaints says when devices were tainted.
+type deviceTaints struct{ clk clock.Clock }
+
+func (deviceTaints) Name() string { return "DeviceTaints" }
+
+func (p deviceTaints) Mutate(_ context.Context, a *stage.Attributes) error {
+	s, ok := a.Object.(*resourcev1.ResourceSlice)
+	if !ok {
+		return nil
+	}
+	now := metav1.NewTime(p.clk.Now().Truncate(time.Second))
+	for i := range s.Spec.Devices {
+		taints := s.Spec.Devices[i].Taints
+		for j := range taints {
+			if taints[j].TimeAdded == nil {
+				taints[j].TimeAdded = &now
+			}
+		}
+	}
+	return nil
+}
+
+// deviceAccess keeps devices to who may have them: an administrator's access is for namespaces with a label, and what is
+// allocated is for those to write who may bind claims, what is told of devices for those who may speak for their driver.
+type deviceAccess struct {
+	reader      stage.Reader
+	authorizers []stage.Authorizer
+}
+
+func (deviceAccess) Name() string { return "DeviceAccess" }
+
+func (p deviceAccess) Admit(ctx context.Context, a *stage.Attributes) error {
+	var errs field.ErrorList
+	switch obj := a.Object.(type) {
+	case *resourcev1.ResourceClaim:
+		switch {
+		case a.Operation == stage.Create:
+			errs = p.admin(ctx, a.Namespace, adminRequest(obj.Spec.Devices.Requests))
+		case a.Operation == stage.Update && a.Subresource == "status":
+			if old, ok := a.Old.(*resourcev1.ResourceClaim); ok {
+				errs = p.status(ctx, a, &obj.Status, &old.Status)
+			}
+		}
+	case *resourcev1.ResourceClaimTemplate:
+		if a.Operation == stage.Create {
+			errs = p.admin(ctx, a.Namespace, adminRequest(obj.Spec.Spec.Devices.Requests))
+		}
+	}
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(a.Resource.Names.GVK().GroupKind(), a.Object.GetName(), errs)
+	}
+	return nil
+}
+
+// adminRequest returns where a claim asks for an administrator's access; nil: nowhere.
+func adminRequest(requests []resourcev1.DeviceRequest) *field.Path {
+	for i := range requests {
+		if e := requests[i].Exactly; e != nil && e.AdminAccess != nil && *e.AdminAccess {
+			return field.NewPath("spec", "devices", "requests").Index(i).Child("adminAccess")
+		}
+	}
+	return nil
+}
+
+// adminResult returns where an allocation grants such an access; nil: nowhere.
+func adminResult(allocation *resourcev1.AllocationResult) *field.Path {
+	if allocation == nil {
+		return nil
+	}
+	for i, r := range allocation.Devices.Results {
+		if r.AdminAccess != nil && *r.AdminAccess {
+			return field.NewPath("status", "allocation", "devices", "results").Index(i).Child("adminAccess")
+		}
+	}
+	return nil
+}
+
+// admin checks that the namespace may have what stands at the given place.
+func (p deviceAccess) admin(ctx context.Context, namespace string, at *field.Path) field.ErrorList {
+	if at == nil {
+		return nil
+	}
+	ns, err := p.reader.Get(ctx, namespaces, objects.Key{Name: namespace})
+	if err != nil {
+		return field.ErrorList{field.InternalError(at, fmt.Errorf("could not retrieve namespace to verify admin access: %w", err))}
+	}
+	const label = resourcev1.DRAAdminNamespaceLabelKey
+	if ns.GetLabels()[label] != "true" {
+		return field.ErrorList{field.Forbidden(at, fmt.Sprintf("admin access to devices requires the `%s: true` label on the containing namespace", label))}
+	}
+	return nil
+}
+
+func (p deviceAccess) status(ctx context.Context, a *stage.Attributes, now, old *resourcev1.ResourceClaimStatus) field.ErrorList {
+	var errs field.ErrorList
+	if adminResult(old.Allocation) == nil {
+		errs = p.admin(ctx, a.Namespace, adminResult(now.Allocation))
+	}
+	if !equality.Semantic.DeepEqual(now.Allocation, old.Allocation) || !equality.Semantic.DeepEqual(now.ReservedFor, old.ReservedFor) {
+		if err := p.may(ctx, a, resourcev1.SubresourceBinding, "", "", a.Verb); err != nil {
+			errs = append(errs, field.Forbidden(field.NewPath("status", "allocation"),
+				fmt.Sprintf(`changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb="%s" permission: %s`, a.Verb, err)))
+		}
+	}
+	if now.Allocation == nil {
+		return errs // what is told of devices goes with the allocation, whoever takes that away
+	}
+	verbs := []string{resourcev1.VerbPrefixArbitraryNode + a.Verb}
+	if isOnNode(a.User, nodeOf(now.Allocation)) {
+		verbs = []string{resourcev1.VerbPrefixAssociatedNode + a.Verb, verbs[0]}
+	}
+	for _, driver := range changedDrivers(now, old) {
+		if err := p.may(ctx, a, resourcev1.SubresourceDriver, a.Namespace, driver, verbs...); err != nil {
+			errs = append(errs, field.Forbidden(field.NewPath("status", "devices"),
+				fmt.Sprintf(`changing status.devices requires resource="resourceclaims/driver", verb="%s" permission: %s`, verbs, err)))
+		}
+	}
+	return errs
+}
+
+// may returns nil if the user has one of the verbs, and otherwise why not the first.
+func (p deviceAccess) may(ctx context.Context, a *stage.Attributes, subresource, namespace, name string, verbs ...string) error {
+	var first error
+	for _, verb := range verbs {
+		err := authz.Check(ctx, p.authorizers, &stage.Attributes{
+			User: a.User, Verb: verb, GVR: a.GVR, Subresource: subresource, Namespace: namespace, Name: name, Warn: func(string) {},
+		})
+		if err == nil {
+			return nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// changedDrivers are the drivers of devices of which something else is told than before, in order.
+func changedDrivers(now, old *resourcev1.ResourceClaimStatus) []string {
+	type key struct{ driver, pool, device, share string }
+	keyOf := func(d *resourcev1.AllocatedDeviceStatus) key {
+		k := key{driver: d.Driver, pool: d.Pool, device: d.Device}
+		if d.ShareID != nil {
+			k.share = *d.ShareID
+		}
+		return k
+	}
+	was := map[key]*resourcev1.AllocatedDeviceStatus{}
+	for i := range old.Devices {
+		was[keyOf(&old.Devices[i])] = &old.Devices[i]
+	}
+	drivers := map[string]bool{}
+	for i := range now.Devices {
+		d := &now.Devices[i]
+		k := keyOf(d)
+		if o, ok := was[k]; !ok || !equality.Semantic.DeepEqual(o, d) {
+			drivers[d.Driver] = true
+		}
+		delete(was, k)
+	}
+	for k := range was {
+		drivers[k.driver] = true
+	}
+	return slices.Sorted(maps.Keys(drivers))
+}
+
+// nodeOf is the one node on which what is allocated can be used; "" if there are several.
+func nodeOf(allocation *resourcev1.AllocationResult) string {
+	s := allocation.NodeSelector
+	if s == nil || len(s.NodeSelectorTerms) != 1 {
+		return ""
+	}
+	t := &s.NodeSelectorTerms[0]
+	if len(t.MatchExpressions) != 0 || len(t.MatchFields) != 1 {
+		return ""
+	}
+	f := &t.MatchFields[0]
+	if f.Key != metav1.ObjectNameField || f.Operator != "In" || len(f.Values) != 1 {
+		return ""
+	}
+	return f.Values[0]
+}
+
+// isOnNode reports whether who is a ServiceAccount of a pod on the node, as its token says.
+func isOnNode(who user.Info, node string) bool {
+	if node == "" || who == nil || !strings.HasPrefix(who.GetName(), serviceaccount.ServiceAccountUsernamePrefix) {
+		return false
+	}
+	names := who.GetExtra()[serviceaccount.NodeNameKey]
+	return len(names) == 1 && names[0] == node && len(validation.NameIsDNSSubdomain(node, false)) == 0
+}
