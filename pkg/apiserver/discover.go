@@ -16,13 +16,13 @@ import (
 
 func (s *Server) discoverLegacy(w http.ResponseWriter, r *http.Request) {
 	s.discoverAll(w, r, true, func() (runtime.Object, schema.GroupVersionKind) {
-		return s.served().catalog().Versions(s.public()), schema.GroupVersionKind{Version: "", Kind: "APIVersions"}
+		return s.catalog(r.Context()).Versions(s.public()), schema.GroupVersionKind{Version: "", Kind: "APIVersions"}
 	})
 }
 
 func (s *Server) discoverGroups(w http.ResponseWriter, r *http.Request) {
 	s.discoverAll(w, r, false, func() (runtime.Object, schema.GroupVersionKind) {
-		return s.served().catalog().Groups(), schema.GroupVersionKind{Version: "v1", Kind: "APIGroupList"}
+		return s.catalog(r.Context()).Groups(), schema.GroupVersionKind{Version: "v1", Kind: "APIGroupList"}
 	})
 }
 
@@ -47,7 +47,7 @@ func (s *Server) discoverAll(w http.ResponseWriter, r *http.Request, legacy bool
 		writeObject(w, r, media, http.StatusOK, obj, gvk)
 		return
 	}
-	list := s.served().catalog().Aggregated(legacy)
+	list := s.catalog(r.Context()).Aggregated(legacy)
 	b, err := codec.Object(list, discovery.AggregatedKind, media)
 	if err != nil {
 		fail(w, r, err)
@@ -84,7 +84,7 @@ func (s *Server) discoverGroup(w http.ResponseWriter, r *http.Request) {
 	case 1:
 		s.discoverGroups(w, r)
 	case 2:
-		g := s.served().catalog().Group(parts[1])
+		g := s.catalog(r.Context()).Group(parts[1])
 		if g == nil {
 			http.NotFound(w, r)
 			return

@@ -12,23 +12,27 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/discovery"
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/objects"
-	"github.com/minikctl/minikctl/pkg/objects/apiregistration"
 	"github.com/minikctl/minikctl/pkg/objects/flowcontrol"
 )
 
 // furniture are the groups of which every cluster has objects that nothing here reads. They are made, and made again if
 // they are missing, when somebody asks for the group: a cluster that nobody asks starts without them.
 var furniture = map[string]func(*Server) []systemObject{
-	apiregistrationv1.GroupName: (*Server).localServices,
-	flowcontrolv1.GroupName:     (*Server).flowObjects,
-	rbacv1.GroupName:            (*Server).roleObjects,
+	flowcontrolv1.GroupName: (*Server).flowObjects,
+	rbacv1.GroupName:        (*Server).roleObjects,
 }
 
-// furnish makes what is missing of a group's furniture.
-func (s *Server) furnish(ctx context.Context, group string) error {
+// furnish makes what is missing of the furniture that a request may look at.
+func (s *Server) furnish(ctx context.Context, a address) error {
+	group := a.group
+	switch {
+	case group == apiregistrationv1.GroupName:
+		return s.furnishRegistrations(ctx)
+	case a.resource == "configmaps" && group == "" && (a.namespace == metav1.NamespaceSystem || a.namespace == ""):
+		return s.publishAuthentication(ctx)
+	}
 	list := furniture[group]
 	if list == nil {
 		return nil
@@ -96,41 +100,4 @@ func (s *Server) flowObjects() []systemObject {
 		out = append(out, systemObject{schemas, f.DeepCopy()})
 	}
 	return out
-}
-
-// automanaged marks the APIServices that a server makes for itself.
-const automanaged = "kube-aggregator.kubernetes.io/automanaged"
-
-// localServices are the APIServices of what this server answers for itself.
-func (s *Server) localServices() []systemObject {
-	gvr := schema.GroupVersionResource{Group: apiregistrationv1.GroupName, Version: "v1", Resource: apiregistration.APIServices.Names.Plural}
-	var out []systemObject
-	for _, path := range s.served().catalog().Paths() {
-		gv, ok := versionOf(path)
-		if !ok || gv.Group == discovery.Registration {
-			continue
-		}
-		p, builtIn := discovery.PriorityOf(gv)
-		mark := "true"
-		if builtIn {
-			mark = "onstart"
-		}
-		out = append(out, systemObject{gvr, &apiregistrationv1.APIService{
-			ObjectMeta: metav1.ObjectMeta{Name: gv.Version + "." + gv.Group, Labels: map[string]string{automanaged: mark}},
-			Spec:       apiregistrationv1.APIServiceSpec{Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: p.Group, VersionPriority: p.Version},
-		}})
-	}
-	return out
-}
-
-// versionOf reads a path of discovery that is that of a version.
-func versionOf(path string) (schema.GroupVersion, bool) {
-	parts := split(path)
-	switch {
-	case len(parts) == 2 && parts[0] == "api":
-		return schema.GroupVersion{Version: parts[1]}, true
-	case len(parts) == 3 && parts[0] == "apis":
-		return schema.GroupVersion{Group: parts[1], Version: parts[2]}, true
-	}
-	return schema.GroupVersion{}, false
 }

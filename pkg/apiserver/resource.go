@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/connect"
@@ -87,9 +88,12 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
 		s.connect(w, r, req, connector)
 		return
 	}
-	if err := s.furnish(r.Context(), a.group); err != nil {
+	if err := s.furnish(r.Context(), a); err != nil {
 		fail(w, r, err)
 		return
+	}
+	if a.group == apiregistrationv1.GroupName {
+		defer s.registrationsChanged(r.Context())
 	}
 	c.warn(t.served.Deprecated)
 	if err := handlers[a.verb](s, w, r, req); err != nil {
@@ -151,17 +155,11 @@ func has(verbs []string, verb string) error {
 
 // unknown answers for a resource that no row has.
 func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
-	c := callOf(r)
-	a := c.address
-	attributes := &stage.Attributes{
-		User: c.user, UserAgent: r.UserAgent(), Verb: a.verb, Subresource: a.subresource, Namespace: a.namespace, Name: a.name, Path: r.URL.Path,
-		GVR:      schema.GroupVersionResource{Group: a.group, Version: a.version, Resource: a.resource},
-		Resource: &objects.Resource{Names: objects.Names{Group: a.group, Version: a.version, Plural: a.resource}}, Warn: c.warn,
-	}
-	if err := s.authorize(r, attributes); err != nil {
+	if err := s.mayAsk(r); err != nil {
 		fail(w, r, err)
 		return
 	}
+	a := callOf(r).address
 	if s.served().resources.versions[schema.GroupVersion{Group: a.group, Version: a.version}] {
 		fail(w, r, errNoResource)
 		return

@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/version"
-
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
 // release is the Kubernetes that the server behaves as.
@@ -50,13 +48,14 @@ func (s *Server) routes() http.Handler {
 		mux.HandleFunc(p.path, p.serve)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := callOf(r)
-		if c.address.resourceful {
+		if s.delegated(w, r) {
+			return
+		}
+		if callOf(r).address.resourceful {
 			s.serveResource(w, r)
 			return
 		}
-		a := &stage.Attributes{User: c.user, UserAgent: r.UserAgent(), Verb: c.address.verb, Path: r.URL.Path, Warn: c.warn}
-		if err := s.authorize(r, a); err != nil {
+		if err := s.mayAsk(r); err != nil {
 			fail(w, r, err)
 			return
 		}
@@ -82,7 +81,7 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 			paths = append(paths, p.path)
 		}
 	}
-	paths = append(paths, s.served().catalog().Paths()...)
+	paths = append(paths, s.catalog(r.Context()).Paths()...)
 	sort.Strings(paths)
 	writeRaw(w, http.StatusOK, map[string][]string{"paths": paths})
 }

@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"context"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -93,12 +92,8 @@ func (s *Server) served() *served { return s.rows.now.Load() }
 // serveCustom serves r, a custom resource, under gr in place of what was served there; with nil nothing. It returns false when
 // gr is compiled in.
 func (s *Server) serveCustom(gr schema.GroupResource, r *objects.Resource) bool {
+	defer s.servedChanged()
 	return s.rows.set(gr, r, s.engine.Replace)
-}
-
-// describe answers with what describes the API.
-func (s *Server) describe(w http.ResponseWriter, r *http.Request) {
-	s.served().openapi().ServeHTTP(w, r)
 }
 
 // lookupStored is lookup that also finds the version in which a custom resource is stored when that is not served.

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/aggregate"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/audit"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/connect"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/definitions"
@@ -89,6 +90,7 @@ type Server struct {
 	authn       stage.Authenticator
 	issuer      *tokens.Issuer // of ServiceAccount tokens
 	kubelets    *connect.Kubelets
+	extensions  *aggregate.Extensions
 	metrics     metrics
 	handler     http.Handler
 
@@ -98,14 +100,17 @@ type Server struct {
 	fair       *fair.Limit
 	furnishing sync.Mutex // while what a cluster has is made
 	rolesMade  bool       // guarded by furnishing
-	ready      chan struct{}
-	stopping   context.Context // ends the watches
-	stop       context.CancelFunc
+	trustTold  bool       // likewise
+
+	registrations registrations
+	ready         chan struct{}
+	stopping      context.Context // ends the watches
+	stop          context.CancelFunc
 }
 
 // New makes the server and opens its listeners.
 func New(cfg Config) (_ *Server, err error) {
-	s := &Server{podWarnings: cfg.PodWarnings, unattended: cfg.Unattended, clock: cfg.Clock, source: cfg.Source, chance: clock.RandomSource(), store: cfg.Store, pki: cfg.PKI, ready: make(chan struct{})}
+	s := &Server{podWarnings: cfg.PodWarnings, unattended: cfg.Unattended, clock: cfg.Clock, source: cfg.Source, chance: clock.RandomSource(), store: cfg.Store, pki: cfg.PKI, registrations: newRegistrations(), ready: make(chan struct{})}
 	s.stopping, s.stop = context.WithCancel(context.Background()) //nolint:forbidigo // Run ends it
 	defer func() {
 		if err == nil {
@@ -155,6 +160,7 @@ func (s *Server) build(cfg Config) error {
 	if s.lookup(definitions.Resource) != nil {
 		s.registrar = s.newRegistrar()
 	}
+	s.extensions = s.newExtensions()
 	return s.newConnectors(cfg)
 }
 
@@ -207,6 +213,8 @@ func (s *Server) Run(ctx context.Context) error {
 		cancel(err)
 	} else if err == nil {
 		close(s.ready)
+		part("extensions", s.extensions.Run)
+		part("APIServices", s.keepRegistrations)
 		if s.registrar != nil {
 			part("custom resources", s.registrar.Run)
 		}

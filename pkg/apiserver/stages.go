@@ -18,6 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
+	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
@@ -52,7 +53,8 @@ func (s *Server) newEngine(cfg Config) error {
 	}
 	s.authn = authn.New(authn.Config{
 		Clients: cfg.PKI.Pool(), Static: static, Issuer: s.issuer, Clock: cfg.Clock, Reader: s.engine.Reader(),
-		More: []stage.Authenticator{localPeer{}},
+		More:  []stage.Authenticator{localPeer{}},
+		Front: &authn.FrontProxy{Roots: cfg.PKI.FrontProxyPool, Names: []string{pki.FrontProxyClient}},
 	})
 	return nil
 }
