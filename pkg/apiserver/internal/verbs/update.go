@@ -203,7 +203,7 @@ func (w *write) hookUpdate(ctx context.Context, obj, old objects.Object) (func(e
 func (w *write) checkVersion(obj, old objects.Object) error {
 	asked := obj.GetResourceVersion()
 	if asked == "" || asked == "0" {
-		if !w.r.NeedsVersion {
+		if !w.r.NeedsVersion || w.req.Subresource == "scale" { // a scale stands for whichever version there is
 			return nil
 		}
 		return apierrors.NewInvalid(schema.GroupKind{Group: w.gr().Group, Kind: w.gr().Resource}, w.req.Name, field.ErrorList{
