@@ -79,8 +79,8 @@ func (s *Caches) local(want selection) *local {
 	return l
 }
 
-// Forget ends the caches of a resource that is not served any more, after telling their subscribers that everything in them
-// is gone. Who asks for one from now on gets a new one.
+// Forget ends the caches of a resource that is not served any more. What is in them stays, and their subscribers hear
+// nothing more. Who asks for a cache of it from now on gets a new one.
 func (s *Caches) Forget(resource schema.GroupVersionResource) {
 	s.mu.Lock()
 	var over []*local

@@ -303,14 +303,11 @@ func (l *local) replace(list []objects.Object, rev uint64) {
 	l.once.Do(func() { close(l.synced) })
 }
 
-// end empties the cache for good.
+// end leaves the cache as it is for good.
 func (l *local) end() {
 	l.order.Lock()
 	defer l.order.Unlock()
 	l.over = true
-	for _, old := range l.list("", nil) {
-		l.tell(l.remove(old, revisionOf(old)))
-	}
 	l.once.Do(func() { close(l.synced) }) // nobody waits for it any more
 }
 

@@ -62,6 +62,8 @@ type Env struct {
 	RootCA []byte // the cluster's CA certificate, PEM
 
 	Authority Authority
+
+	custom *customKinds // shared by all
 }
 
 // Config says how to run the controllers.
@@ -84,11 +86,13 @@ func run(ctx context.Context, cfg Config, list []Controller) error {
 	var loops []reconcile.Loop
 	var running sync.WaitGroup
 	defer running.Wait()
+	custom := newCustomKinds(cfg.Caches)
 	for _, c := range list {
 		cl := cfg.Client(c.Account)
 		events := client.NewRecorder(cl, cfg.Clock, cfg.Source, c.Component, "")
 		loops = append(loops, c.New(Env{
 			Client: cl, Caches: cfg.Caches, Events: events, Clock: cfg.Clock, Source: cfg.Source, RootCA: cfg.RootCA, Authority: cfg.Authority,
+			custom: custom,
 		}))
 		running.Go(func() {
 			if err := events.Run(ctx); err != nil {

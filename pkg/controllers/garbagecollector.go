@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/reconcile"
 )
@@ -29,16 +30,31 @@ const (
 // server before, the object and its owners: the caches only say where to look.
 type garbageCollector struct {
 	client client.Client
-	kinds  map[schema.GroupKind]objects.Names
-	caches []*client.Cache[objects.Object]
+	clock  clock.Clock
+	kinds  map[schema.GroupKind]objects.Names // built in
+	custom *customKinds
 	wake   reconcile.Waker
 
-	mu     sync.Mutex
-	absent map[absentOwner]bool // what the server said is gone: a UID never comes back
+	looked  sync.RWMutex
+	watched []watchedKind
+
+	mu        sync.Mutex
+	absent    map[absentOwner]bool                    // what is known to be gone: a UID never comes back
+	strangers map[schema.GroupKind]map[types.UID]bool // objects whose owners are of kinds that are not served yet
 }
 
-func newGarbageCollector(c client.Client) *garbageCollector {
-	g := &garbageCollector{client: c, kinds: map[schema.GroupKind]objects.Names{}, absent: map[absentOwner]bool{}}
+// watchedKind is a kind with its objects, which are followed since that time.
+type watchedKind struct {
+	objects.Names
+	objects *client.Cache[objects.Object]
+	since   time.Time
+}
+
+func newGarbageCollector(env Env) *garbageCollector {
+	g := &garbageCollector{
+		client: env.Client, clock: env.Clock, custom: env.custom, kinds: map[schema.GroupKind]objects.Names{},
+		absent: map[absentOwner]bool{}, strangers: map[schema.GroupKind]map[types.UID]bool{},
+	}
 	for _, n := range collected() {
 		g.kinds[n.GVK().GroupKind()] = n
 	}
@@ -47,7 +63,7 @@ func newGarbageCollector(c client.Client) *garbageCollector {
 
 // GarbageCollector deletes what has lost all its owners, and carries out foreground and orphaning deletions.
 func GarbageCollector(env Env) reconcile.Loop {
-	g := newGarbageCollector(env.Client)
+	g := newGarbageCollector(env)
 	l := reconcile.Loop{
 		Name:      "garbagecollector",
 		Sources:   []reconcile.Source{func(_ context.Context, wake reconcile.Waker) { g.wake = wake }},
@@ -55,13 +71,20 @@ func GarbageCollector(env Env) reconcile.Loop {
 		Workers:   many,
 	}
 	for _, n := range collected() {
-		c := client.CacheOf[objects.Object](env.Caches, n.GVR())
-		c.Index(dependents, ownerUIDs)
-		c.Index(identity, func(obj objects.Object) []string { return []string{string(obj.GetUID())} })
-		g.caches = append(g.caches, c)
-		l.Sources = append(l.Sources, reconcile.Map(c, g.affected))
+		l.Sources = append(l.Sources, g.watch(n, client.CacheOf[objects.Object](env.Caches, n.GVR())))
 	}
+	l.Sources = append(l.Sources, g.watchCustom)
 	return l
+}
+
+// watch makes a kind one whose objects are looked at.
+func (g *garbageCollector) watch(n objects.Names, c *client.Cache[objects.Object]) reconcile.Source {
+	c.Index(dependents, ownerUIDs)
+	c.Index(identity, func(obj objects.Object) []string { return []string{string(obj.GetUID())} })
+	g.looked.Lock()
+	defer g.looked.Unlock()
+	g.watched = append(g.watched, watchedKind{n, c, g.clock.Now()})
+	return reconcile.Map(c, func(ch client.Change[objects.Object]) []objects.Key { return g.affected(n, ch) })
 }
 
 func ownerUIDs(obj objects.Object) []string {
@@ -80,12 +103,10 @@ func uidKey(uid types.UID) objects.Key { return objects.Key{Name: string(uid)} }
 
 // affected returns what a change makes worth looking at: the object when its owners are new or it waits for us, its
 // dependents when it is gone, and its owners when they may be waiting for it to go.
-func (g *garbageCollector) affected(ch client.Change[objects.Object]) []objects.Key {
+func (g *garbageCollector) affected(n objects.Names, ch client.Change[objects.Object]) []objects.Key {
 	var keys []objects.Key
 	if !ch.Added() && (ch.Deleted() || ch.Old.GetUID() != ch.New.GetUID()) {
-		for _, dep := range g.dependentsOf(ch.Old.GetUID()) {
-			keys = append(keys, uidKey(dep.obj.GetUID()))
-		}
+		keys = g.bereft(n, ch.Old)
 	}
 	if !ch.Added() && (ch.Deleted() || !equality.Semantic.DeepEqual(ch.Old.GetOwnerReferences(), ch.New.GetOwnerReferences())) {
 		for _, uid := range ownerUIDs(ch.Old) {
@@ -98,6 +119,19 @@ func (g *garbageCollector) affected(ch client.Change[objects.Object]) []objects.
 	fresh := ch.Added() || ch.Old.GetUID() != ch.New.GetUID()
 	if fresh && len(ch.New.GetOwnerReferences()) > 0 || !fresh && !slices.Equal(ownerUIDs(ch.Old), ownerUIDs(ch.New)) || waitsForUs(ch.New) {
 		keys = append(keys, uidKey(ch.New.GetUID()))
+	}
+	return keys
+}
+
+// bereft returns the dependents of an object that is gone. Who asks about it later need not be able to: its kind may be gone
+// by then, too.
+func (g *garbageCollector) bereft(n objects.Names, obj objects.Object) []objects.Key {
+	var keys []objects.Key
+	for _, dep := range g.dependentsOf(obj.GetUID()) {
+		keys = append(keys, uidKey(dep.obj.GetUID()))
+	}
+	if len(keys) > 0 {
+		g.noteAbsent(absentOwner{obj.GetUID(), n.GVK().GroupKind(), keyOf(obj)})
 	}
 	return keys
 }
@@ -128,9 +162,11 @@ func (f found) target() client.Target {
 }
 
 func (g *garbageCollector) find(uid types.UID) (found, bool) {
-	for _, c := range g.caches {
-		if objs := c.By(identity, string(uid)); len(objs) > 0 {
-			return found{objs[0], c.Resource()}, true
+	g.looked.RLock()
+	defer g.looked.RUnlock()
+	for _, k := range g.watched {
+		if objs := k.objects.By(identity, string(uid)); len(objs) > 0 {
+			return found{objs[0], k.GVR()}, true
 		}
 	}
 	return found{}, false
@@ -138,9 +174,11 @@ func (g *garbageCollector) find(uid types.UID) (found, bool) {
 
 func (g *garbageCollector) dependentsOf(uid types.UID) []found {
 	var out []found
-	for _, c := range g.caches {
-		for _, obj := range c.By(dependents, string(uid)) {
-			out = append(out, found{obj, c.Resource()})
+	g.looked.RLock()
+	defer g.looked.RUnlock()
+	for _, k := range g.watched {
+		for _, obj := range k.objects.By(dependents, string(uid)) {
+			out = append(out, found{obj, k.GVR()})
 		}
 	}
 	return out
@@ -152,6 +190,8 @@ func (g *garbageCollector) reconcile(ctx context.Context, key objects.Key) (time
 		return 0, nil
 	}
 	switch {
+	case waitsForUs(f.obj) && g.unlisted():
+		return lookForLists, nil
 	case f.obj.GetDeletionTimestamp() != nil && has(f.obj, metav1.FinalizerOrphanDependents):
 		return 0, g.orphan(ctx, f)
 	case inForeground(f.obj):
@@ -238,8 +278,9 @@ func inheritedPolicy(obj metav1.Object) metav1.DeletionPropagation {
 // absentOwner is an owner as a reference names it. The UID alone would not do: who names it wrongly, or from another
 // namespace, must not make it absent for others.
 type absentOwner struct {
-	uid    types.UID
-	target client.Target
+	uid  types.UID
+	kind schema.GroupKind
+	key  objects.Key
 }
 
 // ask asks the server what has become of an owner.
@@ -248,20 +289,25 @@ func (g *garbageCollector) ask(ctx context.Context, ref metav1.OwnerReference, o
 	if err != nil {
 		return unknown, nil //nolint:nilerr // nobody can be asked about it
 	}
-	n, served := g.kinds[schema.GroupKind{Group: gv.Group, Kind: ref.Kind}]
+	kind := schema.GroupKind{Group: gv.Group, Kind: ref.Kind}
+	if g.knownAbsent(absentOwner{ref.UID, kind, objects.Key{Namespace: obj.GetNamespace(), Name: ref.Name}}) ||
+		g.knownAbsent(absentOwner{ref.UID, kind, objects.Key{Name: ref.Name}}) {
+		return gone, nil
+	}
+	n, served := g.kinds[kind]
+	if !served {
+		n, served = g.customKind(kind, obj.GetUID())
+	}
 	if !served || !n.Cluster && obj.GetNamespace() == "" {
 		slog.DebugContext(ctx, "owner cannot be looked up", "key", keyOf(obj).String(), "owner", ref.Kind+"/"+ref.Name)
 		return unknown, nil
 	}
-	t := client.Target{Resource: n.GVR(), Name: ref.Name}
+	key := objects.Key{Name: ref.Name}
 	if !n.Cluster {
-		t.Namespace = obj.GetNamespace()
+		key.Namespace = obj.GetNamespace()
 	}
-	named := absentOwner{ref.UID, t}
-	if g.knownAbsent(named) {
-		return gone, nil
-	}
-	owner, err := g.client.Get(ctx, t, metav1.GetOptions{})
+	named := absentOwner{ref.UID, kind, key}
+	owner, err := g.client.Get(ctx, client.In(n.GVR(), key), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && owner.GetUID() != ref.UID:
 		g.noteAbsent(named)

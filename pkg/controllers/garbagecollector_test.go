@@ -29,7 +29,7 @@ func TestWrongReferenceHidesNoOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	ref := *metav1.NewControllerRef(out.(*appsv1.ReplicaSet), replicaSetKind)
-	g := newGarbageCollector(c)
+	g := newGarbageCollector(Env{Client: c})
 	misnamed := ref
 	misnamed.Name = "another"
 	for _, tc := range []struct {

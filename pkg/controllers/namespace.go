@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,7 +23,7 @@ import (
 
 // Namespace empties the namespaces that are being deleted, and lets them go when they are empty.
 func Namespace(env Env) reconcile.Loop {
-	r := &namespace{client: env.Client, clock: env.Clock, namespaces: env.Caches.Namespaces(), contents: contents()}
+	r := &namespace{client: env.Client, clock: env.Clock, namespaces: env.Caches.Namespaces()}
 	l := reconcile.Loop{
 		Name:      "namespace",
 		Sources:   []reconcile.Source{reconcile.Map(r.namespaces, r.deleting)},
@@ -34,6 +35,16 @@ func Namespace(env Env) reconcile.Loop {
 			l.Sources = append(l.Sources, r.emptied(client.CacheOf[objects.Object](env.Caches, n.GVR())))
 		}
 	}
+	l.Sources = append(l.Sources, func(ctx context.Context, wake reconcile.Waker) {
+		env.custom.follow(kindFollower{
+			begin: func(k customKind) {
+				if !k.Cluster {
+					r.emptied(k.objects)(ctx, wake)
+				}
+			},
+			end: func(customKind, bool) { r.wakeDeleting(wake) },
+		})
+	})
 	return l
 }
 
@@ -41,7 +52,15 @@ type namespace struct {
 	client     client.Client
 	clock      clock.Clock
 	namespaces *client.Cache[*corev1.Namespace]
-	contents   []schema.GroupVersionResource
+}
+
+// wakeDeleting wakes for all namespaces that are being deleted: what kept one of them may be gone.
+func (r *namespace) wakeDeleting(wake reconcile.Waker) {
+	for _, ns := range r.namespaces.List("", nil) {
+		if ns.DeletionTimestamp != nil {
+			wake(keyOf(ns), 0)
+		}
+	}
 }
 
 func (r *namespace) deleting(ch client.Change[*corev1.Namespace]) []objects.Key {
@@ -125,7 +144,11 @@ func (r *namespace) empty(ctx context.Context, name string) leftovers {
 	}
 	clear(client.Pods)
 	if left.count() == 0 && len(errs) == 0 {
-		for _, resource := range r.contents {
+		resources, err := r.contents(ctx)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for _, resource := range resources {
 			if resource != client.Pods {
 				clear(resource)
 			}
@@ -135,10 +158,29 @@ func (r *namespace) empty(ctx context.Context, name string) leftovers {
 	return left
 }
 
+// contents returns the resources that a namespace is emptied of. The server is asked for custom ones: a cache might not know
+// the latest yet, and nobody would look again.
+func (r *namespace) contents(ctx context.Context) ([]schema.GroupVersionResource, error) {
+	out := contents()
+	list, err := r.client.List(ctx, client.Target{Resource: definitions}, metav1.ListOptions{})
+	if err != nil {
+		return out, fmt.Errorf("find custom resources: %w", err)
+	}
+	for _, obj := range list.Items {
+		if n, served := servedNames(obj.(*apiextensionsv1.CustomResourceDefinition)); served && !n.Cluster {
+			out = append(out, n.GVR())
+		}
+	}
+	return out, nil
+}
+
 // clear deletes the objects of one resource and notes those that stay.
 func (r *namespace) clear(ctx context.Context, t client.Target, left leftovers) error {
 	background := metav1.DeletePropagationBackground
 	list, err := r.client.List(ctx, t, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil // not served any more
+	}
 	if err != nil || len(list.Items) == 0 {
 		return err
 	}

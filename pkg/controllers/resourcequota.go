@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,13 +28,13 @@ const quotaRest = 250 * time.Millisecond
 
 // resourceQuota is the controller of what quotas say is used.
 type resourceQuota struct {
-	client  client.Client
-	clock   clock.Clock
-	quotas  *client.Cache[*corev1.ResourceQuota]
-	counted []countedResource
+	client client.Client
+	clock  clock.Clock
+	quotas *client.Cache[*corev1.ResourceQuota]
 
-	mu   sync.Mutex
-	less map[objects.Key]seenLess
+	mu      sync.Mutex
+	counted []countedResource
+	less    map[objects.Key]seenLess
 }
 
 // countedResource is a resource that quotas may limit, through the cache that the garbage collector has of it.
@@ -58,11 +59,44 @@ func ResourceQuota(env Env) reconcile.Loop {
 		if n.Cluster {
 			continue
 		}
-		c := countedResource{quota.For(n.GR()), client.CacheOf[objects.Object](env.Caches, n.GVR())}
-		r.counted = append(r.counted, c)
-		l.Sources = append(l.Sources, reconcile.Map(c.objects, r.held))
+		l.Sources = append(l.Sources, r.count(n, client.CacheOf[objects.Object](env.Caches, n.GVR())))
 	}
+	l.Sources = append(l.Sources, func(ctx context.Context, wake reconcile.Waker) {
+		env.custom.follow(kindFollower{
+			begin: func(k customKind) {
+				if !k.Cluster {
+					r.count(k.Names, k.objects)(ctx, wake)
+					r.wakeAll(wake)
+				}
+			},
+			end: func(k customKind, _ bool) {
+				r.leave(k)
+				r.wakeAll(wake)
+			},
+		})
+	})
 	return l
+}
+
+// count adds a resource to those that are counted.
+func (r *resourceQuota) count(n objects.Names, c *client.Cache[objects.Object]) reconcile.Source {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counted = append(r.counted, countedResource{quota.For(n.GR()), c})
+	return reconcile.Map(c, r.held)
+}
+
+func (r *resourceQuota) leave(k customKind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counted = slices.DeleteFunc(r.counted, func(c countedResource) bool { return c.objects == k.objects })
+}
+
+// wakeAll wakes for all quotas: what is counted has changed.
+func (r *resourceQuota) wakeAll(wake reconcile.Waker) {
+	for _, q := range r.quotas.List("", nil) {
+		wake(keyOf(q), 0)
+	}
 }
 
 // held returns the quotas of a namespace in which an object has come, gone or changed. What comes has been counted by
@@ -84,6 +118,9 @@ func (r *resourceQuota) reconcile(ctx context.Context, key objects.Key) (time.Du
 	if !ok {
 		r.forget(key)
 		return 0, nil
+	}
+	if r.unlisted(q) {
+		return lookForLists, nil
 	}
 	used, err := r.used(q)
 	if err != nil {
@@ -110,13 +147,36 @@ func (r *resourceQuota) reconcile(ctx context.Context, key objects.Key) (time.Du
 	return 0, err
 }
 
+// limited returns what a quota limits.
+func (r *resourceQuota) limited(q *corev1.ResourceQuota) []countedResource {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []countedResource
+	for _, c := range r.counted {
+		if len(c.Names(q.Spec.Hard)) > 0 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// unlisted reports whether there is something that a quota limits and whose objects, of a kind that was found lately, are
+// not known yet.
+func (r *resourceQuota) unlisted(q *corev1.ResourceQuota) bool {
+	return slices.ContainsFunc(r.limited(q), func(c countedResource) bool {
+		select {
+		case <-c.objects.Synced():
+			return false
+		default:
+			return true
+		}
+	})
+}
+
 // used counts what there is of all that a quota limits.
 func (r *resourceQuota) used(q *corev1.ResourceQuota) (corev1.ResourceList, error) {
 	used := corev1.ResourceList{}
-	for _, c := range r.counted {
-		if len(c.Names(q.Spec.Hard)) == 0 {
-			continue
-		}
+	for _, c := range r.limited(q) {
 		total, err := c.Total(q, c.objects.List(q.Namespace, labels.Everything()), r.clock.Now())
 		if err != nil {
 			return nil, err
