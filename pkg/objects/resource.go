@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -100,6 +101,16 @@ type ScaleOf struct {
 	Status   func(obj Object) int32
 	Selector func(obj Object) string
 	Path     func(version string) []string // nil: spec.replicas
+	// Check says what keeps an object from having a scale: an *UnsetReplicas, or that a field is not what it must be. nil:
+	// nothing ever does.
+	Check func(obj Object) error
+}
+
+// UnsetReplicas says that an object does not say how many replicas it wants.
+type UnsetReplicas struct{ Path string }
+
+func (e *UnsetReplicas) Error() string {
+	return fmt.Sprintf("the spec replicas field %q does not exist", e.Path)
 }
 
 // ColumnOf is a Column with its type erased.

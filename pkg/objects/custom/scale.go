@@ -35,21 +35,18 @@ func (k *kind) scale() *objects.ScaleOf {
 	if s == nil {
 		return nil
 	}
-	number := func(obj objects.Object, path string) int32 {
-		n, _, _ := unstructured.NestedInt64(content(obj), names(path)...) // the rules say what is wrong with it
-		return int32(n)
+	at := func(obj objects.Object, path string) (int32, bool, error) {
+		n, found, err := unstructured.NestedInt64(content(obj), names(path)...)
+		return int32(n), found, err
 	}
 	return &objects.ScaleOf{
-		Spec:   func(obj objects.Object) int32 { return number(obj, s.SpecReplicasPath) },
-		Status: func(obj objects.Object) int32 { return number(obj, s.StatusReplicasPath) },
+		Spec:   func(obj objects.Object) int32 { n, _, _ := at(obj, s.SpecReplicasPath); return n },
+		Status: func(obj objects.Object) int32 { n, _, _ := at(obj, s.StatusReplicasPath); return n },
 		SetSpec: func(obj objects.Object, replicas int32) {
-			_ = unstructured.SetNestedField(content(obj), int64(replicas), names(s.SpecReplicasPath)...)
+			_ = unstructured.SetNestedField(content(obj), int64(replicas), names(s.SpecReplicasPath)...) // Check was asked before
 		},
 		Selector: func(obj objects.Object) string {
-			if s.LabelSelectorPath == nil || *s.LabelSelectorPath == "" {
-				return ""
-			}
-			selector, _, _ := unstructured.NestedString(content(obj), names(*s.LabelSelectorPath)...)
+			selector, _, _ := selectorAt(content(obj), s)
 			return selector
 		},
 		Path: func(version string) []string {
@@ -59,7 +56,27 @@ func (k *kind) scale() *objects.ScaleOf {
 			}
 			return names(v.scaleOf().SpecReplicasPath)
 		},
+		Check: func(obj objects.Object) error {
+			_, found, err := at(obj, s.SpecReplicasPath)
+			if err == nil {
+				_, _, err = at(obj, s.StatusReplicasPath)
+			}
+			if err == nil {
+				_, _, err = selectorAt(content(obj), s)
+			}
+			if err == nil && !found {
+				err = &objects.UnsetReplicas{Path: s.SpecReplicasPath}
+			}
+			return err
+		},
 	}
+}
+
+func selectorAt(obj map[string]any, s *apiextensionsv1.CustomResourceSubresourceScale) (string, bool, error) {
+	if s.LabelSelectorPath == nil || *s.LabelSelectorPath == "" {
+		return "", false, nil
+	}
+	return unstructured.NestedString(obj, names(*s.LabelSelectorPath)...)
 }
 
 func (v *version) validateScaleSpec(obj map[string]any) field.ErrorList {

@@ -191,12 +191,29 @@ func (w *write) validateNew(obj objects.Object) error {
 	return nil
 }
 
-// validateServed checks what the version that was asked for demands besides.
+// validateServed checks what the version that was asked for demands besides. For a custom resource that is all there is to
+// say of its fields, so it also holds for what is written by way of a scale.
 func (w *write) validateServed(obj, old objects.Object) field.ErrorList {
-	if w.req.Served == nil || w.req.Served.Validate == nil {
+	v := w.req.Served
+	if v == nil {
+		v = &w.r.Versions[0]
+	}
+	check := v.Validate
+	switch w.req.Subresource {
+	case "":
+	case "status":
+		check = v.ValidateStatus
+	case "scale":
+		if !w.r.Custom() {
+			return nil
+		}
+	default:
 		return nil
 	}
-	return w.req.Served.Validate(obj, old)
+	if check == nil {
+		return nil
+	}
+	return check(obj, old)
 }
 
 func (w *write) warn(texts []string) {

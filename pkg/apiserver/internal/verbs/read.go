@@ -148,7 +148,7 @@ func (req *Request) label(name, value string) (string, string, error) {
 	if known[name] != nil {
 		return name, value, nil
 	}
-	if len(known) == 2 { // the name and the namespace, which every resource has
+	if len(known) == 2 && !req.Resource.Custom() { // the name and the namespace, which every resource has
 		return "", "", fmt.Errorf("%q is not a known field selector: only %q, %q", name, "metadata.name", "metadata.namespace")
 	}
 	return "", "", fmt.Errorf("field label not supported: %s", name)

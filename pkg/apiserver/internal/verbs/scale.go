@@ -1,7 +1,9 @@
 package verbs
 
 import (
+	"errors"
 	"fmt"
+	"math"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,23 +15,40 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
+// unset is the replicas of a scale whose object does not say how many it wants. It is what a client would have to leave.
+const unset = math.MinInt32
+
 // viewScale returns the scale of an object.
 func viewScale(t *table, obj objects.Object) (objects.Object, error) {
+	scale, err := scaleOf(t.r, obj)
+	if _, ok := errors.AsType[*objects.UnsetReplicas](err); ok {
+		return nil, apierrors.NewInternalError(err)
+	}
+	return scale, err
+}
+
+// scaleOf is the scale of an object, also of one that does not say how many replicas it wants, which is an UnsetReplicas.
+func scaleOf(r *objects.Resource, obj objects.Object) (scale *autoscalingv1.Scale, err error) {
+	if r.Scale.Check != nil {
+		err = r.Scale.Check(obj)
+	}
 	return &autoscalingv1.Scale{
 		TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: obj.GetName(), Namespace: obj.GetNamespace(), UID: obj.GetUID(),
 			ResourceVersion: obj.GetResourceVersion(), CreationTimestamp: obj.GetCreationTimestamp(),
 		},
-		Spec:   autoscalingv1.ScaleSpec{Replicas: t.r.Scale.Spec(obj)},
-		Status: autoscalingv1.ScaleStatus{Replicas: t.r.Scale.Status(obj), Selector: t.r.Scale.Selector(obj)},
-	}, nil
+		Spec:   autoscalingv1.ScaleSpec{Replicas: r.Scale.Spec(obj)},
+		Status: autoscalingv1.ScaleStatus{Replicas: r.Scale.Status(obj), Selector: r.Scale.Selector(obj)},
+	}, err
 }
 
 // writeScale returns the scale of an object as writes see it: with who has set the replicas.
 func writeScale(w *write, obj objects.Object) (objects.Object, error) {
-	scale, err := viewScale(w.table, obj)
-	if err != nil {
+	scale, err := scaleOf(w.r, obj)
+	if _, ok := errors.AsType[*objects.UnsetReplicas](err); ok {
+		scale.Spec.Replicas = unset
+	} else if err != nil {
 		return nil, err
 	}
 	entries, err := track.ScaleOf(w.tracked(), obj).Entries()
@@ -43,12 +62,8 @@ func setScale(w *write, old, view objects.Object) (objects.Object, error) {
 	if !ok {
 		return nil, wrongType(view)
 	}
-	errs := validation.ValidateObjectMeta(&scale.ObjectMeta, true, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	if scale.Spec.Replicas < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0"))
-	}
-	if len(errs) > 0 {
-		return nil, apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), scale.Name, errs)
+	if err := w.checkScale(old, scale); err != nil {
+		return nil, err
 	}
 	if scale.UID != "" && scale.UID != old.GetUID() {
 		gr := w.gr()
@@ -61,4 +76,23 @@ func setScale(w *write, old, view objects.Object) (objects.Object, error) {
 	entries, err := track.ScaleOf(w.tracked(), old).Back(scale.ManagedFields)
 	obj.SetManagedFields(entries)
 	return obj, err
+}
+
+// checkScale checks what a client has made of a scale. That of a custom resource has no rules of its own: those of the
+// resource say what is wrong with the replicas.
+func (w *write) checkScale(old objects.Object, scale *autoscalingv1.Scale) error {
+	if w.r.Custom() {
+		if e, ok := errors.AsType[*objects.UnsetReplicas](w.r.Scale.Check(old)); ok && scale.Spec.Replicas == unset {
+			return apierrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", e.Path))
+		}
+		return nil
+	}
+	errs := validation.ValidateObjectMeta(&scale.ObjectMeta, true, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	if scale.Spec.Replicas < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0"))
+	}
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), scale.Name, errs)
+	}
+	return nil
 }

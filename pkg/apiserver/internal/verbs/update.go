@@ -239,9 +239,7 @@ func (w *write) prepare(obj, old objects.Object) error {
 	errs := validation.ValidateObjectMetaAccessor(obj, !w.r.Names.Cluster, pathSegment, meta)
 	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, meta)...)
 	errs = append(errs, validate(obj, old)...)
-	if w.req.Subresource == "" {
-		errs = append(errs, w.validateServed(obj, old)...)
-	}
+	errs = append(errs, w.validateServed(obj, old)...)
 	if err := w.invalid(obj.GetName(), errs); err != nil {
 		return err
 	}

@@ -1,0 +1,91 @@
+package apiserver_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
+)
+
+const balloons = `{"name":"v1","served":true,"storage":true,
+	"subresources":{"status":{},"scale":{"specReplicasPath":".spec.count","statusReplicasPath":".status.count","labelSelectorPath":".status.selector"}},
+	"selectableFields":[{"jsonPath":".spec.color"}],
+	"schema":{"openAPIV3Schema":{"type":"object","properties":{
+		"spec":{"type":"object","properties":{"count":{"type":"integer","maximum":5},"color":{"type":"string","x-kubernetes-validations":[{"rule":"self == oldSelf","message":"it stays"}]}}},
+		"status":{"type":"object","properties":{"count":{"type":"integer","maximum":9},"selector":{"type":"string"}}}}}}}`
+
+// balloon defines a kind with a status and a scale, and makes one.
+func balloon(t *testing.T) customs {
+	c := customs{t, apiservertest.New(t)}
+	c.define("balloons", definitionOf("balloons", "Balloon", "", balloons))
+	c.must("POST", at("v1", "balloons", ""), cr("v1", "Balloon", "a", `,"spec":{"color":"red"},"status":{"count":3}`))
+	return c
+}
+
+func TestCustomScale(t *testing.T) {
+	c := balloon(t)
+	scale := at("v1", "balloons", "a/scale")
+	c.fails(500, `the spec replicas field \".spec.count\" does not exist`, "GET", scale, "")
+	c.fails(400, `the spec replicas field \".spec.count\" cannot be empty`, "PATCH", scale, `{"metadata":{"labels":{"a":"b"}}}`, "Content-Type", mergePatch)
+	c.must("PATCH", scale, `{"spec":{"replicas":3}}`, "Content-Type", mergePatch)
+	c.must("PATCH", at("v1", "balloons", "a"), `{"spec":{"count":4}}`, "Content-Type", mergePatch)
+	c.must("PATCH", scale, `{"spec":{"replicas":3}}`, "Content-Type", mergePatch)
+	c.fails(422, `Balloon.example.com \"a\" is invalid: spec.count: Invalid value: 6: spec.count in body should be less than or equal to 5`,
+		"PATCH", scale, `{"spec":{"replicas":6}}`, "Content-Type", mergePatch)
+	c.fails(422, `Balloon.example.com \"a\" is invalid: .spec.count: Invalid value: -1: should be a non-negative integer`,
+		"PATCH", scale, `{"spec":{"replicas":-1}}`, "Content-Type", mergePatch)
+	c.must("PATCH", at("v1", "balloons", "a/status"), `{"status":{"count":2,"selector":"a=b"}}`, "Content-Type", mergePatch)
+	got := c.must("GET", scale, "")
+	spec, _, _ := unstructured.NestedInt64(got.Object, "spec", "replicas")
+	if s, _ := json.Marshal(got.Object["status"]); string(s) != `{"replicas":2,"selector":"a=b"}` || spec != 3 && specOf(got, "replicas") != float64(3) {
+		t.Errorf("got %v", got.Object)
+	}
+	obj := c.must("GET", at("v1", "balloons", "a"), "")
+	if specOf(obj, "count") != float64(3) || obj.Object["metadata"].(map[string]any)["generation"] != float64(4) {
+		t.Errorf("got %v", obj.Object)
+	}
+	if managed := managers(obj); !strings.Contains(managed, byScale) {
+		t.Errorf("managed by %s", managed)
+	}
+}
+
+const byScale = `"fieldsV1":{"f:spec":{"f:count":{}}},"manager":"Go-http-client","operation":"Update","subresource":"scale"`
+
+func managers(u *unstructured.Unstructured) string {
+	b, _ := json.Marshal(u.Object["metadata"].(map[string]any)["managedFields"]) // just decoded
+	return string(b)
+}
+
+func TestCustomStatus(t *testing.T) {
+	c := balloon(t)
+	status := at("v1", "balloons", "a/status")
+	if made := c.must("GET", at("v1", "balloons", "a"), ""); made.Object["status"] != nil {
+		t.Errorf("made with a status: %v", made.Object)
+	}
+	c.fails(422, `status.count: Invalid value: 10: count in body should be less than or equal to 9`, "PATCH", status, `{"status":{"count":10}}`, "Content-Type", mergePatch)
+	c.fails(422, `.status.count: Invalid value: -1: should be a non-negative integer`, "PATCH", status, `{"status":{"count":-1}}`, "Content-Type", mergePatch)
+	got := c.must("PATCH", status, `{"metadata":{"labels":{"a":"b"}},"spec":{"color":"blue"},"status":{"count":1}}`, "Content-Type", mergePatch)
+	if specOf(got, "color") != "red" || got.GetLabels() != nil {
+		t.Errorf("got %v", got.Object)
+	}
+	got = c.must("PATCH", at("v1", "balloons", "a"), `{"status":{"count":7},"spec":{"count":1}}`, "Content-Type", mergePatch)
+	if n, _, _ := unstructured.NestedFieldNoCopy(got.Object, "status", "count"); n != float64(1) {
+		t.Errorf("got %v", got.Object)
+	}
+	c.fails(422, `spec.color: Invalid value: \"blue\": it stays`, "PATCH", at("v1", "balloons", "a"), `{"spec":{"color":"blue"}}`, "Content-Type", mergePatch)
+}
+
+func TestCustomSelect(t *testing.T) {
+	c := balloon(t)
+	c.must("POST", at("v1", "balloons", ""), cr("v1", "Balloon", "b", `,"spec":{"color":"blue"}`))
+	got := c.must("GET", at("v1", "balloons", "")+"?fieldSelector=spec.color%3Dblue", "")
+	if items, _, _ := unstructured.NestedSlice(got.Object, "items"); len(items) != 1 {
+		t.Errorf("got %v", got.Object)
+	}
+	c.fails(400, `field label not supported: spec.count`, "GET", at("v1", "balloons", "")+"?fieldSelector=spec.count%3D1", "")
+	c.define("plains", definition("plains", "Plain", ""))
+	c.fails(400, `field label not supported: spec.count`, "GET", at("v1", "plains", "")+"?fieldSelector=spec.count%3D1", "")
+}
