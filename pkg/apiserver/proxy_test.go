@@ -23,6 +23,10 @@ func newBackend(t *testing.T, cs *kubernetes.Clientset, name string) (port int32
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
+		if r.URL.Path == "/upgrade" {
+			upgrade(w, r)
+			return
+		}
 		if r.URL.Path == "/page" {
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = io.WriteString(w, `<a href="/next">next</a>`)
@@ -81,6 +85,15 @@ func TestPodProxy(t *testing.T) {
 	}
 	if resp, _ := do(t, e, "GET", pods+"web/proxy/", "", "Authorization", "Bearer "+apiservertest.AliceToken); resp.StatusCode != http.StatusForbidden {
 		t.Errorf("alice may use pods as a proxy: %s", resp.Status)
+	}
+}
+
+// TestPodProxyUpgrade talks with a pod in another protocol than HTTP.
+func TestPodProxyUpgrade(t *testing.T) {
+	e, cs := newPods(t)
+	newBackend(t, cs, "web")
+	if got := upgraded(t, e, "GET", "/api/v1/namespaces/default/pods/web/proxy/upgrade", "hello"); got != "HELLO" {
+		t.Errorf("got %q", got)
 	}
 }
 

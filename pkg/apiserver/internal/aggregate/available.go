@@ -78,19 +78,20 @@ func anyReady(all []*discoveryv1.EndpointSlice, port string) bool {
 	})
 }
 
-// attempts is how often at a time an extension is asked whether it is there: one answer is enough.
-const attempts = 5
+// more is how often an extension that does not answer is asked again, all at a time: one answer is enough.
+const more = 4
 
 // try asks the extension for what it must be able to answer.
 func (e *extension) try(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	answers := make(chan error, attempts)
-	for range attempts {
+	err := e.ask(ctx)
+	if err == nil {
+		return nil
+	}
+	answers := make(chan error, more)
+	for range more {
 		go func() { answers <- e.ask(ctx) }() // ends with its request
 	}
-	var err error
-	for range attempts {
+	for range more {
 		if err = <-answers; err == nil {
 			return nil
 		}

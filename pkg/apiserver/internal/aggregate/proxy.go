@@ -11,6 +11,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/transport"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/backend"
 )
 
 // ownTimeout is how long an extension may take to say what it serves.
@@ -56,7 +58,7 @@ func (e *extension) serve(w http.ResponseWriter, r *http.Request, who Asker) {
 	transport.SetAuthProxyHeaders(out, who.User.GetName(), who.User.GetUID(), who.User.GetGroups(), who.User.GetExtra())
 	h := utilproxy.NewUpgradeAwareHandler(location, e.link.transport, true, false, refusal{})
 	h.RejectForwardingRedirects = true
-	h.ServeHTTP(w, out)
+	h.ServeHTTP(backend.Hijackable(w), out)
 }
 
 func segments(u *url.URL) int { return len(strings.Split(strings.Trim(u.Path, "/"), "/")) }

@@ -17,6 +17,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilproxy "k8s.io/apimachinery/pkg/util/proxy"
 
+	upstream "github.com/minikctl/minikctl/pkg/apiserver/internal/backend"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -43,7 +44,7 @@ func proxy(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error
 	location := &url.URL{Scheme: b.scheme, Host: b.host, Path: utilnet.JoinPreservingTrailingSlash("", pathBelow(r.URL.Path, to))}
 	out := r.Clone(r.Context())
 	out.Header.Del("Authorization") // it was for us
-	utilproxy.NewUpgradeAwareHandler(location, b.transport, true, false, responder(to.Fail)).ServeHTTP(w, out)
+	utilproxy.NewUpgradeAwareHandler(location, b.transport, true, false, responder(to.Fail)).ServeHTTP(upstream.Hijackable(w), out)
 	return nil
 }
 
