@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/flowcontrol"
@@ -21,13 +20,14 @@ import (
 // they are missing, when somebody asks for the group: a cluster that nobody asks starts without them.
 var furniture = map[string]func(*Server) []systemObject{
 	flowcontrolv1.GroupName: (*Server).flowObjects,
-	rbacv1.GroupName:        (*Server).roleObjects,
 }
 
 // furnish makes what is missing of the furniture that a request may look at.
 func (s *Server) furnish(ctx context.Context, a address) error {
 	group := a.group
 	switch {
+	case group == rbacv1.GroupName:
+		return s.furnishRoles(ctx)
 	case group == apiregistrationv1.GroupName:
 		return s.furnishRegistrations(ctx)
 	case a.resource == "configmaps" && group == "" && (a.namespace == metav1.NamespaceSystem || a.namespace == ""):
@@ -39,16 +39,11 @@ func (s *Server) furnish(ctx context.Context, a address) error {
 	}
 	s.furnishing.Lock()
 	defer s.furnishing.Unlock()
-	if group == rbacv1.GroupName && s.rolesMade { // as at each start of Kubernetes, and not more often: they may be deleted
-		return nil
-	}
 	var all errgroup.Group
 	for _, o := range list(s) {
 		all.Go(func() error { return s.furnishOne(ctx, o) }) // writes that wait together are committed together
 	}
-	err := all.Wait()
-	s.rolesMade = s.rolesMade || err == nil && group == rbacv1.GroupName
-	return err
+	return all.Wait()
 }
 
 func (s *Server) furnishOne(ctx context.Context, o systemObject) error {
@@ -67,25 +62,6 @@ func (s *Server) engineHas(ctx context.Context, o systemObject) error {
 	key := objects.Key{Namespace: o.object.GetNamespace(), Name: o.object.GetName()}
 	_, err := s.engine.Reader().Get(ctx, o.resource.GroupResource(), key)
 	return err
-}
-
-// roleObjects are the roles that every cluster begins with, and their bindings. They hold from the start, as they are
-// compiled in: what is made here shows them, and can be bound, changed and added to.
-func (s *Server) roleObjects() []systemObject {
-	var out []systemObject
-	for _, obj := range authz.Defaults() {
-		resource := "clusterroles"
-		switch obj.(type) {
-		case *rbacv1.ClusterRoleBinding:
-			resource = "clusterrolebindings"
-		case *rbacv1.Role:
-			resource = "roles"
-		case *rbacv1.RoleBinding:
-			resource = "rolebindings"
-		}
-		out = append(out, systemObject{rbacv1.SchemeGroupVersion.WithResource(resource), obj})
-	}
-	return out
 }
 
 // flowObjects are the priority levels and flow schemas.

@@ -82,5 +82,5 @@ func (s *Server) createSystemObjects(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return s.recallRoles(ctx)
 }

@@ -1,5 +1,6 @@
 // Package authz owns who may do what: the group that may do everything, what a node may do because of the pods that are
-// bound to it, and rules by user, group and ServiceAccount. The rules that every cluster begins with are compiled in.
+// bound to it, and rules by user, group and ServiceAccount. The rules that every cluster begins with are compiled in, and hold
+// as they are until they have become objects.
 package authz
 
 import (
@@ -17,7 +18,7 @@ import (
 
 // New returns the authorizers, in the order in which they are asked.
 func New(r stage.Reader) []stage.Authorizer {
-	return []stage.Authorizer{masters{}, newNode(r), Rules{builtin()}, newStored(r)}
+	return []stage.Authorizer{masters{}, newNode(r), newRBAC(r)}
 }
 
 // Check asks authorizers until one has an opinion, and returns nil or a Forbidden StatusError.

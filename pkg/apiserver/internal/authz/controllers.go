@@ -1,6 +1,10 @@
 package authz
 
-import rbacv1 "k8s.io/api/rbac/v1"
+import (
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
 
 // controllerRoles are those of the controllers, each of which has a ServiceAccount of its own in kube-system.
 func controllerRoles() []role {
@@ -46,11 +50,12 @@ func controllerRoles() []role {
 		"device-taint-eviction-controller": {
 			on(read+" delete", "core", "pods"),
 			on("update patch", "core", "pods/status"),
-			on(read, "resource.k8s.io", "resourceclaims resourceslices deviceclasses devicetaintrules"),
+			on(read, "resource.k8s.io", "resourceclaims resourceslices deviceclasses"),
 		},
 		"disruption-controller": {
-			on(read, "extensions apps", "deployments replicasets statefulsets"),
-			on(read, "core", "replicationcontrollers pods"),
+			on(read, "extensions apps", "deployments replicasets"),
+			on(read, "apps", "statefulsets"),
+			on(read, "core", "replicationcontrollers"),
 			on(read, "policy", "poddisruptionbudgets"),
 			on("update", "policy", "poddisruptionbudgets/status"),
 			on("patch update", "core", "pods/status"),
@@ -80,7 +85,6 @@ func controllerRoles() []role {
 			on(read+" update patch", "core", "persistentvolumes"),
 			on("update patch", "core", "persistentvolumeclaims/status"),
 			on(read, "core", "persistentvolumeclaims"),
-			on("get", "core", "services"),
 		},
 		"generic-garbage-collector": {
 			on(read+" patch update delete", "*", "*"),
@@ -111,7 +115,6 @@ func controllerRoles() []role {
 			on(read+" update delete patch", "core", "nodes"),
 			on("patch update", "core", "nodes/status pods/status"),
 			on(read+" delete", "core", "pods"),
-			on(read, "coordination.k8s.io", "leases"),
 		},
 		"persistent-volume-binder": {
 			on(read+" update create delete", "core", "persistentvolumes"),
@@ -121,7 +124,6 @@ func controllerRoles() []role {
 			on(read, "storage.k8s.io", "storageclasses"),
 			on("list watch", "core", "nodes"),
 			on("watch", "core", "events"),
-			on("get", "core", "services"),
 		},
 		"pod-garbage-collector": {
 			on("list watch delete", "core", "pods"),
@@ -133,6 +135,7 @@ func controllerRoles() []role {
 		},
 		"pvc-protection-controller": {
 			on(read+" update", "core", "persistentvolumeclaims"),
+			on("update", "core", "persistentvolumeclaims/status"),
 			on(read, "core", "pods"),
 		},
 		"replicaset-controller": {
@@ -149,7 +152,7 @@ func controllerRoles() []role {
 			on(read, "core", "pods"),
 			on("update", "core", "pods/finalizers"),
 			on(read+" create delete update patch", "resource.k8s.io", "resourceclaims"),
-			on("update patch", "resource.k8s.io", "resourceclaims/status"),
+			on("update patch", "resource.k8s.io", "resourceclaims/status resourceclaims/binding"),
 			on("update patch", "core", "pods/status"),
 		},
 		"resourcequota-controller": {
@@ -162,6 +165,10 @@ func controllerRoles() []role {
 		"route-controller": {
 			on("list watch", "core", "nodes"),
 			on("patch", "core", "nodes/status"),
+		},
+		"selinux-warning-controller": {
+			on(read, "core", "persistentvolumes persistentvolumeclaims pods"),
+			on(read, "storage.k8s.io", "csidrivers"),
 		},
 		"service-account-controller": {
 			on("create", "core", "serviceaccounts"),
@@ -201,10 +208,15 @@ func controllerRoles() []role {
 	}
 	list := make([]role, 0, len(table))
 	for name, rules := range table {
-		list = append(list, role{
-			name: "system:controller:" + name, to: []string{"account " + name},
-			rules: append(rules, events(), reports()),
-		})
+		if !slices.Contains(silentControllers, name) {
+			rules = append(rules, events())
+		}
+		list = append(list, role{name: "system:controller:" + name, to: []string{"account " + name}, rules: rules})
 	}
 	return list
+}
+
+// silentControllers have no events to tell.
+var silentControllers = []string{
+	"clusterrole-aggregation-controller", "legacy-service-account-token-cleaner", "namespace-controller", "pod-garbage-collector",
 }

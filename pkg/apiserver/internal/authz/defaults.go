@@ -40,28 +40,32 @@ func allClusterRoles() []role {
 }
 
 func (r role) objects() []objects.Object {
-	meta := metav1.ObjectMeta{
-		Name: r.name, Namespace: r.in, Labels: map[string]string{bootstrappingLabel: rbacDefaults},
-		Annotations: map[string]string{rbacv1.AutoUpdateAnnotationKey: "true"},
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{
+			Name: name, Namespace: r.in, Labels: map[string]string{bootstrappingLabel: rbacDefaults},
+			Annotations: map[string]string{rbacv1.AutoUpdateAnnotationKey: "true"},
+		}
 	}
-	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: r.name}
+	binding := r.bindingName()
 	if r.in != "" {
-		ref.Kind = "Role"
-		out := []objects.Object{&rbacv1.Role{ObjectMeta: meta, Rules: r.rules}}
-		return append(out, &rbacv1.RoleBinding{ObjectMeta: *meta.DeepCopy(), RoleRef: ref, Subjects: r.subjects()})
+		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: r.name}
+		return []objects.Object{
+			&rbacv1.Role{ObjectMeta: meta(r.name), Rules: r.rules},
+			&rbacv1.RoleBinding{ObjectMeta: meta(binding), RoleRef: ref, Subjects: r.subjects()},
+		}
 	}
-	bindingMeta := *meta.DeepCopy()
-	cr := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: r.rules}
+	cr := &rbacv1.ClusterRole{ObjectMeta: meta(r.name), Rules: r.rules}
 	if into := aggregated[r.name]; into != "" {
 		cr.Labels[aggregateTo+into] = "true"
 	}
 	if r.name == "admin" || r.name == "edit" || r.name == "view" {
 		cr.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{aggregateTo + r.name: "true"}}}}
 	}
-	if len(r.to) == 0 {
+	if binding == "" {
 		return []objects.Object{cr}
 	}
-	return []objects.Object{cr, &rbacv1.ClusterRoleBinding{ObjectMeta: bindingMeta, RoleRef: ref, Subjects: r.subjects()}}
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: r.name}
+	return []objects.Object{cr, &rbacv1.ClusterRoleBinding{ObjectMeta: meta(binding), RoleRef: ref, Subjects: r.subjects()}}
 }
 
 func (r role) subjects() []rbacv1.Subject {

@@ -23,19 +23,13 @@ import (
 //
 // Source: https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping
 type Escalation struct {
-	list   []stage.Authorizer
-	stored *stored
+	list []stage.Authorizer
+	rbac *RBAC
 }
 
 // NewEscalation returns the stage that goes with the authorizers of New.
 func NewEscalation(list []stage.Authorizer) *Escalation {
-	e := &Escalation{list: list}
-	for _, z := range list {
-		if s, ok := z.(*stored); ok {
-			e.stored = s
-		}
-	}
-	return e
+	return &Escalation{list: list, rbac: Of(list)}
 }
 
 // Name implements stage.Mutator.
@@ -94,7 +88,7 @@ func (e *Escalation) mayBind(ctx context.Context, a *stage.Attributes, ref rbacv
 	if resource != "" && e.may(ctx, a, "bind", resource, ref.Name) {
 		return nil
 	}
-	rules, err := e.stored.rulesOf(ctx, ref, a.Namespace)
+	rules, err := e.rbac.rulesOf(ctx, ref, a.Namespace)
 	if err != nil {
 		return err
 	}
@@ -131,20 +125,15 @@ func (e *Escalation) held(ctx context.Context, a *stage.Attributes, rules []rbac
 
 // RulesFor returns the rules that hold for a user in a namespace, and what is wrong with others that might.
 func (e *Escalation) RulesFor(ctx context.Context, who user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
-	x, err := e.stored.current(ctx)
+	rules, err := e.rbac.rules(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []rbacv1.PolicyRule
 	var missing []error
-	for _, z := range e.list {
-		if fixed, ok := z.(Rules); ok {
-			for _, x := range fixed {
-				out, missing = x.rulesFor(who, namespace, out, missing)
-			}
-		}
+	for _, x := range rules {
+		out, missing = x.rulesFor(who, namespace, out, missing)
 	}
-	out, missing = x.rulesFor(who, namespace, out, missing)
 	return out, errors.Join(missing...)
 }
 
@@ -169,14 +158,16 @@ func (x *Index) rulesFor(who user.Info, namespace string, out []rbacv1.PolicyRul
 }
 
 // rulesOf returns the rules of a role that a binding in namespace refers to.
-func (s *stored) rulesOf(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
+func (s *RBAC) rulesOf(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
 	gr, key := clusterRoleKind, objects.Key{Name: ref.Name}
 	if ref.Kind == "Role" {
 		gr, key.Namespace = roleKind, namespace
 	}
 	obj, err := s.reader.Get(ctx, gr, key)
-	if rules, ok := builtinRules()[key]; apierrors.IsNotFound(err) && ok && ref.Kind != "Role" {
-		return rules, nil
+	if apierrors.IsNotFound(err) && ref.Kind != "Role" && !s.settled.Load() {
+		if rules, ok := builtinRules()[key]; ok {
+			return rules, nil
+		}
 	}
 	if err != nil {
 		return nil, err

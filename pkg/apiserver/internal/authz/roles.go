@@ -2,18 +2,29 @@ package authz
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// role is one of the roles that every cluster begins with, and the subjects that it is bound to under the same name.
+// role is one of the roles that every cluster begins with, and the subjects that it is bound to.
 type role struct {
 	name  string
 	in    string   // namespace; "": everywhere
 	to    []string // "user NAME", "group NAME" or "account NAME" in kube-system
 	rules []rbacv1.PolicyRule
+
+	binding string // its binding's name, if that is another, or if there is one to nobody
+}
+
+// bindingName returns the name of the role's binding; "" when there is none.
+func (r role) bindingName() string {
+	if r.binding == "" && len(r.to) > 0 {
+		return r.name
+	}
+	return r.binding
 }
 
 // on makes a rule of words: verbs, API groups ("core" is the one without a name) and resources.
@@ -46,17 +57,15 @@ const (
 
 func events() rbacv1.PolicyRule { return on("create update patch", "core events.k8s.io", "events") }
 
-// reports lets a component tell what it did, to the resources that minikctl adds.
+// reports lets a component tell what it did, to the resources that minikctl adds. No role of Kubernetes' has it.
 func reports() rbacv1.PolicyRule { return on("create", "minikctl.dev", "traces decisions") }
 
 // builtin returns the compiled grants.
 func builtin() *Index {
 	x := NewIndex()
-	for _, list := range [][]role{clusterRoles(), namespaceRoles(), controllerRoles()} {
-		for _, r := range list {
-			for _, to := range r.to {
-				r.bind(x, to)
-			}
+	for _, r := range slices.Concat(allClusterRoles(), namespaceRoles()) {
+		for _, to := range r.to {
+			r.bind(x, to)
 		}
 	}
 	return x
@@ -65,24 +74,27 @@ func builtin() *Index {
 func (r role) bind(x *Index, to string) {
 	s := subjectOf(to)
 	who := shown(s, "")
-	reason := fmt.Sprintf("RBAC: allowed by ClusterRoleBinding %q of ClusterRole %q to %s %q", r.name, r.name, s.Kind, who)
+	reason := fmt.Sprintf("RBAC: allowed by ClusterRoleBinding %q of ClusterRole %q to %s %q", r.bindingName(), r.name, s.Kind, who)
 	if r.in != "" {
-		reason = fmt.Sprintf("RBAC: allowed by RoleBinding %q of Role %q to %s %q", r.name+"/"+r.in, r.name, s.Kind, who)
+		reason = fmt.Sprintf("RBAC: allowed by RoleBinding %q of Role %q to %s %q", r.bindingName()+"/"+r.in, r.name, s.Kind, who)
 	}
 	x.Add(s, "", Grant{Reason: reason, Namespace: r.in, Rules: r.rules})
 }
 
-// clusterRoles are those that hold everywhere. The ones for people ("view" and so on) come with the RBAC resources:
-// nobody is bound to them at the beginning.
+// clusterRoles are those of users and components, that hold everywhere.
 func clusterRoles() []role {
 	known, unknown := "group "+user.AllAuthenticated, "group "+user.AllUnauthenticated
 	return []role{
+		{name: "minikctl:reporter", rules: []rbacv1.PolicyRule{reports()}, to: []string{
+			"user " + user.KubeScheduler, "user " + user.KubeControllerManager, "user " + user.KubeProxy, "group system:serviceaccounts:kube-system",
+		}},
 		{name: "cluster-admin", to: []string{"group " + user.SystemPrivilegedGroup}, rules: []rbacv1.PolicyRule{
 			on("*", "*", "*"),
 			paths("*", "*"),
 		}},
 		{name: "system:monitoring", to: []string{"group " + user.MonitoringGroup}, rules: []rbacv1.PolicyRule{
 			paths("get", "/metrics /metrics/slis /livez /readyz /healthz /livez/* /readyz/* /healthz/* /statusz /flagz"),
+			on("get", "core", "nodes/metrics"),
 		}},
 		{name: "system:discovery", to: []string{known}, rules: []rbacv1.PolicyRule{
 			paths("get", "/livez /readyz /healthz /version /version/ /openapi /openapi/* /api /api/* /apis /apis/*"),
@@ -97,18 +109,15 @@ func clusterRoles() []role {
 		{name: "system:service-account-issuer-discovery", to: []string{"group system:serviceaccounts"}, rules: []rbacv1.PolicyRule{
 			paths("get", "/.well-known/openid-configuration /.well-known/openid-configuration/ /openid/v1/jwks /openid/v1/jwks/"),
 		}},
-		{name: "system:cluster-trust-bundle-discovery", to: []string{"group system:serviceaccounts"}, rules: []rbacv1.PolicyRule{
-			on(read, "certificates.k8s.io", "clustertrustbundles"),
-		}},
 		{name: "system:node-proxier", to: []string{"user " + user.KubeProxy}, rules: []rbacv1.PolicyRule{
 			on("list watch", "core", "services endpoints"),
 			on(read, "core", "nodes"),
 			on("list watch", "networking.k8s.io", "servicecidrs"),
 			on("list watch", "discovery.k8s.io", "endpointslices"),
-			events(), reports(),
+			events(),
 		}},
 		{name: "system:kube-controller-manager", to: []string{"user " + user.KubeControllerManager}, rules: []rbacv1.PolicyRule{
-			events(), reports(),
+			events(),
 			on("create", "coordination.k8s.io", "leases"),
 			named("get update", "coordination.k8s.io", "leases", "kube-controller-manager"),
 			on("create", "core", "secrets serviceaccounts"),
@@ -121,7 +130,7 @@ func clusterRoles() []role {
 			on("create", "core", "serviceaccounts/token"),
 		}},
 		{name: "system:kube-scheduler", to: []string{"user " + user.KubeScheduler}, rules: []rbacv1.PolicyRule{
-			events(), reports(),
+			events(),
 			on("create", "coordination.k8s.io", "leases"),
 			named(read+" update", "coordination.k8s.io", "leases", "kube-scheduler"),
 			on(read+" "+write, "coordination.k8s.io", "leasecandidates"),
@@ -135,10 +144,11 @@ func clusterRoles() []role {
 			on("create", "authentication.k8s.io", "tokenreviews"),
 			on("create", "authorization.k8s.io", "subjectaccessreviews"),
 			on(read, "storage.k8s.io", "csinodes csidrivers csistoragecapacities volumeattachments"),
-			on(read, "resource.k8s.io", "deviceclasses resourceslices devicetaintrules"),
-			on(read+" update patch", "resource.k8s.io", "resourceclaims resourceclaims/status"),
-			on(read+" update patch", "core", "pods/finalizers"),
-			on(read, "scheduling.k8s.io", "priorityclasses workloads podgroups"),
+			on(read, "resource.k8s.io", "deviceclasses resourceslices"),
+			on(read+" create update patch delete", "resource.k8s.io", "resourceclaims"),
+			on(read+" update patch", "resource.k8s.io", "resourceclaims/status"),
+			on("update patch", "resource.k8s.io", "resourceclaims/binding"),
+			on("update", "core", "pods/finalizers"),
 		}},
 		{name: "system:volume-scheduler", to: []string{"user " + user.KubeScheduler}, rules: []rbacv1.PolicyRule{
 			on(read+" update patch", "core", "persistentvolumes persistentvolumeclaims"),
@@ -150,14 +160,23 @@ func clusterRoles() []role {
 // namespaceRoles are those that hold in one namespace.
 func namespaceRoles() []role {
 	lock := []rbacv1.PolicyRule{on(read+" create update", "coordination.k8s.io", "leases leasecandidates")}
+	const system, public = "kube-system", "kube-public"
 	return []role{
-		{name: "extension-apiserver-authentication-reader", in: "kube-system",
+		{name: "extension-apiserver-authentication-reader", in: system, binding: "system::extension-apiserver-authentication-reader",
 			to:    []string{"user " + user.KubeControllerManager, "user " + user.KubeScheduler},
 			rules: []rbacv1.PolicyRule{named(read, "core", "configmaps", "extension-apiserver-authentication")}},
-		{name: "system::leader-locking-kube-controller-manager", in: "kube-system",
-			to: []string{"user " + user.KubeControllerManager, "account kube-controller-manager"}, rules: lock},
-		{name: "system::leader-locking-kube-scheduler", in: "kube-system",
+		{name: "system::leader-locking-kube-controller-manager", in: system,
+			to: []string{"user " + user.KubeControllerManager, "account kube-controller-manager", "account leader-election-controller"}, rules: lock},
+		{name: "system::leader-locking-kube-scheduler", in: system,
 			to: []string{"user " + user.KubeScheduler, "account kube-scheduler"}, rules: lock},
+		{name: "system:controller:bootstrap-signer", in: system, to: []string{"account bootstrap-signer"},
+			rules: []rbacv1.PolicyRule{on(read, "core", "secrets")}},
+		{name: "system:controller:bootstrap-signer", in: public, to: []string{"account bootstrap-signer"},
+			rules: []rbacv1.PolicyRule{on(read, "core", "configmaps"), named("update", "core", "configmaps", "cluster-info"), events()}},
+		{name: "system:controller:cloud-provider", in: system, to: []string{"account cloud-provider"},
+			rules: []rbacv1.PolicyRule{on(read+" create", "core", "configmaps")}},
+		{name: "system:controller:token-cleaner", in: system, to: []string{"account token-cleaner"},
+			rules: []rbacv1.PolicyRule{on(read+" delete", "core", "secrets"), events()}},
 	}
 }
 

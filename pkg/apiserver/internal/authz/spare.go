@@ -2,7 +2,7 @@ package authz
 
 import rbacv1 "k8s.io/api/rbac/v1"
 
-// spareRoles are ClusterRoles for add-ons and for nodes that join, which nobody is bound to at the beginning. Nodes are
+// spareRoles are ClusterRoles for add-ons and for nodes that join, which nobody who is there at the beginning is bound to. Nodes are
 // authorized because of their pods (node.go); the role system:node is what bindings of old clusters refer to.
 func spareRoles() []role {
 	const signing, requests = "certificates.k8s.io", "certificatesigningrequests"
@@ -16,7 +16,7 @@ func spareRoles() []role {
 			on(read, "extensions", "deployments"),
 		}},
 		{name: "system:kube-aggregator", rules: []rbacv1.PolicyRule{on(read, "core", "endpoints services")}},
-		{name: "system:kube-dns", rules: []rbacv1.PolicyRule{on("list watch", "core", "endpoints services")}},
+		{name: "system:kube-dns", to: []string{"account kube-dns"}, rules: []rbacv1.PolicyRule{on("list watch", "core", "endpoints services")}},
 		{name: "system:kubelet-api-admin", rules: []rbacv1.PolicyRule{
 			on(read+" proxy", "core", "nodes"),
 			on("*", "core", "nodes/log nodes/metrics nodes/proxy nodes/stats nodes/configz nodes/healthz nodes/pods"),
@@ -33,7 +33,7 @@ func spareRoles() []role {
 		}},
 		{name: "system:certificates.k8s.io:certificatesigningrequests:nodeclient", rules: []rbacv1.PolicyRule{on("create", signing, requests+"/nodeclient")}},
 		{name: "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient", rules: []rbacv1.PolicyRule{on("create", signing, requests+"/selfnodeclient")}},
-		{name: "system:node", rules: []rbacv1.PolicyRule{
+		{name: "system:node", binding: "system:node", rules: []rbacv1.PolicyRule{
 			on("create", "authentication.k8s.io", "tokenreviews"),
 			on("create", "authorization.k8s.io", "localsubjectaccessreviews subjectaccessreviews"),
 			on(read, "core", "services"),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,17 +13,45 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// stored allows what the cluster's own roles and bindings allow. They are indexed by subject when they are first asked,
-// and again after any of them has changed; a cluster without bindings costs nothing.
-type stored struct {
-	reader stage.Reader
+// RBAC allows what roles and bindings allow: those that are stored, and, until they are among them, those that every
+// cluster begins with. The stored ones are indexed by subject when they are first asked, and again after any of them has
+// changed; a cluster without bindings costs nothing.
+type RBAC struct {
+	reader   stage.Reader
+	compiled *Index
+	settled  atomic.Bool // the compiled ones are stored
 
 	mu    sync.Mutex
-	seen  [4]uint64 // the changes of kinds that index shows
+	seen  seen
 	index *Index
 }
 
-func newStored(r stage.Reader) *stored { return &stored{reader: r, index: NewIndex()} }
+// seen is what an index shows.
+type seen struct {
+	changes [4]uint64 // of the kinds
+	settled bool
+}
+
+func newRBAC(r stage.Reader) *RBAC {
+	return &RBAC{reader: r, compiled: builtin(), index: NewIndex()}
+}
+
+// Of returns the RBAC among authorizers that New made.
+func Of(list []stage.Authorizer) *RBAC {
+	for _, z := range list {
+		if s, ok := z.(*RBAC); ok {
+			return s
+		}
+	}
+	return nil
+}
+
+// Settle tells that what Defaults returns is stored: from now on the stored roles and bindings rule alone, and whoever
+// deletes one has revoked it.
+func (s *RBAC) Settle() { s.settled.Store(true) }
+
+// Settled reports whether Settle has been called.
+func (s *RBAC) Settled() bool { return s.settled.Load() }
 
 var (
 	roleKinds = [4]schema.GroupResource{
@@ -33,30 +62,45 @@ var (
 )
 
 // Authorize implements stage.Authorizer.
-func (s *stored) Authorize(ctx context.Context, a *stage.Attributes) (stage.Decision, string, error) {
-	x, err := s.current(ctx)
-	if err != nil {
-		return stage.NoOpinion, "", err
+func (s *RBAC) Authorize(ctx context.Context, a *stage.Attributes) (stage.Decision, string, error) {
+	rules, err := s.rules(ctx)
+	d, reason, _ := rules.Authorize(ctx, a)
+	if d == stage.Allow {
+		return d, reason, nil
 	}
-	return Rules{x}.Authorize(ctx, a)
+	return d, reason, err
+}
+
+// rules returns all that holds now; with an error, what is known of it.
+func (s *RBAC) rules(ctx context.Context) (Rules, error) {
+	settled := s.settled.Load() // before looking at what is stored, so that nothing is missed in between
+	var out Rules
+	if !settled {
+		out = Rules{s.compiled}
+	}
+	x, err := s.current(ctx, settled)
+	if err != nil {
+		return out, err
+	}
+	return append(out, x), nil
 }
 
 // current returns the index of what is stored now.
-func (s *stored) current(ctx context.Context) (*Index, error) {
-	var now [4]uint64
+func (s *RBAC) current(ctx context.Context, settled bool) (*Index, error) {
+	now := seen{settled: settled}
 	for i, gr := range roleKinds {
 		state, err := s.reader.State(ctx, gr)
 		if err != nil {
 			return nil, fmt.Errorf("look up roles: %w", err)
 		}
-		now[i] = state.Changes
+		now.changes[i] = state.Changes
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now == s.seen {
 		return s.index, nil
 	}
-	x, err := s.build(ctx)
+	x, err := s.build(ctx, settled)
 	if err != nil {
 		return nil, fmt.Errorf("look up roles: %w", err)
 	}
@@ -64,8 +108,11 @@ func (s *stored) current(ctx context.Context) (*Index, error) {
 	return x, nil
 }
 
-func (s *stored) build(ctx context.Context) (*Index, error) {
-	roles := map[string]map[objects.Key][]rbacv1.PolicyRule{"ClusterRole": builtinRules(), "Role": {}}
+func (s *RBAC) build(ctx context.Context, settled bool) (*Index, error) {
+	roles := map[string]map[objects.Key][]rbacv1.PolicyRule{"ClusterRole": {}, "Role": {}}
+	if !settled {
+		roles["ClusterRole"] = builtinRules()
+	}
 	for kind, gr := range map[string]schema.GroupResource{"ClusterRole": clusterRoleKind, "Role": roleKind} {
 		list, err := s.reader.List(ctx, gr, "")
 		if err != nil {

@@ -1,0 +1,129 @@
+package authz
+
+import (
+	"slices"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage/stagetest"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// defaultOf returns the default of a type and name.
+func defaultOf[T objects.Object](t *testing.T, name string) T {
+	t.Helper()
+	for _, o := range Defaults() {
+		if o, ok := o.(T); ok && o.GetName() == name {
+			return o
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	panic("unreachable")
+}
+
+func TestReconciledRoles(t *testing.T) {
+	want := defaultOf[*rbacv1.ClusterRole](t, "system:kube-dns")
+	other := on("get", "core", "pods")
+	for name, c := range map[string]struct {
+		change func(*rbacv1.ClusterRole)
+		check  func(*rbacv1.ClusterRole) bool // nil: nothing is to be done
+	}{
+		"as it is":       {func(*rbacv1.ClusterRole) {}, nil},
+		"with another":   {func(r *rbacv1.ClusterRole) { r.Rules = append(r.Rules, other) }, nil},
+		"in other words": {func(r *rbacv1.ClusterRole) { r.Rules = []rbacv1.PolicyRule{on("*", "*", "*")} }, nil},
+		"with less": {func(r *rbacv1.ClusterRole) { r.Rules = []rbacv1.PolicyRule{other, on("list", "core", "services")} }, func(r *rbacv1.ClusterRole) bool {
+			return len(r.Rules) > 2 && r.Rules[0].Resources[0] == "pods"
+		}},
+		"left alone":         {func(r *rbacv1.ClusterRole) { r.Rules, r.Annotations[rbacv1.AutoUpdateAnnotationKey] = nil, "false" }, nil},
+		"without marks":      {func(r *rbacv1.ClusterRole) { r.Labels, r.Annotations = nil, nil }, func(r *rbacv1.ClusterRole) bool { return r.Labels[bootstrappingLabel] == rbacDefaults }},
+		"with marks of ours": {func(r *rbacv1.ClusterRole) { r.Labels["a"], r.Labels[bootstrappingLabel] = "b", "c" }, nil},
+		"made of others": {func(r *rbacv1.ClusterRole) { r.AggregationRule = &rbacv1.AggregationRule{} }, func(r *rbacv1.ClusterRole) bool {
+			return r.AggregationRule == nil
+		}},
+	} {
+		have := want.DeepCopy()
+		c.change(have)
+		was := have.DeepCopy()
+		next, again := Reconciled(have, want)
+		if again || (next == nil) != (c.check == nil) || next != nil && !c.check(next.(*rbacv1.ClusterRole)) {
+			t.Errorf("%s: %+v, %v", name, next, again)
+		}
+		if len(have.Rules) != len(was.Rules) || len(have.Labels) != len(was.Labels) {
+			t.Errorf("%s: what is stored was changed", name)
+		}
+	}
+
+	edit := defaultOf[*rbacv1.ClusterRole](t, "edit")
+	have := edit.DeepCopy()
+	have.Rules = nil // its controller has not been there
+	have.AggregationRule.ClusterRoleSelectors = []metav1.LabelSelector{{MatchLabels: map[string]string{"mine": "true"}}}
+	next, _ := Reconciled(have, edit)
+	if got := next.(*rbacv1.ClusterRole); len(got.AggregationRule.ClusterRoleSelectors) != 2 || len(got.Rules) != 0 {
+		t.Errorf("edit: %+v", got)
+	}
+}
+
+func TestReconciledBindings(t *testing.T) {
+	want := defaultOf[*rbacv1.ClusterRoleBinding](t, "system:public-info-viewer")
+	have := want.DeepCopy()
+	mine := rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "me"}
+	have.Subjects = append(have.Subjects[:1:1], mine)
+	next, again := Reconciled(have, want)
+	if got, ok := next.(*rbacv1.ClusterRoleBinding); !ok || again || len(got.Subjects) != 3 || !slices.Contains(got.Subjects, mine) {
+		t.Errorf("with another subject: %+v, %v", next, again)
+	}
+	have.RoleRef.Name = "cluster-admin"
+	if next, again = Reconciled(have, want); !again || next.(*rbacv1.ClusterRoleBinding).RoleRef.Name != want.RoleRef.Name {
+		t.Errorf("of another role: %+v, %v", next, again)
+	}
+	have.Annotations[rbacv1.AutoUpdateAnnotationKey] = "false"
+	if next, again = Reconciled(have, want); next != nil || again {
+		t.Errorf("left alone: %+v, %v", next, again)
+	}
+	role := defaultOf[*rbacv1.RoleBinding](t, "system::leader-locking-kube-scheduler")
+	bound := role.DeepCopy()
+	bound.Subjects = nil
+	if next, _ = Reconciled(bound, role); len(next.(*rbacv1.RoleBinding).Subjects) != 2 {
+		t.Errorf("in a namespace: %+v", next)
+	}
+	locking := defaultOf[*rbacv1.Role](t, "system::leader-locking-kube-scheduler")
+	if next, _ = Reconciled(&rbacv1.Role{ObjectMeta: locking.ObjectMeta}, locking); len(next.(*rbacv1.Role).Rules) == 0 {
+		t.Errorf("a role of a namespace: %+v", next)
+	}
+}
+
+// TestSettled: once the defaults are stored, what is not stored does not hold.
+func TestSettled(t *testing.T) {
+	r := stagetest.NewReader()
+	list := New(r)
+	rbac := Of(list)
+	alice := known("alice")
+	allowed := func(who user.Info, line string) bool { return Check(t.Context(), list, ask(who, line)) == nil }
+	if !allowed(alice, "get /api") || rbac.Settled() {
+		t.Error("the defaults do not hold at the beginning")
+	}
+	for _, o := range Defaults() {
+		switch o := o.(type) {
+		case *rbacv1.ClusterRole:
+			r.Put("clusterroles.rbac.authorization.k8s.io", o)
+		case *rbacv1.ClusterRoleBinding:
+			if o.Name != "system:discovery" {
+				r.Put("clusterrolebindings.rbac.authorization.k8s.io", o)
+			}
+		}
+	}
+	if !allowed(alice, "get /api") {
+		t.Error("the defaults do not hold while they are stored")
+	}
+	rbac.Settle()
+	if allowed(alice, "get /api") || !allowed(alice, "create authorization.k8s.io:selfsubjectaccessreviews") || !allowed(known("x", user.SystemPrivilegedGroup), "get /api") {
+		t.Error("once they are stored, something else holds")
+	}
+	rules, err := NewEscalation(list).RulesFor(t.Context(), alice, "default")
+	if err != nil || Allowed(rules, ask(alice, "get /api")) || !Allowed(rules, ask(alice, "get /version")) {
+		t.Errorf("the rules are %v, %v", rules, err)
+	}
+}
