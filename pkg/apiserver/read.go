@@ -12,6 +12,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/table"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
+	"github.com/minikctl/minikctl/pkg/store"
 )
 
 // offer is what req's kind can be answered in.
@@ -47,7 +48,7 @@ func (s *Server) writeItem(w http.ResponseWriter, r *http.Request, k codec.Kind,
 		if err != nil {
 			return err
 		}
-		b, err := p.JSON([]*cache.Item{item}, metav1.ListMeta{ResourceVersion: strconv.FormatUint(uint64(item.Revision), 10)}, true)
+		b, err := p.JSON([]*cache.Item{item}, metav1.ListMeta{ResourceVersion: versionOf(item.Revision)}, true)
 		if err != nil {
 			return err
 		}
@@ -101,7 +102,7 @@ func (s *Server) writeList(w http.ResponseWriter, r *http.Request, k codec.Kind,
 		return s.writeList(w, r, k, m, shown)
 	})
 	meta := metav1.ListMeta{
-		ResourceVersion: strconv.FormatUint(uint64(l.Revision), 10), Continue: l.Continue, RemainingItemCount: l.Remaining,
+		ResourceVersion: versionOf(l.Revision), Continue: l.Continue, RemainingItemCount: l.Remaining,
 	}
 	switch {
 	case media.Table():
@@ -154,4 +155,12 @@ func partialList(items []*cache.Item, meta metav1.ListMeta, version string) (*me
 		list.Items = append(list.Items, *part)
 	}
 	return list, nil
+}
+
+// versionOf is the resourceVersion of what is stored at a revision; what is not stored has none.
+func versionOf(rev store.Revision) string {
+	if rev == 0 {
+		return ""
+	}
+	return strconv.FormatUint(uint64(rev), 10)
 }

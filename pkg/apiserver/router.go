@@ -13,14 +13,18 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
-// router sends requests for virtual resources to where they are kept, and all others to the engine.
-type router struct{ engine, virtual verbs.API }
+// router sends requests for virtual resources to where they are kept, those for the parts' health to who asks the parts,
+// and all others to the engine.
+type router struct{ engine, virtual, components verbs.API }
 
 var _ verbs.API = router{}
 
 func (x router) of(req *verbs.Request) verbs.API {
 	if isVirtual(req.Resource) {
 		return x.virtual
+	}
+	if req.Resource.Names.GR() == componentStatuses {
+		return x.components
 	}
 	return x.engine
 }

@@ -36,6 +36,8 @@ type Daemon struct {
 	services  []service
 	address   string // of the API as a URL, when this process serves it
 	closers   []func() error
+
+	controllers, scheduler health // what the API server tells of them
 }
 
 // Run runs a daemon until ctx ends, and calls ready once everything has started. The pods' processes run on after it.

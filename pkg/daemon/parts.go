@@ -99,7 +99,7 @@ func (d *Daemon) addAPIServer() error {
 			Policy: d.cfg.AuditPolicyFile, Path: d.cfg.AuditLogPath,
 			MaxSize: d.cfg.AuditLogMaxSize, MaxBackups: d.cfg.AuditLogMaxBackup, MaxAge: d.cfg.AuditLogMaxAge,
 		},
-		PodWarnings: d.podWarnings(), Unattended: d.unattended(),
+		PodWarnings: d.podWarnings(), Unattended: d.unattended(), Components: d.components(),
 	})
 	if err != nil {
 		return err
@@ -183,12 +183,12 @@ func (d *Daemon) addControllers(context.Context) error {
 	}
 	d.services = append(d.services,
 		service{name: "caches of the controllers", run: caches.Run},
-		service{name: "controllers", run: func(ctx context.Context) error {
+		service{name: "controllers", run: d.controllers.of(func(ctx context.Context) error {
 			return controllers.Run(ctx, controllers.Config{
 				Client: func(name string) client.Client { return clients[name] },
 				Caches: caches, Clock: d.clock, Source: d.source, RootCA: d.api.authority(), Authority: d.api.signer(),
 			})
-		}})
+		})})
 	return nil
 }
 
@@ -209,7 +209,7 @@ func (d *Daemon) addScheduler(context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.services = append(d.services, service{name: "scheduler", run: s.Run})
+	d.services = append(d.services, service{name: "scheduler", run: d.scheduler.of(s.Run)})
 	return nil
 }
 

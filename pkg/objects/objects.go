@@ -34,6 +34,10 @@ type Names struct {
 	Short      []string // "po"
 	Categories []string // "all"
 	Cluster    bool     // not namespaced
+
+	// Hashed is the version that discovery's hash of the storage version is made of; "" means Version. It is the one in
+	// which Kubernetes stores a kind that it still stores in an older version.
+	Hashed string
 }
 
 // Def describes one resource. Every func may be nil: the zero Def is a plain stored object with no defaults, no checks and

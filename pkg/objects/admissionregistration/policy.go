@@ -79,7 +79,7 @@ var ValidatingAdmissionPolicyBindings = objects.Def[*admissionv1.ValidatingAdmis
 
 // MutatingAdmissionPolicies is the row of MutatingAdmissionPolicy.
 var MutatingAdmissionPolicies = objects.Def[*admissionv1.MutatingAdmissionPolicy]{
-	Names:   names("MutatingAdmissionPolicy", "mutatingadmissionpolicies"),
+	Names:   mutatingNames("MutatingAdmissionPolicy", "mutatingadmissionpolicies"),
 	New:     func() *admissionv1.MutatingAdmissionPolicy { return &admissionv1.MutatingAdmissionPolicy{} },
 	NewList: func() runtime.Object { return &admissionv1.MutatingAdmissionPolicyList{} },
 	Default: func(p *admissionv1.MutatingAdmissionPolicy) {
@@ -106,7 +106,7 @@ var MutatingAdmissionPolicies = objects.Def[*admissionv1.MutatingAdmissionPolicy
 
 // MutatingAdmissionPolicyBindings is the row of MutatingAdmissionPolicyBinding.
 var MutatingAdmissionPolicyBindings = objects.Def[*admissionv1.MutatingAdmissionPolicyBinding]{
-	Names: names("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"),
+	Names: mutatingNames("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"),
 	New: func() *admissionv1.MutatingAdmissionPolicyBinding {
 		return &admissionv1.MutatingAdmissionPolicyBinding{}
 	},

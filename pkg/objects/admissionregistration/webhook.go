@@ -20,6 +20,13 @@ func names(kind, plural string) objects.Names {
 	return objects.Names{Group: group, Version: "v1", Kind: kind, Plural: plural, Categories: []string{"api-extensions"}, Cluster: true}
 }
 
+// mutatingNames are those of kinds that Kubernetes still stores as betas.
+func mutatingNames(kind, plural string) objects.Names {
+	n := names(kind, plural)
+	n.Hashed = "v1beta1"
+	return n
+}
+
 // ValidatingWebhookConfigurations is the row of ValidatingWebhookConfiguration.
 var ValidatingWebhookConfigurations = objects.Def[*admissionv1.ValidatingWebhookConfiguration]{
 	Names: names("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),

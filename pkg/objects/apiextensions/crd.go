@@ -21,7 +21,7 @@ import (
 var CustomResourceDefinitions = objects.Def[*apiextensionsv1.CustomResourceDefinition]{
 	Names: objects.Names{
 		Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition", Plural: "customresourcedefinitions",
-		Short: []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Cluster: true,
+		Short: []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Cluster: true, Hashed: "v1beta1",
 	},
 	New:      func() *apiextensionsv1.CustomResourceDefinition { return &apiextensionsv1.CustomResourceDefinition{} },
 	NewList:  func() runtime.Object { return &apiextensionsv1.CustomResourceDefinitionList{} },

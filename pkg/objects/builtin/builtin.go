@@ -28,6 +28,7 @@ import (
 // Resources is every built-in resource.
 var Resources = []objects.Resource{
 	objects.Row(core.Bindings),
+	objects.Row(core.ComponentStatuses),
 	objects.Row(core.ConfigMaps),
 	objects.Row(core.Endpoints),
 	objects.Row(core.Events),

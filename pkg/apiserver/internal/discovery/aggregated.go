@@ -35,16 +35,19 @@ func (v groupVersion) aggregated() apidiscovery.APIVersionDiscovery {
 	}
 	out := apidiscovery.APIVersionDiscovery{Version: v.Version, Freshness: apidiscovery.DiscoveryFreshnessCurrent}
 	for _, e := range v.entries {
-		n := e.row.Names
+		n, in := e.row.Names, v.GroupVersion
+		if e.row.Custom() {
+			in = schema.GroupVersion{} // these say all of their kinds
+		}
 		r := apidiscovery.APIResourceDiscovery{
-			Resource: n.Plural, SingularResource: n.Singular, ResponseKind: kindIn(n.Kind, v.GroupVersion, v.GroupVersion),
+			Resource: n.Plural, SingularResource: n.Singular, ResponseKind: kindIn(n.Kind, v.GroupVersion, in),
 			Scope: scope(n), Verbs: e.row.Verbs, ShortNames: e.short(), Categories: e.categories(),
 		}
 		for _, sub := range codec.SubresourcesOf(e.row) {
-			s := apidiscovery.APISubresourceDiscovery{Subresource: sub.Name, Verbs: sub.Verbs, ResponseKind: kindIn(n.Kind, v.GroupVersion, v.GroupVersion)}
+			s := apidiscovery.APISubresourceDiscovery{Subresource: sub.Name, Verbs: sub.Verbs, ResponseKind: kindIn(n.Kind, v.GroupVersion, in)}
 			if sub.Kind != nil {
 				k := sub.Kind.Names
-				s.ResponseKind = kindIn(k.Kind, schema.GroupVersion{Group: k.Group, Version: k.Version}, v.GroupVersion)
+				s.ResponseKind = kindIn(k.Kind, schema.GroupVersion{Group: k.Group, Version: k.Version}, in)
 			}
 			r.Subresources = append(r.Subresources, s)
 		}
