@@ -1,6 +1,7 @@
 package apps
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -51,12 +52,30 @@ func validateRevision(r, old *appsv1.ControllerRevision) field.ErrorList {
 		errs = check.MetaUpdate(r, old)
 	}
 	errs = append(errs, check.Meta(r, true, validation.NameIsDNSSubdomain)...)
-	if r.Data.Raw == nil && r.Data.Object == nil {
-		errs = append(errs, field.Required(field.NewPath("data"), "data is mandatory"))
-	}
 	errs = append(errs, check.NonNegative(r.Revision, field.NewPath("revision"))...)
+	if old == nil {
+		errs = append(errs, validateState(r.Data.Raw, field.NewPath("data"))...)
+	}
 	if old != nil && !equality.Semantic.DeepEqual(r.Data, old.Data) {
 		errs = append(errs, check.Immutable(r.Data, old.Data, field.NewPath("data"))...)
 	}
 	return errs
+}
+
+// validateState checks that a new revision holds an object in JSON.
+func validateState(raw []byte, at *field.Path) field.ErrorList {
+	if raw == nil {
+		return field.ErrorList{field.Required(at, "data is mandatory")}
+	}
+	var state any
+	if err := json.Unmarshal(raw, &state); err != nil {
+		return field.ErrorList{field.Invalid(at, "<value omitted>", fmt.Sprintf("error parsing data: %v", err))}
+	}
+	if state == nil {
+		return field.ErrorList{field.Required(at, "data is mandatory")}
+	}
+	if _, ok := state.(map[string]any); !ok {
+		return field.ErrorList{field.Required(at, "data must be a valid JSON object")}
+	}
+	return nil
 }

@@ -13,18 +13,15 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/podspec"
 )
 
-// validateDaemonSet says twice what is wrong with an update, as Kubernetes does.
 func validateDaemonSet(ds, old *appsv1.DaemonSet) field.ErrorList {
-	errs := append(check.Meta(ds, true, validation.NameIsDNSSubdomain), validateDaemonSetSpec(&ds.Spec, check.Spec)...)
 	if old == nil {
-		return errs
+		return append(check.Meta(ds, true, validation.NameIsDNSSubdomain), validateDaemonSetSpec(&ds.Spec, nil, check.Spec)...)
 	}
-	errs = append(errs, check.MetaUpdate(ds, old)...)
-	errs = append(errs, validateDaemonSetSpec(&ds.Spec, check.Spec)...)
-	return append(errs, check.Immutable(ds.Spec.Selector, old.Spec.Selector, check.Spec.Child("selector"))...)
+	errs := append(check.MetaUpdate(ds, old), check.Immutable(ds.Spec.Selector, old.Spec.Selector, check.Spec.Child("selector"))...)
+	return append(errs, validateDaemonSetSpec(&ds.Spec, &old.Spec.Template, check.Spec)...)
 }
 
-func validateDaemonSetSpec(s *appsv1.DaemonSetSpec, at *field.Path) field.ErrorList {
+func validateDaemonSetSpec(s *appsv1.DaemonSetSpec, old *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{}, at.Child("selector"))
 	selector, err := metav1.LabelSelectorAsSelector(s.Selector)
 	if err == nil && !selector.Matches(labels.Set(s.Template.Labels)) {
@@ -34,7 +31,7 @@ func validateDaemonSetSpec(s *appsv1.DaemonSetSpec, at *field.Path) field.ErrorL
 		errs = append(errs, field.Invalid(at.Child("selector"), s.Selector, "empty selector is invalid for daemonset"))
 	}
 	spec := at.Child("template", "spec")
-	errs = append(errs, podspec.ValidateTemplate(&s.Template, at.Child("template"))...)
+	errs = append(errs, podspec.ValidateTemplate(&s.Template, old, at.Child("template"))...)
 	if s.Template.Spec.RestartPolicy != corev1.RestartPolicyAlways {
 		errs = append(errs, field.NotSupported(spec.Child("restartPolicy"), s.Template.Spec.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}
@@ -58,7 +55,7 @@ func validateDaemonStrategy(s *appsv1.DaemonSetUpdateStrategy, at *field.Path) f
 	}
 	shown := shownStrategy{Type: appsv1.DeploymentStrategyType(s.Type)}
 	if r := s.RollingUpdate; r != nil {
-		shown.RollingUpdate = &shownRollingUpdate{MaxUnavailable: r.MaxUnavailable, MaxSurge: r.MaxSurge}
+		shown.RollingUpdate = &shownRollingUpdate{MaxUnavailable: deref(r.MaxUnavailable), MaxSurge: deref(r.MaxSurge)}
 	}
 	return field.ErrorList{field.NotSupported(at, shown,
 		[]appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType})}
@@ -91,5 +88,6 @@ func validateDaemonSetStatus(ds, old *appsv1.DaemonSet) field.ErrorList {
 	errs = append(errs, check.NonNegative(s.UpdatedNumberScheduled, at, "updatedNumberScheduled")...)
 	errs = append(errs, check.NonNegative(s.NumberAvailable, at, "numberAvailable")...)
 	errs = append(errs, check.NonNegative(s.NumberUnavailable, at, "numberUnavailable")...)
+	errs = append(errs, check.NonNegative(value(s.CollisionCount), at, "collisionCount")...)
 	return append(errs, notDecremented(s.CollisionCount, old.Status.CollisionCount, at.Child("collisionCount"))...)
 }

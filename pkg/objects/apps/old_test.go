@@ -158,7 +158,7 @@ func TestDeploymentRules(t *testing.T) {
 		{"percentage", func(d *appsv1.Deployment) { d.Spec.Strategy.RollingUpdate.MaxUnavailable = percent("101%") },
 			`spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "101%": must not be greater than 100%`},
 		{"not a percentage", func(d *appsv1.Deployment) { d.Spec.Strategy.RollingUpdate.MaxSurge = percent("x") },
-			`spec.strategy.rollingUpdate.maxSurge: Invalid value: "x": must be an integer or percentage (e.g '5%%')`},
+			`spec.strategy.rollingUpdate.maxSurge: Invalid value: "x": a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')`},
 		{"zero percent", func(d *appsv1.Deployment) {
 			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: percent("0%"), MaxSurge: percent("0%")}
 		}, `spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "0%": may not be 0 when ` + "`maxSurge` is 0"},

@@ -97,6 +97,9 @@ func defaultClaimTemplate(c *corev1.PersistentVolumeClaim) {
 
 func prepareStatefulSet(set, old *appsv1.StatefulSet) {
 	podspec.PrepareTemplate(&set.Spec.Template)
+	if r := set.Spec.UpdateStrategy.RollingUpdate; r != nil {
+		r.MaxUnavailable = nil // behind a feature gate that is closed
+	}
 	if old == nil {
 		set.Status = appsv1.StatefulSetStatus{}
 		set.Generation = 1

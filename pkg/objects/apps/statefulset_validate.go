@@ -16,13 +16,21 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/objects/check"
 	"github.com/minikctl/minikctl/pkg/objects/podspec"
+	"github.com/minikctl/minikctl/pkg/objects/volume"
 )
 
 func validateStatefulSet(set, old *appsv1.StatefulSet) field.ErrorList {
 	if old == nil {
-		return append(check.Meta(set, true, validation.NameIsDNSLabel), validateStatefulSetSpec(&set.Spec, check.Spec)...)
+		s := &set.Spec
+		errs := append(check.Meta(set, true, validation.NameIsDNSLabel), validateStatefulParts(s, check.Spec)...)
+		errs = append(errs, validateClaimTemplates(s.VolumeClaimTemplates, check.Spec.Child("volumeClaimTemplates"))...)
+		errs = append(errs, validateStatefulCounts(s, check.Spec)...)
+		if s.ServiceName != "" {
+			errs = append(errs, check.Label(s.ServiceName, check.Spec, "serviceName")...)
+		}
+		return append(errs, validateStatefulPods(s, nil, true, check.Spec)...)
 	}
-	errs := append(check.MetaUpdate(set, old), validateStatefulSetSpec(&set.Spec, check.Spec)...)
+	errs := append(check.MetaUpdate(set, old), validateStatefulUpdate(&set.Spec, &old.Spec)...)
 	now := set.Spec // a shallow copy: only whole fields are replaced
 	now.Replicas, now.Template, now.UpdateStrategy = old.Spec.Replicas, old.Spec.Template, old.Spec.UpdateStrategy
 	now.MinReadySeconds, now.Ordinals, now.RevisionHistoryLimit = old.Spec.MinReadySeconds, old.Spec.Ordinals, old.Spec.RevisionHistoryLimit
@@ -34,15 +42,42 @@ func validateStatefulSet(set, old *appsv1.StatefulSet) field.ErrorList {
 	return errs
 }
 
-func validateStatefulSetSpec(s *appsv1.StatefulSetSpec, at *field.Path) field.ErrorList {
+// validateStatefulUpdate does not check what can't change: the name of the service and the templates of claims. A set whose
+// old spec is wrong may keep its template.
+func validateStatefulUpdate(s, old *appsv1.StatefulSetSpec) field.ErrorList {
+	validate := func(s *appsv1.StatefulSetSpec, template bool) field.ErrorList {
+		errs := append(validateStatefulParts(s, check.Spec), validateStatefulCounts(s, check.Spec)...)
+		return append(errs, validateStatefulPods(s, &old.Template, template, check.Spec)...)
+	}
+	return validate(s, validate(old, true) == nil)
+}
+
+func validateStatefulParts(s *appsv1.StatefulSetSpec, at *field.Path) field.ErrorList {
 	errs := validateManagement(s.PodManagementPolicy, at.Child("podManagementPolicy"))
 	errs = append(errs, validateStatefulStrategy(&s.UpdateStrategy, at.Child("updateStrategy"))...)
-	errs = append(errs, validateRetention(s.PersistentVolumeClaimRetentionPolicy, at.Child("persistentVolumeClaimRetentionPolicy"))...)
-	errs = append(errs, check.NonNegative(value(s.Replicas), at, "replicas")...)
+	return append(errs, validateRetention(s.PersistentVolumeClaimRetentionPolicy, at.Child("persistentVolumeClaimRetentionPolicy"))...)
+}
+
+func validateClaimTemplates(claims []corev1.PersistentVolumeClaim, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range claims {
+		errs = append(errs, volume.ValidateClaimSpec(&claims[i].Spec, at.Index(i).Child("spec"))...)
+	}
+	return errs
+}
+
+func validateStatefulCounts(s *appsv1.StatefulSetSpec, at *field.Path) field.ErrorList {
+	errs := check.NonNegative(value(s.Replicas), at, "replicas")
 	errs = append(errs, check.NonNegative(s.MinReadySeconds, at, "minReadySeconds")...)
 	if s.Ordinals != nil {
-		errs = append(errs, check.NonNegative(s.Ordinals.Start, at, "ordinals", "start")...)
+		errs = append(errs, check.NonNegative(s.Ordinals.Start, at, "ordinals.start")...)
 	}
+	return errs
+}
+
+// validateStatefulPods checks the selector and, but for the spec of its pods if template is false, the template.
+func validateStatefulPods(s *appsv1.StatefulSetSpec, old *corev1.PodTemplateSpec, template bool, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
 	if s.Selector == nil {
 		errs = append(errs, field.Required(at.Child("selector"), ""))
 	} else {
@@ -54,7 +89,7 @@ func validateStatefulSetSpec(s *appsv1.StatefulSetSpec, at *field.Path) field.Er
 	if selector, err := metav1.LabelSelectorAsSelector(s.Selector); err != nil {
 		errs = append(errs, field.Invalid(at.Child("selector"), s.Selector, ""))
 	} else {
-		errs = append(errs, validateStatefulTemplate(s, selector, at.Child("template"))...)
+		errs = append(errs, validateStatefulTemplate(s, old, selector, template, at.Child("template"))...)
 	}
 	spec := at.Child("template", "spec")
 	if s.Template.Spec.RestartPolicy != corev1.RestartPolicyAlways {
@@ -131,21 +166,30 @@ func validateRetention(p *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy
 		return nil
 	}
 	allowed := []appsv1.PersistentVolumeClaimRetentionPolicyType{
-		appsv1.DeletePersistentVolumeClaimRetentionPolicyType, appsv1.RetainPersistentVolumeClaimRetentionPolicyType}
+		appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType}
 	errs := check.OneOf(p.WhenDeleted, allowed, at, "whenDeleted")
 	return append(errs, check.OneOf(p.WhenScaled, allowed, at, "whenScaled")...)
 }
 
 // validateStatefulTemplate checks a pod as the controller makes it: with the volumes of its claims and its own host name.
-func validateStatefulTemplate(s *appsv1.StatefulSetSpec, selector labels.Selector, at *field.Path) field.ErrorList {
+// Labels and annotations are checked twice.
+func validateStatefulTemplate(s *appsv1.StatefulSetSpec, old *corev1.PodTemplateSpec, selector labels.Selector, whole bool, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if !selector.Empty() && !selector.Matches(labels.Set(s.Template.Labels)) {
 		errs = append(errs, field.Invalid(at.Child("metadata", "labels"), s.Template.Labels, "`selector` does not match template `labels`"))
 	}
 	t := s.Template
 	t.Spec.Volumes = withClaims(s.VolumeClaimTemplates, t.Spec.Volumes)
-	t.Spec.Hostname = ""
-	return append(errs, podspec.ValidateTemplate(&t, at)...)
+	t.Spec.Hostname, t.Spec.Subdomain = "", ""
+	if whole {
+		errs = append(errs, podspec.ValidateTemplate(&t, old, at)...)
+	}
+	errs = append(errs, check.Labels(t.Labels, at, "labels")...)
+	if len(t.Annotations) > 0 {
+		errs = append(errs, validation.ValidateAnnotations(t.Annotations, at.Child("annotations"))...)
+		errs = append(errs, podspec.Annotations(t.Annotations, &t.Spec, at.Child("annotations"))...)
+	}
+	return errs
 }
 
 func withClaims(claims []corev1.PersistentVolumeClaim, have []corev1.Volume) []corev1.Volume {

@@ -15,15 +15,15 @@ import (
 
 func validateDeployment(d, old *appsv1.Deployment) field.ErrorList {
 	if old == nil {
-		return append(check.Meta(d, true, validation.NameIsDNSSubdomain), validateDeploymentSpec(&d.Spec, check.Spec)...)
+		return append(check.Meta(d, true, validation.NameIsDNSSubdomain), validateDeploymentSpec(&d.Spec, nil, check.Spec)...)
 	}
-	errs := append(check.MetaUpdate(d, old), validateDeploymentSpec(&d.Spec, check.Spec)...)
+	errs := append(check.MetaUpdate(d, old), validateDeploymentSpec(&d.Spec, &old.Spec.Template, check.Spec)...)
 	return append(errs, check.Immutable(d.Spec.Selector, old.Spec.Selector, check.Spec.Child("selector"))...)
 }
 
-func validateDeploymentSpec(s *appsv1.DeploymentSpec, at *field.Path) field.ErrorList {
+func validateDeploymentSpec(s *appsv1.DeploymentSpec, old *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
 	errs := check.NonNegative(value(s.Replicas), at, "replicas")
-	errs = append(errs, validateSelected(s.Selector, &s.Template, at)...)
+	errs = append(errs, validateSelected(s.Selector, &s.Template, old, at)...)
 	errs = append(errs, validateStrategy(&s.Strategy, at.Child("strategy"))...)
 	errs = append(errs, check.NonNegative(s.MinReadySeconds, at, "minReadySeconds")...)
 	if s.RevisionHistoryLimit != nil {
@@ -39,7 +39,7 @@ func validateDeploymentSpec(s *appsv1.DeploymentSpec, at *field.Path) field.Erro
 }
 
 // validateSelected checks a selector and the template of the pods that it shall find.
-func validateSelected(s *metav1.LabelSelector, t *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
+func validateSelected(s *metav1.LabelSelector, t, old *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s == nil {
 		errs = append(errs, field.Required(at.Child("selector"), ""))
@@ -53,7 +53,7 @@ func validateSelected(s *metav1.LabelSelector, t *corev1.PodTemplateSpec, at *fi
 	if err != nil {
 		return append(errs, field.Invalid(at.Child("selector"), s, "invalid label selector"))
 	}
-	return append(errs, podspec.ValidateReplicas(t, selector, at.Child("template"))...)
+	return append(errs, podspec.ValidateReplicas(t, old, selector, at.Child("template"))...)
 }
 
 // shownStrategy is a strategy as the message about an unknown one shows it: with the names of Go's fields.
@@ -62,7 +62,7 @@ type shownStrategy struct {
 	RollingUpdate *shownRollingUpdate
 }
 
-type shownRollingUpdate struct{ MaxUnavailable, MaxSurge *intstr.IntOrString }
+type shownRollingUpdate struct{ MaxUnavailable, MaxSurge intstr.IntOrString }
 
 func validateStrategy(s *appsv1.DeploymentStrategy, at *field.Path) field.ErrorList {
 	switch s.Type {
@@ -79,7 +79,7 @@ func validateStrategy(s *appsv1.DeploymentStrategy, at *field.Path) field.ErrorL
 	}
 	shown := shownStrategy{Type: s.Type}
 	if r := s.RollingUpdate; r != nil {
-		shown.RollingUpdate = &shownRollingUpdate{MaxUnavailable: r.MaxUnavailable, MaxSurge: r.MaxSurge}
+		shown.RollingUpdate = &shownRollingUpdate{MaxUnavailable: deref(r.MaxUnavailable), MaxSurge: deref(r.MaxSurge)}
 	}
 	return field.ErrorList{field.NotSupported(at, shown,
 		[]appsv1.DeploymentStrategyType{appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType})}
@@ -104,14 +104,14 @@ func deref(v *intstr.IntOrString) intstr.IntOrString {
 
 func validateReplicaSet(rs, old *appsv1.ReplicaSet) field.ErrorList {
 	if old == nil {
-		return append(check.Meta(rs, true, validation.NameIsDNSSubdomain), validateReplicaSetSpec(&rs.Spec, check.Spec)...)
+		return append(check.Meta(rs, true, validation.NameIsDNSSubdomain), validateReplicaSetSpec(&rs.Spec, nil, check.Spec)...)
 	}
-	errs := append(check.MetaUpdate(rs, old), validateReplicaSetSpec(&rs.Spec, check.Spec)...)
+	errs := append(check.MetaUpdate(rs, old), validateReplicaSetSpec(&rs.Spec, &old.Spec.Template, check.Spec)...)
 	return append(errs, check.Immutable(rs.Spec.Selector, old.Spec.Selector, check.Spec.Child("selector"))...)
 }
 
-func validateReplicaSetSpec(s *appsv1.ReplicaSetSpec, at *field.Path) field.ErrorList {
+func validateReplicaSetSpec(s *appsv1.ReplicaSetSpec, old *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
 	errs := check.NonNegative(value(s.Replicas), at, "replicas")
 	errs = append(errs, check.NonNegative(s.MinReadySeconds, at, "minReadySeconds")...)
-	return append(errs, validateSelected(s.Selector, &s.Template, at)...)
+	return append(errs, validateSelected(s.Selector, &s.Template, old, at)...)
 }

@@ -1,6 +1,8 @@
 package batch
 
 import (
+	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	_ "time/tzdata" // time zones on machines that have no list of them
@@ -8,6 +10,7 @@ import (
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
 	batchv1beta1 "k8s.io/api/batch/v1beta1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -101,7 +104,11 @@ func validateCronJobSpec(s, old *batchv1.CronJobSpec, at *field.Path) field.Erro
 	errs = append(errs, check.Named(s.ConcurrencyPolicy, []batchv1.ConcurrencyPolicy{
 		batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent}, at, "concurrencyPolicy")...)
 	job, template := at.Child("jobTemplate", "spec"), &s.JobTemplate.Spec
-	errs = append(errs, validateJobSpec(template, job)...)
+	var was *corev1.PodTemplateSpec
+	if old != nil {
+		was = &old.JobTemplate.Spec.Template
+	}
+	errs = append(errs, validateJobSpec(template, was, job)...)
 	if template.Selector != nil {
 		errs = append(errs, field.Invalid(job.Child("selector"), template.Selector, "`selector` will be auto-generated"))
 	}
@@ -115,25 +122,43 @@ func validateCronJobSpec(s, old *batchv1.CronJobSpec, at *field.Path) field.Erro
 // validateSchedule refuses a time zone in the schedule, but for a CronJob that has had one.
 func validateSchedule(s *batchv1.CronJobSpec, zoned bool, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if strings.Contains(s.Schedule, "TZ") {
-		if !zoned {
-			errs = append(errs, field.Invalid(at, s.Schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
-		}
-		if s.TimeZone != nil {
-			errs = append(errs, field.Invalid(at, s.Schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule"))
-		}
-	}
-	if _, err := cron.ParseStandard(s.Schedule); err != nil {
+	if err := parseSchedule(s.Schedule); err != nil {
 		errs = append(errs, field.Invalid(at, s.Schedule, err.Error()))
+	}
+	switch {
+	case !strings.Contains(s.Schedule, "TZ"):
+	case !zoned:
+		errs = append(errs, field.Invalid(at, s.Schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
+	case s.TimeZone != nil:
+		errs = append(errs, field.Invalid(at, s.Schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule"))
 	}
 	return errs
 }
 
+// parseSchedule takes a panic of the parser, which a time zone without a schedule can cause, for an error.
+func parseSchedule(schedule string) (err error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			err = fmt.Errorf("invalid schedule format: %v", problem)
+		}
+	}()
+	_, err = cron.ParseStandard(schedule)
+	return err
+}
+
+// zonePart is a part of the name of a time zone; some old names have digits.
+var zonePart = regexp.MustCompile(`^[A-Za-z\.\-_0-9+]{1,14}$`)
+
 func validateTimeZone(zone string, at *field.Path) field.ErrorList {
-	switch {
-	case zone == "":
+	if zone == "" {
 		return field.ErrorList{field.Invalid(at, zone, "timeZone must be nil or non-empty string")}
-	case strings.EqualFold(zone, "Local"):
+	}
+	for part := range strings.SplitSeq(zone, "/") {
+		if part == "." || part == ".." || strings.HasPrefix(part, "-") || !zonePart.MatchString(part) {
+			return field.ErrorList{field.Invalid(at, zone, "unknown time zone "+zone)}
+		}
+	}
+	if strings.EqualFold(zone, "Local") {
 		return field.ErrorList{field.Invalid(at, zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")}
 	}
 	if _, err := time.LoadLocation(zone); err != nil {

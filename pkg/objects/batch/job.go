@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -57,7 +58,7 @@ func defaultJob(j *batchv1.Job) {
 		}
 	}
 	if len(j.Labels) == 0 {
-		j.Labels = maps.Clone(s.Template.Labels)
+		j.Labels = s.Template.Labels // shared, so that it gets what is generated too
 	}
 	if s.CompletionMode == nil {
 		s.CompletionMode = new(batchv1.NonIndexedCompletion)
@@ -101,10 +102,11 @@ func prepareJob(j, old *batchv1.Job) {
 	j.Status = batchv1.JobStatus{}
 	j.Generation = 1
 	if j.Spec.ManualSelector == nil || !*j.Spec.ManualSelector {
+		shared := reflect.ValueOf(j.Labels).Pointer() == reflect.ValueOf(j.Spec.Template.Labels).Pointer()
 		generateSelector(j)
-	}
-	if len(j.Labels) == 0 {
-		j.Labels = maps.Clone(j.Spec.Template.Labels)
+		if shared {
+			j.Labels = maps.Clone(j.Spec.Template.Labels)
+		}
 	}
 }
 

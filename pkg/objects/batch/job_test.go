@@ -37,7 +37,7 @@ func TestJobChanges(t *testing.T) {
 		{"image", nil, func(j *batchv1.Job) { j.Spec.Template.Spec.Containers[0].Image = "y" }, "spec.template"},
 		{"node selector", nil, func(j *batchv1.Job) { j.Spec.Template.Spec.NodeSelector = map[string]string{"a": "b"} }, "spec.template"},
 		{"node selector while suspended", suspended, func(j *batchv1.Job) { j.Spec.Template.Spec.NodeSelector = map[string]string{"a": "b"} }, ""},
-		{"image while suspended", suspended, func(j *batchv1.Job) { j.Spec.Template.Spec.Containers[0].Image = "y" }, "spec.template"},
+		{"image while suspended", suspended, func(j *batchv1.Job) { j.Spec.Template.Spec.Containers[0].Image = "y" }, "spec.template.spec"},
 	}
 	for _, tt := range tests {
 		old := newJob(tt.old)

@@ -33,8 +33,12 @@ func validateJob(j, old *batchv1.Job) field.ErrorList {
 		meta.Labels = nil
 	}
 	errs := check.Meta(meta, true, validation.NameIsDNSSubdomain)
-	errs = append(errs, validateGenerated(j)...)
-	errs = append(errs, validateSelected(&j.Spec, check.Spec)...)
+	errs = append(errs, validateGenerated(j, old)...)
+	var template *corev1.PodTemplateSpec
+	if old != nil {
+		template = &old.Spec.Template
+	}
+	errs = append(errs, validateSelected(&j.Spec, template, check.Spec)...)
 	if isIndexed(&j.Spec) && j.Spec.Completions != nil && *j.Spec.Completions > 0 {
 		host := fmt.Sprintf("%s-%d", j.Name, *j.Spec.Completions-1)
 		if len(utilvalidation.IsDNS1123Label(host)) > 0 {
@@ -45,7 +49,7 @@ func validateJob(j, old *batchv1.Job) field.ErrorList {
 		return errs
 	}
 	errs = append(errs, check.MetaUpdate(j, old)...)
-	errs = append(errs, validateSelected(&j.Spec, check.Spec)...)
+	errs = append(errs, validateSelected(&j.Spec, template, check.Spec)...)
 	return append(errs, validateJobChange(j, old)...)
 }
 
@@ -53,8 +57,9 @@ func isIndexed(s *batchv1.JobSpec) bool {
 	return s.CompletionMode != nil && *s.CompletionMode == batchv1.IndexedCompletion
 }
 
-// validateGenerated checks the labels and the selector that the server has chosen, if a client has not done so itself.
-func validateGenerated(j *batchv1.Job) field.ErrorList {
+// validateGenerated checks the labels and the selector that the server has chosen, if a client has not done so itself. A
+// Job from before the newer labels need not have them.
+func validateGenerated(j, old *batchv1.Job) field.ErrorList {
 	if j.Spec.ManualSelector != nil && *j.Spec.ManualSelector || j.Spec.Selector == nil {
 		return nil
 	}
@@ -64,7 +69,11 @@ func validateGenerated(j *batchv1.Job) field.ErrorList {
 	}
 	at := check.Spec.Child("template", "metadata", "labels")
 	expected := labels.Set{}
-	for _, label := range generatedLabels(j) {
+	wanted := generatedLabels(j)
+	if old != nil && (lacks(old, batchv1.JobNameLabel) || lacks(old, batchv1.ControllerUidLabel)) {
+		wanted = wanted[:2]
+	}
+	for _, label := range wanted {
 		expected[label[0]] = label[1]
 		switch got, ok := j.Spec.Template.Labels[label[0]]; {
 		case !ok:
@@ -79,9 +88,14 @@ func validateGenerated(j *batchv1.Job) field.ErrorList {
 	return errs
 }
 
+func lacks(j *batchv1.Job, label string) bool {
+	_, ok := j.Spec.Template.Labels[label]
+	return !ok
+}
+
 // validateSelected checks a Job's spec and that its selector finds its pods.
-func validateSelected(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
-	errs := validateJobSpec(s, at)
+func validateSelected(s *batchv1.JobSpec, old *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
+	errs := validateJobSpec(s, old, at)
 	if s.Selector == nil {
 		errs = append(errs, field.Required(at.Child("selector"), ""))
 	} else {
@@ -101,7 +115,7 @@ func nonNegative[N int32 | int64](n *N, at *field.Path, name string) field.Error
 }
 
 // validateJobSpec checks what a Job and the template of one have in common.
-func validateJobSpec(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
+func validateJobSpec(s *batchv1.JobSpec, old *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
 	errs := nonNegative(s.Parallelism, at, "parallelism")
 	errs = append(errs, nonNegative(s.Completions, at, "completions")...)
 	errs = append(errs, nonNegative(s.ActiveDeadlineSeconds, at, "activeDeadlineSeconds")...)
@@ -123,7 +137,7 @@ func validateJobSpec(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
 	errs = append(errs, validateFailurePolicy(s, at.Child("podFailurePolicy"))...)
 	errs = append(errs, validateSuccessPolicy(s, at.Child("successPolicy"))...)
 	errs = append(errs, validateReplacement(s, at.Child("podReplacementPolicy"))...)
-	errs = append(errs, podspec.ValidateTemplate(&s.Template, at.Child("template"))...)
+	errs = append(errs, podspec.ValidateTemplate(&s.Template, old, at.Child("template"))...)
 	return append(errs, validateRestart(s, at.Child("template", "spec", "restartPolicy"))...)
 }
 
@@ -146,9 +160,10 @@ func validateRestart(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
 		errs = append(errs, field.Required(at, fmt.Sprintf("valid values: %q, %q", allowed[0], allowed[1])))
 	default:
 		errs = append(errs, check.OneOf(policy, allowed, at)...)
-	}
-	if s.PodFailurePolicy != nil && s.Template.Spec.RestartPolicy != corev1.RestartPolicyNever {
-		errs = append(errs, field.Invalid(at, s.Template.Spec.RestartPolicy, fmt.Sprintf("only %q is supported when podFailurePolicy is specified", corev1.RestartPolicyNever)))
+	case corev1.RestartPolicyOnFailure:
+		if s.PodFailurePolicy != nil {
+			errs = append(errs, field.Invalid(at, policy, fmt.Sprintf("only %q is supported when podFailurePolicy is specified", corev1.RestartPolicyNever)))
+		}
 	}
 	return errs
 }
@@ -158,16 +173,8 @@ func validateIndexes(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
 	if s.CompletionMode != nil {
 		errs = check.OneOf(*s.CompletionMode, []batchv1.CompletionMode{batchv1.NonIndexedCompletion, batchv1.IndexedCompletion}, at, "completionMode")
 	}
-	if s.CompletionMode == nil || *s.CompletionMode == batchv1.NonIndexedCompletion {
-		if s.BackoffLimitPerIndex != nil {
-			errs = append(errs, field.Invalid(at.Child("backoffLimitPerIndex"), *s.BackoffLimitPerIndex, "requires indexed completion mode"))
-		}
-		if s.MaxFailedIndexes != nil {
-			errs = append(errs, field.Invalid(at.Child("maxFailedIndexes"), *s.MaxFailedIndexes, "requires indexed completion mode"))
-		}
-	}
 	if !isIndexed(s) {
-		return errs
+		return append(errs, validateNotIndexed(s, at)...)
 	}
 	if s.Completions == nil {
 		errs = append(errs, field.Required(at.Child("completions"), "when completion mode is Indexed"))
@@ -187,17 +194,32 @@ func validateIndexes(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
 	return errs
 }
 
+// validateNotIndexed refuses what only an indexed Job may have, unless the mode itself is wrong.
+func validateNotIndexed(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
+	if s.CompletionMode != nil && *s.CompletionMode != batchv1.NonIndexedCompletion {
+		return nil
+	}
+	var errs field.ErrorList
+	if s.BackoffLimitPerIndex != nil {
+		errs = append(errs, field.Invalid(at.Child("backoffLimitPerIndex"), *s.BackoffLimitPerIndex, "requires indexed completion mode"))
+	}
+	if s.MaxFailedIndexes != nil {
+		errs = append(errs, field.Invalid(at.Child("maxFailedIndexes"), *s.MaxFailedIndexes, "requires indexed completion mode"))
+	}
+	return errs
+}
+
 func validateManyIndexes(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	switch failed := s.MaxFailedIndexes; {
-	case failed == nil:
+	if s.MaxFailedIndexes == nil {
 		errs = append(errs, field.Required(at.Child("maxFailedIndexes"), fmt.Sprintf("must be specified when completions is above %d", maxIndexes)))
-	case *failed > maxOfManyIndexes:
-		errs = append(errs, field.Invalid(at.Child("maxFailedIndexes"), *failed,
-			fmt.Sprintf("must be less than or equal to %d when completions are above %d and used with backoff limit per index", maxOfManyIndexes, maxIndexes)))
 	}
 	if s.Parallelism != nil && *s.Parallelism > maxOfManyIndexes {
 		errs = append(errs, field.Invalid(at.Child("parallelism"), *s.Parallelism,
+			fmt.Sprintf("must be less than or equal to %d when completions are above %d and used with backoff limit per index", maxOfManyIndexes, maxIndexes)))
+	}
+	if s.MaxFailedIndexes != nil && *s.MaxFailedIndexes > maxOfManyIndexes {
+		errs = append(errs, field.Invalid(at.Child("maxFailedIndexes"), *s.MaxFailedIndexes,
 			fmt.Sprintf("must be less than or equal to %d when completions are above %d and used with backoff limit per index", maxOfManyIndexes, maxIndexes)))
 	}
 	return errs
@@ -218,16 +240,24 @@ func validateJobChange(j, old *batchv1.Job) field.ErrorList {
 	s, was, at := &j.Spec, &old.Spec, check.Spec
 	errs := validateCompletionsChange(s, was, at)
 	errs = append(errs, check.Immutable(s.Selector, was.Selector, at.Child("selector"))...)
-	template := was.Template.DeepCopy()
-	if isHeld(old) {
-		followDirectives(template, &s.Template)
-	}
-	errs = append(errs, check.Immutable(s.Template, *template, at.Child("template"))...)
+	errs = append(errs, validateTemplateChange(j, old)...)
 	errs = append(errs, check.Immutable(s.CompletionMode, was.CompletionMode, at.Child("completionMode"))...)
-	errs = append(errs, check.Immutable(s.PodFailurePolicy, was.PodFailurePolicy, at.Child("podFailurePolicy"))...)
+	errs = append(errs, check.ImmutableShown(s.PodFailurePolicy, was.PodFailurePolicy, at.Child("podFailurePolicy"))...)
 	errs = append(errs, check.Immutable(s.BackoffLimitPerIndex, was.BackoffLimitPerIndex, at.Child("backoffLimitPerIndex"))...)
 	errs = append(errs, check.Immutable(s.ManagedBy, was.ManagedBy, at.Child("managedBy"))...)
-	return append(errs, check.Immutable(s.SuccessPolicy, was.SuccessPolicy, at.Child("successPolicy"))...)
+	return append(errs, check.ImmutableShown(s.SuccessPolicy, was.SuccessPolicy, at.Child("successPolicy"))...)
+}
+
+// validateTemplateChange lets the template of a held Job change where its pods go and what they get there.
+func validateTemplateChange(j, old *batchv1.Job) field.ErrorList {
+	now, was, at := &j.Spec.Template, old.Spec.Template.DeepCopy(), check.Spec
+	if !isHeld(old) {
+		return check.ImmutableShown(now, was, at.Child("template"))
+	}
+	followDirectives(was, now)
+	followResources(was.Spec.Containers, now.Spec.Containers)
+	followResources(was.Spec.InitContainers, now.Spec.InitContainers)
+	return check.ImmutableShown(&now.Spec, &was.Spec, at.Child("template.spec"))
 }
 
 func validateCompletionsChange(s, was *batchv1.JobSpec, at *field.Path) field.ErrorList {
@@ -245,26 +275,34 @@ func isHeld(j *batchv1.Job) bool {
 	if j.Spec.Suspend == nil || !*j.Spec.Suspend {
 		return false
 	}
-	return j.Status.StartTime == nil || has(j, batchv1.JobSuspended) && j.Status.Active == 0
+	return (j.Status.StartTime == nil || has(j, batchv1.JobSuspended)) && j.Status.Active == 0
 }
 
-// followDirectives takes over what decides where pods go and what they get there.
+// followDirectives takes over what decides where pods go.
 func followDirectives(t, from *corev1.PodTemplateSpec) {
 	t.Labels, t.Annotations = from.Labels, from.Annotations
 	t.Spec.NodeSelector, t.Spec.Tolerations, t.Spec.SchedulingGates = from.Spec.NodeSelector, from.Spec.Tolerations, from.Spec.SchedulingGates
-	switch {
-	case t.Spec.Affinity != nil:
-		t.Spec.Affinity.NodeAffinity = nil
-		if from.Spec.Affinity != nil {
-			t.Spec.Affinity.NodeAffinity = from.Spec.Affinity.NodeAffinity
+	switch mine, theirs := t.Spec.Affinity, from.Spec.Affinity; {
+	case mine != nil && theirs != nil:
+		mine.NodeAffinity = theirs.NodeAffinity
+	case mine != nil:
+		mine.NodeAffinity = nil
+		if *mine == (corev1.Affinity{}) {
+			t.Spec.Affinity = nil
 		}
-	case from.Spec.Affinity != nil:
-		t.Spec.Affinity = &corev1.Affinity{NodeAffinity: from.Spec.Affinity.NodeAffinity}
+	case theirs != nil:
+		t.Spec.Affinity = &corev1.Affinity{NodeAffinity: theirs.NodeAffinity}
 	}
-	for i := range min(len(t.Spec.Containers), len(from.Spec.Containers)) {
-		t.Spec.Containers[i].Resources = from.Spec.Containers[i].Resources
+}
+
+// followResources takes over what containers get, where they are as many as they were.
+func followResources(containers, from []corev1.Container) {
+	if len(containers) != len(from) {
+		return
 	}
-	for i := range min(len(t.Spec.InitContainers), len(from.Spec.InitContainers)) {
-		t.Spec.InitContainers[i].Resources = from.Spec.InitContainers[i].Resources
+	for i := range from {
+		if containers[i].Name == from[i].Name {
+			containers[i].Resources = from[i].Resources
+		}
 	}
 }

@@ -2,7 +2,6 @@ package batch
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -92,10 +91,10 @@ func validateExitCodes(c *batchv1.PodFailurePolicyOnExitCodesRequirement, names 
 	sorted := true
 	seen := map[int32]bool{}
 	for i, code := range c.Values {
-		switch {
-		case c.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn && code == 0:
+		if c.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn && code == 0 {
 			errs = append(errs, field.Invalid(values.Index(i), code, "must not be 0 for the In operator"))
-		case seen[code]:
+		}
+		if seen[code] {
 			errs = append(errs, field.Duplicate(values.Index(i), code))
 		}
 		seen[code] = true
@@ -130,7 +129,7 @@ func validateSuccessPolicy(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
 		return nil
 	}
 	if !isIndexed(s) {
-		return field.ErrorList{field.Invalid(at, *p, "requires indexed completion mode")}
+		return field.ErrorList{field.Invalid(at, check.Shown(p), "requires indexed completion mode")}
 	}
 	rules := at.Child("rules")
 	if len(p.Rules) == 0 {
@@ -177,35 +176,64 @@ func validateSuccessRule(s *batchv1.JobSpec, r *batchv1.SuccessPolicyRule, at *f
 	return errs
 }
 
-// countIndexes counts the indexes in a list of ascending numbers and intervals: "1,3-5,7".
+// countIndexes counts the indexes in a list of ascending numbers and intervals: "1,3-5,7". Without completions nothing is
+// too large.
 func countIndexes(text string, completions *int32) (int32, error) {
 	if text == "" {
 		return 0, nil
 	}
-	last, total := -1, int32(0)
+	var last *int
+	total := int32(0)
 	for _, part := range strings.Split(text, ",") {
-		bounds := strings.Split(part, "-")
-		if len(bounds) > 2 {
-			return 0, fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most two parts separated by '-'", part)
-		}
-		first, err := strconv.Atoi(bounds[0])
+		first, end, err := indexInterval(part, completions)
 		if err != nil {
-			return 0, fmt.Errorf("cannot convert string to integer for index: %q", bounds[0])
+			return 0, err
 		}
-		end, err := strconv.Atoi(bounds[len(bounds)-1])
-		if err != nil {
-			return 0, fmt.Errorf("cannot convert string to integer for index: %q", bounds[len(bounds)-1])
-		}
-		for _, n := range slices.Compact([]int{first, end}) {
-			if completions != nil && n >= int(*completions) {
-				return 0, fmt.Errorf("too large index: %q", strconv.Itoa(n))
-			}
-		}
-		if first <= last || len(bounds) == 2 && end <= first {
-			return 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", max(last, first), end)
+		if last != nil && *last >= first {
+			return 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", *last, first)
 		}
 		total += int32(end-first) + 1
-		last = end
+		last = &end
 	}
 	return total, nil
+}
+
+// indexInterval reads a number, or two with a dash between.
+func indexInterval(text string, completions *int32) (first, end int, err error) {
+	bounds := strings.Split(text, "-")
+	if len(bounds) > 2 {
+		return 0, 0, fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most two parts separated by '-'", text)
+	}
+	var n [2]int
+	for i, bound := range bounds {
+		if n[i], err = strconv.Atoi(bound); err != nil {
+			return 0, 0, fmt.Errorf("cannot convert string to integer for index: %q", bound)
+		}
+		if completions != nil && n[i] >= int(*completions) {
+			return 0, 0, fmt.Errorf("too large index: %q", bound)
+		}
+	}
+	if len(bounds) == 1 {
+		return n[0], n[0], nil
+	}
+	if n[0] >= n[1] {
+		return 0, 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", n[0], n[1])
+	}
+	return n[0], n[1], nil
+}
+
+// overlap says at which index two lists of intervals overlap; what cannot be read is left out.
+func overlap(completed, failed string, completions *int32) error {
+	for _, c := range strings.Split(completed, ",") {
+		from, to, err := indexInterval(c, completions)
+		if err != nil {
+			continue
+		}
+		for _, f := range strings.Split(failed, ",") {
+			if first, end, err := indexInterval(f, completions); err == nil && from <= end && first <= to {
+				return fmt.Errorf("failedIndexes and completedIndexes overlap at index: %d", max(from, first))
+			}
+		}
+	}
+	return nil
 }

@@ -80,9 +80,9 @@ func compareTemplate(raw json.RawMessage, path []string, c recorded, kind string
 		checked.Spec.Hostname = ""
 	}
 	if c.Status == 422 {
-		return compareTemplateCauses(podspec.ValidateTemplate(checked, at), at.String(), c)
+		return compareTemplateCauses(podspec.ValidateTemplate(checked, nil, at), at.String(), c)
 	}
-	if errs := podspec.ValidateTemplate(checked, at); len(errs) > 0 {
+	if errs := podspec.ValidateTemplate(checked, nil, at); len(errs) > 0 {
 		return errs.ToAggregate().Error()
 	}
 	answer, err := json.Marshal(c.Response)

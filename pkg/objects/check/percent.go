@@ -14,8 +14,8 @@ func NumberOrPercent(v intstr.IntOrString, at *field.Path) field.ErrorList {
 	if v.Type == intstr.Int {
 		return NonNegative(v.IntVal, at)
 	}
-	if v.Type == intstr.String && len(utilvalidation.IsValidPercent(v.StrVal)) == 0 {
-		return nil
+	if v.Type == intstr.String {
+		return Invalid(at, v, utilvalidation.IsValidPercent(v.StrVal))
 	}
 	return field.ErrorList{field.Invalid(at, v, "must be an integer or percentage (e.g '5%%')")}
 }

@@ -15,6 +15,7 @@ import (
 
 // prepareEphemeral takes back all but the ephemeral containers.
 func prepareEphemeral(p, old *corev1.Pod) {
+	podspec.DropGated(&p.Spec)
 	containers := p.Spec.EphemeralContainers
 	p.Spec, p.Status = old.Spec, old.Status
 	metav1.ResetObjectMetaForStatus(&p.ObjectMeta, &old.ObjectMeta)

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/minikctl/minikctl/pkg/objects/check"
@@ -59,16 +61,21 @@ func defaultPodStatus(s *corev1.PodStatus) {
 	if s.PodIP != "" && len(s.PodIPs) == 0 {
 		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
 	}
-	if s.HostIP != "" && len(s.HostIPs) == 0 {
-		s.HostIPs = []corev1.HostIP{{IP: s.HostIP}}
+	if s.PodIP != "" && s.PodIP != s.PodIPs[0].IP {
+		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}} // an older kubelet knows only the one
 	}
 }
 
 func preparePod(p, old *corev1.Pod) {
 	podspec.SyncServiceAccount(&p.Spec)
+	podspec.DropGated(&p.Spec)
 	if old == nil {
 		p.Generation = 1
-		p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: podspec.QOS(&p.Spec)}
+		quality := p.Status.QOSClass // kept where a client claims one
+		if quality == "" {
+			quality = podspec.QOS(&p.Spec)
+		}
+		p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: quality}
 		gated(p)
 		podspec.MergeMatchLabelKeys(&p.Spec, p.Labels)
 		podspec.AppArmorFields(&p.Spec, p.Annotations)
@@ -97,6 +104,29 @@ func preparePodStatus(p, old *corev1.Pod) {
 		p.Status.QOSClass = old.Status.QOSClass
 	}
 	keepObserved(&p.Status, &old.Status)
+	dropGatedStatus(&p.Status)
+}
+
+// dropGatedStatus removes what is behind feature gates that are closed.
+func dropGatedStatus(s *corev1.PodStatus) {
+	s.NodeAllocatableResourceClaimStatuses = nil
+	for _, list := range []*[]corev1.ContainerStatus{&s.ContainerStatuses, &s.InitContainerStatuses, &s.EphemeralContainerStatuses} {
+		if !slices.ContainsFunc(*list, hasVolumeStatus) {
+			continue
+		}
+		*list = slices.Clone(*list) // may be shared
+		for i := range *list {
+			mounts := slices.Clone((*list)[i].VolumeMounts)
+			for j := range mounts {
+				mounts[j].VolumeStatus = nil
+			}
+			(*list)[i].VolumeMounts = mounts
+		}
+	}
+}
+
+func hasVolumeStatus(s corev1.ContainerStatus) bool {
+	return slices.ContainsFunc(s.VolumeMounts, func(m corev1.VolumeMountStatus) bool { return m.VolumeStatus != nil })
 }
 
 // keepObserved keeps the observed generations that a writer who does not know them has dropped. Conditions of the same

@@ -15,6 +15,7 @@ import (
 // prepareResize takes back all but the resources of containers and of the pod as a whole. If containers came, went or changed places, it leaves
 // them for validation to see.
 func prepareResize(p, old *corev1.Pod) {
+	podspec.DropGated(&p.Spec)
 	if len(p.Spec.Containers) == len(old.Spec.Containers) && len(p.Spec.InitContainers) == len(old.Spec.InitContainers) {
 		resources := p.Spec.Resources
 		containers := onlyResources(p.Spec.Containers, old.Spec.Containers)
@@ -47,35 +48,103 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), why)}
 	}
 	errs := whole(p, old)
-	if len(p.Spec.Containers) != len(old.Spec.Containers) || len(p.Spec.InitContainers) != len(old.Spec.InitContainers) {
-		return append(errs, field.Forbidden(check.Spec, "containers may not be added or removed when resizing"))
-	}
-	if podspec.QOS(&old.Spec) != podspec.QOS(&p.Spec) {
+	if quality(old) != podspec.QOS(&p.Spec) {
 		errs = append(errs, field.Invalid(check.Spec, p.Status.QOSClass, "Pod QOS Class may not change as a result of resizing"))
 	}
 	if !canResize(old) {
 		errs = append(errs, field.Forbidden(check.Spec, "Pod running on node without support for resize"))
 	}
-	for i := range old.Spec.InitContainers {
-		if restarts := old.Spec.InitContainers[i].RestartPolicy; restarts != nil && *restarts == corev1.ContainerRestartPolicyAlways {
-			errs = append(errs, removed(&p.Spec.InitContainers[i].Resources, &old.Spec.InitContainers[i].Resources,
-				check.Spec.Child("initContainers").Index(i).Child("resources"))...)
-		}
+	now := p.Spec // a shallow copy: what may change is taken back in it
+	if asks(p) || asks(old) {
+		errs = append(errs, podLevelResize(p.Spec.Resources, old.Spec.Resources)...)
+		now.Resources = sizeOf(p.Spec.Resources, old.Spec.Resources)
 	}
-	for i := range old.Spec.Containers {
-		errs = append(errs, removed(&p.Spec.Containers[i].Resources, &old.Spec.Containers[i].Resources,
-			check.Spec.Child("containers").Index(i).Child("resources"))...)
+	if len(old.Status.NodeAllocatableResourceClaimStatuses) > 0 {
+		errs = append(errs, field.Forbidden(check.Spec, "pods with node allocatable resource claims cannot be resized"))
 	}
-	errs = append(errs, removed(ofPod(p), ofPod(old), check.Spec.Child("resources"))...)
-	return append(errs, otherThanResources(p, old)...)
+	others := append(moved(p.Spec.Containers, old.Spec.Containers, "containers"), moved(p.Spec.InitContainers, old.Spec.InitContainers, "initContainers")...)
+	if len(others) > 0 {
+		return append(errs, others...)
+	}
+	errs = append(errs, removedAny(p.Spec.InitContainers, old.Spec.InitContainers, check.Spec.Child("initContainers"))...)
+	errs = append(errs, removedAny(p.Spec.Containers, old.Spec.Containers, check.Spec.Child("containers"))...)
+	errs = append(errs, otherThanResources(p, old)...)
+	if len(errs) > 0 {
+		return errs
+	}
+	now.Containers, now.InitContainers = old.Spec.Containers, old.Spec.InitContainers // which do not differ otherwise
+	if !equality.Semantic.DeepEqual(&now, &old.Spec) {
+		errs = append(errs, field.Forbidden(check.Spec, "only cpu and memory resources are mutable"))
+	}
+	return errs
 }
 
-// ofPod returns what a pod asks for as a whole.
-func ofPod(p *corev1.Pod) *corev1.ResourceRequirements {
-	if p.Spec.Resources == nil {
-		return &corev1.ResourceRequirements{}
+// quality is the quality of service that a pod has been told it has.
+func quality(p *corev1.Pod) corev1.PodQOSClass {
+	if p.Status.QOSClass != "" {
+		return p.Status.QOSClass
 	}
-	return p.Spec.Resources
+	return podspec.QOS(&p.Spec)
+}
+
+// asks reports whether a pod asks for resources as a whole.
+func asks(p *corev1.Pod) bool {
+	return p.Spec.Resources != nil && len(p.Spec.Resources.Requests)+len(p.Spec.Resources.Limits) > 0
+}
+
+// podLevelResize checks what a pod as a whole may change.
+func podLevelResize(now, was *corev1.ResourceRequirements) field.ErrorList {
+	at := check.Spec.Child("resources")
+	if was != nil && now == nil {
+		return field.ErrorList{field.Forbidden(at, "pod-level resources cannot be removed")}
+	}
+	var errs field.ErrorList
+	if was != nil && lacksResource(now.Requests, was.Requests) {
+		errs = append(errs, field.Forbidden(at.Child("requests"), "pod-level resource requests cannot be removed"))
+	}
+	if was != nil && lacksResource(now.Limits, was.Limits) {
+		errs = append(errs, field.Forbidden(at.Child("limits"), "pod-level resource limits cannot be removed"))
+	}
+	if !equality.Semantic.DeepEqual(sizeOf(now, was), was) {
+		errs = append(errs, field.Forbidden(check.Spec, "only cpu and memory resources are mutable at pod-level"))
+	}
+	return errs
+}
+
+// sizeOf returns what a pod asks for as a whole with the CPU and memory that it had; nil if nothing is left that it did
+// not have.
+func sizeOf(now, was *corev1.ResourceRequirements) *corev1.ResourceRequirements {
+	if now == nil {
+		return nil
+	}
+	out := *now
+	if was != nil {
+		out.Requests, out.Limits = sizeBack(now.Requests, was.Requests), sizeBack(now.Limits, was.Limits)
+		return &out
+	}
+	out.Requests, out.Limits = sizeBack(now.Requests, nil), sizeBack(now.Limits, nil)
+	if len(out.Requests)+len(out.Limits)+len(out.Claims) == 0 {
+		return nil
+	}
+	return &out
+}
+
+// sizeBack returns a list with the CPU and memory of an older one.
+func sizeBack(list, old corev1.ResourceList) corev1.ResourceList {
+	if list == nil && old == nil {
+		return nil
+	}
+	out := maps.Clone(list)
+	if out == nil {
+		out = corev1.ResourceList{}
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		delete(out, name)
+		if q, ok := old[name]; ok {
+			out[name] = q
+		}
+	}
+	return out
 }
 
 // cannotResize says why a pod can never be resized, or "".
@@ -100,64 +169,79 @@ func canResize(p *corev1.Pod) bool {
 	return true
 }
 
-// removed refuses to let a request or limit go.
-func removed(now, old *corev1.ResourceRequirements, at *field.Path) field.ErrorList {
-	lacks := func(now, old corev1.ResourceList) bool {
-		for name := range old {
-			if _, ok := now[name]; !ok {
-				return true
-			}
-		}
-		return false
+// moved refuses containers that come, go or change places.
+func moved(now, old []corev1.Container, list string) field.ErrorList {
+	at := check.Spec.Child(list)
+	if len(now) != len(old) {
+		return field.ErrorList{field.Forbidden(at, list+" may not be added or removed on resize")}
 	}
 	var errs field.ErrorList
-	if lacks(now.Requests, old.Requests) {
-		errs = append(errs, field.Forbidden(at.Child("requests"), "resource requests cannot be removed"))
-	}
-	if lacks(now.Limits, old.Limits) {
-		errs = append(errs, field.Forbidden(at.Child("limits"), "resource limits cannot be removed"))
+	for i := range old {
+		if now[i].Name != old[i].Name {
+			errs = append(errs, field.Forbidden(at.Index(i).Child("name"), list+" may not be renamed or reordered on resize"))
+		}
 	}
 	return errs
 }
 
-// otherThanResources refuses what a resize may not change: all but CPU and memory of containers that keep running.
+func lacksResource(now, old corev1.ResourceList) bool {
+	for name := range old {
+		if _, ok := now[name]; !ok {
+			return true
+		}
+	}
+	return false
+}
+
+// removedAny refuses to let a container's request or limit go.
+func removedAny(now, old []corev1.Container, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range old {
+		now, old, at := &now[i].Resources, &old[i].Resources, at.Index(i).Child("resources")
+		if lacksResource(now.Requests, old.Requests) {
+			errs = append(errs, field.Forbidden(at.Child("requests"), "resource requests cannot be removed"))
+		}
+		if lacksResource(now.Limits, old.Limits) {
+			errs = append(errs, field.Forbidden(at.Child("limits"), "resource limits cannot be removed"))
+		}
+	}
+	return errs
+}
+
+// otherThanResources refuses what a resize may not change: all but CPU and memory. An init container that is not to be
+// restarted with them cannot be resized if it once was allowed to ask for that.
 func otherThanResources(p, old *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
-	if !equality.Semantic.DeepEqual(withoutSize(*ofPod(p)), withoutSize(*ofPod(old))) {
-		errs = append(errs, field.Forbidden(check.Spec, "only cpu and memory resources are mutable"))
-	}
 	for i := range p.Spec.Containers {
 		if !sameButSize(&p.Spec.Containers[i], &old.Spec.Containers[i]) {
 			errs = append(errs, field.Forbidden(check.Spec, "only cpu and memory resources are mutable"))
 		}
 	}
 	for i := range p.Spec.InitContainers {
-		now, was := &p.Spec.InitContainers[i], &old.Spec.InitContainers[i]
+		now, was, at := &p.Spec.InitContainers[i], &old.Spec.InitContainers[i], check.Spec.Child("initContainers").Index(i)
+		if !sameButSize(now, was) {
+			errs = append(errs, field.Forbidden(at, "only cpu and memory resources for init or sidecar containers are mutable"))
+		}
 		sidecar := now.RestartPolicy != nil && *now.RestartPolicy == corev1.ContainerRestartPolicyAlways
-		switch {
-		case sidecar && !sameButSize(now, was):
-			errs = append(errs, field.Forbidden(check.Spec, "only cpu and memory resources for sidecar containers are mutable"))
-		case !sidecar && !equality.Semantic.DeepEqual(now, was):
-			errs = append(errs, field.Forbidden(check.Spec, "resources for non-sidecar init containers are immutable"))
+		if sidecar || equality.Semantic.DeepEqual(now, was) {
+			continue
+		}
+		for j := range now.ResizePolicy {
+			if now.ResizePolicy[j].RestartPolicy == corev1.RestartContainer {
+				errs = append(errs, field.Forbidden(at, "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"))
+			}
 		}
 	}
 	return errs
 }
 
-// sameButSize compares containers without their CPU and memory and their policy of resizing.
+// sameButSize compares containers without their CPU and memory. What a container claims is lost in the comparison, so
+// that one with claims can't be resized.
 func sameButSize(now, old *corev1.Container) bool {
-	a, b := *now, *old
-	a.Resources, b.Resources = withoutSize(a.Resources), withoutSize(b.Resources)
-	a.ResizePolicy, b.ResizePolicy = nil, nil
-	return equality.Semantic.DeepEqual(a, b)
-}
-
-func withoutSize(r corev1.ResourceRequirements) corev1.ResourceRequirements {
-	drop := func(list corev1.ResourceList) corev1.ResourceList {
-		list = maps.Clone(list)
-		delete(list, corev1.ResourceCPU)
-		delete(list, corev1.ResourceMemory)
-		return list
+	a := *now
+	a.Resources = corev1.ResourceRequirements{
+		Limits:   sizeBack(now.Resources.Limits, old.Resources.Limits),
+		Requests: sizeBack(now.Resources.Requests, old.Resources.Requests),
 	}
-	return corev1.ResourceRequirements{Limits: drop(r.Limits), Requests: drop(r.Requests), Claims: r.Claims}
+	return equality.Semantic.DeepEqual(&a, old)
 }

@@ -20,7 +20,7 @@ func validatePod(p, old *corev1.Pod) field.ErrorList {
 		return validatePodUpdate(p, old)
 	}
 	errs := check.Meta(p, true, apivalidation.NameIsDNSSubdomain)
-	errs = append(errs, podspec.ValidatePod(p, check.Metadata, check.Spec)...)
+	errs = append(errs, podspec.ValidatePod(p, nil, check.Metadata, check.Spec)...)
 	if len(p.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(check.Spec.Child("ephemeralContainers"), "cannot be set on create"))
 	}
@@ -34,7 +34,7 @@ func validatePod(p, old *corev1.Pod) field.ErrorList {
 func whole(p, old *corev1.Pod) field.ErrorList {
 	errs := check.MetaUpdate(p, old)
 	errs = append(errs, check.Meta(p, true, apivalidation.NameIsDNSSubdomain)...)
-	return append(errs, podspec.ValidatePod(p, check.Metadata, check.Spec)...)
+	return append(errs, podspec.ValidatePod(p, old, check.Metadata, check.Spec)...)
 }
 
 func validatePodUpdate(p, old *corev1.Pod) field.ErrorList {

@@ -1,12 +1,14 @@
 package core
 
 import (
+	"fmt"
 	"net"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
@@ -14,41 +16,37 @@ import (
 func validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 	at := check.Status
 	errs := append(check.MetaUpdate(p, old), annotationChanges(p, old)...)
-	errs = append(errs, podConditions(p.Status.Conditions, check.Metadata.Child("conditions"))...)
-	errs = append(errs, observedGeneration(p, at)...)
+	errs = append(errs, podConditions(p.Status.Conditions, at.Child("conditions"))...)
 	if p.Spec.NodeName != old.Spec.NodeName {
 		errs = append(errs, field.Forbidden(at.Child("nodeName"), "may not be changed directly"))
 	}
 	if name := p.Status.NominatedNodeName; name != old.Status.NominatedNodeName && name != "" {
 		errs = append(errs, check.Subdomain(name, at, "nominatedNodeName")...)
+		if old.Spec.NodeName != "" {
+			errs = append(errs, field.Forbidden(at.Child("nominatedNodeName"), "may not be set on pods that are already bound to a node"))
+		}
+	}
+	if p.Status.ObservedGeneration < 0 {
+		errs = append(errs, field.Invalid(at.Child("observedGeneration"), p.Status.ObservedGeneration, "must be a non-negative integer"))
 	}
 	if p.Status.QOSClass != old.Status.QOSClass {
 		errs = append(errs, check.Immutable(p.Status.QOSClass, old.Status.QOSClass, at.Child("qosClass"))...)
 	}
 	errs = append(errs, containerStates(p, old, at)...)
 	errs = append(errs, claimStatuses(p, at.Child("resourceClaimStatuses"))...)
-	errs = append(errs, podIPs(p.Status.PodIPs, at.Child("podIPs"))...)
-	return append(errs, hostIPs(&p.Status, at.Child("hostIPs"))...)
+	errs = append(errs, extendedClaim(p.Status.ExtendedResourceClaimStatus, &p.Spec, at.Child("extendedResourceClaimStatus"))...)
+	errs = append(errs, podIPs(p.Status.PodIPs, old.Status.PodIPs, at.Child("podIPs"))...)
+	errs = append(errs, hostIPs(&p.Status, &old.Status, at.Child("hostIPs"))...)
+	return append(errs, containerReports(p, at)...)
 }
 
 func podConditions(conditions []corev1.PodCondition, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range conditions {
-		errs = append(errs, check.Qualified(string(conditions[i].Type), at.Index(i).Child("Type"))...)
-	}
-	return errs
-}
-
-// observedGeneration checks that nobody claims to have seen what is not yet there.
-func observedGeneration(p *corev1.Pod, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if p.Status.ObservedGeneration < 0 {
-		errs = append(errs, check.NonNegative(p.Status.ObservedGeneration, at, "observedGeneration")...)
-	}
-	for i := range p.Status.Conditions {
-		if g := p.Status.Conditions[i].ObservedGeneration; g < 0 {
-			errs = append(errs, check.NonNegative(g, at.Child("conditions").Index(i).Child("observedGeneration"))...)
+		if g := conditions[i].ObservedGeneration; g < 0 {
+			errs = append(errs, field.Invalid(at.Index(i).Child("observedGeneration"), g, "must be a non-negative integer"))
 		}
+		errs = append(errs, check.Qualified(string(conditions[i].Type), at.Index(i), "Type")...)
 	}
 	return errs
 }
@@ -56,24 +54,40 @@ func observedGeneration(p *corev1.Pod, at *field.Path) field.ErrorList {
 // containerStates checks that containers that shall not run again stay ended.
 func containerStates(p, old *corev1.Pod, at *field.Path) field.ErrorList {
 	spec := &old.Spec
-	errs := stayEnded(p.Status.ContainerStatuses, old.Status.ContainerStatuses, at.Child("containerStatuses"),
-		func(s *corev1.ContainerStatus) bool { return mayRestart(spec.Containers, spec.RestartPolicy, s) })
-	errs = append(errs, stayEnded(p.Status.InitContainerStatuses, old.Status.InitContainerStatuses, at.Child("initContainerStatuses"),
-		func(s *corev1.ContainerStatus) bool { return mayRestart(spec.InitContainers, spec.RestartPolicy, s) })...)
+	var errs field.ErrorList
+	if !restartsAll(spec.InitContainers) && !restartsAll(spec.Containers) {
+		errs = stayEnded(p.Status.ContainerStatuses, old.Status.ContainerStatuses, at.Child("containerStatuses"),
+			func(s *corev1.ContainerStatus) bool { return mayRestart(spec.Containers, spec.RestartPolicy, s) })
+		errs = append(errs, stayEnded(p.Status.InitContainerStatuses, old.Status.InitContainerStatuses, at.Child("initContainerStatuses"),
+			func(s *corev1.ContainerStatus) bool { return mayRestart(spec.InitContainers, spec.RestartPolicy, s) })...)
+	}
 	return append(errs, stayEnded(p.Status.EphemeralContainerStatuses, old.Status.EphemeralContainerStatuses, at.Child("ephemeralContainerStatuses"),
 		func(*corev1.ContainerStatus) bool { return false })...)
+}
+
+// restartsAll reports whether the end of one of the containers may start all of the pod's again.
+func restartsAll(containers []corev1.Container) bool {
+	return slices.ContainsFunc(containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
+			return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+		})
+	})
 }
 
 func stayEnded(now, old []corev1.ContainerStatus, at *field.Path, restarts func(*corev1.ContainerStatus) bool) field.ErrorList {
 	var errs field.ErrorList
 	for i := range old {
-		if old[i].State.Terminated == nil || restarts(&old[i]) {
+		if old[i].State.Terminated == nil {
 			continue
 		}
 		for j := range now {
-			if now[j].Name == old[i].Name && now[j].State.Terminated == nil {
+			if now[j].Name != old[i].Name || now[j].State.Terminated != nil {
+				continue
+			}
+			if !restarts(&old[i]) {
 				errs = append(errs, field.Forbidden(at.Index(i).Child("state"), "may not be transitioned to non-terminated state"))
 			}
+			break
 		}
 	}
 	return errs
@@ -81,17 +95,28 @@ func stayEnded(now, old []corev1.ContainerStatus, at *field.Path, restarts func(
 
 // mayRestart reports whether a container that has ended may be started again.
 func mayRestart(containers []corev1.Container, policy corev1.RestartPolicy, s *corev1.ContainerStatus) bool {
-	if policy == corev1.RestartPolicyAlways {
-		return true
-	}
 	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == s.Name })
-	if i >= 0 && containers[i].RestartPolicy != nil {
-		if *containers[i].RestartPolicy == corev1.ContainerRestartPolicyAlways || len(containers[i].RestartPolicyRules) > 0 {
+	if i < 0 {
+		return false
+	}
+	code := s.State.Terminated.ExitCode
+	if own := containers[i].RestartPolicy; own != nil {
+		if slices.ContainsFunc(containers[i].RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return applies(&r, code) }) {
 			return true
 		}
-		policy = corev1.RestartPolicy(*containers[i].RestartPolicy)
+		policy = corev1.RestartPolicy(*own)
 	}
-	return policy == corev1.RestartPolicyOnFailure && s.State.Terminated.ExitCode != 0
+	return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && code != 0
+}
+
+// applies reports whether a rule is about an exit code.
+func applies(r *corev1.ContainerRestartRule, code int32) bool {
+	if r.ExitCodes == nil {
+		return false
+	}
+	has := slices.Contains(r.ExitCodes.Values, code)
+	return r.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn && has ||
+		r.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpNotIn && !has
 }
 
 func claimStatuses(p *corev1.Pod, at *field.Path) field.ErrorList {
@@ -105,32 +130,18 @@ func claimStatuses(p *corev1.Pod, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Duplicate(name, s.Name))
 		}
 		if s.ResourceClaimName != nil {
-			errs = append(errs, check.Subdomain(*s.ResourceClaimName, name)...)
+			errs = append(errs, check.Subdomain(*s.ResourceClaimName, at.Index(i), "resourceClaimName")...)
 		}
 	}
 	return errs
 }
 
-func podIPs(list []corev1.PodIP, at *field.Path) field.ErrorList {
-	ips := make([]string, len(list))
-	for i := range list {
-		ips[i] = list[i].IP
-	}
-	errs := validIPs(ips, at)
-	if len(ips) > 1 {
-		if !oneOfEachFamily(ips) {
-			errs = append(errs, field.Invalid(at, list, "may specify no more than one IP for each IP family"))
-		}
-		for i := range list {
-			if slices.Contains(ips[:i], ips[i]) {
-				errs = append(errs, field.Duplicate(at.Index(i), list[i]))
-			}
-		}
-	}
-	return errs
+func podIPs(list, old []corev1.PodIP, at *field.Path) field.ErrorList {
+	ip := func(p corev1.PodIP) string { return p.IP }
+	return statusIPs(texts(list, ip), texts(old, ip), check.Shown(list), at)
 }
 
-func hostIPs(s *corev1.PodStatus, at *field.Path) field.ErrorList {
+func hostIPs(s, old *corev1.PodStatus, at *field.Path) field.ErrorList {
 	if len(s.HostIPs) == 0 {
 		return nil
 	}
@@ -138,28 +149,33 @@ func hostIPs(s *corev1.PodStatus, at *field.Path) field.ErrorList {
 	if s.HostIP != s.HostIPs[0].IP {
 		errs = append(errs, field.Invalid(at.Index(0).Child("ip"), s.HostIPs[0].IP, "must be equal to `hostIP`"))
 	}
-	ips := make([]string, len(s.HostIPs))
-	for i := range s.HostIPs {
-		ips[i] = s.HostIPs[i].IP
-	}
-	errs = append(errs, validIPs(ips, at)...)
-	if len(ips) > 1 {
-		for i := range ips {
-			if slices.Contains(ips[:i], ips[i]) {
-				errs = append(errs, field.Duplicate(at.Index(i), s.HostIPs[i]))
-			}
-		}
-		if !oneOfEachFamily(ips) {
-			errs = append(errs, field.Invalid(at, s.HostIPs, "may specify no more than one IP for each IP family"))
-		}
-	}
-	return errs
+	ip := func(h corev1.HostIP) string { return h.IP }
+	return append(errs, statusIPs(texts(s.HostIPs, ip), texts(old.HostIPs, ip), check.Shown(s.HostIPs), at)...)
 }
 
-func validIPs(ips []string, at *field.Path) field.ErrorList {
+func texts[T any](list []T, text func(T) string) []string {
+	out := make([]string, len(list))
+	for i := range list {
+		out[i] = text(list[i])
+	}
+	return out
+}
+
+// statusIPs checks the addresses of a pod or its node: one of each family, but wrong ones may stay.
+func statusIPs(ips, old []string, all any, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, ip := range ips {
-		errs = append(errs, utilvalidation.IsValidIPForLegacyField(at.Index(i), ip, false, nil)...)
+		errs = append(errs, utilvalidation.IsValidIPForLegacyField(at.Index(i), ip, true, old)...)
+	}
+	if len(ips) < 2 {
+		return errs
+	}
+	both, err := netutils.IsDualStackIPStrings(ips)
+	if err != nil {
+		errs = append(errs, field.InternalError(at, fmt.Errorf("failed to check for dual stack with error:%v", err)))
+	}
+	if !both || len(ips) > 2 {
+		errs = append(errs, field.Invalid(at, all, "may specify no more than one IP for each IP family"))
 	}
 	return errs
 }

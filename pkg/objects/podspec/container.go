@@ -70,7 +70,7 @@ func (v *validator) initContainers(at *field.Path) field.ErrorList {
 	for i := range v.spec.InitContainers {
 		c, idx := &v.spec.InitContainers[i], at.Index(i)
 		errs = append(errs, v.common(c, idx)...)
-		errs = append(errs, restartRules(c, idx)...)
+		errs = append(errs, initRestartRules(c, idx)...)
 		if named(v.spec.Containers, c.Name) || c.Name != "" && named(v.spec.InitContainers[:i], c.Name) {
 			errs = append(errs, field.Duplicate(idx.Child("name"), c.Name))
 		}
@@ -81,8 +81,30 @@ func (v *validator) initContainers(at *field.Path) field.ErrorList {
 			continue
 		}
 		errs = append(errs, onlySidecars(c, idx)...)
+		if !v.restartsInit {
+			errs = append(errs, noRestartOfInit(c.ResizePolicy, idx.Child("resizePolicy"))...)
+		}
 	}
 	return errs
+}
+
+// noRestartOfInit refuses to restart a container for its new size that runs once.
+func noRestartOfInit(policies []corev1.ContainerResizePolicy, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range policies {
+		if policies[i].RestartPolicy == corev1.RestartContainer {
+			errs = append(errs, field.Invalid(at.Index(i).Child("restartPolicy"), policies[i].RestartPolicy,
+				"must not be set to 'RestartContainer' for non-sidecar initContainers"))
+		}
+	}
+	return errs
+}
+
+// restartsInit reports whether a spec has what noRestartOfInit refuses.
+func restartsInit(s *corev1.PodSpec) bool {
+	return slices.ContainsFunc(s.InitContainers, func(c corev1.Container) bool {
+		return !isSidecar(&c) && noRestartOfInit(c.ResizePolicy, nil) != nil
+	})
 }
 
 func isSidecar(c *corev1.Container) bool {
@@ -173,6 +195,14 @@ var (
 	}
 )
 
+// initRestartRules checks an init container's own restart policy. Its rules are looked at only if it has one.
+func initRestartRules(c *corev1.Container, at *field.Path) field.ErrorList {
+	if c.RestartPolicy == nil && len(c.RestartPolicyRules) > 0 {
+		return field.ErrorList{field.Required(at.Child("restartPolicy"), "must specify restartPolicy when restart rules are used")}
+	}
+	return restartRules(c, at)
+}
+
 // restartRules checks a container's own restart policy.
 func restartRules(c *corev1.Container, at *field.Path) field.ErrorList {
 	if c.RestartPolicy == nil && len(c.RestartPolicyRules) == 0 {
@@ -190,12 +220,12 @@ func restartRules(c *corev1.Container, at *field.Path) field.ErrorList {
 	}
 	for i := range c.RestartPolicyRules {
 		rule, idx := &c.RestartPolicyRules[i], rules.Index(i)
-		errs = append(errs, check.Named(rule.Action, ruleActions, idx, "action")...)
+		errs = append(errs, check.OneOf(rule.Action, ruleActions, idx, "action")...)
 		if rule.ExitCodes == nil {
 			errs = append(errs, field.Required(idx.Child("exitCodes"), "must be specified"))
 			continue
 		}
-		errs = append(errs, check.Named(rule.ExitCodes.Operator, exitOperators, idx, "exitCodes", "operator")...)
+		errs = append(errs, check.OneOf(rule.ExitCodes.Operator, exitOperators, idx, "exitCodes", "operator")...)
 		if n := len(rule.ExitCodes.Values); n > 255 {
 			errs = append(errs, field.TooMany(idx.Child("exitCodes", "values"), n, 255))
 		}

@@ -1,29 +1,11 @@
 package podspec
 
 import (
-	"reflect"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
-
-// TestInternalFields looks whether a field is new in the types.
-func TestInternalFields(t *testing.T) {
-	elsewhere := append([]string{"DeprecatedServiceAccount"}, hostFields...)
-	for i := range reflect.TypeFor[corev1.PodSpec]().NumField() {
-		name := reflect.TypeFor[corev1.PodSpec]().Field(i).Name
-		if !slices.Contains(internalSpec, name) && !slices.Contains(elsewhere, name) {
-			t.Errorf("the order of a pod's fields lacks %s", name)
-		}
-	}
-	for i := range reflect.TypeFor[corev1.PodSecurityContext]().NumField() {
-		if name := reflect.TypeFor[corev1.PodSecurityContext]().Field(i).Name; !slices.Contains(internalSecurity, name) {
-			t.Errorf("the order of a security context's fields lacks %s", name)
-		}
-	}
-}
 
 func TestDiff(t *testing.T) {
 	const pod = `

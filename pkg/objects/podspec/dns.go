@@ -37,7 +37,7 @@ func validateDNSConfig(c *corev1.PodDNSConfig, policy corev1.DNSPolicy, at *fiel
 		errs = append(errs, field.Invalid(servers, c.Nameservers, fmt.Sprintf("must not have more than %v nameservers", maxServers)))
 	}
 	for i, server := range c.Nameservers {
-		errs = append(errs, utilvalidation.IsValidIPForLegacyField(servers.Index(i), server, false, nil)...)
+		errs = append(errs, utilvalidation.IsValidIPForLegacyField(servers.Index(i), server, true, nil)...)
 	}
 	if len(c.Searches) > maxSearches {
 		errs = append(errs, field.Invalid(searches, c.Searches, fmt.Sprintf("must not have more than %v search paths", maxSearches)))

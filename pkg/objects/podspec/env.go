@@ -1,6 +1,9 @@
 package podspec
 
 import (
+	"iter"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -58,7 +61,7 @@ func (v *validator) valueFrom(e *corev1.EnvVar, at *field.Path) field.ErrorList 
 	}
 	if from.FileKeyRef != nil {
 		n++
-		errs = append(errs, v.fileKeyRef(from.FileKeyRef, at.Child("fileKeyRef"))...)
+		errs = append(errs, fileKeyRef(from.FileKeyRef, at.Child("fileKeyRef"))...)
 	}
 	switch {
 	case n == 0:
@@ -79,28 +82,73 @@ func keyRef(name, key string, at *field.Path) field.ErrorList {
 	return append(errs, check.ConfigKey(key, at, "key")...)
 }
 
-func (v *validator) fileKeyRef(ref *corev1.FileKeySelector, at *field.Path) field.ErrorList {
+func fileKeyRef(ref *corev1.FileKeySelector, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if ref.VolumeName == "" {
-		errs = append(errs, field.Required(at.Child("volumeName"), ""))
-	} else {
-		errs = append(errs, check.Label(ref.VolumeName, at, "volumeName")...)
-		if source := v.volumes.Find(ref.VolumeName); source == nil {
-			errs = append(errs, field.NotFound(at.Child("volumeName"), ref.VolumeName))
-		} else if source.EmptyDir == nil {
-			errs = append(errs, field.Invalid(at.Child("volumeName"), ref.VolumeName, "referenced volume must be of type emptyDir"))
-		}
-	}
 	if ref.Key == "" {
 		errs = append(errs, field.Required(at.Child("key"), ""))
 	} else {
 		errs = append(errs, check.Invalid(at.Child("key"), ref.Key, utilvalidation.IsRelaxedEnvVarName(ref.Key))...)
 	}
+	if ref.VolumeName == "" {
+		errs = append(errs, field.Required(at.Child("volumeName"), ""))
+	} else {
+		errs = append(errs, check.Label(ref.VolumeName, at, "volumeName")...)
+	}
 	if ref.Path == "" {
 		return append(errs, field.Required(at.Child("path"), ""))
 	}
-	return append(errs, volume.NotReserved(ref.Path, at, "path")...)
+	return append(errs, volume.NoBacksteps(ref.Path, at, "path")...)
 }
+
+// fileKeyVolumes checks that variables from files come from volumes that containers write.
+func (v *validator) fileKeyVolumes(at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for where, c := range containersOf(v.spec) {
+		for i := range c.Env {
+			from := c.Env[i].ValueFrom
+			if from == nil || from.FileKeyRef == nil {
+				continue
+			}
+			name := from.FileKeyRef.VolumeName
+			wrong := where.below(at).Child("env").Index(i).Child("valueFrom", "fileKeyRef", "volumeName")
+			if j := slices.IndexFunc(v.spec.Volumes, func(v corev1.Volume) bool { return v.Name == name }); j < 0 {
+				errs = append(errs, field.NotFound(wrong, name))
+			} else if v.spec.Volumes[j].EmptyDir == nil {
+				errs = append(errs, field.Invalid(wrong, name, "referenced volume must be of type emptyDir"))
+			}
+		}
+	}
+	return errs
+}
+
+// containersOf yields all containers of a spec: init containers, containers, ephemeral ones.
+func containersOf(s *corev1.PodSpec) iter.Seq2[place, *corev1.Container] {
+	return func(yield func(place, *corev1.Container) bool) {
+		for i := range s.InitContainers {
+			if !yield(place{"initContainers", i}, &s.InitContainers[i]) {
+				return
+			}
+		}
+		for i := range s.Containers {
+			if !yield(place{"containers", i}, &s.Containers[i]) {
+				return
+			}
+		}
+		for i := range s.EphemeralContainers {
+			if !yield(place{"ephemeralContainers", i}, (*corev1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon)) {
+				return
+			}
+		}
+	}
+}
+
+// place is where a container stands in a spec.
+type place struct {
+	list string
+	i    int
+}
+
+func (p place) below(at *field.Path) *field.Path { return at.Child(p.list).Index(p.i) }
 
 func validateEnvFrom(sources []corev1.EnvFromSource, at *field.Path) field.ErrorList {
 	if len(sources) == 0 {

@@ -65,7 +65,7 @@ func notDevice(c *corev1.Container, m *corev1.VolumeMount, at *field.Path) field
 	name, path := false, false
 	for i := range c.VolumeDevices {
 		name = name || c.VolumeDevices[i].Name == m.Name
-		path = path || c.VolumeDevices[i].DevicePath == m.MountPath
+		path = path || c.VolumeDevices[i].DevicePath == m.MountPath && lastDevice(c.VolumeDevices, i)
 	}
 	if name {
 		errs = append(errs, field.Invalid(at.Child("name"), m.Name, "must not already exist in volumeDevices"))
@@ -74,6 +74,11 @@ func notDevice(c *corev1.Container, m *corev1.VolumeMount, at *field.Path) field
 		errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must not already exist as a path in volumeDevices"))
 	}
 	return errs
+}
+
+// lastDevice reports whether no later device has the name of the i-th.
+func lastDevice(devices []corev1.VolumeDevice, i int) bool {
+	return !slices.ContainsFunc(devices[i+1:], func(d corev1.VolumeDevice) bool { return d.Name == devices[i].Name })
 }
 
 // subPaths checks which part of a volume is mounted. Some errors name the list of mounts instead of the mount.

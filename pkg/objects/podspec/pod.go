@@ -5,10 +5,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidatePod checks what a pod must be at any time, created or updated: its annotations and its spec.
-func ValidatePod(p *corev1.Pod, metadata, at *field.Path) field.ErrorList {
+// ValidatePod checks what a pod must be at any time, created or updated (old nil or not): its annotations and its spec.
+func ValidatePod(p, old *corev1.Pod, metadata, at *field.Path) field.ErrorList {
 	errs := Annotations(p.Annotations, &p.Spec, metadata.Child("annotations"))
-	errs = append(errs, Validate(&p.Spec, Options{Pod: true, Name: p.Name}, at)...)
+	o := Options{Pod: true, Name: p.Name}
+	if old != nil {
+		o.Old = &old.Spec
+	}
+	errs = append(errs, Validate(&p.Spec, o, at)...)
 	if p.Spec.ServiceAccountName == "" {
 		errs = append(errs, tokensWithoutAccount(p.Spec.Volumes, at.Child("volumes"))...)
 	}

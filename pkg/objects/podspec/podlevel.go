@@ -27,17 +27,28 @@ func (v *validator) podResources(at *field.Path) field.ErrorList {
 		return nil
 	}
 	at = at.Child("resources")
+	if v.spec.OS != nil && v.spec.OS.Name == corev1.Windows {
+		return field.ErrorList{field.Forbidden(at, "may not be set for a windows pod")}
+	}
 	var errs field.ErrorList
 	if r.Claims != nil {
-		errs = append(errs, field.Forbidden(at.Child("claims"), "claims cannot be set for Resources at pod-level"))
+		errs = append(errs, field.Forbidden(at.Child("claims"), "claims may not be set for Resources at pod-level"))
 	}
 	errs = append(errs, validateResources(r, podResource, v.spec.ResourceClaims, at)...)
 	sum := resourcehelper.AggregateContainerRequests(&corev1.Pod{Spec: *v.spec}, resourcehelper.PodResourcesOptions{})
 	for _, name := range sorted(sum) {
-		want, have := sum[name], r.Requests[name]
-		if resourcehelper.IsSupportedPodLevelResource(name) && want.Cmp(have) > 0 {
+		want := sum[name]
+		if have, ok := r.Requests[name]; ok && want.Cmp(have) > 0 {
 			errs = append(errs, field.Invalid(at.Child("requests").Key(string(name)), have.String(),
 				fmt.Sprintf("must be greater than or equal to aggregate container requests of %s", want.String())))
+		}
+	}
+	sum = resourcehelper.AggregateContainerLimits(&corev1.Pod{Spec: *v.spec}, resourcehelper.PodResourcesOptions{})
+	for _, name := range sorted(sum) {
+		want := sum[name]
+		if have, ok := r.Limits[name]; ok && isHugePage(name) && want.Cmp(have) > 0 {
+			errs = append(errs, field.Invalid(at.Child("limits").Key(string(name)), have.String(),
+				fmt.Sprintf("must be greater than or equal to aggregate container limits of %s", want.String())))
 		}
 	}
 	for i := range v.spec.Containers {

@@ -138,8 +138,5 @@ func (v *validator) lifecycle(l *corev1.Lifecycle, at *field.Path) field.ErrorLi
 	if h := l.PreStop; h != nil {
 		errs = append(errs, v.handler(handler{exec: h.Exec, http: h.HTTPGet, tcp: h.TCPSocket, sleep: h.Sleep}, at.Child("preStop"))...)
 	}
-	if l.StopSignal != nil {
-		errs = append(errs, v.stopSignal(*l.StopSignal, at.Child("stopSignal"))...)
-	}
 	return errs
 }

@@ -253,7 +253,7 @@ func (v *validator) resizePolicy(policies []corev1.ContainerResizePolicy, at *fi
 		errs = append(errs, check.Named(p.ResourceName, resizable, at)...)
 		errs = append(errs, check.Named(p.RestartPolicy, resizeRestart, at)...)
 		if v.spec.RestartPolicy == corev1.RestartPolicyNever && p.RestartPolicy != corev1.NotRequired {
-			errs = append(errs, field.Invalid(at, p.RestartPolicy, "must be 'NotRequired' when `restartPolicy` is 'Never'"))
+			errs = append(errs, field.Invalid(at, p.RestartPolicy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
 		}
 	}
 	return errs

@@ -67,7 +67,11 @@ func (v *validator) podSecurity(at *field.Path) field.ErrorList {
 		errs = append(errs, check.OneOf(*s.SupplementalGroupsPolicy, groupPolicy, at, "supplementalGroupsPolicy")...)
 	}
 	if s.SELinuxChangePolicy != nil {
-		errs = append(errs, check.OneOf(*s.SELinuxChangePolicy, labelChanges, at, "seLinuxChangePolicy")...)
+		allowed := labelChanges[1:] // the other is behind a gate that is closed, but for what has one of them already
+		if v.relabels {
+			allowed = labelChanges
+		}
+		errs = append(errs, check.OneOf(*s.SELinuxChangePolicy, allowed, at, "seLinuxChangePolicy")...)
 	}
 	return errs
 }
@@ -136,7 +140,7 @@ func seccomp(p *corev1.SeccompProfile, at *field.Path) field.ErrorList {
 	case local:
 		errs = append(errs, volume.Descending(*p.LocalhostProfile, at, "localhostProfile")...)
 	case p.LocalhostProfile != nil:
-		errs = append(errs, field.Invalid(at.Child("localhostProfile"), p, "can only be set when seccomp type is Localhost"))
+		errs = append(errs, field.Invalid(at.Child("localhostProfile"), check.Shown(p), "can only be set when seccomp type is Localhost"))
 	}
 	return errs
 }
@@ -199,10 +203,10 @@ func (v *validator) security(s *corev1.SecurityContext, at *field.Path) field.Er
 	errs = append(errs, seccomp(s.SeccompProfile, at)...)
 	if s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation {
 		if isPrivileged(s) {
-			errs = append(errs, field.Invalid(at, s, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
+			errs = append(errs, field.Invalid(at, check.Shown(s), "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
 		}
 		if s.Capabilities != nil && slices.Contains(s.Capabilities.Add, "CAP_SYS_ADMIN") {
-			errs = append(errs, field.Invalid(at, s, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
+			errs = append(errs, field.Invalid(at, check.Shown(s), "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
 		}
 	}
 	errs = append(errs, windowsOptions(s.WindowsOptions, at)...)
@@ -216,13 +220,18 @@ func (v *validator) userNamespace(at *field.Path) field.ErrorList {
 	}
 	var errs field.ErrorList
 	if v.spec.HostNetwork {
-		errs = append(errs, field.Forbidden(at.Child("hostNetwork"), "when `pod.Spec.HostUsers` is false"))
+		errs = append(errs, field.Forbidden(at.Child("hostNetwork"), "when `hostUsers` is false"))
 	}
 	if v.spec.HostPID {
-		errs = append(errs, field.Forbidden(at.Child("HostPID"), "when `pod.Spec.HostUsers` is false"))
+		errs = append(errs, field.Forbidden(at.Child("HostPID"), "when `hostUsers` is false"))
 	}
 	if v.spec.HostIPC {
-		errs = append(errs, field.Forbidden(at.Child("HostIPC"), "when `pod.Spec.HostUsers` is false"))
+		errs = append(errs, field.Forbidden(at.Child("HostIPC"), "when `hostUsers` is false"))
+	}
+	for where, c := range containersOf(v.spec) {
+		if len(c.VolumeDevices) > 0 {
+			errs = append(errs, field.Forbidden(where.below(at).Child("volumeDevices"), "when `hostUsers` is false"))
+		}
 	}
 	return errs
 }

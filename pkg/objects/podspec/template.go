@@ -12,17 +12,24 @@ import (
 )
 
 // PrepareTemplate brings a pod template that a client wrote into the form that is stored.
-func PrepareTemplate(t *corev1.PodTemplateSpec) { SyncServiceAccount(&t.Spec) }
+func PrepareTemplate(t *corev1.PodTemplateSpec) {
+	SyncServiceAccount(&t.Spec)
+	DropGated(&t.Spec)
+}
 
-// ValidateTemplate checks a pod template.
-func ValidateTemplate(t *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
+// ValidateTemplate checks a pod template; old is what an update replaces, nil on create.
+func ValidateTemplate(t, old *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
 	errs := check.Labels(t.Labels, at, "labels")
 	if len(t.Annotations) > 0 {
 		errs = append(errs, validation.ValidateAnnotations(t.Annotations, at.Child("annotations"))...)
 		errs = append(errs, Annotations(t.Annotations, &t.Spec, at.Child("annotations"))...)
 	}
 	spec := at.Child("spec")
-	errs = append(errs, Validate(&t.Spec, Options{}, spec)...)
+	o := Options{}
+	if old != nil {
+		o.Old = &old.Spec
+	}
+	errs = append(errs, Validate(&t.Spec, o, spec)...)
 	errs = append(errs, AnnotationsMatch(t.Annotations, &t.Spec, spec)...)
 	if len(t.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(spec.Child("ephemeralContainers"), "ephemeral containers not allowed in pod template"))
@@ -32,12 +39,12 @@ func ValidateTemplate(t *corev1.PodTemplateSpec, at *field.Path) field.ErrorList
 
 // ValidateReplicas checks the template of pods that are replaced when they end, as ReplicaSets make them, and that
 // selector finds them.
-func ValidateReplicas(t *corev1.PodTemplateSpec, selector labels.Selector, at *field.Path) field.ErrorList {
+func ValidateReplicas(t, old *corev1.PodTemplateSpec, selector labels.Selector, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if !selector.Empty() && !selector.Matches(labels.Set(t.Labels)) {
 		errs = append(errs, field.Invalid(at.Child("metadata", "labels"), t.Labels, "`selector` does not match template `labels`"))
 	}
-	errs = append(errs, ValidateTemplate(t, at)...)
+	errs = append(errs, ValidateTemplate(t, old, at)...)
 	if t.Spec.RestartPolicy != corev1.RestartPolicyAlways {
 		errs = append(errs, field.NotSupported(at.Child("spec", "restartPolicy"), t.Spec.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}

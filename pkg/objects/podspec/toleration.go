@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,10 +15,10 @@ var (
 	// TaintEffects are what a taint does to pods that do not tolerate it.
 	TaintEffects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 
-	// tolerationOperators are those that messages name. A comparison by number is behind a gate that is closed.
-	tolerationOperators = []corev1.TolerationOperator{
-		corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt, corev1.TolerationOpGt,
-	}
+	// tolerationOperators are those that messages name; those about a comparison by number, which is behind a gate that
+	// is closed, name it too.
+	tolerationOperators = []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}
+	gatedOperators      = append(slices.Clip(tolerationOperators), corev1.TolerationOpLt, corev1.TolerationOpGt)
 )
 
 // Tolerations checks tolerations.
@@ -49,6 +50,8 @@ func toleration(t *corev1.Toleration, at *field.Path) field.ErrorList {
 		if t.Value != "" {
 			errs = append(errs, field.Invalid(at.Child("operator"), t.Value, "value must be empty when `operator` is 'Exists'"))
 		}
+	case corev1.TolerationOpLt, corev1.TolerationOpGt:
+		errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator, gatedOperators))
 	default:
 		errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator, tolerationOperators))
 	}

@@ -15,8 +15,9 @@ import (
 
 // Options say in which object a spec stands.
 type Options struct {
-	Pod  bool   // in a pod, not in a template
-	Name string // the pod's name; "" in a template
+	Pod  bool            // in a pod, not in a template
+	Name string          // the pod's name; "" in a template
+	Old  *corev1.PodSpec // what an update replaces; nil on create
 }
 
 // validator holds what the checks of one spec's parts need of its others.
@@ -24,6 +25,10 @@ type validator struct {
 	Options
 	spec    *corev1.PodSpec
 	volumes volume.Known
+
+	// What an update may keep, since the old spec has it.
+	relabels     bool // a policy of changing SELinux labels
+	restartsInit bool // a restart of an init container that is resized
 }
 
 // hostUsers reports whether the pod's users are the host's, which is the default.
@@ -36,6 +41,10 @@ func Validate(s *corev1.PodSpec, o Options, at *field.Path) field.ErrorList {
 		errs = append(errs, field.Required(at.Child("terminationGracePeriodSeconds"), ""))
 	}
 	v := validator{Options: o, spec: s}
+	if o.Old != nil {
+		v.relabels = o.Old.SecurityContext != nil && o.Old.SecurityContext.SELinuxChangePolicy != nil
+		v.restartsInit = restartsInit(o.Old)
+	}
 	known, problems := volume.Validate(s.Volumes, o.Name, at.Child("volumes"))
 	v.volumes = known
 	errs = append(errs, problems...)
@@ -60,7 +69,7 @@ func Validate(s *corev1.PodSpec, o Options, at *field.Path) field.ErrorList {
 	errs = append(errs, v.userNamespace(at)...)
 	errs = append(errs, v.names(at)...)
 	errs = append(errs, v.rest(at)...)
-	return errs
+	return append(errs, v.fileKeyVolumes(at)...)
 }
 
 var (
@@ -86,14 +95,14 @@ func label(name string, at *field.Path, child ...string) field.ErrorList {
 
 func (v *validator) names(at *field.Path) field.ErrorList {
 	s := v.spec
-	errs := subdomain(s.ServiceAccountName, at, "serviceAccountName")
+	errs := v.hostnameOverride(at)
+	errs = append(errs, subdomain(s.ServiceAccountName, at, "serviceAccountName")...)
 	errs = append(errs, subdomain(s.NodeName, at, "nodeName")...)
 	if n := s.ActiveDeadlineSeconds; n != nil && (*n < 1 || *n > math.MaxInt32) {
 		errs = append(errs, field.Invalid(at.Child("activeDeadlineSeconds"), *n, utilvalidation.InclusiveRangeError(1, math.MaxInt32)))
 	}
 	errs = append(errs, label(s.Hostname, at, "hostname")...)
-	errs = append(errs, label(s.Subdomain, at, "subdomain")...)
-	return append(errs, v.hostnameOverride(at)...)
+	return append(errs, label(s.Subdomain, at, "subdomain")...)
 }
 
 func (v *validator) hostnameOverride(at *field.Path) field.ErrorList {
@@ -132,13 +141,6 @@ func (v *validator) rest(at *field.Path) field.ErrorList {
 	if s.OS != nil {
 		errs = append(errs, v.system(at)...)
 	}
-	if g := s.SchedulingGroup; g != nil {
-		if g.PodGroupName == nil {
-			errs = append(errs, field.Required(at.Child("schedulingGroup"), "must specify one of: `podGroupName`"))
-		} else {
-			errs = append(errs, check.Subdomain(*g.PodGroupName, at, "schedulingGroup", "podGroupName")...)
-		}
-	}
 	return errs
 }
 
@@ -161,10 +163,10 @@ func validateClaims(claims []corev1.PodResourceClaim, at *field.Path) field.Erro
 			names = append(names, c.Name)
 		}
 		if c.ResourceClaimName != nil && c.ResourceClaimTemplateName != nil {
-			errs = append(errs, field.Invalid(idx, *c, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
+			errs = append(errs, field.Invalid(idx, check.Shown(c), "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
 		}
 		if c.ResourceClaimName == nil && c.ResourceClaimTemplateName == nil {
-			errs = append(errs, field.Invalid(idx, *c, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
+			errs = append(errs, field.Invalid(idx, check.Shown(c), "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
 		}
 		if c.ResourceClaimName != nil {
 			errs = append(errs, check.Subdomain(*c.ResourceClaimName, idx, "resourceClaimName")...)
@@ -198,7 +200,7 @@ func validateAliases(aliases []corev1.HostAlias, at *field.Path) field.ErrorList
 	at = at.Child("hostAliases")
 	var errs field.ErrorList
 	for i := range aliases {
-		errs = append(errs, utilvalidation.IsValidIPForLegacyField(at.Index(i).Child("ip"), aliases[i].IP, false, nil)...)
+		errs = append(errs, utilvalidation.IsValidIPForLegacyField(at.Index(i).Child("ip"), aliases[i].IP, true, nil)...)
 		for j, name := range aliases[i].Hostnames {
 			errs = append(errs, check.Subdomain(name, at.Index(i).Child("hostnames").Index(j))...)
 		}

@@ -159,7 +159,7 @@ func (v *validator) anyWindows() bool {
 func (v *validator) system(at *field.Path) field.ErrorList {
 	os := v.spec.OS
 	if os.Name == "" {
-		return field.ErrorList{field.Required(at.Child("os", "name"), "cannot be empty")}
+		return field.ErrorList{field.Required(at.Child("os", "name"), "")}
 	}
 	if os.Name != corev1.Linux && os.Name != corev1.Windows {
 		return field.ErrorList{field.NotSupported(at.Child("os"), os.Name, systems)}

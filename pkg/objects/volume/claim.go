@@ -2,7 +2,6 @@ package volume
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -109,23 +108,4 @@ func claimSource(group *string, kind, name string, at *field.Path) field.ErrorLi
 		return errs
 	}
 	return append(errs, check.Subdomain(*group, at, "apiGroup")...)
-}
-
-// signerName checks the name of a signer: domain/path.
-func signerName(name string, at *field.Path) field.ErrorList {
-	domain, path, ok := strings.Cut(name, "/")
-	switch {
-	case name == "":
-		return field.ErrorList{field.Required(at, "")}
-	case !ok || strings.Contains(path, "/"):
-		return field.ErrorList{field.Invalid(at, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
-	}
-	var errs field.ErrorList
-	for _, part := range validation.NameIsDNSSubdomain(domain, false) {
-		errs = append(errs, field.Invalid(at, domain, "validating label \""+domain+"\": "+part))
-	}
-	for _, part := range validation.NameIsDNSSubdomain(path, false) {
-		errs = append(errs, field.Invalid(at, path, "validating label \""+path+"\": "+part))
-	}
-	return errs
 }

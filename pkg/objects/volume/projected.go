@@ -1,14 +1,8 @@
 package volume
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
 func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.ErrorList {
@@ -63,14 +57,6 @@ func (v *projection) source(s *corev1.VolumeProjection, at *field.Path) {
 		n++
 		v.token(s.ServiceAccountToken, at.Child("serviceAccountToken"))
 	}
-	if s.ClusterTrustBundle != nil {
-		n++
-		v.bundle(s.ClusterTrustBundle, at.Child("clusterTrustBundle"))
-	}
-	if s.PodCertificate != nil {
-		n++
-		v.certificate(s.PodCertificate, at.Child("podCertificate"))
-	}
 	if n > 1 {
 		v.errs = append(v.errs, field.Forbidden(at, "may not specify more than 1 volume type per source"))
 	}
@@ -100,68 +86,4 @@ func (v *projection) token(t *corev1.ServiceAccountTokenProjection, at *field.Pa
 		return
 	}
 	v.add(NotReserved(t.Path, v.at.Child("path")))
-}
-
-func (v *projection) bundle(b *corev1.ClusterTrustBundleProjection, at *field.Path) {
-	switch {
-	case b.Name != nil && b.SignerName != nil:
-		v.errs = append(v.errs, field.Invalid(at, b, "only one of name and signerName may be used"))
-	case b.Name != nil:
-		if *b.Name == "" {
-			v.errs = append(v.errs, field.Required(at.Child("name"), "must be a valid object name"))
-		}
-		for _, msg := range bundleName(*b.Name) {
-			v.errs = append(v.errs, field.Invalid(at.Child("name"), *b.Name, "not a valid clustertrustbundlename: "+msg))
-		}
-		if b.LabelSelector != nil {
-			v.errs = append(v.errs, field.Invalid(at.Child("labelSelector"), b.LabelSelector, "labelSelector must be unset if name is specified"))
-		}
-	case b.SignerName != nil:
-		if *b.SignerName == "" {
-			v.errs = append(v.errs, field.Required(at.Child("signerName"), "must be a valid signer name"))
-		}
-		v.add(signerName(*b.SignerName, at.Child("signerName")))
-		v.add(metav1validation.ValidateLabelSelector(b.LabelSelector, metav1validation.LabelSelectorValidationOptions{}, at.Child("labelSelector")))
-	default:
-		v.errs = append(v.errs, field.Required(at, "either name or signerName must be specified"))
-	}
-	v.add(required(at, "path", b.Path))
-	v.add(NotReserved(b.Path, at.Child("path")))
-	v.take(b.Path, b.Path)
-}
-
-// bundleName checks the name of a ClusterTrustBundle, in which a signer's name may stand, with colons for slashes,
-// before the last colon.
-func bundleName(name string) []string {
-	if i := strings.LastIndexByte(name, ':'); i >= 0 {
-		name = name[i+1:]
-	}
-	return apivalidation.NameIsDNSSubdomain(name, false)
-}
-
-var keyTypes = []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
-
-func (v *projection) certificate(c *corev1.PodCertificateProjection, at *field.Path) {
-	v.add(signerName(c.SignerName, at.Child("signerName")))
-	v.add(check.OneOf(c.KeyType, keyTypes, at.Child("keyType")))
-	if n := c.MaxExpirationSeconds; n != nil {
-		if *n < 3600 {
-			v.errs = append(v.errs, field.Invalid(at.Child("maxExpirationSeconds"), *n, "if provided, maxExpirationSeconds must be >= 3600"))
-		}
-		if *n > 91*24*3600 {
-			v.errs = append(v.errs, field.Invalid(at.Child("maxExpirationSeconds"), *n, "if provided, maxExpirationSeconds must be <= 7862400"))
-		}
-	}
-	if c.CredentialBundlePath == "" && c.KeyPath == "" && c.CertificateChainPath == "" {
-		v.errs = append(v.errs, field.Required(at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
-	}
-	paths := []struct{ name, path string }{
-		{"credentialBundlePath", c.CredentialBundlePath}, {"keyPath", c.KeyPath}, {"certificateChainPath", c.CertificateChainPath},
-	}
-	for _, p := range paths {
-		if p.path != "" {
-			v.add(NotReserved(p.path, at.Child(p.name)))
-			v.take(p.path, p.path)
-		}
-	}
 }

@@ -1,0 +1,27 @@
+package podspec
+
+import corev1 "k8s.io/api/core/v1"
+
+// DropGated removes from a spec what is behind feature gates that are closed in Kubernetes v1.36: scheduling groups, stop
+// signals, and volumes with trust bundles and with certificates of pods.
+func DropGated(s *corev1.PodSpec) {
+	s.SchedulingGroup = nil
+	for _, c := range containersOf(s) {
+		if c.Lifecycle == nil || c.Lifecycle.StopSignal == nil {
+			continue
+		}
+		c.Lifecycle.StopSignal = nil
+		if *c.Lifecycle == (corev1.Lifecycle{}) {
+			c.Lifecycle = nil
+		}
+	}
+	for i := range s.Volumes {
+		if s.Volumes[i].Projected == nil {
+			continue
+		}
+		for j := range s.Volumes[i].Projected.Sources {
+			source := &s.Volumes[i].Projected.Sources[j]
+			source.ClusterTrustBundle, source.PodCertificate = nil, nil
+		}
+	}
+}
