@@ -63,6 +63,8 @@ type Config struct {
 	// Unattended are resources that nobody acts on, which a create is told by a Warning header.
 	Unattended []schema.GroupResource
 
+	// Components tells how "scheduler" and "controller-manager" are, where they run in this process.
+	Components map[string]Component
 
 	TraceDir   string               // where traces are kept over a restart; "" keeps them in memory only
 	TraceBytes int                  // how much of them is kept in memory; 0: 16 MiB
@@ -156,7 +158,7 @@ func (s *Server) build(cfg Config) error {
 	if s.audit, err = audit.Open(cfg.Audit, cfg.Clock, s.chance.UID); err != nil {
 		return err
 	}
-	s.api = s.audit.API(router{engine: s.engine, virtual: s.virtual})
+	s.api = s.audit.API(router{engine: s.engine, virtual: s.virtual, components: s.newComponents(cfg.Components)})
 	if s.lookup(definitions.Resource) != nil {
 		s.registrar = s.newRegistrar()
 	}
