@@ -51,8 +51,11 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, c *call, serve agg
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)()
-	serve(w, r.WithContext(ctx), aggregate.Asker{User: c.user, AuditID: w.Header().Get("Audit-Id")})
+	serve(w, r.WithContext(ctx), aggregate.Asker{User: c.user, AuditID: w.Header().Get("Audit-Id"), Late: late})
 }
+
+// late answers a request that has taken too long.
+func late(w http.ResponseWriter, r *http.Request) { fail(w, r, context.DeadlineExceeded) }
 
 // versionIn returns the version that a path leads to or below.
 func versionIn(path string) (schema.GroupVersion, bool) {

@@ -150,7 +150,7 @@ func (x *extension) discover(w http.ResponseWriter, r *http.Request) {
 	v := apidiscovery.APIVersionDiscovery{Version: x.version, Freshness: apidiscovery.DiscoveryFreshnessCurrent}
 	for _, res := range x.resources {
 		v.Resources = append(v.Resources, apidiscovery.APIResourceDiscovery{
-			Resource: res.Name, SingularResource: res.SingularName, Scope: apidiscovery.ScopeNamespace, Verbs: res.Verbs,
+			Resource: res.Name, SingularResource: res.SingularName, Scope: apidiscovery.ScopeNamespace, Verbs: res.Verbs, ShortNames: res.ShortNames,
 			ResponseKind: &metav1.GroupVersionKind{Kind: res.Kind},
 		})
 	}

@@ -159,6 +159,10 @@ func (x *Extensions) Discovery(ctx context.Context) ([]discovery.Remote, error) 
 	if err != nil {
 		return nil, err
 	}
+	if len(t.byGV) == 0 {
+		return nil, nil
+	}
+	t.await(ctx, x.config.Clock)
 	out := make([]discovery.Remote, 0, len(t.byGV))
 	for gv, e := range t.byGV {
 		out = append(out, discovery.Remote{

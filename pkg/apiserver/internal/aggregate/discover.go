@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints"
 	clientdiscovery "k8s.io/client-go/discovery"
+
+	"github.com/minikctl/minikctl/pkg/clock"
 )
 
 const (
@@ -64,14 +66,46 @@ func (e *extension) discover(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.known = next
+	l.once.Do(func() { close(l.heard) })
 	return err
 }
 
-// lost notes that the extension does not answer: what is known of it may no longer be so.
-func (l *link) lost() {
+// lost notes that the extension does not answer: what is known of it may no longer be so. It returns when to ask again.
+func (l *link) lost() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.known.stale = true
+	l.once.Do(func() { close(l.heard) })
+	l.fails = min(l.fails+1, 10)
+	return min(firstRetry<<(l.fails-1), checkEvery)
+}
+
+// found notes that the extension answers.
+func (l *link) found() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fails = 0
+}
+
+// firstAnswer is how long clients wait for what an extension serves that was there before this server started.
+const firstAnswer = 2 * time.Second
+
+// await waits until the extensions that should be there have been asked what they serve.
+func (t *table) await(ctx context.Context, clk clock.Clock) {
+	timer := clk.NewTimer(firstAnswer)
+	defer timer.Stop()
+	for _, e := range t.byGV {
+		if !available(e.service) {
+			continue
+		}
+		select {
+		case <-e.link.heard:
+		case <-timer.C():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // fetch asks for everything at once, and servers that cannot do that for the one version.

@@ -40,8 +40,12 @@ type link struct {
 	transport *http.Transport
 	broken    error // why there is no way, from the beginning
 
+	heard chan struct{} // closed once it was asked what it serves
+	once  sync.Once     // closes it
+
 	mu    sync.Mutex
 	known known // its discovery
+	fails int   // how often in a row it did not answer
 
 	describing sync.Mutex // while its description is fetched
 	openapi    described
@@ -52,7 +56,7 @@ var services = schema.GroupResource{Resource: "services"}
 // newLink makes the way to where s leads. No connection is made before it is used.
 func (x *Extensions) newLink(s *apiregistrationv1.APIService) *link {
 	ref := s.Spec.Service
-	l := &link{x: x, service: objects.Key{Namespace: ref.Namespace, Name: ref.Name}, port: 443, clock: x.config.Clock}
+	l := &link{x: x, service: objects.Key{Namespace: ref.Namespace, Name: ref.Name}, port: 443, clock: x.config.Clock, heard: make(chan struct{})}
 	if ref.Port != nil {
 		l.port = *ref.Port
 	}

@@ -36,7 +36,7 @@ type described struct {
 	hash    string
 }
 
-// OpenAPI returns how the extensions that can be reached describe themselves, with v2 also in that form.
+// OpenAPI returns how the extensions describe themselves, with v2 also in that form.
 func (x *Extensions) OpenAPI(ctx context.Context, v2 bool) ([]openapi.Remote, error) {
 	t, err := x.table(ctx)
 	if err != nil || len(t.byGV) == 0 {
@@ -49,10 +49,7 @@ func (x *Extensions) OpenAPI(ctx context.Context, v2 bool) ([]openapi.Remote, er
 	)
 	for gv, e := range t.byGV {
 		each.Go(func() {
-			r := openapi.Remote{GroupVersion: gv}
-			if available(e.service) && e.link.broken == nil {
-				r = e.link.describe(ctx, gv, v2)
-			}
+			r := e.describe(ctx, gv, v2)
 			mu.Lock()
 			defer mu.Unlock()
 			out = append(out, r)
@@ -70,24 +67,27 @@ func (x *Extensions) Describes(ctx context.Context, gv schema.GroupVersion) (Han
 		return nil, err
 	}
 	e := t.byGV[gv]
-	if available(e.service) && e.link.broken == nil && e.link.describe(ctx, gv, false).V3 != nil {
+	if e.describe(ctx, gv, false).V3 != nil {
 		return nil, nil
 	}
 	return e.serve, nil
 }
 
-// describe returns how the extension describes a version, as far as it says.
-func (l *link) describe(ctx context.Context, gv schema.GroupVersion, v2 bool) openapi.Remote {
+// describe returns how the extension describes a version, as far as it says. While it can't be reached that is what it said
+// before.
+func (e *extension) describe(ctx context.Context, gv schema.GroupVersion, v2 bool) openapi.Remote {
+	l := e.link
 	l.describing.Lock()
 	defer l.describing.Unlock()
 	d := &l.openapi
-	if d.index.IsZero() || l.clock.Since(d.index) >= discoverEvery {
+	there := available(e.service) && l.broken == nil
+	if there && (d.index.IsZero() || l.clock.Since(d.index) >= discoverEvery) {
 		if err := l.fetchIndex(ctx, gv, d); err != nil {
 			slog.WarnContext(ctx, "fetch the OpenAPI v3 of an extension server", "version", gv.String(), "err", err)
 		}
 		d.index = l.clock.Now()
 	}
-	if (v2 || d.old) && (d.swagger.IsZero() || l.clock.Since(d.swagger) >= discoverEvery) {
+	if there && (v2 || d.old) && (d.swagger.IsZero() || l.clock.Since(d.swagger) >= discoverEvery) {
 		if err := l.fetchSwagger(ctx, gv, d); err != nil {
 			slog.WarnContext(ctx, "fetch the OpenAPI v2 of an extension server", "version", gv.String(), "err", err)
 		}

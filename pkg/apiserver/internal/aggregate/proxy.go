@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -22,6 +23,7 @@ const ownTimeout = 5 * time.Second
 type Asker struct {
 	User    user.Info
 	AuditID string
+	Late    func(w http.ResponseWriter, r *http.Request) // answers when the request has taken too long
 }
 
 // unavailable is the answer while an extension can't be reached.
@@ -56,7 +58,7 @@ func (e *extension) serve(w http.ResponseWriter, r *http.Request, who Asker) {
 		out.Header.Set("Audit-Id", who.AuditID)
 	}
 	transport.SetAuthProxyHeaders(out, who.User.GetName(), who.User.GetUID(), who.User.GetGroups(), who.User.GetExtra())
-	h := utilproxy.NewUpgradeAwareHandler(location, e.link.transport, true, false, refusal{})
+	h := utilproxy.NewUpgradeAwareHandler(location, e.link.transport, true, false, refusal{r, who.Late})
 	h.RejectForwardingRedirects = true
 	h.ServeHTTP(backend.Hijackable(w), out)
 }
@@ -64,9 +66,16 @@ func (e *extension) serve(w http.ResponseWriter, r *http.Request, who Asker) {
 func segments(u *url.URL) int { return len(strings.Split(strings.Trim(u.Path, "/"), "/")) }
 
 // refusal answers with what went wrong on the way to an extension server.
-type refusal struct{}
+type refusal struct {
+	asked *http.Request
+	late  func(w http.ResponseWriter, r *http.Request)
+}
 
-func (refusal) Error(w http.ResponseWriter, _ *http.Request, err error) {
+func (f refusal) Error(w http.ResponseWriter, _ *http.Request, err error) {
+	if errors.Is(context.Cause(f.asked.Context()), context.DeadlineExceeded) {
+		f.late(w, f.asked)
+		return
+	}
 	http.Error(w, err.Error(), http.StatusServiceUnavailable)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +20,8 @@ import (
 
 const (
 	checkEvery = 30 * time.Second
-	workers    = 4 // one may wait for a server that does not answer
+	firstRetry = 100 * time.Millisecond // then twice as long each time
+	workers    = 4                      // one may wait for a server that does not answer
 )
 
 // Run keeps an eye on the extensions until ctx ends. As long as there are none it does nothing.
@@ -129,11 +131,16 @@ func (x *Extensions) reconcile(ctx context.Context, name string) (time.Duration,
 		return checkEvery, x.store(ctx, s, found)
 	}
 	if err := e.try(ctx); err != nil {
-		e.link.lost()
-		return 0, errors.Join(err, x.store(ctx, s, outcome(no, "FailedDiscoveryCheck", "%v", err)))
+		return e.link.lost(), x.store(ctx, s, outcome(no, "FailedDiscoveryCheck", "%v", err))
 	}
-	discovered := e.discover(ctx) // before clients are told that it is there
-	return checkEvery, errors.Join(discovered, x.store(ctx, s, outcome(yes, "Passed", "all checks passed")))
+	after := checkEvery
+	if err := e.discover(ctx); err != nil { // before clients are told that it is there
+		slog.DebugContext(ctx, "what an extension serves is not known", "name", name, "err", err)
+		after = e.link.lost()
+	} else {
+		e.link.found()
+	}
+	return after, x.store(ctx, s, outcome(yes, "Passed", "all checks passed"))
 }
 
 // Settle tells of extensions that nothing was told of yet what can be told without asking them.

@@ -1,0 +1,118 @@
+package apiserver_test
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apidiscovery "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/minikctl/minikctl/pkg/apiserver"
+	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/store/memory"
+)
+
+var apiServices = apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")
+
+const cronTabs = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"crontabs.example.com"},"spec":{
+	"group":"example.com","scope":"Namespaced","names":{"plural":"crontabs","singular":"crontab","kind":"CronTab"},
+	"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
+
+// TestRegistrations follows what is served here with APIServices, once somebody has asked for them.
+func TestRegistrations(t *testing.T) {
+	e := apiservertest.New(t)
+	status := func(method, path, body string, headers ...string) int {
+		t.Helper()
+		resp, _ := do(t, e, method, path, body, headers...)
+		return resp.StatusCode
+	}
+	asJSON := []string{"Content-Type", "application/json"}
+	if got := status("GET", registrations+"/v1.apps", ""); got != http.StatusOK {
+		t.Errorf("v1.apps: %d", got)
+	}
+	if got := status("GET", registrations+"/v1.apiregistration.k8s.io", ""); got != http.StatusNotFound {
+		t.Errorf("the group of the APIServices has one: %d", got)
+	}
+	if got := status("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", cronTabs, asJSON...); got != http.StatusCreated {
+		t.Fatalf("create a definition: %d", got)
+	}
+	cs := e.Client("test")
+	there := func(name string) bool {
+		_, err := cs.Get(t.Context(), client.In(apiServices, objects.Key{Name: name}), metav1.GetOptions{})
+		return err == nil
+	}
+	eventually(t, "the custom resource has an APIService", func() bool { return there("v1.example.com") })
+	_, body := do(t, e, "GET", registrations+"/v1.example.com", "")
+	if !strings.Contains(body, `/automanaged":"true"`) || !strings.Contains(body, `"groupPriorityMinimum":1000,"versionPriority":100`) {
+		t.Errorf("of a custom resource: %s", body)
+	}
+	if got := status("PATCH", registrations+"/v1.example.com", `{"spec":{"versionPriority":7}}`, "Content-Type", "application/merge-patch+json"); got != http.StatusOK {
+		t.Errorf("change: %d", got)
+	}
+	eventually(t, "what was changed is as it was", func() bool {
+		_, body := do(t, e, "GET", registrations+"/v1.example.com", "")
+		return strings.Contains(body, `"versionPriority":100`)
+	})
+	if got := status("DELETE", registrations+"/v1.example.com", ""); got != http.StatusOK {
+		t.Errorf("delete: %d", got)
+	}
+	eventually(t, "what was deleted is there again", func() bool { return there("v1.example.com") })
+	if got := status("DELETE", registrations+"/v1.apps", ""); got != http.StatusOK {
+		t.Errorf("delete v1.apps: %d", got)
+	}
+	if got := status("GET", registrations+"/v1.apps", ""); got != http.StatusNotFound {
+		t.Errorf("v1.apps, which is made at start only: %d", got)
+	}
+	if got := status("GET", "/apis/apps/v1/deployments", ""); got != http.StatusOK {
+		t.Errorf("what v1.apps is for: %d", got)
+	}
+	if got := status("DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/crontabs.example.com", ""); got != http.StatusOK {
+		t.Errorf("delete the definition: %d", got)
+	}
+	eventually(t, "its APIService is gone too", func() bool { return !there("v1.example.com") })
+}
+
+// TestRegistrationsNobodyAskedFor makes none.
+func TestRegistrationsNobodyAskedFor(t *testing.T) {
+	e := apiservertest.New(t)
+	if resp, _ := do(t, e, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", cronTabs, "Content-Type", "application/json"); resp.StatusCode != http.StatusCreated {
+		t.Fatal(resp.Status)
+	}
+	do(t, e, "GET", "/apis", "")
+	list, err := e.Client("test").List(t.Context(), client.Target{Resource: apiServices}, metav1.ListOptions{})
+	if err != nil || len(list.Items) > 0 {
+		t.Errorf("%d APIServices, %v", len(list.Items), err)
+	}
+	for _, file := range []string{"front-proxy-ca.pem", "front-proxy-client.pem"} {
+		if matches, _ := filepath.Glob(filepath.Join(e.Dir, "pki", file)); len(matches) > 0 {
+			t.Errorf("%s is there without an extension", file)
+		}
+	}
+}
+
+// TestExtensionAfterRestart reaches an extension that was registered with an earlier server at once.
+func TestExtensionAfterRestart(t *testing.T) {
+	state := memory.New()
+	var x *extension
+	t.Run("before", func(t2 *testing.T) {
+		e := apiservertest.New(t2, func(c *apiserver.Config) { c.Store = keptOpen{state} })
+		x = newThings(t, e, "example.org")
+		x.service(t2, true)
+		x.register(t2, 1000, 15)
+		x.expect(t2, "True", "Passed", "")
+	})
+	before := x.e.PKI
+	x.e = apiservertest.New(t, func(c *apiserver.Config) { c.Store, c.PKI = state, before })
+	x.e.AdminConfig.CAData = before.CA()
+	if v := x.seen(t); v.Freshness != apidiscovery.DiscoveryFreshnessCurrent || len(v.Resources) != 1 {
+		t.Errorf("what it serves: %+v", v)
+	}
+	if resp, body := do(t, x.e, "GET", thingsPath, ""); resp.StatusCode != http.StatusOK {
+		t.Errorf("%s: %s", resp.Status, body)
+	}
+}
