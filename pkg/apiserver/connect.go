@@ -29,6 +29,9 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request, req *verbs.Requ
 	a := &req.Attributes
 	a.Operation = stage.Connect
 	err := s.mayStream(r, a)
+	if err == nil {
+		a.Sub, err = connect.Options(a.GVR.Resource, a.Subresource, r.URL.Query(), callOf(r).address.rest)
+	}
 	for _, v := range s.stages.Validators {
 		if err == nil {
 			err = v.Admit(r.Context(), a)

@@ -395,3 +395,22 @@ func TestWebhooksSeeSubresources(t *testing.T) {
 		t.Errorf("%d calls, the last %+v", h.times("/check"), r)
 	}
 }
+
+// TestWebhooksSeeConnections asks a webhook about an exec: it sees what is to be run, and can refuse it.
+func TestWebhooksSeeConnections(t *testing.T) {
+	e, h := apiservertest.New(t), newHooks(t)
+	c := kubernetes.NewForConfigOrDie(e.AdminConfig)
+	h.serve["/exec"] = func(r *reviewv1.AdmissionRequest) *reviewv1.AdmissionResponse {
+		return &reviewv1.AdmissionResponse{Result: &metav1.Status{Message: "no shells"}}
+	}
+	addValidating(t, c, "exec", admissionv1.ValidatingWebhook{Name: "exec.example.com", Rules: on("pods/exec", "CONNECT"), ClientConfig: h.config("/exec")})
+	resp, body := do(t, e, "POST", "/api/v1/namespaces/default/pods/p/exec?command=sh&command=-i&container=c&stdin=true&stdout=1&tty=false", "")
+	if resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusBadRequest || !strings.Contains(body, "no shells") {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	r := h.last(t, "/exec")
+	want := `{"kind":"PodExecOptions","apiVersion":"v1","stdin":true,"stdout":true,"container":"c","command":["sh","-i"]}`
+	if r.Operation != "CONNECT" || r.Kind.Kind != "PodExecOptions" || r.SubResource != "exec" || string(r.Object.Raw) != want {
+		t.Errorf("the review is %+v of %s", r, r.Object.Raw)
+	}
+}

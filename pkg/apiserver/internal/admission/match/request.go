@@ -52,15 +52,9 @@ func NewRequest(a *stage.Attributes, r stage.Reader) *Request {
 	return q
 }
 
-// streams are the kinds of the options of connections.
-var streams = map[string]string{"exec": "PodExecOptions", "attach": "PodAttachOptions", "portforward": "PodPortForwardOptions"}
-
 func (q *Request) version(gv schema.GroupVersion) Version {
 	a := q.stage
 	v := Version{Resource: gv.WithResource(a.GVR.Resource), Kind: gv.WithKind(a.Resource.Names.Kind)}
-	if kind, ok := streams[a.Subresource]; ok && a.Operation == stage.Connect {
-		v.Kind = corev1.SchemeGroupVersion.WithKind(kind)
-	}
 	if sub := q.sub(); sub != nil {
 		v.Kind = kindOf(sub)
 	}
@@ -72,6 +66,18 @@ func kindOf(sub runtime.Object) schema.GroupVersionKind {
 	switch sub.(type) {
 	case *corev1.Binding:
 		return corev1.SchemeGroupVersion.WithKind("Binding")
+	case *corev1.PodExecOptions:
+		return corev1.SchemeGroupVersion.WithKind("PodExecOptions")
+	case *corev1.PodAttachOptions:
+		return corev1.SchemeGroupVersion.WithKind("PodAttachOptions")
+	case *corev1.PodPortForwardOptions:
+		return corev1.SchemeGroupVersion.WithKind("PodPortForwardOptions")
+	case *corev1.PodProxyOptions:
+		return corev1.SchemeGroupVersion.WithKind("PodProxyOptions")
+	case *corev1.NodeProxyOptions:
+		return corev1.SchemeGroupVersion.WithKind("NodeProxyOptions")
+	case *corev1.ServiceProxyOptions:
+		return corev1.SchemeGroupVersion.WithKind("ServiceProxyOptions")
 	case *policyv1.Eviction:
 		return policyv1.SchemeGroupVersion.WithKind("Eviction")
 	case *autoscalingv1.Scale:
