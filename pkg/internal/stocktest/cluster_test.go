@@ -81,6 +81,7 @@ func newCluster(t *testing.T) cluster {
 	if c.config, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig); err != nil {
 		t.Fatal(err)
 	}
+	c.config.QPS = -1 // who polls is not to wait for himself
 	return c
 }
 

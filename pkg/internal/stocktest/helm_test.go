@@ -15,12 +15,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-const helmTimeout = 60 * time.Second
+const (
+	helmTimeout = 60 * time.Second
+	chart       = "testdata/chart"
+)
 
 // TestHelm installs, upgrades, tests, rolls back and uninstalls a chart with hooks and a lookup.
 func TestHelm(t *testing.T) {
 	c := newCluster(t)
-	h := newHelm(t, c)
+	h := newHelm(t, c, "shops", "shop")
 	kube := kubernetes.NewForConfigOrDie(c.config)
 	settings := func() map[string]string {
 		t.Helper()
@@ -31,7 +34,7 @@ func TestHelm(t *testing.T) {
 		return m.Data
 	}
 
-	h.install(map[string]any{"title": "First"})
+	h.install(chart, map[string]any{"title": "First"})
 	if got := settings(); got["title"] != "First" || got["seed"] != "seed of revision 1" || got["version"] != "v1.36.3" {
 		t.Errorf("installed with %v", got)
 	}
@@ -41,7 +44,7 @@ func TestHelm(t *testing.T) {
 	}
 	h.test()
 
-	h.upgrade(map[string]any{"title": "Second", "replicas": 2})
+	h.upgrade(chart, map[string]any{"title": "Second", "replicas": 2})
 	if got := settings(); got["title"] != "Second" || got["seed"] != "seed of revision 1" {
 		t.Errorf("upgraded to %v", got)
 	}
@@ -65,28 +68,29 @@ func TestHelm(t *testing.T) {
 // helm works on one release in one namespace.
 type helm struct {
 	*testing.T
-	conf *action.Configuration
+	conf            *action.Configuration
+	namespace, name string
 }
 
-func newHelm(t *testing.T, c cluster) helm {
+func newHelm(t *testing.T, c cluster, namespace, name string) helm {
 	t.Helper()
 	flags := genericclioptions.NewConfigFlags(false)
-	flags.KubeConfig, flags.Namespace = ptr.To(c.kubeconfig), ptr.To("shops")
+	flags.KubeConfig, flags.Namespace = ptr.To(c.kubeconfig), ptr.To(namespace)
 	conf := new(action.Configuration)
-	if err := conf.Init(flags, "shops", "secret", t.Logf); err != nil {
+	if err := conf.Init(flags, namespace, "secret", t.Logf); err != nil {
 		t.Fatal(err)
 	}
-	return helm{t, conf}
+	return helm{t, conf, namespace, name}
 }
 
-func (h helm) install(values map[string]any) {
+func (h helm) install(path string, values map[string]any) {
 	h.Helper()
-	ch, err := loader.Load("testdata/chart")
+	ch, err := loader.Load(path)
 	if err != nil {
 		h.Fatal(err)
 	}
 	i := action.NewInstall(h.conf)
-	i.ReleaseName, i.Namespace, i.CreateNamespace, i.Wait, i.Timeout = "shop", "shops", true, true, helmTimeout
+	i.ReleaseName, i.Namespace, i.CreateNamespace, i.Wait, i.Timeout = h.name, h.namespace, true, true, helmTimeout
 	rel, err := i.Run(ch, values)
 	if err != nil {
 		h.Fatalf("install: %v", err)
@@ -96,15 +100,15 @@ func (h helm) install(values map[string]any) {
 	}
 }
 
-func (h helm) upgrade(values map[string]any) {
+func (h helm) upgrade(path string, values map[string]any) {
 	h.Helper()
-	ch, err := loader.Load("testdata/chart")
+	ch, err := loader.Load(path)
 	if err != nil {
 		h.Fatal(err)
 	}
 	u := action.NewUpgrade(h.conf)
-	u.Namespace, u.Wait, u.Atomic, u.Timeout = "shops", true, true, helmTimeout
-	if _, err := u.Run("shop", ch, values); err != nil {
+	u.Namespace, u.Wait, u.Atomic, u.Timeout = h.namespace, true, true, helmTimeout
+	if _, err := u.Run(h.name, ch, values); err != nil {
 		h.Fatalf("upgrade: %v", err)
 	}
 }
@@ -112,8 +116,8 @@ func (h helm) upgrade(values map[string]any) {
 func (h helm) test() {
 	h.Helper()
 	rt := action.NewReleaseTesting(h.conf)
-	rt.Namespace, rt.Timeout = "shops", helmTimeout
-	if _, err := rt.Run("shop"); err != nil {
+	rt.Namespace, rt.Timeout = h.namespace, helmTimeout
+	if _, err := rt.Run(h.name); err != nil {
 		h.Fatalf("test: %v", err)
 	}
 }
@@ -122,14 +126,14 @@ func (h helm) rollback(revision int) {
 	h.Helper()
 	r := action.NewRollback(h.conf)
 	r.Version, r.Wait, r.Timeout = revision, true, helmTimeout
-	if err := r.Run("shop"); err != nil {
+	if err := r.Run(h.name); err != nil {
 		h.Fatalf("rollback: %v", err)
 	}
 }
 
 func (h helm) history(want ...string) {
 	h.Helper()
-	list, err := action.NewHistory(h.conf).Run("shop")
+	list, err := action.NewHistory(h.conf).Run(h.name)
 	if err != nil {
 		h.Fatalf("history: %v", err)
 	}
@@ -146,7 +150,7 @@ func (h helm) uninstall() {
 	h.Helper()
 	u := action.NewUninstall(h.conf)
 	u.Wait, u.Timeout = true, helmTimeout
-	if _, err := u.Run("shop"); err != nil {
+	if _, err := u.Run(h.name); err != nil {
 		h.Fatalf("uninstall: %v", err)
 	}
 }

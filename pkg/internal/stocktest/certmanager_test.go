@@ -1,0 +1,273 @@
+package stocktest
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const certManagerModule = "github.com/cert-manager/cert-manager"
+
+// certManager is cert-manager in a cluster: what its chart installs, and its programs beside the cluster, each with the
+// token of its ServiceAccount.
+type certManager struct {
+	*testing.T
+	cluster
+	program string
+	direct  client.Client
+	kube    kubernetes.Interface
+}
+
+// newCertManager installs and starts it; the webhook answers once it returns.
+func newCertManager(t *testing.T) certManager {
+	t.Helper()
+	m := certManager{T: t, cluster: newCluster(t), program: filepath.Join(t.TempDir(), "certmanager")}
+	build := exec.CommandContext(t.Context(), "go", "build", "-C", "certmanager", "-o", m.program, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build cert-manager: %v\n%s", err, out)
+	}
+	where := exec.CommandContext(t.Context(), "go", "list", "-C", "certmanager", "-m", "-f", "{{.Dir}}", certManagerModule)
+	dir, err := where.Output()
+	if err != nil {
+		t.Fatalf("find the module of cert-manager: %v", err)
+	}
+	port := freePort(t)
+	none := map[string]any{"replicaCount": 0}
+	h := newHelm(t, m.cluster, "cert-manager", "cert-manager")
+	h.install(filepath.Join(strings.TrimSpace(string(dir)), "deploy", "charts", "cert-manager"), map[string]any{
+		"crds": map[string]any{"enabled": true}, "replicaCount": 0, "cainjector": none, "startupapicheck": map[string]any{"enabled": false},
+		"webhook": map[string]any{"replicaCount": 0, "url": map[string]any{"host": fmt.Sprintf("localhost:%d", port)}},
+	})
+	m.kube = kubernetes.NewForConfigOrDie(m.config)
+	if m.direct, err = client.New(m.config, client.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	m.start("controller", "cert-manager")
+	m.start("cainjector", "cert-manager-cainjector")
+	m.start("webhook", "cert-manager-webhook", fmt.Sprintf("--port=%d", port))
+	eventually(t, "the webhook answers, by the authority that was injected", func(ctx context.Context) error {
+		return m.direct.Create(ctx, certManagerObject("ClusterIssuer", "", "nobody", map[string]any{"selfSigned": map[string]any{}}), client.DryRunAll)
+	})
+	return m
+}
+
+// start runs a part of cert-manager with the rights of its ServiceAccount until the test ends.
+func (m certManager) start(part, account string, args ...string) {
+	m.Helper()
+	token, err := m.kube.CoreV1().ServiceAccounts("cert-manager").CreateToken(m.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		m.Fatal(err)
+	}
+	conf, err := clientcmd.LoadFromFile(m.kubeconfig)
+	if err != nil {
+		m.Fatal(err)
+	}
+	for _, user := range conf.AuthInfos {
+		*user = clientcmdapi.AuthInfo{Token: token.Status.Token}
+	}
+	file := filepath.Join(m.home, account+".kubeconfig")
+	if err := clientcmd.WriteToFile(*conf, file); err != nil {
+		m.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, m.program, append([]string{part, "--kubeconfig", file}, args...)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		m.Fatal(err)
+	}
+	m.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // that it was interrupted says nothing
+		if m.Failed() {
+			m.Logf("log of %s:\n%s", part, log.String())
+		}
+	})
+}
+
+// certificateOf asks an issuer for a certificate in the Secret of the same name.
+func certificateOf(name, kind, by string, more map[string]any) *unstructured.Unstructured {
+	spec := map[string]any{
+		"secretName": name, "commonName": name, "dnsNames": []any{name + ".example.com"}, "privateKey": map[string]any{"algorithm": "ECDSA"},
+		"issuerRef": map[string]any{"kind": kind, "name": by},
+	}
+	for k, v := range more {
+		spec[k] = v
+	}
+	return certManagerObject("Certificate", "default", name, spec)
+}
+
+// certManagerObject is one of its kinds.
+func certManagerObject(kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "cert-manager.io/v1", "kind": kind, "spec": spec}}
+	obj.SetNamespace(namespace)
+	obj.SetName(name)
+	return obj
+}
+
+// make creates an object and waits until cert-manager says that it is ready.
+func (m certManager) make(obj *unstructured.Unstructured) {
+	m.Helper()
+	if err := m.direct.Create(m.Context(), obj); err != nil {
+		m.Fatal(err)
+	}
+	eventually(m.T, fmt.Sprintf("%s %s is ready", obj.GetKind(), obj.GetName()), func(ctx context.Context) error {
+		if err := m.direct.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+			return err
+		}
+		conditions, _, err := unstructured.NestedSlice(obj.Object, "status", "conditions")
+		if err != nil {
+			return err
+		}
+		for _, c := range conditions {
+			if c := c.(map[string]any); c["type"] == "Ready" && c["status"] == "True" {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions %v", conditions)
+	})
+}
+
+// secret returns the Secret that a Certificate is kept in.
+func (m certManager) secret(name string) *corev1.Secret {
+	m.Helper()
+	s, err := m.kube.CoreV1().Secrets("default").Get(m.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		m.Fatal(err)
+	}
+	if s.Type != corev1.SecretTypeTLS || len(s.Data["tls.key"]) == 0 {
+		m.Errorf("Secret %s of type %s has no key", name, s.Type)
+	}
+	return s
+}
+
+// verify checks that a Secret's certificate is for its name, and was issued by an authority.
+func (m certManager) verify(s *corev1.Secret, authority []byte) {
+	m.Helper()
+	block, _ := pem.Decode(s.Data["tls.crt"])
+	if block == nil {
+		m.Fatalf("no certificate in %s", s.Name)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		m.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: s.Name + ".example.com"}); err != nil {
+		m.Errorf("certificate of %s: %v", s.Name, err)
+	}
+}
+
+// TestCertManager lets cert-manager issue certificates: its chart is installed by Helm, and its controllers, its webhook
+// and its injector work with the rights that the chart gives them.
+func TestCertManager(t *testing.T) {
+	m := newCertManager(t)
+	m.make(certManagerObject("ClusterIssuer", "", "self", map[string]any{"selfSigned": map[string]any{}}))
+	m.make(certificateOf("authority", "ClusterIssuer", "self", map[string]any{"isCA": true}))
+	authority := m.secret("authority")
+	m.verify(authority, authority.Data["tls.crt"])
+	m.make(certManagerObject("Issuer", "default", "authority", map[string]any{"ca": map[string]any{"secretName": "authority"}}))
+	site := certificateOf("site", "Issuer", "authority", nil)
+	m.make(site)
+	m.verify(m.secret("site"), authority.Data["tls.crt"])
+
+	m.columns("certificates.cert-manager.io", `^NAME +READY +SECRET +AGE\nauthority +True +authority +\S+\nsite +True +site +\S+\n$`)
+	m.columns("certificaterequests -o wide", `(?m)^site-1 +True +True +authority +system:serviceaccount:cert-manager:cert-manager +Certificate fetched from issuer successfully +\S+$`)
+	m.refuses()
+	m.renews(site)
+	m.deletes(site)
+}
+
+// columns compares what kubectl prints of resources.
+func (m certManager) columns(args, want string) {
+	m.Helper()
+	out, err := m.command(append([]string{"get"}, strings.Fields(args)...)...).CombinedOutput()
+	if err != nil || !regexp.MustCompile(want).Match(out) {
+		m.Errorf("get %s: %v\n%s", args, err, out)
+	}
+}
+
+// refuses checks that the webhook has its say, about what is written and about who approves of it.
+func (m certManager) refuses() {
+	m.Helper()
+	bad := certificateOf("bad", "Issuer", "authority", map[string]any{"duration": "1s"})
+	err := m.direct.Create(m.Context(), bad)
+	want := `admission webhook "webhook.cert-manager.io" denied the request: spec.duration: Invalid value: 1000000000: certificate duration must be greater than 1h0m0s`
+	if err == nil || !strings.Contains(err.Error(), want) {
+		m.Errorf("a Certificate for a second: %v, want %s", err, want)
+	}
+	bad = certificateOf("bad", "Issuer", "authority", map[string]any{"privateKey": map[string]any{"algorithm": "Abacus"}})
+	err = m.direct.Create(m.Context(), bad)
+	want = `spec.privateKey.algorithm: Unsupported value: "Abacus": supported values: "RSA", "ECDSA", "Ed25519"`
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
+		m.Errorf("a key of another sort: %v, want %s", err, want)
+	}
+}
+
+// renews changes what is wanted and looks for another certificate.
+func (m certManager) renews(site *unstructured.Unstructured) {
+	m.Helper()
+	before := m.secret("site").Data["tls.crt"]
+	patch := []byte(`{"spec":{"dnsNames":["site.example.com","www.example.com"]}}`)
+	if err := m.direct.Patch(m.Context(), site, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+		m.Fatal(err)
+	}
+	eventually(m.T, "another certificate is issued", func(context.Context) error {
+		if bytes.Equal(m.secret("site").Data["tls.crt"], before) {
+			return fmt.Errorf("it is the same")
+		}
+		return nil
+	})
+	requests := &unstructured.UnstructuredList{}
+	requests.SetAPIVersion("cert-manager.io/v1")
+	requests.SetKind("CertificateRequestList")
+	bySelf := client.MatchingFields{"spec.issuerRef.name": "self"}
+	if err := m.direct.List(m.Context(), requests, client.InNamespace("default"), bySelf); err != nil || len(requests.Items) != 1 {
+		m.Errorf("%d requests to the issuer that signs for itself: %v", len(requests.Items), err)
+	}
+}
+
+// deletes removes a Certificate, which its Secret and requests go with.
+func (m certManager) deletes(site *unstructured.Unstructured) {
+	m.Helper()
+	if err := m.direct.Delete(m.Context(), site); err != nil {
+		m.Fatal(err)
+	}
+	eventually(m.T, "what belongs to the Certificate is gone", func(ctx context.Context) error {
+		if _, err := m.kube.CoreV1().Secrets("default").Get(ctx, "site", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("its Secret: %w", err)
+		}
+		requests := &unstructured.UnstructuredList{}
+		requests.SetAPIVersion("cert-manager.io/v1")
+		requests.SetKind("CertificateRequestList")
+		if err := m.direct.List(ctx, requests, client.InNamespace("default")); err != nil {
+			return err
+		}
+		left := slices.ContainsFunc(requests.Items, func(r unstructured.Unstructured) bool { return strings.HasPrefix(r.GetName(), "site-") })
+		if left {
+			return fmt.Errorf("its requests are still there")
+		}
+		return nil
+	})
+}
