@@ -1,12 +1,17 @@
 package apiserver
 
 import (
+	"context"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
 func TestImpersonated(t *testing.T) {
@@ -20,7 +25,7 @@ func TestImpersonated(t *testing.T) {
 		{"user", http.Header{"Impersonate-User": {"alice"}}, &user.DefaultInfo{Name: "alice"}, ""},
 		{"groups and extra", http.Header{"Impersonate-User": {"alice"}, "Impersonate-Group": {"a", "b"}, "Impersonate-Extra-Acme.com%2fproject": {"x"}},
 			&user.DefaultInfo{Name: "alice", Groups: []string{"a", "b"}, Extra: map[string][]string{"acme.com/project": {"x"}}}, ""},
-		{"group without user", http.Header{"Impersonate-Group": {"a"}}, nil, "without impersonating a user"},
+		{"group without user", http.Header{"Impersonate-Group": {"a"}}, nil, `requested &user.DefaultInfo{Name:"", UID:"", Groups:[]string{"a"}, Extra:map[string][]string(nil)} without impersonating a user name`},
 	} {
 		got, err := impersonated(c.header)
 		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
@@ -32,13 +37,80 @@ func TestImpersonated(t *testing.T) {
 	}
 }
 
-func TestImpersonations(t *testing.T) {
-	as := &user.DefaultInfo{Name: "system:serviceaccount:kube-system:gc", Groups: []string{"g"}, UID: "u", Extra: map[string][]string{"k": {"v"}}}
-	var got []string
-	for _, a := range impersonations(&user.DefaultInfo{Name: "admin"}, as) {
-		got = append(got, a.GVR.Resource+"/"+a.Namespace+"/"+a.Name)
+// rights allows what a list of "VERB GROUP:RESOURCE/SUB NAMESPACE/NAME" says, to everybody.
+type rights []string
+
+func (z rights) Authorize(_ context.Context, a *stage.Attributes) (stage.Decision, string, error) {
+	what := a.GVR.Group + ":" + a.GVR.Resource
+	if a.Subresource != "" {
+		what += "/" + a.Subresource
 	}
-	if want := "serviceaccounts/kube-system/gc groups//g uids//u userextras//v"; strings.Join(got, " ") != want {
-		t.Errorf("got %v, want %s", got, want)
+	if a.GVR.Resource == "" {
+		what = a.Path
+	}
+	if slices.Contains(z, a.Verb+" "+what+" "+a.Namespace+"/"+a.Name) {
+		return stage.Allow, "", nil
+	}
+	return stage.NoOpinion, "", nil
+}
+
+// TestModesOfImpersonation: the old right is one to everything; constrained ones are to be somebody, and to do something as
+// somebody.
+func TestModesOfImpersonation(t *testing.T) {
+	agent := &user.DefaultInfo{Name: "system:serviceaccount:ns:agent", Extra: map[string][]string{"authentication.kubernetes.io/node-name": {"n1"}}}
+	alice := &user.DefaultInfo{Name: "alice"}
+	pods := &stage.Attributes{Verb: "list", Namespace: "ns", GVR: corev1.SchemeGroupVersion.WithResource("pods")}
+	const auth = "authentication.k8s.io:"
+	for name, c := range map[string]struct {
+		who    *user.DefaultInfo
+		as     user.DefaultInfo
+		asked  *stage.Attributes
+		rights rights
+		groups string // that he gets; "" when he is refused
+		by     string // the constraint, or the message
+	}{
+		"old": {alice, user.DefaultInfo{Name: "bob", UID: "1", Groups: []string{"g"}, Extra: map[string][]string{"k": {"v"}}}, pods,
+			rights{"impersonate :users /bob", "impersonate :groups /g", "impersonate " + auth + "uids /1", "impersonate " + auth + "userextras/k /v"}, "g system:authenticated", ""},
+		"old, without the extra": {alice, user.DefaultInfo{Name: "bob", Extra: map[string][]string{"k": {"v"}}}, pods, rights{"impersonate :users /bob"}, "",
+			`pods is forbidden: User "alice" cannot impersonate-on:user-info:list resource "pods" in API group "" in the namespace "ns"`},
+		"old, an account":  {alice, user.DefaultInfo{Name: "system:serviceaccount:a:b"}, pods, rights{"impersonate :serviceaccounts a/b"}, "system:serviceaccounts system:serviceaccounts:a system:authenticated", ""},
+		"old, a node":      {alice, user.DefaultInfo{Name: "system:node:n1"}, pods, rights{"impersonate :users /system:node:n1"}, "system:authenticated", ""},
+		"old, the masters": {alice, user.DefaultInfo{Name: "bob", Groups: []string{"system:masters"}}, pods, rights{"impersonate :users /bob", "impersonate :groups /system:masters"}, "system:masters system:authenticated", ""},
+		"old, nobody":      {alice, user.DefaultInfo{Name: "system:anonymous"}, pods, rights{"impersonate :users /system:anonymous"}, "system:unauthenticated", ""},
+		"user": {alice, user.DefaultInfo{Name: "bob", Groups: []string{"g"}, Extra: map[string][]string{"a.b/k": {"v"}}}, pods,
+			rights{"impersonate-on:user-info:list :pods ns/", "impersonate:user-info " + auth + "users /bob", "impersonate:user-info " + auth + "groups /g", "impersonate:user-info " + auth + "userextras/a.b/k /v"},
+			"g system:authenticated", "impersonate:user-info"},
+		"user, not for this": {alice, user.DefaultInfo{Name: "bob"}, pods, rights{"impersonate-on:user-info:get :pods ns/", "impersonate:user-info " + auth + "users /bob"}, "",
+			`pods is forbidden: User "alice" cannot impersonate-on:user-info:list resource "pods" in API group "" in the namespace "ns"`},
+		"user, another": {alice, user.DefaultInfo{Name: "bob"}, pods, rights{"impersonate-on:user-info:list :pods ns/"}, "",
+			`users.authentication.k8s.io "bob" is forbidden: User "alice" cannot impersonate:user-info resource "users" in API group "authentication.k8s.io" at the cluster scope`},
+		"user, the masters": {alice, user.DefaultInfo{Name: "bob", Groups: []string{"system:masters"}}, pods,
+			rights{"impersonate-on:user-info:list :pods ns/", "impersonate:user-info " + auth + "users /bob", "impersonate:user-info " + auth + "groups /system:masters"}, "", "impersonating the system:masters group is not allowed"},
+		"user, many groups": {alice, user.DefaultInfo{Name: "bob", Groups: []string{"a", "b", "c", "d"}}, pods,
+			rights{"impersonate-on:user-info:list :pods ns/", "impersonate:user-info " + auth + "users /bob", "impersonate:user-info " + auth + "groups /*"}, "a b c d system:authenticated", "impersonate:user-info"},
+		"user, a bad extra": {alice, user.DefaultInfo{Name: "bob", Extra: map[string][]string{"a.b/k": {""}}}, pods,
+			rights{"impersonate-on:user-info:list :pods ns/", "impersonate:user-info " + auth + "users /bob"}, "", "impersonating the empty string value in extra is not allowed"},
+		"user, for a path": {alice, user.DefaultInfo{Name: "bob"}, &stage.Attributes{Verb: "get", Path: "/metrics"},
+			rights{"impersonate-on:user-info:get /metrics /", "impersonate:user-info " + auth + "users /bob"}, "system:authenticated", "impersonate:user-info"},
+		"account": {alice, user.DefaultInfo{Name: "system:serviceaccount:a:b"}, pods,
+			rights{"impersonate-on:serviceaccount:list :pods ns/", "impersonate:serviceaccount " + auth + "serviceaccounts a/b"}, "system:serviceaccounts system:serviceaccounts:a system:authenticated", "impersonate:serviceaccount"},
+		"node": {alice, user.DefaultInfo{Name: "system:node:n1"}, pods,
+			rights{"impersonate-on:arbitrary-node:list :pods ns/", "impersonate:arbitrary-node " + auth + "nodes /n1"}, "system:nodes system:authenticated", "impersonate:arbitrary-node"},
+		"own node": {agent, user.DefaultInfo{Name: "system:node:n1"}, pods,
+			rights{"impersonate-on:associated-node:list :pods ns/", "impersonate:associated-node " + auth + "nodes /*"}, "system:nodes system:authenticated", "impersonate:associated-node"},
+		"another's node": {agent, user.DefaultInfo{Name: "system:node:n2"}, pods,
+			rights{"impersonate-on:associated-node:list :pods ns/", "impersonate:associated-node " + auth + "nodes /*"}, "", "cannot impersonate-on:arbitrary-node:list"},
+	} {
+		s := &Server{}
+		s.stages.Authorizers = []stage.Authorizer{c.rights}
+		asked := *c.asked
+		asked.User = c.who
+		who, constraint, err := s.actAs(t.Context(), &asked, &c.as)
+		switch {
+		case c.groups == "" && (err == nil || !strings.Contains(err.Error(), c.by)):
+			t.Errorf("%s: %v, %v", name, who, err)
+		case c.groups != "" && (err != nil || who.GetName() != c.as.Name || strings.Join(who.GetGroups(), " ") != c.groups || constraint != c.by):
+			t.Errorf("%s: %v by %q, %v", name, who, constraint, err)
+		}
 	}
 }

@@ -151,7 +151,7 @@ func TestStages(t *testing.T) {
 		Object: &auditv1.ObjectReference{APIVersion: "v1", Resource: "pods", Namespace: "n"},
 	})
 	e.Received()
-	e.Impersonated(&user.DefaultInfo{Name: "other", Groups: []string{"h"}})
+	e.Impersonated(&user.DefaultInfo{Name: "other", Groups: []string{"h"}}, "impersonate:user-info")
 	e.Annotate("k", "first")
 	e.Annotate("k", "second")
 	e.Asked(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "2"}}, func() ([]byte, error) { return []byte(`{"kind":"Pod"}`), nil })
@@ -176,7 +176,7 @@ func TestStages(t *testing.T) {
 		t.Errorf("started: %+v", got[1])
 	}
 	if last.Stage != auditv1.StageResponseComplete || last.AuditID != "id" || last.User.Username != "u" || last.User.Extra["k"][0] != "v" ||
-		last.ImpersonatedUser.Username != "other" || last.Annotations["k"] != "first" || string(last.RequestObject.Raw) != `{"kind":"Pod"}` ||
+		last.ImpersonatedUser.Username != "other" || last.AuthenticationMetadata.ImpersonationConstraint != "impersonate:user-info" || last.Annotations["k"] != "first" || string(last.RequestObject.Raw) != `{"kind":"Pod"}` ||
 		last.ObjectRef.Name != "p" || last.ObjectRef.UID != "2" || last.ObjectRef.Namespace != "n" || last.SourceIPs[0] != "::1" ||
 		last.UserAgent != strings.Repeat("a", 1024)+"...TRUNCATED" || last.RequestURI != "/api/v1/namespaces/n/pods?x=y" ||
 		last.Kind != "Event" || last.APIVersion != "audit.k8s.io/v1" || !last.StageTimestamp.Time.Equal(start.Add(2*time.Second)) {
@@ -247,7 +247,7 @@ func TestNothingWithoutAnEntry(t *testing.T) {
 	for _, e := range []*Entry{nil, {}} {
 		e.Received()
 		e.Annotate("a", "b")
-		e.Impersonated(&user.DefaultInfo{})
+		e.Impersonated(&user.DefaultInfo{}, "")
 		e.Asked(nil, func() ([]byte, error) { t.Error("encoded"); return nil, nil })
 		e.Status(&metav1.Status{})
 		e.Code(200)

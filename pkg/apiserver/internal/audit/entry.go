@@ -85,8 +85,8 @@ func (e *Entry) Annotate(key, value string) {
 // Bodies implements stage.Audit.
 func (e *Entry) Bodies() bool { return e.shows(false) }
 
-// Impersonated tells as whom the user acts.
-func (e *Entry) Impersonated(as user.Info) {
+// Impersonated tells as whom the user acts, and the constrained right that allows it, if it is one.
+func (e *Entry) Impersonated(as user.Info, constraint string) {
 	if !e.Enabled() {
 		return
 	}
@@ -94,6 +94,9 @@ func (e *Entry) Impersonated(as user.Info) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.event.ImpersonatedUser = &info
+	if constraint != "" {
+		e.event.AuthenticationMetadata = &auditv1.AuthenticationMetadata{ImpersonationConstraint: constraint}
+	}
 }
 
 // Asked tells the object that the request is about, where the path does not say it, and what it carries. A body that is
