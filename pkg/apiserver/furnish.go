@@ -43,7 +43,10 @@ func (s *Server) furnish(ctx context.Context, a address) error {
 	for _, o := range list(s) {
 		all.Go(func() error { return s.furnishOne(ctx, o) }) // writes that wait together are committed together
 	}
-	return all.Wait()
+	if err := all.Wait(); err != nil || group != flowcontrolv1.GroupName {
+		return err
+	}
+	return s.fitFlowSchemas(ctx)
 }
 
 func (s *Server) furnishOne(ctx context.Context, o systemObject) error {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -94,6 +95,9 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
 	}
 	if a.group == apiregistrationv1.GroupName {
 		defer s.registrationsChanged(r.Context())
+	}
+	if a.group == flowcontrolv1.GroupName {
+		defer s.flowSchemasChanged(r.Context())
 	}
 	c.warn(t.served.Deprecated)
 	if err := handlers[a.verb](s, w, r, req); err != nil {

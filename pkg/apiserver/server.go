@@ -103,6 +103,7 @@ type Server struct {
 	fair       *fair.Limit
 	furnishing sync.Mutex // while what a cluster has is made
 	trustTold  bool       // guarded by furnishing
+	flowStatus flowStatus
 
 	registrations registrations
 	ready         chan struct{}
