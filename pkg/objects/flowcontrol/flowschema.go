@@ -6,6 +6,7 @@ import (
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -26,7 +27,7 @@ var FlowSchemas = objects.Def[*flowcontrolv1.FlowSchema]{
 	Columns:  schemaColumns,
 	Reset:    []string{"status"},
 	Status: &objects.Status[*flowcontrolv1.FlowSchema]{
-		Prepare:  func(s, old *flowcontrolv1.FlowSchema) { s.Spec = old.Spec; s.ManagedFields = old.ManagedFields },
+		Prepare:  func(s, old *flowcontrolv1.FlowSchema) { s.Spec = old.Spec; keepMeta(&s.ObjectMeta, &old.ObjectMeta) },
 		Validate: validateSchemaStatus,
 		Reset:    []string{"spec", "metadata"},
 	},
@@ -80,6 +81,13 @@ func missingLevel(s *flowcontrolv1.FlowSchema, _ time.Time) any {
 		}
 	}
 	return "?"
+}
+
+// keepMeta takes back what a write of the status says of the metadata, but for who wrote it.
+func keepMeta(now, old *metav1.ObjectMeta) {
+	managers := now.ManagedFields
+	old.DeepCopyInto(now)
+	now.ManagedFields = managers
 }
 
 func validateSchemaStatus(s, _ *flowcontrolv1.FlowSchema) field.ErrorList {

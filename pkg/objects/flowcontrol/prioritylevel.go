@@ -29,7 +29,7 @@ var PriorityLevelConfigurations = objects.Def[*flowcontrolv1.PriorityLevelConfig
 	Status: &objects.Status[*flowcontrolv1.PriorityLevelConfiguration]{
 		Prepare: func(l, old *flowcontrolv1.PriorityLevelConfiguration) {
 			l.Spec = old.Spec
-			l.ManagedFields = old.ManagedFields
+			keepMeta(&l.ObjectMeta, &old.ObjectMeta)
 		},
 		Validate: validateLevelStatus,
 		Reset:    []string{"spec", "metadata"},
