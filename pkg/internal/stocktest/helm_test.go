@@ -1,7 +1,9 @@
 package stocktest
 
 import (
+	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,7 +12,9 @@ import (
 	"helm.sh/helm/v3/pkg/release"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 )
@@ -20,7 +24,7 @@ const (
 	chart       = "testdata/chart"
 )
 
-// TestHelm installs, upgrades, tests, rolls back and uninstalls a chart with hooks and a lookup.
+// TestHelm installs, upgrades, tests, rolls back and uninstalls a chart with hooks, lookups and a custom resource.
 func TestHelm(t *testing.T) {
 	c := newCluster(t)
 	h := newHelm(t, c, "shops", "shop")
@@ -34,7 +38,21 @@ func TestHelm(t *testing.T) {
 		return m.Data
 	}
 
+	offers := dynamic.NewForConfigOrDie(c.config).Resource(schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "offers"}).Namespace("shops")
+	offered := func(name, want string) {
+		t.Helper()
+		o, err := offers.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := json.Marshal(o.Object["spec"]); string(got) != want {
+			t.Errorf("offer %s is %s, want %s", name, got, want)
+		}
+	}
+
 	h.install(chart, map[string]any{"title": "First"})
+	offered("shop", `{"currency":"EUR","goods":[{"count":1,"name":"apples"}],"price":10}`)
+	offered("shop-opening", `{"currency":"EUR","price":1}`)
 	if got := settings(); got["title"] != "First" || got["seed"] != "seed of revision 1" || got["version"] != "v1.36.3" {
 		t.Errorf("installed with %v", got)
 	}
@@ -44,21 +62,29 @@ func TestHelm(t *testing.T) {
 	}
 	h.test()
 
-	h.upgrade(chart, map[string]any{"title": "Second", "replicas": 2})
+	h.upgrade(chart, map[string]any{"title": "Second", "replicas": 2, "price": 20})
+	offered("shop", `{"before":10,"currency":"EUR","goods":[{"count":1,"name":"apples"},{"count":2,"name":"pears"}],"price":20}`)
 	if got := settings(); got["title"] != "Second" || got["seed"] != "seed of revision 1" {
 		t.Errorf("upgraded to %v", got)
 	}
 	h.test()
 
+	h.refuses(map[string]any{"price": 0}, `spec.price: Invalid value: 0: spec.price in body should be greater than or equal to 1`)
+
 	h.rollback(1)
+	offered("shop", `{"currency":"EUR","goods":[{"count":1,"name":"apples"}],"price":10}`)
 	if got := settings(); got["title"] != "First" {
 		t.Errorf("rolled back to %v", got)
 	}
-	h.history("superseded", "superseded", "deployed")
+	h.history("superseded", "superseded", "failed", "superseded", "deployed")
 
 	h.uninstall()
 	if _, err := kube.AppsV1().Deployments("shops").Get(t.Context(), "shop", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the Deployment after uninstall: %v", err)
+	}
+	left, err := offers.List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(left.Items) != 1 || left.Items[0].GetName() != "shop-opening" { // a hook's, which Helm leaves
+		t.Errorf("the definition stays, without the release's objects: %v, %v", left, err)
 	}
 	if _, err := kube.CoreV1().ConfigMaps("shops").Get(t.Context(), "shop-left", metav1.GetOptions{}); err != nil {
 		t.Errorf("what the post-delete hook makes: %v", err)
@@ -102,15 +128,29 @@ func (h helm) install(path string, values map[string]any) {
 
 func (h helm) upgrade(path string, values map[string]any) {
 	h.Helper()
+	if err := h.tryUpgrade(path, values); err != nil {
+		h.Fatalf("upgrade: %v", err)
+	}
+}
+
+// refuses checks that an upgrade fails; it takes itself back.
+func (h helm) refuses(values map[string]any, want string) {
+	h.Helper()
+	if err := h.tryUpgrade(chart, values); err == nil || !strings.Contains(err.Error(), want) {
+		h.Errorf("upgrade with %v: %v, want %s", values, err, want)
+	}
+}
+
+func (h helm) tryUpgrade(path string, values map[string]any) error {
+	h.Helper()
 	ch, err := loader.Load(path)
 	if err != nil {
 		h.Fatal(err)
 	}
 	u := action.NewUpgrade(h.conf)
 	u.Namespace, u.Wait, u.Atomic, u.Timeout = h.namespace, true, true, helmTimeout
-	if _, err := u.Run(h.name, ch, values); err != nil {
-		h.Fatalf("upgrade: %v", err)
-	}
+	_, err = u.Run(h.name, ch, values)
+	return err
 }
 
 func (h helm) test() {
