@@ -51,6 +51,9 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, c *call, serve agg
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.stopping, cancel)()
+	if c.leave != nil && c.address.verb == "watch" {
+		c.leave() // as for watches here
+	}
 	serve(w, r.WithContext(ctx), aggregate.Asker{User: c.user, AuditID: w.Header().Get("Audit-Id"), Late: late})
 }
 

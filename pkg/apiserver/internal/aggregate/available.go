@@ -42,6 +42,9 @@ const (
 	unknown = apiregistrationv1.ConditionUnknown
 )
 
+// endpointsNotFound is the reason when a Service has no endpoints, and no pods that are ready.
+const endpointsNotFound = "EndpointsNotFound"
+
 // look says what speaks against the extension without asking it: what of the Service is missing. nil: nothing.
 func (e *extension) look(ctx context.Context) *apiregistrationv1.APIServiceCondition {
 	reader, key, port := e.link.x.config.Reader, e.link.service, e.link.port
@@ -64,7 +67,10 @@ func (e *extension) look(ctx context.Context) *apiregistrationv1.APIServiceCondi
 	case err != nil:
 		return outcome(unknown, "EndpointsAccessError", "service/%s in %q cannot be checked due to: %v", key.Name, key.Namespace, err)
 	case len(slices) == 0:
-		return outcome(no, "EndpointsNotFound", "cannot find endpointslices for service/%s in %q", key.Name, key.Namespace)
+		if pods, err := backend.OfPods(ctx, reader, s, at); err == nil && len(pods) > 0 {
+			return nil // nobody keeps endpoints
+		}
+		return outcome(no, endpointsNotFound, "cannot find endpointslices for service/%s in %q", key.Name, key.Namespace)
 	case !anyReady(slices, at.Name):
 		return outcome(no, "MissingEndpoints", "endpointslices for service/%s in %q have no addresses with port name %q", key.Name, key.Namespace, at.Name)
 	}

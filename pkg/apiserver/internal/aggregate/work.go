@@ -21,6 +21,7 @@ import (
 const (
 	checkEvery = 30 * time.Second
 	firstRetry = 100 * time.Millisecond // then twice as long each time
+	podsEvery  = 2 * time.Second        // where pods are looked at, which are not watched
 	workers    = 4                      // one may wait for a server that does not answer
 )
 
@@ -128,7 +129,11 @@ func (x *Extensions) reconcile(ctx context.Context, name string) (time.Duration,
 	found := e.look(ctx)
 	if found != nil {
 		e.link.lost()
-		return checkEvery, x.store(ctx, s, found)
+		after := checkEvery
+		if found.Reason == endpointsNotFound {
+			after = podsEvery
+		}
+		return after, x.store(ctx, s, found)
 	}
 	if err := e.try(ctx); err != nil {
 		return e.link.lost(), x.store(ctx, s, outcome(no, "FailedDiscoveryCheck", "%v", err))

@@ -63,7 +63,7 @@ func resolve(ctx context.Context, r stage.Reader, key objects.Key, port int32) (
 	if at == nil {
 		return nil, fmt.Errorf("no service port %d found for service %q", port, key.Name)
 	}
-	for _, find := range []func(context.Context, stage.Reader, *corev1.Service, *corev1.ServicePort) ([]string, error){ofSlices, ofPods} {
+	for _, find := range []func(context.Context, stage.Reader, *corev1.Service, *corev1.ServicePort) ([]string, error){ofSlices, OfPods} {
 		if addresses, err := find(ctx, r, service, at); err != nil || len(addresses) > 0 {
 			return addresses, err
 		}
@@ -121,7 +121,9 @@ func ofSlices(ctx context.Context, r stage.Reader, s *corev1.Service, at *corev1
 	return out, err
 }
 
-func ofPods(ctx context.Context, r stage.Reader, s *corev1.Service, at *corev1.ServicePort) ([]string, error) {
+// OfPods returns the addresses of the pods that a Service selects and that are ready: where nobody keeps endpoints, they are
+// what is behind it.
+func OfPods(ctx context.Context, r stage.Reader, s *corev1.Service, at *corev1.ServicePort) ([]string, error) {
 	if len(s.Spec.Selector) == 0 {
 		return nil, nil
 	}
