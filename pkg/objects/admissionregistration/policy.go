@@ -29,7 +29,8 @@ var ValidatingAdmissionPolicies = objects.Def[*admissionv1.ValidatingAdmissionPo
 		p.Status = old.Status
 		check.Generation(p, old, func() bool { return !equality.Semantic.DeepEqual(p.Spec, old.Spec) })
 	},
-	Validate: validateValidatingPolicy,
+	Validate:     validateValidatingPolicy,
+	NeedsVersion: true,
 	Columns: []objects.Column[*admissionv1.ValidatingAdmissionPolicy]{
 		objects.NameColumn[*admissionv1.ValidatingAdmissionPolicy](),
 		{Name: "Validations", Type: "integer", Description: "Validations indicates the number of validation rules defined in this configuration",
@@ -64,7 +65,8 @@ var ValidatingAdmissionPolicyBindings = objects.Def[*admissionv1.ValidatingAdmis
 		}
 		check.Generation(b, old, func() bool { return !equality.Semantic.DeepEqual(b.Spec, old.Spec) })
 	},
-	Validate: validateValidatingBinding,
+	Validate:     validateValidatingBinding,
+	NeedsVersion: true,
 	Columns: []objects.Column[*admissionv1.ValidatingAdmissionPolicyBinding]{
 		objects.NameColumn[*admissionv1.ValidatingAdmissionPolicyBinding](),
 		{Name: "PolicyName", Description: "PolicyName indicates the policy definition which the policy binding binded to",
@@ -93,7 +95,8 @@ var MutatingAdmissionPolicies = objects.Def[*admissionv1.MutatingAdmissionPolicy
 		}
 		check.Generation(p, old, func() bool { return !equality.Semantic.DeepEqual(p.Spec, old.Spec) })
 	},
-	Validate: validateMutatingPolicy,
+	Validate:     validateMutatingPolicy,
+	NeedsVersion: true,
 	Columns: []objects.Column[*admissionv1.MutatingAdmissionPolicy]{
 		objects.NameColumn[*admissionv1.MutatingAdmissionPolicy](),
 		{Name: "Mutations", Type: "integer", Description: "Mutation indicates the number of mutations rules defined in this configuration",
@@ -122,7 +125,8 @@ var MutatingAdmissionPolicyBindings = objects.Def[*admissionv1.MutatingAdmission
 		}
 		check.Generation(b, old, func() bool { return !equality.Semantic.DeepEqual(b.Spec, old.Spec) })
 	},
-	Validate: validateMutatingBinding,
+	Validate:     validateMutatingBinding,
+	NeedsVersion: true,
 	Columns: []objects.Column[*admissionv1.MutatingAdmissionPolicyBinding]{
 		objects.NameColumn[*admissionv1.MutatingAdmissionPolicyBinding](),
 		{Name: "PolicyName", Description: "PolicyName indicates the policy definition which the policy binding binded to",

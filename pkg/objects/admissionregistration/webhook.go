@@ -48,7 +48,8 @@ var ValidatingWebhookConfigurations = objects.Def[*admissionv1.ValidatingWebhook
 		}
 		check.Generation(c, old, func() bool { return !equality.Semantic.DeepEqual(c.Webhooks, old.Webhooks) })
 	},
-	Validate: validateValidating,
+	Validate:     validateValidating,
+	NeedsVersion: true,
 	Columns: []objects.Column[*admissionv1.ValidatingWebhookConfiguration]{
 		objects.NameColumn[*admissionv1.ValidatingWebhookConfiguration](),
 		{Name: "Webhooks", Type: "integer", Description: webhooksDoc,
@@ -77,7 +78,8 @@ var MutatingWebhookConfigurations = objects.Def[*admissionv1.MutatingWebhookConf
 		}
 		check.Generation(c, old, func() bool { return !equality.Semantic.DeepEqual(c.Webhooks, old.Webhooks) })
 	},
-	Validate: validateMutating,
+	Validate:     validateMutating,
+	NeedsVersion: true,
 	Columns: []objects.Column[*admissionv1.MutatingWebhookConfiguration]{
 		objects.NameColumn[*admissionv1.MutatingWebhookConfiguration](),
 		{Name: "Webhooks", Type: "integer", Description: webhooksDoc,

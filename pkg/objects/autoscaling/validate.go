@@ -2,6 +2,7 @@ package autoscaling
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/minikctl/minikctl/pkg/objects/check"
+	"github.com/minikctl/minikctl/pkg/objects/podspec"
 )
 
 // The longest times, in seconds, that a scaling rule may look back.
@@ -32,7 +34,7 @@ func validateHPA(h, old *hpa) field.ErrorList {
 	case s.MaxReplicas == 0:
 		errs = append(errs, field.Required(at.Child("maxReplicas"), "must be set and greater than 0"))
 	case s.MaxReplicas < 0:
-		errs = append(errs, field.Invalid(at.Child("maxReplicas"), s.MaxReplicas, "must be greater than 0"))
+		errs = append(errs, field.Invalid(at.Child("maxReplicas"), s.MaxReplicas, "must be greater than or equal to 1"))
 	}
 	if s.MinReplicas != nil && s.MaxReplicas < *s.MinReplicas {
 		errs = append(errs, field.Invalid(at.Child("maxReplicas"), s.MaxReplicas, "must be greater than or equal to `minReplicas`"))
@@ -44,11 +46,19 @@ func validateHPA(h, old *hpa) field.ErrorList {
 	for i := range s.Metrics {
 		errs = append(errs, validateMetric(&s.Metrics[i], at.Child("metrics").Index(i))...)
 	}
+	if s.MinReplicas != nil && *s.MinReplicas == 0 && !slices.ContainsFunc(s.Metrics, fromOutside) {
+		errs = append(errs, field.Forbidden(at.Child("metrics"), "must specify at least one Object or External metric to support scaling to zero replicas"))
+	}
 	if s.Behavior != nil {
 		errs = append(errs, validateRules(s.Behavior.ScaleUp, at.Child("behavior", "scaleUp"))...)
 		errs = append(errs, validateRules(s.Behavior.ScaleDown, at.Child("behavior", "scaleDown"))...)
 	}
 	return errs
+}
+
+// fromOutside reports whether a metric does not come from the pods themselves.
+func fromOutside(m autoscalingv2.MetricSpec) bool {
+	return m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
 }
 
 func validateHPAStatus(h, old *hpa) field.ErrorList {
@@ -81,37 +91,46 @@ func validateTargetVersion(version string, at *field.Path) field.ErrorList {
 	return nil
 }
 
+var metricTypes = []autoscalingv2.MetricSourceType{
+	autoscalingv2.ContainerResourceMetricSourceType, autoscalingv2.ExternalMetricSourceType, autoscalingv2.ObjectMetricSourceType,
+	autoscalingv2.PodsMetricSourceType, autoscalingv2.ResourceMetricSourceType,
+}
+
+// validateMetric says twice that a type is unknown. Sources besides the one that the type names are refused only if there
+// is more than one.
 func validateMetric(m *autoscalingv2.MetricSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if m.Type == "" {
 		errs = append(errs, field.Required(at.Child("type"), "must specify a metric source type"))
 	}
-	errs = append(errs, check.OneOf(m.Type, []autoscalingv2.MetricSourceType{
-		autoscalingv2.ContainerResourceMetricSourceType, autoscalingv2.ExternalMetricSourceType, autoscalingv2.ObjectMetricSourceType,
-		autoscalingv2.PodsMetricSourceType, autoscalingv2.ResourceMetricSourceType}, at, "type")...)
-	wanted := ""
-	if m.Type != "" {
+	errs = append(errs, check.OneOf(m.Type, metricTypes, at, "type")...)
+	wanted, present := "", []string{}
+	if slices.Contains(metricTypes, m.Type) {
 		wanted = strings.ToLower(string(m.Type[:1])) + string(m.Type[1:])
 	}
-	found, first := false, true
-	var extra field.ErrorList
 	for _, source := range sources(m, at) {
 		if source.check == nil {
 			continue
 		}
-		if first {
+		if len(present) == 0 {
 			errs = append(errs, source.check()...)
 		}
-		first = false
-		found = found || source.name == wanted
-		if source.name != wanted {
-			extra = append(extra, field.Forbidden(at.Child(source.name), "must populate the given metric source only"))
+		present = append(present, source.name)
+	}
+	if wanted == "" {
+		errs = append(errs, check.OneOf(m.Type, metricTypes, at, "type")...)
+	} else if !slices.Contains(present, wanted) {
+		errs = append(errs, field.Required(at.Child(wanted), "must populate information for the given metric source"))
+	}
+	if len(present) == 1 {
+		return errs
+	}
+	for _, name := range present {
+		if name != wanted {
+			errs = append(errs, field.Forbidden(at.Child(name), "must populate the given metric source only"))
 		}
 	}
-	if !found {
-		return append(errs, field.Required(at.Child(wanted), "must populate information for the given metric source"))
-	}
-	return append(errs, extra...)
+	return errs
 }
 
 // source is one of the places where a metric may come from; check is nil where the metric has none.
@@ -132,7 +151,7 @@ func sources(m *autoscalingv2.MetricSpec, at *field.Path) []source {
 		out[2].check = func() field.ErrorList {
 			at := at.Child("pods")
 			errs := validateNamed(&s.Metric, &s.Target, at)
-			if s.Target.AverageValue == nil || s.Target.AverageValue.Sign() != 1 {
+			if s.Target.AverageValue == nil {
 				errs = append(errs, field.Required(at.Child("target", "averageValue"), "must specify a positive target averageValue"))
 			}
 			return errs
@@ -144,11 +163,8 @@ func sources(m *autoscalingv2.MetricSpec, at *field.Path) []source {
 	if s := m.ContainerResource; s != nil {
 		out[4].check = func() field.ErrorList {
 			at := at.Child("containerResource")
-			errs := validateResource(string(s.Name), &s.Target, at)
-			if s.Container == "" {
-				errs = append(errs, field.Required(at.Child("container"), "must specify a container"))
-			}
-			return errs
+			errs := validateContainerResource(s, at)
+			return append(errs, validateResourceTarget(&s.Target, at)...)
 		}
 	}
 	return out
@@ -177,12 +193,29 @@ func validateExternal(s *autoscalingv2.ExternalMetricSource, at *field.Path) fie
 	return errs
 }
 
+func validateContainerResource(s *autoscalingv2.ContainerResourceMetricSource, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if s.Name == "" {
+		errs = append(errs, field.Required(at.Child("name"), "must specify a resource name"))
+	} else {
+		errs = append(errs, podspec.ContainerResource(s.Name, at.Child("name"))...)
+	}
+	if s.Container == "" {
+		return append(errs, field.Required(at.Child("container"), "must specify a container"))
+	}
+	return append(errs, check.Label(s.Container, at, "container")...)
+}
+
 func validateResource(name string, t *autoscalingv2.MetricTarget, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if name == "" {
 		errs = append(errs, field.Required(at.Child("name"), "must specify a resource name"))
 	}
-	errs = append(errs, validateTarget(t, at.Child("target"))...)
+	return append(errs, validateResourceTarget(t, at)...)
+}
+
+func validateResourceTarget(t *autoscalingv2.MetricTarget, at *field.Path) field.ErrorList {
+	errs := validateTarget(t, at.Child("target"))
 	switch {
 	case t.AverageUtilization == nil && t.AverageValue == nil:
 		errs = append(errs, field.Required(at.Child("target", "averageUtilization"), "must set either a target raw value or a target utilization"))

@@ -16,10 +16,11 @@ import (
 
 // Leases is the row of Lease.
 var Leases = objects.Def[*coordinationv1.Lease]{
-	Names:    objects.Names{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease", Plural: "leases"},
-	New:      func() *coordinationv1.Lease { return &coordinationv1.Lease{} },
-	NewList:  func() runtime.Object { return &coordinationv1.LeaseList{} },
-	Validate: validateLease,
+	Names:        objects.Names{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease", Plural: "leases"},
+	New:          func() *coordinationv1.Lease { return &coordinationv1.Lease{} },
+	NewList:      func() runtime.Object { return &coordinationv1.LeaseList{} },
+	Validate:     validateLease,
+	NeedsVersion: true,
 	Columns: []objects.Column[*coordinationv1.Lease]{
 		objects.NameColumn[*coordinationv1.Lease](),
 		{Name: "Holder", Description: coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"],

@@ -33,9 +33,10 @@ var Endpoints = objects.Def[*corev1.Endpoints]{
 			}
 		}
 	},
-	Validate:   validateEndpoints,
-	Warnings:   endpointsWarnings,
-	Deprecated: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+	Validate:       validateEndpoints,
+	CreateOnUpdate: true,
+	Warnings:       endpointsWarnings,
+	Deprecated:     "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 	Columns: []objects.Column[*corev1.Endpoints]{
 		objects.NameColumn[*corev1.Endpoints](),
 		{Name: "Endpoints", Description: corev1.Endpoints{}.SwaggerDoc()["subsets"],
@@ -78,8 +79,9 @@ func endpointList(e *corev1.Endpoints) string {
 
 func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 	var errs field.ErrorList
+	var known []string // addresses that may stay, even if they would not be valid today
 	if old != nil {
-		errs = check.MetaUpdate(e, old)
+		errs, known = check.MetaUpdate(e, old), endpointIPs(old)
 	}
 	errs = append(errs, check.Meta(e, true, apivalidation.NameIsDNSSubdomain)...)
 	if old != nil && equality.Semantic.DeepEqual(e.Subsets, old.Subsets) {
@@ -91,10 +93,10 @@ func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 			errs = append(errs, field.Required(at, "must specify `addresses` or `notReadyAddresses`"))
 		}
 		for j := range s.Addresses {
-			errs = append(errs, endpointAddress(&s.Addresses[j], at.Child("addresses").Index(j))...)
+			errs = append(errs, endpointAddress(&s.Addresses[j], known, at.Child("addresses").Index(j))...)
 		}
 		for j := range s.NotReadyAddresses {
-			errs = append(errs, endpointAddress(&s.NotReadyAddresses[j], at.Child("notReadyAddresses").Index(j))...)
+			errs = append(errs, endpointAddress(&s.NotReadyAddresses[j], known, at.Child("notReadyAddresses").Index(j))...)
 		}
 		for j := range s.Ports {
 			errs = append(errs, endpointPort(&s.Ports[j], len(s.Ports) > 1, at.Child("ports").Index(j))...)
@@ -103,8 +105,18 @@ func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 	return errs
 }
 
-func endpointAddress(a *corev1.EndpointAddress, at *field.Path) field.ErrorList {
-	errs := utilvalidation.IsValidIPForLegacyField(at.Child("ip"), a.IP, false, nil)
+func endpointIPs(e *corev1.Endpoints) []string {
+	ip := func(a corev1.EndpointAddress) string { return a.IP }
+	var out []string
+	for i := range e.Subsets {
+		out = append(out, texts(e.Subsets[i].Addresses, ip)...)
+		out = append(out, texts(e.Subsets[i].NotReadyAddresses, ip)...)
+	}
+	return out
+}
+
+func endpointAddress(a *corev1.EndpointAddress, known []string, at *field.Path) field.ErrorList {
+	errs := utilvalidation.IsValidIPForLegacyField(at.Child("ip"), a.IP, true, known)
 	if a.Hostname != "" {
 		errs = append(errs, check.Label(a.Hostname, at, "hostname")...)
 	}

@@ -82,7 +82,7 @@ func nodeResources(n *corev1.Node) field.ErrorList {
 func podCIDRs(list []string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, cidr := range list {
-		errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(at.Index(i), cidr, false, nil)...)
+		errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(at.Index(i), cidr, true, nil)...)
 	}
 	if len(list) < 2 {
 		return errs

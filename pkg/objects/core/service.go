@@ -36,6 +36,7 @@ var Services = objects.Def[*corev1.Service]{
 	},
 	Connects:       []string{"proxy"},
 	ReturnsDeleted: true,
+	CreateOnUpdate: true,
 }
 
 var serviceDoc = corev1.ServiceSpec{}.SwaggerDoc()

@@ -21,7 +21,7 @@ var (
 )
 
 // clusterIPs checks the addresses of a service in the cluster and their families.
-func clusterIPs(spec *corev1.ServiceSpec, at *field.Path) field.ErrorList {
+func clusterIPs(spec *corev1.ServiceSpec, known []string, at *field.Path) field.ErrorList {
 	if spec.Type == corev1.ServiceTypeExternalName {
 		return nil
 	}
@@ -44,7 +44,7 @@ func clusterIPs(spec *corev1.ServiceSpec, at *field.Path) field.ErrorList {
 	if spec.IPFamilyPolicy != nil {
 		errs = append(errs, check.OneOf(*spec.IPFamilyPolicy, ipFamilyPolicies, at, "ipFamilyPolicy")...)
 	}
-	wrong := validClusterIPs(spec.ClusterIPs, list)
+	wrong := validClusterIPs(spec.ClusterIPs, known, list)
 	errs = append(errs, wrong...)
 	if len(spec.ClusterIPs) > 2 {
 		errs = append(errs, field.Invalid(list, spec.ClusterIPs, "may only hold up to 2 values"))
@@ -58,7 +58,7 @@ func clusterIPs(spec *corev1.ServiceSpec, at *field.Path) field.ErrorList {
 	return append(errs, familiesMatch(spec, list)...)
 }
 
-func validClusterIPs(ips []string, at *field.Path) field.ErrorList {
+func validClusterIPs(ips, known []string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, ip := range ips {
 		if i == 0 && ip == corev1.ClusterIPNone {
@@ -67,7 +67,7 @@ func validClusterIPs(ips []string, at *field.Path) field.ErrorList {
 			}
 			continue
 		}
-		errs = append(errs, utilvalidation.IsValidIPForLegacyField(at.Index(i), ip, false, nil)...)
+		errs = append(errs, utilvalidation.IsValidIPForLegacyField(at.Index(i), ip, true, known)...)
 	}
 	return errs
 }
@@ -153,8 +153,8 @@ func familyChanges(spec, old *corev1.ServiceSpec) field.ErrorList {
 	return errs
 }
 
-func externalIP(s string, at *field.Path) field.ErrorList {
-	if errs := utilvalidation.IsValidIPForLegacyField(at, s, false, nil); len(errs) > 0 {
+func externalIP(s string, known []string, at *field.Path) field.ErrorList {
+	if errs := utilvalidation.IsValidIPForLegacyField(at, s, true, known); len(errs) > 0 {
 		return errs
 	}
 	return nonSpecialIP(netutils.ParseIPSloppy(s), s, at)
@@ -186,16 +186,17 @@ func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
 	if len(s.Status.LoadBalancer.Ingress) > 0 && s.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		return append(errs, field.Forbidden(at, "may only be used when `spec.type` is 'LoadBalancer'"))
 	}
+	known := texts(old.Status.LoadBalancer.Ingress, func(in corev1.LoadBalancerIngress) string { return in.IP })
 	for i := range s.Status.LoadBalancer.Ingress {
-		errs = append(errs, ingress(&s.Status.LoadBalancer.Ingress[i], at.Index(i))...)
+		errs = append(errs, ingress(&s.Status.LoadBalancer.Ingress[i], known, at.Index(i))...)
 	}
 	return errs
 }
 
-func ingress(in *corev1.LoadBalancerIngress, at *field.Path) field.ErrorList {
+func ingress(in *corev1.LoadBalancerIngress, known []string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if in.IP != "" {
-		errs = append(errs, utilvalidation.IsValidIPForLegacyField(at.Child("ip"), in.IP, false, nil)...)
+		errs = append(errs, utilvalidation.IsValidIPForLegacyField(at.Child("ip"), in.IP, true, known)...)
 	}
 	switch {
 	case in.IPMode == nil && in.IP != "":

@@ -47,7 +47,7 @@ func TestValidateService(t *testing.T) {
 		{"two of one family", `{clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1, 10.0.0.2], ports: [{port: 80}]}`,
 			[]string{`spec.clusterIPs: Invalid value: ["10.0.0.1","10.0.0.2"]: may specify no more than one IP for each IP family`}},
 		{"distribution", `{clusterIP: None, clusterIPs: [None], ports: [{port: 80}], trafficDistribution: Near}`,
-			[]string{`spec.trafficDistribution: Unsupported value: "Near": supported values: "PreferClose", "PreferSameNode", "PreferSameZone"`}},
+			[]string{`spec.trafficDistribution: Unsupported value: "Near": supported values: "PreferClose", "PreferSameZone", "PreferSameNode"`}},
 		{"class of a plain one", `{clusterIP: None, clusterIPs: [None], ports: [{port: 80}], loadBalancerClass: a/b}`,
 			[]string{"spec.loadBalancerClass: Forbidden: may only be used when `type` is 'LoadBalancer'"}},
 		{"ranges of a plain one", `{clusterIP: None, clusterIPs: [None], ports: [{port: 80}], loadBalancerSourceRanges: [" 10.0.0.0/8"]}`,

@@ -16,7 +16,7 @@ import (
 
 func validateService(s, old *corev1.Service) field.ErrorList {
 	if old == nil {
-		return validateServiceNow(s)
+		return append(check.Meta(s, true, apivalidation.NameIsDNSLabel), validateServiceNow(s, &corev1.Service{})...)
 	}
 	errs := check.MetaUpdate(s, old)
 	errs = append(errs, addressChanges(&s.Spec, &old.Spec)...)
@@ -24,18 +24,17 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 	if needsHealthCheck(&old.Spec) && needsHealthCheck(&s.Spec) && s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort {
 		errs = append(errs, field.Forbidden(check.Spec.Child("healthCheckNodePort"), "field is immutable"))
 	}
-	return append(errs, validateServiceNow(s)...)
+	return append(errs, validateServiceNow(s, old)...)
 }
 
 func isHeadless(s *corev1.ServiceSpec) bool {
 	return len(s.ClusterIPs) == 1 && s.ClusterIPs[0] == corev1.ClusterIPNone
 }
 
-// validateServiceNow checks a service by itself.
-func validateServiceNow(s *corev1.Service) field.ErrorList {
+// validateServiceNow checks a service by itself. Addresses that old has may stay, even if they would not be valid today.
+func validateServiceNow(s, old *corev1.Service) field.ErrorList {
 	spec, at := &s.Spec, check.Spec
-	errs := check.Meta(s, true, apivalidation.NameIsDNSLabel)
-	errs = append(errs, topologyAnnotations(s.Annotations)...)
+	errs := topologyAnnotations(s.Annotations)
 	if len(spec.Ports) == 0 && !isHeadless(spec) && spec.Type != corev1.ServiceTypeExternalName {
 		errs = append(errs, field.Required(at.Child("ports"), ""))
 	}
@@ -45,13 +44,13 @@ func validateServiceNow(s *corev1.Service) field.ErrorList {
 	}
 	errs = append(errs, check.Labels(spec.Selector, at, "selector")...)
 	errs = append(errs, sessionAffinity(spec, at)...)
-	errs = append(errs, clusterIPs(spec, at)...)
+	errs = append(errs, clusterIPs(spec, old.Spec.ClusterIPs, at)...)
 	for i, ip := range spec.ExternalIPs {
-		errs = append(errs, externalIP(ip, at.Child("externalIPs").Index(i))...)
+		errs = append(errs, externalIP(ip, old.Spec.ExternalIPs, at.Child("externalIPs").Index(i))...)
 	}
 	errs = append(errs, check.Named(spec.Type, serviceTypes, at, "type")...)
 	errs = append(errs, portConflicts(spec, at.Child("ports"))...)
-	errs = append(errs, sourceRanges(s)...)
+	errs = append(errs, sourceRanges(s, old)...)
 	balancer := spec.Type == corev1.ServiceTypeLoadBalancer
 	if spec.AllocateLoadBalancerNodePorts != nil && !balancer {
 		errs = append(errs, field.Forbidden(at.Child("allocateLoadBalancerNodePorts"), "may only be used when `type` is 'LoadBalancer'"))
@@ -85,7 +84,7 @@ var (
 		corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal,
 	}
 	distributions = []string{
-		corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameNode, corev1.ServiceTrafficDistributionPreferSameZone,
+		corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode,
 	}
 )
 
@@ -204,7 +203,7 @@ func sessionAffinity(spec *corev1.ServiceSpec, at *field.Path) field.ErrorList {
 	return errs
 }
 
-func sourceRanges(s *corev1.Service) field.ErrorList {
+func sourceRanges(s, old *corev1.Service) field.ErrorList {
 	const only = "may only be used when `type` is 'LoadBalancer'"
 	var errs field.ErrorList
 	balancer := s.Spec.Type == corev1.ServiceTypeLoadBalancer
@@ -213,8 +212,9 @@ func sourceRanges(s *corev1.Service) field.ErrorList {
 		if !balancer {
 			errs = append(errs, field.Forbidden(at, only))
 		}
+		known := trimmed(old.Spec.LoadBalancerSourceRanges)
 		for i, cidr := range s.Spec.LoadBalancerSourceRanges {
-			errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(at.Index(i), strings.TrimSpace(cidr), false, nil)...)
+			errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(at.Index(i), strings.TrimSpace(cidr), true, known)...)
 		}
 		return errs
 	}
@@ -227,11 +227,20 @@ func sourceRanges(s *corev1.Service) field.ErrorList {
 		errs = append(errs, field.Forbidden(at, only))
 	}
 	if value = strings.TrimSpace(value); value != "" {
+		known := trimmed(strings.Split(old.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey], ","))
 		for cidr := range strings.SplitSeq(value, ",") {
-			errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(at, strings.TrimSpace(cidr), false, nil)...)
+			errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(at, strings.TrimSpace(cidr), true, known)...)
 		}
 	}
 	return errs
+}
+
+func trimmed(list []string) []string {
+	out := make([]string, len(list))
+	for i := range list {
+		out[i] = strings.TrimSpace(list[i])
+	}
+	return out
 }
 
 // balancerClass checks the class of load balancers, against old in an update.

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,13 +14,22 @@ import (
 func serviceWarnings(s, _ *corev1.Service) []string {
 	spec, at := &s.Spec, check.Spec
 	var warnings []string
+	if _, ok := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]; ok {
+		warnings = append(warnings, fmt.Sprintf("annotation %s is deprecated, please use %s instead", corev1.DeprecatedAnnotationTopologyAwareHints, corev1.AnnotationTopologyMode))
+	}
 	if needsClusterIP(spec) && spec.ClusterIP != "" && spec.ClusterIP != corev1.ClusterIPNone {
 		for i, ip := range spec.ClusterIPs {
 			warnings = append(warnings, utilvalidation.GetWarningsForIP(at.Child("clusterIPs").Index(i), ip)...)
 		}
 	}
+	if isHeadless(spec) {
+		warnings = append(warnings, headlessWarnings(spec)...)
+	}
 	for i, ip := range spec.ExternalIPs {
 		warnings = append(warnings, utilvalidation.GetWarningsForIP(at.Child("externalIPs").Index(i), ip)...)
+	}
+	if len(spec.ExternalIPs) > 0 && !isHeadless(spec) && spec.Type != corev1.ServiceTypeExternalName {
+		warnings = append(warnings, "spec.externalIPs is deprecated and may no longer be implemented in some clusters")
 	}
 	if netutils.ParseIPSloppy(spec.LoadBalancerIP) != nil { // nobody has checked it
 		warnings = append(warnings, utilvalidation.GetWarningsForIP(at.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
@@ -27,10 +37,11 @@ func serviceWarnings(s, _ *corev1.Service) []string {
 	for i, cidr := range spec.LoadBalancerSourceRanges {
 		warnings = append(warnings, utilvalidation.GetWarningsForCIDR(at.Child("loadBalancerSourceRanges").Index(i), strings.TrimSpace(cidr))...)
 	}
-	if isHeadless(spec) {
-		warnings = append(warnings, headlessWarnings(spec)...)
+	warnings = append(warnings, nameOnlyWarnings(spec)...)
+	if d := spec.TrafficDistribution; d != nil && *d == corev1.ServiceTrafficDistributionPreferClose {
+		warnings = append(warnings, fmt.Sprintf("spec.trafficDistribution: %q is deprecated; use %q", *d, corev1.ServiceTrafficDistributionPreferSameZone))
 	}
-	return append(warnings, nameOnlyWarnings(spec)...)
+	return warnings
 }
 
 func headlessWarnings(spec *corev1.ServiceSpec) []string {

@@ -19,11 +19,12 @@ import (
 
 // RuntimeClasses is the row of RuntimeClass.
 var RuntimeClasses = objects.Def[*nodev1.RuntimeClass]{
-	Names:    objects.Names{Group: nodev1.GroupName, Version: "v1", Kind: "RuntimeClass", Plural: "runtimeclasses", Cluster: true},
-	New:      func() *nodev1.RuntimeClass { return &nodev1.RuntimeClass{} },
-	NewList:  func() runtime.Object { return &nodev1.RuntimeClassList{} },
-	Validate: validate,
-	Warnings: warnings,
+	Names:        objects.Names{Group: nodev1.GroupName, Version: "v1", Kind: "RuntimeClass", Plural: "runtimeclasses", Cluster: true},
+	New:          func() *nodev1.RuntimeClass { return &nodev1.RuntimeClass{} },
+	NewList:      func() runtime.Object { return &nodev1.RuntimeClassList{} },
+	Validate:     validate,
+	NeedsVersion: true,
+	Warnings:     warnings,
 	Columns: []objects.Column[*nodev1.RuntimeClass]{
 		objects.NameColumn[*nodev1.RuntimeClass](),
 		{Name: "Handler", Description: nodev1.RuntimeClass{}.SwaggerDoc()["handler"], Cell: func(c *nodev1.RuntimeClass, _ time.Time) any { return c.Handler }},

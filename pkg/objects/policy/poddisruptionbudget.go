@@ -49,6 +49,7 @@ var PodDisruptionBudgets = objects.Def[*policyv1.PodDisruptionBudget]{
 		Validate: validateBudgetStatus,
 		Reset:    []string{"spec"},
 	},
+	NeedsVersion: true,
 }
 
 func newBudget() *policyv1.PodDisruptionBudget { return &policyv1.PodDisruptionBudget{} }
@@ -78,14 +79,11 @@ type shownBudget struct {
 	UnhealthyPodEvictionPolicy *policyv1.UnhealthyPodEvictionPolicyType
 }
 
-// validateBudget looks at the metadata of a new object only when all else is well. A budget's name may be anything that a
-// path can hold.
+// validateBudget looks at the metadata of a new object only when all else is well, and of an updated one not at all: the
+// API server does. A budget's name may be anything that a path can hold.
 func validateBudget(b, old *policyv1.PodDisruptionBudget) field.ErrorList {
 	s, at := &b.Spec, check.Spec
 	var errs field.ErrorList
-	if old != nil {
-		errs = validation.ValidateObjectMetaAccessorUpdate(b, old, check.Metadata)
-	}
 	if s.MinAvailable != nil && s.MaxUnavailable != nil {
 		errs = append(errs, field.Invalid(at, shownBudget{s.MinAvailable, s.Selector, s.MaxUnavailable, s.UnhealthyPodEvictionPolicy},
 			"minAvailable and maxUnavailable cannot be both set"))
@@ -110,10 +108,9 @@ func validateBudget(b, old *policyv1.PodDisruptionBudget) field.ErrorList {
 	return errs
 }
 
-func validateBudgetStatus(b, old *policyv1.PodDisruptionBudget) field.ErrorList {
+func validateBudgetStatus(b, _ *policyv1.PodDisruptionBudget) field.ErrorList {
 	s, at := &b.Status, check.Status
-	errs := validation.ValidateObjectMetaAccessorUpdate(b, old, check.Metadata)
-	errs = append(errs, metav1validation.ValidateConditions(s.Conditions, at.Child("conditions"))...)
+	errs := metav1validation.ValidateConditions(s.Conditions, at.Child("conditions"))
 	errs = append(errs, check.NonNegative(s.DisruptionsAllowed, at, "disruptionsAllowed")...)
 	errs = append(errs, check.NonNegative(s.CurrentHealthy, at, "currentHealthy")...)
 	errs = append(errs, check.NonNegative(s.DesiredHealthy, at, "desiredHealthy")...)
