@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/convert"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/definitions"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/direct"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/discovery"
@@ -113,7 +114,8 @@ func (s *Server) lookupStored(gvr schema.GroupVersionResource) *verbs.Served {
 // newRegistrar makes what has custom resources served.
 func (s *Server) newRegistrar() *definitions.Registrar {
 	return definitions.New(definitions.Config{
-		Client: direct.New(s.api, s.lookupStored, self, systemAgent), Clock: s.clock, Serve: s.serveCustom, Convert: nil,
+		Client: direct.New(s.api, s.lookupStored, self, systemAgent), Clock: s.clock, Serve: s.serveCustom,
+		Convert: convert.New(s.engine.Reader(), s.chance.UID),
 	})
 }
 

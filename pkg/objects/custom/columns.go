@@ -31,12 +31,12 @@ func (v *version) columns() []objects.ColumnOf {
 		Cell: func(obj objects.Object, _ time.Time) any { return obj.GetName() },
 	})
 	for i := range added {
-		out = append(out, columnOf(&added[i]))
+		out = append(out, v.column(&added[i]))
 	}
 	return out
 }
 
-func columnOf(c *apiextensionsv1.CustomResourceColumnDefinition) objects.ColumnOf {
+func (v *version) column(c *apiextensionsv1.CustomResourceColumnDefinition) objects.ColumnOf {
 	description := c.Description
 	if description == "" {
 		description = "Custom resource definition column (in JSONPath format): " + c.JSONPath
@@ -49,7 +49,11 @@ func columnOf(c *apiextensionsv1.CustomResourceColumnDefinition) objects.ColumnO
 			if err != nil {
 				return nil // definitions with such a path are refused
 			}
-			return cell(p, c.Type, content(obj), now)
+			fields, err := v.show(obj)
+			if err != nil {
+				return nil
+			}
+			return cell(p, c.Type, fields, now)
 		},
 	}
 }

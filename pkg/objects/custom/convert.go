@@ -76,6 +76,27 @@ func (k *kind) turn(u *unstructured.Unstructured, to *version) (*unstructured.Un
 	return u, nil
 }
 
+// shown is an object of the stored version, which is shared and does not change any more, with its fields in another one.
+type shown struct {
+	obj    objects.Object
+	fields map[string]any
+}
+
+// show is view of an object that does not change any more.
+func (v *version) show(obj objects.Object) (map[string]any, error) {
+	if v == v.stored {
+		return content(obj), nil
+	}
+	if s := v.last.Load(); s != nil && s.obj == obj {
+		return s.fields, nil
+	}
+	fields, err := v.view(obj)
+	if err == nil {
+		v.last.Store(&shown{obj, fields})
+	}
+	return fields, err
+}
+
 func (k *kind) byWebhook() bool {
 	c := k.crd.Spec.Conversion
 	return c != nil && c.Strategy == apiextensionsv1.WebhookConverter

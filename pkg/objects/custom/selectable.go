@@ -29,7 +29,7 @@ func (v *version) selectable() map[string]func(objects.Object) string {
 			if err != nil {
 				return "" // definitions with such a path are refused
 			}
-			fields, err := v.view(obj)
+			fields, err := v.show(obj)
 			if err != nil {
 				return ""
 			}

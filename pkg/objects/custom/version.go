@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -29,6 +30,8 @@ type version struct {
 	schema func() (*structural.Structural, error) // with its defaults pruned; nil: the version has none
 	rules  func() (*rules, error)
 	merge  func() (typed.ParseableType, error)
+
+	last atomic.Pointer[shown] // what was shown last, of whose fields many are asked for one after the other
 }
 
 func newVersion(k *kind, spec *apiextensionsv1.CustomResourceDefinitionVersion) *version {

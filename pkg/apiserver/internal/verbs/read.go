@@ -109,6 +109,9 @@ func checkListOptions(opts *metav1.ListOptions) error {
 // selector makes the cache's selector of what a request and its options say.
 func (req *Request) selector(opts *metav1.ListOptions) (cache.Selector, error) {
 	s := cache.Selector{Namespace: req.within(), Selectable: req.Resource.Selectable}
+	if v := req.Served; v != nil && req.Resource.Custom() {
+		s.Selectable = v.Selectable // a custom resource may have other fields in each of its versions
+	}
 	var err error
 	if opts.LabelSelector != "" {
 		if s.Labels, err = labels.Parse(opts.LabelSelector); err != nil {
