@@ -37,7 +37,7 @@ func New(cfg Config) ([]stage.Mutator, []stage.Validator) {
 	lifecycle := gate{"NamespaceLifecycle", namespaceLifecycle{r}.check}
 	limits := newLimitRanger(r)
 	accounts := serviceAccount{r, cfg.Source, cfg.Clock}
-	restriction := gate{"NodeRestriction", nodeRestriction{r}.check}
+	restriction := gate{"NodeRestriction", nodeRestriction{r, cfg.Authorizers}.check}
 	prio := priority{r}
 	classes := runtimeClass{r}
 	mutators := []stage.Mutator{

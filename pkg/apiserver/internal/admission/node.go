@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/podref"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
@@ -36,7 +35,10 @@ func (taintNodesByCondition) Mutate(_ context.Context, a *stage.Attributes) erro
 }
 
 // nodeRestriction lets a node change only itself and the pods that are bound to it.
-type nodeRestriction struct{ reader stage.Reader }
+type nodeRestriction struct {
+	reader      stage.Reader
+	authorizers []stage.Authorizer
+}
 
 const leaseNamespace = "kube-node-lease"
 
@@ -63,6 +65,12 @@ func (n nodeRestriction) check(ctx context.Context, a *stage.Attributes) error {
 		return ownNode(node, a)
 	case serviceAccounts:
 		return n.token(ctx, node, a)
+	case claims:
+		return claimStatus(node, a)
+	case resourceSlices:
+		return ownSlice(node, a)
+	case signingRequests:
+		return ownRequest(node, a)
 	case leases:
 		return ownLease(node, a)
 	case csiNodes:
@@ -128,27 +136,12 @@ func (n nodeRestriction) mirror(ctx context.Context, node string, a *stage.Attri
 	if err := n.mirrorOwner(ctx, node, a, pod); err != nil {
 		return err
 	}
-	refers := func(what string) error {
+	what, err := references(pod)
+	if err != nil {
+		return forbid(a, "error checking mirror pod for API references: %w", err)
+	}
+	if what != "" {
 		return forbid(a, "node %q can not create pods that reference %s", node, what)
-	}
-	switch {
-	case pod.Spec.ServiceAccountName != "":
-		return refers("a service account")
-	case podref.Any(podref.Secrets(pod)):
-		return refers("secrets")
-	case podref.Any(podref.ConfigMaps(pod)):
-		return refers("configmaps")
-	}
-	for _, v := range pod.Spec.Volumes {
-		if v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ClusterTrustBundle != nil }) {
-			return refers("clustertrustbundles")
-		}
-		if v.PersistentVolumeClaim != nil {
-			return refers("persistentvolumeclaims")
-		}
-	}
-	if len(pod.Spec.ResourceClaims) > 0 {
-		return refers("resourceclaims")
 	}
 	return nil
 }
@@ -200,6 +193,8 @@ func podStatus(node string, a *stage.Attributes) error {
 		return forbid(a, "node %q cannot update labels through pod status", node)
 	case !apiequality.Semantic.DeepEqual(old.Status.ResourceClaimStatuses, pod.Status.ResourceClaimStatuses):
 		return forbid(a, "node %q cannot update resource claim statues", node)
+	case !apiequality.Semantic.DeepEqual(old.Status.ExtendedResourceClaimStatus, pod.Status.ExtendedResourceClaimStatus):
+		return forbid(a, "node %q cannot update extended resource claim status", node)
 	}
 	return nil
 }
@@ -250,6 +245,9 @@ func ownNode(node string, a *stage.Attributes) error {
 	}
 	if !apiequality.Semantic.DeepEqual(obj.Spec.Taints, old.Spec.Taints) {
 		return forbid(a, "node %q is not allowed to modify taints", node)
+	}
+	if !apiequality.Semantic.DeepEqual(obj.OwnerReferences, old.OwnerReferences) {
+		return forbid(a, "node %q is not allowed to modify ownerReferences", node)
 	}
 	if bad := forbiddenLabels(obj.Labels, old.Labels); len(bad) > 0 {
 		return forbid(a, "is not allowed to modify labels: %s", strings.Join(bad, ", "))
@@ -322,7 +320,7 @@ func (n nodeRestriction) token(ctx context.Context, node string, a *stage.Attrib
 	if pod.Spec.NodeName != node {
 		return forbid(a, "node requested token bound to a pod scheduled on a different node")
 	}
-	return nil
+	return n.audience(ctx, a, pod, req.Spec.Audiences)
 }
 
 func ownLease(node string, a *stage.Attributes) error {

@@ -1,14 +1,24 @@
 package admission
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -90,12 +100,30 @@ func TestNodeRestriction(t *testing.T) {
 			BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: name, UID: types.UID(uid)},
 		}})
 	}
+	const mounted = "mounted"
+	bound.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t"}}, {ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "u", Audience: mounted}},
+	}}}}, {VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}}, {VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
+	tokenFor := func(audiences ...string) *stage.Attributes {
+		a := token("p", "uid-1")
+		a.Sub.(*authenticationv1.TokenRequest).Spec.Audiences = audiences
+		return a
+	}
+	claim := func(change func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}}
+		change(c)
+		return c
+	}
+	same := func(*corev1.PersistentVolumeClaim) {}
+	slice := func(node string) *resourcev1.ResourceSlice {
+		return &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: resourcev1.ResourceSliceSpec{NodeName: &node}}
+	}
 	lease := func(namespace, name string) objects.Object {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
 	for name, c := range map[string]struct {
 		a    *stage.Attributes
-		want string // how the error ends; "": none
+		want string // of the error; "": none
 	}{
 		"itself made":                {of(stage.Create, nodes, "", "", "", named("n1", nothing), nil, nil), ""},
 		"another made":               {of(stage.Create, nodes, "", "", "", named("n2", nothing), nil, nil), `node "n1" is not allowed to modify node "n2"`},
@@ -159,13 +187,36 @@ func TestNodeRestriction(t *testing.T) {
 		"a token without a uid":     {token("p", ""), `node requested token with a pod binding without a uid`},
 		"a token of no pod":         {token("x", "u"), `pods "x" not found`},
 		"a token that is not bound": {of(stage.Create, serviceAccounts, "token", "ns", "default", nil, nil, &authenticationv1.TokenRequest{}), `node requested token not bound to a pod`},
-		"an event":                  {of(stage.Create, schema.GroupResource{Resource: "events"}, "", "ns", "e", &corev1.Event{}, nil, nil), ""},
-		"a connection":              {of(stage.Connect, pods, "exec", "ns", "f", nil, nil, nil), ""},
-		"another's CSINode":         {of(stage.Update, csiNodes, "", "", "n2", nil, nil, nil), `can only access CSINode with the same name as the requesting node`},
+		"a token for a volume":      {tokenFor(mounted), ""},
+		"a token for a driver":      {tokenFor("driver"), ""},
+		"a token for a volume's":    {tokenFor("volume"), ""},
+		"a token for two":           {tokenFor("", mounted), `node may only request 0 or 1 audiences`},
+		"a token for nobody":        {tokenFor("other"), `audience "other" not found in pod spec volume, system:node:n1 is not authorized to request tokens for this audience`},
+		"owners changed":            {update(named("n1", func(n *corev1.Node) { n.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }), node), `node "n1" is not allowed to modify ownerReferences`},
+		"extended claims":           {of(stage.Update, pods, "status", "ns", "p", changed(bound, func(p *corev1.Pod) { p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{} }), bound, nil), `node "n1" cannot update extended resource claim status`},
+		"a claim":                   {of(stage.Update, claims, "", "ns", "c", claim(same), claim(same), nil), `may only update PVC status`},
+		"a claim's size": {of(stage.Update, claims, "status", "ns", "c", claim(func(c *corev1.PersistentVolumeClaim) {
+			c.Status.Capacity = corev1.ResourceList{"storage": resource.MustParse("1Gi")}
+		}), claim(same), nil), ""},
+		"a claim's label":        {of(stage.Update, claims, "status", "ns", "c", claim(func(c *corev1.PersistentVolumeClaim) { c.Labels = map[string]string{"a": "b"} }), claim(same), nil), `node "n1" is not allowed to update fields other than status.quantity and status.conditions: `},
+		"its devices":            {of(stage.Create, resourceSlices, "", "", "s", slice("n1"), nil, nil), ""},
+		"another's devices":      {of(stage.Create, resourceSlices, "", "", "s", slice("n2"), nil, nil), `can only create ResourceSlice with the same NodeName as the requesting node`},
+		"another's devices gone": {of(stage.Delete, resourceSlices, "", "", "s", nil, slice("n2"), nil), `can only delete ResourceSlice with the same NodeName as the requesting node`},
+		"its certificate":        {of(stage.Create, signingRequests, "", "", "r", certificateFor(t, "system:node:n1"), nil, nil), ""},
+		"another's certificate":  {of(stage.Create, signingRequests, "", "", "r", certificateFor(t, "system:node:n2"), nil, nil), `can only create a node CSR with CN=system:node:n1`},
+		"an event":               {of(stage.Create, schema.GroupResource{Resource: "events"}, "", "ns", "e", &corev1.Event{}, nil, nil), ""},
+		"a connection":           {of(stage.Connect, pods, "exec", "ns", "f", nil, nil, nil), ""},
+		"another's CSINode":      {of(stage.Update, csiNodes, "", "", "n2", nil, nil, nil), `can only access CSINode with the same name as the requesting node`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReader()
 			r.Put("pods", bound, foreign)
+			r.Put("persistentvolumeclaims", claim(same))
+			r.Put("persistentvolumes", &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "e"}}}})
+			r.Put("csidrivers.storage.k8s.io",
+				&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "d"}, Spec: storagev1.CSIDriverSpec{TokenRequests: []storagev1.TokenRequest{{Audience: "driver"}}}},
+				&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "e"}, Spec: storagev1.CSIDriverSpec{TokenRequests: []storagev1.TokenRequest{{Audience: "volume"}}}})
 			r.Put("namespaces", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-node-lease"}})
 			err := admit(t.Context(), r, c.a)
 			if c.want == "" {
@@ -174,11 +225,26 @@ func TestNodeRestriction(t *testing.T) {
 				}
 				return
 			}
-			if err == nil || !strings.HasSuffix(err.Error(), c.want) || !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
+			if err == nil || !strings.Contains(err.Error(), c.want) || !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
 				t.Errorf("error is %v, want %s", err, c.want)
 			}
 		})
 	}
+}
+
+// certificateFor asks for a kubelet's client certificate.
+func certificateFor(t *testing.T, name string) *certificatesv1.CertificateSigningRequest {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Spec: certificatesv1.CertificateSigningRequestSpec{
+		SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+	}}
 }
 
 func TestNodeRestrictionIsForNodes(t *testing.T) {

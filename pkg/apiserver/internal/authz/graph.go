@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -45,6 +47,8 @@ func (g *graph) reaches(ctx context.Context, node string, v vertex) (bool, error
 		return pod != nil && pod.Spec.NodeName == node, err
 	case volumes:
 		return g.reachesVolume(ctx, node, v.name)
+	case attachments, resourceSlices:
+		return g.names(ctx, node, v)
 	}
 	p := path{node, v}
 	g.mu.Lock()
@@ -64,6 +68,42 @@ func (g *graph) reaches(ctx context.Context, node string, v vertex) (bool, error
 		if ok && needs(pod, p) {
 			g.remember(p, pod.Name)
 			return true, nil
+		}
+	}
+	if v.resource == secrets {
+		return g.reachesByVolume(ctx, node, v)
+	}
+	return false, nil
+}
+
+// names says whether an object itself says that it is the node's.
+func (g *graph) names(ctx context.Context, node string, v vertex) (bool, error) {
+	obj, err := g.reader.Get(ctx, v.resource, objects.Key{Name: v.name})
+	if err != nil {
+		return false, absent(err)
+	}
+	switch o := obj.(type) {
+	case *storagev1.VolumeAttachment:
+		return o.Spec.NodeName == node, nil
+	case *resourcev1.ResourceSlice:
+		return o.Spec.NodeName != nil && *o.Spec.NodeName == node, nil
+	}
+	return false, nil
+}
+
+// reachesByVolume goes from a secret over the volumes that need it.
+func (g *graph) reachesByVolume(ctx context.Context, node string, v vertex) (bool, error) {
+	list, err := g.reader.List(ctx, volumes, "")
+	if err != nil {
+		return false, absent(err)
+	}
+	for _, obj := range list {
+		pv, ok := obj.(*corev1.PersistentVolume)
+		if !ok || pv.Spec.ClaimRef == nil || !podref.VolumeNeeds(pv, v.namespace, v.name) {
+			continue
+		}
+		if ok, err := g.reaches(ctx, node, vertex{claims, pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name}); ok || err != nil {
+			return ok, err
 		}
 	}
 	return false, nil

@@ -45,7 +45,9 @@ var (
 	serviceAccounts = schema.GroupResource{Resource: "serviceaccounts"}
 	leases          = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	csiNodes        = schema.GroupResource{Group: "storage.k8s.io", Resource: "csinodes"}
+	attachments     = schema.GroupResource{Group: "storage.k8s.io", Resource: "volumeattachments"}
 	resourceClaims  = schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceclaims"}
+	resourceSlices  = schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceslices"}
 )
 
 const (
@@ -66,7 +68,7 @@ func (n node) Authorize(ctx context.Context, a *stage.Attributes) (stage.Decisio
 		switch a.GVR.GroupResource() {
 		case secrets, configMaps:
 			return n.read(ctx, name, a)
-		case volumes, resourceClaims:
+		case volumes, resourceClaims, attachments:
 			return n.get(ctx, name, a)
 		case claims:
 			if a.Subresource == "status" {
@@ -79,6 +81,8 @@ func (n node) Authorize(ctx context.Context, a *stage.Attributes) (stage.Decisio
 			return answer(lease(name, a))
 		case csiNodes:
 			return answer(csiNode(name, a))
+		case resourceSlices:
+			return n.slice(ctx, name, a)
 		case nodes:
 			return answer(ownNode(name, a))
 		case pods:
@@ -179,6 +183,23 @@ func csiNode(name string, a *stage.Attributes) (bool, string) {
 		return false, "can only access CSINode with the same name as the requesting node"
 	}
 	return true, ""
+}
+
+// slice lets a node say what devices it has.
+func (n node) slice(ctx context.Context, name string, a *stage.Attributes) (stage.Decision, string, error) {
+	if a.Subresource != "" {
+		return answer(false, "cannot authorize ResourceSlice subresources")
+	}
+	switch a.Verb {
+	case "create":
+		return answer(true, "") // the admission checks whose
+	case "get", "update", "patch", "delete":
+		return n.related(ctx, name, a)
+	case "watch", "list", "deletecollection":
+		wanted, ok := exactly(a, nodeField)
+		return answer(ok && wanted == name, "can only list/watch/deletecollection resourceslices with nodeName field selector")
+	}
+	return answer(false, "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection")
 }
 
 func ownNode(name string, a *stage.Attributes) (bool, string) {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -54,6 +56,7 @@ func everything(p *corev1.Pod) {
 		{Name: "g", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 	}
 	p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "x", ResourceClaimName: &claim}}
+	p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "extended"}
 }
 
 func nodeReader() *stagetest.Reader {
@@ -70,7 +73,23 @@ func nodeReader() *stagetest.Reader {
 		pod("plain", "n1", nothing))
 	r.Put("persistentvolumes",
 		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "ns", Name: "pvc"}}},
-		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "free"}})
+		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "free"}},
+		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "driven"}, Spec: corev1.PersistentVolumeSpec{
+			ClaimRef: &corev1.ObjectReference{Namespace: "ns", Name: "pvc"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				NodeStageSecretRef: &corev1.SecretReference{Namespace: "drivers", Name: "stage"}, ControllerExpandSecretRef: &corev1.SecretReference{Namespace: "drivers", Name: "expand"},
+			}},
+		}},
+		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Spec: corev1.PersistentVolumeSpec{
+			ClaimRef:               &corev1.ObjectReference{Namespace: "ns", Name: "pvc"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{RBD: &corev1.RBDPersistentVolumeSource{SecretRef: &corev1.SecretReference{Name: "rbd"}}},
+		}})
+	r.Put("volumeattachments.storage.k8s.io",
+		&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "here"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n1"}},
+		&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "there"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n2"}})
+	r.Put("resourceslices.resource.k8s.io",
+		&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "here"}, Spec: resourcev1.ResourceSliceSpec{NodeName: new("n1")}},
+		&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "all"}})
 	return r
 }
 
@@ -113,6 +132,21 @@ func TestNode(t *testing.T) {
 		{"get :persistentvolumes /pv", "", "+"},
 		{"get :persistentvolumes /free", "", none},
 		{"get :persistentvolumes /x", "", none},
+		{"get :secrets drivers/stage", "", "+"},
+		{"get :secrets drivers/expand", "", none},
+		{"get :secrets ns/rbd", "", "+"},
+		{"get storage.k8s.io:volumeattachments /here", "", "+"},
+		{"get storage.k8s.io:volumeattachments /there", "", none},
+		{"get storage.k8s.io:volumeattachments /x", "", none},
+		{"list storage.k8s.io:volumeattachments", "", "can only get individual resources of this type"},
+		{"create resource.k8s.io:resourceslices", "", "+"},
+		{"update resource.k8s.io:resourceslices /here", "", "+"},
+		{"delete resource.k8s.io:resourceslices /all", "", none},
+		{"get resource.k8s.io:resourceslices/x /here", "", "cannot authorize ResourceSlice subresources"},
+		{"deletecollection resource.k8s.io:resourceslices", "spec.nodeName=n1", "+"},
+		{"list resource.k8s.io:resourceslices", "", "can only list/watch/deletecollection resourceslices with nodeName field selector"},
+		{"list certificates.k8s.io:clustertrustbundles", "", ""},
+		{"get resource.k8s.io:resourceclaims ns/extended", "", "+"},
 		{"get resource.k8s.io:resourceclaims ns/claim", "", "+"},
 		{"get resource.k8s.io:resourceclaims ns/x", "", none},
 		{"create :serviceaccounts/token ns/sa-mine", "", "+"},

@@ -190,7 +190,6 @@ func nodeRules() []rbacv1.PolicyRule {
 		on("create update patch", "core events.k8s.io", "events"),
 		on("get", "core", "endpoints serviceaccounts"),
 		on("create "+read, "certificates.k8s.io", "certificatesigningrequests"),
-		on(read, "certificates.k8s.io", "clustertrustbundles"),
 		on(read, "storage.k8s.io", "csidrivers"),
 		on(read, "node.k8s.io", "runtimeclasses"),
 		reports(),

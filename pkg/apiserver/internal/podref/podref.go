@@ -163,6 +163,9 @@ func ResourceClaims(pod *corev1.Pod) iter.Seq[string] {
 				return
 			}
 		}
+		if c := pod.Status.ExtendedResourceClaimStatus; c != nil && c.ResourceClaimName != "" {
+			yield(c.ResourceClaimName)
+		}
 	}
 }
 
