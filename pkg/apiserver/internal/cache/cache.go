@@ -117,7 +117,7 @@ func (c *Cache) Remove(gr schema.GroupResource) {
 	c.mu.Unlock()
 	if t != nil {
 		close(t.ended)
-		t.empty()
+		t.finish()
 	}
 }
 

@@ -81,9 +81,9 @@ func (t *Table) note(touched map[lane][]event, l lane, ev event) map[lane][]even
 	return touched
 }
 
-func (t *Table) endLanes() {
+func (t *Table) endLanes(end func(*log)) {
 	for l, ll := range t.lanes {
-		ll.end()
+		end(&ll.log)
 		delete(t.lanes, l)
 	}
 }

@@ -83,6 +83,9 @@ func (l *log) cut() {
 	first.next.Store(nil)
 }
 
+// finish says that nothing follows: readers go on to the last segment, and find nothing behind it.
+func (l *log) finish() { close(l.last.ready) }
+
 // end cuts off all readers: those who wait wake up and find nothing.
 func (l *log) end() {
 	for s := l.first; s != nil; {

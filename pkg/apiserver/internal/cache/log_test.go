@@ -58,6 +58,21 @@ func TestLog(t *testing.T) {
 	if got, ok := after(&l, 22); !ok || len(got) != 1 {
 		t.Errorf("after 22, trimmed: %v %v", got, ok)
 	}
+	done := newLog(10, 5*(1000+eventSize))
+	appendTo(&done, 12, 13)
+	reader := done.find(10)
+	done.finish()
+	for reader.next.Load() != nil {
+		reader = reader.next.Load()
+	}
+	select {
+	case <-reader.ready:
+	default:
+		t.Error("who is at the end of a finished log goes on waiting")
+	}
+	if reader.revision != 13 {
+		t.Errorf("a reader of a finished log comes to %d only", reader.revision)
+	}
 	last := l.last
 	l.end()
 	select {

@@ -138,14 +138,19 @@ func (t *Table) load(ctx context.Context) (*btree.BTreeG[*Item], store.Revision,
 }
 
 // empty forgets everything, as before the first use: changes have been missed.
-func (t *Table) empty() {
+func (t *Table) empty() { t.reset((*log).end) }
+
+// finish empties the table for good. Watches go on to the last change.
+func (t *Table) finish() { t.reset((*log).finish) }
+
+func (t *Table) reset(end func(*log)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.gap = t.filling != nil
 	t.full.Store(false)
-	t.log.end()
+	end(&t.log)
 	t.log = newLog(0, logLimit)
-	t.endLanes()
+	t.endLanes(end)
 	t.tree, t.indexes, t.revision = nil, nil, 0
 }
 
