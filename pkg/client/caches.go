@@ -173,7 +173,11 @@ func (s *Caches) keep(ctx context.Context, l *local) {
 		if expired(err) {
 			listed = false
 		} else if err != nil {
-			slog.WarnContext(ctx, "watch broken, trying again", "resource", l.resource.Resource, "err", err, "pause", pause)
+			level := slog.LevelWarn
+			if apierrors.IsNotFound(err) {
+				level = slog.LevelDebug // it is not served any more, and whoever asked for it will hear of that
+			}
+			slog.Log(ctx, level, "watch broken, trying again", "resource", l.resource.Resource, "err", err, "pause", pause)
 		}
 		if s.clock.Since(began) > last {
 			pause = 0

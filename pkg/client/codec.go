@@ -56,6 +56,9 @@ var newCodec = sync.OnceValues(func() (*codec, error) {
 	}, nil
 })
 
+// optionsVersion is that of options which belong to no group.
+var optionsVersion = schema.GroupVersion{Version: "v1"}
+
 // accept returns the Accept header for a resource.
 func (c *codec) accept(resource schema.GroupVersionResource) string {
 	if c.speaksProtobuf(resource.GroupVersion()) {
@@ -93,8 +96,13 @@ func (c *codec) encode(obj runtime.Object, gv schema.GroupVersion) (contentType 
 	}
 	kind := kinds[0]
 	for _, k := range kinds {
-		if k.GroupVersion() == gv {
+		switch k.GroupVersion() {
+		case gv:
 			kind = k
+		case optionsVersion:
+			if kind.GroupVersion() != gv {
+				kind = k // a group that nobody here knows takes options as all do
+			}
 		}
 	}
 	obj.GetObjectKind().SetGroupVersionKind(kind)
