@@ -86,7 +86,7 @@ func run(ctx context.Context, cfg Config, list []Controller) error {
 	var loops []reconcile.Loop
 	var running sync.WaitGroup
 	defer running.Wait()
-	custom := newCustomKinds(cfg.Caches)
+	custom := newCustomKinds(cfg.Caches, cfg.Clock)
 	for _, c := range list {
 		cl := cfg.Client(c.Account)
 		events := client.NewRecorder(cl, cfg.Clock, cfg.Source, c.Component, "")

@@ -3,11 +3,13 @@ package controllers
 import (
 	"slices"
 	"sync"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -17,12 +19,14 @@ var definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourc
 // that look after objects of any kind: they share a cache of the metadata of each kind's objects.
 type customKinds struct {
 	caches      *client.Caches
+	clock       clock.Clock
 	definitions *client.Cache[*apiextensionsv1.CustomResourceDefinition]
 	begin       sync.Once
 
 	// mu is taken after the cache of definitions is done with its own locks, and before those of the other caches.
 	mu        sync.Mutex
 	kinds     map[string]customKind // by the name of the definition
+	leaving   map[string]customKind // no longer served, and still told of
 	followers []kindFollower
 }
 
@@ -32,16 +36,25 @@ type customKind struct {
 	objects *client.Cache[objects.Object]
 }
 
+// listed reports whether a cache shows what there is.
+func listed(c *client.Cache[objects.Object]) bool {
+	select {
+	case <-c.Synced():
+		return true
+	default:
+		return false
+	}
+}
+
 // kindFollower is told of kinds, of one at a time. It must not ask for any meanwhile.
 type kindFollower struct {
 	begin func(customKind)
-	// end comes when a kind is served no more, or in another version. gone means that its objects are no more either.
-	end func(k customKind, gone bool)
+	end   func(customKind) // comes when a kind is served no more, or in another version
 }
 
-func newCustomKinds(caches *client.Caches) *customKinds {
+func newCustomKinds(caches *client.Caches, clk clock.Clock) *customKinds {
 	return &customKinds{
-		caches: caches, kinds: map[string]customKind{},
+		caches: caches, clock: clk, kinds: map[string]customKind{}, leaving: map[string]customKind{},
 		definitions: client.CacheOf[*apiextensionsv1.CustomResourceDefinition](caches, definitions),
 	}
 }
@@ -69,6 +82,10 @@ func (k *customKinds) find(kind schema.GroupKind) (objects.Names, bool) {
 	return objects.Names{}, false
 }
 
+// linger is how long the objects of a kind are followed after its definition is gone: the news of the last of them may still
+// be on its way.
+const linger = time.Second
+
 func (k *customKinds) changed(ch client.Change[*apiextensionsv1.CustomResourceDefinition]) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -85,11 +102,19 @@ func (k *customKinds) changed(ch client.Change[*apiextensionsv1.CustomResourceDe
 	}
 	if had {
 		delete(k.kinds, name)
-		for _, f := range k.followers {
-			f.end(old, ch.Deleted() || replaced)
-		}
-		k.caches.Forget(old.GVR())
+		k.leaving[name] = old
 	}
+	if ch.Deleted() {
+		k.clock.AfterFunc(linger, func() {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			if k.leaving[name].objects == old.objects {
+				k.left(name)
+			}
+		})
+		return
+	}
+	k.left(name)
 	if served {
 		kind := customKind{now, client.MetadataOf(k.caches, now.GVR())}
 		k.kinds[name] = kind
@@ -97,6 +122,19 @@ func (k *customKinds) changed(ch client.Change[*apiextensionsv1.CustomResourceDe
 			f.begin(kind)
 		}
 	}
+}
+
+// left ends what was followed of a definition that is gone or has changed. Callers hold mu.
+func (k *customKinds) left(name string) {
+	old, ok := k.leaving[name]
+	if !ok {
+		return
+	}
+	delete(k.leaving, name)
+	for _, f := range k.followers {
+		f.end(old)
+	}
+	k.caches.Forget(old.GVR())
 }
 
 // servedNames returns what a definition's kind is called, in the version that its objects are stored in when that is

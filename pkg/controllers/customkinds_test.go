@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -129,17 +130,12 @@ func definition(versions ...string) *apiextensionsv1.CustomResourceDefinition {
 
 func TestCustomKinds(t *testing.T) {
 	onShelf(t, func(s *shelf, caches *client.Caches) {
-		k := newCustomKinds(caches)
+		k := newCustomKinds(caches, clock.Real())
 		synctest.Wait()
 		var told []string
 		follower := kindFollower{
 			begin: func(k customKind) { told = append(told, "+"+k.Version) },
-			end: func(k customKind, gone bool) {
-				told = append(told, "-"+k.Version)
-				if gone {
-					told = append(told, "gone")
-				}
-			},
+			end:   func(k customKind) { told = append(told, "-"+k.Version) },
 		}
 		expect := func(what, want, watched string) {
 			t.Helper()
@@ -169,19 +165,27 @@ func TestCustomKinds(t *testing.T) {
 		s.put(definitions, watch.Modified, definition("-v2", "v1"))
 		expect("one that is not stored", "+v1", "v1/shirts=1")
 		var late []string
-		k.follow(kindFollower{begin: func(k customKind) { late = append(late, k.Plural) }, end: func(customKind, bool) {}})
+		k.follow(kindFollower{begin: func(k customKind) { late = append(late, k.Plural) }, end: func(customKind) {}})
 		if len(late) != 1 {
 			t.Errorf("who comes late is told of %q", late)
 		}
 		again := definition("v1")
 		again.UID = "another"
 		s.put(definitions, watch.Modified, again)
-		expect("made anew in a moment", "-v1 gone +v1", "v1/shirts=1")
+		expect("made anew in a moment", "-v1 +v1", "v1/shirts=1")
 		s.put(definitions, watch.Deleted, again.DeepCopy())
-		expect("deleted", "-v1 gone", "")
+		expect("just deleted", "", "v1/shirts=1")
 		if _, ok := k.find(schema.GroupKind{Group: "example.com", Kind: "Shirt"}); ok {
 			t.Error("found what is gone")
 		}
+		s.put(definitions, watch.Added, definition("v1"))
+		expect("made anew soon after", "-v1 +v1", "v1/shirts=1")
+		time.Sleep(2 * linger)
+		expect("still there", "", "v1/shirts=1")
+		s.put(definitions, watch.Deleted, definition("v1"))
+		time.Sleep(2 * linger)
+		synctest.Wait()
+		expect("deleted", "-v1", "")
 	})
 }
 
@@ -197,7 +201,7 @@ func owned(name, ownerKind, owner string) *metav1.PartialObjectMetadata {
 // owners whose kind went.
 func TestOwnersKindComesAndGoes(t *testing.T) {
 	onShelf(t, func(s *shelf, caches *client.Caches) {
-		g := newGarbageCollector(Env{Client: s, Caches: caches, Clock: clock.Real(), custom: newCustomKinds(caches)})
+		g := newGarbageCollector(Env{Client: s, Caches: caches, Clock: clock.Real(), custom: newCustomKinds(caches, clock.Real())})
 		var woken []string
 		wake := func(key objects.Key, _ uint64) { woken = append(woken, key.Name) }
 		maps := objects.Names{Version: "v1", Kind: "ConfigMap", Plural: "configmaps"}
@@ -226,16 +230,21 @@ func TestOwnersKindComesAndGoes(t *testing.T) {
 		}
 		woken = nil
 		s.put(definitions, watch.Deleted, definition("v1"))
+		s.put(shirts, watch.Deleted, shirt.DeepCopy()) // the news of which is late
 		if slices.Sort(woken); !slices.Equal(woken, []string{"map", "red"}) {
-			t.Errorf("when the kind goes %q are looked at", woken)
+			t.Errorf("when an owner goes %q are looked at", woken)
 		}
 		if got, err := g.ask(t.Context(), dependent.OwnerReferences[0], dependent); got != gone || err != nil {
-			t.Errorf("after the kind is gone: %v %v", got, err)
+			t.Errorf("after its kind is gone: %v %v", got, err)
 		}
 		elsewhere := owned("map", "Shirt", "blue")
 		elsewhere.Namespace = "another"
 		if got, err := g.ask(t.Context(), elsewhere.OwnerReferences[0], elsewhere); got != unknown || err != nil {
 			t.Errorf("from another namespace: %v %v", got, err)
+		}
+		other := owned("map", "Shirt", "green") // which nobody has seen going
+		if got, err := g.ask(t.Context(), other.OwnerReferences[0], other); got != unknown || err != nil {
+			t.Errorf("of the same kind: %v %v", got, err)
 		}
 	})
 }

@@ -123,15 +123,16 @@ func (g *garbageCollector) affected(n objects.Names, ch client.Change[objects.Ob
 	return keys
 }
 
-// bereft returns the dependents of an object that is gone. Who asks about it later need not be able to: its kind may be gone
-// by then, too.
+// bereft returns the dependents of an object that is gone. That it is gone is noted when it is a custom one: its kind may be
+// gone, too, when somebody wants to know.
 func (g *garbageCollector) bereft(n objects.Names, obj objects.Object) []objects.Key {
+	kind := n.GVK().GroupKind()
+	if _, builtin := g.kinds[kind]; !builtin {
+		g.noteAbsent(absentOwner{obj.GetUID(), kind, keyOf(obj)})
+	}
 	var keys []objects.Key
 	for _, dep := range g.dependentsOf(obj.GetUID()) {
 		keys = append(keys, uidKey(dep.obj.GetUID()))
-	}
-	if len(keys) > 0 {
-		g.noteAbsent(absentOwner{obj.GetUID(), n.GVK().GroupKind(), keyOf(obj)})
 	}
 	return keys
 }
@@ -306,11 +307,10 @@ func (g *garbageCollector) ask(ctx context.Context, ref metav1.OwnerReference, o
 	if !n.Cluster {
 		key.Namespace = obj.GetNamespace()
 	}
-	named := absentOwner{ref.UID, kind, key}
 	owner, err := g.client.Get(ctx, client.In(n.GVR(), key), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && owner.GetUID() != ref.UID:
-		g.noteAbsent(named)
+		g.noteAbsent(absentOwner{ref.UID, kind, key})
 		return gone, nil
 	case err != nil:
 		return unknown, fmt.Errorf("look up owner %s %s: %w", ref.Kind, ref.Name, err)

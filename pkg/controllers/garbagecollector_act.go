@@ -38,14 +38,44 @@ func blocks(dep metav1.Object, owner types.UID) bool {
 
 // orphan takes an object's dependents from it and lets it go.
 func (g *garbageCollector) orphan(ctx context.Context, f found) error {
-	var errs []error
-	for _, dep := range g.dependentsOf(f.obj.GetUID()) {
+	deps, err := g.dependentsNow(ctx, f.obj)
+	errs := []error{err}
+	for _, dep := range deps {
 		errs = append(errs, g.dropOwners(ctx, dep, []types.UID{f.obj.GetUID()}))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	return g.dropFinalizer(ctx, f, metav1.FinalizerOrphanDependents)
+}
+
+// dependentsNow returns an object's dependents as the server has them. A dependent that a cache does not show yet would go
+// with its owner instead of being left.
+func (g *garbageCollector) dependentsNow(ctx context.Context, owner objects.Object) ([]found, error) {
+	g.looked.RLock()
+	kinds := slices.Clone(g.watched)
+	g.looked.RUnlock()
+	var out []found
+	for _, k := range kinds {
+		if k.Cluster && owner.GetNamespace() != "" {
+			continue // owned by what has no namespace
+		}
+		list, err := g.client.List(ctx, client.Target{Resource: k.GVR(), Namespace: owner.GetNamespace()}, metav1.ListOptions{})
+		items := list.Items
+		switch {
+		case apierrors.IsNotFound(err): // not served any more
+		case err != nil && listed(k.objects):
+			items = k.objects.By(dependents, string(owner.GetUID())) // one kind that cannot be read must not hold up all others
+		case err != nil:
+			return nil, err
+		}
+		for _, obj := range items {
+			if slices.Contains(ownerUIDs(obj), string(owner.GetUID())) {
+				out = append(out, found{obj, k.GVR()})
+			}
+		}
+	}
+	return out, nil
 }
 
 // breakCircles makes f no longer block its owners when one of its dependents waits for its own: they may be waiting for

@@ -24,22 +24,17 @@ func (g *garbageCollector) watchCustom(ctx context.Context, wake reconcile.Waker
 			g.watch(k.Names, k.objects)(ctx, wake)
 			wakeAll(g.acquainted(k.GVK().GroupKind()))
 		},
-		end: func(k customKind, gone bool) { wakeAll(g.leave(k, gone)) },
+		end: func(k customKind) { wakeAll(g.leave(k)) },
 	})
 }
 
-// leave looks at the objects of a kind no more, and returns what is to be looked at because of that: dependents of objects
-// that are gone, and owners that waited for them.
-func (g *garbageCollector) leave(k customKind, gone bool) []objects.Key {
+// leave looks at the objects of a kind no more, and returns the owners that may have waited for them.
+func (g *garbageCollector) leave(k customKind) []objects.Key {
 	g.looked.Lock()
+	defer g.looked.Unlock()
 	g.watched = slices.DeleteFunc(g.watched, func(w watchedKind) bool { return w.objects == k.objects })
-	g.looked.Unlock()
-	if !gone {
-		return nil // they come back in another version
-	}
 	var keys []objects.Key
 	for _, obj := range k.objects.List("", nil) {
-		keys = append(keys, g.bereft(k.Names, obj)...)
 		for _, uid := range ownerUIDs(obj) {
 			keys = append(keys, objects.Key{Name: uid})
 		}
@@ -59,12 +54,7 @@ func (g *garbageCollector) unlisted() bool {
 	g.looked.RLock()
 	defer g.looked.RUnlock()
 	return slices.ContainsFunc(g.watched, func(w watchedKind) bool {
-		select {
-		case <-w.objects.Synced():
-			return false
-		default:
-			return g.clock.Since(w.since) < listPatience
-		}
+		return !listed(w.objects) && g.clock.Since(w.since) < listPatience
 	})
 }
 

@@ -69,7 +69,7 @@ func ResourceQuota(env Env) reconcile.Loop {
 					r.wakeAll(wake)
 				}
 			},
-			end: func(k customKind, _ bool) {
+			end: func(k customKind) {
 				r.leave(k)
 				r.wakeAll(wake)
 			},
@@ -163,14 +163,7 @@ func (r *resourceQuota) limited(q *corev1.ResourceQuota) []countedResource {
 // unlisted reports whether there is something that a quota limits and whose objects, of a kind that was found lately, are
 // not known yet.
 func (r *resourceQuota) unlisted(q *corev1.ResourceQuota) bool {
-	return slices.ContainsFunc(r.limited(q), func(c countedResource) bool {
-		select {
-		case <-c.objects.Synced():
-			return false
-		default:
-			return true
-		}
-	})
+	return slices.ContainsFunc(r.limited(q), func(c countedResource) bool { return !listed(c.objects) })
 }
 
 // used counts what there is of all that a quota limits.
