@@ -40,8 +40,8 @@ func validateHPA(h, old *hpa) field.ErrorList {
 		errs = append(errs, field.Invalid(at.Child("maxReplicas"), s.MaxReplicas, "must be greater than or equal to `minReplicas`"))
 	}
 	errs = append(errs, validateReference(&s.ScaleTargetRef, at.Child("scaleTargetRef"))...)
-	if old == nil || old.Spec.ScaleTargetRef.APIVersion != s.ScaleTargetRef.APIVersion {
-		errs = append(errs, validateTargetVersion(s.ScaleTargetRef.APIVersion, at.Child("scaleTargetRef", "apiVersion"))...)
+	if old == nil || old.Spec.ScaleTargetRef.APIVersion != s.ScaleTargetRef.APIVersion || old.Spec.ScaleTargetRef.Kind != s.ScaleTargetRef.Kind {
+		errs = append(errs, validateTargetVersion(&s.ScaleTargetRef, at.Child("scaleTargetRef", "apiVersion"))...)
 	}
 	for i := range s.Metrics {
 		errs = append(errs, validateMetric(&s.Metrics[i], at.Child("metrics").Index(i))...)
@@ -79,14 +79,14 @@ func segment(value, missing string, at *field.Path) field.ErrorList {
 	return check.Invalid(at, value, path.IsValidPathSegmentName(value))
 }
 
-// validateTargetVersion: everything that can be scaled is in a group, but for ReplicationControllers, which say v1.
-func validateTargetVersion(version string, at *field.Path) field.ErrorList {
-	gv, err := schema.ParseGroupVersion(version)
+// validateTargetVersion: everything that can be scaled is in a group, but for ReplicationControllers.
+func validateTargetVersion(r *autoscalingv2.CrossVersionObjectReference, at *field.Path) field.ErrorList {
+	gv, err := schema.ParseGroupVersion(r.APIVersion)
 	switch {
 	case err != nil:
-		return field.ErrorList{field.Invalid(at, version, err.Error())}
-	case gv.Group == "" && gv.Version != "v1":
-		return field.ErrorList{field.Invalid(at, version, "apiVersion must specify API group")}
+		return field.ErrorList{field.Invalid(at, r.APIVersion, err.Error())}
+	case gv.Group == "" && r.Kind != "ReplicationController":
+		return field.ErrorList{field.Invalid(at, r.APIVersion, "apiVersion must specify API group")}
 	}
 	return nil
 }

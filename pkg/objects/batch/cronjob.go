@@ -39,9 +39,8 @@ var CronJobs = objects.Def[*batchv1.CronJob]{
 	Columns:  cronJobColumns,
 	Reset:    []string{"status"},
 	Status: &objects.Status[*batchv1.CronJob]{
-		Prepare:  func(c, old *batchv1.CronJob) { c.Spec = old.Spec },
-		Validate: func(c, old *batchv1.CronJob) field.ErrorList { return check.MetaUpdate(c, old) },
-		Reset:    []string{"spec"},
+		Prepare: func(c, old *batchv1.CronJob) { c.Spec = old.Spec },
+		Reset:   []string{"spec"},
 	},
 }
 

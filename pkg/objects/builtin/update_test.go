@@ -77,7 +77,7 @@ func TestCreates(t *testing.T) {
 		{"Lease", "plain", `spec: {holderIdentity: a, leaseDurationSeconds: 40}`, ""},
 		{"Lease", "numbers", `spec: {leaseDurationSeconds: 0, leaseTransitions: -1}`,
 			"spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0, spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0"},
-		{"Lease", "preferred", `spec: {preferredHolder: a}`, "spec.preferredHolder: Forbidden: may only be specified if `strategy` is defined"},
+		{"Lease", "preferred, which is left aside", `spec: {preferredHolder: a}`, ""},
 		{"Event", "old", `involvedObject: {namespace: default}`, ""},
 		{"Event", "of elsewhere", `involvedObject: {namespace: other}`, `involvedObject.namespace: Invalid value: "other": does not match event.namespace`},
 		{"Event", "new", `{eventTime: "2026-01-01T00:00:00.000000Z", involvedObject: {namespace: default}, reportingComponent: a b, reportingInstance: i, reason: R}`,

@@ -2,7 +2,6 @@
 package coordination
 
 import (
-	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -16,9 +15,12 @@ import (
 
 // Leases is the row of Lease.
 var Leases = objects.Def[*coordinationv1.Lease]{
-	Names:        objects.Names{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease", Plural: "leases"},
-	New:          func() *coordinationv1.Lease { return &coordinationv1.Lease{} },
-	NewList:      func() runtime.Object { return &coordinationv1.LeaseList{} },
+	Names:   objects.Names{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease", Plural: "leases"},
+	New:     func() *coordinationv1.Lease { return &coordinationv1.Lease{} },
+	NewList: func() runtime.Object { return &coordinationv1.LeaseList{} },
+	Prepare: func(l, _ *coordinationv1.Lease) { // what leaders are chosen by is behind a feature gate that is closed
+		l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
+	},
 	Validate:     validateLease,
 	NeedsVersion: true,
 	Columns: []objects.Column[*coordinationv1.Lease]{
@@ -54,21 +56,5 @@ func validateLeaseSpec(s *coordinationv1.LeaseSpec, at *field.Path) field.ErrorL
 	if s.LeaseTransitions != nil && *s.LeaseTransitions < 0 {
 		errs = append(errs, field.Invalid(at.Child("leaseTransitions"), *s.LeaseTransitions, "must be greater than or equal to 0"))
 	}
-	if s.Strategy != nil {
-		errs = append(errs, validateStrategy(*s.Strategy, at.Child("strategy"))...)
-	}
-	if s.PreferredHolder != nil && *s.PreferredHolder != "" && (s.Strategy == nil || *s.Strategy == "") {
-		errs = append(errs, field.Forbidden(at.Child("preferredHolder"), "may only be specified if `strategy` is defined"))
-	}
 	return errs
-}
-
-var strategies = []coordinationv1.CoordinatedLeaseStrategy{coordinationv1.OldestEmulationVersion}
-
-// validateStrategy checks how the holder is chosen: by a way of Kubernetes' or by one with a domain in its name.
-func validateStrategy(s coordinationv1.CoordinatedLeaseStrategy, at *field.Path) field.ErrorList {
-	if strings.Contains(string(s), "/") {
-		return check.Qualified(string(s), at, "strategy")
-	}
-	return check.OneOf(s, strategies, at, "strategy")
 }

@@ -88,12 +88,12 @@ func prepareNamespace(ns, old *corev1.Namespace) {
 }
 
 func validateNamespace(ns, old *corev1.Namespace) field.ErrorList {
-	if old != nil {
-		return check.MetaUpdate(ns, old)
-	}
 	errs := check.Meta(ns, false, validation.ValidateNamespaceName)
 	for i := range ns.Spec.Finalizers {
 		errs = append(errs, check.Finalizer(string(ns.Spec.Finalizers[i]), field.NewPath("spec", "finalizers"))...)
+	}
+	if old != nil {
+		errs = append(errs, check.MetaUpdate(ns, old)...)
 	}
 	return errs
 }

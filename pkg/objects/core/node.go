@@ -51,7 +51,10 @@ func defaultNode(n *corev1.Node) {
 func prepareNode(n, old *corev1.Node) {
 	if old != nil {
 		n.Status = old.Status
+	} else {
+		n.Status.Config = nil
 	}
+	n.Spec.ConfigSource = nil // kubelets are configured otherwise
 }
 
 var (

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,13 +17,53 @@ import (
 )
 
 func validateNode(n, old *corev1.Node) field.ErrorList {
-	if old != nil {
-		return validateNodeUpdate(n, old)
-	}
 	errs := check.Meta(n, false, apivalidation.NameIsDNSSubdomain)
 	errs = append(errs, taints(n.Spec.Taints, check.Metadata.Child("taints"))...)
 	errs = append(errs, nodeResources(n)...)
-	return append(errs, podCIDRs(n.Spec.PodCIDRs, check.Spec.Child("podCIDRs"))...)
+	if swap := n.Status.NodeInfo.Swap; swap != nil && swap.Capacity != nil && *swap.Capacity <= 0 {
+		errs = append(errs, field.Invalid(check.Metadata.Child("nodeSwapStatus", "capacity"), *swap.Capacity, "must be greater than zero"))
+	}
+	errs = append(errs, declaredFeatures(n.Status.DeclaredFeatures, check.Status.Child("declaredFeatures"))...)
+	errs = append(errs, podCIDRs(n.Spec.PodCIDRs, check.Spec.Child("podCIDRs"))...)
+	if old != nil { // of which much is said twice
+		errs = append(errs, validateNodeUpdate(n, old)...)
+	}
+	return errs
+}
+
+var featureName = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*$`)
+
+// wrongFeature says what is wrong with a feature's name, or "".
+func wrongFeature(name string) string {
+	const most = utilvalidation.DNS1123SubdomainMaxLength
+	switch {
+	case len(name) > most:
+		return fmt.Sprintf("invalid feature name %q: must be no more than %d characters", name, most)
+	case !featureName.MatchString(name):
+		return fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, with subsequent segments separated by '/' "+
+			"(e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes", name)
+	}
+	return ""
+}
+
+// declaredFeatures checks the features that a kubelet says it has, in their order.
+func declaredFeatures(names []string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, name := range names {
+		if why := wrongFeature(name); why != "" {
+			errs = append(errs, field.Invalid(at.Index(i), name, why))
+		}
+		if i+1 == len(names) {
+			break
+		}
+		switch next := names[i+1]; {
+		case name == next:
+			errs = append(errs, field.Duplicate(at.Index(i+1), next))
+		case name > next:
+			errs = append(errs, field.Invalid(at.Index(i+1), next, "list must be sorted alphabetically"))
+		}
+	}
+	return errs
 }
 
 // validateNodeStatus is the check of an update too: a status write may change what an update of the node may not.
@@ -29,6 +71,7 @@ func validateNodeStatus(n, old *corev1.Node) field.ErrorList { return validateNo
 
 func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
 	errs := append(check.MetaUpdate(n, old), nodeResources(n)...)
+	errs = append(errs, declaredFeatures(n.Status.DeclaredFeatures, check.Status.Child("declaredFeatures"))...)
 	for i, address := range n.Status.Addresses {
 		if slices.Contains(n.Status.Addresses[:i], address) {
 			errs = append(errs, field.Duplicate(check.Status.Child("addresses").Index(i), address))

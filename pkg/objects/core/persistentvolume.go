@@ -136,16 +136,27 @@ func preparePersistentVolumeStatus(v, old *corev1.PersistentVolume) {
 	}
 }
 
+// validatePersistentVolume says twice what is wrong with an update, as Kubernetes does.
 func validatePersistentVolume(v, old *corev1.PersistentVolume) field.ErrorList {
+	errs := validateVolume(v)
+	if old == nil {
+		return errs
+	}
+	return append(append(errs, validateVolume(v)...), validateVolumeChange(v, old)...)
+}
+
+func validateVolume(v *corev1.PersistentVolume) field.ErrorList {
 	at := field.NewPath("spec")
 	errs := append(check.Meta(v, false, apivalidation.NameIsDNSSubdomain), ValidateVolumeSpec(&v.Spec, v.Name, at)...)
 	if _, ok := v.Annotations[corev1.MountOptionAnnotation]; ok && !mountable(&v.Spec.PersistentVolumeSource) {
 		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations", corev1.MountOptionAnnotation), "may not specify mount options for this volume type"))
 	}
-	if old == nil {
-		return errs
-	}
-	errs = append(errs, check.MetaUpdate(v, old)...)
+	return errs
+}
+
+func validateVolumeChange(v, old *corev1.PersistentVolume) field.ErrorList {
+	var errs field.ErrorList
+	at := field.NewPath("spec")
 	source := v.Spec.PersistentVolumeSource
 	if now, was := source.CSI, old.Spec.CSI; was != nil && was.ControllerExpandSecretRef == nil && now != nil && now.ControllerExpandSecretRef != nil {
 		later := *now // this one may come later

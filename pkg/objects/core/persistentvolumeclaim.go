@@ -191,7 +191,7 @@ func classChange(c, old *corev1.PersistentVolumeClaim, now, was *corev1.Persiste
 	if later == annotation {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations").Key(corev1.BetaStorageClassAnnotation), later, apivalidation.FieldImmutableErrorMsg)}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations", corev1.BetaStorageClassAnnotation), later, apivalidation.FieldImmutableErrorMsg)}
 }
 
 func sizeChange(c, old *corev1.PersistentVolumeClaim, at *field.Path) field.ErrorList {
@@ -209,6 +209,9 @@ var resizeStates = []corev1.ClaimResourceStatus{
 
 func validateClaimStatus(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	errs := check.MetaUpdate(c, old)
+	if len(c.Spec.AccessModes) == 0 {
+		errs = append(errs, field.Required(field.NewPath("Spec", "accessModes"), ""))
+	}
 	at := field.NewPath("status")
 	for name, q := range c.Status.Capacity {
 		errs = append(errs, basicQuantity(q, at.Child("capacity").Key(string(name)))...)
@@ -227,7 +230,11 @@ func validateClaimStatus(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 			errs = append(errs, wrong...)
 			continue
 		}
-		errs = append(errs, basicQuantity(q, key.Key(string(name)))...)
+		if wrong := basicQuantity(q, key.Key(string(name))); len(wrong) > 0 {
+			errs = append(errs, wrong...)
+			continue
+		}
+		errs = append(errs, podspec.ResourceQuantity(corev1.ResourceStorage, q, key.Key(string(name)))...)
 	}
 	return errs
 }

@@ -28,7 +28,8 @@ var ResourceQuotas = objects.Def[*corev1.ResourceQuota]{
 			Cell: func(q *corev1.ResourceQuota, _ time.Time) any { return quotaUse(q, true) }},
 		objects.AgeColumn[*corev1.ResourceQuota](),
 	},
-	Reset: []string{"status"},
+	Warnings: quotaWarnings,
+	Reset:    []string{"status"},
 	Status: &objects.Status[*corev1.ResourceQuota]{
 		Prepare:  func(q, old *corev1.ResourceQuota) { q.Spec = old.Spec },
 		Validate: validateQuotaStatus,
@@ -41,6 +42,27 @@ func prepareQuota(q, old *corev1.ResourceQuota) {
 	if old != nil {
 		q.Status = old.Status
 	}
+}
+
+// quotaWarnings warns of a new quota that lets less be limited than requested.
+func quotaWarnings(q, old *corev1.ResourceQuota) []string {
+	if old != nil {
+		return nil
+	}
+	var out []string
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+		asked := corev1.DefaultResourceRequestsPrefix + name
+		request, ok := q.Spec.Hard[asked]
+		if !ok && name != corev1.ResourceEphemeralStorage {
+			asked = name
+			request, ok = q.Spec.Hard[asked]
+		}
+		limit, limited := q.Spec.Hard["limits."+name]
+		if ok && limited && request.Cmp(limit) > 0 {
+			out = append(out, fmt.Sprintf("ResourceQuota %s (%s) should be less than limits.%s (%s)", asked, request.String(), name, limit.String()))
+		}
+	}
+	return out
 }
 
 // quotaUse shows what is used of what may be, for limits or for the rest.

@@ -135,7 +135,7 @@ func quotaSelector(s *corev1.ResourceQuotaSpec) field.ErrorList {
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.Hard)) {
 			if !scopeFits(r.ScopeName, name) {
-				errs = append(errs, field.Invalid(at, s.ScopeSelector, "unsupported scope applied to resource"))
+				errs = append(errs, field.Invalid(at, check.Shown(s.ScopeSelector), "unsupported scope applied to resource"))
 			}
 		}
 		errs = append(errs, quotaRequirement(r, at)...)

@@ -15,9 +15,22 @@ var ServiceAccounts = objects.Def[*corev1.ServiceAccount]{
 	Names:          objects.Names{Version: "v1", Kind: "ServiceAccount", Plural: "serviceaccounts", Short: []string{"sa"}},
 	New:            func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
 	NewList:        func() runtime.Object { return &corev1.ServiceAccountList{} },
+	Prepare:        prepareServiceAccount,
 	Validate:       validateServiceAccount,
 	Connects:       []string{"token"},
 	ReturnsDeleted: true,
+}
+
+// prepareServiceAccount leaves of the account's secrets only their names: they are in its namespace.
+func prepareServiceAccount(sa, _ *corev1.ServiceAccount) {
+	if len(sa.Secrets) == 0 {
+		return
+	}
+	names := make([]corev1.ObjectReference, len(sa.Secrets)) // the list may be shared
+	for i := range sa.Secrets {
+		names[i].Name = sa.Secrets[i].Name
+	}
+	sa.Secrets = names
 }
 
 func validateServiceAccount(sa, old *corev1.ServiceAccount) field.ErrorList {

@@ -113,6 +113,5 @@ func validatePreemption(p *corev1.PreemptionPolicy) field.ErrorList {
 	if p == nil || *p == corev1.PreemptLowerPriority || *p == corev1.PreemptNever {
 		return nil
 	}
-	return field.ErrorList{field.NotSupported(field.NewPath("preemptionPolicy"), *p,
-		[]corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever})}
+	return check.Named(*p, []corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever}, field.NewPath("preemptionPolicy"))
 }

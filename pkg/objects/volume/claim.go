@@ -77,10 +77,23 @@ func ValidateClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) fiel
 	if ref := s.DataSourceRef; ref != nil {
 		errs = append(errs, claimSource(ref.APIGroup, ref.Kind, ref.Name, at.Child("dataSourceRef"))...)
 	}
+	if s.DataSource != nil && s.DataSourceRef != nil && !sameSource(s.DataSource, s.DataSourceRef) {
+		errs = append(errs, field.Invalid(at, struct{}{}, "must match dataSourceRef")) // upstream shows a path, which has no fields in JSON
+	}
 	if s.VolumeAttributesClassName != nil && *s.VolumeAttributesClassName != "" {
 		errs = append(errs, check.Subdomain(*s.VolumeAttributesClassName, at, "volumeAttributesClassName")...)
 	}
 	return errs
+}
+
+func sameSource(a *corev1.TypedLocalObjectReference, b *corev1.TypedObjectReference) bool {
+	group := func(g *string) string {
+		if g == nil {
+			return ""
+		}
+		return *g
+	}
+	return a.Kind == b.Kind && a.Name == b.Name && group(a.APIGroup) == group(b.APIGroup)
 }
 
 // ValidateAccess checks the ways in which a volume can be, or shall be, used.
