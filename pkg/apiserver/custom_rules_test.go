@@ -5,7 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	reviewv1 "k8s.io/api/admission/v1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
@@ -88,4 +91,22 @@ func TestCustomSelect(t *testing.T) {
 	c.fails(400, `field label not supported: spec.count`, "GET", at("v1", "balloons", "")+"?fieldSelector=spec.count%3D1", "")
 	c.define("plains", definition("plains", "Plain", ""))
 	c.fails(400, `field label not supported: spec.count`, "GET", at("v1", "plains", "")+"?fieldSelector=spec.count%3D1", "")
+}
+
+// TestCustomAdmission lets a webhook and a policy look at custom resources. What the webhook adds and the schema does not
+// know is dropped.
+func TestCustomAdmission(t *testing.T) {
+	c, h := balloon(t), newHooks(t)
+	admin := kubernetes.NewForConfigOrDie(c.env.AdminConfig)
+	h.serve["/paint"] = func(r *reviewv1.AdmissionRequest) *reviewv1.AdmissionResponse {
+		return patch(`[{"op":"add","path":"/spec/count","value":2},{"op":"add","path":"/spec/odd","value":1},{"op":"add","path":"/metadata/labels","value":{"by":"hook"}}]`)
+	}
+	addMutating(t, admin, "paint", admissionv1.MutatingWebhook{Name: "paint.example.com", Rules: on("balloons", "CREATE"), ClientConfig: h.config("/paint")})
+	got := c.must("POST", at("v1", "balloons", ""), cr("v1", "Balloon", "b", `,"spec":{"color":"red"}`))
+	if specOf(got, "count") != float64(2) || specOf(got, "odd") != nil || got.GetLabels()["by"] != "hook" {
+		t.Errorf("made %v", got.Object)
+	}
+	if asked := string(h.last(t, "/paint").Object.Raw); !strings.Contains(asked, `"apiVersion":"example.com/v1"`) || !strings.Contains(asked, `"color":"red"`) {
+		t.Errorf("asked about %s", asked)
+	}
 }

@@ -23,6 +23,11 @@ func (q *Request) Replace(v Version, was runtime.Object, fill func(into runtime.
 		return false, err
 	}
 	out.GetObjectKind().SetGroupVersionKind(v.Kind)
+	if s.Coerce != nil { // what the version does not know is dropped, as from what clients send
+		if _, err := s.Coerce(out); err != nil {
+			return false, err
+		}
+	}
 	changed = !equality.Semantic.DeepEqual(was, out)
 	s.Default(out)
 	stored, ok := out.(objects.Object)
