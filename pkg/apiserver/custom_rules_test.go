@@ -7,6 +7,7 @@ import (
 
 	reviewv1 "k8s.io/api/admission/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 
@@ -109,4 +110,38 @@ func TestCustomAdmission(t *testing.T) {
 	if asked := string(h.last(t, "/paint").Object.Raw); !strings.Contains(asked, `"apiVersion":"example.com/v1"`) || !strings.Contains(asked, `"color":"red"`) {
 		t.Errorf("asked about %s", asked)
 	}
+}
+
+// TestCustomPolicy lets policies check and change custom resources, and take their parameters from one.
+func TestCustomPolicy(t *testing.T) {
+	c := balloon(t)
+	a := kubernetes.NewForConfigOrDie(c.env.AdminConfig).AdmissionregistrationV1()
+	c.must("POST", at("v1", "balloons", ""), cr("v1", "Balloon", "limits", `,"spec":{"color":"red","count":3}`))
+	change := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "change"}, Spec: admissionv1.MutatingAdmissionPolicySpec{
+		MatchConstraints: about("balloons", "*"), ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
+		Mutations: []admissionv1.Mutation{{PatchType: admissionv1.PatchTypeApplyConfiguration, ApplyConfiguration: &admissionv1.ApplyConfiguration{
+			Expression: `Object{spec: Object.spec{color: "green"}}`}}}}}
+	if _, err := a.MutatingAdmissionPolicies().Create(t.Context(), change, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.MutatingAdmissionPolicyBindings().Create(t.Context(), &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "change"},
+		Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: "change"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	check := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "check"}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: about("balloons", "*"), ParamKind: &admissionv1.ParamKind{APIVersion: "example.com/v1", Kind: "Balloon"},
+		Validations: []admissionv1.Validation{{Expression: "object.spec.count <= params.spec.count && object.spec.color == 'green'"}}}}
+	if _, err := a.ValidatingAdmissionPolicies().Create(t.Context(), check, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "check", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		ParamRef: &admissionv1.ParamRef{Name: "limits", Namespace: "default", ParameterNotFoundAction: new(admissionv1.DenyAction)}}
+	if _, err := a.ValidatingAdmissionPolicyBindings().Create(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "check"}, Spec: binding}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.must("POST", at("v1", "balloons", ""), cr("v1", "Balloon", "b", `,"spec":{"color":"red","count":3}`)); specOf(got, "color") != "green" {
+		t.Errorf("made %v", got.Object)
+	}
+	c.fails(422, `ValidatingAdmissionPolicy 'check' with binding 'check' denied request: failed expression`,
+		"POST", at("v1", "balloons", ""), cr("v1", "Balloon", "c", `,"spec":{"count":4}`))
 }
