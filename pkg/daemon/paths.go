@@ -29,13 +29,16 @@ type Paths struct {
 // DefaultName is the daemon that commands mean when --name is not given.
 func DefaultName() string { return cmp.Or(os.Getenv("MINIKCTL_NAME"), "minikctl") }
 
-// validName keeps a daemon's data inside Home.
-var validName = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_.]{0,62}$`)
+// validName keeps a daemon's data inside Home. That names have a bound is checked apart: with one the expression is slow to
+// compile, which every command would wait for.
+var validName = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_.]*$`)
+
+const maxName = 63
 
 // CheckName refuses names of daemons that could not be folders of their own.
 func CheckName(name string) error {
-	if !validName.MatchString(name) {
-		return fmt.Errorf("--name: %q is not a name: letters, digits, -, _ and ., at most 63, a letter or digit first", name)
+	if len(name) > maxName || !validName.MatchString(name) {
+		return fmt.Errorf("--name: %q is not a name: letters, digits, -, _ and ., at most %d, a letter or digit first", name, maxName)
 	}
 	return nil
 }
