@@ -1,6 +1,8 @@
 package apiserver_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,6 +58,11 @@ func TestEvictionSpendsBudget(t *testing.T) {
 	budget, err = budgets.Get(t.Context(), "web", metav1.GetOptions{})
 	if err != nil || budget.Status.DisruptionsAllowed != 0 || len(budget.Status.DisruptedPods) != 1 || len(budget.Status.Conditions) != 1 {
 		t.Errorf("%v: got %+v", err, budget.Status)
+	}
+	if !slices.ContainsFunc(budget.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == "kube-apiserver" && e.Subresource == "status" && strings.Contains(e.FieldsV1.String(), `"f:disruptedPods"`)
+	}) {
+		t.Errorf("nobody owns what the eviction has written: %+v", budget.ManagedFields)
 	}
 	refused(t, evict("b"), "The disruption budget web needs 1 healthy pods and has 2 currently")
 }

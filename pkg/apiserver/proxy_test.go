@@ -21,7 +21,16 @@ import (
 // newBackend starts a server that says what it was asked, and a pod at its address.
 func newBackend(t *testing.T, cs *kubernetes.Clientset, name string) (port int32) {
 	t.Helper()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return newBackendAt(t, cs, name, "127.0.0.1")
+}
+
+func newBackendAt(t *testing.T, cs *kubernetes.Clientset, name, address string) (port int32) {
+	t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+	if err != nil {
+		t.Skipf("this machine has no address %s: %v", address, err)
+	}
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		if r.URL.Path == "/upgrade" {
 			upgrade(w, r)
@@ -34,6 +43,9 @@ func newBackend(t *testing.T, cs *kubernetes.Clientset, name string) (port int32
 		}
 		fmt.Fprintf(w, "%s %s %q auth=%q", r.Method, r.URL.RequestURI(), b, r.Header.Get("Authorization"))
 	}))
+	_ = srv.Listener.Close()
+	srv.Listener = listener
+	srv.Start()
 	t.Cleanup(srv.Close)
 	host, text, err := net.SplitHostPort(srv.Listener.Addr().String())
 	if err != nil {
@@ -111,8 +123,9 @@ func TestNodeProxy(t *testing.T) {
 }
 
 func TestServiceProxy(t *testing.T) {
+	const address = "127.1.0.7" // like those that pods have here
 	e, cs := newPods(t)
-	port := newBackend(t, cs, "web")
+	port := newBackendAt(t, cs, "web", address)
 	ctx := testContext(t)
 	for _, name := range []string{"web", "empty", "liar"} {
 		svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}}}
@@ -121,7 +134,7 @@ func TestServiceProxy(t *testing.T) {
 		}
 		ends := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if name != "empty" {
-			to := corev1.EndpointAddress{IP: "127.0.0.1", NodeName: ptr.To("n1")}
+			to := corev1.EndpointAddress{IP: address, NodeName: ptr.To("n1")}
 			if name == "web" {
 				to.TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "web"}
 			} else {
@@ -130,7 +143,7 @@ func TestServiceProxy(t *testing.T) {
 			ends.Subsets = []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{to}, Ports: []corev1.EndpointPort{{Name: "http", Port: port}}}}
 		}
 		if _, err := cs.CoreV1().Endpoints("default").Create(ctx, ends, metav1.CreateOptions{}); err != nil {
-			t.Skipf("endpoints are not served: %v", err)
+			t.Fatal(err)
 		}
 	}
 	for _, c := range []struct{ path, want string }{
@@ -147,5 +160,8 @@ func TestServiceProxy(t *testing.T) {
 		if _, body := do(t, e, "GET", "/api/v1/namespaces/default/services/"+c.path, ""); !strings.Contains(body, c.want) {
 			t.Errorf("%s:\ngot  %s\nwant %s", c.path, body, c.want)
 		}
+	}
+	if got := upgraded(t, e, "GET", "/api/v1/namespaces/default/services/web:http/proxy/upgrade", "hello"); got != "HELLO" {
+		t.Errorf("upgraded to another protocol: got %q", got)
 	}
 }

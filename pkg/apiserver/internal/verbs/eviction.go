@@ -24,6 +24,8 @@ const (
 	maxDisrupted = 2000
 	// evictionAttempts is how often an eviction looks again at a pod that changes all the time.
 	evictionAttempts = 20
+	// serverManager owns in managedFields what the server writes of its own accord.
+	serverManager = "kube-apiserver"
 )
 
 // evict deletes a pod on behalf of an Eviction (pods/eviction), if its disruption budget allows.
@@ -155,8 +157,15 @@ func (w *write) spend(ctx context.Context, budget, pod string) error {
 	}
 	req := *w.req
 	req.Resource, req.Name, req.Subresource, req.Sub = t.r, budget, "status", nil
+	req.Served, req.Manager = nil, serverManager // who asked for the eviction has not written the budget
 	b := &write{Engine: w.Engine, table: t, req: &req, dry: w.dry, began: w.began}
-	_, err = b.edit(ctx, func(obj objects.Object) error { return w.take(obj.(*policyv1.PodDisruptionBudget), pod) })
+	_, err = b.edit(ctx, func(obj objects.Object) error {
+		old := obj.DeepCopyObject().(objects.Object)
+		if err := w.take(obj.(*policyv1.PodDisruptionBudget), pod); err != nil {
+			return err
+		}
+		return b.track(old, obj)
+	})
 	return err
 }
 
