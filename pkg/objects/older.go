@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Message is a type of the published API, which has a protobuf form.
@@ -43,4 +44,34 @@ func Older[T interface {
 		To:      func(obj runtime.Object) (T, error) { return Recode(obj, current()) },
 		From:    func(obj T) (runtime.Object, error) { return Recode(obj, older()) },
 	}
+}
+
+// Departed is a type of a version that Kubernetes serves no more, which knows when that came.
+type Departed interface {
+	Message
+	APILifecycleDeprecated() (major, minor int)
+	APILifecycleRemoved() (major, minor int)
+}
+
+// Removed is like Older for a version that Kubernetes serves no more. kind is what it is called.
+func Removed[T interface {
+	Object
+	Message
+}, V Departed](gv, kind string, current func() T, older func() V, list func() runtime.Object) Version[T] {
+	return Older(gv, Farewell(gv, kind, older()), current, older, list)
+}
+
+// Farewell is the text of the Warning header about such a version.
+func Farewell(gv, kind string, obj Departed) string {
+	major, minor := obj.APILifecycleDeprecated()
+	text := fmt.Sprintf("%s %s is deprecated in v%d.%d+", gv, kind, major, minor)
+	major, minor = obj.APILifecycleRemoved()
+	text += fmt.Sprintf(", unavailable in v%d.%d+", major, minor)
+	if next, ok := obj.(interface {
+		APILifecycleReplacement() schema.GroupVersionKind
+	}); ok {
+		gvk := next.APILifecycleReplacement()
+		text += fmt.Sprintf("; use %s %s", gvk.GroupVersion(), gvk.Kind)
+	}
+	return text
 }

@@ -13,6 +13,7 @@ import (
 // TokenReviews is the row of TokenReview: whose a token is.
 var TokenReviews = objects.Def[*authenticationv1.TokenReview]{
 	Names:    objects.Names{Group: authenticationv1.GroupName, Version: "v1", Kind: "TokenReview", Plural: "tokenreviews", Cluster: true},
+	Versions: oldTokenReviews,
 	New:      func() *authenticationv1.TokenReview { return &authenticationv1.TokenReview{} },
 	NewList:  func() runtime.Object { return &authenticationv1.TokenReview{} }, // there are none
 	Validate: func(_, _ *authenticationv1.TokenReview) field.ErrorList { return nil },

@@ -23,9 +23,10 @@ var onlyCreate = []string{"create"}
 
 // SubjectAccessReviews is the row of SubjectAccessReview: what a user may do.
 var SubjectAccessReviews = objects.Def[*authorizationv1.SubjectAccessReview]{
-	Names:   names("SubjectAccessReview", "subjectaccessreviews", true),
-	New:     func() *authorizationv1.SubjectAccessReview { return &authorizationv1.SubjectAccessReview{} },
-	NewList: func() runtime.Object { return &authorizationv1.SubjectAccessReview{} }, // there are none
+	Names:    names("SubjectAccessReview", "subjectaccessreviews", true),
+	Versions: oldSubjectAccessReviews,
+	New:      func() *authorizationv1.SubjectAccessReview { return &authorizationv1.SubjectAccessReview{} },
+	NewList:  func() runtime.Object { return &authorizationv1.SubjectAccessReview{} }, // there are none
 	Validate: func(r, _ *authorizationv1.SubjectAccessReview) field.ErrorList {
 		return append(subject(&r.Spec), empty(&r.ObjectMeta, "must be empty")...)
 	},
@@ -35,6 +36,7 @@ var SubjectAccessReviews = objects.Def[*authorizationv1.SubjectAccessReview]{
 // LocalSubjectAccessReviews is the row of LocalSubjectAccessReview: what a user may do in a namespace.
 var LocalSubjectAccessReviews = objects.Def[*authorizationv1.LocalSubjectAccessReview]{
 	Names:    names("LocalSubjectAccessReview", "localsubjectaccessreviews", false),
+	Versions: oldLocalSubjectAccessReviews,
 	New:      func() *authorizationv1.LocalSubjectAccessReview { return &authorizationv1.LocalSubjectAccessReview{} },
 	NewList:  func() runtime.Object { return &authorizationv1.LocalSubjectAccessReview{} },
 	Validate: validateLocal,
@@ -43,9 +45,10 @@ var LocalSubjectAccessReviews = objects.Def[*authorizationv1.LocalSubjectAccessR
 
 // SelfSubjectAccessReviews is the row of SelfSubjectAccessReview: what whoever asks may do.
 var SelfSubjectAccessReviews = objects.Def[*authorizationv1.SelfSubjectAccessReview]{
-	Names:   names("SelfSubjectAccessReview", "selfsubjectaccessreviews", true),
-	New:     func() *authorizationv1.SelfSubjectAccessReview { return &authorizationv1.SelfSubjectAccessReview{} },
-	NewList: func() runtime.Object { return &authorizationv1.SelfSubjectAccessReview{} },
+	Names:    names("SelfSubjectAccessReview", "selfsubjectaccessreviews", true),
+	Versions: oldSelfSubjectAccessReviews,
+	New:      func() *authorizationv1.SelfSubjectAccessReview { return &authorizationv1.SelfSubjectAccessReview{} },
+	NewList:  func() runtime.Object { return &authorizationv1.SelfSubjectAccessReview{} },
 	Validate: func(r, _ *authorizationv1.SelfSubjectAccessReview) field.ErrorList {
 		errs := append(oneOf(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes), attributes(r.Spec.ResourceAttributes)...)
 		return append(errs, empty(&r.ObjectMeta, "must be empty")...)
@@ -56,6 +59,7 @@ var SelfSubjectAccessReviews = objects.Def[*authorizationv1.SelfSubjectAccessRev
 // SelfSubjectRulesReviews is the row of SelfSubjectRulesReview: all that whoever asks may do in a namespace.
 var SelfSubjectRulesReviews = objects.Def[*authorizationv1.SelfSubjectRulesReview]{
 	Names:    names("SelfSubjectRulesReview", "selfsubjectrulesreviews", true),
+	Versions: oldSelfSubjectRulesReviews,
 	New:      func() *authorizationv1.SelfSubjectRulesReview { return &authorizationv1.SelfSubjectRulesReview{} },
 	NewList:  func() runtime.Object { return &authorizationv1.SelfSubjectRulesReview{} },
 	Validate: func(_, _ *authorizationv1.SelfSubjectRulesReview) field.ErrorList { return nil },

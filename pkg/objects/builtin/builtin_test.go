@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -237,6 +238,9 @@ func filler(seed int64) *randfill.Filler {
 		},
 		func(v *metav1.TypeMeta, _ randfill.Continue) { *v = metav1.TypeMeta{} },
 		fillMetric, fillMetricStatus,
+		func(v *networkingv1.IngressServiceBackend, c randfill.Continue) {
+			*v = networkingv1.IngressServiceBackend{Name: "s", Port: networkingv1.ServiceBackendPort{Number: c.Int31()}}
+		},
 		func(v *[]metav1.ManagedFieldsEntry, _ randfill.Continue) { *v = nil },
 	)
 }

@@ -15,9 +15,10 @@ import (
 
 // Leases is the row of Lease.
 var Leases = objects.Def[*coordinationv1.Lease]{
-	Names:   objects.Names{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease", Plural: "leases"},
-	New:     func() *coordinationv1.Lease { return &coordinationv1.Lease{} },
-	NewList: func() runtime.Object { return &coordinationv1.LeaseList{} },
+	Names:    objects.Names{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease", Plural: "leases"},
+	Versions: oldLeases,
+	New:      func() *coordinationv1.Lease { return &coordinationv1.Lease{} },
+	NewList:  func() runtime.Object { return &coordinationv1.LeaseList{} },
 	Prepare: func(l, _ *coordinationv1.Lease) { // what leaders are chosen by is behind a feature gate that is closed
 		l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
 	},
@@ -41,9 +42,9 @@ var Leases = objects.Def[*coordinationv1.Lease]{
 func validateLease(l, old *coordinationv1.Lease) field.ErrorList {
 	var errs field.ErrorList
 	if old == nil {
-		errs = check.Meta(l, true, validation.NameIsDNSSubdomain)
+		errs = check.OpenMeta(l, true, validation.NameIsDNSSubdomain)
 	} else {
-		errs = check.MetaUpdate(l, old)
+		errs = check.OpenMetaUpdate(l, old)
 	}
 	return append(errs, validateLeaseSpec(&l.Spec, field.NewPath("spec"))...)
 }

@@ -14,7 +14,7 @@ import (
 // Events is the row of Event, which is also served as events.k8s.io/v1.
 var Events = objects.Def[*corev1.Event]{
 	Names:          objects.Names{Version: "v1", Kind: "Event", Plural: "events", Short: []string{"ev"}},
-	Versions:       []objects.Version[*corev1.Event]{newEvents},
+	Versions:       []objects.Version[*corev1.Event]{newEvents, oldEvents},
 	New:            func() *corev1.Event { return &corev1.Event{} },
 	NewList:        func() runtime.Object { return &corev1.EventList{} },
 	Validate:       validateEvent,

@@ -27,6 +27,7 @@ var doc = discoveryv1.EndpointSlice{}.SwaggerDoc()
 // EndpointSlices is the row of EndpointSlice.
 var EndpointSlices = objects.Def[*discoveryv1.EndpointSlice]{
 	Names:    objects.Names{Group: discoveryv1.GroupName, Version: "v1", Kind: "EndpointSlice", Plural: "endpointslices"},
+	Versions: oldEndpointSlices,
 	New:      func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} },
 	NewList:  func() runtime.Object { return &discoveryv1.EndpointSliceList{} },
 	Default:  defaultSlice,

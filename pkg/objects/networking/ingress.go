@@ -22,6 +22,7 @@ var Ingresses = objects.Def[*networkingv1.Ingress]{
 	New:      func() *networkingv1.Ingress { return &networkingv1.Ingress{} },
 	NewList:  func() runtime.Object { return &networkingv1.IngressList{} },
 	Prepare:  prepareIngress,
+	Versions: oldIngresses,
 	Validate: validateIngress,
 	Warnings: ingressWarnings,
 	Columns: []objects.Column[*networkingv1.Ingress]{

@@ -25,6 +25,7 @@ const (
 // IngressClasses is the row of IngressClass.
 var IngressClasses = objects.Def[*networkingv1.IngressClass]{
 	Names:    objects.Names{Group: group, Version: version, Kind: "IngressClass", Plural: "ingressclasses", Cluster: true},
+	Versions: oldIngressClasses,
 	New:      func() *networkingv1.IngressClass { return &networkingv1.IngressClass{} },
 	NewList:  func() runtime.Object { return &networkingv1.IngressClassList{} },
 	Default:  defaultClass,

@@ -22,6 +22,7 @@ import (
 var NetworkPolicies = objects.Def[*networkingv1.NetworkPolicy]{
 	Names: objects.Names{Group: group, Version: version, Kind: "NetworkPolicy", Plural: "networkpolicies",
 		Singular: "networkpolicy", Short: []string{"netpol"}},
+	Versions: oldNetworkPolicies,
 	New:      func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
 	NewList:  func() runtime.Object { return &networkingv1.NetworkPolicyList{} },
 	Default:  defaultPolicy,
@@ -107,7 +108,8 @@ func eachBlock(spec *networkingv1.NetworkPolicySpec, f func(*networkingv1.IPBloc
 	}
 }
 
-var policyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeEgress, networkingv1.PolicyTypeIngress}
+// Messages list the allowed values in this order.
+var policyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
 
 func (c policyCheck) spec(s *networkingv1.NetworkPolicySpec) field.ErrorList {
 	at := field.NewPath("spec")
@@ -132,7 +134,7 @@ func (c policyCheck) spec(s *networkingv1.NetworkPolicySpec) field.ErrorList {
 	return errs
 }
 
-var protocols = []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}
+var protocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
 
 func policyPorts(ports []networkingv1.NetworkPolicyPort, at *field.Path) field.ErrorList {
 	var errs field.ErrorList

@@ -20,6 +20,7 @@ import (
 // RuntimeClasses is the row of RuntimeClass.
 var RuntimeClasses = objects.Def[*nodev1.RuntimeClass]{
 	Names:        objects.Names{Group: nodev1.GroupName, Version: "v1", Kind: "RuntimeClass", Plural: "runtimeclasses", Cluster: true},
+	Versions:     oldRuntimeClasses,
 	New:          func() *nodev1.RuntimeClass { return &nodev1.RuntimeClass{} },
 	NewList:      func() runtime.Object { return &nodev1.RuntimeClassList{} },
 	Validate:     validate,
@@ -35,7 +36,7 @@ var RuntimeClasses = objects.Def[*nodev1.RuntimeClass]{
 
 func validate(c, old *nodev1.RuntimeClass) field.ErrorList {
 	handler := field.NewPath("handler")
-	errs := check.Meta(c, false, validation.NameIsDNSSubdomain)
+	errs := check.OpenMeta(c, false, validation.NameIsDNSSubdomain)
 	if c.Handler == "" {
 		errs = append(errs, field.Required(handler, ""))
 	} else {
@@ -54,7 +55,7 @@ func validate(c, old *nodev1.RuntimeClass) field.ErrorList {
 		errs = append(errs, tolerations(s.Tolerations, field.NewPath("scheduling", "tolerations"))...)
 	}
 	if old != nil {
-		errs = append(append(errs, check.MetaUpdate(c, old)...), check.Immutable(c.Handler, old.Handler, handler)...)
+		errs = append(append(errs, check.OpenMetaUpdate(c, old)...), check.Immutable(c.Handler, old.Handler, handler)...)
 	}
 	return errs
 }

@@ -16,6 +16,7 @@ import (
 // RoleBindings is the row of RoleBinding.
 var RoleBindings = objects.Def[*rbacv1.RoleBinding]{
 	Names:     objects.Names{Group: rbacv1.GroupName, Version: version, Kind: "RoleBinding", Plural: "rolebindings"},
+	Versions:  oldRoleBindings,
 	New:       func() *rbacv1.RoleBinding { return &rbacv1.RoleBinding{} },
 	NewList:   func() runtime.Object { return &rbacv1.RoleBindingList{} },
 	ValidName: validName,
@@ -35,6 +36,7 @@ var RoleBindings = objects.Def[*rbacv1.RoleBinding]{
 // ClusterRoleBindings is the row of ClusterRoleBinding.
 var ClusterRoleBindings = objects.Def[*rbacv1.ClusterRoleBinding]{
 	Names:     objects.Names{Group: rbacv1.GroupName, Version: version, Kind: "ClusterRoleBinding", Plural: "clusterrolebindings", Cluster: true},
+	Versions:  oldClusterRoleBindings,
 	New:       func() *rbacv1.ClusterRoleBinding { return &rbacv1.ClusterRoleBinding{} },
 	NewList:   func() runtime.Object { return &rbacv1.ClusterRoleBindingList{} },
 	ValidName: validName,

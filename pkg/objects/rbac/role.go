@@ -20,6 +20,7 @@ const version = "v1"
 // Roles is the row of Role.
 var Roles = objects.Def[*rbacv1.Role]{
 	Names:     objects.Names{Group: rbacv1.GroupName, Version: version, Kind: "Role", Plural: "roles"},
+	Versions:  oldRoles,
 	New:       func() *rbacv1.Role { return &rbacv1.Role{} },
 	NewList:   func() runtime.Object { return &rbacv1.RoleList{} },
 	ValidName: validName,
@@ -37,6 +38,7 @@ var Roles = objects.Def[*rbacv1.Role]{
 // ClusterRoles is the row of ClusterRole.
 var ClusterRoles = objects.Def[*rbacv1.ClusterRole]{
 	Names:          objects.Names{Group: rbacv1.GroupName, Version: version, Kind: "ClusterRole", Plural: "clusterroles", Cluster: true},
+	Versions:       oldClusterRoles,
 	New:            func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} },
 	NewList:        func() runtime.Object { return &rbacv1.ClusterRoleList{} },
 	ValidName:      validName,

@@ -34,6 +34,7 @@ func SystemClasses() []*schedulingv1.PriorityClass {
 var PriorityClasses = objects.Def[*schedulingv1.PriorityClass]{
 	Names: objects.Names{Group: "scheduling.k8s.io", Version: "v1", Kind: "PriorityClass", Plural: "priorityclasses",
 		Short: []string{"pc"}, Cluster: true},
+	Versions: oldPriorityClasses,
 	New:      func() *schedulingv1.PriorityClass { return &schedulingv1.PriorityClass{} },
 	NewList:  func() runtime.Object { return &schedulingv1.PriorityClassList{} },
 	Default:  defaultClass,

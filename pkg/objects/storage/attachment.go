@@ -21,9 +21,10 @@ var attachmentDoc = storagev1.VolumeAttachmentSpec{}.SwaggerDoc()
 
 // VolumeAttachments is the row of VolumeAttachment.
 var VolumeAttachments = objects.Def[*storagev1.VolumeAttachment]{
-	Names:   objects.Names{Group: group, Version: version, Kind: "VolumeAttachment", Plural: "volumeattachments", Cluster: true},
-	New:     func() *storagev1.VolumeAttachment { return &storagev1.VolumeAttachment{} },
-	NewList: func() runtime.Object { return &storagev1.VolumeAttachmentList{} },
+	Names:    objects.Names{Group: group, Version: version, Kind: "VolumeAttachment", Plural: "volumeattachments", Cluster: true},
+	Versions: oldVolumeAttachments,
+	New:      func() *storagev1.VolumeAttachment { return &storagev1.VolumeAttachment{} },
+	NewList:  func() runtime.Object { return &storagev1.VolumeAttachmentList{} },
 	Prepare: func(a, old *storagev1.VolumeAttachment) {
 		a.Status = storagev1.VolumeAttachmentStatus{}
 		if old != nil {

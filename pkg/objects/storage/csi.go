@@ -25,6 +25,7 @@ var driverDoc = storagev1.CSIDriverSpec{}.SwaggerDoc()
 // CSIDrivers is the row of CSIDriver.
 var CSIDrivers = objects.Def[*storagev1.CSIDriver]{
 	Names:    objects.Names{Group: group, Version: version, Kind: "CSIDriver", Plural: "csidrivers", Cluster: true},
+	Versions: oldCSIDrivers,
 	New:      func() *storagev1.CSIDriver { return &storagev1.CSIDriver{} },
 	NewList:  func() runtime.Object { return &storagev1.CSIDriverList{} },
 	Default:  defaultDriver,
@@ -161,6 +162,7 @@ func tokenRequests(list []storagev1.TokenRequest, at *field.Path) field.ErrorLis
 // CSINodes is the row of CSINode.
 var CSINodes = objects.Def[*storagev1.CSINode]{
 	Names:    objects.Names{Group: group, Version: version, Kind: "CSINode", Plural: "csinodes", Cluster: true},
+	Versions: oldCSINodes,
 	New:      func() *storagev1.CSINode { return &storagev1.CSINode{} },
 	NewList:  func() runtime.Object { return &storagev1.CSINodeList{} },
 	Validate: validateNode,
@@ -220,6 +222,7 @@ func validateNode(n, old *storagev1.CSINode) field.ErrorList {
 // CSIStorageCapacities is the row of CSIStorageCapacity.
 var CSIStorageCapacities = objects.Def[*storagev1.CSIStorageCapacity]{
 	Names:    objects.Names{Group: group, Version: version, Kind: "CSIStorageCapacity", Plural: "csistoragecapacities"},
+	Versions: oldCSIStorageCapacities,
 	New:      func() *storagev1.CSIStorageCapacity { return &storagev1.CSIStorageCapacity{} },
 	NewList:  func() runtime.Object { return &storagev1.CSIStorageCapacityList{} },
 	Validate: validateCapacity,

@@ -27,6 +27,7 @@ const (
 // StorageClasses is the row of StorageClass.
 var StorageClasses = objects.Def[*storagev1.StorageClass]{
 	Names:    objects.Names{Group: group, Version: version, Kind: "StorageClass", Plural: "storageclasses", Short: []string{"sc"}, Cluster: true},
+	Versions: oldStorageClasses,
 	New:      func() *storagev1.StorageClass { return &storagev1.StorageClass{} },
 	NewList:  func() runtime.Object { return &storagev1.StorageClassList{} },
 	Default:  defaultClass,

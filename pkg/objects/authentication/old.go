@@ -1,0 +1,18 @@
+package authentication
+
+import (
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authenticationv1beta1 "k8s.io/api/authentication/v1beta1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// A modern server no longer serves these versions, but articles and books use them.
+
+var (
+	oldTokenReviews = []objects.Version[*authenticationv1.TokenReview]{
+		objects.Removed("authentication.k8s.io/v1beta1", "TokenReview", func() *authenticationv1.TokenReview { return &authenticationv1.TokenReview{} },
+			func() *authenticationv1beta1.TokenReview { return &authenticationv1beta1.TokenReview{} }, func() runtime.Object { return &authenticationv1beta1.TokenReview{} }),
+	}
+)
