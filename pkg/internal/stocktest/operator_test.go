@@ -3,7 +3,6 @@ package stocktest
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -13,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -22,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/yaml"
 )
 
 // Site is what the operator is for: a web server with a title.
@@ -120,15 +117,7 @@ func (o operator) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 // define makes the custom resource and waits until it is served.
 func define(t *testing.T, direct client.Client) {
 	t.Helper()
-	b, err := os.ReadFile("testdata/sites.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	crd := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(b, &crd.Object); err != nil {
-		t.Fatal(err)
-	}
-	if err := direct.Create(t.Context(), crd); err != nil {
+	if err := direct.Create(t.Context(), read(t, "testdata/sites.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the custom resource is served", func(ctx context.Context) error { return direct.List(ctx, &SiteList{}) })
