@@ -44,6 +44,8 @@ type bound struct {
 	Pod            *ref   `json:"pod,omitempty"`
 	Secret         *ref   `json:"secret,omitempty"`
 	ServiceAccount ref    `json:"serviceaccount"`
+
+	WarnAfter seconds `json:"warnafter,omitempty"`
 }
 
 type ref struct {

@@ -3,6 +3,7 @@ package tokens
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -20,6 +21,10 @@ const (
 	defaultExpiry = 3600
 	minExpiry     = 600
 	maxExpiry     = 1 << 32
+
+	// Tokens that admission mounts into every pod ask for this time. They go on for longer, for clients that read them once.
+	mountedExpiry  = 3607
+	extendedExpiry = 365 * 24 * 60 * 60
 )
 
 var requestKind = schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}
@@ -34,7 +39,7 @@ func (i *Issuer) Request(ctx context.Context, sa objects.Key, asked *authenticat
 		return nil, err
 	}
 	Default(req)
-	if err := checkPlace(req, sa); err != nil {
+	if err := checkPlace(req, sa, string(obj.GetUID())); err != nil {
 		return nil, err
 	}
 	if errs := validateRequest(req); len(errs) > 0 {
@@ -49,8 +54,13 @@ func (i *Issuer) Request(ctx context.Context, sa objects.Key, asked *authenticat
 	}
 	now := i.clk.Now()
 	expiry := now.Add(time.Duration(*req.Spec.ExpirationSeconds) * time.Second)
+	lasts := expiry
+	if b.Pod != nil && *req.Spec.ExpirationSeconds == mountedExpiry && slices.Equal(req.Spec.Audiences, []string{i.issuer}) {
+		b.WarnAfter = seconds(expiry.Unix())
+		lasts = now.Add(extendedExpiry * time.Second)
+	}
 	token, err := sign(i.key, i.kid, claims{
-		Audience: req.Spec.Audiences, Expiry: seconds(expiry.Unix()), IssuedAt: seconds(now.Unix()), NotBefore: seconds(now.Unix()),
+		Audience: req.Spec.Audiences, Expiry: seconds(lasts.Unix()), IssuedAt: seconds(now.Unix()), NotBefore: seconds(now.Unix()),
 		Issuer: i.issuer, ID: string(uuid.NewUUID()), Subject: Username(sa.Namespace, sa.Name), Kubernetes: b,
 	})
 	if err != nil {
@@ -69,9 +79,15 @@ func Default(req *authenticationv1.TokenRequest) {
 	}
 }
 
-func checkPlace(req *authenticationv1.TokenRequest, sa objects.Key) error {
+func checkPlace(req *authenticationv1.TokenRequest, sa objects.Key, uid string) error {
 	if req.Name != "" && req.Name != sa.Name {
-		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", req.Name, sa.Name))
+		return apierrors.NewInvalid(requestKind, sa.Name, field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "name"), req.Name, "must match the service account name if specified"),
+		})
+	}
+	if req.UID != "" && string(req.UID) != uid {
+		return apierrors.NewConflict(schema.GroupResource{Group: requestKind.Group, Resource: requestKind.Kind}, sa.Name,
+			fmt.Errorf("the UID in the token request (%s) does not match the UID of the service account (%s)", req.UID, uid))
 	}
 	if req.Namespace != "" && req.Namespace != sa.Namespace {
 		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")

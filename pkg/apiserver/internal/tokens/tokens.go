@@ -5,13 +5,13 @@ package tokens
 import (
 	"context"
 	"crypto/ecdsa"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -116,14 +116,8 @@ func (i *Issuer) live(ctx context.Context, b bound) (*ref, error) {
 	}
 	node := b.Node
 	if b.Pod != nil {
-		pod, err := i.bound(ctx, pods, b.Namespace, *b.Pod, "pod", "service account pod ref claim")
-		if err != nil {
-			return nil, err
-		}
-		if node == nil {
-			node = &ref{Name: pod.(*corev1.Pod).Spec.NodeName}
-		}
-		return node, nil
+		_, err := i.bound(ctx, pods, b.Namespace, *b.Pod, "pod", "service account pod ref claim")
+		return node, err
 	}
 	if node != nil {
 		if _, err := i.bound(ctx, nodes, "", *node, "node", "service account node ref claim"); err != nil {
@@ -185,6 +179,16 @@ const (
 	nodeNameKey = "authentication.kubernetes.io/node-name"
 	nodeUIDKey  = "authentication.kubernetes.io/node-uid"
 )
+
+// Credential names a token in audit logs; "" when it is none of ours.
+func Credential(token string) string {
+	_, body, _, err := parts(token)
+	var c claims
+	if err != nil || json.Unmarshal(body, &c) != nil || c.ID == "" {
+		return ""
+	}
+	return "JTI=" + c.ID
+}
 
 func (c claims) user(node *ref) *user.DefaultInfo {
 	extra := map[string][]string{}

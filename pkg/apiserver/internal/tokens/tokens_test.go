@@ -127,6 +127,45 @@ func TestTokenHoldsWhatKubernetesPutsIn(t *testing.T) {
 	}
 }
 
+// TestMountedTokensLast: those of every pod are good for longer than they say, for the API server only.
+func TestMountedTokensLast(t *testing.T) {
+	f := newFixture(t)
+	mounted := int64(3607)
+	for name, c := range map[string]struct {
+		spec  authenticationv1.TokenRequestSpec
+		lasts int64
+	}{
+		"mounted":      {authenticationv1.TokenRequestSpec{BoundObjectRef: toPod("pod-uid"), ExpirationSeconds: &mounted}, 365 * 24 * 3600},
+		"of no pod":    {authenticationv1.TokenRequestSpec{ExpirationSeconds: &mounted}, 3607},
+		"another time": {authenticationv1.TokenRequestSpec{BoundObjectRef: toPod("pod-uid")}, 3600},
+		"for others":   {authenticationv1.TokenRequestSpec{BoundObjectRef: toPod("pod-uid"), ExpirationSeconds: &mounted, Audiences: []string{"x"}}, 3607},
+	} {
+		got, err := f.Request(t.Context(), account, request(c.spec))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, body, _, err := parts(got.Status.Token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read claims
+		if err := json.Unmarshal(body, &read); err != nil {
+			t.Fatal(err)
+		}
+		now := f.clk.Now().Unix()
+		warn := int64(0)
+		if c.lasts > 3607 {
+			warn = now + 3607
+		}
+		if int64(read.Expiry) != now+c.lasts || int64(read.Kubernetes.WarnAfter) != warn || got.Status.ExpirationTimestamp.Unix() != now+*got.Spec.ExpirationSeconds {
+			t.Errorf("%s: %+v, told %v", name, read, got.Status.ExpirationTimestamp)
+		}
+		if id := Credential(got.Status.Token); id != "JTI="+read.ID || read.ID == "" {
+			t.Errorf("%s: it is named %q", name, id)
+		}
+	}
+}
+
 func TestRequestRefuses(t *testing.T) {
 	seconds := func(n int64) *int64 { return &n }
 	ref := func(kind, version, name, uid string) authenticationv1.TokenRequestSpec {
@@ -145,7 +184,9 @@ func TestRequestRefuses(t *testing.T) {
 		{"too long", account, request(authenticationv1.TokenRequestSpec{ExpirationSeconds: seconds(1<<32 + 1)}),
 			`TokenRequest.authentication.k8s.io "" is invalid: spec.expirationSeconds: Invalid value: 4294967297: may not specify a duration larger than 2^32 seconds`, metav1.StatusReasonInvalid},
 		{"other name", account, &authenticationv1.TokenRequest{ObjectMeta: metav1.ObjectMeta{Name: "y"}},
-			"the name of the object (y) does not match the name on the URL (default)", metav1.StatusReasonBadRequest},
+			`TokenRequest.authentication.k8s.io "default" is invalid: metadata.name: Invalid value: "y": must match the service account name if specified`, metav1.StatusReasonInvalid},
+		{"other account", account, &authenticationv1.TokenRequest{ObjectMeta: metav1.ObjectMeta{UID: "old"}},
+			`Operation cannot be fulfilled on TokenRequest.authentication.k8s.io "default": the UID in the token request (old) does not match the UID of the service account (sa-uid)`, metav1.StatusReasonConflict},
 		{"other namespace", account, &authenticationv1.TokenRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "y"}},
 			"the namespace of the provided object does not match the namespace sent on the request", metav1.StatusReasonBadRequest},
 		{"no pod", account, request(ref("Pod", "v1", "x", "")), `pods "x" not found`, metav1.StatusReasonNotFound},

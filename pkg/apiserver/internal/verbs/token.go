@@ -51,5 +51,8 @@ func createToken(ctx context.Context, w *write, obj runtime.Object) (Result, err
 	if err != nil {
 		return Result{}, w.status(err)
 	}
+	if w.req.Audit != nil {
+		w.req.Annotate("authentication.kubernetes.io/issued-credential-id", tokens.Credential(answer.Status.Token))
+	}
 	return Result{Other: answer, Created: true}, nil
 }
