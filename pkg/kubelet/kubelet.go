@@ -100,6 +100,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	if err := k.registerUntilDone(ctx); err != nil {
 		return nil // only ctx ends it
 	}
+	found := k.list(ctx) // before a worker looks at what runs, and takes for lost what nobody has listed
 	k.host.add(k)
 	defer k.host.drop(k)
 	if k.recorder != nil {
@@ -114,6 +115,9 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	case <-k.pods.Synced():
 	case <-ctx.Done():
 		return nil
+	}
+	for _, key := range found {
+		k.host.wake(key, 0)
 	}
 	k.observe(ctx)
 	for _, pod := range k.pods.By(byNode, k.Name) {

@@ -254,7 +254,8 @@ func TestServiceAccountVolume(t *testing.T) {
 
 func TestFollowAndPrevious(t *testing.T) {
 	w := newWhole(t)
-	pod := shell("p", `echo start; while [ ! -e $MINIKCTL_ROOT/go ]; do sleep 0.02; done; echo end; exit 3`)
+	// It ends only when the command that lets it end is over: a container's end takes its commands with it.
+	pod := shell("p", `cd $MINIKCTL_ROOT; echo start; until [ -e go ]; do sleep 0.02; done; while kill -0 $(cat go) 2>&-; do sleep 0.02; done; echo end; exit 3`)
 	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	w.create(pod)
 	w.ready("p")
@@ -268,7 +269,7 @@ func TestFollowAndPrevious(t *testing.T) {
 	if err != nil || !strings.HasSuffix(string(buf[:n]), "Z start\n") {
 		t.Fatalf("got %q and %v", buf[:n], err)
 	}
-	if out, _, err := w.exec("p", remotecommand.NewWebSocketExecutor, "", "sh", "-c", "touch $MINIKCTL_ROOT/go && echo done"); err != nil || out != "done\n" {
+	if out, _, err := w.exec("p", remotecommand.NewWebSocketExecutor, "", "sh", "-c", "cd $MINIKCTL_ROOT && echo $$ >going && mv going go && echo done"); err != nil || out != "done\n" {
 		t.Fatalf("exec: got %q and %v", out, err)
 	}
 	rest, err := io.ReadAll(stream)
