@@ -128,7 +128,82 @@ async function workloads() {
   await informer.stop();
 }
 
-for (const part of [discover, objects, generic, workloads]) {
+async function custom() {
+  const extensions = config.makeApiClient(k8s.ApiextensionsV1Api);
+  const objects = config.makeApiClient(k8s.CustomObjectsApi);
+  const kind = { group: 'script.example.com', version: 'v1', plural: 'poems' };
+  const at = { ...kind, namespace: 'default' };
+  const text = { type: 'string', maxLength: 10 };
+  await extensions.createCustomResourceDefinition({
+    body: {
+      metadata: { name: 'poems.script.example.com' },
+      spec: {
+        group: kind.group, scope: 'Namespaced', names: { kind: 'Poem', plural: kind.plural, singular: 'poem' },
+        versions: [{
+          name: 'v1', served: true, storage: true, subresources: { status: {}, scale: { specReplicasPath: '.spec.copies', statusReplicasPath: '.status.copies' } },
+          schema: {
+            openAPIV3Schema: {
+              type: 'object',
+              properties: {
+                spec: { type: 'object', required: ['title'], properties: { title: text, verses: { type: 'array', items: text }, copies: { type: 'integer', _default: 1 } } },
+                status: { type: 'object', properties: { read: { type: 'boolean' }, copies: { type: 'integer' } } },
+              },
+            },
+          },
+        }],
+      },
+    },
+  });
+  await until('the definition is established', async () =>
+    (await extensions.readCustomResourceDefinitionStatus({ name: 'poems.script.example.com' })).status.conditions
+      ?.some((c) => c.type === 'Established' && c.status === 'True'));
+
+  const seen = [];
+  const abort = await new k8s.Watch(config).watch('/apis/script.example.com/v1/poems', {}, (type, obj) => {
+    seen.push(type + ' ' + obj.spec.title);
+  }, () => {});
+  const body = { apiVersion: 'script.example.com/v1', kind: 'Poem', metadata: { name: 'ode' }, spec: { title: 'Ode', unknown: 1 } };
+  const made = await objects.createNamespacedCustomObject({ ...at, body });
+  assert.deepEqual(made.spec, { title: 'Ode', copies: 1 });
+  made.spec.verses = ['a', 'b'];
+  const replaced = await objects.replaceNamespacedCustomObject({ ...at, name: 'ode', body: made });
+  assert.equal(replaced.metadata.generation, 2);
+  await refused(409, objects.replaceNamespacedCustomObject({ ...at, name: 'ode', body: made }));
+  const long = await refused(422, objects.createNamespacedCustomObject({ ...at, body: { ...body, metadata: { name: 'long' }, spec: { title: 'An ode to joy' } } }));
+  assert.equal(long.details.causes[0].field, 'spec.title');
+
+  await objects.patchNamespacedCustomObject({ ...at, name: 'ode', body: [{ op: 'add', path: '/spec/verses/-', value: 'c' }] },
+    k8s.setHeaderOptions('Content-Type', k8s.PatchStrategy.JsonPatch));
+  await objects.patchNamespacedCustomObjectStatus({ ...at, name: 'ode', body: { status: { read: true } } },
+    k8s.setHeaderOptions('Content-Type', k8s.PatchStrategy.MergePatch));
+  const scale = await objects.getNamespacedCustomObjectScale({ ...at, name: 'ode' });
+  assert.equal(scale.kind, 'Scale');
+  scale.spec.replicas = 3;
+  await objects.replaceNamespacedCustomObjectScale({ ...at, name: 'ode', body: scale });
+  const applied = await objects.patchNamespacedCustomObject({
+    ...at, name: 'ode', fieldManager: 'script', force: true,
+    body: { apiVersion: body.apiVersion, kind: 'Poem', metadata: { name: 'ode' }, spec: { title: 'Hymn' } },
+  }, k8s.setHeaderOptions('Content-Type', k8s.PatchStrategy.ServerSideApply));
+  assert.deepEqual([applied.spec, applied.status], [{ title: 'Hymn', verses: ['a', 'b', 'c'], copies: 3 }, { read: true }]);
+
+  const listed = await objects.listCustomObjectForAllNamespaces({ ...kind, resourcePlural: kind.plural });
+  assert.equal(listed.items.length, 1);
+  assert.equal(listed.kind, 'PoemList');
+  const untyped = k8s.KubernetesObjectApi.makeApiClient(config);
+  assert.equal((await untyped.read({ ...body, metadata: { name: 'ode', namespace: 'default' } })).spec.title, 'Hymn');
+  await objects.deleteNamespacedCustomObject({ ...at, name: 'ode' });
+  await refused(404, objects.getNamespacedCustomObject({ ...at, name: 'ode' }));
+  await until('the watch has seen it all', () => seen.at(-1) === 'DELETED Hymn');
+  assert.equal(seen[0], 'ADDED Ode');
+  abort.abort();
+  await extensions.deleteCustomResourceDefinition({ name: 'poems.script.example.com' });
+  await until('nothing of it is served', async () => {
+    const error = await objects.listCustomObjectForAllNamespaces({ ...kind, resourcePlural: kind.plural }).then(() => null, (e) => e);
+    return error?.code === 404;
+  });
+}
+
+for (const part of [discover, objects, generic, workloads, custom]) {
   await part();
   console.log(part.name, 'ok');
 }
