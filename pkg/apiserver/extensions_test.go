@@ -310,7 +310,8 @@ func TestExtensionDescribed(t *testing.T) {
 				title, link = `"org.example.Thing"`, "/openapi/v3/apis/example.org/v1?hash="
 			}
 			for _, c := range []struct{ path, want string }{
-				{"/apis", `{"name":"apiregistration.k8s.io","versions":[{"groupVersion":"apiregistration.k8s.io/v1","version":"v1"}],"preferredVersion":{"groupVersion":"apiregistration.k8s.io/v1","version":"v1"}},` +
+				{"/apis", `"groups":[{"name":"apiregistration.k8s.io",`},
+				{"/apis", `"preferredVersion":{"groupVersion":"apiregistration.k8s.io/v1","version":"v1"}},` +
 					`{"name":"example.org","versions":[{"groupVersion":"example.org/v1","version":"v1"}],"preferredVersion":{"groupVersion":"example.org/v1","version":"v1"}},{"name":"apps"`},
 				{"/apis/example.org", `"kind":"APIGroup","apiVersion":"v1","name":"example.org"`},
 				{"/apis/example.org/v1", `"name":"things"`},

@@ -116,3 +116,21 @@ func TestExtensionAfterRestart(t *testing.T) {
 		t.Errorf("%s: %s", resp.Status, body)
 	}
 }
+
+// TestOldRegistration makes an APIService in the version that old extension servers are written for.
+func TestOldRegistration(t *testing.T) {
+	e := apiservertest.New(t)
+	resp, body := do(t, e, "POST", "/apis/apiregistration.k8s.io/v1beta1/apiservices", `{"metadata":{"name":"v1beta1.metrics.k8s.io"},"spec":{
+		"group":"metrics.k8s.io","version":"v1beta1","groupPriorityMinimum":100,"versionPriority":100,"insecureSkipTLSVerify":true,"service":{"name":"m","namespace":"kube-system"}}}`,
+		"Content-Type", "application/json")
+	if resp.StatusCode != http.StatusCreated || !strings.Contains(body, `"managedFields":[{`) || !strings.Contains(body, `"apiVersion":"apiregistration.k8s.io/v1beta1"`) {
+		t.Errorf("%s %s", resp.Status, body)
+	}
+	const warning = `299 - "apiregistration.k8s.io/v1beta1 APIService is deprecated in v1.19+, unavailable in v1.22+; use apiregistration.k8s.io/v1 APIService"`
+	if got := resp.Header.Get("Warning"); got != warning {
+		t.Errorf("warning: %s", got)
+	}
+	if _, body := do(t, e, "GET", registrations+"/v1beta1.metrics.k8s.io", ""); !strings.Contains(body, `"port":443`) || !strings.Contains(body, `"reason":"ServiceNotFound"`) {
+		t.Errorf("as v1: %s", body)
+	}
+}

@@ -32,6 +32,7 @@ var APIServices = objects.Def[*apiregistrationv1.APIService]{
 		Reset:    []string{"spec", "metadata"},
 	},
 	NeedsVersion: true,
+	Versions:     oldServices,
 }
 
 // defaultPort is that of a Service which names none.
