@@ -5,7 +5,6 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,11 +31,11 @@ func (v *version) fit(u *unstructured.Unstructured, c coercion) (unknown []strin
 	if err != nil {
 		return nil, err
 	}
-	meta, found, unknown, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{
-		DropMalformedFields: c.stored, ReturnUnknownFieldPaths: c.unknown,
-	})
-	if err != nil {
-		return nil, err
+	metadata, fits := u.Object["metadata"].(map[string]any)
+	if fits = fits && canonical(metadata); !fits {
+		if metadata, unknown, err = fitMeta(u, c); err != nil {
+			return nil, err
+		}
 	}
 	if mine {
 		more, err := v.fitSchema(u, c)
@@ -45,17 +44,27 @@ func (v *version) fit(u *unstructured.Unstructured, c coercion) (unknown []strin
 		}
 		unknown = append(unknown, more...)
 	}
-	if found {
-		if mine && c.stored && meta.Generation == 0 {
-			meta.Generation = 1
-		}
-		err = setMeta(u, meta)
+	if metadata == nil {
+		return unknown, nil
 	}
-	return unknown, err
+	if mine && c.stored && metadata["generation"] == nil {
+		metadata["generation"] = int64(1)
+	}
+	u.Object["metadata"] = metadata
+	return unknown, nil
 }
 
-func setMeta(u *unstructured.Unstructured, meta *metav1.ObjectMeta) error {
-	return objectmeta.SetObjectMeta(u.Object, meta)
+// fitMeta returns what an ObjectMeta makes of an object's metadata, and the paths of what it does not know; nil where there is
+// none.
+func fitMeta(u *unstructured.Unstructured, c coercion) (metadata map[string]any, unknown []string, err error) {
+	meta, found, unknown, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{
+		DropMalformedFields: c.stored, ReturnUnknownFieldPaths: c.unknown,
+	})
+	if err != nil || !found {
+		return nil, nil, err
+	}
+	metadata, err = runtime.DefaultUnstructuredConverter.ToUnstructured(meta)
+	return metadata, unknown, err
 }
 
 // isMine reports whether an object is of the version's kind, as far as it says what it is. Others are refused by those who
@@ -82,9 +91,13 @@ func (v *version) fitSchema(u *unstructured.Unstructured, c coercion) (unknown [
 	if err != nil {
 		return nil, err
 	}
-	if !v.crd.Spec.PreserveUnknownFields {
+	shape := v.shape()
+	if !v.crd.Spec.PreserveUnknownFields && !shape.knows(u.Object) {
 		unknown = pruning.PruneWithOptions(u.Object, s, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: c.unknown})
 		defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, s)
+	}
+	if !shape.embeds {
+		return unknown, nil
 	}
 	bad, more := objectmeta.CoerceWithOptions(nil, u.Object, s, false, objectmeta.CoerceOptions{
 		DropInvalidFields: c.stored, ReturnUnknownFieldPaths: c.unknown,

@@ -28,6 +28,7 @@ type version struct {
 
 	// Made at the first call; they are safe for concurrent use.
 	schema func() (*structural.Structural, error) // with its defaults pruned; nil: the version has none
+	shape  func() *outline                        // of the schema
 	rules  func() (*rules, error)
 	merge  func() (typed.ParseableType, error)
 
@@ -37,6 +38,7 @@ type version struct {
 func newVersion(k *kind, spec *apiextensionsv1.CustomResourceDefinitionVersion) *version {
 	v := &version{kind: k, spec: spec, gvk: k.groupKind().WithVersion(spec.Name)}
 	v.schema = sync.OnceValues(v.makeSchema)
+	v.shape = sync.OnceValue(v.makeShape)
 	v.rules = sync.OnceValues(v.makeRules)
 	v.merge = sync.OnceValues(v.makeMerge)
 	return v
@@ -108,9 +110,11 @@ func (v *version) makeSchema() (*structural.Structural, error) {
 
 // setDefaults fills in what an object leaves out.
 func (v *version) setDefaults(obj runtime.Object) {
-	if s, err := v.schema(); err == nil {
-		defaulting.Default(content(obj), s)
+	s, err := v.schema()
+	if err != nil || v.shape().complete(content(obj)) {
+		return
 	}
+	defaulting.Default(content(obj), s)
 }
 
 // deprecation returns the text of the warning that those hear who use the version; "": it is not deprecated.
