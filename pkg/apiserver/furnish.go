@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,8 @@ func (s *Server) furnish(ctx context.Context, a address) error {
 	switch {
 	case group == rbacv1.GroupName:
 		return s.furnishRoles(ctx)
+	case group == networkingv1.GroupName && (a.resource == ipAddresses.Resource || a.resource == serviceRanges.Resource):
+		return s.furnishAddresses(ctx)
 	case group == apiregistrationv1.GroupName:
 		return s.furnishRegistrations(ctx)
 	case a.resource == "configmaps" && group == "" && (a.namespace == metav1.NamespaceSystem || a.namespace == ""):

@@ -104,6 +104,7 @@ type Server struct {
 	furnishing sync.Mutex // while what a cluster has is made
 	trustTold  bool       // guarded by furnishing
 	flowStatus flowStatus
+	addresses  addresses
 
 	registrations registrations
 	ready         chan struct{}
@@ -129,6 +130,7 @@ func New(cfg Config) (_ *Server, err error) {
 		cfg.ServiceAddresses = defaultServiceAddresses
 	}
 	s.serviceIP = cfg.ServiceAddresses.Masked().Addr().Next().String()
+	s.addresses = newAddresses(cfg.ServiceAddresses)
 	cfg.Hosts = append(slices.Clone(cfg.Hosts), s.serviceIP)
 	if err := s.build(cfg); err != nil {
 		return nil, err
@@ -218,6 +220,7 @@ func (s *Server) Run(ctx context.Context) error {
 		close(s.ready)
 		part("extensions", s.extensions.Run)
 		part("APIServices", s.keepRegistrations)
+		part("IPAddresses", s.keepAddresses)
 		if s.registrar != nil {
 			part("custom resources", s.registrar.Run)
 		}

@@ -25,7 +25,7 @@ import (
 
 // newEngine makes the engine with its stages, and the authenticators, which read through it.
 func (s *Server) newEngine(cfg Config) error {
-	services, err := allocate.Services(allocate.Config{Addresses: cfg.ServiceAddresses}, cfg.Source)
+	services, err := allocate.Services(allocate.Config{Addresses: cfg.ServiceAddresses, Changed: s.servicesChanged}, cfg.Source)
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ type Config struct {
 	Addresses netip.Prefix // of Services, IPv4; the zero value: 10.96.0.0/16
 	FirstPort int          // of the node ports; 0: 30000
 	LastPort  int          // 0: 32767
+	Changed   func()       // is told when a Service was written or is gone; nil: nobody is
 }
 
 // largest bounds how many addresses are kept track of; a wider range is used up to there.
@@ -86,10 +87,17 @@ func (s *services) load(current []objects.Object) {
 }
 
 func (s *services) deleted(obj objects.Object) {
+	defer s.tell()
 	if svc, ok := obj.(*corev1.Service); ok {
 		for _, h := range s.held(svc) {
 			h.pool.free(h.n)
 		}
+	}
+}
+
+func (s *services) tell() {
+	if s.config.Changed != nil {
+		s.config.Changed()
 	}
 }
 
@@ -193,6 +201,7 @@ func (t *transaction) undo() {
 }
 
 func (t *transaction) commit() {
+	defer t.tell()
 	has := t.held(t.svc)
 	for _, h := range t.had {
 		if !slices.Contains(has, h) {
