@@ -23,6 +23,7 @@ var CustomResourceDefinitions = objects.Def[*apiextensionsv1.CustomResourceDefin
 		Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition", Plural: "customresourcedefinitions",
 		Short: []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Cluster: true, Hashed: "v1beta1",
 	},
+	Versions: oldDefinitions,
 	New:      func() *apiextensionsv1.CustomResourceDefinition { return &apiextensionsv1.CustomResourceDefinition{} },
 	NewList:  func() runtime.Object { return &apiextensionsv1.CustomResourceDefinitionList{} },
 	Default:  setDefaults,

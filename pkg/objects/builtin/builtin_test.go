@@ -14,6 +14,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	networkingv1 "k8s.io/api/networking/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -235,6 +236,14 @@ func filler(seed int64) *randfill.Filler {
 		func(v *runtime.RawExtension, _ randfill.Continue) { v.Raw = []byte(`{"a":1}`) },
 		func(v *apiextensionsv1.JSONSchemaProps, _ randfill.Continue) { // whose unions are not for chance to fill
 			*v = apiextensionsv1.JSONSchemaProps{Type: "object", Default: &apiextensionsv1.JSON{Raw: []byte(`{"a":1}`)}}
+		},
+		func(v *apiextensionsv1.CustomResourceDefinitionSpec, c randfill.Continue) { // what v1beta1 says in other words aside
+			c.FillNoCustom(v)
+			v.Versions = append(v.Versions, apiextensionsv1.CustomResourceDefinitionVersion{Name: "v1"})
+			v.Conversion, v.PreserveUnknownFields = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}, false
+		},
+		func(v *apiextensionsv1beta1.JSONSchemaProps, _ randfill.Continue) {
+			*v = apiextensionsv1beta1.JSONSchemaProps{Type: "object", Default: &apiextensionsv1beta1.JSON{Raw: []byte(`{"a":1}`)}}
 		},
 		func(v *metav1.TypeMeta, _ randfill.Continue) { *v = metav1.TypeMeta{} },
 		fillMetric, fillMetricStatus,
