@@ -133,6 +133,13 @@ func (x *extension) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// asked is the request that was last made for a resource.
+func (x *extension) asked() *http.Request {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.last
+}
+
 func (x *extension) believes(r *http.Request) bool {
 	if len(r.TLS.PeerCertificates) == 0 || r.Header.Get("X-Remote-User") == "" {
 		return false
