@@ -3,11 +3,17 @@ package apiserver
 import (
 	"net/http"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
 )
 
-// keySet and openID tell others how to check the ServiceAccount tokens of this cluster.
+// SecretToken returns the token that a Secret is to hold for a ServiceAccount.
+func (s *Server) SecretToken(secret *corev1.Secret, account *corev1.ServiceAccount) (string, error) {
+	return s.issuer.ForSecret(secret, account)
+}
 
+// keySet and openID tell others how to check the ServiceAccount tokens of this cluster.
 func (s *Server) keySet(w http.ResponseWriter, r *http.Request) {
 	b, err := s.issuer.KeySet()
 	publish(w, r, "application/jwk-set+json", b, err)

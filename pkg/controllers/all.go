@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/reconcile"
@@ -62,9 +64,13 @@ type Env struct {
 	RootCA []byte // the cluster's CA certificate, PEM
 
 	Authority Authority
+	Token     TokenFor // nil: the key of tokens is elsewhere
 
 	custom *customKinds // shared by all
 }
+
+// TokenFor makes the token that a Secret is to hold for a ServiceAccount.
+type TokenFor func(*corev1.Secret, *corev1.ServiceAccount) (string, error)
 
 // Config says how to run the controllers.
 type Config struct {
@@ -77,6 +83,8 @@ type Config struct {
 
 	// Authority signs certificates. Without its key, which is where the API server is, none are signed.
 	Authority Authority
+	// Token makes the tokens of Secrets; nil: none are made, as their key is where the API server is.
+	Token TokenFor
 }
 
 // Run runs all controllers until ctx ends, and returns when they have finished what they had begun.
@@ -92,6 +100,7 @@ func run(ctx context.Context, cfg Config, list []Controller) error {
 		events := client.NewRecorder(cl, cfg.Clock, cfg.Source, c.Component, "")
 		loops = append(loops, c.New(Env{
 			Client: cl, Caches: cfg.Caches, Events: events, Clock: cfg.Clock, Source: cfg.Source, RootCA: cfg.RootCA, Authority: cfg.Authority,
+			Token:  cfg.Token,
 			custom: custom,
 		}))
 		running.Go(func() {

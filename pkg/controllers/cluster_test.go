@@ -72,7 +72,7 @@ func run(t testing.TB, env *apiservertest.Env, clk clock.Clock, as func(name str
 				return as("serviceaccount:kube-system:"+name, "system:serviceaccounts", "system:serviceaccounts:kube-system")
 			},
 			Caches: caches, Clock: clk, Source: clock.NewSource(1), RootCA: []byte("a certificate"),
-			Authority: controllers.Authority{Cert: cert, Key: key},
+			Authority: controllers.Authority{Cert: cert, Key: key}, Token: env.Server.SecretToken,
 		})
 	}()
 	go func() { ended <- caches.Run(ctx) }()

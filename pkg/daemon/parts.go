@@ -36,6 +36,8 @@ type api interface {
 	authority() []byte
 	// signer is the cluster's authority; without its key when the API server is elsewhere.
 	signer() controllers.Authority
+	// tokens makes the tokens of Secrets; nil when the API server is elsewhere.
+	tokens() controllers.TokenFor
 	kubeconfig(name, address string) (*clientcmdapi.Config, error)
 }
 
@@ -61,6 +63,8 @@ func (l local) signer() controllers.Authority {
 	cert, key := l.keys.Authority()
 	return controllers.Authority{Cert: cert, Key: key}
 }
+
+func (l local) tokens() controllers.TokenFor { return l.server.SecretToken }
 
 func (l local) kubeconfig(name, address string) (*clientcmdapi.Config, error) {
 	admin, err := l.keys.Admin()
@@ -151,6 +155,8 @@ func (r remote) authority() []byte { return r.cfg.CAData }
 
 func (remote) signer() controllers.Authority { return controllers.Authority{} }
 
+func (remote) tokens() controllers.TokenFor { return nil }
+
 func (r remote) kubeconfig(string, string) (*clientcmdapi.Config, error) {
 	return nil, fmt.Errorf("the kubeconfig is written by the process that runs the API server")
 }
@@ -186,7 +192,7 @@ func (d *Daemon) addControllers(context.Context) error {
 		service{name: "controllers", run: d.controllers.of(func(ctx context.Context) error {
 			return controllers.Run(ctx, controllers.Config{
 				Client: func(name string) client.Client { return clients[name] },
-				Caches: caches, Clock: d.clock, Source: d.source, RootCA: d.api.authority(), Authority: d.api.signer(),
+				Caches: caches, Clock: d.clock, Source: d.source, RootCA: d.api.authority(), Authority: d.api.signer(), Token: d.api.tokens(),
 			})
 		})})
 	return nil

@@ -48,15 +48,22 @@ func New(key *ecdsa.PrivateKey, issuer string, r stage.Reader, clk clock.Clock) 
 // Ours says whether a token claims to be one of this issuer's.
 func (i *Issuer) Ours(token string) bool {
 	issuer, ok := issuerOf(token)
-	return ok && issuer == i.issuer
+	return ok && (issuer == i.issuer || issuer == legacyIssuer)
 }
 
 // Verify checks a token and returns whose it is and for which of the wanted audiences it was made; no wanted audience
 // means the API server itself. The errors may be shown to whoever sent the token.
 func (i *Issuer) Verify(ctx context.Context, token string, wanted []string) (user.Info, []string, error) {
-	c, err := verify(&i.key.PublicKey, token)
+	if issuer, _ := issuerOf(token); issuer == legacyIssuer {
+		return i.verifyLegacy(ctx, token, wanted)
+	}
+	body, err := verify(&i.key.PublicKey, token)
 	if err != nil {
 		return nil, nil, err
+	}
+	var c claims
+	if err := json.Unmarshal(body, &c); err != nil {
+		return nil, nil, fmt.Errorf("claims: %w", err)
 	}
 	if c.Issuer != i.issuer {
 		return nil, nil, errors.New("the token is of another issuer")

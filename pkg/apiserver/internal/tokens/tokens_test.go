@@ -127,6 +127,52 @@ func TestTokenHoldsWhatKubernetesPutsIn(t *testing.T) {
 	}
 }
 
+// TestTokensInSecrets: a token that a Secret holds is good as long as the Secret holds it.
+func TestTokensInSecrets(t *testing.T) {
+	f := newFixture(t)
+	sa := &corev1.ServiceAccount{ObjectMeta: meta("default", "ns", "sa-uid")}
+	secret := &corev1.Secret{ObjectMeta: meta("s", "ns", "secret-uid")}
+	token, err := f.ForSecret(secret, sa)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(want string, wanted ...string) {
+		t.Helper()
+		who, audiences, err := f.Verify(t.Context(), token, wanted)
+		switch {
+		case want == "" && (err != nil || who.GetName() != "system:serviceaccount:ns:default" || who.GetUID() != "sa-uid" || len(who.GetGroups()) != 2 || !slices.Equal(audiences, []string{DefaultIssuer})):
+			t.Errorf("%v for %v, %v", who, audiences, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%v, %v, want %s", who, err, want)
+		}
+	}
+	if !f.Ours(token) {
+		t.Error("it is not ours")
+	}
+	check("Token does not match server's copy")
+	held := secret.DeepCopy()
+	held.Data = map[string][]byte{"token": []byte(token)}
+	f.reader.Put("secrets", held)
+	check("")
+	check("", DefaultIssuer)
+	check("token audiences", "other")
+	marked := held.DeepCopy()
+	marked.Labels = map[string]string{invalidSince: "2026-01-01"}
+	f.reader.Put("secrets", marked)
+	check("has been marked invalid")
+	f.reader.Put("secrets", held)
+	f.reader.Put("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: meta("default", "ns", "new-uid")})
+	check("ServiceAccount UID (new-uid) does not match claim (sa-uid)")
+	f.reader.Put("serviceaccounts", sa)
+	going := held.DeepCopy()
+	going.DeletionTimestamp = &metav1.Time{Time: f.clk.Now()}
+	f.reader.Put("secrets", going)
+	check("Token has been invalidated")
+	f.reader.Put("secrets", held)
+	token = token[:len(token)-4] + "AAAA"
+	check("the signature is not ours")
+}
+
 // TestMountedTokensLast: those of every pod are good for longer than they say, for the API server only.
 func TestMountedTokensLast(t *testing.T) {
 	f := newFixture(t)
