@@ -47,6 +47,10 @@ func TestCustomScale(t *testing.T) {
 	if s, _ := json.Marshal(got.Object["status"]); string(s) != `{"replicas":2,"selector":"a=b"}` || spec != 3 && specOf(got, "replicas") != float64(3) {
 		t.Errorf("got %v", got.Object)
 	}
+	_, shown := do(t, c.env, "GET", scale, "", "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+	if !strings.Contains(shown, `"cells":["a",3,2,"`) || !strings.Contains(shown, `{"name":"Desired","type":"integer","format":"","description":"Number of desired replicas","priority":0}`) {
+		t.Errorf("shown %s", shown)
+	}
 	obj := c.must("GET", at("v1", "balloons", "a"), "")
 	if specOf(obj, "count") != float64(3) || obj.Object["metadata"].(map[string]any)["generation"] != float64(4) {
 		t.Errorf("got %v", obj.Object)

@@ -3,7 +3,6 @@ package codec
 import (
 	"slices"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,7 +31,7 @@ var subresources = []Subresource{
 	{Name: "portforward", Verbs: stream, Kind: options("PodPortForwardOptions")},
 	{Name: "proxy", Verbs: []string{"create", "delete", "get", "patch", "update"}},
 	{Name: "resize", Verbs: change},
-	{Name: "scale", Verbs: change, Kind: row("autoscaling", "v1", "Scale", "scales", func() *autoscalingv1.Scale { return new(autoscalingv1.Scale) })},
+	{Name: "scale", Verbs: change, Kind: scales},
 	{Name: "status", Verbs: change},
 	{Name: "token", Verbs: []string{"create"}, Kind: &verbs.TokenRequests},
 }
@@ -61,8 +60,11 @@ func SubresourcesOf(r *objects.Resource) []Subresource {
 	var out []Subresource
 	for _, s := range subresources {
 		if s.Name == "status" && r.Status != nil || s.Name == "scale" && r.Scale != nil || slices.Contains(r.Connects, s.Name) {
-			if s.Name == "proxy" {
+			switch {
+			case s.Name == "proxy":
 				s.Kind = options(r.Names.Kind + "ProxyOptions")
+			case s.Name == "scale" && r.Custom():
+				s.Kind = customScales
 			}
 			out = append(out, s)
 		}
