@@ -27,6 +27,10 @@ func TestHostileBodies(t *testing.T) {
 	for i := range 20000 {
 		fmt.Fprintf(labels, `"k%d":"not ok!",`, i)
 	}
+	many := &strings.Builder{}
+	for i := range 40000 {
+		fmt.Fprintf(many, `"k%d":"v",`, i*7919%40000) // in no order
+	}
 	for _, c := range []struct {
 		name, path, media, body string
 		code                    int
@@ -39,6 +43,7 @@ func TestHostileBodies(t *testing.T) {
 		{"deep YAML by indent", maps, "application/yaml", strings.Repeat("- ", 1<<20), http.StatusBadRequest, "exceeded max depth"},
 		{"billion laughs", maps, "application/yaml", laughs, http.StatusBadRequest, "excessive aliasing"},
 		{"labels", maps, "application/json", `{"metadata":{"name":"l","labels":{` + labels.String() + `"a":"b"}}}`, http.StatusUnprocessableEntity, "is invalid"},
+		{"many labels", maps, "application/json", `{"metadata":{"name":"many","labels":{` + many.String() + `"a":"b"}}}`, http.StatusCreated, `"name":"many"`},
 		{"a patch in a patch", maps + "/x", "application/json-patch+json", strings.Repeat("[", 1<<20), http.StatusBadRequest, ""},
 	} {
 		method := http.MethodPost

@@ -80,8 +80,14 @@ func (c *converter) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOp
 	if err != nil {
 		return nil, err
 	}
-	if u, ok := obj.(*unstructured.Unstructured); ok {
+	u, plain := obj.(*unstructured.Unstructured)
+	switch big := crowded(reflect.ValueOf(obj)); {
+	case plain && big:
+		return inOrderPlain(v.merge, u.Object, opts)
+	case plain:
 		return v.merge.FromUnstructured(u.Object, opts...)
+	case big:
+		return inOrder(v.merge, obj, opts)
 	}
 	return v.merge.FromStructured(obj, opts...)
 }
