@@ -130,6 +130,10 @@ func TestUpdates(t *testing.T) {
 		stored      []string
 	}{
 		{"nothing", true, nil, nil, "", 1, []string{"v1"}},
+		{"labels", true, nil, []string{"name: shirts.example.com,", "name: shirts.example.com, labels: {a: b},"}, "", 1, []string{"v1"}},
+		{"labels that are none", true, nil, []string{"name: shirts.example.com,", "name: shirts.example.com, labels: {a b: c},"}, `metadata.labels: Invalid value: "a b"`, 1, []string{"v1"}},
+		{"approval that goes", true, []string{"shirts.example.com,", "shirts.example.k8s.io, annotations: {api-approved.kubernetes.io: 'https://example.com'},", "group: example.com", "group: example.k8s.io"},
+			[]string{"shirts.example.com,", "shirts.example.k8s.io,", "group: example.com", "group: example.k8s.io"}, "metadata.annotations[api-approved.kubernetes.io]: Required value", 1, []string{"v1"}},
 		{"column", true, nil, []string{"served: true", "served: true\n    additionalPrinterColumns: [{name: A, type: string, jsonPath: .spec.a}]"}, "", 2, []string{"v1"}},
 		{"storage moves", true, nil, []string{"storage: true", "storage: false", "  - name: v1", v2 + "  - name: v1"}, "", 2, []string{"v1", "v2"}},
 		{"stored version goes", true, nil, []string{"- name: v1", "- name: v3"},
