@@ -155,16 +155,31 @@ func (l *link) fetchSwagger(ctx context.Context, gv schema.GroupVersion, d *desc
 	if err != nil {
 		return err
 	}
-	whole := &spec.Swagger{}
-	if err := json.Unmarshal(body, whole); err != nil {
-		return err
-	}
-	v2 := aggregator.FilterSpecByPathsWithoutSideEffects(whole, []string{pathOf(gv) + "/"})
-	v3, err := json.Marshal(openapiconv.ConvertV2ToV3(v2))
+	v2, v3, err := readSwagger(body, gv)
 	if err != nil {
 		return err
 	}
 	sum := sha512.Sum512(body)
 	d.v2, d.v3, d.etag, d.hash = v2, v3, resp.Header.Get("ETag"), hex.EncodeToString(sum[:])
 	return nil
+}
+
+// readSwagger reads an OpenAPI v2 document and returns what it says of a version, also as OpenAPI v3. The document is
+// somebody else's: what the libraries stumble over is an error.
+func readSwagger(body []byte, gv schema.GroupVersion) (v2 *spec.Swagger, v3 []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the OpenAPI v2 document makes no sense: %v", p)
+		}
+	}()
+	whole := &spec.Swagger{}
+	if err := json.Unmarshal(body, whole); err != nil {
+		return nil, nil, err
+	}
+	if whole.Paths == nil {
+		whole.Paths = &spec.Paths{}
+	}
+	v2 = aggregator.FilterSpecByPathsWithoutSideEffects(whole, []string{pathOf(gv) + "/"})
+	v3, err = json.Marshal(openapiconv.ConvertV2ToV3(v2))
+	return v2, v3, err
 }

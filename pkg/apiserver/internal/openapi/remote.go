@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -84,8 +85,9 @@ func merge(base func() (document, error), remote []Remote) (document, error) {
 		if r.V2 == nil {
 			continue
 		}
-		if err := aggregator.MergeSpecsIgnorePathConflictRenamingDefinitionsAndParameters(all, r.V2); err != nil {
-			return document{}, fmt.Errorf("add the description of %s: %w", r.GroupVersion, err)
+		if err := r.addTo(all); err != nil {
+			slog.Warn("what an extension server describes is left out", "version", r.GroupVersion.String(), "err", err)
+			continue
 		}
 		fmt.Fprintln(h, r.GroupVersion, r.Hash)
 	}
@@ -94,4 +96,19 @@ func merge(base func() (document, error), remote []Remote) (document, error) {
 		return document{}, fmt.Errorf("encode the OpenAPI v2 document: %w", err)
 	}
 	return document{body, hex.EncodeToString(h.Sum(nil))}, nil
+}
+
+// addTo adds the description to those of all. It is somebody else's: what the library stumbles over is an error, and all is
+// as it was.
+func (r Remote) addTo(all *spec.Swagger) (err error) {
+	with := *all
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("it makes no sense: %v", p)
+		}
+		if err == nil {
+			*all = with
+		}
+	}()
+	return aggregator.MergeSpecsIgnorePathConflictRenamingDefinitionsAndParameters(&with, r.V2)
 }
