@@ -14,14 +14,15 @@ import (
 func validateValidatingBinding(b, _ *admissionv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
 	errs := append(validateMeta(b), validatePolicyName(b.Spec.PolicyName)...)
 	errs = append(errs, validateParamRef(b.Spec.ParamRef, check.Spec.Child("paramRef"))...)
-	errs = append(errs, validateMatch(b.Spec.MatchResources, check.Spec.Child("matchResouces"))...) // sic
+	errs = append(errs, validateMatch(b.Spec.MatchResources, check.Spec.Child("matchResources"))...)
 	return append(errs, validateActions(b.Spec.ValidationActions, check.Spec.Child("validationActions"))...)
 }
 
 func validateMutatingBinding(b, _ *admissionv1.MutatingAdmissionPolicyBinding) field.ErrorList {
 	errs := append(validateMeta(b), validatePolicyName(b.Spec.PolicyName)...)
 	errs = append(errs, validateParamRef(b.Spec.ParamRef, check.Spec.Child("paramRef"))...)
-	return append(errs, validateMatch(b.Spec.MatchResources, check.Spec.Child("matchResouces"))...)
+	errs = append(errs, validateMatch(b.Spec.MatchResources, check.Spec.Child("matchResources"))...)
+	return append(errs, mutable(b.Spec.MatchResources, check.Spec.Child("matchResources"))...)
 }
 
 func validatePolicyName(name string) field.ErrorList {

@@ -18,7 +18,8 @@ func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.E
 		l.conditions = equality.Semantic.DeepEqual(s.ParamKind, old.Spec.ParamKind) && equality.Semantic.DeepEqual(s.MatchConditions, old.Spec.MatchConditions)
 		l.known = mutationsOf(&old.Spec)
 	}
-	shared := policy{s.FailurePolicy, s.ParamKind, s.MatchConstraints, s.MatchConditions, s.Variables}
+	shared := policy{failure: s.FailurePolicy, params: s.ParamKind, match: s.MatchConstraints, conditions: s.MatchConditions,
+		variables: s.Variables, onlyMutable: true}
 	c := shared.compiler()
 	errs := append(validateMeta(p), shared.validate(c, l)...)
 	at := check.Spec.Child("mutations")
@@ -34,6 +35,22 @@ func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.E
 		return append(errs, field.Required(check.Spec.Child("reinvocationPolicy"), ""))
 	}
 	return append(errs, supported(&s.ReinvocationPolicy, reinvocations, check.Spec.Child("reinvocationPolicy"))...)
+}
+
+var mutableOperations = []admissionv1.OperationType{admissionv1.OperationAll, admissionv1.Connect, admissionv1.Create, admissionv1.Update}
+
+// mutable checks that requests are matched only of operations that can be mutated.
+func mutable(m *admissionv1.MatchResources, at *field.Path) field.ErrorList {
+	if m == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for i := range m.ResourceRules {
+		for _, op := range m.ResourceRules[i].Operations {
+			errs = append(errs, supported(&op, mutableOperations, at.Child("resourceRules", "operations"))...)
+		}
+	}
+	return errs
 }
 
 // mutationsOf returns which expressions a policy has had.
@@ -64,7 +81,7 @@ func validateMutation(c plugincel.Compiler, m *admissionv1.Mutation, vars plugin
 	}
 	expression := func(source string, returns Returns, at *field.Path) field.ErrorList {
 		if strings.TrimSpace(source) == "" {
-			return field.ErrorList{field.Required(at, "expression is not specified")}
+			return field.ErrorList{field.Required(at, "")}
 		}
 		return compile(c, &Expression{Source: source, Returns: returns}, vars, l, at)
 	}
@@ -72,21 +89,25 @@ func validateMutation(c plugincel.Compiler, m *admissionv1.Mutation, vars plugin
 	var errs field.ErrorList
 	switch m.PatchType {
 	case admissionv1.PatchTypeApplyConfiguration:
+		if m.ApplyConfiguration == nil {
+			errs = append(errs, field.Required(apply, "must be specified when patchType is ApplyConfiguration"))
+		} else {
+			errs = expression(m.ApplyConfiguration.Expression, Object, apply.Child("expression"))
+		}
 		if m.JSONPatch != nil {
 			errs = append(errs, field.Invalid(patch, "{jsonPatch}", "must not be specified when patchType is ApplyConfiguration"))
 		}
-		if m.ApplyConfiguration == nil {
-			return append(errs, field.Required(apply, "must be specified when patchType is ApplyConfiguration"))
-		}
-		return append(errs, expression(m.ApplyConfiguration.Expression, Object, apply.Child("expression"))...)
+		return errs
 	case admissionv1.PatchTypeJSONPatch:
+		if m.JSONPatch == nil {
+			errs = append(errs, field.Required(patch, "must be specified when patchType is JSONPatch"))
+		} else {
+			errs = expression(m.JSONPatch.Expression, Patches, patch.Child("expression"))
+		}
 		if m.ApplyConfiguration != nil {
 			errs = append(errs, field.Invalid(apply, "{applyConfiguration}", "must not be specified when patchType is JSONPatch"))
 		}
-		if m.JSONPatch == nil {
-			return append(errs, field.Required(patch, "must be specified when patchType is JSONPatch"))
-		}
-		return append(errs, expression(m.JSONPatch.Expression, Patches, patch.Child("expression"))...)
+		return errs
 	}
 	return supported(&m.PatchType, patchTypes, at.Child("patchType"))
 }

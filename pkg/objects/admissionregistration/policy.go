@@ -56,7 +56,6 @@ var ValidatingAdmissionPolicyBindings = objects.Def[*admissionv1.ValidatingAdmis
 	NewList: func() runtime.Object { return &admissionv1.ValidatingAdmissionPolicyBindingList{} },
 	Default: func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
 		defaultMatch(b.Spec.MatchResources)
-		defaultParam(b.Spec.ParamRef)
 	},
 	Prepare: func(b, old *admissionv1.ValidatingAdmissionPolicyBinding) {
 		if old == nil {
@@ -116,7 +115,6 @@ var MutatingAdmissionPolicyBindings = objects.Def[*admissionv1.MutatingAdmission
 	NewList: func() runtime.Object { return &admissionv1.MutatingAdmissionPolicyBindingList{} },
 	Default: func(b *admissionv1.MutatingAdmissionPolicyBinding) {
 		defaultMatch(b.Spec.MatchResources)
-		defaultParam(b.Spec.ParamRef)
 	},
 	Prepare: func(b, old *admissionv1.MutatingAdmissionPolicyBinding) {
 		if old == nil {
@@ -152,12 +150,6 @@ func defaultMatch(m *admissionv1.MatchResources) {
 		for i := range rules {
 			orDefault(&rules[i].Scope, admissionv1.AllScopes)
 		}
-	}
-}
-
-func defaultParam(p *admissionv1.ParamRef) {
-	if p != nil {
-		orDefault(&p.ParameterNotFoundAction, admissionv1.DenyAction)
 	}
 }
 

@@ -31,6 +31,8 @@ type policy struct {
 	match      *admissionv1.MatchResources
 	conditions []admissionv1.MatchCondition
 	variables  []admissionv1.Variable
+
+	onlyMutable bool // it may not match a DELETE
 }
 
 // compiler compiles the expressions of one policy; those with variables know the ones before them.
@@ -65,6 +67,9 @@ func (p policy) validate(c plugincel.Compiler, l leave) field.ErrorList {
 		if len(p.match.ResourceRules) == 0 {
 			errs = append(errs, field.Required(at.Child("matchConstraints", "resourceRules"), ""))
 		}
+		if p.onlyMutable {
+			errs = append(errs, mutable(p.match, at.Child("matchConstraints"))...)
+		}
 	}
 	if !l.conditions {
 		errs = append(errs, validateConditions(p.conditions, l, at.Child("matchConditions"))...)
@@ -86,7 +91,7 @@ func (p policy) variable(c plugincel.Compiler, v *admissionv1.Variable, l leave,
 	case strings.TrimSpace(v.Name) == "":
 		errs = append(errs, field.Required(at.Child("name"), "name is not specified"))
 	case !identifier.MatchString(v.Name) || slices.Contains(reserved, v.Name):
-		errs = append(errs, field.Invalid(at.Child("name"), v.Name, "name is not a valid CEL identifier"))
+		errs = append(errs, field.Invalid(at.Child("name"), v.Name, "must be a valid CEL identifier"))
 	}
 	if strings.TrimSpace(v.Expression) == "" {
 		return append(errs, field.Required(at.Child("expression"), "expression is not specified"))
@@ -137,7 +142,7 @@ func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) fie
 		l.known = expressionsOf(&old.Spec)
 	}
 	s := &p.Spec
-	shared := policy{s.FailurePolicy, s.ParamKind, s.MatchConstraints, s.MatchConditions, s.Variables}
+	shared := policy{failure: s.FailurePolicy, params: s.ParamKind, match: s.MatchConstraints, conditions: s.MatchConditions, variables: s.Variables}
 	c := shared.compiler()
 	errs := append(validateMeta(p), shared.validate(c, l)...)
 	if len(s.Validations) == 0 && len(s.AuditAnnotations) == 0 {

@@ -66,7 +66,7 @@ func TestCreates(t *testing.T) {
 		{"Namespace", "finalizer", `spec: {finalizers: [x]}`,
 			`spec.finalizers: Invalid value: "x": name is neither a standard finalizer name nor is it fully qualified`},
 		{"Node", "taints", `spec: {taints: [{key: a, effect: NoSchedule}, {key: a, effect: NoSchedule}, {key: b}]}`,
-			`metadata.taints[1]: Duplicate value: {"key":"a","effect":"NoSchedule"}: taints must be unique by key and effect pair, metadata.taints[2].effect: Required value`},
+			`metadata.taints[1]: Duplicate value: {"Key":"a","Value":"","Effect":"NoSchedule","TimeAdded":null}: taints must be unique by key and effect pair, metadata.taints[2].effect: Required value`},
 		{"Node", "capacity", `status: {capacity: {cpu: "-1", pods: 1500m}}`, ""},
 		{"PriorityClass", "high", `value: 1000000001`, "value: Forbidden: maximum allowed value of a user defined priority is 1000000000"},
 		{"PriorityClass", "the system's", "metadata: {name: system-x}\nvalue: 1",

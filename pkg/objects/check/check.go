@@ -26,21 +26,29 @@ type Name = func(name string, prefix bool) []string
 
 // Meta checks the metadata of an object on create.
 func Meta(obj metav1.Object, namespaced bool, name Name) field.ErrorList {
+	return append(OpenMeta(obj, namespaced, name), kubeFinalizers(obj)...)
+}
+
+// OpenMeta is Meta of the kinds whose finalizers may have any name.
+func OpenMeta(obj metav1.Object, namespaced bool, name Name) field.ErrorList {
 	if plainMeta(obj) && namespaced == (obj.GetNamespace() != "") && obj.GetName() != "" && name(obj.GetName(), false) == nil &&
 		(obj.GetGenerateName() == "" || name(obj.GetGenerateName(), true) == nil) && (!namespaced || isDNSLabel(obj.GetNamespace())) {
 		return nil
 	}
-	errs := inOrder(obj, validation.ValidateObjectMetaAccessor(obj, namespaced, name, Metadata))
-	return append(errs, kubeFinalizers(obj)...)
+	return inOrder(obj, validation.ValidateObjectMetaAccessor(obj, namespaced, name, Metadata))
 }
 
 // MetaUpdate checks what an update may change of the metadata, and what it has become.
 func MetaUpdate(obj, old metav1.Object) field.ErrorList {
+	return append(OpenMetaUpdate(obj, old), kubeFinalizers(obj)...)
+}
+
+// OpenMetaUpdate is MetaUpdate of the kinds whose finalizers may have any name.
+func OpenMetaUpdate(obj, old metav1.Object) field.ErrorList {
 	if plainMeta(obj) && old.GetDeletionTimestamp() == nil && sameSystemFields(obj, old) {
 		return nil
 	}
-	errs := validation.ValidateObjectMetaAccessorUpdate(obj, old, Metadata)
-	return append(errs, kubeFinalizers(obj)...)
+	return validation.ValidateObjectMetaAccessorUpdate(obj, old, Metadata)
 }
 
 // inOrder puts the errors about labels, which the library goes through in no order, into that of their keys.

@@ -75,7 +75,9 @@ func nameLabel(ns *corev1.Namespace) {
 }
 
 func prepareNamespace(ns, old *corev1.Namespace) {
-	nameLabel(ns)
+	if check.LabelValue(ns.Name, nil) == nil { // or else what was made of generateName is wrong, and that is said of the name
+		nameLabel(ns)
+	}
 	if old != nil {
 		ns.Spec.Finalizers = old.Spec.Finalizers
 		ns.Status = old.Status

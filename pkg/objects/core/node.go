@@ -35,6 +35,7 @@ var Nodes = objects.Def[*corev1.Node]{
 }
 
 func defaultNode(n *corev1.Node) {
+	sameCIDRs(&n.Spec)
 	for _, list := range []corev1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
 		for name, q := range list {
 			if !q.RoundUp(-3) {
@@ -44,6 +45,16 @@ func defaultNode(n *corev1.Node) {
 	}
 	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
 		n.Status.Allocatable = maps.Clone(n.Status.Capacity)
+	}
+}
+
+// sameCIDRs makes the field of one range of pods' addresses and that of all the first of the other. The one rules.
+func sameCIDRs(s *corev1.NodeSpec) {
+	switch {
+	case s.PodCIDR != "" && (len(s.PodCIDRs) == 0 || s.PodCIDRs[0] != s.PodCIDR):
+		s.PodCIDRs = []string{s.PodCIDR}
+	case s.PodCIDR == "" && len(s.PodCIDRs) > 0:
+		s.PodCIDR = s.PodCIDRs[0]
 	}
 }
 

@@ -100,7 +100,7 @@ func taints(list []corev1.Taint, at *field.Path) field.ErrorList {
 		}
 		errs = append(errs, check.Named(t.Effect, podspec.TaintEffects, idx, "effect")...)
 		if slices.ContainsFunc(list[:i], func(o corev1.Taint) bool { return o.Key == t.Key && o.Effect == t.Effect }) {
-			err := field.Duplicate(idx, *t)
+			err := field.Duplicate(idx, check.Shown(*t))
 			err.Detail = "taints must be unique by key and effect pair"
 			errs = append(errs, err)
 		}
@@ -132,11 +132,6 @@ func podCIDRs(list []string, at *field.Path) field.ErrorList {
 	}
 	if dual, err := netutils.IsDualStackCIDRStrings(list); err != nil || !dual || len(list) > 2 {
 		errs = append(errs, field.Invalid(at, list, "may specify no more than one CIDR for each IP family"))
-	}
-	for i, cidr := range list {
-		if slices.Contains(list[:i], cidr) {
-			errs = append(errs, field.Duplicate(at.Index(i), cidr))
-		}
 	}
 	return errs
 }

@@ -1,16 +1,14 @@
 package core
 
 import (
-	"fmt"
 	"maps"
 	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -97,15 +95,13 @@ func validateController(rc, old *corev1.ReplicationController) field.ErrorList {
 	return append(check.MetaUpdate(rc, old), validateControllerSpec(&rc.Spec, old.Spec.Template, check.Spec)...)
 }
 
-// controllerName is the usual check of names in the words of this kind, whose rules are declared with its type.
+// controllerName checks the names of this kind, whose rules are declared with its type. What a name is to begin with is not
+// checked for itself.
 func controllerName(name string, prefix bool) []string {
-	errs := apivalidation.NameIsDNSSubdomain(name, prefix)
-	for i := range errs {
-		if errs[i] == utilvalidation.MaxLenError(utilvalidation.DNS1123SubdomainMaxLength) {
-			errs[i] = fmt.Sprintf("must be no more than %d bytes", utilvalidation.DNS1123SubdomainMaxLength)
-		}
+	if prefix {
+		return nil
 	}
-	return errs
+	return content.IsDNS1123Subdomain(name)
 }
 
 func validateControllerSpec(s *corev1.ReplicationControllerSpec, old *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {

@@ -17,6 +17,7 @@ var ServiceAccounts = objects.Def[*corev1.ServiceAccount]{
 	NewList:        func() runtime.Object { return &corev1.ServiceAccountList{} },
 	Prepare:        prepareServiceAccount,
 	Validate:       validateServiceAccount,
+	Warnings:       serviceAccountWarnings,
 	Connects:       []string{"token"},
 	ReturnsDeleted: true,
 }
@@ -31,6 +32,20 @@ func prepareServiceAccount(sa, _ *corev1.ServiceAccount) {
 		names[i].Name = sa.Secrets[i].Name
 	}
 	sa.Secrets = names
+}
+
+// serviceAccountWarnings tells who newly says that pods may mount only the account's own secrets that this will go.
+func serviceAccountWarnings(sa, old *corev1.ServiceAccount) []string {
+	const annotation = "kubernetes.io/enforce-mountable-secrets"
+	if _, ok := sa.Annotations[annotation]; !ok {
+		return nil
+	}
+	if old != nil {
+		if _, had := old.Annotations[annotation]; had {
+			return nil
+		}
+	}
+	return []string{"metadata.annotations[" + annotation + "]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"}
 }
 
 func validateServiceAccount(sa, old *corev1.ServiceAccount) field.ErrorList {

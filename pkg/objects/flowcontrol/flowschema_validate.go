@@ -17,7 +17,7 @@ func validateSchema(s, _ *flowcontrolv1.FlowSchema) field.ErrorList {
 	errs := check.Meta(s, false, validation.NameIsDNSSubdomain)
 	errs = append(errs, validateSchemaSpec(s.Name, &s.Spec)...)
 	if fixed := mandatorySchema(s.Name); fixed != nil && !equality.Semantic.DeepEqual(s.Spec, fixed.Spec) {
-		errs = append(errs, field.Invalid(check.Spec, s.Spec, fmt.Sprintf("spec of '%s' must equal the fixed value", s.Name)))
+		errs = append(errs, field.Invalid(check.Spec, check.Shown(s.Spec), fmt.Sprintf("spec of '%s' must equal the fixed value", s.Name)))
 	}
 	return append(errs, validateSchemaStatus(s, nil)...)
 }
@@ -34,7 +34,7 @@ func validateSchemaSpec(name string, spec *flowcontrolv1.FlowSchemaSpec) field.E
 		errs = append(errs, field.Invalid(at, p, "only the schema named 'exempt' may have matchingPrecedence 1"))
 	}
 	if d := spec.DistinguisherMethod; d != nil && d.Type != flowcontrolv1.FlowDistinguisherMethodByNamespaceType && d.Type != flowcontrolv1.FlowDistinguisherMethodByUserType {
-		errs = append(errs, field.NotSupported(check.Spec.Child("distinguisherMethod", "type"), d,
+		errs = append(errs, field.NotSupported[flowcontrolv1.FlowDistinguisherMethodType](check.Spec.Child("distinguisherMethod", "type"), check.Shown(d),
 			[]flowcontrolv1.FlowDistinguisherMethodType{flowcontrolv1.FlowDistinguisherMethodByNamespaceType, flowcontrolv1.FlowDistinguisherMethodByUserType}))
 	}
 	at = check.Spec.Child("priorityLevelConfiguration", "name")

@@ -120,11 +120,11 @@ func validateLevel(l, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorLi
 	errs = append(errs, validateLevelSpec(l.Name, &l.Spec)...)
 	if fixed := mandatoryLevel(l.Name); fixed != nil {
 		spec, text := l.Spec, "spec of '%s' must equal the fixed value"
-		if spec.Type == flowcontrolv1.PriorityLevelEnablementExempt {
+		if l.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt {
 			spec.Exempt, text = fixed.Spec.Exempt, "spec of '%s' except the 'spec.exempt' field must equal the fixed value"
 		}
 		if !equality.Semantic.DeepEqual(spec, fixed.Spec) {
-			errs = append(errs, field.Invalid(check.Spec, l.Spec, fmt.Sprintf(text, l.Name)))
+			errs = append(errs, field.Invalid(check.Spec, check.Shown(l.Spec), fmt.Sprintf(text, l.Name)))
 		}
 	}
 	return append(errs, validateLevelStatus(l, nil)...)
@@ -133,7 +133,7 @@ func validateLevel(l, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorLi
 func validateLevelSpec(name string, spec *flowcontrolv1.PriorityLevelConfigurationSpec) field.ErrorList {
 	var errs field.ErrorList
 	if (name == "exempt") != (spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) {
-		errs = append(errs, field.Invalid(check.Spec.Child("type"), spec.Type, "type must be 'Exempt' if and only if name is 'exempt'"))
+		errs = append(errs, field.Invalid(check.Spec.Child("type"), spec.Type, "must be 'Exempt' if and only if `name` is 'exempt'"))
 	}
 	limited, exempt := check.Spec.Child("limited"), check.Spec.Child("exempt")
 	switch spec.Type {
@@ -152,6 +152,8 @@ func validateLevelSpec(name string, spec *flowcontrolv1.PriorityLevelConfigurati
 			return append(errs, field.Required(limited, "must not be empty when type is Limited"))
 		}
 		errs = append(errs, validateLimited(spec.Limited, limited)...)
+	case "":
+		errs = append(errs, field.Required(check.Spec.Child("type"), ""))
 	default:
 		errs = append(errs, field.NotSupported(check.Spec.Child("type"), spec.Type,
 			[]flowcontrolv1.PriorityLevelEnablement{flowcontrolv1.PriorityLevelEnablementExempt, flowcontrolv1.PriorityLevelEnablementLimited}))
@@ -191,6 +193,8 @@ func validateResponse(r *flowcontrolv1.LimitResponse, at *field.Path) field.Erro
 			return field.ErrorList{field.Required(at.Child("queuing"), "must not be empty if limited.limitResponse.type is Limited")}
 		}
 		return validateQueuing(r.Queuing, at.Child("queuing"))
+	case "":
+		return field.ErrorList{field.Required(at.Child("type"), "")}
 	default:
 		return field.ErrorList{field.NotSupported(at.Child("type"), r.Type,
 			[]flowcontrolv1.LimitResponseType{flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject})}

@@ -135,7 +135,7 @@ func cidrs(s *networkingv1.ServiceCIDRSpec, at *field.Path) field.ErrorList {
 	case len(s.CIDRs) == 0:
 		return field.ErrorList{field.Required(at, "at least one CIDR required")}
 	case len(s.CIDRs) > 2:
-		return field.ErrorList{field.Invalid(at, s, "may only hold up to 2 values")}
+		return field.ErrorList{field.Invalid(at, check.Shown(s), "may only hold up to 2 values")}
 	}
 	var errs field.ErrorList
 	for i, cidr := range s.CIDRs {

@@ -67,7 +67,7 @@ func tolerations(list []corev1.Toleration, at *field.Path) field.ErrorList {
 			return o.Key == t.Key && o.Operator == t.Operator && o.Value == t.Value && o.Effect == t.Effect
 		}
 		if slices.ContainsFunc(list[:i], same) {
-			errs = append(errs, field.Duplicate(at.Index(i), t))
+			errs = append(errs, field.Duplicate(at.Index(i), check.Shown(t)))
 		}
 	}
 	return errs
@@ -80,7 +80,7 @@ func warnings(c, _ *nodev1.RuntimeClass) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(c.Scheduling.NodeSelector)) {
 		if message, ok := podspec.OldLabel(key); ok {
-			out = append(out, "scheduling.nodeSelector: "+key+" is "+message)
+			out = append(out, "scheduling.nodeSelector: "+message)
 		}
 	}
 	return out

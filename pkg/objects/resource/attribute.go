@@ -55,7 +55,7 @@ func attribute(a resourcev1.DeviceAttribute, at *field.Path) field.ErrorList {
 	case n == 0:
 		errs = append(errs, field.Invalid(at, "", "exactly one value must be specified"))
 	case n > 1:
-		errs = append(errs, field.Invalid(at, a, "exactly one value must be specified"))
+		errs = append(errs, field.Invalid(at, check.Shown(a), "exactly one value must be specified"))
 	}
 	return errs
 }

@@ -4,7 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -34,7 +34,7 @@ func validClassName(name string, prefix bool) []string {
 	if prefix {
 		return nil
 	}
-	return validation.NameIsDNSSubdomain(name, false)
+	return content.IsDNS1123Subdomain(name)
 }
 
 func validateClass(c, old *resourcev1.DeviceClass) field.ErrorList {

@@ -138,10 +138,12 @@ func toleration(t *resourcev1.DeviceToleration, at *field.Path) field.ErrorList 
 	if t.Key != "" {
 		errs = check.LabelKey(t.Key, at, "key")
 	}
-	switch {
-	case t.Operator == resourcev1.DeviceTolerationOpExists && t.Value != "":
-		errs = append(errs, field.Invalid(at.Child("value"), t.Value, "must be empty for operator `Exists`"))
-	case t.Operator == resourcev1.DeviceTolerationOpEqual:
+	switch t.Operator {
+	case resourcev1.DeviceTolerationOpExists:
+		if t.Value != "" {
+			errs = append(errs, field.Invalid(at.Child("value"), t.Value, "must be empty for operator `Exists`"))
+		}
+	case resourcev1.DeviceTolerationOpEqual:
 		errs = append(errs, check.LabelValue(t.Value, at, "value")...)
 	default:
 		errs = append(errs, check.Named(t.Operator, operators, at, "operator")...)

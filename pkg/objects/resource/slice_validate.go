@@ -52,7 +52,7 @@ func sliceNodes(s *resourcev1.ResourceSliceSpec, at *field.Path) field.ErrorList
 	if s.NodeSelector != nil {
 		c.selector(s.NodeSelector)
 		if terms := s.NodeSelector.NodeSelectorTerms; len(terms) != 1 {
-			c.errs = append(c.errs, field.Invalid(at.Child("nodeSelector", "nodeSelectorTerms"), terms, "must have exactly one node selector term"))
+			c.errs = append(c.errs, field.Invalid(at.Child("nodeSelector", "nodeSelectorTerms"), check.Shown(terms), "must have exactly one node selector term"))
 		}
 	}
 	c.flag("allNodes", s.AllNodes)

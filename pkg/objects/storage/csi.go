@@ -31,6 +31,7 @@ var CSIDrivers = objects.Def[*storagev1.CSIDriver]{
 	Default:  defaultDriver,
 	Prepare:  prepareDriver,
 	Validate: validateDriver,
+	Warnings: driverWarnings,
 	Columns: []objects.Column[*storagev1.CSIDriver]{
 		objects.NameColumn[*storagev1.CSIDriver](),
 		{Name: "AttachRequired", Type: "boolean", Description: driverDoc["attachRequired"],
@@ -99,6 +100,15 @@ var (
 	groupPolicies  = []storagev1.FSGroupPolicy{storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy}
 	lifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral}
 )
+
+// driverWarnings tells whose driver is now given tokens where logs may show them.
+func driverWarnings(d, old *storagev1.CSIDriver) []string {
+	if len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil ||
+		old != nil && equality.Semantic.DeepEqual(old.Spec.TokenRequests, d.Spec.TokenRequests) {
+		return nil
+	}
+	return []string{"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes"}
+}
 
 func validateDriver(d, old *storagev1.CSIDriver) field.ErrorList {
 	at := field.NewPath("spec")

@@ -138,7 +138,7 @@ func parameters(params map[string]string, at *field.Path) field.ErrorList {
 
 func topologies(terms []corev1.TopologySelectorTerm, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	seen := make([]map[string][]string, 0, len(terms))
+	seen := make([]map[string][]string, len(terms)) // Kubernetes compares with as many empty terms first, and so do we
 	for i := range terms {
 		expressions := at.Index(i).Child("matchLabelExpressions")
 		wants := map[string][]string{}
@@ -158,8 +158,10 @@ func topologies(terms []corev1.TopologySelectorTerm, at *field.Path) field.Error
 			}
 			wants[r.Key] = slices.Compact(slices.Sorted(slices.Values(r.Values)))
 		}
-		if slices.ContainsFunc(seen, func(o map[string][]string) bool { return maps.EqualFunc(o, wants, slices.Equal) }) {
-			errs = append(errs, field.Duplicate(expressions, ""))
+		for _, o := range seen {
+			if maps.EqualFunc(o, wants, slices.Equal) {
+				errs = append(errs, field.Duplicate(expressions, ""))
+			}
 		}
 		seen = append(seen, wants)
 	}
