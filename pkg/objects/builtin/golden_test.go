@@ -20,6 +20,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
+	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
 var (
@@ -202,7 +203,7 @@ func compareCauses(errs field.ErrorList, c recorded) string {
 		m := cause.(map[string]any)
 		want = append(want, fmt.Sprintf("%v %v: %v", m["reason"], m["field"], m["message"]))
 	}
-	for _, err := range errs {
+	for _, err := range check.ShowAll(errs) {
 		got = append(got, fmt.Sprintf("%s %s: %s", string(err.Type), err.Field, strings.ReplaceAll(err.ErrorBody(), uid, masked)))
 	}
 	if !slices.Equal(want, got) {

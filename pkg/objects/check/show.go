@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,6 +76,10 @@ func show(b *bytes.Buffer, v reflect.Value) error {
 			return plainJSON(b, v)
 		}
 		return showList(b, v)
+	case reflect.Map:
+		if !v.IsNil() && isOfAPI(v.Type()) {
+			return showMap(b, v)
+		}
 	case reflect.Struct:
 		if strings.HasPrefix(v.Type().PkgPath(), "k8s.io/api/") {
 			return showStruct(b, v)
@@ -100,6 +105,20 @@ func showList(b *bytes.Buffer, v reflect.Value) error {
 		}
 	}
 	b.WriteByte(']')
+	return nil
+}
+
+func showMap(b *bytes.Buffer, v reflect.Value) error {
+	keys := v.MapKeys()
+	slices.SortFunc(keys, func(x, y reflect.Value) int { return strings.Compare(x.String(), y.String()) })
+	f := fieldsOf{b: b}
+	b.WriteByte('{')
+	for _, key := range keys {
+		if err := f.add(key.String(), v.MapIndex(key)); err != nil {
+			return err
+		}
+	}
+	b.WriteByte('}')
 	return nil
 }
 

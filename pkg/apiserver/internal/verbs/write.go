@@ -19,6 +19,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/check"
 	"github.com/minikctl/minikctl/pkg/store"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
@@ -106,7 +107,7 @@ func (w *write) invalid(name string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return apierrors.NewInvalid(w.r.Names.GVK().GroupKind(), name, errs)
+	return apierrors.NewInvalid(w.r.Names.GVK().GroupKind(), name, check.ShowAll(errs))
 }
 
 // mutate asks the mutators, then fills in what they have left open.
