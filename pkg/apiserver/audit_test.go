@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	reviewv1 "k8s.io/api/admission/v1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -353,5 +355,38 @@ func TestAuditOfReasons(t *testing.T) {
 	e := l.wait("/api/v1/namespaces/default/pods", 1)[0]
 	if got, want := e.Annotations["authorization.k8s.io/reason"], `RBAC: allowed by RoleBinding "r/default" of ClusterRole "view" to User "bob"`; got != want {
 		t.Errorf("reason %q, want %q", got, want)
+	}
+}
+
+// TestAuditOfAdmission: what webhooks and the checks of pods have said stands in the log, and their patches where bodies do.
+func TestAuditOfAdmission(t *testing.T) {
+	l := newAudited(t, byKind)
+	h, cs, ctx := newHooks(t), l.clients(l.AdminConfig), testContext(t)
+	h.serve["/m"] = func(*reviewv1.AdmissionRequest) *reviewv1.AdmissionResponse {
+		r := patch(`[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]`)
+		r.AuditAnnotations = map[string]string{"said": "something"}
+		return r
+	}
+	addMutating(t, cs, "both", admissionv1.MutatingWebhook{Name: "m.example.com", ClientConfig: h.config("/m"), Rules: on("*", "CREATE")})
+	if _, err := cs.CoreV1().ConfigMaps("default").Create(ctx, newMap("m"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cs.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for uri, patched := range map[string]string{
+		"/api/v1/namespaces/default/configmaps": `{"configuration":"both","webhook":"m.example.com","patch":[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}],"patchType":"JSONPatch"}`,
+		"/api/v1/namespaces/default/secrets":    "",
+	} {
+		got := l.wait(uri, 1)[0].Annotations
+		for key, want := range map[string]string{
+			"mutation.webhook.admission.k8s.io/round_0_index_0": `{"configuration":"both","webhook":"m.example.com","mutated":true}`,
+			"patch.webhook.admission.k8s.io/round_0_index_0":    patched,
+			"m.example.com/said":                                "something",
+		} {
+			if got[key] != want {
+				t.Errorf("%s: %s: %q, want %q", uri, key, got[key], want)
+			}
+		}
 	}
 }
