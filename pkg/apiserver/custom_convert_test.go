@@ -139,3 +139,41 @@ func TestCustomWebhookConversion(t *testing.T) {
 	r.broken.Store(false)
 	c.must("DELETE", at("v2", "ropes", "a"), "")
 }
+
+// TestCustomVersionGone ceases to serve a version in which objects were written, and then removes it. Like Kubernetes, the
+// server knows what belongs to whom as long as the version is defined, and can't apply any more when it is not.
+func TestCustomVersionGone(t *testing.T) {
+	c := customs{t, apiservertest.New(t)}
+	const schema = `"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}}}}}}`
+	version := func(name string, storage bool) string {
+		return fmt.Sprintf(`{"name":%q,"served":true,"storage":%t,%s}`, name, storage, schema)
+	}
+	c.define("carts", definitionOf("carts", "Cart", "", version("v1beta1", false), version("v1", true)))
+	c.must("POST", at("v1beta1", "carts", ""), cr("v1beta1", "Cart", "x", `,"spec":{"a":1}`))
+	apply := func(version, manager, spec string) *unstructured.Unstructured {
+		return c.must("PATCH", at(version, "carts", "x")+"?fieldManager="+manager, fmt.Sprintf(`{"apiVersion":"example.com/%s","kind":"Cart","spec":%s}`, version, spec),
+			"Content-Type", "application/apply-patch+yaml")
+	}
+	apply("v1beta1", "old", `{"b":1}`)
+	if got := managers(apply("v1", "new", `{"b":1}`)); !strings.Contains(got, `"manager":"old"`) || !strings.Contains(got, `"manager":"new"`) {
+		t.Errorf("managed by %s", got)
+	}
+	define := func(versions ...string) {
+		c.must("PATCH", definitionsPath+"/carts.example.com", fmt.Sprintf(`{"spec":{"versions":[%s]}}`, strings.Join(versions, ",")), "Content-Type", mergePatch)
+	}
+	define(strings.Replace(version("v1beta1", false), `"served":true`, `"served":false`, 1), version("v1", true))
+	c.eventually(at("v1beta1", "carts", "x"), func(code int, _ *unstructured.Unstructured) bool { return code == 404 })
+	if got := managers(apply("v1", "new", `{"b":1}`)); !strings.Contains(got, `"manager":"old"`) {
+		t.Errorf("managed by %s", got)
+	}
+	define(version("v1", true))
+	const gone = "request to convert CR to an invalid group/version: example.com/v1beta1"
+	c.eventually(at("v1", "carts", "x"), func(int, *unstructured.Unstructured) bool {
+		resp, answer := do(t, c.env, "PATCH", at("v1", "carts", "x")+"?fieldManager=new", `{"apiVersion":"example.com/v1","kind":"Cart","spec":{"b":2}}`,
+			"Content-Type", "application/apply-patch+yaml")
+		return resp.StatusCode == 500 && strings.Contains(answer, gone)
+	})
+	if got := c.must("PATCH", at("v1", "carts", "x"), `{"spec":{"a":3}}`, "Content-Type", mergePatch); specOf(got, "a") != float64(3) {
+		t.Errorf("got %v", got.Object)
+	}
+}

@@ -43,7 +43,7 @@ spec:
 
 func TestVersions(t *testing.T) {
 	r := rowOf(t, shirts)
-	if len(r.Versions) != 2 || r.Versions[0].Version != "v2" || r.Versions[1].Version != "v1" || r.Names.Version != "v2" || !r.Names.Cluster {
+	if len(r.Versions) != 3 || !r.Versions[2].Unserved || r.Versions[0].Version != "v2" || r.Versions[1].Version != "v1" || r.Names.Version != "v2" || !r.Names.Cluster {
 		t.Fatalf("got %+v", r)
 	}
 	v1 := &r.Versions[1]

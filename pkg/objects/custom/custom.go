@@ -36,8 +36,9 @@ type kind struct {
 	stored   *version
 }
 
-// Row returns the row of what crd describes, under the names that were accepted, the stored version first. crd must not be
-// changed after. webhook converts where crd says that a webhook does.
+// Row returns the row of what crd describes, under the names that were accepted, the stored version first. Those that are not
+// served are in it too: managedFields may be of them. crd must not be changed after. webhook converts where crd says that a
+// webhook does.
 func Row(crd *apiextensionsv1.CustomResourceDefinition, webhook Converter) (objects.Resource, error) {
 	k := &kind{crd: crd, names: crd.Status.AcceptedNames, webhook: webhook, versions: map[string]*version{}}
 	if n := k.names; n.Plural == "" || n.Singular == "" || n.Kind == "" || n.ListKind == "" {
@@ -72,7 +73,7 @@ func Row(crd *apiextensionsv1.CustomResourceDefinition, webhook Converter) (obje
 	k.addSubresources(&r)
 	r.Versions = append(r.Versions, k.stored.serve())
 	for i := range crd.Spec.Versions {
-		if v := k.versions[crd.Spec.Versions[i].Name]; v != k.stored && v.spec.Served {
+		if v := k.versions[crd.Spec.Versions[i].Name]; v != k.stored {
 			r.Versions = append(r.Versions, v.serve())
 		}
 	}

@@ -435,5 +435,6 @@ func TestDeprecation(t *testing.T) {
 	for _, v := range r.Versions {
 		got = append(got, v.Version+": "+v.Deprecated)
 	}
-	equal(t, "deprecated", got, []string{"v1: ", "v1alpha1: stable.example.com/v1alpha1 CronTab is deprecated; use stable.example.com/v1 CronTab", "v1beta1: go away"})
+	equal(t, "deprecated", got, []string{"v1: ", "v1alpha1: stable.example.com/v1alpha1 CronTab is deprecated; use stable.example.com/v1 CronTab", "v1beta1: go away",
+		"v2: stable.example.com/v2 CronTab is deprecated"})
 }

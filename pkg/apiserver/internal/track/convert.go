@@ -113,6 +113,9 @@ func (c *converter) ConvertToVersion(obj runtime.Object, to runtime.GroupVersion
 		target, ok = c.versions[gv], true
 	}
 	if !ok || target == nil {
+		if c.resource.Custom() {
+			return nil, fmt.Errorf("request to convert CR to an invalid group/version: %s", to)
+		}
 		return nil, fmt.Errorf("%s is not served in version %s", c.resource.Names.Kind, to)
 	}
 	if u, is := obj.(*unstructured.Unstructured); is && !c.resource.Custom() {
