@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -83,7 +84,7 @@ func (x *Extensions) read(ctx context.Context) (*table, error) {
 		return nil, err
 	}
 	all, err := x.config.Reader.List(ctx, apiServices, "")
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) { // a server of fewer resources
 		return nil, err
 	}
 	old := x.now.Load()
