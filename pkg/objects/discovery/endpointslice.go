@@ -122,8 +122,8 @@ func validateSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 	if old == nil || !equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
 		errs = append(errs, endpoints(s.Endpoints, s.AddressType, field.NewPath("endpoints"))...)
 	}
-	if old != nil {
-		errs = append(append(errs, check.MetaUpdate(s, old)...), check.Immutable(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
+	if old != nil { // the metadata is looked at before, for all kinds
+		errs = append(errs, check.Immutable(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
 	}
 	return errs
 }
@@ -192,7 +192,7 @@ func endpoints(list []discoveryv1.Endpoint, kind discoveryv1.AddressType, at *fi
 func address(a string, kind discoveryv1.AddressType, all, at *field.Path) field.ErrorList {
 	switch kind {
 	case discoveryv1.AddressTypeIPv4:
-		if errs := utilvalidation.IsValidIPForLegacyField(at, a, false, nil); len(errs) > 0 {
+		if errs := utilvalidation.IsValidIPForLegacyField(at, a, true, nil); len(errs) > 0 {
 			return errs
 		}
 		errs := check.Endpoint(a, at)

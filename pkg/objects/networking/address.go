@@ -61,14 +61,18 @@ func addressName(name string, _ bool) []string {
 
 func validateAddress(a, old *networkingv1.IPAddress) field.ErrorList {
 	at := field.NewPath("spec", "parentRef")
+	errs := append(check.Meta(a, false, addressName), parentCheck(a.Spec.ParentRef, at)...)
 	if old != nil {
-		return append(check.MetaUpdate(a, old), check.Immutable(a.Spec.ParentRef, old.Spec.ParentRef, at)...)
+		errs = append(append(errs, check.MetaUpdate(a, old)...), check.Immutable(a.Spec.ParentRef, old.Spec.ParentRef, at)...)
 	}
-	errs := check.Meta(a, false, addressName)
-	p := a.Spec.ParentRef
+	return errs
+}
+
+func parentCheck(p *networkingv1.ParentReference, at *field.Path) field.ErrorList {
 	if p == nil {
-		return append(errs, field.Required(at, ""))
+		return field.ErrorList{field.Required(at, "")}
 	}
+	var errs field.ErrorList
 	if p.Group != "" {
 		errs = append(errs, check.Subdomain(p.Group, at, "group")...)
 	}

@@ -203,7 +203,7 @@ func validateIngressStatus(i, old *networkingv1.Ingress) field.ErrorList {
 	}
 	for n, p := range i.Status.LoadBalancer.Ingress {
 		if p.IP != "" {
-			errs = append(errs, utilvalidation.IsValidIPForLegacyField(at.Index(n).Child("ip"), p.IP, false, known)...)
+			errs = append(errs, utilvalidation.IsValidIPForLegacyField(at.Index(n).Child("ip"), p.IP, true, known)...)
 		}
 		if p.Hostname != "" {
 			errs = append(errs, check.Subdomain(p.Hostname, at.Index(n), "hostname")...)

@@ -196,14 +196,14 @@ func (c policyCheck) block(b *networkingv1.IPBlock, at *field.Path) field.ErrorL
 	if b.CIDR == "" {
 		return field.ErrorList{field.Required(at.Child("cidr"), "")}
 	}
-	errs := utilvalidation.IsValidCIDRForLegacyField(at.Child("cidr"), b.CIDR, false, c.known)
+	errs := utilvalidation.IsValidCIDRForLegacyField(at.Child("cidr"), b.CIDR, true, c.known)
 	_, whole, err := netutils.ParseCIDRSloppy(b.CIDR)
 	if err != nil {
 		return errs
 	}
 	for i, s := range b.Except {
 		idx := at.Child("except").Index(i)
-		errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(idx, s, false, c.known)...)
+		errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(idx, s, true, c.known)...)
 		_, part, err := netutils.ParseCIDRSloppy(s)
 		if err != nil {
 			continue

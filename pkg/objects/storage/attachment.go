@@ -76,7 +76,7 @@ func validateAttachment(a, old *storagev1.VolumeAttachment) field.ErrorList {
 		errs = append(errs, check.Subdomain(*name, field.NewPath("spec.source.persistentVolumeName"))...)
 	}
 	if old != nil {
-		errs = append(errs, check.Immutable(a.Spec, old.Spec, at)...)
+		errs = append(errs, check.ImmutableShown(a.Spec, old.Spec, at)...)
 	}
 	return errs
 }

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -9,12 +10,14 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/check"
+	"github.com/minikctl/minikctl/pkg/objects/podspec"
 	"github.com/minikctl/minikctl/pkg/objects/volume"
 )
 
@@ -222,7 +225,7 @@ func validateNode(n, old *storagev1.CSINode) field.ErrorList {
 		for _, now := range n.Spec.Drivers {
 			if was.Name == now.Name {
 				was.Allocatable, now.Allocatable = nil, nil // this may change
-				errs = append(errs, check.Immutable(now, was, drivers)...)
+				errs = append(errs, check.ImmutableShown(now, was, drivers)...)
 			}
 		}
 	}
@@ -236,6 +239,9 @@ var CSIStorageCapacities = objects.Def[*storagev1.CSIStorageCapacity]{
 	New:      func() *storagev1.CSIStorageCapacity { return &storagev1.CSIStorageCapacity{} },
 	NewList:  func() runtime.Object { return &storagev1.CSIStorageCapacityList{} },
 	Validate: validateCapacity,
+	Warnings: func(c, _ *storagev1.CSIStorageCapacity) []string {
+		return topologyWarnings(c.NodeTopology, field.NewPath("nodeTopology"))
+	},
 	Columns: []objects.Column[*storagev1.CSIStorageCapacity]{
 		objects.NameColumn[*storagev1.CSIStorageCapacity](),
 		{Name: "StorageClassName", Description: storagev1.CSIStorageCapacity{}.SwaggerDoc()["storageClassName"],
@@ -272,4 +278,23 @@ func validateCapacity(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
 		errs = append(errs, field.Invalid(class, c.StorageClassName, validation.FieldImmutableErrorMsg))
 	}
 	return errs
+}
+
+// topologyWarnings tells of labels of nodes that have other names now.
+func topologyWarnings(s *metav1.LabelSelector, at *field.Path) []string {
+	if s == nil {
+		return nil
+	}
+	var out []string
+	for i, r := range s.MatchExpressions {
+		if message, ok := podspec.OldLabel(r.Key); ok {
+			out = append(out, fmt.Sprintf("%s: %s is %s", at.Child("matchExpressions").Index(i).Child("key"), r.Key, message))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		if message, ok := podspec.OldLabel(key); ok {
+			out = append(out, fmt.Sprintf("%s: %s", at.Child("matchLabels").Child(key), message))
+		}
+	}
+	return out
 }
