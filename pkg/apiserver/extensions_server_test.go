@@ -33,6 +33,7 @@ type extension struct {
 	resources            []metav1.APIResource
 	serve                http.HandlerFunc // below its version
 	old                  bool             // knows no aggregated discovery and no OpenAPI v3
+	nonsense             bool             // describes itself in no way that makes sense
 
 	e       *apiservertest.Env
 	cs      *kubernetes.Clientset
@@ -113,6 +114,11 @@ func (x *extension) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at := "/apis/" + x.group + "/" + x.version
 	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: x.group + "/" + x.version, APIResources: x.resources}
 	switch path := r.URL.Path; {
+	case x.nonsense && path == "/apis":
+		w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+		_, _ = io.WriteString(w, `{"items":[{"metadata":7`)
+	case x.nonsense && strings.HasPrefix(path, "/openapi"):
+		reply(w, "application/json", []string{"nothing"})
 	case path == at:
 		reply(w, "application/json", list)
 	case path == "/apis" && !x.old && strings.Contains(r.Header.Get("Accept"), "as=APIGroupDiscoveryList"):

@@ -334,6 +334,26 @@ func TestExtensionDescribed(t *testing.T) {
 	}
 }
 
+// TestExtensionOfNonsense goes on serving everything else, and passes requests on.
+func TestExtensionOfNonsense(t *testing.T) {
+	e := apiservertest.New(t)
+	x := newThings(t, e, "example.org")
+	x.nonsense = true
+	x.service(t, true)
+	x.register(t, 1000, 15)
+	x.expect(t, "True", "Passed", "")
+	if v := x.seen(t); v.Freshness != apidiscovery.DiscoveryFreshnessStale || v.Version != "v1" || len(v.Resources) > 0 {
+		t.Errorf("discovery: %+v", v)
+	}
+	for path, want := range map[string]string{
+		thingsPath: `"kind":"ThingList"`, "/openapi/v3": `"apis/apps/v1":`, "/openapi/v2": `"/apis/apps/v1/deployments":{`, "/apis": `{"name":"example.org"`,
+	} {
+		if resp, body := do(t, e, "GET", path, ""); resp.StatusCode != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %s, %s is not in\n%.600s", path, resp.Status, want, body)
+		}
+	}
+}
+
 // TestFrontProxied asks as somebody for whom the front proxy vouches.
 func TestFrontProxied(t *testing.T) {
 	e := apiservertest.New(t)
