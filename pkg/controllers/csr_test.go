@@ -152,7 +152,8 @@ func TestIssue(t *testing.T) {
 	if _, err := authority(t, time.Hour).issue(req, spec, csrStart); err == nil || err.Error() != `unrecognized usage values: ["nonsense"]` {
 		t.Errorf("an unknown usage: %v", err)
 	}
-	req.Signature[0] ^= 1
+	spec.Usages = usageList("client auth")
+	req.Signature[len(req.Signature)-1] ^= 1
 	if _, err := authority(t, time.Hour).issue(req, spec, csrStart); err == nil {
 		t.Error("a request that its key has not signed gets a certificate")
 	}

@@ -184,6 +184,22 @@ func TestStages(t *testing.T) {
 	}
 }
 
+// TestAnswersAreToldOnce: whoever first writes the answer tells it, in the form that it then has.
+func TestAnswersAreToldOnce(t *testing.T) {
+	l, _, events := open(t, "omitStages: [RequestReceived]\nrules: [{level: RequestResponse}]")
+	e := l.Begin(Request{Verb: "get", Path: "/x"})
+	if !e.Answers() || e.Answers() {
+		t.Error("the answer is not told, or twice")
+	}
+	e.Answered([]byte(`{"a":1}`), nil)
+	e.Code(200)
+	e.Code(500) // what comes later begins nothing
+	e.Complete()
+	if got := events(); len(got) != 1 || string(got[0].ResponseObject.Raw) != `{"a":1}` || got[0].ResponseStatus.Code != 200 {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestPanicsAreTold(t *testing.T) {
 	l, _, events := open(t, "rules: [{level: Metadata, omitStages: [RequestReceived]}]")
 	boom := errors.New("boom")
