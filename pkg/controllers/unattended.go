@@ -15,4 +15,6 @@ var Unattended = []schema.GroupResource{
 	{Group: "networking.k8s.io", Resource: "ingresses"},
 	{Group: "networking.k8s.io", Resource: "networkpolicies"},
 	{Group: "policy", Resource: "poddisruptionbudgets"},
+	{Group: "resource.k8s.io", Resource: "resourceclaims"},
+	{Group: "resource.k8s.io", Resource: "resourceclaimtemplates"},
 }
