@@ -99,10 +99,11 @@ func (c *cluster) approve(name string) {
 // TestCertificateOfARequest: who has a certificate issued is known by it.
 func TestCertificateOfARequest(t *testing.T) {
 	c := start(t, clock.Real())
+	c.ask("pending", "kubernetes.io/kube-apiserver-client", "paula", nil, []string{"client auth"})
 	key := c.ask("carl", "kubernetes.io/kube-apiserver-client", "carl", []string{"people", "painters"}, []string{"client auth"})
-	want(c, "issued before the approval", len(c.request("carl").Status.Certificate), 0)
 	c.approve("carl")
 	c.until("the certificate", func() bool { return len(c.request("carl").Status.Certificate) > 0 })
+	want(c, "issued before the approval", len(c.request("pending").Status.Certificate), 0)
 
 	cfg := &rest.Config{Host: c.env.URL, TLSClientConfig: rest.TLSClientConfig{
 		CAData: c.env.PKI.CA(), CertData: c.request("carl").Status.Certificate, KeyData: key}}
