@@ -123,7 +123,7 @@ func TestNodeProxy(t *testing.T) {
 }
 
 func TestServiceProxy(t *testing.T) {
-	const address = "127.1.0.7" // like those that pods have here
+	const address = "127.199.1.7" // like those that pods have here
 	e, cs := newPods(t)
 	port := newBackendAt(t, cs, "web", address)
 	ctx := testContext(t)

@@ -8,8 +8,8 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// Endpoint checks the address of an endpoint. Pods have loopback addresses here, 127.N.x.y with an N from 1, so these
-// pass; every other loopback address is refused, as Kubernetes refuses all of them.
+// Endpoint checks the address of an endpoint. Pods have loopback addresses here, so the ranges that a cluster of this
+// machine may have pass; every other loopback address is refused, as Kubernetes refuses all of them.
 func Endpoint(address string, at *field.Path) field.ErrorList {
 	ip := netutils.ParseIPSloppy(address)
 	if ip == nil {
@@ -31,8 +31,14 @@ func Endpoint(address string, at *field.Path) field.ErrorList {
 	return errs
 }
 
+// The ranges 127.N.0.0/16 that clusters take, the own of which no row can know: a lower N is the machine's and people's.
+const (
+	firstRange = 2
+	lastRange  = 254
+)
+
 // isPod reports whether a loopback address can be a pod's.
 func isPod(ip net.IP) bool {
 	v4 := ip.To4()
-	return v4 != nil && v4[1] > 0
+	return v4 != nil && firstRange <= v4[1] && v4[1] <= lastRange
 }
