@@ -40,7 +40,7 @@ func validate(r, old *request, allowed may) field.ErrorList {
 		errs = append(errs, field.Invalid(spec.Child("expirationSeconds"), *s, "may not specify a duration less than 600 seconds (10 minutes)"))
 	}
 	errs = append(errs, conditions(r.Status.Conditions, was, field.NewPath("status", "conditions"))...)
-	if old == nil || !bytes.Equal(r.Status.Certificate, old.Status.Certificate) {
+	if old == nil || !bytes.Equal(r.Status.Certificate, old.Status.Certificate) && checkCertificates(old.Status.Certificate) == nil {
 		if err := checkCertificates(r.Status.Certificate); err != nil {
 			errs = append(errs, field.Invalid(field.NewPath("status", "certificate"), "<certificate data>", err.Error()))
 		}
@@ -201,7 +201,7 @@ func changes(r, old *request, allowed may) field.ErrorList {
 		case len(now) > len(was):
 			errs = append(errs, field.Forbidden(at, fmt.Sprintf("updates may not add a condition of type %q", t)))
 		case !equality.Semantic.DeepEqual(now, was):
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf("updates may not modify a condition of type %q\n%v", t, diff.Diff(was, now))))
+			errs = append(errs, field.Forbidden(at, fmt.Sprintf("updates may not modify a condition of type %q\n%v", t, diff.Diff(check.Shown(was), check.Shown(now)))))
 		}
 	}
 	if bytes.Equal(r.Status.Certificate, old.Status.Certificate) {

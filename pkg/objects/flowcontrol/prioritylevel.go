@@ -115,8 +115,14 @@ func queuingColumn(name, doc string, value func(*flowcontrolv1.QueuingConfigurat
 		}}
 }
 
+// keepZero marked levels in an old version that was no match for zeros. Nobody may set it.
+const keepZero = "flowcontrol.k8s.io/preserve-zero-concurrency-shares"
+
 func validateLevel(l, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
 	errs := check.Meta(l, false, validation.NameIsDNSSubdomain)
+	if _, ok := l.Annotations[keepZero]; ok {
+		errs = append(errs, field.Forbidden(check.Metadata.Child("annotations"), fmt.Sprintf("annotation '%s' is forbidden", keepZero)))
+	}
 	errs = append(errs, validateLevelSpec(l.Name, &l.Spec)...)
 	if fixed := mandatoryLevel(l.Name); fixed != nil {
 		spec, text := l.Spec, "spec of '%s' must equal the fixed value"

@@ -96,7 +96,7 @@ func validateClaim(c, old *resourcev1.ResourceClaim) field.ErrorList {
 		return append(errs, validateClaimSpec(&c.Spec, check.Spec)...)
 	}
 	errs = append(errs, check.MetaUpdate(c, old)...)
-	return append(errs, check.Immutable(c.Spec, old.Spec, check.Spec)...)
+	return append(errs, check.ImmutableShown(c.Spec, old.Spec, check.Spec)...)
 }
 
 // state sums up how far a claim is.

@@ -98,7 +98,7 @@ func TestClaimUpdates(t *testing.T) {
 	if now.Status.Allocation == nil {
 		t.Error("an update changed the status")
 	}
-	want(t, validateClaim(now, old), `spec: Invalid value: {"devices":{"requests":null}}: field is immutable`)
+	want(t, validateClaim(now, old), `spec: Invalid value: {"Devices":{"Requests":null,"Constraints":null,"Config":null}}: field is immutable`)
 	prepareClaim(now, nil)
 	if now.Status.Allocation != nil {
 		t.Error("a create has a status")
@@ -123,7 +123,7 @@ func TestClaimStatus(t *testing.T) {
 	}{
 		{"allocate", "", result, false, nil},
 		{"again", result, result, false, nil},
-		{"otherwise", result, `allocation: {}`, false, []string{`status.allocation: Invalid value: {"devices":{}}: field is immutable`}},
+		{"otherwise", result, `allocation: {}`, false, []string{`status.allocation: Invalid value: {"Devices":{"Results":null,"Config":null},"NodeSelector":null,"AllocationTimestamp":null}: field is immutable`}},
 		{"free", result + `, devices: [{driver: d.io, pool: p, device: dev}]`, `devices: [{driver: d.io, pool: p, device: dev}]`, false, nil},
 		{"strange device", "", result + `, devices: [{driver: d.io, pool: p, device: other}]`, false,
 			[]string{`status.devices[0]: Invalid value: {"Driver":"d.io","Pool":"p","Device":"other","ShareID":""}: must be an allocated device in the claim`}},

@@ -55,7 +55,7 @@ func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 	switch {
 	case s.Allocation == nil:
 	case was.Allocation != nil:
-		errs = append(errs, check.Immutable(s.Allocation, was.Allocation, at.Child("allocation"))...)
+		errs = append(errs, check.ImmutableShown(s.Allocation, was.Allocation, at.Child("allocation"))...)
 	default:
 		errs = append(errs, known.allocation(s.Allocation, at.Child("allocation"))...)
 	}

@@ -29,5 +29,5 @@ func validateTemplate(t, old *resourcev1.ResourceClaimTemplate) field.ErrorList 
 		return errs
 	}
 	errs = append(errs, check.MetaUpdate(t, old)...)
-	return append(errs, check.Immutable(t.Spec, old.Spec, check.Spec)...)
+	return append(errs, check.ImmutableShown(t.Spec, old.Spec, check.Spec)...)
 }
