@@ -73,15 +73,14 @@ func (c *cluster) remove(resource resourceName, name string, policy metav1.Delet
 	}
 }
 
-// TestCustomOwners: custom resources own and are owned like all others, whichever way the controllers are connected.
-func TestCustomOwners(t *testing.T) {
-	for name, c := range map[string]func(testing.TB) *cluster{
-		"in the process": func(t testing.TB) *cluster { return start(t, clock.Real()) },
-		"apart":          startApart,
-	} {
-		t.Run(name, func(t *testing.T) { customOwners(c(t)) })
-	}
+// eachWay runs a test with the controllers in the server's process and in one of their own.
+func eachWay(t *testing.T, test func(c *cluster)) {
+	t.Run("in the process", func(t *testing.T) { test(start(t, clock.Real())) })
+	t.Run("apart", func(t *testing.T) { test(startApart(t)) })
 }
+
+// TestCustomOwners: custom resources own and are owned like all others.
+func TestCustomOwners(t *testing.T) { eachWay(t, customOwners) }
 
 func customOwners(c *cluster) {
 	early := metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Shirt", Name: "nobody", UID: "11111111-2222-3333-4444-555555555555"}
@@ -160,8 +159,11 @@ func TestCustomForegroundAndOrphan(t *testing.T) {
 
 // TestDefinitionGoes: with a definition go its objects, with these what they own, and who waited for them goes on. A
 // definition that comes again begins anew.
-func TestDefinitionGoes(t *testing.T) {
-	c := start(t, clock.Real())
+func TestDefinitionGoes(t *testing.T) { eachWay(t, definitionGoes) }
+
+func definitionGoes(c *cluster) {
+	create(c, client.ConfigMaps, configMap("foundling", ownedBy("nobody", "11111111-2222-3333-4444-555555555555", false)))
+	c.until("the collector at work", func() bool { return !c.has("foundling") })
 	for range 2 {
 		c.define("Shirt", shirts, apiextensionsv1.NamespaceScoped)
 		owner := create(c, client.ConfigMaps, configMap("owner"))
@@ -179,8 +181,9 @@ func TestDefinitionGoes(t *testing.T) {
 }
 
 // TestNamespaceOfCustomResources: a namespace is emptied of them, and waits for their finalizers.
-func TestNamespaceOfCustomResources(t *testing.T) {
-	c := start(t, clock.Real())
+func TestNamespaceOfCustomResources(t *testing.T) { eachWay(t, namespaceOfCustomResources) }
+
+func namespaceOfCustomResources(c *cluster) {
 	c.define("Shirt", shirts, apiextensionsv1.NamespaceScoped)
 	create(c, client.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	c.thing("Shirt", shirts, "n", "plain")
@@ -188,7 +191,7 @@ func TestNamespaceOfCustomResources(t *testing.T) {
 	finalizers := func(list string) {
 		p := client.Patch{Type: types.MergePatchType, Data: fmt.Appendf(nil, `{"metadata":{"finalizers":%s}}`, list)}
 		if _, err := c.Patch(c.ctx, at(shirts, "n/"+held.GetName()), p, metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
+			c.Fatal(err)
 		}
 	}
 	finalizers(`["example.org/wait"]`)

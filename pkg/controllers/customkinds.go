@@ -26,7 +26,7 @@ type customKinds struct {
 	// mu is taken after the cache of definitions is done with its own locks, and before those of the other caches.
 	mu        sync.Mutex
 	kinds     map[string]customKind // by the name of the definition
-	leaving   map[string]customKind // no longer served, and still told of
+	leaving   map[string]customKind // whose definition is gone, and still told of
 	followers []kindFollower
 }
 
@@ -49,7 +49,8 @@ func listed(c *client.Cache[objects.Object]) bool {
 // kindFollower is told of kinds, of one at a time. It must not ask for any meanwhile.
 type kindFollower struct {
 	begin func(customKind)
-	end   func(customKind) // comes when a kind is served no more, or in another version
+	// end comes when a kind is served no more, or in another version. gone means that its definition was deleted.
+	end func(k customKind, gone bool)
 }
 
 func newCustomKinds(caches *client.Caches, clk clock.Clock) *customKinds {
@@ -100,11 +101,10 @@ func (k *customKinds) changed(ch client.Change[*apiextensionsv1.CustomResourceDe
 	if had && served && !replaced && old.GVR() == now.GVR() && old.Kind == now.Kind && old.Cluster == now.Cluster {
 		return
 	}
-	if had {
-		delete(k.kinds, name)
+	delete(k.kinds, name)
+	switch gone := ch.Deleted() || replaced; {
+	case had && gone:
 		k.leaving[name] = old
-	}
-	if ch.Deleted() {
 		k.clock.AfterFunc(linger, func() {
 			k.mu.Lock()
 			defer k.mu.Unlock()
@@ -112,10 +112,11 @@ func (k *customKinds) changed(ch client.Change[*apiextensionsv1.CustomResourceDe
 				k.left(name)
 			}
 		})
-		return
+	case had:
+		k.end(old, false)
 	}
-	k.left(name)
 	if served {
+		k.left(name) // or the new kind would get the old cache
 		kind := customKind{now, client.MetadataOf(k.caches, now.GVR())}
 		k.kinds[name] = kind
 		for _, f := range k.followers {
@@ -124,15 +125,17 @@ func (k *customKinds) changed(ch client.Change[*apiextensionsv1.CustomResourceDe
 	}
 }
 
-// left ends what was followed of a definition that is gone or has changed. Callers hold mu.
+// left ends what is still followed of a definition that is gone. Callers hold mu.
 func (k *customKinds) left(name string) {
-	old, ok := k.leaving[name]
-	if !ok {
-		return
+	if old, ok := k.leaving[name]; ok {
+		delete(k.leaving, name)
+		k.end(old, true)
 	}
-	delete(k.leaving, name)
+}
+
+func (k *customKinds) end(old customKind, gone bool) {
 	for _, f := range k.followers {
-		f.end(old)
+		f.end(old, gone)
 	}
 	k.caches.Forget(old.GVR())
 }

@@ -135,7 +135,12 @@ func TestCustomKinds(t *testing.T) {
 		var told []string
 		follower := kindFollower{
 			begin: func(k customKind) { told = append(told, "+"+k.Version) },
-			end:   func(k customKind) { told = append(told, "-"+k.Version) },
+			end: func(k customKind, gone bool) {
+				told = append(told, "-"+k.Version)
+				if gone {
+					told = append(told, "gone")
+				}
+			},
 		}
 		expect := func(what, want, watched string) {
 			t.Helper()
@@ -165,27 +170,27 @@ func TestCustomKinds(t *testing.T) {
 		s.put(definitions, watch.Modified, definition("-v2", "v1"))
 		expect("one that is not stored", "+v1", "v1/shirts=1")
 		var late []string
-		k.follow(kindFollower{begin: func(k customKind) { late = append(late, k.Plural) }, end: func(customKind) {}})
+		k.follow(kindFollower{begin: func(k customKind) { late = append(late, k.Plural) }, end: func(customKind, bool) {}})
 		if len(late) != 1 {
 			t.Errorf("who comes late is told of %q", late)
 		}
 		again := definition("v1")
 		again.UID = "another"
 		s.put(definitions, watch.Modified, again)
-		expect("made anew in a moment", "-v1 +v1", "v1/shirts=1")
+		expect("made anew in a moment", "-v1 gone +v1", "v1/shirts=1")
 		s.put(definitions, watch.Deleted, again.DeepCopy())
 		expect("just deleted", "", "v1/shirts=1")
 		if _, ok := k.find(schema.GroupKind{Group: "example.com", Kind: "Shirt"}); ok {
 			t.Error("found what is gone")
 		}
 		s.put(definitions, watch.Added, definition("v1"))
-		expect("made anew soon after", "-v1 +v1", "v1/shirts=1")
+		expect("made anew soon after", "-v1 gone +v1", "v1/shirts=1")
 		time.Sleep(2 * linger)
 		expect("still there", "", "v1/shirts=1")
 		s.put(definitions, watch.Deleted, definition("v1"))
 		time.Sleep(2 * linger)
 		synctest.Wait()
-		expect("deleted", "-v1", "")
+		expect("deleted", "-v1 gone", "")
 	})
 }
 
@@ -202,8 +207,13 @@ func owned(name, ownerKind, owner string) *metav1.PartialObjectMetadata {
 func TestOwnersKindComesAndGoes(t *testing.T) {
 	onShelf(t, func(s *shelf, caches *client.Caches) {
 		g := newGarbageCollector(Env{Client: s, Caches: caches, Clock: clock.Real(), custom: newCustomKinds(caches, clock.Real())})
+		var mu sync.Mutex
 		var woken []string
-		wake := func(key objects.Key, _ uint64) { woken = append(woken, key.Name) }
+		wake := func(key objects.Key, _ uint64) {
+			mu.Lock()
+			defer mu.Unlock()
+			woken = append(woken, key.Name)
+		}
 		maps := objects.Names{Version: "v1", Kind: "ConfigMap", Plural: "configmaps"}
 		g.watch(maps, client.CacheOf[objects.Object](caches, maps.GVR()))(t.Context(), wake)
 		g.watchCustom(t.Context(), wake)
@@ -241,6 +251,19 @@ func TestOwnersKindComesAndGoes(t *testing.T) {
 		elsewhere.Namespace = "another"
 		if got, err := g.ask(t.Context(), elsewhere.OwnerReferences[0], elsewhere); got != unknown || err != nil {
 			t.Errorf("from another namespace: %v %v", got, err)
+		}
+		held := owned("held", "Coat", "red")
+		held.Finalizers = []string{"example.org/wait"}
+		s.put(shirts, watch.Added, held)
+		lost := owned("lost", "Coat", "red")
+		s.put(shirts, watch.Added, lost)
+		time.Sleep(2 * linger)
+		synctest.Wait()
+		for owner, want := range map[string]state{"lost": gone, "held": unknown} {
+			dependent := owned("map", "Shirt", owner)
+			if got, err := g.ask(t.Context(), dependent.OwnerReferences[0], dependent); got != want || err != nil {
+				t.Errorf("%s, of which no news has come: %v %v", owner, got, err)
+			}
 		}
 		other := owned("map", "Shirt", "green") // which nobody has seen going
 		if got, err := g.ask(t.Context(), other.OwnerReferences[0], other); got != unknown || err != nil {

@@ -24,19 +24,24 @@ func (g *garbageCollector) watchCustom(ctx context.Context, wake reconcile.Waker
 			g.watch(k.Names, k.objects)(ctx, wake)
 			wakeAll(g.acquainted(k.GVK().GroupKind()))
 		},
-		end: func(k customKind) { wakeAll(g.leave(k)) },
+		end: func(k customKind, gone bool) { wakeAll(g.leave(k, gone)) },
 	})
 }
 
-// leave looks at the objects of a kind no more, and returns the owners that may have waited for them.
-func (g *garbageCollector) leave(k customKind) []objects.Key {
+// leave looks at the objects of a kind no more, and returns what is to be looked at because of that. All objects are deleted
+// with their definition. The news of some may have been lost, but those with finalizers may indeed be there yet, if somebody
+// did not let the definition wait for them.
+func (g *garbageCollector) leave(k customKind, gone bool) []objects.Key {
 	g.looked.Lock()
-	defer g.looked.Unlock()
 	g.watched = slices.DeleteFunc(g.watched, func(w watchedKind) bool { return w.objects == k.objects })
+	g.looked.Unlock()
 	var keys []objects.Key
 	for _, obj := range k.objects.List("", nil) {
 		for _, uid := range ownerUIDs(obj) {
-			keys = append(keys, objects.Key{Name: uid})
+			keys = append(keys, objects.Key{Name: uid}) // it may have waited for obj
+		}
+		if gone && len(obj.GetFinalizers()) == 0 {
+			keys = append(keys, g.bereft(k.Names, obj)...)
 		}
 	}
 	return keys

@@ -42,7 +42,7 @@ func Namespace(env Env) reconcile.Loop {
 					r.emptied(k.objects)(ctx, wake)
 				}
 			},
-			end: func(customKind) { r.wakeDeleting(wake) },
+			end: func(customKind, bool) { r.wakeDeleting(wake) },
 		})
 	})
 	return l

@@ -69,7 +69,7 @@ func ResourceQuota(env Env) reconcile.Loop {
 					r.wakeAll(wake)
 				}
 			},
-			end: func(k customKind) {
+			end: func(k customKind, _ bool) {
 				r.leave(k)
 				r.wakeAll(wake)
 			},
