@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/resource"
 )
 
@@ -15,13 +16,17 @@ var first = []string{
 	"ConfigMap", "Secret", "PersistentVolume", "PersistentVolumeClaim", "Service",
 }
 
-// Sort puts manifests into an order in which each finds what it needs.
+// Sort puts manifests into an order in which each finds what it needs. It looks at their objects alone.
 func Sort(infos []*resource.Info) {
 	rank := map[string]int{}
 	for i, kind := range first {
 		rank[kind] = i - len(first)
 	}
 	slices.SortStableFunc(infos, func(a, b *resource.Info) int {
-		return cmp.Compare(rank[a.Mapping.GroupVersionKind.Kind], rank[b.Mapping.GroupVersionKind.Kind])
+		return cmp.Compare(rank[kindOf(a).Kind], rank[kindOf(b).Kind])
 	})
+}
+
+func kindOf(info *resource.Info) schema.GroupVersionKind {
+	return info.Object.GetObjectKind().GroupVersionKind()
 }

@@ -4,8 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/resource"
 )
 
@@ -22,12 +21,12 @@ func TestSort(t *testing.T) {
 			var infos []*resource.Info
 			for _, f := range strings.Fields(c.in) {
 				kind, name, _ := strings.Cut(f, "/")
-				infos = append(infos, &resource.Info{Name: name, Mapping: &meta.RESTMapping{GroupVersionKind: schema.GroupVersionKind{Kind: kind}}})
+				infos = append(infos, &resource.Info{Name: name, Object: &unstructured.Unstructured{Object: map[string]any{"kind": kind}}})
 			}
 			Sort(infos)
 			var got []string
 			for _, i := range infos {
-				s := i.Mapping.GroupVersionKind.Kind
+				s := i.Object.GetObjectKind().GroupVersionKind().Kind
 				if i.Name != "" {
 					s += "/" + i.Name
 				}

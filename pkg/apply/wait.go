@@ -98,12 +98,33 @@ func status(obj *unstructured.Unstructured) (state string, done bool, err error)
 		}
 		return "", podReady(pod) || pod.Status.Phase == corev1.PodSucceeded, nil
 	}
+	if gk.Kind == "CustomResourceDefinition" {
+		return established(obj)
+	}
 	viewer, err := polymorphichelpers.StatusViewerFor(gk)
 	if strategy, _, _ := unstructured.NestedString(obj.Object, "spec", "updateStrategy", "type"); err != nil || strategy == "OnDelete" {
 		return replicas(obj) // no rollout is under way that could be viewed
 	}
 	state, done, err = viewer.Status(obj, 0)
 	return strings.TrimSpace(state), done, err
+}
+
+// established says whether what a definition defines is served.
+func established(obj *unstructured.Unstructured) (state string, done bool, err error) {
+	conditions, _, err := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	if err != nil {
+		return "", false, err
+	}
+	for _, one := range conditions {
+		c, _ := one.(map[string]any)
+		switch {
+		case c["type"] == "Established" && c["status"] == "True":
+			return "", true, nil
+		case c["type"] == "NamesAccepted" && c["status"] == "False":
+			return "", false, fmt.Errorf("its names are not accepted: %v", c["message"])
+		}
+	}
+	return "", false, nil
 }
 
 // replicas is for kinds without a viewer: those with replicas are ready when all of them are.

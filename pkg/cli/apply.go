@@ -8,6 +8,7 @@ import (
 	"os/signal"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/cli-runtime/pkg/resource"
 	kubectl "k8s.io/kubectl/pkg/cmd/apply"
@@ -59,7 +60,7 @@ func (a *applyVerb) run(ctx context.Context, args []string) error {
 	if err := files.RequireFilenameOrKustomize(); err != nil {
 		return err
 	}
-	infos, err := a.apply(files)
+	infos, err := a.apply(ctx, files)
 	if err != nil || !*a.flags.DeleteFlags.Wait {
 		return err
 	}
@@ -67,7 +68,7 @@ func (a *applyVerb) run(ctx context.Context, args []string) error {
 }
 
 // apply applies the files and returns what they name, as the server has it now.
-func (a *applyVerb) apply(files resource.FilenameOptions) ([]*resource.Info, error) {
+func (a *applyVerb) apply(ctx context.Context, files resource.FilenameOptions) ([]*resource.Info, error) {
 	if cmdutil.GetServerSideApplyFlag(a.cmd) || a.flags.Prune || a.flags.ApplySetRef != "" || a.flags.Subresource != "" {
 		o, err := a.flags.ToOptions(a.Factory, a.cmd, "minikctl", nil)
 		if err == nil {
@@ -85,14 +86,11 @@ func (a *applyVerb) apply(files resource.FilenameOptions) ([]*resource.Info, err
 	if err != nil {
 		return infos, err
 	}
-	return infos, a.applyAll(infos)
+	return infos, a.applyAll(ctx, infos)
 }
 
+// load reads the files. It asks the server about none of the objects: some may be of kinds that others of them define.
 func (a *applyVerb) load(files resource.FilenameOptions) ([]*resource.Info, error) {
-	namespace, enforce, err := a.Factory.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return nil, err
-	}
 	validation, err := cmdutil.GetValidationDirective(a.cmd)
 	if err != nil {
 		return nil, err
@@ -101,8 +99,7 @@ func (a *applyVerb) load(files resource.FilenameOptions) ([]*resource.Info, erro
 	if err != nil {
 		return nil, err
 	}
-	infos, err := a.Factory.NewBuilder().Unstructured().Schema(schema).ContinueOnError().
-		NamespaceParam(namespace).DefaultNamespace().FilenameParam(enforce, &files).
+	infos, err := a.Factory.NewBuilder().Local().Unstructured().Schema(schema).ContinueOnError().FilenameParam(false, &files).
 		LabelSelectorParam(a.flags.Selector).Flatten().Do().Infos()
 	if err == nil && len(infos) == 0 {
 		err = errors.New("no objects passed to apply")
@@ -112,7 +109,11 @@ func (a *applyVerb) load(files resource.FilenameOptions) ([]*resource.Info, erro
 }
 
 // applyAll goes on after an error, and reports all of them.
-func (a *applyVerb) applyAll(infos []*resource.Info) error {
+func (a *applyVerb) applyAll(ctx context.Context, infos []*resource.Info) error {
+	locator, err := a.locator()
+	if err != nil {
+		return err
+	}
 	dryRun, err := cmdutil.GetDryRunStrategy(a.cmd)
 	if err != nil {
 		return err
@@ -128,16 +129,44 @@ func (a *applyVerb) applyAll(infos []*resource.Info) error {
 	}
 	var failed []error
 	for _, info := range infos {
+		if err := locator.Locate(ctx, info); err != nil {
+			failed = append(failed, err)
+			continue
+		}
 		outcome, err := applier.Apply(info)
 		if err != nil {
 			failed = append(failed, cmdutil.AddSourceToErr("applying", info.Source, err))
 			continue
+		}
+		if dryRun == cmdutil.DryRunNone {
+			locator.Applied(info)
 		}
 		if err := a.say(info, outcome, dryRun); err != nil {
 			return err
 		}
 	}
 	return utilerrors.NewAggregate(failed)
+}
+
+func (a *applyVerb) locator() (*apply.Locator, error) {
+	mapper, err := a.Factory.ToRESTMapper()
+	if err != nil {
+		return nil, err
+	}
+	namespace, enforce, err := a.Factory.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, err
+	}
+	place := resource.SetNamespace(namespace)
+	if enforce {
+		place = resource.RequireNamespace(namespace)
+	}
+	return &apply.Locator{
+		Mapper: mapper, Place: place,
+		Client: func(m *meta.RESTMapping) (resource.RESTClient, error) {
+			return a.Factory.UnstructuredClientForMapping(m)
+		},
+	}, nil
 }
 
 func (a *applyVerb) say(info *resource.Info, outcome apply.Outcome, dryRun cmdutil.DryRunStrategy) error {
