@@ -180,6 +180,20 @@ func TestCustomVersions(t *testing.T) {
 	}
 }
 
+func TestCustomServedWhenAnswered(t *testing.T) {
+	c := customs{t, apiservertest.New(t)}
+	for i := range 20 {
+		plural := fmt.Sprintf("things%d", i)
+		c.must("POST", definitionsPath, definition(plural, fmt.Sprintf("Thing%d", i), ""))
+		c.must("GET", at("v1", plural, ""), "")
+		if status, _ := condition(c.must("GET", definitionsPath+"/"+plural+".example.com", ""), "Established"); status != "True" {
+			t.Fatalf("definition %d is not established when its maker hears of it", i)
+		}
+		c.must("PATCH", definitionsPath+"/"+plural+".example.com", `{"spec":{"versions":[{"name":"v1","served":false,"storage":false,`+anySchema+`},{"name":"v2","served":true,"storage":true,`+anySchema+`}]}}`, "Content-Type", mergePatch)
+		c.must("GET", at("v2", plural, ""), "")
+	}
+}
+
 func mustMap(t testing.TB, text string) map[string]any {
 	t.Helper()
 	out := map[string]any{}

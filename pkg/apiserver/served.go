@@ -119,6 +119,19 @@ func (s *Server) newRegistrar() *definitions.Registrar {
 	})
 }
 
+// awaitDefinitions lets those who write a definition have their answer when it has been acted on: what they ask next finds
+// what is described. Kubernetes leaves them to look.
+func (s *Server) awaitDefinitions() verbs.Hook {
+	prepare := func(ctx context.Context, crd, old objects.Object, _ bool) (commit, undo func(), err error) {
+		return func() {
+			if s.registrar != nil && (old == nil || old.GetGeneration() != crd.GetGeneration()) {
+				s.registrar.Await(ctx, crd.GetUID(), crd.GetGeneration())
+			}
+		}, nil, nil
+	}
+	return verbs.Hook{Resource: definitions.Resource.GroupResource(), Prepare: prepare}
+}
+
 // terminating refuses new custom resources of a kind that is being deleted. The registrar is made after the stages.
 type terminating struct{ server *Server }
 

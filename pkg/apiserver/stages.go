@@ -32,7 +32,7 @@ func (s *Server) newEngine(cfg Config) error {
 	s.engine, err = verbs.New(verbs.Config{
 		Store: cfg.Store, Resources: cfg.Resources, Clock: cfg.Clock, Source: cfg.Source,
 		Stages:  s.newStages,
-		Hooks:   []verbs.Hook{services},
+		Hooks:   []verbs.Hook{services, s.awaitDefinitions()},
 		Reviews: s.reviews(),
 		Spans:   s.virtual.Span,
 		Token: func(ctx context.Context, account objects.Key, asked *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {

@@ -49,6 +49,8 @@ type Registrar struct {
 	served  map[string]*apiextensionsv1.CustomResourceDefinition // by name, as their rows were made
 	ending  map[types.UID]bool                                   // whose objects are being removed
 
+	progress *progress
+
 	mu          sync.Mutex
 	terminating map[schema.GroupResource]bool
 }
@@ -58,7 +60,7 @@ func New(cfg Config) *Registrar {
 	return &Registrar{
 		config: cfg, known: map[string]*apiextensionsv1.CustomResourceDefinition{},
 		served: map[string]*apiextensionsv1.CustomResourceDefinition{}, ending: map[types.UID]bool{},
-		terminating: map[schema.GroupResource]bool{},
+		progress: newProgress(), terminating: map[schema.GroupResource]bool{},
 	}
 }
 
@@ -80,6 +82,7 @@ func (r *Registrar) Load(ctx context.Context) error {
 
 // Run follows the definitions until ctx ends.
 func (r *Registrar) Run(ctx context.Context) error {
+	defer r.progress.end()
 	var background sync.WaitGroup
 	defer background.Wait()
 	for _, name := range slices.Sorted(maps.Keys(r.known)) {
@@ -145,6 +148,7 @@ func (r *Registrar) settle(ctx context.Context, background *sync.WaitGroup, crd 
 		r.note(ctx, next)
 		r.others(ctx, background, crd)
 	}
+	r.progress.acted(crd.UID, crd.Generation)
 	if leaving(crd) && !r.ending[crd.UID] {
 		r.ending[crd.UID] = true
 		background.Go(func() { r.finish(ctx, crd) })
@@ -202,6 +206,7 @@ func (r *Registrar) gone(ctx context.Context, background *sync.WaitGroup, crd *a
 		r.config.Serve(resourceOf(crd), nil)
 	}
 	delete(r.ending, crd.UID)
+	r.progress.forget(crd.UID)
 	r.mu.Lock()
 	delete(r.terminating, resourceOf(crd))
 	r.mu.Unlock()

@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"context"
+	"slices"
 
 	"github.com/minikctl/minikctl/pkg/objects"
 )
@@ -42,7 +43,7 @@ func (w *write) hook(ctx context.Context, obj, old objects.Object) (done func(er
 
 // loadHooks tells the hooks what is stored, before they are first used.
 func (t *table) loadHooks(ctx context.Context) error {
-	if len(t.hooks) == 0 {
+	if !slices.ContainsFunc(t.hooks, func(h Hook) bool { return h.Load != nil }) {
 		return nil
 	}
 	t.loaded.Lock()

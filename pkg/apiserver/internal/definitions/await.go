@@ -1,0 +1,71 @@
+package definitions
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// longest is how long Await waits.
+const longest = time.Second
+
+// progress tells which definitions have been acted on. It is safe for concurrent use.
+type progress struct {
+	mu    sync.Mutex
+	until map[types.UID]int64 // the generation that was acted on
+	step  chan struct{}       // closed at the next change
+	ended bool
+}
+
+func newProgress() *progress {
+	return &progress{until: map[types.UID]int64{}, step: make(chan struct{})}
+}
+
+func (p *progress) change(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
+	close(p.step)
+	p.step = make(chan struct{})
+}
+
+func (p *progress) acted(uid types.UID, generation int64) {
+	p.change(func() { p.until[uid] = generation })
+}
+
+func (p *progress) forget(uid types.UID) {
+	p.change(func() { delete(p.until, uid) })
+}
+
+func (p *progress) end() {
+	p.change(func() { p.ended = true })
+}
+
+// reached reports whether a definition has been acted on, or never will be, and what is closed when that may change.
+func (p *progress) reached(uid types.UID, generation int64) (bool, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended || p.until[uid] >= generation, p.step
+}
+
+// Await returns once a definition's generation has been acted on: what it describes is served and its conditions say so.
+// It returns sooner when ctx or Run ends, and when it takes long.
+func (r *Registrar) Await(ctx context.Context, uid types.UID, generation int64) {
+	late := r.config.Clock.NewTimer(longest)
+	defer late.Stop()
+	for {
+		done, step := r.progress.reached(uid, generation)
+		if done {
+			return
+		}
+		select {
+		case <-step:
+		case <-late.C():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
