@@ -131,7 +131,7 @@ func newEventChanges(e, old *corev1.Event) field.ErrorList {
 		{"reportingInstance", e.ReportingInstance, old.ReportingInstance},
 	}
 	for _, f := range fields {
-		errs = append(errs, check.Immutable(f.now, f.was, field.NewPath(f.name))...)
+		errs = append(errs, check.ImmutableShown(f.now, f.was, field.NewPath(f.name))...)
 	}
 	return errs
 }

@@ -27,7 +27,7 @@ var Nodes = objects.Def[*corev1.Node]{
 	},
 	Reset: []string{"status"},
 	Status: &objects.Status[*corev1.Node]{
-		Prepare:  func(n, old *corev1.Node) { n.Spec = old.Spec },
+		Prepare:  func(n, old *corev1.Node) { n.Spec, n.Status.Config = old.Spec, nil },
 		Validate: validateNodeStatus,
 		Reset:    []string{"spec"},
 	},

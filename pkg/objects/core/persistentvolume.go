@@ -169,7 +169,7 @@ func validateVolumeChange(v, old *corev1.PersistentVolume) field.ErrorList {
 	}
 	errs = append(errs, check.Immutable(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
 	if old.Spec.NodeAffinity != nil && !equality.Semantic.DeepEqual(v.Spec.NodeAffinity, old.Spec.NodeAffinity) {
-		errs = append(errs, field.Invalid(field.NewPath("nodeAffinity"), v.Spec.NodeAffinity,
+		errs = append(errs, field.Invalid(field.NewPath("nodeAffinity"), check.Shown(v.Spec.NodeAffinity),
 			apivalidation.FieldImmutableErrorMsg+", except for updating from beta label to GA"))
 	}
 	if old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil {

@@ -109,7 +109,7 @@ func validateConditions(types []string) field.ErrorList {
 		}
 		seen[name] = true
 		if name == "" {
-			errs = append(errs, field.Required(at, "must not be empty"))
+			errs = append(errs, field.Required(at, ""))
 		}
 	}
 	return errs
