@@ -24,7 +24,9 @@ import (
 // The names of what has to do with the addresses of Services are Kubernetes' own.
 const (
 	addressManager = "ipallocator.k8s.io"
+	rangeName      = "kubernetes"
 	rangeManager   = "kubernetes-service-cidr-controller"
+	rangeEnder     = "service-cidr-controller"
 	rangeFinalizer = "networking.k8s.io/service-cidr-finalizer"
 )
 
@@ -181,39 +183,55 @@ func (s *Server) changeAddresses(ctx context.Context, have []objects.Object, wan
 	return creates.Wait()
 }
 
-// fitRange makes the ServiceCIDR kubernetes, and says that it is ready.
+// fitRange makes the ServiceCIDR kubernetes, and says whether it is ready.
 func (s *Server) fitRange(ctx context.Context) error {
-	const name = "kubernetes"
 	s.addresses.mu.Lock()
 	defer s.addresses.mu.Unlock()
 	want := &networkingv1.ServiceCIDR{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{rangeFinalizer}},
+		ObjectMeta: metav1.ObjectMeta{Name: rangeName, Finalizers: []string{rangeFinalizer}},
 		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{s.addresses.prefix.String()}},
 	}
 	if err := s.furnishOne(ctx, systemObject{serviceRanges, want}); err != nil {
 		return err
 	}
-	obj, err := s.engine.Reader().Get(ctx, serviceRanges.GroupResource(), objects.Key{Name: name})
+	obj, err := s.engine.Reader().Get(ctx, serviceRanges.GroupResource(), objects.Key{Name: rangeName})
 	if err != nil {
 		return err
 	}
 	have, ok := obj.(*networkingv1.ServiceCIDR)
-	if !ok || have.DeletionTimestamp != nil || !slices.Equal(have.Spec.CIDRs, want.Spec.CIDRs) ||
-		meta.FindStatusCondition(have.Status.Conditions, networkingv1.ServiceCIDRConditionReady) != nil {
+	if !ok {
 		return nil
 	}
+	ready := meta.FindStatusCondition(have.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
+	switch {
+	case have.DeletionTimestamp != nil: // the Service kubernetes always has an address of it
+		if ready != nil && ready.Status == metav1.ConditionFalse {
+			return nil
+		}
+		return s.tellRange(ctx, rangeEnder, metav1.Condition{Status: metav1.ConditionFalse, Reason: networkingv1.ServiceCIDRReasonTerminating,
+			Message: "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR"})
+	case ready == nil && slices.Equal(have.Spec.CIDRs, want.Spec.CIDRs):
+		return s.tellRange(ctx, rangeManager, metav1.Condition{Status: metav1.ConditionTrue, Message: "Kubernetes default Service CIDR is ready"})
+	}
+	return nil
+}
+
+// tellRange writes whether the range is ready, as manager.
+func (s *Server) tellRange(ctx context.Context, manager string, c metav1.Condition) error {
+	condition := map[string]any{"type": networkingv1.ServiceCIDRConditionReady, "status": c.Status, "message": c.Message,
+		"lastTransitionTime": metav1.NewTime(s.clock.Now())}
+	if c.Reason != "" {
+		condition["reason"] = c.Reason
+	}
 	data, err := json.Marshal(map[string]any{
-		"apiVersion": networkingv1.SchemeGroupVersion.String(), "kind": "ServiceCIDR", "metadata": map[string]any{"name": name},
-		"status": map[string]any{"conditions": []map[string]any{{
-			"type": networkingv1.ServiceCIDRConditionReady, "status": metav1.ConditionTrue, "message": "Kubernetes default Service CIDR is ready",
-			"lastTransitionTime": metav1.NewTime(s.clock.Now()),
-		}}},
+		"apiVersion": networkingv1.SchemeGroupVersion.String(), "kind": "ServiceCIDR", "metadata": map[string]any{"name": rangeName},
+		"status": map[string]any{"conditions": []any{condition}},
 	})
 	if err != nil {
 		return err
 	}
-	of := metav1.PatchOptions{FieldManager: rangeManager, Force: new(true)}
-	t := client.In(serviceRanges, objects.Key{Name: name}).Sub("status")
-	_, err = s.Client(self, rangeManager).Patch(ctx, t, client.Patch{Type: types.ApplyPatchType, Data: data}, of)
+	of := metav1.PatchOptions{FieldManager: manager, Force: new(true)}
+	t := client.In(serviceRanges, objects.Key{Name: rangeName}).Sub("status")
+	_, err = s.Client(self, manager).Patch(ctx, t, client.Patch{Type: types.ApplyPatchType, Data: data}, of)
 	return unlessMeanwhile(err)
 }

@@ -71,4 +71,13 @@ func TestServicesHaveAddressObjects(t *testing.T) {
 	if _, err := addresses.Get(ctx, b.Spec.ClusterIP, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("what none has: %v", err)
 	}
+	if err := c.NetworkingV1().ServiceCIDRs().Delete(ctx, "kubernetes", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = c.NetworkingV1().ServiceCIDRs().Get(ctx, "kubernetes", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if r.DeletionTimestamp == nil || len(r.Status.Conditions) != 1 || r.Status.Conditions[0].Status != "False" || r.Status.Conditions[0].Reason != "Terminating" {
+		t.Errorf("a range in use that shall go: %v", r)
+	}
 }

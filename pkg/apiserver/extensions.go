@@ -80,7 +80,7 @@ func (s *Server) mayAsk(r *http.Request) error {
 	if a.resourceful {
 		attributes.GVR = schema.GroupVersionResource{Group: a.group, Version: a.version, Resource: a.resource}
 		attributes.Resource = &objects.Resource{Names: objects.Names{Group: a.group, Version: a.version, Plural: a.resource}}
-		attributes.Subresource, attributes.Namespace, attributes.Name = a.subresource, a.namespace, a.name
+		attributes.Subresource, attributes.Namespace, attributes.Name, attributes.Fields = a.subresource, a.namespace, a.name, a.fields
 	}
 	return s.authorize(r, attributes)
 }
