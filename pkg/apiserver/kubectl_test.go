@@ -10,14 +10,17 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 )
 
-// kubectls finds the stock kubectl programs of this machine.
+// kubectls finds the stock kubectl of this machine, and those of other releases beside it: kubectl.1.27.
 func kubectls() []string {
-	var out []string
-	if p, err := exec.LookPath("kubectl"); err == nil {
-		out = append(out, p)
+	path, err := exec.LookPath("kubectl")
+	if err != nil {
+		return nil
 	}
-	more, _ := filepath.Glob("/usr/lib/google-cloud-sdk/bin/kubectl.1.*") // the pattern is good
-	return append(out, more...)
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	others, _ := filepath.Glob(path + ".1.*") // none where the path has signs of its own
+	return append([]string{path}, others...)
 }
 
 const manifest = `apiVersion: apps/v1
