@@ -3,6 +3,7 @@ package kubelet_test
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -62,7 +63,7 @@ func newWhole(t *testing.T) *whole {
 	w.start()
 	t.Cleanup(func() {
 		w.stop()
-		if err := w.processes.Purge(context.Background()); err != nil {
+		if err := errors.Join(w.processes.Purge(context.Background()), addr.Release(addr.Folder(), w.dir)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -71,7 +72,12 @@ func newWhole(t *testing.T) *whole {
 
 func (w *whole) start() {
 	t := w.t
-	processes, err := process.Open(t.Context(), process.Config{Root: filepath.Join(w.dir, "runtime"), Range: addr.Range(201)})
+	// Claimed as daemons do: the first pods of two tests that run at the same time would have the same address otherwise.
+	r, err := addr.Claim(addr.Folder(), w.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	processes, err := process.Open(t.Context(), process.Config{Root: filepath.Join(w.dir, "runtime"), Range: r})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func BenchmarkStart(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer func() {
-				if err := h.Purge(b.Context()); err != nil {
+				if err := purge(h, root); err != nil {
 					b.Error(err)
 				}
 			}()

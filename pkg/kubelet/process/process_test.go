@@ -2,6 +2,7 @@ package process_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,7 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/network/addr"
 )
 
-// driver opens hosts over a range that other tests don't use.
+// driver opens hosts, each over a range of its own.
 var driver = runtimetest.Driver{
 	New: func(root string) (kubelet.Runtime, func() error, error) {
 		h, err := open(root)
@@ -31,17 +32,24 @@ var driver = runtimetest.Driver{
 		if err != nil {
 			return err
 		}
-		return h.Purge(context.Background()) // the test's own context is over by then
+		return purge(h, root)
 	},
 }
 
 func open(root string) (*process.Host, error) {
+	// Claimed as daemons do: other tests and daemons of this machine may run pods at the same time.
+	r, err := addr.Claim(addr.Folder(), root)
+	if err != nil {
+		return nil, err
+	}
 	// A folder of it: the suite keeps things of its own in root.
-	return process.Open(context.Background(), process.Config{Root: filepath.Join(root, "runtime"), Range: testRange()})
+	return process.Open(context.Background(), process.Config{Root: filepath.Join(root, "runtime"), Range: r})
 }
 
-// testRange keeps the users apart that TestRuntimeAsAnotherUser makes.
-func testRange() addr.Range { return addr.Last - addr.Range(os.Getuid()%2) }
+// purge ends a host for good. The test's own context may be over by then.
+func purge(h *process.Host, root string) error {
+	return errors.Join(h.Purge(context.Background()), addr.Release(addr.Folder(), root))
+}
 
 func TestMain(m *testing.M) {
 	if act := acts[os.Getenv(actVariable)]; act != nil {
@@ -83,7 +91,7 @@ func again(t *testing.T, tests string, attr *syscall.SysProcAttr, env ...string)
 	copyFile(t, self, program)
 	cmd := exec.CommandContext(t.Context(), program, "-test.run="+tests, "-test.v")
 	cmd.Dir = tmp
-	cmd.Env = append(os.Environ(), append(env, "TMPDIR="+tmp, "HOME="+tmp)...)
+	cmd.Env = append(os.Environ(), append(env, "TMPDIR="+tmp, "HOME="+tmp, "XDG_RUNTIME_DIR=")...)
 	cmd.SysProcAttr = attr
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "\nPASS\n") {

@@ -38,7 +38,7 @@ func TestPurgeAtOnce(t *testing.T) {
 				t.Fatal("no supervisor is started")
 			}
 		}
-		if err := h.Purge(t.Context()); err != nil {
+		if err := purge(h, root); err != nil {
 			t.Error(err)
 		}
 		for end := time.Now().Add(patience); len(named(t, root)) > 0; {

@@ -1,7 +1,6 @@
 package process_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,7 +31,7 @@ func newMachine(t *testing.T) *machine {
 	m := &machine{T: t, root: t.TempDir()}
 	m.open()
 	t.Cleanup(func() {
-		if err := m.host.Purge(context.Background()); err != nil {
+		if err := purge(m.host, m.root); err != nil {
 			t.Error(err)
 		}
 	})
