@@ -66,9 +66,10 @@ var actions = []admissionv1.ValidationAction{admissionv1.Audit, admissionv1.Deny
 
 func validateActions(all []admissionv1.ValidationAction, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	var seen check.Seen[admissionv1.ValidationAction]
 	for i, a := range all {
 		errs = append(errs, supported(&a, actions, at.Index(i))...)
-		if slices.Contains(all[:i], a) {
+		if seen.Again(a) {
 			errs = append(errs, field.Duplicate(at.Index(i), a))
 		}
 	}

@@ -108,10 +108,11 @@ func validateMatch(m *admissionv1.MatchResources, at *field.Path) field.ErrorLis
 
 func validateNamedRule(r *admissionv1.NamedRuleWithOperations, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	var seen check.Seen[string]
 	for i, name := range r.ResourceNames {
 		at := at.Child("resourceNames").Index(i)
 		errs = append(errs, check.Invalid(at, name, path.ValidatePathSegmentName(name, false))...)
-		if slices.Contains(r.ResourceNames[:i], name) {
+		if seen.Again(name) {
 			errs = append(errs, field.Duplicate(at, name))
 		}
 	}

@@ -165,8 +165,9 @@ func validateReviewVersions(versions []string, l leave, at *field.Path) field.Er
 		return field.ErrorList{field.Required(at, "must specify one of "+listOf(reviewVersions))}
 	}
 	var errs field.ErrorList
+	var seen check.Seen[string]
 	for i, v := range versions {
-		if slices.Contains(versions[:i], v) {
+		if seen.Again(v) {
 			errs = append(errs, field.Invalid(at.Index(i), v, "duplicate version"))
 			continue
 		}

@@ -106,13 +106,15 @@ func faults(old *request) fault {
 		legacy: old.Spec.SignerName == legacySigner,
 		both:   len(indices(old, certificatesv1.CertificateApproved)) > 0 && len(indices(old, certificatesv1.CertificateDenied)) > 0,
 	}
-	for i, c := range old.Status.Conditions {
+	var types check.Seen[certificatesv1.RequestConditionType]
+	for _, c := range old.Status.Conditions {
 		f.untyped = f.untyped || c.Type == ""
-		f.twice = f.twice || slices.ContainsFunc(old.Status.Conditions[:i], func(o condition) bool { return o.Type == c.Type })
+		f.twice = types.Again(c.Type) || f.twice
 	}
-	for i, u := range old.Spec.Usages {
+	var known check.Seen[certificatesv1.KeyUsage]
+	for _, u := range old.Spec.Usages {
 		f.usageUnknown = f.usageUnknown || !slices.Contains(knownUsages, u)
-		f.usageTwice = f.usageTwice || slices.Contains(old.Spec.Usages[:i], u)
+		f.usageTwice = known.Again(u) || f.usageTwice
 	}
 	return f
 }
@@ -134,8 +136,9 @@ func usages(list []certificatesv1.KeyUsage, was fault, at *field.Path) field.Err
 			errs = append(errs, field.NotSupported(at.Index(i), u, knownUsages))
 		}
 	}
+	var seen check.Seen[certificatesv1.KeyUsage]
 	for i, u := range list {
-		if !was.usageTwice && slices.Contains(list[:i], u) {
+		if seen.Again(u) && !was.usageTwice {
 			errs = append(errs, field.Duplicate(at.Index(i), u))
 		}
 	}

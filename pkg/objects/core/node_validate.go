@@ -72,8 +72,9 @@ func validateNodeStatus(n, old *corev1.Node) field.ErrorList { return validateNo
 func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
 	errs := append(check.MetaUpdate(n, old), nodeResources(n)...)
 	errs = append(errs, declaredFeatures(n.Status.DeclaredFeatures, check.Status.Child("declaredFeatures"))...)
+	var addresses check.Seen[corev1.NodeAddress]
 	for i, address := range n.Status.Addresses {
-		if slices.Contains(n.Status.Addresses[:i], address) {
+		if addresses.Again(address) {
 			errs = append(errs, field.Duplicate(check.Status.Child("addresses").Index(i), address))
 		}
 	}
@@ -91,7 +92,12 @@ func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
 }
 
 func taints(list []corev1.Taint, at *field.Path) field.ErrorList {
+	type identity struct {
+		key    string
+		effect corev1.TaintEffect
+	}
 	var errs field.ErrorList
+	var seen check.Seen[identity]
 	for i := range list {
 		t, idx := &list[i], at.Index(i)
 		errs = append(errs, check.LabelKey(t.Key, idx, "key")...)
@@ -99,7 +105,7 @@ func taints(list []corev1.Taint, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(idx.Child("value"), t.Value, strings.Join(utilvalidation.IsValidLabelValue(t.Value), ";")))
 		}
 		errs = append(errs, check.Named(t.Effect, podspec.TaintEffects, idx, "effect")...)
-		if slices.ContainsFunc(list[:i], func(o corev1.Taint) bool { return o.Key == t.Key && o.Effect == t.Effect }) {
+		if seen.Again(identity{t.Key, t.Effect}) {
 			err := field.Duplicate(idx, check.Shown(*t))
 			err.Detail = "taints must be unique by key and effect pair"
 			errs = append(errs, err)

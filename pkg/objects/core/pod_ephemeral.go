@@ -30,10 +30,14 @@ func validateEphemeral(p, old *corev1.Pod) field.ErrorList {
 	}
 	errs := append(whole(p, old), annotationChanges(p, old)...)
 	at := check.Spec.Child("ephemeralContainers")
+	places := make(map[string]int, len(p.Spec.EphemeralContainers)) // the first of each name
+	for i := range slices.Backward(p.Spec.EphemeralContainers) {
+		places[p.Spec.EphemeralContainers[i].Name] = i
+	}
 	for i := range old.Spec.EphemeralContainers {
 		was := &old.Spec.EphemeralContainers[i]
-		j := slices.IndexFunc(p.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == was.Name })
-		if j < 0 {
+		j, ok := places[was.Name]
+		if !ok {
 			errs = append(errs, field.Forbidden(at, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", was.Name)))
 			continue
 		}

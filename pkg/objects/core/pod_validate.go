@@ -138,11 +138,14 @@ func deadlineChange(now, old *int64, at *field.Path) (errs field.ErrorList, stop
 
 // tolerationChanges lets tolerations only be added, or their time be changed.
 func tolerationChanges(now, old []corev1.Toleration, at *field.Path) field.ErrorList {
-	same := func(a, b corev1.Toleration) bool {
-		return a.Key == b.Key && a.Operator == b.Operator && a.Value == b.Value && a.Effect == b.Effect
+	var kept check.Seen[corev1.Toleration] // without their time
+	for _, t := range now {
+		t.TolerationSeconds = nil
+		kept.Again(t)
 	}
-	for i := range old {
-		if !slices.ContainsFunc(now, func(t corev1.Toleration) bool { return same(t, old[i]) }) {
+	for _, t := range old {
+		t.TolerationSeconds = nil
+		if !kept.Has(t) {
 			return field.ErrorList{field.Forbidden(at, "existing toleration can not be modified except its tolerationSeconds")}
 		}
 	}
@@ -151,8 +154,12 @@ func tolerationChanges(now, old []corev1.Toleration, at *field.Path) field.Error
 
 func gateChanges(now, old []corev1.PodSchedulingGate, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	var had check.Seen[corev1.PodSchedulingGate]
+	for _, gate := range old {
+		had.Again(gate)
+	}
 	for i := range now {
-		if !slices.Contains(old, now[i]) {
+		if !had.Has(now[i]) {
 			errs = append(errs, field.Forbidden(at.Index(i).Child("name"), "only deletion is allowed, but found new scheduling gate '"+now[i].Name+"'"))
 		}
 	}

@@ -62,12 +62,11 @@ func validate(c, old *nodev1.RuntimeClass) field.ErrorList {
 
 func tolerations(list []corev1.Toleration, at *field.Path) field.ErrorList {
 	errs := podspec.Tolerations(list, at)
+	var seen check.Seen[corev1.Toleration] // without their time
 	for i, t := range list {
-		same := func(o corev1.Toleration) bool {
-			return o.Key == t.Key && o.Operator == t.Operator && o.Value == t.Value && o.Effect == t.Effect
-		}
-		if slices.ContainsFunc(list[:i], same) {
-			errs = append(errs, field.Duplicate(at.Index(i), check.Shown(t)))
+		t.TolerationSeconds = nil
+		if seen.Again(t) {
+			errs = append(errs, field.Duplicate(at.Index(i), check.Shown(list[i])))
 		}
 	}
 	return errs

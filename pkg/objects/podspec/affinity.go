@@ -158,16 +158,30 @@ func podTerm(t *corev1.PodAffinityTerm, at *field.Path) field.ErrorList {
 func labelKeys(t *corev1.PodAffinityTerm, at *field.Path) field.ErrorList {
 	errs := keysOf(t.MatchLabelKeys, t.LabelSelector, at.Child("matchLabelKeys"))
 	errs = append(errs, keysOf(t.MismatchLabelKeys, t.LabelSelector, at.Child("mismatchLabelKeys"))...)
+	if len(t.MatchLabelKeys) == 0 {
+		return errs
+	}
+	places := map[string]int{} // the first of each key
+	for i, key := range slices.Backward(t.MatchLabelKeys) {
+		places[key] = i
+	}
 	if s := t.LabelSelector; s != nil {
+		var before check.Seen[string]
 		for i := range s.MatchExpressions {
 			key := s.MatchExpressions[i].Key
-			if slices.Contains(t.MatchLabelKeys, key) && selects(s.MatchLabels, s.MatchExpressions[:i], key) {
-				errs = append(errs, field.Invalid(at.Index(slices.Index(t.MatchLabelKeys, key)), key, "exists in both matchLabelKeys and labelSelector"))
+			_, labelled := s.MatchLabels[key]
+			twice := before.Again(key)
+			if place, ok := places[key]; ok && (labelled || twice) {
+				errs = append(errs, field.Invalid(at.Index(place), key, "exists in both matchLabelKeys and labelSelector"))
 			}
 		}
 	}
+	var mismatched check.Seen[string]
+	for _, key := range t.MismatchLabelKeys {
+		mismatched.Again(key)
+	}
 	for i, key := range t.MatchLabelKeys {
-		if slices.Contains(t.MismatchLabelKeys, key) {
+		if mismatched.Has(key) {
 			errs = append(errs, field.Invalid(at.Child("matchLabelKeys").Index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys"))
 		}
 	}
@@ -186,11 +200,4 @@ func keysOf(keys []string, s *metav1.LabelSelector, at *field.Path) field.ErrorL
 		errs = append(errs, check.LabelKey(key, at.Index(i))...)
 	}
 	return errs
-}
-
-func selects(labels map[string]string, expressions []metav1.LabelSelectorRequirement, key string) bool {
-	if _, ok := labels[key]; ok {
-		return true
-	}
-	return slices.ContainsFunc(expressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
 }

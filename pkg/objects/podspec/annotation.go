@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/minikctl/minikctl/pkg/objects/check"
 	"github.com/minikctl/minikctl/pkg/objects/volume"
 )
 
@@ -32,12 +33,17 @@ func Annotations(annotations map[string]string, s *corev1.PodSpec, at *field.Pat
 	if value, ok := annotations[corev1.SeccompPodAnnotationKey]; ok {
 		errs = append(errs, annotatedSeccomp(value, at.Child(corev1.SeccompPodAnnotationKey))...)
 	}
+	var names *check.Seen[string]
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		switch {
 		case strings.HasPrefix(key, corev1.SeccompContainerAnnotationKeyPrefix):
 			errs = append(errs, annotatedSeccomp(annotations[key], at.Child(key))...)
 		case strings.HasPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix):
-			errs = append(errs, annotatedAppArmor(key, annotations[key], s, at)...)
+			if names == nil {
+				names = &check.Seen[string]{}
+				eachContainer(s, nil, func(c *corev1.Container, _ *field.Path) { names.Again(c.Name) })
+			}
+			errs = append(errs, annotatedAppArmor(key, annotations[key], names, at)...)
 		}
 	}
 	return errs
@@ -83,12 +89,11 @@ func annotatedSeccomp(value string, at *field.Path) field.ErrorList {
 	return field.ErrorList{field.Invalid(at, value, "must be a valid seccomp profile")}
 }
 
-func annotatedAppArmor(key, value string, s *corev1.PodSpec, at *field.Path) field.ErrorList {
+// annotatedAppArmor checks the profile of a container, which must be one of these.
+func annotatedAppArmor(key, value string, containers *check.Seen[string], at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	name := strings.TrimPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)
-	found := false
-	eachContainer(s, nil, func(c *corev1.Container, _ *field.Path) { found = found || c.Name == name })
-	if !found {
+	if !containers.Has(name) {
 		errs = append(errs, field.Invalid(at.Key(key), name, "container not found"))
 	}
 	switch {

@@ -44,10 +44,11 @@ func (v *validator) containers(at *field.Path) field.ErrorList {
 		return field.ErrorList{field.Required(at, "")}
 	}
 	var errs field.ErrorList
+	var names check.Seen[string]
 	for i := range v.spec.Containers {
 		c, idx := &v.spec.Containers[i], at.Index(i)
 		errs = append(errs, v.common(c, idx)...)
-		if named(v.spec.Containers[:i], c.Name) {
+		if names.Again(c.Name) {
 			errs = append(errs, field.Duplicate(idx.Child("name"), c.Name))
 		}
 		errs = append(errs, v.lifecycle(c.Lifecycle, idx)...)
@@ -57,8 +58,15 @@ func (v *validator) containers(at *field.Path) field.ErrorList {
 	return append(errs, hostPortConflicts(v.spec.Containers, at)...)
 }
 
-func named(containers []corev1.Container, name string) bool {
-	return slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == name })
+// namesOf returns the names of containers.
+func namesOf(lists ...[]corev1.Container) *check.Seen[string] {
+	names := &check.Seen[string]{}
+	for _, list := range lists {
+		for i := range list {
+			names.Again(list[i].Name)
+		}
+	}
+	return names
 }
 
 func (v *validator) initContainers(at *field.Path) field.ErrorList {
@@ -67,11 +75,12 @@ func (v *validator) initContainers(at *field.Path) field.ErrorList {
 	}
 	at = at.Child("initContainers")
 	var errs field.ErrorList
+	names, others := check.Seen[string]{}, namesOf(v.spec.Containers)
 	for i := range v.spec.InitContainers {
 		c, idx := &v.spec.InitContainers[i], at.Index(i)
 		errs = append(errs, v.common(c, idx)...)
 		errs = append(errs, initRestartRules(c, idx)...)
-		if named(v.spec.Containers, c.Name) || c.Name != "" && named(v.spec.InitContainers[:i], c.Name) {
+		if others.Has(c.Name) || c.Name != "" && names.Again(c.Name) {
 			errs = append(errs, field.Duplicate(idx.Child("name"), c.Name))
 		}
 		errs = append(errs, hostPortConflicts(v.spec.InitContainers[i:i+1], at)...)
@@ -132,16 +141,16 @@ func (v *validator) ephemeralContainers(at *field.Path) field.ErrorList {
 	}
 	at = at.Child("ephemeralContainers")
 	var errs field.ErrorList
-	lasting := func(name string) bool { return named(v.spec.Containers, name) || named(v.spec.InitContainers, name) }
+	names, lasting := check.Seen[string]{}, namesOf(v.spec.Containers, v.spec.InitContainers)
 	for i := range v.spec.EphemeralContainers {
 		e, idx := &v.spec.EphemeralContainers[i], at.Index(i)
 		c := (*corev1.Container)(&e.EphemeralContainerCommon)
 		errs = append(errs, v.common(c, idx)...)
 		errs = append(errs, imageSpaces(c, i, at)...)
-		if lasting(e.Name) || slices.ContainsFunc(v.spec.EphemeralContainers[:i], func(o corev1.EphemeralContainer) bool { return o.Name == e.Name }) {
+		if lasting.Has(e.Name) || names.Again(e.Name) {
 			errs = append(errs, field.Duplicate(idx.Child("name"), e.Name))
 		}
-		if e.TargetContainerName != "" && !lasting(e.TargetContainerName) {
+		if e.TargetContainerName != "" && !lasting.Has(e.TargetContainerName) {
 			errs = append(errs, field.NotFound(idx.Child("targetContainerName"), e.TargetContainerName))
 		}
 		errs = append(errs, notEphemeral(c, idx)...)

@@ -103,6 +103,7 @@ func fileKeyRef(ref *corev1.FileKeySelector, at *field.Path) field.ErrorList {
 // fileKeyVolumes checks that variables from files come from volumes that containers write.
 func (v *validator) fileKeyVolumes(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	var volumes map[string]*corev1.Volume // the first of each name
 	for where, c := range containersOf(v.spec) {
 		for i := range c.Env {
 			from := c.Env[i].ValueFrom
@@ -111,9 +112,15 @@ func (v *validator) fileKeyVolumes(at *field.Path) field.ErrorList {
 			}
 			name := from.FileKeyRef.VolumeName
 			wrong := where.below(at).Child("env").Index(i).Child("valueFrom", "fileKeyRef", "volumeName")
-			if j := slices.IndexFunc(v.spec.Volumes, func(v corev1.Volume) bool { return v.Name == name }); j < 0 {
+			if volumes == nil {
+				volumes = map[string]*corev1.Volume{}
+				for j := range slices.Backward(v.spec.Volumes) {
+					volumes[v.spec.Volumes[j].Name] = &v.spec.Volumes[j]
+				}
+			}
+			if volumes[name] == nil {
 				errs = append(errs, field.NotFound(wrong, name))
-			} else if v.spec.Volumes[j].EmptyDir == nil {
+			} else if volumes[name].EmptyDir == nil {
 				errs = append(errs, field.Invalid(wrong, name, "referenced volume must be of type emptyDir"))
 			}
 		}

@@ -1,8 +1,6 @@
 package podspec
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -16,10 +14,12 @@ func (v *validator) mounts(c *corev1.Container, at *field.Path) field.ErrorList 
 	}
 	at = at.Child("volumeMounts")
 	var errs field.ErrorList
+	var paths check.Seen[string]
+	devices := rawDevices(c.VolumeDevices)
 	for i := range c.VolumeMounts {
 		m := &c.VolumeMounts[i]
-		source := v.volumes.Find(m.Name)
-		if source != nil && plainMount(c, i) {
+		source, taken := v.volumes.Find(m.Name), paths.Again(m.MountPath)
+		if source != nil && !taken && plainMount(c, m) {
 			continue
 		}
 		idx := at.Index(i)
@@ -32,10 +32,10 @@ func (v *validator) mounts(c *corev1.Container, at *field.Path) field.ErrorList 
 		if m.MountPath == "" {
 			errs = append(errs, field.Required(idx.Child("mountPath"), ""))
 		}
-		if mountedAt(c.VolumeMounts[:i], m.MountPath) {
+		if taken {
 			errs = append(errs, field.Invalid(idx.Child("mountPath"), m.MountPath, "must be unique"))
 		}
-		errs = append(errs, notDevice(c, m, idx)...)
+		errs = append(errs, devices.refuse(m, idx)...)
 		errs = append(errs, subPaths(m, at, idx)...)
 		errs = append(errs, propagation(c, m, at)...)
 		errs = append(errs, recursiveReadOnly(m, at.Child("recursiveReadOnly"))...)
@@ -43,42 +43,42 @@ func (v *validator) mounts(c *corev1.Container, at *field.Path) field.ErrorList 
 	return errs
 }
 
-// plainMount reports whether a mount has nothing but a path of its own.
-func plainMount(c *corev1.Container, i int) bool {
-	m := &c.VolumeMounts[i]
+// plainMount reports whether a mount has nothing but a path.
+func plainMount(c *corev1.Container, m *corev1.VolumeMount) bool {
 	return m.Name != "" && m.MountPath != "" && m.SubPath == "" && m.SubPathExpr == "" && m.MountPropagation == nil &&
-		m.RecursiveReadOnly == nil && len(c.VolumeDevices) == 0 && !mountedAt(c.VolumeMounts[:i], m.MountPath)
+		m.RecursiveReadOnly == nil && len(c.VolumeDevices) == 0
 }
 
-func mountedAt(mounts []corev1.VolumeMount, path string) bool {
-	for i := range mounts {
-		if mounts[i].MountPath == path {
-			return true
-		}
+// raw are the names and paths of a container's raw devices. Of several with one name the last one's path counts.
+type raw struct {
+	paths map[string]string // by name
+	taken map[string]bool
+}
+
+func rawDevices(devices []corev1.VolumeDevice) raw {
+	if len(devices) == 0 {
+		return raw{}
 	}
-	return false
+	r := raw{map[string]string{}, map[string]bool{}}
+	for i := range devices {
+		r.paths[devices[i].Name] = devices[i].DevicePath
+	}
+	for _, path := range r.paths {
+		r.taken[path] = true
+	}
+	return r
 }
 
-// notDevice checks that a volume that is mounted is not also a raw device of the container.
-func notDevice(c *corev1.Container, m *corev1.VolumeMount, at *field.Path) field.ErrorList {
+// refuse checks that a volume that is mounted is not also a raw device of the container.
+func (r raw) refuse(m *corev1.VolumeMount, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	name, path := false, false
-	for i := range c.VolumeDevices {
-		name = name || c.VolumeDevices[i].Name == m.Name
-		path = path || c.VolumeDevices[i].DevicePath == m.MountPath && lastDevice(c.VolumeDevices, i)
-	}
-	if name {
+	if _, ok := r.paths[m.Name]; ok {
 		errs = append(errs, field.Invalid(at.Child("name"), m.Name, "must not already exist in volumeDevices"))
 	}
-	if path {
+	if r.taken[m.MountPath] {
 		errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must not already exist as a path in volumeDevices"))
 	}
 	return errs
-}
-
-// lastDevice reports whether no later device has the name of the i-th.
-func lastDevice(devices []corev1.VolumeDevice, i int) bool {
-	return !slices.ContainsFunc(devices[i+1:], func(d corev1.VolumeDevice) bool { return d.Name == devices[i].Name })
 }
 
 // subPaths checks which part of a volume is mounted. Some errors name the list of mounts instead of the mount.
@@ -143,14 +143,18 @@ func (v *validator) devices(c *corev1.Container, at *field.Path) field.ErrorList
 	}
 	at = at.Child("volumeDevices")
 	var errs field.ErrorList
-	var names, paths []string
+	var names, paths, mounted, mountedAt check.Seen[string]
+	for i := range c.VolumeMounts {
+		mounted.Again(c.VolumeMounts[i].Name)
+		mountedAt.Again(c.VolumeMounts[i].MountPath)
+	}
 	for i := range c.VolumeDevices {
 		d, idx := &c.VolumeDevices[i], at.Index(i)
 		source := v.volumes.Find(d.Name)
 		if d.Name == "" {
 			errs = append(errs, field.Required(idx.Child("name"), ""))
 		}
-		if slices.Contains(names, d.Name) {
+		if d.Name != "" && names.Again(d.Name) {
 			errs = append(errs, field.Invalid(idx.Child("name"), d.Name, "must be unique"))
 		}
 		if source != nil && source.PersistentVolumeClaim == nil && source.Ephemeral == nil {
@@ -163,33 +167,20 @@ func (v *validator) devices(c *corev1.Container, at *field.Path) field.ErrorList
 		if d.DevicePath == "" {
 			errs = append(errs, field.Required(idx.Child("devicePath"), ""))
 		}
-		if slices.Contains(paths, d.DevicePath) {
+		if paths.Has(d.DevicePath) {
 			errs = append(errs, field.Invalid(idx.Child("devicePath"), d.DevicePath, "must be unique"))
 		}
 		if volume.NoBacksteps(d.DevicePath, at) != nil {
 			errs = append(errs, field.Invalid(idx.Child("devicePath"), d.DevicePath, "can not contain backsteps ('..')"))
 		} else {
-			paths = append(paths, d.DevicePath)
+			paths.Again(d.DevicePath)
 		}
-		errs = append(errs, notMounted(c, d, idx)...)
-		if d.Name != "" {
-			names = append(names, d.Name)
+		if mounted.Has(d.Name) {
+			errs = append(errs, field.Invalid(idx.Child("name"), d.Name, "must not already exist in volumeMounts"))
 		}
-	}
-	return errs
-}
-
-func notMounted(c *corev1.Container, d *corev1.VolumeDevice, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	name := false
-	for i := range c.VolumeMounts {
-		name = name || c.VolumeMounts[i].Name == d.Name
-	}
-	if name {
-		errs = append(errs, field.Invalid(at.Child("name"), d.Name, "must not already exist in volumeMounts"))
-	}
-	if mountedAt(c.VolumeMounts, d.DevicePath) {
-		errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "must not already exist as a path in volumeMounts"))
+		if mountedAt.Has(d.DevicePath) {
+			errs = append(errs, field.Invalid(idx.Child("devicePath"), d.DevicePath, "must not already exist as a path in volumeMounts"))
+		}
 	}
 	return errs
 }

@@ -34,7 +34,7 @@ func (v *validator) podResources(at *field.Path) field.ErrorList {
 	if r.Claims != nil {
 		errs = append(errs, field.Forbidden(at.Child("claims"), "claims may not be set for Resources at pod-level"))
 	}
-	errs = append(errs, validateResources(r, podResource, v.spec.ResourceClaims, at)...)
+	errs = append(errs, validateResources(r, podResource, v.claims, at)...)
 	sum := resourcehelper.AggregateContainerRequests(&corev1.Pod{Spec: *v.spec}, resourcehelper.PodResourcesOptions{})
 	for _, name := range sorted(sum) {
 		want := sum[name]

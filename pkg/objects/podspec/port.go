@@ -19,11 +19,12 @@ func validatePorts(ports []corev1.ContainerPort, at *field.Path) field.ErrorList
 	}
 	at = at.Child("ports")
 	var errs field.ErrorList
+	var names check.Seen[string]
 	for i := range ports {
 		p, idx := &ports[i], at.Index(i)
 		if p.Name != "" {
 			wrong := check.PortName(p.Name, idx, "name")
-			if wrong == nil && portNamed(ports[:i], p.Name) {
+			if wrong == nil && names.Again(p.Name) {
 				wrong = field.ErrorList{field.Duplicate(idx.Child("name"), p.Name)}
 			}
 			errs = append(errs, wrong...)
@@ -39,15 +40,6 @@ func validatePorts(ports []corev1.ContainerPort, at *field.Path) field.ErrorList
 		errs = append(errs, check.Named(p.Protocol, Protocols, idx, "protocol")...)
 	}
 	return errs
-}
-
-func portNamed(ports []corev1.ContainerPort, name string) bool {
-	for i := range ports {
-		if ports[i].Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // PortNumberOrName checks a port that is given either way.

@@ -28,7 +28,7 @@ func sorted(list corev1.ResourceList) []corev1.ResourceName {
 }
 
 // validateResources checks requests and limits; named checks the name of a resource there.
-func validateResources(r *corev1.ResourceRequirements, named func(corev1.ResourceName, *field.Path) field.ErrorList, claims []corev1.PodResourceClaim, at *field.Path) field.ErrorList {
+func validateResources(r *corev1.ResourceRequirements, named func(corev1.ResourceName, *field.Path) field.ErrorList, claims *podClaims, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	compute, huge := false, false
 	each := func(list corev1.ResourceList, at *field.Path, more func(corev1.ResourceName, resource.Quantity)) {
@@ -53,7 +53,7 @@ func validateResources(r *corev1.ResourceRequirements, named func(corev1.Resourc
 	if huge && !compute {
 		errs = append(errs, field.Forbidden(at, "HugePages require cpu or memory"))
 	}
-	return append(errs, claimNames(r.Claims, claims, at.Child("claims"))...)
+	return append(errs, claims.check(r.Claims, at.Child("claims"))...)
 }
 
 // resources checks the resources of a container.
@@ -61,7 +61,7 @@ func (v *validator) resources(r *corev1.ResourceRequirements, at *field.Path) fi
 	if len(r.Claims) == 0 && plainResources(r) {
 		return nil
 	}
-	return validateResources(r, ContainerResource, v.spec.ResourceClaims, at.Child("resources"))
+	return validateResources(r, ContainerResource, v.claims, at.Child("resources"))
 }
 
 // plainResources reports whether r has nothing but valid CPU, memory and local storage, as most containers do.
@@ -178,62 +178,6 @@ func ContainerResource(name corev1.ResourceName, at *field.Path) field.ErrorList
 	return errs
 }
 
-// claimNames checks that a container claims only what its pod does, and each once.
-func claimNames(claims []corev1.ResourceClaim, known []corev1.PodResourceClaim, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i := range claims {
-		c, idx := &claims[i], at.Index(i)
-		if c.Name == "" {
-			errs = append(errs, field.Required(idx, ""))
-			continue
-		}
-		errs = append(errs, claimedTwice(claims[:i], c, idx)...)
-		if !slices.ContainsFunc(known, func(k corev1.PodResourceClaim) bool { return k.Name == c.Name }) {
-			errs = append(errs, unknownClaim(c.Name, known, idx))
-		}
-	}
-	return errs
-}
-
-// claimedTwice checks a claim against those before it: the whole claim or the same request of it.
-func claimedTwice(before []corev1.ResourceClaim, c *corev1.ResourceClaim, at *field.Path) field.ErrorList {
-	if slices.Contains(before, corev1.ResourceClaim{Name: c.Name}) {
-		return field.ErrorList{field.Duplicate(at, c.Name)}
-	}
-	var errs field.ErrorList
-	if c.Request != "" {
-		errs = append(errs, check.Label(c.Request, at, "request")...)
-		if slices.Contains(before, *c) {
-			errs = append(errs, field.Duplicate(at, c.Name+"/"+c.Request))
-		}
-		return errs
-	}
-	for i := range before {
-		if before[i].Name == c.Name {
-			errs = append(errs, field.Duplicate(at, c.Name))
-		}
-	}
-	return errs
-}
-
-func unknownClaim(name string, known []corev1.PodResourceClaim, at *field.Path) *field.Error {
-	err := field.NotFound(at, name)
-	err.Detail = "must be one of the names in pod.spec.resourceClaims"
-	if len(known) == 0 {
-		err.Detail += " which is empty"
-		return err
-	}
-	var names []string
-	for i := range known {
-		if known[i].Name != "" {
-			names = append(names, known[i].Name)
-		}
-	}
-	slices.Sort(names)
-	err.Detail += ": " + strings.Join(names, ", ")
-	return err
-}
-
 var (
 	resizable     = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 	resizeRestart = []corev1.ResourceResizeRestartPolicy{corev1.NotRequired, corev1.RestartContainer}
@@ -245,9 +189,10 @@ func (v *validator) resizePolicy(policies []corev1.ContainerResizePolicy, at *fi
 	}
 	at = at.Child("resizePolicy")
 	var errs field.ErrorList
+	var names check.Seen[corev1.ResourceName]
 	for i := range policies {
 		p := &policies[i]
-		if slices.ContainsFunc(policies[:i], func(o corev1.ContainerResizePolicy) bool { return o.ResourceName == p.ResourceName }) {
+		if names.Again(p.ResourceName) {
 			errs = append(errs, field.Duplicate(at.Index(i), p.ResourceName))
 		}
 		errs = append(errs, check.Named(p.ResourceName, resizable, at)...)

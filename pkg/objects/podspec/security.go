@@ -84,6 +84,7 @@ func (v *validator) sysctls(list []corev1.Sysctl, at *field.Path) field.ErrorLis
 	}
 	at = at.Child("sysctls")
 	var errs field.ErrorList
+	var seen check.Seen[string]
 	for i, s := range list {
 		name := at.Index(i).Child("name")
 		switch {
@@ -91,7 +92,7 @@ func (v *validator) sysctls(list []corev1.Sysctl, at *field.Path) field.ErrorLis
 			errs = append(errs, field.Required(name, ""))
 		case len(s.Name) > 253 || !sysctlName.MatchString(s.Name):
 			errs = append(errs, field.Invalid(name, s.Name, fmt.Sprintf("must have at most %d characters and match regex %s", 253, sysctlName)))
-		case slices.ContainsFunc(list[:i], func(o corev1.Sysctl) bool { return o.Name == s.Name }):
+		case seen.Again(s.Name):
 			errs = append(errs, field.Duplicate(name, s.Name))
 		}
 		switch namespace := sysctlNamespace(s.Name); {

@@ -20,6 +20,14 @@ func validateSpread(list []corev1.TopologySpreadConstraint, at *field.Path) fiel
 	}
 	at = at.Child("topologySpreadConstraints")
 	var errs field.ErrorList
+	type pair struct {
+		key  string
+		when corev1.UnsatisfiableConstraintAction
+	}
+	left := make(map[pair]int, len(list)) // how many there are yet to come
+	for i := range list {
+		left[pair{list[i].TopologyKey, list[i].WhenUnsatisfiable}]++
+	}
 	for i := range list {
 		c, idx := &list[i], at.Index(i)
 		if c.MaxSkew <= 0 {
@@ -29,11 +37,9 @@ func validateSpread(list []corev1.TopologySpreadConstraint, at *field.Path) fiel
 			errs = append(errs, field.Required(idx.Child("topologyKey"), "can not be empty"))
 		}
 		errs = append(errs, check.OneOf(c.WhenUnsatisfiable, unsatisfiable, idx, "whenUnsatisfiable")...)
-		for j := i + 1; j < len(list); j++ {
-			if c.TopologyKey == list[j].TopologyKey && c.WhenUnsatisfiable == list[j].WhenUnsatisfiable {
-				errs = append(errs, field.Duplicate(idx.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%v, %v}", c.TopologyKey, c.WhenUnsatisfiable)))
-				break
-			}
+		this := pair{c.TopologyKey, c.WhenUnsatisfiable}
+		if left[this]--; left[this] > 0 {
+			errs = append(errs, field.Duplicate(idx.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%v, %v}", c.TopologyKey, c.WhenUnsatisfiable)))
 		}
 		errs = append(errs, minDomains(c, idx.Child("minDomains"))...)
 		if c.NodeAffinityPolicy != nil {

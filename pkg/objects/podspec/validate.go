@@ -2,7 +2,6 @@ package podspec
 
 import (
 	"math"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -25,6 +24,7 @@ type validator struct {
 	Options
 	spec    *corev1.PodSpec
 	volumes volume.Known
+	claims  *podClaims
 
 	// What an update may keep, since the old spec has it.
 	relabels     bool // a policy of changing SELinux labels
@@ -46,7 +46,7 @@ func Validate(s *corev1.PodSpec, o Options, at *field.Path) field.ErrorList {
 		v.restartsInit = restartsInit(o.Old)
 	}
 	known, problems := volume.Validate(s.Volumes, o.Name, at.Child("volumes"))
-	v.volumes = known
+	v.volumes, v.claims = known, claimsOf(s.ResourceClaims)
 	errs = append(errs, problems...)
 	errs = append(errs, validateClaims(s.ResourceClaims, at)...)
 	errs = append(errs, v.containers(at.Child("containers"))...)
@@ -150,17 +150,16 @@ func validateClaims(claims []corev1.PodResourceClaim, at *field.Path) field.Erro
 	}
 	at = at.Child("resourceClaims")
 	var errs field.ErrorList
-	var names []string
+	var names check.Seen[string]
 	for i := range claims {
 		c, idx := &claims[i], at.Index(i)
 		switch {
 		case c.Name == "":
 			errs = append(errs, field.Required(idx.Child("name"), ""))
-		case slices.Contains(names, c.Name):
+		case names.Again(c.Name):
 			errs = append(errs, field.Duplicate(idx.Child("name"), c.Name))
 		default:
 			errs = append(errs, check.Label(c.Name, idx, "name")...)
-			names = append(names, c.Name)
 		}
 		if c.ResourceClaimName != nil && c.ResourceClaimTemplateName != nil {
 			errs = append(errs, field.Invalid(idx, check.Shown(c), "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
@@ -184,9 +183,10 @@ func validateGates(gates []corev1.PodSchedulingGate, at *field.Path) field.Error
 	}
 	at = at.Child("schedulingGates")
 	var errs field.ErrorList
+	var names check.Seen[string]
 	for i := range gates {
 		errs = append(errs, check.Qualified(gates[i].Name, at.Index(i))...)
-		if slices.Contains(gates[:i], gates[i]) {
+		if names.Again(gates[i].Name) {
 			errs = append(errs, field.Duplicate(at.Index(i), gates[i].Name))
 		}
 	}

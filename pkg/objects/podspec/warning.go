@@ -31,7 +31,16 @@ type warner struct {
 	list        []string
 }
 
+// maxWarnings bounds the warnings about one object. Answers have room for far fewer, and ports that are all the same would
+// be told of in pairs.
+const maxWarnings = 1000
+
+func (w *warner) full() bool { return len(w.list) == maxWarnings }
+
 func (w *warner) warn(at *field.Path, format string, args ...any) {
+	if w.full() {
+		return
+	}
 	w.list = append(w.list, at.String()+": "+fmt.Sprintf(format, args...))
 }
 
@@ -180,14 +189,14 @@ func (w *warner) tokenPaths() {
 // references warns about entries that are there twice or are empty.
 func (w *warner) references() {
 	s := w.spec
+	var ips, secrets check.Seen[string]
 	for i := range s.HostAliases {
-		ip := s.HostAliases[i].IP
-		if slices.ContainsFunc(s.HostAliases[:i], func(a corev1.HostAlias) bool { return a.IP == ip }) {
+		if ip := s.HostAliases[i].IP; ips.Again(ip) {
 			w.warn(w.at.Child("spec", "hostAliases").Index(i).Child("ip"), "duplicate ip %q", ip)
 		}
 	}
 	for i := range s.ImagePullSecrets {
-		if slices.Contains(s.ImagePullSecrets[:i], s.ImagePullSecrets[i]) {
+		if secrets.Again(s.ImagePullSecrets[i].Name) {
 			w.warn(w.at.Child("spec", "imagePullSecrets").Index(i).Child("name"), "duplicate name %q", s.ImagePullSecrets[i].Name)
 		}
 	}
@@ -244,9 +253,10 @@ func (w *warner) fraction(list corev1.ResourceList, name corev1.ResourceName, at
 
 // env warns about a variable that hides another of its name without using it.
 func (w *warner) env(vars []corev1.EnvVar, at *field.Path) {
+	var names check.Seen[string]
 	for i := range vars {
 		e := &vars[i]
-		if !slices.ContainsFunc(vars[:i], func(o corev1.EnvVar) bool { return o.Name == e.Name }) {
+		if !names.Again(e.Name) {
 			continue
 		}
 		ref := "$(" + e.Name + ")"
@@ -259,19 +269,24 @@ func (w *warner) env(vars []corev1.EnvVar, at *field.Path) {
 // ports warns about ports that are the same or may be.
 func (w *warner) ports() {
 	type place struct {
-		port corev1.ContainerPort
+		port *corev1.ContainerPort
 		at   *field.Path
 	}
-	var seen []place
+	type number struct {
+		port     int32
+		protocol corev1.Protocol
+	}
+	seen := map[number][]place{}
 	eachContainer(w.spec, w.at.Child("spec"), func(c *corev1.Container, at *field.Path) {
-		for i, p := range c.Ports {
-			here := at.Child("ports").Index(i)
+		for i := range c.Ports {
+			p, here := &c.Ports[i], at.Child("ports").Index(i)
 			if p.HostIP != "" && p.HostPort == 0 {
 				w.warn(here, "hostIP set without hostPort: %+v", shownPort(p))
 			}
-			for _, o := range seen {
-				if o.port.ContainerPort != p.ContainerPort || o.port.Protocol != p.Protocol {
-					continue
+			same := number{p.ContainerPort, p.Protocol}
+			for _, o := range seen[same] {
+				if w.full() {
+					return
 				}
 				switch {
 				case p.HostIP == o.port.HostIP && p.HostPort == o.port.HostPort:
@@ -282,13 +297,13 @@ func (w *warner) ports() {
 					w.warn(here, "dangerously ambiguous port definition with %s", o.at)
 				}
 			}
-			seen = append(seen, place{p, here})
+			seen[same] = append(seen[same], place{p, here})
 		}
 	})
 }
 
 // shownPort is a port as the warning about it shows it: with the names of Go's fields.
-func shownPort(p corev1.ContainerPort) any {
+func shownPort(p *corev1.ContainerPort) any {
 	return struct {
 		Name          string
 		HostPort      int32

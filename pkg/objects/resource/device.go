@@ -70,17 +70,18 @@ func bindingConditions(good, bad []string, at *field.Path) field.ErrorList {
 	key := func(s *string, at *field.Path) field.ErrorList { return check.LabelKey(*s, at) }
 	errs := items(good, resourcev1.BindingConditionsMaxSize, at.Child("bindingConditions"), key)
 	errs = append(errs, items(bad, resourcev1.BindingFailureConditionsMaxSize, at.Child("bindingFailureConditions"), key)...)
+	var waits, fails check.Seen[string]
 	for i, c := range good {
-		if slices.Contains(good[:i], c) {
+		if waits.Again(c) {
 			errs = append(errs, field.Duplicate(at.Child("bindingConditions").Index(i), c))
 		}
 	}
 	for i, c := range bad {
 		at := at.Child("bindingFailureConditions").Index(i)
-		if slices.Contains(bad[:i], c) {
+		if fails.Again(c) {
 			errs = append(errs, field.Duplicate(at, c))
 		}
-		if slices.Contains(good, c) {
+		if waits.Has(c) {
 			errs = append(errs, field.Invalid(at, c, "bindingFailureConditions must not overlap with bindingConditions"))
 		}
 	}

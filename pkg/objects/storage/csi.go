@@ -194,6 +194,7 @@ const longestNodeID = 256
 func validateNode(n, old *storagev1.CSINode) field.ErrorList {
 	drivers := field.NewPath("spec", "drivers")
 	errs := check.Meta(n, false, validation.NameIsDNSSubdomain)
+	var names check.Seen[string]
 	for i := range n.Spec.Drivers {
 		d, at := &n.Spec.Drivers[i], drivers.Index(i)
 		errs = append(errs, volume.ValidateDriver(d.Name, at.Child("name"))...)
@@ -205,14 +206,15 @@ func validateNode(n, old *storagev1.CSINode) field.ErrorList {
 		if a := d.Allocatable; a != nil && a.Count != nil {
 			errs = append(errs, check.NonNegative(*a.Count, at, "allocatable", "count")...)
 		}
-		if slices.ContainsFunc(n.Spec.Drivers[:i], func(o storagev1.CSINodeDriver) bool { return o.Name == d.Name }) {
+		if names.Again(d.Name) {
 			errs = append(errs, field.Duplicate(at.Child("name"), d.Name))
 		}
-		for j, key := range d.TopologyKeys {
+		var keys check.Seen[string]
+		for _, key := range d.TopologyKeys {
 			if key == "" {
 				errs = append(errs, field.Required(at, ""))
 			}
-			if slices.Contains(d.TopologyKeys[:j], key) {
+			if keys.Again(key) {
 				errs = append(errs, field.Duplicate(at, key))
 			}
 			errs = append(errs, check.Qualified(key, at)...)

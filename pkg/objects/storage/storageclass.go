@@ -2,6 +2,7 @@
 package storage
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -138,7 +139,7 @@ func parameters(params map[string]string, at *field.Path) field.ErrorList {
 
 func topologies(terms []corev1.TopologySelectorTerm, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	seen := make([]map[string][]string, len(terms)) // Kubernetes compares with as many empty terms first, and so do we
+	seen := map[string]int{shownTerm(nil): len(terms)} // Kubernetes compares with as many empty terms first, and so do we
 	for i := range terms {
 		expressions := at.Index(i).Child("matchLabelExpressions")
 		wants := map[string][]string{}
@@ -147,8 +148,9 @@ func topologies(terms []corev1.TopologySelectorTerm, at *field.Path) field.Error
 			if len(r.Values) == 0 {
 				errs = append(errs, field.Required(idx.Child("values"), ""))
 			}
+			var values check.Seen[string]
 			for n, value := range r.Values {
-				if slices.Contains(r.Values[:n], value) {
+				if values.Again(value) {
 					errs = append(errs, field.Duplicate(idx.Child("values").Index(n), value))
 				}
 			}
@@ -158,15 +160,23 @@ func topologies(terms []corev1.TopologySelectorTerm, at *field.Path) field.Error
 			}
 			wants[r.Key] = slices.Compact(slices.Sorted(slices.Values(r.Values)))
 		}
-		for _, o := range seen {
-			if maps.EqualFunc(o, wants, slices.Equal) {
-				errs = append(errs, field.Duplicate(expressions, ""))
-			}
+		term := shownTerm(wants)
+		for range min(seen[term], mostDuplicates) {
+			errs = append(errs, field.Duplicate(expressions, ""))
 		}
-		seen = append(seen, wants)
+		seen[term]++
+		if len(errs) > mostDuplicates {
+			return errs // who sends so many means no good
+		}
 	}
 	return errs
 }
+
+// mostDuplicates bounds how often it is said that terms are the same.
+const mostDuplicates = 1000
+
+// shownTerm is the same for terms that want the same.
+func shownTerm(wants map[string][]string) string { return fmt.Sprintf("%q", wants) }
 
 func classWarnings(c, _ *storagev1.StorageClass) []string {
 	var out []string

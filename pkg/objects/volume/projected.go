@@ -3,6 +3,8 @@ package volume
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
 func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.ErrorList {
@@ -16,7 +18,7 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 // projection collects the errors of a projected volume and the paths that its files take.
 type projection struct {
 	at    *field.Path
-	paths []string
+	paths check.Seen[string]
 	errs  field.ErrorList
 }
 
@@ -24,13 +26,9 @@ func (v *projection) add(errs field.ErrorList) { v.errs = append(v.errs, errs...
 
 // take notes a path; owner is what the error names if it is taken already.
 func (v *projection) take(path, owner string) {
-	for _, taken := range v.paths {
-		if taken == path {
-			v.errs = append(v.errs, field.Invalid(v.at, owner, "conflicting duplicate paths"))
-			return
-		}
+	if v.paths.Again(path) {
+		v.errs = append(v.errs, field.Invalid(v.at, owner, "conflicting duplicate paths"))
 	}
-	v.paths = append(v.paths, path)
 }
 
 func (v *projection) source(s *corev1.VolumeProjection, at *field.Path) {

@@ -11,11 +11,20 @@ import (
 )
 
 // Known are the valid volumes of a pod, in which mounts find theirs by name.
-type Known []*corev1.Volume
+type Known struct {
+	few    []*corev1.Volume
+	byName map[string]*corev1.Volume // nil while they are few
+}
+
+// indexFrom is how many volumes have an index.
+const indexFrom = 16
 
 // Find returns the volume with a name, or nil.
-func (k Known) Find(name string) *corev1.Volume {
-	for _, v := range k {
+func (k *Known) Find(name string) *corev1.Volume {
+	if k.byName != nil {
+		return k.byName[name]
+	}
+	for _, v := range k.few {
 		if v.Name == name {
 			return v
 		}
@@ -23,10 +32,25 @@ func (k Known) Find(name string) *corev1.Volume {
 	return nil
 }
 
+func (k *Known) add(v *corev1.Volume) {
+	switch {
+	case k.byName != nil:
+		k.byName[v.Name] = v
+	case len(k.few) < indexFrom:
+		k.few = append(k.few, v)
+	default:
+		k.byName = map[string]*corev1.Volume{v.Name: v}
+		for _, v := range k.few {
+			k.byName[v.Name] = v
+		}
+	}
+}
+
 // Validate checks the volumes of a pod. pod is its name, which ephemeral volumes use; "" in a template.
 func Validate(volumes []corev1.Volume, pod string, at *field.Path) (Known, field.ErrorList) {
 	var errs field.ErrorList
-	known := make(Known, 0, len(volumes))
+	known := Known{few: make([]*corev1.Volume, 0, min(len(volumes), indexFrom))}
+	made := madeForPod(volumes, pod)
 	for i := range volumes {
 		v, idx := &volumes[i], at.Index(i)
 		here := validateSource(v, pod, idx)
@@ -39,10 +63,10 @@ func Validate(volumes []corev1.Volume, pod string, at *field.Path) (Known, field
 			here = append(here, field.Duplicate(idx.Child("name"), v.Name))
 		}
 		if len(here) == 0 {
-			known = append(known, v)
+			known.add(v)
 		}
 		errs = append(errs, here...)
-		if c := v.PersistentVolumeClaim; c != nil && madeForPod(volumes, pod, c.ClaimName) {
+		if c := v.PersistentVolumeClaim; c != nil && made[c.ClaimName] {
 			errs = append(errs, field.Invalid(idx.Child("persistentVolumeClaim", "claimName"), c.ClaimName,
 				"must not reference a PVC that gets created for an ephemeral volume"))
 		}
@@ -50,17 +74,19 @@ func Validate(volumes []corev1.Volume, pod string, at *field.Path) (Known, field
 	return known, errs
 }
 
-// madeForPod reports whether a claim is one that an ephemeral volume of the pod makes.
-func madeForPod(volumes []corev1.Volume, pod, claim string) bool {
-	if pod == "" {
-		return false
-	}
+// madeForPod returns the claims that the ephemeral volumes of a pod make.
+func madeForPod(volumes []corev1.Volume, pod string) map[string]bool {
+	var made map[string]bool
 	for i := range volumes {
-		if volumes[i].Ephemeral != nil && pod+"-"+volumes[i].Name == claim {
-			return true
+		if volumes[i].Ephemeral == nil || pod == "" {
+			continue
 		}
+		if made == nil {
+			made = map[string]bool{}
+		}
+		made[pod+"-"+volumes[i].Name] = true
 	}
-	return false
+	return made
 }
 
 // one collects the errors of a volume that shall have exactly one source.

@@ -1,0 +1,43 @@
+package check
+
+import "slices"
+
+// few is how many values a Seen looks through one by one.
+const few = 8
+
+// Seen finds what is in a list twice. The zero value has seen nothing. A few values cost no memory, and many, which only
+// those send who mean no good, cost no square of their number.
+type Seen[T comparable] struct {
+	some [few]T
+	n    int // of some
+	all  map[T]struct{}
+}
+
+// Has reports whether v was seen.
+func (s *Seen[T]) Has(v T) bool {
+	if s.all == nil {
+		return slices.Contains(s.some[:s.n], v)
+	}
+	_, ok := s.all[v]
+	return ok
+}
+
+// Again reports whether v was seen before this call, and remembers it.
+func (s *Seen[T]) Again(v T) bool {
+	switch {
+	case s.Has(v):
+		return true
+	case s.all != nil:
+		s.all[v] = struct{}{}
+	case s.n < few:
+		s.some[s.n] = v
+		s.n++
+	default:
+		s.all = make(map[T]struct{}, 2*few)
+		for _, o := range s.some {
+			s.all[o] = struct{}{}
+		}
+		s.all[v] = struct{}{}
+	}
+	return false
+}
