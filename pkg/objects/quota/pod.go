@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
@@ -19,19 +20,27 @@ import (
 )
 
 var podEvaluator = Evaluator{
-	Updates: []string{"resize"},
 	names: append([]corev1.ResourceName{
 		countOf(schema.GroupResource{Resource: "pods"}), corev1.ResourcePods,
 		corev1.ResourceEphemeralStorage, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceLimitsEphemeralStorage,
 	}, demanded...),
 	matching: func(name corev1.ResourceName) bool {
 		s := string(name)
+		asked, ok := strings.CutPrefix(s, corev1.DefaultResourceRequestsPrefix)
 		return strings.HasPrefix(s, corev1.ResourceHugePagesPrefix) || strings.HasPrefix(s, corev1.ResourceRequestsHugePagesPrefix) ||
-			strings.HasPrefix(s, corev1.DefaultResourceRequestsPrefix) && podspec.IsExtended(corev1.ResourceName(strings.TrimPrefix(s, corev1.DefaultResourceRequestsPrefix)))
+			ok && (!podspec.IsNative(name) || isDevice(corev1.ResourceName(asked)))
 	},
 	inScope: podInScope,
 	missing: podMissing,
 	usage:   podUsage,
+	changed: podChanged,
+}
+
+// podChanged reports whether a pod is resized, or comes under other scopes by a deadline, which an update may set.
+func podChanged(sub string, obj, old objects.Object) bool {
+	now, ok := obj.(*corev1.Pod)
+	was, had := old.(*corev1.Pod)
+	return sub == "resize" || sub == "" && ok && had && ends(now) != ends(was)
 }
 
 // demanded are the resources that every container has to name when a quota limits them.
@@ -46,7 +55,7 @@ func podUsage(obj objects.Object, now time.Time) corev1.ResourceList {
 	if !lives(pod, now) {
 		return out
 	}
-	opts := resourcehelper.PodResourcesOptions{}
+	opts := resourcehelper.PodResourcesOptions{UseStatusResources: true} // what a pod has while it waits for less
 	return library.Add(out, compute(resourcehelper.PodRequests(pod, opts), resourcehelper.PodLimits(pod, opts)))
 }
 
@@ -65,6 +74,11 @@ func lives(pod *corev1.Pod, now time.Time) bool {
 // shortNames are the resources whose requests count under two names.
 var shortNames = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 
+// isDevice reports whether a resource stands for the devices of a class.
+func isDevice(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix)
+}
+
 // compute names requests and limits as quotas do.
 func compute(requests, limits corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{corev1.ResourcePods: one}
@@ -80,7 +94,7 @@ func compute(requests, limits corev1.ResourceList) corev1.ResourceList {
 		switch {
 		case strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
 			out[name], out[corev1.DefaultResourceRequestsPrefix+name] = q, q
-		case podspec.IsExtended(name):
+		case podspec.IsExtended(name), isDevice(name):
 			out[corev1.DefaultResourceRequestsPrefix+name] = q
 		}
 	}

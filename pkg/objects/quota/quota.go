@@ -18,15 +18,12 @@ import (
 
 // Evaluator knows how objects of one resource use a quota.
 type Evaluator struct {
-	// Updates are the subresources ("" for the resource itself) whose updates change what an object uses; each create of
-	// the resource itself does.
-	Updates []string
-
 	names    []corev1.ResourceName
 	matching func(name corev1.ResourceName) bool // more names; nil: none
 	inScope  func(obj objects.Object, s corev1.ScopedResourceSelectorRequirement) (bool, error)
 	missing  func(obj objects.Object, required []corev1.ResourceName) error
 	usage    func(obj objects.Object, now time.Time) corev1.ResourceList
+	changed  func(sub string, obj, old objects.Object) bool // nil: no update changes what an object uses
 }
 
 // aliases are the names by which objects were counted before every resource could be.
@@ -123,6 +120,11 @@ func (e Evaluator) Missing(obj objects.Object, required []corev1.ResourceName) e
 		return nil
 	}
 	return e.missing(obj, required)
+}
+
+// Changed reports whether an update, of the object itself or of a subresource, may change what it uses of a quota.
+func (e Evaluator) Changed(sub string, obj, old objects.Object) bool {
+	return e.changed != nil && e.changed(sub, obj, old)
 }
 
 // Usage returns how much an object uses. now tells whether a pod that is being deleted should have ended.

@@ -49,6 +49,11 @@ func TestUsage(t *testing.T) {
 			list("pods", "1", "count/pods", "1", "cpu", "1", "requests.cpu", "1", "memory", "1Gi", "requests.memory", "1Gi", "limits.cpu", "2", "limits.ephemeral-storage", "1Gi")},
 		"an extended resource": {"pods", pod(list("example.com/gpu", "2"), list("example.com/gpu", "2"), nil),
 			list("pods", "1", "count/pods", "1", "requests.example.com/gpu", "2")},
+		"devices of a class": {"pods", pod(list("deviceclass.resource.kubernetes.io/fast", "2"), list("deviceclass.resource.kubernetes.io/fast", "2"), nil),
+			list("pods", "1", "count/pods", "1", "requests.deviceclass.resource.kubernetes.io/fast", "2")},
+		"what a pod has that waits for less": {"pods", pod(list("cpu", "1"), nil, func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", AllocatedResources: list("cpu", "2"), Resources: &corev1.ResourceRequirements{Requests: list("cpu", "3")}}}
+		}), list("pods", "1", "count/pods", "1", "cpu", "3", "requests.cpu", "3")},
 		"huge pages":           {"pods", pod(list("hugepages-2Mi", "4Mi"), nil, nil), list("pods", "1", "count/pods", "1", "hugepages-2Mi", "4Mi", "requests.hugepages-2Mi", "4Mi")},
 		"a pod that has ended": {"pods", pod(list("cpu", "1"), nil, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), list("count/pods", "1")},
 		"a pod that should have ended": {"pods", pod(list("cpu", "1"), nil, func(p *corev1.Pod) {
@@ -123,5 +128,44 @@ func TestScopes(t *testing.T) {
 				t.Errorf("a secret is in scope: %v", in)
 			}
 		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	e := For(schema.GroupResource{Resource: "pods"})
+	for _, name := range []string{"cpu", "pods", "count/pods", "hugepages-2Mi", "requests.example.com/gpu", "requests.deviceclass.resource.kubernetes.io/fast"} {
+		if len(e.Names(list(name, "1"))) != 1 {
+			t.Errorf("pods use no %s", name)
+		}
+	}
+	for _, name := range []string{"services", "example.com/gpu", "limits.example.com/gpu", "requests.kubernetes.io/x", "deviceclass.resource.kubernetes.io/fast"} {
+		if len(e.Names(list(name, "1"))) != 0 {
+			t.Errorf("pods use %s", name)
+		}
+	}
+}
+
+func TestChanged(t *testing.T) {
+	plain := pod(nil, nil, nil)
+	ends := pod(nil, nil, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(5)) })
+	sooner := pod(nil, nil, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(3)) })
+	for _, c := range []struct {
+		resource, sub string
+		obj, old      objects.Object
+		want          bool
+	}{
+		{"pods", "", plain, plain, false},
+		{"pods", "", ends, plain, true},
+		{"pods", "", sooner, ends, false},
+		{"pods", "status", ends, plain, false},
+		{"pods", "resize", plain, plain, true},
+		{"services", "", &corev1.Service{}, &corev1.Service{}, true},
+		{"services", "status", &corev1.Service{}, &corev1.Service{}, false},
+		{"persistentvolumeclaims", "status", &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaim{}, true},
+		{"configmaps", "", &corev1.ConfigMap{}, &corev1.ConfigMap{}, false},
+	} {
+		if got := For(schema.GroupResource{Resource: c.resource}).Changed(c.sub, c.obj, c.old); got != c.want {
+			t.Errorf("an update of %s/%s changes what is used: %v, want %v", c.resource, c.sub, got, c.want)
+		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 var serviceEvaluator = Evaluator{
-	Updates: []string{""},
+	changed: func(sub string, _, _ objects.Object) bool { return sub == "" },
 	names: []corev1.ResourceName{countOf(schema.GroupResource{Resource: "services"}), corev1.ResourceServices,
 		corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers},
 	usage: func(obj objects.Object, _ time.Time) corev1.ResourceList {
@@ -50,7 +50,7 @@ func balancedPorts(s *corev1.Service) int {
 const ofClass = ".storageclass.storage.k8s.io/"
 
 var claimEvaluator = Evaluator{
-	Updates: []string{"", "status"},
+	changed: func(sub string, _, _ objects.Object) bool { return sub == "" || sub == "status" },
 	names: []corev1.ResourceName{countOf(schema.GroupResource{Resource: "persistentvolumeclaims"}),
 		corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage},
 	matching: func(name corev1.ResourceName) bool {

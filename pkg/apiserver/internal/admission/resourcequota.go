@@ -71,7 +71,7 @@ func (q resourceQuota) Admit(ctx context.Context, a *stage.Attributes) error {
 		return nil
 	}
 	evaluate := quota.For(gr)
-	if a.Operation == stage.Create && a.Subresource != "" || a.Operation == stage.Update && !slices.Contains(evaluate.Updates, a.Subresource) {
+	if a.Operation == stage.Create && a.Subresource != "" || a.Operation == stage.Update && !evaluate.Changed(a.Subresource, a.Object, a.Old) {
 		return nil
 	}
 	c := &claimant{a: a, evaluate: evaluate, charged: map[string]corev1.ResourceList{}, done: make(chan struct{})}
