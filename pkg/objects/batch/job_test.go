@@ -1,6 +1,8 @@
 package batch
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -59,5 +61,35 @@ func TestCountIndexes(t *testing.T) {
 		if got != want {
 			t.Errorf("%q: got %d, want %d (%v)", text, got, want, err)
 		}
+	}
+}
+
+func TestOverlap(t *testing.T) {
+	many := func(from int) string { // every other index
+		list := make([]string, 200_000)
+		for i := range list {
+			list[i] = strconv.Itoa(from + 2*i)
+		}
+		return strings.Join(list, ",")
+	}
+	for name, c := range map[string]struct{ completed, failed, want string }{
+		"nothing":             {"", "", ""},
+		"nothing failed":      {"1-3", "", ""},
+		"side by side":        {"1-3,6", "4,5,7-9", ""},
+		"the same":            {"1,3", "2,3", "3"},
+		"within":              {"0,2-8", "4-5", "4"},
+		"across":              {"2-4", "0-2", "2"},
+		"what cannot be read": {"x,1-2", "y,2", "2"},
+		"many of each":        {many(0), many(1), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if err := overlap(c.completed, c.failed, new(int32(1_000_000))); err != nil {
+				got = strings.TrimPrefix(err.Error(), "failedIndexes and completedIndexes overlap at index: ")
+			}
+			if got != c.want {
+				t.Errorf("overlap at %q, want %q", got, c.want)
+			}
+		})
 	}
 }

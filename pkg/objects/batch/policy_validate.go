@@ -222,17 +222,31 @@ func indexInterval(text string, completions *int32) (first, end int, err error) 
 	return n[0], n[1], nil
 }
 
-// overlap says at which index two lists of intervals overlap; what cannot be read is left out.
-func overlap(completed, failed string, completions *int32) error {
-	for _, c := range strings.Split(completed, ",") {
-		from, to, err := indexInterval(c, completions)
-		if err != nil {
-			continue
+// interval is a run of indexes.
+type interval struct{ first, end int }
+
+// intervals reads a list of them; what cannot be read is left out.
+func intervals(text string, completions *int32) []interval {
+	var out []interval
+	for part := range strings.SplitSeq(text, ",") {
+		if first, end, err := indexInterval(part, completions); err == nil {
+			out = append(out, interval{first, end})
 		}
-		for _, f := range strings.Split(failed, ",") {
-			if first, end, err := indexInterval(f, completions); err == nil && from <= end && first <= to {
-				return fmt.Errorf("failedIndexes and completedIndexes overlap at index: %d", max(from, first))
-			}
+	}
+	return out
+}
+
+// overlap says at which index two ascending lists of intervals overlap.
+func overlap(completed, failed string, completions *int32) error {
+	done, lost := intervals(completed, completions), intervals(failed, completions)
+	for len(done) > 0 && len(lost) > 0 {
+		switch c, f := done[0], lost[0]; {
+		case c.first <= f.end && f.first <= c.end:
+			return fmt.Errorf("failedIndexes and completedIndexes overlap at index: %d", max(c.first, f.first))
+		case c.first <= f.first:
+			done = done[1:]
+		default:
+			lost = lost[1:]
 		}
 	}
 	return nil
