@@ -48,7 +48,7 @@ func OpenMetaUpdate(obj, old metav1.Object) field.ErrorList {
 	if plainMeta(obj) && old.GetDeletionTimestamp() == nil && sameSystemFields(obj, old) {
 		return nil
 	}
-	return validation.ValidateObjectMetaAccessorUpdate(obj, old, Metadata)
+	return inOrder(obj, validation.ValidateObjectMetaAccessorUpdate(obj, old, Metadata))
 }
 
 // inOrder puts the errors about labels, which the library goes through in no order, into that of their keys.

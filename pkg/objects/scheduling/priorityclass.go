@@ -38,7 +38,7 @@ var PriorityClasses = objects.Def[*schedulingv1.PriorityClass]{
 	New:      func() *schedulingv1.PriorityClass { return &schedulingv1.PriorityClass{} },
 	NewList:  func() runtime.Object { return &schedulingv1.PriorityClassList{} },
 	Default:  defaultClass,
-	Prepare:  func(c, old *schedulingv1.PriorityClass) { prepareClass(c, old) },
+	Prepare:  prepareClass,
 	Validate: validateClass,
 	Columns: []objects.Column[*schedulingv1.PriorityClass]{
 		objects.NameColumn[*schedulingv1.PriorityClass](),
