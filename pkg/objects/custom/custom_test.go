@@ -356,6 +356,22 @@ func TestStatus(t *testing.T) {
 	equal(t, "metadata", causes(r.Status.Validate(u, old)), []string{`metadata.resourceVersion: Invalid value: "": must be specified for an update`})
 }
 
+// TestNoStatusYet: an object that had no status may be given none in so many words, whatever the schema says of its values.
+func TestNoStatusYet(t *testing.T) {
+	r := rowOf(t, cronTabs, `properties: {replicas: {type: integer, maximum: 100}, selector: {type: string}}`, `nullable: true
+            enum: [{}]`, `      scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas, labelSelectorPath: .status.selector}
+`, "")
+	v, old := &r.Versions[0], cronTab(t, r, `{cronSpec: "* * * * */5"}`)
+	for status, want := range map[string][]string{"null": nil, "{}": nil, "{a: 1}": {`status: Unsupported value: {"a":1}: supported values: "{}"`, unchecked}} {
+		u := old.DeepCopy()
+		u.Object["status"] = nil
+		if err := yaml.Unmarshal([]byte("status: "+status), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "errors of "+status, causes(v.ValidateStatus(u, old)), want)
+	}
+}
+
 func TestScale(t *testing.T) {
 	r := rowOf(t, cronTabs)
 	u := cronTab(t, r, `{cronSpec: x, replicas: 3}`)

@@ -61,7 +61,7 @@ type pair struct {
 	*rules
 	version  *version
 	now, was map[string]any
-	meta     field.ErrorList // what is wrong with the metadata, which others report
+	meta     field.ErrorList // what is wrong with the metadata, which others report; looked at only if there are rules in CEL
 }
 
 // pairOf converts objects of the stored version.
@@ -70,7 +70,10 @@ func (v *version) pairOf(obj, old objects.Object) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pair{rules: r, version: v, meta: v.validateMeta(obj, old)}
+	p := &pair{rules: r, version: v}
+	if r.cel != nil {
+		p.meta = v.validateMeta(obj, old)
+	}
 	if p.now, err = v.view(obj); err != nil || old == nil {
 		return p, err
 	}
@@ -119,11 +122,7 @@ func (v *version) validateStatus(obj, old objects.Object) field.ErrorList {
 	var errs field.ErrorList
 	same := p.correlate()
 	if status, ok := p.now["status"]; ok {
-		var part *common.CorrelatedObject
-		if same != nil {
-			part = same.Key("status")
-		}
-		errs = schemavalidation.ValidateCustomResourceUpdate(field.NewPath("status"), status, p.was["status"], p.status, ratchet(part)...)
+		errs = schemavalidation.ValidateCustomResourceUpdate(field.NewPath("status"), status, p.was["status"], p.status, ratchet(same, "status")...)
 	}
 	errs = append(errs, v.validateScaleStatus(p.now)...)
 	errs = append(errs, p.validateLists()...)
@@ -139,9 +138,14 @@ func (p *pair) correlate() *common.CorrelatedObject {
 	return common.NewCorrelatedObject(p.now, p.was, &model.Structural{Structural: p.rules.schema})
 }
 
-func ratchet(same *common.CorrelatedObject) []schemavalidation.ValidationOption {
+// ratchet lets the checks of an object, or of a part of it, leave out what was there before. Of a part that was not there the
+// library finds out by itself what of it is new.
+func ratchet(same *common.CorrelatedObject, part ...string) []schemavalidation.ValidationOption {
 	if same == nil {
 		return nil
+	}
+	for _, name := range part {
+		same = same.Key(name)
 	}
 	return []schemavalidation.ValidationOption{schemavalidation.WithRatcheting(same)}
 }
