@@ -68,6 +68,8 @@ func New(cfg Config) ([]stage.Mutator, []stage.Validator) {
 		certificateApproval{cfg.Authorizers},
 		certificateSigning{cfg.Authorizers},
 		certificateSubjectRestriction{},
+		nodeDeclaredFeatures{r},
+		podResize{r},
 		deviceAccess{r, cfg.Authorizers},
 	}
 	if cfg.Find != nil {

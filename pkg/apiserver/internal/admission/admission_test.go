@@ -101,7 +101,7 @@ func TestNamesAreThoseOfKubernetes(t *testing.T) {
 	for _, m := range mutators {
 		names = append(names, m.Name())
 	}
-	only := []string{"PodSecurity", "PersistentVolumeClaimResize", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction", "DeviceAccess"}
+	only := []string{"PodSecurity", "PersistentVolumeClaimResize", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction", "NodeDeclaredFeatureValidator", "PodResizeValidator", "DeviceAccess"}
 	for _, v := range validators {
 		if !slices.Contains(names, v.Name()) && !slices.Contains(only, v.Name()) {
 			t.Errorf("%s is a validator only", v.Name())

@@ -169,10 +169,28 @@ func podWithin(pod *corev1.Pod, item *corev1.LimitRangeItem) []error {
 			}
 		}
 	case corev1.LimitTypePod:
-		all := resourcehelper.PodResourcesOptions{}
-		return asked{item.Type, resourcehelper.PodRequests(pod, all), resourcehelper.PodLimits(pod, all)}.within(item)
+		return podAsks(pod).within(item)
 	}
 	return errs
+}
+
+// podAsks returns what a pod asks for: what its containers do, and in place of it what the pod itself says of processors and
+// memory. What its runtime class costs does not count.
+func podAsks(pod *corev1.Pod) asked {
+	containers := resourcehelper.PodResourcesOptions{ExcludeOverhead: true, SkipPodLevelResources: true}
+	a := asked{corev1.LimitTypePod, resourcehelper.PodRequests(pod, containers), resourcehelper.PodLimits(pod, containers)}
+	if pod.Spec.Resources == nil {
+		return a
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if q, ok := pod.Spec.Resources.Requests[name]; ok {
+			a.requests[name] = q
+		}
+		if q, ok := pod.Spec.Resources.Limits[name]; ok {
+			a.limits[name] = q
+		}
+	}
+	return a
 }
 
 // asked is what a container, pod or claim asks for.

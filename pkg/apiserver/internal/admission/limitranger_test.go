@@ -72,9 +72,17 @@ func TestLimitRangerBounds(t *testing.T) {
 		"no limit":            {corev1.LimitRangeItem{Type: container, Max: list("memory", "1Gi")}, pod(nil, nil), "maximum memory usage per Container is 1Gi.  No limit is specified"},
 		"two at once": {corev1.LimitRangeItem{Type: container, Max: list("memory", "1Gi", "cpu", "1")}, pod(nil, list("memory", "1536Mi", "cpu", "2")),
 			"[maximum cpu usage per Container is 1, but limit is 2, maximum memory usage per Container is 1Gi, but limit is 1536Mi]"},
-		"ratio":              {corev1.LimitRangeItem{Type: whole, MaxLimitRequestRatio: list("memory", "2")}, pod(list("memory", "100Mi"), list("memory", "300Mi")), "memory max limit to request ratio per Pod is 2, but provided ratio is 3.000000"},
-		"ratio of nothing":   {corev1.LimitRangeItem{Type: whole, MaxLimitRequestRatio: list("memory", "2")}, pod(nil, nil), "memory max limit to request ratio per Pod is 2, but no request is specified or request is 0"},
-		"pod as a whole":     {corev1.LimitRangeItem{Type: whole, Max: list("cpu", "1")}, pod(list("cpu", "2"), list("cpu", "2")), "maximum cpu usage per Pod is 1, but limit is 2"},
+		"ratio":            {corev1.LimitRangeItem{Type: whole, MaxLimitRequestRatio: list("memory", "2")}, pod(list("memory", "100Mi"), list("memory", "300Mi")), "memory max limit to request ratio per Pod is 2, but provided ratio is 3.000000"},
+		"ratio of nothing": {corev1.LimitRangeItem{Type: whole, MaxLimitRequestRatio: list("memory", "2")}, pod(nil, nil), "memory max limit to request ratio per Pod is 2, but no request is specified or request is 0"},
+		"pod as a whole":   {corev1.LimitRangeItem{Type: whole, Max: list("cpu", "1")}, pod(list("cpu", "2"), list("cpu", "2")), "maximum cpu usage per Pod is 1, but limit is 2"},
+		"what a class costs": {corev1.LimitRangeItem{Type: whole, Max: list("cpu", "1")}, newPod(func(p *corev1.Pod) {
+			p.Spec.RuntimeClassName = new("vm")
+			p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list("cpu", "1"), Limits: list("cpu", "1")}
+		}), ""},
+		"the pod itself": {corev1.LimitRangeItem{Type: whole, Max: list("cpu", "1", "memory", "1Gi", "hugepages-2Mi", "2Mi")}, newPod(func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Limits: list("cpu", "2", "memory", "1Gi", "hugepages-2Mi", "4Mi")}
+			p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: list("cpu", "1", "memory", "2Gi", "hugepages-2Mi", "2Mi")}
+		}), "maximum cpu usage per Pod is 1, but limit is 2"},
 		"claim":              {corev1.LimitRangeItem{Type: storage, Min: list("storage", "1Gi"), Max: list("storage", "2Gi")}, claim("1Gi"), ""},
 		"claim too large":    {corev1.LimitRangeItem{Type: storage, Max: list("storage", "2Gi")}, claim("3Gi"), "maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi"},
 		"claim too small":    {corev1.LimitRangeItem{Type: storage, Min: list("storage", "2Gi")}, claim("1Gi"), "minimum storage usage per PersistentVolumeClaim is 2Gi, but request is 1Gi"},

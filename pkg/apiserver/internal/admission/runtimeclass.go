@@ -27,7 +27,10 @@ func (r runtimeClass) Mutate(ctx context.Context, a *stage.Attributes) error {
 	if err != nil || class == nil {
 		return err
 	}
-	if class.Overhead != nil && len(pod.Spec.Overhead) == 0 {
+	if class.Overhead != nil {
+		if len(pod.Spec.Overhead) > 0 && !apiequality.Semantic.DeepEqual(class.Overhead.PodFixed, pod.Spec.Overhead) {
+			return forbid(a, otherOverhead)
+		}
 		pod.Spec.Overhead = class.Overhead.PodFixed.DeepCopy()
 	}
 	if class.Scheduling == nil {
@@ -41,12 +44,46 @@ func (r runtimeClass) Mutate(ctx context.Context, a *stage.Attributes) error {
 	if len(class.Scheduling.NodeSelector) > 0 {
 		pod.Spec.NodeSelector = merged(pod.Spec.NodeSelector, class.Scheduling.NodeSelector)
 	}
-	for _, t := range class.Scheduling.Tolerations {
-		if !slices.ContainsFunc(pod.Spec.Tolerations, func(own corev1.Toleration) bool { return apiequality.Semantic.DeepEqual(own, t) }) {
-			pod.Spec.Tolerations = append(pod.Spec.Tolerations, *t.DeepCopy())
+	pod.Spec.Tolerations = widest(slices.Concat(pod.Spec.Tolerations, class.DeepCopy().Scheduling.Tolerations))
+	return nil
+}
+
+const otherOverhead = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+
+// widest returns the tolerations that no other one contains, and of equal ones the first.
+func widest(all []corev1.Toleration) []corev1.Toleration {
+	var out []corev1.Toleration
+	for i, t := range all {
+		has := func(other corev1.Toleration) bool {
+			return apiequality.Semantic.DeepEqual(other, t) || contains(other, t)
+		}
+		wider := func(other corev1.Toleration) bool {
+			return !apiequality.Semantic.DeepEqual(other, t) && contains(other, t)
+		}
+		if !slices.ContainsFunc(out, has) && !slices.ContainsFunc(all[i+1:], wider) {
+			out = append(out, t)
 		}
 	}
-	return nil
+	return out
+}
+
+// contains reports whether t tolerates all that u does.
+func contains(t, u corev1.Toleration) bool {
+	switch {
+	case t.Key != u.Key && (t.Key != "" || t.Operator != corev1.TolerationOpExists):
+		return false
+	case t.Effect != u.Effect && t.Effect != "":
+		return false
+	case t.Effect == corev1.TaintEffectNoExecute && t.TolerationSeconds != nil && (u.TolerationSeconds == nil || *u.TolerationSeconds > *t.TolerationSeconds):
+		return false
+	}
+	switch t.Operator {
+	case corev1.TolerationOpExists:
+		return true
+	case corev1.TolerationOpEqual, "":
+		return u.Operator == corev1.TolerationOpEqual && u.Value == t.Value
+	}
+	return false
 }
 
 func (r runtimeClass) Admit(ctx context.Context, a *stage.Attributes) error {
@@ -65,7 +102,7 @@ func (r runtimeClass) Admit(ctx context.Context, a *stage.Attributes) error {
 		return nil
 	}
 	if !apiequality.Semantic.DeepEqual(class.Overhead.PodFixed, pod.Spec.Overhead) {
-		return forbid(a, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+		return forbid(a, otherOverhead)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/podref"
@@ -71,6 +73,13 @@ func (s serviceAccount) Mutate(ctx context.Context, a *stage.Attributes) error {
 }
 
 func (s serviceAccount) Admit(ctx context.Context, a *stage.Attributes) error {
+	if pod, ok := a.Object.(*corev1.Pod); ok && a.Operation == stage.Update && a.Subresource == "ephemeralcontainers" {
+		account, err := s.enforced(ctx, a, pod)
+		if err != nil || account == nil {
+			return err
+		}
+		return mountableEphemeral(account, pod)
+	}
 	pod, ok := podOf(a)
 	if !ok || a.Operation != stage.Create {
 		return nil
@@ -78,20 +87,29 @@ func (s serviceAccount) Admit(ctx context.Context, a *stage.Attributes) error {
 	if isMirror(pod) {
 		return mirrorPod(a, pod)
 	}
-	if pod.Spec.ServiceAccountName == "" {
-		return forbid(a, "no service account specified for pod %s/%s", a.Namespace, pod.Name)
-	}
-	account, err := s.account(ctx, a, pod.Spec.ServiceAccountName)
-	if err != nil {
+	account, err := s.enforced(ctx, a, pod)
+	if err != nil || account == nil {
 		return err
-	}
-	if on, _ := strconv.ParseBool(account.Annotations[enforceSecrets]); !on {
-		return nil
 	}
 	if err := mountable(account, pod); err != nil {
 		return Forbidden(a, err)
 	}
 	return nil
+}
+
+// enforced returns the ServiceAccount of a pod if the pod may use only what it lists; nil otherwise.
+func (s serviceAccount) enforced(ctx context.Context, a *stage.Attributes, pod *corev1.Pod) (*corev1.ServiceAccount, error) {
+	if pod.Spec.ServiceAccountName == "" {
+		return nil, forbid(a, "no service account specified for pod %s/%s", a.Namespace, pod.Name)
+	}
+	account, err := s.account(ctx, a, pod.Spec.ServiceAccountName)
+	if err != nil {
+		return nil, err
+	}
+	if on, _ := strconv.ParseBool(account.Annotations[enforceSecrets]); !on {
+		return nil, nil
+	}
+	return account, nil
 }
 
 // mirrorPod checks a pod that is left as it is: a change would make its node delete it.
@@ -199,11 +217,31 @@ func tokenProjection() *corev1.ProjectedVolumeSource {
 	}
 }
 
-// mountable checks that a pod uses only secrets that its ServiceAccount lists.
-func mountable(account *corev1.ServiceAccount, pod *corev1.Pod) error {
-	listed := func(name string) bool {
+// mountableEphemeral checks ephemeral containers. What is wrong with them Kubernetes calls an error of its own.
+func mountableEphemeral(account *corev1.ServiceAccount, pod *corev1.Pod) error {
+	containers := make([]corev1.Container, len(pod.Spec.EphemeralContainers))
+	for i := range containers {
+		containers[i] = corev1.Container(pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
+	}
+	err := mountableEnv("ephemeral container", containers, account.Name, secretsOf(account))
+	if err == nil {
+		return nil
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonUnknown, Message: err.Error(),
+	}}
+}
+
+// secretsOf tells which secrets a ServiceAccount lists.
+func secretsOf(account *corev1.ServiceAccount) func(name string) bool {
+	return func(name string) bool {
 		return slices.ContainsFunc(account.Secrets, func(r corev1.ObjectReference) bool { return r.Name == name })
 	}
+}
+
+// mountable checks that a pod uses only secrets that its ServiceAccount lists.
+func mountable(account *corev1.ServiceAccount, pod *corev1.Pod) error {
+	listed := secretsOf(account)
 	for _, v := range pod.Spec.Volumes {
 		if v.Secret != nil && !listed(v.Secret.SecretName) {
 			return fmt.Errorf("volume with secret.secretName=\"%s\" is not allowed because service account %s does not reference that secret", v.Secret.SecretName, account.Name)
