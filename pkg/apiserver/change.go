@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
@@ -31,6 +32,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, req *verbs.Reque
 		return err
 	}
 	req.Manager, req.DryRun = opts.FieldManager, len(opts.DryRun) > 0
+	req.Asked = stage.Asked{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation}
 	out, err := s.api.Create(r.Context(), req, obj, opts)
 	if err != nil {
 		return err
@@ -53,6 +55,7 @@ func (s *Server) update(w http.ResponseWriter, r *http.Request, req *verbs.Reque
 		return err
 	}
 	req.Manager, req.DryRun = opts.FieldManager, len(opts.DryRun) > 0
+	req.Asked = stage.Asked{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation}
 	out, err := s.api.Update(r.Context(), req, obj, opts)
 	if err != nil {
 		return err
@@ -162,6 +165,7 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request, req *verbs.Reques
 	c.stage("decode", began, s.clock.Now())
 	req.Stages = c.stages
 	req.Manager, req.DryRun = opts.FieldManager, len(opts.DryRun) > 0
+	req.Asked = stage.Asked{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation}
 	out, err := s.api.Patch(r.Context(), req, verbs.Patch{Type: kind, Data: data}, opts)
 	if err != nil {
 		return err

@@ -210,6 +210,7 @@ func (d *direct) Create(ctx context.Context, t client.Target, obj runtime.Object
 	if obj, err = c.in(obj); err != nil {
 		return nil, err
 	}
+	c.Asked = stage.Asked{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation}
 	return c.result(d.api.Create(ctx, c.Request, obj, &opts))
 }
 
@@ -221,6 +222,7 @@ func (d *direct) Update(ctx context.Context, t client.Target, obj runtime.Object
 	if obj, err = c.in(obj); err != nil {
 		return nil, err
 	}
+	c.Asked = stage.Asked{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation}
 	return c.result(d.api.Update(ctx, c.Request, obj, &opts))
 }
 
@@ -229,6 +231,7 @@ func (d *direct) Patch(ctx context.Context, t client.Target, p client.Patch, opt
 	if err != nil {
 		return nil, err
 	}
+	c.Asked = stage.Asked{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation}
 	return c.result(d.api.Patch(ctx, c.Request, verbs.Patch{Type: p.Type, Data: p.Data}, &opts))
 }
 

@@ -38,6 +38,7 @@ type Attributes struct {
 	Sub       any // the object of a subresource that is not the resource itself: a Binding, a Scale, an Eviction
 	DryRun    bool
 	Manager   string // the field manager
+	Asked     Asked
 	Delete    *metav1.DeleteOptions
 
 	// Warn adds a Warning header to the answer. Never nil.
@@ -51,6 +52,9 @@ type Attributes struct {
 	second bool           // it is the second round of the mutators
 	memory map[string]any // what mutators know from the first round, by name
 }
+
+// Asked is what a client has asked for by the options of a write, as it was sent.
+type Asked struct{ FieldManager, FieldValidation string }
 
 // Rounds calls mutate, and again when a mutator has asked for it: what one has changed, others may have to see.
 func (a *Attributes) Rounds(mutate func() error) error {

@@ -110,10 +110,18 @@ func (q *Request) Attributes() admission.Attributes {
 		if a.Old != nil {
 			old = a.Old
 		}
-		q.attributes = admission.NewAttributesRecord(obj, old, q.Asked.Kind, a.Namespace, a.Name, a.GVR, a.Subresource,
+		q.attributes = admission.NewAttributesRecord(obj, old, q.Asked.Kind, a.Namespace, q.Name(), a.GVR, a.Subresource,
 			admission.Operation(a.Operation), q.options(), a.DryRun, a.User)
 	}
 	return q.attributes
+}
+
+// Name returns the name in the request. One for a collection has none, though each of its objects is asked about.
+func (q *Request) Name() string {
+	if q.stage.Verb == "deletecollection" {
+		return ""
+	}
+	return q.stage.Name
 }
 
 // options returns the options of the request.
@@ -128,9 +136,9 @@ func (q *Request) options() runtime.Object {
 	}
 	switch a.Operation {
 	case stage.Create:
-		return &metav1.CreateOptions{TypeMeta: meta("CreateOptions"), DryRun: dry, FieldManager: a.Manager}
+		return &metav1.CreateOptions{TypeMeta: meta("CreateOptions"), DryRun: dry, FieldManager: a.Asked.FieldManager, FieldValidation: a.Asked.FieldValidation}
 	case stage.Update:
-		return &metav1.UpdateOptions{TypeMeta: meta("UpdateOptions"), DryRun: dry, FieldManager: a.Manager}
+		return &metav1.UpdateOptions{TypeMeta: meta("UpdateOptions"), DryRun: dry, FieldManager: a.Asked.FieldManager, FieldValidation: a.Asked.FieldValidation}
 	case stage.Delete:
 		opts := &metav1.DeleteOptions{}
 		if a.Delete != nil {

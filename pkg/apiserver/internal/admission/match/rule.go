@@ -146,10 +146,10 @@ func covers(r *admissionv1.NamedRuleWithOperations, q *Request, v Version) bool 
 }
 
 func nameOf(q *Request) string {
-	if q.stage.Name == "" && q.stage.Object != nil {
-		return q.stage.Object.GetName()
+	if name := q.Name(); name != "" || q.stage.Object == nil {
+		return name
 	}
-	return q.stage.Name
+	return q.stage.Object.GetName()
 }
 
 func (c *Criteria) inNamespace(ctx context.Context, q *Request) (bool, error) {

@@ -32,7 +32,7 @@ func (h *Hook) newReview(uid types.UID, q *match.Request, v match.Version, seen 
 			Request: &reviewv1.AdmissionRequest{
 				UID: uid, Kind: metav1.GroupVersionKind(v.Kind), Resource: metav1.GroupVersionResource(v.Resource), SubResource: a.Subresource,
 				RequestKind: &kind, RequestResource: &resource, RequestSubResource: a.Subresource,
-				Name: a.Name, Namespace: a.Namespace, Operation: reviewv1.Operation(a.Operation), UserInfo: userInfo(seen),
+				Name: q.Name(), Namespace: a.Namespace, Operation: reviewv1.Operation(a.Operation), UserInfo: userInfo(seen),
 				Object:    runtime.RawExtension{Object: seen.VersionedObject},
 				OldObject: runtime.RawExtension{Object: seen.VersionedOldObject},
 				DryRun:    &dry, Options: runtime.RawExtension{Object: seen.GetOperationOptions()},
