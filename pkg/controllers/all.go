@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/discovery"
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
@@ -45,6 +46,7 @@ var All = []Controller{
 	{"certificate-controller", "certificate-controller", CSRApproving},
 	{"certificate-controller", "certificate-controller", CSRSigning},
 	{"certificate-controller", "certificate-controller", CSRCleaner},
+	{"validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status-controller", PolicyStatus},
 }
 
 // How many keys a loop works on at the same time. Each write waits for its commit, and all that wait go into the same one,
@@ -66,6 +68,9 @@ type Env struct {
 	Authority Authority
 	Token     TokenFor // nil: the key of tokens is elsewhere
 
+	// Describe returns a client of what the API says of itself, which acts as the controller.
+	Describe func() (discovery.DiscoveryInterface, error)
+
 	custom *customKinds // shared by all
 }
 
@@ -85,6 +90,9 @@ type Config struct {
 	Authority Authority
 	// Token makes the tokens of Secrets; nil: none are made, as their key is where the API server is.
 	Token TokenFor
+
+	// Describe returns a client of what the API says of itself, which acts as the service account name in kube-system.
+	Describe func(name string) (discovery.DiscoveryInterface, error)
 }
 
 // Run runs all controllers until ctx ends, and returns when they have finished what they had begun.
@@ -100,8 +108,9 @@ func run(ctx context.Context, cfg Config, list []Controller) error {
 		events := client.NewRecorder(cl, cfg.Clock, cfg.Source, c.Component, "")
 		loops = append(loops, c.New(Env{
 			Client: cl, Caches: cfg.Caches, Events: events, Clock: cfg.Clock, Source: cfg.Source, RootCA: cfg.RootCA, Authority: cfg.Authority,
-			Token:  cfg.Token,
-			custom: custom,
+			Token:    cfg.Token,
+			Describe: func() (discovery.DiscoveryInterface, error) { return cfg.Describe(c.Account) },
+			custom:   custom,
 		}))
 		running.Go(func() {
 			if err := events.Run(ctx); err != nil {

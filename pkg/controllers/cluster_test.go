@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 	"github.com/minikctl/minikctl/pkg/client"
@@ -38,9 +40,13 @@ type cluster struct {
 func start(t testing.TB, clk clock.Clock) *cluster {
 	t.Helper()
 	env := apiservertest.New(t)
-	return run(t, env, clk, func(name string, groups ...string) client.Client {
+	as := func(name string, groups ...string) client.Client {
 		who := &user.DefaultInfo{Name: "system:" + name, Groups: append(groups, user.AllAuthenticated)}
 		return env.Server.Client(who, name[strings.LastIndex(name, ":")+1:])
+	}
+	return run(t, env, clk, as, func(name string) (discovery.DiscoveryInterface, error) {
+		who := &user.DefaultInfo{Name: "system:serviceaccount:kube-system:" + name, Groups: []string{user.AllAuthenticated}}
+		return discovery.NewDiscoveryClientForConfig(&rest.Config{Host: "http://localhost", Transport: env.Server.Documents(who), QPS: -1})
 	})
 }
 
@@ -48,17 +54,22 @@ func start(t testing.TB, clk clock.Clock) *cluster {
 func startApart(t testing.TB) *cluster {
 	t.Helper()
 	env := apiservertest.New(t)
-	return run(t, env, clock.Real(), func(name string, _ ...string) client.Client {
+	as := func(name string, _ ...string) client.Client {
 		c, err := client.HTTP(env.AdminConfig, name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return c
+	}
+	return run(t, env, clock.Real(), as, func(string) (discovery.DiscoveryInterface, error) {
+		return discovery.NewDiscoveryClientForConfig(env.AdminConfig)
 	})
 }
 
-// run runs the controllers of env. as returns a client of the user system:NAME.
-func run(t testing.TB, env *apiservertest.Env, clk clock.Clock, as func(name string, groups ...string) client.Client) *cluster {
+// run runs the controllers of env. as returns a client of the user system:NAME, describe one of what the API says of itself.
+func run(t testing.TB, env *apiservertest.Env, clk clock.Clock, as func(name string, groups ...string) client.Client,
+	describe func(name string) (discovery.DiscoveryInterface, error),
+) *cluster {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	caches := client.NewCaches(as("kube-controller-manager", user.SystemPrivilegedGroup), clk)
@@ -73,6 +84,7 @@ func run(t testing.TB, env *apiservertest.Env, clk clock.Clock, as func(name str
 			},
 			Caches: caches, Clock: clk, Source: clock.NewSource(1), RootCA: []byte("a certificate"),
 			Authority: controllers.Authority{Cert: cert, Key: key}, Token: env.Server.SecretToken,
+			Describe: describe,
 		})
 	}()
 	go func() { ended <- caches.Run(ctx) }()

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -32,6 +33,8 @@ import (
 type api interface {
 	// client returns a client that acts as a user of these groups. agent names the part.
 	client(name, agent string, groups ...string) (client.Client, error)
+	// describe returns a client of what the API says of itself, which acts like that of client.
+	describe(name, agent string, groups ...string) (discovery.DiscoveryInterface, error)
 	// authority returns the cluster's CA certificates, PEM.
 	authority() []byte
 	// signer is the cluster's authority; without its key when the API server is elsewhere.
@@ -55,6 +58,11 @@ type local struct {
 
 func (l local) client(name, agent string, groups ...string) (client.Client, error) {
 	return l.server.Client(&user.DefaultInfo{Name: name, Groups: append(slices.Clone(groups), user.AllAuthenticated)}, agent), nil
+}
+
+func (l local) describe(name, agent string, groups ...string) (discovery.DiscoveryInterface, error) {
+	who := &user.DefaultInfo{Name: name, Groups: append(slices.Clone(groups), user.AllAuthenticated)}
+	return discovery.NewDiscoveryClientForConfig(&rest.Config{Host: "http://localhost", UserAgent: agent, Transport: l.server.Documents(who), QPS: -1})
 }
 
 func (l local) authority() []byte { return l.keys.CA() }
@@ -146,9 +154,19 @@ func (d *Daemon) listen() string {
 type remote struct{ cfg *rest.Config }
 
 func (r remote) client(name, agent string, groups ...string) (client.Client, error) {
+	return client.HTTP(r.as(name, groups), agent)
+}
+
+func (r remote) describe(name, agent string, groups ...string) (discovery.DiscoveryInterface, error) {
+	cfg := r.as(name, groups)
+	cfg.UserAgent = agent
+	return discovery.NewDiscoveryClientForConfig(cfg)
+}
+
+func (r remote) as(name string, groups []string) *rest.Config {
 	cfg := rest.CopyConfig(r.cfg)
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: groups}
-	return client.HTTP(cfg, agent)
+	return cfg
 }
 
 func (r remote) authority() []byte { return r.cfg.CAData }
@@ -181,9 +199,10 @@ func (d *Daemon) addControllers(context.Context) error {
 	}
 	caches := client.NewCaches(watcher, d.clock)
 	clients := map[string]client.Client{}
+	groups := []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"}
+	name := func(account string) string { return "system:serviceaccount:kube-system:" + account }
 	for _, c := range controllers.All {
-		name := "system:serviceaccount:kube-system:" + c.Account
-		if clients[c.Account], err = d.api.client(name, c.Account, "system:serviceaccounts", "system:serviceaccounts:kube-system"); err != nil {
+		if clients[c.Account], err = d.api.client(name(c.Account), c.Account, groups...); err != nil {
 			return err
 		}
 	}
@@ -193,6 +212,9 @@ func (d *Daemon) addControllers(context.Context) error {
 			return controllers.Run(ctx, controllers.Config{
 				Client: func(name string) client.Client { return clients[name] },
 				Caches: caches, Clock: d.clock, Source: d.source, RootCA: d.api.authority(), Authority: d.api.signer(), Token: d.api.tokens(),
+				Describe: func(account string) (discovery.DiscoveryInterface, error) {
+					return d.api.describe(name(account), account, groups...)
+				},
 			})
 		})})
 	return nil

@@ -1,0 +1,86 @@
+// Package typecheck owns what can be said of a ValidatingAdmissionPolicy before anybody meets it: whether its expressions
+// make sense of the types that it is about. Admission evaluates them on objects of any type; here object, oldObject and
+// params have the types that the API describes.
+package typecheck
+
+import (
+	"fmt"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Types knows the types of the API. It is asked for the same one more than once.
+type Types interface {
+	// Kinds returns the kinds that a resource may be of, none when it is not served.
+	Kinds(schema.GroupVersionResource) ([]schema.GroupVersionKind, error)
+	// Declare returns what expressions may know of a kind. ok false: nothing is known of it.
+	Declare(schema.GroupVersionKind) (d Declared, ok bool, err error)
+}
+
+// Check returns what is wrong with the expressions of a policy, by the kinds that it names. An error means that it could
+// not be found out.
+func Check(p *admissionv1.ValidatingAdmissionPolicy, types Types) ([]admissionv1.ExpressionWarning, error) {
+	all, err := scenes(p, types)
+	if err != nil {
+		return nil, err
+	}
+	var out []admissionv1.ExpressionWarning
+	at := field.NewPath("spec", "validations")
+	for i, v := range p.Spec.Validations {
+		for _, e := range []struct{ name, source string }{{"expression", v.Expression}, {"messageExpression", v.MessageExpression}} {
+			if e.source == "" {
+				continue
+			}
+			if text := warning(all, e.source); text != "" {
+				out = append(out, admissionv1.ExpressionWarning{FieldRef: at.Index(i).Child(e.name).String(), Warning: text})
+			}
+		}
+	}
+	return out, nil
+}
+
+// scenes returns what the expressions of a policy are compiled in, one for each kind that it is about and that is known.
+func scenes(p *admissionv1.ValidatingAdmissionPolicy, types Types) ([]*scene, error) {
+	kinds, err := concerned(p, types)
+	if err != nil || len(kinds) == 0 {
+		return nil, err
+	}
+	var params *Declared
+	if k := p.Spec.ParamKind; k != nil {
+		d, _, err := types.Declare(schema.FromAPIVersionAndKind(k.APIVersion, k.Kind))
+		if err != nil {
+			return nil, err
+		}
+		params = &d
+	}
+	var out []*scene
+	for _, kind := range kinds {
+		object, ok, err := types.Declare(kind)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		s, err := newScene(kind, object, params, p.Spec.Variables)
+		if err != nil {
+			return nil, fmt.Errorf("declare %v: %w", kind, err)
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// warning returns what is wrong with an expression, kind by kind.
+func warning(all []*scene, source string) string {
+	var out []string
+	for _, s := range all {
+		if issues := s.issues(source); issues != "" {
+			out = append(out, issues)
+		}
+	}
+	return strings.Join(out, "\n")
+}
