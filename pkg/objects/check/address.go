@@ -4,9 +4,26 @@ import (
 	"fmt"
 	"net"
 
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 )
+
+// IP checks an address of a field that has always been checked; those that are known may stay, whatever they are.
+func IP(address string, known *Seen[string], at *field.Path) field.ErrorList {
+	if known.Has(address) {
+		return nil
+	}
+	return utilvalidation.IsValidIPForLegacyField(at, address, true, nil)
+}
+
+// CIDR is like IP for a range of addresses.
+func CIDR(cidr string, known *Seen[string], at *field.Path) field.ErrorList {
+	if known.Has(cidr) {
+		return nil
+	}
+	return utilvalidation.IsValidCIDRForLegacyField(at, cidr, true, nil)
+}
 
 // Endpoint checks the address of an endpoint. Pods have loopback addresses here, so the ranges that a cluster of this
 // machine may have pass; every other loopback address is refused, as Kubernetes refuses all of them.

@@ -13,8 +13,11 @@ type Seen[T comparable] struct {
 	all  map[T]struct{}
 }
 
-// Has reports whether v was seen.
+// Has reports whether v was seen; a nil Seen has seen nothing.
 func (s *Seen[T]) Has(v T) bool {
+	if s == nil {
+		return false
+	}
 	if s.all == nil {
 		return slices.Contains(s.some[:s.n], v)
 	}

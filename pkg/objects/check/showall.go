@@ -1,17 +1,34 @@
 package check
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ShowAll has errors show the values that they complain about as Kubernetes does. It returns errs.
+// Enough is how many errors are told of one kind, where there could be a square of what somebody has sent.
+const Enough = 1000
+
+// What an answer has room for: so many errors of any length, and then so many bytes.
+const (
+	mostWhole = 16
+	mostText  = 1 << 20
+)
+
+// ShowAll has errors show the values that they complain about as Kubernetes does. Of very many it keeps those that an answer
+// has room for, and says how many there are besides.
 func ShowAll(errs field.ErrorList) field.ErrorList {
 	for _, err := range errs {
 		if err.BadValue != nil && isOfAPI(reflect.TypeOf(err.BadValue)) {
 			err.BadValue = shown{err.BadValue}
+		}
+	}
+	size := 0
+	for i := mostWhole; i < len(errs); i++ {
+		if size += len(errs[i].Field) + len(errs[i].ErrorBody()); size > mostText {
+			return append(errs[:i:i], field.Invalid(nil, field.OmitValueType{}, fmt.Sprintf("there is no room for %d more errors", len(errs)-i)))
 		}
 	}
 	return errs

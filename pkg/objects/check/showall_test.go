@@ -2,6 +2,7 @@ package check
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -38,5 +39,21 @@ func TestShowAll(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%q\nwant\n%q", got, want)
+	}
+}
+
+// TestShowMany: what an answer has no room for is counted.
+func TestShowMany(t *testing.T) {
+	errs := make(field.ErrorList, 10_000)
+	for i := range errs {
+		errs[i] = field.Invalid(field.NewPath("x").Index(i), "v", strings.Repeat("long ", 200))
+	}
+	got := ShowAll(errs)
+	last := got[len(got)-1].Error()
+	if n := len(got); n < 500 || n > 2000 || !strings.HasPrefix(last, "<nil>: Invalid value: there is no room for ") {
+		t.Errorf("%d errors, the last of them: %s", n, last)
+	}
+	if few := ShowAll(errs[:500]); len(few) != 500 {
+		t.Errorf("%d errors of 500", len(few))
 	}
 }

@@ -79,7 +79,7 @@ func endpointList(e *corev1.Endpoints) string {
 
 func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 	var errs field.ErrorList
-	var known []string // addresses that may stay, even if they would not be valid today
+	var known *check.Seen[string] // addresses that may stay, even if they would not be valid today
 	if old != nil {
 		errs, known = check.MetaUpdate(e, old), endpointIPs(old)
 	}
@@ -105,18 +105,20 @@ func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 	return errs
 }
 
-func endpointIPs(e *corev1.Endpoints) []string {
-	ip := func(a corev1.EndpointAddress) string { return a.IP }
-	var out []string
+func endpointIPs(e *corev1.Endpoints) *check.Seen[string] {
+	out := &check.Seen[string]{}
 	for i := range e.Subsets {
-		out = append(out, texts(e.Subsets[i].Addresses, ip)...)
-		out = append(out, texts(e.Subsets[i].NotReadyAddresses, ip)...)
+		for _, list := range [][]corev1.EndpointAddress{e.Subsets[i].Addresses, e.Subsets[i].NotReadyAddresses} {
+			for j := range list {
+				out.Again(list[j].IP)
+			}
+		}
 	}
 	return out
 }
 
-func endpointAddress(a *corev1.EndpointAddress, known []string, at *field.Path) field.ErrorList {
-	errs := utilvalidation.IsValidIPForLegacyField(at.Child("ip"), a.IP, true, known)
+func endpointAddress(a *corev1.EndpointAddress, known *check.Seen[string], at *field.Path) field.ErrorList {
+	errs := check.IP(a.IP, known, at.Child("ip"))
 	if a.Hostname != "" {
 		errs = append(errs, check.Label(a.Hostname, at, "hostname")...)
 	}

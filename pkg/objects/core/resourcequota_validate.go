@@ -93,6 +93,9 @@ func quotaScopes(s *corev1.ResourceQuotaSpec) field.ErrorList {
 	var errs field.ErrorList
 	at := check.Spec.Child("scopes")
 	for _, scope := range s.Scopes {
+		if len(errs) > check.Enough {
+			return errs
+		}
 		if _, ok := scopeResources[scope]; !ok {
 			errs = append(errs, field.Invalid(at, s.Scopes, "unsupported scope"))
 		}
@@ -130,6 +133,9 @@ func quotaSelector(s *corev1.ResourceQuotaSpec) field.ErrorList {
 	at := check.Spec.Child("scopeSelector", "matchExpressions")
 	var scopes []corev1.ResourceQuotaScope
 	for _, r := range s.ScopeSelector.MatchExpressions {
+		if len(errs) > check.Enough {
+			return errs
+		}
 		if _, ok := scopeResources[r.ScopeName]; !ok {
 			errs = append(errs, field.Invalid(at.Child("scopeName"), r.ScopeName, "unsupported scope"))
 		}

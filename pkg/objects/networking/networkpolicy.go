@@ -74,18 +74,21 @@ func preparePolicy(p, old *networkingv1.NetworkPolicy) {
 // policyCheck checks a policy. What was accepted once stays: invalid label values in selectors, and the addresses in known.
 type policyCheck struct {
 	selectors metav1validation.LabelSelectorValidationOptions
-	known     []string
+	known     *check.Seen[string]
 }
 
 func validatePolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
 	if old == nil {
 		return append(check.Meta(p, true, validation.NameIsDNSSubdomain), policyCheck{}.spec(&p.Spec)...)
 	}
-	c := policyCheck{}
+	c := policyCheck{known: &check.Seen[string]{}}
 	c.selectors.AllowInvalidLabelValueInSelector =
 		len(metav1validation.ValidateLabelSelector(&old.Spec.PodSelector, metav1validation.LabelSelectorValidationOptions{}, nil)) > 0
 	eachBlock(&old.Spec, func(b *networkingv1.IPBlock, _ *field.Path) {
-		c.known = append(append(c.known, b.CIDR), b.Except...)
+		c.known.Again(b.CIDR)
+		for _, part := range b.Except {
+			c.known.Again(part)
+		}
 	})
 	return append(check.MetaUpdate(p, old), c.spec(&p.Spec)...)
 }
@@ -196,14 +199,14 @@ func (c policyCheck) block(b *networkingv1.IPBlock, at *field.Path) field.ErrorL
 	if b.CIDR == "" {
 		return field.ErrorList{field.Required(at.Child("cidr"), "")}
 	}
-	errs := utilvalidation.IsValidCIDRForLegacyField(at.Child("cidr"), b.CIDR, true, c.known)
+	errs := check.CIDR(b.CIDR, c.known, at.Child("cidr"))
 	_, whole, err := netutils.ParseCIDRSloppy(b.CIDR)
 	if err != nil {
 		return errs
 	}
 	for i, s := range b.Except {
 		idx := at.Child("except").Index(i)
-		errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(idx, s, true, c.known)...)
+		errs = append(errs, check.CIDR(s, c.known, idx)...)
 		_, part, err := netutils.ParseCIDRSloppy(s)
 		if err != nil {
 			continue

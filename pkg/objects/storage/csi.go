@@ -223,12 +223,15 @@ func validateNode(n, old *storagev1.CSINode) field.ErrorList {
 	if old == nil {
 		return errs
 	}
-	for _, was := range old.Spec.Drivers {
-		for _, now := range n.Spec.Drivers {
-			if was.Name == now.Name {
-				was.Allocatable, now.Allocatable = nil, nil // this may change
-				errs = append(errs, check.ImmutableShown(now, was, drivers)...)
-			}
+	byName := make(map[string][]storagev1.CSINodeDriver, len(n.Spec.Drivers))
+	for _, now := range n.Spec.Drivers {
+		now.Allocatable = nil // this may change
+		byName[now.Name] = append(byName[now.Name], now)
+	}
+	for _, was := range old.Spec.Drivers { // in which no name is there twice
+		was.Allocatable = nil
+		for _, now := range byName[was.Name] {
+			errs = append(errs, check.ImmutableShown(now, was, drivers)...)
 		}
 	}
 	return errs

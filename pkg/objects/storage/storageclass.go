@@ -161,19 +161,16 @@ func topologies(terms []corev1.TopologySelectorTerm, at *field.Path) field.Error
 			wants[r.Key] = slices.Compact(slices.Sorted(slices.Values(r.Values)))
 		}
 		term := shownTerm(wants)
-		for range min(seen[term], mostDuplicates) {
+		for range min(seen[term], check.Enough) {
 			errs = append(errs, field.Duplicate(expressions, ""))
 		}
 		seen[term]++
-		if len(errs) > mostDuplicates {
-			return errs // who sends so many means no good
+		if len(errs) > check.Enough {
+			return errs
 		}
 	}
 	return errs
 }
-
-// mostDuplicates bounds how often it is said that terms are the same.
-const mostDuplicates = 1000
 
 // shownTerm is the same for terms that want the same.
 func shownTerm(wants map[string][]string) string { return fmt.Sprintf("%q", wants) }
