@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/minikctl/minikctl/pkg/daemon"
@@ -72,13 +73,20 @@ func (h *home) log() string {
 	return string(b[max(0, len(b)-8000):])
 }
 
-func (h *home) clients() kubernetes.Interface {
+func (h *home) config() *rest.Config {
 	h.t.Helper()
 	cfg, err := clientcmd.BuildConfigFromFlags("", h.paths().Kubeconfig)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	cfg.QPS, cfg.Timeout = -1, 20*time.Second
+	cfg.QPS = -1
+	return cfg
+}
+
+func (h *home) clients() kubernetes.Interface {
+	h.t.Helper()
+	cfg := h.config()
+	cfg.Timeout = 20 * time.Second
 	c, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		h.t.Fatal(err)
@@ -186,10 +194,6 @@ func TestKillDaemon(t *testing.T) {
 // writeAndKill writes from several clients and kills the daemon in the middle of it.
 func (h *home) writeAndKill(acked map[string]string, round int) {
 	h.t.Helper()
-	s, err := daemon.ReadState(h.paths())
-	if err != nil {
-		h.t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(h.t.Context())
 	defer cancel()
 	c := h.clients()
@@ -210,11 +214,21 @@ func (h *home) writeAndKill(acked map[string]string, round int) {
 		})
 	}
 	time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond)
+	h.kill()
+	cancel()
+	writing.Wait()
+}
+
+// kill ends the daemon as a crash does.
+func (h *home) kill() {
+	h.t.Helper()
+	s, err := daemon.ReadState(h.paths())
+	if err != nil {
+		h.t.Fatal(err)
+	}
 	if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil {
 		h.t.Fatal(err)
 	}
-	cancel()
-	writing.Wait()
 	for deadline := time.Now().Add(10 * time.Second); daemon.Alive(h.paths()); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			h.t.Fatal("the killed daemon is still there")
