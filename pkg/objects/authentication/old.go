@@ -15,4 +15,9 @@ var (
 		objects.Removed("authentication.k8s.io/v1beta1", "TokenReview", func() *authenticationv1.TokenReview { return &authenticationv1.TokenReview{} },
 			func() *authenticationv1beta1.TokenReview { return &authenticationv1beta1.TokenReview{} }, func() runtime.Object { return &authenticationv1beta1.TokenReview{} }),
 	}
+	// kubectl 1.27 asks in no other.
+	oldSelfSubjectReviews = []objects.Version[*authenticationv1.SelfSubjectReview]{
+		objects.Removed("authentication.k8s.io/v1beta1", "SelfSubjectReview", func() *authenticationv1.SelfSubjectReview { return &authenticationv1.SelfSubjectReview{} },
+			func() *authenticationv1beta1.SelfSubjectReview { return &authenticationv1beta1.SelfSubjectReview{} }, func() runtime.Object { return &authenticationv1beta1.SelfSubjectReview{} }),
+	}
 )

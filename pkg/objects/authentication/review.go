@@ -23,6 +23,7 @@ var TokenReviews = objects.Def[*authenticationv1.TokenReview]{
 // SelfSubjectReviews is the row of SelfSubjectReview: who asks.
 var SelfSubjectReviews = objects.Def[*authenticationv1.SelfSubjectReview]{
 	Names:    objects.Names{Group: authenticationv1.GroupName, Version: "v1", Kind: "SelfSubjectReview", Plural: "selfsubjectreviews", Cluster: true},
+	Versions: oldSelfSubjectReviews,
 	New:      func() *authenticationv1.SelfSubjectReview { return &authenticationv1.SelfSubjectReview{} },
 	NewList:  func() runtime.Object { return &authenticationv1.SelfSubjectReview{} },
 	Validate: func(_, _ *authenticationv1.SelfSubjectReview) field.ErrorList { return nil },
