@@ -99,13 +99,18 @@ type Version[T Object] struct {
 	Columns        []Column[T]                                // nil: those of the Def
 	Selectable     map[string]func(T) string                  // nil: those of the Def
 	Label          func(field, value string) (string, string) // translates a field selector to the Def's; nil: unchanged
+	Renamed        map[string]string                          // what errors call the fields that the Def's call otherwise
 }
 
 // Status describes the status subresource, or another one that writes a part of the object.
 type Status[T Object] struct {
 	Prepare  func(obj, old T) // takes back everything from old that such a write may not change
 	Validate func(obj, old T) field.ErrorList
-	Reset    []string // fields that such a write may not own: "spec"
+	Warnings func(obj, old T) []string // for Warning headers; nil: none
+	Reset    []string                  // fields that such a write may not own: "spec"
+	// Owned lists all that such a write may own, with * for any element of a list: "spec.containers.*.resources". nil:
+	// everything but Reset.
+	Owned []string
 }
 
 // Scale describes the scale subresource.

@@ -54,6 +54,14 @@ func Each(list []Resource) []*Resource {
 // Custom reports whether the kind is known at run time only: its objects are unstructured.
 func (r *Resource) Custom() bool { return r.Revision != "" }
 
+// Part returns how a subresource writes its part of the object: the status, or one of Parts; nil for all others.
+func (r *Resource) Part(subresource string) *StatusOf {
+	if subresource == "status" {
+		return r.Status
+	}
+	return r.Parts[subresource]
+}
+
 // Served is a version in which a resource is served.
 type Served struct {
 	Group, Version string
@@ -67,6 +75,7 @@ type Served struct {
 	Columns        []ColumnOf
 	Selectable     map[string]func(Object) string
 	Label          func(field, value string) (string, string)
+	Renamed        map[string]string // what errors call the fields that those of the Resource call otherwise
 
 	// What follows is for kinds whose type is known at run time only. All may be nil: the Go type says it.
 
@@ -91,7 +100,9 @@ type OpenAPI struct {
 type StatusOf struct {
 	Prepare  func(obj, old Object)
 	Validate func(obj, old Object) field.ErrorList
+	Warnings func(obj, old Object) []string // nil: none
 	Reset    []string
+	Owned    []string
 }
 
 // ScaleOf is a Scale with its type erased.
@@ -157,13 +168,13 @@ func Row[T Object](d Def[T]) Resource {
 		r.Deleting = func(obj Object, now time.Time) { d.Deleting(obj.(T), now) }
 	}
 	if s := d.Status; s != nil {
-		r.Status = &StatusOf{Prepare: eraseTwo(s.Prepare), Validate: eraseCheck(s.Validate), Reset: s.Reset}
+		r.Status = eraseStatus(*s)
 	}
 	if len(d.Parts) > 0 {
 		r.Parts = map[string]*StatusOf{}
 	}
 	for name, s := range d.Parts {
-		r.Parts[name] = &StatusOf{Prepare: eraseTwo(s.Prepare), Validate: eraseCheck(s.Validate), Reset: s.Reset}
+		r.Parts[name] = eraseStatus(s)
 	}
 	if s := d.Scale; s != nil {
 		r.Scale = &ScaleOf{
@@ -202,6 +213,7 @@ func eraseVersion[T Object](d Def[T], v Version[T], r Resource) Served {
 		To:      func(obj runtime.Object) (Object, error) { return v.To(obj) },
 		From:    func(obj Object) (runtime.Object, error) { return v.From(obj.(T)) },
 		Columns: eraseColumns(d.Columns), Selectable: r.Selectable, Label: v.Label, Validate: eraseCheck(v.Validate),
+		Renamed: v.Renamed,
 	}
 	if s.Default == nil {
 		s.Default = func(runtime.Object) {}
@@ -213,6 +225,13 @@ func eraseVersion[T Object](d Def[T], v Version[T], r Resource) Served {
 		s.Selectable = eraseSelectable(v.Selectable)
 	}
 	return s
+}
+
+func eraseStatus[T Object](s Status[T]) *StatusOf {
+	return &StatusOf{
+		Prepare: eraseTwo(s.Prepare), Validate: eraseCheck(s.Validate), Warnings: eraseWarnings(s.Warnings),
+		Reset: s.Reset, Owned: s.Owned,
+	}
 }
 
 func eraseOne[T Object](f func(T)) func(Object) {

@@ -41,9 +41,12 @@ var ValidatingAdmissionPolicies = objects.Def[*admissionv1.ValidatingAdmissionPo
 	},
 	Reset: []string{"status"},
 	Status: &objects.Status[*admissionv1.ValidatingAdmissionPolicy]{
-		Prepare:  func(p, old *admissionv1.ValidatingAdmissionPolicy) { p.Spec = old.Spec },
+		Prepare: func(p, old *admissionv1.ValidatingAdmissionPolicy) {
+			p.Spec = old.Spec
+			metav1.ResetObjectMetaForStatus(p, old)
+		},
 		Validate: validateValidatingStatus,
-		Reset:    []string{"spec"},
+		Reset:    []string{"metadata", "spec"},
 	},
 }
 
@@ -70,7 +73,7 @@ var ValidatingAdmissionPolicyBindings = objects.Def[*admissionv1.ValidatingAdmis
 		objects.NameColumn[*admissionv1.ValidatingAdmissionPolicyBinding](),
 		{Name: "PolicyName", Description: "PolicyName indicates the policy definition which the policy binding binded to",
 			Cell: func(b *admissionv1.ValidatingAdmissionPolicyBinding, _ time.Time) any { return b.Spec.PolicyName }},
-		{Name: "ParamRef", Description: "ParamRef indicates the param resource which sets the configration param",
+		{Name: "ParamRef", Description: "ParamRef indicates the param resource which sets the configuration param",
 			Cell: func(b *admissionv1.ValidatingAdmissionPolicyBinding, _ time.Time) any {
 				return shownParam(b.Spec.ParamRef)
 			}},
@@ -129,7 +132,7 @@ var MutatingAdmissionPolicyBindings = objects.Def[*admissionv1.MutatingAdmission
 		objects.NameColumn[*admissionv1.MutatingAdmissionPolicyBinding](),
 		{Name: "PolicyName", Description: "PolicyName indicates the policy definition which the policy binding binded to",
 			Cell: func(b *admissionv1.MutatingAdmissionPolicyBinding, _ time.Time) any { return b.Spec.PolicyName }},
-		{Name: "ParamRef", Description: "ParamRef indicates the param resource which sets the configration param",
+		{Name: "ParamRef", Description: "ParamRef indicates the param resource which sets the configuration param",
 			Cell: func(b *admissionv1.MutatingAdmissionPolicyBinding, _ time.Time) any {
 				return shownParam(b.Spec.ParamRef)
 			}},
@@ -160,12 +163,16 @@ func shownKind(k *admissionv1.ParamKind) string {
 	return k.APIVersion + "/" + k.Kind
 }
 
+// shownParam names the parameters, or how they are selected. Whether they have a namespace can't be told here.
 func shownParam(p *admissionv1.ParamRef) string {
 	switch {
 	case p == nil:
-		return "<unset>"
-	case p.Namespace != "":
+	case p.Name != "" && p.Namespace != "":
 		return p.Namespace + "/" + p.Name
+	case p.Name != "":
+		return "*/" + p.Name
+	case p.Selector != nil:
+		return p.Selector.String()
 	}
-	return p.Name
+	return "<unset>"
 }

@@ -52,6 +52,14 @@ func value(n *int32) int32 {
 	return *n
 }
 
+func shownSelector(s *metav1.LabelSelector) string {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return "<invalid>"
+	}
+	return selector.String()
+}
+
 // selectorString is a selector as scale and its clients write it.
 func selectorString(s *metav1.LabelSelector) string {
 	selector, err := metav1.LabelSelectorAsSelector(s)
@@ -123,5 +131,5 @@ var deploymentColumns = []objects.Column[*appsv1.Deployment]{
 	{Name: "Images", Wide: true, Description: "Images referenced by each container in the template.",
 		Cell: func(d *appsv1.Deployment, _ time.Time) any { return podspec.Images(&d.Spec.Template.Spec) }},
 	{Name: "Selector", Wide: true, Description: deploymentSpecDoc["selector"],
-		Cell: func(d *appsv1.Deployment, _ time.Time) any { return metav1.FormatLabelSelector(d.Spec.Selector) }},
+		Cell: func(d *appsv1.Deployment, _ time.Time) any { return shownSelector(d.Spec.Selector) }},
 }

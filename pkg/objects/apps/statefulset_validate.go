@@ -2,7 +2,6 @@ package apps
 
 import (
 	"fmt"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -192,19 +191,29 @@ func validateStatefulTemplate(s *appsv1.StatefulSetSpec, old *corev1.PodTemplate
 	return errs
 }
 
+// withClaims returns a volume for each claim, and those of the pod that no claim stands for.
 func withClaims(claims []corev1.PersistentVolumeClaim, have []corev1.Volume) []corev1.Volume {
 	if len(claims) == 0 {
 		return have
 	}
 	out := make([]corev1.Volume, 0, len(claims)+len(have))
+	claimed := map[string]bool{}
 	for i := range claims {
-		v := corev1.Volume{Name: claims[i].Name}
-		v.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: v.Name}
-		if !slices.ContainsFunc(have, func(h corev1.Volume) bool { return h.Name == v.Name }) {
+		name := claims[i].Name
+		if claimed[name] {
+			continue
+		}
+		claimed[name] = true
+		v := corev1.Volume{Name: name}
+		v.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}
+		out = append(out, v)
+	}
+	for _, v := range have {
+		if !claimed[v.Name] {
 			out = append(out, v)
 		}
 	}
-	return append(out, have...)
+	return out
 }
 
 func validateStatefulSetStatus(set, old *appsv1.StatefulSet) field.ErrorList {

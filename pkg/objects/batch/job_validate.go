@@ -28,7 +28,7 @@ const (
 // validateJob says twice what is wrong with an update, as Kubernetes does.
 func validateJob(j, old *batchv1.Job) field.ErrorList {
 	meta := j
-	if maps.Equal(j.Labels, j.Spec.Template.Labels) { // copied from there, where they are checked
+	if old == nil && onlyGenerated(j.Labels, j) { // copied from the template, where they are checked
 		meta = &batchv1.Job{ObjectMeta: j.ObjectMeta}
 		meta.Labels = nil
 	}
@@ -51,6 +51,15 @@ func validateJob(j, old *batchv1.Job) field.ErrorList {
 	errs = append(errs, check.MetaUpdate(j, old)...)
 	errs = append(errs, validateSelected(&j.Spec, template, check.Spec)...)
 	return append(errs, validateJobChange(j, old)...)
+}
+
+// onlyGenerated reports whether labels are those that the server has chosen, and no others.
+func onlyGenerated(labels map[string]string, j *batchv1.Job) bool {
+	expected := map[string]string{}
+	for _, label := range generatedLabels(j) {
+		expected[label[0]] = label[1]
+	}
+	return maps.Equal(labels, expected)
 }
 
 func isIndexed(s *batchv1.JobSpec) bool {

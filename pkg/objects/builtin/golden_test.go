@@ -21,6 +21,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
 	"github.com/minikctl/minikctl/pkg/objects/check"
+	"github.com/minikctl/minikctl/pkg/objects/core"
 )
 
 var (
@@ -166,8 +167,8 @@ func compare(r objects.Resource, c recorded) string {
 	}
 	r.Default(obj)
 	obj.SetUID(uid) // before the preparation, as the server does
-	r.Prepare(obj, nil)
 	allocate(obj)
+	r.Prepare(obj, nil)
 	errs := r.Validate(obj, nil)
 	if c.Status == 422 {
 		return compareCauses(errs, c)
@@ -187,7 +188,11 @@ func compare(r objects.Resource, c recorded) string {
 // allocate gives a Service what its checks need of the allocators.
 func allocate(obj objects.Object) {
 	s, ok := obj.(*corev1.Service)
-	if ok && s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal &&
+	if !ok {
+		return
+	}
+	core.KeepAllocated(&s.Spec, nil)
+	if s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal &&
 		s.Spec.HealthCheckNodePort == 0 {
 		s.Spec.HealthCheckNodePort = 30000
 	}

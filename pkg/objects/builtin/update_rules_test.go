@@ -1,9 +1,12 @@
 package builtin_test
 
 import (
+	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
@@ -61,6 +64,13 @@ func TestChanges(t *testing.T) {
 		{"Service", "address with zeros", `spec: {clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ports: [{port: 1}]}`,
 			`spec: {externalIPs: [010.0.0.1], clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ports: [{port: 1}]}`,
 			`spec.externalIPs[0]: Invalid value: "010.0.0.1": must not have leading 0s`},
+		{"IPAddress", "owner", `{metadata: {name: 10.0.0.1}, spec: {parentRef: {resource: services, name: a, namespace: b}}}`, `{metadata: {name: 10.0.0.1}, spec: {parentRef: {resource: services, name: c, namespace: b}}}`,
+			`spec.parentRef: Invalid value: {"Group":"","Resource":"services","Namespace":"b","Name":"c"}: field is immutable`},
+		{"Job", "labels of the template, which are the Job's too", `spec: {` + jobSelected + `}`,
+			`{metadata: {name: x, labels: {a: "*"}}, spec: {manualSelector: true, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: "*"}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}`,
+			`metadata.labels: Invalid value: "*": a valid label must be`},
+		{"Service", "node ports that another port has", `spec: {type: NodePort, clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ports: [{name: a, port: 1, nodePort: 30001}, {name: b, port: 2, nodePort: 30002}]}`,
+			`spec: {type: ClusterIP, clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ports: [{name: b, port: 1, nodePort: 30002}]}`, ""},
 		{"PodDisruptionBudget", "amount", `spec: {minAvailable: 1}`, `spec: {minAvailable: 2}`, ""},
 		{"Pod", "policy of labels that was there", `spec: {securityContext: {seLinuxChangePolicy: Recursive}, nodeName: n, containers: [{name: c, image: i, imagePullPolicy: Always}]}`,
 			`spec: {securityContext: {seLinuxChangePolicy: Recursive}, nodeName: n, containers: [{name: c, image: "i:2", imagePullPolicy: Always}]}`, ""},
@@ -90,6 +100,117 @@ func TestChanges(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestStatusWarnings looks what a write of the status warns of.
+func TestStatusWarnings(t *testing.T) {
+	tests := []struct{ kind, object, want string }{
+		{"Pod", `status: {podIPs: [{ip: 10.0.0.1}, {ip: "::ffff:1.2.3.4"}], hostIPs: [{ip: 010.0.0.1}]}`,
+			`status.podIPs[1].ip: non-standard IP address "::ffff:1.2.3.4" is invalid: use "1.2.3.4"; ` +
+				`status.hostIPs[0].ip: non-standard IP address "010.0.0.1" is invalid: use "10.0.0.1"`},
+		{"Service", `status: {loadBalancer: {ingress: [{hostname: a}, {ip: "2001:DB8::1"}]}}`,
+			`status.loadBalancer.ingress[1]: IPv6 address "2001:DB8::1" should be in RFC 5952 canonical format ("2001:db8::1")`},
+		{"Ingress", `status: {loadBalancer: {ingress: [{ip: 010.0.0.1}]}}`,
+			`status.loadBalancer.ingress[0]: non-standard IP address "010.0.0.1" is invalid: use "10.0.0.1"`},
+		{"Deployment", `{spec: {` + selected + `}, status: {replicas: 1}}`, ""},
+	}
+	for _, tt := range tests {
+		r := row(t, tt.kind)
+		obj := object(t, r, tt.object)
+		if got := strings.Join(r.Part("status").Warnings(obj, obj), "; "); got != tt.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", tt.kind, got, tt.want)
+		}
+	}
+}
+
+// TestTemplateWarnings looks what a changed ReplicationController warns of: of the template that it had.
+func TestTemplateWarnings(t *testing.T) {
+	r := row(t, "ReplicationController")
+	wrong := object(t, r, `spec: {template: {metadata: {labels: {a: b}}, spec: {terminationGracePeriodSeconds: -1, containers: [{name: c, image: i}]}}}`)
+	right := object(t, r, `spec: {`+podTemplate+`}`)
+	wrong.SetGeneration(2)
+	if got := r.Warnings(wrong, right); len(got) != 0 {
+		t.Errorf("what comes: %q", got)
+	}
+	wrong.SetGeneration(1)
+	right.SetGeneration(2)
+	if got, want := strings.Join(r.Warnings(right, wrong), ""),
+		"spec.template.spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"; got != want {
+		t.Errorf("what goes: got %q, want %q", got, want)
+	}
+}
+
+// TestStatusMetadata looks whether a write of the status leaves the labels, of the kinds that keep them so.
+func TestStatusMetadata(t *testing.T) {
+	for _, kind := range []string{"ServiceCIDR", "ValidatingAdmissionPolicy", "ResourceClaim", "VolumeAttachment"} {
+		r := row(t, kind)
+		old, now := object(t, r, `metadata: {name: x, labels: {a: b}}`), object(t, r, `metadata: {name: x, labels: {c: d}}`)
+		r.Status.Prepare(now, old)
+		if !reflect.DeepEqual(now.GetLabels(), old.GetLabels()) || !slices.Contains(r.Status.Reset, "metadata") {
+			t.Errorf("%s: a write of the status made the labels %v", kind, now.GetLabels())
+		}
+	}
+}
+
+// TestDefaults looks at single fields that are filled, as JSON that must be in the object.
+func TestDefaults(t *testing.T) {
+	tests := []struct{ kind, object, want string }{
+		{"ResourceClaim", `spec: {devices: {requests: [{name: a, exactly: {deviceClassName: g, tolerations: [{key: x}]}}]}}`, `"tolerations":[{"key":"x","operator":"Equal"}]`},
+		{"ResourceClaim", `spec: {devices: {requests: [{name: a, firstAvailable: [{name: b, deviceClassName: g, tolerations: [{key: x}]}]}]}}`, `"tolerations":[{"key":"x","operator":"Equal"}]`},
+		{"ResourceClaim", `status: {allocation: {devices: {results: [{tolerations: [{key: x, operator: Exists}, {key: "y"}]}]}}}`, `{"key":"y","operator":"Equal"}`},
+		{"VolumeAttachment", `spec: {source: {inlineVolumeSpec: {rbd: {image: i}}}}`, `"pool":"rbd","user":"admin"`},
+	}
+	for _, tt := range tests {
+		r := row(t, tt.kind)
+		text, err := json.Marshal(object(t, r, tt.object))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), tt.want) {
+			t.Errorf("%s: no %s in %s", tt.kind, tt.want, text)
+		}
+	}
+}
+
+// TestCells looks at single cells of tables, and at what the columns are said to be.
+func TestCells(t *testing.T) {
+	tests := []struct{ kind, column, object, want string }{
+		{"Deployment", "Selector", `spec: {selector: {matchLabels: {a: b}}}`, "a=b"},
+		{"Deployment", "Selector", `spec: {selector: {}}`, ""},
+		{"Deployment", "Selector", `spec: {selector: {matchExpressions: [{key: a, operator: Some}]}}`, "<invalid>"},
+		{"Event", "Source", `{source: {component: c, host: h}, reportingInstance: i}`, "c, h"},
+		{"Event", "Source", `{source: {host: h}, reportingComponent: r}`, "r, h"},
+		{"Event", "Source", `{source: {component: c}, reportingInstance: i}`, "c, i"},
+		{"Ingress", "Address", `status: {loadBalancer: {ingress: [{ip: 192.168.100.100}, {hostname: a.example.com}, {ip: 192.168.100.100}]}}`, "192.168.100.100,a.example.com"},
+		{"Node", "Kernel-Version", `status: {nodeInfo: {kernelVersion: "6.1", architecture: amd64}}`, "6.1 (amd64)"},
+		{"Node", "Kernel-Version", `status: {nodeInfo: {architecture: amd64}}`, "<unknown> (amd64)"},
+		{"Node", "Kernel-Version", `{}`, "<unknown>"},
+		{"ValidatingAdmissionPolicyBinding", "ParamRef", `spec: {paramRef: {name: a}}`, "*/a"},
+		{"ValidatingAdmissionPolicyBinding", "ParamRef", `spec: {paramRef: {name: a, namespace: b}}`, "b/a"},
+		{"ValidatingAdmissionPolicyBinding", "ParamRef", `spec: {paramRef: {namespace: b}}`, "<unset>"},
+		{"MutatingAdmissionPolicyBinding", "ParamRef", `spec: {paramRef: {selector: {matchLabels: {a: b}}}}`,
+			"&LabelSelector{MatchLabels:map[string]string{a: b,},MatchExpressions:[]LabelSelectorRequirement{},}"},
+	}
+	for _, tt := range tests {
+		r := row(t, tt.kind)
+		columns := r.Versions[0].Columns
+		i := slices.IndexFunc(columns, func(c objects.ColumnOf) bool { return c.Name == tt.column })
+		if got := columns[i].Cell(object(t, r, tt.object), time.Time{}); got != tt.want {
+			t.Errorf("%s, %s of %s: got %q, want %q", tt.kind, tt.column, tt.object, got, tt.want)
+		}
+	}
+	docs := []struct{ kind, column, begin string }{
+		{"PodDisruptionBudget", "Min Available", "The minimum number of pods that must be available."},
+		{"CertificateSigningRequest", "Requestor", "Base64-encoded PKCS#10 CSR data"},
+		{"RoleBinding", "Role", "RoleRef can reference a Role in the current namespace or a ClusterRole in the global namespace."},
+	}
+	for _, tt := range docs {
+		columns := row(t, tt.kind).Versions[0].Columns
+		i := slices.IndexFunc(columns, func(c objects.ColumnOf) bool { return c.Name == tt.column })
+		if !strings.HasPrefix(columns[i].Description, tt.begin) {
+			t.Errorf("%s: %s is %q", tt.kind, tt.column, columns[i].Description)
+		}
 	}
 }
 

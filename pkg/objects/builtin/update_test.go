@@ -54,6 +54,11 @@ func want(t *testing.T, errs field.ErrorList, text string) {
 	}
 }
 
+func wrongLabel(at string) string {
+	return at + `: Invalid value: "*": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character ` +
+		`(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`
+}
+
 func TestCreates(t *testing.T) {
 	tests := []struct{ kind, name, object, want string }{
 		{"Secret", "TLS without keys", `type: kubernetes.io/tls`, "data[tls.crt]: Required value, data[tls.key]: Required value"},
@@ -74,6 +79,14 @@ func TestCreates(t *testing.T) {
 		{"PriorityClass", "one of the system's", "metadata: {name: system-node-critical}\nvalue: 2000001000", ""},
 		{"PriorityClass", "preemption", `{value: 1, preemptionPolicy: Sometimes}`,
 			`preemptionPolicy: Unsupported value: "Sometimes": supported values: "PreemptLowerPriority", "Never"`},
+		{"StatefulSet", "volumes that claims stand for", `spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}], volumes: [{name: v}]}}, ` +
+			`volumeClaimTemplates: [{metadata: {name: v}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1}}}}, {metadata: {name: v}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1}}}}]}`, ""},
+		{"StatefulSet", "claims filled from elsewhere", `spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}, ` +
+			`volumeClaimTemplates: [{metadata: {name: v}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1}}, dataSource: {kind: PersistentVolumeClaim, name: a}, dataSourceRef: {kind: PersistentVolumeClaim, name: a, namespace: A}}}]}`,
+			`spec.volumeClaimTemplates[0].spec.dataSourceRef.namespace: Invalid value: "A": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?'), ` +
+				`spec.volumeClaimTemplates[0].spec: Invalid value: {}: may not be specified when dataSourceRef.namespace is specified`},
+		{"Job", "labels of the template", `spec: {template: {metadata: {labels: {a: "*"}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}`,
+			wrongLabel("metadata.labels") + ", metadata.uid: Required value, " + wrongLabel("spec.template.labels")},
 		{"Lease", "plain", `spec: {holderIdentity: a, leaseDurationSeconds: 40}`, ""},
 		{"Lease", "numbers", `spec: {leaseDurationSeconds: 0, leaseTransitions: -1}`,
 			"spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0, spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0"},
@@ -81,7 +94,7 @@ func TestCreates(t *testing.T) {
 		{"Event", "old", `involvedObject: {namespace: default}`, ""},
 		{"Event", "of elsewhere", `involvedObject: {namespace: other}`, `involvedObject.namespace: Invalid value: "other": does not match event.namespace`},
 		{"Event", "new", `{eventTime: "2026-01-01T00:00:00.000000Z", involvedObject: {namespace: default}, reportingComponent: a b, reportingInstance: i, reason: R}`,
-			`reportingController: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]'), action: Required value`},
+			`reportingComponent: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]'), action: Required value`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.kind+"/"+tt.name, func(t *testing.T) {

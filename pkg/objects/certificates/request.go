@@ -5,6 +5,7 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -82,8 +83,8 @@ func indices(r *request, t certificatesv1.RequestConditionType) []int {
 }
 
 var (
-	specDoc   = certificatesv1.CertificateSigningRequestSpec{}.SwaggerDoc()
-	statusDoc = certificatesv1.CertificateSigningRequestStatus{}.SwaggerDoc()
+	specDoc   = certificatesv1beta1.CertificateSigningRequestSpec{}.SwaggerDoc()
+	statusDoc = certificatesv1beta1.CertificateSigningRequestStatus{}.SwaggerDoc()
 )
 
 var columns = []objects.Column[*request]{

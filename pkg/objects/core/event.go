@@ -102,12 +102,12 @@ func eventObject(e *corev1.Event) string {
 }
 
 func eventSource(e *corev1.Event) string {
-	component, host := e.Source.Component, e.Source.Host
-	if component == "" {
-		component, host = e.ReportingController, e.ReportingInstance
+	component, instance := eventComponent(e), e.Source.Host
+	if instance == "" {
+		instance = e.ReportingInstance
 	}
-	if host == "" {
+	if instance == "" {
 		return component
 	}
-	return component + ", " + host
+	return component + ", " + instance
 }

@@ -18,6 +18,7 @@ var newEvents = objects.Version[*corev1.Event]{
 	To:       eventFromNew,
 	From:     func(e *corev1.Event) (runtime.Object, error) { return eventToNew(e), nil },
 	Label:    newEventLabel,
+	Renamed:  newEventFields,
 	Validate: validateNewEvent,
 }
 
@@ -52,6 +53,8 @@ func eventToNew(e *corev1.Event) *eventsv1.Event {
 	}
 	return out
 }
+
+var newEventFields = map[string]string{"reportingComponent": "reportingController"}
 
 var newEventLabels = map[string]string{
 	"regarding.kind":            "involvedObject.kind",

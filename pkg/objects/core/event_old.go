@@ -25,5 +25,6 @@ var oldEvents = objects.Version[*corev1.Event]{
 	From: func(e *corev1.Event) (runtime.Object, error) {
 		return objects.Recode(eventToNew(e), &eventsv1beta1.Event{})
 	},
-	Label: newEventLabel,
+	Label:   newEventLabel,
+	Renamed: newEventFields,
 }

@@ -47,7 +47,7 @@ func timedEvent(e *corev1.Event) field.ErrorList {
 	if e.InvolvedObject.Namespace == "" && e.Namespace != metav1.NamespaceDefault && e.Namespace != metav1.NamespaceSystem {
 		errs = append(errs, otherNamespace(e))
 	}
-	controller := field.NewPath("reportingController")
+	controller := field.NewPath("reportingComponent")
 	if e.ReportingController == "" {
 		errs = append(errs, field.Required(controller, ""))
 	}

@@ -87,9 +87,16 @@ var nodeColumns = []objects.Column[*corev1.Node]{
 	{Name: "OS-Image", Wide: true, Description: nodeInfoDoc["osImage"],
 		Cell: func(n *corev1.Node, _ time.Time) any { return orUnknown(n.Status.NodeInfo.OSImage) }},
 	{Name: "Kernel-Version", Wide: true, Description: nodeInfoDoc["kernelVersion"],
-		Cell: func(n *corev1.Node, _ time.Time) any { return orUnknown(n.Status.NodeInfo.KernelVersion) }},
+		Cell: func(n *corev1.Node, _ time.Time) any { return kernel(&n.Status.NodeInfo) }},
 	{Name: "Container-Runtime", Wide: true, Description: nodeInfoDoc["containerRuntimeVersion"],
 		Cell: func(n *corev1.Node, _ time.Time) any { return orUnknown(n.Status.NodeInfo.ContainerRuntimeVersion) }},
+}
+
+func kernel(i *corev1.NodeSystemInfo) string {
+	if i.Architecture == "" {
+		return orUnknown(i.KernelVersion)
+	}
+	return orUnknown(i.KernelVersion) + " (" + i.Architecture + ")"
 }
 
 func orUnknown(s string) string {

@@ -22,3 +22,15 @@ func podWarnings(p, old *corev1.Pod) []string {
 	}
 	return append(warnings, podspec.Warnings(&p.Spec, p.Annotations, nil)...)
 }
+
+// podStatusWarnings warns of addresses that can be read in two ways.
+func podStatusWarnings(p, _ *corev1.Pod) []string {
+	var warnings []string
+	for i := range p.Status.PodIPs {
+		warnings = append(warnings, utilvalidation.GetWarningsForIP(check.Status.Child("podIPs").Index(i).Child("ip"), p.Status.PodIPs[i].IP)...)
+	}
+	for i := range p.Status.HostIPs {
+		warnings = append(warnings, utilvalidation.GetWarningsForIP(check.Status.Child("hostIPs").Index(i).Child("ip"), p.Status.HostIPs[i].IP)...)
+	}
+	return warnings
+}

@@ -154,15 +154,18 @@ func validateControllerStatus(rc, old *corev1.ReplicationController) field.Error
 	return errs
 }
 
+// controllerWarnings warns at updates of what the template was, as Kubernetes does.
 func controllerWarnings(rc, old *corev1.ReplicationController) []string {
 	if old != nil && rc.Generation == old.Generation {
 		return nil
 	}
 	var out []string
+	t := controllerTemplate(rc)
 	if old == nil {
 		out = podspec.NameWarnings(rc.Name)
+	} else {
+		t = controllerTemplate(old)
 	}
-	t := controllerTemplate(rc)
 	return append(out, podspec.Warnings(&t.Spec, t.Annotations, field.NewPath("spec", "template"))...)
 }
 

@@ -32,6 +32,7 @@ var Services = objects.Def[*corev1.Service]{
 	Status: &objects.Status[*corev1.Service]{
 		Prepare:  func(s, old *corev1.Service) { s.Spec = old.Spec },
 		Validate: validateServiceStatus,
+		Warnings: serviceStatusWarnings,
 		Reset:    []string{"spec"},
 	},
 	Connects:       []string{"proxy"},
@@ -48,7 +49,7 @@ var serviceColumns = []objects.Column[*corev1.Service]{
 		if len(s.Spec.ClusterIPs) > 0 {
 			return s.Spec.ClusterIPs[0]
 		}
-		return orNone(s.Spec.ClusterIP)
+		return orNone("")
 	}},
 	{Name: "External-IP", Description: serviceDoc["externalIPs"], Cell: func(s *corev1.Service, _ time.Time) any { return externalIPs(s) }},
 	{Name: "Port(s)", Description: serviceDoc["ports"], Cell: func(s *corev1.Service, _ time.Time) any { return servicePorts(s) }},

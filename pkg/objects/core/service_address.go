@@ -20,8 +20,10 @@ var (
 	}
 )
 
-// clusterIPs checks the addresses of a service in the cluster and their families.
-func clusterIPs(spec *corev1.ServiceSpec, known []string, at *field.Path) field.ErrorList {
+// ClusterAddresses checks the addresses of a service in the cluster and their families, which the allocators have to
+// know of before they give any. Those that are known may stay, even if they would not be valid today.
+func ClusterAddresses(spec *corev1.ServiceSpec, known []string) field.ErrorList {
+	at := check.Spec
 	if spec.Type == corev1.ServiceTypeExternalName {
 		return nil
 	}

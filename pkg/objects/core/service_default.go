@@ -68,8 +68,3 @@ func needsClusterIP(spec *corev1.ServiceSpec) bool {
 	return spec.Type == corev1.ServiceTypeClusterIP || spec.Type == corev1.ServiceTypeNodePort ||
 		spec.Type == corev1.ServiceTypeLoadBalancer
 }
-
-func needsNodePort(spec *corev1.ServiceSpec) bool {
-	return spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer &&
-		(spec.AllocateLoadBalancerNodePorts == nil || *spec.AllocateLoadBalancerNodePorts)
-}

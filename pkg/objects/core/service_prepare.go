@@ -6,76 +6,90 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// prepareService also fills what the allocators have given before and a writer who does not know it left out, and
-// drops what a service of its new type no longer needs.
+// prepareService drops what a service of its new type no longer needs.
 func prepareService(s, old *corev1.Service) {
 	if old == nil {
 		s.Status = corev1.ServiceStatus{}
-		if s.Spec.ClusterIP != "" && len(s.Spec.ClusterIPs) == 0 {
-			s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
-		}
 		return
 	}
 	s.Status = old.Status
 	dropUnneeded(&s.Spec, &old.Spec)
-	keepAllocated(&s.Spec, &old.Spec)
-	syncClusterIPs(&s.Spec, &old.Spec)
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		s.Status.LoadBalancer = corev1.LoadBalancerStatus{}
 	}
 }
 
-func keepAllocated(s, old *corev1.ServiceSpec) {
-	if needsClusterIP(s) && needsClusterIP(old) {
+// KeepAllocated fills what the allocators have given old (nil: s is new) and a writer who does not know of it left out,
+// and follows a writer who knows only one of clusterIP and clusterIPs. It comes before the allocators.
+func KeepAllocated(s, old *corev1.ServiceSpec) {
+	if old == nil {
+		if s.ClusterIP != "" && len(s.ClusterIPs) == 0 {
+			s.ClusterIPs = []string{s.ClusterIP}
+		}
+		return
+	}
+	if hasAddress(s) && hasAddress(old) {
 		if s.ClusterIP == "" {
 			s.ClusterIP = old.ClusterIP
 		}
-		if len(s.ClusterIPs) == 0 && s.ClusterIP == old.ClusterIP {
-			s.ClusterIPs = old.ClusterIPs
+		if len(s.ClusterIPs) == 0 {
+			s.ClusterIPs = slices.Clone(old.ClusterIPs)
 		}
 	}
-	if needsNodePort(s) && needsNodePort(old) {
+	if GivesNodePorts(s) && GivesNodePorts(old) {
 		keepNodePorts(s.Ports, old.Ports)
 	}
 	if needsHealthCheck(s) && needsHealthCheck(old) && s.HealthCheckNodePort == 0 {
 		s.HealthCheckNodePort = old.HealthCheckNodePort
 	}
+	syncClusterIPs(s, old)
 }
 
-// keepNodePorts gives ports the node ports that those of their names had, if no other port has taken them.
+// hasAddress reports whether a service has a cluster address, or says that it wants none.
+func hasAddress(s *corev1.ServiceSpec) bool { return s.Type != corev1.ServiceTypeExternalName }
+
+// GivesNodePorts reports whether ports without a node port get one.
+func GivesNodePorts(s *corev1.ServiceSpec) bool {
+	return s.Type == corev1.ServiceTypeNodePort || s.Type == corev1.ServiceTypeLoadBalancer &&
+		(s.AllocateLoadBalancerNodePorts == nil || *s.AllocateLoadBalancerNodePorts)
+}
+
+// keepNodePorts gives ports the node ports that those of their names had, if none of the new ones has them.
 func keepNodePorts(ports, old []corev1.ServicePort) {
-	taken := func(n int32) bool {
-		return slices.ContainsFunc(ports, func(p corev1.ServicePort) bool { return p.NodePort == n })
+	was := map[string]int32{}
+	for i := range old {
+		was[old[i].Name] = old[i].NodePort
+	}
+	used := map[int32]bool{}
+	for i := range ports {
+		used[ports[i].NodePort] = true
 	}
 	for i := range ports {
-		if ports[i].NodePort != 0 {
-			continue
-		}
-		for j := range old {
-			if old[j].Name == ports[i].Name && !taken(old[j].NodePort) {
-				ports[i].NodePort = old[j].NodePort
-			}
+		if n := was[ports[i].Name]; ports[i].NodePort == 0 && !used[n] {
+			ports[i].NodePort = n
 		}
 	}
 }
 
-// syncClusterIPs follows a writer who knows only one of clusterIP and clusterIPs. If both differ from before, or do not
-// fit together, validation says so.
+// syncClusterIPs makes clusterIPs follow a change of clusterIP alone. If both differ from before, or do not fit together,
+// validation says so.
 func syncClusterIPs(s, old *corev1.ServiceSpec) {
-	listChanged := !slices.Equal(s.ClusterIPs, old.ClusterIPs)
 	switch {
-	case s.ClusterIP != old.ClusterIP && !listChanged && s.ClusterIP == "":
+	case s.ClusterIP == old.ClusterIP:
+		if len(s.ClusterIPs) == 0 {
+			s.ClusterIPs = slices.Clone(old.ClusterIPs)
+		}
+	case !slices.Equal(s.ClusterIPs, old.ClusterIPs): // the writer has changed both
+	case s.ClusterIP == "":
 		s.ClusterIPs = nil
-	case s.ClusterIP != old.ClusterIP && !listChanged:
+	default:
 		s.ClusterIPs = []string{s.ClusterIP}
-	case s.ClusterIP == old.ClusterIP && listChanged && len(s.ClusterIPs) == 0:
-		s.ClusterIP = ""
 	}
 }
 
 // dropUnneeded removes what only the old type of a service needs and the writer did not touch.
 func dropUnneeded(s, old *corev1.ServiceSpec) {
-	if needsClusterIP(old) && !needsClusterIP(s) {
+	if hasAddress(old) && !hasAddress(s) {
 		if s.ClusterIP == old.ClusterIP && slices.Equal(s.ClusterIPs, old.ClusterIPs) {
 			s.ClusterIP, s.ClusterIPs = "", nil
 		}
@@ -86,7 +100,7 @@ func dropUnneeded(s, old *corev1.ServiceSpec) {
 			s.IPFamilyPolicy = nil
 		}
 	}
-	if needsNodePort(old) && !needsNodePort(s) && sameNodePorts(s.Ports, old.Ports) {
+	if mayHaveNodePorts(old) && !mayHaveNodePorts(s) && noNewNodePorts(s.Ports, old.Ports) {
 		for i := range s.Ports {
 			s.Ports[i].NodePort = 0
 		}
@@ -111,8 +125,14 @@ func samePointee[T comparable](a, b *T) bool {
 	return a == nil && b == nil || a != nil && b != nil && *a == *b
 }
 
-func sameNodePorts(a, b []corev1.ServicePort) bool {
-	return slices.EqualFunc(a, b, func(x, y corev1.ServicePort) bool { return x.NodePort == y.NodePort })
+func mayHaveNodePorts(s *corev1.ServiceSpec) bool {
+	return s.Type == corev1.ServiceTypeNodePort || s.Type == corev1.ServiceTypeLoadBalancer
+}
+
+func noNewNodePorts(ports, old []corev1.ServicePort) bool {
+	return !slices.ContainsFunc(ports, func(p corev1.ServicePort) bool {
+		return p.NodePort != 0 && !slices.ContainsFunc(old, func(o corev1.ServicePort) bool { return o.NodePort == p.NodePort })
+	})
 }
 
 func needsHealthCheck(s *corev1.ServiceSpec) bool {

@@ -88,6 +88,7 @@ func TestServiceUpdate(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			old, now := service(t, one), service(t, tt.now)
+			KeepAllocated(&now.Spec, &old.Spec)
 			prepareService(now, old)
 			wantErrors(t, validateService(now, old).ToAggregate(), tt.want)
 			if tt.see != nil && !tt.see(now) {
@@ -100,7 +101,7 @@ func TestServiceUpdate(t *testing.T) {
 func TestServiceColumns(t *testing.T) {
 	tests := []struct{ spec, want string }{
 		{`{clusterIP: None, clusterIPs: [None]}`, "ClusterIP None <none> <none> <none>"},
-		{`{type: LoadBalancer, clusterIP: 10.0.0.1, ports: [{port: 80, nodePort: 30000}], selector: {a: b}}`, "LoadBalancer 10.0.0.1 <pending> 80:30000/TCP a=b"},
+		{`{type: LoadBalancer, clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1], ports: [{port: 80, nodePort: 30000}], selector: {a: b}}`, "LoadBalancer 10.0.0.1 <pending> 80:30000/TCP a=b"},
 		{`{type: ExternalName, externalName: a.b}`, "ExternalName <none> a.b <none> <none>"},
 	}
 	for _, tt := range tests {

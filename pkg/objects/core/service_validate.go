@@ -44,7 +44,7 @@ func validateServiceNow(s, old *corev1.Service) field.ErrorList {
 	}
 	errs = append(errs, check.Labels(spec.Selector, at, "selector")...)
 	errs = append(errs, sessionAffinity(spec, at)...)
-	errs = append(errs, clusterIPs(spec, old.Spec.ClusterIPs, at)...)
+	errs = append(errs, ClusterAddresses(spec, old.Spec.ClusterIPs)...)
 	for i, ip := range spec.ExternalIPs {
 		errs = append(errs, externalIP(ip, old.Spec.ExternalIPs, at.Child("externalIPs").Index(i))...)
 	}

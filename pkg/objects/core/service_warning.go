@@ -44,6 +44,17 @@ func serviceWarnings(s, _ *corev1.Service) []string {
 	return warnings
 }
 
+func serviceStatusWarnings(s, _ *corev1.Service) []string {
+	at := check.Status.Child("loadBalancer", "ingress")
+	var warnings []string
+	for i := range s.Status.LoadBalancer.Ingress {
+		if ip := s.Status.LoadBalancer.Ingress[i].IP; ip != "" {
+			warnings = append(warnings, utilvalidation.GetWarningsForIP(at.Index(i), ip)...)
+		}
+	}
+	return warnings
+}
+
 func headlessWarnings(spec *corev1.ServiceSpec) []string {
 	var warnings []string
 	if spec.LoadBalancerIP != "" {

@@ -7,6 +7,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -28,7 +29,6 @@ var IPAddresses = objects.Def[*networkingv1.IPAddress]{
 		objects.NameColumn[*networkingv1.IPAddress](),
 		{Name: "ParentRef", Description: networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"],
 			Cell: func(a *networkingv1.IPAddress, _ time.Time) any { return parent(a.Spec.ParentRef) }},
-		objects.AgeColumn[*networkingv1.IPAddress](),
 	},
 	Selectable: map[string]func(*networkingv1.IPAddress) string{
 		"spec.parentRef.name": func(a *networkingv1.IPAddress) string {
@@ -63,7 +63,7 @@ func validateAddress(a, old *networkingv1.IPAddress) field.ErrorList {
 	at := field.NewPath("spec", "parentRef")
 	errs := append(check.Meta(a, false, addressName), parentCheck(a.Spec.ParentRef, at)...)
 	if old != nil {
-		errs = append(append(errs, check.MetaUpdate(a, old)...), check.Immutable(a.Spec.ParentRef, old.Spec.ParentRef, at)...)
+		errs = append(append(errs, check.MetaUpdate(a, old)...), check.ImmutableShown(a.Spec.ParentRef, old.Spec.ParentRef, at)...)
 	}
 	return errs
 }
@@ -98,9 +98,12 @@ var ServiceCIDRs = objects.Def[*networkingv1.ServiceCIDR]{
 	},
 	Reset: []string{"status"},
 	Status: &objects.Status[*networkingv1.ServiceCIDR]{
-		Prepare:  func(c, old *networkingv1.ServiceCIDR) { c.Spec = old.Spec },
+		Prepare: func(c, old *networkingv1.ServiceCIDR) {
+			c.Spec = old.Spec
+			metav1.ResetObjectMetaForStatus(c, old)
+		},
 		Validate: func(c, old *networkingv1.ServiceCIDR) field.ErrorList { return check.MetaUpdate(c, old) },
-		Reset:    []string{"spec"},
+		Reset:    []string{"metadata", "spec"},
 	},
 }
 

@@ -8,6 +8,7 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/check"
@@ -51,6 +52,7 @@ var Ingresses = objects.Def[*networkingv1.Ingress]{
 	Status: &objects.Status[*networkingv1.Ingress]{
 		Prepare:  func(i, old *networkingv1.Ingress) { i.Spec = old.Spec },
 		Validate: validateIngressStatus,
+		Warnings: ingressStatusWarnings,
 		Reset:    []string{"spec"},
 	},
 }
@@ -77,9 +79,6 @@ func hosts(rules []networkingv1.IngressRule) string {
 	}
 }
 
-// widest is how wide a table's column of addresses gets.
-const widest = 16
-
 func points(list []networkingv1.IngressLoadBalancerIngress) string {
 	var out []string
 	for _, p := range list {
@@ -90,11 +89,7 @@ func points(list []networkingv1.IngressLoadBalancerIngress) string {
 		}
 	}
 	slices.Sort(out)
-	s := strings.Join(slices.Compact(out), ",")
-	if len(s) > widest {
-		return s[:widest-3] + "..."
-	}
-	return s
+	return strings.Join(slices.Compact(out), ",")
 }
 
 func prepareIngress(i, old *networkingv1.Ingress) {
@@ -112,4 +107,16 @@ func ingressWarnings(i, old *networkingv1.Ingress) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("annotation %q is deprecated, please use 'spec.ingressClassName' instead", classAnnotation)}
+}
+
+// ingressStatusWarnings warns of addresses that can be read in two ways.
+func ingressStatusWarnings(i, _ *networkingv1.Ingress) []string {
+	at := check.Status.Child("loadBalancer", "ingress")
+	var warnings []string
+	for n := range i.Status.LoadBalancer.Ingress {
+		if ip := i.Status.LoadBalancer.Ingress[n].IP; ip != "" {
+			warnings = append(warnings, utilvalidation.GetWarningsForIP(at.Index(n), ip)...)
+		}
+	}
+	return warnings
 }

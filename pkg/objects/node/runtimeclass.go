@@ -28,7 +28,7 @@ var RuntimeClasses = objects.Def[*nodev1.RuntimeClass]{
 	Warnings:     warnings,
 	Columns: []objects.Column[*nodev1.RuntimeClass]{
 		objects.NameColumn[*nodev1.RuntimeClass](),
-		{Name: "Handler", Description: nodev1.RuntimeClass{}.SwaggerDoc()["handler"], Cell: func(c *nodev1.RuntimeClass, _ time.Time) any { return c.Handler }},
+		{Name: "Handler", Cell: func(c *nodev1.RuntimeClass, _ time.Time) any { return c.Handler }},
 		objects.AgeColumn[*nodev1.RuntimeClass](),
 	},
 	CreateOnUpdate: true,

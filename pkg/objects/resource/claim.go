@@ -27,10 +27,17 @@ const (
 
 // ResourceClaims is the row of ResourceClaim.
 var ResourceClaims = objects.Def[*resourcev1.ResourceClaim]{
-	Names:    objects.Names{Group: group, Version: version, Kind: "ResourceClaim", Plural: "resourceclaims"},
-	New:      func() *resourcev1.ResourceClaim { return &resourcev1.ResourceClaim{} },
-	NewList:  func() runtime.Object { return &resourcev1.ResourceClaimList{} },
-	Default:  func(c *resourcev1.ResourceClaim) { defaultClaim(&c.Spec) },
+	Names:   objects.Names{Group: group, Version: version, Kind: "ResourceClaim", Plural: "resourceclaims"},
+	New:     func() *resourcev1.ResourceClaim { return &resourcev1.ResourceClaim{} },
+	NewList: func() runtime.Object { return &resourcev1.ResourceClaimList{} },
+	Default: func(c *resourcev1.ResourceClaim) {
+		defaultClaim(&c.Spec)
+		if c.Status.Allocation != nil {
+			for i := range c.Status.Allocation.Devices.Results {
+				defaultTolerations(c.Status.Allocation.Devices.Results[i].Tolerations)
+			}
+		}
+	},
 	Prepare:  prepareClaim,
 	Validate: validateClaim,
 	Columns: []objects.Column[*resourcev1.ResourceClaim]{
@@ -52,9 +59,19 @@ func defaultClaim(s *resourcev1.ResourceClaimSpec) {
 		r := &s.Devices.Requests[i]
 		if r.Exactly != nil {
 			defaultCount(&r.Exactly.AllocationMode, &r.Exactly.Count)
+			defaultTolerations(r.Exactly.Tolerations)
 		}
 		for j := range r.FirstAvailable {
 			defaultCount(&r.FirstAvailable[j].AllocationMode, &r.FirstAvailable[j].Count)
+			defaultTolerations(r.FirstAvailable[j].Tolerations)
+		}
+	}
+}
+
+func defaultTolerations(list []resourcev1.DeviceToleration) {
+	for i := range list {
+		if list[i].Operator == "" {
+			list[i].Operator = resourcev1.DeviceTolerationOpEqual
 		}
 	}
 }

@@ -25,6 +25,11 @@ var VolumeAttachments = objects.Def[*storagev1.VolumeAttachment]{
 	Versions: oldVolumeAttachments,
 	New:      func() *storagev1.VolumeAttachment { return &storagev1.VolumeAttachment{} },
 	NewList:  func() runtime.Object { return &storagev1.VolumeAttachmentList{} },
+	Default: func(a *storagev1.VolumeAttachment) {
+		if s := a.Spec.Source.InlineVolumeSpec; s != nil {
+			volume.DefaultPersistent(&s.PersistentVolumeSource)
+		}
+	},
 	Prepare: func(a, old *storagev1.VolumeAttachment) {
 		a.Status = storagev1.VolumeAttachmentStatus{}
 		if old != nil {

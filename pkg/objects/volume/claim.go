@@ -76,14 +76,33 @@ func ValidateClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) fiel
 	}
 	if ref := s.DataSourceRef; ref != nil {
 		errs = append(errs, claimSource(ref.APIGroup, ref.Kind, ref.Name, at.Child("dataSourceRef"))...)
+		if elsewhere(ref) {
+			errs = append(errs, check.Label(*ref.Namespace, at.Child("dataSourceRef"), "namespace")...)
+		}
 	}
-	if s.DataSource != nil && s.DataSourceRef != nil && !sameSource(s.DataSource, s.DataSourceRef) {
-		errs = append(errs, field.Invalid(at, struct{}{}, "must match dataSourceRef")) // upstream shows a path, which has no fields in JSON
+	if s.DataSource != nil && s.DataSourceRef != nil {
+		errs = append(errs, bothSources(s.DataSource, s.DataSourceRef, at)...)
 	}
 	if s.VolumeAttributesClassName != nil && *s.VolumeAttributesClassName != "" {
 		errs = append(errs, check.Subdomain(*s.VolumeAttributesClassName, at, "volumeAttributesClassName")...)
 	}
 	return errs
+}
+
+func elsewhere(ref *corev1.TypedObjectReference) bool {
+	return ref.Namespace != nil && *ref.Namespace != ""
+}
+
+// bothSources checks that both ways to say what a claim is filled from say the same. What is wrong is shown as the path
+// to it, which has no fields in JSON.
+func bothSources(source *corev1.TypedLocalObjectReference, ref *corev1.TypedObjectReference, at *field.Path) field.ErrorList {
+	switch {
+	case elsewhere(ref):
+		return field.ErrorList{field.Invalid(at, struct{}{}, "may not be specified when dataSourceRef.namespace is specified")}
+	case !sameSource(source, ref):
+		return field.ErrorList{field.Invalid(at, struct{}{}, "must match dataSourceRef")}
+	}
+	return nil
 }
 
 func sameSource(a *corev1.TypedLocalObjectReference, b *corev1.TypedObjectReference) bool {

@@ -5,6 +5,7 @@ package allocate
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/core"
 )
 
 // Config says what there is to allocate.
@@ -138,10 +140,11 @@ func (s *services) numberOf(ip string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if a.Is4() && s.config.Addresses.Contains(a) {
-		if n := int(number(a)) - int(s.base); n >= 0 && n < s.addresses.size {
-			return n, nil
-		}
+	if !s.config.Addresses.Contains(a) {
+		return 0, errors.New("the provided network does not match the current range")
+	}
+	if n := int(number(a)) - int(s.base); n >= 0 && n < s.addresses.size {
+		return n, nil
 	}
 	return 0, fmt.Errorf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", ip, s.config.Addresses)
 }
@@ -178,10 +181,11 @@ type transaction struct {
 }
 
 func (t *transaction) run() error {
+	var old *corev1.ServiceSpec
 	if t.old != nil {
-		t.inherit()
+		old = &t.old.Spec
 	}
-	t.normalize()
+	core.KeepAllocated(&t.svc.Spec, old)
 	if err := t.families(); err != nil {
 		return err
 	}
@@ -210,16 +214,12 @@ func (t *transaction) commit() {
 	}
 }
 
-// take reserves n, unless the Service has it already.
+// take reserves n.
 func (t *transaction) take(p *pool, n int) error {
-	h := holding{p, n}
-	if slices.Contains(t.had, h) || slices.Contains(t.took, h) {
-		return nil
-	}
 	if err := p.take(n); err != nil {
 		return err
 	}
-	t.took = append(t.took, h)
+	t.took = append(t.took, holding{p, n})
 	return nil
 }
 
@@ -235,10 +235,10 @@ func (t *transaction) invalid(errs ...*field.Error) error {
 	return apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, t.svc.Name, errs)
 }
 
-// clusterIPs gives the Service its address.
+// clusterIPs gives a Service that had none its address. Those of others don't change, which validation sees to.
 func (t *transaction) clusterIPs() error {
 	spec := &t.svc.Spec
-	if !addressed(t.svc) {
+	if !addressed(t.svc) || t.old != nil && (needsAddress(t.old) || t.prefersAsBefore()) {
 		return nil
 	}
 	if len(spec.ClusterIPs) > 0 && spec.ClusterIPs[0] != "" {

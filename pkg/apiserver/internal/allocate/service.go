@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/objects/core"
 )
 
 // needsAddress reports whether a Service of that type has a cluster address (or is headless).
@@ -23,85 +25,17 @@ func needsPorts(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
-// givesPorts reports whether ports without a number get one.
-func givesPorts(s *corev1.Service) bool {
-	a := s.Spec.AllocateLoadBalancerNodePorts
-	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer && (a == nil || *a)
-}
-
 func needsHealthPort(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
-}
-
-// inherit takes from the old Service what a client that knows nothing of allocations has left out.
-func (t *transaction) inherit() {
-	spec, old := &t.svc.Spec, &t.old.Spec
-	if needsAddress(t.svc) && needsAddress(t.old) {
-		if spec.ClusterIP == "" {
-			spec.ClusterIP = old.ClusterIP
-		}
-		if len(spec.ClusterIPs) == 0 && spec.ClusterIP == old.ClusterIP {
-			spec.ClusterIPs = slices.Clone(old.ClusterIPs)
-		}
-	}
-	if needsPorts(t.svc) && needsPorts(t.old) {
-		inheritPorts(spec, old)
-	}
-	if needsHealthPort(t.svc) && needsHealthPort(t.old) && spec.HealthCheckNodePort == 0 {
-		spec.HealthCheckNodePort = old.HealthCheckNodePort
-	}
-}
-
-func inheritPorts(spec, old *corev1.ServiceSpec) {
-	type port struct {
-		protocol corev1.Protocol
-		number   int32
-	}
-	used, byPort := map[port]bool{}, map[port]int32{}
-	for _, p := range spec.Ports {
-		if p.NodePort != 0 {
-			used[port{p.Protocol, p.NodePort}] = true
-		}
-	}
-	for _, p := range old.Ports {
-		byPort[port{p.Protocol, p.Port}] = p.NodePort
-	}
-	for i := range spec.Ports {
-		p := &spec.Ports[i]
-		if p.NodePort != 0 {
-			continue
-		}
-		if was := byPort[port{p.Protocol, p.Port}]; was != 0 && !used[port{p.Protocol, was}] {
-			p.NodePort = was
-			used[port{p.Protocol, was}] = true
-		}
-	}
-}
-
-// normalize makes clusterIP and clusterIPs say the same where a client has set only one of them.
-func (t *transaction) normalize() {
-	spec := &t.svc.Spec
-	if t.old == nil {
-		if spec.ClusterIP != "" && len(spec.ClusterIPs) == 0 {
-			spec.ClusterIPs = []string{spec.ClusterIP}
-		}
-		return
-	}
-	if spec.ClusterIP == t.old.Spec.ClusterIP || !slices.Equal(spec.ClusterIPs, t.old.Spec.ClusterIPs) {
-		return
-	}
-	if spec.ClusterIPs = nil; spec.ClusterIP != "" {
-		spec.ClusterIPs = []string{spec.ClusterIP}
-	}
 }
 
 // families sets ipFamilyPolicy and ipFamilies, on a cluster that has IPv4 addresses only.
 func (t *transaction) families() error {
 	spec := &t.svc.Spec
-	if !needsAddress(t.svc) {
+	if !needsAddress(t.svc) || t.prefersAsBefore() {
 		return nil
 	}
-	bare := headless(t.svc) && len(spec.Selector) == 0
+	bare := spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0
 	if spec.IPFamilyPolicy == nil {
 		policy := corev1.IPFamilyPolicySingleStack
 		switch {
@@ -112,14 +46,19 @@ func (t *transaction) families() error {
 		}
 		spec.IPFamilyPolicy = &policy
 	}
-	single := *spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack
-	if single && t.old != nil {
-		t.shrink()
+	var known []string
+	if t.old != nil {
+		known = t.old.Spec.ClusterIPs
 	}
-	if errs := t.checkFamilies(single); len(errs) > 0 {
+	if errs := core.ClusterAddresses(spec, known); len(errs) > 0 {
 		return t.invalid(errs...)
 	}
-	if len(spec.IPFamilies) == 0 {
+	single := *spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack
+	errs := t.shrink(single)
+	if errs = append(errs, t.checkFamilies(single)...); len(errs) > 0 {
+		return t.invalid(errs...)
+	}
+	if len(spec.IPFamilies) == 0 && bare {
 		spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
 	}
 	if bare {
@@ -131,18 +70,50 @@ func (t *transaction) families() error {
 	if errs := t.checkConfigured(); len(errs) > 0 {
 		return t.invalid(errs...)
 	}
+	if len(spec.IPFamilies) == 0 {
+		spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
+	}
 	return nil
 }
 
-// shrink takes the intent of going back to one family: second entries that are still those of before are dropped.
-func (t *transaction) shrink() {
+// prefersAsBefore reports whether an update leaves a Service that prefers two families with the addresses and families
+// that it has, which then change for no other reason.
+func (t *transaction) prefersAsBefore() bool {
+	if t.old == nil {
+		return false
+	}
 	spec, old := &t.svc.Spec, &t.old.Spec
-	if len(spec.ClusterIPs) > 1 && slices.Equal(spec.ClusterIPs, old.ClusterIPs) {
-		spec.ClusterIPs = spec.ClusterIPs[:1:1]
+	prefers := func(p *corev1.IPFamilyPolicy) bool { return p != nil && *p == corev1.IPFamilyPolicyPreferDualStack }
+	known := spec.Type == corev1.ServiceTypeClusterIP || needsPorts(t.svc)
+	return known && spec.Type == old.Type && prefers(spec.IPFamilyPolicy) && (old.IPFamilyPolicy == nil || prefers(old.IPFamilyPolicy)) &&
+		slices.Equal(spec.ClusterIPs, old.ClusterIPs) && slices.Equal(spec.IPFamilies, old.IPFamilies)
+}
+
+// shrink takes the intent of going back to one family: second entries that are still those of before are dropped. Who
+// leaves them out must say that one family is wanted.
+func (t *transaction) shrink(single bool) field.ErrorList {
+	if t.old == nil {
+		return nil
 	}
-	if len(spec.IPFamilies) > 1 && slices.Equal(spec.IPFamilies, old.IPFamilies) {
-		spec.IPFamilies = spec.IPFamilies[:1:1]
+	spec, old := &t.svc.Spec, &t.old.Spec
+	if single {
+		if len(spec.ClusterIPs) > 1 && slices.Equal(spec.ClusterIPs, old.ClusterIPs) {
+			spec.ClusterIPs = spec.ClusterIPs[:1:1]
+		}
+		if len(spec.IPFamilies) > 1 && slices.Equal(spec.IPFamilies, old.IPFamilies) {
+			spec.IPFamilies = spec.IPFamilies[:1:1]
+		}
+		return nil
 	}
+	var errs field.ErrorList
+	at := field.NewPath("spec", "ipFamilyPolicy")
+	if n := len(spec.ClusterIPs); n > 0 && n < len(old.ClusterIPs) {
+		errs = append(errs, field.Invalid(at, spec.IPFamilyPolicy, "must be 'SingleStack' to release the secondary cluster IP"))
+	}
+	if n := len(spec.IPFamilies); n > 0 && n < len(old.IPFamilies) {
+		errs = append(errs, field.Invalid(at, spec.IPFamilyPolicy, "must be 'SingleStack' to release the secondary IP family"))
+	}
+	return errs
 }
 
 func (t *transaction) checkFamilies(single bool) field.ErrorList {
@@ -206,39 +177,97 @@ func familyOf(ip string) corev1.IPFamily {
 	return corev1.IPv6Protocol
 }
 
-// nodePorts gives the Service its node ports. Ports with the same number and different protocols share one.
+// nodePorts gives a new Service its node ports. Ports with the same number and different protocols share one.
 func (t *transaction) nodePorts() error {
 	if !needsPorts(t.svc) {
 		return nil
 	}
+	if t.old != nil {
+		return t.newNodePorts()
+	}
 	ports := t.svc.Spec.Ports
 	shared := map[int32]int32{}
-	for _, p := range ports {
-		if p.NodePort != 0 && shared[p.Port] == 0 {
-			shared[p.Port] = p.NodePort
-		}
-	}
 	for i := range ports {
 		p := &ports[i]
-		if p.NodePort == 0 && !givesPorts(t.svc) {
+		if p.NodePort == 0 && !core.GivesNodePorts(&t.svc.Spec) {
 			continue
 		}
-		if p.NodePort == 0 {
-			p.NodePort = shared[p.Port]
-		}
-		if p.NodePort == 0 {
-			n, err := t.next(t.ports)
-			if err != nil {
-				return apierrors.NewInternalError(fmt.Errorf("failed to allocate a nodePort: %w", err))
+		switch has := shared[p.Port]; {
+		case has == 0:
+			if p.NodePort == 0 {
+				p.NodePort = requested(ports, p.Port)
 			}
-			p.NodePort = int32(t.config.FirstPort + n)
+			if err := t.nodePort(i); err != nil {
+				return err
+			}
 			shared[p.Port] = p.NodePort
+		case p.NodePort == 0:
+			p.NodePort = has
+		case p.NodePort != has:
+			if err := t.nodePort(i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// requested returns the node port that one of the ports with a number asks for.
+func requested(ports []corev1.ServicePort, number int32) int32 {
+	for i := range ports {
+		if ports[i].Port == number && ports[i].NodePort != 0 {
+			return ports[i].NodePort
+		}
+	}
+	return 0
+}
+
+// newNodePorts gives the ports of a Service that changes node ports, besides those that it has.
+func (t *transaction) newNodePorts() error {
+	ports := t.svc.Spec.Ports
+	known := map[int32]bool{}
+	for i := range t.old.Spec.Ports {
+		known[t.old.Spec.Ports[i].NodePort] = true
+	}
+	type port struct {
+		protocol corev1.Protocol
+		number   int32
+	}
+	seen := map[port]bool{}
+	for i := range ports {
+		p := &ports[i]
+		if p.NodePort == 0 && !core.GivesNodePorts(&t.svc.Spec) {
 			continue
 		}
+		if p.NodePort == 0 || !known[p.NodePort] {
+			if err := t.nodePort(i); err != nil {
+				return err
+			}
+			known[p.NodePort] = true
+		}
+		at := port{p.Protocol, p.NodePort}
+		if seen[at] {
+			return fmt.Errorf("duplicate nodePort: %v", at)
+		}
+		seen[at] = true
+	}
+	return nil
+}
+
+// nodePort takes the node port that a port asks for, or gives it one.
+func (t *transaction) nodePort(i int) error {
+	p := &t.svc.Spec.Ports[i]
+	if p.NodePort != 0 {
 		if err := t.takePort(int(p.NodePort)); err != nil {
 			return t.invalid(field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"), p.NodePort, err.Error()))
 		}
+		return nil
 	}
+	n, err := t.next(t.ports)
+	if err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("failed to allocate a nodePort: %w", err))
+	}
+	p.NodePort = int32(t.config.FirstPort + n)
 	return nil
 }
 
@@ -253,9 +282,9 @@ func (t *transaction) takePort(port int) error {
 	return nil
 }
 
-// healthPort gives a load balancer that keeps traffic on its node a port to ask for health.
+// healthPort gives a load balancer that keeps traffic on its node a port to ask for health, unless it was one before.
 func (t *transaction) healthPort() error {
-	if !needsHealthPort(t.svc) {
+	if !needsHealthPort(t.svc) || t.old != nil && needsHealthPort(t.old) {
 		return nil
 	}
 	if port := t.svc.Spec.HealthCheckNodePort; port != 0 {

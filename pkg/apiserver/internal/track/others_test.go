@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/core"
 )
 
 // The fields of kinds that client-go does not know: conditions go by their types, versions are one field.
@@ -80,4 +83,27 @@ func rowOf(t *testing.T, kind string) *objects.Resource {
 	}
 	t.Fatalf("no row of %s", kind)
 	return nil
+}
+
+// A write through a subresource that may change some fields of a pod owns none of the others, whatever it sends.
+func TestParts(t *testing.T) {
+	const resized = `{"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{"f:resources":{"f:requests":{".":{},"f:cpu":{}}}}}}}`
+	const debugged = `{"f:spec":{"f:ephemeralContainers":{".":{},"k:{\"name\":\"e\"}":{".":{},"f:image":{},"f:name":{},"f:resources":{}}}}}`
+	for part, want := range map[string]string{"resize": resized, "ephemeralcontainers": debugged} {
+		t.Run(part, func(t *testing.T) {
+			old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}}
+			old.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
+			b, pods := newBoth(), objects.Row(core.Pods)
+			b.update(t, Write{Resource: &pods, Manager: "first"}, nil, old)
+			obj := old.DeepCopy()
+			obj.Labels = map[string]string{"a": "b"}
+			obj.Spec.Containers[0].Image = "other"
+			obj.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("1")}
+			obj.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Image: "i"}}}
+			b.update(t, Write{Resource: &pods, Subresource: part, Manager: "m"}, old, obj)
+			if got := obj.GetManagedFields(); len(got) != 2 || string(got[1].FieldsV1.Raw) != want {
+				t.Errorf("got\n%v\nwant\n%s", got, want)
+			}
+		})
+	}
 }

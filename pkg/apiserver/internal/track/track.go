@@ -112,12 +112,12 @@ func newManager(r *objects.Resource, to target) (*manager, error) {
 // resetFields says which fields a write to the target can't own.
 func resetFields(r *objects.Resource, to target) map[fieldpath.APIVersion]fieldpath.Filter {
 	var names []string
-	switch part := r.Parts[to.subresource]; {
-	case to.subresource == "":
+	if to.subresource == "" {
 		names = r.Reset
-	case to.subresource == "status" && r.Status != nil:
-		names = r.Status.Reset
-	case part != nil:
+	} else if part := r.Part(to.subresource); part != nil {
+		if len(part.Owned) > 0 {
+			return onlyFields(r, part.Owned)
+		}
 		names = part.Reset
 	}
 	if len(names) == 0 {
@@ -136,6 +136,28 @@ func resetFields(r *objects.Resource, to target) map[fieldpath.APIVersion]fieldp
 		out[fieldpath.APIVersion(schema.GroupVersion{Group: v.Group, Version: v.Version}.String())] = set
 	}
 	return fieldpath.NewExcludeFilterSetMap(out)
+}
+
+// onlyFields lets a write own nothing but the named fields and what is below them.
+func onlyFields(r *objects.Resource, names []string) map[fieldpath.APIVersion]fieldpath.Filter {
+	matchers := make([]*fieldpath.SetMatcher, 0, len(names))
+	for _, name := range names {
+		var path []any
+		for part := range strings.SplitSeq(name, ".") {
+			if part == "*" {
+				path = append(path, fieldpath.MatchAnyPathElement())
+			} else {
+				path = append(path, part)
+			}
+		}
+		matchers = append(matchers, fieldpath.MakePrefixMatcherOrDie(path...))
+	}
+	filter := fieldpath.NewIncludeMatcherFilter(matchers...)
+	out := map[fieldpath.APIVersion]fieldpath.Filter{}
+	for _, v := range r.Versions {
+		out[fieldpath.APIVersion(schema.GroupVersion{Group: v.Group, Version: v.Version}.String())] = filter
+	}
+	return out
 }
 
 // Forget drops what is remembered of a resource that is served no longer.
