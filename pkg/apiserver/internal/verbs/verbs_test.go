@@ -573,7 +573,7 @@ func TestServices(t *testing.T) {
 	_, err := s.Create(ctx, services, service("x", func(s *corev1.ServiceSpec) { s.ClusterIP = "10.96.0.1" }), metav1.CreateOptions{})
 	wantError(t, err, 422, `Service "x" is invalid: spec.clusterIPs: Invalid value: ["10.96.0.1"]: failed to allocate IP 10.96.0.1: provided IP is already allocated`)
 	_, err = s.Create(ctx, services, service("x", func(s *corev1.ServiceSpec) { s.ClusterIP = "10.1.0.1" }), metav1.CreateOptions{})
-	wantError(t, err, 422, "failed to allocate IP 10.1.0.1: the provided IP (10.1.0.1) is not in the valid range. The range of valid IPs is 10.96.0.0/16")
+	wantError(t, err, 422, "failed to allocate IP 10.1.0.1: the provided network does not match the current range")
 	np := create(t, s, services, service("np", func(s *corev1.ServiceSpec) {
 		s.Type, s.Ports[0].NodePort = corev1.ServiceTypeNodePort, 30080
 	}))
