@@ -194,10 +194,7 @@ func (w *write) validateNew(obj objects.Object) error {
 // validateServed checks what the version that was asked for demands besides. For a custom resource that is all there is to
 // say of its fields, so it also holds for what is written by way of a scale.
 func (w *write) validateServed(obj, old objects.Object) field.ErrorList {
-	v := w.req.Served
-	if v == nil {
-		v = &w.r.Versions[0]
-	}
+	v := w.served()
 	check := v.Validate
 	switch w.req.Subresource {
 	case "":

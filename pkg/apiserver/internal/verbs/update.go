@@ -222,18 +222,11 @@ func (w *write) checkVersion(obj, old objects.Object) error {
 // prepare takes back what a client may not change, and validates.
 func (w *write) prepare(obj, old objects.Object) error {
 	obj.SetGeneration(old.GetGeneration())
-	validate := w.r.Validate
-	switch {
-	case w.req.Subresource == "status" && w.r.Status != nil:
-		w.r.Status.Prepare(obj, old)
-		validate = w.r.Status.Validate
-	case w.r.Parts[w.req.Subresource] != nil:
-		part := w.r.Parts[w.req.Subresource]
-		part.Prepare(obj, old)
-		validate = part.Validate
-	default:
-		w.r.Prepare(obj, old)
+	prepare, validate, warnings := w.r.Prepare, w.r.Validate, w.r.Warnings
+	if part := w.r.Part(w.req.Subresource); part != nil {
+		prepare, validate, warnings = part.Prepare, part.Validate, part.Warnings
 	}
+	prepare(obj, old)
 	keepSystemFields(obj, old)
 	meta := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(obj, !w.r.Names.Cluster, pathSegment, meta)
@@ -243,8 +236,8 @@ func (w *write) prepare(obj, old objects.Object) error {
 	if err := w.invalid(obj.GetName(), errs); err != nil {
 		return err
 	}
-	if w.req.Subresource == "" {
-		w.warn(w.r.Warnings(obj, old))
+	if warnings != nil {
+		w.warn(warnings(obj, old))
 	}
 	keepTimes(obj, old)
 	return nil

@@ -107,7 +107,22 @@ func (w *write) invalid(name string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
+	if names := w.served().Renamed; len(names) > 0 {
+		for _, e := range errs {
+			if to, ok := names[e.Field]; ok {
+				e.Field = to
+			}
+		}
+	}
 	return apierrors.NewInvalid(w.r.Names.GVK().GroupKind(), name, check.ShowAll(errs))
+}
+
+// served is the version that was asked for.
+func (w *write) served() *objects.Served {
+	if w.req.Served != nil {
+		return w.req.Served
+	}
+	return &w.r.Versions[0]
 }
 
 // mutate asks the mutators, then fills in what they have left open.
