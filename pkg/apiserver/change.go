@@ -133,6 +133,14 @@ func (s *Server) writeResult(w http.ResponseWriter, r *http.Request, k codec.Kin
 	} else if gvk.Empty() {
 		gvk = k.GVK()
 	}
+	// A question in another version is answered in that.
+	if obj, ok := out.Other.(objects.Object); ok && k.Served != nil && k.Served.From != nil && gvk == k.Resource.Names.GVK() {
+		answer, err := k.Served.From(obj)
+		if err != nil {
+			return err
+		}
+		out.Other, gvk = answer, k.GVK()
+	}
 	writeObject(w, r, media, code, out.Other, gvk)
 	return nil
 }

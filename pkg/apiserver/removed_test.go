@@ -1,8 +1,12 @@
 package apiserver_test
 
 import (
+	"encoding/json"
+	"path"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
@@ -46,9 +50,26 @@ func TestRemovedVersions(t *testing.T) {
 			t.Errorf("%s: the schema: got %s", c.path, resp.Status)
 		}
 	}
-	resp, body := do(t, e, "POST", "/apis/authorization.k8s.io/v1beta1/selfsubjectaccessreviews",
-		`{"spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}}`, append(admin, "Content-Type", "application/json")...)
-	if resp.StatusCode != 201 || !strings.Contains(body, `"allowed":true`) || !strings.Contains(body, `"apiVersion":"authorization.k8s.io/v1beta1"`) {
-		t.Errorf("a review: got %s %s", resp.Status, body)
+}
+
+// TestReviewsInRemovedVersions asks in versions of old, and is answered in them.
+func TestReviewsInRemovedVersions(t *testing.T) {
+	e := apiservertest.New(t)
+	admin := []string{"Authorization", "Bearer " + apiservertest.AdminToken, "Content-Type", "application/json"}
+	for _, c := range []struct{ path, body, has string }{
+		{"authorization.k8s.io/v1beta1/selfsubjectaccessreviews", `{"spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}}`, `"allowed":true`},
+		{"authorization.k8s.io/v1beta1/subjectaccessreviews", `{"spec":{"user":"bob","group":["system:masters"],"resourceAttributes":{"verb":"get"}}}`, `"allowed":true`},
+		{"authentication.k8s.io/v1beta1/tokenreviews", `{"spec":{"token":"` + apiservertest.AliceToken + `"}}`, `"username":"alice"`},
+		{"authentication.k8s.io/v1beta1/selfsubjectreviews", `{}`, `"username":"admin"`},
+	} {
+		resp, body := do(t, e, "POST", "/apis/"+c.path, c.body, admin...)
+		var kind metav1.TypeMeta
+		if err := json.Unmarshal([]byte(body), &kind); err != nil {
+			t.Fatal(err)
+		}
+		version, _ := path.Split(c.path)
+		if resp.StatusCode != 201 || kind.APIVersion+"/" != version || !strings.Contains(body, c.has) {
+			t.Errorf("%s: got %s %s", c.path, resp.Status, body)
+		}
 	}
 }
