@@ -22,6 +22,7 @@ type outline struct {
 	filled   []string // the fields that have a default
 	defaults bool     // there are defaults here or below
 	embeds   bool     // there are embedded objects here or below
+	lists    bool     // there are lists here or below of which each item is another
 }
 
 func (v *version) makeShape() *outline {
@@ -43,6 +44,7 @@ func outlineOf(s *structural.Structural) *outline {
 		return nil
 	}
 	o := &outline{preserve: s.XPreserveUnknownFields, embedded: s.XEmbeddedResource, nullable: s.Nullable, embeds: s.XEmbeddedResource}
+	o.lists = s.XListType != nil && *s.XListType != "atomic"
 	o.items = o.below(outlineOf(s.Items))
 	if s.AdditionalProperties != nil {
 		o.others, o.other = true, o.below(outlineOf(s.AdditionalProperties.Structural))
@@ -64,7 +66,7 @@ func outlineOf(s *structural.Structural) *outline {
 // below notes what of a part counts for the whole.
 func (o *outline) below(part *outline) *outline {
 	if part != nil {
-		o.defaults, o.embeds = o.defaults || part.defaults, o.embeds || part.embeds
+		o.defaults, o.embeds, o.lists = o.defaults || part.defaults, o.embeds || part.embeds, o.lists || part.lists
 	}
 	return part
 }

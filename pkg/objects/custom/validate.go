@@ -2,7 +2,9 @@ package custom
 
 import (
 	"context"
+	"sync"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
@@ -20,9 +22,34 @@ import (
 // rules are what a version's objects must meet.
 type rules struct {
 	schema *structural.Structural
-	all    schemavalidation.SchemaValidator
-	status schemavalidation.SchemaValidator // nil: nothing is said of the status
-	cel    *cel.Validator                   // nil: there are no x-kubernetes-validations
+	all    checks
+	status *checks        // nil: nothing is said of the status
+	cel    *cel.Validator // nil: there are no x-kubernetes-validations
+}
+
+// checks are those of a schema's values.
+type checks struct {
+	certain *certain
+	library func() (schemavalidation.SchemaValidator, error) // made at the first value that nothing vouches for
+}
+
+func checksOf(props *apiextensions.JSONSchemaProps) checks {
+	return checks{certainOf(props), sync.OnceValues(func() (schemavalidation.SchemaValidator, error) {
+		v, _, err := schemavalidation.NewSchemaValidator(props)
+		return v, err
+	})}
+}
+
+// errors returns what is wrong with a value. options say what of it was there before, if anything.
+func (c *checks) errors(at *field.Path, now, was any, options []schemavalidation.ValidationOption) field.ErrorList {
+	if c.certain.vouches(now) {
+		return nil
+	}
+	library, err := c.library()
+	if err != nil {
+		return field.ErrorList{field.InternalError(at, err)}
+	}
+	return schemavalidation.ValidateCustomResourceUpdate(at, now, was, library, options...)
 }
 
 func (v *version) makeRules() (*rules, error) {
@@ -34,17 +61,14 @@ func (v *version) makeRules() (*rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rules{schema: s, cel: cel.NewValidator(s, true, celconfig.PerCallLimit)}
-	if r.all, _, err = schemavalidation.NewSchemaValidator(props); err != nil {
-		return nil, err
-	}
+	r := &rules{schema: s, all: checksOf(props), cel: cel.NewValidator(s, true, celconfig.PerCallLimit)}
 	if props == nil {
 		return r, nil
 	}
 	if status, ok := props.Properties["status"]; ok {
-		r.status, _, err = schemavalidation.NewSchemaValidator(&status)
+		r.status = new(checksOf(&status))
 	}
-	return r, err
+	return r, nil
 }
 
 // validateMeta checks an object's metadata, for which all versions have the same rules.
@@ -99,16 +123,13 @@ func (v *version) validate(obj, old objects.Object) field.ErrorList {
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	var errs field.ErrorList
 	same := p.correlate()
-	if p.was == nil {
-		errs = schemavalidation.ValidateCustomResource(nil, p.now, p.all)
-	} else {
-		errs = schemavalidation.ValidateCustomResourceUpdate(nil, p.now, p.was, p.all, ratchet(same)...)
-	}
+	errs := p.all.errors(nil, p.now, p.was, ratchet(same))
 	errs = append(errs, v.validateScaleSpec(p.now)...)
 	errs = append(errs, v.validateScaleStatus(p.now)...)
-	errs = append(errs, objectmeta.Validate(nil, p.now, p.rules.schema, false)...)
+	if v.shape().embeds {
+		errs = append(errs, objectmeta.Validate(nil, p.now, p.rules.schema, false)...)
+	}
 	errs = append(errs, p.validateLists()...)
 	return append(errs, p.validateExpressions(errs, same)...)
 }
@@ -121,8 +142,8 @@ func (v *version) validateStatus(obj, old objects.Object) field.ErrorList {
 	}
 	var errs field.ErrorList
 	same := p.correlate()
-	if status, ok := p.now["status"]; ok {
-		errs = schemavalidation.ValidateCustomResourceUpdate(field.NewPath("status"), status, p.was["status"], p.status, ratchet(same, "status")...)
+	if status, ok := p.now["status"]; ok && p.status != nil {
+		errs = p.status.errors(field.NewPath("status"), status, p.was["status"], ratchet(same, "status"))
 	}
 	errs = append(errs, v.validateScaleStatus(p.now)...)
 	errs = append(errs, p.validateLists()...)
@@ -152,6 +173,9 @@ func ratchet(same *common.CorrelatedObject, part ...string) []schemavalidation.V
 
 // validateLists checks that sets and maps hold nothing twice, unless they did before.
 func (p *pair) validateLists() field.ErrorList {
+	if !p.version.shape().lists {
+		return nil
+	}
 	errs := listtype.ValidateListSetsAndMaps(nil, p.rules.schema, p.now)
 	if len(errs) > 0 && p.was != nil && len(listtype.ValidateListSetsAndMaps(nil, p.rules.schema, p.was)) > 0 {
 		return nil
