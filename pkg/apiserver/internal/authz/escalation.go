@@ -57,7 +57,7 @@ func (e *Escalation) mayGive(ctx context.Context, a *stage.Attributes) error {
 	case *rbacv1.ClusterRole:
 		if aggregates(a.Object) || a.Old != nil && aggregates(a.Old) {
 			all := []rbacv1.PolicyRule{on("*", "*", "*"), paths("*", "*")}
-			if e.may(ctx, a, "escalate", a.GVR.Resource, a.Name) || e.held(ctx, a, all) == nil {
+			if e.mayEscalate(ctx, a) || e.held(ctx, a, all) == nil {
 				return nil
 			}
 			return errors.New("must have cluster-admin privileges to use an aggregationRule")
@@ -77,10 +77,20 @@ func aggregates(obj objects.Object) bool {
 }
 
 func (e *Escalation) mayWrite(ctx context.Context, a *stage.Attributes, rules []rbacv1.PolicyRule) error {
-	if e.may(ctx, a, "escalate", a.GVR.Resource, a.Name) {
+	if e.mayEscalate(ctx, a) {
 		return nil
 	}
 	return e.held(ctx, a, rules)
+}
+
+// mayEscalate asks about the role that the request names. A create names none, whatever the role in it is called: it takes
+// the right to escalate all.
+func (e *Escalation) mayEscalate(ctx context.Context, a *stage.Attributes) bool {
+	name := a.Name
+	if a.Verb == "create" {
+		name = ""
+	}
+	return e.may(ctx, a, "escalate", a.GVR.Resource, name)
 }
 
 func (e *Escalation) mayBind(ctx context.Context, a *stage.Attributes, ref rbacv1.RoleRef) error {

@@ -94,3 +94,18 @@ func TestEscalation(t *testing.T) {
 		}
 	}
 }
+
+// TestEscalateOneRole looks that a right to escalate one role is one to change it, and none to make it.
+func TestEscalateOneRole(t *testing.T) {
+	r := stagetest.NewReader()
+	r.Put("rolebindings.rbac.authorization.k8s.io", bindingOf("ns", "b", "Role", "admin", "alice"))
+	r.Put("roles.rbac.authorization.k8s.io", roleOf("ns", "admin", on("create update", rbacv1.GroupName, "roles"), named("escalate", rbacv1.GroupName, "roles", "x")))
+	e := NewEscalation(New(r))
+	for what, allowed := range map[string]bool{"create": false, "update": true} {
+		a := ask(known("alice"), what+" rbac.authorization.k8s.io:roles ns/x") // the verbs fill in the name of what is created
+		a.Object = roleOf("ns", "x", on("*", "*", "*"))
+		if err := e.Mutate(t.Context(), a); (err == nil) != allowed {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
