@@ -3,6 +3,7 @@ package apiserver_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 	criremote "k8s.io/cri-streaming/pkg/streaming/remotecommand"
 
@@ -74,12 +76,18 @@ func newKubelet(t *testing.T, e *apiservertest.Env, cs *kubernetes.Clientset) {
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
 
+	newNode(t, cs, "n1", srv.Listener.Addr())
+}
+
+// newNode makes a node whose kubelet is at an address.
+func newNode(t *testing.T, cs *kubernetes.Clientset, name string, at net.Addr) {
+	t.Helper()
 	ctx := testContext(t)
-	node, err := cs.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{})
+	node, err := cs.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, port, err := net.SplitHostPort(srv.Listener.Addr().String())
+	host, port, err := net.SplitHostPort(at.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,4 +189,66 @@ func TestExec(t *testing.T) {
 	if resp, _ := do(t, e, "POST", path+"p/exec?command=x", "", "Authorization", "Bearer "+apiservertest.AliceToken); resp.StatusCode != http.StatusForbidden {
 		t.Errorf("alice may exec: %s", resp.Status)
 	}
+}
+
+// TestSilentKubelet asks for a stream from a kubelet that says nothing. When the client has gone, nobody waits for it.
+func TestSilentKubelet(t *testing.T) {
+	e, cs := newPods(t)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", silentKubelet(t, e))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ended := make(chan error, 1)
+	asked := make(chan struct{})
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			ended <- err
+			return
+		}
+		defer c.Close()
+		if _, err = c.Read(make([]byte, 1)); err == nil {
+			close(asked)
+			_, err = io.Copy(io.Discard, c)
+		}
+		ended <- err
+	}()
+	newNode(t, cs, "silent", l.Addr())
+	newPod(t, cs, "unheard", "silent", "c")
+	ctx, cancel := context.WithCancel(testContext(t))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL+"/api/v1/namespaces/default/pods/unheard/exec?command=x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}, "Authorization": {"Bearer " + apiservertest.AdminToken}}
+	conf, err := rest.TLSConfigFor(e.AdminConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		if resp, err := (&http.Transport{TLSClientConfig: conf}).RoundTrip(req); err == nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	<-asked
+	cancel()
+	<-answered
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("the server still waits for the kubelet")
+	}
+}
+
+// silentKubelet is what a kubelet listens with.
+func silentKubelet(t *testing.T, e *apiservertest.Env) *tls.Config {
+	t.Helper()
+	conf, err := pki.KubeletTLS("silent", []string{"127.0.0.1"}, e.PKI.Pool(), clock.Real())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conf
 }

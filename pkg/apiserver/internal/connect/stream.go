@@ -99,6 +99,7 @@ func (k *Kubelets) tunnel(w http.ResponseWriter, r *http.Request, u *url.URL) er
 		return apierrors.NewInternalError(fmt.Errorf("error dialing backend: %w", err))
 	}
 	defer back.Close()
+	defer context.AfterFunc(r.Context(), func() { _ = back.Close() })() // a kubelet that does not answer is not waited for
 	if err := ask(r, u).Write(back); err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("error dialing backend: %w", err))
 	}
