@@ -31,14 +31,16 @@ func derive[T any](r stage.Reader, resource schema.GroupResource, from func([]ob
 	return &derived[T]{reader: r, resource: resource, make: from}
 }
 
-// get returns the current value; ok is false when there are no objects.
+// get returns the current value; ok is false when there are no objects. What was made of objects that have all gone is let go,
+// too.
 func (d *derived[T]) get(ctx context.Context) (value T, ok bool, err error) {
 	state, err := d.reader.State(ctx, d.resource)
-	if err != nil || state.Count == 0 {
+	last := d.last.Load()
+	if err != nil || state.Count == 0 && last == nil {
 		return value, false, err
 	}
-	if last := d.last.Load(); last != nil && last.changes == state.Changes {
-		return last.value, true, nil
+	if last != nil && last.changes == state.Changes {
+		return last.value, state.Count > 0, nil
 	}
 	d.making.Lock()
 	defer d.making.Unlock()
@@ -46,15 +48,15 @@ func (d *derived[T]) get(ctx context.Context) (value T, ok bool, err error) {
 		return value, false, err
 	}
 	if last := d.last.Load(); last != nil && last.changes == state.Changes {
-		return last.value, true, nil
+		return last.value, state.Count > 0, nil
 	}
 	all, err := d.reader.List(ctx, d.resource, "")
 	if err != nil {
 		return value, false, err
 	}
-	last := &madeOf[T]{state.Changes, d.make(all)}
+	last = &madeOf[T]{state.Changes, d.make(all)}
 	d.last.Store(last)
-	return last.value, true, nil
+	return last.value, len(all) > 0, nil
 }
 
 // byNamespace sorts objects by their namespace.
