@@ -79,6 +79,7 @@ func (e *extension) describe(ctx context.Context, gv schema.GroupVersion, v2 boo
 	l := e.link
 	l.describing.Lock()
 	defer l.describing.Unlock()
+	ctx = context.WithoutCancel(ctx) // others wait for the same, and what is heard holds for a while
 	d := &l.openapi
 	there := available(e.service) && l.broken == nil
 	if there && (d.index.IsZero() || l.clock.Since(d.index) >= discoverEvery) {
