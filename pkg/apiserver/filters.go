@@ -6,13 +6,16 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
+	utilclock "k8s.io/utils/clock"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/authn"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
@@ -105,43 +108,87 @@ func (s *Server) deadline(next http.Handler) http.Handler {
 	})
 }
 
-// cut cancels a request after limit and stops the reading of its body, unless the function that it returns is called
-// before.
+// cut cancels a request after limit and stops the reading of its body, and somewhat later the writing of its answer, unless
+// the function that it returns is called before.
 func (s *Server) cut(w http.ResponseWriter, limit time.Duration, cancel context.CancelCauseFunc) func() {
-	var mu sync.Mutex
-	answered := false
+	a := &answering{w: w}
 	timer := s.clock.AfterFunc(limit, func() {
 		cancel(context.DeadlineExceeded)
-		mu.Lock()
-		defer mu.Unlock()
-		if !answered {
-			_ = http.NewResponseController(w).SetReadDeadline(longAgo) // a connection that has none has no body to wait for
-		}
+		a.stop((*http.ResponseController).SetReadDeadline)
 	})
+	last := s.hangUp(a, limit+lastWords)
 	return func() {
 		timer.Stop()
-		mu.Lock()
-		defer mu.Unlock()
-		answered = true
+		last.Stop()
+		a.end()
+	}
+}
+
+// lastWords is how long an answer may take yet whose time is over.
+const lastWords = 5 * time.Second
+
+// hangUp stops the writing of an answer after some time: a client that reads nothing would keep it for ever.
+func (s *Server) hangUp(a *answering, after time.Duration) utilclock.Timer {
+	return s.clock.AfterFunc(after, func() { a.stop((*http.ResponseController).SetWriteDeadline) })
+}
+
+// answering is an answer, as long as it is being made: after that its connection is another's.
+type answering struct {
+	w http.ResponseWriter
+
+	mu    sync.Mutex
+	ended bool
+}
+
+func (a *answering) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended = true
+}
+
+// stop ends what waits for the client, by one of its deadlines. Where the connection has none, nothing waits.
+func (a *answering) stop(deadline func(*http.ResponseController, time.Time) error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.ended {
+		_ = deadline(http.NewResponseController(a.w), longAgo)
 	}
 }
 
 // longAgo as a deadline ends what is waiting at once.
 var longAgo = time.Unix(1, 0)
 
+// authenticate finds out who makes a request.
 func (s *Server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r)
 		who, ok, err := s.authn.Authenticate(r)
 		if err != nil || !ok {
 			slog.DebugContext(r.Context(), "unable to authenticate the request", "err", err)
+			closeUnknown(w, r)
 			fail(s.refused(w, r), r, apierrors.NewUnauthorized("Unauthorized"))
 			return
+		}
+		authn.Clear(r.Header)
+		if unknown(who) {
+			closeUnknown(w, r)
 		}
 		c.user = who
 		c.stage("authn", c.began, s.clock.Now())
 		next.ServeHTTP(w, r)
 	})
+}
+
+func unknown(who user.Info) bool {
+	return who.GetName() == user.Anonymous || slices.Contains(who.GetGroups(), user.AllUnauthenticated)
+}
+
+// closeUnknown has the connection end with its answer to somebody unknown. HTTP/2 makes requests, and taking them back, so
+// cheap for clients that it is for those who say who they are.
+func closeUnknown(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 2 {
+		w.Header().Set("Connection", "close")
+	}
 }
 
 // componentPrefixes begin the names of those who may tell what woke them.

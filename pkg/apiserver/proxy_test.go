@@ -41,7 +41,7 @@ func newBackendAt(t *testing.T, cs *kubernetes.Clientset, name, address string) 
 			_, _ = io.WriteString(w, `<a href="/next">next</a>`)
 			return
 		}
-		fmt.Fprintf(w, "%s %s %q auth=%q", r.Method, r.URL.RequestURI(), b, r.Header.Get("Authorization"))
+		fmt.Fprintf(w, "%s %s %q auth=%q", r.Method, r.URL.RequestURI(), b, r.Header.Get("Authorization")+r.Header.Get("X-Remote-User")+r.Header.Get("X-Remote-Extra-Scopes"))
 	}))
 	_ = srv.Listener.Close()
 	srv.Listener = listener
@@ -94,6 +94,9 @@ func TestPodProxy(t *testing.T) {
 		if resp, body := do(t, e, c.method, pods+c.path, c.body); resp.StatusCode != c.code || !strings.Contains(body, c.want) {
 			t.Errorf("%s %s:\ngot  %d %s\nwant %d %s", c.method, c.path, resp.StatusCode, body, c.code, c.want)
 		}
+	}
+	if _, body := do(t, e, "GET", pods+"web/proxy/", "", "X-Remote-User", "root", "X-Remote-Extra-Scopes", "all"); body != `GET / "" auth=""` {
+		t.Errorf("a client can say what only a front proxy may: %s", body)
 	}
 	if resp, _ := do(t, e, "GET", pods+"web/proxy/", "", "Authorization", "Bearer "+apiservertest.AliceToken); resp.StatusCode != http.StatusForbidden {
 		t.Errorf("alice may use pods as a proxy: %s", resp.Status)

@@ -6,13 +6,19 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	testclock "k8s.io/utils/clock/testing"
 
+	"github.com/minikctl/minikctl/pkg/apiserver"
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
+	"github.com/minikctl/minikctl/pkg/client"
 )
 
 // dial opens a connection to the server on which nothing has been said.
@@ -82,4 +88,61 @@ func TestIdleConnections(t *testing.T) {
 	if resp, body := do(t, e, http.MethodGet, "/api/v1/namespaces/default", ""); resp.StatusCode != http.StatusOK {
 		t.Errorf("got %s %s", resp.Status, body)
 	}
+}
+
+// filled makes ConfigMaps that are more than a connection holds which nobody reads.
+func filled(t *testing.T, e *apiservertest.Env) {
+	t.Helper()
+	for i := range 24 {
+		m := configMap(fmt.Sprint("big", i))
+		m.Data = map[string]string{"k": strings.Repeat("x", 1_000_000)}
+		if _, err := e.Client("test").Create(testContext(t), client.Target{Resource: client.ConfigMaps, Namespace: "default"}, m, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestUnreadAnswers asks for more than it reads: the server gives up, a while after the time of the request or watch is over.
+func TestUnreadAnswers(t *testing.T) {
+	for verb, query := range map[string]string{"list": "?timeout=10s", "watch": "?watch=1&timeoutSeconds=10"} {
+		t.Run(verb, func(t *testing.T) {
+			clk, metrics := testclock.NewFakeClock(time.Now()), prometheus.NewRegistry()
+			e := apiservertest.New(t, func(c *apiserver.Config) { c.Clock, c.Metrics = clk, metrics })
+			filled(t, e)
+			conn := dial(t, e)
+			fmt.Fprintf(conn, "GET /api/v1/configmaps%s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\n\r\n", query, apiservertest.AdminToken)
+			if _, err := conn.Read(make([]byte, 1)); err != nil { // it has begun
+				t.Fatal(err)
+			}
+			clk.Step(9 * time.Second)
+			if n := running(t, metrics, verb); n != 1 {
+				t.Fatalf("%d requests are being answered", n)
+			}
+			deadline := time.Now().Add(20 * time.Second)
+			for running(t, metrics, verb) > 0 {
+				if time.Now().After(deadline) {
+					t.Fatal("the server goes on for ever")
+				}
+				clk.Step(time.Second)
+				runtime.Gosched()
+			}
+		})
+	}
+}
+
+// running returns how many requests of a verb are being answered.
+func running(t *testing.T, metrics *prometheus.Registry, verb string) int {
+	t.Helper()
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "minikctl_apiserver_requests_running" && m.GetLabel()[0].GetValue() == verb {
+				return int(m.GetGauge().GetValue())
+			}
+		}
+	}
+	return 0
 }

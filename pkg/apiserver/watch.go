@@ -49,6 +49,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, req *verbs.Reques
 			return err
 		}
 	}
+	answer := &answering{w: w}
+	defer answer.end()
+	defer context.AfterFunc(ctx, func() { s.hangUp(answer, lastWords) })()
 	w.Header().Set("Content-Type", codec.StreamType(media.Format))
 	w.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(w).Flush

@@ -63,6 +63,19 @@ func (f frontProxy) Authenticate(r *http.Request) (user.Info, bool, error) {
 	return who, true, nil
 }
 
+// Clear takes what a client has said of itself out of the headers of a request that is authenticated. Whoever the request is
+// passed on to is not to get its credentials, nor to believe what only a front proxy may say.
+func Clear(h http.Header) {
+	for _, name := range []string{"Authorization", RemoteUser, RemoteUID, RemoteGroup} {
+		h.Del(name)
+	}
+	for name := range h {
+		if strings.HasPrefix(name, RemoteExtraPrefix) {
+			delete(h, name)
+		}
+	}
+}
+
 // extraKey reads the key of an extra value as it is written in a header's name.
 func extraKey(in string) string {
 	in = strings.ToLower(in)
