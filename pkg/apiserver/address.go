@@ -24,6 +24,7 @@ type address struct {
 	fields         fields.Selector // of a collection; nil: none, or one that can't be read
 	rest           []string        // what follows the subresource
 	named          bool            // the path itself names an object
+	misused        bool            // a path to watch, with a method that does something else
 }
 
 // verbOf maps methods to verbs; those of collections are told apart later.
@@ -52,7 +53,8 @@ func parseAddress(method string, u *url.URL) address {
 	}
 	a.resourceful = true
 	a.place(parts)
-	a.collection(u, watching && a.verb == "get")
+	a.misused = watching && a.verb != "get"
+	a.collection(u, watching)
 	return a
 }
 

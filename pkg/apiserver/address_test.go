@@ -29,6 +29,7 @@ func TestParseAddress(t *testing.T) {
 		{"DELETE", "/api/v1/namespaces/a/pods", address{version: "v1", verb: "deletecollection", namespace: "a", resource: "pods"}},
 		{"DELETE", "/api/v1/namespaces/a/pods/x", address{version: "v1", verb: "delete", namespace: "a", resource: "pods", name: "x", named: true}},
 		{"PATCH", "/apis/apps/v1/namespaces/a/deployments/x/scale", address{group: "apps", version: "v1", verb: "patch", namespace: "a", resource: "deployments", name: "x", named: true, subresource: "scale"}},
+		{"DELETE", "/api/v1/watch/namespaces/a/pods", address{version: "v1", verb: "watch", namespace: "a", resource: "pods", misused: true}},
 		{"TRACE", "/api/v1/pods", address{version: "v1", resource: "pods"}},
 	} {
 		u, err := url.Parse(c.url)
@@ -47,7 +48,7 @@ func TestParseAddress(t *testing.T) {
 }
 
 func equal(a, b address) bool {
-	return a.resourceful == b.resourceful && a.group == b.group && a.version == b.version && a.verb == b.verb && a.namespace == b.namespace &&
+	return a.resourceful == b.resourceful && a.misused == b.misused && a.group == b.group && a.version == b.version && a.verb == b.verb && a.namespace == b.namespace &&
 		a.resource == b.resource && a.name == b.name && a.subresource == b.subresource && a.named == b.named
 }
 

@@ -39,6 +39,7 @@ func TestAnswersToBadRequests(t *testing.T) {
 		{"create by name", "POST", maps + "/x", "{}", nil, 405, noMethod},
 		{"create in all namespaces", "POST", "/api/v1/configmaps", "{}", nil, 405, noMethod},
 		{"update of a collection", "PUT", maps, "{}", nil, 405, noMethod},
+		{"create by a path to watch", "POST", "/api/v1/watch/namespaces/default/configmaps", `{"metadata":{"name":"x"}}`, nil, 405, noMethod},
 		{"unknown method", "TRACE", maps, "", nil, 405, noMethod},
 		{"unreadable answer", "GET", maps, "", []string{"Accept", "text/html"}, 406,
 			"406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf"},

@@ -124,6 +124,8 @@ func (s *Server) allowed(a address, t target) error {
 	switch {
 	case len(a.rest) > 0 && a.subresource != proxied, n.Cluster && a.namespace != "" && !a.isNamespace():
 		return errNoResource
+	case a.misused:
+		return errNoMethod
 	case a.subresource != "":
 		sub, ok := codec.SubresourceOf(t.resource, a.subresource)
 		if !ok || !n.Cluster && a.namespace == "" {
