@@ -54,11 +54,11 @@ func (s *Server) writeItem(w http.ResponseWriter, r *http.Request, k codec.Kind,
 		}
 		writeEncoded(w, r, media, code, b)
 	case media.Partial():
-		obj, err := item.Object()
+		b, err := codec.Partial(item, media.As.Version, media.Encoding())
 		if err != nil {
 			return err
 		}
-		writeObject(w, r, media, code, codec.PartialOf(obj), media.As)
+		writeEncoded(w, r, media, code, b)
 	default:
 		b, err := k.Encode(item, media.Encoding())
 		if err != nil {
@@ -116,22 +116,23 @@ func (s *Server) writeList(w http.ResponseWriter, r *http.Request, k codec.Kind,
 		}
 		writeEncoded(w, r, media, http.StatusOK, b)
 	case media.Partial():
-		list, err := partialList(l.Items, meta, media.As.Version)
+		pieces, err := codec.PartialList(l.Items, meta, media.As.Version, media.Encoding())
 		if err != nil {
 			return err
 		}
-		writeObject(w, r, media, http.StatusOK, list, media.As)
+		return writePages(w, r, media, pieces)
 	default:
-		return writeListing(w, r, k, media, l.Items, meta)
+		pieces, err := k.List(l.Items, meta, media.Encoding())
+		if err != nil {
+			return err
+		}
+		return writePages(w, r, media, pieces)
 	}
 	return nil
 }
 
-func writeListing(w http.ResponseWriter, r *http.Request, k codec.Kind, media codec.Media, items []*cache.Item, meta metav1.ListMeta) error {
-	pieces, err := k.List(items, meta, media.Encoding())
-	if err != nil {
-		return err
-	}
+// writePages answers with a list that is in pieces, which are put together only where it has to be written otherwise.
+func writePages(w http.ResponseWriter, r *http.Request, media codec.Media, pieces codec.Pieces) error {
 	if media.Format == codec.YAML || media.Format == codec.JSON && media.Pretty {
 		b, err := codec.Finish(pieces.Bytes(), media)
 		if err != nil {
@@ -141,20 +142,6 @@ func writeListing(w http.ResponseWriter, r *http.Request, k codec.Kind, media co
 	}
 	writeBody(w, r, media.Format.String(), http.StatusOK, pieces)
 	return nil
-}
-
-func partialList(items []*cache.Item, meta metav1.ListMeta, version string) (*metav1.PartialObjectMetadataList, error) {
-	list := &metav1.PartialObjectMetadataList{ListMeta: meta, Items: make([]metav1.PartialObjectMetadata, 0, len(items))}
-	for _, it := range items {
-		obj, err := it.Object()
-		if err != nil {
-			return nil, err
-		}
-		part := codec.PartialOf(obj)
-		part.Kind, part.APIVersion = "PartialObjectMetadata", metav1.GroupName+"/"+version
-		list.Items = append(list.Items, *part)
-	}
-	return list, nil
 }
 
 // versionOf is the resourceVersion of what is stored at a revision; what is not stored has none.

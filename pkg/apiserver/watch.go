@@ -145,13 +145,7 @@ func (e *eventEncoder) object(it *cache.Item) ([]byte, error) {
 		e.headed = true
 		return e.printer.JSON([]*cache.Item{it}, metav1.ListMeta{ResourceVersion: strconv.FormatUint(uint64(it.Revision), 10)}, header)
 	case e.media.Partial():
-		obj, err := it.Object()
-		if err != nil {
-			return nil, err
-		}
-		gvk := e.media.As
-		gvk.Kind = "PartialObjectMetadata"
-		return codec.Marshal(codec.PartialOf(obj), gvk, e.media.Format)
+		return codec.Partial(it, e.media.As.Version, e.media.Format)
 	}
 	return e.kind.Encode(it, e.media.Format)
 }

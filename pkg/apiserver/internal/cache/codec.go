@@ -35,8 +35,8 @@ func EncodeProtobuf(gvk schema.GroupVersionKind, obj runtime.Object) ([]byte, er
 // type) empty.
 func envelope(scratch []byte, gvk schema.GroupVersionKind, p protobuf) ([]byte, error) {
 	apiVersion, size := gvk.GroupVersion().String(), p.Size()
-	meta := 2 + len(apiVersion) + 2 + len(gvk.Kind) // each shorter than 128
-	total := len(magic) + 2 + meta + 1 + varintSize(size) + size + 4
+	meta := metaSize(gvk)
+	total := envelopeSize(gvk, size)
 	out := scratch[:0]
 	if cap(out) < total {
 		out = make([]byte, 0, total)
@@ -53,6 +53,16 @@ func envelope(scratch []byte, gvk schema.GroupVersionKind, p protobuf) ([]byte, 
 		return nil, fmt.Errorf("encode %s: %w", gvk.Kind, err)
 	}
 	return append(out, 0x1a, 0, 0x22, 0), nil
+}
+
+// envelopeSize is how long the envelope of an object of size bytes is.
+func envelopeSize(gvk schema.GroupVersionKind, size int) int {
+	return len(magic) + 2 + metaSize(gvk) + 1 + varintSize(size) + size + 4
+}
+
+// metaSize is that of the TypeMeta, whose fields are each shorter than 128.
+func metaSize(gvk schema.GroupVersionKind) int {
+	return 2 + len(gvk.GroupVersion().String()) + 2 + len(gvk.Kind)
 }
 
 func varintSize(n int) int {

@@ -7,12 +7,16 @@
 package cache
 
 import (
+	"bytes"
+	"hash/maphash"
 	"maps"
 	"reflect"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -25,23 +29,28 @@ type Item struct {
 	Revision store.Revision
 
 	path   string         // the key below the table's prefix
-	size   int            // of the stored bytes
+	size   int            // of the stored bytes; 0: not known
+	sum    uint64         // of the stored bytes
 	object objects.Object // nil: kept encoded, see decode
 	decode func() (objects.Object, error)
 	value  []byte // what the store keeps, of an item that is not kept decoded
 	kept   *kept  // nil: encodings live as long as the item
 
+	labels atomic.Pointer[labels.Set] // once somebody has asked, of an item that is not kept decoded
+
 	mu      sync.Mutex
-	encoded [encodings][]byte
+	encoded *[encodings][]byte // nil: none
 }
 
-// Encoding is a form of the stored version of an object that is worth keeping.
+// Encoding is a form of the stored version of an object, or of its metadata, that is worth keeping.
 type Encoding uint8
 
 // The encodings.
 const (
-	JSON     Encoding = iota // with apiVersion and kind, without a newline
-	Protobuf                 // with the "k8s\0" envelope
+	JSON             Encoding = iota // with apiVersion and kind, without a newline
+	Protobuf                         // with the "k8s\0" envelope
+	Metadata                         // the JSON of a PartialObjectMetadata, likewise
+	MetadataProtobuf                 // the same, with the envelope
 	encodings
 )
 
@@ -52,9 +61,7 @@ func NewItem(key objects.Key, rev store.Revision, obj objects.Object) *Item {
 
 // NewEncoded returns the item of an object that is at hand as JSON, and is decoded when it is asked for.
 func NewEncoded(key objects.Key, rev store.Revision, json []byte, decode func() (objects.Object, error)) *Item {
-	i := &Item{Key: key, Revision: rev, decode: decode}
-	i.encoded[JSON] = json
-	return i
+	return &Item{Key: key, Revision: rev, decode: decode, encoded: &[encodings][]byte{JSON: json}}
 }
 
 // Object returns the item's object, of the stored version. It is shared and must not be changed.
@@ -63,6 +70,18 @@ func (i *Item) Object() (objects.Object, error) {
 		return i.object, nil
 	}
 	return i.decode()
+}
+
+// Opened returns the item's object, and the item with it at hand, for a request that looks at both more than once.
+func (i *Item) Opened() (*Item, objects.Object, error) {
+	if i.object != nil {
+		return i, i.object, nil
+	}
+	obj, err := i.decode()
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Item{Key: i.Key, Revision: i.Revision, path: i.path, size: i.size, sum: i.sum, object: obj, value: i.value}, obj, nil
 }
 
 // Encoded returns the item's object in encoding e, made by encode when it is asked for first. The bytes are shared. Those
@@ -78,7 +97,7 @@ func (i *Item) Encoded(e Encoding, encode func(objects.Object) ([]byte, error)) 
 func (i *Item) encode(e Encoding, encode func(objects.Object) ([]byte, error)) (b []byte, fresh bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.encoded[e] != nil {
+	if i.encoded != nil && i.encoded[e] != nil {
 		return i.encoded[e], false, nil
 	}
 	obj, err := i.Object()
@@ -88,8 +107,29 @@ func (i *Item) encode(e Encoding, encode func(objects.Object) ([]byte, error)) (
 	if b, err = encode(obj); err != nil {
 		return nil, false, err
 	}
+	if i.encoded == nil {
+		i.encoded = new([encodings][]byte)
+	}
 	i.encoded[e] = b
 	return b, true, nil
+}
+
+// labelSet returns the labels of the item's object. They are remembered where it would have to be decoded for each watch
+// that selects by labels.
+func (i *Item) labelSet() (labels.Set, error) {
+	if i.object != nil {
+		return i.object.GetLabels(), nil
+	}
+	if set := i.labels.Load(); set != nil {
+		return *set, nil
+	}
+	obj, err := i.decode()
+	if err != nil {
+		return nil, err
+	}
+	set := labels.Set(obj.GetLabels())
+	i.labels.Store(&set)
+	return set, nil
 }
 
 // At returns the item as a deletion at revision rev shows it: the same object with that resourceVersion.
@@ -138,7 +178,7 @@ func formatRevision(rev store.Revision) string { return strconv.FormatUint(uint6
 
 // newItem returns the item of a value in the store. Where the resource is not kept decoded, it decodes when asked.
 func (t *Table) newItem(path string, rev store.Revision, value []byte) *Item {
-	i := &Item{Key: keyOf(path), Revision: rev, path: path, size: len(value), kept: t.cache.kept}
+	i := &Item{Key: keyOf(path), Revision: rev, path: path, size: len(value), sum: sumOf(value), kept: t.cache.kept}
 	i.decode = func() (objects.Object, error) {
 		obj, err := decode(t.resource, value)
 		if err != nil {
@@ -157,11 +197,58 @@ func (t *Table) newItem(path string, rev store.Revision, value []byte) *Item {
 	return i // a value that cannot be read says so to whoever asks for its object
 }
 
-// Value returns what the store keeps of an item that is not kept decoded; nil for others. It is shared.
-func (i *Item) Value() []byte { return i.value }
+// seed is that of all sums of this process.
+var seed = maphash.MakeSeed()
 
-// Stored returns what the store keeps of the item's object, made anew into buf where that is large enough.
-func (i *Item) Stored(buf []byte, gvk schema.GroupVersionKind) ([]byte, error) {
+func sumOf(value []byte) uint64 { return maphash.Bytes(seed, value) }
+
+// scratch holds buffers for encodings that are only compared.
+var scratch = sync.Pool{New: func() any { return new([]byte) }}
+
+// IsStoredAs reports whether value is what the store keeps of the item's object, which is of kind gvk. That it is not is
+// known without encoding the object again.
+func (i *Item) IsStoredAs(gvk schema.GroupVersionKind, value []byte) (bool, error) {
+	if i.value != nil {
+		return bytes.Equal(i.value, value), nil
+	}
+	if i.size > 0 && (i.size != len(value) || i.sum != sumOf(value)) {
+		return false, nil
+	}
+	buf := scratch.Get().(*[]byte)
+	defer scratch.Put(buf)
+	was, err := i.stored(*buf, gvk)
+	if err != nil {
+		return false, err
+	}
+	keep(buf, was)
+	return bytes.Equal(was, value), nil
+}
+
+// Stores reports whether the store would keep the same of obj, of kind gvk and without a resourceVersion, as it keeps of the
+// item's object.
+func (i *Item) Stores(gvk schema.GroupVersionKind, obj objects.Object) (bool, error) {
+	if p, ok := obj.(protobuf); ok && i.size > 0 && i.size != envelopeSize(gvk, p.Size()) {
+		return false, nil
+	}
+	buf := scratch.Get().(*[]byte)
+	defer scratch.Put(buf)
+	value, err := EncodeTo(*buf, gvk, obj)
+	if err != nil {
+		return false, err
+	}
+	keep(buf, value)
+	return i.IsStoredAs(gvk, value)
+}
+
+// keep puts a buffer that had to be made larger in the place of the one before.
+func keep(buf *[]byte, larger []byte) {
+	if cap(larger) > cap(*buf) {
+		*buf = larger[:0]
+	}
+}
+
+// stored returns what the store keeps of the item's object, made anew into buf where that is large enough.
+func (i *Item) stored(buf []byte, gvk schema.GroupVersionKind) ([]byte, error) {
 	obj, err := i.Object()
 	if err != nil {
 		return nil, err

@@ -32,6 +32,7 @@ func (k *kept) add(i *Item, size int) {
 	k.items = k.items[len(out):]
 	k.mu.Unlock()
 	forget(out)
+	clear(out) // the memory behind may live on for a while
 }
 
 // drop forgets all encodings.
@@ -46,7 +47,7 @@ func (k *kept) drop() {
 func forget(items []keptItem) {
 	for _, i := range items {
 		i.item.mu.Lock()
-		i.item.encoded = [encodings][]byte{}
+		i.item.encoded = nil
 		i.item.mu.Unlock()
 	}
 }

@@ -87,15 +87,15 @@ func TestKept(t *testing.T) {
 	items := make([]*Item, 5)
 	for i := range items {
 		items[i] = &Item{kept: k}
-		items[i].encoded[JSON] = make([]byte, 30)
+		items[i].encoded = &[encodings][]byte{JSON: make([]byte, 30)}
 		k.add(items[i], 30)
 	}
 	for i, item := range items {
-		if have := item.encoded[JSON] != nil; have != (i >= 2) {
+		if have := item.encoded != nil; have != (i >= 2) {
 			t.Errorf("item %d: kept %v", i, have)
 		}
 	}
-	if k.drop(); items[4].encoded[JSON] != nil || k.size != 0 {
+	if k.drop(); items[4].encoded != nil || k.size != 0 {
 		t.Error("not everything was dropped")
 	}
 }

@@ -24,33 +24,41 @@ func (s *Selector) Everything() bool {
 
 // matches asks about labels and fields. An item whose object cannot be read does not match.
 func (s *Selector) matches(i *Item) bool {
-	if s.Everything() {
-		return true
-	}
-	obj, err := i.Object()
-	if err != nil {
-		return false
-	}
-	return s.selects(obj)
-}
-
-func (s *Selector) selects(obj objects.Object) bool {
-	if s.Labels != nil && !s.Labels.Matches(labels.Set(obj.GetLabels())) {
-		return false
+	if s.Labels != nil && !s.Labels.Empty() {
+		set, err := i.labelSet()
+		if err != nil || !s.Labels.Matches(set) {
+			return false
+		}
 	}
 	if s.Fields == nil {
 		return true
 	}
 	for _, r := range s.Fields.Requirements() {
-		value := ""
-		if f := s.Selectable[r.Field]; f != nil {
-			value = f(obj)
-		}
-		if (value == r.Value) == (r.Operator == selection.NotEquals) {
+		value, err := s.field(i, r.Field)
+		if err != nil || (value == r.Value) == (r.Operator == selection.NotEquals) {
 			return false
 		}
 	}
 	return true
+}
+
+// field returns a field of an item. For those that are in its key nothing is decoded.
+func (s *Selector) field(i *Item, name string) (string, error) {
+	switch name {
+	case nameField:
+		return i.Key.Name, nil
+	case "metadata.namespace":
+		return i.Key.Namespace, nil
+	}
+	read := s.Selectable[name]
+	if read == nil {
+		return "", nil
+	}
+	obj, err := i.Object()
+	if err != nil {
+		return "", err
+	}
+	return read(obj), nil
 }
 
 // takes asks about namespace, labels and fields.

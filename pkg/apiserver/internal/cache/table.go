@@ -69,13 +69,14 @@ func (t *Table) over() bool {
 // ready returns once the table is filled.
 func (t *Table) ready(ctx context.Context) error {
 	for !t.full.Load() {
-		if t.over() {
-			return ErrReplaced
-		}
 		t.mu.Lock()
 		if t.full.Load() {
 			t.mu.Unlock()
 			return nil
+		}
+		if t.over() { // under the lock: finish, which comes after, sees whoever begins to fill the table before
+			t.mu.Unlock()
+			return ErrReplaced
 		}
 		if wait := t.filling; wait != nil {
 			t.mu.Unlock()
@@ -216,7 +217,7 @@ func (t *Table) item(path string, ev *store.Event) *Item {
 		p.Object.SetResourceVersion(formatRevision(ev.Revision))
 	}
 	i := NewItem(keyOf(path), ev.Revision, p.Object)
-	i.path, i.size, i.kept = path, len(ev.Value), t.cache.kept
+	i.path, i.size, i.sum, i.kept = path, len(ev.Value), sumOf(ev.Value), t.cache.kept
 	p.item.Store(i)
 	if t.resource.Undecoded {
 		return t.newItem(path, ev.Revision, ev.Value) // the writer's answer keeps the object, the table does not

@@ -164,3 +164,74 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// What a body is counts, however it says so, before what is in it.
+func TestWhatABodyIs(t *testing.T) {
+	d := NewDecoder([]*objects.Resource{&configMaps})
+	const secret = `Secret in version "v1" cannot be handled as a ConfigMap: no kind "Secret" is registered for version "v1" in scheme "pkg/api/legacyscheme/scheme.go:30"`
+	for body, want := range map[string]string{
+		`{"kind":"ConfigMap","apiVersion":"v1"}`:                                "",
+		`{}`:                                                                    "",
+		`{"kind":"Secret","apiVersion":"v1","data":5}`:                          secret,
+		`{"data":5,"apiVersion":"v1","kind":"Secret"}`:                          secret,
+		`{"KIND":"Secret"}`:                                                     secret,
+		`{"kind":"ConfigMap","apiVersion":"v1","kind":"Secret"}`:                secret,
+		`{"kind":"ConfigMap","apiVersion":"v1","Kind":"Secret"}`:                secret,
+		`{"kind":"ConfigMap","apiVersion":"v2"}`:                                `ConfigMap in version "v2" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version "v2" in scheme "pkg/api/legacyscheme/scheme.go:30"`,
+		`{"kind":"ConfigMap","apiVersion":"v1","data":5}`:                       `ConfigMap in version "v1" cannot be handled as a ConfigMap: json: cannot unmarshal number into Go struct field ConfigMap.data of type map[string]string`,
+		`{"kind":5}`:                                                            `the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field TypeMeta.kind of type string ({"kind":5})`,
+		`{"kind":"ConfigMap","apiVersion":"v1"`:                                 `the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: unexpected end of JSON input ({"kind":"ConfigMap","apiVersio ...)`,
+		`{"kind":"ConfigMap","apiVersion":"v1","data":{"a":"1","a":"2"},"x":1}`: `ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: duplicate field "data.a", unknown field "x"`,
+	} {
+		for _, f := range []Format{JSON, YAML} {
+			if f == YAML && (!json.Valid([]byte(body)) || bytes.Contains([]byte(body), []byte(`"Kind"`)) || want != "" && bytes.Contains([]byte(want), []byte("strict"))) {
+				continue // which is other YAML
+			}
+			obj := new(corev1.ConfigMap)
+			_, err := Decode(Body{Format: f, Data: []byte(body), Validation: "Strict"}, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, obj, d.Known)
+			got := ""
+			if err != nil {
+				got = err.Error()
+			}
+			if got != want {
+				t.Errorf("%s %s:\ngot  %s\nwant %s", f, body, got, want)
+			}
+		}
+	}
+}
+
+// YAML that has a field twice is warned about, or refused, and is read once where it has not.
+func TestYAMLWithAFieldTwice(t *testing.T) {
+	const body = "kind: ConfigMap\napiVersion: v1\ndata:\n  a: b\n  a: c\n"
+	want := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	for validation, complains := range map[string]bool{"Ignore": false, "Warn": true} {
+		obj := new(corev1.ConfigMap)
+		warnings, err := Decode(Body{Format: YAML, Data: []byte(body), Validation: validation}, want, obj, nil)
+		if err != nil || (len(warnings) > 0) != complains || obj.Data["a"] != "c" {
+			t.Errorf("%s: got %v, %q, %v", validation, obj.Data, warnings, err)
+		}
+	}
+	if _, err := Decode(Body{Format: YAML, Data: []byte(body), Validation: "Strict"}, want, new(corev1.ConfigMap), nil); err == nil {
+		t.Error("it is not refused")
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	its, _ := items(5)
+	k := Kind{Resource: &configMaps}
+	d := NewDecoder([]*objects.Resource{&configMaps})
+	for _, f := range []Format{JSON, Protobuf} {
+		data, err := k.Encode(its[4], f)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(f.String(), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := Decode(Body{Format: f, Data: data}, k.GVK(), new(corev1.ConfigMap), d.Known); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -13,38 +13,29 @@ import (
 // validation.
 func decodeCustom(b Body, k Kind, obj runtime.Object) (warnings []string, err error) {
 	want := k.GVK()
-	data, err := b.json()
-	if err != nil {
-		return nil, unrecognized(b.Data, want.Kind, err)
-	}
 	if b.Format == Protobuf {
 		return nil, cannotHandle(want, want.Kind, ErrNoProtobuf)
 	}
-	actual, err := interpret(data)
+	r, err := b.read(want, obj, k.version())
 	if err != nil {
-		return nil, unrecognized(b.Data, want.Kind, err)
+		return nil, err
 	}
-	actual = fill(actual, want)
-	strict, err := b.unmarshal(data, obj, k.version())
-	if err == nil && b.Validation == validateStrict && len(strict) > 0 {
-		err = runtime.NewStrictDecodingError(strict)
+	if r.err == nil {
+		r.err = r.refused(b)
 	}
-	if err != nil {
-		return nil, cannotHandle(actual, want.Kind, err)
+	if r.err != nil {
+		return nil, cannotHandle(r.actual, want.Kind, r.err)
 	}
-	if actual.GroupVersion() != want.GroupVersion() {
-		return nil, wrongVersion(actual.GroupVersion(), want.GroupVersion())
+	if r.actual.GroupVersion() != want.GroupVersion() {
+		return nil, wrongVersion(r.actual.GroupVersion(), want.GroupVersion())
 	}
-	if actual.Kind != want.Kind {
+	if r.actual.Kind != want.Kind {
 		return nil, apierrors.NewInvalid(want.GroupKind(), nameOf(obj), field.ErrorList{
-			field.Invalid(field.NewPath("kind"), actual.Kind, "must be "+want.Kind),
+			field.Invalid(field.NewPath("kind"), r.actual.Kind, "must be "+want.Kind),
 		})
 	}
-	for _, e := range strict {
-		warnings = append(warnings, e.Error())
-	}
 	obj.GetObjectKind().SetGroupVersionKind(want)
-	return warnings, nil
+	return r.warnings(), nil
 }
 
 // version is what the kind is served in.

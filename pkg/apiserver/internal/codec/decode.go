@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -36,65 +37,95 @@ type Known func(schema.GroupVersionKind) string
 // Decode reads a body that is to be of kind want into obj and says what its fields are warned about. What apiVersion and
 // kind the body leaves out are want's; those that it has must be.
 func Decode(b Body, want schema.GroupVersionKind, obj runtime.Object, known Known) (warnings []string, err error) {
-	data, err := b.json()
+	r, err := b.read(want, obj, nil)
 	if err != nil {
-		return nil, unrecognized(b.Data, want.Kind, err)
+		return nil, err
 	}
-	var actual schema.GroupVersionKind
-	if b.Format == Protobuf {
-		actual, err = readEnvelope(data, obj)
-	} else {
-		actual, err = interpret(data)
-		if err != nil {
-			return nil, unrecognized(b.Data, want.Kind, err)
-		}
+	err = r.err
+	if r.err == nil || b.Format != Protobuf { // of which nothing is known when it can't be read
+		err = cmp.Or(checkKind(r.actual, want, known), err)
 	}
-	actual = fill(actual, want)
 	if err == nil {
-		err = checkKind(actual, want, known)
-	}
-	var strict []error
-	if err == nil && b.Format != Protobuf {
-		strict, err = b.unmarshal(data, obj, nil)
-	}
-	if err == nil && b.Validation == validateStrict && len(strict) > 0 {
-		err = runtime.NewStrictDecodingError(strict)
+		err = r.refused(b)
 	}
 	if err != nil {
-		return nil, cannotHandle(actual, want.Kind, err)
+		return nil, cannotHandle(r.actual, want.Kind, err)
 	}
-	if actual.GroupVersion() != want.GroupVersion() {
-		return nil, wrongVersion(actual.GroupVersion(), want.GroupVersion())
-	}
-	for _, e := range strict {
-		warnings = append(warnings, e.Error())
+	if r.actual.GroupVersion() != want.GroupVersion() {
+		return nil, wrongVersion(r.actual.GroupVersion(), want.GroupVersion())
 	}
 	obj.GetObjectKind().SetGroupVersionKind(want)
-	return warnings, nil
+	return r.warnings(), nil
+}
+
+// reading is what came of reading a body.
+type reading struct {
+	actual schema.GroupVersionKind // what it is; what it does not say is as it should be
+	strict []error                 // the fields that are unknown or there twice
+	err    error                   // why it is no such object
+}
+
+// read reads the body into obj, which is to be of kind want, of version v where that says more than obj's type. The error is
+// about bodies that do not even say what they are.
+func (b Body) read(want schema.GroupVersionKind, obj runtime.Object, v *objects.Served) (r reading, err error) {
+	data, twice, err := b.json()
+	if err != nil {
+		return r, unrecognized(b.Data, want.Kind, err)
+	}
+	if b.Format == Protobuf {
+		r.actual, r.err = readEnvelope(data, obj)
+		r.actual = fill(r.actual, want)
+		return r, nil
+	}
+	strictly := b.Validation != validateIgnore
+	if r.strict, r.err = v.Unmarshal(data, obj, strictly); twice != nil {
+		r.strict = append([]error{twice}, r.strict...)
+	}
+	r.actual = obj.GetObjectKind().GroupVersionKind()
+	if strictly && r.actual == want && r.err == nil && len(r.strict) == 0 {
+		return r, nil
+	}
+	// Then it has to be looked at more closely: what a body is, it may also say in capitals, or twice.
+	if r.actual, err = interpret(data); err != nil {
+		return r, unrecognized(b.Data, want.Kind, err)
+	}
+	r.actual = fill(r.actual, want)
+	return r, nil
+}
+
+// refused is the error of a body whose fields are not what they are to be, where that is one.
+func (r reading) refused(b Body) error {
+	if b.Validation != validateStrict || len(r.strict) == 0 {
+		return nil
+	}
+	return runtime.NewStrictDecodingError(r.strict)
+}
+
+func (r reading) warnings() []string {
+	var out []string
+	for _, e := range r.strict {
+		out = append(out, e.Error())
+	}
+	return out
 }
 
 func wrongVersion(actual, want schema.GroupVersion) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", actual, want))
 }
 
-// json returns the body as JSON; a protobuf body is returned as it is.
-func (b Body) json() ([]byte, error) {
-	if b.Format == YAML {
-		return yaml.YAMLToJSON(b.Data)
+// json returns the body as JSON, and that a field is there twice, which JSON made of YAML does not show any more; a protobuf
+// body is returned as it is.
+func (b Body) json() (data []byte, twice, err error) {
+	if b.Format != YAML {
+		return b.Data, nil, nil
 	}
-	return b.Data, nil
-}
-
-// unmarshal reads data into obj, of version v where that says more than obj's type; strict holds the fields that are unknown or there twice.
-func (b Body) unmarshal(data []byte, obj runtime.Object, v *objects.Served) (strict []error, err error) {
-	strictly := b.Validation != validateIgnore
-	if b.Format == YAML && strictly {
-		if _, err := yaml.YAMLToJSONStrict(b.Data); err != nil {
-			strict = append(strict, err)
+	if b.Validation != validateIgnore {
+		if data, twice = yaml.YAMLToJSONStrict(b.Data); twice == nil {
+			return data, nil, nil
 		}
 	}
-	more, err := v.Unmarshal(data, obj, strictly)
-	return append(strict, more...), err
+	data, err = yaml.YAMLToJSON(b.Data)
+	return data, twice, err
 }
 
 // interpret reads what kind JSON says it is.
@@ -212,7 +243,7 @@ func (b Body) says(gvk schema.GroupVersionKind) bool {
 		actual, err := readEnvelope(b.Data, new(metav1.DeleteOptions))
 		return err == nil && actual == gvk
 	}
-	data, err := b.json()
+	data, _, err := b.json()
 	if err != nil {
 		return false
 	}

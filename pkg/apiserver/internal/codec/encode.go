@@ -8,7 +8,6 @@ import (
 	"maps"
 	"reflect"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -106,36 +105,15 @@ func as(obj runtime.Object, gvk schema.GroupVersionKind) runtime.Object {
 }
 
 func marshalProtobuf(obj runtime.Object, gvk schema.GroupVersionKind) ([]byte, error) {
-	m, ok := obj.(marshaler)
-	if !ok {
+	if _, ok := obj.(marshaler); !ok {
 		return nil, ErrNoProtobuf
 	}
-	raw, err := m.Marshal()
-	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", gvk.Kind, err)
-	}
-	return append(envelopeHead(gvk, len(raw)), append(raw, envelopeTail...)...), nil
+	return cache.EncodeProtobuf(gvk, obj)
 }
 
 // jsonHead is how the JSON of an object of kind gvk begins. In a list its items are without it.
 func jsonHead(gvk schema.GroupVersionKind) []byte {
 	return []byte(`{"kind":"` + gvk.Kind + `","apiVersion":"` + gvk.GroupVersion().String() + `",`)
-}
-
-// PartialOf returns the metadata of obj alone.
-func PartialOf(obj metav1.Object) *metav1.PartialObjectMetadata {
-	if om, ok := obj.(metav1.ObjectMetaAccessor); ok {
-		if meta, ok := om.GetObjectMeta().(*metav1.ObjectMeta); ok {
-			return &metav1.PartialObjectMetadata{ObjectMeta: *meta}
-		}
-	}
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Name: obj.GetName(), Namespace: obj.GetNamespace(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
-		Generation: obj.GetGeneration(), CreationTimestamp: obj.GetCreationTimestamp(), Labels: obj.GetLabels(),
-		DeletionTimestamp: obj.GetDeletionTimestamp(), DeletionGracePeriodSeconds: obj.GetDeletionGracePeriodSeconds(),
-		Annotations: obj.GetAnnotations(), OwnerReferences: obj.GetOwnerReferences(), Finalizers: obj.GetFinalizers(),
-		ManagedFields: obj.GetManagedFields(), GenerateName: obj.GetGenerateName(),
-	}}
 }
 
 // Encoding returns the format in which the bytes of an answer in m are kept: YAML is made of JSON.

@@ -58,7 +58,7 @@ func (k Kind) List(items []*cache.Item, meta metav1.ListMeta, f Format) (Pieces,
 	if err != nil {
 		return nil, fmt.Errorf("encode list metadata: %w", err)
 	}
-	return jsonList(k.GVK(), m, bodies), nil
+	return jsonList(k.GVK(), m, bodies, jsonHead(k.GVK())), nil
 }
 
 // listMeta is what the metadata of a list is written as: an untyped one always says how it goes on.
@@ -73,9 +73,9 @@ func listMeta(meta metav1.ListMeta, untyped bool) any {
 	return out
 }
 
-// jsonList makes a list of its metadata m and its items.
-func jsonList(gvk schema.GroupVersionKind, m []byte, bodies [][]byte) Pieces {
-	itemHead := jsonHead(gvk)
+// jsonList makes a list of its metadata m and its items, which are of kind gvk. itemHead is what they are shown without; nil:
+// they say what they are.
+func jsonList(gvk schema.GroupVersionKind, m []byte, bodies [][]byte, itemHead []byte) Pieces {
 	gvk.Kind += "List"
 	head := append(jsonHead(gvk), `"metadata":`...)
 	head = append(append(head, m...), `,"items":[`...)
@@ -85,7 +85,7 @@ func jsonList(gvk schema.GroupVersionKind, m []byte, bodies [][]byte) Pieces {
 		if i > 0 {
 			pieces = append(pieces, comma)
 		}
-		if rest, ok := bytes.CutPrefix(b, itemHead); ok {
+		if rest, ok := bytes.CutPrefix(b, itemHead); ok && itemHead != nil {
 			pieces = append(pieces, openBrace, rest)
 		} else {
 			pieces = append(pieces, b)

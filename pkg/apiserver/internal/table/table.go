@@ -86,13 +86,13 @@ func (p Printer) appendRow(b []byte, columns []objects.ColumnOf, it *cache.Item)
 		}
 	}
 	b = append(b, `],"object":`...)
-	if b, err = p.appendObject(b, obj, it); err != nil {
+	if b, err = p.appendObject(b, it); err != nil {
 		return nil, err
 	}
 	return append(b, '}'), nil
 }
 
-func (p Printer) appendObject(b []byte, obj objects.Object, it *cache.Item) ([]byte, error) {
+func (p Printer) appendObject(b []byte, it *cache.Item) ([]byte, error) {
 	switch p.Include {
 	case metav1.IncludeNone:
 		return append(b, "null"...), nil
@@ -100,9 +100,8 @@ func (p Printer) appendObject(b []byte, obj objects.Object, it *cache.Item) ([]b
 		whole, err := p.Kind.Encode(it, codec.JSON)
 		return append(b, whole...), err
 	}
-	part := codec.PartialOf(obj)
-	part.Kind, part.APIVersion = "PartialObjectMetadata", metav1.GroupName+"/"+p.Version
-	return appendJSON(b, part)
+	part, err := codec.Partial(it, p.Version, codec.JSON)
+	return append(b, part...), err
 }
 
 func appendCell(b []byte, v any) ([]byte, error) {

@@ -14,13 +14,13 @@ import (
 
 // apply merges a configuration into an object, or makes the object of it (server-side apply).
 func (w *write) apply(ctx context.Context, data []byte, opts *metav1.PatchOptions) (Result, error) {
-	config := &unstructured.Unstructured{Object: map[string]any{}}
-	if err := yaml.Unmarshal(data, &config.Object); err != nil {
-		return Result{}, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+	config, err := readConfiguration(data, checks(opts.FieldValidation))
+	if err != nil {
+		return Result{}, err
 	}
 	if s, ok := subresourceOf(w.r, w.req.Subresource); ok {
 		return w.setThrough(ctx, s, change{patched: true, build: func(_ context.Context, view objects.Object) (objects.Object, error) {
-			return w.applied(view, config, data, opts)
+			return w.applied(view, config, opts)
 		}})
 	}
 	return w.modify(ctx, change{
@@ -32,7 +32,7 @@ func (w *write) apply(ctx context.Context, data []byte, opts *metav1.PatchOption
 					return nil, err
 				}
 			}
-			obj, err := w.applied(old, config, data, opts)
+			obj, err := w.applied(old, config, opts)
 			if err != nil {
 				return nil, err
 			}
@@ -45,14 +45,35 @@ func (w *write) apply(ctx context.Context, data []byte, opts *metav1.PatchOption
 	})
 }
 
+// configuration is what a client applies.
+type configuration struct {
+	object *unstructured.Unstructured
+	twice  error // says which fields are there twice, if that was looked for
+}
+
+// readConfiguration reads a configuration, which is YAML, and with check looks for fields that are there twice.
+func readConfiguration(data []byte, check bool) (configuration, error) {
+	c := configuration{object: &unstructured.Unstructured{}}
+	if check {
+		if c.twice = yaml.UnmarshalStrict(data, &c.object.Object); c.twice == nil {
+			return c, nil
+		}
+	}
+	c.object.Object = nil
+	if err := yaml.Unmarshal(data, &c.object.Object); err != nil {
+		return c, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+	}
+	return c, nil
+}
+
 // applied returns what a configuration makes of an object, or of the view of one that a subresource has.
-func (w *write) applied(old objects.Object, config *unstructured.Unstructured, data []byte, opts *metav1.PatchOptions) (objects.Object, error) {
+func (w *write) applied(old objects.Object, config configuration, opts *metav1.PatchOptions) (objects.Object, error) {
 	force := opts.Force != nil && *opts.Force
-	obj, err := w.tracker.Apply(w.tracked(), old, config.DeepCopy(), force)
+	obj, err := w.tracker.Apply(w.tracked(), old, config.object.DeepCopy(), force)
 	if err != nil {
 		return nil, err
 	}
-	if err := w.checkDuplicates(data, opts.FieldValidation); err != nil {
+	if err := w.complainTwice(config, opts.FieldValidation); err != nil {
 		return nil, err
 	}
 	return obj, w.named(obj)
@@ -65,18 +86,14 @@ func (w *write) mayCreate(ctx context.Context) error {
 	return w.authorize(ctx, &a)
 }
 
-// checkDuplicates looks for fields that a configuration has twice.
-func (w *write) checkDuplicates(data []byte, validation string) error {
-	if !checks(validation) {
-		return nil
-	}
-	err := yaml.UnmarshalStrict(data, &map[string]any{})
-	if err == nil {
+// complainTwice warns about fields that a configuration has twice, or refuses them.
+func (w *write) complainTwice(config configuration, validation string) error {
+	if config.twice == nil {
 		return nil
 	}
 	if validation == metav1.FieldValidationStrict {
-		return apierrors.NewBadRequest(fmt.Sprintf("error strict decoding YAML: %v", err))
+		return apierrors.NewBadRequest(fmt.Sprintf("error strict decoding YAML: %v", config.twice))
 	}
-	w.req.Warn(err.Error())
+	w.req.Warn(config.twice.Error())
 	return nil
 }

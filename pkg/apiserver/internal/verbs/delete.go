@@ -53,7 +53,7 @@ func (w *write) delete(ctx context.Context, opts *metav1.DeleteOptions) (Result,
 // deleteOnce tries to delete what the cache shows.
 func (w *write) deleteOnce(ctx context.Context, opts *metav1.DeleteOptions, item *cache.Item, attempt int) (Result, error) {
 	start := w.config.Clock.Now()
-	old, err := item.Object()
+	item, old, err := item.Opened()
 	if err != nil {
 		return Result{}, err
 	}

@@ -60,6 +60,7 @@ func New(cfg Config) (*Engine, error) {
 		config: cfg, cache: c, tracker: track.New(cfg.Clock),
 		tables: map[schema.GroupResource]*table{}, served: map[schema.GroupVersionResource]*Served{},
 	}
+	boundCopies()
 	for i := range cfg.Resources {
 		e.add(&cfg.Resources[i])
 	}

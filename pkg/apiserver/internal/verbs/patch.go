@@ -33,7 +33,7 @@ const (
 	maxCopied     = 3 << 20
 )
 
-// boundCopies tells the library, which has one bound for the whole process.
+// boundCopies tells the library, which has one bound for the whole process, before anybody may be using it.
 var boundCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = maxCopied })
 
 // Patch changes an object by a description of the change: a JSON, merge or strategic merge patch of the version that was
@@ -222,7 +222,6 @@ func runJSONPatch(doc, patch []byte, check bool) (after []byte, strict []error, 
 		return nil, nil, apierrors.NewRequestEntityTooLargeError(
 			fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(steps)))
 	}
-	boundCopies()
 	if after, err = steps.Apply(doc); err != nil {
 		return nil, nil, unprocessable(err)
 	}

@@ -114,7 +114,7 @@ func (w *write) edit(ctx context.Context, f func(obj objects.Object) error) (*ca
 		if err != nil {
 			return nil, err
 		}
-		old, err := item.Object()
+		item, old, err := item.Opened()
 		if err != nil {
 			return nil, err
 		}

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -136,7 +139,7 @@ func (w *write) modifyAbsent(ctx context.Context, c change) (Result, error) {
 // modifyOnce tries a change on what the cache shows.
 func (w *write) modifyOnce(ctx context.Context, c change, item *cache.Item, attempt int) (Result, error) {
 	start := w.config.Clock.Now()
-	old, err := item.Object()
+	item, old, err := item.Opened()
 	if err != nil {
 		return Result{}, err
 	}
@@ -175,6 +178,7 @@ func (w *write) modifyOnce(ctx context.Context, c change, item *cache.Item, atte
 	if err = w.prepare(obj, old); err != nil {
 		return Result{}, err
 	}
+	w.keepTimes(obj, old, item)
 	if err = w.admit(ctx, stage.Update, obj, old); err != nil {
 		return Result{}, err
 	}
@@ -239,7 +243,6 @@ func (w *write) prepare(obj, old objects.Object) error {
 	if warnings != nil {
 		w.warn(warnings(obj, old))
 	}
-	keepTimes(obj, old)
 	return nil
 }
 
@@ -260,8 +263,8 @@ func keepSystemFields(obj, old objects.Object) {
 }
 
 // keepTimes takes over old's managedFields when obj's differ in nothing but their times and the rest of the object is
-// old's, so that a write that changes nothing is none.
-func keepTimes(obj, old objects.Object) {
+// old's, so that a write that changes nothing is none. item is old's.
+func (w *write) keepTimes(obj, old objects.Object, item *cache.Item) {
 	fresh, was := obj.GetManagedFields(), old.GetManagedFields()
 	if len(fresh) != len(was) {
 		return
@@ -275,10 +278,49 @@ func keepTimes(obj, old objects.Object) {
 		}
 		newer = newer || !sameTime(a.Time, b.Time)
 	}
-	if !newer || !sameContent(obj, old) {
+	if !newer {
 		return
 	}
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		if before, ok := old.(*unstructured.Unstructured); ok && sameContent(u.Object, before.Object) {
+			obj.SetManagedFields(was)
+		}
+		return
+	}
+	version := obj.GetResourceVersion()
 	obj.SetManagedFields(was)
+	obj.SetResourceVersion("")
+	if same, err := item.Stores(w.r.Names.GVK(), obj); err != nil || !same {
+		obj.SetManagedFields(fresh)
+	}
+	obj.SetResourceVersion(version)
+}
+
+// sameContent compares the contents of two objects without their managedFields and versions.
+func sameContent(a, b map[string]any) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, value := range a {
+		was := b[name]
+		if m, ok := value.(map[string]any); ok && name == "metadata" {
+			value = withoutBookkeeping(m)
+			if m, ok := was.(map[string]any); ok {
+				was = withoutBookkeeping(m)
+			}
+		}
+		if !reflect.DeepEqual(value, was) {
+			return false
+		}
+	}
+	return true
+}
+
+func withoutBookkeeping(metadata map[string]any) map[string]any {
+	out := maps.Clone(metadata)
+	delete(out, "managedFields")
+	delete(out, "resourceVersion")
+	return out
 }
 
 func sameFields(a, b *metav1.FieldsV1) bool {
@@ -293,21 +335,4 @@ func sameTime(a, b *metav1.Time) bool {
 		return a == b
 	}
 	return a.Truncate(time.Second).Equal(b.Truncate(time.Second))
-}
-
-// sameContent compares two objects without their managedFields and versions.
-func sameContent(obj, old objects.Object) bool {
-	mine, rv := obj.GetManagedFields(), obj.GetResourceVersion()
-	defer func() {
-		obj.SetManagedFields(mine)
-		obj.SetResourceVersion(rv)
-	}()
-	obj.SetManagedFields(old.GetManagedFields())
-	obj.SetResourceVersion(old.GetResourceVersion())
-	a, err := cache.Encode(schema.GroupVersionKind{}, obj)
-	if err != nil {
-		return false
-	}
-	b, err := cache.Encode(schema.GroupVersionKind{}, old)
-	return err == nil && bytes.Equal(a, b)
 }

@@ -1,12 +1,10 @@
 package verbs
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -191,9 +189,6 @@ func inNamespace(obj metav1.Object, namespace string) error {
 	return nil
 }
 
-// scratch holds buffers for encodings that are only compared.
-var scratch = sync.Pool{New: func() any { return new([]byte) }}
-
 // decided is the context of a write that is about to be made: whoever asked for it may go, but its outcome has to be
 // known, since the hooks keep or give back by it what the object has.
 func decided(ctx context.Context) (context.Context, error) {
@@ -217,9 +212,9 @@ func (w *write) commit(ctx context.Context, obj objects.Object, old *cache.Item)
 	}
 	expect := store.Absent()
 	if old != nil {
-		same, err := sameAs(old, gvk, value)
+		same, err := old.IsStoredAs(gvk, value)
 		if err != nil {
-			return nil, err
+			return nil, apierrors.NewInternalError(err)
 		}
 		if same {
 			return old, w.stillCurrent(ctx, old)
@@ -266,23 +261,6 @@ func (w *write) dryRun(obj objects.Object, key objects.Key, old *cache.Item) *ca
 		obj.SetResourceVersion(was.GetResourceVersion())
 	}
 	return cache.NewItem(key, old.Revision, obj)
-}
-
-// sameAs reports whether value is what old is stored as.
-func sameAs(old *cache.Item, gvk schema.GroupVersionKind, value []byte) (bool, error) {
-	if was := old.Value(); was != nil {
-		return bytes.Equal(was, value), nil
-	}
-	buf := scratch.Get().(*[]byte)
-	defer scratch.Put(buf)
-	was, err := old.Stored(*buf, gvk)
-	if err != nil {
-		return false, apierrors.NewInternalError(err)
-	}
-	if cap(was) > cap(*buf) {
-		*buf = was[:0]
-	}
-	return bytes.Equal(was, value), nil
 }
 
 // span tells who made a write, why, and how long its stages took.
