@@ -7,10 +7,13 @@ import (
 	"time"
 )
 
-// v2 in its binary form is asked for by both names.
+// The binary forms are asked for by both names of each. The old ones are no well-formed media types, and clients cannot parse
+// them.
 const (
 	protobufV2    = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 	protobufV2Old = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+	protobufV3    = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+	protobufV3Old = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
 )
 
 // ServeHTTP answers requests below /openapi. Whether the asker may is checked before.
@@ -43,7 +46,11 @@ func (s *Specs) serveV3(w http.ResponseWriter, r *http.Request, at string) {
 		http.NotFound(w, r)
 		return
 	}
-	if accepts := r.Header.Get("Accept"); accepts != "" && !acceptsAny(accepts, "application/json", "application/*", "*/*") {
+	accepts, media := r.Header.Get("Accept"), "application/json"
+	switch {
+	case acceptsAny(accepts, protobufV3, protobufV3Old):
+		media = protobufV3
+	case accepts != "" && !acceptsAny(accepts, media, "application/*", "*/*"):
 		w.WriteHeader(http.StatusNotAcceptable)
 		return
 	}
@@ -54,7 +61,14 @@ func (s *Specs) serveV3(w http.ResponseWriter, r *http.Request, at string) {
 		}
 		w.Header().Set("Cache-Control", "public, immutable, max-age=31536000")
 	}
-	write(w, r, "application/json", etag, body)
+	if media == protobufV3 {
+		var err error
+		if body, err = encodeV3(body); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+	}
+	write(w, r, media, etag, body)
 }
 
 func (s *Specs) serveV2(w http.ResponseWriter, r *http.Request) {
@@ -64,7 +78,7 @@ func (s *Specs) serveV2(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch {
 	case acceptsAny(accepts, protobufV2, protobufV2Old):
-		media = protobufV2 // the old name is no well-formed media type, and clients cannot parse it
+		media = protobufV2
 		body, etag, err = s.SwaggerProtobuf()
 	case accepts == "" || acceptsAny(accepts, "application/json", "application/*", "*/*"):
 		media = "application/json"
@@ -77,13 +91,19 @@ func (s *Specs) serveV2(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
+	w.Header().Add("Vary", "Accept-Encoding")
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		packed := &packer{ResponseWriter: w}
+		defer packed.close()
+		w = packed
+	}
 	write(w, r, media, etag, body)
 }
 
 func write(w http.ResponseWriter, r *http.Request, media, etag string, body []byte) {
 	w.Header().Set("Content-Type", media)
 	w.Header().Set("ETag", `"`+etag+`"`)
-	w.Header().Set("Vary", "Accept")
+	w.Header().Add("Vary", "Accept")
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 

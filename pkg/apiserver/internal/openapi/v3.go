@@ -1,8 +1,12 @@
 package openapi
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
+
+	openapi_v3 "github.com/google/gnostic-models/openapiv3"
+	"google.golang.org/protobuf/proto"
 )
 
 // forms are the encodings of objects; watched are added for what can be watched.
@@ -93,4 +97,17 @@ func content3(types []string, definition string) map[string]any {
 
 func text3(media string) map[string]any {
 	return map[string]any{media: map[string]any{"schema": map[string]any{"type": "string"}}}
+}
+
+// encodeV3 returns an OpenAPI v3 document in its binary form.
+func encodeV3(body []byte) ([]byte, error) {
+	parsed, err := openapi_v3.ParseDocument(body)
+	if err != nil {
+		return nil, fmt.Errorf("read the OpenAPI v3 document: %w", err)
+	}
+	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(parsed)
+	if err != nil {
+		return nil, fmt.Errorf("encode the OpenAPI v3 document: %w", err)
+	}
+	return raw, nil
 }
