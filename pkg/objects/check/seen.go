@@ -13,6 +13,15 @@ type Seen[T comparable] struct {
 	all  map[T]struct{}
 }
 
+// SeenOf has seen some values.
+func SeenOf[T comparable](values []T) *Seen[T] {
+	s := &Seen[T]{}
+	for _, v := range values {
+		s.Again(v)
+	}
+	return s
+}
+
 // Has reports whether v was seen; a nil Seen has seen nothing.
 func (s *Seen[T]) Has(v T) bool {
 	if s == nil {

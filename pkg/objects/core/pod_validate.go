@@ -154,10 +154,7 @@ func tolerationChanges(now, old []corev1.Toleration, at *field.Path) field.Error
 
 func gateChanges(now, old []corev1.PodSchedulingGate, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	var had check.Seen[corev1.PodSchedulingGate]
-	for _, gate := range old {
-		had.Again(gate)
-	}
+	had := check.SeenOf(old)
 	for i := range now {
 		if !had.Has(now[i]) {
 			errs = append(errs, field.Forbidden(at.Index(i).Child("name"), "only deletion is allowed, but found new scheduling gate '"+now[i].Name+"'"))

@@ -155,8 +155,8 @@ func familyChanges(spec, old *corev1.ServiceSpec) field.ErrorList {
 	return errs
 }
 
-func externalIP(s string, known []string, at *field.Path) field.ErrorList {
-	if errs := utilvalidation.IsValidIPForLegacyField(at, s, true, known); len(errs) > 0 {
+func externalIP(s string, known *check.Seen[string], at *field.Path) field.ErrorList {
+	if errs := check.IP(s, known, at); len(errs) > 0 {
 		return errs
 	}
 	return nonSpecialIP(netutils.ParseIPSloppy(s), s, at)
@@ -188,17 +188,17 @@ func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
 	if len(s.Status.LoadBalancer.Ingress) > 0 && s.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		return append(errs, field.Forbidden(at, "may only be used when `spec.type` is 'LoadBalancer'"))
 	}
-	known := texts(old.Status.LoadBalancer.Ingress, func(in corev1.LoadBalancerIngress) string { return in.IP })
+	known := check.SeenOf(texts(old.Status.LoadBalancer.Ingress, func(in corev1.LoadBalancerIngress) string { return in.IP }))
 	for i := range s.Status.LoadBalancer.Ingress {
 		errs = append(errs, ingress(&s.Status.LoadBalancer.Ingress[i], known, at.Index(i))...)
 	}
 	return errs
 }
 
-func ingress(in *corev1.LoadBalancerIngress, known []string, at *field.Path) field.ErrorList {
+func ingress(in *corev1.LoadBalancerIngress, known *check.Seen[string], at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if in.IP != "" {
-		errs = append(errs, utilvalidation.IsValidIPForLegacyField(at.Child("ip"), in.IP, true, known)...)
+		errs = append(errs, check.IP(in.IP, known, at.Child("ip"))...)
 	}
 	switch {
 	case in.IPMode == nil && in.IP != "":

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
 // prepareService drops what a service of its new type no longer needs.
@@ -130,9 +132,11 @@ func mayHaveNodePorts(s *corev1.ServiceSpec) bool {
 }
 
 func noNewNodePorts(ports, old []corev1.ServicePort) bool {
-	return !slices.ContainsFunc(ports, func(p corev1.ServicePort) bool {
-		return p.NodePort != 0 && !slices.ContainsFunc(old, func(o corev1.ServicePort) bool { return o.NodePort == p.NodePort })
-	})
+	var had check.Seen[int32]
+	for i := range old {
+		had.Again(old[i].NodePort)
+	}
+	return !slices.ContainsFunc(ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 && !had.Has(p.NodePort) })
 }
 
 func needsHealthCheck(s *corev1.ServiceSpec) bool {

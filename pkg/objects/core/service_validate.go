@@ -2,12 +2,10 @@ package core
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/minikctl/minikctl/pkg/objects/check"
@@ -39,14 +37,13 @@ func validateServiceNow(s, old *corev1.Service) field.ErrorList {
 		errs = append(errs, field.Required(at.Child("ports"), ""))
 	}
 	errs = append(errs, byType(spec, at)...)
-	for i := range spec.Ports {
-		errs = append(errs, servicePort(spec.Ports, i, at.Child("ports").Index(i))...)
-	}
+	errs = append(errs, validatePorts(spec.Ports, at.Child("ports"))...)
 	errs = append(errs, check.Labels(spec.Selector, at, "selector")...)
 	errs = append(errs, sessionAffinity(spec, at)...)
 	errs = append(errs, ClusterAddresses(spec, old.Spec.ClusterIPs)...)
+	known := check.SeenOf(old.Spec.ExternalIPs)
 	for i, ip := range spec.ExternalIPs {
-		errs = append(errs, externalIP(ip, old.Spec.ExternalIPs, at.Child("externalIPs").Index(i))...)
+		errs = append(errs, externalIP(ip, known, at.Child("externalIPs").Index(i))...)
 	}
 	errs = append(errs, check.Named(spec.Type, serviceTypes, at, "type")...)
 	errs = append(errs, portConflicts(spec, at.Child("ports"))...)
@@ -120,18 +117,28 @@ func externalName(spec *corev1.ServiceSpec, at *field.Path) field.ErrorList {
 	return append(errs, check.Subdomain(name, at, "externalName")...)
 }
 
-func servicePort(ports []corev1.ServicePort, i int, at *field.Path) field.ErrorList {
+func validatePorts(ports []corev1.ServicePort, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	p := &ports[i]
-	switch {
-	case p.Name == "" && len(ports) > 1:
-		errs = append(errs, field.Required(at.Child("name"), ""))
-	case p.Name != "":
-		errs = append(errs, check.Label(p.Name, at, "name")...)
-		if slices.ContainsFunc(ports[:i], func(o corev1.ServicePort) bool { return o.Name == p.Name }) {
-			errs = append(errs, field.Duplicate(at.Child("name"), p.Name))
+	var names check.Seen[string]
+	for i := range ports {
+		name, in := ports[i].Name, at.Index(i)
+		switch {
+		case name == "" && len(ports) > 1:
+			errs = append(errs, field.Required(in.Child("name"), ""))
+		case name != "":
+			errs = append(errs, check.Label(name, in, "name")...)
+			if names.Again(name) {
+				errs = append(errs, field.Duplicate(in.Child("name"), name))
+			}
 		}
+		errs = append(errs, validatePort(&ports[i], in)...)
 	}
+	return errs
+}
+
+// validatePort checks a port but for its name.
+func validatePort(p *corev1.ServicePort, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
 	errs = append(errs, check.PortNumber(p.Port, at, "port")...)
 	errs = append(errs, check.Named(p.Protocol, podspec.Protocols, at, "protocol")...)
 	errs = append(errs, podspec.PortNumberOrName(p.TargetPort, at, "targetPort")...)
@@ -158,17 +165,18 @@ func portConflicts(spec *corev1.ServiceSpec, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Forbidden(at.Index(i).Child("nodePort"), "may not be used when `type` is 'ClusterIP'"))
 		}
 	}
+	type number struct {
+		port     int32
+		protocol corev1.Protocol
+	}
+	var nodePorts, ports check.Seen[number]
 	for i := range spec.Ports {
-		p := &spec.Ports[i]
-		if p.NodePort != 0 && slices.ContainsFunc(spec.Ports[:i], func(o corev1.ServicePort) bool {
-			return o.NodePort == p.NodePort && o.Protocol == p.Protocol
-		}) {
+		if p := &spec.Ports[i]; p.NodePort != 0 && nodePorts.Again(number{p.NodePort, p.Protocol}) {
 			errs = append(errs, field.Duplicate(at.Index(i).Child("nodePort"), p.NodePort))
 		}
 	}
 	for i := range spec.Ports {
-		p := &spec.Ports[i]
-		if slices.ContainsFunc(spec.Ports[:i], func(o corev1.ServicePort) bool { return o.Port == p.Port && o.Protocol == p.Protocol }) {
+		if p := &spec.Ports[i]; ports.Again(number{p.Port, p.Protocol}) {
 			errs = append(errs, field.Duplicate(at.Index(i), shownServicePort{Protocol: p.Protocol, Port: p.Port, TargetPort: 0}))
 		}
 	}
@@ -212,9 +220,9 @@ func sourceRanges(s, old *corev1.Service) field.ErrorList {
 		if !balancer {
 			errs = append(errs, field.Forbidden(at, only))
 		}
-		known := trimmed(old.Spec.LoadBalancerSourceRanges)
+		known := check.SeenOf(trimmed(old.Spec.LoadBalancerSourceRanges))
 		for i, cidr := range s.Spec.LoadBalancerSourceRanges {
-			errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(at.Index(i), strings.TrimSpace(cidr), true, known)...)
+			errs = append(errs, check.CIDR(strings.TrimSpace(cidr), known, at.Index(i))...)
 		}
 		return errs
 	}
@@ -227,9 +235,9 @@ func sourceRanges(s, old *corev1.Service) field.ErrorList {
 		errs = append(errs, field.Forbidden(at, only))
 	}
 	if value = strings.TrimSpace(value); value != "" {
-		known := trimmed(strings.Split(old.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey], ","))
+		known := check.SeenOf(trimmed(strings.Split(old.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey], ",")))
 		for cidr := range strings.SplitSeq(value, ",") {
-			errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(at, strings.TrimSpace(cidr), true, known)...)
+			errs = append(errs, check.CIDR(strings.TrimSpace(cidr), known, at)...)
 		}
 	}
 	return errs

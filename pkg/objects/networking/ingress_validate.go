@@ -197,13 +197,13 @@ func (c ingressCheck) service(s *networkingv1.IngressServiceBackend, at *field.P
 func validateIngressStatus(i, old *networkingv1.Ingress) field.ErrorList {
 	errs := check.MetaUpdate(i, old)
 	at := field.NewPath("status", "loadBalancer", "ingress")
-	var known []string
+	var known check.Seen[string]
 	for _, p := range old.Status.LoadBalancer.Ingress {
-		known = append(known, p.IP)
+		known.Again(p.IP)
 	}
 	for n, p := range i.Status.LoadBalancer.Ingress {
 		if p.IP != "" {
-			errs = append(errs, utilvalidation.IsValidIPForLegacyField(at.Index(n).Child("ip"), p.IP, true, known)...)
+			errs = append(errs, check.IP(p.IP, &known, at.Index(n).Child("ip"))...)
 		}
 		if p.Hostname != "" {
 			errs = append(errs, check.Subdomain(p.Hostname, at.Index(n), "hostname")...)

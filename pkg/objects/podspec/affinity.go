@@ -176,10 +176,7 @@ func labelKeys(t *corev1.PodAffinityTerm, at *field.Path) field.ErrorList {
 			}
 		}
 	}
-	var mismatched check.Seen[string]
-	for _, key := range t.MismatchLabelKeys {
-		mismatched.Again(key)
-	}
+	mismatched := check.SeenOf(t.MismatchLabelKeys)
 	for i, key := range t.MatchLabelKeys {
 		if mismatched.Has(key) {
 			errs = append(errs, field.Invalid(at.Child("matchLabelKeys").Index(i), key, "exists in both matchLabelKeys and mismatchLabelKeys"))
