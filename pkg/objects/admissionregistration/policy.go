@@ -30,6 +30,7 @@ var ValidatingAdmissionPolicies = objects.Def[*admissionv1.ValidatingAdmissionPo
 		check.Generation(p, old, func() bool { return !equality.Semantic.DeepEqual(p.Spec, old.Spec) })
 	},
 	Validate:     validateValidatingPolicy,
+	Warnings:     nameWarnings[*admissionv1.ValidatingAdmissionPolicy],
 	NeedsVersion: true,
 	Columns: []objects.Column[*admissionv1.ValidatingAdmissionPolicy]{
 		objects.NameColumn[*admissionv1.ValidatingAdmissionPolicy](),
@@ -68,6 +69,7 @@ var ValidatingAdmissionPolicyBindings = objects.Def[*admissionv1.ValidatingAdmis
 		check.Generation(b, old, func() bool { return !equality.Semantic.DeepEqual(b.Spec, old.Spec) })
 	},
 	Validate:     validateValidatingBinding,
+	Warnings:     nameWarnings[*admissionv1.ValidatingAdmissionPolicyBinding],
 	NeedsVersion: true,
 	Columns: []objects.Column[*admissionv1.ValidatingAdmissionPolicyBinding]{
 		objects.NameColumn[*admissionv1.ValidatingAdmissionPolicyBinding](),
@@ -98,6 +100,7 @@ var MutatingAdmissionPolicies = objects.Def[*admissionv1.MutatingAdmissionPolicy
 		check.Generation(p, old, func() bool { return !equality.Semantic.DeepEqual(p.Spec, old.Spec) })
 	},
 	Validate:     validateMutatingPolicy,
+	Warnings:     nameWarnings[*admissionv1.MutatingAdmissionPolicy],
 	NeedsVersion: true,
 	Columns: []objects.Column[*admissionv1.MutatingAdmissionPolicy]{
 		objects.NameColumn[*admissionv1.MutatingAdmissionPolicy](),
@@ -127,6 +130,7 @@ var MutatingAdmissionPolicyBindings = objects.Def[*admissionv1.MutatingAdmission
 		check.Generation(b, old, func() bool { return !equality.Semantic.DeepEqual(b.Spec, old.Spec) })
 	},
 	Validate:     validateMutatingBinding,
+	Warnings:     nameWarnings[*admissionv1.MutatingAdmissionPolicyBinding],
 	NeedsVersion: true,
 	Columns: []objects.Column[*admissionv1.MutatingAdmissionPolicyBinding]{
 		objects.NameColumn[*admissionv1.MutatingAdmissionPolicyBinding](),

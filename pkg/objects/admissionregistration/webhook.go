@@ -3,6 +3,8 @@
 package admissionregistration
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -49,6 +51,7 @@ var ValidatingWebhookConfigurations = objects.Def[*admissionv1.ValidatingWebhook
 		check.Generation(c, old, func() bool { return !equality.Semantic.DeepEqual(c.Webhooks, old.Webhooks) })
 	},
 	Validate:     validateValidating,
+	Warnings:     nameWarnings[*admissionv1.ValidatingWebhookConfiguration],
 	NeedsVersion: true,
 	Columns: []objects.Column[*admissionv1.ValidatingWebhookConfiguration]{
 		objects.NameColumn[*admissionv1.ValidatingWebhookConfiguration](),
@@ -79,6 +82,7 @@ var MutatingWebhookConfigurations = objects.Def[*admissionv1.MutatingWebhookConf
 		check.Generation(c, old, func() bool { return !equality.Semantic.DeepEqual(c.Webhooks, old.Webhooks) })
 	},
 	Validate:     validateMutating,
+	Warnings:     nameWarnings[*admissionv1.MutatingWebhookConfiguration],
 	NeedsVersion: true,
 	Columns: []objects.Column[*admissionv1.MutatingWebhookConfiguration]{
 		objects.NameColumn[*admissionv1.MutatingWebhookConfiguration](),
@@ -120,4 +124,13 @@ func defaultWebhook(h hook) {
 	for i := range h.rules {
 		orDefault(&h.rules[i].Scope, admissionv1.AllScopes)
 	}
+}
+
+// nameWarnings warns about names that are kept for what servers are given as files.
+func nameWarnings[T objects.Object](obj, _ T) []string {
+	const suffix = ".static.k8s.io"
+	if !strings.HasSuffix(obj.GetName(), suffix) {
+		return nil
+	}
+	return []string{fmt.Sprintf("metadata.name: names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API", suffix)}
 }

@@ -10,7 +10,6 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -133,64 +132,67 @@ func targets(h *hpa) string {
 
 // target shows what is and what shall be of one metric.
 func target(m *autoscalingv2.MetricSpec, is *autoscalingv2.MetricStatus) string {
-	var current *autoscalingv2.MetricValueStatus
 	switch {
-	case m.Pods != nil:
-		if is.Pods != nil {
-			current = &is.Pods.Current
-		}
-		return pair(current, &m.Pods.Target, false)
-	case m.Object != nil:
-		if is.Object != nil {
-			current = &is.Object.Current
-		}
-		return pair(current, &m.Object.Target, true)
-	case m.External != nil:
-		if is.External != nil {
-			current = &is.External.Current
-		}
-		return pair(current, &m.External.Target, true)
-	case m.Resource != nil:
-		if is.Resource != nil {
-			current = &is.Resource.Current
-		}
-		return fmt.Sprintf("%s: %s", m.Resource.Name, pair(current, &m.Resource.Target, false))
-	case m.ContainerResource != nil:
-		if is.ContainerResource != nil {
-			current = &is.ContainerResource.Current
-		}
-		return fmt.Sprintf("%s: %s", m.ContainerResource.Name, pair(current, &m.ContainerResource.Target, false))
+	case m.Type == autoscalingv2.ExternalMetricSourceType && m.External != nil:
+		return value(current(is.External, func(s *autoscalingv2.ExternalMetricStatus) *autoscalingv2.MetricValueStatus { return &s.Current }), &m.External.Target)
+	case m.Type == autoscalingv2.ObjectMetricSourceType && m.Object != nil:
+		return value(current(is.Object, func(s *autoscalingv2.ObjectMetricStatus) *autoscalingv2.MetricValueStatus { return &s.Current }), &m.Object.Target)
+	case m.Type == autoscalingv2.PodsMetricSourceType && m.Pods != nil:
+		now := current(is.Pods, func(s *autoscalingv2.PodsMetricStatus) *autoscalingv2.MetricValueStatus { return &s.Current })
+		return average(now) + "/" + m.Pods.Target.AverageValue.String()
+	case m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil:
+		now := current(is.Resource, func(s *autoscalingv2.ResourceMetricStatus) *autoscalingv2.MetricValueStatus { return &s.Current })
+		return fmt.Sprintf("%s: %s", m.Resource.Name, utilization(now, &m.Resource.Target))
+	case m.Type == autoscalingv2.ContainerResourceMetricSourceType && m.ContainerResource != nil:
+		now := current(is.ContainerResource, func(s *autoscalingv2.ContainerResourceMetricStatus) *autoscalingv2.MetricValueStatus {
+			return &s.Current
+		})
+		return fmt.Sprintf("%s: %s", m.ContainerResource.Name, utilization(now, &m.ContainerResource.Target))
 	}
 	return "<unknown type>"
 }
 
-// pair shows the average per pod, the utilization, or, where marked, that the value is an average.
-func pair(current *autoscalingv2.MetricValueStatus, want *autoscalingv2.MetricTarget, marked bool) string {
-	is, average := "<unknown>", ""
-	switch {
-	case want.AverageValue != nil:
-		if current != nil && current.AverageValue != nil {
-			is = current.AverageValue.String()
-		}
-		if marked {
-			average = " (avg)"
-		}
-		return is + "/" + want.AverageValue.String() + average
-	case want.AverageUtilization != nil:
-		if current != nil && current.AverageUtilization != nil {
-			is = fmt.Sprintf("%d%%", *current.AverageUtilization)
-		}
-		return fmt.Sprintf("%s/%d%%", is, *want.AverageUtilization)
+// current is what a status says that is there.
+func current[S any](status *S, of func(*S) *autoscalingv2.MetricValueStatus) *autoscalingv2.MetricValueStatus {
+	if status == nil {
+		return nil
 	}
-	if current != nil && current.Value != nil {
-		is = current.Value.String()
-	}
-	return is + "/" + quantity(want.Value)
+	return of(status)
 }
 
-func quantity(q *resource.Quantity) string {
-	if q == nil {
-		return "<auto>"
+const unknown = "<unknown>"
+
+// value shows a value, or an average, which it says.
+func value(now *autoscalingv2.MetricValueStatus, want *autoscalingv2.MetricTarget) string {
+	switch {
+	case want.AverageValue != nil && (now == nil || now.AverageValue == nil):
+		return unknown + "/" + want.AverageValue.String() + " (avg)"
+	case want.AverageValue != nil:
+		return now.AverageValue.String() + "/" + want.AverageValue.String() + " (avg)"
+	case now == nil:
+		return unknown + "/" + want.Value.String()
 	}
-	return q.String()
+	return now.Value.String() + "/" + want.Value.String()
+}
+
+func average(now *autoscalingv2.MetricValueStatus) string {
+	if now == nil {
+		return unknown
+	}
+	return now.AverageValue.String()
+}
+
+// utilization shows the average that is asked for, else how many percent are used.
+func utilization(now *autoscalingv2.MetricValueStatus, want *autoscalingv2.MetricTarget) string {
+	if want.AverageValue != nil {
+		return average(now) + "/" + want.AverageValue.String()
+	}
+	is, wanted := unknown, "<auto>"
+	if now != nil && now.AverageUtilization != nil {
+		is = fmt.Sprintf("%d%%", *now.AverageUtilization)
+	}
+	if want.AverageUtilization != nil {
+		wanted = fmt.Sprintf("%d%%", *want.AverageUtilization)
+	}
+	return is + "/" + wanted
 }

@@ -62,6 +62,7 @@ func TestMessages(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	const noSecrets = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes"
 	const noMounts = "metadata.annotations[kubernetes.io/enforce-mountable-secrets]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
+	const static = `metadata.name: names ending with ".static.k8s.io" are reserved for static manifest-based configurations and cannot be managed via the API`
 	tests := []struct{ kind, name, object, old, want string }{
 		{"CSIDriver", "tokens", `{spec: {tokenRequests: [{audience: a}]}}`, "", noSecrets},
 		{"CSIDriver", "tokens before", `{spec: {tokenRequests: [{audience: a}]}}`, `{spec: {tokenRequests: [{audience: a}]}}`, ""},
@@ -70,6 +71,21 @@ func TestWarnings(t *testing.T) {
 		{"ServiceAccount", "mounts", `{metadata: {name: x, annotations: {kubernetes.io/enforce-mountable-secrets: "true"}}}`, "", noMounts},
 		{"ServiceAccount", "mounts before", `{metadata: {name: x, annotations: {kubernetes.io/enforce-mountable-secrets: "true"}}}`,
 			`{metadata: {name: x, annotations: {kubernetes.io/enforce-mountable-secrets: "false"}}}`, ""},
+		{"Node", "external ID", `spec: {externalID: x}`, "", "spec.externalID: this field is deprecated, and is unused by Kubernetes"},
+		{"Node", "addresses of pods", `spec: {podCIDRs: ["2001:DB8::/64"]}`, "", `spec.podCIDRs[0]: IPv6 CIDR value "2001:DB8::/64" should be in RFC 5952 canonical format ("2001:db8::/64")`},
+		{"Secret", "no certificate", `{type: kubernetes.io/tls, data: {tls.crt: YQ==, tls.key: Yg==}}`, "", "tls: failed to find any PEM data in certificate input"},
+		{"Secret", "no certificate that is none", `{data: {tls.crt: YQ==, tls.key: Yg==}}`, "", ""},
+		{"Endpoints", "addresses", `subsets: [{addresses: [{ip: "2001:DB8::1"}]}]`, "", `subsets[0].addresses[0].ip: IPv6 address "2001:DB8::1" should be in RFC 5952 canonical format ("2001:db8::1")`},
+		{"Endpoints", "addresses of the controller", `{metadata: {name: x, labels: {endpoints.kubernetes.io/managed-by: endpoint-controller}}, subsets: [{addresses: [{ip: "2001:DB8::1"}]}]}`, "", ""},
+		{"MutatingWebhookConfiguration", "name", `metadata: {name: a.static.k8s.io}`, "", static},
+		{"ValidatingAdmissionPolicyBinding", "name", `metadata: {name: a.static.k8s.io}`, `metadata: {name: a.static.k8s.io}`, static},
+		{"ValidatingAdmissionPolicy", "name", `metadata: {name: a.k8s.io}`, "", ""},
+		{"StatefulSet", "claims", `spec: {volumeClaimTemplates: [{spec: {resources: {requests: {storage: 1m}}}}]}`, "",
+			`spec.volumeClaimTemplates[0].resources.requests[storage]: fractional byte value "1m" is invalid, must be an integer`},
+		{"StatefulSet", "claims that stay", `spec: {volumeClaimTemplates: [{spec: {resources: {requests: {storage: 1m}}}}]}`, `spec: {volumeClaimTemplates: [{spec: {resources: {requests: {storage: 1m}}}}]}`,
+			`spec.volumeClaimTemplates[0].Spec.resources.requests[storage]: fractional byte value "1m" is invalid, must be an integer`},
+		{"DaemonSet", "template that stays", `spec: {minReadySeconds: 1, template: {spec: {terminationGracePeriodSeconds: -1}}}`, `spec: {template: {spec: {terminationGracePeriodSeconds: -1}}}`, ""},
+		{"PodTemplate", "template that stays", `template: {spec: {terminationGracePeriodSeconds: -1}}`, `template: {spec: {terminationGracePeriodSeconds: -1}}`, ""},
 		{"RuntimeClass", "label", `{handler: h, scheduling: {nodeSelector: {beta.kubernetes.io/os: linux}}}`, "",
 			`scheduling.nodeSelector: deprecated since v1.14; use "kubernetes.io/os" instead`},
 	}

@@ -72,6 +72,9 @@ func TestCreates(t *testing.T) {
 			`spec.finalizers: Invalid value: "x": name is neither a standard finalizer name nor is it fully qualified`},
 		{"Node", "taints", `spec: {taints: [{key: a, effect: NoSchedule}, {key: a, effect: NoSchedule}, {key: b}]}`,
 			`metadata.taints[1]: Duplicate value: {"Key":"a","Value":"","Effect":"NoSchedule","TimeAdded":null}: taints must be unique by key and effect pair, metadata.taints[2].effect: Required value`},
+		{"Node", "no ranges", `spec: {podCIDRs: [10.0.0.0/24, x]}`, `spec.podCIDRs[1]: Invalid value: "x": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64), ` +
+			`spec.podCIDRs: Internal error: invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[1]: <nil> (invalid CIDR address: x), ` +
+			`spec.podCIDRs: Invalid value: ["10.0.0.0/24","x"]: may specify no more than one CIDR for each IP family`},
 		{"Node", "capacity", `status: {capacity: {cpu: "-1", pods: 1500m}}`, ""},
 		{"PriorityClass", "high", `value: 1000000001`, "value: Forbidden: maximum allowed value of a user defined priority is 1000000000"},
 		{"PriorityClass", "the system's", "metadata: {name: system-x}\nvalue: 1",

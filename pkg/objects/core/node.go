@@ -22,6 +22,7 @@ var Nodes = objects.Def[*corev1.Node]{
 	Prepare:  prepareNode,
 	Validate: validateNode,
 	Columns:  nodeColumns,
+	Warnings: nodeWarnings,
 	Selectable: map[string]func(*corev1.Node) string{
 		"spec.unschedulable": func(n *corev1.Node) string { return strconv.FormatBool(n.Spec.Unschedulable) },
 	},

@@ -136,8 +136,23 @@ func podCIDRs(list []string, at *field.Path) field.ErrorList {
 	if len(list) < 2 {
 		return errs
 	}
-	if dual, err := netutils.IsDualStackCIDRStrings(list); err != nil || !dual || len(list) > 2 {
+	dual, err := netutils.IsDualStackCIDRStrings(list)
+	if err != nil {
+		errs = append(errs, field.InternalError(at, fmt.Errorf("invalid PodCIDRs. failed to check with dual stack with error:%w", err)))
+	}
+	if !dual || len(list) > 2 {
 		errs = append(errs, field.Invalid(at, list, "may specify no more than one CIDR for each IP family"))
 	}
 	return errs
+}
+
+func nodeWarnings(n, _ *corev1.Node) []string {
+	var warnings []string
+	if n.Spec.DoNotUseExternalID != "" {
+		warnings = append(warnings, "spec.externalID: this field is deprecated, and is unused by Kubernetes")
+	}
+	for i, cidr := range n.Spec.PodCIDRs {
+		warnings = append(warnings, utilvalidation.GetWarningsForCIDR(check.Spec.Child("podCIDRs").Index(i), cidr)...)
+	}
+	return warnings
 }

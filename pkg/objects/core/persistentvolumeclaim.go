@@ -262,13 +262,5 @@ func claimWarnings(c, _ *corev1.PersistentVolumeClaim) []string {
 	if _, ok := c.Annotations[corev1.BetaStorageClassAnnotation]; ok {
 		out = append(out, fmt.Sprintf(`metadata.annotations[%s]: deprecated since v1.8; use "storageClassName" attribute instead`, corev1.BetaStorageClassAnnotation))
 	}
-	for _, list := range []struct {
-		name string
-		of   corev1.ResourceList
-	}{{"requests", c.Spec.Resources.Requests}, {"limits", c.Spec.Resources.Limits}} {
-		if q := list.of[corev1.ResourceStorage]; q.MilliValue()%1000 != 0 {
-			out = append(out, fmt.Sprintf("spec.resources.%s[storage]: fractional byte value %q is invalid, must be an integer", list.name, q.String()))
-		}
-	}
-	return out
+	return append(out, volume.ClaimWarnings(&c.Spec, check.Spec)...)
 }

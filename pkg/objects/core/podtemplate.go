@@ -28,7 +28,10 @@ var PodTemplates = objects.Def[*corev1.PodTemplate]{
 		}
 		return append(errs, podspec.ValidateTemplate(&t.Template, template, field.NewPath("template"))...)
 	},
-	Warnings: func(t, _ *corev1.PodTemplate) []string {
+	Warnings: func(t, old *corev1.PodTemplate) []string {
+		if old != nil && t.Generation == old.Generation {
+			return nil
+		}
 		return podspec.Warnings(&t.Template.Spec, t.Template.Annotations, field.NewPath("template"))
 	},
 	Columns: []objects.Column[*corev1.PodTemplate]{

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"time"
 
@@ -21,6 +22,7 @@ var Secrets = objects.Def[*corev1.Secret]{
 	Default:  defaultSecret,
 	Prepare:  prepareSecret,
 	Validate: validateSecret,
+	Warnings: secretWarnings,
 	Columns: []objects.Column[*corev1.Secret]{
 		objects.NameColumn[*corev1.Secret](),
 		{Name: "Type", Description: corev1.Secret{}.SwaggerDoc()["type"],
@@ -132,6 +134,17 @@ func jsonKey(s *corev1.Secret, data *field.Path, key string) field.ErrorList {
 	}
 	if err := json.Unmarshal(value, &map[string]any{}); err != nil {
 		return field.ErrorList{field.Invalid(data.Key(key), "<secret contents redacted>", err.Error())}
+	}
+	return nil
+}
+
+// secretWarnings warns about a certificate and a key that do not belong together.
+func secretWarnings(s, _ *corev1.Secret) []string {
+	if s.Type != corev1.SecretTypeTLS {
+		return nil
+	}
+	if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
+		return []string{err.Error()}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -12,16 +13,13 @@ func AppArmorFields(s *corev1.PodSpec, annotations map[string]string) {
 	if len(annotations) == 0 || s.OS != nil && s.OS.Name == corev1.Windows {
 		return
 	}
-	if s.SecurityContext != nil && s.SecurityContext.AppArmorProfile != nil {
-		return
-	}
 	eachContainer(s, nil, func(c *corev1.Container, _ *field.Path) {
 		value, ok := annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]
 		if !ok || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
 			return
 		}
 		profile := appArmorOf(value)
-		if profile == nil {
+		if profile == nil || equality.Semantic.DeepEqual(profile, podAppArmor(s)) {
 			return
 		}
 		if c.SecurityContext == nil {
@@ -29,6 +27,14 @@ func AppArmorFields(s *corev1.PodSpec, annotations map[string]string) {
 		}
 		c.SecurityContext.AppArmorProfile = profile
 	})
+}
+
+// podAppArmor is the profile of containers that have none of their own.
+func podAppArmor(s *corev1.PodSpec) *corev1.AppArmorProfile {
+	if s.SecurityContext == nil {
+		return nil
+	}
+	return s.SecurityContext.AppArmorProfile
 }
 
 // appArmorOf returns the profile that an annotation names, or nil.

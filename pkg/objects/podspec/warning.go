@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -38,10 +40,15 @@ const maxWarnings = 1000
 func (w *warner) full() bool { return len(w.list) == maxWarnings }
 
 func (w *warner) warn(at *field.Path, format string, args ...any) {
-	if w.full() {
-		return
+	if !w.full() {
+		w.say(at.String() + ": " + fmt.Sprintf(format, args...))
 	}
-	w.list = append(w.list, at.String()+": "+fmt.Sprintf(format, args...))
+}
+
+func (w *warner) say(msg string) {
+	if !w.full() {
+		w.list = append(w.list, msg)
+	}
 }
 
 // Warnings says what in a pod or template is probably not meant. at is where the template stands; nil in a pod.
@@ -53,9 +60,12 @@ func Warnings(s *corev1.PodSpec, annotations map[string]string, at *field.Path) 
 	w.references()
 	w.containers()
 	w.ports()
+	w.portNames()
 	if grace := s.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
 		w.warn(at.Child("spec", "terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be treated as 1")
 	}
+	w.podAffinity()
+	w.addresses()
 	return w.list
 }
 
@@ -76,7 +86,7 @@ func (w *warner) placement() {
 			}
 		}
 		for i, t := range n.PreferredDuringSchedulingIgnoredDuringExecution {
-			w.term(&t.Preference, in.Child(preferred).Index(i).Child("preference"))
+			w.preference(&t.Preference, in.Child(preferred).Index(i).Child("preference"))
 		}
 	}
 	for i, c := range w.spec.TopologySpreadConstraints {
@@ -91,10 +101,71 @@ func (w *warner) placement() {
 }
 
 func (w *warner) term(t *corev1.NodeSelectorTerm, at *field.Path) {
-	for i, r := range t.MatchExpressions {
-		if msg, ok := oldLabels[r.Key]; ok {
-			w.warn(at.Child("matchExpressions").Index(i).Child("key"), "%s is %s", r.Key, msg)
+	for i := range t.MatchExpressions {
+		w.expression(&t.MatchExpressions[i], at.Child("matchExpressions").Index(i))
+	}
+}
+
+// preference is term, and also warns about values that no label can have: they don't keep a node from being chosen.
+func (w *warner) preference(t *corev1.NodeSelectorTerm, at *field.Path) {
+	for i := range t.MatchExpressions {
+		w.expression(&t.MatchExpressions[i], at.Child("matchExpressions").Index(i))
+		for j, value := range t.MatchExpressions[i].Values {
+			for _, msg := range content.IsLabelValue(value) {
+				w.warn(at.Child("matchExpressions").Index(i).Child("values").Index(j), "%s is invalid, %s", value, msg)
+			}
 		}
+	}
+}
+
+func (w *warner) expression(r *corev1.NodeSelectorRequirement, at *field.Path) {
+	if msg, ok := oldLabels[r.Key]; ok {
+		w.warn(at.Child("key"), "%s is %s", r.Key, msg)
+	}
+}
+
+// podAffinity warns about terms that find no pod.
+func (w *warner) podAffinity() {
+	if w.spec.Affinity == nil {
+		return
+	}
+	check := func(must []corev1.PodAffinityTerm, should []corev1.WeightedPodAffinityTerm, at *field.Path) {
+		const msg = "a null labelSelector results in matching no pod"
+		for i := range must {
+			if must[i].LabelSelector == nil {
+				w.warn(at.Child(required).Index(i).Child("labelSelector"), msg)
+			}
+		}
+		for i := range should {
+			if should[i].PodAffinityTerm.LabelSelector == nil {
+				w.warn(at.Child(preferred).Index(i).Child("podAffinityTerm", "labelSelector"), msg)
+			}
+		}
+	}
+	at := w.at.Child("spec", "affinity")
+	if a := w.spec.Affinity.PodAffinity; a != nil {
+		check(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution, at.Child("podAffinity"))
+	}
+	if a := w.spec.Affinity.PodAntiAffinity; a != nil {
+		check(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution, at.Child("podAntiAffinity"))
+	}
+}
+
+// addresses warns about addresses that can be read in two ways.
+func (w *warner) addresses() {
+	if d := w.spec.DNSConfig; d != nil {
+		for i, ip := range d.Nameservers {
+			w.address(ip, w.at.Child("spec", "dnsConfig", "nameservers").Index(i))
+		}
+	}
+	for i := range w.spec.HostAliases {
+		w.address(w.spec.HostAliases[i].IP, w.at.Child("spec", "hostAliases").Index(i).Child("ip"))
+	}
+}
+
+func (w *warner) address(ip string, at *field.Path) {
+	for _, msg := range utilvalidation.GetWarningsForIP(at, ip) {
+		w.say(msg)
 	}
 }
 
@@ -111,77 +182,6 @@ func (w *warner) oldAnnotations() {
 	for _, dead := range deadAnnotations {
 		if _, ok := w.annotations[dead.key]; ok {
 			w.warn(w.at.Child("metadata", "annotations").Key(dead.key), "%s", dead.msg)
-		}
-	}
-}
-
-// volumes warns about kinds that no longer work, and files that a token hides.
-func (w *warner) volumes() {
-	for i := range w.spec.Volumes {
-		v, at := &w.spec.Volumes[i], w.at.Child("spec", "volumes").Index(i)
-		old := func(there bool, name, msg string) {
-			if there {
-				w.warn(at.Child(name), "%s", msg)
-			}
-		}
-		old(v.PhotonPersistentDisk != nil, "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+")
-		old(v.GitRepo != nil, "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+")
-		old(v.ScaleIO != nil, "scaleIO", "deprecated in v1.16, non-functional in v1.22+")
-		old(v.Flocker != nil, "flocker", "deprecated in v1.22, non-functional in v1.25+")
-		old(v.StorageOS != nil, "storageOS", "deprecated in v1.22, non-functional in v1.25+")
-		old(v.Quobyte != nil, "quobyte", "deprecated in v1.22, non-functional in v1.25+")
-		old(v.Glusterfs != nil, "glusterfs", "deprecated in v1.25, non-functional in v1.26+")
-		old(v.CephFS != nil, "cephfs", "deprecated in v1.28, non-functional in v1.31+")
-		old(v.RBD != nil, "rbd", "deprecated in v1.28, non-functional in v1.31+")
-	}
-	w.tokenPaths()
-}
-
-func (w *warner) tokenPaths() {
-	tokens := map[string]bool{}
-	for i := range w.spec.Volumes {
-		if p := w.spec.Volumes[i].Projected; p != nil {
-			for j := range p.Sources {
-				if t := p.Sources[j].ServiceAccountToken; t != nil {
-					tokens[t.Path] = true
-				}
-			}
-		}
-	}
-	if len(tokens) == 0 {
-		return
-	}
-	for i := range w.spec.Volumes {
-		p := w.spec.Volumes[i].Projected
-		if p == nil {
-			continue
-		}
-		at := w.at.Child("spec", "volumes").Index(i).Child("projected", "sources")
-		taken := func(path string, at *field.Path) {
-			if tokens[path] {
-				w.warn(at, "has duplicated path with ServiceAccountToken %q", path)
-			}
-		}
-		for j := range p.Sources {
-			s := &p.Sources[j]
-			if s.ConfigMap != nil {
-				for k, item := range s.ConfigMap.Items {
-					taken(item.Path, at.Child("configMap").Index(k))
-				}
-			}
-			if s.Secret != nil {
-				for k, item := range s.Secret.Items {
-					taken(item.Path, at.Child("secrets").Index(k))
-				}
-			}
-			if s.DownwardAPI != nil {
-				for k, item := range s.DownwardAPI.Items {
-					taken(item.Path, at.Child("downwardAPI").Index(k))
-				}
-			}
-			if s.ClusterTrustBundle != nil {
-				taken(s.ClusterTrustBundle.Path, at.Child("ClusterTrustBundle"))
-			}
 		}
 	}
 }
@@ -227,22 +227,34 @@ func (w *warner) fractions(list corev1.ResourceList, at *field.Path) {
 }
 
 func (w *warner) containers() {
-	podArmor := w.spec.SecurityContext != nil && w.spec.SecurityContext.AppArmorProfile != nil
 	eachContainer(w.spec, w.at.Child("spec"), func(c *corev1.Container, at *field.Path) {
 		s := c.SecurityContext
 		if len(w.annotations) > 0 && (s == nil || s.SeccompProfile == nil) {
 			w.noSeccomp(corev1.SeccompContainerAnnotationKeyPrefix + c.Name)
 		}
-		key := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + c.Name
-		if _, ok := w.annotations[key]; ok && !podArmor && (w.at == nil || s == nil || s.AppArmorProfile == nil) {
-			w.warn(w.at.Child("metadata", "annotations").Key(key), `deprecated since v1.30; use the "appArmorProfile" field instead`)
-		}
+		w.appArmor(c)
 		for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 			w.fraction(c.Resources.Limits, name, at, "limits")
 			w.fraction(c.Resources.Requests, name, at, "requests")
 		}
 		w.env(c.Env, at)
 	})
+}
+
+// appArmor warns about an annotation of a container that says something else than the profile of the pod. A pod's
+// containers have got their fields from it by now.
+func (w *warner) appArmor(c *corev1.Container) {
+	key := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + c.Name
+	value, ok := w.annotations[key]
+	if !ok || w.at == nil && w.spec.OS != nil && w.spec.OS.Name == corev1.Windows {
+		return
+	}
+	if w.at != nil && c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
+		return
+	}
+	if profile := appArmorOf(value); profile == nil || !equality.Semantic.DeepEqual(profile, podAppArmor(w.spec)) {
+		w.warn(w.at.Child("metadata", "annotations").Key(key), `deprecated since v1.30; use the "appArmorProfile" field instead`)
+	}
 }
 
 func (w *warner) fraction(list corev1.ResourceList, name corev1.ResourceName, at *field.Path, where string) {
@@ -264,53 +276,6 @@ func (w *warner) env(vars []corev1.EnvVar, at *field.Path) {
 			w.warn(at.Child("env").Index(i), "hides previous definition of %q, which may be dropped when using apply", e.Name)
 		}
 	}
-}
-
-// ports warns about ports that are the same or may be.
-func (w *warner) ports() {
-	type place struct {
-		port *corev1.ContainerPort
-		at   *field.Path
-	}
-	type number struct {
-		port     int32
-		protocol corev1.Protocol
-	}
-	seen := map[number][]place{}
-	eachContainer(w.spec, w.at.Child("spec"), func(c *corev1.Container, at *field.Path) {
-		for i := range c.Ports {
-			p, here := &c.Ports[i], at.Child("ports").Index(i)
-			if p.HostIP != "" && p.HostPort == 0 {
-				w.warn(here, "hostIP set without hostPort: %+v", shownPort(p))
-			}
-			same := number{p.ContainerPort, p.Protocol}
-			for _, o := range seen[same] {
-				if w.full() {
-					return
-				}
-				switch {
-				case p.HostIP == o.port.HostIP && p.HostPort == o.port.HostPort:
-					w.warn(here, "duplicate port definition with %s", o.at)
-				case p.HostPort == 0 || o.port.HostPort == 0:
-					w.warn(here, "overlapping port definition with %s", o.at)
-				case p.HostPort == o.port.HostPort && (p.HostIP == "" || o.port.HostIP == ""):
-					w.warn(here, "dangerously ambiguous port definition with %s", o.at)
-				}
-			}
-			seen[same] = append(seen[same], place{p, here})
-		}
-	})
-}
-
-// shownPort is a port as the warning about it shows it: with the names of Go's fields.
-func shownPort(p *corev1.ContainerPort) any {
-	return struct {
-		Name          string
-		HostPort      int32
-		ContainerPort int32
-		Protocol      corev1.Protocol
-		HostIP        string
-	}{p.Name, p.HostPort, p.ContainerPort, p.Protocol, p.HostIP}
 }
 
 // NodeSelectorWarnings tells of labels of nodes that have newer names.

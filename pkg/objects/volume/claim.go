@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -140,4 +141,19 @@ func claimSource(group *string, kind, name string, at *field.Path) field.ErrorLi
 		return errs
 	}
 	return append(errs, check.Subdomain(*group, at, "apiGroup")...)
+}
+
+// ClaimWarnings warns about sizes that are no whole number of bytes.
+func ClaimWarnings(s *corev1.PersistentVolumeClaimSpec, at *field.Path) []string {
+	var out []string
+	for _, list := range []struct {
+		name string
+		of   corev1.ResourceList
+	}{{"requests", s.Resources.Requests}, {"limits", s.Resources.Limits}} {
+		if q := list.of[corev1.ResourceStorage]; q.MilliValue()%1000 != 0 {
+			out = append(out, fmt.Sprintf("%s: fractional byte value %q is invalid, must be an integer",
+				at.Child("resources", list.name).Key(string(corev1.ResourceStorage)), q.String()))
+		}
+	}
+	return out
 }
