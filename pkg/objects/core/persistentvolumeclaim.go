@@ -101,7 +101,9 @@ func prepareClaim(c, old *corev1.PersistentVolumeClaim) {
 	} else {
 		c.Status = old.Status
 	}
-	sameNamespace(s)
+	if old == nil || old.Spec.DataSourceRef == nil {
+		sameNamespace(s)
+	}
 	kept := old != nil && (old.Spec.DataSource != nil || old.Spec.DataSourceRef != nil)
 	if !kept && s.DataSourceRef == nil && !plainSource(s.DataSource) {
 		s.DataSource = nil // what nobody fills a claim from was always left aside
@@ -111,9 +113,13 @@ func prepareClaim(c, old *corev1.PersistentVolumeClaim) {
 
 // sameNamespace drops a source in another namespace, which needs a feature that is off.
 func sameNamespace(s *corev1.PersistentVolumeClaimSpec) {
-	if ref := s.DataSourceRef; ref != nil && ref.Namespace != nil && *ref.Namespace != "" {
+	if elsewhere(s.DataSourceRef) {
 		s.DataSourceRef = nil
 	}
+}
+
+func elsewhere(ref *corev1.TypedObjectReference) bool {
+	return ref != nil && ref.Namespace != nil && *ref.Namespace != ""
 }
 
 func plainSource(s *corev1.TypedLocalObjectReference) bool {
@@ -132,7 +138,7 @@ func bothSources(s *corev1.PersistentVolumeClaimSpec) {
 	switch {
 	case s.DataSource != nil && s.DataSourceRef == nil:
 		s.DataSourceRef = &corev1.TypedObjectReference{APIGroup: s.DataSource.APIGroup, Kind: s.DataSource.Kind, Name: s.DataSource.Name}
-	case s.DataSourceRef != nil && s.DataSource == nil:
+	case s.DataSourceRef != nil && s.DataSource == nil && !elsewhere(s.DataSourceRef):
 		s.DataSource = &corev1.TypedLocalObjectReference{APIGroup: s.DataSourceRef.APIGroup, Kind: s.DataSourceRef.Kind, Name: s.DataSourceRef.Name}
 	}
 }
