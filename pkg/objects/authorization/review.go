@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
 func names(kind, plural string, cluster bool) objects.Names {
@@ -67,14 +68,17 @@ var SelfSubjectRulesReviews = objects.Def[*authorizationv1.SelfSubjectRulesRevie
 }
 
 func validateLocal(r, _ *authorizationv1.LocalSubjectAccessReview) field.ErrorList {
-	meta := r.ObjectMeta
-	meta.Namespace = ""
-	errs := append(subject(&r.Spec), empty(&meta, "must be empty except for namespace")...)
+	errs := subject(&r.Spec)
+	rest := r.ObjectMeta
+	rest.Namespace = ""
+	if len(empty(&rest, "")) > 0 {
+		errs = append(errs, field.Invalid(field.NewPath("metadata"), r.ObjectMeta, "must be empty except for namespace"))
+	}
 	if a := r.Spec.ResourceAttributes; a != nil && a.Namespace != r.Namespace {
 		errs = append(errs, field.Invalid(field.NewPath("spec.resourceAttributes.namespace"), a.Namespace, "must match metadata.namespace"))
 	}
 	if a := r.Spec.NonResourceAttributes; a != nil {
-		errs = append(errs, field.Invalid(field.NewPath("spec.nonResourceAttributes"), a, "disallowed on this kind of request"))
+		errs = append(errs, field.Invalid(field.NewPath("spec.nonResourceAttributes"), check.Shown(a), "disallowed on this kind of request"))
 	}
 	return errs
 }
@@ -100,7 +104,7 @@ func oneOf(r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResource
 	at := field.NewPath("spec")
 	switch {
 	case r != nil && n != nil:
-		return field.ErrorList{field.Invalid(at.Child("nonResourceAttributes"), n, "cannot be specified in combination with resourceAttributes")}
+		return field.ErrorList{field.Invalid(at.Child("nonResourceAttributes"), check.Shown(n), "cannot be specified in combination with resourceAttributes")}
 	case r == nil && n == nil:
 		return field.ErrorList{field.Invalid(at.Child("resourceAttributes"), n, "exactly one of nonResourceAttributes or resourceAttributes must be specified")}
 	}

@@ -90,6 +90,9 @@ func TestCreates(t *testing.T) {
 				`spec.volumeClaimTemplates[0].spec: Invalid value: {}: may not be specified when dataSourceRef.namespace is specified`},
 		{"Job", "labels of the template", `spec: {template: {metadata: {labels: {a: "*"}}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}`,
 			wrongLabel("metadata.labels") + ", metadata.uid: Required value, " + wrongLabel("spec.template.labels")},
+		{"LocalSubjectAccessReview", "no resource", `{metadata: {name: x, namespace: default}, spec: {user: a, nonResourceAttributes: {path: /x, verb: get}}}`,
+			`metadata: Invalid value: {"name":"x","namespace":"default","resourceVersion":"1"}: must be empty except for namespace, ` +
+				`spec.nonResourceAttributes: Invalid value: {"Path":"/x","Verb":"get"}: disallowed on this kind of request`},
 		{"Lease", "plain", `spec: {holderIdentity: a, leaseDurationSeconds: 40}`, ""},
 		{"Lease", "numbers", `spec: {leaseDurationSeconds: 0, leaseTransitions: -1}`,
 			"spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0, spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0"},
