@@ -29,8 +29,9 @@ import (
 type Config struct {
 	Dir string // made if absent, readable by its owner only
 
-	// ReserveBytes of free disk space are left alone: below it writes answer store.ErrNoSpace, below half of it deletions
-	// too. Badger dies by SIGBUS on a full disk, so this must leave room for its compactions. 0: 128 MiB.
+	// ReserveBytes of free disk space are left alone: below it writes answer store.ErrNoSpace, below a quarter of it deletions
+	// too. Badger dies by SIGBUS on a full disk, so this must leave room for its compactions. Half as much is taken besides,
+	// by a file that makes way for deletions and the next start when others have filled the disk. 0: 128 MiB.
 	ReserveBytes uint64
 	// RingBytes bounds the changes held in memory for watches. 0: 32 MiB.
 	RingBytes int
@@ -54,7 +55,7 @@ var metaKey = []byte("m")
 type Store struct {
 	db      *db.DB
 	dir     string
-	reserve uint64
+	ballast ballast
 	lock    *os.File
 	guard   *guard
 	ring    *ring.Ring

@@ -174,13 +174,12 @@ func (s *Store) plan(g *group, r *request) error {
 
 // room refuses writes while the disk is nearly full, and deletions only later, since they are the way out.
 func (s *Store) room(r *request) error {
-	want := s.reserve / 2
 	for _, op := range r.ops {
 		if op.Value != nil {
-			want = s.reserve
+			return checkSpace(s.dir, s.ballast.reserve)
 		}
 	}
-	return checkSpace(s.dir, want)
+	return s.ballast.way()
 }
 
 // current returns what key holds; an absent key has Modified 0.

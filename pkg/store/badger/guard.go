@@ -41,17 +41,26 @@ func openGuard(path string) (*guard, error) {
 	return &guard{path: path, last: store.Revision(n)}, nil
 }
 
-// run notes the head until stop is closed. The ticker is the machine's: this is about files, not about the cluster's time.
-func (g *guard) run(stop <-chan struct{}, head func() store.Revision) {
+// watch notes the head, and keeps the ballast, until stop is closed. The ticker is the machine's: this is about files, not about
+// the cluster's time.
+func (s *Store) watch(stop <-chan struct{}) {
 	tick := time.NewTicker(guardEvery) //nolint:forbidigo // see above
 	defer tick.Stop()
+	keeping := true
 	for {
 		select {
 		case <-stop:
 			return
 		case <-tick.C:
-			if err := g.note(head()); err != nil {
+			if err := s.guard.note(store.Revision(s.head.Load())); err != nil {
 				slog.Warn("head guard not written", "err", err)
+			}
+			if !keeping {
+				continue
+			}
+			if err := s.ballast.keep(); err != nil {
+				slog.Warn("no disk space is kept in reserve", "err", err)
+				keeping = false // it would be no better a second later
 			}
 		}
 	}

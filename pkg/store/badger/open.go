@@ -40,7 +40,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s.lock = lock
 	s.running.Go(s.commit)
-	s.running.Go(func() { s.guard.run(s.stop, func() store.Revision { return store.Revision(s.head.Load()) }) })
+	s.running.Go(func() { s.watch(s.stop) })
 	return s, nil
 }
 
@@ -49,14 +49,15 @@ func open(cfg Config) (*Store, error) {
 	if err := removeEmptyLogs(dir); err != nil {
 		return nil, err
 	}
-	if err := checkSpace(cfg.Dir, cfg.ReserveBytes/2); err != nil {
+	kept := ballast{cfg.Dir, filepath.Join(cfg.Dir, "ballast"), cfg.ReserveBytes}
+	if err := kept.way(); err != nil {
 		return nil, err // Badger would die on it rather than say so
 	}
 	d, err := db.OpenManaged(lean(dir))
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: d, dir: cfg.Dir, reserve: cfg.ReserveBytes, requests: make(chan *request, maxBatch), stop: make(chan struct{})}
+	s := &Store{db: d, dir: cfg.Dir, ballast: kept, requests: make(chan *request, maxBatch), stop: make(chan struct{})}
 	if err := s.recover(); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
@@ -176,13 +177,22 @@ func acquire(path string) (*os.File, error) {
 	return f, nil
 }
 
-// checkSpace answers ErrNoSpace when fewer than want bytes are free for us in dir.
-func checkSpace(dir string, want uint64) error {
+// freeSpace returns how many bytes are free for us in dir.
+func freeSpace(dir string) (uint64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("ask for free space: %w", err)
+		return 0, fmt.Errorf("ask for free space: %w", err)
 	}
-	if free := st.Bavail * uint64(st.Bsize); free < want {
+	return st.Bavail * uint64(st.Bsize), nil
+}
+
+// checkSpace answers ErrNoSpace when fewer than want bytes are free for us in dir.
+func checkSpace(dir string, want uint64) error {
+	free, err := freeSpace(dir)
+	if err != nil {
+		return err
+	}
+	if free < want {
 		return fmt.Errorf("%w: %d MiB are free in %s and %d MiB are kept in reserve", store.ErrNoSpace, free>>20, dir, want>>20)
 	}
 	return nil

@@ -1,0 +1,230 @@
+package badger_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/minikctl/minikctl/pkg/store"
+	"github.com/minikctl/minikctl/pkg/store/badger"
+)
+
+const (
+	diskSize    = 400 << 20
+	diskReserve = 128 << 20 // the default, which is what compactions take at worst
+)
+
+// small mounts a small disk that is gone with the test.
+func small(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("fills a disk")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%d", diskSize)); err != nil {
+		t.Skipf("mount a small disk: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+	return dir
+}
+
+// inProcess does a part of TestFullDisk in another process, since a disk that is too full ends it.
+func inProcess(t *testing.T, part, dir string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestFullDiskPart$", "-test.v")
+	cmd.Env = append(os.Environ(), fullPart+"="+part, fullDir+"="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", part, err, out)
+	}
+}
+
+// What a copy of the test binary is to do, and where.
+const (
+	fullPart = "MINIKCTL_TEST_FULL_PART"
+	fullDir  = "MINIKCTL_TEST_FULL_DIR"
+)
+
+// foreign fills the disk as others would: to the last byte.
+func foreign(t *testing.T, dir string) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(dir, "foreign"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for size := 1 << 20; size > 0; {
+		if _, err := f.Write(make([]byte, size)); err != nil {
+			size /= 2
+		}
+	}
+}
+
+func openSmall(t *testing.T, dir string) *badger.Store {
+	t.Helper()
+	s, err := badger.Open(badger.Config{Dir: filepath.Join(dir, "store")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// hasBallast waits until the ballast is there, or is not.
+func hasBallast(t *testing.T, dir string, want bool) {
+	t.Helper()
+	path := filepath.Join(dir, "store", "ballast")
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		info, err := os.Stat(path)
+		if want && err == nil && info.Size() == diskReserve/2 || !want && errors.Is(err, os.ErrNotExist) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the ballast: %v, want it there: %v", err, want)
+		}
+		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the files of another goroutine
+	}
+}
+
+// settle waits until nothing changes in the store's files.
+func settle(t *testing.T, dir string) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for last, same := "", 0; same < 50; same++ {
+		files, err := filepath.Glob(filepath.Join(dir, "store", "badger", "*"))
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("the files still change: %v", err)
+		}
+		if now := strings.Join(files, " "); now != last {
+			last, same = now, 0
+		}
+		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the files of another goroutine
+	}
+}
+
+// page is a value that takes space.
+var page = bytes.Repeat([]byte("0123456789abcdef"), 40<<6)
+
+func mustHave(t *testing.T, s *badger.Store, from, n int) {
+	t.Helper()
+	got, err := s.List(t.Context(), "k/", store.ListOptions{})
+	if err != nil || len(got.Entries) != n-from {
+		t.Fatalf("%d entries, want %d: %v", len(got.Entries), n-from, err)
+	}
+	for _, e := range got.Entries {
+		if !bytes.Equal(e.Value, page) {
+			t.Fatalf("%s is damaged", e.Key)
+		}
+	}
+}
+
+func key(i int) string { return fmt.Sprintf("k/%06d", i) }
+
+func remove(t *testing.T, s *badger.Store, i int) {
+	t.Helper()
+	if _, err := s.Write(t.Context(), store.Op{Key: key(i)}); err != nil {
+		t.Fatalf("a deletion on a full disk: %v", err)
+	}
+}
+
+// TestFullDisk fills a small disk, by the store's own writes and by others', with and without the store running.
+func TestFullDisk(t *testing.T) {
+	dir := small(t)
+	inProcess(t, "own", dir)
+	inProcess(t, "others", dir)
+	inProcess(t, "restart", dir)
+	inProcess(t, "too full", dir)
+	if err := os.Remove(filepath.Join(dir, "foreign")); err != nil {
+		t.Fatal(err)
+	}
+	inProcess(t, "room again", dir)
+}
+
+// TestFullDiskPart is what TestFullDisk has done in other processes.
+func TestFullDiskPart(t *testing.T) {
+	dir := os.Getenv(fullDir)
+	written := filepath.Join(dir, "written")
+	var n int
+	if b, err := os.ReadFile(written); err == nil {
+		fmt.Sscan(string(b), &n)
+	}
+	switch os.Getenv(fullPart) {
+	case "own": // the store stops where others need the space
+		s := openSmall(t, dir)
+		hasBallast(t, dir, true)
+		for {
+			_, err := s.Write(t.Context(), store.Op{Key: key(n), Value: page})
+			if errors.Is(err, store.ErrNoSpace) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		if n < 100 {
+			t.Errorf("room for %d values only", n)
+		}
+		if err := os.WriteFile(written, fmt.Append(nil, n), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		mustHave(t, s, 0, n)
+		remove(t, s, 0)
+		mustHave(t, s, 1, n)
+		hasBallast(t, dir, true)
+		_ = s.Close() // it has nothing to write
+	case "others": // fill the disk under a store that runs
+		s := openSmall(t, dir)
+		settle(t, dir) // Badger dies when it is moving its tables meanwhile; the next start finds all that was acknowledged
+		foreign(t, dir)
+		mustHave(t, s, 1, n)
+		remove(t, s, 1)
+		hasBallast(t, dir, false)
+		mustHave(t, s, 2, n)
+		if _, err := s.Write(t.Context(), store.Op{Key: "k/new", Value: page}); !errors.Is(err, store.ErrNoSpace) {
+			t.Errorf("a write on a full disk: %v", err)
+		}
+		if err := os.Remove(filepath.Join(dir, "foreign")); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Close()
+	case "restart": // on a disk that was filled meanwhile, by the ballast
+		if err := os.WriteFile(filepath.Join(dir, "store", "ballast"), make([]byte, diskReserve/2), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		foreign(t, dir)
+		s := openSmall(t, dir)
+		hasBallast(t, dir, false)
+		remove(t, s, 2)
+		mustHave(t, s, 3, n)
+		if err := os.WriteFile(written, fmt.Append(nil, n), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		// It is not closed: there is no telling when power goes.
+	case "too full": // without a ballast that is left, in words
+		foreign(t, dir)
+		_, err := badger.Open(badger.Config{Dir: filepath.Join(dir, "store")})
+		if !errors.Is(err, store.ErrNoSpace) || !strings.Contains(err.Error(), "kept in reserve") {
+			t.Errorf("got %v", err)
+		}
+	case "room again": // nothing is lost
+		s := openSmall(t, dir)
+		mustHave(t, s, 3, n)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	default:
+		t.Skip("a part of TestFullDisk")
+	}
+}
