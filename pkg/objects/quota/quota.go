@@ -46,6 +46,9 @@ func For(r schema.GroupResource) Evaluator {
 			return claimEvaluator
 		}
 	}
+	if r == deviceClaims {
+		return deviceEvaluator
+	}
 	names := []corev1.ResourceName{countOf(r)}
 	if alias, ok := aliases[r]; ok {
 		names = append(names, alias)

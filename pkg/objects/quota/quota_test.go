@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,6 +28,10 @@ func pod(requests, limits corev1.ResourceList, change func(*corev1.Pod)) *corev1
 		change(p)
 	}
 	return p
+}
+
+func deviceClaim(requests ...resourcev1.DeviceRequest) *resourcev1.ResourceClaim {
+	return &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: requests}}}
 }
 
 var now = time.Unix(1_000_000, 0)
@@ -71,6 +76,16 @@ func TestUsage(t *testing.T) {
 		"a load balancer's own port": {"services", balancer(false), list("services", "1", "count/services", "1", "services.nodeports", "1", "services.loadbalancers", "1")},
 		"a claim": {"persistentvolumeclaims", claim, list("persistentvolumeclaims", "1", "count/persistentvolumeclaims", "1", "requests.storage", "1Gi",
 			"gold.storageclass.storage.k8s.io/requests.storage", "1Gi", "gold.storageclass.storage.k8s.io/persistentvolumeclaims", "1")},
+		"a claim of devices": {"resourceclaims.resource.k8s.io", deviceClaim(
+			resourcev1.DeviceRequest{Name: "a", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 2}},
+			resourcev1.DeviceRequest{Name: "b", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1}},
+			resourcev1.DeviceRequest{Name: "c", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "nic", AllocationMode: resourcev1.DeviceAllocationModeAll}},
+		), list("count/resourceclaims.resource.k8s.io", "1", "gpu.deviceclass.resource.k8s.io/devices", "3", "nic.deviceclass.resource.k8s.io/devices", "32")},
+		"a claim of one of several": {"resourceclaims.resource.k8s.io", deviceClaim(resourcev1.DeviceRequest{Name: "a", FirstAvailable: []resourcev1.DeviceSubRequest{
+			{Name: "x", DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 2},
+			{Name: "y", DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 4},
+			{Name: "z", DeviceClassName: "nic", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
+		}}), list("count/resourceclaims.resource.k8s.io", "1", "gpu.deviceclass.resource.k8s.io/devices", "4", "nic.deviceclass.resource.k8s.io/devices", "1")},
 		"what is only counted": {"configmaps", &corev1.ConfigMap{}, list("configmaps", "1", "count/configmaps", "1")},
 		"of another group":     {"deployments.apps", &corev1.ConfigMap{}, list("count/deployments.apps", "1")},
 	} {
