@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 	utilexec "k8s.io/utils/exec"
 )
@@ -29,7 +30,8 @@ const (
 func serveWebSocket(w http.ResponseWriter, r *http.Request, opts *remotecommand.Options, doing string, run func(context.Context, Streams) error) {
 	conn := wsstream.NewConn(webSocketProtocols(opts))
 	conn.SetIdleTimeout(idleTimeout)
-	protocol, ch, err := conn.Open(w, r)
+	// The library logs it as an error that a connection ends, which is how every command ends.
+	protocol, ch, err := conn.Open(w, r.WithContext(klog.NewContext(r.Context(), klog.Logger{})))
 	if err != nil {
 		return // the client has been told
 	}

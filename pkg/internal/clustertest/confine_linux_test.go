@@ -38,7 +38,7 @@ const ordinary = 12345 // a user that nobody is
 func mainJob(t *testing.T, prefix []string) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "minikctl")
-	build := exec.Command("go", "build", "-o", program, "github.com/minikctl/minikctl/cmd/minikctl")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", program, "github.com/minikctl/minikctl/cmd/minikctl")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
