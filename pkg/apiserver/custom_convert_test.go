@@ -177,3 +177,33 @@ func TestCustomVersionGone(t *testing.T) {
 		t.Errorf("got %v", got.Object)
 	}
 }
+
+// TestCustomDefaultsOfStored writes in a version that is not stored: what the stored one adds by default is nobody's.
+func TestCustomDefaultsOfStored(t *testing.T) {
+	c := customs{t, apiservertest.New(t)}
+	version := func(name string, storage bool, wheels string) string {
+		field := fmt.Sprintf(`{"type":"object","default":{},"properties":{"a":{"type":"integer"},"wheels":{"type":"integer"%s}}}`, wheels)
+		return fmt.Sprintf(`{"name":%q,"served":true,"storage":%t,"subresources":{"status":{}},
+			"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":%s,"status":%[3]s}}}}`, name, storage, field)
+	}
+	c.define("carts", definitionOf("carts", "Cart", "", version("v1beta1", false, ""), version("v1", true, `,"default":4`)))
+	has := func(what string, got *unstructured.Unstructured) {
+		t.Helper()
+		status, _, _ := unstructured.NestedFieldNoCopy(got.Object, "status", "wheels")
+		if specOf(got, "wheels") != float64(4) || status != float64(4) || strings.Contains(managers(got), "wheels") {
+			t.Errorf("%s: %v", what, got.Object)
+		}
+	}
+	const old = "v1beta1"
+	has("created", c.must("POST", at(old, "carts", ""), cr(old, "Cart", "x", `,"spec":{"a":1}`)))
+	has("patched", c.must("PATCH", at(old, "carts", "x"), `{"spec":{"a":2,"wheels":null}}`, "Content-Type", mergePatch))
+	has("status", c.must("PATCH", at(old, "carts", "x")+"/status", `{"status":{"a":3,"wheels":null}}`, "Content-Type", mergePatch))
+	has("read", c.must("GET", at("v1", "carts", "x"), ""))
+	for _, query := range []string{"?dryRun=All", ""} {
+		got := c.must("POST", at("v1", "carts", "")+query, cr("v1", "Cart", "y", `,"spec":{"a":1}`))
+		status, _, _ := unstructured.NestedFieldNoCopy(got.Object, "status", "wheels")
+		if status != float64(4) || strings.Count(managers(got), "wheels") != 1 {
+			t.Errorf("created in the stored version: %v", got.Object)
+		}
+	}
+}

@@ -88,7 +88,8 @@ func (d *Decoder) List(req *verbs.Request, b Body) (runtime.Object, error) {
 	return list, err
 }
 
-// store converts an object of the served version to the stored one, with the defaults of both.
+// store converts an object of the served version to the stored one, with the defaults of both. Custom resources get those
+// of the stored version when it is known whose fields are whose.
 func (k Kind) store(obj runtime.Object) (objects.Object, error) {
 	stored, ok := obj.(objects.Object)
 	if !k.stored() {
@@ -101,7 +102,9 @@ func (k Kind) store(obj runtime.Object) (objects.Object, error) {
 	} else if !ok {
 		return nil, fmt.Errorf("%T is no API object", obj)
 	}
-	k.Resource.Default(stored)
+	if k.stored() || !k.Resource.Custom() {
+		k.Resource.Default(stored)
+	}
 	stored.GetObjectKind().SetGroupVersionKind(k.Resource.Names.GVK())
 	return stored, nil
 }

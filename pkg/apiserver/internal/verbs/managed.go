@@ -6,9 +6,16 @@ import (
 )
 
 // track notes in obj's managedFields what the request changes in old (nil: obj is new). It comes before admission: what
-// the server itself fills in belongs to nobody.
+// the server itself fills in belongs to nobody. That goes for the stored version's defaults of a custom resource, too, which
+// obj has not got yet when it came in another version.
 func (w *write) track(old, obj objects.Object) error {
-	return w.tracker.Update(w.tracked(), old, obj)
+	if err := w.tracker.Update(w.tracked(), old, obj); err != nil {
+		return err
+	}
+	if s := w.req.Served; w.r.Custom() && s != nil && s.To != nil && w.req.Subresource != "scale" {
+		w.r.Default(obj)
+	}
+	return nil
 }
 
 func (w *write) tracked() track.Write {

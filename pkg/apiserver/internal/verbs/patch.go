@@ -102,7 +102,9 @@ func (w *write) patched(old objects.Object, p Patch, validation string) (objects
 	if err != nil {
 		return nil, err
 	}
-	w.r.Default(obj)
+	if !w.r.Custom() { // track does it
+		w.r.Default(obj)
+	}
 	return obj, nil
 }
 

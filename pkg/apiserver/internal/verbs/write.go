@@ -221,6 +221,9 @@ func (w *write) commit(ctx context.Context, obj objects.Object, old *cache.Item)
 		}
 		expect = store.At(old.Revision)
 	}
+	if w.r.Custom() { // as it will be read: a status that was not there yet may have defaults
+		w.r.Default(obj)
+	}
 	key := objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	if w.dry {
 		return w.dryRun(obj, key, old), nil
