@@ -170,17 +170,17 @@ func TestWhatABodyIs(t *testing.T) {
 	d := NewDecoder([]*objects.Resource{&configMaps})
 	const secret = `Secret in version "v1" cannot be handled as a ConfigMap: no kind "Secret" is registered for version "v1" in scheme "pkg/api/legacyscheme/scheme.go:30"`
 	for body, want := range map[string]string{
-		`{"kind":"ConfigMap","apiVersion":"v1"}`:                                "",
-		`{}`:                                                                    "",
-		`{"kind":"Secret","apiVersion":"v1","data":5}`:                          secret,
-		`{"data":5,"apiVersion":"v1","kind":"Secret"}`:                          secret,
-		`{"KIND":"Secret"}`:                                                     secret,
-		`{"kind":"ConfigMap","apiVersion":"v1","kind":"Secret"}`:                secret,
-		`{"kind":"ConfigMap","apiVersion":"v1","Kind":"Secret"}`:                secret,
-		`{"kind":"ConfigMap","apiVersion":"v2"}`:                                `ConfigMap in version "v2" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version "v2" in scheme "pkg/api/legacyscheme/scheme.go:30"`,
-		`{"kind":"ConfigMap","apiVersion":"v1","data":5}`:                       `ConfigMap in version "v1" cannot be handled as a ConfigMap: json: cannot unmarshal number into Go struct field ConfigMap.data of type map[string]string`,
-		`{"kind":5}`:                                                            `the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field TypeMeta.kind of type string ({"kind":5})`,
-		`{"kind":"ConfigMap","apiVersion":"v1"`:                                 `the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: unexpected end of JSON input ({"kind":"ConfigMap","apiVersio ...)`,
+		`{"kind":"ConfigMap","apiVersion":"v1"}`: "",
+		`{}`:                                     "",
+		`{"kind":"Secret","apiVersion":"v1","data":5}`:           secret,
+		`{"data":5,"apiVersion":"v1","kind":"Secret"}`:           secret,
+		`{"KIND":"Secret"}`:                                      secret,
+		`{"kind":"ConfigMap","apiVersion":"v1","kind":"Secret"}`: secret,
+		`{"kind":"ConfigMap","apiVersion":"v1","Kind":"Secret"}`: secret,
+		`{"kind":"ConfigMap","apiVersion":"v2"}`:                 `ConfigMap in version "v2" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version "v2" in scheme "pkg/api/legacyscheme/scheme.go:30"`,
+		`{"kind":"ConfigMap","apiVersion":"v1","data":5}`:        `ConfigMap in version "v1" cannot be handled as a ConfigMap: json: cannot unmarshal number into Go struct field ConfigMap.data of type map[string]string`,
+		`{"kind":5}`:                            `the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field TypeMeta.kind of type string ({"kind":5})`,
+		`{"kind":"ConfigMap","apiVersion":"v1"`: `the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: unexpected end of JSON input ({"kind":"ConfigMap","apiVersio ...)`,
 		`{"kind":"ConfigMap","apiVersion":"v1","data":{"a":"1","a":"2"},"x":1}`: `ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: duplicate field "data.a", unknown field "x"`,
 	} {
 		for _, f := range []Format{JSON, YAML} {
