@@ -60,6 +60,10 @@ type Def[T Object] struct {
 
 	Columns    []Column[T]
 	Selectable map[string]func(T) string // field selectors besides metadata.name and metadata.namespace
+	// Unselectable is what is said of a field that objects can't be selected by, with one verb for its name.
+	Unselectable string
+	// Completed says how an object has ended, in its row of a table; nil: nothing.
+	Completed func(T) []metav1.TableRowCondition
 	// Reset lists the fields that a write of the main resource may not own: "status", "metadata.generation".
 	Reset []string
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kube-openapi/pkg/spec3"
@@ -34,6 +35,9 @@ type Resource struct {
 	Read       func(value []byte) (Object, error)   // of what the store keeps, in whichever version it was written; nil: by New
 	Deleting   func(obj Object, now time.Time)      // of a copy that is about to be marked as being deleted; nil: nothing
 	Selectable map[string]func(Object) string
+
+	Unselectable string                                  // "": in the usual words
+	Completed    func(Object) []metav1.TableRowCondition // nil: nothing is said
 
 	CreateOnUpdate, NeedsVersion, Undecoded, OrphanDefault, ReturnsDeleted bool
 	Verbs                                                                  []string
@@ -160,6 +164,10 @@ func Row[T Object](d Def[T]) Resource {
 	}
 	if r.Verbs == nil {
 		r.Verbs = AllVerbs
+	}
+	r.Unselectable = d.Unselectable
+	if d.Completed != nil {
+		r.Completed = func(obj Object) []metav1.TableRowCondition { return d.Completed(obj.(T)) }
 	}
 	if d.Grace != nil {
 		r.Grace = func(obj Object, asked *int64) int64 { return d.Grace(obj.(T), asked) }

@@ -1,7 +1,6 @@
 package apps
 
 import (
-	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -25,10 +24,7 @@ var ReplicaSets = objects.Def[*appsv1.ReplicaSet]{
 	Validate: validateReplicaSet,
 	Warnings: replicaSetWarnings,
 	Columns:  replicaSetColumns,
-	Selectable: map[string]func(*appsv1.ReplicaSet) string{
-		"status.replicas": func(rs *appsv1.ReplicaSet) string { return strconv.Itoa(int(rs.Status.Replicas)) },
-	},
-	Reset: []string{"status"},
+	Reset:    []string{"status"},
 	Status: &objects.Status[*appsv1.ReplicaSet]{
 		Prepare:  func(rs, old *appsv1.ReplicaSet) { rs.Spec = old.Spec },
 		Validate: validateReplicaSetStatus,

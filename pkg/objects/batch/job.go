@@ -34,7 +34,8 @@ var Jobs = objects.Def[*batchv1.Job]{
 	Selectable: map[string]func(*batchv1.Job) string{
 		"status.successful": func(j *batchv1.Job) string { return strconv.Itoa(int(j.Status.Succeeded)) },
 	},
-	Reset: []string{"status"},
+	Unselectable: "field label %q not supported for Job",
+	Reset:        []string{"status"},
 	Status: &objects.Status[*batchv1.Job]{
 		Prepare:  func(j, old *batchv1.Job) { j.Spec = old.Spec },
 		Validate: validateJobStatus,

@@ -65,11 +65,15 @@ var newEventLabels = map[string]string{
 	"regarding.resourceVersion": "involvedObject.resourceVersion",
 	"regarding.fieldPath":       "involvedObject.fieldPath",
 	"reportingController":       "reportingComponent",
+	"reason":                    "reason",
+	"type":                      "type",
+	"metadata.name":             "metadata.name",
+	"metadata.namespace":        "metadata.namespace",
 }
 
 func newEventLabel(field, value string) (string, string) {
 	if stored, ok := newEventLabels[field]; ok {
 		return stored, value
 	}
-	return field, value
+	return "", "" // what that version does not have, or under another name
 }

@@ -17,13 +17,14 @@ import (
 
 // Namespaces is the row of Namespace.
 var Namespaces = objects.Def[*corev1.Namespace]{
-	Names:     objects.Names{Version: "v1", Kind: "Namespace", Plural: "namespaces", Short: []string{"ns"}, Cluster: true},
-	New:       func() *corev1.Namespace { return &corev1.Namespace{} },
-	NewList:   func() runtime.Object { return &corev1.NamespaceList{} },
-	ValidName: validation.ValidateNamespaceName,
-	Default:   defaultNamespace,
-	Prepare:   prepareNamespace,
-	Validate:  validateNamespace,
+	Names:          objects.Names{Version: "v1", Kind: "Namespace", Plural: "namespaces", Short: []string{"ns"}, Cluster: true},
+	New:            func() *corev1.Namespace { return &corev1.Namespace{} },
+	ReturnsDeleted: true,
+	NewList:        func() runtime.Object { return &corev1.NamespaceList{} },
+	ValidName:      validation.ValidateNamespaceName,
+	Default:        defaultNamespace,
+	Prepare:        prepareNamespace,
+	Validate:       validateNamespace,
 	Columns: []objects.Column[*corev1.Namespace]{
 		objects.NameColumn[*corev1.Namespace](),
 		{Name: "Status", Description: "The status of the namespace",
@@ -31,7 +32,6 @@ var Namespaces = objects.Def[*corev1.Namespace]{
 		objects.AgeColumn[*corev1.Namespace](),
 	},
 	Selectable: map[string]func(*corev1.Namespace) string{
-		"name":         func(ns *corev1.Namespace) string { return ns.Name },
 		"status.phase": func(ns *corev1.Namespace) string { return string(ns.Status.Phase) },
 	},
 	Reset: []string{"status"},

@@ -69,9 +69,6 @@ var PersistentVolumes = objects.Def[*corev1.PersistentVolume]{
 		objects.AgeColumn[*corev1.PersistentVolume](),
 		{Name: "VolumeMode", Wide: true, Description: volumeDoc["volumeMode"], Cell: func(v *corev1.PersistentVolume, _ time.Time) any { return orUnset(v.Spec.VolumeMode) }},
 	},
-	Selectable: map[string]func(*corev1.PersistentVolume) string{
-		"name": func(v *corev1.PersistentVolume) string { return v.Name }, // upstream's slip, which clients may rely on
-	},
 	Reset: []string{"status"},
 	Status: &objects.Status[*corev1.PersistentVolume]{
 		Prepare:  preparePersistentVolumeStatus,

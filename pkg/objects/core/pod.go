@@ -11,14 +11,15 @@ import (
 
 // Pods is the row of Pod.
 var Pods = objects.Def[*corev1.Pod]{
-	Names:    objects.Names{Version: "v1", Kind: "Pod", Plural: "pods", Short: []string{"po"}, Categories: []string{"all"}},
-	New:      func() *corev1.Pod { return &corev1.Pod{} },
-	NewList:  func() runtime.Object { return &corev1.PodList{} },
-	Default:  defaultPod,
-	Prepare:  preparePod,
-	Validate: validatePod,
-	Warnings: podWarnings,
-	Columns:  podColumns,
+	Names:     objects.Names{Version: "v1", Kind: "Pod", Plural: "pods", Short: []string{"po"}, Categories: []string{"all"}},
+	New:       func() *corev1.Pod { return &corev1.Pod{} },
+	NewList:   func() runtime.Object { return &corev1.PodList{} },
+	Default:   defaultPod,
+	Prepare:   preparePod,
+	Validate:  validatePod,
+	Warnings:  podWarnings,
+	Columns:   podColumns,
+	Completed: podCompleted,
 	Selectable: map[string]func(*corev1.Pod) string{
 		"spec.nodeName":            func(p *corev1.Pod) string { return p.Spec.NodeName },
 		"spec.restartPolicy":       func(p *corev1.Pod) string { return string(p.Spec.RestartPolicy) },
@@ -27,6 +28,7 @@ var Pods = objects.Def[*corev1.Pod]{
 		"spec.hostNetwork":         func(p *corev1.Pod) string { return strconv.FormatBool(p.Spec.HostNetwork) },
 		"status.phase":             func(p *corev1.Pod) string { return string(p.Status.Phase) },
 		"status.podIP":             podIP,
+		"status.podIPs":            func(*corev1.Pod) string { return "" }, // which may be asked for, and finds nothing
 		"status.nominatedNodeName": func(p *corev1.Pod) string { return p.Status.NominatedNodeName },
 	},
 	Reset: []string{"status"},

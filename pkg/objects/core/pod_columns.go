@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/minikctl/minikctl/pkg/objects"
 )
@@ -40,6 +41,20 @@ var podColumns = []objects.Column[*corev1.Pod]{
 		Cell: func(p *corev1.Pod, _ time.Time) any { return orNone(p.Status.NominatedNodeName) }},
 	{Name: "Readiness Gates", Wide: true, Description: podSpecDoc["readinessGates"],
 		Cell: func(p *corev1.Pod, _ time.Time) any { return readinessGates(p) }},
+}
+
+// podCompleted says of a pod that has ended how it has.
+func podCompleted(p *corev1.Pod) []metav1.TableRowCondition {
+	ended := metav1.TableRowCondition{Type: metav1.RowCompleted, Status: metav1.ConditionTrue, Reason: string(p.Status.Phase)}
+	switch p.Status.Phase {
+	case corev1.PodSucceeded:
+		ended.Message = "The pod has completed successfully."
+	case corev1.PodFailed:
+		ended.Message = "The pod failed."
+	default:
+		return nil
+	}
+	return []metav1.TableRowCondition{ended}
 }
 
 func orNone(s string) string {

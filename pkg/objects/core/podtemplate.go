@@ -16,11 +16,12 @@ import (
 
 // PodTemplates is the row of PodTemplate.
 var PodTemplates = objects.Def[*corev1.PodTemplate]{
-	Names:   objects.Names{Version: "v1", Kind: "PodTemplate", Plural: "podtemplates"},
-	New:     func() *corev1.PodTemplate { return &corev1.PodTemplate{} },
-	NewList: func() runtime.Object { return &corev1.PodTemplateList{} },
-	Default: func(t *corev1.PodTemplate) { podspec.DefaultTemplate(&t.Template) },
-	Prepare: preparePodTemplate,
+	Names:          objects.Names{Version: "v1", Kind: "PodTemplate", Plural: "podtemplates"},
+	New:            func() *corev1.PodTemplate { return &corev1.PodTemplate{} },
+	ReturnsDeleted: true,
+	NewList:        func() runtime.Object { return &corev1.PodTemplateList{} },
+	Default:        func(t *corev1.PodTemplate) { podspec.DefaultTemplate(&t.Template) },
+	Prepare:        preparePodTemplate,
 	Validate: func(t, old *corev1.PodTemplate) field.ErrorList {
 		errs, template := check.Meta(t, true, apivalidation.NameIsDNSSubdomain), (*corev1.PodTemplateSpec)(nil)
 		if old != nil {

@@ -15,11 +15,12 @@ import (
 
 // ResourceQuotas is the row of ResourceQuota.
 var ResourceQuotas = objects.Def[*corev1.ResourceQuota]{
-	Names:    objects.Names{Version: "v1", Kind: "ResourceQuota", Plural: "resourcequotas", Short: []string{"quota"}},
-	New:      func() *corev1.ResourceQuota { return &corev1.ResourceQuota{} },
-	NewList:  func() runtime.Object { return &corev1.ResourceQuotaList{} },
-	Prepare:  prepareQuota,
-	Validate: validateQuota,
+	Names:          objects.Names{Version: "v1", Kind: "ResourceQuota", Plural: "resourcequotas", Short: []string{"quota"}},
+	New:            func() *corev1.ResourceQuota { return &corev1.ResourceQuota{} },
+	ReturnsDeleted: true,
+	NewList:        func() runtime.Object { return &corev1.ResourceQuotaList{} },
+	Prepare:        prepareQuota,
+	Validate:       validateQuota,
 	Columns: []objects.Column[*corev1.ResourceQuota]{
 		objects.NameColumn[*corev1.ResourceQuota](),
 		{Name: "Request", Description: "Request represents a minimum amount of cpu/memory that a container may consume.",

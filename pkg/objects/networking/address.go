@@ -30,14 +30,6 @@ var IPAddresses = objects.Def[*networkingv1.IPAddress]{
 		{Name: "ParentRef", Description: networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"],
 			Cell: func(a *networkingv1.IPAddress, _ time.Time) any { return parent(a.Spec.ParentRef) }},
 	},
-	Selectable: map[string]func(*networkingv1.IPAddress) string{
-		"spec.parentRef.name": func(a *networkingv1.IPAddress) string {
-			if a.Spec.ParentRef == nil {
-				return ""
-			}
-			return a.Spec.ParentRef.Name
-		},
-	},
 }
 
 func parent(p *networkingv1.ParentReference) string {

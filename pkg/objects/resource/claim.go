@@ -27,9 +27,10 @@ const (
 
 // ResourceClaims is the row of ResourceClaim.
 var ResourceClaims = objects.Def[*resourcev1.ResourceClaim]{
-	Names:   objects.Names{Group: group, Version: version, Kind: "ResourceClaim", Plural: "resourceclaims"},
-	New:     func() *resourcev1.ResourceClaim { return &resourcev1.ResourceClaim{} },
-	NewList: func() runtime.Object { return &resourcev1.ResourceClaimList{} },
+	Names:          objects.Names{Group: group, Version: version, Kind: "ResourceClaim", Plural: "resourceclaims"},
+	New:            func() *resourcev1.ResourceClaim { return &resourcev1.ResourceClaim{} },
+	ReturnsDeleted: true,
+	NewList:        func() runtime.Object { return &resourcev1.ResourceClaimList{} },
 	Default: func(c *resourcev1.ResourceClaim) {
 		defaultClaim(&c.Spec)
 		if c.Status.Allocation != nil {

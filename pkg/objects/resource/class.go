@@ -15,10 +15,11 @@ import (
 
 // DeviceClasses is the row of DeviceClass.
 var DeviceClasses = objects.Def[*resourcev1.DeviceClass]{
-	Names:     objects.Names{Group: group, Version: version, Kind: "DeviceClass", Plural: "deviceclasses", Cluster: true},
-	New:       func() *resourcev1.DeviceClass { return &resourcev1.DeviceClass{} },
-	NewList:   func() runtime.Object { return &resourcev1.DeviceClassList{} },
-	ValidName: validClassName,
+	Names:          objects.Names{Group: group, Version: version, Kind: "DeviceClass", Plural: "deviceclasses", Cluster: true},
+	New:            func() *resourcev1.DeviceClass { return &resourcev1.DeviceClass{} },
+	ReturnsDeleted: true,
+	NewList:        func() runtime.Object { return &resourcev1.DeviceClassList{} },
+	ValidName:      validClassName,
 	Prepare: func(c, old *resourcev1.DeviceClass) {
 		if old == nil {
 			c.Generation = 1

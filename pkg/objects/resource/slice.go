@@ -20,13 +20,14 @@ var (
 
 // ResourceSlices is the row of ResourceSlice.
 var ResourceSlices = objects.Def[*resourcev1.ResourceSlice]{
-	Names:    objects.Names{Group: group, Version: version, Kind: "ResourceSlice", Plural: "resourceslices", Cluster: true},
-	New:      func() *resourcev1.ResourceSlice { return &resourcev1.ResourceSlice{} },
-	NewList:  func() runtime.Object { return &resourcev1.ResourceSliceList{} },
-	Default:  defaultSlice,
-	Prepare:  prepareSlice,
-	Validate: validateSlice,
-	Warnings: sliceWarnings,
+	Names:          objects.Names{Group: group, Version: version, Kind: "ResourceSlice", Plural: "resourceslices", Cluster: true},
+	New:            func() *resourcev1.ResourceSlice { return &resourcev1.ResourceSlice{} },
+	ReturnsDeleted: true,
+	NewList:        func() runtime.Object { return &resourcev1.ResourceSliceList{} },
+	Default:        defaultSlice,
+	Prepare:        prepareSlice,
+	Validate:       validateSlice,
+	Warnings:       sliceWarnings,
 	Columns: []objects.Column[*resourcev1.ResourceSlice]{
 		objects.NameColumn[*resourcev1.ResourceSlice](),
 		{Name: "Node", Description: sliceDoc["nodeName"], Cell: func(s *resourcev1.ResourceSlice, _ time.Time) any { return node(s) }},
@@ -38,6 +39,7 @@ var ResourceSlices = objects.Def[*resourcev1.ResourceSlice]{
 		resourcev1.ResourceSliceSelectorNodeName: node,
 		resourcev1.ResourceSliceSelectorDriver:   func(s *resourcev1.ResourceSlice) string { return s.Spec.Driver },
 	},
+	Unselectable: "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: %s",
 }
 
 func node(s *resourcev1.ResourceSlice) string {

@@ -13,11 +13,12 @@ import (
 
 // ResourceClaimTemplates is the row of ResourceClaimTemplate.
 var ResourceClaimTemplates = objects.Def[*resourcev1.ResourceClaimTemplate]{
-	Names:    objects.Names{Group: group, Version: version, Kind: "ResourceClaimTemplate", Plural: "resourceclaimtemplates"},
-	New:      func() *resourcev1.ResourceClaimTemplate { return &resourcev1.ResourceClaimTemplate{} },
-	NewList:  func() runtime.Object { return &resourcev1.ResourceClaimTemplateList{} },
-	Default:  func(t *resourcev1.ResourceClaimTemplate) { defaultClaim(&t.Spec.Spec) },
-	Validate: validateTemplate,
+	Names:          objects.Names{Group: group, Version: version, Kind: "ResourceClaimTemplate", Plural: "resourceclaimtemplates"},
+	New:            func() *resourcev1.ResourceClaimTemplate { return &resourcev1.ResourceClaimTemplate{} },
+	ReturnsDeleted: true,
+	NewList:        func() runtime.Object { return &resourcev1.ResourceClaimTemplateList{} },
+	Default:        func(t *resourcev1.ResourceClaimTemplate) { defaultClaim(&t.Spec.Spec) },
+	Validate:       validateTemplate,
 }
 
 // validateTemplate checks an update as if it were a create too: the spec may not change, and what is stored may be wrong.

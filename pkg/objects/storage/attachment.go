@@ -21,10 +21,11 @@ var attachmentDoc = storagev1.VolumeAttachmentSpec{}.SwaggerDoc()
 
 // VolumeAttachments is the row of VolumeAttachment.
 var VolumeAttachments = objects.Def[*storagev1.VolumeAttachment]{
-	Names:    objects.Names{Group: group, Version: version, Kind: "VolumeAttachment", Plural: "volumeattachments", Cluster: true},
-	Versions: oldVolumeAttachments,
-	New:      func() *storagev1.VolumeAttachment { return &storagev1.VolumeAttachment{} },
-	NewList:  func() runtime.Object { return &storagev1.VolumeAttachmentList{} },
+	Names:          objects.Names{Group: group, Version: version, Kind: "VolumeAttachment", Plural: "volumeattachments", Cluster: true},
+	Versions:       oldVolumeAttachments,
+	New:            func() *storagev1.VolumeAttachment { return &storagev1.VolumeAttachment{} },
+	ReturnsDeleted: true,
+	NewList:        func() runtime.Object { return &storagev1.VolumeAttachmentList{} },
 	Default: func(a *storagev1.VolumeAttachment) {
 		if s := a.Spec.Source.InlineVolumeSpec; s != nil {
 			volume.DefaultPersistent(&s.PersistentVolumeSource)

@@ -27,14 +27,15 @@ var driverDoc = storagev1.CSIDriverSpec{}.SwaggerDoc()
 
 // CSIDrivers is the row of CSIDriver.
 var CSIDrivers = objects.Def[*storagev1.CSIDriver]{
-	Names:    objects.Names{Group: group, Version: version, Kind: "CSIDriver", Plural: "csidrivers", Cluster: true},
-	Versions: oldCSIDrivers,
-	New:      func() *storagev1.CSIDriver { return &storagev1.CSIDriver{} },
-	NewList:  func() runtime.Object { return &storagev1.CSIDriverList{} },
-	Default:  defaultDriver,
-	Prepare:  prepareDriver,
-	Validate: validateDriver,
-	Warnings: driverWarnings,
+	Names:          objects.Names{Group: group, Version: version, Kind: "CSIDriver", Plural: "csidrivers", Cluster: true},
+	Versions:       oldCSIDrivers,
+	New:            func() *storagev1.CSIDriver { return &storagev1.CSIDriver{} },
+	ReturnsDeleted: true,
+	NewList:        func() runtime.Object { return &storagev1.CSIDriverList{} },
+	Default:        defaultDriver,
+	Prepare:        prepareDriver,
+	Validate:       validateDriver,
+	Warnings:       driverWarnings,
 	Columns: []objects.Column[*storagev1.CSIDriver]{
 		objects.NameColumn[*storagev1.CSIDriver](),
 		{Name: "AttachRequired", Type: "boolean", Description: driverDoc["attachRequired"],
@@ -174,11 +175,12 @@ func tokenRequests(list []storagev1.TokenRequest, at *field.Path) field.ErrorLis
 
 // CSINodes is the row of CSINode.
 var CSINodes = objects.Def[*storagev1.CSINode]{
-	Names:    objects.Names{Group: group, Version: version, Kind: "CSINode", Plural: "csinodes", Cluster: true},
-	Versions: oldCSINodes,
-	New:      func() *storagev1.CSINode { return &storagev1.CSINode{} },
-	NewList:  func() runtime.Object { return &storagev1.CSINodeList{} },
-	Validate: validateNode,
+	Names:          objects.Names{Group: group, Version: version, Kind: "CSINode", Plural: "csinodes", Cluster: true},
+	Versions:       oldCSINodes,
+	New:            func() *storagev1.CSINode { return &storagev1.CSINode{} },
+	ReturnsDeleted: true,
+	NewList:        func() runtime.Object { return &storagev1.CSINodeList{} },
+	Validate:       validateNode,
 	Columns: []objects.Column[*storagev1.CSINode]{
 		objects.NameColumn[*storagev1.CSINode](),
 		{Name: "Drivers", Type: "integer", Description: "Drivers indicates the number of CSI drivers registered on the node",

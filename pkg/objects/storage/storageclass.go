@@ -27,13 +27,14 @@ const (
 
 // StorageClasses is the row of StorageClass.
 var StorageClasses = objects.Def[*storagev1.StorageClass]{
-	Names:    objects.Names{Group: group, Version: version, Kind: "StorageClass", Plural: "storageclasses", Short: []string{"sc"}, Cluster: true},
-	Versions: oldStorageClasses,
-	New:      func() *storagev1.StorageClass { return &storagev1.StorageClass{} },
-	NewList:  func() runtime.Object { return &storagev1.StorageClassList{} },
-	Default:  defaultClass,
-	Validate: validateClass,
-	Warnings: classWarnings,
+	Names:          objects.Names{Group: group, Version: version, Kind: "StorageClass", Plural: "storageclasses", Short: []string{"sc"}, Cluster: true},
+	Versions:       oldStorageClasses,
+	New:            func() *storagev1.StorageClass { return &storagev1.StorageClass{} },
+	ReturnsDeleted: true,
+	NewList:        func() runtime.Object { return &storagev1.StorageClassList{} },
+	Default:        defaultClass,
+	Validate:       validateClass,
+	Warnings:       classWarnings,
 	Columns: []objects.Column[*storagev1.StorageClass]{
 		{Name: "Name", Format: "name", Description: objects.NameColumn[*storagev1.StorageClass]().Description,
 			Cell: func(c *storagev1.StorageClass, _ time.Time) any {
@@ -192,8 +193,9 @@ func classWarnings(c, _ *storagev1.StorageClass) []string {
 var VolumeAttributesClasses = objects.Def[*storagev1.VolumeAttributesClass]{
 	Names: objects.Names{Group: group, Version: version, Kind: "VolumeAttributesClass", Plural: "volumeattributesclasses",
 		Short: []string{"vac"}, Cluster: true},
-	New:     func() *storagev1.VolumeAttributesClass { return &storagev1.VolumeAttributesClass{} },
-	NewList: func() runtime.Object { return &storagev1.VolumeAttributesClassList{} },
+	New:            func() *storagev1.VolumeAttributesClass { return &storagev1.VolumeAttributesClass{} },
+	ReturnsDeleted: true,
+	NewList:        func() runtime.Object { return &storagev1.VolumeAttributesClassList{} },
 	Validate: func(c, old *storagev1.VolumeAttributesClass) field.ErrorList {
 		var errs field.ErrorList
 		params := field.NewPath("parameters")
