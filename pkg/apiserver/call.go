@@ -48,6 +48,17 @@ const (
 func (c *call) warn(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	_, lines, ok := strings.Cut(text, "yaml: unmarshal errors:\n") // the library's, about fields that are there twice
+	if !ok {
+		c.warnOnce(text)
+		return
+	}
+	for line := range strings.SplitSeq(lines, "\n") {
+		c.warnOnce(strings.TrimSpace(line))
+	}
+}
+
+func (c *call) warnOnce(text string) {
 	if text == "" || c.warned[text] || len(c.warned) >= maxWarnings {
 		return
 	}

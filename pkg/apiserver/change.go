@@ -19,7 +19,7 @@ import (
 
 func (s *Server) create(w http.ResponseWriter, r *http.Request, req *verbs.Request) error {
 	k := codec.KindOf(req)
-	media, err := codec.Negotiate(r, s.offer(k, codec.One))
+	media, err := codec.Negotiate(r, s.offer(k, transforms(req)))
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, req *verbs.Reque
 
 func (s *Server) update(w http.ResponseWriter, r *http.Request, req *verbs.Request) error {
 	k := codec.KindOf(req)
-	media, err := codec.Negotiate(r, s.offer(k, codec.One))
+	media, err := codec.Negotiate(r, s.offer(k, transforms(req)))
 	if err != nil {
 		return err
 	}
@@ -125,6 +125,9 @@ func (s *Server) writeResult(w http.ResponseWriter, r *http.Request, k codec.Kin
 	gvk := out.Other.GetObjectKind().GroupVersionKind()
 	if st, ok := out.Other.(*metav1.Status); ok {
 		gvk = statusKind
+		if st.Status == metav1.StatusFailure {
+			code = int(st.Code)
+		}
 		if code == http.StatusCreated && st.Code == 0 {
 			st = st.DeepCopy()
 			st.Code = http.StatusCreated
@@ -152,7 +155,7 @@ var patchTypes = []string{
 
 func (s *Server) patch(w http.ResponseWriter, r *http.Request, req *verbs.Request) error {
 	k := codec.KindOf(req)
-	media, err := codec.Negotiate(r, s.offer(k, codec.One))
+	media, err := codec.Negotiate(r, s.offer(k, transforms(req)))
 	if err != nil {
 		return err
 	}
@@ -174,7 +177,7 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request, req *verbs.Reques
 	req.Stages = c.stages
 	req.Manager, req.DryRun = opts.FieldManager, len(opts.DryRun) > 0
 	req.Asked = stage.Asked{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation}
-	out, err := s.api.Patch(r.Context(), req, verbs.Patch{Type: kind, Data: data}, opts)
+	out, err := s.api.Patch(r.Context(), req, verbs.Patch{Type: kind, Data: data, Kind: s.served().decoder().Check(req)}, opts)
 	if err != nil {
 		return err
 	}
@@ -193,11 +196,11 @@ func patchType(r *http.Request) (types.PatchType, error) {
 
 func (s *Server) delete(w http.ResponseWriter, r *http.Request, req *verbs.Request) error {
 	k := codec.KindOf(req)
-	media, err := codec.Negotiate(r, s.offer(k, codec.One))
+	media, err := codec.Negotiate(r, s.offer(k, transforms(req)))
 	if err != nil {
 		return err
 	}
-	opts, err := deleteOptions(w, r, k.GVK().GroupVersion())
+	opts, err := deleteOptions(w, r)
 	if err != nil {
 		return err
 	}
@@ -221,7 +224,9 @@ func cascades(opts *metav1.DeleteOptions) bool {
 
 func (s *Server) deleteCollection(w http.ResponseWriter, r *http.Request, req *verbs.Request) error {
 	k := codec.KindOf(req)
-	media, err := codec.Negotiate(r, s.offer(k, codec.Many))
+	offer := s.offer(k, transforms(req))
+	offer.Collection = true
+	media, err := codec.Negotiate(r, offer)
 	if err != nil {
 		return err
 	}
@@ -229,7 +234,7 @@ func (s *Server) deleteCollection(w http.ResponseWriter, r *http.Request, req *v
 	if err != nil {
 		return err
 	}
-	opts, err := deleteOptions(w, r, k.GVK().GroupVersion())
+	opts, err := deleteOptions(w, r)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (s *Server) public() string {
 
 // discoverAll answers with everything at once to those who ask for that, else with the old document.
 func (s *Server) discoverAll(w http.ResponseWriter, r *http.Request, legacy bool, old func() (runtime.Object, schema.GroupVersionKind)) {
-	media, err := codec.Negotiate(r, codec.Offer{Transform: func(gvk schema.GroupVersionKind) bool { return gvk == discovery.AggregatedKind }})
+	media, err := codec.Negotiate(r, codec.Offer{Unrouted: !legacy, Transform: func(gvk schema.GroupVersionKind) bool { return gvk == discovery.AggregatedKind }})
 	if err != nil {
 		fail(w, r, err)
 		return
@@ -56,6 +56,7 @@ func (s *Server) discoverAll(w http.ResponseWriter, r *http.Request, legacy bool
 	sum := sha512.Sum512(b)
 	tag := `"` + hex.EncodeToString(sum[:]) + `"`
 	w.Header().Set("ETag", tag)
+	w.Header().Set("Cache-Control", "public")
 	if r.Header.Get("If-None-Match") == tag {
 		w.WriteHeader(http.StatusNotModified)
 		return
@@ -89,7 +90,7 @@ func (s *Server) discoverGroup(w http.ResponseWriter, r *http.Request) {
 			http.NotFound(w, r)
 			return
 		}
-		writePlain(w, r, g, metav1.Unversioned.WithKind("APIGroup"))
+		writePlain(w, r, g, metav1.Unversioned.WithKind("APIGroup"), true)
 	case 3:
 		s.discoverResources(w, r, schema.GroupVersion{Group: parts[1], Version: parts[2]})
 	default:
@@ -100,16 +101,25 @@ func (s *Server) discoverGroup(w http.ResponseWriter, r *http.Request) {
 func (s *Server) discoverResources(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion) {
 	list := s.served().catalog().Resources(gv)
 	if list == nil {
-		http.NotFound(w, r)
+		s.noResource(w, r, gv.Group)
 		return
 	}
 	gvk := list.GroupVersionKind()
-	writePlain(w, r, list, gvk)
+	writePlain(w, r, list, gvk, s.served().resources.custom[gv])
 }
 
-// writePlain answers with a document of discovery in the format that is asked for.
-func writePlain(w http.ResponseWriter, r *http.Request, obj runtime.Object, gvk schema.GroupVersionKind) {
-	media, err := codec.Negotiate(r, codec.Offer{})
+// noResource answers for a path that nothing is served at. Below a group that is built in there are routes to say so.
+func (s *Server) noResource(w http.ResponseWriter, r *http.Request, group string) {
+	if s.served().resources.groups[group] {
+		fail(w, r, errNoResource)
+		return
+	}
+	http.NotFound(w, r)
+}
+
+// writePlain answers with a document of discovery in the format that is asked for. unrouted is as in codec.Offer.
+func writePlain(w http.ResponseWriter, r *http.Request, obj runtime.Object, gvk schema.GroupVersionKind, unrouted bool) {
+	media, err := codec.Negotiate(r, codec.Offer{Unrouted: unrouted})
 	if err != nil {
 		fail(w, r, err)
 		return

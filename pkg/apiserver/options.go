@@ -53,6 +53,9 @@ func parse[T any](u *url.URL, convert func(*url.Values, *T, conversion.Scope) er
 }
 
 func getOptions(u *url.URL) (*metav1.GetOptions, error) {
+	if values := u.Query()["export"]; len(values) > 0 && truthy(values) {
+		return nil, apierrors.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported")
+	}
 	return parse(u, metav1.Convert_url_Values_To_v1_GetOptions, func(*metav1.GetOptions) field.ErrorList { return nil }, "GetOptions")
 }
 
@@ -82,11 +85,19 @@ func listOptions(u *url.URL, watch bool) (*metav1.ListOptions, error) {
 }
 
 func tableOptions(u *url.URL) (*metav1.TableOptions, error) {
-	return parse(u, metav1.Convert_url_Values_To_v1_TableOptions, validation.ValidateTableOptions, "TableOptions")
+	unchecked := func(*metav1.TableOptions) field.ErrorList { return nil }
+	opts, err := parse(u, metav1.Convert_url_Values_To_v1_TableOptions, unchecked, "TableOptions")
+	if err != nil {
+		return nil, err
+	}
+	if errs := validation.ValidateTableOptions(opts); len(errs) > 0 {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("Unable to convert to Table as requested: %v", errs[0]))
+	}
+	return opts, nil
 }
 
 // deleteOptions reads the options of a delete from the body or, when there is none, from the query.
-func deleteOptions(w http.ResponseWriter, r *http.Request, gv schema.GroupVersion) (*metav1.DeleteOptions, error) {
+func deleteOptions(w http.ResponseWriter, r *http.Request) (*metav1.DeleteOptions, error) {
 	body, err := readBody(w, r)
 	if err != nil {
 		return nil, err
@@ -99,7 +110,7 @@ func deleteOptions(w http.ResponseWriter, r *http.Request, gv schema.GroupVersio
 		return nil, err
 	}
 	opts := new(metav1.DeleteOptions)
-	if err := codec.DecodeOptions(codec.Body{Format: format, Data: body, Validation: metav1.FieldValidationIgnore}, gv, opts); err != nil {
+	if err := codec.DecodeOptions(codec.Body{Format: format, Data: body, Validation: metav1.FieldValidationIgnore}, opts); err != nil {
 		return nil, err
 	}
 	if errs := validation.ValidateDeleteOptions(opts); len(errs) > 0 {

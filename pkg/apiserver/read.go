@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,12 +18,20 @@ import (
 
 // offer is what req's kind can be answered in.
 func (s *Server) offer(k codec.Kind, transform func(schema.GroupVersionKind) bool) codec.Offer {
-	return codec.Offer{NoProtobuf: k.Textual(), Transform: transform}
+	return codec.Offer{NoProtobuf: k.Textual(), Unrouted: k.Resource.Custom(), Transform: transform}
+}
+
+// transforms is what the answer to req can be made into. What is only asked and never listed has no table.
+func transforms(req *verbs.Request) func(schema.GroupVersionKind) bool {
+	if req.Subresource == "ephemeralcontainers" || !slices.Contains(req.Resource.Verbs, "list") {
+		return codec.MetadataAlone
+	}
+	return codec.Metadata
 }
 
 func (s *Server) get(w http.ResponseWriter, r *http.Request, req *verbs.Request) error {
 	k := codec.KindOf(req)
-	media, err := codec.Negotiate(r, s.offer(k, codec.One))
+	media, err := codec.Negotiate(r, s.offer(k, transforms(req)))
 	if err != nil {
 		return err
 	}
@@ -42,6 +51,9 @@ func (s *Server) writeItem(w http.ResponseWriter, r *http.Request, k codec.Kind,
 	audited(r, media, func(e *audit.Entry, w http.ResponseWriter, r *http.Request, m codec.Media) error {
 		return s.writeItem(w, r, k, m, code, e.Trim(item))
 	})
+	if err := media.Fits(k, false); err != nil {
+		return err
+	}
 	switch {
 	case media.Table():
 		p, err := s.printer(r, k, media)
@@ -79,7 +91,9 @@ func (s *Server) printer(r *http.Request, k codec.Kind, media codec.Media) (tabl
 
 func (s *Server) list(w http.ResponseWriter, r *http.Request, req *verbs.Request) error {
 	k := codec.KindOf(req)
-	media, err := codec.Negotiate(r, s.offer(k, codec.Many))
+	offer := s.offer(k, codec.Metadata)
+	offer.Collection = true
+	media, err := codec.Negotiate(r, offer)
 	if err != nil {
 		return err
 	}
@@ -103,6 +117,9 @@ func (s *Server) writeList(w http.ResponseWriter, r *http.Request, k codec.Kind,
 	})
 	meta := metav1.ListMeta{
 		ResourceVersion: versionOf(l.Revision), Continue: l.Continue, RemainingItemCount: l.Remaining,
+	}
+	if err := media.Fits(k, true); err != nil {
+		return err
 	}
 	switch {
 	case media.Table():

@@ -19,6 +19,8 @@ import (
 type resources struct {
 	byGVR    map[schema.GroupVersionResource]target
 	versions map[schema.GroupVersion]bool
+	custom   map[schema.GroupVersion]bool // of the versions, those that somebody has defined
+	groups   map[string]bool              // that are built in, and have a name
 }
 
 // target is a row in one of the versions it is served in.
@@ -28,7 +30,8 @@ type target struct {
 }
 
 func indexResources(rows []*objects.Resource) resources {
-	rs := resources{byGVR: map[schema.GroupVersionResource]target{}, versions: map[schema.GroupVersion]bool{}}
+	rs := resources{byGVR: map[schema.GroupVersionResource]target{}, versions: map[schema.GroupVersion]bool{},
+		custom: map[schema.GroupVersion]bool{}, groups: map[string]bool{}}
 	for _, r := range rows {
 		for j := range r.Versions {
 			v := &r.Versions[j]
@@ -37,6 +40,11 @@ func indexResources(rows []*objects.Resource) resources {
 			}
 			gv := schema.GroupVersion{Group: v.Group, Version: v.Version}
 			rs.versions[gv] = true
+			if r.Custom() {
+				rs.custom[gv] = true
+			} else if gv.Group != "" {
+				rs.groups[gv.Group] = true
+			}
 			rs.byGVR[gv.WithResource(r.Names.Plural)] = target{r, v}
 		}
 	}
@@ -83,6 +91,10 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
 	}
 	if err := s.allowed(a, t); err != nil {
 		fail(w, r, err)
+		return
+	}
+	if r.Method == http.MethodHead && !t.resource.Custom() && a.subresource != proxied {
+		fail(w, r, errNoMethod) // routes have none
 		return
 	}
 	if connector, ok := connect.Connectors[a.subresource]; ok {
@@ -135,8 +147,10 @@ func (s *Server) allowed(a address, t target) error {
 			return nil
 		}
 		return has(sub.Verbs, a.verb)
-	case a.named && !n.Cluster && a.namespace == "":
+	case (a.named || !slices.Contains(t.resource.Verbs, "list")) && !n.Cluster && a.namespace == "":
 		return errNoResource
+	case a.named && !slices.Contains(t.resource.Verbs, "get"):
+		return errNoResource // a review is asked for and not kept
 	case a.named:
 		if a.verb == "create" {
 			return errNoMethod
@@ -170,5 +184,5 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
 		fail(w, r, errNoResource)
 		return
 	}
-	http.NotFound(w, r)
+	s.noResource(w, r, a.group)
 }

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -144,7 +145,7 @@ func (s *Server) ownerOf(ctx context.Context, token string, wanted []string) (us
 		return authenticated(who), audiences, nil
 	}
 	if len(wanted) > 0 && !slices.Contains(wanted, tokens.DefaultIssuer) {
-		return nil, nil, nil
+		return nil, nil, errors.New("invalid bearer token")
 	}
 	r := (&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}}).WithContext(ctx)
 	who, ok, err := s.authn.Authenticate(r)

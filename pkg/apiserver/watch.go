@@ -24,7 +24,7 @@ const watchTime = 30 * time.Minute
 
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, req *verbs.Request) error {
 	k := codec.KindOf(req)
-	offer := s.offer(k, codec.Watched)
+	offer := s.offer(k, codec.Metadata)
 	offer.Stream = true
 	media, err := codec.Negotiate(r, offer)
 	if err != nil {

@@ -5,14 +5,17 @@ import (
 	"cmp"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -73,7 +76,9 @@ func (b Body) read(want schema.GroupVersionKind, obj runtime.Object, v *objects.
 		return r, unrecognized(b.Data, want.Kind, err)
 	}
 	if b.Format == Protobuf {
-		r.actual, r.err = readEnvelope(data, obj)
+		if r.actual, r.err = readEnvelope(data, obj); errors.Is(r.err, errNoEnvelope) {
+			return r, unrecognized(b.Data, want.Kind, r.err)
+		}
 		r.actual = fill(r.actual, want)
 		return r, nil
 	}
@@ -130,7 +135,10 @@ func (b Body) json() (data []byte, twice, err error) {
 
 // interpret reads what kind JSON says it is.
 func interpret(data []byte) (schema.GroupVersionKind, error) {
-	var tm metav1.TypeMeta
+	var tm struct { // without a name of its own, which Kubernetes' messages do not show either
+		APIVersion string `json:"apiVersion,omitempty"`
+		Kind       string `json:"kind,omitempty"`
+	}
 	if err := json.Unmarshal(data, &tm); err != nil {
 		return schema.GroupVersionKind{}, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
 	}
@@ -141,10 +149,13 @@ func interpret(data []byte) (schema.GroupVersionKind, error) {
 	return gv.WithKind(tm.Kind), nil
 }
 
+// errNoEnvelope reports that a body is none of Kubernetes' protobuf messages.
+var errNoEnvelope = fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", protobufMagic)
+
 func readEnvelope(data []byte, obj runtime.Object) (schema.GroupVersionKind, error) {
 	rest, ok := bytes.CutPrefix(data, protobufMagic)
 	if !ok {
-		return schema.GroupVersionKind{}, fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", protobufMagic)
+		return schema.GroupVersionKind{}, errNoEnvelope
 	}
 	var unknown runtime.Unknown
 	if err := unknown.Unmarshal(rest); err != nil {
@@ -220,22 +231,41 @@ func summary(data []byte) string {
 	return show(data)
 }
 
-// DecodeOptions reads a body of DeleteOptions, which is of the version v1 or that of the resource.
-func DecodeOptions(b Body, gv schema.GroupVersion, opts *metav1.DeleteOptions) error {
-	want := gv.WithKind("DeleteOptions")
-	v1 := schema.GroupVersionKind{Version: "v1", Kind: "DeleteOptions"}
-	known := func(gvk schema.GroupVersionKind) string {
-		if gvk == want || gvk == v1 {
-			return "v1.DeleteOptions"
-		}
-		return ""
+// DecodeOptions reads a body of DeleteOptions, of whatever version it says it is.
+func DecodeOptions(b Body, opts *metav1.DeleteOptions) error {
+	actual, err := b.options(opts)
+	const kind = "DeleteOptions"
+	switch {
+	case slices.Contains(unversioned, actual.Kind):
+		err = fmt.Errorf("converting (v1.%s) to (v1.%s): unknown conversion", actual.Kind, kind)
+	case actual.Kind != "" && actual.Kind != kind:
+		err = fmt.Errorf("no kind %q is registered for version %q in scheme %q", actual.Kind, actual.GroupVersion(), "pkg/apis/meta/internalversion/scheme/register.go:27")
 	}
-	if b.says(v1) {
-		want = v1 // the kind is often left out, the version with it
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
 	}
-	_, err := Decode(b, want, opts, known)
-	return err
+	return nil
 }
+
+// options reads the body into opts and says what kind it is.
+func (b Body) options(opts *metav1.DeleteOptions) (actual schema.GroupVersionKind, err error) {
+	data := b.Data
+	switch b.Format {
+	case Protobuf:
+		return readEnvelope(data, opts)
+	case YAML:
+		if data, err = yaml.YAMLToJSON(data); err != nil {
+			return actual, err
+		}
+	}
+	if actual, err = interpret(data); err != nil {
+		return actual, err
+	}
+	return actual, kjson.UnmarshalCaseSensitivePreserveInts(data, opts)
+}
+
+// unversioned are the kinds that are of every version.
+var unversioned = []string{"Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList"}
 
 // says reports whether the body names its kind to be gvk.
 func (b Body) says(gvk schema.GroupVersionKind) bool {

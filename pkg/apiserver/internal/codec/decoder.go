@@ -29,11 +29,27 @@ func NewDecoder(resources []*objects.Resource) *Decoder {
 			if v.Unserved {
 				continue
 			}
-			d.names[schema.GroupVersionKind{Group: v.Group, Version: v.Version, Kind: r.Names.Kind}] = TypeName(v.New())
+			gvk := schema.GroupVersionKind{Group: v.Group, Version: v.Version, Kind: r.Names.Kind}
+			d.names[gvk] = TypeName(v.New())
+			d.names[gvk.GroupVersion().WithKind(gvk.Kind+"List")] = d.names[gvk] + "List"
+			if !r.Custom() {
+				d.meta(gvk.GroupVersion())
+			}
 		}
 	}
 	return d
 }
+
+// meta adds the kinds that every version has.
+func (d *Decoder) meta(gv schema.GroupVersion) {
+	for _, kind := range metaKinds {
+		d.names[gv.WithKind(kind)] = "v1." + kind
+	}
+}
+
+var metaKinds = append([]string{
+	"List", "WatchEvent", "ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions",
+}, unversioned...)
 
 // Known names the Go type of a kind that is served.
 func (d *Decoder) Known(gvk schema.GroupVersionKind) string { return d.names[gvk] }
@@ -70,6 +86,15 @@ func (d *Decoder) Body(req *verbs.Request, b Body) (objects.Object, error) {
 		req.Warn(w)
 	}
 	return k.store(obj)
+}
+
+// Check returns what is wrong with an object of req's kind that says it is of another, nil for kinds that no type is of.
+func (d *Decoder) Check(req *verbs.Request) func(actual schema.GroupVersionKind) error {
+	k := KindOf(req)
+	if k.Resource.Custom() || req.Subresource != "" {
+		return nil
+	}
+	return func(actual schema.GroupVersionKind) error { return checkKind(fill(actual, k.GVK()), k.GVK(), d.Known) }
 }
 
 // List returns the list of req's resource that a body holds, or nil when it says that it is of another kind.

@@ -15,7 +15,7 @@ func FuzzNegotiate(f *testing.F) {
 		r.URL.RawQuery = query
 		r.Header.Set("Accept", accept)
 		r.Header.Set("Content-Type", contentType)
-		offer := Offer{Transform: One}
+		offer := Offer{Transform: Metadata}
 		m, err := Negotiate(r, offer)
 		if err == nil && m.Table() && m.Format == Protobuf {
 			t.Errorf("a table in protobuf for %q", accept)

@@ -6,9 +6,11 @@
 package codec
 
 import (
+	"fmt"
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -54,23 +56,22 @@ func (m Media) Partial() bool { return strings.HasPrefix(m.As.Kind, "PartialObje
 // Offer says what a path can answer with.
 type Offer struct {
 	NoProtobuf bool
+	Collection bool                               // a list can also be watched
 	Stream     bool                               // a watch, for which YAML has no frames
+	Unrouted   bool                               // no list of routes says beforehand what the path has
 	Transform  func(schema.GroupVersionKind) bool // nil: nothing but the resource's own kind
 }
 
 // formats returns the formats of the offer.
 func (o Offer) formats() []Format {
-	all := []Format{JSON}
-	if !o.Stream {
-		all = append(all, YAML)
+	if o.NoProtobuf {
+		return []Format{JSON, YAML}
 	}
-	if !o.NoProtobuf {
-		all = append(all, Protobuf)
-	}
-	return all
+	return []Format{JSON, YAML, Protobuf}
 }
 
-func (o Offer) names() string {
+// bodies are the media types that a body can have.
+func (o Offer) bodies() string {
 	var names []string
 	for _, f := range o.formats() {
 		names = append(names, f.String())
@@ -78,15 +79,56 @@ func (o Offer) names() string {
 	return strings.Join(names, ", ")
 }
 
-// One and Many are the transformations that a single object and a list can be asked for in.
-func One(gvk schema.GroupVersionKind) bool { return metaKind(gvk, "Table", "PartialObjectMetadata") }
-func Many(gvk schema.GroupVersionKind) bool {
-	return metaKind(gvk, "Table", "PartialObjectMetadataList")
+const (
+	mediaTypes  = MediaJSON + ", " + MediaYAML + ", " + MediaProtobuf
+	streamTypes = MediaJSON + ";stream=watch, " + MediaProtobuf + ";stream=watch"
+)
+
+// represented are the media types of the path's route.
+func (o Offer) represented() string {
+	if o.Collection || o.Stream {
+		return mediaTypes + ", " + streamTypes
+	}
+	return mediaTypes
 }
 
-// Watched is what the objects of a watch can be asked for in.
-func Watched(gvk schema.GroupVersionKind) bool {
+// routed reports whether the route has one of the media types that a client accepts. Routes know no application/*.
+func (o Offer) routed(accepted []goautoneg.Accept) bool {
+	return o.Unrouted || slices.ContainsFunc(accepted, func(a goautoneg.Accept) bool {
+		return a.Type == "*" && a.SubType == "*" || slices.ContainsFunc(o.formats(), func(f Format) bool {
+			return f.String() == a.Type+"/"+a.SubType
+		})
+	})
+}
+
+// Metadata are the transformations that objects and lists can be asked for in. Whether it is an object or a list is a
+// matter of what is found (see Fits).
+func Metadata(gvk schema.GroupVersionKind) bool {
 	return metaKind(gvk, "Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+}
+
+// MetadataAlone is Metadata without tables.
+func MetadataAlone(gvk schema.GroupVersionKind) bool { return Metadata(gvk) && gvk.Kind != "Table" }
+
+// Fits checks that an answer with objects of kind k, one or a list of them, can be what was asked for.
+func (m Media) Fits(k Kind, list bool) error {
+	const one, many = "PartialObjectMetadata", "PartialObjectMetadataList"
+	switch {
+	case list && m.As.Kind == one:
+		return notAcceptable(fmt.Sprintf("you requested %s, but the requested object is a list (*%sList)", one, k.internalName()))
+	case !list && m.As.Kind == many:
+		return notAcceptable(fmt.Sprintf("you requested %s, but the requested object is not a list (*%s)", many, k.internalName()))
+	}
+	return nil
+}
+
+// internalName is what messages call the kind's type of no version.
+func (k Kind) internalName() string {
+	if k.Resource.Custom() {
+		return "unstructured.Unstructured"
+	}
+	gvk := k.Resource.Names.GVK()
+	return internalPackage(gvk.Group) + "." + gvk.Kind
 }
 
 func metaKind(gvk schema.GroupVersionKind, kinds ...string) bool {
@@ -108,16 +150,21 @@ func Negotiate(r *http.Request, offer Offer) (Media, error) {
 	if accept == "" {
 		return m, nil
 	}
-	known := false
-	for _, clause := range goautoneg.ParseAccept(accept) {
+	clauses := goautoneg.ParseAccept(accept)
+	if !offer.routed(clauses) {
+		return m, generic(http.StatusNotAcceptable, "406: Not Acceptable\n\nAvailable representations: "+offer.represented())
+	}
+	for _, clause := range clauses {
 		f, ok := match(clause, offer.formats())
 		if !ok {
 			continue
 		}
-		known = true
 		as, ok := transformation(clause.Params, f, offer)
 		if !ok {
 			continue
+		}
+		if offer.Stream && f == YAML {
+			return m, notAcceptable(only + streamTypes)
 		}
 		m.Format, m.As = f, as
 		if p, ok := clause.Params["pretty"]; ok && p == "1" {
@@ -125,11 +172,11 @@ func Negotiate(r *http.Request, offer Offer) (Media, error) {
 		}
 		return m, nil
 	}
-	if known {
-		return m, notAcceptable("only the following media types are accepted: " + offer.names())
-	}
-	return m, generic(http.StatusNotAcceptable, "406: Not Acceptable\n\nAvailable representations: "+offer.names())
+	return m, notAcceptable(only + mediaTypes)
 }
+
+// only begins the answer to a client that accepts nothing of what there is.
+const only = "only the following media types are accepted: "
 
 func match(clause goautoneg.Accept, formats []Format) (Format, bool) {
 	for _, f := range formats {
@@ -192,7 +239,7 @@ func BodyFormat(r *http.Request, offer Offer) (Format, error) {
 			}
 		}
 	}
-	return 0, UnsupportedMedia(offer.names())
+	return 0, UnsupportedMedia(offer.bodies())
 }
 
 // UnsupportedMedia is the error of a body in none of the accepted media types.

@@ -85,7 +85,16 @@ func (p Printer) appendRow(b []byte, columns []objects.ColumnOf, it *cache.Item)
 			return nil, fmt.Errorf("column %s: %w", c.Name, err)
 		}
 	}
-	b = append(b, `],"object":`...)
+	b = append(b, ']')
+	if completed := p.Kind.Resource.Completed; completed != nil {
+		if conditions := completed(obj); len(conditions) > 0 {
+			b = append(b, `,"conditions":`...)
+			if b, err = appendJSON(b, conditions); err != nil {
+				return nil, err
+			}
+		}
+	}
+	b = append(b, `,"object":`...)
 	if b, err = p.appendObject(b, it); err != nil {
 		return nil, err
 	}

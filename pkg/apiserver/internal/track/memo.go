@@ -38,6 +38,7 @@ type entry struct {
 	metav1.ManagedFieldsEntry      // Time is nil
 	from                      int  // the old entry whose time it keeps; -1: the time of the write
 	holed                     bool // its fields have holes
+	timeless                  bool // it has no time, and gets none
 }
 
 func (m *memo) get(q question) (answer, bool) {
@@ -140,6 +141,7 @@ func answerOf(entries, was []metav1.ManagedFieldsEntry, holes []hole) answer {
 		if from >= 0 && !was[from].Time.Equal(e.Time) {
 			from = -1
 		}
+		timeless := e.Time == nil
 		e.Time = nil
 		holed := false
 		if e.FieldsV1 != nil && len(holes) > 0 {
@@ -147,7 +149,7 @@ func answerOf(entries, was []metav1.ManagedFieldsEntry, holes []hole) answer {
 			holed = !bytes.Equal(raw, e.FieldsV1.Raw)
 			e.FieldsV1 = &metav1.FieldsV1{Raw: raw}
 		}
-		out = append(out, entry{e, from, holed})
+		out = append(out, entry{e, from, holed, timeless})
 	}
 	return out
 }
@@ -163,9 +165,10 @@ func (a answer) entries(was []metav1.ManagedFieldsEntry, now *metav1.Time, holes
 		if e.holed {
 			out[i].FieldsV1 = &metav1.FieldsV1{Raw: fill(e.FieldsV1.Raw, holes)}
 		}
-		if e.from >= 0 {
+		switch {
+		case e.from >= 0:
 			out[i].Time = was[e.from].Time
-		} else {
+		case !e.timeless:
 			out[i].Time = now
 		}
 	}

@@ -230,6 +230,9 @@ func now(clk clock.Clock) *metav1.Time {
 func stamp(old, obj objects.Object, now *metav1.Time) {
 	entries, was := obj.GetManagedFields(), old.GetManagedFields()
 	for i := range entries {
+		if entries[i].Time == nil {
+			continue // an entry that a client made up, or of who applied what was there already
+		}
 		j := slices.IndexFunc(was, func(e metav1.ManagedFieldsEntry) bool { return sameEntry(&e, &entries[i]) })
 		if j < 0 || !was[j].Time.Equal(entries[i].Time) {
 			entries[i].Time = now

@@ -141,7 +141,11 @@ func (b *both) apply(t *testing.T, w Write, old, next *corev1.Pod) *corev1.Pod {
 func shown(obj objects.Object) []string {
 	var out []string
 	for _, e := range obj.GetManagedFields() {
-		out = append(out, fmt.Sprintf("%s %s %s %q %s %s", e.Manager, e.Operation, e.APIVersion, e.Subresource, e.Time.UTC(), e.FieldsV1.Raw))
+		at := "no time"
+		if e.Time != nil {
+			at = e.Time.UTC().String()
+		}
+		out = append(out, fmt.Sprintf("%s %s %s %q %s %s", e.Manager, e.Operation, e.APIVersion, e.Subresource, at, e.FieldsV1.Raw))
 	}
 	return out
 }

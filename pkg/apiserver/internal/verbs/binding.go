@@ -57,6 +57,7 @@ func bindByName(ctx context.Context, w *write, obj runtime.Object) (Result, erro
 	if err := inNamespace(b, w.namespace()); err != nil {
 		return Result{}, err
 	}
+	wipeSystemFields(b)
 	var err error
 	if w.table, err = w.Engine.tableOf(schema.GroupResource{Resource: "pods"}); err != nil {
 		return Result{}, err
@@ -83,10 +84,10 @@ func checkBinding(b *corev1.Binding) error {
 // assign changes a pod as a binding asks.
 func (w *write) assign(pod *corev1.Pod, b *corev1.Binding) error {
 	if b.UID != "" && b.UID != pod.UID {
-		return w.unbindable(pod, preconditionFailed("UID", w.gr(), pod.Namespace, pod.Name, string(b.UID), string(pod.UID)))
+		return apierrors.NewConflict(w.gr(), pod.Name, preconditionFailed("UID", w.gr(), pod.Namespace, pod.Name, string(b.UID), string(pod.UID)))
 	}
 	if b.ResourceVersion != "" && b.ResourceVersion != pod.ResourceVersion {
-		return w.unbindable(pod, preconditionFailed("ResourceVersion", w.gr(), pod.Namespace, pod.Name, b.ResourceVersion, pod.ResourceVersion))
+		return apierrors.NewConflict(w.gr(), pod.Name, preconditionFailed("ResourceVersion", w.gr(), pod.Namespace, pod.Name, b.ResourceVersion, pod.ResourceVersion))
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:

@@ -1,8 +1,8 @@
 package verbs
 
 import (
+	"cmp"
 	"context"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,45 +21,70 @@ func (e *Engine) DeleteCollection(ctx context.Context, req *Request, opts *metav
 	if _, err := e.begin(ctx, req, opts.DryRun, ""); err != nil {
 		return Listing{}, err
 	}
-	found, err := e.list(ctx, req, list)
-	if err != nil {
-		return Listing{}, err
+	if list.Limit > 0 {
+		found, err := e.list(ctx, req, list)
+		if err != nil {
+			return Listing{}, err
+		}
+		return found, e.deleteAll(ctx, req, opts, found.Items)
 	}
-	gone := make([]*cache.Item, len(found.Items))
-	var all errgroup.Group
-	all.SetLimit(deletedAtATime)
-	for n, i := range found.Items {
-		all.Go(func() error {
-			item, err := e.deleteListed(ctx, req, opts, i)
-			if apierrors.IsNotFound(err) {
-				return nil // somebody else was faster
-			}
-			gone[n] = item
-			return err
-		})
-	}
-	if err := all.Wait(); err != nil {
-		return Listing{}, err
-	}
-	gone = slices.DeleteFunc(gone, func(i *cache.Item) bool { return i == nil })
-	return Listing{Items: gone, Revision: found.Revision}, nil
+	return e.deletePages(ctx, req, opts, list.DeepCopy())
 }
 
-// deletedAtATime is how many objects of a collection are deleted together, and so committed together.
-const deletedAtATime = 16
+const (
+	collectionPage = 10000 // how many objects are listed at a time; that there is a bound also decides which version is meant
+	deletedAtATime = 16    // how many of them are deleted together, and so committed together
+)
 
-// deleteListed deletes one object of a collection and returns it as it is after that, or was.
-func (e *Engine) deleteListed(ctx context.Context, req *Request, opts *metav1.DeleteOptions, i *cache.Item) (*cache.Item, error) {
+// deletePages deletes what a list finds, page by page.
+func (e *Engine) deletePages(ctx context.Context, req *Request, opts *metav1.DeleteOptions, list *metav1.ListOptions) (Listing, error) {
+	list.Limit = collectionPage
+	var out Listing
+	for {
+		found, err := e.list(ctx, req, list)
+		if err != nil {
+			return Listing{}, err
+		}
+		if err := e.deleteAll(ctx, req, opts, found.Items); err != nil {
+			return Listing{}, err
+		}
+		if out.Revision == 0 {
+			out.Revision = found.Revision
+		}
+		out.Items = append(out.Items, found.Items...)
+		if found.Continue == "" {
+			return out, nil
+		}
+		list.Continue, list.ResourceVersion, list.ResourceVersionMatch = found.Continue, "", ""
+	}
+}
+
+// deleteAll deletes what was listed. The error is that of the first object that can't be deleted.
+func (e *Engine) deleteAll(ctx context.Context, req *Request, opts *metav1.DeleteOptions, items []*cache.Item) error {
+	errs := make([]error, len(items))
+	var all errgroup.Group
+	all.SetLimit(deletedAtATime)
+	for n, i := range items {
+		all.Go(func() error {
+			if err := e.deleteListed(ctx, req, opts, i); !apierrors.IsNotFound(err) { // else somebody else was faster
+				errs[n] = err
+			}
+			return nil
+		})
+	}
+	_ = all.Wait() // each has an error of its own
+	return cmp.Or(errs...)
+}
+
+// deleteListed deletes one object of a collection.
+func (e *Engine) deleteListed(ctx context.Context, req *Request, opts *metav1.DeleteOptions, i *cache.Item) error {
 	one := *req
 	one.Namespace, one.Name = i.Key.Namespace, i.Key.Name
 	t, err := e.table(req.Resource)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	w := &write{Engine: e, table: t, req: &one, dry: len(opts.DryRun) > 0, began: e.config.Clock.Now()}
-	res, err := w.delete(ctx, opts.DeepCopy())
-	if err != nil || res.Item == nil {
-		return i, err
-	}
-	return res.Item, nil
+	_, err = w.delete(ctx, opts.DeepCopy())
+	return err
 }

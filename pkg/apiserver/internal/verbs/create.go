@@ -60,9 +60,7 @@ func invalidOptions(kind string, errs field.ErrorList) error {
 // create is what a POST does. A generated name that is taken is drawn again, without another admission.
 func (w *write) create(ctx context.Context, obj objects.Object) (*cache.Item, error) {
 	start := w.config.Clock.Now()
-	if obj.GetResourceVersion() != "" {
-		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
-	}
+	wipeSystemFields(obj)
 	if err := inNamespace(obj, w.namespace()); err != nil {
 		return nil, err
 	}
@@ -122,16 +120,21 @@ func (w *write) insert(ctx context.Context, obj objects.Object) (*cache.Item, er
 	var item *cache.Item
 	if w.dry {
 		err = w.absent(ctx, obj)
+	} else if v, parseErr := parseVersion(obj.GetResourceVersion()); parseErr == nil && v != 0 {
+		err = errVersionSet
 	}
 	if err == nil {
 		item, err = w.commit(ctx, obj, nil)
 	}
 	if err != nil {
-		err = w.exists(obj, err)
+		err = w.exists(ctx, obj, err)
 		return nil, err
 	}
 	return item, nil
 }
+
+// errVersionSet is the answer to a create that names the version of what is there.
+var errVersionSet = plain(errors.New("resourceVersion should not be set on objects to be created"))
 
 // absent is the store's expectation, for a dry run.
 func (w *write) absent(ctx context.Context, obj objects.Object) error {
@@ -146,23 +149,44 @@ func (w *write) absent(ctx context.Context, obj objects.Object) error {
 }
 
 // exists is the answer to a create whose write has failed.
-func (w *write) exists(obj objects.Object, err error) error {
+func (w *write) exists(ctx context.Context, obj objects.Object, err error) error {
 	if !errors.Is(err, store.ErrConflict) {
 		return toStatus(w.gr(), obj.GetName(), err)
 	}
 	if obj.GetGenerateName() != "" {
 		return apierrors.NewGenerateNameConflict(w.gr(), obj.GetName(), 1)
 	}
-	return apierrors.NewAlreadyExists(w.gr(), obj.GetName())
+	status := apierrors.NewAlreadyExists(w.gr(), obj.GetName())
+	if w.deleting(ctx, obj) {
+		status.ErrStatus.Message = "object is being deleted: " + status.ErrStatus.Message
+	}
+	return status
+}
+
+// deleting reports whether what has obj's name is on its way out.
+func (w *write) deleting(ctx context.Context, obj objects.Object) bool {
+	item, err := w.current(ctx, w.table, objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()})
+	if err != nil {
+		return false
+	}
+	there, err := item.Object()
+	return err == nil && there.GetDeletionTimestamp() != nil
+}
+
+// wipeSystemFields takes back what only the server sets, before somebody is noted as its owner.
+func wipeSystemFields(obj metav1.Object) {
+	obj.SetCreationTimestamp(metav1.Time{})
+	obj.SetUID("")
+	obj.SetDeletionTimestamp(nil)
+	obj.SetDeletionGracePeriodSeconds(nil)
+	obj.SetSelfLink("")
 }
 
 // fillSystemFields sets what only the server may.
 func fillSystemFields(obj objects.Object, e *Engine) {
+	wipeSystemFields(obj)
 	obj.SetCreationTimestamp(metav1.NewTime(e.config.Clock.Now().Truncate(time.Second)))
 	obj.SetUID(e.config.Source.UID())
-	obj.SetDeletionTimestamp(nil)
-	obj.SetDeletionGracePeriodSeconds(nil)
-	obj.SetSelfLink("")
 }
 
 func (w *write) generate(base string) string {

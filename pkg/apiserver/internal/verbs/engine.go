@@ -82,6 +82,8 @@ type Event = cache.Event
 type Patch struct {
 	Type types.PatchType
 	Data []byte
+	// Kind says what is wrong with an outcome that says it is of that kind; nil: nothing.
+	Kind func(schema.GroupVersionKind) error
 }
 
 // API is what the coats call. Errors are *apierrors.StatusError, but for context.Canceled when nobody waits for an answer.

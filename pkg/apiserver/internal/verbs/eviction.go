@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -44,6 +45,9 @@ func evict(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
 	opts := ev.DeleteOptions.DeepCopy()
 	if opts == nil {
 		opts = &metav1.DeleteOptions{}
+	}
+	if errs := optionsvalidation.ValidateDeleteOptions(opts); len(errs) > 0 {
+		return Result{}, invalidOptions("DeleteOptions", errs)
 	}
 	w.dry = w.dry || len(opts.DryRun) > 0
 	for attempt := 1; ; attempt++ {

@@ -37,16 +37,16 @@ func (e *Engine) list(ctx context.Context, req *Request, opts *metav1.ListOption
 	if err != nil {
 		return Listing{}, err
 	}
-	version, err := parseVersion(opts.ResourceVersion)
-	if err != nil {
-		return Listing{}, err
-	}
 	l := lister{e, t, &s, int(opts.Limit)}
-	if opts.Continue != "" {
-		return l.next(ctx, opts.Continue)
-	}
 	if opts.ResourceVersion == "0" {
 		l.limit = 0 // any version will do, and the one in memory is whole
+	}
+	if opts.Continue != "" {
+		return l.next(ctx, opts)
+	}
+	version, err := parseVersion(opts.ResourceVersion)
+	if err != nil {
+		return Listing{}, apierrors.NewBadRequest("invalid resource version: " + err.Error())
 	}
 	if err := e.notOlder(ctx, opts.ResourceVersion, version); err != nil {
 		return Listing{}, toStatus(req.GVR.GroupResource(), "", err)
@@ -75,10 +75,13 @@ type lister struct {
 }
 
 // next answers a list that goes on. A token with revision -1 takes what there is now.
-func (l lister) next(ctx context.Context, token string) (Listing, error) {
-	start, version, err := decodeContinue(token)
+func (l lister) next(ctx context.Context, opts *metav1.ListOptions) (Listing, error) {
+	start, version, err := decodeContinue(opts.Continue)
 	if err != nil {
 		return Listing{}, apierrors.NewBadRequest("invalid continue token: " + err.Error())
+	}
+	if opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
+		return Listing{}, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 	}
 	after := strings.TrimSuffix(l.below()+start, "\x00")
 	if version < 0 {

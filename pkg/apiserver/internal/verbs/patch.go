@@ -93,6 +93,7 @@ func (w *write) patched(old objects.Object, p Patch, validation string) (objects
 	if err != nil {
 		return nil, err
 	}
+	from.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{Group: v.Group, Version: v.Version, Kind: w.r.Names.Kind})
 	out, err := w.patch(versioned{from, v.New, v}, p, validation)
 	if err != nil {
 		return nil, err
@@ -168,8 +169,14 @@ func (w *write) patchJSON(from versioned, p Patch, validation string) (runtime.O
 	}
 	out := from.fresh()
 	more, err := from.served.Unmarshal(after, out, checks(validation))
+	if err == nil && p.Kind != nil {
+		err = p.Kind(out.GetObjectKind().GroupVersionKind())
+	}
 	if err != nil {
 		return nil, badPatch(string(after), err)
+	}
+	if out.GetObjectKind().GroupVersionKind().GroupVersion().Empty() && !w.r.Custom() {
+		return nil, w.nameless() // of no version are types that Kubernetes reads nothing into
 	}
 	return out, w.complain(string(after), append(strict, more...), validation)
 }
@@ -198,8 +205,8 @@ func badPatch(value string, err error) error {
 	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), value, err.Error())})
 }
 
-// operation is one step of a JSON patch, to find fields that it should not have.
-type operation struct {
+// jsonPatchOp is one step of a JSON patch, to find fields that it should not have. Messages tell its name.
+type jsonPatchOp struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	From  string `json:"from"`
@@ -208,9 +215,10 @@ type operation struct {
 
 func runJSONPatch(doc, patch []byte, check bool) (after []byte, strict []error, err error) {
 	if check {
-		var ops []operation
+		var ops []jsonPatchOp
 		if strict, err = kjson.UnmarshalStrict(patch, &ops); err != nil {
-			return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+			text := strings.ReplaceAll(err.Error(), "verbs.jsonPatchOp", "handlers.jsonPatchOp") // where Kubernetes has it
+			return nil, nil, apierrors.NewBadRequest("error decoding patch: " + text)
 		}
 		for i, e := range strict {
 			strict[i] = fmt.Errorf("json patch %w", e)

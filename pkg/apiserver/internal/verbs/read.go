@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,6 +144,9 @@ func (req *Request) label(name, value string) (string, string, error) {
 	known := req.Resource.Selectable
 	if v := req.Served; v != nil {
 		if v.Label != nil {
+			if stored, _ := v.Label(name, value); known[stored] == nil {
+				return "", "", unselectable(req.Resource, name)
+			}
 			name, value = v.Label(name, value)
 		} else if v.Selectable != nil {
 			known = v.Selectable
@@ -154,7 +158,12 @@ func (req *Request) label(name, value string) (string, string, error) {
 	if len(known) == 2 && !req.Resource.Custom() { // the name and the namespace, which every resource has
 		return "", "", fmt.Errorf("%q is not a known field selector: only %q, %q", name, "metadata.name", "metadata.namespace")
 	}
-	return "", "", fmt.Errorf("field label not supported: %s", name)
+	return "", "", unselectable(req.Resource, name)
+}
+
+// unselectable says that objects of r can't be selected by a field.
+func unselectable(r *objects.Resource, name string) error {
+	return fmt.Errorf(cmp.Or(r.Unselectable, "field label not supported: %s"), name)
 }
 
 // Watch returns the changes that follow what opts say.

@@ -3,8 +3,12 @@ package verbs
 import (
 	"context"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
 // Review answers a create of which nothing is stored. obj is the question, which may be changed and returned as the
@@ -22,8 +26,8 @@ func (w *write) review(ctx context.Context, obj objects.Object, answer Review) (
 	if err := w.mutate(ctx, stage.Create, obj, nil); err != nil {
 		return Result{}, err
 	}
-	if err := w.invalid("", w.r.Validate(obj, nil)); err != nil {
-		return Result{}, err
+	if errs := w.r.Validate(obj, nil); len(errs) > 0 { // of no kind, as Kubernetes has it
+		return Result{}, apierrors.NewInvalid(schema.GroupKind{Group: w.gr().Group}, "", check.ShowAll(errs))
 	}
 	if err := w.admit(ctx, stage.Create, obj, nil); err != nil {
 		return Result{}, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -76,16 +77,21 @@ func (e *Engine) Update(ctx context.Context, req *Request, obj runtime.Object, o
 
 // named checks that an object is the one of the URL.
 func (w *write) named(obj metav1.Object) error {
+	if err := inNamespace(obj, w.namespace()); err != nil {
+		return err
+	}
 	if obj.GetName() == "" {
-		obj.SetName(w.req.Name)
+		return w.nameless()
 	}
 	if obj.GetName() != w.req.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), w.req.Name))
 	}
-	if ns := w.namespace(); ns != "" && obj.GetNamespace() != "" && obj.GetNamespace() != ns {
-		return apierrors.NewBadRequest(fmt.Sprintf("the namespace of the object (%s) does not match the namespace on the request (%s)", obj.GetNamespace(), ns))
-	}
-	return inNamespace(obj, w.namespace())
+	return nil
+}
+
+// nameless is the answer to an object that does not say its name.
+func (w *write) nameless() error {
+	return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", w.req.Name))
 }
 
 // modify makes a change, again when somebody else was faster and the client did not insist on a version.
@@ -214,8 +220,8 @@ func (w *write) checkVersion(obj, old objects.Object) error {
 			field.Invalid(field.NewPath("metadata").Child("resourceVersion"), 0, "must be specified for an update"),
 		})
 	}
-	if _, err := parseVersion(asked); err != nil {
-		return err
+	if _, err := strconv.ParseUint(asked, 10, 64); err != nil {
+		return plain(err)
 	}
 	if asked != old.GetResourceVersion() {
 		return apierrors.NewConflict(w.gr(), w.req.Name, errors.New(objectModified))

@@ -152,7 +152,7 @@ func TestErrors(t *testing.T) {
 	versioned := newConfigMap("c")
 	versioned.ResourceVersion = "5"
 	_, err = s.Create(ctx, configMaps, versioned, metav1.CreateOptions{})
-	wantError(t, err, 400, "resourceVersion should not be set on objects to be created")
+	wantError(t, err, 500, "resourceVersion should not be set on objects to be created")
 
 	next := cm.DeepCopy()
 	next.Data["k"] = "2"
