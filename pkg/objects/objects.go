@@ -86,6 +86,7 @@ type Def[T Object] struct {
 	NeedsVersion   bool     // PUT must say a resourceVersion
 	Undecoded      bool     // not kept decoded in the API server's cache (Events, Leases)
 	OrphanDefault  bool     // a delete without a propagation policy orphans the dependents
+	OrphanWarning  string   // for such a delete; "": none
 	ReturnsDeleted bool     // a delete that removes the object answers with it, not with a Status (pods, services)
 	Verbs          []string // nil: all of them
 }

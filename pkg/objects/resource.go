@@ -40,6 +40,7 @@ type Resource struct {
 	Completed    func(Object) []metav1.TableRowCondition // nil: nothing is said
 
 	CreateOnUpdate, NeedsVersion, Undecoded, OrphanDefault, ReturnsDeleted bool
+	OrphanWarning                                                          string
 	Verbs                                                                  []string
 
 	// Revision tells apart the rows that a kind known at run time only has over time; "" for all others.
@@ -151,7 +152,7 @@ func Row[T Object](d Def[T]) Resource {
 		Names: n, New: func() Object { return d.New() }, NewList: d.NewList, ValidName: d.ValidName,
 		Reset: d.Reset, Connects: d.Connects, Selectable: eraseSelectable(d.Selectable),
 		CreateOnUpdate: d.CreateOnUpdate, NeedsVersion: d.NeedsVersion, Undecoded: d.Undecoded,
-		OrphanDefault: d.OrphanDefault, ReturnsDeleted: d.ReturnsDeleted, Verbs: d.Verbs,
+		OrphanDefault: d.OrphanDefault, OrphanWarning: d.OrphanWarning, ReturnsDeleted: d.ReturnsDeleted, Verbs: d.Verbs,
 		Default: eraseOne(d.Default), Prepare: eraseTwo(d.Prepare),
 		Validate: eraseCheck(d.Validate), Warnings: eraseWarnings(d.Warnings),
 		Grace: func(Object, *int64) int64 { return -1 },

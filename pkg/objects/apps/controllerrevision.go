@@ -43,6 +43,9 @@ func owner(r *appsv1.ControllerRevision) string {
 	if group, _, ok := strings.Cut(ref.APIVersion, "/"); ok {
 		kind += "." + group
 	}
+	if kind == "" {
+		return ref.Name
+	}
 	return fmt.Sprintf("%s/%s", kind, ref.Name)
 }
 

@@ -42,6 +42,8 @@ var Jobs = objects.Def[*batchv1.Job]{
 		Reset:    []string{"spec"},
 	},
 	OrphanDefault: true,
+	OrphanWarning: "child pods are preserved by default when jobs are deleted; " +
+		"set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
 }
 
 func defaultJob(j *batchv1.Job) {

@@ -160,7 +160,7 @@ func TestStatusWrites(t *testing.T) {
 		{"Service", "ingress", `spec: {type: LoadBalancer, ports: [{port: 1}]}`, `status: {loadBalancer: {ingress: [{ip: 1.2.3.4, ipMode: VIP}, {hostname: a, ipMode: VIP}]}}`,
 			"status.loadBalancer.ingress[1].ipMode: Forbidden: may not be specified when `ip` is not set"},
 		{"Node", "address twice", `{}`, `status: {addresses: [{type: InternalIP, address: a}, {type: InternalIP, address: a}]}`,
-			`status.addresses[1]: Duplicate value: {"type":"InternalIP","address":"a"}`},
+			`status.addresses[1]: Duplicate value: {"Type":"InternalIP","Address":"a"}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.kind+"/"+tt.name, func(t *testing.T) {

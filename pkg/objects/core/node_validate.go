@@ -75,7 +75,7 @@ func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {
 	var addresses check.Seen[corev1.NodeAddress]
 	for i, address := range n.Status.Addresses {
 		if addresses.Again(address) {
-			errs = append(errs, field.Duplicate(check.Status.Child("addresses").Index(i), address))
+			errs = append(errs, field.Duplicate(check.Status.Child("addresses").Index(i), check.Shown(address)))
 		}
 	}
 	if len(old.Spec.PodCIDRs) > 0 && !slices.Equal(old.Spec.PodCIDRs, n.Spec.PodCIDRs) {

@@ -68,14 +68,14 @@ func shownPorts(ports []discoveryv1.EndpointPort) string {
 const listed = 3
 
 func someOf(all []string) string {
-	switch {
-	case len(all) == 0:
-		return "<unset>"
-	case len(all) > listed:
-		return fmt.Sprintf("%s + %d more...", strings.Join(all[:listed], ","), len(all)-listed)
-	default:
-		return strings.Join(all, ",")
+	text := strings.Join(all[:min(listed, len(all))], ",")
+	if more := len(all) - listed; more > 0 {
+		return fmt.Sprintf("%s + %d more...", text, more)
 	}
+	if text == "" {
+		return "<unset>"
+	}
+	return text
 }
 
 func defaultSlice(s *discoveryv1.EndpointSlice) {

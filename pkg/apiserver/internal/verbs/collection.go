@@ -18,9 +18,11 @@ func (e *Engine) DeleteCollection(ctx context.Context, req *Request, opts *metav
 		return Listing{}, invalidOptions("DeleteOptions", errs)
 	}
 	req.tellFields(list)
-	if _, err := e.begin(ctx, req, opts.DryRun, ""); err != nil {
+	w, err := e.begin(ctx, req, opts.DryRun, "")
+	if err != nil {
 		return Listing{}, err
 	}
+	w.warnOfOrphans(opts)
 	if list.Limit > 0 {
 		found, err := e.list(ctx, req, list)
 		if err != nil {

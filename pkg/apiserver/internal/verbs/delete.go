@@ -29,7 +29,15 @@ func (e *Engine) Delete(ctx context.Context, req *Request, opts *metav1.DeleteOp
 	if err != nil {
 		return Result{}, err
 	}
+	w.warnOfOrphans(opts)
 	return w.delete(ctx, opts)
+}
+
+// warnOfOrphans warns who does not say what shall become of the dependents, if they stay.
+func (w *write) warnOfOrphans(opts *metav1.DeleteOptions) {
+	if w.r.OrphanWarning != "" && opts.PropagationPolicy == nil && opts.OrphanDependents == nil { //nolint:staticcheck // old clients still send it
+		w.req.Warn(w.r.OrphanWarning)
+	}
 }
 
 func (w *write) delete(ctx context.Context, opts *metav1.DeleteOptions) (Result, error) {
