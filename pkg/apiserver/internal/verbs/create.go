@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -15,12 +14,14 @@ import (
 	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/check"
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
@@ -251,8 +252,9 @@ func (w *write) onceOwners(obj metav1.Object, mutated bool) {
 	}
 	twice := sets.New[string]()
 	kept := make([]metav1.OwnerReference, 0, len(refs))
+	var seen check.Seen[owner]
 	for _, ref := range refs {
-		if slices.ContainsFunc(kept, func(k metav1.OwnerReference) bool { return equalOwner(k, ref) }) {
+		if seen.Again(ownerOf(ref)) {
 			twice.Insert(string(ref.UID))
 			continue
 		}
@@ -276,11 +278,22 @@ const (
 		"please fix your requests; duplicate UID(s) observed: %v"
 )
 
-func equalOwner(a, b metav1.OwnerReference) bool {
-	return a.APIVersion == b.APIVersion && a.Kind == b.Kind && a.Name == b.Name && a.UID == b.UID &&
-		equalPointer(a.Controller, b.Controller) && equalPointer(a.BlockOwnerDeletion, b.BlockOwnerDeletion)
+// owner is an OwnerReference as one that can be compared.
+type owner struct {
+	version, kind, name string
+	uid                 types.UID
+	controller, blocks  byte
 }
 
-func equalPointer(a, b *bool) bool {
-	return a == nil && b == nil || a != nil && b != nil && *a == *b
+func ownerOf(r metav1.OwnerReference) owner {
+	said := func(b *bool) byte {
+		switch {
+		case b == nil:
+			return 0
+		case *b:
+			return 1
+		}
+		return 2
+	}
+	return owner{r.APIVersion, r.Kind, r.Name, r.UID, said(r.Controller), said(r.BlockOwnerDeletion)}
 }

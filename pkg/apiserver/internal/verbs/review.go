@@ -3,7 +3,6 @@ package verbs
 import (
 	"context"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
@@ -27,7 +26,7 @@ func (w *write) review(ctx context.Context, obj objects.Object, answer Review) (
 		return Result{}, err
 	}
 	if errs := w.r.Validate(obj, nil); len(errs) > 0 { // of no kind, as Kubernetes has it
-		return Result{}, apierrors.NewInvalid(schema.GroupKind{Group: w.gr().Group}, "", check.ShowAll(errs))
+		return Result{}, newInvalid(schema.GroupKind{Group: w.gr().Group}, "", check.ShowAll(errs))
 	}
 	if err := w.admit(ctx, stage.Create, obj, nil); err != nil {
 		return Result{}, err

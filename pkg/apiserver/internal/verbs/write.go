@@ -112,7 +112,7 @@ func (w *write) invalid(name string, errs field.ErrorList) error {
 			}
 		}
 	}
-	return apierrors.NewInvalid(w.r.Names.GVK().GroupKind(), name, check.ShowAll(errs))
+	return newInvalid(w.r.Names.GVK().GroupKind(), name, check.ShowAll(errs))
 }
 
 // served is the version that was asked for.

@@ -1,0 +1,59 @@
+package verbs
+
+import (
+	"reflect"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// TestManyErrors words many errors as the library does.
+func TestManyErrors(t *testing.T) {
+	kind := schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	different := func(n int) (errs field.ErrorList) {
+		for i := range n {
+			errs = append(errs, field.Duplicate(field.NewPath("spec").Index(i), "a"), field.Required(field.NewPath("x"), ""))
+		}
+		return errs
+	}
+	same := make(field.ErrorList, 2*fewErrors)
+	for i := range same {
+		same[i] = field.Required(field.NewPath("x"), "")
+	}
+	for name, errs := range map[string]field.ErrorList{"few": different(3), "many": different(fewErrors), "many of one": same} {
+		got, want := newInvalid(kind, "d", errs), apierrors.NewInvalid(kind, "d", errs)
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\ngot  %.300s\nwant %.300s", name, got.Error(), want.Error())
+		}
+	}
+}
+
+func TestOwnersOnce(t *testing.T) {
+	yes, no := true, false
+	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}
+	with := func(change func(*metav1.OwnerReference)) metav1.OwnerReference {
+		out := ref
+		change(&out)
+		return out
+	}
+	all := []metav1.OwnerReference{
+		ref, ref,
+		with(func(r *metav1.OwnerReference) { r.Controller = &yes }),
+		with(func(r *metav1.OwnerReference) { r.Controller = &no }),
+		with(func(r *metav1.OwnerReference) { r.Controller = new(false) }), // the one before
+		with(func(r *metav1.OwnerReference) { r.BlockOwnerDeletion = &no }),
+		with(func(r *metav1.OwnerReference) { r.Name = "q" }),
+	}
+	var warned []string
+	w := &write{req: &Request{}}
+	w.req.Warn = func(text string) { warned = append(warned, text) }
+	obj := &metav1.ObjectMeta{OwnerReferences: all}
+	w.onceOwners(obj, false)
+	want := []metav1.OwnerReference{all[0], all[2], all[3], all[5], all[6]}
+	if !reflect.DeepEqual(obj.OwnerReferences, want) || len(warned) != 1 {
+		t.Errorf("got %v, warned %q", obj.OwnerReferences, warned)
+	}
+}
