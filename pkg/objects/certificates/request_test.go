@@ -1,6 +1,10 @@
 package certificates
 
 import (
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
+	"math/big"
 	"strings"
 	"testing"
 
@@ -53,6 +57,51 @@ func TestSignerNames(t *testing.T) {
 		err := signerName(name, field.NewPath("s")).ToAggregate()
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%.40q: %v, want %q", name, err, want)
+		}
+	}
+}
+
+// withKey returns a request with an RSA key of so many bits, and no proof of it.
+func withKey(t *testing.T, bits uint) []byte {
+	t.Helper()
+	der := func(v any) []byte {
+		out, err := asn1.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	text := func(b []byte) asn1.BitString { return asn1.BitString{Bytes: b, BitLength: 8 * len(b)} }
+	by := func(last int) pkix.AlgorithmIdentifier {
+		return pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, last}, Parameters: asn1.NullRawValue}
+	}
+	type publicKey struct {
+		By  pkix.AlgorithmIdentifier
+		Key asn1.BitString
+	}
+	n := new(big.Int).Lsh(big.NewInt(1), bits-1)
+	key := struct {
+		N *big.Int
+		E int
+	}{n.SetBit(n, 0, 1), 65537}
+	asked := struct {
+		Version int
+		Subject pkix.RDNSequence
+		Key     publicKey
+		More    []asn1.RawValue `asn1:"tag:0"`
+	}{0, pkix.Name{CommonName: "x"}.ToRDNSequence(), publicKey{by(1), text(der(key))}, nil}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der(struct {
+		Asked any
+		By    pkix.AlgorithmIdentifier
+		Proof asn1.BitString
+	}{asked, by(11), text(make([]byte, bits/8))})})
+}
+
+func TestLongKeys(t *testing.T) {
+	for bits, want := range map[uint]string{2048: "verification error", longestKey: "verification error",
+		longestKey + 8: "RSA key of 16392 bits: may not have more than 16384", 1 << 20: "may not have more than"} {
+		if err := checkRequest(withKey(t, bits)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d bits: %v", bits, err)
 		}
 	}
 }

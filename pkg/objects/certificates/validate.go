@@ -2,6 +2,7 @@ package certificates
 
 import (
 	"bytes"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -51,13 +52,24 @@ func validate(r, old *request, allowed may) field.ErrorList {
 	return errs
 }
 
+// longestKey is in bits. To check a signature by an RSA key takes time that grows with the square of its length: by one of a
+// million bits, minutes.
+const longestKey = 16384
+
 // Parse reads the PEM of a request.
 func Parse(raw []byte) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(raw)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
 		return nil, errors.New("PEM block type must be CERTIFICATE REQUEST")
 	}
-	return x509.ParseCertificateRequest(block.Bytes)
+	r, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	if key, ok := r.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() > longestKey {
+		return nil, fmt.Errorf("RSA key of %d bits: may not have more than %d", key.N.BitLen(), longestKey)
+	}
+	return r, nil
 }
 
 func checkRequest(raw []byte) error {

@@ -138,9 +138,13 @@ func jsonKey(s *corev1.Secret, data *field.Path, key string) field.ErrorList {
 	return nil
 }
 
+// longestKey is in bytes of PEM. To read an RSA key takes time that grows with the square of its length: for one as long as
+// a Secret may be, minutes.
+const longestKey = 32 << 10
+
 // secretWarnings warns about a certificate and a key that do not belong together.
 func secretWarnings(s, _ *corev1.Secret) []string {
-	if s.Type != corev1.SecretTypeTLS {
+	if s.Type != corev1.SecretTypeTLS || len(s.Data[corev1.TLSPrivateKeyKey]) > longestKey {
 		return nil
 	}
 	if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
