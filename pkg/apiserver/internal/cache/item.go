@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"weak"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -34,7 +35,12 @@ type Item struct {
 	object objects.Object // nil: kept encoded, see decode
 	decode func() (objects.Object, error)
 	value  []byte // what the store keeps, of an item that is not kept decoded
+	plain  bool   // value is the object's JSON but for the resourceVersion
 	kept   *kept  // nil: encodings live as long as the item
+
+	// writers is the item that the object's writer has, with the object, of one that is not kept decoded: as long as the
+	// writer needs it, others need not decode it.
+	writers weak.Pointer[Item]
 
 	labels atomic.Pointer[labels.Set] // once somebody has asked, of an item that is not kept decoded
 
@@ -69,6 +75,9 @@ func (i *Item) Object() (objects.Object, error) {
 	if i.object != nil {
 		return i.object, nil
 	}
+	if w := i.writers.Value(); w != nil {
+		return w.object, nil
+	}
 	return i.decode()
 }
 
@@ -77,7 +86,7 @@ func (i *Item) Opened() (*Item, objects.Object, error) {
 	if i.object != nil {
 		return i, i.object, nil
 	}
-	obj, err := i.decode()
+	obj, err := i.Object()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -100,11 +109,7 @@ func (i *Item) encode(e Encoding, encode func(objects.Object) ([]byte, error)) (
 	if i.encoded != nil && i.encoded[e] != nil {
 		return i.encoded[e], false, nil
 	}
-	obj, err := i.Object()
-	if err != nil {
-		return nil, false, err
-	}
-	if b, err = encode(obj); err != nil {
+	if b, err = i.make(e, encode); err != nil {
 		return nil, false, err
 	}
 	if i.encoded == nil {
@@ -112,6 +117,24 @@ func (i *Item) encode(e Encoding, encode func(objects.Object) ([]byte, error)) (
 	}
 	i.encoded[e] = b
 	return b, true, nil
+}
+
+// make returns an encoding that the item does not have: its writer may, or it is nearly what the store keeps.
+func (i *Item) make(e Encoding, encode func(objects.Object) ([]byte, error)) ([]byte, error) {
+	if w := i.writers.Value(); w != nil {
+		b, _, err := w.encode(e, encode)
+		return b, err
+	}
+	if e == JSON && i.plain {
+		if b, ok := withVersion(i.value, i.Revision); ok {
+			return b, nil
+		}
+	}
+	obj, err := i.Object()
+	if err != nil {
+		return nil, err
+	}
+	return encode(obj)
 }
 
 // labelSet returns the labels of the item's object. They are remembered where it would have to be decoded for each watch
@@ -123,7 +146,7 @@ func (i *Item) labelSet() (labels.Set, error) {
 	if set := i.labels.Load(); set != nil {
 		return *set, nil
 	}
-	obj, err := i.decode()
+	obj, err := i.Object()
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +157,7 @@ func (i *Item) labelSet() (labels.Set, error) {
 
 // At returns the item as a deletion at revision rev shows it: the same object with that resourceVersion.
 func (i *Item) At(rev store.Revision) *Item {
-	gone := &Item{Key: i.Key, Revision: rev, path: i.path, size: i.size, kept: i.kept}
+	gone := &Item{Key: i.Key, Revision: rev, path: i.path, size: i.size, value: i.value, plain: i.plain, kept: i.kept}
 	if i.object != nil {
 		gone.object = withRevision(i.object, rev)
 		return gone
@@ -144,8 +167,7 @@ func (i *Item) At(rev store.Revision) *Item {
 		if err != nil {
 			return nil, err
 		}
-		obj.SetResourceVersion(formatRevision(rev)) // decoded for us alone
-		return obj, nil
+		return withRevision(obj, rev), nil
 	}
 	return gone
 }

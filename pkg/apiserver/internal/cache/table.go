@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"weak"
 
 	"github.com/google/btree"
 
@@ -218,11 +219,15 @@ func (t *Table) item(path string, ev *store.Event) *Item {
 	}
 	i := NewItem(keyOf(path), ev.Revision, p.Object)
 	i.path, i.size, i.sum, i.kept = path, len(ev.Value), sumOf(ev.Value), t.cache.kept
-	p.item.Store(i)
-	if t.resource.Undecoded {
-		return t.newItem(path, ev.Revision, ev.Value) // the writer's answer keeps the object, the table does not
+	if !t.resource.Undecoded {
+		p.item.Store(i)
+		return i
 	}
-	return i
+	held := t.newItem(path, ev.Revision, ev.Value) // the writer's answer keeps the object, the table does not
+	held.plain, held.writers = t.resource.Custom(), weak.Make(i)
+	i.value, i.plain, i.kept = held.value, held.plain, nil
+	p.item.Store(i)
+	return held
 }
 
 // Get returns the current item of key, as far as the feed has come.
