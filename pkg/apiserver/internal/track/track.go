@@ -9,7 +9,6 @@ package track
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -158,13 +157,6 @@ func onlyFields(r *objects.Resource, names []string) map[fieldpath.APIVersion]fi
 		out[fieldpath.APIVersion(schema.GroupVersion{Group: v.Group, Version: v.Version}.String())] = filter
 	}
 	return out
-}
-
-// Forget drops what is remembered of a resource that is served no longer.
-func (t *Tracker) Forget(r *objects.Resource) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	maps.DeleteFunc(t.managers, func(to target, _ *manager) bool { return to.resource == r })
 }
 
 // Update notes in obj's managedFields what obj changes in old (nil: obj is new). obj is of the stored version, or a Scale

@@ -22,10 +22,9 @@ const compactEvery = 5 * time.Minute
 
 // Engine is the API over a store. New makes one; nothing is answered before Run.
 type Engine struct {
-	config  Config
-	cache   *cache.Cache
-	tracker *track.Tracker
-	stages  Stages
+	config Config
+	cache  *cache.Cache
+	stages Stages
 
 	mu     sync.RWMutex
 	tables map[schema.GroupResource]*table
@@ -42,10 +41,11 @@ type Served struct {
 // table is what the engine holds of one resource.
 type table struct {
 	*cache.Table
-	r      *objects.Resource
-	hooks  []Hook
-	loaded sync.Mutex // held while the hooks are loaded
-	ready  bool       // they are; guarded by loaded
+	r       *objects.Resource
+	tracker *track.Tracker // the resource's own: it goes with it
+	hooks   []Hook
+	loaded  sync.Mutex // held while the hooks are loaded
+	ready   bool       // they are; guarded by loaded
 }
 
 var _ API = (*Engine)(nil)
@@ -57,7 +57,7 @@ func New(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		config: cfg, cache: c, tracker: track.New(cfg.Clock),
+		config: cfg, cache: c,
 		tables: map[schema.GroupResource]*table{}, served: map[schema.GroupVersionResource]*Served{},
 	}
 	boundCopies()
@@ -85,7 +85,6 @@ func (e *Engine) Replace(old, r *objects.Resource) {
 
 func (e *Engine) drop(r *objects.Resource) {
 	e.cache.Remove(r.Names.GR())
-	e.tracker.Forget(r)
 	delete(e.tables, r.Names.GR())
 	for i := range r.Versions {
 		v := &r.Versions[i]
@@ -95,7 +94,7 @@ func (e *Engine) drop(r *objects.Resource) {
 
 func (e *Engine) add(r *objects.Resource) {
 	gr := r.Names.GR()
-	t := &table{Table: e.cache.Add(r), r: r}
+	t := &table{Table: e.cache.Add(r), r: r, tracker: track.New(e.config.Clock)}
 	for _, h := range e.config.Hooks {
 		if h.Resource == gr {
 			t.hooks = append(t.hooks, h)
