@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -99,10 +100,7 @@ func (q resourceQuota) count(ctx context.Context, c *claimant) {
 	q.queues.mu.Unlock()
 	ctx = context.WithoutCancel(ctx) // the others' outcome is not to depend on who waits for this one
 	for batch := []*claimant{c}; len(batch) > 0; {
-		q.settle(ctx, namespace, batch)
-		for _, c := range batch {
-			close(c.done)
-		}
+		q.settleAll(ctx, namespace, batch)
 		q.queues.mu.Lock()
 		batch = q.queues.waiting[namespace]
 		q.queues.waiting[namespace] = nil
@@ -111,6 +109,25 @@ func (q resourceQuota) count(ctx context.Context, c *claimant) {
 		}
 		q.queues.mu.Unlock()
 	}
+}
+
+// settleAll decides about a batch and tells its claimants. When that panics, nobody is left waiting, nor counting.
+func (q resourceQuota) settleAll(ctx context.Context, namespace string, batch []*claimant) {
+	settled := false
+	defer func() {
+		if !settled {
+			q.queues.mu.Lock()
+			batch = append(batch, q.queues.waiting[namespace]...)
+			delete(q.queues.waiting, namespace)
+			q.queues.mu.Unlock()
+			fail(batch, apierrors.NewInternalError(errors.New("resource quota evaluation failed")))
+		}
+		for _, c := range batch {
+			close(c.done)
+		}
+	}()
+	q.settle(ctx, namespace, batch)
+	settled = true
 }
 
 // settle decides about all claimants of a batch.

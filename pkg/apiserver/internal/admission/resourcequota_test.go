@@ -1,0 +1,70 @@
+package admission
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// panics is a reader that panics when quotas are listed, once it may proceed.
+type panics struct {
+	stage.Reader
+	listed, proceed chan struct{}
+}
+
+func (panics) State(context.Context, schema.GroupResource) (stage.State, error) {
+	return stage.State{Count: 1}, nil
+}
+
+func (p panics) List(context.Context, schema.GroupResource, string) ([]objects.Object, error) {
+	close(p.listed)
+	<-p.proceed
+	panic("oh")
+}
+
+// TestQuotaPanic: a panic while one write is counted leaves no other waiting, nor those that come later.
+func TestQuotaPanic(t *testing.T) {
+	p := panics{listed: make(chan struct{}), proceed: make(chan struct{})}
+	q := newResourceQuota(p, nil, clock.Real())
+	admit := func() error {
+		return q.Admit(t.Context(), &stage.Attributes{
+			Operation: stage.Create, GVR: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespace: "n",
+			Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "x"}},
+		})
+	}
+	first, second := make(chan any), make(chan error)
+	go func() {
+		defer func() { first <- recover() }()
+		_ = admit()
+	}()
+	<-p.listed
+	go func() { second <- admit() }()
+	for waiting := 0; waiting == 0; time.Sleep(time.Millisecond) {
+		q.queues.mu.Lock()
+		waiting = len(q.queues.waiting["n"])
+		q.queues.mu.Unlock()
+	}
+	close(p.proceed)
+	if got := <-first; got != "oh" {
+		t.Errorf("the first: %v", got)
+	}
+	select {
+	case err := <-second:
+		if err == nil {
+			t.Error("the second is let through")
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the second waits")
+	}
+	if len(q.queues.waiting) > 0 {
+		t.Error("somebody still counts")
+	}
+}
