@@ -1,6 +1,7 @@
 package apiserver_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,10 +61,8 @@ func (l auditLog) find(uri string) []auditv1.Event {
 		l.t.Fatal(err)
 	}
 	var out []auditv1.Event
-	for _, line := range strings.Split(strings.TrimSuffix(string(raw), "\n"), "\n") {
-		if line == "" {
-			continue
-		}
+	whole := raw[:bytes.LastIndexByte(raw, '\n')+1] // the line after may be half written
+	for line := range strings.Lines(string(whole)) {
 		var e auditv1.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			l.t.Fatalf("%q: %v", line, err)
