@@ -53,6 +53,7 @@ func TestStatus(t *testing.T) {
 		{"a daemon set whose pods are replaced by hand", object("apps/v1", "DaemonSet", `"spec":{"updateStrategy":{"type":"OnDelete"}}`), "", true, ""},
 		{"a replica set on its way", object("apps/v1", "ReplicaSet", `"spec":{"replicas":3},"status":{"observedGeneration":2,"readyReplicas":1}`), "1 of 3 replicas ready", false, ""},
 		{"a replica set that is not seen yet", object("apps/v1", "ReplicaSet", `"spec":{"replicas":1},"status":{"observedGeneration":1,"readyReplicas":1}`), "1 of 1 replicas ready", false, ""},
+		{"a custom resource with replicas", object("example.com/v1", "Site", `"spec":{"replicas":1}`), "", true, ""},
 		{"a replica set scaled down to none", object("apps/v1", "ReplicaSet", `"spec":{"replicas":0},"status":{"observedGeneration":2}`), "0 of 0 replicas ready", true, ""},
 		{"anything else", object("v1", "ConfigMap", `"data":{}`), "", true, ""},
 		{"a Pod of another group", object("example.com/v1", "Pod", `"status":{"phase":"Failed"}`), "", true, ""},
