@@ -2,6 +2,7 @@ package apiserver_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -58,6 +59,35 @@ func TestCustomScale(t *testing.T) {
 	if managed := managers(obj); !strings.Contains(managed, byScale) {
 		t.Errorf("managed by %s", managed)
 	}
+}
+
+// TestCustomAppliedIntegers applies integers where a rule and a scale look at them: to nothing, in another version than the
+// stored one, to what is there, and twice the same field, which takes another way.
+func TestCustomAppliedIntegers(t *testing.T) {
+	c := customs{t, apiservertest.New(t)}
+	version := func(name string, storage bool) string {
+		return fmt.Sprintf(`{"name":%q,"served":true,"storage":%t,"subresources":{"scale":{"specReplicasPath":".spec.count","statusReplicasPath":".status.count"}},
+			"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object",
+			"properties":{"count":{"type":"integer"},"most":{"type":"integer"},"share":{"type":"number"}},
+			"x-kubernetes-validations":[{"rule":"self.count <= self.most && self.share < 2.5","message":"too many"}]}}}}}`, name, storage)
+	}
+	c.define("kites", definitionOf("kites", "Kite", "", version("v1beta1", false), version("v1", true)))
+	apply := func(v, name, count string) (path, body string) {
+		return at(v, "kites", name) + "?fieldManager=a&fieldValidation=Warn", cr(v, "Kite", name, `,"spec":{"count":`+count+`,"most":5,"share":2}`)
+	}
+	for _, a := range []struct {
+		version, name, count string
+		want                 float64
+	}{
+		{"v1", "x", "2", 2}, {"v1", "x", "3", 3}, {"v1beta1", "y", "4", 4}, {"v1beta1", "x", "5", 5}, {"v1", "y", `1,"count":2`, 2},
+	} {
+		path, body := apply(a.version, a.name, a.count)
+		if got := c.must("PATCH", path, body, "Content-Type", applyPatch); specOf(got, "count") != a.want {
+			t.Errorf("%s %s %s: %v", a.version, a.name, a.count, got.Object)
+		}
+	}
+	path, body := apply("v1", "x", "6")
+	c.fails(422, "too many", "PATCH", path, body, "Content-Type", applyPatch)
 }
 
 const byScale = `"fieldsV1":{"f:spec":{"f:count":{}}},"manager":"Go-http-client","operation":"Update","subresource":"scale"`

@@ -7,7 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/minikctl/minikctl/pkg/objects"
 )
@@ -51,7 +51,8 @@ type configuration struct {
 	twice  error // says which fields are there twice, if that was looked for
 }
 
-// readConfiguration reads a configuration, which is YAML, and with check looks for fields that are there twice.
+// readConfiguration reads a configuration, which is YAML, and with check looks for fields that are there twice. Integers stay
+// integers, which rules and scales of custom resources ask for.
 func readConfiguration(data []byte, check bool) (configuration, error) {
 	c := configuration{object: &unstructured.Unstructured{}}
 	if check {
