@@ -206,6 +206,9 @@ func (w *write) commit(ctx context.Context, obj objects.Object, old *cache.Item)
 	gvk := w.r.Names.GVK()
 	obj.GetObjectKind().SetGroupVersionKind(gvk)
 	obj.SetResourceVersion("")
+	if w.r.Custom() { // what is stored is shown: a status that was not there yet may have defaults
+		w.r.Default(obj)
+	}
 	value, err := cache.Encode(gvk, obj)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
@@ -220,9 +223,6 @@ func (w *write) commit(ctx context.Context, obj objects.Object, old *cache.Item)
 			return old, w.stillCurrent(ctx, old)
 		}
 		expect = store.At(old.Revision)
-	}
-	if w.r.Custom() { // as it will be read: a status that was not there yet may have defaults
-		w.r.Default(obj)
 	}
 	key := objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	if w.dry {
