@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -30,8 +29,8 @@ func validateEphemeral(p, old *corev1.Pod) field.ErrorList {
 	}
 	errs := append(whole(p, old), annotationChanges(p, old)...)
 	at := check.Spec.Child("ephemeralContainers")
-	places := make(map[string]int, len(p.Spec.EphemeralContainers)) // the first of each name
-	for i := range slices.Backward(p.Spec.EphemeralContainers) {
+	places := make(map[string]int, len(p.Spec.EphemeralContainers)) // the last of each name
+	for i := range p.Spec.EphemeralContainers {
 		places[p.Spec.EphemeralContainers[i].Name] = i
 	}
 	for i := range old.Spec.EphemeralContainers {

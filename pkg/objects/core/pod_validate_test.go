@@ -259,6 +259,11 @@ func TestEphemeralContainers(t *testing.T) {
 		t.Errorf("got node %q and generation %d", more.Spec.NodeName, more.Generation)
 	}
 	wantErrors(t, validateEphemeral(none, old).ToAggregate(), []string{"spec.ephemeralContainers: Forbidden: existing ephemeral containers \"e\" may not be removed\n"})
+	twice := read(t, `spec: {ephemeralContainers: [{name: e, image: "other:1", targetContainerName: c}, {name: e, image: busybox, targetContainerName: c}]}`)
+	twice.Spec.Containers = old.Spec.Containers
+	if err := validateEphemeral(twice, old).ToAggregate(); err == nil || strings.Contains(err.Error(), "may not be changed") {
+		t.Errorf("twice: got %v, want only that the name is", err)
+	}
 	err := validateEphemeral(other, old).ToAggregate()
 	if err == nil || !strings.Contains(err.Error(), "spec.ephemeralContainers[0].ports: Forbidden: cannot be set for an Ephemeral Container") ||
 		!strings.Contains(err.Error(), `existing ephemeral containers "e" may not be changed`) {
