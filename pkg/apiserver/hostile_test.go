@@ -31,6 +31,10 @@ func TestHostileBodies(t *testing.T) {
 	for i := range 40000 {
 		fmt.Fprintf(many, `"k%d":"v",`, i*7919%40000) // in no order
 	}
+	owners, usages := &strings.Builder{}, strings.Repeat(`"digital signature",`, 20000)
+	for i := range 20000 {
+		fmt.Fprintf(owners, `{"apiVersion":"v1","kind":"Pod","name":"p%d","uid":"u%d"},`, i, i)
+	}
 	for _, c := range []struct {
 		name, path, media, body string
 		code                    int
@@ -44,6 +48,9 @@ func TestHostileBodies(t *testing.T) {
 		{"billion laughs", maps, "application/yaml", laughs, http.StatusBadRequest, "excessive aliasing"},
 		{"labels", maps, "application/json", `{"metadata":{"name":"l","labels":{` + labels.String() + `"a":"b"}}}`, http.StatusUnprocessableEntity, "is invalid"},
 		{"many labels", maps, "application/json", `{"metadata":{"name":"many","labels":{` + many.String() + `"a":"b"}}}`, http.StatusCreated, `"name":"many"`},
+		{"many owners", maps, "application/json", `{"metadata":{"name":"owned","ownerReferences":[` + strings.TrimSuffix(owners.String(), ",") + `]}}`, http.StatusCreated, `"name":"owned"`},
+		{"many errors", "/apis/certificates.k8s.io/v1/certificatesigningrequests", "application/json", `{"metadata":{"name":"c"},"spec":{"signerName":"a.b/c","request":"LS0t","usages":[` +
+			strings.TrimSuffix(usages, ",") + `]}}`, http.StatusUnprocessableEntity, "Duplicate value"},
 		{"a patch in a patch", maps + "/x", "application/json-patch+json", strings.Repeat("[", 1<<20), http.StatusBadRequest, ""},
 	} {
 		method := http.MethodPost

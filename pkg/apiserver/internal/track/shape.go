@@ -242,6 +242,10 @@ func (w *walk) set(s side) uint64 {
 	if s.is != there {
 		return 0
 	}
+	if s.v.Len() > fewElements {
+		w.lost = true
+		return 0
+	}
 	var sum uint64
 	seen := make([]uint64, 0, 8)
 	for i := range s.v.Len() {
@@ -266,14 +270,13 @@ func scalar(v reflect.Value) (uint64, bool) {
 	return 0, false
 }
 
-// fewElements is how many elements of a list are looked through one by one.
+// fewElements is how many elements of a list are looked through one by one. Longer lists are the library's.
 const fewElements = 32
 
 func (w *walk) keyed(p *plan, old, now side) uint64 {
 	was := w.keysOf(p, old)
 	is := w.keysOf(p, now)
-	if w.lost || len(was) > fewElements || len(is) > fewElements {
-		w.lost = true
+	if w.lost {
 		return 0
 	}
 	var sum uint64
@@ -303,6 +306,10 @@ func (w *walk) keyed(p *plan, old, now side) uint64 {
 // keysOf returns the hashes of a list's keys. Elements with the same key are a case for the library.
 func (w *walk) keysOf(p *plan, s side) []uint64 {
 	if s.is != there {
+		return nil
+	}
+	if s.v.Len() > fewElements {
+		w.lost = true
 		return nil
 	}
 	out := make([]uint64, 0, 8)
