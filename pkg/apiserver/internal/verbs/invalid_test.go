@@ -1,6 +1,8 @@
 package verbs
 
 import (
+	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -8,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/minikctl/minikctl/pkg/store"
 )
 
 // TestManyErrors words many errors as the library does.
@@ -55,5 +59,15 @@ func TestOwnersOnce(t *testing.T) {
 	want := []metav1.OwnerReference{all[0], all[2], all[3], all[5], all[6]}
 	if !reflect.DeepEqual(obj.OwnerReferences, want) || len(warned) != 1 {
 		t.Errorf("got %v, warned %q", obj.OwnerReferences, warned)
+	}
+}
+
+// TestTooLargeToStore: what the store has no room for is an error in the words that Kubernetes has from its own, without what
+// keys are like here.
+func TestTooLargeToStore(t *testing.T) {
+	err := toStatus(schema.GroupResource{Resource: "pods"}, "p", fmt.Errorf("write o/core/pods/default/p: %w", store.ErrTooLarge))
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || status.ErrStatus.Code != 500 || status.ErrStatus.Reason != "" || err.Error() != "etcdserver: request is too large" {
+		t.Errorf("got %#v", err)
 	}
 }

@@ -41,7 +41,7 @@ func toStatus(r schema.GroupResource, name string, err error) error {
 	case errors.Is(err, store.ErrCompacted):
 		return apierrors.NewResourceExpired(listExpired)
 	case errors.Is(err, store.ErrTooLarge):
-		return apierrors.NewRequestEntityTooLargeError(err.Error())
+		return plain(errors.New("etcdserver: request is too large")) // as Kubernetes passes it on
 	case errors.Is(err, store.ErrNoSpace), errors.Is(err, store.ErrReadOnly):
 		return apierrors.NewServiceUnavailable("the store takes no writes: " + err.Error())
 	case errors.Is(err, cache.ErrReplaced):
