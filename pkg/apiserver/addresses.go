@@ -72,9 +72,7 @@ func (s *Server) keepAddresses(ctx context.Context) error {
 		if err := s.fitAddresses(ctx, false); err != nil && ctx.Err() == nil {
 			slog.WarnContext(ctx, "the IPAddresses are not those of the Services", "err", err)
 		}
-		if clock.Sleep(ctx, s.clock, addressRest) != nil {
-			return nil
-		}
+		_ = clock.Sleep(ctx, s.clock, addressRest) // cut short only by ctx's end
 	}
 }
 

@@ -208,7 +208,7 @@ func (x *extension) endpoint(t *testing.T, ready bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := strconv.Atoi(text)
+	n, err := strconv.Atoi(text) //nolint:staticcheck // new(int32(n)) uses it
 	if err != nil {
 		t.Fatal(err)
 	}

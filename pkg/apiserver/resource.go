@@ -139,14 +139,7 @@ func (s *Server) allowed(a address, t target) error {
 	case a.misused:
 		return errNoMethod
 	case a.subresource != "":
-		sub, ok := codec.SubresourceOf(t.resource, a.subresource)
-		if !ok || !n.Cluster && a.namespace == "" {
-			return errNoResource
-		}
-		if sub.Name == proxied { // passes every method on
-			return nil
-		}
-		return has(sub.Verbs, a.verb)
+		return allowedBelow(a, t)
 	case (a.named || !slices.Contains(t.resource.Verbs, "list")) && !n.Cluster && a.namespace == "":
 		return errNoResource
 	case a.named && !slices.Contains(t.resource.Verbs, "get"):
@@ -161,6 +154,18 @@ func (s *Server) allowed(a address, t target) error {
 		return errNoMethod // all namespaces can be read only
 	}
 	return has(t.resource.Verbs, a.verb)
+}
+
+// allowedBelow is allowed for subresources.
+func allowedBelow(a address, t target) error {
+	sub, ok := codec.SubresourceOf(t.resource, a.subresource)
+	if !ok || !t.resource.Names.Cluster && a.namespace == "" {
+		return errNoResource
+	}
+	if sub.Name == proxied { // passes every method on
+		return nil
+	}
+	return has(sub.Verbs, a.verb)
 }
 
 // proxied is the subresource whose path goes on at its backend.

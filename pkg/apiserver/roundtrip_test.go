@@ -81,10 +81,7 @@ func specimens(t *testing.T) []specimen {
 			if err != nil {
 				t.Fatalf("%s: %v\n%s", file, err, text)
 			}
-			row := rowOf(*gvk)
-			if row == nil {
-				t.Fatalf("%s: %s is not served", file, gvk)
-			}
+			row := rowOf(t, *gvk)
 			meta := obj.(objects.Object)
 			path := "/apis/" + gvk.Group
 			if gvk.Group == "" {
@@ -128,7 +125,7 @@ func kindsWithout(all []specimen) map[string]bool {
 	return without
 }
 
-func rowOf(gvk schema.GroupVersionKind) *objects.Resource {
+func rowOf(t *testing.T, gvk schema.GroupVersionKind) *objects.Resource {
 	for i := range builtin.Resources {
 		r := &builtin.Resources[i]
 		for _, v := range r.Versions {
@@ -137,6 +134,7 @@ func rowOf(gvk schema.GroupVersionKind) *objects.Resource {
 			}
 		}
 	}
+	t.Fatalf("%s is not served", gvk)
 	return nil
 }
 

@@ -43,7 +43,7 @@ func checkClient(_ *x509.CertificateRequest, usages []certificatesv1.KeyUsage) e
 // What is wrong with the subject of a node's request, in the API's words.
 var (
 	errNotOfNodes = errors.New("subject organization is not system:nodes")
-	errNoNode     = errors.New("subject common name does not begin with system:node:")
+	errNoNode     = errors.New("subject common name does not begin with system:node:") //nolint:staticcheck // the API's words
 	errNoHost     = errors.New("DNS or IP subjectAltName is required")
 	errDNS        = errors.New("DNS subjectAltNames are not allowed")
 	errEmail      = errors.New("Email subjectAltNames are not allowed") //nolint:staticcheck // the API's words

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/minikctl/minikctl/pkg/objects/check"
@@ -42,7 +42,7 @@ func validateParamRef(p *admissionv1.ParamRef, at *field.Path) field.ErrorList {
 	const both = "name and selector are mutually exclusive"
 	var errs field.ErrorList
 	if p.Name != "" {
-		errs = append(errs, check.Invalid(at.Child("name"), p.Name, path.ValidatePathSegmentName(p.Name, false))...)
+		errs = append(errs, check.Invalid(at.Child("name"), p.Name, content.IsPathSegmentName(p.Name))...)
 		if p.Selector != nil {
 			errs = append(errs, field.Forbidden(at.Child("name"), both))
 		}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/minikctl/minikctl/pkg/objects/check"
@@ -111,7 +111,7 @@ func validateNamedRule(r *admissionv1.NamedRuleWithOperations, at *field.Path) f
 	var seen check.Seen[string]
 	for i, name := range r.ResourceNames {
 		at := at.Child("resourceNames").Index(i)
-		errs = append(errs, check.Invalid(at, name, path.ValidatePathSegmentName(name, false))...)
+		errs = append(errs, check.Invalid(at, name, content.IsPathSegmentName(name))...)
 		if seen.Again(name) {
 			errs = append(errs, field.Duplicate(at, name))
 		}

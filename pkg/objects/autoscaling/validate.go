@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -76,7 +76,7 @@ func segment(value, missing string, at *field.Path) field.ErrorList {
 	if value == "" {
 		return field.ErrorList{field.Required(at, missing)}
 	}
-	return check.Invalid(at, value, path.IsValidPathSegmentName(value))
+	return check.Invalid(at, value, content.IsPathSegmentName(value))
 }
 
 // validateTargetVersion: everything that can be scaled is in a group, but for ReplicationControllers.

@@ -167,12 +167,12 @@ func validateRestart(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
 	switch policy := s.Template.Spec.RestartPolicy; policy {
 	case corev1.RestartPolicyAlways, "":
 		errs = append(errs, field.Required(at, fmt.Sprintf("valid values: %q, %q", allowed[0], allowed[1])))
-	default:
-		errs = append(errs, check.OneOf(policy, allowed, at)...)
 	case corev1.RestartPolicyOnFailure:
 		if s.PodFailurePolicy != nil {
 			errs = append(errs, field.Invalid(at, policy, fmt.Sprintf("only %q is supported when podFailurePolicy is specified", corev1.RestartPolicyNever)))
 		}
+	default:
+		errs = append(errs, check.OneOf(policy, allowed, at)...)
 	}
 	return errs
 }

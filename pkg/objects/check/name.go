@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -29,6 +30,14 @@ func Label(value string, at *field.Path, child ...string) field.ErrorList {
 		return nil
 	}
 	return Invalid(Below(at, child), value, utilvalidation.IsDNS1123Label(value))
+}
+
+// PathSegment says what keeps a name, or with prefix what one begins with, from being a part of a path.
+func PathSegment(name string, prefix bool) []string {
+	if prefix {
+		return content.IsPathSegmentPrefix(name)
+	}
+	return content.IsPathSegmentName(name)
 }
 
 // Subdomain checks a DNS subdomain, which most names are.

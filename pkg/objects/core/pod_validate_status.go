@@ -172,7 +172,7 @@ func statusIPs(ips, old []string, all any, at *field.Path) field.ErrorList {
 	}
 	both, err := netutils.IsDualStackIPStrings(ips)
 	if err != nil {
-		errs = append(errs, field.InternalError(at, fmt.Errorf("failed to check for dual stack with error:%v", err)))
+		errs = append(errs, field.InternalError(at, fmt.Errorf("failed to check for dual stack with error:%w", err)))
 	}
 	if !both || len(ips) > 2 {
 		errs = append(errs, field.Invalid(at, all, "may specify no more than one IP for each IP family"))

@@ -46,7 +46,7 @@ func (k *kind) scale() *objects.ScaleOf {
 			_ = unstructured.SetNestedField(content(obj), int64(replicas), names(s.SpecReplicasPath)...) // Check was asked before
 		},
 		Selector: func(obj objects.Object) string {
-			selector, _, _ := selectorAt(content(obj), s)
+			selector, _ := selectorAt(content(obj), s)
 			return selector
 		},
 		Path: func(version string) []string {
@@ -62,7 +62,7 @@ func (k *kind) scale() *objects.ScaleOf {
 				_, _, err = at(obj, s.StatusReplicasPath)
 			}
 			if err == nil {
-				_, _, err = selectorAt(content(obj), s)
+				_, err = selectorAt(content(obj), s)
 			}
 			if err == nil && !found {
 				err = &objects.UnsetReplicas{Path: s.SpecReplicasPath}
@@ -72,11 +72,12 @@ func (k *kind) scale() *objects.ScaleOf {
 	}
 }
 
-func selectorAt(obj map[string]any, s *apiextensionsv1.CustomResourceSubresourceScale) (string, bool, error) {
+func selectorAt(obj map[string]any, s *apiextensionsv1.CustomResourceSubresourceScale) (string, error) {
 	if s.LabelSelectorPath == nil || *s.LabelSelectorPath == "" {
-		return "", false, nil
+		return "", nil
 	}
-	return unstructured.NestedString(obj, names(*s.LabelSelectorPath)...)
+	selector, _, err := unstructured.NestedString(obj, names(*s.LabelSelectorPath)...)
+	return selector, err
 }
 
 func (v *version) validateScaleSpec(obj map[string]any) field.ErrorList {

@@ -7,7 +7,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	policyv1beta1 "k8s.io/api/policy/v1beta1"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,11 +17,6 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-var (
-	budgetDoc       = policyv1.PodDisruptionBudgetSpec{}.SwaggerDoc()
-	budgetStatusDoc = policyv1.PodDisruptionBudgetStatus{}.SwaggerDoc()
-)
-
 // PodDisruptionBudgets is the row of PodDisruptionBudget.
 var PodDisruptionBudgets = objects.Def[*policyv1.PodDisruptionBudget]{
 	Names: objects.Names{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget", Plural: "poddisruptionbudgets",
@@ -30,7 +24,7 @@ var PodDisruptionBudgets = objects.Def[*policyv1.PodDisruptionBudget]{
 	Versions:  []objects.Version[*policyv1.PodDisruptionBudget]{firstBudget()},
 	New:       newBudget,
 	NewList:   func() runtime.Object { return &policyv1.PodDisruptionBudgetList{} },
-	ValidName: path.ValidatePathSegmentName,
+	ValidName: check.PathSegment,
 	Prepare:   prepareBudget,
 	Validate:  validateBudget,
 	Columns: []objects.Column[*policyv1.PodDisruptionBudget]{
@@ -103,7 +97,7 @@ func validateBudget(b, old *policyv1.PodDisruptionBudget) field.ErrorList {
 			[]policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget}, at, "unhealthyPodEvictionPolicy")...)
 	}
 	if old == nil && len(errs) == 0 {
-		errs = validation.ValidateObjectMetaAccessor(b, true, path.ValidatePathSegmentName, check.Metadata)
+		errs = validation.ValidateObjectMetaAccessor(b, true, check.PathSegment, check.Metadata)
 	}
 	return errs
 }

@@ -205,7 +205,8 @@ func TestPanicsAreTold(t *testing.T) {
 	boom := errors.New("boom")
 	func() {
 		defer func() {
-			if p := recover(); p != boom {
+			p := recover()
+			if err, _ := p.(error); !errors.Is(err, boom) {
 				t.Errorf("the panic became %v", p)
 			}
 		}()

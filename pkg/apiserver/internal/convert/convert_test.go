@@ -296,7 +296,7 @@ func TestUnreachable(t *testing.T) {
 func TestService(t *testing.T) {
 	h := newHook(t)
 	_, port, _ := net.SplitHostPort(h.Listener.Addr().String())
-	number, _ := strconv.Atoi(port)
+	number, _ := strconv.Atoi(port) //nolint:staticcheck // new(int32(number)) uses it
 	reader := stagetest.NewReader()
 	reader.Put("services", &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hooks"},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "127.0.0.1"}})

@@ -117,32 +117,31 @@ func (i *Issuer) live(ctx context.Context, b bound) (*ref, error) {
 		return nil, fmt.Errorf("service account UID (%s) does not match claim (%s)", sa.GetUID(), b.ServiceAccount.UID)
 	}
 	if b.Secret != nil {
-		if _, err := i.bound(ctx, secrets, b.Namespace, *b.Secret, "secret", "service account secret ref claim"); err != nil {
+		if err := i.bound(ctx, secrets, b.Namespace, *b.Secret, "secret", "service account secret ref claim"); err != nil {
 			return nil, err
 		}
 	}
 	node := b.Node
 	if b.Pod != nil {
-		_, err := i.bound(ctx, pods, b.Namespace, *b.Pod, "pod", "service account pod ref claim")
-		return node, err
+		return node, i.bound(ctx, pods, b.Namespace, *b.Pod, "pod", "service account pod ref claim")
 	}
 	if node != nil {
-		if _, err := i.bound(ctx, nodes, "", *node, "node", "service account node ref claim"); err != nil {
+		if err := i.bound(ctx, nodes, "", *node, "node", "service account node ref claim"); err != nil {
 			return nil, err
 		}
 	}
 	return node, nil
 }
 
-func (i *Issuer) bound(ctx context.Context, r schema.GroupResource, ns string, to ref, what, claim string) (objects.Object, error) {
+func (i *Issuer) bound(ctx context.Context, r schema.GroupResource, ns string, to ref, what, claim string) error {
 	obj, err := i.reader.Get(ctx, r, objects.Key{Namespace: ns, Name: to.Name})
 	if err != nil || i.gone(obj) {
-		return nil, errors.New("service account token has been invalidated")
+		return errors.New("service account token has been invalidated")
 	}
 	if string(obj.GetUID()) != to.UID {
-		return nil, fmt.Errorf("%s UID (%s) does not match %s (%s)", what, obj.GetUID(), claim, to.UID)
+		return fmt.Errorf("%s UID (%s) does not match %s (%s)", what, obj.GetUID(), claim, to.UID)
 	}
-	return obj, nil
+	return nil
 }
 
 // gone says whether an object was to be deleted some time ago; who still finishes it may use its token until then.

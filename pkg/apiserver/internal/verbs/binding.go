@@ -41,7 +41,7 @@ func bind(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
 	if err := w.admit(ctx, stage.Create, b, nil); err != nil {
 		return Result{}, err
 	}
-	_, err := w.edit(ctx, func(obj objects.Object) error { return w.assign(obj.(*corev1.Pod), b) })
+	err := w.edit(ctx, func(obj objects.Object) error { return w.assign(obj.(*corev1.Pod), b) })
 	if err != nil {
 		return Result{}, err
 	}

@@ -163,14 +163,13 @@ func (w *write) spend(ctx context.Context, budget, pod string) error {
 	req.Resource, req.Name, req.Subresource, req.Sub = t.r, budget, "status", nil
 	req.Served, req.Manager = nil, serverManager // who asked for the eviction has not written the budget
 	b := &write{Engine: w.Engine, table: t, req: &req, dry: w.dry, began: w.began}
-	_, err = b.edit(ctx, func(obj objects.Object) error {
+	return b.edit(ctx, func(obj objects.Object) error {
 		old := obj.DeepCopyObject().(objects.Object)
 		if err := w.take(obj.(*policyv1.PodDisruptionBudget), pod); err != nil {
 			return err
 		}
 		return b.track(old, obj)
 	})
-	return err
 }
 
 func (w *write) take(b *policyv1.PodDisruptionBudget, pod string) error {

@@ -68,7 +68,7 @@ func setScale(w *write, old, view objects.Object) (objects.Object, error) {
 	if scale.UID != "" && scale.UID != old.GetUID() {
 		gr := w.gr()
 		gr.Resource += "/scale"
-		return nil, apierrors.NewConflict(gr, scale.Name, fmt.Errorf(
+		return nil, apierrors.NewConflict(gr, scale.Name, fmt.Errorf( //nolint:staticcheck // the API's words
 			"Precondition failed: UID in precondition: %v, UID in object meta: %v", scale.UID, old.GetUID()))
 	}
 	obj := old.DeepCopyObject().(objects.Object)

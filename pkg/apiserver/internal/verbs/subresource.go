@@ -108,28 +108,28 @@ func (w *write) setThrough(ctx context.Context, s subresource, c change) (Result
 
 // edit changes the request's object beside the ways of an update: no admission of the resource itself, no preparation,
 // no managedFields. f gets a copy; what it returns as an error ends the attempt.
-func (w *write) edit(ctx context.Context, f func(obj objects.Object) error) (*cache.Item, error) {
+func (w *write) edit(ctx context.Context, f func(obj objects.Object) error) error {
 	for {
 		item, err := w.current(ctx, w.table, w.req.key())
 		if err != nil {
-			return nil, err
+			return err
 		}
 		item, old, err := item.Opened()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		obj := old.DeepCopyObject().(objects.Object)
 		if err := f(obj); err != nil {
-			return nil, err
+			return err
 		}
-		changed, err := w.commit(ctx, obj, item)
+		_, err = w.commit(ctx, obj, item)
 		if errors.Is(again(err), errAgain) && ctx.Err() == nil {
 			if err := w.Engine.cache.Fresh(ctx); err != nil {
-				return nil, w.status(err)
+				return w.status(err)
 			}
 			continue
 		}
-		return changed, w.status(err)
+		return w.status(err)
 	}
 }
 
