@@ -129,7 +129,7 @@ func (w *warner) podAffinity() {
 	if w.spec.Affinity == nil {
 		return
 	}
-	check := func(must []corev1.PodAffinityTerm, should []corev1.WeightedPodAffinityTerm, at *field.Path) {
+	look := func(must []corev1.PodAffinityTerm, should []corev1.WeightedPodAffinityTerm, at *field.Path) {
 		const msg = "a null labelSelector results in matching no pod"
 		for i := range must {
 			if must[i].LabelSelector == nil {
@@ -144,10 +144,10 @@ func (w *warner) podAffinity() {
 	}
 	at := w.at.Child("spec", "affinity")
 	if a := w.spec.Affinity.PodAffinity; a != nil {
-		check(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution, at.Child("podAffinity"))
+		look(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution, at.Child("podAffinity"))
 	}
 	if a := w.spec.Affinity.PodAntiAffinity; a != nil {
-		check(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution, at.Child("podAntiAffinity"))
+		look(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution, at.Child("podAntiAffinity"))
 	}
 }
 
