@@ -40,8 +40,8 @@ func checksOf(props *apiextensions.JSONSchemaProps) checks {
 	})}
 }
 
-// errors returns what is wrong with a value. options say what of it was there before, if anything.
-func (c *checks) errors(at *field.Path, now, was any, options []schemavalidation.ValidationOption) field.ErrorList {
+// errors returns what is wrong with a value, or some of it where that is very much.
+func (c *checks) errors(at *field.Path, now, was any, before before) field.ErrorList {
 	if c.certain.vouches(now) {
 		return nil
 	}
@@ -49,7 +49,14 @@ func (c *checks) errors(at *field.Path, now, was any, options []schemavalidation
 	if err != nil {
 		return field.ErrorList{field.InternalError(at, err)}
 	}
-	return schemavalidation.ValidateCustomResourceUpdate(at, now, was, library, options...)
+	doubts := mostDoubts
+	if less := c.certain.shorten(now, was, &doubts); doubts <= 0 {
+		errs := schemavalidation.ValidateCustomResourceUpdate(at, less, was, library, before.with(less).options()...)
+		if len(errs) > mostDoubts/2 { // and so not only because what is left is too short
+			return errs
+		}
+	}
+	return schemavalidation.ValidateCustomResourceUpdate(at, now, was, library, before.options()...)
 }
 
 func (v *version) makeRules() (*rules, error) {
@@ -124,7 +131,7 @@ func (v *version) validate(obj, old objects.Object) field.ErrorList {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
 	same := p.correlate()
-	errs := p.all.errors(nil, p.now, p.was, ratchet(same))
+	errs := p.all.errors(nil, p.now, p.was, beforeOf(same))
 	errs = append(errs, v.validateScaleSpec(p.now)...)
 	errs = append(errs, v.validateScaleStatus(p.now)...)
 	if v.shape().embeds {
@@ -143,7 +150,7 @@ func (v *version) validateStatus(obj, old objects.Object) field.ErrorList {
 	var errs field.ErrorList
 	same := p.correlate()
 	if status, ok := p.now["status"]; ok && p.status != nil {
-		errs = p.status.errors(field.NewPath("status"), status, p.was["status"], ratchet(same, "status"))
+		errs = p.status.errors(field.NewPath("status"), status, p.was["status"], beforeOf(same, "status"))
 	}
 	errs = append(errs, v.validateScaleStatus(p.now)...)
 	errs = append(errs, p.validateLists()...)
@@ -159,16 +166,34 @@ func (p *pair) correlate() *common.CorrelatedObject {
 	return common.NewCorrelatedObject(p.now, p.was, &model.Structural{Structural: p.rules.schema})
 }
 
-// ratchet lets the checks of an object, or of a part of it, leave out what was there before. Of a part that was not there the
-// library finds out by itself what of it is new.
-func ratchet(same *common.CorrelatedObject, part ...string) []schemavalidation.ValidationOption {
-	if same == nil {
+// before lets the checks of an object, or of a part of it, leave out what was there before.
+type before struct {
+	there bool
+	same  *common.CorrelatedObject // nil although something was there: the library finds out by itself what is new
+}
+
+// beforeOf is that of an object, or of a part of it.
+func beforeOf(same *common.CorrelatedObject, part ...string) before {
+	b := before{same != nil, same}
+	for _, name := range part {
+		b.same = b.same.Key(name)
+	}
+	return b
+}
+
+// with is the same of another value.
+func (b before) with(now any) before {
+	if b.same != nil {
+		b.same = common.NewCorrelatedObject(now, b.same.OldValue, b.same.Schema)
+	}
+	return b
+}
+
+func (b before) options() []schemavalidation.ValidationOption {
+	if !b.there {
 		return nil
 	}
-	for _, name := range part {
-		same = same.Key(name)
-	}
-	return []schemavalidation.ValidationOption{schemavalidation.WithRatcheting(same)}
+	return []schemavalidation.ValidationOption{schemavalidation.WithRatcheting(b.same)}
 }
 
 // validateLists checks that sets and maps hold nothing twice, unless they did before.
