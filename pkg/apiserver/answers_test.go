@@ -89,6 +89,11 @@ func TestConversations(t *testing.T) {
 		"paging through any version": {
 			{"GET", "/api/v1/namespaces?limit=1&resourceVersion=0&continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiYSJ9", "", "", 200, "!\"continue\""},
 		},
+		"lists of nothing": {
+			{"POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"a"},"rules":[]}`, "", 201, `"rules":null`},
+			{"POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles?dryRun=All", `{"metadata":{"name":"b"},"rules":[]}`, "", 201, `"rules":null`},
+			{"GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/a", "", "", 200, `"rules":null`},
+		},
 		"eviction": {
 			{"POST", "/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"default"}}`, "", 201, ""},
 			{"POST", "/api/v1/namespaces/default/pods", `{"metadata":{"name":"p","labels":{"x":"y"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`, "", 201, ""},

@@ -185,7 +185,8 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a := callOf(r).address
-	if s.served().resources.versions[schema.GroupVersion{Group: a.group, Version: a.version}] {
+	rs, gv := s.served().resources, schema.GroupVersion{Group: a.group, Version: a.version}
+	if rs.versions[gv] && !rs.custom[gv] {
 		fail(w, r, errNoResource)
 		return
 	}

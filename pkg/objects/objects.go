@@ -113,9 +113,6 @@ type Status[T Object] struct {
 	Validate func(obj, old T) field.ErrorList
 	Warnings func(obj, old T) []string // for Warning headers; nil: none
 	Reset    []string                  // fields that such a write may not own: "spec"
-	// Owned lists all that such a write may own, with * for any element of a list: "spec.containers.*.resources". nil:
-	// everything but Reset.
-	Owned []string
 }
 
 // Scale describes the scale subresource.

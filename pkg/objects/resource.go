@@ -107,7 +107,6 @@ type StatusOf struct {
 	Validate func(obj, old Object) field.ErrorList
 	Warnings func(obj, old Object) []string // nil: none
 	Reset    []string
-	Owned    []string
 }
 
 // ScaleOf is a Scale with its type erased.
@@ -239,7 +238,7 @@ func eraseVersion[T Object](d Def[T], v Version[T], r Resource) Served {
 func eraseStatus[T Object](s Status[T]) *StatusOf {
 	return &StatusOf{
 		Prepare: eraseTwo(s.Prepare), Validate: eraseCheck(s.Validate), Warnings: eraseWarnings(s.Warnings),
-		Reset: s.Reset, Owned: s.Owned,
+		Reset: s.Reset,
 	}
 }
 

@@ -64,9 +64,6 @@ var PersistentVolumeClaims = objects.Def[*corev1.PersistentVolumeClaim]{
 		{Name: "VolumeMode", Wide: true, Description: claimDoc["volumeMode"],
 			Cell: func(c *corev1.PersistentVolumeClaim, _ time.Time) any { return orUnset(c.Spec.VolumeMode) }},
 	},
-	Selectable: map[string]func(*corev1.PersistentVolumeClaim) string{
-		"name": func(c *corev1.PersistentVolumeClaim) string { return c.Name }, // upstream's slip, which clients may rely on
-	},
 	Reset: []string{"status"},
 	Status: &objects.Status[*corev1.PersistentVolumeClaim]{
 		Prepare:  func(c, old *corev1.PersistentVolumeClaim) { c.Spec = old.Spec },

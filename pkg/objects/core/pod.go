@@ -39,11 +39,8 @@ var Pods = objects.Def[*corev1.Pod]{
 		Reset:    []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"},
 	},
 	Parts: map[string]objects.Status[*corev1.Pod]{
-		"ephemeralcontainers": {Prepare: prepareEphemeral, Validate: validateEphemeral, Owned: []string{"spec.ephemeralContainers"}},
-		"resize": {Prepare: prepareResize, Validate: validateResize, Owned: []string{
-			"spec.containers.*.resources", "spec.containers.*.resizePolicy",
-			"spec.initContainers.*.resources", "spec.initContainers.*.resizePolicy",
-		}},
+		"ephemeralcontainers": {Prepare: prepareEphemeral, Validate: validateEphemeral},
+		"resize":              {Prepare: prepareResize, Validate: validateResize},
 	},
 	Connects:       []string{"attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy", "resize"},
 	Grace:          podGrace,

@@ -63,6 +63,7 @@ func Decode(b Body, want schema.GroupVersionKind, obj runtime.Object, known Know
 
 // reading is what came of reading a body.
 type reading struct {
+	said   schema.GroupVersionKind // what it says it is
 	actual schema.GroupVersionKind // what it is; what it does not say is as it should be
 	strict []error                 // the fields that are unknown or there twice
 	err    error                   // why it is no such object
@@ -86,15 +87,16 @@ func (b Body) read(want schema.GroupVersionKind, obj runtime.Object, v *objects.
 	if r.strict, r.err = v.Unmarshal(data, obj, strictly); twice != nil {
 		r.strict = append([]error{twice}, r.strict...)
 	}
-	r.actual = obj.GetObjectKind().GroupVersionKind()
+	r.said = obj.GetObjectKind().GroupVersionKind()
+	r.actual = r.said
 	if strictly && r.actual == want && r.err == nil && len(r.strict) == 0 {
 		return r, nil
 	}
 	// Then it has to be looked at more closely: what a body is, it may also say in capitals, or twice.
-	if r.actual, err = interpret(data); err != nil {
+	if r.said, err = interpret(data); err != nil {
 		return r, unrecognized(b.Data, want.Kind, err)
 	}
-	r.actual = fill(r.actual, want)
+	r.actual = fill(r.said, want)
 	return r, nil
 }
 

@@ -85,7 +85,7 @@ func rowOf(t *testing.T, kind string) *objects.Resource {
 	return nil
 }
 
-// A write through a subresource that may change some fields of a pod owns none of the others, whatever it sends.
+// A write through a subresource that may change some fields of a pod owns whatever it sends: no filter stands before it.
 func TestParts(t *testing.T) {
 	const resized = `{"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{"f:resources":{"f:requests":{".":{},"f:cpu":{}}}}}}}`
 	const debugged = `{"f:spec":{"f:ephemeralContainers":{".":{},"k:{\"name\":\"e\"}":{".":{},"f:image":{},"f:name":{},"f:resources":{}}}}}`

@@ -114,9 +114,6 @@ func resetFields(r *objects.Resource, to target) map[fieldpath.APIVersion]fieldp
 	if to.subresource == "" {
 		names = r.Reset
 	} else if part := r.Part(to.subresource); part != nil {
-		if len(part.Owned) > 0 {
-			return onlyFields(r, part.Owned)
-		}
 		names = part.Reset
 	}
 	if len(names) == 0 {
@@ -135,28 +132,6 @@ func resetFields(r *objects.Resource, to target) map[fieldpath.APIVersion]fieldp
 		out[fieldpath.APIVersion(schema.GroupVersion{Group: v.Group, Version: v.Version}.String())] = set
 	}
 	return fieldpath.NewExcludeFilterSetMap(out)
-}
-
-// onlyFields lets a write own nothing but the named fields and what is below them.
-func onlyFields(r *objects.Resource, names []string) map[fieldpath.APIVersion]fieldpath.Filter {
-	matchers := make([]*fieldpath.SetMatcher, 0, len(names))
-	for _, name := range names {
-		var path []any
-		for part := range strings.SplitSeq(name, ".") {
-			if part == "*" {
-				path = append(path, fieldpath.MatchAnyPathElement())
-			} else {
-				path = append(path, part)
-			}
-		}
-		matchers = append(matchers, fieldpath.MakePrefixMatcherOrDie(path...))
-	}
-	filter := fieldpath.NewIncludeMatcherFilter(matchers...)
-	out := map[fieldpath.APIVersion]fieldpath.Filter{}
-	for _, v := range r.Versions {
-		out[fieldpath.APIVersion(schema.GroupVersion{Group: v.Group, Version: v.Version}.String())] = filter
-	}
-	return out
 }
 
 // Update notes in obj's managedFields what obj changes in old (nil: obj is new). obj is of the stored version, or a Scale

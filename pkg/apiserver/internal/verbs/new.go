@@ -46,6 +46,7 @@ type table struct {
 	hooks   []Hook
 	loaded  sync.Mutex // held while the hooks are loaded
 	ready   bool       // they are; guarded by loaded
+	empty   func() *emptier
 }
 
 var _ API = (*Engine)(nil)
@@ -94,7 +95,9 @@ func (e *Engine) drop(r *objects.Resource) {
 
 func (e *Engine) add(r *objects.Resource) {
 	gr := r.Names.GR()
-	t := &table{Table: e.cache.Add(r), r: r, tracker: track.New(e.config.Clock)}
+	t := &table{
+		Table: e.cache.Add(r), r: r, tracker: track.New(e.config.Clock), empty: sync.OnceValue(func() *emptier { return emptierOf(r) }),
+	}
 	for _, h := range e.config.Hooks {
 		if h.Resource == gr {
 			t.hooks = append(t.hooks, h)

@@ -66,10 +66,8 @@ func setScale(w *write, old, view objects.Object) (objects.Object, error) {
 		return nil, err
 	}
 	if scale.UID != "" && scale.UID != old.GetUID() {
-		gr := w.gr()
-		gr.Resource += "/scale"
-		return nil, apierrors.NewConflict(gr, scale.Name, fmt.Errorf( //nolint:staticcheck // the API's words
-			"Precondition failed: UID in precondition: %v, UID in object meta: %v", scale.UID, old.GetUID()))
+		return nil, apierrors.NewConflict(w.gr(), scale.Name,
+			preconditionFailed("UID", w.gr(), old.GetNamespace(), old.GetName(), string(scale.UID), string(old.GetUID())))
 	}
 	obj := old.DeepCopyObject().(objects.Object)
 	w.r.Scale.SetSpec(obj, scale.Spec.Replicas)

@@ -265,7 +265,6 @@ func keepSystemFields(obj, old objects.Object) {
 	if g := old.GetDeletionGracePeriodSeconds(); g != nil && obj.GetDeletionGracePeriodSeconds() == nil {
 		obj.SetDeletionGracePeriodSeconds(g)
 	}
-	obj.SetSelfLink(old.GetSelfLink())
 }
 
 // keepTimes takes over old's managedFields when obj's differ in nothing but their times and the rest of the object is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 	"unicode"
@@ -208,6 +209,9 @@ func (w *write) commit(ctx context.Context, obj objects.Object, old *cache.Item)
 	obj.SetResourceVersion("")
 	if w.r.Custom() { // what is stored is shown: a status that was not there yet may have defaults
 		w.r.Default(obj)
+	}
+	if e := w.table.empty(); e != nil {
+		e.empty(reflect.ValueOf(obj).Elem())
 	}
 	value, err := cache.Encode(gvk, obj)
 	if err != nil {
