@@ -186,7 +186,7 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 	if only := commaList(v.GetStringSlice("only")); len(only) > 0 {
 		cfg.Only = only
 	}
-	seed, err := number(v, "seed", 64)
+	seed, err := number(v, flags, "seed", 64)
 	if err != nil {
 		return nil, err
 	}
@@ -194,17 +194,17 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 	for key, to := range map[string]*int{
 		"audit-log-maxsize": &cfg.AuditLogMaxSize, "audit-log-maxbackup": &cfg.AuditLogMaxBackup, "audit-log-maxage": &cfg.AuditLogMaxAge,
 	} {
-		n, err := number(v, key, 31)
+		n, err := number(v, flags, key, 31)
 		if err != nil {
 			return nil, err
 		}
 		*to = cmp.Or(int(n), *to)
 	}
-	process, err := number(v, "nodes", 31)
+	process, err := number(v, flags, "nodes", 31)
 	if err != nil {
 		return nil, err
 	}
-	sim, err := number(v, "sim-nodes", 31)
+	sim, err := number(v, flags, "sim-nodes", 31)
 	if err != nil {
 		return nil, err
 	}
@@ -218,16 +218,24 @@ func commaList(list []string) []string {
 }
 
 // number reads a flag or variable, of which viper would take what is no number for 0.
-func number(v *viper.Viper, key string, bits int) (uint64, error) {
+func number(v *viper.Viper, flags *pflag.FlagSet, key string, bits int) (uint64, error) {
 	s := v.GetString(key)
 	if s == "" {
 		return 0, nil
 	}
 	n, err := strconv.ParseUint(s, 10, bits)
 	if err != nil {
-		return 0, fmt.Errorf("--%s: %q is not a number from 0", key, s)
+		return 0, fmt.Errorf("%s: %q is not a number from 0", said(flags, key), s)
 	}
 	return n, nil
+}
+
+// said names what a setting came from that is not of the file: its flag or its variable.
+func said(flags *pflag.FlagSet, key string) string {
+	if flags.Changed(key) {
+		return "--" + key
+	}
+	return "MINIKCTL_" + strings.ReplaceAll(strings.ToUpper(key), "-", "_")
 }
 
 func (c *Config) readFile(path string) error {

@@ -207,7 +207,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"negative count", "nodes: [{count: -1}]", "", nil, "nodes[0].count: -1 is negative"},
 		{"node name", "nodes: [{name: A_b}]", "", nil, `nodes[0].name: "A_b": a lowercase RFC 1123 subdomain`},
 		{"a node twice", "nodes: [{count: 2}, {name: x}, {count: 1, name: node}]", "", nil, `nodes[2].name: "node-1" is a node of nodes[0] already`},
-		{"nodes in words", "", "three", nil, `--nodes: "three" is not a number from 0`},
+		{"nodes in words", "", "three", nil, `MINIKCTL_NODES: "three" is not a number from 0`},
 		{"nodes below zero", "", "", []string{"--nodes", "-1"}, `--nodes: "-1" is not a number from 0`},
 		{"simulated nodes below zero", "", "", []string{"--sim-nodes", "-1"}, `--sim-nodes: "-1" is not a number from 0`},
 		{"image of nothing", `images: {a: ""}`, "", nil, `image "" is neither a string nor a list of strings`},
