@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
@@ -36,7 +39,7 @@ the others scored. The same records: minikctl get decisions.minikctl.dev`,
 				return err
 			}
 			if len(list.Items) == 0 {
-				return fmt.Errorf("no decision about pod %q is recorded in namespace %q", name, namespace)
+				return undecided(cmd.Context(), env, namespace, name)
 			}
 			if !all {
 				list.Items = list.Items[len(list.Items)-1:]
@@ -59,6 +62,22 @@ the others scored. The same records: minikctl get decisions.minikctl.dev`,
 	return cmd
 }
 
+// undecided says why nothing is recorded about a pod: it is not there, or nobody has looked for a node for it.
+func undecided(ctx context.Context, env *Env, namespace, name string) error {
+	c, err := cmdutil.NewFactory(env.Target).KubernetesClientSet()
+	if err != nil {
+		return err
+	}
+	pod, err := c.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return err
+	case pod.Spec.NodeName != "":
+		return fmt.Errorf("no decision about pod %q is recorded in namespace %q; it is on node %s", name, namespace, pod.Spec.NodeName)
+	}
+	return fmt.Errorf("no decision about pod %q is recorded in namespace %q; its scheduler is %s", name, namespace, pod.Spec.SchedulerName)
+}
+
 // podName takes "pod/x", "pod x" and "x".
 func podName(args []string) (string, error) {
 	kind, name, slash := strings.Cut(args[0], "/")
@@ -72,7 +91,7 @@ func podName(args []string) (string, error) {
 	case "pod", "pods", "po":
 		return name, nil
 	}
-	return "", fmt.Errorf("only pods are scheduled: why pod/%s", name)
+	return "", fmt.Errorf("only pods are scheduled, and %s/%s is none: minikctl why pod/NAME", kind, name)
 }
 
 func printDecision(w io.Writer, d *minikctl.Decision) error {
