@@ -67,12 +67,16 @@ func upForeground(ctx context.Context, env *Env, cfg *daemon.Config) error {
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	defer stop()
 	return daemon.Run(ctx, cfg, func(s daemon.State) {
-		if s.Address != "" {
-			fmt.Fprintf(env.Out, "minikctl: cluster %q is ready at %s\n", cfg.Name, s.Address)
-			return
-		}
-		fmt.Fprintf(env.Out, "minikctl: %v of %q started\n", s.Parts, cfg.Name)
+		fmt.Fprintf(env.Out, "minikctl: %s\n", upState(cfg.Name, &s, "is ready", "started"))
 	})
+}
+
+// upState words that a cluster is up, and where, or that parts are that have no API server among them.
+func upState(name string, s *daemon.State, cluster, parts string) string {
+	if s.Address != "" {
+		return fmt.Sprintf("cluster %q %s at %s", name, cluster, s.Address)
+	}
+	return fmt.Sprintf("%s of %q %s", strings.Join(s.Parts, ", "), name, parts)
 }
 
 func upBackground(cmd *cobra.Command, env *Env, cfg *daemon.Config) error {
@@ -82,7 +86,8 @@ func upBackground(cmd *cobra.Command, env *Env, cfg *daemon.Config) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(env.Out, "minikctl: cluster %q runs already at %s; other settings take effect after down and up\n", cfg.Name, s.Address)
+		state := upState(cfg.Name, &s, "runs already", "run already")
+		fmt.Fprintf(env.Out, "minikctl: %s; other settings take effect after down and up\n", state)
 		return nil
 	}
 	if err := daemon.Spawn(cmd.Context(), paths, upArgs(cmd)); err != nil {
@@ -92,7 +97,7 @@ func upBackground(cmd *cobra.Command, env *Env, cfg *daemon.Config) error {
 	if err != nil {
 		return errors.Join(errors.New("the daemon started but says nothing of itself"), err)
 	}
-	fmt.Fprintf(env.Out, "minikctl: cluster %q is ready at %s\n", cfg.Name, s.Address)
+	fmt.Fprintf(env.Out, "minikctl: %s\n", upState(cfg.Name, &s, "is ready", "started"))
 	return nil
 }
 
