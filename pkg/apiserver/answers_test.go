@@ -129,6 +129,10 @@ func TestConversations(t *testing.T) {
 			{"POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", `{"metadata":{"name":"b"},"spec":{"selector":{}}}`, "", 201, ""},
 			{"POST", "/api/v1/namespaces/default/pods/p/eviction", `{"metadata":{"name":"p"}}`, "", 500, "This pod has more than one PodDisruptionBudget"},
 		},
+		"the version": {
+			{"GET", "/version", "", "", 200, `"emulationMinor": "36"`},
+			{"GET", "/version", "", "", 200, `"minCompatibilityMinor": "35"`},
+		},
 		"a token for others": {
 			{"POST", "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"` + apiservertest.AdminToken + `","audiences":["x"]}}`, "", 201, `"error":"invalid bearer token"`},
 		},

@@ -13,7 +13,7 @@ import (
 
 // release is the Kubernetes that the server behaves as.
 var release = version.Info{
-	Major: "1", Minor: "36", GitVersion: "v1.36.3", GitTreeState: "clean",
+	Major: "1", Minor: "36", EmulationMajor: "1", EmulationMinor: "36", MinCompatibilityMajor: "1", MinCompatibilityMinor: "35", GitVersion: "v1.36.3", GitTreeState: "clean",
 	GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
 }
 
