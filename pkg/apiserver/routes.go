@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/pprof"
+	"path"
 	"runtime"
 	"sort"
 	"strings"
@@ -59,14 +60,19 @@ func (s *Server) routes() http.Handler {
 			fail(w, r, err)
 			return
 		}
-		// Not mux.ServeHTTP: it would redirect paths that it thinks unclean.
 		h, pattern := mux.Handler(r)
-		if pattern == "" {
+		if pattern == "" || !clean(r.URL.Path) { // the mux would send clients from //healthz to /healthz
 			http.NotFound(w, r)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// clean reports whether a path has no empty parts, nor . and .. among them.
+func clean(p string) bool {
+	short := path.Clean(p)
+	return p == short || short != "/" && p == short+"/"
 }
 
 // index lists the paths that are no resources.
