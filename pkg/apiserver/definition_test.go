@@ -3,6 +3,7 @@ package apiserver_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -65,5 +66,28 @@ func TestDefinitionWrites(t *testing.T) {
 		`"properties":{"a":{"type":"string","format":"felt"}}`, 1))
 	if got := resp.Header.Get("Warning"); got != `299 - "unrecognized format \"felt\""` {
 		t.Errorf("got warning %s", got)
+	}
+}
+
+// TestMeasuredNoLonger: what was measured of a kind goes with it.
+func TestMeasuredNoLonger(t *testing.T) {
+	c := customs{t, apiservertest.New(t)}
+	c.define("caps", definition("caps", "Cap", ""))
+	c.must("GET", "/apis/example.com/v1/caps", "")
+	measured := func() bool {
+		_, body := do(t, c.env, "GET", "/metrics", "")
+		if !strings.Contains(body, `resource="customresourcedefinitions"`) {
+			t.Fatalf("got %s", body)
+		}
+		return strings.Contains(body, `resource="caps"`)
+	}
+	if !measured() {
+		t.Error("nothing is measured of what is served")
+	}
+	c.must("DELETE", definitionsPath+"/caps.example.com", "")
+	for deadline := time.Now().Add(10 * time.Second); measured(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it is still measured")
+		}
 	}
 }

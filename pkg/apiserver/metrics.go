@@ -67,6 +67,12 @@ func (s *Server) observe(next http.Handler) http.Handler {
 	})
 }
 
+// forget drops what was measured of a resource that is served no longer: clients make and remove kinds without end.
+func (m metrics) forget(resource string) {
+	m.requests.DeletePartialMatch(prometheus.Labels{"resource": resource})
+	m.took.DeletePartialMatch(prometheus.Labels{"resource": resource})
+}
+
 // recorder remembers the status code of an answer.
 type recorder struct {
 	http.ResponseWriter

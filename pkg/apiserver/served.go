@@ -77,6 +77,14 @@ func (rs *rows) set(gr schema.GroupResource, r *objects.Resource, swap func(old,
 	return true
 }
 
+// any reports whether something is served under a name, in whatever group.
+func (rs *rows) any(plural string) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	named := func(r *objects.Resource) bool { return r.Names.Plural == plural }
+	return slices.ContainsFunc(rs.fixed, named) || slices.ContainsFunc(rs.sorted(), named)
+}
+
 // sorted are the custom rows in the order of their names.
 func (rs *rows) sorted() []*objects.Resource {
 	out := make([]*objects.Resource, 0, len(rs.custom))
@@ -94,7 +102,11 @@ func (s *Server) served() *served { return s.rows.now.Load() }
 // gr is compiled in.
 func (s *Server) serveCustom(gr schema.GroupResource, r *objects.Resource) bool {
 	defer s.servedChanged()
-	return s.rows.set(gr, r, s.engine.Replace)
+	set := s.rows.set(gr, r, s.engine.Replace)
+	if set && r == nil && !s.rows.any(gr.Resource) {
+		s.metrics.forget(gr.Resource)
+	}
+	return set
 }
 
 // lookupStored is lookup that also finds the version in which a custom resource is stored when that is not served.
