@@ -3,13 +3,14 @@ package apiserver
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/authn"
 )
 
 // impersonate lets who is allowed to act as another user do so, by the headers that Kubernetes documents
@@ -50,7 +51,7 @@ func impersonated(h http.Header) (*user.DefaultInfo, error) {
 			if as.Extra == nil {
 				as.Extra = map[string][]string{}
 			}
-			name = extraKey(name)
+			name = authn.ExtraKey(name)
 			as.Extra[name] = append(as.Extra[name], values...)
 		}
 	}
@@ -61,15 +62,6 @@ func impersonated(h http.Header) (*user.DefaultInfo, error) {
 		return nil, nil
 	}
 	return as, nil
-}
-
-// extraKey undoes the escapes that keep a key within what a header's name may hold.
-func extraKey(name string) string {
-	name = strings.ToLower(name)
-	if plain, err := url.PathUnescape(name); err == nil {
-		return plain
-	}
-	return name
 }
 
 // completeGroups adds the groups that every user is in who is known, or who is not.

@@ -129,7 +129,7 @@ func (s *Server) reviewToken(ctx context.Context, _ *stage.Attributes, obj objec
 	case err != nil:
 		r.Status.Error = err.Error()
 	case who != nil:
-		r.Status = authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: audiences, User: userInfo(who)}
+		r.Status = authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: audiences, User: stage.UserInfo(who)}
 	}
 	return r, nil
 }
@@ -166,17 +166,6 @@ func authenticated(who user.Info) user.Info {
 func (s *Server) reviewSelf(_ context.Context, a *stage.Attributes, _ objects.Object) (objects.Object, error) {
 	return &authenticationv1.SelfSubjectReview{
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(s.clock.Now())},
-		Status:     authenticationv1.SelfSubjectReviewStatus{UserInfo: userInfo(a.User)},
+		Status:     authenticationv1.SelfSubjectReviewStatus{UserInfo: stage.UserInfo(a.User)},
 	}, nil
-}
-
-func userInfo(who user.Info) authenticationv1.UserInfo {
-	out := authenticationv1.UserInfo{Username: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups()}
-	for key, values := range who.GetExtra() {
-		if out.Extra == nil {
-			out.Extra = map[string]authenticationv1.ExtraValue{}
-		}
-		out.Extra[key] = values
-	}
-	return out
 }

@@ -8,12 +8,13 @@ import (
 	"slices"
 	"sync"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
 // Entry is what the log tells of one request. It is safe for concurrent use. A silent one, like a nil one, takes what it
@@ -43,20 +44,9 @@ func (r Request) event(level auditv1.Level) auditv1.Event {
 		RequestReceivedTimestamp: metav1.NewMicroTime(r.Received), ObjectRef: r.Object,
 	}
 	if r.User != nil {
-		e.User = userInfo(r.User)
+		e.User = stage.UserInfo(r.User)
 	}
 	return e
-}
-
-func userInfo(who user.Info) authenticationv1.UserInfo {
-	info := authenticationv1.UserInfo{Username: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups()}
-	for key, values := range who.GetExtra() {
-		if info.Extra == nil {
-			info.Extra = map[string]authenticationv1.ExtraValue{}
-		}
-		info.Extra[key] = values
-	}
-	return info
 }
 
 // Enabled reports whether anything is told of the request.
@@ -90,7 +80,7 @@ func (e *Entry) Impersonated(as user.Info, constraint string) {
 	if !e.Enabled() {
 		return
 	}
-	info := userInfo(as)
+	info := stage.UserInfo(as)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.event.ImpersonatedUser = &info

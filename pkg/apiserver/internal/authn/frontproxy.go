@@ -56,7 +56,7 @@ func (f frontProxy) Authenticate(r *http.Request) (user.Info, bool, error) {
 	}
 	for header, values := range r.Header {
 		if key, ok := strings.CutPrefix(header, RemoteExtraPrefix); ok {
-			key = extraKey(key)
+			key = ExtraKey(key)
 			who.Extra[key] = append(who.Extra[key], values...)
 		}
 	}
@@ -76,8 +76,8 @@ func Clear(h http.Header) {
 	}
 }
 
-// extraKey reads the key of an extra value as it is written in a header's name.
-func extraKey(in string) string {
+// ExtraKey reads the key of an extra value as it is written in a header's name.
+func ExtraKey(in string) string {
 	in = strings.ToLower(in)
 	if key, err := url.PathUnescape(in); err == nil {
 		return key

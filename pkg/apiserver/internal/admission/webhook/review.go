@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	reviewv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/admission/match"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
 // reviewGroup is the group of AdmissionReview. Its two versions are alike but for what is checked of an answer.
@@ -32,7 +32,7 @@ func (h *Hook) newReview(uid types.UID, q *match.Request, v match.Version, seen 
 			Request: &reviewv1.AdmissionRequest{
 				UID: uid, Kind: metav1.GroupVersionKind(v.Kind), Resource: metav1.GroupVersionResource(v.Resource), SubResource: a.Subresource,
 				RequestKind: &kind, RequestResource: &resource, RequestSubResource: a.Subresource,
-				Name: q.Name(), Namespace: a.Namespace, Operation: reviewv1.Operation(a.Operation), UserInfo: userInfo(seen),
+				Name: q.Name(), Namespace: a.Namespace, Operation: reviewv1.Operation(a.Operation), UserInfo: stage.UserInfo(seen.GetUserInfo()),
 				Object:    runtime.RawExtension{Object: seen.VersionedObject},
 				OldObject: runtime.RawExtension{Object: seen.VersionedOldObject},
 				DryRun:    &dry, Options: runtime.RawExtension{Object: seen.GetOperationOptions()},
@@ -40,18 +40,6 @@ func (h *Hook) newReview(uid types.UID, q *match.Request, v match.Version, seen 
 		}, nil
 	}
 	return nil, fmt.Errorf("could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)")
-}
-
-func userInfo(seen *admission.VersionedAttributes) authenticationv1.UserInfo {
-	who := seen.GetUserInfo()
-	info := authenticationv1.UserInfo{Username: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups()}
-	for key, values := range who.GetExtra() {
-		if info.Extra == nil {
-			info.Extra = map[string]authenticationv1.ExtraValue{}
-		}
-		info.Extra[key] = values
-	}
-	return info
 }
 
 // readReview reads and checks the answer to a review.
