@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
@@ -25,19 +23,6 @@ const mutatingName = "MutatingAdmissionPolicy"
 // Name returns the plugin's name.
 func (Mutating) Name() string { return mutatingName }
 
-// rounds is what is known from the first round in the second.
-type rounds struct {
-	output runtime.Object
-	asked  []string        // the evaluations that want to see changes, so far
-	due    map[string]bool // those of them that have not seen the last change
-}
-
-func (r *rounds) changed() {
-	for _, id := range r.asked {
-		r.due[id] = true
-	}
-}
-
 // Mutate evaluates the policies that concern a request one after the other, each seeing what those before have made.
 func (p Mutating) Mutate(ctx context.Context, a *stage.Attributes) error {
 	policies, err := p.Policies(ctx)
@@ -49,14 +34,7 @@ func (p Mutating) Mutate(ctx context.Context, a *stage.Attributes) error {
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	r, ok := a.Recall(mutatingName).(*rounds)
-	if !ok {
-		r = &rounds{due: map[string]bool{}}
-		a.Remember(mutatingName, r)
-	}
-	if a.Second() && !equality.Semantic.DeepEqual(r.output, a.Object) {
-		r.changed()
-	}
+	r := match.RoundsOf(a, mutatingName)
 	var failures []string
 	for i := range all {
 		failed, err := p.evaluate(ctx, q, &all[i], r)
@@ -67,7 +45,7 @@ func (p Mutating) Mutate(ctx context.Context, a *stage.Attributes) error {
 			failures = append(failures, all[i].words(failed))
 		}
 	}
-	r.output = a.Object.DeepCopyObject()
+	r.End()
 	if len(failures) == 0 {
 		return nil
 	}
@@ -90,7 +68,7 @@ func (c *concern) words(err error) string {
 
 // evaluate applies one policy by one binding, with each of its parameters. failed is left to the policy's failurePolicy,
 // err ends the request.
-func (p Mutating) evaluate(ctx context.Context, q *match.Request, c *concern, r *rounds) (failed, err error) {
+func (p Mutating) evaluate(ctx context.Context, q *match.Request, c *concern, r *match.Rounds) (failed, err error) {
 	if c.failed != nil {
 		return errors.New(c.failure()), nil
 	}
@@ -101,7 +79,7 @@ func (p Mutating) evaluate(ctx context.Context, q *match.Request, c *concern, r 
 	m := c.policy.mutate()
 	for _, param := range c.params {
 		id := c.id(param)
-		if q.Stage().Second() && !r.due[id] {
+		if r.Skips(id) {
 			continue
 		}
 		changed, err := m.run(ctx, q, c, param, ns, p.Authorizer)
@@ -111,14 +89,7 @@ func (p Mutating) evaluate(ctx context.Context, q *match.Request, c *concern, r 
 		if err != nil {
 			failed = errors.Join(failed, err)
 		}
-		delete(r.due, id)
-		if changed {
-			r.changed()
-			q.Stage().Again()
-		}
-		if m.spec.ReinvocationPolicy == admissionv1.IfNeededReinvocationPolicy && !q.Stage().Second() {
-			r.asked = append(r.asked, id)
-		}
+		r.Done(id, changed, m.spec.ReinvocationPolicy == admissionv1.IfNeededReinvocationPolicy)
 	}
 	return failed, nil
 }

@@ -8,7 +8,6 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	reviewv1 "k8s.io/api/admission/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
@@ -25,19 +24,6 @@ const mutatingName = "MutatingAdmissionWebhook"
 
 // Name returns the plugin's name.
 func (Mutating) Name() string { return mutatingName }
-
-// rounds is what is known from the first round in the second.
-type rounds struct {
-	output runtime.Object  // what the object was after the last webhook
-	asked  []string        // the webhooks that want to see changes, so far
-	due    map[string]bool // those of them that have not seen the last change
-}
-
-func (r *rounds) changed() {
-	for _, id := range r.asked {
-		r.due[id] = true
-	}
-}
 
 // Mutate asks the webhooks one after the other. When one changes the object, all mutators are called a second time, and
 // the webhooks before it that want to see changes are asked again.
@@ -58,31 +44,22 @@ func (p Mutating) run(ctx context.Context, a *stage.Attributes) error {
 	if err != nil || len(hooks) == 0 {
 		return err
 	}
-	r, ok := a.Recall(mutatingName).(*rounds)
-	if !ok {
-		r = &rounds{due: map[string]bool{}}
-		a.Remember(mutatingName, r)
-	}
-	if a.Second() && !equality.Semantic.DeepEqual(r.output, a.Object) {
-		r.changed()
-	}
+	r := match.RoundsOf(a, mutatingName)
 	q := match.NewRequest(a, p.Reader)
 	for i, h := range hooks {
-		if a.Second() && !r.due[h.ID] {
+		if r.Skips(h.ID) {
 			continue
 		}
 		if err := p.ask(ctx, q, h, i, r); err != nil {
 			return err
 		}
 	}
-	if a.Object != nil {
-		r.output = a.Object.DeepCopyObject()
-	}
+	r.End()
 	return nil
 }
 
 // ask asks one webhook, when the request concerns it, and applies what it changes.
-func (p Mutating) ask(ctx context.Context, q *match.Request, h *Hook, index int, r *rounds) error {
+func (p Mutating) ask(ctx context.Context, q *match.Request, h *Hook, index int, r *match.Rounds) error {
 	a := q.Stage()
 	v, ok, err := h.matches(ctx, q, p.Authorizer)
 	if err != nil || !ok {
@@ -121,14 +98,7 @@ func (p Mutating) ask(ctx context.Context, q *match.Request, h *Hook, index int,
 	if err != nil {
 		return err
 	}
-	delete(r.due, h.ID)
-	if changed {
-		r.changed()
-		a.Again()
-	}
-	if h.ReinvocationPolicy != nil && *h.ReinvocationPolicy == admissionv1.IfNeededReinvocationPolicy && !a.Second() {
-		r.asked = append(r.asked, h.ID)
-	}
+	r.Done(h.ID, changed, h.ReinvocationPolicy != nil && *h.ReinvocationPolicy == admissionv1.IfNeededReinvocationPolicy)
 	return nil
 }
 
