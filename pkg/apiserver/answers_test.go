@@ -64,6 +64,7 @@ func TestConversations(t *testing.T) {
 		"update": {
 			{"POST", maps, `{"metadata":{"name":"a"}}`, "", 201, ""},
 			{"PUT", a, `{"metadata":{"name":"a","resourceVersion":"abc"}}`, "", 500, `"message":"strconv.ParseUint: parsing \"abc\": invalid syntax"`},
+			{"PUT", a, `{"metadata":{"name":"a","selfLink":"/x"}}`, "", 200, "!selfLink"},
 			{"PATCH", a, `{"metadata":{"namespace":"b"}}`, merge, 400, "the namespace of the provided object does not match the namespace sent on the request"},
 			{"PATCH", a, `{"metadata":{"name":null}}`, merge, 400, "was undeterminable"},
 			{"PATCH", a, `{"kind":"Nope"}`, merge, 422, `no kind \"Nope\" is registered for version \"v1\"`},
