@@ -72,7 +72,7 @@ func (v *version) makeRules() (*rules, error) {
 	if props == nil {
 		return r, nil
 	}
-	if status, ok := props.Properties["status"]; ok {
+	if status, ok := props.Properties["status"]; ok { //nolint:staticcheck // new(checksOf(&status)) uses it
 		r.status = new(checksOf(&status))
 	}
 	return r, nil
