@@ -80,6 +80,9 @@ func newRoot(args []string, in io.Reader, out, errOut io.Writer) *cobra.Command 
 	root.SetErr(errOut)
 	root.SetArgs(args[1:])
 	root.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w\nSee '%s --help' for usage.", err, cmd.CommandPath())
+	})
 
 	flags := root.PersistentFlags()
 	strict := flags.Bool("warnings-as-errors", false, "Treat warnings received from the server as errors and exit with a non-zero exit code")

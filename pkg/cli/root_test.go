@@ -232,6 +232,10 @@ func TestRun(t *testing.T) {
 		{"up --only etcd", 1, "", `error: --only: "etcd" is not one of`},
 		{"status x", 1, "", `error: unknown command "x" for "minikctl status"`},
 		{"why node/x", 1, "", "error: only pods are scheduled"},
+		{"why", 1, "", "error: one object is needed, as TYPE/NAME, got 0 arguments\nSee 'minikctl why -h' for help and examples\n"},
+		{"trace a b c", 1, "", "error: one object is needed, as TYPE/NAME, got 3 arguments\nSee 'minikctl trace -h'"},
+		{"up --nodse 3", 1, "", "error: unknown flag: --nodse\nSee 'minikctl up --help' for usage.\n"},
+		{"rollout status --foo", 1, "", "error: unknown flag: --foo\nSee 'minikctl rollout status --help' for usage.\n"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			code, out, errOut := run(t, append([]string{"minikctl"}, strings.Fields(c.args)...)...)

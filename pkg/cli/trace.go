@@ -28,7 +28,7 @@ is one committed write: its revision, the time since the request, who wrote, wha
 writer, and how long the write itself took. The same records, one by one: minikctl get traces.minikctl.dev`,
 		Example: `  minikctl trace deployment/web
   minikctl trace pod/web-5c9f7d-x2x7k --stages`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: oneObject,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			uid, namespace, err := resolve(env, args)
 			if err != nil {
@@ -87,6 +87,14 @@ func spansOf(ctx context.Context, env *Env, namespace string) ([]trace.Span, err
 		spans[i] = list.Items[i].Span
 	}
 	return spans, nil
+}
+
+// oneObject checks that arguments name an object, as TYPE/NAME or TYPE NAME.
+func oneObject(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 || len(args) == 2 {
+		return nil
+	}
+	return cmdutil.UsageErrorf(cmd, "one object is needed, as TYPE/NAME, got %d arguments", len(args))
 }
 
 // getVirtual reads a list of minikctl's own resources.

@@ -24,7 +24,7 @@ func newWhy(env *Env) *cobra.Command {
 the others scored. The same records: minikctl get decisions.minikctl.dev`,
 		Example: `  minikctl why pod/web-5c9f7d-x2x7k
   minikctl why pod web-5c9f7d-x2x7k --all`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: oneObject,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := podName(args)
 			if err != nil {
