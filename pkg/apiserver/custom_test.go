@@ -228,7 +228,7 @@ func TestCustomDeletion(t *testing.T) {
 	c.define("dogs", definition("dogs", "Dog", ""))
 	c.must("POST", at("v1", "dogs", ""), cr("v1", "Dog", "free", ""))
 	c.must("POST", at("v1", "dogs", ""), `{"apiVersion":"example.com/v1","kind":"Dog","metadata":{"name":"held","finalizers":["example.com/hold"]}}`)
-	ended := c.watched(at("v1", "dogs", "") + "?watch=true")
+	ended := c.watched(at("v1", "dogs", "") + "?watch=true&resourceVersion=" + c.must("GET", at("v1", "dogs", ""), "").GetResourceVersion())
 
 	c.must("DELETE", definitionsPath+"/dogs.example.com", "")
 	c.fails(403, "create not allowed while custom resource definition is terminating", "POST", at("v1", "dogs", ""), cr("v1", "Dog", "late", ""))
