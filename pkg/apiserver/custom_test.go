@@ -231,6 +231,10 @@ func TestCustomDeletion(t *testing.T) {
 	ended := c.watched(at("v1", "dogs", "") + "?watch=true&resourceVersion=" + c.must("GET", at("v1", "dogs", ""), "").GetResourceVersion())
 
 	c.must("DELETE", definitionsPath+"/dogs.example.com", "")
+	c.eventually(definitionsPath+"/dogs.example.com", func(_ int, u *unstructured.Unstructured) bool {
+		status, _ := condition(u, "Terminating")
+		return status == "True"
+	})
 	c.fails(403, "create not allowed while custom resource definition is terminating", "POST", at("v1", "dogs", ""), cr("v1", "Dog", "late", ""))
 	c.eventually(at("v1", "dogs", "free"), func(code int, _ *unstructured.Unstructured) bool { return code == 404 })
 	crd := c.must("GET", definitionsPath+"/dogs.example.com", "")

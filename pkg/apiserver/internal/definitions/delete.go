@@ -32,10 +32,12 @@ func leaving(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return crd.DeletionTimestamp != nil && apihelpers.CRDHasFinalizer(crd, apiextensionsv1.CustomResourceCleanupFinalizer)
 }
 
+// markTerminating keeps in mind whether there may be new objects: none from when a definition is to go, so that none is made
+// while the others are removed.
 func (r *Registrar) markTerminating(crd *apiextensionsv1.CustomResourceDefinition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if conditionTrue(crd, apiextensionsv1.Terminating) {
+	if leaving(crd) || conditionTrue(crd, apiextensionsv1.Terminating) {
 		r.terminating[resourceOf(crd)] = true
 	} else {
 		delete(r.terminating, resourceOf(crd))

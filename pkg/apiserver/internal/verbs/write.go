@@ -208,7 +208,7 @@ func (w *write) commit(ctx context.Context, obj objects.Object, old *cache.Item)
 	obj.GetObjectKind().SetGroupVersionKind(gvk)
 	obj.SetResourceVersion("")
 	obj.SetSelfLink("") // which nothing has any more
-	if w.r.Custom() { // what is stored is shown: a status that was not there yet may have defaults
+	if w.r.Custom() {   // what is stored is shown: a status that was not there yet may have defaults
 		w.r.Default(obj)
 	}
 	if e := w.table.empty(); e != nil {
