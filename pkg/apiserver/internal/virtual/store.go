@@ -52,7 +52,7 @@ type Store struct {
 	dropped int
 	unsaved [][]byte
 	wake    chan struct{}
-	drained sync.Mutex // held while waiting spans go into the ring, to keep their order
+	adding  sync.Mutex // held while entries go into the ring and are marked to be saved: in the same order
 }
 
 // New makes the store and reads what earlier ones left in cfg.Dir.
@@ -128,8 +128,8 @@ func (s *Store) nudge() {
 
 // drain puts the waiting spans into the ring, so that whoever reads sees all writes that were committed before.
 func (s *Store) drain() {
-	s.drained.Lock()
-	defer s.drained.Unlock()
+	s.adding.Lock()
+	defer s.adding.Unlock()
 	s.mu.Lock()
 	spans := s.waiting
 	s.waiting = nil

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -256,6 +257,31 @@ func TestTracesSurviveARestart(t *testing.T) {
 			t.Fatalf("cut after %d bytes: got decisions %v", cut, got)
 		}
 		s.log.close()
+	}
+}
+
+func TestAllIsSavedInOrder(t *testing.T) {
+	const many = 2000
+	dir := t.TempDir()
+	s := open(t, Config{Dir: dir})
+	runUntil(t, s, func() {
+		var spans sync.WaitGroup
+		spans.Go(func() {
+			for rev := range uint64(many) {
+				s.Span(span(rev + 1))
+			}
+		})
+		for i := range many {
+			if _, err := s.Create(t.Context(), request(s, "decisions", "a", ""), decision(fmt.Sprintf("x.%d", i), "x"), &metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		spans.Wait()
+	})
+	s = open(t, Config{Dir: dir})
+	defer s.Close()
+	if d, n := len(listed(t, s, "decisions", "a", metav1.ListOptions{})), len(listed(t, s, "traces", "", metav1.ListOptions{})); d != many || n != many {
+		t.Errorf("%d decisions and %d traces were saved of %d each", d, n, many)
 	}
 }
 

@@ -219,6 +219,8 @@ func (s *Store) decide(req *verbs.Request, d *minikctl.Decision, dryRun bool) (v
 	if dryRun {
 		return verbs.Result{Item: cache.NewItem(objects.Key{Namespace: d.Namespace, Name: d.Name}, 0, d), Created: true}, nil
 	}
+	s.adding.Lock()
+	defer s.adding.Unlock()
 	e, added, err := s.ring.add(req.Resource, d)
 	if err != nil {
 		return verbs.Result{}, apierrors.NewInternalError(err)
