@@ -7,15 +7,14 @@ import (
 	"context"
 	"fmt"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -63,27 +62,8 @@ func (q *Request) version(gv schema.GroupVersion) Version {
 
 // kindOf returns the kind of a subresource's object, which need not say so itself.
 func kindOf(sub runtime.Object) schema.GroupVersionKind {
-	switch sub.(type) {
-	case *corev1.Binding:
-		return corev1.SchemeGroupVersion.WithKind("Binding")
-	case *corev1.PodExecOptions:
-		return corev1.SchemeGroupVersion.WithKind("PodExecOptions")
-	case *corev1.PodAttachOptions:
-		return corev1.SchemeGroupVersion.WithKind("PodAttachOptions")
-	case *corev1.PodPortForwardOptions:
-		return corev1.SchemeGroupVersion.WithKind("PodPortForwardOptions")
-	case *corev1.PodProxyOptions:
-		return corev1.SchemeGroupVersion.WithKind("PodProxyOptions")
-	case *corev1.NodeProxyOptions:
-		return corev1.SchemeGroupVersion.WithKind("NodeProxyOptions")
-	case *corev1.ServiceProxyOptions:
-		return corev1.SchemeGroupVersion.WithKind("ServiceProxyOptions")
-	case *policyv1.Eviction:
-		return policyv1.SchemeGroupVersion.WithKind("Eviction")
-	case *autoscalingv1.Scale:
-		return autoscalingv1.SchemeGroupVersion.WithKind("Scale")
-	case *authenticationv1.TokenRequest:
-		return authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
+	if kinds, _, err := scheme.Scheme.ObjectKinds(sub); err == nil {
+		return kinds[0]
 	}
 	return sub.GetObjectKind().GroupVersionKind()
 }
