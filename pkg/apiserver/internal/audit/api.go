@@ -8,7 +8,6 @@ import (
 	"iter"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +19,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
+	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -69,21 +69,7 @@ func (x audited) begin(req *verbs.Request) (e *Entry, end func()) {
 
 // pathOf is the path that a request of this process would have had.
 func pathOf(req *verbs.Request) string {
-	parts := []string{"", "apis", req.GVR.Group, req.GVR.Version}
-	if req.GVR.Group == "" {
-		parts = []string{"", "api", req.GVR.Version}
-	}
-	if req.Namespace != "" {
-		parts = append(parts, "namespaces", req.Namespace)
-	}
-	parts = append(parts, req.GVR.Resource)
-	if req.Name != "" {
-		parts = append(parts, req.Name)
-	}
-	if req.Subresource != "" {
-		parts = append(parts, req.Subresource)
-	}
-	return strings.Join(parts, "/")
+	return client.Path(client.Target{Resource: req.GVR, Namespace: req.Namespace, Name: req.Name, Subresource: req.Subresource})
 }
 
 // carried tells the object that a request carries.
