@@ -41,14 +41,14 @@ func FuzzRequest(f *testing.F) {
 		f.Add(s[0], s[1], s[2], s[3], "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
 	}
 	f.Fuzz(func(t *testing.T, method, target, body, contentType, accept string) {
-		if strings.Contains(target, "/debug/pprof") { // which takes its time
-			t.Skip()
+		if strings.Contains(target, "/debug/pprof") { // a profile takes its time
+			return
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // watches go on for ever
 		defer cancel()
 		r, err := http.NewRequestWithContext(ctx, method, e.URL+target, strings.NewReader(body))
-		if err != nil {
-			t.Skip()
+		if err != nil { // no request that a client could send
+			return
 		}
 		r.RequestURI = r.URL.RequestURI()
 		r.Header.Set("Authorization", "Bearer "+apiservertest.AdminToken)

@@ -185,10 +185,10 @@ func TestCustomKinds(t *testing.T) {
 		}
 		s.put(definitions, watch.Added, definition("v1"))
 		expect("made anew soon after", "-v1 gone +v1", "v1/shirts=1")
-		time.Sleep(2 * linger)
+		time.Sleep(2 * linger) // by the clock of synctest, which takes none
 		expect("still there", "", "v1/shirts=1")
 		s.put(definitions, watch.Deleted, definition("v1"))
-		time.Sleep(2 * linger)
+		time.Sleep(2 * linger) // by the clock of synctest, which takes none
 		synctest.Wait()
 		expect("deleted", "-v1 gone", "")
 	})
@@ -257,7 +257,7 @@ func TestOwnersKindComesAndGoes(t *testing.T) {
 		s.put(shirts, watch.Added, held)
 		lost := owned("lost", "Coat", "red")
 		s.put(shirts, watch.Added, lost)
-		time.Sleep(2 * linger)
+		time.Sleep(2 * linger) // by the clock of synctest, which takes none
 		synctest.Wait()
 		for owner, want := range map[string]state{"lost": gone, "held": unknown} {
 			dependent := owned("map", "Shirt", owner)

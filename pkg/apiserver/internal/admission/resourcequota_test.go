@@ -3,7 +3,7 @@ package admission
 import (
 	"context"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +31,9 @@ func (p panics) List(context.Context, schema.GroupResource, string) ([]objects.O
 }
 
 // TestQuotaPanic: a panic while one write is counted leaves no other waiting, nor those that come later.
-func TestQuotaPanic(t *testing.T) {
+func TestQuotaPanic(t *testing.T) { synctest.Test(t, quotaPanic) }
+
+func quotaPanic(t *testing.T) {
 	p := panics{listed: make(chan struct{}), proceed: make(chan struct{})}
 	q := newResourceQuota(p, nil, clock.Real())
 	admit := func() error {
@@ -40,29 +42,26 @@ func TestQuotaPanic(t *testing.T) {
 			Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "x"}},
 		})
 	}
-	first, second := make(chan any), make(chan error)
+	first, second := make(chan any, 1), make(chan error, 1)
 	go func() {
 		defer func() { first <- recover() }()
 		_ = admit()
 	}()
 	<-p.listed
 	go func() { second <- admit() }()
-	for waiting := 0; waiting == 0; time.Sleep(time.Millisecond) {
-		q.queues.mu.Lock()
-		waiting = len(q.queues.waiting["n"])
-		q.queues.mu.Unlock()
-	}
+	synctest.Wait() // until the second waits for the first
 	close(p.proceed)
 	if got := <-first; got != "oh" {
 		t.Errorf("the first: %v", got)
 	}
+	synctest.Wait()
 	select {
 	case err := <-second:
 		if err == nil {
 			t.Error("the second is let through")
 		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("the second waits")
+	default:
+		t.Error("the second waits")
 	}
 	if len(q.queues.waiting) > 0 {
 		t.Error("somebody still counts")
