@@ -49,20 +49,20 @@ func New(r stage.Reader, uid func() types.UID) *Webhooks {
 // Convert asks the webhook of crd for objs in the version to. Those that are of that version are returned as they are.
 func (w *Webhooks) Convert(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
 	out := make([]*unstructured.Unstructured, len(objs))
-	var todo []int // the places in objs of what is sent
+	var places []int // in objs, of what is sent
 	for i, u := range objs {
 		if u.GetAPIVersion() == to.String() || empty(u) {
 			out[i] = u.DeepCopy()
 			out[i].SetAPIVersion(to.String())
 			continue
 		}
-		todo = append(todo, i)
+		places = append(places, i)
 	}
-	if len(todo) == 0 {
+	if len(places) == 0 {
 		return out, nil
 	}
-	sent := make([]*unstructured.Unstructured, len(todo))
-	for n, i := range todo {
+	sent := make([]*unstructured.Unstructured, len(places))
+	for n, i := range places {
 		sent[n] = objs[i]
 	}
 	gvk := sent[0].GroupVersionKind()
@@ -73,7 +73,7 @@ func (w *Webhooks) Convert(ctx context.Context, crd *apiextensionsv1.CustomResou
 	if len(got) != len(sent) {
 		return nil, fmt.Errorf("conversion webhook for %v returned %d objects, expected %d", gvk, len(got), len(sent))
 	}
-	for n, i := range todo {
+	for n, i := range places {
 		u, bad := take(sent[n], got[n], to)
 		if bad != nil {
 			return nil, bad.in(gvk, n, len(objs) > 1)
