@@ -63,7 +63,7 @@ func TestHostileBodies(t *testing.T) {
 			t.Errorf("%s: got %s %.300s", c.name, resp.Status, body)
 		}
 		took := time.Since(began)
-		if took > time.Minute { // a second or so, but for what costs the square of its length
+		if took > 10*time.Second {
 			t.Errorf("%s took %v", c.name, took)
 		}
 		t.Logf("%s: %v, %.120s", c.name, took, body)
