@@ -221,7 +221,7 @@ func (k *Kubelet) nodeConditions(before []corev1.NodeCondition) []corev1.NodeCon
 	k.mu.Lock()
 	for _, f := range k.gives {
 		out = append(out, corev1.NodeCondition{
-			Type: corev1.NodeConditionType(f.Name), Status: boolStatus(f.OK), Reason: featureReason(f.OK), Message: f.Message,
+			Type: corev1.NodeConditionType(f.Name), Status: boolStatus(f.OK), Reason: featureReason(f), Message: f.Message,
 		})
 	}
 	k.mu.Unlock()
@@ -243,8 +243,12 @@ func (k *Kubelet) nodeConditions(before []corev1.NodeCondition) []corev1.NodeCon
 	return out
 }
 
-func featureReason(ok bool) string {
-	if ok {
+// featureReason returns the reason of a feature's condition.
+func featureReason(f Feature) string {
+	switch {
+	case f.Reason != "":
+		return f.Reason
+	case f.OK:
 		return "RuntimeGives"
 	}
 	return "RuntimeLacks"

@@ -33,7 +33,9 @@ type Runtime interface {
 
 // Execer is implemented by runtimes that can run a command in a running container.
 type Execer interface {
-	// Exec runs cmd until it ends and returns its exit code. An error means that it could not be run.
+	// Exec runs cmd until it ends and returns its exit code. An error means that cmd could not be started. The command sees
+	// what the container's own command sees: the same environment, working directory, mounts, image files and user, and
+	// the runtime resolves paths and variables of cmd as it resolves those of ContainerSpec.Command.
 	Exec(ctx context.Context, id ContainerID, cmd []string, streams Streams) (exit int, err error)
 }
 
@@ -53,11 +55,20 @@ type Describer interface {
 	Unhonoured(spec ContainerSpec) []string
 }
 
-// Feature is something that a runtime gives only where the machine lets it.
+// HealthChecker is implemented by runtimes that can become unable to start containers.
+type HealthChecker interface {
+	// Healthy returns nil while the runtime can start containers, and otherwise why it cannot. The node is then not Ready,
+	// and its Ready condition shows the error's text. Healthy does not block; the runtime announces a new answer through
+	// Changed.
+	Healthy() error
+}
+
+// Feature is a property of a runtime's containers that depends on the machine. The node shows each as a condition.
 type Feature struct {
-	Name    string // in CamelCase, as in a condition: "PodAddresses"
-	OK      bool
-	Message string // what there is, or why not and what pods get instead
+	Name    string // the condition's type, in CamelCase: "PodAddresses"
+	OK      bool   // the condition's status
+	Reason  string // the condition's reason, in CamelCase; "": RuntimeGives or RuntimeLacks
+	Message string // what containers have, or why they lack it and what they get instead
 }
 
 // Streams are the ends of a command's standard streams; nil ones are closed.
