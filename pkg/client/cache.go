@@ -54,11 +54,6 @@ type Cache[T objects.Object] struct{ local *local }
 // Resource returns what the cache holds.
 func (c *Cache[T]) Resource() schema.GroupVersionResource { return c.local.resource }
 
-// Index adds an index. One of that name that exists already stays.
-func (c *Cache[T]) Index(name string, values func(T) []string) {
-	c.local.index(name, func(obj objects.Object) []string { return values(obj.(T)) })
-}
-
 // Subscribe calls f for each change from now on, first (in one go, before Subscribe returns) for what is there already.
 func (c *Cache[T]) Subscribe(f func(Change[T])) {
 	c.local.subscribe(func(ch Change[objects.Object]) {
@@ -77,11 +72,12 @@ func (c *Cache[T]) List(namespace string, selector labels.Selector) []T {
 	return all[T](c.local.list(namespace, selector))
 }
 
-// By returns the objects under value in the named index, in no order.
-func (c *Cache[T]) By(name, value string) []T { return all[T](c.local.by(name, value)) }
+// ByIndex returns the objects that the index lists under value, in no order. An index is built at its first use and kept
+// current from then on.
+func (c *Cache[T]) ByIndex(x Index[T], value string) []T { return all[T](c.local.by(x.indexer, value)) }
 
 // OwnedBy returns the objects whose controller has that UID, in no order.
-func (c *Cache[T]) OwnedBy(uid types.UID) []T { return c.By(byOwner, string(uid)) }
+func (c *Cache[T]) OwnedBy(uid types.UID) []T { return all[T](c.local.by(byController, string(uid))) }
 
 // Revision returns how far list and watch have come.
 func (c *Cache[T]) Revision() uint64 { return c.local.revision() }

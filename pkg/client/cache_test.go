@@ -288,11 +288,13 @@ func TestCacheViews(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		plain.Index("name", func(o objects.Object) []string { return []string{o.GetName()} }) // while it runs
+		byName := client.NewIndex(func(p *corev1.Pod) []string { return []string{p.GetName()} })
+		plainByName := client.NewIndex(func(o objects.Object) []string { return []string{"plain " + o.GetName()} })
 		lists, _ := s.seen()
 		expect(t, "lists", lists, 1)
 		expect(t, "owned", len(typed.OwnedBy("owner")), 1)
-		expect(t, "by name", len(typed.By("name", "b")), 1)
+		expect(t, "by name", len(typed.ByIndex(byName, "b")), 1)
+		expect(t, "by another index", len(plain.ByIndex(plainByName, "plain b")), 1)
 		expect(t, "in a namespace", len(plain.List("elsewhere", nil)), 1)
 		moved := owned.DeepCopy()
 		moved.OwnerReferences, moved.ResourceVersion = nil, "11"
@@ -300,7 +302,8 @@ func TestCacheViews(t *testing.T) {
 		s.events <- event(watch.Deleted, func() *corev1.Pod { p := other.DeepCopy(); p.ResourceVersion = "12"; return p }())
 		synctest.Wait()
 		expect(t, "owned by nobody", len(typed.OwnedBy("owner")), 0)
-		expect(t, "by name, deleted", len(plain.By("name", "b")), 0)
+		expect(t, "by name, deleted", len(typed.ByIndex(byName, "b")), 0)
+		expect(t, "by another index, deleted", len(plain.ByIndex(plainByName, "plain b")), 0)
 		expect(t, "in a namespace, deleted", len(plain.List("elsewhere", nil)), 0)
 		if _, ok := typed.Get(objects.Key{Namespace: "ns", Name: "nobody"}); ok {
 			t.Error("got what is not there")

@@ -15,9 +15,6 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// byOwner is the index that every cache has: the UIDs of the controlling owner.
-const byOwner = "owner"
-
 // local is the copy that Caches of any type are views of.
 type local struct {
 	resource schema.GroupVersionResource
@@ -35,46 +32,19 @@ type local struct {
 	mu         sync.RWMutex
 	items      map[objects.Key]objects.Object
 	namespaces map[string]map[objects.Key]objects.Object
-	indexes    map[string]*index
+	indexes    map[*indexer]*index
 	watched    uint64 // how far list and watch have come; Put and Drop run ahead of it
 
 	synced chan struct{}
 	once   sync.Once
 }
 
-type index struct {
-	values func(objects.Object) []string
-	items  map[string]map[objects.Key]objects.Object
-}
-
 func newLocal(resource schema.GroupVersionResource, opts metav1.ListOptions) *local {
-	l := &local{
+	return &local{
 		resource: resource, options: opts, items: map[objects.Key]objects.Object{},
-		namespaces: map[string]map[objects.Key]objects.Object{}, indexes: map[string]*index{},
+		namespaces: map[string]map[objects.Key]objects.Object{}, indexes: map[*indexer]*index{},
 		gone: map[types.UID]uint64{}, synced: make(chan struct{}),
 	}
-	l.index(byOwner, func(obj objects.Object) []string {
-		if ref := metav1.GetControllerOfNoCopy(obj); ref != nil {
-			return []string{string(ref.UID)}
-		}
-		return nil
-	})
-	return l
-}
-
-func (l *local) index(name string, values func(objects.Object) []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, ok := l.indexes[name]; ok {
-		return
-	}
-	ix := &index{values: values, items: map[string]map[objects.Key]objects.Object{}}
-	for key, obj := range l.items {
-		for _, v := range values(obj) {
-			put(ix.items, v, key, obj)
-		}
-	}
-	l.indexes[name] = ix
 }
 
 func (l *local) subscribe(f func(Change[objects.Object])) {
@@ -105,20 +75,6 @@ func (l *local) list(namespace string, selector labels.Selector) []objects.Objec
 		if selector == nil || selector.Empty() || selector.Matches(labels.Set(obj.GetLabels())) {
 			out = append(out, obj)
 		}
-	}
-	return out
-}
-
-func (l *local) by(name, value string) []objects.Object {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	ix, ok := l.indexes[name]
-	if !ok {
-		panic(fmt.Sprintf("client: the cache of %s has no index %q", l.resource.Resource, name))
-	}
-	out := make([]objects.Object, 0, len(ix.items[value]))
-	for _, obj := range ix.items[value] {
-		out = append(out, obj)
 	}
 	return out
 }

@@ -36,7 +36,6 @@ func Deployment(env Env) reconcile.Loop {
 		client: env.Client, events: env.Events, clock: env.Clock,
 		deployments: env.Caches.Deployments(), sets: env.Caches.ReplicaSets(), pods: env.Caches.Pods(),
 	}
-	r.sets.Index(orphans, orphanIn[*appsv1.ReplicaSet])
 	return reconcile.Loop{
 		Name: "deployment",
 		Sources: []reconcile.Source{
@@ -158,7 +157,7 @@ func (r *deployment) claim(ctx context.Context, d *appsv1.Deployment, selector l
 		client: r.client, resource: client.ReplicaSets, owner: d, kind: deploymentKind,
 		live: client.In(client.Deployments, objects.Key{Namespace: d.Namespace, Name: d.Name}),
 	}
-	candidates := append(r.sets.OwnedBy(d.UID), r.sets.By(orphans, d.Namespace)...)
+	candidates := append(r.sets.OwnedBy(d.UID), r.sets.ByIndex(orphanSets, d.Namespace)...)
 	return claim(ctx, c, selector, candidates, r.sets.Put)
 }
 

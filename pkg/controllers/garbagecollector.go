@@ -21,9 +21,9 @@ import (
 )
 
 // dependents is an index of objects by the UIDs of all their owners, and identity one by their own.
-const (
-	dependents = "dependents"
-	identity   = "uid"
+var (
+	dependents = client.NewIndex(ownerUIDs)
+	identity   = client.NewIndex(func(obj objects.Object) []string { return []string{string(obj.GetUID())} })
 )
 
 // garbageCollector is the controller of owner references. Its keys are UIDs. What it deletes it has looked at on the
@@ -33,7 +33,7 @@ type garbageCollector struct {
 	clock  clock.Clock
 	kinds  map[schema.GroupKind]objects.Names // built in
 	custom *customKinds
-	wake   reconcile.Waker
+	wake   reconcile.Enqueue
 
 	looked  sync.RWMutex
 	watched []watchedKind
@@ -66,7 +66,7 @@ func GarbageCollector(env Env) reconcile.Loop {
 	g := newGarbageCollector(env)
 	l := reconcile.Loop{
 		Name:      "garbagecollector",
-		Sources:   []reconcile.Source{func(_ context.Context, wake reconcile.Waker) { g.wake = wake }},
+		Sources:   []reconcile.Source{func(_ context.Context, wake reconcile.Enqueue) { g.wake = wake }},
 		Reconcile: g.reconcile,
 		Workers:   many,
 	}
@@ -79,8 +79,6 @@ func GarbageCollector(env Env) reconcile.Loop {
 
 // watch makes a kind one whose objects are looked at.
 func (g *garbageCollector) watch(n objects.Names, c *client.Cache[objects.Object]) reconcile.Source {
-	c.Index(dependents, ownerUIDs)
-	c.Index(identity, func(obj objects.Object) []string { return []string{string(obj.GetUID())} })
 	g.looked.Lock()
 	defer g.looked.Unlock()
 	g.watched = append(g.watched, watchedKind{n, c, g.clock.Now()})
@@ -166,7 +164,7 @@ func (g *garbageCollector) find(uid types.UID) (found, bool) {
 	g.looked.RLock()
 	defer g.looked.RUnlock()
 	for _, k := range g.watched {
-		if objs := k.objects.By(identity, string(uid)); len(objs) > 0 {
+		if objs := k.objects.ByIndex(identity, string(uid)); len(objs) > 0 {
 			return found{objs[0], k.GVR()}, true
 		}
 	}
@@ -178,7 +176,7 @@ func (g *garbageCollector) dependentsOf(uid types.UID) []found {
 	g.looked.RLock()
 	defer g.looked.RUnlock()
 	for _, k := range g.watched {
-		for _, obj := range k.objects.By(dependents, string(uid)) {
+		for _, obj := range k.objects.ByIndex(dependents, string(uid)) {
 			out = append(out, found{obj, k.GVR()})
 		}
 	}

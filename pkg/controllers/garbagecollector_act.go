@@ -65,7 +65,7 @@ func (g *garbageCollector) dependentsNow(ctx context.Context, owner objects.Obje
 		switch {
 		case apierrors.IsNotFound(err): // not served any more
 		case err != nil && listed(k.objects):
-			items = k.objects.By(dependents, string(owner.GetUID())) // one kind that cannot be read must not hold up all others
+			items = k.objects.ByIndex(dependents, string(owner.GetUID())) // one kind that cannot be read must not hold up all others
 		case err != nil:
 			return nil, err
 		}

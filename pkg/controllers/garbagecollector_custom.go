@@ -13,7 +13,7 @@ import (
 )
 
 // watchCustom looks at the objects of kinds that come and go.
-func (g *garbageCollector) watchCustom(ctx context.Context, wake reconcile.Waker) {
+func (g *garbageCollector) watchCustom(ctx context.Context, wake reconcile.Enqueue) {
 	wakeAll := func(keys []objects.Key) {
 		for _, key := range keys {
 			wake(key, 0)

@@ -35,7 +35,7 @@ func Namespace(env Env) reconcile.Loop {
 			l.Sources = append(l.Sources, r.emptied(client.CacheOf[objects.Object](env.Caches, n.GVR())))
 		}
 	}
-	l.Sources = append(l.Sources, func(ctx context.Context, wake reconcile.Waker) {
+	l.Sources = append(l.Sources, func(ctx context.Context, wake reconcile.Enqueue) {
 		env.custom.follow(kindFollower{
 			begin: func(k customKind) {
 				if !k.Cluster {
@@ -55,7 +55,7 @@ type namespace struct {
 }
 
 // wakeDeleting wakes for all namespaces that are being deleted: what kept one of them may be gone.
-func (r *namespace) wakeDeleting(wake reconcile.Waker) {
+func (r *namespace) wakeDeleting(wake reconcile.Enqueue) {
 	for _, ns := range r.namespaces.List("", nil) {
 		if ns.DeletionTimestamp != nil {
 			wake(keyOf(ns), 0)

@@ -28,7 +28,7 @@ const (
 )
 
 // onNode is an index of pods by the node they are bound to.
-const onNode = "node"
+var onNode = client.NewIndex(nodeOf)
 
 func nodeOf(p *corev1.Pod) []string {
 	if p.Spec.NodeName == "" {
@@ -62,7 +62,6 @@ func NodeLifecycle(env Env) reconcile.Loop {
 		client: env.Client, events: env.Events, clock: env.Clock,
 		nodes: env.Caches.Nodes(), pods: env.Caches.Pods(), heard: map[string]heartbeat{},
 	}
-	r.pods.Index(onNode, nodeOf)
 	leases := client.CacheOf[*coordinationv1.Lease](env.Caches, client.Leases)
 	leases.Subscribe(r.renewed)
 	return reconcile.Loop{
@@ -83,7 +82,7 @@ func (r *nodeLifecycle) renewed(ch client.Change[*coordinationv1.Lease]) {
 }
 
 // follow subscribes to nodes before the loop wakes for them.
-func (r *nodeLifecycle) follow(ctx context.Context, _ reconcile.Waker) {
+func (r *nodeLifecycle) follow(ctx context.Context, _ reconcile.Enqueue) {
 	r.nodes.Subscribe(func(ch client.Change[*corev1.Node]) { r.reported(ctx, ch) })
 }
 
@@ -218,7 +217,7 @@ func (r *nodeLifecycle) unready(ctx context.Context, node *corev1.Node) error {
 		return nil
 	}
 	var errs []error
-	for _, p := range r.pods.By(onNode, node.Name) {
+	for _, p := range r.pods.ByIndex(onNode, node.Name) {
 		i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
 		if i < 0 || p.Status.Conditions[i].Status != corev1.ConditionTrue {
 			continue

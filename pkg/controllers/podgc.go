@@ -36,7 +36,6 @@ func PodGC(env Env) reconcile.Loop {
 	r := &podGC{
 		client: env.Client, clock: env.Clock, nodes: env.Caches.Nodes(), pods: env.Caches.Pods(), missing: map[string]time.Time{},
 	}
-	r.pods.Index(onNode, nodeOf)
 	return reconcile.Loop{
 		Name:      "podgc",
 		Sources:   []reconcile.Source{reconcile.Map(r.nodes, r.left), reconcile.Map(r.pods, r.lost)},
@@ -54,7 +53,7 @@ func (r *podGC) left(ch client.Change[*corev1.Node]) []objects.Key {
 		return nil
 	}
 	var keys []objects.Key
-	for _, p := range r.pods.By(onNode, ch.Old.Name) {
+	for _, p := range r.pods.ByIndex(onNode, ch.Old.Name) {
 		keys = append(keys, keyOf(p))
 	}
 	return keys

@@ -30,8 +30,11 @@ const burst = 500
 // two looks.
 const longestRest = 20 * time.Millisecond
 
-// orphans is an index of objects without a controlling owner, by namespace.
-const orphans = "orphans"
+// orphanPods and orphanSets are indexes of objects without a controlling owner, by namespace.
+var (
+	orphanPods = client.NewIndex(orphanIn[*corev1.Pod])
+	orphanSets = client.NewIndex(orphanIn[*appsv1.ReplicaSet])
+)
 
 func orphanIn[T objects.Object](obj T) []string {
 	if metav1.GetControllerOfNoCopy(obj) != nil {
@@ -58,7 +61,6 @@ func ReplicaSet(env Env) reconcile.Loop {
 		client: env.Client, events: env.Events, clock: env.Clock,
 		sets: env.Caches.ReplicaSets(), pods: env.Caches.Pods(), removing: map[types.UID]bool{},
 	}
-	r.pods.Index(orphans, orphanIn[*corev1.Pod])
 	r.pods.Subscribe(r.seen)
 	return reconcile.Loop{
 		Name: "replicaset",
@@ -140,7 +142,7 @@ func (r *replicaSet) claim(ctx context.Context, set *appsv1.ReplicaSet, selector
 		live: client.In(client.ReplicaSets, objects.Key{Namespace: set.Namespace, Name: set.Name}),
 	}
 	candidates := r.pods.OwnedBy(set.UID)
-	for _, p := range r.pods.By(orphans, set.Namespace) {
+	for _, p := range r.pods.ByIndex(orphanPods, set.Namespace) {
 		if active(p) {
 			candidates = append(candidates, p)
 		}

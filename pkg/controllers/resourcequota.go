@@ -61,7 +61,7 @@ func ResourceQuota(env Env) reconcile.Loop {
 		}
 		l.Sources = append(l.Sources, r.count(n, client.CacheOf[objects.Object](env.Caches, n.GVR())))
 	}
-	l.Sources = append(l.Sources, func(ctx context.Context, wake reconcile.Waker) {
+	l.Sources = append(l.Sources, func(ctx context.Context, wake reconcile.Enqueue) {
 		env.custom.follow(kindFollower{
 			begin: func(k customKind) {
 				if !k.Cluster {
@@ -93,7 +93,7 @@ func (r *resourceQuota) leave(k customKind) {
 }
 
 // wakeAll wakes for all quotas: what is counted has changed.
-func (r *resourceQuota) wakeAll(wake reconcile.Waker) {
+func (r *resourceQuota) wakeAll(wake reconcile.Enqueue) {
 	for _, q := range r.quotas.List("", nil) {
 		wake(keyOf(q), 0)
 	}

@@ -37,7 +37,6 @@ func TaintEviction(env Env) reconcile.Loop {
 		client: env.Client, events: env.Events, clock: env.Clock,
 		nodes: env.Caches.Nodes(), pods: env.Caches.Pods(), since: map[types.UID]time.Time{},
 	}
-	r.pods.Index(onNode, nodeOf)
 	return reconcile.Loop{
 		Name:      "tainteviction",
 		Sources:   []reconcile.Source{reconcile.Map(r.nodes, r.tainted), reconcile.Map(r.pods, r.bound)},
@@ -59,7 +58,7 @@ func (r *taintEviction) tainted(ch client.Change[*corev1.Node]) []objects.Key {
 		return nil
 	}
 	var keys []objects.Key
-	for _, p := range r.pods.By(onNode, ch.Key().Name) {
+	for _, p := range r.pods.ByIndex(onNode, ch.Key().Name) {
 		keys = append(keys, keyOf(p))
 	}
 	return keys

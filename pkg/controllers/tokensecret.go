@@ -17,7 +17,7 @@ import (
 )
 
 // tokensOf is an index of token Secrets by the ServiceAccount that they name, as NAMESPACE/NAME.
-const tokensOf = "account"
+var tokensOf = client.NewIndex(accountOf)
 
 // TokenSecret fills the Secrets that are to hold tokens of ServiceAccounts, and deletes those of accounts that are gone.
 func TokenSecret(env Env) reconcile.Loop {
@@ -28,7 +28,6 @@ func TokenSecret(env Env) reconcile.Loop {
 		accounts: client.CacheOf[*corev1.ServiceAccount](env.Caches, client.ServiceAccounts),
 		secrets:  client.CacheOf[*corev1.Secret](env.Caches, client.Secrets),
 	}
-	r.secrets.Index(tokensOf, accountOf)
 	return reconcile.Loop{
 		Name:      "tokensecret",
 		Sources:   []reconcile.Source{reconcile.Map(r.accounts, r.holding), reconcile.Watch(r.secrets)},
@@ -58,7 +57,7 @@ func (r tokenSecret) holding(ch client.Change[*corev1.ServiceAccount]) []objects
 		return nil
 	}
 	var keys []objects.Key
-	for _, s := range r.secrets.By(tokensOf, ch.Key().String()) {
+	for _, s := range r.secrets.ByIndex(tokensOf, ch.Key().String()) {
 		keys = append(keys, keyOf(s))
 	}
 	return keys

@@ -100,7 +100,7 @@ func (h *Host) admitted(pod *corev1.Pod) bool {
 // inUse adds up what the node's other pods that have been admitted ask for.
 func (w *worker) inUse(pod *corev1.Pod) (corev1.ResourceList, int) {
 	sum, pods := corev1.ResourceList{}, 0
-	for _, other := range w.pods.By(byNode, w.Name) {
+	for _, other := range w.pods.ByIndex(byNode, w.Name) {
 		if other.UID == pod.UID || isFinished(other.Status.Phase) {
 			continue
 		}

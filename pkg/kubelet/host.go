@@ -44,8 +44,8 @@ type Host struct {
 	kubelets map[string]*Kubelet // by node name
 	workers  map[objects.Key][]*worker
 	found    map[objects.Key][]finding // what the runtimes have
-	wakePod  reconcile.Waker           // nil until the loop runs
-	wakePost reconcile.Waker
+	wakePod  reconcile.Enqueue         // nil until the loop runs
+	wakePost reconcile.Enqueue
 	asleep   map[objects.Key]uint64 // keys that were woken before the loop ran
 	doubted  map[objects.Key]uint64 // pods of which others say what their kubelets do not, and the revision of that
 
@@ -53,7 +53,7 @@ type Host struct {
 }
 
 // byNode is the index of the pods by the node that they are bound to.
-const byNode = "node"
+var byNode = client.NewIndex(nodeOf)
 
 // NewHost returns a host without kubelets.
 func NewHost(cfg HostConfig) (*Host, error) {
@@ -73,7 +73,6 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	h.refs = newReferences(h)
 	if !cfg.PerNode {
 		h.pods, h.nodes = cfg.Caches.Pods(), cfg.Caches.Nodes()
-		h.pods.Index(byNode, nodeOf)
 		h.pods.Subscribe(h.podChanged)
 	}
 	if cfg.Server != nil {
@@ -133,7 +132,7 @@ const (
 	postWorkers = 32
 )
 
-func (h *Host) podSource(_ context.Context, wake reconcile.Waker) {
+func (h *Host) podSource(_ context.Context, wake reconcile.Enqueue) {
 	h.mu.Lock()
 	asleep := h.asleep
 	h.wakePod, h.asleep = wake, nil
@@ -143,7 +142,7 @@ func (h *Host) podSource(_ context.Context, wake reconcile.Waker) {
 	}
 }
 
-func (h *Host) postSource(_ context.Context, wake reconcile.Waker) {
+func (h *Host) postSource(_ context.Context, wake reconcile.Enqueue) {
 	h.mu.Lock()
 	h.wakePost = wake
 	h.mu.Unlock()

@@ -85,7 +85,6 @@ func New(cfg Config) (*Kubelet, error) {
 		k.pods = client.CacheWhere[*corev1.Pod](h.Caches, client.Pods, metav1.ListOptions{
 			FieldSelector: fields.OneTermEqualSelector("spec.nodeName", k.Name).String(),
 		})
-		k.pods.Index(byNode, nodeOf)
 		k.pods.Subscribe(h.podChanged)
 		k.nodes = client.CacheWhere[*corev1.Node](h.Caches, client.Nodes, metav1.ListOptions{
 			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, k.Name).String(),
@@ -120,7 +119,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 		k.host.wake(key, 0)
 	}
 	k.observe(ctx)
-	for _, pod := range k.pods.By(byNode, k.Name) {
+	for _, pod := range k.pods.ByIndex(byNode, k.Name) {
 		k.host.wake(keyOf(pod), revisionOf(pod))
 	}
 	if err := k.postFeatures(ctx); err != nil && ctx.Err() == nil {

@@ -37,16 +37,16 @@ type Loop struct {
 	Rest time.Duration
 }
 
-// Waker puts a key into the loop's queue. revision is the change that asks for it, 0 when it is none.
-type Waker func(key objects.Key, revision uint64)
+// Enqueue adds a key to the loop's workqueue. revision is the change that triggered it, 0 for none.
+type Enqueue func(key objects.Key, revision uint64)
 
 // Source subscribes to something and wakes the loop for it. It is called once, when the loop starts.
-type Source func(ctx context.Context, wake Waker)
+type Source func(ctx context.Context, enqueue Enqueue)
 
 // Watch wakes the loop for each change of an object, with the object's key.
 func Watch[T objects.Object](c *client.Cache[T]) Source {
-	return func(_ context.Context, wake Waker) {
-		c.Subscribe(func(ch client.Change[T]) { wake(ch.Key(), ch.Revision) })
+	return func(_ context.Context, enqueue Enqueue) {
+		c.Subscribe(func(ch client.Change[T]) { enqueue(ch.Key(), ch.Revision) })
 	}
 }
 
@@ -74,10 +74,10 @@ func Owned[T objects.Object](c *client.Cache[T], kind string) Source {
 
 // Map wakes the loop for the keys that f finds in a change.
 func Map[T objects.Object](c *client.Cache[T], f func(client.Change[T]) []objects.Key) Source {
-	return func(_ context.Context, wake Waker) {
+	return func(_ context.Context, enqueue Enqueue) {
 		c.Subscribe(func(ch client.Change[T]) {
 			for _, key := range f(ch) {
-				wake(key, ch.Revision)
+				enqueue(key, ch.Revision)
 			}
 		})
 	}
@@ -85,10 +85,10 @@ func Map[T objects.Object](c *client.Cache[T], f func(client.Change[T]) []object
 
 // Every wakes the loop for one fixed key at each interval, beginning at once.
 func Every(clk clock.Clock, interval time.Duration, key objects.Key) Source {
-	return func(ctx context.Context, wake Waker) {
+	return func(ctx context.Context, enqueue Enqueue) {
 		go func() {
-			for wake(key, 0); clock.Sleep(ctx, clk, interval) == nil; {
-				wake(key, 0)
+			for enqueue(key, 0); clock.Sleep(ctx, clk, interval) == nil; {
+				enqueue(key, 0)
 			}
 		}()
 	}
@@ -104,7 +104,7 @@ func (l Loop) Run(ctx context.Context, clk clock.Clock) error {
 			workqueue.TypedRateLimitingQueueConfig[objects.Key]{Clock: clk}),
 	}
 	for _, source := range l.Sources {
-		source(ctx, q.wake)
+		source(ctx, q.enqueue)
 	}
 	var workers sync.WaitGroup
 	for range max(l.Workers, 1) {
@@ -184,7 +184,7 @@ func (q *queue) state(key objects.Key) *state {
 	return s
 }
 
-func (q *queue) wake(key objects.Key, revision uint64) {
+func (q *queue) enqueue(key objects.Key, revision uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.state(key)

@@ -59,11 +59,11 @@ func expect(t *testing.T, what string, got, want any) {
 func key(name string) objects.Key { return objects.Key{Namespace: "ns", Name: name} }
 
 // run runs a loop within a bubble of time; wake wakes it.
-func run(t *testing.T, l reconcile.Loop, test func(wake reconcile.Waker)) {
+func run(t *testing.T, l reconcile.Loop, test func(wake reconcile.Enqueue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		var wake reconcile.Waker
-		l.Sources = append(l.Sources, func(_ context.Context, w reconcile.Waker) { wake = w })
+		var wake reconcile.Enqueue
+		l.Sources = append(l.Sources, func(_ context.Context, w reconcile.Enqueue) { wake = w })
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- l.Run(ctx, clock.Real()) }()
@@ -88,8 +88,8 @@ func TestOnceAtATime(t *testing.T) {
 	}}
 	synctest.Test(t, func(t *testing.T) {
 		release = make(chan struct{})
-		var wake reconcile.Waker
-		l.Sources = []reconcile.Source{func(_ context.Context, w reconcile.Waker) { wake = w }}
+		var wake reconcile.Enqueue
+		l.Sources = []reconcile.Source{func(_ context.Context, w reconcile.Enqueue) { wake = w }}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- l.Run(ctx, clock.Real()) }()
@@ -124,7 +124,7 @@ func TestCauses(t *testing.T) {
 			return 0, errors.New("not yet")
 		}
 		return 0, nil
-	}}, func(wake reconcile.Waker) {
+	}}, func(wake reconcile.Enqueue) {
 		wake(key("a"), 7)
 		expect(t, "one cause", j.take(), "[a [7]]")
 		wake(key("a"), 0)
@@ -145,7 +145,7 @@ func TestManyCausesKeepTheNewest(t *testing.T) {
 		}
 		gate.Unlock()
 		return 0, nil
-	}}, func(wake reconcile.Waker) {
+	}}, func(wake reconcile.Enqueue) {
 		gate.Lock()
 		wake(key("a"), 1)
 		synctest.Wait()
@@ -181,7 +181,7 @@ func TestComingBack(t *testing.T) {
 			}
 		}
 		return 0, nil
-	}}, func(wake reconcile.Waker) {
+	}}, func(wake reconcile.Enqueue) {
 		began = time.Now()
 		wake(key("later"), 0)
 		time.Sleep(time.Hour)
@@ -208,7 +208,7 @@ func TestRest(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		return 0, nil
-	}}, func(wake reconcile.Waker) {
+	}}, func(wake reconcile.Enqueue) {
 		for range 995 {
 			wake(key("a"), 0)
 			time.Sleep(time.Millisecond)
@@ -233,10 +233,10 @@ func TestRest(t *testing.T) {
 func TestEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done := false
-		var wake reconcile.Waker
+		var wake reconcile.Enqueue
 		l := reconcile.Loop{
 			Name:    "test",
-			Sources: []reconcile.Source{func(_ context.Context, w reconcile.Waker) { wake = w }},
+			Sources: []reconcile.Source{func(_ context.Context, w reconcile.Enqueue) { wake = w }},
 			Reconcile: func(context.Context, objects.Key) (time.Duration, error) {
 				time.Sleep(time.Minute)
 				done = true
@@ -264,7 +264,7 @@ func TestEvery(t *testing.T) {
 		return 0, nil
 	}}
 	l.Sources = []reconcile.Source{reconcile.Every(clock.Real(), time.Minute, key("tick"))}
-	run(t, l, func(reconcile.Waker) {
+	run(t, l, func(reconcile.Enqueue) {
 		expect(t, "at once", j.take(), "[tick]")
 		time.Sleep(2*time.Minute + time.Second)
 		expect(t, "then", j.take(), "[tick tick]")
@@ -282,7 +282,7 @@ func TestSources(t *testing.T) {
 	}
 	pods := client.NewCaches(nil, clock.Real()).Pods()
 	watched, owned := map[string]uint64{}, map[string]uint64{}
-	into := func(m map[string]uint64) reconcile.Waker {
+	into := func(m map[string]uint64) reconcile.Enqueue {
 		return func(k objects.Key, rev uint64) { m[k.Name] = rev }
 	}
 	reconcile.Watch(pods)(t.Context(), into(watched))
