@@ -17,10 +17,10 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 	"github.com/minikctl/minikctl/pkg/clock"
-	"github.com/minikctl/minikctl/pkg/early/trim"
 	"github.com/minikctl/minikctl/pkg/kubelet/process"
 	"github.com/minikctl/minikctl/pkg/kubelet/sim"
 	"github.com/minikctl/minikctl/pkg/network/addr"
+	"github.com/minikctl/minikctl/pkg/supervisor/trim"
 )
 
 // Daemon is the parts of one process.

@@ -15,31 +15,40 @@ import (
 // need such ones.
 var late = []string{"net", "net/http", "net/netip", "os/exec", "path/filepath", "runtime/debug", "log/slog", "os/user"}
 
-// TestImports holds what makes the early dispatch early.
+// roots are the folders of the packages that are initialised before the dispatch.
+var roots = []string{".", "../supervisor"}
+
+// TestImports holds the limits that make the dispatch early.
 func TestImports(t *testing.T) {
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
+	for _, root := range roots {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			return checkImports(t, path)
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	}
+}
+
+func checkImports(t *testing.T, path string) error {
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	if err != nil {
+		return err
+	}
+	for _, i := range file.Imports {
+		name, err := strconv.Unquote(i.Path.Value)
 		if err != nil {
 			return err
 		}
-		for _, i := range file.Imports {
-			name, err := strconv.Unquote(i.Path.Value)
-			if err != nil {
-				return err
-			}
-			first, _, _ := strings.Cut(name, "/")
-			foreign := strings.Contains(first, ".") && name != "golang.org/x/sys/unix" &&
-				!strings.HasPrefix(name, "github.com/minikctl/minikctl/pkg/early/")
-			if foreign || slices.Contains(late, name) {
-				t.Errorf("%s imports %s, which is initialised too late", path, name)
-			}
+		first, _, _ := strings.Cut(name, "/")
+		foreign := strings.Contains(first, ".") && name != "golang.org/x/sys/unix" &&
+			!strings.HasPrefix(name+"/", "github.com/minikctl/minikctl/pkg/supervisor/")
+		if foreign || slices.Contains(late, name) {
+			t.Errorf("%s imports %s, which is initialised too late", path, name)
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
+	return nil
 }

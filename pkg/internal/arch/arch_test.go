@@ -25,7 +25,7 @@ var layers = map[string]float64{
 	"apiserver/pki": 2, "store/internal/ring": 1.5, "store/memory": 2, "store/badger": 2, "store/storetest": 2, "client/upstream": 2, "client/clienttest": 2, "reconcile": 2,
 	"apply": 2, "network/addr": 2, "images": 2,
 	"store": 1, "client": 1,
-	"objects": 0, "objects/minikctl": 0.5, "plug": 0, "clock": 0, "trace": 0, "early": 0,
+	"objects": 0, "objects/minikctl": 0.5, "plug": 0, "clock": 0, "trace": 0, "supervisor": 0, "early": 1,
 }
 
 // storeUsers are the only ones who may import the store: the API server, the drivers, and who puts them together.
@@ -93,7 +93,7 @@ func check(t *testing.T, file, from, to string) {
 		t.Errorf("%s imports %s, which has no layer", file, to)
 	}
 	sameFamily := strings.HasPrefix(from, "apiserver/internal/") && strings.HasPrefix(to, "apiserver/internal/") ||
-		strings.HasPrefix(from, "objects/") && strings.HasPrefix(to, "objects/") || strings.HasPrefix(from, "early/") && strings.HasPrefix(to, "early/")
+		strings.HasPrefix(from, "objects/") && strings.HasPrefix(to, "objects/") || strings.HasPrefix(from+"/", "supervisor/") && strings.HasPrefix(to, "supervisor/")
 	if lt >= lf && !sameFamily {
 		t.Errorf("%s: %s (layer %v) must not import %s (layer %v)", file, from, lf, to, lt)
 	}

@@ -19,7 +19,7 @@ var forbidden = []struct {
 }{
 	{"time", []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"}, []string{
 		"pkg/clock/",       // the clock itself
-		"pkg/early/",       // processes of their own, whose time is the machine's
+		"pkg/supervisor/",  // processes of their own, whose time is the machine's
 		"pkg/cli/", "cmd/", // the user's side: it is given a clock, and passes the machine's
 		"pkg/daemon/",         // starts and stops processes of the machine
 		"pkg/store/badger/",   // the guard file's ticker is about files
@@ -27,7 +27,7 @@ var forbidden = []struct {
 	}},
 	{"math/rand", nil, nil},
 	{"math/rand/v2", nil, []string{"pkg/clock/"}},
-	{"os", []string{"Exit"}, []string{"cmd/", "pkg/early/", "pkg/apiserver/internal/openapi/gen/", "pkg/apiserver/internal/track/gen/"}},
+	{"os", []string{"Exit"}, []string{"cmd/", "pkg/early/", "pkg/supervisor/", "pkg/apiserver/internal/openapi/gen/", "pkg/apiserver/internal/track/gen/"}},
 }
 
 // TestForbidden looks for calls that a package must not make. Tests may.

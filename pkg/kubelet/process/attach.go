@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/minikctl/minikctl/pkg/early/wire"
 	"github.com/minikctl/minikctl/pkg/kubelet"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // Attach implements kubelet.Attacher.

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/minikctl/minikctl/pkg/early/wire"
 	"github.com/minikctl/minikctl/pkg/kubelet"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // drain is how long an ended command's output may take to come to its end. It takes longer only when the command has left

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/minikctl/minikctl/pkg/early/wire"
 	"github.com/minikctl/minikctl/pkg/kubelet"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // probeTime bounds how long Features waits for the supervisor to have tried what there is.

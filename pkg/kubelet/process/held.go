@@ -6,7 +6,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/minikctl/minikctl/pkg/early/wire"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // The host keeps some things of running containers open for the case that the supervisor dies: the descriptors through

@@ -14,7 +14,7 @@
 //   - Limits of memory are watched (and the container killed as OOMKilled), not enforced; limits of CPU are not.
 //
 // One Host serves all nodes of a daemon; each node has a Runtime of it. The processes belong to a supervisor
-// (pkg/early), which the Host starts and attaches to: a daemon that dies leaves its pods running, and the next Host over
+// (pkg/supervisor), which the Host starts and attaches to: a daemon that dies leaves its pods running, and the next Host over
 // the same folder finds them. The Host keeps the pods themselves, and with them their addresses, on disk.
 package process
 
@@ -30,8 +30,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/minikctl/minikctl/pkg/clock"
-	"github.com/minikctl/minikctl/pkg/early/wire"
 	"github.com/minikctl/minikctl/pkg/network/addr"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // Config says where a Host keeps its things.

@@ -14,7 +14,8 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/early"
-	"github.com/minikctl/minikctl/pkg/early/wire"
+	"github.com/minikctl/minikctl/pkg/supervisor"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 const (
@@ -91,7 +92,7 @@ func (h *Host) startSupervisor() (*wire.Conn, error) {
 		return nil, fmt.Errorf("start supervisor: %w", err)
 	}
 	defer ready.Close()
-	how := early.Supervisor(h.root)
+	how := supervisor.Command(h.root)
 	cmd := &exec.Cmd{
 		Path: how.Path, Args: how.Args, Env: how.Env, Dir: "/", Stderr: log, ExtraFiles: []*os.File{theirs},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},

@@ -7,9 +7,9 @@ import (
 	"os"
 	"sync"
 
-	"github.com/minikctl/minikctl/pkg/early/terminal"
-	"github.com/minikctl/minikctl/pkg/early/wire"
 	"github.com/minikctl/minikctl/pkg/kubelet"
+	"github.com/minikctl/minikctl/pkg/supervisor/terminal"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // execTTY is Exec with a terminal: one stream in each direction.

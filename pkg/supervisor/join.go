@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/minikctl/minikctl/pkg/early/terminal"
-	"github.com/minikctl/minikctl/pkg/early/wire"
+	"github.com/minikctl/minikctl/pkg/supervisor/terminal"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // join connects files with the streams of a container until it ends, or the daemon hangs up, or what is to be its input

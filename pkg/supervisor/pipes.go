@@ -6,8 +6,8 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/minikctl/minikctl/pkg/early/terminal"
-	"github.com/minikctl/minikctl/pkg/early/wire"
+	"github.com/minikctl/minikctl/pkg/supervisor/terminal"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // pipes are a container's streams. Its output pipes are named, and the container has them open for reading too, so that a

@@ -25,8 +25,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/minikctl/minikctl/pkg/early/trim"
-	"github.com/minikctl/minikctl/pkg/early/wire"
+	"github.com/minikctl/minikctl/pkg/supervisor/role"
+	"github.com/minikctl/minikctl/pkg/supervisor/trim"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 const (
@@ -53,6 +54,14 @@ type supervisor struct {
 	activity   chan struct{} // something may have made the supervisor idle, or not idle
 	stop       chan struct{} // closed by Shutdown
 	stopOnce   sync.Once
+}
+
+// Command returns the command that runs a supervisor over the folder root. The process needs a session of its own to
+// outlive its parent. It writes the reason of a failed start to its standard error, and closes its descriptor 3 once it
+// serves.
+func Command(root string) role.Command {
+	// The supervisor allocates little, and its size counts on every machine.
+	return role.Start(role.Supervisor, []string{root}, "GOGC=50")
 }
 
 // Main runs the supervisor over the folder that is args[0] until it has nothing to do.

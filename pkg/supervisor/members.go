@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/minikctl/minikctl/pkg/early/wire"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // killTries bounds how long a container's processes may take to vanish after SIGKILL: a second or so.

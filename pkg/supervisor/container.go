@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/minikctl/minikctl/pkg/early/internal/role"
-	"github.com/minikctl/minikctl/pkg/early/wire"
+	"github.com/minikctl/minikctl/pkg/supervisor/role"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // container is one that runs or has ended. Its fields are guarded by supervisor.mu, but for those that never change.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/minikctl/minikctl/pkg/early/internal/program"
-	"github.com/minikctl/minikctl/pkg/early/internal/role"
+	"github.com/minikctl/minikctl/pkg/supervisor/program"
+	"github.com/minikctl/minikctl/pkg/supervisor/role"
 )
 
 type execError struct {

@@ -3,7 +3,7 @@ package supervisor
 import (
 	"os"
 
-	"github.com/minikctl/minikctl/pkg/early/wire"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // watcher is an attached daemon. It is told the newest status of what has changed, not each change.

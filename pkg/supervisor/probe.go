@@ -3,8 +3,8 @@ package supervisor
 import (
 	"os"
 
-	"github.com/minikctl/minikctl/pkg/early/internal/program"
-	"github.com/minikctl/minikctl/pkg/early/wire"
+	"github.com/minikctl/minikctl/pkg/supervisor/program"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // probe finds out, once, whether containers can have an address of their own: a program that listens on any address must

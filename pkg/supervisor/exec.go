@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/minikctl/minikctl/pkg/early/wire"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // exec runs a command as a process of the container until it ends, or until the daemon hangs up. files are its standard

@@ -5,7 +5,7 @@ package launch
 import (
 	"runtime"
 
-	"github.com/minikctl/minikctl/pkg/early/wire"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // filter tells the supervisor that there is none here.

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/minikctl/minikctl/pkg/early/trim"
+	"github.com/minikctl/minikctl/pkg/supervisor/trim"
 )
 
 // defaultPort is where web listens when neither its first argument, nor PORT, nor the pod's first containerPort says

@@ -10,7 +10,7 @@ import (
 	"runtime"
 	"syscall"
 
-	"github.com/minikctl/minikctl/pkg/early/wire"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // Main does not return.

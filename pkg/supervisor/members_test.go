@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/minikctl/minikctl/pkg/early/wire"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 func TestEndedSessionsAreForgotten(t *testing.T) {

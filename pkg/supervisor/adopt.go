@@ -5,7 +5,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/minikctl/minikctl/pkg/early/wire"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // adopt takes over what an earlier supervisor has left: running containers run on, and an exit that was missed is told

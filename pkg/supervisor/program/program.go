@@ -8,7 +8,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/minikctl/minikctl/pkg/early/trim"
+	"github.com/minikctl/minikctl/pkg/supervisor/trim"
 )
 
 // Prefix starts the name of every built-in program, and so its argv[0].

@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/minikctl/minikctl/pkg/early/wire"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 func logf(format string, args ...any) {
