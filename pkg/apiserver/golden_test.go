@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
+	"github.com/minikctl/minikctl/pkg/internal/golden"
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
 )
 
@@ -26,20 +27,6 @@ var (
 	update = flag.Bool("update", false, "write the counts of equal recorded answers")
 	show   = flag.String("show", "", "show what differs in the recorded answers whose name has this in it")
 )
-
-// counts is the file that holds how many recorded answers are equal: NAME EQUAL OF.
-const counts = "testdata/golden.txt"
-
-func recordings(t *testing.T) string {
-	dir := os.Getenv("MINIKCTL_GOLDEN")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "golden")
-	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Skip("no recordings: MINIKCTL_GOLDEN names no folder and ../shared/golden is not there")
-	}
-	return dir
-}
 
 // replay sends recorded requests to a server and counts the answers that are equal.
 type replay struct {
@@ -54,8 +41,10 @@ type replay struct {
 
 // TestGolden compares the server's answers with those of a real one, which were recorded. Fewer equal ones than before
 // fail.
-func TestGolden(t *testing.T) {
-	dir := recordings(t)
+func TestGolden(t *testing.T) { golden.Run(t, testGolden) }
+
+func testGolden(t *testing.T, recordings golden.Recordings) {
+	dir := recordings.Dir
 	e := apiservertest.New(t)
 	conf := rest.AnonymousClientConfig(e.AdminConfig)
 	conf.UserAgent = "Python-urllib/3.11"
@@ -74,10 +63,11 @@ func TestGolden(t *testing.T) {
 	for _, f := range flows {
 		r.flow(f)
 	}
-	r.compareCounts()
+	r.compareCounts(recordings.Counts())
 }
 
-func (r *replay) compareCounts() {
+// compareCounts fails when fewer answers are equal than the file counts says, a line of NAME EQUAL OF for each name.
+func (r *replay) compareCounts(counts string) {
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(r.of)) {
 		fmt.Fprintf(&text, "%s %d %d\n", name, r.equal[name], r.of[name])

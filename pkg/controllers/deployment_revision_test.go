@@ -8,24 +8,15 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/minikctl/minikctl/pkg/internal/golden"
 )
 
-// goldenDir returns the folder of recordings of a real cluster, and skips the test where there is none.
-func goldenDir(t *testing.T) string {
-	t.Helper()
-	dir := os.Getenv("MINIKCTL_GOLDEN")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "golden")
-	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Skip("no recordings: set MINIKCTL_GOLDEN")
-	}
-	return dir
-}
-
 // TestTemplateHash compares the hashes that name ReplicaSets with those of a real cluster.
-func TestTemplateHash(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(goldenDir(t), "controllers", "*.json"))
+func TestTemplateHash(t *testing.T) { golden.Run(t, testTemplateHash) }
+
+func testTemplateHash(t *testing.T, recordings golden.Recordings) {
+	files, err := filepath.Glob(filepath.Join(recordings.Dir, "controllers", "*.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/minikctl/minikctl/pkg/internal/golden"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
@@ -25,18 +26,13 @@ type recording struct {
 	Totals map[string]int64
 }
 
-// goldenEqual holds how many recordings must be equal.
-const goldenEqual = "testdata/golden-equal"
-
 // TestGolden decides what a real scheduler has decided, and compares node, message and scores.
-func TestGolden(t *testing.T) {
-	folder := os.Getenv("MINIKCTL_GOLDEN")
-	if folder == "" {
-		folder = "../../../shared/golden"
-	}
-	files, _ := filepath.Glob(filepath.Join(folder, "scheduling", "s*.json"))
-	if len(files) == 0 {
-		t.Skipf("no recordings: set MINIKCTL_GOLDEN, or put them into %s", folder)
+func TestGolden(t *testing.T) { golden.Run(t, testGolden) }
+
+func testGolden(t *testing.T, recordings golden.Recordings) {
+	files, err := filepath.Glob(filepath.Join(recordings.Dir, "scheduling", "s*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no recordings in %s: %v", recordings.Dir, err)
 	}
 	equal := 0
 	for _, file := range files {
@@ -51,7 +47,7 @@ func TestGolden(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d recordings are equal", equal, len(files))
-	compareCount(t, equal)
+	compareCount(t, recordings.Counts(), equal)
 }
 
 func replay(file string) (diff string, err error) {
@@ -109,9 +105,9 @@ func compareScores(rec recording, got scheduler.Outcome) string {
 	return strings.Join(diffs, "; ")
 }
 
-func compareCount(t *testing.T, equal int) {
+func compareCount(t *testing.T, counts string, equal int) {
 	t.Helper()
-	raw, err := os.ReadFile(goldenEqual)
+	raw, err := os.ReadFile(counts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,6 +119,6 @@ func compareCount(t *testing.T, equal int) {
 		t.Errorf("%d recordings are equal, were %d", equal, want)
 	}
 	if equal > want {
-		t.Errorf("%d recordings are equal, more than the %d before: write that into %s", equal, want, goldenEqual)
+		t.Errorf("%d recordings are equal, more than the %d before: write that into %s", equal, want, counts)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/minikctl/minikctl/pkg/internal/golden"
 	"github.com/minikctl/minikctl/pkg/objects/podspec"
 )
 
@@ -25,14 +26,12 @@ var templates = map[string][]string{
 }
 
 // TestGoldenTemplates compares the pod templates of the other workloads: their defaults and what is wrong with them.
-func TestGoldenTemplates(t *testing.T) {
-	dir := golden()
-	if dir == "" {
-		t.Skip("no recordings: MINIKCTL_GOLDEN names no folder and ../shared/golden is not there")
-	}
+func TestGoldenTemplates(t *testing.T) { golden.Run(t, testGoldenTemplates) }
+
+func testGoldenTemplates(t *testing.T, recordings golden.Recordings) {
 	for kind, path := range templates {
 		equal, all := 0, 0
-		for _, c := range readCases(t, filepath.Join(dir, "create", kind+".jsonl")) {
+		for _, c := range readCases(t, filepath.Join(recordings.Dir, "create", kind+".jsonl")) {
 			if c.Status != 201 && c.Status != 422 {
 				continue
 			}

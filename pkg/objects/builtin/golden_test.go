@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/minikctl/minikctl/pkg/internal/golden"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
 	"github.com/minikctl/minikctl/pkg/objects/check"
@@ -28,21 +29,6 @@ var (
 	update = flag.Bool("update", false, "write the counts of equal golden cases")
 	show   = flag.String("show", "", "show what differs in the golden cases whose name has this in it")
 )
-
-// counts is the file that holds how many recorded cases are equal, per kind: KIND EQUAL OF.
-const counts = "testdata/golden.txt"
-
-// golden returns the folder of the recordings of a real server, or "".
-func golden() string {
-	if dir := os.Getenv("MINIKCTL_GOLDEN"); dir != "" {
-		return dir
-	}
-	dir := filepath.Join("..", "..", "..", "..", "shared", "golden")
-	if _, err := os.Stat(dir); err != nil {
-		return ""
-	}
-	return dir
-}
 
 // recorded is one create and its answer.
 type recorded struct {
@@ -62,12 +48,12 @@ type recordedTable struct {
 	Rows [][]any
 }
 
-func TestGolden(t *testing.T) {
-	dir := golden()
-	if dir == "" {
-		t.Skip("no recordings: MINIKCTL_GOLDEN names no folder and ../shared/golden is not there")
-	}
-	want := readCounts(t)
+// TestGolden compares what the rows alone make of recorded creates with the recorded answers: defaults, errors, warnings, tables.
+func TestGolden(t *testing.T) { golden.Run(t, testGolden) }
+
+func testGolden(t *testing.T, recordings golden.Recordings) {
+	dir, counts := recordings.Dir, recordings.Counts()
+	want := readCounts(t, counts)
 	var lines []string
 	for _, r := range builtin.Resources {
 		path := filepath.Join(dir, "create", r.Names.Kind+".jsonl")
@@ -100,7 +86,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func readCounts(t *testing.T) map[string]int {
+// readCounts reads how many recorded cases are equal, a line of KIND EQUAL OF for each kind.
+func readCounts(t *testing.T, counts string) map[string]int {
 	b, err := os.ReadFile(counts)
 	if err != nil && !*update {
 		t.Fatal(err)

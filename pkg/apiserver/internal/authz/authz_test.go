@@ -17,6 +17,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage/stagetest"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
+	"github.com/minikctl/minikctl/pkg/internal/golden"
 )
 
 // known returns a user as the authenticators make one.
@@ -71,15 +72,13 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestRecordedRefusals takes the requests that a real server refused from the recordings, where they are.
-func TestRecordedRefusals(t *testing.T) {
-	dir := os.Getenv("MINIKCTL_GOLDEN")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "..", "..", "shared", "golden")
-	}
-	raw, err := os.ReadFile(filepath.Join(dir, "flows", "rbac-and-reviews.json"))
+// TestRecordedRefusals compares the messages of refused requests with those that a real server gave.
+func TestRecordedRefusals(t *testing.T) { golden.Run(t, testRecordedRefusals) }
+
+func testRecordedRefusals(t *testing.T, recordings golden.Recordings) {
+	raw, err := os.ReadFile(filepath.Join(recordings.Dir, "flows", "rbac-and-reviews.json"))
 	if err != nil {
-		t.Skip("there are no recordings: ", err)
+		t.Fatal(err)
 	}
 	var flow struct {
 		Steps []struct {

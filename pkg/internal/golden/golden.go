@@ -1,0 +1,67 @@
+// Package golden finds recorded answers of a real Kubernetes v1.36.3: an API server, a scheduler and controllers.
+// Tests compare ours with them.
+//
+// testdata holds a slice of the recordings, about a tenth: every tenth create of each kind, every tenth scheduling
+// decision, two conversations and two controller scenarios. The environment variable MINIKCTL_GOLDEN names a folder
+// with more; without it, shared/golden beside the checkout is used where it exists.
+package golden
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Recordings is a folder of recorded answers.
+type Recordings struct {
+	Name string // "slice" or "whole"
+	Dir  string
+}
+
+// Counts returns the file below testdata of the calling test's package that holds how many answers must be equal:
+// golden.txt for the whole, golden-slice.txt for the slice.
+func (r Recordings) Counts() string {
+	if r.Name == "whole" {
+		return filepath.Join("testdata", "golden.txt")
+	}
+	return filepath.Join("testdata", "golden-"+r.Name+".txt")
+}
+
+// Run calls test as a subtest with the committed slice, and with the whole recordings where this machine has them.
+func Run(t *testing.T, test func(t *testing.T, r Recordings)) {
+	t.Helper()
+	root := moduleRoot(t)
+	all := []Recordings{{"slice", filepath.Join(root, "pkg", "internal", "golden", "testdata")}}
+	whole := os.Getenv("MINIKCTL_GOLDEN")
+	if whole == "" {
+		if dir := filepath.Join(root, "..", "shared", "golden"); exists(dir) {
+			whole = dir
+		}
+	}
+	if whole != "" {
+		all = append(all, Recordings{"whole", whole})
+	}
+	for _, r := range all {
+		t.Run(r.Name, func(t *testing.T) { test(t, r) })
+	}
+}
+
+// moduleRoot returns the folder of go.mod above the test's working folder.
+func moduleRoot(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; !exists(filepath.Join(dir, "go.mod")); dir = filepath.Dir(dir) {
+		if dir == filepath.Dir(dir) {
+			t.Fatal("no go.mod above the working folder")
+		}
+	}
+	return dir
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
