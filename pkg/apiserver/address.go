@@ -7,8 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/fields"
-
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
 // address is what the method and path of a request name, without knowing which resources there are.
@@ -134,19 +132,6 @@ func truthy(values []string) bool {
 		return false
 	}
 	return values[0] != "0" && !strings.EqualFold(values[0], "false")
-}
-
-// operation is what admission calls the verb.
-func operation(verb string) stage.Operation {
-	switch verb {
-	case "create":
-		return stage.Create
-	case "update", "patch":
-		return stage.Update
-	case "delete", "deletecollection":
-		return stage.Delete
-	}
-	return ""
 }
 
 // longRunning reports whether a request may last: it has no deadline.

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
@@ -31,8 +30,6 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, req *verbs.Reque
 	if err != nil {
 		return err
 	}
-	req.Manager, req.DryRun = opts.FieldManager, len(opts.DryRun) > 0
-	req.Asked = stage.Asked{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation}
 	out, err := s.api.Create(r.Context(), req, obj, opts)
 	if err != nil {
 		return err
@@ -54,8 +51,6 @@ func (s *Server) update(w http.ResponseWriter, r *http.Request, req *verbs.Reque
 	if err != nil {
 		return err
 	}
-	req.Manager, req.DryRun = opts.FieldManager, len(opts.DryRun) > 0
-	req.Asked = stage.Asked{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation}
 	out, err := s.api.Update(r.Context(), req, obj, opts)
 	if err != nil {
 		return err
@@ -175,8 +170,6 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request, req *verbs.Reques
 	c := callOf(r)
 	c.stage("decode", began, s.clock.Now())
 	req.Stages = c.stages
-	req.Manager, req.DryRun = opts.FieldManager, len(opts.DryRun) > 0
-	req.Asked = stage.Asked{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation}
 	out, err := s.api.Patch(r.Context(), req, verbs.Patch{Type: kind, Data: data, Kind: s.served().decoder().Check(req)}, opts)
 	if err != nil {
 		return err
@@ -204,7 +197,6 @@ func (s *Server) delete(w http.ResponseWriter, r *http.Request, req *verbs.Reque
 	if err != nil {
 		return err
 	}
-	req.Delete, req.DryRun = opts, len(opts.DryRun) > 0
 	out, err := s.api.Delete(r.Context(), req, opts)
 	if err != nil {
 		return err
@@ -238,7 +230,6 @@ func (s *Server) deleteCollection(w http.ResponseWriter, r *http.Request, req *v
 	if err != nil {
 		return err
 	}
-	req.Delete, req.DryRun = opts, len(opts.DryRun) > 0
 	listing, err := s.api.DeleteCollection(r.Context(), req, opts, list)
 	if err != nil {
 		return err

@@ -27,15 +27,13 @@ func (s *Server) newConnectors(cfg Config) error {
 // connect admits a connection and hands it over. It ends with the server at the latest.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request, req *verbs.Request, c connect.Connector) {
 	a := &req.Attributes
-	a.Operation = stage.Connect
+	change := &stage.Admission{Attributes: a, Operation: stage.Connect}
 	err := s.mayStream(r, a)
 	if err == nil {
-		a.Sub, err = connect.Options(a.GVR.Resource, a.Subresource, r.URL.Query(), callOf(r).address.rest)
+		change.Sub, err = connect.Options(a.GVR.Resource, a.Subresource, r.URL.Query(), callOf(r).address.rest)
 	}
-	for _, v := range s.stages.Validators {
-		if err == nil {
-			err = v.Admit(r.Context(), a)
-		}
+	if err == nil {
+		err = s.stages.Validate(r.Context(), change)
 	}
 	if err == nil {
 		ctx, cancel := context.WithCancel(r.Context())

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
 )
 
 // readOnly lets everybody get and nobody do anything else.
@@ -20,7 +19,7 @@ func (readOnly) Authorize(_ context.Context, a *stage.Attributes) (stage.Decisio
 }
 
 func TestToReadIsNotToRun(t *testing.T) {
-	s := &Server{stages: verbs.Stages{Authorizers: []stage.Authorizer{readOnly{}}}}
+	s := &Server{stages: stage.Stages{Authorizers: []stage.Authorizer{readOnly{}}}}
 	r := httptest.NewRequest("GET", "/", nil)
 	for subresource, allowed := range map[string]bool{"log": true, "exec": false, "attach": false, "portforward": false} {
 		if err := s.mayStream(r, &stage.Attributes{Verb: "get", Subresource: subresource}); (err == nil) != allowed {

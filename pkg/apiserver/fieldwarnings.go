@@ -22,7 +22,7 @@ type fieldWarnings struct {
 func (fieldWarnings) Name() string { return "FieldWarnings" }
 
 // Mutate implements stage.Mutator. It changes nothing. Of an update only what is new is told.
-func (w fieldWarnings) Mutate(_ context.Context, a *stage.Attributes) error {
+func (w fieldWarnings) Mutate(_ context.Context, a *stage.Admission) error {
 	if !slices.Contains([]string{"", "ephemeralcontainers", "resize"}, a.Subresource) {
 		return nil
 	}

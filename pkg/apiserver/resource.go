@@ -124,7 +124,7 @@ func (s *Server) request(c *call, t target) *verbs.Request {
 		Attributes: stage.Attributes{
 			User: c.user, Verb: a.verb, Resource: t.resource,
 			GVR:         schema.GroupVersionResource{Group: a.group, Version: a.version, Resource: a.resource},
-			Subresource: a.subresource, Namespace: a.namespace, Name: a.name, Fields: a.fields, Operation: operation(a.verb), Warn: c.warn,
+			Subresource: a.subresource, Namespace: a.namespace, Name: a.name, Fields: a.fields, Warn: c.warn,
 		},
 		Served: t.served, Report: c.report, Began: c.began, Stages: c.stages,
 	}

@@ -18,20 +18,19 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
 // reviews lists the questions that the server answers: may somebody do something, what may I do, who am I, whose token is
 // this. They are answered by the very authorizers and authenticators that requests pass.
-func (s *Server) reviews() map[schema.GroupResource]verbs.Review {
+func (s *Server) reviews() map[schema.GroupResource]stage.Review {
 	may := func(resource string) schema.GroupResource {
 		return schema.GroupResource{Group: authorizationv1.GroupName, Resource: resource}
 	}
 	who := func(resource string) schema.GroupResource {
 		return schema.GroupResource{Group: authenticationv1.GroupName, Resource: resource}
 	}
-	return map[schema.GroupResource]verbs.Review{
+	return map[schema.GroupResource]stage.Review{
 		may("subjectaccessreviews"):      s.reviewAccess,
 		may("localsubjectaccessreviews"): s.reviewAccess,
 		may("selfsubjectaccessreviews"):  s.reviewAccess,

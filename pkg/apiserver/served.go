@@ -133,15 +133,16 @@ func (s *Server) newRegistrar() *definitions.Registrar {
 
 // awaitDefinitions lets those who write a definition have their answer when it has been acted on: what they ask next finds
 // what is described. Kubernetes leaves them to look.
-func (s *Server) awaitDefinitions() verbs.Hook {
-	prepare := func(ctx context.Context, crd, old objects.Object, _ bool) (commit, undo func(), err error) {
-		return func() {
+func (s *Server) awaitDefinitions() stage.Hook {
+	prepare := func(_ context.Context, tx *stage.Transaction, crd, old objects.Object) error {
+		tx.OnCommit(func(ctx context.Context) {
 			if s.registrar != nil && (old == nil || old.GetGeneration() != crd.GetGeneration()) {
 				s.registrar.Await(ctx, crd.GetUID(), crd.GetGeneration())
 			}
-		}, nil, nil
+		})
+		return nil
 	}
-	return verbs.Hook{Resource: definitions.Resource.GroupResource(), Prepare: prepare}
+	return stage.Hook{Resource: definitions.Resource.GroupResource(), Prepare: prepare}
 }
 
 // terminating refuses new custom resources of a kind that is being deleted. The registrar is made after the stages.
@@ -151,7 +152,7 @@ type terminating struct{ server *Server }
 func (terminating) Name() string { return "CustomResourceTermination" }
 
 // Mutate implements stage.Mutator. It changes nothing.
-func (t terminating) Mutate(ctx context.Context, a *stage.Attributes) error {
+func (t terminating) Mutate(ctx context.Context, a *stage.Admission) error {
 	if t.server.registrar == nil {
 		return nil
 	}

@@ -89,7 +89,7 @@ type Server struct {
 	virtual     *virtual.Store
 	audit       *audit.Log // nil: there is none
 	api         verbs.API  // both of them
-	stages      verbs.Stages
+	stages      stage.Stages
 	authn       stage.Authenticator
 	issuer      *tokens.Issuer // of ServiceAccount tokens
 	kubelets    *connect.Kubelets

@@ -32,7 +32,7 @@ func (s *Server) newEngine(cfg Config) error {
 	s.engine, err = verbs.New(verbs.Config{
 		Store: cfg.Store, Resources: cfg.Resources, Clock: cfg.Clock, Source: cfg.Source,
 		Stages:  s.newStages,
-		Hooks:   []verbs.Hook{services, s.awaitDefinitions()},
+		Hooks:   []stage.Hook{services, s.awaitDefinitions()},
 		Reviews: s.reviews(),
 		Spans:   s.virtual.Span,
 		Token: func(ctx context.Context, account objects.Key, asked *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
@@ -60,12 +60,13 @@ func (s *Server) newEngine(cfg Config) error {
 }
 
 // newStages lists what requests pass in the engine.
-func (s *Server) newStages(r stage.Reader) verbs.Stages {
-	s.stages = verbs.Stages{Authorizers: authz.New(r)}
-	s.stages.Mutators, s.stages.Validators = admission.New(admission.Config{
+func (s *Server) newStages(r stage.Reader) stage.Stages {
+	authorizers := authz.New(r)
+	s.stages = admission.New(admission.Config{
 		Reader: r, Source: s.source, Clock: s.clock, Quota: s.updateQuota,
-		Authorizers: s.stages.Authorizers, UID: s.chance.UID, Find: s.findKind,
+		Authorizers: authorizers, UID: s.chance.UID, Find: s.findKind,
 	})
+	s.stages.Authorizers = authorizers
 	s.stages.Mutators = append(s.stages.Mutators, authz.NewEscalation(s.stages.Authorizers))
 	s.stages.Mutators = append(s.stages.Mutators, terminating{s})
 	if len(s.unattended) > 0 {

@@ -17,7 +17,7 @@ type unattended []schema.GroupResource
 func (unattended) Name() string { return "Unattended" }
 
 // Mutate implements stage.Mutator. It changes nothing.
-func (u unattended) Mutate(_ context.Context, a *stage.Attributes) error {
+func (u unattended) Mutate(_ context.Context, a *stage.Admission) error {
 	if a.Operation == stage.Create && a.Subresource == "" && a.Resource != nil && slices.Contains(u, a.Resource.Names.GR()) {
 		a.Warn(fmt.Sprintf("nothing in this cluster acts on %s yet: the object is stored, and that is all", a.Resource.Names.GR()))
 	}

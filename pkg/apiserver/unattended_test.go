@@ -14,13 +14,13 @@ func TestUnattended(t *testing.T) {
 	sets, replicas := objects.Row(apps.StatefulSets), objects.Row(apps.ReplicaSets)
 	u := unattended{{Group: "apps", Resource: "statefulsets"}, schema.GroupResource{Resource: "others"}}
 	for name, c := range map[string]struct {
-		a    stage.Attributes
+		a    stage.Admission
 		want string
 	}{
-		"one that nobody acts on": {stage.Attributes{Resource: &sets, Operation: stage.Create}, "nothing in this cluster acts on statefulsets.apps yet: the object is stored, and that is all"},
-		"its update":              {stage.Attributes{Resource: &sets, Operation: stage.Update}, ""},
-		"its scale":               {stage.Attributes{Resource: &sets, Operation: stage.Create, Subresource: "scale"}, ""},
-		"another":                 {stage.Attributes{Resource: &replicas, Operation: stage.Create}, ""},
+		"one that nobody acts on": {stage.Admission{Operation: stage.Create, Attributes: &stage.Attributes{Resource: &sets}}, "nothing in this cluster acts on statefulsets.apps yet: the object is stored, and that is all"},
+		"its update":              {stage.Admission{Operation: stage.Update, Attributes: &stage.Attributes{Resource: &sets}}, ""},
+		"its scale":               {stage.Admission{Operation: stage.Create, Attributes: &stage.Attributes{Resource: &sets, Subresource: "scale"}}, ""},
+		"another":                 {stage.Admission{Operation: stage.Create, Attributes: &stage.Attributes{Resource: &replicas}}, ""},
 	} {
 		got := ""
 		c.a.Warn = func(text string) { got = text }

@@ -31,8 +31,9 @@ type Config struct {
 	Find        policy.FindKind  // finds what the parameters of policies are; nil: no policies are evaluated
 }
 
-// New returns the plugins in the order in which they are called, which is that of Kubernetes' default chain.
-func New(cfg Config) ([]stage.Mutator, []stage.Validator) {
+// New returns the plugins in the order in which they are called, which is that of Kubernetes' default chain, and no
+// authorizers.
+func New(cfg Config) stage.Stages {
 	r := cfg.Reader
 	lifecycle := gate{"NamespaceLifecycle", namespaceLifecycle{r}.check}
 	limits := newLimitRanger(r)
@@ -40,7 +41,8 @@ func New(cfg Config) ([]stage.Mutator, []stage.Validator) {
 	restriction := gate{"NodeRestriction", nodeRestriction{r, cfg.Authorizers}.check}
 	prio := priority{r}
 	classes := runtimeClass{r}
-	mutators := []stage.Mutator{
+	var out stage.Stages
+	out.Mutators = []stage.Mutator{
 		lifecycle,
 		limits,
 		accounts,
@@ -56,7 +58,7 @@ func New(cfg Config) ([]stage.Mutator, []stage.Validator) {
 		certificateRequests{cfg.Clock},
 		deviceTaints{cfg.Clock},
 	}
-	validators := []stage.Validator{
+	out.Validators = []stage.Validator{
 		lifecycle,
 		limits,
 		accounts,
@@ -74,18 +76,18 @@ func New(cfg Config) ([]stage.Mutator, []stage.Validator) {
 	}
 	if cfg.Find != nil {
 		mutating, validating := policies(cfg)
-		mutators = append(mutators, mutating)
-		validators = append(validators, paramAccess{cfg.Authorizers, cfg.Find}, validating)
+		out.Mutators = append(out.Mutators, mutating)
+		out.Validators = append(out.Validators, paramAccess{cfg.Authorizers, cfg.Find}, validating)
 	}
 	if cfg.UID != nil {
 		mutating, validating := webhooks(cfg)
-		mutators = append(mutators, mutating)
-		validators = append(validators, mutating, validating)
+		out.Mutators = append(out.Mutators, mutating)
+		out.Validators = append(out.Validators, mutating, validating)
 	}
 	if cfg.Quota != nil {
-		validators = append(validators, newResourceQuota(r, cfg.Quota, cfg.Clock))
+		out.Reservers = []stage.Reserver{newResourceQuota(r, cfg.Quota, cfg.Clock)}
 	}
-	return mutators, validators
+	return out
 }
 
 const registration = "admissionregistration.k8s.io"
@@ -130,14 +132,14 @@ func webhooks(cfg Config) (webhook.Mutating, webhook.Validating) {
 // and updates, and as a Validator for the rest.
 type gate struct {
 	name  string
-	check func(ctx context.Context, a *stage.Attributes) error
+	check func(ctx context.Context, a *stage.Admission) error
 }
 
 func (g gate) Name() string { return g.name }
 
-func (g gate) Mutate(ctx context.Context, a *stage.Attributes) error { return g.check(ctx, a) }
+func (g gate) Mutate(ctx context.Context, a *stage.Admission) error { return g.check(ctx, a) }
 
-func (g gate) Admit(ctx context.Context, a *stage.Attributes) error {
+func (g gate) Validate(ctx context.Context, a *stage.Admission) error {
 	if a.Operation == stage.Create || a.Operation == stage.Update {
 		return nil
 	}
@@ -145,19 +147,19 @@ func (g gate) Admit(ctx context.Context, a *stage.Attributes) error {
 }
 
 // Forbidden returns the answer to a write that err is the reason to refuse. StatusErrors are returned as they are.
-func Forbidden(a *stage.Attributes, err error) error {
+func Forbidden(a *stage.Admission, err error) error {
 	if status := new(apierrors.StatusError); errors.As(err, &status) && error(status) == err { //nolint:errorlint // a wrapped one is not as it is to be
 		return err
 	}
 	return apierrors.NewForbidden(a.GVR.GroupResource(), nameOf(a), err)
 }
 
-func forbid(a *stage.Attributes, format string, args ...any) error {
+func forbid(a *stage.Admission, format string, args ...any) error {
 	return apierrors.NewForbidden(a.GVR.GroupResource(), nameOf(a), fmt.Errorf(format, args...))
 }
 
 // nameOf is what error messages call the object.
-func nameOf(a *stage.Attributes) string {
+func nameOf(a *stage.Admission) string {
 	if a.Name != "" {
 		return a.Name
 	}
@@ -189,7 +191,7 @@ var (
 )
 
 // podOf returns the pod of a write to a pod itself, not to a subresource.
-func podOf(a *stage.Attributes) (*corev1.Pod, bool) {
+func podOf(a *stage.Admission) (*corev1.Pod, bool) {
 	if a.Subresource != "" || a.GVR.GroupResource() != pods {
 		return nil, false
 	}

@@ -58,12 +58,12 @@ func overhead(cpu string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
 }
 
-func create(gr schema.GroupResource, obj objects.Object) *stage.Attributes {
-	return &stage.Attributes{
-		User: admin, Verb: "create", GVR: gr.WithVersion("v1"), Operation: stage.Create, Object: obj,
+func create(gr schema.GroupResource, obj objects.Object) *stage.Admission {
+	return &stage.Admission{Operation: stage.Create, Object: obj, Attributes: &stage.Attributes{
+		User: admin, Verb: "create", GVR: gr.WithVersion("v1"),
 		Resource:  &objects.Resource{Names: objects.Names{Group: gr.Group, Version: "v1", Plural: gr.Resource}},
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), Warn: func(string) {},
-	}
+	}}
 }
 
 func newPod(change func(*corev1.Pod)) *corev1.Pod {
@@ -75,34 +75,27 @@ func newPod(change func(*corev1.Pod)) *corev1.Pod {
 }
 
 // admit passes a through all plugins, as the engine does.
-func admit(ctx context.Context, r stage.Reader, a *stage.Attributes) error {
+func admit(ctx context.Context, r stage.Reader, a *stage.Admission) error {
 	if a.Resource == nil {
 		a.Resource = &objects.Resource{Names: objects.Names{Group: a.GVR.Group, Version: a.GVR.Version, Plural: a.GVR.Resource}}
 	}
-	mutators, validators := New(Config{Reader: r, Source: clock.NewSource(1), Clock: clock.Real()})
+	stages := New(Config{Reader: r, Source: clock.NewSource(1), Clock: clock.Real()})
 	if a.Operation == stage.Create || a.Operation == stage.Update {
-		for _, m := range mutators {
-			if err := m.Mutate(ctx, a); err != nil {
-				return err
-			}
-		}
-	}
-	for _, v := range validators {
-		if err := v.Admit(ctx, a); err != nil {
+		if err := stages.Mutate(ctx, a); err != nil {
 			return err
 		}
 	}
-	return nil
+	return stages.Validate(ctx, a)
 }
 
 func TestNamesAreThoseOfKubernetes(t *testing.T) {
 	var names []string
-	mutators, validators := New(Config{Reader: newReader(), Source: clock.NewSource(1), Clock: clock.Real()})
-	for _, m := range mutators {
+	stages := New(Config{Reader: newReader(), Source: clock.NewSource(1), Clock: clock.Real()})
+	for _, m := range stages.Mutators {
 		names = append(names, m.Name())
 	}
 	only := []string{"PodSecurity", "PersistentVolumeClaimResize", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction", "NodeDeclaredFeatureValidator", "PodResizeValidator", "DeviceAccess"}
-	for _, v := range validators {
+	for _, v := range stages.Validators {
 		if !slices.Contains(names, v.Name()) && !slices.Contains(only, v.Name()) {
 			t.Errorf("%s is a validator only", v.Name())
 		}
@@ -403,7 +396,9 @@ func TestSubresourcesAreLeftAlone(t *testing.T) {
 func TestBindingIsGivenTheNodesLabels(t *testing.T) {
 	bind := func(target corev1.ObjectReference) *corev1.Binding {
 		b := &corev1.Binding{Target: target}
-		a := &stage.Attributes{User: admin, GVR: pods.WithVersion("v1"), Subresource: "binding", Operation: stage.Create, Namespace: "ns", Name: "p", Sub: b}
+		a := &stage.Admission{Operation: stage.Create, Sub: b, Attributes: &stage.Attributes{
+			User: admin, GVR: pods.WithVersion("v1"), Subresource: "binding", Namespace: "ns", Name: "p",
+		}}
 		if err := admit(t.Context(), newReader(), a); err != nil {
 			t.Fatal(err)
 		}
@@ -418,8 +413,10 @@ func TestBindingIsGivenTheNodesLabels(t *testing.T) {
 }
 
 func TestNamespaceLifecycle(t *testing.T) {
-	remove := func(gr schema.GroupResource, namespace, name string) *stage.Attributes {
-		return &stage.Attributes{User: admin, Verb: "delete", GVR: gr.WithVersion("v1"), Operation: stage.Delete, Namespace: namespace, Name: name}
+	remove := func(gr schema.GroupResource, namespace, name string) *stage.Admission {
+		return &stage.Admission{Operation: stage.Delete, Attributes: &stage.Attributes{
+			User: admin, Verb: "delete", GVR: gr.WithVersion("v1"), Namespace: namespace, Name: name,
+		}}
 	}
 	for _, name := range []string{"default", "kube-system", "kube-public"} {
 		err := admit(t.Context(), newReader(), remove(namespaces, name, name))
@@ -427,7 +424,7 @@ func TestNamespaceLifecycle(t *testing.T) {
 			t.Errorf("error is %v", err)
 		}
 	}
-	for _, a := range []*stage.Attributes{
+	for _, a := range []*stage.Admission{
 		remove(namespaces, "kube-node-lease", "kube-node-lease"), remove(namespaces, "ns", "ns"), remove(pods, "default", "default"), remove(pods, "gone", "p"),
 		create(namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "new"}}),
 		create(schema.GroupResource{Resource: "nodes"}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}),
@@ -473,19 +470,15 @@ func TestForbiddenKeepsStatusErrors(t *testing.T) {
 
 func BenchmarkPod(b *testing.B) {
 	r := newReader()
-	mutators, validators := New(Config{Reader: r, Source: clock.NewSource(1), Clock: clock.Real()})
+	stages := New(Config{Reader: r, Source: clock.NewSource(1), Clock: clock.Real()})
 	b.ReportAllocs()
 	for b.Loop() {
 		a := create(pods, newPod(nil))
-		for _, m := range mutators {
-			if err := m.Mutate(b.Context(), a); err != nil {
-				b.Fatal(err)
-			}
+		if err := stages.Mutate(b.Context(), a); err != nil {
+			b.Fatal(err)
 		}
-		for _, v := range validators {
-			if err := v.Admit(b.Context(), a); err != nil {
-				b.Fatal(err)
-			}
+		if err := stages.Validate(b.Context(), a); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package admission
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,29 +24,22 @@ func BenchmarkNothingConfigured(b *testing.B) {
 		Quota: func(context.Context, *corev1.ResourceQuota) error { return nil },
 		UID:   func() types.UID { return "" },
 		Find:  func(schema.GroupVersionKind) (*objects.Resource, *objects.Served) { return nil, nil }}
-	dynamic := map[string]bool{"LimitRanger": true, "PodSecurity": true, "ResourceQuota": true, "MutatingAdmissionPolicy": true,
+	dynamic := map[string]bool{"LimitRanger": true, "PodSecurity": true, "MutatingAdmissionPolicy": true,
 		"ValidatingAdmissionPolicy": true, "MutatingAdmissionWebhook": true, "ValidatingAdmissionWebhook": true}
-	mutators, validators := New(cfg)
-	for name, a := range map[string]*stage.Attributes{
+	stages := New(cfg)
+	stages.Mutators = slices.DeleteFunc(stages.Mutators, func(m stage.Mutator) bool { return !dynamic[m.Name()] })
+	stages.Validators = slices.DeleteFunc(stages.Validators, func(v stage.Validator) bool { return !dynamic[v.Name()] })
+	for name, a := range map[string]*stage.Admission{
 		"Pod":       create(pods, newPod(nil)),
 		"ConfigMap": create(schema.GroupResource{Resource: "configmaps"}, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "ns"}}),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				for _, m := range mutators {
-					if dynamic[m.Name()] {
-						if err := m.Mutate(b.Context(), a); err != nil {
-							b.Fatal(err)
-						}
-					}
-				}
-				for _, v := range validators {
-					if dynamic[v.Name()] {
-						if err := v.Admit(b.Context(), a); err != nil {
-							b.Fatal(err)
-						}
-					}
+				var tx stage.Transaction
+				err := errors.Join(stages.Mutate(b.Context(), a), stages.Validate(b.Context(), a), stages.Reserve(b.Context(), a, &tx))
+				if err != nil {
+					b.Fatal(err)
 				}
 			}
 		})

@@ -25,7 +25,7 @@ type certificateRequests struct{ clk clock.Clock }
 
 func (certificateRequests) Name() string { return "CertificateRequests" }
 
-func (p certificateRequests) Mutate(_ context.Context, a *stage.Attributes) error {
+func (p certificateRequests) Mutate(_ context.Context, a *stage.Admission) error {
 	r, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
 	if !ok {
 		return nil
@@ -72,7 +72,7 @@ type certificateApproval struct{ authorizers []stage.Authorizer }
 
 func (certificateApproval) Name() string { return "CertificateApproval" }
 
-func (p certificateApproval) Admit(ctx context.Context, a *stage.Attributes) error {
+func (p certificateApproval) Validate(ctx context.Context, a *stage.Admission) error {
 	old, ok := a.Old.(*certificatesv1.CertificateSigningRequest)
 	if !ok || a.Operation != stage.Update || a.Subresource != "approval" || mayForSigner(ctx, p.authorizers, a, "approve", old.Spec.SignerName) {
 		return nil
@@ -85,7 +85,7 @@ type certificateSigning struct{ authorizers []stage.Authorizer }
 
 func (certificateSigning) Name() string { return "CertificateSigning" }
 
-func (p certificateSigning) Admit(ctx context.Context, a *stage.Attributes) error {
+func (p certificateSigning) Validate(ctx context.Context, a *stage.Admission) error {
 	old, ok := a.Old.(*certificatesv1.CertificateSigningRequest)
 	if !ok || a.Operation != stage.Update || a.Subresource != "status" {
 		return nil
@@ -105,7 +105,7 @@ type certificateSubjectRestriction struct{}
 
 func (certificateSubjectRestriction) Name() string { return "CertificateSubjectRestriction" }
 
-func (certificateSubjectRestriction) Admit(_ context.Context, a *stage.Attributes) error {
+func (certificateSubjectRestriction) Validate(_ context.Context, a *stage.Admission) error {
 	r, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
 	if !ok || a.Operation != stage.Create || a.Subresource != "" || r.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
 		return nil
@@ -121,7 +121,7 @@ func (certificateSubjectRestriction) Admit(_ context.Context, a *stage.Attribute
 }
 
 // mayForSigner asks for the right to the signer, and to all signers of its domain.
-func mayForSigner(ctx context.Context, list []stage.Authorizer, a *stage.Attributes, verb, signer string) bool {
+func mayForSigner(ctx context.Context, list []stage.Authorizer, a *stage.Admission, verb, signer string) bool {
 	domain, _, _ := strings.Cut(signer, "/")
 	for _, name := range []string{signer, domain + "/*"} {
 		d, _, err := authz.Decide(ctx, list, &stage.Attributes{
@@ -135,6 +135,6 @@ func mayForSigner(ctx context.Context, list []stage.Authorizer, a *stage.Attribu
 	return false
 }
 
-func refuseRequest(a *stage.Attributes, name string, err error) error {
+func refuseRequest(a *stage.Admission, name string, err error) error {
 	return apierrors.NewForbidden(a.GVR.GroupResource(), name, err)
 }

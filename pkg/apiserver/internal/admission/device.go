@@ -28,7 +28,7 @@ type deviceTaints struct{ clk clock.Clock }
 
 func (deviceTaints) Name() string { return "DeviceTaints" }
 
-func (p deviceTaints) Mutate(_ context.Context, a *stage.Attributes) error {
+func (p deviceTaints) Mutate(_ context.Context, a *stage.Admission) error {
 	s, ok := a.Object.(*resourcev1.ResourceSlice)
 	if !ok {
 		return nil
@@ -54,7 +54,7 @@ type deviceAccess struct {
 
 func (deviceAccess) Name() string { return "DeviceAccess" }
 
-func (p deviceAccess) Admit(ctx context.Context, a *stage.Attributes) error {
+func (p deviceAccess) Validate(ctx context.Context, a *stage.Admission) error {
 	var errs field.ErrorList
 	switch obj := a.Object.(type) {
 	case *resourcev1.ResourceClaim:
@@ -116,7 +116,7 @@ func (p deviceAccess) admin(ctx context.Context, namespace string, at *field.Pat
 	return nil
 }
 
-func (p deviceAccess) status(ctx context.Context, a *stage.Attributes, now, old *resourcev1.ResourceClaimStatus) field.ErrorList {
+func (p deviceAccess) status(ctx context.Context, a *stage.Admission, now, old *resourcev1.ResourceClaimStatus) field.ErrorList {
 	var errs field.ErrorList
 	if adminResult(old.Allocation) == nil {
 		errs = p.admin(ctx, a.Namespace, adminResult(now.Allocation))
@@ -144,7 +144,7 @@ func (p deviceAccess) status(ctx context.Context, a *stage.Attributes, now, old 
 }
 
 // may returns nil if the user has one of the verbs, and otherwise why not the first.
-func (p deviceAccess) may(ctx context.Context, a *stage.Attributes, subresource, namespace, name string, verbs ...string) error {
+func (p deviceAccess) may(ctx context.Context, a *stage.Admission, subresource, namespace, name string, verbs ...string) error {
 	var first error
 	for _, verb := range verbs {
 		err := authz.Check(ctx, p.authorizers, &stage.Attributes{

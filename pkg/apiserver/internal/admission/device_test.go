@@ -50,7 +50,7 @@ func TestAdminAccess(t *testing.T) {
 		meta := metav1.ObjectMeta{Name: "c", Namespace: namespace}
 		for _, obj := range []objects.Object{&resourcev1.ResourceClaim{ObjectMeta: meta, Spec: spec},
 			&resourcev1.ResourceClaimTemplate{ObjectMeta: meta, Spec: resourcev1.ResourceClaimTemplateSpec{Spec: spec}}} {
-			got := whyNot(p.Admit(t.Context(), create(deviceClaims, obj)))
+			got := whyNot(p.Validate(t.Context(), create(deviceClaims, obj)))
 			if allowed && got != "" || !allowed && !strings.Contains(got, want) {
 				t.Errorf("%T in %s: %q", obj, namespace, got)
 			}
@@ -67,7 +67,7 @@ func TestAdminAccess(t *testing.T) {
 	}
 }
 
-func update(obj *resourcev1.ResourceClaim) *stage.Attributes {
+func update(obj *resourcev1.ResourceClaim) *stage.Admission {
 	a := create(deviceClaims, obj)
 	a.Verb, a.Operation, a.Subresource = "update", stage.Update, "status"
 	a.User = &user.DefaultInfo{Name: "system:serviceaccount:ns:driver", Extra: map[string][]string{"authentication.kubernetes.io/node-name": {"n1"}}}
@@ -106,7 +106,7 @@ func TestWhoWritesClaims(t *testing.T) {
 			now.Status = c.now
 			a := update(now)
 			a.Old = old
-			got := whyNot(deviceAccess{newReader(), []stage.Authorizer{c.may}}.Admit(t.Context(), a))
+			got := whyNot(deviceAccess{newReader(), []stage.Authorizer{c.may}}.Validate(t.Context(), a))
 			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}

@@ -32,7 +32,7 @@ func newLimitRanger(r stage.Reader) limitRanger {
 
 func (limitRanger) Name() string { return "LimitRanger" }
 
-func (l limitRanger) Mutate(ctx context.Context, a *stage.Attributes) error {
+func (l limitRanger) Mutate(ctx context.Context, a *stage.Admission) error {
 	ranges, err := l.of(ctx, a)
 	if err != nil || len(ranges) == 0 {
 		return err
@@ -47,7 +47,7 @@ func (l limitRanger) Mutate(ctx context.Context, a *stage.Attributes) error {
 	return nil
 }
 
-func (l limitRanger) Admit(ctx context.Context, a *stage.Attributes) error {
+func (l limitRanger) Validate(ctx context.Context, a *stage.Admission) error {
 	if a.Operation != stage.Create && a.Operation != stage.Update {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (l limitRanger) Admit(ctx context.Context, a *stage.Attributes) error {
 }
 
 // of returns the ranges that hold for what is written.
-func (l limitRanger) of(ctx context.Context, a *stage.Attributes) ([]*corev1.LimitRange, error) {
+func (l limitRanger) of(ctx context.Context, a *stage.Admission) ([]*corev1.LimitRange, error) {
 	if !limitable(a) || a.Old != nil && a.Old.GetDeletionTimestamp() != nil {
 		return nil, nil
 	}
@@ -80,7 +80,7 @@ func (l limitRanger) of(ctx context.Context, a *stage.Attributes) ([]*corev1.Lim
 
 // limitable reports whether a write is one that LimitRanges speak of. What a pod's containers ask for is fixed but for
 // its resize.
-func limitable(a *stage.Attributes) bool {
+func limitable(a *stage.Admission) bool {
 	switch a.GVR.GroupResource() {
 	case pods:
 		return a.Subresource == "" && a.Operation == stage.Create || a.Subresource == "resize" && a.Operation == stage.Update

@@ -25,7 +25,7 @@ func immortal(namespace string) bool {
 // accessReviews are answered in any namespace: an error would tell which ones exist.
 var accessReviews = schema.GroupResource{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}
 
-func (n namespaceLifecycle) check(ctx context.Context, a *stage.Attributes) error {
+func (n namespaceLifecycle) check(ctx context.Context, a *stage.Admission) error {
 	gr := a.GVR.GroupResource()
 	if gr == namespaces {
 		if a.Operation == stage.Delete && a.Subresource == "" && immortal(a.Name) {

@@ -21,7 +21,7 @@ type taintNodesByCondition struct{}
 
 func (taintNodesByCondition) Name() string { return "TaintNodesByCondition" }
 
-func (taintNodesByCondition) Mutate(_ context.Context, a *stage.Attributes) error {
+func (taintNodesByCondition) Mutate(_ context.Context, a *stage.Admission) error {
 	node, ok := a.Object.(*corev1.Node)
 	if !ok || a.Operation != stage.Create || a.Subresource != "" {
 		return nil
@@ -42,7 +42,7 @@ type nodeRestriction struct {
 
 const leaseNamespace = "kube-node-lease"
 
-func (n nodeRestriction) check(ctx context.Context, a *stage.Attributes) error {
+func (n nodeRestriction) check(ctx context.Context, a *stage.Admission) error {
 	node, isNode := authz.NodeName(a.User)
 	if !isNode || a.Operation == stage.Connect {
 		return nil
@@ -82,14 +82,14 @@ func (n nodeRestriction) check(ctx context.Context, a *stage.Attributes) error {
 }
 
 // objectName is the name in the request, or on create in the object.
-func objectName(a *stage.Attributes) string {
+func objectName(a *stage.Admission) string {
 	if a.Operation == stage.Create && a.Object != nil && a.Subresource == "" {
 		return a.Object.GetName()
 	}
 	return a.Name
 }
 
-func (n nodeRestriction) pod(ctx context.Context, node string, a *stage.Attributes) error {
+func (n nodeRestriction) pod(ctx context.Context, node string, a *stage.Admission) error {
 	switch a.Operation {
 	case stage.Create:
 		return n.mirror(ctx, node, a)
@@ -106,7 +106,7 @@ func (n nodeRestriction) pod(ctx context.Context, node string, a *stage.Attribut
 	return forbid(a, "unexpected operation %q, node %q can only create and delete mirror pods", a.Operation, node)
 }
 
-func (n nodeRestriction) stored(ctx context.Context, a *stage.Attributes, name string) (*corev1.Pod, error) {
+func (n nodeRestriction) stored(ctx context.Context, a *stage.Admission, name string) (*corev1.Pod, error) {
 	obj, err := n.reader.Get(ctx, pods, objects.Key{Namespace: a.Namespace, Name: name})
 	if apierrors.IsNotFound(err) {
 		return nil, err
@@ -122,7 +122,7 @@ func (n nodeRestriction) stored(ctx context.Context, a *stage.Attributes, name s
 }
 
 // mirror checks a pod that a node makes up: it names nothing else, so that the node gains no access by it.
-func (n nodeRestriction) mirror(ctx context.Context, node string, a *stage.Attributes) error {
+func (n nodeRestriction) mirror(ctx context.Context, node string, a *stage.Admission) error {
 	pod, ok := a.Object.(*corev1.Pod)
 	if !ok {
 		return forbid(a, "unexpected type %T", a.Object)
@@ -146,7 +146,7 @@ func (n nodeRestriction) mirror(ctx context.Context, node string, a *stage.Attri
 	return nil
 }
 
-func (n nodeRestriction) mirrorOwner(ctx context.Context, node string, a *stage.Attributes, pod *corev1.Pod) error {
+func (n nodeRestriction) mirrorOwner(ctx context.Context, node string, a *stage.Admission, pod *corev1.Pod) error {
 	if len(pod.OwnerReferences) > 1 {
 		return forbid(a, "node %q can only create pods with a single owner reference set to itself", node)
 	}
@@ -176,7 +176,7 @@ func (n nodeRestriction) mirrorOwner(ctx context.Context, node string, a *stage.
 	return nil
 }
 
-func podStatus(node string, a *stage.Attributes) error {
+func podStatus(node string, a *stage.Admission) error {
 	if a.Operation != stage.Update {
 		return forbid(a, "unexpected operation %q", a.Operation)
 	}
@@ -199,7 +199,7 @@ func podStatus(node string, a *stage.Attributes) error {
 	return nil
 }
 
-func (n nodeRestriction) eviction(ctx context.Context, node string, a *stage.Attributes) error {
+func (n nodeRestriction) eviction(ctx context.Context, node string, a *stage.Admission) error {
 	if a.Operation != stage.Create {
 		return forbid(a, "unexpected operation %s", a.Operation)
 	}
@@ -216,7 +216,7 @@ func (n nodeRestriction) eviction(ctx context.Context, node string, a *stage.Att
 	return nil
 }
 
-func ownNode(node string, a *stage.Attributes) error {
+func ownNode(node string, a *stage.Admission) error {
 	if name := objectName(a); name != node {
 		return forbid(a, "node %q is not allowed to modify node %q", node, name)
 	}
@@ -295,7 +295,7 @@ func forbiddenLabel(key string) bool {
 }
 
 // token checks that a node asks only for tokens of pods that are bound to it.
-func (n nodeRestriction) token(ctx context.Context, node string, a *stage.Attributes) error {
+func (n nodeRestriction) token(ctx context.Context, node string, a *stage.Admission) error {
 	if a.Operation != stage.Create || a.Subresource != "token" {
 		return nil
 	}
@@ -323,7 +323,7 @@ func (n nodeRestriction) token(ctx context.Context, node string, a *stage.Attrib
 	return n.audience(ctx, a, pod, req.Spec.Audiences)
 }
 
-func ownLease(node string, a *stage.Attributes) error {
+func ownLease(node string, a *stage.Admission) error {
 	if a.Namespace != leaseNamespace {
 		return forbid(a, "can only access leases in the %q system namespace", leaseNamespace)
 	}

@@ -86,7 +86,7 @@ func volumeReferences(v *corev1.Volume) (string, error) {
 }
 
 // claimStatus lets a node tell how large a volume has become, and nothing else.
-func claimStatus(node string, a *stage.Attributes) error {
+func claimStatus(node string, a *stage.Admission) error {
 	if a.Subresource != "status" {
 		return forbid(a, "may only update PVC status")
 	}
@@ -114,7 +114,7 @@ func claimStatus(node string, a *stage.Attributes) error {
 }
 
 // ownSlice lets a node tell of its own devices. What it may change the authorizer knows.
-func ownSlice(node string, a *stage.Attributes) error {
+func ownSlice(node string, a *stage.Admission) error {
 	verb, obj := "create", a.Object
 	switch a.Operation {
 	case stage.Create:
@@ -134,7 +134,7 @@ func ownSlice(node string, a *stage.Attributes) error {
 }
 
 // ownRequest lets a node ask for certificates of its own.
-func ownRequest(node string, a *stage.Attributes) error {
+func ownRequest(node string, a *stage.Admission) error {
 	if a.Operation != stage.Create {
 		return nil
 	}
@@ -158,7 +158,7 @@ func ownRequest(node string, a *stage.Attributes) error {
 }
 
 // audience lets a node ask for tokens for whom the pod's volumes are for, and for whom it has an explicit right.
-func (n nodeRestriction) audience(ctx context.Context, a *stage.Attributes, pod *corev1.Pod, audiences []string) error {
+func (n nodeRestriction) audience(ctx context.Context, a *stage.Admission, pod *corev1.Pod, audiences []string) error {
 	wanted := ""
 	switch len(audiences) {
 	case 0:

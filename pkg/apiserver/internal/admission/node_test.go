@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -52,11 +53,11 @@ func TestNewNodesAreTainted(t *testing.T) {
 }
 
 // of makes a write of the node n1.
-func of(op stage.Operation, gr schema.GroupResource, sub, namespace, name string, obj, old objects.Object, other any) *stage.Attributes {
-	return &stage.Attributes{
+func of(op stage.Operation, gr schema.GroupResource, sub, namespace, name string, obj, old objects.Object, other runtime.Object) *stage.Admission {
+	return &stage.Admission{Operation: op, Object: obj, Old: old, Sub: other, Attributes: &stage.Attributes{
 		User: &user.DefaultInfo{Name: "system:node:n1", Groups: []string{user.NodesGroup, user.AllAuthenticated}},
-		GVR:  gr.WithVersion("v1"), Subresource: sub, Namespace: namespace, Name: name, Operation: op, Object: obj, Old: old, Sub: other,
-	}
+		GVR:  gr.WithVersion("v1"), Subresource: sub, Namespace: namespace, Name: name,
+	}}
 }
 
 func named(name string, change func(*corev1.Node)) *corev1.Node {
@@ -89,13 +90,13 @@ func TestNodeRestriction(t *testing.T) {
 		change(p)
 		return p
 	}
-	pod := func(change func(*corev1.Pod)) *stage.Attributes {
+	pod := func(change func(*corev1.Pod)) *stage.Admission {
 		return of(stage.Create, pods, "", "ns", "p", mirrorPod1(change), nil, nil)
 	}
-	update := func(now, old *corev1.Node) *stage.Attributes {
+	update := func(now, old *corev1.Node) *stage.Admission {
 		return of(stage.Update, nodes, "", "", "n1", now, old, nil)
 	}
-	token := func(name, uid string) *stage.Attributes {
+	token := func(name, uid string) *stage.Admission {
 		return of(stage.Create, serviceAccounts, "token", "ns", "default", nil, nil, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 			BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: name, UID: types.UID(uid)},
 		}})
@@ -104,7 +105,7 @@ func TestNodeRestriction(t *testing.T) {
 	bound.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t"}}, {ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "u", Audience: mounted}},
 	}}}}, {VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}}, {VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
-	tokenFor := func(audiences ...string) *stage.Attributes {
+	tokenFor := func(audiences ...string) *stage.Admission {
 		a := token("p", "uid-1")
 		a.Sub.(*authenticationv1.TokenRequest).Spec.Audiences = audiences
 		return a
@@ -122,7 +123,7 @@ func TestNodeRestriction(t *testing.T) {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
 	for name, c := range map[string]struct {
-		a    *stage.Attributes
+		a    *stage.Admission
 		want string // of the error; "": none
 	}{
 		"itself made":                {of(stage.Create, nodes, "", "", "", named("n1", nothing), nil, nil), ""},

@@ -25,7 +25,7 @@ type paramAccess struct {
 
 func (paramAccess) Name() string { return "ParamAccess" }
 
-func (p paramAccess) Admit(ctx context.Context, a *stage.Attributes) error {
+func (p paramAccess) Validate(ctx context.Context, a *stage.Admission) error {
 	if a.Subresource != "" || a.Operation != stage.Create && a.Operation != stage.Update || a.GVR.Group != registration {
 		return nil
 	}

@@ -54,7 +54,7 @@ func TestParamAccess(t *testing.T) {
 			a.Operation, a.Old = stage.Update, c.old
 		}
 		a.Resource.Names.Group = ""
-		err := plugin.Admit(t.Context(), a)
+		err := plugin.Validate(t.Context(), a)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || err.Error() != c.want) {
 			t.Errorf("%s: got  %v\nwant %s", name, err, c.want)
 		}

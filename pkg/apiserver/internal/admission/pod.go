@@ -24,7 +24,7 @@ var systemClasses = map[string]int32{
 
 func (priority) Name() string { return "Priority" }
 
-func (p priority) Mutate(ctx context.Context, a *stage.Attributes) error {
+func (p priority) Mutate(ctx context.Context, a *stage.Admission) error {
 	pod, ok := podOf(a)
 	switch {
 	case !ok:
@@ -70,7 +70,7 @@ func keepPriority(pod *corev1.Pod, old objects.Object) {
 	}
 }
 
-func (p priority) resolve(ctx context.Context, a *stage.Attributes, pod *corev1.Pod) (int32, *corev1.PreemptionPolicy, error) {
+func (p priority) resolve(ctx context.Context, a *stage.Admission, pod *corev1.Pod) (int32, *corev1.PreemptionPolicy, error) {
 	name := pod.Spec.PriorityClassName
 	if name == "" {
 		class, err := p.global(ctx)
@@ -118,7 +118,7 @@ func (p priority) global(ctx context.Context) (*schedulingv1.PriorityClass, erro
 }
 
 // Admit allows only one class to be everybody's.
-func (p priority) Admit(ctx context.Context, a *stage.Attributes) error {
+func (p priority) Validate(ctx context.Context, a *stage.Admission) error {
 	if a.GVR.GroupResource() != priorityClasses || a.Subresource != "" || a.Operation != stage.Create && a.Operation != stage.Update {
 		return nil
 	}
@@ -141,7 +141,7 @@ type defaultTolerationSeconds struct{}
 
 func (defaultTolerationSeconds) Name() string { return "DefaultTolerationSeconds" }
 
-func (defaultTolerationSeconds) Mutate(_ context.Context, a *stage.Attributes) error {
+func (defaultTolerationSeconds) Mutate(_ context.Context, a *stage.Admission) error {
 	pod, ok := podOf(a)
 	if !ok {
 		return nil
@@ -172,7 +172,7 @@ type podTopologyLabels struct{ reader stage.Reader }
 
 func (podTopologyLabels) Name() string { return "PodTopologyLabels" }
 
-func (p podTopologyLabels) Mutate(ctx context.Context, a *stage.Attributes) error {
+func (p podTopologyLabels) Mutate(ctx context.Context, a *stage.Admission) error {
 	if a.Operation != stage.Create {
 		return nil
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // changedOnNode returns a pod that is on a node and whose specification a write changes, and what it was.
-func changedOnNode(a *stage.Attributes, subresources string) (pod, old *corev1.Pod) {
+func changedOnNode(a *stage.Admission, subresources string) (pod, old *corev1.Pod) {
 	if a.Operation != stage.Update || a.GVR.GroupResource() != pods || !strings.Contains(subresources, "/"+a.Subresource+"/") {
 		return nil, nil
 	}
@@ -31,7 +31,7 @@ func changedOnNode(a *stage.Attributes, subresources string) (pod, old *corev1.P
 }
 
 // nodeOfPod returns the node that a pod is on.
-func nodeOfPod(ctx context.Context, r stage.Reader, a *stage.Attributes, pod *corev1.Pod) (*corev1.Node, error) {
+func nodeOfPod(ctx context.Context, r stage.Reader, a *stage.Admission, pod *corev1.Pod) (*corev1.Node, error) {
 	obj, err := r.Get(ctx, nodes, objects.Key{Name: pod.Spec.NodeName})
 	if apierrors.IsNotFound(err) {
 		return nil, forbid(a, "node %q not found", pod.Spec.NodeName)
@@ -54,7 +54,7 @@ func (nodeDeclaredFeatures) Name() string { return "NodeDeclaredFeatureValidator
 // release is the version whose nodes are asked.
 var release = sync.OnceValue(func() *version.Version { return version.MustParseGeneric("v1.36.3") })
 
-func (n nodeDeclaredFeatures) Admit(ctx context.Context, a *stage.Attributes) error {
+func (n nodeDeclaredFeatures) Validate(ctx context.Context, a *stage.Admission) error {
 	pod, old := changedOnNode(a, "//resize/")
 	if pod == nil {
 		return nil
@@ -86,7 +86,7 @@ type podResize struct{ reader stage.Reader }
 
 func (podResize) Name() string { return "PodResizeValidator" }
 
-func (p podResize) Admit(ctx context.Context, a *stage.Attributes) error {
+func (p podResize) Validate(ctx context.Context, a *stage.Admission) error {
 	pod, _ := changedOnNode(a, "/resize/")
 	if pod == nil {
 		return nil
@@ -120,7 +120,7 @@ func fits(pod *corev1.Pod, has corev1.ResourceList) error {
 	return fmt.Errorf("node didn't have enough allocatable resources: %s", strings.Join(short, "; "))
 }
 
-func refuseResize(a *stage.Attributes, cause metav1.CauseType, err error) error {
+func refuseResize(a *stage.Admission, cause metav1.CauseType, err error) error {
 	refused := apierrors.NewForbidden(a.GVR.GroupResource(), nameOf(a), err)
 	refused.ErrStatus.Details.Causes = append(refused.ErrStatus.Details.Causes, metav1.StatusCause{Type: cause})
 	return refused

@@ -43,7 +43,7 @@ func TestPodsGrowNoLargerThanTheirNode(t *testing.T) {
 				node.Labels = map[string]string{corev1.LabelOSStable: c.os}
 			}
 			r.Put("nodes", node)
-			err := podResize{r}.Admit(t.Context(), updatePod(c.pod, c.subresource))
+			err := podResize{r}.Validate(t.Context(), updatePod(c.pod, c.subresource))
 			wantRefusal(t, err, c.want)
 			if c.cause == "" {
 				return
@@ -56,7 +56,7 @@ func TestPodsGrowNoLargerThanTheirNode(t *testing.T) {
 }
 
 // updatePod returns the update of a pod that was in its first generation and asked for nothing.
-func updatePod(pod *corev1.Pod, subresource string) *stage.Attributes {
+func updatePod(pod *corev1.Pod, subresource string) *stage.Admission {
 	a := create(pods, pod)
 	a.Operation, a.Verb, a.Subresource = stage.Update, "update", subresource
 	old := newPod(func(p *corev1.Pod) {
@@ -100,7 +100,7 @@ func TestNodesSayWhatTheyCanDo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newReader()
 			r.Put("nodes", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{DeclaredFeatures: c.declares}})
-			wantRefusal(t, nodeDeclaredFeatures{r}.Admit(t.Context(), updatePod(c.pod, c.sub)), c.want)
+			wantRefusal(t, nodeDeclaredFeatures{r}.Validate(t.Context(), updatePod(c.pod, c.sub)), c.want)
 		})
 	}
 }
@@ -115,9 +115,9 @@ func TestEphemeralContainersOfStrictAccounts(t *testing.T) {
 		})
 	}
 	accounts := serviceAccount{reader: newReader()}
-	wantRefusal(t, accounts.Admit(t.Context(), updatePod(reading("strict", "listed"), "ephemeralcontainers")), "")
-	wantRefusal(t, accounts.Admit(t.Context(), updatePod(reading("default", "x"), "ephemeralcontainers")), "")
-	err := accounts.Admit(t.Context(), updatePod(reading("strict", "x"), "ephemeralcontainers"))
+	wantRefusal(t, accounts.Validate(t.Context(), updatePod(reading("strict", "listed"), "ephemeralcontainers")), "")
+	wantRefusal(t, accounts.Validate(t.Context(), updatePod(reading("default", "x"), "ephemeralcontainers")), "")
+	err := accounts.Validate(t.Context(), updatePod(reading("strict", "x"), "ephemeralcontainers"))
 	wantRefusal(t, err, `ephemeral container e with envFrom referencing secret.secretName="x" is not allowed because service account strict does not reference that secret`)
 	if status, ok := errors.AsType[*apierrors.StatusError](err); !ok || status.ErrStatus.Code != http.StatusInternalServerError {
 		t.Errorf("it is a %T", err)

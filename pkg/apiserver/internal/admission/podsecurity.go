@@ -53,7 +53,7 @@ func newPodSecurity(r stage.Reader) podSecurity {
 
 func (podSecurity) Name() string { return "PodSecurity" }
 
-func (p podSecurity) Admit(ctx context.Context, a *stage.Attributes) error {
+func (p podSecurity) Validate(ctx context.Context, a *stage.Admission) error {
 	if a.Operation != stage.Create && a.Operation != stage.Update {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (p podSecurity) Admit(ctx context.Context, a *stage.Attributes) error {
 }
 
 // refusal is the answer to what the checks do not allow.
-func refusal(a *stage.Attributes, r *reviewv1.AdmissionResponse) error {
+func refusal(a *stage.Admission, r *reviewv1.AdmissionResponse) error {
 	err := apierrors.NewForbidden(a.GVR.GroupResource(), nameOf(a), errors.New("Not allowed by PodSecurity")) //nolint:staticcheck // Kubernetes' words
 	if r.Result == nil {
 		return err
@@ -123,13 +123,13 @@ func secured(ns objects.Object) bool {
 var checkedSubresources = []string{"", "ephemeralcontainers", "resize"}
 
 // hasPods reports whether what is written is a pod or makes pods.
-func hasPods(a *stage.Attributes) bool {
+func hasPods(a *stage.Admission) bool {
 	n := a.Resource.Names.GR()
 	return security.DefaultPodSpecExtractor{}.HasPodSpec(n)
 }
 
 // attributesOf shows a request as the checks want it: with the objects of the stored version.
-func attributesOf(a *stage.Attributes) securityapi.Attributes {
+func attributesOf(a *stage.Admission) securityapi.Attributes {
 	n := a.Resource.Names
 	var obj, old runtime.Object
 	if a.Object != nil {

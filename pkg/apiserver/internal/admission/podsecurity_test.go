@@ -44,7 +44,7 @@ func TestPodSecurity(t *testing.T) {
 			a.Resource.Names.Kind = "Namespace" // which only its own errors name
 			var warns []string
 			a.Warn = func(text string) { warns = append(warns, text) }
-			err := newPodSecurity(stage.Reader(r)).Admit(t.Context(), a)
+			err := newPodSecurity(stage.Reader(r)).Validate(t.Context(), a)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || err.Error() != c.want) {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}

@@ -39,7 +39,7 @@ type quotaQueues struct {
 
 // claimant is a write that waits for its place in the quotas, or gives back the one that it had.
 type claimant struct {
-	a         *stage.Attributes
+	a         *stage.Admission
 	evaluate  quota.Evaluator
 	charged   map[string]corev1.ResourceList // what is reserved, by quota
 	givesBack bool                           // all of charged
@@ -59,7 +59,8 @@ func (resourceQuota) Name() string { return "ResourceQuota" }
 // uncounted are resources that no quota counts: what nobody keeps, or keeps for long.
 var uncounted = []schema.GroupResource{{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}, {Resource: "bindings"}}
 
-func (q resourceQuota) Admit(ctx context.Context, a *stage.Attributes) error {
+// Reserve implements stage.Reserver.
+func (q resourceQuota) Reserve(ctx context.Context, a *stage.Admission, tx *stage.Transaction) error {
 	if a.Namespace == "" || a.Operation != stage.Create && a.Operation != stage.Update {
 		return nil
 	}
@@ -78,7 +79,7 @@ func (q resourceQuota) Admit(ctx context.Context, a *stage.Attributes) error {
 	c := &claimant{a: a, evaluate: evaluate, charged: map[string]corev1.ResourceList{}, done: make(chan struct{})}
 	q.count(ctx, c)
 	if c.err == nil && len(c.charged) > 0 {
-		a.Undone(func(ctx context.Context) {
+		tx.OnRollback(func(ctx context.Context) {
 			q.count(ctx, &claimant{a: a, charged: c.charged, givesBack: true, done: make(chan struct{})})
 		})
 	}

@@ -37,10 +37,10 @@ func quotaPanic(t *testing.T) {
 	p := panics{listed: make(chan struct{}), proceed: make(chan struct{})}
 	q := newResourceQuota(p, nil, clock.Real())
 	admit := func() error {
-		return q.Admit(t.Context(), &stage.Attributes{
-			Operation: stage.Create, GVR: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespace: "n",
-			Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "x"}},
-		})
+		return q.Reserve(t.Context(), &stage.Admission{
+			Attributes: &stage.Attributes{GVR: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespace: "n"},
+			Operation:  stage.Create, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "x"}},
+		}, &stage.Transaction{})
 	}
 	first, second := make(chan any, 1), make(chan error, 1)
 	go func() {

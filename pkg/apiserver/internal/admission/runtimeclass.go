@@ -18,7 +18,7 @@ type runtimeClass struct{ reader stage.Reader }
 
 func (runtimeClass) Name() string { return "RuntimeClass" }
 
-func (r runtimeClass) Mutate(ctx context.Context, a *stage.Attributes) error {
+func (r runtimeClass) Mutate(ctx context.Context, a *stage.Admission) error {
 	pod, ok := podOf(a)
 	if !ok || a.Operation != stage.Create {
 		return nil
@@ -86,7 +86,7 @@ func contains(t, u corev1.Toleration) bool {
 	return false
 }
 
-func (r runtimeClass) Admit(ctx context.Context, a *stage.Attributes) error {
+func (r runtimeClass) Validate(ctx context.Context, a *stage.Admission) error {
 	pod, ok := podOf(a)
 	if !ok || a.Operation != stage.Create {
 		return nil
@@ -108,7 +108,7 @@ func (r runtimeClass) Admit(ctx context.Context, a *stage.Attributes) error {
 }
 
 // find returns the class of a pod, nil when it names none.
-func (r runtimeClass) find(ctx context.Context, a *stage.Attributes, pod *corev1.Pod) (*nodev1.RuntimeClass, error) {
+func (r runtimeClass) find(ctx context.Context, a *stage.Admission, pod *corev1.Pod) (*nodev1.RuntimeClass, error) {
 	if pod.Spec.RuntimeClassName == nil {
 		return nil, nil
 	}

@@ -44,7 +44,7 @@ type serviceAccount struct {
 
 func (serviceAccount) Name() string { return "ServiceAccount" }
 
-func (s serviceAccount) Mutate(ctx context.Context, a *stage.Attributes) error {
+func (s serviceAccount) Mutate(ctx context.Context, a *stage.Admission) error {
 	pod, ok := podOf(a)
 	if !ok || a.Operation != stage.Create {
 		return nil
@@ -69,10 +69,10 @@ func (s serviceAccount) Mutate(ctx context.Context, a *stage.Attributes) error {
 	if len(pod.Spec.ImagePullSecrets) == 0 && len(account.ImagePullSecrets) > 0 {
 		pod.Spec.ImagePullSecrets = slices.Clone(account.ImagePullSecrets)
 	}
-	return s.Admit(ctx, a)
+	return s.Validate(ctx, a)
 }
 
-func (s serviceAccount) Admit(ctx context.Context, a *stage.Attributes) error {
+func (s serviceAccount) Validate(ctx context.Context, a *stage.Admission) error {
 	if pod, ok := a.Object.(*corev1.Pod); ok && a.Operation == stage.Update && a.Subresource == "ephemeralcontainers" {
 		account, err := s.enforced(ctx, a, pod)
 		if err != nil || account == nil {
@@ -98,7 +98,7 @@ func (s serviceAccount) Admit(ctx context.Context, a *stage.Attributes) error {
 }
 
 // enforced returns the ServiceAccount of a pod if the pod may use only what it lists; nil otherwise.
-func (s serviceAccount) enforced(ctx context.Context, a *stage.Attributes, pod *corev1.Pod) (*corev1.ServiceAccount, error) {
+func (s serviceAccount) enforced(ctx context.Context, a *stage.Admission, pod *corev1.Pod) (*corev1.ServiceAccount, error) {
 	if pod.Spec.ServiceAccountName == "" {
 		return nil, forbid(a, "no service account specified for pod %s/%s", a.Namespace, pod.Name)
 	}
@@ -113,7 +113,7 @@ func (s serviceAccount) enforced(ctx context.Context, a *stage.Attributes, pod *
 }
 
 // mirrorPod checks a pod that is left as it is: a change would make its node delete it.
-func mirrorPod(a *stage.Attributes, pod *corev1.Pod) error {
+func mirrorPod(a *stage.Admission, pod *corev1.Pod) error {
 	if pod.Spec.ServiceAccountName != "" {
 		return forbid(a, "a mirror pod may not reference service accounts")
 	}
@@ -134,7 +134,7 @@ func mirrorPod(a *stage.Attributes, pod *corev1.Pod) error {
 }
 
 // account finds a ServiceAccount, and waits a moment for the default one.
-func (s serviceAccount) account(ctx context.Context, a *stage.Attributes, name string) (*corev1.ServiceAccount, error) {
+func (s serviceAccount) account(ctx context.Context, a *stage.Admission, name string) (*corev1.ServiceAccount, error) {
 	key := objects.Key{Namespace: a.Namespace, Name: name}
 	obj, err := s.reader.Get(ctx, serviceAccounts, key)
 	for try := 1; apierrors.IsNotFound(err) && name == defaultAccount && try < accountTries; try++ {

@@ -27,7 +27,7 @@ type defaultStorageClass struct{ reader stage.Reader }
 
 func (defaultStorageClass) Name() string { return "DefaultStorageClass" }
 
-func (d defaultStorageClass) Mutate(ctx context.Context, a *stage.Attributes) error {
+func (d defaultStorageClass) Mutate(ctx context.Context, a *stage.Admission) error {
 	claim, ok := a.Object.(*corev1.PersistentVolumeClaim)
 	if !ok || a.Operation != stage.Create || a.Subresource != "" || claim.Spec.StorageClassName != nil {
 		return nil
@@ -48,7 +48,7 @@ type defaultIngressClass struct{ reader stage.Reader }
 
 func (defaultIngressClass) Name() string { return "DefaultIngressClass" }
 
-func (d defaultIngressClass) Mutate(ctx context.Context, a *stage.Attributes) error {
+func (d defaultIngressClass) Mutate(ctx context.Context, a *stage.Admission) error {
 	ingress, ok := a.Object.(*networkingv1.Ingress)
 	if !ok || a.Operation != stage.Create || a.Subresource != "" || ingress.Spec.IngressClassName != nil {
 		return nil
@@ -97,7 +97,7 @@ const (
 	claimProtection  = "kubernetes.io/pvc-protection"
 )
 
-func (objectInUse) Mutate(_ context.Context, a *stage.Attributes) error {
+func (objectInUse) Mutate(_ context.Context, a *stage.Admission) error {
 	if a.Operation != stage.Create || a.Subresource != "" {
 		return nil
 	}
@@ -121,7 +121,7 @@ type claimResize struct{ reader stage.Reader }
 
 func (claimResize) Name() string { return "PersistentVolumeClaimResize" }
 
-func (c claimResize) Admit(ctx context.Context, a *stage.Attributes) error {
+func (c claimResize) Validate(ctx context.Context, a *stage.Admission) error {
 	claim, ok := a.Object.(*corev1.PersistentVolumeClaim)
 	if !ok || a.Operation != stage.Update || a.Subresource != "" {
 		return nil

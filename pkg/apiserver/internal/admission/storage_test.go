@@ -116,7 +116,7 @@ func TestClaimResize(t *testing.T) {
 			now.Spec.Resources.Requests = list("storage", c.size)
 			a := create(claims, now)
 			a.Operation, a.Old = stage.Update, c.old
-			err := claimResize{r}.Admit(t.Context(), a)
+			err := claimResize{r}.Validate(t.Context(), a)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || err.Error() != c.want) {
 				t.Errorf("got %v, want %s", err, c.want)
 			}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/core"
@@ -40,7 +40,7 @@ type services struct {
 }
 
 // Services returns the hook that allocates for Services.
-func Services(cfg Config, source *clock.Source) (verbs.Hook, error) {
+func Services(cfg Config, source *clock.Source) (stage.Hook, error) {
 	if !cfg.Addresses.IsValid() {
 		cfg.Addresses = netip.MustParsePrefix("10.96.0.0/16")
 	}
@@ -49,10 +49,10 @@ func Services(cfg Config, source *clock.Source) (verbs.Hook, error) {
 	}
 	cfg.Addresses = cfg.Addresses.Masked()
 	if !cfg.Addresses.Addr().Is4() || cfg.Addresses.Bits() > 30 {
-		return verbs.Hook{}, fmt.Errorf("service address range %s: want IPv4 with room for addresses", cfg.Addresses)
+		return stage.Hook{}, fmt.Errorf("service address range %s: want IPv4 with room for addresses", cfg.Addresses)
 	}
 	if cfg.FirstPort < 1 || cfg.LastPort < cfg.FirstPort || cfg.LastPort > 65535 {
-		return verbs.Hook{}, fmt.Errorf("node port range %d-%d: not a range of ports", cfg.FirstPort, cfg.LastPort)
+		return stage.Hook{}, fmt.Errorf("node port range %d-%d: not a range of ports", cfg.FirstPort, cfg.LastPort)
 	}
 	size := min(1<<(32-cfg.Addresses.Bits())-2, largest)
 	s := &services{
@@ -60,7 +60,7 @@ func Services(cfg Config, source *clock.Source) (verbs.Hook, error) {
 		addresses: newPool(size, 16, 256, source),
 		ports:     newPool(cfg.LastPort-cfg.FirstPort+1, 32, 128, source),
 	}
-	return verbs.Hook{
+	return stage.Hook{
 		Resource: schema.GroupResource{Resource: "services"},
 		Load:     s.load, Prepare: s.prepare, Deleted: s.deleted,
 	}, nil
@@ -153,61 +153,61 @@ func (s *services) portNumber(port int) (int, bool) {
 	return port - s.config.FirstPort, port >= s.config.FirstPort && port <= s.config.LastPort
 }
 
-// prepare gives a Service what it needs. What it took is given back when the write fails, what it no longer has when
-// the write is made.
-func (s *services) prepare(_ context.Context, obj, old objects.Object, _ bool) (commit, undo func(), err error) {
+// prepare allocates the addresses and ports that a Service needs. A rollback frees what was allocated, a commit frees what
+// the Service no longer has.
+func (s *services) prepare(_ context.Context, tx *stage.Transaction, obj, old objects.Object) error {
 	svc, ok := obj.(*corev1.Service)
 	if !ok {
-		return nil, nil, fmt.Errorf("%T is no Service", obj)
+		return fmt.Errorf("%T is no Service", obj)
 	}
 	was, _ := old.(*corev1.Service)
-	t := &transaction{services: s, svc: svc, old: was}
+	a := &allocation{services: s, svc: svc, old: was}
 	if was != nil {
-		t.had = s.held(was)
+		a.had = s.held(was)
 	}
-	if err := t.run(); err != nil {
-		t.undo()
-		return nil, nil, err
-	}
-	return t.commit, t.undo, nil
+	tx.OnRollback(func(context.Context) { a.free() })
+	tx.OnCommit(func(context.Context) { a.freeOld() })
+	return a.run()
 }
 
-// transaction is what one write takes and gives back.
-type transaction struct {
+// allocation is what one write allocates and frees.
+type allocation struct {
 	*services
 	svc, old *corev1.Service
 	had      []holding
 	took     []holding
 }
 
-func (t *transaction) run() error {
+func (a *allocation) run() error {
 	var old *corev1.ServiceSpec
-	if t.old != nil {
-		old = &t.old.Spec
+	if a.old != nil {
+		old = &a.old.Spec
 	}
-	core.KeepAllocated(&t.svc.Spec, old)
-	if err := t.families(); err != nil {
+	core.KeepAllocated(&a.svc.Spec, old)
+	if err := a.families(); err != nil {
 		return err
 	}
-	if err := t.clusterIPs(); err != nil {
+	if err := a.clusterIPs(); err != nil {
 		return err
 	}
-	if err := t.nodePorts(); err != nil {
+	if err := a.nodePorts(); err != nil {
 		return err
 	}
-	return t.healthPort()
+	return a.healthPort()
 }
 
-func (t *transaction) undo() {
-	for _, h := range t.took {
+// free gives back what the write has allocated.
+func (a *allocation) free() {
+	for _, h := range a.took {
 		h.pool.free(h.n)
 	}
 }
 
-func (t *transaction) commit() {
-	defer t.tell()
-	has := t.held(t.svc)
-	for _, h := range t.had {
+// freeOld gives back what the stored Service had and the new one has not.
+func (a *allocation) freeOld() {
+	defer a.tell()
+	has := a.held(a.svc)
+	for _, h := range a.had {
 		if !slices.Contains(has, h) {
 			h.pool.free(h.n)
 		}
@@ -215,56 +215,56 @@ func (t *transaction) commit() {
 }
 
 // take reserves n.
-func (t *transaction) take(p *pool, n int) error {
+func (a *allocation) take(p *pool, n int) error {
 	if err := p.take(n); err != nil {
 		return err
 	}
-	t.took = append(t.took, holding{p, n})
+	a.took = append(a.took, holding{p, n})
 	return nil
 }
 
-func (t *transaction) next(p *pool) (int, error) {
+func (a *allocation) next(p *pool) (int, error) {
 	n, err := p.next()
 	if err == nil {
-		t.took = append(t.took, holding{p, n})
+		a.took = append(a.took, holding{p, n})
 	}
 	return n, err
 }
 
-func (t *transaction) invalid(errs ...*field.Error) error {
-	return apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, t.svc.Name, errs)
+func (a *allocation) invalid(errs ...*field.Error) error {
+	return apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, a.svc.Name, errs)
 }
 
 // clusterIPs gives a Service that had none its address. Those of others don't change, which validation sees to.
-func (t *transaction) clusterIPs() error {
-	spec := &t.svc.Spec
-	if !addressed(t.svc) || t.old != nil && (needsAddress(t.old) || t.prefersAsBefore()) {
+func (a *allocation) clusterIPs() error {
+	spec := &a.svc.Spec
+	if !addressed(a.svc) || a.old != nil && (needsAddress(a.old) || a.prefersAsBefore()) {
 		return nil
 	}
 	if len(spec.ClusterIPs) > 0 && spec.ClusterIPs[0] != "" {
 		ip := spec.ClusterIPs[0]
-		n, err := t.numberOf(ip)
+		n, err := a.numberOf(ip)
 		if err == nil {
-			if t.take(t.addresses, n) != nil {
+			if a.take(a.addresses, n) != nil {
 				err = fmt.Errorf("provided IP is already allocated")
 			}
 		}
 		if err != nil {
-			return t.invalid(field.Invalid(field.NewPath("spec", "clusterIPs"), spec.ClusterIPs, fmt.Sprintf("failed to allocate IP %v: %v", ip, err)))
+			return a.invalid(field.Invalid(field.NewPath("spec", "clusterIPs"), spec.ClusterIPs, fmt.Sprintf("failed to allocate IP %v: %v", ip, err)))
 		}
 		return nil
 	}
 	var n int
 	var err error
-	if first := t.svc.Namespace == "default" && t.svc.Name == "kubernetes"; first {
-		err = t.take(t.addresses, 0) // the API server's own
+	if first := a.svc.Namespace == "default" && a.svc.Name == "kubernetes"; first {
+		err = a.take(a.addresses, 0) // the API server's own
 	} else {
-		n, err = t.next(t.addresses)
+		n, err = a.next(a.addresses)
 	}
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("failed to allocate a serviceIP: %w", err))
 	}
-	spec.ClusterIP = t.address(n)
+	spec.ClusterIP = a.address(n)
 	spec.ClusterIPs = []string{spec.ClusterIP}
 	return nil
 }

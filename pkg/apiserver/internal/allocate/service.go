@@ -30,33 +30,33 @@ func needsHealthPort(s *corev1.Service) bool {
 }
 
 // families sets ipFamilyPolicy and ipFamilies, on a cluster that has IPv4 addresses only.
-func (t *transaction) families() error {
-	spec := &t.svc.Spec
-	if !needsAddress(t.svc) || t.prefersAsBefore() {
+func (a *allocation) families() error {
+	spec := &a.svc.Spec
+	if !needsAddress(a.svc) || a.prefersAsBefore() {
 		return nil
 	}
 	bare := spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0
 	if spec.IPFamilyPolicy == nil {
 		policy := corev1.IPFamilyPolicySingleStack
 		switch {
-		case t.old != nil && t.old.Spec.IPFamilyPolicy != nil:
-			policy = *t.old.Spec.IPFamilyPolicy
+		case a.old != nil && a.old.Spec.IPFamilyPolicy != nil:
+			policy = *a.old.Spec.IPFamilyPolicy
 		case bare:
 			policy = corev1.IPFamilyPolicyRequireDualStack
 		}
 		spec.IPFamilyPolicy = &policy
 	}
 	var known []string
-	if t.old != nil {
-		known = t.old.Spec.ClusterIPs
+	if a.old != nil {
+		known = a.old.Spec.ClusterIPs
 	}
 	if errs := core.ClusterAddresses(spec, known); len(errs) > 0 {
-		return t.invalid(errs...)
+		return a.invalid(errs...)
 	}
 	single := *spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack
-	errs := t.shrink(single)
-	if errs = append(errs, t.checkFamilies(single)...); len(errs) > 0 {
-		return t.invalid(errs...)
+	errs := a.shrink(single)
+	if errs = append(errs, a.checkFamilies(single)...); len(errs) > 0 {
+		return a.invalid(errs...)
 	}
 	if len(spec.IPFamilies) == 0 && bare {
 		spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
@@ -67,8 +67,8 @@ func (t *transaction) families() error {
 		}
 		return nil
 	}
-	if errs := t.checkConfigured(); len(errs) > 0 {
-		return t.invalid(errs...)
+	if errs := a.checkConfigured(); len(errs) > 0 {
+		return a.invalid(errs...)
 	}
 	if len(spec.IPFamilies) == 0 {
 		spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
@@ -78,24 +78,24 @@ func (t *transaction) families() error {
 
 // prefersAsBefore reports whether an update leaves a Service that prefers two families with the addresses and families
 // that it has, which then change for no other reason.
-func (t *transaction) prefersAsBefore() bool {
-	if t.old == nil {
+func (a *allocation) prefersAsBefore() bool {
+	if a.old == nil {
 		return false
 	}
-	spec, old := &t.svc.Spec, &t.old.Spec
+	spec, old := &a.svc.Spec, &a.old.Spec
 	prefers := func(p *corev1.IPFamilyPolicy) bool { return p != nil && *p == corev1.IPFamilyPolicyPreferDualStack }
-	known := spec.Type == corev1.ServiceTypeClusterIP || needsPorts(t.svc)
+	known := spec.Type == corev1.ServiceTypeClusterIP || needsPorts(a.svc)
 	return known && spec.Type == old.Type && prefers(spec.IPFamilyPolicy) && (old.IPFamilyPolicy == nil || prefers(old.IPFamilyPolicy)) &&
 		slices.Equal(spec.ClusterIPs, old.ClusterIPs) && slices.Equal(spec.IPFamilies, old.IPFamilies)
 }
 
 // shrink takes the intent of going back to one family: second entries that are still those of before are dropped. Who
 // leaves them out must say that one family is wanted.
-func (t *transaction) shrink(single bool) field.ErrorList {
-	if t.old == nil {
+func (a *allocation) shrink(single bool) field.ErrorList {
+	if a.old == nil {
 		return nil
 	}
-	spec, old := &t.svc.Spec, &t.old.Spec
+	spec, old := &a.svc.Spec, &a.old.Spec
 	if single {
 		if len(spec.ClusterIPs) > 1 && slices.Equal(spec.ClusterIPs, old.ClusterIPs) {
 			spec.ClusterIPs = spec.ClusterIPs[:1:1]
@@ -116,8 +116,8 @@ func (t *transaction) shrink(single bool) field.ErrorList {
 	return errs
 }
 
-func (t *transaction) checkFamilies(single bool) field.ErrorList {
-	spec, path := &t.svc.Spec, field.NewPath("spec")
+func (a *allocation) checkFamilies(single bool) field.ErrorList {
+	spec, path := &a.svc.Spec, field.NewPath("spec")
 	var errs field.ErrorList
 	if single && len(spec.ClusterIPs) == 2 {
 		errs = append(errs, field.Invalid(path.Child("ipFamilyPolicy"), spec.IPFamilyPolicy,
@@ -143,8 +143,8 @@ func (t *transaction) checkFamilies(single bool) field.ErrorList {
 }
 
 // checkConfigured refuses families that the cluster does not have.
-func (t *transaction) checkConfigured() field.ErrorList {
-	spec, path := &t.svc.Spec, field.NewPath("spec")
+func (a *allocation) checkConfigured() field.ErrorList {
+	spec, path := &a.svc.Spec, field.NewPath("spec")
 	var errs field.ErrorList
 	if *spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack {
 		errs = append(errs, field.Invalid(path.Child("ipFamilyPolicy"), spec.IPFamilyPolicy,
@@ -167,29 +167,29 @@ func otherFamily(f corev1.IPFamily) corev1.IPFamily {
 
 // familyOf returns the family of an address, "" when it is none.
 func familyOf(ip string) corev1.IPFamily {
-	a, err := netip.ParseAddr(ip)
+	addr, err := netip.ParseAddr(ip)
 	switch {
 	case err != nil:
 		return ""
-	case a.Is4():
+	case addr.Is4():
 		return corev1.IPv4Protocol
 	}
 	return corev1.IPv6Protocol
 }
 
 // nodePorts gives a new Service its node ports. Ports with the same number and different protocols share one.
-func (t *transaction) nodePorts() error {
-	if !needsPorts(t.svc) {
+func (a *allocation) nodePorts() error {
+	if !needsPorts(a.svc) {
 		return nil
 	}
-	if t.old != nil {
-		return t.newNodePorts()
+	if a.old != nil {
+		return a.newNodePorts()
 	}
-	ports := t.svc.Spec.Ports
+	ports := a.svc.Spec.Ports
 	shared := map[int32]int32{}
 	for i := range ports {
 		p := &ports[i]
-		if p.NodePort == 0 && !core.GivesNodePorts(&t.svc.Spec) {
+		if p.NodePort == 0 && !core.GivesNodePorts(&a.svc.Spec) {
 			continue
 		}
 		switch has := shared[p.Port]; {
@@ -197,14 +197,14 @@ func (t *transaction) nodePorts() error {
 			if p.NodePort == 0 {
 				p.NodePort = requested(ports, p.Port)
 			}
-			if err := t.nodePort(i); err != nil {
+			if err := a.nodePort(i); err != nil {
 				return err
 			}
 			shared[p.Port] = p.NodePort
 		case p.NodePort == 0:
 			p.NodePort = has
 		case p.NodePort != has:
-			if err := t.nodePort(i); err != nil {
+			if err := a.nodePort(i); err != nil {
 				return err
 			}
 		}
@@ -223,11 +223,11 @@ func requested(ports []corev1.ServicePort, number int32) int32 {
 }
 
 // newNodePorts gives the ports of a Service that changes node ports, besides those that it has.
-func (t *transaction) newNodePorts() error {
-	ports := t.svc.Spec.Ports
+func (a *allocation) newNodePorts() error {
+	ports := a.svc.Spec.Ports
 	known := map[int32]bool{}
-	for i := range t.old.Spec.Ports {
-		known[t.old.Spec.Ports[i].NodePort] = true
+	for i := range a.old.Spec.Ports {
+		known[a.old.Spec.Ports[i].NodePort] = true
 	}
 	type port struct {
 		protocol corev1.Protocol
@@ -236,11 +236,11 @@ func (t *transaction) newNodePorts() error {
 	seen := map[port]bool{}
 	for i := range ports {
 		p := &ports[i]
-		if p.NodePort == 0 && !core.GivesNodePorts(&t.svc.Spec) {
+		if p.NodePort == 0 && !core.GivesNodePorts(&a.svc.Spec) {
 			continue
 		}
 		if p.NodePort == 0 || !known[p.NodePort] {
-			if err := t.nodePort(i); err != nil {
+			if err := a.nodePort(i); err != nil {
 				return err
 			}
 			known[p.NodePort] = true
@@ -255,48 +255,48 @@ func (t *transaction) newNodePorts() error {
 }
 
 // nodePort takes the node port that a port asks for, or gives it one.
-func (t *transaction) nodePort(i int) error {
-	p := &t.svc.Spec.Ports[i]
+func (a *allocation) nodePort(i int) error {
+	p := &a.svc.Spec.Ports[i]
 	if p.NodePort != 0 {
-		if err := t.takePort(int(p.NodePort)); err != nil {
-			return t.invalid(field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"), p.NodePort, err.Error()))
+		if err := a.takePort(int(p.NodePort)); err != nil {
+			return a.invalid(field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"), p.NodePort, err.Error()))
 		}
 		return nil
 	}
-	n, err := t.next(t.ports)
+	n, err := a.next(a.ports)
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("failed to allocate a nodePort: %w", err))
 	}
-	p.NodePort = int32(t.config.FirstPort + n)
+	p.NodePort = int32(a.config.FirstPort + n)
 	return nil
 }
 
-func (t *transaction) takePort(port int) error {
-	n, ok := t.portNumber(port)
+func (a *allocation) takePort(port int) error {
+	n, ok := a.portNumber(port)
 	if !ok {
-		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %d-%d", t.config.FirstPort, t.config.LastPort)
+		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %d-%d", a.config.FirstPort, a.config.LastPort)
 	}
-	if t.take(t.ports, n) != nil {
+	if a.take(a.ports, n) != nil {
 		return fmt.Errorf("provided port is already allocated")
 	}
 	return nil
 }
 
 // healthPort gives a load balancer that keeps traffic on its node a port to ask for health, unless it was one before.
-func (t *transaction) healthPort() error {
-	if !needsHealthPort(t.svc) || t.old != nil && needsHealthPort(t.old) {
+func (a *allocation) healthPort() error {
+	if !needsHealthPort(a.svc) || a.old != nil && needsHealthPort(a.old) {
 		return nil
 	}
-	if port := t.svc.Spec.HealthCheckNodePort; port != 0 {
-		if err := t.takePort(int(port)); err != nil {
+	if port := a.svc.Spec.HealthCheckNodePort; port != 0 {
+		if err := a.takePort(int(port)); err != nil {
 			return apierrors.NewInternalError(fmt.Errorf("failed to allocate requested HealthCheck NodePort %d: %w", port, err))
 		}
 		return nil
 	}
-	n, err := t.next(t.ports)
+	n, err := a.next(a.ports)
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("failed to allocate a HealthCheck NodePort: %w", err))
 	}
-	t.svc.Spec.HealthCheckNodePort = int32(t.config.FirstPort + n)
+	a.svc.Spec.HealthCheckNodePort = int32(a.config.FirstPort + n)
 	return nil
 }

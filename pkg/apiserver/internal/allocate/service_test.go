@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
@@ -70,7 +71,7 @@ func TestServices(t *testing.T) {
 				old = parsed(t, tt.old)
 				hook.Load([]objects.Object{old})
 			}
-			_, _, err = hook.Prepare(t.Context(), now, old, false)
+			err = hook.Prepare(t.Context(), &stage.Transaction{}, now, old)
 			got := ""
 			if err != nil {
 				got = err.Error()

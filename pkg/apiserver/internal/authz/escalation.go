@@ -36,7 +36,7 @@ func NewEscalation(list []stage.Authorizer) *Escalation {
 func (*Escalation) Name() string { return "RBACEscalation" }
 
 // Mutate changes nothing: it is a stage in front of validation.
-func (e *Escalation) Mutate(ctx context.Context, a *stage.Attributes) error {
+func (e *Escalation) Mutate(ctx context.Context, a *stage.Admission) error {
 	if a.GVR.Group != rbacv1.GroupName || a.Subresource != "" || a.Object == nil || a.User == nil || slices.Contains(a.User.GetGroups(), user.SystemPrivilegedGroup) {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (e *Escalation) Mutate(ctx context.Context, a *stage.Attributes) error {
 	return apierrors.NewForbidden(a.GVR.GroupResource(), a.Object.GetName(), err)
 }
 
-func (e *Escalation) mayGive(ctx context.Context, a *stage.Attributes) error {
+func (e *Escalation) mayGive(ctx context.Context, a *stage.Admission) error {
 	switch obj := a.Object.(type) {
 	case *rbacv1.Role:
 		return e.mayWrite(ctx, a, obj.Rules)
@@ -76,7 +76,7 @@ func aggregates(obj objects.Object) bool {
 	return ok && r.AggregationRule != nil
 }
 
-func (e *Escalation) mayWrite(ctx context.Context, a *stage.Attributes, rules []rbacv1.PolicyRule) error {
+func (e *Escalation) mayWrite(ctx context.Context, a *stage.Admission, rules []rbacv1.PolicyRule) error {
 	if e.mayEscalate(ctx, a) {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (e *Escalation) mayWrite(ctx context.Context, a *stage.Attributes, rules []
 
 // mayEscalate asks about the role that the request names. A create names none, whatever the role in it is called: it takes
 // the right to escalate all.
-func (e *Escalation) mayEscalate(ctx context.Context, a *stage.Attributes) bool {
+func (e *Escalation) mayEscalate(ctx context.Context, a *stage.Admission) bool {
 	name := a.Name
 	if a.Verb == "create" {
 		name = ""
@@ -93,7 +93,7 @@ func (e *Escalation) mayEscalate(ctx context.Context, a *stage.Attributes) bool 
 	return e.may(ctx, a, "escalate", a.GVR.Resource, name)
 }
 
-func (e *Escalation) mayBind(ctx context.Context, a *stage.Attributes, ref rbacv1.RoleRef) error {
+func (e *Escalation) mayBind(ctx context.Context, a *stage.Admission, ref rbacv1.RoleRef) error {
 	resource := map[string]string{"ClusterRole": "clusterroles", "Role": "roles"}[ref.Kind]
 	if resource != "" && e.may(ctx, a, "bind", resource, ref.Name) {
 		return nil
@@ -105,16 +105,16 @@ func (e *Escalation) mayBind(ctx context.Context, a *stage.Attributes, ref rbacv
 	return e.held(ctx, a, rules)
 }
 
-func (e *Escalation) may(ctx context.Context, a *stage.Attributes, verb, resource, name string) bool {
-	asked := *a
-	asked.Verb, asked.Name, asked.Subresource = verb, name, ""
-	asked.GVR = schema.GroupVersionResource{Group: rbacv1.GroupName, Version: "*", Resource: resource}
-	d, _, err := Decide(ctx, e.list, &asked)
+func (e *Escalation) may(ctx context.Context, a *stage.Admission, verb, resource, name string) bool {
+	requested := *a.Attributes
+	requested.Verb, requested.Name, requested.Subresource = verb, name, ""
+	requested.GVR = schema.GroupVersionResource{Group: rbacv1.GroupName, Version: "*", Resource: resource}
+	d, _, err := Decide(ctx, e.list, &requested)
 	return err == nil && d == stage.Allow
 }
 
 // held checks that the user of a has all the rights in rules.
-func (e *Escalation) held(ctx context.Context, a *stage.Attributes, rules []rbacv1.PolicyRule) error {
+func (e *Escalation) held(ctx context.Context, a *stage.Admission, rules []rbacv1.PolicyRule) error {
 	own, err := e.RulesFor(ctx, a.User, a.Namespace)
 	ok, missing := validation.Covers(own, rules)
 	if ok {

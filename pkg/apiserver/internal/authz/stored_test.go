@@ -68,8 +68,7 @@ func TestEscalation(t *testing.T) {
 	e := NewEscalation(New(r))
 	try := func(who user.Info, resource string, obj objects.Object) error {
 		a := ask(who, "create rbac.authorization.k8s.io:"+resource+" ns/")
-		a.Object = obj
-		return e.Mutate(t.Context(), a)
+		return e.Mutate(t.Context(), &stage.Admission{Attributes: a, Operation: stage.Create, Object: obj})
 	}
 	alice := known("alice", "g")
 	for name, c := range map[string]struct {
@@ -103,8 +102,8 @@ func TestEscalateOneRole(t *testing.T) {
 	e := NewEscalation(New(r))
 	for what, allowed := range map[string]bool{"create": false, "update": true} {
 		a := ask(known("alice"), what+" rbac.authorization.k8s.io:roles ns/x") // the verbs fill in the name of what is created
-		a.Object = roleOf("ns", "x", on("*", "*", "*"))
-		if err := e.Mutate(t.Context(), a); (err == nil) != allowed {
+		change := &stage.Admission{Attributes: a, Object: roleOf("ns", "x", on("*", "*", "*"))}
+		if err := e.Mutate(t.Context(), change); (err == nil) != allowed {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -45,7 +45,7 @@ func (r *Registrar) markTerminating(crd *apiextensionsv1.CustomResourceDefinitio
 }
 
 // Admit refuses new objects of a kind whose definition is being deleted.
-func (r *Registrar) Admit(_ context.Context, a *stage.Attributes) error {
+func (r *Registrar) Admit(_ context.Context, a *stage.Admission) error {
 	if a.Operation != stage.Create || a.Resource == nil || !a.Resource.Custom() {
 		return nil
 	}

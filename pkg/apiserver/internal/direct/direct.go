@@ -210,7 +210,6 @@ func (d *direct) Create(ctx context.Context, t client.Target, obj runtime.Object
 	if obj, err = c.in(obj); err != nil {
 		return nil, err
 	}
-	c.Asked = stage.Asked{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation}
 	return c.result(d.api.Create(ctx, c.Request, obj, &opts))
 }
 
@@ -222,7 +221,6 @@ func (d *direct) Update(ctx context.Context, t client.Target, obj runtime.Object
 	if obj, err = c.in(obj); err != nil {
 		return nil, err
 	}
-	c.Asked = stage.Asked{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation}
 	return c.result(d.api.Update(ctx, c.Request, obj, &opts))
 }
 
@@ -231,7 +229,6 @@ func (d *direct) Patch(ctx context.Context, t client.Target, p client.Patch, opt
 	if err != nil {
 		return nil, err
 	}
-	c.Asked = stage.Asked{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation}
 	return c.result(d.api.Patch(ctx, c.Request, verbs.Patch{Type: p.Type, Data: p.Data}, &opts))
 }
 

@@ -1,172 +1,106 @@
-// Package stage owns the contracts of the stages that a request passes in the API server before it is committed:
-// authenticate, authorize, mutate, validate. The server holds a list of each; adding one is adding a line to its list.
+// Package stage owns the contracts of the stages that a request passes in the API server. The verb engine calls them in
+// this order: authorizers; for a write, mutators, hooks, the row's own validation, validators and reservers; then the
+// commit. Each contract is implemented by an entry of a list in package apiserver, so that a new stage is a new entry.
+//
+// A stage reads Attributes (what the client requests) and Admission (the change that the request makes). A stage that
+// takes something outside the object, such as an address, a port or quota, registers with the Transaction how to give it
+// back.
 package stage
 
 import (
 	"context"
 	"net/http"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Attributes say what a request is about, to every stage. Object is what is to be stored, of the stored version (or the
-// subresource's object, e.g. a Binding), and may be changed by mutators; Old is what is stored now and may not.
-type Attributes struct {
-	User      user.Info
-	UserAgent string
-	Verb      string // get, list, watch, create, update, patch, delete, deletecollection; for other paths the HTTP method in lower case
-
-	Resource    *objects.Resource           // nil for paths that are no resource
-	GVR         schema.GroupVersionResource // as it was asked for
-	Subresource string
-	Namespace   string
-	Name        string
-	Path        string // of the URL; "" in process
-
-	// Fields is the field selector of a list, watch or deletecollection; nil: none. Authorizers look at it.
-	Fields fields.Selector
-
-	// Operation is what admission sees: Create, Update, Delete or Connect.
-	Operation Operation
-	Object    objects.Object
-	Old       objects.Object
-	Sub       any // the object of a subresource that is not the resource itself: a Binding, a Scale, an Eviction
-	DryRun    bool
-	Manager   string // the field manager
-	Asked     Asked
-	Delete    *metav1.DeleteOptions
-
-	// Warn adds a Warning header to the answer. Never nil.
-	Warn func(text string)
-
-	// Audit is the request's entry in the audit log; nil: there is no log.
-	Audit Audit
-
-	undo   []func(context.Context)
-	again  bool           // a mutator wants the others to see what it has made
-	second bool           // it is the second round of the mutators
-	memory map[string]any // what mutators know from the first round, by name
+// Stages lists the stages of the verb engine. Each list is called in its order.
+type Stages struct {
+	Authorizers []Authorizer // none: every request is allowed
+	Mutators    []Mutator
+	Validators  []Validator
+	Reservers   []Reserver
 }
 
-// Asked is what a client has asked for by the options of a write, as it was sent.
-type Asked struct{ FieldManager, FieldValidation string }
-
-// Rounds calls mutate, and again when a mutator has asked for it: what one has changed, others may have to see.
-func (a *Attributes) Rounds(mutate func() error) error {
-	a.again, a.second, a.memory = false, false, nil
-	err := mutate()
-	if err == nil && a.again {
-		a.second = true
-		err = mutate()
-	}
-	return err
-}
-
-// Again asks for a second round of the mutators. In the second there is none to ask for.
-func (a *Attributes) Again() { a.again = true }
-
-// Second reports whether it is the second round of the mutators.
-func (a *Attributes) Second() bool { return a.second }
-
-// Remember keeps what a mutator has to know in the second round.
-func (a *Attributes) Remember(name string, what any) {
-	if a.memory == nil {
-		a.memory = map[string]any{}
-	}
-	a.memory[name] = what
-}
-
-// Recall returns what a mutator has remembered; nil when it is nothing.
-func (a *Attributes) Recall(name string) any { return a.memory[name] }
-
-// Audit is told what the audit log shows of a request. It is safe for concurrent use.
-type Audit interface {
-	Annotate(key, value string) // the first value of a key stays
-	Bodies() bool               // whether the log also shows what the request carries
-}
-
-// Annotate adds to what the audit log shows of the request.
-func (a *Attributes) Annotate(key, value string) {
-	if a.Audit != nil {
-		a.Audit.Annotate(key, value)
-	}
-}
-
-// Undone adds what takes back what a stage has reserved, to be called when the write is not made after all.
-func (a *Attributes) Undone(undo func(context.Context)) { a.undo = append(a.undo, undo) }
-
-// Settle ends what stages have reserved: it stays with a write that is made, and is taken back otherwise.
-func (a *Attributes) Settle(ctx context.Context, made bool) {
-	undo := a.undo
-	a.undo = nil
-	for i := len(undo) - 1; i >= 0 && !made; i-- {
-		undo[i](ctx)
-	}
-}
-
-// Operation is the kind of change that admission is asked about.
-type Operation string
-
-// The operations.
-const (
-	Create  Operation = "CREATE"
-	Update  Operation = "UPDATE"
-	Delete  Operation = "DELETE"
-	Connect Operation = "CONNECT"
-)
-
-// Authenticator finds out who makes a request. ok false without an error means: not by my means, ask the next.
-// An error means that the credentials are of this kind and bad.
+// Authenticator identifies the user of an HTTP request. ok is false, without an error, when the request carries no
+// credentials of the authenticator's kind; the next authenticator is then called. An error means that the credentials
+// are of its kind and invalid.
 type Authenticator interface {
-	Authenticate(r *http.Request) (who user.Info, ok bool, err error)
+	Authenticate(r *http.Request) (u user.Info, ok bool, err error)
 }
 
-// Decision is an authorizer's answer.
+// Authorizer decides whether a.User may make the request. The reason goes into the error message and may be empty.
+type Authorizer interface {
+	Authorize(ctx context.Context, a *Attributes) (d Decision, reason string, err error)
+}
+
+// Decision is the result of an authorizer.
 type Decision int
 
-// The decisions. The first authorizer of the list that has an opinion decides; none means no.
+// The first authorizer in the list that returns Allow or Deny decides. A request without a decision is denied.
 const (
 	NoOpinion Decision = iota
 	Allow
 	Deny
 )
 
-// Authorizer decides whether a.User may do what a says. reason is for the error message and may be empty.
-type Authorizer interface {
-	Authorize(ctx context.Context, a *Attributes) (d Decision, reason string, err error)
-}
-
-// Mutator changes a.Object before it is defaulted a second time and validated. Errors that are no StatusError become
-// Forbidden. Mutators are called for creates and updates (also of subresources) only.
+// Mutator changes a.Object in place, before the row's defaults and validation. It is called for creates and updates, also
+// of subresources, and a second time when a mutator requests reinvocation. An error that is no StatusError is answered as
+// Forbidden.
 type Mutator interface {
 	Name() string
-	Mutate(ctx context.Context, a *Attributes) error
+	Mutate(ctx context.Context, a *Admission) error
 }
 
-// Validator refuses what may not be. It changes nothing. It is called for creates, updates, deletes and connects.
+// Validator refuses a change and modifies nothing. It is called for creates, updates, deletes and connects. An error that
+// is no StatusError is answered as Forbidden.
 type Validator interface {
 	Name() string
-	Admit(ctx context.Context, a *Attributes) error
+	Validate(ctx context.Context, a *Admission) error
 }
 
-// Reader is what stages may look at: the server's own state, without authorization. Objects are shared.
+// Reserver takes what the change uses of a limited resource (ResourceQuota) after all validators have accepted the change
+// and directly before the commit. It is called for creates and updates. What it takes, it gives back in tx.OnRollback.
+type Reserver interface {
+	Name() string
+	Reserve(ctx context.Context, a *Admission, tx *Transaction) error
+}
+
+// Hook allocates for the objects of one resource, e.g. the addresses and ports of Services. Its functions may be nil. Load
+// is called before the others; otherwise they are called concurrently.
+type Hook struct {
+	Resource schema.GroupResource
+	// Load gets the stored objects, once, before the first call of Prepare.
+	Load func(current []objects.Object)
+	// Prepare fills in obj after the mutators and before validation. old is nil on create. What it takes, it gives back in
+	// tx.OnRollback; what obj no longer needs, it frees in tx.OnCommit. A dry run is always rolled back.
+	Prepare func(ctx context.Context, tx *Transaction, obj, old objects.Object) error
+	// Deleted gets an object that has been removed from the store.
+	Deleted func(obj objects.Object)
+}
+
+// Review answers the create of an object that is never stored, e.g. a SubjectAccessReview. obj may be changed and returned
+// as the answer.
+type Review func(ctx context.Context, a *Attributes, obj objects.Object) (objects.Object, error)
+
+// Reader reads the server's current objects without authorization. The objects are shared with the cache: callers must not
+// change them.
 type Reader interface {
-	// Get returns a current object, or a NotFound StatusError.
+	// Get returns an object, or a NotFound StatusError.
 	Get(ctx context.Context, r schema.GroupResource, key objects.Key) (objects.Object, error)
-	// List returns the current objects of a namespace, "" for all.
+	// List returns the objects of a namespace, of all namespaces when it is "".
 	List(ctx context.Context, r schema.GroupResource, namespace string) ([]objects.Object, error)
-	// State tells whether anything of a resource has changed since one last asked, and whether there is any of it. It costs
-	// next to nothing. A resource that is not served has no objects.
+	// State returns counters that change with the resource's objects, at no more cost than reading them. A resource that
+	// is not served has the zero State.
 	State(ctx context.Context, r schema.GroupResource) (State, error)
 }
 
-// State is what a resource's objects are like as a whole.
+// State describes the objects of a resource as a whole. What is derived from the objects is valid as long as Changes is
+// the same.
 type State struct {
-	Changes uint64 // grows with every change
+	Changes uint64 // increases with every change
 	Count   int    // of the objects
 }

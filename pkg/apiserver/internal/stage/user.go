@@ -5,10 +5,10 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// UserInfo describes a user as the API does.
-func UserInfo(who user.Info) authenticationv1.UserInfo {
-	info := authenticationv1.UserInfo{Username: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups()}
-	for key, values := range who.GetExtra() {
+// UserInfo returns a user in the form of the API.
+func UserInfo(u user.Info) authenticationv1.UserInfo {
+	info := authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
+	for key, values := range u.GetExtra() {
 		if info.Extra == nil {
 			info.Extra = map[string]authenticationv1.ExtraValue{}
 		}

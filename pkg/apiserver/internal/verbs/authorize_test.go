@@ -42,7 +42,7 @@ func TestAuthorizersInTurn(t *testing.T) {
 		{"one denies", []stage.Authorizer{decides{decision: stage.Deny}, decides{decision: stage.Allow}}, 403, "forbidden"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := engine(t, verbs.Config{Stages: func(stage.Reader) verbs.Stages { return verbs.Stages{Authorizers: c.list} }})
+			e := engine(t, verbs.Config{Stages: func(stage.Reader) stage.Stages { return stage.Stages{Authorizers: c.list} }})
 			cl := direct.New(e, e.Lookup, &user.DefaultInfo{Name: "<b>"}, "test")
 			_, err := cl.Get(t.Context(), in(configMaps, "x"), metav1.GetOptions{})
 			wantError(t, err, c.code, c.words)

@@ -34,11 +34,12 @@ func bind(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
 	if err := checkBinding(b); err != nil {
 		return Result{}, err
 	}
-	w.req.Sub = b
-	if err := w.mutate(ctx, stage.Create, b, nil); err != nil {
+	w.sub = b
+	a := w.admission(stage.Create, b, nil)
+	if err := w.mutate(ctx, a); err != nil {
 		return Result{}, err
 	}
-	if err := w.admit(ctx, stage.Create, b, nil); err != nil {
+	if err := w.validate(ctx, a); err != nil {
 		return Result{}, err
 	}
 	err := w.edit(ctx, func(obj objects.Object) error { return w.assign(obj.(*corev1.Pod), b) })

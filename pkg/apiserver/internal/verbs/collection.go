@@ -10,6 +10,7 @@ import (
 	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
 // DeleteCollection deletes what a list finds, and returns what it has found.
@@ -18,7 +19,7 @@ func (e *Engine) DeleteCollection(ctx context.Context, req *Request, opts *metav
 		return Listing{}, invalidOptions("DeleteOptions", errs)
 	}
 	req.tellFields(list)
-	w, err := e.begin(ctx, req, opts.DryRun, "")
+	w, err := e.begin(ctx, req, opts.DryRun, stage.Options{})
 	if err != nil {
 		return Listing{}, err
 	}

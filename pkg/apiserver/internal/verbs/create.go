@@ -36,7 +36,7 @@ func (e *Engine) Create(ctx context.Context, req *Request, obj runtime.Object, o
 	if errs := optionsvalidation.ValidateCreateOptions(opts); len(errs) > 0 {
 		return Result{}, invalidOptions("CreateOptions", errs)
 	}
-	w, err := e.begin(ctx, req, opts.DryRun, opts.FieldManager)
+	w, err := e.begin(ctx, req, opts.DryRun, stage.Options{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation})
 	if err != nil {
 		return Result{}, err
 	}
@@ -73,13 +73,14 @@ func (w *write) create(ctx context.Context, obj objects.Object) (*cache.Item, er
 	if err := w.track(nil, obj); err != nil {
 		return nil, err
 	}
-	if err := w.mutate(ctx, stage.Create, obj, nil); err != nil {
+	a := w.admission(stage.Create, obj, nil)
+	if err := w.mutate(ctx, a); err != nil {
 		return nil, err
 	}
 	w.onceOwners(obj, true)
 	w.took("admission", start)
 	for attempt := 1; ; attempt++ {
-		item, err := w.insert(ctx, obj)
+		item, err := w.insert(ctx, a)
 		if !generated || !apierrors.IsAlreadyExists(err) || attempt == nameAttempts {
 			return item, err
 		}
@@ -96,25 +97,27 @@ func (w *write) namespace() string {
 }
 
 // insert is the part of a create that follows admission; a PUT and an apply that create share it.
-func (w *write) insert(ctx context.Context, obj objects.Object) (*cache.Item, error) {
+func (w *write) insert(ctx context.Context, a *stage.Admission) (*cache.Item, error) {
+	obj := a.Object
 	start := w.config.Clock.Now()
 	fillSystemFields(obj, w.Engine)
 	if obj.GetName() == "" && obj.GetGenerateName() != "" {
 		obj.SetName(w.generate(obj.GetGenerateName()))
 	}
-	done, err := w.hook(ctx, obj, nil)
+	var tx stage.Transaction
+	defer tx.Rollback(ctx)
+	err := w.hook(ctx, &tx, obj, nil)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		done(err)
-		w.req.Settle(context.WithoutCancel(ctx), err == nil)
-	}()
 	w.r.Prepare(obj, nil)
 	if err = w.validateNew(obj); err != nil {
 		return nil, err
 	}
-	if err = w.admit(ctx, stage.Create, obj, nil); err != nil {
+	if err = w.validate(ctx, a); err != nil {
+		return nil, err
+	}
+	if err = w.reserve(ctx, a, &tx); err != nil {
 		return nil, err
 	}
 	w.took("validation", start)
@@ -128,8 +131,10 @@ func (w *write) insert(ctx context.Context, obj objects.Object) (*cache.Item, er
 		item, err = w.commit(ctx, obj, nil)
 	}
 	if err != nil {
-		err = w.exists(ctx, obj, err)
-		return nil, err
+		return nil, w.exists(ctx, obj, err)
+	}
+	if !w.dry {
+		tx.Commit(ctx)
 	}
 	return item, nil
 }

@@ -25,7 +25,7 @@ func (e *Engine) Delete(ctx context.Context, req *Request, opts *metav1.DeleteOp
 	if errs := optionsvalidation.ValidateDeleteOptions(opts); len(errs) > 0 {
 		return Result{}, invalidOptions("DeleteOptions", errs)
 	}
-	w, err := e.begin(ctx, req, opts.DryRun, "")
+	w, err := e.begin(ctx, req, opts.DryRun, stage.Options{})
 	if err != nil {
 		return Result{}, err
 	}
@@ -41,7 +41,7 @@ func (w *write) warnOfOrphans(opts *metav1.DeleteOptions) {
 }
 
 func (w *write) delete(ctx context.Context, opts *metav1.DeleteOptions) (Result, error) {
-	w.req.Attributes.Delete = opts
+	w.deleteOptions = opts
 	for attempt := 0; ; attempt++ {
 		item, err := w.current(ctx, w.table, w.req.key())
 		if err != nil {
@@ -71,7 +71,7 @@ func (w *write) deleteOnce(ctx context.Context, opts *metav1.DeleteOptions, item
 		}
 		return Result{}, err
 	}
-	if err := w.admit(ctx, stage.Delete, nil, old); err != nil {
+	if err := w.validate(ctx, w.admission(stage.Delete, nil, old)); err != nil {
 		return Result{}, err
 	}
 	w.took("admission", start)

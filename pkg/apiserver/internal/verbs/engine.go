@@ -31,31 +31,12 @@ type Config struct {
 	Resources []objects.Resource
 	Clock     clock.Clock
 	Source    *clock.Source
-	Stages    func(r stage.Reader) Stages // nil: everything is allowed and nothing is admitted otherwise
-	Hooks     []Hook
-	Reviews   map[schema.GroupResource]Review // answer the creates of what is only asked and never stored
-	Spans     func(trace.Span)                // is told of each committed write; nil: nobody
+	Stages    func(r stage.Reader) stage.Stages // nil: none
+	Hooks     []stage.Hook
+	Reviews   map[schema.GroupResource]stage.Review // answer the creates of what is only asked and never stored
+	Spans     func(trace.Span)                      // is told of each committed write; nil: nobody
 	// Token answers a TokenRequest for a service account (serviceaccounts/token); nil: there is no such subresource.
 	Token func(ctx context.Context, account objects.Key, asked *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
-}
-
-// Stages are what a request passes in the engine, in order.
-type Stages struct {
-	Authorizers []stage.Authorizer
-	Mutators    []stage.Mutator
-	Validators  []stage.Validator
-}
-
-// Hook adds to the writes of one resource what needs more than the object itself: the allocators of Services.
-type Hook struct {
-	Resource schema.GroupResource
-	// Load is called once, with what is stored, before any other of the hook's functions; nil: it need not know.
-	Load func(current []objects.Object)
-	// Prepare is called after mutation and before validation, on create and update (old nil on create). It returns what
-	// to call when the write is committed or has failed; either may be nil. A dry run is always undone.
-	Prepare func(ctx context.Context, obj, old objects.Object, dryRun bool) (commit, undo func(), err error)
-	// Deleted is called once the object is gone.
-	Deleted func(obj objects.Object)
 }
 
 // Request is one request to the engine.

@@ -38,8 +38,8 @@ func evict(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
 	if ev.Name != w.req.Name {
 		return Result{}, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
-	w.req.Sub = ev
-	if err := w.admit(ctx, stage.Create, ev, nil); err != nil {
+	w.sub = ev
+	if err := w.validate(ctx, w.admission(stage.Create, ev, nil)); err != nil {
 		return Result{}, err
 	}
 	opts := ev.DeleteOptions.DeepCopy()
@@ -160,7 +160,7 @@ func (w *write) spend(ctx context.Context, budget, pod string) error {
 		return err
 	}
 	req := *w.req
-	req.Resource, req.Name, req.Subresource, req.Sub = t.r, budget, "status", nil
+	req.Resource, req.Name, req.Subresource = t.r, budget, "status"
 	req.Served, req.Manager = nil, serverManager // who asked for the eviction has not written the budget
 	b := &write{Engine: w.Engine, table: t, req: &req, dry: w.dry, began: w.began}
 	return b.edit(ctx, func(obj objects.Object) error {

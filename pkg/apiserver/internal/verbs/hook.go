@@ -4,46 +4,29 @@ import (
 	"context"
 	"slices"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// hook runs the resource's hooks. done must be called with the outcome of the write.
-func (w *write) hook(ctx context.Context, obj, old objects.Object) (done func(error), err error) {
-	var commits, undos []func()
-	finish := func(err error) {
-		run := commits
-		if err != nil || w.dry {
-			run = undos
-		}
-		for i := len(run) - 1; i >= 0; i-- {
-			run[i]()
-		}
-	}
+// hook runs the resource's hooks.
+func (w *write) hook(ctx context.Context, tx *stage.Transaction, obj, old objects.Object) error {
 	if err := w.loadHooks(ctx); err != nil {
-		return nil, w.status(err)
+		return w.status(err)
 	}
 	for _, h := range w.hooks {
 		if h.Prepare == nil {
 			continue
 		}
-		commit, undo, err := h.Prepare(ctx, obj, old, w.dry)
-		if err != nil {
-			finish(err)
-			return nil, w.status(err)
-		}
-		if commit != nil {
-			commits = append(commits, commit)
-		}
-		if undo != nil {
-			undos = append(undos, undo)
+		if err := h.Prepare(ctx, tx, obj, old); err != nil {
+			return w.status(err)
 		}
 	}
-	return finish, nil
+	return nil
 }
 
 // loadHooks tells the hooks what is stored, before they are first used.
 func (t *table) loadHooks(ctx context.Context) error {
-	if !slices.ContainsFunc(t.hooks, func(h Hook) bool { return h.Load != nil }) {
+	if !slices.ContainsFunc(t.hooks, func(h stage.Hook) bool { return h.Load != nil }) {
 		return nil
 	}
 	t.loaded.Lock()

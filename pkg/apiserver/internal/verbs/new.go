@@ -24,7 +24,7 @@ const compactEvery = 5 * time.Minute
 type Engine struct {
 	config Config
 	cache  *cache.Cache
-	stages Stages
+	stages stage.Stages
 
 	mu     sync.RWMutex
 	tables map[schema.GroupResource]*table
@@ -43,7 +43,7 @@ type table struct {
 	*cache.Table
 	r       *objects.Resource
 	tracker *track.Tracker // the resource's own: it goes with it
-	hooks   []Hook
+	hooks   []stage.Hook
 	loaded  sync.Mutex // held while the hooks are loaded
 	ready   bool       // they are; guarded by loaded
 	empty   func() *emptier

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -42,7 +43,7 @@ func (e *Engine) Patch(ctx context.Context, req *Request, p Patch, opts *metav1.
 	if errs := optionsvalidation.ValidatePatchOptions(opts, p.Type); len(errs) > 0 {
 		return Result{}, invalidOptions("PatchOptions", errs)
 	}
-	w, err := e.begin(ctx, req, opts.DryRun, opts.FieldManager)
+	w, err := e.begin(ctx, req, opts.DryRun, stage.Options{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation})
 	if err != nil {
 		return Result{}, err
 	}

@@ -10,25 +10,22 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// Review answers a create of which nothing is stored. obj is the question, which may be changed and returned as the
-// answer; errors are *apierrors.StatusError.
-type Review func(ctx context.Context, a *stage.Attributes, obj objects.Object) (objects.Object, error)
-
 // review is the create of a question: it passes what every create does, but for the store.
-func (w *write) review(ctx context.Context, obj objects.Object, answer Review) (Result, error) {
+func (w *write) review(ctx context.Context, obj objects.Object, answer stage.Review) (Result, error) {
 	if err := inNamespace(obj, w.namespace()); err != nil {
 		return Result{}, err
 	}
 	if err := w.track(nil, obj); err != nil {
 		return Result{}, err
 	}
-	if err := w.mutate(ctx, stage.Create, obj, nil); err != nil {
+	a := w.admission(stage.Create, obj, nil)
+	if err := w.mutate(ctx, a); err != nil {
 		return Result{}, err
 	}
 	if errs := w.r.Validate(obj, nil); len(errs) > 0 { // of no kind, as Kubernetes has it
 		return Result{}, newInvalid(schema.GroupKind{Group: w.gr().Group}, "", check.ShowAll(errs))
 	}
-	if err := w.admit(ctx, stage.Create, obj, nil); err != nil {
+	if err := w.validate(ctx, a); err != nil {
 		return Result{}, err
 	}
 	out, err := answer(ctx, &w.req.Attributes, obj)

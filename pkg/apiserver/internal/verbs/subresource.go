@@ -90,7 +90,7 @@ func (w *write) setThrough(ctx context.Context, s subresource, c change) (Result
 		if view, err = build(ctx, view); err != nil {
 			return nil, err
 		}
-		w.req.Sub = view
+		w.sub = view
 		obj, err := s.set(w, old, view)
 		if err != nil {
 			return nil, err

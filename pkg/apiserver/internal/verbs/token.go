@@ -40,11 +40,12 @@ func createToken(ctx context.Context, w *write, obj runtime.Object) (Result, err
 	if err := w.tracker.Update(kind, nil, request); err != nil {
 		return Result{}, err
 	}
-	w.req.Sub = request
-	if err := w.mutate(ctx, stage.Create, request, nil); err != nil {
+	w.sub = request
+	a := w.admission(stage.Create, request, nil)
+	if err := w.mutate(ctx, a); err != nil {
 		return Result{}, err
 	}
-	if err := w.admit(ctx, stage.Create, request, nil); err != nil {
+	if err := w.validate(ctx, a); err != nil {
 		return Result{}, err
 	}
 	answer, err := w.config.Token(ctx, w.req.key(), request)

@@ -43,7 +43,7 @@ func (e *Engine) Update(ctx context.Context, req *Request, obj runtime.Object, o
 	if errs := optionsvalidation.ValidateUpdateOptions(opts); len(errs) > 0 {
 		return Result{}, invalidOptions("UpdateOptions", errs)
 	}
-	w, err := e.begin(ctx, req, opts.DryRun, opts.FieldManager)
+	w, err := e.begin(ctx, req, opts.DryRun, stage.Options{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation})
 	if err != nil {
 		return Result{}, err
 	}
@@ -134,11 +134,12 @@ func (w *write) modifyAbsent(ctx context.Context, c change) (Result, error) {
 		return Result{}, w.status(err)
 	}
 	obj.SetResourceVersion("")
-	if err := w.mutate(ctx, stage.Create, obj, nil); err != nil {
+	a := w.admission(stage.Create, obj, nil)
+	if err := w.mutate(ctx, a); err != nil {
 		return Result{}, err
 	}
 	w.took("admission", start)
-	item, err := w.insert(ctx, obj)
+	item, err := w.insert(ctx, a)
 	return Result{Item: item, Created: err == nil}, err
 }
 
@@ -168,24 +169,25 @@ func (w *write) modifyOnce(ctx context.Context, c change, item *cache.Item, atte
 		return Result{}, err
 	}
 	obj.SetResourceVersion(old.GetResourceVersion()) // what has none takes whichever there is
-	if err := w.mutate(ctx, stage.Update, obj, old); err != nil {
+	a := w.admission(stage.Update, obj, old)
+	if err := w.mutate(ctx, a); err != nil {
 		return Result{}, err
 	}
 	w.took("admission", start)
 	start = w.config.Clock.Now()
-	done, err := w.hookUpdate(ctx, obj, old)
-	if err != nil {
+	var tx stage.Transaction
+	defer tx.Rollback(ctx)
+	if err := w.hookUpdate(ctx, &tx, obj, old); err != nil {
 		return Result{}, err
 	}
-	defer func() {
-		done(err)
-		w.req.Settle(context.WithoutCancel(ctx), err == nil)
-	}()
 	if err = w.prepare(obj, old); err != nil {
 		return Result{}, err
 	}
 	w.keepTimes(obj, old, item)
-	if err = w.admit(ctx, stage.Update, obj, old); err != nil {
+	if err = w.validate(ctx, a); err != nil {
+		return Result{}, err
+	}
+	if err = w.reserve(ctx, a, &tx); err != nil {
 		return Result{}, err
 	}
 	w.took("validation", start)
@@ -198,15 +200,18 @@ func (w *write) modifyOnce(ctx context.Context, c change, item *cache.Item, atte
 	if errors.Is(err, store.ErrConflict) && !insists {
 		err = errAgain
 	}
+	if err == nil && !w.dry {
+		tx.Commit(ctx)
+	}
 	return res, err
 }
 
 // hookUpdate runs the hooks for a write of the main resource; subresources change nothing that they look at.
-func (w *write) hookUpdate(ctx context.Context, obj, old objects.Object) (func(error), error) {
+func (w *write) hookUpdate(ctx context.Context, tx *stage.Transaction, obj, old objects.Object) error {
 	if w.req.Subresource != "" {
-		return func(error) {}, nil
+		return nil
 	}
-	return w.hook(ctx, obj, old)
+	return w.hook(ctx, tx, obj, old)
 }
 
 // checkVersion compares the version that the client has seen with the one there is.

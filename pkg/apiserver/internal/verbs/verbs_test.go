@@ -18,6 +18,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/allocate"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/direct"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
@@ -44,7 +45,7 @@ func serve(t testing.TB, s store.Store) *server {
 		t.Fatal(err)
 	}
 	srv.engine, err = verbs.New(verbs.Config{
-		Store: s, Resources: builtin.Resources, Clock: srv.clock, Source: source, Hooks: []verbs.Hook{hook},
+		Store: s, Resources: builtin.Resources, Clock: srv.clock, Source: source, Hooks: []stage.Hook{hook},
 	})
 	if err != nil {
 		t.Fatal(err)

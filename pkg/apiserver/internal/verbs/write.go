@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -31,10 +32,13 @@ type write struct {
 	dry    bool
 	began  time.Time
 	stages []trace.Stage
+
+	sub           runtime.Object        // the object of a subresource that has a kind of its own
+	deleteOptions *metav1.DeleteOptions // of a delete
 }
 
 // begin authorizes a write and says how it is made.
-func (e *Engine) begin(ctx context.Context, req *Request, dryRun []string, manager string) (*write, error) {
+func (e *Engine) begin(ctx context.Context, req *Request, dryRun []string, opts stage.Options) (*write, error) {
 	w := &write{Engine: e, req: req, dry: len(dryRun) > 0, began: req.Began}
 	if w.began.IsZero() {
 		w.began = e.config.Clock.Now()
@@ -51,8 +55,8 @@ func (e *Engine) begin(ctx context.Context, req *Request, dryRun []string, manag
 	if !w.serves(req.Subresource) {
 		return nil, notServed(req)
 	}
-	req.DryRun = w.dry
-	if req.Manager = manager; manager == "" {
+	req.DryRun, req.Options = w.dry, opts
+	if req.Manager = opts.FieldManager; req.Manager == "" {
 		req.Manager = managerOf(req.UserAgent)
 	}
 	return w, nil
@@ -124,47 +128,40 @@ func (w *write) served() *objects.Served {
 	return &w.r.Versions[0]
 }
 
-// mutate asks the mutators, then fills in what they have left open.
-func (w *write) mutate(ctx context.Context, op stage.Operation, obj, old objects.Object) error {
-	a := &w.req.Attributes
-	a.Operation, a.Object, a.Old = op, obj, old
-	err := a.Rounds(func() error {
-		for _, m := range w.Engine.stages.Mutators {
-			if err := m.Mutate(ctx, a); err != nil {
-				return w.refused(err)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
+// admission describes a change to the stages.
+func (w *write) admission(op stage.Operation, obj, old objects.Object) *stage.Admission {
+	return &stage.Admission{Attributes: &w.req.Attributes, Operation: op, Object: obj, Old: old, Sub: w.sub, DeleteOptions: w.deleteOptions}
+}
+
+// mutate calls the mutators, then fills in what they have left open.
+func (w *write) mutate(ctx context.Context, a *stage.Admission) error {
+	if err := w.Engine.stages.Mutate(ctx, a); err != nil {
+		return w.refused(a, err)
 	}
-	if len(w.Engine.stages.Mutators) > 0 && w.req.Sub == nil && obj != nil { // what a subresource takes is none of the row
-		w.r.Default(obj)
+	if len(w.Engine.stages.Mutators) > 0 && a.Sub == nil && a.Object != nil { // what a subresource takes is none of the row
+		w.r.Default(a.Object)
 	}
 	return nil
 }
 
-// admit asks the validators.
-func (w *write) admit(ctx context.Context, op stage.Operation, obj, old objects.Object) error {
-	a := &w.req.Attributes
-	a.Operation, a.Object, a.Old = op, obj, old
-	for _, v := range w.Engine.stages.Validators {
-		if err := v.Admit(ctx, a); err != nil {
-			return w.refused(err)
-		}
-	}
-	return nil
+// validate calls the validators.
+func (w *write) validate(ctx context.Context, a *stage.Admission) error {
+	return w.refused(a, w.Engine.stages.Validate(ctx, a))
+}
+
+// reserve calls the reservers.
+func (w *write) reserve(ctx context.Context, a *stage.Admission, tx *stage.Transaction) error {
+	return w.refused(a, w.Engine.stages.Reserve(ctx, a, tx))
 }
 
 // refused makes what a stage says an answer: Forbidden, unless it knows better.
-func (w *write) refused(err error) error {
+func (w *write) refused(a *stage.Admission, err error) error {
 	var status apierrors.APIStatus
-	if errors.As(err, &status) {
+	if err == nil || errors.As(err, &status) {
 		return err
 	}
 	name := w.req.Name
-	if obj := w.req.Object; name == "" && obj != nil {
+	if obj := a.Object; name == "" && obj != nil {
 		if name = obj.GetName(); name == "" {
 			name = obj.GetGenerateName()
 		}

@@ -7,11 +7,11 @@ import (
 // Forbidden returns the answer to a request that err is the reason to refuse.
 func (q *Request) Forbidden(err error) *apierrors.StatusError {
 	name := nameOf(q)
-	if name == "" && q.stage.Object != nil {
-		name = q.stage.Object.GetGenerateName()
+	if name == "" && q.admission.Object != nil {
+		name = q.admission.Object.GetGenerateName()
 	}
 	if name == "" {
 		name = "Unknown"
 	}
-	return apierrors.NewForbidden(q.stage.GVR.GroupResource(), name, err)
+	return apierrors.NewForbidden(q.admission.GVR.GroupResource(), name, err)
 }

@@ -38,8 +38,8 @@ func (q *Request) Replace(v Version, was runtime.Object, fill func(into runtime.
 	} else if !ok {
 		return false, fmt.Errorf("%T has no metadata", out)
 	}
-	q.stage.Resource.Default(stored)
-	into := q.stage.Object
+	q.admission.Resource.Default(stored)
+	into := q.admission.Object
 	if reflect.TypeOf(into) != reflect.TypeOf(stored) {
 		return false, fmt.Errorf("%T cannot become a %T", into, stored)
 	}
@@ -53,9 +53,9 @@ func (q *Request) Replace(v Version, was runtime.Object, fill func(into runtime.
 func (q *Request) replaceSub(v Version, was runtime.Object, fill func(into runtime.Object) error) (bool, error) {
 	sub := q.sub()
 	scale, scaled := sub.(*autoscalingv1.Scale)
-	scaled = scaled && q.stage.Resource.Scale != nil
-	if sub == nil || any(sub) != any(q.stage.Object) && !scaled {
-		return false, fmt.Errorf("the %s of a request for %s/%s cannot be changed", v.Kind.Kind, v.Resource.Resource, q.stage.Subresource)
+	scaled = scaled && q.admission.Resource.Scale != nil
+	if sub == nil || any(sub) != any(q.admission.Object) && !scaled {
+		return false, fmt.Errorf("the %s of a request for %s/%s cannot be changed", v.Kind.Kind, v.Resource.Resource, q.admission.Subresource)
 	}
 	out := reflect.New(reflect.TypeOf(sub).Elem())
 	obj := out.Interface().(runtime.Object)
@@ -66,7 +66,7 @@ func (q *Request) replaceSub(v Version, was runtime.Object, fill func(into runti
 	changed := !equality.Semantic.DeepEqual(was, obj)
 	reflect.ValueOf(sub).Elem().Set(out.Elem())
 	if scaled {
-		q.stage.Resource.Scale.SetSpec(q.stage.Object, scale.Spec.Replicas)
+		q.admission.Resource.Scale.SetSpec(q.admission.Object, scale.Spec.Replicas)
 	}
 	q.Changed()
 	return changed, nil

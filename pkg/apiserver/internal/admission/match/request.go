@@ -28,8 +28,8 @@ type Version struct {
 
 // Request is a request as webhooks and policies see it.
 type Request struct {
-	stage  *stage.Attributes
-	reader stage.Reader
+	admission *stage.Admission
+	reader    stage.Reader
 
 	Asked    Version   // as it was asked for
 	Versions []Version // that one first, then the others that mean the same
@@ -39,8 +39,8 @@ type Request struct {
 }
 
 // NewRequest returns what a stage is asked about.
-func NewRequest(a *stage.Attributes, r stage.Reader) *Request {
-	q := &Request{stage: a, reader: r}
+func NewRequest(a *stage.Admission, r stage.Reader) *Request {
+	q := &Request{admission: a, reader: r}
 	q.Asked = q.version(a.GVR.GroupVersion())
 	q.Versions = []Version{q.Asked}
 	for _, v := range a.Resource.Versions {
@@ -52,7 +52,7 @@ func NewRequest(a *stage.Attributes, r stage.Reader) *Request {
 }
 
 func (q *Request) version(gv schema.GroupVersion) Version {
-	a := q.stage
+	a := q.admission
 	v := Version{Resource: gv.WithResource(a.GVR.Resource), Kind: gv.WithKind(a.Resource.Names.Kind)}
 	if sub := q.sub(); sub != nil {
 		v.Kind = kindOf(sub)
@@ -70,19 +70,19 @@ func kindOf(sub runtime.Object) schema.GroupVersionKind {
 
 // sub is the object of a subresource that has one of its own; nil otherwise.
 func (q *Request) sub() runtime.Object {
-	if obj, ok := q.stage.Sub.(runtime.Object); ok {
+	if obj, ok := q.admission.Sub.(runtime.Object); ok {
 		return obj
 	}
 	return nil
 }
 
-// Stage returns the request as stages see it.
-func (q *Request) Stage() *stage.Attributes { return q.stage }
+// Admission returns the change that the request makes.
+func (q *Request) Admission() *stage.Admission { return q.admission }
 
 // Attributes returns the request as the library of CEL sees it.
 func (q *Request) Attributes() admission.Attributes {
 	if q.attributes == nil {
-		a := q.stage
+		a := q.admission
 		var obj, old runtime.Object // no typed nil
 		if a.Object != nil {
 			obj = a.Object
@@ -98,15 +98,15 @@ func (q *Request) Attributes() admission.Attributes {
 
 // Name returns the name in the request. One for a collection has none, though each of its objects is asked about.
 func (q *Request) Name() string {
-	if q.stage.Verb == "deletecollection" {
+	if q.admission.Verb == "deletecollection" {
 		return ""
 	}
-	return q.stage.Name
+	return q.admission.Name
 }
 
 // options returns the options of the request.
 func (q *Request) options() runtime.Object {
-	a := q.stage
+	a := q.admission
 	var dry []string
 	if a.DryRun {
 		dry = []string{metav1.DryRunAll}
@@ -116,13 +116,13 @@ func (q *Request) options() runtime.Object {
 	}
 	switch a.Operation {
 	case stage.Create:
-		return &metav1.CreateOptions{TypeMeta: meta("CreateOptions"), DryRun: dry, FieldManager: a.Asked.FieldManager, FieldValidation: a.Asked.FieldValidation}
+		return &metav1.CreateOptions{TypeMeta: meta("CreateOptions"), DryRun: dry, FieldManager: a.Options.FieldManager, FieldValidation: a.Options.FieldValidation}
 	case stage.Update:
-		return &metav1.UpdateOptions{TypeMeta: meta("UpdateOptions"), DryRun: dry, FieldManager: a.Asked.FieldManager, FieldValidation: a.Asked.FieldValidation}
+		return &metav1.UpdateOptions{TypeMeta: meta("UpdateOptions"), DryRun: dry, FieldManager: a.Options.FieldManager, FieldValidation: a.Options.FieldValidation}
 	case stage.Delete:
 		opts := &metav1.DeleteOptions{}
-		if a.Delete != nil {
-			opts = a.Delete.DeepCopy()
+		if a.DeleteOptions != nil {
+			opts = a.DeleteOptions.DeepCopy()
 		}
 		opts.TypeMeta = meta("DeleteOptions")
 		return opts
@@ -144,10 +144,10 @@ func (q *Request) Versioned(v Version) (*admission.VersionedAttributes, error) {
 		}
 	} else {
 		var err error
-		if out.VersionedObject, err = q.in(v, q.stage.Object); err != nil {
+		if out.VersionedObject, err = q.in(v, q.admission.Object); err != nil {
 			return nil, apierrors.NewInternalError(err)
 		}
-		if out.VersionedOldObject, err = q.in(v, q.stage.Old); err != nil {
+		if out.VersionedOldObject, err = q.in(v, q.admission.Old); err != nil {
 			return nil, apierrors.NewInternalError(err)
 		}
 	}
@@ -160,7 +160,7 @@ func (q *Request) Versioned(v Version) (*admission.VersionedAttributes, error) {
 
 // oldScale returns the scale there was before a change of it; nil when the request is none.
 func (q *Request) oldScale(sub runtime.Object) runtime.Object {
-	old, r := q.stage.Old, q.stage.Resource.Scale
+	old, r := q.admission.Old, q.admission.Resource.Scale
 	if _, ok := sub.(*autoscalingv1.Scale); !ok || old == nil || r == nil {
 		return nil
 	}
@@ -184,8 +184,8 @@ func (q *Request) Served(v Version) *objects.Served {
 	if q.sub() != nil {
 		return nil
 	}
-	for i := range q.stage.Resource.Versions {
-		s := &q.stage.Resource.Versions[i]
+	for i := range q.admission.Resource.Versions {
+		s := &q.admission.Resource.Versions[i]
 		if s.Group == v.Kind.Group && s.Version == v.Kind.Version {
 			return s
 		}
@@ -218,19 +218,19 @@ var namespaces = schema.GroupResource{Resource: "namespaces"}
 
 // Namespace returns the namespace that the request is in; nil for what is in none.
 func (q *Request) Namespace(ctx context.Context) (*corev1.Namespace, error) {
-	if q.stage.Namespace == "" {
+	if q.admission.Namespace == "" {
 		return nil, nil
 	}
-	if ns, ok := q.stage.Object.(*corev1.Namespace); ok && q.stage.Subresource == "" {
+	if ns, ok := q.admission.Object.(*corev1.Namespace); ok && q.admission.Subresource == "" {
 		return ns, nil
 	}
-	obj, err := q.reader.Get(ctx, namespaces, objects.Key{Name: q.stage.Namespace})
+	obj, err := q.reader.Get(ctx, namespaces, objects.Key{Name: q.admission.Namespace})
 	if err != nil {
 		return nil, err
 	}
 	ns, ok := obj.(*corev1.Namespace)
 	if !ok {
-		return nil, fmt.Errorf("the namespace %s is a %T", q.stage.Namespace, obj)
+		return nil, fmt.Errorf("the namespace %s is a %T", q.admission.Namespace, obj)
 	}
 	return ns, nil
 }

@@ -9,20 +9,20 @@ import (
 
 // Rounds is what a mutator knows from a request's first round in the second.
 type Rounds struct {
-	request *stage.Attributes
+	request *stage.Admission
 	output  runtime.Object  // what the object was after the round before, if anybody wants to see changes
 	asked   []string        // who wants to see them, so far
 	due     map[string]bool // those of them who have not seen the last change
 }
 
 // RoundsOf begins a round of the mutator with that name.
-func RoundsOf(a *stage.Attributes, name string) *Rounds {
-	r, ok := a.Recall(name).(*Rounds)
+func RoundsOf(a *stage.Admission, name string) *Rounds {
+	r, ok := a.Reinvocation.Value(name).(*Rounds)
 	if !ok {
 		r = &Rounds{request: a, due: map[string]bool{}}
-		a.Remember(name, r)
+		a.Reinvocation.SetValue(name, r)
 	}
-	if len(r.asked) > 0 && a.Second() && !equality.Semantic.DeepEqual(r.output, a.Object) {
+	if len(r.asked) > 0 && a.Reinvocation.IsReinvoke() && !equality.Semantic.DeepEqual(r.output, a.Object) {
 		r.changed()
 	}
 	return r
@@ -35,7 +35,7 @@ func (r *Rounds) changed() {
 }
 
 // Skips reports whether it is not the turn of id in this round.
-func (r *Rounds) Skips(id string) bool { return r.request.Second() && !r.due[id] }
+func (r *Rounds) Skips(id string) bool { return r.request.Reinvocation.IsReinvoke() && !r.due[id] }
 
 // Done notes that id has had its turn, whether it has changed the object, and whether it wants to see what those after it
 // change.
@@ -43,9 +43,9 @@ func (r *Rounds) Done(id string, changed, again bool) {
 	delete(r.due, id)
 	if changed {
 		r.changed()
-		r.request.Again()
+		r.request.Reinvocation.Request()
 	}
-	if again && !r.request.Second() {
+	if again && !r.request.Reinvocation.IsReinvoke() {
 		r.asked = append(r.asked, id)
 	}
 }

@@ -90,10 +90,10 @@ func (c *Criteria) MatchAll(ctx context.Context, q *Request) (bool, error) {
 // exempt reports whether a request is about webhooks and policies themselves, which could otherwise lock everybody out, or
 // is the delete of an eviction, which has been looked at as what it is.
 func exempt(q *Request) bool {
-	if q.stage.Operation == stage.Delete && q.stage.Subresource != "" {
+	if q.admission.Operation == stage.Delete && q.admission.Subresource != "" {
 		return true
 	}
-	n := q.stage.Resource.Names
+	n := q.admission.Resource.Names
 	if n.Group != "admissionregistration.k8s.io" {
 		return false
 	}
@@ -122,7 +122,7 @@ func (c *Criteria) covers(q *Request, r *admissionv1.NamedRuleWithOperations) bo
 }
 
 func covers(r *admissionv1.NamedRuleWithOperations, q *Request, v Version) bool {
-	a := q.stage
+	a := q.admission
 	if len(r.ResourceNames) > 0 && !slices.Contains(r.ResourceNames, nameOf(q)) {
 		return false
 	}
@@ -146,19 +146,19 @@ func covers(r *admissionv1.NamedRuleWithOperations, q *Request, v Version) bool 
 }
 
 func nameOf(q *Request) string {
-	if name := q.Name(); name != "" || q.stage.Object == nil {
+	if name := q.Name(); name != "" || q.admission.Object == nil {
 		return name
 	}
-	return q.stage.Object.GetName()
+	return q.admission.Object.GetName()
 }
 
 func (c *Criteria) inNamespace(ctx context.Context, q *Request) (bool, error) {
-	isNamespace := q.stage.GVR.GroupResource() == namespaces
-	if c.namespaces.Empty() || q.stage.Namespace == "" && !isNamespace {
+	isNamespace := q.admission.GVR.GroupResource() == namespaces
+	if c.namespaces.Empty() || q.admission.Namespace == "" && !isNamespace {
 		return true, nil
 	}
-	if isNamespace && q.stage.Subresource == "" && (q.stage.Operation == stage.Create || q.stage.Operation == stage.Update) {
-		return c.namespaces.Matches(labels.Set(q.stage.Object.GetLabels())), nil
+	if isNamespace && q.admission.Subresource == "" && (q.admission.Operation == stage.Create || q.admission.Operation == stage.Update) {
+		return c.namespaces.Matches(labels.Set(q.admission.Object.GetLabels())), nil
 	}
 	ns, err := q.Namespace(ctx)
 	if apierrors.IsNotFound(err) {
@@ -182,5 +182,5 @@ func (c *Criteria) ofObject(q *Request) bool {
 	if sub := q.sub(); sub != nil {
 		return has(sub)
 	}
-	return q.stage.Object != nil && has(q.stage.Object) || q.stage.Old != nil && has(q.stage.Old)
+	return q.admission.Object != nil && has(q.admission.Object) || q.admission.Old != nil && has(q.admission.Old)
 }

@@ -41,7 +41,7 @@ func merged(q *match.Request, v match.Version, obj runtime.Object, r plugincel.E
 }
 
 func merge(q *match.Request, obj runtime.Object, patch *unstructured.Unstructured) ([]byte, error) {
-	types, err := track.Types(q.Stage().Resource)
+	types, err := track.Types(q.Admission().Resource)
 	if err != nil {
 		return nil, err
 	}

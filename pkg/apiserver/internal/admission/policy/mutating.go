@@ -24,7 +24,7 @@ const mutatingName = "MutatingAdmissionPolicy"
 func (Mutating) Name() string { return mutatingName }
 
 // Mutate evaluates the policies that concern a request one after the other, each seeing what those before have made.
-func (p Mutating) Mutate(ctx context.Context, a *stage.Attributes) error {
+func (p Mutating) Mutate(ctx context.Context, a *stage.Admission) error {
 	policies, err := p.Policies(ctx)
 	if err != nil || len(policies) == 0 || a.Object == nil {
 		return err

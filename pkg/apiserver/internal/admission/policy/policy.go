@@ -186,7 +186,7 @@ func (c Config) bound(ctx context.Context, q *match.Request, p *Policy, b *Bindi
 	}
 	one := concern{policy: p, binding: b, failed: err}
 	if err == nil {
-		one.params, one.failed = c.parameters(ctx, kind, b.params, q.Stage().Namespace)
+		one.params, one.failed = c.parameters(ctx, kind, b.params, q.Admission().Namespace)
 	}
 	return one, true
 }
@@ -201,7 +201,7 @@ func (c *concern) failure() string {
 
 // namespace returns the namespace that expressions see.
 func namespace(ctx context.Context, q *match.Request) (*corev1.Namespace, error) {
-	if _, ok := q.Stage().Object.(*corev1.Namespace); ok || q.Asked.Kind == corev1.SchemeGroupVersion.WithKind("Namespace") {
+	if _, ok := q.Admission().Object.(*corev1.Namespace); ok || q.Asked.Kind == corev1.SchemeGroupVersion.WithKind("Namespace") {
 		return nil, nil
 	}
 	ns, err := q.Namespace(ctx)

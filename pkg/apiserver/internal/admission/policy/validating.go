@@ -30,7 +30,7 @@ type denial struct {
 }
 
 // Admit evaluates all policies that concern a request. The first in order that refuses it decides.
-func (p Validating) Admit(ctx context.Context, a *stage.Attributes) error {
+func (p Validating) Validate(ctx context.Context, a *stage.Admission) error {
 	policies, err := p.Policies(ctx)
 	if err != nil || len(policies) == 0 {
 		return err
@@ -138,11 +138,11 @@ func (p Validating) act(q *match.Request, c *concern, index int, f failure, by s
 			}
 			out = append(out, denial{by + " denied request: " + f.message, reason})
 		case admissionv1.Warn:
-			q.Stage().Warn(fmt.Sprintf("Validation failed for %s: %s", by, f.message))
+			q.Admission().Warn(fmt.Sprintf("Validation failed for %s: %s", by, f.message))
 		case admissionv1.Audit:
 			note, err := json.Marshal([]audited{{f.message, c.policy.Name, c.binding.Name, index, c.binding.actions}})
 			if err == nil {
-				q.Stage().Annotate("validation.policy.admission.k8s.io/validation_failure", string(note))
+				q.Admission().Annotate("validation.policy.admission.k8s.io/validation_failure", string(note))
 			}
 		}
 	}

@@ -31,7 +31,7 @@ type Config struct {
 
 // call asks a webhook. Its warnings and audit annotations are in the answer.
 func (c Config) call(ctx context.Context, h *Hook, q *match.Request, v match.Version, seen *admission.VersionedAttributes, mutating bool) (*reviewv1.AdmissionResponse, error) {
-	if q.Stage().DryRun {
+	if q.Admission().DryRun {
 		if err := h.dryRun(); err != nil {
 			return nil, err
 		}
@@ -77,7 +77,7 @@ func (h *Hook) post(ctx context.Context, timeout time.Duration, review *reviewv1
 }
 
 // tell passes on what a webhook has said besides.
-func tell(a *stage.Attributes, h *Hook, r *reviewv1.AdmissionResponse) {
+func tell(a *stage.Admission, h *Hook, r *reviewv1.AdmissionResponse) {
 	if r == nil {
 		return
 	}

@@ -90,7 +90,7 @@ func (h *Hook) matches(ctx context.Context, q *match.Request, auth authorizer.Au
 	}
 	ok, err = h.conditions().Hold(ctx, versioned, v, nil, auth)
 	if err != nil {
-		a := q.Stage()
+		a := q.Admission()
 		return v, false, apierrors.NewForbidden(a.GVR.GroupResource(), a.Name, err)
 	}
 	return v, ok, nil

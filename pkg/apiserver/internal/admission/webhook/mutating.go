@@ -27,19 +27,19 @@ func (Mutating) Name() string { return mutatingName }
 
 // Mutate asks the webhooks one after the other. When one changes the object, all mutators are called a second time, and
 // the webhooks before it that want to see changes are asked again.
-func (p Mutating) Mutate(ctx context.Context, a *stage.Attributes) error {
+func (p Mutating) Mutate(ctx context.Context, a *stage.Admission) error {
 	return p.run(ctx, a)
 }
 
 // Admit asks the webhooks about deletes and connections, in which there is nothing to change.
-func (p Mutating) Admit(ctx context.Context, a *stage.Attributes) error {
+func (p Mutating) Validate(ctx context.Context, a *stage.Admission) error {
 	if a.Operation == stage.Create || a.Operation == stage.Update {
 		return nil
 	}
 	return p.run(ctx, a)
 }
 
-func (p Mutating) run(ctx context.Context, a *stage.Attributes) error {
+func (p Mutating) run(ctx context.Context, a *stage.Admission) error {
 	hooks, err := p.Hooks(ctx)
 	if err != nil || len(hooks) == 0 {
 		return err
@@ -60,7 +60,7 @@ func (p Mutating) run(ctx context.Context, a *stage.Attributes) error {
 
 // ask asks one webhook, when the request concerns it, and applies what it changes.
 func (p Mutating) ask(ctx context.Context, q *match.Request, h *Hook, index int, r *match.Rounds) error {
-	a := q.Stage()
+	a := q.Admission()
 	v, ok, err := h.matches(ctx, q, p.Authorizer)
 	if err != nil || !ok {
 		return err
@@ -70,7 +70,7 @@ func (p Mutating) ask(ctx context.Context, q *match.Request, h *Hook, index int,
 		return err
 	}
 	round := 0
-	if a.Second() {
+	if a.Reinvocation.IsReinvoke() {
 		round = 1
 	}
 	answer, err := p.call(ctx, h, q, v, seen, true)

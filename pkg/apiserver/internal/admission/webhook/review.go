@@ -25,7 +25,7 @@ func (h *Hook) newReview(uid types.UID, q *match.Request, v match.Version, seen 
 		if version != "v1" && version != "v1beta1" {
 			continue
 		}
-		a, dry := q.Stage(), q.Stage().DryRun
+		a, dry := q.Admission(), q.Admission().DryRun
 		kind, resource := metav1.GroupVersionKind(q.Asked.Kind), metav1.GroupVersionResource(q.Asked.Resource)
 		return &reviewv1.AdmissionReview{
 			TypeMeta: metav1.TypeMeta{APIVersion: reviewGroup + "/" + version, Kind: "AdmissionReview"},

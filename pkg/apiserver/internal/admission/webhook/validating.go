@@ -28,7 +28,7 @@ type asking struct {
 }
 
 // Admit asks all webhooks that a request concerns at once. The first in order that refuses decides.
-func (p Validating) Admit(ctx context.Context, a *stage.Attributes) error {
+func (p Validating) Validate(ctx context.Context, a *stage.Admission) error {
 	hooks, err := p.Hooks(ctx)
 	if err != nil || len(hooks) == 0 {
 		return err
