@@ -18,8 +18,12 @@ const drain = time.Second
 
 // Exec implements kubelet.Execer.
 func (r *Runtime) Exec(ctx context.Context, id kubelet.ContainerID, cmd []string, streams kubelet.Streams) (int, error) {
+	argv, err := r.host.resolve(ctx, id, cmd)
+	if err != nil {
+		return 0, fmt.Errorf("exec: %w", err)
+	}
 	if streams.TTY {
-		return r.execTTY(ctx, id, cmd, streams)
+		return r.execTTY(ctx, id, argv, streams)
 	}
 	var p plumbing
 	defer p.close()
@@ -29,11 +33,25 @@ func (r *Runtime) Exec(ctx context.Context, id kubelet.ContainerID, cmd []string
 	for _, f := range p.theirs {
 		f.Fd() // makes it blocking: the command shares the mode, and does not expect EAGAIN
 	}
-	reply, err := r.host.call(ctx, &wire.Request{Op: wire.Exec, ID: string(id), Exec: &wire.Command{Argv: cmd}}, p.theirs...)
+	reply, err := r.host.call(ctx, &wire.Request{Op: wire.Exec, ID: string(id), Exec: &wire.Command{Argv: argv}}, p.theirs...)
 	cut := r.host.clock.AfterFunc(drain, p.cut)
 	p.finish()
 	cut.Stop()
 	return reply.Exit, err
+}
+
+// resolve returns cmd as the container's own command is resolved. The supervisor refuses a container that does not exist.
+func (h *Host) resolve(ctx context.Context, id kubelet.ContainerID, cmd []string) ([]string, error) {
+	if err := h.await(ctx); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.status[string(id)]
+	if s == nil {
+		return cmd, nil
+	}
+	return viewOf(s.Spec).resolve(cmd), nil
 }
 
 // plumbing are the pipes between a command's streams and its caller's.

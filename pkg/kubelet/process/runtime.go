@@ -74,16 +74,23 @@ func toPod(p *pod, containers []kubelet.Container) kubelet.Pod {
 	return kubelet.Pod{PodSpec: p.PodSpec, IP: p.IP, Started: p.Started, Containers: containers}
 }
 
-// note is what a container's spec carries for toContainer.
+// note is the part of a kubelet.ContainerSpec that the supervisor stores for the Host, in wire.Spec.Meta.
 type note struct {
 	Name    string
 	Attempt int
 	Image   kubelet.Image
+	Mounts  []kubelet.Mount `json:",omitempty"`
+}
+
+// noteOf decodes the note of a container. Fields that an older version did not write are empty.
+func noteOf(s *wire.Spec) note {
+	var n note
+	_ = json.Unmarshal(s.Meta, &n) // the Host has written it
+	return n
 }
 
 func toContainer(s *wire.Status) kubelet.Container {
-	var n note
-	_ = json.Unmarshal(s.Spec.Meta, &n) // our own; what is missing is shown as missing
+	n := noteOf(s.Spec)
 	c := kubelet.Container{
 		ID: kubelet.ContainerID(s.Spec.ID), Name: n.Name, Attempt: n.Attempt, Image: n.Image,
 		Started: s.Started, Running: s.Running, Finished: s.Finished,

@@ -16,7 +16,7 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // spec says to the supervisor what spec says to the runtime.
 func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
-	meta, err := json.Marshal(note{spec.Name, spec.Attempt, spec.Image})
+	meta, err := json.Marshal(note{spec.Name, spec.Attempt, spec.Image, spec.Mounts})
 	if err != nil {
 		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
@@ -31,11 +31,9 @@ func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
 	}
 	ws.Links = links(spec.Mounts)
 	ws.Env = environment(spec, ws.Root())
-	ws.Argv = expandAll(spec.Command, ws.Root())
-	if len(ws.Argv) > 0 {
-		ws.Argv[0] = inside(spec, ws.Argv[0])
-	}
-	ws.Dir = directory(spec, ws.Root())
+	view := fileView{spec.Mounts, spec.Image.Root, ws.Root()}
+	ws.Argv = view.resolve(spec.Command)
+	ws.Dir = view.directory(spec.Dir)
 	return ws, nil
 }
 
@@ -110,37 +108,62 @@ func expandAll(in []string, root string) []string {
 	return out
 }
 
-// directory is where the program starts.
-func directory(spec *kubelet.ContainerSpec, root string) string {
-	switch {
-	case spec.Dir != "":
-		return inside(spec, spec.Dir)
-	case spec.Image.Root != "":
-		return spec.Image.Root
-	}
-	return root
+// fileView maps the paths of a container to paths of the host. The commands of exec requests, probes and hooks use the same
+// view as the container's own command.
+type fileView struct {
+	mounts []kubelet.Mount
+	image  string // the folder of the image's files; "": the image has none
+	root   string // the folder that $MINIKCTL_ROOT names
 }
 
-// inside returns where on the host an absolute path of the container is: in a mount, or in the image's files.
-func inside(spec *kubelet.ContainerSpec, path string) string {
+// viewOf returns the view that a container was started with.
+func viewOf(s *wire.Spec) fileView {
+	n := noteOf(s)
+	return fileView{n.Mounts, n.Image.Root, s.Root()}
+}
+
+// resolve returns cmd with references to $(MINIKCTL_ROOT) expanded and the path of its program mapped to the host.
+func (v fileView) resolve(cmd []string) []string {
+	argv := expandAll(cmd, v.root)
+	if len(argv) > 0 {
+		argv[0] = v.hostPath(argv[0])
+	}
+	return argv
+}
+
+// directory returns the host's path of the working directory dir. Without one, a container starts in the image's folder,
+// or in the root of its mounts.
+func (v fileView) directory(dir string) string {
+	switch {
+	case dir != "":
+		return v.hostPath(dir)
+	case v.image != "":
+		return v.image
+	}
+	return v.root
+}
+
+// hostPath maps an absolute path of the container to the innermost mount that contains it, or else to the image's files
+// where the file exists there. Other paths are returned unchanged.
+func (v fileView) hostPath(path string) string {
 	if !filepath.IsAbs(path) {
 		return path
 	}
-	clean, best, found := filepath.Clean(path), "", ""
-	for _, m := range spec.Mounts {
+	clean, innermost, mapped := filepath.Clean(path), "", ""
+	for _, m := range v.mounts {
 		mount := filepath.Clean(m.Container)
 		rest, ok := strings.CutPrefix(clean, strings.TrimSuffix(mount, "/"))
-		if ok && (rest == "" || rest[0] == '/') && len(mount) > len(best) {
-			best, found = mount, m.Host+rest
+		if ok && (rest == "" || rest[0] == '/') && len(mount) > len(innermost) {
+			innermost, mapped = mount, m.Host+rest
 		}
 	}
-	if found != "" {
-		return found
+	if mapped != "" {
+		return mapped
 	}
-	if spec.Image.Root != "" {
-		there := filepath.Join(spec.Image.Root, clean)
-		if _, err := os.Stat(there); err == nil {
-			return there
+	if v.image != "" {
+		file := filepath.Join(v.image, clean)
+		if _, err := os.Stat(file); err == nil {
+			return file
 		}
 	}
 	return path

@@ -13,7 +13,7 @@ import (
 )
 
 // execTTY is Exec with a terminal: one stream in each direction.
-func (r *Runtime) execTTY(ctx context.Context, id kubelet.ContainerID, cmd []string, streams kubelet.Streams) (int, error) {
+func (r *Runtime) execTTY(ctx context.Context, id kubelet.ContainerID, argv []string, streams kubelet.Streams) (int, error) {
 	ours, theirs, err := terminal.Open()
 	if err != nil {
 		return 0, fmt.Errorf("exec: open a terminal: %w", err)
@@ -31,7 +31,7 @@ func (r *Runtime) execTTY(ctx context.Context, id kubelet.ContainerID, cmd []str
 	})
 	ended := make(chan struct{})
 	sizes.Go(func() { resize(ours, streams.Resize, ended) })
-	command := &wire.Command{Argv: cmd, TTY: true}
+	command := &wire.Command{Argv: argv, TTY: true}
 	reply, err := r.host.call(ctx, &wire.Request{Op: wire.Exec, ID: string(id), Exec: command}, theirs, theirs, theirs)
 	theirs.Close()
 	close(ended)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -94,6 +95,52 @@ func execRuns(f *fixture) {
 	}
 	if _, failed := e.Exec(f.ctx, id, []string{"true"}, kubelet.Streams{}); failed == nil {
 		f.Error("a command ran in a container that does not")
+	}
+}
+
+// execSeesMounts runs commands that name files of the container: in a mount, in the image's folder and by the variable
+// that names the root of the mounts.
+func execSeesMounts(f *fixture) {
+	e := f.execer()
+	config, image := f.TempDir(), f.TempDir()
+	for path, text := range map[string]string{
+		filepath.Join(config, "key"):       "value\n",
+		filepath.Join(config, "script.sh"): "#!/bin/sh\necho \"mounted $1\"\n",
+		filepath.Join(image, "tool.sh"):    "#!/bin/sh\necho \"image $1\"\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			f.Fatal(err)
+		}
+	}
+	spec := f.command("sleep", "1000")
+	spec.Mounts = []kubelet.Mount{{Host: config, Container: "/etc/config"}}
+	spec.Image.Root = image
+	spec.Dir = "/etc/config"
+	id := f.start(f.pod(), spec)
+	for _, c := range []struct {
+		name string
+		cmd  []string
+		want string
+	}{
+		{"a program in a mount", []string{"/etc/config/script.sh", "it"}, "mounted it\n"},
+		{"a program of the image", []string{"/tool.sh", "it"}, "image it\n"},
+		{"the root variable", []string{"cat", "$(MINIKCTL_ROOT)/etc/config/key"}, "value\n"},
+		{"the root in the environment", []string{"sh", "-c", "cat $MINIKCTL_ROOT/etc/config/key"}, "value\n"},
+		{"the working directory", []string{"cat", "key"}, "value\n"},
+	} {
+		f.exec(e, id, c.name, c.cmd, c.want)
+	}
+	f.restart()
+	f.exec(f.execer(), id, "after a restart of the driver", []string{"/etc/config/script.sh", "it"}, "mounted it\n")
+}
+
+// exec runs cmd in a container and compares what it writes.
+func (f *fixture) exec(e kubelet.Execer, id kubelet.ContainerID, name string, cmd []string, want string) {
+	f.Helper()
+	var out bytes.Buffer
+	code, err := e.Exec(f.ctx, id, cmd, kubelet.Streams{Out: &out})
+	if err != nil || code != 0 || out.String() != want {
+		f.Errorf("%s: got %d, %v, %q, want %q", name, code, err, out.String(), want)
 	}
 }
 

@@ -59,6 +59,7 @@ func Run(t *testing.T, d Driver) {
 		{"ManyAtOnce", manyAtOnce, true},
 		{"SamePort", samePort, true},
 		{"Exec", execRuns, true},
+		{"ExecSeesMounts", execSeesMounts, true},
 		{"ExecTerminal", execTerminal, true},
 		{"ExecEndsWithContext", execEndsWithContext, true},
 		{"AttachInput", attachInput, true},
