@@ -1,6 +1,8 @@
 package process
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,21 +45,15 @@ func (h *Host) refusal() string {
 	if h.pool == nil {
 		return "the daemon has no range of addresses"
 	}
-	h.mu.Lock()
-	synced := h.synced
-	h.mu.Unlock()
-	timer := h.clock.NewTimer(probeTime)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	timer := h.clock.AfterFunc(probeTime, cancel)
 	defer timer.Stop()
-	select {
-	case <-synced:
-	case <-timer.C():
-	case <-h.ended:
+	if err := h.await(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return err.Error()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.failed != nil {
-		return h.failed.Error()
-	}
 	return h.refused
 }
 

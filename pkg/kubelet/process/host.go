@@ -57,9 +57,10 @@ type Host struct {
 	notify  map[string]*os.File   // kept for the next supervisor
 	pipes   map[string][]*os.File // likewise
 	removed map[string]struct{}   // told to be removed; older news of them is void
-	synced  chan struct{}         // closed while status is complete
+	synced  bool                  // status is complete
+	turned  chan struct{}         // closed and replaced when synced or failed changes
 	refused string                // why pods share 127.0.0.1; known once synced
-	failed  error                 // why no supervisor could be started, at the last try
+	failed  error                 // why no supervisor could be started, at the last attempt
 }
 
 // Open returns the host over cfg.Root, with the pods that are there. It takes ctx's values, but lives until Close.
@@ -79,7 +80,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 		notify:  map[string]*os.File{},
 		pipes:   map[string][]*os.File{},
 		removed: map[string]struct{}{},
-		synced:  make(chan struct{}),
+		turned:  make(chan struct{}),
 	}
 	if h.clock == nil {
 		h.clock = clock.Real()

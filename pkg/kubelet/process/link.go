@@ -43,9 +43,7 @@ func (h *Host) link(ctx context.Context) {
 func (h *Host) attach(ctx context.Context) bool {
 	conn, err := h.connect()
 	if err != nil {
-		h.mu.Lock()
-		h.failed = err
-		h.mu.Unlock()
+		h.fail(err)
 		return false
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
@@ -143,17 +141,40 @@ func (h *Host) forget() {
 	defer h.mu.Unlock()
 	clear(h.status)
 	clear(h.removed)
-	h.failed = nil
+}
+
+// fail records that no supervisor could be started. Calls fail with err until one serves, and the nodes are not Ready.
+func (h *Host) fail(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.turn(false, err)
 }
 
 func (h *Host) unsync() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	select {
-	case <-h.synced:
-		h.synced = make(chan struct{})
-	default:
+	h.turn(false, h.failed)
+}
+
+// turn records whether status is complete and why no supervisor could be started, wakes the calls that wait for either,
+// and announces a change of health to the nodes. h.mu must be held.
+func (h *Host) turn(synced bool, failed error) {
+	healthy := (h.failed == nil) == (failed == nil)
+	h.synced, h.failed = synced, failed
+	close(h.turned)
+	h.turned = make(chan struct{})
+	if synced || !healthy {
+		for _, r := range h.nodes {
+			r.nudge()
+		}
 	}
+}
+
+// health returns why no supervisor can be started, or nil.
+func (h *Host) health() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failed
 }
 
 // handOver gives a new supervisor the descriptors through which the old one answered the pods' bind and connect calls.
@@ -202,14 +223,7 @@ func (h *Host) sync() {
 			h.letGo(id)
 		}
 	}
-	select {
-	case <-h.synced:
-	default:
-		close(h.synced)
-	}
-	for _, r := range h.nodes {
-		r.nudge()
-	}
+	h.turn(true, nil)
 }
 
 // learn notes what became of a container, unless it is old news. h.mu must be held.
@@ -292,20 +306,22 @@ func (h *Host) redial(ctx context.Context) (*wire.Conn, error) {
 
 var errClosed = errors.New("the process runtime is closed")
 
-// await waits until all that the supervisor has is known.
+// await waits until the status of all containers is known. It returns an error at once while no supervisor can be started.
 func (h *Host) await(ctx context.Context) error {
-	h.mu.Lock()
-	synced := h.synced
-	h.mu.Unlock()
-	select {
-	case <-synced:
-		return nil
-	case <-h.ended:
-		return errClosed
-	case <-ctx.Done():
+	for {
 		h.mu.Lock()
-		defer h.mu.Unlock()
-		return errors.Join(ctx.Err(), h.failed)
+		synced, turned, failed := h.synced, h.turned, h.failed
+		h.mu.Unlock()
+		if synced || failed != nil {
+			return failed
+		}
+		select {
+		case <-turned:
+		case <-h.ended:
+			return errClosed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 

@@ -29,6 +29,8 @@ var (
 	_ kubelet.Execer    = (*Runtime)(nil)
 	_ kubelet.Attacher  = (*Runtime)(nil)
 	_ kubelet.Describer = (*Runtime)(nil)
+
+	_ kubelet.HealthChecker = (*Runtime)(nil)
 )
 
 // ErrNoPod says that a pod was not started.
@@ -43,6 +45,9 @@ func (r *Runtime) nudge() {
 
 // Changed implements kubelet.Runtime.
 func (r *Runtime) Changed() <-chan struct{} { return r.changed }
+
+// Healthy implements kubelet.HealthChecker. A Runtime is unhealthy while no supervisor can be started.
+func (r *Runtime) Healthy() error { return r.host.health() }
 
 // Pods implements kubelet.Runtime. It asks nobody: the supervisor tells of each change.
 func (r *Runtime) Pods(ctx context.Context) ([]kubelet.Pod, error) {
