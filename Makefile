@@ -2,7 +2,7 @@
 GO ?= go
 export CGO_ENABLED ?= 0
 
-.PHONY: build test lint golangci race check clients soak bench generate cross startup
+.PHONY: build test lint golangci race check clients soak bench generate cross measure
 
 build: ## bin/minikctl
 	$(GO) build -trimpath -ldflags "-s -w" -o bin/minikctl ./cmd/minikctl
@@ -26,8 +26,10 @@ cross: ## builds for every platform we ship
 	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/minikctl
 	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/minikctl
 
-startup: ## what a start and an idle cluster cost, held to a tenth
-	$(GO) test -count 1 -v -run TestStartup ./pkg/internal/bench
+measure: ## what depends on the machine: the cost of a start and of an idle cluster, held to a tenth; time of hostile bodies
+	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestStartup ./pkg/internal/bench
+	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run 'TestHostileBodies|TestIdleWatches' ./pkg/apiserver/...
+	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run 'TestMany|TestManyLabels' ./pkg/objects/podspec ./pkg/apiserver/internal/track
 
 clients: ## drives a daemon with other people's clients: controller-runtime, cert-manager, Helm, Node's library, every kubectl there is
 	$(GO) build -o bin/minikctl ./cmd/minikctl # as tests are built: a release has paths cut off, and so shares nothing with them
@@ -35,7 +37,7 @@ clients: ## drives a daemon with other people's clients: controller-runtime, cer
 	cd pkg/internal/stocktest && $(GO) vet ./... && MINIKCTL=$(CURDIR)/bin/minikctl $(GO) test -count 1 ./...
 	$(GO) test -count 1 ./pkg/internal/clustertest -run TestStock -kubectls
 
-check: lint test startup race cross clients ## what CI runs
+check: lint test measure race cross clients ## what CI runs
 
 soak: ## the long loops: 100 kills of the store, 50 of the daemon, fuzzing
 	$(GO) test ./pkg/store/badger -run TestKill -kills 100 -count 1 -v

@@ -10,12 +10,14 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/minikctl/minikctl/pkg/internal/measured"
 )
 
 var update = flag.Bool("update", false, "write the figures that are measured as the ones to hold")
 
-// startup is what must not grow by more than a tenth: what the packages' init functions allocate, and what an idle
-// cluster with one node holds in memory. Init's time is only printed, since it depends on the machine's load.
+// startup holds the figures that must not grow by more than a tenth: allocations of package init functions, and the
+// resident memory of an idle cluster with one node. The time of init is only printed: it depends on the machine's load.
 type startup struct {
 	InitBytes  float64 `json:"initBytes"`
 	InitAllocs float64 `json:"initAllocs"`
@@ -28,9 +30,7 @@ const figures = "testdata/startup.json"
 var initLine = regexp.MustCompile(`(?m)^init (\S+) @\S+ ms, (\S+) ms clock, (\d+) bytes, (\d+) allocs`)
 
 func TestStartup(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the program and waits for a cluster to be idle")
-	}
+	measured.Only(t)
 	got := startup{}
 	c := newCluster(t)
 	evict(t, program)

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/minikctl/minikctl/pkg/internal/measured"
 )
 
-// TestMany checks specs with as many of one thing as a body has room for: neither time nor warnings may grow with their
-// square.
+// TestMany validates specs with 100,000 elements in one list. The number of warnings is bounded; `make measure` also
+// bounds the time, which must not grow with the square of the elements.
 func TestMany(t *testing.T) {
 	const many, patience = 100_000, 20 * time.Second
 	container := func(n int) corev1.Container {
@@ -52,7 +54,7 @@ func TestMany(t *testing.T) {
 			Default(s)
 			Validate(s, Options{Pod: true, Name: "p"}, nil)
 			warnings := Warnings(s, nil, nil)
-			if took := time.Since(began); took > patience || len(warnings) > maxWarnings {
+			if took := time.Since(began); measured.Enabled() && took > patience || len(warnings) > maxWarnings {
 				t.Errorf("%s, %d warnings", took, len(warnings))
 			}
 		})
