@@ -28,7 +28,7 @@ func withLabels(n, step int) *corev1.Pod {
 	return p
 }
 
-// TestOrdered looks whether the library finds the same in an object whose maps are in order.
+// TestOrdered compares what the library finds in an object with what it finds when the maps are sorted first.
 func TestOrdered(t *testing.T) {
 	c, err := newConverter(&podRow)
 	if err != nil {
