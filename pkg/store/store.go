@@ -1,8 +1,9 @@
 // Package store owns the contract of minikctl's revisioned state: a key-value map in which every change has a revision
-// of its own, reads can be made at a past revision, and every change after a revision can be watched.
+// of its own, reads can be made at a past revision, and every change after a revision can be watched. Clients see the
+// revision as resourceVersion.
 //
-// Only the API server uses it. Drivers (memory, badger, later etcd) live in the packages below this one, and each passes
-// the suite in storetest. A revision is what clients see as resourceVersion.
+// Only the API server uses a store. Drivers (memory, badger, later etcd) are the packages below this one, and each passes
+// the suite in storetest.
 package store
 
 import (
@@ -13,41 +14,45 @@ import (
 	"iter"
 )
 
-// Revision numbers the changes of a store, from 1. It only grows; numbers may be left out. 0 means "none" or "the newest".
+// Revision numbers the changes of a store, from 1. Revisions grow; numbers may be left out. 0 means "none" or "the newest".
 type Revision uint64
 
 // Store is a revisioned map. Implementations are safe for concurrent use. Keys are non-empty and of printable ASCII
 // with '/' between their parts. Values handed out are shared and must not be changed.
 type Store interface {
-	// Get returns the entry of key as it was at revision at (0: now). ErrNotFound when there was none, ErrCompacted
-	// when at is below the compacted revision, ErrFuture when it is above Head.
+	// Get returns the entry of key at revision at (0: the newest). The error is ErrNotFound when the key was absent,
+	// ErrCompacted when at is below the compacted revision, ErrFuture when it is above Head.
 	Get(ctx context.Context, key string, at Revision) (Entry, error)
 
-	// List returns the entries whose keys start with prefix, in key order, as they were at one revision.
-	// Errors are those of Get, but an empty list is not an error.
+	// List returns the entries with keys that start with prefix, in key order, at one revision. Errors are those of Get,
+	// but an empty list is no error.
 	List(ctx context.Context, prefix string, opts ListOptions) (Page, error)
 
-	// Write applies ops together: all of them or, when one's Expect does not hold, none. Each op gets its own revision,
-	// in order; a batch names a key once. When Write returns, the batch is durable and Get, List and Head show it.
-	// A failed expectation is a *Conflict (which is ErrConflict). ErrNoSpace, ErrReadOnly and ErrTooLarge leave the
-	// store as it was. After ctx ends a batch may still be applied.
+	// Write applies ops together: all of them or, when the Expect of one does not hold, none. Each op gets a revision of
+	// its own, in order; a batch names a key once. When Write returns, the batch is durable and Get, List and Head show
+	// it. A failed expectation is a *Conflict (which is ErrConflict). ErrNoSpace, ErrReadOnly and ErrTooLarge leave the
+	// store unchanged. A batch may still be applied after ctx has ended.
 	Write(ctx context.Context, ops ...Op) ([]Revision, error)
 
-	// Watch yields every change after revision from whose key starts with prefix, in revision order, in batches as
-	// they were committed, until ctx ends or the loop is left. A batch is shared and must not be changed. When nothing
-	// new has matched for a while, or as soon as the watch has caught up for the first time, a Batch without events
-	// tells how far the watch has come. An error ends the sequence: ErrCompacted when changes after from are gone (also
-	// when a slow reader has fallen too far behind), ErrFuture when from is above Head.
+	// Watch yields each change after revision from of the keys that start with prefix, in revision order, until ctx ends or
+	// the loop is left. Recent changes come in batches as they were committed; older ones are read from storage, in batches
+	// of about a quarter of a MiB. A batch is shared and must not be changed. A batch without events shows how far the
+	// watch has come: it follows when the watch has caught up, and when nothing new has matched for a while.
+	//
+	// An error ends the sequence. It is ErrCompacted when changes after from are gone, or when more would have to be read
+	// from storage than a new list would take (also later, when the reader is too slow), and ErrFuture when from is above
+	// Head.
 	Watch(ctx context.Context, prefix string, from Revision) iter.Seq2[Batch, error]
 
 	// Head returns the revision of the newest change.
 	Head(ctx context.Context) (Revision, error)
 
-	// Compact forgets what was replaced or deleted at or before revision at. Reads below it then fail with
-	// ErrCompacted. Compacting to a lower revision than before does nothing.
+	// Compact removes what was replaced or deleted at or before revision at. Reads below it then fail with
+	// ErrCompacted. Compacting to a lower revision than before does nothing. A driver may compact by itself to bound its
+	// memory.
 	Compact(ctx context.Context, at Revision) error
 
-	// Close ends all watches and releases what the store holds. Nothing may be called after it.
+	// Close ends all watches with ErrClosed and releases what the store holds. No method may be called after it.
 	Close() error
 }
 
@@ -57,23 +62,23 @@ type Backuper interface {
 	Backup(ctx context.Context, w io.Writer) (Revision, error)
 }
 
-// Entry is a key's value and when it came to be.
+// Entry is the value of a key and its revisions.
 type Entry struct {
 	Key      string
 	Value    []byte
-	Created  Revision // of the write that created the key after it was last absent
-	Modified Revision // of the write that set this value
+	Created  Revision // revision of the write that created the key after it was last absent
+	Modified Revision // revision of the write that set this value
 }
 
 // Op is one change in a batch.
 type Op struct {
 	Key    string
 	Value  []byte // nil deletes the key
-	Expect Expect // what must hold of the key for the batch to be applied
+	Expect Expect // condition on the key; the batch is applied when the conditions of all its ops hold
 
-	// Object travels with the change to the watches of this process and is never stored: the API server's decoded
-	// form of Value, so that its cache need not decode what it has just encoded. Drivers pass it on in Event.Object
-	// when they still have it, and may leave it out.
+	// Object travels with the change to the watches of this process and is never stored. The API server passes a weak
+	// pointer to the decoded form of Value, so that its cache need not decode what it has just encoded. A driver passes
+	// Object on in Event.Object for recent changes, or leaves it out.
 	Object any
 }
 
@@ -91,7 +96,7 @@ const (
 	expectRevision
 )
 
-// Any holds always. Deleting an absent key with it takes no revision of its own and reports 0.
+// Any always holds. Deleting an absent key with it takes no revision, and Write returns 0 for the op.
 func Any() Expect { return Expect{} }
 
 // Absent holds when the key does not exist.
@@ -100,7 +105,7 @@ func Absent() Expect { return Expect{kind: expectAbsent} }
 // At holds when the key exists and was last modified at r.
 func At(r Revision) Expect { return Expect{kind: expectRevision, revision: r} }
 
-// Holds reports whether the expectation is met by a key last modified at current; 0 stands for an absent key.
+// Holds reports whether the expectation is met by a key that was last modified at current, or is absent (0).
 func (e Expect) Holds(current Revision) bool {
 	switch e.kind {
 	case expectAbsent:
@@ -114,14 +119,14 @@ func (e Expect) Holds(current Revision) bool {
 // ListOptions narrow a List.
 type ListOptions struct {
 	After string   // only keys greater than this one
-	Limit int      // at most so many entries; 0: all
-	At    Revision // as of this revision; 0: now
+	Limit int      // maximum number of entries; 0: all
+	At    Revision // the revision to list; 0: the newest
 }
 
-// Page is the answer of List.
+// Page is the result of List.
 type Page struct {
 	Entries  []Entry
-	Revision Revision // the revision that the page shows; a next page asks At it, After the last entry's key
+	Revision Revision // the revision that was listed; the next page is At this revision, After the key of the last entry
 	More     bool     // entries beyond Limit exist
 }
 
@@ -132,17 +137,17 @@ type Event struct {
 	Created  Revision // 0 for a deletion
 	Revision Revision
 	Prev     []byte   // the value before; nil: the key was created
-	PrevRev  Revision // when the value before was set; 0: the key was created
-	Object   any      // Op.Object of the write, when it was made in this process
+	PrevRev  Revision // revision of the value before; 0: the key was created
+	Object   any      // Op.Object of a recent write of this process, or nil
 }
 
 // Batch is a group of changes that were committed together.
 type Batch struct {
-	Events   []Event  // in revision order; none: the batch only tells progress
-	Revision Revision // everything up to here has been seen
+	Events   []Event  // in revision order; none: only Revision is new
+	Revision Revision // the watch has yielded every change up to here
 }
 
-// What a store answers when it cannot do what was asked. Match with errors.Is.
+// Errors of a store. Match them with errors.Is.
 var (
 	ErrNotFound  = errors.New("key not found")
 	ErrConflict  = errors.New("revision conflict")
@@ -151,13 +156,13 @@ var (
 	ErrNoSpace   = errors.New("not enough free disk space")
 	ErrReadOnly  = errors.New("store is read-only")
 	ErrTooLarge  = errors.New("value is too large")
-	ErrLocked    = errors.New("data folder is in use by another process")
+	ErrLocked    = errors.New("data directory is in use by another process")
 	ErrClosed    = errors.New("store is closed")
 )
 
-// Conflict says which key of a batch did not meet its expectation. It is ErrConflict for errors.Is.
+// Conflict is the error of a batch with an expectation that does not hold. It is ErrConflict for errors.Is.
 type Conflict struct {
-	Key     string
+	Key     string   // the first key with an expectation that does not hold
 	Current Revision // 0: the key does not exist
 }
 

@@ -15,14 +15,13 @@ import (
 	"iter"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 
 	db "github.com/dgraph-io/badger/v4"
 
 	"github.com/minikctl/minikctl/pkg/store"
-	"github.com/minikctl/minikctl/pkg/store/internal/ring"
+	"github.com/minikctl/minikctl/pkg/store/changelog"
 )
 
 // Config says where the store is and how much it takes.
@@ -33,8 +32,8 @@ type Config struct {
 	// too. Badger dies by SIGBUS on a full disk, so this must leave room for its compactions. Half as much is taken besides,
 	// by a file that makes way for deletions and the next start when others have filled the disk. 0: 128 MiB.
 	ReserveBytes uint64
-	// RingBytes bounds the changes held in memory for watches. 0: 32 MiB.
-	RingBytes int
+	// LogBytes bounds the recent changes that are held in memory for watches. 0: 8 MiB.
+	LogBytes int
 }
 
 // MaxValue is the largest value that is taken, the same as etcd's limit for a request.
@@ -58,7 +57,7 @@ type Store struct {
 	ballast ballast
 	lock    *os.File
 	guard   *guard
-	ring    *ring.Ring
+	log     *changelog.Events
 
 	head      atomic.Uint64 // the newest published revision
 	compacted atomic.Uint64
@@ -111,14 +110,6 @@ func (s *Store) readable(at store.Revision) (store.Revision, error) {
 	return at, nil
 }
 
-// stillReadable is asked after a read: Badger itself answers anything below its discard mark.
-func (s *Store) stillReadable(at store.Revision) error {
-	if at < store.Revision(s.compacted.Load()) {
-		return store.ErrCompacted
-	}
-	return nil
-}
-
 // Get implements store.Store.
 func (s *Store) Get(_ context.Context, key string, at store.Revision) (store.Entry, error) {
 	at, err := s.readable(at)
@@ -129,7 +120,7 @@ func (s *Store) Get(_ context.Context, key string, at store.Revision) (store.Ent
 	if err != nil {
 		return store.Entry{}, err
 	}
-	return e, s.stillReadable(at)
+	return e, s.Retains(at)
 }
 
 func (s *Store) get(key string, at store.Revision) (store.Entry, error) {
@@ -186,57 +177,54 @@ func (s *Store) List(ctx context.Context, prefix string, opts store.ListOptions)
 			return store.Page{}, ctx.Err()
 		}
 	}
-	return page, s.stillReadable(at)
+	return page, s.Retains(at)
 }
 
 // Watch implements store.Store.
 func (s *Store) Watch(ctx context.Context, prefix string, from store.Revision) iter.Seq2[store.Batch, error] {
-	if err := s.stillReadable(from); err != nil {
+	if err := s.Retains(from); err != nil {
 		return func(yield func(store.Batch, error) bool) { yield(store.Batch{}, err) }
 	}
-	return s.ring.Watch(ctx, prefix, from, s.older)
+	return changelog.Watch(ctx, s.log, s, prefix, from)
 }
 
-// older reads the changes in (from, to] from disk. Their number is bounded by how often the store is compacted.
-func (s *Store) older(ctx context.Context, from, to store.Revision) iter.Seq2[store.Batch, error] {
-	return func(yield func(store.Batch, error) bool) {
-		batch, err := s.changes(ctx, from, to)
-		if err == nil {
-			err = s.stillReadable(from)
-		}
-		yield(batch, err)
+// Retains implements changelog.Past, and checks a read after it was made: below its discard mark Badger returns anything.
+func (s *Store) Retains(from store.Revision) error {
+	if from < store.Revision(s.compacted.Load()) {
+		return store.ErrCompacted
 	}
+	return nil
 }
 
-func (s *Store) changes(ctx context.Context, from, to store.Revision) (store.Batch, error) {
-	batch := store.Batch{Revision: to}
+// Scan implements changelog.Past.
+func (s *Store) Scan(ctx context.Context, prefix string, from, to store.Revision, yield func(string, store.Revision) bool) error {
 	txn := s.db.NewTransactionAt(uint64(to), false)
 	defer txn.Discard()
-	it := txn.NewIterator(db.IteratorOptions{Prefix: []byte(objectPrefix), AllVersions: true, SinceTs: uint64(from)})
+	it := txn.NewIterator(db.IteratorOptions{Prefix: objectKey(prefix), AllVersions: true, SinceTs: uint64(from)})
 	defer it.Close()
-	for it.Rewind(); it.Valid(); it.Next() {
-		ev, err := s.change(it.Item())
-		if err != nil {
-			return store.Batch{}, err
+	var key string // the versions of a key follow one another, and share it
+	for it.Rewind(); it.Valid() && ctx.Err() == nil; it.Next() {
+		item := it.Item()
+		if k := item.Key()[len(objectPrefix):]; string(k) != key {
+			key = string(k)
 		}
-		if batch.Events = append(batch.Events, ev); len(batch.Events)%1024 == 0 && ctx.Err() != nil {
-			return store.Batch{}, ctx.Err()
+		if !yield(key, store.Revision(item.Version())) {
+			return nil
 		}
 	}
-	slices.SortFunc(batch.Events, func(a, b store.Event) int { return int(int64(a.Revision) - int64(b.Revision)) })
-	return batch, nil
+	return ctx.Err()
 }
 
-func (s *Store) change(item *db.Item) (store.Event, error) {
-	ev := store.Event{Key: string(item.Key()[len(objectPrefix):]), Revision: store.Revision(item.Version())}
-	if !item.IsDeletedOrExpired() {
-		e, err := entry(item)
-		if err != nil {
-			return ev, err
-		}
+// Change implements changelog.Past.
+func (s *Store) Change(key string, rev store.Revision) (store.Event, error) {
+	ev := store.Event{Key: key, Revision: rev}
+	switch e, err := s.get(key, rev); {
+	case err == nil:
 		ev.Value, ev.Created = e.Value, e.Created
+	case !errors.Is(err, store.ErrNotFound): // which is a deletion
+		return ev, err
 	}
-	switch prev, err := s.get(ev.Key, ev.Revision-1); {
+	switch prev, err := s.get(key, rev-1); {
 	case err == nil:
 		ev.Prev, ev.PrevRev = prev.Value, prev.Modified
 	case !errors.Is(err, store.ErrNotFound):
@@ -256,7 +244,7 @@ func (s *Store) Close() error {
 	s.closing.Do(func() {
 		close(s.stop)
 		s.running.Wait()
-		s.ring.Close()
+		s.log.Close(store.ErrClosed)
 		err = errors.Join(s.guard.close(store.Revision(s.head.Load())), s.db.Close(), s.lock.Close())
 	})
 	return err

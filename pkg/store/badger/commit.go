@@ -233,7 +233,7 @@ func (s *Store) flush(g *group) error {
 		return fmt.Errorf("commit: %w", err)
 	}
 	s.head.Store(uint64(g.head))
-	s.ring.Append(store.Batch{Events: g.events, Revision: g.head})
+	s.log.Append(g.head, g.events)
 	return nil
 }
 

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/minikctl/minikctl/pkg/store"
-	"github.com/minikctl/minikctl/pkg/store/internal/ring"
+	"github.com/minikctl/minikctl/pkg/store/changelog"
 )
 
 // Open opens the store in cfg.Dir, or makes it. ErrLocked when another process has it open. A store whose files have lost
@@ -24,8 +24,8 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.ReserveBytes == 0 {
 		cfg.ReserveBytes = 128 << 20
 	}
-	if cfg.RingBytes == 0 {
-		cfg.RingBytes = 32 << 20
+	if cfg.LogBytes == 0 {
+		cfg.LogBytes = 8 << 20
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
@@ -61,7 +61,7 @@ func open(cfg Config) (*Store, error) {
 	if err := s.recover(); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	s.ring = ring.New(store.Revision(s.head.Load()), cfg.RingBytes)
+	s.log = changelog.NewEvents(store.Revision(s.head.Load()), cfg.LogBytes)
 	return s, nil
 }
 

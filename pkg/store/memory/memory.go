@@ -1,5 +1,5 @@
 // Package memory is the store that lives as long as its process: for tests, and for clusters that need not outlive the
-// daemon. It keeps every version of every key until Compact.
+// daemon. It keeps every version of every key until Compact, or until they take more than historyBytes.
 package memory
 
 import (
@@ -12,26 +12,31 @@ import (
 	"github.com/google/btree"
 
 	"github.com/minikctl/minikctl/pkg/store"
-	"github.com/minikctl/minikctl/pkg/store/internal/ring"
+	"github.com/minikctl/minikctl/pkg/store/changelog"
 )
 
-// ringBytes bounds the changes that watches read without walking the tree.
-const ringBytes = 32 << 20
-
-// maxValue is the largest value that is taken, as in the badger driver.
-const maxValue = 1536 << 10
+const (
+	// logBytes bounds the changes that watches read without a walk over the keys.
+	logBytes = 8 << 20
+	// historyBytes bounds the values that were replaced or deleted and not compacted yet. Beyond it the store compacts itself.
+	historyBytes = 32 << 20
+	// maxValue is the size of the largest value, the same as in the badger driver.
+	maxValue = 1536 << 10
+)
 
 // Store is a store.Store in memory.
 type Store struct {
 	mu        sync.RWMutex
 	keys      *btree.BTreeG[*history]
+	replaced  []replacement // not compacted yet, in revision order
+	past      int           // bytes of the replaced values
 	head      store.Revision
 	compacted store.Revision
 	closed    bool
-	ring      *ring.Ring
+	log       *changelog.Events
 }
 
-// history is what a key has been, oldest first.
+// history holds the versions of a key, oldest first.
 type history struct {
 	key      string
 	versions []version
@@ -43,11 +48,18 @@ type version struct {
 	value             []byte
 }
 
+// replacement is the change that replaced or deleted a version of a key.
+type replacement struct {
+	at    store.Revision
+	of    *history
+	bytes int
+}
+
 // New returns an empty store.
 func New() *Store {
 	return &Store{
 		keys: btree.NewG(32, func(a, b *history) bool { return a.key < b.key }),
-		ring: ring.New(0, ringBytes),
+		log:  changelog.NewEvents(0, logBytes),
 	}
 }
 
@@ -63,7 +75,7 @@ func (h *history) at(rev store.Revision) (version, bool) {
 
 func (h *history) newest() version { return h.versions[len(h.versions)-1] }
 
-// current is the revision that expectations are held against: 0 for an absent key.
+// current is the revision that expectations are compared with: 0 for an absent key.
 func (h *history) current() store.Revision {
 	if h == nil || h.newest().value == nil {
 		return 0
@@ -159,18 +171,18 @@ func (s *Store) Write(ctx context.Context, ops ...store.Op) ([]store.Revision, e
 		}
 	}
 	revisions := make([]store.Revision, len(ops))
-	batch := store.Batch{Events: make([]store.Event, 0, len(ops))}
+	events := make([]store.Event, 0, len(ops))
 	for i, op := range ops {
 		if op.Value == nil && before[i].current() == 0 {
 			continue
 		}
 		s.head++
 		revisions[i] = s.head
-		batch.Events = append(batch.Events, s.apply(before[i], op))
+		events = append(events, s.apply(before[i], op))
 	}
-	if len(batch.Events) > 0 {
-		batch.Revision = s.head
-		s.ring.Append(batch)
+	if len(events) > 0 {
+		s.log.Append(s.head, events)
+		s.bound()
 	}
 	return revisions, nil
 }
@@ -187,6 +199,8 @@ func (s *Store) apply(h *history, op store.Op) store.Event {
 		old := h.newest()
 		ev.Prev, ev.PrevRev = old.value, old.modified
 		v.created = old.created
+		s.replaced = append(s.replaced, replacement{at: s.head, of: h, bytes: len(old.value)})
+		s.past += len(old.value)
 	}
 	if op.Value == nil {
 		v.created = 0
@@ -198,48 +212,58 @@ func (s *Store) apply(h *history, op store.Op) store.Event {
 
 // Watch implements store.Store.
 func (s *Store) Watch(ctx context.Context, prefix string, from store.Revision) iter.Seq2[store.Batch, error] {
+	if err := s.Retains(from); err != nil {
+		return func(yield func(store.Batch, error) bool) { yield(store.Batch{}, err) }
+	}
+	return changelog.Watch(ctx, s.log, s, prefix, from)
+}
+
+// Retains implements changelog.Past.
+func (s *Store) Retains(from store.Revision) error {
 	s.mu.RLock()
-	compacted := s.compacted
-	s.mu.RUnlock()
-	if from < compacted {
-		return func(yield func(store.Batch, error) bool) { yield(store.Batch{}, store.ErrCompacted) }
+	defer s.mu.RUnlock()
+	if from < s.compacted {
+		return store.ErrCompacted
 	}
-	return s.ring.Watch(ctx, prefix, from, s.older)
+	return nil
 }
 
-// older collects the changes in (from, to] out of the histories.
-func (s *Store) older(_ context.Context, from, to store.Revision) iter.Seq2[store.Batch, error] {
-	return func(yield func(store.Batch, error) bool) {
-		s.mu.RLock()
-		if from < s.compacted {
-			s.mu.RUnlock()
-			yield(store.Batch{}, store.ErrCompacted)
-			return
+// Scan implements changelog.Past.
+func (s *Store) Scan(_ context.Context, prefix string, from, to store.Revision, yield func(string, store.Revision) bool) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	s.keys.AscendGreaterOrEqual(&history{key: prefix}, func(h *history) bool {
+		if !strings.HasPrefix(h.key, prefix) {
+			return false
 		}
-		batch := store.Batch{Revision: to}
-		s.keys.Ascend(func(h *history) bool {
-			batch.Events = append(batch.Events, h.changes(from, to)...)
-			return true
-		})
-		s.mu.RUnlock()
-		slices.SortFunc(batch.Events, func(a, b store.Event) int { return int(int64(a.Revision) - int64(b.Revision)) })
-		yield(batch, nil)
-	}
+		for i := len(h.versions) - 1; i >= 0 && h.versions[i].modified > from; i-- {
+			if rev := h.versions[i].modified; rev <= to && !yield(h.key, rev) {
+				return false
+			}
+		}
+		return true
+	})
+	return nil
 }
 
-func (h *history) changes(from, to store.Revision) []store.Event {
-	var out []store.Event
-	for i, v := range h.versions {
-		if v.modified <= from || v.modified > to {
-			continue
-		}
-		ev := store.Event{Key: h.key, Value: v.value, Created: v.created, Revision: v.modified}
-		if i > 0 && h.versions[i-1].value != nil {
-			ev.Prev, ev.PrevRev = h.versions[i-1].value, h.versions[i-1].modified
-		}
-		out = append(out, ev)
+// Change implements changelog.Past.
+func (s *Store) Change(key string, rev store.Revision) (store.Event, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	h := s.find(key)
+	if h == nil {
+		return store.Event{}, store.ErrNotFound
 	}
-	return out
+	i := slices.IndexFunc(h.versions, func(v version) bool { return v.modified == rev })
+	if i < 0 {
+		return store.Event{}, store.ErrNotFound
+	}
+	v := h.versions[i]
+	ev := store.Event{Key: key, Value: v.value, Created: v.created, Revision: rev}
+	if i > 0 && h.versions[i-1].value != nil {
+		ev.Prev, ev.PrevRev = h.versions[i-1].value, h.versions[i-1].modified
+	}
+	return ev, nil
 }
 
 // Head implements store.Store.
@@ -264,22 +288,42 @@ func (s *Store) Compact(_ context.Context, at store.Revision) error {
 	case at <= s.compacted:
 		return nil
 	}
-	s.compacted = at
-	var gone []*history
-	s.keys.Ascend(func(h *history) bool {
-		if h.compact(at); len(h.versions) == 0 {
-			gone = append(gone, h)
-		}
-		return true
-	})
-	for _, h := range gone {
-		s.keys.Delete(h)
-	}
+	s.compact(at)
 	return nil
+}
+
+// bound compacts the store once the values that were replaced exceed historyBytes, and leaves three quarters of that.
+func (s *Store) bound() {
+	if s.past <= historyBytes {
+		return
+	}
+	at, past := store.Revision(0), s.past
+	for i := 0; past > historyBytes*3/4; i++ {
+		at = s.replaced[i].at
+		past -= s.replaced[i].bytes
+	}
+	s.compact(max(at, s.compacted))
+}
+
+// compact drops the versions that were replaced at or before revision at.
+func (s *Store) compact(at store.Revision) {
+	s.compacted = at
+	n := 0
+	for ; n < len(s.replaced) && s.replaced[n].at <= at; n++ {
+		r := s.replaced[n]
+		s.past -= r.bytes
+		if r.of.compact(at); len(r.of.versions) == 0 {
+			s.keys.Delete(r.of)
+		}
+	}
+	s.replaced = slices.Clone(s.replaced[n:])
 }
 
 // compact drops the versions that no read at or after revision at can see.
 func (h *history) compact(at store.Revision) {
+	if len(h.versions) == 0 {
+		return // by an earlier replacement of the key
+	}
 	keep := 0
 	for i, v := range h.versions {
 		if v.modified <= at {
@@ -297,6 +341,6 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	s.ring.Close()
+	s.log.Close(store.ErrClosed)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ func Run(t *testing.T, open Open, opts Options) {
 	}{
 		{"get", testGet}, {"expectations", testExpectations}, {"batch", testBatch}, {"list", testList},
 		{"paged list", testPagedList}, {"past", testPast}, {"watch", testWatch}, {"watch from the past", testWatchPast},
-		{"watch prefix", testWatchPrefix}, {"compact", testCompact}, {"future", testFuture},
+		{"watch prefix", testWatchPrefix}, {"watch from far behind", testWatchFarBehind}, {"compact", testCompact}, {"future", testFuture},
 		{"recreate", testRecreate}, {"object", testObject}, {"close ends watches", testCloseEndsWatches}, {"model", testModel},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -273,6 +274,47 @@ func testWatchPrefix(t *testing.T, s store.Store) {
 	}
 	if got := events(t, s, "b/", 0, 1); got[0].Key != "b/1" {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// testWatchFarBehind watches from before more changes than a driver keeps in memory for its watches.
+func testWatchFarBehind(t *testing.T, s store.Store) {
+	const keys, versions, most = 200, 15, 1 << 20
+	value := strings.Repeat("v", 4<<10)
+	want := map[store.Revision]string{}
+	for n := range versions {
+		for i := range keys {
+			put(t, s, fmt.Sprintf("b/%d", i), value, store.Any())
+			if i%2 == 0 {
+				rev := put(t, s, fmt.Sprintf("a/%d", i), fmt.Sprint(n, value), store.Any())
+				want[rev] = fmt.Sprint(n, value)
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	got, last := 0, store.Revision(0)
+	for b, err := range s.Watch(ctx, "a/", 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := 0
+		for _, ev := range b.Events {
+			if ev.Revision <= last || string(ev.Value) != want[ev.Revision] || (ev.PrevRev == 0) != (got < keys/2) || string(ev.Prev) != want[ev.PrevRev] {
+				t.Fatalf("change %d: got %s at %d after %d, with a value before from %d", got, ev.Key, ev.Revision, last, ev.PrevRev)
+			}
+			got, last = got+1, ev.Revision
+			size += len(ev.Value) + len(ev.Prev)
+		}
+		if size > most {
+			t.Errorf("a batch has %d bytes of values, want %d at most", size, most)
+		}
+		if got >= len(want) {
+			break
+		}
+	}
+	if got != len(want) {
+		t.Errorf("got %d changes, want %d", got, len(want))
 	}
 }
 

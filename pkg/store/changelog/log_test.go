@@ -1,0 +1,185 @@
+package changelog
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+	"weak"
+
+	"github.com/minikctl/minikctl/pkg/store"
+)
+
+// payload is a change that pins bytes.
+type payload struct{ bytes *[1000]byte }
+
+func newLog(limit int, after store.Revision) *Log[payload] {
+	return New(NewBudget(limit), Fixed(func(*payload) int { return 1000 }), after)
+}
+
+// batchBytes is the cost of a batch of one payload.
+var batchBytes = (&Batch[payload]{Changes: make([]payload, 1)}).frame() + 1000
+
+func appendTo(l *Log[payload], revs ...store.Revision) {
+	for _, rev := range revs {
+		l.Append(rev, []payload{{new([1000]byte)}})
+	}
+}
+
+// after returns the revisions that follow a place, and why there are no more.
+func after(p *Place[payload]) (out []store.Revision, err error) {
+	for {
+		b, err := p.Next()
+		if b == nil {
+			return out, err
+		}
+		out = append(out, b.Revision)
+		p = b.After
+	}
+}
+
+func wantErr(t *testing.T, what string, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("%s: got error %v, want %v", what, got, want)
+	}
+}
+
+func TestSince(t *testing.T) {
+	l := newLog(5*batchBytes, 10)
+	appendTo(l, 12, 13, 15)
+	for rev, want := range map[store.Revision]int{10: 3, 11: 3, 12: 2, 14: 1, 15: 0, 99: 0} {
+		p, ok := l.Since(rev)
+		if !ok {
+			t.Errorf("since %d: changes are missing", rev)
+			continue
+		}
+		if got, err := after(p); len(got) != want || err != nil {
+			t.Errorf("since %d: got %v %v, want %d batches", rev, got, err, want)
+		}
+	}
+	if _, ok := l.Since(9); ok {
+		t.Error("since 9: the log starts at 10 but has a place")
+	}
+}
+
+func TestOldestBatchesAreDropped(t *testing.T) {
+	l := newLog(5*batchBytes, 10)
+	appendTo(l, 12, 13, 15)
+	slow, _ := l.Since(10)
+	appendTo(l, 20, 21, 22, 23)
+	if used := l.budget.Used(); used != 5*batchBytes {
+		t.Errorf("got %d bytes in use, want %d", used, 5*batchBytes)
+	}
+	if _, ok := l.Since(12); ok {
+		t.Error("since 12: change 13 was dropped but there is a place")
+	}
+	p, _ := l.Since(13)
+	if got, err := after(p); len(got) != 5 || err != nil {
+		t.Errorf("since 13: got %v %v, want 5 batches", got, err)
+	}
+	select {
+	case <-slow.Ready():
+	default:
+		t.Error("a reader whose next batch was dropped is not woken")
+	}
+	_, err := slow.Next()
+	wantErr(t, "next of a reader that is too slow", err, store.ErrCompacted)
+	l.Trim(22)
+	if used := l.budget.Used(); used != batchBytes {
+		t.Errorf("trimmed: got %d bytes in use, want %d", used, batchBytes)
+	}
+	l.Trim(99)
+	if used := l.budget.Used(); used != 0 {
+		t.Errorf("trimmed to nothing: got %d bytes in use", used)
+	}
+	if p, ok := l.Since(23); !ok || p != l.End() {
+		t.Error("a reader at the end loses its place when the log is trimmed")
+	}
+}
+
+func TestEndOfALog(t *testing.T) {
+	closed, dropped := newLog(5*batchBytes, 10), newLog(5*batchBytes, 10)
+	why := errors.New("closed")
+	for _, l := range []*Log[payload]{closed, dropped} {
+		appendTo(l, 12, 13)
+	}
+	reader, _ := closed.Since(10)
+	waiting := closed.End()
+	closed.Close(why)
+	got, err := after(reader)
+	if len(got) != 2 {
+		t.Errorf("a reader of a closed log reads %v, want 2 batches", got)
+	}
+	wantErr(t, "end of a closed log", err, why)
+	select {
+	case <-waiting.Ready():
+	default:
+		t.Error("a reader that waits is not woken when the log is closed")
+	}
+	appendTo(closed, 14)
+	_, err = waiting.Next()
+	wantErr(t, "append to a closed log", err, why)
+
+	reader, _ = dropped.Since(10)
+	waiting = dropped.End()
+	dropped.Drop()
+	_, err = reader.Next()
+	wantErr(t, "next of a dropped log", err, store.ErrCompacted)
+	_, err = waiting.Next()
+	wantErr(t, "end of a dropped log", err, store.ErrCompacted)
+	if used := dropped.budget.Used(); used != 0 {
+		t.Errorf("a dropped log holds %d bytes", used)
+	}
+}
+
+// TestBudgetIsShared fills one log and expects the batches of another, which are older, to go first.
+func TestBudgetIsShared(t *testing.T) {
+	b := NewBudget(4 * batchBytes)
+	cost := Fixed(func(*payload) int { return 1000 })
+	quiet, busy := New(b, cost, 0), New(b, cost, 0)
+	appendTo(quiet, 1)
+	appendTo(busy, 2, 3)
+	appendTo(quiet, 4)
+	appendTo(busy, 5, 6)
+	if used := b.Used(); used != 4*batchBytes {
+		t.Errorf("got %d bytes in use, want %d", used, 4*batchBytes)
+	}
+	for l, want := range map[*Log[payload]][]store.Revision{quiet: {4}, busy: {3, 5, 6}} {
+		if got, _ := after(l.oldest.Load()); len(got) != len(want) || got[0] != want[0] {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+}
+
+// TestPlacesPinNothing holds places and a batch of a log that goes on, and looks at what the garbage collector can free.
+func TestPlacesPinNothing(t *testing.T) {
+	l := newLog(2*batchBytes, 0)
+	held := []*Place[payload]{l.End()}
+	var batch *Batch[payload]
+	var pinned []weak.Pointer[[1000]byte]
+	for rev := range store.Revision(10) {
+		appendTo(l, rev+1)
+		last, err := held[len(held)-1].Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if held = append(held, last.After); batch == nil {
+			batch = last
+		}
+		pinned = append(pinned, weak.Make(last.Changes[0].bytes))
+	}
+	runtime.GC()
+	runtime.GC()
+	n := 0
+	for _, p := range pinned {
+		if p.Value() != nil {
+			n++
+		}
+	}
+	if n != 3 {
+		t.Errorf("%d of 10 changes are in memory, want the log's two and the one that is being read", n)
+	}
+	runtime.KeepAlive(held)
+	runtime.KeepAlive(batch)
+	runtime.KeepAlive(l)
+}
