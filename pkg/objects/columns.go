@@ -17,7 +17,7 @@ func NameColumn[T Object]() Column[T] {
 	}
 }
 
-// AgeColumn shows how long ago an object was created.
+// AgeColumn shows the time since the creation of an object.
 func AgeColumn[T Object]() Column[T] {
 	return Column[T]{
 		Name: "Age", Description: metaDoc["creationTimestamp"],

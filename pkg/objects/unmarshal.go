@@ -8,9 +8,9 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Unmarshal reads JSON into a new object, as Kubernetes does: names of fields are case-sensitive, whole numbers stay
-// whole. With strict it returns what is wrong with the object's fields besides: those that v does not know, and those that
-// are there twice. v may be nil: the object's Go type says all.
+// Unmarshal decodes JSON into a new object, as Kubernetes does: field names are case-sensitive, integers stay
+// integers. With strict, complaints lists unknown and duplicate fields. v may be nil for
+// objects of a Go type.
 func (v *Served) Unmarshal(data []byte, obj runtime.Object, strict bool) (complaints []error, err error) {
 	into := any(obj)
 	u, untyped := obj.(*unstructured.Unstructured)

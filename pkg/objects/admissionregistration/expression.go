@@ -10,20 +10,20 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// Returns is what an expression must evaluate to.
+// Returns is the result type that an expression must have.
 type Returns int
 
-// What expressions evaluate to.
+// The result types of expressions.
 const (
 	Bool       Returns = iota // validations and match conditions
 	Text                      // messages
-	Annotation                // a text or nothing
+	Annotation                // a string or null
 	Anything                  // variables
 	Object                    // apply configurations
 	Patches                   // JSON patches
 )
 
-// Expression is a CEL expression of a webhook or policy. Its Name is that of a variable.
+// Expression is a CEL expression of a webhook or policy. Name is set for a variable.
 type Expression struct {
 	Name, Source string
 	Returns      Returns
@@ -52,7 +52,7 @@ func (e *Expression) ReturnTypes() []*cel.Type {
 	return []*cel.Type{cel.BoolType}
 }
 
-// Environment returns what expressions may use, which is made at the first call.
+// Environment returns the CEL environment of expressions, built on first use.
 var Environment = sync.OnceValue(func() *environment.EnvSet {
 	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
 })

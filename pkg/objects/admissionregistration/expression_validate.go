@@ -44,7 +44,7 @@ func validateConditions(all []admissionv1.MatchCondition, l leave, at *field.Pat
 	return errs
 }
 
-// compile says what is wrong with an expression. What was stored before may use what has come in later versions.
+// compile returns the errors of an expression. A stored expression may use the environment of later versions.
 func compile(c plugincel.Compiler, e *Expression, vars plugincel.OptionalVariableDeclarations, l leave, at *field.Path) field.ErrorList {
 	if result := c.CompileCELExpression(e, vars, l.mode(e.Source)); result.Error != nil {
 		return field.ErrorList{celError(result.Error, e.Source, at)}

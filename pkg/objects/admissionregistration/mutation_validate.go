@@ -39,7 +39,7 @@ func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.E
 
 var mutableOperations = []admissionv1.OperationType{admissionv1.OperationAll, admissionv1.Connect, admissionv1.Create, admissionv1.Update}
 
-// mutable checks that requests are matched only of operations that can be mutated.
+// mutable rejects rules for operations that cannot be mutated.
 func mutable(m *admissionv1.MatchResources, at *field.Path) field.ErrorList {
 	if m == nil {
 		return nil
@@ -53,7 +53,7 @@ func mutable(m *admissionv1.MatchResources, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// mutationsOf returns which expressions a policy has had.
+// mutationsOf returns a function that reports whether the policy has an expression.
 func mutationsOf(s *admissionv1.MutatingAdmissionPolicySpec) func(string) bool {
 	known := map[string]bool{}
 	for _, c := range s.MatchConditions {

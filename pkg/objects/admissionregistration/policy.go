@@ -167,7 +167,7 @@ func shownKind(k *admissionv1.ParamKind) string {
 	return k.APIVersion + "/" + k.Kind
 }
 
-// shownParam names the parameters, or how they are selected. Whether they have a namespace can't be told here.
+// shownParam formats the name or the selector of the parameters. Whether they are namespaced is not known here.
 func shownParam(p *admissionv1.ParamRef) string {
 	switch {
 	case p == nil:

@@ -33,7 +33,7 @@ func validateRule(r *admissionv1.RuleWithOperations, at *field.Path) field.Error
 	return append(errs, supported(r.Scope, scopes, at.Child("scope"))...)
 }
 
-// listed checks a list in which * stands for everything.
+// listed checks a list in which * means everything.
 func listed[S ~string](all []S, what string, at *field.Path) field.ErrorList {
 	if len(all) == 0 {
 		return field.ErrorList{field.Required(at, "")}

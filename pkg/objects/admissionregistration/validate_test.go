@@ -69,7 +69,7 @@ func TestWebhooks(t *testing.T) {
 	}
 }
 
-// TestUpdatesLeaveWhatWas: what an old configuration has wrong may stay wrong, unless it is touched.
+// TestUpdatesLeaveWhatWas checks that an update may keep invalid fields of the old configuration.
 func TestUpdatesLeaveWhatWas(t *testing.T) {
 	old := webhook(func(w *admissionv1.MutatingWebhook) {
 		w.SideEffects, w.AdmissionReviewVersions = new(admissionv1.SideEffectClassSome), []string{"v2"}

@@ -1,5 +1,5 @@
-// Package admissionregistration holds the rows of the group admissionregistration.k8s.io: webhooks and policies, with the
-// CEL expressions that they are made of. Nothing of CEL is set up before the first expression is looked at.
+// Package admissionregistration holds the rows of the group admissionregistration.k8s.io: webhooks and policies with their
+// CEL expressions. CEL is initialised with the first expression.
 package admissionregistration
 
 import (
@@ -22,7 +22,7 @@ func names(kind, plural string) objects.Names {
 	return objects.Names{Group: group, Version: "v1", Kind: kind, Plural: plural, Categories: []string{"api-extensions"}, Cluster: true}
 }
 
-// mutatingNames are those of kinds that Kubernetes still stores as betas.
+// mutatingNames returns the names of a kind that Kubernetes still stores as v1beta1.
 func mutatingNames(kind, plural string) objects.Names {
 	n := names(kind, plural)
 	n.Hashed = "v1beta1"
@@ -94,7 +94,7 @@ var MutatingWebhookConfigurations = objects.Def[*admissionv1.MutatingWebhookConf
 
 const webhooksDoc = "Webhooks indicates the number of webhooks registered in this configuration"
 
-// hook is what the two kinds of webhooks share.
+// hook has the fields that both kinds of webhooks share.
 type hook struct {
 	config     *admissionv1.WebhookClientConfig
 	rules      []admissionv1.RuleWithOperations
@@ -105,7 +105,7 @@ type hook struct {
 	timeout    **int32
 }
 
-// orDefault fills what is not said.
+// orDefault sets an unset pointer to a default.
 func orDefault[T any](p **T, value T) {
 	if *p == nil {
 		*p = &value
@@ -126,7 +126,7 @@ func defaultWebhook(h hook) {
 	}
 }
 
-// nameWarnings warns about names that are kept for what servers are given as files.
+// nameWarnings warns about names that are reserved for configurations in files.
 func nameWarnings[T objects.Object](obj, _ T) []string {
 	const suffix = ".static.k8s.io"
 	if !strings.HasSuffix(obj.GetName(), suffix) {

@@ -27,14 +27,14 @@ var (
 	reviewVersions = []string{"v1", "v1beta1"}
 )
 
-// leave says what of an old configuration may stay although a new one must not have it.
+// leave lists what an update may keep although it would be invalid in a new configuration.
 type leave struct {
 	conditions, effects, versions, names, selectors bool
-	known                                           func(expression string) bool // it was there before; nil: none was
+	known                                           func(expression string) bool // reports whether the old object has it; nil: none
 	params                                          bool                         // expressions may use params
 }
 
-// validateMeta checks the metadata. The finalizers in this group may be called anything.
+// validateMeta checks the metadata. Finalizers of this group may have any name.
 func validateMeta(obj metav1.Object) field.ErrorList {
 	return apivalidation.ValidateObjectMetaAccessor(obj, false, apivalidation.NameIsDNSSubdomain, check.Metadata)
 }
@@ -51,7 +51,7 @@ func validateMutating(c, old *admissionv1.MutatingWebhookConfiguration) field.Er
 	return validateWebhooks(validateMeta(c), c.Webhooks, before)
 }
 
-// AsMutating shows validating webhooks as the other kind, which has all their fields.
+// AsMutating converts validating webhooks to mutating ones, which have all their fields.
 func AsMutating(c *admissionv1.ValidatingWebhookConfiguration) []admissionv1.MutatingWebhook {
 	if c == nil {
 		return nil
@@ -80,7 +80,7 @@ func validateWebhooks(errs field.ErrorList, hooks, old []admissionv1.MutatingWeb
 	return errs
 }
 
-// leftOf returns what an update may leave as it was.
+// leftOf returns what an update may keep.
 func leftOf(hooks, old []admissionv1.MutatingWebhook) leave {
 	if old == nil {
 		return leave{}
@@ -137,7 +137,7 @@ func validateWebhook(h *admissionv1.MutatingWebhook, l leave, at *field.Path) fi
 	return errs
 }
 
-// supported checks a choice that may be left out.
+// supported checks an optional field with a fixed set of values.
 func supported[S ~string](value *S, allowed []S, at *field.Path) field.ErrorList {
 	if value == nil || slices.Contains(allowed, *value) {
 		return nil
@@ -214,8 +214,8 @@ func validateURL(text string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateService checks where a webhook is in the cluster. Kubernetes names the two fields that may be missing the other
-// way round.
+// validateService checks a reference to a Service. The errors of a missing name and namespace name each other's field, as in
+// Kubernetes.
 func validateService(s *admissionv1.ServiceReference, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s.Namespace == "" {

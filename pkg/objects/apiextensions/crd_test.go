@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// plain is a definition as users write them.
+// plain is a typical definition.
 const plain = `
 metadata: {name: shirts.example.com, resourceVersion: "1"}
 spec:
@@ -26,7 +26,7 @@ spec:
     schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: string}}}}}}
 `
 
-// with returns plain with some of its text replaced, as the server has it before its checks.
+// with returns plain with text replaced, after defaulting and preparation.
 func with(t *testing.T, replace ...string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	text := strings.NewReplacer(replace...).Replace(plain)
@@ -41,7 +41,7 @@ func with(t *testing.T, replace ...string) *apiextensionsv1.CustomResourceDefini
 	return crd
 }
 
-// made returns a definition after it was created.
+// made returns a definition after its creation.
 func made(t *testing.T, replace ...string) *apiextensionsv1.CustomResourceDefinition {
 	crd := with(t, replace...)
 	prepare(crd, nil)
@@ -165,7 +165,7 @@ func TestUpdates(t *testing.T) {
 func TestStatusWrites(t *testing.T) {
 	old := made(t)
 	crd := with(t, "kind: Shirt", "kind: Coat")
-	crd.Status.StoredVersions, crd.Generation = nil, old.Generation // as the engine does
+	crd.Status.StoredVersions, crd.Generation = nil, old.Generation // as the verbs do
 	CustomResourceDefinitions.Status.Prepare(crd, old)
 	if crd.Spec.Names.Kind != "Shirt" || len(crd.Status.StoredVersions) != 0 {
 		t.Errorf("got %+v", crd)

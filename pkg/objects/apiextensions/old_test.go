@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestOld makes definitions as they were written for v1beta1.
+// TestOld converts definitions of v1beta1.
 func TestOld(t *testing.T) {
 	const head = "metadata: {name: shirts.example.com}\nspec:\n  group: example.com\n  names: {plural: shirts, kind: Shirt}\n"
 	tests := []struct{ name, text, schema string }{

@@ -11,7 +11,7 @@ import (
 )
 
 func validate(crd, old *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
-	ctx := context.Background() //nolint:forbidigo // checks are not left off in the middle
+	ctx := context.Background() //nolint:forbidigo // validation is not cancelled
 	if old != nil {
 		same := equality.Semantic.DeepEqual(&crd.Spec, &old.Spec)
 		return compare(crd, old, func(now, was *apiextensions.CustomResourceDefinition) field.ErrorList {
@@ -33,7 +33,7 @@ func validateStatus(crd, old *apiextensionsv1.CustomResourceDefinition) field.Er
 	return compare(crd, old, validation.ValidateUpdateCustomResourceDefinitionStatus)
 }
 
-// compare checks an update in the library's form.
+// compare checks an update with the library's types.
 func compare(crd, old *apiextensionsv1.CustomResourceDefinition, check func(now, was *apiextensions.CustomResourceDefinition) field.ErrorList) field.ErrorList {
 	now, err := internal(crd)
 	if err != nil {
@@ -46,8 +46,8 @@ func compare(crd, old *apiextensionsv1.CustomResourceDefinition, check func(now,
 	return check(now, was)
 }
 
-// bare takes the schemas, and what is checked against them, from a definition in the library's form: those that did not change
-// need not be checked again, which takes a second where they have many rules.
+// bare removes the schemas and the fields that are checked against them: unchanged schemas
+// need no second check, which takes a second for schemas with many rules.
 func bare(crd *apiextensions.CustomResourceDefinition) {
 	crd.Spec.SelectableFields = nil
 	crd.Spec.Validation = &apiextensions.CustomResourceValidation{
@@ -58,7 +58,7 @@ func bare(crd *apiextensions.CustomResourceDefinition) {
 	}
 }
 
-// unreadable says that a value in a schema is no JSON, which only binary encodings can hold.
+// unreadable returns the error of a value in a schema that is not JSON, which only protobuf can carry.
 func unreadable(err error) field.ErrorList {
 	return field.ErrorList{field.Invalid(field.NewPath("spec", "versions"), field.OmitValueType{}, err.Error())}
 }

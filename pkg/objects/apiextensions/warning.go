@@ -14,7 +14,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// warnings tells of formats that nobody checks; on an update only of those that come with it.
+// warnings warns of unknown formats; in an update only of new ones.
 func warnings(crd, old *apiextensionsv1.CustomResourceDefinition) []string {
 	unknown := unknownFormats(crd)
 	if old != nil {
@@ -27,7 +27,7 @@ func warnings(crd, old *apiextensionsv1.CustomResourceDefinition) []string {
 	return out
 }
 
-// unknownFormats returns the formats in a definition's schemas that Kubernetes does not know for their types.
+// unknownFormats returns the formats in a definition's schemas that Kubernetes does not support for their types.
 func unknownFormats(crd *apiextensionsv1.CustomResourceDefinition) sets.Set[string] {
 	out := sets.Set[string]{}
 	now, err := internal(crd)
@@ -39,7 +39,7 @@ func unknownFormats(crd *apiextensionsv1.CustomResourceDefinition) sets.Set[stri
 		return schema.SchemaHas(root, func(s *apiextensions.JSONSchemaProps) bool {
 			props := spec.SchemaProps{Format: s.Format, Type: []string{s.Type}}
 			out.Insert(validation.GetUnrecognizedFormats(&spec.Schema{SchemaProps: props}, version)...)
-			return false // and the next
+			return false // continue
 		})
 	})
 	return out

@@ -1,4 +1,4 @@
-// Package apiregistration holds the row of the resource that says which server answers for a version of a group.
+// Package apiregistration holds the row of APIService, which names the server of a group-version.
 package apiregistration
 
 import (
@@ -35,7 +35,7 @@ var APIServices = objects.Def[*apiregistrationv1.APIService]{
 	Versions:     oldServices,
 }
 
-// defaultPort is that of a Service which names none.
+// defaultPort is the default port of a Service reference.
 const defaultPort = 443
 
 func defaultService(s *apiregistrationv1.APIService) {
@@ -50,14 +50,14 @@ func prepareService(s, old *apiregistrationv1.APIService) {
 		return
 	}
 	s.Status = apiregistrationv1.APIServiceStatus{}
-	if s.Spec.Service == nil { // this server itself
+	if s.Spec.Service == nil { // served by this server
 		c := Local()
 		c.LastTransitionTime = s.CreationTimestamp
 		s.Status.Conditions = []apiregistrationv1.APIServiceCondition{c}
 	}
 }
 
-// Local is the condition of an APIService that this server answers for itself, without the time of its last transition.
+// Local returns the condition of an APIService that this server serves itself, without lastTransitionTime.
 func Local() apiregistrationv1.APIServiceCondition {
 	return apiregistrationv1.APIServiceCondition{
 		Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue,

@@ -8,7 +8,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// A modern server no longer serves this version, but manifests of old extension servers are written in it.
+// Kubernetes no longer serves this version. It is here because manifests of old extension servers use it.
 var oldServices = []objects.Version[*apiregistrationv1.APIService]{
 	objects.Removed("apiregistration.k8s.io/v1beta1", "APIService", func() *apiregistrationv1.APIService { return &apiregistrationv1.APIService{} },
 		func() *apiregistrationv1beta1.APIService { return &apiregistrationv1beta1.APIService{} }, func() runtime.Object { return &apiregistrationv1beta1.APIServiceList{} }),

@@ -13,10 +13,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// pathSegment checks what any name must be; that it is the right one is said with the object at hand.
+// pathSegment checks that a name is a path segment. validate checks that it matches the spec.
 func pathSegment(name string, _ bool) []string { return content.IsPathSegmentName(name) }
 
-// The most that priorities may be.
+// The maximum priorities.
 const (
 	maxGroupPriority   = 20000
 	maxVersionPriority = 1000
@@ -28,7 +28,7 @@ func validateService(s, old *apiregistrationv1.APIService) field.ErrorList {
 		errs = validation.ValidateObjectMetaUpdate(&s.ObjectMeta, &old.ObjectMeta, check.Metadata)
 	}
 	want := s.Spec.Version + "." + s.Spec.Group
-	// Unlike that of other kinds, the metadata has none of the checks of Kubernetes' own finalizers.
+	// Unlike for other kinds, finalizers without a domain are not checked.
 	errs = append(errs, validation.ValidateObjectMeta(&s.ObjectMeta, false, func(name string, prefix bool) []string {
 		if wrong := pathSegment(name, prefix); len(wrong) > 0 {
 			return wrong

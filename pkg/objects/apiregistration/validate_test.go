@@ -59,7 +59,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestUpdate keeps apart what users and what those who look after the conditions write.
+// TestUpdate checks that a write of the spec keeps the status, and a write of the status the spec.
 func TestUpdate(t *testing.T) {
 	old, next := good(), good()
 	old.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue}}

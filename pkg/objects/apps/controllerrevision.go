@@ -17,7 +17,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// ControllerRevisions is the row of ControllerRevision, a state that a StatefulSet or DaemonSet has had.
+// ControllerRevisions is the row of ControllerRevision, which holds an earlier state of a StatefulSet or DaemonSet.
 var ControllerRevisions = objects.Def[*appsv1.ControllerRevision]{
 	Names:    objects.Names{Group: "apps", Version: "v1", Kind: "ControllerRevision", Plural: "controllerrevisions"},
 	Versions: oldControllerRevisions,
@@ -33,7 +33,7 @@ var ControllerRevisions = objects.Def[*appsv1.ControllerRevision]{
 	},
 }
 
-// owner names the controller as kubectl does: statefulset.apps/web.
+// owner formats the controller as kubectl does: statefulset.apps/web.
 func owner(r *appsv1.ControllerRevision) string {
 	ref := metav1.GetControllerOf(r)
 	if ref == nil {
@@ -65,7 +65,7 @@ func validateRevision(r, old *appsv1.ControllerRevision) field.ErrorList {
 	return errs
 }
 
-// validateState checks that a new revision holds an object in JSON.
+// validateState checks that a new revision's data is a JSON object.
 func validateState(raw []byte, at *field.Path) field.ErrorList {
 	if raw == nil {
 		return field.ErrorList{field.Required(at, "data is mandatory")}

@@ -61,7 +61,7 @@ func validateDaemonStrategy(s *appsv1.DaemonSetUpdateStrategy, at *field.Path) f
 		[]appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType})}
 }
 
-// validateDaemonRollingUpdate: a node has either one pod too many for a while or one too few.
+// validateDaemonRollingUpdate checks that exactly one of maxUnavailable and maxSurge is not zero.
 func validateDaemonRollingUpdate(r *appsv1.RollingUpdateDaemonSet, at *field.Path) field.ErrorList {
 	unavailable, surge := deref(r.MaxUnavailable), deref(r.MaxSurge)
 	errs := check.NumberOrPercent(unavailable, at.Child("maxUnavailable"))

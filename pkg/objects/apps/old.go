@@ -13,7 +13,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// A modern server no longer serves these versions, but articles and books are full of them.
+// Kubernetes no longer serves these versions. They are here because articles and books use them.
 var oldDeployments = []objects.Version[*appsv1.Deployment]{
 	{
 		Group: "apps", Version: "v1beta1",
@@ -81,13 +81,13 @@ func deprecated(version, kind, since string) string {
 	return fmt.Sprintf("%s %s is deprecated in %s+, unavailable in v1.16+; use apps/v1 %s", version, kind, since, kind)
 }
 
-// on gives a typed default the signature of objects.Version.
+// on adapts a typed default function to objects.Version.
 func on[V runtime.Object](f func(V)) func(runtime.Object) {
 	return func(obj runtime.Object) { f(obj.(V)) }
 }
 
-// defaultFromTemplate chooses what old versions left to the server: the template's labels for the object and its
-// selector.
+// defaultFromTemplate sets the labels and the selector from the template's labels, as old versions
+// do.
 func defaultFromTemplate(meta *metav1.ObjectMeta, selector **metav1.LabelSelector, labels map[string]string) {
 	if labels == nil {
 		return

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// defaultDeploymentV1beta1 fills only what differs from the defaults of apps/v1, which follow.
+// defaultDeploymentV1beta1 sets only the defaults that differ from apps/v1, which are set afterwards.
 func defaultDeploymentV1beta1(d *appsv1beta1.Deployment) {
 	defaultFromTemplate(&d.ObjectMeta, &d.Spec.Selector, d.Spec.Template.Labels)
 	if d.Spec.RevisionHistoryLimit == nil {
@@ -16,8 +16,8 @@ func defaultDeploymentV1beta1(d *appsv1beta1.Deployment) {
 	}
 }
 
-// defaultDeploymentExtensions fills what differs from apps/v1: one pod more or less at a time, and neither a deadline
-// nor a limit to the history, which the highest number says.
+// defaultDeploymentExtensions sets the defaults that differ from apps/v1: maxSurge and maxUnavailable 1, and no progress deadline
+// nor history limit, for which it sets the highest number.
 func defaultDeploymentExtensions(d *extensionsv1beta1.Deployment) {
 	defaultFromTemplate(&d.ObjectMeta, &d.Spec.Selector, d.Spec.Template.Labels)
 	strategy := &d.Spec.Strategy

@@ -23,7 +23,7 @@ var oldDaemonSets = []objects.Version[*appsv1.DaemonSet]{
 	extensionsDaemonSet(),
 }
 
-// extensionsDaemonSet is the version that counts the template's changes in a field and waits for its pods to be deleted.
+// extensionsDaemonSet is the version with the field templateGeneration and OnDelete as the default strategy.
 func extensionsDaemonSet() objects.Version[*appsv1.DaemonSet] {
 	v := objects.Older("extensions/v1beta1", deprecated("extensions/v1beta1", "DaemonSet", "v1.8"), newDaemonSet, newExtDaemonSet,
 		func() runtime.Object { return &extensionsv1beta1.DaemonSetList{} })
@@ -39,7 +39,7 @@ func extensionsDaemonSet() objects.Version[*appsv1.DaemonSet] {
 	v.From = func(ds *appsv1.DaemonSet) (runtime.Object, error) {
 		obj, err := from(ds)
 		if older, ok := obj.(*extensionsv1beta1.DaemonSet); ok && err == nil {
-			older.Spec.TemplateGeneration, _ = strconv.ParseInt(ds.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64) // 0 if it is none
+			older.Spec.TemplateGeneration, _ = strconv.ParseInt(ds.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64) // 0 if malformed
 			delete(older.Annotations, appsv1.DeprecatedTemplateGeneration)
 		}
 		return obj, err
@@ -60,7 +60,7 @@ var oldStatefulSets = []objects.Version[*appsv1.StatefulSet]{
 		func() runtime.Object { return &appsv1beta2.StatefulSetList{} }),
 }
 
-// firstStatefulSet is the version whose pods are updated only when somebody deletes them.
+// firstStatefulSet is the version with OnDelete as the default strategy.
 func firstStatefulSet() objects.Version[*appsv1.StatefulSet] {
 	v := objects.Older("apps/v1beta1", deprecated("apps/v1beta1", "StatefulSet", "v1.8"), newStatefulSet, func() *appsv1beta1.StatefulSet { return &appsv1beta1.StatefulSet{} },
 		func() runtime.Object { return &appsv1beta1.StatefulSetList{} })

@@ -11,7 +11,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// The oldest versions had a field rollbackTo, which apps/v1 keeps in an annotation.
+// The oldest versions have a field rollbackTo, which apps/v1 keeps in an annotation.
 
 func deploymentFromV1beta1(obj runtime.Object) (*appsv1.Deployment, error) {
 	d, err := objects.Recode(obj, &appsv1.Deployment{})

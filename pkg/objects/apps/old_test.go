@@ -25,7 +25,7 @@ spec:
         ports: [{containerPort: 80}]
 `
 
-// current brings the manifest, written in an old version, into the stored one, as the server does.
+// current converts a manifest of an old version to the stored version, as the server does.
 func current(t *testing.T, v objects.Version[*appsv1.Deployment], manifest string) *appsv1.Deployment {
 	t.Helper()
 	in := v.New()
@@ -81,7 +81,7 @@ func TestOldDeployments(t *testing.T) {
 	}
 }
 
-// TestNewerOldDeployment: v1beta2 chooses no selector any more.
+// TestNewerOldDeployment checks that v1beta2 has no default selector.
 func TestNewerOldDeployment(t *testing.T) {
 	d := current(t, oldDeployments[1], oldManifest)
 	errs := validateDeployment(d, nil)

@@ -41,8 +41,8 @@ func validateStatefulSet(set, old *appsv1.StatefulSet) field.ErrorList {
 	return errs
 }
 
-// validateStatefulUpdate does not check what can't change: the name of the service and the templates of claims. A set whose
-// old spec is wrong may keep its template.
+// validateStatefulUpdate skips immutable fields: the service name and the claim templates. A set whose
+// old spec is invalid may keep its template.
 func validateStatefulUpdate(s, old *appsv1.StatefulSetSpec) field.ErrorList {
 	validate := func(s *appsv1.StatefulSetSpec, template bool) field.ErrorList {
 		errs := append(validateStatefulParts(s, check.Spec), validateStatefulCounts(s, check.Spec)...)
@@ -74,7 +74,7 @@ func validateStatefulCounts(s *appsv1.StatefulSetSpec, at *field.Path) field.Err
 	return errs
 }
 
-// validateStatefulPods checks the selector and, but for the spec of its pods if template is false, the template.
+// validateStatefulPods checks the selector and the template, without the pod spec if template is false.
 func validateStatefulPods(s *appsv1.StatefulSetSpec, old *corev1.PodTemplateSpec, template bool, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s.Selector == nil {
@@ -110,7 +110,7 @@ func validateManagement(p appsv1.PodManagementPolicyType, at *field.Path) field.
 	return field.ErrorList{field.Invalid(at, p, fmt.Sprintf("must be '%s' or '%s'", appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement))}
 }
 
-// shownStatefulStrategy is a strategy as a message shows it: with the names of Go's fields.
+// shownStatefulStrategy formats a strategy for an error message, with Go's field names.
 type shownStatefulStrategy struct {
 	Type          appsv1.StatefulSetUpdateStrategyType
 	RollingUpdate *shownPartition
@@ -170,8 +170,8 @@ func validateRetention(p *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy
 	return append(errs, check.OneOf(p.WhenScaled, allowed, at, "whenScaled")...)
 }
 
-// validateStatefulTemplate checks a pod as the controller makes it: with the volumes of its claims and its own host name.
-// Labels and annotations are checked twice.
+// validateStatefulTemplate checks a pod as the controller creates it: with the volumes of its claims and its hostname.
+// Errors of labels and annotations appear twice, as in Kubernetes.
 func validateStatefulTemplate(s *appsv1.StatefulSetSpec, old *corev1.PodTemplateSpec, selector labels.Selector, whole bool, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if !selector.Empty() && !selector.Matches(labels.Set(s.Template.Labels)) {
@@ -191,7 +191,7 @@ func validateStatefulTemplate(s *appsv1.StatefulSetSpec, old *corev1.PodTemplate
 	return errs
 }
 
-// withClaims returns a volume for each claim, and those of the pod that no claim stands for.
+// withClaims returns a volume for each claim, and the pod's other volumes.
 func withClaims(claims []corev1.PersistentVolumeClaim, have []corev1.Volume) []corev1.Volume {
 	if len(claims) == 0 {
 		return have

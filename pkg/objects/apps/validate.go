@@ -38,7 +38,7 @@ func validateDeploymentSpec(s *appsv1.DeploymentSpec, old *corev1.PodTemplateSpe
 	return errs
 }
 
-// validateSelected checks a selector and the template of the pods that it shall find.
+// validateSelected checks a selector, the pod template, and that the selector matches it.
 func validateSelected(s *metav1.LabelSelector, t, old *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s == nil {
@@ -56,7 +56,7 @@ func validateSelected(s *metav1.LabelSelector, t, old *corev1.PodTemplateSpec, a
 	return append(errs, podspec.ValidateReplicas(t, old, selector, at.Child("template"))...)
 }
 
-// shownStrategy is a strategy as the message about an unknown one shows it: with the names of Go's fields.
+// shownStrategy formats a strategy for the error of an unknown type, with Go's field names.
 type shownStrategy struct {
 	Type          appsv1.DeploymentStrategyType
 	RollingUpdate *shownRollingUpdate

@@ -7,10 +7,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// replicaCounts are the counts that every workload's status has.
+// replicaCounts are the replica counts in the status of every workload.
 type replicaCounts struct {
 	replicas, ready, available int32
-	part                       int32 // of them that are of the newest template, or have all labels
+	part                       int32 // those of the newest template, or with all labels
 	partName                   string
 }
 

@@ -29,7 +29,7 @@ func replicaSetWarnings(rs, old *appsv1.ReplicaSet) []string {
 	return templateWarnings(&rs.Spec.Template)
 }
 
-// daemonSetWarnings looks at the template only when that changes.
+// daemonSetWarnings checks the template only if it has changed.
 func daemonSetWarnings(ds, old *appsv1.DaemonSet) []string {
 	if old != nil && templateGeneration(ds) == templateGeneration(old) {
 		return nil
@@ -37,7 +37,7 @@ func daemonSetWarnings(ds, old *appsv1.DaemonSet) []string {
 	return templateWarnings(&ds.Spec.Template)
 }
 
-// statefulSetWarnings also warns about what its claims ask for, and about a history without an end, even when they stay.
+// statefulSetWarnings also warns about requests of claims and about an unlimited history, even if they are unchanged.
 func statefulSetWarnings(set, old *appsv1.StatefulSet) []string {
 	var out []string
 	if old == nil || set.Generation != old.Generation {

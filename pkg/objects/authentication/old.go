@@ -8,14 +8,14 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// A modern server no longer serves these versions, but articles and books use them.
+// Kubernetes no longer serves these versions. They are here because articles and books use them.
 
 var (
 	oldTokenReviews = []objects.Version[*authenticationv1.TokenReview]{
 		objects.Removed("authentication.k8s.io/v1beta1", "TokenReview", func() *authenticationv1.TokenReview { return &authenticationv1.TokenReview{} },
 			func() *authenticationv1beta1.TokenReview { return &authenticationv1beta1.TokenReview{} }, func() runtime.Object { return &authenticationv1beta1.TokenReview{} }),
 	}
-	// kubectl 1.27 asks in no other.
+	// kubectl 1.27 uses only this version.
 	oldSelfSubjectReviews = []objects.Version[*authenticationv1.SelfSubjectReview]{
 		objects.Removed("authentication.k8s.io/v1beta1", "SelfSubjectReview", func() *authenticationv1.SelfSubjectReview { return &authenticationv1.SelfSubjectReview{} },
 			func() *authenticationv1beta1.SelfSubjectReview { return &authenticationv1beta1.SelfSubjectReview{} }, func() runtime.Object { return &authenticationv1beta1.SelfSubjectReview{} }),

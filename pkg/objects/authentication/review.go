@@ -1,5 +1,5 @@
-// Package authentication holds the rows of the group authentication.k8s.io: questions about who somebody is. Nothing of
-// them is stored; the API server answers when one is created.
+// Package authentication holds the rows of the group authentication.k8s.io: reviews of tokens and users. They are not
+// stored; the API server responds to their creation.
 package authentication
 
 import (
@@ -10,17 +10,17 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// TokenReviews is the row of TokenReview: whose a token is.
+// TokenReviews is the row of TokenReview.
 var TokenReviews = objects.Def[*authenticationv1.TokenReview]{
 	Names:    objects.Names{Group: authenticationv1.GroupName, Version: "v1", Kind: "TokenReview", Plural: "tokenreviews", Cluster: true},
 	Versions: oldTokenReviews,
 	New:      func() *authenticationv1.TokenReview { return &authenticationv1.TokenReview{} },
-	NewList:  func() runtime.Object { return &authenticationv1.TokenReview{} }, // there are none
+	NewList:  func() runtime.Object { return &authenticationv1.TokenReview{} }, // there is no list type
 	Validate: func(_, _ *authenticationv1.TokenReview) field.ErrorList { return nil },
 	Verbs:    []string{"create"},
 }
 
-// SelfSubjectReviews is the row of SelfSubjectReview: who asks.
+// SelfSubjectReviews is the row of SelfSubjectReview.
 var SelfSubjectReviews = objects.Def[*authenticationv1.SelfSubjectReview]{
 	Names:    objects.Names{Group: authenticationv1.GroupName, Version: "v1", Kind: "SelfSubjectReview", Plural: "selfsubjectreviews", Cluster: true},
 	Versions: oldSelfSubjectReviews,

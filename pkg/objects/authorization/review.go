@@ -1,5 +1,5 @@
-// Package authorization holds the rows of the group authorization.k8s.io: questions about what somebody may do. Nothing of
-// them is stored; the API server answers when one is created.
+// Package authorization holds the rows of the group authorization.k8s.io: access reviews. They are not
+// stored; the API server responds to their creation.
 package authorization
 
 import (
@@ -22,19 +22,19 @@ func names(kind, plural string, cluster bool) objects.Names {
 
 var onlyCreate = []string{"create"}
 
-// SubjectAccessReviews is the row of SubjectAccessReview: what a user may do.
+// SubjectAccessReviews is the row of SubjectAccessReview.
 var SubjectAccessReviews = objects.Def[*authorizationv1.SubjectAccessReview]{
 	Names:    names("SubjectAccessReview", "subjectaccessreviews", true),
 	Versions: oldSubjectAccessReviews,
 	New:      func() *authorizationv1.SubjectAccessReview { return &authorizationv1.SubjectAccessReview{} },
-	NewList:  func() runtime.Object { return &authorizationv1.SubjectAccessReview{} }, // there are none
+	NewList:  func() runtime.Object { return &authorizationv1.SubjectAccessReview{} }, // there is no list type
 	Validate: func(r, _ *authorizationv1.SubjectAccessReview) field.ErrorList {
 		return append(subject(&r.Spec), empty(&r.ObjectMeta, "must be empty")...)
 	},
 	Verbs: onlyCreate,
 }
 
-// LocalSubjectAccessReviews is the row of LocalSubjectAccessReview: what a user may do in a namespace.
+// LocalSubjectAccessReviews is the row of LocalSubjectAccessReview.
 var LocalSubjectAccessReviews = objects.Def[*authorizationv1.LocalSubjectAccessReview]{
 	Names:    names("LocalSubjectAccessReview", "localsubjectaccessreviews", false),
 	Versions: oldLocalSubjectAccessReviews,
@@ -44,7 +44,7 @@ var LocalSubjectAccessReviews = objects.Def[*authorizationv1.LocalSubjectAccessR
 	Verbs:    onlyCreate,
 }
 
-// SelfSubjectAccessReviews is the row of SelfSubjectAccessReview: what whoever asks may do.
+// SelfSubjectAccessReviews is the row of SelfSubjectAccessReview.
 var SelfSubjectAccessReviews = objects.Def[*authorizationv1.SelfSubjectAccessReview]{
 	Names:    names("SelfSubjectAccessReview", "selfsubjectaccessreviews", true),
 	Versions: oldSelfSubjectAccessReviews,
@@ -57,7 +57,7 @@ var SelfSubjectAccessReviews = objects.Def[*authorizationv1.SelfSubjectAccessRev
 	Verbs: onlyCreate,
 }
 
-// SelfSubjectRulesReviews is the row of SelfSubjectRulesReview: all that whoever asks may do in a namespace.
+// SelfSubjectRulesReviews is the row of SelfSubjectRulesReview.
 var SelfSubjectRulesReviews = objects.Def[*authorizationv1.SelfSubjectRulesReview]{
 	Names:    names("SelfSubjectRulesReview", "selfsubjectrulesreviews", true),
 	Versions: oldSelfSubjectRulesReviews,

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// The first version knows only the use of CPU. It keeps all else in annotations.
+// autoscaling/v1 has only a CPU target. It keeps everything else in annotations.
 const (
 	metricsNote    = "autoscaling.alpha.kubernetes.io/metrics"
 	currentNote    = "autoscaling.alpha.kubernetes.io/current-metrics"
@@ -20,7 +20,7 @@ const (
 	behaviorNote   = "autoscaling.alpha.kubernetes.io/behavior"
 )
 
-// shownBehavior is a behavior as its annotation has it: with the names of Go's fields.
+// shownBehavior is the encoding of a behavior in its annotation, which has the names of Go fields.
 type shownBehavior struct{ ScaleUp, ScaleDown *shownRules }
 
 type shownRules struct {
@@ -47,7 +47,7 @@ func showRules(r *autoscalingv2.HPAScalingRules) *shownRules {
 	return out
 }
 
-// note puts v into an annotation as JSON.
+// note sets an annotation to the JSON of v.
 func note(annotations map[string]string, name string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -57,7 +57,7 @@ func note(annotations map[string]string, name string, v any) error {
 	return nil
 }
 
-// take reads an annotation into v and removes it. One that can't be read is as good as none.
+// take decodes an annotation into v and removes it. It reports false for a missing or malformed one.
 func take(annotations map[string]string, name string, v any) bool {
 	text, ok := annotations[name]
 	delete(annotations, name)
@@ -150,7 +150,7 @@ func fromV1(obj runtime.Object) (*hpa, error) {
 			Resource: &autoscalingv2.ResourceMetricStatus{Name: corev1.ResourceCPU, Current: autoscalingv2.MetricValueStatus{AverageUtilization: cpu}}})
 	}
 	take(out.Annotations, conditionsNote, &out.Status.Conditions)
-	var behavior autoscalingv2.HorizontalPodAutoscalerBehavior // whose names differ from the annotation's in case alone
+	var behavior autoscalingv2.HorizontalPodAutoscalerBehavior // its names differ from the annotation's only in case
 	if take(out.Annotations, behaviorNote, &behavior) {
 		out.Spec.Behavior = &behavior
 	}

@@ -36,7 +36,7 @@ func metricToV1(m *autoscalingv2.MetricSpec) autoscalingv1.MetricSpec {
 	return out
 }
 
-// goal makes a target of what the first version says, and its type of which of them it is.
+// goal returns the target for the fields of autoscaling/v1. Its type follows from the field that is set.
 func goal(value, average *resource.Quantity, utilization *int32) autoscalingv2.MetricTarget {
 	t := autoscalingv2.MetricTarget{Type: autoscalingv2.ValueMetricType, Value: value, AverageValue: average, AverageUtilization: utilization}
 	if utilization != nil {
@@ -47,7 +47,7 @@ func goal(value, average *resource.Quantity, utilization *int32) autoscalingv2.M
 	return t
 }
 
-// orNil is nil for nothing, which the first version can't tell from a zero.
+// orNil returns nil for zero, which autoscaling/v1 can't distinguish from unset.
 func orNil(q resource.Quantity) *resource.Quantity {
 	if q.IsZero() {
 		return nil

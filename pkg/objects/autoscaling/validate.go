@@ -15,7 +15,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/podspec"
 )
 
-// The longest times, in seconds, that a scaling rule may look back.
+// The maximum windows of scaling rules, in seconds.
 const (
 	maxWindow = 3600
 	maxPeriod = 1800
@@ -56,7 +56,7 @@ func validateHPA(h, old *hpa) field.ErrorList {
 	return errs
 }
 
-// fromOutside reports whether a metric does not come from the pods themselves.
+// fromOutside reports whether a metric is of type Object or External.
 func fromOutside(m autoscalingv2.MetricSpec) bool {
 	return m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
 }
@@ -71,7 +71,7 @@ func validateReference(r *autoscalingv2.CrossVersionObjectReference, at *field.P
 	return append(segment(r.Kind, "", at.Child("kind")), segment(r.Name, "", at.Child("name"))...)
 }
 
-// segment checks a word that becomes part of a path.
+// segment checks a value that becomes a path segment.
 func segment(value, missing string, at *field.Path) field.ErrorList {
 	if value == "" {
 		return field.ErrorList{field.Required(at, missing)}
@@ -79,7 +79,7 @@ func segment(value, missing string, at *field.Path) field.ErrorList {
 	return check.Invalid(at, value, content.IsPathSegmentName(value))
 }
 
-// validateTargetVersion: everything that can be scaled is in a group, but for ReplicationControllers.
+// validateTargetVersion requires a group, except for ReplicationControllers.
 func validateTargetVersion(r *autoscalingv2.CrossVersionObjectReference, at *field.Path) field.ErrorList {
 	gv, err := schema.ParseGroupVersion(r.APIVersion)
 	switch {
@@ -96,8 +96,8 @@ var metricTypes = []autoscalingv2.MetricSourceType{
 	autoscalingv2.PodsMetricSourceType, autoscalingv2.ResourceMetricSourceType,
 }
 
-// validateMetric says twice that a type is unknown. Sources besides the one that the type names are refused only if there
-// is more than one.
+// validateMetric reports an unknown type twice, as Kubernetes does. It rejects a source that does not match the type only if
+// there is more than one.
 func validateMetric(m *autoscalingv2.MetricSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if m.Type == "" {
@@ -133,7 +133,7 @@ func validateMetric(m *autoscalingv2.MetricSpec, at *field.Path) field.ErrorList
 	return errs
 }
 
-// source is one of the places where a metric may come from; check is nil where the metric has none.
+// source is a possible source of a metric; check is nil if the metric does not have it.
 type source struct {
 	name  string
 	check func() field.ErrorList

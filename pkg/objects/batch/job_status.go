@@ -13,18 +13,18 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// statusWrite is a write of a Job's status. Most rules hold only where something has changed, so that a controller can
-// mend a status that a change of the spec made wrong.
+// statusWrite is a write of a Job's status. Most rules apply only to changed fields, so that a controller can
+// correct a status that a change of the spec has made invalid.
 type statusWrite struct {
 	j, old   *batchv1.Job
 	at       *field.Path
 	errs     field.ErrorList
-	finished bool // the Job, now
+	finished bool // the Job is finished now
 
 	endChanged, completeChanged, failedChanged, startChanged, completionChanged bool
 }
 
-// validateJobStatus checks the counts, and that a Job that has ended stays so.
+// validateJobStatus checks the counts, and that a finished Job stays finished.
 func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
 	complete, failed := has(j, batchv1.JobComplete), has(j, batchv1.JobFailed)
 	wasComplete, wasFailed := has(old, batchv1.JobComplete), has(old, batchv1.JobFailed)
@@ -70,7 +70,7 @@ func (w *statusWrite) counts() {
 	w.add(nonNegative(s.Terminating, w.at, "terminating")...)
 }
 
-// uncounted checks that no pod that has ended waits twice to be counted.
+// uncounted rejects a UID that is in uncountedTerminatedPods twice.
 func (w *statusWrite) uncounted() {
 	u := w.j.Status.UncountedTerminatedPods
 	if u == nil {
@@ -94,7 +94,7 @@ func (w *statusWrite) uncounted() {
 	}
 }
 
-// ends checks how a Job says that it has ended.
+// ends checks the conditions and times of a finished Job.
 func (w *statusWrite) ends() {
 	j, s := w.j, &w.j.Status
 	complete, failed := has(j, batchv1.JobComplete), has(j, batchv1.JobFailed)
@@ -122,7 +122,7 @@ func (w *statusWrite) ends() {
 	}
 }
 
-// leftovers checks that nothing is left of a Job that has ended.
+// leftovers checks that a finished Job has no active, terminating or uncounted pods.
 func (w *statusWrite) leftovers() {
 	s, was, spec := &w.j.Status, &w.old.Status, &w.j.Spec
 	if !w.finished {
@@ -149,7 +149,7 @@ func same[T comparable](a, b *T) bool {
 	return a == nil && b == nil || a != nil && b != nil && *a == *b
 }
 
-// indexes checks which parts of an indexed Job have ended.
+// indexes checks completedIndexes and failedIndexes.
 func (w *statusWrite) indexes() {
 	s, spec := &w.j.Status, &w.j.Spec
 	completed, failed := s.CompletedIndexes != w.old.Status.CompletedIndexes, w.failedIndexesChanged()
@@ -186,7 +186,7 @@ func (w *statusWrite) pods() {
 	}
 }
 
-// success checks the condition that says that enough has succeeded.
+// success checks the condition SuccessCriteriaMet.
 func (w *statusWrite) success() {
 	met := has(w.j, batchv1.JobSuccessCriteriaMet)
 	if met && has(w.j, batchv1.JobFailed) {
@@ -200,7 +200,7 @@ func (w *statusWrite) success() {
 	}
 }
 
-// changes checks what never goes back.
+// changes checks fields that may not go back.
 func (w *statusWrite) changes() {
 	s, was, spec := &w.j.Status, &w.old.Status, &w.j.Spec
 	for _, t := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobComplete, batchv1.JobFailureTarget} {
@@ -230,7 +230,7 @@ func (w *statusWrite) changes() {
 	}
 }
 
-// resumed reports whether the write says that the Job is no longer suspended.
+// resumed reports whether the write ends the suspension of the Job.
 func (w *statusWrite) resumed() bool {
 	if !has(w.old, batchv1.JobSuspended) {
 		return false

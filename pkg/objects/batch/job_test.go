@@ -29,7 +29,7 @@ func TestJobChanges(t *testing.T) {
 	tests := []struct {
 		name        string
 		old, change func(*batchv1.Job)
-		field       string // of the error; "": allowed
+		field       string // field of the error; "": valid
 	}{
 		{"parallelism", nil, func(j *batchv1.Job) { j.Spec.Parallelism = new(int32(5)) }, ""},
 		{"completions", nil, func(j *batchv1.Job) { j.Spec.Completions = new(int32(5)) }, "spec.completions"},

@@ -18,17 +18,17 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/podspec"
 )
 
-// What an indexed Job may have of each at most, and what one with more completions than the first may.
+// The limits of indexed Jobs, the lower ones for Jobs with more completions than the first.
 const (
 	maxIndexes       = 100_000
 	maxOfManyIndexes = 10_000
 	maxManagedBy     = 63
 )
 
-// validateJob says twice what is wrong with an update, as Kubernetes does.
+// validateJob reports errors of an update twice, as Kubernetes does.
 func validateJob(j, old *batchv1.Job) field.ErrorList {
 	meta := j
-	if old == nil && onlyGenerated(j.Labels, j) { // copied from the template, where they are checked
+	if old == nil && onlyGenerated(j.Labels, j) { // copied from the template, whose labels are checked below
 		meta = &batchv1.Job{ObjectMeta: j.ObjectMeta}
 		meta.Labels = nil
 	}
@@ -53,7 +53,7 @@ func validateJob(j, old *batchv1.Job) field.ErrorList {
 	return append(errs, validateJobChange(j, old)...)
 }
 
-// onlyGenerated reports whether labels are those that the server has chosen, and no others.
+// onlyGenerated reports whether the labels are exactly the generated ones.
 func onlyGenerated(labels map[string]string, j *batchv1.Job) bool {
 	expected := map[string]string{}
 	for _, label := range generatedLabels(j) {
@@ -66,8 +66,8 @@ func isIndexed(s *batchv1.JobSpec) bool {
 	return s.CompletionMode != nil && *s.CompletionMode == batchv1.IndexedCompletion
 }
 
-// validateGenerated checks the labels and the selector that the server has chosen, if a client has not done so itself. A
-// Job from before the newer labels need not have them.
+// validateGenerated checks the generated labels and selector, unless manualSelector is set. A
+// Job that is older than the newer labels need not have them.
 func validateGenerated(j, old *batchv1.Job) field.ErrorList {
 	if j.Spec.ManualSelector != nil && *j.Spec.ManualSelector || j.Spec.Selector == nil {
 		return nil
@@ -102,7 +102,7 @@ func lacks(j *batchv1.Job, label string) bool {
 	return !ok
 }
 
-// validateSelected checks a Job's spec and that its selector finds its pods.
+// validateSelected checks a Job's spec and that its selector matches its template.
 func validateSelected(s *batchv1.JobSpec, old *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
 	errs := validateJobSpec(s, old, at)
 	if s.Selector == nil {
@@ -123,7 +123,7 @@ func nonNegative[N int32 | int64](n *N, at *field.Path, name string) field.Error
 	return check.NonNegative(*n, at, name)
 }
 
-// validateJobSpec checks what a Job and the template of one have in common.
+// validateJobSpec checks the fields that Jobs and Job templates share.
 func validateJobSpec(s *batchv1.JobSpec, old *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
 	errs := nonNegative(s.Parallelism, at, "parallelism")
 	errs = append(errs, nonNegative(s.Completions, at, "completions")...)
@@ -159,8 +159,7 @@ func domainPath(value string, at *field.Path) []string {
 	return out
 }
 
-// validateRestart: pods of a Job end, so that they may not be restarted always, which is also what a template says that
-// says nothing.
+// validateRestart rejects the restart policy Always, which is also the default, for the pods of a Job.
 func validateRestart(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
 	allowed := []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}
 	var errs field.ErrorList
@@ -203,7 +202,7 @@ func validateIndexes(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateNotIndexed refuses what only an indexed Job may have, unless the mode itself is wrong.
+// validateNotIndexed rejects fields of indexed Jobs in others, unless the completion mode is invalid.
 func validateNotIndexed(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
 	if s.CompletionMode != nil && *s.CompletionMode != batchv1.NonIndexedCompletion {
 		return nil
@@ -244,7 +243,7 @@ func validateReplacement(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
 	return check.OneOf(*s.PodReplacementPolicy, []batchv1.PodReplacementPolicy{batchv1.Failed}, at)
 }
 
-// validateJobChange checks what may change of a Job: its speed, its limits, and while it is suspended where its pods go.
+// validateJobChange rejects changes of immutable fields. Parallelism and limits may change, and the scheduling directives of a suspended Job.
 func validateJobChange(j, old *batchv1.Job) field.ErrorList {
 	s, was, at := &j.Spec, &old.Spec, check.Spec
 	errs := validateCompletionsChange(s, was, at)
@@ -257,7 +256,7 @@ func validateJobChange(j, old *batchv1.Job) field.ErrorList {
 	return append(errs, check.ImmutableShown(s.SuccessPolicy, was.SuccessPolicy, at.Child("successPolicy"))...)
 }
 
-// validateTemplateChange lets the template of a held Job change where its pods go and what they get there.
+// validateTemplateChange rejects changes of the template, except scheduling directives and resources of a held Job.
 func validateTemplateChange(j, old *batchv1.Job) field.ErrorList {
 	now, was, at := &j.Spec.Template, old.Spec.Template.DeepCopy(), check.Spec
 	if !isHeld(old) {
@@ -279,7 +278,7 @@ func validateCompletionsChange(s, was *batchv1.JobSpec, at *field.Path) field.Er
 	return field.ErrorList{field.Invalid(at.Child("completions"), *s.Completions, fmt.Sprintf("can only be modified in tandem with %s", at.Child("parallelism")))}
 }
 
-// isHeld reports whether a Job is suspended and has no pods, so that they may still be sent elsewhere.
+// isHeld reports whether a Job is suspended and has no pods.
 func isHeld(j *batchv1.Job) bool {
 	if j.Spec.Suspend == nil || !*j.Spec.Suspend {
 		return false
@@ -287,7 +286,7 @@ func isHeld(j *batchv1.Job) bool {
 	return (j.Status.StartTime == nil || has(j, batchv1.JobSuspended)) && j.Status.Active == 0
 }
 
-// followDirectives takes over what decides where pods go.
+// followDirectives copies the scheduling directives.
 func followDirectives(t, from *corev1.PodTemplateSpec) {
 	t.Labels, t.Annotations = from.Labels, from.Annotations
 	t.Spec.NodeSelector, t.Spec.Tolerations, t.Spec.SchedulingGates = from.Spec.NodeSelector, from.Spec.Tolerations, from.Spec.SchedulingGates
@@ -304,7 +303,7 @@ func followDirectives(t, from *corev1.PodTemplateSpec) {
 	}
 }
 
-// followResources takes over what containers get, where they are as many as they were.
+// followResources copies the containers' resources, if their number is unchanged.
 func followResources(containers, from []corev1.Container) {
 	if len(containers) != len(from) {
 		return

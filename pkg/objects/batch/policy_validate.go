@@ -12,7 +12,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// How many rules a policy has at most, and how much is in one of them.
+// The limits of policies and their rules.
 const (
 	maxRules      = 20
 	maxExitCodes  = 255
@@ -176,8 +176,8 @@ func validateSuccessRule(s *batchv1.JobSpec, r *batchv1.SuccessPolicyRule, at *f
 	return errs
 }
 
-// countIndexes counts the indexes in a list of ascending numbers and intervals: "1,3-5,7". Without completions nothing is
-// too large.
+// countIndexes counts the indexes in a list of ascending numbers and intervals: "1,3-5,7". Without completions there is
+// no upper bound.
 func countIndexes(text string, completions *int32) (int32, error) {
 	if text == "" {
 		return 0, nil
@@ -198,7 +198,7 @@ func countIndexes(text string, completions *int32) (int32, error) {
 	return total, nil
 }
 
-// indexInterval reads a number, or two with a dash between.
+// indexInterval parses a number or two numbers separated by a dash.
 func indexInterval(text string, completions *int32) (first, end int, err error) {
 	bounds := strings.Split(text, "-")
 	if len(bounds) > 2 {
@@ -225,7 +225,7 @@ func indexInterval(text string, completions *int32) (first, end int, err error) 
 // interval is a run of indexes.
 type interval struct{ first, end int }
 
-// intervals reads a list of them; what cannot be read is left out.
+// intervals parses a list of intervals and skips malformed ones.
 func intervals(text string, completions *int32) []interval {
 	var out []interval
 	for part := range strings.SplitSeq(text, ",") {
@@ -236,7 +236,7 @@ func intervals(text string, completions *int32) []interval {
 	return out
 }
 
-// overlap says at which index two ascending lists of intervals overlap.
+// overlap returns an error with the first index that is in both ascending lists.
 func overlap(completed, failed string, completions *int32) error {
 	done, lost := intervals(completed, completions), intervals(failed, completions)
 	for len(done) > 0 && len(lost) > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/core"
 )
 
-// typicalPod is what people run: two probes, resources, variables, a volume.
+// typicalPod has two probes, resources, variables and a volume.
 const typicalPod = `
 metadata:
   name: web-7d4b9c6f5-x2x9q
@@ -55,7 +55,7 @@ func parsePod(tb testing.TB) *corev1.Pod {
 	return p
 }
 
-// BenchmarkPod is all that the row of pods does for a create.
+// BenchmarkPod measures the functions of the row of pods for a create.
 func BenchmarkPod(b *testing.B) {
 	fresh := parsePod(b)
 	b.Run("copy", func(b *testing.B) {

@@ -16,7 +16,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/podspec"
 )
 
-// templates are where kinds that have no row yet have their pod template.
+// templates are the paths of pod templates by kind.
 var templates = map[string][]string{
 	"CronJob":               {"spec", "jobTemplate", "spec", "template"},
 	"DaemonSet":             {"spec", "template"},
@@ -25,7 +25,7 @@ var templates = map[string][]string{
 	"StatefulSet":           {"spec", "template"},
 }
 
-// TestGoldenTemplates compares the pod templates of the other workloads: their defaults and what is wrong with them.
+// TestGoldenTemplates compares the defaults and errors of pod templates with recorded ones.
 func TestGoldenTemplates(t *testing.T) { golden.Run(t, testGoldenTemplates) }
 
 func testGoldenTemplates(t *testing.T, recordings golden.Recordings) {
@@ -74,7 +74,7 @@ func compareTemplate(raw json.RawMessage, path []string, c recorded, kind string
 	podspec.DefaultTemplate(&template)
 	at := field.NewPath(path[0], path[1:]...)
 	checked := template.DeepCopy()
-	if kind == "StatefulSet" { // whose pods have volumes and host names of their own
+	if kind == "StatefulSet" { // its pods have volumes and hostnames
 		checked.Spec.Volumes = append(claimed(c.Request, checked.Spec.Volumes), checked.Spec.Volumes...)
 		checked.Spec.Hostname = ""
 	}
@@ -100,7 +100,7 @@ func compareTemplate(raw json.RawMessage, path []string, c recorded, kind string
 	if err := json.Unmarshal(b, &got); err != nil {
 		return err.Error()
 	}
-	for _, m := range []map[string]any{want, got} { // a Job's controller adds labels
+	for _, m := range []map[string]any{want, got} { // Jobs add labels
 		meta, _ := m["metadata"].(map[string]any)
 		if kind == "Job" {
 			delete(meta, "labels")
@@ -109,14 +109,14 @@ func compareTemplate(raw json.RawMessage, path []string, c recorded, kind string
 	return firstDiff(want, got, "")
 }
 
-// claimed returns the volumes that a StatefulSet makes of its claims for each pod.
+// claimed returns the volumes of a StatefulSet's claim templates.
 func claimed(request json.RawMessage, have []corev1.Volume) []corev1.Volume {
 	var set struct {
 		Spec struct {
 			VolumeClaimTemplates []struct{ Metadata struct{ Name string } }
 		}
 	}
-	_ = json.Unmarshal(request, &set) // no other kind has such claims
+	_ = json.Unmarshal(request, &set) // no other kind has claim templates
 	var out []corev1.Volume
 	for _, c := range set.Spec.VolumeClaimTemplates {
 		v := corev1.Volume{Name: c.Metadata.Name}
@@ -128,7 +128,7 @@ func claimed(request json.RawMessage, have []corev1.Volume) []corev1.Volume {
 	return out
 }
 
-// compareTemplateCauses compares the causes below a template, without those that depend on the kind.
+// compareTemplateCauses compares the causes below a template, except those that depend on the kind.
 func compareTemplateCauses(errs field.ErrorList, at string, c recorded) string {
 	ofKind := func(name string) bool {
 		return name == at+".spec.restartPolicy" || name == at+".metadata.labels" || name == at+".labels"

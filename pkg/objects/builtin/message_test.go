@@ -7,7 +7,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// TestMessages looks at what is said of objects that are wrong, in words and order that clients may know.
+// TestMessages checks the text and order of errors of invalid objects.
 func TestMessages(t *testing.T) {
 	tests := []struct{ kind, name, object, want string }{
 		{"NetworkPolicy", "types", `{spec: {podSelector: {}, policyTypes: [x]}}`,

@@ -21,7 +21,7 @@ const (
 	jobSelected = `manualSelector: true, selector: {matchLabels: {a: b}}, ` + jobTemplate
 )
 
-// TestChanges looks what an update may not change, with the beginning of the only error; "": it may.
+// TestChanges checks the error of changing a field, by its beginning; "": the change is valid.
 func TestChanges(t *testing.T) {
 	tests := []struct{ kind, name, old, now, want string }{
 		{"Deployment", "replicas", `spec: {` + selected + `}`, `spec: {replicas: 3, ` + selected + `}`, ""},
@@ -106,7 +106,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestStatusWarnings looks what a write of the status warns of.
+// TestStatusWarnings checks the warnings of a write of the status.
 func TestStatusWarnings(t *testing.T) {
 	tests := []struct{ kind, object, want string }{
 		{"Pod", `status: {podIPs: [{ip: 10.0.0.1}, {ip: "::ffff:1.2.3.4"}], hostIPs: [{ip: 010.0.0.1}]}`,
@@ -127,7 +127,7 @@ func TestStatusWarnings(t *testing.T) {
 	}
 }
 
-// TestTemplateWarnings looks what a changed ReplicationController warns of: of the template that it had.
+// TestTemplateWarnings checks that an update of a ReplicationController warns of its old template.
 func TestTemplateWarnings(t *testing.T) {
 	r := row(t, "ReplicationController")
 	wrong := object(t, r, `spec: {template: {metadata: {labels: {a: b}}, spec: {terminationGracePeriodSeconds: -1, containers: [{name: c, image: i}]}}}`)
@@ -144,7 +144,7 @@ func TestTemplateWarnings(t *testing.T) {
 	}
 }
 
-// TestStatusMetadata looks whether a write of the status leaves the labels, of the kinds that keep them so.
+// TestStatusMetadata checks that a write of the status keeps the labels, for the kinds that do.
 func TestStatusMetadata(t *testing.T) {
 	for _, kind := range []string{"ServiceCIDR", "ValidatingAdmissionPolicy", "ResourceClaim", "VolumeAttachment"} {
 		r := row(t, kind)
@@ -156,7 +156,7 @@ func TestStatusMetadata(t *testing.T) {
 	}
 }
 
-// TestDefaults looks at single fields that are filled, as JSON that must be in the object.
+// TestDefaults checks default values, as JSON that the object must contain.
 func TestDefaults(t *testing.T) {
 	tests := []struct{ kind, object, want string }{
 		{"ResourceClaim", `spec: {devices: {requests: [{name: a, exactly: {deviceClassName: g, tolerations: [{key: x}]}}]}}`, `"tolerations":[{"key":"x","operator":"Equal"}]`},
@@ -176,7 +176,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestCells looks at single cells of tables, and at what the columns are said to be.
+// TestCells checks cells and column definitions of tables.
 func TestCells(t *testing.T) {
 	tests := []struct{ kind, column, object, want string }{
 		{"Deployment", "Selector", `spec: {selector: {matchLabels: {a: b}}}`, "a=b"},
@@ -224,7 +224,7 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// TestGenerations looks whether a changed spec makes a new generation, and nothing else does.
+// TestGenerations checks that a change of the spec, and nothing else, increments the generation.
 func TestGenerations(t *testing.T) {
 	tests := []struct{ kind, old, now string }{
 		{"Deployment", `spec: {` + selected + `}`, `spec: {replicas: 3, ` + selected + `}`},
@@ -263,11 +263,11 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// TestStatusApart looks whether a write of the object leaves its status, and one of the status all else.
+// TestStatusApart checks that a write of the object keeps its status, and a write of the status everything else.
 func TestStatusApart(t *testing.T) {
 	fill := filler(3)
 	for _, r := range builtin.Resources {
-		if r.Status == nil || r.Names.Kind == "Service" || r.Names.Kind == "CustomResourceDefinition" { // whose status follows the spec
+		if r.Status == nil || r.Names.Kind == "Service" || r.Names.Kind == "CustomResourceDefinition" { // their status follows the spec
 			continue
 		}
 		for range 5 {

@@ -19,7 +19,7 @@ type (
 	condition = certificatesv1.CertificateSigningRequestCondition
 )
 
-// CertificateSigningRequests is the row of CertificateSigningRequest. Who asks is filled in by admission, which knows.
+// CertificateSigningRequests is the row of CertificateSigningRequest. Admission sets the user.
 var CertificateSigningRequests = objects.Def[*certificatesv1.CertificateSigningRequest]{
 	Names: objects.Names{Group: certificatesv1.GroupName, Version: "v1", Kind: "CertificateSigningRequest",
 		Plural: "certificatesigningrequests", Short: []string{"csr"}, Cluster: true},
@@ -58,10 +58,10 @@ var CertificateSigningRequests = objects.Def[*certificatesv1.CertificateSigningR
 	Connects: []string{"approval"},
 }
 
-// anyName leaves names to what every name must meet to stand in a path.
+// anyName accepts every name that is valid as a path segment.
 func anyName(string, bool) []string { return nil }
 
-// keepConditions takes the conditions of a type from old, unless their number has changed, which validation refuses.
+// keepConditions copies the conditions of a type from old, unless their number has changed, which validation rejects.
 func keepConditions(r, old *request, t certificatesv1.RequestConditionType) {
 	now, was := indices(r, t), indices(old, t)
 	if len(now) != len(was) {
@@ -107,7 +107,7 @@ var columns = []objects.Column[*request]{
 	{Name: "Condition", Description: statusDoc["conditions"], Cell: func(r *request, _ time.Time) any { return state(r) }},
 }
 
-// state is what has become of a request, in a word or two.
+// state formats the conditions of a request.
 func state(r *request) string {
 	has := func(t certificatesv1.RequestConditionType) bool { return len(indices(r, t)) > 0 }
 	out := "Pending"

@@ -61,7 +61,7 @@ func TestSignerNames(t *testing.T) {
 	}
 }
 
-// withKey returns a request with an RSA key of so many bits, and no proof of it.
+// withKey returns a request with an RSA key of that size and an invalid signature.
 func withKey(t *testing.T, bits uint) []byte {
 	t.Helper()
 	der := func(v any) []byte {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The longest that a signer's name can be: a domain, a slash, and a namespace, a dot and a name.
+// The maximum length of a signer's name: a domain, a slash, and a namespace, a dot and a name.
 const (
 	longestDomain = validation.DNS1123SubdomainMaxLength
 	longestSigner = longestDomain + 1 + validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 1
@@ -38,7 +38,7 @@ func signerName(name string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// labels checks the parts of a text between its dots, up to the first that is bad.
+// labels checks the dot-separated parts of a text, up to the first invalid one.
 func labels(text string, check func(string) []string, at *field.Path) field.ErrorList {
 	for _, label := range strings.Split(text, ".") {
 		var errs field.ErrorList

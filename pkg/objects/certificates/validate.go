@@ -18,10 +18,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// legacySigner is that of the version of the API which let requests name none.
+// legacySigner is the default signer of v1beta1.
 const legacySigner = "kubernetes.io/legacy-unknown"
 
-// may says what a write is allowed to change, by the way it comes.
+// may lists what a write may change, by its subresource.
 type may struct{ approve, sign bool }
 
 func validate(r, old *request, allowed may) field.ErrorList {
@@ -52,11 +52,11 @@ func validate(r, old *request, allowed may) field.ErrorList {
 	return errs
 }
 
-// longestKey is in bits. To check a signature by an RSA key takes time that grows with the square of its length: by one of a
-// million bits, minutes.
+// longestKey is the maximum size of an RSA key in bits. The time to verify a signature grows with the square of the size: a
+// million bits take minutes.
 const longestKey = 16384
 
-// Parse reads the PEM of a request.
+// Parse decodes a PEM-encoded request.
 func Parse(raw []byte) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(raw)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
@@ -107,7 +107,7 @@ func checkCertificates(raw []byte) error {
 	return nil
 }
 
-// fault says what is wrong with a stored request and so must be let pass in its updates.
+// fault lists the errors of a stored request that updates may keep.
 type fault struct{ legacy, both, twice, untyped, usageTwice, usageUnknown bool }
 
 func faults(old *request) fault {
@@ -131,7 +131,7 @@ func faults(old *request) fault {
 	return f
 }
 
-// knownUsages are in the order in which messages list them.
+// knownUsages is in the order of error messages.
 var knownUsages = []certificatesv1.KeyUsage{
 	"any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment", "decipher only",
 	"digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel", "ipsec user", "key agreement",
@@ -162,7 +162,7 @@ var (
 	anyStatus = []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown}
 )
 
-// final are the conditions that stay, and are true.
+// final are the conditions that must be true and can't be removed.
 var final = []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed}
 
 func conditions(list []condition, was fault, at *field.Path) field.ErrorList {

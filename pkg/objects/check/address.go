@@ -9,7 +9,7 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// IP checks an address of a field that has always been checked; those that are known may stay, whatever they are.
+// IP checks an IP address. Addresses in known, of the old object, may be invalid.
 func IP(address string, known *Seen[string], at *field.Path) field.ErrorList {
 	if known.Has(address) {
 		return nil
@@ -17,7 +17,7 @@ func IP(address string, known *Seen[string], at *field.Path) field.ErrorList {
 	return utilvalidation.IsValidIPForLegacyField(at, address, true, nil)
 }
 
-// CIDR is like IP for a range of addresses.
+// CIDR is IP for a CIDR.
 func CIDR(cidr string, known *Seen[string], at *field.Path) field.ErrorList {
 	if known.Has(cidr) {
 		return nil
@@ -25,8 +25,8 @@ func CIDR(cidr string, known *Seen[string], at *field.Path) field.ErrorList {
 	return utilvalidation.IsValidCIDRForLegacyField(at, cidr, true, nil)
 }
 
-// Endpoint checks the address of an endpoint. Pods have loopback addresses here, so the ranges that a cluster of this
-// machine may have pass; every other loopback address is refused, as Kubernetes refuses all of them.
+// Endpoint checks the address of an endpoint. Kubernetes rejects all loopback addresses. Here pods have loopback addresses, so the
+// ranges that minikctl's clusters use are valid.
 func Endpoint(address string, at *field.Path) field.ErrorList {
 	ip := netutils.ParseIPSloppy(address)
 	if ip == nil {
@@ -48,13 +48,13 @@ func Endpoint(address string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// The ranges 127.N.0.0/16 that clusters take, the own of which no row can know: a lower N is the machine's and people's.
+// The lowest and highest N of the ranges 127.N.0.0/16 that clusters use. Lower ones are used by the machine and its users.
 const (
 	firstRange = 2
 	lastRange  = 254
 )
 
-// isPod reports whether a loopback address can be a pod's.
+// isPod reports whether a loopback address is in a range for pods.
 func isPod(ip net.IP) bool {
 	v4 := ip.To4()
 	return v4 != nil && firstRange <= v4[1] && v4[1] <= lastRange

@@ -5,9 +5,9 @@ import "strings"
 func isLower(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
 func isAlnum(c byte) bool { return isLower(c) || 'A' <= c && c <= 'Z' }
 
-// isDNSLabels reports whether s is one label or, if dots may be, several.
+// isDNSLabels reports whether s is a DNS label, or with dots a series of them.
 func isDNSLabels(s string, dots bool) bool {
-	start := true // nothing of the label yet
+	start := true // at the start of a label
 	last := byte('-')
 	for i := range len(s) {
 		c := s[i]

@@ -1,5 +1,5 @@
-// Package check owns the small checks that rows share: numbers, names, choices and metadata, with Kubernetes' messages.
-// Every check returns nil when all is well and allocates only when it is not.
+// Package check holds the checks that rows share: numbers, names, choices and metadata, with Kubernetes' messages.
+// A check returns nil for a valid value, and allocates only for an invalid one.
 package check
 
 import (
@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Metadata is where every object's metadata stands, and Spec and Status where most others have theirs.
+// Metadata, Spec and Status are the paths of these fields.
 var (
 	Metadata = field.NewPath("metadata")
 	Spec     = field.NewPath("spec")
@@ -29,7 +29,7 @@ func Meta(obj metav1.Object, namespaced bool, name Name) field.ErrorList {
 	return append(OpenMeta(obj, namespaced, name), kubeFinalizers(obj)...)
 }
 
-// OpenMeta is Meta of the kinds whose finalizers may have any name.
+// OpenMeta is Meta for kinds whose finalizers may have any name.
 func OpenMeta(obj metav1.Object, namespaced bool, name Name) field.ErrorList {
 	if plainMeta(obj) && namespaced == (obj.GetNamespace() != "") && obj.GetName() != "" && name(obj.GetName(), false) == nil &&
 		(obj.GetGenerateName() == "" || name(obj.GetGenerateName(), true) == nil) && (!namespaced || isDNSLabel(obj.GetNamespace())) {
@@ -38,12 +38,12 @@ func OpenMeta(obj metav1.Object, namespaced bool, name Name) field.ErrorList {
 	return inOrder(obj, validation.ValidateObjectMetaAccessor(obj, namespaced, name, Metadata))
 }
 
-// MetaUpdate checks what an update may change of the metadata, and what it has become.
+// MetaUpdate checks the new metadata and its changes.
 func MetaUpdate(obj, old metav1.Object) field.ErrorList {
 	return append(OpenMetaUpdate(obj, old), kubeFinalizers(obj)...)
 }
 
-// OpenMetaUpdate is MetaUpdate of the kinds whose finalizers may have any name.
+// OpenMetaUpdate is MetaUpdate for kinds whose finalizers may have any name.
 func OpenMetaUpdate(obj, old metav1.Object) field.ErrorList {
 	if plainMeta(obj) && old.GetDeletionTimestamp() == nil && sameSystemFields(obj, old) {
 		return nil
@@ -51,7 +51,7 @@ func OpenMetaUpdate(obj, old metav1.Object) field.ErrorList {
 	return inOrder(obj, validation.ValidateObjectMetaAccessorUpdate(obj, old, Metadata))
 }
 
-// inOrder puts the errors about labels, which the library goes through in no order, into that of their keys.
+// inOrder sorts the errors of labels by key, which the library returns in random order.
 func inOrder(obj metav1.Object, errs field.ErrorList) field.ErrorList {
 	at := Metadata.Child("labels").String()
 	labels := Labels(obj.GetLabels(), Metadata, "labels")
@@ -62,8 +62,8 @@ func inOrder(obj metav1.Object, errs field.ErrorList) field.ErrorList {
 	return errs
 }
 
-// plainMeta reports whether what all objects may have is surely valid: labels, annotations, owners. The library, which
-// says what is wrong, is asked only about the others.
+// plainMeta reports whether labels, annotations and owners are certainly valid. Only for other metadata is the library called, which
+// returns the errors.
 func plainMeta(obj metav1.Object) bool {
 	if obj.GetGeneration() < 0 || len(obj.GetFinalizers()) > 0 || !areLabels(obj.GetLabels()) || !areAnnotations(obj.GetAnnotations()) {
 		return false
@@ -81,7 +81,7 @@ func plainMeta(obj metav1.Object) bool {
 	return controllers < 2 && plainManagers(obj.GetManagedFields())
 }
 
-// plainManagers reports whether the managed fields are as the server writes them.
+// plainManagers reports whether managedFields have the form that the server writes.
 func plainManagers(entries []metav1.ManagedFieldsEntry) bool {
 	for i := range entries {
 		e := &entries[i]
@@ -93,7 +93,7 @@ func plainManagers(entries []metav1.ManagedFieldsEntry) bool {
 	return true
 }
 
-// sameSystemFields reports whether nothing changed that an update may not change.
+// sameSystemFields reports whether all immutable fields are unchanged.
 func sameSystemFields(obj, old metav1.Object) bool {
 	now, was := obj.GetCreationTimestamp(), old.GetCreationTimestamp()
 	return obj.GetResourceVersion() != "" && obj.GetGeneration() >= old.GetGeneration() && obj.GetName() == old.GetName() &&
@@ -112,7 +112,7 @@ func areAnnotations(annotations map[string]string) bool {
 	return size <= validation.TotalAnnotationSizeLimitB
 }
 
-// kubeFinalizers checks that finalizers without a prefix are Kubernetes' own.
+// kubeFinalizers checks that finalizers without a domain are Kubernetes' own.
 func kubeFinalizers(obj metav1.Object) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range obj.GetFinalizers() {
@@ -123,7 +123,7 @@ func kubeFinalizers(obj metav1.Object) field.ErrorList {
 	return errs
 }
 
-// isKubeFinalizer reports whether a finalizer without a prefix is Kubernetes' own.
+// isKubeFinalizer reports whether a finalizer without a domain is Kubernetes' own.
 func isKubeFinalizer(name string) bool {
 	return strings.Contains(name, "/") || name == "kubernetes" || name == metav1.FinalizerOrphanDependents || name == metav1.FinalizerDeleteDependents
 }
@@ -162,18 +162,18 @@ func Immutable(now, old any, at *field.Path) field.ErrorList {
 	return validation.ValidateImmutableField(now, old, at)
 }
 
-// encoder is what the generated types of k8s.io/api can do.
+// encoder is implemented by the generated types of k8s.io/api.
 type encoder interface{ Marshal() ([]byte, error) }
 
-// Same reports whether two specs mean the same. Equal bytes prove it quickly; unequal ones may still mean the same
-// ("1000m" and "1"), which only a comparison by meaning tells.
+// Same reports whether two specs are semantically equal. Equal encodings prove it quickly; with different ones the specs may still be
+// equal ("1000m" and "1"), so they are compared in full.
 func Same(a, b encoder) bool {
 	x, errX := a.Marshal()
 	y, errY := b.Marshal()
 	return errX == nil && errY == nil && bytes.Equal(x, y) || equality.Semantic.DeepEqual(a, b)
 }
 
-// Generation sets an object's generation after an update: one more with each change of the spec.
+// Generation sets an object's generation in an update: the old one, plus one if changed returns true.
 func Generation(obj, old metav1.Object, changed func() bool) {
 	generation := old.GetGeneration()
 	if changed() {

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The library finds wrong names with regular expressions, which cost more than all else in a check. So each name is first
-// looked at byte by byte, and only one that is wrong goes to the library, which then says why.
+// The library checks names with regular expressions, which cost more than all else in a check. So each name is first
+// checked byte by byte, and only for an invalid one is the library called, which returns the message.
 
-// Most checks take a place and the names of the children that lead on from it, so that a path is made only for an error.
+// Most checks take a path and the names of children below it, so that the full path is built only for an error.
 
 // Below returns the path of a child, or at itself if there is none.
 func Below(at *field.Path, child []string) *field.Path {
@@ -32,7 +32,7 @@ func Label(value string, at *field.Path, child ...string) field.ErrorList {
 	return Invalid(Below(at, child), value, utilvalidation.IsDNS1123Label(value))
 }
 
-// PathSegment says what keeps a name, or with prefix what one begins with, from being a part of a path.
+// PathSegment returns what is wrong with a name, or with prefix with a generateName, as a path segment.
 func PathSegment(name string, prefix bool) []string {
 	if prefix {
 		return content.IsPathSegmentPrefix(name)
@@ -78,7 +78,7 @@ func Labels(labels map[string]string, at *field.Path, child ...string) field.Err
 		return nil
 	}
 	var errs field.ErrorList
-	for _, key := range slices.Sorted(maps.Keys(labels)) { // one by one: the library goes through them in no order
+	for _, key := range slices.Sorted(maps.Keys(labels)) { // sorted, since the library checks them in random order
 		errs = append(errs, metav1validation.ValidateLabels(map[string]string{key: labels[key]}, Below(at, child))...)
 	}
 	return errs
@@ -108,7 +108,7 @@ func PortNumber(value int32, at *field.Path, child ...string) field.ErrorList {
 	return Invalid(Below(at, child), value, utilvalidation.IsValidPortNum(int(value)))
 }
 
-// Invalid makes an error of each message.
+// Invalid returns an error for each message.
 func Invalid(at *field.Path, value any, messages []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, msg := range messages {
@@ -117,7 +117,7 @@ func Invalid(at *field.Path, value any, messages []string) field.ErrorList {
 	return errs
 }
 
-// OneOf checks that value is among the allowed ones, which are listed in their order otherwise.
+// OneOf checks that value is one of the allowed ones. The error lists them in their order.
 func OneOf[S ~string](value S, allowed []S, at *field.Path, child ...string) field.ErrorList {
 	if slices.Contains(allowed, value) {
 		return nil
@@ -125,7 +125,7 @@ func OneOf[S ~string](value S, allowed []S, at *field.Path, child ...string) fie
 	return field.ErrorList{field.NotSupported(Below(at, child), value, allowed)}
 }
 
-// Named is like OneOf for a field that must be set.
+// Named is OneOf for a required field.
 func Named[S ~string](value S, allowed []S, at *field.Path, child ...string) field.ErrorList {
 	if value == "" {
 		return field.ErrorList{field.Required(Below(at, child), "")}

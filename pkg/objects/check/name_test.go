@@ -10,7 +10,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 )
 
-// quick pairs the quick checks with the library's, which they must agree with.
+// quick pairs the byte-wise checks with the library's.
 var quick = []struct {
 	name    string
 	fast    func(string) bool
@@ -39,7 +39,7 @@ func FuzzQuickNames(f *testing.F) {
 	})
 }
 
-// TestMeta looks whether the quick way and the library agree about metadata.
+// TestMeta checks that the quick check of metadata agrees with the library.
 func TestMeta(t *testing.T) {
 	yes := true
 	tests := map[string]func(*metav1.ObjectMeta){

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// NumberOrPercent checks a number that is not below zero, or a percentage.
+// NumberOrPercent checks that v is a non-negative number or a percentage.
 func NumberOrPercent(v intstr.IntOrString, at *field.Path) field.ErrorList {
 	if v.Type == intstr.Int {
 		return NonNegative(v.IntVal, at)
@@ -20,7 +20,7 @@ func NumberOrPercent(v intstr.IntOrString, at *field.Path) field.ErrorList {
 	return field.ErrorList{field.Invalid(at, v, "must be an integer or percentage (e.g '5%%')")}
 }
 
-// AtMostAll checks that a percentage is not above 100.
+// AtMostAll checks that a percentage is at most 100.
 func AtMostAll(v intstr.IntOrString, at *field.Path) field.ErrorList {
 	if p, ok := percent(v); ok && p > 100 {
 		return field.ErrorList{field.Invalid(at, v, "must not be greater than 100%")}
@@ -37,7 +37,7 @@ func percent(v intstr.IntOrString) (int, bool) {
 	return n, err == nil
 }
 
-// Amount returns the number or the percentage.
+// Amount returns the number, or the number of percent.
 func Amount(v intstr.IntOrString) int {
 	if p, ok := percent(v); ok {
 		return p

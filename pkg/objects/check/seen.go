@@ -2,18 +2,18 @@ package check
 
 import "slices"
 
-// few is how many values a Seen looks through one by one.
+// few is the number of values that a Seen searches linearly.
 const few = 8
 
-// Seen finds what is in a list twice. The zero value has seen nothing. A few values cost no memory, and many, which only
-// those send who mean no good, cost no square of their number.
+// Seen finds duplicates in a list. The zero value has seen nothing. A few values cost no memory, and many take linear
+// time.
 type Seen[T comparable] struct {
 	some [few]T
-	n    int // of some
+	n    int // number of values in some
 	all  map[T]struct{}
 }
 
-// SeenOf has seen some values.
+// SeenOf returns a Seen that has seen the values.
 func SeenOf[T comparable](values []T) *Seen[T] {
 	s := &Seen[T]{}
 	for _, v := range values {
@@ -34,7 +34,7 @@ func (s *Seen[T]) Has(v T) bool {
 	return ok
 }
 
-// Again reports whether v was seen before this call, and remembers it.
+// Again reports whether v was seen before, and adds it.
 func (s *Seen[T]) Again(v T) bool {
 	switch {
 	case s.Has(v):

@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Shown returns value as Kubernetes shows it in messages: the fields of its internal types, by their names in Go, in
-// their order there, none left out.
+// Shown returns value as Kubernetes formats it in messages: with all fields of its internal type, by their Go names and in
+// their order.
 func Shown(value any) json.Marshaler { return shown{value} }
 
-// ImmutableShown checks that a field did not change, and shows what it has become.
+// ImmutableShown checks that a field did not change. The error contains the new value.
 func ImmutableShown(now, old any, at *field.Path) field.ErrorList {
 	if equality.Semantic.DeepEqual(now, old) {
 		return nil
@@ -34,7 +34,7 @@ func (s shown) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// internalSpec is the order of the fields of a pod's spec in the internal type; what is not here follows.
+// internalSpec is the order of fields in the internal pod spec; fields that are not listed follow.
 var internalSpec = strings.Fields(`Volumes InitContainers Containers EphemeralContainers RestartPolicy
 	TerminationGracePeriodSeconds ActiveDeadlineSeconds DNSPolicy NodeSelector ServiceAccountName
 	AutomountServiceAccountToken NodeName SecurityContext ImagePullSecrets Hostname Subdomain SetHostnameAsFQDN Affinity
@@ -42,8 +42,8 @@ var internalSpec = strings.Fields(`Volumes InitContainers Containers EphemeralCo
 	RuntimeClassName Overhead EnableServiceLinks TopologySpreadConstraints OS SchedulingGates ResourceClaims Resources
 	HostnameOverride SchedulingGroup`)
 
-// internalOrder holds the order of the fields of other internal types that differ. It is a function, so that nothing is
-// made of it before somebody needs it.
+// internalOrder returns the order of fields of other internal types that differ. It is a function so that the program's start does
+// not build the lists.
 func internalOrder(value any) []string {
 	switch value.(type) {
 	case corev1.VolumeSource:
@@ -57,7 +57,7 @@ func internalOrder(value any) []string {
 	return nil
 }
 
-// hostFields stand in the internal type's security context.
+// hostFields are in the internal type's security context.
 var hostFields = []string{"HostNetwork", "HostPID", "HostIPC", "ShareProcessNamespace", "HostUsers"}
 
 var internalSecurity = strings.Fields(`SELinuxOptions WindowsOptions RunAsUser RunAsGroup RunAsNonRoot SupplementalGroups
@@ -122,7 +122,7 @@ func showMap(b *bytes.Buffer, v reflect.Value) error {
 	return nil
 }
 
-// fieldsOf writes an object's fields.
+// fieldsOf encodes an object's fields.
 type fieldsOf struct {
 	b *bytes.Buffer
 	n int
@@ -146,7 +146,7 @@ func (f *fieldsOf) addNamed(names []string, v reflect.Value) error {
 	return nil
 }
 
-// addAll adds a struct's fields, and those of embedded ones in their place.
+// addAll adds a struct's fields, with those of embedded structs inline.
 func (f *fieldsOf) addAll(v reflect.Value) error {
 	if order := internalOrder(v.Interface()); order != nil {
 		return f.addNamed(order, v)
@@ -169,7 +169,7 @@ func (f *fieldsOf) addAll(v reflect.Value) error {
 	return nil
 }
 
-// addTagged adds what a struct has in JSON.
+// addTagged adds the fields of a struct that are in JSON.
 func (f *fieldsOf) addTagged(v reflect.Value) error {
 	raw, err := json.Marshal(v.Interface())
 	if raw = bytes.TrimSuffix(bytes.TrimPrefix(raw, []byte("{")), []byte("}")); len(raw) == 0 {

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestInternalFields looks whether a field is new in the types.
+// TestInternalFields fails if the types have a new field.
 func TestInternalFields(t *testing.T) {
 	elsewhere := append([]string{"DeprecatedServiceAccount"}, hostFields...)
 	for i := range reflect.TypeFor[corev1.PodSpec]().NumField() {
@@ -26,7 +26,7 @@ func TestInternalFields(t *testing.T) {
 	}
 }
 
-// TestInternalOrder looks whether a field is new in the types whose order is listed.
+// TestInternalOrder fails if the types with a listed order have a new field.
 func TestInternalOrder(t *testing.T) {
 	for _, value := range []any{corev1.VolumeSource{}, corev1.PersistentVolumeSource{}} {
 		order, all := internalOrder(value), reflect.TypeOf(value)

@@ -8,17 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Enough is how many errors are told of one kind, where there could be a square of what somebody has sent.
+// Enough bounds the number of errors of one kind where it could grow with the square of the input.
 const Enough = 1000
 
-// What an answer has room for: so many errors of any length, and then so many bytes.
+// The bounds of a response: a number of errors of any length, and beyond it a number of bytes.
 const (
 	mostWhole = 16
 	mostText  = 1 << 20
 )
 
-// ShowAll has errors show the values that they complain about as Kubernetes does. Of very many it keeps those that an answer
-// has room for, and says how many there are besides.
+// ShowAll formats the values in errors as Kubernetes does. It truncates the list to the bounds of a response, and adds the number of
+// omitted errors.
 func ShowAll(errs field.ErrorList) field.ErrorList {
 	for _, err := range errs {
 		if err.BadValue != nil && isOfAPI(reflect.TypeOf(err.BadValue)) {
@@ -34,7 +34,7 @@ func ShowAll(errs field.ErrorList) field.ErrorList {
 	return errs
 }
 
-// isOfAPI reports whether values of a type are, or hold, structs of the published API, which have internal counterparts.
+// isOfAPI reports whether a type is or contains a struct of the API, which has an internal counterpart.
 func isOfAPI(t reflect.Type) bool {
 	for {
 		switch t.Kind() {

@@ -42,7 +42,7 @@ func TestShowAll(t *testing.T) {
 	}
 }
 
-// TestShowMany: what an answer has no room for is counted.
+// TestShowMany checks that omitted errors are counted.
 func TestShowMany(t *testing.T) {
 	errs := make(field.ErrorList, 10_000)
 	for i := range errs {

@@ -19,7 +19,7 @@ var Leases = objects.Def[*coordinationv1.Lease]{
 	Versions: oldLeases,
 	New:      func() *coordinationv1.Lease { return &coordinationv1.Lease{} },
 	NewList:  func() runtime.Object { return &coordinationv1.LeaseList{} },
-	Prepare: func(l, _ *coordinationv1.Lease) { // what leaders are chosen by is behind a feature gate that is closed
+	Prepare: func(l, _ *coordinationv1.Lease) { // the feature gate of coordinated leader election is off
 		l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
 	},
 	Validate:     validateLease,

@@ -8,7 +8,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// A modern server no longer serves these versions, but articles and books use them.
+// Kubernetes no longer serves these versions. They are here because articles and books use them.
 
 var (
 	oldLeases = []objects.Version[*coordinationv1.Lease]{

@@ -7,7 +7,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Bindings is the row of Binding: a way to assign a pod to a node that is older than pods/binding. Nothing of it is stored.
+// Bindings is the row of Binding, the predecessor of the subresource pods/binding. It is not stored.
 var Bindings = objects.Def[*corev1.Binding]{
 	Names:   objects.Names{Version: "v1", Kind: "Binding", Plural: "bindings"},
 	New:     func() *corev1.Binding { return &corev1.Binding{} },

@@ -9,7 +9,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// ComponentStatuses is the row of ComponentStatus, of which nothing is stored: the server asks the parts when it is asked.
+// ComponentStatuses is the row of ComponentStatus. It is not stored: the server checks the components on each request.
 var ComponentStatuses = objects.Def[*corev1.ComponentStatus]{
 	Names: objects.Names{Version: "v1", Kind: "ComponentStatus", Plural: "componentstatuses", Short: []string{"cs"},
 		Cluster: true},

@@ -19,7 +19,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/podspec"
 )
 
-// Endpoints is the row of Endpoints, which EndpointSlices have taken the place of.
+// Endpoints is the row of Endpoints, the predecessor of EndpointSlices.
 var Endpoints = objects.Def[*corev1.Endpoints]{
 	Names:   objects.Names{Version: "v1", Kind: "Endpoints", Plural: "endpoints", Short: []string{"ep"}},
 	New:     func() *corev1.Endpoints { return &corev1.Endpoints{} },
@@ -45,7 +45,7 @@ var Endpoints = objects.Def[*corev1.Endpoints]{
 	},
 }
 
-// shownEndpoints is how many a table lists.
+// shownEndpoints is the number of endpoints that a table lists.
 const shownEndpoints = 3
 
 func endpointList(e *corev1.Endpoints) string {
@@ -79,7 +79,7 @@ func endpointList(e *corev1.Endpoints) string {
 
 func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 	var errs field.ErrorList
-	var known *check.Seen[string] // addresses that may stay, even if they would not be valid today
+	var known *check.Seen[string] // addresses of the old object, which may be invalid
 	if old != nil {
 		errs, known = check.MetaUpdate(e, old), endpointIPs(old)
 	}
@@ -143,7 +143,7 @@ func endpointPort(p *corev1.EndpointPort, named bool, at *field.Path) field.Erro
 	return errs
 }
 
-// endpointsWarnings warns about addresses that can be read in two ways, but not the controller, which writes none.
+// endpointsWarnings warns about ambiguous addresses, except in the controller's objects, which have none.
 func endpointsWarnings(e, _ *corev1.Endpoints) []string {
 	if e.Labels["endpoints.kubernetes.io/managed-by"] == "endpoint-controller" {
 		return nil

@@ -36,7 +36,7 @@ var Events = objects.Def[*corev1.Event]{
 	},
 }
 
-// eventComponent is who made an event, in its old form or its new one.
+// eventComponent returns the reporting component of an event, from the new or the old field.
 func eventComponent(e *corev1.Event) string {
 	if e.Source.Component != "" {
 		return e.Source.Component

@@ -10,7 +10,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// newEvents serves events as events.k8s.io/v1, which names some fields otherwise.
+// newEvents serves events as events.k8s.io/v1, which has other names for some fields.
 var newEvents = objects.Version[*corev1.Event]{
 	Group: "events.k8s.io", Version: "v1",
 	New:      func() runtime.Object { return &eventsv1.Event{} },
@@ -75,5 +75,5 @@ func newEventLabel(field, value string) (string, string) {
 	if stored, ok := newEventLabels[field]; ok {
 		return stored, value
 	}
-	return "", "" // what that version does not have, or under another name
+	return "", "" // fields that the version lacks or names differently
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// The longest texts of events that have an event time.
+// The maximum lengths of texts in events with an event time.
 const (
-	maxEventName = 128 // reporting instance, action and reason
+	maxEventName = 128 // of reporting instance, action and reason
 	maxEventNote = 1024
 )
 
-// validateEvent checks what every event must meet. Those written as events.k8s.io/v1 must meet more.
+// validateEvent checks events of both groups. Writes in events.k8s.io/v1 have further checks.
 func validateEvent(e, _ *corev1.Event) field.ErrorList {
 	var errs field.ErrorList
 	if e.EventTime.IsZero() {
@@ -33,7 +33,7 @@ func otherNamespace(e *corev1.Event) *field.Error {
 	return field.Invalid(field.NewPath("involvedObject", "namespace"), e.InvolvedObject.Namespace, "does not match event.namespace")
 }
 
-// oldEvent checks an event without an event time. One about an object without a namespace is in the default one.
+// oldEvent checks an event without an event time. An event about a cluster-scoped object is in the default namespace.
 func oldEvent(e *corev1.Event) field.ErrorList {
 	of := e.InvolvedObject.Namespace
 	if of == e.Namespace || of == "" && e.Namespace == metav1.NamespaceDefault {
@@ -75,7 +75,7 @@ func tooLongText(name string, most int) *field.Error {
 	return field.Invalid(field.NewPath(name), "", fmt.Sprintf("can have at most %v characters", most))
 }
 
-// validateNewEvent checks what an event that is written as events.k8s.io/v1 must meet besides.
+// validateNewEvent has the further checks of a write in events.k8s.io/v1.
 func validateNewEvent(e, old *corev1.Event) field.ErrorList {
 	if old != nil {
 		return newEventChanges(e, old)
@@ -113,7 +113,7 @@ func eventSeries(e *corev1.Event) field.ErrorList {
 	return errs
 }
 
-// newEventChanges lets only the series change.
+// newEventChanges rejects changes except of the series.
 func newEventChanges(e, old *corev1.Event) field.ErrorList {
 	errs := check.MetaUpdate(e, old)
 	if !equality.Semantic.DeepEqual(e.Series, old.Series) {

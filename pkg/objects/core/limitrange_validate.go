@@ -87,7 +87,7 @@ func limitedResource(t corev1.LimitType, name corev1.ResourceName, at *field.Pat
 	return podspec.ResourceName(name, at)
 }
 
-// bound is one of the quantities that a limit gives for a resource.
+// bound is an optional quantity of a resource in a limit.
 type bound struct {
 	resource.Quantity
 	set bool
@@ -97,7 +97,7 @@ type bound struct {
 // above reports whether both are set and b is more than other.
 func (b bound) above(other bound) bool { return b.set && other.set && b.Cmp(other.Quantity) > 0 }
 
-// limitOrder checks that a resource's bounds are in order: min, request, limit, max.
+// limitOrder checks that min ≤ default request ≤ default limit ≤ max.
 func limitOrder(l *corev1.LimitRangeItem, name corev1.ResourceName, at *field.Path) field.ErrorList {
 	of := func(list corev1.ResourceList, child string) bound {
 		q, ok := list[name]
@@ -130,7 +130,7 @@ func limitOrder(l *corev1.LimitRangeItem, name corev1.ResourceName, at *field.Pa
 	return errs
 }
 
-// limitRatio checks how many times its request a limit may be.
+// limitRatio checks the maximum ratio of limit to request.
 func limitRatio(ratio, least, most bound) field.ErrorList {
 	var errs field.ErrorList
 	if ratio.Cmp(*resource.NewQuantity(1, resource.DecimalSI)) < 0 {
@@ -149,7 +149,7 @@ func limitRatio(ratio, least, most bound) field.ErrorList {
 	return errs
 }
 
-// shareable reports whether more of a resource may be promised than there is.
+// shareable reports whether a resource can be overcommitted.
 func shareable(name corev1.ResourceName) bool {
 	native := !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 	return native && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)

@@ -49,7 +49,7 @@ func defaultNode(n *corev1.Node) {
 	}
 }
 
-// sameCIDRs makes the field of one range of pods' addresses and that of all the first of the other. The one rules.
+// sameCIDRs synchronises podCIDR and podCIDRs. podCIDR takes precedence.
 func sameCIDRs(s *corev1.NodeSpec) {
 	switch {
 	case s.PodCIDR != "" && (len(s.PodCIDRs) == 0 || s.PodCIDRs[0] != s.PodCIDR):
@@ -59,14 +59,14 @@ func sameCIDRs(s *corev1.NodeSpec) {
 	}
 }
 
-// prepareNode lets a node be created with a status, as kubelets register themselves.
+// prepareNode keeps the status in a create, since kubelets register nodes with a status.
 func prepareNode(n, old *corev1.Node) {
 	if old != nil {
 		n.Status = old.Status
 	} else {
 		n.Status.Config = nil
 	}
-	n.Spec.ConfigSource = nil // kubelets are configured otherwise
+	n.Spec.ConfigSource = nil // Kubernetes has removed dynamic kubelet configuration
 }
 
 var (
@@ -124,7 +124,7 @@ func nodeState(n *corev1.Node) string {
 	return state
 }
 
-// nodeRoles reads the roles from the labels that installers put on nodes.
+// nodeRoles returns the roles in the labels of a node.
 func nodeRoles(n *corev1.Node) string {
 	roles := map[string]bool{}
 	for key, value := range n.Labels {

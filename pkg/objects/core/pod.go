@@ -28,7 +28,7 @@ var Pods = objects.Def[*corev1.Pod]{
 		"spec.hostNetwork":         func(p *corev1.Pod) string { return strconv.FormatBool(p.Spec.HostNetwork) },
 		"status.phase":             func(p *corev1.Pod) string { return string(p.Status.Phase) },
 		"status.podIP":             podIP,
-		"status.podIPs":            func(*corev1.Pod) string { return "" }, // which may be asked for, and finds nothing
+		"status.podIPs":            func(*corev1.Pod) string { return "" }, // a supported selector that matches nothing
 		"status.nominatedNodeName": func(p *corev1.Pod) string { return p.Status.NominatedNodeName },
 	},
 	Reset: []string{"status"},
@@ -54,7 +54,7 @@ func podIP(p *corev1.Pod) string {
 	return p.Status.PodIP
 }
 
-// podGrace returns how long a kubelet has to end a pod: no time for one that no kubelet has, or that has ended.
+// podGrace returns the grace period of a pod's deletion in seconds: zero for a pod that is not bound, or has terminated.
 func podGrace(p *corev1.Pod, asked *int64) int64 {
 	if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
 		return 0

@@ -43,7 +43,7 @@ var podColumns = []objects.Column[*corev1.Pod]{
 		Cell: func(p *corev1.Pod, _ time.Time) any { return readinessGates(p) }},
 }
 
-// podCompleted says of a pod that has ended how it has.
+// podCompleted returns the table row condition of a terminated pod.
 func podCompleted(p *corev1.Pod) []metav1.TableRowCondition {
 	ended := metav1.TableRowCondition{Type: metav1.RowCompleted, Status: metav1.ConditionTrue, Reason: string(p.Status.Phase)}
 	switch p.Status.Phase {

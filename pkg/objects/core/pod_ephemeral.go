@@ -12,7 +12,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/podspec"
 )
 
-// prepareEphemeral takes back all but the ephemeral containers.
+// prepareEphemeral restores all but the ephemeral containers from old.
 func prepareEphemeral(p, old *corev1.Pod) {
 	podspec.DropGated(&p.Spec)
 	containers := p.Spec.EphemeralContainers
@@ -22,14 +22,14 @@ func prepareEphemeral(p, old *corev1.Pod) {
 	check.Generation(p, old, func() bool { return !check.Same(&p.Spec, &old.Spec) })
 }
 
-// validateEphemeral lets ephemeral containers only be added.
+// validateEphemeral rejects changes of existing ephemeral containers.
 func validateEphemeral(p, old *corev1.Pod) field.ErrorList {
 	if _, ok := old.Annotations[corev1.MirrorPodAnnotationKey]; ok {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
 	}
 	errs := append(whole(p, old), annotationChanges(p, old)...)
 	at := check.Spec.Child("ephemeralContainers")
-	places := make(map[string]int, len(p.Spec.EphemeralContainers)) // the last of each name
+	places := make(map[string]int, len(p.Spec.EphemeralContainers)) // the last one by name
 	for i := range p.Spec.EphemeralContainers {
 		places[p.Spec.EphemeralContainers[i].Name] = i
 	}

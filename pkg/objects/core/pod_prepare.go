@@ -31,7 +31,7 @@ func defaultPod(p *corev1.Pod) {
 	defaultPodStatus(&p.Status)
 }
 
-// requestLimits requests what a container is limited to, where it requests nothing.
+// requestLimits sets missing requests to the limits.
 func requestLimits(r *corev1.ResourceRequirements) {
 	if r.Limits != nil && r.Requests == nil {
 		r.Requests = make(corev1.ResourceList, len(r.Limits))
@@ -43,7 +43,7 @@ func requestLimits(r *corev1.ResourceRequirements) {
 	}
 }
 
-// hostPorts gives the containers of a pod in the host's network their ports there.
+// hostPorts sets the host ports of the containers of a pod with hostNetwork.
 func hostPorts(containers []corev1.Container) {
 	for i := range containers {
 		for j := range containers[i].Ports {
@@ -62,7 +62,7 @@ func defaultPodStatus(s *corev1.PodStatus) {
 		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
 	}
 	if s.PodIP != "" && s.PodIP != s.PodIPs[0].IP {
-		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}} // an older kubelet knows only the one
+		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}} // an older kubelet sets podIP only
 	}
 }
 
@@ -71,7 +71,7 @@ func preparePod(p, old *corev1.Pod) {
 	podspec.DropGated(&p.Spec)
 	if old == nil {
 		p.Generation = 1
-		quality := p.Status.QOSClass // kept where a client claims one
+		quality := p.Status.QOSClass // kept if a client sets it
 		if quality == "" {
 			quality = podspec.QOS(&p.Spec)
 		}
@@ -85,7 +85,7 @@ func preparePod(p, old *corev1.Pod) {
 	check.Generation(p, old, func() bool { return !check.Same(&p.Spec, &old.Spec) })
 }
 
-// gated says on a new pod that it waits for its scheduling gates.
+// gated sets the condition PodScheduled of a new pod with scheduling gates.
 func gated(p *corev1.Pod) {
 	if len(p.Spec.SchedulingGates) == 0 {
 		return
@@ -107,7 +107,7 @@ func preparePodStatus(p, old *corev1.Pod) {
 	dropGatedStatus(&p.Status)
 }
 
-// dropGatedStatus removes what is behind feature gates that are closed.
+// dropGatedStatus removes status fields of disabled feature gates.
 func dropGatedStatus(s *corev1.PodStatus) {
 	s.NodeAllocatableResourceClaimStatuses = nil
 	for _, list := range []*[]corev1.ContainerStatus{&s.ContainerStatuses, &s.InitContainerStatuses, &s.EphemeralContainerStatuses} {
@@ -129,7 +129,7 @@ func hasVolumeStatus(s corev1.ContainerStatus) bool {
 	return slices.ContainsFunc(s.VolumeMounts, func(m corev1.VolumeMountStatus) bool { return m.VolumeStatus != nil })
 }
 
-// keepObserved keeps the observed generations that a writer who does not know them has dropped. Conditions of the same
+// keepObserved restores observed generations that an older client has dropped. Conditions of the same
 // type are matched in order.
 func keepObserved(s, old *corev1.PodStatus) {
 	if s.ObservedGeneration == 0 {

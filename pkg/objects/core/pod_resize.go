@@ -12,8 +12,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/podspec"
 )
 
-// prepareResize takes back all but the resources of containers and of the pod as a whole. If containers came, went or changed places, it leaves
-// them for validation to see.
+// prepareResize restores all but resources and resize policies from old. It keeps added, removed and reordered containers, which
+// validation rejects.
 func prepareResize(p, old *corev1.Pod) {
 	podspec.DropGated(&p.Spec)
 	if len(p.Spec.Containers) == len(old.Spec.Containers) && len(p.Spec.InitContainers) == len(old.Spec.InitContainers) {
@@ -54,7 +54,7 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 	if !canResize(old) {
 		errs = append(errs, field.Forbidden(check.Spec, "Pod running on node without support for resize"))
 	}
-	now := p.Spec // a shallow copy: what may change is taken back in it
+	now := p.Spec // a shallow copy, in which mutable fields are restored
 	if asks(p) || asks(old) {
 		errs = append(errs, podLevelResize(p.Spec.Resources, old.Spec.Resources)...)
 		now.Resources = sizeOf(p.Spec.Resources, old.Spec.Resources)
@@ -72,14 +72,14 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 	if len(errs) > 0 {
 		return errs
 	}
-	now.Containers, now.InitContainers = old.Spec.Containers, old.Spec.InitContainers // which do not differ otherwise
+	now.Containers, now.InitContainers = old.Spec.Containers, old.Spec.InitContainers // otherwise equal
 	if !equality.Semantic.DeepEqual(&now, &old.Spec) {
 		errs = append(errs, field.Forbidden(check.Spec, "only cpu and memory resources are mutable"))
 	}
 	return errs
 }
 
-// quality is the quality of service that a pod has been told it has.
+// quality returns the QoS class in a pod's status, or else computes it.
 func quality(p *corev1.Pod) corev1.PodQOSClass {
 	if p.Status.QOSClass != "" {
 		return p.Status.QOSClass
@@ -87,12 +87,12 @@ func quality(p *corev1.Pod) corev1.PodQOSClass {
 	return podspec.QOS(&p.Spec)
 }
 
-// asks reports whether a pod asks for resources as a whole.
+// asks reports whether a pod has pod-level resources.
 func asks(p *corev1.Pod) bool {
 	return p.Spec.Resources != nil && len(p.Spec.Resources.Requests)+len(p.Spec.Resources.Limits) > 0
 }
 
-// podLevelResize checks what a pod as a whole may change.
+// podLevelResize checks a change of pod-level resources.
 func podLevelResize(now, was *corev1.ResourceRequirements) field.ErrorList {
 	at := check.Spec.Child("resources")
 	if was != nil && now == nil {
@@ -111,8 +111,8 @@ func podLevelResize(now, was *corev1.ResourceRequirements) field.ErrorList {
 	return errs
 }
 
-// sizeOf returns what a pod asks for as a whole with the CPU and memory that it had; nil if nothing is left that it did
-// not have.
+// sizeOf returns the new pod-level resources with the old CPU and memory; nil if there are no others
+// than before.
 func sizeOf(now, was *corev1.ResourceRequirements) *corev1.ResourceRequirements {
 	if now == nil {
 		return nil
@@ -129,7 +129,7 @@ func sizeOf(now, was *corev1.ResourceRequirements) *corev1.ResourceRequirements 
 	return &out
 }
 
-// sizeBack returns a list with the CPU and memory of an older one.
+// sizeBack returns list with the CPU and memory values of old.
 func sizeBack(list, old corev1.ResourceList) corev1.ResourceList {
 	if list == nil && old == nil {
 		return nil
@@ -147,7 +147,7 @@ func sizeBack(list, old corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// cannotResize says why a pod can never be resized, or "".
+// cannotResize returns why a pod can never be resized, or "".
 func cannotResize(old *corev1.Pod) string {
 	_, static := old.Annotations[corev1.MirrorPodAnnotationKey]
 	switch {
@@ -159,7 +159,7 @@ func cannotResize(old *corev1.Pod) string {
 	return ""
 }
 
-// canResize reports whether the pod's node can: its kubelet tells the resources of running containers then.
+// canResize reports whether the pod's node supports resizes, whose kubelet then reports the resources of running containers.
 func canResize(p *corev1.Pod) bool {
 	for i := range p.Status.ContainerStatuses {
 		if s := &p.Status.ContainerStatuses[i]; s.State.Running != nil {
@@ -169,7 +169,7 @@ func canResize(p *corev1.Pod) bool {
 	return true
 }
 
-// moved refuses containers that come, go or change places.
+// moved rejects added, removed and reordered containers.
 func moved(now, old []corev1.Container, list string) field.ErrorList {
 	at := check.Spec.Child(list)
 	if len(now) != len(old) {
@@ -193,7 +193,7 @@ func lacksResource(now, old corev1.ResourceList) bool {
 	return false
 }
 
-// removedAny refuses to let a container's request or limit go.
+// removedAny rejects the removal of a request or limit.
 func removedAny(now, old []corev1.Container, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range old {
@@ -208,8 +208,8 @@ func removedAny(now, old []corev1.Container, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// otherThanResources refuses what a resize may not change: all but CPU and memory. An init container that is not to be
-// restarted with them cannot be resized if it once was allowed to ask for that.
+// otherThanResources rejects changes other than of CPU and memory. An init container with the invalid
+// policy RestartContainer, which old servers accepted, cannot be resized.
 func otherThanResources(p, old *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
 	for i := range p.Spec.Containers {
@@ -235,8 +235,8 @@ func otherThanResources(p, old *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// sameButSize compares containers without their CPU and memory. What a container claims is lost in the comparison, so
-// that one with claims can't be resized.
+// sameButSize compares containers without CPU and memory. As in Kubernetes the comparison ignores claims of the old container, so
+// that a container with claims can't be resized.
 func sameButSize(now, old *corev1.Container) bool {
 	a := *now
 	a.Resources = corev1.ResourceRequirements{

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// summary is a pod's line in kubectl get.
+// summary has the cells of a pod's row in kubectl get.
 type summary struct {
 	ready, total int
 	state        string
@@ -16,7 +16,7 @@ type summary struct {
 
 type restarts struct {
 	count int32
-	last  metav1.Time // when the last container that was restarted had ended
+	last  metav1.Time // when the last restarted container terminated
 }
 
 func (r *restarts) add(s *corev1.ContainerStatus) {
@@ -54,8 +54,8 @@ func summarize(p *corev1.Pod) summary {
 	return s
 }
 
-// initContainers counts the init containers up to the one that the pod waits for, if there is one. It returns the
-// restarts of those that keep running, which count for the pod's whole life.
+// initContainers counts the init containers up to the one that the pod waits for, if any. It returns the
+// restarts of sidecars, which count while the pod runs, too.
 func (s *summary) initContainers(p *corev1.Pod, sidecars map[string]bool) (restarts, bool) {
 	var kept restarts
 	for i := range p.Status.InitContainerStatuses {
@@ -84,7 +84,7 @@ func (s *summary) initContainers(p *corev1.Pod, sidecars map[string]bool) (resta
 	return kept, false
 }
 
-// containers counts the containers; the first one that has something to say names the state.
+// containers counts the containers. The status is that of the first container with a reason.
 func (s *summary) containers(p *corev1.Pod) {
 	running := false
 	for i := len(p.Status.ContainerStatuses) - 1; i >= 0; i-- {

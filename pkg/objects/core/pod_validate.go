@@ -62,7 +62,7 @@ func validatePodUpdate(p, old *corev1.Pod) field.ErrorList {
 	return append(errs, otherChanges(p, old)...)
 }
 
-// annotationChanges checks the annotations that a pod keeps for life.
+// annotationChanges rejects changes of immutable annotations.
 func annotationChanges(p, old *corev1.Pod) field.ErrorList {
 	if len(p.Annotations) == 0 && len(old.Annotations) == 0 {
 		return nil
@@ -121,7 +121,7 @@ func containerChanges(now, old []corev1.Container, at *field.Path) (errs field.E
 	return errs, false
 }
 
-// deadlineChange lets a deadline only be set or brought forward.
+// deadlineChange rejects a deadline that is removed or increased.
 func deadlineChange(now, old *int64, at *field.Path) (errs field.ErrorList, stop bool) {
 	switch {
 	case now == nil && old != nil:
@@ -136,9 +136,9 @@ func deadlineChange(now, old *int64, at *field.Path) (errs field.ErrorList, stop
 	return nil, false
 }
 
-// tolerationChanges lets tolerations only be added, or their time be changed.
+// tolerationChanges rejects changes of tolerations other than additions and of tolerationSeconds.
 func tolerationChanges(now, old []corev1.Toleration, at *field.Path) field.ErrorList {
-	var kept check.Seen[corev1.Toleration] // without their time
+	var kept check.Seen[corev1.Toleration] // without tolerationSeconds
 	for _, t := range now {
 		t.TolerationSeconds = nil
 		kept.Again(t)
@@ -167,7 +167,7 @@ const updatable = "pod updates may not change fields other than `spec.containers
 	"`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations)," +
 	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 
-// otherChanges refuses all changes but those that are checked elsewhere, which it takes back before it compares.
+// otherChanges rejects all changes except those that are checked elsewhere, which it reverts before it compares.
 func otherChanges(p, old *corev1.Pod) field.ErrorList {
 	now, was := p.Spec.DeepCopy(), &old.Spec
 	for i := range now.Containers {
@@ -192,7 +192,7 @@ func otherChanges(p, old *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// gatedChanges lets a pod that no scheduler looks at yet have its choice of nodes narrowed, and takes that back in now.
+// gatedChanges accepts a narrower node selection for a pod with scheduling gates, and reverts it in now.
 func gatedChanges(now, was *corev1.PodSpec) field.ErrorList {
 	var errs field.ErrorList
 	for key, value := range was.NodeSelector {
@@ -248,7 +248,7 @@ func nodeAffinityChanges(now, was *corev1.NodeAffinity, at *field.Path) field.Er
 	return errs
 }
 
-// extends reports whether now begins with all of was.
+// extends reports whether was is a prefix of now.
 func extends(now, was []corev1.NodeSelectorRequirement) bool {
 	return len(now) >= len(was) && equality.Semantic.DeepEqual(now[:len(was)], was[:len(was):len(was)])
 }

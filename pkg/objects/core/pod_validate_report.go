@@ -11,7 +11,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// extendedClaim checks the claim that was made for a pod's extended resources, and which container's request it serves.
+// extendedClaim checks the ResourceClaim of a pod's extended resources and its mapping to container requests.
 func extendedClaim(s *corev1.PodExtendedResourceClaimStatus, spec *corev1.PodSpec, at *field.Path) field.ErrorList {
 	if s == nil {
 		return nil
@@ -30,7 +30,7 @@ func extendedClaim(s *corev1.PodExtendedResourceClaimStatus, spec *corev1.PodSpe
 	return append(errs, check.Subdomain(s.ResourceClaimName, at, "resourceClaimName")...)
 }
 
-// requestMapping checks the last of some mappings. What is wrong with its request's name is said of the status.
+// requestMapping checks the last of some mappings. Errors of its request's name have the path of the status.
 func requestMapping(mappings []corev1.ContainerExtendedResourceRequest, spec *corev1.PodSpec, at, request *field.Path) field.ErrorList {
 	const unknown = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
 	var errs field.ErrorList
@@ -58,8 +58,8 @@ func containerNamed(spec *corev1.PodSpec, name string) *corev1.Container {
 	return nil
 }
 
-// containerReports checks what a kubelet reports of containers besides their state: their users and the health of what
-// they got.
+// containerReports checks the users and the resource health of containers that a kubelet
+// reports.
 func containerReports(p *corev1.Pod, at *field.Path) field.ErrorList {
 	lists := []struct {
 		name       string
@@ -109,7 +109,7 @@ func containerUser(u *corev1.ContainerUser, system *corev1.PodOS, at *field.Path
 
 var healths = []corev1.ResourceHealthStatus{corev1.ResourceHealthStatusHealthy, corev1.ResourceHealthStatusUnhealthy, corev1.ResourceHealthStatusUnknown}
 
-// allocatedStatus checks the health of what a container got.
+// allocatedStatus checks the health of a container's allocated resources.
 func allocatedStatus(s *corev1.ContainerStatus, containers []corev1.Container, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == s.Name })
@@ -127,7 +127,7 @@ func allocatedStatus(s *corev1.ContainerStatus, containers []corev1.Container, a
 	return errs
 }
 
-// notAsked says what a container has not asked for, or "".
+// notAsked returns an error text if the container does not request the resource, or "".
 func notAsked(name corev1.ResourceName, r *corev1.ResourceRequirements) string {
 	if claim, ok := strings.CutPrefix(string(name), "claim:"); ok {
 		if slices.ContainsFunc(r.Claims, func(c corev1.ResourceClaim) bool {

@@ -51,7 +51,7 @@ func podConditions(conditions []corev1.PodCondition, at *field.Path) field.Error
 	return errs
 }
 
-// containerStates checks that containers that shall not run again stay ended.
+// containerStates checks that terminated containers which may not restart stay terminated.
 func containerStates(p, old *corev1.Pod, at *field.Path) field.ErrorList {
 	spec := &old.Spec
 	var errs field.ErrorList
@@ -65,7 +65,7 @@ func containerStates(p, old *corev1.Pod, at *field.Path) field.ErrorList {
 		func(*corev1.ContainerStatus) bool { return false })...)
 }
 
-// restartsAll reports whether the end of one of the containers may start all of the pod's again.
+// restartsAll reports whether the exit of a container may restart all containers of the pod.
 func restartsAll(containers []corev1.Container) bool {
 	return slices.ContainsFunc(containers, func(c corev1.Container) bool {
 		return slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
@@ -93,7 +93,7 @@ func stayEnded(now, old []corev1.ContainerStatus, at *field.Path, restarts func(
 	return errs
 }
 
-// mayRestart reports whether a container that has ended may be started again.
+// mayRestart reports whether a terminated container may be restarted.
 func mayRestart(containers []corev1.Container, policy corev1.RestartPolicy, s *corev1.ContainerStatus) bool {
 	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == s.Name })
 	if i < 0 {
@@ -109,7 +109,7 @@ func mayRestart(containers []corev1.Container, policy corev1.RestartPolicy, s *c
 	return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && code != 0
 }
 
-// applies reports whether a rule is about an exit code.
+// applies reports whether a rule matches an exit code.
 func applies(r *corev1.ContainerRestartRule, code int32) bool {
 	if r.ExitCodes == nil {
 		return false
@@ -161,7 +161,7 @@ func texts[T any](list []T, text func(T) string) []string {
 	return out
 }
 
-// statusIPs checks the addresses of a pod or its node: one of each family, but wrong ones may stay.
+// statusIPs checks the addresses of a pod or its node: at most one of each family. Invalid old ones may stay.
 func statusIPs(ips, old []string, all any, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, ip := range ips {
@@ -180,7 +180,7 @@ func statusIPs(ips, old []string, all any, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// oneOfEachFamily reports whether there are two addresses, one of IPv4 and one of IPv6.
+// oneOfEachFamily reports whether ips are one IPv4 and one IPv6 address.
 func oneOfEachFamily(ips []string) bool {
 	if len(ips) != 2 {
 		return false

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// read parses a pod, defaulted; without a container it gets one.
+// read parses and defaults a pod. It adds a container if there is none.
 func read(t *testing.T, text string) *corev1.Pod {
 	t.Helper()
 	p := &corev1.Pod{}

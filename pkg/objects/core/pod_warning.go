@@ -10,7 +10,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/podspec"
 )
 
-// podWarnings warns on create only: people seldom change pods, components often do.
+// podWarnings warns in creates only, since mostly components update pods.
 func podWarnings(p, old *corev1.Pod) []string {
 	if old != nil {
 		return nil
@@ -23,7 +23,7 @@ func podWarnings(p, old *corev1.Pod) []string {
 	return append(warnings, podspec.Warnings(&p.Spec, p.Annotations, nil)...)
 }
 
-// podStatusWarnings warns of addresses that can be read in two ways.
+// podStatusWarnings warns about ambiguous addresses.
 func podStatusWarnings(p, _ *corev1.Pod) []string {
 	var warnings []string
 	for i := range p.Status.PodIPs {

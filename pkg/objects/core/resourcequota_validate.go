@@ -66,13 +66,13 @@ var (
 	})
 )
 
-// quotaResource reports whether a name without a prefix is one of those that a quota may limit.
+// quotaResource reports whether a quota may limit a resource name without a domain.
 func quotaResource(name corev1.ResourceName) bool {
 	return slices.Contains(quotaResources, name) || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) ||
 		strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
 }
 
-// scopeResources are the resources that may be limited within a scope.
+// scopeResources are the resources that may be limited by scope.
 var scopeResources = map[corev1.ResourceQuotaScope][]corev1.ResourceName{
 	corev1.ResourceQuotaScopeBestEffort:                podCount,
 	corev1.ResourceQuotaScopeNotBestEffort:             slices.Concat(podCount, podCompute),
@@ -83,7 +83,7 @@ var scopeResources = map[corev1.ResourceQuotaScope][]corev1.ResourceName{
 	corev1.ResourceQuotaScopeVolumeAttributesClass:     claimAmounts,
 }
 
-// scopeFits reports whether everything that a quota limits may be limited within a scope.
+// scopeFits reports whether a resource may be limited within a scope.
 func scopeFits(scope corev1.ResourceQuotaScope, name corev1.ResourceName) bool {
 	fitting, known := scopeResources[scope]
 	return !known || !quotaResource(name) || slices.Contains(fitting, name)
@@ -108,7 +108,7 @@ func quotaScopes(s *corev1.ResourceQuotaSpec) field.ErrorList {
 	return append(errs, scopeConflicts(s.Scopes, s, at)...)
 }
 
-// scopeConflicts reports scopes that exclude each other.
+// scopeConflicts returns the errors of scopes that exclude each other.
 func scopeConflicts(scopes []corev1.ResourceQuotaScope, s *corev1.ResourceQuotaSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, pair := range [][2]corev1.ResourceQuotaScope{
@@ -122,7 +122,7 @@ func scopeConflicts(scopes []corev1.ResourceQuotaScope, s *corev1.ResourceQuotaS
 	return errs
 }
 
-// existing are the scopes that have no values to choose from.
+// existing are the scopes without values.
 var existing = []corev1.ResourceQuotaScope{
 	corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort, corev1.ResourceQuotaScopeTerminating,
 	corev1.ResourceQuotaScopeNotTerminating, corev1.ResourceQuotaScopeCrossNamespacePodAffinity,

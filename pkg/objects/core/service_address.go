@@ -20,8 +20,8 @@ var (
 	}
 )
 
-// ClusterAddresses checks the addresses of a service in the cluster and their families, which the allocators have to
-// know of before they give any. Those that are known may stay, even if they would not be valid today.
+// ClusterAddresses checks cluster IPs and IP families. The allocators call it before they
+// allocate. Addresses in known, of the old object, may be invalid.
 func ClusterAddresses(spec *corev1.ServiceSpec, known []string) field.ErrorList {
 	at := check.Spec
 	if spec.Type == corev1.ServiceTypeExternalName {
@@ -88,7 +88,7 @@ func familiesMatch(spec *corev1.ServiceSpec, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// addressChanges lets an update add or give up the second address and family, but not change the first.
+// addressChanges accepts that an update adds or removes the second address and family, and rejects a change of the first.
 func addressChanges(spec, old *corev1.ServiceSpec) field.ErrorList {
 	if spec.Type == corev1.ServiceTypeExternalName || old.Type == corev1.ServiceTypeExternalName {
 		return nil
@@ -162,7 +162,7 @@ func externalIP(s string, known *check.Seen[string], at *field.Path) field.Error
 	return nonSpecialIP(netutils.ParseIPSloppy(s), s, at)
 }
 
-// nonSpecialIP refuses addresses that lead nowhere or to the node itself.
+// nonSpecialIP rejects unspecified, loopback, link-local and multicast addresses.
 func nonSpecialIP(ip net.IP, s string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if ip.IsUnspecified() {

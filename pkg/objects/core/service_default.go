@@ -58,7 +58,7 @@ func defaultServicePort(p *corev1.ServicePort) {
 	}
 }
 
-// external reports whether a service can be reached from outside the cluster.
+// external reports whether a service is reachable from outside the cluster.
 func external(spec *corev1.ServiceSpec) bool {
 	return spec.Type == corev1.ServiceTypeLoadBalancer || spec.Type == corev1.ServiceTypeNodePort ||
 		spec.Type == corev1.ServiceTypeClusterIP && len(spec.ExternalIPs) > 0

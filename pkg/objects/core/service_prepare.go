@@ -8,7 +8,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// prepareService drops what a service of its new type no longer needs.
+// prepareService drops the fields that the new type of a service does not use.
 func prepareService(s, old *corev1.Service) {
 	if old == nil {
 		s.Status = corev1.ServiceStatus{}
@@ -21,8 +21,8 @@ func prepareService(s, old *corev1.Service) {
 	}
 }
 
-// KeepAllocated fills what the allocators have given old (nil: s is new) and a writer who does not know of it left out,
-// and follows a writer who knows only one of clusterIP and clusterIPs. It comes before the allocators.
+// KeepAllocated restores allocated fields of old (nil for a create) that a client has left out,
+// and synchronises clusterIP and clusterIPs. It must be called before the allocators.
 func KeepAllocated(s, old *corev1.ServiceSpec) {
 	if old == nil {
 		if s.ClusterIP != "" && len(s.ClusterIPs) == 0 {
@@ -47,16 +47,16 @@ func KeepAllocated(s, old *corev1.ServiceSpec) {
 	syncClusterIPs(s, old)
 }
 
-// hasAddress reports whether a service has a cluster address, or says that it wants none.
+// hasAddress reports whether services of the type have a cluster IP, which may be None.
 func hasAddress(s *corev1.ServiceSpec) bool { return s.Type != corev1.ServiceTypeExternalName }
 
-// GivesNodePorts reports whether ports without a node port get one.
+// GivesNodePorts reports whether node ports are allocated.
 func GivesNodePorts(s *corev1.ServiceSpec) bool {
 	return s.Type == corev1.ServiceTypeNodePort || s.Type == corev1.ServiceTypeLoadBalancer &&
 		(s.AllocateLoadBalancerNodePorts == nil || *s.AllocateLoadBalancerNodePorts)
 }
 
-// keepNodePorts gives ports the node ports that those of their names had, if none of the new ones has them.
+// keepNodePorts copies node ports from old ports of the same name, unless another new port has them.
 func keepNodePorts(ports, old []corev1.ServicePort) {
 	was := map[string]int32{}
 	for i := range old {
@@ -73,15 +73,15 @@ func keepNodePorts(ports, old []corev1.ServicePort) {
 	}
 }
 
-// syncClusterIPs makes clusterIPs follow a change of clusterIP alone. If both differ from before, or do not fit together,
-// validation says so.
+// syncClusterIPs applies a change of only clusterIP to clusterIPs. If both have changed or are inconsistent,
+// validation reports it.
 func syncClusterIPs(s, old *corev1.ServiceSpec) {
 	switch {
 	case s.ClusterIP == old.ClusterIP:
 		if len(s.ClusterIPs) == 0 {
 			s.ClusterIPs = slices.Clone(old.ClusterIPs)
 		}
-	case !slices.Equal(s.ClusterIPs, old.ClusterIPs): // the writer has changed both
+	case !slices.Equal(s.ClusterIPs, old.ClusterIPs): // the client has changed both
 	case s.ClusterIP == "":
 		s.ClusterIPs = nil
 	default:
@@ -89,7 +89,7 @@ func syncClusterIPs(s, old *corev1.ServiceSpec) {
 	}
 }
 
-// dropUnneeded removes what only the old type of a service needs and the writer did not touch.
+// dropUnneeded removes unchanged fields that only the old type of a service uses.
 func dropUnneeded(s, old *corev1.ServiceSpec) {
 	if hasAddress(old) && !hasAddress(s) {
 		if s.ClusterIP == old.ClusterIP && slices.Equal(s.ClusterIPs, old.ClusterIPs) {

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// service parses a service as the allocators leave it.
+// service parses a service with allocated fields.
 func service(t *testing.T, spec string) *corev1.Service {
 	t.Helper()
 	s := &corev1.Service{}

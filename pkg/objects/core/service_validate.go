@@ -29,7 +29,7 @@ func isHeadless(s *corev1.ServiceSpec) bool {
 	return len(s.ClusterIPs) == 1 && s.ClusterIPs[0] == corev1.ClusterIPNone
 }
 
-// validateServiceNow checks a service by itself. Addresses that old has may stay, even if they would not be valid today.
+// validateServiceNow checks a service without its changes. Addresses of old may be invalid.
 func validateServiceNow(s, old *corev1.Service) field.ErrorList {
 	spec, at := &s.Spec, check.Spec
 	errs := topologyAnnotations(s.Annotations)
@@ -136,7 +136,7 @@ func validatePorts(ports []corev1.ServicePort, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validatePort checks a port but for its name.
+// validatePort checks a port except its name.
 func validatePort(p *corev1.ServicePort, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	errs = append(errs, check.PortNumber(p.Port, at, "port")...)
@@ -148,7 +148,7 @@ func validatePort(p *corev1.ServicePort, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// shownServicePort is a port as the message about a double one shows it: with the names of Go's fields.
+// shownServicePort formats a port for the error about a duplicate, with Go's field names.
 type shownServicePort struct {
 	Name        string
 	Protocol    corev1.Protocol
@@ -251,7 +251,7 @@ func trimmed(list []string) []string {
 	return out
 }
 
-// balancerClass checks the class of load balancers, against old in an update.
+// balancerClass checks loadBalancerClass and, in an update, its change.
 func balancerClass(spec, old *corev1.ServiceSpec) field.ErrorList {
 	var errs field.ErrorList
 	at := check.Spec.Child("loadBalancerClass")

@@ -31,7 +31,7 @@ func serviceWarnings(s, _ *corev1.Service) []string {
 	if len(spec.ExternalIPs) > 0 && !isHeadless(spec) && spec.Type != corev1.ServiceTypeExternalName {
 		warnings = append(warnings, "spec.externalIPs is deprecated and may no longer be implemented in some clusters")
 	}
-	if netutils.ParseIPSloppy(spec.LoadBalancerIP) != nil { // nobody has checked it
+	if netutils.ParseIPSloppy(spec.LoadBalancerIP) != nil { // not validated
 		warnings = append(warnings, utilvalidation.GetWarningsForIP(at.Child("loadBalancerIP"), spec.LoadBalancerIP)...)
 	}
 	for i, cidr := range spec.LoadBalancerSourceRanges {

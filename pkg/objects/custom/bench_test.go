@@ -11,7 +11,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// large returns a CronTab of about 2 KB as it is stored.
+// large returns a stored CronTab of about 2 KB.
 func large(t testing.TB, r *objects.Resource) (*unstructured.Unstructured, []byte) {
 	var ports []string
 	for i := range 30 {
@@ -74,7 +74,7 @@ func BenchmarkObject(b *testing.B) {
 	run("update/cel", func() error { return v.Validate(u, u).ToAggregate() })
 }
 
-// BenchmarkFirst is what the first use of a version costs.
+// BenchmarkFirst measures the first use of a version.
 func BenchmarkFirst(b *testing.B) {
 	crd := definition(b, cronTabs)
 	run := func(name string, f func(v *objects.Served, u *unstructured.Unstructured) error) {

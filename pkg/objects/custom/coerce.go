@@ -10,22 +10,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// coercion says how an object is made fit for its version.
+// coercion are the options of fit.
 type coercion struct {
-	// unknown asks for the paths of the fields that are dropped.
+	// unknown requests the paths of dropped fields.
 	unknown bool
-	// stored says that the object comes from the store: what is wrong with its metadata is dropped, not refused, and a
-	// generation is given to what was stored before there were any.
+	// stored is set for an object from the store: invalid metadata is dropped instead of rejected, and a
+	// missing generation is set.
 	stored bool
 }
 
-// coerce drops from decoded JSON what the version does not know, and returns the paths of that.
+// coerce drops fields of decoded JSON that the version does not know, and returns their paths.
 func (v *version) coerce(obj runtime.Object) (unknown []string, err error) {
 	return v.fit(obj.(*unstructured.Unstructured), coercion{unknown: true})
 }
 
-// fit does to an object what decoding into a Go type does by itself: metadata has its fields and types, what is unknown is
-// dropped, and so is a null where none is allowed.
+// fit does for an unstructured object what decoding into a Go type implies: it checks the fields and types of the metadata, and
+// drops unknown fields and nulls that the schema does not allow.
 func (v *version) fit(u *unstructured.Unstructured, c coercion) (unknown []string, err error) {
 	mine, err := v.isMine(u)
 	if err != nil {
@@ -54,8 +54,8 @@ func (v *version) fit(u *unstructured.Unstructured, c coercion) (unknown []strin
 	return unknown, nil
 }
 
-// fitMeta returns what an ObjectMeta makes of an object's metadata, and the paths of what it does not know; nil where there is
-// none.
+// fitMeta returns an object's metadata after a round trip through ObjectMeta, and the paths of unknown fields. It returns nil without
+// metadata.
 func fitMeta(u *unstructured.Unstructured, c coercion) (metadata map[string]any, unknown []string, err error) {
 	meta, found, unknown, err := objectmeta.GetObjectMetaWithOptions(u.Object, objectmeta.ObjectMetaOptions{
 		DropMalformedFields: c.stored, ReturnUnknownFieldPaths: c.unknown,
@@ -67,8 +67,7 @@ func fitMeta(u *unstructured.Unstructured, c coercion) (metadata map[string]any,
 	return metadata, unknown, err
 }
 
-// isMine reports whether an object is of the version's kind, as far as it says what it is. Others are refused by those who
-// have asked for this kind.
+// isMine reports whether an object is of the version's kind or has none. The callers reject others.
 func (v *version) isMine(u *unstructured.Unstructured) (bool, error) {
 	name, found, err := unstructured.NestedString(u.Object, "kind")
 	if err != nil {
@@ -85,7 +84,7 @@ func (v *version) isMine(u *unstructured.Unstructured) (bool, error) {
 	return err == nil && gv.Group == v.gvk.Group, err
 }
 
-// fitSchema drops what the schema does not know, and fits the metadata of the objects within the object.
+// fitSchema drops fields that the schema does not know, and fits the metadata of embedded objects.
 func (v *version) fitSchema(u *unstructured.Unstructured, c coercion) (unknown []string, err error) {
 	s, err := v.schema()
 	if err != nil {

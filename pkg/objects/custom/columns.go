@@ -17,7 +17,7 @@ import (
 
 var metaDoc = sync.OnceValue(metav1.ObjectMeta{}.SwaggerDoc)
 
-// columns returns the name and those that the definition adds; where it adds none, the age.
+// columns returns the name column and those of the definition, or the age column if it has none.
 func (v *version) columns() []objects.ColumnOf {
 	added := v.spec.AdditionalPrinterColumns
 	if len(added) == 0 {
@@ -47,7 +47,7 @@ func (v *version) column(c *apiextensionsv1.CustomResourceColumnDefinition) obje
 		Cell: func(obj objects.Object, now time.Time) any {
 			p, err := path()
 			if err != nil {
-				return nil // definitions with such a path are refused
+				return nil // validation rejects such definitions
 			}
 			fields, err := v.show(obj)
 			if err != nil {
@@ -66,7 +66,7 @@ func parsePath(name, path string) (*jsonpath.JSONPath, error) {
 	return p, nil
 }
 
-// cell returns the value at path, of which there is at most one, in the form of a column's type; nil: there is none.
+// cell returns the value at path as the column's type, or nil.
 func cell(path *jsonpath.JSONPath, columnType string, obj map[string]any, now time.Time) any {
 	found, err := path.FindResults(obj)
 	if err != nil || len(found) == 0 || len(found[0]) == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// shirts has three versions, the middle one of which is stored and the last one is not served.
+// shirts has three versions: the second is the storage version and the third is not served.
 const shirts = `
 metadata: {name: shirts.example.com, uid: u, generation: 1}
 spec:
@@ -115,7 +115,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// moves keeps what v1 calls a color as a style in all other versions.
+// moves is a converter between the field color of v1 and style of other versions.
 type moves struct{ err error }
 
 func (m moves) Convert(_ context.Context, _ *apiextensionsv1.CustomResourceDefinition, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// cronTabs has one of everything.
+// cronTabs is a definition with every feature.
 const cronTabs = `
 metadata: {name: crontabs.stable.example.com, uid: u, generation: 1}
 spec:
@@ -68,7 +68,7 @@ spec:
             properties: {replicas: {type: integer, maximum: 100}, selector: {type: string}}
 `
 
-// definition reads a definition with some of its text replaced, with its names accepted.
+// definition parses a definition with text replaced and sets its accepted names.
 func definition(t testing.TB, text string, replace ...string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	with := strings.NewReplacer(replace...).Replace(text)
@@ -92,7 +92,7 @@ func rowOf(t testing.TB, text string, replace ...string) *objects.Resource {
 	return &r
 }
 
-// decode reads an object in YAML of a version as the server does; the rest of a test sees what the client gets.
+// decode decodes an object in YAML of a version as the server does.
 func decode(t testing.TB, v *objects.Served, text string) (*unstructured.Unstructured, []string, error) {
 	t.Helper()
 	data, err := yaml.YAMLToJSON([]byte(text))
@@ -112,7 +112,7 @@ func decode(t testing.TB, v *objects.Served, text string) (*unstructured.Unstruc
 	return u, out, err
 }
 
-// cronTab returns a CronTab with that spec, as it is stored.
+// cronTab returns a stored CronTab with that spec.
 func cronTab(t testing.TB, r *objects.Resource, spec string) *unstructured.Unstructured {
 	t.Helper()
 	u, unknown, err := decode(t, &r.Versions[0], "kind: CronTab\nmetadata: {name: a, namespace: ns, resourceVersion: '1'}\nspec: "+spec)
@@ -122,7 +122,7 @@ func cronTab(t testing.TB, r *objects.Resource, spec string) *unstructured.Unstr
 	return u
 }
 
-// causes are the errors as clients see them.
+// causes formats errors as clients see them.
 func causes(errs field.ErrorList) []string {
 	var out []string
 	for _, e := range errs {
@@ -172,7 +172,7 @@ func TestCoerce(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
 		unknown    []string
-		want       string // of the object with defaults, without kind and apiVersion
+		want       string // the object with defaults, without kind and apiVersion
 		err        string
 	}{
 		{"pruned and defaulted", "metadata: {name: a, odd: 1}\njunk: {a: 1}\nspec: {cronSpec: x, free: {x: 1}, junk: 1, ports: [{name: x, more: 1}]}",
@@ -356,7 +356,7 @@ func TestStatus(t *testing.T) {
 	equal(t, "metadata", causes(r.Status.Validate(u, old)), []string{`metadata.resourceVersion: Invalid value: "": must be specified for an update`})
 }
 
-// TestNoStatusYet: an object that had no status may be given none in so many words, whatever the schema says of its values.
+// TestNoStatusYet checks that a write of an empty status is accepted for an object without one, whatever the schema.
 func TestNoStatusYet(t *testing.T) {
 	r := rowOf(t, cronTabs, `properties: {replicas: {type: integer, maximum: 100}, selector: {type: string}}`, `nullable: true
             enum: [{}]`, `      scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas, labelSelectorPath: .status.selector}

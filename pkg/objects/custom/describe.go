@@ -13,7 +13,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// openAPI returns the documents of the version, as Kubernetes publishes them.
+// openAPI returns the version's OpenAPI documents, equal to Kubernetes'.
 func (v *version) openAPI() (objects.OpenAPI, error) {
 	v2, err := builder.BuildOpenAPIV2(v.crd, v.spec.Name, builder.Options{V2: true, IncludeSelectableFields: true})
 	if err != nil {
@@ -26,7 +26,7 @@ func (v *version) openAPI() (objects.OpenAPI, error) {
 	return objects.OpenAPI{V2: v2, V3: v3}, nil
 }
 
-// makeMerge returns how the version's fields merge, which its description says.
+// makeMerge returns the version's schema for server-side apply, from its OpenAPI document.
 func (v *version) makeMerge() (typed.ParseableType, error) {
 	doc, err := builder.BuildOpenAPIV3(v.crd, v.spec.Name, builder.Options{})
 	if err != nil {
@@ -45,7 +45,7 @@ func (v *version) makeMerge() (typed.ParseableType, error) {
 	return typed.DeducedParseableType, nil
 }
 
-// describes reports whether a model is that of a kind.
+// describes reports whether a model has the kind gvk.
 func describes(model *spec.Schema, gvk schema.GroupVersionKind) bool {
 	kinds, _ := model.Extensions["x-kubernetes-group-version-kind"].([]any)
 	for _, k := range kinds {

@@ -14,12 +14,12 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// chance makes schemas and values from a seed.
+// chance generates schemas and values from a seed.
 type chance struct{ *rand.Rand }
 
 var fieldNames = []string{"a", "b", "c", "name", "metadata", "kind", "status", "x-y"}
 
-// schema makes a schema of any form, also of forms that a definition may not have.
+// schema generates a schema, also an invalid one.
 func (c chance) schema(depth int) apiextensionsv1.JSONSchemaProps {
 	s := apiextensionsv1.JSONSchemaProps{Nullable: c.Intn(6) == 0}
 	types := []string{"object", "array", "string", "integer", "number", "boolean", ""}
@@ -50,7 +50,7 @@ func (c chance) schema(depth int) apiextensionsv1.JSONSchemaProps {
 		s.XIntOrString = c.Intn(2) == 0
 	}
 	if c.Intn(3) == 0 {
-		raw, _ := json.Marshal(c.value(2)) // of plain values: cannot fail
+		raw, _ := json.Marshal(c.value(2)) // cannot fail: it has plain values only
 		s.Default = &apiextensionsv1.JSON{Raw: raw}
 	}
 	if c.Intn(4) == 0 {
@@ -77,7 +77,7 @@ func (c chance) object(s *apiextensionsv1.JSONSchemaProps, depth int) {
 	}
 }
 
-// value makes a value as JSON has it after decoding.
+// value generates a decoded JSON value.
 func (c chance) value(depth int) any {
 	n := 8
 	if depth == 0 {
@@ -110,7 +110,7 @@ func (c chance) value(depth int) any {
 	return out
 }
 
-// definition makes a definition with two versions.
+// definition generates a definition with two versions.
 func (c chance) definition() *apiextensionsv1.CustomResourceDefinition {
 	n := apiextensionsv1.CustomResourceDefinitionNames{Plural: "things", Singular: "thing", Kind: "Thing", ListKind: "ThingList"}
 	crd := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -137,8 +137,8 @@ func (c chance) definition() *apiextensionsv1.CustomResourceDefinition {
 	return crd
 }
 
-// FuzzObject runs objects of any form through all that a row does with them, under schemas of any form. Nothing may panic,
-// and what checks and shows must not change.
+// FuzzObject calls every function of a row with random objects and schemas. Nothing may panic,
+// and validation and conversion must not change their arguments.
 func FuzzObject(f *testing.F) {
 	for seed := range int64(200) {
 		f.Add(seed, []byte(nil))
@@ -167,7 +167,7 @@ func FuzzObject(f *testing.F) {
 	})
 }
 
-// once is the way of one object.
+// once runs one object through the functions of the row.
 func once(t *testing.T, r *objects.Resource, v *objects.Served, body []byte) {
 	u := v.New().(*unstructured.Unstructured)
 	if _, err := v.Unmarshal(body, u, true); err != nil {

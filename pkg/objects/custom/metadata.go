@@ -2,9 +2,9 @@ package custom
 
 import "time"
 
-// canonical reports whether metadata is just what reading it into an ObjectMeta and writing that again would make of it:
-// known fields of their types, none of them empty. Nearly all metadata is, and to see that costs a small part of the way
-// through an ObjectMeta. What it does not recognize goes that way.
+// canonical reports whether a round trip through ObjectMeta would leave the metadata unchanged:
+// it has known fields of the right types, none of them empty. Nearly all metadata is canonical, and the check costs a small part of
+// the round trip. It returns false in doubt.
 func canonical(metadata map[string]any) bool {
 	for name, value := range metadata {
 		is := metadataFields[name]
@@ -15,7 +15,7 @@ func canonical(metadata map[string]any) bool {
 	return true
 }
 
-// metadataFields says what the fields of an ObjectMeta have to be.
+// metadataFields has the checks of the fields of ObjectMeta.
 var metadataFields = map[string]func(any) bool{
 	"name": text, "generateName": text, "namespace": text, "selfLink": text, "uid": text, "resourceVersion": text,
 	"generation":                 func(v any) bool { n, ok := v.(int64); return ok && n != 0 },
@@ -42,7 +42,7 @@ func flag(v any) bool {
 	return ok
 }
 
-// moment reports whether v is a time to the second, as it is always written.
+// moment reports whether v is a time in whole seconds, as the server writes it.
 func moment(v any) bool {
 	s, ok := v.(string)
 	if !ok || len(s) != len("2006-01-02T15:04:05Z") || s[len(s)-1] != 'Z' {
@@ -62,7 +62,7 @@ func texts(v any) bool {
 	return ok && len(m) > 0
 }
 
-// each reports whether v is a list of something, and all of it is as it has to be.
+// each reports whether v is a list that is not empty, and is returns true for each item.
 func each(v any, is func(any) bool) bool {
 	list, ok := v.([]any)
 	for _, value := range list {
@@ -105,7 +105,7 @@ func managed(v any) bool {
 	return ok
 }
 
-// sets reports whether v is made of nothing but objects, as a set of fields is.
+// sets reports whether v consists of objects only, as a field set does.
 func sets(v any) bool {
 	m, ok := v.(map[string]any)
 	for _, value := range m {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestCanonical compares with the way through an ObjectMeta: what is canonical must not be changed by it.
+// TestCanonical checks that a round trip through ObjectMeta does not change canonical metadata.
 func TestCanonical(t *testing.T) {
 	c := chance{rand.New(rand.NewSource(1))}
 	texts := []any{"", "a", "b", int64(1), nil, "2026-01-02T03:04:05Z", "2026-01-02T03:04:05.5Z", "2026-01-02T03:04:05+01:00", "0001-01-01T00:00:00Z", "2026-13-02T03:04:05Z"}

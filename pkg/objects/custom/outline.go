@@ -6,23 +6,22 @@ import (
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 )
 
-// outline is what is to be known of a schema to see that there is nothing to do to an object: nothing to prune, no defaults to
-// fill in. That is so for nearly all objects that come from the store. Where there is something to do, the library does it,
-// which takes ten times as long. An outline may be wrong only in one direction: what it does not recognize is left to the
-// library. A nil one knows no fields.
+// outline is the part of a schema that shows whether an object needs neither pruning nor defaults, as nearly all stored objects.
+// Otherwise the library does both, which takes ten times as long. An outline may report work where there is none, but never
+// the reverse. A nil outline knows no fields.
 type outline struct {
 	fields   map[string]*outline
-	others   bool // other fields are known too, and are of the form other
+	others   bool // additional properties are known, with the outline other
 	other    *outline
 	items    *outline
-	preserve bool // all other fields are kept
-	embedded bool // an object of its own, whose kind and metadata need not be in the schema
+	preserve bool // unknown fields are preserved
+	embedded bool // an embedded object, whose kind and metadata need not be in the schema
 	nullable bool
 
-	filled   []string // the fields that have a default
-	defaults bool     // there are defaults here or below
-	embeds   bool     // there are embedded objects here or below
-	lists    bool     // there are lists here or below of which each item is another
+	filled   []string // fields with a default
+	defaults bool     // defaults here or below
+	embeds   bool     // embedded objects here or below
+	lists    bool     // lists of embedded objects here or below
 }
 
 func (v *version) makeShape() *outline {
@@ -34,11 +33,11 @@ func (v *version) makeShape() *outline {
 	if o == nil {
 		o = &outline{}
 	}
-	o.embedded = true // like every object that the API has
+	o.embedded = true // the object itself has kind and metadata
 	return o
 }
 
-// outlineOf returns the outline of a schema. It is a tree, since schemas can't refer to themselves.
+// outlineOf returns the outline of a schema, which is a tree, since schemas have no references.
 func outlineOf(s *structural.Structural) *outline {
 	if s == nil {
 		return nil
@@ -63,7 +62,7 @@ func outlineOf(s *structural.Structural) *outline {
 	return o
 }
 
-// below notes what of a part counts for the whole.
+// below merges the flags of a part into o.
 func (o *outline) below(part *outline) *outline {
 	if part != nil {
 		o.defaults, o.embeds, o.lists = o.defaults || part.defaults, o.embeds || part.embeds, o.lists || part.lists
@@ -71,7 +70,7 @@ func (o *outline) below(part *outline) *outline {
 	return part
 }
 
-// knows reports whether all fields of a value are known and none of them is null.
+// knows reports whether the outline has all fields of a value and none is null.
 func (o *outline) knows(x any) bool {
 	switch x := x.(type) {
 	case nil:
@@ -123,7 +122,7 @@ func ofEveryObject(name string) bool {
 	return name == "metadata" || name == "kind" || name == "apiVersion"
 }
 
-// hasNull reports whether there is a null in a value.
+// hasNull reports whether a value contains a null.
 func hasNull(x any) bool {
 	switch x := x.(type) {
 	case nil:
@@ -140,7 +139,7 @@ func hasNull(x any) bool {
 	return false
 }
 
-// complete reports whether a value has all fields that have a default.
+// complete reports whether a value has all fields with a default.
 func (o *outline) complete(x any) bool {
 	if o == nil || !o.defaults {
 		return true

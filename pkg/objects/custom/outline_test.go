@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestOutline compares with the library, for random objects under random schemas: where an outline says that there is nothing
-// to do, the library must change nothing.
+// TestOutline checks with random objects and schemas that the library changes nothing where an outline reports that there is nothing
+// to do.
 func TestOutline(t *testing.T) {
 	c := chance{rand.New(rand.NewSource(1))}
 	known, complete, bare := 0, 0, 0
@@ -63,7 +63,7 @@ func same(obj map[string]any, change func(map[string]any)) bool {
 	return reflect.DeepEqual(obj, changed)
 }
 
-// like makes a value that mostly is as a schema has it.
+// like generates a value that mostly meets a schema.
 func (c chance) like(s *structural.Structural, depth int) any {
 	if s == nil || depth == 0 || c.Intn(40) == 0 {
 		return c.value(min(depth, 2))

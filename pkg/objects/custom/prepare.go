@@ -16,7 +16,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// hasStatus reports whether the status is a subresource.
+// hasStatus reports whether the kind has the status subresource.
 func (k *kind) hasStatus() bool {
 	for _, v := range k.versions {
 		if (v.spec.Served || v.spec.Storage) && v.spec.Subresources != nil && v.spec.Subresources.Status != nil {
@@ -26,7 +26,7 @@ func (k *kind) hasStatus() bool {
 	return false
 }
 
-// prepare keeps the status where it has a subresource of its own, and counts the changes of all but the metadata.
+// prepare keeps the old status if it is a subresource, and increments the generation after changes outside the metadata.
 func (k *kind) prepare(obj, old objects.Object) {
 	now := content(obj)
 	if old == nil {
@@ -59,7 +59,7 @@ func withoutMetadata(fields map[string]any) map[string]any {
 	return out
 }
 
-// prepareStatus takes back all but the status and who has set it.
+// prepareStatus restores all but the status and managedFields from old.
 func prepareStatus(obj, old objects.Object) {
 	u := obj.(*unstructured.Unstructured)
 	status, ok := u.Object["status"]
@@ -76,7 +76,7 @@ func prepareStatus(obj, old objects.Object) {
 	}
 }
 
-// warnings tells of new finalizers whose names others might use too.
+// warnings warns about new finalizers without a domain.
 func warnings(obj, old objects.Object) []string {
 	names := slices.Clone(obj.GetFinalizers())
 	if old != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// scaleOf returns where a version keeps its scale; nil: it has none.
+// scaleOf returns a version's scale subresource, or nil.
 func (v *version) scaleOf() *apiextensionsv1.CustomResourceSubresourceScale {
 	if v.spec.Subresources == nil {
 		return nil
@@ -20,11 +20,11 @@ func (v *version) scaleOf() *apiextensionsv1.CustomResourceSubresourceScale {
 	return v.spec.Subresources.Scale
 }
 
-// names returns the fields on the way to a path like ".spec.replicas".
+// names returns the field names of a path like ".spec.replicas".
 func names(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
-// scale returns the scale subresource; nil: there is none. It is found by the paths of the stored version, or of the first
-// that is served and has one.
+// scale returns the scale subresource, or nil. Its paths are those of the storage version, or of the first
+// served version with a scale.
 func (k *kind) scale() *objects.ScaleOf {
 	s := k.stored.scaleOf()
 	for i := 0; s == nil && i < len(k.crd.Spec.Versions); i++ {
@@ -43,7 +43,7 @@ func (k *kind) scale() *objects.ScaleOf {
 		Spec:   func(obj objects.Object) int32 { n, _, _ := at(obj, s.SpecReplicasPath); return n },
 		Status: func(obj objects.Object) int32 { n, _, _ := at(obj, s.StatusReplicasPath); return n },
 		SetSpec: func(obj objects.Object, replicas int32) {
-			_ = unstructured.SetNestedField(content(obj), int64(replicas), names(s.SpecReplicasPath)...) // Check was asked before
+			_ = unstructured.SetNestedField(content(obj), int64(replicas), names(s.SpecReplicasPath)...) // Check was called before
 		},
 		Selector: func(obj objects.Object) string {
 			selector, _ := selectorAt(content(obj), s)

@@ -10,10 +10,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// namespaced reports whether objects are in namespaces.
+// namespaced reports whether the kind is namespaced.
 func (k *kind) namespaced() bool { return k.crd.Spec.Scope == "Namespaced" }
 
-// selectable returns what objects can be selected by in this version; they are given in the stored one.
+// selectable returns the field selectors of this version, for objects of the storage version.
 func (v *version) selectable() map[string]func(objects.Object) string {
 	out := map[string]func(objects.Object) string{
 		"metadata.name": func(obj objects.Object) string { return obj.GetName() },
@@ -27,7 +27,7 @@ func (v *version) selectable() map[string]func(objects.Object) string {
 		out[name] = func(obj objects.Object) string {
 			p, err := path()
 			if err != nil {
-				return "" // definitions with such a path are refused
+				return "" // validation rejects such definitions
 			}
 			fields, err := v.show(obj)
 			if err != nil {
@@ -39,7 +39,7 @@ func (v *version) selectable() map[string]func(objects.Object) string {
 	return out
 }
 
-// valueAt returns the value at path as text; "" when there is none.
+// valueAt returns the value at path as text, or "".
 func valueAt(path *jsonpath.JSONPath, fields map[string]any) string {
 	found, err := path.FindResults(fields)
 	if err != nil || len(found) == 0 || len(found[0]) == 0 {

@@ -26,13 +26,13 @@ type version struct {
 	spec *apiextensionsv1.CustomResourceDefinitionVersion
 	gvk  schema.GroupVersionKind
 
-	// Made at the first call; they are safe for concurrent use.
-	schema func() (*structural.Structural, error) // with its defaults pruned; nil: the version has none
+	// Built on the first call; safe for concurrent use.
+	schema func() (*structural.Structural, error) // with its defaults pruned; nil: no schema
 	shape  func() *outline                        // of the schema
 	rules  func() (*rules, error)
 	merge  func() (typed.ParseableType, error)
 
-	last atomic.Pointer[shown] // what was shown last, of whose fields many are asked for one after the other
+	last atomic.Pointer[shown] // the last result of show, for the many selectors and columns of one object
 }
 
 func newVersion(k *kind, spec *apiextensionsv1.CustomResourceDefinitionVersion) *version {
@@ -74,7 +74,7 @@ func (v *version) newList() runtime.Object {
 	return list
 }
 
-// internal returns the version's schema in the library's form; nil: it has none.
+// internal returns the version's schema in the library's type, or nil.
 func (v *version) internal() (*apiextensions.JSONSchemaProps, error) {
 	if v.spec.Schema == nil {
 		return nil, nil
@@ -96,19 +96,19 @@ func (v *version) makeSchema() (*structural.Structural, error) {
 	}
 	s, err := structural.NewStructural(props)
 	if v.crd.Spec.PreserveUnknownFields {
-		return s, nil // of earlier times: the schema need not be structural
+		return s, nil // of v1beta1, whose schema need not be structural
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errSchema, err)
 	}
-	s = s.DeepCopy() // its defaults are the definition's own
+	s = s.DeepCopy() // its defaults are shared with the definition
 	if err := defaulting.PruneDefaults(s); err != nil {
 		return nil, fmt.Errorf("%w: %w", errSchema, err)
 	}
 	return s, nil
 }
 
-// setDefaults fills in what an object leaves out.
+// setDefaults sets the schema's defaults.
 func (v *version) setDefaults(obj runtime.Object) {
 	s, err := v.schema()
 	if err != nil || v.shape().complete(content(obj)) {
@@ -117,7 +117,7 @@ func (v *version) setDefaults(obj runtime.Object) {
 	defaulting.Default(content(obj), s)
 }
 
-// deprecation returns the text of the warning that those hear who use the version; "": it is not deprecated.
+// deprecation returns the text of the Warning header for the version, or "" if it is not deprecated.
 func (v *version) deprecation() string {
 	if !v.spec.Deprecated {
 		return ""

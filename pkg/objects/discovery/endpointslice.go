@@ -64,7 +64,7 @@ func shownPorts(ports []discoveryv1.EndpointPort) string {
 	return someOf(all)
 }
 
-// listed is how many addresses or ports a table shows.
+// listed is the number of addresses or ports that a table shows.
 const listed = 3
 
 func someOf(all []string) string {
@@ -102,11 +102,11 @@ func prepareSlice(s, old *discoveryv1.EndpointSlice) {
 		}
 	}
 	for i := range s.Endpoints {
-		s.Endpoints[i].DeprecatedTopology = nil // it was for an older version only
+		s.Endpoints[i].DeprecatedTopology = nil // only for v1beta1
 	}
 }
 
-// What a slice may hold.
+// The limits of a slice.
 const (
 	mostEndpoints = 1000
 	mostAddresses = 100
@@ -122,7 +122,7 @@ func validateSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 	if old == nil || !equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
 		errs = append(errs, endpoints(s.Endpoints, s.AddressType, field.NewPath("endpoints"))...)
 	}
-	if old != nil { // the metadata is looked at before, for all kinds
+	if old != nil { // the metadata was checked before, for all kinds
 		errs = append(errs, check.Immutable(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
 	}
 	return errs
@@ -241,7 +241,7 @@ func hints(h *discoveryv1.EndpointHints, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// controllers write addresses that they have looked at already.
+// controllers are the managers of slices whose addresses need no check.
 var controllers = []string{"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"}
 
 func sliceWarnings(s, old *discoveryv1.EndpointSlice) []string {

@@ -1,5 +1,5 @@
-// Package flowcontrol holds the rows of the group flowcontrol.apiserver.k8s.io, and the objects that every cluster has of
-// them.
+// Package flowcontrol holds the rows of the group flowcontrol.apiserver.k8s.io, and their objects that every cluster
+// has.
 package flowcontrol
 
 import (
@@ -33,7 +33,7 @@ var FlowSchemas = objects.Def[*flowcontrolv1.FlowSchema]{
 	},
 }
 
-// defaultPrecedence is that of a schema that says none.
+// defaultPrecedence is the default matchingPrecedence.
 const defaultPrecedence = 1000
 
 func defaultSchema(s *flowcontrolv1.FlowSchema) {
@@ -71,7 +71,7 @@ var schemaColumns = []objects.Column[*flowcontrolv1.FlowSchema]{
 	{Name: "MissingPL", Description: "references a broken or non-existent PriorityLevelConfiguration", Cell: missingLevel},
 }
 
-// none is shown for what an object does not have.
+// none is the cell of an unset field.
 const none = "<none>"
 
 func missingLevel(s *flowcontrolv1.FlowSchema, _ time.Time) any {
@@ -83,7 +83,7 @@ func missingLevel(s *flowcontrolv1.FlowSchema, _ time.Time) any {
 	return "?"
 }
 
-// keepMeta takes back what a write of the status says of the metadata, but for who wrote it.
+// keepMeta restores the metadata, except managedFields, in a write of the status.
 func keepMeta(now, old *metav1.ObjectMeta) {
 	managers := now.ManagedFields
 	old.DeepCopyInto(now)
@@ -98,7 +98,7 @@ func validateSchemaStatus(s, _ *flowcontrolv1.FlowSchema) field.ErrorList {
 	return validateConditions(types)
 }
 
-// validateConditions checks that no type of condition is empty or there twice.
+// validateConditions rejects empty and duplicate condition types.
 func validateConditions(types []string) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}

@@ -127,7 +127,7 @@ func validateAccount(a *flowcontrolv1.ServiceAccountSubject, at *field.Path) fie
 	return append(errs, check.Invalid(at.Child("namespace"), a.Namespace, validation.ValidateNamespaceName(a.Namespace, false))...)
 }
 
-// verbs are those that a rule may name, in the order of the message.
+// verbs are the verbs that a rule may list, in the order of error messages.
 var verbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"}
 
 func validateVerbs(all []string, at *field.Path) field.ErrorList {
@@ -142,7 +142,7 @@ func validateVerbs(all []string, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// validateList checks that a list is not empty, and that nothing is beside "*".
+// validateList checks that a list is not empty, and has no other element beside "*".
 func validateList(all []string, at *field.Path, empty, what string) field.ErrorList {
 	switch {
 	case len(all) == 0:
@@ -190,7 +190,7 @@ func validatePathRule(r *flowcontrolv1.NonResourcePolicyRule, at *field.Path) fi
 	return errs
 }
 
-// badPath says what is wrong with a path, which may end with "/*"; "" if nothing is.
+// badPath returns what is wrong with a path, which may end with "/*"; "" if it is valid.
 func badPath(path string) string {
 	stars := strings.Count(path, "*")
 	switch {

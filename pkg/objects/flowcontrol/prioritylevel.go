@@ -36,7 +36,7 @@ var PriorityLevelConfigurations = objects.Def[*flowcontrolv1.PriorityLevelConfig
 	},
 }
 
-// What a level has that does not say it.
+// The defaults of a priority level.
 const (
 	defaultShares           = 30
 	defaultQueues           = 64
@@ -115,7 +115,7 @@ func queuingColumn(name, doc string, value func(*flowcontrolv1.QueuingConfigurat
 		}}
 }
 
-// keepZero marked levels in an old version that was no match for zeros. Nobody may set it.
+// keepZero marked levels in v1beta3, where zero was the default. It is rejected.
 const keepZero = "flowcontrol.k8s.io/preserve-zero-concurrency-shares"
 
 func validateLevel(l, _ *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {

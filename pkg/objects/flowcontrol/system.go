@@ -7,17 +7,17 @@ import (
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 )
 
-// SystemLevels are the priority levels that every cluster has, those that may not be changed first.
+// SystemLevels returns the priority levels of every cluster, mandatory ones first.
 func SystemLevels() []*flowcontrolv1.PriorityLevelConfiguration {
 	return slices.Concat(bootstrap.MandatoryPriorityLevelConfigurations, bootstrap.SuggestedPriorityLevelConfigurations)
 }
 
-// SystemSchemas are the flow schemas that every cluster has, those that may not be changed first.
+// SystemSchemas returns the flow schemas of every cluster, mandatory ones first.
 func SystemSchemas() []*flowcontrolv1.FlowSchema {
 	return slices.Concat(bootstrap.MandatoryFlowSchemas, bootstrap.SuggestedFlowSchemas)
 }
 
-// mandatorySchema returns the schema of that name that may not be changed, nil if there is none.
+// mandatorySchema returns the mandatory schema of that name, or nil.
 func mandatorySchema(name string) *flowcontrolv1.FlowSchema {
 	for _, s := range bootstrap.MandatoryFlowSchemas {
 		if s.Name == name {
@@ -27,7 +27,7 @@ func mandatorySchema(name string) *flowcontrolv1.FlowSchema {
 	return nil
 }
 
-// mandatoryLevel returns the level of that name that may not be changed, nil if there is none.
+// mandatoryLevel returns the mandatory level of that name, or nil.
 func mandatoryLevel(name string) *flowcontrolv1.PriorityLevelConfiguration {
 	for _, l := range bootstrap.MandatoryPriorityLevelConfigurations {
 		if l.Name == name {

@@ -18,7 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// IPAddresses is the row of IPAddress: an address that somebody has taken, named by itself.
+// IPAddresses is the row of IPAddress, an allocated address. Its name is the address.
 var IPAddresses = objects.Def[*networkingv1.IPAddress]{
 	Names:     objects.Names{Group: group, Version: version, Kind: "IPAddress", Plural: "ipaddresses", Singular: "ipaddress", Short: []string{"ip"}, Cluster: true},
 	New:       func() *networkingv1.IPAddress { return &networkingv1.IPAddress{} },
@@ -75,7 +75,7 @@ func parentCheck(p *networkingv1.ParentReference, at *field.Path) field.ErrorLis
 	return errs
 }
 
-// ServiceCIDRs is the row of ServiceCIDR: ranges from which Services get their addresses.
+// ServiceCIDRs is the row of ServiceCIDR: ranges of the addresses of Services.
 var ServiceCIDRs = objects.Def[*networkingv1.ServiceCIDR]{
 	Names:    objects.Names{Group: group, Version: version, Kind: "ServiceCIDR", Plural: "servicecidrs", Cluster: true},
 	New:      func() *networkingv1.ServiceCIDR { return &networkingv1.ServiceCIDR{} },
@@ -114,7 +114,7 @@ func validateCIDR(c, old *networkingv1.ServiceCIDR) field.ErrorList {
 	}
 	errs := check.MetaUpdate(c, old)
 	now, was := c.Spec.CIDRs, old.Spec.CIDRs
-	second := len(was) == 1 && len(now) == 2 // a cluster may get the other family later
+	second := len(was) == 1 && len(now) == 2 // a second family may be added
 	if len(now) != len(was) && !second {
 		return append(errs, field.Invalid(at, now, validation.FieldImmutableErrorMsg))
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// ingressCheck checks an Ingress. What was accepted once, by older servers, stays: see tolerate.
+// ingressCheck checks an Ingress. An update may keep what older servers accepted: see tolerate.
 type ingressCheck struct {
 	anySecretName   bool // of spec.tls
 	anyWildcardRule bool // of rules for wildcard hosts
@@ -32,7 +32,7 @@ func validateIngress(i, old *networkingv1.Ingress) field.ErrorList {
 	return errs
 }
 
-// tolerate returns the check of what old becomes; old is nil on create.
+// tolerate returns the check of an update of old, or of a create if old is nil.
 func tolerate(old *networkingv1.Ingress) ingressCheck {
 	c := ingressCheck{serviceName: validation.NameIsDNSLabel}
 	if old == nil {
@@ -95,7 +95,7 @@ func notAddress(name string, at *field.Path) field.ErrorList {
 	return field.ErrorList{field.Invalid(at, name, "must be a DNS name, not an IP address")}
 }
 
-// host checks a name that may begin with a wildcard.
+// host checks a name with an optional wildcard.
 func host(name string, at *field.Path) field.ErrorList {
 	if strings.Contains(name, "*") {
 		return check.Invalid(at, name, utilvalidation.IsWildcardDNS1123Subdomain(name))

@@ -14,7 +14,7 @@ func policyOf(cidr string) *networkingv1.NetworkPolicy {
 	return p
 }
 
-// TestStrictAddresses looks whether addresses that can be read in two ways are refused, and left alone where they are.
+// TestStrictAddresses checks that ambiguous addresses are rejected, and may stay in updates.
 func TestStrictAddresses(t *testing.T) {
 	const odd = "010.0.0.0/8"
 	errs := validatePolicy(policyOf(odd), nil)

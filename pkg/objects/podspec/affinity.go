@@ -67,7 +67,7 @@ func NodeSelector(s *corev1.NodeSelector, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// nodeTerm checks a term; in a preferred one any value may stand.
+// nodeTerm checks a term. With anyValue, for preferred terms, it does not check values.
 func nodeTerm(t *corev1.NodeSelectorTerm, anyValue bool, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range t.MatchExpressions {
@@ -153,15 +153,15 @@ func podTerm(t *corev1.PodAffinityTerm, at *field.Path) field.ErrorList {
 	return append(errs, check.LabelKey(t.TopologyKey, at, "topologyKey")...)
 }
 
-// labelKeys checks the keys whose values come from the pod. They have been merged into the selector already, so a key
-// that the user gave there too is there twice.
+// labelKeys checks matchLabelKeys and mismatchLabelKeys. They are already merged into the selector, so a key that the user's selector
+// has too is there twice.
 func labelKeys(t *corev1.PodAffinityTerm, at *field.Path) field.ErrorList {
 	errs := keysOf(t.MatchLabelKeys, t.LabelSelector, at.Child("matchLabelKeys"))
 	errs = append(errs, keysOf(t.MismatchLabelKeys, t.LabelSelector, at.Child("mismatchLabelKeys"))...)
 	if len(t.MatchLabelKeys) == 0 {
 		return errs
 	}
-	places := map[string]int{} // the first of each key
+	places := map[string]int{} // the first index of each key
 	for i, key := range slices.Backward(t.MatchLabelKeys) {
 		places[key] = i
 	}

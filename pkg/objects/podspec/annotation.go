@@ -15,7 +15,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/volume"
 )
 
-// Annotations checks the annotations that mean something to a pod.
+// Annotations checks the annotations that pods interpret.
 func Annotations(annotations map[string]string, s *corev1.PodSpec, at *field.Path) field.ErrorList {
 	if !speaks(annotations) {
 		return nil
@@ -49,7 +49,7 @@ func Annotations(annotations map[string]string, s *corev1.PodSpec, at *field.Pat
 	return errs
 }
 
-// speaks reports whether an annotation among these means something to a pod, as few do.
+// speaks reports whether pods interpret any of the annotations, which few pods have.
 func speaks(annotations map[string]string) bool {
 	for key := range annotations {
 		switch key {
@@ -72,7 +72,7 @@ func annotatedTolerations(value string, at *field.Path) field.ErrorList {
 	return Tolerations(list, at.Child(corev1.TolerationsAnnotationKey))
 }
 
-// isDeletionCost accepts a number in its only form, without plus sign and leading zeros.
+// isDeletionCost accepts a number without plus sign and leading zeros.
 func isDeletionCost(value string) bool {
 	n, err := strconv.ParseInt(value, 10, 32)
 	return err == nil && strconv.FormatInt(n, 10) == value
@@ -89,7 +89,7 @@ func annotatedSeccomp(value string, at *field.Path) field.ErrorList {
 	return field.ErrorList{field.Invalid(at, value, "must be a valid seccomp profile")}
 }
 
-// annotatedAppArmor checks the profile of a container, which must be one of these.
+// annotatedAppArmor checks the annotation with the AppArmor profile of a container, which must be one of the pod's.
 func annotatedAppArmor(key, value string, containers *check.Seen[string], at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	name := strings.TrimPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix)
@@ -105,7 +105,7 @@ func annotatedAppArmor(key, value string, containers *check.Seen[string], at *fi
 	return errs
 }
 
-// AnnotationsMatch checks that annotations of old and the fields that took their place say the same.
+// AnnotationsMatch checks that deprecated annotations agree with the fields that replaced them.
 func AnnotationsMatch(annotations map[string]string, s *corev1.PodSpec, at *field.Path) field.ErrorList {
 	if !speaks(annotations) {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// AppArmorFields turns AppArmor annotations of old into the fields that took their place, where those are not set.
+// AppArmorFields sets unset AppArmor fields from the deprecated annotations.
 func AppArmorFields(s *corev1.PodSpec, annotations map[string]string) {
 	if len(annotations) == 0 || s.OS != nil && s.OS.Name == corev1.Windows {
 		return
@@ -29,7 +29,7 @@ func AppArmorFields(s *corev1.PodSpec, annotations map[string]string) {
 	})
 }
 
-// podAppArmor is the profile of containers that have none of their own.
+// podAppArmor returns the pod-level AppArmor profile, which applies to containers without one.
 func podAppArmor(s *corev1.PodSpec) *corev1.AppArmorProfile {
 	if s.SecurityContext == nil {
 		return nil

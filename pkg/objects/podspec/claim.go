@@ -10,11 +10,11 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// podClaims are the resource claims of a pod, of which its containers claim some; nil: there are none.
+// podClaims are the resource claims of a pod, which its containers refer to; nil: none.
 type podClaims struct {
 	names check.Seen[string]
 	list  []string // without the empty ones
-	text  string   // of the list, made for the first error
+	text  string   // the list as text, built for the first error
 }
 
 func claimsOf(claims []corev1.PodResourceClaim) *podClaims {
@@ -30,14 +30,14 @@ func claimsOf(claims []corev1.PodResourceClaim) *podClaims {
 	return p
 }
 
-// check checks that a container claims only what its pod does, and each once: the whole claim or a request of it.
+// check checks that a container refers only to claims of its pod, and to each once: to the claim or to a request of it.
 func (p *podClaims) check(claims []corev1.ResourceClaim, at *field.Path) field.ErrorList {
 	if len(claims) == 0 {
 		return nil
 	}
 	var errs field.ErrorList
 	var seen check.Seen[corev1.ResourceClaim]
-	requests := map[string]int{} // how many of each claim there were
+	requests := map[string]int{} // number of references by claim
 	for i, c := range claims {
 		idx := at.Index(i)
 		if c.Name == "" {

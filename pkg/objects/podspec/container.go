@@ -16,7 +16,7 @@ var messagePolicies = []corev1.TerminationMessagePolicy{
 	corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError,
 }
 
-// common checks what containers of every kind have.
+// common checks the fields of all kinds of containers.
 func (v *validator) common(c *corev1.Container, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if c.Name == "" {
@@ -97,7 +97,7 @@ func (v *validator) initContainers(at *field.Path) field.ErrorList {
 	return errs
 }
 
-// noRestartOfInit refuses to restart a container for its new size that runs once.
+// noRestartOfInit rejects the resize policy RestartContainer for an init container that is not a sidecar.
 func noRestartOfInit(policies []corev1.ContainerResizePolicy, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range policies {
@@ -109,7 +109,7 @@ func noRestartOfInit(policies []corev1.ContainerResizePolicy, at *field.Path) fi
 	return errs
 }
 
-// restartsInit reports whether a spec has what noRestartOfInit refuses.
+// restartsInit reports whether the spec has a policy that noRestartOfInit rejects.
 func restartsInit(s *corev1.PodSpec) bool {
 	return slices.ContainsFunc(s.InitContainers, func(c corev1.Container) bool {
 		return !isSidecar(&c) && noRestartOfInit(c.ResizePolicy, nil) != nil
@@ -120,7 +120,7 @@ func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// onlySidecars refuses what an init container that ends cannot have.
+// onlySidecars rejects fields that only sidecars may have in an ordinary init container.
 func onlySidecars(c *corev1.Container, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	forbid := func(set bool, name string) {
@@ -158,7 +158,7 @@ func (v *validator) ephemeralContainers(at *field.Path) field.ErrorList {
 	return errs
 }
 
-// notEphemeral refuses what a container that only looks into a pod must not have: nothing may rely on it.
+// notEphemeral rejects fields that ephemeral containers may not have.
 func notEphemeral(c *corev1.Container, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	forbid := func(set bool, at *field.Path) {
@@ -183,8 +183,8 @@ func notEphemeral(c *corev1.Container, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// imageSpaces checks the image of the i-th container of a list. It is checked in pods only: templates were always
-// allowed spaces.
+// imageSpaces rejects spaces around the image of the i-th container of a list, for pods only: in templates they are valid
+// for compatibility.
 func imageSpaces(c *corev1.Container, i int, at *field.Path, child ...string) field.ErrorList {
 	if len(strings.TrimSpace(c.Image)) == len(c.Image) {
 		return nil
@@ -204,7 +204,7 @@ var (
 	}
 )
 
-// initRestartRules checks an init container's own restart policy. Its rules are looked at only if it has one.
+// initRestartRules checks an init container's restart policy, and its rules if it has a policy.
 func initRestartRules(c *corev1.Container, at *field.Path) field.ErrorList {
 	if c.RestartPolicy == nil && len(c.RestartPolicyRules) > 0 {
 		return field.ErrorList{field.Required(at.Child("restartPolicy"), "must specify restartPolicy when restart rules are used")}
@@ -212,7 +212,7 @@ func initRestartRules(c *corev1.Container, at *field.Path) field.ErrorList {
 	return restartRules(c, at)
 }
 
-// restartRules checks a container's own restart policy.
+// restartRules checks a container's restart policy and its rules.
 func restartRules(c *corev1.Container, at *field.Path) field.ErrorList {
 	if c.RestartPolicy == nil && len(c.RestartPolicyRules) == 0 {
 		return nil
@@ -242,7 +242,7 @@ func restartRules(c *corev1.Container, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// hostPortConflicts checks that no two containers take the same port of the host.
+// hostPortConflicts checks that no two containers use the same host port.
 func hostPortConflicts(containers []corev1.Container, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	var taken map[string]bool

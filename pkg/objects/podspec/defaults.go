@@ -1,6 +1,6 @@
-// Package podspec owns what pods and every kind with a pod template share: the defaults of a pod spec and its checks, with
-// the messages, paths and order of Kubernetes v1.36. Rows call it; it knows no resource. Its checks expect a defaulted
-// spec and change nothing.
+// Package podspec holds the defaults and the validation of pod specs, for pods and for every kind with a pod template, with
+// the messages, paths and order of Kubernetes v1.36. Validation expects a defaulted
+// spec and changes nothing.
 package podspec
 
 import (
@@ -9,10 +9,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/volume"
 )
 
-// DefaultTemplate fills what a pod template left out.
+// DefaultTemplate sets the defaults of a pod template.
 func DefaultTemplate(t *corev1.PodTemplateSpec) { Default(&t.Spec) }
 
-// Default fills what a pod spec left out, in pods and templates alike.
+// Default sets the defaults of a pod spec that pods and templates share.
 func Default(s *corev1.PodSpec) {
 	if s.DNSPolicy == "" {
 		s.DNSPolicy = corev1.DNSClusterFirst
@@ -49,7 +49,7 @@ func Default(s *corev1.PodSpec) {
 	}
 }
 
-// SyncServiceAccount keeps the old name of serviceAccountName, "serviceAccount", equal to it.
+// SyncServiceAccount sets the deprecated field serviceAccount to serviceAccountName.
 func SyncServiceAccount(s *corev1.PodSpec) {
 	if s.ServiceAccountName == "" {
 		s.ServiceAccountName = s.DeprecatedServiceAccount
@@ -137,7 +137,7 @@ func defaultHTTPGet(h *corev1.HTTPGetAction) {
 	}
 }
 
-// roundUp rounds what is finer than a thousandth, which no resource is counted in.
+// roundUp rounds quantities up to thousandths.
 func roundUp(list corev1.ResourceList) {
 	for name, q := range list {
 		if !q.RoundUp(-3) {

@@ -7,13 +7,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// Diff shows what differs between two specs, as the message about a forbidden change does.
+// Diff formats the difference of two specs as the error about a forbidden change does.
 func Diff(old, now *corev1.PodSpec) string { return diff.Diff(check.Shown(old), check.Shown(now)) }
 
-// DiffContainer shows what differs between two ephemeral containers.
+// DiffContainer formats the difference of two ephemeral containers.
 func DiffContainer(old, now *corev1.EphemeralContainer) string {
 	return DiffValues(old, now)
 }
 
-// DiffValues shows what differs between two values of the core API.
+// DiffValues formats the difference of two values of the core API.
 func DiffValues[T any](old, now *T) string { return diff.Diff(check.Shown(old), check.Shown(now)) }

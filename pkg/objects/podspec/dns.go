@@ -11,7 +11,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// The limits of the C library's name resolution.
+// The limits of resolv.conf.
 const (
 	maxServers     = 3
 	maxSearches    = 32

@@ -33,7 +33,7 @@ func (v *validator) env(vars []corev1.EnvVar, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// envFields are the fields of a pod that a variable can show.
+// envFields are the pod fields that a variable may refer to.
 var envFields = []string{
 	"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
 	"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
@@ -100,10 +100,10 @@ func fileKeyRef(ref *corev1.FileKeySelector, at *field.Path) field.ErrorList {
 	return append(errs, volume.NoBacksteps(ref.Path, at, "path")...)
 }
 
-// fileKeyVolumes checks that variables from files come from volumes that containers write.
+// fileKeyVolumes checks that variables from files refer to emptyDir volumes.
 func (v *validator) fileKeyVolumes(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	var volumes map[string]*corev1.Volume // the first of each name
+	var volumes map[string]*corev1.Volume // the first one by name
 	for where, c := range containersOf(v.spec) {
 		for i := range c.Env {
 			from := c.Env[i].ValueFrom
@@ -149,7 +149,7 @@ func containersOf(s *corev1.PodSpec) iter.Seq2[place, *corev1.Container] {
 	}
 }
 
-// place is where a container stands in a spec.
+// place is the position of a container in a spec.
 type place struct {
 	list string
 	i    int

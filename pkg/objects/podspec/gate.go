@@ -2,8 +2,8 @@ package podspec
 
 import corev1 "k8s.io/api/core/v1"
 
-// DropGated removes from a spec what is behind feature gates that are closed in Kubernetes v1.36: scheduling groups, stop
-// signals, and volumes with trust bundles and with certificates of pods.
+// DropGated removes the fields of feature gates that are off by default in Kubernetes v1.36: scheduling groups, stop
+// signals, and projected volumes with trust bundles and pod certificates.
 func DropGated(s *corev1.PodSpec) {
 	s.SchedulingGroup = nil
 	for _, c := range containersOf(s) {

@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MergeMatchLabelKeys turns the label keys of affinity terms and spread constraints into selector requirements with the
-// pod's own values, so that those who read the selectors need not know of them.
+// MergeMatchLabelKeys adds the label keys of affinity terms and spread constraints to the selectors, as requirements with the
+// pod's values.
 func MergeMatchLabelKeys(s *corev1.PodSpec, labels map[string]string) {
 	if a := s.Affinity; a != nil {
 		if a.PodAffinity != nil {

@@ -43,13 +43,13 @@ func (v *validator) mounts(c *corev1.Container, at *field.Path) field.ErrorList 
 	return errs
 }
 
-// plainMount reports whether a mount has nothing but a path.
+// plainMount reports whether a mount has only a valid name and path.
 func plainMount(c *corev1.Container, m *corev1.VolumeMount) bool {
 	return m.Name != "" && m.MountPath != "" && m.SubPath == "" && m.SubPathExpr == "" && m.MountPropagation == nil &&
 		m.RecursiveReadOnly == nil && len(c.VolumeDevices) == 0
 }
 
-// raw are the names and paths of a container's raw devices. Of several with one name the last one's path counts.
+// raw has the names and paths of a container's volumeDevices. Of several with one name the last path counts.
 type raw struct {
 	paths map[string]string // by name
 	taken map[string]bool
@@ -69,7 +69,7 @@ func rawDevices(devices []corev1.VolumeDevice) raw {
 	return r
 }
 
-// refuse checks that a volume that is mounted is not also a raw device of the container.
+// refuse rejects a mount of a volume that is also a volumeDevice of the container.
 func (r raw) refuse(m *corev1.VolumeMount, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if _, ok := r.paths[m.Name]; ok {
@@ -81,7 +81,7 @@ func (r raw) refuse(m *corev1.VolumeMount, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// subPaths checks which part of a volume is mounted. Some errors name the list of mounts instead of the mount.
+// subPaths checks subPath and subPathExpr. Some errors have the path of the list instead of the mount, as in Kubernetes.
 func subPaths(m *corev1.VolumeMount, list, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if m.SubPath != "" {

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidatePod checks what a pod must be at any time, created or updated (old nil or not): its annotations and its spec.
+// ValidatePod checks the annotations and the spec of a pod, in a create (old is nil) or an update.
 func ValidatePod(p, old *corev1.Pod, metadata, at *field.Path) field.ErrorList {
 	errs := Annotations(p.Annotations, &p.Spec, metadata.Child("annotations"))
 	o := Options{Pod: true, Name: p.Name}

@@ -20,7 +20,7 @@ func podResource(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// podResources checks what a pod requests as a whole, also against its containers.
+// podResources checks pod-level resources, also against those of containers.
 func (v *validator) podResources(at *field.Path) field.ErrorList {
 	r := v.spec.Resources
 	if r == nil {
@@ -64,8 +64,8 @@ func (v *validator) podResources(at *field.Path) field.ErrorList {
 	return errs
 }
 
-// DefaultPodResources fills what a pod that limits or requests resources as a whole left out: requests from those of
-// its containers or else from its limits, limits from those of its containers if all of them have one.
+// DefaultPodResources sets defaults of pod-level resources: requests from the containers' requests
+// or from the pod's limits, and limits from the containers' limits if all containers have them.
 func DefaultPodResources(p *corev1.Pod) {
 	r := p.Spec.Resources
 	if r == nil {
@@ -81,7 +81,7 @@ func DefaultPodResources(p *corev1.Pod) {
 	}
 }
 
-// hugePageLimits limits huge pages to what the containers request of them together, since they cannot be shared.
+// hugePageLimits sets the pod's limits of huge pages to the sum of the containers' requests, since huge pages can't be overcommitted.
 func hugePageLimits(p *corev1.Pod) {
 	r := p.Spec.Resources
 	if len(r.Limits) == 0 && len(r.Requests) == 0 {

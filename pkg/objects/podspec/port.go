@@ -10,7 +10,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// Protocols are those that ports can have.
+// Protocols are the valid protocols of ports.
 var Protocols = []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}
 
 func validatePorts(ports []corev1.ContainerPort, at *field.Path) field.ErrorList {
@@ -42,7 +42,7 @@ func validatePorts(ports []corev1.ContainerPort, at *field.Path) field.ErrorList
 	return errs
 }
 
-// PortNumberOrName checks a port that is given either way.
+// PortNumberOrName checks a port number or name.
 func PortNumberOrName(p intstr.IntOrString, at *field.Path, child ...string) field.ErrorList {
 	switch p.Type {
 	case intstr.Int:

@@ -59,7 +59,7 @@ func (v *validator) probe(p *corev1.Probe, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// handler is what a probe or a hook of the lifecycle does.
+// handler is the action of a probe or a lifecycle hook.
 type handler struct {
 	exec  *corev1.ExecAction
 	http  *corev1.HTTPGetAction

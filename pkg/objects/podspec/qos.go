@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// QOS returns the quality of service that a pod's requests and limits of CPU and memory earn it.
+// QOS returns the QoS class of a pod by its requests and limits of CPU and memory.
 func QOS(s *corev1.PodSpec) corev1.PodQOSClass {
 	sum := totals{guaranteed: true}
 	if s.Resources != nil {
@@ -31,7 +31,7 @@ type totals struct {
 	requests, limits   [2]resource.Quantity // of CPU and memory
 	requested, limited [2]bool
 	any                bool
-	guaranteed         bool // every part limits both
+	guaranteed         bool // every container limits both
 }
 
 var qosResources = [2]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
@@ -51,7 +51,7 @@ func (t *totals) add(r *corev1.ResourceRequirements) {
 	}
 }
 
-// equal reports whether what is requested is what is limited.
+// equal reports whether requests and limits are equal.
 func (t *totals) equal() bool {
 	for i := range t.requests {
 		if t.requested[i] != t.limited[i] || t.requests[i].Cmp(t.limits[i]) != 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// sorted lists the names of a resource list in order, so that errors come in order too.
+// sorted returns the sorted names of a resource list, so that errors are in order.
 func sorted(list corev1.ResourceList) []corev1.ResourceName {
 	switch len(list) {
 	case 0:
@@ -27,7 +27,7 @@ func sorted(list corev1.ResourceList) []corev1.ResourceName {
 	return slices.Sorted(maps.Keys(list))
 }
 
-// validateResources checks requests and limits; named checks the name of a resource there.
+// validateResources checks requests and limits. named checks the name of a resource.
 func validateResources(r *corev1.ResourceRequirements, named func(corev1.ResourceName, *field.Path) field.ErrorList, claims *podClaims, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	compute, huge := false, false
@@ -64,7 +64,7 @@ func (v *validator) resources(r *corev1.ResourceRequirements, at *field.Path) fi
 	return validateResources(r, ContainerResource, v.claims, at.Child("resources"))
 }
 
-// plainResources reports whether r has nothing but valid CPU, memory and local storage, as most containers do.
+// plainResources reports whether r has only valid CPU, memory and ephemeral storage, as most containers do.
 func plainResources(r *corev1.ResourceRequirements) bool {
 	for name, q := range r.Limits {
 		if !isPlain(name) || q.Sign() < 0 {
@@ -86,7 +86,7 @@ func isPlain(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory
 }
 
-// withinLimit checks a request against its limit. What cannot be shared must be requested and limited alike.
+// withinLimit checks a request against its limit. For resources that can't be overcommitted they must be equal.
 func withinLimit(name corev1.ResourceName, q resource.Quantity, limits corev1.ResourceList, at *field.Path) field.ErrorList {
 	limit, ok := limits[name]
 	shared := IsNative(name) && !isHugePage(name)
@@ -101,7 +101,7 @@ func withinLimit(name corev1.ResourceName, q resource.Quantity, limits corev1.Re
 	return nil
 }
 
-// ResourceQuantity checks how much of a resource is asked for or there.
+// ResourceQuantity checks the quantity of a resource.
 func ResourceQuantity(name corev1.ResourceName, q resource.Quantity, at *field.Path) field.ErrorList {
 	errs := check.NonNegativeQuantity(q, at)
 	if isWhole(name) && q.MilliValue()%1000 != 0 {
@@ -126,12 +126,12 @@ func isHugePage(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// IsNative reports whether a resource is Kubernetes' own.
+// IsNative reports whether a resource is in Kubernetes' domain.
 func IsNative(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// IsExtended reports whether a resource is one that somebody adds to nodes.
+// IsExtended reports whether a resource is an extended resource.
 func IsExtended(name corev1.ResourceName) bool {
 	if IsNative(name) || strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) {
 		return false
@@ -139,7 +139,7 @@ func IsExtended(name corev1.ResourceName) bool {
 	return len(utilvalidation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0
 }
 
-// isWhole reports whether a resource comes in whole numbers only.
+// isWhole reports whether quantities of a resource must be integers.
 func isWhole(name corev1.ResourceName) bool {
 	return !isPlain(name) && (slices.Contains(counted, name) || IsExtended(name))
 }
@@ -149,7 +149,7 @@ func divisible(name corev1.ResourceName, q resource.Quantity) bool {
 	return err == nil && size.Sign() > 0 && size.MilliValue()%1000 == 0 && q.Value()%size.Value() == 0
 }
 
-// ResourceName checks the name of a resource anywhere.
+// ResourceName checks the name of a resource.
 func ResourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	if errs := check.Invalid(at, name, utilvalidation.IsQualifiedName(string(name))); errs != nil {
 		return errs

@@ -24,7 +24,7 @@ func validateSpread(list []corev1.TopologySpreadConstraint, at *field.Path) fiel
 		key  string
 		when corev1.UnsatisfiableConstraintAction
 	}
-	left := make(map[pair]int, len(list)) // how many there are yet to come
+	left := make(map[pair]int, len(list)) // number of remaining ones
 	for i := range list {
 		left[pair{list[i].TopologyKey, list[i].WhenUnsatisfiable}]++
 	}
@@ -69,7 +69,7 @@ func minDomains(c *corev1.TopologySpreadConstraint, at *field.Path) field.ErrorL
 	return errs
 }
 
-// spreadKeys checks the keys whose values come from the pod. They have been merged into the selector already.
+// spreadKeys checks matchLabelKeys. They are already merged into the selector.
 func spreadKeys(c *corev1.TopologySpreadConstraint, at *field.Path) field.ErrorList {
 	t := corev1.PodAffinityTerm{MatchLabelKeys: c.MatchLabelKeys, LabelSelector: c.LabelSelector}
 	return labelKeys(&t, at)

@@ -11,13 +11,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// PrepareTemplate brings a pod template that a client wrote into the form that is stored.
+// PrepareTemplate converts a pod template from a client to the stored form.
 func PrepareTemplate(t *corev1.PodTemplateSpec) {
 	SyncServiceAccount(&t.Spec)
 	DropGated(&t.Spec)
 }
 
-// ValidateTemplate checks a pod template; old is what an update replaces, nil on create.
+// ValidateTemplate checks a pod template. old is the template before an update, nil for a create.
 func ValidateTemplate(t, old *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
 	errs := check.Labels(t.Labels, at, "labels")
 	if len(t.Annotations) > 0 {
@@ -37,8 +37,8 @@ func ValidateTemplate(t, old *corev1.PodTemplateSpec, at *field.Path) field.Erro
 	return errs
 }
 
-// ValidateReplicas checks the template of pods that are replaced when they end, as ReplicaSets make them, and that
-// selector finds them.
+// ValidateReplicas checks the template of pods that must restart, as those of ReplicaSets, and that
+// selector matches it.
 func ValidateReplicas(t, old *corev1.PodTemplateSpec, selector labels.Selector, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if !selector.Empty() && !selector.Matches(labels.Set(t.Labels)) {
@@ -54,7 +54,7 @@ func ValidateReplicas(t, old *corev1.PodTemplateSpec, selector labels.Selector, 
 	return errs
 }
 
-// ContainerNames lists the containers for a table.
+// ContainerNames formats the names of containers for a table.
 func ContainerNames(s *corev1.PodSpec) string {
 	names := make([]string, len(s.Containers))
 	for i := range s.Containers {
@@ -63,7 +63,7 @@ func ContainerNames(s *corev1.PodSpec) string {
 	return strings.Join(names, ",")
 }
 
-// Images lists the containers' images for a table.
+// Images formats the images of containers for a table.
 func Images(s *corev1.PodSpec) string {
 	images := make([]string, len(s.Containers))
 	for i := range s.Containers {

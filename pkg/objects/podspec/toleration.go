@@ -12,11 +12,11 @@ import (
 )
 
 var (
-	// TaintEffects are what a taint does to pods that do not tolerate it.
+	// TaintEffects are the valid effects of taints.
 	TaintEffects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 
-	// tolerationOperators are those that messages name; those about a comparison by number, which is behind a gate that
-	// is closed, name it too.
+	// tolerationOperators are the operators in error messages, except in those about numeric comparisons, whose gate is
+	// off.
 	tolerationOperators = []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}
 	gatedOperators      = append(slices.Clip(tolerationOperators), corev1.TolerationOpLt, corev1.TolerationOpGt)
 )

@@ -12,26 +12,26 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/volume"
 )
 
-// Options say in which object a spec stands.
+// Options describe the object of a spec.
 type Options struct {
-	Pod  bool            // in a pod, not in a template
+	Pod  bool            // of a pod, not of a template
 	Name string          // the pod's name; "" in a template
-	Old  *corev1.PodSpec // what an update replaces; nil on create
+	Old  *corev1.PodSpec // before an update; nil for a create
 }
 
-// validator holds what the checks of one spec's parts need of its others.
+// validator holds what the checks of a part of the spec need of its other parts.
 type validator struct {
 	Options
 	spec    *corev1.PodSpec
 	volumes volume.Known
 	claims  *podClaims
 
-	// What an update may keep, since the old spec has it.
-	relabels     bool // a policy of changing SELinux labels
-	restartsInit bool // a restart of an init container that is resized
+	// Invalid fields that the old spec has, so that an update may keep them.
+	relabels     bool // the policy of changing SELinux labels
+	restartsInit bool // a resize policy that restarts an init container
 }
 
-// hostUsers reports whether the pod's users are the host's, which is the default.
+// hostUsers reports whether the pod uses the host's user namespace, the default.
 func (v *validator) hostUsers() bool { return v.spec.HostUsers == nil || *v.spec.HostUsers }
 
 // Validate checks the spec of a pod or of a template.
@@ -208,8 +208,8 @@ func validateAliases(aliases []corev1.HostAlias, at *field.Path) field.ErrorList
 	return errs
 }
 
-// hostNetworkPorts checks that ports in the host's network are the containers' own. In a template a host port may be
-// left out, since the pod's defaults fill it.
+// hostNetworkPorts checks that host ports equal container ports with hostNetwork. In a template a host port may be
+// unset, since the pod's defaults set it.
 func (v *validator) hostNetworkPorts(at *field.Path) field.ErrorList {
 	if !v.spec.HostNetwork {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// oldLabels are labels of nodes that have a newer name.
+// oldLabels maps deprecated node labels to their successors.
 var oldLabels = map[string]string{
 	"beta.kubernetes.io/arch":                  `deprecated since v1.14; use "kubernetes.io/arch" instead`,
 	"beta.kubernetes.io/os":                    `deprecated since v1.14; use "kubernetes.io/os" instead`,
@@ -29,12 +29,12 @@ var oldLabels = map[string]string{
 type warner struct {
 	spec        *corev1.PodSpec
 	annotations map[string]string
-	at          *field.Path // of the template; nil in a pod
+	at          *field.Path // path of the template; nil for a pod
 	list        []string
 }
 
-// maxWarnings bounds the warnings about one object. Answers have room for far fewer, and ports that are all the same would
-// be told of in pairs.
+// maxWarnings bounds the warnings about one object. Responses have room for far fewer, and equal ports would be warned of in
+// pairs.
 const maxWarnings = 1000
 
 func (w *warner) full() bool { return len(w.list) == maxWarnings }
@@ -51,7 +51,7 @@ func (w *warner) say(msg string) {
 	}
 }
 
-// Warnings says what in a pod or template is probably not meant. at is where the template stands; nil in a pod.
+// Warnings returns the warnings about a pod or template. at is the path of the template; nil for a pod.
 func Warnings(s *corev1.PodSpec, annotations map[string]string, at *field.Path) []string {
 	w := &warner{spec: s, annotations: annotations, at: at}
 	w.placement()
@@ -69,7 +69,7 @@ func Warnings(s *corev1.PodSpec, annotations map[string]string, at *field.Path) 
 	return w.list
 }
 
-// placement warns about old labels and selectors that find nothing.
+// placement warns about deprecated labels and empty selectors.
 func (w *warner) placement() {
 	at := w.at
 	for _, key := range slices.Sorted(maps.Keys(w.spec.NodeSelector)) {
@@ -106,7 +106,7 @@ func (w *warner) term(t *corev1.NodeSelectorTerm, at *field.Path) {
 	}
 }
 
-// preference is term, and also warns about values that no label can have: they don't keep a node from being chosen.
+// preference is term, and also warns about invalid label values, which match no node.
 func (w *warner) preference(t *corev1.NodeSelectorTerm, at *field.Path) {
 	for i := range t.MatchExpressions {
 		w.expression(&t.MatchExpressions[i], at.Child("matchExpressions").Index(i))
@@ -124,7 +124,7 @@ func (w *warner) expression(r *corev1.NodeSelectorRequirement, at *field.Path) {
 	}
 }
 
-// podAffinity warns about terms that find no pod.
+// podAffinity warns about terms that match no pod.
 func (w *warner) podAffinity() {
 	if w.spec.Affinity == nil {
 		return
@@ -151,7 +151,7 @@ func (w *warner) podAffinity() {
 	}
 }
 
-// addresses warns about addresses that can be read in two ways.
+// addresses warns about ambiguous addresses.
 func (w *warner) addresses() {
 	if d := w.spec.DNSConfig; d != nil {
 		for i, ip := range d.Nameservers {
@@ -186,7 +186,7 @@ func (w *warner) oldAnnotations() {
 	}
 }
 
-// references warns about entries that are there twice or are empty.
+// references warns about duplicate and empty entries.
 func (w *warner) references() {
 	s := w.spec
 	var ips, secrets check.Seen[string]
@@ -217,7 +217,7 @@ func (w *warner) noSeccomp(key string) {
 	}
 }
 
-// fractions warns about parts of bytes.
+// fractions warns about fractional bytes.
 func (w *warner) fractions(list corev1.ResourceList, at *field.Path) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 		if q, ok := list[name]; ok && q.MilliValue()%1000 != 0 {
@@ -241,8 +241,8 @@ func (w *warner) containers() {
 	})
 }
 
-// appArmor warns about an annotation of a container that says something else than the profile of the pod. A pod's
-// containers have got their fields from it by now.
+// appArmor warns about an annotation of a container that differs from the profile of the pod. By now the annotations are copied to
+// the containers' fields.
 func (w *warner) appArmor(c *corev1.Container) {
 	key := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + c.Name
 	value, ok := w.annotations[key]
@@ -263,7 +263,7 @@ func (w *warner) fraction(list corev1.ResourceList, name corev1.ResourceName, at
 	}
 }
 
-// env warns about a variable that hides another of its name without using it.
+// env warns about a variable that overrides an earlier one of its name without referring to it.
 func (w *warner) env(vars []corev1.EnvVar, at *field.Path) {
 	var names check.Seen[string]
 	for i := range vars {
@@ -278,7 +278,7 @@ func (w *warner) env(vars []corev1.EnvVar, at *field.Path) {
 	}
 }
 
-// NodeSelectorWarnings tells of labels of nodes that have newer names.
+// NodeSelectorWarnings warns about deprecated node labels.
 func NodeSelectorWarnings(s *corev1.NodeSelector, at *field.Path) []string {
 	w := warner{}
 	for i := range s.NodeSelectorTerms {
@@ -287,13 +287,13 @@ func NodeSelectorWarnings(s *corev1.NodeSelector, at *field.Path) []string {
 	return w.list
 }
 
-// OldLabel returns what is to be said about a label of nodes that has a newer name.
+// OldLabel returns the warning about a deprecated node label.
 func OldLabel(key string) (message string, ok bool) {
 	message, ok = oldLabels[key]
 	return message, ok
 }
 
-// NameWarnings warns about the name of what makes pods, where it is longer or freer than a host's.
+// NameWarnings warns about the name of a workload that is not a valid hostname.
 func NameWarnings(name string) []string {
 	if check.Label(name, nil) == nil {
 		return nil

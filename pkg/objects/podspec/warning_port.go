@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ports warns about ports that are the same or may be.
+// ports warns about ports that conflict or may conflict.
 func (w *warner) ports() {
 	type place struct {
 		port *corev1.ContainerPort
@@ -41,7 +41,7 @@ func (w *warner) ports() {
 	})
 }
 
-// shownPort is a port as the warning about it shows it: with the names of Go's fields.
+// shownPort formats a port for a warning, with Go's field names.
 func shownPort(p *corev1.ContainerPort) any {
 	return struct {
 		Name          string
@@ -52,7 +52,7 @@ func shownPort(p *corev1.ContainerPort) any {
 	}{p.Name, p.HostPort, p.ContainerPort, p.Protocol, p.HostIP}
 }
 
-// portNames warns about names that ports of several containers have.
+// portNames warns about port names that several containers have.
 func (w *warner) portNames() {
 	seen := map[string]*field.Path{}
 	eachContainer(w.spec, w.at.Child("spec"), func(c *corev1.Container, at *field.Path) {

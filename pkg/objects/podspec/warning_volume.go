@@ -9,7 +9,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/volume"
 )
 
-// volumes warns about kinds that no longer work, and files of a volume that hide one another.
+// volumes warns about removed volume types, and about overlapping files in a volume.
 func (w *warner) volumes() {
 	for i := range w.spec.Volumes {
 		v, at := &w.spec.Volumes[i], w.at.Child("spec", "volumes").Index(i)
@@ -38,7 +38,7 @@ func (w *warner) volumes() {
 	}
 }
 
-// file is a path in a volume, and what puts a file there if several things may.
+// file is a path in a volume with its source, if the volume has several.
 type file struct{ path, source string }
 
 func (f file) String() string {
@@ -48,7 +48,7 @@ func (f file) String() string {
 	return fmt.Sprintf("%q (%s)", f.path, f.source)
 }
 
-// overlaps warns about files of a volume that have the same path, or one below another's.
+// overlaps warns about files of a volume whose paths are equal or below one another.
 func (w *warner) overlaps(v *corev1.Volume) {
 	switch {
 	case v.ConfigMap != nil:
@@ -111,7 +111,7 @@ func projectedFiles(p *corev1.VolumeProjection) []file {
 	return nil
 }
 
-// overlapping compares each file with those before it, of which some are known already, and returns all.
+// overlapping compares each file with known and earlier ones, and returns all of them.
 func (w *warner) overlapping(name, what string, files, known []file) []file {
 	for _, f := range files {
 		f.path = strings.TrimRight(f.path, "/")

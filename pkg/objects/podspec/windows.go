@@ -37,7 +37,7 @@ func windowsOptions(w *corev1.WindowsSecurityContextOptions, at *field.Path) fie
 	return errs
 }
 
-// The names of Windows' domains and hosts. Few pods have them, so they are compiled when one does.
+// Patterns of Windows domains and hosts. Few pods have them, so they are compiled on first use.
 var (
 	control     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[[:cntrl:]]+`) })
 	netBios     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[^\\/:\*\?"<>|\.][^\\/:\*\?"<>|]{0,14}$`) })
@@ -46,7 +46,7 @@ var (
 	})
 )
 
-// windowsUser says what is wrong with a user of the form DOMAIN\USER.
+// windowsUser returns what is wrong with a user name of the form DOMAIN\USER.
 func windowsUser(name string) []string {
 	parts := strings.Split(name, `\`)
 	switch {
@@ -82,7 +82,7 @@ func windowsUser(name string) []string {
 	return wrong
 }
 
-// eachContainer visits the containers in upstream's order: init, regular, ephemeral.
+// eachContainer visits the containers in Kubernetes' order: init, regular, ephemeral.
 func (v *validator) eachContainer(at *field.Path, visit func(*corev1.Container, *field.Path)) {
 	eachContainer(v.spec, at, visit)
 }
@@ -106,7 +106,7 @@ func hostProcessOf(w *corev1.WindowsSecurityContextOptions) *bool {
 	return w.HostProcess
 }
 
-// hostProcess checks that the containers of a Windows pod are host processes together or not at all.
+// hostProcess checks that either all or none of the containers of a Windows pod are HostProcess containers.
 func (v *validator) hostProcess(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	var pod *bool
@@ -143,7 +143,7 @@ func (v *validator) hostProcess(at *field.Path) field.ErrorList {
 	return errs
 }
 
-// anyWindows reports whether a container has options for Windows, which spares all others the walk with paths.
+// anyWindows reports whether a container has Windows options, which most pods do not, so their checks are skipped.
 func (v *validator) anyWindows() bool {
 	for _, list := range [][]corev1.Container{v.spec.InitContainers, v.spec.Containers} {
 		for i := range list {
@@ -155,7 +155,7 @@ func (v *validator) anyWindows() bool {
 	return false
 }
 
-// system checks the fields that go with the pod's operating system.
+// system checks the fields that depend on the pod's operating system.
 func (v *validator) system(at *field.Path) field.ErrorList {
 	os := v.spec.OS
 	if os.Name == "" {

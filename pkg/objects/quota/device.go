@@ -14,7 +14,7 @@ import (
 
 var deviceClaims = schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}
 
-// deviceEvaluator counts claims of devices, and the devices of each class that they may be given at most.
+// deviceEvaluator counts ResourceClaims, and the maximum number of devices of each class that they can be allocated.
 var deviceEvaluator = Evaluator{
 	changed: func(sub string, _, _ objects.Object) bool { return sub == "" },
 	names:   []corev1.ResourceName{countOf(deviceClaims)},
@@ -34,14 +34,14 @@ var deviceEvaluator = Evaluator{
 	},
 }
 
-// devices returns how many devices of each class a request may be given: of alternatives that with the most.
+// devices returns the maximum number of devices of each class for a request, over its alternatives.
 func devices(r resourcev1.DeviceRequest) map[corev1.ResourceName]int64 {
 	out := map[corev1.ResourceName]int64{}
 	note := func(class string, mode resourcev1.DeviceAllocationMode, count int64) {
 		if mode == resourcev1.DeviceAllocationModeAll {
 			count = resourcev1.AllocationResultsMaxSize
 		} else if mode != resourcev1.DeviceAllocationModeExactCount {
-			count = 0 // of a mode that nobody knows
+			count = 0 // unknown mode
 		}
 		name := corev1.ResourceName(class + corev1.ResourceClaimsPerClass)
 		out[name] = max(out[name], count)

@@ -1,6 +1,6 @@
-// Package quota owns how much of a ResourceQuota an object uses: which of the quota's resources it counts against, whether
-// it is within the quota's scopes, and the amounts. Admission reserves by it before an object is stored, and whoever keeps
-// a quota's status counts by it what there is. Everything in it is pure.
+// Package quota computes the usage of ResourceQuotas: which of a quota's resources an object counts against, whether
+// the object is within the quota's scopes, and the amounts. Admission uses it to charge quotas, and the resource quota
+// controller to recalculate their status. Everything in it is pure.
 package quota
 
 import (
@@ -16,17 +16,17 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Evaluator knows how objects of one resource use a quota.
+// Evaluator computes the usage of objects of one resource.
 type Evaluator struct {
 	names    []corev1.ResourceName
-	matching func(name corev1.ResourceName) bool // more names; nil: none
+	matching func(name corev1.ResourceName) bool // matches further names; nil: none
 	inScope  func(obj objects.Object, s corev1.ScopedResourceSelectorRequirement) (bool, error)
 	missing  func(obj objects.Object, required []corev1.ResourceName) error
 	usage    func(obj objects.Object, now time.Time) corev1.ResourceList
-	changed  func(sub string, obj, old objects.Object) bool // nil: no update changes what an object uses
+	changed  func(sub string, obj, old objects.Object) bool // nil: no update changes the usage
 }
 
-// aliases are the names by which objects were counted before every resource could be.
+// aliases are the older names of object counts, without the prefix "count/".
 var aliases = map[schema.GroupResource]corev1.ResourceName{
 	{Resource: "configmaps"}:             corev1.ResourceConfigMaps,
 	{Resource: "secrets"}:                corev1.ResourceSecrets,
@@ -34,7 +34,7 @@ var aliases = map[schema.GroupResource]corev1.ResourceName{
 	{Resource: "replicationcontrollers"}: corev1.ResourceReplicationControllers,
 }
 
-// For returns the evaluator of a resource. What has no amounts of its own is counted.
+// For returns the evaluator of a resource. By default it counts objects.
 func For(r schema.GroupResource) Evaluator {
 	if r.Group == "" {
 		switch r.Resource {
@@ -62,14 +62,14 @@ func For(r schema.GroupResource) Evaluator {
 	}}
 }
 
-// countOf is the name under which a quota counts a resource's objects.
+// countOf returns the name of a resource's object count in quotas.
 func countOf(r schema.GroupResource) corev1.ResourceName {
 	return corev1.ResourceName("count/" + r.String())
 }
 
 var one = *resource.NewQuantity(1, resource.DecimalSI)
 
-// Names returns those of a quota's resources that the evaluator's objects use.
+// Names returns the quota's resources that objects of the evaluator use.
 func (e Evaluator) Names(of corev1.ResourceList) []corev1.ResourceName {
 	var out []corev1.ResourceName
 	for _, name := range library.ResourceNames(of) {
@@ -117,7 +117,7 @@ func scopes(s *corev1.ResourceQuotaSpec) []corev1.ScopedResourceSelectorRequirem
 	return out
 }
 
-// Missing returns an error when an object does not say how much it uses of what a quota limits.
+// Missing returns an error if an object does not set a request or limit that the quota requires.
 func (e Evaluator) Missing(obj objects.Object, required []corev1.ResourceName) error {
 	if e.missing == nil {
 		return nil
@@ -125,17 +125,17 @@ func (e Evaluator) Missing(obj objects.Object, required []corev1.ResourceName) e
 	return e.missing(obj, required)
 }
 
-// Changed reports whether an update, of the object itself or of a subresource, may change what it uses of a quota.
+// Changed reports whether an update of the object or of a subresource may change its usage.
 func (e Evaluator) Changed(sub string, obj, old objects.Object) bool {
 	return e.changed != nil && e.changed(sub, obj, old)
 }
 
-// Usage returns how much an object uses. now tells whether a pod that is being deleted should have ended.
+// Usage returns the usage of an object. A pod whose deletion grace period is over at now uses nothing.
 func (e Evaluator) Usage(obj objects.Object, now time.Time) corev1.ResourceList {
 	return e.usage(obj, now)
 }
 
-// Total returns how much a quota's objects use of what it limits.
+// Total returns the usage of all objects that match the quota.
 func (e Evaluator) Total(q *corev1.ResourceQuota, all []objects.Object, now time.Time) (corev1.ResourceList, error) {
 	names := e.Names(q.Spec.Hard)
 	total := make(corev1.ResourceList, len(names))

@@ -32,7 +32,7 @@ var serviceEvaluator = Evaluator{
 	},
 }
 
-// balancedPorts counts the node ports of a load balancer, which may do without.
+// balancedPorts counts the node ports of a load balancer, which are optional.
 func balancedPorts(s *corev1.Service) int {
 	if a := s.Spec.AllocateLoadBalancerNodePorts; a == nil || *a {
 		return len(s.Spec.Ports)
@@ -46,7 +46,7 @@ func balancedPorts(s *corev1.Service) int {
 	return n
 }
 
-// ofClass ends the names by which a quota limits the claims of one storage class: gold.storageclass.storage.k8s.io/….
+// ofClass is the middle of resource names for claims of one storage class: gold.storageclass.storage.k8s.io/….
 const ofClass = ".storageclass.storage.k8s.io/"
 
 var claimEvaluator = Evaluator{
@@ -92,7 +92,7 @@ func classOf(c *corev1.PersistentVolumeClaim) string {
 	return ""
 }
 
-// claimInScope looks at the attributes classes that a claim has, asks for and is on the way to.
+// claimInScope checks the current, desired and target VolumeAttributesClass of a claim.
 func claimInScope(obj objects.Object, s corev1.ScopedResourceSelectorRequirement) (bool, error) {
 	if s.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass {
 		return false, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/volume"
 )
 
-// valuesOf counts the values of a device's attributes: a list has many.
+// valuesOf counts the values of a device's attributes; a list counts each of its values.
 func valuesOf(d *resourcev1.Device) int {
 	n := 0
 	for _, a := range d.Attributes {
@@ -20,7 +20,7 @@ func valuesOf(d *resourcev1.Device) int {
 	return n
 }
 
-// attribute checks a value, which is of one type.
+// attribute checks that an attribute has exactly one type and a valid value.
 func attribute(a resourcev1.DeviceAttribute, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	n := 0
@@ -116,7 +116,7 @@ func isIdentifier(s string) bool {
 	return s != ""
 }
 
-// qualified checks a name with an optional domain. Like Kubernetes it lets pass names of more parts.
+// qualified checks a name with an optional domain. Like Kubernetes it accepts names of more parts.
 func qualified(name resourcev1.QualifiedName, at *field.Path) field.ErrorList {
 	parts := strings.Split(string(name), "/")
 	if len(parts) == 1 {

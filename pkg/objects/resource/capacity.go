@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// mostOptions is how many values a policy may list.
+// mostOptions is the maximum number of values in a policy.
 const mostOptions = 10
 
-// unshared checks the capacity of a device that one claim has to itself.
+// unshared checks the capacity of a device that only one claim may use.
 func unshared(c resourcev1.DeviceCapacity, at *field.Path) field.ErrorList {
 	if c.RequestPolicy != nil {
 		return field.ErrorList{field.Forbidden(at.Child("requestPolicy"), "allowMultipleAllocations must be true")}
@@ -19,7 +19,7 @@ func unshared(c resourcev1.DeviceCapacity, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// shared checks the capacity of a device of which several claims have a part.
+// shared checks the capacity of a device that several claims may share.
 func shared(c resourcev1.DeviceCapacity, at *field.Path) field.ErrorList {
 	p := c.RequestPolicy
 	if p == nil {
@@ -100,7 +100,7 @@ func validRange(p *resourcev1.CapacityRequestPolicy, most resource.Quantity, at 
 	return errs
 }
 
-// onStep checks that a value is whole steps above the lowest one. A step of nothing leads nowhere.
+// onStep checks that a value is the minimum plus a multiple of the step. A zero step is skipped.
 func onStep(q, low, step *resource.Quantity, at *field.Path) field.ErrorList {
 	if s := step.Value(); s != 0 && (q.Value()-low.Value())%s == 0 {
 		return nil

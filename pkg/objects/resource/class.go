@@ -30,7 +30,7 @@ var DeviceClasses = objects.Def[*resourcev1.DeviceClass]{
 	Validate: validateClass,
 }
 
-// validClassName looks at whole names only, also at those that the server has made.
+// validClassName ignores prefixes: it checks complete, also generated, names.
 func validClassName(name string, prefix bool) []string {
 	if prefix {
 		return nil

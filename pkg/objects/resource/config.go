@@ -11,7 +11,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/volume"
 )
 
-// configuration checks parameters for a driver. Those that are stored already may be longer than new ones.
+// configuration checks a driver's parameters. Stored ones may be longer than new ones.
 func configuration(c *resourcev1.DeviceConfiguration, stored bool, at *field.Path) field.ErrorList {
 	at = at.Child("opaque")
 	if c.Opaque == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/podspec"
 )
 
-// longestKey is the longest name of an attribute or capacity: DOMAIN/ID.
+// longestKey is the maximum length of the name of an attribute or capacity: DOMAIN/ID.
 const longestKey = resourcev1.DeviceMaxDomainLength + 1 + resourcev1.DeviceMaxIDLength
 
 func device(d, old *resourcev1.Device, ownNodes bool, at *field.Path) field.ErrorList {
@@ -41,7 +41,7 @@ func device(d, old *resourcev1.Device, ownNodes bool, at *field.Path) field.Erro
 	return append(errs, mappings(d, at.Child("nodeAllocatableResourceMappings"))...)
 }
 
-// deviceNodes checks which nodes have the device, which it says when the slice doesn't.
+// deviceNodes checks the node fields of a device, which are set if the slice is per device.
 func deviceNodes(d *resourcev1.Device, own bool, at *field.Path) field.ErrorList {
 	if !own {
 		if d.NodeName != nil || d.NodeSelector != nil || d.AllNodes != nil {
@@ -65,7 +65,7 @@ func taint(t *resourcev1.DeviceTaint, at *field.Path) field.ErrorList {
 	return append(errs, check.Named(t.Effect, effects, at, "effect")...)
 }
 
-// bindingConditions checks the conditions that a pod waits for, and those that say that it waits in vain.
+// bindingConditions checks bindingConditions and bindingFailureConditions.
 func bindingConditions(good, bad []string, at *field.Path) field.ErrorList {
 	key := func(s *string, at *field.Path) field.ErrorList { return check.LabelKey(*s, at) }
 	errs := items(good, resourcev1.BindingConditionsMaxSize, at.Child("bindingConditions"), key)
@@ -94,7 +94,7 @@ func bindingConditions(good, bad []string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// mappings checks what a device takes of its node's own resources.
+// mappings checks the node resources that a device uses.
 func mappings(d *resourcev1.Device, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range slices.Sorted(maps.Keys(d.NodeAllocatableResourceMappings)) {

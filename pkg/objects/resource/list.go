@@ -10,7 +10,7 @@ import (
 // unlimited is the size of lists that have no limit.
 const unlimited = -1
 
-// items checks each item of a list. Of one that is too long it says only that: looking at all could take long.
+// items checks each item of a list. For a list that is too long it reports only that, to bound the work.
 func items[T any](list []T, most int, at *field.Path, check func(item *T, at *field.Path) field.ErrorList) field.ErrorList {
 	if most != unlimited && len(list) > most {
 		return field.ErrorList{field.TooMany(at, len(list), most)}
@@ -22,7 +22,7 @@ func items[T any](list []T, most int, at *field.Path, check func(item *T, at *fi
 	return errs
 }
 
-// set is like items for a list that has each key once.
+// set is items for a list with unique keys.
 func set[T any, K comparable](list []T, most int, at *field.Path, key func(item *T) K, check func(item *T, at *field.Path) field.ErrorList) field.ErrorList {
 	errs := items(list, most, at, check)
 	if most != unlimited && len(list) > most {
@@ -41,7 +41,7 @@ func set[T any, K comparable](list []T, most int, at *field.Path, key func(item 
 
 func itself(s *string) string { return *s }
 
-// entries checks the keys and values of a map, in the order of the keys. In paths a key is shortened to longest.
+// entries checks the keys and values of a map, sorted by key. In paths keys are shortened to longest.
 func entries[K ~string, V any](m map[K]V, most, longest int, at *field.Path, key func(K, *field.Path) field.ErrorList, value func(V, *field.Path) field.ErrorList) field.ErrorList {
 	if most != unlimited && len(m) > most {
 		return field.ErrorList{field.TooMany(at, len(m), most)}
@@ -54,7 +54,7 @@ func entries[K ~string, V any](m map[K]V, most, longest int, at *field.Path, key
 	return errs
 }
 
-// shorten cuts out the middle of a text that is too long.
+// shorten removes the middle of a text that is too long.
 func shorten(s string, longest int) string {
 	longest = max(longest, 16)
 	if len(s) <= longest {

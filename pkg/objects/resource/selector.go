@@ -10,10 +10,10 @@ import (
 	devicecel "k8s.io/dynamic-resource-allocation/cel"
 )
 
-// features are those that Kubernetes has on by default.
+// features are the CEL features that Kubernetes enables by default.
 var features = devicecel.Features{EnableConsumableCapacity: true}
 
-// selectors checks expressions that choose devices. What was stored before may use what has come in later versions.
+// selectors checks CEL selectors of devices. Stored ones may use the environment of later versions.
 func selectors(list []resourcev1.DeviceSelector, stored bool, at *field.Path) field.ErrorList {
 	return items(list, resourcev1.DeviceSelectorsMaxSize, at, func(s *resourcev1.DeviceSelector, at *field.Path) field.ErrorList {
 		if s.CEL == nil {

@@ -49,7 +49,7 @@ func node(s *resourcev1.ResourceSlice) string {
 	return *s.Spec.NodeName
 }
 
-// defaultSlice leaves the time of taints to admission, which has a clock.
+// defaultSlice does not set the time of taints: admission does, which has a clock.
 func defaultSlice(s *resourcev1.ResourceSlice) {
 	for i := range s.Spec.Devices {
 		mappings := s.Spec.Devices[i].NodeAllocatableResourceMappings
@@ -62,7 +62,7 @@ func defaultSlice(s *resourcev1.ResourceSlice) {
 	}
 }
 
-// prepareSlice drops the fields of features that are off, unless they are in use.
+// prepareSlice drops fields of disabled features, unless the old object uses them.
 func prepareSlice(s, old *resourcev1.ResourceSlice) {
 	if !hasMappings(old) {
 		for i := range s.Spec.Devices {

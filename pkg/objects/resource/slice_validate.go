@@ -45,7 +45,7 @@ func sliceSpec(s, old *resourcev1.ResourceSliceSpec) field.ErrorList {
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// sliceNodes checks which nodes have the devices, which one of four fields says.
+// sliceNodes checks that exactly one of the four node fields is set.
 func sliceNodes(s *resourcev1.ResourceSliceSpec, at *field.Path) field.ErrorList {
 	c := chosen{at: at}
 	c.node(s.NodeName, "must be either unset or set to a non-empty string")
@@ -61,7 +61,7 @@ func sliceNodes(s *resourcev1.ResourceSliceSpec, at *field.Path) field.ErrorList
 	return c.one(one, one+", but multiple fields are set")
 }
 
-// chosen collects which of several fields are set, of which one must be, and what is wrong with them.
+// chosen collects the set fields of a group of which exactly one must be set, and their errors.
 type chosen struct {
 	at   *field.Path
 	set  []string
@@ -106,7 +106,7 @@ func (c *chosen) one(none, several string) field.ErrorList {
 	return append(c.errs, field.Invalid(c.at, fmt.Sprintf("{%s}", strings.Join(c.set, ", ")), several))
 }
 
-// mostDevices is smaller where devices need more work of the scheduler.
+// mostDevices returns the maximum number of devices, lower if they have taints or counters.
 func mostDevices(s *resourcev1.ResourceSliceSpec) int {
 	for i := range s.Devices {
 		if d := &s.Devices[i]; len(d.Taints) > 0 || len(d.ConsumesCounters) > 0 {
@@ -142,7 +142,7 @@ func pool(p *resourcev1.ResourcePool, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// poolName checks a name that may have several parts: node/part.
+// poolName checks a name with one or more parts: node/part.
 func poolName(name string, at *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(at, "")}
@@ -165,7 +165,7 @@ func consumption(c *resourcev1.DeviceCounterConsumption, at *field.Path) field.E
 	return counters(c.CounterSet, "counterSet", c.Counters, resourcev1.ResourceSliceMaxCountersPerDeviceCounterConsumption, at)
 }
 
-// counters checks the name of a set, which stands in called, and its counters.
+// counters checks the name of a counter set, in the field called, and its counters.
 func counters(name, called string, all map[string]resourcev1.Counter, most int, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if name == "" {

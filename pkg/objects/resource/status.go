@@ -18,7 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/volume"
 )
 
-// allocated are the devices of an allocation.
+// allocated returns the devices of an allocation.
 func allocated(a *resourcev1.AllocationResult) map[schedulerapi.SharedDeviceID]bool {
 	if a == nil {
 		return nil
@@ -75,7 +75,7 @@ func consumer(r *resourcev1.ResourceClaimConsumerReference, at *field.Path) fiel
 func (n names) allocation(a *resourcev1.AllocationResult, at *field.Path) field.ErrorList {
 	devices := at.Child("devices")
 	errs := items(a.Devices.Results, resourcev1.AllocationResultsMaxSize, devices.Child("results"), n.result)
-	// The claim and the class may each bring as many.
+	// The claim and the class may each add as many.
 	errs = append(errs, items(a.Devices.Config, 2*resourcev1.DeviceConfigMaxSize, devices.Child("config"), n.resultConfig)...)
 	if a.NodeSelector != nil {
 		errs = append(errs, podspec.NodeSelector(a.NodeSelector, at.Child("nodeSelector"))...)

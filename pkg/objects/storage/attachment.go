@@ -87,7 +87,7 @@ func validateAttachment(a, old *storagev1.VolumeAttachment) field.ErrorList {
 	return errs
 }
 
-// What drivers may tell about an attachment.
+// The limits of attachment metadata.
 const (
 	largestMetadata = 256 << 10
 	longestMessage  = 1024

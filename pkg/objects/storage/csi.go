@@ -91,7 +91,7 @@ func defaultDriver(d *storagev1.CSIDriver) {
 
 func prepareDriver(d, old *storagev1.CSIDriver) {
 	if old == nil {
-		d.Spec.PreventPodSchedulingIfMissing = nil // a feature that is off
+		d.Spec.PreventPodSchedulingIfMissing = nil // its feature gate is off
 		return
 	}
 	if old.Spec.PreventPodSchedulingIfMissing == nil {
@@ -105,7 +105,7 @@ var (
 	lifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral}
 )
 
-// driverWarnings tells whose driver is now given tokens where logs may show them.
+// driverWarnings warns of a driver that receives tokens in a field which logs may contain.
 func driverWarnings(d, old *storagev1.CSIDriver) []string {
 	if len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil ||
 		old != nil && equality.Semantic.DeepEqual(old.Spec.TokenRequests, d.Spec.TokenRequests) {
@@ -190,7 +190,7 @@ var CSINodes = objects.Def[*storagev1.CSINode]{
 	NeedsVersion: true,
 }
 
-// longestNodeID is how long a driver's name for a node may be.
+// longestNodeID is the maximum length of a driver's node ID.
 const longestNodeID = 256
 
 func validateNode(n, old *storagev1.CSINode) field.ErrorList {
@@ -227,10 +227,10 @@ func validateNode(n, old *storagev1.CSINode) field.ErrorList {
 	}
 	byName := make(map[string][]storagev1.CSINodeDriver, len(n.Spec.Drivers))
 	for _, now := range n.Spec.Drivers {
-		now.Allocatable = nil // this may change
+		now.Allocatable = nil // mutable
 		byName[now.Name] = append(byName[now.Name], now)
 	}
-	for _, was := range old.Spec.Drivers { // in which no name is there twice
+	for _, was := range old.Spec.Drivers { // the names are unique
 		was.Allocatable = nil
 		for _, now := range byName[was.Name] {
 			errs = append(errs, check.ImmutableShown(now, was, drivers)...)
@@ -287,7 +287,7 @@ func validateCapacity(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
 	return errs
 }
 
-// topologyWarnings tells of labels of nodes that have other names now.
+// topologyWarnings warns of deprecated node labels.
 func topologyWarnings(s *metav1.LabelSelector, at *field.Path) []string {
 	if s == nil {
 		return nil

@@ -22,7 +22,7 @@ func validateEphemeral(e *corev1.EphemeralVolumeSource, at *field.Path) field.Er
 	return append(TemplateMeta(&t.ObjectMeta, at.Child("metadata")), ValidateClaimSpec(&t.Spec, at.Child("spec"))...)
 }
 
-// TemplateMeta allows a template only labels and annotations.
+// TemplateMeta rejects metadata other than labels and annotations in a template.
 func TemplateMeta(m *metav1.ObjectMeta, at *field.Path) field.ErrorList {
 	errs := append(validation.ValidateAnnotations(m.Annotations, at.Child("annotations")), check.Labels(m.Labels, at, "labels")...)
 	set := []struct {
@@ -50,7 +50,7 @@ var (
 	volumeModes = []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem}
 )
 
-// ValidateClaimSpec checks what a PersistentVolumeClaim, or a template of one, asks for.
+// ValidateClaimSpec checks the spec of a PersistentVolumeClaim or a template of one.
 func ValidateClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(s.AccessModes) == 0 {
@@ -94,8 +94,8 @@ func elsewhere(ref *corev1.TypedObjectReference) bool {
 	return ref.Namespace != nil && *ref.Namespace != ""
 }
 
-// bothSources checks that both ways to say what a claim is filled from say the same. What is wrong is shown as the path
-// to it, which has no fields in JSON.
+// bothSources checks that dataSource and dataSourceRef agree. The error's value is the path, which has no fields in JSON, as in
+// Kubernetes.
 func bothSources(source *corev1.TypedLocalObjectReference, ref *corev1.TypedObjectReference, at *field.Path) field.ErrorList {
 	switch {
 	case elsewhere(ref):
@@ -116,7 +116,7 @@ func sameSource(a *corev1.TypedLocalObjectReference, b *corev1.TypedObjectRefere
 	return a.Kind == b.Kind && a.Name == b.Name && group(a.APIGroup) == group(b.APIGroup)
 }
 
-// ValidateAccess checks the ways in which a volume can be, or shall be, used.
+// ValidateAccess checks access modes.
 func ValidateAccess(modes []corev1.PersistentVolumeAccessMode, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	oncePod, other := false, false
@@ -131,7 +131,7 @@ func ValidateAccess(modes []corev1.PersistentVolumeAccessMode, at *field.Path) f
 	return errs
 }
 
-// claimSource checks what a claim is filled from.
+// claimSource checks a data source of a claim.
 func claimSource(group *string, kind, name string, at *field.Path) field.ErrorList {
 	errs := required(at, "name", name, "kind", kind)
 	if group == nil || *group == "" {
@@ -143,7 +143,7 @@ func claimSource(group *string, kind, name string, at *field.Path) field.ErrorLi
 	return append(errs, check.Subdomain(*group, at, "apiGroup")...)
 }
 
-// ClaimWarnings warns about sizes that are no whole number of bytes.
+// ClaimWarnings warns about fractional bytes.
 func ClaimWarnings(s *corev1.PersistentVolumeClaimSpec, at *field.Path) []string {
 	var out []string
 	for _, list := range []struct {

@@ -10,14 +10,14 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// podFields are the fields of a pod that anything can refer to.
+// podFields are the pod fields that a fieldRef may have.
 var podFields = []string{
 	"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
 	"spec.restartPolicy", "spec.serviceAccountName", "spec.schedulerName", "status.phase", "status.hostIP",
 	"status.hostIPs", "status.podIP", "status.podIPs", "spec.host",
 }
 
-// FieldRef checks a reference to a field of the pod; allowed are those that may be shown there.
+// FieldRef checks a reference to a field of the pod. allowed lists the fields.
 func FieldRef(ref *corev1.ObjectFieldSelector, allowed []string, at *field.Path) field.ErrorList {
 	if ref.APIVersion == "" {
 		return field.ErrorList{field.Required(at.Child("apiVersion"), "")}
@@ -39,7 +39,7 @@ func FieldRef(ref *corev1.ObjectFieldSelector, allowed []string, at *field.Path)
 		return unknownField(ref, "field label not supported: "+ref.FieldPath, at)
 	}
 	if path == "spec.host" {
-		path = "spec.nodeName" // its name of old
+		path = "spec.nodeName" // its deprecated name
 	}
 	return check.OneOf(path, allowed, at, "fieldPath")
 }
@@ -48,7 +48,7 @@ func unknownField(ref *corev1.ObjectFieldSelector, why string, at *field.Path) f
 	return field.ErrorList{field.Invalid(at.Child("fieldPath"), ref.FieldPath, "error converting fieldPath: "+why)}
 }
 
-// subscripted splits metadata.labels['key'] into its path and key.
+// subscripted splits metadata.labels['key'] into path and key.
 func subscripted(path string) (string, string, bool) {
 	rest, ok := strings.CutSuffix(path, "']")
 	if !ok {
@@ -66,7 +66,7 @@ var resourceFields = []string{
 	"requests.cpu", "requests.ephemeral-storage", "requests.memory",
 }
 
-// ResourceFieldRef checks a reference to what a container requests or is limited to. In a volume it must name the
+// ResourceFieldRef checks a reference to a container's request or limit. In a volume it must name the
 // container.
 func ResourceFieldRef(ref *corev1.ResourceFieldSelector, volume bool, at *field.Path) field.ErrorList {
 	var errs field.ErrorList

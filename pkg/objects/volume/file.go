@@ -59,7 +59,7 @@ func validateDownward(d *corev1.DownwardAPIVolumeSource, at *field.Path) field.E
 	return errs
 }
 
-// fileFields are the fields of a pod that a file can show.
+// fileFields are the pod fields that a file may refer to.
 var fileFields = []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
 
 func downwardFile(f *corev1.DownwardAPIVolumeFile, at *field.Path) field.ErrorList {
@@ -80,12 +80,12 @@ func downwardFile(f *corev1.DownwardAPIVolumeFile, at *field.Path) field.ErrorLi
 
 var pullPolicies = []corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}
 
-// ValidatePullPolicy checks when an image is pulled.
+// ValidatePullPolicy checks a pull policy.
 func ValidatePullPolicy(p corev1.PullPolicy, at *field.Path, child ...string) field.ErrorList {
 	return check.Named(p, pullPolicies, at, child...)
 }
 
-// validateImage lets a template leave out the image, which something above it may fill.
+// validateImage accepts a template without an image, which a controller may set.
 func validateImage(i *corev1.ImageVolumeSource, pod string, at *field.Path) field.ErrorList {
 	errs := ValidatePullPolicy(i.PullPolicy, at, "pullPolicy")
 	if pod == "" {

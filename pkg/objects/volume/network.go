@@ -56,7 +56,7 @@ func validateISCSI(i *corev1.ISCSIVolumeSource, at *field.Path) field.ErrorList 
 	return errs
 }
 
-// initiators are the forms of iSCSI names, by their first letters.
+// initiators are the patterns of iSCSI names, by prefix.
 var initiators = map[string]*regexp.Regexp{
 	"iqn": regexp.MustCompile(`iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)$`),
 	"eui": regexp.MustCompile(`^eui.[[:alnum:]]{16}$`),

@@ -27,7 +27,7 @@ func Descending(p string, at *field.Path, child ...string) field.ErrorList {
 	return append(errs, NoBacksteps(p, at, child...)...)
 }
 
-// NotReserved checks a descending path that shall not begin with "..", which kubelets use for themselves.
+// NotReserved is Descending, and rejects paths that begin with "..", which kubelets reserve.
 func NotReserved(p string, at *field.Path, child ...string) field.ErrorList {
 	errs := Descending(p, at, child...)
 	if strings.HasPrefix(p, "..") && !strings.HasPrefix(p, "../") {

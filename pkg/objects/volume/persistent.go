@@ -11,13 +11,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// AccessModes and Modes are those that volumes and claims can have.
+// AccessModes and Modes are the valid access and volume modes.
 var (
 	AccessModes = accessModes
 	Modes       = volumeModes
 )
 
-// DefaultPersistent fills what the source of a PersistentVolume left out.
+// DefaultPersistent sets the defaults of the source of a PersistentVolume.
 func DefaultPersistent(s *corev1.PersistentVolumeSource) {
 	if s.HostPath != nil {
 		setPointer(&s.HostPath.Type, corev1.HostPathUnset)
@@ -39,10 +39,10 @@ func DefaultPersistent(s *corev1.PersistentVolumeSource) {
 	}
 }
 
-// DefaultClaimSpec fills what a claim left out.
+// DefaultClaimSpec sets the defaults of a claim.
 func DefaultClaimSpec(s *corev1.PersistentVolumeClaimSpec) { defaultClaimSpec(s) }
 
-// ValidatePersistentSource checks what a PersistentVolume called name is made of, which must be one thing.
+// ValidatePersistentSource checks that the PersistentVolume called name has exactly one, valid source.
 func ValidatePersistentSource(s *corev1.PersistentVolumeSource, name string, at *field.Path) field.ErrorList {
 	o := one{at: at}
 	if o.first(s.HostPath != nil, "hostPath") {
@@ -109,7 +109,7 @@ func (o *one) persistentNetwork(s *corev1.PersistentVolumeSource, name string) {
 	if o.first(s.FC != nil, "fc") {
 		o.add(validateFC(s.FC, at.Child("fc")))
 	}
-	if s.FlexVolume != nil { // upstream counts it without looking at the others
+	if s.FlexVolume != nil { // Kubernetes accepts it beside another source
 		o.n = 1
 		o.add(validateFlex(&corev1.FlexVolumeSource{Driver: s.FlexVolume.Driver, Options: s.FlexVolume.Options}, at.Child("flexVolume")))
 	}
@@ -168,7 +168,7 @@ func persistentISCSI(i *corev1.ISCSIPersistentVolumeSource, name string, at *fie
 	return errs
 }
 
-// persistentInitiator is like initiator, in the shorter words that upstream has for PersistentVolumes.
+// persistentInitiator is initiator with the shorter messages for PersistentVolumes.
 func persistentInitiator(name string, at *field.Path) field.ErrorList {
 	if form := initiators[name[:min(3, len(name))]]; form != nil && form.MatchString(name) {
 		return nil

@@ -15,7 +15,7 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 	return v.errs
 }
 
-// projection collects the errors of a projected volume and the paths that its files take.
+// projection collects the errors of a projected volume and the paths of its files.
 type projection struct {
 	at    *field.Path
 	paths check.Seen[string]
@@ -24,7 +24,7 @@ type projection struct {
 
 func (v *projection) add(errs field.ErrorList) { v.errs = append(v.errs, errs...) }
 
-// take notes a path; owner is what the error names if it is taken already.
+// take records a path. The error about a duplicate names owner.
 func (v *projection) take(path, owner string) {
 	if v.paths.Again(path) {
 		v.errs = append(v.errs, field.Invalid(v.at, owner, "conflicting duplicate paths"))

@@ -10,13 +10,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// Known are the valid volumes of a pod, in which mounts find theirs by name.
+// Known holds the valid volumes of a pod by name.
 type Known struct {
 	few    []*corev1.Volume
-	byName map[string]*corev1.Volume // nil while they are few
+	byName map[string]*corev1.Volume // nil for few volumes
 }
 
-// indexFrom is how many volumes have an index.
+// indexFrom is the number of volumes from which there is an index.
 const indexFrom = 16
 
 // Find returns the volume with a name, or nil.
@@ -46,7 +46,7 @@ func (k *Known) add(v *corev1.Volume) {
 	}
 }
 
-// Validate checks the volumes of a pod. pod is its name, which ephemeral volumes use; "" in a template.
+// Validate checks the volumes of a pod. pod is its name, which the claims of ephemeral volumes contain; "" for a template.
 func Validate(volumes []corev1.Volume, pod string, at *field.Path) (Known, field.ErrorList) {
 	var errs field.ErrorList
 	known := Known{few: make([]*corev1.Volume, 0, min(len(volumes), indexFrom))}
@@ -74,7 +74,7 @@ func Validate(volumes []corev1.Volume, pod string, at *field.Path) (Known, field
 	return known, errs
 }
 
-// madeForPod returns the claims that the ephemeral volumes of a pod make.
+// madeForPod returns the names of the claims of a pod's ephemeral volumes.
 func madeForPod(volumes []corev1.Volume, pod string) map[string]bool {
 	var made map[string]bool
 	for i := range volumes {
@@ -89,14 +89,14 @@ func madeForPod(volumes []corev1.Volume, pod string) map[string]bool {
 	return made
 }
 
-// one collects the errors of a volume that shall have exactly one source.
+// one collects the errors of a volume, which must have exactly one source.
 type one struct {
 	at   *field.Path
 	n    int
 	errs field.ErrorList
 }
 
-// first reports whether a source that is there is the first one, which is checked; every further one is an error.
+// first reports whether a set source is the first one, which the caller checks. It adds an error for a further one.
 func (o *one) first(there bool, name string) bool {
 	if !there {
 		return false
@@ -156,7 +156,7 @@ func validateSource(v *corev1.Volume, pod string, at *field.Path) field.ErrorLis
 	return o.errs
 }
 
-// network checks the sources in the middle of the list, most of which are old drivers of storage in the network.
+// network checks a part of the sources, most of which are in-tree drivers of network storage.
 func (o *one) network(v *corev1.Volume) {
 	s, at := &v.VolumeSource, o.at
 	if o.first(s.NFS != nil, "nfs") {
@@ -193,7 +193,7 @@ func (o *one) network(v *corev1.Volume) {
 	if o.first(s.Quobyte != nil, "quobyte") {
 		o.add(validateQuobyte(s.Quobyte, at.Child("quobyte")))
 	}
-	if o.first(s.DownwardAPI != nil, "downwarAPI") { // upstream's spelling
+	if o.first(s.DownwardAPI != nil, "downwarAPI") { // Kubernetes' spelling
 		o.add(validateDownward(s.DownwardAPI, at.Child("downwardAPI")))
 	}
 	if o.first(s.FC != nil, "fc") {
@@ -225,7 +225,7 @@ func (o *one) network(v *corev1.Volume) {
 	}
 }
 
-// validateClaimName checks the name of the claim that an ephemeral volume will make.
+// validateClaimName checks the name of an ephemeral volume's claim.
 func validateClaimName(volume, pod string, at *field.Path) field.ErrorList {
 	if pod == "" || volume == "" {
 		return nil
