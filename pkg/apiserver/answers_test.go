@@ -11,14 +11,14 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// step is a request, and what the answer to it must be.
+// step is a request and the expected response.
 type step struct {
 	method, path, body, media string
 	code                      int
-	has                       string // what the body holds; with a ! in front: what it does not hold
+	has                       string // part of the body; with a leading "!": must not be part of it
 }
 
-// play sends the steps of a conversation, in order.
+// play sends the requests in order and checks the responses.
 func play(t *testing.T, e *apiservertest.Env, steps []step) {
 	t.Helper()
 	for i, s := range steps {
@@ -43,7 +43,7 @@ const (
 	sequence = "application/json-patch+json"
 )
 
-// What Kubernetes answers where one may expect something else.
+// These responses of Kubernetes may be unexpected.
 func TestConversations(t *testing.T) {
 	const maps, a = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/configmaps/a"
 	for name, conversation := range map[string][]step{
@@ -142,7 +142,7 @@ func TestConversations(t *testing.T) {
 	}
 }
 
-// Who applies what is there already owns it, as of no time.
+// An apply that changes nothing still records its manager, without a time.
 func TestApplyOfWhatIsThere(t *testing.T) {
 	e := apiservertest.New(t)
 	const path = "/api/v1/namespaces/default/configmaps/a"
@@ -162,7 +162,7 @@ func TestApplyOfWhatIsThere(t *testing.T) {
 	}
 }
 
-// Fields that a YAML body has twice are told one by one, however the body comes.
+// The duplicate fields of a YAML body are reported one by one, for each media type of the body.
 func TestWarningsOfYAML(t *testing.T) {
 	e := apiservertest.New(t)
 	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {a: \"1\", a: \"2\", b: \"1\", b: \"2\"}\n"
@@ -178,7 +178,7 @@ func TestWarningsOfYAML(t *testing.T) {
 	}
 }
 
-// YAML has no frames: a watch can't be in it, and says so in YAML.
+// YAML has no framing: the server refuses a watch in YAML, with an error in YAML.
 func TestWatchInYAML(t *testing.T) {
 	resp, body := do(t, apiservertest.New(t), "GET", "/api/v1/configmaps?watch=1", "", "Accept", "application/yaml")
 	const want = "only the following media types are accepted: application/json;stream=watch,"
@@ -187,7 +187,7 @@ func TestWatchInYAML(t *testing.T) {
 	}
 }
 
-// What is removed is answered with itself where Kubernetes does so.
+// A delete responds with the object where Kubernetes does so.
 func TestDeletedObjects(t *testing.T) {
 	e := apiservertest.New(t)
 	for path, body := range map[string]string{
@@ -216,7 +216,7 @@ func TestDeletedObjects(t *testing.T) {
 	}
 }
 
-// The row of a pod that has ended says how; kubectl leaves such rows out when it is asked to.
+// The row of a finished pod has a condition; kubectl hides such rows on request.
 func TestRowsOfEndedPods(t *testing.T) {
 	e := apiservertest.New(t)
 	const pods = "/api/v1/namespaces/default/pods"

@@ -60,7 +60,7 @@ func (a applier) get() *appsv1.Deployment {
 	return &d
 }
 
-// owners checks who owns what: "MANAGER OPERATION VERSION SUBRESOURCE FIELDS" of each entry.
+// owners checks the managers of fields: "MANAGER OPERATION VERSION SUBRESOURCE FIELDS" of each entry.
 func (a applier) owners(want ...string) {
 	a.Helper()
 	var got []string
@@ -72,7 +72,7 @@ func (a applier) owners(want ...string) {
 	}
 }
 
-// deployment is a configuration with more fields of spec, and those of metadata, in YAML's short form.
+// deployment is a configuration in YAML flow style, with more fields in its spec and metadata.
 func deployment(version, spec, meta string) string {
 	return `{"apiVersion":"apps/` + version + `","kind":"Deployment","metadata":{"name":"web"` + meta + `},"spec":{` + spec + `}}`
 }
@@ -84,7 +84,7 @@ const (
 
 func newApplier(t *testing.T) applier { return applier{t, apiservertest.New(t)} }
 
-// The replicas that an apply through scale sets are taken from who had them, and can be had back.
+// An apply through scale takes the replicas from their manager, which can take them back.
 func TestApplyScale(t *testing.T) {
 	a := newApplier(t)
 	scale := func(n int) string {
@@ -105,7 +105,7 @@ func TestApplyScale(t *testing.T) {
 	a.refused("alice", "v1", "", deployment("v1", `"replicas":3,`+whole, ""),
 		`Apply failed with 1 conflict: conflict with "bob" with subresource "scale": .spec.replicas`)
 
-	// An update by scale takes them from the one who applied.
+	// An update by scale takes them from the manager that applied.
 	resp, body := do(t, a.env, "PUT", a.path("v1", "/scale?fieldManager=carol"), scale(7))
 	if resp.StatusCode != 200 {
 		t.Fatal(body)
@@ -121,7 +121,7 @@ func TestApplyScale(t *testing.T) {
 	}
 }
 
-// One who applies in another version than before goes on with what it owned.
+// A manager that applies in another version keeps the fields that it owned.
 func TestApplyInVersions(t *testing.T) {
 	a := newApplier(t)
 	a.applied("alice", "v1beta1", "", deployment("v1beta1", `"replicas":2,`+whole, ""), false)
@@ -134,7 +134,7 @@ func TestApplyInVersions(t *testing.T) {
 	}
 }
 
-// Fields that their last owner no longer applies go away; those of several owners stay.
+// A field is removed when its last owner no longer applies it; a field with several owners stays.
 func TestApplyGivesUp(t *testing.T) {
 	a := newApplier(t)
 	a.applied("alice", "v1", "", deployment("v1", whole, `,"labels":{"a":"1","b":"2"},"finalizers":["example.com/x","example.com/y"]`), false)
@@ -151,7 +151,7 @@ func TestApplyGivesUp(t *testing.T) {
 	a.owners(`alice Apply apps/v1  {"f:spec":{`+owned+`}}`, `bob Apply apps/v1  {"f:spec":{}}`)
 }
 
-// Status is applied apart from the rest, and by others.
+// Status is applied separately, by another manager.
 func TestApplyStatus(t *testing.T) {
 	a := newApplier(t)
 	status := func(n int) string {
@@ -169,7 +169,7 @@ func TestApplyStatus(t *testing.T) {
 	}
 }
 
-// Who owns what can be forgotten, and what was made before can be taken over.
+// A client can remove managedFields, and an apply can take over the fields of an earlier create.
 func TestApplyAfterUpdate(t *testing.T) {
 	a := newApplier(t)
 	resp, body := do(t, a.env, "POST", "/apis/apps/v1/namespaces/default/deployments?fieldManager=maker", deployment("v1", `"replicas":2,`+whole, ""))

@@ -17,7 +17,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 )
 
-// BenchmarkList lists 5,000 pods as they are.
+// BenchmarkList lists 5,000 pods that do not change.
 func BenchmarkList(b *testing.B) {
 	const pods = 5000
 	e := apiservertest.New(b)
@@ -83,7 +83,7 @@ func fetch(b testing.TB, hc *http.Client, url, accept string) int64 {
 	return n
 }
 
-// BenchmarkCreate creates ConfigMaps over HTTP, many at a time.
+// BenchmarkCreate creates ConfigMaps over HTTP, with many concurrent requests.
 func BenchmarkCreate(b *testing.B) {
 	e := apiservertest.New(b)
 	hc := httpClient(b, e)
@@ -98,7 +98,7 @@ func BenchmarkCreate(b *testing.B) {
 				b.Error(err)
 				return
 			}
-			_, _ = io.Copy(io.Discard, resp.Body) // to use the connection again
+			_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is reused
 			_ = resp.Body.Close()
 			if resp.StatusCode != http.StatusCreated {
 				b.Error(resp.Status)

@@ -7,7 +7,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// A Binding that is created as a resource of its own assigns its pod, once.
+// A created Binding assigns its pod to a node. A second one is refused.
 func TestBindings(t *testing.T) {
 	e := apiservertest.New(t)
 	const space = "/api/v1/namespaces/default"

@@ -15,7 +15,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// TestDynamicClient works on an object whose type it does not know.
+// TestDynamicClient uses an object without its Go type.
 func TestDynamicClient(t *testing.T) {
 	e := apiservertest.New(t)
 	c, err := dynamic.NewForConfig(e.AdminConfig)
@@ -70,7 +70,7 @@ func TestDynamicClient(t *testing.T) {
 	}
 }
 
-// TestMetadataClient sees of objects what they have in common.
+// TestMetadataClient reads the metadata of objects.
 func TestMetadataClient(t *testing.T) {
 	e := apiservertest.New(t)
 	c, err := metadataclient.NewForConfig(e.AdminConfig)
@@ -97,7 +97,7 @@ func TestMetadataClient(t *testing.T) {
 	}
 }
 
-// TestDiscoveryClient finds every resource, in the aggregated form and in the one before it.
+// TestDiscoveryClient finds every resource, through aggregated and unaggregated discovery.
 func TestDiscoveryClient(t *testing.T) {
 	e := apiservertest.New(t)
 	for _, legacy := range []bool{false, true} {

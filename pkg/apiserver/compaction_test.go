@@ -20,24 +20,25 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
-// TestInformerSurvivesCompaction cuts an informer off, changes what it watches, forgets the changes, and lets it come
-// back to another server over the same store: what it knew is too old, and it begins anew by itself.
+// TestInformerSurvivesCompaction disconnects an informer, changes objects, compacts the store, and connects the
+// informer to another server over the same store. Its resourceVersion is expired, so it lists again.
 func TestInformerSurvivesCompaction(t *testing.T) {
 	state := memory.New()
 	withState := func(cfg *apiserver.Config) { cfg.Store = keptOpen{state} }
 	first := apiservertest.New(t, withState)
-	var serving atomic.Pointer[http.Handler] // nil: nobody answers
+	var serving atomic.Pointer[http.Handler] // nil: no server answers
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h := serving.Load(); h != nil {
 			(*h).ServeHTTP(w, r)
 			return
 		}
-		// Too many requests: the informer watches again from where it was, while after other errors it begins anew.
+		// After TooManyRequests the informer watches again from its last resourceVersion. After other errors it lists
+		// again.
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusTooManyRequests)
 	}))
 	t.Cleanup(proxy.Close)
-	var gone atomic.Int32 // answers that said that a revision is too old
+	var gone atomic.Int32 // responses that report an expired resourceVersion
 	serve := func(e *apiservertest.Env) {
 		h := http.Handler(countGone(e, &gone))
 		serving.Store(&h)
@@ -60,7 +61,7 @@ func TestInformerSurvivesCompaction(t *testing.T) {
 		t.Fatal("the informer does not sync")
 	}
 
-	// A watch that has brought something is gone on with; one that has not is begun anew.
+	// The informer resumes a watch that has delivered an event, and lists again after one that has not.
 	if _, err := direct.Create(ctx, configMap("during"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -103,9 +104,9 @@ type keptOpen struct{ store.Store }
 
 func (keptOpen) Close() error { return nil }
 
-// countGone hands requests to a server's own handler and counts the answers of 410, also those within a watch.
+// countGone passes requests to a server's own handler and counts the 410 responses, including error events of a watch.
 func countGone(e *apiservertest.Env, gone *atomic.Int32) http.HandlerFunc {
-	to, _ := url.Parse(e.URL) // it is the test server's own
+	to, _ := url.Parse(e.URL) // the test server's own URL
 	return func(w http.ResponseWriter, r *http.Request) {
 		r.Host = to.Host
 		e.Server.Handler().ServeHTTP(&goneCounter{ResponseWriter: w, gone: gone}, r)
@@ -117,7 +118,7 @@ type goneCounter struct {
 	gone *atomic.Int32
 }
 
-// Write looks for the Status in an answer, or in an event of a watch.
+// Write looks for the Status in a response, or in an event of a watch.
 func (g *goneCounter) Write(b []byte) (int, error) {
 	if bytes.Contains(b, []byte("Expired")) {
 		g.gone.Add(1)
@@ -125,7 +126,7 @@ func (g *goneCounter) Write(b []byte) (int, error) {
 	return g.ResponseWriter.Write(b)
 }
 
-// Flush passes on what a watch has written.
+// Flush forwards what a watch has written.
 func (g *goneCounter) Flush() { g.ResponseWriter.(http.Flusher).Flush() }
 
 // Unwrap lets the server reach the connection.

@@ -16,10 +16,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
 )
 
-// open are the paths that everybody may read.
+// open lists the paths that need no credentials.
 var openPaths = map[string]bool{"/healthz": true, "/livez": true, "/readyz": true, "/version": true, "/version/": true}
 
-// TestNothingIsOpen walks through all that is served, with each method, without credentials and with wrong ones.
+// TestNothingIsOpen requests every served path, with each method, without credentials and with invalid ones.
 func TestNothingIsOpen(t *testing.T) {
 	e := apiservertest.New(t)
 	paths := []string{"/", "/nonsense", "/apis/nonsense.example.com/v1/things"}
@@ -56,7 +56,7 @@ func TestNothingIsOpen(t *testing.T) {
 	t.Logf("%d requests", checked)
 }
 
-// pathsOf are those of a resource: its collections, an object, and what is below one.
+// pathsOf returns the paths of a resource: its collections, an object, and the subresources.
 func pathsOf(r *objects.Resource) []string {
 	var out []string
 	for _, v := range r.Versions {
@@ -81,7 +81,7 @@ func pathsOf(r *objects.Resource) []string {
 	return out
 }
 
-// try makes a request with a token; "": as nobody.
+// try makes a request with a token; "": without credentials.
 func try(t *testing.T, e *apiservertest.Env, method, path, token string) (int, string) {
 	t.Helper()
 	other := *e
@@ -90,7 +90,7 @@ func try(t *testing.T, e *apiservertest.Env, method, path, token string) (int, s
 	return resp.StatusCode, body
 }
 
-// TestAccountsKeepToTheirNamespace: a ServiceAccount reads no Secrets but those that it is given.
+// TestAccountsKeepToTheirNamespace: a ServiceAccount reads only the Secrets that a binding allows.
 func TestAccountsKeepToTheirNamespace(t *testing.T) {
 	e := apiservertest.New(t)
 	cs, ctx := clientset(t, e.AdminConfig), testContext(t)

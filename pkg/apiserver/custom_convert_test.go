@@ -140,8 +140,9 @@ func TestCustomWebhookConversion(t *testing.T) {
 	c.must("DELETE", at("v2", "ropes", "a"), "")
 }
 
-// TestCustomVersionGone ceases to serve a version in which objects were written, and then removes it. Like Kubernetes, the
-// server knows what belongs to whom as long as the version is defined, and can't apply any more when it is not.
+// TestCustomVersionGone stops serving a version in which objects were written, and then removes it from the definition.
+// Like Kubernetes, the server keeps its managedFields as long as the definition has the version, and refuses applies
+// afterwards.
 func TestCustomVersionGone(t *testing.T) {
 	c := customs{t, apiservertest.New(t)}
 	const schema = `"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}}}}}}`
@@ -178,7 +179,8 @@ func TestCustomVersionGone(t *testing.T) {
 	}
 }
 
-// TestCustomDefaultsOfStored writes in a version that is not stored: what the stored one adds by default is nobody's.
+// TestCustomDefaultsOfStored writes in a version other than the storage version: defaults of the storage version have
+// no manager.
 func TestCustomDefaultsOfStored(t *testing.T) {
 	c := customs{t, apiservertest.New(t)}
 	version := func(name string, storage bool, wheels string) string {

@@ -22,7 +22,7 @@ const balloons = `{"name":"v1","served":true,"storage":true,
 		"spec":{"type":"object","properties":{"count":{"type":"integer","maximum":5},"color":{"type":"string","x-kubernetes-validations":[{"rule":"self == oldSelf","message":"it stays"}]}}},
 		"status":{"type":"object","properties":{"count":{"type":"integer","maximum":9},"selector":{"type":"string"}}}}}}}`
 
-// balloon defines a kind with a status and a scale, and makes one.
+// balloon defines a kind with the subresources status and scale, and creates an object.
 func balloon(t *testing.T) customs {
 	c := customs{t, apiservertest.New(t)}
 	c.define("balloons", definitionOf("balloons", "Balloon", "", balloons))
@@ -61,8 +61,8 @@ func TestCustomScale(t *testing.T) {
 	}
 }
 
-// TestCustomAppliedIntegers applies integers where a rule and a scale look at them: to nothing, in another version than the
-// stored one, to what is there, and twice the same field, which takes another way.
+// TestCustomAppliedIntegers applies integers that a validation rule and the scale subresource read: on create, in a
+// version other than the storage version, on an existing object, and as a duplicate field.
 func TestCustomAppliedIntegers(t *testing.T) {
 	c := customs{t, apiservertest.New(t)}
 	version := func(name string, storage bool) string {
@@ -93,7 +93,7 @@ func TestCustomAppliedIntegers(t *testing.T) {
 const byScale = `"fieldsV1":{"f:spec":{"f:count":{}}},"manager":"Go-http-client","operation":"Update","subresource":"scale"`
 
 func managers(u *unstructured.Unstructured) string {
-	b, _ := json.Marshal(u.Object["metadata"].(map[string]any)["managedFields"]) // just decoded
+	b, _ := json.Marshal(u.Object["metadata"].(map[string]any)["managedFields"]) // decoded above
 	return string(b)
 }
 
@@ -128,8 +128,8 @@ func TestCustomSelect(t *testing.T) {
 	c.fails(400, `field label not supported: spec.count`, "GET", at("v1", "plains", "")+"?fieldSelector=spec.count%3D1", "")
 }
 
-// TestCustomAdmission lets a webhook and a policy look at custom resources. What the webhook adds and the schema does not
-// know is dropped.
+// TestCustomAdmission runs a webhook and a policy on custom resources. Fields that the webhook adds and the schema does
+// not have are pruned.
 func TestCustomAdmission(t *testing.T) {
 	c, h := balloon(t), newHooks(t)
 	admin := kubernetes.NewForConfigOrDie(c.env.AdminConfig)
@@ -146,7 +146,7 @@ func TestCustomAdmission(t *testing.T) {
 	}
 }
 
-// TestCustomPolicy lets policies check and change custom resources, and take their parameters from one.
+// TestCustomPolicy runs validating and mutating policies on custom resources, one of which is their parameter.
 func TestCustomPolicy(t *testing.T) {
 	c := balloon(t)
 	a := kubernetes.NewForConfigOrDie(c.env.AdminConfig).AdmissionregistrationV1()

@@ -51,7 +51,7 @@ func kubectlHere(t *testing.T, e *apiservertest.Env, verb string, args ...string
 	return out.String()
 }
 
-// TestTopThroughExtension shows what pods and nodes use, as an extension tells it.
+// TestTopThroughExtension runs kubectl top against an extension server for metrics.
 func TestTopThroughExtension(t *testing.T) {
 	e := apiservertest.New(t)
 	verbs := metav1.Verbs{"get", "list"}
@@ -99,7 +99,7 @@ func TestTopThroughExtension(t *testing.T) {
 	}
 }
 
-// TestGetThroughExtension finds the resources of an extension by their names.
+// TestGetThroughExtension runs kubectl get with the resource names of an extension server.
 func TestGetThroughExtension(t *testing.T) {
 	e := apiservertest.New(t)
 	x := newThings(t, e, "example.org")

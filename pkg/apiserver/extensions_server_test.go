@@ -27,13 +27,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// extension is a server that answers for a version of a group, and believes nobody but the front proxy.
+// extension is an extension API server that accepts requests of the front proxy only.
 type extension struct {
 	group, version, name string // the name of its Service, in the namespace default
 	resources            []metav1.APIResource
-	serve                http.HandlerFunc // below its version
-	old                  bool             // knows no aggregated discovery and no OpenAPI v3
-	nonsense             bool             // describes itself in no way that makes sense
+	serve                http.HandlerFunc // handles paths below its version
+	old                  bool             // has neither aggregated discovery nor OpenAPI v3
+	nonsense             bool             // its discovery and OpenAPI documents are invalid
 
 	e       *apiservertest.Env
 	cs      *kubernetes.Clientset
@@ -44,10 +44,10 @@ type extension struct {
 
 	mu     sync.Mutex
 	server *httptest.Server
-	last   *http.Request // for a resource
+	last   *http.Request // the last one for a resource
 }
 
-// start lets the extension answer at an address that a pod could have.
+// start starts the extension server at an address in the range of pods.
 func (x *extension) start(t *testing.T, e *apiservertest.Env) {
 	t.Helper()
 	x.e, x.cs, x.cert = e, clientset(t, e.AdminConfig), certificateFor(t, x.name+".default.svc")
@@ -57,7 +57,7 @@ func (x *extension) start(t *testing.T, e *apiservertest.Env) {
 	t.Cleanup(x.down)
 }
 
-// trust reads whom to believe from where extensions find it.
+// trust reads the trusted authorities from the ConfigMap extension-apiserver-authentication.
 func (x *extension) trust(t *testing.T) {
 	cm, err := x.cs.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
 	if err != nil {
@@ -105,7 +105,7 @@ func (x *extension) down() {
 	}
 }
 
-// ServeHTTP answers whom the front proxy vouches for.
+// ServeHTTP handles requests of the front proxy.
 func (x *extension) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !x.believes(r) {
 		http.Error(w, "Unauthorized", http.StatusUnauthorized)
@@ -139,7 +139,7 @@ func (x *extension) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// asked is the request that was last made for a resource.
+// asked returns the last request for a resource.
 func (x *extension) asked() *http.Request {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -188,10 +188,10 @@ func (x *extension) swagger(at string) any {
 
 func reply(w http.ResponseWriter, media string, v any) {
 	w.Header().Set("Content-Type", media)
-	_ = json.NewEncoder(w).Encode(v) // fails only when the client has gone
+	_ = json.NewEncoder(w).Encode(v) // fails only when the client has disconnected
 }
 
-// service makes the Service that leads to the extension, and its endpoint, which is ready or not.
+// service creates the extension's Service and its endpoint, ready or not.
 func (x *extension) service(t *testing.T, ready bool) {
 	t.Helper()
 	port := corev1.ServicePort{Name: "https", Port: 443}
@@ -226,7 +226,7 @@ func (x *extension) endpoint(t *testing.T, ready bool) {
 	}
 }
 
-// register makes the APIService.
+// register creates the APIService.
 func (x *extension) register(t *testing.T, group, version int32) {
 	t.Helper()
 	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: x.cert.Certificate[0]})
@@ -247,7 +247,7 @@ func (x *extension) register(t *testing.T, group, version int32) {
 
 const registrations = "/apis/apiregistration.k8s.io/v1/apiservices"
 
-// expect waits until the extension is available or not for a reason.
+// expect waits until the condition Available has this status and reason.
 func (x *extension) expect(t *testing.T, status, reason, message string) {
 	t.Helper()
 	var last string
@@ -273,7 +273,7 @@ func (x *extension) expect(t *testing.T, status, reason, message string) {
 	})
 }
 
-// upgrade lets a client and the extension talk in another protocol.
+// upgrade switches the connection to another protocol.
 func upgrade(w http.ResponseWriter, _ *http.Request) {
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// What nodes do not do of a pod is told to whoever asks for it, once: with the write that asks.
+// TestFieldWarnings: the write that adds an unsupported field gets a warning, later writes do not.
 func TestFieldWarnings(t *testing.T) {
 	e := apiservertest.New(t, func(cfg *apiserver.Config) {
 		cfg.PodWarnings = func(s *corev1.PodSpec) []string {
@@ -32,7 +32,7 @@ func TestFieldWarnings(t *testing.T) {
 	)
 	for _, c := range []struct {
 		what, method, path, body string
-		want                     string // the texts, with commas; "" for none
+		want                     string // the texts, separated by commas; "" for none
 	}{
 		{"account", "POST", "/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"default"}}`, ""},
 		{"pod", "POST", pods, `{"metadata":{"name":"p"},"spec":{"hostPID":true,"containers":[{"name":"c","image":"i"}]}}`, "spec.hostPID: no"},

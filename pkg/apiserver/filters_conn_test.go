@@ -11,7 +11,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// TestUnknownClientsLoseTheirConnection asks twice over HTTP/2: who says who it is goes on with the connection that it has.
+// TestUnknownClientsLoseTheirConnection makes two requests over HTTP/2: only an authenticated client keeps its connection.
 func TestUnknownClientsLoseTheirConnection(t *testing.T) {
 	e := apiservertest.New(t)
 	for name, c := range map[string]struct {

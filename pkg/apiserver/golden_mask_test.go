@@ -7,7 +7,7 @@ import (
 
 const masked = "<masked>"
 
-// differs are the fields that no two servers fill alike.
+// differs lists the fields whose values differ between any two servers.
 var differs = []string{
 	"uid", "creationTimestamp", "resourceVersion", "time", "deletionTimestamp", "renewTime", "acquireTime", "continue",
 	"expirationTimestamp", "token", "lastTransitionTime", "lastPhaseTransitionTime", "evaluationError",
@@ -27,7 +27,7 @@ var texts = []struct {
 
 var inYAML = regexp.MustCompile(`(resourceVersion|uid|creationTimestamp|time): .*`)
 
-// mask replaces what two servers can't answer alike.
+// mask replaces the values that differ between any two servers.
 func mask(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -77,10 +77,10 @@ func isTable(v any) bool {
 	return object["kind"] == "Table"
 }
 
-// ages are the columns that differ.
+// ages are the columns whose cells differ.
 var ages = []string{"Age", "Last Seen", "First Seen", "Cluster-IP", "Created At", "Token", "UID"}
 
-// rows returns what is compared of a table: the columns without their descriptions, and the rows.
+// rows returns the compared part of a Table: the columns without their descriptions, and the rows.
 func rows(v any) any {
 	table, _ := v.(map[string]any)
 	definitions, ok := table["columnDefinitions"].([]any)
@@ -94,7 +94,7 @@ func rows(v any) any {
 	}
 	list, _ := table["rows"].([]any)
 	for _, l := range list {
-		cells, recorded := l.([]any) // recorded rows may be the cells alone
+		cells, recorded := l.([]any) // a recorded row may have cells only
 		if !recorded {
 			cells = slices.Clone(l.(map[string]any)["cells"].([]any))
 		}

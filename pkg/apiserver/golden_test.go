@@ -28,19 +28,19 @@ var (
 	show   = flag.String("show", "", "show what differs in the recorded answers whose name has this in it")
 )
 
-// replay sends recorded requests to a server and counts the answers that are equal.
+// replay sends recorded requests to a server and counts the equal responses.
 type replay struct {
 	*testing.T
 	env    *apiservertest.Env
 	client *http.Client
 	made   map[string]bool   // namespaces
-	saved  map[string]string // what later steps of a flow use
+	saved  map[string]string // values that later steps of a flow use
 	equal  map[string]int
 	of     map[string]int
 }
 
-// TestGolden compares the server's answers with those of a real one, which were recorded. Fewer equal ones than before
-// fail.
+// TestGolden compares the server's responses with the recorded ones of a real API server. It fails when fewer are equal
+// than before.
 func TestGolden(t *testing.T) { golden.Run(t, testGolden) }
 
 func testGolden(t *testing.T, recordings golden.Recordings) {
@@ -66,7 +66,7 @@ func testGolden(t *testing.T, recordings golden.Recordings) {
 	r.compareCounts(recordings.Counts())
 }
 
-// compareCounts fails when fewer answers are equal than the file counts says, a line of NAME EQUAL OF for each name.
+// compareCounts fails if fewer responses are equal than in the file counts, whose lines are NAME EQUAL OF.
 func (r *replay) compareCounts(counts string) {
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(r.of)) {
@@ -94,7 +94,7 @@ func (r *replay) compareCounts(counts string) {
 	}
 }
 
-// asked is a request with the recorded answer.
+// asked is a recorded request with its response.
 type asked struct {
 	Name, Method, Path, Query, Accept, ContentTypeSent, As, Impersonate, Save, Note string
 
@@ -110,7 +110,7 @@ func (r *replay) note(group, name string, want, got any) {
 		return
 	}
 	if *show != "" && strings.Contains(group+" "+name, *show) {
-		w, _ := json.Marshal(want) // of what JSON was read as
+		w, _ := json.Marshal(want) // encoded from decoded JSON
 		g, _ := json.Marshal(got)
 		r.Logf("%s %s\nwant %s\ngot  %s", group, name, w, g)
 	}
@@ -139,7 +139,7 @@ func (r *replay) creates(file, kind string) {
 	}
 }
 
-// create sends one object, compares what is told of it, and removes it.
+// create creates an object, compares the response, and deletes the object.
 func (r *replay) create(group string, c asked) {
 	r.namespace(c.Path)
 	code, body, warnings := r.send(asked{Method: "POST", Path: c.Path, Query: c.Query, Body: c.Request})
@@ -164,7 +164,7 @@ func (r *replay) create(group string, c asked) {
 
 var inNamespace = regexp.MustCompile(`/namespaces/([^/]+)/`)
 
-// namespace makes the namespace of a path, with the account that pods need.
+// namespace creates the namespace of a path, with the ServiceAccount that pods need.
 func (r *replay) namespace(path string) {
 	m := inNamespace.FindStringSubmatch(path)
 	if m == nil || r.made[m[1]] {
@@ -212,7 +212,7 @@ func metadata(v any) (map[string]any, bool) {
 
 var variable = regexp.MustCompile(`\$\{([^}]+)\}`)
 
-// fill puts what earlier steps of a flow have saved where later ones name it. Outside of flows nothing does.
+// fill replaces the placeholders of a flow by the values that earlier steps saved. Outside flows it changes nothing.
 func (r *replay) fill(s string) string {
 	if r.saved == nil {
 		return s
@@ -225,7 +225,7 @@ func (r *replay) fill(s string) string {
 	})
 }
 
-// send makes a request and returns the answer; a body that is no JSON is {"raw": …}.
+// send sends a request and returns the response; a body that is not JSON is {"raw": …}.
 func (r *replay) send(a asked) (int, any, []string) {
 	r.Helper()
 	url := r.env.URL + r.fill(a.Path)

@@ -16,7 +16,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/internal/measured"
 )
 
-// TestHostileBodies sends bodies that cost much more to decode or to validate than to send. Each is answered; `make
+// TestHostileBodies sends bodies that cost much more to decode or to validate than to send. Each gets a response; `make
 // measure` also bounds the time.
 func TestHostileBodies(t *testing.T) {
 	e := apiservertest.New(t)
@@ -111,7 +111,7 @@ func TestIdleWatches(t *testing.T) {
 
 func memoryInUse() int64 {
 	runtime.GC()
-	runtime.GC() // what the first has found is swept by now
+	runtime.GC() // frees what the first collection found
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)

@@ -144,7 +144,7 @@ func TestAnswersToBadRequests(t *testing.T) {
 	}
 }
 
-// stuck is a store that, once it is on, answers nobody.
+// stuck is a store that blocks every call once it is switched on.
 type stuck struct {
 	store.Store
 	on atomic.Bool
@@ -236,7 +236,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestUncleanPaths: they are no other names of what is served, and nobody is sent elsewhere.
+// TestUncleanPaths: such a path gets 404, not a redirect.
 func TestUncleanPaths(t *testing.T) {
 	e := apiservertest.New(t)
 	for path, want := range map[string]int{

@@ -10,7 +10,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 )
 
-// kubectls finds the stock kubectl of this machine, and those of other releases beside it: kubectl.1.27.
+// kubectls finds the installed kubectl, and those of other releases in the same folder: kubectl.1.27.
 func kubectls() []string {
 	path, err := exec.LookPath("kubectl")
 	if err != nil {
@@ -19,7 +19,7 @@ func kubectls() []string {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
-	others, _ := filepath.Glob(path + ".1.*") // none where the path has signs of its own
+	others, _ := filepath.Glob(path + ".1.*") // fails only for a path with special characters
 	return append([]string{path}, others...)
 }
 
@@ -56,7 +56,7 @@ func TestStockKubectl(t *testing.T) {
 				cmd := exec.CommandContext(testContext(t), program, args...)
 				cmd.Env = []string{"KUBECONFIG=" + file, "HOME=" + home, "PATH=/usr/bin:/bin"}
 				cmd.Stdin = strings.NewReader(stdin)
-				out, _ := cmd.CombinedOutput() // a refusal is an output too
+				out, _ := cmd.CombinedOutput() // a refusal is also output to compare
 				return string(out)
 			}
 			for _, c := range []struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// TestPodSecurity: a namespace's labels hold its pods to a standard, and tell of those that it has already.
+// TestPodSecurity: a namespace's labels enforce a standard for its pods; changing them warns about existing pods.
 func TestPodSecurity(t *testing.T) {
 	warnings := &warned{}
 	cfg := rest.CopyConfig(apiservertest.New(t).AdminConfig)

@@ -18,7 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// newQuota makes a quota whose status is known, as its controller would.
+// newQuota creates a quota with the status that its controller would set.
 func newQuota(t *testing.T, c kubernetes.Interface, name string, spec corev1.ResourceQuotaSpec) {
 	t.Helper()
 	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
@@ -57,8 +57,8 @@ func newMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// TestQuotaIsExact lets many writers at once fill a quota. Some also take a name that is taken: what they have reserved is
-// given back.
+// TestQuotaIsExact fills a quota with concurrent writers. Some writes fail because the name exists: the quota that they
+// reserved is released.
 func TestQuotaIsExact(t *testing.T) {
 	const writers, each, limit = 32, 8, 100
 	e := apiservertest.New(t)
@@ -89,7 +89,7 @@ func TestQuotaIsExact(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// A place may have been held for a moment by a write that failed; what is left of room is filled one by one.
+	// A failed write may have reserved quota for a moment; the remaining quota is filled one by one.
 	for i := 0; ; i++ {
 		if _, err := maps.Create(t.Context(), newMap(fmt.Sprintf("last-%d", i)), metav1.CreateOptions{}); err != nil {
 			break

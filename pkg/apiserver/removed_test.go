@@ -11,7 +11,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// TestRemovedVersions makes objects in versions that a modern server refuses, and reads them in the current ones.
+// TestRemovedVersions creates objects in versions that current Kubernetes no longer serves, and reads them in current
+// versions.
 func TestRemovedVersions(t *testing.T) {
 	e := apiservertest.New(t)
 	admin := []string{"Authorization", "Bearer " + apiservertest.AdminToken}
@@ -52,7 +53,7 @@ func TestRemovedVersions(t *testing.T) {
 	}
 }
 
-// TestReviewsInRemovedVersions asks in versions of old, and is answered in them.
+// TestReviewsInRemovedVersions creates reviews in old versions, and gets the responses in those versions.
 func TestReviewsInRemovedVersions(t *testing.T) {
 	e := apiservertest.New(t)
 	admin := []string{"Authorization", "Bearer " + apiservertest.AdminToken, "Content-Type", "application/json"}

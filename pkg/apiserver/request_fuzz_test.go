@@ -11,8 +11,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// FuzzRequest sends whole requests, as an administrator's, to a server that has a custom resource too. Whatever they are,
-// nothing panics, and each is answered.
+// FuzzRequest sends arbitrary requests of an administrator to a server with a custom resource. Nothing panics, and each
+// gets a response.
 func FuzzRequest(f *testing.F) {
 	e := apiservertest.New(f)
 	c := customs{f, e}
@@ -41,13 +41,13 @@ func FuzzRequest(f *testing.F) {
 		f.Add(s[0], s[1], s[2], s[3], "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
 	}
 	f.Fuzz(func(t *testing.T, method, target, body, contentType, accept string) {
-		if strings.Contains(target, "/debug/pprof") { // a profile takes its time
+		if strings.Contains(target, "/debug/pprof") { // a profile takes long
 			return
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // watches go on for ever
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // watches do not end by themselves
 		defer cancel()
 		r, err := http.NewRequestWithContext(ctx, method, e.URL+target, strings.NewReader(body))
-		if err != nil { // no request that a client could send
+		if err != nil { // not a request that a client could send
 			return
 		}
 		r.RequestURI = r.URL.RequestURI()

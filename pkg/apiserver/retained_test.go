@@ -24,8 +24,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
-// BenchmarkRetained creates and deletes 1,000 pods, twelve times, with the bindings, status updates and Events that the other
-// components of a cluster make of them. It reports what the process holds directly afterwards, and two idle minutes later.
+// BenchmarkRetained creates and deletes 1,000 pods, twelve times, with the bindings, status updates and Events that the
+// other components write for them. It reports the memory of the process directly afterwards and after two idle minutes.
 // The resident set is that of the whole process: run one store at a time with -benchtime 1x.
 func BenchmarkRetained(b *testing.B) {
 	b.Run("memory", func(b *testing.B) { benchmarkRetained(b, memory.New()) })
@@ -50,7 +50,7 @@ func benchmarkRetained(b *testing.B, s store.Store) {
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	for range 3 { // as the controllers, the scheduler and a kubelet do
+	for range 3 { // like the controllers, the scheduler and a kubelet
 		go func() {
 			for range c.Watch(watching, client.Target{Resource: client.Pods}, metav1.ListOptions{ResourceVersion: "0"}) {
 			}
@@ -64,7 +64,7 @@ func benchmarkRetained(b *testing.B, s store.Store) {
 	after, _ := held(b)
 	for range int(idle / (10 * time.Second)) {
 		clk.Step(10 * time.Second)
-		time.Sleep(50 * time.Millisecond) // the loops that trim run
+		time.Sleep(50 * time.Millisecond) // lets the loops run that free memory
 	}
 	live, rss := held(b)
 	b.ReportMetric(after, "live-MiB-after")
@@ -104,7 +104,7 @@ func churn(ctx context.Context, b *testing.B, c client.Client, cycle, pods int) 
 	workers.Wait()
 }
 
-// live takes one pod through its life: created, bound, started, ready, ended, deleted, with an Event at each step.
+// live creates, binds, starts, finishes and deletes a pod, with an Event at each step.
 func live(ctx context.Context, c client.Client, name string) error {
 	target := client.Target{Resource: client.Pods, Namespace: "default", Name: name}
 	pod := benchPod(name)
@@ -134,7 +134,7 @@ func live(ctx context.Context, c client.Client, name string) error {
 	return err
 }
 
-// held returns the live heap and the resident set in MiB, when everything that nothing refers to is given back.
+// held returns the live heap and the resident set in MiB, after all garbage is freed.
 func held(b *testing.B) (live, rss float64) {
 	b.Helper()
 	debug.FreeOSMemory()

@@ -30,7 +30,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
 )
 
-// everyKind has the types of the libraries for every kind that is served, and its codecs are those of their clients.
+// everyKind has the libraries' Go types of every served kind. Its codecs are those of client-go.
 var (
 	everyKind       = everyType()
 	everyKindCodecs = serializer.NewCodecFactory(everyKind)
@@ -46,7 +46,7 @@ func everyType() *runtime.Scheme {
 	return s
 }
 
-// encodings are the forms in which a client may speak, as client-go writes them.
+// encodings are the encodings of client-go.
 var encodings = map[string]func(runtime.Object) ([]byte, error){
 	"application/json": func(obj runtime.Object) ([]byte, error) { return json.Marshal(obj) },
 	"application/yaml": func(obj runtime.Object) ([]byte, error) { return yaml.Marshal(obj) },
@@ -57,7 +57,7 @@ var encodings = map[string]func(runtime.Object) ([]byte, error){
 	},
 }
 
-// specimen is one of testdata's objects, and where it is to be sent.
+// specimen is an object of testdata, and its path.
 type specimen struct {
 	name   string
 	object runtime.Object
@@ -99,7 +99,7 @@ func specimens(t *testing.T) []specimen {
 	return out
 }
 
-// notStored are the kinds of which no object can be sent, read and sent back.
+// notStored lists the kinds without stored objects.
 var notStored = map[string]string{
 	"Binding":                  "it is an order",
 	"ComponentStatus":          "it says what goes on",
@@ -111,7 +111,7 @@ var notStored = map[string]string{
 	"TokenReview":              "it is a question",
 }
 
-// kindsWithout returns the kinds of Kubernetes that are served and are not among the objects.
+// kindsWithout returns the served Kubernetes kinds without an object in testdata.
 func kindsWithout(all []specimen) map[string]bool {
 	without := map[string]bool{}
 	for i := range builtin.Resources {
@@ -138,8 +138,8 @@ func rowOf(t *testing.T, gvk schema.GroupVersionKind) *objects.Resource {
 	return nil
 }
 
-// TestRoundTrip sends objects in each encoding: what comes back holds all that was sent, is the same in every encoding,
-// and sent back as it is changes nothing.
+// TestRoundTrip sends objects in each encoding. The response has all that was sent and is the same in every encoding,
+// and sending it back changes nothing.
 func TestRoundTrip(t *testing.T) {
 	all := specimens(t)
 	if t.Logf("%d objects", len(all)); len(all) < 60 {
@@ -155,7 +155,7 @@ func TestRoundTrip(t *testing.T) {
 	for kind := range without {
 		t.Errorf("there is no object of kind %s", kind)
 	}
-	made := map[string]map[string]any{} // by encoding and name
+	made := map[string]map[string]any{} // created objects, by encoding and name
 	for media, encode := range encodings {
 		made[media] = map[string]any{}
 		c := newSpeaker(t)
@@ -172,7 +172,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// speaker is a client of a server of its own.
+// speaker is a client with its own server.
 type speaker struct {
 	client *http.Client
 	url    string
@@ -190,7 +190,7 @@ func newSpeaker(t *testing.T) speaker {
 	return c
 }
 
-// trip sends one object there and back and returns what is the same on every server of what was made.
+// trip creates and updates an object and returns the part of the response that is the same on every server.
 func (c speaker) trip(t *testing.T, s specimen, media string, encode func(runtime.Object) ([]byte, error)) any {
 	body, err := encode(s.object)
 	if err != nil {
@@ -231,10 +231,11 @@ func (c speaker) trip(t *testing.T, s specimen, media string, encode func(runtim
 	return mask(generic(t, created))
 }
 
-// answered reports whether an object is one that the server soon says something about in its status.
+// answered reports whether the server sets the status of an object's kind.
 func answered(obj runtime.Object) bool { return conditions(obj) >= 0 }
 
-// conditions returns how much the server has said about an object of a kind that it looks at, -1 for all other kinds.
+// conditions returns the number of conditions that the server has set on an object, -1 for kinds that it does not
+// reconcile.
 func conditions(obj runtime.Object) int {
 	switch obj := obj.(type) {
 	case *flowcontrolv1.FlowSchema:
@@ -247,7 +248,7 @@ func conditions(obj runtime.Object) int {
 	return -1
 }
 
-// send makes a request and reads the answer.
+// send sends a request and reads the response.
 func (c speaker) send(t *testing.T, method, path, content, accept string, body []byte) runtime.Object {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, c.url+path, bytes.NewReader(body))
@@ -274,14 +275,14 @@ func (c speaker) send(t *testing.T, method, path, content, accept string, body [
 	}
 	obj.GetObjectKind().SetGroupVersionKind(*gvk)
 	if set, ok := obj.(*appsv1.StatefulSet); ok {
-		for i := range set.Spec.VolumeClaimTemplates { // protobuf has no room for their kind
+		for i := range set.Spec.VolumeClaimTemplates { // protobuf drops the kind of the claims
 			set.Spec.VolumeClaimTemplates[i].TypeMeta = metav1.TypeMeta{}
 		}
 	}
 	return obj
 }
 
-// generic returns an object as JSON shows it.
+// generic returns an object as decoded JSON.
 func generic(t *testing.T, obj runtime.Object) any {
 	b, err := json.Marshal(obj)
 	if err != nil {
@@ -294,8 +295,8 @@ func generic(t *testing.T, obj runtime.Object) any {
 	return out
 }
 
-// holds reports whether got has all that want has, and else where it does not. Lists may have more at their end: what
-// the server adds.
+// holds reports whether got has everything in want, and otherwise the first path where it does not. Lists may be
+// longer, since the server adds elements.
 func holds(got, want any) (path string, ok bool) {
 	switch want := want.(type) {
 	case nil:

@@ -8,8 +8,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// What rows warn of besides creates and updates is told too: of statuses, scales and deletes. Errors name fields as the
-// version does that was asked for.
+// Rows also warn about updates of status and scale, and about deletes. Errors name fields as in the request's version.
 func TestRowWarnings(t *testing.T) {
 	e := apiservertest.New(t)
 	const (
@@ -51,7 +50,7 @@ func TestRowWarnings(t *testing.T) {
 		for _, w := range resp.Header.Values("Warning") {
 			got = append(got, strings.TrimSuffix(strings.TrimPrefix(w, `299 - "`), `"`))
 		}
-		got = slices.DeleteFunc(got, func(s string) bool { return strings.Contains(s, "nothing happens") }) // of controllers that are not there
+		got = slices.DeleteFunc(got, func(s string) bool { return strings.Contains(s, "nothing happens") }) // about missing controllers
 		if strings.Join(got, "\n") != c.want {
 			t.Errorf("%s: warnings %q, want %q", c.what, got, c.want)
 		}

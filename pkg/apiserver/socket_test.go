@@ -17,7 +17,7 @@ import (
 )
 
 func TestSocketIsTheAdministrators(t *testing.T) {
-	dir, err := os.MkdirTemp("", "sock") // the test's own folder may have too long a name for a socket
+	dir, err := os.MkdirTemp("", "sock") // the path of the test's own folder may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}

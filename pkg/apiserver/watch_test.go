@@ -13,7 +13,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// frame is a watch event as it is on the wire.
+// frame is an encoded watch event.
 type frame struct {
 	Type   string
 	Object struct {
@@ -26,7 +26,7 @@ type frame struct {
 	}
 }
 
-// stream begins a watch and returns what reads its next event.
+// stream starts a watch and returns a function that reads its next event.
 func stream(t *testing.T, e *apiservertest.Env, path, accept string) func() frame {
 	t.Helper()
 	hc, err := rest.HTTPClientFor(e.AdminConfig)

@@ -14,7 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// TestWebhooksSeeOptions: a review has the options of the request as they were sent, whichever they are by the verb.
+// TestWebhooksSeeOptions: an AdmissionReview has the options of the request unchanged, for each verb.
 func TestWebhooksSeeOptions(t *testing.T) {
 	e, h := apiservertest.New(t), newHooks(t)
 	c := kubernetes.NewForConfigOrDie(e.AdminConfig)
@@ -66,7 +66,8 @@ func TestWebhooksSeeOptions(t *testing.T) {
 	}
 }
 
-// TestWebhooksSeeCollections: a request for a collection names no object, though each is asked about.
+// TestWebhooksSeeCollections: the review of a deletecollection has no name, although there is one review for each
+// object.
 func TestWebhooksSeeCollections(t *testing.T) {
 	e, h := apiservertest.New(t), newHooks(t)
 	c := kubernetes.NewForConfigOrDie(e.AdminConfig)

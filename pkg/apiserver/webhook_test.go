@@ -36,7 +36,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// hooks is a server of webhooks: what is at each path, and what was asked there.
+// hooks is a server of webhooks: the handler of each path, and the reviews that it got.
 type hooks struct {
 	server *httptest.Server
 	mu     sync.Mutex
@@ -60,7 +60,7 @@ func newHooks(t *testing.T) *hooks {
 			return
 		}
 		res := serve(review.Request)
-		if res == nil { // never
+		if res == nil { // does not happen
 			<-r.Context().Done()
 			return
 		}
@@ -76,7 +76,7 @@ func newHooks(t *testing.T) *hooks {
 	return h
 }
 
-// selfSigned is a certificate for the loopback and for a Service.
+// selfSigned returns a certificate for the loopback address and for a Service.
 func selfSigned(t *testing.T) tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -240,7 +240,7 @@ func TestWebhookReviews(t *testing.T) {
 	addValidating(t, c, "all", admissionv1.ValidatingWebhook{Name: "all.example.com", ClientConfig: h.config("/all"), Rules: []admissionv1.RuleWithOperations{
 		{Operations: []admissionv1.OperationType{"*"}, Rule: admissionv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"*/*"}}},
 	}})
-	deployments := c.AppsV1beta1().Deployments("default") // seen as apps/v1
+	deployments := c.AppsV1beta1().Deployments("default") // reviewed as apps/v1
 	d := map[string]any{"apiVersion": "apps/v1beta1", "kind": "Deployment", "metadata": map[string]any{"name": "d"}, "spec": map[string]any{
 		"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}}, "spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "x"}}}}}}
 	body, _ := json.Marshal(d)
@@ -319,7 +319,8 @@ func TestMutatingWebhooks(t *testing.T) {
 	}
 }
 
-// TestWebhookOfService reaches a webhook through a Service: by the pod that it selects, with the Service's name in TLS.
+// TestWebhookOfService connects to a webhook through a Service: to the pod that the Service selects, with the Service's
+// name in TLS.
 func TestWebhookOfService(t *testing.T) {
 	e, h := apiservertest.New(t), newHooks(t)
 	c := kubernetes.NewForConfigOrDie(e.AdminConfig)
@@ -366,7 +367,7 @@ func TestWebhookOfService(t *testing.T) {
 	}
 }
 
-// TestWebhooksSeeSubresources: an eviction and a token request are creates of their own kinds, and asked about once.
+// TestWebhooksSeeSubresources: an eviction and a token request are creates of their own kinds. Each is reviewed once.
 func TestWebhooksSeeSubresources(t *testing.T) {
 	e, h := apiservertest.New(t), newHooks(t)
 	c := kubernetes.NewForConfigOrDie(e.AdminConfig)
@@ -396,7 +397,7 @@ func TestWebhooksSeeSubresources(t *testing.T) {
 	}
 }
 
-// TestWebhooksSeeConnections asks a webhook about an exec: it sees what is to be run, and can refuse it.
+// TestWebhooksSeeConnections: the review of an exec has its PodExecOptions, and a webhook can refuse it.
 func TestWebhooksSeeConnections(t *testing.T) {
 	e, h := apiservertest.New(t), newHooks(t)
 	c := kubernetes.NewForConfigOrDie(e.AdminConfig)

@@ -20,11 +20,11 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
-// The static tokens that every Env knows, besides the certificates of its PKI.
+// The static tokens of every Env.
 const (
 	AdminToken = "admin-token" // admin in system:masters
-	AliceToken = "alice-token" // alice in developers, who may do nothing
-	BobToken   = "bob-token"   // bob, who may do nothing
+	AliceToken = "alice-token" // alice in developers, without any rights
+	BobToken   = "bob-token"   // bob, without any rights
 
 	tokens = AdminToken + `,admin,admin-uid,"system:masters"
 ` + AliceToken + `,alice,alice-uid,"developers"
@@ -107,7 +107,7 @@ func (e *Env) Config(token string) *rest.Config {
 	}
 }
 
-// Client returns the in-process client of a user who may do everything.
+// Client returns the in-process client of an administrator.
 func (e *Env) Client(agent string) client.Client {
 	return e.Server.Client(&user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}, agent)
 }

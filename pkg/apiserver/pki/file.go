@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 )
 
-// writeFile replaces a file by one step, so that whoever reads it, also after a crash, finds the old or the new one. Only
-// its owner may read it.
+// writeFile replaces a file atomically, so that a reader, also after a crash, sees either the old or the new content. Only
+// the owner may read it.
 func writeFile(path string, content []byte) (err error) {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // made with mode 0600
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // created with mode 0600
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}

@@ -9,18 +9,18 @@ import (
 	"path/filepath"
 )
 
-// The files of the front proxy. Its authority is another one than the cluster's: who has a certificate of the cluster is
-// somebody, and who has one of the front proxy may say who somebody else is.
+// The files of the front proxy. Its authority differs from the cluster's: a certificate of the cluster authenticates its own user,
+// whereas one of the front proxy allows to name any user.
 const (
 	frontCAFile = "front-proxy-ca.pem"
 	frontFile   = "front-proxy-client.pem"
 )
 
-// FrontProxyClient is the name in the certificate by which an extension server knows the API server, and the API server a
-// proxy in front of it.
+// FrontProxyClient is the common name in the certificate that the API server shows to extension servers, and that a proxy shows
+// to the API server.
 const FrontProxyClient = "front-proxy-client"
 
-// FrontProxyCA returns the front proxy's authority as PEM, and makes it when nobody has asked before.
+// FrontProxyCA returns the front proxy's authority as PEM. The first call creates it.
 func (p *PKI) FrontProxyCA() ([]byte, error) {
 	ca, err := p.frontCA()
 	if err != nil {
@@ -29,7 +29,7 @@ func (p *PKI) FrontProxyCA() ([]byte, error) {
 	return ca.certPEM(), nil
 }
 
-// FrontProxyPool returns a pool with the front proxy's authority alone.
+// FrontProxyPool returns a pool of only the front proxy's authority.
 func (p *PKI) FrontProxyPool() (*x509.CertPool, error) {
 	ca, err := p.frontCA()
 	if err != nil {
@@ -41,7 +41,7 @@ func (p *PKI) FrontProxyPool() (*x509.CertPool, error) {
 }
 
 // FrontProxy returns the certificate that the API server shows to extension servers. It is kept in the folder and
-// replaced when it comes near its end.
+// renewed before it expires.
 func (p *PKI) FrontProxy() (*tls.Certificate, error) {
 	ca, err := p.frontCA()
 	if err != nil {
@@ -54,7 +54,7 @@ func (p *PKI) FrontProxy() (*tls.Certificate, error) {
 	return c.tls(), nil
 }
 
-// frontCA returns the front proxy's authority. Like the cluster's it is never replaced when it can't be read.
+// frontCA returns the front proxy's authority. A file that can't be read is an error and is never replaced.
 func (p *PKI) frontCA() (pair, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,8 +79,8 @@ func (p *PKI) frontCA() (pair, error) {
 	return ca, nil
 }
 
-// accepted are the authorities whose names are told to clients that may show a certificate. That of the front proxy is
-// among them once it is there.
+// accepted returns the authorities that the TLS handshake names to clients: the cluster's and, once it exists, the front
+// proxy's.
 func (p *PKI) accepted() *x509.CertPool {
 	pool := p.Pool()
 	p.mu.Lock()
@@ -91,7 +91,7 @@ func (p *PKI) accepted() *x509.CertPool {
 	return pool
 }
 
-// loadFrontCA reads the front proxy's authority when an earlier start has made it.
+// loadFrontCA loads the front proxy's authority if an earlier start created it.
 func (p *PKI) loadFrontCA() error {
 	ca, err := readPair(filepath.Join(p.dir, frontCAFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -28,11 +28,11 @@ type pair struct {
 	key  *ecdsa.PrivateKey
 }
 
-// leaf says what a certificate that the authority issues is for.
+// leaf describes a certificate that the authority issues.
 type leaf struct {
 	name   string   // common name
 	groups []string // organizations
-	hosts  []string // names and addresses of a server, sorted; none: it is a client's
+	hosts  []string // names and addresses of a server, sorted; empty: a client's certificate
 }
 
 func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
@@ -59,7 +59,7 @@ func newCA(name string, now time.Time) (pair, error) {
 	return sign(t, t, key, key)
 }
 
-// issue makes a certificate for l that does not outlive the authority.
+// issue creates a certificate for l that expires no later than the authority.
 func (c pair) issue(l leaf, now time.Time) (pair, error) {
 	serial, err := newSerial()
 	if err != nil {
@@ -103,7 +103,7 @@ func sign(t, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) (pair, 
 	return pair{cert, key}, nil
 }
 
-// fits says whether a certificate is still good for l.
+// fits reports whether a certificate matches l and need not be renewed yet.
 func (l leaf) fits(c *x509.Certificate, now time.Time) bool {
 	if now.Before(c.NotBefore) || now.Add(renewBefore).After(c.NotAfter) {
 		return false
@@ -123,7 +123,7 @@ func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Compact(a), slices.Compact(b))
 }
 
-// pem returns the key and the certificate in one text.
+// pem returns the key and the certificate in one PEM text.
 func (c pair) pem() []byte { return append(keyPEM(c.key), c.certPEM()...) }
 
 func (c pair) certPEM() []byte {
@@ -134,7 +134,7 @@ func (c pair) tls() *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{c.cert.Raw}, PrivateKey: c.key, Leaf: c.cert}
 }
 
-// keyPEM never fails: the curve of our keys is one that the encoding knows.
+// keyPEM cannot fail, since the encoding supports the curve of our keys.
 func keyPEM(key *ecdsa.PrivateKey) []byte {
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {

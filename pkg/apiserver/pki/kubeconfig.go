@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Access says how a client reaches a cluster: the names of its entries in a kubeconfig and who it is.
+// Access describes a client of a cluster: the names of its entries in a kubeconfig, the URL and the credentials.
 type Access struct {
 	Server  string // URL
 	CA      []byte
@@ -19,7 +19,7 @@ type Access struct {
 	Client  Pair
 }
 
-// Kubeconfig returns a kubeconfig with one cluster, user and context, which is the current one.
+// Kubeconfig returns a kubeconfig with one cluster, one user and one context, the current one.
 func Kubeconfig(a Access) *api.Config {
 	c := api.NewConfig()
 	c.Clusters[a.Cluster] = &api.Cluster{Server: a.Server, CertificateAuthorityData: a.CA}
@@ -29,7 +29,7 @@ func Kubeconfig(a Access) *api.Config {
 	return c
 }
 
-// WriteKubeconfig writes c to a file, in one step and for the owner's eyes only.
+// WriteKubeconfig writes c to a file atomically. Only the owner may read it.
 func WriteKubeconfig(path string, c *api.Config) error {
 	raw, err := clientcmd.Write(*c)
 	if err != nil {

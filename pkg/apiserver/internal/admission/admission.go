@@ -1,6 +1,6 @@
-// Package admission owns the stages that look at a write before it is validated and committed: they fill in what the
-// cluster decides for the user (a ServiceAccount, a priority, tolerations) and refuse what the cluster's state does not
-// allow. Each plugin is named as in Kubernetes.
+// Package admission holds the admission plugins, which see a write before it is validated and committed. They set defaults that
+// depend on the cluster (a ServiceAccount, a priority, tolerations) and reject what the cluster's state does not
+// allow. Each plugin has the name of its counterpart in Kubernetes.
 package admission
 
 import (
@@ -19,20 +19,19 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// Config is what the plugins need.
+// Config holds the dependencies of the plugins.
 type Config struct {
 	Reader stage.Reader
-	Source *clock.Source // draws the names of volumes
+	Source *clock.Source // generates the names of volumes
 	Clock  clock.Clock
-	Quota  UpdateQuota // nil: quotas are not held
-	// Authorizers are asked by the conditions of webhooks and policies.
+	Quota  UpdateQuota // nil: quotas are not enforced
+	// Authorizers answer the authorizer calls of CEL expressions in webhooks and policies.
 	Authorizers []stage.Authorizer
-	UID         func() types.UID // of the reviews that webhooks get; nil: no webhooks are asked
-	Find        policy.FindKind  // finds what the parameters of policies are; nil: no policies are evaluated
+	UID         func() types.UID // makes the UIDs of AdmissionReviews; nil: no webhooks are called
+	Find        policy.FindKind  // finds the resource of a policy's parameters; nil: no policies are evaluated
 }
 
-// New returns the plugins in the order in which they are called, which is that of Kubernetes' default chain, and no
-// authorizers.
+// New returns the plugins in the order of Kubernetes' default chain. The result has no authorizers.
 func New(cfg Config) stage.Stages {
 	r := cfg.Reader
 	lifecycle := gate{"NamespaceLifecycle", namespaceLifecycle{r}.check}
@@ -92,7 +91,7 @@ func New(cfg Config) stage.Stages {
 
 const registration = "admissionregistration.k8s.io"
 
-// policies returns the plugins that evaluate expressions.
+// policies returns the plugins that evaluate admission policies.
 func policies(cfg Config) (policy.Mutating, policy.Validating) {
 	config := func(kind string) policy.Config {
 		all := derive(cfg.Reader, schema.GroupResource{Group: registration, Resource: kind + "admissionpolicies"}, policy.Compile)
@@ -112,7 +111,7 @@ func policies(cfg Config) (policy.Mutating, policy.Validating) {
 	return policy.Mutating{Config: config("mutating")}, policy.Validating{Config: config("validating")}
 }
 
-// webhooks returns the plugins that ask others.
+// webhooks returns the plugins that call admission webhooks.
 func webhooks(cfg Config) (webhook.Mutating, webhook.Validating) {
 	config := func(resource string) webhook.Config {
 		gr := schema.GroupResource{Group: registration, Resource: resource}
@@ -128,8 +127,8 @@ func webhooks(cfg Config) (webhook.Mutating, webhook.Validating) {
 	return webhook.Mutating{Config: config("mutatingwebhookconfigurations")}, webhook.Validating{Config: config("validatingwebhookconfigurations")}
 }
 
-// gate is a check that needs nothing of the object's final form and so comes before validation: as a Mutator for creates
-// and updates, and as a Validator for the rest.
+// gate is a check that does not depend on the object's final form, so it runs before validation: as a Mutator for creates
+// and updates, and as a Validator for other operations.
 type gate struct {
 	name  string
 	check func(ctx context.Context, a *stage.Admission) error
@@ -146,9 +145,9 @@ func (g gate) Validate(ctx context.Context, a *stage.Admission) error {
 	return g.check(ctx, a)
 }
 
-// Forbidden returns the answer to a write that err is the reason to refuse. StatusErrors are returned as they are.
+// Forbidden returns the error of a write that is rejected because of err. A StatusError is returned unchanged.
 func Forbidden(a *stage.Admission, err error) error {
-	if status := new(apierrors.StatusError); errors.As(err, &status) && error(status) == err { //nolint:errorlint // a wrapped one is not as it is to be
+	if status := new(apierrors.StatusError); errors.As(err, &status) && error(status) == err { //nolint:errorlint // only an unwrapped one
 		return err
 	}
 	return apierrors.NewForbidden(a.GVR.GroupResource(), nameOf(a), err)
@@ -158,7 +157,7 @@ func forbid(a *stage.Admission, format string, args ...any) error {
 	return apierrors.NewForbidden(a.GVR.GroupResource(), nameOf(a), fmt.Errorf(format, args...))
 }
 
-// nameOf is what error messages call the object.
+// nameOf returns the object's name as error messages show it.
 func nameOf(a *stage.Admission) string {
 	if a.Name != "" {
 		return a.Name
@@ -190,7 +189,7 @@ var (
 	priorityClasses = schema.GroupResource{Group: "scheduling.k8s.io", Resource: "priorityclasses"}
 )
 
-// podOf returns the pod of a write to a pod itself, not to a subresource.
+// podOf returns the request's pod; ok is false for other resources and for subresources.
 func podOf(a *stage.Admission) (*corev1.Pod, bool) {
 	if a.Subresource != "" || a.GVR.GroupResource() != pods {
 		return nil, false
@@ -199,7 +198,7 @@ func podOf(a *stage.Admission) (*corev1.Pod, bool) {
 	return pod, ok
 }
 
-// isMirror says whether a pod is a node's picture of a pod that the node runs on its own.
+// isMirror reports whether a pod is the mirror of a node's static pod.
 func isMirror(pod *corev1.Pod) bool {
 	_, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return ok

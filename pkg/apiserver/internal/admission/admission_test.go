@@ -74,7 +74,7 @@ func newPod(change func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// admit passes a through all plugins, as the engine does.
+// admit runs all plugins, as the verbs do.
 func admit(ctx context.Context, r stage.Reader, a *stage.Admission) error {
 	if a.Resource == nil {
 		a.Resource = &objects.Resource{Names: objects.Names{Group: a.GVR.Group, Version: a.GVR.Version, Plural: a.GVR.Resource}}
@@ -102,7 +102,7 @@ func TestNamesAreThoseOfKubernetes(t *testing.T) {
 	}
 	want := []string{"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "NodeRestriction", "TaintNodesByCondition", "Priority",
 		"DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection", "RuntimeClass", "DefaultIngressClass",
-		"PodTopologyLabels", "CertificateRequests", "DeviceTaints"} // the last two note who asks for a certificate and when, which Kubernetes does elsewhere
+		"PodTopologyLabels", "CertificateRequests", "DeviceTaints"} // the last two record the requester of a certificate and times, which Kubernetes does outside admission
 	if !slices.Equal(names, want) {
 		t.Errorf("plugins are %v", names)
 	}

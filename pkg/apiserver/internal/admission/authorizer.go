@@ -11,7 +11,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// celAuthorizer lets expressions ask the server's authorizers.
+// celAuthorizer lets CEL expressions call the server's authorizers.
 type celAuthorizer struct{ list []stage.Authorizer }
 
 func (c celAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {

@@ -19,7 +19,7 @@ import (
 
 var deviceClaims = schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceclaims"}
 
-// rights allow what they list: "VERB SUBRESOURCE NAMESPACE/NAME".
+// rights is an authorizer that allows the listed "VERB SUBRESOURCE NAMESPACE/NAME".
 type rights []string
 
 func (r rights) Authorize(_ context.Context, a *stage.Attributes) (stage.Decision, string, error) {

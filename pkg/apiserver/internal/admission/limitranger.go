@@ -17,11 +17,11 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
-// limitRangerAnnotation notes on a pod what was filled in.
+// limitRangerAnnotation lists the defaults that were set on a pod.
 const limitRangerAnnotation = "kubernetes.io/limit-ranger"
 
-// limitRanger gives containers the requests and limits that the namespace's LimitRanges say, and holds pods and claims to
-// their bounds.
+// limitRanger sets default requests and limits from the namespace's LimitRanges, and rejects pods and claims outside their
+// bounds.
 type limitRanger struct {
 	ranges *derived[map[string][]*corev1.LimitRange]
 }
@@ -63,7 +63,7 @@ func (l limitRanger) Validate(ctx context.Context, a *stage.Admission) error {
 	return nil
 }
 
-// of returns the ranges that hold for what is written.
+// of returns the LimitRanges that apply to the request.
 func (l limitRanger) of(ctx context.Context, a *stage.Admission) ([]*corev1.LimitRange, error) {
 	if !limitable(a) || a.Old != nil && a.Old.GetDeletionTimestamp() != nil {
 		return nil, nil
@@ -78,8 +78,7 @@ func (l limitRanger) of(ctx context.Context, a *stage.Admission) ([]*corev1.Limi
 	return all[a.Namespace], nil
 }
 
-// limitable reports whether a write is one that LimitRanges speak of. What a pod's containers ask for is fixed but for
-// its resize.
+// limitable reports whether LimitRanges apply to a request. Updates of a pod don't count, since only its resize changes resources.
 func limitable(a *stage.Admission) bool {
 	switch a.GVR.GroupResource() {
 	case pods:
@@ -90,7 +89,7 @@ func limitable(a *stage.Admission) bool {
 	return false
 }
 
-// fillLimits gives the containers of a pod what they do not say.
+// fillLimits sets the default requests and limits of a pod's containers.
 func fillLimits(pod *corev1.Pod, r *corev1.LimitRange) {
 	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range r.Spec.Limits {
@@ -129,7 +128,7 @@ func fillLimits(pod *corev1.Pod, r *corev1.LimitRange) {
 	pod.Annotations[limitRangerAnnotation] = "LimitRanger plugin set: " + strings.Join(notes, "; ")
 }
 
-// fill adds to list what it lacks and returns the names, in order.
+// fill adds the missing resources to list and returns their names, sorted.
 func fill(list, from corev1.ResourceList) []string {
 	var names []string
 	for name, q := range from {
@@ -174,8 +173,8 @@ func podWithin(pod *corev1.Pod, item *corev1.LimitRangeItem) []error {
 	return errs
 }
 
-// podAsks returns what a pod asks for: what its containers do, and in place of it what the pod itself says of processors and
-// memory. What its runtime class costs does not count.
+// podAsks returns the requests and limits of a pod: the sum of its containers, overridden by pod-level resources. The overhead
+// of its runtime class does not count.
 func podAsks(pod *corev1.Pod) asked {
 	containers := resourcehelper.PodResourcesOptions{ExcludeOverhead: true, SkipPodLevelResources: true}
 	a := asked{corev1.LimitTypePod, resourcehelper.PodRequests(pod, containers), resourcehelper.PodLimits(pod, containers)}
@@ -193,7 +192,7 @@ func podAsks(pod *corev1.Pod) asked {
 	return a
 }
 
-// asked is what a container, pod or claim asks for.
+// asked holds the requests and limits of a container, pod or claim.
 type asked struct {
 	kind             corev1.LimitType
 	requests, limits corev1.ResourceList
@@ -209,7 +208,7 @@ func (a asked) claim(item *corev1.LimitRangeItem) []error {
 	return append(each(item.Min, a.min), each(item.Max, a.maxRequest)...)
 }
 
-// each checks all resources of a list, in the order of their names.
+// each calls check for each resource of a list, sorted by name.
 func each(list corev1.ResourceList, check func(corev1.ResourceName, resource.Quantity) error) []error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(list)) {
@@ -281,7 +280,7 @@ func (a asked) ratio(name corev1.ResourceName, most resource.Quantity) error {
 	return nil
 }
 
-// comparable3 returns three quantities in one unit: thousandths where all are small enough.
+// comparable3 returns three quantities in one unit: milli-units if all are small enough.
 func comparable3(request, limit, bound resource.Quantity) (r, l, b int64) {
 	r, l, b = request.Value(), limit.Value(), bound.Value()
 	if r <= resource.MaxMilliValue && l <= resource.MaxMilliValue && b <= resource.MaxMilliValue {

@@ -63,7 +63,7 @@ func TestLimitRangerBounds(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit corev1.LimitRangeItem
 		obj   objects.Object
-		want  string // what follows "is forbidden: "; "": allowed
+		want  string // the text after "is forbidden: "; "": allowed
 	}{
 		"within":              {corev1.LimitRangeItem{Type: container, Min: list("cpu", "100m"), Max: list("cpu", "1")}, pod(list("cpu", "200m"), list("cpu", "1")), ""},
 		"below the minimum":   {corev1.LimitRangeItem{Type: container, Min: list("cpu", "200m")}, pod(list("cpu", "100m"), nil), "minimum cpu usage per Container is 200m, but request is 100m"},
@@ -107,7 +107,7 @@ func TestLimitRangerBounds(t *testing.T) {
 	}
 }
 
-// TestDerived looks that what is made of a resource's objects is made again only after a change.
+// TestDerived checks that a value is computed again only after a change of its objects.
 func TestDerived(t *testing.T) {
 	r := stagetest.NewReader()
 	made := 0
@@ -122,7 +122,7 @@ func TestDerived(t *testing.T) {
 		{func() {}, 0, 0},
 		{func() { r.Put("limitranges", rangeOf()) }, 1, 1},
 		{func() {}, 1, 1},
-		{func() { r.Delete("limitranges", "ns", "limits") }, 0, 2}, // of nothing: what was made before is not kept
+		{func() { r.Delete("limitranges", "ns", "limits") }, 0, 2}, // no objects: the earlier value is dropped
 		{func() {}, 0, 2},
 	} {
 		c.change()

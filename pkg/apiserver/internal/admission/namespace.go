@@ -14,7 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// namespaceLifecycle lets objects be made only in namespaces that exist and are not being deleted, and keeps the
+// namespaceLifecycle rejects creates in namespaces that are missing or terminating, and the deletion of the
 // namespaces that the cluster needs.
 type namespaceLifecycle struct{ reader stage.Reader }
 
@@ -22,7 +22,7 @@ func immortal(namespace string) bool {
 	return namespace == metav1.NamespaceDefault || namespace == metav1.NamespaceSystem || namespace == metav1.NamespacePublic
 }
 
-// accessReviews are answered in any namespace: an error would tell which ones exist.
+// accessReviews are allowed in any namespace: an error would reveal which namespaces exist.
 var accessReviews = schema.GroupResource{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}
 
 func (n namespaceLifecycle) check(ctx context.Context, a *stage.Admission) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// taintNodesByCondition keeps pods off a new node until it has said that it is ready.
+// taintNodesByCondition adds the taint not-ready to a new node.
 type taintNodesByCondition struct{}
 
 func (taintNodesByCondition) Name() string { return "TaintNodesByCondition" }
@@ -34,7 +34,7 @@ func (taintNodesByCondition) Mutate(_ context.Context, a *stage.Admission) error
 	return nil
 }
 
-// nodeRestriction lets a node change only itself and the pods that are bound to it.
+// nodeRestriction limits a kubelet to its own Node and the pods that are bound to it.
 type nodeRestriction struct {
 	reader      stage.Reader
 	authorizers []stage.Authorizer
@@ -81,7 +81,7 @@ func (n nodeRestriction) check(ctx context.Context, a *stage.Admission) error {
 	return nil
 }
 
-// objectName is the name in the request, or on create in the object.
+// objectName returns the request's name, or for a create the object's.
 func objectName(a *stage.Admission) string {
 	if a.Operation == stage.Create && a.Object != nil && a.Subresource == "" {
 		return a.Object.GetName()
@@ -121,7 +121,7 @@ func (n nodeRestriction) stored(ctx context.Context, a *stage.Admission, name st
 	return pod, nil
 }
 
-// mirror checks a pod that a node makes up: it names nothing else, so that the node gains no access by it.
+// mirror checks that a mirror pod refers to no other objects, so that it gives its node no access to them.
 func (n nodeRestriction) mirror(ctx context.Context, node string, a *stage.Admission) error {
 	pod, ok := a.Object.(*corev1.Pod)
 	if !ok {
@@ -255,7 +255,7 @@ func ownNode(node string, a *stage.Admission) error {
 	return nil
 }
 
-// kubeletLabels are those of Kubernetes' own that a node may set on itself.
+// kubeletLabels are the labels in Kubernetes' domains that a kubelet may set on its Node.
 var kubeletLabels = []string{
 	corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion,
 	corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion,
@@ -263,7 +263,7 @@ var kubeletLabels = []string{
 	"beta.kubernetes.io/os", "beta.kubernetes.io/arch",
 }
 
-// forbiddenLabels returns the labels that differ and that a node may not set, in order.
+// forbiddenLabels returns the changed labels that a kubelet may not set, sorted.
 func forbiddenLabels(labels, old map[string]string) []string {
 	var bad []string
 	look := func(a, b map[string]string) {
@@ -294,7 +294,7 @@ func forbiddenLabel(key string) bool {
 	return !slices.Contains(kubeletLabels, key) && !within(corev1.LabelNamespaceSuffixKubelet) && !within(corev1.LabelNamespaceSuffixNode)
 }
 
-// token checks that a node asks only for tokens of pods that are bound to it.
+// token rejects TokenRequests for pods that are not bound to the node.
 func (n nodeRestriction) token(ctx context.Context, node string, a *stage.Admission) error {
 	if a.Operation != stage.Create || a.Subresource != "token" {
 		return nil

@@ -27,7 +27,7 @@ var (
 	volumes         = schema.GroupResource{Resource: "persistentvolumes"}
 )
 
-// references names what a pod refers to of the API; "" when it is nothing.
+// references returns the resource of an API object that the pod refers to, or "" if there is none.
 func references(pod *corev1.Pod) (string, error) {
 	switch {
 	case pod.Spec.ServiceAccountName != "":
@@ -85,7 +85,7 @@ func volumeReferences(v *corev1.Volume) (string, error) {
 	return "", nil
 }
 
-// claimStatus lets a node tell how large a volume has become, and nothing else.
+// claimStatus limits a kubelet to the capacity and resize fields of a claim's status.
 func claimStatus(node string, a *stage.Admission) error {
 	if a.Subresource != "status" {
 		return forbid(a, "may only update PVC status")
@@ -113,7 +113,7 @@ func claimStatus(node string, a *stage.Admission) error {
 	return nil
 }
 
-// ownSlice lets a node tell of its own devices. What it may change the authorizer knows.
+// ownSlice rejects creates and deletes of another node's ResourceSlice. The node authorizer checks updates.
 func ownSlice(node string, a *stage.Admission) error {
 	verb, obj := "create", a.Object
 	switch a.Operation {
@@ -133,7 +133,7 @@ func ownSlice(node string, a *stage.Admission) error {
 	return nil
 }
 
-// ownRequest lets a node ask for certificates of its own.
+// ownRequest limits a kubelet to CertificateSigningRequests for itself.
 func ownRequest(node string, a *stage.Admission) error {
 	if a.Operation != stage.Create {
 		return nil
@@ -157,7 +157,7 @@ func ownRequest(node string, a *stage.Admission) error {
 	return nil
 }
 
-// audience lets a node ask for tokens for whom the pod's volumes are for, and for whom it has an explicit right.
+// audience limits a kubelet to audiences of tokens that the pod's volumes need, or that it has an explicit right for.
 func (n nodeRestriction) audience(ctx context.Context, a *stage.Admission, pod *corev1.Pod, audiences []string) error {
 	wanted := ""
 	switch len(audiences) {
@@ -187,7 +187,7 @@ func (n nodeRestriction) audience(ctx context.Context, a *stage.Admission, pod *
 	return forbid(a, "audience %q not found in pod spec volume, %s is not authorized to request tokens for this audience", wanted, a.User.GetName())
 }
 
-// forAudience reports whether any volume of a pod is given tokens for an audience.
+// forAudience reports whether a volume of the pod needs a token for the audience.
 func (n nodeRestriction) forAudience(ctx context.Context, pod *corev1.Pod, audience string) (bool, error) {
 	var errs []error
 	for i := range pod.Spec.Volumes {
@@ -211,7 +211,7 @@ func (n nodeRestriction) forAudience(ctx context.Context, pod *corev1.Pod, audie
 	return false, errors.Join(errs...)
 }
 
-// driverOf names the CSI driver of a volume; "" when it has none.
+// driverOf returns the CSI driver of a volume, or "".
 func (n nodeRestriction) driverOf(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (string, error) {
 	claim := ""
 	switch {

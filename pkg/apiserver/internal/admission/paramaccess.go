@@ -16,8 +16,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// paramAccess refuses policies that would read parameters for somebody who may not read them: what an expression sees, its
-// message can tell.
+// paramAccess rejects a policy or binding whose author may not read its parameters, since a policy's message can reveal what its
+// expressions read.
 type paramAccess struct {
 	list []stage.Authorizer
 	find policy.FindKind
@@ -53,7 +53,7 @@ func (p paramAccess) Validate(ctx context.Context, a *stage.Admission) error {
 	return apierrors.NewInvalid(a.Resource.Names.GVK().GroupKind(), a.Object.GetName(), field.ErrorList{field.Forbidden(field.NewPath("spec", "paramKind"), why)})
 }
 
-// kindOf returns what the parameters of a policy are; nil for one without, and for anything else.
+// kindOf returns the kind of a policy's parameters, or nil.
 func kindOf(obj objects.Object) *admissionv1.ParamKind {
 	switch p := obj.(type) {
 	case *admissionv1.ValidatingAdmissionPolicy:

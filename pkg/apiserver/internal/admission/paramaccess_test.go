@@ -13,7 +13,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// readsConfigMaps lets everybody read ConfigMaps and nothing else.
+// readsConfigMaps is an authorizer that allows reading ConfigMaps only.
 type readsConfigMaps struct{}
 
 func (readsConfigMaps) Authorize(_ context.Context, a *stage.Attributes) (stage.Decision, string, error) {

@@ -13,10 +13,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// priority turns the name of a pod's priority class into a number.
+// priority sets a pod's priority from its priority class.
 type priority struct{ reader stage.Reader }
 
-// The classes that every cluster has, also before they are stored.
+// systemClasses are the classes of every cluster; they apply before they are stored.
 var systemClasses = map[string]int32{
 	"system-cluster-critical": 2000000000,
 	"system-node-critical":    2000001000,
@@ -54,7 +54,7 @@ func (p priority) Mutate(ctx context.Context, a *stage.Admission) error {
 	return nil
 }
 
-// keepPriority lets an update leave out what Mutate filled in.
+// keepPriority copies the priority that an update leaves out from the old pod.
 func keepPriority(pod *corev1.Pod, old objects.Object) {
 	before, ok := old.(*corev1.Pod)
 	if !ok {
@@ -98,7 +98,7 @@ func (p priority) resolve(ctx context.Context, a *stage.Admission, pod *corev1.P
 	return 0, nil, apierrors.NewInternalError(fmt.Errorf("failed to get PriorityClass with name %s: %w", name, err))
 }
 
-// global returns the class that pods without one get, the lowest should there be several.
+// global returns the global default class, the one with the lowest value if there are several.
 func (p priority) global(ctx context.Context) (*schedulingv1.PriorityClass, error) {
 	list, err := p.reader.List(ctx, priorityClasses, "")
 	if err != nil {
@@ -117,7 +117,7 @@ func (p priority) global(ctx context.Context) (*schedulingv1.PriorityClass, erro
 	return found, nil
 }
 
-// Admit allows only one class to be everybody's.
+// Validate allows only one class to be the global default.
 func (p priority) Validate(ctx context.Context, a *stage.Admission) error {
 	if a.GVR.GroupResource() != priorityClasses || a.Subresource != "" || a.Operation != stage.Create && a.Operation != stage.Update {
 		return nil
@@ -136,7 +136,7 @@ func (p priority) Validate(ctx context.Context, a *stage.Admission) error {
 	return nil
 }
 
-// defaultTolerationSeconds lets pods stay five minutes on a node that is lost.
+// defaultTolerationSeconds adds tolerations of 300 seconds for nodes that are not ready or unreachable.
 type defaultTolerationSeconds struct{}
 
 func (defaultTolerationSeconds) Name() string { return "DefaultTolerationSeconds" }
@@ -167,7 +167,7 @@ func toleratesEviction(list []corev1.Toleration, key string) bool {
 	return false
 }
 
-// podTopologyLabels gives a pod the zone and region of its node, when it is bound or made with a node.
+// podTopologyLabels copies the zone and region labels of the node to a pod that is bound, or created with a node.
 type podTopologyLabels struct{ reader stage.Reader }
 
 func (podTopologyLabels) Name() string { return "PodTopologyLabels" }
@@ -196,7 +196,7 @@ func (p podTopologyLabels) Mutate(ctx context.Context, a *stage.Admission) error
 	return nil
 }
 
-// labels returns the topology labels of a node; none when there is no such node.
+// labels returns the topology labels of a node; none if the node does not exist.
 func (p podTopologyLabels) labels(ctx context.Context, node string) (map[string]string, error) {
 	if node == "" {
 		return nil, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// changedOnNode returns a pod that is on a node and whose specification a write changes, and what it was.
+// changedOnNode returns the new and old pod of a request that changes the spec of a pod on a node, or nil.
 func changedOnNode(a *stage.Admission, subresources string) (pod, old *corev1.Pod) {
 	if a.Operation != stage.Update || a.GVR.GroupResource() != pods || !strings.Contains(subresources, "/"+a.Subresource+"/") {
 		return nil, nil
@@ -30,7 +30,7 @@ func changedOnNode(a *stage.Admission, subresources string) (pod, old *corev1.Po
 	return pod, old
 }
 
-// nodeOfPod returns the node that a pod is on.
+// nodeOfPod returns the node that a pod is bound to.
 func nodeOfPod(ctx context.Context, r stage.Reader, a *stage.Admission, pod *corev1.Pod) (*corev1.Node, error) {
 	obj, err := r.Get(ctx, nodes, objects.Key{Name: pod.Spec.NodeName})
 	if apierrors.IsNotFound(err) {
@@ -46,12 +46,12 @@ func nodeOfPod(ctx context.Context, r stage.Reader, a *stage.Admission, pod *cor
 	return node, nil
 }
 
-// nodeDeclaredFeatures refuses changes of a pod that need something of its node that the node does not say it can do.
+// nodeDeclaredFeatures rejects updates of a pod that require a feature which its node does not declare.
 type nodeDeclaredFeatures struct{ reader stage.Reader }
 
 func (nodeDeclaredFeatures) Name() string { return "NodeDeclaredFeatureValidator" }
 
-// release is the version whose nodes are asked.
+// release is the Kubernetes version whose feature declarations apply.
 var release = sync.OnceValue(func() *version.Version { return version.MustParseGeneric("v1.36.3") })
 
 func (n nodeDeclaredFeatures) Validate(ctx context.Context, a *stage.Admission) error {
@@ -81,7 +81,7 @@ func (n nodeDeclaredFeatures) Validate(ctx context.Context, a *stage.Admission) 
 	return nil
 }
 
-// podResize refuses to let a pod grow beyond its node.
+// podResize rejects a resize beyond the capacity of the node.
 type podResize struct{ reader stage.Reader }
 
 func (podResize) Name() string { return "PodResizeValidator" }
@@ -104,7 +104,7 @@ func (p podResize) Validate(ctx context.Context, a *stage.Admission) error {
 	return nil
 }
 
-// fits checks that a node could give a pod what it asks for, if it had no other.
+// fits returns an error if the pod requests more than an empty node has.
 func fits(pod *corev1.Pod, has corev1.ResourceList) error {
 	asks := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 	var short []string

@@ -55,7 +55,7 @@ func TestPodsGrowNoLargerThanTheirNode(t *testing.T) {
 	}
 }
 
-// updatePod returns the update of a pod that was in its first generation and asked for nothing.
+// updatePod returns an update of a pod of generation 1 without requests.
 func updatePod(pod *corev1.Pod, subresource string) *stage.Admission {
 	a := create(pods, pod)
 	a.Operation, a.Verb, a.Subresource = stage.Update, "update", subresource
@@ -132,7 +132,7 @@ func TestWidestTolerations(t *testing.T) {
 	short := corev1.Toleration{Key: "k", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &minute}
 	long := corev1.Toleration{Key: "k", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &hour}
 	other := corev1.Toleration{Key: "o", Operator: corev1.TolerationOpEqual, Value: "v"}
-	unsaid := corev1.Toleration{Key: "k", Value: "v"} // which operator
+	unsaid := corev1.Toleration{Key: "k", Value: "v"} // without an operator
 	for name, c := range map[string]struct{ all, want []corev1.Toleration }{
 		"nothing":          {nil, nil},
 		"equal ones":       {[]corev1.Toleration{one, other, one}, []corev1.Toleration{one, other}},

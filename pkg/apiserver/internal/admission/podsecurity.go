@@ -21,8 +21,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// podSecurity holds pods to the standard that their namespace's labels name. A namespace without such labels allows
-// everything, and costs one look at it. The checks are made when the first one is needed.
+// podSecurity enforces the Pod Security Standard that the namespace's labels name. A namespace without such labels allows
+// everything, at the cost of one lookup. The checks are initialised on first use.
 type podSecurity struct {
 	reader stage.Reader
 	checks func() (*security.Admission, error)
@@ -88,7 +88,7 @@ func (p podSecurity) Validate(ctx context.Context, a *stage.Admission) error {
 	return refusal(a, r)
 }
 
-// refusal is the answer to what the checks do not allow.
+// refusal returns the error for a response of the checks that is not allowed.
 func refusal(a *stage.Admission, r *reviewv1.AdmissionResponse) error {
 	err := apierrors.NewForbidden(a.GVR.GroupResource(), nameOf(a), errors.New("Not allowed by PodSecurity")) //nolint:staticcheck // Kubernetes' words
 	if r.Result == nil {
@@ -109,7 +109,7 @@ func refusal(a *stage.Admission, r *reviewv1.AdmissionResponse) error {
 	return err
 }
 
-// secured reports whether a namespace names a standard.
+// secured reports whether the namespace has a Pod Security label.
 func secured(ns objects.Object) bool {
 	for key := range ns.GetLabels() {
 		if strings.HasPrefix(key, "pod-security.kubernetes.io/") {
@@ -119,16 +119,16 @@ func secured(ns objects.Object) bool {
 	return false
 }
 
-// checkedSubresources are those of pods that the checks look at.
+// checkedSubresources are the subresources of pods that are checked.
 var checkedSubresources = []string{"", "ephemeralcontainers", "resize"}
 
-// hasPods reports whether what is written is a pod or makes pods.
+// hasPods reports whether the object is a pod or has a pod template.
 func hasPods(a *stage.Admission) bool {
 	n := a.Resource.Names.GR()
 	return security.DefaultPodSpecExtractor{}.HasPodSpec(n)
 }
 
-// attributesOf shows a request as the checks want it: with the objects of the stored version.
+// attributesOf converts a request to the attributes of the checks, with objects of the stored version.
 func attributesOf(a *stage.Admission) securityapi.Attributes {
 	n := a.Resource.Names
 	var obj, old runtime.Object
@@ -144,7 +144,7 @@ func attributesOf(a *stage.Admission) securityapi.Attributes {
 	}
 }
 
-// GetNamespace returns a namespace, for the checks.
+// GetNamespace implements the checks' namespace getter.
 func (p podSecurity) GetNamespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	obj, err := p.reader.Get(ctx, namespaces, objects.Key{Name: name})
 	if err != nil {
@@ -157,7 +157,7 @@ func (p podSecurity) GetNamespace(ctx context.Context, name string) (*corev1.Nam
 	return ns, nil
 }
 
-// ListPods returns the pods of a namespace, for the checks.
+// ListPods implements the checks' pod lister.
 func (p podSecurity) ListPods(ctx context.Context, namespace string) ([]*corev1.Pod, error) {
 	all, err := p.reader.List(ctx, pods, namespace)
 	if err != nil {
@@ -166,7 +166,7 @@ func (p podSecurity) ListPods(ctx context.Context, namespace string) ([]*corev1.
 	return byNamespace[*corev1.Pod](all)[namespace], nil
 }
 
-// uncountedChecks takes the library's metrics.
+// uncountedChecks discards the library's metrics.
 type uncountedChecks struct{}
 
 func (uncountedChecks) RecordEvaluation(metrics.Decision, securityapi.LevelVersion, metrics.Mode, securityapi.Attributes) {

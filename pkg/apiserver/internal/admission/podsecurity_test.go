@@ -41,7 +41,7 @@ func TestPodSecurity(t *testing.T) {
 			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: c.labels}}
 			r.Put("namespaces", ns)
 			a := create(c.gr, c.obj)
-			a.Resource.Names.Kind = "Namespace" // which only its own errors name
+			a.Resource.Names.Kind = "Namespace" // only errors name it
 			var warns []string
 			a.Warn = func(text string) { warns = append(warns, text) }
 			err := newPodSecurity(stage.Reader(r)).Validate(t.Context(), a)

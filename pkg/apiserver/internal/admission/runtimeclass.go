@@ -13,7 +13,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// runtimeClass gives a pod what its runtime class costs and where it runs.
+// runtimeClass sets the overhead and scheduling constraints of a pod's runtime class.
 type runtimeClass struct{ reader stage.Reader }
 
 func (runtimeClass) Name() string { return "RuntimeClass" }
@@ -50,7 +50,7 @@ func (r runtimeClass) Mutate(ctx context.Context, a *stage.Admission) error {
 
 const otherOverhead = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
 
-// widest returns the tolerations that no other one contains, and of equal ones the first.
+// widest returns the tolerations that no other one includes, and the first of equal ones.
 func widest(all []corev1.Toleration) []corev1.Toleration {
 	var out []corev1.Toleration
 	for i, t := range all {
@@ -67,7 +67,7 @@ func widest(all []corev1.Toleration) []corev1.Toleration {
 	return out
 }
 
-// contains reports whether t tolerates all that u does.
+// contains reports whether t tolerates every taint that u tolerates.
 func contains(t, u corev1.Toleration) bool {
 	switch {
 	case t.Key != u.Key && (t.Key != "" || t.Operator != corev1.TolerationOpExists):
@@ -107,7 +107,7 @@ func (r runtimeClass) Validate(ctx context.Context, a *stage.Admission) error {
 	return nil
 }
 
-// find returns the class of a pod, nil when it names none.
+// find returns the runtime class of a pod, or nil if it names none.
 func (r runtimeClass) find(ctx context.Context, a *stage.Admission, pod *corev1.Pod) (*nodev1.RuntimeClass, error) {
 	if pod.Spec.RuntimeClassName == nil {
 		return nil, nil

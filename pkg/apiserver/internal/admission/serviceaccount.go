@@ -24,18 +24,18 @@ const (
 	defaultAccount = "default"
 	tokenMountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 	tokenVolume    = "kube-api-access-"
-	// tokenExpiry is an hour and some seconds, by which Kubernetes knows the tokens that it added itself.
+	// tokenExpiry is an hour and seven seconds, the lifetime by which the API server recognises tokens of its own volumes.
 	tokenExpiry = 3607
-	// enforceSecrets is the annotation of a ServiceAccount whose pods may use only the secrets that it lists.
+	// enforceSecrets is the annotation of a ServiceAccount whose pods may use only the Secrets that it lists.
 	enforceSecrets = "kubernetes.io/enforce-mountable-secrets"
 
-	// accountWait and accountTries are how a pod waits for the default ServiceAccount, which a controller makes just
+	// accountWait and accountTries bound the wait for the default ServiceAccount, which a controller creates just
 	// after the namespace.
 	accountWait  = 50 * time.Millisecond
 	accountTries = 30
 )
 
-// serviceAccount gives each pod a ServiceAccount, its token and its pull secrets.
+// serviceAccount sets the ServiceAccount of a pod, and adds its token and pull secrets.
 type serviceAccount struct {
 	reader stage.Reader
 	src    *clock.Source
@@ -97,7 +97,7 @@ func (s serviceAccount) Validate(ctx context.Context, a *stage.Admission) error 
 	return nil
 }
 
-// enforced returns the ServiceAccount of a pod if the pod may use only what it lists; nil otherwise.
+// enforced returns the ServiceAccount of a pod that may use only its Secrets; nil for other pods.
 func (s serviceAccount) enforced(ctx context.Context, a *stage.Admission, pod *corev1.Pod) (*corev1.ServiceAccount, error) {
 	if pod.Spec.ServiceAccountName == "" {
 		return nil, forbid(a, "no service account specified for pod %s/%s", a.Namespace, pod.Name)
@@ -112,7 +112,7 @@ func (s serviceAccount) enforced(ctx context.Context, a *stage.Admission, pod *c
 	return account, nil
 }
 
-// mirrorPod checks a pod that is left as it is: a change would make its node delete it.
+// mirrorPod checks a mirror pod without changing it: a change would make its node delete it.
 func mirrorPod(a *stage.Admission, pod *corev1.Pod) error {
 	if pod.Spec.ServiceAccountName != "" {
 		return forbid(a, "a mirror pod may not reference service accounts")
@@ -133,7 +133,7 @@ func mirrorPod(a *stage.Admission, pod *corev1.Pod) error {
 	return nil
 }
 
-// account finds a ServiceAccount, and waits a moment for the default one.
+// account returns a ServiceAccount. It waits a moment for the default one.
 func (s serviceAccount) account(ctx context.Context, a *stage.Admission, name string) (*corev1.ServiceAccount, error) {
 	key := objects.Key{Namespace: a.Namespace, Name: name}
 	obj, err := s.reader.Get(ctx, serviceAccounts, key)
@@ -166,7 +166,7 @@ func automount(account *corev1.ServiceAccount, pod *corev1.Pod) bool {
 	return true
 }
 
-// mount adds the token's volume to every container that has nothing else in its place.
+// mount adds the token volume to every container without another mount at its path.
 func (s serviceAccount) mount(pod *corev1.Pod) {
 	name := ""
 	for _, v := range pod.Spec.Volumes {
@@ -217,7 +217,7 @@ func tokenProjection() *corev1.ProjectedVolumeSource {
 	}
 }
 
-// mountableEphemeral checks ephemeral containers. What is wrong with them Kubernetes calls an error of its own.
+// mountableEphemeral is mountable for ephemeral containers, for which Kubernetes has other messages.
 func mountableEphemeral(account *corev1.ServiceAccount, pod *corev1.Pod) error {
 	containers := make([]corev1.Container, len(pod.Spec.EphemeralContainers))
 	for i := range containers {
@@ -232,14 +232,14 @@ func mountableEphemeral(account *corev1.ServiceAccount, pod *corev1.Pod) error {
 	}}
 }
 
-// secretsOf tells which secrets a ServiceAccount lists.
+// secretsOf returns a function that reports whether the ServiceAccount lists a Secret.
 func secretsOf(account *corev1.ServiceAccount) func(name string) bool {
 	return func(name string) bool {
 		return slices.ContainsFunc(account.Secrets, func(r corev1.ObjectReference) bool { return r.Name == name })
 	}
 }
 
-// mountable checks that a pod uses only secrets that its ServiceAccount lists.
+// mountable returns an error if a pod uses a Secret that its ServiceAccount does not list.
 func mountable(account *corev1.ServiceAccount, pod *corev1.Pod) error {
 	listed := secretsOf(account)
 	for _, v := range pod.Spec.Volumes {

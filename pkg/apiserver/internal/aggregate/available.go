@@ -20,7 +20,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// condition returns what is known of whether an extension can be reached; nil for nothing.
+// condition returns the condition Available of an APIService, or nil.
 func condition(s *apiregistrationv1.APIService) *apiregistrationv1.APIServiceCondition {
 	i := slices.IndexFunc(s.Status.Conditions, func(c apiregistrationv1.APIServiceCondition) bool { return c.Type == apiregistrationv1.Available })
 	if i < 0 {
@@ -29,7 +29,7 @@ func condition(s *apiregistrationv1.APIService) *apiregistrationv1.APIServiceCon
 	return &s.Status.Conditions[i]
 }
 
-// outcome is a condition without its time.
+// outcome returns a condition Available without its time.
 func outcome(status apiregistrationv1.ConditionStatus, reason, format string, args ...any) *apiregistrationv1.APIServiceCondition {
 	return &apiregistrationv1.APIServiceCondition{
 		Type: apiregistrationv1.Available, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...),
@@ -42,10 +42,10 @@ const (
 	unknown = apiregistrationv1.ConditionUnknown
 )
 
-// endpointsNotFound is the reason when a Service has no endpoints, and no pods that are ready.
+// endpointsNotFound is the reason for a Service without endpoints and ready pods.
 const endpointsNotFound = "EndpointsNotFound"
 
-// look says what speaks against the extension without asking it: what of the Service is missing. nil: nothing.
+// look returns the condition of an extension whose Service is missing or has no endpoints or port; nil if it has all.
 func (e *extension) look(ctx context.Context) *apiregistrationv1.APIServiceCondition {
 	reader, key, port := e.link.x.config.Reader, e.link.service, e.link.port
 	obj, err := reader.Get(ctx, services, key)
@@ -68,7 +68,7 @@ func (e *extension) look(ctx context.Context) *apiregistrationv1.APIServiceCondi
 		return outcome(unknown, "EndpointsAccessError", "service/%s in %q cannot be checked due to: %v", key.Name, key.Namespace, err)
 	case len(slices) == 0:
 		if pods, err := backend.OfPods(ctx, reader, s, at); err == nil && len(pods) > 0 {
-			return nil // nobody keeps endpoints
+			return nil // no controller writes endpoints
 		}
 		return outcome(no, endpointsNotFound, "cannot find endpointslices for service/%s in %q", key.Name, key.Namespace)
 	case !anyReady(slices, at.Name):
@@ -84,10 +84,10 @@ func anyReady(all []*discoveryv1.EndpointSlice, port string) bool {
 	})
 }
 
-// more is how often an extension that does not answer is asked again, all at a time: one answer is enough.
+// more is the number of further concurrent requests to an extension that does not respond. One response suffices.
 const more = 4
 
-// try asks the extension for what it must be able to answer.
+// try requests the discovery document of the extension's group-version.
 func (e *extension) try(ctx context.Context) error {
 	err := e.ask(ctx)
 	if err == nil {
@@ -119,14 +119,14 @@ func (e *extension) ask(ctx context.Context) error {
 		e.link.transport.CloseIdleConnections()
 		return fmt.Errorf("failing or missing response from %v: %w", u, err)
 	}
-	_ = resp.Body.Close() // nobody reads it
+	_ = resp.Body.Close() // the body is not used
 	if resp.StatusCode < http.StatusOK || resp.StatusCode >= http.StatusMultipleChoices {
 		return fmt.Errorf("failing or missing response from %v: bad status from %v: %d", u, u, resp.StatusCode)
 	}
 	return nil
 }
 
-// itself is as whom the server itself asks extensions: they are to tell it everything.
+// itself is the user of the server's own requests to extensions.
 var itself = &user.DefaultInfo{Name: "system:kube-aggregator", Groups: []string{user.SystemPrivilegedGroup}}
 
 // get makes a request of the server's own.
@@ -147,7 +147,7 @@ func (l *link) get(ctx context.Context, path string, header http.Header) (*http.
 	return l.client().Do(req)
 }
 
-// pathOf returns where a version is served.
+// pathOf returns the path of a group-version.
 func pathOf(gv schema.GroupVersion) string {
 	if gv.Group == "" {
 		return "/api/" + gv.Version
@@ -155,7 +155,7 @@ func pathOf(gv schema.GroupVersion) string {
 	return "/apis/" + gv.Group + "/" + gv.Version
 }
 
-// store tells everybody what was found out, when it is news.
+// store writes the condition if it has changed.
 func (x *Extensions) store(ctx context.Context, s *apiregistrationv1.APIService, found *apiregistrationv1.APIServiceCondition) error {
 	was := condition(s)
 	next := *found

@@ -20,21 +20,21 @@ import (
 
 const (
 	second = time.Second
-	// discoverEvery is how often an extension is asked whether it serves something else by now.
+	// discoverEvery is the interval at which an extension's discovery is fetched again.
 	discoverEvery = time.Minute
-	// maxDocument bounds what an extension may tell of itself.
+	// maxDocument bounds the documents of an extension, in bytes.
 	maxDocument = 32 << 20
 )
 
-// known is what an extension has said that it serves.
+// known is the fetched discovery document of an extension.
 type known struct {
-	version *apidiscovery.APIVersionDiscovery // of the APIService's version; nil: never heard
+	version *apidiscovery.APIVersionDiscovery // of the APIService's version; nil: not fetched yet
 	etag    string
-	at      time.Time // when it was asked last; zero: never
-	stale   bool      // it did not answer then
+	at      time.Time // time of the last request; zero: none yet
+	stale   bool      // the last request failed
 }
 
-// discovered returns what is known of the version that the APIService is for.
+// discovered returns the known discovery document of a version.
 func (l *link) discovered(version string) *apidiscovery.APIVersionDiscovery {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,7 +49,7 @@ func (l *link) discovered(version string) *apidiscovery.APIVersionDiscovery {
 	return &out
 }
 
-// discover asks the extension what it serves, when that was last done long enough ago or in vain.
+// discover fetches the discovery document if the last one is too old or the last request failed.
 func (e *extension) discover(ctx context.Context) error {
 	l, gv := e.link, schema.GroupVersion{Group: e.service.Spec.Group, Version: e.service.Spec.Version}
 	l.mu.Lock()
@@ -70,7 +70,7 @@ func (e *extension) discover(ctx context.Context) error {
 	return err
 }
 
-// lost notes that the extension does not answer: what is known of it may no longer be so. It returns when to ask again.
+// lost records a failed request and marks the discovery document as stale. It returns the delay of the next attempt.
 func (l *link) lost() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,17 +80,17 @@ func (l *link) lost() time.Duration {
 	return min(firstRetry<<(l.fails-1), checkEvery)
 }
 
-// found notes that the extension answers.
+// found records a successful request.
 func (l *link) found() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fails = 0
 }
 
-// firstAnswer is how long clients wait for what an extension serves that was there before this server started.
+// firstAnswer bounds how long clients wait, after the server's start, for the discovery of an existing extension.
 const firstAnswer = 2 * time.Second
 
-// await waits until the extensions that should be there have been asked what they serve.
+// await waits until the discovery of available extensions was fetched, for at most firstAnswer.
 func (t *table) await(ctx context.Context, clk clock.Clock) {
 	timer := clk.NewTimer(firstAnswer)
 	defer timer.Stop()
@@ -108,7 +108,7 @@ func (t *table) await(ctx context.Context, clk clock.Clock) {
 	}
 }
 
-// fetch asks for everything at once, and servers that cannot do that for the one version.
+// fetch requests aggregated discovery, and from servers without it the document of the one version.
 func (l *link) fetch(ctx context.Context, gv schema.GroupVersion, now known) (known, error) {
 	header := http.Header{"Accept": {clientdiscovery.AcceptV2 + "," + clientdiscovery.AcceptV2Beta1}}
 	if now.etag != "" {
@@ -127,7 +127,7 @@ func (l *link) fetch(ctx context.Context, gv schema.GroupVersion, now known) (kn
 	case resp.StatusCode != http.StatusOK || !aggregated(resp.Header.Get("Content-Type")):
 		return l.fetchOld(ctx, gv)
 	}
-	// The older form of the document has another name and the same fields.
+	// The older version of the document has another name and the same fields.
 	var list apidiscovery.APIGroupDiscoveryList
 	if err := decode(resp.Body, &list); err != nil {
 		return known{}, err
@@ -171,7 +171,7 @@ func (l *link) fetchOld(ctx context.Context, gv schema.GroupVersion) (known, err
 	return known{version: &apidiscovery.APIVersionDiscovery{Version: gv.Version, Resources: resources}}, nil
 }
 
-// decode reads a document that an extension has sent.
+// decode decodes a document of an extension.
 func decode(body io.Reader, into any) error {
 	return json.NewDecoder(io.LimitReader(body, maxDocument)).Decode(into)
 }

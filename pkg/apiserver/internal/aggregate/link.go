@@ -31,29 +31,29 @@ const (
 	maxIdle          = 25
 )
 
-// link is the way to the extension server of one APIService, and what was fetched over it.
+// link is the connection to the extension server of one APIService, with the documents fetched over it.
 type link struct {
 	x         *Extensions
 	service   objects.Key
 	port      int32
 	clock     clock.Clock
 	transport *http.Transport
-	broken    error // why there is no way, from the beginning
+	broken    error // permanent error of its configuration
 
-	heard chan struct{} // closed once it was asked what it serves
-	once  sync.Once     // closes it
+	heard chan struct{} // closed after the first discovery request
+	once  sync.Once     // closes heard
 
 	mu    sync.Mutex
-	known known // its discovery
-	fails int   // how often in a row it did not answer
+	known known // its discovery document
+	fails int   // consecutive failed requests
 
-	describing sync.Mutex // while its description is fetched
+	describing sync.Mutex // held while its OpenAPI documents are fetched
 	openapi    described
 }
 
 var services = schema.GroupResource{Resource: "services"}
 
-// newLink makes the way to where s leads. No connection is made before it is used.
+// newLink returns a link to the Service of s. It connects on first use.
 func (x *Extensions) newLink(s *apiregistrationv1.APIService) *link {
 	ref := s.Spec.Service
 	l := &link{x: x, service: objects.Key{Namespace: ref.Namespace, Name: ref.Name}, port: 443, clock: x.config.Clock, heard: make(chan struct{})}
@@ -61,7 +61,7 @@ func (x *Extensions) newLink(s *apiregistrationv1.APIService) *link {
 		l.port = *ref.Port
 	}
 	conf := &tls.Config{
-		MinVersion: tls.VersionTLS12, ServerName: ref.Name + "." + ref.Namespace + ".svc", InsecureSkipVerify: s.Spec.InsecureSkipTLSVerify, //nolint:gosec // when it is asked for
+		MinVersion: tls.VersionTLS12, ServerName: ref.Name + "." + ref.Namespace + ".svc", InsecureSkipVerify: s.Spec.InsecureSkipTLSVerify, //nolint:gosec // the APIService requests it
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return x.config.Identity() },
 	}
 	if len(s.Spec.CABundle) > 0 {
@@ -77,7 +77,7 @@ func (x *Extensions) newLink(s *apiregistrationv1.APIService) *link {
 	return l
 }
 
-// dial connects to an endpoint of the Service, whatever the address that requests name.
+// dial connects to an endpoint of the Service. It ignores the address of the request.
 func (l *link) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	if l.toSelf() {
 		return (&net.Dialer{Timeout: handshakeTimeout}).DialContext(ctx, network, l.x.config.Self())
@@ -85,12 +85,12 @@ func (l *link) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	return backend.Dial(ctx, l.x.config.Reader, l.service, l.port)
 }
 
-// toSelf reports whether the Service is the one of this server.
+// toSelf reports whether the Service is that of this server.
 func (l *link) toSelf() bool {
 	return l.service == objects.Key{Namespace: metav1.NamespaceDefault, Name: "kubernetes"} && l.port == 443 && l.x.config.Self() != ""
 }
 
-// address returns the URL of the Service, as everybody else would reach it.
+// address returns the URL of the Service.
 func (l *link) address(ctx context.Context) (*url.URL, error) {
 	if l.toSelf() {
 		return &url.URL{Scheme: "https", Host: l.x.config.Self()}, nil
@@ -115,7 +115,7 @@ func (l *link) address(ctx context.Context) (*url.URL, error) {
 	return &url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(int(l.port)))}, nil
 }
 
-// client makes requests of this server's own, which are to be answered soon. It follows nobody elsewhere.
+// client returns the HTTP client for the server's own requests. It has a short timeout and follows no redirects.
 func (l *link) client() *http.Client {
 	return &http.Client{
 		Transport: l.transport, Timeout: ownTimeout,

@@ -22,21 +22,21 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/openapi"
 )
 
-// described is how an extension describes its version. It is fetched when somebody asks, and again when that was some time
-// ago.
+// described holds the OpenAPI documents of an extension. They are fetched on demand, and again once they are too
+// old.
 type described struct {
-	index time.Time // when its list of OpenAPI v3 documents was fetched; zero: never
+	index time.Time // when its OpenAPI v3 index was fetched; zero: never
 	link  string
-	old   bool // it has no OpenAPI v3
+	old   bool // it does not serve OpenAPI v3
 
 	swagger time.Time // when its OpenAPI v2 document was fetched
 	v2      *spec.Swagger
-	v3      []byte // made of v2
+	v3      []byte // converted from v2
 	etag    string
 	hash    string
 }
 
-// OpenAPI returns how the extensions describe themselves, with v2 also in that form.
+// OpenAPI returns the OpenAPI documents of the extensions, with v2 also those of OpenAPI v2.
 func (x *Extensions) OpenAPI(ctx context.Context, v2 bool) ([]openapi.Remote, error) {
 	t, err := x.table(ctx)
 	if err != nil || len(t.byGV) == 0 {
@@ -60,7 +60,7 @@ func (x *Extensions) OpenAPI(ctx context.Context, v2 bool) ([]openapi.Remote, er
 	return out, nil
 }
 
-// Describes reports whether an extension itself answers for the OpenAPI v3 document of a version.
+// Describes returns the handler of the OpenAPI v3 document of a version if an extension serves it, or nil.
 func (x *Extensions) Describes(ctx context.Context, gv schema.GroupVersion) (Handler, error) {
 	t, err := x.table(ctx)
 	if err != nil || t.byGV[gv] == nil {
@@ -73,13 +73,13 @@ func (x *Extensions) Describes(ctx context.Context, gv schema.GroupVersion) (Han
 	return e.serve, nil
 }
 
-// describe returns how the extension describes a version, as far as it says. While it can't be reached that is what it said
-// before.
+// describe returns the extension's OpenAPI documents of a version. While it is unreachable these are the last fetched
+// ones.
 func (e *extension) describe(ctx context.Context, gv schema.GroupVersion, v2 bool) openapi.Remote {
 	l := e.link
 	l.describing.Lock()
 	defer l.describing.Unlock()
-	ctx = context.WithoutCancel(ctx) // others wait for the same, and what is heard holds for a while
+	ctx = context.WithoutCancel(ctx) // other requests wait for the same documents, which are cached
 	d := &l.openapi
 	there := available(e.service) && l.broken == nil
 	if there && (d.index.IsZero() || l.clock.Since(d.index) >= discoverEvery) {
@@ -104,7 +104,7 @@ func (e *extension) describe(ctx context.Context, gv schema.GroupVersion, v2 boo
 	return r
 }
 
-// fetchIndex asks where the OpenAPI v3 document is.
+// fetchIndex fetches the OpenAPI v3 index.
 func (l *link) fetchIndex(ctx context.Context, gv schema.GroupVersion, d *described) error {
 	resp, err := l.get(ctx, "/openapi/v3", http.Header{"Accept": {"application/json"}})
 	if err != nil {
@@ -131,7 +131,7 @@ func (l *link) fetchIndex(ctx context.Context, gv schema.GroupVersion, d *descri
 	return nil
 }
 
-// fetchSwagger fetches the OpenAPI v2 document and keeps what is about the version.
+// fetchSwagger fetches the OpenAPI v2 document and keeps the part of the version.
 func (l *link) fetchSwagger(ctx context.Context, gv schema.GroupVersion, d *described) error {
 	header := http.Header{"Accept": {"application/json"}}
 	if d.etag != "" {
@@ -145,7 +145,7 @@ func (l *link) fetchSwagger(ctx context.Context, gv schema.GroupVersion, d *desc
 	switch resp.StatusCode {
 	case http.StatusNotModified:
 		return nil
-	case http.StatusNotFound: // it describes nothing
+	case http.StatusNotFound: // it has no OpenAPI document
 		d.v2, d.v3, d.etag, d.hash = nil, nil, "", ""
 		return nil
 	case http.StatusOK:
@@ -165,8 +165,8 @@ func (l *link) fetchSwagger(ctx context.Context, gv schema.GroupVersion, d *desc
 	return nil
 }
 
-// readSwagger reads an OpenAPI v2 document and returns what it says of a version, also as OpenAPI v3. The document is
-// somebody else's: what the libraries stumble over is an error.
+// readSwagger decodes an OpenAPI v2 document and returns the part of a version, also as OpenAPI v3. The document is
+// untrusted: a panic of the libraries becomes an error.
 func readSwagger(body []byte, gv schema.GroupVersion) (v2 *spec.Swagger, v3 []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {

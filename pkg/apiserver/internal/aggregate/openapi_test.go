@@ -35,7 +35,7 @@ func TestReadSwagger(t *testing.T) {
 	}
 }
 
-// FuzzReadSwagger reads what an extension may send, and adds it to what the server says.
+// FuzzReadSwagger decodes arbitrary documents and merges them into the server's.
 func FuzzReadSwagger(f *testing.F) {
 	for _, s := range []string{swagger, "{}", `{"paths":{}}`, `{"definitions":{"A":{"$ref":"#/definitions/A"}}}`, `{"paths":{"/apis/example.org/v1/x":{"get":{"responses":{"200":{"$ref":"#/responses/r"}}}}}}`} {
 		f.Add([]byte(s))
@@ -49,7 +49,7 @@ func FuzzReadSwagger(f *testing.F) {
 		for _, r := range []openapi.Remote{{GroupVersion: things, V2: v2, V3: v3, Hash: "1"}, {GroupVersion: things, V2: none, Link: "/l"}} {
 			s := openapi.New(nil).With([]openapi.Remote{r})
 			_ = s.Index()
-			_, _, _ = s.Swagger() // an error is an answer
+			_, _, _ = s.Swagger() // an error is a valid result
 		}
 	})
 }

@@ -7,26 +7,26 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// What a pool answers.
+// The errors of a pool.
 var (
 	errTaken = errors.New("already allocated")
 	errFull  = errors.New("range is full")
 )
 
-// pool hands out the numbers from 0 to size-1. Those that nobody asks for by name come from above the static band as
-// long as there are any, so that the low ones stay free for who does.
+// pool allocates the numbers from 0 to size-1. next prefers numbers above the static band, so that those in the band stay free
+// for clients that request a number.
 type pool struct {
 	mu     sync.Mutex
-	taken  []uint64 // a bit each
+	taken  []uint64 // a bitmap
 	size   int
-	static int
+	static int // size of the static band
 	source *clock.Source
 }
 
 // leastStatic is the smallest static band of a pool that has room for one.
 const leastStatic = 16
 
-// newPool returns a pool whose static band is size/step, but at least leastStatic and at most most.
+// newPool returns a pool whose static band has size/step numbers, at least leastStatic and at most most.
 func newPool(size, step, most int, source *clock.Source) *pool {
 	p := &pool{taken: make([]uint64, (size+63)/64), size: size, source: source}
 	if size > leastStatic {
@@ -37,7 +37,7 @@ func newPool(size, step, most int, source *clock.Source) *pool {
 
 func (p *pool) has(n int) bool { return p.taken[n/64]&(1<<(n%64)) != 0 }
 
-// take reserves one number.
+// take allocates a number, or returns errTaken.
 func (p *pool) take(n int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,7 +48,7 @@ func (p *pool) take(n int) error {
 	return nil
 }
 
-// next reserves any number.
+// next allocates a free number, or returns errFull.
 func (p *pool) next() (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +61,7 @@ func (p *pool) next() (int, error) {
 	return 0, errFull
 }
 
-// search takes a free number of [from,to), beginning at a random one.
+// search allocates a free number in [from,to). It starts at a random one.
 func (p *pool) search(from, to int) (int, bool) {
 	if from >= to {
 		return 0, false

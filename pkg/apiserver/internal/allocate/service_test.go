@@ -22,7 +22,7 @@ func parsed(t *testing.T, spec string) *corev1.Service {
 	return s
 }
 
-// TestServices looks at what Services get, as YAML that must be in the answer, or the end of the error.
+// TestServices compares Services after allocation with YAML that they must contain, or with the end of the error.
 func TestServices(t *testing.T) {
 	const (
 		plain = `{type: ClusterIP, clusterIP: 10.96.0.9, clusterIPs: [10.96.0.9], ipFamilies: [IPv4], ipFamilyPolicy: SingleStack, ports: [{name: a, port: 80}]}`

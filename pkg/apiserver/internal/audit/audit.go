@@ -1,10 +1,10 @@
-// Package audit owns the audit log: who asked the API for what, and what came of it, as events of audit.k8s.io/v1, a line
+// Package audit owns the audit log: the requests to the API with their users and responses, as audit.k8s.io/v1 events, one line
 // of JSON each. A policy, in the form that Kubernetes documents (https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/),
-// says of each request how much is told of it.
+// sets the level of each request.
 //
-// A request has an Entry, which the stages that it passes tell what they know. Over HTTP the server's filters begin and end
-// it; around the verbs, API does so for requests of this process, and tells of both what they carry. Without a policy there
-// is no Log, and nothing of all that happens.
+// A request has an Entry, to which the stages that it passes add what they know. Over HTTP the server's filters begin and complete
+// it. Around the verbs, API does so for in-process requests, and records the bodies of both. Without a policy there
+// is no Log and nothing is recorded.
 package audit
 
 import (
@@ -26,28 +26,28 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// Config says what is written, and where.
+// Config is the policy and the file of the log.
 type Config struct {
-	Policy string // the file of the policy; "": there is no log
-	Path   string // the file of the log; "-" is the standard output
+	Policy string // file of the policy; "": no log
+	Path   string // file of the log; "-" is the standard output
 
-	// MaxSize is how many megabytes a file may have before another is begun; 0: 100. MaxBackups and MaxAge are how many old
-	// files are kept, and for how many days; 0: all, and for ever.
+	// MaxSize is the size in megabytes at which the file is rotated; 0: 100. MaxBackups and MaxAge bound the number of old
+	// files and their age in days; 0: no bound.
 	MaxSize, MaxBackups, MaxAge int
 }
 
-// Log is an audit log. A nil Log has no entries.
+// Log is an audit log. A nil Log records nothing.
 type Log struct {
 	policy auditapi.PolicyRuleEvaluator
 	clock  clock.Clock
 	newID  func() types.UID
 
-	mu     sync.Mutex // for what follows
+	mu     sync.Mutex // guards the fields below
 	out    io.WriteCloser
-	failed bool // the last write has
+	failed bool // the last write failed
 }
 
-// Open opens the log; nil when there is no policy. newID names the requests of this process.
+// Open opens the log. It returns nil without a policy. newID makes the audit IDs of requests that have none.
 func Open(cfg Config, clk clock.Clock, newID func() types.UID) (*Log, error) {
 	if cfg.Policy == "" {
 		return nil, nil
@@ -66,7 +66,7 @@ func Open(cfg Config, clk clock.Clock, newID func() types.UID) (*Log, error) {
 	return &Log{policy: policy.NewPolicyRuleEvaluator(p), clock: clk, newID: newID, out: out}, nil
 }
 
-// Close closes the log once nothing is told to it any more.
+// Close closes the file. The log must not be used afterwards.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil
@@ -74,19 +74,19 @@ func (l *Log) Close() error {
 	return l.out.Close()
 }
 
-// Request is what is known of a request from the beginning.
+// Request is what is known of a request before it is handled.
 type Request struct {
-	ID        string // "": one is made
+	ID        string // "": a new one
 	Received  time.Time
-	User      user.Info // nil: not known
+	User      user.Info // nil: not authenticated
 	Verb      string
 	URI       string
-	Path      string // of the URI
+	Path      string // of the URL
 	UserAgent string
-	Sources   []string // the addresses that it came from
-	Long      bool     // it may last, so that its beginning is told too
+	Sources   []string // the client's and proxies' addresses
+	Long      bool     // long-running: the start of the response is a separate stage
 
-	// What it is about; nil when that is no resource.
+	// Object is the request's resource; nil for a non-resource URL.
 	Object *auditv1.ObjectReference
 }
 
@@ -99,7 +99,7 @@ func (r Request) attributes() authorizer.Attributes {
 	return a
 }
 
-// Begin makes the entry of a request. It is a silent one when the policy wants to know nothing of it.
+// Begin returns the entry of a request. It is a silent one if the policy's level for the request is None.
 func (l *Log) Begin(r Request) *Entry {
 	rule := l.policy.EvaluatePolicyRule(r.attributes())
 	if rule.Level == auditinternal.LevelNone {
@@ -116,7 +116,7 @@ func (l *Log) Begin(r Request) *Entry {
 	return e
 }
 
-// write appends a line. A log that can't be written stops nobody: that it can't is told once, until it can again.
+// write appends a line. A failing write does not fail the request; the first of a series of failures is logged.
 func (l *Log) write(line []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,10 +9,10 @@ import (
 	"gopkg.in/natefinch/lumberjack.v2"
 )
 
-// stdout is the path that means the standard output.
+// stdout is the path of the standard output.
 const stdout = "-"
 
-// openFile opens what the log is written to. Whoever reads it knows what everybody did: it is the owner's.
+// openFile opens the log's file. Only its owner may read it.
 func openFile(cfg Config) (io.WriteCloser, error) {
 	if cfg.Path == stdout {
 		return kept{os.Stdout}, nil
@@ -20,7 +20,7 @@ func openFile(cfg Config) (io.WriteCloser, error) {
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the audit log: %w", err)
 	}
-	f, err := os.OpenFile(cfg.Path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) // so that a wrong path is seen now
+	f, err := os.OpenFile(cfg.Path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) // fails now if the path is wrong
 	if err != nil {
 		return nil, fmt.Errorf("open the audit log: %w", err)
 	}
@@ -30,7 +30,7 @@ func openFile(cfg Config) (io.WriteCloser, error) {
 	return &lumberjack.Logger{Filename: cfg.Path, MaxSize: cfg.MaxSize, MaxBackups: cfg.MaxBackups, MaxAge: cfg.MaxAge}, nil
 }
 
-// kept is a writer that stays open.
+// kept is a writer whose Close does nothing.
 type kept struct{ io.Writer }
 
 func (kept) Close() error { return nil }

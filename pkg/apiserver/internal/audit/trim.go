@@ -8,14 +8,14 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Trim returns an item as the entry shows it: without managedFields where the policy omits them.
+// Trim returns the recorded form of the item: without managedFields if the policy omits them.
 func (e *Entry) Trim(it *cache.Item) *cache.Item {
 	if !e.trims {
 		return it
 	}
 	obj, err := it.Object()
 	if err != nil {
-		return it // whoever encodes it will see that too
+		return it // encoding it fails in the same way
 	}
 	out, ok := e.TrimObject(obj).(objects.Object)
 	if !ok {
@@ -24,7 +24,7 @@ func (e *Entry) Trim(it *cache.Item) *cache.Item {
 	return cache.NewItem(it.Key, it.Revision, out)
 }
 
-// TrimAll is Trim of each.
+// TrimAll trims each item.
 func (e *Entry) TrimAll(items []*cache.Item) []*cache.Item {
 	if !e.trims {
 		return items
@@ -36,7 +36,7 @@ func (e *Entry) TrimAll(items []*cache.Item) []*cache.Item {
 	return out
 }
 
-// TrimObject is Trim of an object that is no item.
+// TrimObject is Trim for an object.
 func (e *Entry) TrimObject(obj runtime.Object) runtime.Object {
 	if !e.trims {
 		return obj

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// Writer returns w with the entry told how the answer begins.
+// Writer returns w, with the status code recorded in the entry.
 func (e *Entry) Writer(w http.ResponseWriter) http.ResponseWriter {
 	if !e.Enabled() {
 		return w
@@ -30,16 +30,16 @@ func (w *writer) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Hijack takes the connection for another protocol.
+// Hijack implements http.Hijacker.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.entry.Code(http.StatusSwitchingProtocols)
 	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 
-// Unwrap lets http.ResponseController reach the connection.
+// Unwrap implements the contract of http.ResponseController.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Answer takes an answer that goes to nobody but the log.
+// Answer is an http.ResponseWriter that keeps a response for the log alone.
 type Answer struct {
 	bytes.Buffer
 	header http.Header

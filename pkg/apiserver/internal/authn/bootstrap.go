@@ -16,7 +16,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// bootstrapToken is an id and a secret. A Secret in kube-system, which is named after the id, holds both.
+// bootstrapToken matches a token: an id and a secret. The Secret bootstrap-token-ID in kube-system holds both.
 //
 // Source: https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/
 var bootstrapToken = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([a-z0-9]{6})\.([a-z0-9]{16})$`) })
@@ -31,7 +31,7 @@ var bootstrapExtra = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
 })
 
-// bootstrap knows who joins the cluster by a token of a Secret.
+// bootstrap authenticates a joining node by a bootstrap token, which a Secret holds.
 func (b bearer) bootstrap(ctx context.Context, token string) (user.Info, bool) {
 	parts := bootstrapToken().FindStringSubmatch(token)
 	if parts == nil || b.reader == nil {
@@ -64,7 +64,7 @@ func (b bearer) bootstrap(ctx context.Context, token string) (user.Info, bool) {
 	return &user.DefaultInfo{Name: bootstrapUser + parts[1], Groups: groups}, true
 }
 
-// expired reports whether a time, if there is one, is over. One that can't be read is.
+// expired reports whether the time at has passed. An empty time never does; a malformed one always has.
 func (b bearer) expired(at string) bool {
 	if at == "" {
 		return false

@@ -6,7 +6,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// controllerRoles are those of the controllers, each of which has a ServiceAccount of its own in kube-system.
+// controllerRoles returns the roles of the controllers. Each controller has its own ServiceAccount in kube-system.
 func controllerRoles() []role {
 	table := map[string][]rbacv1.PolicyRule{
 		"attachdetach-controller": {
@@ -216,7 +216,7 @@ func controllerRoles() []role {
 	return list
 }
 
-// silentControllers have no events to tell.
+// silentControllers create no Events.
 var silentControllers = []string{
 	"clusterrole-aggregation-controller", "legacy-service-account-token-cleaner", "namespace-controller", "pod-garbage-collector",
 }

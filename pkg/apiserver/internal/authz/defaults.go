@@ -10,22 +10,21 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// The marks of the objects that every cluster begins with.
+// The labels and annotations of default roles and bindings.
 const (
 	bootstrappingLabel = "kubernetes.io/bootstrapping"
 	rbacDefaults       = "rbac-defaults"
 	aggregateTo        = "rbac.authorization.k8s.io/aggregate-to-"
 )
 
-// aggregated says into which role those of the roles for people go.
+// aggregated maps a default role to the user-facing role that aggregates it.
 var aggregated = map[string]string{
 	"system:aggregate-to-admin": "admin", "edit": "admin",
 	"system:aggregate-to-edit": "edit", "view": "edit",
 	"system:aggregate-to-view": "view",
 }
 
-// Defaults returns what is compiled in as the objects that Kubernetes shows of it: ClusterRoles, Roles and their bindings.
-// They are the caller's.
+// Defaults returns the default ClusterRoles, Roles and bindings as objects, equal to kube-apiserver's. The caller owns them.
 func Defaults() []objects.Object {
 	var out []objects.Object
 	for _, r := range slices.Concat(allClusterRoles(), namespaceRoles()) {
@@ -34,7 +33,7 @@ func Defaults() []objects.Object {
 	return out
 }
 
-// allClusterRoles are the ClusterRoles that every cluster begins with.
+// allClusterRoles returns the default ClusterRoles.
 func allClusterRoles() []role {
 	return slices.Concat(clusterRoles(), controllerRoles(), peopleRoles(), spareRoles())
 }
@@ -76,7 +75,7 @@ func (r role) subjects() []rbacv1.Subject {
 	return out
 }
 
-// subjectOf reads "user NAME", "group NAME" or "account NAME".
+// subjectOf parses "user NAME", "group NAME" or "account NAME".
 func subjectOf(to string) rbacv1.Subject {
 	kind, name, _ := strings.Cut(to, " ")
 	switch kind {

@@ -15,12 +15,11 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// maxPaths bounds how many ways through the graph are remembered.
+// maxPaths bounds the number of cached paths.
 const maxPaths = 1 << 16
 
-// graph answers whether an object is needed by a pod that is bound to a node. It has no copy of the cluster: it walks
-// the objects themselves, and remembers only through which pod a node reached an object, to look there first the next
-// time. So it can't be behind.
+// graph reports whether a pod that is bound to a node needs an object. It reads the objects themselves, so it is never stale,
+// and caches only the pod through which a node reached an object, to check that pod first the next time.
 type graph struct {
 	reader stage.Reader
 
@@ -76,7 +75,7 @@ func (g *graph) reaches(ctx context.Context, node string, v vertex) (bool, error
 	return false, nil
 }
 
-// names says whether an object itself says that it is the node's.
+// names reports whether the object itself names the node.
 func (g *graph) names(ctx context.Context, node string, v vertex) (bool, error) {
 	obj, err := g.reader.Get(ctx, v.resource, objects.Key{Name: v.name})
 	if err != nil {
@@ -91,7 +90,7 @@ func (g *graph) names(ctx context.Context, node string, v vertex) (bool, error) 
 	return false, nil
 }
 
-// reachesByVolume goes from a secret over the volumes that need it.
+// reachesByVolume follows a Secret to the PersistentVolumes that refer to it.
 func (g *graph) reachesByVolume(ctx context.Context, node string, v vertex) (bool, error) {
 	list, err := g.reader.List(ctx, volumes, "")
 	if err != nil {
@@ -109,7 +108,7 @@ func (g *graph) reachesByVolume(ctx context.Context, node string, v vertex) (boo
 	return false, nil
 }
 
-// reachesVolume goes from a volume over the claim that it is bound to.
+// reachesVolume follows a PersistentVolume to the claim that it is bound to.
 func (g *graph) reachesVolume(ctx context.Context, node, name string) (bool, error) {
 	obj, err := g.reader.Get(ctx, volumes, objects.Key{Name: name})
 	if err != nil {
@@ -140,7 +139,7 @@ func (g *graph) remember(p path, pod string) {
 	g.paths[p] = pod
 }
 
-// absent makes what is not there no error.
+// absent returns nil for a NotFound error, and other errors as they are.
 func absent(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -148,8 +147,8 @@ func absent(err error) error {
 	return err
 }
 
-// needs says whether pod is on p's node and names p's object. Pods that a node made up itself give it nothing: they
-// would let it choose what it sees.
+// needs reports whether pod is bound to p's node and refers to p's object. Mirror pods don't count: a node creates them itself,
+// so they would let it choose what it reads.
 func needs(pod *corev1.Pod, p path) bool {
 	if pod.Spec.NodeName != p.node || pod.Namespace != p.to.namespace {
 		return false

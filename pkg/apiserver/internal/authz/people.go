@@ -6,7 +6,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// peopleRoles are the ClusterRoles that users are given in a namespace. Nobody is bound to them at the beginning.
+// peopleRoles returns the user-facing ClusterRoles admin, edit, view and their parts. No default binding has them.
 func peopleRoles() []role {
 	view, edit := viewRules(), editRules()
 	admin := []rbacv1.PolicyRule{
@@ -25,7 +25,7 @@ func peopleRoles() []role {
 
 const readWrite = write + " " + read
 
-// viewRules show what of a namespace gives no power over others.
+// viewRules allow read access to everything in a namespace except Secrets and roles.
 func viewRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		on(read, "core", `pods replicationcontrollers replicationcontrollers/scale serviceaccounts services services/status endpoints
@@ -47,7 +47,7 @@ func viewRules() []rbacv1.PolicyRule {
 	}
 }
 
-// editRules let people work in a namespace, without giving rights to others.
+// editRules allow write access to a namespace, except to roles, bindings and quotas.
 func editRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		on(read, "core", "pods/attach pods/proxy pods/exec pods/portforward secrets services/proxy"),

@@ -13,10 +13,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
 )
 
-// Rules allow what the rules of any of their indexes allow.
+// Rules allow what any of the indexes allows.
 type Rules []*Index
 
-// Authorize looks for a rule that allows a to its user. It never denies; its reason then names the roles that are missing.
+// Authorize allows the request if a rule does. It never denies; without a matching rule the reason names roles that do not exist.
 func (r Rules) Authorize(_ context.Context, a *stage.Attributes) (stage.Decision, string, error) {
 	if a.User == nil {
 		return stage.NoOpinion, "", nil
@@ -37,13 +37,13 @@ func (r Rules) Authorize(_ context.Context, a *stage.Attributes) (stage.Decision
 
 // Grant is what one binding gives to one subject.
 type Grant struct {
-	Reason    string // says who gave it: "RBAC: allowed by …"
-	Namespace string // where it holds; "": everywhere, and for paths
+	Reason    string // names the binding: "RBAC: allowed by …"
+	Namespace string // where it applies; "": everywhere, and to non-resource URLs
 	Rules     []rbacv1.PolicyRule
-	Missing   error // why there are no rules: nobody has the role
+	Missing   error // why there are no rules: the role does not exist
 }
 
-// Index finds the grants of a user and its groups. It must not be changed once it is in use.
+// Index holds grants by user and group. It must not be changed once it is in use.
 type Index struct {
 	users  map[string][]Grant // ServiceAccounts by their user names
 	groups map[string][]Grant
@@ -54,7 +54,7 @@ func NewIndex() *Index {
 	return &Index{users: map[string][]Grant{}, groups: map[string][]Grant{}}
 }
 
-// Add gives g to a subject. home is the namespace of a ServiceAccount that names none.
+// Add adds a grant for a subject. home is the namespace of a ServiceAccount that names none.
 func (x *Index) Add(s rbacv1.Subject, home string, g Grant) {
 	switch s.Kind {
 	case rbacv1.UserKind:
@@ -70,7 +70,7 @@ func (x *Index) Add(s rbacv1.Subject, home string, g Grant) {
 	}
 }
 
-// find returns a grant that allows a, or else what is missing of those that might.
+// find returns a grant that allows a, or else the errors of grants whose roles are missing.
 func (x *Index) find(a *stage.Attributes) (_ *Grant, missing []error) {
 	g, missing := allowing(x.users[a.User.GetName()], a)
 	if g != nil {
@@ -104,7 +104,7 @@ func allowing(grants []Grant, a *stage.Attributes) (_ *Grant, missing []error) {
 	return nil, missing
 }
 
-// Allowed says whether any of the rules allows a, whoever asks.
+// Allowed reports whether any of the rules allows a, regardless of its user.
 func Allowed(rules []rbacv1.PolicyRule, a *stage.Attributes) bool {
 	for i := range rules {
 		if allows(&rules[i], a) {
@@ -134,7 +134,7 @@ func hasOrAll(list []string, s string) bool {
 	return false
 }
 
-// hasResource knows "pods", "pods/log", "*/scale" and "*", which includes all subresources.
+// hasResource matches a resource against "pods", "pods/log", "*/scale" and "*", which includes all subresources.
 func hasResource(list []string, resource, sub string) bool {
 	for _, v := range list {
 		if v == "*" {
@@ -154,7 +154,7 @@ func hasResource(list []string, resource, sub string) bool {
 	return false
 }
 
-// hasPath knows paths, and beginnings of paths that end in "*".
+// hasPath matches a path against paths and prefixes that end in "*".
 func hasPath(list []string, path string) bool {
 	for _, v := range list {
 		if v == path {

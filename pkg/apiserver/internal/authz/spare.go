@@ -2,8 +2,8 @@ package authz
 
 import rbacv1 "k8s.io/api/rbac/v1"
 
-// spareRoles are ClusterRoles for add-ons and for nodes that join, which nobody who is there at the beginning is bound to. Nodes are
-// authorized because of their pods (node.go); the role system:node is what bindings of old clusters refer to.
+// spareRoles returns the default ClusterRoles for add-ons and joining nodes, which no default binding refers to. Nodes are
+// authorized by their pods (node.go); the role system:node exists for bindings of old clusters.
 func spareRoles() []role {
 	const signing, requests = "certificates.k8s.io", "certificatesigningrequests"
 	list := []role{

@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// Hijackable returns w in a form that libraries can take the connection from which know nothing of wrapped writers.
+// Hijackable returns w with a Hijack method, for libraries that do not unwrap ResponseWriters.
 func Hijackable(w http.ResponseWriter) http.ResponseWriter { return hijackable{w} }
 
 type hijackable struct{ http.ResponseWriter }

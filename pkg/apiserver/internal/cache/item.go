@@ -1,9 +1,10 @@
-// Package cache owns the API server's view of the store: per resource the current objects, decoded once and immutable,
-// and the recent changes, from which all watches are served. One feed reads the store's changes and hands them on.
+// Package cache owns the API server's view of the store: for each resource a Table of its current objects, each decoded
+// once, and a log of its recent changes for the watches. One feed reads the store's changes and applies them to the
+// tables.
 //
-// A Table (a resource's part) is filled at its first use. Its objects and events are of one resource in key order; lists
-// work on a snapshot, watches hold a position in a linked list of batches, and what is older than that list is read from
-// the store. The verbs above it decide what a request may see; what is handed out here is shared and never changed.
+// The first read fills a table. Lists read a snapshot, in key order. Watches have a place in the log
+// (pkg/store/changelog), and read dropped changes from the store. Everything that the package returns is shared and
+// must not be changed. The cache does no authorization: the verbs do.
 package cache
 
 import (
@@ -24,31 +25,31 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// Item is one version of one object. Its encodings are made at most once and shared by all who ask.
+// Item is one version of one object. Requests share its encodings, each of which is computed once.
 type Item struct {
 	Key      objects.Key
 	Revision store.Revision
 
 	path   string         // the key below the table's prefix
-	size   int            // of the stored bytes; 0: not known
-	sum    uint64         // of the stored bytes
-	object objects.Object // nil: kept encoded, see decode
+	size   int            // of the stored value; 0: unknown
+	sum    uint64         // the hash of the stored value
+	object objects.Object // nil: decode returns it
 	decode func() (objects.Object, error)
-	value  []byte // what the store keeps, of an item that is not kept decoded
-	plain  bool   // value is the object's JSON but for the resourceVersion
-	kept   *kept  // nil: encodings live as long as the item
+	value  []byte // the stored value, if object is nil
+	plain  bool   // value is the object's JSON without the resourceVersion
+	kept   *kept  // bounds the encodings; nil: they exist as long as the item
 
-	// writers is the item that the object's writer has, with the object, of one that is not kept decoded: as long as the
-	// writer needs it, others need not decode it.
+	// writers is the item with the decoded object, if object is nil. While the request that wrote the object still
+	// holds it, other requests use it instead of decoding value.
 	writers weak.Pointer[Item]
 
-	labels atomic.Pointer[labels.Set] // once somebody has asked, of an item that is not kept decoded
+	labels atomic.Pointer[labels.Set] // set by the first call of labelSet, if object is nil
 
 	mu      sync.Mutex
 	encoded *[encodings][]byte // nil: none
 }
 
-// Encoding is a form of the stored version of an object, or of its metadata, that is worth keeping.
+// Encoding is an encoding of an object in its stored version, or of its metadata, that items keep.
 type Encoding uint8
 
 // The encodings.
@@ -60,12 +61,12 @@ const (
 	encodings
 )
 
-// NewItem returns the item of a decoded object, which has its resourceVersion set and is shared from now on.
+// NewItem returns the item of a decoded object, whose resourceVersion is set. The object is shared from now on.
 func NewItem(key objects.Key, rev store.Revision, obj objects.Object) *Item {
 	return &Item{Key: key, Revision: rev, object: obj}
 }
 
-// NewEncoded returns the item of an object that is at hand as JSON, and is decoded when it is asked for.
+// NewEncoded returns the item of an object in JSON. Object calls decode.
 func NewEncoded(key objects.Key, rev store.Revision, json []byte, decode func() (objects.Object, error)) *Item {
 	return &Item{Key: key, Revision: rev, decode: decode, encoded: &[encodings][]byte{JSON: json}}
 }
@@ -81,7 +82,7 @@ func (i *Item) Object() (objects.Object, error) {
 	return i.decode()
 }
 
-// Opened returns the item's object, and the item with it at hand, for a request that looks at both more than once.
+// Opened returns the item's object, and an item that holds it decoded, for a request that reads the object more than once.
 func (i *Item) Opened() (*Item, objects.Object, error) {
 	if i.object != nil {
 		return i, i.object, nil
@@ -93,8 +94,8 @@ func (i *Item) Opened() (*Item, objects.Object, error) {
 	return &Item{Key: i.Key, Revision: i.Revision, path: i.path, size: i.size, sum: i.sum, object: obj, value: i.value}, obj, nil
 }
 
-// Encoded returns the item's object in encoding e, made by encode when it is asked for first. The bytes are shared. Those
-// of a table's items are kept for a while.
+// Encoded returns the item's object in encoding e. The first call computes it with encode. The bytes are shared. The
+// cache bounds the encodings of a table's items, and computes a dropped one again.
 func (i *Item) Encoded(e Encoding, encode func(objects.Object) ([]byte, error)) ([]byte, error) {
 	b, fresh, err := i.encode(e, encode)
 	if fresh && i.kept != nil {
@@ -119,7 +120,7 @@ func (i *Item) encode(e Encoding, encode func(objects.Object) ([]byte, error)) (
 	return b, true, nil
 }
 
-// make returns an encoding that the item does not have: its writer may, or it is nearly what the store keeps.
+// make computes an encoding from the writer's item, the stored JSON, or the object.
 func (i *Item) make(e Encoding, encode func(objects.Object) ([]byte, error)) ([]byte, error) {
 	if w := i.writers.Value(); w != nil {
 		b, _, err := w.encode(e, encode)
@@ -137,8 +138,8 @@ func (i *Item) make(e Encoding, encode func(objects.Object) ([]byte, error)) ([]
 	return encode(obj)
 }
 
-// labelSet returns the labels of the item's object. They are remembered where it would have to be decoded for each watch
-// that selects by labels.
+// labelSet returns the labels of the item's object. An item without a decoded object keeps them, so that it is decoded once for all
+// watches that select by labels.
 func (i *Item) labelSet() (labels.Set, error) {
 	if i.object != nil {
 		return i.object.GetLabels(), nil
@@ -155,7 +156,7 @@ func (i *Item) labelSet() (labels.Set, error) {
 	return set, nil
 }
 
-// At returns the item as a deletion at revision rev shows it: the same object with that resourceVersion.
+// At returns the item of a deletion at revision rev: the same object with that resourceVersion.
 func (i *Item) At(rev store.Revision) *Item {
 	gone := &Item{Key: i.Key, Revision: rev, path: i.path, size: i.size, value: i.value, plain: i.plain, kept: i.kept}
 	if i.object != nil {
@@ -172,7 +173,7 @@ func (i *Item) At(rev store.Revision) *Item {
 	return gone
 }
 
-// withRevision returns a shallow copy of a shared object with another resourceVersion. What the two share is immutable.
+// withRevision returns a shallow copy of a shared object with another resourceVersion.
 func withRevision(obj objects.Object, rev store.Revision) objects.Object {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		obj = bare(u)
@@ -198,7 +199,7 @@ func bare(u *unstructured.Unstructured) *unstructured.Unstructured {
 
 func formatRevision(rev store.Revision) string { return strconv.FormatUint(uint64(rev), 10) }
 
-// newItem returns the item of a value in the store. Where the resource is not kept decoded, it decodes when asked.
+// newItem returns the item of a stored value. It decodes the value, unless items of the resource are not kept decoded.
 func (t *Table) newItem(path string, rev store.Revision, value []byte) *Item {
 	i := &Item{Key: keyOf(path), Revision: rev, path: path, size: len(value), sum: sumOf(value), kept: t.cache.kept}
 	i.decode = func() (objects.Object, error) {
@@ -216,10 +217,10 @@ func (t *Table) newItem(path string, rev store.Revision, value []byte) *Item {
 	if obj, err := i.decode(); err == nil {
 		i.object, i.decode = obj, nil
 	}
-	return i // a value that cannot be read says so to whoever asks for its object
+	return i // after an error, Object decodes again and returns it
 }
 
-// seed is that of all sums of this process.
+// seed is the seed of all sums.
 var seed = maphash.MakeSeed()
 
 func sumOf(value []byte) uint64 { return maphash.Bytes(seed, value) }
@@ -227,8 +228,8 @@ func sumOf(value []byte) uint64 { return maphash.Bytes(seed, value) }
 // scratch holds buffers for encodings that are only compared.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// IsStoredAs reports whether value is what the store keeps of the item's object, which is of kind gvk. That it is not is
-// known without encoding the object again.
+// IsStoredAs reports whether value is the stored value of the item's object, which has kind gvk. Most different values
+// are detected by size and hash, without encoding the object again.
 func (i *Item) IsStoredAs(gvk schema.GroupVersionKind, value []byte) (bool, error) {
 	if i.value != nil {
 		return bytes.Equal(i.value, value), nil
@@ -246,8 +247,7 @@ func (i *Item) IsStoredAs(gvk schema.GroupVersionKind, value []byte) (bool, erro
 	return bytes.Equal(was, value), nil
 }
 
-// Stores reports whether the store would keep the same of obj, of kind gvk and without a resourceVersion, as it keeps of the
-// item's object.
+// Stores reports whether obj, of kind gvk and without a resourceVersion, has the same stored value as the item's object.
 func (i *Item) Stores(gvk schema.GroupVersionKind, obj objects.Object) (bool, error) {
 	if p, ok := obj.(protobuf); ok && i.size > 0 && i.size != envelopeSize(gvk, p.Size()) {
 		return false, nil
@@ -262,14 +262,14 @@ func (i *Item) Stores(gvk schema.GroupVersionKind, obj objects.Object) (bool, er
 	return i.IsStoredAs(gvk, value)
 }
 
-// keep puts a buffer that had to be made larger in the place of the one before.
+// keep replaces a buffer by a larger one.
 func keep(buf *[]byte, larger []byte) {
 	if cap(larger) > cap(*buf) {
 		*buf = larger[:0]
 	}
 }
 
-// stored returns what the store keeps of the item's object, made anew into buf where that is large enough.
+// stored encodes the item's object as the store does, into buf if that is large enough.
 func (i *Item) stored(buf []byte, gvk schema.GroupVersionKind) ([]byte, error) {
 	obj, err := i.Object()
 	if err != nil {

@@ -8,14 +8,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// The store keeps objects without their resourceVersion. Of those that it keeps as JSON, what clients get is made by putting
-// it in.
+// Stored objects have no resourceVersion. The JSON for clients is the stored JSON with the resourceVersion inserted.
 
 // versionField is the field's name in an object's metadata.
 const versionField = "resourceVersion"
 
-// withVersion returns JSON as Encode makes it, without white space and with sorted keys, with the resourceVersion in its
-// place. ok is false when there is no such place.
+// withVersion inserts the resourceVersion into JSON that Encode made, which has no white space and sorted keys. ok is false when the
+// JSON has no metadata, or has a resourceVersion.
 func withVersion(value []byte, rev store.Revision) (out []byte, ok bool) {
 	metadata, ok := memberOf(value, 0, "metadata")
 	if !ok || value[metadata] != '{' {
@@ -36,7 +35,7 @@ func withVersion(value []byte, rev store.Revision) (out []byte, ok bool) {
 	return slices.Concat(value[:at], text, value[at:]), true
 }
 
-// memberOf returns where the value of a field begins, of the object that begins at from.
+// memberOf returns the index of a field's value in the object that begins at from.
 func memberOf(b []byte, from int, name string) (int, bool) {
 	found, ok := 0, false
 	members(b, from, func(key []byte, _, value int) bool {
@@ -46,12 +45,12 @@ func memberOf(b []byte, from int, name string) (int, bool) {
 	return found, ok
 }
 
-// placeOf returns where a field belongs that an object does not have, and whether there are others before it.
+// placeOf returns the index at which to insert a field that the object does not have, and whether other fields come before it.
 func placeOf(b []byte, from int, name string) (at int, others, ok bool) {
 	ok = true
 	at = members(b, from, func(key []byte, start, _ int) bool {
 		switch {
-		case string(key) == name, bytes.IndexByte(key, '\\') >= 0: // where one belongs that is escaped can't be seen
+		case string(key) == name, bytes.IndexByte(key, '\\') >= 0: // the order of an escaped key is not known
 			ok = false
 		case string(key) > name:
 			at = start
@@ -63,8 +62,8 @@ func placeOf(b []byte, from int, name string) (at int, others, ok bool) {
 	return at, others, ok && at > 0
 }
 
-// members calls yield for the fields of the object that begins at from, with where each and its value begin, until it returns
-// false. It returns where that field begins, or the end of the object; 0 when that can't be read.
+// members calls yield for each field of the object that begins at from, with the indexes of the field and of its value, until yield
+// returns false. It returns the index of that field, or of the object's end; 0 for an object that it can't read.
 func members(b []byte, from int, yield func(key []byte, start, value int) bool) int {
 	at := from + 1
 	for at < len(b) && b[at] == '"' {
@@ -85,7 +84,7 @@ func members(b []byte, from int, yield func(key []byte, start, value int) bool) 
 	return 0
 }
 
-// past returns what follows the value that begins at from; at the end or beyond it when it has no end.
+// past returns the index behind the value that begins at from, and len(b) or more for a value that does not end.
 func past(b []byte, from int) int {
 	depth := 0
 	for at := from; at < len(b); at++ {
@@ -95,7 +94,7 @@ func past(b []byte, from int) int {
 		case '{', '[':
 			depth++
 		case '}', ']':
-			if depth == 0 { // of what the value is in
+			if depth == 0 { // the end of the enclosing object or array
 				return at
 			}
 			depth--
@@ -114,7 +113,7 @@ func past(b []byte, from int) int {
 	return len(b)
 }
 
-// pastText returns where the text ends that begins at from.
+// pastText returns the index of the closing quote of the string that begins at from.
 func pastText(b []byte, from int) int {
 	for at := from + 1; at < len(b); at++ {
 		next := bytes.IndexAny(b[at:], `"\`)
@@ -124,7 +123,7 @@ func pastText(b []byte, from int) int {
 		if at += next; b[at] == '"' {
 			return at
 		}
-		at++ // what is escaped
+		at++ // skip the escaped character
 	}
 	return len(b)
 }

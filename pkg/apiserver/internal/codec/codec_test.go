@@ -39,7 +39,7 @@ func items(n int) ([]*cache.Item, *corev1.ConfigMapList) {
 	return out, list
 }
 
-// A list that is spliced of the bytes of its items is the list that would be encoded as one.
+// A list that is joined from the encodings of its items equals the list encoded as a whole.
 func TestListIsThatOfTheType(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
@@ -72,7 +72,7 @@ func TestListIsThatOfTheType(t *testing.T) {
 	}
 }
 
-// An object is encoded once for all who ask, in any form, and is not changed by that.
+// An object is encoded once for all requests of a format. Encoding does not change it.
 func TestEncodingsAreShared(t *testing.T) {
 	its, _ := items(1)
 	k := Kind{Resource: &configMaps}
@@ -143,7 +143,7 @@ func TestNegotiate(t *testing.T) {
 	}
 }
 
-// Whatever a client sends, decoding answers with an object or an error, and a body of protobuf round-trips.
+// Decoding returns an object or an error for any body, and a protobuf body round-trips.
 func FuzzDecode(f *testing.F) {
 	its, _ := items(1)
 	pb, err := Kind{Resource: &configMaps}.Encode(its[0], Protobuf)
@@ -166,7 +166,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// What a body is counts, however it says so, before what is in it.
+// The kind of a body is checked before its content, in every format.
 func TestWhatABodyIs(t *testing.T) {
 	d := NewDecoder([]*objects.Resource{&configMaps})
 	const secret = `Secret in version "v1" cannot be handled as a ConfigMap: no kind "Secret" is registered for version "v1" in scheme "pkg/api/legacyscheme/scheme.go:30"`
@@ -186,7 +186,7 @@ func TestWhatABodyIs(t *testing.T) {
 	} {
 		for _, f := range []Format{JSON, YAML} {
 			if f == YAML && (!json.Valid([]byte(body)) || bytes.Contains([]byte(body), []byte(`"Kind"`)) || want != "" && bytes.Contains([]byte(want), []byte("strict"))) {
-				continue // which is other YAML
+				continue // its YAML form differs
 			}
 			obj := new(corev1.ConfigMap)
 			_, err := Decode(Body{Format: f, Data: []byte(body), Validation: "Strict"}, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, obj, d.Known)
@@ -201,7 +201,7 @@ func TestWhatABodyIs(t *testing.T) {
 	}
 }
 
-// YAML that has a field twice is warned about, or refused, and is read once where it has not.
+// Duplicate fields in YAML give a warning or an error. A body without duplicates is decoded once.
 func TestYAMLWithAFieldTwice(t *testing.T) {
 	const body = "kind: ConfigMap\napiVersion: v1\ndata:\n  a: b\n  a: c\n"
 	want := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}

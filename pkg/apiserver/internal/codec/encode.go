@@ -16,22 +16,22 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// protobufMagic begins every protobuf body.
+// protobufMagic is the prefix of every protobuf body.
 var protobufMagic = []byte("k8s\x00")
 
 // ErrNoProtobuf means that a type has no protobuf form.
 var ErrNoProtobuf = errors.New("object does not implement the protobuf marshalling interface and cannot be encoded to a protobuf message")
 
-// marshaler is what every type with a protobuf form has.
+// marshaler is implemented by types with a protobuf form.
 type marshaler interface{ Marshal() ([]byte, error) }
 
-// Kind is a resource in the version it is served in: what a writer needs to know of it.
+// Kind is a resource in a served version.
 type Kind struct {
 	Resource *objects.Resource
 	Served   *objects.Served // nil: the stored version
 }
 
-// GVK returns the kind that is written.
+// GVK returns the kind in the served version.
 func (k Kind) GVK() schema.GroupVersionKind {
 	gvk := k.Resource.Names.GVK()
 	if k.Served != nil {
@@ -42,7 +42,7 @@ func (k Kind) GVK() schema.GroupVersionKind {
 
 func (k Kind) stored() bool { return k.Served == nil || k.Served.From == nil }
 
-// Object returns it as an object of the served version. It is shared when that is the stored one.
+// Object returns the object of it in the served version. The object is shared if that is the stored version.
 func (k Kind) Object(it *cache.Item) (runtime.Object, error) {
 	obj, err := it.Object()
 	if err != nil || k.stored() {
@@ -51,7 +51,8 @@ func (k Kind) Object(it *cache.Item) (runtime.Object, error) {
 	return k.Served.From(obj)
 }
 
-// Encode returns it in the given format (JSON or Protobuf), with apiVersion and kind and no newline. The bytes are shared.
+// Encode returns the encoded object of it, in JSON or Protobuf, with apiVersion and kind and without a newline. The bytes are
+// shared.
 func (k Kind) Encode(it *cache.Item, f Format) ([]byte, error) {
 	if !k.stored() {
 		obj, err := k.Object(it)
@@ -67,7 +68,7 @@ func (k Kind) Encode(it *cache.Item, f Format) ([]byte, error) {
 	return it.Encoded(kept, func(obj objects.Object) ([]byte, error) { return Marshal(obj, k.GVK(), f) })
 }
 
-// Marshal writes obj as being of kind gvk, in JSON or Protobuf. obj is not changed.
+// Marshal encodes obj with kind gvk, in JSON or Protobuf. It does not change obj.
 func Marshal(obj runtime.Object, gvk schema.GroupVersionKind, f Format) ([]byte, error) {
 	if f == Protobuf {
 		return marshalProtobuf(obj, gvk)
@@ -83,7 +84,7 @@ func marshalJSON(obj runtime.Object, gvk schema.GroupVersionKind) ([]byte, error
 	return b, nil
 }
 
-// as returns obj with its kind set: obj itself, or a copy of its outermost struct, since obj is shared.
+// as returns obj with kind gvk: obj itself if it has that kind, else a copy of its outermost struct, because obj is shared.
 func as(obj runtime.Object, gvk schema.GroupVersionKind) runtime.Object {
 	if obj.GetObjectKind().GroupVersionKind() == gvk {
 		return obj
@@ -111,12 +112,12 @@ func marshalProtobuf(obj runtime.Object, gvk schema.GroupVersionKind) ([]byte, e
 	return cache.EncodeProtobuf(gvk, obj)
 }
 
-// jsonHead is how the JSON of an object of kind gvk begins. In a list its items are without it.
+// jsonHead is the beginning of the JSON of an object of kind gvk. Items of a list omit it.
 func jsonHead(gvk schema.GroupVersionKind) []byte {
 	return []byte(`{"kind":"` + gvk.Kind + `","apiVersion":"` + gvk.GroupVersion().String() + `",`)
 }
 
-// Encoding returns the format in which the bytes of an answer in m are kept: YAML is made of JSON.
+// Encoding returns the format that an answer in m is encoded in before Finish: JSON for YAML.
 func (m Media) Encoding() Format {
 	if m.Format == Protobuf {
 		return Protobuf

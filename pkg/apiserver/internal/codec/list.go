@@ -12,10 +12,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
 )
 
-// Pieces is a body in parts that are shared with others: they are written one after the other and never changed.
+// Pieces is a body in parts. The parts are shared and must not be changed.
 type Pieces [][]byte
 
-// Size returns how long the body is.
+// Size returns the length of the body in bytes.
 func (p Pieces) Size() int {
 	n := 0
 	for _, b := range p {
@@ -41,7 +41,7 @@ var (
 	listEnd = []byte("]}\n")
 )
 
-// List returns a list of kind k's items, made of the items' own bytes.
+// List returns a list of items of kind k, which shares the items' bytes.
 func (k Kind) List(items []*cache.Item, meta metav1.ListMeta, f Format) (Pieces, error) {
 	bodies := make([][]byte, len(items))
 	for i, it := range items {
@@ -61,7 +61,7 @@ func (k Kind) List(items []*cache.Item, meta metav1.ListMeta, f Format) (Pieces,
 	return jsonList(k.GVK(), m, bodies, jsonHead(k.GVK())), nil
 }
 
-// listMeta is what the metadata of a list is written as: an untyped one always says how it goes on.
+// listMeta returns the metadata of a list in its encoded form. A list of custom resources always has "continue".
 func listMeta(meta metav1.ListMeta, untyped bool) any {
 	if !untyped {
 		return meta
@@ -73,8 +73,8 @@ func listMeta(meta metav1.ListMeta, untyped bool) any {
 	return out
 }
 
-// jsonList makes a list of its metadata m and its items, which are of kind gvk. itemHead is what they are shown without; nil:
-// they say what they are.
+// jsonList returns a list with metadata m of encoded items of kind gvk. It removes the prefix itemHead, their apiVersion and
+// kind, from the items; nil: the items keep them.
 func jsonList(gvk schema.GroupVersionKind, m []byte, bodies [][]byte, itemHead []byte) Pieces {
 	gvk.Kind += "List"
 	head := append(jsonHead(gvk), `"metadata":`...)

@@ -1,8 +1,8 @@
-// Package codec owns the forms in which objects travel over HTTP: which form a client asked for, how an object, a list
-// or a watch is written in it, and how a body becomes an object of the stored version again.
+// Package codec owns the wire formats of HTTP: it negotiates the format of an answer, encodes objects, lists and watches, and
+// decodes bodies into objects of the stored version.
 //
-// What is written is spliced from the bytes that the cache keeps with each item (cache.Item.Encoded), so that a list or
-// a watch encodes nothing that somebody has asked for before.
+// Answers are assembled from the encoded bytes that the cache keeps with each item (cache.Item.Encoded), so that a list or a
+// watch does not encode an object again.
 package codec
 
 import (
@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Format is a way of writing an object as bytes.
+// Format is an encoding of objects.
 type Format uint8
 
 // The formats.
@@ -40,26 +40,26 @@ const (
 // String returns the format's media type.
 func (f Format) String() string { return [...]string{MediaJSON, MediaYAML, MediaProtobuf}[f] }
 
-// Media is what a client wants to be answered: a format, and maybe another kind than the resource's own.
+// Media is the negotiated form of an answer: its format, and its kind if that is not the resource's own.
 type Media struct {
 	Format Format
 	As     schema.GroupVersionKind // empty, or Table, PartialObjectMetadata or PartialObjectMetadataList
 	Pretty bool
 }
 
-// Table reports whether a table is wanted.
+// Table reports whether the answer is a Table.
 func (m Media) Table() bool { return m.As.Kind == "Table" }
 
-// Partial reports whether only the metadata is wanted.
+// Partial reports whether the answer is metadata only.
 func (m Media) Partial() bool { return strings.HasPrefix(m.As.Kind, "PartialObjectMetadata") }
 
-// Offer says what a path can answer with.
+// Offer describes the forms of answers that a path supports.
 type Offer struct {
 	NoProtobuf bool
-	Collection bool                               // a list can also be watched
-	Stream     bool                               // a watch, for which YAML has no frames
-	Unrouted   bool                               // no list of routes says beforehand what the path has
-	Transform  func(schema.GroupVersionKind) bool // nil: nothing but the resource's own kind
+	Collection bool                               // a collection, whose answers can be watches
+	Stream     bool                               // a watch, which YAML does not support
+	Unrouted   bool                               // a custom resource: Kubernetes checks Accept in the handler, not in the route
+	Transform  func(schema.GroupVersionKind) bool // accepts other kinds than the resource's own; nil: none
 }
 
 // formats returns the formats of the offer.
@@ -70,7 +70,7 @@ func (o Offer) formats() []Format {
 	return []Format{JSON, YAML, Protobuf}
 }
 
-// bodies are the media types that a body can have.
+// bodies lists the media types of request bodies.
 func (o Offer) bodies() string {
 	var names []string
 	for _, f := range o.formats() {
@@ -84,7 +84,7 @@ const (
 	streamTypes = MediaJSON + ";stream=watch, " + MediaProtobuf + ";stream=watch"
 )
 
-// represented are the media types of the path's route.
+// represented lists the media types of the path's route.
 func (o Offer) represented() string {
 	if o.Collection || o.Stream {
 		return mediaTypes + ", " + streamTypes
@@ -92,7 +92,7 @@ func (o Offer) represented() string {
 	return mediaTypes
 }
 
-// routed reports whether the route has one of the media types that a client accepts. Routes know no application/*.
+// routed reports whether the route has a media type that the client accepts. Routes do not support application/*.
 func (o Offer) routed(accepted []goautoneg.Accept) bool {
 	return o.Unrouted || slices.ContainsFunc(accepted, func(a goautoneg.Accept) bool {
 		return a.Type == "*" && a.SubType == "*" || slices.ContainsFunc(o.formats(), func(f Format) bool {
@@ -101,16 +101,15 @@ func (o Offer) routed(accepted []goautoneg.Accept) bool {
 	})
 }
 
-// Metadata are the transformations that objects and lists can be asked for in. Whether it is an object or a list is a
-// matter of what is found (see Fits).
+// Metadata reports whether gvk is a Table, PartialObjectMetadata or its list. Fits distinguishes objects from lists.
 func Metadata(gvk schema.GroupVersionKind) bool {
 	return metaKind(gvk, "Table", "PartialObjectMetadata", "PartialObjectMetadataList")
 }
 
-// MetadataAlone is Metadata without tables.
+// MetadataAlone is Metadata without Table.
 func MetadataAlone(gvk schema.GroupVersionKind) bool { return Metadata(gvk) && gvk.Kind != "Table" }
 
-// Fits checks that an answer with objects of kind k, one or a list of them, can be what was asked for.
+// Fits checks that an object of kind k, or a list of them, can be answered as the requested kind.
 func (m Media) Fits(k Kind, list bool) error {
 	const one, many = "PartialObjectMetadata", "PartialObjectMetadataList"
 	switch {
@@ -122,7 +121,7 @@ func (m Media) Fits(k Kind, list bool) error {
 	return nil
 }
 
-// internalName is what messages call the kind's type of no version.
+// internalName is the name of the kind's internal type in Kubernetes' messages.
 func (k Kind) internalName() string {
 	if k.Resource.Custom() {
 		return "unstructured.Unstructured"
@@ -143,7 +142,7 @@ func metaKind(gvk schema.GroupVersionKind, kinds ...string) bool {
 	return false
 }
 
-// Negotiate finds the answer's media among what r accepts.
+// Negotiate returns the first media that r accepts and the offer has.
 func Negotiate(r *http.Request, offer Offer) (Media, error) {
 	m := Media{Pretty: pretty(r)}
 	accept := r.Header.Get("Accept")
@@ -175,7 +174,7 @@ func Negotiate(r *http.Request, offer Offer) (Media, error) {
 	return m, notAcceptable(only + mediaTypes)
 }
 
-// only begins the answer to a client that accepts nothing of what there is.
+// only is the prefix of the message to a client that accepts none of the media types.
 const only = "only the following media types are accepted: "
 
 func match(clause goautoneg.Accept, formats []Format) (Format, bool) {
@@ -188,7 +187,7 @@ func match(clause goautoneg.Accept, formats []Format) (Format, bool) {
 	return 0, false
 }
 
-// transformation reads the as, g and v parameters. ok is false when the path cannot answer so.
+// transformation returns the kind of the parameters as, g and v. ok is false if the offer does not have it.
 func transformation(params map[string]string, f Format, offer Offer) (schema.GroupVersionKind, bool) {
 	gvk := schema.GroupVersionKind{Group: params["g"], Version: params["v"], Kind: params["as"]}
 	if c, ok := params["charset"]; ok && !strings.EqualFold(c, "utf-8") {
@@ -203,7 +202,7 @@ func transformation(params map[string]string, f Format, offer Offer) (schema.Gro
 	return gvk, true
 }
 
-// pretty reports whether a person looks at the answer.
+// pretty reports whether to indent the answer: for the query parameter pretty, or a browser or curl.
 func pretty(r *http.Request) bool {
 	if values, ok := query(r)["pretty"]; ok && len(values) > 0 && values[0] != "" {
 		on, err := strconv.ParseBool(values[0])
@@ -225,7 +224,7 @@ func query(r *http.Request) url.Values {
 	return r.URL.Query()
 }
 
-// BodyFormat finds out in which format r's body is.
+// BodyFormat returns the format of r's body.
 func BodyFormat(r *http.Request, offer Offer) (Format, error) {
 	header := r.Header.Get("Content-Type")
 	if header == "" {
@@ -242,7 +241,7 @@ func BodyFormat(r *http.Request, offer Offer) (Format, error) {
 	return 0, UnsupportedMedia(offer.bodies())
 }
 
-// UnsupportedMedia is the error of a body in none of the accepted media types.
+// UnsupportedMedia is the error of a body in another media type than the accepted ones.
 func UnsupportedMedia(accepted string) error {
 	return statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 		"the body of the request was in an unknown format - accepted media types include: "+accepted)
@@ -257,7 +256,7 @@ func statusError(code int32, reason metav1.StatusReason, text string) error {
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: text}}
 }
 
-// generic is the error of a request that reached no resource.
+// generic is the error of a request that is answered before it reaches a resource.
 func generic(code int, text string) error {
 	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", text, 0, false)
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// partialKind is the kind of what shows of an object its metadata alone, in a version of its group.
+// partialKind returns the kind PartialObjectMetadata in a version of its group.
 func partialKind(version string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: metav1.GroupName, Version: version, Kind: "PartialObjectMetadata"}
 }
 
-// Partial returns the metadata of it as a PartialObjectMetadata, in a version of that kind and the given format (JSON or
-// Protobuf), with apiVersion and kind and no newline. The bytes are shared.
+// Partial returns the metadata of it as an encoded PartialObjectMetadata of a version, in JSON or Protobuf, with apiVersion and
+// kind and without a newline. The bytes are shared.
 func Partial(it *cache.Item, version string, f Format) ([]byte, error) {
 	encode := func(obj objects.Object) ([]byte, error) { return Marshal(partialOf(obj), partialKind(version), f) }
-	if version != metav1.SchemeGroupVersion.Version { // few ask for an older one
+	if version != metav1.SchemeGroupVersion.Version { // older versions are rare and not kept
 		obj, err := it.Object()
 		if err != nil {
 			return nil, err
@@ -34,7 +34,7 @@ func Partial(it *cache.Item, version string, f Format) ([]byte, error) {
 	return it.Encoded(kept, encode)
 }
 
-// PartialList returns the list of the metadata of items, made of the bytes of each.
+// PartialList returns the list of the items' metadata, which shares the bytes of Partial.
 func PartialList(items []*cache.Item, meta metav1.ListMeta, version string, f Format) (Pieces, error) {
 	bodies := make([][]byte, len(items))
 	for i, it := range items {
@@ -54,7 +54,7 @@ func PartialList(items []*cache.Item, meta metav1.ListMeta, version string, f Fo
 	return jsonList(partialKind(version), m, bodies, nil), nil
 }
 
-// partialOf returns the metadata of obj alone.
+// partialOf returns the metadata of obj.
 func partialOf(obj metav1.Object) *metav1.PartialObjectMetadata {
 	if om, ok := obj.(metav1.ObjectMetaAccessor); ok {
 		if meta, ok := om.GetObjectMeta().(*metav1.ObjectMeta); ok {

@@ -48,7 +48,7 @@ func TestPartialListIsThatOfTheType(t *testing.T) {
 	}
 }
 
-// The metadata of an object is encoded once for all who ask, in tables, lists and watches.
+// The metadata of an object is encoded once for all tables, lists and watches.
 func TestPartialsAreShared(t *testing.T) {
 	its, _ := items(1)
 	for _, f := range []Format{JSON, Protobuf} {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The envelope of a protobuf body is a runtime.Unknown after the magic bytes. Its fields are written in order, so that
-// the object's own bytes can be put in, and taken out again, without copying them through a message.
+// The envelope of a protobuf body is a runtime.Unknown after the magic bytes. Its fields have a fixed order, so that the
+// object's bytes can be inserted and extracted without decoding the envelope.
 const (
 	tagTypeMeta   = 0x0a // Unknown.typeMeta, and TypeMeta.apiVersion
 	tagKind       = 0x12 // TypeMeta.kind
@@ -24,7 +24,7 @@ const (
 	emptyType     = 0x22 // Unknown.contentType
 )
 
-// envelopeTail closes the envelope: content encoding and type, both empty.
+// envelopeTail ends the envelope: an empty content encoding and an empty content type.
 var envelopeTail = []byte{emptyEncoding, 0, emptyType, 0}
 
 var errEnvelope = errors.New("not a protobuf envelope")
@@ -37,7 +37,7 @@ func appendField(b []byte, tag byte, value []byte) []byte {
 
 func fieldSize(n int) int { return 1 + len(binary.AppendUvarint(nil, uint64(n))) + n }
 
-// envelopeHead is what stands before an object of size bytes.
+// envelopeHead returns the part of the envelope before an object of size bytes.
 func envelopeHead(gvk schema.GroupVersionKind, size int) []byte {
 	var tm []byte
 	tm = appendField(tm, tagTypeMeta, []byte(gvk.GroupVersion().String()))
@@ -48,7 +48,7 @@ func envelopeHead(gvk schema.GroupVersionKind, size int) []byte {
 	return binary.AppendUvarint(b, uint64(size))
 }
 
-// envelopeBody returns the object's bytes within an envelope that envelopeHead began.
+// envelopeBody returns the object's bytes in an envelope with the head of envelopeHead.
 func envelopeBody(b []byte) ([]byte, error) {
 	rest, ok := bytes.CutPrefix(b, protobufMagic)
 	if !ok {

@@ -23,17 +23,17 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
 )
 
-// formats are those that examples are published in, by the ends of their files' names.
+// formats maps the suffix of an example's file name to its format.
 var formats = map[Format]string{JSON: ".json", YAML: ".yaml", Protobuf: ".pb"}
 
-// published is a kind that the API library has published an example of, with every field set, in each format.
+// published is the published example of a kind in the API library, with every field set, in each format.
 type published struct {
-	gvk      schema.GroupVersionKind // by the name of its files
-	says     schema.GroupVersionKind // by the example itself: events of a watch have no kind
+	gvk      schema.GroupVersionKind // from its file name
+	says     schema.GroupVersionKind // from the example itself: watch events have no kind
 	examples map[Format][]byte
 }
 
-// examples returns all that is published.
+// examples returns all published examples.
 func examples(t *testing.T) []published {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/api").Output()
 	if err != nil {
@@ -72,7 +72,7 @@ func kindIn(name string) schema.GroupVersionKind {
 	return gvk
 }
 
-// compact returns JSON as it travels. Raw extensions keep the spaces that they came with.
+// compact returns JSON in compact form. Raw extensions keep their spaces.
 func compact(t *testing.T, b []byte) []byte {
 	var out bytes.Buffer
 	if err := json.Compact(&out, b); err != nil {
@@ -81,7 +81,7 @@ func compact(t *testing.T, b []byte) []byte {
 	return append(out.Bytes(), '\n')
 }
 
-// makers returns what makes an object of each kind: the rows, where a kind is served, and else the library.
+// makers returns the constructor for each kind: the row's if the kind is served, otherwise the library's.
 func makers(t *testing.T) func(schema.GroupVersionKind) runtime.Object {
 	library := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -115,8 +115,8 @@ func makers(t *testing.T) func(schema.GroupVersionKind) runtime.Object {
 	}
 }
 
-// Every published example, of kinds that are served and of all others, is read and written again as it was, in each
-// format, and from each format into each.
+// Every published example, of served and of other kinds, is decoded and encoded without a change, in each format, and
+// from each format to every other.
 func TestPublishedExamples(t *testing.T) {
 	make, all := makers(t), examples(t)
 	d := NewDecoder(objects.Each(builtin.Resources))
@@ -142,10 +142,10 @@ func TestPublishedExamples(t *testing.T) {
 	}
 }
 
-// unpublished are groups whose types are in other libraries, which publish no examples.
+// unpublished lists groups whose types are in other libraries, without published examples.
 var unpublished = map[string]bool{"apiextensions.k8s.io": true, "apiregistration.k8s.io": true, "minikctl.dev": true}
 
-// Every kind that is served has an example, in each of its versions.
+// Every served kind has an example in each of its versions.
 func TestKindsHaveExamples(t *testing.T) {
 	have := map[schema.GroupVersionKind]bool{}
 	for _, p := range examples(t) {

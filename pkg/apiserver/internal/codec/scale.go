@@ -10,8 +10,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// scales is the kind that a scale subresource has; customScales the same as it is shown of custom resources, whose columns are
-// described otherwise.
+// scales is the kind of scale subresources. customScales is that of custom resources, whose columns have other descriptions.
 var (
 	scales = scaleRow("", "string", autoscalingv1.ScaleSpec{}.SwaggerDoc()["replicas"], autoscalingv1.ScaleStatus{}.SwaggerDoc()["replicas"])
 

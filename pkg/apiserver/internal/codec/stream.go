@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// AppendEvent appends the frame of one watch event, whose object is encoded in f, to b.
+// AppendEvent appends the frame of a watch event to b. object is encoded in f.
 func AppendEvent(b []byte, t watch.EventType, object []byte, f Format) []byte {
 	if f == Protobuf {
 		return appendProtobufEvent(b, t, object)
@@ -21,7 +21,7 @@ func AppendEvent(b []byte, t watch.EventType, object []byte, f Format) []byte {
 	return append(b, "}\n"...)
 }
 
-// appendProtobufEvent writes a WatchEvent, whose object is a RawExtension, behind its length in four bytes.
+// appendProtobufEvent appends a WatchEvent, whose object is a RawExtension, after its length in four bytes.
 func appendProtobufEvent(b []byte, t watch.EventType, object []byte) []byte {
 	ext := fieldSize(len(object))
 	b = binary.BigEndian.AppendUint32(b, uint32(fieldSize(len(t))+fieldSize(ext)))
@@ -39,7 +39,7 @@ func StreamType(f Format) string {
 	return MediaJSON
 }
 
-// Object returns obj, of a kind that is no stored resource, as a body in m's format.
+// Object returns obj, of kind gvk, as a body in m's format. It is for objects that are no items of the cache.
 func Object(obj runtime.Object, gvk schema.GroupVersionKind, m Media) ([]byte, error) {
 	b, err := Marshal(obj, gvk, m.Encoding())
 	if err != nil {
@@ -48,7 +48,8 @@ func Object(obj runtime.Object, gvk schema.GroupVersionKind, m Media) ([]byte, e
 	return Finish(b, m)
 }
 
-// Finish turns encoded bytes (JSON or Protobuf) into a body of m's format: indented for people, else with a newline.
+// Finish turns an encoded object (JSON or Protobuf) into a body of m's format: as YAML, indented if m is pretty, else with a
+// newline.
 func Finish(b []byte, m Media) ([]byte, error) {
 	switch {
 	case m.Format == YAML:

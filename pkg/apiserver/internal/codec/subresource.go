@@ -11,14 +11,14 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Subresource is a path below an object.
+// Subresource describes a subresource.
 type Subresource struct {
 	Name  string
 	Verbs []string          // in discovery's order
-	Kind  *objects.Resource // whose kind its body is; nil: the resource's own
+	Kind  *objects.Resource // of its body; nil: the resource's own
 }
 
-// subresources lists what the rows' Connects can name, and status and scale.
+// subresources lists status, scale and the subresources that the Connects of rows name.
 var subresources = []Subresource{
 	{Name: "approval", Verbs: change},
 	{Name: "attach", Verbs: stream, Kind: options("PodAttachOptions")},
@@ -41,7 +41,7 @@ var (
 	stream = []string{"create", "get"}
 )
 
-// row is the row of a kind that is the body of a subresource and is never stored.
+// row returns the row of a kind that is the body of a subresource and is never stored.
 func row[T objects.Object](group, version, kind, plural string, make func() T) *objects.Resource {
 	r := objects.Row(objects.Def[T]{
 		Names: objects.Names{Group: group, Version: version, Kind: kind, Plural: plural},
@@ -50,12 +50,12 @@ func row[T objects.Object](group, version, kind, plural string, make func() T) *
 	return &r
 }
 
-// options names the kind of options that a stream has in its query: nothing is ever decoded as it.
+// options returns the kind of the options of a connect subresource, which are in its query and never decoded.
 func options(kind string) *objects.Resource {
 	return &objects.Resource{Names: objects.Names{Version: "v1", Kind: kind}}
 }
 
-// SubresourcesOf lists the subresources of a row in the order of their names.
+// SubresourcesOf returns the subresources of a row in discovery's order.
 func SubresourcesOf(r *objects.Resource) []Subresource {
 	var out []Subresource
 	for _, s := range subresources {
@@ -70,12 +70,12 @@ func SubresourcesOf(r *objects.Resource) []Subresource {
 		}
 	}
 	if r.Custom() {
-		slices.Reverse(out) // of those, Kubernetes has the status first
+		slices.Reverse(out) // Kubernetes lists status before scale for custom resources
 	}
 	return out
 }
 
-// SubresourceOf returns a row's subresource of that name.
+// SubresourceOf returns a row's subresource by name.
 func SubresourceOf(r *objects.Resource, name string) (Subresource, bool) {
 	for _, s := range SubresourcesOf(r) {
 		if s.Name == name {

@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// containerOf returns the container that a request means: the one it names, or the only one.
+// containerOf returns the container of a request: the named one, or the only one of the pod.
 func containerOf(pod *corev1.Pod, name string) (string, error) {
 	main, inits, ephemeral := containerNames(pod)
 	if name != "" {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzOptions reads what requests ask of connections.
+// FuzzOptions parses connection options from arbitrary requests.
 func FuzzOptions(f *testing.F) {
 	f.Add("pods", "exec", "command=sh&command=-c&stdin=1&tty=false&container=c", "")
 	f.Add("pods", "portforward", "ports=80,81&ports=x", "")

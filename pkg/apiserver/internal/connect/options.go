@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Options returns what a request asks of a connection, as admission sees it: the object of options that its subresource
-// has. rest is the path behind a proxy. nil: there are none.
+// Options returns the options object of a connect request for admission; nil if its subresource has none. rest is the path
+// after the subresource proxy.
 func Options(resource, subresource string, query url.Values, rest []string) (runtime.Object, error) {
 	q := options{query: query}
 	var out runtime.Object
@@ -52,13 +52,13 @@ func Options(resource, subresource string, query url.Values, rest []string) (run
 	return out, nil
 }
 
-// options reads options from a query, and keeps the first error.
+// options decodes options from a query and keeps the first error.
 type options struct {
 	query url.Values
 	err   error
 }
 
-// flag reads a switch as Kubernetes does: what is there is on, unless it says false or 0.
+// flag decodes a boolean as Kubernetes does: a value that is present is true, except false and 0.
 func (q *options) flag(name string) bool {
 	values := q.query[name]
 	if len(values) == 0 {

@@ -1,6 +1,5 @@
-// Package convert owns the conversion of custom resources by the webhook that their definition names: what it is sent, and
-// what of its answer is taken. A webhook may change everything of an object but who it is; of the metadata only labels and
-// annotations.
+// Package convert owns the conversion of custom resources by the webhook that their definition names. It sends the review and
+// checks the answer: a webhook must not change an object's identity, and of the metadata only labels and annotations.
 package convert
 
 import (
@@ -24,32 +23,32 @@ import (
 )
 
 const (
-	// timeout is what one call may take.
+	// timeout bounds one call.
 	timeout = 30 * time.Second
-	// kept is how many webhooks are remembered, with their connections.
+	// kept bounds the webhooks whose clients are kept, with their connections.
 	kept = 100
 )
 
-// Webhooks converts by webhooks. It is safe for concurrent use.
+// Webhooks calls conversion webhooks. It is safe for concurrent use.
 type Webhooks struct {
 	reader  stage.Reader
 	uid     func() types.UID
-	clients *lru.Cache // of *hookclient.Client, by the hash of where they are
+	clients *lru.Cache // of *hookclient.Client, by the hash of the client configuration
 }
 
 var _ custom.Converter = (*Webhooks)(nil)
 
-// New returns a converter that finds Services in r and names its reviews by uid.
+// New returns a converter that looks up Services with r. uid returns the UID of a review.
 func New(r stage.Reader, uid func() types.UID) *Webhooks {
 	return &Webhooks{reader: r, uid: uid, clients: lru.NewWithEvictionFunc(kept, func(_ lru.Key, client any) {
 		client.(*hookclient.Client).Close()
 	})}
 }
 
-// Convert asks the webhook of crd for objs in the version to. Those that are of that version are returned as they are.
+// Convert converts objs to a version by the webhook of crd. It returns objects that have the version unchanged.
 func (w *Webhooks) Convert(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
 	out := make([]*unstructured.Unstructured, len(objs))
-	var places []int // in objs, of what is sent
+	var places []int // indexes in objs of the objects that are sent
 	for i, u := range objs {
 		if u.GetAPIVersion() == to.String() || empty(u) {
 			out[i] = u.DeepCopy()
@@ -83,12 +82,12 @@ func (w *Webhooks) Convert(ctx context.Context, crd *apiextensionsv1.CustomResou
 	return out, nil
 }
 
-// empty reports whether an object has nothing but its kind: there is nothing to convert.
+// empty reports whether an object has no fields except its kind, and so needs no conversion.
 func empty(u *unstructured.Unstructured) bool {
 	return len(u.Object) == 2 && u.Object["kind"] != nil && u.Object["apiVersion"] != nil
 }
 
-// client returns who reaches the webhook of a definition.
+// client returns the client of a definition's webhook.
 func (w *Webhooks) client(crd *apiextensionsv1.CustomResourceDefinition) (*hookclient.Client, error) {
 	c := crd.Spec.Conversion.Webhook
 	if c == nil || c.ClientConfig == nil {
@@ -111,7 +110,7 @@ func (w *Webhooks) client(crd *apiextensionsv1.CustomResourceDefinition) (*hookc
 	return made, nil
 }
 
-// ask sends a review and returns the objects of the answer.
+// ask sends a review and returns the objects of the response.
 func (w *Webhooks) ask(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]json.RawMessage, error) {
 	client, err := w.client(crd)
 	if err != nil {

@@ -35,7 +35,7 @@ var (
 	v2 = schema.GroupVersion{Group: "example.com", Version: "v2"}
 )
 
-// hook is a real webhook; answer makes of a review what it answers.
+// hook is a webhook over HTTPS; answer returns its response to a review.
 type hook struct {
 	*httptest.Server
 	asked  []map[string]any
@@ -88,7 +88,7 @@ func selfSigned(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// converted is a good answer to a review, whose objects change may spoil.
+// converted returns a valid response to a review; change may make its objects invalid.
 func converted(review map[string]any, change func(obj map[string]any)) map[string]any {
 	request := review["request"].(map[string]any)
 	var out []any
@@ -105,7 +105,7 @@ func converted(review map[string]any, change func(obj map[string]any)) map[strin
 	}}
 }
 
-// definition names the webhook by URL.
+// definition configures the webhook by URL.
 func (h *hook) definition(versions ...string) *apiextensionsv1.CustomResourceDefinition {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.TLS.Certificates[0].Certificate[0]})
 	return &apiextensionsv1.CustomResourceDefinition{
@@ -292,7 +292,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestService reaches the webhook by a Service, whose name is in its certificate.
+// TestService connects to the webhook through a Service, whose name is in its certificate.
 func TestService(t *testing.T) {
 	h := newHook(t)
 	_, port, _ := net.SplitHostPort(h.Listener.Addr().String())

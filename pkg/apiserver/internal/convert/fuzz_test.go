@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// FuzzAnswer reads whatever a webhook may answer. What is taken is the object that was asked about.
+// FuzzAnswer decodes arbitrary responses of a webhook. An accepted object has the identity of the sent one.
 func FuzzAnswer(f *testing.F) {
 	f.Add(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","response":{"uid":"u","result":{"status":"Success"},"convertedObjects":[` +
 		`{"apiVersion":"example.com/v2","kind":"Toy","metadata":{"name":"a","namespace":"n","uid":"x","labels":{"a":"b"},"annotations":{"k":"v"}},"spec":{"x":1}}]}}`)

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// review is a ConversionReview, whose two versions are alike but for what is checked of an answer. The objects of an answer
-// stay encoded.
+// review is a ConversionReview of either version: they differ only in the checks of a response. The objects of a response stay
+// encoded.
 type review struct {
 	metav1.TypeMeta `json:",inline"`
 	Request         *request  `json:"request,omitempty"`
@@ -32,7 +32,7 @@ type response struct {
 	Result  metav1.Status     `json:"result"`
 }
 
-// newReview returns a review of the first version that is known of those that the webhook takes.
+// newReview returns a review of the first supported version that the webhook accepts.
 func newReview(versions []string, uid types.UID, objs []*unstructured.Unstructured, to schema.GroupVersion) (*review, error) {
 	for _, v := range versions {
 		if v == "v1" || v == "v1beta1" {
@@ -47,13 +47,13 @@ func newReview(versions []string, uid types.UID, objs []*unstructured.Unstructur
 	return nil, errors.New("no supported conversion review versions")
 }
 
-// read returns the objects of an answer to the review.
+// read decodes a response to the review and returns its objects.
 func (r *review) read(body []byte) ([]json.RawMessage, error) {
-	got := review{TypeMeta: r.TypeMeta} // of what says nothing of itself
+	got := review{TypeMeta: r.TypeMeta} // the default of a response without a kind
 	if err := json.Unmarshal(body, &got); err != nil {
 		return nil, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
 	}
-	newer := r.APIVersion == apiextensionsv1.SchemeGroupVersion.String() // the older version was never checked
+	newer := r.APIVersion == apiextensionsv1.SchemeGroupVersion.String() // Kubernetes does not check v1beta1
 	if got.TypeMeta != r.TypeMeta {
 		if newer {
 			want, is := r.GroupVersionKind(), got.GroupVersionKind()

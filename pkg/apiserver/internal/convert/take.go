@@ -13,13 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// flaw is what is wrong with an object that a webhook has returned.
+// flaw is an error in an object that a webhook has returned.
 type flaw struct {
 	of  part
 	err error
 }
 
-// part is where a flaw is.
+// part is the part of the object with the flaw.
 type part int
 
 const (
@@ -31,8 +31,8 @@ const (
 
 func (f *flaw) Error() string { return f.err.Error() }
 
-// in words a flaw of the object at index in an answer to a review of objects of a kind. A review of one object has words of
-// its own.
+// in returns the error for a flaw of the object at index in a response. Kubernetes has other messages for a review of one
+// object.
 func (f *flaw) in(of schema.GroupVersionKind, index int, many bool) error {
 	where := fmt.Sprintf("converted object at index %d", index)
 	switch {
@@ -51,7 +51,7 @@ func (f *flaw) in(of schema.GroupVersionKind, index int, many bool) error {
 	return fmt.Errorf("conversion webhook for %v returned invalid %s: %w", of, where, f.err)
 }
 
-// take returns the object that a webhook has made of sent.
+// take returns the converted object of sent, after it has checked it.
 func take(sent *unstructured.Unstructured, got json.RawMessage, to schema.GroupVersion) (*unstructured.Unstructured, *flaw) {
 	u := &unstructured.Unstructured{}
 	if err := u.UnmarshalJSON(got); err != nil {
@@ -72,7 +72,7 @@ func take(sent *unstructured.Unstructured, got json.RawMessage, to schema.GroupV
 	return u, nil
 }
 
-// same checks that an object is still the one that was sent.
+// same checks that the identity of an object is unchanged.
 func same(sent, got *unstructured.Unstructured) error {
 	for _, c := range []struct{ what, want, is string }{
 		{"name", sent.GetName(), got.GetName()},
@@ -86,7 +86,7 @@ func same(sent, got *unstructured.Unstructured) error {
 	return nil
 }
 
-// restoreMetadata gives an object the metadata that it was sent with, but the labels and annotations that came back.
+// restoreMetadata restores the metadata of the sent object, except for labels and annotations.
 func restoreMetadata(sent, got *unstructured.Unstructured) error {
 	value, found := got.Object["metadata"]
 	if !found {
@@ -113,7 +113,7 @@ func restoreMetadata(sent, got *unstructured.Unstructured) error {
 	return nil
 }
 
-// takeTexts takes over labels or annotations, which are checked where they are not as they were.
+// takeTexts copies returned labels or annotations, and validates those that have changed.
 func takeTexts(fields, back map[string]any, name string) error {
 	value := back[name]
 	if value == nil {

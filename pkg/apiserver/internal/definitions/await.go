@@ -11,10 +11,10 @@ import (
 // longest is how long Await waits.
 const longest = time.Second
 
-// progress tells which definitions have been acted on. It is safe for concurrent use.
+// progress records which definitions the registrar has processed. It is safe for concurrent use.
 type progress struct {
 	mu    sync.Mutex
-	until map[types.UID]int64 // the generation that was acted on
+	until map[types.UID]int64 // the generation that was processed
 	step  chan struct{}       // closed at the next change
 	ended bool
 }
@@ -43,15 +43,15 @@ func (p *progress) end() {
 	p.change(func() { p.ended = true })
 }
 
-// reached reports whether a definition has been acted on, or never will be, and what is closed when that may change.
+// reached reports whether a generation has been processed, or never will be. The channel is closed at the next change.
 func (p *progress) reached(uid types.UID, generation int64) (bool, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ended || p.until[uid] >= generation, p.step
 }
 
-// Await returns once a definition's generation has been acted on: what it describes is served and its conditions say so.
-// It returns sooner when ctx or Run ends, and when it takes long.
+// Await returns once a definition's generation has been processed: its resource is served and its conditions are set. It
+// returns early when ctx or Run ends, or after longest.
 func (r *Registrar) Await(ctx context.Context, uid types.UID, generation int64) {
 	late := r.config.Clock.NewTimer(longest)
 	defer late.Stop()

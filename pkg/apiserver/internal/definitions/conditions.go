@@ -52,7 +52,7 @@ func sameNames(a, b apiextensionsv1.CustomResourceDefinitionNames) bool {
 		slices.Equal(a.ShortNames, b.ShortNames) && slices.Equal(a.Categories, b.Categories)
 }
 
-// taken are the names that the definitions of a group have.
+// taken returns the accepted names of a group's definitions.
 type taken struct{ resources, kinds sets.Set[string] }
 
 func (r *Registrar) taken(group string) taken {
@@ -67,7 +67,7 @@ func (r *Registrar) taken(group string) taken {
 	return t
 }
 
-// name accepts the names that a definition asks for, those that no other one has.
+// name accepts the names of a definition that no other definition has.
 func (r *Registrar) name(crd *apiextensionsv1.CustomResourceDefinition) {
 	asked, t := crd.Spec.Names, r.taken(crd.Spec.Group)
 	accepted := crd.Status.AcceptedNames
@@ -123,7 +123,7 @@ func established(crd *apiextensionsv1.CustomResourceDefinition) apiextensionsv1.
 	return c
 }
 
-// nonStructural is the condition of a definition of earlier times, whose schemas do not say enough; nil: they do.
+// nonStructural returns the condition of an old definition without structural schemas; nil: its schemas are structural.
 func nonStructural(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinitionCondition {
 	c := &apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.NonStructuralSchema, Status: apiextensionsv1.ConditionTrue, Reason: "Violations"}
 	var errs field.ErrorList

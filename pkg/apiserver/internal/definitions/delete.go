@@ -19,8 +19,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// How often it is looked whether the objects of a definition are gone, at first and later, and when that is said to take
-// too long.
+// The intervals at which the deletion of a definition's objects is checked, at first and later, and the time after which the
+// condition reports it as slow.
 const (
 	lookFirst = 20 * time.Millisecond
 	lookLater = 5 * time.Second
@@ -32,8 +32,7 @@ func leaving(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return crd.DeletionTimestamp != nil && apihelpers.CRDHasFinalizer(crd, apiextensionsv1.CustomResourceCleanupFinalizer)
 }
 
-// markTerminating keeps in mind whether there may be new objects: none from when a definition is to go, so that none is made
-// while the others are removed.
+// markTerminating records whether a definition is being deleted, so that Admit refuses new objects.
 func (r *Registrar) markTerminating(crd *apiextensionsv1.CustomResourceDefinition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,7 +56,7 @@ func (r *Registrar) Admit(_ context.Context, a *stage.Admission) error {
 	return nil
 }
 
-// finish removes the objects of a definition that is being deleted, and then its finalizer.
+// finish deletes the objects of a definition that is being deleted, then removes its finalizer.
 func (r *Registrar) finish(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
 	for wait := lookFirst; ctx.Err() == nil; wait = min(2*wait, lookLater) {
 		done, err := r.finishOnce(ctx, crd)
@@ -73,7 +72,7 @@ func (r *Registrar) finish(ctx context.Context, crd *apiextensionsv1.CustomResou
 	}
 }
 
-// finishOnce goes through all steps once. done means that nothing is left to do.
+// finishOnce runs all steps once. done means that nothing is left.
 func (r *Registrar) finishOnce(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) (done bool, err error) {
 	now, err := r.current(ctx, crd)
 	if now == nil {
@@ -102,7 +101,7 @@ func (r *Registrar) finishOnce(ctx context.Context, crd *apiextensionsv1.CustomR
 	return err == nil || apierrors.IsNotFound(err), ignoreRace(err)
 }
 
-// current returns a copy of a definition as it is stored; nil when it no longer waits.
+// current returns a copy of the stored definition; nil when it is no longer being deleted.
 func (r *Registrar) current(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinition, error) {
 	obj, err := r.config.Client.Get(ctx, target(crd), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -118,7 +117,7 @@ func (r *Registrar) current(ctx context.Context, crd *apiextensionsv1.CustomReso
 	return now.DeepCopy(), nil
 }
 
-// ignoreRace drops the error of a write that came too late: it is tried again on what there is.
+// ignoreRace drops the error of a conflicting write, which is tried again.
 func ignoreRace(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
@@ -138,7 +137,7 @@ func (r *Registrar) update(ctx context.Context, crd *apiextensionsv1.CustomResou
 	return stored.DeepCopy(), nil
 }
 
-// removeObjects deletes all objects of a definition and waits until they are gone. It returns the condition to tell.
+// removeObjects deletes all objects of a definition and waits until they are gone. It returns the condition.
 func (r *Registrar) removeObjects(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) (apiextensionsv1.CustomResourceDefinitionCondition, error) {
 	failed := func(reason, format string, err error) (apiextensionsv1.CustomResourceDefinitionCondition, error) {
 		return apiextensionsv1.CustomResourceDefinitionCondition{
@@ -180,7 +179,7 @@ func storageVersion(crd *apiextensionsv1.CustomResourceDefinition) string {
 			return v.Name
 		}
 	}
-	return "" // the validation demands one
+	return "" // validation requires one
 }
 
 func (r *Registrar) awaitNone(ctx context.Context, all client.Target) error {

@@ -9,10 +9,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// AggregatedKind is the kind of the documents that say everything at once.
+// AggregatedKind is the kind of the aggregated discovery document.
 var AggregatedKind = apidiscovery.SchemeGroupVersion.WithKind("APIGroupDiscoveryList")
 
-// Aggregated returns the whole catalog in one document: the group without a name (legacy) or the others.
+// Aggregated returns the aggregated document of the core group (legacy) or of the named groups.
 func (c *Catalog) Aggregated(legacy bool) *apidiscovery.APIGroupDiscoveryList {
 	out := &apidiscovery.APIGroupDiscoveryList{Items: []apidiscovery.APIGroupDiscovery{}}
 	out.SetGroupVersionKind(AggregatedKind)
@@ -63,7 +63,7 @@ func scope(n objects.Names) apidiscovery.ResourceScope {
 	return apidiscovery.ScopeNamespace
 }
 
-// kindIn names a kind; group and version are left out where they are those of the document.
+// kindIn names a kind. It leaves out the group and version of the document.
 func kindIn(kind string, gv, in schema.GroupVersion) *metav1.GroupVersionKind {
 	if gv == in {
 		return &metav1.GroupVersionKind{Kind: kind}

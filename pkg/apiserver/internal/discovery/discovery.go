@@ -1,5 +1,5 @@
-// Package discovery owns how the API says what it serves: groups, versions, resources and their verbs, all derived from
-// the table of rows, in the old form (a document per group version) and the aggregated one.
+// Package discovery owns the discovery documents: groups, versions, resources and their verbs, derived from the rows, in the
+// old form (a document per group version) and the aggregated one.
 package discovery
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Catalog is what a table of rows serves. It never changes.
+// Catalog holds the groups, versions and resources of the rows. It never changes.
 type Catalog struct {
 	groups []group
 }
@@ -34,7 +34,7 @@ type groupVersion struct {
 	schema.GroupVersion
 	priority Priority
 	entries  []entry
-	remote   *apidiscovery.APIVersionDiscovery // what another server says of it; nil: it is answered for here
+	remote   *apidiscovery.APIVersionDiscovery // the document of an extension server; nil: this server serves it
 }
 
 // entry is a row in one version.
@@ -65,7 +65,7 @@ func New(rows []*objects.Resource) *Catalog {
 	return arrange(versions)
 }
 
-// arrange makes the catalog of versions: by priority, then groups by name, and versions as they grow up.
+// arrange returns the catalog of versions, sorted by priority, then groups by name and versions by stability.
 func arrange(versions []groupVersion) *Catalog {
 	byGroup := map[string][]groupVersion{}
 	for _, v := range versions {
@@ -84,7 +84,7 @@ func arrange(versions []groupVersion) *Catalog {
 	return c
 }
 
-// priority is the greatest that a version asks for.
+// priority returns the greatest priority of a group's versions.
 func (g group) priority() int32 {
 	var p int32
 	for _, v := range g.versions {
@@ -175,7 +175,8 @@ func (e entry) resource() metav1.APIResource {
 	}
 }
 
-// categories are those of the row, but in another group than its own: a list of a category has each object once.
+// categories returns the categories of the row in its own group, none in others, so that a list by category has each object
+// once.
 func (e entry) categories() []string {
 	if e.served.Group != e.row.Names.Group {
 		return nil
@@ -183,7 +184,8 @@ func (e entry) categories() []string {
 	return e.row.Names.Categories
 }
 
-// short are the short names, but of a deprecated version of another group: clients would warn that they are ambiguous.
+// short returns the short names, none for a deprecated version of another group, since clients would warn that they are
+// ambiguous.
 func (e entry) short() []string {
 	if e.served.Deprecated != "" && e.served.Group != e.row.Names.Group {
 		return nil
@@ -204,15 +206,15 @@ func (e entry) subresource(gv schema.GroupVersion, sub codec.Subresource) metav1
 	return out
 }
 
-// hash is the storageHash of what is stored.
+// hash returns the storageHash of a stored resource.
 func (e entry) hash() string {
-	if !slices.Contains(e.row.Verbs, "watch") { // it is made up when it is asked for
+	if !slices.Contains(e.row.Verbs, "watch") { // it is not stored
 		return ""
 	}
 	return storageHash(e.row.Names)
 }
 
-// storageHash identifies the version in which a resource is stored. Clients compare it and nothing more.
+// storageHash identifies the version in which a resource is stored. Clients only compare it.
 func storageHash(n objects.Names) string {
 	sum := sha256.Sum256([]byte(fmt.Sprintf("%s/%s/%s", n.Group, cmp.Or(n.Hashed, n.Version), n.Kind)))
 	return base64.StdEncoding.EncodeToString(sum[:8])

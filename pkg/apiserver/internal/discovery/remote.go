@@ -8,15 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Remote is a version of a group for which another server answers.
+// Remote is a version of a group that an extension server serves.
 type Remote struct {
 	schema.GroupVersion
 	Priority Priority
-	// Discovery is what that server says of the version. It is shared and must not be changed.
+	// Discovery is that server's document. It is shared and must not be changed.
 	Discovery *apidiscovery.APIVersionDiscovery
 }
 
-// With returns the catalog with what other servers answer for, which takes the place of the same version here.
+// With returns the catalog with the versions of extension servers, which replace the same versions of this server.
 func (c *Catalog) With(remote []Remote) *Catalog {
 	if len(remote) == 0 {
 		return c
@@ -35,7 +35,7 @@ func (c *Catalog) With(remote []Remote) *Catalog {
 	return arrange(versions)
 }
 
-// withKinds names the kinds that a server has left out: old clients take them to be there.
+// withKinds adds kinds that a server has left out, which old clients require.
 func withKinds(d *apidiscovery.APIVersionDiscovery) apidiscovery.APIVersionDiscovery {
 	out := *d.DeepCopy()
 	for i := range out.Resources {

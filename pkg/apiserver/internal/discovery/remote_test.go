@@ -12,7 +12,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// plain is a row of a resource of the same name everywhere.
+// plain returns a row with the same name for resource and kind in every group.
 func plain(gv ...schema.GroupVersion) []*objects.Resource {
 	var out []*objects.Resource
 	for _, v := range gv {
@@ -24,7 +24,7 @@ func plain(gv ...schema.GroupVersion) []*objects.Resource {
 	return out
 }
 
-// TestWith puts what other servers answer for where their priority says.
+// TestWith: the groups of extension servers are sorted by their priority.
 func TestWith(t *testing.T) {
 	gv := func(group, version string) schema.GroupVersion {
 		return schema.GroupVersion{Group: group, Version: version}

@@ -1,7 +1,6 @@
-// Package fair owns the limit of how many requests are answered at once, so that one greedy client cannot keep the others
-// from being answered. Requests belong to flows, a user's each. While there are free seats everybody gets one at once, for
-// the price of a lock and two map accesses. When there are none, requests wait, and a seat that becomes free goes to the
-// flow that has the fewest, first come first served among its own requests.
+// Package fair owns the limit of the requests that are answered at a time, so that one client cannot take all of the server.
+// The requests of a user are a flow. While there are free seats a request gets one at once, at the cost of a lock and two
+// map accesses. Otherwise it waits: a free seat goes to the flow with the fewest seats, and in a flow to its oldest request.
 package fair
 
 import (
@@ -13,10 +12,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// ErrBusy means that a request was not let in.
+// ErrBusy is the error of a request that has got no seat.
 var ErrBusy = errors.New("too many requests")
 
-// Config says how much is let in.
+// Config holds the limits.
 type Config struct {
 	Seats    int           // requests at once
 	Queue    int           // requests of a flow that may wait
@@ -25,14 +24,14 @@ type Config struct {
 	Clock    clock.Clock
 }
 
-// Limit lets requests in. It is safe for concurrent use.
+// Limit gives seats to requests. It is safe for concurrent use.
 type Limit struct {
 	cfg Config
 
 	mu      sync.Mutex
 	free    int
-	seated  map[string]int       // how many seats each flow has
-	waiting map[string][]*waiter // the flows that wait, and who of them, in their order
+	seated  map[string]int       // the number of seats of each flow
+	waiting map[string][]*waiter // the waiting requests of each flow, the oldest first
 	arrived uint64
 }
 
@@ -47,8 +46,8 @@ func New(cfg Config) *Limit {
 	return &Limit{cfg: cfg, free: cfg.Seats, seated: map[string]int{}, waiting: map[string][]*waiter{}}
 }
 
-// Enter takes a seat for a request of flow, and waits for one if it must. The error is ErrBusy, or ctx's. Without an error
-// the request is to Leave.
+// Enter takes a seat for a request of flow, or waits for one. The error is ErrBusy, or ctx's. Without an error the caller
+// must call Leave.
 func (l *Limit) Enter(ctx context.Context, flow string) error {
 	l.mu.Lock()
 	if l.free > 0 {
@@ -76,10 +75,10 @@ func (l *Limit) Enter(ctx context.Context, flow string) error {
 	if l.giveUp(flow, w) {
 		return err
 	}
-	return nil // it has just got one
+	return nil // it has got a seat meanwhile
 }
 
-// wait puts a request behind the others of its flow; nil: there are too many. l.mu must be held.
+// wait adds a request to the waiting ones of its flow; nil: there are too many. l.mu must be held.
 func (l *Limit) wait(flow string) *waiter {
 	queue := l.waiting[flow]
 	if len(queue) >= l.cfg.Queue || queue == nil && len(l.waiting) >= l.cfg.Flows {
@@ -91,7 +90,7 @@ func (l *Limit) wait(flow string) *waiter {
 	return w
 }
 
-// giveUp takes back a request that waits, unless it has got a seat.
+// giveUp removes a waiting request, unless it has got a seat.
 func (l *Limit) giveUp(flow string, w *waiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,7 +104,7 @@ func (l *Limit) giveUp(flow string, w *waiter) bool {
 	return false
 }
 
-// setQueue notes who of a flow waits. l.mu must be held.
+// setQueue sets the waiting requests of a flow. l.mu must be held.
 func (l *Limit) setQueue(flow string, queue []*waiter) {
 	if len(queue) == 0 {
 		delete(l.waiting, flow)
@@ -114,7 +113,7 @@ func (l *Limit) setQueue(flow string, queue []*waiter) {
 	l.waiting[flow] = queue
 }
 
-// Leave gives a seat back, or on.
+// Leave gives a seat to a waiting request, or back.
 func (l *Limit) Leave(flow string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,8 +131,7 @@ func (l *Limit) Leave(flow string) {
 	close(queue[0].seat)
 }
 
-// next returns the flow whose turn it is: of those that wait the one with the fewest seats, and of those the one that has
-// waited longest. l.mu must be held.
+// next returns the waiting flow with the fewest seats, among equals the one that has waited longest. l.mu must be held.
 func (l *Limit) next() (string, bool) {
 	best, found := "", false
 	for flow, queue := range l.waiting {

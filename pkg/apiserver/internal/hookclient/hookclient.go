@@ -1,5 +1,5 @@
-// Package hookclient owns the calls of webhooks, whatever they are asked: where one is (a URL, or a Service inside the
-// cluster), whose certificates it must have, how long it may take and what counts as an answer.
+// Package hookclient calls admission and conversion webhooks: it resolves a URL or a Service of the cluster, verifies the
+// certificate, applies the timeout and bounds the response.
 package hookclient
 
 import (
@@ -36,7 +36,7 @@ const (
 	dialTimeout = 10 * time.Second
 )
 
-// Client reaches one webhook. It is made ready at the first call, and safe for concurrent use.
+// Client calls one webhook. The first call prepares it. It is safe for concurrent use.
 type Client struct {
 	config admissionv1.WebhookClientConfig
 	reader stage.Reader
@@ -47,15 +47,15 @@ type Client struct {
 	err  error
 }
 
-// New returns the client of the webhook that config says. A Service is found in r.
+// New returns a client for config. It looks up Services with r.
 func New(config admissionv1.WebhookClientConfig, r stage.Reader) *Client {
 	return &Client{config: config, reader: r}
 }
 
-// errGone is for a webhook that is asked for the first time after it was taken out.
+// errGone is the error of the first call to a webhook after its client was closed.
 var errGone = errors.New("the webhook is no longer configured")
 
-// Close ends the connections that nobody uses. Calls that have begun go on; a client that was never used can't be any more.
+// Close closes idle connections. Calls in progress continue; a client without a call so far rejects later ones.
 func (c *Client) Close() {
 	c.once.Do(func() { c.err = errGone })
 	if c.http != nil {
@@ -63,7 +63,7 @@ func (c *Client) Close() {
 	}
 }
 
-// Open makes the client ready, and says why it can't be: what is configured is wrong.
+// Open prepares the client. It returns an error if the configuration is invalid.
 func (c *Client) Open() error {
 	c.once.Do(func() { c.err = c.open() })
 	return c.err
@@ -115,8 +115,7 @@ func pathOf(s *admissionv1.ServiceReference) string {
 	return "/" + strings.TrimPrefix(*s.Path, "/")
 }
 
-// Post sends a review in JSON, for at most timeout, and returns the answer's body. It opens the client where that was not
-// done before.
+// Post sends a review as JSON and returns the body of the response, within timeout. It opens the client if needed.
 func (c *Client) Post(ctx context.Context, timeout time.Duration, review []byte) ([]byte, error) {
 	if err := c.Open(); err != nil {
 		return nil, err
@@ -151,7 +150,7 @@ func (c *Client) Post(ctx context.Context, timeout time.Duration, review []byte)
 	return answer, nil
 }
 
-// refusal is the error of an answer with a bad status: what it says of itself, or at least its status.
+// refusal is the error of a response with an error status: its Status if the body is one, otherwise its status code.
 func refusal(res *http.Response, answer []byte) error {
 	var status metav1.Status
 	if json.Unmarshal(answer, &status) == nil && status.Status == metav1.StatusFailure {

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// created are the subresources that are made with a POST, and what of.
+// created lists the subresources with the verb create, and the definition and kind of their body.
 var created = map[string]struct {
 	definition string
 	gvk        schema.GroupVersionKind
@@ -16,7 +16,7 @@ var created = map[string]struct {
 	"token":    {"io.k8s.api.authentication.v1.TokenRequest", schema.GroupVersionKind{Group: "authentication.k8s.io", Version: "v1", Kind: "TokenRequest"}},
 }
 
-// connected are the subresources that lead elsewhere, and the definition of their options.
+// connected lists the connect subresources, and the definition of their options.
 var connected = map[string]string{
 	"exec":        "io.k8s.api.core.v1.PodExecOptions",
 	"attach":      "io.k8s.api.core.v1.PodAttachOptions",
@@ -50,7 +50,7 @@ func (d *describer) connect(name string) {
 	}
 }
 
-// streams describes a subresource whose connection carries another protocol.
+// streams adds a connect subresource, whose connection changes to another protocol.
 func (d *describer) streams(name, options string) {
 	kind := options[strings.LastIndex(options, ".")+1:]
 	methods := []string{"get", "post"}

@@ -6,11 +6,11 @@ import (
 	"log/slog"
 )
 
-// described is what a document of a kind known at run time only has to add to others: its paths and its definitions.
+// described is the part of a document that describes one custom resource: its paths and definitions.
 type described struct{ paths, definitions map[string]json.RawMessage }
 
-// describe returns what v says of itself, in the form of OpenAPI v3, or with v2 of v2. A kind that cannot be described is
-// served all the same.
+// describe returns the description of v in OpenAPI v3, or with v2 in OpenAPI v2. A custom resource without a valid description
+// is still served.
 func (v served) describe(v2 bool) described {
 	d, err := v.read(v2)
 	if err != nil {
@@ -48,10 +48,10 @@ func (v served) read(v2 bool) (described, error) {
 	return described{doc.Paths, doc.Components.Schemas}, nil
 }
 
-// custom reports whether v describes itself.
+// custom reports whether v is a version of a custom resource, which has its own description.
 func (v served) custom() bool { return v.version.OpenAPI != nil }
 
-// add puts what more has into into, but for what is there: definitions that all documents share.
+// add copies the entries of more to into. It keeps existing entries: definitions that all documents share.
 func add[T any](into map[string]T, more map[string]json.RawMessage, as func(json.RawMessage) T) {
 	for name, raw := range more {
 		if _, ok := into[name]; !ok {

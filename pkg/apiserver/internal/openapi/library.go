@@ -38,7 +38,7 @@ const refPrefix = "#/components/schemas/"
 
 var refs = regexp.MustCompile(`"\$ref":"#/components/schemas/([^"]+)"`)
 
-// library looks up definitions by name, and notes which were looked up, with all that they refer to.
+// library holds the embedded definitions, and collects those that a document uses, with their references.
 type library struct {
 	packages map[string]map[string]json.RawMessage // unpacked so far
 	found    map[string]json.RawMessage
@@ -48,10 +48,10 @@ func newLibrary() *library {
 	return &library{packages: map[string]map[string]json.RawMessage{}, found: map[string]json.RawMessage{}}
 }
 
-// used returns all definitions that were looked up.
+// used returns the collected definitions.
 func (l *library) used() map[string]json.RawMessage { return l.found }
 
-// use notes a definition and what it refers to. ok false: there is none of that name.
+// use collects a definition and its references. ok is false if there is none of that name.
 func (l *library) use(name string) (ok bool) {
 	if _, ok := l.found[name]; ok {
 		return true
@@ -64,7 +64,7 @@ func (l *library) use(name string) (ok bool) {
 	return true
 }
 
-// put notes a definition that was made here.
+// put collects a definition that is not embedded, and its references.
 func (l *library) put(name string, raw json.RawMessage) {
 	l.found[name] = raw
 	for _, m := range refs.FindAllSubmatch(raw, -1) {
@@ -85,7 +85,7 @@ func (l *library) get(name string) (json.RawMessage, bool) {
 	return raw, ok
 }
 
-// unpack returns the definitions of a Go package, none when it has no file. That a file is whole is tested.
+// unpack returns the definitions of a Go package; nil if there is no file for it. A test checks that the files are valid.
 func unpack(pkg string) map[string]json.RawMessage {
 	raw, err := packed.ReadFile("definitions/" + pkg + ".json.gz")
 	if err != nil {
@@ -132,7 +132,7 @@ func (l *library) fields(name string) []parameter {
 		}
 		kind := p.Type
 		if kind == "array" && p.Items != nil {
-			kind = p.Items.Type // repeated in the query
+			kind = p.Items.Type // such a parameter is repeated in the query
 		}
 		if kind == "" {
 			kind = "string"

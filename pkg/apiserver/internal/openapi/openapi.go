@@ -1,7 +1,6 @@
-// Package openapi owns the description of the API that clients read: the OpenAPI v3 document of each group and version,
-// and the v2 document that older clients read. The paths are made of the resource table; the definitions of
-// Kubernetes' own types are made by go generate and embedded, compressed, a file per Go package of types. Nothing of it
-// is unpacked before it is first asked for.
+// Package openapi owns the OpenAPI documents: a v3 document for each group and version, and a v2 document of everything
+// for older clients. The paths are derived from the rows of the resources. The definitions of Kubernetes' types are
+// generated (go generate) and embedded, one compressed file for each Go package. A file is decompressed at first use.
 package openapi
 
 import (
@@ -19,13 +18,12 @@ import (
 
 //go:generate go run ./gen
 
-// release is the version of the described API, as the server tells it elsewhere.
+// release is the version of the API in the documents, the same as in /version.
 const release = "v1.36.3"
 
-// Specs are the descriptions of a set of resources. It is safe for concurrent use. Resources that come later need new
-// Specs.
+// Specs holds the documents of a fixed set of resources. It is safe for concurrent use.
 type Specs struct {
-	versions map[schema.GroupVersion][]served // what each group and version serves, in the order of the table
+	versions map[schema.GroupVersion][]served // the resources of each group and version, in the order of the rows
 	order    []schema.GroupVersion
 
 	index    func() []byte
@@ -34,10 +32,10 @@ type Specs struct {
 
 	mu   sync.Mutex
 	docs map[schema.GroupVersion]document
-	with *Specs // made last by With
+	with *Specs // the result of the last With
 
-	remote []Remote // what other servers describe
-	key    string   // of these
+	remote []Remote // of other servers
+	key    string   // identifies remote
 }
 
 // served is a resource in one of its versions.
@@ -46,13 +44,13 @@ type served struct {
 	version  *objects.Served
 }
 
-// document is a description, and a hash of what it was made of.
+// document is a document and the hash of its sources.
 type document struct {
 	body []byte
 	etag string
 }
 
-// New returns the descriptions of resources. It makes nothing yet.
+// New returns the documents of resources. Each is built at its first use.
 func New(resources []*objects.Resource) *Specs {
 	s := &Specs{versions: map[schema.GroupVersion][]served{}, docs: map[schema.GroupVersion]document{}}
 	for _, r := range resources {
@@ -74,7 +72,7 @@ func New(resources []*objects.Resource) *Specs {
 	return s
 }
 
-// path returns where a group and version is served: "api/v1", "apis/apps/v1".
+// path returns the path of a group and version: "api/v1", "apis/apps/v1".
 func path(gv schema.GroupVersion) string {
 	if gv.Group == "" {
 		return "api/" + gv.Version
@@ -82,8 +80,8 @@ func path(gv schema.GroupVersion) string {
 	return "apis/" + gv.Group + "/" + gv.Version
 }
 
-// Index returns the JSON of /openapi/v3: where the documents are. The addresses hold a hash, so that clients can keep a
-// document for good.
+// Index returns the JSON of /openapi/v3: the URLs of the documents. They contain a hash, so that clients can cache a document
+// without limit.
 func (s *Specs) Index() []byte { return s.index() }
 
 func (s *Specs) makeIndex() []byte {
@@ -102,8 +100,8 @@ func (s *Specs) makeIndex() []byte {
 	return mustJSON(map[string]any{"paths": paths})
 }
 
-// Document returns the OpenAPI v3 document of a group and version as JSON, and a hash that changes with it. ok is false
-// when they are not served.
+// Document returns the OpenAPI v3 document of a group and version as JSON, and its hash. ok is false if the version is not
+// served.
 func (s *Specs) Document(group, version string) (body []byte, etag string, ok bool) {
 	gv := schema.GroupVersion{Group: group, Version: version}
 	s.mu.Lock()
@@ -119,19 +117,19 @@ func (s *Specs) Document(group, version string) (body []byte, etag string, ok bo
 	return d.body, d.etag, true
 }
 
-// Swagger returns the OpenAPI v2 document of everything as JSON, and a hash.
+// Swagger returns the OpenAPI v2 document as JSON, and its hash.
 func (s *Specs) Swagger() (body []byte, etag string, err error) {
 	d, err := s.swagger()
 	return d.body, d.etag, err
 }
 
-// SwaggerProtobuf returns the OpenAPI v2 document in the form that client-go reads, and a hash.
+// SwaggerProtobuf returns the OpenAPI v2 document in protobuf, and its hash.
 func (s *Specs) SwaggerProtobuf() (body []byte, etag string, err error) {
 	d, err := s.protobuf()
 	return d.body, d.etag, err
 }
 
-// hash is that of what a document is made of, which costs less than making it.
+// hash returns the hash of a document's sources, which costs less than the document.
 func (s *Specs) hash(gv schema.GroupVersion) string {
 	h := sha512.New()
 	fmt.Fprintln(h, release, definitionsHash(), gv)
@@ -173,7 +171,7 @@ func (s *Specs) makeDocument(gv schema.GroupVersion) []byte {
 	})
 }
 
-// mustJSON encodes what this package has made, which can't fail.
+// mustJSON encodes values of this package, which cannot fail.
 func mustJSON(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -182,7 +180,7 @@ func mustJSON(v any) []byte {
 	return b
 }
 
-// can says whether a resource has any of the verbs.
+// can reports whether a resource has one of the verbs.
 func (v served) can(verbs ...string) bool {
 	return slices.ContainsFunc(verbs, func(verb string) bool { return slices.Contains(v.resource.Verbs, verb) })
 }

@@ -66,8 +66,8 @@ func TestEveryReferenceIsDefined(t *testing.T) {
 	}
 }
 
-// The checks that kubectl makes before it applies: does a PATCH know fieldValidation and a strategic merge, and does the
-// kind's definition carry merge keys.
+// These are kubectl's checks before an apply: whether PATCH has fieldValidation and strategic merge patches, and
+// whether the kind's definition has merge keys.
 func TestWhatApplyLooksFor(t *testing.T) {
 	s := New(objects.Each(resources(t)))
 	docs := map[schema.GroupVersion]*spec3.OpenAPI{}
@@ -177,7 +177,7 @@ func TestExplainFindsEachKind(t *testing.T) {
 	}
 }
 
-// TestLikeKubernetes compares with a document of a real server that a library we use has among its test data.
+// TestLikeKubernetes compares with the document of a real server, which is in the test data of a library.
 func TestLikeKubernetes(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kube-openapi").Output()
 	if err != nil {
@@ -358,7 +358,7 @@ func TestOwnKindsAreDescribed(t *testing.T) {
 	}
 }
 
-// TestDefinitionsAreWhole unpacks every embedded file.
+// TestDefinitionsAreWhole decompresses every embedded file.
 func TestDefinitionsAreWhole(t *testing.T) {
 	entries, err := packed.ReadDir("definitions")
 	if err != nil {
@@ -391,7 +391,7 @@ func TestDefinitionsAreWhole(t *testing.T) {
 	}
 }
 
-// TestDefinitionsAreOfOurModules is the cheap half of "go run ./gen -check", which makes them anew.
+// TestDefinitionsAreOfOurModules checks the modules' versions, which is faster than "go run ./gen -check".
 func TestDefinitionsAreOfOurModules(t *testing.T) {
 	raw, err := packed.ReadFile("definitions/versions.gz")
 	if err != nil {

@@ -5,16 +5,16 @@ import (
 	"net/http"
 )
 
-// packer compresses what is answered with success.
+// packer is a ResponseWriter that compresses successful responses.
 type packer struct {
 	http.ResponseWriter
-	gz *gzip.Writer // nil: it is passed on as it is
+	gz *gzip.Writer // nil: the response is not compressed
 }
 
 func (p *packer) WriteHeader(code int) {
 	if code == http.StatusOK && p.gz == nil {
 		gz, err := gzip.NewWriterLevel(p.ResponseWriter, gzip.BestSpeed)
-		if err == nil { // the level is one that there is
+		if err == nil { // the level is valid
 			p.gz = gz
 			p.Header().Del("Content-Length")
 			p.Header().Set("Content-Encoding", "gzip")

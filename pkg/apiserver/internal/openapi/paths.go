@@ -16,24 +16,24 @@ type endpoint struct {
 	operations []operation
 }
 
-// operation is what a method does on a path.
+// operation describes a method of a path.
 type operation struct {
 	method   string // "get"
 	action   string // "list"
 	id       string
 	tag      string
 	text     string
-	gvk      schema.GroupVersionKind // the zero value: none is told
+	gvk      schema.GroupVersionKind // the zero value: none
 	query    []parameter
 	body     string   // definition; "": none
 	optional bool     // the body
-	consumes []string // nil: any form
+	consumes []string // nil: any media type
 	answer   string   // definition; "": text
 	codes    []int
 	watches  bool
 }
 
-// parameter is one of a path or a query.
+// parameter is a parameter of a path or a query.
 type parameter struct {
 	name, in, text, kind string
 }
@@ -43,7 +43,7 @@ func sorted(list []parameter) []parameter {
 	return list
 }
 
-// describer makes the endpoints of a resource in a version.
+// describer builds the endpoints of a resource in a version.
 type describer struct {
 	served
 	defs       *library
@@ -80,7 +80,7 @@ func (d *describer) url(parts ...string) string {
 	return "/" + strings.Join(append([]string{path(d.gv)}, parts...), "/")
 }
 
-// base is where the collection is, of one namespace where there are namespaces.
+// base returns the path of the collection, of one namespace if the resource is namespaced.
 func (d *describer) base(more ...string) string {
 	parts := []string{d.resource.Names.Plural}
 	if d.namespaced {
@@ -89,7 +89,7 @@ func (d *describer) base(more ...string) string {
 	return d.url(append(parts, more...)...)
 }
 
-// scoped are the parameters of a path, without and with an object's name.
+// scoped returns the parameters of a path, without and with an object's name.
 func (d *describer) scoped(named bool) []parameter {
 	var list []parameter
 	if named {
@@ -101,7 +101,7 @@ func (d *describer) scoped(named bool) []parameter {
 	return append(list, parameter{"pretty", "query", "If 'true', then the output is pretty printed.", "string"})
 }
 
-// id names an operation: "readAppsV1NamespacedDeploymentScale".
+// id returns the name of an operation: "readAppsV1NamespacedDeploymentScale".
 func (d *describer) id(verb, after, sub string) string {
 	group := strings.TrimSuffix(d.gv.Group, ".k8s.io")
 	if group == "" {
@@ -208,7 +208,7 @@ func (d *describer) merge(a, b []parameter) []parameter {
 	return sorted(a)
 }
 
-// patches are the forms of a patch. Resources that Kubernetes' own merge does not know have no strategic one.
+// patches returns the media types of a patch. Types without Kubernetes' merge schema have no strategic merge patch.
 func (d *describer) patches(definition string) []string {
 	list := []string{"application/json-patch+json", "application/merge-patch+json"}
 	if strings.HasPrefix(definition, "io.k8s.") {
@@ -236,7 +236,7 @@ func (d *describer) object() {
 	d.add(d.base("{name}"), d.scoped(true), ops)
 }
 
-// part describes a subresource that is read and written like an object.
+// part adds a subresource that is read and written like an object.
 func (d *describer) part(name, definition string, gvk schema.GroupVersionKind) {
 	d.add(d.base("{name}", name), d.scoped(true), d.readWrite(name, definition, gvk, true, true, true))
 }

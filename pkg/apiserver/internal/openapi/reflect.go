@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// modeled is a type that knows the name of its definition: those of Kubernetes.
+// modeled is implemented by Kubernetes' types, which have the name of their definition.
 type modeled interface{ OpenAPIModelName() string }
 
-// define returns the name of the definition of an object's type. Types without a generated one get one from how they
-// are encoded, which is all there is to say about minikctl's own.
+// define returns the name of the definition of an object's type. It derives the definition of a type without a generated one,
+// as minikctl's own, from the Go type.
 func (l *library) define(obj runtime.Object, gvk schema.GroupVersionKind) string {
 	t := reflect.TypeOf(obj)
 	if t.Kind() == reflect.Pointer {
@@ -35,7 +35,7 @@ func (l *library) define(obj runtime.Object, gvk schema.GroupVersionKind) string
 
 const kindsKey = "x-kubernetes-group-version-kind"
 
-// as notes a generated definition. A type that serves for kinds other than its own is defined once more for each.
+// as collects a generated definition. A type that is used for other kinds than its own has a definition for each.
 func (l *library) as(name string, raw json.RawMessage, gvk schema.GroupVersionKind, prefix string) string {
 	var known struct {
 		Kinds []metav1.GroupVersionKind `json:"x-kubernetes-group-version-kind"`
@@ -51,7 +51,7 @@ func (l *library) as(name string, raw json.RawMessage, gvk schema.GroupVersionKi
 	return prefix + gvk.Kind
 }
 
-// reflection makes definitions of Go types.
+// reflection derives definitions from Go types.
 type reflection struct {
 	*library
 	prefix string

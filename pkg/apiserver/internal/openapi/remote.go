@@ -15,18 +15,17 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// Remote is how another server describes a version that it answers for. A nil or empty part is not there. It must not be
-// changed.
+// Remote is the description of a version that another server serves. Parts may be missing. It must not be changed.
 type Remote struct {
 	schema.GroupVersion
-	Link string        // where its OpenAPI v3 document is, as that server says
-	V3   []byte        // the document, when it is made here because that server has none
-	V2   *spec.Swagger // what it adds to the OpenAPI v2 document
+	Link string        // the URL of its OpenAPI v3 document at that server
+	V3   []byte        // the document, if that server has none and it is built here
+	V2   *spec.Swagger // its part of the OpenAPI v2 document
 	Hash string        // of all of it
 }
 
-// With returns the descriptions together with those of other servers, which take the place of the same version here. It
-// returns the same when it is asked again for the same.
+// With returns the documents together with those of other servers, which replace documents of the same version. It returns the
+// same Specs for the same argument.
 func (s *Specs) With(remote []Remote) *Specs {
 	if len(remote) == 0 {
 		return s
@@ -60,7 +59,7 @@ func (s *Specs) With(remote []Remote) *Specs {
 	return out
 }
 
-// link is where the document of a version is.
+// link returns the URL of a version's document.
 func (r Remote) link() string {
 	if r.V3 != nil {
 		return fmt.Sprintf("/openapi/v3/%s?hash=%s", path(r.GroupVersion), r.Hash)
@@ -68,8 +67,7 @@ func (r Remote) link() string {
 	return r.Link
 }
 
-// merge adds what other servers describe to an OpenAPI v2 document. Definitions that are others under the same name get
-// another one.
+// merge adds the OpenAPI v2 documents of other servers. Different definitions of the same name are renamed.
 func merge(base func() (document, error), remote []Remote) (document, error) {
 	d, err := base()
 	if err != nil {
@@ -98,8 +96,8 @@ func merge(base func() (document, error), remote []Remote) (document, error) {
 	return document{body, hex.EncodeToString(h.Sum(nil))}, nil
 }
 
-// addTo adds the description to those of all. It is somebody else's: what the library stumbles over is an error, and all is
-// as it was.
+// addTo merges the remote document into all. The document is not trusted: a panic of the library becomes an error, and all stays
+// unchanged.
 func (r Remote) addTo(all *spec.Swagger) (err error) {
 	with := *all
 	defer func() {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// The binary forms are asked for by both names of each. The old ones are no well-formed media types, and clients cannot parse
-// them.
+// Each protobuf format has two media types. The older ones are not well-formed, so that clients cannot parse them.
 const (
 	protobufV2    = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 	protobufV2Old = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
@@ -16,7 +15,7 @@ const (
 	protobufV3Old = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
 )
 
-// ServeHTTP answers requests below /openapi. Whether the asker may is checked before.
+// ServeHTTP answers authorized requests below /openapi.
 func (s *Specs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch at := strings.Trim(r.URL.Path, "/"); {
 	case at == "openapi/v3":
@@ -55,7 +54,7 @@ func (s *Specs) serveV3(w http.ResponseWriter, r *http.Request, at string) {
 		return
 	}
 	if hash := r.URL.Query().Get("hash"); hash != "" {
-		if hash != etag { // of an earlier state: the client is told the present one
+		if hash != etag { // an earlier document: redirect to the current one
 			http.Redirect(w, r, "/openapi/v3/"+at+"?hash="+etag, http.StatusMovedPermanently)
 			return
 		}
@@ -107,7 +106,7 @@ func write(w http.ResponseWriter, r *http.Request, media, etag string, body []by
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 
-// acceptsAny says whether an Accept header names one of the types.
+// acceptsAny reports whether an Accept header contains one of the types.
 func acceptsAny(header string, types ...string) bool {
 	for _, part := range strings.Split(header, ",") {
 		name, _, _ := strings.Cut(strings.TrimSpace(part), ";")

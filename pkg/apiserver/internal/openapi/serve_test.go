@@ -25,7 +25,7 @@ func ask(t *testing.T, s *Specs, path string, headers ...string) *httptest.Respo
 	return w
 }
 
-// TestBinaryV3 reads each document in its binary form, which says what the other does.
+// TestBinaryV3: the protobuf form of each document has the same content as its JSON form.
 func TestBinaryV3(t *testing.T) {
 	s := New(objects.Each(resources(t)))
 	for _, gv := range s.order {
@@ -51,7 +51,7 @@ func TestBinaryV3(t *testing.T) {
 	}
 }
 
-// TestPackedSwagger: the largest document comes compressed to who can read that, and not when there is nothing to send.
+// TestPackedSwagger: the largest document is compressed for clients that accept it; a response without a body is not.
 func TestPackedSwagger(t *testing.T) {
 	s := New(objects.Each(resources(t)))
 	plain := ask(t, s, "/openapi/v2")

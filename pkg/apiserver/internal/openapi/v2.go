@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// makeSwagger describes everything that is served in one OpenAPI v2 document.
+// makeSwagger builds the OpenAPI v2 document.
 func (s *Specs) makeSwagger() (document, error) {
 	defs := newLibrary()
 	paths := map[string]any{}
@@ -71,7 +71,7 @@ func (s *Specs) makeProtobuf() (document, error) {
 	return document{raw, d.etag}, nil
 }
 
-// v2 returns an endpoint in the form of OpenAPI v2.
+// v2 returns an endpoint in OpenAPI v2.
 func (e endpoint) v2() map[string]any {
 	item := map[string]any{}
 	if len(e.parameters) > 0 {
@@ -145,7 +145,7 @@ func ref2(definition string) map[string]any {
 	return map[string]any{"$ref": "#/definitions/" + definition}
 }
 
-// schema2 turns a schema of OpenAPI v3 into one of v2, which knows neither alternatives nor a reference with company.
+// schema2 converts a schema of OpenAPI v3 to v2, which has no alternatives and no fields beside a reference.
 func schema2(s map[string]any) map[string]any {
 	out := map[string]any{}
 	for key, value := range s {
@@ -162,7 +162,7 @@ func schema2(s map[string]any) map[string]any {
 				}
 			}
 		case "oneOf", "anyOf":
-			out["type"] = "string" // numbers with units, ports by name: what all of them can be written as
+			out["type"] = "string" // quantities and IntOrString: each alternative can be written as a string
 		case "properties":
 			out[key] = eachSchema(value)
 		case "items", "additionalProperties":

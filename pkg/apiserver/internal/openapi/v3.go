@@ -9,13 +9,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// forms are the encodings of objects; watched are added for what can be watched.
+// forms lists the media types of objects; watched lists those of watches.
 var (
 	forms   = []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf"}
 	watched = []string{"application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"}
 )
 
-// v3 returns an endpoint in the form of OpenAPI v3.
+// v3 returns an endpoint in OpenAPI v3.
 func (e endpoint) v3() map[string]any {
 	item := map[string]any{}
 	if len(e.parameters) > 0 {
@@ -79,7 +79,7 @@ func (o operation) v3() map[string]any {
 	return m
 }
 
-// common is what both forms of an operation have.
+// common returns the fields of an operation that both versions have.
 func (o operation) common() map[string]any {
 	return map[string]any{
 		"tags": []string{o.tag}, "operationId": o.id, "description": o.text, "x-kubernetes-action": o.action,
@@ -99,7 +99,7 @@ func text3(media string) map[string]any {
 	return map[string]any{media: map[string]any{"schema": map[string]any{"type": "string"}}}
 }
 
-// encodeV3 returns an OpenAPI v3 document in its binary form.
+// encodeV3 returns an OpenAPI v3 document in protobuf.
 func encodeV3(body []byte) ([]byte, error) {
 	parsed, err := openapi_v3.ParseDocument(body)
 	if err != nil {

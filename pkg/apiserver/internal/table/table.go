@@ -1,5 +1,5 @@
-// Package table owns server-side printing: it makes the Table of objects that kubectl get shows, from the columns of
-// their row in the objects table.
+// Package table owns server-side printing: it renders objects as the Table that kubectl get shows, from the columns of their
+// resource.
 package table
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Printer makes tables of one kind of object.
+// Printer renders tables of one kind of object.
 type Printer struct {
 	Kind    codec.Kind
 	Version string // of meta.k8s.io: v1 or v1beta1
@@ -23,7 +23,7 @@ type Printer struct {
 	Now     time.Time
 }
 
-// columns are those of the version that was asked for.
+// columns returns the columns of the requested version.
 func (p Printer) columns() []objects.ColumnOf {
 	if p.Kind.Served != nil {
 		return p.Kind.Served.Columns
@@ -31,9 +31,9 @@ func (p Printer) columns() []objects.ColumnOf {
 	return p.Kind.Resource.Versions[0].Columns
 }
 
-// JSON returns the Table of items, of kind metav1.Table. Without header it has no column definitions, as all but the first
-// of a watch. It is written by hand, since a row is made of bytes that are at hand, which a marshaller would check and
-// copy once more for each level above them.
+// JSON returns the metav1.Table of items. Without header it has no column definitions, as every table of a watch except the
+// first. It appends the bytes itself: the objects are already encoded, and a marshaller would check and copy them again at
+// each level.
 func (p Printer) JSON(items []*cache.Item, meta metav1.ListMeta, header bool) ([]byte, error) {
 	columns := p.columns()
 	var defs []metav1.TableColumnDefinition

@@ -27,7 +27,7 @@ var row = objects.Row(objects.Def[*corev1.ConfigMap]{
 	},
 })
 
-// The bytes that are written by hand are those that the type would be written as.
+// The hand-written encoding equals that of encoding/json for the type.
 func TestJSONIsThatOfTheType(t *testing.T) {
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "n", Labels: map[string]string{"x": "<y>"}}, Data: map[string]string{"k": "v"}}
 	items := []*cache.Item{cache.NewItem(objects.Key{Namespace: "n", Name: "a"}, 3, m), cache.NewItem(objects.Key{Namespace: "n", Name: "a"}, 3, m)}

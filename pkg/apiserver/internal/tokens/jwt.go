@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// half is the length of each of the two numbers of a P-256 signature.
+// half is the length in bytes of r and of s in a P-256 signature.
 const half = 32
 
-// maxToken bounds what is looked at at all.
+// maxToken bounds the length of a token in bytes; longer ones are rejected unread.
 const maxToken = 16 << 10
 
 type header struct {
@@ -25,7 +25,7 @@ type header struct {
 	Critical  []string `json:"crit,omitempty"`
 }
 
-// claims are those of a ServiceAccount token.
+// claims are the claims of a ServiceAccount token.
 type claims struct {
 	Audience   audiences `json:"aud"`
 	Expiry     seconds   `json:"exp"`
@@ -37,7 +37,7 @@ type claims struct {
 	Subject    string    `json:"sub"`
 }
 
-// bound says which objects a token lives as long as.
+// bound names the objects that a token is bound to. It is invalid once one of them is deleted.
 type bound struct {
 	Namespace      string `json:"namespace"`
 	Node           *ref   `json:"node,omitempty"`
@@ -53,7 +53,7 @@ type ref struct {
 	UID  string `json:"uid"`
 }
 
-// audiences may be written as one string.
+// audiences is a list of strings, or in JSON also a single string.
 type audiences []string
 
 func (a *audiences) UnmarshalJSON(raw []byte) error {
@@ -70,7 +70,7 @@ func (a *audiences) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// seconds is a time since 1970; the fraction that the format allows is dropped.
+// seconds is a time in seconds since 1970. A fraction, which the format allows, is dropped.
 type seconds int64
 
 func (s *seconds) UnmarshalJSON(raw []byte) error {
@@ -87,7 +87,7 @@ func (s *seconds) UnmarshalJSON(raw []byte) error {
 
 var encoding = base64.RawURLEncoding.Strict()
 
-// keyID names a key by its content.
+// keyID returns a key's ID: the digest of its content.
 func keyID(key *ecdsa.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
@@ -97,7 +97,7 @@ func keyID(key *ecdsa.PublicKey) (string, error) {
 	return encoding.EncodeToString(sum[:]), nil
 }
 
-// sign makes the compact form of a signed token.
+// sign returns a signed token in compact form.
 func sign(key *ecdsa.PrivateKey, kid string, claims any) (string, error) {
 	head, err := json.Marshal(header{Algorithm: "ES256", KeyID: kid})
 	if err != nil {
@@ -119,12 +119,12 @@ func sign(key *ecdsa.PrivateKey, kid string, claims any) (string, error) {
 	return text + "." + encoding.EncodeToString(sig), nil
 }
 
-// parts splits a token into what is signed, its claims and its signature, without believing any of it.
+// parts splits a token into its signed part, claims and signature. It verifies nothing.
 func parts(token string) (signed string, body, sig []byte, err error) {
 	if len(token) > maxToken {
 		return "", nil, nil, errors.New("the token is too long")
 	}
-	if strings.ContainsAny(token, "\r\n") { // which the decoder would skip
+	if strings.ContainsAny(token, "\r\n") { // the decoder would skip these
 		return "", nil, nil, errors.New("the token has more than one line")
 	}
 	head, rest, ok1 := strings.Cut(token, ".")
@@ -152,7 +152,7 @@ func parts(token string) (signed string, body, sig []byte, err error) {
 	return token[:len(head)+1+len(mid)], body, sig, nil
 }
 
-// issuerOf reads who a token says made it. ok false: it is no such token at all.
+// issuerOf returns the unverified issuer of a token; ok is false if it isn't such a JWT.
 func issuerOf(token string) (issuer string, ok bool) {
 	_, body, _, err := parts(token)
 	if err != nil {
@@ -167,7 +167,7 @@ func issuerOf(token string) (issuer string, ok bool) {
 	return c.Issuer, true
 }
 
-// verify checks the signature and returns the claims, in JSON.
+// verify checks the signature and returns the claims as JSON.
 func verify(key *ecdsa.PublicKey, token string) ([]byte, error) {
 	signed, body, sig, err := parts(token)
 	if err != nil {

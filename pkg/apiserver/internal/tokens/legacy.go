@@ -14,14 +14,14 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// legacyIssuer is who says so in tokens that are kept in Secrets. They are for the API server only, and are good for as
-// long as the Secret holds them.
+// legacyIssuer is the issuer of tokens in Secrets. They are for the API server only, and valid as long as the Secret holds
+// them.
 const legacyIssuer = "kubernetes/serviceaccount"
 
-// invalidSince marks a Secret whose token nobody has used for too long.
+// invalidSince is the label of a Secret whose token is invalid because it was unused for too long.
 const invalidSince = "kubernetes.io/legacy-token-invalid-since"
 
-// legacyClaims are those of a token that is kept in a Secret.
+// legacyClaims are the claims of a token in a Secret.
 type legacyClaims struct {
 	Issuer    string `json:"iss"`
 	Namespace string `json:"kubernetes.io/serviceaccount/namespace,omitempty"`
@@ -31,7 +31,7 @@ type legacyClaims struct {
 	Subject   string `json:"sub"`
 }
 
-// ForSecret returns the token that a Secret of the type kubernetes.io/service-account-token is to hold.
+// ForSecret returns the token for a Secret of type kubernetes.io/service-account-token.
 func (i *Issuer) ForSecret(secret *corev1.Secret, account *corev1.ServiceAccount) (string, error) {
 	return sign(i.key, i.kid, legacyClaims{
 		Issuer: legacyIssuer, Namespace: account.Namespace, Secret: secret.Name, Account: account.Name, UID: string(account.UID),
@@ -39,7 +39,7 @@ func (i *Issuer) ForSecret(secret *corev1.Secret, account *corev1.ServiceAccount
 	})
 }
 
-// verifyLegacy is Verify for a token that is kept in a Secret.
+// verifyLegacy is Verify for a token in a Secret.
 func (i *Issuer) verifyLegacy(ctx context.Context, token string, wanted []string) (user.Info, []string, error) {
 	body, err := verify(&i.key.PublicKey, token)
 	if err != nil {
@@ -68,15 +68,15 @@ func (i *Issuer) verifyLegacy(ctx context.Context, token string, wanted []string
 	return &user.DefaultInfo{Name: c.Subject, UID: c.UID, Groups: Groups(c.Namespace)}, []string{i.issuer}, nil
 }
 
-// held checks that the Secret still holds the token, and that its account is still the same.
+// held returns an error unless the Secret still holds the token and its ServiceAccount still has the same UID.
 func (i *Issuer) held(ctx context.Context, token string, c legacyClaims) error {
 	obj, err := i.reader.Get(ctx, secrets, objects.Key{Namespace: c.Namespace, Name: c.Secret})
 	if err != nil || obj.GetDeletionTimestamp() != nil {
-		return errors.New("Token has been invalidated") //nolint:staticcheck // the API's words
+		return errors.New("Token has been invalidated") //nolint:staticcheck // Kubernetes' words
 	}
 	secret, ok := obj.(*corev1.Secret)
 	if !ok || subtle.ConstantTimeCompare(secret.Data[corev1.ServiceAccountTokenKey], []byte(token)) == 0 {
-		return errors.New("Token does not match server's copy") //nolint:staticcheck // the API's words
+		return errors.New("Token does not match server's copy") //nolint:staticcheck // Kubernetes' words
 	}
 	account, err := i.reader.Get(ctx, serviceAccounts, objects.Key{Namespace: c.Namespace, Name: c.Account})
 	switch {

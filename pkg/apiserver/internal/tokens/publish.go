@@ -16,8 +16,8 @@ type jwk struct {
 	Y         string `json:"y"`
 }
 
-// KeySet returns what the API server serves under /openid/v1/jwks (application/jwk-set+json): the public key with which
-// others can check tokens.
+// KeySet returns the document at /openid/v1/jwks (application/jwk-set+json): the public key that verifies
+// tokens.
 func (i *Issuer) KeySet() ([]byte, error) {
 	raw, err := i.key.PublicKey.Bytes() // 4, X, Y
 	if err != nil {
@@ -31,8 +31,7 @@ func (i *Issuer) KeySet() ([]byte, error) {
 	}}})
 }
 
-// Discovery returns what the API server serves under /.well-known/openid-configuration (application/json). server is
-// the URL under which clients reach it.
+// Discovery returns the document at /.well-known/openid-configuration (application/json). server is the API server's URL.
 func (i *Issuer) Discovery(server string) ([]byte, error) {
 	return json.Marshal(struct {
 		Issuer     string   `json:"issuer"`

@@ -22,15 +22,16 @@ const (
 	minExpiry     = 600
 	maxExpiry     = 1 << 32
 
-	// Tokens that admission mounts into every pod ask for this time. They go on for longer, for clients that read them once.
+	// mountedExpiry is the lifetime that admission requests for the token of every pod. Such a token is valid for longer, for clients
+	// that read it only once.
 	mountedExpiry  = 3607
 	extendedExpiry = 365 * 24 * 60 * 60
 )
 
 var requestKind = schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}
 
-// Request answers a TokenRequest for the ServiceAccount sa (the subresource token). What asked for is not changed.
-// Errors are *apierrors.StatusError.
+// Request issues a token for the ServiceAccount sa (subresource token). It does not change asked. Errors are
+// *apierrors.StatusError.
 func (i *Issuer) Request(ctx context.Context, sa objects.Key, asked *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	req := asked.DeepCopy()
 	req.TypeMeta = metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: requestKind.Kind}
@@ -72,7 +73,7 @@ func (i *Issuer) Request(ctx context.Context, sa objects.Key, asked *authenticat
 	return req, nil
 }
 
-// Default fills in how long a token is good for when nobody says.
+// Default sets the default lifetime of a token.
 func Default(req *authenticationv1.TokenRequest) {
 	if req.Spec.ExpirationSeconds == nil {
 		req.Spec.ExpirationSeconds = new(int64(defaultExpiry))
@@ -107,7 +108,7 @@ func validateRequest(req *authenticationv1.TokenRequest) field.ErrorList {
 	return errs
 }
 
-// bind adds the object that a token is to be bound to.
+// bind adds the object that a token is bound to.
 func (i *Issuer) bind(ctx context.Context, b *bound, to *authenticationv1.BoundObjectReference) error {
 	if to == nil {
 		return nil
@@ -153,7 +154,7 @@ func (i *Issuer) bind(ctx context.Context, b *bound, to *authenticationv1.BoundO
 	return nil
 }
 
-// nodeOf returns a pod's node. The UID of a node that is gone is left out.
+// nodeOf returns a pod's node, without a UID if the node no longer exists.
 func (i *Issuer) nodeOf(ctx context.Context, pod *corev1.Pod) *ref {
 	r := &ref{Name: pod.Spec.NodeName}
 	if node, err := i.reader.Get(ctx, nodes, objects.Key{Name: r.Name}); err == nil {

@@ -1,5 +1,5 @@
-// Package tokens owns ServiceAccount tokens: it answers TokenRequests with signed tokens, checks the tokens that clients
-// show against the objects that they are bound to, and publishes the key that others can check them with.
+// Package tokens owns ServiceAccount tokens: it issues signed tokens for TokenRequests, verifies tokens and the objects that
+// they are bound to, and publishes the public key that verifies them.
 package tokens
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// DefaultIssuer is who says so in tokens, and the audience of a token that asks for none, unless configured otherwise.
+// DefaultIssuer is the default issuer, and the default audience of a token.
 const DefaultIssuer = "https://kubernetes.default.svc"
 
-// leeway is how far clocks may differ.
+// leeway is the accepted difference between clocks.
 const leeway = time.Minute
 
-// Issuer makes and checks tokens. It is safe for concurrent use.
+// Issuer issues and verifies tokens. It is safe for concurrent use.
 type Issuer struct {
 	key    *ecdsa.PrivateKey
 	kid    string
@@ -45,14 +45,14 @@ func New(key *ecdsa.PrivateKey, issuer string, r stage.Reader, clk clock.Clock) 
 	return &Issuer{key: key, kid: kid, issuer: issuer, reader: r, clk: clk}, nil
 }
 
-// Ours says whether a token claims to be one of this issuer's.
+// Ours reports whether a token names this issuer. It verifies nothing.
 func (i *Issuer) Ours(token string) bool {
 	issuer, ok := issuerOf(token)
 	return ok && (issuer == i.issuer || issuer == legacyIssuer)
 }
 
-// Verify checks a token and returns whose it is and for which of the wanted audiences it was made; no wanted audience
-// means the API server itself. The errors may be shown to whoever sent the token.
+// Verify verifies a token and returns its user and which of the wanted audiences it has. Without wanted audiences it must be for
+// the API server. The errors may be shown to the client.
 func (i *Issuer) Verify(ctx context.Context, token string, wanted []string) (user.Info, []string, error) {
 	if issuer, _ := issuerOf(token); issuer == legacyIssuer {
 		return i.verifyLegacy(ctx, token, wanted)
@@ -104,7 +104,7 @@ func (i *Issuer) inTime(c claims) error {
 	return nil
 }
 
-// live checks that everything that a token is bound to still is there, and returns the node of its pod.
+// live returns an error unless all objects that a token is bound to still exist. It returns the node of its pod.
 func (i *Issuer) live(ctx context.Context, b bound) (*ref, error) {
 	sa, err := i.reader.Get(ctx, serviceAccounts, objects.Key{Namespace: b.Namespace, Name: b.ServiceAccount.Name})
 	if err != nil {
@@ -144,13 +144,13 @@ func (i *Issuer) bound(ctx context.Context, r schema.GroupResource, ns string, t
 	return nil
 }
 
-// gone says whether an object was to be deleted some time ago; who still finishes it may use its token until then.
+// gone reports whether the deletion time of an object is more than a minute ago. Until then a terminating pod may use its token.
 func (i *Issuer) gone(obj metav1.Object) bool {
 	t := obj.GetDeletionTimestamp()
 	return t != nil && t.Time.Before(i.clk.Now().Add(-leeway))
 }
 
-// What tokens are bound to.
+// The resources that tokens may be bound to.
 var (
 	serviceAccounts = schema.GroupResource{Resource: "serviceaccounts"}
 	pods            = schema.GroupResource{Resource: "pods"}
@@ -163,7 +163,7 @@ const userPrefix = "system:serviceaccount:"
 // Username returns the user name of a ServiceAccount.
 func Username(namespace, name string) string { return userPrefix + namespace + ":" + name }
 
-// SplitUsername is the opposite of Username. ok false: it is no ServiceAccount's.
+// SplitUsername is the inverse of Username; ok is false if the name isn't a ServiceAccount's.
 func SplitUsername(name string) (namespace, account string, ok bool) {
 	rest, ok := strings.CutPrefix(name, userPrefix)
 	if !ok {
@@ -178,7 +178,7 @@ func Groups(namespace string) []string {
 	return []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace}
 }
 
-// The keys of what a token tells about its user besides the name.
+// The keys of a user's extra values that come from its token.
 const (
 	podNameKey  = "authentication.kubernetes.io/pod-name"
 	podUIDKey   = "authentication.kubernetes.io/pod-uid"
@@ -186,7 +186,7 @@ const (
 	nodeUIDKey  = "authentication.kubernetes.io/node-uid"
 )
 
-// Credential names a token in audit logs; "" when it is none of ours.
+// Credential returns the credential ID of a token for audit logs, or "" if the token has none.
 func Credential(token string) string {
 	_, body, _, err := parts(token)
 	var c claims

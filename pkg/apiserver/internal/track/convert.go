@@ -14,8 +14,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// converter is what the library needs to know of a resource: its versions, how they convert, their defaults, and how
-// their fields merge.
+// converter implements the library's interfaces for a resource: conversion between its versions, their defaults, and the merge
+// schemas of their fields.
 type converter struct {
 	resource *objects.Resource
 	versions map[schema.GroupVersion]*version
@@ -43,7 +43,7 @@ func newConverter(r *objects.Resource) (*converter, error) {
 	return c, nil
 }
 
-// learn finds how the fields of the version merge; what nothing is known of merges by its looks.
+// learn sets the merge schema of the version. A type without a schema merges by the structure of its values.
 func (v *version) learn(t reflect.Type) error {
 	if v.Merge != nil {
 		merge, err := v.Merge()
@@ -59,7 +59,7 @@ func (v *version) learn(t reflect.Type) error {
 
 var _ managedfields.TypeConverter = (*converter)(nil)
 
-// of returns the version that an object is of.
+// of returns the version of an object.
 func (c *converter) of(obj runtime.Object) (*version, error) {
 	if _, ok := obj.(runtime.Unstructured); ok {
 		gvk := obj.GetObjectKind().GroupVersionKind()
@@ -74,7 +74,7 @@ func (c *converter) of(obj runtime.Object) (*version, error) {
 	return nil, fmt.Errorf("no corresponding type for %T", obj)
 }
 
-// ObjectToTyped gives an object its merge schema.
+// ObjectToTyped returns an object with its merge schema.
 func (c *converter) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
 	v, err := c.of(obj)
 	if err != nil {
@@ -142,7 +142,7 @@ func (c *converter) ConvertToVersion(obj runtime.Object, to runtime.GroupVersion
 	return target.named(obj), nil
 }
 
-// named sees to it that an object says what it is. Shared ones do.
+// named sets the kind of an object. Shared objects have it already, and are not changed.
 func (v *version) named(obj runtime.Object) runtime.Object {
 	if obj.GetObjectKind().GroupVersionKind() != v.kind {
 		obj.GetObjectKind().SetGroupVersionKind(v.kind)
@@ -160,7 +160,7 @@ func (c *converter) ConvertFieldLabel(schema.GroupVersionKind, string, string) (
 
 var errUnused = errors.New("conversion is not supported here")
 
-// Default fills in what an object leaves out, by the defaults of its version.
+// Default sets the defaults of the object's version.
 func (c *converter) Default(obj runtime.Object) {
 	v, err := c.of(obj)
 	if err != nil {
@@ -182,5 +182,5 @@ func (c *converter) New(kind schema.GroupVersionKind) (runtime.Object, error) {
 	return v.named(v.Served.New()), nil
 }
 
-// Types returns what gives the objects of a resource their merge schema, for merges whose fields nobody owns.
+// Types returns the merge schemas of a resource's objects, for merges without managedFields.
 func Types(r *objects.Resource) (managedfields.TypeConverter, error) { return newConverter(r) }

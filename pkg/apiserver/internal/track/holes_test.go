@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pods that differ in their addresses only are one shape, and each gets the fields of its own addresses.
+// Pods that differ only in their addresses share one shape, and each gets fields for its own addresses.
 func TestMemoOfAddresses(t *testing.T) {
 	b := newBoth()
 	ips := func(list ...string) (out []corev1.PodIP) {

@@ -15,30 +15,30 @@ import (
 
 var objectMeta = reflect.TypeFor[metav1.ObjectMeta]()
 
-// memo remembers what the library has answered. It is bounded: the younger half is kept.
+// memo caches the library's results. It has two generations: when the young one is full, it replaces the old one.
 type memo struct {
 	mu         sync.Mutex
 	young, old map[question]answer
 }
 
-// generation is how many answers a half holds.
+// generation is the size of a generation.
 const generation = 2048
 
-// question is everything that an answer depends on.
+// question is the key of a cached result: everything that the result depends on.
 type question struct {
 	manager string
 	shape   uint64
-	managed uint64 // what the old object's managedFields say
+	managed uint64 // the hash of the old object's managedFields
 }
 
-// answer is the managedFields that follow, without their times.
+// answer is a cached result: the new managedFields without their times.
 type answer []entry
 
 type entry struct {
 	metav1.ManagedFieldsEntry      // Time is nil
 	from                      int  // the old entry whose time it keeps; -1: the time of the write
-	holed                     bool // its fields have holes
-	timeless                  bool // it has no time, and gets none
+	holed                     bool // its fields contain holes
+	timeless                  bool // it has no time
 }
 
 func (m *memo) get(q question) (answer, bool) {
@@ -67,10 +67,10 @@ func (m *memo) putLocked(q question, a answer) {
 	m.young[q] = a
 }
 
-// maxManagers is from how many entries on the library merges the oldest, which their times decide.
+// maxManagers is the number of entries from which the library merges the oldest ones. The result then depends on their times.
 const maxManagers = 10
 
-// ask makes the question of a write; ok is false when only the library can say.
+// ask returns the key of a write. ok is false if the result of the write cannot be cached.
 func (m *manager) ask(manager string, old, obj objects.Object) (q question, holes []hole, ok bool) {
 	was := old.GetManagedFields()
 	if m.plan == nil || len(was) >= maxManagers || !m.inherits(obj.GetManagedFields(), was) {
@@ -97,8 +97,7 @@ func (m *manager) ask(manager string, old, obj objects.Object) (q question, hole
 	return question{manager, mix(shape, exists), managed}, w.holes, !w.lost
 }
 
-// blank puts numbers in the place of the holes' values, as they stand in FieldsV1; fill puts the values back. Neither
-// changes raw.
+// blank replaces the values of holes in FieldsV1 by numbers, and fill reverts that. Neither changes raw.
 func blank(raw []byte, holes []hole) []byte {
 	for i, h := range holes {
 		raw = bytes.ReplaceAll(raw, elementName(h.name, h.value), elementName(h.name, mark(i)))
@@ -113,16 +112,15 @@ func fill(raw []byte, holes []hole) []byte {
 	return raw
 }
 
-// elementName is how FieldsV1 names a list element by its one key.
+// elementName returns the name in FieldsV1 of a list element with one key.
 func elementName(name, value string) []byte {
 	return []byte(`"k:{\"` + name + `\":\"` + value + `\"}"`)
 }
 
-// mark is a value that no address has.
+// mark returns the value for a hole, which no address has.
 func mark(i int) string { return "#" + strconv.Itoa(i) }
 
-// inherits reports whether the managedFields that a client has sent say nothing but what is stored. A subresource's are
-// not looked at.
+// inherits reports whether the managedFields that a client sends equal the stored ones. Those sent to a subresource are ignored.
 func (m *manager) inherits(sent, was []metav1.ManagedFieldsEntry) bool {
 	if m.subresource || sent == nil {
 		return true
@@ -133,7 +131,7 @@ func (m *manager) inherits(sent, was []metav1.ManagedFieldsEntry) bool {
 	})
 }
 
-// answerOf takes the times, and what is in the holes, out of what the library has said.
+// answerOf returns the library's result without times and without the values of holes.
 func answerOf(entries, was []metav1.ManagedFieldsEntry, holes []hole) answer {
 	out := make(answer, 0, len(entries))
 	for _, e := range entries {
@@ -154,7 +152,7 @@ func answerOf(entries, was []metav1.ManagedFieldsEntry, holes []hole) answer {
 	return out
 }
 
-// entries puts an answer's times in, and the holes' values.
+// entries returns the managedFields of a cached result, with the times and the values of holes of this write.
 func (a answer) entries(was []metav1.ManagedFieldsEntry, now *metav1.Time, holes []hole) []metav1.ManagedFieldsEntry {
 	if len(a) == 0 {
 		return nil

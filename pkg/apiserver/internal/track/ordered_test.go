@@ -28,7 +28,7 @@ func withLabels(n, step int) *corev1.Pod {
 	return p
 }
 
-// TestOrdered compares what the library finds in an object with what it finds when the maps are sorted first.
+// TestOrdered compares the library's field sets of an object with and without sorted maps.
 func TestOrdered(t *testing.T) {
 	c, err := newConverter(&podRow)
 	if err != nil {

@@ -43,7 +43,7 @@ func TestOtherModules(t *testing.T) {
 	}
 }
 
-// Two appliers share a definition: who applies other versions takes them all from the other.
+// Two managers apply a definition. Other versions conflict with the first manager over the list of versions as a whole.
 func TestApplyOfADefinition(t *testing.T) {
 	b := newBoth()
 	w := Write{Resource: rowOf(t, "CustomResourceDefinition"), Manager: "first"}
@@ -85,7 +85,7 @@ func rowOf(t *testing.T, kind string) *objects.Resource {
 	return nil
 }
 
-// A write through a subresource that may change some fields of a pod owns whatever it sends: no filter stands before it.
+// A write through a subresource for a part of a pod owns all fields that it sends, because no fields are reset for it.
 func TestParts(t *testing.T) {
 	const want = `{"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{"f:image":{},"f:resources":{"f:requests":{".":{},"f:cpu":{}}}}},` +
 		`"f:ephemeralContainers":{".":{},"k:{\"name\":\"e\"}":{".":{},"f:image":{},"f:name":{},"f:resources":{}}}}}`

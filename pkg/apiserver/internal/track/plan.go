@@ -11,25 +11,25 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// plan is how to walk values of one type at one place of the schema.
+// plan describes how to walk the values of a type at one place of the schema.
 type plan struct {
 	kind     kind
 	fields   []fieldPlan // of a struct
 	element  *plan       // of a map or list
 	keys     []keyPlan   // of a keyed list
-	marshals bool        // leaves that say themselves what their JSON is
+	marshals bool        // leaves that implement json.Marshaler
 }
 
 type kind uint8
 
 const (
-	leaf    kind = iota // differs or not, as a whole
-	object              // a struct whose fields are told apart
-	table               // a map whose entries are told apart
-	set                 // a list without order, of scalars
-	keyed               // a list whose elements go by some of their fields
-	unknown             // the library has to look
-	ignored             // has no part in the outcome
+	leaf    kind = iota // compared as a whole
+	object              // a struct whose fields have managers of their own
+	table               // a map whose entries have managers of their own
+	set                 // an unordered list of scalars
+	keyed               // a list whose elements are identified by key fields
+	unknown             // only the library handles it
+	ignored             // does not affect managedFields
 )
 
 type fieldPlan struct {
@@ -39,15 +39,15 @@ type fieldPlan struct {
 	plan      *plan
 }
 
-// keyPlan finds one part of a list element's key.
+// keyPlan describes a field of a list element's key.
 type keyPlan struct {
 	index    []int
 	fallback uint64 // the hash of the schema's default
-	optional bool   // the default counts when the field is empty
-	address  string // the JSON name of a key that is an address, which no two objects share; "": it is another
+	optional bool   // an empty field has the default
+	address  string // the JSON name of a key that is an IP address, which is unique to an object; "": the key is no address
 }
 
-// planner makes plans for the types of one parser.
+// planner builds the plans for the types of one parser.
 type planner struct {
 	schema *schema.Schema
 	done   map[planKey]*plan
@@ -55,7 +55,7 @@ type planner struct {
 
 type planKey struct {
 	t    reflect.Type
-	name string // of the schema's type; inlined ones are planned anew
+	name string // of the schema's type; "" for inlined types, whose plans are not shared
 	own  schema.ElementRelationship
 }
 
@@ -185,7 +185,7 @@ func (pl *planner) list(p *plan, t reflect.Type, l *schema.List) {
 	}
 }
 
-// fallback hashes a default as scalar does the field.
+// fallback hashes a default in the same way as scalar hashes the field.
 func fallback(v any) (uint64, bool) {
 	switch v := v.(type) {
 	case string:
@@ -196,7 +196,7 @@ func fallback(v any) (uint64, bool) {
 	return 0, false
 }
 
-// keyOf finds the field of a struct with a JSON name, when it can be a key.
+// keyOf returns the field of a struct with a JSON name, if it can be a key.
 func keyOf(t reflect.Type, name string) (keyPlan, bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)

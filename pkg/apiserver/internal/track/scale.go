@@ -11,8 +11,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// scales describes what every subresource scale takes. Writes through one are tracked on the Scale, not on the object
-// that it scales.
+// scales is the kind of scale subresources. A write through one is tracked on the Scale, and then on the object.
 var scales = objects.Row(objects.Def[*autoscalingv1.Scale]{
 	Names:   objects.Names{Group: "autoscaling", Version: "v1", Kind: "Scale", Plural: "scales"},
 	New:     func() *autoscalingv1.Scale { return new(autoscalingv1.Scale) },
@@ -22,10 +21,10 @@ var scales = objects.Row(objects.Def[*autoscalingv1.Scale]{
 // scale is the subresource's name.
 const scale = "scale"
 
-// Scaled is the view of an object's managedFields that its Scale has, and the way back.
+// Scaled converts between the managedFields of an object and those of its Scale.
 type Scaled struct{ handler *managedfields.ScaleHandler }
 
-// ScaleOf returns the view for a write through the subresource scale of old.
+// ScaleOf returns the conversion for a write through the scale of old.
 func ScaleOf(w Write, old objects.Object) Scaled {
 	paths := managedfields.ResourcePathMappings{}
 	for i := range w.Resource.Versions {
@@ -37,7 +36,7 @@ func ScaleOf(w Write, old objects.Object) Scaled {
 	return Scaled{managedfields.NewScaleHandler(old.GetManagedFields(), gv, paths)}
 }
 
-// replicasPath is where a version keeps what the scale sets; nil: it has no such place.
+// replicasPath returns the path of the replicas in a version; nil: the version has none.
 func replicasPath(r *objects.Resource, v *objects.Served) fieldpath.Path {
 	if r.Scale == nil {
 		return nil
@@ -53,10 +52,10 @@ func replicasPath(r *objects.Resource, v *objects.Served) fieldpath.Path {
 	return path
 }
 
-// Entries are the managedFields of the Scale.
+// Entries returns the managedFields of the Scale.
 func (s Scaled) Entries() ([]metav1.ManagedFieldsEntry, error) { return s.handler.ToSubresource() }
 
-// Back returns the object's managedFields when its Scale has these.
+// Back returns the managedFields of the object for those of its Scale.
 func (s Scaled) Back(entries []metav1.ManagedFieldsEntry) ([]metav1.ManagedFieldsEntry, error) {
 	return s.handler.ToParent(entries)
 }

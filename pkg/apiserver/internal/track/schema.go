@@ -15,14 +15,13 @@ import (
 
 //go:generate go run ./gen -o schema.txt
 
-// schemaText holds the merge schema of all types of k8s.io/api, one line a type: its name, a space, and the type in the
-// compact JSON of typeText. It is neither parsed nor copied as a whole: a kind's types are read when the kind is first
-// tracked.
+// schemaText holds the merge schemas of all types of k8s.io/api. Each line has the name of a type, a space, and the JSON of its
+// typeText. The types of a kind are parsed at the first write of the kind; the text as a whole is never parsed.
 //
 //go:embed schema.txt
 var schemaText []byte
 
-// typeText is a schema.Atom in JSON. Exactly one field is set; none is an untyped value of any shape.
+// typeText is a schema.Atom in JSON. At most one field is set; without any, values are untyped.
 type typeText struct {
 	Scalar string    `json:"s,omitempty"`
 	List   *listText `json:"l,omitempty"`
@@ -47,10 +46,10 @@ type fieldText struct {
 	Default any     `json:"d,omitempty"`
 }
 
-// refText names a type or holds one.
+// refText is a reference to a named type, or an inlined type.
 type refText struct {
 	Name     string `json:"n,omitempty"`
-	Relation string `json:"r,omitempty"` // overrides the type's own
+	Relation string `json:"r,omitempty"` // overrides that of the type
 	typeText
 }
 
@@ -67,7 +66,7 @@ func Line(def schema.TypeDef) ([]byte, error) {
 	return append([]byte(def.Name+" "), append(b, '\n')...), nil
 }
 
-// textOf leaves unions out: merging does not look at them.
+// textOf omits unions, which merging does not use.
 func textOf(a schema.Atom) (typeText, error) {
 	var out typeText
 	if a.Scalar != nil {
@@ -100,7 +99,7 @@ func textOf(a schema.Atom) (typeText, error) {
 	return out, nil
 }
 
-// plain makes what YAML gives fit for JSON.
+// plain converts decoded YAML to values that encoding/json accepts.
 func plain(v any) any {
 	m, ok := v.(map[any]any)
 	if !ok {
@@ -158,7 +157,7 @@ func (r refText) ref() schema.TypeRef {
 	return out
 }
 
-// eachName calls f for every type that t names.
+// eachName calls f with the name of each type that t refers to.
 func (t typeText) eachName(f func(string)) {
 	if t.List != nil {
 		t.List.Element.eachRef(f)
@@ -180,7 +179,7 @@ func (r refText) eachRef(f func(string)) {
 	r.eachName(f)
 }
 
-// lines finds a type's JSON by its name.
+// lines returns the JSON of each type by name.
 var lines = sync.OnceValue(func() map[string][]byte {
 	out := map[string][]byte{}
 	for rest := schemaText; len(rest) > 0; {
@@ -193,7 +192,7 @@ var lines = sync.OnceValue(func() map[string][]byte {
 	return out
 })
 
-// parserOf returns a parser for the named type and all that it consists of; nil when there is no such type.
+// parserOf returns a parser for the named type and the types that it refers to; nil if there is no such type.
 func parserOf(name string) (*typed.ParseableType, error) {
 	if lines()[name] == nil {
 		return nil, nil
@@ -220,7 +219,7 @@ func parserOf(name string) (*typed.ParseableType, error) {
 	return &t, nil
 }
 
-// nameOf returns the schema's name of a Go type: io.k8s.api.core.v1.Pod for k8s.io/api/core/v1.Pod.
+// nameOf returns the name of a Go type in the schema: io.k8s.api.core.v1.Pod for k8s.io/api/core/v1.Pod.
 func nameOf(t reflect.Type) string {
 	host, path, _ := strings.Cut(t.PkgPath(), "/")
 	parts := strings.Split(host, ".")

@@ -8,28 +8,29 @@ import (
 	"strings"
 )
 
-// The shape of a write is what managedFields can tell of it: which fields the old and the new object have, by which keys
-// their list elements go, and which leaves differ; not what the leaves hold. What is the same in both is left out. A plan,
-// made once per type from its Go form and its merge schema, walks both objects side by side and hashes that.
+// The shape of a write determines its managedFields: the fields of the old and the new object, the keys of their list elements,
+// and which leaves differ. The values of leaves are no part of it, nor are fields that are equal in both objects. A plan,
+// which is built once for each type from its Go type and its merge schema, walks both objects in parallel and hashes the
+// shape.
 
-// seed is that of all shapes of this process.
+// seed is the hash seed of all shapes.
 var seed = maphash.MakeSeed()
 
-// walk is one look at two objects. It gives up when it meets something that only the library can judge.
+// walk computes the shape of one write. lost means that the objects contain a value that only the library handles.
 type walk struct {
 	lost    bool
 	holes   []hole
-	changes int // how many differences were met so far
+	changes int // the differences so far
 }
 
-// unchanged is the shape of what is the same in both objects, whatever it is: it changes nobody's fields.
+// unchanged is the shape of values that are equal in both objects, and so change no managedFields.
 const unchanged = 0x2545f4914f6cdd1d
 
-// hole is a key that is an address. Shapes hold its number instead of its value, so that objects that differ in their
-// address only have the same shape.
+// hole is a key that is an IP address, such as a pod's. A shape contains the hole's number instead of the address, so that
+// objects that differ only in their address have the same shape.
 type hole struct{ name, value string }
 
-// number returns the hole's number; ok is false for what does not look like an address.
+// number returns the number of the hole for a value; ok is false if the value does not look like an IP address.
 func (w *walk) number(name, value string) (n uint64, ok bool) {
 	if value == "" || strings.Trim(value, "0123456789abcdef.:") != "" {
 		return 0, false
@@ -50,20 +51,20 @@ func mix(h, x uint64) uint64 {
 	return hi ^ lo ^ h
 }
 
-// The ways in which a value can be there.
+// The presence of a value.
 const (
 	absent = iota
 	null
 	there
 )
 
-// side is one of the two values at a place.
+// side is the old or the new value at one place.
 type side struct {
 	v  reflect.Value
 	is uint64
 }
 
-// deref follows pointers; a nil one is null.
+// deref follows pointers. A nil pointer is null.
 func deref(v reflect.Value, is uint64) side {
 	for is == there && v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -104,7 +105,7 @@ func (w *walk) visit(p *plan, old, now side) uint64 {
 	return h
 }
 
-// inside hashes what a value holds that is there on one side at least.
+// inside hashes the parts of a value that is present on at least one side.
 func (w *walk) inside(p *plan, old, now side) uint64 {
 	var h uint64
 	switch p.kind {
@@ -140,7 +141,7 @@ func (w *walk) field(f *fieldPlan, old, now side) uint64 {
 	return w.visit(f.plan, f.of(old), f.of(now))
 }
 
-// of returns a struct's field.
+// of returns a field of a struct.
 func (f *fieldPlan) of(s side) side {
 	if s.is != there {
 		return side{is: absent}
@@ -155,7 +156,7 @@ func (f *fieldPlan) of(s side) side {
 	return side{v, there}
 }
 
-// empty is what encoding/json's omitempty asks.
+// empty reports whether encoding/json omits v with omitempty.
 func empty(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Map, reflect.Slice, reflect.String, reflect.Array:
@@ -166,7 +167,7 @@ func empty(v reflect.Value) bool {
 	return v.IsZero()
 }
 
-// zero is what encoding/json's omitzero asks.
+// zero reports whether encoding/json omits v with omitzero.
 func zero(v reflect.Value) bool {
 	if z, ok := v.Interface().(interface{ IsZero() bool }); ok {
 		if v.Kind() == reflect.Pointer && v.IsNil() {
@@ -182,7 +183,7 @@ func zero(v reflect.Value) bool {
 	return v.IsZero()
 }
 
-// same compares leaves by their JSON. What is equal as it is needs no JSON.
+// same compares leaves by their JSON, unless their Go values are equal.
 func (p *plan) same(a, b reflect.Value) bool {
 	switch a.Kind() {
 	case reflect.String:
@@ -204,7 +205,7 @@ func (p *plan) same(a, b reflect.Value) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// addressed returns a value in the form in which it has all its methods.
+// addressed returns an addressable value, which has the methods of its pointer type too.
 func addressed(v reflect.Value) any {
 	if v.CanAddr() {
 		return v.Addr().Interface()
@@ -257,7 +258,7 @@ func (w *walk) set(s side) uint64 {
 		seen = append(seen, h)
 		sum += mix(h, odd)
 	}
-	return sum + uint64(s.v.Len()) // an empty list is told from none
+	return sum + uint64(s.v.Len()) // so that an empty list differs from nil
 }
 
 func scalar(v reflect.Value) (uint64, bool) {
@@ -270,7 +271,7 @@ func scalar(v reflect.Value) (uint64, bool) {
 	return 0, false
 }
 
-// fewElements is how many elements of a list are looked through one by one. Longer lists are the library's.
+// fewElements bounds the lists that are compared by linear search. Longer lists are left to the library.
 const fewElements = 32
 
 func (w *walk) keyed(p *plan, old, now side) uint64 {
@@ -303,7 +304,7 @@ func (w *walk) keyed(p *plan, old, now side) uint64 {
 	return sum
 }
 
-// keysOf returns the hashes of a list's keys. Elements with the same key are a case for the library.
+// keysOf returns the hashes of a list's keys. A list with duplicate keys is left to the library.
 func (w *walk) keysOf(p *plan, s side) []uint64 {
 	if s.is != there {
 		return nil
@@ -323,7 +324,7 @@ func (w *walk) keysOf(p *plan, s side) []uint64 {
 	return out
 }
 
-// keyOf hashes an element's key. alone says that the list has no other element: the order of several is in the answer.
+// keyOf hashes an element's key. alone: the list has one element. The order of several is part of the result.
 func (w *walk) keyOf(p *plan, elem reflect.Value, alone bool) uint64 {
 	h := uint64(odd)
 	for _, k := range p.keys {

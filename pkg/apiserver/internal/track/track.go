@@ -1,10 +1,9 @@
-// Package track owns managedFields: who has set which field of an object, noted with every write, exactly as the API
-// server's library does it.
+// Package track owns managedFields, which record the manager of each field of an object. The results are those of Kubernetes'
+// library (apimachinery's managedfields).
 //
-// The library (apimachinery's managedfields) takes some hundred microseconds for an update of a pod, most of it for
-// turning objects into sets of field paths. So what it has answered is remembered by what it depends on, which is not
-// the values in an object but its shape (see shape), and a write like an earlier one costs no more than looking at the
-// object once.
+// The library takes some hundred microseconds for an update of a pod, most of it to turn objects into sets of field paths. Its
+// results are therefore cached. They depend on the shape of a write (see shape.go), not on the values in the objects, so that
+// a write with a known shape costs one walk through the objects.
 package track
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Tracker keeps managedFields. It is safe for concurrent use.
+// Tracker computes managedFields. It is safe for concurrent use.
 type Tracker struct {
 	clock clock.Clock
 
@@ -32,37 +31,37 @@ type Tracker struct {
 	managers map[target]*manager
 }
 
-// target is what a write goes to.
+// target is the destination of a write.
 type target struct {
 	resource    *objects.Resource
-	version     schema.GroupVersion // that the writer speaks
+	version     schema.GroupVersion // of the request
 	subresource string
 }
 
-// manager is the library set up for one target.
+// manager is the library's field manager for one target.
 type manager struct {
 	library     *managedfields.FieldManager
 	kind        schema.GroupVersionKind
 	subresource bool
-	none        objects.Object // what a create has before it
-	plan        *plan          // nil: nothing is remembered
+	none        objects.Object // the old object of a create
+	plan        *plan          // nil: results are not cached
 	memo        memo
 }
 
-// New returns a tracker whose times are those of clk.
+// New returns a tracker that takes times from clk.
 func New(clk clock.Clock) *Tracker {
 	return &Tracker{clock: clk, managers: map[target]*manager{}}
 }
 
-// Write is a write that is to be tracked.
+// Write describes a write.
 type Write struct {
 	Resource    *objects.Resource
-	Served      *objects.Served // the version that the writer speaks; nil: the stored one
+	Served      *objects.Served // the version of the request; nil: the stored one
 	Subresource string
 	Manager     string
 }
 
-// served is the version that the writer speaks.
+// served returns the version of the request.
 func (w Write) served() *objects.Served {
 	if w.Served != nil {
 		return w.Served
@@ -108,7 +107,7 @@ func newManager(r *objects.Resource, to target) (*manager, error) {
 	return m, nil
 }
 
-// resetFields says which fields a write to the target can't own.
+// resetFields returns the fields that a write to the target cannot own.
 func resetFields(r *objects.Resource, to target) map[fieldpath.APIVersion]fieldpath.Filter {
 	var names []string
 	if to.subresource == "" {
@@ -134,8 +133,8 @@ func resetFields(r *objects.Resource, to target) map[fieldpath.APIVersion]fieldp
 	return fieldpath.NewExcludeFilterSetMap(out)
 }
 
-// Update notes in obj's managedFields what obj changes in old (nil: obj is new). obj is of the stored version, or a Scale
-// for a write through that subresource (see ScaleOf).
+// Update updates obj's managedFields with the changes from old (nil: obj is new). obj is of the stored version, or a Scale for
+// a write through that subresource (see ScaleOf).
 func (t *Tracker) Update(w Write, old, obj objects.Object) error {
 	m, err := t.manager(w)
 	if err != nil {
@@ -163,8 +162,8 @@ func (t *Tracker) Update(w Write, old, obj objects.Object) error {
 	return nil
 }
 
-// Apply merges an applied configuration into old (nil: there is none yet) and returns the outcome, of the stored
-// version. A conflict with other managers is a StatusError.
+// Apply merges an applied configuration into old (nil: there is no object yet) and returns the result in the stored version. A
+// conflict with other managers is a StatusError.
 func (t *Tracker) Apply(w Write, old objects.Object, patch *unstructured.Unstructured, force bool) (objects.Object, error) {
 	m, err := t.manager(w)
 	if err != nil {
@@ -192,13 +191,12 @@ func now(clk clock.Clock) *metav1.Time {
 	return &now
 }
 
-// stamp puts the tracker's time in place of the library's, which asks the machine's clock, and the entries into the
-// order that follows.
+// stamp replaces the library's times, which are of the system clock, by now, and sorts the entries accordingly.
 func stamp(old, obj objects.Object, now *metav1.Time) {
 	entries, was := obj.GetManagedFields(), old.GetManagedFields()
 	for i := range entries {
 		if entries[i].Time == nil {
-			continue // an entry that a client made up, or of who applied what was there already
+			continue // an entry that a client has sent, or of an apply without a change
 		}
 		j := slices.IndexFunc(was, func(e metav1.ManagedFieldsEntry) bool { return sameEntry(&e, &entries[i]) })
 		if j < 0 || !was[j].Time.Equal(entries[i].Time) {
@@ -209,12 +207,12 @@ func stamp(old, obj objects.Object, now *metav1.Time) {
 	obj.SetManagedFields(entries)
 }
 
-// sameEntry reports whether two entries are of the same writer.
+// sameEntry reports whether two entries are of the same manager, operation, version and subresource.
 func sameEntry(a, b *metav1.ManagedFieldsEntry) bool {
 	return a.Manager == b.Manager && a.Operation == b.Operation && a.APIVersion == b.APIVersion && a.Subresource == b.Subresource
 }
 
-// sortEntries puts applied entries first, then orders by time to the second, by manager, version and subresource.
+// sortEntries sorts by operation (Apply first), time in seconds, manager, version and subresource.
 func sortEntries(entries []metav1.ManagedFieldsEntry) {
 	slices.SortStableFunc(entries, func(a, b metav1.ManagedFieldsEntry) int {
 		if c := strings.Compare(string(a.Operation), string(b.Operation)); c != 0 {

@@ -62,7 +62,7 @@ var rows = []objects.Resource{
 	}),
 }
 
-// both runs the same writes through a tracker that remembers and one that always asks the library.
+// both runs the same writes through a tracker with a memo and one that always calls the library.
 type both struct {
 	memo, library *Tracker
 	hits, lost    int
@@ -117,7 +117,7 @@ func (b *both) update(t *testing.T, w Write, old, obj objects.Object) {
 	}
 }
 
-// apply lets the library apply a part of next to old, by force, so that what follows finds entries of appliers.
+// apply applies a part of next to old by force, with the library, so that later writes find managers of applies.
 func (b *both) apply(t *testing.T, w Write, old, next *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	config := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": old.Name}}
@@ -150,7 +150,7 @@ func shown(obj objects.Object) []string {
 	return out
 }
 
-// Random changes of one pod, by several managers, some of whom apply, through the resource and its status.
+// Random updates and applies of one pod and its status by several managers.
 func TestMemoOfChanges(t *testing.T) {
 	b := newBoth()
 	for run := range 15 {
@@ -188,7 +188,7 @@ func TestMemoOfChanges(t *testing.T) {
 	t.Logf("%d remembered, %d left to the library", b.hits, b.lost)
 }
 
-// Writes that differ in one thing only: what the memo took for the same would show.
+// These writes differ in one property each: the test detects if the memo takes different writes for equal ones.
 func TestMemoTellsApart(t *testing.T) {
 	b := newBoth()
 	salt = "v"
@@ -342,7 +342,7 @@ func TestMemoOfRandomObjects(t *testing.T) {
 	}
 }
 
-// Every type of the schema reads back as it was written.
+// Every type of the schema round-trips.
 func TestSchemaReads(t *testing.T) {
 	if len(lines()) < 800 {
 		t.Fatalf("%d types", len(lines()))

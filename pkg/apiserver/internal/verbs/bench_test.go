@@ -14,7 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
-// owned returns a pod as a ReplicaSet makes it.
+// owned returns a pod as a ReplicaSet creates it.
 func owned() *corev1.Pod {
 	p := newPod("")
 	p.GenerateName = "web-"
@@ -87,7 +87,7 @@ func BenchmarkList5000Pods(b *testing.B) {
 	}
 }
 
-// BenchmarkWatch measures creates that a thousand nodes watch, each its own pods, and ten watch all.
+// BenchmarkWatch measures creates while a thousand nodes watch their own pods and ten watches see all pods.
 func BenchmarkWatch(b *testing.B) {
 	s := serve(b, memory.New())
 	list, err := s.List(b.Context(), pods, metav1.ListOptions{})

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzContinue reads tokens, which clients may have made themselves. What is read can be told again.
+// FuzzContinue decodes arbitrary continue tokens. A token that decodes encodes to the same position.
 func FuzzContinue(f *testing.F) {
 	for _, token := range []string{`{"v":"meta.k8s.io/v1","rv":7,"start":"default/a\u0000"}`, `{"v":"meta.k8s.io/v1","rv":-1,"start":"/../x"}`, `{"v":"v0"}`, `[]`, ""} {
 		f.Add(base64.RawURLEncoding.EncodeToString([]byte(token)))

@@ -18,13 +18,12 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
-// lagging is a store that several servers share, as one of them sees it: what is committed is told only while the gate
-// is open.
+// lagging is a store of several servers as one of them sees it: its watches deliver commits only while the gate is open.
 type lagging struct {
 	store.Store
 	gate    sync.Mutex    // held: closed
-	asked   chan struct{} // somebody wants to know the head
-	written chan struct{} // a write has been made, or refused
+	asked   chan struct{} // receives each call of Head
+	written chan struct{} // receives each write, also a failed one
 }
 
 func newLagging(s store.Store) *lagging {
@@ -60,7 +59,7 @@ func tell(c chan struct{}) {
 	}
 }
 
-// behind closes the gate, after which the server over l sees nothing that others write.
+// behind closes the gate: from then on the server over l does not see the writes of other servers.
 func (l *lagging) behind() {
 	l.gate.Lock()
 	for _, c := range []chan struct{}{l.asked, l.written} {
@@ -71,13 +70,13 @@ func (l *lagging) behind() {
 	}
 }
 
-// answer is what a write came to.
+// answer is the result of a write.
 type answer struct {
 	obj runtime.Object
 	err error
 }
 
-// catchUp makes a write while the gate is closed, opens the gate when wait says so, and returns the answer.
+// catchUp makes a write while the gate is closed, opens the gate when wait returns, and returns the answer.
 func (l *lagging) catchUp(t *testing.T, wait <-chan struct{}, write func() (runtime.Object, error)) answer {
 	t.Helper()
 	out := make(chan answer, 1)
@@ -126,7 +125,7 @@ func TestNothingToChangeButForAnotherServer(t *testing.T) {
 	l := newLagging(st)
 	s, other := serve(t, l), serve(t, st)
 	create(t, s, configMaps, newConfigMap("x"))
-	made := get[*corev1.ConfigMap](t, s, in(configMaps, "x")) // from here on it is in the cache
+	made := get[*corev1.ConfigMap](t, s, in(configMaps, "x")) // which fills the cache
 
 	l.behind()
 	changed := made.DeepCopy()
@@ -152,7 +151,7 @@ func TestPatchOfAScaleInsistsOnNoVersion(t *testing.T) {
 	l := newLagging(st)
 	s, other := serve(t, l), serve(t, st)
 	create(t, s, deployments, newDeployment("web"))
-	get[*appsv1.Deployment](t, s, in(deployments, "web")) // from here on it is in the cache
+	get[*appsv1.Deployment](t, s, in(deployments, "web")) // which fills the cache
 	patch := func(c client.Client, sub, text string) (runtime.Object, error) {
 		return c.Patch(t.Context(), in(deployments, "web").Sub(sub), client.Patch{Type: types.MergePatchType, Data: []byte(text)}, metav1.PatchOptions{})
 	}
@@ -185,7 +184,7 @@ func TestEventThatIsSeenAgainStays(t *testing.T) {
 	if _, err := other.Patch(t.Context(), in(events, "e"), seen, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	again := time.NewTicker(10 * time.Millisecond) // the sweeper may not wait for the clock yet
+	again := time.NewTicker(10 * time.Millisecond) // expireEvents may not wait for the clock yet
 	defer again.Stop()
 	for swept := false; !swept; {
 		s.clock.Step(2 * time.Hour)

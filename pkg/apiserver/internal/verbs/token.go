@@ -18,7 +18,7 @@ import (
 var TokenRequests = objects.Row(objects.Def[*authenticationv1.TokenRequest]{
 	Names: objects.Names{Group: authenticationv1.GroupName, Version: "v1", Kind: "TokenRequest", Plural: "tokenrequests"},
 	New:   func() *authenticationv1.TokenRequest { return new(authenticationv1.TokenRequest) },
-	// There are no lists of it.
+	// There is no list type.
 	NewList: func() runtime.Object { return new(authenticationv1.TokenRequest) },
 	Default: tokens.Default,
 })

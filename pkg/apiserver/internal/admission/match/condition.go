@@ -18,13 +18,13 @@ import (
 	rows "github.com/minikctl/minikctl/pkg/objects/admissionregistration"
 )
 
-// Conditions are the match conditions of a webhook or policy, compiled.
+// Conditions are the compiled match conditions of a webhook or policy.
 type Conditions struct {
 	evaluator plugincel.ConditionEvaluator
-	ignore    bool // errors
+	ignore    bool // errors count as not matching
 }
 
-// CompileConditions compiles conditions; nil when there are none.
+// CompileConditions compiles conditions. It returns nil without conditions.
 func CompileConditions(c plugincel.ConditionCompiler, all []admissionv1.MatchCondition, vars plugincel.OptionalVariableDeclarations, failure *admissionv1.FailurePolicyType) *Conditions {
 	if len(all) == 0 {
 		return nil
@@ -35,7 +35,7 @@ func CompileConditions(c plugincel.ConditionCompiler, all []admissionv1.MatchCon
 	}
 }
 
-// Hold reports whether all conditions hold. One that does not makes the errors of others mean nothing.
+// Hold reports whether all conditions are true. If one is false, errors of others are ignored.
 func (c *Conditions) Hold(ctx context.Context, v *admission.VersionedAttributes, at Version, params runtime.Object, auth authorizer.Authorizer) (bool, error) {
 	if c == nil {
 		return true, nil
@@ -45,7 +45,7 @@ func (c *Conditions) Hold(ctx context.Context, v *admission.VersionedAttributes,
 		nil, celconfig.RuntimeCELCostBudgetMatchConditions)
 	if err != nil {
 		if c.ignore {
-			return false, nil //nolint:nilerr // the failurePolicy says so
+			return false, nil //nolint:nilerr // the failurePolicy is Ignore
 		}
 		return false, err
 	}
@@ -67,7 +67,7 @@ func (c *Conditions) Hold(ctx context.Context, v *admission.VersionedAttributes,
 	return false, utilerrors.NewAggregate(errs)
 }
 
-// Admission returns the request as expressions see it.
+// Admission returns the AdmissionRequest that expressions see.
 func Admission(v *admission.VersionedAttributes, at Version) *reviewv1.AdmissionRequest {
 	return plugincel.CreateAdmissionRequest(v.Attributes, metav1.GroupVersionResource(at.Resource), metav1.GroupVersionKind(at.Kind))
 }

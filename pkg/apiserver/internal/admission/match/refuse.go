@@ -4,7 +4,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Forbidden returns the answer to a request that err is the reason to refuse.
+// Forbidden returns the error of a request that is rejected because of err.
 func (q *Request) Forbidden(err error) *apierrors.StatusError {
 	name := nameOf(q)
 	if name == "" && q.admission.Object != nil {

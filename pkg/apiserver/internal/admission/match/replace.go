@@ -11,8 +11,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Replace makes the request's object what fill makes of an empty one of a version, with defaults. was is what the object
-// was in that version; changed reports whether they differ.
+// Replace replaces the request's object by a new one of version v, which fill decodes and Replace defaults. was is the object before, in
+// that version; changed reports whether the two differ.
 func (q *Request) Replace(v Version, was runtime.Object, fill func(into runtime.Object) error) (changed bool, err error) {
 	s := q.Served(v)
 	if s == nil {
@@ -23,7 +23,7 @@ func (q *Request) Replace(v Version, was runtime.Object, fill func(into runtime.
 		return false, err
 	}
 	out.GetObjectKind().SetGroupVersionKind(v.Kind)
-	if s.Coerce != nil { // what the version does not know is dropped, as from what clients send
+	if s.Coerce != nil { // drops unknown fields, as for a client's object
 		if _, err := s.Coerce(out); err != nil {
 			return false, err
 		}
@@ -48,8 +48,7 @@ func (q *Request) Replace(v Version, was runtime.Object, fill func(into runtime.
 	return changed, nil
 }
 
-// replaceSub is Replace for a subresource's own object. A scale is changed together with what it scales, which is made of
-// it already.
+// replaceSub is Replace for the object of a subresource. A changed Scale is also applied to the object that it scales.
 func (q *Request) replaceSub(v Version, was runtime.Object, fill func(into runtime.Object) error) (bool, error) {
 	sub := q.sub()
 	scale, scaled := sub.(*autoscalingv1.Scale)

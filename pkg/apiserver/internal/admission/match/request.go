@@ -1,5 +1,5 @@
-// Package match owns what webhooks and policies see of a request: its resource and kind in every version that the resource
-// is served in, the objects converted to them, and whether rules and selectors are about it. What it hands out are copies:
+// Package match owns what webhooks and policies see of a request: its resource and kind in every served version of the
+// resource, the converted objects, and whether rules and selectors match. It returns copies:
 // the request's own objects are never changed.
 package match
 
@@ -20,25 +20,25 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Version is one of the versions in which a request can be seen.
+// Version is a version in which a request can be matched and converted.
 type Version struct {
 	Resource schema.GroupVersionResource
 	Kind     schema.GroupVersionKind
 }
 
-// Request is a request as webhooks and policies see it.
+// Request is the view that webhooks and policies have of a request.
 type Request struct {
 	admission *stage.Admission
 	reader    stage.Reader
 
-	Asked    Version   // as it was asked for
-	Versions []Version // that one first, then the others that mean the same
+	Asked    Version   // of the request itself
+	Versions []Version // Asked first, then the equivalent ones
 
 	attributes admission.Attributes
 	versioned  map[schema.GroupVersionKind]*admission.VersionedAttributes
 }
 
-// NewRequest returns what a stage is asked about.
+// NewRequest returns the view of a.
 func NewRequest(a *stage.Admission, r stage.Reader) *Request {
 	q := &Request{admission: a, reader: r}
 	q.Asked = q.version(a.GVR.GroupVersion())
@@ -60,7 +60,7 @@ func (q *Request) version(gv schema.GroupVersion) Version {
 	return v
 }
 
-// kindOf returns the kind of a subresource's object, which need not say so itself.
+// kindOf returns the kind of a subresource's object, even if its TypeMeta is empty.
 func kindOf(sub runtime.Object) schema.GroupVersionKind {
 	if kinds, _, err := scheme.Scheme.ObjectKinds(sub); err == nil {
 		return kinds[0]
@@ -68,7 +68,7 @@ func kindOf(sub runtime.Object) schema.GroupVersionKind {
 	return sub.GetObjectKind().GroupVersionKind()
 }
 
-// sub is the object of a subresource that has one of its own; nil otherwise.
+// sub returns the object of a subresource with its own kind, or nil.
 func (q *Request) sub() runtime.Object {
 	if obj, ok := q.admission.Sub.(runtime.Object); ok {
 		return obj
@@ -76,14 +76,14 @@ func (q *Request) sub() runtime.Object {
 	return nil
 }
 
-// Admission returns the change that the request makes.
+// Admission returns the underlying request.
 func (q *Request) Admission() *stage.Admission { return q.admission }
 
-// Attributes returns the request as the library of CEL sees it.
+// Attributes returns the request as k8s.io/apiserver's attributes, which its CEL library takes.
 func (q *Request) Attributes() admission.Attributes {
 	if q.attributes == nil {
 		a := q.admission
-		var obj, old runtime.Object // no typed nil
+		var obj, old runtime.Object // not a typed nil
 		if a.Object != nil {
 			obj = a.Object
 		}
@@ -96,7 +96,7 @@ func (q *Request) Attributes() admission.Attributes {
 	return q.attributes
 }
 
-// Name returns the name in the request. One for a collection has none, though each of its objects is asked about.
+// Name returns the request's name. A deletecollection has none, though each of its objects is matched.
 func (q *Request) Name() string {
 	if q.admission.Verb == "deletecollection" {
 		return ""
@@ -104,7 +104,7 @@ func (q *Request) Name() string {
 	return q.admission.Name
 }
 
-// options returns the options of the request.
+// options returns the request's options.
 func (q *Request) options() runtime.Object {
 	a := q.admission
 	var dry []string
@@ -130,7 +130,7 @@ func (q *Request) options() runtime.Object {
 	return nil
 }
 
-// Versioned returns the request with its objects in a version.
+// Versioned returns the request with its objects converted to v.
 func (q *Request) Versioned(v Version) (*admission.VersionedAttributes, error) {
 	if out, ok := q.versioned[v.Kind]; ok {
 		return out, nil
@@ -158,7 +158,7 @@ func (q *Request) Versioned(v Version) (*admission.VersionedAttributes, error) {
 	return out, nil
 }
 
-// oldScale returns the scale there was before a change of it; nil when the request is none.
+// oldScale returns the Scale before an update of it; nil for other requests.
 func (q *Request) oldScale(sub runtime.Object) runtime.Object {
 	old, r := q.admission.Old, q.admission.Resource.Scale
 	if _, ok := sub.(*autoscalingv1.Scale); !ok || old == nil || r == nil {
@@ -175,11 +175,11 @@ func (q *Request) oldScale(sub runtime.Object) runtime.Object {
 	}
 }
 
-// Changed forgets the objects of versions: the request's own object is another.
+// Changed drops the converted objects after a change of the request's object.
 func (q *Request) Changed() { q.versioned, q.attributes = nil, nil }
 
-// Served returns a version of the request's resource; nil when it is not served, or the request is about a subresource
-// with an object of its own.
+// Served returns a version of the request's resource; nil if it is not served, or if the request is for a subresource
+// with its own kind.
 func (q *Request) Served(v Version) *objects.Served {
 	if q.sub() != nil {
 		return nil
@@ -216,7 +216,7 @@ func (q *Request) in(v Version, obj objects.Object) (runtime.Object, error) {
 
 var namespaces = schema.GroupResource{Resource: "namespaces"}
 
-// Namespace returns the namespace that the request is in; nil for what is in none.
+// Namespace returns the request's namespace; nil for a cluster-scoped request.
 func (q *Request) Namespace(ctx context.Context) (*corev1.Namespace, error) {
 	if q.admission.Namespace == "" {
 		return nil, nil

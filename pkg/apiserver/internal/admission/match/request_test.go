@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestKindOf: objects of subresources come without a kind, and have one.
+// TestKindOf checks that an object of a subresource has a kind even with an empty TypeMeta.
 func TestKindOf(t *testing.T) {
 	for want, sub := range map[string]runtime.Object{
 		"/v1, Kind=Binding": &corev1.Binding{}, "/v1, Kind=PodExecOptions": &corev1.PodExecOptions{},

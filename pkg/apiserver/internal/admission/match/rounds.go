@@ -7,15 +7,15 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
-// Rounds is what a mutator knows from a request's first round in the second.
+// Rounds carries a mutator's state from the first round of a request to the reinvocation round.
 type Rounds struct {
 	request *stage.Admission
-	output  runtime.Object  // what the object was after the round before, if anybody wants to see changes
-	asked   []string        // who wants to see them, so far
-	due     map[string]bool // those of them who have not seen the last change
+	output  runtime.Object  // the object after the previous round; nil without hooks to reinvoke
+	asked   []string        // IDs to reinvoke if the object changes
+	due     map[string]bool // IDs that have not seen the last change
 }
 
-// RoundsOf begins a round of the mutator with that name.
+// RoundsOf begins a round of the mutator of that name.
 func RoundsOf(a *stage.Admission, name string) *Rounds {
 	r, ok := a.Reinvocation.Value(name).(*Rounds)
 	if !ok {
@@ -34,11 +34,10 @@ func (r *Rounds) changed() {
 	}
 }
 
-// Skips reports whether it is not the turn of id in this round.
+// Skips reports whether the round does not call id: a reinvocation round without a change since its last call.
 func (r *Rounds) Skips(id string) bool { return r.request.Reinvocation.IsReinvoke() && !r.due[id] }
 
-// Done notes that id has had its turn, whether it has changed the object, and whether it wants to see what those after it
-// change.
+// Done records a call of id, whether it changed the object, and whether it is reinvoked after later changes.
 func (r *Rounds) Done(id string, changed, again bool) {
 	delete(r.due, id)
 	if changed {
@@ -50,7 +49,7 @@ func (r *Rounds) Done(id string, changed, again bool) {
 	}
 }
 
-// End notes what the object is when the round ends.
+// End records the object at the end of the round.
 func (r *Rounds) End() {
 	if len(r.asked) > 0 && r.request.Object != nil {
 		r.output = r.request.Object.DeepCopyObject()

@@ -15,15 +15,15 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
-// Criteria say which requests somebody wants to see.
+// Criteria are the rules and selectors of a webhook, policy or binding.
 type Criteria struct {
 	rules, exclude      []admissionv1.NamedRuleWithOperations
 	equivalent          bool
 	namespaces, objects labels.Selector
-	err                 error // of the selectors
+	err                 error // of parsing the selectors
 }
 
-// NewCriteria returns the criteria of a policy or of one of its bindings; all of nil takes everything.
+// NewCriteria returns the criteria of a policy or binding. A nil m matches everything.
 func NewCriteria(m *admissionv1.MatchResources) *Criteria {
 	if m == nil {
 		m = &admissionv1.MatchResources{}
@@ -36,7 +36,7 @@ func NewCriteria(m *admissionv1.MatchResources) *Criteria {
 	return c
 }
 
-// ForWebhook returns the criteria of a webhook, which sees nothing without a rule.
+// ForWebhook returns the criteria of a webhook. Without rules it matches nothing.
 func ForWebhook(rules []admissionv1.RuleWithOperations, policy *admissionv1.MatchPolicyType, namespaces, objects *metav1.LabelSelector) *Criteria {
 	c := NewCriteria(&admissionv1.MatchResources{MatchPolicy: policy, NamespaceSelector: namespaces, ObjectSelector: objects})
 	c.rules = make([]admissionv1.NamedRuleWithOperations, len(rules))
@@ -53,8 +53,8 @@ func selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// Match returns the version in which the request is to be seen; ok is false when it is not. The selectors are looked at
-// last, so that a namespace that cannot be found is an error only to those whom the request concerns.
+// Match reports whether the criteria match, and in which version of the request. Selectors are checked last, so that
+// a namespace that cannot be read is an error only if the rules match.
 func (c *Criteria) Match(ctx context.Context, q *Request) (v Version, ok bool, err error) {
 	if c.err != nil {
 		return v, false, apierrors.NewInternalError(c.err)
@@ -71,7 +71,7 @@ func (c *Criteria) Match(ctx context.Context, q *Request) (v Version, ok bool, e
 	return v, c.ofObject(q), nil
 }
 
-// MatchAll is Match for the bindings of policies, where no rule means every request.
+// MatchAll is Match for bindings of policies, which match every request if they have no rules.
 func (c *Criteria) MatchAll(ctx context.Context, q *Request) (bool, error) {
 	if len(c.rules) > 0 {
 		_, ok, err := c.Match(ctx, q)
@@ -87,8 +87,8 @@ func (c *Criteria) MatchAll(ctx context.Context, q *Request) (bool, error) {
 	return ok && c.ofObject(q), err
 }
 
-// exempt reports whether a request is about webhooks and policies themselves, which could otherwise lock everybody out, or
-// is the delete of an eviction, which has been looked at as what it is.
+// exempt reports whether a request is for webhook configurations or policies, which could otherwise make themselves
+// unchangeable, or is the delete of an eviction, which has been admitted as an eviction.
 func exempt(q *Request) bool {
 	if q.admission.Operation == stage.Delete && q.admission.Subresource != "" {
 		return true
@@ -116,7 +116,7 @@ func (c *Criteria) version(q *Request) (Version, bool) {
 	return Version{}, false
 }
 
-// covers reports whether a rule is about a request in any version that counts.
+// covers reports whether a rule matches the request in any version that the match policy admits.
 func (c *Criteria) covers(q *Request, r *admissionv1.NamedRuleWithOperations) bool {
 	return covers(r, q, q.Asked) || c.equivalent && slices.ContainsFunc(q.Versions[1:], func(v Version) bool { return covers(r, q, v) })
 }
@@ -170,7 +170,7 @@ func (c *Criteria) inNamespace(ctx context.Context, q *Request) (bool, error) {
 	return ns != nil && c.namespaces.Matches(labels.Set(ns.Labels)), nil
 }
 
-// ofObject reports whether the object, or the one there was, has the labels.
+// ofObject reports whether the object selector matches the labels of the new or the old object.
 func (c *Criteria) ofObject(q *Request) bool {
 	if c.objects.Empty() {
 		return true

@@ -18,7 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/track"
 )
 
-// merged merges the configuration that an expression makes into an object. Its fields get no owner.
+// merged merges the apply configuration that an expression evaluates to into an object. It records no field owner.
 func merged(q *match.Request, v match.Version, obj runtime.Object, r plugincel.EvaluationResult) ([]byte, error) {
 	made, ok := r.EvalResult.(*dynamic.ObjectVal)
 	if !ok {
@@ -67,7 +67,7 @@ func merge(q *match.Request, obj runtime.Object, patch *unstructured.Unstructure
 	return json.Marshal(after)
 }
 
-// atomics returns the paths of what a configuration could only replace as a whole, which it would do by mistake.
+// atomics returns the paths of atomic lists and maps in a configuration. Merging them would replace them as a whole.
 func atomics(at fieldpath.Path, s *schema.Schema, ref schema.TypeRef, v value.Value) []string {
 	t, ok := s.Resolve(ref)
 	if !ok {

@@ -15,7 +15,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Mutating changes objects as MutatingAdmissionPolicies say.
+// Mutating applies MutatingAdmissionPolicies.
 type Mutating struct{ Config }
 
 const mutatingName = "MutatingAdmissionPolicy"
@@ -23,7 +23,7 @@ const mutatingName = "MutatingAdmissionPolicy"
 // Name returns the plugin's name.
 func (Mutating) Name() string { return mutatingName }
 
-// Mutate evaluates the policies that concern a request one after the other, each seeing what those before have made.
+// Mutate evaluates the matching policies in order. Each sees the changes of the earlier ones.
 func (p Mutating) Mutate(ctx context.Context, a *stage.Admission) error {
 	policies, err := p.Policies(ctx)
 	if err != nil || len(policies) == 0 || a.Object == nil {
@@ -58,7 +58,7 @@ func (p Mutating) Mutate(ctx context.Context, a *stage.Admission) error {
 	return refusal
 }
 
-// words says why a policy refuses a request.
+// words formats the error with which a policy rejects a request.
 func (c *concern) words(err error) string {
 	if c.binding == nil {
 		return fmt.Sprintf("policy %q denied request: %v", c.policy.Name, err)
@@ -66,8 +66,8 @@ func (c *concern) words(err error) string {
 	return fmt.Sprintf("policy '%s' with binding '%s' denied request: %v", c.policy.Name, c.binding.Name, err)
 }
 
-// evaluate applies one policy by one binding, with each of its parameters. failed is left to the policy's failurePolicy,
-// err ends the request.
+// evaluate applies a policy by a binding, once for each parameter. The failurePolicy decides about failed; err rejects
+// the request.
 func (p Mutating) evaluate(ctx context.Context, q *match.Request, c *concern, r *match.Rounds) (failed, err error) {
 	if c.failed != nil {
 		return errors.New(c.failure()), nil
@@ -94,7 +94,7 @@ func (p Mutating) evaluate(ctx context.Context, q *match.Request, c *concern, r 
 	return failed, nil
 }
 
-// id names one evaluation.
+// id identifies an evaluation: policy, binding and parameter.
 func (c *concern) id(param objects.Object) string {
 	if param == nil {
 		return c.policy.Name + "/" + c.binding.Name

@@ -31,9 +31,9 @@ import (
 type mutator struct {
 	spec       *admissionv1.MutatingAdmissionPolicySpec
 	conditions *match.Conditions
-	compiler   *plugincel.CompositedCompiler // knows the variables
+	compiler   *plugincel.CompositedCompiler // includes the variables
 	mutations  []plugincel.MutatingEvaluator
-	err        error // of the compilation as a whole
+	err        error // of compiling the policy as a whole
 }
 
 func newMutator(s shared, spec *admissionv1.MutatingAdmissionPolicySpec) *mutator {
@@ -59,12 +59,12 @@ func newMutator(s shared, spec *admissionv1.MutatingAdmissionPolicySpec) *mutato
 	return m
 }
 
-// run applies the policy's mutations in order. A mutation that fails does not keep the others from it.
+// run applies the policy's mutations in order. It continues after a mutation that fails.
 func (m *mutator) run(ctx context.Context, q *match.Request, c *concern, param objects.Object, ns *corev1.Namespace, auth authorizer.Authorizer) (changed bool, err error) {
 	if m.err != nil {
 		return false, m.err
 	}
-	var params runtime.Object // no typed nil
+	var params runtime.Object // not a typed nil
 	if param != nil {
 		params = param
 	}
@@ -122,7 +122,7 @@ func (m *mutator) mutate(ctx context.Context, q *match.Request, c *concern, kind
 	})
 }
 
-// patched applies the JSON patch that an expression makes; nil when one of its tests does not hold.
+// patched applies the JSON patch that an expression evaluates to. It returns nil if a test operation of it fails.
 func patched(obj runtime.Object, r plugincel.EvaluationResult) ([]byte, error) {
 	list, ok := r.EvalResult.(traits.Lister)
 	if !ok {
@@ -158,7 +158,7 @@ func patched(obj runtime.Object, r plugincel.EvaluationResult) ([]byte, error) {
 	return after, nil
 }
 
-// stepOf returns one step of a JSON patch.
+// stepOf returns an operation of a JSON patch.
 func stepOf(v interface {
 	ConvertToNative(reflect.Type) (any, error)
 }) (map[string]any, error) {

@@ -15,14 +15,14 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// paramKind is what the parameters of a policy are; the zero one is that of a policy without.
+// paramKind is the kind of a policy's parameters. The zero value means none.
 type paramKind struct {
 	gvk      schema.GroupVersionKind
 	resource *objects.Resource
 	served   *objects.Served
 }
 
-// kind finds what the parameters of a policy are.
+// kind returns the kind of a policy's parameters.
 func (c Config) kind(p *Policy) (paramKind, error) {
 	if p.spec.params == nil {
 		return paramKind{}, nil
@@ -35,7 +35,7 @@ func (c Config) kind(p *Policy) (paramKind, error) {
 	return paramKind{gvk, r, s}, nil
 }
 
-// parameters returns the objects that a policy is evaluated with by a binding, once for each. A nil one stands for none.
+// parameters returns the parameters of a binding; the policy is evaluated once for each. A nil element means an evaluation without.
 func (c Config) parameters(ctx context.Context, k paramKind, ref *admissionv1.ParamRef, namespace string) ([]objects.Object, error) {
 	if k.resource == nil || ref == nil {
 		return []objects.Object{nil}, nil
@@ -93,7 +93,7 @@ func (c Config) find(ctx context.Context, gr schema.GroupResource, ref *admissio
 	return out, nil
 }
 
-// in returns a copy of a parameter in the version that the policy names, which says what it is.
+// in returns a copy of a parameter in the version that the policy names, with its TypeMeta set.
 func (k paramKind) in(obj objects.Object) (objects.Object, error) {
 	var out runtime.Object
 	if k.served.From == nil {

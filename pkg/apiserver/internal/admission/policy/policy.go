@@ -1,6 +1,6 @@
-// Package policy owns the evaluation of ValidatingAdmissionPolicies and MutatingAdmissionPolicies: which of them, by which
-// binding and with which parameters, concern a request, what their expressions say about it, and what follows. Policies are
-// compiled when a request first meets them after a change.
+// Package policy evaluates ValidatingAdmissionPolicies and MutatingAdmissionPolicies: it matches policies, bindings and
+// parameters to a request, evaluates their expressions and applies the results. A policy is compiled when a request first
+// matches it after a change.
 package policy
 
 import (
@@ -25,10 +25,10 @@ import (
 	rows "github.com/minikctl/minikctl/pkg/objects/admissionregistration"
 )
 
-// FindKind returns the resource of a kind in one of its versions; nil when it is not served.
+// FindKind returns the resource and version of a kind; nil if it is not served.
 type FindKind func(kind schema.GroupVersionKind) (*objects.Resource, *objects.Served)
 
-// Config is what both kinds of policies need.
+// Config holds the dependencies of both plugins.
 type Config struct {
 	Reader     stage.Reader
 	Authorizer authorizer.Authorizer
@@ -37,19 +37,19 @@ type Config struct {
 	Bindings   func(ctx context.Context) (Bindings, error)
 }
 
-// Policies are the policies of one kind, in the order of their names.
+// Policies are the policies of one kind, sorted by name.
 type Policies []*Policy
 
-// Policy is one policy of either kind.
+// Policy is a policy of either kind.
 type Policy struct {
 	Name     string
 	spec     shared
 	criteria *match.Criteria
-	validate func() *validator // of a validating one
-	mutate   func() *mutator   // of a mutating one
+	validate func() *validator // for a ValidatingAdmissionPolicy
+	mutate   func() *mutator   // for a MutatingAdmissionPolicy
 }
 
-// shared is what both kinds of policies have.
+// shared has the fields that both kinds of policies have.
 type shared struct {
 	params     *admissionv1.ParamKind
 	match      *admissionv1.MatchResources
@@ -58,10 +58,10 @@ type shared struct {
 	failure    *admissionv1.FailurePolicyType
 }
 
-// Bindings are the bindings of policies, by the name of the policy, in the order of their own.
+// Bindings are bindings by the policy's name, sorted by their own.
 type Bindings map[string][]*Binding
 
-// Binding puts a policy into force.
+// Binding is a binding of either kind.
 type Binding struct {
 	Name     string
 	params   *admissionv1.ParamRef
@@ -69,7 +69,7 @@ type Binding struct {
 	actions  []admissionv1.ValidationAction
 }
 
-// Compile returns the policies of either kind.
+// Compile returns the policies of objects of either kind.
 func Compile(all []objects.Object) Policies {
 	var out Policies
 	for _, obj := range all {
@@ -93,7 +93,7 @@ func Compile(all []objects.Object) Policies {
 	return out
 }
 
-// CompileBindings returns the bindings of either kind.
+// CompileBindings returns the bindings of objects of either kind.
 func CompileBindings(all []objects.Object) Bindings {
 	out := Bindings{}
 	for _, obj := range all {
@@ -112,12 +112,12 @@ func CompileBindings(all []objects.Object) Bindings {
 	return out
 }
 
-// ignores reports whether a policy whose evaluation fails is done without.
+// ignores reports whether the policy's failurePolicy is Ignore.
 func (p *Policy) ignores() bool {
 	return p.spec.failure != nil && *p.spec.failure == admissionv1.Ignore
 }
 
-// compiler compiles the expressions of a policy, after its variables.
+// compiler returns a compiler for a policy's expressions, with its variables declared.
 func (s shared) compiler() (*plugincel.CompositedCompiler, plugincel.OptionalVariableDeclarations, error) {
 	vars := plugincel.OptionalVariableDeclarations{HasParams: s.params != nil, HasAuthorizer: true}
 	c, err := plugincel.NewCompositedCompiler(rows.Environment())
@@ -130,18 +130,18 @@ func (s shared) compiler() (*plugincel.CompositedCompiler, plugincel.OptionalVar
 	return c, vars, nil
 }
 
-// concern is a policy that a request meets, by a binding, with the parameters to use: one evaluation for each. A failed
-// one says why it cannot be evaluated.
+// concern is a policy and binding that match a request, with their parameters. If err is set, they cannot be
+// evaluated.
 type concern struct {
 	policy  *Policy
-	binding *Binding // nil: the policy itself has failed
+	binding *Binding // nil: the error is of the policy itself
 	version match.Version
 	seen    *admission.VersionedAttributes
-	params  []objects.Object // nil objects: none
+	params  []objects.Object // a nil element: an evaluation without parameter
 	failed  error
 }
 
-// concerns returns the policies that concern a request.
+// concerns returns the policies and bindings that match a request.
 func (c Config) concerns(ctx context.Context, q *match.Request) ([]concern, error) {
 	policies, err := c.Policies(ctx)
 	if err != nil || len(policies) == 0 {
@@ -178,7 +178,7 @@ func (c Config) concerns(ctx context.Context, q *match.Request) ([]concern, erro
 	return out, nil
 }
 
-// bound returns how a policy concerns a request by a binding, unless it does not.
+// bound returns the concern of a policy and one of its bindings; ok is false if the binding does not match.
 func (c Config) bound(ctx context.Context, q *match.Request, p *Policy, b *Binding, kind paramKind) (concern, bool) {
 	ok, err := b.criteria.MatchAll(ctx, q)
 	if err == nil && !ok {
@@ -191,7 +191,7 @@ func (c Config) bound(ctx context.Context, q *match.Request, p *Policy, b *Bindi
 	return one, true
 }
 
-// failure words why a policy cannot be evaluated.
+// failure formats the reason why a policy cannot be evaluated.
 func (c *concern) failure() string {
 	if c.binding == nil {
 		return fmt.Sprintf("failed to configure policy: %v", c.failed)
@@ -199,7 +199,7 @@ func (c *concern) failure() string {
 	return fmt.Sprintf("failed to configure binding: %v", c.failed)
 }
 
-// namespace returns the namespace that expressions see.
+// namespace returns the namespaceObject of expressions.
 func namespace(ctx context.Context, q *match.Request) (*corev1.Namespace, error) {
 	if _, ok := q.Admission().Object.(*corev1.Namespace); ok || q.Asked.Kind == corev1.SchemeGroupVersion.WithKind("Namespace") {
 		return nil, nil

@@ -17,19 +17,19 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
-// Validating refuses what a ValidatingAdmissionPolicy does not allow.
+// Validating enforces ValidatingAdmissionPolicies.
 type Validating struct{ Config }
 
 // Name returns the plugin's name.
 func (Validating) Name() string { return "ValidatingAdmissionPolicy" }
 
-// denial is why a request is refused.
+// denial is a reason for which a request is rejected.
 type denial struct {
 	message string
 	reason  metav1.StatusReason
 }
 
-// Admit evaluates all policies that concern a request. The first in order that refuses it decides.
+// Validate evaluates all matching policies. The first denial in order is the error.
 func (p Validating) Validate(ctx context.Context, a *stage.Admission) error {
 	policies, err := p.Policies(ctx)
 	if err != nil || len(policies) == 0 {
@@ -74,7 +74,7 @@ func codeOf(reason metav1.StatusReason) int32 {
 	return http.StatusUnprocessableEntity
 }
 
-// annotations are what policies tell the audit log, by key; different values of one key are all told.
+// annotations are audit annotations by key. All different values of a key are recorded.
 type annotations map[string][]string
 
 func (n annotations) add(key, value string) {
@@ -85,7 +85,7 @@ func (n annotations) add(key, value string) {
 	}
 }
 
-// evaluate evaluates one policy by one binding, with each of its parameters.
+// evaluate evaluates a policy by a binding, once for each parameter.
 func (p Validating) evaluate(ctx context.Context, q *match.Request, c *concern, notes annotations) ([]denial, error) {
 	by := fmt.Sprintf("ValidatingAdmissionPolicy '%s'", c.policy.Name)
 	if c.binding != nil {
@@ -119,14 +119,14 @@ func (p Validating) evaluate(ctx context.Context, q *match.Request, c *concern, 
 		for key, value := range result.annotations {
 			notes.add(c.policy.Name+"/"+key, value)
 		}
-		for _, err := range result.errs { // of annotations: they cannot be left to the binding
+		for _, err := range result.errs { // errors of annotations reject the request regardless of the binding
 			out = append(out, denial{by + " denied request: " + err, metav1.StatusReasonInvalid})
 		}
 	}
 	return out, nil
 }
 
-// act does what a binding says about a validation that has failed.
+// act applies a binding's validationActions to a failed validation.
 func (p Validating) act(q *match.Request, c *concern, index int, f failure, by string) []denial {
 	var out []denial
 	for _, action := range c.binding.actions {
@@ -149,7 +149,7 @@ func (p Validating) act(q *match.Request, c *concern, index int, f failure, by s
 	return out
 }
 
-// audited is what the audit log shows of a failed validation.
+// audited is the audit annotation of a failed validation.
 type audited struct {
 	Message           string                         `json:"message"`
 	Policy            string                         `json:"policy"`

@@ -11,8 +11,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
-// Clients reach webhooks. Those with the same address and certificates share connections, which outlast a change of the
-// configurations.
+// Clients holds the HTTP clients of webhooks. Webhooks with the same clientConfig share one, and keep its connections over a change of
+// the configurations.
 type Clients struct {
 	reader stage.Reader
 
@@ -20,17 +20,17 @@ type Clients struct {
 	known clients
 }
 
-// NewClients returns clients that find Services in r.
+// NewClients returns clients that look up Services with r.
 func NewClients(r stage.Reader) *Clients {
 	return &Clients{reader: r}
 }
 
-// clients maps what is configured to who reaches it.
+// clients maps the digest of a clientConfig to its client.
 type clients map[[sha256.Size]byte]*hookclient.Client
 
-// client returns who reaches what is configured, and notes it in used.
+// client returns the client of a clientConfig and adds it to used.
 func (c *Clients) client(cfg admissionv1.WebhookClientConfig, used clients) *hookclient.Client {
-	text, _ := json.Marshal(cfg) // of texts and bytes: cannot fail
+	text, _ := json.Marshal(cfg) // cannot fail: it has strings and bytes only
 	key := sha256.Sum256(text)
 	for _, m := range []clients{used, c.known} {
 		if known, ok := m[key]; ok {
@@ -42,7 +42,7 @@ func (c *Clients) client(cfg admissionv1.WebhookClientConfig, used clients) *hoo
 	return used[key]
 }
 
-// keep forgets the clients that are not in used.
+// keep closes the clients that are not in used.
 func (c *Clients) keep(used clients) {
 	for key, old := range c.known {
 		if _, ok := used[key]; !ok {

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FuzzReadReview reads whatever a webhook may answer. A refusal has words and a status of its own.
+// FuzzReadReview parses arbitrary responses. Every denial has a message and a status.
 func FuzzReadReview(f *testing.F) {
 	f.Add(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u","allowed":true,"patchType":"JSONPatch","patch":"W10="}}`)
 	f.Add(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u","status":{"code":-7,"reason":"x","details":{"causes":[{}]}}}}`)

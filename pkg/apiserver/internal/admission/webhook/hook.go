@@ -1,9 +1,8 @@
-// Package webhook owns the webhooks that are asked about writes: which are concerned by a request, the reviews that they are
-// sent, and what becomes of their answers. Mutating ones are asked one after the other, each seeing what those before have
-// made; validating ones all at once.
+// Package webhook calls admission webhooks: it matches them to a request, sends AdmissionReviews and applies the responses. Mutating
+// webhooks are called in order, each with the changes of the earlier ones; validating webhooks are called concurrently.
 //
-// The configurations are compiled when they change, and their conditions when a request first meets them. Without any
-// configuration a request costs one look at a counter.
+// The configurations are compiled when they change, and their conditions when a request first matches them. Without any
+// configuration a request costs one read of a counter.
 package webhook
 
 import (
@@ -24,21 +23,21 @@ import (
 	rows "github.com/minikctl/minikctl/pkg/objects/admissionregistration"
 )
 
-// Hook is one webhook, with its configuration compiled.
+// Hook is a webhook with its compiled configuration.
 type Hook struct {
-	admissionv1.MutatingWebhook // a validating one has all but its reinvocationPolicy
+	admissionv1.MutatingWebhook // a ValidatingWebhook has the same fields except reinvocationPolicy
 	Configuration               string
-	ID                          string // unlike any other's
+	ID                          string // unique
 
 	criteria   *match.Criteria
 	conditions func() *match.Conditions
 	client     *hookclient.Client
 }
 
-// Hooks are the webhooks of one kind, in the order in which they are asked: by the names of their configurations.
+// Hooks are the webhooks of one kind in the order of calls: by the names of their configurations.
 type Hooks []*Hook
 
-// Compile returns the webhooks of all configurations.
+// Compile returns the webhooks of the configurations.
 func (c *Clients) Compile(all []objects.Object) Hooks {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +77,7 @@ func (c *Clients) Compile(all []objects.Object) Hooks {
 // compiler compiles the conditions of all webhooks.
 var compiler = sync.OnceValue(func() plugincel.ConditionCompiler { return plugincel.NewConditionCompiler(rows.Environment()) })
 
-// matches reports whether a webhook wants to see a request, and in which version.
+// matches reports whether the rules, selectors and conditions match a request, and in which version.
 func (h *Hook) matches(ctx context.Context, q *match.Request, auth authorizer.Authorizer) (match.Version, bool, error) {
 	v, ok, err := h.criteria.Match(ctx, q)
 	if err != nil || !ok || len(h.MatchConditions) == 0 {
@@ -96,12 +95,12 @@ func (h *Hook) matches(ctx context.Context, q *match.Request, auth authorizer.Au
 	return v, ok, nil
 }
 
-// ignores reports whether a webhook that cannot be asked is done without.
+// ignores reports whether the failurePolicy is Ignore.
 func (h *Hook) ignores() bool {
 	return h.FailurePolicy != nil && *h.FailurePolicy == admissionv1.Ignore
 }
 
-// callError is why a webhook could not be asked.
+// callError is the error of a call that failed.
 type callError struct {
 	name string
 	err  error
@@ -112,7 +111,7 @@ func (e *callError) Error() string {
 }
 func (e *callError) Unwrap() error { return e.err }
 
-// dryRun refuses a dry run that a webhook would not know to be one.
+// dryRun returns an error for a dry run unless the webhook declares no side effects.
 func (h *Hook) dryRun() error {
 	if h.SideEffects == nil {
 		return &callError{h.Name, fmt.Errorf("Webhook SideEffects is nil")} //nolint:staticcheck // Kubernetes' words

@@ -16,10 +16,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
-// reviewGroup is the group of AdmissionReview. Its two versions are alike but for what is checked of an answer.
+// reviewGroup is the group of AdmissionReview. Its two versions differ only in the checks of the response.
 const reviewGroup = "admission.k8s.io"
 
-// newReview returns the review of a request in a version of AdmissionReview that a webhook takes.
+// newReview returns the review of a request in a version that the webhook accepts.
 func (h *Hook) newReview(uid types.UID, q *match.Request, v match.Version, seen *admission.VersionedAttributes) (*reviewv1.AdmissionReview, error) {
 	for _, version := range h.AdmissionReviewVersions {
 		if version != "v1" && version != "v1beta1" {
@@ -42,7 +42,7 @@ func (h *Hook) newReview(uid types.UID, q *match.Request, v match.Version, seen 
 	return nil, fmt.Errorf("could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)")
 }
 
-// readReview reads and checks the answer to a review.
+// readReview decodes and checks the response to a review.
 func readReview(sent *reviewv1.AdmissionReview, body []byte, mutating bool) (*reviewv1.AdmissionResponse, error) {
 	got := &reviewv1.AdmissionReview{}
 	if err := json.Unmarshal(body, got); err != nil {
@@ -52,7 +52,7 @@ func readReview(sent *reviewv1.AdmissionReview, body []byte, mutating bool) (*re
 	if r == nil {
 		return nil, invalid("webhook response was absent")
 	}
-	if sent.APIVersion != reviewGroup+"/v1" { // the older version was never checked
+	if sent.APIVersion != reviewGroup+"/v1" { // Kubernetes does not check v1beta1
 		if !mutating || len(r.Patch) == 0 {
 			r.Patch, r.PatchType = nil, nil
 		} else {
@@ -84,7 +84,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("received invalid webhook response: %w", fmt.Errorf(format, args...))
 }
 
-// denied is the answer to a request that a webhook does not allow.
+// denied returns the error for a request that a webhook denies.
 func denied(name string, result *metav1.Status) error {
 	status := metav1.Status{}
 	if result != nil {

@@ -1,6 +1,6 @@
-// Command gen makes the definitions that package openapi embeds: it runs openapi-gen over the API types in a temporary
-// module that has the versions of this one, runs what that makes, and writes a compressed file per Go package of types.
-// Nothing of the generated Go code becomes part of the program.
+// Command gen generates the definitions that package openapi embeds: it runs openapi-gen over the API types in a
+// temporary module with this module's versions, runs the generated code, and writes a compressed file for each Go
+// package of types. The generated Go code does not become part of the program.
 //
 // With -check it writes nothing and fails when the files are not up to date.
 package main
@@ -29,7 +29,7 @@ var groups = []string{
 	"resource/v1", "scheduling/v1", "storage/v1", "storage/v1beta1",
 }
 
-// others are the packages of types that other modules own.
+// others are the packages of types in other modules.
 var others = []string{"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"}
 
 // shared are the packages that the types of all groups use.
@@ -97,7 +97,7 @@ func generate() (map[string]json.RawMessage, error) {
 	return definitions, nil
 }
 
-// makeModule makes a module with this module's requirements in dir.
+// makeModule creates a module with this module's requirements in dir.
 func makeModule(dir string) error {
 	mod, err := goTool(".", "env", "GOMOD")
 	if err != nil {
@@ -137,7 +137,7 @@ func goTool(dir string, args ...string) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// split sorts the definitions into a file for each package: what a name says before its last dot.
+// split groups the definitions by package: the part of a name before its last dot.
 func split(definitions map[string]json.RawMessage) (map[string][]byte, error) {
 	packages := map[string]map[string]json.RawMessage{}
 	for name, d := range definitions {
@@ -158,7 +158,7 @@ func split(definitions map[string]json.RawMessage) (map[string][]byte, error) {
 	return files, nil
 }
 
-// versions tells of which modules the definitions are, so that a test can see when they are of older ones.
+// versions writes the modules' versions, so that a test detects definitions of older ones.
 func versions() ([]byte, error) {
 	return goTool(".", "list", "-m", "k8s.io/api", "k8s.io/apiextensions-apiserver", "k8s.io/apimachinery", "k8s.io/kube-aggregator", "k8s.io/kube-openapi")
 }
@@ -195,7 +195,7 @@ func write(out string, files map[string][]byte) error {
 	return nil
 }
 
-// compare looks at what is in the files and not at their bytes, which another compressor may make differently.
+// compare compares the decompressed content of the files: the bytes differ between compressors.
 func compare(out string, files map[string][]byte) error {
 	old, err := present(out)
 	if err != nil {

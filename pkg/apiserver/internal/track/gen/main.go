@@ -61,7 +61,7 @@ func generate() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// source finds the YAML: the longest string literal of the package, which nobody else may import.
+// source finds the YAML: the longest string literal of the package, which is internal to its module.
 func source() (string, error) {
 	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", "k8s.io/client-go/applyconfigurations/internal").Output()
 	if err != nil {
