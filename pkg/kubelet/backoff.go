@@ -2,8 +2,8 @@ package kubelet
 
 import "time"
 
-// backoff says how long a container that keeps ending, or an image that cannot be had, waits for its next try. The zero
-// value has not failed yet.
+// backoff is the growing pause before the next start of a failing container, or the next resolution of an image. The
+// zero value means no failure yet.
 type backoff struct {
 	pause   time.Duration
 	updated time.Time
@@ -12,11 +12,11 @@ type backoff struct {
 const (
 	firstPause = 10 * time.Second
 	lastPause  = 5 * time.Minute
-	// resetAfter is how long nothing may have failed for the pauses to begin anew.
+	// resetAfter is the time without a failure after which the pauses start at firstPause again.
 	resetAfter = 2 * lastPause
 )
 
-// until returns how long to wait yet at now after the failure at failed; 0 when the next try is due.
+// until returns the rest of the pause after a failure, at the time now; 0 when it is over.
 func (b backoff) until(failed, now time.Time) time.Duration {
 	if b.pause == 0 || failed.Sub(b.updated) > resetAfter {
 		return 0
@@ -24,7 +24,7 @@ func (b backoff) until(failed, now time.Time) time.Duration {
 	return max(0, b.pause-now.Sub(failed))
 }
 
-// next returns the back-off after one more try, made now because of the failure at failed.
+// next returns the backoff after a failure at the time now.
 func (b backoff) next(failed, now time.Time) backoff {
 	pause := firstPause
 	if b.pause > 0 && failed.Sub(b.updated) <= resetAfter {

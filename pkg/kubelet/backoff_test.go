@@ -14,7 +14,7 @@ func TestBackoff(t *testing.T) {
 	for i, want := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
 		want *= time.Second
 		b = b.next(now, now)
-		now = now.Add(time.Second) // it ran for a second
+		now = now.Add(time.Second) // the container ran for a second
 		if got := b.until(now, now); got != want {
 			t.Errorf("end %d: waits %v, want %v", i+1, got, want)
 		}
@@ -26,7 +26,7 @@ func TestBackoff(t *testing.T) {
 		}
 		now = now.Add(want)
 	}
-	now = now.Add(resetAfter + time.Second) // it ran for long
+	now = now.Add(resetAfter + time.Second) // the container ran for long
 	if got := b.until(now, now); got != 0 {
 		t.Errorf("an end after a long run waits %v", got)
 	}

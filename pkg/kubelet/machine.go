@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// machine is what a node tells about the machine it is on.
+// machine describes the machine of a node.
 type machine struct {
 	cpus                        int64
 	memory, storage             int64 // bytes
@@ -16,8 +16,7 @@ type machine struct {
 	kernel, image, system, arch string
 }
 
-// readMachine looks at this machine. What cannot be found out stays empty. Files that do not change between two nodes of
-// one process are read for each of them: a few small ones.
+// readMachine describes this machine. Properties that cannot be read stay empty.
 func readMachine(dir string) machine {
 	m := machine{
 		cpus: int64(runtime.NumCPU()), system: runtime.GOOS, arch: runtime.GOARCH,
@@ -43,7 +42,7 @@ func firstLine(files ...string) string {
 	return ""
 }
 
-// osName returns the system's own name of itself, e.g. "Debian GNU/Linux 12 (bookworm)".
+// osName returns the name of the operating system, e.g. "Debian GNU/Linux 12 (bookworm)".
 func osName() string {
 	b, err := os.ReadFile("/etc/os-release")
 	if err != nil {
@@ -58,7 +57,7 @@ func osName() string {
 	return runtime.GOOS
 }
 
-// existing returns dir or the nearest folder above it that exists.
+// existing returns dir or its nearest parent that exists.
 func existing(dir string) string {
 	for {
 		if _, err := os.Stat(dir); err == nil || len(dir) <= 1 {

@@ -2,11 +2,11 @@ package kubelet
 
 import "sync"
 
-// maxOutput is how much is kept of what a command of a probe or hook writes.
+// maxOutput bounds the output that is kept of a probe's or hook's command, in bytes.
 const maxOutput = 10 << 10
 
-// output keeps the beginning of what a command writes to both its streams, which a runtime may copy at the same time. It
-// takes the rest as well, so that the command is not held up.
+// output keeps the beginning of a command's output and discards the rest. A runtime may write both streams to it at the
+// same time.
 type output struct {
 	mu   sync.Mutex
 	text []byte

@@ -22,7 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// executor makes a client of one of the two protocols.
+// executor returns a client for one of the two protocols.
 type executor func(cfg *rest.Config, method, url string) (remotecommand.Executor, error)
 
 func overSPDY(cfg *rest.Config, _, to string) (remotecommand.Executor, error) {
@@ -91,7 +91,7 @@ func TestPortForward(t *testing.T) {
 	}
 	to := w.api.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name("p").SubResource("portforward").URL()
 	stop, ready := make(chan struct{}), make(chan struct{})
-	// kubectl asks for SPDY within a WebSocket first, and goes on with SPDY alone when that is refused.
+	// kubectl tries SPDY within a WebSocket first, and falls back to plain SPDY.
 	tunnel, err := portforward.NewSPDYOverWebsocketDialerForStreaming(to, w.env.AdminConfig)
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,6 @@
 // Package kubelet owns a node: it registers the node and keeps its Lease, runs the pods that are bound to it through a
-// Runtime, probes them, serves their logs and exec, and writes what becomes of them back to the API. Like every
-// component it talks to the API through a client.Client and to nothing else; a process may hold many nodes.
+// Runtime, probes them, serves their logs and exec, and writes their statuses to the API. Like every component it is a
+// client of the API only. A process may run the kubelets of many nodes, which share a Host.
 package kubelet
 
 import (
@@ -11,23 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Runtime runs pods and their containers. It keeps enough on disk that a new Runtime over the same root finds those of
+// Runtime runs pods and their containers. It stores enough on disk that a new Runtime over the same root lists those of
 // the old one, with their exit codes. Implementations are safe for concurrent use.
 type Runtime interface {
-	// Pods returns every pod that was started and not yet stopped, with its containers, running and exited.
+	// Pods returns every pod that was started and not stopped, with its running and exited containers.
 	Pods(ctx context.Context) ([]Pod, error)
-	// StartPod makes what a pod's containers share: its address, its folder. Calling it again for the same UID returns
-	// the pod that is there.
+	// StartPod starts a pod's sandbox: what its containers share, such as an address. For a UID that is started it returns
+	// that pod.
 	StartPod(ctx context.Context, spec PodSpec) (Pod, error)
-	// StopPod ends what is left of a pod and forgets it. Idempotent; leaves nothing behind.
+	// StopPod stops the pod's containers and removes the pod with all its resources. Idempotent.
 	StopPod(ctx context.Context, pod types.UID) error
-	// Start starts a container and returns once its program runs, or an error that says why it cannot.
+	// Start starts a container and returns once its program runs. The error is shown to users.
 	Start(ctx context.Context, pod types.UID, spec ContainerSpec) (ContainerID, error)
-	// Stop asks a container to end (SIGTERM), and kills it when grace is over. Returns when it has ended. Idempotent.
+	// Stop sends SIGTERM to a container and kills it after grace. It returns when the container has ended. Idempotent.
 	Stop(ctx context.Context, id ContainerID, grace time.Duration) error
-	// Remove forgets an exited container. Idempotent.
+	// Remove removes an exited container. Idempotent.
 	Remove(ctx context.Context, id ContainerID) error
-	// Changed is a hint that something has started or ended: call Pods again. It may be lost or come too often.
+	// Changed hints that Pods or Healthy return another result. Hints may be merged, and may come without a change.
 	Changed() <-chan struct{}
 }
 
@@ -39,19 +39,20 @@ type Execer interface {
 	Exec(ctx context.Context, id ContainerID, cmd []string, streams Streams) (exit int, err error)
 }
 
-// Attacher is implemented by runtimes that can connect somebody with a running container's own streams.
+// Attacher is implemented by runtimes that can connect a client with a running container's own streams.
 type Attacher interface {
-	// Attach passes on what the container writes from now on, and gives it the input if it has one (ContainerSpec.Stdin),
-	// until the container ends. The end of the input closes that of a container with StdinOnce, and otherwise only ends the
-	// call. Several may be attached at once.
+	// Attach copies the container's output from now on to the streams, and their input to a container with Stdin, until the
+	// container ends. The end of the input closes that of a container with StdinOnce, and otherwise only ends the call.
+	// Several clients may be attached at once.
 	Attach(ctx context.Context, id ContainerID, streams Streams) error
 }
 
-// Describer is implemented by runtimes that do less than a pod may ask for, and say so.
+// Describer is implemented by runtimes that ignore parts of a pod's spec.
 type Describer interface {
-	// Features says what this machine gives to the pods of this runtime and what it does not. The node shows it.
+	// Features returns what pods of this runtime have and lack on this machine. It may block for seconds. The node shows
+	// the features as conditions.
 	Features() []Feature
-	// Unhonoured returns a sentence for each part of spec that Start would not do, for the user. It has no effect.
+	// Unhonoured returns a sentence for each part of spec that Start ignores. The pod gets them as an Event.
 	Unhonoured(spec ContainerSpec) []string
 }
 
@@ -85,16 +86,16 @@ type WindowSize struct{ Width, Height uint16 }
 // ContainerID names a container within its runtime.
 type ContainerID string
 
-// PodSpec is what a runtime needs to know of a pod.
+// PodSpec is a runtime's input for a pod's sandbox.
 type PodSpec struct {
 	UID             types.UID
 	Namespace, Name string
 	Hostname        string
 	HostNetwork     bool
-	Annotations     map[string]string // the pod's, for runtimes that have rules there; need not be returned by Pods
+	Annotations     map[string]string // of the pod; Pods may leave them out
 }
 
-// Pod is a pod as the runtime sees it.
+// Pod is a runtime's view of a pod.
 type Pod struct {
 	PodSpec
 	IP         string // "" when the runtime has no addresses
@@ -102,33 +103,33 @@ type Pod struct {
 	Containers []Container
 }
 
-// ContainerSpec is what a runtime needs to start a container: everything is resolved, nothing refers to the API.
+// ContainerSpec is a runtime's input for a container. The kubelet has resolved all references to API objects.
 type ContainerSpec struct {
 	Name    string
-	Attempt int      // counts the starts of this container in this pod, from 0
-	Image   Image    // resolved by the kubelet's image service
+	Attempt int      // the number of earlier starts in this pod
+	Image   Image    // resolved by the kubelet
 	Command []string // the program and its arguments
 	Dir     string   // working directory; "" is the runtime's choice
 	Env     []string // NAME=value
-	Mounts  []Mount  // folders of the host for the container to see
-	LogPath string   // the file that takes its output, in CRI's log format
+	Mounts  []Mount  // folders and files of the host
+	LogPath string   // the file for the output, in CRI's log format
 	User    *int64   // uid to run as; nil: the runtime's own
 	Group   *int64   // gid to run as; nil: the runtime's own
 	Limits  Limits
 
 	Stdin     bool // keep the standard input open for Attach; else it is empty
-	StdinOnce bool // and close it when the first who gives input has ended
+	StdinOnce bool // close it after the first client that attaches with input
 	TTY       bool // the streams are a terminal
 }
 
 // Image is an image as the kubelet resolved it.
 type Image struct {
-	Name string // as the pod names it
-	ID   string // what imageID shows
+	Name string // from the pod's spec
+	ID   string // the status's imageID
 	Root string // a folder that holds its files; "": the host's own
 }
 
-// Mount shows a folder or file of the host inside a container.
+// Mount is a folder or file of the host at a path of the container.
 type Mount struct {
 	Host, Container string
 	ReadOnly        bool
@@ -140,7 +141,7 @@ type Limits struct {
 	Memory   int64 // bytes
 }
 
-// Container is a container as the runtime sees it.
+// Container is a runtime's view of one start of a container.
 type Container struct {
 	ID       ContainerID
 	Name     string
@@ -152,6 +153,6 @@ type Container struct {
 	Finished time.Time
 	ExitCode int    // 128+n for signal n
 	Signal   int    // 0: it exited by itself
-	Reason   string // set when the runtime ended it or lost its exit: "OOMKilled", "ContainerStatusUnknown"
+	Reason   string // set if the runtime killed it or has lost its exit code: "OOMKilled", "ContainerStatusUnknown"
 	Message  string
 }

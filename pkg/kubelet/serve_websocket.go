@@ -15,7 +15,7 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// channels are the streams of one WebSocket, by their number.
+// The channel numbers of a WebSocket's streams.
 const (
 	stdinChannel = iota
 	stdoutChannel
@@ -25,15 +25,15 @@ const (
 	channelCount
 )
 
-// serveWebSocket runs a command with its streams over a WebSocket: in the fifth version of the protocol, which can end one
-// stream, in the fourth, which sends the exit code, and in the first, which does neither.
+// serveWebSocket calls run with the streams of a WebSocket. It speaks version 1 of the protocol, version 4, which sends the
+// exit code, and version 5, which can also close a single stream. doing is for the message of an error.
 func serveWebSocket(w http.ResponseWriter, r *http.Request, opts *remotecommand.Options, doing string, run func(context.Context, Streams) error) {
 	conn := wsstream.NewConn(webSocketProtocols(opts))
 	conn.SetIdleTimeout(idleTimeout)
-	// The library logs it as an error that a connection ends, which is how every command ends.
+	// The library logs the normal end of a connection as an error: the empty logger drops it.
 	protocol, ch, err := conn.Open(w, r.WithContext(klog.NewContext(r.Context(), klog.Logger{})))
 	if err != nil {
-		return // the client has been told
+		return // Open has written the error
 	}
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithCancel(r.Context())
@@ -49,13 +49,13 @@ func serveWebSocket(w http.ResponseWriter, r *http.Request, opts *remotecommand.
 	if opts.Stdout {
 		st.Out, first = ch[stdoutChannel], ch[stdoutChannel]
 	}
-	_, _ = first.Write(nil) // tells the client that the command has its streams
+	_, _ = first.Write(nil) // an empty message: the streams are open
 	if opts.TTY {
 		sizes := make(chan WindowSize)
 		st.Resize = sizes
 		go readSizes(ctx, ch[resizeChannel], sizes)
 	} else {
-		go func() { _, _ = io.Copy(io.Discard, ch[resizeChannel]) }() // what nobody reads would hold up the rest
+		go func() { _, _ = io.Copy(io.Discard, ch[resizeChannel]) }() // an unread channel blocks the others
 	}
 	writeOutcome(ch[errorChannel], protocol, outcome(doing, run(ctx, st)))
 }
@@ -83,7 +83,7 @@ func webSocketProtocols(opts *remotecommand.Options) map[string]wsstream.Channel
 	return out
 }
 
-// readSizes passes the terminal sizes on that the client sends.
+// readSizes copies the terminal sizes from the client to the channel.
 func readSizes(ctx context.Context, from io.Reader, to chan<- WindowSize) {
 	defer close(to)
 	for d := json.NewDecoder(from); ; {
@@ -99,13 +99,13 @@ func readSizes(ctx context.Context, from io.Reader, to chan<- WindowSize) {
 	}
 }
 
-// writeOutcome tells how the command ended.
+// writeOutcome writes the command's outcome: as a Status, or in version 1 as the message of a failure.
 func writeOutcome(to io.Writer, protocol string, status metav1.Status) {
 	switch protocol {
 	case "v5." + wsstream.ChannelWebSocketProtocol, "v4." + wsstream.ChannelWebSocketProtocol, "v4." + wsstream.Base64ChannelWebSocketProtocol:
 		b, err := json.Marshal(status)
 		if err == nil {
-			_, _ = to.Write(b) // the client has gone
+			_, _ = to.Write(b) // the client has disconnected
 		}
 	default:
 		if status.Status != metav1.StatusSuccess {
@@ -114,7 +114,7 @@ func writeOutcome(to io.Writer, protocol string, status metav1.Status) {
 	}
 }
 
-// outcome is the Status of a command, or of what else was being done, that ended with err.
+// outcome returns the Status of a command that ended with err. doing is for the message of other errors than exit codes.
 func outcome(doing string, err error) metav1.Status {
 	if err == nil {
 		return metav1.Status{Status: metav1.StatusSuccess}

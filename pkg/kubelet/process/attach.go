@@ -21,7 +21,7 @@ func (r *Runtime) Attach(ctx context.Context, id kubelet.ContainerID, streams ku
 	var sizes sync.WaitGroup
 	sizes.Go(func() {
 		eachSize(streams.Resize, ended, func(size kubelet.WindowSize) {
-			// An error is that the container has ended, which the caller learns anyway.
+			// The only error is that the container has ended, which also ends the attach.
 			_, _ = r.host.call(ctx, &wire.Request{Op: wire.Resize, ID: string(id), Size: &wire.Size{Width: size.Width, Height: size.Height}})
 		})
 	})

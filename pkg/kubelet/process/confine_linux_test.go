@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWithoutNamespaces runs the suite where every way to make or join a namespace is refused, as in many containers.
+// TestWithoutNamespaces runs the suite where every system call that creates or joins a namespace fails, as in many
+// containers.
 func TestWithoutNamespaces(t *testing.T) {
 	attr := &syscall.SysProcAttr{}
 	if os.Getuid() == 0 {
@@ -20,20 +21,20 @@ func TestWithoutNamespaces(t *testing.T) {
 	again(t, "^TestRuntime$", attr, actVariable+"=confine")
 }
 
-// TestWithoutFilters runs the suite where the filter for addresses is refused as well.
+// TestWithoutFilters runs the suite where seccomp filters are refused as well.
 func TestWithoutFilters(t *testing.T) {
 	again(t, "^TestRuntime$", nil, actVariable+"=confine", noFilters+"=1")
 }
 
-// noFilters has actConfine refuse filters, too.
+// noFilters makes actConfine refuse filters, too.
 const noFilters = "MINIKCTL_PROCESSTEST_NO_FILTERS"
 
 // namespaces are the flags of clone that ask for new ones.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID |
 	unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
 
-// actConfine gives itself and its children a filter that answers EPERM to unshare, setns, mount, and clone with the flags
-// of namespaces, and becomes this test program again.
+// actConfine installs a filter that answers EPERM to unshare, setns, mount, and clone with the flags of namespaces. It then
+// executes this test program again.
 func actConfine(args []string) error {
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -57,7 +58,7 @@ func actConfine(args []string) error {
 		jump(unix.BPF_JSET, namespaces, 1, 0),
 		answer(unix.SECCOMP_RET_ALLOW),
 		answer(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)),
-		answer(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)), // clone3's flags can't be seen: clone is used instead
+		answer(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)), // the filter can't see clone3's flags: programs fall back to clone
 	}
 	if os.Getenv(noFilters) != "" {
 		prog[3].K = unix.SYS_SECCOMP // instead of mount

@@ -12,8 +12,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// drain is how long an ended command's output may take to come to its end. It takes longer only when the command has left
-// something behind that holds on to it.
+// drain is how long Exec reads the rest of an ended command's output. Only a process that the command has left behind keeps
+// the output open for longer.
 const drain = time.Second
 
 // Exec implements kubelet.Execer.
@@ -31,7 +31,7 @@ func (r *Runtime) Exec(ctx context.Context, id kubelet.ContainerID, cmd []string
 		return 0, fmt.Errorf("exec: %w", err)
 	}
 	for _, f := range p.theirs {
-		f.Fd() // makes it blocking: the command shares the mode, and does not expect EAGAIN
+		f.Fd() // makes the file blocking: the command shares the mode, and does not expect EAGAIN
 	}
 	reply, err := r.host.call(ctx, &wire.Request{Op: wire.Exec, ID: string(id), Exec: &wire.Command{Argv: argv}}, p.theirs...)
 	cut := r.host.clock.AfterFunc(drain, p.cut)
@@ -54,7 +54,7 @@ func (h *Host) resolve(ctx context.Context, id kubelet.ContainerID, cmd []string
 	return viewOf(s.Spec).resolve(cmd), nil
 }
 
-// plumbing are the pipes between a command's streams and its caller's.
+// plumbing holds the pipes between the streams of a command and those of its caller.
 type plumbing struct {
 	theirs  []*os.File
 	readers []*os.File
@@ -62,7 +62,7 @@ type plumbing struct {
 	copies  sync.WaitGroup
 }
 
-// connect makes the other side's ends.
+// connect opens the pipes and starts the copying.
 func (p *plumbing) connect(s kubelet.Streams) error {
 	if err := p.connectIn(s.In); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (p *plumbing) connectIn(in io.Reader) error {
 	}
 	p.theirs, p.input = append(p.theirs, r), w
 	go func() {
-		_, _ = io.Copy(w, in) // ends with the caller's stream, or when nobody reads any more
+		_, _ = io.Copy(w, in) // ends with the caller's stream, or when the pipe has no reader
 		w.Close()
 	}()
 	return nil
@@ -102,7 +102,7 @@ func (p *plumbing) connectOut(out io.Writer) error {
 	p.theirs, p.readers = append(p.theirs, w), append(p.readers, r)
 	p.copies.Go(func() {
 		_, _ = io.Copy(out, r)
-		_, _ = io.Copy(io.Discard, r) // a caller that is gone must not block the command
+		_, _ = io.Copy(io.Discard, r) // so that the command does not block if the caller is gone
 	})
 	return nil
 }
@@ -116,7 +116,7 @@ func (p *plumbing) null() error {
 	return nil
 }
 
-// finish waits for the rest of an ended command's output.
+// finish waits for the rest of an ended command's output, for drain at most.
 func (p *plumbing) finish() {
 	p.closeTheirs()
 	p.copies.Wait()

@@ -14,7 +14,7 @@ func TestMemoryLimit(t *testing.T) {
 		t.Skip("memory limits are not looked at here")
 	}
 	m := newMachine(t)
-	// The second program holds a line of 200 MB, in a session of its own, which does not hide it.
+	// The second program holds a line of 200 MB. It counts although it runs in a session of its own.
 	spec := kubelet.ContainerSpec{Command: []string{"/bin/sh", "-c",
 		`setsid sh -c '(head -c 200000000 /dev/zero; echo ready >&2; sleep 1000) | tail -n 1 >/dev/null'`}}
 	spec.Limits.Memory = 100 << 20
@@ -44,7 +44,7 @@ func TestUser(t *testing.T) {
 		}
 		return
 	}
-	// It works below a folder that the user may not enter: the process is in its own one from the start.
+	// The user may not enter the parent folder: the process starts in its own folder.
 	got := m.run(spec)
 	if want := "54321\n54322\n54322\nagain\n"; !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want %q", got, want)

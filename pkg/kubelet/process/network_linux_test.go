@@ -51,7 +51,7 @@ func TestPodReachesAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := m.start("other", act("listen", ":18082"))
-	// Go listens on both families with one socket, and shows the address it has.
+	// Go listens on both families with one socket, and prints the socket's address.
 	m.wait("the server", func() bool { return m.output(id) == other.IP+":18082\n" })
 	if got := m.run(act("dial", other.IP+":18082")); got != m.pod.IP+"\n" {
 		t.Errorf("it is called by %q, want %s", got, m.pod.IP)
@@ -94,8 +94,8 @@ func TestHostNetwork(t *testing.T) {
 	m.wait("the server", func() bool { return m.output(id) == "127.0.0.1:18086\n" })
 }
 
-// TestListenAfterSupervisorKilled has a container make a new listener when its supervisor is another one, and when the
-// daemon is as well. One of them has closed the descriptor that it holds for that.
+// TestListenAfterSupervisorKilled lets containers listen after the supervisor was replaced, and after the daemon was as well.
+// One container has closed the notify descriptor that it keeps.
 func TestListenAfterSupervisorKilled(t *testing.T) {
 	for _, c := range []struct {
 		name, first string
@@ -137,7 +137,7 @@ func TestListenAfterSupervisorKilled(t *testing.T) {
 	}
 }
 
-// TestExecListens has a command in the container listen on the pod's address.
+// TestExecListens runs a command in a container that listens on the pod's address.
 func TestExecListens(t *testing.T) {
 	m := addressed(t)
 	id := m.shell("exec sleep 1000")
@@ -149,10 +149,10 @@ func TestExecListens(t *testing.T) {
 	}
 }
 
-// TestTwoHosts has two daemons side by side.
+// TestTwoHosts runs two hosts at the same time.
 func TestTwoHosts(t *testing.T) {
 	a, b := newMachine(t), newMachine(t)
-	if a.pod.IP == b.pod.IP && a.pod.IP != "127.0.0.1" { // which all have where pods can't have addresses
+	if a.pod.IP == b.pod.IP && a.pod.IP != "127.0.0.1" { // the address of all pods where they can't have their own
 		t.Errorf("the pods of both have the address %s", a.pod.IP)
 	}
 	x, y := a.shell("exec sleep 1000"), b.shell("exec sleep 1000")

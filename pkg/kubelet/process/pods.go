@@ -16,7 +16,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// pod is what the host keeps of a pod on disk. Its containers are the supervisor's.
+// pod is the part of a pod that the Host keeps on disk. The supervisor keeps the containers.
 type pod struct {
 	kubelet.PodSpec
 	Node    string
@@ -26,9 +26,9 @@ type pod struct {
 
 const podFolder = "pods"
 
-// load makes the host's folders and reads the pods that are there.
+// load creates the Host's folders and reads the pods on disk.
 func (h *Host) load() error {
-	// A container that runs as another user must reach its own folder, but find nothing else here.
+	// A container of another user must reach its own folder, but may not list this one.
 	for _, dir := range []struct {
 		name string
 		mode fs.FileMode
@@ -47,7 +47,7 @@ func (h *Host) load() error {
 	}
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), ".json") {
-			continue // one that was being written
+			continue // an incomplete file
 		}
 		b, err := os.ReadFile(filepath.Join(h.path(podFolder), e.Name()))
 		if err != nil {
@@ -81,14 +81,14 @@ func (h *Host) savePod(p *pod) error {
 	return os.Rename(path+".new", path)
 }
 
-// addPod makes a pod, or returns the one that is there.
+// addPod returns the pod, which it creates if it does not exist.
 func (h *Host) addPod(node string, spec kubelet.PodSpec) (*pod, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if p := h.pods[spec.UID]; p != nil {
 		return p, nil
 	}
-	spec.Annotations = nil // there are no rules here
+	spec.Annotations = nil // only simulated nodes use them
 	p := &pod{PodSpec: spec, Node: node, Started: h.clock.Now()}
 	if !spec.HostNetwork {
 		p.IP = "127.0.0.1"

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// named lists the programs that have text in their command line.
+// named lists the processes with text in their command line.
 func named(t *testing.T, text string) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -24,9 +24,9 @@ func named(t *testing.T, text string) []string {
 	return out
 }
 
-// TestPurgeAtOnce ends hosts whose supervisors are only just starting.
+// TestPurgeAtOnce purges hosts whose supervisors are still starting.
 func TestPurgeAtOnce(t *testing.T) {
-	const patience = 2 * time.Second // a supervisor that is left ends by itself, but later
+	const patience = 2 * time.Second // a supervisor that is left over ends when it is idle, but later
 	for range 5 {
 		root := t.TempDir()
 		h, err := open(root)

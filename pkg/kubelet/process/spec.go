@@ -11,10 +11,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// defaultPath is for images that have files of their own, as every container runtime has it.
+// defaultPath is the PATH of images with files of their own, as in every container runtime.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// spec says to the supervisor what spec says to the runtime.
+// spec returns the supervisor's spec of a container of p.
 func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
 	meta, err := json.Marshal(note{spec.Name, spec.Attempt, spec.Image, spec.Mounts})
 	if err != nil {
@@ -37,8 +37,8 @@ func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
 	return ws, nil
 }
 
-// links are what is shown below the container's root. A mount within another is left out: its link would have to be made
-// in the other's volume.
+// links returns the links to mounts below the container's root. It omits a mount within another one: its link would have to
+// be created in the other's volume.
 func links(mounts []kubelet.Mount) []wire.Link {
 	var all []wire.Link
 	for _, m := range mounts {
@@ -49,7 +49,7 @@ func links(mounts []kubelet.Mount) []wire.Link {
 	return all
 }
 
-// hidden lists the mounts that are left out.
+// hidden lists the mounts that links omits.
 func hidden(mounts []kubelet.Mount) []string {
 	var all []string
 	for _, m := range mounts {
@@ -71,12 +71,12 @@ func outer(mounts []kubelet.Mount, m kubelet.Mount) string {
 	return ""
 }
 
-// environment is the container's own, with what programs can't do without.
+// environment returns the container's variables, and defaults of those that programs need.
 func environment(spec *kubelet.ContainerSpec, root string) []string {
 	env := expandAll(spec.Env, root)
 	path := defaultPath
 	if host := os.Getenv("PATH"); host != "" && spec.Image.Root == "" {
-		path = host // its programs are the host's
+		path = host // the programs are the host's
 	}
 	term := ""
 	if spec.TTY {
@@ -99,7 +99,8 @@ func has(env []string, name string) bool {
 	return false
 }
 
-// expandAll puts the root in place of $(MINIKCTL_ROOT), which the kubelet has left as a reference to no variable.
+// expandAll replaces $(MINIKCTL_ROOT) by root. The kubelet does not expand this reference, because it has no such
+// variable.
 func expandAll(in []string, root string) []string {
 	out := make([]string, len(in), len(in)+3)
 	for i, s := range in {

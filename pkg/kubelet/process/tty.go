@@ -20,7 +20,7 @@ func (r *Runtime) execTTY(ctx context.Context, id kubelet.ContainerID, argv []st
 	}
 	defer ours.Close()
 	if streams.In != nil {
-		go func() { _, _ = io.Copy(ours, streams.In) }() // ends with the caller's stream, or at the next byte after the end
+		go func() { _, _ = io.Copy(ours, streams.In) }() // ends with the caller's stream, or at the first byte after the command has ended
 	}
 	var output, sizes sync.WaitGroup
 	output.Go(func() {
@@ -42,14 +42,14 @@ func (r *Runtime) execTTY(ctx context.Context, id kubelet.ContainerID, argv []st
 	return reply.Exit, err
 }
 
-// resize passes on the sizes of the caller's terminal.
+// resize applies the sizes of the caller's terminal.
 func resize(to *os.File, sizes <-chan kubelet.WindowSize, ended <-chan struct{}) {
 	eachSize(sizes, ended, func(size kubelet.WindowSize) {
-		_ = terminal.Resize(to, size.Width, size.Height) // the command has ended
+		_ = terminal.Resize(to, size.Width, size.Height) // an error means that the command has ended
 	})
 }
 
-// eachSize calls do for each size until they or the caller end.
+// eachSize calls do for each size until sizes ends or ctx is done.
 func eachSize(sizes <-chan kubelet.WindowSize, ended <-chan struct{}, do func(kubelet.WindowSize)) {
 	for {
 		select {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// alive tells whether a process runs; one that nobody has waited for does not.
+// alive reports whether a process runs. A zombie does not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

@@ -72,7 +72,7 @@ func exitCodes(f *fixture) {
 		{"exit 3", 3, 0},
 		{"kill -KILL $$", 137, 9},
 		{"kill -SEGV $$", 139, 11},
-		{"kill -PIPE $$", 141, 13}, // not ignored, whatever the daemon does with it
+		{"kill -PIPE $$", 141, 13}, // a signal that the daemon may ignore
 	} {
 		got := f.ended(f.start(p, f.shell(c.script)))
 		if got.ExitCode != c.code || got.Signal != c.signal || got.Reason != "" || got.PID != 0 {
@@ -277,7 +277,7 @@ func logFormat(f *fixture) {
 	}
 }
 
-// bigLog writes faster than anybody reads.
+// bigLog writes a log faster than the runtime copies it.
 func bigLog(f *fixture) {
 	p := f.pod()
 	spec := f.command("seq", "150000")
@@ -293,7 +293,7 @@ func bigLog(f *fixture) {
 	}
 }
 
-// texts returns what a log says, without times and streams.
+// texts returns the text of a log, without times and streams.
 func texts(log string) string {
 	var b strings.Builder
 	for line := range strings.Lines(log) {

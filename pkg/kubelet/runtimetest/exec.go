@@ -44,7 +44,7 @@ func samePort(f *fixture) {
 	}
 }
 
-// ask returns what the server at address says, "" if there is none.
+// ask returns the answer of the server at address, "" if there is none.
 func ask(address string) string {
 	c, err := net.Dial("tcp", address)
 	if err != nil {
@@ -171,7 +171,7 @@ func execTerminal(f *fixture) {
 	}
 }
 
-// lines hands on what is written.
+// lines sends each write to a channel.
 type lines struct{ c chan string }
 
 func (l lines) Write(b []byte) (int, error) {

@@ -15,15 +15,15 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
-// The suite starts the test program again with these variables set.
+// The environment variables of a test program that the suite starts again.
 const (
 	roleVariable = "MINIKCTL_RUNTIMETEST_ROLE"
 	argument     = "MINIKCTL_RUNTIMETEST_ARGUMENT"
-	serverRole   = "server" // listens on the argument, and answers each connection with its addresses
+	serverRole   = "server" // listens on the argument, and writes to each connection its addresses
 	driverRole   = "driver" // opens the driver over the argument, starts a container, and waits to be killed
 )
 
-// Main runs a driver's tests, or does what the suite has started the program for.
+// Main runs a driver's tests, or the role with which the suite has started the test program again.
 func Main(m *testing.M, d Driver) {
 	switch os.Getenv(roleVariable) {
 	case serverRole:
@@ -57,7 +57,7 @@ func serve(address string) error {
 
 const drivenPod types.UID = "11111111-1111-4111-8111-111111111111"
 
-// drive tells the container's ID and does not end.
+// drive starts a container, prints its ID, and does not return.
 func drive(d Driver, root string) error {
 	ctx := context.Background()
 	rt, _, err := d.New(root)
@@ -75,11 +75,11 @@ func drive(d Driver, root string) error {
 		return err
 	}
 	fmt.Println(id)
-	_, err = os.Stdin.Read(make([]byte, 1)) // nobody writes
+	_, err = os.Stdin.Read(make([]byte, 1)) // blocks until the process is killed
 	return err
 }
 
-// killedDriver kills a process that has the driver open, as a daemon may be killed, and looks for its container.
+// killedDriver kills a process with an open driver, and checks that a new driver has its container.
 func killedDriver(f *fixture) {
 	f.close()
 	self, err := os.Executable()

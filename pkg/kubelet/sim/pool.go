@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// pool hands out the addresses of 10.244.0.0/16, and when those are all in use those of 10.245.0.0/16 and so on, since
-// a simulated cluster may have more pods than a range has addresses. The last range is 10.255.0.0/16.
+// pool allocates the addresses of 10.244.0.0/16, then those of 10.245.0.0/16 and so on to 10.255.0.0/16: a simulated
+// cluster may have more pods than one range has addresses.
 type pool struct {
 	used map[uint32]struct{}
 	next uint32
@@ -41,7 +41,7 @@ func (p *pool) allocate() (netip.Addr, error) {
 	return netip.Addr{}, errExhausted
 }
 
-// release frees an address; the zero one is nobody's.
+// release frees an address. The zero address is not in the pool.
 func (p *pool) release(a netip.Addr) {
 	if !a.IsValid() {
 		return

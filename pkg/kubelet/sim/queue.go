@@ -7,7 +7,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
-// end is when and how a container ends by its rule. It is void once the container has ended otherwise.
+// end is the time and exit code of a container by its rule. A container that has been stopped before keeps its own.
 type end struct {
 	at   time.Time
 	node *node
@@ -15,7 +15,7 @@ type end struct {
 	code int
 }
 
-// queue is a heap of ends.
+// queue is a heap of ends, the earliest first.
 type queue []end
 
 func (q queue) Len() int           { return len(q) }
@@ -33,13 +33,13 @@ func (q *queue) Pop() any {
 	return last
 }
 
-// endAt has a container end. c.mu must be held.
+// endAt schedules the end of a container. The caller holds c.mu.
 func (c *Cluster) endAt(at time.Time, n *node, id kubelet.ContainerID, code int) {
 	heap.Push(&c.ends, end{at, n, id, code})
 	c.arm()
 }
 
-// arm sets the one timer to the earliest end. c.mu must be held.
+// arm sets the timer to the earliest end. The caller holds c.mu.
 func (c *Cluster) arm() {
 	if len(c.ends) == 0 || !c.due.IsZero() && !c.ends[0].at.Before(c.due) {
 		return
@@ -48,11 +48,11 @@ func (c *Cluster) arm() {
 		c.timer.Stop()
 	}
 	c.due = c.ends[0].at
-	// On a goroutine of its own: a fake clock calls back while it is locked.
+	// fire has a goroutine of its own, since a fake clock calls the function while it holds its lock.
 	c.timer = c.clock.AfterFunc(c.due.Sub(c.clock.Now()), func() { go c.fire() })
 }
 
-// fire ends the containers whose time has come.
+// fire ends the containers that are due.
 func (c *Cluster) fire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,25 +13,24 @@ import (
 	"time"
 )
 
-// Options say what of a log to copy and how.
+// Options select the lines of a log and their form.
 type Options struct {
-	Tail       *int64    // only that many lines from the end; nil: all
-	Since      time.Time // only what was written then or later
-	Timestamps bool      // before each line
+	Tail       *int64    // the number of lines from the end; nil: all
+	Since      time.Time // excludes earlier lines
+	Timestamps bool      // puts its time before each line
 	Limit      int64     // bytes; 0: no limit
 	Stream     string    // "stdout" or "stderr"; "": both
 
-	// Follow makes Copy go on as the log grows, until More says that nothing can come any more. Wait waits between two
-	// looks.
+	// Follow continues the copy as the log grows, until More returns false. Wait waits between two reads.
 	Follow bool
 	More   func() bool
 	Wait   func(ctx context.Context) error
 }
 
-// errLimit ends a copy that has reached its limit.
+// errLimit ends a copy at its limit.
 var errLimit = errors.New("limit reached")
 
-// Copy copies the log at path, with the files that it was rotated away to, to out. A log that does not exist is empty.
+// Copy copies the log at path and its rotated files to out. A log that does not exist is empty.
 func Copy(ctx context.Context, path string, o Options, out io.Writer) error {
 	c := &copier{path: path, Options: o, out: out}
 	defer c.close()
@@ -47,7 +46,7 @@ type copier struct {
 	path    string
 	out     io.Writer
 	current *os.File // the newest file
-	rest    []byte   // the beginning of a line of it that is not whole yet
+	rest    []byte   // the beginning of its last line, which is not complete yet
 	written int64
 	inLine  bool // the last line was partial
 }
@@ -80,7 +79,7 @@ func (c *copier) run(ctx context.Context) error {
 	return c.follow(ctx)
 }
 
-// Rotated returns the files that a log was rotated away to, the oldest first.
+// Rotated returns the rotated files of a log, the oldest first.
 func Rotated(path string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,7 +95,7 @@ func Rotated(path string) ([]string, error) {
 	return out, err
 }
 
-// skip returns where in which file to begin. Files that it leaves out are skipped.
+// skip returns the files to copy, with the offset of the first line of each.
 func (c *copier) skip(old []string) (map[string]int64, error) {
 	out := map[string]int64{c.path: 0}
 	if c.Tail == nil {
@@ -127,7 +126,7 @@ func (c *copier) skip(old []string) (map[string]int64, error) {
 	return out, nil
 }
 
-// file copies a file that does not grow any more.
+// file copies a rotated file.
 func (c *copier) file(path string, from int64) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -156,10 +155,10 @@ func (c *copier) open(from int64) error {
 	return err
 }
 
-// follow copies the newest file, and the one after it when it is rotated away.
+// follow copies the newest file, and after a rotation its successor.
 func (c *copier) follow(ctx context.Context) error {
 	for {
-		more := c.Follow && c.More() // asked first: what is written before the end is there at the next look
+		more := c.Follow && c.More() // before the read: lines that are written before the end are still copied
 		if c.current == nil {
 			if err := c.open(0); err != nil {
 				return err
@@ -186,11 +185,11 @@ func (c *copier) follow(ctx context.Context) error {
 	}
 }
 
-// turn goes on to the next file when the current one was rotated away, after what was written to that at the last moment.
+// turn opens the next file when the current one has been rotated. It first copies the last lines of that.
 func (c *copier) turn() (bool, error) {
 	now, err := os.Stat(c.path)
 	if err != nil {
-		return false, nil //nolint:nilerr // between two files
+		return false, nil //nolint:nilerr // the next file does not exist yet
 	}
 	was, err := c.current.Stat()
 	if err != nil || os.SameFile(now, was) {
@@ -204,7 +203,7 @@ func (c *copier) turn() (bool, error) {
 	return true, c.open(0)
 }
 
-// lines copies what f has from where it stands.
+// lines copies the lines of f from its offset to its end.
 func (c *copier) lines(f io.Reader) error {
 	r := bufio.NewReaderSize(f, block)
 	for {
@@ -228,7 +227,7 @@ func (c *copier) lines(f io.Reader) error {
 func (c *copier) line(raw []byte) error {
 	l, err := Parse(raw)
 	if err != nil {
-		return nil //nolint:nilerr // a line that something else wrote is left out
+		return nil //nolint:nilerr // a malformed line is left out
 	}
 	if l.Time.Before(c.Since) || c.Stream != "" && c.Stream != l.Stream {
 		return nil

@@ -16,12 +16,12 @@ type Line struct {
 	Text    []byte // with its newline, unless it is partial
 }
 
-// timeFormat is how times are written.
+// timeFormat is the format of times.
 const timeFormat = time.RFC3339Nano
 
 var errMalformed = errors.New("malformed log line")
 
-// Parse takes a line apart. The Text shares its memory.
+// Parse parses a line. The Text shares its memory.
 func Parse(line []byte) (Line, error) {
 	at, rest, ok := bytes.Cut(line, []byte{' '})
 	if !ok {

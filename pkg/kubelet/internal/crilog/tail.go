@@ -6,18 +6,18 @@ import (
 	"os"
 )
 
-// block is how much is read at once from the end of a file.
+// block is the number of bytes of one read.
 const block = 16 << 10
 
-// start returns the offset in f from which on it has the given number of lines, and how many lines there are from there:
-// fewer when f has no more. Each part of a long line counts as one.
+// start returns the offset of the last lines of f, and their number, which is lower if f has fewer. Each part of a long
+// line counts as one.
 func start(f io.ReadSeeker, lines int64) (from, found int64, err error) {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil || lines <= 0 || end == 0 {
 		return end, 0, err
 	}
 	buf := make([]byte, block)
-	// The newline that ends the file ends its last line and begins none.
+	// The newline at the end of the file begins no line.
 	for at := end; at > 0; {
 		size := min(block, at)
 		at -= size

@@ -1,5 +1,5 @@
-// Package probe owns the checks that a kubelet makes of a container from the outside: over HTTP, TCP and gRPC. A check
-// knows nothing of pods; when to make it and what follows from it is the kubelet's.
+// Package probe owns the checks of a container over HTTP, TCP and gRPC. The kubelet decides when to check and what follows
+// from a result.
 package probe
 
 import (
@@ -15,20 +15,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Result is what a check found.
+// Result is the result of a check.
 type Result int
 
-// A Warning counts as a Success and is told.
+// A Warning is a Success with an Event.
 const (
 	Success Result = iota
 	Failure
 	Warning
 )
 
-// maxBody is how much of an answer is read.
+// maxBody bounds the bytes that are read of a response.
 const maxBody = 10 << 10
 
-// transport makes a new connection for each check, without looking at certificates or proxies.
+// transport opens a new connection for each check. It verifies no certificates and uses no proxy.
 func transport() *http.Transport {
 	return &http.Transport{
 		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true},
@@ -40,7 +40,7 @@ func transport() *http.Transport {
 }
 
 var (
-	// checks follows redirects within the host it was sent to.
+	// checks is the client for probes. It follows redirects to the same host only.
 	checks = &http.Client{Transport: transport(), CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if req.URL.Hostname() != via[0].URL.Hostname() {
 			return http.ErrUseLastResponse
@@ -54,7 +54,7 @@ var (
 	Hook = &http.Client{Transport: transport(), CheckRedirect: checks.CheckRedirect}
 )
 
-// NewRequest returns a GET with a pod's headers. "Host" sets the host, and a header that the pod gives replaces ours.
+// NewRequest returns a GET with a probe's headers, which replace the default ones. "Host" sets the request's host.
 func NewRequest(ctx context.Context, u *url.URL, headers []corev1.HTTPHeader, agent string) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -78,7 +78,7 @@ func NewRequest(ctx context.Context, u *url.URL, headers []corev1.HTTPHeader, ag
 	return req, nil
 }
 
-// HTTP makes a request. Answers from 200 to 399 are a success; a redirect to another host is a warning.
+// HTTP sends a request. Status codes from 200 to 399 are a success; a redirect to another host is a warning.
 func HTTP(req *http.Request) (Result, string) {
 	resp, err := checks.Do(req)
 	if err != nil {
@@ -98,7 +98,7 @@ func HTTP(req *http.Request) (Result, string) {
 	return Success, string(body)
 }
 
-// TCP makes a connection.
+// TCP opens a connection.
 func TCP(ctx context.Context, address string) (Result, string) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", address)
