@@ -19,14 +19,14 @@ type target struct {
 	port uint16
 }
 
-// local tells whether the address means "this machine" to the caller, which is its pod: any address, or loopback.
+// local reports whether the address means "this machine": any address, or loopback. For the caller that is its pod.
 func (t target) local() bool { return t.addr.isAny() || t.addr.isLocalhost() }
 
-// binding keeps the look at a port and a bind to it apart: the look has the port for a moment.
+// binding serializes binds and the checks of taken, which bind a port for a moment.
 var binding sync.Mutex
 
-// bind gives what listens on any address or on loopback the pod's own address. Port 0 is left alone: such a socket is a
-// client's, or is found by its port, which nobody else has.
+// bind replaces any address and loopback by the pod's own address. It leaves binds to port 0 to the kernel: such a socket is
+// a client's, or its peers find it by its port, which is unique on the machine.
 func (l *listener) bind(n *notification) {
 	t, ok := l.target(n)
 	if !ok || t.port == 0 || !(t.local() || t.addr.same(l.own)) {
@@ -50,7 +50,7 @@ func (l *listener) bindOwn(sock int, t target) error {
 	}
 	only, err := unix.GetsockoptInt(sock, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY)
 	if err == nil && only == 1 {
-		// Pods have no IPv6 address of their own: what wants IPv6 alone gets the IPv4 one.
+		// Pods have no IPv6 address of their own: a socket for IPv6 only gets the IPv4 address.
 		err = unix.SetsockoptInt(sock, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0)
 	}
 	if err != nil {
@@ -58,14 +58,14 @@ func (l *listener) bindOwn(sock int, t target) error {
 	}
 	err = bound(sock, unix.Bind(sock, l.address(t.port, true)), l.own)
 	if errors.Is(err, unix.EADDRINUSE) && only == 1 {
-		// Very likely the pod has bound the port by IPv4 before, as web servers do one after the other. There is nobody
-		// whom the twin could miss.
+		// Probably the pod has bound the port by IPv4 before: web servers bind both families one after the other. The socket
+		// for IPv6 then listens where no peer connects.
 		return unix.Bind(sock, &unix.SockaddrInet6{Addr: [16]byte{15: 1}})
 	}
 	return err
 }
 
-// bound corrects the result of a bind that was carried out twice, since a signal had interrupted the caller.
+// bound corrects the result of a bind that was carried out twice because a signal interrupted the caller.
 func bound(sock int, err error, own ip) error {
 	if !errors.Is(err, unix.EINVAL) {
 		return err
@@ -76,8 +76,8 @@ func bound(sock int, err error, own ip) error {
 	return err
 }
 
-// connect leads a connection to loopback to the pod itself, if something there has the port. A connection to another
-// pod comes from the pod's own address.
+// connect sends a connection to loopback to the pod's own address, if a process of the pod has the port. It gives a connection
+// to another pod the pod's own address as its source.
 func (l *listener) connect(n *notification) {
 	t, ok := l.target(n)
 	switch {
@@ -108,14 +108,14 @@ func (l *listener) connectSelf(n *notification, t target) {
 		l.proceed(n)
 		return
 	}
-	// It may wait for the server's queue, which must not keep others waiting.
+	// In a goroutine, because connect may wait for room in the server's backlog.
 	go func() {
 		defer unix.Close(sock)
 		l.done(n, unix.Connect(sock, l.address(t.port, t.addr.kind != four)))
 	}()
 }
 
-// taken tells whether somebody has the port at the pod's address.
+// taken reports whether a socket has the port at the pod's address.
 func (l *listener) taken(kind int, port uint16) bool {
 	binding.Lock()
 	defer binding.Unlock()
@@ -141,13 +141,13 @@ func (l *listener) connectSibling(n *notification, t target) {
 	if addr, ok := sockname(sock); !ok || !addr.isAny() {
 		return
 	}
-	// The port is chosen when it connects, so that it may be one that is in use towards another server.
+	// The kernel then chooses the port in connect, and may share it with connections to other servers.
 	if unix.SetsockoptInt(sock, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1) == nil {
-		_ = unix.Bind(sock, l.address(0, t.addr.kind != four)) // it then comes from the host's address
+		_ = unix.Bind(sock, l.address(0, t.addr.kind != four)) // on an error the source is the host's address
 	}
 }
 
-// sibling tells whether addr is one of this daemon's pods or nodes: they share the first half of their address.
+// sibling reports whether addr belongs to a pod or node of the same daemon: they share the first half of their address.
 func (l *listener) sibling(addr ip) bool {
 	return addr.kind != noIP && [14]byte(addr.bytes[:14]) == [14]byte(l.own.bytes[:14])
 }
@@ -159,7 +159,7 @@ func (l *listener) address(port uint16, six bool) unix.Sockaddr {
 	return &unix.SockaddrInet4{Port: int(port), Addr: l.own.as4()}
 }
 
-// target reads the socket address that the caller gave.
+// target reads the socket address argument of the call.
 func (l *listener) target(n *notification) (target, bool) {
 	if l.own.kind == noIP {
 		return target{}, false
@@ -191,7 +191,7 @@ func (l *listener) target(n *notification) (target, bool) {
 // socket duplicates the caller's socket.
 func (l *listener) socket(n *notification) (int, bool) {
 	pidfd, err := unix.PidfdOpen(int(n.pid), unix.PIDFD_THREAD)
-	if err == unix.EINVAL { // a kernel that knows processes only
+	if err == unix.EINVAL { // before Linux 6.9
 		pidfd, err = unix.PidfdOpen(threadGroup(int(n.pid)), 0)
 	}
 	if err != nil {

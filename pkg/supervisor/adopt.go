@@ -8,8 +8,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// adopt takes over what an earlier supervisor has left: running containers run on, and an exit that was missed is told
-// as one.
+// adopt takes over the containers of an earlier supervisor. Running containers continue. A container that has ended in
+// between is reported as ended, with an unknown exit code.
 func (s *supervisor) adopt() error {
 	all, err := load(s.root)
 	if err != nil {
@@ -71,18 +71,18 @@ func (c *container) reopen(alive bool) (*pipes, error) {
 	case alive:
 		return &pipes{out: takeTerminal(c.status.PID)}, nil
 	}
-	return &pipes{}, nil // a terminal ends with those who have it
+	return &pipes{}, nil // the terminal ended with its last holder
 }
 
-// lost notes an exit whose code nobody saw, as Kubernetes words it.
+// lost records an exit with an unknown code, with Kubernetes' reason for it.
 func (s *supervisor) lost(c *container) {
 	s.finish(c, func(st *wire.Status) {
 		st.ExitCode, st.Reason, st.Message = lostExit, lostReason, lostText
 	})
 }
 
-// handover takes the notify descriptor of a container that an earlier supervisor has started, and that the container has
-// not kept itself.
+// handover takes over, from the daemon, the notify descriptor of a container of an earlier supervisor. It does nothing if the
+// container has kept the descriptor itself.
 func (s *supervisor) handover(id string, files []*os.File) error {
 	if len(files) != 1 {
 		return fmt.Errorf("handover %s: %d descriptors", id, len(files))

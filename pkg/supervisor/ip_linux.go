@@ -4,7 +4,7 @@ package supervisor
 
 import "golang.org/x/sys/unix"
 
-// ip is an IPv4 address, or an IPv6 one that no pod has. (Package net/netip would be initialised too late for us.)
+// ip is an IPv4 address, or an IPv6 one that no pod has. (Package net/netip initialises too late: see package early.)
 type ip struct {
 	bytes [16]byte // as IPv6: an IPv4 address is mapped
 	kind  ipKind
@@ -37,7 +37,7 @@ func ipFrom16(b [16]byte) ip {
 
 func (a ip) as4() [4]byte { return [4]byte(a.bytes[12:]) }
 
-// isAny tells whether a is 0.0.0.0 or ::.
+// isAny reports whether a is 0.0.0.0 or ::.
 func (a ip) isAny() bool {
 	if a.kind == six {
 		return a.bytes == [16]byte{}
@@ -45,7 +45,7 @@ func (a ip) isAny() bool {
 	return a.kind != noIP && a.as4() == [4]byte{}
 }
 
-// isLocalhost tells whether a is 127.0.0.1 or ::1.
+// isLocalhost reports whether a is 127.0.0.1 or ::1.
 func (a ip) isLocalhost() bool {
 	if a.kind == six {
 		return a.bytes == [16]byte{15: 1}
@@ -53,10 +53,10 @@ func (a ip) isLocalhost() bool {
 	return a.kind != noIP && a.as4() == [4]byte{127, 0, 0, 1}
 }
 
-// same tells whether a and b are one IPv4 address, mapped or not.
+// same reports whether a and b are one IPv4 address, mapped or not.
 func (a ip) same(b ip) bool { return a.kind != noIP && b.kind != noIP && a.bytes == b.bytes }
 
-// parseIP reads an IPv4 address as it is usually written.
+// parseIP parses an IPv4 address in dotted-decimal form.
 func parseIP(s string) (ip, bool) {
 	var b [4]byte
 	part, n, digits := 0, 0, 0

@@ -12,8 +12,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// join connects files with the streams of a container until it ends, or the daemon hangs up, or what is to be its input
-// has ended and its own goes on.
+// join connects files with the streams of a container. It returns when the container ends, when the daemon hangs up, and
+// when the given input has ended while the container's input stays open for the next.
 func (s *supervisor) join(conn *wire.Conn, req *wire.Request, files []*os.File) error {
 	if len(files) != 3 {
 		return errors.New("join: no streams")
@@ -24,7 +24,7 @@ func (s *supervisor) join(conn *wire.Conn, req *wire.Request, files []*os.File) 
 	}
 	x := logs.taps.join(files[1], files[2])
 	defer logs.taps.leave(x)
-	var fed chan bool // told whether the container's input goes on
+	var fed chan bool // receives whether the container's input stays open
 	if req.Input {
 		fed = make(chan bool, 1)
 		go func() { fed <- s.feed(c, logs, files[0]) }()
@@ -53,10 +53,10 @@ func (s *supervisor) join(conn *wire.Conn, req *wire.Request, files []*os.File) 
 	}
 }
 
-// longAgo as a deadline ends what is waiting at once.
+// longAgo is a deadline that ends pending reads and writes at once.
 var longAgo = time.Unix(1, 0)
 
-// running returns a container that runs.
+// running returns a container, which must run, and its logs.
 func (s *supervisor) running(id string) (*container, *logs, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,8 +81,8 @@ func hungUp(conn *wire.Conn) <-chan struct{} {
 	return gone
 }
 
-// feed gives a container input until that ends, and tells whether the container's own goes on. One that has no input, or
-// none any more, stays connected for its output.
+// feed copies from into the container's input until either ends. It returns whether the container's input stays open. A
+// container without input stays joined for its output.
 func (s *supervisor) feed(c *container, logs *logs, from *os.File) (on bool) {
 	to, err := s.input(c)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *supervisor) feed(c *container, logs *logs, from *os.File) (on bool) {
 	return false
 }
 
-// input opens the container's input for one more who writes; nil: it has none.
+// input opens the container's input for one more writer. It returns nil if the container has none.
 func (s *supervisor) input(c *container) (*os.File, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +128,7 @@ func (s *supervisor) input(c *container) (*os.File, error) {
 	return os.OpenFile(c.pipe(wire.InputPipe), os.O_WRONLY|syscall.O_NONBLOCK, 0)
 }
 
-// closeInput ends the input of a container once all who write have.
+// closeInput ends the input of a container once its other writers have closed it.
 func (s *supervisor) closeInput(c *container) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,10 +139,10 @@ func (s *supervisor) closeInput(c *container) {
 	c.logs.streams.in = nil
 	close(c.logs.fed)
 	c.status.Closed = true
-	s.publish(c) // the daemon holds it too
+	s.publish(c) // so that the daemon closes its end as well
 }
 
-// resize tells a container's terminal its size.
+// resize sets the size of a container's terminal.
 func (s *supervisor) resize(id string, size *wire.Size) error {
 	c, logs, err := s.running(id)
 	if err != nil || size == nil || !c.spec.TTY || logs.streams.out == nil {

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// A log is rotated at this size, and this many files are kept, the current one included: the defaults of Kubernetes.
+// A log is rotated at maxLogSize, and maxLogFiles files are kept, including the current one: the defaults of Kubernetes.
 const (
 	maxLogSize  = 10 << 20
 	maxLogFiles = 5
 )
 
-// logFile is a container's log. An empty path takes nothing.
+// logFile is a container's log. With an empty path it drops what is written.
 type logFile struct {
 	path string
 
 	mu     sync.Mutex
 	file   *os.File
 	size   int64
-	failed bool // a failure is told once, not for each line
+	failed bool // a failure is logged once, not for each line
 }
 
 func (l *logFile) write(b []byte) {
@@ -44,7 +44,7 @@ func (l *logFile) write(b []byte) {
 	l.failed = err != nil
 }
 
-// create makes the file, so that a container that has written nothing has an empty log, and not none.
+// create creates the file, so that the log of a silent container is empty instead of missing.
 func (l *logFile) create() {
 	if l.path == "" {
 		return
@@ -52,7 +52,7 @@ func (l *logFile) create() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.open(); err != nil {
-		logf("%v", err) // told again when there is something to write
+		logf("%v", err) // write tries again
 	}
 }
 
@@ -73,7 +73,7 @@ func (l *logFile) open() error {
 	return nil
 }
 
-// rotate moves the file away under the current time, as the kubelet does, and removes the oldest of those.
+// rotate renames the file to a name with the current time, as the kubelet does, and removes the oldest such files.
 func (l *logFile) rotate() error {
 	l.file.Close()
 	l.file = nil

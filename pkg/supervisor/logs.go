@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// maxLine is how much of a line is held back for its end, as container runtimes do. Longer ones are logged in parts.
+// maxLine is the longest text of a log entry, as in container runtimes. Longer lines are logged in parts.
 const maxLine = 16 << 10
 
-// logs copies a container's output to its log file, in the format of the container runtime interface: a line each with
-// the time, the stream, F for a full line or P for a part of one, and the text. It also passes it on to who is joined.
+// logs copies a container's output to its log file, in the format of the container runtime interface: a line with the time,
+// the stream, F for a full line or P for a part of one, and the text. It also copies the output to the joined clients.
 type logs struct {
 	file    logFile
 	streams *pipes // in is guarded by supervisor.mu
 	taps    taps
-	fed     chan struct{} // closed when nobody can give the container input any more
+	fed     chan struct{} // closed when the container's input has ended
 	done    sync.WaitGroup
 }
 
-// stderrName is what a line of the standard error is marked with.
+// stderrName is the stream of log entries from the standard error.
 const stderrName = "stderr"
 
 func newLogs(path string, p *pipes) *logs {
@@ -37,12 +37,12 @@ func newLogs(path string, p *pipes) *logs {
 	return l
 }
 
-// finish waits for the ends of the streams, but not longer than d, and closes everything.
+// finish waits up to d for the ends of the streams, and closes the log file.
 func (l *logs) finish(d time.Duration) {
 	timer := time.AfterFunc(d, func() {
 		for _, r := range []*os.File{l.streams.out, l.streams.err} {
 			if r != nil {
-				_ = r.SetReadDeadline(longAgo) // where pipes have no deadlines it ends with its last writer
+				_ = r.SetReadDeadline(longAgo) // pipes without deadlines end with their last writer
 			}
 		}
 	})
@@ -64,7 +64,7 @@ func (l *logs) copy(name string, r *os.File) {
 	for {
 		var n int
 		var failed error
-		// The buffer is taken only once there is something to read: most containers are silent most of the time.
+		// The buffer is taken only once there is output: most containers are silent most of the time.
 		err := raw.Read(func(fd uintptr) bool {
 			buf := buffers.Get().(*[]byte)
 			defer buffers.Put(buf)
@@ -114,7 +114,7 @@ func (s *stream) write(data []byte) {
 	s.file.write(out)
 }
 
-// end logs a last line that has no end.
+// end logs a last line without a newline.
 func (s *stream) end() {
 	if len(s.partial) > 0 {
 		s.file.write(s.entry(nil, time.Now(), 'P', nil))

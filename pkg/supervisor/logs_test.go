@@ -53,7 +53,7 @@ func TestStream(t *testing.T) {
 func TestRotation(t *testing.T) {
 	dir := t.TempDir()
 	file := logFile{path: filepath.Join(dir, "log")}
-	if err := os.WriteFile(filepath.Join(dir, "log2"), nil, 0o600); err != nil { // somebody else's
+	if err := os.WriteFile(filepath.Join(dir, "log2"), nil, 0o600); err != nil { // another log
 		t.Fatal(err)
 	}
 	block := bytes.Repeat([]byte("0123456789abcdef"), maxLogSize/16/2)

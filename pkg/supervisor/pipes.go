@@ -10,18 +10,18 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// pipes are a container's streams. Its output pipes are named, and the container has them open for reading too, so that a
-// container whose supervisor has died is not ended by SIGPIPE: it writes on, until the pipe is full, and the next
-// supervisor reads on. An input pipe is held open so that the input does not end before somebody has given it. A container
-// with a terminal has nothing else, and keeps our end of it as well.
+// pipes are a container's streams. The output pipes are named. The container has them open for reading, too, so that SIGPIPE
+// does not end it when the supervisor dies: it writes until the pipe is full, and the next supervisor reads on. The
+// supervisor holds an input pipe open, so that the input does not end before a client joins. A container with a terminal has
+// no pipes, and keeps the supervisor's end of the terminal as well.
 type pipes struct {
-	out, err *os.File   // to be read; err is nil where there is a terminal, which is out
-	in       *os.File   // only held
-	theirs   []*os.File // what the container gets
-	kept     []*os.File // what it keeps for the next supervisor
+	out, err *os.File   // read ends; with a terminal, out is the terminal and err is nil
+	in       *os.File   // held open, not used
+	theirs   []*os.File // the container's standard streams
+	kept     []*os.File // what the container keeps for the next supervisor
 }
 
-// openPipes makes a container's streams, both ends.
+// openPipes creates a container's streams and opens both ends.
 func (c *container) openPipes() (*pipes, error) {
 	if c.spec.TTY {
 		return c.openTerminal()
@@ -63,7 +63,7 @@ func (c *container) openTerminal() (*pipes, error) {
 	return &pipes{out: ours, theirs: []*os.File{theirs, theirs, theirs}, kept: []*os.File{ours}}, nil
 }
 
-// openOurs opens the ends that the supervisor has, and makes the pipes where they are missing.
+// openOurs opens the supervisor's ends, and creates missing pipes.
 func (c *container) openOurs() (*pipes, error) {
 	names := wire.Pipes[:]
 	if c.spec.Stdin {
@@ -101,8 +101,8 @@ func (c *container) makePipe(name string) error {
 	return c.chown(path) // a program may open /dev/stdout
 }
 
-// openBlocking opens a file that a container gets, or that is only held. Unlike os.OpenFile it leaves it blocking: programs
-// don't expect EAGAIN.
+// openBlocking opens a file for a container, or to be held open. Unlike os.OpenFile it leaves the file blocking, because
+// programs don't expect EAGAIN.
 func openBlocking(path string, mode int) (*os.File, error) {
 	fd, err := syscall.Open(path, mode|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -123,12 +123,12 @@ func (p *pipes) close() {
 
 func (p *pipes) closeTheirs() {
 	for _, f := range p.theirs {
-		f.Close() // a terminal three times, which does no harm
+		f.Close() // a terminal is there three times; closing it again does nothing
 	}
 	p.theirs = nil
 }
 
-// descriptor returns f's number without making it blocking. f stays open while it is used.
+// descriptor returns f's descriptor without making it blocking. The caller keeps f open while it uses the descriptor.
 func descriptor(f *os.File) uintptr {
 	fd := ^uintptr(0)
 	if raw, err := f.SyscallConn(); err == nil {

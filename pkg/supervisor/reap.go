@@ -11,7 +11,7 @@ import (
 // reaper waits for every child of the supervisor: those it forked, and the orphans that it inherits from them.
 type reaper struct {
 	signals chan os.Signal
-	mu      sync.Mutex // held while forking, so that no exit is seen before it is waited for
+	mu      sync.Mutex // held while forking, so that every exit finds its entry in waiting
 	waiting map[int]chan<- syscall.WaitStatus
 }
 
@@ -21,7 +21,7 @@ func newReaper() *reaper {
 	return r
 }
 
-// fork starts a program; what becomes of it is sent on the channel.
+// fork starts a program. Its wait status is sent on the channel when it has ended.
 func (r *reaper) fork(path string, argv []string, attr *syscall.ProcAttr) (int, <-chan syscall.WaitStatus, error) {
 	exited := make(chan syscall.WaitStatus, 1)
 	r.mu.Lock()

@@ -1,17 +1,18 @@
-// Package supervisor owns the process that runs a daemon's containers and outlives it. It forks them (package launch),
-// holds their output pipes and writes their logs, holds the seccomp descriptors through which their bind and connect calls
-// are answered, limits their memory, reaps them and all their descendants, and notes on disk what became of them. The
-// daemon talks to it over a unix socket (package wire); when the daemon dies nothing changes here, and the next one attaches.
+// Package supervisor owns the process that runs a daemon's containers and outlives the daemon. The supervisor forks the
+// containers (package launch), reads their output and writes their logs, answers their bind and connect calls over seccomp
+// descriptors, limits their memory, reaps them and all their descendants, and records their status on disk. The daemon
+// talks to it over a unix socket (package wire). The containers run on when the daemon dies, and the next daemon attaches.
 //
-// When the supervisor itself dies its containers run on. The next supervisor finds them by process number and start time,
-// reads on from the same named pipes, which the daemon has kept open, and takes their seccomp descriptors from where the
-// containers keep them, or from the daemon. What is lost then is what was read of the output and not yet written, and the
-// exit code of a container that ended in between or that the kernel does not tell of. When the daemon dies as well, what a
-// container has written and nobody has read is lost if it ends before the next supervisor; and a container that does not
-// keep its descriptor can make no new listening sockets, connections and sessions (ENOSYS), since the kernel drops a
-// filter's other end with the last who has it.
+// The containers also run on when the supervisor dies. The next supervisor finds them by PID and start time. It reads from
+// the same named pipes, which the daemon has kept open. It takes their seccomp descriptors from the containers, which keep
+// them, or from the daemon. Two things are lost: output that the old supervisor had read and not yet written, and the exit
+// code of a container that ended in between, on kernels that report exit codes to parents only.
 //
-// It ends by itself when nothing runs and no daemon is attached.
+// When the daemon and the supervisor both die, two more things are lost. Unread output of a container is lost if the
+// container ends before the next supervisor starts. A container that does not keep its seccomp descriptor can make no new
+// listening sockets, connections and sessions (ENOSYS), because the kernel drops the descriptor with its last holder.
+//
+// The supervisor ends by itself when nothing runs and no daemon is attached.
 package supervisor
 
 import (
@@ -33,7 +34,7 @@ import (
 const (
 	// idle is how long a supervisor with nothing to do waits for a daemon.
 	idle = 10 * time.Second
-	// homeInterval is how often a supervisor looks whether its folder is still there.
+	// homeInterval is how often a supervisor checks that its folder still exists.
 	homeInterval = 5 * time.Second
 )
 
@@ -44,23 +45,23 @@ type supervisor struct {
 
 	limits  sync.Once // starts the watcher of memory, when there is a limit
 	probed  sync.Once
-	refused string // why containers can't have addresses of their own; valid once probed
+	refused string // why containers can't have addresses of their own; set by probed
 
 	mu         sync.Mutex
 	containers map[string]*container
 	watchers   map[*watcher]struct{}
 	revision   uint64
 	attached   int
-	activity   chan struct{} // something may have made the supervisor idle, or not idle
+	activity   chan struct{} // receives when the supervisor may have become idle or busy
 	stop       chan struct{} // closed by Shutdown
 	stopOnce   sync.Once
 }
 
 // Command returns the command that runs a supervisor over the folder root. The process needs a session of its own to
-// outlive its parent. It writes the reason of a failed start to its standard error, and closes its descriptor 3 once it
-// serves.
+// outlive its parent. If its start fails, it writes the reason to its standard error. It closes its descriptor 3 as soon as
+// it accepts connections.
 func Command(root string) role.Command {
-	// The supervisor allocates little, and its size counts on every machine.
+	// The supervisor allocates little, and its memory counts on every machine.
 	return role.Start(role.Supervisor, []string{root}, "GOGC=50")
 }
 
@@ -120,7 +121,7 @@ func lockFile(path string) (*os.File, error) {
 	}
 	err = f.Truncate(0)
 	if err == nil {
-		_, err = f.WriteString(strconv.Itoa(os.Getpid()) + "\n") // for people, and for tests
+		_, err = f.WriteString(strconv.Itoa(os.Getpid()) + "\n") // for debugging and for tests
 	}
 	if err != nil {
 		f.Close()
@@ -129,8 +130,8 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// waitIdle returns when there has been nothing to do for a while, or after Shutdown, or when the folder was removed:
-// then no daemon can ever find the containers, so that they are ended.
+// waitIdle returns when there has been nothing to do for a while, and after Shutdown. It also returns when the folder was
+// removed, after it has ended the containers: no daemon could find them any more.
 func (s *supervisor) waitIdle(lock *os.File) error {
 	home := time.NewTicker(homeInterval)
 	defer home.Stop()
@@ -157,7 +158,7 @@ func (s *supervisor) waitIdle(lock *os.File) error {
 func (s *supervisor) atHome(lock *os.File) bool {
 	held, err := lock.Stat()
 	if err != nil {
-		return true // can't tell
+		return true // unknown
 	}
 	there, err := os.Stat(lock.Name())
 	return err == nil && os.SameFile(held, there) || err != nil && !errors.Is(err, os.ErrNotExist)
@@ -222,7 +223,7 @@ func (s *supervisor) answer(conn *wire.Conn) {
 	if req.Op == wire.Start && err == nil {
 		give = s.copyNotify(req.Spec.ID)
 	}
-	_ = conn.Send(reply, give...) // a daemon that is gone learns it when it attaches
+	_ = conn.Send(reply, give...) // if the daemon is gone, the next one receives it when it attaches
 	wire.CloseFiles(give)
 	if req.Op == wire.Shutdown && err == nil {
 		s.stopOnce.Do(func() { close(s.stop) })

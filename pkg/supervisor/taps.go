@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// patience is how long somebody who is joined to a container may leave its output unread before being dropped. The
-// container waits as long, as it does everywhere.
+// patience is how long a joined client may leave the container's output unread before it is dropped. The container blocks
+// meanwhile, as in other runtimes.
 const patience = 10 * time.Second
 
-// taps are those who are joined to a container: each gets what the container writes from then on.
+// taps are the clients joined to a container. Each receives the output from the moment it joins.
 type taps struct {
 	patience time.Duration
 	mu       sync.Mutex
 	all      []*tap
 }
 
-// tap is one of them.
+// tap is one joined client.
 type tap struct {
 	out, err *os.File
 	once     sync.Once
-	broken   chan struct{} // closed when it takes no more
+	broken   chan struct{} // closed when the client receives no more
 }
 
 func (t *taps) join(out, err *os.File) *tap {
@@ -39,7 +39,7 @@ func (t *taps) leave(x *tap) {
 	t.all = slices.DeleteFunc(slices.Clone(t.all), func(y *tap) bool { return x == y })
 }
 
-// write passes output on, of stdout or stderr.
+// write copies output of stdout or stderr to all clients.
 func (t *taps) write(name string, data []byte) {
 	t.mu.Lock()
 	all := t.all

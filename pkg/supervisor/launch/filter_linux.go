@@ -19,8 +19,8 @@ const (
 	offArg2   = 16 + 2*8
 )
 
-// filter forbids new privileges and has the supervisor told of the system calls that f names. The machine's refusal is
-// not an error: the supervisor is told, and the container shares the host's addresses.
+// filter forbids new privileges and installs the filter f, whose notify descriptor it sends to the supervisor. If the machine
+// refuses the filter, it reports the reason instead of failing: the container then shares the host's addresses.
 func filter(conn *wire.Conn, f wire.Filter, keep bool) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl", err)
@@ -33,7 +33,7 @@ func filter(conn *wire.Conn, f wire.Filter, keep bool) error {
 		return conn.Send(wire.Launched{Refused: err.Error()})
 	}
 	if keep {
-		_ = unix.Dup3(fd, wire.KeptFD, 0) // fails where fewer descriptors are allowed: then the daemon's copy has to do
+		_ = unix.Dup3(fd, wire.KeptFD, 0) // fails if the limit of descriptors is lower: then only the daemon has a copy
 	}
 	file := os.NewFile(uintptr(fd), "seccomp")
 	err = conn.Send(wire.Launched{Filtered: true}, file)
@@ -44,7 +44,7 @@ func filter(conn *wire.Conn, f wire.Filter, keep bool) error {
 func install(prog []unix.SockFilter) (int, error) {
 	fprog := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
 	const listen = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
-	// Killable only: a signal would otherwise interrupt a bind that the supervisor has already carried out.
+	// Only SIGKILL may interrupt a call: another signal could interrupt a bind that the supervisor has already carried out.
 	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
 		listen|unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, uintptr(unsafe.Pointer(&fprog)))
 	if errors.Is(errno, unix.EINVAL) {
@@ -56,8 +56,8 @@ func install(prog []unix.SockFilter) (int, error) {
 	return int(fd), nil
 }
 
-// instructions is the filter program. Socket addresses can't be read there, but their length can: that of bind and
-// connect tells internet sockets (and padded ones) from most unix sockets, which then cost nothing.
+// instructions returns the filter program. The program can't read a socket address, only its length. The length distinguishes
+// addresses of internet sockets, and padded ones, from most addresses of unix sockets, whose calls then cost nothing.
 func instructions(f wire.Filter) []unix.SockFilter {
 	load := func(off uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: off}
@@ -88,5 +88,5 @@ func instructions(f wire.Filter) []unix.SockFilter {
 	}
 }
 
-// sizeofStorage is that of struct sockaddr_storage, which some programs pass whatever they bind.
+// sizeofStorage is the size of struct sockaddr_storage, which some programs pass for every family.
 const sizeofStorage = 128

@@ -8,7 +8,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// filter tells the supervisor that there is none here.
+// filter reports to the supervisor that there are no filters here.
 func filter(conn *wire.Conn, f wire.Filter, _ bool) error {
 	if f == wire.NoFilter {
 		return nil

@@ -1,6 +1,5 @@
-// Package launch owns the first steps of a container: the process that the supervisor forks reads a wire.Launch from
-// descriptor 3, gives itself the container's session, user, limits and system call filter, and then becomes the
-// container's program. Descriptor 3 closes by itself when that succeeds.
+// Package launch owns the first steps of a container's process: it reads a wire.Launch from descriptor 3, takes on the
+// container's terminal, user and system call filter, and executes the container's program. Success closes descriptor 3.
 package launch
 
 import (
@@ -13,7 +12,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// Main does not return.
+// Main runs the first steps, and does not return.
 func Main() {
 	runtime.LockOSThread() // privileges and filters belong to the thread that calls exec
 	conn, err := wire.FileConn(os.NewFile(3, "supervisor"))
@@ -23,7 +22,7 @@ func Main() {
 	var l wire.Launch
 	kept, err := conn.Receive(&l)
 	if err != nil {
-		os.Exit(125) // the supervisor is gone: there is nobody to tell
+		os.Exit(125) // the supervisor is gone
 	}
 	if len(kept) == 1 {
 		keepTerminal(kept[0])
@@ -33,9 +32,9 @@ func Main() {
 	os.Exit(125)
 }
 
-// run becomes the program, or returns why it cannot.
+// run executes the program. It returns only if that fails.
 func run(conn *wire.Conn, l *wire.Launch) error {
-	// Signals that the daemon was started to ignore must not stay ignored: what is caught now is reset by exec.
+	// The daemon may have been started with ignored signals. exec resets signals that are caught to their defaults.
 	signal.Notify(make(chan os.Signal, 1))
 	syscall.Umask(0o022)
 	if l.TTY {
@@ -43,7 +42,7 @@ func run(conn *wire.Conn, l *wire.Launch) error {
 			return err
 		}
 	}
-	if l.Dir != "" { // first, since the container's own folder may be below one that its user may not enter
+	if l.Dir != "" { // before becomeUser: the container's user may lack access to a parent folder
 		if err := os.Chdir(l.Dir); err != nil {
 			return cwdError(l.Dir, err)
 		}
@@ -64,10 +63,10 @@ func run(conn *wire.Conn, l *wire.Launch) error {
 	return nil
 }
 
-// becomeUser drops to a user. Asking for the user that one is already is fine without privileges.
+// becomeUser switches to a user and group. Without privileges only the current ones are allowed.
 func becomeUser(uid, gid *int64) error {
 	if gid != nil || uid != nil {
-		// Fails for an unprivileged daemon, whose groups then are its own user's anyway.
+		// Fails without privileges: then the groups stay those of the daemon's user.
 		_ = syscall.Setgroups(nil)
 	}
 	if gid != nil && int(*gid) != syscall.Getgid() {
@@ -83,7 +82,7 @@ func becomeUser(uid, gid *int64) error {
 	return nil
 }
 
-// describe turns an errno of exec into the words container runtimes use.
+// describe returns an error of exec in the words of container runtimes.
 func describe(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOEXEC):

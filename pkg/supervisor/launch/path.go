@@ -39,7 +39,7 @@ func cwdError(dir string, err error) error {
 
 var errNotFound = errors.New("executable file not found in $PATH")
 
-// lookPath finds a program as a shell in the container would: by the container's PATH, in its folder, as its user.
+// lookPath finds a program as a shell in the container does: in the container's PATH and folder, as the container's user.
 func lookPath(name string, env []string) (string, error) {
 	if program.Find(name) != nil {
 		return role.Self(), nil
@@ -80,7 +80,7 @@ func lookup(env []string, name string) string {
 	value := ""
 	for _, e := range env {
 		if v, ok := strings.CutPrefix(e, name+"="); ok {
-			value = v // the last one counts, as for getenv in most programs that copy it to a map
+			value = v // the last one counts
 		}
 	}
 	return value

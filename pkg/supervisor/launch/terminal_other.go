@@ -4,5 +4,5 @@ package launch
 
 import "os"
 
-// keepTerminal has nothing to keep: there are no terminals here.
+// keepTerminal closes f: there are no terminals here.
 func keepTerminal(f *os.File) { f.Close() }

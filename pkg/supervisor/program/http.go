@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// This is as much of HTTP/1.1 as web needs. Package net/http would have to be initialised before any container process
-// could be dispatched (see package early), and that takes ten times as long as a container's whole start.
+// This is the part of HTTP/1.1 that web needs. Package net/http would initialise before the dispatch of container processes
+// (see package early), which takes ten times as long as the whole start of a container.
 
 const (
 	plainText = "text/plain; charset=utf-8"
 	jsonType  = "application/json"
 
 	maxHeader = 32 << 10
-	maxBody   = 1 << 20 // of a request: it is read and dropped
+	maxBody   = 1 << 20 // of a request; the body is read and dropped
 	headTime  = 5 * time.Second
 	idleTime  = time.Minute
 )
@@ -45,14 +45,14 @@ type response struct {
 
 var reasons = map[int]string{200: "OK", 400: "Bad Request", 413: "Content Too Large", 500: "Internal Server Error"}
 
-// server answers the requests of all connections of a listener.
+// server answers the requests of a listener's connections.
 type server struct {
 	listener *listener
 	answer   func(*request) response
 
 	mu    sync.Mutex
 	ended bool
-	idle  map[*os.File]bool // the connections, and whether they wait for a request
+	idle  map[*os.File]bool // whether each connection waits for a request
 	conns sync.WaitGroup
 }
 
@@ -69,7 +69,7 @@ func (s *server) run() {
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			time.Sleep(10 * time.Millisecond) // out of descriptors: some may be closed soon
+			time.Sleep(10 * time.Millisecond) // no descriptors are free
 			continue
 		}
 		if s.enter(c) {
@@ -78,7 +78,7 @@ func (s *server) run() {
 	}
 }
 
-// enter takes in a connection, unless the server has ended.
+// enter registers a connection. It returns false if the server has ended.
 func (s *server) enter(c *os.File) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *server) enter(c *os.File) bool {
 	return true
 }
 
-// shutdown lets the requests that are under way end, for d.
+// shutdown waits up to d for the requests in progress, and closes all connections.
 func (s *server) shutdown(d time.Duration) {
 	s.listener.close()
 	s.mu.Lock()
@@ -113,7 +113,7 @@ func (s *server) shutdown(d time.Duration) {
 	}
 }
 
-// state notes whether a connection waits, and tells whether it may go on.
+// state records whether a connection waits for a request. It returns false if the server has ended.
 func (s *server) state(c *os.File, idle bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +153,7 @@ func (s *server) serve(c *os.File, remote string) {
 	}
 }
 
-// reply answers one request and reads over its body.
+// reply answers one request and skips its body.
 func (s *server) reply(c *os.File, in *bufio.Reader, limited *io.LimitedReader, r *request) error {
 	a := s.answer(r)
 	if r.length > maxBody {
@@ -193,7 +193,7 @@ func write(c *os.File, r *request, a response) error {
 
 var errRequest = errors.New("not an HTTP/1 request")
 
-// readRequest reads a request's head.
+// readRequest reads the head of a request.
 func readRequest(in *bufio.Reader) (*request, error) {
 	line, err := readLine(in)
 	if err != nil {
@@ -231,7 +231,7 @@ func readLine(in *bufio.Reader) (string, error) {
 	return strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"), nil
 }
 
-// header takes note of what matters.
+// header interprets one header field.
 func (r *request) header(name, value string) error {
 	switch name {
 	case "accept":
@@ -239,7 +239,7 @@ func (r *request) header(name, value string) error {
 	case "connection":
 		r.last = r.last || strings.EqualFold(value, "close")
 	case "transfer-encoding", "expect", "upgrade":
-		r.last = true // what follows the head is not read: the connection ends with the answer
+		r.last = true // the body is not read, so that the connection must end with the answer
 	case "content-length":
 		n, err := strconv.ParseUint(value, 10, 62)
 		if err != nil {

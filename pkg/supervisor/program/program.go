@@ -11,7 +11,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/trim"
 )
 
-// Prefix starts the name of every built-in program, and so its argv[0].
+// Prefix starts the name of every built-in program, which is also its argv[0].
 const Prefix = "minikctl.dev/"
 
 var programs = map[string]func(args []string) int{
@@ -20,7 +20,7 @@ var programs = map[string]func(args []string) int{
 	"web":   web,
 }
 
-// Find returns the built-in program of that name, or nil.
+// Find returns the built-in program called name, or nil.
 func Find(name string) func(args []string) int {
 	short, ok := strings.CutPrefix(name, Prefix)
 	if !ok {
@@ -29,7 +29,7 @@ func Find(name string) func(args []string) int {
 	return programs[short]
 }
 
-// pause waits to be told to end.
+// pause waits for SIGINT or SIGTERM.
 func pause([]string) int {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)
@@ -38,12 +38,12 @@ func pause([]string) int {
 	return 0
 }
 
-// probe succeeds if what it binds to any address is bound to args[0].
+// probe succeeds if a socket that it binds to any address ends up bound to args[0].
 func probe(args []string) int {
 	if len(args) != 1 {
 		return 2
 	}
-	for range 3 { // somebody may take the port in between
+	for range 3 { // another process may take the port in between
 		free, err := listen(loopback, 0)
 		if err != nil {
 			return 1

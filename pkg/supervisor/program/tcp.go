@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// listener is a listening TCP socket. Package net is initialised too late for us: see package early.
+// listener is a listening TCP socket. Package net initialises too late (see package early).
 type listener struct {
 	file *os.File
 	raw  syscall.RawConn
@@ -20,7 +20,7 @@ const (
 	backlog    = 1024
 )
 
-// listen listens on all addresses of the machine, IPv4 and IPv6 where there are both, or on 127.0.0.1.
+// listen listens on 127.0.0.1, or on all IPv4 and IPv6 addresses of the machine.
 func listen(where string, port int) (*listener, error) {
 	if where == anyAddress {
 		fd, err := tcpSocket(syscall.AF_INET6)
@@ -87,7 +87,7 @@ func newListener(fd int) (*listener, error) {
 
 func (l *listener) close() { l.file.Close() }
 
-// accept returns the next connection and who made it.
+// accept returns the next connection and the address of its peer.
 func (l *listener) accept() (*os.File, string, error) {
 	fd := -1
 	var from syscall.Sockaddr
@@ -100,7 +100,7 @@ func (l *listener) accept() (*os.File, string, error) {
 		}
 	})
 	if err != nil {
-		return nil, "", os.ErrClosed // the one reason there is
+		return nil, "", os.ErrClosed // the only cause
 	}
 	if failed == nil {
 		syscall.CloseOnExec(fd)
@@ -114,7 +114,7 @@ func (l *listener) accept() (*os.File, string, error) {
 	return os.NewFile(uintptr(fd), "connection"), format(from), nil
 }
 
-// address returns where the listener listens.
+// address returns the listener's address.
 func (l *listener) address() string {
 	var name syscall.Sockaddr
 	err := l.raw.Control(func(fd uintptr) { name, _ = syscall.Getsockname(int(fd)) })

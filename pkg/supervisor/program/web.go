@@ -14,14 +14,14 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/trim"
 )
 
-// defaultPort is where web listens when neither its first argument, nor PORT, nor the pod's first containerPort says
-// otherwise, or when that containerPort is one that only root may have.
+// defaultPort is web's port if neither its first argument, nor PORT, nor the pod's first containerPort gives one. It also
+// replaces a containerPort that only root may bind.
 const defaultPort = "8080"
 
-// drain is how long web lets requests finish when it is told to end.
+// drain is how long web waits for requests in progress after SIGTERM.
 const drain = 5 * time.Second
 
-// identity is who web says it is. The kubelet tells it by variables.
+// identity is web's answer. The kubelet provides it in environment variables.
 type identity struct {
 	Pod       string `json:"pod"`
 	Namespace string `json:"namespace"`
@@ -34,7 +34,7 @@ type identity struct {
 func whoAmI() identity {
 	host := os.Getenv("HOSTNAME")
 	if host == "" {
-		host, _ = os.Hostname() // shown only
+		host, _ = os.Hostname() // an empty name is fine
 	}
 	return identity{
 		Pod: os.Getenv("MINIKCTL_POD"), Namespace: os.Getenv("MINIKCTL_NAMESPACE"), Node: os.Getenv("MINIKCTL_NODE"),
@@ -42,9 +42,9 @@ func whoAmI() identity {
 	}
 }
 
-// web is a small web server that says who it is. It listens on the port that its first argument, PORT or the pod names, answers
-// /healthz with ok and everything else with its identity (as JSON to those who ask for it), logs each request, and ends
-// on SIGTERM once the requests that are under way have been answered.
+// web is a small web server that shows its identity. It listens on the port of its first argument, of PORT or of the pod. It
+// answers /healthz with ok and every other path with its identity, as JSON if the request accepts JSON. It logs each request,
+// and ends on SIGTERM once the requests in progress are answered.
 func web(args []string) int {
 	port, declared := os.Getenv("PORT"), os.Getenv("MINIKCTL_PORT")
 	if len(args) > 0 {

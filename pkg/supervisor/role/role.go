@@ -1,4 +1,4 @@
-// Package role owns how this program is started again as something else.
+// Package role owns the roles in which this program runs, and the commands that start it in a role.
 package role
 
 import (
@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// Role is what a process of this program is.
+// Role is the job of a process of this program.
 type Role string
 
 const (
@@ -15,7 +15,7 @@ const (
 	Supervisor Role = "supervisor"
 )
 
-// marker holds the role in the environment. It counts only together with the process name, which nobody types.
+// marker is the environment variable that holds the role. It counts only together with the title as the process's name.
 const marker = "MINIKCTL_ROLE"
 
 func (r Role) title() string { return "minikctl: " + string(r) }
@@ -29,10 +29,10 @@ func Current() Role {
 	return r
 }
 
-// Command is how a process is started.
+// Command holds the arguments of exec.
 type Command struct {
 	Path string
-	Args []string // with the name it is started under
+	Args []string // including the name
 	Env  []string
 }
 
@@ -45,5 +45,5 @@ func Start(r Role, args []string, env ...string) Command {
 	}
 }
 
-// OwnSession is for commands that lead a session, and so a process group, of their own.
+// OwnSession returns the attributes of a process that leads a session, and so a process group, of its own.
 func OwnSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

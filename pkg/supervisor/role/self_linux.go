@@ -2,8 +2,8 @@ package role
 
 import "os"
 
-// Self returns a path that executes this program. The kernel's link to it works also when the file was replaced or
-// deleted, as "go run" does, and always means the very same build.
+// Self returns a path that executes this program. The kernel's link executes the same build even if the file was replaced or
+// deleted, as go run does.
 func Self() string {
 	const link = "/proc/self/exe"
 	if _, err := os.Stat(link); err == nil {
@@ -11,7 +11,7 @@ func Self() string {
 	}
 	path, err := os.Executable()
 	if err != nil {
-		return link // starting it will say why
+		return link // executing it returns the reason
 	}
 	return path
 }

@@ -8,7 +8,7 @@ import "os"
 func Self() string {
 	path, err := os.Executable()
 	if err != nil {
-		return os.Args[0] // starting it will say why
+		return os.Args[0] // executing it returns the reason
 	}
 	return path
 }

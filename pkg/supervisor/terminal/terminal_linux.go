@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open returns both ends of a new pseudo-terminal. Reading ours ends with an error once nobody has the other open.
+// Open returns both ends of a new pseudo-terminal. Reads from the first end with an error once the second is closed
+// everywhere.
 func Open() (ours, theirs *os.File, err error) {
 	ours, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -25,7 +26,7 @@ func Open() (ours, theirs *os.File, err error) {
 		return os.NewSyscallError("ioctl TIOCGPTN", err)
 	})
 	if err == nil {
-		// Blocking, unlike what os.OpenFile gives: the program shares the mode.
+		// Blocking, unlike files of os.OpenFile: the program shares the mode.
 		var fd int
 		path := "/dev/pts/" + strconv.Itoa(number)
 		fd, err = unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
@@ -38,7 +39,7 @@ func Open() (ours, theirs *os.File, err error) {
 	return nil, nil, err
 }
 
-// Resize tells the terminal its size in characters, and with it the programs that use it.
+// Resize sets the terminal's size in characters, and signals it to the programs that use the terminal.
 func Resize(terminal *os.File, width, height uint16) error {
 	return onDescriptor(terminal, func(fd int) error {
 		return os.NewSyscallError("ioctl TIOCSWINSZ",

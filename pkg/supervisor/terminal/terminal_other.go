@@ -10,10 +10,10 @@ import (
 	"runtime"
 )
 
-// Open returns both ends of a new pseudo-terminal, of which there are none here.
+// Open returns an error: there are no pseudo-terminals here.
 func Open() (ours, theirs *os.File, err error) {
 	return nil, nil, fmt.Errorf("the process runtime has no terminals on %s", runtime.GOOS)
 }
 
-// Resize tells the terminal its size in characters.
+// Resize does nothing.
 func Resize(*os.File, uint16, uint16) error { return nil }

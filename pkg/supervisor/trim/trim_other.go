@@ -2,5 +2,5 @@
 
 package trim
 
-// Now does nothing: the kernel is left to find the pages that are not used.
+// Now does nothing here.
 func Now() {}

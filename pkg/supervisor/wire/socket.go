@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	maxPath = 100 // of a socket: what fits into its address everywhere
+	maxPath = 100 // of a socket: fits into a socket address on every system
 	backlog = 128
 )
 
@@ -54,7 +54,7 @@ func retry(f func() error) error {
 // Listener accepts connections.
 type Listener struct{ conn *Conn }
 
-// Listen listens at path, and takes the place of a socket that is there. The caller sees to it that nobody listens on it.
+// Listen listens at path, and replaces a socket file that exists there. The caller ensures that no process listens on it.
 func Listen(path string) (*Listener, error) {
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 		return nil, err
@@ -97,7 +97,7 @@ func (l *Listener) Accept() (*Conn, error) {
 		return !errors.Is(failed, syscall.EAGAIN)
 	})
 	if err != nil {
-		return nil, os.ErrClosed // the one reason there is
+		return nil, os.ErrClosed // the only cause
 	}
 	if failed != nil {
 		return nil, os.NewSyscallError("accept", failed)

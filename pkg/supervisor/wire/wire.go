@@ -1,5 +1,5 @@
-// Package wire owns how the daemon, the supervisor and a container's first steps talk: the messages, and their framing
-// on a unix stream socket. A frame is a length, JSON, and the file descriptors that travel with it.
+// Package wire owns the protocol between the daemon, the supervisor and the launched processes of containers: the messages,
+// and their framing on a unix stream socket. A frame is a length, JSON, and file descriptors.
 package wire
 
 import (
@@ -18,15 +18,15 @@ const (
 	maxFiles = 8        // of one frame
 )
 
-// Conn sends and receives frames. Send is safe for concurrent use; one goroutine may Receive. It is made of files, not of
-// package net: see package early for why.
+// Conn sends and receives frames. Send is safe for concurrent use; only one goroutine may call Receive. Conn does not use
+// package net, which initialises too late (see package early).
 type Conn struct {
 	file *os.File
 	raw  syscall.RawConn
 	send sync.Mutex
 }
 
-// FileConn frames the socket that f is an end of, and closes f.
+// FileConn returns a Conn over the socket f, and closes f.
 func FileConn(f *os.File) (*Conn, error) {
 	defer f.Close()
 	fd := -1
@@ -40,9 +40,9 @@ func FileConn(f *os.File) (*Conn, error) {
 	return newConn(fd)
 }
 
-// newConn takes over fd.
+// newConn returns a Conn over fd, and owns fd from then on.
 func newConn(fd int) (*Conn, error) {
-	if err := syscall.SetNonblock(fd, true); err != nil { // so that the file waits without a thread, and Close ends waits
+	if err := syscall.SetNonblock(fd, true); err != nil { // so that waiting takes no thread, and Close ends it
 		syscall.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
@@ -79,7 +79,7 @@ func dup(fd int) (int, error) {
 	return n, nil
 }
 
-// Pair returns two connected ends. The second is a file, to be inherited by a child.
+// Pair returns two connected ends. The second is a file for a child to inherit.
 func Pair() (*Conn, *os.File, error) {
 	syscall.ForkLock.RLock()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -102,7 +102,7 @@ func Pair() (*Conn, *os.File, error) {
 // Close ends the connection.
 func (c *Conn) Close() error { return c.file.Close() }
 
-// Send sends message with files, which stay the caller's.
+// Send sends message with files, which the caller keeps.
 func (c *Conn) Send(message any, files ...*os.File) error {
 	body, err := json.Marshal(message)
 	if err != nil {
@@ -164,7 +164,7 @@ func (c *Conn) recvmsg(buf, oob []byte) (n, oobn int, err error) {
 	return n, oobn, os.NewSyscallError("recvmsg", failed)
 }
 
-// Receive reads the next frame into message. The files that came with it are the caller's. At a clean end it is io.EOF.
+// Receive reads the next frame into message. The caller owns the files that came with it. At a clean end the error is io.EOF.
 func (c *Conn) Receive(message any) ([]*os.File, error) {
 	var head [4]byte
 	oob := make([]byte, syscall.CmsgSpace(4*maxFiles))
@@ -223,7 +223,7 @@ func parseFiles(oob []byte) ([]*os.File, error) {
 	return files, nil
 }
 
-// CloseFiles closes what Receive returned.
+// CloseFiles closes the files of a frame.
 func CloseFiles(files []*os.File) {
 	for _, f := range files {
 		f.Close()
