@@ -1,5 +1,5 @@
-// Package plug turns a name and arguments from a config file into a part of the program: a store, a runtime, a scheduler
-// plugin. Arguments are decoded strictly over the part's defaults, and errors name the place and the choices.
+// Package plug selects plugins by the names and arguments of a config file: stores, runtimes, scheduler
+// plugins. Arguments are decoded strictly over the plugin's defaults. Errors name the field and the choices.
 package plug
 
 import (
@@ -14,13 +14,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Set maps a part's name to what makes it. What says what the parts are, for error messages: "scheduler plugin".
+// Set maps names to factories. What is the kind of plugin for error messages: "scheduler plugin".
 type Set[F any] struct {
 	What  string
 	Parts map[string]F
 }
 
-// Find returns the factory of name, or an error that lists the names there are.
+// Find returns the factory of name, or an error that lists the known names.
 func (s Set[F]) Find(name string) (F, error) {
 	f, ok := s.Parts[name]
 	if !ok {
@@ -29,7 +29,7 @@ func (s Set[F]) Find(name string) (F, error) {
 	return f, nil
 }
 
-// Names lists the parts in order.
+// Names returns the sorted names.
 func (s Set[F]) Names() []string { return slices.Sorted(maps.Keys(s.Parts)) }
 
 // Args decodes raw (JSON or YAML, may be empty) over defaults. Unknown and repeated fields are errors. defaults is a
@@ -45,8 +45,8 @@ func Args[A any](raw []byte, defaults func() A) (A, error) {
 	return args, nil
 }
 
-// Decode decodes raw (JSON or YAML) into what into points at. Unknown and repeated fields are errors, which say what is
-// wrong without the names of the decoders they have passed through.
+// Decode decodes raw (JSON or YAML) into the value that into points at. Unknown and duplicate fields are errors. The errors do not contain
+// the decoders' own prefixes.
 func Decode(raw []byte, into any) error {
 	err := yaml.UnmarshalStrict(raw, into)
 	if err == nil {
@@ -62,7 +62,7 @@ func Decode(raw []byte, into any) error {
 	return errors.New(msg)
 }
 
-// wanted is a type in the words of who writes a file.
+// wanted returns the name of a type in terms of YAML.
 func wanted(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:

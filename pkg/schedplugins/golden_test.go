@@ -16,7 +16,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
-// recording is what a real scheduler decided.
+// recording holds recorded decisions of a real scheduler.
 type recording struct {
 	Nodes  []*corev1.Node
 	Pods   []*corev1.Pod
@@ -26,7 +26,7 @@ type recording struct {
 	Totals map[string]int64
 }
 
-// TestGolden decides what a real scheduler has decided, and compares node, message and scores.
+// TestGolden makes the recorded decisions again, and compares nodes, messages and scores.
 func TestGolden(t *testing.T) { golden.Run(t, testGolden) }
 
 func testGolden(t *testing.T, recordings golden.Recordings) {

@@ -9,10 +9,10 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// liking sums, by topology key and value, how much the pod and its would-be neighbours like each other.
+// liking sums the weights of the matching preferred terms by topology key and value.
 type liking map[string]map[string]int64
 
-// Clone is framework.StateData's; nothing changes it.
+// Clone implements framework.StateData; the value never changes.
 func (l liking) Clone() framework.StateData { return l }
 
 const likingKey framework.StateKey = "PreScoreInterPodAffinity"
@@ -78,7 +78,7 @@ func (p *interPodAffinity) preferredTerms(pod *corev1.Pod) (affinity, anti []fra
 	return affinity, anti, nil
 }
 
-// addTheirs adds what another pod's terms say about the pod. Its required affinity counts a little as well.
+// addTheirs adds the terms of another pod that match the pod. Required affinity counts with a small weight.
 func (p *interPodAffinity) addTheirs(sum liking, pod *corev1.Pod, ns labels.Set, other framework.PodInfo, node *corev1.Node) {
 	if p.hardWeight > 0 {
 		terms := other.GetRequiredAffinityTerms()
@@ -126,7 +126,7 @@ func (p *interPodAffinity) Score(_ context.Context, state framework.CycleState, 
 
 func (p *interPodAffinity) ScoreExtensions() framework.ScoreExtensions { return p }
 
-// NormalizeScore stretches the sums over the whole range.
+// NormalizeScore scales the sums to the whole range of scores.
 func (*interPodAffinity) NormalizeScore(_ context.Context, _ framework.CycleState, _ *corev1.Pod, scores framework.NodeScoreList) *framework.Status {
 	least, most := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, s := range scores {

@@ -52,7 +52,7 @@ func spreads(change func(*corev1.TopologySpreadConstraint)) func(*corev1.Pod) {
 	}
 }
 
-// TestNeighbours places a pod on one of two nodes in two zones, by what runs there.
+// TestNeighbours schedules a pod to one of two nodes in two zones, depending on the existing pods.
 func TestNeighbours(t *testing.T) {
 	key := corev1.LabelTopologyZone
 	web := somePod("web", "a", in("default", "web"))

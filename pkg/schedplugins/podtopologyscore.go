@@ -9,15 +9,15 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// softSpread is what scores need of the ScheduleAnyway constraints.
+// softSpread is the state that Score needs of the ScheduleAnyway constraints.
 type softSpread struct {
 	constraints []constraint
 	pods        []map[string]int // by value of the key, for keys other than the host name
-	weights     []float64        // so that keys with few values don't drown in those with many
+	weights     []float64        // grow with the number of values, since the count for each value shrinks
 	keyless     map[string]bool  // nodes without all keys
 }
 
-// Clone is framework.StateData's; nothing changes it.
+// Clone implements framework.StateData; the value never changes.
 func (s *softSpread) Clone() framework.StateData { return s }
 
 const softSpreadKey framework.StateKey = "PreScorePodTopologySpread"
@@ -46,7 +46,7 @@ func (p podTopologySpread) PreScore(_ context.Context, state framework.CycleStat
 	return nil
 }
 
-// findValues learns the values of the keys among the nodes that can take the pod.
+// findValues collects the values of the topology keys on the nodes that passed Filter.
 func (s *softSpread) findValues(feasible []framework.NodeInfo) {
 	for i := range s.pods {
 		s.pods[i] = map[string]int{}
@@ -82,7 +82,7 @@ func (s *softSpread) count(pod *corev1.Pod, info framework.NodeInfo, required no
 	}
 }
 
-// Score is lower the better: how many matching pods are in the node's domains.
+// Score returns the weighted number of matching pods in the node's domains: lower is better.
 func (podTopologySpread) Score(_ context.Context, state framework.CycleState, pod *corev1.Pod, info framework.NodeInfo) (int64, *framework.Status) {
 	v, err := state.Read(softSpreadKey)
 	if err != nil {
@@ -106,7 +106,7 @@ func (podTopologySpread) Score(_ context.Context, state framework.CycleState, po
 
 func (p podTopologySpread) ScoreExtensions() framework.ScoreExtensions { return p }
 
-// NormalizeScore turns few pods into a high score. Nodes without the keys get none.
+// NormalizeScore inverts the raw scores, so that fewer pods give a higher score. Nodes without the keys get zero.
 func (podTopologySpread) NormalizeScore(_ context.Context, state framework.CycleState, _ *corev1.Pod, scores framework.NodeScoreList) *framework.Status {
 	v, err := state.Read(softSpreadKey)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
-// witness is a plugin from outside: it has every point of a pod's way, cannot sign, and notes when it is called. It
-// makes the pod "waits" wait, refuses the first binding of "stumbles", and never lets "refused" through Permit.
+// witness is an out-of-tree plugin with every extension point of pods except Sign. It records its calls. The pod
+// "waits" waits in Permit, the first binding of "stumbles" fails, and Permit always rejects "refused".
 type witness struct {
 	handle framework.Handle
 	mu     sync.Mutex
@@ -89,7 +89,7 @@ func (w *witness) PostBind(_ context.Context, _ framework.CycleState, p *corev1.
 	w.note(p, "PostBind")
 }
 
-// TestPoints sees a plugin from outside called at each point in order, and its word obeyed.
+// TestPoints checks that a plugin is called at each extension point in order, and that its statuses take effect.
 func TestPoints(t *testing.T) {
 	c := newCluster(t)
 	c.node("n", "8")
@@ -112,7 +112,7 @@ func TestPoints(t *testing.T) {
 	c.pod("refused", "100m")
 	c.eventually("Unreserve", func() bool { return slices.Contains(w.of("refused"), "Unreserve") })
 	c.unschedulable("refused", "refused by the witness")
-	c.calls(w, "refused", "PreFilter Filter Reserve Permit Unreserve") // and not tried again: nothing has happened
+	c.calls(w, "refused", "PreFilter Filter Reserve Permit Unreserve") // not tried again, since there was no event
 
 	c.pod("waits", "100m")
 	var waiting framework.WaitingPod
@@ -144,14 +144,14 @@ func (c *cluster) calls(w *witness, pod, want string) {
 	}
 }
 
-// TestHandle sees the whole Handle answer, also where there is nothing.
+// TestHandle calls the methods of the Handle, including the unsupported ones.
 func TestHandle(t *testing.T) {
 	c := newCluster(t)
 	var h framework.Handle
 	registry := maps.Clone(Registry)
 	registry["Witness"] = func(_ context.Context, _ runtime.Object, given framework.Handle) (framework.Plugin, error) {
 		h = given
-		h.SharedInformerFactory().Core().V1().Namespaces().Informer() // asked for here, it runs with the scheduler
+		h.SharedInformerFactory().Core().V1().Namespaces().Informer() // requested here, so the scheduler runs it
 		return &witness{handle: h, calls: map[string][]string{}}, nil
 	}
 	conf := &configv1.KubeSchedulerConfiguration{}

@@ -14,22 +14,22 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// measured is one resource that a score looks at.
+// measured is a resource that a score uses, and its weight.
 type measured struct {
 	name   corev1.ResourceName
 	weight int64
 }
 
-// usage is a resource on a node once the pod is there: what is asked for, and what there is.
+// usage is what is requested and allocatable of a resource on a node.
 type usage struct{ requested, allocatable, weight int64 }
 
-// asked is what a pod adds to each measured resource. It is kept from PreScore to Score.
+// asked is the pod's request of each measured resource. The cycle state keeps it from PreScore to Score.
 type asked []int64
 
-// Clone is framework.StateData's; nothing changes it.
+// Clone implements framework.StateData; the value never changes.
 func (a asked) Clone() framework.StateData { return a }
 
-// measure turns the resources of a configuration into what a score looks at. Without any it is CPU and memory alike.
+// measure converts the resources of a configuration. The default is CPU and memory with equal weight.
 func measure(specs []configv1.ResourceSpec) ([]measured, error) {
 	if len(specs) == 0 {
 		return []measured{{corev1.ResourceCPU, 1}, {corev1.ResourceMemory, 1}}, nil
@@ -53,14 +53,14 @@ func measure(specs []configv1.ResourceSpec) ([]measured, error) {
 	return out, errors.Join(errs...)
 }
 
-// What a container counts as when it requests none, in scores that spread.
+// assumed are the requests with which a container without requests counts in scores that spread pods.
 var assumed = corev1.ResourceList{
 	corev1.ResourceCPU:    *resource.NewMilliQuantity(100, resource.DecimalSI),
 	corev1.ResourceMemory: *resource.NewQuantity(200<<20, resource.BinarySI),
 }
 
-// askedOf returns what a pod asks of each resource. With assume, containers that ask for no CPU or memory count as
-// asking for a little, unless the pod as a whole says what it asks for.
+// askedOf returns the pod's request of each resource. With assume, containers without requests of CPU or memory count
+// with those of assumed, unless the pod has pod-level requests.
 func askedOf(pod *corev1.Pod, resources []measured, assume bool) asked {
 	opts := resourcehelper.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true}
 	plain := resourcehelper.PodRequests(pod, opts)
@@ -81,8 +81,9 @@ func askedOf(pod *corev1.Pod, resources []measured, assume bool) asked {
 	return out
 }
 
-// usageOn returns the node's usage of each resource with the pod on it, and without. Resources that the node has not, or
-// that are extended and the pod does not ask for, are left out. With assume, requests are those that spread.
+// usageOn returns the usage of each resource on the node with the pod, and without it. It leaves out resources that the
+// node does not have, and extended resources that the pod does not request. With assume, the requests on the node
+// include the assumed ones.
 func usageOn(node framework.NodeInfo, pod asked, resources []measured, assume bool, with, without []usage) ([]usage, []usage) {
 	with, without = with[:0], without[:0]
 	for i, r := range resources {
@@ -115,14 +116,14 @@ func amounts(node framework.NodeInfo, name corev1.ResourceName, assume bool) (al
 	return have.GetScalarResources()[name], use.GetScalarResources()[name]
 }
 
-// extended reports whether a resource is one that Kubernetes itself does not know.
+// extended reports whether a resource is an extended resource.
 func extended(name corev1.ResourceName) bool {
 	n := string(name)
 	return strings.Contains(n, "/") && !strings.Contains(n, corev1.ResourceDefaultNamespacePrefix) && !strings.HasPrefix(n, corev1.DefaultResourceRequestsPrefix)
 }
 
-// requestsSignature is what of a pod the resource plugins depend on: what each container and the pod as a whole ask for.
-// Pods with containers that were started already, whose requests depend on a resize under way, are not signed.
+// requestsSignature is the part of a pod that the resource plugins use: the requests of each container and of the pod.
+// A pod with started containers is not signed: its requests depend on a resize in progress.
 func requestsSignature(pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
 	if len(pod.Status.ContainerStatuses)+len(pod.Status.InitContainerStatuses) > 0 || pod.Status.Resources != nil {
 		return nil, framework.NewStatus(framework.Unschedulable, "pods with container statuses are not signed")

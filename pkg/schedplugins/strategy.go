@@ -8,7 +8,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// rater returns how a scoring strategy rates a node's usage.
+// rater returns the function that scores a node's usage by a scoring strategy.
 func rater(s *configv1.ScoringStrategy) (func([]usage) int64, error) {
 	switch s.Type {
 	case configv1.LeastAllocated, "":
@@ -29,7 +29,7 @@ func rater(s *configv1.ScoringStrategy) (func([]usage) int64, error) {
 		configv1.LeastAllocated, configv1.MostAllocated, configv1.RequestedToCapacityRatio)
 }
 
-// average rates each resource and weighs the rates.
+// average scores each resource and returns the weighted average.
 func average(rate func(usage) int64) func([]usage) int64 {
 	return func(resources []usage) int64 {
 		var sum, weights int64
@@ -47,7 +47,8 @@ func average(rate func(usage) int64) func([]usage) int64 {
 // maxShapeScore is the highest score in a shape; shapes are scaled up to the highest of a node.
 const maxShapeScore = 10
 
-// byRatio rates resources along a line through the points of the shape. What rates zero does not count.
+// byRatio scores resources by linear interpolation between the points of the shape. A resource with score zero does not
+// count.
 func byRatio(param *configv1.RequestedToCapacityRatioParam) (func([]usage) int64, error) {
 	if param == nil || len(param.Shape) == 0 {
 		return nil, fmt.Errorf("requestedToCapacityRatio.shape: Required value: at least one point must be specified")

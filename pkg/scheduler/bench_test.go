@@ -30,8 +30,7 @@ func benchPod(i int) *corev1.Pod {
 	}
 }
 
-// BenchmarkPlace places equal pods: the loop's work for each, without the API. The API is in package schedplugins'
-// BenchmarkCluster.
+// BenchmarkPlace schedules equal pods without the API. BenchmarkCluster in package schedplugins includes the API.
 func BenchmarkPlace(b *testing.B) {
 	spread := func(p *corev1.Pod) {
 		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 5, TopologyKey: corev1.LabelTopologyZone,

@@ -12,11 +12,11 @@ import (
 	"github.com/minikctl/minikctl/pkg/client/upstream"
 )
 
-// bridge is client-go as plugins know it, over this scheduler's client. What no plugin asks for is never made.
+// bridge gives plugins client-go's clientset and informers over this scheduler's client. Each is made at its first use.
 type bridge struct {
 	*upstream.Bridge
 	mu      sync.Mutex
-	factory informers.SharedInformerFactory // nil: nobody has asked
+	factory informers.SharedInformerFactory // nil: not used yet
 }
 
 func newBridge(c client.Client) *bridge {
@@ -52,7 +52,7 @@ func (b *bridge) informers() informers.SharedInformerFactory {
 	return b.factory
 }
 
-// start runs the informers that plugins have asked for until ctx ends, and waits until they are filled.
+// start runs the informers that plugins use until ctx ends, and waits until they are synced.
 func (b *bridge) start(ctx context.Context) {
 	b.mu.Lock()
 	f := b.factory

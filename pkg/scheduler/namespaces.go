@@ -8,15 +8,15 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Namespaces is what this scheduler's Handle knows besides framework.Handle: the labels of namespaces.
+// Namespaces is what this scheduler's Handle has besides framework.Handle: the labels of namespaces.
 type Namespaces interface {
-	// NamespaceLabels returns a namespace's labels, nil when it is not known.
+	// NamespaceLabels returns a namespace's labels, nil when there is no such namespace.
 	NamespaceLabels(name string) labels.Set
-	// NamespacesLike returns the names of the namespaces that selector takes.
+	// NamespacesLike returns the names of the namespaces that selector matches.
 	NamespacesLike(selector labels.Selector) []string
 }
 
-// cachedNamespaces are those of the API.
+// cachedNamespaces are the namespaces of the API.
 type cachedNamespaces struct {
 	cache *client.Cache[*corev1.Namespace]
 }
@@ -32,7 +32,7 @@ func (c cachedNamespaces) NamespacesLike(selector labels.Selector) []string {
 	return names(c.cache.List("", selector))
 }
 
-// givenNamespaces are those of a simulation.
+// givenNamespaces are the namespaces of a simulation.
 type givenNamespaces []*corev1.Namespace
 
 func (g givenNamespaces) NamespaceLabels(name string) labels.Set {

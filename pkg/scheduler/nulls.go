@@ -15,7 +15,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// The objects below stand in a Handle for what this scheduler has nothing of. They answer "none".
+// The types below are the empty parts of a Handle: pod groups, devices and CSI nodes.
 
 type noPodGroups struct{}
 

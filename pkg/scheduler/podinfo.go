@@ -9,14 +9,14 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// What a container counts as, for scoring only, when it requests no CPU or no memory, so that pods that ask for nothing
-// still spread.
+// These are the requests with which a container without requests counts in scores, so that pods without requests are
+// spread.
 var (
 	assumedCPU    = *resource.NewMilliQuantity(100, resource.DecimalSI)
 	assumedMemory = *resource.NewQuantity(200<<20, resource.BinarySI)
 )
 
-// podInfo is a pod with what the scheduler computes of it once. It is a framework.PodInfo.
+// podInfo is a pod with its computed requests and affinity terms. It is a framework.PodInfo.
 type podInfo struct {
 	pod      *corev1.Pod
 	requests framework.PodResource
@@ -27,8 +27,8 @@ type podInfo struct {
 
 var _ framework.PodInfo = (*podInfo)(nil)
 
-// newPodInfo computes pod's requests and affinity terms. The error is about a selector that cannot be parsed; the
-// podInfo is good without that term's list.
+// newPodInfo computes pod's requests and affinity terms. The error is about an invalid selector; the podInfo is usable
+// and lacks that list of terms.
 func newPodInfo(pod *corev1.Pod) (*podInfo, error) {
 	p := &podInfo{pod: pod}
 	p.requests = requestsOf(pod)
@@ -62,8 +62,8 @@ func (p *podInfo) parseAffinity() error {
 	return err
 }
 
-// requestsOf computes what a pod takes of its node: init containers, sidecars, overhead, pod-level requests and running
-// resizes considered.
+// requestsOf computes the pod's requests, including init containers, sidecars, overhead, pod-level requests and resizes
+// in progress.
 func requestsOf(pod *corev1.Pod) framework.PodResource {
 	opts := resourcehelper.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true}
 	asked := resourcehelper.PodRequests(pod, opts)
@@ -77,7 +77,7 @@ func requestsOf(pod *corev1.Pod) framework.PodResource {
 	return out
 }
 
-// assumedFor returns what a container without requests is taken to ask for. Requests of the pod as a whole replace it.
+// assumedFor returns the requests with which a container without any counts. Pod-level requests replace them.
 func assumedFor(pod *corev1.Pod, asked corev1.ResourceList) corev1.ResourceList {
 	podLevel := resourcehelper.IsPodLevelRequestsSet(pod)
 	out := corev1.ResourceList{}
@@ -93,7 +93,7 @@ func assumedFor(pod *corev1.Pod, asked corev1.ResourceList) corev1.ResourceList 
 // takes returns the pod's requests.
 func (p *podInfo) takes() resources { return *p.requests.Resource.(*resources) }
 
-// GetPod and the methods below are framework.PodInfo's.
+// GetPod and the methods below implement framework.PodInfo.
 func (p *podInfo) GetPod() *corev1.Pod                                    { return p.pod }
 func (p *podInfo) GetRequiredAffinityTerms() []framework.AffinityTerm     { return p.affinity }
 func (p *podInfo) GetRequiredAntiAffinityTerms() []framework.AffinityTerm { return p.anti }

@@ -79,7 +79,7 @@ func (w world) pod(i int) *corev1.Pod {
 	return p
 }
 
-// neighbourly adds affinity or spreading, whose verdicts are never remembered.
+// neighbourly adds affinity or spreading, whose results are never cached.
 func (w world) neighbourly(p *corev1.Pod) {
 	same := &metav1.LabelSelector{MatchLabels: map[string]string{"app": p.Labels["app"]}}
 	if w.IntN(2) == 0 {

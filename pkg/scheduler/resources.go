@@ -10,14 +10,14 @@ import (
 
 // resources is an amount of each resource. It is a framework.Resource.
 type resources struct {
-	cpu, memory, storage int64 // thousandths of a CPU; bytes; bytes
+	cpu, memory, storage int64 // millicores; bytes; bytes
 	pods                 int
 	scalar               map[corev1.ResourceName]int64
 }
 
 var _ framework.Resource = (*resources)(nil)
 
-// resourcesOf reads a list of quantities.
+// resourcesOf converts a resource list.
 func resourcesOf(list corev1.ResourceList) resources {
 	var r resources
 	for name, q := range list {
@@ -46,7 +46,7 @@ func (r *resources) setScalar(name corev1.ResourceName, value int64) {
 	r.scalar[name] = value
 }
 
-// add changes r by sign times o. The number of pods stays.
+// add adds sign times o to r, without the number of pods.
 func (r *resources) add(o resources, sign int64) {
 	r.cpu += sign * o.cpu
 	r.memory += sign * o.memory
@@ -65,14 +65,14 @@ func (r resources) equal(o resources) bool {
 	return r.cpu == o.cpu && r.memory == o.memory && r.storage == o.storage && r.pods == o.pods && maps.Equal(r.scalar, o.scalar)
 }
 
-// GetMilliCPU and the methods below are framework.Resource's.
+// GetMilliCPU and the methods below implement framework.Resource.
 func (r *resources) GetMilliCPU() int64                                { return r.cpu }
 func (r *resources) GetMemory() int64                                  { return r.memory }
 func (r *resources) GetEphemeralStorage() int64                        { return r.storage }
 func (r *resources) GetAllowedPodNumber() int                          { return r.pods }
 func (r *resources) GetScalarResources() map[corev1.ResourceName]int64 { return r.scalar }
 
-// SetMaxResource raises each amount to what list says, where that is more.
+// SetMaxResource raises each amount to the one in list if that is higher.
 func (r *resources) SetMaxResource(list corev1.ResourceList) {
 	o := resourcesOf(list)
 	r.cpu, r.memory, r.storage = max(r.cpu, o.cpu), max(r.memory, o.memory), max(r.storage, o.storage)
@@ -81,8 +81,8 @@ func (r *resources) SetMaxResource(list corev1.ResourceList) {
 	}
 }
 
-// isScalar reports whether a resource is counted in a map rather than in a field of its own: extended resources,
-// huge pages and attachable volumes.
+// isScalar reports whether a resource is counted in the map instead of its own field: extended resources, huge pages
+// and attachable volumes.
 func isScalar(name corev1.ResourceName) bool {
 	n := string(name)
 	switch {

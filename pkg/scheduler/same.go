@@ -8,12 +8,13 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// sameForPlugins reports whether two versions of a node differ in nothing that a decision can depend on: a heartbeat.
+// sameForPlugins reports whether no scheduling result can depend on the difference between two versions of a node, as
+// after a heartbeat.
 func sameForPlugins(a, b *corev1.Node) bool {
 	return nodeChanges(a, b) == framework.None && equality.Semantic.DeepEqual(a.Status.Images, b.Status.Images)
 }
 
-// nodeChanges says what changed of a node, as the events that plugins register for say it.
+// nodeChanges returns the actions of a node's update, as in the events that plugins register for.
 func nodeChanges(old, node *corev1.Node) framework.ActionType {
 	var a framework.ActionType
 	note := func(changed bool, action framework.ActionType) {
@@ -30,7 +31,7 @@ func nodeChanges(old, node *corev1.Node) framework.ActionType {
 	return a
 }
 
-// sameConditions compares which condition has which status; times and messages don't matter.
+// sameConditions compares the types and statuses of conditions, without times and messages.
 func sameConditions(a, b []corev1.NodeCondition) bool {
 	if len(a) != len(b) {
 		return false
@@ -47,7 +48,7 @@ func sameConditions(a, b []corev1.NodeCondition) bool {
 	return true
 }
 
-// podChanges says what changed of a pod, as the events that plugins register for say it.
+// podChanges returns the actions of a pod's update, as in the events that plugins register for.
 func podChanges(old, pod *corev1.Pod) framework.ActionType {
 	var a framework.ActionType
 	if !maps.Equal(old.Labels, pod.Labels) {
@@ -68,8 +69,8 @@ func podChanges(old, pod *corev1.Pod) framework.ActionType {
 	return a
 }
 
-// resizable reports whether the requests of two versions of a pod can differ at all: its spec, or what its status says
-// of a resize under way.
+// resizable reports whether the requests of two versions of a pod can differ: whether the spec, or the resize status,
+// differs.
 func resizable(old, pod *corev1.Pod) bool {
 	return old.Generation != pod.Generation || !equality.Semantic.DeepEqual(old.Status.ContainerStatuses, pod.Status.ContainerStatuses)
 }
@@ -87,7 +88,7 @@ func asksLess(old, now framework.PodResource) bool {
 	return false
 }
 
-// alike reports whether a node's sums, and what other pods' affinity sees, are the same with either version of a pod.
+// alike reports whether both versions of a pod give the same sums on its node and the same results of affinity terms.
 func alike(a, b *podInfo) bool {
 	return a.takes().equal(b.takes()) && a.requests.Non0CPU == b.requests.Non0CPU && a.requests.Non0Mem == b.requests.Non0Mem &&
 		maps.Equal(a.pod.Labels, b.pod.Labels) && (a.pod.DeletionTimestamp == nil) == (b.pod.DeletionTimestamp == nil)

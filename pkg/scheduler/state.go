@@ -23,7 +23,7 @@ func newCycleState() *cycleState {
 	return &cycleState{data: map[framework.StateKey]framework.StateData{}}
 }
 
-// Read and the methods below are framework.CycleState's.
+// Read and the methods below implement framework.CycleState.
 func (s *cycleState) Read(key framework.StateKey) (framework.StateData, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
