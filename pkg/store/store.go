@@ -1,9 +1,9 @@
-// Package store owns the contract of minikctl's revisioned state: a key-value map in which every change has a revision
-// of its own, reads can be made at a past revision, and every change after a revision can be watched. Clients see the
-// revision as resourceVersion.
+// Package store owns the contract of minikctl's revisioned state: a key-value map in which every change has its own
+// revision. Past revisions can be read, and the changes after a revision can be watched. Clients see the revision as
+// resourceVersion.
 //
-// Only the API server uses a store. Drivers (memory, badger, later etcd) are the packages below this one, and each passes
-// the suite in storetest.
+// Only the API server uses a store. Drivers (memory, badger, later etcd) are the packages below this one, and each
+// passes the suite in storetest.
 package store
 
 import (
@@ -14,7 +14,8 @@ import (
 	"iter"
 )
 
-// Revision numbers the changes of a store, from 1. Revisions grow; numbers may be left out. 0 means "none" or "the newest".
+// Revision numbers the changes of a store, from 1. Revisions increase, possibly with gaps. 0 means "none" or "the
+// newest".
 type Revision uint64
 
 // Store is a revisioned map. Implementations are safe for concurrent use. Keys are non-empty and of printable ASCII
@@ -24,8 +25,8 @@ type Store interface {
 	// ErrCompacted when at is below the compacted revision, ErrFuture when it is above Head.
 	Get(ctx context.Context, key string, at Revision) (Entry, error)
 
-	// List returns the entries with keys that start with prefix, in key order, at one revision. Errors are those of Get,
-	// but an empty list is no error.
+	// List returns the entries with keys that start with prefix, in key order, at one revision. It has the errors of
+	// Get, except that an empty list is not an error.
 	List(ctx context.Context, prefix string, opts ListOptions) (Page, error)
 
 	// Write applies ops together: all of them or, when the Expect of one does not hold, none. Each op gets a revision of
@@ -47,9 +48,9 @@ type Store interface {
 	// Head returns the revision of the newest change.
 	Head(ctx context.Context) (Revision, error)
 
-	// Compact removes what was replaced or deleted at or before revision at. Reads below it then fail with
-	// ErrCompacted. Compacting to a lower revision than before does nothing. A driver may compact by itself to bound its
-	// memory.
+	// Compact removes the values that were replaced or deleted at or before revision at. Reads below it then fail with
+	// ErrCompacted. Compacting to a lower revision than before has no effect. A driver may also compact on its own to
+	// bound its memory.
 	Compact(ctx context.Context, at Revision) error
 
 	// Close ends all watches with ErrClosed and releases what the store holds. No method may be called after it.
@@ -96,7 +97,7 @@ const (
 	expectRevision
 )
 
-// Any always holds. Deleting an absent key with it takes no revision, and Write returns 0 for the op.
+// Any always holds. A delete of an absent key with it gets no revision, and Write returns 0 for the op.
 func Any() Expect { return Expect{} }
 
 // Absent holds when the key does not exist.
@@ -143,7 +144,7 @@ type Event struct {
 
 // Batch is a group of changes that were committed together.
 type Batch struct {
-	Events   []Event  // in revision order; none: only Revision is new
+	Events   []Event  // in revision order; empty if only Revision is new
 	Revision Revision // the watch has yielded every change up to here
 }
 

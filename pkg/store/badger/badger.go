@@ -2,8 +2,8 @@
 //
 // Each object is one key; Badger keeps its versions, which gives reads at a past revision, the object before a deletion,
 // and changes since a revision, with one copy of each value. One goroutine commits: it takes all writes that wait, checks
-// them, gives them revisions and syncs once for all. docs/adr/0002-badger.md says what Badger does not do by itself and
-// is guarded here: zero-length logs after a kill, a full disk, a head that goes back, reads below the compacted revision.
+// them, gives them revisions and syncs once for all. The package guards against what Badger does not handle by itself
+// (docs/adr/0002-badger.md): zero-length logs after a kill, a full disk, a head that goes back, reads below the compacted revision.
 package badger
 
 import (
@@ -24,19 +24,20 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/changelog"
 )
 
-// Config says where the store is and how much it takes.
+// Config sets the directory and the limits of a store.
 type Config struct {
 	Dir string // made if absent, readable by its owner only
 
-	// ReserveBytes of free disk space are left alone: below it writes answer store.ErrNoSpace, below a quarter of it deletions
-	// too. Badger dies by SIGBUS on a full disk, so this must leave room for its compactions. Half as much is taken besides,
-	// by a file that makes way for deletions and the next start when others have filled the disk. 0: 128 MiB.
+	// ReserveBytes is the free disk space that the store leaves alone. Below it writes return store.ErrNoSpace, below a quarter
+	// of it deletions do too. Badger dies by SIGBUS on a full disk, so the reserve must leave room for its compactions. A file
+	// (the ballast) takes half as much in addition. It is removed for deletions and the next start when other programs have
+	// filled the disk. 0: 128 MiB.
 	ReserveBytes uint64
 	// LogBytes bounds the recent changes that are held in memory for watches. 0: 8 MiB.
 	LogBytes int
 }
 
-// MaxValue is the largest value that is taken, the same as etcd's limit for a request.
+// MaxValue is the size of the largest value, the same as etcd's limit for a request.
 const MaxValue = 1536 << 10
 
 const (
@@ -45,7 +46,7 @@ const (
 	verifyInFront  = 32 << 20 // databases up to this size are checked before they are used
 )
 
-// Keys in Badger: objects, and the record that says how far the store is compacted.
+// Keys in Badger: objects, and the record of the compacted revision.
 const objectPrefix = "o"
 
 var metaKey = []byte("m")
@@ -61,7 +62,7 @@ type Store struct {
 
 	head      atomic.Uint64 // the newest published revision
 	compacted atomic.Uint64
-	failed    atomic.Pointer[error] // why nothing can be written any more
+	failed    atomic.Pointer[error] // the reason that the store is read-only
 
 	requests chan *request
 	stop     chan struct{}
@@ -74,7 +75,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // errCorrupt is reported for a value whose checksum is wrong. The value is not part of the text.
 var errCorrupt = errors.New("stored value is damaged")
 
-// encode makes the bytes that Badger keeps: the revision of creation, a checksum, and the value.
+// encode returns the bytes that Badger stores: the revision of creation, a checksum, and the value.
 func encode(created store.Revision, value []byte) []byte {
 	b := make([]byte, 0, binary.MaxVarintLen64+crc32.Size+len(value))
 	b = binary.AppendUvarint(b, uint64(created))
@@ -250,7 +251,7 @@ func (s *Store) Close() error {
 	return err
 }
 
-// logger passes what Badger says on to slog. Badger's info is our debug.
+// logger passes Badger's messages on to slog. Badger's info is our debug.
 type logger struct{}
 
 func (logger) Errorf(f string, a ...any)   { slog.Error("badger", "err", fmt.Sprintf(f, a...)) }

@@ -49,7 +49,7 @@ func TestEmptyLogsAreRemoved(t *testing.T) {
 	}
 }
 
-// TestLostRevisions takes files away from a closed store: Badger opens what is left without a word.
+// TestLostRevisions removes files of a closed store: Badger opens the rest without an error.
 func TestLostRevisions(t *testing.T) {
 	dir := t.TempDir()
 	fill(t, dir, 10)
@@ -61,7 +61,7 @@ func TestLostRevisions(t *testing.T) {
 	}
 }
 
-// TestEmptyGuard is what a loss of power can leave of the file that only guards the others.
+// TestEmptyGuard opens a store with an empty guard file, as a loss of power can leave it.
 func TestEmptyGuard(t *testing.T) {
 	dir := t.TempDir()
 	fill(t, dir, 10)
@@ -71,7 +71,7 @@ func TestEmptyGuard(t *testing.T) {
 	open(t, dir).Close()
 }
 
-// TestDamagedTable flips a byte in a table and expects Open to say so.
+// TestDamagedTable flips a byte in a table and expects an error of Open.
 func TestDamagedTable(t *testing.T) {
 	dir := t.TempDir()
 	fill(t, dir, 2000)

@@ -22,7 +22,7 @@ import (
 
 var kills = flag.Int("kills", 12, "how often the store's process is killed")
 
-// writerDir tells a copy of the test binary to be the process that is killed.
+// writerDir is the variable that makes a copy of the test binary the process that is killed.
 const writerDir = "MINIKCTL_TEST_WRITER_DIR"
 
 func TestMain(m *testing.M) {
@@ -90,8 +90,8 @@ type acked struct {
 	sum      string
 }
 
-// TestKill kills the process that writes, again and again, and looks each time whether anything acknowledged is lost,
-// torn, or older than it was.
+// TestKill kills the process that writes, again and again, and checks each time that no acknowledged write is lost, torn, or older
+// than it was.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	want := map[string]acked{}

@@ -122,7 +122,7 @@ func TestCompactionDuringReplay(t *testing.T) {
 	}
 }
 
-// TestSlowReaderGoesOnFromStorage stops reading until the log has dropped what follows.
+// TestSlowReaderGoesOnFromStorage stalls a reader until the log has dropped its next changes.
 func TestSlowReaderGoesOnFromStorage(t *testing.T) {
 	c, _ := past(100)
 	log := NewEvents(0, 2000)

@@ -187,7 +187,7 @@ func (s *Store) Write(ctx context.Context, ops ...store.Op) ([]store.Revision, e
 	return revisions, nil
 }
 
-// apply puts one op at the head revision on top of what its key was before.
+// apply adds a version at the head revision to the key of op. h is nil for a new key.
 func (s *Store) apply(h *history, op store.Op) store.Event {
 	ev := store.Event{Key: op.Key, Value: op.Value, Revision: s.head, Object: op.Object}
 	if h == nil {

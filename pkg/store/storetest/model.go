@@ -14,8 +14,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// testModel lets writers compete for few keys while watches that began at any revision, and paged lists, look on. In the
-// end every watch must have seen the one global order, and every list must equal the model at its revision.
+// testModel lets writers compete for few keys while watches from any revision, and paged lists, read. In the end every watch must
+// have yielded the one global order, and every list must equal the model at its revision.
 func testModel(t *testing.T, s store.Store) {
 	const writers, watchers, lists, writesEach = 8, 12, 10, 120
 	m := &model{state: map[store.Revision]store.Event{}}
@@ -58,7 +58,7 @@ func testModel(t *testing.T, s store.Store) {
 	}
 }
 
-// model is what the writers were told.
+// model holds the acknowledged writes.
 type model struct {
 	mu        sync.Mutex
 	state     map[store.Revision]store.Event
@@ -134,7 +134,7 @@ func pagedList(t *testing.T, s store.Store) store.Page {
 	return all
 }
 
-// trail is what one watch has seen.
+// trail holds the events of one watch.
 type trail struct {
 	from   store.Revision
 	upTo   chan store.Revision
