@@ -8,15 +8,15 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Change is what a Cache tells its subscribers: Old is nil for a new object, New for a deleted one. An object that was
-// deleted and made again in a moment may come as one change, whose Old and New have different UIDs.
+// Change is a change of a Cache. Old is nil for a new object, New for a deleted one. An object that was deleted and created
+// again in quick succession may come as one change, whose Old and New have different UIDs.
 type Change[T objects.Object] struct {
 	Old, New T
 	Revision uint64 // of the change
-	Replay   bool   // the object was there before: part of the first list, or of the list after a lost watch
+	Replay   bool   // the object comes from the first list, or from a list after an expired watch
 }
 
-// Key names the object that changed.
+// Key returns the key of the object that changed.
 func (c Change[T]) Key() objects.Key {
 	if !c.Deleted() {
 		return keyOf(c.New)
@@ -24,7 +24,7 @@ func (c Change[T]) Key() objects.Key {
 	return keyOf(c.Old)
 }
 
-// Deleted reports whether the object is gone.
+// Deleted reports whether the object was deleted.
 func (c Change[T]) Deleted() bool { return isNil(c.New) }
 
 // Added reports whether the object is new to the cache.
@@ -35,7 +35,7 @@ func isNil[T objects.Object](obj T) bool {
 	return any(obj) == any(zero)
 }
 
-// as returns obj as a T, and nothing as T's zero.
+// as returns obj as a T, and nil as T's zero value.
 func as[T objects.Object](obj objects.Object) T {
 	var zero T
 	if obj == nil {
@@ -44,17 +44,17 @@ func as[T objects.Object](obj objects.Object) T {
 	return obj.(T)
 }
 
-// Cache is a local copy of one resource (or of what a selector takes of it), kept current by a watch. Objects in it are
-// shared and must not be changed. It is safe for concurrent use. Subscribers are called one change at a time, in order,
-// after the cache shows the change; they may look into caches, but must not block, Put or Drop.
+// Cache is an informer: it holds the objects of one resource, or those that selectors match, and keeps them current with a
+// watch. The objects are shared and must not be changed. It is safe for concurrent use. Subscribers are called with one change
+// at a time, in order, after the cache shows the change. They may read caches, but must not block, Put or Drop.
 //
-// T is the resource's type, or objects.Object where the type does not matter: caches of one resource share their copy.
+// T is the resource's type, or objects.Object. Caches of one resource share their objects, whatever their T.
 type Cache[T objects.Object] struct{ local *local }
 
-// Resource returns what the cache holds.
+// Resource returns the resource of the cache's objects.
 func (c *Cache[T]) Resource() schema.GroupVersionResource { return c.local.resource }
 
-// Subscribe calls f for each change from now on, first (in one go, before Subscribe returns) for what is there already.
+// Subscribe calls f for the objects in the cache, before it returns, and then for each change.
 func (c *Cache[T]) Subscribe(f func(Change[T])) {
 	c.local.subscribe(func(ch Change[objects.Object]) {
 		f(Change[T]{Old: as[T](ch.Old), New: as[T](ch.New), Revision: ch.Revision, Replay: ch.Replay})
@@ -67,29 +67,28 @@ func (c *Cache[T]) Get(key objects.Key) (T, bool) {
 	return as[T](obj), ok
 }
 
-// List returns the objects of a namespace ("": all) that selector (nil: everything) takes, in no order.
+// List returns the objects of a namespace ("": all) that selector matches (nil: all), in no order.
 func (c *Cache[T]) List(namespace string, selector labels.Selector) []T {
 	return all[T](c.local.list(namespace, selector))
 }
 
-// ByIndex returns the objects that the index lists under value, in no order. An index is built at its first use and kept
-// current from then on.
+// ByIndex returns the objects that an index lists under value, in no order. The first use of an index builds it.
 func (c *Cache[T]) ByIndex(x Index[T], value string) []T { return all[T](c.local.by(x.indexer, value)) }
 
 // OwnedBy returns the objects whose controller has that UID, in no order.
 func (c *Cache[T]) OwnedBy(uid types.UID) []T { return all[T](c.local.by(byController, string(uid))) }
 
-// Revision returns how far list and watch have come.
+// Revision returns the revision that list and watch have reached.
 func (c *Cache[T]) Revision() uint64 { return c.local.revision() }
 
-// Synced is closed once the first list is in.
+// Synced returns a channel that is closed when the cache has its first list.
 func (c *Cache[T]) Synced() <-chan struct{} { return c.local.synced }
 
-// Put shows obj in the cache before the watch brings it: what a writer has just had confirmed. An object that is older
-// than what the cache has seen is ignored. Subscribers are told.
+// Put adds an object that a write returned, before the watch delivers it. It ignores an object that is older than the
+// cache. Subscribers are called.
 func (c *Cache[T]) Put(obj T) { c.local.put(obj) }
 
-// Drop hides obj before the watch does: what a deleter has just had confirmed to be gone. Subscribers are told.
+// Drop removes an object whose deletion a request confirmed, before the watch delivers the deletion. Subscribers are called.
 func (c *Cache[T]) Drop(obj T) { c.local.drop(obj) }
 
 func all[T objects.Object](in []objects.Object) []T {

@@ -1,10 +1,10 @@
-// Package client owns the only door to the API: the Client interface, the HTTP implementation of it, and Caches, which
-// keep a component's local copies of what it watches.
+// Package client owns the access to the API: the Client interface, its HTTP implementation, and Caches, the informers of a
+// component.
 //
-// Every component (controllers, scheduler, kubelet) is given a Client and talks to nothing else. In the API server's own
-// process the Client is the API server's: calls go straight to its verbs, with the same admission and authorization, and
-// the objects handed out are those of its cache. So objects from a Client or a Cache are shared and must never be
-// changed: copy first (DeepCopy). Objects passed in belong to the Client from then on.
+// Every component (controllers, scheduler, kubelet) gets a Client and uses nothing else. In the API server's own process the
+// Client calls the server's verbs directly, with the same authorization and admission, and returns the objects of the server's
+// cache. Objects from a Client or a Cache are therefore shared and must not be changed: use DeepCopy first. An object that is
+// passed to a Client belongs to the Client from then on.
 package client
 
 import (
@@ -22,37 +22,37 @@ import (
 )
 
 // Client makes requests to the API under one identity. It is safe for concurrent use. Errors are
-// *apierrors.StatusError, the same from every implementation; only where there was no answer at all are they others (the
-// network's, the context's). Writes carry the context's trace.Report.
+// *apierrors.StatusError, the same from every implementation, unless there was no answer: then they are errors of the network
+// or the context. Writes carry the context's trace.Report.
 type Client interface {
 	Get(ctx context.Context, t Target, opts metav1.GetOptions) (objects.Object, error)
 	List(ctx context.Context, t Target, opts metav1.ListOptions) (List, error)
 
-	// Watch yields changes after opts.ResourceVersion until ctx ends or the loop is left; AllowWatchBookmarks and
-	// SendInitialEvents work as in the API. An error ends the sequence; expired ones (apierrors.IsResourceExpired,
-	// IsGone) mean: list again. The sequence ending without an error means: watch again from where it was.
+	// Watch yields changes after opts.ResourceVersion until ctx ends or the caller leaves the loop. AllowWatchBookmarks and
+	// SendInitialEvents work as in the API. An error ends the sequence. After an expired one (apierrors.IsResourceExpired,
+	// IsGone) the caller must list again; after an end without an error it can watch again from the last revision.
 	Watch(ctx context.Context, t Target, opts metav1.ListOptions) iter.Seq2[Event, error]
 
-	// Create and Update also serve subresources: the object is then that of the subresource (a Binding, a Scale).
+	// Create and Update take the objects of subresources (a Binding, a Scale) for targets with a subresource.
 	Create(ctx context.Context, t Target, obj runtime.Object, opts metav1.CreateOptions) (runtime.Object, error)
 	Update(ctx context.Context, t Target, obj runtime.Object, opts metav1.UpdateOptions) (runtime.Object, error)
 	Patch(ctx context.Context, t Target, p Patch, opts metav1.PatchOptions) (runtime.Object, error)
 
-	// Delete deletes the object that t names, or with t.All all objects of t.Namespace. The object returned is nil where the
-	// answer is only a Status.
+	// Delete deletes the object that t names, or all objects of t.Namespace if t.All is set. The returned object is nil if
+	// the API answers with a Status.
 	Delete(ctx context.Context, t Target, opts metav1.DeleteOptions) (runtime.Object, error)
 }
 
-// Target says what a request is about.
+// Target names the object or the collection of a request.
 type Target struct {
 	Resource    schema.GroupVersionResource
 	Namespace   string // "" for cluster-scoped resources and for all namespaces
 	Name        string
 	Subresource string
-	All         bool // of Delete: everything, since an empty name alone is more often a mistake
+	All         bool // Delete deletes the whole collection; an empty name alone does not, because it is more often a mistake
 }
 
-// Deletable returns an error unless t says what Delete is to delete.
+// Deletable returns an error unless t has either a name or All.
 func (t Target) Deletable() error {
 	if (t.Name == "") != t.All {
 		return apierrors.NewBadRequest("resource name may not be empty")
@@ -85,7 +85,7 @@ type List struct {
 	Remaining       *int64
 }
 
-// Event is one change of a watch. The Object of a Bookmark has nothing but its resourceVersion and annotations.
+// Event is one change of a watch. The Object of a Bookmark has only a resourceVersion and annotations.
 type Event struct {
 	Type   watch.EventType // Added, Modified, Deleted or Bookmark
 	Object objects.Object

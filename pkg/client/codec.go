@@ -29,8 +29,8 @@ const (
 	typeProtobuf = "application/vnd.kubernetes.protobuf"
 )
 
-// codec turns objects into bodies and back. Kinds of Kubernetes go as protobuf, ours as JSON, and kinds that nobody here
-// knows (custom resources) as unstructured JSON.
+// codec encodes and decodes bodies: Kubernetes' kinds as protobuf, minikctl's kinds as JSON, and custom resources as
+// unstructured JSON.
 type codec struct {
 	scheme   *runtime.Scheme
 	protobuf *protobuf.Serializer
@@ -40,7 +40,7 @@ type codec struct {
 	kinds map[schema.GroupVersionResource]schema.GroupVersionKind
 }
 
-// newCodec makes the codec when the first HTTP client needs it: filling the scheme takes milliseconds.
+// newCodec is called for the first HTTP client, not at init: filling the scheme takes milliseconds.
 var newCodec = sync.OnceValues(func() (*codec, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{kubescheme.AddToScheme, apiextensionsv1.AddToScheme, apiregistrationv1.AddToScheme} {
@@ -56,7 +56,7 @@ var newCodec = sync.OnceValues(func() (*codec, error) {
 	}, nil
 })
 
-// optionsVersion is that of options which belong to no group.
+// optionsVersion is the version of the options kinds (DeleteOptions and so on) in groups that the scheme does not have.
 var optionsVersion = schema.GroupVersion{Version: "v1"}
 
 // accept returns the Accept header for a resource.
@@ -84,7 +84,7 @@ func (c *codec) kindOf(resource schema.GroupVersionResource) (kind schema.GroupV
 	return kind, ok
 }
 
-// encode returns obj as a body and the body's content type. It fills in obj's apiVersion and kind.
+// encode returns obj as a body and the body's content type. It sets obj's apiVersion and kind.
 func (c *codec) encode(obj runtime.Object, gv schema.GroupVersion) (contentType string, body []byte, err error) {
 	if _, ok := obj.(runtime.Unstructured); ok {
 		body, err = json.Marshal(obj)
@@ -101,7 +101,7 @@ func (c *codec) encode(obj runtime.Object, gv schema.GroupVersion) (contentType 
 			kind = k
 		case optionsVersion:
 			if kind.GroupVersion() != gv {
-				kind = k // a group that nobody here knows takes options as all do
+				kind = k // a group that the scheme does not have
 			}
 		}
 	}
@@ -135,7 +135,7 @@ func isProtobuf(contentType string) bool {
 	return err == nil && strings.HasPrefix(media, typeProtobuf)
 }
 
-// frames reads the events of a watch off its body, each with its object still encoded.
+// frames reads the events of a watch from its body. Their objects are still encoded.
 func frames(contentType string, body io.Reader) func() (metav1.WatchEvent, error) {
 	if !isProtobuf(contentType) {
 		dec := json.NewDecoder(body)
@@ -161,5 +161,5 @@ func frames(contentType string, body io.Reader) func() (metav1.WatchEvent, error
 	}
 }
 
-// maxFrame bounds what one event of a watch may take, like client-go does.
+// maxFrame bounds the size of one watch event, as in client-go.
 const maxFrame = 16 << 20

@@ -31,19 +31,19 @@ import (
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
-// overHTTP is the Client of a server elsewhere.
+// overHTTP is the Client of a server in another process.
 type overHTTP struct {
 	base    *url.URL
 	http    *http.Client
 	codec   *codec
 	clock   clock.Clock
-	timeout time.Duration // of everything but watches; 0: none
+	timeout time.Duration // of all requests but watches; 0: none
 	warn    rest.WarningHandlerWithContext
 }
 
-// HTTP returns a Client of the server that cfg names, with cfg's identity. agent is the name of the component or program
-// and becomes the user agent. Requests are not slowed down on this side. When the server cannot be reached at all, the
-// errors are the network's own and no StatusError.
+// HTTP returns a Client of the server in cfg, with cfg's identity. agent, the name of the component or program, becomes the
+// user agent. The Client does not limit the rate of requests. If the server cannot be reached, errors are those of the network
+// and no StatusError.
 func HTTP(cfg *rest.Config, agent string) (Client, error) {
 	cfg = rest.CopyConfig(cfg)
 	timeout := cfg.Timeout
@@ -64,7 +64,7 @@ func HTTP(cfg *rest.Config, agent string) (Client, error) {
 	return &overHTTP{base: base, http: hc, codec: codec, clock: clock.Real(), timeout: timeout, warn: warningsOf(cfg)}, nil
 }
 
-// warningsOf returns who is told of Warning headers.
+// warningsOf returns the handler of Warning headers.
 func warningsOf(cfg *rest.Config) rest.WarningHandlerWithContext {
 	switch {
 	case cfg.WarningHandlerWithContext != nil:
@@ -75,14 +75,14 @@ func warningsOf(cfg *rest.Config) rest.WarningHandlerWithContext {
 	return logWarnings{}
 }
 
-// withoutContext is a handler of the older kind.
+// withoutContext adapts a handler that takes no context.
 type withoutContext struct{ rest.WarningHandler }
 
 func (h withoutContext) HandleWarningHeaderWithContext(_ context.Context, code int, agent, text string) {
 	h.HandleWarningHeader(code, agent, text)
 }
 
-// logWarnings logs Warning headers: to a component they are of little interest.
+// logWarnings logs Warning headers at Debug: a component can't act on them.
 type logWarnings struct{}
 
 func (logWarnings) HandleWarningHeaderWithContext(ctx context.Context, _ int, _, text string) {
@@ -107,7 +107,7 @@ func (c *overHTTP) List(ctx context.Context, t Target, opts metav1.ListOptions) 
 	if err != nil {
 		return List{}, apierrors.NewInternalError(fmt.Errorf("the answer to a list is a %T", obj))
 	}
-	items, err := meta.ExtractListWithAlloc(obj) // on their own: one that is kept must not hold the others in memory
+	items, err := meta.ExtractListWithAlloc(obj) // allocated one by one: an item that is kept must not keep the list in memory
 	if err != nil {
 		return List{}, apierrors.NewInternalError(err)
 	}
@@ -152,7 +152,7 @@ func (c *overHTTP) Delete(ctx context.Context, t Target, opts metav1.DeleteOptio
 	return obj, nil
 }
 
-// Watch connects when the sequence is first pulled.
+// Watch connects at the first pull of the sequence.
 func (c *overHTTP) Watch(ctx context.Context, t Target, opts metav1.ListOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if t.Name != "" {
@@ -186,7 +186,7 @@ func (c *overHTTP) Watch(ctx context.Context, t Target, opts metav1.ListOptions)
 	}
 }
 
-// ended reports whether a watch is over without anything being wrong.
+// ended reports whether a watch has ended without a failure.
 func ended(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, io.EOF) || utilnet.IsProbableEOF(err)
 }
@@ -203,7 +203,7 @@ func (c *overHTTP) event(contentType string, frame metav1.WatchEvent) (Event, er
 	return Event{Type: watch.EventType(frame.Type), Object: o}, err
 }
 
-// stored returns obj as an object with metadata.
+// stored returns obj as an objects.Object, an error if it has no metadata.
 func stored(obj runtime.Object) (objects.Object, error) {
 	o, ok := obj.(objects.Object)
 	if !ok {
@@ -212,16 +212,16 @@ func stored(obj runtime.Object) (objects.Object, error) {
 	return o, nil
 }
 
-// request is one request, before it is made into HTTP.
+// request is a request in the terms of Client, before it becomes an HTTP request.
 type request struct {
 	method, verb string
 	target       Target
-	options      any // become the query
+	options      any // for the query
 	contentType  string
 	body         []byte
 }
 
-// send does r with obj as the body.
+// send sends r with obj as the body.
 func (c *overHTTP) send(ctx context.Context, r request, obj runtime.Object) (runtime.Object, error) {
 	var err error
 	r.contentType, r.body, err = c.codec.encode(obj, r.target.Resource.GroupVersion())
@@ -231,7 +231,7 @@ func (c *overHTTP) send(ctx context.Context, r request, obj runtime.Object) (run
 	return c.do(ctx, r)
 }
 
-// do makes r and returns the object of the answer.
+// do sends r and returns the object of the answer.
 func (c *overHTTP) do(ctx context.Context, r request) (runtime.Object, error) {
 	if c.timeout > 0 {
 		var cancel context.CancelFunc
@@ -254,10 +254,10 @@ func (c *overHTTP) do(ctx context.Context, r request) (runtime.Object, error) {
 	return obj, nil
 }
 
-// maxAttempts bounds how often a request is made that the server is too busy for.
+// maxAttempts bounds the attempts of a request while the server answers with Retry-After.
 const maxAttempts = 10
 
-// roundTrip makes r, again while the server asks to come back later, and returns a successful answer.
+// roundTrip sends r, repeatedly while the server answers with Retry-After, and returns a successful answer.
 func (c *overHTTP) roundTrip(ctx context.Context, r request) (*http.Response, error) {
 	if !nameable(r.target) {
 		return nil, apierrors.NewNotFound(r.target.Resource.GroupResource(), r.target.Name)
@@ -283,8 +283,8 @@ func (c *overHTTP) roundTrip(ctx context.Context, r request) (*http.Response, er
 	}
 }
 
-// nameable reports whether t's names can stand in a path as they are. No object has others, and one that somebody else has
-// chosen (of an owner, say) must not lead elsewhere.
+// nameable reports whether the names in t are single path segments. No object has other names, and one from an untrusted
+// object (such as the name of an owner) must not lead to another path.
 func nameable(t Target) bool {
 	return len(content.IsPathSegmentName(t.Namespace)) == 0 && len(content.IsPathSegmentName(t.Name)) == 0
 }
@@ -332,7 +332,7 @@ func Path(t Target) string {
 	return strings.Join(parts, "/")
 }
 
-// retryAfter reports whether an answer asks to come back later, and when.
+// retryAfter reports whether a response has a Retry-After header, and the duration in it.
 func retryAfter(resp *http.Response) (time.Duration, bool) {
 	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode < 500 {
 		return 0, false
@@ -341,7 +341,7 @@ func retryAfter(resp *http.Response) (time.Duration, bool) {
 	return time.Duration(seconds) * time.Second, err == nil
 }
 
-// failure returns the error of an unsuccessful answer, and reads it to its end.
+// failure returns the error of an unsuccessful answer. It reads the body to its end.
 func (c *overHTTP) failure(r request, resp *http.Response) error {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxFrame))
@@ -360,7 +360,7 @@ func (c *overHTTP) passWarnings(ctx context.Context, h http.Header) {
 	if len(h.Values("Warning")) == 0 {
 		return
 	}
-	warnings, _ := utilnet.ParseWarningHeaders(h.Values("Warning")) // those that are well formed
+	warnings, _ := utilnet.ParseWarningHeaders(h.Values("Warning")) // the well-formed ones
 	for _, w := range warnings {
 		c.warn.HandleWarningHeaderWithContext(ctx, w.Code, w.Agent, w.Text)
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
-// served returns a client of a server that answers with handler.
+// served returns a client of a server with this handler.
 func served(t *testing.T, handler http.HandlerFunc) client.Client {
 	t.Helper()
 	s := httptest.NewServer(handler)
@@ -40,7 +40,7 @@ func served(t *testing.T, handler http.HandlerFunc) client.Client {
 func reply(w http.ResponseWriter, code int, body string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = io.WriteString(w, body) // the client reports what it did not get
+	_, _ = io.WriteString(w, body) // the client reports an incomplete response
 }
 
 func TestHTTPRequests(t *testing.T) {
@@ -238,7 +238,7 @@ func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, t
 	*w = append(*w, text)
 }
 
-// TestHTTPWatch: how a watch ends says what to do next.
+// TestHTTPWatch: the error at the end of a watch determines whether the client resumes it or lists again.
 func TestHTTPWatch(t *testing.T) {
 	added := `{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","resourceVersion":"6"}}}` + "\n"
 	expired := `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","message":"too old","reason":"Expired","code":410}}` + "\n"
@@ -295,7 +295,7 @@ func TestHTTPTimeout(t *testing.T) {
 	}
 }
 
-// FuzzPath: every path that is understood is made again from what was understood.
+// FuzzPath: a parsed path builds the same path again.
 func FuzzPath(f *testing.F) {
 	for _, path := range []string{
 		"/api/v1/pods", "/api/v1/namespaces", "/api/v1/namespaces/a", "/api/v1/namespaces/a/finalize", "/api/v1/namespaces/a/status",

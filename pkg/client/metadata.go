@@ -6,7 +6,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// metadataOf returns an object's metadata alone, without annotations and managed fields, which can be as large as the rest.
+// metadataOf returns an object's metadata, without annotations and managed fields, which can be large.
 func metadataOf(obj objects.Object) objects.Object {
 	out := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: obj.GetName(), Namespace: obj.GetNamespace(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),

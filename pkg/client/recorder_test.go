@@ -22,7 +22,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
-// sink is a Client that takes events.
+// sink is a Client that records the writes of Events.
 type sink struct {
 	client.Client
 
@@ -85,7 +85,7 @@ func (s *sink) written() (core []*corev1.Event, actions []*eventsv1.Event, patch
 	return slices.Clone(s.core), slices.Clone(s.actions), slices.Clone(s.patches)
 }
 
-// record runs a recorder on s within a bubble of time. settle waits until it has nothing left to do but wait.
+// record runs a recorder on s in a synctest bubble. settle waits until the recorder is idle.
 func record(t *testing.T, s *sink, test func(ctx context.Context, r *client.Recorder)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestRecorderCarriesCauses(t *testing.T) {
 	})
 }
 
-// TestRecorderLimits: the same is counted, the similar combined, and too much left out.
+// TestRecorderLimits: equal events are counted, similar ones combined, and those above the rate limit are discarded.
 func TestRecorderLimits(t *testing.T) {
 	s := &sink{}
 	record(t, s, func(ctx context.Context, r *client.Recorder) {
@@ -158,15 +158,15 @@ func TestRecorderLimits(t *testing.T) {
 		expect(t, "combined events", combined, 1)
 		expect(t, "events", len(core), 1+9+1)
 		expect(t, "writes about many", len(core)-1+len(patches)-2, 25)
-		expect(t, "dropped", r.Dropped(), 0) // left out on purpose is not lost
+		expect(t, "dropped", r.Dropped(), 0) // discarded by the rate limit, so not dropped
 	})
 }
 
-// TestRecorderNeverBlocks: with a server that hangs, events are dropped and counted.
+// TestRecorderNeverBlocks: while the server hangs, events are dropped and counted.
 func TestRecorderNeverBlocks(t *testing.T) {
 	s := &sink{}
 	r := client.NewRecorder(s, clock.Real(), clock.NewSource(1), "a-controller", "")
-	for i := range 5000 { // nobody runs it
+	for i := range 5000 { // Run is not called
 		r.Event(t.Context(), pod(fmt.Sprint("p", i), 5), corev1.EventTypeNormal, "Reason", "A message")
 	}
 	expect(t, "dropped", r.Dropped(), 5000-4096)
@@ -183,7 +183,7 @@ func TestRecorderRetries(t *testing.T) {
 	}
 	record(t, s, func(ctx context.Context, r *client.Recorder) {
 		r.Event(ctx, pod("p", 5), corev1.EventTypeNormal, "Reason", "A message")
-		time.Sleep(time.Minute) // of the bubble
+		time.Sleep(time.Minute) // of the bubble's clock
 		core, _, _ := s.written()
 		expect(t, "events", len(core), 1)
 		s.mu.Lock()
@@ -195,7 +195,7 @@ func TestRecorderRetries(t *testing.T) {
 	})
 }
 
-// TestRecorderSeries: what the scheduler says again and again becomes a series, whose length is written when it ends.
+// TestRecorderSeries: repeated events of the scheduler become a series, whose count is written when the series ends.
 func TestRecorderSeries(t *testing.T) {
 	s := &sink{}
 	record(t, s, func(ctx context.Context, r *client.Recorder) {

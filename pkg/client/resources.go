@@ -7,7 +7,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 )
 
-// The resources that components name. Any other is named by its schema.GroupVersionResource just as well.
+// The resources that components use most.
 var (
 	Pods            = corev1.SchemeGroupVersion.WithResource("pods")
 	Nodes           = corev1.SchemeGroupVersion.WithResource("nodes")

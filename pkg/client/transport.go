@@ -23,13 +23,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Transport returns a RoundTripper that serves the REST requests of resources through c: the inverse of HTTP, for
-// libraries that know no other door. Other paths (discovery, logs) are not found.
+// Transport returns a RoundTripper that serves REST requests for resources through c, for libraries that need one. It is the
+// inverse of HTTP. Other paths (discovery, logs) are not found.
 func Transport(c Client) http.RoundTripper { return transport{c} }
 
 type transport struct{ client Client }
 
-// call is a request, read.
+// call is a parsed request.
 type call struct {
 	method string
 	target Target
@@ -93,7 +93,7 @@ func ParsePath(path string) (Target, bool) {
 	return t, true
 }
 
-// options reads the query into opts.
+// options decodes the query into opts.
 func options[T any, P interface {
 	*T
 	runtime.Object
@@ -191,7 +191,7 @@ func (t transport) list(ctx context.Context, c call) (runtime.Object, error) {
 	return out, nil
 }
 
-// delete deletes one object, or those of a collection that the query's selectors take.
+// delete deletes one object, or those of a collection that the query's selectors match.
 func (t transport) delete(ctx context.Context, c call) (runtime.Object, error) {
 	opts, err := options[metav1.DeleteOptions](c)
 	if err != nil {
@@ -210,7 +210,7 @@ func (t transport) delete(ctx context.Context, c call) (runtime.Object, error) {
 	}
 	selected := c.query.Get("labelSelector") != "" || c.query.Get("fieldSelector") != ""
 	if c.target.Name != "" || !selected {
-		c.target.All = c.target.Name == "" // the path is that of a collection
+		c.target.All = c.target.Name == "" // a collection's path
 		obj, err := t.client.Delete(ctx, c.target, opts)
 		if obj == nil && err == nil {
 			obj = &metav1.Status{Status: metav1.StatusSuccess}
@@ -235,7 +235,7 @@ func (t transport) delete(ctx context.Context, c call) (runtime.Object, error) {
 	return &metav1.Status{Status: metav1.StatusSuccess}, nil
 }
 
-// respond makes the answer to req: obj or err.
+// respond returns the answer to req: obj or err.
 func (c call) respond(req *http.Request, obj runtime.Object, err error) *http.Response {
 	code := http.StatusOK
 	if c.method == http.MethodPost {
@@ -252,7 +252,7 @@ func (c call) respond(req *http.Request, obj runtime.Object, err error) *http.Re
 	return answer(req, code, contentType, io.NopCloser(bytes.NewReader(body)))
 }
 
-// StatusOf returns err as the Status that a server sends.
+// StatusOf returns err as the Status that a server would send.
 func StatusOf(err error) metav1.Status {
 	var known apierrors.APIStatus
 	if errors.As(err, &known) {
@@ -268,10 +268,10 @@ func answer(req *http.Request, code int, contentType string, body io.ReadCloser)
 	}
 }
 
-// encode returns obj in the form that the caller prefers. obj may be shared and is not changed.
+// encode returns obj in the encoding that the request prefers. It does not change obj, which may be shared.
 func (c call) encode(obj runtime.Object) (contentType string, body []byte, err error) {
 	if _, custom := obj.(runtime.Unstructured); !custom {
-		obj = obj.DeepCopyObject() // to fill in its kind
+		obj = obj.DeepCopyObject() // encoding sets its kind
 	}
 	contentType, body, err = c.codec.encode(obj, c.target.Resource.GroupVersion())
 	if err != nil || contentType == typeJSON || strings.Contains(c.header.Get("Accept"), typeProtobuf) {
@@ -286,7 +286,7 @@ func (t transport) watch(req *http.Request, c call) *http.Response {
 	if err != nil {
 		return c.respond(req, nil, err)
 	}
-	c.header = http.Header{} // events go as JSON
+	c.header = http.Header{} // events are encoded as JSON
 	r, w := io.Pipe()
 	ctx, cancel := context.WithCancel(req.Context())
 	go func() {
@@ -307,7 +307,7 @@ func (c closing) Close() error {
 	return c.PipeReader.Close()
 }
 
-// stream writes the events of a watch until it ends or nobody reads on.
+// stream writes the events of a watch until the watch ends or the body is closed.
 func (c call) stream(w io.Writer, events func(func(Event, error) bool)) error {
 	enc := json.NewEncoder(w)
 	for ev, err := range events {
@@ -329,7 +329,7 @@ func (c call) stream(w io.Writer, events func(func(Event, error) bool)) error {
 	return nil
 }
 
-// bookmark returns a bookmark as an object of the resource's kind, as clients expect it.
+// bookmark returns a bookmark as an object of the resource's kind, as clients expect.
 func (c call) bookmark(obj objects.Object) runtime.Object {
 	kind, ok := c.codec.kindOf(c.target.Resource)
 	if !ok {

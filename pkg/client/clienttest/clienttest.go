@@ -1,4 +1,4 @@
-// Package clienttest holds what every implementation of client.Client does, as one suite.
+// Package clienttest is the test suite of client.Client: every implementation passes it.
 package clienttest
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// patience bounds how long anything in the suite may take.
+// patience bounds the duration of each step.
 const patience = 20 * time.Second
 
-// suite is one case's client, in a namespace of its own.
+// suite is the client of one case, with its own namespace.
 type suite struct {
 	*testing.T
 	client.Client
@@ -28,8 +28,8 @@ type suite struct {
 	namespace string
 }
 
-// Run runs the suite. new returns a client that may do everything, of a server with the built-in resources that no
-// controllers and kubelets work on; it may be the same server each time.
+// Run runs the suite. new returns an administrator's client of a server with the built-in resources, without
+// controllers and kubelets. It may return a client of the same server each time.
 func Run(t *testing.T, new func(t *testing.T) client.Client) {
 	for name, test := range map[string]func(suite){
 		"CreateGet":           testCreateGet,
@@ -76,7 +76,7 @@ func lower(name string) string {
 	return string(b)
 }
 
-// prepare makes the namespace and what pods in it need.
+// prepare creates the namespace and the ServiceAccount that its pods need.
 func (s suite) prepare() {
 	s.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
@@ -101,14 +101,14 @@ func (s suite) configMap(name string, labels map[string]string) *corev1.ConfigMa
 	}
 }
 
-// create creates obj and returns what the server made of it.
+// create creates obj and returns the server's response.
 func create[T objects.Object](s suite, resource resourceName, obj T) T {
 	s.Helper()
 	out, err := s.Create(s.ctx, s.in(resource, ""), obj, metav1.CreateOptions{})
 	return must[T](s, out, err)
 }
 
-// must returns the answer as a T, or ends the test.
+// must returns the result as a T, or ends the test.
 func must[T any](s suite, obj runtime.Object, err error) T {
 	s.Helper()
 	if err != nil {
@@ -127,7 +127,7 @@ func get[T objects.Object](s suite, t client.Target) T {
 	return must[T](s, obj, err)
 }
 
-// wantError ends the test unless is is true of err, and checks that err is a status.
+// wantError ends the test unless is(err) holds, and checks that err is an API status.
 func (s suite) wantError(what string, err error, is func(error) bool) {
 	s.Helper()
 	if err == nil || !is(err) {
@@ -138,7 +138,7 @@ func (s suite) wantError(what string, err error, is func(error) bool) {
 	}
 }
 
-// pod returns a pod that is as simple as pods are.
+// pod returns a minimal pod.
 func (s suite) pod(name, node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace},

@@ -15,7 +15,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// change makes, changes and deletes an object, so that a watch has three events to tell.
+// change creates, updates and deletes an object, so that a watch gets three events.
 func (s suite) change(name string, labels map[string]string) {
 	s.Helper()
 	made := create(s, client.ConfigMaps, s.configMap(name, labels))
@@ -29,7 +29,7 @@ func (s suite) change(name string, labels map[string]string) {
 	}
 }
 
-// revision returns the revision of an empty list, now.
+// revision returns the current resourceVersion, from an empty list.
 func (s suite) revision() string {
 	s.Helper()
 	list, err := s.List(s.ctx, s.maps(""), metav1.ListOptions{})
@@ -39,7 +39,7 @@ func (s suite) revision() string {
 	return list.ResourceVersion
 }
 
-// collect watches until n events that are no bookmarks have come, and returns them as "ADDED a ".
+// collect watches until n events other than bookmarks arrive, and returns them as "ADDED a ".
 func (s suite) collect(opts metav1.ListOptions, n int) (text string, last client.Event) {
 	s.Helper()
 	for ev, err := range s.Watch(s.ctx, s.maps(""), opts) {
@@ -172,7 +172,7 @@ func testWatchEnds(s suite) {
 	cancel()
 }
 
-// testCache: a Cache on the client comes to show what is there.
+// testCache: a Cache on the client converges to the server's objects.
 func testCache(s suite) {
 	create(s, client.ConfigMaps, s.configMap("a", nil))
 	ctx, cancel := context.WithCancel(s.ctx)

@@ -40,8 +40,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// factory is client-go's factory of informers, but for where the informers of built-in kinds list and watch: every group
-// asks it, and not the factory inside, for its informers.
+// factory is client-go's factory of informers, except that the informers of built-in kinds list and watch through a Client.
+// Every group gets this factory instead of the embedded one.
 type factory struct {
 	informers.SharedInformerFactory
 	client client.Client
@@ -64,7 +64,7 @@ func (f *factory) InformerFor(obj runtime.Object, newFunc internalinterfaces.New
 	})
 }
 
-// The groups, each with this factory in place of the one inside.
+// The groups with this factory instead of the embedded one.
 
 func (f *factory) Admissionregistration() admissionregistration.Interface {
 	return admissionregistration.New(f, metav1.NamespaceAll, nil)
@@ -162,8 +162,8 @@ func newStream(ctx context.Context, c client.Client, t client.Target, opts metav
 func (s *stream) ResultChan() <-chan watch.Event { return s.events }
 func (s *stream) Stop()                          { s.stop() }
 
-// convert returns an event in client-go's form. An error becomes an event with its status; a bookmark an object of the
-// resource's type, which client-go insists on.
+// convert returns an event in client-go's form. An error becomes an event with its status, and a bookmark's object gets the
+// resource's type, which client-go requires.
 func convert(ev client.Event, err error, example runtime.Object) watch.Event {
 	if err != nil {
 		status := client.StatusOf(err)

@@ -1,6 +1,6 @@
-// Package upstream owns what libraries written for client-go want of a client.Client: a clientset, a REST configuration
-// and informers. The clientset's requests are served in process; the informers list and watch through the Client itself
-// and share its objects. Nothing of it costs anything until it is asked for.
+// Package upstream adapts a client.Client to client-go: it provides a clientset, a REST configuration and informers for
+// libraries. The clientset's requests are served in process. The informers list and watch through the Client and share its
+// objects. Each part is created at its first use.
 package upstream
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 )
 
-// Bridge is client-go's view of a Client. It is safe for concurrent use.
+// Bridge provides client-go's interfaces for a Client. It is safe for concurrent use.
 type Bridge struct {
 	client    client.Client
 	config    func() *rest.Config
@@ -31,17 +31,17 @@ func New(c client.Client) *Bridge {
 		cfg := rest.CopyConfig(b.config())
 		cfg.ContentType = "application/vnd.kubernetes.protobuf"
 		cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-		return kubernetes.NewForConfigOrDie(cfg) // the configuration is ours and right
+		return kubernetes.NewForConfigOrDie(cfg) // the configuration is valid
 	})
 	b.informers = sync.OnceValue(func() informers.SharedInformerFactory { return newFactory(c, b.clientset()) })
 	return b
 }
 
-// ClientSet returns a clientset whose requests are made through the Client. It knows resources, not discovery or logs.
+// ClientSet returns a clientset whose requests go through the Client. It supports resources, not discovery or logs.
 func (b *Bridge) ClientSet() kubernetes.Interface { return b.clientset() }
 
-// Informers returns a factory whose informers are on the Client. Whoever asks it for informers starts it, as usual.
+// Informers returns a factory of informers that use the Client. The caller starts it, as with client-go's.
 func (b *Bridge) Informers() informers.SharedInformerFactory { return b.informers() }
 
-// Config returns a configuration for clients of the library user's own making. It must not be changed.
+// Config returns a configuration for other clients. It must not be changed.
 func (b *Bridge) Config() *rest.Config { return b.config() }
