@@ -1,8 +1,8 @@
-// Package apply owns what "apply" means on the client's side: manifests are put in an order in which they can work, each
-// is merged three ways (what was applied last, the manifest, what the server has) and sent as a patch, and, when asked,
-// what comes of them is watched until it is ready.
+// Package apply is client-side apply. Sort orders the manifests. An Applier computes a three-way merge of the last-applied
+// configuration, the manifest and the live object, and sends the result as a patch. A Waiter watches the objects until they are
+// current.
 //
-// It follows kubectl's client-side apply, annotation and field manager included, so that the two can take turns.
+// It uses kubectl's last-applied annotation and field manager, so that users can apply the same object with both programs.
 package apply
 
 import (
@@ -18,34 +18,33 @@ import (
 	"k8s.io/kubectl/pkg/util"
 )
 
-// Outcome says what became of a manifest.
+// Outcome is the result of applying a manifest, as it is printed.
 type Outcome string
 
-// The outcomes, in the words that are printed.
 const (
 	Created    Outcome = "created"
 	Configured Outcome = "configured"
 	Unchanged  Outcome = "unchanged"
 )
 
-// FieldManager is who owns what a client-side apply has set.
+// FieldManager is the field manager of client-side apply.
 const FieldManager = "kubectl-client-side-apply"
 
-// conflictRetries is how often a patch is computed anew when the object has changed in between.
+// conflictRetries is the number of times that a patch is computed again after a conflict.
 const conflictRetries = 5
 
 // Applier applies manifests.
 type Applier struct {
 	Manager    string            // the field manager; "" is FieldManager
 	Validation string            // Strict, Warn or Ignore
-	DryRun     bool              // the server only says what it would do
-	Pretend    bool              // nothing is sent that could change anything
-	Overwrite  bool              // the manifest wins over changes that others made to the same fields
-	Force      bool              // replace what cannot be patched by deleting and creating it
+	DryRun     bool              // --dry-run=server: the server stores nothing
+	Pretend    bool              // --dry-run=client: only reads are sent
+	Overwrite  bool              // the manifest overrides changes that other clients made to the same fields
+	Force      bool              // delete and create an object whose patch the server refuses
 	Warn       func(text string) // never nil
 }
 
-// Apply brings the object of info to what its manifest says; info then holds what the server has.
+// Apply creates the object of info from its manifest or patches it. info then holds the live object.
 func (a *Applier) Apply(info *resource.Info) (Outcome, error) {
 	if err := named(info); err != nil {
 		return "", err
@@ -91,7 +90,7 @@ func (a *Applier) Apply(info *resource.Info) (Outcome, error) {
 	}
 }
 
-// named refuses what has no name yet: what is applied must be found again the next time.
+// named refuses a manifest with a generateName: the next apply could not find its object.
 func named(info *resource.Info) error {
 	m, err := meta.Accessor(info.Object)
 	if err != nil || info.Name != "" || m.GetGenerateName() == "" {

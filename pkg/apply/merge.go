@@ -23,8 +23,8 @@ type patch struct {
 
 func (p patch) empty() bool { return bytes.Equal(bytes.TrimSpace(p.data), []byte("{}")) }
 
-// merge computes what to send so that current becomes modified, with what was applied last telling which fields have been
-// taken out of the manifest since. Built-in types merge their lists by key; others replace them whole.
+// merge returns the patch that changes current to modified. It removes the fields that are in current's last-applied
+// annotation and not in modified. Lists of built-in types are merged by key; those of other types are replaced.
 func merge(gvk schema.GroupVersionKind, modified []byte, current runtime.Object, overwrite bool) (patch, error) {
 	now, err := runtime.Encode(unstructured.UnstructuredJSONScheme, current)
 	if err != nil {
@@ -37,7 +37,7 @@ func merge(gvk schema.GroupVersionKind, modified []byte, current runtime.Object,
 	return threeWay(gvk, original, modified, now, overwrite)
 }
 
-// threeWay is the merge itself, on JSON. original may be empty.
+// threeWay is merge on JSON. original is the last-applied configuration, which may be empty.
 func threeWay(gvk schema.GroupVersionKind, original, modified, current []byte, overwrite bool) (patch, error) {
 	if typed, err := scheme.Scheme.New(gvk); err == nil {
 		lookup, err := strategicpatch.NewPatchMetaFromStruct(typed)
@@ -51,7 +51,7 @@ func threeWay(gvk schema.GroupVersionKind, original, modified, current []byte, o
 	unchanged := func(kept mergepatch.PreconditionFunc) mergepatch.PreconditionFunc {
 		return func(p any) bool {
 			same = same && kept(p)
-			return true // the library's own error cannot be told from others
+			return true // the library's error for this has no type of its own
 		}
 	}
 	data, err := jsonmergepatch.CreateThreeWayJSONMergePatch(original, modified, current, unchanged(mergepatch.RequireKeyUnchanged("apiVersion")),

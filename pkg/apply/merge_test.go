@@ -118,7 +118,7 @@ func TestThreeWayRefuses(t *testing.T) {
 	}
 }
 
-// FuzzThreeWay: applying a manifest twice is applying it once.
+// FuzzThreeWay checks that a second apply of a manifest changes nothing.
 func FuzzThreeWay(f *testing.F) {
 	for _, s := range [][3]string{
 		{`{"data":{"a":"1","b":"2"}}`, `{"data":{"a":"2"}}`, `{"data":{"a":"1","b":"2","c":"3"}}`},
@@ -134,7 +134,7 @@ func FuzzThreeWay(f *testing.F) {
 		}
 		for _, gvk := range []schema.GroupVersionKind{deployment, configMap, widget} {
 			if gvk != widget && (!fits(gvk, original) || !fits(gvk, modified) || !fits(gvk, current)) {
-				continue // the server has never stored such a thing
+				continue // the server stores no such object
 			}
 			p, err := threeWay(gvk, []byte(original), []byte(modified), []byte(current), true)
 			if err != nil {
@@ -145,8 +145,8 @@ func FuzzThreeWay(f *testing.F) {
 	})
 }
 
-// mergeAgain applies a patch to current, as the server does, merges the manifest with the result and applies what comes of
-// that: nothing may change any more. (The second patch need not be empty: it repeats nulls and the manifest's order.)
+// mergeAgain applies a patch to current, as the server does, merges the manifest with the result and applies the second patch.
+// That changes nothing, though the patch may have text: it repeats nulls and the manifest's order.
 func mergeAgain(t *testing.T, gvk schema.GroupVersionKind, modified, current []byte, p patch) {
 	t.Helper()
 	once, err := patched(gvk, current, p)
@@ -180,7 +180,7 @@ func typed(gvk schema.GroupVersionKind) any {
 	return &corev1.ConfigMap{}
 }
 
-// fits reports whether JSON is an object of the type, with nothing in it that the type does not have.
+// fits reports whether JSON is an object of the type without unknown fields.
 func fits(gvk schema.GroupVersionKind, s string) bool {
 	if s == "" {
 		return true

@@ -1,4 +1,4 @@
-// Package cli owns the command line: minikctl's own verbs, a file each, and kubectl's, linked one by one from
+// Package cli is the command line: minikctl's own verbs, a file each, and kubectl's, linked one by one from
 // k8s.io/kubectl. Verbs talk to the cluster through client-go like any other client.
 //
 // minikctl talks to its own daemon (see --name) unless --kubeconfig, --context, --cluster, --user or --server says
@@ -13,17 +13,17 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
-// Env is what a verb works with: its streams, its clock and its way to the cluster. Nothing else is global.
+// Env is the environment of a verb: its streams, its clock and its connection to the cluster. Verbs use no globals.
 type Env struct {
 	In       io.Reader
 	Out, Err io.Writer
 	Now      func() time.Time
 
-	Factory cmdutil.Factory // kubectl's way to clients, builders and printers
-	Target  *Target         // which daemon
+	Factory cmdutil.Factory // makes kubectl's clients, builders and printers
+	Target  *Target         // selects the daemon
 }
 
-// Streams returns the streams as kubectl's verbs want them.
+// Streams returns the streams in kubectl's type.
 func (e *Env) Streams() genericiooptions.IOStreams {
 	return genericiooptions.IOStreams{In: e.In, Out: e.Out, ErrOut: e.Err}
 }

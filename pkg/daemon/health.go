@@ -8,12 +8,12 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver"
 )
 
-// health knows whether a service runs.
+// health records whether a service runs.
 type health struct{ running atomic.Bool }
 
 var errNotRunning = errors.New("not running")
 
-// of returns run, watched.
+// of returns run with its start and end recorded in h.
 func (h *health) of(run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		h.running.Store(true)
@@ -22,7 +22,7 @@ func (h *health) of(run func(context.Context) error) func(context.Context) error
 	}
 }
 
-// check tells how the service is; nil when it runs.
+// check returns nil while the service runs, and otherwise errNotRunning.
 func (h *health) check(context.Context) error {
 	if h.running.Load() {
 		return nil
@@ -30,7 +30,7 @@ func (h *health) check(context.Context) error {
 	return errNotRunning
 }
 
-// components are the parts of this process whose health the API server tells, by Kubernetes' names.
+// components returns the health checks of this process's parts by their names in ComponentStatuses.
 func (d *Daemon) components() map[string]apiserver.Component {
 	out := map[string]apiserver.Component{}
 	if d.cfg.Runs("controllers") {

@@ -2,7 +2,7 @@ package daemon
 
 import "net"
 
-// portFree reports whether an address can be listened on right now.
+// portFree reports whether the address is free to listen on.
 func portFree(address string) bool {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

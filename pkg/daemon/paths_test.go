@@ -65,8 +65,8 @@ func TestHome(t *testing.T) {
 	}
 }
 
-// TestDataElsewhere: a daemon whose data is elsewhere is found by its name, at every start, by whichever way its folder
-// was named.
+// TestDataElsewhere checks that PathsOf finds a daemon whose data is not in Home, after each start and with each path to its
+// folder.
 func TestDataElsewhere(t *testing.T) {
 	dir := home(t)
 	data := filepath.Join(real(t.TempDir()), "data")
@@ -94,7 +94,7 @@ func TestDataElsewhere(t *testing.T) {
 	if err := linkHome(moved); err != nil || PathsOf("dev") != moved {
 		t.Errorf("moved: %v, %s", err, PathsOf("dev").Data)
 	}
-	// But not from under a daemon that runs, nor over one whose data is in Home.
+	// A link to a running daemon stays, and so does a data folder in Home.
 	held, err := lock(moved)
 	if err != nil {
 		t.Fatal(err)

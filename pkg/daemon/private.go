@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// checkSocket refuses the folder of a socket in which others could have put it: below /tmp anybody may make a folder of
-// that name before us. What is sent to a socket is for nobody else to read.
+// checkSocket refuses a socket whose folder other users can write to. Any user can create a folder below /tmp, and would read
+// the requests that commands send to a socket there.
 func checkSocket(p Paths) error {
 	dir := filepath.Dir(p.Socket)
 	info, err := os.Lstat(dir)

@@ -10,7 +10,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// service is a part that runs. run blocks until its context ends, and returns when all that it started has ended.
+// service is a part that runs. run blocks until its context ends, and returns when everything that it started has ended.
 type service struct {
 	name string
 	run  func(ctx context.Context) error
@@ -67,7 +67,7 @@ func start(ctx context.Context, s service, ended chan<- *running) *running {
 	return r
 }
 
-// awaitReady waits until the next service may start. It ends early when ctx does, or a service that runs already.
+// awaitReady waits until the next service may start, ctx ends, or a running service ends, which is an error.
 func (r *running) awaitReady(ctx context.Context, ended <-chan *running) error {
 	if r.ready == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// story notes what the services of a test do.
+// story records the steps of the services of a test.
 type story struct {
 	mu    sync.Mutex
 	lines []string
@@ -23,7 +23,7 @@ func (s *story) add(line string) {
 	s.mu.Unlock()
 }
 
-// service runs until it is told to end, and takes a second for that.
+// service returns a service that ends a second after its context.
 func (s *story) service(name string, ready <-chan struct{}) service {
 	return service{name: name, ready: ready, run: func(ctx context.Context) error {
 		s.add(name + " starts")
@@ -56,7 +56,7 @@ func TestSuperviseOrder(t *testing.T) {
 		s.want(t, "a starts") // b waits for it
 		close(ready)
 		synctest.Wait()
-		slices.Sort(s.lines[1:]) // b starts while it is said that all have
+		slices.Sort(s.lines[1:]) // b starts concurrently with the call of started
 		s.want(t, "a starts", "all started", "b starts")
 		cancel()
 		if err := <-done; err != nil {
@@ -88,7 +88,7 @@ func TestSuperviseEarlyEnd(t *testing.T) {
 	}
 }
 
-// TestSuperviseEndBeforeReady: a start does not wait for what will never be ready.
+// TestSuperviseEndBeforeReady checks that a start ends when a service ends before it is ready.
 func TestSuperviseEndBeforeReady(t *testing.T) {
 	fails := func(context.Context) error { time.Sleep(time.Second); return errors.New("port taken") }
 	for _, c := range []struct {

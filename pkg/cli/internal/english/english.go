@@ -14,7 +14,7 @@ import (
 
 var errSet = i18n.SetLoadTranslationsFunc(load)
 
-// Set reports whether the loader was set before anybody asked for a text.
+// Set reports whether the loader was set before the first text was read.
 func Set() bool { return errSet == nil }
 
 // load loads the translations of the user's language, unless that is English or none that kubectl knows.
