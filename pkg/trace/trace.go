@@ -1,8 +1,8 @@
-// Package trace owns the vocabulary of causality: which revisions woke whoever makes a write, and how long each stage of
-// making it took. Both travel in the context from the component that acts, through its client, to the API server, which
-// notes them with the write (a Span). Over HTTP they travel in the header named Header.
+// Package trace owns the report about a write: the revisions that caused it, and the durations of its stages. The
+// report travels in the context from the component that acts, through its client, to the API server, which records it
+// with the write as a Span. Over HTTP it travels in the header named Header.
 //
-// The package only carries: who wrote and when is known to the API server alone, and keeping spans is its work.
+// The API server adds the user and the time of the write, and stores the spans.
 package trace
 
 import (
@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// Header carries a Report over HTTP. The API server takes it from the identities of components only.
+// Header carries a Report over HTTP. The API server accepts it from components only.
 const Header = "Minikctl-Trace"
 
-// maxCauses bounds what one write says woke it; the newest are kept.
+// maxCauses bounds the causes of a write. The newest ones are recorded.
 const maxCauses = 16
 
 // Stage is a named part of the work that led to a write, e.g. "filter" or "commit".
@@ -27,13 +27,13 @@ type Stage struct {
 	Took  time.Duration `json:"took"` // in nanoseconds
 }
 
-// Report is what a writer tells about its write: the revisions that woke it and the stages of its work.
+// Report describes a write: the revisions that caused it and the stages of the work.
 type Report struct {
 	Causes []uint64 `json:"causes,omitempty"`
 	Stages []Stage  `json:"stages,omitempty"`
 }
 
-// Span is one committed write with where it came from. Revision identifies it.
+// Span is one committed write and its origin. Revision identifies it.
 type Span struct {
 	Revision  uint64    `json:"revision"`
 	Time      time.Time `json:"time"`
@@ -46,7 +46,7 @@ type Span struct {
 	Name      string    `json:"name"`
 	UID       string    `json:"uid"`
 	Owner     string    `json:"owner,omitempty"` // the UID of the controller that owns the object
-	Note      string    `json:"note,omitempty"`  // what changed, in a few words: "phase Pending → Running"
+	Note      string    `json:"note,omitempty"`  // a short summary of the change: "phase Pending → Running"
 	Report
 }
 
@@ -57,7 +57,7 @@ type carried struct {
 	report Report
 }
 
-// With returns a context whose writes are caused by the given revisions, with no stages yet.
+// With returns a context in which the given revisions cause all writes. Its report has no stages yet.
 func With(ctx context.Context, causes ...uint64) context.Context {
 	if len(causes) > maxCauses {
 		causes = causes[len(causes)-maxCauses:]
@@ -65,7 +65,7 @@ func With(ctx context.Context, causes ...uint64) context.Context {
 	return context.WithValue(ctx, contextKey{}, &carried{report: Report{Causes: slices.Clone(causes)}})
 }
 
-// Add notes a finished stage for the writes that are made with ctx from now on. Without With it does nothing.
+// Add records a finished stage in the report of ctx, for later writes. It has no effect unless ctx comes from With.
 func Add(ctx context.Context, name string, start time.Time, took time.Duration) {
 	c, ok := ctx.Value(contextKey{}).(*carried)
 	if !ok {
@@ -76,7 +76,7 @@ func Add(ctx context.Context, name string, start time.Time, took time.Duration) 
 	c.mu.Unlock()
 }
 
-// From returns what ctx carries. The result is the caller's.
+// From returns a copy of the report in ctx.
 func From(ctx context.Context) Report {
 	c, ok := ctx.Value(contextKey{}).(*carried)
 	if !ok {
@@ -87,14 +87,14 @@ func From(ctx context.Context) Report {
 	return Report{Causes: slices.Clone(c.report.Causes), Stages: slices.Clone(c.report.Stages)}
 }
 
-// Encode returns the value for Header, or "" when there is nothing to tell.
+// Encode returns the value for Header; "" for an empty report.
 func (r Report) Encode() string {
 	if len(r.Causes) == 0 && len(r.Stages) == 0 {
 		return ""
 	}
 	b, err := json.Marshal(r)
 	if err != nil {
-		return "" // numbers, strings and times: cannot fail but for a year beyond 9999
+		return "" // numbers, strings and times: fails only for a year beyond 9999
 	}
 	return string(b)
 }

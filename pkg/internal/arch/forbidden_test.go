@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// forbidden are calls that only some packages may make: time and chance are arguments, and only main ends the program.
+// forbidden are calls that only some packages may make: clocks and random sources are arguments, and only main ends the program.
 var forbidden = []struct {
 	pkg     string // import path
 	names   []string
@@ -19,10 +19,10 @@ var forbidden = []struct {
 }{
 	{"time", []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"}, []string{
 		"pkg/clock/",       // the clock itself
-		"pkg/supervisor/",  // processes of their own, whose time is the machine's
-		"pkg/cli/", "cmd/", // the user's side: it is given a clock, and passes the machine's
+		"pkg/supervisor/",  // separate processes, which use the machine's clock
+		"pkg/cli/", "cmd/", // the command line: it passes the machine's clock on
 		"pkg/daemon/",         // starts and stops processes of the machine
-		"pkg/store/badger/",   // the guard file's ticker is about files
+		"pkg/store/badger/",   // the ticker of the guard file
 		"pkg/kubelet/process", // processes of the machine
 	}},
 	{"math/rand", nil, nil},
@@ -30,7 +30,7 @@ var forbidden = []struct {
 	{"os", []string{"Exit"}, []string{"cmd/", "pkg/early/", "pkg/supervisor/", "pkg/apiserver/internal/openapi/gen/", "pkg/apiserver/internal/track/gen/"}},
 }
 
-// TestForbidden looks for calls that a package must not make. Tests may.
+// TestForbidden checks that no package makes a forbidden call. Tests may.
 func TestForbidden(t *testing.T) {
 	root := "../../.."
 	fset := token.NewFileSet()
@@ -54,13 +54,13 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// testPackage reports whether a file belongs to a suite, which is a test with another name.
+// testPackage reports whether a file belongs to a package of test helpers.
 func testPackage(file string) bool {
 	return strings.HasSuffix(filepath.Dir(file), "test") || strings.Contains(filepath.ToSlash(file), "pkg/internal/")
 }
 
 func inspect(t *testing.T, fset *token.FileSet, file string, f *ast.File) {
-	imported := map[string]string{} // by the name that the file uses
+	imported := map[string]string{} // by the name in the file
 	for _, imp := range f.Imports {
 		path := strings.Trim(imp.Path.Value, `"`)
 		name := path[strings.LastIndexByte(path, '/')+1:]

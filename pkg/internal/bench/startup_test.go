@@ -47,7 +47,7 @@ func TestStartup(t *testing.T) {
 		got.InitAllocs += number(t, m[4])
 	}
 	c.up()
-	for range 3 { // the least counts: what else goes on only adds to it
+	for range 3 { // the least counts: other load only adds to it
 		time.Sleep(3 * time.Second)
 		if rss, anon := c.memory(); got.RSS == 0 || rss < got.RSS {
 			got.RSS, got.Anonymous = rss, anon
@@ -58,8 +58,8 @@ func TestStartup(t *testing.T) {
 	hold(t, got)
 }
 
-// evict writes a file to disk and takes it out of the system's cache. How the cache holds a file that was just linked
-// differs from run to run, and with it by tens of MiB what of the file counts as a process's memory.
+// evict writes a file to disk and evicts it from the page cache. The cached form of a newly linked file
+// differs between runs, and with it, by tens of MiB, the file-backed memory of a process.
 func evict(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Open(path)

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOrdinaryUser does the main job as a user without any privilege, with the program as it is shipped.
+// TestOrdinaryUser runs the README's main job as a user without privileges, with the release build.
 func TestOrdinaryUser(t *testing.T) { mainJob(t, nil) }
 
-// TestConfined does the main job where every way to make or join a namespace answers EPERM, as in many containers.
+// TestConfined runs the README's main job where creating or joining a namespace fails with EPERM, as in many containers.
 func TestConfined(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -29,12 +29,12 @@ func TestConfined(t *testing.T) {
 	mainJob(t, []string{launcher})
 }
 
-// confineVariable makes this test program the launcher: it refuses namespaces to itself and becomes its arguments.
+// confineVariable makes this test binary a launcher, which forbids itself namespaces and executes its arguments.
 const confineVariable = "MINIKCTL_TEST_CONFINE"
 
-const ordinary = 12345 // a user that nobody is
+const ordinary = 12345 // a UID without an account
 
-// mainJob applies the first example as an ordinary user, reaches its pods, and takes the cluster down without a trace.
+// mainJob applies the first example as an ordinary user, connects to its pods, and takes the cluster down without leftovers.
 func mainJob(t *testing.T, prefix []string) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "minikctl")
@@ -95,7 +95,7 @@ func mainJob(t *testing.T, prefix []string) {
 	}
 }
 
-// open lets everybody reach and run a file that the test has made.
+// open makes a file of the test executable for all users.
 func open(t *testing.T, path string) {
 	t.Helper()
 	for p := path; strings.HasPrefix(p, os.TempDir()) && p != os.TempDir(); p = filepath.Dir(p) {
@@ -105,7 +105,7 @@ func open(t *testing.T, path string) {
 	}
 }
 
-// confine answers EPERM to unshare, setns, mount and clone with the flags of namespaces, and becomes args.
+// confine makes unshare, setns, mount and clone with namespace flags fail with EPERM, and executes args.
 func confine(args []string) error {
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -131,7 +131,7 @@ func confine(args []string) error {
 		jump(unix.BPF_JSET, namespaces, 1, 0),
 		answer(unix.SECCOMP_RET_ALLOW),
 		answer(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)),
-		answer(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)), // its flags can't be seen: clone is used instead
+		answer(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)), // a filter can't read its flags; programs fall back to clone
 	}
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog))); errno != 0 {

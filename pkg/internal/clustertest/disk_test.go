@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestFullDisk runs a daemon on a small disk of its own, in a mount namespace that goes away with it: below the reserve
-// nothing is written and nothing is lost, and with space back all goes on.
+// TestFullDisk runs a daemon on a small disk in its own mount namespace: below the reserve
+// it accepts no writes and loses none, and writes work again once there is space.
 func TestFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can mount a small disk")
@@ -46,7 +46,7 @@ umount ` + disk
 	}
 }
 
-// TestReadOnlyFolder starts a daemon whose data folder may not be written.
+// TestReadOnlyFolder starts a daemon with a read-only data folder.
 func TestReadOnlyFolder(t *testing.T) {
 	h := newHome(t)
 	sealed := filepath.Join(h.dir, "sealed")

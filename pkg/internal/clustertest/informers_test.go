@@ -29,7 +29,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/badger"
 )
 
-// cutter passes a client's connections on to a daemon, and cuts them as networks do.
+// cutter proxies a client's connections to a daemon, and breaks them as networks do.
 type cutter struct {
 	address, to string
 	passing     sync.WaitGroup
@@ -50,7 +50,7 @@ func newCutter(t *testing.T, to string) *cutter {
 	return c
 }
 
-// listen takes connections until the next cut.
+// listen accepts connections until the next cut.
 func (c *cutter) listen(t *testing.T) {
 	t.Helper()
 	l, err := net.Listen("tcp", c.address)
@@ -82,13 +82,13 @@ func (c *cutter) pass(l net.Listener, in net.Conn) {
 		return
 	}
 	c.passing.Go(func() {
-		_, _ = io.Copy(out, in) // until either side ends
+		_, _ = io.Copy(out, in) // until either side closes
 		out.Close()
 	})
 	_, _ = io.Copy(in, out)
 }
 
-// hold keeps a connection to be cut, and reports whether it was not before.
+// hold records a connection for the next cut, and reports whether l is still open.
 func (c *cutter) hold(l net.Listener, conn net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +98,7 @@ func (c *cutter) hold(l net.Listener, conn net.Conn) bool {
 	return c.listener == l
 }
 
-// cut ends all connections and refuses new ones.
+// cut closes all connections and refuses new ones.
 func (c *cutter) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,10 +112,10 @@ func (c *cutter) cut() {
 	c.open = nil
 }
 
-// resync is how often informers tell of everything anew.
+// resync is the informers' resync period.
 const resync = time.Second
 
-// informed is a namespace's ConfigMaps, as the API lists them and as informers of each kind of client know them.
+// informed compares a namespace's ConfigMaps in the API with those in informers of each kind of client.
 type informed struct {
 	*testing.T
 	maps      typedcorev1.ConfigMapInterface
@@ -123,7 +123,7 @@ type informed struct {
 	resynced  map[string]*atomic.Int64
 }
 
-// newInformed starts the informers over one configuration. The ConfigMaps are read over the other.
+// newInformed starts the informers with the configuration through. It reads ConfigMaps with direct.
 func newInformed(t *testing.T, direct, through *rest.Config) informed {
 	t.Helper()
 	typed := func(media string) cache.SharedIndexInformer {
@@ -164,7 +164,7 @@ func newInformed(t *testing.T, direct, through *rest.Config) informed {
 	return i
 }
 
-// make makes a ConfigMap.
+// make creates a ConfigMap.
 func (i informed) make(name string) {
 	i.Helper()
 	if _, err := i.maps.Create(i.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
@@ -172,7 +172,7 @@ func (i informed) make(name string) {
 	}
 }
 
-// know waits until every informer has what the API lists, in the same versions.
+// know waits until every informer has the same ConfigMaps and versions as the API.
 func (i informed) know(when string) {
 	i.Helper()
 	for name, informer := range i.informers {
@@ -187,7 +187,7 @@ func (i informed) know(when string) {
 	}
 }
 
-// retell waits until every informer has told anew of everything.
+// retell waits until every informer has resynced.
 func (i informed) retell() {
 	i.Helper()
 	for name, n := range i.resynced {
@@ -199,7 +199,7 @@ func (i informed) retell() {
 	}
 }
 
-// versions lists the ConfigMaps.
+// versions returns the resource versions of the ConfigMaps by name.
 func (i informed) versions() map[string]string {
 	i.Helper()
 	list, err := i.maps.List(i.Context(), metav1.ListOptions{})
@@ -213,7 +213,7 @@ func (i informed) versions() map[string]string {
 	return out
 }
 
-// until polls. cond returns how it is and whether that is as it should be.
+// until polls cond, which returns the current state and whether it is the expected one.
 func (i informed) until(what string, cond func() (string, bool)) {
 	i.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -231,8 +231,8 @@ func (i informed) until(what string, cond func() (string, bool)) {
 	}
 }
 
-// TestInformersOutliveTheDaemon lets informers lose their connections, and then the daemon: it is killed, forgets how it came to what
-// there is, and starts again. What the informers knew is too old then; they begin anew by themselves.
+// TestInformersOutliveTheDaemon breaks the connections of informers, then kills the daemon, compacts its store and
+// starts it again. The versions of the informers are expired then, and they list again by themselves.
 func TestInformersOutliveTheDaemon(t *testing.T) {
 	h := newHome(t)
 	h.minikctl("up", "-d")
@@ -278,7 +278,7 @@ func TestInformersOutliveTheDaemon(t *testing.T) {
 	i.retell()
 }
 
-// compact lets a daemon's store forget all but what there is. The daemon must not run.
+// compact compacts a daemon's store to the current objects. The daemon must not run.
 func (h *home) compact() {
 	h.t.Helper()
 	s, err := badger.Open(badger.Config{Dir: h.paths().Store})
@@ -299,7 +299,7 @@ func (h *home) compact() {
 	}
 }
 
-// expired checks that nobody can watch on from a version.
+// expired checks that a watch from a version returns 410.
 func (i informed) expired(version string) {
 	i.Helper()
 	w, err := i.maps.Watch(i.Context(), metav1.ListOptions{ResourceVersion: version})

@@ -1,5 +1,5 @@
-// Package clustertest tells stories on whole clusters: scripts in testdata that start a daemon of their own, in an empty
-// home folder, and work on it with minikctl and with stock kubectl, as a user does. Nothing is faked.
+// Package clustertest tests whole clusters with the scripts in testdata. A script starts its own daemon in an empty
+// home folder and uses minikctl and stock kubectl, as a user does. Nothing is mocked.
 package clustertest
 
 import (
@@ -21,7 +21,7 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/minikctl/minikctl/pkg/cli"
-	_ "github.com/minikctl/minikctl/pkg/early" // container processes are this test binary
+	_ "github.com/minikctl/minikctl/pkg/early" // container processes run this test binary
 )
 
 var (
@@ -44,11 +44,11 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestScripts tells each story with minikctl.
+// TestScripts runs each script with minikctl.
 func TestScripts(t *testing.T) { run(t, "testdata/*.txt", "minikctl") }
 
-// TestScenarios tells the stories that every client must be able to tell, with each client there is: minikctl, kubectl
-// of the same release as our libraries, and the machine's own kubectl where it has one.
+// TestScenarios runs the scripts that work with every client, with each client: minikctl, kubectl
+// of the release of our libraries, and the machine's kubectl if there is one.
 func TestScenarios(t *testing.T) {
 	clients := []string{"minikctl", "kubectl"}
 	if path := machineKubectl(); path != "" {
@@ -59,8 +59,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestStock goes through kubectl's verbs with kubectl of the same release as our libraries, and with -kubectls also with
-// every other one that the machine has.
+// TestStock runs kubectl's verbs with kubectl of the release of our libraries, and with -kubectls also with
+// every other kubectl of the machine.
 func TestStock(t *testing.T) {
 	clients := []string{"kubectl"}
 	if *kubectls {
@@ -75,7 +75,7 @@ func clientName(path string) string {
 	return strings.Trim(strings.ReplaceAll(path, "/", "-"), "-")
 }
 
-// machineKubectl returns the kubectl that a user of this machine would call; "" when there is none.
+// machineKubectl returns the kubectl in the PATH, or "".
 func machineKubectl() string {
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		path := filepath.Join(dir, "kubectl")
@@ -86,7 +86,7 @@ func machineKubectl() string {
 	return ""
 }
 
-// machineKubectls returns the machine's kubectl and those of other releases beside it: kubectl.1.27.
+// machineKubectls returns the kubectl in the PATH and those of other releases beside it: kubectl.1.27.
 func machineKubectls() []string {
 	path := machineKubectl()
 	if path == "" {
@@ -117,7 +117,7 @@ func run(t *testing.T, pattern, client string) {
 				return err
 			}
 			env.Setenv("HOME", home)
-			env.Setenv("TMPDIR", os.TempDir()) // where the daemons of all scripts see each other's addresses
+			env.Setenv("TMPDIR", os.TempDir()) // where all daemons reserve their address ranges
 			env.Setenv("K", client)
 			env.Setenv("ROOT", root)
 			env.Defer(func() { leaveNothing(t, env) })
@@ -129,7 +129,7 @@ func run(t *testing.T, pattern, client string) {
 	})
 }
 
-// leaveNothing takes the script's clusters down and looks whether anything is left of them.
+// leaveNothing takes the script's clusters down and checks that nothing of them is left.
 func leaveNothing(t *testing.T, env *testscript.Env) {
 	entries, err := os.ReadDir(filepath.Join(env.Getenv("HOME"), ".minikctl"))
 	if err != nil {
@@ -154,7 +154,7 @@ func leaveNothing(t *testing.T, env *testscript.Env) {
 	}
 }
 
-// processesOf lists the processes whose environment says that they belong to a script.
+// processesOf returns the processes whose environment has a script's folder.
 func processesOf(work string) []string {
 	var out []string
 	envs, _ := filepath.Glob("/proc/[0-9]*/environ")
@@ -169,7 +169,7 @@ func processesOf(work string) []string {
 	return out
 }
 
-// retry DURATION REGEXP PROGRAM ARGS… runs a program again and again until its output matches; with ! until it does not.
+// retry DURATION REGEXP PROGRAM ARGS… runs a program repeatedly until its output matches, or with ! until it does not.
 func retry(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 3 {
 		ts.Fatalf("usage: retry DURATION REGEXP PROGRAM ARGS…")
@@ -195,7 +195,7 @@ func output(ts *testscript.TestScript, args []string) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// spread "2 2 1" SELECTOR checks how many pods the nodes have, most first.
+// spread "2 2 1" SELECTOR checks the numbers of pods on the nodes, highest first.
 func spread(ts *testscript.TestScript, neg bool, args []string) {
 	out, err := output(ts, []string{ts.Getenv("K"), "get", "pods", "-l", args[1], "-o", `jsonpath={range .items[*]}{.spec.nodeName}{"\n"}{end}`})
 	ts.Check(err)
@@ -213,7 +213,7 @@ func spread(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// same FILE FILE compares two files after sorting their lines.
+// same FILE FILE compares the sorted lines of two files.
 func same(ts *testscript.TestScript, neg bool, args []string) {
 	sorted := func(name string) string {
 		lines := strings.Split(strings.TrimSpace(ts.ReadFile(name)), "\n")

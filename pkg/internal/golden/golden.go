@@ -1,4 +1,4 @@
-// Package golden finds recorded answers of a real Kubernetes v1.36.3: an API server, a scheduler and controllers.
+// Package golden finds recorded responses of Kubernetes v1.36.3: of kube-apiserver, kube-scheduler and kube-controller-manager.
 // Tests compare ours with them.
 //
 // testdata holds a slice of the recordings, about a tenth: every tenth create of each kind, every tenth scheduling

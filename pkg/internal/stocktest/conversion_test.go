@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// Board is what is stored: lines of text.
+// Board is the storage version: its lines are a list.
 type Board struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -33,17 +33,17 @@ type Board struct {
 	Status BoardStatus `json:"status,omitempty"`
 }
 
-// BoardSpec is what is to be shown.
+// BoardSpec is the desired state of a Board.
 type BoardSpec struct {
 	Lines []string `json:"lines,omitempty"`
 }
 
-// BoardStatus is what is shown.
+// BoardStatus is the observed state: the number of lines.
 type BoardStatus struct {
 	Shown int32 `json:"shown,omitempty"`
 }
 
-// Hub says that the others convert to this version.
+// Hub marks the version to and from which the others are converted.
 func (*Board) Hub() {}
 
 // DeepCopyObject implements runtime.Object.
@@ -71,7 +71,7 @@ func (l *BoardList) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// OldBoard is a Board of version v1, which has its lines in one text.
+// OldBoard is a Board of version v1: its lines are one string.
 type OldBoard struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -80,7 +80,7 @@ type OldBoard struct {
 	Status BoardStatus  `json:"status,omitempty"`
 }
 
-// OldBoardSpec is what is to be shown.
+// OldBoardSpec is the desired state of an OldBoard.
 type OldBoardSpec struct {
 	Text string `json:"text,omitempty"`
 }
@@ -125,7 +125,7 @@ func boardScheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// boards tells the status of each Board how many lines are shown.
+// boards reconciles Boards: it writes the number of lines to the status.
 type boards struct{ client.Client }
 
 func (b boards) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -141,8 +141,8 @@ func (b boards) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	return ctrl.Result{}, nil
 }
 
-// startBoards runs a manager with the controller of Boards, an untyped informer of their old version beside the typed one,
-// and the webhook that converts; then it defines them.
+// startBoards defines the Boards after it has started a manager with their controller, a typed informer, an untyped
+// informer of the old version, and the conversion webhook.
 func startBoards(t *testing.T, c cluster, s *runtime.Scheme, direct client.Client) ctrl.Manager {
 	t.Helper()
 	dir, port := t.TempDir(), freePort(t)
@@ -187,7 +187,7 @@ func startBoards(t *testing.T, c cluster, s *runtime.Scheme, direct client.Clien
 	return m
 }
 
-// oldBoard is a Board of the old version as who has no type for it sees it.
+// oldBoard returns an unstructured Board of the old version.
 func oldBoard(name string) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{}
 	obj.SetAPIVersion("web.example.com/v1")
@@ -197,8 +197,8 @@ func oldBoard(name string) *unstructured.Unstructured {
 	return obj
 }
 
-// TestConversion lets controller-runtime convert between the versions of a custom resource: what is written in one is
-// read, watched, patched and applied in the other.
+// TestConversion converts a custom resource with controller-runtime's webhook: objects written in one version are read,
+// watched, patched and applied in the other.
 func TestConversion(t *testing.T) {
 	c, s := newCluster(t), boardScheme(t)
 	direct, err := client.New(c.config, client.Options{Scheme: s})
@@ -268,7 +268,7 @@ func TestConversion(t *testing.T) {
 	})
 }
 
-// applies gives the fields of one object to two, each in another version.
+// applies applies the fields of one object by two managers, each in another version.
 func applies(t *testing.T, direct client.Client) {
 	t.Helper()
 	apply := func(obj *unstructured.Unstructured, owner string, opts ...client.ApplyOption) error {

@@ -37,7 +37,7 @@ var (
 	definitionsKind = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 )
 
-// generic is a cluster with the clients of client-go that know no type.
+// generic is a cluster with the untyped clients of client-go.
 type generic struct {
 	*testing.T
 	cluster
@@ -54,7 +54,7 @@ func newGeneric(t *testing.T) generic {
 	}
 }
 
-// define makes the custom resource of a file.
+// define creates the CustomResourceDefinition of a file.
 func (g generic) define(file string) *unstructured.Unstructured {
 	g.Helper()
 	crd, err := g.dynamic.Resource(definitionsKind).Create(g.Context(), read(g.T, file), metav1.CreateOptions{})
@@ -68,7 +68,7 @@ func (g generic) sites() dynamic.ResourceInterface {
 	return g.dynamic.Resource(siteResource).Namespace("default")
 }
 
-// served waits until Sites are.
+// served waits until the server serves Sites.
 func (g generic) served() {
 	g.Helper()
 	eventually(g.T, "the custom resource is served", func(ctx context.Context) error {
@@ -77,7 +77,7 @@ func (g generic) served() {
 	})
 }
 
-// newSite is a Site with a title, and what else its spec says.
+// newSite returns a Site with a title and further fields of its spec.
 func newSite(name, title string) *unstructured.Unstructured {
 	site := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"title": title}}}
 	site.SetGroupVersionKind(siteKind)
@@ -86,7 +86,7 @@ func newSite(name, title string) *unstructured.Unstructured {
 	return site
 }
 
-// TestDynamic goes through the verbs of the clients that know no type, on a custom resource.
+// TestDynamic uses the verbs of the untyped clients on a custom resource.
 func TestDynamic(t *testing.T) {
 	g := newGeneric(t)
 	g.define("testdata/sites.yaml")
@@ -167,7 +167,7 @@ func (g generic) scale(name string) {
 	}
 }
 
-// onlyMetadata reads Sites with the client that asks for nothing but metadata.
+// onlyMetadata reads Sites with the metadata client.
 func (g generic) onlyMetadata() {
 	g.Helper()
 	sites := g.metadata.Resource(siteResource).Namespace("default")
@@ -192,7 +192,7 @@ func (g generic) onlyMetadata() {
 	})
 }
 
-// TestDiscovery looks for a custom resource in all that says what is served.
+// TestDiscovery looks for a custom resource in the discovery and OpenAPI documents.
 func TestDiscovery(t *testing.T) {
 	g := newGeneric(t)
 	cached := memory.NewMemCacheClient(g.discover)
@@ -282,7 +282,7 @@ func (g generic) openAPI() {
 	}
 }
 
-// events counts what an informer tells.
+// events records the events of an informer.
 type events struct {
 	mu   sync.Mutex
 	told []string
@@ -294,7 +294,7 @@ func (e *events) add(what string, obj any) {
 	e.told = append(e.told, what+" "+obj.(*unstructured.Unstructured).GetName())
 }
 
-// has returns an error unless the last that was told is this.
+// has returns an error unless this is the last event.
 func (e *events) has(last string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -304,7 +304,7 @@ func (e *events) has(last string) error {
 	return nil
 }
 
-// TestInformer starts an informer before its custom resource is defined, and changes and removes the definition below it.
+// TestInformer starts an informer before its custom resource is defined, then changes and removes the definition.
 func TestInformer(t *testing.T) {
 	g := newGeneric(t)
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(g.dynamic, 0)
@@ -333,7 +333,7 @@ func TestInformer(t *testing.T) {
 	}
 	hears("added a")
 
-	// a change of the schema ends the watches; the informer goes on by itself
+	// a change of the schema ends the watches; the informer resumes them
 	change := []byte(`[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/more","value":{"type":"string"}}]`)
 	definitions := g.dynamic.Resource(definitionsKind)
 	if _, err := definitions.Patch(t.Context(), crd.GetName(), types.JSONPatchType, change, metav1.PatchOptions{}); err != nil {

@@ -83,7 +83,7 @@ func TestHelm(t *testing.T) {
 		t.Errorf("the Deployment after uninstall: %v", err)
 	}
 	left, err := offers.List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(left.Items) != 1 || left.Items[0].GetName() != "shop-opening" { // a hook's, which Helm leaves
+	if err != nil || len(left.Items) != 1 || left.Items[0].GetName() != "shop-opening" { // of a hook: Helm does not delete it
 		t.Errorf("the definition stays, without the release's objects: %v, %v", left, err)
 	}
 	if _, err := kube.CoreV1().ConfigMaps("shops").Get(t.Context(), "shop-left", metav1.GetOptions{}); err != nil {
@@ -91,7 +91,7 @@ func TestHelm(t *testing.T) {
 	}
 }
 
-// helm works on one release in one namespace.
+// helm runs commands for one release in one namespace.
 type helm struct {
 	*testing.T
 	conf            *action.Configuration
@@ -133,7 +133,7 @@ func (h helm) upgrade(path string, values map[string]any) {
 	}
 }
 
-// refuses checks that an upgrade fails; it takes itself back.
+// refuses checks that an upgrade fails and is rolled back.
 func (h helm) refuses(values map[string]any, want string) {
 	h.Helper()
 	if err := h.tryUpgrade(chart, values); err == nil || !strings.Contains(err.Error(), want) {

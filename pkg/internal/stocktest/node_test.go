@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestNode goes through the verbs of the client library for JavaScript, where Node and npm are.
+// TestNode calls the verbs of the JavaScript client library, if Node and npm are installed.
 func TestNode(t *testing.T) {
 	for _, name := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(name); err != nil {

@@ -22,7 +22,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// Site is what the operator is for: a web server with a title.
+// Site is the operator's custom resource: a web server with a title.
 type Site struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -31,13 +31,13 @@ type Site struct {
 	Status SiteStatus `json:"status,omitempty"`
 }
 
-// SiteSpec is what is wanted.
+// SiteSpec is the desired state of a Site.
 type SiteSpec struct {
 	Title    string `json:"title"`
 	Replicas *int32 `json:"replicas,omitempty"`
 }
 
-// SiteStatus is what there is.
+// SiteStatus is the observed state of a Site.
 type SiteStatus struct {
 	Ready      int32              `json:"ready"`
 	Selector   string             `json:"selector,omitempty"`
@@ -83,7 +83,7 @@ func siteScheme(t *testing.T) *runtime.Scheme {
 	return s
 }
 
-// operator gives each Site a Deployment and says how it goes in the Site's status.
+// operator creates a Deployment for each Site and writes its progress to the Site's status.
 type operator struct{ client.Client }
 
 func (o operator) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -114,7 +114,7 @@ func (o operator) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	return ctrl.Result{}, o.Status().Update(ctx, &site)
 }
 
-// define makes the custom resource and waits until it is served.
+// define creates the CustomResourceDefinition and waits until it is served.
 func define(t *testing.T, direct client.Client) {
 	t.Helper()
 	if err := direct.Create(t.Context(), read(t, "testdata/sites.yaml")); err != nil {
@@ -143,7 +143,7 @@ func startOperator(t *testing.T, c cluster, s *runtime.Scheme) {
 	})
 }
 
-// TestOperator runs an operator for a custom resource of its own.
+// TestOperator runs an operator for its own custom resource.
 func TestOperator(t *testing.T) {
 	c, s := newCluster(t), siteScheme(t)
 	direct, err := client.New(c.config, client.Options{Scheme: s})

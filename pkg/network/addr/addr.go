@@ -1,6 +1,6 @@
-// Package addr owns the loopback addresses of pods: which 127.N.0.0/16 range belongs to which daemon of this machine, and
-// which address of the range to which pod. Ranges are claimed in a folder of the user, so that daemons side by side never
-// share one; addresses are handed out by a Pool, whose caller keeps them on disk and reserves them again at its start.
+// Package addr owns the loopback addresses of pods: which daemon of this machine has which 127.N.0.0/16 range, and which pod
+// has which address. Daemons claim ranges in a folder of the user, so that two daemons never share one. A Pool allocates the
+// addresses of a range. Its caller keeps allocated addresses on disk, and reserves them again when it starts.
 package addr
 
 import (
@@ -10,35 +10,36 @@ import (
 	"sync"
 )
 
-// Range is 127.N.0.0/16, known by its N.
+// Range is the range 127.N.0.0/16, identified by N.
 type Range uint8
 
-// The ranges there are. 127.0 and 127.1 are left to the machine (127.0.0.1, 127.0.0.53, 127.0.1.1) and to people.
+// These are the bounds of the ranges. 127.0 and 127.1 stay free for the machine (127.0.0.1, 127.0.0.53, 127.0.1.1) and
+// its users.
 const (
 	First Range = 2
 	Last  Range = 254
 )
 
-// firstPod is the lowest host part of a pod's address. Those below are the daemon's own: see Own.
+// firstPod is the lowest host part of a pod's address. The addresses below it are for Own.
 const firstPod = 1 << 8
 
 // Prefix returns the range as a prefix.
 func (r Range) Prefix() netip.Prefix { return netip.PrefixFrom(r.host(0), 16) }
 
-// Valid tells whether r is a range that daemons may have.
+// Valid reports whether r is within First and Last.
 func (r Range) Valid() bool { return r >= First && r <= Last }
 
-// Own returns the n-th address, from 1 to 255, that the range keeps for what is not a pod: nodes and services of the daemon.
+// Own returns the n-th address, from 1 to 255, for nodes and services of the daemon.
 func (r Range) Own(n uint8) netip.Addr { return r.host(uint16(n)) }
 
 func (r Range) host(n uint16) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, byte(r), byte(n >> 8), byte(n)})
 }
 
-// ErrExhausted says that every address of a range is in use.
+// ErrExhausted means that all ranges, or all addresses of a range, are in use.
 var ErrExhausted = errors.New("no address is left")
 
-// Pool hands out the addresses of a range. It is safe for concurrent use.
+// Pool allocates the addresses of a range. It is safe for concurrent use.
 type Pool struct {
 	from Range
 
@@ -47,10 +48,10 @@ type Pool struct {
 	next uint16
 }
 
-// NewPool returns a pool with every address of r free.
+// NewPool returns a pool of the addresses of r, all free.
 func NewPool(r Range) *Pool { return &Pool{from: r, used: map[uint16]struct{}{}, next: firstPod} }
 
-// Allocate returns a free address. One that was released is used again as late as possible.
+// Allocate returns a free address. It reuses a released address as late as possible.
 func (p *Pool) Allocate() (netip.Addr, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,10 +72,10 @@ func (p *Pool) Allocate() (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("%s: %w", p.from.Prefix(), ErrExhausted)
 }
 
-// usable leaves out what looks like a network's own or broadcast address.
+// usable reports whether an address does not look like a network or broadcast address.
 func usable(n uint16) bool { return n >= firstPod && byte(n) != 0 && byte(n) != 255 }
 
-// Reserve marks an address as in use, and tells whether it is one of the pool's and was free.
+// Reserve marks an address as in use. It returns false if the address was in use or is not in the pool.
 func (p *Pool) Reserve(a netip.Addr) bool {
 	n, ok := p.hostPart(a)
 	if !ok {
@@ -87,12 +88,12 @@ func (p *Pool) Reserve(a netip.Addr) bool {
 	}
 	p.used[n] = struct{}{}
 	if n >= p.next {
-		p.next = max(n+1, firstPod) // a sum that wraps to 0 begins again
+		p.next = max(n+1, firstPod) // n+1 may wrap to 0
 	}
 	return true
 }
 
-// Release frees an address. One that is not in use stays free.
+// Release frees an address. Idempotent.
 func (p *Pool) Release(a netip.Addr) {
 	n, ok := p.hostPart(a)
 	if !ok {

@@ -24,10 +24,10 @@ import (
 	_ "github.com/cert-manager/cert-manager/pkg/issuer/selfsigned"
 )
 
-// workers is how many objects a controller works on at a time.
+// workers is the number of workers of a controller.
 const workers = 5
 
-// runController runs the controllers of certificates, of their requests and of the issuers that need nobody outside.
+// runController runs the controllers of certificates, of their requests and of the issuers without external services.
 func runController(ctx context.Context, conf settings) error {
 	factory, err := controller.NewContextFactory(ctx, controller.ContextOptions{
 		Kubeconfig: conf.kubeconfig, KubernetesAPIQPS: 20, KubernetesAPIBurst: 50,

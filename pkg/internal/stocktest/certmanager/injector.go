@@ -17,7 +17,7 @@ import (
 	"github.com/cert-manager/cert-manager/pkg/controller/cainjector"
 )
 
-// runInjector writes authorities into the webhook configurations, definitions and APIServices that ask for them.
+// runInjector runs the CA injector for webhook configurations, definitions and APIServices.
 func runInjector(ctx context.Context, conf settings) error {
 	config, err := clientcmd.BuildConfigFromFlags("", conf.kubeconfig)
 	if err != nil {
@@ -34,7 +34,7 @@ func runInjector(ctx context.Context, conf settings) error {
 	}
 	m, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: s, Metrics: metricsserver.Options{BindAddress: "0"},
-		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}}, // their metadata is enough to watch
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}}, // their metadata suffices for watches
 	})
 	if err != nil {
 		return err

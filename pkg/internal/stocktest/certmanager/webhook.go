@@ -8,7 +8,7 @@ import (
 	"github.com/cert-manager/cert-manager/pkg/webhook/options"
 )
 
-// runWebhook serves the webhook, with a certificate of an authority that it makes and keeps in a Secret.
+// runWebhook serves the webhook, with a certificate of an authority that it creates and keeps in a Secret.
 func runWebhook(ctx context.Context, conf settings) error {
 	c, err := options.NewWebhookConfiguration()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package flunders is an extension API server that is made with Kubernetes' own library, as those are that people install: it
-// keeps Flunders in memory, and asks the cluster who its clients are and what they may do.
+// Package flunders is an extension API server on Kubernetes' library for such servers. It
+// keeps Flunders in memory, and delegates authentication and authorization to the cluster.
 package flunders
 
 import (
@@ -11,7 +11,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// Version is what the server serves.
+// Version is the group-version that the server serves.
 var Version = schema.GroupVersion{Group: "wardle.example.com", Version: "v1alpha1"}
 
 // Flunder is an object with a reference to another.
@@ -58,7 +58,7 @@ func (Flunder) OpenAPIModelName() string { return flunderModel }
 // OpenAPIModelName names the definition.
 func (FlunderList) OpenAPIModelName() string { return listModel }
 
-// definitions are those of Kubernetes' library, and of the types here.
+// definitions returns the OpenAPI definitions of Kubernetes' library and of these types.
 func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	out := apiextensions.GetOpenAPIDefinitions(ref)
 	meta, listMeta := metav1.ObjectMeta{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()
