@@ -1,16 +1,16 @@
-# What people and CI run. Every target works on a bare checkout with Go alone; kubectl and others are built when needed.
+# The targets for developers and CI. Every target needs only Go; kubectl and other programs are built on demand.
 GO ?= go
 export CGO_ENABLED ?= 0
 
-.PHONY: build test lint golangci race check clients soak bench generate cross measure
+.PHONY: build test lint golangci race check clients soak bench compare generate cross measure
 
 build: ## bin/minikctl
-	$(GO) build -trimpath -ldflags "-s -w" -o bin/minikctl ./cmd/minikctl
+	$(GO) build -ldflags "-s -w" -o bin/minikctl ./cmd/minikctl
 
-test: ## what README calls: all tests, small
+test: ## all tests; none depends on the machine's speed or memory
 	$(GO) test ./...
 
-race: ## the packages with concurrency, with the race detector (needs a C compiler)
+race: ## the packages with concurrency, with the race detector and caches that detect changes of shared objects (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -short ./pkg/store/... ./pkg/client/... ./pkg/reconcile/... ./pkg/apiserver/... ./pkg/controllers/... ./pkg/scheduler/... ./pkg/kubelet/...
 
 lint: ## formatting, vet, and golangci-lint where it is installed
@@ -18,26 +18,28 @@ lint: ## formatting, vet, and golangci-lint where it is installed
 	$(GO) vet ./...
 	@if command -v golangci-lint >/dev/null; then golangci-lint run; else echo "golangci-lint is not installed: make golangci checks its rules"; fi
 
-golangci: ## golangci-lint, built when needed
+golangci: ## golangci-lint, built on demand
 	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.5.0 run
 
-cross: ## builds for every platform we ship
+cross: ## builds for every supported platform
 	GOOS=linux GOARCH=amd64 $(GO) build -o /dev/null ./cmd/minikctl
 	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/minikctl
 	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/minikctl
 
-measure: ## what depends on the machine: the cost of a start and of an idle cluster, held to a tenth; time of hostile bodies
+measure: ## checks that depend on the machine: the cost of a start and of an idle cluster, and the time of hostile bodies
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestStartup ./pkg/internal/bench
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run 'TestHostileBodies|TestIdleWatches' ./pkg/apiserver/...
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run 'TestMany|TestManyLabels' ./pkg/objects/podspec ./pkg/apiserver/internal/track
 
-clients: ## drives a daemon with other people's clients: controller-runtime, cert-manager, Helm, Node's library, every kubectl there is
-	$(GO) build -o bin/minikctl ./cmd/minikctl # as tests are built: a release has paths cut off, and so shares nothing with them
+clients: build ## tests with clients of other projects: controller-runtime, cert-manager, Helm, the JavaScript library, every installed kubectl
 	$(GO) vet -C pkg/internal/stocktest/certmanager ./...
 	cd pkg/internal/stocktest && $(GO) vet ./... && MINIKCTL=$(CURDIR)/bin/minikctl $(GO) test -count 1 ./...
 	$(GO) test -count 1 ./pkg/internal/clustertest -run TestStock -kubectls
 
 check: lint test measure race cross clients ## what CI runs
+
+compare: ## measures against another commit's minikctl (BASE) and Kubernetes (ETCD, KUBE_APISERVER, …); see pkg/internal/bench/compare
+	$(GO) run ./pkg/internal/bench/compare
 
 soak: ## the long loops: 100 kills of the store, 50 of the daemon, fuzzing
 	$(GO) test ./pkg/store/badger -run TestKill -kills 100 -count 1 -v
@@ -47,5 +49,5 @@ bench: ## figures for docs/benchmarks.md
 	$(GO) test ./pkg/store/badger -run '^$$' -bench . -benchtime 2s
 	$(GO) test ./pkg/apiserver/... ./pkg/scheduler/... -run '^$$' -bench . -benchtime 1s
 
-generate: ## files made from others: OpenAPI, managedFields schema, docs
+generate: ## generated files: OpenAPI, managedFields schema, docs
 	$(GO) generate ./...

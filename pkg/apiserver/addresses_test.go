@@ -52,7 +52,7 @@ func TestServicesHaveAddressObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer events.Stop()
-	b := made("b") // who watches sees it come and go, without asking again
+	b := made("b") // a watch sees both the create and the delete
 	if ev := <-events.ResultChan(); ev.Type != watch.Added || ev.Object.(*networkingv1.IPAddress).Name != b.Spec.ClusterIP {
 		t.Errorf("got %v", ev)
 	}
@@ -65,19 +65,20 @@ func TestServicesHaveAddressObjects(t *testing.T) {
 	if err := addresses.Delete(ctx, a.Spec.ClusterIP, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := addresses.Get(ctx, a.Spec.ClusterIP, metav1.GetOptions{}); err != nil {
-		t.Errorf("what a Service has comes back: %v", err)
-	}
+	eventually(t, "the address of a Service comes back", func() bool {
+		_, err := addresses.Get(ctx, a.Spec.ClusterIP, metav1.GetOptions{})
+		return err == nil
+	})
 	if _, err := addresses.Get(ctx, b.Spec.ClusterIP, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("what none has: %v", err)
 	}
 	if err := c.NetworkingV1().ServiceCIDRs().Delete(ctx, "kubernetes", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if r, err = c.NetworkingV1().ServiceCIDRs().Get(ctx, "kubernetes", metav1.GetOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if r.DeletionTimestamp == nil || len(r.Status.Conditions) != 1 || r.Status.Conditions[0].Status != "False" || r.Status.Conditions[0].Reason != "Terminating" {
-		t.Errorf("a range in use that shall go: %v", r)
-	}
+	eventually(t, "a range in use stays and is reported as terminating", func() bool {
+		if r, err = c.NetworkingV1().ServiceCIDRs().Get(ctx, "kubernetes", metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		return r.DeletionTimestamp != nil && len(r.Status.Conditions) == 1 && r.Status.Conditions[0].Status == "False" && r.Status.Conditions[0].Reason == "Terminating"
+	})
 }

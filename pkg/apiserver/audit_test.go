@@ -53,7 +53,7 @@ func newAudited(t *testing.T, rules string) auditLog {
 	return auditLog{apiservertest.New(t, func(c *apiserver.Config) { c.Audit = apiserver.AuditConfig{Policy: policy, Path: path} }), t, path}
 }
 
-// find returns the events that a test is about, by URI, in their order.
+// find returns the events of a test by URI, in order.
 func (l auditLog) find(uri string) []auditv1.Event {
 	l.t.Helper()
 	raw, err := os.ReadFile(l.path)
@@ -61,7 +61,7 @@ func (l auditLog) find(uri string) []auditv1.Event {
 		l.t.Fatal(err)
 	}
 	var out []auditv1.Event
-	whole := raw[:bytes.LastIndexByte(raw, '\n')+1] // the line after may be half written
+	whole := raw[:bytes.LastIndexByte(raw, '\n')+1] // the last line may be incomplete
 	for line := range strings.Lines(string(whole)) {
 		var e auditv1.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
@@ -74,10 +74,10 @@ func (l auditLog) find(uri string) []auditv1.Event {
 	return out
 }
 
-// wait waits until so many events are about a URI.
+// wait waits until the log has this number of events for a URI.
 func (l auditLog) wait(uri string, n int) []auditv1.Event {
 	l.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		if got := l.find(uri); len(got) >= n {
 			return got
@@ -108,7 +108,7 @@ rules:
 - {level: Metadata, resources: [{group: "", resources: [pods, pods/exec, events]}]}
 `
 
-// TestAuditLevels: of each request the log tells as much as the policy asks for.
+// TestAuditLevels: an event has what the level of the matching policy rule includes.
 func TestAuditLevels(t *testing.T) {
 	l := newAudited(t, byKind)
 	ctx := testContext(t)
@@ -178,7 +178,7 @@ func TestAuditLevels(t *testing.T) {
 	}
 }
 
-// TestAuditTables: where bodies are told, the answer is what the client was given, though not how it was packed.
+// TestAuditTables: an event with a response has the response of the client, before compression.
 func TestAuditTables(t *testing.T) {
 	l := newAudited(t, byKind)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.URL+"/api/v1/namespaces/default/configmaps", nil)
@@ -207,8 +207,8 @@ func TestAuditTables(t *testing.T) {
 	}
 }
 
-// TestAuditOfWho: who is refused, who acts as another, and who is nobody.
-func TestAuditOfWho(t *testing.T) {
+// TestAuditUsers audits refused, impersonating and unauthenticated users.
+func TestAuditUsers(t *testing.T) {
 	l := newAudited(t, byKind)
 	ctx := testContext(t)
 	as := rest.CopyConfig(l.AdminConfig)
@@ -236,8 +236,8 @@ func TestAuditOfWho(t *testing.T) {
 	}
 }
 
-// TestAuditOfWhatLasts: what lasts is told when it begins and when it ends.
-func TestAuditOfWhatLasts(t *testing.T) {
+// TestAuditOfLongRunning: a long-running request has an event at its start and one at its end.
+func TestAuditOfLongRunning(t *testing.T) {
 	l := newAudited(t, byKind)
 	cs := l.clients(l.AdminConfig)
 	ctx, cancel := context.WithCancel(testContext(t))
@@ -276,8 +276,8 @@ func TestAuditOfWhatLasts(t *testing.T) {
 	}
 }
 
-// TestAuditOfThisProcess: the parts of the process are told of like others.
-func TestAuditOfThisProcess(t *testing.T) {
+// TestAuditInProcess: requests of in-process clients are audited like those over HTTP.
+func TestAuditInProcess(t *testing.T) {
 	l := newAudited(t, byKind)
 	ctx, cancel := context.WithCancel(testContext(t))
 	defer cancel()
@@ -310,8 +310,8 @@ func TestAuditOfThisProcess(t *testing.T) {
 	}
 }
 
-// TestAuditOfMany: lines do not mix, and none is lost.
-func TestAuditOfMany(t *testing.T) {
+// TestAuditConcurrent: concurrent events neither mix nor get lost.
+func TestAuditConcurrent(t *testing.T) {
 	l := newAudited(t, "omitStages: [RequestReceived]\nrules: [{level: RequestResponse, verbs: [create], resources: [{group: '', resources: [configmaps]}]}]\n")
 	cs := l.clients(l.AdminConfig)
 	ctx := testContext(t)
@@ -337,7 +337,7 @@ func TestAuditOfMany(t *testing.T) {
 	}
 }
 
-// TestAuditOfReasons: the log says which binding allowed a request.
+// TestAuditOfReasons: an event has the binding that allowed the request.
 func TestAuditOfReasons(t *testing.T) {
 	l := newAudited(t, byKind)
 	ctx := testContext(t)
@@ -357,7 +357,8 @@ func TestAuditOfReasons(t *testing.T) {
 	}
 }
 
-// TestAuditOfAdmission: what webhooks and the checks of pods have said stands in the log, and their patches where bodies do.
+// TestAuditOfAdmission: an event has the annotations of webhooks and pod security, and the webhooks' patches if the
+// level includes bodies.
 func TestAuditOfAdmission(t *testing.T) {
 	l := newAudited(t, byKind)
 	h, cs, ctx := newHooks(t), l.clients(l.AdminConfig), testContext(t)

@@ -78,7 +78,7 @@ func TestKubectlOnAccess(t *testing.T) {
 		cmd := exec.CommandContext(testContext(t), programs[0], strings.Fields(c.args)...)
 		cmd.Env = []string{"KUBECONFIG=" + file, "HOME=" + home, "PATH=/usr/bin:/bin"}
 		cmd.Stdin = strings.NewReader(c.stdin)
-		out, _ := cmd.CombinedOutput() // a refusal is an output too
+		out, _ := cmd.CombinedOutput() // a refusal is also output to compare
 		for _, want := range c.want {
 			if !strings.Contains(string(out), want) {
 				t.Errorf("kubectl %s: %q is not in\n%s", c.args, want, out)
@@ -87,8 +87,8 @@ func TestKubectlOnAccess(t *testing.T) {
 	}
 }
 
-// TestStrangersSeeHealthOnly asks without credentials for all that there is.
-func TestStrangersSeeHealthOnly(t *testing.T) {
+// TestUnauthenticatedSeeHealthOnly requests every path without credentials.
+func TestUnauthenticatedSeeHealthOnly(t *testing.T) {
 	e := apiservertest.New(t)
 	hc, err := rest.HTTPClientFor(rest.AnonymousClientConfig(e.AdminConfig))
 	if err != nil {

@@ -22,12 +22,13 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	criremote "k8s.io/cri-streaming/pkg/streaming/remotecommand"
 
+	"github.com/minikctl/minikctl/pkg/apiserver"
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// upper is the kubelet's side of exec: it answers its input in upper case.
+// upper is the kubelet's side of exec: it returns its input in upper case.
 type upper struct{}
 
 func (upper) ExecInContainer(_ context.Context, pod, _, container string, cmd []string, in io.Reader, out, errOut io.WriteCloser, _ bool, _ <-chan criremote.TerminalSize, _ time.Duration) error {
@@ -40,7 +41,7 @@ func (upper) ExecInContainer(_ context.Context, pod, _, container string, cmd []
 	return err
 }
 
-// newKubelet starts a server with a kubelet's paths, that lets in whom a kubelet would, and a node that names it.
+// newKubelet starts a server with a kubelet's paths and client authentication, and creates its Node.
 func newKubelet(t *testing.T, e *apiservertest.Env, cs *kubernetes.Clientset) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -68,7 +69,7 @@ func newKubelet(t *testing.T, e *apiservertest.Env, cs *kubernetes.Clientset) {
 		criremote.ServeExec(w, r, upper{}, "p", "", "c", r.URL.Query()["command"], opts, time.Minute, time.Minute, criremote.SupportedStreamingProtocols)
 	})
 	srv := httptest.NewUnstartedServer(mux)
-	conf, err := pki.KubeletTLS("n1", []string{"127.0.0.1"}, e.PKI.Pool(), clock.Real())
+	conf, err := pki.SelfSignedKubeletTLS("n1", []string{"127.0.0.1"}, e.PKI.Pool(), clock.Real())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func newKubelet(t *testing.T, e *apiservertest.Env, cs *kubernetes.Clientset) {
 	newNode(t, cs, "n1", srv.Listener.Addr())
 }
 
-// newNode makes a node whose kubelet is at an address.
+// newNode creates a Node with the address of its kubelet.
 func newNode(t *testing.T, cs *kubernetes.Clientset, name string, at net.Addr) {
 	t.Helper()
 	ctx := testContext(t)
@@ -102,7 +103,7 @@ func newNode(t *testing.T, cs *kubernetes.Clientset, name string, at net.Addr) {
 	}
 }
 
-// newPod makes a pod with these containers, on node when that is not "".
+// newPod creates a pod with these containers, on node unless that is "".
 func newPod(t *testing.T, cs *kubernetes.Clientset, name, node string, containers ...string) {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: node}}
@@ -191,7 +192,8 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// TestSilentKubelet asks for a stream from a kubelet that says nothing. When the client has gone, nobody waits for it.
+// TestSilentKubelet requests a stream from a kubelet that never responds. The server stops waiting when the client
+// disconnects.
 func TestSilentKubelet(t *testing.T) {
 	e, cs := newPods(t)
 	l, err := tls.Listen("tcp", "127.0.0.1:0", silentKubelet(t, e))
@@ -216,12 +218,23 @@ func TestSilentKubelet(t *testing.T) {
 	}()
 	newNode(t, cs, "silent", l.Addr())
 	newPod(t, cs, "unheard", "silent", "c")
+	requestUpgrade(t, e, "/api/v1/namespaces/default/pods/unheard/exec?command=x", "SPDY/3.1", asked)
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Error("the server still waits for the kubelet")
+	}
+}
+
+// requestUpgrade asks for another protocol, and disconnects once asked is closed.
+func requestUpgrade(t *testing.T, e *apiservertest.Env, path, protocol string, asked <-chan struct{}) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(testContext(t))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL+"/api/v1/namespaces/default/pods/unheard/exec?command=x", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}, "Authorization": {"Bearer " + apiservertest.AdminToken}}
+	req.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {protocol}, "Authorization": {"Bearer " + apiservertest.AdminToken}}
 	conf, err := rest.TLSConfigFor(e.AdminConfig)
 	if err != nil {
 		t.Fatal(err)
@@ -236,19 +249,62 @@ func TestSilentKubelet(t *testing.T) {
 	<-asked
 	cancel()
 	<-answered
-	select {
-	case <-ended:
-	case <-time.After(20 * time.Second):
-		t.Error("the server still waits for the kubelet")
-	}
 }
 
-// silentKubelet is what a kubelet listens with.
+// silentKubelet is the listener of such a kubelet.
 func silentKubelet(t *testing.T, e *apiservertest.Env) *tls.Config {
 	t.Helper()
-	conf, err := pki.KubeletTLS("silent", []string{"127.0.0.1"}, e.PKI.Pool(), clock.Real())
+	conf, err := pki.SelfSignedKubeletTLS("silent", []string{"127.0.0.1"}, e.PKI.Pool(), clock.Real())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return conf
+}
+
+// TestKubeletCertificate connects to the kubelet of a node with verification: the API server accepts a certificate from
+// the cluster's authority and refuses a self-signed one.
+func TestKubeletCertificate(t *testing.T) {
+	e := apiservertest.New(t, func(c *apiserver.Config) {
+		c.VerifiedNode = func(node string) bool { return strings.HasPrefix(node, "verified") }
+	})
+	cs := clientset(t, e.AdminConfig)
+	if _, err := cs.CoreV1().ServiceAccounts("default").Create(testContext(t), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	issued, err := e.PKI.KubeletTLS("verified", "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		node string
+		conf *tls.Config
+		ok   bool
+	}{
+		{"verified", issued, true},
+		{"verified-intruder", silentKubelet(t, e), false},
+		{"joined", silentKubelet(t, e), true},
+	} {
+		reached := false
+		srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reached = true }))
+		srv.Listener = tls.NewListener(srv.Listener, c.conf) // StartTLS would add its own certificate
+		srv.Start()
+		newNode(t, cs, c.node, srv.Listener.Addr())
+		newPod(t, cs, "on-"+c.node, c.node, "c")
+		for _, path := range []string{
+			"/api/v1/namespaces/default/pods/on-" + c.node + "/log", "/api/v1/nodes/" + c.node + "/proxy/pods",
+		} {
+			reached = false
+			resp, body := do(t, e, http.MethodGet, path, "")
+			if reached != c.ok || (resp.StatusCode == http.StatusOK) != c.ok || !c.ok && !strings.Contains(body, "x509: certificate signed by unknown authority") {
+				t.Errorf("%s: reached %v: %s: %s", path, reached, resp.Status, body)
+			}
+		}
+		reached = false
+		resp, body := do(t, e, http.MethodGet, "/api/v1/namespaces/default/pods/on-"+c.node+"/exec?command=id&stdout=1", "",
+			"Connection", "Upgrade", "Upgrade", "websocket")
+		if reached != c.ok {
+			t.Errorf("exec on %s: reached %v: %s: %s", c.node, reached, resp.Status, body)
+		}
+		srv.Close()
+	}
 }

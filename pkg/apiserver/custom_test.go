@@ -38,13 +38,13 @@ func definitionOf(plural, kind, more string, versions ...string) string {
 		plural, kind, more, strings.Join(versions, ","))
 }
 
-// customs speaks to a server about custom resources.
+// customs is a client for custom resources.
 type customs struct {
 	testing.TB
 	env *apiservertest.Env
 }
 
-// must sends a request that has to succeed and returns the answer.
+// must sends a request that must succeed and returns the response body.
 func (c customs) must(method, path, body string, headers ...string) *unstructured.Unstructured {
 	c.Helper()
 	resp, answer := do(c, c.env, method, path, body, headers...)
@@ -58,7 +58,7 @@ func (c customs) must(method, path, body string, headers ...string) *unstructure
 	return u
 }
 
-// fails sends a request that has to fail with a code and a message.
+// fails sends a request that must fail with a code and a message.
 func (c customs) fails(code int, message, method, path, body string, headers ...string) {
 	c.Helper()
 	resp, answer := do(c, c.env, method, path, body, headers...)
@@ -67,15 +67,15 @@ func (c customs) fails(code int, message, method, path, body string, headers ...
 	}
 }
 
-// eventually waits until a GET of path shows what ok asks for.
+// eventually waits until ok accepts the response to a GET of path.
 func (c customs) eventually(path string, ok func(code int, u *unstructured.Unstructured) bool) {
 	c.Helper()
 	var answer string
-	err := wait.PollUntilContextTimeout(testContext(c), 2*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(testContext(c), 2*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		var resp *http.Response
 		resp, answer = do(c, c.env, "GET", path, "")
 		u := &unstructured.Unstructured{}
-		_ = json.Unmarshal([]byte(answer), &u.Object) // what is no object has no fields
+		_ = json.Unmarshal([]byte(answer), &u.Object) // a body that is not an object has no fields
 		return ok(resp.StatusCode, u), nil
 	})
 	if err != nil {
@@ -125,9 +125,9 @@ func specOf(u *unstructured.Unstructured, field string) any {
 	return v
 }
 
-// TestCustomVersions writes objects in one version and reads them in another, also after another one is stored. What a
-// version does not know is lost on the way to it; what is read gets the defaults of the version that is stored, and what is
-// written those of the version in which it is sent.
+// TestCustomVersions writes objects in one version and reads them in another, also after the storage version changes.
+// Conversion drops the fields that a version does not have. Objects that are read get the defaults of the storage
+// version, written ones those of the request's version.
 func TestCustomVersions(t *testing.T) {
 	c := customs{t, apiservertest.New(t)}
 	version := func(name string, storage bool, fields string) string {
@@ -203,7 +203,7 @@ func mustMap(t testing.TB, text string) map[string]any {
 	return out
 }
 
-// TestCustomNames lets two definitions want one kind: the second gets it when the first has gone.
+// TestCustomNames creates two definitions with the same kind: the second is accepted once the first is deleted.
 func TestCustomNames(t *testing.T) {
 	c := customs{t, apiservertest.New(t)}
 	c.define("cats", definition("cats", "Cat", `,"shortNames":["c"]`))
@@ -222,7 +222,7 @@ func TestCustomNames(t *testing.T) {
 	c.must("POST", at("v1", "felines", ""), cr("v1", "Cat", "tom", ""))
 }
 
-// TestCustomDeletion deletes a definition whose objects cannot go at once.
+// TestCustomDeletion deletes a definition whose objects have finalizers.
 func TestCustomDeletion(t *testing.T) {
 	c := customs{t, apiservertest.New(t)}
 	c.define("dogs", definition("dogs", "Dog", ""))
@@ -274,13 +274,14 @@ func (c customs) watched(path string) <-chan string {
 	out := make(chan string, 1)
 	go func() {
 		defer resp.Body.Close()
-		b, _ := io.ReadAll(resp.Body) // how it ends does not matter
+		b, _ := io.ReadAll(resp.Body) // the error at its end is irrelevant
 		out <- string(b)
 	}()
 	return out
 }
 
-// TestCustomWatchEnds changes a definition under a watch: it ends, and the next one goes on where it was.
+// TestCustomWatchEnds changes a definition during a watch: the watch ends, and a new one resumes from its last
+// resourceVersion.
 func TestCustomWatchEnds(t *testing.T) {
 	c := customs{t, apiservertest.New(t)}
 	c.define("owls", definition("owls", "Owl", ""))
@@ -297,7 +298,7 @@ func TestCustomWatchEnds(t *testing.T) {
 	}
 }
 
-// TestCustomAfterRestart finds custom resources served as soon as a new server of the same store is ready.
+// TestCustomAfterRestart: custom resources are served as soon as a new server over the same store is ready.
 func TestCustomAfterRestart(t *testing.T) {
 	dir := t.TempDir()
 	same := func(cfg *apiserver.Config) {
@@ -318,7 +319,7 @@ func TestCustomAfterRestart(t *testing.T) {
 	}
 }
 
-// TestCustomMany has many definitions made at once, as the installation of a large operator does.
+// TestCustomMany creates many definitions at once, like the installation of a large operator.
 func TestCustomMany(t *testing.T) {
 	const many = 60
 	c := customs{t, apiservertest.New(t)}

@@ -50,7 +50,7 @@ func certificateFor(t *testing.T, host string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// things are what the extension of these tests serves.
+// things is the resource that the extension of these tests serves.
 var things = []metav1.APIResource{
 	{Name: "things", SingularName: "thing", Namespaced: true, Kind: "Thing", Verbs: metav1.Verbs{"get", "list", "watch"}, ShortNames: []string{"th"}},
 }
@@ -91,7 +91,8 @@ func newThings(t *testing.T, e *apiservertest.Env, group string) *extension {
 
 const thingsPath = "/apis/example.org/v1/namespaces/default/things"
 
-// TestExtensionConditions tells step by step what is missing before an extension can be reached.
+// TestExtensionConditions: the condition Available has the reason of the next missing step until the extension is
+// reachable.
 func TestExtensionConditions(t *testing.T) {
 	e := apiservertest.New(t)
 	x := newThings(t, e, "example.org")
@@ -141,7 +142,7 @@ func TestExtensionConditions(t *testing.T) {
 	}
 }
 
-// TestExtensionOfPods reaches an extension by the pod that its Service selects, where nobody keeps endpoints.
+// TestExtensionOfPods connects to the pod that the extension's Service selects, without EndpointSlices.
 func TestExtensionOfPods(t *testing.T) {
 	e := apiservertest.New(t)
 	x := newThings(t, e, "example.org")
@@ -181,7 +182,7 @@ func TestExtensionOfPods(t *testing.T) {
 	}
 }
 
-// seen is the extension's version as the server tells it.
+// seen returns the extension's version in the server's discovery.
 func (x *extension) seen(t *testing.T) apidiscovery.APIVersionDiscovery {
 	t.Helper()
 	_, body := do(t, x.e, "GET", "/apis", "", "Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
@@ -198,7 +199,7 @@ func (x *extension) seen(t *testing.T) apidiscovery.APIVersionDiscovery {
 	return apidiscovery.APIVersionDiscovery{}
 }
 
-// TestExtensionRequests passes requests on, under the name of who makes them.
+// TestExtensionRequests: proxied requests have the name of their user.
 func TestExtensionRequests(t *testing.T) {
 	e := apiservertest.New(t)
 	x := newThings(t, e, "example.org")
@@ -243,7 +244,7 @@ func TestExtensionRequests(t *testing.T) {
 	}
 }
 
-// watch sees the first event while the extension goes on with its answer.
+// watch returns the first event while the extension still writes the response.
 func (x *extension) watch(t *testing.T) {
 	t.Helper()
 	hc, err := rest.HTTPClientFor(x.e.AdminConfig)
@@ -266,7 +267,7 @@ func (x *extension) watch(t *testing.T) {
 	}
 }
 
-// upgraded sends a line in another protocol than HTTP, and returns the line that comes back.
+// upgraded sends a line in a protocol other than HTTP, and returns the response line.
 func upgraded(t *testing.T, e *apiservertest.Env, method, path, line string) string {
 	t.Helper()
 	conf, err := rest.TLSConfigFor(e.AdminConfig)
@@ -292,8 +293,8 @@ func upgraded(t *testing.T, e *apiservertest.Env, method, path, line string) str
 	return strings.TrimSuffix(back, "\n")
 }
 
-// TestExtensionDescribed finds what an extension serves in all that the server tells of itself.
-func TestExtensionDescribed(t *testing.T) {
+// TestExtensionInDocuments: the discovery and OpenAPI documents include those of an extension.
+func TestExtensionInDocuments(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		t.Run(fmt.Sprintf("old=%v", old), func(t *testing.T) {
 			e := apiservertest.New(t)
@@ -334,8 +335,9 @@ func TestExtensionDescribed(t *testing.T) {
 	}
 }
 
-// TestExtensionOfNonsense goes on serving everything else, and passes requests on.
-func TestExtensionOfNonsense(t *testing.T) {
+// TestExtensionWithInvalidDocuments: an extension with invalid documents does not affect other paths, and its requests are
+// proxied.
+func TestExtensionWithInvalidDocuments(t *testing.T) {
 	e := apiservertest.New(t)
 	x := newThings(t, e, "example.org")
 	x.nonsense = true
@@ -354,7 +356,7 @@ func TestExtensionOfNonsense(t *testing.T) {
 	}
 }
 
-// TestFrontProxied asks as somebody for whom the front proxy vouches.
+// TestFrontProxied sends requests as a user that the front proxy has authenticated.
 func TestFrontProxied(t *testing.T) {
 	e := apiservertest.New(t)
 	identity, err := e.PKI.FrontProxy()

@@ -79,7 +79,7 @@ func TestDecisionsComeInBatches(t *testing.T) {
 	}
 }
 
-// A request whose body never comes is answered in time, on the server's clock.
+// A request whose body never arrives gets its response at the deadline, by the server's clock.
 func TestSlowBodyIsCutOff(t *testing.T) {
 	clk := testclock.NewFakeClock(time.Now())
 	e := apiservertest.New(t, func(c *apiserver.Config) { c.Clock = clk })
@@ -108,7 +108,7 @@ func TestSlowBodyIsCutOff(t *testing.T) {
 	if _, err := never.Write([]byte("{")); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		select {
 		case code := <-codes:

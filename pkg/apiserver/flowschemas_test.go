@@ -9,11 +9,11 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-func TestFlowSchemasTellOfTheirLevel(t *testing.T) {
+func TestFlowSchemaConditions(t *testing.T) {
 	e := apiservertest.New(t)
 	ctx := testContext(t)
 	flow := clientset(t, e.AdminConfig).FlowcontrolV1()
-	said := func(name string) (out flowcontrolv1.FlowSchemaCondition) {
+	condition := func(name string) (out flowcontrolv1.FlowSchemaCondition) {
 		t.Helper()
 		s, err := flow.FlowSchemas().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -27,20 +27,17 @@ func TestFlowSchemasTellOfTheirLevel(t *testing.T) {
 	schema := &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: flowcontrolv1.FlowSchemaSpec{
 		PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "l"},
 	}}
-	made, err := flow.FlowSchemas().Create(ctx, schema, metav1.CreateOptions{})
+	created, err := flow.FlowSchemas().Create(ctx, schema, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(made.Status.Conditions) != 0 {
-		t.Errorf("a new one: %v", made.Status)
+	if len(created.Status.Conditions) != 0 {
+		t.Errorf("the response to the create has a status: %v", created.Status)
 	}
-	missing := said("s")
+	missing := condition("s") // the condition is written before the response to the create
 	if missing.Type != "Dangling" || missing.Status != "True" || missing.Reason != "NotFound" ||
 		missing.Message != `This FlowSchema references the PriorityLevelConfiguration object named "l" but there is no such object` {
-		t.Errorf("without its level: %v", missing)
-	}
-	if again := said("s"); again != missing {
-		t.Errorf("asked again: %v", again)
+		t.Errorf("the level does not exist: %v", missing)
 	}
 	level := &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "l"}, Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
 		Type: "Limited", Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{LimitResponse: flowcontrolv1.LimitResponse{Type: "Reject"}},
@@ -48,19 +45,19 @@ func TestFlowSchemasTellOfTheirLevel(t *testing.T) {
 	if _, err := flow.PriorityLevelConfigurations().Create(ctx, level, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	found := said("s")
+	found := condition("s")
 	if found.Status != "False" || found.Reason != "Found" ||
 		found.Message != `This FlowSchema references the PriorityLevelConfiguration object named "l" and it exists` {
-		t.Errorf("with its level: %v", found)
+		t.Errorf("the level exists: %v", found)
 	}
-	if c := said("catch-all"); c.Status != "False" {
-		t.Errorf("the system's own: %v", c)
+	if c := condition("catch-all"); c.Status != "False" {
+		t.Errorf("the default one: %v", c)
 	}
-	now, err := flow.FlowSchemas().Get(ctx, "s", metav1.GetOptions{})
+	stored, err := flow.FlowSchemas().Get(ctx, "s", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := now.ManagedFields[0] // what was applied comes first
+	first := stored.ManagedFields[0] // applied fields are first
 	if first.Manager != "api-priority-and-fairness-config-consumer-v1" || first.Operation != "Apply" || first.Subresource != "status" {
 		t.Errorf("got managedFields %v", first)
 	}

@@ -29,7 +29,7 @@ import (
 // eventually polls until cond holds.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {
@@ -104,7 +104,7 @@ var informerKinds = map[string]informerOf{
 	},
 }
 
-// resync is how often informers tell of everything anew.
+// resync is the resync period of the informers.
 const resync = time.Second
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -169,7 +169,7 @@ func TestInformerSurvivesDisconnects(t *testing.T) {
 	}
 }
 
-// runInformer runs an informer until ctx ends; the channel says when it has ended.
+// runInformer runs an informer until ctx ends. The channel is closed when the informer has ended.
 func runInformer(ctx context.Context, i cache.SharedIndexInformer) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +19,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// newBackend starts a server that says what it was asked, and a pod at its address.
+// newBackend starts a server that responds with the request that it got, and creates a pod at its address.
 func newBackend(t *testing.T, cs *kubernetes.Clientset, name string) (port int32) {
 	t.Helper()
 	return newBackendAt(t, cs, name, "127.0.0.1")
@@ -103,12 +104,49 @@ func TestPodProxy(t *testing.T) {
 	}
 }
 
-// TestPodProxyUpgrade talks with a pod in another protocol than HTTP.
+// TestPodProxyUpgrade switches a connection to a pod to a protocol other than HTTP.
 func TestPodProxyUpgrade(t *testing.T) {
 	e, cs := newPods(t)
 	newBackend(t, cs, "web")
 	if got := upgraded(t, e, "GET", "/api/v1/namespaces/default/pods/web/proxy/upgrade", "hello"); got != "HELLO" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestSilentPodProxy asks a pod, which never responds, for another protocol. The server stops waiting when the client
+// disconnects.
+func TestSilentPodProxy(t *testing.T) {
+	e, cs := newPods(t)
+	asked, ended := make(chan struct{}), make(chan struct{})
+	newBackend(t, cs, "web")
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	go func() {
+		defer close(ended)
+		c, err := silent.Accept()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			t.Error(err)
+		}
+		close(asked)
+		_, _ = io.Copy(io.Discard, c)
+	}()
+	_, text, err := net.SplitHostPort(silent.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	requestUpgrade(t, e, "/api/v1/namespaces/default/pods/web:"+text+"/proxy/", "websocket", asked)
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Error("the server still waits for the pod")
 	}
 }
 
@@ -126,7 +164,7 @@ func TestNodeProxy(t *testing.T) {
 }
 
 func TestServiceProxy(t *testing.T) {
-	const address = "127.199.1.7" // like those that pods have here
+	const address = "127.199.1.7" // in the range of pod addresses
 	e, cs := newPods(t)
 	port := newBackendAt(t, cs, "web", address)
 	ctx := testContext(t)

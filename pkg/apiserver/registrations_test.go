@@ -23,7 +23,7 @@ const cronTabs = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResource
 	"group":"example.com","scope":"Namespaced","names":{"plural":"crontabs","singular":"crontab","kind":"CronTab"},
 	"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
 
-// TestRegistrations follows what is served here with APIServices, once somebody has asked for them.
+// TestRegistrations compares the APIServices with what the server serves, before and after a definition is created.
 func TestRegistrations(t *testing.T) {
 	e := apiservertest.New(t)
 	status := func(method, path, body string, headers ...string) int {
@@ -77,16 +77,34 @@ func TestRegistrations(t *testing.T) {
 	eventually(t, "its APIService is gone too", func() bool { return !there("v1.example.com") })
 }
 
-// TestRegistrationsNobodyAskedFor makes none.
-func TestRegistrationsNobodyAskedFor(t *testing.T) {
+// TestAPIServicesAreVirtual reads the APIServices over HTTP and in process: both clients get the same, and no read
+// writes to the store.
+func TestAPIServicesAreVirtual(t *testing.T) {
 	e := apiservertest.New(t)
-	if resp, _ := do(t, e, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", cronTabs, "Content-Type", "application/json"); resp.StatusCode != http.StatusCreated {
-		t.Fatal(resp.Status)
+	c := e.Client("test")
+	namespaces := func() string {
+		list, err := c.List(t.Context(), client.Target{Resource: client.Namespaces}, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list.ResourceVersion
 	}
+	eventually(t, "the system objects are stored", func() bool {
+		_, body := do(t, e, "GET", "/api/v1/namespaces/default/services/kubernetes", "")
+		return !strings.Contains(body, `"resourceVersion":"1"`)
+	})
+	before := namespaces()
 	do(t, e, "GET", "/apis", "")
-	list, err := e.Client("test").List(t.Context(), client.Target{Resource: apiServices}, metav1.ListOptions{})
-	if err != nil || len(list.Items) > 0 {
-		t.Errorf("%d APIServices, %v", len(list.Items), err)
+	list, err := c.List(t.Context(), client.Target{Resource: apiServices}, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body := do(t, e, "GET", registrations, "")
+	if count := strings.Count(body, `"groupPriorityMinimum"`); count != len(list.Items) || count == 0 {
+		t.Errorf("%d APIServices over HTTP, %d in process", count, len(list.Items))
+	}
+	if after := namespaces(); after != before {
+		t.Errorf("reads have moved the store from %s to %s", before, after)
 	}
 	for _, file := range []string{"front-proxy-ca.pem", "front-proxy-client.pem"} {
 		if matches, _ := filepath.Glob(filepath.Join(e.Dir, "pki", file)); len(matches) > 0 {
@@ -95,7 +113,7 @@ func TestRegistrationsNobodyAskedFor(t *testing.T) {
 	}
 }
 
-// TestExtensionAfterRestart reaches an extension that was registered with an earlier server at once.
+// TestExtensionAfterRestart: a new server proxies to an extension that was registered with an earlier one at once.
 func TestExtensionAfterRestart(t *testing.T) {
 	state := memory.New()
 	var x *extension
@@ -117,7 +135,7 @@ func TestExtensionAfterRestart(t *testing.T) {
 	}
 }
 
-// TestOldRegistration makes an APIService in the version that old extension servers are written for.
+// TestOldRegistration creates an APIService in the old version that old extension servers use.
 func TestOldRegistration(t *testing.T) {
 	e := apiservertest.New(t)
 	resp, body := do(t, e, "POST", "/apis/apiregistration.k8s.io/v1beta1/apiservices", `{"metadata":{"name":"v1beta1.metrics.k8s.io"},"spec":{

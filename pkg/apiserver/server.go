@@ -1,10 +1,9 @@
-// Package apiserver owns the Kubernetes API: it puts an HTTP coat, with TLS, authentication, discovery and content
-// negotiation, and an in-process one, without any encoding, over the same verb engine, on a store that nobody else
-// touches. Components and users are all its clients.
+// Package apiserver puts together the Kubernetes API server: HTTP and an in-process client over one verb engine, on a store
+// that only this package uses. Components and users are clients of it.
 //
-// A Server is made by New, which fails where a start can fail (a taken port, a bad token file), and lives as long as Run.
-// What the stages of a request are is written down in three lists: filters (filters.go), the stages of the engine
-// (stages.go) and the connectors of subresources (connect.go).
+// New makes a Server; it fails where a start can fail (a port in use, an invalid token file). Run serves until its context
+// ends. The parts are in internal; the stages of a request are three lists: filters (internal/httpapi/filters.go), the
+// stages of the verb engine (stages.go) and the connectors of subresources (internal/connect).
 package apiserver
 
 import (
@@ -12,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -26,10 +24,14 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/aggregate"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/audit"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/bootstrap"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/components"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/connect"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/definitions"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/direct"
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/fair"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/httpapi"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/listen"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/rows"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
@@ -41,9 +43,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// Config is what a Server needs.
+// Config is the input of New.
 type Config struct {
-	Store     store.Store // stays the caller's, to be closed after Run
+	Store     store.Store // the caller closes it after Run
 	Resources []objects.Resource
 	Clock     clock.Clock
 	Source    *clock.Source
@@ -58,12 +60,16 @@ type Config struct {
 
 	ServiceAddresses netip.Prefix // from which Services get their cluster addresses, IPv4; zero: 10.96.0.0/16
 
-	// PodWarnings says what the nodes will not do of a pod, for Warning headers; nil: nothing.
+	// PodWarnings returns warnings about the fields of a pod that the nodes do not support; nil: none.
 	PodWarnings func(*corev1.PodSpec) []string
-	// Unattended are resources that nobody acts on, which a create is told by a Warning header.
+	// Unattended are the resources that no component acts on. A create of one gets a Warning header.
 	Unattended []schema.GroupResource
 
-	// Components tells how "scheduler" and "controller-manager" are, where they run in this process.
+	// VerifiedNode reports whether the serving certificate of a node's kubelet must be of the cluster's authority; nil: that
+	// of none. The certificates of other kubelets are not verified.
+	VerifiedNode func(node string) bool
+
+	// Components are the health checks of "scheduler" and "controller-manager", where they run in this process.
 	Components map[string]Component
 
 	TraceDir   string               // where traces are kept over a restart; "" keeps them in memory only
@@ -71,86 +77,75 @@ type Config struct {
 	Metrics    *prometheus.Registry // what /metrics shows; nil: the server's own metrics only
 }
 
-// defaultServiceAddresses is what Kubernetes' installers choose.
+// AuditConfig configures the audit log.
+type AuditConfig = audit.Config
+
+// Component returns an error when a component of the cluster is unhealthy.
+type Component = components.Check
+
+// defaultServiceAddresses is the range that Kubernetes' installers use.
 var defaultServiceAddresses = netip.MustParsePrefix("10.96.0.0/16")
 
 // Server is the API server.
 type Server struct {
-	podWarnings func(*corev1.PodSpec) []string // nil: none
-	unattended  unattended
-	clock       clock.Clock
-	source      *clock.Source
-	chance      *clock.Source // for what leaves no trace in the state, and so must not take from source
-	store       store.Store
-	pki         *pki.PKI
-	rows        rows
-	registrar   *definitions.Registrar // nil: no definitions are served
-	engine      *verbs.Engine
-	virtual     *virtual.Store
-	audit       *audit.Log // nil: there is none
-	api         verbs.API  // both of them
-	stages      stage.Stages
-	authn       stage.Authenticator
-	issuer      *tokens.Issuer // of ServiceAccount tokens
-	kubelets    *connect.Kubelets
-	extensions  *aggregate.Extensions
-	metrics     metrics
-	handler     http.Handler
+	clock     clock.Clock
+	random    *clock.Source // for values that are not part of the cluster's state, which Config.Source gives
+	rows      *rows.Rows
+	bootstrap *bootstrap.Bootstrap
+	registrar *definitions.Registrar // nil: CustomResourceDefinitions are not served
+	engine    *verbs.Engine
+	virtual   *virtual.Store
+	audit     *audit.Log // nil: there is no audit log
+	api       verbs.API  // the engine, with its requests in the audit log
+	stages    stage.Stages
+	authn     stage.Authenticator
+	issuer    *tokens.Issuer // of ServiceAccount tokens
 
-	tcp, unix  net.Listener
-	serviceIP  string // of the Service kubernetes
-	running    inflight
-	fair       *fair.Limit
-	furnishing sync.Mutex // while what a cluster has is made
-	trustTold  bool       // guarded by furnishing
-	flowStatus flowStatus
-	addresses  addresses
+	kubelets   *connect.Kubelets
+	extensions *aggregate.Extensions
+	handler    *httpapi.Handler
+	listeners  listen.Listeners
 
-	registrations registrations
-	ready         chan struct{}
-	stopping      context.Context // ends the watches
-	stop          context.CancelFunc
+	ready    chan struct{}
+	stopping context.Context // ends watches and connections
+	stop     context.CancelFunc
 }
 
 // New makes the server and opens its listeners.
 func New(cfg Config) (_ *Server, err error) {
-	s := &Server{podWarnings: cfg.PodWarnings, unattended: cfg.Unattended, clock: cfg.Clock, source: cfg.Source, chance: clock.RandomSource(), store: cfg.Store, pki: cfg.PKI, registrations: newRegistrations(), ready: make(chan struct{})}
+	s := &Server{clock: cfg.Clock, random: clock.RandomSource(), ready: make(chan struct{})}
 	s.stopping, s.stop = context.WithCancel(context.Background()) //nolint:forbidigo // Run ends it
 	defer func() {
 		if err == nil {
 			return
 		}
-		s.closeListeners()
 		if s.virtual != nil {
 			s.virtual.Close()
 		}
-		_ = s.audit.Close() // nothing was told to it
+		_ = s.audit.Close() // it is empty
 	}()
 	if !cfg.ServiceAddresses.IsValid() {
 		cfg.ServiceAddresses = defaultServiceAddresses
 	}
-	s.serviceIP = cfg.ServiceAddresses.Masked().Addr().Next().String()
-	s.addresses = newAddresses(cfg.ServiceAddresses)
-	cfg.Hosts = append(slices.Clone(cfg.Hosts), s.serviceIP)
 	if err := s.build(cfg); err != nil {
 		return nil, err
 	}
-	s.metrics = newMetrics(cfg.Metrics)
-	s.fair = s.newLimit()
-	s.handler = chain(s.routes(), s.filters())
-	if err := s.listen(cfg); err != nil {
-		return nil, err
-	}
-	return s, nil
+	hosts := append(slices.Clone(cfg.Hosts), bootstrap.ServiceAddress(cfg.ServiceAddresses))
+	s.listeners, err = listen.Open(listen.Config{Address: cfg.Listen, Hosts: hosts, Socket: cfg.Socket, PKI: cfg.PKI})
+	return s, err
 }
 
-// build makes the parts behind the handlers.
+// build makes the parts of the server.
 func (s *Server) build(cfg Config) error {
-	s.rows.builtin(slices.Concat(cfg.Resources, virtual.Rows()))
+	s.rows = rows.New(slices.Concat(cfg.Resources, virtual.Rows()))
 	var err error
-	s.virtual, err = virtual.New(virtual.Config{
-		Dir: cfg.TraceDir, Bytes: cfg.TraceBytes, Clock: cfg.Clock, Source: cfg.Source,
-		Authorize: func(ctx context.Context, a *stage.Attributes) error { return s.check(ctx, a) },
+	s.virtual, err = virtual.New(virtual.Config{Dir: cfg.TraceDir, Bytes: cfg.TraceBytes, Clock: cfg.Clock, Source: cfg.Source})
+	if err != nil {
+		return err
+	}
+	s.bootstrap, err = bootstrap.New(context.Background(), bootstrap.Config{ //nolint:forbidigo // a start that nothing cancels
+		Store: cfg.Store, Resources: cfg.Resources, Clock: cfg.Clock, Source: cfg.Source, PKI: cfg.PKI, ServiceAddresses: cfg.ServiceAddresses,
+		Port: func() int32 { return s.listeners.Port() }, Versions: s.rows.Versions,
 	})
 	if err != nil {
 		return err
@@ -158,35 +153,88 @@ func (s *Server) build(cfg Config) error {
 	if err := s.newEngine(cfg); err != nil {
 		return err
 	}
-	if s.audit, err = audit.Open(cfg.Audit, cfg.Clock, s.chance.UID); err != nil {
+	if err := s.newAuthn(cfg); err != nil {
 		return err
 	}
-	s.api = s.audit.API(router{engine: s.engine, virtual: s.virtual, components: s.newComponents(cfg.Components)})
-	if s.lookup(definitions.Resource) != nil {
+	if s.audit, err = audit.Open(cfg.Audit, cfg.Clock, s.random.UID); err != nil {
+		return err
+	}
+	s.api = s.audit.API(s.bootstrap.API(s.engine, s.extensionsChanged))
+	s.extensions = aggregate.New(aggregate.Config{
+		Reader: s.engine.Reader(), Clock: s.clock, Identity: cfg.PKI.FrontProxy, Self: s.Addr,
+		Client: func() client.Client { return s.ownClient(bootstrap.Agent) }, Stored: s.bootstrap.Stored,
+	})
+	if s.rows.Lookup(definitions.Resource) != nil {
 		s.registrar = s.newRegistrar()
 	}
-	s.extensions = s.newExtensions()
-	return s.newConnectors(cfg)
+	if s.kubelets, err = newKubelets(cfg, s.engine.Reader()); err != nil {
+		return err
+	}
+	s.handler = httpapi.New(httpapi.Config{
+		API: s.api, Authorize: s.engine.Authorize, Rows: s.rows, Stages: s.stages, Authn: s.authn, Audit: s.audit, Issuer: s.issuer,
+		Extensions: s.extensions, Kubelets: s.kubelets, Metrics: cfg.Metrics,
+		Clock: s.clock, Random: s.random, Address: s.Addr, Ready: s.ready, Stopping: s.stopping,
+		Healthy: func(ctx context.Context) error { return healthy(ctx, cfg.Store) },
+	})
+	return nil
 }
 
-// Handler returns what serves the API over HTTP. It answers once Run has made the server ready.
+// healthy reports whether the store answers.
+func healthy(ctx context.Context, s store.Store) error {
+	_, err := s.Head(ctx)
+	return err
+}
+
+// newKubelets returns the connections to the kubelets' servers.
+func newKubelets(cfg Config, reader stage.Reader) (*connect.Kubelets, error) {
+	pair, err := cfg.PKI.KubeletClient()
+	if err != nil {
+		return nil, err
+	}
+	identity, err := pair.TLS()
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewKubelets(connect.Config{
+		Reader: reader, Identity: identity, Authorities: cfg.PKI.Pool(), Clock: cfg.Clock, Verified: cfg.VerifiedNode,
+	}), nil
+}
+
+// extensionsChanged is called after a client has written an APIService.
+func (s *Server) extensionsChanged(ctx context.Context) {
+	if err := s.extensions.Changed(ctx); err != nil && ctx.Err() == nil {
+		slog.WarnContext(ctx, "read the APIServices", "err", err)
+	}
+}
+
+// Handler serves the API over HTTP. It answers once the server is ready.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Client returns a client that calls the server directly, as the user who, with agent as its user agent.
-func (s *Server) Client(who user.Info, agent string) client.Client {
-	return direct.New(s.api, s.lookup, who, agent)
+// Documents returns a transport that answers requests for discovery and OpenAPI documents in this process, as those of u.
+// Other paths are not found.
+func (s *Server) Documents(u user.Info) http.RoundTripper { return s.handler.Documents(u) }
+
+// Client returns an in-process client that acts as u, with agent as its user agent.
+func (s *Server) Client(u user.Info, agent string) client.Client {
+	return direct.New(s.api, s.rows.Lookup, u, agent)
+}
+
+// ownClient returns a client of the server itself.
+func (s *Server) ownClient(agent string) client.Client { return s.Client(self, agent) }
+
+// self is the user of the server's own requests.
+var self = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup}}
+
+// SecretToken returns the token of a ServiceAccount that a Secret holds.
+func (s *Server) SecretToken(secret *corev1.Secret, account *corev1.ServiceAccount) (string, error) {
+	return s.issuer.ForSecret(secret, account)
 }
 
 // Ready is closed once the server answers requests.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Addr returns the address of the HTTPS listener, "" when there is none.
-func (s *Server) Addr() string {
-	if s.tcp == nil {
-		return ""
-	}
-	return s.tcp.Addr().String()
-}
+func (s *Server) Addr() string { return s.listeners.Address() }
 
 // drain is how long requests may take to end when the server stops, and linger how long their connections after that.
 const (
@@ -194,7 +242,7 @@ const (
 	linger = 50 * time.Millisecond
 )
 
-// Run serves until ctx ends, then lets running requests end.
+// Run serves until ctx ends, then waits for running requests.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.stop()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -213,14 +261,15 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	part("verb engine", s.engine.Run)
 	part("traces", s.virtual.Run)
-	servers := s.serve(base, cancel)
+	servers := s.listeners.Serve(base, s.handler, cancel)
 	if err := s.prepare(ctx); err != nil && ctx.Err() == nil {
 		cancel(err)
 	} else if err == nil {
 		close(s.ready)
 		part("extensions", s.extensions.Run)
-		part("APIServices", s.keepRegistrations)
-		part("IPAddresses", s.keepAddresses)
+		part("defaults", func(ctx context.Context) error {
+			return s.bootstrap.Run(ctx, bootstrap.Access{Reader: s.engine.Reader(), Client: s.ownClient})
+		})
 		if s.registrar != nil {
 			part("custom resources", s.registrar.Run)
 		}
@@ -240,34 +289,31 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// prepare makes what requests need to find.
+// prepare serves the stored custom resources.
 func (s *Server) prepare(ctx context.Context) error {
-	if err := s.createSystemObjects(ctx); err != nil {
-		return fmt.Errorf("create the system's objects: %w", err)
-	}
 	if s.registrar == nil {
 		return nil
 	}
 	return s.registrar.Load(ctx)
 }
 
-// shutdown closes the listeners at once, and the connections when no request is running, after drain at the latest.
+// shutdown closes the listeners at once, and the connections when no request is running or drain is over.
 func (s *Server) shutdown(ctx context.Context, servers []*http.Server) {
-	s.closeListeners()
+	s.listeners.Close()
 	timer := s.clock.NewTimer(drain)
 	defer timer.Stop()
 	select {
-	case <-s.running.none():
+	case <-s.handler.Idle():
 	case <-timer.C():
 		slog.WarnContext(ctx, "requests are cut off at shutdown")
 	}
-	// Answers that are complete may still be on their way out of the buffers. Shutdown alone would take a second on each
-	// HTTP/2 connection.
+	// Complete answers may still be in the connections' buffers. Without an end to its context, Shutdown takes a second on
+	// each HTTP/2 connection.
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.clock.AfterFunc(linger, cancel).Stop()
 	for _, srv := range servers {
 		if srv.Shutdown(ctx) != nil {
-			_ = srv.Close() // the time to linger is over
+			_ = srv.Close() // linger is over
 		}
 	}
 	cancel()

@@ -21,7 +21,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 )
 
-// dial opens a connection to the server on which nothing has been said.
+// dial opens a connection to the server and sends nothing.
 func dial(t *testing.T, e *apiservertest.Env) *tls.Conn {
 	t.Helper()
 	conf, err := rest.TLSConfigFor(e.AdminConfig)
@@ -36,7 +36,7 @@ func dial(t *testing.T, e *apiservertest.Env) *tls.Conn {
 	return conn
 }
 
-// TestHalfHeader begins a request and says no more: the server does not wait for ever.
+// TestHalfHeader sends an incomplete header: the server closes the connection after a time limit.
 func TestHalfHeader(t *testing.T) {
 	t.Parallel()
 	e := apiservertest.New(t)
@@ -44,7 +44,7 @@ func TestHalfHeader(t *testing.T) {
 	if _, err := io.WriteString(conn, "GET /api HTTP/1.1\r\nHost: h\r\nX-Slow: "); err != nil {
 		t.Fatal(err)
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	began := time.Now()
 	if answer, err := io.ReadAll(conn); err != nil || len(answer) > 0 && !strings.Contains(string(answer), "408") {
 		t.Errorf("got %q and %v", answer, err)
@@ -52,26 +52,26 @@ func TestHalfHeader(t *testing.T) {
 	t.Logf("half a header is given up after %v", time.Since(began))
 }
 
-// TestHalfBody sends less of a body than was promised: the request ends with its time, and with an answer.
+// TestHalfBody sends an incomplete body: the request ends at its deadline, with a response.
 func TestHalfBody(t *testing.T) {
 	t.Parallel()
 	e := apiservertest.New(t)
 	conn := dial(t, e)
 	fmt.Fprintf(conn, "POST /api/v1/namespaces/default/configmaps?timeout=1s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"metadata\":", apiservertest.AdminToken)
-	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, _ := io.ReadAll(resp.Body) // what came is enough
+	body, _ := io.ReadAll(resp.Body) // only the received part matters
 	if resp.StatusCode != http.StatusGatewayTimeout || !strings.Contains(string(body), `"reason":"Timeout"`) {
 		t.Errorf("got %s %s", resp.Status, body)
 	}
 }
 
-// TestIdleConnections holds many connections on which nothing is said, looks at what each costs, with its client, and
-// whether others are still served.
+// TestIdleConnections opens many idle connections, measures the memory of each with its client, and checks that other
+// clients are still served.
 func TestIdleConnections(t *testing.T) {
 	const idle, most = 1000, 96 << 10
 	e := apiservertest.New(t)
@@ -90,7 +90,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// filled makes ConfigMaps that are more than a connection holds which nobody reads.
+// filled creates ConfigMaps that exceed the socket buffers.
 func filled(t *testing.T, e *apiservertest.Env) {
 	t.Helper()
 	for i := range 24 {
@@ -102,7 +102,8 @@ func filled(t *testing.T, e *apiservertest.Env) {
 	}
 }
 
-// TestUnreadAnswers asks for more than it reads: the server gives up, a while after the time of the request or watch is over.
+// TestUnreadAnswers does not read its responses: the server closes each connection some time after the deadline of the
+// request or watch.
 func TestUnreadAnswers(t *testing.T) {
 	for verb, query := range map[string]string{"list": "?timeout=10s", "watch": "?watch=1&timeoutSeconds=10"} {
 		t.Run(verb, func(t *testing.T) {
@@ -111,14 +112,14 @@ func TestUnreadAnswers(t *testing.T) {
 			filled(t, e)
 			conn := dial(t, e)
 			fmt.Fprintf(conn, "GET /api/v1/configmaps%s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\n\r\n", query, apiservertest.AdminToken)
-			if _, err := conn.Read(make([]byte, 1)); err != nil { // it has begun
+			if _, err := conn.Read(make([]byte, 1)); err != nil { // the response has begun
 				t.Fatal(err)
 			}
 			clk.Step(9 * time.Second)
 			if n := running(t, metrics, verb); n != 1 {
 				t.Fatalf("%d requests are being answered", n)
 			}
-			deadline := time.Now().Add(20 * time.Second)
+			deadline := time.Now().Add(time.Minute)
 			for running(t, metrics, verb) > 0 {
 				if time.Now().After(deadline) {
 					t.Fatal("the server goes on for ever")
@@ -130,7 +131,7 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 }
 
-// running returns how many requests of a verb are being answered.
+// running returns the number of requests of a verb in flight.
 func running(t *testing.T, metrics *prometheus.Registry, verb string) int {
 	t.Helper()
 	families, err := metrics.Gather()

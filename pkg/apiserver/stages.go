@@ -2,46 +2,60 @@ package apiserver
 
 import (
 	"context"
-	"net/http"
 	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/admission"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/allocate"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/authn"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/bootstrap"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/components"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/listen"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/reviews"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
-// newEngine makes the engine with its stages, and the authenticators, which read through it.
+// newEngine makes the verb engine with its stages.
 func (s *Server) newEngine(cfg Config) error {
-	services, err := allocate.Services(allocate.Config{Addresses: cfg.ServiceAddresses, Changed: s.servicesChanged}, cfg.Source)
+	services, err := allocate.Services(allocate.Config{Addresses: cfg.ServiceAddresses}, cfg.Source)
 	if err != nil {
 		return err
 	}
+	etcd := func(ctx context.Context) error { return healthy(ctx, cfg.Store) }
 	s.engine, err = verbs.New(verbs.Config{
-		Store: cfg.Store, Resources: cfg.Resources, Clock: cfg.Clock, Source: cfg.Source,
-		Stages:  s.newStages,
-		Hooks:   []stage.Hook{services, s.awaitDefinitions()},
-		Reviews: s.reviews(),
-		Spans:   s.virtual.Span,
-		Token: func(ctx context.Context, account objects.Key, asked *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
-			return s.issuer.Request(ctx, account, asked) // which is made with the engine's reader, below
+		Store: s.bootstrap.Store(), Resources: cfg.Resources, Clock: cfg.Clock, Source: cfg.Source,
+		Stages: func(r stage.Reader) stage.Stages { return s.newStages(cfg, r) },
+		Hooks:  []stage.Hook{services, s.awaitDefinitions()},
+		Reviews: reviews.New(reviews.Config{
+			Authorizers: func() []stage.Authorizer { return s.stages.Authorizers },
+			Authn:       func() stage.Authenticator { return s.authn }, Issuer: func() *tokens.Issuer { return s.issuer }, Clock: cfg.Clock,
+		}),
+		Spans: s.virtual.Span,
+		Backends: map[schema.GroupResource]verbs.Backend{
+			components.Resource:                components.New(etcd, cfg.Components),
+			minikctl.Decisions.GroupResource(): s.virtual,
+			minikctl.Traces.GroupResource():    s.virtual,
+		},
+		Token: func(ctx context.Context, account objects.Key, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+			return s.issuer.Request(ctx, account, request) // newAuthn makes the issuer
 		},
 	})
-	if err != nil {
-		return err
-	}
+	return err
+}
+
+// newAuthn makes the issuer of ServiceAccount tokens and the authenticators, which read through the engine.
+func (s *Server) newAuthn(cfg Config) (err error) {
 	if s.issuer, err = tokens.New(cfg.PKI.TokenKey(), tokens.DefaultIssuer, s.engine.Reader(), cfg.Clock); err != nil {
 		return err
 	}
@@ -53,60 +67,35 @@ func (s *Server) newEngine(cfg Config) error {
 	}
 	s.authn = authn.New(authn.Config{
 		Clients: cfg.PKI.Pool(), Static: static, Issuer: s.issuer, Clock: cfg.Clock, Reader: s.engine.Reader(),
-		More:  []stage.Authenticator{localPeer{}},
+		More:  []stage.Authenticator{listen.Peer{}},
 		Front: &authn.FrontProxy{Roots: cfg.PKI.FrontProxyPool, Names: []string{pki.FrontProxyClient}},
 	})
 	return nil
 }
 
-// newStages lists what requests pass in the engine.
-func (s *Server) newStages(r stage.Reader) stage.Stages {
-	authorizers := authz.New(r)
+// newStages lists the stages of a request in the engine.
+func (s *Server) newStages(cfg Config, r stage.Reader) stage.Stages {
+	authorizers := authz.New(r, s.bootstrap.RolesChanged)
 	s.stages = admission.New(admission.Config{
-		Reader: r, Source: s.source, Clock: s.clock, Quota: s.updateQuota,
-		Authorizers: authorizers, UID: s.chance.UID, Find: s.findKind,
+		Reader: r, Source: cfg.Source, Clock: s.clock, Quota: s.updateQuota,
+		Authorizers: authorizers, UID: s.random.UID, Find: s.rows.FindKind,
 	})
 	s.stages.Authorizers = authorizers
-	s.stages.Mutators = append(s.stages.Mutators, authz.NewEscalation(s.stages.Authorizers))
-	s.stages.Mutators = append(s.stages.Mutators, terminating{s})
-	if len(s.unattended) > 0 {
-		s.stages.Mutators = slices.Insert(s.stages.Mutators, 0, stage.Mutator(s.unattended))
+	var first []stage.Mutator
+	if cfg.PodWarnings != nil {
+		first = append(first, admission.FieldWarnings{Of: cfg.PodWarnings})
 	}
-	if s.podWarnings != nil {
-		s.stages.Mutators = slices.Insert(s.stages.Mutators, 0, stage.Mutator(fieldWarnings{s.podWarnings}))
+	if len(cfg.Unattended) > 0 {
+		first = append(first, admission.Unattended(cfg.Unattended))
 	}
+	s.stages.Mutators = slices.Concat(first, s.stages.Mutators, []stage.Mutator{authz.NewEscalation(authorizers), terminating{s}})
 	return s.stages
 }
 
-// check asks the authorizers.
-func (s *Server) check(ctx context.Context, a *stage.Attributes) error {
-	return authz.Check(ctx, s.stages.Authorizers, a)
-}
-
-func (s *Server) authorize(r *http.Request, a *stage.Attributes) error {
-	if s.audit != nil {
-		a.Audit = callOf(r).audit
-	}
-	return s.check(r.Context(), a)
-}
-
-// updateQuota stores the status of a quota, as the server itself.
+// updateQuota stores the status of a quota.
 func (s *Server) updateQuota(ctx context.Context, q *corev1.ResourceQuota) error {
 	quotas := corev1.SchemeGroupVersion.WithResource("resourcequotas")
 	target := client.In(quotas, objects.Key{Namespace: q.Namespace, Name: q.Name}).Sub("status")
-	_, err := s.Client(self, "kube-apiserver").Update(ctx, target, q, metav1.UpdateOptions{})
+	_, err := s.ownClient(bootstrap.Agent).Update(ctx, target, q, metav1.UpdateOptions{})
 	return err
-}
-
-// self is who the server is to itself.
-var self = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup}}
-
-// findKind returns the resource of a kind, in the version asked for; nil when it is not served.
-func (s *Server) findKind(kind schema.GroupVersionKind) (*objects.Resource, *objects.Served) {
-	for gvr, t := range s.served().resources.byGVR {
-		if gvr.GroupVersion() == kind.GroupVersion() && t.resource.Names.Kind == kind.Kind {
-			return t.resource, t.served
-		}
-	}
-	return nil, nil
 }

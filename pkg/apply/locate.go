@@ -7,22 +7,24 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// Locator finds where the objects of manifests are served, in the order in which they are applied: a manifest may be of a
-// kind that one before it has defined.
+// Locator maps manifests to the resources that serve them. It is called once per manifest, in the order of apply: a manifest
+// may have a kind that a CustomResourceDefinition before it defines.
 type Locator struct {
 	Mapper meta.RESTMapper
 	Client func(*meta.RESTMapping) (resource.RESTClient, error)
-	Place  resource.VisitorFunc // gives the objects of namespaces one
+	Place  resource.VisitorFunc // sets the namespace of namespaced objects
 
-	defining []*resource.Info // definitions that were applied and may not be served yet
+	defining []*resource.Info // applied CustomResourceDefinitions that may not be established yet
 }
 
-// definitionTime is how long a definition may take to be served.
+// definitionTime is how long Locate waits for a CustomResourceDefinition to be established.
 const definitionTime = 30 * time.Second
 
-// Applied tells what was applied.
+// Applied records that a manifest was applied.
 func (l *Locator) Applied(info *resource.Info) {
 	if isDefinition(info) {
 		l.defining = append(l.defining, info)
@@ -34,7 +36,8 @@ func isDefinition(info *resource.Info) bool {
 	return gvk.Kind == "CustomResourceDefinition" && gvk.Group == "apiextensions.k8s.io"
 }
 
-// Locate sets where info's object is served, and its namespace. It waits for definitions that were applied before.
+// Locate sets the mapping, the client and the namespace of info. For an unknown kind it waits until the applied
+// CustomResourceDefinitions are established.
 func (l *Locator) Locate(ctx context.Context, info *resource.Info) error {
 	gvk := kindOf(info)
 	mapping, err := l.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
@@ -58,13 +61,13 @@ func (l *Locator) Locate(ctx context.Context, info *resource.Info) error {
 	return l.Place(info, nil)
 }
 
-// awaitDefinitions returns when all definitions that were applied are served.
+// awaitDefinitions waits until all applied CustomResourceDefinitions are established.
 func (l *Locator) awaitDefinitions(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, definitionTime, fmt.Errorf("not established after %s", definitionTime))
 	defer cancel()
-	quiet := &Waiter{Say: func(string) {}}
+	quiet := &Waiter{Clock: clock.Real(), Say: func(string) {}}
 	for _, info := range l.defining {
-		if err := quiet.ready(ctx, info); err != nil {
+		if err := quiet.ready(ctx, info, signals{}); err != nil {
 			return err
 		}
 	}

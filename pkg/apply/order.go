@@ -6,24 +6,20 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/minikctl/minikctl/pkg/objects/builtin"
 )
 
-// first are the kinds that others need, in the order in which they are needed. Everything else follows, in the order of
-// the files.
-var first = []string{
-	"Namespace", "CustomResourceDefinition", "PriorityClass", "StorageClass", "IngressClass", "RuntimeClass",
-	"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ResourceQuota", "LimitRange",
-	"ConfigMap", "Secret", "PersistentVolume", "PersistentVolumeClaim", "Service",
-}
-
-// Sort puts manifests into an order in which each finds what it needs. It looks at their objects alone.
+// Sort orders manifests by the ApplyPriority of their resources, so that objects come before the objects that need them. Those
+// of equal priority keep their order. It uses only Object of each Info.
 func Sort(infos []*resource.Info) {
-	rank := map[string]int{}
-	for i, kind := range first {
-		rank[kind] = i - len(first)
+	priorities := map[schema.GroupKind]int{}
+	for i := range builtin.Resources {
+		r := &builtin.Resources[i]
+		priorities[schema.GroupKind{Group: r.Names.Group, Kind: r.Names.Kind}] = r.ApplyPriority
 	}
 	slices.SortStableFunc(infos, func(a, b *resource.Info) int {
-		return cmp.Compare(rank[kindOf(a).Kind], rank[kindOf(b).Kind])
+		return cmp.Compare(priorities[kindOf(b).GroupKind()], priorities[kindOf(a).GroupKind()])
 	})
 }
 

@@ -17,18 +17,19 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// answer is what a server says to one request.
+// answer is a server's response to one request.
 type answer struct {
 	code int // 0: 200
 	body string
 }
 
-// server answers requests in the order that a test lays down.
+// server answers requests with the responses of a test, in order.
 type server struct {
 	*httptest.Server
 	answers map[string][]answer                         // by method; the last stays
 	watches []func(event func(string), r *http.Request) // of the object, one per connection; the last stays open
 	pods    func(event func(string), r *http.Request)   // the watch of pods
+	paths   map[string]string                           // bodies of GET by path, before answers
 
 	mu       sync.Mutex
 	requests []string // METHOD, and the selector of a watch of pods
@@ -47,6 +48,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Query().Get("watch") != "" {
 		s.watch(w, r)
+		return
+	}
+	if body, ok := s.paths[r.URL.Path]; ok && r.Method == http.MethodGet {
+		io.WriteString(w, body)
 		return
 	}
 	s.mu.Lock()

@@ -4,31 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/kubectl/pkg/polymorphichelpers"
+
+	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// errDeleted ends a wait for an object that somebody has deleted.
+// errDeleted ends a wait for an object that was deleted.
 var errDeleted = errors.New("it was deleted")
 
-// Waiter shows what is coming up and waits until it is ready.
+// Waiter waits until objects are current (see statusOf) and prints their progress. It is safe for concurrent use.
 type Waiter struct {
 	Clients kubernetes.Interface
-	Say     func(line string) // called for each change that is worth a line, one call at a time
+	Clock   clock.Clock
+	Say     func(line string) // prints a line of progress; calls don't overlap
 
 	saying sync.Mutex
 }
@@ -39,43 +36,101 @@ func (w *Waiter) say(line string) {
 	w.Say(line)
 }
 
-// Wait returns when the object of info is ready: a workload rolled out, a pod ready (or succeeded), anything else as soon
-// as it is there. It ends with an error when that cannot happen any more or ctx ends.
+// holdTime is how long an object with pods must stay current. A container that exits right after its start makes its pod
+// ready for a moment. minReadySeconds is part of being current: it counts available replicas.
+const holdTime = time.Second
+
+// Wait returns nil when the object of info is current, and has been for holdTime if it has pods. It returns an error when the
+// object can't become current or ctx ends; the error holds the last Event and the last log lines of the pod at fault.
 func (w *Waiter) Wait(ctx context.Context, info *resource.Info) error {
-	ctx, cancel := context.WithCancel(ctx)
+	running, cancel := context.WithCancel(ctx)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- w.showPods(ctx, info) }()
-	err := w.ready(ctx, info)
+	pods := newPodWatcher(w, info)
+	ended := make(chan error, 1)
+	go func() { ended <- pods.run(running) }()
+	err := w.ready(running, info, pods.signals)
 	cancel()
-	if shown := <-done; err == nil && shown != nil && !errors.Is(shown, context.Canceled) {
-		err = shown
+	watchErr := <-ended
+	switch {
+	case err == nil && watchErr != nil && !errors.Is(watchErr, context.Canceled):
+		return watchErr
+	case err != nil && !errors.Is(context.Cause(ctx), context.Canceled):
+		return pods.explain(context.WithoutCancel(ctx), err)
 	}
 	return err
 }
 
-func (w *Waiter) ready(ctx context.Context, info *resource.Info) error {
-	said := ""
-	for obj, err := range objects(ctx, info) {
-		if err != nil {
-			return fmt.Errorf("wait for %s: %w", name(info), err)
-		}
-		state, done, err := status(obj)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name(info), err)
-		}
-		if state != "" && state != said {
-			w.say(name(info) + "  " + state)
-			said = state
-		}
-		if done {
-			return nil
-		}
-	}
-	return fmt.Errorf("wait for %s: %w", name(info), context.Cause(ctx))
+// change is an object as a watch has sent it.
+type change struct {
+	obj *unstructured.Unstructured
+	err error
 }
 
-// name is what kubectl calls an object: deployment.apps/web.
+// ready waits until the object is current, and has been for holdTime if it has pods.
+func (w *Waiter) ready(ctx context.Context, info *resource.Info, pods signals) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	changes := make(chan change)
+	go func() {
+		for obj, err := range objects(ctx, info) {
+			select {
+			case changes <- change{obj, err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	hold := w.Clock.NewTimer(holdTime)
+	defer hold.Stop()
+	hold.Stop()
+	var printed string
+	say := func(progress string) {
+		if progress != "" && progress != printed {
+			w.say(name(info) + "  " + progress)
+			printed = progress
+		}
+	}
+	var last status
+	for {
+		select {
+		case <-ctx.Done():
+			if printed == "" {
+				return fmt.Errorf("wait for %s: %w", name(info), context.Cause(ctx))
+			}
+			return fmt.Errorf("wait for %s: %w: %s", name(info), context.Cause(ctx), printed)
+		case err := <-pods.failed:
+			return fmt.Errorf("%s: %w", name(info), err)
+		case <-pods.restarted:
+			if last.current {
+				hold.Reset(holdTime)
+			}
+		case <-hold.C():
+			say(last.progress)
+			return nil
+		case c := <-changes:
+			if c.err != nil {
+				return fmt.Errorf("wait for %s: %w", name(info), c.err)
+			}
+			now, err := statusOf(c.obj)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name(info), err)
+			}
+			switch {
+			case now.final || now.current && !now.hold:
+				say(now.progress)
+				return nil
+			case !now.current:
+				hold.Stop()
+				say(now.progress)
+			case !last.current:
+				hold.Reset(holdTime)
+			}
+			last = now
+		}
+	}
+}
+
+// name returns kubectl's name of an object: deployment.apps/web.
 func name(info *resource.Info) string {
 	gk := info.Mapping.GroupVersionKind.GroupKind()
 	kind := strings.ToLower(gk.Kind)
@@ -85,69 +140,7 @@ func name(info *resource.Info) string {
 	return kind + "/" + info.Name
 }
 
-// status says how far an object is.
-func status(obj *unstructured.Unstructured) (state string, done bool, err error) {
-	gk := obj.GroupVersionKind().GroupKind()
-	if gk.Kind == "Pod" && gk.Group == "" {
-		pod := &corev1.Pod{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, pod); err != nil {
-			return "", false, err
-		}
-		if pod.Status.Phase == corev1.PodFailed {
-			return "", false, fmt.Errorf("pod failed: %s %s", pod.Status.Reason, pod.Status.Message)
-		}
-		return "", podReady(pod) || pod.Status.Phase == corev1.PodSucceeded, nil
-	}
-	if gk.Kind == "CustomResourceDefinition" {
-		return established(obj)
-	}
-	viewer, err := polymorphichelpers.StatusViewerFor(gk)
-	if strategy, _, _ := unstructured.NestedString(obj.Object, "spec", "updateStrategy", "type"); err != nil || strategy == "OnDelete" {
-		return replicas(obj) // no rollout is under way that could be viewed
-	}
-	state, done, err = viewer.Status(obj, 0)
-	return strings.TrimSpace(state), done, err
-}
-
-// established says whether what a definition defines is served.
-func established(obj *unstructured.Unstructured) (state string, done bool, err error) {
-	conditions, _, err := unstructured.NestedSlice(obj.Object, "status", "conditions")
-	if err != nil {
-		return "", false, err
-	}
-	for _, one := range conditions {
-		c, _ := one.(map[string]any)
-		switch {
-		case c["type"] == "Established" && c["status"] == "True":
-			return "", true, nil
-		case c["type"] == "NamesAccepted" && c["status"] == "False":
-			return "", false, fmt.Errorf("its names are not accepted: %v", c["message"])
-		}
-	}
-	return "", false, nil
-}
-
-// replicas is for kinds without a viewer: those of Kubernetes with replicas are ready when all of them are. Who acts on
-// others, if anybody does, and how it shows, is not known.
-func replicas(obj *unstructured.Unstructured) (string, bool, error) {
-	switch obj.GroupVersionKind().Group {
-	case "", "apps", "extensions":
-	default:
-		return "", true, nil
-	}
-	want, ok, err := unstructured.NestedInt64(obj.Object, "spec", "replicas")
-	if err != nil || !ok {
-		return "", true, err
-	}
-	ready, _, err := unstructured.NestedInt64(obj.Object, "status", "readyReplicas")
-	observed, _, _ := unstructured.NestedInt64(obj.Object, "status", "observedGeneration")
-	if err != nil {
-		return "", false, err
-	}
-	return fmt.Sprintf("%d of %d replicas ready", ready, want), ready >= want && observed >= obj.GetGeneration(), nil
-}
-
-// objects yields the object of info now and at each change, and again after a watch has ended, until ctx ends.
+// objects yields the object of info and each of its changes until ctx ends. It reads the object again after a watch has ended.
 func objects(ctx context.Context, info *resource.Info) func(yield func(*unstructured.Unstructured, error) bool) {
 	return func(yield func(*unstructured.Unstructured, error) bool) {
 		helper := resource.NewHelper(info.Client, info.Mapping)
@@ -193,116 +186,6 @@ func asUnstructured(obj runtime.Object) (*unstructured.Unstructured, error) {
 	}
 	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	return &unstructured.Unstructured{Object: m}, err
-}
-
-// showPods says what becomes of the pods that the object selects, until ctx ends.
-func (w *Waiter) showPods(ctx context.Context, info *resource.Info) error {
-	selector, err := podSelector(info.Object)
-	if err != nil || selector == "" {
-		return err // it has no pods
-	}
-	said := map[string]string{}
-	for ctx.Err() == nil {
-		changes, err := w.Clients.CoreV1().Pods(info.Namespace).Watch(ctx, metav1.ListOptions{LabelSelector: selector})
-		if err != nil {
-			return err
-		}
-		for ev := range changes.ResultChan() {
-			pod, ok := ev.Object.(*corev1.Pod)
-			if !ok {
-				break
-			}
-			if line := podLine(pod, ev.Type); line != said[pod.Name] {
-				said[pod.Name] = line
-				w.say(line)
-			}
-		}
-		changes.Stop()
-	}
-	return ctx.Err()
-}
-
-// podSelector returns the selector of a workload's pods, or "" for what has none.
-func podSelector(obj runtime.Object) (string, error) {
-	u, err := asUnstructured(obj)
-	if err != nil {
-		return "", err
-	}
-	raw, ok, err := unstructured.NestedMap(u.Object, "spec", "selector")
-	if _, isWorkload, _ := unstructured.NestedMap(u.Object, "spec", "template"); !ok || !isWorkload || err != nil {
-		return "", err
-	}
-	if u.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "ReplicationController"}) {
-		set, _, err := unstructured.NestedStringMap(u.Object, "spec", "selector") // older than label selectors
-		return labels.Set(set).String(), err
-	}
-	parsed := &metav1.LabelSelector{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, parsed); err != nil {
-		return "", err
-	}
-	selector, err := metav1.LabelSelectorAsSelector(parsed)
-	if err != nil {
-		return "", err
-	}
-	return selector.String(), nil
-}
-
-func podLine(pod *corev1.Pod, change watch.EventType) string {
-	state := podState(pod)
-	if change == watch.Deleted {
-		state = "gone"
-	}
-	line := fmt.Sprintf("pod/%s  %s", pod.Name, state)
-	if pod.Spec.NodeName != "" {
-		line += "  on " + pod.Spec.NodeName
-	}
-	if pod.Status.PodIP != "" {
-		line += "  at " + pod.Status.PodIP
-	}
-	if why := obstacle(pod); why != "" {
-		line += ": " + why
-	}
-	return line
-}
-
-// obstacle is what keeps a pod from running, in the words of who met it: the scheduler, or the kubelet.
-func obstacle(pod *corev1.Pod) string {
-	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if c.State.Waiting != nil && c.State.Waiting.Message != "" {
-			return c.State.Waiting.Message
-		}
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return c.Message
-		}
-	}
-	return ""
-}
-
-// podState is the word that kubectl get shows, as far as one pod by itself tells it.
-func podState(pod *corev1.Pod) string {
-	if pod.DeletionTimestamp != nil {
-		return "Terminating"
-	}
-	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if c.State.Waiting != nil && c.State.Waiting.Reason != "" && c.State.Waiting.Reason != "PodInitializing" {
-			return c.State.Waiting.Reason
-		}
-	}
-	if pod.Status.Phase == corev1.PodRunning && podReady(pod) {
-		return "Running, ready"
-	}
-	return string(pod.Status.Phase)
-}
-
-func podReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // goneTimeout is how long a forced replacement waits for the old object to be gone.

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/minikctl/minikctl/pkg/clock"
 )
 
 func parse(t *testing.T, s string) *unstructured.Unstructured {
@@ -39,7 +44,7 @@ func TestStatus(t *testing.T) {
 		{"a pod that is not ready", object("v1", "Pod", `"status":{"phase":"Running","conditions":[{"type":"Ready","status":"False"}]}`), "", false, ""},
 		{"a ready pod", object("v1", "Pod", `"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}`), "", true, ""},
 		{"a pod that is through", object("v1", "Pod", `"status":{"phase":"Succeeded"}`), "", true, ""},
-		{"a failed pod", object("v1", "Pod", `"status":{"phase":"Failed","reason":"Evicted","message":"no room"}`), "", false, "pod failed: Evicted no room"},
+		{"a failed pod", object("v1", "Pod", `"status":{"phase":"Failed","reason":"Evicted","message":"no room"}`), "", false, "pod failed: Evicted: no room"},
 		{"a deployment that is not seen yet", object("apps/v1", "Deployment", `"spec":{"replicas":2},"status":{"observedGeneration":1}`),
 			"Waiting for deployment spec update to be observed...", false, ""},
 		{"a deployment on its way", object("apps/v1", "Deployment", `"spec":{"replicas":2},"status":{"observedGeneration":2,"replicas":2,"updatedReplicas":2,"availableReplicas":1}`),
@@ -48,26 +53,52 @@ func TestStatus(t *testing.T) {
 			`deployment "x" successfully rolled out`, true, ""},
 		{"a deployment that gave up", object("apps/v1", "Deployment", `"spec":{"replicas":2},"status":{"observedGeneration":2,"conditions":[{"type":"Progressing","status":"False","reason":"ProgressDeadlineExceeded"}]}`),
 			"", false, "exceeded its progress deadline"},
-		{"a set whose pods are replaced by hand", object("apps/v1", "StatefulSet", `"spec":{"replicas":1,"updateStrategy":{"type":"OnDelete"}},"status":{"observedGeneration":2,"readyReplicas":1}`),
-			"1 of 1 replicas ready", true, ""},
-		{"a daemon set whose pods are replaced by hand", object("apps/v1", "DaemonSet", `"spec":{"updateStrategy":{"type":"OnDelete"}}`), "", true, ""},
-		{"a replica set on its way", object("apps/v1", "ReplicaSet", `"spec":{"replicas":3},"status":{"observedGeneration":2,"readyReplicas":1}`), "1 of 3 replicas ready", false, ""},
-		{"a replica set that is not seen yet", object("apps/v1", "ReplicaSet", `"spec":{"replicas":1},"status":{"observedGeneration":1,"readyReplicas":1}`), "1 of 1 replicas ready", false, ""},
-		{"a custom resource with replicas", object("example.com/v1", "Site", `"spec":{"replicas":1}`), "", true, ""},
-		{"a replica set scaled down to none", object("apps/v1", "ReplicaSet", `"spec":{"replicas":0},"status":{"observedGeneration":2}`), "0 of 0 replicas ready", true, ""},
+		{"a deployment with old replicas", object("apps/v1", "Deployment", `"spec":{"replicas":1},"status":{"observedGeneration":2,"replicas":2,"updatedReplicas":1,"availableReplicas":2}`),
+			`Waiting for deployment "x" rollout to finish: 1 old replicas are pending termination...`, false, ""},
+		{"a set whose pods the user replaces", object("apps/v1", "StatefulSet", `"spec":{"replicas":1,"updateStrategy":{"type":"OnDelete"}},"status":{"observedGeneration":2,"availableReplicas":1}`),
+			"1 of 1 replicas are available", true, ""},
+		{"a set on its way", object("apps/v1", "StatefulSet", `"spec":{"replicas":2},"status":{"observedGeneration":2,"replicas":2,"availableReplicas":1}`), "Waiting for 1 pods to be ready...", false, ""},
+		{"a set with pods of an old revision", object("apps/v1", "StatefulSet", `"spec":{"replicas":2},"status":{"observedGeneration":2,"replicas":2,"availableReplicas":2,"updatedReplicas":1,"updateRevision":"r"}`),
+			"waiting for statefulset rolling update to complete 1 pods at revision r...", false, ""},
+		{"a set with a partition", object("apps/v1", "StatefulSet", `"spec":{"replicas":2,"updateStrategy":{"rollingUpdate":{"partition":1}}},"status":{"observedGeneration":2,"replicas":2,"availableReplicas":2,"updatedReplicas":1,"updateRevision":"r"}`),
+			"statefulset rolling update complete 2 pods at revision r...", true, ""},
+		{"a daemon set that is not seen yet", object("apps/v1", "DaemonSet", `"spec":{}`), "Waiting for daemon set spec update to be observed...", false, ""},
+		{"a daemon set on its way", object("apps/v1", "DaemonSet", `"spec":{},"status":{"observedGeneration":2,"desiredNumberScheduled":2,"currentNumberScheduled":2,"updatedNumberScheduled":2,"numberAvailable":1}`),
+			`Waiting for daemon set "x" rollout to finish: 1 of 2 updated pods are available...`, false, ""},
+		{"a daemon set that is there", object("apps/v1", "DaemonSet", `"spec":{},"status":{"observedGeneration":2,"desiredNumberScheduled":2,"currentNumberScheduled":2,"updatedNumberScheduled":2,"numberAvailable":2}`),
+			`daemon set "x" successfully rolled out`, true, ""},
+		{"a daemon set whose pods the user replaces", object("apps/v1", "DaemonSet", `"spec":{"updateStrategy":{"type":"OnDelete"}},"status":{"observedGeneration":2,"desiredNumberScheduled":1,"currentNumberScheduled":1,"numberAvailable":1}`),
+			`daemon set "x" successfully rolled out`, true, ""},
+		{"a job that has not started", object("batch/v1", "Job", `"spec":{}`), "0 of 1 completed, 0 of 0 active pods are ready", false, ""},
+		{"a job that runs", object("batch/v1", "Job", `"spec":{"completions":2},"status":{"startTime":"2026-01-02T03:04:05Z","active":1,"ready":1,"succeeded":1}`),
+			"running: 1 of 2 completed, 1 active pods are ready", true, ""},
+		{"a job whose pod is not ready", object("batch/v1", "Job", `"spec":{},"status":{"startTime":"2026-01-02T03:04:05Z","active":1,"ready":0}`),
+			"0 of 1 completed, 0 of 1 active pods are ready", false, ""},
+		{"a completed job", object("batch/v1", "Job", `"spec":{},"status":{"succeeded":1,"conditions":[{"type":"Complete","status":"True"}]}`), "1 of 1 completed", true, ""},
+		{"a failed job", object("batch/v1", "Job", `"spec":{},"status":{"conditions":[{"type":"Failed","status":"True","reason":"BackoffLimitExceeded","message":"m"}]}`),
+			"", false, "job failed: BackoffLimitExceeded: m"},
+		{"a replica set on its way", object("apps/v1", "ReplicaSet", `"spec":{"replicas":3},"status":{"observedGeneration":2,"replicas":3,"availableReplicas":1}`), "1 of 3 replicas are available", false, ""},
+		{"a replica set that is not seen yet", object("apps/v1", "ReplicaSet", `"spec":{"replicas":1},"status":{"observedGeneration":1,"availableReplicas":1}`), "1 of 1 replicas are available", false, ""},
+		{"a custom resource without conditions", object("example.com/v1", "Site", `"spec":{"replicas":1}`), "", true, ""},
+		{"a custom resource that is not seen yet", object("example.com/v1", "Site", `"status":{"observedGeneration":1}`), "its controller has not observed the change yet", false, ""},
+		{"a custom resource that is not ready", object("example.com/v1", "Site", `"status":{"conditions":[{"type":"Ready","status":"False","reason":"Building"}]}`), "not ready: Building", false, ""},
+		{"a custom resource that is stalled", object("example.com/v1", "Site", `"status":{"conditions":[{"type":"Stalled","status":"True","reason":"NoQuota"}]}`), "", false, "stalled: NoQuota"},
+		{"an object that is being deleted", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","deletionTimestamp":"2026-01-02T03:04:05Z"}}`, "", false, "it is being deleted"},
+		{"a claim", object("v1", "PersistentVolumeClaim", `"status":{"phase":"Pending"}`), "not bound yet", false, ""},
+		{"a replica set scaled down to none", object("apps/v1", "ReplicaSet", `"spec":{"replicas":0},"status":{"observedGeneration":2}`), "0 of 0 replicas are available", true, ""},
 		{"anything else", object("v1", "ConfigMap", `"data":{}`), "", true, ""},
 		{"a Pod of another group", object("example.com/v1", "Pod", `"status":{"phase":"Failed"}`), "", true, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			state, done, err := status(parse(t, c.object))
+			got, err := statusOf(parse(t, c.object))
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Fatalf("got error %v, want %q", err, c.err)
 				}
 				return
 			}
-			if err != nil || state != c.state || done != c.done {
-				t.Errorf("got %q, %v, %v; want %q, %v", state, done, err, c.state, c.done)
+			if err != nil || got.progress != c.state || got.current != c.done {
+				t.Errorf("got %+v, %v; want %q, %v", got, err, c.state, c.done)
 			}
 		})
 	}
@@ -119,8 +150,8 @@ func TestPodLine(t *testing.T) {
 		{"ready, but a container has failed again", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: ready,
 			ContainerStatuses: []corev1.ContainerStatus{waiting("CrashLoopBackOff")}}}, watch.Modified, "pod/x  CrashLoopBackOff"},
 		{"no image", corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodPending,
-			ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "nobody has it"}}}}}},
-			watch.Modified, "pod/x  ErrImagePull  on n: nobody has it"},
+			ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"}}}}}},
+			watch.Modified, "pod/x  ErrImagePull  on n: no such image"},
 		{"no room", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/1 nodes are available"}}}}, watch.Modified, "pod/x  Pending: 0/1 nodes are available"},
 		{"going", corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}, watch.Modified, "pod/x  Terminating"},
@@ -137,9 +168,32 @@ func TestPodLine(t *testing.T) {
 
 // deploymentAt is a Deployment of one replica, so many of which are available.
 func deploymentAt(version, available string) string {
-	return `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"default","generation":1,"resourceVersion":"` + version + `"},
+	return `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"default","uid":"d","generation":1,"resourceVersion":"` + version + `"},
 		"spec":{"replicas":1,"selector":{"matchLabels":{"app":"web"}},"template":{"spec":{}}},
 		"status":{"observedGeneration":1,"replicas":1,"updatedReplicas":1,"availableReplicas":` + available + `}}`
+}
+
+// replicaSets are the ReplicaSets of web and of another Deployment.
+const replicaSets = `{"apiVersion":"apps/v1","kind":"ReplicaSetList","items":[
+	{"metadata":{"name":"web-a","uid":"r1","annotations":{"deployment.kubernetes.io/revision":"2"},"ownerReferences":[{"kind":"Deployment","uid":"d","controller":true}]}},
+	{"metadata":{"name":"web-b","uid":"r0","annotations":{"deployment.kubernetes.io/revision":"1"},"ownerReferences":[{"kind":"Deployment","uid":"d","controller":true}]}},
+	{"metadata":{"name":"other-a","uid":"r2","ownerReferences":[{"kind":"Deployment","uid":"d2","controller":true}]}}]}`
+
+// impatient returns a clock on which each timer fires as soon as it runs.
+func impatient(t *testing.T) clock.Clock {
+	c := clocktesting.NewFakeClock(time.Time{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			if c.HasWaiters() {
+				c.Step(holdTime)
+			}
+			runtime.Gosched()
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return c
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
@@ -162,7 +216,7 @@ func TestWait(t *testing.T) {
 		name    string
 		get     []answer
 		watches []watcher
-		said    []string
+		printed []string
 		err     string
 	}{
 		{"it is there already", []answer{{body: deploymentAt("1", "1")}}, nil, []string{isUp}, ""},
@@ -179,50 +233,52 @@ func TestWait(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newServer(t, map[string][]answer{http.MethodGet: c.get})
 			s.watches = c.watches
-			var said []string
-			w := &Waiter{Clients: s.clients(t), Say: func(line string) { said = append(said, line) }}
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			var printed []string
+			w := &Waiter{Clients: s.clients(t), Clock: impatient(t), Say: func(line string) { printed = append(printed, line) }}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := w.Wait(ctx, s.info(t, deploymentAt("1", "0")))
 			if c.err == "" && err != nil || c.err != "" && (err == nil || err.Error() != c.err) {
 				t.Errorf("got error %v, want %q", err, c.err)
 			}
-			if !slices.Equal(said, c.said) {
-				t.Errorf("said:\n got %q\nwant %q", said, c.said)
+			if !slices.Equal(printed, c.printed) {
+				t.Errorf("printed:\n got %q\nwant %q", printed, c.printed)
 			}
 		})
 	}
 }
 
 func TestWaitShowsPods(t *testing.T) {
-	pod := func(phase string) string {
-		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-1"},"spec":{"nodeName":"n"},"status":{"phase":"` + phase + `"}}`
+	pod := func(name, owner, phase string) string {
+		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + name + `","ownerReferences":[{"kind":"ReplicaSet","uid":"` + owner + `","controller":true}]},"spec":{"nodeName":"n"},"status":{"phase":"` + phase + `"}}`
 	}
 	shown := make(chan struct{})
 	s := newServer(t, map[string][]answer{http.MethodGet: {{body: deploymentAt("1", "0")}}})
+	s.paths = map[string]string{"/apis/apps/v1/namespaces/default/replicasets": replicaSets}
 	s.pods = func(send func(string), _ *http.Request) {
+		send(event("MODIFIED", pod("other-1", "r2", "Running"))) // of a Deployment with the same selector
 		for _, phase := range []string{"Pending", "Pending", "Running"} {
-			send(event("MODIFIED", pod(phase)))
+			send(event("MODIFIED", pod("web-1", "r1", phase)))
 		}
 	}
 	s.watches = append(s.watches, func(send func(string), _ *http.Request) {
 		<-shown
 		send(oneLine(event("MODIFIED", deploymentAt("2", "1"))))
 	})
-	var said []string
-	w := &Waiter{Clients: s.clients(t), Say: func(line string) {
+	var printed []string
+	w := &Waiter{Clients: s.clients(t), Clock: impatient(t), Say: func(line string) {
 		if strings.HasPrefix(line, "pod/") {
-			said = append(said, line)
+			printed = append(printed, line)
 		}
-		if strings.Contains(line, "Running") {
+		if strings.Contains(line, "web-1  Running") {
 			close(shown)
 		}
 	}}
 	if err := w.Wait(t.Context(), s.info(t, deploymentAt("1", "0"))); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"pod/web-1  Pending  on n", "pod/web-1  Running  on n"}; !slices.Equal(said, want) {
-		t.Errorf("said:\n got %q\nwant %q", said, want)
+	if want := []string{"pod/web-1  Pending  on n", "pod/web-1  Running  on n"}; !slices.Equal(printed, want) {
+		t.Errorf("printed:\n got %q\nwant %q", printed, want)
 	}
 	if !strings.Contains(s.got(), "pods app=web") {
 		t.Errorf("watched the wrong pods: %s", s.got())
@@ -233,9 +289,114 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	s := newServer(t, map[string][]answer{http.MethodGet: {{body: deploymentAt("1", "0")}}})
 	s.watches = append(s.watches, func(func(string), *http.Request) { cancel(errors.New("not ready after 1s")) })
-	w := &Waiter{Clients: s.clients(t), Say: func(string) {}}
+	w := &Waiter{Clients: s.clients(t), Clock: clocktesting.NewFakeClock(time.Time{}), Say: func(string) {}}
 	err := w.Wait(ctx, s.info(t, deploymentAt("1", "0")))
-	if want := "wait for deployment.apps/web: not ready after 1s"; err == nil || err.Error() != want {
+	if want := "wait for deployment.apps/web: not ready after 1s: Waiting for deployment"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestWaitHolds: a Deployment that is available for a moment only is not ready.
+func TestWaitHolds(t *testing.T) {
+	clk := clocktesting.NewFakeClock(time.Time{})
+	s := newServer(t, map[string][]answer{http.MethodGet: {{body: deploymentAt("1", "1")}}})
+	s.watches = append(s.watches, func(send func(string), _ *http.Request) {
+		waitFor(t, clk.HasWaiters)
+		clk.Step(holdTime - 1)
+		send(oneLine(event("MODIFIED", deploymentAt("2", "0"))))
+		waitFor(t, func() bool { return !clk.HasWaiters() })
+		clk.Step(holdTime)
+		send(oneLine(event("MODIFIED", deploymentAt("3", "1"))))
+		waitFor(t, clk.HasWaiters)
+		clk.Step(holdTime)
+	})
+	var printed []string
+	w := &Waiter{Clients: s.clients(t), Clock: clk, Say: func(line string) { printed = append(printed, line) }}
+	if err := w.Wait(t.Context(), s.info(t, deploymentAt("1", "1"))); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{comesUp, isUp}; !slices.Equal(printed, want) {
+		t.Errorf("printed:\n got %q\nwant %q", printed, want)
+	}
+}
+
+// TestWaitHoldsAfterRestart: a container that restarts begins the hold anew, though the Deployment stays available.
+func TestWaitHoldsAfterRestart(t *testing.T) {
+	clk := clocktesting.NewFakeClock(time.Time{})
+	s := newServer(t, map[string][]answer{http.MethodGet: {{body: deploymentAt("1", "1")}}})
+	w := &Waiter{Clients: s.clients(t), Clock: clk, Say: func(string) {}}
+	pods := signals{restarted: make(chan struct{})}
+	done := make(chan error, 1)
+	go func() { done <- w.ready(t.Context(), s.info(t, deploymentAt("1", "1")), pods) }()
+	waitFor(t, clk.HasWaiters)
+	clk.Step(holdTime / 2)
+	pods.restarted <- struct{}{}
+	pods.restarted <- struct{}{} // the first is handled once the second is received
+	if clk.Step(holdTime / 2); !clk.HasWaiters() {
+		t.Error("the restart did not begin the hold anew")
+	}
+	clk.Step(holdTime)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNoteRestart(t *testing.T) {
+	p := newPodWatcher(&Waiter{}, newServer(t, nil).info(t, deploymentAt("1", "1")))
+	for _, c := range []struct {
+		restarts int32
+		want     int
+	}{{0, 0}, {0, 0}, {1, 1}, {2, 1}} {
+		pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{RestartCount: c.restarts}}}}
+		if p.note(t.Context(), pod, watch.Modified); len(p.restarted) != c.want {
+			t.Errorf("%d restarts: %d signals, want %d", c.restarts, len(p.restarted), c.want)
+		}
+	}
+}
+
+// waitFor waits until ok.
+func waitFor(t *testing.T, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !ok(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Error("waited for a minute")
+			return
+		}
+	}
+}
+
+// TestWaitExplains: a pod that can't start ends the wait with its last Event and log lines; pods of other Deployments and of
+// older ReplicaSets don't.
+func TestWaitExplains(t *testing.T) {
+	pod := func(name, owner, reason string) string {
+		return oneLine(event("MODIFIED", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"`+name+`","namespace":"default","uid":"`+name+`","ownerReferences":[{"kind":"ReplicaSet","uid":"`+owner+`","controller":true}]},
+			"status":{"phase":"Running","containerStatuses":[{"name":"c","state":{"waiting":{"reason":"`+reason+`","message":"back-off"}},"lastState":{"terminated":{"exitCode":1}}}]}}`))
+	}
+	s := newServer(t, map[string][]answer{http.MethodGet: {{body: deploymentAt("1", "0")}}})
+	s.paths = map[string]string{
+		"/apis/apps/v1/namespaces/default/replicasets": replicaSets,
+		"/api/v1/namespaces/default/events": `{"apiVersion":"v1","kind":"EventList","items":[
+			{"type":"Warning","reason":"BackOff","message":"Back-off restarting","lastTimestamp":"2026-01-02T03:04:05Z"},
+			{"type":"Normal","reason":"Started","message":"Started","lastTimestamp":"2026-01-02T03:04:05Z"},
+			{"type":"Warning","reason":"Old","message":"Old","lastTimestamp":"2026-01-02T03:04:04Z"}]}`,
+		"/api/v1/namespaces/default/pods/web-1/log": "starting\nno database\n",
+	}
+	s.pods = func(send func(string), _ *http.Request) {
+		send(pod("other-1", "r2", "CrashLoopBackOff"))
+		send(pod("old-1", "r0", "CrashLoopBackOff"))
+		send(pod("web-1", "r1", "ContainerCreating"))
+		send(pod("web-1", "r1", "CrashLoopBackOff"))
+	}
+	w := &Waiter{Clients: s.clients(t), Clock: impatient(t), Say: func(string) {}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := w.Wait(ctx, s.info(t, deploymentAt("1", "0")))
+	const want = `deployment.apps/web: pod web-1: container c: CrashLoopBackOff: back-off
+last event of pod web-1: BackOff: Back-off restarting
+log of pod web-1, container c:
+  starting
+  no database`
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/cli-runtime/pkg/resource"
@@ -15,10 +16,10 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/minikctl/minikctl/pkg/apply"
+	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// applyVerb is the verb's state. Its flags are kubectl's, so that what kubectl's apply understands is understood here;
-// server-side apply and pruning are kubectl's own code.
+// applyVerb is the verb apply. It has all flags of kubectl's apply. Server-side apply and pruning run kubectl's code.
 type applyVerb struct {
 	*Env
 	flags *kubectl.ApplyFlags
@@ -45,8 +46,8 @@ is changed by a three-way merge of what was applied last, the manifest, and what
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), args) },
 	}
 	a.flags.AddFlags(a.cmd)
-	a.cmd.Flags().Lookup("wait").Usage = "Show what is coming up, and return when it is ready. With --prune also wait until what was pruned is gone."
-	a.cmd.Flags().Lookup("timeout").Usage = "How long --wait waits before it gives up; 0 means without end."
+	a.cmd.Flags().Lookup("wait").Usage = "Print the progress and wait until every object is ready and stays ready for a second. Fails when a pod can't start. With --prune also wait until pruned objects are gone."
+	a.cmd.Flags().Lookup("timeout").Usage = "How long --wait waits before it fails; 0 means without limit."
 	a.cmd.AddCommand(kubectl.NewCmdApplyViewLastApplied(env.Factory, env.Streams()), kubectl.NewCmdApplySetLastApplied(env.Factory, env.Streams()),
 		kubectl.NewCmdApplyEditLastApplied(env.Factory, env.Streams()))
 	return a.cmd
@@ -67,7 +68,7 @@ func (a *applyVerb) run(ctx context.Context, args []string) error {
 	return a.wait(ctx, infos)
 }
 
-// apply applies the files and returns what they name, as the server has it now.
+// apply applies the files and returns the live objects.
 func (a *applyVerb) apply(ctx context.Context, files resource.FilenameOptions) ([]*resource.Info, error) {
 	if cmdutil.GetServerSideApplyFlag(a.cmd) || a.flags.Prune || a.flags.ApplySetRef != "" || a.flags.Subresource != "" {
 		o, err := a.flags.ToOptions(a.Factory, a.cmd, "minikctl", nil)
@@ -89,7 +90,7 @@ func (a *applyVerb) apply(ctx context.Context, files resource.FilenameOptions) (
 	return infos, a.applyAll(ctx, infos)
 }
 
-// load reads the files. It asks the server about none of the objects: some may be of kinds that others of them define.
+// load reads the files without requests about their kinds: a manifest may have a kind that another one defines.
 func (a *applyVerb) load(files resource.FilenameOptions) ([]*resource.Info, error) {
 	validation, err := cmdutil.GetValidationDirective(a.cmd)
 	if err != nil {
@@ -108,7 +109,7 @@ func (a *applyVerb) load(files resource.FilenameOptions) ([]*resource.Info, erro
 	return infos, err
 }
 
-// applyAll goes on after an error, and reports all of them.
+// applyAll applies all manifests, also after an error, and returns all errors.
 func (a *applyVerb) applyAll(ctx context.Context, infos []*resource.Info) error {
 	locator, err := a.locator()
 	if err != nil {
@@ -141,7 +142,7 @@ func (a *applyVerb) applyAll(ctx context.Context, infos []*resource.Info) error 
 		if dryRun == cmdutil.DryRunNone {
 			locator.Applied(info)
 		}
-		if err := a.say(info, outcome, dryRun); err != nil {
+		if err := a.print(info, outcome, dryRun); err != nil {
 			return err
 		}
 	}
@@ -169,7 +170,7 @@ func (a *applyVerb) locator() (*apply.Locator, error) {
 	}, nil
 }
 
-func (a *applyVerb) say(info *resource.Info, outcome apply.Outcome, dryRun cmdutil.DryRunStrategy) error {
+func (a *applyVerb) print(info *resource.Info, outcome apply.Outcome, dryRun cmdutil.DryRunStrategy) error {
 	a.flags.PrintFlags.NamePrintFlags.Operation = string(outcome)
 	if err := a.flags.PrintFlags.Complete("%s"); err != nil {
 		return err
@@ -182,7 +183,7 @@ func (a *applyVerb) say(info *resource.Info, outcome apply.Outcome, dryRun cmdut
 	return printer.PrintObj(info.Object, a.Out)
 }
 
-// wait shows what comes up until all of it is ready, or until Ctrl-C, which leaves it to come up by itself.
+// wait waits for all objects at once and prints their progress. It ends at the first error and at Ctrl-C; the objects stay.
 func (a *applyVerb) wait(ctx context.Context, infos []*resource.Info) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
@@ -195,11 +196,18 @@ func (a *applyVerb) wait(ctx context.Context, infos []*resource.Info) error {
 	if err != nil {
 		return err
 	}
-	waiter := &apply.Waiter{Clients: clients, Say: func(line string) { fmt.Fprintln(a.Out, line) }}
+	waiter := &apply.Waiter{Clients: clients, Clock: clock.Real(), Say: func(line string) { fmt.Fprintln(a.Out, line) }}
+	var wg errgroup.Group
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	for _, info := range infos {
-		if err := waiter.Wait(ctx, info); err != nil {
+		wg.Go(func() error {
+			err := waiter.Wait(ctx, info)
+			if err != nil {
+				cancel(context.Canceled) // the other waits end without an explanation
+			}
 			return err
-		}
+		})
 	}
-	return nil
+	return wg.Wait()
 }

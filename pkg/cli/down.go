@@ -10,7 +10,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/daemon"
 )
 
-// downTimeout bounds how long the daemon and its pods may take to end.
+// downTimeout is how long down waits for the end of the daemon and its pods.
 const downTimeout = 60 * time.Second
 
 func newDown(env *Env) *cobra.Command {
@@ -19,8 +19,8 @@ func newDown(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "Stop a cluster",
-		Long: `Stop a cluster's daemon and the processes of its pods. What the cluster knows is kept, and "minikctl up" brings it back;
-with --purge everything is removed: data, addresses, and the context in ~/.kube/config.`,
+		Long: `Stop a cluster's daemon and the processes of its pods. The cluster's data stays, and "minikctl up" starts the cluster
+again. --purge also removes the data, the addresses, and the context in ~/.kube/config.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), downTimeout)
@@ -29,11 +29,14 @@ with --purge everything is removed: data, addresses, and the context in ~/.kube/
 			if dataDir != "" {
 				paths = daemon.PathsIn(env.Target.name, dataDir)
 			}
+			existed := daemon.Exists(paths)
 			ran, err := daemon.Down(ctx, paths, opts)
 			if err != nil {
 				return err
 			}
 			switch {
+			case !existed:
+				fmt.Fprintf(env.Out, "minikctl: there is no cluster %q\n", paths.Name)
 			case opts.Purge:
 				fmt.Fprintf(env.Out, "minikctl: cluster %q is gone\n", paths.Name)
 			case ran:
@@ -44,8 +47,8 @@ with --purge everything is removed: data, addresses, and the context in ~/.kube/
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&opts.Purge, "purge", false, "also remove everything the cluster has kept")
-	cmd.Flags().BoolVar(&opts.KeepPods, "keep-pods", false, "stop the daemon only: its pods run on, and the next daemon finds them")
-	cmd.Flags().StringVar(&dataDir, "data-dir", "", "where everything is kept (default ~/.minikctl/NAME)")
+	cmd.Flags().BoolVar(&opts.Purge, "purge", false, "also remove the cluster's data")
+	cmd.Flags().BoolVar(&opts.KeepPods, "keep-pods", false, "stop the daemon only; its pods continue, and the next daemon adopts them")
+	cmd.Flags().StringVar(&dataDir, "data-dir", "", "directory that holds the cluster's data (default ~/.minikctl/NAME)")
 	return cmd
 }

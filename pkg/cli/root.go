@@ -16,9 +16,11 @@ import (
 	"k8s.io/kubectl/pkg/util/completion"
 
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/daemon"
+	"github.com/minikctl/minikctl/pkg/early"
 )
 
-// ExitError ends the program with a status of its own; Err may be nil when everything has been said.
+// ExitError ends the program with a status of its own; a nil Err prints nothing.
 type ExitError struct {
 	Code int
 	Err  error
@@ -33,10 +35,10 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Run runs the command line args, the first of which is the name that the program was called by, and returns the exit
-// status. Errors are printed to errOut, as kubectl prints them.
+// Run runs the command line args, whose first element is the name of the program, and returns the exit
+// status. In a process that early.RunDaemon has started, the command line comes from there. Errors are printed to errOut, as kubectl prints them.
 func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	root := newRoot(args, in, out, errOut)
+	root := newRoot(early.CommandLine(args), in, out, errOut)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -58,8 +60,8 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	return code
 }
 
-// newRoot builds the tree of commands. When the first argument names a verb, only that verb is built: making all of
-// kubectl's costs more than most verbs take.
+// newRoot builds the tree of commands. When the first argument names a verb, only that verb is built: building all of
+// kubectl's takes longer than most verbs run.
 func newRoot(args []string, in io.Reader, out, errOut io.Writer) *cobra.Command {
 	name := strings.TrimSuffix(filepath.Base(args[0]), ".exe")
 	env := &Env{In: in, Out: out, Err: errOut, Now: clock.Real().Now, Target: newTarget(name == "kubectl", errOut)}
@@ -79,8 +81,12 @@ func newRoot(args []string, in io.Reader, out, errOut io.Writer) *cobra.Command 
 	root.SetOut(out)
 	root.SetErr(errOut)
 	root.SetArgs(args[1:])
+	root.SetUsageTemplate(ownFlagsOnly(root.UsageTemplate()))
 	root.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if cmd.Name() == "up" {
+			err = refused(nameOf(args[1:]), err)
+		}
 		return fmt.Errorf("%w\nSee '%s --help' for usage.", err, cmd.CommandPath())
 	})
 
@@ -97,8 +103,26 @@ func newRoot(args []string, in io.Reader, out, errOut io.Writer) *cobra.Command 
 	version.AddFlags(flags)
 	env.Factory = cmdutil.NewFactory(version)
 	completion.SetFactoryForCompletion(env.Factory)
-	addVerbs(root, env, firstVerb(args[1:], flags))
+	env.Target.verb = firstVerb(args[1:], flags)
+	addVerbs(root, env, env.Target.verb)
 	return root
+}
+
+// ownFlagsOnly returns cobra's template of help with a reference to the verb options in place of the global flags, which do not
+// fit on a screen beside the verb's own.
+func ownFlagsOnly(template string) string {
+	const global = "Global Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}"
+	return strings.Replace(template, global, `Use "{{.Root.CommandPath}} options" for the global flags, --name and --namespace among them.`, 1)
+}
+
+// nameOf returns the value of --name in args, which may have flags that do not exist.
+func nameOf(args []string) string {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	flags.SetOutput(io.Discard)
+	name := flags.String("name", daemon.DefaultName(), "")
+	_ = flags.Parse(args)
+	return *name
 }
 
 // firstVerb returns the first argument that is no flag and no flag's value.

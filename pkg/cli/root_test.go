@@ -2,10 +2,12 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,8 +16,18 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/minikctl/minikctl/pkg/autostart"
 	"github.com/minikctl/minikctl/pkg/daemon"
+	_ "github.com/minikctl/minikctl/pkg/early" // a daemon's containers and their supervisor are this test binary
 )
+
+// TestMain lets a command of a test start a daemon, which is this program under the name minikctl.
+func TestMain(m *testing.M) {
+	if os.Args[0] == "minikctl" {
+		os.Exit(Run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
 
 func rootOf(args ...string) *cobra.Command {
 	return newRoot(args, strings.NewReader(""), io.Discard, io.Discard)
@@ -42,7 +54,7 @@ func TestFirstVerb(t *testing.T) {
 	}
 }
 
-// TestVerbs: each verb is there once, under its own name, in a group, and building it alone gives the same verb.
+// TestVerbs checks that each verb exists once, under its name and in a group, and that it can be built alone.
 func TestVerbs(t *testing.T) {
 	root := rootOf("minikctl")
 	var titles []string
@@ -56,7 +68,7 @@ func TestVerbs(t *testing.T) {
 			t.Errorf("%s is in no group (%q)", cmd.Name(), cmd.GroupID)
 		}
 		if cmd.Short == "" {
-			t.Errorf("%s says nothing of itself", cmd.Name())
+			t.Errorf("%s has no short help", cmd.Name())
 		}
 	}
 	for _, v := range verbs {
@@ -79,7 +91,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// TestReadme: the verbs and flags in README's commands exist.
+// TestReadme checks that the verbs and flags of README's commands exist.
 func TestReadme(t *testing.T) {
 	b, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -116,7 +128,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// code is what stands in code blocks and spans.
+// code returns the text of code blocks and spans.
 func code(markdown string) string {
 	var out strings.Builder
 	for i, block := range strings.Split(markdown, "```") {
@@ -161,13 +173,14 @@ func TestTarget(t *testing.T) {
 		err   string
 	}{
 		{"", true, `no daemon "minikctl" runs; start it with: minikctl up -d`},
-		{"--name two -n shop", true, `no daemon "two" runs; start it with: minikctl up -d`},
+		{"--name two -n shop", true, `no daemon "two" runs; start it with: minikctl up -d --name two`},
 		{"--name ../two", true, `--name: "../two" is not a name`},
 		{"--server https://127.0.0.1:1", false, ""}, {"--kubeconfig x", false, ""}, {"--context x", false, ""}, {"--cluster x", false, ""}, {"--user x", false, ""},
 	} {
 		t.Run(c.args, func(t *testing.T) {
-			var said bytes.Buffer
-			target, flags := newTarget(false, &said), pflag.NewFlagSet("", pflag.ContinueOnError)
+			var notice bytes.Buffer
+			target, flags := newTarget(false, &notice), pflag.NewFlagSet("", pflag.ContinueOnError)
+			target.verb = "get"
 			target.AddFlags(flags)
 			if err := flags.Parse(strings.Fields(c.args)); err != nil {
 				t.Fatal(err)
@@ -179,13 +192,13 @@ func TestTarget(t *testing.T) {
 			if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.HasPrefix(err.Error(), c.err)) {
 				t.Fatalf("got %v, want %q", err, c.err)
 			}
-			if said.Len() > 0 {
-				t.Errorf("said %q", said.String())
+			if notice.Len() > 0 {
+				t.Errorf("printed %q", notice.String())
 			}
 			if c.err == "" {
 				return
 			}
-			// Every way to the cluster says the same.
+			// Each getter returns the same error.
 			_, err1 := target.ToRESTConfig()
 			_, err2 := target.ToDiscoveryClient()
 			_, err3 := target.ToRESTMapper()
@@ -225,8 +238,8 @@ func TestRun(t *testing.T) {
 	}{
 		{"", 0, "minikctl runs Kubernetes on this machine", ""},
 		{"status", 0, "No clusters. Start one with: minikctl up -d\n", ""},
-		{"down", 0, `minikctl: cluster "minikctl" was not running`, ""},
-		{"down --name two --purge", 0, `minikctl: cluster "two" is gone`, ""},
+		{"down", 0, `minikctl: there is no cluster "minikctl"`, ""},
+		{"down --name two --purge", 0, `minikctl: there is no cluster "two"`, ""},
 		{"down --name .. --purge", 1, "", `error: --name: ".." is not a name`},
 		{"nonsense", 1, "", `error: unknown command "nonsense" for "minikctl"`},
 		{"up --only etcd", 1, "", `error: --only: "etcd" is not one of`},
@@ -246,7 +259,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestUpArgs: a daemon in the background is told what up was told.
+// TestUpArgs checks the flags that up -d passes to the daemon.
 func TestUpArgs(t *testing.T) {
 	root := rootOf("minikctl", "up")
 	cmd, _, err := root.Find([]string{"up"})
@@ -260,5 +273,124 @@ func TestUpArgs(t *testing.T) {
 	slices.Sort(got)
 	if want := strings.Fields("--config=up --kubeconfig=k --nodes=2 --only=apiserver,kubelet"); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestNoClusterIsCreated checks that no cluster is created by commands that need none, by a mistyped name, and by a command
+// after a refused up.
+func TestNoClusterIsCreated(t *testing.T) {
+	for _, c := range []struct {
+		name, before, args string
+		code               int
+		out, err           string
+	}{
+		{"version", "", "version", 0, `Server Version: none, no daemon "minikctl" runs (start it with: minikctl up -d)`, ""},
+		{"version of a mistyped name", "", "version --name typo", 0, `Server Version: none, no daemon "typo" runs (start it with: minikctl up -d --name typo)`, ""},
+		{"help", "", "help get", 0, "Usage:", ""},
+		{"help of a verb", "", "get --help", 0, "Usage:", ""},
+		{"completion", "", "completion bash", 0, "bash completion", ""},
+		{"completion of names", "", "__complete get pods x", 0, ":4", "ShellCompDirective"},
+		{"mistyped name", "", "why pod/x --name typo", 1, "", `error: there is no cluster "typo"; create it with: minikctl up -d --name typo`},
+		{"after a refused up", "up -d --only etcd", "why pod/x", 1, "", `error: no daemon "minikctl" runs, and the last up failed: --only: "etcd" is not one of`},
+		{"after an up with a mistyped flag", "up -d --nodse 3", "why pod/x", 1, "", "the last up failed: unknown flag: --nodse"},
+		{"a mistyped flag before the name", "up -d --nodse=3 --name two", "why pod/x --name two", 1, "", "the last up failed: unknown flag: --nodse"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "home")
+			t.Setenv("MINIKCTL_HOME", dir)
+			if c.before != "" {
+				if code, out, _ := run(t, append([]string{"minikctl"}, strings.Fields(c.before)...)...); code != 1 {
+					t.Fatalf("%s: got %d, %s", c.before, code, out)
+				}
+			}
+			code, out, errOut := run(t, append([]string{"minikctl"}, strings.Fields(c.args)...)...)
+			if code != c.code || !strings.Contains(out, c.out) || !strings.Contains(errOut, c.err) || c.err == "" && errOut != "" {
+				t.Errorf("got %d, %q, %q; want %d, %q, %q", code, out, errOut, c.code, c.out, c.err)
+			}
+			if all, err := daemon.All(); err != nil || len(all) != 0 {
+				t.Errorf("there are clusters: %v, %v", all, err)
+			}
+			if _, _, errOut := run(t, "minikctl", "down", "--purge", "--name", nameOf(strings.Fields(c.args))); errOut != "" {
+				t.Errorf("down --purge: %s", errOut)
+			}
+			if _, err := os.Lstat(dir); err == nil {
+				t.Errorf("%s is left", dir)
+			}
+		})
+	}
+}
+
+// TestVerbsThatStartTheDaemon compares the verbs with the list that decides which of them start a daemon.
+func TestVerbsThatStartTheDaemon(t *testing.T) {
+	without := []string{"up", "down", "status", "kustomize", "config", "completion", "options", "plugin", "version"}
+	for _, v := range verbs {
+		if autostart.Needs(v.name) == slices.Contains(without, v.name) {
+			t.Errorf("%s: autostart.Needs says %v", v.name, autostart.Needs(v.name))
+		}
+	}
+}
+
+// TestHelpShowsOwnFlags checks that the help of minikctl's verbs lists their own flags and refers to options for the global ones.
+func TestHelpShowsOwnFlags(t *testing.T) {
+	t.Setenv("MINIKCTL_HOME", t.TempDir())
+	for verb, own := range map[string]string{"up": "--detach", "down": "--purge", "apply": "--wait", "run": "--replicas", "trace": "--stages", "why": "--all", "version": "--client"} {
+		_, out, _ := run(t, "minikctl", verb, "--help")
+		if !strings.Contains(out, own) || strings.Contains(out, "--as-group") || !strings.Contains(out, `Use "minikctl options" for the global flags`) {
+			t.Errorf("help of %s:\n%s", verb, out)
+		}
+	}
+	_, out, _ := run(t, "minikctl", "up", "--help")
+	if detach, audit := strings.Index(out, "--detach"), strings.Index(out, "--audit-log"); detach > audit {
+		t.Errorf("help of up begins with rare flags:\n%s", out)
+	}
+}
+
+// TestCompletionKnowsNames checks that trace and why complete the names of objects, as get does.
+func TestCompletionKnowsNames(t *testing.T) {
+	root := rootOf("minikctl")
+	for _, verb := range []string{"trace", "why", "get"} {
+		cmd, _, err := root.Find([]string{verb})
+		if err != nil || cmd.ValidArgsFunction == nil {
+			t.Errorf("%s completes no names: %v", verb, err)
+		}
+	}
+}
+
+// TestLogsOfDaemon checks that logs --daemon prints the daemon's log, also after the daemon has ended.
+func TestLogsOfDaemon(t *testing.T) {
+	t.Setenv("MINIKCTL_HOME", t.TempDir())
+	if code, _, errOut := run(t, "minikctl", "logs", "--daemon"); code != 1 || !strings.Contains(errOut, `cluster "minikctl" has no log`) {
+		t.Errorf("without a log: %d, %s", code, errOut)
+	}
+	log := daemon.PathsOf("two").Log
+	if err := os.MkdirAll(filepath.Dir(log), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(log, []byte("level=INFO msg=ready\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errOut := run(t, "minikctl", "logs", "--daemon", "--name", "two"); code != 0 || out != "level=INFO msg=ready\n" {
+		t.Errorf("got %d, %q, %q", code, out, errOut)
+	}
+	if code, _, errOut := run(t, "minikctl", "logs", "--daemon", "web"); code != 1 || !strings.Contains(errOut, "takes no pod") {
+		t.Errorf("with a pod: %d, %s", code, errOut)
+	}
+}
+
+// TestStatusShowsRefusedUp checks that status shows a failed up.
+func TestStatusShowsRefusedUp(t *testing.T) {
+	t.Setenv("MINIKCTL_HOME", t.TempDir())
+	lock := filepath.Join(daemon.PathsOf("two").Data, autostart.LockFile)
+	if err := os.MkdirAll(filepath.Dir(lock), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(lock, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, _ := run(t, "minikctl", "up", "--name", "two", "--only", "etcd"); code != 1 {
+		t.Fatalf("up: %d", code)
+	}
+	if _, out, _ := run(t, "minikctl", "status"); !strings.Contains(out, "stopped, last up failed") {
+		t.Errorf("status:\n%s", out)
 	}
 }

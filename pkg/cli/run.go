@@ -14,8 +14,8 @@ import (
 	"k8s.io/kubectl/pkg/generate"
 )
 
-// newRun is kubectl's run, with the old --replicas: where it is given, a Deployment is made instead of a pod, as kubectl
-// did until v1.18.
+// newRun returns kubectl's run with the flag --replicas, which creates a Deployment instead of a pod, as kubectl did before
+// v1.18.
 func newRun(env *Env) *cobra.Command {
 	cmd := kubectl.NewCmdRun(env.Factory, env.Streams())
 	pod := cmd.Run
@@ -24,6 +24,9 @@ func newRun(env *Env) *cobra.Command {
 	cmd.Run = nil
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !cmd.Flags().Changed("replicas") {
+			if dryRun, err := cmdutil.GetDryRunStrategy(cmd); err == nil && dryRun == cmdutil.DryRunNone && len(args) > 0 && attaches(cmd) {
+				return runAttached(cmd, env, args, func() { pod(cmd, args) })
+			}
 			pod(cmd, args)
 			return nil
 		}
@@ -71,7 +74,7 @@ func runDeployment(cmd *cobra.Command, env *Env, args []string, replicas int32) 
 	return nil
 }
 
-// deployment reads the flags that run has for pods into a Deployment's template.
+// deployment returns a Deployment whose template has the values of run's flags.
 func deployment(cmd *cobra.Command, args []string, image string, replicas int32) (*appsv1.Deployment, error) {
 	name := args[0]
 	labels := map[string]string{"run": name}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"sync"
 
 	"github.com/spf13/pflag"
@@ -17,25 +16,25 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/minikctl/minikctl/pkg/autostart"
 	_ "github.com/minikctl/minikctl/pkg/cli/internal/english" // before kubectl's verbs
 	"github.com/minikctl/minikctl/pkg/daemon"
+	"github.com/minikctl/minikctl/pkg/early"
 )
 
-// Target decides which cluster a verb talks to, and is the getter that kubectl's factory is made of. The daemon is looked
-// for, and started, when a verb first asks for anything of it.
+// Target selects the cluster of a verb. It is the RESTClientGetter of kubectl's factory. The first call of a getter starts the
+// local daemon if it does not run.
 type Target struct {
 	*genericclioptions.ConfigFlags
 	flags  *pflag.FlagSet
 	name   string
-	remote bool // called as kubectl: never the local daemon
+	verb   string // of the command line; it decides whether the daemon may be started
+	remote bool   // called as kubectl: uses the kubeconfig, never the local daemon
 	notice io.Writer
 
 	once sync.Once
 	err  error
 }
-
-// elsewhere are the flags that lead away from the local daemon.
-var elsewhere = []string{"kubeconfig", "context", "cluster", "user", "server"}
 
 func newTarget(remote bool, notice io.Writer) *Target {
 	return &Target{name: daemon.DefaultName(), ConfigFlags: genericclioptions.NewConfigFlags(true).WithDiscoveryBurst(300).WithDiscoveryQPS(50), remote: remote, notice: notice}
@@ -46,19 +45,19 @@ func (t *Target) AddFlags(flags *pflag.FlagSet) {
 	t.flags = flags
 	t.ConfigFlags.AddFlags(flags)
 	if !t.remote {
-		flags.StringVar(&t.name, "name", daemon.DefaultName(), "which local daemon; several live side by side")
+		flags.StringVar(&t.name, "name", daemon.DefaultName(), "name of the local cluster")
 	}
 }
 
-// Paths returns where the local daemon keeps its things.
+// Paths returns the paths of the local daemon.
 func (t *Target) Paths() daemon.Paths { return daemon.PathsOf(t.name) }
 
-// local reports whether the verb talks to the local daemon.
+// local reports whether the verb uses the local daemon.
 func (t *Target) local() bool {
 	if t.remote {
 		return false
 	}
-	for _, f := range elsewhere {
+	for _, f := range autostart.Elsewhere {
 		if flag := t.flags.Lookup(f); flag != nil && flag.Changed {
 			return false
 		}
@@ -66,7 +65,7 @@ func (t *Target) local() bool {
 	return true
 }
 
-// ready makes sure that the local daemon runs, and points the flags at it.
+// ready starts the local daemon if it does not run, and sets the flags that connect to it.
 func (t *Target) ready() error {
 	t.once.Do(func() {
 		if !t.local() {
@@ -77,6 +76,10 @@ func (t *Target) ready() error {
 			return
 		}
 		*t.KubeConfig = paths.Kubeconfig
+		t.WrapConfigFn = func(cfg *rest.Config) *rest.Config {
+			cfg.Wrap(overSocket(paths.Socket))
+			return cfg
+		}
 		if !t.flags.Changed("cache-dir") {
 			*t.CacheDir = paths.DiscoveryCache
 		}
@@ -84,22 +87,29 @@ func (t *Target) ready() error {
 	return t.err
 }
 
+// running reports whether the local daemon runs.
+func (t *Target) running() bool { return daemon.Running(t.Paths()) }
+
 func (t *Target) start(paths daemon.Paths) error {
 	if err := daemon.CheckName(t.name); err != nil {
 		return err
 	}
-	if daemon.Running(paths) {
+	if t.running() {
+		early.DropDaemon()
 		return nil
 	}
-	if os.Getenv("MINIKCTL_AUTOSTART") == "false" {
-		return fmt.Errorf("no daemon %q runs; start it with: minikctl up -d", t.name)
+	if !autostart.Needs(t.verb) {
+		return fmt.Errorf("no daemon %q runs; start it with: %s", t.name, autostart.Up(t.name))
+	}
+	if err := autostart.Check(daemon.Home(), t.name); err != nil {
+		return err
 	}
 	stop := "minikctl down"
 	if t.flags.Changed("name") {
 		stop += " --name " + t.name
 	}
 	fmt.Fprintf(t.notice, "minikctl: no daemon %q runs, starting one (stop it with: %s)\n", t.name, stop)
-	return daemon.Spawn(context.Background(), paths, nil) //nolint:forbidigo // kubectl's getters have none
+	return daemon.Spawn(context.Background(), paths, nil) //nolint:forbidigo // kubectl's getters have no context
 }
 
 // ToRESTConfig implements genericclioptions.RESTClientGetter.
@@ -107,16 +117,11 @@ func (t *Target) ToRESTConfig() (*rest.Config, error) {
 	if err := t.ready(); err != nil {
 		return nil, err
 	}
-	cfg, err := t.ConfigFlags.ToRESTConfig()
-	if err == nil && t.local() {
-		cfg.Wrap(overSocket(t.Paths().Socket))
-	}
-	return cfg, err
+	return t.ConfigFlags.ToRESTConfig()
 }
 
-// overSocket sends requests through the daemon's socket, where there is no encryption to agree on and the caller is known
-// by its user id. What needs a connection of its own (exec, port-forward) brings a transport of another type and goes to
-// the address in the kubeconfig.
+// overSocket sends requests through the daemon's socket, which needs no TLS and identifies the caller by its user id. Exec and
+// port-forward upgrade their connection with a transport of another type, which uses the address in the kubeconfig.
 func overSocket(path string) func(http.RoundTripper) http.RoundTripper {
 	return func(rt http.RoundTripper) http.RoundTripper {
 		if _, plain := rt.(*http.Transport); !plain {

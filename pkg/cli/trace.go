@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+	"k8s.io/kubectl/pkg/util/completion"
 
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 	"github.com/minikctl/minikctl/pkg/trace"
@@ -22,13 +24,15 @@ func newTrace(env *Env) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "trace TYPE/NAME",
-		Short: "Show how an object came to what it is: each step, who took it, what woke them, and how long it took",
-		Long: `Show the chain of writes from the last request that changed an object to the containers that run because of it. Each line
-is one committed write: its revision, the time since the request, who wrote, what was written, which earlier write woke the
-writer, and how long the write itself took. The same records, one by one: minikctl get traces.minikctl.dev`,
+		Short: "Show each write that led to an object's present state, with its writer, cause and duration",
+		Long: `Show the writes that followed from the last request that changed an object, down to the status of its containers.
+Each row is one committed write: the time of its commit since the first row, the component that wrote it (a kubelet
+with its node), what it wrote, the earlier write that caused it, and how long it took. An object that a controller
+has written begins with that controller's write. The same records: minikctl get traces.minikctl.dev`,
 		Example: `  minikctl trace deployment/web
   minikctl trace pod/web-5c9f7d-x2x7k --stages`,
-		Args: oneObject,
+		Args:              oneObject,
+		ValidArgsFunction: completion.ResourceTypeAndNameCompletionFunc(env.Factory),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			uid, namespace, err := resolve(env, args)
 			if err != nil {
@@ -38,20 +42,20 @@ writer, and how long the write itself took. The same records, one by one: minikc
 			if err != nil {
 				return err
 			}
-			steps := chain(spans, string(uid), first)
-			if len(steps) == 0 {
-				return fmt.Errorf("nothing is recorded of %s any more", strings.Join(args, "/"))
+			t := chain(spans, string(uid), first)
+			if len(t.Steps) == 0 {
+				return fmt.Errorf("the trace log, which keeps the newest writes, has no write of %s any more", strings.Join(args, "/"))
 			}
 			if output == "json" {
 				e := json.NewEncoder(env.Out)
 				e.SetIndent("", "  ")
-				return e.Encode(steps)
+				return e.Encode(t.Steps)
 			}
-			return printSteps(env.Out, steps, stages)
+			return t.print(env.Out, stages, widthOf(env.Out))
 		},
 	}
-	cmd.Flags().BoolVar(&first, "first", false, "begin at the object's creation rather than at the last request that changed it")
-	cmd.Flags().BoolVar(&stages, "stages", false, "also show the stages of each step")
+	cmd.Flags().BoolVar(&first, "first", false, "begin at the object's creation instead of the last request that changed it")
+	cmd.Flags().BoolVar(&stages, "stages", false, "also show the stages of each write")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json, or empty for a table")
 	return cmd
 }
@@ -125,14 +129,23 @@ func getVirtual(ctx context.Context, env *Env, namespace, resource, selector str
 // step is a span with its place in the chain.
 type step struct {
 	trace.Span
-	Depth int           `json:"depth"` // how many steps lie between the request and this one
-	Since time.Duration `json:"since"` // from the request to this step
+	Depth int           `json:"depth"` // the number of writes between the first step and this one
+	Since time.Duration `json:"since"` // from the commit of the first step to the commit of this one
 	Woken uint64        `json:"wokenBy,omitempty"`
 }
 
-// chain returns the writes that followed from a request on the object with the given uid, in order. The request is the
-// last write to the object that no other write caused, or with first, its creation.
-func chain(spans []trace.Span, uid string, first bool) []step {
+// tracing is the chain of writes that print shows.
+type tracing struct {
+	Steps []step
+	cause *trace.Span // the write that caused the first step; nil for a request, and if the log has dropped it
+	// dropped is true if the log no longer has writes that came before the first step.
+	dropped bool
+}
+
+// chain returns the writes that followed from a request on the object with the given uid, in the order of their commits.
+// The request is the last write to the object that no other write caused, or with first, the object's creation. Without a
+// request in the log the chain begins at the object's first write.
+func chain(spans []trace.Span, uid string, first bool) tracing {
 	root := -1
 	for i, s := range spans {
 		if s.UID == uid && len(s.Causes) == 0 && (root < 0 || !first) {
@@ -140,20 +153,23 @@ func chain(spans []trace.Span, uid string, first bool) []step {
 		}
 	}
 	if root < 0 {
-		for i, s := range spans {
-			if s.UID == uid {
-				root = i
-				break
-			}
-		}
+		root = slices.IndexFunc(spans, func(s trace.Span) bool { return s.UID == uid })
 	}
 	if root < 0 {
-		return nil
+		return tracing{}
 	}
 	begin := spans[root]
+	out := tracing{Steps: []step{{Span: begin}}}
+	if len(begin.Causes) > 0 {
+		newest := slices.Max(begin.Causes)
+		if i := slices.IndexFunc(spans, func(s trace.Span) bool { return s.Revision == newest }); i >= 0 {
+			out.cause = &spans[i]
+		}
+		out.dropped = out.cause == nil || begin.Verb != "create" || begin.Sub != ""
+	}
 	family := map[string]bool{uid: true}
 	depth := map[uint64]int{begin.Revision: 0}
-	steps := []step{{Span: begin}}
+	since := time.Duration(0)
 	for _, s := range spans[root+1:] {
 		if !family[s.UID] && !family[s.Owner] {
 			continue
@@ -164,9 +180,20 @@ func chain(spans []trace.Span, uid string, first bool) []step {
 		}
 		family[s.UID] = true
 		depth[s.Revision] = depth[woken] + 1
-		steps = append(steps, step{Span: s, Depth: depth[s.Revision], Since: s.Time.Sub(begin.Time), Woken: woken})
+		since = max(since, committed(s).Sub(committed(begin))) // commits have an order, the clocks of their stages are read apart
+		out.Steps = append(out.Steps, step{Span: s, Depth: depth[s.Revision], Since: since, Woken: woken})
 	}
-	return steps
+	return out
+}
+
+// committed returns when a write was committed.
+func committed(s trace.Span) time.Time {
+	for _, g := range s.Stages {
+		if g.Name == "commit" {
+			return g.Start.Add(g.Took)
+		}
+	}
+	return s.Time
 }
 
 // latest returns the newest cause that belongs to the chain.
@@ -180,31 +207,54 @@ func latest(causes []uint64, in map[uint64]int) (uint64, bool) {
 	return best, best != 0
 }
 
-func printSteps(w io.Writer, steps []step, stages bool) error {
-	t := newTable(w, "STEP", "TIME", "WHO", "DID", "WOKEN BY", "TOOK")
+// print writes the chain as a table of at most width columns; 0 means any width.
+func (t tracing) print(w io.Writer, stages bool, width int) error {
+	table := newTable(w, "STEP", "TIME", "CAUSE", "TOOK", "WRITER", "WRITE")
 	number := map[uint64]int{}
-	for i, s := range steps {
+	var rows [][]string
+	for i, s := range t.Steps {
 		number[s.Revision] = i + 1
-		woken := "request"
-		if s.Woken != 0 {
-			woken = fmt.Sprintf("step %d", number[s.Woken])
+		cause := fmt.Sprintf("step %d", number[s.Woken])
+		if i == 0 {
+			cause = t.firstCause()
 		}
-		did := fmt.Sprintf("%s %s/%s", s.Verb, kindOf(s.Span), s.Name)
+		wrote := fmt.Sprintf("%s %s/%s", s.Verb, kindOf(s.Span), s.Name)
 		if s.Note != "" {
-			did += ": " + s.Note
+			wrote += ": " + s.Note
 		}
-		if err := t.Append([]string{fmt.Sprint(i + 1), "+" + short(s.Since), who(s.Span), did, woken, short(took(s.Stages))}); err != nil {
-			return err
-		}
+		rows = append(rows, []string{fmt.Sprint(i + 1), "+" + short(s.Since), cause, short(took(s.Stages)), writer(s.Span), wrote})
 		if stages {
 			for _, g := range s.Stages {
-				if err := t.Append([]string{"", "", "", "  " + g.Name, "", short(g.Took)}); err != nil {
-					return err
-				}
+				rows = append(rows, []string{"", "", "", short(g.Took), "", "  " + g.Name})
 			}
 		}
 	}
-	return t.Render()
+	for _, row := range fit(rows, []string{"STEP", "TIME", "CAUSE", "TOOK", "WRITER", "WRITE"}, width) {
+		if err := table.Append(row); err != nil {
+			return err
+		}
+	}
+	if err := table.Render(); err != nil {
+		return err
+	}
+	if c := t.cause; c != nil {
+		fmt.Fprintf(w, "Step 1 was caused by: %s, %s %s/%s\n", writer(*c), c.Verb, kindOf(*c), c.Name)
+	}
+	if t.dropped {
+		fmt.Fprintln(w, "The trace log, which keeps the newest writes, has dropped earlier writes of this chain.")
+	}
+	return nil
+}
+
+// firstCause names what caused the first step.
+func (t tracing) firstCause() string {
+	switch {
+	case len(t.Steps[0].Causes) == 0:
+		return "request"
+	case t.cause == nil:
+		return "dropped"
+	}
+	return "below"
 }
 
 func kindOf(s trace.Span) string {
@@ -214,14 +264,19 @@ func kindOf(s trace.Span) string {
 	return s.Resource
 }
 
-func who(s trace.Span) string {
-	if s.Agent != "" {
-		return s.Agent
+// writer names the component or program that made a write; a kubelet with its node.
+func writer(s trace.Span) string {
+	name := s.Agent
+	if name == "" {
+		name = s.Actor
 	}
-	return s.Actor
+	if node, ok := strings.CutPrefix(s.Actor, "system:node:"); ok {
+		name += " " + node
+	}
+	return name
 }
 
-// took is the time from the beginning of the first stage to the end of the last.
+// took returns the time from the beginning of the first stage to the end of the last.
 func took(stages []trace.Stage) time.Duration {
 	var first, last time.Time
 	for _, s := range stages {

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
@@ -21,17 +23,17 @@ func span(revision uint64, resource, uid, owner string, causes ...uint64) trace.
 	}
 }
 
-// rolled is a Deployment d that is created and later changed, with a pod of somebody else's beside it.
+// rolled is a Deployment d that is created and later changed, beside a pod of another owner.
 var rolled = []trace.Span{
 	span(1, "deployments.apps", "d", ""),
 	span(2, "replicasets.apps", "r1", "d", 1),
 	span(3, "pods", "p1", "r1", 2),
-	span(4, "pods", "other", "x", 3),     // woken by it, but of another family
+	span(4, "pods", "other", "x", 3),     // caused by it, but of another owner
 	span(5, "deployments.apps", "d", ""), // the second request
 	span(6, "replicasets.apps", "r2", "d", 5),
-	span(7, "pods", "p2", "r2", 5, 6, 2),     // the newest cause counts
+	span(7, "pods", "p2", "r2", 5, 6, 2),     // the newest cause is used
 	span(8, "pods", "p2", "r2", 7),           // bound
-	span(9, "replicasets.apps", "r1", "d"),   // of the family, woken by nothing that is known
+	span(9, "replicasets.apps", "r1", "d"),   // owned by d, of unknown cause
 	span(10, "deployments.apps", "d", "", 8), // its status
 }
 
@@ -54,7 +56,7 @@ func TestChain(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
-			for _, s := range chain(c.spans, c.uid, c.first) {
+			for _, s := range chain(c.spans, c.uid, c.first).Steps {
 				got = append(got, fmt.Sprintf("%d:%d<%d+%s", s.Revision, s.Depth, s.Woken, s.Since))
 			}
 			if g := strings.Join(got, " "); g != c.want {
@@ -64,39 +66,134 @@ func TestChain(t *testing.T) {
 	}
 }
 
-func TestPrintSteps(t *testing.T) {
+func TestPrintTrace(t *testing.T) {
 	spans := slices.Clone(rolled[:3])
 	spans[0].Agent, spans[1].Agent = "kubectl", "kube-controller-manager"
 	spans[0].Stages = []trace.Stage{{Name: "admission", Start: began, Took: time.Millisecond}, {Name: "commit", Start: began.Add(2 * time.Millisecond), Took: 123456 * time.Nanosecond}}
-	spans[2].Verb, spans[2].Sub, spans[2].Note = "update", "status", "phase Pending → Running"
-	for stages, want := range map[bool]string{
-		false: `
-STEP   TIME   WHO                       DID                                              WOKEN BY   TOOK
-1      +0s    kubectl                   create deployments.apps/d                        request    2.12ms
-2      +1ms   kube-controller-manager   create replicasets.apps/r1                       step 1     0s
-3      +2ms   someone                   update pods/status/p1: phase Pending → Running   step 2     0s
-`,
-		true: `
-STEP   TIME   WHO                       DID                                              WOKEN BY   TOOK
-1      +0s    kubectl                   create deployments.apps/d                        request    2.12ms
-                                          admission                                                 1ms
-                                          commit                                                    123µs
-2      +1ms   kube-controller-manager   create replicasets.apps/r1                       step 1     0s
-3      +2ms   someone                   update pods/status/p1: phase Pending → Running   step 2     0s
-`,
+	spans[2].Verb, spans[2].Sub, spans[2].Note = "update", "status", "Status Pending → Running"
+	spans[2].Actor, spans[2].Agent = "system:node:node-1", "kubelet"
+	bound := span(4, "pods", "p1", "r1", 3)
+	bound.Sub, bound.Note = "binding", "Node <none> → node-1"
+	for _, c := range []struct {
+		name   string
+		spans  []trace.Span
+		uid    string
+		stages bool
+		width  int
+		want   string
+	}{
+		{"a request", spans, "d", false, 0, `
+STEP  TIME  CAUSE    TOOK    WRITER                   WRITE
+1     +0s   request  2.12ms  kubectl                  create deployments.apps/d
+2     +0s   step 1   0s      kube-controller-manager  create replicasets.apps/r1
+3     +877µs  step 2   0s      kubelet node-1           update pods/status/p1: Status Pending → Running
+`},
+		{"stages", spans[:1], "d", true, 0, `
+STEP  TIME  CAUSE    TOOK    WRITER   WRITE
+1     +0s   request  2.12ms  kubectl  create deployments.apps/d
+                     1ms                admission
+                     123µs              commit
+`},
+		{"80 columns", spans, "d", false, 80, `
+STEP  TIME    CAUSE    TOOK    WRITER            WRITE
+1     +0s     request  2.12ms  kubectl           create deployments.apps/d
+2     +0s     step 1   0s      kube-controller-  create replicasets.apps/r1
+                               manager
+3     +877µs  step 2   0s      kubelet node-1    update pods/status/p1: Status
+                                                 Pending → Running
+`},
+		{"an object that a controller wrote", append(slices.Clone(rolled[:3]), bound), "p1", false, 0, `
+STEP  TIME  CAUSE   TOOK  WRITER   WRITE
+1     +0s   below   0s    someone  create pods/p1
+2     +1ms  step 1  0s    someone  create pods/binding/p1: Node <none> → node-1
+Step 1 was caused by: someone, create replicasets.apps/r1
+`},
+		{"the log has dropped the cause", rolled[2:3], "p1", false, 0, `
+STEP  TIME  CAUSE    TOOK  WRITER   WRITE
+1     +0s   dropped  0s    someone  create pods/p1
+The trace log, which keeps the newest writes, has dropped earlier writes of this chain.
+`},
+		{"the log has dropped the request", rolled[7:8], "p2", false, 0, `
+STEP  TIME  CAUSE    TOOK  WRITER   WRITE
+1     +0s   dropped  0s    someone  create pods/p2
+The trace log, which keeps the newest writes, has dropped earlier writes of this chain.
+`},
 	} {
-		var b bytes.Buffer
-		if err := printSteps(&b, chain(spans, "d", true), stages); err != nil {
-			t.Fatal(err)
-		}
-		var got strings.Builder
-		got.WriteByte('\n')
-		for line := range strings.Lines(b.String()) {
-			got.WriteString(strings.TrimRight(line, " \n") + "\n")
-		}
-		if got.String() != want {
-			t.Errorf("stages %v: got%s\nwant%s", stages, got.String(), want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			var b bytes.Buffer
+			if err := chain(c.spans, c.uid, true).print(&b, c.stages, c.width); err != nil {
+				t.Fatal(err)
+			}
+			got := trimmed(b.String())
+			if words := func(s string) []string { return strings.Fields(s) }; !slices.Equal(words(got), words(c.want)) || c.width > 0 && got != c.want {
+				t.Errorf("got%s\nwant%s", got, c.want)
+			}
+			for line := range strings.Lines(got) {
+				if n := utf8.RuneCountInString(line) - 1; c.width > 0 && n > c.width {
+					t.Errorf("%d columns: %s", n, line)
+				}
+			}
+		})
+	}
+}
+
+// trimmed returns the lines of a table without the spaces at their ends, after an empty line.
+func trimmed(s string) string {
+	var out strings.Builder
+	out.WriteByte('\n')
+	for line := range strings.Lines(s) {
+		out.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	return out.String()
+}
+
+// TestChainTimes checks that the time of a step is the time of its commit, and not before the time of the previous step.
+func TestChainTimes(t *testing.T) {
+	at := func(revision uint64, begin, commit int, causes ...uint64) trace.Span {
+		s := span(revision, "pods", "p", "", causes...)
+		s.Time = began.Add(time.Duration(begin) * time.Millisecond)
+		s.Stages = []trace.Stage{{Name: "authz", Start: s.Time}, {Name: "commit", Start: began.Add(time.Duration(commit) * time.Millisecond)}}
+		return s
+	}
+	var got []string
+	for _, s := range chain([]trace.Span{at(1, 0, 5), at(2, 40, 50, 1), at(3, 20, 60, 1), at(4, 30, 59, 2)}, "p", false).Steps {
+		got = append(got, s.Since.String())
+	}
+	if want := []string{"0s", "45ms", "55ms", "55ms"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestPrintDecision(t *testing.T) {
+	var b bytes.Buffer
+	d := &minikctl.Decision{Pod: "web", Profile: "default-scheduler", Attempt: 1, Outcome: "Scheduled", Node: "node-2", Nodes: 3, Evaluated: 3, Feasible: 2,
+		Rejected: []minikctl.Rejection{{Plugin: "TaintToleration", Reasons: []string{"node(s) had untolerated taint(s)"}, Details: []string{"dedicated=db:NoSchedule"}, Nodes: []string{"node-3"}, Count: 1}},
+	}
+	for _, node := range []string{"node-2", "node-1"} {
+		d.Scores = append(d.Scores, minikctl.NodeScore{Node: node, Total: 397, Plugins: []minikctl.PluginScore{
+			{Plugin: "TaintToleration", Score: 300}, {Plugin: "NodeResourcesFit", Score: 97}, {Plugin: "NodeResourcesBalancedAllocation"}, {Plugin: "ImageLocality"}}})
+	}
+	if err := printDecision(&b, d, 80); err != nil {
+		t.Fatal(err)
+	}
+	const want = `
+pod/web: attempt 1 of profile default-scheduler: Scheduled to node-2
+3 of 3 nodes evaluated, 2 feasible, in 0s
+
+Rejected:
+COUNT  PLUGIN           REASON                             NODES
+1      TaintToleration  node(s) had untolerated taint(s):  node-3
+                        dedicated=db:NoSchedule
+
+Scores (normalised × weight):
+TOTAL          NODE    PLUGINS
+397    chosen  node-2  TaintToleration 300, NodeResourcesFit 97,
+                       NodeResourcesBalancedAllocation 0, ImageLocality 0
+397            node-1  TaintToleration 300, NodeResourcesFit 97,
+                       NodeResourcesBalancedAllocation 0, ImageLocality 0
+`
+	if got := trimmed(b.String()); got != want {
+		t.Errorf("got%s\nwant%s", got, want)
 	}
 }
 

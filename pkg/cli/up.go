@@ -22,8 +22,8 @@ func newUp(env *Env) *cobra.Command {
 		Use:   "up",
 		Short: "Start a cluster",
 		Long: `Start a cluster: API server, controllers, scheduler and kubelets, in one process that stays in the foreground until
-Ctrl-C, or with -d in the background. Pods go on when the daemon ends, and the next one finds them; "minikctl down" ends
-both. Settings come from --config, then MINIKCTL_* variables (MINIKCTL_NODES=3), then flags.`,
+Ctrl-C, or with -d in the background. Pods continue when the daemon ends, and the next daemon adopts them; "minikctl down"
+ends both. Settings come from --config, then MINIKCTL_* variables (MINIKCTL_NODES=3), then flags.`,
 		Example: `  # A cluster with three nodes, in the background
   minikctl up -d --nodes 3
 
@@ -37,9 +37,10 @@ both. Settings come from --config, then MINIKCTL_* variables (MINIKCTL_NODES=3),
   minikctl up --nodes 1 --sim-nodes 100`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := daemon.Load(partName(env.Target.name, cmd.Flags()), cmd.Flags())
+			name := partName(env.Target.name, cmd.Flags())
+			cfg, err := daemon.Load(name, cmd.Flags())
 			if err != nil {
-				return err
+				return refused(name, err)
 			}
 			if background {
 				return upBackground(cmd, env, cfg)
@@ -47,17 +48,23 @@ both. Settings come from --config, then MINIKCTL_* variables (MINIKCTL_NODES=3),
 			return upForeground(cmd.Context(), env, cfg)
 		},
 	}
+	cmd.Flags().SortFlags = false
 	cmd.Flags().BoolVarP(&background, "detach", "d", false, "run in the background; returns when the cluster is ready")
 	daemon.AddFlags(cmd.Flags())
 	return cmd
 }
 
-// partName is the name of a daemon that runs parts without an API server, when none was given: such a part is not the
-// cluster, and has data of its own.
+// partName returns name, or without --name a name of its own for a daemon without an API server: its data is separate from that
+// of the cluster.
 func partName(name string, flags *pflag.FlagSet) string {
 	only, err := flags.GetStringSlice("only")
 	if err != nil || len(only) == 0 || slices.Contains(only, "apiserver") || flags.Changed("name") {
 		return name
+	}
+	for _, part := range only {
+		if !slices.Contains(daemon.Parts, part) {
+			return name // up is refused
+		}
 	}
 	return name + "-" + strings.Join(only, "-")
 }
@@ -66,12 +73,27 @@ func upForeground(ctx context.Context, env *Env, cfg *daemon.Config) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	defer stop()
-	return daemon.Run(ctx, cfg, func(s daemon.State) {
+	ready := false
+	err := daemon.Run(ctx, cfg, func(s daemon.State) {
+		ready = true
 		fmt.Fprintf(env.Out, "minikctl: %s\n", upState(cfg.Name, &s, "is ready", "started"))
+		warnAccess(env, cfg)
 	})
+	if err != nil && !ready {
+		return refused(cfg.Name, err)
+	}
+	return err
 }
 
-// upState words that a cluster is up, and where, or that parts are that have no API server among them.
+// refused records that up failed and returns its error. It records nothing while the daemon runs.
+func refused(name string, err error) error {
+	if daemon.Alive(daemon.PathsOf(name)) {
+		return err
+	}
+	return errors.Join(err, daemon.Refuse(name, err))
+}
+
+// upState returns the message about a daemon that runs: cluster with an API server, parts without one.
 func upState(name string, s *daemon.State, cluster, parts string) string {
 	if s.Address != "" {
 		return fmt.Sprintf("cluster %q %s at %s", name, cluster, s.Address)
@@ -95,14 +117,22 @@ func upBackground(cmd *cobra.Command, env *Env, cfg *daemon.Config) error {
 	}
 	s, err := daemon.ReadState(paths)
 	if err != nil {
-		return errors.Join(errors.New("the daemon started but says nothing of itself"), err)
+		return errors.Join(errors.New("the daemon started but its state cannot be read"), err)
 	}
 	fmt.Fprintf(env.Out, "minikctl: %s\n", upState(cfg.Name, &s, "is ready", "started"))
+	warnAccess(env, cfg)
 	return nil
 }
 
-// upArgs returns the flags that up was given, but for the name, which Spawn adds, and for being in the background. Files
-// are named from where the user stands, which is where the daemon starts too.
+// warnAccess prints what containers can access, if they are processes of this machine.
+func warnAccess(env *Env, cfg *daemon.Config) {
+	if cfg.RunsProcesses() {
+		fmt.Fprintln(env.Out, "minikctl: containers run as this user without isolation, and can read the cluster's keys")
+	}
+}
+
+// upArgs returns the flags of up for the daemon, without --detach and without --name, which Spawn adds. Relative paths stay:
+// the daemon starts in the same folder.
 func upArgs(cmd *cobra.Command) []string {
 	var args []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {

@@ -27,7 +27,6 @@ import (
 	"k8s.io/kubectl/pkg/cmd/get"
 	"k8s.io/kubectl/pkg/cmd/kustomize"
 	"k8s.io/kubectl/pkg/cmd/label"
-	"k8s.io/kubectl/pkg/cmd/logs"
 	"k8s.io/kubectl/pkg/cmd/options"
 	"k8s.io/kubectl/pkg/cmd/patch"
 	"k8s.io/kubectl/pkg/cmd/plugin"
@@ -43,7 +42,7 @@ import (
 	utilcomp "k8s.io/kubectl/pkg/util/completion"
 )
 
-// A verb makes its command.
+// verb is an entry of verbs; make creates its command.
 type verb struct {
 	name  string
 	group string
@@ -67,7 +66,7 @@ var groups = []cobra.Group{
 	{ID: groupOther, Title: "Settings and the rest:"},
 }
 
-// verbs is every verb there is. Those without a file of their own are kubectl's.
+// verbs are all verbs. Those without a file here are kubectl's.
 var verbs = []verb{
 	{"up", groupCluster, newUp},
 	{"down", groupCluster, newDown},
@@ -93,7 +92,7 @@ var verbs = []verb{
 	{"describe", groupLook, func(e *Env) *cobra.Command { return describe.NewCmdDescribe("minikctl", e.Factory, e.Streams()) }},
 	{"trace", groupLook, newTrace},
 	{"why", groupLook, newWhy},
-	{"logs", groupLook, func(e *Env) *cobra.Command { return logs.NewCmdLogs(e.Factory, e.Streams()) }},
+	{"logs", groupLook, newLogs},
 	{"events", groupLook, func(e *Env) *cobra.Command { return events.NewCmdEvents(e.Factory, e.Streams()) }},
 	{"exec", groupLook, func(e *Env) *cobra.Command { return exec.NewCmdExec(e.Factory, e.Streams()) }},
 	{"attach", groupLook, func(e *Env) *cobra.Command { return attach.NewCmdAttach(e.Factory, e.Streams()) }},
@@ -125,14 +124,14 @@ var verbs = []verb{
 	{"version", groupOther, newVersion},
 }
 
-// newGet is kubectl's get with completion, which the root of kubectl adds to it.
+// newGet returns kubectl's get with the completion that kubectl's root command adds.
 func newGet(e *Env) *cobra.Command {
 	cmd := get.NewCmdGet("minikctl", e.Factory, e.Streams())
 	cmd.ValidArgsFunction = utilcomp.ResourceTypeAndNameCompletionFunc(e.Factory)
 	return cmd
 }
 
-// addVerbs adds the verb called name, or all when there is none of that name.
+// addVerbs adds the verb called name, or all verbs if none has that name.
 func addVerbs(root *cobra.Command, env *Env, name string) {
 	for _, v := range verbs {
 		if v.name == name {

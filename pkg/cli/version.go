@@ -9,12 +9,15 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/yaml"
+
+	"github.com/minikctl/minikctl/pkg/autostart"
+	"github.com/minikctl/minikctl/pkg/daemon"
 )
 
-// clientVersion is the Kubernetes that the linked verbs are of.
+// clientVersion is the Kubernetes release of the linked verbs.
 const clientVersion = "v1.36.3"
 
-// newVersion is kubectl's version. kubectl learns its own from its build, which here is minikctl's.
+// newVersion returns the verb version. kubectl's own would print the version of this build as Kubernetes'.
 func newVersion(env *Env) *cobra.Command {
 	var client bool
 	var output string
@@ -28,7 +31,12 @@ func newVersion(env *Env) *cobra.Command {
 				Platform: runtime.GOOS + "/" + runtime.GOARCH,
 			}, Minikctl: own()}
 			var err error
-			if !client {
+			if !client && env.Target.local() && !env.Target.running() {
+				if err := daemon.CheckName(env.Target.name); err != nil {
+					return err
+				}
+				v.absent = fmt.Sprintf("none, no daemon %q runs (start it with: %s)", env.Target.name, autostart.Up(env.Target.name))
+			} else if !client {
 				c, clientErr := env.Factory.ToDiscoveryClient()
 				if err = clientErr; err == nil {
 					c.Invalidate()
@@ -50,6 +58,7 @@ type versions struct {
 	Client   *version.Info `json:"clientVersion,omitempty"`
 	Minikctl string        `json:"minikctlVersion,omitempty"`
 	Server   *version.Info `json:"serverVersion,omitempty"`
+	absent   string        // why there is no server version
 }
 
 func (v versions) print(env *Env, output string) error {
@@ -58,8 +67,11 @@ func (v versions) print(env *Env, output string) error {
 	switch output {
 	case "":
 		fmt.Fprintf(env.Out, "Client Version: %s\nminikctl: %s\n", v.Client.GitVersion, v.Minikctl)
-		if v.Server != nil {
+		switch {
+		case v.Server != nil:
 			fmt.Fprintf(env.Out, "Server Version: %s\n", v.Server.GitVersion)
+		case v.absent != "":
+			fmt.Fprintf(env.Out, "Server Version: %s\n", v.absent)
 		}
 		return nil
 	case "json":
@@ -76,7 +88,7 @@ func (v versions) print(env *Env, output string) error {
 	return err
 }
 
-// own is the version that this program was built from.
+// own returns the version of minikctl in the build information.
 func own() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {

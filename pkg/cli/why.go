@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+	"k8s.io/kubectl/pkg/util/completion"
 
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
@@ -24,7 +26,8 @@ func newWhy(env *Env) *cobra.Command {
 the others scored. The same records: minikctl get decisions.minikctl.dev`,
 		Example: `  minikctl why pod/web-5c9f7d-x2x7k
   minikctl why pod web-5c9f7d-x2x7k --all`,
-		Args: oneObject,
+		Args:              oneObject,
+		ValidArgsFunction: completePods(env),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := podName(args)
 			if err != nil {
@@ -50,19 +53,37 @@ the others scored. The same records: minikctl get decisions.minikctl.dev`,
 				return e.Encode(list)
 			}
 			for i := range list.Items {
-				if err := printDecision(env.Out, &list.Items[i]); err != nil {
+				if err := printDecision(env.Out, &list.Items[i], widthOf(env.Out)); err != nil {
 					return err
 				}
 			}
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "show every attempt, not only the last")
+	cmd.Flags().BoolVar(&all, "all", false, "show all attempts, not only the last")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json, or empty for text")
 	return cmd
 }
 
-// undecided says why nothing is recorded about a pod: it is not there, or nobody has looked for a node for it.
+// completePods completes the names of pods, with or without the type before them.
+func completePods(env *Env) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		prefix := ""
+		if kind, rest, slash := strings.Cut(typed, "/"); slash {
+			prefix, typed = kind+"/", rest
+		}
+		if len(args) > 1 || len(args) == 1 && prefix != "" {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		names := completion.CompGetResource(env.Factory, "pods", typed)
+		for i := range names {
+			names[i] = prefix + names[i]
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// undecided returns why no decision about a pod is recorded: the pod does not exist, or no scheduler has tried it.
 func undecided(ctx context.Context, env *Env, namespace, name string) error {
 	c, err := cmdutil.NewFactory(env.Target).KubernetesClientSet()
 	if err != nil {
@@ -78,7 +99,7 @@ func undecided(ctx context.Context, env *Env, namespace, name string) error {
 	return fmt.Errorf("no decision about pod %q is recorded in namespace %q; its scheduler is %s", name, namespace, pod.Spec.SchedulerName)
 }
 
-// podName takes "pod/x", "pod x" and "x".
+// podName returns the pod's name from "pod/x", "pod x" or "x".
 func podName(args []string) (string, error) {
 	kind, name, slash := strings.Cut(args[0], "/")
 	if !slash {
@@ -94,50 +115,59 @@ func podName(args []string) (string, error) {
 	return "", fmt.Errorf("only pods are scheduled, and %s/%s is none: minikctl why pod/NAME", kind, name)
 }
 
-func printDecision(w io.Writer, d *minikctl.Decision) error {
+// printDecision writes a decision as text of at most width columns; 0 means any width.
+func printDecision(w io.Writer, d *minikctl.Decision, width int) error {
 	where := ""
 	if d.Node != "" {
 		where = " to " + d.Node
 	}
 	fmt.Fprintf(w, "pod/%s: attempt %d of profile %s: %s%s\n", d.Pod, d.Attempt, d.Profile, d.Outcome, where)
-	fmt.Fprintf(w, "%d of %d nodes were looked at, %d passed; it took %s\n", d.Evaluated, d.Nodes, d.Feasible, short(d.Since()))
+	fmt.Fprintf(w, "%d of %d nodes evaluated, %d feasible, in %s\n", d.Evaluated, d.Nodes, d.Feasible, short(d.Since()))
 	if d.Message != "" {
-		fmt.Fprintln(w, d.Message)
+		for _, line := range wrap(d.Message, cmp.Or(width, len(d.Message))) {
+			fmt.Fprintln(w, line)
+		}
 	}
 	if len(d.Rejected) > 0 {
-		fmt.Fprintln(w, "\nRefused:")
-		t := newTable(w, "PLUGIN", "NODES", "WHY", "WHICH")
+		var rows [][]string
 		for _, r := range d.Rejected {
-			which := strings.Join(r.Nodes, " ")
+			nodes := strings.Join(r.Nodes, " ")
 			if r.Count > len(r.Nodes) {
-				which += " …"
+				nodes += " …"
 			}
-			if err := t.Append([]string{r.Plugin, fmt.Sprint(r.Count), strings.Join(r.Reasons, ", "), which}); err != nil {
-				return err
+			reasons := strings.Join(r.Reasons, ", ")
+			if len(r.Details) > 0 {
+				reasons += ": " + strings.Join(r.Details, ", ")
 			}
+			rows = append(rows, []string{fmt.Sprint(r.Count), r.Plugin, reasons, nodes})
 		}
-		if err := t.Render(); err != nil {
+		if err := printFitted(w, "\nRejected:", []string{"COUNT", "PLUGIN", "REASON", "NODES"}, rows, width); err != nil {
 			return err
 		}
 	}
-	return printScores(w, d.Scores)
-}
-
-func printScores(w io.Writer, scores []minikctl.NodeScore) error {
-	if len(scores) == 0 {
+	if len(d.Scores) == 0 {
 		return nil
 	}
-	fmt.Fprintln(w, "\nScores (normalised × weight):")
-	header := []string{"NODE", "TOTAL"}
-	for _, p := range scores[0].Plugins {
-		header = append(header, p.Plugin)
-	}
-	t := newTable(w, header...)
-	for _, s := range scores {
-		row := []string{s.Node, fmt.Sprint(s.Total)}
-		for _, p := range s.Plugins {
-			row = append(row, fmt.Sprint(p.Score))
+	var rows [][]string
+	for _, s := range d.Scores {
+		mark := ""
+		if s.Node == d.Node {
+			mark = "chosen"
 		}
+		var plugins []string
+		for _, p := range s.Plugins {
+			plugins = append(plugins, fmt.Sprintf("%s %d", p.Plugin, p.Score))
+		}
+		rows = append(rows, []string{fmt.Sprint(s.Total), mark, s.Node, strings.Join(plugins, ", ")})
+	}
+	return printFitted(w, "\nScores (normalised × weight):", []string{"TOTAL", "", "NODE", "PLUGINS"}, rows, width)
+}
+
+// printFitted writes a title and a table of at most width columns.
+func printFitted(w io.Writer, title string, headers []string, rows [][]string, width int) error {
+	fmt.Fprintln(w, title)
+	t := newTable(w, headers...)
+	for _, row := range fit(rows, headers, width) {
 		if err := t.Append(row); err != nil {
 			return err
 		}

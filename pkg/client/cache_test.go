@@ -25,14 +25,14 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// scripted is a Client that answers lists and watches as a test tells it.
+// scripted is a Client whose lists and watches return what a test sends.
 type scripted struct {
 	client.Client // anything else panics
 
 	mu     sync.Mutex
 	lists  int
 	list   func() (client.List, error)
-	from   []string // the revisions that watches began at
+	from   []string // the start revisions of the watches
 	events chan any // client.Event, error (ends the watch) or nil (ends it without one)
 }
 
@@ -97,7 +97,7 @@ func event(kind watch.EventType, p *corev1.Pod) client.Event {
 	return client.Event{Type: kind, Object: p}
 }
 
-// follow runs a cache of pods on s within a bubble of time, and hands it to test with a log of what it told.
+// follow runs a cache of pods on s in a synctest bubble, and passes it to test with a log of its notifications.
 func follow(t *testing.T, s *scripted, test func(c *client.Cache[*corev1.Pod], told func() string)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,7 +108,7 @@ func follow(t *testing.T, s *scripted, test func(c *client.Cache[*corev1.Pod], t
 		var log string
 		c.Subscribe(func(ch client.Change[*corev1.Pod]) {
 			if got, ok := c.Get(ch.Key()); ok == ch.Deleted() || ok && got != ch.New {
-				t.Errorf("told of %s before the cache shows it", ch.Key()) // and a subscriber may look into the cache
+				t.Errorf("told of %s before the cache shows it", ch.Key()) // a subscriber may read the cache
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -142,7 +142,7 @@ func follow(t *testing.T, s *scripted, test func(c *client.Cache[*corev1.Pod], t
 	})
 }
 
-// TestMain keeps the warnings about broken watches, which tests break by the dozen, to itself.
+// TestMain discards the warnings about broken watches, since the tests break many.
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	os.Exit(m.Run())
@@ -194,7 +194,7 @@ func TestCacheListsAgainWhenExpired(t *testing.T) {
 	})
 }
 
-// TestCachePauses: a server that keeps failing is not hammered.
+// TestCachePauses: the cache backs off while a server keeps failing.
 func TestCachePauses(t *testing.T) {
 	s := &scripted{}
 	s.listing(10)
@@ -215,15 +215,15 @@ func TestCachePut(t *testing.T) {
 	s.listing(10, pod("a", 5))
 	follow(t, s, func(c *client.Cache[*corev1.Pod], told func() string) {
 		told()
-		c.Put(pod("a", 12)) // confirmed to us before the watch brings it
+		c.Put(pod("a", 12)) // the response arrives before the watch event
 		expect(t, "put", told(), "~a@12 ")
-		expect(t, "revision after put", c.Revision(), 10) // or a resumed watch would leave out 11
+		expect(t, "revision after put", c.Revision(), 10) // a watch resumed from a later revision would miss 11
 		s.events <- event(watch.Modified, pod("a", 11))
 		s.events <- event(watch.Modified, pod("a", 12))
 		expect(t, "what is not newer", told(), "")
 		s.events <- event(watch.Deleted, pod("a", 13))
 		expect(t, "delete", told(), "-a@13 ")
-		c.Put(pod("a", 12)) // late: the watch has passed it
+		c.Put(pod("a", 12)) // late: the watch is already past it
 		expect(t, "late put", told(), "")
 		c.Put(pod("b", 14))
 		s.events <- event(watch.Added, pod("b", 14))
@@ -238,7 +238,7 @@ func TestCacheDrop(t *testing.T) {
 		told()
 		c.Drop(pod("a", 5))
 		expect(t, "drop", told(), "-a@5 ")
-		s.events <- event(watch.Modified, pod("a", 11)) // before the delete
+		s.events <- event(watch.Modified, pod("a", 11)) // precedes the delete
 		c.Put(pod("a", 11))
 		expect(t, "late news", told(), "")
 		s.events <- event(watch.Deleted, pod("a", 12))
@@ -253,7 +253,7 @@ func TestCacheDrop(t *testing.T) {
 	})
 }
 
-// TestCacheAfterRewind: another store behind the same address, whose history is shorter.
+// TestCacheAfterRewind: the server changes to another store with lower revisions.
 func TestCacheAfterRewind(t *testing.T) {
 	s := &scripted{}
 	s.listing(1000, pod("a", 900), pod("b", 901))
@@ -301,11 +301,11 @@ func TestCacheViews(t *testing.T) {
 		s.events <- event(watch.Modified, moved)
 		s.events <- event(watch.Deleted, func() *corev1.Pod { p := other.DeepCopy(); p.ResourceVersion = "12"; return p }())
 		synctest.Wait()
-		expect(t, "owned by nobody", len(typed.OwnedBy("owner")), 0)
+		expect(t, "orphans", len(typed.OwnedBy("owner")), 0)
 		expect(t, "by name, deleted", len(typed.ByIndex(byName, "b")), 0)
 		expect(t, "by another index, deleted", len(plain.ByIndex(plainByName, "plain b")), 0)
 		expect(t, "in a namespace, deleted", len(plain.List("elsewhere", nil)), 0)
-		if _, ok := typed.Get(objects.Key{Namespace: "ns", Name: "nobody"}); ok {
+		if _, ok := typed.Get(objects.Key{Namespace: "ns", Name: "absent"}); ok {
 			t.Error("got what is not there")
 		}
 		cancel()
@@ -315,7 +315,7 @@ func TestCacheViews(t *testing.T) {
 	})
 }
 
-// TestCacheOfMetadata: it is another cache than that of the whole objects.
+// TestCacheOfMetadata: metadata has its own cache, besides that of the whole objects.
 func TestCacheOfMetadata(t *testing.T) {
 	s := &scripted{}
 	p := pod("a", 5)
@@ -352,7 +352,7 @@ func TestCacheOfMetadata(t *testing.T) {
 	})
 }
 
-// TestForget: the watch ends, what is in the cache stays, and a cache that is asked for later is a new one.
+// TestForget: the watch ends, the old cache keeps its objects, and a later request creates a new cache.
 func TestForget(t *testing.T) {
 	s := &scripted{}
 	s.listing(10, pod("a", 5), pod("b", 6))
@@ -385,7 +385,7 @@ func TestForget(t *testing.T) {
 		s.events <- event(watch.Added, pod("d", 21))
 		synctest.Wait()
 		expect(t, "and by its watch", len(again.List("", nil)), 3)
-		caches.Forget(client.Nodes) // which nobody asked for
+		caches.Forget(client.Nodes) // its cache was never requested
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)

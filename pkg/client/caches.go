@@ -19,15 +19,15 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Caches is the set of local copies that the parts of one component share: the first to ask for a resource adds its
-// cache, and Run fills them all. A cache that is asked for while Run is on is filled at once.
+// Caches is the set of caches that the parts of one component share, like an informer factory. The first request for a
+// resource's cache adds it; Run fills all of them. A cache that is added during Run is filled at once.
 type Caches struct {
 	client Client
 	clock  clock.Clock
 
 	mu      sync.Mutex
 	locals  map[selection]*local
-	start   func(*local) // set while Run is on
+	start   func(*local) // not nil during Run
 	running sync.WaitGroup
 }
 
@@ -35,7 +35,7 @@ type selection struct {
 	resource schema.GroupVersionResource
 	labels   string
 	fields   string
-	metadata bool // and nothing else of the objects
+	metadata bool // only the objects' metadata
 }
 
 // NewCaches returns an empty set over c.
@@ -43,21 +43,21 @@ func NewCaches(c Client, clk clock.Clock) *Caches {
 	return &Caches{client: c, clock: clk, locals: map[selection]*local{}}
 }
 
-// Client returns the client that the caches are filled through.
+// Client returns the client that fills the caches.
 func (s *Caches) Client() Client { return s.client }
 
-// CacheOf returns the set's cache of a resource, all of it.
+// CacheOf returns the set's cache of all objects of a resource.
 func CacheOf[T objects.Object](s *Caches, resource schema.GroupVersionResource) *Cache[T] {
 	return CacheWhere[T](s, resource, metav1.ListOptions{})
 }
 
-// CacheWhere returns the set's cache of what the options' selectors take of a resource.
+// CacheWhere returns the set's cache of the objects of a resource that the options' selectors match.
 func CacheWhere[T objects.Object](s *Caches, resource schema.GroupVersionResource, opts metav1.ListOptions) *Cache[T] {
 	return &Cache[T]{s.local(selection{resource: resource, labels: opts.LabelSelector, fields: opts.FieldSelector})}
 }
 
-// MetadataOf returns the set's cache of what who manages objects in general has to know of a resource's: their metadata,
-// without annotations and managed fields. Its objects are *metav1.PartialObjectMetadata.
+// MetadataOf returns the set's cache of the metadata of a resource's objects, without annotations and managed fields. Its
+// objects are *metav1.PartialObjectMetadata.
 func MetadataOf(s *Caches, resource schema.GroupVersionResource) *Cache[objects.Object] {
 	return &Cache[objects.Object]{s.local(selection{resource: resource, metadata: true})}
 }
@@ -79,8 +79,8 @@ func (s *Caches) local(want selection) *local {
 	return l
 }
 
-// Forget ends the caches of a resource that is not served any more. What is in them stays, and their subscribers hear
-// nothing more. Who asks for a cache of it from now on gets a new one.
+// Forget ends the caches of a resource that is no longer served. Their content stays, and their subscribers get no more
+// changes. The next request for a cache of the resource adds a new one.
 func (s *Caches) Forget(resource schema.GroupVersionResource) {
 	s.mu.Lock()
 	var over []*local
@@ -112,7 +112,7 @@ func (s *Caches) ReplicaSets() *Cache[*appsv1.ReplicaSet] {
 	return CacheOf[*appsv1.ReplicaSet](s, ReplicaSets)
 }
 
-// Run keeps the caches current until ctx ends, and returns when all their watches have ended.
+// Run fills the caches and keeps them current until ctx ends. It returns when all their watches have ended.
 func (s *Caches) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.start = func(l *local) {
@@ -132,10 +132,15 @@ func (s *Caches) Run(ctx context.Context) error {
 	s.start = nil
 	s.mu.Unlock()
 	s.running.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.locals {
+		l.shared.Check()
+	}
 	return nil
 }
 
-// WaitSynced waits until every cache asked for so far has its first list.
+// WaitSynced waits until every cache that was requested so far has its first list.
 func (s *Caches) WaitSynced(ctx context.Context) error {
 	s.mu.Lock()
 	waiting := slices.Collect(maps.Values(s.locals))
@@ -150,8 +155,8 @@ func (s *Caches) WaitSynced(ctx context.Context) error {
 	return nil
 }
 
-// keep runs one cache. A watch that breaks goes on from where it was; only when the server has forgotten that revision
-// is the resource listed again. Both happen at once the first time and with growing pauses while they keep failing.
+// keep runs one cache. A broken watch is resumed from its revision. If that has expired, the resource is listed again. The
+// first retry is immediate, the next ones have backoff.
 func (s *Caches) keep(ctx context.Context, l *local) {
 	const first, last = 50 * time.Millisecond, 5 * time.Second
 	listed := false
@@ -175,7 +180,7 @@ func (s *Caches) keep(ctx context.Context, l *local) {
 		} else if err != nil {
 			level := slog.LevelWarn
 			if apierrors.IsNotFound(err) {
-				level = slog.LevelDebug // it is not served any more, and whoever asked for it will hear of that
+				level = slog.LevelDebug // no longer served: the owner of the cache will Forget it
 			}
 			slog.Log(ctx, level, "watch broken, trying again", "resource", l.resource.Resource, "err", err, "pause", pause)
 		}
@@ -189,8 +194,8 @@ func (s *Caches) keep(ctx context.Context, l *local) {
 	}
 }
 
-// expired reports whether err means that a watch must begin with a new list: the server has forgotten the revision, or
-// does not know it yet because its history is another one.
+// expired reports whether a watch must begin with a new list: its revision is compacted, or newer than the server's because
+// the server has another store.
 func expired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)

@@ -13,27 +13,29 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/mutation"
 )
 
-// local is the copy that Caches of any type are views of.
+// local holds the objects that the Caches of one resource share, of any type.
 type local struct {
 	resource schema.GroupVersionResource
 	options  metav1.ListOptions
-	shrink   func(objects.Object) objects.Object // what is kept of an object; nil: all of it
-	stop     func()                              // ends the watch; nil while there is none. It is the Caches' to set and call
+	shrink   func(objects.Object) objects.Object // returns the part of an object that is kept; nil: all of it
+	stop     func()                              // ends the watch; nil without one. Guarded by Caches.mu
 
-	// order is held while a change is made and told, so that subscribers hear of changes one at a time and in order.
-	// It is taken before mu, which is free while they are called: they may look into any cache.
+	// order is held while a change is applied and subscribers are called, so that they get changes one at a time and in order.
+	// It is locked before mu. mu is free during the calls: subscribers may read any cache.
 	order     sync.Mutex
 	listeners []func(Change[objects.Object])
-	over      bool                 // nothing is taken in any more
-	gone      map[types.UID]uint64 // dropped by Drop, and not yet by the watch
+	ended     bool                 // the cache takes no more changes
+	dropped   map[types.UID]uint64 // revisions of objects dropped by Drop, until the watch delivers the deletion
 
 	mu         sync.RWMutex
 	items      map[objects.Key]objects.Object
 	namespaces map[string]map[objects.Key]objects.Object
 	indexes    map[*indexer]*index
-	watched    uint64 // how far list and watch have come; Put and Drop run ahead of it
+	watched    uint64 // revision of the list and watch; Put and Drop are ahead of it
+	shared     *mutation.Detector
 
 	synced chan struct{}
 	once   sync.Once
@@ -43,7 +45,7 @@ func newLocal(resource schema.GroupVersionResource, opts metav1.ListOptions) *lo
 	return &local{
 		resource: resource, options: opts, items: map[objects.Key]objects.Object{},
 		namespaces: map[string]map[objects.Key]objects.Object{}, indexes: map[*indexer]*index{},
-		gone: map[types.UID]uint64{}, synced: make(chan struct{}),
+		dropped: map[types.UID]uint64{}, synced: make(chan struct{}), shared: mutation.New("client cache of " + resource.Resource),
 	}
 }
 
@@ -85,20 +87,19 @@ func (l *local) revision() uint64 {
 	return l.watched
 }
 
-// put shows what a writer has just had confirmed. What the watch has passed already is not looked at: the object may
-// have been deleted since.
+// put adds an object that a write returned. It ignores an object that is not newer than the watch: it may be deleted already.
 func (l *local) put(obj objects.Object) {
 	l.order.Lock()
 	defer l.order.Unlock()
-	obj = l.kept(obj)
-	if _, gone := l.gone[obj.GetUID()]; gone || l.over || revisionOf(obj) <= l.revision() {
+	obj = l.trim(obj)
+	if _, gone := l.dropped[obj.GetUID()]; gone || l.ended || revisionOf(obj) <= l.revision() {
 		return
 	}
-	l.tell(l.apply(obj, false, false))
+	l.notify(l.apply(obj, false, false))
 }
 
-// drop hides what a deleter has just had confirmed to be gone, until the watch says so too: what the watch still brings
-// of that object is older.
+// drop removes an object whose deletion a request confirmed. Until the watch delivers the deletion, its events of that object
+// are older and are ignored.
 func (l *local) drop(obj objects.Object) {
 	l.order.Lock()
 	defer l.order.Unlock()
@@ -106,11 +107,11 @@ func (l *local) drop(obj objects.Object) {
 	if !ok || old.GetUID() != obj.GetUID() {
 		return
 	}
-	l.gone[obj.GetUID()] = max(revisionOf(old), revisionOf(obj))
-	l.tell(l.remove(old, max(revisionOf(old), revisionOf(obj))))
+	l.dropped[obj.GetUID()] = max(revisionOf(old), revisionOf(obj))
+	l.notify(l.remove(old, max(revisionOf(old), revisionOf(obj))))
 }
 
-// apply makes obj the current version of its key, unless it is older than what is there and not forced. Callers hold
+// apply makes obj the current version of its key, unless it is older than the cached one and force is false. Callers hold
 // order.
 func (l *local) apply(obj objects.Object, replay, force bool) (Change[objects.Object], bool) {
 	l.mu.Lock()
@@ -124,7 +125,7 @@ func (l *local) apply(obj objects.Object, replay, force bool) (Change[objects.Ob
 	return Change[objects.Object]{Old: old, New: obj, Revision: rev, Replay: replay}, true
 }
 
-// remove takes obj's key away, unless what is there is newer than rev. Callers hold order.
+// remove removes the object with obj's key, unless it is newer than rev. Callers hold order.
 func (l *local) remove(obj objects.Object, rev uint64) (Change[objects.Object], bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,8 +142,10 @@ func (l *local) remove(obj objects.Object, rev uint64) (Change[objects.Object], 
 	return Change[objects.Object]{Old: last, Revision: rev}, true
 }
 
-// set replaces old by obj, in the map and in every index; either may be nil. Callers hold mu.
+// set replaces old with obj in the map and in every index. Either may be nil. Callers hold mu.
 func (l *local) set(key objects.Key, old, obj objects.Object) {
+	l.shared.Drop(old)
+	l.shared.Share(obj)
 	if obj != nil {
 		l.items[key] = obj
 		put(l.namespaces, key.Namespace, key, obj)
@@ -180,8 +183,8 @@ func drop(m map[string]map[objects.Key]objects.Object, value string, key objects
 	}
 }
 
-// tell calls the subscribers. Callers hold order and not mu.
-func (l *local) tell(ch Change[objects.Object], ok bool) {
+// notify calls the subscribers if ok. Callers hold order and not mu.
+func (l *local) notify(ch Change[objects.Object], ok bool) {
 	if !ok {
 		return
 	}
@@ -190,40 +193,40 @@ func (l *local) tell(ch Change[objects.Object], ok bool) {
 	}
 }
 
-// observe takes in one event of the watch.
+// observe applies an event of the watch.
 func (l *local) observe(ev Event) {
 	l.order.Lock()
 	defer l.order.Unlock()
-	if l.over {
+	if l.ended {
 		return
 	}
-	ev.Object = l.kept(ev.Object)
+	ev.Object = l.trim(ev.Object)
 	rev := revisionOf(ev.Object)
 	l.mu.Lock()
 	l.watched = max(l.watched, rev)
 	l.mu.Unlock()
 	switch ev.Type {
 	case watch.Added, watch.Modified:
-		if _, gone := l.gone[ev.Object.GetUID()]; !gone {
-			l.tell(l.apply(ev.Object, false, false))
+		if _, gone := l.dropped[ev.Object.GetUID()]; !gone {
+			l.notify(l.apply(ev.Object, false, false))
 		}
 	case watch.Deleted:
-		delete(l.gone, ev.Object.GetUID())
-		l.tell(l.remove(ev.Object, rev))
+		delete(l.dropped, ev.Object.GetUID())
+		l.notify(l.remove(ev.Object, rev))
 	}
 }
 
-// replace makes the cache equal to a list taken at revision rev. What writers confirmed after it stays, unless the
-// server's history went back (another store): then the list is all there is.
+// replace makes the cache equal to a list of revision rev. Newer objects from Put stay, unless the revision went back because
+// the server has another store: then only the list counts.
 func (l *local) replace(list []objects.Object, rev uint64) {
 	l.order.Lock()
 	defer l.order.Unlock()
-	if l.over {
+	if l.ended {
 		return
 	}
 	rewound := rev < l.revision()
 	if rewound {
-		clear(l.gone)
+		clear(l.dropped)
 	}
 	seen := make(map[objects.Key]bool, len(list))
 	var changes []Change[objects.Object]
@@ -233,8 +236,8 @@ func (l *local) replace(list []objects.Object, rev uint64) {
 		}
 	}
 	for _, obj := range list {
-		obj = l.kept(obj)
-		if at, gone := l.gone[obj.GetUID()]; gone && revisionOf(obj) <= at {
+		obj = l.trim(obj)
+		if at, gone := l.dropped[obj.GetUID()]; gone && revisionOf(obj) <= at {
 			continue
 		}
 		seen[keyOf(obj)] = true
@@ -245,37 +248,38 @@ func (l *local) replace(list []objects.Object, rev uint64) {
 			note(l.remove(old, max(rev, revisionOf(old))))
 		}
 	}
-	for uid, at := range l.gone {
+	for uid, at := range l.dropped {
 		if at <= rev {
-			delete(l.gone, uid)
+			delete(l.dropped, uid)
 		}
 	}
 	l.mu.Lock()
 	l.watched = rev
 	l.mu.Unlock()
 	for _, ch := range changes {
-		l.tell(ch, true)
+		l.notify(ch, true)
 	}
 	l.once.Do(func() { close(l.synced) })
 }
 
-// end leaves the cache as it is for good.
+// end stops all changes of the cache.
 func (l *local) end() {
 	l.order.Lock()
 	defer l.order.Unlock()
-	l.over = true
-	l.once.Do(func() { close(l.synced) }) // nobody waits for it any more
+	l.ended = true
+	l.shared.Check()
+	l.once.Do(func() { close(l.synced) }) // release waiting callers
 }
 
-// kept returns what the cache keeps of an object.
-func (l *local) kept(obj objects.Object) objects.Object {
+// trim returns the part of an object that the cache keeps.
+func (l *local) trim(obj objects.Object) objects.Object {
 	if l.shrink == nil {
 		return obj
 	}
 	return l.shrink(obj)
 }
 
-// fill lists.
+// fill replaces the cache's content with a list.
 func (l *local) fill(ctx context.Context, cl Client) error {
 	list, err := cl.List(ctx, Target{Resource: l.resource}, l.options)
 	if err != nil {
@@ -289,7 +293,7 @@ func (l *local) fill(ctx context.Context, cl Client) error {
 	return nil
 }
 
-// follow makes one watch, from where the cache is. A watch that merely ends returns nil.
+// follow applies the events of one watch from the cache's revision. It returns nil when the watch ends without an error.
 func (l *local) follow(ctx context.Context, cl Client) error {
 	opts := l.options
 	opts.ResourceVersion = strconv.FormatUint(l.revision(), 10)
@@ -308,6 +312,6 @@ func keyOf(obj metav1.Object) objects.Key {
 }
 
 func revisionOf(obj metav1.Object) uint64 {
-	rev, _ := strconv.ParseUint(obj.GetResourceVersion(), 10, 64) // a server's own number
+	rev, _ := strconv.ParseUint(obj.GetResourceVersion(), 10, 64) // always a number
 	return rev
 }

@@ -22,10 +22,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
-// Recorder writes the Events of one component. Whoever tells it something is never kept waiting: events are queued, and
-// dropped and counted when the queue is full. What is alike is combined and counted, and what comes too often is left
-// out, with client-go's limits. It writes one event at a time and rests in between, so that events stay behind the
-// writes that matter. It is safe for concurrent use.
+// Recorder writes the Events of one component. Its methods do not block: they queue events, and drop and count them when the
+// queue is full. Similar events are aggregated and frequent ones are filtered, with client-go's limits. Run writes one event at
+// a time with a pause after each, so that events do not delay other writes. It is safe for concurrent use.
 type Recorder struct {
 	client    Client
 	clock     clock.Clock
@@ -40,7 +39,7 @@ type Recorder struct {
 	series     map[seriesKey]*eventsv1.Event
 }
 
-// pending is an event that waits to be written: one of the two kinds.
+// pending is a queued event of either kind.
 type pending struct {
 	core   *corev1.Event
 	action *eventsv1.Event
@@ -49,14 +48,14 @@ type pending struct {
 
 const (
 	queuedEvents  = 4096
-	eventAttempts = 12 // while the server cannot be reached, as client-go does
+	eventAttempts = 12 // while the server cannot be reached, as in client-go
 	eventPause    = 10 * time.Second
-	maxNote       = 1024 // what the API takes in events.k8s.io
+	maxNote       = 1024 // bytes that events.k8s.io allows
 	longestRest   = 50 * time.Millisecond
 )
 
-// NewRecorder returns a recorder for a component, e.g. "deployment-controller". instance says which one it is: the node
-// of a kubelet, "" where there is only one.
+// NewRecorder returns a recorder for a component, e.g. "deployment-controller". instance is the node of a kubelet, and "" for
+// components with one instance.
 func NewRecorder(c Client, clk clock.Clock, src *clock.Source, component, instance string) *Recorder {
 	return &Recorder{
 		client: c, clock: clk, source: src, component: component, instance: instance,
@@ -64,7 +63,7 @@ func NewRecorder(c Client, clk clock.Clock, src *clock.Source, component, instan
 	}
 }
 
-// Event tells of something that happened to an object, as a core/v1 Event of type Normal or Warning.
+// Event records a core/v1 Event of type Normal or Warning about an object.
 func (r *Recorder) Event(ctx context.Context, about objects.Object, eventtype, reason, message string) {
 	r.EventAbout(ctx, about, "", eventtype, reason, message)
 }
@@ -83,8 +82,7 @@ func (r *Recorder) EventAbout(ctx context.Context, about objects.Object, fieldPa
 	}})
 }
 
-// Action tells of something that this component did, or could not do, to an object, as an events.k8s.io/v1 Event: the
-// scheduler's kind, with an action such as Binding.
+// Action records an events.k8s.io/v1 Event about an action of the component on an object, such as the scheduler's Binding.
 func (r *Recorder) Action(ctx context.Context, about objects.Object, eventtype, reason, action, note string) {
 	if len(note) > maxNote {
 		note = note[:maxNote-len(" ...")] + " ..."
@@ -97,7 +95,7 @@ func (r *Recorder) Action(ctx context.Context, about objects.Object, eventtype, 
 	}})
 }
 
-// Dropped returns how many events were lost because the recorder was behind.
+// Dropped returns how many events were dropped because the queue was full.
 func (r *Recorder) Dropped() uint64 { return r.dropped.Load() }
 
 func (r *Recorder) add(ctx context.Context, p pending) {
@@ -109,7 +107,7 @@ func (r *Recorder) add(ctx context.Context, p pending) {
 	}
 }
 
-// meta names an event after its object and the time; no two of a recorder share a time.
+// meta returns the metadata of an event. Its name has the object's name and the time, which is unique per recorder.
 func (r *Recorder) meta(ref corev1.ObjectReference) metav1.ObjectMeta {
 	namespace := ref.Namespace
 	if namespace == "" {
@@ -136,7 +134,7 @@ func refTo(obj objects.Object) corev1.ObjectReference {
 	}
 }
 
-// Run writes events until ctx ends. What is queued then is not written.
+// Run writes events until ctx ends. It does not write those that are queued then.
 func (r *Recorder) Run(ctx context.Context) error {
 	tick := r.clock.NewTicker(seriesLength)
 	defer tick.Stop()
@@ -169,7 +167,7 @@ func (r *Recorder) record(ctx context.Context, p pending) {
 		return
 	}
 	ev := result.Event
-	r.insist(ctx, func() error {
+	r.retry(ctx, func() error {
 		out, err := r.writeCore(ctx, ev, result.Patch)
 		if written, ok := out.(*corev1.Event); ok && err == nil {
 			r.correlator.UpdateState(written)
@@ -178,7 +176,7 @@ func (r *Recorder) record(ctx context.Context, p pending) {
 	})
 }
 
-// writeCore counts up the event that is there already, or creates it.
+// writeCore increases the count of an existing event, or creates the event.
 func (r *Recorder) writeCore(ctx context.Context, ev *corev1.Event, patch []byte) (runtime.Object, error) {
 	t := Target{Resource: Events, Namespace: ev.Namespace, Name: ev.Name}
 	if ev.Count > 1 && patch != nil {
@@ -193,8 +191,8 @@ func (r *Recorder) writeCore(ctx context.Context, ev *corev1.Event, patch []byte
 	return r.client.Create(ctx, t, fresh, metav1.CreateOptions{})
 }
 
-// insist calls write until it works or the server has refused it; only a server that cannot be reached is tried again.
-func (r *Recorder) insist(ctx context.Context, write func() error) {
+// retry calls write until it succeeds or the server refuses it. It retries only while the server cannot be reached.
+func (r *Recorder) retry(ctx context.Context, write func() error) {
 	for attempt := 1; ; attempt++ {
 		err := write()
 		if err == nil || ctx.Err() != nil {

@@ -13,23 +13,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// actions is where events.k8s.io Events are written.
+// actions is the resource events of events.k8s.io.
 var actions = eventsv1.SchemeGroupVersion.WithResource("events")
 
-// seriesLength is how long an events.k8s.io Event is remembered after it was last seen, and how often that is looked at.
+// seriesLength is how long an event's series lasts after its last occurrence, and the interval of looking for ended series.
 const seriesLength = 6 * time.Minute
 
-// seriesKey says which events are the same but for their time.
+// seriesKey identifies the events of one series.
 type seriesKey struct {
 	eventtype, action, reason, note string
 	regarding                       corev1.ObjectReference
 }
 
-// recordAction writes an event that is new, and makes one that is not a series of the one that is there. How long the
-// series gets is written once it has ended.
+// recordAction creates the first event of a series. At the second it gives the existing event a series; the final count is
+// written when the series has ended.
 func (r *Recorder) recordAction(ctx context.Context, ev *eventsv1.Event) {
 	key := seriesKey{ev.Type, ev.Action, ev.Reason, ev.Note, ev.Regarding}
-	key.regarding.ResourceVersion = "" // it says nothing about what happened
+	key.regarding.ResourceVersion = "" // not part of what happened
 	known := r.series[key]
 	switch {
 	case known == nil:
@@ -45,7 +45,7 @@ func (r *Recorder) recordAction(ctx context.Context, ev *eventsv1.Event) {
 }
 
 func (r *Recorder) createAction(ctx context.Context, ev *eventsv1.Event) {
-	r.insist(ctx, func() error {
+	r.retry(ctx, func() error {
 		_, err := r.client.Create(ctx, Target{Resource: actions, Namespace: ev.Namespace}, ev.DeepCopy(), metav1.CreateOptions{})
 		return err
 	})
@@ -59,10 +59,10 @@ func (r *Recorder) patchSeries(ctx context.Context, ev *eventsv1.Event) {
 	}
 	t := Target{Resource: actions, Namespace: ev.Namespace, Name: ev.Name}
 	lost := false
-	r.insist(ctx, func() error {
+	r.retry(ctx, func() error {
 		_, err := r.client.Patch(ctx, t, Patch{Type: types.MergePatchType, Data: patch}, metav1.PatchOptions{})
 		if lost = apierrors.IsNotFound(err); lost {
-			return nil // expired meanwhile
+			return nil // the event has expired
 		}
 		return err
 	})
@@ -71,7 +71,7 @@ func (r *Recorder) patchSeries(ctx context.Context, ev *eventsv1.Event) {
 	}
 }
 
-// finishSeries forgets the events that have not been seen for a while, and writes how often the repeated ones were.
+// finishSeries ends the series without recent events, and writes the counts of those with several.
 func (r *Recorder) finishSeries(ctx context.Context) {
 	before := r.clock.Now().Add(-seriesLength)
 	for key, ev := range r.series {

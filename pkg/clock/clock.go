@@ -1,6 +1,5 @@
-// Package clock owns time and chance: the clock and the seeded source that go into every constructor, so that a whole
-// cluster can run on a clock of its own and a seed gives the same run again. Nothing else calls time.Now, makes a timer
-// or draws random numbers.
+// Package clock owns time and randomness: the clock and the seeded source that every constructor takes. A whole cluster can run on a
+// fake clock, and a seed repeats a run. No other package calls time.Now, makes a timer or draws random numbers.
 package clock
 
 import (
@@ -14,13 +13,16 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Clock tells and measures time. It is k8s.io/utils/clock's, so that client-go's queues and its fake clock fit.
+// Clock is the clock of k8s.io/utils, so that client-go's queues and its fake clock fit.
 type Clock = clock.WithTickerAndDelayedExecution
+
+// Timer is a timer of a Clock.
+type Timer = clock.Timer
 
 // Real is the machine's clock.
 func Real() Clock { return clock.RealClock{} }
 
-// Sleep waits for d on c, or until ctx ends, and returns ctx's error then.
+// Sleep waits for d on c. It returns ctx's error when ctx ends first.
 func Sleep(ctx context.Context, c Clock, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -69,10 +71,10 @@ func (s *Source) UID() types.UID {
 	return types.UID(out[:])
 }
 
-// nameAlphabet is what Kubernetes makes generated names of: no vowels and no characters that look alike.
+// nameAlphabet has the characters of Kubernetes' generated names: no vowels, and none that look alike.
 const nameAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 
-// Suffix draws n characters as Kubernetes appends to a generateName.
+// Suffix draws n characters, as Kubernetes appends them to a generateName.
 func (s *Source) Suffix(n int) string {
 	b := make([]byte, n)
 	s.mu.Lock()

@@ -1,20 +1,22 @@
 package controllers
 
-import "k8s.io/apimachinery/pkg/runtime/schema"
+import (
+	"slices"
 
-// Unattended lists the resources of which people expect that something happens, and of which no controller here makes
-// anything. Whoever writes one takes its line away.
-var Unattended = []schema.GroupResource{
-	{Resource: "replicationcontrollers"},
-	{Resource: "persistentvolumeclaims"},
-	{Group: "apps", Resource: "daemonsets"},
-	{Group: "apps", Resource: "statefulsets"},
-	{Group: "autoscaling", Resource: "horizontalpodautoscalers"},
-	{Group: "batch", Resource: "cronjobs"},
-	{Group: "batch", Resource: "jobs"},
-	{Group: "networking.k8s.io", Resource: "ingresses"},
-	{Group: "networking.k8s.io", Resource: "networkpolicies"},
-	{Group: "policy", Resource: "poddisruptionbudgets"},
-	{Group: "resource.k8s.io", Resource: "resourceclaims"},
-	{Group: "resource.k8s.io", Resource: "resourceclaimtemplates"},
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/minikctl/minikctl/pkg/controllers/controller"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// Unattended returns the resources whose controller, which the row names, is not in All.
+func Unattended(rows []objects.Resource) []schema.GroupResource {
+	var out []schema.GroupResource
+	for _, r := range rows {
+		runs := slices.ContainsFunc(All, func(c controller.Controller) bool { return c.Component == r.Controller })
+		if r.Controller != "" && !runs {
+			out = append(out, r.Names.GR())
+		}
+	}
+	return out
 }

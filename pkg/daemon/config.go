@@ -25,83 +25,97 @@ import (
 
 //go:generate go run ./internal/configdoc
 
-// Config is what a daemon is told. It is read from a file (YAML), MINIKCTL_* variables and flags, the later ones winning;
-// variables and flags exist for the settings that are one value. Relative paths in the file are taken from its folder.
+// Config holds the settings of a cluster. They come from a YAML file, MINIKCTL_* variables and flags; a variable overrides
+// the file, and a flag overrides both. Only settings with a single value have a variable and a flag. Relative paths in the
+// file start at the file's folder.
+//
+// The file is the one that --config names. Without --config a new cluster reads ~/.minikctl/config.yaml, and a cluster that
+// has run before uses its own settings of the last start: its store, nodes, images, hostCommands, seed and schedulerConfig,
+// tokenAuthFile and the audit log. For the other settings it reads ~/.minikctl/config.yaml, too. Lists and maps are replaced
+// as a whole, never merged: --nodes 1 replaces all nodes, and a file that sets images drops the images of the last start.
+//
+// Nodes that a cluster had at its last start and no longer has are removed when the cluster starts: each is cordoned, its
+// pods are deleted with their grace period (a controller creates them again on other nodes; a pod without a controller is
+// lost), and the Node is deleted. A node can't change its runtime; up refuses that.
 type Config struct {
-	// Name tells daemons apart: each has its own data, socket, context and address range. It is no setting of the file's:
-	// every command must know it, from --name or MINIKCTL_NAME.
+	// Name is the name of the cluster: each has its own data, socket, context and pod addresses. It is no setting of the file,
+	// since every command needs it, from --name or MINIKCTL_NAME.
 	Name string `json:"-"`
-	// DataDir is where everything is kept. Default ~/.minikctl/NAME.
+	// DataDir is the directory that holds the cluster's data. Default ~/.minikctl/NAME.
 	DataDir string `json:"dataDir,omitempty"`
-	// Listen is the API's HOST:PORT; port 0 picks a free one. Default 127.0.0.1:0, and later the port it had before.
+	// Listen is the HOST:PORT that the API server listens on; port 0 picks a free port. Default 127.0.0.1:0 at the first start,
+	// later the port of the last start if it is free.
 	Listen string `json:"listen,omitempty"`
-	// Only names the parts to run, of apiserver, controllers, scheduler and kubelet. Default: all.
+	// Only lists the components to run: apiserver, controllers, scheduler, kubelet. Default: all.
 	Only []string `json:"only,omitempty"`
-	// Kubeconfig leads to the API server when this daemon runs none.
+	// Kubeconfig is the kubeconfig with which the components reach the API server when this daemon runs none.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// WriteKubeconfig is a file that a kubeconfig for the admin is written to once the API answers. Default: the context
-	// is merged into ~/.kube/config (or $KUBECONFIG).
+	// WriteKubeconfig is a file to which the admin's kubeconfig is written once the API server is ready. Default: the context
+	// is merged into ~/.kube/config (or the first file of $KUBECONFIG).
 	WriteKubeconfig string `json:"writeKubeconfig,omitempty"`
 	// TokenAuthFile is a CSV file of static tokens: token,user,uid,"group1,group2".
 	TokenAuthFile string `json:"tokenAuthFile,omitempty"`
-	// AuditPolicyFile is a Policy of audit.k8s.io/v1 that says which requests the audit log tells of, and how much. Default:
-	// there is no audit log.
+	// AuditPolicyFile is a file with an audit.k8s.io/v1 Policy, which selects the requests that the audit log records and the
+	// level of detail. Requires auditLogPath. Default: no audit log.
 	AuditPolicyFile string `json:"auditPolicyFile,omitempty"`
-	// AuditLogPath is the file of the audit log, a line of JSON for each event; - is the standard output.
+	// AuditLogPath is the file of the audit log, with one JSON object a line; - is standard output. Requires auditPolicyFile.
 	AuditLogPath string `json:"auditLogPath,omitempty"`
-	// AuditLogMaxSize is how many megabytes a file of the audit log may have before another is begun. Default 100.
+	// AuditLogMaxSize is the size in megabytes at which the audit log is rotated. Default 100.
 	AuditLogMaxSize int `json:"auditLogMaxSize,omitempty"`
-	// AuditLogMaxBackup is how many old files of the audit log are kept. Default: all.
+	// AuditLogMaxBackup is the number of rotated audit log files to keep. Default 0: all.
 	AuditLogMaxBackup int `json:"auditLogMaxBackup,omitempty"`
-	// AuditLogMaxAge is for how many days old files of the audit log are kept. Default: for ever.
+	// AuditLogMaxAge is the number of days to keep rotated audit log files. Default 0: no limit.
 	AuditLogMaxAge int `json:"auditLogMaxAge,omitempty"`
-	// Store is the driver of the state: badger or memory. Default badger.
+	// Store is the store of the API server: badger (on disk) or memory (lost when the daemon ends). Default badger.
 	Store string `json:"store,omitempty"`
-	// SchedulerConfig is a file with a KubeSchedulerConfiguration, read again when it changes.
+	// SchedulerConfig is a file with a KubeSchedulerConfiguration. The scheduler reloads it when it changes.
 	SchedulerConfig string `json:"schedulerConfig,omitempty"`
-	// Nodes are the nodes of this daemon. Default: one that runs processes.
+	// Nodes are the nodes that this daemon runs. Default: one node of the runtime process.
 	Nodes []NodeConfig `json:"nodes,omitempty"`
-	// Images maps an image's name to what runs instead: a built-in (minikctl.dev/web), a folder, or a command.
+	// Images maps the name of an image to what runs instead: a built-in image (minikctl.dev/web), a folder, or a command.
 	Images map[string]ImageConfig `json:"images,omitempty"`
-	// HostCommands lets a pod that gives a command, with an image that is not known, run the host's program. Default true.
+	// HostCommands allows containers with an unknown image and a command: the command runs as a program of this machine.
+	// Default true.
 	HostCommands *bool `json:"hostCommands,omitempty"`
-	// Seed makes UIDs and generated names the same for the same seed. Default 0: random.
+	// Seed makes UIDs and generated names repeatable: equal seeds give equal sequences. Default 0: random.
 	Seed uint64 `json:"seed,omitempty"`
-	// LogLevel is debug, info, warn or error. Default info.
+	// LogLevel is the lowest level that is logged: debug, info, warn or error. Default info.
 	LogLevel string `json:"logLevel,omitempty"`
+
+	leaving []NodeConfig // nodes of an earlier start that Nodes no longer has, each with its full name
 }
 
-// NodeConfig describes nodes that are alike.
+// NodeConfig describes one node, or several that differ in name only.
 type NodeConfig struct {
-	// Count is how many there are. Default 1.
+	// Count is the number of nodes. Default 1.
 	Count int `json:"count,omitempty"`
-	// Name is the name of one, or what the names of several begin with: -1, -2 … is added. Default "node", or "sim" for
-	// simulated ones, always with a number.
+	// Name is the name of the node. Several nodes are called NAME-1, NAME-2 and so on. Default "node", or "sim" for the runtime
+	// sim, both with a number even for a single node.
 	Name string `json:"name,omitempty"`
-	// Runtime runs their pods. Default: process.
+	// Runtime selects the runtime of the pods on these nodes.
 	Runtime RuntimeConfig `json:"runtime,omitzero"`
-	// Capacity is what they say they have, e.g. cpu: 4. What is left out is this machine's.
+	// Capacity is the node's capacity, for example cpu: 4. Resources that it leaves out have the capacity of this machine.
 	Capacity map[corev1.ResourceName]resource.Quantity `json:"capacity,omitempty"`
-	// Labels are added to those that every node has.
+	// Labels are labels of the Node in addition to the well-known ones.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Taints keep pods away that do not tolerate them, as in a Node's spec.
+	// Taints are the taints with which the kubelet registers the Node.
 	Taints []corev1.Taint `json:"taints,omitempty"`
 }
 
-// RuntimeConfig names a runtime: process or sim.
+// RuntimeConfig selects a runtime.
 type RuntimeConfig struct {
-	// Name is process or sim. Default process.
+	// Name is process (containers are processes of this machine) or sim (pods are simulated, nothing runs). Default process.
 	Name string `json:"name,omitempty"`
 }
 
-// ImageConfig says what an image stands for. In the file it is either a string (a built-in or a folder) or a list (a
-// command).
+// ImageConfig is what runs in place of an image. In the file it is a string (a built-in image or a folder) or a list of
+// strings (a command with its arguments).
 type ImageConfig struct {
 	Ref     string
 	Command []string
 }
 
-// UnmarshalJSON reads either form.
+// UnmarshalJSON reads a string or a list of strings.
 func (i *ImageConfig) UnmarshalJSON(b []byte) error {
 	err := json.Unmarshal(b, &i.Ref)
 	if len(b) > 0 && b[0] == '[' {
@@ -113,7 +127,7 @@ func (i *ImageConfig) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// MarshalJSON writes the form that was read.
+// MarshalJSON writes a command as a list and everything else as a string.
 func (i ImageConfig) MarshalJSON() ([]byte, error) {
 	if i.Command != nil {
 		return json.Marshal(i.Command)
@@ -121,34 +135,35 @@ func (i ImageConfig) MarshalJSON() ([]byte, error) {
 	return json.Marshal(i.Ref)
 }
 
-// Parts are the parts that a daemon can run, in the order in which they start.
+// Parts are the components that a daemon can run, in the order in which they start.
 var Parts = []string{"apiserver", "controllers", "scheduler", "kubelet"}
 
-// Runs reports whether the daemon runs a part.
+// Runs reports whether the daemon runs the component.
 func (c *Config) Runs(part string) bool { return len(c.Only) == 0 || slices.Contains(c.Only, part) }
 
-// AddFlags adds the flags of up to flags.
+// AddFlags adds the flags of up to flags, the most common ones first.
 func AddFlags(flags *pflag.FlagSet) {
-	flags.String("config", "", "config file (default ~/.minikctl/config.yaml where it exists)")
-	flags.String("data-dir", "", "where everything is kept (default ~/.minikctl/NAME)")
-	flags.String("listen", "", "HOST:PORT of the API; port 0 picks a free one (default 127.0.0.1:0)")
-	flags.StringSlice("only", nil, "run only these parts: "+strings.Join(Parts, ", "))
+	flags.Int("nodes", 0, "number of nodes of the runtime process (default 1); nodes that the cluster no longer has are drained and deleted")
+	flags.Int("sim-nodes", 0, "number of simulated nodes")
+	flags.String("config", "", "config file (default: the cluster's own settings, or ~/.minikctl/config.yaml for a new cluster)")
+	flags.String("data-dir", "", "directory that holds the cluster's data (default ~/.minikctl/NAME)")
+	flags.String("listen", "", "HOST:PORT that the API server listens on; port 0 picks a free port (default 127.0.0.1:0)")
+	flags.StringSlice("only", nil, "run only these components: "+strings.Join(Parts, ", "))
+	flags.String("scheduler-config", "", "file with a KubeSchedulerConfiguration, reloaded when it changes")
+	flags.String("store", "", "store of the API server: badger or memory (default badger)")
 	flags.String("write-kubeconfig", "", "write the admin's kubeconfig to this file instead of merging it into ~/.kube/config")
 	flags.String("token-auth-file", "", `CSV file of static tokens: token,user,uid,"group1,group2"`)
-	flags.String("audit-policy-file", "", "file with the Policy of the audit log (default: there is no audit log)")
-	flags.String("audit-log-path", "", "file of the audit log; - is the standard output")
-	flags.Int("audit-log-maxsize", 0, "megabytes of a file of the audit log before another is begun (default 100)")
-	flags.Int("audit-log-maxbackup", 0, "how many old files of the audit log are kept (default all)")
-	flags.Int("audit-log-maxage", 0, "for how many days old files of the audit log are kept (default for ever)")
-	flags.String("store", "", "where the state is kept: badger or memory (default badger)")
-	flags.String("scheduler-config", "", "file with a KubeSchedulerConfiguration, read again when it changes")
-	flags.Int("nodes", 0, "how many nodes that run processes (default 1)")
-	flags.Int("sim-nodes", 0, "how many simulated nodes")
-	flags.Uint64("seed", 0, "make UIDs and names repeatable")
-	flags.String("log-level", "", "debug, info, warn or error (default info)")
+	flags.String("audit-policy-file", "", "file with the Policy of the audit log (default: no audit log)")
+	flags.String("audit-log-path", "", "file of the audit log; - is standard output")
+	flags.Int("audit-log-maxsize", 0, "size in megabytes at which the audit log is rotated (default 100)")
+	flags.Int("audit-log-maxbackup", 0, "number of rotated audit log files to keep (default all)")
+	flags.Int("audit-log-maxage", 0, "number of days to keep rotated audit log files (default no limit)")
+	flags.Uint64("seed", 0, "seed that makes UIDs and generated names repeatable")
+	flags.String("log-level", "", "lowest level that is logged: debug, info, warn or error (default info)")
 }
 
-// Load reads the config of the daemon called name: the file, then MINIKCTL_* variables, then flags.
+// Load returns the config of the cluster called name, with defaults filled in: the file and the settings of the last start
+// (see Config), then MINIKCTL_* variables, then flags.
 func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -161,17 +176,19 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 		return nil, err
 	}
 	cfg := &Config{}
-	if v.GetString("config") == "" {
-		paths := PathsOf(name)
-		if dir := v.GetString("data-dir"); dir != "" {
-			paths = PathsIn(name, dir)
-		}
-		if err := cfg.recall(paths); err != nil {
-			return nil, err
-		}
-	}
 	if err := cfg.readFile(v.GetString("config")); err != nil {
 		return nil, err
+	}
+	paths := PathsOf(name)
+	if dir := cmp.Or(v.GetString("data-dir"), cfg.DataDir); dir != "" {
+		paths = PathsIn(name, dir)
+	}
+	last, err := readSettings(paths)
+	if err != nil {
+		return nil, err
+	}
+	if last != nil && v.GetString("config") == "" {
+		cfg.replaceLasting(last) // ~/.minikctl/config.yaml is for new clusters
 	}
 	cfg.Name = name
 	for key, to := range map[string]*string{
@@ -209,15 +226,18 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 		return nil, err
 	}
 	cfg.addNodes(int(process), int(sim))
-	return cfg, cfg.complete()
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	return cfg, cfg.setLeaving(last)
 }
 
-// commaList splits at commas, which viper does not do in variables.
+// commaList splits the elements at commas and spaces, which viper does not do for variables.
 func commaList(list []string) []string {
 	return strings.FieldsFunc(strings.Join(list, ","), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// number reads a flag or variable, of which viper would take what is no number for 0.
+// number reads a number from a flag or a variable. viper would read text that is no number as 0.
 func number(v *viper.Viper, flags *pflag.FlagSet, key string, bits int) (uint64, error) {
 	s := v.GetString(key)
 	if s == "" {
@@ -225,13 +245,13 @@ func number(v *viper.Viper, flags *pflag.FlagSet, key string, bits int) (uint64,
 	}
 	n, err := strconv.ParseUint(s, 10, bits)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %q is not a number from 0", said(flags, key), s)
+		return 0, fmt.Errorf("%s: %q is not a number from 0", sourceOf(flags, key), s)
 	}
 	return n, nil
 }
 
-// said names what a setting came from that is not of the file: its flag or its variable.
-func said(flags *pflag.FlagSet, key string) string {
+// sourceOf returns the flag or the variable that set key.
+func sourceOf(flags *pflag.FlagSet, key string) string {
 	if flags.Changed(key) {
 		return "--" + key
 	}
@@ -256,7 +276,7 @@ func (c *Config) readFile(path string) error {
 	return c.resolve(filepath.Dir(path))
 }
 
-// resolve makes the file's relative paths relative to nothing: a daemon that starts by itself starts anywhere.
+// resolve makes the file's relative paths absolute: a daemon in the background may start in any folder.
 func (c *Config) resolve(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -283,7 +303,7 @@ func (c *Config) resolve(dir string) error {
 	return nil
 }
 
-// addNodes replaces the file's nodes when a count was given by flag or variable.
+// addNodes replaces all nodes when a flag or variable gives a count.
 func (c *Config) addNodes(process, sim int) {
 	if process == 0 && sim == 0 {
 		return
@@ -297,7 +317,7 @@ func (c *Config) addNodes(process, sim int) {
 	}
 }
 
-// complete fills in the defaults and checks what can be checked before anything starts.
+// complete fills in the defaults and validates the config.
 func (c *Config) complete() error {
 	set := func(to *string, value string) {
 		if *to == "" {
@@ -334,7 +354,7 @@ func (c *Config) complete() error {
 	return c.completeNodes()
 }
 
-// checkAudit wants both a policy and a log, or neither: each alone would look like an audit log and be none.
+// checkAudit refuses a policy without a log and a log without a policy: neither makes an audit log.
 func (c *Config) checkAudit() error {
 	switch {
 	case c.AuditPolicyFile != "" && c.AuditLogPath == "":
@@ -344,7 +364,7 @@ func (c *Config) checkAudit() error {
 	case min(c.AuditLogMaxSize, c.AuditLogMaxBackup, c.AuditLogMaxAge) < 0:
 		return errors.New("auditLogMaxSize, auditLogMaxBackup and auditLogMaxAge may not be negative")
 	}
-	for _, p := range []*string{&c.AuditPolicyFile, &c.AuditLogPath} { // a later start may stand elsewhere
+	for _, p := range []*string{&c.AuditPolicyFile, &c.AuditLogPath} { // a later start may have another working directory
 		if *p == "" || *p == "-" {
 			continue
 		}
@@ -369,8 +389,11 @@ func (c *Config) completeNodes() error {
 		if n.Count < 0 {
 			return fmt.Errorf("nodes[%d].count: %d is negative", i, n.Count)
 		}
-		if _, err := runtimes.Find(n.Runtime.Name); err != nil {
+		if _, err := drivers.Find(n.Runtime.Name); err != nil {
 			return fmt.Errorf("nodes[%d].runtime: %w", i, err)
+		}
+		if err := checkTaints(n.Taints); err != nil {
+			return fmt.Errorf("nodes[%d].%w", i, err)
 		}
 		if n.Name == "" {
 			n.Name = map[string]string{"sim": "sim"}[n.Runtime.Name]
@@ -382,7 +405,31 @@ func (c *Config) completeNodes() error {
 	return c.checkNodeNames()
 }
 
-// checkNodeNames refuses names that the API would refuse, and those that two nodes would have.
+// taintEffects are the effects that the API accepts.
+var taintEffects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+
+// checkTaints refuses taints that the API server would refuse: the kubelet could not register the node.
+func checkTaints(taints []corev1.Taint) error {
+	for i, t := range taints {
+		if wrong := validation.IsQualifiedName(t.Key); len(wrong) > 0 {
+			return fmt.Errorf("taints[%d].key: %q: %s", i, t.Key, wrong[0])
+		}
+		if wrong := validation.IsValidLabelValue(t.Value); len(wrong) > 0 {
+			return fmt.Errorf("taints[%d].value: %q: %s", i, t.Value, wrong[0])
+		}
+		if !slices.Contains(taintEffects, t.Effect) {
+			return fmt.Errorf("taints[%d].effect: %q is not one of %v", i, t.Effect, taintEffects)
+		}
+	}
+	return nil
+}
+
+// RunsProcesses reports whether the daemon runs pods as processes of this machine.
+func (c *Config) RunsProcesses() bool {
+	return c.Runs("kubelet") && slices.ContainsFunc(c.Nodes, func(n NodeConfig) bool { return n.Runtime.Name == "process" })
+}
+
+// checkNodeNames refuses invalid names and names of two nodes.
 func (c *Config) checkNodeNames() error {
 	taken := map[string]int{}
 	for i, n := range c.Nodes {

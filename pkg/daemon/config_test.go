@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
 
 	"github.com/minikctl/minikctl/pkg/images"
 )
 
-// load loads a config in a home of its own, as up does. file is the config file, "" for none.
+// load loads a config in a new home, as up does. file is the config file, "" for none.
 func load(t *testing.T, file string, args ...string) (*Config, error) {
 	t.Helper()
 	home := real(t.TempDir())
@@ -41,7 +42,7 @@ func TestLoadDefaults(t *testing.T) {
 	}
 	want := &Config{Name: "dev", DataDir: filepath.Join(Home(), "dev"), Listen: "127.0.0.1:0", Store: "badger", LogLevel: "info",
 		Nodes: []NodeConfig{{Count: 1, Name: "node", Runtime: RuntimeConfig{Name: "process"}}}}
-	if d := cmp.Diff(want, got); d != "" {
+	if d := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Config{})); d != "" {
 		t.Errorf("-want +got\n%s", d)
 	}
 	for _, part := range Parts {
@@ -203,10 +204,14 @@ func TestLoadRefuses(t *testing.T) {
 		{"parts without a server", "only: [kubelet]", "", nil, "--only without apiserver needs --kubeconfig"},
 		{"store", "store: etcd", "", nil, `store: store "etcd" is not one of [badger memory]`},
 		{"log level", "logLevel: loud", "", nil, `logLevel: "loud" is not one of [debug info warn error]`},
-		{"runtime", "nodes: [{}, {name: b, runtime: {name: docker}}]", "", nil, `nodes[1].runtime: runtime "docker" is not one of [process sim]`},
+		{"runtime", "nodes: [{}, {name: b, runtime: {name: docker}}]", "", nil, `nodes[1].runtime: runtime "docker" is not one of [` + strings.Join(drivers.Names(), " ") + "]"},
 		{"negative count", "nodes: [{count: -1}]", "", nil, "nodes[0].count: -1 is negative"},
 		{"node name", "nodes: [{name: A_b}]", "", nil, `nodes[0].name: "A_b": a lowercase RFC 1123 subdomain`},
 		{"a node twice", "nodes: [{count: 2}, {name: x}, {count: 1, name: node}]", "", nil, `nodes[2].name: "node-1" is a node of nodes[0] already`},
+		{"taint effect", "nodes: [{}, {name: b, taints: [{key: k, effect: NoScedule}]}]", "", nil,
+			`nodes[1].taints[0].effect: "NoScedule" is not one of [NoSchedule PreferNoSchedule NoExecute]`},
+		{"taint key", "nodes: [{taints: [{key: a b, effect: NoSchedule}]}]", "", nil, `nodes[0].taints[0].key: "a b": name part must consist of`},
+		{"taint value", "nodes: [{taints: [{key: k, value: a b, effect: NoSchedule}]}]", "", nil, `nodes[0].taints[0].value: "a b": a valid label`},
 		{"nodes in words", "", "three", nil, `MINIKCTL_NODES: "three" is not a number from 0`},
 		{"nodes below zero", "", "", []string{"--nodes", "-1"}, `--nodes: "-1" is not a number from 0`},
 		{"simulated nodes below zero", "", "", []string{"--sim-nodes", "-1"}, `--sim-nodes: "-1" is not a number from 0`},
@@ -261,5 +266,86 @@ func TestNames(t *testing.T) {
 		if got := c.node.names(); !slices.Equal(got, c.want) {
 			t.Errorf("%+v: got %v, want %v", c.node, got, c.want)
 		}
+	}
+}
+
+// restart loads a config in a home whose cluster dev was started with the settings kept. global is the file of the home,
+// file the one that --config names; "" for none.
+func restart(t *testing.T, kept, global, file string, args ...string) (*Config, error) {
+	t.Helper()
+	dir := real(t.TempDir())
+	t.Setenv("MINIKCTL_HOME", dir)
+	for name, text := range map[string]string{filepath.Join("dev", "settings.yaml"): kept, "config.yaml": global, "own.yaml": file} {
+		if text == "" {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Join(dir, "dev"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flags := pflag.NewFlagSet("up", pflag.ContinueOnError)
+	flags.String("kubeconfig", "", "")
+	AddFlags(flags)
+	if file != "" {
+		args = append(args, "--config", filepath.Join(dir, "own.yaml"))
+	}
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return Load("dev", flags)
+}
+
+// TestLoadKept: the settings of a cluster win over the global file, each as a whole, and nodes that a later start no longer
+// has leave the cluster.
+func TestLoadKept(t *testing.T) {
+	const kept = "nodes: [{count: 3, name: node, runtime: {name: process}}]\nimages: {a: minikctl.dev/web}\n"
+	for _, c := range []struct {
+		name, kept, global, file string
+		args                     []string
+		nodes, leaving           string
+		images                   int
+	}{
+		{"kept only", kept, "", "", nil, "node-1 node-2 node-3", "", 1},
+		{"a global file with other lists", kept, "nodes: [{count: 5, name: big}, {count: 2, name: more}]\nimages: {b: minikctl.dev/web}\nlogLevel: debug",
+			"", nil, "node-1 node-2 node-3", "", 1},
+		{"a global file for a new cluster", "", "nodes: [{count: 2, name: big}]", "", nil, "big-1 big-2", "", 0},
+		{"a file of its own replaces", kept, "", "nodes: [{name: node}, {name: x}]", nil, "node-1 x", "node-2 node-3", 0},
+		{"a flag replaces the nodes alone", kept, "", "", []string{"--nodes", "1"}, "node-1", "node-2 node-3", 1},
+		{"more nodes", kept, "", "", []string{"--nodes", "4"}, "node-1 node-2 node-3 node-4", "", 1},
+		{"still leaving", kept + "leaving: [{name: old, count: 1, runtime: {name: sim}}]", "", "", nil, "node-1 node-2 node-3", "old", 1},
+		{"a node that left comes back", kept + "leaving: [{name: old, count: 1, runtime: {name: process}}]", "", "nodes: [{name: old}]", nil, "old", "node-1 node-2 node-3", 0},
+		{"a start without kubelets", kept, "", "", []string{"--nodes", "1", "--only", "apiserver"}, "node-1", "node-2 node-3", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg, err := restart(t, c.kept, c.global, c.file, c.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			namesOf := func(nodes []NodeConfig) string {
+				var all []string
+				for _, n := range nodes {
+					all = append(all, n.names()...)
+				}
+				return strings.Join(all, " ")
+			}
+			if got := namesOf(cfg.Nodes); got != c.nodes {
+				t.Errorf("nodes: got %s, want %s", got, c.nodes)
+			}
+			if got := namesOf(cfg.leaving); got != c.leaving {
+				t.Errorf("leaving: got %s, want %s", got, c.leaving)
+			}
+			if len(cfg.Images) != c.images {
+				t.Errorf("images: %v", cfg.Images)
+			}
+			if want := map[bool]string{true: "debug", false: "info"}[strings.Contains(c.global, "debug")]; cfg.LogLevel != want {
+				t.Errorf("logLevel, which belongs to a start: got %s, want %s", cfg.LogLevel, want)
+			}
+		})
+	}
+	if _, err := restart(t, kept, "", "nodes: [{count: 3, runtime: {name: sim}, name: node}]"); err == nil || !strings.Contains(err.Error(), "node node-1 can't change its runtime from process to sim") {
+		t.Errorf("a node with another runtime: %v", err)
 	}
 }

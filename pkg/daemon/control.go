@@ -8,27 +8,26 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/minikctl/minikctl/pkg/autostart"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/early"
 	"github.com/minikctl/minikctl/pkg/kubelet/process"
 )
 
-// State is what a running daemon says of itself, in Paths.State.
+// State describes a running daemon. The daemon writes it to Paths.State.
 type State struct {
 	PID     int       `json:"pid"`
-	Address string    `json:"address"` // of the API, as a URL; "" when it runs none
+	Address string    `json:"address"` // URL of the API server; "" when the daemon runs none
 	Parts   []string  `json:"parts"`
 	Started time.Time `json:"started"`
 }
 
-// ReadState returns the state that the last daemon wrote; it may have died since (see Running).
+// ReadState returns the state that the last daemon wrote. That daemon may have ended since (see Alive).
 func ReadState(p Paths) (State, error) {
 	var s State
 	b, err := os.ReadFile(p.State)
@@ -50,10 +49,10 @@ func writeState(p Paths, s State) error {
 	return os.Rename(tmp, p.State)
 }
 
-// Running reports whether a daemon answers on the socket.
+// Running reports whether a daemon accepts connections on the socket.
 func Running(p Paths) bool {
 	if checkSocket(p) != nil {
-		return false // nobody of ours, that is; who starts one is told
+		return false // not a daemon of this user; the next up prints the error
 	}
 	conn, err := net.DialTimeout("unix", p.Socket, time.Second)
 	if err != nil {
@@ -63,13 +62,9 @@ func Running(p Paths) bool {
 	return true
 }
 
-// readyVariable holds the number of a file descriptor on which a daemon in the background says that it is ready, or why
-// it could not start.
-const readyVariable = "MINIKCTL_READY_FD"
-
 // Spawn starts a daemon in the background, with the arguments of up, and waits until it is ready.
 func Spawn(ctx context.Context, p Paths, args []string) error {
-	if err := os.MkdirAll(p.Data, 0o700); err != nil {
+	if err := makeFolder(p.Data); err != nil {
 		return err
 	}
 	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -82,57 +77,41 @@ func Spawn(ctx context.Context, p Paths, args []string) error {
 		return err
 	}
 	defer ready.Close()
-	cmd := exec.Command(self(), append([]string{"up", "--name", p.Name}, args...)...)
-	cmd.Args[0] = "minikctl"
-	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{write}
-	cmd.Env = append(os.Environ(), readyVariable+"=3")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	early.KeepDescriptors()
-	err = cmd.Start()
+	err = early.RunDaemon(p.Name, append([]string{"minikctl", "up", "--name", p.Name}, args...), log, write)
 	write.Close()
 	if err != nil {
-		return fmt.Errorf("start the daemon: %w", err)
+		return err
 	}
-	return errors.Join(awaitReady(ctx, ready, p), cmd.Process.Release())
-}
-
-// self is this program, even when its file is gone as after go run.
-func self() string {
-	if runtime.GOOS == "linux" {
-		return "/proc/self/exe"
+	err = awaitReady(ctx, ready, p)
+	if err != nil && !Exists(p) { // the daemon refused its config before it locked the data folder
+		return errors.Join(err, p.remove())
 	}
-	exe, err := os.Executable()
-	if err != nil {
-		return os.Args[0]
-	}
-	return exe
+	return err
 }
 
 func awaitReady(ctx context.Context, ready *os.File, p Paths) error {
 	stop := context.AfterFunc(ctx, func() { ready.Close() })
 	defer stop()
 	b, err := io.ReadAll(ready)
-	switch said := strings.TrimSpace(string(b)); {
+	switch outcome := strings.TrimSpace(string(b)); {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case said == "ready":
+	case outcome == "ready":
 		return nil
-	case said != "":
-		return errors.New(strings.TrimPrefix(said, "error: "))
+	case outcome != "":
+		return errors.New(strings.TrimPrefix(outcome, "error: "))
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("the daemon ended before it was ready; its last words are in %s", p.Log)
+	return fmt.Errorf("the daemon ended before it was ready; its log is %s", p.Log)
 }
 
-// sayReady tells who spawned this daemon how the start went. Nobody may be waiting.
-func sayReady(err error) {
-	fd := os.Getenv(readyVariable)
-	if fd != "3" {
+// reportStart reports the outcome of the start to the command that started this daemon; it does nothing without one.
+func reportStart(err error) {
+	f := early.Report()
+	if f == nil {
 		return
 	}
-	os.Unsetenv(readyVariable)
-	f := os.NewFile(3, "ready")
 	defer f.Close()
 	if err != nil {
 		fmt.Fprintf(f, "error: %v\n", err)
@@ -141,7 +120,7 @@ func sayReady(err error) {
 	fmt.Fprintln(f, "ready")
 }
 
-// Stop ends the daemon and waits until it has. It does nothing when none runs.
+// Stop ends the daemon with SIGTERM and waits for its end. It does nothing when no daemon runs.
 func Stop(ctx context.Context, p Paths) error {
 	s, err := ReadState(p)
 	if errors.Is(err, os.ErrNotExist) {
@@ -166,8 +145,8 @@ func Stop(ctx context.Context, p Paths) error {
 	return nil
 }
 
-// isDaemon reports whether pid is alive and holds the lock on the daemon's data, so that a number which another process
-// has got since is never mistaken for the daemon's.
+// isDaemon reports whether process pid exists and the data folder of p is locked. The lock excludes a process that got the pid
+// of a daemon that has ended.
 func isDaemon(pid int, p Paths) bool {
 	if pid <= 0 || syscall.Kill(pid, 0) != nil {
 		return false
@@ -178,19 +157,25 @@ func isDaemon(pid int, p Paths) bool {
 	}
 	defer f.Close()
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return true // held: by the daemon
+		return true // the daemon holds it
 	}
 	return false
 }
 
-func lockPath(p Paths) string { return filepath.Join(p.Data, "daemon.lock") }
+func lockPath(p Paths) string { return filepath.Join(p.Data, autostart.LockFile) }
+
+// Exists reports whether a daemon has ever used the data folder of p.
+func Exists(p Paths) bool { return exists(lockPath(p)) }
 
 // ErrLocked means that another daemon uses the data folder.
 var ErrLocked = errors.New("data folder is in use by another daemon")
 
-// lock takes the data folder for this process until it ends.
+// lock locks the data folder for this process. The lock lasts until the file is closed or the process ends.
 func lock(p Paths) (*os.File, error) {
-	if err := os.MkdirAll(p.Data, 0o700); err != nil {
+	if err := checkUnused(p); err != nil {
+		return nil, err
+	}
+	if err := makeFolder(p.Data); err != nil {
 		return nil, err
 	}
 	f, err := os.OpenFile(lockPath(p), os.O_CREATE|os.O_RDWR, 0o600)
@@ -207,16 +192,30 @@ func lock(p Paths) (*os.File, error) {
 	return f, nil
 }
 
-// Alive reports whether a daemon of p runs, also one without an API server, which has no socket.
+// checkUnused refuses a folder that no daemon has used and that has files with the names of a daemon's files: down --purge
+// would remove them.
+func checkUnused(p Paths) error {
+	if Exists(p) {
+		return nil
+	}
+	for _, path := range p.own() {
+		if path != p.Log && exists(path) { // Spawn creates the log
+			return fmt.Errorf("data folder %s: %s is in it already and was not created by minikctl", p.Data, filepath.Base(path))
+		}
+	}
+	return nil
+}
+
+// Alive reports whether a daemon of p runs. Unlike Running it includes a daemon without an API server, which has no socket.
 func Alive(p Paths) bool {
 	s, err := ReadState(p)
 	return err == nil && isDaemon(s.PID, p)
 }
 
-// PodsKept reports whether the pods of a daemon run, though it may be gone itself.
+// PodsKept reports whether the supervisor of the daemon's pods runs, with or without the daemon.
 func PodsKept(p Paths) bool { return process.Supervised(p.Runtime) }
 
-// All returns the daemons of this user that there are or have been, by name.
+// All returns the daemons of this user whose data exists, running or not, sorted by name.
 func All() ([]Paths, error) {
 	entries, err := os.ReadDir(Home())
 	if errors.Is(err, os.ErrNotExist) {
@@ -228,7 +227,7 @@ func All() ([]Paths, error) {
 	var out []Paths
 	for _, e := range entries {
 		if p := PathsOf(e.Name()); e.IsDir() || e.Type()&os.ModeSymlink != 0 {
-			if _, err := os.Stat(lockPath(p)); err == nil {
+			if Exists(p) {
 				out = append(out, p)
 			}
 		}

@@ -34,7 +34,7 @@ func TestStateRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ReadState(p); err == nil {
-		t.Error("a torn state reads well")
+		t.Error("an incomplete state is read without an error")
 	}
 }
 
@@ -50,7 +50,7 @@ func TestLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := lock(p); !errors.Is(err, ErrLocked) || err.Error() != p.Data+": data folder is in use by another daemon" {
-		t.Errorf("locked twice, by whoever: %v", err)
+		t.Errorf("locked twice, without a state: %v", err)
 	}
 	if err := writeState(p, State{PID: me}); err != nil {
 		t.Fatal(err)
@@ -59,10 +59,10 @@ func TestLock(t *testing.T) {
 		t.Errorf("locked twice: %v", err)
 	}
 	if !isDaemon(me, p) || !Alive(p) {
-		t.Error("who holds the lock is the daemon")
+		t.Error("the process that holds the lock is not the daemon")
 	}
 	if isDaemon(0, p) || isDaemon(-1, p) || isDaemon(1<<30, p) {
-		t.Error("a process that there is not is the daemon")
+		t.Error("a process that does not exist is the daemon")
 	}
 	held.Close()
 	if isDaemon(me, p) || Alive(p) {
@@ -75,7 +75,7 @@ func TestLock(t *testing.T) {
 	again.Close()
 }
 
-// TestStopOfAnother: the number of a daemon that has died may belong to another process by now.
+// TestStopOfAnother checks that Stop spares a process that got the pid of a daemon that has ended.
 func TestStopOfAnother(t *testing.T) {
 	home(t)
 	p := PathsOf("dev")
@@ -85,14 +85,14 @@ func TestStopOfAnother(t *testing.T) {
 	if err := os.MkdirAll(p.Data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeState(p, State{PID: os.Getpid()}); err != nil { // would end this test
+	if err := writeState(p, State{PID: os.Getpid()}); err != nil { // Stop would end this test
 		t.Fatal(err)
 	}
 	if err := Stop(t.Context(), p); err != nil {
 		t.Error(err)
 	}
 	if Running(p) {
-		t.Error("no one listens on the socket")
+		t.Error("there is no socket, and Running is true")
 	}
 }
 

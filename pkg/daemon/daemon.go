@@ -1,6 +1,5 @@
-// Package daemon puts the parts together: it reads the config, opens the store, wires API server, controllers, scheduler
-// and kubelets to each other through clients of the API, and starts and stops them in order. It is the only package that
-// knows every part.
+// Package daemon composes the parts: it reads the config, opens the store, connects API server, controllers, scheduler and
+// kubelets through clients of the API, and starts and stops them in order. It is the only package that imports every part.
 package daemon
 
 import (
@@ -12,45 +11,48 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"sync"
+	"time"
 
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 	"github.com/minikctl/minikctl/pkg/clock"
-	"github.com/minikctl/minikctl/pkg/kubelet/process"
-	"github.com/minikctl/minikctl/pkg/kubelet/sim"
+	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/network/addr"
 	"github.com/minikctl/minikctl/pkg/supervisor/trim"
 )
 
-// Daemon is the parts of one process.
+// Daemon holds the parts that run in one process.
 type Daemon struct {
 	cfg    *Config
 	paths  Paths
 	clock  clock.Clock
 	source *clock.Source
 
-	api       api           // how the parts reach the API
-	processes *process.Host // runs the pods of all nodes that run processes; nil: there are none
-	simulated *sim.Cluster  // the same of all simulated nodes
-	services  []service
-	address   string // of the API as a URL, when this process serves it
-	closers   []func() error
+	api      api                      // how the parts reach the API
+	nodes    map[string]kubelet.Nodes // the open runtimes by the name of their driver
+	services []service
+	address  string // URL of the API server; "" when another process runs it
+	closers  []func() error
 
-	controllers, scheduler health // what the API server tells of them
+	mu sync.Mutex // guards cfg.leaving and the settings file once services run
+
+	controllers, scheduler health // for ComponentStatuses
 }
 
-// Run runs a daemon until ctx ends, and calls ready once everything has started. The pods' processes run on after it.
+// Run runs a daemon until ctx ends, and calls ready once every part has started. The pods' processes continue after it.
 func Run(ctx context.Context, cfg *Config, ready func(State)) (err error) {
 	defer func() {
 		if err != nil {
-			sayReady(err)
+			reportStart(err)
 		}
 	}()
 	if err := setUpLog(cfg.LogLevel); err != nil {
 		return err
 	}
-	d := &Daemon{cfg: cfg, paths: PathsIn(cfg.Name, cfg.DataDir), clock: clock.Real(), source: newSource(cfg.Seed)}
+	d := &Daemon{cfg: cfg, paths: PathsIn(cfg.Name, cfg.DataDir), clock: clock.Real(), source: newSource(cfg.Seed), nodes: map[string]kubelet.Nodes{}}
 	held, err := lock(d.paths)
 	if err != nil {
 		return err
@@ -73,7 +75,7 @@ func newSource(seed uint64) *clock.Source {
 	return clock.NewSource(seed)
 }
 
-// build makes the parts in the order in which they start. What can fail at a start fails here.
+// build creates the parts in the order in which they start. A start that fails because of config, files or ports fails here.
 func (d *Daemon) build(ctx context.Context) error {
 	if d.cfg.Runs("apiserver") {
 		if err := d.addAPIServer(); err != nil {
@@ -94,10 +96,11 @@ func (d *Daemon) build(ctx context.Context) error {
 			}
 		}
 	}
+	d.services = append(d.services, service{name: "memory", run: func(ctx context.Context) error { return releaseMemory(ctx, d.clock) }})
 	return nil
 }
 
-// started is called when every service is up: it makes the cluster known.
+// started runs when every service is ready. It writes the kubeconfigs, the settings and the state, and reports the start.
 func (d *Daemon) started(ready func(State)) error {
 	s := State{PID: os.Getpid(), Address: d.address, Started: d.clock.Now()}
 	for _, part := range Parts {
@@ -110,22 +113,40 @@ func (d *Daemon) started(ready func(State)) error {
 			return err
 		}
 	}
-	if err := d.cfg.remember(d.paths); err != nil {
+	d.mu.Lock()
+	err := d.cfg.writeSettings(d.paths)
+	d.mu.Unlock()
+	if err := errors.Join(err, removeRefused(d.paths.Name)); err != nil {
 		return err
 	}
 	if err := writeState(d.paths, s); err != nil {
 		return err
 	}
-	debug.FreeOSMemory() // what only the start has needed
-	trim.Now()
 	slog.Info("ready", "address", d.address)
-	sayReady(nil)
+	reportStart(nil)
 	ready(s)
+	d.freeStartMemory()
 	return nil
 }
 
-// writeKubeconfigs writes the admin's kubeconfig into the data folder, and either to the file that was asked for or into
-// the user's own kubeconfig.
+// afterStart is when the first requests after a start are over.
+const afterStart = 2 * time.Second
+
+// freeStartMemory returns the memory that only the start needs to the system. It waits for afterStart, so that it does not
+// delay the first requests.
+func (d *Daemon) freeStartMemory() {
+	timer := d.clock.AfterFunc(afterStart, func() {
+		debug.FreeOSMemory()
+		trim.Now()
+	})
+	d.closers = append(d.closers, func() error {
+		timer.Stop()
+		return nil
+	})
+}
+
+// writeKubeconfigs writes the admin's kubeconfig into the data folder and to the file of writeKubeconfig. Without that setting
+// it merges the kubeconfig into the user's.
 func (d *Daemon) writeKubeconfigs() error {
 	c, err := d.api.kubeconfig(d.paths.Name, d.address)
 	if err != nil {
@@ -139,15 +160,27 @@ func (d *Daemon) writeKubeconfigs() error {
 	}
 	path, err := userKubeconfig()
 	if err != nil {
-		return nil //nolint:nilerr // no home folder: there is nobody whose file it could be
+		return nil //nolint:nilerr // without a home folder there is no kubeconfig to merge into
 	}
-	if err := pki.MergeKubeconfig(path, c, false); err != nil {
+	if err := mergeKubeconfig(path, c); err != nil {
 		slog.Warn("context not added to the kubeconfig", "file", path, "err", err)
 	}
 	return nil
 }
 
-// userKubeconfig is the file that stock kubectl reads first.
+// mergeKubeconfig adds c to the user's kubeconfig and records the file and the folders that it creates.
+func mergeKubeconfig(path string, c *clientcmdapi.Config) error {
+	if err := makeFolder(filepath.Dir(path)); err != nil {
+		return err
+	}
+	created := !exists(path)
+	if err := pki.MergeKubeconfig(path, c, false); err != nil || !created {
+		return err
+	}
+	return recordMade(path)
+}
+
+// userKubeconfig returns the path of the first kubeconfig that kubectl reads.
 func userKubeconfig() (string, error) {
 	if files := filepath.SplitList(os.Getenv("KUBECONFIG")); len(files) > 0 && files[0] != "" {
 		return files[0], nil
@@ -167,14 +200,14 @@ func (d *Daemon) close() error {
 	return errors.Join(errs...)
 }
 
-// setUpLog sends the program's log to standard error.
+// setUpLog sends the program's log to standard error, from this level on.
 func setUpLog(level string) error {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return fmt.Errorf("log level: %w", err)
 	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l})))
-	klog.SetSlogLogger(slog.Default()) // what client-go and others of Kubernetes' libraries log
+	klog.SetSlogLogger(slog.Default()) // for Kubernetes' libraries
 	return nil
 }
 

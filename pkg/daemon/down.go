@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -16,14 +15,14 @@ import (
 	"github.com/minikctl/minikctl/pkg/network/addr"
 )
 
-// DownOptions say how much of a daemon ends.
+// DownOptions select what Down ends and removes.
 type DownOptions struct {
-	KeepPods bool // only the daemon
-	Purge    bool // also everything that was kept
+	KeepPods bool // end only the daemon
+	Purge    bool // also remove the data
 }
 
-// Down ends a daemon and, unless they are to be kept, the processes of its pods, also those that a killed daemon left.
-// ran reports whether there was anything to end.
+// Down ends a daemon and, without KeepPods, the processes of its pods, including those of a daemon that was killed. ran reports
+// whether a daemon or its pods ran.
 func Down(ctx context.Context, p Paths, opts DownOptions) (ran bool, err error) {
 	if err := CheckName(p.Name); err != nil {
 		return false, err
@@ -31,8 +30,11 @@ func Down(ctx context.Context, p Paths, opts DownOptions) (ran bool, err error) 
 	if opts.KeepPods && opts.Purge {
 		return false, errors.New("--keep-pods and --purge exclude each other")
 	}
-	if _, err := os.Stat(p.Data); errors.Is(err, os.ErrNotExist) {
-		return false, nil
+	if !Exists(p) {
+		if !opts.Purge {
+			return false, nil
+		}
+		return false, errors.Join(removeRefused(p.Name), removeMade())
 	}
 	ran = Alive(p) || !opts.KeepPods && PodsKept(p)
 	if err := Stop(ctx, p); err != nil {
@@ -49,7 +51,7 @@ func Down(ctx context.Context, p Paths, opts DownOptions) (ran bool, err error) 
 	return ran, purge(p)
 }
 
-// endPods ends the containers, and the supervisor with them.
+// endPods ends the containers and the supervisor.
 func endPods(ctx context.Context, p Paths) error {
 	if _, err := os.Stat(p.Runtime); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -64,12 +66,12 @@ func endPods(ctx context.Context, p Paths) error {
 	return nil
 }
 
-// purge removes what a daemon that has ended leaves on disk.
+// purge removes the files of a daemon that has ended, its address range and its entries in the user's kubeconfig.
 func purge(p Paths) error {
 	var errs []error
 	if c, err := clientcmd.LoadFromFile(p.Kubeconfig); err == nil {
 		if path, err := userKubeconfig(); err == nil {
-			errs = append(errs, pki.RemoveKubeconfig(path, c), removeIfEmpty(path))
+			errs = append(errs, pki.RemoveKubeconfig(path, c))
 		}
 	}
 	errs = append(errs, addr.Release(addr.Folder(), p.Data))
@@ -80,37 +82,23 @@ func purge(p Paths) error {
 	if link := filepath.Join(Home(), p.Name); isLink(link) {
 		errs = append(errs, os.Remove(link))
 	}
-	_ = os.Remove(Home()) // stays where other daemons or a config are
-	return errors.Join(errs...)
+	return errors.Join(append(errs, removeRefused(p.Name), removeMade())...)
 }
 
-// remove removes the daemon's own things from its data folder, and then the folder, unless the user keeps other things in
-// it.
+// own returns the files and folders in the data folder that a daemon creates.
+func (p Paths) own() []string {
+	cut, _ := filepath.Glob(filepath.Join(p.Data, ".kubeconfig.*")) // writes that a killed daemon did not finish
+	return append(cut, p.Kubeconfig, p.State, p.State+".new", p.Log, p.Store, p.PKI, p.Runtime, p.Kubelet, p.Traces, p.DiscoveryCache,
+		filepath.Join(p.Data, "run"), settingsPath(p), settingsPath(p)+".new", lockPath(p))
+}
+
+// remove removes the files that a daemon has created in its data folder, and then empty folders (see removeMade).
 func (p Paths) remove() error {
 	var errs []error
-	cut, _ := filepath.Glob(filepath.Join(p.Data, ".kubeconfig.*")) // writes that a killed daemon did not finish
-	for _, own := range append(cut,
-		p.Kubeconfig, p.State, p.State+".new", p.Log, p.Store, p.PKI, p.Runtime, p.Kubelet, p.Traces, p.DiscoveryCache, filepath.Join(p.Data, "run"), lockPath(p), settingsPath(p),
-	) {
-		errs = append(errs, os.RemoveAll(own))
+	for _, path := range p.own() {
+		errs = append(errs, os.RemoveAll(path))
 	}
-	if err := os.Remove(p.Data); !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, os.ErrNotExist) {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-// removeIfEmpty removes a kubeconfig in which nothing is left.
-func removeIfEmpty(path string) error {
-	c, err := clientcmd.LoadFromFile(path)
-	if err != nil || len(c.Clusters)+len(c.AuthInfos)+len(c.Contexts)+len(c.Extensions)+len(c.Preferences.Extensions) > 0 {
-		return nil //nolint:nilerr // what cannot be read is the user's
-	}
-	if err := os.Remove(path); err != nil {
-		return err
-	}
-	_ = os.Remove(filepath.Dir(path)) // stays where there is more in it
-	return nil
+	return errors.Join(append(errs, removeMade())...)
 }
 
 func isLink(path string) bool {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -8,11 +9,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
 
 func write(t *testing.T, path string) {
 	t.Helper()
@@ -39,7 +35,7 @@ func TestDownOfNothing(t *testing.T) {
 	}
 }
 
-// TestPurgeStaysInside: what is not the daemon's stays, whatever the daemon is called and wherever its data is said to be.
+// TestPurgeStaysInside checks that purge keeps files of other programs, with any name and data folder of the daemon.
 func TestPurgeStaysInside(t *testing.T) {
 	dir := home(t)
 	kept := filepath.Join(filepath.Dir(dir), "kept")
@@ -56,16 +52,66 @@ func TestPurgeStaysInside(t *testing.T) {
 	if _, err := Down(t.Context(), PathsIn("dev", mine), DownOptions{Purge: true}); err != nil {
 		t.Error(err)
 	}
-	for path, want := range map[string]bool{
-		kept: true, filepath.Join(dir, "other", "daemon.lock"): true, filepath.Join(mine, "thesis.txt"): true, filepath.Join(mine, "store"): false,
-	} {
-		if exists(path) != want {
-			t.Errorf("%s: exists is %v", path, !want)
+	for _, path := range []string{kept, filepath.Join(dir, "other", "daemon.lock"), filepath.Join(mine, "thesis.txt"), filepath.Join(mine, "store", "1.sst")} {
+		if !exists(path) {
+			t.Errorf("%s is gone", path)
+		}
+	}
+	// A daemon does not start in such a folder either: purge would remove the user's files.
+	if held, err := lock(PathsIn("dev", mine)); err == nil {
+		held.Close()
+		t.Error("a daemon has taken a folder that has a store already")
+	}
+}
+
+// TestPurgeKeepsFolders checks that purge keeps folders and kubeconfigs that existed before minikctl, even empty ones.
+func TestPurgeKeepsFolders(t *testing.T) {
+	dir := home(t)
+	config := filepath.Join(real(t.TempDir()), "config")
+	t.Setenv("KUBECONFIG", config)
+	p := PathsIn("dev", real(t.TempDir()))
+	if err := os.WriteFile(config, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	held, err := lock(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held.Close()
+	if err := linkHome(p); err != nil {
+		t.Fatal(err)
+	}
+	own := kubeconfigOf("dev")
+	if err := errors.Join(clientcmd.WriteToFile(*own, p.Kubeconfig), mergeKubeconfig(config, own)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Down(t.Context(), p, DownOptions{Purge: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, config, p.Data} {
+		if !exists(path) {
+			t.Errorf("%s is gone, which minikctl did not create", path)
+		}
+	}
+	for _, folder := range []string{dir, p.Data} {
+		if left, err := os.ReadDir(folder); err != nil || len(left) != 0 {
+			t.Errorf("left in %s: %v, %v", folder, left, err)
 		}
 	}
 }
 
-// TestPurge: of a daemon that has ended nothing is left, and what other programs wrote into the kubeconfig stays.
+func kubeconfigOf(name string) *clientcmdapi.Config {
+	c := clientcmdapi.NewConfig()
+	c.Clusters["minikctl-"+name] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
+	c.Contexts["minikctl-"+name] = &clientcmdapi.Context{Cluster: "minikctl-" + name, AuthInfo: "minikctl-" + name + "-admin"}
+	c.AuthInfos["minikctl-"+name+"-admin"] = clientcmdapi.NewAuthInfo()
+	return c
+}
+
+// TestPurge checks that purge removes every file of a daemon and keeps the kubeconfig entries of other programs.
 func TestPurge(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -91,17 +137,18 @@ func TestPurge(t *testing.T) {
 			for _, folder := range []string{p.Store, p.PKI, p.Kubelet, p.Traces, p.DiscoveryCache, filepath.Dir(p.Socket)} {
 				write(t, filepath.Join(folder, "x"))
 			}
-			own := clientcmdapi.NewConfig()
-			own.Clusters["minikctl-dev"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
-			own.Contexts["minikctl-dev"] = &clientcmdapi.Context{Cluster: "minikctl-dev", AuthInfo: "minikctl-dev-admin"}
-			own.AuthInfos["minikctl-dev-admin"] = clientcmdapi.NewAuthInfo()
+			own := kubeconfigOf("dev")
 			if err := clientcmd.WriteToFile(*own, p.Kubeconfig); err != nil {
 				t.Fatal(err)
 			}
 			if c.others {
-				own.Clusters["theirs"] = &clientcmdapi.Cluster{Server: "https://example.com"}
+				others := clientcmdapi.NewConfig()
+				others.Clusters["theirs"] = &clientcmdapi.Cluster{Server: "https://example.com"}
+				if err := clientcmd.WriteToFile(*others, config); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if err := clientcmd.WriteToFile(*own, config); err != nil {
+			if err := mergeKubeconfig(config, own); err != nil {
 				t.Fatal(err)
 			}
 			if err := purge(p); err != nil {
@@ -126,7 +173,7 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-func TestRemoveIfEmpty(t *testing.T) {
+func TestRemoveEmpty(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct {
 		text string
@@ -137,19 +184,15 @@ func TestRemoveIfEmpty(t *testing.T) {
 		"user":    {"apiVersion: v1\nkind: Config\nusers: [{name: a, user: {token: b}}]\n", true},
 		"broken":  {"{", true},
 	} {
-		own := filepath.Join(dir, name)
-		if err := os.Mkdir(own, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(own, "config")
+		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := removeIfEmpty(path); err != nil || exists(path) != c.left || exists(own) != c.left {
-			t.Errorf("%s: left is %v, its folder %v, want %v (%v)", name, exists(path), exists(own), c.left, err)
+		if removeEmpty(path); exists(path) != c.left {
+			t.Errorf("%s: left is %v, want %v", name, exists(path), c.left)
 		}
 	}
-	if err := removeIfEmpty(filepath.Join(dir, "none")); err != nil {
-		t.Errorf("of no file: %v", err)
+	if removeEmpty(dir); !exists(dir) {
+		t.Error("a folder with files in it is removed")
 	}
 }

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/images"
 	"github.com/minikctl/minikctl/pkg/kubelet"
@@ -18,39 +17,33 @@ import (
 	"github.com/minikctl/minikctl/pkg/plug"
 )
 
-// newRuntime makes the runtime of one node, and says what tier it is.
-type newRuntime func(d *Daemon, ctx context.Context, node string) (kubelet.Runtime, kubelet.Tier, error)
-
-// runtimes are what nodes can run their pods with. The config is checked against them.
-var runtimes = plug.Set[newRuntime]{What: "runtime", Parts: map[string]newRuntime{
-	"process": (*Daemon).processRuntime,
-	"sim":     (*Daemon).simRuntime,
+// drivers are the runtimes of nodes by their names in the config.
+var drivers = plug.Set[kubelet.Driver]{What: "runtime", Parts: map[string]kubelet.Driver{
+	"process": process.Driver,
+	"sim":     sim.Driver,
 }}
 
-func (d *Daemon) processRuntime(ctx context.Context, node string) (kubelet.Runtime, kubelet.Tier, error) {
-	if d.processes == nil {
-		r, err := d.addresses()
+// runtime returns the runtime of a node. The first node of a driver opens it.
+func (d *Daemon) runtime(ctx context.Context, name, node string) (kubelet.Runtime, kubelet.Tier, error) {
+	driver, err := drivers.Find(name)
+	if err != nil {
+		return nil, kubelet.Tier{}, err
+	}
+	nodes, ok := d.nodes[name]
+	if !ok {
+		nodes, err = driver.Open(ctx, kubelet.DriverConfig{Root: d.paths.Runtime, Addresses: d.addresses, Clock: d.clock, Source: d.source})
 		if err != nil {
 			return nil, kubelet.Tier{}, err
 		}
-		if d.processes, err = process.Open(ctx, process.Config{Root: d.paths.Runtime, Range: r, Clock: d.clock}); err != nil {
-			return nil, kubelet.Tier{}, err
-		}
-		d.closers = append(d.closers, d.processes.Close)
+		d.nodes[name] = nodes
+		d.closers = append(d.closers, nodes.Close)
 	}
-	return d.processes.Runtime(node), kubelet.Process, nil
+	return nodes.Runtime(node), driver.Tier, nil
 }
 
-func (d *Daemon) simRuntime(context.Context, string) (kubelet.Runtime, kubelet.Tier, error) {
-	if d.simulated == nil {
-		d.simulated = sim.NewCluster(d.clock, d.source)
-	}
-	return d.simulated.Runtime(), kubelet.Sim, nil
-}
-
-// kubeletServer opens the listener that answers for all nodes of this process: to the API server, and to nobody else.
+// kubeletServer opens the listener of the kubelets of this process. It accepts the API server alone.
 func (d *Daemon) kubeletServer() (*kubelet.Server, error) {
-	cfg, err := pki.KubeletTLS(d.cfg.Nodes[0].names()[0], []string{kubeletHost}, pool(d.api.authority()), d.clock)
+	cfg, err := d.api.kubeletTLS(d.cfg.Nodes[0].names()[0], kubeletHost, d.clock)
 	if err != nil {
 		return nil, err
 	}
@@ -61,11 +54,11 @@ func (d *Daemon) kubeletServer() (*kubelet.Server, error) {
 	return kubelet.NewServer(l, cfg)
 }
 
-// kubeletHost is where the kubelets of this machine answer.
+// kubeletHost is the address that the kubelets listen on.
 const kubeletHost = "127.0.0.1"
 
-// nodesReader is who the watches belong to that all nodes of this process share. No node may read what is another's, so
-// it is none of them; what is written for a node is written by the node itself.
+// nodesReader is the user of the watches that the kubelets of this process share. It is no node's user, since a node may not
+// read the objects of another. Each kubelet writes as its own node.
 const nodesReader = "system:minikctl:nodes"
 
 func (d *Daemon) addKubelets(ctx context.Context) error {
@@ -94,39 +87,43 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 		service{name: "kubelet host", run: host.Run})
 	for _, n := range d.cfg.Nodes {
 		for _, name := range n.names() {
-			if err := d.addKubelet(ctx, host, n, name); err != nil {
+			k, err := d.newKubelet(ctx, host, n, name, false)
+			if err != nil {
 				return fmt.Errorf("node %s: %w", name, err)
 			}
+			d.services = append(d.services, service{name: "kubelet " + name, run: k.Run})
 		}
+	}
+	for _, n := range d.cfg.leaving {
+		k, err := d.newKubelet(ctx, host, n, n.Name, true)
+		if err != nil {
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		}
+		s, err := d.leave(k, n.Name)
+		if err != nil {
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		}
+		d.services = append(d.services, s)
 	}
 	return nil
 }
 
-func (d *Daemon) addKubelet(ctx context.Context, host *kubelet.Host, n NodeConfig, name string) error {
-	newRuntime, err := runtimes.Find(n.Runtime.Name)
+func (d *Daemon) newKubelet(ctx context.Context, host *kubelet.Host, n NodeConfig, name string, leaving bool) (*kubelet.Kubelet, error) {
+	rt, tier, err := d.runtime(ctx, n.Runtime.Name, name)
 	if err != nil {
-		return err
-	}
-	rt, tier, err := newRuntime(d, ctx, name)
-	if err != nil {
-		return err
+		return nil, err
 	}
 	c, err := d.api.client("system:node:"+name, "kubelet", user.NodesGroup)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	k, err := kubelet.New(kubelet.Config{
-		Node: kubelet.NodeConfig{Name: name, Labels: n.Labels, Taints: n.Taints, Capacity: corev1.ResourceList(n.Capacity), Tier: tier},
+	return kubelet.New(kubelet.Config{
+		Node: kubelet.NodeConfig{Name: name, Labels: n.Labels, Taints: n.Taints, Capacity: corev1.ResourceList(n.Capacity), Tier: tier, Leaving: leaving},
 		Host: host, Client: c, Runtime: rt,
 	})
-	if err != nil {
-		return err
-	}
-	d.services = append(d.services, service{name: "kubelet " + name, run: k.Run})
-	return nil
 }
 
-// names are the names of the nodes that n describes.
+// names returns the names of the nodes that n describes.
 func (n NodeConfig) names() []string {
 	if n.Count == 1 && n.Name != "node" && n.Name != "sim" {
 		return []string{n.Name}
@@ -138,7 +135,7 @@ func (n NodeConfig) names() []string {
 	return out
 }
 
-// imageConfig says the same as the config's images in the words of package images.
+// imageConfig converts the config's images for package images.
 func (c *Config) imageConfig() images.Config {
 	out := images.Config{Map: map[string]images.Source{}, NoHostCommands: c.HostCommands != nil && !*c.HostCommands}
 	for name, i := range c.Images {

@@ -2,11 +2,13 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -18,7 +20,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver"
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/controllers"
+	"github.com/minikctl/minikctl/pkg/controllers/controller"
 	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
 	"github.com/minikctl/minikctl/pkg/plug"
@@ -29,28 +33,31 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
-// api is how the parts of this process reach the API server: directly when it is in this process, over HTTP otherwise.
+// api connects the parts of this process to the API server: local when it is in this process, remote over HTTP.
 type api interface {
 	// client returns a client that acts as a user of these groups. agent names the part.
 	client(name, agent string, groups ...string) (client.Client, error)
-	// describe returns a client of what the API says of itself, which acts like that of client.
+	// describe returns a discovery client that acts as the same user as client.
 	describe(name, agent string, groups ...string) (discovery.DiscoveryInterface, error)
 	// authority returns the cluster's CA certificates, PEM.
 	authority() []byte
-	// signer is the cluster's authority; without its key when the API server is elsewhere.
-	signer() controllers.Authority
-	// tokens makes the tokens of Secrets; nil when the API server is elsewhere.
-	tokens() controllers.TokenFor
+	// signer returns the cluster's certificate authority; empty when the API server is in another process.
+	signer() controller.Authority
+	// tokens returns the function that creates the tokens of Secrets; nil when the API server is in another process.
+	tokens() controller.TokenFor
+	// kubeletTLS returns the TLS configuration of the server of this process's kubelets. An API server in this process
+	// verifies its certificate.
+	kubeletTLS(node, host string, clk clock.Clock) (*tls.Config, error)
 	kubeconfig(name, address string) (*clientcmdapi.Config, error)
 }
 
-// stores are the drivers of the state.
+// stores are the store drivers by their names in the config.
 var stores = plug.Set[func(p Paths) (store.Store, error)]{What: "store", Parts: map[string]func(Paths) (store.Store, error){
 	"badger": func(p Paths) (store.Store, error) { return badger.Open(badger.Config{Dir: p.Store}) },
-	"memory": func(Paths) (store.Store, error) { return memory.New(), nil }, //nolint:unparam // others can fail
+	"memory": func(Paths) (store.Store, error) { return memory.New(), nil }, //nolint:unparam // the other drivers return errors
 }}
 
-// local is the API of a server in this process.
+// local is the api of an API server in this process.
 type local struct {
 	server *apiserver.Server
 	keys   *pki.PKI
@@ -61,18 +68,22 @@ func (l local) client(name, agent string, groups ...string) (client.Client, erro
 }
 
 func (l local) describe(name, agent string, groups ...string) (discovery.DiscoveryInterface, error) {
-	who := &user.DefaultInfo{Name: name, Groups: append(slices.Clone(groups), user.AllAuthenticated)}
-	return discovery.NewDiscoveryClientForConfig(&rest.Config{Host: "http://localhost", UserAgent: agent, Transport: l.server.Documents(who), QPS: -1})
+	as := &user.DefaultInfo{Name: name, Groups: append(slices.Clone(groups), user.AllAuthenticated)}
+	return discovery.NewDiscoveryClientForConfig(&rest.Config{Host: "http://localhost", UserAgent: agent, Transport: l.server.Documents(as), QPS: -1})
 }
 
 func (l local) authority() []byte { return l.keys.CA() }
 
-func (l local) signer() controllers.Authority {
+func (l local) signer() controller.Authority {
 	cert, key := l.keys.Authority()
-	return controllers.Authority{Cert: cert, Key: key}
+	return controller.Authority{Cert: cert, Key: key}
 }
 
-func (l local) tokens() controllers.TokenFor { return l.server.SecretToken }
+func (l local) kubeletTLS(node, host string, _ clock.Clock) (*tls.Config, error) {
+	return l.keys.KubeletTLS(node, host)
+}
+
+func (l local) tokens() controller.TokenFor { return l.server.SecretToken }
 
 func (l local) kubeconfig(name, address string) (*clientcmdapi.Config, error) {
 	admin, err := l.keys.Admin()
@@ -86,7 +97,7 @@ func (l local) kubeconfig(name, address string) (*clientcmdapi.Config, error) {
 	return pki.Kubeconfig(pki.Access{Server: address, CA: l.keys.CA(), Cluster: context, Context: context, User: context + "-admin", Client: admin}), nil
 }
 
-// addAPIServer opens the store and makes the API server over it.
+// addAPIServer opens the store and creates the API server over it.
 func (d *Daemon) addAPIServer() error {
 	open, err := stores.Find(d.cfg.Store)
 	if err != nil {
@@ -95,12 +106,7 @@ func (d *Daemon) addAPIServer() error {
 	if err := checkSocket(d.paths); err != nil {
 		return err
 	}
-	s, err := open(d.paths)
-	if err != nil {
-		return err
-	}
-	d.closers = append(d.closers, s.Close)
-	keys, err := pki.Open(d.paths.PKI, d.clock)
+	s, keys, err := d.openFiles(open)
 	if err != nil {
 		return err
 	}
@@ -112,6 +118,7 @@ func (d *Daemon) addAPIServer() error {
 			MaxSize: d.cfg.AuditLogMaxSize, MaxBackups: d.cfg.AuditLogMaxBackup, MaxAge: d.cfg.AuditLogMaxAge,
 		},
 		PodWarnings: d.podWarnings(), Unattended: d.unattended(), Components: d.components(),
+		VerifiedNode: d.verifiedNode(),
 	})
 	if err != nil {
 		return err
@@ -121,23 +128,72 @@ func (d *Daemon) addAPIServer() error {
 	return nil
 }
 
-// podWarnings tells what this daemon's nodes will not do of a pod; nil when it has none that run processes.
-func (d *Daemon) podWarnings() func(*corev1.PodSpec) []string {
-	if !d.cfg.Runs("kubelet") || !slices.ContainsFunc(d.cfg.Nodes, func(n NodeConfig) bool { return n.Runtime.Name == "process" }) {
-		return nil
-	}
-	return func(spec *corev1.PodSpec) []string { return kubelet.FieldWarnings(spec, kubelet.Process) }
+// openFiles opens the store and the keys at the same time: both wait for the disk.
+func (d *Daemon) openFiles(open func(Paths) (store.Store, error)) (s store.Store, keys *pki.PKI, err error) {
+	var g errgroup.Group
+	g.Go(func() (err error) {
+		if s, err = open(d.paths); err == nil {
+			d.closers = append(d.closers, s.Close)
+		}
+		return err
+	})
+	g.Go(func() (err error) {
+		keys, err = pki.Open(d.paths.PKI, d.clock)
+		return err
+	})
+	err = g.Wait()
+	return s, keys, err
 }
 
-// unattended are the resources that this daemon's controllers leave alone; who brings controllers of their own knows.
+// verifiedNode returns a function that reports whether a node is one of this process, whose kubelets have a certificate of
+// the cluster's authority.
+func (d *Daemon) verifiedNode() func(string) bool {
+	names := map[string]bool{}
+	if d.cfg.Runs("kubelet") {
+		for _, n := range d.cfg.Nodes {
+			for _, name := range n.names() {
+				names[name] = true
+			}
+		}
+	}
+	return func(node string) bool { return names[node] }
+}
+
+// podWarnings returns a function that lists the fields of a pod that this daemon's nodes ignore; nil without kubelets or with
+// simulated nodes only.
+func (d *Daemon) podWarnings() func(*corev1.PodSpec) []string {
+	if !d.cfg.Runs("kubelet") {
+		return nil
+	}
+	var tiers []kubelet.Tier
+	for name, driver := range drivers.Parts {
+		if !driver.Tier.Simulated && slices.ContainsFunc(d.cfg.Nodes, func(n NodeConfig) bool { return n.Runtime.Name == name }) {
+			tiers = append(tiers, driver.Tier)
+		}
+	}
+	if len(tiers) == 0 {
+		return nil
+	}
+	slices.SortFunc(tiers, func(a, b kubelet.Tier) int { return strings.Compare(a.Name, b.Name) })
+	return func(spec *corev1.PodSpec) []string {
+		var out []string
+		for _, t := range tiers {
+			out = append(out, kubelet.FieldWarnings(spec, t)...)
+		}
+		return out
+	}
+}
+
+// unattended returns the resources without a controller in this daemon; none if the daemon runs no controllers at all.
 func (d *Daemon) unattended() []schema.GroupResource {
 	if !d.cfg.Runs("controllers") {
 		return nil
 	}
-	return controllers.Unattended
+	return controllers.Unattended(builtin.Resources)
 }
 
-// listen keeps the port that a free one was chosen for at the first start: kubeconfigs stay right over a restart.
+// listen returns the address to listen on. For port 0 it is the port of the last start if that is free, so that kubeconfigs stay
+// valid.
 func (d *Daemon) listen() string {
 	if host, free := strings.CutSuffix(d.cfg.Listen, ":0"); free {
 		if s, err := ReadState(d.paths); err == nil {
@@ -149,8 +205,8 @@ func (d *Daemon) listen() string {
 	return d.cfg.Listen
 }
 
-// remote is the API of a server elsewhere. Each part acts under its own name by impersonation, which the kubeconfig's user
-// must be allowed.
+// remote is the api of an API server in another process. Each part impersonates its own user; the kubeconfig's user needs the
+// permission to impersonate.
 type remote struct{ cfg *rest.Config }
 
 func (r remote) client(name, agent string, groups ...string) (client.Client, error) {
@@ -171,15 +227,19 @@ func (r remote) as(name string, groups []string) *rest.Config {
 
 func (r remote) authority() []byte { return r.cfg.CAData }
 
-func (remote) signer() controllers.Authority { return controllers.Authority{} }
+func (remote) signer() controller.Authority { return controller.Authority{} }
 
-func (remote) tokens() controllers.TokenFor { return nil }
+func (r remote) kubeletTLS(node, host string, clk clock.Clock) (*tls.Config, error) {
+	return pki.SelfSignedKubeletTLS(node, []string{host}, pool(r.authority()), clk)
+}
+
+func (remote) tokens() controller.TokenFor { return nil }
 
 func (r remote) kubeconfig(string, string) (*clientcmdapi.Config, error) {
 	return nil, fmt.Errorf("the kubeconfig is written by the process that runs the API server")
 }
 
-// connect reads the kubeconfig that leads to the API server.
+// connect reads the kubeconfig of the API server in another process.
 func (d *Daemon) connect() error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", d.cfg.Kubeconfig)
 	if err != nil {
@@ -212,7 +272,7 @@ func (d *Daemon) addControllers(context.Context) error {
 			return controllers.Run(ctx, controllers.Config{
 				Client: func(name string) client.Client { return clients[name] },
 				Caches: caches, Clock: d.clock, Source: d.source, RootCA: d.api.authority(), Authority: d.api.signer(), Token: d.api.tokens(),
-				Describe: func(account string) (discovery.DiscoveryInterface, error) {
+				Discovery: func(account string) (discovery.DiscoveryInterface, error) {
 					return d.api.describe(name(account), account, groups...)
 				},
 			})
@@ -220,7 +280,7 @@ func (d *Daemon) addControllers(context.Context) error {
 	return nil
 }
 
-// Who the parts are to the API.
+// The users of the parts.
 const (
 	controllerManager = "system:kube-controller-manager"
 	kubeScheduler     = "system:kube-scheduler"

@@ -1,22 +1,23 @@
 package daemon
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+
+	"github.com/minikctl/minikctl/pkg/autostart"
 )
 
-// Paths says where a daemon keeps its things.
+// Paths are the files and folders of a daemon.
 type Paths struct {
 	Name           string
-	Data           string // the folder of all the others, but for a socket whose path would be too long
-	Kubeconfig     string // for the admin, always there while the daemon runs
-	Socket         string // the API for the daemon's own user
-	State          string // what a running daemon says of itself
+	Data           string // the folder of all the others, except of a socket whose path would be too long
+	Kubeconfig     string // the admin's; exists while the daemon runs
+	Socket         string // serves the API to the daemon's user
+	State          string // see the type State
 	Log            string // the output of a daemon in the background
 	Store          string
 	PKI            string
@@ -26,16 +27,16 @@ type Paths struct {
 	DiscoveryCache string
 }
 
-// DefaultName is the daemon that commands mean when --name is not given.
-func DefaultName() string { return cmp.Or(os.Getenv("MINIKCTL_NAME"), "minikctl") }
+// DefaultName returns the name of the daemon that commands use without --name.
+func DefaultName() string { return autostart.Name() }
 
-// validName keeps a daemon's data inside Home. That names have a bound is checked apart: with one the expression is slow to
-// compile, which every command would wait for.
+// validName keeps a daemon's data inside Home. maxName is checked separately: with a bound the expression would compile slowly,
+// at the start of every command.
 var validName = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_.]*$`)
 
 const maxName = 63
 
-// CheckName refuses names of daemons that could not be folders of their own.
+// CheckName refuses a daemon's name that is not a valid name of a folder.
 func CheckName(name string) error {
 	if len(name) > maxName || !validName.MatchString(name) {
 		return fmt.Errorf("--name: %q is not a name: letters, digits, -, _ and ., at most %d, a letter or digit first", name, maxName)
@@ -44,29 +45,20 @@ func CheckName(name string) error {
 }
 
 // Home is the folder of all daemons of this user: $MINIKCTL_HOME, or .minikctl in the home folder.
-func Home() string {
-	if home := os.Getenv("MINIKCTL_HOME"); home != "" {
-		return home
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		home = filepath.Join(os.TempDir(), fmt.Sprintf("minikctl-%d", os.Getuid()))
-	}
-	return filepath.Join(home, ".minikctl")
-}
+func Home() string { return filepath.Clean(autostart.Home()) }
 
-// PathsOf returns the paths of the daemon called name. Where its data is elsewhere, a link in Home leads there.
+// PathsOf returns the paths of the daemon called name. If its data folder is not in Home, Home has a link to it.
 func PathsOf(name string) Paths {
 	return PathsIn(name, filepath.Join(Home(), name))
 }
 
-// linkHome lets commands that know the daemon only by its name find a data folder that is not in Home.
+// linkHome creates a link in Home to a data folder that is not in Home, so that PathsOf finds it.
 func linkHome(p Paths) error {
 	before := PathsOf(p.Name)
 	if before.Data == p.Data {
 		return nil
 	}
-	if err := os.MkdirAll(Home(), 0o700); err != nil {
+	if err := makeFolder(Home()); err != nil {
 		return err
 	}
 	link := filepath.Join(Home(), p.Name)
@@ -81,7 +73,7 @@ func linkHome(p Paths) error {
 	return nil
 }
 
-// PathsIn returns the paths of a daemon whose data folder is dir, the same ones whichever links lead there.
+// PathsIn returns the paths of a daemon whose data folder is dir, with links resolved.
 func PathsIn(name, dir string) Paths {
 	dir = real(dir)
 	in := func(file string) string { return filepath.Join(dir, file) }
@@ -91,7 +83,7 @@ func PathsIn(name, dir string) Paths {
 	}
 }
 
-// real follows the links in a path of which the last parts need not exist.
+// real resolves the links of a path whose last elements may not exist.
 func real(path string) string {
 	if followed, err := filepath.EvalSymlinks(path); err == nil {
 		return followed
@@ -103,11 +95,11 @@ func real(path string) string {
 	return filepath.Join(real(filepath.Clean(parent)), last)
 }
 
-// maxSocketPath is what the kernels take for a unix socket's path, with room for a suffix.
+// maxSocketPath is the longest path of a unix socket that all kernels accept, less room for a suffix.
 const maxSocketPath = 90
 
-// socket returns the path of the API's socket: in its own folder, or where that path would be too long, in a folder of
-// this user's in /tmp, which does not depend on TMPDIR: daemon and clients must agree.
+// socket returns the path of the API's socket: in the data folder, or if that path is too long, in a folder of this user in
+// /tmp. It ignores TMPDIR, which may differ between the daemon and its clients.
 func socket(data string) string {
 	if path := filepath.Join(data, "run", "api.sock"); len(path) <= maxSocketPath {
 		return path

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-func TestSocketsOfOthersAreNotAsked(t *testing.T) {
+func TestCheckSocket(t *testing.T) {
 	p := PathsIn("x", t.TempDir())
 	p.Socket = filepath.Join(t.TempDir(), "d", "s")
 	if err := checkSocket(p); err != nil {
-		t.Errorf("a folder that is not there yet: %v", err)
+		t.Errorf("a folder that does not exist: %v", err)
 	}
 	dir := filepath.Dir(p.Socket)
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -23,13 +23,13 @@ func TestSocketsOfOthersAreNotAsked(t *testing.T) {
 	}
 	defer l.Close()
 	if !Running(p) {
-		t.Fatal("our own socket is not asked")
+		t.Fatal("Running ignores the own socket")
 	}
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	if Running(p) {
-		t.Error("a socket is asked that anybody could have put there")
+		t.Error("Running uses a socket in a folder that other users can write to")
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -39,6 +39,6 @@ func TestSocketsOfOthersAreNotAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p.Socket = filepath.Join(link, "s"); Running(p) {
-		t.Error("a socket is asked behind a link")
+		t.Error("Running uses a socket behind a link")
 	}
 }

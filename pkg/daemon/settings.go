@@ -6,19 +6,26 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/minikctl/minikctl/pkg/plug"
 )
 
-// settingsPath is the file that holds what a cluster is made of, so that it comes back as it was: pods would otherwise
-// stay bound to nodes that nobody brings up any more.
+// settings are the settings of a cluster's last start.
+type settings struct {
+	Config
+	// Leaving are nodes that the config no longer has and that are not deleted yet.
+	Leaving []NodeConfig `json:"leaving,omitempty"`
+}
+
+// settingsPath returns the path of the settings file. It keeps the nodes, to which the cluster's pods are bound, over a restart.
 func settingsPath(p Paths) string { return filepath.Join(p.Data, "settings.yaml") }
 
 // lasting returns the settings that belong to the cluster rather than to one start of it.
-func (c *Config) lasting() *Config {
-	return &Config{
+func (c *Config) lasting() Config {
+	return Config{
 		Store: c.Store, Nodes: c.Nodes, Images: c.Images, HostCommands: c.HostCommands, Seed: c.Seed,
 		SchedulerConfig: c.SchedulerConfig, TokenAuthFile: c.TokenAuthFile,
 		AuditPolicyFile: c.AuditPolicyFile, AuditLogPath: c.AuditLogPath,
@@ -26,9 +33,17 @@ func (c *Config) lasting() *Config {
 	}
 }
 
-// remember keeps the lasting settings for the next start.
-func (c *Config) remember(p Paths) error {
-	b, err := yaml.Marshal(c.lasting())
+// replaceLasting replaces the settings that belong to the cluster by those of its last start, each as a whole.
+func (c *Config) replaceLasting(last *settings) {
+	own := last.lasting()
+	own.Name, own.DataDir, own.Listen, own.Only = c.Name, c.DataDir, c.Listen, c.Only
+	own.Kubeconfig, own.WriteKubeconfig, own.LogLevel = c.Kubeconfig, c.WriteKubeconfig, c.LogLevel
+	*c = own
+}
+
+// writeSettings keeps the settings of this start for the next one.
+func (c *Config) writeSettings(p Paths) error {
+	b, err := yaml.Marshal(settings{Config: c.lasting(), Leaving: c.leaving})
 	if err != nil {
 		return fmt.Errorf("keep the settings: %w", err)
 	}
@@ -39,17 +54,26 @@ func (c *Config) remember(p Paths) error {
 	return os.Rename(tmp, settingsPath(p))
 }
 
-// recall begins with the settings of the last start, if there was one.
-func (c *Config) recall(p Paths) error {
+// readSettings returns the settings of the last start, nil if there was none.
+func readSettings(p Paths) (*settings, error) {
 	b, err := os.ReadFile(settingsPath(p))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil //nolint:nilnil // no settings are not an error
 	}
 	if err != nil {
-		return fmt.Errorf("read the settings of the last start: %w", err)
+		return nil, fmt.Errorf("read the settings of the last start: %w", err)
 	}
-	if err := plug.Decode(b, c); err != nil {
-		return fmt.Errorf("read the settings of the last start, %s: %w", settingsPath(p), err)
+	s := &settings{}
+	if err := plug.Decode(b, s); err != nil {
+		return nil, fmt.Errorf("read the settings of the last start, %s: %w", settingsPath(p), err)
 	}
-	return nil
+	return s, nil
+}
+
+// forget removes a node that has been deleted from the settings.
+func (d *Daemon) forget(node string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cfg.leaving = slices.DeleteFunc(d.cfg.leaving, func(n NodeConfig) bool { return n.Name == node })
+	return d.cfg.writeSettings(d.paths)
 }

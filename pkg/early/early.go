@@ -1,13 +1,13 @@
 // Package early owns the dispatch of this binary's roles. The same binary is minikctl, the supervisor that outlives the
 // daemon (package supervisor), the first steps of a container (package launch) and the programs of the built-in images
-// (package program). A process in one of the other roles ends here, before the packages that make minikctl big initialise,
-// so that a container start costs a few milliseconds and 10 MB instead of tens of both.
+// (package program). A process in another role than minikctl runs and ends here, before the large packages initialise, so
+// that the start of a container costs a few milliseconds and 10 MB instead of tens of both. For a command that will probably
+// start a daemon, the dispatch starts the daemon's process, so that command and daemon initialise at the same time.
 //
 // Go initialises a package as soon as all its imports are initialised, and ready packages in the order of their import
-// paths. The dispatch therefore comes early only while this package, pkg/supervisor and the packages below it import
-// little: from outside the standard library golang.org/x/sys alone, and of the standard library neither net, net/http,
-// net/netip (net needs packages called vendor/…, which come last of all), os/exec, path/filepath nor runtime/debug.
-// TestImports holds these limits.
+// paths. The dispatch therefore runs early only while this package and its imports import little: outside the standard
+// library only golang.org/x/sys, and in the standard library neither net, net/http, net/netip (net needs packages called
+// vendor/…, which come last), os/exec, path/filepath nor runtime/debug. TestImports checks these limits.
 //
 // The name of the process together with an environment variable selects the role (package role). A name that starts with
 // "minikctl.dev/" selects a program of a built-in image.
@@ -23,8 +23,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/role"
 )
 
-// This is the one init function of the project. Go initialises packages one by one and calls main last, so that only an
-// init function can end a process before the packages that come later have cost their time.
+// This is the only init function of the project. Go initialises all packages before it calls main, so that only an init
+// function can end a process before the later packages initialise.
 func init() {
 	switch role.Current() {
 	case role.Launch:
@@ -37,6 +37,7 @@ func init() {
 	case role.None:
 		main := program.Find(os.Args[0])
 		if main == nil {
+			prepareDaemon()
 			return
 		}
 		os.Exit(main(os.Args[1:]))

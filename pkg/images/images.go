@@ -1,6 +1,6 @@
-// Package images owns how a container's image is found on this machine: it is one that is built into the program, or the
-// config maps its name to one, to a folder or to a command, or the pod says itself which of the host's programs to run.
-// Nothing is fetched from anywhere.
+// Package images owns the resolution of a container's image on this machine. An image is built in, or the config maps its
+// name to a built-in image, a folder or a command, or the container gives a command, which then runs as a program of the
+// host. Images are never pulled.
 package images
 
 import (
@@ -11,33 +11,33 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
+
+	"github.com/distribution/reference"
 )
 
-// Prefix starts the names of the images that are built into the program. Such a name is also the name of the program that
-// a runtime starts for it: the first word of the image's command.
+// Prefix starts the names of the built-in images. The name of a built-in image is also the first word of its command, and so
+// the program that a runtime starts.
 const Prefix = "minikctl.dev/"
 
-// builtin are the images built in, by what their names have after Prefix.
+// builtin are the built-in images, by the rest of their names after Prefix.
 var builtin = []string{"pause", "web"}
 
-// Image is what a name stands for.
+// Image is a resolved image.
 type Image struct {
-	ID         string   // like a digest: another content has another one
+	ID         string   // identifies the content, like a digest
 	Root       string   // a folder with its files; "": the host's own
 	Entrypoint []string // the program and its first arguments
 	Cmd        []string // the arguments that a pod's own replace
 	Env        []string // NAME=value
 	Dir        string   // working directory
 
-	// Reason and Note are for an Event when the name stands for something that its reader would not expect.
+	// Reason and Note are for an Event if the image is not the one that the name suggests.
 	Reason, Note string
 }
 
-// Source is what the config maps an image's name to: a built-in image (by its name), a folder that is its root file
+// Source is the target of an entry in the config's images map: the name of a built-in image, a folder that is the root file
 // system, or a command of the host.
 type Source struct {
 	Image   string   `json:"image,omitempty"`
@@ -45,26 +45,26 @@ type Source struct {
 	Command []string `json:"command,omitempty"`
 }
 
-// Config is the part of the config that is about images.
+// Config configures a Store.
 type Config struct {
-	Map map[string]Source // from an image's name, with or without a tag
-	// NoHostCommands keeps pods whose image is not known from running the host's own programs by giving a command.
+	Map map[string]Source // by image name, with or without a tag
+	// NoHostCommands refuses containers with an unknown image that give a command of the host.
 	NoHostCommands bool
 }
 
-// What can be wrong with an image.
+// The errors of Resolve.
 var (
 	ErrInvalidName = errors.New("invalid image name")
 	ErrNotFound    = errors.New("image not found")
 )
 
-// Store finds images. It is safe for concurrent use.
+// Store resolves images. It is safe for concurrent use.
 type Store struct {
 	config Config
-	ids    map[string]string // of the built-in ones
+	ids    map[string]string // of the built-in images, by name
 }
 
-// New returns a store over a config, which it checks.
+// New returns a store for a config. It returns an error if the config is invalid.
 func New(cfg Config) (*Store, error) {
 	s := &Store{config: cfg, ids: map[string]string{}}
 	for _, name := range builtin {
@@ -79,7 +79,7 @@ func New(cfg Config) (*Store, error) {
 }
 
 func (s *Store) check(name string, src Source) error {
-	if _, err := Parse(name); err != nil {
+	if _, err := parse(name); err != nil {
 		return err
 	}
 	set := 0
@@ -105,7 +105,7 @@ func (s *Store) check(name string, src Source) error {
 
 func (s *Store) builtins() []string { return slices.Sorted(maps.Keys(s.ids)) }
 
-// List returns the names of the images there are.
+// List returns the names of all built-in and mapped images.
 func (s *Store) List() []string {
 	names := s.builtins()
 	for name := range s.config.Map {
@@ -117,10 +117,10 @@ func (s *Store) List() []string {
 	return names
 }
 
-// Resolve finds the image of a name for a container that gives this command, which may be empty. Its errors are
-// ErrInvalidName and ErrNotFound, with what to do.
+// Resolve returns the image called name for a container with command, which may be empty. The error is an ErrInvalidName or
+// an ErrNotFound, and says what to do.
 func (s *Store) Resolve(name string, command []string) (Image, error) {
-	ref, err := Parse(name)
+	ref, err := parse(name)
 	if err != nil {
 		return Image{}, err
 	}
@@ -129,8 +129,8 @@ func (s *Store) Resolve(name string, command []string) (Image, error) {
 		img.Reason, img.Note = "ImageMapped", fmt.Sprintf("Image %q stands for %s: the config's images map says so for %q", name, what, from)
 		return img, nil
 	}
-	if id := s.ids[ref.Repository]; id != "" && (ref.Tag == "" || ref.Tag == "latest") && ref.Digest == "" {
-		return Image{ID: id, Entrypoint: []string{ref.Repository}}, nil
+	if id := s.ids[ref.Name()]; id != "" && (tag(ref) == "" || tag(ref) == "latest") && !hasDigest(ref) {
+		return Image{ID: id, Entrypoint: []string{ref.Name()}}, nil
 	}
 	if len(command) > 0 && !s.config.NoHostCommands {
 		return Image{
@@ -138,35 +138,35 @@ func (s *Store) Resolve(name string, command []string) (Image, error) {
 			Note: fmt.Sprintf("Image %q is not here; its command runs as the host's own program %q", name, command[0]),
 		}, nil
 	}
-	return Image{}, s.notFound(name, len(command) > 0)
+	return Image{}, s.notFound(name, ref, len(command) > 0)
 }
 
-func (s *Store) notFound(name string, command bool) error {
+func (s *Store) notFound(name string, ref reference.Named, command bool) error {
 	const start = "%w: %q is not built in and not in the config's images map, and minikctl does not pull from registries; " +
 		"map it, e.g. \"images: {%s: minikctl.dev/web}\""
 	rest := ", or give the container a command of the host"
 	if command {
 		rest = "; the config does not allow the host's commands (hostCommands: false)"
 	}
-	return fmt.Errorf(start+rest, ErrNotFound, name, repository(name))
+	return fmt.Errorf(start+rest, ErrNotFound, name, reference.FamiliarName(ref))
 }
 
-// mapped finds what the config says of an image: of the very name first, then of its repository with any tag. Names that
-// leave the registry out are the same as those that do not.
-func (s *Store) mapped(name string, ref Reference) (Source, string, bool) {
+// mapped finds the entry of the images map for an image: first by its exact name, then by repository and tag, then by
+// repository alone. Short names equal their full form. It also returns the name of the entry.
+func (s *Store) mapped(name string, ref reference.Named) (Source, string, bool) {
 	if src, ok := s.config.Map[name]; ok {
 		return src, name, true
 	}
 	best, found := "", false
 	for _, key := range slices.Sorted(maps.Keys(s.config.Map)) {
-		other, err := Parse(key)
-		if err != nil || other.Full() != ref.Full() || other.Digest != "" {
+		other, err := parse(key)
+		if err != nil || other.Name() != ref.Name() || hasDigest(other) {
 			continue
 		}
 		switch {
-		case other.Tag != "" && other.Tag == ref.Tag:
+		case tag(other) != "" && tag(other) == tag(ref):
 			return s.config.Map[key], key, true
-		case other.Tag == "" && !found:
+		case tag(other) == "" && !found:
 			best, found = key, true
 		}
 	}
@@ -189,59 +189,24 @@ func digest(words ...string) string {
 	return "minikctl.dev/" + words[0] + "@sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Reference is an image's name in its parts.
-type Reference struct {
-	Repository string // as it was written
-	Tag        string
-	Digest     string // with its algorithm: "sha256:…"
-}
-
-// expression takes an image's name apart. It is compiled at its first use: programs that start no pods need not wait for it.
-var expression = sync.OnceValue(func() *regexp.Regexp {
-	const (
-		label     = `(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])`
-		registry  = `(?:` + label + `(?:\.` + label + `)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?`
-		component = `[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*`
-		algorithm = `[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*`
-	)
-	return regexp.MustCompile(`^((?:` + registry + `/)?` + component + `(?:/` + component + `)*)` +
-		`(?::([\w][\w.-]{0,127}))?(?:@(` + algorithm + `:[0-9a-fA-F]{32,}))?$`)
-})
-
-// maxRepository is how long a repository's name may be.
-const maxRepository = 255
-
-// Parse takes an image's name apart.
-func Parse(name string) (Reference, error) {
-	m := expression().FindStringSubmatch(name)
-	if m == nil || len(m[1]) > maxRepository {
-		reason := "invalid reference format"
-		if strings.ToLower(name) != name && expression().MatchString(strings.ToLower(name)) {
-			reason += ": repository name must be lowercase"
-		}
-		return Reference{}, fmt.Errorf("%w: couldn't parse image name %q: %s", ErrInvalidName, name, reason)
-	}
-	return Reference{Repository: m[1], Tag: m[2], Digest: m[3]}, nil
-}
-
-// Full returns the repository with the registry and folder that short names leave out.
-func (r Reference) Full() string {
-	first, rest, slash := strings.Cut(r.Repository, "/")
-	switch {
-	case !slash:
-		return "docker.io/library/" + r.Repository
-	case !strings.ContainsAny(first, ".:") && first != "localhost":
-		return "docker.io/" + r.Repository
-	case first == "index.docker.io":
-		return "docker.io/" + rest
-	}
-	return r.Repository
-}
-
-func repository(name string) string {
-	ref, err := Parse(name)
+// parse returns the full reference of an image name, with the default registry and folder of short names.
+func parse(name string) (reference.Named, error) {
+	ref, err := reference.ParseNormalizedNamed(name)
 	if err != nil {
-		return name
+		return nil, fmt.Errorf("%w: couldn't parse image name %q: %w", ErrInvalidName, name, err)
 	}
-	return ref.Repository
+	return ref, nil
+}
+
+// tag returns the tag of a reference, or "".
+func tag(ref reference.Named) string {
+	if t, ok := ref.(reference.Tagged); ok {
+		return t.Tag()
+	}
+	return ""
+}
+
+func hasDigest(ref reference.Named) bool {
+	_, ok := ref.(reference.Digested)
+	return ok
 }

@@ -15,49 +15,50 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// admit checks once whether the node takes the pod at all: the scheduler may have placed it from an old state, and a pod
-// may name its node itself. It returns why not. Pods are admitted one after the other, so that no two get the same room.
-func (w *worker) admit(ctx context.Context, pod *corev1.Pod) *verdict {
-	w.admission.Lock()
-	defer w.admission.Unlock()
-	refusal := w.refusal(ctx, pod)
-	if refusal == nil {
+// admit checks that the node suits the pod and has room for it, and returns the rejection if not: the scheduler may have
+// bound the pod from an old state, and a pod may name its node itself. A kubelet admits its pods one after the other, so that
+// no two get the same room.
+func (w *podWorker) admit(ctx context.Context, pod *corev1.Pod) *podEnd {
+	w.kubelet.admission.Lock()
+	defer w.kubelet.admission.Unlock()
+	rejection := w.rejection(ctx, pod)
+	if rejection == nil {
 		w.mu.Lock()
 		w.admitted = true
 		w.mu.Unlock()
 	}
-	return refusal
+	return rejection
 }
 
-func (w *worker) refusal(ctx context.Context, pod *corev1.Pod) *verdict {
-	if _, ok := w.view(w.uid); ok {
-		return nil // it runs here already
+func (w *podWorker) rejection(ctx context.Context, pod *corev1.Pod) *podEnd {
+	if _, ok := w.seen(); ok {
+		return nil // an earlier kubelet has admitted it
 	}
 	if !w.suits(ctx, pod) {
-		return &verdict{corev1.PodFailed, "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"}
+		return &podEnd{corev1.PodFailed, "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"}
 	}
-	return w.noRoom(pod, w.currentNode())
+	return w.noRoom(pod, w.kubelet.currentNode())
 }
 
-// suits reports whether the pod may be on this node. A node that seems not to suit is looked up again: its labels may have
-// changed since, and the pod come here for that.
-func (w *worker) suits(ctx context.Context, pod *corev1.Pod) bool {
+// suits reports whether the pod's node affinity matches the node. A node that does not match is read again: its labels may
+// have changed just before the pod was bound.
+func (w *podWorker) suits(ctx context.Context, pod *corev1.Pod) bool {
 	wanted := nodeaffinity.GetRequiredNodeAffinity(pod)
-	if ok, err := wanted.Match(w.currentNode()); err != nil || ok {
-		return true // an affinity that cannot be read is the API server's to refuse
+	if ok, err := wanted.Match(w.kubelet.currentNode()); err != nil || ok {
+		return true // the API server validates affinities
 	}
-	got, err := w.client.Get(ctx, w.nodeTarget(), metav1.GetOptions{})
+	got, err := w.kubelet.client.Get(ctx, w.kubelet.nodeTarget(), metav1.GetOptions{})
 	if err != nil {
 		return false
 	}
 	node := got.(*corev1.Node)
-	w.setNode(node)
+	w.kubelet.setNode(node)
 	ok, err := wanted.Match(node)
 	return err != nil || ok
 }
 
-// noRoom says what the node has too little of, if anything.
-func (w *worker) noRoom(pod *corev1.Pod, node *corev1.Node) *verdict {
+// noRoom returns the rejection by the first resource of which the node has too little, nil if it has room.
+func (w *podWorker) noRoom(pod *corev1.Pod, node *corev1.Node) *podEnd {
 	wanted := podresources.PodRequests(pod, podresources.PodResourcesOptions{})
 	used, pods := w.inUse(pod)
 	if room := node.Status.Allocatable[corev1.ResourcePods]; int64(pods)+1 > room.Value() {
@@ -74,8 +75,8 @@ func (w *worker) noRoom(pod *corev1.Pod, node *corev1.Node) *verdict {
 	return nil
 }
 
-func outOf(name corev1.ResourceName, want, used, room int64) *verdict {
-	return &verdict{corev1.PodFailed, "OutOf" + string(name), fmt.Sprintf(
+func outOf(name corev1.ResourceName, want, used, room int64) *podEnd {
+	return &podEnd{corev1.PodFailed, "OutOf" + string(name), fmt.Sprintf(
 		"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, want, used, room)}
 }
 
@@ -97,14 +98,14 @@ func (h *Host) admitted(pod *corev1.Pod) bool {
 	return found.admitted
 }
 
-// inUse adds up what the node's other pods that have been admitted ask for.
-func (w *worker) inUse(pod *corev1.Pod) (corev1.ResourceList, int) {
+// inUse returns the sum of the requests of the node's other admitted pods, and their number.
+func (w *podWorker) inUse(pod *corev1.Pod) (corev1.ResourceList, int) {
 	sum, pods := corev1.ResourceList{}, 0
-	for _, other := range w.pods.ByIndex(byNode, w.Name) {
+	for _, other := range w.kubelet.pods.ByIndex(byNode, w.kubelet.Name) {
 		if other.UID == pod.UID || isFinished(other.Status.Phase) {
 			continue
 		}
-		if _, ok := w.view(other.UID); !ok && !w.host.admitted(other) {
+		if _, ok := w.kubelet.view(other.UID); !ok && !w.kubelet.host.admitted(other) {
 			continue
 		}
 		pods++

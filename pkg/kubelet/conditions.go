@@ -11,14 +11,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ownConditions are those that a kubelet sets, in the order in which it writes them.
+// ownConditions are the conditions that a kubelet sets, in the order in which it writes them.
 var ownConditions = []corev1.PodConditionType{
 	corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,
 }
 
-// conditions returns the pod's conditions: first those of others, which stay as they are, then the kubelet's own.
+// conditions returns the pod's conditions: first those of other clients, unchanged, then the kubelet's own. sandbox reports
+// whether the pod's sandbox runs.
 func conditions(pod *corev1.Pod, s, old corev1.PodStatus, sandbox bool, now time.Time) []corev1.PodCondition {
-	out := foreign(pod.Status.Conditions)
+	out := otherConditions(pod.Status.Conditions)
 	all := append(slices.Clone(s.InitContainerStatuses), s.ContainerStatuses...)
 	containers := containersReady(pod, all, s.Phase)
 	own := []corev1.PodCondition{
@@ -43,8 +44,19 @@ func conditions(pod *corev1.Pod, s, old corev1.PodStatus, sandbox bool, now time
 	return out
 }
 
-// foreign returns the conditions that are not the kubelet's.
-func foreign(list []corev1.PodCondition) []corev1.PodCondition {
+// kubeletConditions returns the conditions that a kubelet sets.
+func kubeletConditions(list []corev1.PodCondition) []corev1.PodCondition {
+	var out []corev1.PodCondition
+	for _, c := range list {
+		if slices.Contains(ownConditions, c.Type) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// otherConditions returns the conditions that other clients set.
+func otherConditions(list []corev1.PodCondition) []corev1.PodCondition {
 	out := make([]corev1.PodCondition, 0, len(list)+len(ownConditions))
 	for _, c := range list {
 		if !slices.Contains(ownConditions, c.Type) {
@@ -61,7 +73,8 @@ func boolStatus(b bool) corev1.ConditionStatus {
 	return corev1.ConditionFalse
 }
 
-// unmet returns a false condition that lists containers by what is wrong with them, or a true one when there are none.
+// unmet returns a false condition that lists the containers of unknown and of wrong status, or a true one if both lists
+// are empty.
 func unmet(kind corev1.PodConditionType, reason, state string, unknown, wrong []string) corev1.PodCondition {
 	var messages []string
 	if len(unknown) > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,7 +15,7 @@ import (
 type environment struct {
 	names    []string
 	values   map[string]string
-	services map[string]string // known to $(NAME), and set unless the container sets them itself
+	services map[string]string // of the services; the container's own variables replace them
 }
 
 func newEnvironment() *environment {
@@ -42,7 +43,7 @@ func (e *environment) list() []string {
 	for _, name := range e.names {
 		out = append(out, name+"="+e.values[name])
 	}
-	for _, name := range sortedKeys(e.services) {
+	for _, name := range slices.Sorted(maps.Keys(e.services)) {
 		if _, ok := e.values[name]; !ok {
 			out = append(out, name+"="+e.services[name])
 		}
@@ -58,9 +59,7 @@ func (e *environment) expandAll(in []string) []string {
 	return out
 }
 
-func cutEnv(s string) (name, value string, ok bool) { return strings.Cut(s, "=") }
-
-// expand replaces $(NAME) by the variable's value. A name that is not known stays as it is, and $$ stands for $.
+// expand replaces $(NAME) by the variable's value and $$ by $. It does not change unknown names.
 func expand(s string, get func(string) (string, bool)) string {
 	var out strings.Builder
 	for {
@@ -97,16 +96,16 @@ func expand(s string, get func(string) (string, bool)) string {
 	}
 }
 
-// environment resolves all that a container says of its environment.
-func (w *worker) environment(ctx context.Context, pod *corev1.Pod, seen Pod, c *corev1.Container) (*environment, error) {
+// environment resolves the container's env and envFrom.
+func (l *podLifecycle) environment(ctx context.Context, pod *corev1.Pod, seen Pod, c *corev1.Container) (*environment, error) {
 	env := newEnvironment()
-	services, err := w.host.refs.services(ctx, pod)
+	services, err := l.kubelet.host.refs.services(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
 	env.services = services
 	for _, from := range c.EnvFrom {
-		if err := w.envFrom(ctx, env, from); err != nil {
+		if err := l.envFrom(ctx, env, from); err != nil {
 			return nil, err
 		}
 	}
@@ -115,7 +114,7 @@ func (w *worker) environment(ctx context.Context, pod *corev1.Pod, seen Pod, c *
 			env.set(v.Name, expand(v.Value, env.get))
 			continue
 		}
-		value, ok, err := w.envValue(ctx, pod, seen, c, v.ValueFrom)
+		value, ok, err := l.envValue(ctx, pod, seen, c, v.ValueFrom)
 		if err != nil {
 			return nil, err
 		}
@@ -127,23 +126,23 @@ func (w *worker) environment(ctx context.Context, pod *corev1.Pod, seen Pod, c *
 }
 
 // envFrom adds all the entries of a config map or secret.
-func (w *worker) envFrom(ctx context.Context, env *environment, from corev1.EnvFromSource) error {
+func (l *podLifecycle) envFrom(ctx context.Context, env *environment, from corev1.EnvFromSource) error {
 	var data map[string]string
 	var err error
 	switch {
 	case from.ConfigMapRef != nil:
 		var found map[string][]byte
-		found, err = w.host.refs.configMap(ctx, w, from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
+		found, err = l.kubelet.host.refs.configMap(ctx, l.podScope, from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
 		data = texts(found)
 	case from.SecretRef != nil:
 		var found map[string][]byte
-		found, err = w.host.refs.secret(ctx, w, from.SecretRef.Name, from.SecretRef.Optional)
+		found, err = l.kubelet.host.refs.secret(ctx, l.podScope, from.SecretRef.Name, from.SecretRef.Optional)
 		data = texts(found)
 	}
 	if err != nil {
 		return err
 	}
-	for _, key := range sortedKeys(data) {
+	for _, key := range slices.Sorted(maps.Keys(data)) {
 		env.set(from.Prefix+key, data[key])
 	}
 	return nil
@@ -157,22 +156,22 @@ func texts(data map[string][]byte) map[string]string {
 	return out
 }
 
-// envValue resolves a variable that is taken from somewhere. ok is false when it is optional and not there.
-func (w *worker) envValue(ctx context.Context, pod *corev1.Pod, seen Pod, c *corev1.Container, from *corev1.EnvVarSource) (value string, ok bool, err error) {
+// envValue resolves a valueFrom. ok is false when its source is optional and missing.
+func (l *podLifecycle) envValue(ctx context.Context, pod *corev1.Pod, seen Pod, c *corev1.Container, from *corev1.EnvVarSource) (value string, ok bool, err error) {
 	switch {
 	case from.FieldRef != nil:
-		value, err = podField(pod, from.FieldRef.FieldPath, addresses{pod: podIP(pod, seen, w.Address, pod.Status), host: w.Address})
+		value, err = podField(pod, from.FieldRef.FieldPath, addresses{pod: podIP(pod, seen, l.kubelet.Address, pod.Status), host: l.kubelet.Address})
 		return value, err == nil, err
 	case from.ResourceFieldRef != nil:
-		value, err = resourceField(pod, c, from.ResourceFieldRef, w.capacityNow())
+		value, err = resourceField(pod, c, from.ResourceFieldRef, l.kubelet.allocatable())
 		return value, err == nil, err
 	case from.ConfigMapKeyRef != nil:
 		r := from.ConfigMapKeyRef
-		data, err := w.host.refs.configMap(ctx, w, r.Name, r.Optional)
+		data, err := l.kubelet.host.refs.configMap(ctx, l.podScope, r.Name, r.Optional)
 		return keyOrError(data, err, r.Key, r.Optional, "ConfigMap", pod.Namespace, r.Name)
 	case from.SecretKeyRef != nil:
 		r := from.SecretKeyRef
-		data, err := w.host.refs.secret(ctx, w, r.Name, r.Optional)
+		data, err := l.kubelet.host.refs.secret(ctx, l.podScope, r.Name, r.Optional)
 		return keyOrError(data, err, r.Key, r.Optional, "Secret", pod.Namespace, r.Name)
 	case from.FileKeyRef != nil:
 		return "", false, errors.New("environment variables from files (fileKeyRef) are not supported")
@@ -191,19 +190,10 @@ func keyOrError(data map[string][]byte, err error, key string, optional *bool, k
 	return string(value), ok, nil
 }
 
-// capacityNow returns what resources stand for a limit that a container does not set.
-func (k *Kubelet) capacityNow() corev1.ResourceList {
+// allocatable returns the node's allocatable resources, which are the default for limits that a container does not set.
+func (k *Kubelet) allocatable() corev1.ResourceList {
 	if node := k.currentNode(); node != nil {
 		return node.Status.Allocatable
 	}
 	return k.capacity()
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
 }

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -129,7 +130,7 @@ func TestServiceVariables(t *testing.T) {
 		"REDIS_MASTER_PORT_53_UDP": "udp://10.0.0.11:53", "REDIS_MASTER_PORT_53_UDP_PROTO": "udp",
 		"REDIS_MASTER_PORT_53_UDP_PORT": "53", "REDIS_MASTER_PORT_53_UDP_ADDR": "10.0.0.11",
 	}
-	if !equalStrings(got, want) {
+	if !maps.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }

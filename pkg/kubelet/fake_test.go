@@ -14,21 +14,22 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// fakeRuntime runs nothing: a test says when a container ends.
+// fakeRuntime runs no programs: the test ends the containers.
 type fakeRuntime struct {
 	clock   clock.Clock
 	changed chan struct{}
 
-	mu       sync.Mutex
-	pods     map[types.UID]*Pod
-	specs    map[ContainerID]ContainerSpec
-	refuse   error  // what Start answers
-	stubborn bool   // containers end only when they are killed
-	deaf     int    // how many calls of Stop fail
-	stopped  func() // called when a pod is stopped; may be nil
-	graces   map[ContainerID]time.Duration
-	ended    []string // names in the order in which they were stopped
-	exec     func(ContainerID, []string, Streams) (int, error)
+	mu        sync.Mutex
+	pods      map[types.UID]*Pod
+	specs     map[ContainerID]ContainerSpec
+	refuse    error  // of Start
+	stubborn  bool   // containers ignore SIGTERM
+	stopFails int    // the number of calls of Stop that fail
+	stopped   func() // StopPod calls it; may be nil
+	graces    map[ContainerID]time.Duration
+	ended     []string // names in the order of their ends
+	exec      func(ContainerID, []string, Streams) (int, error)
+	unhealthy error // of Healthy and Pods
 }
 
 func newFakeRuntime(clk clock.Clock) *fakeRuntime {
@@ -40,7 +41,7 @@ func newFakeRuntime(clk clock.Clock) *fakeRuntime {
 
 func (f *fakeRuntime) Changed() <-chan struct{} { return f.changed }
 
-func (f *fakeRuntime) nudge() {
+func (f *fakeRuntime) hint() {
 	select {
 	case f.changed <- struct{}{}:
 	default:
@@ -50,6 +51,9 @@ func (f *fakeRuntime) nudge() {
 func (f *fakeRuntime) Pods(context.Context) ([]Pod, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.unhealthy != nil {
+		return nil, f.unhealthy
+	}
 	var out []Pod
 	for _, p := range f.pods {
 		c := *p
@@ -58,6 +62,20 @@ func (f *fakeRuntime) Pods(context.Context) ([]Pod, error) {
 	}
 	slices.SortFunc(out, func(a, b Pod) int { return cmp.Compare(a.UID, b.UID) })
 	return out, nil
+}
+
+func (f *fakeRuntime) Healthy() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.unhealthy
+}
+
+// fail makes the runtime unhealthy, or healthy again with nil.
+func (f *fakeRuntime) fail(err error) {
+	f.mu.Lock()
+	f.unhealthy = err
+	f.mu.Unlock()
+	f.hint()
 }
 
 func (f *fakeRuntime) StartPod(_ context.Context, spec PodSpec) (Pod, error) {
@@ -78,7 +96,7 @@ func (f *fakeRuntime) StopPod(_ context.Context, uid types.UID) error {
 		f.stopped()
 	}
 	delete(f.pods, uid)
-	f.nudge()
+	f.hint()
 	return nil
 }
 
@@ -97,14 +115,14 @@ func (f *fakeRuntime) Start(_ context.Context, uid types.UID, spec ContainerSpec
 		ID: id, Name: spec.Name, Attempt: spec.Attempt, Image: spec.Image, PID: 100, Started: f.clock.Now(), Running: true,
 	})
 	f.specs[id] = spec
-	f.nudge()
+	f.hint()
 	return id, nil
 }
 
 func (f *fakeRuntime) Stop(_ context.Context, id ContainerID, grace time.Duration) error {
 	f.mu.Lock()
-	if f.deaf > 0 {
-		f.deaf--
+	if f.stopFails > 0 {
+		f.stopFails--
 		f.mu.Unlock()
 		return errors.New("the supervisor is gone")
 	}
@@ -130,7 +148,7 @@ func (f *fakeRuntime) exit(id ContainerID, code int) {
 			}
 		}
 	}
-	f.nudge()
+	f.hint()
 }
 
 func (f *fakeRuntime) Remove(_ context.Context, id ContainerID) error {
@@ -152,7 +170,7 @@ func (f *fakeRuntime) Exec(_ context.Context, id ContainerID, cmd []string, s St
 	return do(id, cmd, s)
 }
 
-// spec returns what the newest start of a container was started with.
+// spec returns the spec of a container's newest start.
 func (f *fakeRuntime) spec(uid types.UID, name string) (ContainerSpec, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -2,7 +2,9 @@ package kubelet
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,7 +16,7 @@ import (
 // addresses are those of a pod and of its node.
 type addresses struct{ pod, host string }
 
-// podField returns a field of a pod as an environment variable or file shows it.
+// podField returns the value of a field of a pod for an environment variable or a downward API file.
 func podField(pod *corev1.Pod, path string, at addresses) (string, error) {
 	if name, key, ok := subscript(path); ok {
 		switch name {
@@ -48,7 +50,7 @@ func podField(pod *corev1.Pod, path string, at addresses) (string, error) {
 	return "", fmt.Errorf("unsupported fieldPath: %v", path)
 }
 
-// subscript takes metadata.annotations['x'] apart.
+// subscript splits metadata.annotations['x'] into metadata.annotations and x.
 func subscript(path string) (name, key string, ok bool) {
 	name, rest, found := strings.Cut(path, "['")
 	if !found || !strings.HasSuffix(rest, "']") {
@@ -60,7 +62,7 @@ func subscript(path string) (name, key string, ok bool) {
 // formatMap writes a line key="value" for each entry.
 func formatMap(m map[string]string) string {
 	lines := make([]string, 0, len(m))
-	for _, k := range sortedKeys(m) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
 		lines = append(lines, k+"="+strconv.Quote(m[k]))
 	}
 	return strings.Join(lines, "\n")

@@ -1,53 +1,17 @@
-package kubelet
+package kubelet_test
 
 import (
-	"flag"
-	"os"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/minikctl/minikctl/pkg/kubelet"
+	"github.com/minikctl/minikctl/pkg/kubelet/process"
+	"github.com/minikctl/minikctl/pkg/kubelet/sim"
 )
-
-var update = flag.Bool("update", false, "write the pages that are made from code")
-
-func TestEveryFieldHasARow(t *testing.T) {
-	for _, v := range []any{
-		corev1.PodSpec{}, corev1.PodSecurityContext{}, corev1.Container{}, corev1.SecurityContext{}, corev1.ContainerPort{},
-		corev1.EnvVarSource{}, corev1.ResourceRequirements{}, corev1.VolumeMount{}, corev1.Probe{}, corev1.ProbeHandler{},
-		corev1.Lifecycle{}, corev1.LifecycleHandler{}, corev1.VolumeSource{}, corev1.EmptyDirVolumeSource{}, corev1.VolumeProjection{},
-	} {
-		typ := reflect.TypeOf(v)
-		var names []string
-		for i := range typ.NumField() {
-			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
-			if name == "" {
-				continue // embedded: a type of its own
-			}
-			names = append(names, name)
-			if _, ok := rowOf(typ, name); !ok {
-				t.Errorf("%s.%s has no row", typ.Name(), name)
-			}
-		}
-		for _, r := range fieldRows[typ.Name()] {
-			if !slices.Contains(names, r.field) {
-				t.Errorf("the row %s.%s is for no field", typ.Name(), r.field)
-			}
-			if r.process != honoured && r.note == "" {
-				t.Errorf("the row %s.%s does not say what is different", typ.Name(), r.field)
-			}
-		}
-	}
-	for name := range fieldRows {
-		if len(fieldRows[name]) == 0 {
-			t.Errorf("%s has no rows", name)
-		}
-	}
-}
 
 func TestFieldWarnings(t *testing.T) {
 	plain := corev1.PodSpec{
@@ -60,7 +24,7 @@ func TestFieldWarnings(t *testing.T) {
 			SecurityContext:          &corev1.SecurityContext{AllowPrivilegeEscalation: new(true)},
 		}},
 	}
-	if got := FieldWarnings(&plain, Process); len(got) > 0 {
+	if got := kubelet.FieldWarnings(&plain, process.Tier); len(got) > 0 {
 		t.Errorf("a plain pod: got %q", got)
 	}
 	odd := plain.DeepCopy()
@@ -71,7 +35,7 @@ func TestFieldWarnings(t *testing.T) {
 	want := []string{
 		"spec.volumes[0].nfs: ", "spec.containers[0].volumeDevices: ", "spec.containers[0].securityContext.privileged: ", "spec.dnsPolicy: ",
 	}
-	got := FieldWarnings(odd, Process)
+	got := kubelet.FieldWarnings(odd, process.Tier)
 	if len(got) != len(want) {
 		t.Fatalf("got %q, want %q", got, want)
 	}
@@ -80,24 +44,7 @@ func TestFieldWarnings(t *testing.T) {
 			t.Errorf("got %q, want one about %s", got[i], want[i])
 		}
 	}
-	if got := FieldWarnings(odd, Sim); got != nil {
+	if got := kubelet.FieldWarnings(odd, sim.Tier); got != nil {
 		t.Errorf("on a simulated node: got %q", got)
-	}
-}
-
-func TestFieldsPage(t *testing.T) {
-	const file = "../../docs/pod-fields.md"
-	page := FieldsPage()
-	if *update {
-		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != page {
-		t.Errorf("%s is not what go generate makes", file)
 	}
 }

@@ -21,8 +21,14 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// patience bounds how long a test waits for what has to come.
-const patience = 20 * time.Second
+// patience bounds the time that a test waits for a state.
+const patience = time.Minute
+
+// The tiers of the rig's nodes.
+var (
+	processTier = Tier{Name: "process", Version: "1"}
+	simTier     = Tier{Name: "sim", Version: "1", Simulated: true}
+)
 
 // rig is a kubelet over a fake runtime and clock, against a real API server.
 type rig struct {
@@ -36,7 +42,7 @@ type rig struct {
 	stop    func()
 }
 
-// newRig runs a kubelet of the node "n1" until the test ends. Options change its configuration before.
+// newRig runs a kubelet of the node "n1" until the test ends. The options change its configuration.
 func newRig(t testing.TB, options ...func(*HostConfig, *Config)) *rig {
 	t.Helper()
 	env := apiservertest.New(t)
@@ -64,7 +70,7 @@ func (r *rig) start(options ...func(*HostConfig, *Config)) {
 	hc := HostConfig{
 		Caches: client.NewCaches(r.api, clock.Real()), Images: store, Clock: r.clock, Source: clock.NewSource(1), Dir: t.TempDir(),
 	}
-	kc := Config{Node: NodeConfig{Name: "n1", Tier: Process}, Client: r.api, Runtime: r.runtime}
+	kc := Config{Node: NodeConfig{Name: "n1", Tier: processTier}, Client: r.api, Runtime: r.runtime}
 	for _, o := range options {
 		o(&hc, &kc)
 	}
@@ -130,7 +136,7 @@ func (r *rig) get(name string) *corev1.Pod {
 	return got.(*corev1.Pod)
 }
 
-// until waits for a state. check says what is missing, "" when nothing is.
+// until waits for a condition. check returns what is missing, or "" when the condition holds.
 func (r *rig) until(what string, check func() string) {
 	r.t.Helper()
 	missing := ""
@@ -146,7 +152,7 @@ func (r *rig) until(what string, check func() string) {
 	r.t.Fatalf("%s: %s", what, missing)
 }
 
-// sees waits until the pod's summary is want.
+// sees waits until the pod's summary is want and returns the pod.
 func (r *rig) sees(pod, want string) *corev1.Pod {
 	r.t.Helper()
 	var last *corev1.Pod
@@ -160,7 +166,7 @@ func (r *rig) sees(pod, want string) *corev1.Pod {
 	return last
 }
 
-// summary says in a line what a pod's status is: its phase, then each container with its state, restarts and flags.
+// summary returns a pod's status in a line: its phase, then each container with its state, restarts and flags.
 func summary(pod *corev1.Pod) string {
 	if pod == nil {
 		return "none"
@@ -217,7 +223,7 @@ func (r *rig) exits(pod *corev1.Pod, name string, code int) {
 	r.runtime.exit(last.ID, code)
 }
 
-// delete deletes a pod with the grace of its own.
+// delete deletes a pod with its own grace period.
 func (r *rig) delete(name string) {
 	r.t.Helper()
 	if _, err := r.api.Delete(r.t.Context(), client.Target{Resource: client.Pods, Namespace: "default", Name: name}, metav1.DeleteOptions{}); err != nil {
@@ -225,19 +231,19 @@ func (r *rig) delete(name string) {
 	}
 }
 
-// event waits until an Event about the pod has that reason and message, which may end in "…".
+// event waits for an Event about an object with that reason and message. A message that ends in "…" is a prefix.
 func (r *rig) event(pod, reason, message string) {
 	r.t.Helper()
 	r.until("event", func() string {
 		missing := r.missingEvent(pod, reason, message)
 		if missing != "" {
-			r.passes(10 * time.Millisecond) // the recorder rests between two Events
+			r.passes(10 * time.Millisecond) // the recorder pauses between two Events
 		}
 		return missing
 	})
 }
 
-// missingEvent says that there is no such Event, or "" when there is one.
+// missingEvent returns "" if there is such an Event, and otherwise a list of the existing ones.
 func (r *rig) missingEvent(pod, reason, message string) string {
 	list, err := r.api.List(r.t.Context(), client.Target{Resource: client.Events, Namespace: "default"}, metav1.ListOptions{})
 	if err != nil {
@@ -258,5 +264,5 @@ func (r *rig) missingEvent(pod, reason, message string) string {
 	return fmt.Sprintf("no %s: %s among\n%s", reason, message, strings.Join(seen, "\n"))
 }
 
-// passes moves the clock on.
+// passes advances the clock.
 func (r *rig) passes(d time.Duration) { r.clock.Step(d) }

@@ -12,20 +12,20 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet/internal/probe"
 )
 
-// hook runs a lifecycle hook of a running container. It has limit to end, 0: as long as it takes.
-func (w *worker) hook(ctx context.Context, pod *corev1.Pod, c *corev1.Container, run Container, h *corev1.LifecycleHandler, limit time.Duration) error {
+// runHook runs a lifecycle hook of a running container. It cancels the hook after limit; 0 is without limit.
+func (l *podLifecycle) runHook(ctx context.Context, pod *corev1.Pod, c *corev1.Container, run Container, h *corev1.LifecycleHandler, limit time.Duration) error {
 	if limit > 0 {
 		var stop context.CancelFunc
-		ctx, stop = w.within(ctx, limit)
+		ctx, stop = l.kubelet.within(ctx, limit)
 		defer stop()
 	}
 	switch {
 	case h.Exec != nil:
-		return w.hookExec(ctx, run, h.Exec.Command)
+		return l.execHook(ctx, run, h.Exec.Command)
 	case h.Sleep != nil:
-		return clock.Sleep(ctx, w.host.Clock, time.Duration(h.Sleep.Seconds)*time.Second)
+		return clock.Sleep(ctx, l.clock(), time.Duration(h.Sleep.Seconds)*time.Second)
 	case h.HTTPGet != nil:
-		url, err := w.target(pod, c, h.HTTPGet)
+		url, err := l.httpURL(pod, c, h.HTTPGet)
 		if err != nil {
 			return err
 		}
@@ -45,8 +45,8 @@ func (w *worker) hook(ctx context.Context, pod *corev1.Pod, c *corev1.Container,
 	return fmt.Errorf("invalid handler: %v", h)
 }
 
-func (w *worker) hookExec(ctx context.Context, run Container, cmd []string) error {
-	ex, err := w.execer()
+func (l *podLifecycle) execHook(ctx context.Context, run Container, cmd []string) error {
+	ex, err := l.kubelet.execer()
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (k *Kubelet) within(ctx context.Context, d time.Duration) (context.Context,
 	}
 }
 
-// attacher returns the runtime's way to connect callers with containers, or the one error that says it has none.
+// attacher returns the runtime as an Attacher, or the error for users of a runtime that is none.
 func (k *Kubelet) attacher() (Attacher, error) {
 	at, ok := k.runtime.(Attacher)
 	if !ok {
@@ -80,7 +80,7 @@ func (k *Kubelet) attacher() (Attacher, error) {
 	return at, nil
 }
 
-// execer returns the runtime's way to run commands in containers, or the one error that says it has none.
+// execer returns the runtime as an Execer, or the error for users of a runtime that is none.
 func (k *Kubelet) execer() (Execer, error) {
 	ex, ok := k.runtime.(Execer)
 	if !ok {

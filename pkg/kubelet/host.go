@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,21 +20,21 @@ import (
 	"github.com/minikctl/minikctl/pkg/reconcile"
 )
 
-// HostConfig says what the kubelets of one process share.
+// HostConfig configures a Host.
 type HostConfig struct {
-	Caches *client.Caches // of pods, services, config maps and secrets; somebody else runs them
+	Caches *client.Caches // of pods, services, config maps and secrets; the caller runs them
 	Images *images.Store
 	Clock  clock.Clock
 	Source *clock.Source
-	Dir    string  // holds volumes and logs; the first kubelet that needs it makes it
-	Server *Server // serves logs and exec of all nodes; nil: nothing is served
+	Dir    string  // of volumes and logs; created by the first kubelet that needs it
+	Server *Server // serves logs and exec of all nodes; nil: none
 
-	// PerNode watches the pods of each node apart instead of all pods at once: for a few nodes whose API is far away.
+	// PerNode opens a watch per node instead of one for all pods: for a few nodes with a remote API server.
 	PerNode bool
 }
 
-// Host is the process that kubelets live in: it holds the watches, the queue of pods and the tick of the Leases that they
-// share. Run it beside its kubelets.
+// Host is what the kubelets of one process share: the watches, the queue of pods, the status manager and the timer of
+// the Leases. Its Run runs beside that of its kubelets.
 type Host struct {
 	HostConfig
 	pods    *client.Cache[*corev1.Pod]  // nil with PerNode
@@ -40,16 +42,16 @@ type Host struct {
 	refs    *references
 	started time.Time
 
-	mu       sync.Mutex
-	kubelets map[string]*Kubelet // by node name
-	workers  map[objects.Key][]*worker
-	found    map[objects.Key][]finding // what the runtimes have
-	wakePod  reconcile.Enqueue         // nil until the loop runs
-	wakePost reconcile.Enqueue
-	asleep   map[objects.Key]uint64 // keys that were woken before the loop ran
-	doubted  map[objects.Key]uint64 // pods of which others say what their kubelets do not, and the revision of that
+	mu          sync.Mutex
+	kubelets    map[string]*Kubelet // by node name
+	workers     map[objects.Key][]*podWorker
+	inRuntime   map[objects.Key][]runtimePod
+	podQueue    reconcile.Enqueue // nil until the loop runs
+	statusQueue reconcile.Enqueue
+	early       map[objects.Key]uint64 // keys that were enqueued before the loop ran, with their revisions
+	overwritten map[objects.Key]uint64 // pods whose conditions another client has overwritten, with the revisions of that
 
-	posts posts
+	statuses *statusManager
 }
 
 // byNode is the index of the pods by the node that they are bound to.
@@ -67,8 +69,8 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	cfg.Dir = dir
 	h := &Host{
 		HostConfig: cfg, started: cfg.Clock.Now(),
-		kubelets: map[string]*Kubelet{}, workers: map[objects.Key][]*worker{}, found: map[objects.Key][]finding{},
-		asleep: map[objects.Key]uint64{}, doubted: map[objects.Key]uint64{},
+		kubelets: map[string]*Kubelet{}, workers: map[objects.Key][]*podWorker{}, inRuntime: map[objects.Key][]runtimePod{},
+		early: map[objects.Key]uint64{}, overwritten: map[objects.Key]uint64{}, statuses: newStatusManager(),
 	}
 	h.refs = newReferences(h)
 	if !cfg.PerNode {
@@ -81,8 +83,8 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	return h, nil
 }
 
-// makeFolders makes the host's folders. A container that runs as another user must reach its own volumes there, but find
-// no others, where secrets are.
+// makeFolders makes the host's folders. A container of another user can open its own volumes there, whose paths it has, and
+// cannot list those of other pods.
 func (h *Host) makeFolders() error {
 	for _, dir := range []struct {
 		path string
@@ -98,7 +100,7 @@ func (h *Host) makeFolders() error {
 	return nil
 }
 
-// The folders in a host's own: one of volumes for each pod by its UID, and one of logs by its full name.
+// The folders in HostConfig.Dir: one with a folder of volumes per pod UID, and one with a folder of logs per pod.
 const (
 	podsFolder = "pods"
 	logsFolder = "logs"
@@ -111,13 +113,13 @@ func nodeOf(pod *corev1.Pod) []string {
 	return []string{pod.Spec.NodeName}
 }
 
-// Run works on the pods of the host's kubelets, and renews their Leases, until ctx ends.
+// Run syncs the pods of the host's kubelets, writes their statuses, and renews the nodes' Leases, until ctx ends.
 func (h *Host) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	pods := reconcile.Loop{Name: "kubelet", Workers: podWorkers, Reconcile: h.syncKey, Sources: []reconcile.Source{h.podSource}}
-	post := reconcile.Loop{Name: "podstatus", Workers: postWorkers, Reconcile: h.post, Sources: []reconcile.Source{h.postSource}}
+	post := reconcile.Loop{Name: "podstatus", Workers: postWorkers, Reconcile: h.syncStatus, Sources: []reconcile.Source{h.statusSource}}
 	wg.Go(func() { h.heartbeat(ctx) })
-	wg.Go(func() { _ = post.Run(ctx, h.Clock) }) // returns nil only
+	wg.Go(func() { _ = post.Run(ctx, h.Clock) }) // it only returns nil
 	err := pods.Run(ctx, h.Clock)
 	wg.Wait()
 	for _, w := range h.allWorkers() {
@@ -126,46 +128,46 @@ func (h *Host) Run(ctx context.Context) error {
 	return err
 }
 
-// How many pods are worked on, and how many statuses written, at the same time.
+// The numbers of pods that are synced, and of statuses that are written, at the same time.
 const (
 	podWorkers  = 16
 	postWorkers = 32
 )
 
-func (h *Host) podSource(_ context.Context, wake reconcile.Enqueue) {
+func (h *Host) podSource(_ context.Context, enqueue reconcile.Enqueue) {
 	h.mu.Lock()
-	asleep := h.asleep
-	h.wakePod, h.asleep = wake, nil
+	early := h.early
+	h.podQueue, h.early = enqueue, nil
 	h.mu.Unlock()
-	for key, revision := range asleep {
-		wake(key, revision)
+	for key, revision := range early {
+		enqueue(key, revision)
 	}
 }
 
-func (h *Host) postSource(_ context.Context, wake reconcile.Enqueue) {
+func (h *Host) statusSource(_ context.Context, enqueue reconcile.Enqueue) {
 	h.mu.Lock()
-	h.wakePost = wake
+	h.statusQueue = enqueue
 	h.mu.Unlock()
-	for _, key := range h.posts.keys() {
-		wake(key, 0)
+	for _, key := range h.statuses.keys() {
+		enqueue(key, 0)
 	}
 }
 
-// wake asks for the pods of key to be looked at. revision is the change that asks for it, 0 for none.
-func (h *Host) wake(key objects.Key, revision uint64) {
+// enqueue requests a sync of the pods of key. revision is the change that triggers it, 0 for none.
+func (h *Host) enqueue(key objects.Key, revision uint64) {
 	h.mu.Lock()
-	wake := h.wakePod
-	if wake == nil {
-		h.asleep[key] = max(h.asleep[key], revision)
+	enqueue := h.podQueue
+	if enqueue == nil {
+		h.early[key] = max(h.early[key], revision)
 	}
 	h.mu.Unlock()
-	if wake != nil {
-		wake(key, revision)
+	if enqueue != nil {
+		enqueue(key, revision)
 	}
 }
 
-// podChanged wakes the pod's worker for what concerns a kubelet. The kubelets' own status writes do not; those of others
-// are answered.
+// podChanged enqueues a pod of this host's kubelets after a change. A change of the status alone is only compared with the
+// kubelet's own.
 func (h *Host) podChanged(ch client.Change[*corev1.Pod]) {
 	pod := ch.New
 	if ch.Deleted() {
@@ -174,15 +176,15 @@ func (h *Host) podChanged(ch client.Change[*corev1.Pod]) {
 	if pod.Spec.NodeName == "" || h.kubelet(pod.Spec.NodeName) == nil {
 		return
 	}
-	if !ch.Added() && !ch.Deleted() && !concerns(ch.Old, ch.New) {
-		h.hear(ch.New, ch.Revision)
+	if !ch.Added() && !ch.Deleted() && !needsSync(ch.Old, ch.New) {
+		h.observeStatus(ch.New, ch.Revision)
 		return
 	}
-	h.wake(ch.Key(), ch.Revision)
+	h.enqueue(ch.Key(), ch.Revision)
 }
 
-// concerns reports whether a change of a pod is more than a kubelet's own status.
-func concerns(old, pod *corev1.Pod) bool {
+// needsSync reports whether a change of a pod is more than a change of its status.
+func needsSync(old, pod *corev1.Pod) bool {
 	if old.UID != pod.UID || old.Generation != pod.Generation || old.Spec.NodeName != pod.Spec.NodeName ||
 		(old.DeletionTimestamp == nil) != (pod.DeletionTimestamp == nil) ||
 		!equalSeconds(old.DeletionGracePeriodSeconds, pod.DeletionGracePeriodSeconds) {
@@ -191,23 +193,11 @@ func concerns(old, pod *corev1.Pod) bool {
 	if len(pod.Spec.ReadinessGates) > 0 {
 		return true
 	}
-	return !equalStrings(old.Labels, pod.Labels) || !equalStrings(old.Annotations, pod.Annotations)
+	return !maps.Equal(old.Labels, pod.Labels) || !maps.Equal(old.Annotations, pod.Annotations)
 }
 
 func equalSeconds(a, b *int64) bool {
 	return a == b || a != nil && b != nil && *a == *b
-}
-
-func equalStrings(a, b map[string]string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for k, v := range a {
-		if w, ok := b[k]; !ok || v != w {
-			return false
-		}
-	}
-	return true
 }
 
 func (h *Host) kubelet(node string) *Kubelet {
@@ -219,24 +209,10 @@ func (h *Host) kubelet(node string) *Kubelet {
 func (h *Host) allKubelets() []*Kubelet {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := make([]*Kubelet, 0, len(h.kubelets))
-	for _, k := range h.kubelets {
-		out = append(out, k)
-	}
-	return out
+	return slices.Collect(maps.Values(h.kubelets))
 }
 
-func (h *Host) allWorkers() []*worker {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	out := make([]*worker, 0, len(h.workers))
-	for _, same := range h.workers {
-		out = append(out, same...)
-	}
-	return out
-}
-
-// pod returns the pod of key as the API last showed it.
+// pod returns the pod of key from the watch.
 func (h *Host) pod(key objects.Key) (*corev1.Pod, bool) {
 	if h.pods != nil {
 		return h.pods.Get(key)

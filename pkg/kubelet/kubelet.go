@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,16 +24,17 @@ import (
 // NodeConfig describes a node.
 type NodeConfig struct {
 	Name        string
-	Labels      map[string]string // beside those that every node has
+	Labels      map[string]string // in addition to those that every node has
 	Annotations map[string]string
-	Taints      []corev1.Taint      // given when the node is first registered
-	Capacity    corev1.ResourceList // over the machine's own
-	Allocatable corev1.ResourceList // over the capacity
-	Address     string              // where its kubelet answers and what its host-network pods have; "": 127.0.0.1
+	Taints      []corev1.Taint      // of a new Node; an existing one keeps its own
+	Capacity    corev1.ResourceList // replaces that of the machine
+	Allocatable corev1.ResourceList // replaces the capacity
+	Address     string              // of the node and its host-network pods; "": 127.0.0.1
 	Tier        Tier
+	Leaving     bool // the kubelet only ends the node's pods: it does not create the Node
 }
 
-// Config says what one kubelet is made of.
+// Config configures a Kubelet.
 type Config struct {
 	Node    NodeConfig
 	Host    *Host
@@ -47,21 +49,23 @@ type Kubelet struct {
 	client   client.Client
 	runtime  Runtime
 	pods     *client.Cache[*corev1.Pod]
-	nodes    *client.Cache[*corev1.Node] // has this one among others
-	recorder *client.Recorder            // nil on a simulated node, whose containers are not worth an Event
+	nodes    *client.Cache[*corev1.Node] // of all nodes, or with PerNode of this one
+	recorder *client.Recorder            // nil on a simulated node, whose pods have no Events
 	machine  machine
 
 	admission sync.Mutex // held while a pod is admitted
 
-	listing sync.Mutex // holds a listing of the runtime and its storing together
-	mu      sync.Mutex
-	seen    map[types.UID]Pod // as the runtime last showed them
-	node    *corev1.Node      // as the API last answered
-	lease   *coordinationv1.Lease
-	gives   []Feature // what the runtime says of itself
+	listing  sync.Mutex // held from listing the runtime until the listing is stored
+	mu       sync.Mutex
+	seen     map[types.UID]Pod // the runtime's last listing; nil before the first
+	node     *corev1.Node      // the last response of the API
+	lease    *coordinationv1.Lease
+	features []Feature // of the runtime
+
+	ready corev1.ConditionStatus // as of the last reportReady; used by Run only
 }
 
-// New returns the kubelet of one node. It does nothing until it runs.
+// New returns the kubelet of one node. It has no effect before Run.
 func New(cfg Config) (*Kubelet, error) {
 	if cfg.Node.Name == "" || cfg.Host == nil || cfg.Client == nil || cfg.Runtime == nil {
 		return nil, errors.New("kubelet: Node.Name, Host, Client and Runtime are needed")
@@ -72,7 +76,7 @@ func New(cfg Config) (*Kubelet, error) {
 	h := cfg.Host
 	k := &Kubelet{
 		NodeConfig: cfg.Node, host: h, client: cfg.Client, runtime: cfg.Runtime, pods: h.pods, nodes: h.nodes,
-		seen: map[types.UID]Pod{}, machine: readMachine(h.Dir),
+		machine: readMachine(h.Dir),
 	}
 	if !k.Tier.Simulated {
 		if err := h.makeFolders(); err != nil {
@@ -93,47 +97,41 @@ func New(cfg Config) (*Kubelet, error) {
 	return k, nil
 }
 
-// Run registers the node and runs its pods until ctx ends. The pods' containers go on running: the next kubelet of the
-// node, over the same runtime, takes them over.
+// Run registers the node and runs its pods until ctx ends. The containers keep running: the next kubelet of the node,
+// with the same runtime, adopts them.
 func (k *Kubelet) Run(ctx context.Context) error {
-	if err := k.registerUntilDone(ctx); err != nil {
+	var recording sync.WaitGroup
+	defer recording.Wait()
+	record := func(r *client.Recorder) {
+		recording.Go(func() { _ = r.Run(ctx) }) // ends with ctx, without an error
+	}
+	if k.recorder != nil {
+		record(k.recorder)
+	}
+	if err := k.registerUntilDone(ctx, record); err != nil {
 		return nil // only ctx ends it
 	}
-	found := k.list(ctx) // before a worker looks at what runs, and takes for lost what nobody has listed
 	k.host.add(k)
 	defer k.host.drop(k)
 	if k.recorder != nil {
-		var recording sync.WaitGroup
-		defer recording.Wait()
-		recording.Go(func() { _ = k.recorder.Run(ctx) }) // ends with ctx, without an error
-		node := k.currentNode()
-		k.recorder.Event(ctx, node, corev1.EventTypeNormal, "Starting", "Starting kubelet.")
-		k.recorder.Event(ctx, node, corev1.EventTypeNormal, "NodeReady", "Node "+k.Name+" status is now: NodeReady")
+		k.recorder.Event(ctx, k.currentNode(), corev1.EventTypeNormal, "Starting", "Starting kubelet.")
 	}
 	select {
 	case <-k.pods.Synced():
 	case <-ctx.Done():
 		return nil
 	}
-	for _, key := range found {
-		k.host.wake(key, 0)
-	}
-	k.observe(ctx)
-	for _, pod := range k.pods.ByIndex(byNode, k.Name) {
-		k.host.wake(keyOf(pod), revisionOf(pod))
-	}
-	if err := k.postFeatures(ctx); err != nil && ctx.Err() == nil {
-		slog.WarnContext(ctx, "cannot post what the runtime gives", "node", k.Name, "err", err)
-	}
 	for {
+		retry := k.observe(ctx)
+		k.reportReady(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-retry:
 		case _, open := <-k.runtime.Changed():
 			if !open {
 				return fmt.Errorf("kubelet %s: the runtime has ended", k.Name)
 			}
-			k.observe(ctx)
 		}
 	}
 }
@@ -152,23 +150,46 @@ func (h *Host) drop(k *Kubelet) {
 	}
 }
 
-// observe lists the runtime's pods and wakes the workers of those that have changed.
-func (k *Kubelet) observe(ctx context.Context) {
-	for _, key := range k.list(ctx) {
-		k.host.wake(key, 0)
+// relistPeriod is the time after which a failed listing of the runtime is repeated.
+const relistPeriod = 5 * time.Second
+
+// observe lists the runtime's pods and enqueues those that have changed. After the first listing it enqueues all pods of
+// the node. When the listing fails, the returned channel fires when it is time to repeat it.
+func (k *Kubelet) observe(ctx context.Context) <-chan time.Time {
+	first := !k.listed()
+	changed, err := k.list(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			slog.WarnContext(ctx, "cannot list the runtime's pods", "node", k.Name, "err", err)
+		}
+		return k.host.Clock.After(relistPeriod)
 	}
+	for _, key := range changed {
+		k.host.enqueue(key, 0)
+	}
+	if first {
+		for _, pod := range k.pods.ByIndex(byNode, k.Name) {
+			k.host.enqueue(keyOf(pod), revisionOf(pod))
+		}
+	}
+	return nil
 }
 
-// list takes over what the runtime shows and returns the keys of the pods that differ from before.
-func (k *Kubelet) list(ctx context.Context) []objects.Key {
+// listed reports whether the runtime has listed its pods. Until then no worker runs: a pod that the runtime has not
+// listed yet would look lost.
+func (k *Kubelet) listed() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.seen != nil
+}
+
+// list stores the runtime's pods and returns the keys of those that differ from the last listing.
+func (k *Kubelet) list(ctx context.Context) ([]objects.Key, error) {
 	k.listing.Lock()
 	defer k.listing.Unlock()
 	pods, err := k.runtime.Pods(ctx)
 	if err != nil {
-		if ctx.Err() == nil {
-			slog.WarnContext(ctx, "runtime cannot list its pods", "node", k.Name, "err", err)
-		}
-		return nil
+		return nil, err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -178,7 +199,7 @@ func (k *Kubelet) list(ctx context.Context) []objects.Key {
 		next[pod.UID] = pod
 		old, ok := k.seen[pod.UID]
 		if !ok {
-			k.host.find(pod.key(), finding{pod.UID, k})
+			k.host.addRuntimePod(pod.key(), runtimePod{pod.UID, k})
 		}
 		if !ok || !sameContainers(old.Containers, pod.Containers) {
 			changed = append(changed, pod.key())
@@ -186,19 +207,23 @@ func (k *Kubelet) list(ctx context.Context) []objects.Key {
 	}
 	for uid, old := range k.seen {
 		if _, ok := next[uid]; !ok {
-			k.host.lose(old.key(), uid)
+			k.host.dropRuntimePod(old.key(), uid)
 			changed = append(changed, old.key())
 		}
 	}
 	k.seen = next
-	return changed
+	return changed, nil
 }
 
-// look lists the runtime again on behalf of the worker of key, which need not be woken for what it is looking at.
-func (k *Kubelet) look(ctx context.Context, key objects.Key) {
-	for _, other := range k.list(ctx) {
+// relist lists the runtime again for the worker of key, and enqueues all other pods that have changed.
+func (k *Kubelet) relist(ctx context.Context, key objects.Key) {
+	changed, err := k.list(ctx)
+	if err != nil && ctx.Err() == nil {
+		slog.WarnContext(ctx, "cannot list the runtime's pods", "node", k.Name, "err", err)
+	}
+	for _, other := range changed {
 		if other != key {
-			k.host.wake(other, 0)
+			k.host.enqueue(other, 0)
 		}
 	}
 }
@@ -215,7 +240,7 @@ func sameContainers(a, b []Container) bool {
 	return true
 }
 
-// view returns the pod as the runtime last showed it.
+// view returns a pod of the last listing.
 func (k *Kubelet) view(uid types.UID) (Pod, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -223,17 +248,34 @@ func (k *Kubelet) view(uid types.UID) (Pod, bool) {
 	return pod, ok
 }
 
-// registerUntilDone registers the node, trying again with growing pauses as long as the API cannot be reached.
-func (k *Kubelet) registerUntilDone(ctx context.Context) error {
+// registerUntilDone registers the node. While the API is unreachable or refuses the node, it retries with growing
+// pauses. A refusal is also recorded as an Event of the node. record runs a recorder for that Event, because a
+// simulated node has none.
+func (k *Kubelet) registerUntilDone(ctx context.Context, record func(*client.Recorder)) error {
 	const first, last = 100 * time.Millisecond, 7 * time.Second
+	events := k.recorder
 	for pause := first; ; pause = min(2*pause, last) {
 		err := k.register(ctx)
 		if err == nil || ctx.Err() != nil {
 			return ctx.Err()
 		}
 		slog.WarnContext(ctx, "cannot register node, trying again", "node", k.Name, "err", err, "pause", pause)
+		if isRefusal(err) {
+			if events == nil {
+				events = client.NewRecorder(k.client, k.host.Clock, k.host.Source, "kubelet", k.Name)
+				record(events)
+			}
+			// The Node may not exist. As in every kubelet's Events about its node, the UID is the node's name.
+			events.Event(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.Name, UID: types.UID(k.Name)}},
+				corev1.EventTypeWarning, "RegistrationRefused", "Cannot register node: "+err.Error())
+		}
 		if err := clock.Sleep(ctx, k.host.Clock, pause); err != nil {
 			return err
 		}
 	}
+}
+
+// isRefusal reports whether the API server answered and will give the same answer to the same request.
+func isRefusal(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err)
 }

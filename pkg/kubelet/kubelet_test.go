@@ -58,9 +58,9 @@ func TestPodRunsAndEnds(t *testing.T) {
 	}
 }
 
-// step is one thing that happens to a pod and what its status is then.
+// step is an event in a pod's life and the status that follows.
 type step struct {
-	name string // of the container that ends; "": only time passes
+	name string // of the container that ends; "": none
 	code int
 	pass time.Duration // before it
 	want string
@@ -80,7 +80,7 @@ func TestRestarts(t *testing.T) {
 			{name: "c", code: 1, want: "Running c:" + loop + "#2"},
 			{pass: 11 * time.Second, want: "Running c:" + loop + "#2"},
 			{pass: 10 * time.Second, want: "Running c:running<Error=1#3+started+ready"},
-			// It ran for so long that the next end is not in back-off.
+			// It ran for so long that the back-off is reset.
 			{pass: 11 * time.Minute, name: "c", code: 1, want: "Running c:running<Error=1#4+started+ready"},
 		}},
 		"on failure": {corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure}, []step{
@@ -254,9 +254,9 @@ func TestMissingConfiguration(t *testing.T) {
 	r.sees("optional", "Running c:running+started+ready")
 }
 
-// TestRuntimeForgets checks what becomes of pods after the machine was restarted: they are started again where their
-// policy wants it, and otherwise have failed.
-func TestRuntimeForgets(t *testing.T) {
+// TestRuntimeLosesPods loses all pods, as a restart of the machine does: pods are started again if their restart policy
+// allows it, and otherwise fail.
+func TestRuntimeLosesPods(t *testing.T) {
 	r := newRig(t)
 	r.pod("always", corev1.PodSpec{})
 	r.pod("never", corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever})
@@ -370,7 +370,7 @@ func TestNode(t *testing.T) {
 	})
 }
 
-// TestTrace checks that a pod's status says which revision led to it and how long its steps took.
+// TestTrace checks that the write of a pod's status has its causing revision and the duration of its stages.
 func TestTrace(t *testing.T) {
 	r := newRig(t)
 	pod := r.pod("p", corev1.PodSpec{})
@@ -415,7 +415,7 @@ func TestWatchPerNode(t *testing.T) {
 	}
 }
 
-// TestIdle checks that a node on which nothing happens writes nothing but its Lease.
+// TestIdle checks that an idle node writes its Lease only.
 func TestIdle(t *testing.T) {
 	r := newRig(t)
 	r.pod("p", corev1.PodSpec{})

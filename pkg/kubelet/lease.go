@@ -18,17 +18,17 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// A node says that it lives by renewing its Lease at each renewInterval, and by posting its whole status at each
-// postInterval, or with the next renewal once somebody has doubted it.
+// A kubelet renews its node's Lease at each renewInterval. It posts the node's whole status at each postInterval, and with
+// the next renewal when the API shows another Ready status.
 const (
 	leaseDuration = 40 * time.Second
 	renewInterval = 10 * time.Second
 	postInterval  = 5 * time.Minute
-	// renewsAtOnce bounds the requests of one tick; the API server commits those that are under way together.
-	renewsAtOnce = 256
+	// maxRenewals bounds the concurrent requests of one tick; the API server commits concurrent writes together.
+	maxRenewals = 256
 )
 
-// heartbeat renews the Leases of all the host's nodes together at each tick, and answers doubts about their pods.
+// heartbeat renews the Leases of the host's nodes at each tick, and writes overwritten conditions of their pods again.
 func (h *Host) heartbeat(ctx context.Context) {
 	posted := h.Clock.Now()
 	for clock.Sleep(ctx, h.Clock, renewInterval) == nil {
@@ -37,13 +37,13 @@ func (h *Host) heartbeat(ctx context.Context) {
 			posted = h.Clock.Now()
 		}
 		h.beat(ctx, post)
-		h.answer()
+		h.reassert()
 	}
 }
 
 func (h *Host) beat(ctx context.Context, post bool) {
 	var wg sync.WaitGroup
-	limit := make(chan struct{}, renewsAtOnce)
+	limit := make(chan struct{}, maxRenewals)
 	for _, k := range h.allKubelets() {
 		limit <- struct{}{}
 		wg.Go(func() {
@@ -51,7 +51,7 @@ func (h *Host) beat(ctx context.Context, post bool) {
 			if err := k.renew(ctx); err != nil && ctx.Err() == nil {
 				slog.WarnContext(ctx, "cannot renew lease", "node", k.Name, "err", err)
 			}
-			if !post && !k.doubted() {
+			if !post && !k.readyDiffers() {
 				return
 			}
 			if err := k.repost(ctx); err != nil && ctx.Err() == nil {
@@ -62,7 +62,7 @@ func (h *Host) beat(ctx context.Context, post bool) {
 	wg.Wait()
 }
 
-// repost writes the node's status, and makes the node again when somebody has deleted it.
+// repost writes the node's status. It registers a deleted node again, unless the node leaves the cluster.
 func (k *Kubelet) repost(ctx context.Context) error {
 	err := k.postNode(ctx)
 	if apierrors.IsNotFound(err) {
@@ -75,8 +75,12 @@ func (k *Kubelet) leaseTarget() client.Target {
 	return client.Target{Resource: client.Leases, Namespace: corev1.NamespaceNodeLease, Name: k.Name}
 }
 
-// renew moves the Lease's time on, from the state that the last answer showed.
+// renew renews the Lease from the API's last answer, or after a conflict from the current one. A leaving node without a Node has
+// none.
 func (k *Kubelet) renew(ctx context.Context) error {
+	if k.Leaving && k.currentNode().UID == "" {
+		return nil
+	}
 	k.mu.Lock()
 	last := k.lease
 	k.mu.Unlock()
@@ -95,7 +99,7 @@ func (k *Kubelet) renew(ctx context.Context) error {
 	return nil
 }
 
-// getLease returns the Lease there is, nil for none.
+// getLease returns the Lease, nil if there is none.
 func (k *Kubelet) getLease(ctx context.Context) (*coordinationv1.Lease, error) {
 	got, err := k.client.Get(ctx, k.leaseTarget(), metav1.GetOptions{})
 	switch {
@@ -107,7 +111,7 @@ func (k *Kubelet) getLease(ctx context.Context) (*coordinationv1.Lease, error) {
 	return got.(*coordinationv1.Lease), nil
 }
 
-// writeLease makes the Lease (last is nil) or moves it on.
+// writeLease renews the Lease last, or creates it if last is nil.
 func (k *Kubelet) writeLease(ctx context.Context, last *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	t := k.leaseTarget()
 	next := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Name}}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -20,15 +21,24 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// version is what a node says its kubelet is.
+// version is the node's kubeletVersion.
 const version = "v1.36.3"
 
-// maxPods is how many pods a node takes when its capacity does not say.
+// maxPods is a node's capacity for pods, unless the config sets another.
 const maxPods = 110
 
-// register makes the Node, or takes over the one that is there: its labels and status become what this kubelet says.
+// register creates the Node, unless the node leaves the cluster. An existing Node gets the labels, annotations and status of this
+// kubelet.
 func (k *Kubelet) register(ctx context.Context) error {
 	wanted := k.nodeObject(nil)
+	if k.Leaving {
+		err := k.updateNode(ctx)
+		if apierrors.IsNotFound(err) {
+			k.setNode(wanted)
+			return nil
+		}
+		return err
+	}
 	made, err := k.client.Create(ctx, client.Target{Resource: client.Nodes}, wanted, metav1.CreateOptions{})
 	if err == nil {
 		node, ok := made.(*corev1.Node)
@@ -41,6 +51,11 @@ func (k *Kubelet) register(ctx context.Context) error {
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
+	return k.updateNode(ctx)
+}
+
+// updateNode gives the existing Node the labels, annotations and status of this kubelet.
+func (k *Kubelet) updateNode(ctx context.Context) error {
 	got, err := k.client.Get(ctx, k.nodeTarget(), metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -75,8 +90,7 @@ func (k *Kubelet) setNode(node *corev1.Node) {
 	k.node = node
 }
 
-// currentNode returns the newest state that is known of the node: what the API last answered, or what others have made
-// of it since.
+// currentNode returns the newer of the API's last answer and the watch.
 func (k *Kubelet) currentNode() *corev1.Node {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -86,12 +100,51 @@ func (k *Kubelet) currentNode() *corev1.Node {
 	return k.node
 }
 
-// doubted reports whether the API shows the node as not ready: while nothing was heard of its kubelet, somebody said so.
-func (k *Kubelet) doubted() bool {
+// readyDiffers reports whether the condition Ready in the API differs from the runtime's health: the health has
+// changed, or the node lifecycle controller has missed heartbeats.
+func (k *Kubelet) readyDiffers() bool {
 	node := k.currentNode()
+	status := k.readyCondition().Status
 	return node != nil && !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		return c.Type == corev1.NodeReady && c.Status == status
 	})
+}
+
+// readyCondition returns the condition Ready: it is True while the runtime can start containers.
+func (k *Kubelet) readyCondition() corev1.NodeCondition {
+	if h, ok := k.runtime.(HealthChecker); ok {
+		if err := h.Healthy(); err != nil {
+			return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",
+				Message: "container runtime is down: " + err.Error()}
+		}
+	}
+	return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"}
+}
+
+// reportReady posts the node's status and records an Event when the runtime's health has changed. When the runtime becomes
+// healthy, the status has its features again.
+func (k *Kubelet) reportReady(ctx context.Context) {
+	ready := k.readyCondition()
+	changed := ready.Status != k.ready
+	k.ready = ready.Status
+	post := k.readyDiffers()
+	if changed && ready.Status == corev1.ConditionTrue && k.updateFeatures() {
+		post = true
+	}
+	if post {
+		if err := k.postNode(ctx); err != nil && ctx.Err() == nil {
+			slog.WarnContext(ctx, "cannot post node status", "node", k.Name, "err", err) // the next heartbeat repeats it
+		}
+	}
+	if k.recorder == nil || !changed {
+		return
+	}
+	reason := "NodeReady"
+	if ready.Status != corev1.ConditionTrue {
+		reason = "NodeNotReady"
+		slog.WarnContext(ctx, "the node is not ready", "node", k.Name, "reason", ready.Message)
+	}
+	k.recorder.Event(ctx, k.currentNode(), corev1.EventTypeNormal, reason, "Node "+k.Name+" status is now: "+reason)
 }
 
 // postNode writes the node's status.
@@ -107,7 +160,7 @@ func (k *Kubelet) postNode(ctx context.Context) error {
 	return nil
 }
 
-// patchNode writes what differs between two states of the node and returns the node as it is then.
+// patchNode writes the difference between two states of the node and returns the API's answer.
 func (k *Kubelet) patchNode(ctx context.Context, old, next *corev1.Node, sub string) (*corev1.Node, error) {
 	if equality.Semantic.DeepEqual(old, next) {
 		return old, nil
@@ -128,7 +181,7 @@ func (k *Kubelet) patchNode(ctx context.Context, old, next *corev1.Node, sub str
 	return node, nil
 }
 
-// twoWayPatch returns the strategic merge patch that leads from old to next. like is an empty object of their type.
+// twoWayPatch returns the strategic merge patch from old to next. like is an empty object of their type.
 func twoWayPatch(old, next, like any) ([]byte, error) {
 	a, err := json.Marshal(old)
 	if err != nil {
@@ -164,7 +217,7 @@ func (k *Kubelet) labels() map[string]string {
 	return labels
 }
 
-// nodeStatus returns the node's status as of now. Conditions keep the time of their last change from old.
+// nodeStatus returns the node's current status. Conditions keep the time of their last transition from old.
 func (k *Kubelet) nodeStatus(old *corev1.Node) corev1.NodeStatus {
 	s := corev1.NodeStatus{
 		Capacity: k.capacity(),
@@ -209,17 +262,17 @@ func (k *Kubelet) capacity() corev1.ResourceList {
 	return out
 }
 
-// nodeConditions returns the four conditions of a healthy node, and what others have added.
+// nodeConditions returns the kubelet's conditions, those of the runtime's features, and those that other clients have added.
 func (k *Kubelet) nodeConditions(before []corev1.NodeCondition) []corev1.NodeCondition {
 	now := metav1.NewTime(k.host.Clock.Now()).Rfc3339Copy()
 	out := []corev1.NodeCondition{
 		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
 		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure"},
 		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available"},
-		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"},
+		k.readyCondition(),
 	}
 	k.mu.Lock()
-	for _, f := range k.gives {
+	for _, f := range k.features {
 		out = append(out, corev1.NodeCondition{
 			Type: corev1.NodeConditionType(f.Name), Status: boolStatus(f.OK), Reason: featureReason(f), Message: f.Message,
 		})
@@ -254,16 +307,16 @@ func featureReason(f Feature) string {
 	return "RuntimeLacks"
 }
 
-// postFeatures asks the runtime what it gives to pods and says so on the node. It comes after the node is registered,
-// since a runtime may have to try things first.
-func (k *Kubelet) postFeatures(ctx context.Context) error {
+// updateFeatures stores the runtime's features for the node's next status, and reports whether the runtime describes any.
+// It follows the registration, since a runtime may need time to find out its features.
+func (k *Kubelet) updateFeatures() bool {
 	d, ok := k.runtime.(Describer)
 	if !ok {
-		return nil
+		return false
 	}
-	gives := d.Features()
+	features := d.Features()
 	k.mu.Lock()
-	k.gives = gives
+	k.features = features
 	k.mu.Unlock()
-	return k.postNode(ctx)
+	return true
 }

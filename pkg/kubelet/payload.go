@@ -32,7 +32,7 @@ func modeOf(common, own *int32) fs.FileMode {
 	return defaultMode
 }
 
-// add puts a file into the payload. Its path must not lead out of the volume.
+// add adds a file to the payload. A path that leads out of the volume is an error.
 func (p payload) add(path string, data []byte, mode fs.FileMode) error {
 	clean := filepath.Clean(path)
 	if path == "" || filepath.IsAbs(path) || clean == ".." || strings.HasPrefix(clean, "../") || strings.HasPrefix(clean, "..") {
@@ -42,7 +42,7 @@ func (p payload) add(path string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// pick adds the entries of a config map or secret: all of them, or those that items name, under the paths they say.
+// pick adds the entries of a config map or secret: all of them, or those that items select, under the paths of items.
 func (p payload) pick(data map[string][]byte, items []corev1.KeyToPath, mode *int32, optional *bool, kind string) error {
 	if len(items) == 0 {
 		for key, value := range data {
@@ -80,24 +80,16 @@ func (p payload) equal(o payload) bool {
 	return true
 }
 
-// writePayload makes the volume show exactly these files. Readers see all the old files or all the new ones: the files
-// are in a folder of their own, the link ..data leads to it, and the names that readers know are links below ..data.
-func (w *worker) writePayload(volume string, files payload) error {
-	w.mu.Lock()
-	if w.config == nil {
-		w.config = &volumes{tokens: map[string]token{}, written: map[string]payload{}}
-	}
-	same := w.config.written[volume] != nil && w.config.written[volume].equal(files)
-	w.mu.Unlock()
-	if same {
+// write replaces the files of a volume. Readers see either all old files or all new ones: the files are in a folder of
+// their own, the link ..data leads to that folder, and the names of the files are links below ..data.
+func (v *podVolumes) write(volume string, files payload) error {
+	if old := v.written[volume]; old != nil && old.equal(files) {
 		return nil
 	}
-	if err := publish(w.volumeFolder(volume), files); err != nil {
+	if err := publish(v.folder(volume), files); err != nil {
 		return err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.config.written[volume] = files
+	put(&v.written, volume, files)
 	return nil
 }
 
@@ -153,14 +145,14 @@ func fill(dir string, files payload) error {
 		if err := os.WriteFile(full, f.data, f.mode); err != nil {
 			return err
 		}
-		if err := os.Chmod(full, f.mode); err != nil { // WriteFile is held back by the umask
+		if err := os.Chmod(full, f.mode); err != nil { // WriteFile applies the umask
 			return err
 		}
 	}
 	return nil
 }
 
-// link makes the first element of each path a link below ..data, and removes the links that lead nowhere now.
+// link makes a link below ..data for the first element of each path, and removes the links to files that are gone.
 func link(dir string, files payload) error {
 	want := map[string]bool{}
 	for path := range files {

@@ -2,15 +2,15 @@ package kubelet
 
 import corev1 "k8s.io/api/core/v1"
 
-// tally counts containers by what they are at.
+// tally counts containers by their state.
 type tally struct {
-	running, waiting, stopped, succeeded, final int // final of the stopped will not start again
-	unbegunInit, unstartedSidecars              int
+	running, waiting, stopped, succeeded, final int // final: stopped, and the restart policy forbids a restart
+	pendingInit, unstartedSidecars              int
 	failedInit                                  bool
-	begun                                       bool // a container of the pod itself has been started
+	begun                                       bool // an app container has been started
 }
 
-// phaseOf returns the phase that the container statuses add up to. stopped: nothing will run again.
+// phaseOf returns the pod's phase from the statuses of its containers. stopped: no container will run again.
 func phaseOf(pod *corev1.Pod, s corev1.PodStatus, stopped bool) corev1.PodPhase {
 	var t tally
 	for i := range pod.Spec.InitContainers {
@@ -28,7 +28,7 @@ func phaseOf(pod *corev1.Pod, s corev1.PodStatus, stopped bool) corev1.PodPhase 
 	switch {
 	case t.failedInit:
 		return corev1.PodFailed
-	case t.unbegunInit > 0, t.unstartedSidecars > 0 && !t.begun, t.waiting > 0:
+	case t.pendingInit > 0, t.unstartedSidecars > 0 && !t.begun, t.waiting > 0:
 		return corev1.PodPending
 	case t.running > 0:
 		return corev1.PodRunning
@@ -42,7 +42,7 @@ func phaseOf(pod *corev1.Pod, s corev1.PodStatus, stopped bool) corev1.PodPhase 
 	return corev1.PodFailed
 }
 
-// ended returns how the container last ended: it is not running now, and may be waiting for its next start.
+// ended returns the last end of a container that does not run, nil if it never ran.
 func ended(s *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	switch {
 	case s.State.Terminated != nil:
@@ -55,13 +55,13 @@ func ended(s *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 
 func (t *tally) init(pod *corev1.Pod, c *corev1.Container, s *corev1.ContainerStatus) {
 	if s == nil {
-		t.unbegunInit++
+		t.pendingInit++
 		return
 	}
 	e := ended(s)
 	switch {
 	case e == nil:
-		t.unbegunInit++
+		t.pendingInit++
 	case e.ExitCode != 0 && !restartsInit(pod, c, int(e.ExitCode)):
 		t.failedInit = true
 	}

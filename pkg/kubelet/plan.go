@@ -6,59 +6,63 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// plan is what is to be done for a pod that is to run.
+// plan is the next steps of a running pod.
 type plan struct {
-	start  []*corev1.Container // in this order
-	kill   []killing
-	waits  []waits // containers that are to start, but not yet
-	after  time.Duration
-	finish bool // nothing of it will run again
+	start    []*corev1.Container // in this order
+	kill     []containerToKill
+	backoff  []containerInBackoff
+	after    time.Duration // of the next plan, for a container in back-off; 0: none
+	finished bool          // no container runs or will be started again
 }
 
-// killing is a running container that has to go, and why.
-type killing struct {
+// containerToKill is a running container to stop.
+type containerToKill struct {
 	container Container
 	spec      *corev1.Container
 	message   string // of its Event
 	grace     *int64
 }
 
-// waits is a container in back-off.
-type waits struct {
+// containerInBackoff is a container that waits for its next start.
+type containerInBackoff struct {
 	spec  *corev1.Container
-	pause time.Duration // all of it
+	pause time.Duration // the whole back-off
 }
 
-// health is what a plan needs to know of a container beside what the runtime shows.
-type health struct {
-	started func(Container) bool     // its startup probe, if it has one, has passed
-	sick    func(Container) *killing // nil: none of its probes asks for a restart
-	back    map[string]backoff
-	busy    func(name string) bool // it is being started or stopped
-	now     time.Time
+// planInput is what a plan needs beside the runtime's view of the pod.
+type planInput struct {
+	probes interface {
+		started(id ContainerID) bool
+		unhealthy(id ContainerID) *containerToKill
+	}
+	lifecycle interface {
+		backoff(name string) backoff
+		isBusy(name string) bool
+	}
+	now time.Time
 }
 
-// planPod compares what a pod wants with what runs. It decides nothing about pods that are to end.
-func planPod(pod *corev1.Pod, seen Pod, h health) plan {
+// planPod compares a pod's spec with its containers and returns the next steps. It does not plan the end of a pod.
+func planPod(pod *corev1.Pod, seen Pod, in planInput) plan {
 	var p plan
-	if !p.init(pod, seen, h) {
+	if !p.planInit(pod, seen, in) {
 		return p
 	}
 	alive := false
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		if p.container(pod, c, seen, h, restarts) {
+		if p.planContainer(pod, c, seen, in, restarts) {
 			alive = true
 		}
 	}
 	if !alive {
-		return plan{finish: true}
+		return plan{finished: true}
 	}
 	return p
 }
 
-// init plans the init containers, one after the other, and reports whether the pod's containers may run.
-func (p *plan) init(pod *corev1.Pod, seen Pod, h health) bool {
+// planInit plans the init containers, one after the other, and reports whether the app containers may run.
+func (p *plan) planInit(pod *corev1.Pod, seen Pod, in planInput) bool {
 	begun := false
 	for i := range pod.Spec.Containers {
 		if _, ok := seen.latest(pod.Spec.Containers[i].Name); ok {
@@ -69,8 +73,8 @@ func (p *plan) init(pod *corev1.Pod, seen Pod, h health) bool {
 		c := &pod.Spec.InitContainers[i]
 		last, ok := seen.latest(c.Name)
 		if isSidecar(c) {
-			p.container(pod, c, seen, h, restartsInit)
-			if !begun && (!ok || !last.Running || !h.started(last)) {
+			p.planContainer(pod, c, seen, in, restartsInit)
+			if !begun && (!ok || !last.Running || !in.probes.started(last.ID)) {
 				return false
 			}
 			continue
@@ -78,17 +82,17 @@ func (p *plan) init(pod *corev1.Pod, seen Pod, h health) bool {
 		if begun || ok && !last.Running && last.ExitCode == 0 {
 			continue
 		}
-		if !p.container(pod, c, seen, h, restartsInit) {
-			p.finish = true
+		if !p.planContainer(pod, c, seen, in, restartsInit) {
+			p.finished = true
 		}
 		return false
 	}
 	return true
 }
 
-// container plans one container and reports whether it runs or will run again.
-func (p *plan) container(pod *corev1.Pod, c *corev1.Container, seen Pod, h health, again func(*corev1.Pod, *corev1.Container, int) bool) bool {
-	if h.busy(c.Name) {
+// planContainer plans one container and reports whether it runs or will run again. again is its restart policy.
+func (p *plan) planContainer(pod *corev1.Pod, c *corev1.Container, seen Pod, in planInput, again func(*corev1.Pod, *corev1.Container, int) bool) bool {
+	if in.lifecycle.isBusy(c.Name) {
 		return true
 	}
 	last, ok := seen.latest(c.Name)
@@ -97,10 +101,10 @@ func (p *plan) container(pod *corev1.Pod, c *corev1.Container, seen Pod, h healt
 		p.start = append(p.start, c)
 		return true
 	case last.Running && last.Image.Name != "" && last.Image.Name != c.Image:
-		p.kill = append(p.kill, killing{container: last, spec: c, message: "Container " + c.Name + " definition changed, will be restarted"})
+		p.kill = append(p.kill, containerToKill{container: last, spec: c, message: "Container " + c.Name + " definition changed, will be restarted"})
 		return true
 	case last.Running:
-		if k := h.sick(last); k != nil {
+		if k := in.probes.unhealthy(last.ID); k != nil {
 			k.container, k.spec = last, c
 			if again(pod, c, 137) {
 				k.message += ", will be restarted"
@@ -111,9 +115,9 @@ func (p *plan) container(pod *corev1.Pod, c *corev1.Container, seen Pod, h healt
 	case !again(pod, c, last.ExitCode) && last.Image.Name == c.Image:
 		return false
 	}
-	b := h.back[c.Name]
-	if left := b.until(last.Finished, h.now); left > 0 {
-		p.waits = append(p.waits, waits{spec: c, pause: b.pause})
+	b := in.lifecycle.backoff(c.Name)
+	if left := b.until(last.Finished, in.now); left > 0 {
+		p.backoff = append(p.backoff, containerInBackoff{spec: c, pause: b.pause})
 		if p.after == 0 || left < p.after {
 			p.after = left
 		}

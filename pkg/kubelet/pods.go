@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,26 +19,26 @@ func keyOf(obj metav1.Object) objects.Key {
 }
 
 func revisionOf(obj metav1.Object) uint64 {
-	rev, _ := strconv.ParseUint(obj.GetResourceVersion(), 10, 64) // a server's own number
+	rev, _ := strconv.ParseUint(obj.GetResourceVersion(), 10, 64) // the API server writes numbers
 	return rev
 }
 
-// title names a pod in messages as every kubelet does.
+// title returns a pod's name for messages, in the form of every kubelet.
 func title(pod *corev1.Pod) string {
 	return fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID)
 }
 
-// isSidecar reports whether an init container keeps running beside the pod's containers.
+// isSidecar reports whether an init container runs beside the app containers.
 func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// isFinished reports whether a pod's phase is one that it never leaves.
+// isFinished reports whether a phase is final.
 func isFinished(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// restarts reports whether a container that ended with this exit code is to be started again.
+// restarts reports whether the restart policy restarts a container after this exit code.
 func restarts(pod *corev1.Pod, c *corev1.Container, exit int) bool {
 	if c.RestartPolicy == nil {
 		switch pod.Spec.RestartPolicy {
@@ -62,13 +63,12 @@ func restarts(pod *corev1.Pod, c *corev1.Container, exit int) bool {
 	return true
 }
 
-// restartsInit is restarts for an init container: one that succeeded has done its work, and the pod's Always means
-// OnFailure for it.
+// restartsInit is restarts for an init container. A successful one is never restarted, also with the policy Always.
 func restartsInit(pod *corev1.Pod, c *corev1.Container, exit int) bool {
 	return isSidecar(c) || exit != 0 && restarts(pod, c, exit)
 }
 
-// container returns the spec of a container by name, and its place in the pod for Events: "spec.containers{web}".
+// container returns the spec of a container by name, and its field path for Events: "spec.containers{web}".
 func container(pod *corev1.Pod, name string) (*corev1.Container, string) {
 	for i := range pod.Spec.Containers {
 		if c := &pod.Spec.Containers[i]; c.Name == name {
@@ -85,7 +85,7 @@ func container(pod *corev1.Pod, name string) (*corev1.Container, string) {
 
 func (p Pod) key() objects.Key { return objects.Key{Namespace: p.Namespace, Name: p.Name} }
 
-// attempts returns the starts of one container that the runtime remembers, the newest first.
+// attempts returns the starts of one container that the runtime lists, the newest first.
 func (p Pod) attempts(name string) []Container {
 	var out []Container
 	for _, c := range p.Containers {
@@ -114,7 +114,15 @@ func (p Pod) running() bool {
 	return slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Running })
 }
 
-// statusOf finds a container's status by name.
+// anyStatusOf returns the status of an app container or init container by name, nil if there is none.
+func anyStatusOf(s *corev1.PodStatus, name string) *corev1.ContainerStatus {
+	if c := statusOf(s.ContainerStatuses, name); c != nil {
+		return c
+	}
+	return statusOf(s.InitContainerStatuses, name)
+}
+
+// statusOf returns a container's status by name, nil if there is none.
 func statusOf(list []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
 	for i := range list {
 		if list[i].Name == name {
@@ -131,17 +139,10 @@ func podSpecFor(pod *corev1.Pod) PodSpec {
 	}
 	const longest = 63
 	if len(host) > longest {
-		host = trimRight(host[:longest])
+		host = strings.TrimRight(host[:longest], "-.")
 	}
 	return PodSpec{
 		UID: types.UID(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
 		Hostname: host, HostNetwork: pod.Spec.HostNetwork, Annotations: pod.Annotations,
 	}
-}
-
-func trimRight(host string) string {
-	for len(host) > 0 && (host[len(host)-1] == '-' || host[len(host)-1] == '.') {
-		host = host[:len(host)-1]
-	}
-	return host
 }

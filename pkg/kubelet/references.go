@@ -2,7 +2,9 @@ package kubelet
 
 import (
 	"context"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,8 +18,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// references finds what pods refer to, and wakes the pods again when it changes. A resource is watched from the first
-// pod on that refers to it.
+// references returns the config maps, secrets and services that pods use, and enqueues a pod when one of its objects
+// changes. A resource is watched from its first use on.
 type references struct {
 	host       *Host
 	configMaps func() *client.Cache[*corev1.ConfigMap]
@@ -25,18 +27,18 @@ type references struct {
 	svcs       func() *client.Cache[*corev1.Service]
 
 	mu    sync.Mutex
-	users map[reference]map[*worker]bool
-	used  map[*worker][]reference
+	users map[reference]map[*podScope]bool
+	used  map[*podScope][]reference
 }
 
-// reference names what a pod refers to.
+// reference names an object that a pod uses.
 type reference struct {
 	kind string
 	key  objects.Key
 }
 
 func newReferences(h *Host) *references {
-	r := &references{host: h, users: map[reference]map[*worker]bool{}, used: map[*worker][]reference{}}
+	r := &references{host: h, users: map[reference]map[*podScope]bool{}, used: map[*podScope][]reference{}}
 	r.configMaps = watched[*corev1.ConfigMap](r, client.ConfigMaps, "configmap")
 	r.secrets = watched[*corev1.Secret](r, client.Secrets, "secret")
 	r.svcs = sync.OnceValue(func() *client.Cache[*corev1.Service] {
@@ -45,7 +47,7 @@ func newReferences(h *Host) *references {
 	return r
 }
 
-// watched returns a resource's cache, which it makes at the first call.
+// watched returns a function that returns a resource's cache and creates it at the first call.
 func watched[T objects.Object](r *references, resource schema.GroupVersionResource, kind string) func() *client.Cache[T] {
 	return sync.OnceValue(func() *client.Cache[T] {
 		c := client.CacheOf[T](r.host.Caches, resource)
@@ -54,15 +56,15 @@ func watched[T objects.Object](r *references, resource schema.GroupVersionResour
 	})
 }
 
-// prepare begins to watch what every pod that is not simulated needs.
+// prepare starts the watches that every real pod needs.
 func (r *references) prepare() {
 	r.svcs()
 	r.configMaps()
 }
 
-// configMap returns a config map's entries, and remembers that w uses it. An optional one that is not there is empty.
-func (r *references) configMap(ctx context.Context, w *worker, name string, optional *bool) (map[string][]byte, error) {
-	cm, err := find(ctx, r, w, r.configMaps(), "configmap", name, optional)
+// configMap returns a config map's entries and stores that the pod uses it. A missing optional one is empty.
+func (r *references) configMap(ctx context.Context, s *podScope, name string, optional *bool) (map[string][]byte, error) {
+	cm, err := find(ctx, r, s, r.configMaps(), "configmap", name, optional)
 	if err != nil || cm == nil {
 		return nil, err
 	}
@@ -76,19 +78,19 @@ func (r *references) configMap(ctx context.Context, w *worker, name string, opti
 	return out, nil
 }
 
-// secret is configMap for secrets.
-func (r *references) secret(ctx context.Context, w *worker, name string, optional *bool) (map[string][]byte, error) {
-	s, err := find(ctx, r, w, r.secrets(), "secret", name, optional)
-	if err != nil || s == nil {
+// secret is configMap for a secret.
+func (r *references) secret(ctx context.Context, s *podScope, name string, optional *bool) (map[string][]byte, error) {
+	secret, err := find(ctx, r, s, r.secrets(), "secret", name, optional)
+	if err != nil || secret == nil {
 		return nil, err
 	}
-	return s.Data, nil
+	return secret.Data, nil
 }
 
-// find returns an object of the pod's namespace, nil when it is optional and not there. It waits for the first list.
-func find[T objects.Object](ctx context.Context, r *references, w *worker, cache *client.Cache[T], kind, name string, optional *bool) (T, error) {
-	key := objects.Key{Namespace: w.key.Namespace, Name: name}
-	r.note(w, reference{kind, key})
+// find returns an object of the pod's namespace, nil for a missing optional one. It waits until the cache is synced.
+func find[T objects.Object](ctx context.Context, r *references, s *podScope, cache *client.Cache[T], kind, name string, optional *bool) (T, error) {
+	key := objects.Key{Namespace: s.key.Namespace, Name: name}
+	r.addUser(s, reference{kind, key})
 	var none T
 	select {
 	case <-cache.Synced():
@@ -104,50 +106,47 @@ func find[T objects.Object](ctx context.Context, r *references, w *worker, cache
 	return none, apierrors.NewNotFound(schema.GroupResource{Resource: kind}, name)
 }
 
-// note remembers that w uses what ref names.
-func (r *references) note(w *worker, ref reference) {
+// addUser stores that a pod uses an object.
+func (r *references) addUser(s *podScope, ref reference) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.users[ref] == nil {
-		r.users[ref] = map[*worker]bool{}
+		r.users[ref] = map[*podScope]bool{}
 	}
-	if !r.users[ref][w] {
-		r.users[ref][w] = true
-		r.used[w] = append(r.used[w], ref)
+	if !r.users[ref][s] {
+		r.users[ref][s] = true
+		r.used[s] = append(r.used[s], ref)
 	}
 }
 
-// drop forgets what w uses.
-func (r *references) drop(w *worker) {
+// drop removes a pod from the users of its objects.
+func (r *references) drop(s *podScope) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, ref := range r.used[w] {
-		delete(r.users[ref], w)
+	for _, ref := range r.used[s] {
+		delete(r.users[ref], s)
 		if len(r.users[ref]) == 0 {
 			delete(r.users, ref)
 		}
 	}
-	delete(r.used, w)
+	delete(r.used, s)
 }
 
-// changed wakes the pods that use what has changed.
+// changed enqueues the pods that use a changed object.
 func (r *references) changed(kind string, key objects.Key, revision uint64, replay bool) {
 	r.mu.Lock()
-	var wake []*worker
-	for w := range r.users[reference{kind, key}] {
-		wake = append(wake, w)
-	}
+	users := slices.Collect(maps.Keys(r.users[reference{kind, key}]))
 	r.mu.Unlock()
 	if replay {
-		revision = 0 // it was there before the pod looked
+		revision = 0 // the object is not newer than the pod's last sync
 	}
-	for _, w := range wake {
-		r.host.wake(w.key, revision)
+	for _, s := range users {
+		r.host.enqueue(s.key, revision)
 	}
 }
 
-// services returns the environment variables that tell a pod of the services there are: "kubernetes" of the default
-// namespace always, those of its own namespace unless it does not want them.
+// services returns the environment variables of the services: of "kubernetes" in the default namespace, and of the pod's
+// own namespace unless enableServiceLinks is false.
 func (r *references) services(ctx context.Context, pod *corev1.Pod) (map[string]string, error) {
 	cache := r.svcs()
 	select {
@@ -168,7 +167,7 @@ func (r *references) services(ctx context.Context, pod *corev1.Pod) (map[string]
 	return out, nil
 }
 
-// serviceVariables adds what one service is announced with.
+// serviceVariables adds the environment variables of one service.
 func serviceVariables(out map[string]string, svc *corev1.Service) {
 	ip := svc.Spec.ClusterIP
 	if ip == "" || ip == corev1.ClusterIPNone || len(svc.Spec.Ports) == 0 {

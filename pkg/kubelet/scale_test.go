@@ -60,7 +60,7 @@ func BenchmarkSimulatedPods(b *testing.B) {
 		run(host.Run)
 		for i := range nodes {
 			k, err := kubelet.New(kubelet.Config{
-				Node: kubelet.NodeConfig{Name: fmt.Sprintf("sim-%d", i), Tier: kubelet.Sim}, Host: host, Client: api, Runtime: cluster.Runtime(),
+				Node: kubelet.NodeConfig{Name: fmt.Sprintf("sim-%d", i), Tier: sim.Tier}, Host: host, Client: api, Runtime: cluster.Runtime(""),
 			})
 			if err != nil {
 				b.Fatal(err)

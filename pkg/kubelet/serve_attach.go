@@ -9,7 +9,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
-// attach connects a client with a container's own streams, over SPDY or WebSocket.
+// attach serves a container's own streams over SPDY or WebSocket.
 func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
 	t, ok := s.target(w, r)
 	if !ok {
@@ -20,8 +20,8 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if _, err := t.worker.attacher(); err != nil {
-		refuse(w, err)
+	if _, err := t.worker.kubelet.attacher(); err != nil {
+		writeError(w, err)
 		return
 	}
 	if wsstream.IsWebSocketRequest(r) {
@@ -32,9 +32,9 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
 		idleTimeout, createTimeout, remotecommand.SupportedStreamingProtocols)
 }
 
-// attach connects st with the container until it ends.
+// attach connects st with the target's container until that ends.
 func (t target) attach(ctx context.Context, st Streams) error {
-	at, err := t.worker.attacher()
+	at, err := t.worker.kubelet.attacher()
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (t target) attach(ctx context.Context, st Streams) error {
 	return at.Attach(ctx, run.ID, st)
 }
 
-// spdyAttach is attach as the SPDY server calls it.
+// spdyAttach adapts target.attach to the SPDY server.
 type spdyAttach struct{ target }
 
 func (a spdyAttach) AttachContainer(ctx context.Context, _, _, _ string, in io.Reader, out, err io.WriteCloser, tty bool, resize <-chan remotecommand.TerminalSize) error {

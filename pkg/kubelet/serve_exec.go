@@ -13,13 +13,13 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// How long a stream may be idle, and how long a client may take to open its streams: those of every kubelet.
+// The time that a stream may be idle, and that a client may take to open its streams, as in every kubelet.
 const (
 	idleTimeout   = 4 * time.Hour
 	createTimeout = 30 * time.Second
 )
 
-// exec runs a command in a container, with its streams over SPDY or WebSocket.
+// exec serves a command in a container, with its streams over SPDY or WebSocket.
 func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 	t, ok := s.target(w, r)
 	if !ok {
@@ -30,8 +30,8 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if _, err := t.worker.execer(); err != nil {
-		refuse(w, err)
+	if _, err := t.worker.kubelet.execer(); err != nil {
+		writeError(w, err)
 		return
 	}
 	cmd := r.URL.Query()["command"]
@@ -47,9 +47,9 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 		idleTimeout, createTimeout, remotecommand.SupportedStreamingProtocols)
 }
 
-// exec runs a command. An exit code other than 0 is an error that says so.
+// exec runs a command in the target's container. An exit code other than 0 is a CodeExitError.
 func (t target) exec(ctx context.Context, cmd []string, st Streams) error {
-	ex, err := t.worker.execer()
+	ex, err := t.worker.kubelet.execer()
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (t target) exec(ctx context.Context, cmd []string, st Streams) error {
 	return nil
 }
 
-// spdyExec is exec as the SPDY server calls it.
+// spdyExec adapts target.exec to the SPDY server.
 type spdyExec struct{ target }
 
 func (e spdyExec) ExecInContainer(ctx context.Context, _, _, _ string, cmd []string, in io.Reader, out, err io.WriteCloser, tty bool, resize <-chan remotecommand.TerminalSize, _ time.Duration) error {
@@ -76,7 +76,7 @@ func (e spdyExec) ExecInContainer(ctx context.Context, _, _, _ string, cmd []str
 	return e.exec(ctx, cmd, st)
 }
 
-// streams returns a request's streams as a runtime takes them. Interfaces that hold nil pointers become nil.
+// streams converts the streams of an SPDY request for a runtime. The returned function ends the copying of sizes.
 func streams(ctx context.Context, in io.Reader, out, err io.Writer, tty bool, resize <-chan remotecommand.TerminalSize) (Streams, func()) {
 	st := Streams{In: in, Out: out, Err: err, TTY: tty}
 	if resize == nil {

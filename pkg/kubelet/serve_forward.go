@@ -19,7 +19,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
-// portForward connects a client with ports of a pod.
+// portForward serves connections to the ports of a pod.
 func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 	t, ok := s.target(w, r)
 	if !ok {
@@ -30,14 +30,14 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	if t.worker.Tier.Simulated {
-		refuse(w, fmt.Errorf("the pods of simulated node %s have no ports", t.worker.Name))
+	if t.worker.simulated() {
+		writeError(w, fmt.Errorf("the pods of simulated node %s have no ports", t.worker.kubelet.Name))
 		return
 	}
 	if wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
 		var closer func()
 		if w, r, closer, err = openTunnel(w, r); err != nil {
-			return // the client has been told
+			return // openTunnel has written the error
 		}
 		defer closer()
 	}
@@ -47,11 +47,11 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 
 type forwarder struct{ target }
 
-// PortForward copies between a stream and a port of the pod, until one of them ends.
+// PortForward copies between a stream and a port of the pod until one of them ends.
 func (f forwarder) PortForward(ctx context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
-	defer func() { _ = stream.Close() }() // the client has gone, or is told by it
-	host := f.worker.hostOf(f.pod, "")
-	if host == "" { // which would be this machine
+	defer func() { _ = stream.Close() }() // the client has disconnected, or sees the end of its stream
+	host := f.worker.host(f.pod, "")
+	if host == "" { // Dial would take "" for this machine
 		return fmt.Errorf("pod %s has no address yet", f.pod.Name)
 	}
 	var d net.Dialer
@@ -66,7 +66,7 @@ func (f forwarder) PortForward(ctx context.Context, _, _ string, port int32, str
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		_, _ = io.Copy(conn, stream) // the end of either side
+		_, _ = io.Copy(conn, stream) // ends with either side
 		if half, ok := conn.(*net.TCPConn); ok {
 			_ = half.CloseWrite()
 		}
@@ -77,10 +77,11 @@ func (f forwarder) PortForward(ctx context.Context, _, _ string, port int32, str
 	return err
 }
 
-// tunnelPrefix is what a WebSocket's protocol begins with whose messages are the bytes of a connection in SPDY.
+// tunnelPrefix is the prefix of a WebSocket's subprotocol that carries an SPDY connection in its messages.
 const tunnelPrefix = "SPDY/3.1+"
 
-// openTunnel opens a WebSocket that a connection in SPDY comes through, and returns the request to open that.
+// openTunnel opens a WebSocket that carries an SPDY connection, and returns the response writer and the request of that
+// connection. On an error it has written the answer.
 func openTunnel(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request, func(), error) {
 	inner := r.Clone(r.Context())
 	inner.Method = http.MethodPost
@@ -100,7 +101,7 @@ func openTunnel(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *h
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return nil, nil, nil, err
 	}
-	upgrader := websocket.Upgrader{Subprotocols: protocols, CheckOrigin: func(*http.Request) bool { return true }} // only the API server calls
+	upgrader := websocket.Upgrader{Subprotocols: protocols, CheckOrigin: func(*http.Request) bool { return true }} // the only client is the API server
 	conn, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
 		return nil, nil, nil, err
@@ -109,8 +110,8 @@ func openTunnel(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *h
 	return &tunnelWriter{conn: through, header: http.Header{}}, inner, func() { _ = through.Close() }, nil
 }
 
-// tunnelWriter gives the connection of a tunnel to who takes over a request's. What is answered before goes nowhere: the
-// tunnel's own protocol has said it.
+// tunnelWriter is the response writer of an SPDY request in a tunnel: Hijack returns the tunnel's connection. A status and
+// headers are dropped, since the WebSocket's handshake has agreed on the protocol.
 type tunnelWriter struct {
 	conn   net.Conn
 	header http.Header

@@ -17,10 +17,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet/internal/crilog"
 )
 
-// lookAgain is how often a log that is followed is looked at.
-const lookAgain = 50 * time.Millisecond
+// followInterval is the interval at which a followed log is read.
+const followInterval = 50 * time.Millisecond
 
-// logs answers with the log of a container, as it grows if that is asked for.
+// logs serves the log of a container, with follow as it grows.
 func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	t, ok := s.target(w, r)
 	if !ok {
@@ -28,7 +28,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	}
 	o, previous, err := logOptions(r.URL.Query(), s.host.Clock.Now())
 	if err != nil {
-		refuse(w, err)
+		writeError(w, err)
 		return
 	}
 	run, err := t.logged(previous)
@@ -37,16 +37,16 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o.More = func() bool { return t.worker.runs(run) }
-	o.Wait = func(ctx context.Context) error { return clock.Sleep(ctx, s.host.Clock, lookAgain) }
+	o.Wait = func(ctx context.Context) error { return clock.Sleep(ctx, s.host.Clock, followInterval) }
 	w.Header().Set("Content-Type", "text/plain")
 	out := &flushing{w, http.NewResponseController(w)}
 	w.WriteHeader(http.StatusOK)
-	_ = out.to.Flush() // a follower sees that it is connected
-	// What cannot be sent any more, or read, ends the log here.
+	_ = out.to.Flush() // a follower receives the headers before the first line
+	// An error ends the answer: its status is sent already.
 	_ = crilog.Copy(r.Context(), t.worker.logPath(t.pod, t.name, run.Attempt), o, out)
 }
 
-// flushing sends each write at once.
+// flushing flushes after each write.
 type flushing struct {
 	http.ResponseWriter
 	to *http.ResponseController
@@ -60,9 +60,9 @@ func (f *flushing) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// runs reports whether that start of a container may write yet.
-func (w *worker) runs(run Container) bool {
-	seen, ok := w.view(w.uid)
+// runs reports whether one start of a container still runs.
+func (w *podWorker) runs(run Container) bool {
+	seen, ok := w.seen()
 	if !ok {
 		return false
 	}
@@ -74,14 +74,12 @@ func (w *worker) runs(run Container) bool {
 	return false
 }
 
-// logged returns the start of a container whose log is asked for, or in a kubelet's words why there is none.
+// logged returns the start of the container whose log is served: the newest, or the one before. The error for one that has
+// no log has the message of every kubelet.
 func (t target) logged(previous bool) (Container, error) {
-	seen, _ := t.worker.view(t.worker.uid)
+	seen, _ := t.worker.seen()
 	attempts := seen.attempts(t.name)
-	st := statusOf(t.status.ContainerStatuses, t.name)
-	if st == nil {
-		st = statusOf(t.status.InitContainerStatuses, t.name)
-	}
+	st := anyStatusOf(&t.status, t.name)
 	if st == nil {
 		return Container{}, fmt.Errorf("container %q in pod %q is not available", t.name, t.pod.Name)
 	}
@@ -101,7 +99,7 @@ func (t target) logged(previous bool) (Container, error) {
 		return attempts[0], nil
 	}
 	if st.State.Terminated != nil && st.State.Terminated.ContainerID != "" {
-		return Container{Name: t.name, Attempt: int(st.RestartCount)}, nil // the runtime has forgotten it; its log is there
+		return Container{Name: t.name, Attempt: int(st.RestartCount)}, nil // the runtime has lost it, its log exists
 	}
 	reason := ""
 	if st.State.Waiting != nil {
@@ -119,7 +117,7 @@ func (t target) logged(previous bool) (Container, error) {
 	return Container{}, fmt.Errorf("%swaiting to start: %v", text, reason)
 }
 
-// logOptions reads the options of a log.
+// logOptions parses the query of a log request.
 func logOptions(q url.Values, now time.Time) (o crilog.Options, previous bool, err error) {
 	number := func(name string) *int64 {
 		v := q.Get(name)

@@ -21,21 +21,20 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Server answers, over HTTPS, for the nodes of a host: logs, exec, attach, port-forward and what is running. The API
-// server asks it on behalf of users; it is the only client, beside administrators.
+// Server serves logs, exec, attach, port-forward and the list of pods for the nodes of a host, over HTTPS. Its clients are
+// the API server, on behalf of users, and administrators.
 type Server struct {
-	Port int32 // on which it listens
+	Port int32 // of the listener
 
 	listener net.Listener
 	tls      *tls.Config
 	host     *Host // set by NewHost
 }
 
-// callers are the users and groups whose certificates the server answers to.
+// callers are the user and the group whose client certificates are authorized.
 var callers = struct{ user, group string }{"kube-apiserver-kubelet-client", "system:masters"}
 
-// NewServer returns a server on a listener that is open already. Its configuration has to verify clients' certificates
-// against the cluster's authority.
+// NewServer returns a server on an open TCP listener. cfg must verify client certificates by the cluster's authority.
 func NewServer(l net.Listener, cfg *tls.Config) (*Server, error) {
 	addr, ok := l.Addr().(*net.TCPAddr)
 	if !ok {
@@ -47,13 +46,13 @@ func NewServer(l net.Listener, cfg *tls.Config) (*Server, error) {
 	return &Server{Port: int32(addr.Port), listener: l, tls: cfg}, nil
 }
 
-// Run serves until ctx ends. Streams that are open then are cut.
+// Run serves until ctx ends, and then closes all connections.
 func (s *Server) Run(ctx context.Context) error {
 	srv := &http.Server{
 		Handler: s.Handler(), TLSConfig: s.tls, ReadHeaderTimeout: 30 * time.Second,
-		ErrorLog:    log.New(io.Discard, "", 0), // handshakes that clients break off
+		ErrorLog:    log.New(io.Discard, "", 0), // of failed handshakes
 		BaseContext: func(net.Listener) context.Context { return ctx },
-		// HTTP/2 cannot be hijacked, which exec needs.
+		// Exec hijacks connections, which HTTP/2 does not allow.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
@@ -64,7 +63,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// Handler returns the server's paths, which are those of every kubelet.
+// Handler serves the paths of the kubelet's API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
@@ -84,16 +83,16 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// mayCall reports whether the connection's client is one that the server answers to.
+// mayCall reports whether the connection's client is authorized.
 func mayCall(c *tls.ConnectionState) bool {
 	if len(c.VerifiedChains) == 0 {
 		return false
 	}
-	who := c.PeerCertificates[0].Subject
-	return who.CommonName == callers.user || slices.Contains(who.Organization, callers.group)
+	subject := c.PeerCertificates[0].Subject
+	return subject.CommonName == callers.user || slices.Contains(subject.Organization, callers.group)
 }
 
-// pods answers with the pods that the host's kubelets work on.
+// pods serves the pods of the host's kubelets.
 func (s *Server) pods(w http.ResponseWriter, _ *http.Request) {
 	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{}}
 	for _, worker := range s.host.allWorkers() {
@@ -108,22 +107,22 @@ func (s *Server) pods(w http.ResponseWriter, _ *http.Request) {
 		worker.mu.Unlock()
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(list) // the client has gone
+	_ = json.NewEncoder(w).Encode(list) // the client has disconnected
 }
 
-// target is what a request is about.
+// target is the pod and container of a request.
 type target struct {
-	worker *worker
+	worker *podWorker
 	pod    *corev1.Pod
 	status corev1.PodStatus
 	name   string // of the container; "" when the request names none
 }
 
-// target finds the pod and container of a request. It has answered when ok is false.
+// target returns the pod and container of a request. If they do not exist it writes the error and returns false.
 func (s *Server) target(w http.ResponseWriter, r *http.Request) (target, bool) {
 	t, err := s.find(objects.Key{Namespace: r.PathValue("namespace"), Name: r.PathValue("pod")}, r.PathValue("container"))
 	if err != nil {
-		refuse(w, err)
+		writeError(w, err)
 		return target{}, false
 	}
 	return t, true
@@ -144,18 +143,13 @@ func (s *Server) find(key objects.Key, name string) (target, error) {
 	if k == nil {
 		return target{}, apierrors.NewNotFound(gr, key.Name)
 	}
-	t := target{worker: s.host.worker(k, key, pod.UID), pod: pod, status: pod.Status, name: name}
-	t.worker.mu.Lock()
-	defer t.worker.mu.Unlock()
-	if t.worker.status != nil {
-		t.status = *t.worker.status
-	}
-	return t, nil
+	w := s.host.worker(k, key, pod.UID)
+	return target{worker: w, pod: pod, status: w.lastStatus(pod), name: name}, nil
 }
 
-// running returns the container of a request, if it runs.
+// running returns the request's container, or NotFound if it does not run.
 func (t target) running() (Container, error) {
-	seen, _ := t.worker.view(t.worker.uid)
+	seen, _ := t.worker.seen()
 	c, ok := seen.latest(t.name)
 	if !ok || !c.Running {
 		return Container{}, apierrors.NewNotFound(corev1.Resource("pods"), fmt.Sprintf("container not found (%q)", t.name))
@@ -163,8 +157,8 @@ func (t target) running() (Container, error) {
 	return c, nil
 }
 
-// refuse answers with an error.
-func refuse(w http.ResponseWriter, err error) {
+// writeError writes an error with its status code.
+func writeError(w http.ResponseWriter, err error) {
 	code := http.StatusInternalServerError
 	if st, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		code = int(st.ErrStatus.Code)

@@ -5,56 +5,85 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
-// containerScheme starts every container ID.
+// containerScheme is the prefix of every container ID.
 const containerScheme = "minikctl://"
 
-// generate returns the pod's status as of now. The caller holds w.mu.
-func (w *worker) generate(pod *corev1.Pod, seen Pod) corev1.PodStatus {
-	old := pod.Status
-	if w.status != nil {
-		old = *w.status
+// statusInput is what a pod's status is generated from.
+type statusInput struct {
+	pod       *corev1.Pod
+	old       corev1.PodStatus // the newest that was generated, or else the API's
+	seen      Pod              // the runtime's view, with the refused starts
+	address   string           // of the node
+	now       time.Time
+	startTime time.Time
+	end       *podEnd
+	admitted  bool
+	lifecycle lifecycleState
+	probes    interface {
+		result(id ContainerID) probeResult
 	}
-	seen = seen.with(w.failed)
+	volumes *podVolumes // has the termination messages
+}
+
+// statusInput collects the input of the pod's status from the worker's parts.
+func (w *podWorker) statusInput(pod *corev1.Pod, seen Pod) statusInput {
+	state := w.lifecycle.state()
+	in := statusInput{
+		pod: pod, old: w.lastStatus(pod), seen: seen.with(state.refused), address: w.kubelet.Address, now: w.clock().Now(),
+		lifecycle: state, probes: &w.prober, volumes: &w.volumes,
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	in.startTime, in.end, in.admitted = w.startTime, w.end, w.admitted
+	return in
+}
+
+func equalStatus(a, b corev1.PodStatus) bool { return equality.Semantic.DeepEqual(a, b) }
+
+// generate returns the pod's status.
+func (in *statusInput) generate() corev1.PodStatus {
+	pod, old := in.pod, in.old
 	s := corev1.PodStatus{
 		ObservedGeneration: pod.Generation, QOSClass: pod.Status.QOSClass, NominatedNodeName: pod.Status.NominatedNodeName,
-		StartTime: new(metav1.NewTime(w.startAt).Rfc3339Copy()),
-		HostIP:    w.Address, HostIPs: []corev1.HostIP{{IP: w.Address}},
+		StartTime: new(metav1.NewTime(in.startTime).Rfc3339Copy()),
+		HostIP:    in.address, HostIPs: []corev1.HostIP{{IP: in.address}},
 		Resize: pod.Status.Resize, ResourceClaimStatuses: pod.Status.ResourceClaimStatuses,
 		ExtendedResourceClaimStatus: pod.Status.ExtendedResourceClaimStatus,
 		EphemeralContainerStatuses:  pod.Status.EphemeralContainerStatuses,
 	}
-	if ip := podIP(pod, seen, w.Address, old); ip != "" {
+	if ip := podIP(pod, in.seen, in.address, old); ip != "" {
 		s.PodIP, s.PodIPs = ip, []corev1.PodIP{{IP: ip}}
 	}
-	stopped := w.ending != nil && w.ending.stopped
-	if w.verdict != nil && !w.admitted { // it was refused: it has no containers
-		w.judge(pod, old, &s, stopped)
-		s.Conditions = conditions(pod, s, old, false, w.host.Clock.Now())
+	stopped := in.lifecycle.stopped
+	if in.end != nil && !in.admitted { // a rejected pod has no containers
+		in.applyEnd(&s)
+		s.Conditions = conditions(pod, s, old, false, in.now)
 		return s
 	}
-	s.InitContainerStatuses = w.containerStatuses(pod, seen, pod.Spec.InitContainers, old.InitContainerStatuses, true)
-	s.ContainerStatuses = w.containerStatuses(pod, seen, pod.Spec.Containers, old.ContainerStatuses, false)
+	s.InitContainerStatuses = in.containerStatuses(pod.Spec.InitContainers, old.InitContainerStatuses, true)
+	s.ContainerStatuses = in.containerStatuses(pod.Spec.Containers, old.ContainerStatuses, false)
 	slices.SortFunc(s.ContainerStatuses, func(a, b corev1.ContainerStatus) int { return cmp.Compare(a.Name, b.Name) })
 	s.Phase = phaseOf(pod, s, stopped)
-	w.judge(pod, old, &s, stopped)
+	in.applyEnd(&s)
 	if stopped {
-		terminate(pod, &s)
+		makeFinal(pod, &s)
 	}
-	s.Conditions = conditions(pod, s, old, sandboxReady(seen, stopped), w.host.Clock.Now())
+	s.Conditions = conditions(pod, s, old, in.seen.UID != "" && !stopped, in.now)
 	return s
 }
 
-// terminate makes a status final: the phase is a last one, and no container looks as if it could still do anything.
-func terminate(pod *corev1.Pod, s *corev1.PodStatus) {
+// makeFinal makes a status final: the phase is Succeeded or Failed, and every container is terminated.
+func makeFinal(pod *corev1.Pod, s *corev1.PodStatus) {
 	if !isFinished(s.Phase) {
 		s.Phase = corev1.PodFailed
 	}
-	lose := func(list []corev1.ContainerStatus) {
+	terminate := func(list []corev1.ContainerStatus) {
 		for i := range list {
 			if list[i].State.Terminated == nil {
 				list[i].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
@@ -64,18 +93,18 @@ func terminate(pod *corev1.Pod, s *corev1.PodStatus) {
 		}
 	}
 	if wasInitialized(pod, s) {
-		lose(s.ContainerStatuses)
+		terminate(s.ContainerStatuses)
 	}
-	// Of the init containers, those after the last that was ever started would not have been.
+	// Init containers after the last that has started stay as they are: they never ran.
 	for i := len(s.InitContainerStatuses) - 1; i >= 0; i-- {
 		if c := s.InitContainerStatuses[i]; c.State.Waiting == nil || c.LastTerminationState.Terminated != nil || i == 0 {
-			lose(s.InitContainerStatuses[:i+1])
+			terminate(s.InitContainerStatuses[:i+1])
 			break
 		}
 	}
 }
 
-// wasInitialized reports whether the pod's containers could have been started.
+// wasInitialized reports whether the init containers let the app containers start.
 func wasInitialized(pod *corev1.Pod, s *corev1.PodStatus) bool {
 	if len(pod.Spec.InitContainers) == 0 {
 		return true
@@ -98,72 +127,73 @@ func wasInitialized(pod *corev1.Pod, s *corev1.PodStatus) bool {
 	return false
 }
 
-// judge lets the kubelet's own verdict, and a phase that is never left, win over what the containers look like.
-func (w *worker) judge(pod *corev1.Pod, old corev1.PodStatus, s *corev1.PodStatus, stopped bool) {
-	if v := w.verdict; v != nil && v.phase != "" {
-		s.Reason, s.Message = v.reason, v.message
-		if stopped || s.Phase == corev1.PodPending {
-			s.Phase = v.phase
+// applyEnd sets the phase, reason and message of the kubelet's own end of the pod. A final phase of an earlier status
+// stays.
+func (in *statusInput) applyEnd(s *corev1.PodStatus) {
+	if e := in.end; e != nil && e.phase != "" {
+		s.Reason, s.Message = e.reason, e.message
+		if in.lifecycle.stopped || s.Phase == corev1.PodPending {
+			s.Phase = e.phase
 		}
 		return
 	}
-	for _, before := range []corev1.PodStatus{pod.Status, old} {
+	for _, before := range []corev1.PodStatus{in.pod.Status, in.old} {
 		if isFinished(before.Phase) {
 			s.Phase = before.Phase
 		}
 	}
-	if s.Phase == old.Phase {
-		s.Reason, s.Message = old.Reason, old.Message
+	if s.Phase == in.old.Phase {
+		s.Reason, s.Message = in.old.Reason, in.old.Message
 	}
 }
 
+// podIP returns the pod's address; "" when it has none. host is the node's.
 func podIP(pod *corev1.Pod, seen Pod, host string, old corev1.PodStatus) string {
 	switch {
 	case pod.Spec.HostNetwork:
 		return host
 	case seen.IP != "":
 		return seen.IP
-	case seen.UID == "": // gone, or not there yet: what it was before
+	case seen.UID == "": // the sandbox is stopped or not started yet
 		return old.PodIP
 	}
 	return ""
 }
 
-func sandboxReady(seen Pod, stopped bool) bool { return seen.UID != "" && !stopped }
-
-// containerStatuses returns the statuses of the init containers or of the containers.
-func (w *worker) containerStatuses(pod *corev1.Pod, seen Pod, list []corev1.Container, old []corev1.ContainerStatus, init bool) []corev1.ContainerStatus {
+// containerStatuses returns the statuses of the init containers or of the app containers.
+func (in *statusInput) containerStatuses(list []corev1.Container, old []corev1.ContainerStatus, init bool) []corev1.ContainerStatus {
 	if len(list) == 0 {
 		return nil
 	}
 	out := make([]corev1.ContainerStatus, 0, len(list))
 	for i := range list {
-		out = append(out, w.containerStatus(pod, seen, &list[i], statusOf(old, list[i].Name), init))
+		out = append(out, in.containerStatus(&list[i], statusOf(old, list[i].Name), init))
 	}
 	return out
 }
 
-func (w *worker) containerStatus(pod *corev1.Pod, seen Pod, c *corev1.Container, old *corev1.ContainerStatus, init bool) corev1.ContainerStatus {
-	attempts := seen.attempts(c.Name)
+func (in *statusInput) containerStatus(c *corev1.Container, old *corev1.ContainerStatus, init bool) corev1.ContainerStatus {
+	attempts := in.seen.attempts(c.Name)
 	s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, VolumeMounts: mountStatuses(c)}
 	if len(attempts) == 0 {
-		w.absent(pod, &s, old)
+		in.setLost(&s, old)
 	} else {
-		w.present(c, &s, attempts, old)
+		in.setFromRuntime(c, &s, attempts, old)
 	}
 	again := restarts
 	if init {
 		again = restartsInit
 	}
-	w.waiting(pod, c, &s, again)
-	w.ready(&s, c, attempts, init)
+	in.setWaiting(c, &s, again)
+	in.setReady(&s, c, attempts, init)
 	return s
 }
 
-// absent fills the status of a container of which the runtime knows nothing.
-func (w *worker) absent(pod *corev1.Pod, s *corev1.ContainerStatus, old *corev1.ContainerStatus) {
+// setLost sets the status of a container that the runtime does not list: it has not started yet, or the runtime has lost
+// it.
+func (in *statusInput) setLost(s *corev1.ContainerStatus, old *corev1.ContainerStatus) {
 	reason := "ContainerCreating"
-	if len(pod.Spec.InitContainers) > 0 {
+	if len(in.pod.Spec.InitContainers) > 0 {
 		reason = "PodInitializing"
 	}
 	s.State.Waiting = &corev1.ContainerStateWaiting{Reason: reason}
@@ -182,25 +212,25 @@ func (w *worker) absent(pod *corev1.Pod, s *corev1.ContainerStatus, old *corev1.
 		Reason: "ContainerStatusUnknown", ExitCode: 137,
 		Message: "The container could not be located when the pod was deleted.  The container used to be Running",
 	}
-	if pod.DeletionTimestamp == nil {
+	if in.pod.DeletionTimestamp == nil {
 		s.RestartCount++
 	}
 }
 
-// present fills the status of a container from its newest starts.
-func (w *worker) present(c *corev1.Container, s *corev1.ContainerStatus, attempts []Container, old *corev1.ContainerStatus) {
+// setFromRuntime sets the status of a container from its two newest starts.
+func (in *statusInput) setFromRuntime(c *corev1.Container, s *corev1.ContainerStatus, attempts []Container, old *corev1.ContainerStatus) {
 	last := attempts[0]
 	s.RestartCount = int32(last.Attempt)
 	if last.Image.Name != "" {
 		s.Image = last.Image.Name
 	}
 	s.ImageID, s.ContainerID = last.Image.ID, containerID(last)
-	s.State = w.stateOf(c, last)
+	s.State = in.stateOf(c, last)
 	s.AllocatedResources = c.Resources.Requests.DeepCopy()
 	s.Resources = c.Resources.DeepCopy()
 	switch {
 	case len(attempts) > 1:
-		s.LastTerminationState = w.stateOf(c, attempts[1])
+		s.LastTerminationState = in.stateOf(c, attempts[1])
 	case old != nil && old.ContainerID != s.ContainerID && old.State.Terminated != nil:
 		s.LastTerminationState = old.State
 	case old != nil:
@@ -215,7 +245,7 @@ func containerID(c Container) string {
 	return containerScheme + string(c.ID)
 }
 
-func (w *worker) stateOf(c *corev1.Container, run Container) corev1.ContainerState {
+func (in *statusInput) stateOf(c *corev1.Container, run Container) corev1.ContainerState {
 	if run.Running {
 		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: stamp(run.Started)}}
 	}
@@ -229,10 +259,10 @@ func (w *worker) stateOf(c *corev1.Container, run Container) corev1.ContainerSta
 			t.Reason = "Error"
 		}
 	}
-	if t.Message == "" && run.ID != "" && !w.Tier.Simulated {
-		t.Message = w.lastWords(c, run)
+	if t.Message == "" && run.ID != "" {
+		t.Message = in.volumes.terminationMessage(in.pod, c, run)
 	}
-	t.Signal = 0 // an exit code above 128 says it; kubelets leave this empty
+	t.Signal = 0 // kubelets leave it empty: the exit code is 128 plus the signal
 	return corev1.ContainerState{Terminated: t}
 }
 
@@ -243,32 +273,32 @@ func stamp(t time.Time) metav1.Time {
 	return metav1.NewTime(t).Rfc3339Copy()
 }
 
-// waiting turns the status of a container that is to start, and has not yet, into what keeps it.
-func (w *worker) waiting(pod *corev1.Pod, c *corev1.Container, s *corev1.ContainerStatus, again func(*corev1.Pod, *corev1.Container, int) bool) {
-	if state, ok := w.busy[c.Name]; ok && state.Reason != "" && s.State.Running != nil {
+// setWaiting replaces the state of a container that will start by the reason that it has not started yet.
+func (in *statusInput) setWaiting(c *corev1.Container, s *corev1.ContainerStatus, again func(*corev1.Pod, *corev1.Container, int) bool) {
+	if state, ok := in.lifecycle.busy[c.Name]; ok && state.Reason != "" && s.State.Running != nil {
 		s.State = corev1.ContainerState{Waiting: &state}
 		return
 	}
-	why, ok := w.why[c.Name]
-	if !ok || s.State.Running != nil || w.ending != nil {
+	state, ok := in.lifecycle.waiting[c.Name]
+	if !ok || s.State.Running != nil || in.lifecycle.stopping {
 		return
 	}
 	if t := s.State.Terminated; t != nil {
-		if !again(pod, c, int(t.ExitCode)) {
+		if !again(in.pod, c, int(t.ExitCode)) {
 			return
 		}
 		s.LastTerminationState = s.State
 	}
-	s.State = corev1.ContainerState{Waiting: &why}
+	s.State = corev1.ContainerState{Waiting: &state}
 }
 
-// ready fills what probes say of a container.
-func (w *worker) ready(s *corev1.ContainerStatus, c *corev1.Container, attempts []Container, init bool) {
+// setReady sets started and ready from the container's probes.
+func (in *statusInput) setReady(s *corev1.ContainerStatus, c *corev1.Container, attempts []Container, init bool) {
 	started := false
 	if s.State.Running != nil {
-		h := w.health[attempts[0].ID]
-		started = h != nil && h.started
-		s.Ready = started && h.ready
+		r := in.probes.result(attempts[0].ID)
+		started = r.started
+		s.Ready = r.started && r.ready
 	}
 	s.Started = &started
 	if init && !isSidecar(c) {
@@ -276,7 +306,7 @@ func (w *worker) ready(s *corev1.ContainerStatus, c *corev1.Container, attempts 
 	}
 }
 
-// mountStatuses returns what the status says of a container's mounts, which never changes.
+// mountStatuses returns the volumeMounts of a container's status. They never change.
 func mountStatuses(c *corev1.Container) []corev1.VolumeMountStatus {
 	var out []corev1.VolumeMountStatus
 	for _, m := range c.VolumeMounts {

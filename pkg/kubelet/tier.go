@@ -1,21 +1,44 @@
 package kubelet
 
-// Tier says what kind of runtime a node has and what the kubelet can ask of it.
-type Tier struct {
-	Name    string // "process", "sim": it is on the node as the label minikctl.dev/runtime
-	Version string // shown in the node's containerRuntimeVersion
+import (
+	"context"
 
-	// Simulated containers are not real: nothing is resolved, written or probed for them.
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/network/addr"
+)
+
+// Tier describes a kind of runtime to the kubelet and to users.
+type Tier struct {
+	Name    string // "process", "sim": the value of the node's label minikctl.dev/runtime
+	Version string // part of the node's containerRuntimeVersion
+	Fields  Fields // the support for a pod's fields, where it depends on the runtime
+
+	// Simulated containers run no program: the kubelet resolves, writes and probes nothing for them.
 	Simulated bool
 }
 
-// The tiers there are.
-var (
-	// Process runs containers as ordinary processes of the host.
-	Process = Tier{Name: "process", Version: "1"}
-	// Sim makes containers up.
-	Sim = Tier{Name: "sim", Version: "1", Simulated: true}
-)
-
 // TierLabel is the label of a node that names its tier.
 const TierLabel = "minikctl.dev/runtime"
+
+// Driver opens the runtimes of one tier for the nodes of a daemon.
+type Driver struct {
+	Tier Tier
+	// Open opens what the runtimes of all nodes share. A daemon calls it once, and only if a node has this tier.
+	Open func(ctx context.Context, cfg DriverConfig) (Nodes, error)
+}
+
+// DriverConfig is what a daemon offers to its drivers.
+type DriverConfig struct {
+	Root      string                     // a folder for the driver's files; it may not exist yet
+	Addresses func() (addr.Range, error) // claims the daemon's range of pod addresses
+	Clock     clock.Clock
+	Source    *clock.Source
+}
+
+// Nodes gives each node its runtime.
+type Nodes interface {
+	// Runtime returns the runtime of a node.
+	Runtime(node string) Runtime
+	// Close closes the runtimes of all nodes. Their pods run on.
+	Close() error
+}

@@ -13,51 +13,42 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 )
 
-// token is a service account's token as the API gave it.
+// token is a service account's token from the API.
 type token struct {
 	text    string
 	renewAt time.Time
-	seconds int64 // how long it was asked for
+	seconds int64 // the requested lifetime
 }
 
-// Tokens are renewed when this much of their life is over, and at the latest after renewLatest.
+// A token is renewed after renewShare of its lifetime, and at the latest after renewLatest.
 const (
 	renewShare  = 0.8
 	renewLatest = 24 * time.Hour
 )
 
-// serviceAccountToken returns the token that a projected volume shows: the last one, or a new one when that gets old.
-func (w *worker) serviceAccountToken(ctx context.Context, pod *corev1.Pod, p *corev1.ServiceAccountTokenProjection) (string, error) {
-	now := w.host.Clock.Now()
+// serviceAccountToken returns the token of a projected volume. It requests a new one when the last is due for renewal.
+func (v *podVolumes) serviceAccountToken(ctx context.Context, pod *corev1.Pod, p *corev1.ServiceAccountTokenProjection) (string, error) {
+	now := v.clock().Now()
 	seconds := int64(time.Hour / time.Second)
 	if p.ExpirationSeconds != nil {
 		seconds = *p.ExpirationSeconds
 	}
-	w.mu.Lock()
-	if w.config == nil {
-		w.config = &volumes{tokens: map[string]token{}, written: map[string]payload{}}
-	}
-	t, ok := w.config.tokens[p.Audience]
-	w.mu.Unlock()
+	t, ok := v.tokens[p.Audience]
 	if ok && t.seconds == seconds && now.Before(t.renewAt) {
 		return t.text, nil
 	}
-	fresh, err := w.requestToken(ctx, pod, p.Audience, seconds)
+	fresh, err := v.requestToken(ctx, pod, p.Audience, seconds)
 	if err != nil {
-		if ok { // the old one may be good for a while
+		if ok { // the old token may be valid for a while
 			return t.text, nil
 		}
 		return "", err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.config != nil {
-		w.config.tokens[p.Audience] = fresh
-	}
+	put(&v.tokens, p.Audience, fresh)
 	return fresh.text, nil
 }
 
-func (w *worker) requestToken(ctx context.Context, pod *corev1.Pod, audience string, seconds int64) (token, error) {
+func (v *podVolumes) requestToken(ctx context.Context, pod *corev1.Pod, audience string, seconds int64) (token, error) {
 	account := pod.Spec.ServiceAccountName
 	if account == "" {
 		account = "default"
@@ -70,7 +61,7 @@ func (w *worker) requestToken(ctx context.Context, pod *corev1.Pod, audience str
 		req.Spec.Audiences = []string{audience}
 	}
 	t := client.Target{Resource: client.ServiceAccounts, Namespace: pod.Namespace, Name: account, Subresource: "token"}
-	got, err := w.client.Create(ctx, t, req, metav1.CreateOptions{})
+	got, err := v.kubelet.client.Create(ctx, t, req, metav1.CreateOptions{})
 	if err != nil {
 		return token{}, fmt.Errorf("failed to fetch token: %w", err)
 	}
@@ -78,7 +69,7 @@ func (w *worker) requestToken(ctx context.Context, pod *corev1.Pod, audience str
 	if !ok {
 		return token{}, fmt.Errorf("request token: the answer is a %T", got)
 	}
-	now := w.host.Clock.Now()
+	now := v.clock().Now()
 	life := answer.Status.ExpirationTimestamp.Sub(now)
 	return token{
 		text: answer.Status.Token, seconds: seconds,
@@ -86,16 +77,11 @@ func (w *worker) requestToken(ctx context.Context, pod *corev1.Pod, audience str
 	}, nil
 }
 
-// renewTokensIn returns in how long the first of the pod's tokens has to be renewed, 0 when it has none.
-func (w *worker) renewTokensIn() time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.config == nil {
-		return 0
-	}
+// renewTokensIn returns the time until the first of the pod's tokens is due for renewal; 0 when it has none.
+func (v *podVolumes) renewTokensIn() time.Duration {
 	var in time.Duration
-	for _, t := range w.config.tokens {
-		in = soonest(in, max(t.renewAt.Sub(w.host.Clock.Now()), time.Second))
+	for _, t := range v.tokens {
+		in = soonest(in, max(t.renewAt.Sub(v.clock().Now()), time.Second))
 	}
 	return in
 }

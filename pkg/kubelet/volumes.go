@@ -18,108 +18,112 @@ import (
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
-// volumes is what a worker knows of its pod's volumes.
-type volumes struct {
+// podVolumes makes, refreshes and removes the files of a pod: its volumes, termination messages and logs. It is used by
+// sync alone.
+type podVolumes struct {
+	*podScope
 	tokens  map[string]token   // by audience
 	written map[string]payload // by volume
 }
 
-// retryMount is when a volume that could not be made is tried again.
-const retryMount = 2 * time.Second
+// mountRetry is the pause after a volume that could not be made.
+const mountRetry = 2 * time.Second
 
-func (w *worker) podFolder() string { return filepath.Join(w.host.Dir, podsFolder, string(w.uid)) }
-
-func (w *worker) volumeFolder(name string) string {
-	return filepath.Join(w.podFolder(), "volumes", name)
+func (v *podVolumes) folder(volume string) string {
+	return filepath.Join(v.podFolder(), "volumes", volume)
 }
 
-// mount makes the pod's volumes. A positive time means: something is missing, try again after it.
-func (w *worker) mount(ctx context.Context, pod *corev1.Pod) (time.Duration, error) {
-	if w.Tier.Simulated {
+// mount makes the pod's volumes. A positive duration means that an object is missing, and requests another sync after it.
+func (v *podVolumes) mount(ctx context.Context, pod *corev1.Pod) (time.Duration, error) {
+	if v.simulated() {
 		return 0, nil
 	}
-	began := w.host.Clock.Now()
+	began := v.clock().Now()
 	for i := range pod.Spec.Volumes {
-		v := &pod.Spec.Volumes[i]
-		if err := w.makeVolume(ctx, pod, v); err != nil {
+		volume := &pod.Spec.Volumes[i]
+		if err := v.setUp(ctx, pod, volume); err != nil {
 			if ctx.Err() != nil {
 				return 0, ctx.Err()
 			}
-			w.event(ctx, pod, "", corev1.EventTypeWarning, "FailedMount",
-				fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", v.Name, err))
+			v.recordFailedMount(ctx, pod, volume, err)
 			if apierrors.IsNotFound(err) {
-				return retryConfig, nil // the pod is woken when it appears
+				return configRetry, nil // the object's creation also enqueues the pod
 			}
-			return retryMount, nil
+			return mountRetry, nil
 		}
 	}
 	if len(pod.Spec.Volumes) > 0 {
-		trace.Add(ctx, "volumes", began, w.host.Clock.Since(began))
+		trace.Add(ctx, "volumes", began, v.clock().Since(began))
 	}
 	return 0, nil
 }
 
-// refreshVolumes brings the volumes of a running pod up to date with what they show, and returns when to do so again.
-func (w *worker) refreshVolumes(ctx context.Context, pod *corev1.Pod) time.Duration {
-	if w.Tier.Simulated || len(pod.Spec.Volumes) == 0 {
+// refresh updates the volumes of a running pod and returns when to do so again; 0 is not.
+func (v *podVolumes) refresh(ctx context.Context, pod *corev1.Pod) time.Duration {
+	if v.simulated() || len(pod.Spec.Volumes) == 0 {
 		return 0
 	}
 	for i := range pod.Spec.Volumes {
-		v := &pod.Spec.Volumes[i]
-		if v.EmptyDir != nil || v.HostPath != nil {
+		volume := &pod.Spec.Volumes[i]
+		if volume.EmptyDir != nil || volume.HostPath != nil {
 			continue
 		}
-		if err := w.makeVolume(ctx, pod, v); err != nil && ctx.Err() == nil {
-			slog.DebugContext(ctx, "volume not refreshed", "pod", w.key.String(), "volume", v.Name, "err", err)
+		if err := v.setUp(ctx, pod, volume); err != nil && ctx.Err() == nil {
+			v.recordFailedMount(ctx, pod, volume, err)
 		}
 	}
-	return w.renewTokensIn()
+	return v.renewTokensIn()
 }
 
-// makeVolume makes one volume, or brings it up to date.
-func (w *worker) makeVolume(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) error {
+func (v *podVolumes) recordFailedMount(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, err error) {
+	v.event(ctx, pod, "", corev1.EventTypeWarning, "FailedMount",
+		fmt.Sprintf("MountVolume.SetUp failed for volume %q : %v", volume.Name, err))
+}
+
+// setUp makes or updates one volume.
+func (v *podVolumes) setUp(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
 	switch {
-	case v.EmptyDir != nil:
-		if err := os.MkdirAll(w.volumeFolder(v.Name), 0o777); err != nil {
+	case volume.EmptyDir != nil:
+		if err := os.MkdirAll(v.folder(volume.Name), 0o777); err != nil {
 			return err
 		}
-		return os.Chmod(w.volumeFolder(v.Name), 0o777) // MkdirAll is held back by the umask
-	case v.HostPath != nil:
-		return checkHostPath(v.HostPath)
+		return os.Chmod(v.folder(volume.Name), 0o777) // MkdirAll applies the umask
+	case volume.HostPath != nil:
+		return checkHostPath(volume.HostPath)
 	}
-	files, err := w.contents(ctx, pod, v)
+	files, err := v.contents(ctx, pod, volume)
 	if err != nil {
 		return err
 	}
-	return w.writePayload(v.Name, files)
+	return v.write(volume.Name, files)
 }
 
-// errUnsupportedVolume is the error of a volume that no tier of minikctl can give.
+// errUnsupportedVolume is the error of a volume that the kubelet cannot make.
 var errUnsupportedVolume = errors.New("this kind of volume is not supported by minikctl")
 
-// contents returns the files of a volume that shows API objects.
-func (w *worker) contents(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (payload, error) {
+// contents returns the files of a volume that is made from API objects.
+func (v *podVolumes) contents(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (payload, error) {
 	out := payload{}
 	switch {
-	case v.ConfigMap != nil:
-		s := v.ConfigMap
-		data, err := w.host.refs.configMap(ctx, w, s.Name, s.Optional)
+	case volume.ConfigMap != nil:
+		s := volume.ConfigMap
+		data, err := v.kubelet.host.refs.configMap(ctx, v.podScope, s.Name, s.Optional)
 		if err != nil {
 			return nil, err
 		}
 		return out, out.pick(data, s.Items, s.DefaultMode, s.Optional, "configmap")
-	case v.Secret != nil:
-		s := v.Secret
-		data, err := w.host.refs.secret(ctx, w, s.SecretName, s.Optional)
+	case volume.Secret != nil:
+		s := volume.Secret
+		data, err := v.kubelet.host.refs.secret(ctx, v.podScope, s.SecretName, s.Optional)
 		if err != nil {
 			return nil, err
 		}
 		return out, out.pick(data, s.Items, s.DefaultMode, s.Optional, "secret")
-	case v.DownwardAPI != nil:
-		return out, w.downward(out, pod, v.DownwardAPI.Items, v.DownwardAPI.DefaultMode)
-	case v.Projected != nil:
-		for i := range v.Projected.Sources {
-			if err := w.project(ctx, out, pod, &v.Projected.Sources[i], v.Projected.DefaultMode); err != nil {
+	case volume.DownwardAPI != nil:
+		return out, v.downward(out, pod, volume.DownwardAPI.Items, volume.DownwardAPI.DefaultMode)
+	case volume.Projected != nil:
+		for i := range volume.Projected.Sources {
+			if err := v.project(ctx, out, pod, &volume.Projected.Sources[i], volume.Projected.DefaultMode); err != nil {
 				return nil, err
 			}
 		}
@@ -129,24 +133,24 @@ func (w *worker) contents(ctx context.Context, pod *corev1.Pod, v *corev1.Volume
 }
 
 // project adds one source of a projected volume.
-func (w *worker) project(ctx context.Context, out payload, pod *corev1.Pod, s *corev1.VolumeProjection, mode *int32) error {
+func (v *podVolumes) project(ctx context.Context, out payload, pod *corev1.Pod, s *corev1.VolumeProjection, mode *int32) error {
 	switch {
 	case s.ConfigMap != nil:
-		data, err := w.host.refs.configMap(ctx, w, s.ConfigMap.Name, s.ConfigMap.Optional)
+		data, err := v.kubelet.host.refs.configMap(ctx, v.podScope, s.ConfigMap.Name, s.ConfigMap.Optional)
 		if err != nil {
 			return err
 		}
 		return out.pick(data, s.ConfigMap.Items, mode, s.ConfigMap.Optional, "configmap")
 	case s.Secret != nil:
-		data, err := w.host.refs.secret(ctx, w, s.Secret.Name, s.Secret.Optional)
+		data, err := v.kubelet.host.refs.secret(ctx, v.podScope, s.Secret.Name, s.Secret.Optional)
 		if err != nil {
 			return err
 		}
 		return out.pick(data, s.Secret.Items, mode, s.Secret.Optional, "secret")
 	case s.DownwardAPI != nil:
-		return w.downward(out, pod, s.DownwardAPI.Items, mode)
+		return v.downward(out, pod, s.DownwardAPI.Items, mode)
 	case s.ServiceAccountToken != nil:
-		text, err := w.serviceAccountToken(ctx, pod, s.ServiceAccountToken)
+		text, err := v.serviceAccountToken(ctx, pod, s.ServiceAccountToken)
 		if err != nil {
 			return err
 		}
@@ -155,9 +159,9 @@ func (w *worker) project(ctx context.Context, out payload, pod *corev1.Pod, s *c
 	return errUnsupportedVolume
 }
 
-func (w *worker) downward(out payload, pod *corev1.Pod, items []corev1.DownwardAPIVolumeFile, mode *int32) error {
-	seen, _ := w.view(w.uid)
-	at := addresses{pod: podIP(pod, seen, w.Address, pod.Status), host: w.Address}
+func (v *podVolumes) downward(out payload, pod *corev1.Pod, items []corev1.DownwardAPIVolumeFile, mode *int32) error {
+	seen, _ := v.seen()
+	at := addresses{pod: podIP(pod, seen, v.kubelet.Address, pod.Status), host: v.kubelet.Address}
 	for i := range items {
 		item := &items[i]
 		var text string
@@ -166,7 +170,7 @@ func (w *worker) downward(out payload, pod *corev1.Pod, items []corev1.DownwardA
 		case item.FieldRef != nil:
 			text, err = podField(pod, item.FieldRef.FieldPath, at)
 		case item.ResourceFieldRef != nil:
-			text, err = resourceField(pod, nil, item.ResourceFieldRef, w.capacityNow())
+			text, err = resourceField(pod, nil, item.ResourceFieldRef, v.kubelet.allocatable())
 		}
 		if err != nil {
 			return err
@@ -178,7 +182,7 @@ func (w *worker) downward(out payload, pod *corev1.Pod, items []corev1.DownwardA
 	return nil
 }
 
-// checkHostPath makes what the host's path shall be, or checks that it is so.
+// checkHostPath creates or verifies the hostPath according to its type.
 func checkHostPath(s *corev1.HostPathVolumeSource) error {
 	kind := corev1.HostPathUnset
 	if s.Type != nil {
@@ -225,21 +229,21 @@ func checkHostPath(s *corev1.HostPathVolumeSource) error {
 	return nil
 }
 
-// hostFolder returns where a volume is on the host.
-func (w *worker) hostFolder(pod *corev1.Pod, name string) string {
+// hostPath returns the path of a volume on the host.
+func (v *podVolumes) hostPath(pod *corev1.Pod, name string) string {
 	for i := range pod.Spec.Volumes {
-		if v := &pod.Spec.Volumes[i]; v.Name == name && v.HostPath != nil {
-			return v.HostPath.Path
+		if volume := &pod.Spec.Volumes[i]; volume.Name == name && volume.HostPath != nil {
+			return volume.HostPath.Path
 		}
 	}
-	return w.volumeFolder(name)
+	return v.folder(name)
 }
 
-// mounts returns what a container is to see of the host: its volumes and the file for its last words.
-func (w *worker) mounts(pod *corev1.Pod, c *corev1.Container, env *environment, words string) ([]Mount, error) {
+// mounts returns the container's mounts: its volumes, and the file for its termination message.
+func (v *podVolumes) mounts(pod *corev1.Pod, c *corev1.Container, env *environment, message string) ([]Mount, error) {
 	var out []Mount
 	for _, m := range c.VolumeMounts {
-		from := w.hostFolder(pod, m.Name)
+		from := v.hostPath(pod, m.Name)
 		sub := m.SubPath
 		if m.SubPathExpr != "" {
 			sub = expand(m.SubPathExpr, env.get)
@@ -255,15 +259,15 @@ func (w *worker) mounts(pod *corev1.Pod, c *corev1.Container, env *environment, 
 		}
 		out = append(out, Mount{Host: from, Container: m.MountPath, ReadOnly: m.ReadOnly})
 	}
-	if words != "" {
-		out = append(out, Mount{Host: words, Container: c.TerminationMessagePath})
+	if message != "" {
+		out = append(out, Mount{Host: message, Container: c.TerminationMessagePath})
 	}
 	return out, nil
 }
 
-// makeSubPath makes a folder in a volume if it is missing. Links that a container has put there are not followed out of it.
+// makeSubPath makes a folder in a volume if it is missing. It follows no link that leads out of the volume.
 func makeSubPath(volume, sub string) error {
-	if err := os.MkdirAll(volume, 0o755); err != nil { // what a hostPath names need not be there
+	if err := os.MkdirAll(volume, 0o755); err != nil { // the path of a hostPath may not exist
 		return err
 	}
 	root, err := os.OpenRoot(volume)
@@ -277,12 +281,12 @@ func makeSubPath(volume, sub string) error {
 	return err
 }
 
-// terminationFile makes the file that takes a container's last words.
-func (w *worker) terminationFile(c *corev1.Container, attempt int) (string, error) {
+// makeTerminationFile makes the file for a container's termination message and returns its path.
+func (v *podVolumes) makeTerminationFile(c *corev1.Container, attempt int) (string, error) {
 	if c.TerminationMessagePath == "" {
 		return "", nil
 	}
-	path := w.wordsPath(c.Name, attempt)
+	path := v.terminationPath(c.Name, attempt)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", err
 	}
@@ -293,43 +297,42 @@ func (w *worker) terminationFile(c *corev1.Container, attempt int) (string, erro
 	return path, errors.Join(f.Chmod(0o666), f.Close()) // the container may run as another user
 }
 
-func (w *worker) wordsPath(name string, attempt int) string {
-	return filepath.Join(w.podFolder(), "containers", name, fmt.Sprintf("termination-%d", attempt))
+func (v *podVolumes) terminationPath(name string, attempt int) string {
+	return filepath.Join(v.podFolder(), "containers", name, fmt.Sprintf("termination-%d", attempt))
 }
 
-// unmount removes the pod's volumes. What a hostPath shows is not touched: it is not below the pod's folder.
-func (w *worker) unmount() {
-	w.mu.Lock()
-	w.config = nil
-	w.mu.Unlock()
-	if w.Tier.Simulated {
+// remove removes the pod's volumes. A hostPath stays: it is not below the pod's folder.
+func (v *podVolumes) remove() {
+	clear(v.tokens)
+	clear(v.written)
+	if v.simulated() {
 		return
 	}
-	if err := os.RemoveAll(filepath.Join(w.podFolder(), "volumes")); err != nil {
-		slog.Warn("cannot remove volumes", "pod", w.key.String(), "err", err)
-	}
-}
-
-// dropFolders removes what is left of the pod on disk, its logs with it.
-func (w *worker) dropFolders(pod *corev1.Pod) {
-	if w.Tier.Simulated {
-		return
-	}
-	if err := errors.Join(os.RemoveAll(w.podFolder()), os.RemoveAll(w.logFolder(pod))); err != nil {
-		slog.Warn("cannot remove the pod's files", "pod", w.key.String(), "err", err)
+	if err := os.RemoveAll(filepath.Join(v.podFolder(), "volumes")); err != nil {
+		slog.Warn("cannot remove volumes", "pod", v.key.String(), "err", err)
 	}
 }
 
-// dropLog removes the files of one start of a container.
-func (w *worker) dropLog(pod *corev1.Pod, run Container) {
-	if w.Tier.Simulated {
+// removeFolders removes the pod's folder and its logs.
+func (v *podVolumes) removeFolders(pod *corev1.Pod) {
+	if v.simulated() {
 		return
 	}
-	path := w.logPath(pod, run.Name, run.Attempt)
+	if err := errors.Join(os.RemoveAll(v.podFolder()), os.RemoveAll(v.logFolder(pod))); err != nil {
+		slog.Warn("cannot remove the pod's files", "pod", v.key.String(), "err", err)
+	}
+}
+
+// removeLog removes the log and the termination message of one start of a container.
+func (v *podVolumes) removeLog(pod *corev1.Pod, run Container) {
+	if v.simulated() {
+		return
+	}
+	path := v.logPath(pod, run.Name, run.Attempt)
 	rotated, _ := filepath.Glob(path + ".*") // fails only on a bad pattern
-	for _, f := range append(rotated, path, w.wordsPath(run.Name, run.Attempt)) {
+	for _, f := range append(rotated, path, v.terminationPath(run.Name, run.Attempt)) {
 		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			slog.Warn("cannot remove a container's file", "pod", w.key.String(), "err", err)
+			slog.Warn("cannot remove a container's file", "pod", v.key.String(), "err", err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +15,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 )
 
-// shown returns what is in a folder that publish wrote, by path; nothing when the folder changes meanwhile.
+// shown returns the files of a published folder by path, and none if the folder changes meanwhile.
 func shown(dir string) map[string]string {
 	out := map[string]string{}
 	entries, err := os.ReadDir(dir)
@@ -66,7 +67,7 @@ func TestPublish(t *testing.T) {
 				t.Errorf("%s: got mode %o, want %o", path, info.Mode().Perm(), f.mode)
 			}
 		}
-		if got := shown(dir); !equalStrings(got, want) {
+		if got := shown(dir); !maps.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		if versions, _ := filepath.Glob(filepath.Join(dir, "..version_*")); len(versions) != 1 {
@@ -110,8 +111,8 @@ func TestSubPathsStayInside(t *testing.T) {
 	}
 }
 
-// TestVolumesAreNotFound checks that who may enter the host's folder can't look for secrets there.
-func TestVolumesAreNotFound(t *testing.T) {
+// TestVolumesAreNotListed checks that other users cannot list the host's folders, which contain secrets.
+func TestVolumesAreNotListed(t *testing.T) {
 	r := newRig(t)
 	for _, dir := range []string{".", podsFolder, logsFolder} {
 		info, err := os.Stat(filepath.Join(r.host.Dir, dir))
@@ -208,7 +209,8 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
-// TestFilesGoBeforeTheirPod checks that what is left of a pod nobody knows of any more is nothing, whenever a kubelet dies.
+// TestFilesGoBeforeTheirPod checks that a pod's files are removed before the pod itself: a kubelet that dies in between
+// leaves no files without a pod.
 func TestFilesGoBeforeTheirPod(t *testing.T) {
 	r := newRig(t)
 	pod := r.pod("p", corev1.PodSpec{})

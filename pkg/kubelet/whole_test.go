@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -31,7 +32,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/network/addr"
 )
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // whole is a node of real processes against a real API server, which reaches the node's kubelet over HTTPS.
 type whole struct {
@@ -72,7 +73,7 @@ func newWhole(t *testing.T) *whole {
 
 func (w *whole) start() {
 	t := w.t
-	// Claimed as daemons do: the first pods of two tests that run at the same time would have the same address otherwise.
+	// Each test claims a range, so that pods of concurrent tests have different addresses.
 	r, err := addr.Claim(addr.Folder(), w.dir)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +82,11 @@ func (w *whole) start() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := images.New(images.Config{Map: map[string]images.Source{"nginx": {Image: "minikctl.dev/web"}}})
+	folder := filepath.Join(w.dir, "image")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	store, err := images.New(images.Config{Map: map[string]images.Source{"nginx": {Image: "minikctl.dev/web"}, "tools": {Folder: folder}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +96,7 @@ func (w *whole) start() {
 	}
 	ca := x509.NewCertPool()
 	ca.AppendCertsFromPEM(w.env.PKI.CA())
-	cfg, err := pki.KubeletTLS("n1", []string{"127.0.0.1"}, ca, clock.Real())
+	cfg, err := pki.SelfSignedKubeletTLS("n1", []string{"127.0.0.1"}, ca, clock.Real())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +112,7 @@ func (w *whole) start() {
 		t.Fatal(err)
 	}
 	node, err := kubelet.New(kubelet.Config{
-		Node: kubelet.NodeConfig{Name: "n1", Tier: kubelet.Process}, Host: host, Client: w.env.Client("kubelet"), Runtime: processes.Runtime("n1"),
+		Node: kubelet.NodeConfig{Name: "n1", Tier: process.Tier}, Host: host, Client: w.env.Client("kubelet"), Runtime: processes.Runtime("n1"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +144,7 @@ func (w *whole) create(pod *corev1.Pod) {
 	}
 }
 
-// until waits for a state. check says what is missing, "" when nothing is.
+// until waits for a condition. check returns what is missing, or "" when the condition holds.
 func (w *whole) until(what string, check func() string) {
 	w.t.Helper()
 	missing := ""
@@ -260,7 +265,7 @@ func TestServiceAccountVolume(t *testing.T) {
 
 func TestFollowAndPrevious(t *testing.T) {
 	w := newWhole(t)
-	// It ends only when the command that lets it end is over: a container's end takes its commands with it.
+	// The container ends after the exec that ends it: the end of a container kills its execs.
 	pod := shell("p", `cd $MINIKCTL_ROOT; echo start; until [ -e go ]; do sleep 0.02; done; while kill -0 $(cat go) 2>&-; do sleep 0.02; done; echo end; exit 3`)
 	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	w.create(pod)
@@ -318,4 +323,64 @@ func TestPodsOutliveTheirKubelet(t *testing.T) {
 		t.Errorf("the pod has changed: %+v", after.Status)
 	}
 	w.delete("p")
+}
+
+func TestNodeSaysThatPodsCanReadTheKeys(t *testing.T) {
+	w := newWhole(t)
+	w.until("the condition KeysProtected", func() string {
+		got, err := w.env.Client("test").Get(t.Context(), client.Target{Resource: client.Nodes, Name: "n1"}, metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		for _, c := range got.(*corev1.Node).Status.Conditions {
+			if c.Type == "KeysProtected" {
+				if c.Status != corev1.ConditionFalse || c.Reason != "PodsRunAsDaemonUser" || !strings.Contains(c.Message, "the daemon's") {
+					t.Errorf("got %+v", c)
+				}
+				return ""
+			}
+		}
+		return "the node has none"
+	})
+}
+
+// TestExecHandlersSeeMounts runs a postStart hook and a readiness probe from a volume, and a preStop hook from the image's
+// folder. Each writes to a mounted volume.
+func TestExecHandlersSeeMounts(t *testing.T) {
+	w := newWhole(t)
+	tool := filepath.Join(w.dir, "image", "tool.sh")
+	if err := os.WriteFile(tool, []byte("#!/bin/sh\ntouch $MINIKCTL_ROOT/out/stopped\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	scripts := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "scripts"}, Data: map[string]string{
+		"started.sh": "#!/bin/sh\ntouch $MINIKCTL_ROOT/out/started\n",
+		"ready.sh":   "#!/bin/sh\ntest -e $MINIKCTL_ROOT/out/started\n",
+	}}
+	if _, err := w.api.CoreV1().ConfigMaps("default").Create(t.Context(), scripts, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	pod := shell("p", "sleep 1000")
+	pod.Spec.Volumes = []corev1.Volume{
+		{Name: "scripts", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "scripts"}, DefaultMode: new(int32(0o755)),
+		}}},
+		{Name: "out", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: out}}},
+	}
+	c := &pod.Spec.Containers[0]
+	c.Image, c.Command = "tools", []string{"sleep", "1000"}
+	c.VolumeMounts = []corev1.VolumeMount{{Name: "scripts", MountPath: "/scripts"}, {Name: "out", MountPath: "/out"}}
+	run := func(path string) *corev1.ExecAction { return &corev1.ExecAction{Command: []string{path}} }
+	c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: run("/scripts/ready.sh")}, PeriodSeconds: 1}
+	c.Lifecycle = &corev1.Lifecycle{
+		PostStart: &corev1.LifecycleHandler{Exec: run("/scripts/started.sh")}, PreStop: &corev1.LifecycleHandler{Exec: run("/tool.sh")},
+	}
+	w.create(pod)
+	w.ready("p")
+	w.delete("p")
+	for _, name := range []string{"started", "stopped"} {
+		if _, err := os.Stat(filepath.Join(out, name)); err != nil {
+			t.Error(err)
+		}
+	}
 }

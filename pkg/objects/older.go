@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Message is a type of the published API, which has a protobuf form.
+// Message is an API type with a protobuf encoding.
 type Message interface {
 	runtime.Object
 	Unmarshal([]byte) error
 }
 
-// Recode converts between versions through protobuf, for kinds whose versions agree in it: the fields that they share
-// have the same numbers and types, and those of one version alone are dropped. out shares nothing with in.
+// Recode converts between versions through protobuf, for kinds whose versions have equal field numbers and types. Fields that
+// only one version has are dropped. out shares no memory with in.
 func Recode[T interface{ Unmarshal([]byte) error }](in any, out T) (T, error) {
 	m, ok := in.(interface{ Marshal() ([]byte, error) })
 	if !ok {
@@ -31,7 +31,7 @@ func Recode[T interface{ Unmarshal([]byte) error }](in any, out T) (T, error) {
 	return out, nil
 }
 
-// Older makes an older version of the same shape, of the group-version gv, which Recode converts.
+// Older returns a Version of the group-version gv that Recode converts.
 func Older[T interface {
 	Object
 	Message
@@ -46,23 +46,23 @@ func Older[T interface {
 	}
 }
 
-// Departed is a type of a version that Kubernetes serves no more, which knows when that came.
-type Departed interface {
+// Lifecycle is a type of a version that Kubernetes has removed. It has the releases of the removal.
+type Lifecycle interface {
 	Message
 	APILifecycleDeprecated() (major, minor int)
 	APILifecycleRemoved() (major, minor int)
 }
 
-// Removed is like Older for a version that Kubernetes serves no more. kind is what it is called.
+// Removed is Older for a version that Kubernetes has removed. kind is its kind.
 func Removed[T interface {
 	Object
 	Message
-}, V Departed](gv, kind string, current func() T, older func() V, list func() runtime.Object) Version[T] {
-	return Older(gv, Farewell(gv, kind, older()), current, older, list)
+}, V Lifecycle](gv, kind string, current func() T, older func() V, list func() runtime.Object) Version[T] {
+	return Older(gv, RemovalWarning(gv, kind, older()), current, older, list)
 }
 
-// Farewell is the text of the Warning header about such a version.
-func Farewell(gv, kind string, obj Departed) string {
+// RemovalWarning returns the text of the Warning header for such a version.
+func RemovalWarning(gv, kind string, obj Lifecycle) string {
 	major, minor := obj.APILifecycleDeprecated()
 	text := fmt.Sprintf("%s %s is deprecated in v%d.%d+", gv, kind, major, minor)
 	major, minor = obj.APILifecycleRemoved()

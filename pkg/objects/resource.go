@@ -5,17 +5,19 @@ import (
 	"strings"
 	"time"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// Resource is a Def with its type erased, which is how the API server sees every row. Unless it says so, no
-// function is nil. It is made by Row and must not be changed after.
+// Resource is a Def with its type erased, as the API server uses it. No function is nil
+// unless documented. Row makes it; it must not be changed afterwards.
 type Resource struct {
 	Names      Names
 	Versions   []Served // the stored version first
@@ -31,19 +33,30 @@ type Resource struct {
 	Scale      *ScaleOf  // nil: no scale subresource
 	Parts      map[string]*StatusOf
 	Connects   []string
-	Grace      func(obj Object, asked *int64) int64 // negative: the resource has no graceful deletion at all
-	Read       func(value []byte) (Object, error)   // of what the store keeps, in whichever version it was written; nil: by New
-	Deleting   func(obj Object, now time.Time)      // of a copy that is about to be marked as being deleted; nil: nothing
+	Grace      func(obj Object, asked *int64) int64 // negative: no graceful deletion
+	Read       func(value []byte) (Object, error)   // decodes a stored value of any version; nil: decode into New()
+	Deleting   func(obj Object, now time.Time)      // changes a copy before its deletionTimestamp is set; nil: no change
 	Selectable map[string]func(Object) string
 
-	Unselectable string                                  // "": in the usual words
-	Completed    func(Object) []metav1.TableRowCondition // nil: nothing is said
+	Unselectable string                                  // "": the usual message
+	Completed    func(Object) []metav1.TableRowCondition // nil: none
 
 	CreateOnUpdate, NeedsVersion, Undecoded, OrphanDefault, ReturnsDeleted bool
 	OrphanWarning                                                          string
+	Controller                                                             string
 	Verbs                                                                  []string
+	ApplyPriority                                                          int
 
-	// Revision tells apart the rows that a kind known at run time only has over time; "" for all others.
+	PatchTypes []types.PatchType // that clients may use, in the order of error messages
+	// Complete fills in an object directly before it is stored; nil: nothing.
+	Complete func(obj Object)
+	// DefaultsUnowned leaves the defaults of the stored version out of managedFields: in a write through another version,
+	// Default is called after managedFields are updated, not before.
+	DefaultsUnowned bool
+	// Versionless accepts a patched object without an apiVersion.
+	Versionless bool
+
+	// Revision distinguishes the successive rows of a custom resource; "" for compiled-in resources.
 	Revision string
 }
 
@@ -56,10 +69,10 @@ func Each(list []Resource) []*Resource {
 	return out
 }
 
-// Custom reports whether the kind is known at run time only: its objects are unstructured.
+// Custom reports whether this is a custom resource, whose objects are unstructured.
 func (r *Resource) Custom() bool { return r.Revision != "" }
 
-// Part returns how a subresource writes its part of the object: the status, or one of Parts; nil for all others.
+// Part returns the Status of a subresource that writes a part of the object, or nil.
 func (r *Resource) Part(subresource string) *StatusOf {
 	if subresource == "status" {
 		return r.Status
@@ -73,29 +86,29 @@ type Served struct {
 	New            func() runtime.Object
 	NewList        func() runtime.Object
 	Default        func(obj runtime.Object)
-	To             func(obj runtime.Object) (Object, error) // nil: it is the stored version
-	From           func(obj Object) (runtime.Object, error) // nil: it is the stored version
-	Validate       func(obj, old Object) field.ErrorList    // after the Resource's own
+	To             func(obj runtime.Object) (Object, error) // nil: this is the stored version
+	From           func(obj Object) (runtime.Object, error) // nil: this is the stored version
+	Validate       func(obj, old Object) field.ErrorList    // in addition to the Resource's
 	Deprecated     string
 	Columns        []ColumnOf
 	Selectable     map[string]func(Object) string
 	Label          func(field, value string) (string, string)
-	Renamed        map[string]string // what errors call the fields that those of the Resource call otherwise
+	Renamed        map[string]string // names of fields in errors that differ from the Resource's
 
-	// What follows is for kinds whose type is known at run time only. All may be nil: the Go type says it.
+	// The fields below are for custom resources, and nil for others, whose Go type has the information.
 
-	Unserved bool // objects may be stored in it, but no client sees it
-	// Coerce makes decoded JSON fit the version: it drops the fields that are not known there, and returns their paths.
+	Unserved bool // objects may be stored in it, but it is not served
+	// Coerce drops the fields of decoded JSON that the version does not know, and returns their paths.
 	Coerce func(obj runtime.Object) (unknown []string, err error)
-	// ValidateStatus is what a write of the status must meet besides the Resource's StatusOf.Validate.
+	// ValidateStatus checks a write of the status, in addition to the Resource's StatusOf.Validate.
 	ValidateStatus func(obj, old Object) field.ErrorList
-	// Merge returns how the fields of the version's objects merge in an apply.
+	// Merge returns the schema by which server-side apply merges objects of the version.
 	Merge func() (typed.ParseableType, error)
-	// OpenAPI returns the documents that describe the version alone, with its paths.
+	// OpenAPI returns the documents of the version alone, with its paths.
 	OpenAPI func() (OpenAPI, error)
 }
 
-// OpenAPI is what describes one version of a kind, in both forms that clients may ask for.
+// OpenAPI holds the OpenAPI documents of a version of a kind, v2 and v3.
 type OpenAPI struct {
 	V2 *spec.Swagger
 	V3 *spec3.OpenAPI
@@ -116,12 +129,23 @@ type ScaleOf struct {
 	Status   func(obj Object) int32
 	Selector func(obj Object) string
 	Path     func(version string) []string // nil: spec.replicas
-	// Check says what keeps an object from having a scale: an *UnsetReplicas, or that a field is not what it must be. nil:
-	// nothing ever does.
+	// Check returns an error when obj has no scale: an *UnsetReplicas, or an error about a field of the wrong type. nil:
+	// every object has a scale.
 	Check func(obj Object) error
+	// Validate validates the scale that a client writes. nil: the object that results is validated as in an update.
+	Validate func(scale *autoscalingv1.Scale) field.ErrorList
 }
 
-// UnsetReplicas says that an object does not say how many replicas it wants.
+// validateScale validates the scale of a typed object.
+func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
+	errs := validation.ValidateObjectMeta(&scale.ObjectMeta, true, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	if scale.Spec.Replicas < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0"))
+	}
+	return errs
+}
+
+// UnsetReplicas is the error of an object whose field for the desired replicas, at Path, is not set.
 type UnsetReplicas struct{ Path string }
 
 func (e *UnsetReplicas) Error() string {
@@ -135,10 +159,10 @@ type ColumnOf struct {
 	Cell                            func(obj Object, now time.Time) any
 }
 
-// AllVerbs are the verbs of a resource that does not list its own, in discovery's order.
+// AllVerbs are the default verbs of a resource, in discovery's order.
 var AllVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
-// Row erases a Def's type. It panics when the row lacks its names, New or NewList: a mistake in the program.
+// Row erases a Def's type. It panics if the names, New or NewList are missing, which is a programmer error.
 func Row[T Object](d Def[T]) Resource {
 	n := d.Names
 	if n.Singular == "" {
@@ -151,10 +175,14 @@ func Row[T Object](d Def[T]) Resource {
 		Names: n, New: func() Object { return d.New() }, NewList: d.NewList, ValidName: d.ValidName,
 		Reset: d.Reset, Connects: d.Connects, Selectable: eraseSelectable(d.Selectable),
 		CreateOnUpdate: d.CreateOnUpdate, NeedsVersion: d.NeedsVersion, Undecoded: d.Undecoded,
-		OrphanDefault: d.OrphanDefault, OrphanWarning: d.OrphanWarning, ReturnsDeleted: d.ReturnsDeleted, Verbs: d.Verbs,
-		Default: eraseOne(d.Default), Prepare: eraseTwo(d.Prepare),
+		OrphanDefault: d.OrphanDefault, OrphanWarning: d.OrphanWarning, ReturnsDeleted: d.ReturnsDeleted, Controller: d.Controller, Verbs: d.Verbs,
+		ApplyPriority: d.ApplyPriority,
+		Default:       eraseOne(d.Default), Prepare: eraseTwo(d.Prepare),
 		Validate: eraseCheck(d.Validate), Warnings: eraseWarnings(d.Warnings),
 		Grace: func(Object, *int64) int64 { return -1 },
+		PatchTypes: []types.PatchType{
+			types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType, types.ApplyYAMLPatchType,
+		},
 	}
 	if r.ValidName == nil {
 		r.ValidName = validation.NameIsDNSSubdomain
@@ -191,6 +219,7 @@ func Row[T Object](d Def[T]) Resource {
 			Status:   func(obj Object) int32 { return s.Status(obj.(T)) },
 			Selector: func(obj Object) string { return s.Selector(obj.(T)) },
 			Path:     s.Path,
+			Validate: validateScale,
 		}
 	}
 	r.Versions = []Served{{
@@ -204,7 +233,7 @@ func Row[T Object](d Def[T]) Resource {
 	return r
 }
 
-// metadataCheck is the check of a resource that has no other.
+// metadataCheck returns the Validate of a Def without one.
 func metadataCheck(n Names, name func(name string, prefix bool) []string) func(obj, old Object) field.ErrorList {
 	at := field.NewPath("metadata")
 	return func(obj, old Object) field.ErrorList {
@@ -249,7 +278,7 @@ func eraseOne[T Object](f func(T)) func(Object) {
 	return func(obj Object) { f(obj.(T)) }
 }
 
-// as returns obj as a T; a nil Object becomes T's zero value, which is a nil pointer.
+// as returns obj as a T, or a nil pointer for a nil Object.
 func as[T Object](obj Object) T {
 	t, _ := obj.(T)
 	return t

@@ -1,6 +1,6 @@
-// Package reconcile owns the loop that every controller, and the kubelet's pod workers, share: sources put keys into a
-// queue, workers take them out and call Reconcile, and what fails comes back later. A key is never worked on twice at the
-// same time, and the revisions that woke it travel in the context of Reconcile, to the writes that it makes.
+// Package reconcile owns the loop that controllers and the kubelet's pod workers share: sources enqueue keys, workers call
+// Reconcile with them, and a key whose Reconcile fails is retried with backoff. A key is reconciled by one worker at a time.
+// The context of Reconcile carries the revisions of the changes that enqueued the key, and so do the writes made with it.
 package reconcile
 
 import (
@@ -22,35 +22,35 @@ import (
 
 // Loop is one controller.
 type Loop struct {
-	Name    string   // is the controller's file name, its metric label and its log field
-	Sources []Source // what wakes it
+	Name    string   // the controller's file name, metric label and log field
+	Sources []Source // what enqueues keys
 
-	// Reconcile brings the object of key nearer to what it should be. It is level-triggered: it looks at the caches, not
-	// at what woke it. A positive duration means: come back after it. An error means: come back with a growing pause
-	// (conflicts and not-founds, which a newer cache will settle, are not logged above Debug).
+	// Reconcile brings the object of a key closer to its desired state. It is level-triggered: it reads caches and does not
+	// depend on the change that enqueued the key. A positive duration requeues the key after that time, an error with
+	// backoff. Conflict, NotFound and AlreadyExists errors, which the next state of the caches resolves, are logged at Debug.
 	Reconcile func(ctx context.Context, key objects.Key) (time.Duration, error)
 
-	Workers int // how many keys are worked on at the same time; 0: 1
+	Workers int // how many keys are reconciled at the same time; 0: 1
 
-	// Rest lets a key rest after it was worked on, for as long as that took but at most so long, before it is worked on
-	// again: a loop that is woken by each of a thousand pods looks at all of them less often, and at a few at once. 0: none.
-	Rest time.Duration
+	// MaxCooldown bounds the pause after a reconcile, which is as long as the reconcile took. A loop whose objects are enqueued
+	// by each of a thousand pods then handles many changes at once. 0: no pause.
+	MaxCooldown time.Duration
 }
 
-// Enqueue adds a key to the loop's workqueue. revision is the change that triggered it, 0 for none.
+// Enqueue adds a key to the loop's workqueue. revision is that of the change that caused it, 0 for none.
 type Enqueue func(key objects.Key, revision uint64)
 
-// Source subscribes to something and wakes the loop for it. It is called once, when the loop starts.
+// Source subscribes to changes and enqueues keys for them. A Loop calls it once, when it starts.
 type Source func(ctx context.Context, enqueue Enqueue)
 
-// Watch wakes the loop for each change of an object, with the object's key.
+// Watch enqueues the key of each object that changes.
 func Watch[T objects.Object](c *client.Cache[T]) Source {
 	return func(_ context.Context, enqueue Enqueue) {
 		c.Subscribe(func(ch client.Change[T]) { enqueue(ch.Key(), ch.Revision) })
 	}
 }
 
-// Owned wakes the loop for the controlling owner, of that kind, of each object that changes.
+// Owned enqueues the controlling owner of each object that changes, if the owner is of a kind.
 func Owned[T objects.Object](c *client.Cache[T], kind string) Source {
 	return Map(c, func(ch client.Change[T]) []objects.Key {
 		var keys []objects.Key
@@ -72,7 +72,7 @@ func Owned[T objects.Object](c *client.Cache[T], kind string) Source {
 	})
 }
 
-// Map wakes the loop for the keys that f finds in a change.
+// Map enqueues the keys that f returns for a change.
 func Map[T objects.Object](c *client.Cache[T], f func(client.Change[T]) []objects.Key) Source {
 	return func(_ context.Context, enqueue Enqueue) {
 		c.Subscribe(func(ch client.Change[T]) {
@@ -83,7 +83,7 @@ func Map[T objects.Object](c *client.Cache[T], f func(client.Change[T]) []object
 	}
 }
 
-// Every wakes the loop for one fixed key at each interval, beginning at once.
+// Every enqueues one key at once and then at each interval.
 func Every(clk clock.Clock, interval time.Duration, key objects.Key) Source {
 	return func(ctx context.Context, enqueue Enqueue) {
 		go func() {
@@ -94,8 +94,8 @@ func Every(clk clock.Clock, interval time.Duration, key objects.Key) Source {
 	}
 }
 
-// Run works until ctx ends, and returns when its workers have finished what they had begun. The caches that the sources
-// watch must be synced or be going to be.
+// Run runs the loop until ctx ends. It returns when its workers have finished the reconciles that they had begun. Reconcile may
+// be called before the caches of the sources have synced.
 func (l Loop) Run(ctx context.Context, clk clock.Clock) error {
 	q := &queue{
 		clock: clk, states: map[objects.Key]*state{},
@@ -123,12 +123,12 @@ func (l Loop) work(ctx context.Context, clk clock.Clock, q *queue) {
 			return
 		}
 		began := clk.Now()
-		l.one(ctx, clk, q, key)
-		q.done(key, min(clk.Since(began), l.Rest))
+		l.reconcileKey(ctx, clk, q, key)
+		q.done(key, min(clk.Since(began), l.MaxCooldown))
 	}
 }
 
-func (l Loop) one(ctx context.Context, clk clock.Clock, q *queue, key objects.Key) {
+func (l Loop) reconcileKey(ctx context.Context, clk clock.Clock, q *queue, key objects.Key) {
 	causes := q.take(key)
 	defer func() {
 		if p := recover(); p != nil {
@@ -145,7 +145,7 @@ func (l Loop) one(ctx context.Context, clk clock.Clock, q *queue, key objects.Ke
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
 			level = slog.LevelDebug
 		}
-		slog.Log(ctx, level, "reconcile again", "controller", l.Name, "key", key.String(), "err", err, "took", clk.Since(began))
+		slog.Log(ctx, level, "reconcile failed, retrying", "controller", l.Name, "key", key.String(), "err", err, "took", clk.Since(began))
 		q.retry(key, causes)
 	default:
 		q.keys.Forget(key)
@@ -155,24 +155,24 @@ func (l Loop) one(ctx context.Context, clk clock.Clock, q *queue, key objects.Ke
 	}
 }
 
-// queue is the work queue with what is known of each key in it.
+// queue is a workqueue that also holds the causes of its keys.
 type queue struct {
 	keys  workqueue.TypedRateLimitingInterface[objects.Key]
 	clock clock.Clock
 
 	mu     sync.Mutex
-	states map[objects.Key]*state // of keys that wait, are worked on or rest
+	states map[objects.Key]*state // of keys that are queued, being reconciled or cooling down
 }
 
-// state is what is known of a key.
+// state is the state of a key.
 type state struct {
-	causes  []uint64 // the revisions that asked for it
-	waiting bool     // in keys
-	busy    bool     // worked on, or resting after it
-	again   bool     // woken while it was busy
+	causes     []uint64 // the revisions of the changes that enqueued it
+	queued     bool     // in keys
+	processing bool     // being reconciled, or cooling down
+	dirty      bool     // enqueued while processing
 }
 
-// maxCauses bounds how many revisions a waiting key remembers: the first ones are forgotten.
+// maxCauses bounds the causes of a key. The oldest ones are dropped.
 const maxCauses = 16
 
 func (q *queue) state(key objects.Key) *state {
@@ -188,16 +188,16 @@ func (q *queue) enqueue(key objects.Key, revision uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.state(key)
-	s.remember(revision)
-	if s.busy {
-		s.again = true
-	} else if !s.waiting {
-		s.waiting = true
+	s.addCauses(revision)
+	if s.processing {
+		s.dirty = true
+	} else if !s.queued {
+		s.queued = true
 		q.keys.Add(key)
 	}
 }
 
-func (s *state) remember(revisions ...uint64) {
+func (s *state) addCauses(revisions ...uint64) {
 	for _, r := range revisions {
 		if r != 0 {
 			s.causes = append(s.causes, r)
@@ -206,35 +206,35 @@ func (s *state) remember(revisions ...uint64) {
 	s.causes = s.causes[max(0, len(s.causes)-maxCauses):]
 }
 
-// take notes that key is worked on and returns its causes.
+// take marks a key as processing and returns its causes.
 func (q *queue) take(key objects.Key) []uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.state(key)
 	causes := s.causes
-	*s = state{busy: true}
+	*s = state{processing: true}
 	return causes
 }
 
-// done ends the work on key, which then rests.
-func (q *queue) done(key objects.Key, rest time.Duration) {
+// done ends the reconcile of a key, which then cools down.
+func (q *queue) done(key objects.Key, cooldown time.Duration) {
 	q.keys.Done(key)
-	if rest <= 0 {
-		q.rested(key)
+	if cooldown <= 0 {
+		q.finish(key)
 		return
 	}
-	q.clock.AfterFunc(rest, func() { q.rested(key) })
+	q.clock.AfterFunc(cooldown, func() { q.finish(key) })
 }
 
-// rested ends the rest of a key: it comes back if it was woken meanwhile, and is forgotten if nothing is known of it.
-func (q *queue) rested(key objects.Key) {
+// finish ends the cooldown of a key. A dirty key is queued again.
+func (q *queue) finish(key objects.Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.state(key)
-	s.busy = false
+	s.processing = false
 	switch {
-	case s.again:
-		s.again, s.waiting = false, true
+	case s.dirty:
+		s.dirty, s.queued = false, true
 		q.keys.Add(key)
 	case len(s.causes) == 0:
 		delete(q.states, key)
@@ -243,7 +243,7 @@ func (q *queue) rested(key objects.Key) {
 
 func (q *queue) retry(key objects.Key, causes []uint64) {
 	q.mu.Lock()
-	q.state(key).remember(causes...)
+	q.state(key).addCauses(causes...)
 	q.mu.Unlock()
 	q.keys.AddRateLimited(key)
 }

@@ -22,13 +22,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
-// TestMain keeps the logs of failures, which the tests make, to itself.
+// TestMain discards the logs of the failures that tests cause.
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	os.Exit(m.Run())
 }
 
-// journal notes what a loop did.
+// journal records what a loop did.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -58,17 +58,17 @@ func expect(t *testing.T, what string, got, want any) {
 
 func key(name string) objects.Key { return objects.Key{Namespace: "ns", Name: name} }
 
-// run runs a loop within a bubble of time; wake wakes it.
-func run(t *testing.T, l reconcile.Loop, test func(wake reconcile.Enqueue)) {
+// run runs a loop in a synctest bubble. enqueue enqueues keys.
+func run(t *testing.T, l reconcile.Loop, test func(enqueue reconcile.Enqueue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		var wake reconcile.Enqueue
-		l.Sources = append(l.Sources, func(_ context.Context, w reconcile.Enqueue) { wake = w })
+		var enqueue reconcile.Enqueue
+		l.Sources = append(l.Sources, func(_ context.Context, w reconcile.Enqueue) { enqueue = w })
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- l.Run(ctx, clock.Real()) }()
 		synctest.Wait()
-		test(wake)
+		test(enqueue)
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -76,7 +76,7 @@ func run(t *testing.T, l reconcile.Loop, test func(wake reconcile.Enqueue)) {
 	})
 }
 
-// TestOnceAtATime: a key that is woken while it is worked on is worked on again afterwards, once.
+// TestOnceAtATime: a key that is enqueued while it is reconciled is reconciled once more afterwards.
 func TestOnceAtATime(t *testing.T) {
 	var j journal
 	release := make(chan struct{})
@@ -88,18 +88,18 @@ func TestOnceAtATime(t *testing.T) {
 	}}
 	synctest.Test(t, func(t *testing.T) {
 		release = make(chan struct{})
-		var wake reconcile.Enqueue
-		l.Sources = []reconcile.Source{func(_ context.Context, w reconcile.Enqueue) { wake = w }}
+		var enqueue reconcile.Enqueue
+		l.Sources = []reconcile.Source{func(_ context.Context, w reconcile.Enqueue) { enqueue = w }}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- l.Run(ctx, clock.Real()) }()
 		synctest.Wait()
-		wake(key("a"), 0)
+		enqueue(key("a"), 0)
 		synctest.Wait()
 		for range 5 {
-			wake(key("a"), 0)
+			enqueue(key("a"), 0)
 		}
-		wake(key("b"), 0)
+		enqueue(key("b"), 0)
 		got := j.take()
 		slices.Sort(got)
 		expect(t, "begun", got, "[begin a begin b]")
@@ -113,7 +113,7 @@ func TestOnceAtATime(t *testing.T) {
 	})
 }
 
-// TestCauses: what woke a key travels to its writes, also to the next attempt, and only to its own.
+// TestCauses: the writes of a reconcile carry the causes of its key, also at a retry, and not those of other keys.
 func TestCauses(t *testing.T) {
 	var j journal
 	fail := true
@@ -124,12 +124,12 @@ func TestCauses(t *testing.T) {
 			return 0, errors.New("not yet")
 		}
 		return 0, nil
-	}}, func(wake reconcile.Enqueue) {
-		wake(key("a"), 7)
+	}}, func(enqueue reconcile.Enqueue) {
+		enqueue(key("a"), 7)
 		expect(t, "one cause", j.take(), "[a [7]]")
-		wake(key("a"), 0)
+		enqueue(key("a"), 0)
 		expect(t, "no cause", j.take(), "[a []]")
-		wake(key("fails"), 9)
+		enqueue(key("fails"), 9)
 		time.Sleep(time.Second)
 		expect(t, "kept over a failure", j.take(), "[fails [9] fails [9]]")
 	})
@@ -145,12 +145,12 @@ func TestManyCausesKeepTheNewest(t *testing.T) {
 		}
 		gate.Unlock()
 		return 0, nil
-	}}, func(wake reconcile.Enqueue) {
+	}}, func(enqueue reconcile.Enqueue) {
 		gate.Lock()
-		wake(key("a"), 1)
+		enqueue(key("a"), 1)
 		synctest.Wait()
 		for rev := range uint64(40) {
-			wake(key("a"), 100+rev)
+			enqueue(key("a"), 100+rev)
 		}
 		gate.Unlock()
 		time.Sleep(time.Second)
@@ -159,8 +159,8 @@ func TestManyCausesKeepTheNewest(t *testing.T) {
 	})
 }
 
-// TestComingBack: after a while when asked for, with growing pauses after failures, and after a panic.
-func TestComingBack(t *testing.T) {
+// TestRequeue: a key is requeued after the returned time, with backoff after errors, and after a panic.
+func TestRequeue(t *testing.T) {
 	var j journal
 	var began time.Time
 	failures := 0
@@ -181,26 +181,26 @@ func TestComingBack(t *testing.T) {
 			}
 		}
 		return 0, nil
-	}}, func(wake reconcile.Enqueue) {
+	}}, func(enqueue reconcile.Enqueue) {
 		began = time.Now()
-		wake(key("later"), 0)
+		enqueue(key("later"), 0)
 		time.Sleep(time.Hour)
 		expect(t, "later", j.take(), "[later@0s later@1m0s later@2m0s]")
 		began = time.Now()
-		wake(key("fails"), 0)
+		enqueue(key("fails"), 0)
 		time.Sleep(time.Hour)
 		expect(t, "failures", j.take(), "[fails@0s fails@5ms fails@15ms fails@35ms]")
 		failures, began = 0, time.Now()
-		wake(key("panics"), 0)
+		enqueue(key("panics"), 0)
 		time.Sleep(time.Hour)
 		expect(t, "panic", j.take(), "[panics@0s panics@5ms]")
 	})
 }
 
-// TestRest: a key that is woken all the time is worked on half of it, and at once when it was left alone for long.
-func TestRest(t *testing.T) {
+// TestCooldown: a key that is always enqueued is reconciled half of the time, and at once after a long pause.
+func TestCooldown(t *testing.T) {
 	var j journal
-	run(t, reconcile.Loop{Name: "test", Rest: 20 * time.Millisecond, Reconcile: func(_ context.Context, k objects.Key) (time.Duration, error) {
+	run(t, reconcile.Loop{Name: "test", MaxCooldown: 20 * time.Millisecond, Reconcile: func(_ context.Context, k objects.Key) (time.Duration, error) {
 		j.note("%s", k.Name)
 		if k.Name == "slow" {
 			time.Sleep(time.Second)
@@ -208,9 +208,9 @@ func TestRest(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		return 0, nil
-	}}, func(wake reconcile.Enqueue) {
+	}}, func(enqueue reconcile.Enqueue) {
 		for range 995 {
-			wake(key("a"), 0)
+			enqueue(key("a"), 0)
 			time.Sleep(time.Millisecond)
 		}
 		if n := len(j.take()); n < 45 || n > 52 {
@@ -218,25 +218,25 @@ func TestRest(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		expect(t, "the last news are looked at", j.take(), "[a]")
-		wake(key("a"), 0)
+		enqueue(key("a"), 0)
 		expect(t, "at once", j.take(), "[a]")
 		time.Sleep(time.Second)
-		wake(key("slow"), 0)
+		enqueue(key("slow"), 0)
 		synctest.Wait()
-		wake(key("slow"), 0)
+		enqueue(key("slow"), 0)
 		time.Sleep(1021 * time.Millisecond)
 		expect(t, "no longer than the limit", j.take(), "[slow slow]")
 	})
 }
 
-// TestEnd: Run returns once what was begun is done, and not before.
+// TestEnd: Run returns when the reconciles that had begun have ended.
 func TestEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done := false
-		var wake reconcile.Enqueue
+		var enqueue reconcile.Enqueue
 		l := reconcile.Loop{
 			Name:    "test",
-			Sources: []reconcile.Source{func(_ context.Context, w reconcile.Enqueue) { wake = w }},
+			Sources: []reconcile.Source{func(_ context.Context, w reconcile.Enqueue) { enqueue = w }},
 			Reconcile: func(context.Context, objects.Key) (time.Duration, error) {
 				time.Sleep(time.Minute)
 				done = true
@@ -247,9 +247,9 @@ func TestEnd(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- l.Run(ctx, clock.Real()) }()
 		synctest.Wait()
-		wake(key("a"), 0)
+		enqueue(key("a"), 0)
 		synctest.Wait()
-		wake(key("b"), 0) // is not begun any more
+		enqueue(key("b"), 0) // is not reconciled
 		cancel()
 		if err := <-ended; err != nil || !done {
 			t.Errorf("ended with %v, done %t", err, done)
@@ -271,7 +271,7 @@ func TestEvery(t *testing.T) {
 	})
 }
 
-// TestSources: which keys the changes of a cache wake.
+// TestSources: the keys that sources enqueue for changes of a cache.
 func TestSources(t *testing.T) {
 	pod := func(name, owner string, rev string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "u", ResourceVersion: rev}}

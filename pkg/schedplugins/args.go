@@ -15,13 +15,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
-// argsOf is a pointer to a plugin's arguments.
+// argsOf is a pointer to the arguments of a plugin.
 type argsOf[A any] interface {
 	*A
 	runtime.Object
 }
 
-// with makes a factory of a plugin with arguments. They are decoded strictly over the defaults.
+// with returns the factory of a plugin with arguments. They are decoded strictly over the defaults.
 func with[A any, PA argsOf[A]](defaults func() A, make func(A, framework.Handle) (framework.Plugin, error)) scheduler.Factory {
 	return func(_ context.Context, given runtime.Object, h framework.Handle) (framework.Plugin, error) {
 		args, err := decode[A, PA](given, defaults)
@@ -48,7 +48,7 @@ func decode[A any, PA argsOf[A]](given runtime.Object, defaults func() A) (A, er
 	return defaults(), fmt.Errorf("args: want %T, got %T", PA(nil), given)
 }
 
-// checkKind checks apiVersion and kind, which arguments need not say.
+// checkKind checks apiVersion and kind, which arguments may leave out.
 func checkKind[A any, PA argsOf[A]](args PA) error {
 	gvk := args.GetObjectKind().GroupVersionKind()
 	want := fmt.Sprintf("%T", args)
@@ -62,7 +62,7 @@ func checkKind[A any, PA argsOf[A]](args PA) error {
 	return nil
 }
 
-// bare makes a factory of a plugin that has no arguments.
+// bare returns the factory of a plugin without arguments.
 func bare(make func(framework.Handle) framework.Plugin) scheduler.Factory {
 	return func(_ context.Context, given runtime.Object, h framework.Handle) (framework.Plugin, error) {
 		if u, ok := given.(*runtime.Unknown); given != nil && (!ok || strings.TrimSpace(string(u.Raw)) != "{}") {
@@ -72,10 +72,17 @@ func bare(make func(framework.Handle) framework.Plugin) scheduler.Factory {
 	}
 }
 
-// local is embedded by plugins whose verdicts about a node depend on the pod's signature and that node alone.
+// cooperative is embedded by every plugin of this package: they compute, and DefaultBinder's call of the API ends with its
+// context.
+type cooperative struct{}
+
+// Cooperative is scheduler.Cooperative's.
+func (cooperative) Cooperative() {}
+
+// local is embedded by plugins whose results for a node depend only on the pod's signature and that node.
 type local struct{}
 
-// NodeLocal is scheduler.NodeLocal's.
+// NodeLocal implements scheduler.NodeLocal.
 func (local) NodeLocal(*corev1.Pod, framework.SharedLister) bool { return true }
 
 // signature is a pod's signature of one part.
@@ -83,7 +90,7 @@ func signature(key string, value any) ([]framework.SignFragment, *framework.Stat
 	return []framework.SignFragment{{Key: key, Value: value}}, nil
 }
 
-// on is one event that a plugin wants to hear of.
+// on returns an event to register for.
 func on(resource framework.EventResource, action framework.ActionType, hint framework.QueueingHintFn) framework.ClusterEventWithHint {
 	return framework.ClusterEventWithHint{Event: framework.ClusterEvent{Resource: resource, ActionType: action}, QueueingHintFn: hint}
 }
@@ -96,7 +103,7 @@ func queueIf(worth bool) framework.QueueingHint {
 	return framework.QueueSkip
 }
 
-// nodeOf returns an event's node as it is now, nil when there is none.
+// nodeOf returns an event's object as a Node, nil if it has no such object.
 func nodeOf(obj any) *corev1.Node {
 	n, _ := obj.(*corev1.Node)
 	return n

@@ -10,8 +10,9 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// balanced prefers nodes whose resources are used in more equal parts with the pod than without it.
+// balanced prefers nodes on which the pod makes the utilization of the resources more even.
 type balanced struct {
+	cooperative
 	local
 	resources []measured
 }
@@ -37,7 +38,7 @@ func (balanced) Name() string { return "NodeResourcesBalancedAllocation" }
 
 const balancedKey framework.StateKey = "PreScoreNodeResourcesBalancedAllocation"
 
-// PreScore skips pods that ask for nothing: they balance nothing, and would all go to one node.
+// PreScore skips pods without requests: they do not change the balance, and would all go to one node.
 func (p balanced) PreScore(_ context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) *framework.Status {
 	a := askedOf(pod, p.resources, false)
 	for _, n := range a {
@@ -58,12 +59,13 @@ func (p balanced) Score(_ context.Context, state framework.CycleState, pod *core
 	}
 	var b1, b2 [4]usage
 	with, without := usageOn(node, a, p.resources, false, b1[:], b2[:])
-	// From half of the maximum, when the pod makes things as uneven as can be, to all of it.
+	// The score is half of the maximum when the pod makes the utilization as uneven as possible, and the maximum when it
+	// makes it as even as possible.
 	const middle = framework.MaxScore + framework.MaxScore/2
 	return (middle + evenness(with) - evenness(without)) / 2, nil
 }
 
-// evenness is highest when all resources are used in equal parts: 1 less the standard deviation of the parts.
+// evenness is the maximum score, reduced by the standard deviation of the resources' utilization.
 func evenness(resources []usage) int64 {
 	n := float64(len(resources))
 	if n < 2 {

@@ -3,6 +3,7 @@ package schedplugins
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,7 +23,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
-// cluster is an API server with a scheduler and a cache that shows what becomes of the pods.
+// cluster is an API server with a scheduler and a cache that shows the results for the pods.
 type cluster struct {
 	t      testing.TB
 	env    *apiservertest.Env
@@ -48,7 +49,8 @@ func newCluster(t testing.TB) *cluster {
 	return c
 }
 
-func (c *cluster) start(change func(*scheduler.Config)) {
+// start starts a scheduler, which stop or the end of the test ends.
+func (c *cluster) start(change func(*scheduler.Config)) (stop func()) {
 	c.t.Helper()
 	cfg := scheduler.Config{Client: c.env.Client("kube-scheduler"), Clock: clock.Real(), Source: clock.NewSource(1), Registry: Registry}
 	if change != nil {
@@ -61,12 +63,14 @@ func (c *cluster) start(change func(*scheduler.Config)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
-	c.t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			c.t.Errorf("scheduler: %v", err)
 		}
 	})
+	c.t.Cleanup(stop)
+	return stop
 }
 
 func (c *cluster) create(target client.Target, obj objectOf) {
@@ -88,7 +92,7 @@ func (c *cluster) node(name, cpu string, change ...func(*corev1.Node)) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	// A new node is tainted as not ready; what makes it ready in a cluster takes that away.
+	// A new node has the taint not-ready; in a cluster, the node lifecycle controller removes it.
 	ready := created.(*corev1.Node).DeepCopy()
 	ready.Spec.Taints = n.Spec.Taints
 	if _, err := c.client.Update(context.Background(), client.Target{Resource: client.Nodes, Name: name}, ready, metav1.UpdateOptions{}); err != nil {
@@ -110,7 +114,7 @@ func (c *cluster) pod(name, cpu string, change ...func(*corev1.Pod)) {
 // until waits until cond holds for the pod.
 func (c *cluster) until(name, what string, cond func(*corev1.Pod) bool) *corev1.Pod {
 	c.t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		p, ok := c.pods.Get(keyOf(name))
 		if ok && cond(p) {
@@ -141,8 +145,8 @@ func (c *cluster) unschedulable(name, message string) {
 	})
 }
 
-// TestClusterPlaces sees pods placed through the API, turned down with their condition and event, and placed once
-// there is a node that takes them; and what was decided.
+// TestClusterPlaces schedules pods through the API: they are rejected with condition and Event, and bound once a node fits;
+// the decisions are recorded.
 func TestClusterPlaces(t *testing.T) {
 	c := newCluster(t)
 	c.start(nil)
@@ -166,8 +170,37 @@ func TestClusterPlaces(t *testing.T) {
 	}
 }
 
-// TestClusterProfiles sees each pod placed by the profile that it names, gated pods left alone until their gates are gone,
-// and pods of other schedulers left alone.
+// TestDecisionNamesTaintsAndChosenNode checks that a decision lists the taint that rejected a node, and the score of
+// the chosen node even if it is not among the listed best ones.
+func TestDecisionNamesTaintsAndChosenNode(t *testing.T) {
+	c := newCluster(t)
+	c.node("tainted", "8", func(n *corev1.Node) {
+		n.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+	})
+	for i := range 2 * minikctl.MaxListed {
+		c.node(fmt.Sprintf("n%d", i), "8")
+	}
+	c.start(nil)
+	chosen := map[string]bool{}
+	for i := range 10 {
+		name := fmt.Sprintf("p%d", i)
+		c.pod(name, "1")
+		d := c.decision(name, "Scheduled")
+		if len(d.Rejected) != 1 || !slices.Equal(d.Rejected[0].Details, []string{"taint dedicated=gpu:NoSchedule"}) {
+			t.Errorf("rejected: %+v", d.Rejected)
+		}
+		if !slices.ContainsFunc(d.Scores, func(s minikctl.NodeScore) bool { return s.Node == d.Node }) {
+			t.Errorf("the scores lack the chosen node %s: %+v", d.Node, d.Scores)
+		}
+		chosen[d.Node] = true
+	}
+	if len(chosen) != 10 {
+		t.Errorf("10 pods are on %d nodes", len(chosen))
+	}
+}
+
+// TestClusterProfiles checks that each pod is scheduled by the profile in its schedulerName, that gated pods wait until
+// their gates are removed, and that pods of other schedulers are ignored.
 func TestClusterProfiles(t *testing.T) {
 	c := newCluster(t)
 	c.node("empty", "8")
@@ -218,17 +251,25 @@ func TestClusterProfiles(t *testing.T) {
 func (c *cluster) event(pod, reason, message string) {
 	c.t.Helper()
 	c.eventually("event "+reason+" of "+pod, func() bool {
-		list, err := c.client.List(context.Background(), client.Target{Resource: client.Events, Namespace: "default"}, metav1.ListOptions{})
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		for _, obj := range list.Items {
-			if e, ok := obj.(*corev1.Event); ok && e.InvolvedObject.Name == pod && e.Reason == reason && e.Message == message {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(c.events(), func(e *corev1.Event) bool {
+			return e.InvolvedObject.Name == pod && e.Reason == reason && e.Message == message
+		})
 	})
+}
+
+// events lists the Events of the namespace default.
+func (c *cluster) events() (out []*corev1.Event) {
+	c.t.Helper()
+	list, err := c.client.List(context.Background(), client.Target{Resource: client.Events, Namespace: "default"}, metav1.ListOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, obj := range list.Items {
+		if e, ok := obj.(*corev1.Event); ok {
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // decision waits for a decision about a pod.
@@ -252,7 +293,7 @@ func (c *cluster) decision(pod, outcome string) (found *minikctl.Decision) {
 
 func (c *cluster) eventually(what string, cond func() bool) {
 	c.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !cond(); {
+	for deadline := time.Now().Add(time.Minute); !cond(); {
 		if time.Now().After(deadline) {
 			c.t.Fatalf("no %s in time", what)
 		}
@@ -260,7 +301,7 @@ func (c *cluster) eventually(what string, cond func() bool) {
 	}
 }
 
-// BenchmarkCluster places pods on 1,000 nodes through a whole API server.
+// BenchmarkCluster schedules pods on 1,000 nodes through a whole API server.
 func BenchmarkCluster(b *testing.B) {
 	c := newCluster(b)
 	for i := range 1000 {
@@ -271,7 +312,7 @@ func BenchmarkCluster(b *testing.B) {
 	}
 	b.ResetTimer()
 	began := time.Now()
-	var decided atomic.Int64 // when the last one was, after began
+	var decided atomic.Int64 // the time of the last decision, since began
 	c.start(func(cfg *scheduler.Config) {
 		cfg.Decided = func(_, _ string) { decided.Store(int64(time.Since(began))) }
 	})

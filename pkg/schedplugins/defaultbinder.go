@@ -11,9 +11,12 @@ import (
 )
 
 // defaultBinder binds pods by the binding subresource.
-type defaultBinder struct{ handle framework.Handle }
+type defaultBinder struct {
+	cooperative
+	handle framework.Handle
+}
 
-func newDefaultBinder(h framework.Handle) framework.Plugin { return defaultBinder{h} }
+func newDefaultBinder(h framework.Handle) framework.Plugin { return defaultBinder{handle: h} }
 
 func (defaultBinder) Name() string { return "DefaultBinder" }
 

@@ -13,8 +13,11 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// defaultPreemption finds out whether pods of lower priority stand in a pod's way. It says so and evicts nobody.
-type defaultPreemption struct{ handle framework.Handle }
+// defaultPreemption reports whether a pod would fit without the pods of lower priority. It does not evict them.
+type defaultPreemption struct {
+	cooperative
+	handle framework.Handle
+}
 
 func defaultPreemptionArgs() configv1.DefaultPreemptionArgs {
 	percent, least := int32(10), int32(100)
@@ -31,7 +34,7 @@ func newDefaultPreemption(args configv1.DefaultPreemptionArgs, h framework.Handl
 	case percent != nil && least != nil && *percent == 0 && *least == 0:
 		return nil, fmt.Errorf("args: minCandidateNodesPercentage and minCandidateNodesAbsolute cannot both be zero")
 	}
-	return defaultPreemption{h}, nil
+	return defaultPreemption{handle: h}, nil
 }
 
 func (defaultPreemption) Name() string { return "DefaultPreemption" }
@@ -39,7 +42,7 @@ func (defaultPreemption) Name() string { return "DefaultPreemption" }
 const (
 	noHelp    = "Preemption is not helpful for scheduling"
 	noVictims = "No preemption victims found for incoming pod"
-	// wouldHelp is this plugin's own: stock Kubernetes would have evicted.
+	// wouldHelp is not a message of Kubernetes, whose plugin would have evicted the pods.
 	wouldHelp = "node(s) would have room without pods of lower priority, which this scheduler does not evict"
 )
 
@@ -74,7 +77,7 @@ func (p defaultPreemption) PostFilter(ctx context.Context, state framework.Cycle
 		fmt.Sprintf("preemption: 0/%d nodes are available: %s.", len(nodes), strings.Join(reasons, ", ")))
 }
 
-// without says what would become of the pod on a node without its pods of lower priority.
+// without returns why the pod does not fit even without the pods of lower priority on a node; if it fits, wouldHelp.
 func (p defaultPreemption) without(ctx context.Context, state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) []string {
 	var lower []framework.PodInfo
 	for _, other := range node.GetPods() {

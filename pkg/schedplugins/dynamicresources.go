@@ -9,9 +9,11 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// dynamicResources stands for the allocation of devices by resource claims, which this cluster has none of: it turns
-// down pods that claim any, and has no preference among nodes.
-type dynamicResources struct{ local }
+// dynamicResources rejects pods with resource claims, which this scheduler does not allocate. It scores all nodes alike.
+type dynamicResources struct {
+	cooperative
+	local
+}
 
 func defaultDynamicResources() configv1.DynamicResourcesArgs {
 	return configv1.DynamicResourcesArgs{
@@ -52,7 +54,7 @@ func (dynamicResources) SignPod(_ context.Context, pod *corev1.Pod) ([]framework
 	return signature(framework.DynamicResourcesSignerName, nil)
 }
 
-// EventsToRegister is empty: nothing that can happen here gives a pod its claims.
+// EventsToRegister is empty: no event makes a claim allocatable.
 func (dynamicResources) EventsToRegister(context.Context) ([]framework.ClusterEventWithHint, error) {
 	return nil, nil
 }

@@ -8,9 +8,10 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// imageLocality prefers nodes that have the pod's images already, the larger ones more, and discounts images that only
-// few nodes have, so that pods don't all gather there.
+// imageLocality prefers nodes that have the pod's images already, weighted by size. An image counts less when few nodes
+// have it, so that pods don't all go to these nodes.
 type imageLocality struct {
+	cooperative
 	local
 	handle framework.Handle
 }
@@ -19,7 +20,8 @@ func newImageLocality(h framework.Handle) framework.Plugin { return imageLocalit
 
 func (imageLocality) Name() string { return "ImageLocality" }
 
-// Below the first sum an image counts nothing; from the second on, multiplied by the number of containers, no more.
+// The score is zero up to the first sum of sizes, and the maximum from the second one on, which is multiplied by the
+// number of containers.
 const (
 	leastImage = 23 << 20
 	mostImage  = 1000 << 20
@@ -55,7 +57,7 @@ func eachImage(pod *corev1.Pod, f func(image string)) {
 	}
 }
 
-// fullName adds the tag that is meant when an image names none.
+// fullName adds the default tag to an image name without a tag.
 func fullName(image string) string {
 	if strings.LastIndex(image, ":") <= strings.LastIndex(image, "/") {
 		return image + ":latest"

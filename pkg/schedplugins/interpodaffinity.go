@@ -14,9 +14,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
-// interPodAffinity keeps pods near to, and away from, the pods that their required affinity and anti-affinity name,
-// keeps them away from pods whose anti-affinity names them, and prefers nodes by everybody's preferred terms.
+// interPodAffinity filters nodes by the pod's required affinity and anti-affinity and by the required anti-affinity of
+// the pods on the nodes, and scores nodes by the preferred terms of both.
 type interPodAffinity struct {
+	cooperative
 	handle         framework.Handle
 	namespaces     scheduler.Namespaces
 	hardWeight     int32
@@ -40,7 +41,7 @@ func newInterPodAffinity(args configv1.InterPodAffinityArgs, h framework.Handle)
 	if !ok {
 		return nil, errors.New("the scheduler does not know namespaces")
 	}
-	return &interPodAffinity{h, namespaces, weight, args.IgnorePreferredTermsOfExistingPods}, nil
+	return &interPodAffinity{cooperative{}, h, namespaces, weight, args.IgnorePreferredTermsOfExistingPods}, nil
 }
 
 func (*interPodAffinity) Name() string { return "InterPodAffinity" }
@@ -54,16 +55,17 @@ const (
 // domain is the nodes that share a value of a topology key.
 type domain struct{ key, value string }
 
-// neighbours counts, by domain, the pods that matter to a pod's required terms.
+// neighbours counts, by domain, the pods that match a pod's required terms or whose required anti-affinity matches the
+// pod.
 type neighbours struct {
-	affinity, anti []framework.AffinityTerm // the pod's, with their namespaces spelled out
+	affinity, anti []framework.AffinityTerm // the pod's terms; their namespace selectors are resolved
 	labels         labels.Set               // of the pod's namespace
-	wanted         map[domain]int           // pods that match all of its affinity terms
-	unwanted       map[domain]int           // pods that match one of its anti-affinity terms
-	hostile        map[domain]int           // pods with an anti-affinity term that matches it
+	wanted         map[domain]int           // pods that match all affinity terms
+	unwanted       map[domain]int           // pods that match an anti-affinity term
+	hostile        map[domain]int           // pods with an anti-affinity term that matches the pod
 }
 
-// Clone is framework.StateData's.
+// Clone implements framework.StateData.
 func (n *neighbours) Clone() framework.StateData {
 	c := *n
 	c.wanted, c.unwanted, c.hostile = copied(n.wanted), copied(n.unwanted), copied(n.hostile)
@@ -111,7 +113,7 @@ func (p *interPodAffinity) PreFilter(_ context.Context, state framework.CycleSta
 	return nil, nil
 }
 
-// terms parses a pod's terms and puts the namespaces that a selector takes in the selector's place.
+// terms parses a pod's terms and resolves their namespace selectors to namespaces.
 func (p *interPodAffinity) terms(pod *corev1.Pod, raw []corev1.PodAffinityTerm) ([]framework.AffinityTerm, error) {
 	terms, err := framework.GetAffinityTerms(pod, raw)
 	if err != nil {
@@ -125,13 +127,13 @@ func (p *interPodAffinity) terms(pod *corev1.Pod, raw []corev1.PodAffinityTerm) 
 
 func (p *interPodAffinity) spellOut(t *framework.AffinityTerm) {
 	if t.NamespaceSelector.Empty() {
-		return // all namespaces, or (nothing) none
+		return // all namespaces or, for labels.Nothing, none
 	}
 	t.Namespaces.Insert(p.namespaces.NamespacesLike(t.NamespaceSelector)...)
 	t.NamespaceSelector = labels.Nothing()
 }
 
-// countHostile counts another pod's anti-affinity terms that match the pod.
+// countHostile adds by for each anti-affinity term of other that matches the pod.
 func (n *neighbours) countHostile(pod *corev1.Pod, other framework.PodInfo, node *corev1.Node, by int) {
 	terms := other.GetRequiredAntiAffinityTerms()
 	for i := range terms {
@@ -141,7 +143,7 @@ func (n *neighbours) countHostile(pod *corev1.Pod, other framework.PodInfo, node
 	}
 }
 
-// countOwn counts another pod that the pod's own terms match.
+// countOwn adds by for each of the pod's own terms that other matches.
 func (n *neighbours) countOwn(other *corev1.Pod, node *corev1.Node, by int) {
 	if len(n.affinity) > 0 && matchesAll(n.affinity, other) {
 		for i := range n.affinity {
@@ -177,7 +179,7 @@ func count(m map[domain]int, node *corev1.Node, key string, by int) {
 
 func (p *interPodAffinity) PreFilterExtensions() framework.PreFilterExtensions { return p }
 
-// AddPod and RemovePod are framework.PreFilterExtensions'.
+// AddPod and RemovePod implement framework.PreFilterExtensions.
 func (p *interPodAffinity) AddPod(_ context.Context, state framework.CycleState, pod *corev1.Pod, other framework.PodInfo, node framework.NodeInfo) *framework.Status {
 	return p.recount(state, pod, other, node, 1)
 }
@@ -214,8 +216,8 @@ func (p *interPodAffinity) Filter(_ context.Context, state framework.CycleState,
 	return nil
 }
 
-// nearWanted reports whether the node is in a domain of each affinity term. The first pod of a group that wants to be
-// near each other may go anywhere that has the topology keys.
+// nearWanted reports whether the node is in a domain of each affinity term. The first pod of a group with affinity to
+// itself may run on any node that has the topology keys.
 func (n *neighbours) nearWanted(pod *corev1.Pod, node *corev1.Node) bool {
 	near := true
 	for i := range n.affinity {
@@ -252,8 +254,8 @@ func (n *neighbours) nearHostile(node *corev1.Node) bool {
 	return false
 }
 
-// NodeLocal is scheduler.NodeLocal's: while the pod has no affinity, and no other pod's is about it, this plugin has
-// nothing to say.
+// NodeLocal implements scheduler.NodeLocal: the plugin skips a pod that has no affinity and that no other pod's
+// affinity term matches.
 func (p *interPodAffinity) NodeLocal(pod *corev1.Pod, cluster framework.SharedLister) bool {
 	if a := pod.Spec.Affinity; a != nil && (a.PodAffinity != nil || a.PodAntiAffinity != nil) {
 		return false
@@ -276,7 +278,7 @@ func (p *interPodAffinity) NodeLocal(pod *corev1.Pod, cluster framework.SharedLi
 	return true
 }
 
-// concerns reports whether any affinity term of other is about the pod.
+// concerns reports whether an affinity term of other matches the pod.
 func concerns(other framework.PodInfo, pod *corev1.Pod, ns labels.Set) bool {
 	matches := func(t *framework.AffinityTerm) bool { return t.Matches(pod, ns) }
 	for _, terms := range [][]framework.AffinityTerm{other.GetRequiredAntiAffinityTerms(), other.GetRequiredAffinityTerms()} {
@@ -296,7 +298,7 @@ func concerns(other framework.PodInfo, pod *corev1.Pod, ns labels.Set) bool {
 	return false
 }
 
-// SignPod signs nothing: where a pod's neighbours matter, the plugin is not NodeLocal.
+// SignPod signs nothing: a pod that depends on other pods is not NodeLocal.
 func (*interPodAffinity) SignPod(context.Context, *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
 	return nil, nil
 }
@@ -308,8 +310,8 @@ func (p *interPodAffinity) EventsToRegister(context.Context) ([]framework.Cluste
 	}, nil
 }
 
-// podHelps says whether a pod that came or went, or has other labels, is one that this pod's terms, or whose terms,
-// are about.
+// podHelps reports whether a pod that was added, deleted or relabeled matches a term of this pod, or has a term that
+// matches this pod.
 func (p *interPodAffinity) podHelps(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.QueueingHint, error) {
 	was, is := podOf(old), podOf(now)
 	if is != nil && is.UID == pod.UID {
@@ -347,7 +349,7 @@ func (p *interPodAffinity) podHelps(_ klog.Logger, pod *corev1.Pod, old, now any
 	return framework.QueueSkip, err
 }
 
-// nodeHelps says whether a node that is new, or has other labels, has a topology key that the pod's terms need.
+// nodeHelps reports whether a node that was added or relabeled has a topology key of the pod's terms.
 func (p *interPodAffinity) nodeHelps(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.QueueingHint, error) {
 	node, was := nodeOf(now), nodeOf(old)
 	if node == nil {
@@ -367,5 +369,5 @@ func (p *interPodAffinity) nodeHelps(_ klog.Logger, pod *corev1.Pod, old, now an
 			return framework.Queue, nil
 		}
 	}
-	return queueIf(len(framework.GetPodAffinityTerms(pod.Spec.Affinity)) == 0), nil // it is others' terms that block it
+	return queueIf(len(framework.GetPodAffinityTerms(pod.Spec.Affinity)) == 0), nil // a pod without terms is blocked by the terms of other pods
 }

@@ -13,9 +13,10 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// nodeAffinity keeps pods to the nodes that their nodeSelector and required node affinity take, and prefers those that
-// their preferred terms take. The configuration may add affinity for all pods.
+// nodeAffinity filters nodes by the pod's nodeSelector and required node affinity, and scores them by its preferred
+// terms. The configuration may add affinity for all pods.
 type nodeAffinity struct {
+	cooperative
 	local
 	added          *nodeaffinity.NodeSelector
 	addedPreferred *nodeaffinity.PreferredSchedulingTerms
@@ -50,15 +51,15 @@ const (
 	reasonAdded = "node(s) didn't match scheduler-enforced node affinity"
 )
 
-// required is the pod's required node affinity, parsed.
+// required is the pod's parsed required node affinity.
 type required struct {
 	nodeaffinity.RequiredNodeAffinity
 }
 
-// Clone is framework.StateData's; nothing changes it.
+// Clone implements framework.StateData; the value never changes.
 func (r required) Clone() framework.StateData { return r }
 
-// preferred is the pod's preferred terms, parsed; nil when it has none.
+// preferred holds the pod's parsed preferred terms; nil without any.
 type preferred struct {
 	*nodeaffinity.PreferredSchedulingTerms
 }
@@ -83,7 +84,7 @@ func (p *nodeAffinity) PreFilter(_ context.Context, state framework.CycleState, 
 	return onlyNamed(affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms)
 }
 
-// onlyNamed returns the nodes that the terms name, if every term names its node: what a DaemonSet's pods do.
+// onlyNamed returns the nodes that the terms name, if every term has a node name, as in pods of a DaemonSet.
 func onlyNamed(terms []corev1.NodeSelectorTerm) (*framework.PreFilterResult, *framework.Status) {
 	var all sets.Set[string]
 	for _, t := range terms {
@@ -98,7 +99,7 @@ func onlyNamed(terms []corev1.NodeSelectorTerm) (*framework.PreFilterResult, *fr
 			}
 		}
 		if names == nil {
-			return nil, nil // this term may take any node, and terms are alternatives
+			return nil, nil // this term may match any node, and one matching term is enough
 		}
 		all = all.Union(names)
 	}

@@ -8,7 +8,10 @@ import (
 )
 
 // nodeName keeps a pod that names its node off all others.
-type nodeName struct{ local }
+type nodeName struct {
+	cooperative
+	local
+}
 
 func newNodeName(framework.Handle) framework.Plugin { return nodeName{} }
 

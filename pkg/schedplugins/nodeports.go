@@ -10,8 +10,11 @@ import (
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
-// nodePorts keeps pods off nodes where a port of the node that they ask for is taken.
-type nodePorts struct{ local }
+// nodePorts keeps pods off nodes where one of their host ports is in use.
+type nodePorts struct {
+	cooperative
+	local
+}
 
 func newNodePorts(framework.Handle) framework.Plugin { return nodePorts{} }
 
@@ -39,7 +42,7 @@ func (nodePorts) Filter(_ context.Context, _ framework.CycleState, pod *corev1.P
 	return nil
 }
 
-// SignPod tells the ports with address and protocol, on which conflicts depend too.
+// SignPod signs the ports with address and protocol, on which conflicts depend too.
 func (nodePorts) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
 	return signature("minikctl.dev/hostPorts", scheduler.HostPorts(pod))
 }

@@ -14,9 +14,10 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// fit keeps pods off nodes that have not enough left of what they ask for, and scores the others by how much they would
-// have left.
+// fit filters out nodes without enough free resources for the pod's requests, and scores the others by the usage of
+// their resources.
 type fit struct {
+	cooperative
 	local
 	ignored       map[corev1.ResourceName]bool
 	ignoredGroups map[string]bool
@@ -59,7 +60,7 @@ func newFit(args configv1.NodeResourcesFitArgs, _ framework.Handle) (framework.P
 
 func (*fit) Name() string { return "NodeResourcesFit" }
 
-// wanted is what a pod asks for, as Filter compares it.
+// wanted are a pod's requests in the form that Filter compares.
 type wanted struct {
 	cpu, memory, storage int64
 	scalar               []amount // by name
@@ -70,7 +71,7 @@ type amount struct {
 	value int64
 }
 
-// Clone is framework.StateData's; nothing changes it.
+// Clone implements framework.StateData; the value never changes.
 func (w *wanted) Clone() framework.StateData { return w }
 
 const (
@@ -127,7 +128,8 @@ func (p *fit) Filter(_ context.Context, state framework.CycleState, pod *corev1.
 	return framework.NewStatus(code, reasons...)
 }
 
-// lacks tells what the node has too little of; never means that even an empty node would not have enough.
+// lacks returns the resources of which the node has too little free; never means that the pod would not fit on the
+// empty node either.
 func (p *fit) lacks(w *wanted, node framework.NodeInfo, tell func(reason string, never bool)) {
 	have, used := node.GetAllocatable(), node.GetRequested()
 	if len(node.GetPods())+1 > have.GetAllowedPodNumber() {
@@ -148,7 +150,7 @@ func (p *fit) lacks(w *wanted, node framework.NodeInfo, tell func(reason string,
 	}
 }
 
-// ignores reports whether the configuration leaves an extended resource to somebody else.
+// ignores reports whether the configuration ignores an extended resource.
 func (p *fit) ignores(name corev1.ResourceName) bool {
 	if !extended(name) {
 		return false
@@ -187,7 +189,7 @@ func (p *fit) EventsToRegister(context.Context) ([]framework.ClusterEventWithHin
 	}, nil
 }
 
-// freed says whether a pod that left, or asks for less, leaves something that this pod wants.
+// freed reports whether a pod that was deleted, or now requests less, frees a resource that this pod requests.
 func (p *fit) freed(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.QueueingHint, error) {
 	was, is := podOf(old), podOf(now)
 	if is != nil && is.UID == pod.UID {
@@ -197,14 +199,14 @@ func (p *fit) freed(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.Que
 		return framework.QueueSkip, nil
 	}
 	if is == nil {
-		return framework.Queue, nil // at least its place among the node's pods
+		return framework.Queue, nil // frees at least one of the node's pods
 	}
 	before, after, want := wantedBy(was), wantedBy(is), wantedBy(pod)
 	return queueIf(want.cpu > 0 && after.cpu < before.cpu || want.memory > 0 && after.memory < before.memory ||
 		want.storage > 0 && after.storage < before.storage || len(want.scalar) > 0), nil
 }
 
-// larger says whether a node that is new, or has more than before, could hold this pod if it were empty.
+// larger reports whether a node that was added, or has more than before, could fit this pod if it were empty.
 func (p *fit) larger(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.QueueingHint, error) {
 	node := nodeOf(now)
 	if node == nil || !p.couldHold(wantedBy(pod), node) {

@@ -9,8 +9,11 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// nodeUnschedulable keeps pods off cordoned nodes, unless they tolerate the taint that says the same.
-type nodeUnschedulable struct{ local }
+// nodeUnschedulable keeps pods off cordoned nodes, unless they tolerate the taint node.kubernetes.io/unschedulable.
+type nodeUnschedulable struct {
+	cooperative
+	local
+}
 
 func newNodeUnschedulable(framework.Handle) framework.Plugin { return nodeUnschedulable{} }
 

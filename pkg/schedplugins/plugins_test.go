@@ -59,9 +59,18 @@ func tolerate(key string) func(*corev1.Pod) {
 	}
 }
 
+func declares(features ...string) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Status.DeclaredFeatures = features }
+}
+
+// restartsAll makes a pod require the node feature RestartAllContainersOnContainerExits.
+func restartsAll(p *corev1.Pod) {
+	p.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
+}
+
 const noRoom = " no new claims to deallocate, preemption: 0/1 nodes are available: 1 "
 
-// TestFilter asks about one node, for each plugin what it takes and what it turns down.
+// TestFilter runs Filter on one node, with passing and rejected cases for each plugin.
 func TestFilter(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	for _, c := range []struct {
@@ -69,13 +78,16 @@ func TestFilter(t *testing.T) {
 		node *corev1.Node
 		pods []*corev1.Pod
 		pod  *corev1.Pod
-		want string // "" is: goes there
+		want string // "": the pod fits
 	}{
 		{"empty node", someNode("n"), nil, somePod("p", ""), ""},
 		{"cordoned", someNode("n", func(n *corev1.Node) { n.Spec.Unschedulable = true }), nil, somePod("p", ""), "1 node(s) were unschedulable."},
 		{"cordoned and tolerated", someNode("n", func(n *corev1.Node) { n.Spec.Unschedulable = true }), nil, somePod("p", "", tolerate("node.kubernetes.io/unschedulable")), ""},
 		{"NoSchedule", someNode("n", taint("x", corev1.TaintEffectNoSchedule)), nil, somePod("p", ""), "1 node(s) had untolerated taint(s)."},
 		{"NoExecute", someNode("n", taint("x", corev1.TaintEffectNoExecute)), nil, somePod("p", ""), "1 node(s) had untolerated taint(s)."},
+		{"undeclared feature", someNode("n"), nil, somePod("p", "", restartsAll), "1 node(s) didn't match Pod's required features."},
+		{"declared feature", someNode("n", declares("RestartAllContainersOnContainerExits")), nil, somePod("p", "", restartsAll), ""},
+		{"another declared feature", someNode("n", declares("ExtendWebSocketsToKubelet")), nil, somePod("p", "", restartsAll), "1 node(s) didn't match Pod's required features."},
 		{"PreferNoSchedule", someNode("n", taint("x", corev1.TaintEffectPreferNoSchedule)), nil, somePod("p", ""), ""},
 		{"tolerated", someNode("n", taint("x", corev1.TaintEffectNoSchedule)), nil, somePod("p", "", tolerate("x")), ""},
 		{"node selector", someNode("n"), nil, somePod("p", "", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }), "1 node(s) didn't match Pod's node affinity/selector."},
@@ -120,7 +132,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestFitScore rates a node by each strategy, before and after it fills.
+// TestFitScore compares the scores of a node by each strategy, when it is empty and when it is full.
 func TestFitScore(t *testing.T) {
 	shape := `{type: RequestedToCapacityRatio, requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}, {utilization: 50, score: 10}, {utilization: 100, score: 2}]}}`
 	gpu := `{type: MostAllocated, resources: [{name: cpu, weight: 1}, {name: example.com/gpu, weight: 3}]}`
@@ -134,7 +146,7 @@ func TestFitScore(t *testing.T) {
 		{"{type: MostAllocated}", nil, []string{"cpu", "1", "memory", "2Gi"}, 25},
 		{"{type: MostAllocated}", []string{"cpu", "2", "memory", "2Gi"}, []string{"cpu", "1", "memory", "2Gi"}, 62},
 		{gpu, nil, []string{"cpu", "1", "example.com/gpu", "1"}, 43},
-		{gpu, nil, []string{"cpu", "1"}, 25}, // what a pod does not ask for does not count, if it is extended
+		{gpu, nil, []string{"cpu", "1"}, 25}, // an extended resource that the pod does not request does not count
 		{shape, nil, []string{"cpu", "1", "memory", "2Gi"}, 50},
 		{shape, []string{"cpu", "1", "memory", "2Gi"}, []string{"cpu", "1", "memory", "2Gi"}, 100},
 		{shape, []string{"cpu", "2", "memory", "4Gi"}, []string{"cpu", "1", "memory", "2Gi"}, 60},
@@ -161,7 +173,7 @@ func TestFitScore(t *testing.T) {
 	}
 }
 
-// TestArguments turns on what arguments can.
+// TestArguments checks the effect of each plugin's arguments.
 func TestArguments(t *testing.T) {
 	for _, c := range []struct{ name, config, want string }{
 		{"ignored resource", `[{name: NodeResourcesFit, args: {ignoredResources: [example.com/gpu]}}]`, ""},
@@ -184,7 +196,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestPreemptionMessages says what pods of lower priority mean to a pod that finds no room.
+// TestPreemptionMessages checks the messages about pods of lower priority.
 func TestPreemptionMessages(t *testing.T) {
 	low, high := int32(1), int32(10)
 	never := corev1.PreemptNever

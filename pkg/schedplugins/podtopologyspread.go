@@ -17,9 +17,12 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// podTopologySpread keeps the pods that a constraint selects evenly spread over the values of a topology key. Only the
-// constraints of pods themselves are known: pods without any are not spread by Service or owner.
-type podTopologySpread struct{ handle framework.Handle }
+// podTopologySpread spreads the pods that a constraint selects evenly over the values of a topology key. It has no
+// default constraints: a pod without constraints is not spread by Service or owner.
+type podTopologySpread struct {
+	cooperative
+	handle framework.Handle
+}
 
 func defaultSpread() configv1.PodTopologySpreadArgs {
 	return configv1.PodTopologySpreadArgs{DefaultingType: configv1.SystemDefaulting}
@@ -32,7 +35,7 @@ func newPodTopologySpread(args configv1.PodTopologySpreadArgs, h framework.Handl
 	case len(args.DefaultConstraints) > 0:
 		return nil, errors.New("args: defaultConstraints: this scheduler spreads only pods that have constraints of their own")
 	}
-	return podTopologySpread{h}, nil
+	return podTopologySpread{handle: h}, nil
 }
 
 func (podTopologySpread) Name() string { return "PodTopologySpread" }
@@ -42,12 +45,12 @@ const (
 	reasonNoKey = reasonSkew + " (missing required label)"
 )
 
-// constraint is a spread constraint, parsed.
+// constraint is a parsed spread constraint.
 type constraint struct {
 	maxSkew, minDomains int
 	key                 string
 	selector            labels.Selector
-	affinity, taints    bool // whether nodes that the pod's affinity, or their taints, forbid are left out
+	affinity, taints    bool // whether nodes that the pod's affinity, or their taints, exclude are left out
 }
 
 func constraintsOf(pod *corev1.Pod, action corev1.UnsatisfiableConstraintAction) ([]constraint, error) {
@@ -98,7 +101,7 @@ func (c *constraint) counts(pod *corev1.Pod, node *corev1.Node, required nodeaff
 	return !found
 }
 
-// matching counts the pods on a node that the constraint is about.
+// matching counts the pods that the constraint selects among those of a node.
 func (c *constraint) matching(pods []framework.PodInfo, namespace string) int {
 	n := 0
 	for _, p := range pods {
@@ -122,14 +125,14 @@ func hasKeys(node *corev1.Node, constraints []constraint) bool {
 	return true
 }
 
-// spread counts, for each constraint, the matching pods by value of the key.
+// spread counts, for each constraint, the selected pods by value of the topology key.
 type spread struct {
 	constraints []constraint
 	pods        []map[string]int
-	least       []int // of each; of the copy that preemption makes it is worked out again
+	least       []int // the lowest count of each constraint; computed again after preemption changes the copy
 }
 
-// Clone is framework.StateData's.
+// Clone implements framework.StateData.
 func (s *spread) Clone() framework.StateData {
 	c := &spread{constraints: s.constraints, pods: make([]map[string]int, len(s.pods)), least: make([]int, len(s.least))}
 	for i := range s.pods {
@@ -170,8 +173,7 @@ func (p podTopologySpread) PreFilter(_ context.Context, state framework.CycleSta
 	return nil, nil
 }
 
-// findLeast works out the lowest count of each constraint. With fewer values than minDomains it is zero: another one is
-// to come.
+// findLeast computes the lowest count of each constraint. It is zero with fewer values than minDomains.
 func (s *spread) findLeast() {
 	for i, c := range s.constraints {
 		s.least[i] = math.MaxInt32
@@ -186,7 +188,7 @@ func (s *spread) findLeast() {
 
 func (p podTopologySpread) PreFilterExtensions() framework.PreFilterExtensions { return p }
 
-// AddPod and RemovePod are framework.PreFilterExtensions'.
+// AddPod and RemovePod implement framework.PreFilterExtensions.
 func (p podTopologySpread) AddPod(_ context.Context, state framework.CycleState, pod *corev1.Pod, other framework.PodInfo, node framework.NodeInfo) *framework.Status {
 	return p.recount(state, pod, other.GetPod(), node.Node(), 1)
 }
@@ -237,12 +239,12 @@ func (podTopologySpread) Filter(_ context.Context, state framework.CycleState, p
 	return nil
 }
 
-// NodeLocal is scheduler.NodeLocal's: without constraints this plugin has nothing to say.
+// NodeLocal implements scheduler.NodeLocal: without constraints the plugin accepts every node.
 func (podTopologySpread) NodeLocal(pod *corev1.Pod, _ framework.SharedLister) bool {
 	return len(pod.Spec.TopologySpreadConstraints) == 0
 }
 
-// SignPod signs nothing: where there are constraints, the plugin is not NodeLocal.
+// SignPod signs nothing: a pod with constraints is not NodeLocal.
 func (podTopologySpread) SignPod(context.Context, *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
 	return nil, nil
 }
@@ -254,7 +256,7 @@ func (p podTopologySpread) EventsToRegister(context.Context) ([]framework.Cluste
 	}, nil
 }
 
-// podHelps says whether a pod that came or went, or has other labels, counts for one of the constraints.
+// podHelps reports whether a pod that was added, deleted or relabeled counts for one of the constraints.
 func (podTopologySpread) podHelps(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.QueueingHint, error) {
 	was, is := podOf(old), podOf(now)
 	if is != nil && is.UID == pod.UID {
@@ -271,7 +273,7 @@ func (podTopologySpread) podHelps(_ klog.Logger, pod *corev1.Pod, old, now any) 
 	return framework.QueueSkip, err
 }
 
-// nodeHelps says whether a node that came, went or changed has all the keys, before or after.
+// nodeHelps reports whether a node that was added, deleted or changed has all the topology keys, before or after.
 func (podTopologySpread) nodeHelps(_ klog.Logger, pod *corev1.Pod, old, now any) (framework.QueueingHint, error) {
 	constraints, err := constraintsOf(pod, corev1.DoNotSchedule)
 	was, is := nodeOf(old), nodeOf(now)

@@ -5,8 +5,8 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// prioritySort puts pods of higher priority first, and among equals those that have waited longer.
-type prioritySort struct{}
+// prioritySort sorts pods by priority, and pods of equal priority by the time in the queue.
+type prioritySort struct{ cooperative }
 
 func newPrioritySort(framework.Handle) framework.Plugin { return prioritySort{} }
 

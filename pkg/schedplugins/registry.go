@@ -1,18 +1,18 @@
-// Package schedplugins owns the scheduler plugins that minikctl has, a file each, and the list of them.
-//
-// A plugin meets k8s.io/kube-scheduler/framework: a type with Name and the extension points that it has; the engine
-// finds them by type. Names, arguments, defaults, messages and scores are those of Kubernetes' plugins of the same name.
-// One that also signs pods and is scheduler.NodeLocal is asked about a node only when the node has changed.
+// Package schedplugins owns the scheduler plugins, one in each file, and their registry. A plugin implements
+// k8s.io/kube-scheduler/framework: it is a type with Name and some extension points, which the scheduler finds by type.
+// Names, arguments, defaults, messages and scores are those of the Kubernetes plugins with the same names. The
+// scheduler caches the results of a plugin that also signs pods and is scheduler.NodeLocal until the node changes.
 package schedplugins
 
 import "github.com/minikctl/minikctl/pkg/scheduler"
 
-// Registry is every plugin there is.
+// Registry holds the factories of all plugins by name.
 var Registry = scheduler.Registry{
 	"DefaultBinder":                   bare(newDefaultBinder),
 	"DefaultPreemption":               with(defaultPreemptionArgs, newDefaultPreemption),
 	"DynamicResources":                with(defaultDynamicResources, newDynamicResources),
 	"ImageLocality":                   bare(newImageLocality),
+	"NodeDeclaredFeatures":            bare(newNodeDeclaredFeatures),
 	"NodeAffinity":                    with(defaultNodeAffinity, newNodeAffinity),
 	"NodeName":                        bare(newNodeName),
 	"NodePorts":                       bare(newNodePorts),

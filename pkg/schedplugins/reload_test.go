@@ -1,14 +1,21 @@
 package schedplugins
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/plug"
@@ -17,7 +24,7 @@ import (
 
 const header = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
-// strategy is a configuration that scores by that strategy alone.
+// strategy returns a configuration with one scoring strategy.
 func strategy(name string) string {
 	return header + `profiles:
 - schedulerName: default-scheduler
@@ -29,8 +36,8 @@ func strategy(name string) string {
 `
 }
 
-// TestReload swaps the scoring strategy of a live scheduler and sees placement flip, however the file is replaced; a
-// file that is wrong is refused and changes nothing.
+// TestReload changes the scoring strategy of a running scheduler and checks the placement, for each way to replace the
+// file. An invalid file is refused and changes nothing.
 func TestReload(t *testing.T) {
 	c := newCluster(t)
 	c.node("empty", "8")
@@ -62,7 +69,7 @@ func TestReload(t *testing.T) {
 			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 				t.Fatalf("the scheduler was told %v, want %q", err, want)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("the file was not read again")
 		}
 	}
@@ -71,7 +78,14 @@ func TestReload(t *testing.T) {
 	reloaded("")
 	next(true)
 	write(t, file, strategy("Whatever"))
-	reloaded(`scheduler plugin NodeResourcesFit: args: scoringStrategy.type: Unsupported value: "Whatever"`)
+	const unsupported = `scheduler plugin NodeResourcesFit: args: scoringStrategy.type: Unsupported value: "Whatever"`
+	reloaded(unsupported)
+	c.eventually("event", func() bool {
+		return slices.ContainsFunc(c.events(), func(e *corev1.Event) bool {
+			return e.InvolvedObject.Kind == "Namespace" && e.InvolvedObject.Name == "kube-system" && e.Type == corev1.EventTypeWarning &&
+				e.Reason == "SchedulerConfigInvalid" && strings.Contains(e.Message, unsupported)
+		})
+	})
 	next(true)
 	write(t, file, header+"profiles: [{plugins: {filter: {enabled: [{name: Nope}]}}}]")
 	reloaded(`scheduler plugin "Nope" is not one of [`)
@@ -84,7 +98,52 @@ func TestReload(t *testing.T) {
 	next(false)
 }
 
-// TestReloadThroughLinks replaces the file as a mounted ConfigMap does: it is a link through a folder that is a link.
+// TestReloadCloses checks that plugins are closed, once, when a reload drops them or refuses the configuration that they
+// were made for, and when the scheduler ends.
+func TestReloadCloses(t *testing.T) {
+	c := newCluster(t)
+	file := filepath.Join(t.TempDir(), "scheduler.yaml")
+	write(t, file, faultyProfile)
+	var mu sync.Mutex
+	var made []*faulty
+	registry := maps.Clone(Registry)
+	registry["Faulty"] = func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		made = append(made, &faulty{done: map[string]bool{}})
+		return made[len(made)-1], nil
+	}
+	nth := func(i int) *faulty {
+		mu.Lock()
+		defer mu.Unlock()
+		return made[i]
+	}
+	told := make(chan error, 1)
+	stop := c.start(func(cfg *scheduler.Config) {
+		cfg.ConfigFile, cfg.Registry, cfg.Reloaded = file, registry, func(err error) { told <- err }
+	})
+	c.node("n", "8")
+	c.pod("p", "1m", func(p *corev1.Pod) { p.Spec.SchedulerName = "faulty" })
+	c.bound("p") // the scheduler runs, and so it watches the file
+	write(t, file, strings.Replace(faultyProfile, "bind: {disabled", "filter: {enabled: [{name: DefaultBinder}]}\n    bind: {disabled", 1))
+	if err := <-told; err == nil || !nth(1).isClosed() || nth(0).isClosed() {
+		t.Fatalf("after a refused reload (%v): the new plugin is closed: %v, the old one: %v", err, nth(1).isClosed(), nth(0).isClosed())
+	}
+	write(t, file, faultyProfile+"# again\n")
+	if err := <-told; err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("closed", nth(0).isClosed)
+	if nth(2).isClosed() {
+		t.Error("the plugin in force is closed")
+	}
+	stop()
+	if !nth(2).isClosed() {
+		t.Error("the plugin is not closed after the scheduler has ended")
+	}
+}
+
+// TestReloadThroughLinks replaces the file as a mounted ConfigMap does: the file and its folder are symbolic links.
 func TestReloadThroughLinks(t *testing.T) {
 	c := newCluster(t)
 	folder := t.TempDir()
@@ -114,14 +173,14 @@ func TestReloadThroughLinks(t *testing.T) {
 	})
 	c.node("n", "1")
 	c.pod("p", "10m")
-	c.bound("p") // the scheduler runs, and so watches the file
+	c.bound("p") // the scheduler runs, and so it watches the file
 	version("..v2", strategy("MostAllocated"))
 	select {
 	case err := <-told:
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the file was not read again")
 	}
 }
@@ -133,7 +192,7 @@ func write(t *testing.T, file, content string) {
 	}
 }
 
-// TestConfig sees what is wrong with a configuration's plugins named, with its place and the choices.
+// TestConfig checks that the errors of a configuration name the plugin, the place and the alternatives.
 func TestConfig(t *testing.T) {
 	profile := func(s string) string { return header + "profiles:\n- " + s }
 	for _, c := range []struct{ name, config, want string }{

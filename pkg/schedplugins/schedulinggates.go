@@ -10,7 +10,7 @@ import (
 )
 
 // schedulingGates keeps a pod from being tried while it has scheduling gates.
-type schedulingGates struct{}
+type schedulingGates struct{ cooperative }
 
 func newSchedulingGates(framework.Handle) framework.Plugin { return schedulingGates{} }
 
@@ -27,7 +27,7 @@ func (schedulingGates) PreEnqueue(_ context.Context, p *corev1.Pod) *framework.S
 	return framework.NewStatus(framework.UnschedulableAndUnresolvable, fmt.Sprintf("waiting for scheduling gates: %v", gates))
 }
 
-// EventsToRegister names the only thing that helps: the pod itself loses its last gate.
+// EventsToRegister returns the only event that can help: an update of the pod that removes its last gate.
 func (schedulingGates) EventsToRegister(context.Context) ([]framework.ClusterEventWithHint, error) {
 	gone := func(_ klog.Logger, pod *corev1.Pod, _, now any) (framework.QueueingHint, error) {
 		p := podOf(now)

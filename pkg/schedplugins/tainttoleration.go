@@ -9,9 +9,12 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// taintToleration keeps pods off nodes whose NoSchedule and NoExecute taints they don't tolerate, and prefers nodes with
-// fewer PreferNoSchedule taints that they don't.
-type taintToleration struct{ local }
+// taintToleration filters out nodes with NoSchedule and NoExecute taints that the pod does not tolerate, and prefers
+// nodes with fewer untolerated PreferNoSchedule taints.
+type taintToleration struct {
+	cooperative
+	local
+}
 
 func newTaintToleration(framework.Handle) framework.Plugin { return taintToleration{} }
 
@@ -21,25 +24,34 @@ func forbids(t *corev1.Taint) bool {
 	return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 }
 
-func untolerated(pod *corev1.Pod, node *corev1.Node) bool {
+// untolerated returns the node's first taint that rejects the pod.
+func untolerated(pod *corev1.Pod, node *corev1.Node) (corev1.Taint, bool) {
 	if len(node.Spec.Taints) == 0 {
-		return false
+		return corev1.Taint{}, false
 	}
-	_, found := helper.FindMatchingUntoleratedTaint(klog.Logger{}, node.Spec.Taints, pod.Spec.Tolerations, forbids, comparisonTolerations)
-	return found
+	return helper.FindMatchingUntoleratedTaint(klog.Logger{}, node.Spec.Taints, pod.Spec.Tolerations, forbids, comparisonTolerations)
 }
 
 func (taintToleration) Filter(_ context.Context, _ framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) *framework.Status {
-	if !untolerated(pod, node.Node()) {
+	if _, found := untolerated(pod, node.Node()); !found {
 		return nil
 	}
 	return framework.NewStatus(framework.UnschedulableAndUnresolvable, "node(s) had untolerated taint(s)")
 }
 
-// softTolerations is the pod's tolerations that matter to PreferNoSchedule taints.
+// Explain implements scheduler.Explainer.
+func (taintToleration) Explain(pod *corev1.Pod, node framework.NodeInfo) string {
+	taint, found := untolerated(pod, node.Node())
+	if !found {
+		return ""
+	}
+	return "taint " + taint.ToString()
+}
+
+// softTolerations are the pod's tolerations that apply to PreferNoSchedule taints.
 type softTolerations []corev1.Toleration
 
-// Clone is framework.StateData's; nothing changes it.
+// Clone implements framework.StateData; the value never changes.
 func (s softTolerations) Clone() framework.StateData { return s }
 
 const softKey framework.StateKey = "PreScoreTaintToleration"
@@ -96,7 +108,14 @@ func (taintToleration) EventsToRegister(context.Context) ([]framework.ClusterEve
 			return queueIf(p.UID == pod.UID), nil
 		}
 		n, was := nodeOf(now), nodeOf(old)
-		return queueIf(n != nil && !untolerated(pod, n) && (was == nil || untolerated(pod, was))), nil
+		if n == nil {
+			return framework.QueueSkip, nil
+		}
+		if _, found := untolerated(pod, n); found || was == nil {
+			return queueIf(!found), nil
+		}
+		_, found := untolerated(pod, was)
+		return queueIf(found), nil
 	}
 	return []framework.ClusterEventWithHint{
 		on(framework.Node, framework.Add|framework.UpdateNodeTaint, tolerable),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,57 +15,58 @@ import (
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
-// attempt is one try to give a pod a node, from the queue to the binding.
+// attempt is one attempt to schedule a pod, from the queue to the end of its binding cycle.
 type attempt struct {
-	*queued
-	profile *profile
-	state   framework.CycleState
-	node    string
-	stages  []trace.Stage
-	events  uint64      // the queue's count when the decision was made
-	assumed *corev1.Pod // as it will be on its node
-	handed  time.Time   // to the binding
+	*queuedPodInfo
+	profile   *profile
+	state     framework.CycleState
+	node      string
+	stages    []trace.Stage
+	events    uint64      // the queue's event count at the time of the decision
+	nominated bool        // status.nominatedNodeName has been written
+	assumed   *corev1.Pod // the copy with its node set
+	bindStart time.Time   // to the binding
 }
 
-// stage notes that a stage has just ended, and returns now.
+// stage records a stage that ends now, and returns the current time.
 func (a *attempt) stage(name string, start, now time.Time) time.Time {
 	a.stages = append(a.stages, trace.Stage{Name: name, Start: start, Took: now.Sub(start)})
 	return now
 }
 
-// attempt tries to give a pod a node. began is when the loop began to take in what had happened.
-func (s *Scheduler) attempt(ctx context.Context, p *queued, began time.Time) {
+// attempt runs the scheduling cycle for a pod and starts its binding cycle. began is when the loop began to drain the inbox.
+func (s *Scheduler) attempt(ctx context.Context, p *queuedPodInfo, began time.Time) {
 	prof, ok := s.setup.profiles[p.info.pod.Spec.SchedulerName]
 	if !ok || p.info.pod.DeletionTimestamp != nil {
 		s.skip(ctx, p)
 		return
 	}
-	a := &attempt{queued: p, profile: prof, events: s.queue.events, stages: make([]trace.Stage, 0, 6)}
+	a := &attempt{queuedPodInfo: p, profile: prof, events: s.queue.events, stages: make([]trace.Stage, 0, 6)}
 	now := s.clock.Now()
-	a.stage("queue", p.since, now)
+	a.stage("queue", p.timestamp, now)
 	now = a.stage("snapshot", began, now)
 	d := s.decide(ctx, a, now)
 	if d.status != nil {
-		s.turnDown(ctx, a, &d)
+		s.handleUnschedulable(ctx, a, &d)
 		return
 	}
 	a.node = d.node.node.Name
 	if s.decided != nil {
 		s.decided(p.info.pod.Name, a.node)
 	}
-	s.decisions.scheduled(a, &d, len(s.queue.line.pods))
+	s.decisions.scheduled(a, &d, len(s.queue.activeQ.pods))
 	now = s.clock.Now()
 	s.assume(a)
 	if status := s.reserve(ctx, a); !status.IsSuccess() {
-		s.giveUp(ctx, a, status)
+		s.forget(ctx, a, status)
 		return
 	}
-	a.handed = a.stage("reserve", now, s.clock.Now())
-	s.bind(ctx, a)
+	a.bindStart = a.stage("reserve", now, s.clock.Now())
+	s.startBinding(ctx, a)
 }
 
-// skip drops a pod that needs no node: it is being deleted, or the profile it asked for is gone.
-func (s *Scheduler) skip(ctx context.Context, p *queued) {
+// skip drops a pod that is being deleted, or whose profile no longer exists.
+func (s *Scheduler) skip(ctx context.Context, p *queuedPodInfo) {
 	pod := p.info.pod
 	delete(s.queue.pods, pod.UID)
 	if pod.DeletionTimestamp != nil {
@@ -73,129 +75,183 @@ func (s *Scheduler) skip(ctx context.Context, p *queued) {
 	}
 }
 
-// decide runs the cycle, with what is remembered of the pod's signature when there is something.
+// decide runs the scheduling cycle for a pod.
 func (s *Scheduler) decide(ctx context.Context, a *attempt, began time.Time) decision {
-	pod := a.info.pod
-	filtered := func() { began = a.stage("filter", began, s.clock.Now()) }
-	var e *evaluation
-	key, may := s.memoKey(ctx, a)
-	if may {
-		e = s.memo.recall(ctx, key, s.cluster, pod, filtered)
+	var d decision
+	cluster := s.cluster
+	failure := s.calls.do(ctx, a.profile.cooperative, func(ctx context.Context, t *tracker) { d = s.cycle(ctx, t, a, began) })
+	if failure != nil {
+		s.memo = newMemo()
+		status := failure.status()
+		return decision{evaluation: &evaluation{failure: status}, cluster: cluster, nodes: len(cluster.nodes), status: status}
 	}
-	if e == nil {
-		e = a.profile.evaluate(ctx, s.cluster, pod, filtered)
-		if may {
-			s.memo.learn(key, e)
-		}
-	}
-	d := a.profile.decide(ctx, s.cluster, pod, e, s.draws.IntN)
-	a.stage("score", began, s.clock.Now())
-	a.state = e.state.Clone() // what is remembered stays as it is
 	return d
 }
 
-// memoKey returns what the pod's evaluation is remembered under, and whether it may be.
-func (s *Scheduler) memoKey(ctx context.Context, a *attempt) (memoKey, bool) {
-	if a.signed != a.profile {
-		a.signature, a.signed = a.profile.sign(ctx, a.info.pod), a.profile
+// cycle filters and scores the nodes. It begins with the memo's evaluation of the pod's signature if there is one.
+func (s *Scheduler) cycle(ctx context.Context, t *tracker, a *attempt, began time.Time) decision {
+	pod := a.info.pod
+	filtered := func() { began = a.stage("filter", began, s.clock.Now()) }
+	var e *evaluation
+	key, may := s.memoKey(ctx, t, a)
+	if may {
+		e = s.memo.get(ctx, t, key, s.cluster, pod, filtered)
 	}
-	if a.signature == "" || !a.profile.local(a.info.pod, s.cluster) {
+	if e == nil {
+		e = a.profile.evaluate(ctx, t, s.cluster, pod, filtered)
+		if may {
+			s.memo.add(key, e)
+		}
+	}
+	d := a.profile.decide(ctx, t, s.cluster, pod, e, s.draws.IntN)
+	a.stage("score", began, s.clock.Now())
+	d.report(t, a.profile, pod)
+	a.state = e.state.Clone() // a copy: the memo keeps its own
+	return d
+}
+
+// memoKey returns the key of the pod's evaluation in the memo, and whether the memo may keep it.
+func (s *Scheduler) memoKey(ctx context.Context, t *tracker, a *attempt) (memoKey, bool) {
+	if a.signed != a.profile {
+		a.signature, a.signed = a.profile.sign(ctx, t, a.info.pod), a.profile
+	}
+	if a.signature == "" || a.info.pod.Status.NominatedNodeName != "" || !s.nominator.empty() || !a.profile.local(t, a.info.pod, s.cluster) {
 		return memoKey{}, false
 	}
 	return memoKey{a.profile, a.signature}, true
 }
 
-// assume puts the pod on its node before the API knows.
+// assume places the pod on its node in the snapshot, before the binding is written.
 func (s *Scheduler) assume(a *attempt) {
 	pod := *a.info.pod
 	pod.Spec.NodeName = a.node
-	info := *a.info // the cluster's own: it takes in newer versions of the pod while the binding reads this one
+	info := *a.info // the snapshot's copy, which newer versions of the pod change while the binding cycle reads a.info
 	info.pod = &pod
 	a.assumed = &pod
 	delete(s.queue.pods, pod.UID)
-	s.binding[string(pod.UID)] = a.queued
+	s.nominator.remove(pod.UID)
+	s.binding[string(pod.UID)] = a.queuedPodInfo
 	s.cluster.place(&info, a.node, true)
 }
 
-// reserve runs the Reserve and Permit plugins. What was reserved is given back when one says no.
+// reserve runs the Reserve and Permit plugins. After a failure it calls Unreserve of all Reserve plugins.
 func (s *Scheduler) reserve(ctx context.Context, a *attempt) *framework.Status {
-	for _, plugin := range a.profile.reserve {
-		if status := plugin.Reserve(ctx, a.state, a.assumed, a.node); !status.IsSuccess() {
-			a.profile.unreserve(ctx, a)
-			if !status.IsRejected() {
-				return broken("Reserve", plugin, status)
-			}
-			return status.WithPlugin(plugin.Name())
-		}
+	status := a.profile.runReserve(ctx, a)
+	var timeouts map[string]time.Duration
+	if status.IsSuccess() {
+		status, timeouts = a.profile.runPermit(ctx, a)
 	}
-	pending := map[string]time.Duration{}
-	for _, plugin := range a.profile.permit {
-		status, timeout := plugin.Permit(ctx, a.state, a.assumed, a.node)
-		switch {
-		case status.IsSuccess():
-		case status.IsWait():
-			pending[plugin.Name()] = min(timeout, maxPermitWait)
-		default:
-			a.profile.unreserve(ctx, a)
-			if !status.IsRejected() {
-				return broken("Permit", plugin, status)
-			}
-			return status.WithPlugin(plugin.Name())
-		}
+	if !status.IsSuccess() {
+		a.profile.unreserve(ctx, a)
+		return status
 	}
-	if len(pending) > 0 {
-		s.waiting.add(newWaitingPod(a.assumed, pending))
+	if len(timeouts) > 0 {
+		s.waiting.add(newWaitingPod(s.clock, a.assumed, timeouts))
 	}
 	return nil
 }
 
-// maxPermitWait bounds how long a Permit plugin may make a pod wait.
+func (p *profile) runReserve(ctx context.Context, a *attempt) *framework.Status {
+	for _, plugin := range p.reserve {
+		status, failure := call(ctx, plugin.site, plugin.timeouts.cycle, func(ctx context.Context) *framework.Status {
+			return plugin.plugin.Reserve(ctx, a.state, a.assumed, a.node)
+		})
+		if status = plugin.result(status, failure); status != nil {
+			return status
+		}
+	}
+	return nil
+}
+
+// runPermit runs the Permit plugins and returns the timeouts of those that returned Wait.
+func (p *profile) runPermit(ctx context.Context, a *attempt) (*framework.Status, map[string]time.Duration) {
+	type result struct {
+		status  *framework.Status
+		timeout time.Duration
+	}
+	timeouts := map[string]time.Duration{}
+	for _, plugin := range p.permit {
+		got, failure := call(ctx, plugin.site, plugin.timeouts.cycle, func(ctx context.Context) result {
+			status, timeout := plugin.plugin.Permit(ctx, a.state, a.assumed, a.node)
+			return result{status, timeout}
+		})
+		if failure == nil && got.status.IsWait() {
+			timeouts[plugin.name] = min(got.timeout, maxPermitWait)
+			continue
+		}
+		if status := plugin.result(got.status, failure); status != nil {
+			return status, nil
+		}
+	}
+	return nil, timeouts
+}
+
+// result returns the status if it ends the pod's attempt, otherwise nil.
+func (s *site) result(status *framework.Status, failure *pluginFailure) *framework.Status {
+	switch {
+	case failure != nil:
+		return failure.status()
+	case status.IsSuccess():
+		return nil
+	case status.IsRejected():
+		return status.WithPlugin(s.name)
+	}
+	return s.failed(status)
+}
+
+// maxPermitWait bounds the timeouts of Permit plugins.
 const maxPermitWait = 15 * time.Minute
 
-// unreserve gives back what Reserve plugins took, in the opposite order.
+// unreserve calls Unreserve of all Reserve plugins in reverse order, and logs failures.
 func (p *profile) unreserve(ctx context.Context, a *attempt) {
-	for i := len(p.reserve) - 1; i >= 0; i-- {
-		p.reserve[i].Unreserve(ctx, a.state, a.assumed, a.node)
+	for _, plugin := range slices.Backward(p.reserve) {
+		call(ctx, plugin.site, plugin.timeouts.cycle, func(ctx context.Context) struct{} {
+			plugin.plugin.Unreserve(ctx, a.state, a.assumed, a.node)
+			return struct{}{}
+		})
 	}
 }
 
-// turnDown queues a pod that no node takes, and says so.
-func (s *Scheduler) turnDown(ctx context.Context, a *attempt, d *decision) {
+// handleUnschedulable requeues a pod for which the cycle found no node, and records the reason.
+func (s *Scheduler) handleUnschedulable(ctx context.Context, a *attempt, d *decision) {
 	now := s.clock.Now()
 	message := d.message()
 	reason := corev1.PodReasonUnschedulable
 	outcome := "Unschedulable"
 	if d.status.IsError() && d.nodes > 0 {
-		slog.ErrorContext(ctx, "scheduling broke", "pod", podName(a.info.pod), "err", message)
+		slog.ErrorContext(ctx, "scheduling failed", "pod", podName(a.info.pod), "err", message)
 		reason, outcome = corev1.PodReasonSchedulerError, "Error"
-		s.queue.fail(a.queued, now)
+		s.queue.requeueError(a.queuedPodInfo, now)
 	} else {
-		blockers, pending := d.blockers()
-		s.queue.reject(a.queued, s.everyone(d, blockers), pending, false, now)
+		blockers, pending := d.rejectors()
+		s.queue.requeueUnschedulable(a.queuedPodInfo, s.rejecting(d, blockers), pending, false, now)
+	}
+	nominating := d.nominating
+	if d.status.IsError() {
+		nominating = clearNomination
 	}
 	s.decisions.turnedDown(a, d, outcome, message)
-	s.tellFailure(ctx, a, reason, message)
+	s.recordFailure(ctx, a, reason, message, nominating)
 }
 
-// everyone returns whose mind must change before a pod is tried again. Without any nodes, that is every plugin that
-// waits for one.
-func (s *Scheduler) everyone(d *decision, blockers sets.Set[string]) sets.Set[string] {
+// rejecting returns the plugins whose events requeue the pod. Without nodes or plugins it waits for a new node.
+func (s *Scheduler) rejecting(d *decision, blockers sets.Set[string]) sets.Set[string] {
 	if d.nodes > 0 && len(blockers) > 0 {
 		return blockers
 	}
-	return blockers.Insert(newcomer)
+	return blockers.Insert(anyNode)
 }
 
-// newcomer stands among a pod's blockers for the wait for a node that nobody has judged yet.
-const newcomer = ""
+// anyNode is the name, among a pod's unschedulable plugins, for the wait for a new node.
+const anyNode = ""
 
-// giveUp takes a pod off the node that it was assumed to be on, and queues it again.
-func (s *Scheduler) giveUp(ctx context.Context, a *attempt, status *framework.Status) {
+// forget removes an assumed pod from its node, and requeues it.
+func (s *Scheduler) forget(ctx context.Context, a *attempt, status *framework.Status) {
 	pod := a.info.pod
 	_, alive := s.binding[string(pod.UID)]
 	delete(s.binding, string(pod.UID))
 	if p, ok := s.cluster.pods[pod.UID]; ok && !p.assumed {
-		return // bound after all: the answer was lost
+		return // bound: only the response was lost
 	} else if ok {
 		s.cluster.remove(pod.UID)
 	} else {
@@ -204,25 +260,25 @@ func (s *Scheduler) giveUp(ctx context.Context, a *attempt, status *framework.St
 	now := s.clock.Now()
 	ev := event{ClusterEvent: framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.Delete}, old: a.assumed}
 	missed := s.queue.events != a.events
-	s.queue.happened(ctx, ev, now) // before the pod is parked: it must not wake itself
+	s.queue.moveOnEvent(ctx, ev, now) // before the pod is queued: its own event must not requeue it
 	if !alive {
 		return
 	}
 	s.refresh(a)
-	s.queue.pods[pod.UID] = a.queued
+	s.queue.pods[pod.UID] = a.queuedPodInfo
 	reason, outcome := corev1.PodReasonSchedulerError, "Error"
 	if status.IsRejected() {
 		reason, outcome = corev1.PodReasonUnschedulable, "Unschedulable"
-		s.queue.reject(a.queued, sets.New(status.Plugin()), sets.New[string](), missed, now)
+		s.queue.requeueUnschedulable(a.queuedPodInfo, sets.New(status.Plugin()), sets.New[string](), missed, now)
 	} else {
 		slog.ErrorContext(ctx, "binding failed", "pod", podName(pod), "node", a.node, "err", status.Message())
-		s.queue.fail(a.queued, now)
+		s.queue.requeueError(a.queuedPodInfo, now)
 	}
 	s.decisions.failed(a, outcome, status.Message())
-	s.tellFailure(ctx, a, reason, status.Message())
+	s.recordFailure(ctx, a, reason, status.Message(), clearNomination)
 }
 
-// refresh takes in what has changed of a pod while its binding was under way.
+// refresh replaces the pod by its newest version after its binding cycle failed.
 func (s *Scheduler) refresh(a *attempt) {
 	pod, ok := s.caches.Pods().Get(objects.Key{Namespace: a.info.pod.Namespace, Name: a.info.pod.Name})
 	if !ok || pod.UID != a.info.pod.UID {

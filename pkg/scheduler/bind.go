@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,91 +15,107 @@ import (
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
-// bind carries out what was decided, beside the loop.
-func (s *Scheduler) bind(ctx context.Context, a *attempt) {
-	if w := s.waiting.get(a.info.pod.UID); w != nil {
-		s.work.Go(func() { s.waitThenBind(ctx, a, w) })
+// startBinding runs the binding cycle of an assumed pod in a goroutine, once its Permit plugins have allowed it.
+func (s *Scheduler) startBinding(ctx context.Context, a *attempt) {
+	a.profile.setup.bindings.Add(1)
+	w := s.waiting.get(a.info.pod.UID)
+	if w == nil {
+		s.runBinding(ctx, a)
 		return
 	}
-	s.beside(ctx, func() { s.carryOut(ctx, a) })
+	s.work.Go(func() {
+		s.nominate(ctx, a)
+		status := w.wait(ctx)
+		s.waiting.remove(a.info.pod.UID)
+		if !status.IsSuccess() {
+			s.unreserveAndForget(ctx, a, status)
+			a.profile.setup.bindings.Done()
+			return
+		}
+		s.runBinding(ctx, a)
+	})
 }
 
-func (s *Scheduler) waitThenBind(ctx context.Context, a *attempt, w *waitingPod) {
-	status := w.wait(ctx, s.clock)
-	s.waiting.remove(a.info.pod.UID)
-	if !status.IsSuccess() {
-		s.undo(ctx, a, status)
-		return
+// slowBinding is how long a binding cycle counts as an API call in progress. A longer one waits for a plugin and does
+// not keep the loop from starting others.
+const slowBinding = time.Second
+
+func (s *Scheduler) runBinding(ctx context.Context, a *attempt) {
+	started := s.spawn(ctx, slowBinding, func() {
+		defer a.profile.setup.bindings.Done()
+		s.bindingCycle(ctx, a)
+	})
+	if !started {
+		a.profile.setup.bindings.Done()
 	}
-	s.beside(ctx, func() { s.carryOut(ctx, a) })
 }
 
-func (s *Scheduler) carryOut(ctx context.Context, a *attempt) {
+func (s *Scheduler) bindingCycle(ctx context.Context, a *attempt) {
 	if status := s.preBind(ctx, a); !status.IsSuccess() {
-		s.undo(ctx, a, status)
+		s.unreserveAndForget(ctx, a, status)
 		return
 	}
 	ctx = trace.With(ctx, a.causes()...)
 	for _, st := range a.stages {
 		trace.Add(ctx, st.Name, st.Start, st.Took)
 	}
-	trace.Add(ctx, "bind", a.handed, s.clock.Since(a.handed)) // until the binding is sent
+	trace.Add(ctx, "bind", a.bindStart, s.clock.Since(a.bindStart)) // until the binding is sent
 	if status := a.profile.runBind(ctx, a); !status.IsSuccess() {
-		s.undo(ctx, a, status)
+		s.unreserveAndForget(ctx, a, status)
 		return
-	}
-	for _, plugin := range a.profile.postBind {
-		plugin.PostBind(ctx, a.state, a.assumed, a.node)
 	}
 	s.recorders.action(ctx, a.assumed, corev1.EventTypeNormal, "Scheduled", "Binding",
 		"Successfully assigned "+podName(a.assumed)+" to "+a.node)
-	s.tell(func(context.Context) { delete(s.binding, string(a.assumed.UID)) })
+	s.post(func(context.Context) { delete(s.binding, string(a.assumed.UID)) })
+	for _, plugin := range a.profile.postBind {
+		call(ctx, plugin.site, plugin.timeouts.binding, func(ctx context.Context) struct{} {
+			plugin.plugin.PostBind(ctx, a.state, a.assumed, a.node)
+			return struct{}{}
+		})
+	}
 }
 
-// causes are the revisions that woke the attempt.
-func (q *queued) causes() []uint64 {
-	if q.woken == 0 || q.woken == q.revision {
+// causes are the revisions that triggered the attempt.
+func (q *queuedPodInfo) causes() []uint64 {
+	if q.wokenBy == 0 || q.wokenBy == q.revision {
 		return []uint64{q.revision}
 	}
-	return []uint64{q.revision, q.woken}
+	return []uint64{q.revision, q.wokenBy}
 }
 
-// undo gives back what was reserved and lets the loop queue the pod again.
-func (s *Scheduler) undo(ctx context.Context, a *attempt, status *framework.Status) {
+// unreserveAndForget ends a failed binding cycle: the loop removes the pod from its node and requeues it.
+func (s *Scheduler) unreserveAndForget(ctx context.Context, a *attempt, status *framework.Status) {
 	a.profile.unreserve(ctx, a)
-	s.tell(func(ctx context.Context) { s.giveUp(ctx, a, status) })
+	s.post(func(ctx context.Context) { s.forget(ctx, a, status) })
 }
 
-// preBind runs the PreBind plugins that have something to do with the pod.
+// preBind runs the PreBind plugins whose PreBindPreFlight does not skip the pod.
 func (s *Scheduler) preBind(ctx context.Context, a *attempt) *framework.Status {
 	if len(a.profile.preBind) == 0 {
 		return nil
 	}
-	skip := sets.New[string]()
-	for _, plugin := range a.profile.preBind {
-		_, status := plugin.PreBindPreFlight(ctx, a.state, a.assumed, a.node)
-		switch {
-		case status.IsSkip():
-			skip.Insert(plugin.Name())
-		case !status.IsSuccess():
-			return broken("PreBindPreFlight", plugin, status)
-		}
+	skip, status := a.profile.runPreBindPreFlight(ctx, a)
+	if status != nil {
+		return status
 	}
 	a.state.SetSkipPreBindPlugins(skip)
+	if skip.Len() < len(a.profile.preBind) && !a.nominated {
+		s.nominate(ctx, a)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	uid := a.assumed.UID
 	s.waiting.addPreBind(uid, cancel)
 	defer s.waiting.removePreBind(uid)
 	for _, plugin := range a.profile.preBind {
-		if skip.Has(plugin.Name()) {
+		if skip.Has(plugin.name) {
 			continue
 		}
-		if status := plugin.PreBind(ctx, a.state, a.assumed, a.node); !status.IsSuccess() {
-			if status.IsRejected() {
-				return status.WithPlugin(plugin.Name())
-			}
-			return broken("PreBind", plugin, status)
+		status, failure := call(ctx, plugin.site, plugin.timeouts.binding, func(ctx context.Context) *framework.Status {
+			return plugin.plugin.PreBind(ctx, a.state, a.assumed, a.node)
+		})
+		if status = plugin.result(status, failure); status != nil {
+			return status
 		}
 	}
 	if p := s.waiting.preBinding(uid); p != nil && !p.MarkPrebound() {
@@ -107,24 +124,52 @@ func (s *Scheduler) preBind(ctx context.Context, a *attempt) *framework.Status {
 	return nil
 }
 
-// runBind asks the Bind plugins in turn until one has bound the pod.
+// nominate writes the pod's node to status.nominatedNodeName while the binding waits for Permit or PreBind plugins, so
+// that other components, e.g. an autoscaler, can see the node.
+func (s *Scheduler) nominate(ctx context.Context, a *attempt) {
+	a.nominated = true
+	info := &framework.NominatingInfo{NominatingMode: framework.ModeOverride, NominatedNodeName: a.node}
+	if renominates(a.assumed, info) {
+		s.patchStatus(ctx, a.assumed, nil, info)
+	}
+}
+
+// runPreBindPreFlight returns the PreBind plugins that have nothing to do for the pod.
+func (p *profile) runPreBindPreFlight(ctx context.Context, a *attempt) (sets.Set[string], *framework.Status) {
+	skip := sets.New[string]()
+	for _, plugin := range p.preBind {
+		at := &site{instance: plugin.instance, point: "PreBindPreFlight"}
+		status, failure := call(ctx, at, plugin.timeouts.cycle, func(ctx context.Context) *framework.Status {
+			_, status := plugin.plugin.PreBindPreFlight(ctx, a.state, a.assumed, a.node)
+			return status
+		})
+		switch {
+		case failure == nil && status.IsSkip():
+			skip.Insert(plugin.name)
+		case failure != nil:
+			return nil, failure.status()
+		case !status.IsSuccess():
+			return nil, at.failed(status)
+		}
+	}
+	return skip, nil
+}
+
+// runBind calls the Bind plugins in turn until one binds the pod.
 func (p *profile) runBind(ctx context.Context, a *attempt) *framework.Status {
 	for _, plugin := range p.bind {
-		status := plugin.Bind(ctx, a.state, a.assumed, a.node)
-		switch {
-		case status.IsSkip():
-		case status.IsSuccess():
-			return nil
-		case status.IsRejected():
-			return status.WithPlugin(plugin.Name())
-		default:
-			return broken("Bind", plugin, status)
+		status, failure := call(ctx, plugin.site, plugin.timeouts.binding, func(ctx context.Context) *framework.Status {
+			return plugin.plugin.Bind(ctx, a.state, a.assumed, a.node)
+		})
+		if failure == nil && status.IsSkip() {
+			continue
 		}
+		return plugin.result(status, failure)
 	}
 	return framework.AsStatus(errors.New("all bind plugins skipped the pod"))
 }
 
-// Binder is what this scheduler's Handle can do besides framework.Handle: bind a pod without a detour by client-go.
+// Binder is an optional interface of the Handle: it binds a pod with the scheduler's own client instead of client-go.
 type Binder interface {
 	BindPod(ctx context.Context, pod *corev1.Pod, node string) error
 }

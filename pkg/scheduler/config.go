@@ -6,12 +6,14 @@ import (
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/minikctl/minikctl/pkg/plug"
 )
 
-// readConfig reads a KubeSchedulerConfiguration from a file, strictly, and returns what was in it too. An empty path
+// readConfig reads and strictly decodes a KubeSchedulerConfiguration file, and also returns its content. An empty path
 // gives the empty configuration.
 func readConfig(path string) (*configv1.KubeSchedulerConfiguration, []byte, error) {
 	if path == "" {
@@ -28,19 +30,22 @@ func readConfig(path string) (*configv1.KubeSchedulerConfiguration, []byte, erro
 	return c, raw, nil
 }
 
-// parseConfig decodes a KubeSchedulerConfiguration in YAML or JSON. Unknown and repeated fields are errors.
+// parseConfig decodes a KubeSchedulerConfiguration in YAML or JSON. Unknown and repeated fields are errors, and so is another
+// kind, whose fields are not looked at.
 func parseConfig(raw []byte) (*configv1.KubeSchedulerConfiguration, error) {
+	var kind metav1.TypeMeta
+	want := configv1.SchemeGroupVersion.String()
+	if err := yaml.Unmarshal(raw, &kind); err == nil && (kind.APIVersion != want || kind.Kind != "KubeSchedulerConfiguration") {
+		return nil, fmt.Errorf("is %q of %q, want KubeSchedulerConfiguration of %s", kind.Kind, kind.APIVersion, want)
+	}
 	c := &configv1.KubeSchedulerConfiguration{}
 	if err := plug.Decode(raw, c); err != nil {
 		return nil, err
 	}
-	if want := configv1.SchemeGroupVersion.String(); c.APIVersion != want || c.Kind != "KubeSchedulerConfiguration" {
-		return nil, fmt.Errorf("is %q of %q, want KubeSchedulerConfiguration of %s", c.Kind, c.APIVersion, want)
-	}
 	return c, nil
 }
 
-// settings is what a configuration says about everything but the profiles' plugins.
+// settings is a configuration without the profiles' plugins.
 type settings struct {
 	percentage  int32
 	backoff     backoff
@@ -48,7 +53,7 @@ type settings struct {
 	profiles    []configv1.KubeSchedulerProfile
 }
 
-// checkConfig reads c's settings and collects what is wrong with them.
+// checkConfig reads c's settings and collects their errors.
 func checkConfig(c *configv1.KubeSchedulerConfiguration) (settings, error) {
 	s := settings{backoff: defaultBackoff, parallelism: 16, profiles: c.Profiles}
 	var errs []error
@@ -102,7 +107,7 @@ func checkProfiles(profiles []configv1.KubeSchedulerProfile) []error {
 	return errs
 }
 
-// profileName is the schedulerName of pods that a profile is for.
+// profileName returns the schedulerName of a profile.
 func profileName(p configv1.KubeSchedulerProfile) string {
 	if p.SchedulerName == nil {
 		return corev1.DefaultSchedulerName

@@ -12,10 +12,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
-// decide finds the node for a pod: it is the scheduling cycle, a function of the cluster, the pod and the profile's
-// plugins. e is what the plugins say of every node: made afresh by evaluate, or remembered from an earlier pod of the
-// same signature and brought up to date. draw chooses among n equally good nodes.
-func (p *profile) decide(ctx context.Context, cluster *snapshot, pod *corev1.Pod, e *evaluation, draw func(n int) int) decision {
+// decide chooses the node for a pod. It is a function of the snapshot, the pod and the profile's plugins. e is the result
+// of filtering and scoring: made by evaluate, or kept in the memo from an earlier pod of the same signature and updated.
+// draw chooses among n equally good nodes.
+func (p *profile) decide(ctx context.Context, t *tracker, cluster *snapshot, pod *corev1.Pod, e *evaluation, draw func(n int) int) decision {
 	d := decision{evaluation: e, cluster: cluster, nodes: len(cluster.nodes)}
 	switch {
 	case e.failure != nil:
@@ -31,7 +31,7 @@ func (p *profile) decide(ctx context.Context, cluster *snapshot, pod *corev1.Pod
 		return d
 	}
 	if d.status.IsRejected() && d.nodes > 0 {
-		d.postFilter(ctx, p, cluster, pod)
+		d.postFilter(ctx, t, p, cluster, pod)
 	}
 	return d
 }
@@ -39,27 +39,28 @@ func (p *profile) decide(ctx context.Context, cluster *snapshot, pod *corev1.Pod
 // decision is the outcome of a cycle: a node, or why there is none.
 type decision struct {
 	*evaluation
-	cluster *snapshot
-	node    *nodeInfo
-	nodes   int
-	status  *framework.Status // nil when there is a node
-	after   string            // what the PostFilter plugins said
+	cluster           *snapshot
+	node              *nodeInfo
+	nodes             int
+	status            *framework.Status         // nil when there is a node
+	nominating        *framework.NominatingInfo // what the PostFilter plugins nominated
+	postFilterMessage string                    // the reasons of the PostFilter plugins
 }
 
-// evaluation is what a profile's plugins say of every node for one pod. Slices are indexed by the node's place in the
-// snapshot; step and epoch tell how new it is.
+// evaluation is the result of filtering and scoring all nodes for one pod. Slices are indexed by the node's place in the
+// snapshot; step and epoch are the snapshot's.
 type evaluation struct {
-	state   *cycleState
-	failure *framework.Status // the pod was turned away before any node was looked at, or a plugin broke
-	early   string            // what a PreFilter plugin turned the pod away with
-	absent  *framework.Status // of the nodes that PreFilter plugins left out
+	state            *cycleState
+	failure          *framework.Status // PreFilter rejected the pod, or a plugin failed
+	preFilterMessage string            // of the PreFilter plugin that rejected the pod
+	excluded         *framework.Status // of the nodes that PreFilter results exclude
 
-	verdicts  []*framework.Status // nil: the node passed
-	judged    []bool              // the node was filtered
+	statuses  []*framework.Status // nil: the node passed
+	filtered  []bool              // the node was filtered
 	evaluated int
 	feasible  int
 
-	filters []framework.FilterPlugin // these and the scorers: without those that skip the pod
+	filters []extension[framework.FilterPlugin] // these and the scorers: without those that skip the pod
 	scorers []scorer
 	raw     [][]int64
 	final   [][]int64 // normalised and weighted
@@ -68,17 +69,17 @@ type evaluation struct {
 	scored  bool
 
 	step, epoch uint64
-	// Both made when asked for, and dropped when a verdict changes. What was told is shared by reports.
+	// Both are made at their first use and dropped when a status changes. Decisions share reported.
 	rejections []rejection
-	told       []minikctl.Rejection
+	reported   []minikctl.Rejection
 }
 
-// evaluate asks every plugin about every node. filtered is called between filtering and scoring.
-func (p *profile) evaluate(ctx context.Context, cluster *snapshot, pod *corev1.Pod, filtered func()) *evaluation {
+// evaluate filters and scores all nodes. filtered is called between the two.
+func (p *profile) evaluate(ctx context.Context, t *tracker, cluster *snapshot, pod *corev1.Pod, filtered func()) *evaluation {
 	n := len(cluster.nodes)
 	e := &evaluation{state: newCycleState(), step: cluster.step, epoch: cluster.epoch}
 	if lacks := p.registry.missing(pod); lacks != "" {
-		e.early = lacks
+		e.preFilterMessage = lacks
 		e.failure = framework.NewStatus(framework.UnschedulableAndUnresolvable, lacks)
 		return e
 	}
@@ -86,46 +87,48 @@ func (p *profile) evaluate(ctx context.Context, cluster *snapshot, pod *corev1.P
 		e.failure = framework.NewStatus(framework.UnschedulableAndUnresolvable).WithError(errNoNodes)
 		return e
 	}
-	allowed := p.runPreFilter(ctx, e, cluster, pod)
+	allowed := p.runPreFilter(ctx, t, e, cluster, pod)
 	if e.failure != nil {
 		return e
 	}
-	e.verdicts, e.judged = make([]*framework.Status, n), make([]bool, n)
-	p.filterAll(ctx, e, cluster, pod, allowed)
+	e.statuses, e.filtered = make([]*framework.Status, n), make([]bool, n)
+	p.filterAll(ctx, t, e, cluster, pod, allowed)
 	filtered()
 	if e.failure == nil && e.feasible > 0 {
-		p.scoreAll(ctx, e, cluster, pod)
+		p.scoreAll(ctx, t, e, cluster, pod)
 	}
 	return e
 }
 
 // runPreFilter runs the PreFilter plugins and returns the nodes that they leave, nil for all.
-func (p *profile) runPreFilter(ctx context.Context, e *evaluation, cluster *snapshot, pod *corev1.Pod) sets.Set[string] {
+func (p *profile) runPreFilter(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod) sets.Set[string] {
 	nodes, _ := cluster.List()
 	var allowed *framework.PreFilterResult
 	skip, limiting := sets.New[string](), sets.New[string]()
 	for _, plugin := range p.preFilter {
-		result, status := plugin.PreFilter(ctx, e.state, pod, nodes)
+		t.enter(plugin.site)
+		result, status := plugin.plugin.PreFilter(ctx, e.state, pod, nodes)
+		t.leave()
 		switch {
 		case status.IsSkip():
-			skip.Insert(plugin.Name())
+			skip.Insert(plugin.name)
 			continue
 		case status.IsRejected():
-			e.early, e.failure = status.Message(), status.WithPlugin(plugin.Name())
+			e.preFilterMessage, e.failure = status.Message(), status.WithPlugin(plugin.name)
 			return nil
 		case !status.IsSuccess():
-			e.failure = broken("PreFilter", plugin, status)
+			e.failure = plugin.failed(status)
 			return nil
 		}
 		if !result.AllNodes() {
-			limiting.Insert(plugin.Name())
+			limiting.Insert(plugin.name)
 		}
 		if allowed = allowed.Merge(result); !allowed.AllNodes() && len(allowed.NodeNames) == 0 {
-			e.early = fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", sets.List(limiting))
+			e.preFilterMessage = fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", sets.List(limiting))
 			if len(limiting) == 1 {
-				e.early = fmt.Sprintf("node(s) didn't satisfy plugin %v", plugin.Name())
+				e.preFilterMessage = fmt.Sprintf("node(s) didn't satisfy plugin %v", plugin.name)
 			}
-			e.failure = framework.NewStatus(framework.UnschedulableAndUnresolvable, e.early).WithPlugin(plugin.Name())
+			e.failure = framework.NewStatus(framework.UnschedulableAndUnresolvable, e.preFilterMessage).WithPlugin(plugin.name)
 			return nil
 		}
 	}
@@ -134,17 +137,20 @@ func (p *profile) runPreFilter(ctx context.Context, e *evaluation, cluster *snap
 	if allowed.AllNodes() {
 		return nil
 	}
-	e.absent = framework.NewStatus(framework.UnschedulableAndUnresolvable, fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(limiting)))
+	e.excluded = framework.NewStatus(framework.UnschedulableAndUnresolvable, fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(limiting)))
 	return allowed.NodeNames
 }
 
 // filterAll filters the nodes, all of them or until enough have passed.
-func (p *profile) filterAll(ctx context.Context, e *evaluation, cluster *snapshot, pod *corev1.Pod, allowed sets.Set[string]) {
+func (p *profile) filterAll(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod, allowed sets.Set[string]) {
 	var nodes []*nodeInfo
 	for _, n := range cluster.nodes {
 		if allowed == nil || allowed.Has(n.node.Name) {
 			nodes = append(nodes, n)
 		}
+	}
+	if p.filterNominated(ctx, t, e, cluster, pod, allowed) {
+		return
 	}
 	want := enough(p.percentage, len(nodes))
 	first := 0
@@ -154,71 +160,107 @@ func (p *profile) filterAll(ctx context.Context, e *evaluation, cluster *snapsho
 	const chunk = 128
 	for done := 0; done < len(nodes) && e.feasible < want && e.failure == nil; {
 		size := min(chunk, len(nodes)-done)
-		verdicts := e.filterSome(ctx, pod, nodes, first+done, size)
-		for i, v := range verdicts {
+		statuses := p.filterSome(ctx, t, e, pod, nodes, first+done, size)
+		for i, v := range statuses {
 			n := nodes[(first+done+i)%len(nodes)]
 			if v.IsError() {
 				e.failure = v
 				break
 			}
 			if v.IsSuccess() && e.feasible == want {
-				size = i // the rest of the chunk was not needed: as if never looked at
+				size = i // enough nodes pass: the rest of the chunk does not count
 				break
 			}
-			e.judge(n.index, v)
+			e.setStatus(n.index, v)
 		}
 		done += size
 		cluster.offset = (first + done) % len(nodes)
 	}
 }
 
-// judge notes what the Filter plugins said of a node.
-func (e *evaluation) judge(i int, v *framework.Status) {
-	if !e.judged[i] {
+// filterNominated filters the node that the pod is nominated to, and reports whether it passes. The others are then not
+// looked at.
+func (p *profile) filterNominated(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod, allowed sets.Set[string]) bool {
+	n, ok := cluster.byName[pod.Status.NominatedNodeName]
+	if !ok || n.node == nil || allowed != nil && !allowed.Has(n.node.Name) {
+		return false
+	}
+	if !p.runFilterWithNominated(ctx, t, e.filters, e.state, pod, n).IsSuccess() {
+		return false
+	}
+	e.setStatus(n.index, nil)
+	return true
+}
+
+// setStatus notes what the Filter plugins returned for a node.
+func (e *evaluation) setStatus(i int, v *framework.Status) {
+	if !e.filtered[i] {
 		e.evaluated++
-		e.judged[i] = true
+		e.filtered[i] = true
 	}
 	if v.IsSuccess() {
 		v = nil
 		e.feasible++
 	}
-	e.verdicts[i] = v
+	e.statuses[i] = v
 }
 
-func (e *evaluation) passed(i int) bool { return e.judged[i] && e.verdicts[i] == nil }
+func (e *evaluation) passed(i int) bool { return e.filtered[i] && e.statuses[i] == nil }
 
 // filterSome filters size nodes from first on, going round.
-func (e *evaluation) filterSome(ctx context.Context, pod *corev1.Pod, nodes []*nodeInfo, first, size int) []*framework.Status {
-	verdicts := make([]*framework.Status, size)
-	for i := range size {
-		verdicts[i] = runFilter(ctx, e.filters, e.state, pod, nodes[(first+i)%len(nodes)])
+func (p *profile) filterSome(ctx context.Context, t *tracker, e *evaluation, pod *corev1.Pod, nodes []*nodeInfo, first, size int) []*framework.Status {
+	statuses := make([]*framework.Status, size)
+	if !p.nominator.empty() {
+		for i := range size {
+			statuses[i] = p.runFilterWithNominated(ctx, t, e.filters, e.state, pod, nodes[(first+i)%len(nodes)])
+		}
+		return statuses
 	}
-	return verdicts
+	for _, plugin := range e.filters {
+		t.enter(plugin.site)
+		for i := range size {
+			if statuses[i] == nil {
+				statuses[i] = plugin.filterStatus(plugin.plugin.Filter(ctx, e.state, pod, nodes[(first+i)%len(nodes)]))
+				t.step()
+			}
+		}
+		t.leave()
+	}
+	return statuses
 }
 
-// runFilter asks Filter plugins about one node, until one says no.
-func runFilter(ctx context.Context, plugins []framework.FilterPlugin, state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) *framework.Status {
+// runFilter runs Filter plugins on one node until one rejects it.
+func runFilter(ctx context.Context, t *tracker, plugins []extension[framework.FilterPlugin], state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) *framework.Status {
 	for _, plugin := range plugins {
-		status := plugin.Filter(ctx, state, pod, node)
-		if status.IsSuccess() {
-			continue
+		t.enter(plugin.site)
+		status := plugin.plugin.Filter(ctx, state, pod, node)
+		t.leave()
+		if status = plugin.filterStatus(status); status != nil {
+			return status
 		}
-		if !status.IsRejected() {
-			status = broken("Filter", plugin, status)
-		}
-		return status.WithPlugin(plugin.Name())
 	}
 	return nil
 }
 
+// filterStatus returns what a Filter plugin's status means for the node: nil if it passes.
+func (s *site) filterStatus(status *framework.Status) *framework.Status {
+	switch {
+	case status.IsSuccess():
+		return nil
+	case status.IsRejected():
+		return status.WithPlugin(s.name)
+	}
+	return s.failed(status)
+}
+
 // filtersFor returns the Filter plugins that do not skip the pod.
-func (p *profile) filtersFor(state framework.CycleState) []framework.FilterPlugin {
+func (p *profile) filtersFor(state framework.CycleState) []extension[framework.FilterPlugin] {
 	skip := state.GetSkipFilterPlugins()
-	return slices.DeleteFunc(slices.Clone(p.filter), func(f framework.FilterPlugin) bool { return skip.Has(f.Name()) })
+	return slices.DeleteFunc(slices.Clone(p.filter), func(f extension[framework.FilterPlugin]) bool { return skip.Has(f.name) })
 }
 
 // scoreAll scores the nodes that passed.
-func (p *profile) scoreAll(ctx context.Context, e *evaluation, cluster *snapshot, pod *corev1.Pod) {
+func (p *profile) scoreAll(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod) {
 	feasible := make([]framework.NodeInfo, 0, e.feasible)
 	places := make([]int, 0, e.feasible)
 	for i, n := range cluster.nodes {
@@ -226,7 +268,7 @@ func (p *profile) scoreAll(ctx context.Context, e *evaluation, cluster *snapshot
 			feasible, places = append(feasible, n), append(places, i)
 		}
 	}
-	if status := p.runPreScore(ctx, e.state, pod, feasible); !status.IsSuccess() {
+	if status := p.runPreScore(ctx, t, e.state, pod, feasible); !status.IsSuccess() {
 		e.failure = status
 		return
 	}
@@ -235,12 +277,14 @@ func (p *profile) scoreAll(ctx context.Context, e *evaluation, cluster *snapshot
 	e.totals, e.raw, e.final = make([]int64, n), make([][]int64, len(e.scorers)), make([][]int64, len(e.scorers))
 	for s, scorer := range e.scorers {
 		e.raw[s], e.final[s] = make([]int64, n), make([]int64, n)
+		t.enter(scorer.site)
 		for k, node := range feasible {
-			if e.raw[s][places[k]], e.failure = score(ctx, e.state, pod, scorer, node); e.failure != nil {
+			if e.raw[s][places[k]], e.failure = score(ctx, t, e.state, pod, scorer, node); e.failure != nil {
 				return
 			}
 		}
-		if e.failure = e.normalise(ctx, cluster, pod, s); e.failure != nil {
+		t.leave()
+		if e.failure = e.normalise(ctx, t, cluster, pod, s); e.failure != nil {
 			return
 		}
 	}
@@ -248,41 +292,44 @@ func (p *profile) scoreAll(ctx context.Context, e *evaluation, cluster *snapshot
 	for i := range n {
 		e.best.seed(i, e.total(i), e.passed(i))
 	}
-	e.best.settle()
+	e.best.build()
 	e.scored = true
 }
 
 func (p *profile) scorersFor(state framework.CycleState) []scorer {
 	skip := state.GetSkipScorePlugins()
-	return slices.DeleteFunc(slices.Clone(p.score), func(s scorer) bool { return skip.Has(s.Name()) })
+	return slices.DeleteFunc(slices.Clone(p.score), func(s scorer) bool { return skip.Has(s.name) })
 }
 
-func (p *profile) runPreScore(ctx context.Context, state framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) *framework.Status {
+func (p *profile) runPreScore(ctx context.Context, t *tracker, state framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) *framework.Status {
 	skip := sets.New[string]()
 	for _, plugin := range p.preScore {
-		status := plugin.PreScore(ctx, state, pod, nodes)
+		t.enter(plugin.site)
+		status := plugin.plugin.PreScore(ctx, state, pod, nodes)
+		t.leave()
 		switch {
 		case status.IsSkip():
-			skip.Insert(plugin.Name())
+			skip.Insert(plugin.name)
 		case !status.IsSuccess():
-			return broken("PreScore", plugin, status)
+			return plugin.failed(status)
 		}
 	}
 	state.SetSkipScorePlugins(skip)
 	return nil
 }
 
-// score returns a plugin's raw score of a node.
-func score(ctx context.Context, state framework.CycleState, pod *corev1.Pod, s scorer, node framework.NodeInfo) (int64, *framework.Status) {
-	v, status := s.Score(ctx, state, pod, node)
+// score returns a plugin's raw score of a node. The tracker is at the plugin's site.
+func score(ctx context.Context, t *tracker, state framework.CycleState, pod *corev1.Pod, s scorer, node framework.NodeInfo) (int64, *framework.Status) {
+	v, status := s.plugin.Score(ctx, state, pod, node)
+	t.step()
 	if !status.IsSuccess() {
-		return 0, broken("Score", s, status)
+		return 0, s.failed(status)
 	}
 	return v, nil
 }
 
 // normalise makes final scores of one plugin's raw ones, for all nodes that passed.
-func (e *evaluation) normalise(ctx context.Context, cluster *snapshot, pod *corev1.Pod, s int) *framework.Status {
+func (e *evaluation) normalise(ctx context.Context, t *tracker, cluster *snapshot, pod *corev1.Pod, s int) *framework.Status {
 	scorer := e.scorers[s]
 	if scorer.normaliser == nil {
 		return e.weighAll(s, e.raw[s])
@@ -293,8 +340,8 @@ func (e *evaluation) normalise(ctx context.Context, cluster *snapshot, pod *core
 			list = append(list, framework.NodeScore{Name: n.node.Name, Score: e.raw[s][i]})
 		}
 	}
-	if status := scorer.normaliser.NormalizeScore(ctx, e.state, pod, list); !status.IsSuccess() {
-		return broken("NormalizeScore", scorer, status)
+	if status := scorer.normalise(ctx, t, e.state, pod, list); status != nil {
+		return status
 	}
 	k := 0
 	for i := range cluster.nodes {
@@ -322,9 +369,20 @@ func (e *evaluation) weighAll(s int, normalised []int64) (status *framework.Stat
 func (e *evaluation) weigh(s int, v int64) (int64, *framework.Status) {
 	if v < framework.MinScore || v > framework.MaxScore {
 		return 0, framework.AsStatus(fmt.Errorf("plugin %q returns an invalid score %v, it should in the range of [%v, %v] after normalizing",
-			e.scorers[s].Name(), v, framework.MinScore, framework.MaxScore))
+			e.scorers[s].name, v, framework.MinScore, framework.MaxScore))
 	}
 	return v * e.scorers[s].weight, nil
+}
+
+// normalise calls the plugin's NormalizeScore.
+func (s scorer) normalise(ctx context.Context, t *tracker, state framework.CycleState, pod *corev1.Pod, list framework.NodeScoreList) *framework.Status {
+	t.enter(s.normalizing)
+	status := s.normaliser.NormalizeScore(ctx, state, pod, list)
+	t.leave()
+	if !status.IsSuccess() {
+		return s.normalizing.failed(status)
+	}
+	return nil
 }
 
 // total sums a node's final scores.
@@ -337,8 +395,8 @@ func (e *evaluation) total(i int) int64 {
 	return sum
 }
 
-// runScore scores nodes for a plugin that asks through its Handle.
-func (p *profile) runScore(ctx context.Context, state framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) ([]framework.NodePluginScores, *framework.Status) {
+// runScore scores nodes for a plugin that calls its Handle.
+func (p *profile) runScore(ctx context.Context, t *tracker, state framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) ([]framework.NodePluginScores, *framework.Status) {
 	out := make([]framework.NodePluginScores, len(nodes))
 	for i, n := range nodes {
 		out[i].Name = n.Node().Name
@@ -346,16 +404,18 @@ func (p *profile) runScore(ctx context.Context, state framework.CycleState, pod 
 	e := &evaluation{scorers: p.scorersFor(state)}
 	for s, scorer := range e.scorers {
 		list := make(framework.NodeScoreList, len(nodes))
+		t.enter(scorer.site)
 		for i, n := range nodes {
-			v, status := score(ctx, state, pod, scorer, n)
+			v, status := score(ctx, t, state, pod, scorer, n)
 			if status != nil {
 				return nil, status
 			}
 			list[i] = framework.NodeScore{Name: n.Node().Name, Score: v}
 		}
+		t.leave()
 		if scorer.normaliser != nil {
-			if status := scorer.normaliser.NormalizeScore(ctx, state, pod, list); !status.IsSuccess() {
-				return nil, broken("NormalizeScore", scorer, status)
+			if status := scorer.normalise(ctx, t, state, pod, list); status != nil {
+				return nil, status
 			}
 		}
 		for i := range list {
@@ -363,7 +423,7 @@ func (p *profile) runScore(ctx context.Context, state framework.CycleState, pod 
 			if status != nil {
 				return nil, status
 			}
-			out[i].Scores = append(out[i].Scores, framework.PluginScore{Name: scorer.Name(), Score: v})
+			out[i].Scores = append(out[i].Scores, framework.PluginScore{Name: scorer.name, Score: v})
 			out[i].TotalScore += v
 		}
 	}
@@ -371,29 +431,34 @@ func (p *profile) runScore(ctx context.Context, state framework.CycleState, pod 
 }
 
 // runExtensions calls f for the extensions of the PreFilter plugins that did not skip.
-func (p *profile) runExtensions(state framework.CycleState, f func(framework.PreFilterExtensions) *framework.Status) *framework.Status {
+func (p *profile) runExtensions(t *tracker, state framework.CycleState, f func(framework.PreFilterExtensions) *framework.Status) *framework.Status {
 	for _, plugin := range p.preFilter {
-		e := plugin.PreFilterExtensions()
-		if e == nil || state.GetSkipFilterPlugins().Has(plugin.Name()) {
+		if state.GetSkipFilterPlugins().Has(plugin.name) {
 			continue
 		}
-		if status := f(e); !status.IsSuccess() {
-			return broken("PreFilterExtensions", plugin, status)
+		t.enter(plugin.site)
+		var status *framework.Status
+		if e := plugin.plugin.PreFilterExtensions(); e != nil {
+			status = f(e)
+		}
+		t.leave()
+		if !status.IsSuccess() {
+			return framework.AsStatus(fmt.Errorf("running PreFilterExtensions plugin %q: %w", plugin.name, status.AsError())).WithPlugin(plugin.name)
 		}
 	}
 	return nil
 }
 
-// broken is the status of a cycle that a plugin ended by an error.
-func broken(where string, plugin framework.Plugin, status *framework.Status) *framework.Status {
-	return framework.AsStatus(fmt.Errorf("running %s plugin %q: %w", where, plugin.Name(), status.AsError())).WithPlugin(plugin.Name())
+// failed returns the status of an attempt that the plugin ended with an error.
+func (s *site) failed(status *framework.Status) *framework.Status {
+	return framework.AsStatus(fmt.Errorf("running %s plugin %q: %w", s.point, s.name, status.AsError())).WithPlugin(s.name)
 }
 
 // leastToFind is how many nodes that pass are looked for however small the percentage is.
 const leastToFind = 100
 
 // enough returns how many of n nodes have to pass before the search ends. Without a percentage it is all of them: what
-// that costs is small where verdicts are remembered, and the best node is found.
+// that costs is small where verdicts are memoEntry, and the best node is found.
 func enough(percentage int32, n int) int {
 	if percentage == 0 || percentage >= 100 || n < leastToFind {
 		return n

@@ -12,10 +12,10 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// errNoNodes is why a pod waits in a cluster without nodes.
+// errNoNodes is the error of attempts in a cluster without nodes.
 var errNoNodes = errors.New("no nodes available to schedule pods")
 
-// message says why there is no node, in the words of the FailedScheduling event.
+// message returns why the pod is unschedulable, as in the FailedScheduling event.
 func (d *decision) message() string {
 	switch {
 	case d.status == nil:
@@ -23,10 +23,10 @@ func (d *decision) message() string {
 	case d.status.IsError() || d.nodes == 0:
 		return d.status.AsError().Error()
 	}
-	return fitMessage(d.nodes, d.early, d.counts(), d.after)
+	return fitMessage(d.nodes, d.preFilterMessage, d.counts(), d.postFilterMessage)
 }
 
-// fitMessage words why no node takes a pod: how often which reason was given, in order of the text.
+// fitMessage formats how many nodes were rejected for each reason, sorted by the text.
 func fitMessage(nodes int, early string, counts map[string]int, after string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "0/%v nodes are available:", nodes)
@@ -54,15 +54,15 @@ func (d *decision) counts() map[string]int {
 			counts[reason] += r.count
 		}
 	}
-	if left := d.nodes - d.evaluated; left > 0 && d.absent != nil {
-		for _, reason := range d.absent.Reasons() {
+	if left := d.nodes - d.evaluated; left > 0 && d.excluded != nil {
+		for _, reason := range d.excluded.Reasons() {
 			counts[reason] += left
 		}
 	}
 	return counts
 }
 
-// rejection is the nodes that the same plugin turned down for the same reasons.
+// rejection is the set of nodes that one plugin rejected for the same reasons.
 type rejection struct {
 	plugin  string
 	reasons []string
@@ -70,7 +70,7 @@ type rejection struct {
 	count   int
 }
 
-// rejected groups the nodes that did not pass.
+// rejected groups the nodes that Filter rejected.
 func (e *evaluation) rejected() []rejection {
 	if e.rejections != nil {
 		return e.rejections
@@ -78,7 +78,7 @@ func (e *evaluation) rejected() []rejection {
 	out, at := []rejection{}, map[string]int{}
 	var last *framework.Status
 	lastAt := 0
-	for i, v := range e.verdicts {
+	for i, v := range e.statuses {
 		if v == nil {
 			continue
 		}
@@ -102,8 +102,8 @@ func (e *evaluation) rejected() []rejection {
 	return out
 }
 
-// blockers returns the plugins that turned the pod down, and those that only want it to wait for something.
-func (d *decision) blockers() (unschedulable, pending sets.Set[string]) {
+// rejectors returns the plugins that rejected the pod, and those that returned Pending.
+func (d *decision) rejectors() (unschedulable, pending sets.Set[string]) {
 	unschedulable, pending = sets.New[string](), sets.New[string]()
 	note := func(s *framework.Status) {
 		switch {
@@ -116,7 +116,7 @@ func (d *decision) blockers() (unschedulable, pending sets.Set[string]) {
 	}
 	note(d.status)
 	var last *framework.Status
-	for _, v := range d.verdicts {
+	for _, v := range d.statuses {
 		if v != nil && v != last {
 			note(v)
 			last = v
@@ -125,48 +125,56 @@ func (d *decision) blockers() (unschedulable, pending sets.Set[string]) {
 	return unschedulable, pending
 }
 
-// postFilter gives the PostFilter plugins their chance to make room.
-func (d *decision) postFilter(ctx context.Context, p *profile, cluster *snapshot, pod *corev1.Pod) {
+// postFilter runs the PostFilter plugins, which may nominate the pod to a node.
+func (d *decision) postFilter(ctx context.Context, t *tracker, p *profile, cluster *snapshot, pod *corev1.Pod) {
 	var reasons []string
 	for _, plugin := range p.postFilter {
-		_, status := plugin.PostFilter(ctx, d.state, pod, verdictReader{d.evaluation, cluster}) // nominations are not kept
+		t.enter(plugin.site)
+		result, status := plugin.plugin.PostFilter(ctx, d.state, pod, statusReader{d.evaluation, cluster})
+		t.leave()
+		if result != nil && (status.IsSuccess() || status.IsRejected() && result.Mode() != framework.ModeNoop) {
+			d.nominating = result.NominatingInfo
+		}
 		if status.IsSuccess() {
 			reasons = nil
 			break
 		}
 		if !status.IsRejected() {
-			reasons = append(reasons, broken("PostFilter", plugin, status).Message())
+			reasons = append(reasons, plugin.failed(status).Message())
 			break
 		}
 		reasons = append(reasons, status.Reasons()...)
+		if status.Code() == framework.UnschedulableAndUnresolvable {
+			break
+		}
 	}
-	d.after = strings.Join(reasons, ", ")
+	d.postFilterMessage = strings.Join(reasons, ", ")
 }
 
-// verdictReader shows PostFilter plugins what each node was told. It is a framework.NodeToStatusReader.
-type verdictReader struct {
+// statusReader gives PostFilter plugins the status of each node. It is a framework.NodeToStatusReader.
+type statusReader struct {
 	e       *evaluation
 	cluster *snapshot
 }
 
-var _ framework.NodeToStatusReader = verdictReader{}
+var _ framework.NodeToStatusReader = statusReader{}
 
-// Get returns what a node was told; those that were not looked at got what turned the pod down as a whole.
-func (r verdictReader) Get(name string) *framework.Status {
-	if n, ok := r.cluster.byName[name]; ok && n.node != nil && r.e.judged != nil && r.e.judged[n.index] {
-		return r.e.verdicts[n.index]
+// Get returns the status of a node. Nodes that were not filtered have the status that rejected the pod as a whole.
+func (r statusReader) Get(name string) *framework.Status {
+	if n, ok := r.cluster.byName[name]; ok && n.node != nil && r.e.filtered != nil && r.e.filtered[n.index] {
+		return r.e.statuses[n.index]
 	}
 	switch {
 	case r.e.failure != nil:
 		return r.e.failure
-	case r.e.absent != nil:
-		return r.e.absent
+	case r.e.excluded != nil:
+		return r.e.excluded
 	}
 	return framework.NewStatus(framework.UnschedulableAndUnresolvable)
 }
 
-// NodesForStatusCode returns the nodes that were told a status of that code.
-func (r verdictReader) NodesForStatusCode(lister framework.NodeInfoLister, code framework.Code) ([]framework.NodeInfo, error) {
+// NodesForStatusCode returns the nodes whose status has that code.
+func (r statusReader) NodesForStatusCode(lister framework.NodeInfoLister, code framework.Code) ([]framework.NodeInfo, error) {
 	nodes, err := lister.List()
 	if err != nil {
 		return nil, err

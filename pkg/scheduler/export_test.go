@@ -25,15 +25,13 @@ func NewBench(t testing.TB, registry Registry, conf *configv1.KubeSchedulerConfi
 	src := clock.NewSource(seed)
 	s := &Scheduler{
 		clock: clock.Real(), source: src, draws: clock.NewSource(seed), registry: registry, namespaces: givenNamespaces{},
-		waiting: newWaitingPods(), bridge: newBridge(nil), recorders: newRecorders(nil, clock.Real(), src),
-		cluster: newSnapshot(), memo: newMemo(), binding: map[string]*queued{}, decisions: newReporter(nil, clock.Real(), src),
+		waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, clock.Real(), src),
+		memo: newMemo(), binding: map[string]*queuedPodInfo{}, decisions: newReporter(nil, clock.Real(), src),
 	}
-	made, err := s.prepare(context.Background(), conf)
-	if err != nil {
+	if err := s.init(context.Background(), conf, PluginTimeouts{}); err != nil {
 		t.Fatal(err)
 	}
-	s.setup = made
-	s.queue = newQueue(made.profiles, made.backoff)
+	t.Cleanup(func() { s.stopPlugins(context.Background()) })
 	return &Bench{s, forget}
 }
 
@@ -42,7 +40,12 @@ func (b *Bench) SetNode(n *corev1.Node)    { b.s.cluster.setNode(n) }
 func (b *Bench) RemoveNode(name string)    { b.s.cluster.removeNode(name) }
 func (b *Bench) RemovePod(pod *corev1.Pod) { b.s.cluster.remove(pod.UID) }
 
-// Place decides about a pod and assumes it on its node. It returns the node, or the message.
+// Nominate nominates a pod to the node in its status.
+func (b *Bench) Nominate(pod *corev1.Pod) {
+	b.s.nominator.add(&podInfo{pod: pod, requests: requestsOf(pod)}, nil)
+}
+
+// Place schedules a pod and assumes it on its node. It returns the node, or the message.
 func (b *Bench) Place(pod *corev1.Pod) string {
 	ctx := context.Background()
 	info, err := newPodInfo(pod)
@@ -54,8 +57,8 @@ func (b *Bench) Place(pod *corev1.Pod) string {
 	}
 	now := b.s.clock.Now()
 	p := b.s.queue.add(ctx, info, 1, now)
-	b.s.queue.leave(p)
-	a := &attempt{queued: p, profile: b.s.setup.profiles[pod.Spec.SchedulerName]}
+	b.s.queue.detach(ctx, p)
+	a := &attempt{queuedPodInfo: p, profile: b.s.setup.profiles[pod.Spec.SchedulerName]}
 	d := b.s.decide(ctx, a, now)
 	if d.status != nil {
 		delete(b.s.queue.pods, pod.UID)
@@ -73,4 +76,4 @@ func (b *Bench) Place(pod *corev1.Pod) string {
 }
 
 // Remembered returns for how many signatures something is remembered.
-func (b *Bench) Remembered() int { return len(b.s.memo.known) }
+func (b *Bench) Remembered() int { return len(b.s.memo.entries) }

@@ -9,15 +9,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
-// tellFailure says on the pod, and in an event, why it has no node.
-func (s *Scheduler) tellFailure(ctx context.Context, a *attempt, reason, message string) {
+// clearNomination ends a pod's nomination: its attempt failed on the node that it was nominated to, or with an error.
+var clearNomination = &framework.NominatingInfo{NominatingMode: framework.ModeOverride}
+
+// recordFailure records in an Event and in the pod's status why it has no node, and applies the nomination.
+func (s *Scheduler) recordFailure(ctx context.Context, a *attempt, reason, message string, nominating *framework.NominatingInfo) {
 	pod := a.info.pod
+	s.nominator.add(a.info, nominating)
 	ctx = trace.With(ctx, a.causes()...)
 	for _, st := range a.stages {
 		trace.Add(ctx, st.Name, st.Start, st.Took)
@@ -28,12 +33,12 @@ func (s *Scheduler) tellFailure(ctx context.Context, a *attempt, reason, message
 		ObservedGeneration: pod.Generation, LastTransitionTime: metav1.NewTime(s.clock.Now()),
 	}
 	if old := conditionOf(pod, corev1.PodScheduled); old != nil && old.Status == condition.Status {
-		if old.Reason == reason && old.Message == message {
+		if old.Reason == reason && old.Message == message && !renominates(pod, nominating) {
 			return
 		}
 		condition.LastTransitionTime = old.LastTransitionTime
 	}
-	s.beside(ctx, func() { s.patchCondition(ctx, pod, condition) })
+	s.spawn(ctx, slowBinding, func() { s.patchStatus(ctx, pod, &condition, nominating) })
 }
 
 func conditionOf(pod *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {
@@ -45,16 +50,33 @@ func conditionOf(pod *corev1.Pod, t corev1.PodConditionType) *corev1.PodConditio
 	return nil
 }
 
-func (s *Scheduler) patchCondition(ctx context.Context, pod *corev1.Pod, condition corev1.PodCondition) {
-	data, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID},
-		"status":   map[string]any{"conditions": []corev1.PodCondition{condition}},
-	})
+// renominates reports whether the info names another node than the pod's status.
+func renominates(pod *corev1.Pod, info *framework.NominatingInfo) bool {
+	return info.Mode() == framework.ModeOverride && pod.Status.NominatedNodeName != info.NominatedNodeName
+}
+
+// patchStatus writes a condition, if not nil, and the nomination to the pod's status.
+func (s *Scheduler) patchStatus(ctx context.Context, pod *corev1.Pod, condition *corev1.PodCondition, nominating *framework.NominatingInfo) {
+	status := map[string]any{}
+	if condition != nil {
+		status["conditions"] = []corev1.PodCondition{*condition}
+	}
+	if renominates(pod, nominating) {
+		status["nominatedNodeName"] = nominating.NominatedNodeName
+	}
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
 	if err == nil {
 		key := objects.Key{Namespace: pod.Namespace, Name: pod.Name}
 		_, err = s.client.Patch(ctx, client.In(client.Pods, key).Sub("status"), client.Patch{Type: types.StrategicMergePatchType, Data: data}, metav1.PatchOptions{})
 	}
 	if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		slog.WarnContext(ctx, "pod condition not written", "pod", podName(pod), "err", err)
+		slog.WarnContext(ctx, "pod status not written", "pod", podName(pod), "err", err)
 	}
+}
+
+// enqueueFailed reports a pod that a failing PreEnqueue plugin keeps out of the activeQ.
+func (s *Scheduler) enqueueFailed(ctx context.Context, p *queuedPodInfo, failure *pluginFailure) {
+	a := &attempt{queuedPodInfo: p}
+	s.decisions.failed(a, "Error", failure.Error())
+	s.recordFailure(ctx, a, corev1.PodReasonSchedulerError, failure.Error(), nil)
 }

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -9,20 +10,19 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/client"
 )
 
-// handle is what a profile's plugins know of the scheduler. It is the whole framework.Handle; where this scheduler has
-// nothing (extenders, devices, CSI, nominations) it answers "none".
+// handle is the framework.Handle of one plugin. It has no extenders, devices, CSI nodes and pod groups: their methods
+// return empty results.
 type handle struct {
 	Namespaces
 	profile  *profile
 	client   client.Client
-	cluster  *snapshot
+	cluster  atomic.Pointer[snapshot] // stays the one that an abandoned call may still read until the call returns
 	waiting  *waitingPods
 	bridge   *bridge
 	recorder events.EventRecorderLogger
@@ -32,8 +32,8 @@ type handle struct {
 
 var _ framework.Handle = (*handle)(nil)
 
-// SnapshotSharedLister and the methods below are framework.Handle's.
-func (h *handle) SnapshotSharedLister() framework.SharedLister { return h.cluster }
+// SnapshotSharedLister and the methods below implement framework.Handle.
+func (h *handle) SnapshotSharedLister() framework.SharedLister { return h.cluster.Load() }
 func (h *handle) ProfileName() string                          { return h.profile.name }
 func (h *handle) EventRecorder() events.EventRecorderLogger    { return h.recorder }
 func (h *handle) Parallelizer() framework.Parallelizer         { return parallelizer(h.workers) }
@@ -73,48 +73,73 @@ func (h *handle) Extenders() []framework.Extender              { return nil }
 func (h *handle) APIDispatcher() framework.APIDispatcher       { return nil }
 func (h *handle) APICacher() framework.APICacher               { return nil }
 
-func (h *handle) AddNominatedPod(klog.Logger, framework.PodInfo, *framework.NominatingInfo) {}
-func (h *handle) DeleteNominatedPodIfExists(*corev1.Pod)                                    {}
-func (h *handle) UpdateNominatedPod(klog.Logger, *corev1.Pod, framework.PodInfo)            {}
-func (h *handle) NominatedPodsForNode(string) []framework.PodInfo                           { return nil }
+func (h *handle) AddNominatedPod(_ klog.Logger, pod framework.PodInfo, info *framework.NominatingInfo) {
+	h.profile.nominator.add(pod, info)
+}
+func (h *handle) DeleteNominatedPodIfExists(pod *corev1.Pod) { h.profile.nominator.remove(pod.UID) }
+func (h *handle) UpdateNominatedPod(_ klog.Logger, old *corev1.Pod, pod framework.PodInfo) {
+	h.profile.nominator.update(old, pod)
+}
+func (h *handle) NominatedPodsForNode(node string) []framework.PodInfo {
+	return h.profile.nominator.forNode(node)
+}
 
 func (h *handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) { h.activate(pods) }
 
-func (h *handle) SignPod(ctx context.Context, pod *corev1.Pod) framework.PodSignature {
-	return framework.PodSignature(h.profile.sign(ctx, pod))
+func (h *handle) SignPod(ctx context.Context, pod *corev1.Pod) (signature framework.PodSignature) {
+	if err := new(tracker).inline(ctx, func(ctx context.Context, t *tracker) {
+		signature = framework.PodSignature(h.profile.sign(ctx, t, pod))
+	}); err != nil {
+		return nil
+	}
+	return signature
+}
+
+// runNested runs plugins that another plugin calls through its Handle.
+func runNested(ctx context.Context, f func(*tracker) *framework.Status) (status *framework.Status) {
+	if err := new(tracker).inline(ctx, func(_ context.Context, t *tracker) { status = f(t) }); err != nil {
+		return err.status()
+	}
+	return status
 }
 
 func (h *handle) RunFilterPluginsWithNominatedPods(ctx context.Context, state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) *framework.Status {
-	return runFilter(ctx, h.profile.filtersFor(state), state, pod, node)
+	return runNested(ctx, func(t *tracker) *framework.Status {
+		return h.profile.runFilterWithNominated(ctx, t, h.profile.filtersFor(state), state, pod, node)
+	})
 }
 
 func (h *handle) RunFilterPlugins(ctx context.Context, state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) *framework.Status {
-	return runFilter(ctx, h.profile.filtersFor(state), state, pod, node)
+	return runNested(ctx, func(t *tracker) *framework.Status {
+		return runFilter(ctx, t, h.profile.filtersFor(state), state, pod, node)
+	})
 }
 
 func (h *handle) RunPreScorePlugins(ctx context.Context, state framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) *framework.Status {
-	return h.profile.runPreScore(ctx, state, pod, nodes)
+	return runNested(ctx, func(t *tracker) *framework.Status { return h.profile.runPreScore(ctx, t, state, pod, nodes) })
 }
 
-func (h *handle) RunScorePlugins(ctx context.Context, state framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) ([]framework.NodePluginScores, *framework.Status) {
-	return h.profile.runScore(ctx, state, pod, nodes)
+func (h *handle) RunScorePlugins(ctx context.Context, state framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) (scores []framework.NodePluginScores, status *framework.Status) {
+	status = runNested(ctx, func(t *tracker) *framework.Status {
+		var failed *framework.Status
+		scores, failed = h.profile.runScore(ctx, t, state, pod, nodes)
+		return failed
+	})
+	return scores, status
 }
 
 func (h *handle) RunPreFilterExtensionAddPod(ctx context.Context, state framework.CycleState, pod *corev1.Pod, added framework.PodInfo, node framework.NodeInfo) *framework.Status {
-	return h.profile.runExtensions(state, func(e framework.PreFilterExtensions) *framework.Status {
+	return h.runExtensions(ctx, state, func(e framework.PreFilterExtensions) *framework.Status {
 		return e.AddPod(ctx, state, pod, added, node)
 	})
 }
 
 func (h *handle) RunPreFilterExtensionRemovePod(ctx context.Context, state framework.CycleState, pod *corev1.Pod, removed framework.PodInfo, node framework.NodeInfo) *framework.Status {
-	return h.profile.runExtensions(state, func(e framework.PreFilterExtensions) *framework.Status {
+	return h.runExtensions(ctx, state, func(e framework.PreFilterExtensions) *framework.Status {
 		return e.RemovePod(ctx, state, pod, removed, node)
 	})
 }
 
-// parallelizer runs pieces of work on that many goroutines.
-type parallelizer int
-
-func (p parallelizer) Until(ctx context.Context, pieces int, do workqueue.DoWorkPieceFunc, _ string) {
-	workqueue.ParallelizeUntil(ctx, int(p), pieces, do)
+func (h *handle) runExtensions(ctx context.Context, state framework.CycleState, f func(framework.PreFilterExtensions) *framework.Status) *framework.Status {
+	return runNested(ctx, func(t *tracker) *framework.Status { return h.profile.runExtensions(t, state, f) })
 }

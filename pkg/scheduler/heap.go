@@ -2,49 +2,54 @@ package scheduler
 
 import "container/heap"
 
-// line is a priority queue of pods. Each pod knows its place, so that it can leave from the middle.
-type line struct {
-	pods []*queued
-	less func(a, b *queued) bool
+// podHeap is a priority queue of pods. Each pod has its index in it. Only fix and init compare pods.
+type podHeap struct {
+	pods []*queuedPodInfo
+	less func(a, b *queuedPodInfo) bool
 }
 
-func (l *line) push(q *queued) { heap.Push((*lineHeap)(l), q) }
-
-// peek returns the first pod, nil when there is none.
-func (l *line) peek() *queued {
-	if len(l.pods) == 0 {
-		return nil
-	}
-	return l.pods[0]
-}
-
-func (l *line) remove(q *queued) { heap.Remove((*lineHeap)(l), q.at) }
-
-func (l *line) fix(q *queued) { heap.Fix((*lineHeap)(l), q.at) }
-
-func (l *line) reorder(less func(a, b *queued) bool) {
-	l.less = less
-	heap.Init((*lineHeap)(l))
-}
-
-// lineHeap is a line with container/heap's methods.
-type lineHeap line
-
-func (h *lineHeap) Len() int           { return len(h.pods) }
-func (h *lineHeap) Less(i, j int) bool { return h.less(h.pods[i], h.pods[j]) }
-func (h *lineHeap) Swap(i, j int) {
-	h.pods[i], h.pods[j] = h.pods[j], h.pods[i]
-	h.pods[i].at, h.pods[j].at = i, j
-}
-func (h *lineHeap) Push(x any) {
-	q := x.(*queued)
-	q.at = len(h.pods)
+// add appends a pod. fix(q.index) follows.
+func (h *podHeap) add(q *queuedPodInfo) {
+	q.index = len(h.pods)
 	h.pods = append(h.pods, q)
 }
-func (h *lineHeap) Pop() any {
-	last := len(h.pods) - 1
-	q := h.pods[last]
+
+// drop removes a pod and puts the last one in its place. It returns that place, for fix.
+func (h *podHeap) drop(q *queuedPodInfo) int {
+	i, last := q.index, len(h.pods)-1
+	h.Swap(i, last)
 	h.pods[last] = nil
 	h.pods = h.pods[:last]
-	return q
+	return i
 }
+
+// fix moves the pod at a place to where it belongs.
+func (h *podHeap) fix(i int) {
+	if i < len(h.pods) {
+		heap.Fix(h, i)
+	}
+}
+
+func (h *podHeap) init() { heap.Init(h) }
+
+// push and remove are add and drop with their fix.
+func (h *podHeap) push(q *queuedPodInfo)   { h.add(q); h.fix(q.index) }
+func (h *podHeap) remove(q *queuedPodInfo) { h.fix(h.drop(q)) }
+
+// peek returns the first pod, nil when there is none.
+func (h *podHeap) peek() *queuedPodInfo {
+	if len(h.pods) == 0 {
+		return nil
+	}
+	return h.pods[0]
+}
+
+// Len, Less, Swap, Push and Pop are heap.Interface's. The last two are never called.
+func (h *podHeap) Len() int           { return len(h.pods) }
+func (h *podHeap) Less(i, j int) bool { return h.less(h.pods[i], h.pods[j]) }
+func (h *podHeap) Swap(i, j int) {
+	h.pods[i], h.pods[j] = h.pods[j], h.pods[i]
+	h.pods[i].index, h.pods[j].index = i, j
+}
+func (h *podHeap) Push(any) {}
+func (h *podHeap) Pop() any { return nil }

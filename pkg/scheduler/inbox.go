@@ -14,18 +14,18 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 )
 
-// inbox holds what the loop has yet to take in. Its senders never wait.
+// inbox holds the notes that the loop has not applied yet. Sending never blocks.
 type inbox struct {
 	mu     sync.Mutex
 	notes  []note
 	some   atomic.Bool
-	signal chan struct{} // holds one when there is something
+	signal chan struct{} // has a value while the inbox is not empty
 }
 
-// note is one thing that the loop is to know. do runs in the loop.
+// note is a change that the loop applies. do runs in the loop.
 type note struct {
 	revision uint64
-	replay   bool // part of a list: its order means nothing
+	replay   bool // from a list, in which the order has no meaning
 	do       func(ctx context.Context)
 }
 
@@ -40,7 +40,7 @@ func (b *inbox) send(n note) {
 	}
 }
 
-// take empties the inbox. What comes of lists is put in order of revision, so that the same cluster gives the same run.
+// take empties the inbox. Notes from lists are sorted by revision, so that runs on equal clusters are equal.
 func (b *inbox) take() []note {
 	if !b.some.Load() {
 		return nil
@@ -63,24 +63,24 @@ func (b *inbox) take() []note {
 	return notes
 }
 
-// takeIn brings queue and cluster up to date.
-func (s *Scheduler) takeIn(ctx context.Context) {
+// drainInbox applies all notes to the queue and the snapshot.
+func (s *Scheduler) drainInbox(ctx context.Context) {
 	for _, n := range s.inbox.take() {
 		n.do(ctx)
 	}
 }
 
-// tell puts something into the inbox.
-func (s *Scheduler) tell(do func(ctx context.Context)) { s.inbox.send(note{do: do}) }
+// post adds a note to the inbox.
+func (s *Scheduler) post(do func(ctx context.Context)) { s.inbox.send(note{do: do}) }
 
-// nodeChanged and podChanged are called by the caches.
+// nodeChanged and podChanged are the caches' event handlers.
 func (s *Scheduler) nodeChanged(ch client.Change[*corev1.Node]) {
-	s.inbox.send(note{ch.Revision, ch.Replay, func(ctx context.Context) { s.takeNode(ctx, ch) }})
+	s.inbox.send(note{ch.Revision, ch.Replay, func(ctx context.Context) { s.nodeSeen(ctx, ch) }})
 }
 
 func (s *Scheduler) podChanged(ch client.Change[*corev1.Pod]) {
 	n := note{revision: ch.Revision, replay: ch.Replay}
-	if !ch.Added() && !ch.Deleted() && ch.Old.UID != ch.New.UID { // deleted and made again in one change
+	if !ch.Added() && !ch.Deleted() && ch.Old.UID != ch.New.UID { // deleted and recreated in one change
 		s.inbox.send(note{ch.Revision, ch.Replay, func(ctx context.Context) { s.podGone(ctx, ch.Old, ch.Revision) }})
 	}
 	if ch.Deleted() || finished(ch.New) {
@@ -92,7 +92,7 @@ func (s *Scheduler) podChanged(ch client.Change[*corev1.Pod]) {
 		s.inbox.send(n)
 		return
 	}
-	info, err := newPodInfo(ch.New) // outside the loop, which has enough to do
+	info, err := newPodInfo(ch.New) // computed here to relieve the loop
 	if err != nil {
 		slog.Error("pod has an affinity term that cannot be read; the term is ignored", "pod", ch.Key().String(), "err", err)
 	}
@@ -100,12 +100,12 @@ func (s *Scheduler) podChanged(ch client.Change[*corev1.Pod]) {
 	s.inbox.send(n)
 }
 
-// finished reports whether a pod has ended and takes nothing of its node any more.
+// finished reports whether a pod has ended and uses no resources of its node.
 func finished(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-func (s *Scheduler) takeNode(ctx context.Context, ch client.Change[*corev1.Node]) {
+func (s *Scheduler) nodeSeen(ctx context.Context, ch client.Change[*corev1.Node]) {
 	ev := event{ClusterEvent: framework.ClusterEvent{Resource: framework.Node, ActionType: framework.Add}, revision: ch.Revision}
 	switch {
 	case ch.Deleted():
@@ -119,11 +119,11 @@ func (s *Scheduler) takeNode(ctx context.Context, ch client.Change[*corev1.Node]
 		ev.ActionType, ev.old, ev.new = nodeChanges(ch.Old, ch.New), ch.Old, ch.New
 	}
 	if ev.ActionType != framework.None {
-		s.queue.happened(ctx, ev, s.clock.Now())
+		s.queue.moveOnEvent(ctx, ev, s.clock.Now())
 	}
 }
 
-// podSeen takes in a pod as the API has it now.
+// podSeen applies a new version of a pod.
 func (s *Scheduler) podSeen(ctx context.Context, info *podInfo, revision uint64) {
 	if info.pod.Spec.NodeName != "" {
 		s.podPlaced(ctx, info, revision)
@@ -131,24 +131,31 @@ func (s *Scheduler) podSeen(ctx context.Context, info *podInfo, revision uint64)
 	}
 	uid := info.pod.UID
 	if p, ok := s.queue.pods[uid]; ok {
-		s.queue.replace(ctx, p, info, revision, s.clock.Now())
+		old := p.info.pod
+		s.nominator.update(old, info)
+		s.queue.update(ctx, p, info, revision, s.clock.Now())
+		if old.Status.NominatedNodeName != "" && old.Status.NominatedNodeName != info.pod.Status.NominatedNodeName {
+			s.roomFreed(ctx, old, revision)
+		}
 		return
 	}
 	if placed, ok := s.cluster.pods[uid]; ok && placed.assumed {
-		return // its binding is on the way
+		return // its binding cycle is running
 	}
 	if _, ours := s.setup.profiles[info.pod.Spec.SchedulerName]; !ours {
 		return
 	}
+	s.nominator.add(info, nil)
 	p := s.queue.add(ctx, info, revision, s.clock.Now())
-	if p.gate != "" {
+	if p.gatingPlugin != "" {
 		s.reportGated(p)
 	}
 }
 
-// podPlaced takes in a pod that has a node.
+// podPlaced applies a new version of a pod that is bound.
 func (s *Scheduler) podPlaced(ctx context.Context, info *podInfo, revision uint64) {
-	s.queue.remove(info.pod.UID)
+	s.queue.remove(ctx, info.pod.UID)
+	s.nominator.remove(info.pod.UID)
 	old, known := s.cluster.pods[info.pod.UID]
 	var before *corev1.Pod
 	fresh := !known || old.assumed
@@ -164,39 +171,47 @@ func (s *Scheduler) podPlaced(ctx context.Context, info *podInfo, revision uint6
 		ev.ActionType, ev.old = podChanges(before, info.pod), before
 	}
 	if ev.ActionType != framework.None {
-		s.queue.happened(ctx, ev, s.clock.Now())
+		s.queue.moveOnEvent(ctx, ev, s.clock.Now())
 	}
 }
 
-// podGone takes in that a pod was deleted or has ended.
+// podGone removes a pod that was deleted or has ended.
 func (s *Scheduler) podGone(ctx context.Context, pod *corev1.Pod, revision uint64) {
-	s.queue.remove(pod.UID)
+	s.queue.remove(ctx, pod.UID)
 	if w := s.waiting.get(pod.UID); w != nil {
 		w.Reject("", "pod has been deleted")
 	}
+	nominated := s.nominator.remove(pod.UID)
 	if p, ok := s.cluster.remove(pod.UID); ok {
-		ev := event{framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.Delete}, p.info.pod, nil, revision}
-		s.queue.happened(ctx, ev, s.clock.Now())
+		s.roomFreed(ctx, p.info.pod, revision)
+	} else if nominated {
+		s.roomFreed(ctx, pod, revision)
 	}
 }
 
-// activate puts waiting pods in line at once: a plugin has asked for it through its Handle.
+// roomFreed requeues the pods that may fit now that a pod has left its node or its nominated node.
+func (s *Scheduler) roomFreed(ctx context.Context, pod *corev1.Pod, revision uint64) {
+	ev := event{framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.Delete}, pod, nil, revision}
+	s.queue.moveOnEvent(ctx, ev, s.clock.Now())
+}
+
+// activate moves pods to the activeQ for a plugin that calls Handle.Activate.
 func (s *Scheduler) activate(pods map[string]*corev1.Pod) {
-	s.tell(func(ctx context.Context) {
+	s.post(func(ctx context.Context) {
 		for _, pod := range pods {
-			if p, ok := s.queue.pods[pod.UID]; ok && p.where != active && p.where != out {
-				s.queue.enter(ctx, p, s.clock.Now())
+			if p, ok := s.queue.pods[pod.UID]; ok && p.location != inActiveQ && p.location != inFlight {
+				s.queue.moveToActiveQ(ctx, p, s.clock.Now())
 			}
 		}
 	})
 }
 
 func revisionOf(pod *corev1.Pod) uint64 {
-	rev, _ := strconv.ParseUint(pod.ResourceVersion, 10, 64) // a server's own number
+	rev, _ := strconv.ParseUint(pod.ResourceVersion, 10, 64) // set by the API server, so it is a number
 	return rev
 }
 
-// reportGated says which plugin keeps a pod from being tried.
-func (s *Scheduler) reportGated(p *queued) {
-	s.decisions.gated(p, "waiting for scheduler plugin "+p.gate)
+// reportGated reports the plugin that gates a pod.
+func (s *Scheduler) reportGated(p *queuedPodInfo) {
+	s.decisions.gated(p, "waiting for scheduler plugin "+p.gatingPlugin)
 }

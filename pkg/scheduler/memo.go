@@ -7,11 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// memo remembers evaluations by profile and pod signature, and brings them up to date when they are asked for. After a
-// placement only the node that took the pod is judged again.
+// memo keeps evaluations by profile and pod signature, and updates them on use. After a placement only the node of the
+// pod is filtered and scored again.
 type memo struct {
-	known map[memoKey]*list.Element
-	order *list.List // of *remembered, the latest used first
+	entries map[memoKey]*list.Element
+	order   *list.List // of *memoEntry, the latest used first
 }
 
 type memoKey struct {
@@ -19,55 +19,55 @@ type memoKey struct {
 	signature string
 }
 
-type remembered struct {
+type memoEntry struct {
 	key memoKey
 	*evaluation
 }
 
-// memoSize bounds how many signatures are remembered.
+// memoSize bounds the number of signatures in the memo.
 const memoSize = 64
 
-func newMemo() *memo { return &memo{known: map[memoKey]*list.Element{}, order: list.New()} }
+func newMemo() *memo { return &memo{entries: map[memoKey]*list.Element{}, order: list.New()} }
 
-// recall returns the evaluation for a pod's signature as of now, or nil when there is none or it cannot be made current.
+// recall returns the current evaluation for a pod's signature, or nil when there is none or it cannot be updated.
 // filtered is called between filtering and scoring.
-func (m *memo) recall(ctx context.Context, key memoKey, cluster *snapshot, pod *corev1.Pod, filtered func()) *evaluation {
-	el, ok := m.known[key]
+func (m *memo) get(ctx context.Context, t *tracker, key memoKey, cluster *snapshot, pod *corev1.Pod, filtered func()) *evaluation {
+	el, ok := m.entries[key]
 	if !ok {
 		return nil
 	}
-	e := el.Value.(*remembered).evaluation
-	if e.epoch != cluster.epoch || !key.profile.update(ctx, e, cluster, pod, filtered) {
+	e := el.Value.(*memoEntry).evaluation
+	if e.epoch != cluster.epoch || !key.profile.update(ctx, t, e, cluster, pod, filtered) {
 		m.order.Remove(el)
-		delete(m.known, key)
+		delete(m.entries, key)
 		return nil
 	}
 	m.order.MoveToFront(el)
 	return e
 }
 
-// learn remembers an evaluation that was made afresh, if it can be kept current.
-func (m *memo) learn(key memoKey, e *evaluation) {
-	if e.failure != nil || e.absent != nil || e.evaluated < len(e.verdicts) {
+// learn adds a new evaluation to the memo, if it can be kept current.
+func (m *memo) add(key memoKey, e *evaluation) {
+	if e.failure != nil || e.excluded != nil || e.evaluated < len(e.statuses) {
 		return
 	}
-	m.known[key] = m.order.PushFront(&remembered{key, e})
+	m.entries[key] = m.order.PushFront(&memoEntry{key, e})
 	if m.order.Len() > memoSize {
 		last := m.order.Back()
 		m.order.Remove(last)
-		delete(m.known, last.Value.(*remembered).key)
+		delete(m.entries, last.Value.(*memoEntry).key)
 	}
 }
 
-// update judges the nodes again that changed since e was made. It returns false when it cannot.
-func (p *profile) update(ctx context.Context, e *evaluation, cluster *snapshot, pod *corev1.Pod, filtered func()) bool {
+// update filters and scores the nodes again that changed since e was computed. It returns false if it cannot.
+func (p *profile) update(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod, filtered func()) bool {
 	changed, ok := cluster.since(e.step)
 	if !ok {
 		return false
 	}
-	u := updating{profile: p, e: e, cluster: cluster, pod: pod, stale: make([]bool, len(e.scorers))}
+	u := updating{tracker: t, profile: p, e: e, cluster: cluster, pod: pod, stale: make([]bool, len(e.scorers))}
 	for _, n := range changed {
-		if n.node != nil && !u.judge(ctx, n) {
+		if n.node != nil && !u.evaluate(ctx, n) {
 			return false
 		}
 	}
@@ -79,22 +79,23 @@ func (p *profile) update(ctx context.Context, e *evaluation, cluster *snapshot, 
 	return true
 }
 
-// updating is one update under way.
+// updating is an update in progress.
 type updating struct {
+	*tracker
 	profile *profile
 	e       *evaluation
 	cluster *snapshot
 	pod     *corev1.Pod
 	stale   []bool // scorers whose raw scores changed and are normalised over all nodes
-	members bool   // which nodes pass changed
+	members bool   // the set of feasible nodes changed
 	touched []int  // nodes whose scores changed
 }
 
-// judge filters a node again, and scores it if it passes.
-func (u *updating) judge(ctx context.Context, n *nodeInfo) bool {
+// evaluate filters a node again, and scores it if it passes.
+func (u *updating) evaluate(ctx context.Context, n *nodeInfo) bool {
 	e, i := u.e, n.index
 	before := e.passed(i)
-	v := runFilter(ctx, e.filters, e.state, u.pod, n)
+	v := runFilter(ctx, u.tracker, e.filters, e.state, u.pod, n)
 	if v.IsError() {
 		return false
 	}
@@ -102,16 +103,18 @@ func (u *updating) judge(ctx context.Context, n *nodeInfo) bool {
 		e.feasible--
 	}
 	if !before || !v.IsSuccess() {
-		e.rejections, e.told = nil, nil
+		e.rejections, e.reported = nil, nil
 	}
-	e.judge(i, v)
+	e.setStatus(i, v)
 	u.members = u.members || before != e.passed(i)
 	u.touched = append(u.touched, i)
 	if !e.scored || !e.passed(i) {
 		return true
 	}
 	for s, scorer := range e.scorers {
-		raw, status := score(ctx, e.state, u.pod, scorer, n)
+		u.enter(scorer.site)
+		raw, status := score(ctx, u.tracker, e.state, u.pod, scorer, n)
+		u.leave()
 		if status != nil {
 			return false
 		}
@@ -125,17 +128,17 @@ func (u *updating) judge(ctx context.Context, n *nodeInfo) bool {
 	return true
 }
 
-// score brings the totals up to date.
+// score updates the totals.
 func (u *updating) score(ctx context.Context) bool {
 	e := u.e
 	if !e.scored {
-		u.profile.scoreAll(ctx, e, u.cluster, u.pod)
+		u.profile.scoreAll(ctx, u.tracker, e, u.cluster, u.pod)
 		return e.failure == nil
 	}
 	all := false
 	for s, scorer := range e.scorers {
 		if scorer.normaliser != nil && (u.stale[s] || u.members) && e.feasible > 0 {
-			if e.normalise(ctx, u.cluster, u.pod, s) != nil {
+			if e.normalise(ctx, u.tracker, u.cluster, u.pod, s) != nil {
 				return false
 			}
 			all = true
@@ -150,6 +153,6 @@ func (u *updating) score(ctx context.Context) bool {
 	for i := range e.totals {
 		e.best.seed(i, e.total(i), e.passed(i))
 	}
-	e.best.settle()
+	e.best.build()
 	return true
 }

@@ -8,13 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ndf "k8s.io/component-helpers/nodedeclaredfeatures"
-	"k8s.io/component-helpers/nodedeclaredfeatures/features"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
 )
 
-// nodeInfo is a node with the pods on it and the sums over them. It is a framework.NodeInfo. node is nil while only
-// pods of it are known.
+// nodeInfo is a node with its pods and their sums. It is a framework.NodeInfo. node is nil while only pods of the node
+// have been observed.
 type nodeInfo struct {
 	node    *corev1.Node
 	index   int    // in the snapshot's list; -1 while node is nil
@@ -36,20 +35,11 @@ type nodeInfo struct {
 
 var _ framework.NodeInfo = (*nodeInfo)(nil)
 
-// declaredFeatures gives the features that nodes may declare their places in a set.
-var declaredFeatures = func() *ndf.FeatureMapper {
-	names := make([]string, 0, len(features.AllFeatures))
-	for _, f := range features.AllFeatures {
-		names = append(names, f.Name())
-	}
-	return ndf.NewFeatureMapper(names)
-}()
-
 func newNodeInfo() *nodeInfo {
 	return &nodeInfo{index: -1, ports: framework.HostPortInfo{}, claims: map[string]int{}}
 }
 
-// GetPods and the methods below are framework.NodeInfo's.
+// GetPods and the methods below implement framework.NodeInfo.
 func (n *nodeInfo) Node() *corev1.Node                                      { return n.node }
 func (n *nodeInfo) GetPods() []framework.PodInfo                            { return n.pods }
 func (n *nodeInfo) GetPodsWithAffinity() []framework.PodInfo                { return n.withAffinity }
@@ -63,19 +53,19 @@ func (n *nodeInfo) GetPVCRefCounts() map[string]int                         { re
 func (n *nodeInfo) GetGeneration() int64                                    { return int64(n.changed) }
 func (n *nodeInfo) GetNodeDeclaredFeatures() ndf.FeatureSet                 { return n.features }
 
-// GetNodeAllocatableDRAClaimState is always empty: there are no claims of node resources here.
+// GetNodeAllocatableDRAClaimState is always empty: this scheduler allocates no claims.
 func (n *nodeInfo) GetNodeAllocatableDRAClaimState() map[types.NamespacedName]*framework.NodeAllocatableDRAClaimState {
 	return nil
 }
 
-// SetNode takes node as what this is about.
+// SetNode replaces the node object.
 func (n *nodeInfo) SetNode(node *corev1.Node) {
 	n.node = node
 	n.allocatable = resourcesOf(node.Status.Allocatable)
-	n.features = declaredFeatures.TryMap(slices.Sorted(slices.Values(node.Status.DeclaredFeatures)))
+	n.features = ndf.DefaultFramework.TryMap(slices.Sorted(slices.Values(node.Status.DeclaredFeatures)))
 }
 
-// AddPodInfo counts a pod in.
+// AddPodInfo adds a pod and its requests.
 func (n *nodeInfo) AddPodInfo(info framework.PodInfo) {
 	n.pods = append(n.pods, info)
 	if hasAffinity(info) {
@@ -87,7 +77,7 @@ func (n *nodeInfo) AddPodInfo(info framework.PodInfo) {
 	n.count(info, 1)
 }
 
-// RemovePod counts a pod out.
+// RemovePod removes a pod and its requests.
 func (n *nodeInfo) RemovePod(_ klog.Logger, pod *corev1.Pod) error {
 	same := func(p framework.PodInfo) bool { return p.GetPod().UID == pod.UID }
 	i := slices.IndexFunc(n.pods, same)

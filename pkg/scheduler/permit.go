@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,8 +16,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// waitingPods are the pods that have a node but are not bound yet because a Permit plugin makes them wait, and those
-// whose PreBind plugins run. It is safe for concurrent use.
+// waitingPods holds the assumed pods that wait in Permit, and those whose PreBind plugins run. It is safe for concurrent
+// use.
 type waitingPods struct {
 	mu      sync.RWMutex
 	pods    map[types.UID]*waitingPod
@@ -75,83 +76,97 @@ func (w *waitingPods) removePreBind(uid types.UID) {
 	delete(w.prebind, uid)
 }
 
-// waitingPod is a pod that Permit plugins make wait, each for so long. It is a framework.WaitingPod.
+// waitingPod is an assumed pod that waits in Permit: it is bound once every pending plugin has allowed it. It is a
+// framework.WaitingPod.
 type waitingPod struct {
-	pod     *corev1.Pod
-	first   string                 // the plugin that waits least
-	soonest time.Duration          // how long
-	verdict chan *framework.Status // takes one; what comes later is too late
+	pod    *corev1.Pod
+	result chan *framework.Status // takes the first result; later ones are dropped
 
 	mu      sync.Mutex
-	pending map[string]time.Duration
+	pending map[string]clock.Timer // by plugin: rejects the pod when it fires
 }
 
-func newWaitingPod(pod *corev1.Pod, pending map[string]time.Duration) *waitingPod {
-	w := &waitingPod{pod: pod, pending: pending, verdict: make(chan *framework.Status, 1)}
-	for plugin, d := range pending {
-		if w.first == "" || d < w.soonest || d == w.soonest && plugin < w.first {
-			w.first, w.soonest = plugin, d
-		}
+// newWaitingPod starts a timer for each plugin that returned Wait, with the plugin's timeout.
+func newWaitingPod(clk clock.Clock, pod *corev1.Pod, timeouts map[string]time.Duration) *waitingPod {
+	w := &waitingPod{pod: pod, pending: map[string]clock.Timer{}, result: make(chan *framework.Status, 1)}
+	w.mu.Lock() // a timer that fires at once waits here until all are started
+	defer w.mu.Unlock()
+	for plugin, timeout := range timeouts {
+		w.pending[plugin] = clk.AfterFunc(timeout, func() { w.timeOut(plugin, timeout) })
 	}
 	return w
 }
 
-// wait blocks until the plugins have allowed the pod, one has rejected it, or one's time has passed.
-func (w *waitingPod) wait(ctx context.Context, clk clock.Clock) *framework.Status {
-	t := clk.NewTimer(w.soonest)
-	defer t.Stop()
+// timeOut rejects the pod, unless the plugin has allowed it just before.
+func (w *waitingPod) timeOut(plugin string, timeout time.Duration) {
+	w.mu.Lock()
+	_, pending := w.pending[plugin]
+	w.mu.Unlock()
+	if pending {
+		w.Reject(plugin, fmt.Sprintf("rejected due to timeout after waiting %v at plugin %v", timeout, plugin))
+	}
+}
+
+// wait blocks until all plugins have allowed the pod, one has rejected it or timed out, or ctx ends.
+func (w *waitingPod) wait(ctx context.Context) *framework.Status {
+	defer w.stopTimers()
 	select {
-	case s := <-w.verdict:
+	case s := <-w.result:
 		return s
-	case <-t.C():
-		return framework.NewStatus(framework.Unschedulable, fmt.Sprintf("rejected due to timeout after waiting %v at plugin %v", w.soonest, w.first)).WithPlugin(w.first)
 	case <-ctx.Done():
 		return framework.AsStatus(ctx.Err())
 	}
 }
 
-func (w *waitingPod) decide(s *framework.Status) bool {
+func (w *waitingPod) stopTimers() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range w.pending {
+		t.Stop()
+	}
+}
+
+func (w *waitingPod) finish(s *framework.Status) bool {
 	select {
-	case w.verdict <- s:
+	case w.result <- s:
 		return true
 	default:
 		return false
 	}
 }
 
-// GetPod and the methods below are framework.WaitingPod's.
+// GetPod and the methods below implement framework.WaitingPod.
 func (w *waitingPod) GetPod() *corev1.Pod { return w.pod }
 
 func (w *waitingPod) GetPendingPlugins() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := make([]string, 0, len(w.pending))
-	for plugin := range w.pending {
-		out = append(out, plugin)
-	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(maps.Keys(w.pending))
 }
 
 func (w *waitingPod) Allow(plugin string) {
 	w.mu.Lock()
-	delete(w.pending, plugin)
+	if t, ok := w.pending[plugin]; ok {
+		t.Stop()
+		delete(w.pending, plugin)
+	}
 	left := len(w.pending)
 	w.mu.Unlock()
 	if left == 0 {
-		w.decide(nil)
+		w.finish(nil)
 	}
 }
 
 func (w *waitingPod) Reject(plugin, msg string) bool {
-	return w.decide(framework.NewStatus(framework.Unschedulable, msg).WithPlugin(plugin))
+	return w.finish(framework.NewStatus(framework.Unschedulable, msg).WithPlugin(plugin))
 }
 
 func (w *waitingPod) Preempt(plugin, msg string) bool {
-	return w.decide(framework.AsStatus(errors.New(msg)).WithPlugin(plugin))
+	return w.finish(framework.AsStatus(errors.New(msg)).WithPlugin(plugin))
 }
 
-// preBindPod is a pod whose PreBind plugins run and can still be stopped. It is a framework.PodInPreBind.
+// preBindPod is a pod whose PreBind plugins run. Its binding can be canceled until it is marked as prebound. It is a
+// framework.PodInPreBind.
 type preBindPod struct {
 	mu       sync.Mutex
 	cancel   context.CancelCauseFunc

@@ -1,72 +1,82 @@
 package scheduler
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
 )
 
-// point is an extension point: where a configuration lists its plugins, and how a profile takes one. take reports
-// whether the plugin has that point.
+// point is an extension point: its plugin set in a configuration, and how a profile adds a plugin to it. take reports
+// whether the plugin implements the point.
 type point struct {
 	name string
 	set  func(*configv1.Plugins) *configv1.PluginSet
-	take func(p *profile, plugin framework.Plugin, weight int32) bool
+	take func(ctx context.Context, p *profile, made *instance, weight int32) (bool, error)
 }
 
-// points are all extension points of pods. Those of pod groups are in groupPoints.
+// points lists the extension points of pods. Those of pod groups are in groupPoints.
 var points = []point{
-	{"preEnqueue", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreEnqueue }, taker(func(p *profile) *[]framework.PreEnqueuePlugin { return &p.preEnqueue })},
-	{"queueSort", func(s *configv1.Plugins) *configv1.PluginSet { return &s.QueueSort }, taker(func(p *profile) *[]framework.QueueSortPlugin { return &p.queueSort })},
-	{"preFilter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreFilter }, taker(func(p *profile) *[]framework.PreFilterPlugin { return &p.preFilter })},
-	{"filter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Filter }, taker(func(p *profile) *[]framework.FilterPlugin { return &p.filter })},
-	{"postFilter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PostFilter }, taker(func(p *profile) *[]framework.PostFilterPlugin { return &p.postFilter })},
-	{"preScore", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreScore }, taker(func(p *profile) *[]framework.PreScorePlugin { return &p.preScore })},
+	{"preEnqueue", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreEnqueue }, taker("preEnqueue", func(p *profile) *[]extension[framework.PreEnqueuePlugin] { return &p.preEnqueue })},
+	{"queueSort", func(s *configv1.Plugins) *configv1.PluginSet { return &s.QueueSort }, taker("queueSort", func(p *profile) *[]extension[framework.QueueSortPlugin] { return &p.queueSort })},
+	{"preFilter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreFilter }, taker("preFilter", func(p *profile) *[]extension[framework.PreFilterPlugin] { return &p.preFilter })},
+	{"filter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Filter }, taker("filter", func(p *profile) *[]extension[framework.FilterPlugin] { return &p.filter })},
+	{"postFilter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PostFilter }, taker("postFilter", func(p *profile) *[]extension[framework.PostFilterPlugin] { return &p.postFilter })},
+	{"preScore", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreScore }, taker("preScore", func(p *profile) *[]extension[framework.PreScorePlugin] { return &p.preScore })},
 	{"score", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Score }, takeScore},
-	{"reserve", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Reserve }, taker(func(p *profile) *[]framework.ReservePlugin { return &p.reserve })},
-	{"permit", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Permit }, taker(func(p *profile) *[]framework.PermitPlugin { return &p.permit })},
-	{"preBind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreBind }, taker(func(p *profile) *[]framework.PreBindPlugin { return &p.preBind })},
-	{"bind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Bind }, taker(func(p *profile) *[]framework.BindPlugin { return &p.bind })},
-	{"postBind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PostBind }, taker(func(p *profile) *[]framework.PostBindPlugin { return &p.postBind })},
+	{"reserve", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Reserve }, taker("reserve", func(p *profile) *[]extension[framework.ReservePlugin] { return &p.reserve })},
+	{"permit", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Permit }, taker("permit", func(p *profile) *[]extension[framework.PermitPlugin] { return &p.permit })},
+	{"preBind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreBind }, taker("preBind", func(p *profile) *[]extension[framework.PreBindPlugin] { return &p.preBind })},
+	{"bind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Bind }, taker("bind", func(p *profile) *[]extension[framework.BindPlugin] { return &p.bind })},
+	{"postBind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PostBind }, taker("postBind", func(p *profile) *[]extension[framework.PostBindPlugin] { return &p.postBind })},
 }
 
-// groupPoints are the extension points of pod groups, which are scheduled pod by pod here: naming a plugin there is
-// refused.
+// groupPoints are the extension points of pod groups. Since pods are scheduled one by one here, a configuration with a
+// plugin there is refused.
 var groupPoints = []point{
 	{"placementGenerate", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PlacementGenerate }, nil},
 	{"placementScore", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PlacementScore }, nil},
 }
 
-func taker[T framework.Plugin](list func(*profile) *[]T) func(*profile, framework.Plugin, int32) bool {
-	return func(p *profile, plugin framework.Plugin, _ int32) bool {
-		t, ok := plugin.(T)
+func taker[T framework.Plugin](point string, list func(*profile) *[]extension[T]) func(context.Context, *profile, *instance, int32) (bool, error) {
+	point = strings.ToUpper(point[:1]) + point[1:]
+	return func(_ context.Context, p *profile, made *instance, _ int32) (bool, error) {
+		t, ok := made.Plugin.(T)
 		if ok {
 			l := list(p)
-			*l = append(*l, t)
+			*l = append(*l, extension[T]{p.setup.site(made, point), t})
 		}
-		return ok
+		return ok, nil
 	}
 }
 
-// scorer is a score plugin with its weight.
+// scorer is a Score plugin with its weight.
 type scorer struct {
-	framework.ScorePlugin
-	weight     int64
-	normaliser framework.ScoreExtensions // nil: raw scores are final
+	extension[framework.ScorePlugin]
+	weight      int64
+	normaliser  framework.ScoreExtensions // nil: raw scores are final
+	normalizing *site
 }
 
-func takeScore(p *profile, plugin framework.Plugin, weight int32) bool {
-	s, ok := plugin.(framework.ScorePlugin)
-	if ok {
-		p.score = append(p.score, scorer{s, int64(max(weight, 1)), s.ScoreExtensions()})
+func takeScore(ctx context.Context, p *profile, made *instance, weight int32) (bool, error) {
+	s, ok := made.Plugin.(framework.ScorePlugin)
+	if !ok {
+		return false, nil
 	}
-	return ok
+	normalizing := p.setup.site(made, "NormalizeScore")
+	normaliser, failure := call(ctx, normalizing, made.timeouts.cycle, func(context.Context) framework.ScoreExtensions { return s.ScoreExtensions() })
+	if failure != nil {
+		return true, failure
+	}
+	p.score = append(p.score, scorer{extension[framework.ScorePlugin]{p.setup.site(made, "Score"), s}, int64(max(weight, 1)), normaliser, normalizing})
+	return true, nil
 }
 
-// mergeDefaults returns what a profile's plugins are once the defaults are put under what it says.
+// mergeDefaults returns a profile's plugins merged over the defaults.
 func mergeDefaults(registry Registry, custom *configv1.Plugins) *configv1.Plugins {
 	out := &configv1.Plugins{}
 	if custom != nil {
@@ -81,7 +91,7 @@ func mergeDefaults(registry Registry, custom *configv1.Plugins) *configv1.Plugin
 		}
 		plugin := configv1.Plugin{Name: d.name, Weight: &d.weight}
 		if i := slices.IndexFunc(own.Enabled, func(p configv1.Plugin) bool { return p.Name == d.name }); i >= 0 {
-			plugin = own.Enabled[i] // configured again: keeps its place, takes the new weight
+			plugin = own.Enabled[i] // configured again: keeps its position and gets the new weight
 			placed[d.name] = true
 		}
 		out.MultiPoint.Enabled = append(out.MultiPoint.Enabled, plugin)
@@ -119,7 +129,7 @@ func order(set configv1.PluginSet, multiPoint []configv1.Plugin) []configv1.Plug
 	return slices.Concat(first, middle, last)
 }
 
-// checkNames collects what is wrong with the names, weights and repetitions in a profile's plugins and arguments.
+// checkNames collects errors in the names, weights and repetitions of a profile's plugins and arguments.
 func checkNames(registry Registry, prof configv1.KubeSchedulerProfile) error {
 	var errs []error
 	plugins := value(prof.Plugins)
@@ -166,5 +176,5 @@ func checkSet(registry Registry, pt point, set *configv1.PluginSet) []error {
 	return errs
 }
 
-// maxWeight keeps the sum of all scores of a node far from overflowing.
+// maxWeight keeps the sum of a node's scores from overflowing.
 const maxWeight = 1_000_000

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,62 +14,82 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// profile is the plugins that pods of one schedulerName are scheduled with, by extension point.
+// profile is the plugins that schedule the pods of one schedulerName, by extension point.
 type profile struct {
 	name       string
-	percentage int32 // of nodes to score; 0: not said
+	percentage int32 // of nodes to score; 0: all
 	registry   Registry
-	plugins    map[string]framework.Plugin
+	plugins    map[string]*instance
+	setup      *setup
+	nominator  *nominator
+	handles    func(*profile) *handle // creates the Handle of a plugin
 
-	preEnqueue []framework.PreEnqueuePlugin
-	queueSort  []framework.QueueSortPlugin
-	preFilter  []framework.PreFilterPlugin
-	filter     []framework.FilterPlugin
-	postFilter []framework.PostFilterPlugin
-	preScore   []framework.PreScorePlugin
+	preEnqueue []extension[framework.PreEnqueuePlugin]
+	queueSort  []extension[framework.QueueSortPlugin]
+	preFilter  []extension[framework.PreFilterPlugin]
+	filter     []extension[framework.FilterPlugin]
+	postFilter []extension[framework.PostFilterPlugin]
+	preScore   []extension[framework.PreScorePlugin]
 	score      []scorer
-	reserve    []framework.ReservePlugin
-	permit     []framework.PermitPlugin
-	preBind    []framework.PreBindPlugin
-	bind       []framework.BindPlugin
-	postBind   []framework.PostBindPlugin
+	reserve    []extension[framework.ReservePlugin]
+	permit     []extension[framework.PermitPlugin]
+	preBind    []extension[framework.PreBindPlugin]
+	bind       []extension[framework.BindPlugin]
+	postBind   []extension[framework.PostBindPlugin]
 
-	signers []framework.SignPlugin // of every plugin that judges nodes; nil when one of them cannot sign
-	locals  []NodeLocal
-	hints   map[string][]framework.ClusterEventWithHint // by plugin
+	signers    []extension[framework.SignPlugin] // of every plugin that filters or scores; nil when one of them cannot sign
+	locals     []extension[NodeLocal]
+	events     map[string][]registeredEvent // by plugin
+	explainers map[string]extension[Explainer]
+
+	cooperative      bool // all plugins are cooperative
+	gatesCooperative bool // the PreEnqueue plugins are
 }
 
-// newProfile makes the plugins that the configuration names, each once, and puts them at their extension points.
-func newProfile(ctx context.Context, cfg configv1.KubeSchedulerProfile, registry Registry, h func(*profile) framework.Handle) (*profile, error) {
-	p := &profile{name: profileName(cfg), percentage: value(cfg.PercentageOfNodesToScore), registry: registry, plugins: map[string]framework.Plugin{}}
-	if err := checkNames(registry, cfg); err != nil {
-		return nil, p.wrap(err)
+// extension is a plugin at one of its extension points.
+type extension[T framework.Plugin] struct {
+	*site
+	plugin T
+}
+
+// registeredEvent is a cluster event that a plugin registered for, with its QueueingHint.
+type registeredEvent struct {
+	*site
+	framework.ClusterEventWithHint
+}
+
+// fillFrom creates the plugins that the configuration names, each once, and adds them to their extension points. After
+// an error p.plugins holds those created so far.
+func (p *profile) fillFrom(ctx context.Context, cfg configv1.KubeSchedulerProfile) error {
+	if err := checkNames(p.registry, cfg); err != nil {
+		return p.wrap(err)
 	}
-	merged := mergeDefaults(registry, cfg.Plugins)
-	handle := h(p)
+	merged := mergeDefaults(p.registry, cfg.Plugins)
 	for _, pt := range points {
-		if err := p.fill(ctx, pt, merged, cfg.PluginConfig, handle); err != nil {
-			return nil, p.wrap(err)
+		if err := p.fill(ctx, pt, merged, cfg.PluginConfig); err != nil {
+			return p.wrap(err)
 		}
 	}
 	// Arguments of a plugin that is not enabled are still checked.
 	for _, c := range cfg.PluginConfig {
-		if _, err := p.plugin(ctx, c.Name, cfg.PluginConfig, handle); err != nil {
-			return nil, p.wrap(err)
+		if _, err := p.plugin(ctx, c.Name, cfg.PluginConfig); err != nil {
+			return p.wrap(err)
 		}
 	}
-	if err := p.finish(ctx); err != nil {
-		return nil, p.wrap(err)
-	}
-	return p, nil
+	return p.wrap(p.finish(ctx))
 }
 
-func (p *profile) wrap(err error) error { return fmt.Errorf("profile %q: %w", p.name, err) }
+func (p *profile) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("profile %q: %w", p.name, err)
+}
 
-func (p *profile) fill(ctx context.Context, pt point, merged *configv1.Plugins, args []configv1.PluginConfig, h framework.Handle) error {
+func (p *profile) fill(ctx context.Context, pt point, merged *configv1.Plugins, args []configv1.PluginConfig) error {
 	set := *pt.set(merged)
 	for _, c := range order(set, merged.MultiPoint.Enabled) {
-		plugin, err := p.plugin(ctx, c.Name, args, h)
+		plugin, err := p.plugin(ctx, c.Name, args)
 		if err != nil {
 			return err
 		}
@@ -76,7 +97,11 @@ func (p *profile) fill(ctx context.Context, pt point, merged *configv1.Plugins, 
 		if weight == 0 {
 			weight = weightIn(merged.MultiPoint.Enabled, c.Name)
 		}
-		if !pt.take(p, plugin, weight) && lists(set.Enabled, c.Name) {
+		taken, err := pt.take(ctx, p, plugin, weight)
+		if err != nil {
+			return err
+		}
+		if !taken && lists(set.Enabled, c.Name) {
 			return fmt.Errorf("scheduler plugin %s has no extension point %s", c.Name, pt.name)
 		}
 	}
@@ -92,21 +117,35 @@ func weightIn(plugins []configv1.Plugin, name string) int32 {
 	return 0
 }
 
-// plugin returns the profile's plugin of that name, made when it is first asked for.
-func (p *profile) plugin(ctx context.Context, name string, config []configv1.PluginConfig, h framework.Handle) (framework.Plugin, error) {
-	if plugin, ok := p.plugins[name]; ok {
-		return plugin, nil
+// plugin returns the profile's instance of the named plugin. The first call creates it.
+func (p *profile) plugin(ctx context.Context, name string, config []configv1.PluginConfig) (*instance, error) {
+	if made, ok := p.plugins[name]; ok {
+		return made, nil
 	}
 	factory, err := p.registry.find(name)
 	if err != nil {
 		return nil, err
 	}
-	plugin, err := factory(ctx, argsOf(config, name), h)
-	if err != nil {
-		return nil, fmt.Errorf("scheduler plugin %s: %w", name, err)
+	type result struct {
+		plugin framework.Plugin
+		err    error
 	}
-	p.plugins[name] = plugin
-	return plugin, nil
+	made := &instance{name: name, resumed: p.setup.resumed, timeouts: p.setup.timeouts}
+	made.handle = p.handles(p)
+	got, failure := call(ctx, p.setup.site(made, "New"), made.timeouts.cycle, func(context.Context) result {
+		plugin, err := factory(p.setup.ctx, argsOf(config, name), made.handle)
+		return result{plugin, err}
+	})
+	if failure != nil {
+		return nil, failure
+	}
+	if got.err != nil {
+		return nil, fmt.Errorf("scheduler plugin %s: %w", name, got.err)
+	}
+	made.Plugin = got.plugin
+	_, made.cooperative = got.plugin.(Cooperative)
+	p.plugins[name] = made
+	return made, nil
 }
 
 func argsOf(config []configv1.PluginConfig, name string) runtime.Object {
@@ -122,7 +161,7 @@ func argsOf(config []configv1.PluginConfig, name string) runtime.Object {
 	return nil
 }
 
-// finish checks the profile as a whole and works out what the engine asks of it.
+// finish checks the profile as a whole and registers its plugins' events.
 func (p *profile) finish(ctx context.Context) error {
 	switch {
 	case len(p.queueSort) != 1:
@@ -130,62 +169,99 @@ func (p *profile) finish(ctx context.Context) error {
 	case len(p.bind) == 0:
 		return errors.New("at least one bind plugin is needed")
 	}
-	p.hints = map[string][]framework.ClusterEventWithHint{}
-	for name, plugin := range p.plugins {
-		events := []framework.ClusterEventWithHint{{Event: framework.ClusterEvent{Resource: framework.WildCard, ActionType: framework.All}}}
-		if e, ok := plugin.(framework.EnqueueExtensions); ok {
-			var err error
-			if events, err = e.EventsToRegister(ctx); err != nil {
-				return fmt.Errorf("scheduler plugin %s: events to register: %w", name, err)
-			}
+	p.events = map[string][]registeredEvent{}
+	for name, made := range p.plugins {
+		at := p.setup.site(made, "QueueingHint")
+		events, err := p.register(ctx, made)
+		if err != nil {
+			return err
 		}
-		p.hints[name] = events
+		for _, e := range events {
+			p.events[name] = append(p.events[name], registeredEvent{at, e})
+		}
 	}
-	p.signers, p.locals = p.rememberers()
+	p.explainers = map[string]extension[Explainer]{}
+	for name, made := range p.plugins {
+		if x, ok := made.Plugin.(Explainer); ok {
+			p.explainers[name] = extension[Explainer]{p.setup.site(made, "Explain"), x}
+		}
+	}
+	p.signers, p.locals = p.memoizable()
+	p.cooperative = allCooperative(slices.Collect(maps.Values(p.plugins)))
+	p.gatesCooperative = allCooperative(appendInstances(nil, p.preEnqueue))
 	return nil
 }
 
-// rememberers returns the plugins that judge nodes as signers and locals, or nothing when one of them is neither.
-func (p *profile) rememberers() ([]framework.SignPlugin, []NodeLocal) {
-	var judges []framework.Plugin
-	judges = appendPlugins(judges, p.preFilter)
-	judges = appendPlugins(judges, p.filter)
-	judges = appendPlugins(judges, p.preScore)
-	for _, s := range p.score {
-		judges = append(judges, s.ScorePlugin)
+// register returns the events that a plugin registers for: all, if it has no EventsToRegister.
+func (p *profile) register(ctx context.Context, made *instance) ([]framework.ClusterEventWithHint, error) {
+	extensions, ok := made.Plugin.(framework.EnqueueExtensions)
+	if !ok {
+		return []framework.ClusterEventWithHint{{Event: framework.ClusterEvent{Resource: framework.WildCard, ActionType: framework.All}}}, nil
 	}
-	var signers []framework.SignPlugin
-	var locals []NodeLocal
-	seen := map[string]bool{}
-	for _, plugin := range judges {
-		signer, ok := plugin.(framework.SignPlugin)
-		local, also := plugin.(NodeLocal)
-		if !ok || !also {
+	type result struct {
+		events []framework.ClusterEventWithHint
+		err    error
+	}
+	got, failure := call(ctx, p.setup.site(made, "EventsToRegister"), made.timeouts.cycle, func(ctx context.Context) result {
+		events, err := extensions.EventsToRegister(ctx)
+		return result{events, err}
+	})
+	if failure != nil {
+		return nil, failure
+	}
+	if got.err != nil {
+		return nil, fmt.Errorf("scheduler plugin %s: events to register: %w", made.name, got.err)
+	}
+	return got.events, nil
+}
+
+// memoizable returns the plugins that filter or score as signers and locals, or nothing when one of them is not both.
+func (p *profile) memoizable() ([]extension[framework.SignPlugin], []extension[NodeLocal]) {
+	var asked []*instance
+	asked = appendInstances(asked, p.preFilter)
+	asked = appendInstances(asked, p.filter)
+	asked = appendInstances(asked, p.preScore)
+	for _, s := range p.score {
+		asked = append(asked, s.instance)
+	}
+	var signers []extension[framework.SignPlugin]
+	var locals []extension[NodeLocal]
+	for i, made := range asked {
+		signer, signs := made.Plugin.(framework.SignPlugin)
+		local, also := made.Plugin.(NodeLocal)
+		if !signs || !also {
 			return nil, nil
 		}
-		if !seen[plugin.Name()] {
-			signers, locals = append(signers, signer), append(locals, local)
+		if !slices.Contains(asked[:i], made) {
+			signers = append(signers, extension[framework.SignPlugin]{p.setup.site(made, "SignPod"), signer})
+			locals = append(locals, extension[NodeLocal]{p.setup.site(made, "NodeLocal"), local})
 		}
-		seen[plugin.Name()] = true
 	}
 	return signers, locals
 }
 
-func appendPlugins[T framework.Plugin](to []framework.Plugin, from []T) []framework.Plugin {
-	for _, p := range from {
-		to = append(to, p)
+func allCooperative(plugins []*instance) bool {
+	return !slices.ContainsFunc(plugins, func(made *instance) bool { return !made.cooperative })
+}
+
+func appendInstances[T framework.Plugin](to []*instance, from []extension[T]) []*instance {
+	for _, x := range from {
+		to = append(to, x.instance)
 	}
 	return to
 }
 
-// sign returns what of the pod the profile's verdicts depend on, or "" when a plugin will not say.
-func (p *profile) sign(ctx context.Context, pod *corev1.Pod) string {
+// sign returns the pod's signature, on which the results of filtering and scoring depend, or "" when a plugin does not
+// sign the pod.
+func (p *profile) sign(ctx context.Context, t *tracker, pod *corev1.Pod) string {
 	if p.signers == nil {
 		return ""
 	}
 	parts := map[string]any{}
 	for _, s := range p.signers {
-		fragments, status := s.SignPod(ctx, pod)
+		t.enter(s.site)
+		fragments, status := s.plugin.SignPod(ctx, pod)
+		t.leave()
 		if !status.IsSuccess() {
 			return ""
 		}
@@ -195,12 +271,20 @@ func (p *profile) sign(ctx context.Context, pod *corev1.Pod) string {
 	}
 	b, err := json.Marshal(parts)
 	if err != nil {
-		return "" // a plugin's value that JSON cannot hold: the pod is judged afresh each time
+		return "" // JSON cannot hold a plugin's value
 	}
 	return string(b)
 }
 
-// local reports whether verdicts about the pod may be remembered in this cluster.
-func (p *profile) local(pod *corev1.Pod, cluster framework.SharedLister) bool {
-	return !slices.ContainsFunc(p.locals, func(l NodeLocal) bool { return !l.NodeLocal(pod, cluster) })
+// local reports whether the memo may keep the results for the pod in this cluster.
+func (p *profile) local(t *tracker, pod *corev1.Pod, cluster framework.SharedLister) bool {
+	for _, l := range p.locals {
+		t.enter(l.site)
+		local := l.plugin.NodeLocal(pod, cluster)
+		t.leave()
+		if !local {
+			return false
+		}
+	}
+	return true
 }

@@ -1,7 +1,10 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
+	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -9,26 +12,32 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	helper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
 )
 
-// queue holds the pods that wait for a node: in line, backing off, or parked until something happens that may help
-// them. It belongs to the scheduling loop and is not safe for concurrent use.
+// queue is the scheduling queue. As in Kubernetes, activeQ has the pods to try now, backoffQ and errorBackoffQ those to
+// try when their backoff ends, and unschedulable those that wait for an event that may make them schedulable. A popped
+// pod is in flight and in none of them. The queue belongs to the scheduling loop and is not safe for concurrent use.
 type queue struct {
+	calls    *cycleCalls
 	profiles map[string]*profile
 	backoff  backoff
+	sorter   *extension[framework.QueueSortPlugin] // nil: it failed; sorted by priority and arrival
+	failed   func(context.Context, *queuedPodInfo, *pluginFailure)
 
-	line    line
-	resting line
-	mending line
-	parked  map[string]map[*queued]bool // by what blocks them
-	pods    map[types.UID]*queued
-	arrived uint64
-	events  uint64 // how many there were, to know whether a pod that was away has missed any
+	activeQ       podHeap
+	backoffQ      podHeap                            // pods that were unschedulable
+	errorBackoffQ podHeap                            // pods whose attempt ended with an error
+	unschedulable map[string]map[*queuedPodInfo]bool // by profile and plugins: pods of a group wait for the same events
+	pods          map[types.UID]*queuedPodInfo
+	arrivals      uint64
+	events        uint64 // the number of events so far
 }
 
-// backoff is how long a pod rests after failing: first, doubled each time, at most last.
+// backoff is the pause after failed attempts: it begins with first, doubles with each failure, and is at most
+// last.
 type backoff struct{ first, last time.Duration }
 
 var defaultBackoff = backoff{time.Second, 10 * time.Second}
@@ -44,233 +53,317 @@ func (b backoff) after(failures int) time.Duration {
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
 
 const (
-	flushEvery = 30 * time.Second
-	parkedMost = 5 * time.Minute // after that a parked pod is tried again whatever happened
+	flushEvery       = 30 * time.Second
+	maxUnschedulable = 5 * time.Minute // a pod that is unschedulable for longer is tried again without an event
 )
 
-func newQueue(profiles map[string]*profile, b backoff) *queue {
-	byExpiry := func(a, b *queued) bool {
-		if !a.expires.Equal(b.expires) {
-			return a.expires.Before(b.expires)
+func newQueue(calls *cycleCalls, profiles map[string]*profile, b backoff) *queue {
+	byExpiry := func(a, b *queuedPodInfo) bool {
+		if !a.backoffUntil.Equal(b.backoffUntil) {
+			return a.backoffUntil.Before(b.backoffUntil)
 		}
-		return a.number < b.number
+		return a.arrival < b.arrival
 	}
-	q := &queue{parked: map[string]map[*queued]bool{}, pods: map[types.UID]*queued{}}
-	q.resting.less, q.mending.less = byExpiry, byExpiry
-	q.configure(profiles, b)
+	q := &queue{calls: calls, unschedulable: map[string]map[*queuedPodInfo]bool{}, pods: map[types.UID]*queuedPodInfo{}}
+	q.failed = func(context.Context, *queuedPodInfo, *pluginFailure) {}
+	q.backoffQ.less, q.errorBackoffQ.less = byExpiry, byExpiry
+	q.profiles, q.backoff, q.sorter = profiles, b, sorterOf(profiles)
 	return q
 }
 
-// configure takes new profiles: who is before whom, and what helps whom.
-func (q *queue) configure(profiles map[string]*profile, b backoff) {
-	q.profiles, q.backoff = profiles, b
-	var sorter framework.QueueSortPlugin
-	for _, p := range profiles {
-		sorter = p.queueSort[0] // the same in all of them
-	}
-	q.line.reorder(func(a, b *queued) bool {
-		if sorter.Less(a, b) {
-			return true
-		}
-		return !sorter.Less(b, a) && a.number < b.number
-	})
+// configure replaces the profiles and sorts the activeQ again.
+func (q *queue) configure(ctx context.Context, profiles map[string]*profile, b backoff) {
+	q.profiles, q.backoff, q.sorter = profiles, b, sorterOf(profiles)
+	q.sortActive(ctx, q.activeQ.init)
 }
 
-// add puts a pod in line that nobody has tried yet.
-func (q *queue) add(ctx context.Context, info *podInfo, revision uint64, now time.Time) *queued {
-	q.arrived++
-	p := &queued{info: info, revision: revision, number: q.arrived, since: now, blockers: sets.New[string](), pending: sets.New[string]()}
+// sorterOf returns the QueueSort plugin, of which all profiles have the same.
+func sorterOf(profiles map[string]*profile) *extension[framework.QueueSortPlugin] {
+	for _, p := range profiles {
+		return &p.queueSort[0]
+	}
+	return nil
+}
+
+// sortActive runs sort, which compares pods of the activeQ. A sorter that fails is not called again.
+func (q *queue) sortActive(ctx context.Context, sort func()) {
+	if len(q.activeQ.pods) < 2 {
+		return
+	}
+	if q.sorter != nil {
+		failure := q.calls.do(ctx, q.sorter.cooperative, func(_ context.Context, t *tracker) {
+			q.activeQ.less = func(a, b *queuedPodInfo) bool { return less(t, q.sorter, a, b) }
+			sort()
+		})
+		if failure == nil {
+			return
+		}
+		slog.ErrorContext(ctx, "queue sort plugin failed, pods are sorted by priority until the scheduler config changes", "err", failure)
+		q.sorter = nil
+		q.activeQ.pods = slices.Clone(q.activeQ.pods) // a hanging call keeps the other slice
+	}
+	q.activeQ.less = byPriority
+	q.activeQ.init()
+}
+
+// less calls the QueueSort plugin, and breaks ties by arrival.
+func less(t *tracker, sorter *extension[framework.QueueSortPlugin], a, b *queuedPodInfo) bool {
+	t.enter(sorter.site)
+	before := sorter.plugin.Less(a, b)
+	after := !before && sorter.plugin.Less(b, a)
+	t.leave()
+	return before || !after && a.arrival < b.arrival
+}
+
+// byPriority is the order after a QueueSort plugin has failed.
+func byPriority(a, b *queuedPodInfo) bool {
+	p, r := helper.PodPriority(a.info.pod), helper.PodPriority(b.info.pod)
+	return p > r || p == r && a.arrival < b.arrival
+}
+
+// add adds a new pod.
+func (q *queue) add(ctx context.Context, info *podInfo, revision uint64, now time.Time) *queuedPodInfo {
+	q.arrivals++
+	p := &queuedPodInfo{info: info, revision: revision, arrival: q.arrivals, timestamp: now, unschedulablePlugins: sets.New[string](), pendingPlugins: sets.New[string]()}
 	q.pods[info.pod.UID] = p
-	q.enter(ctx, p, now)
+	q.moveToActiveQ(ctx, p, now)
 	return p
 }
 
-// enter puts a pod in line if no PreEnqueue plugin is against it, and else parks it.
-func (q *queue) enter(ctx context.Context, p *queued, now time.Time) {
-	q.leave(p)
-	p.gate = ""
-	if prof := q.profiles[p.info.pod.Spec.SchedulerName]; prof != nil {
-		for _, plugin := range prof.preEnqueue {
-			if status := plugin.PreEnqueue(ctx, p.info.pod); !status.IsSuccess() {
-				p.gate = plugin.Name()
-				p.blockers = sets.New(p.gate)
-				q.park(p, now)
+// moveToActiveQ moves a pod to the activeQ, or to unschedulable if a PreEnqueue plugin gates it.
+func (q *queue) moveToActiveQ(ctx context.Context, p *queuedPodInfo, now time.Time) {
+	q.detach(ctx, p)
+	gate, failure := q.gate(ctx, p)
+	p.gatingPlugin = gate
+	switch {
+	case failure != nil:
+		q.requeueError(p, now)
+		q.failed(ctx, p, failure)
+	case gate != "":
+		p.unschedulablePlugins = sets.New(gate)
+		q.addUnschedulable(p, now)
+	default:
+		p.timestamp, p.location = now, inActiveQ
+		q.activeQ.add(p)
+		q.sortActive(ctx, func() { q.activeQ.fix(p.index) })
+	}
+}
+
+// gate returns the first PreEnqueue plugin that gates the pod.
+func (q *queue) gate(ctx context.Context, p *queuedPodInfo) (plugin string, failure *pluginFailure) {
+	prof := q.profiles[p.info.pod.Spec.SchedulerName]
+	if prof == nil || len(prof.preEnqueue) == 0 {
+		return "", nil
+	}
+	failure = q.calls.do(ctx, prof.gatesCooperative, func(ctx context.Context, t *tracker) {
+		for _, x := range prof.preEnqueue {
+			t.enter(x.site)
+			status := x.plugin.PreEnqueue(ctx, p.info.pod)
+			t.leave()
+			if !status.IsSuccess() {
+				plugin = x.name
 				return
 			}
 		}
-	}
-	p.since, p.where = now, active
-	q.line.push(p)
+	})
+	return plugin, failure
 }
 
-// leave takes a pod out of where it is.
-func (q *queue) leave(p *queued) {
-	switch p.where {
-	case active:
-		q.line.remove(p)
-	case resting:
-		q.resting.remove(p)
-	case mending:
-		q.mending.remove(p)
-	case parked:
-		delete(q.parked[p.bucket], p)
-		if len(q.parked[p.bucket]) == 0 {
-			delete(q.parked, p.bucket)
+// detach takes a pod out of its queue.
+func (q *queue) detach(ctx context.Context, p *queuedPodInfo) {
+	switch p.location {
+	case inActiveQ:
+		i := q.activeQ.drop(p)
+		q.sortActive(ctx, func() { q.activeQ.fix(i) })
+	case inBackoffQ:
+		q.backoffQ.remove(p)
+	case inErrorBackoffQ:
+		q.errorBackoffQ.remove(p)
+	case inUnschedulable:
+		delete(q.unschedulable[p.group], p)
+		if len(q.unschedulable[p.group]) == 0 {
+			delete(q.unschedulable, p.group)
 		}
 	}
-	p.where = out
+	p.location = inFlight
 }
 
-// earlyTries bounds how often a pod that was turned down is tried before its back-off has ended. Without a bound, pods
-// whose failing is an event to each other would never rest.
+// earlyTries bounds how often an unschedulable pod is tried before its backoff ends. Without the bound, pods whose
+// failures are events for each other would be tried endlessly.
 const earlyTries = 3
 
-// pop returns the next pod to try, nil when there is none. When nobody is in line, one that only rests because it was
-// turned down is tried early, the first few times.
-func (q *queue) pop(ctx context.Context, now time.Time) *queued {
-	for _, l := range []*line{&q.mending, &q.resting} {
-		for p := l.peek(); p != nil && !p.expires.After(now); p = l.peek() {
-			q.enter(ctx, p, now)
+// pop returns the next pod to try, nil when there is none. While the activeQ is empty it takes pods of the backoffQ before
+// their backoff ends, each at most earlyTries times.
+func (q *queue) pop(ctx context.Context, now time.Time) *queuedPodInfo {
+	for _, h := range []*podHeap{&q.errorBackoffQ, &q.backoffQ} {
+		for p := h.peek(); p != nil && !p.backoffUntil.After(now); p = h.peek() {
+			q.moveToActiveQ(ctx, p, now)
 		}
 	}
-	for p := q.resting.peek(); q.line.peek() == nil && p != nil && p.rejections <= earlyTries; p = q.resting.peek() {
-		q.enter(ctx, p, now)
+	for p := q.backoffQ.peek(); q.activeQ.peek() == nil && p != nil && p.unschedulableCount <= earlyTries; p = q.backoffQ.peek() {
+		q.moveToActiveQ(ctx, p, now)
 	}
-	p := q.line.peek()
+	p := q.activeQ.peek()
 	if p == nil {
 		return nil
 	}
-	q.leave(p)
+	q.detach(ctx, p)
 	p.attempts++
-	if p.first.IsZero() {
-		p.first = now
+	if p.firstAttempt.IsZero() {
+		p.firstAttempt = now
 	}
 	return p
 }
 
-// next returns when a pod will be due although nothing happens; zero: never.
+// next returns when the first backoff ends; zero when no pod backs off.
 func (q *queue) next() time.Time {
 	var first time.Time
-	for _, l := range []*line{&q.mending, &q.resting} {
-		if p := l.peek(); p != nil && (first.IsZero() || p.expires.Before(first)) {
-			first = p.expires
+	for _, h := range []*podHeap{&q.errorBackoffQ, &q.backoffQ} {
+		if p := h.peek(); p != nil && (first.IsZero() || p.backoffUntil.Before(first)) {
+			first = p.backoffUntil
 		}
 	}
 	return first
 }
 
-// reject parks a pod that was turned down by the plugins in blockers, or only asked to wait by those in pending. Where
-// nobody can say what would help, or where events have passed since the pod was decided upon, it is tried again after
-// its back-off.
-func (q *queue) reject(p *queued, blockers, pending sets.Set[string], missed bool, now time.Time) {
-	p.rejections++
-	p.errors = 0
-	p.blockers, p.pending = blockers, pending
-	p.expires = now.Add(q.backoff.after(p.rejections))
-	if missed || len(blockers)+len(pending) == 0 {
-		p.where, p.since = resting, now
-		q.resting.push(p)
+// requeueUnschedulable queues a pod that the plugins in rejecting rejected, or for which those in pending returned
+// Pending. It waits for an event that they registered for; or for its backoff alone, if there are no such plugins or
+// events were missed while the pod was in flight.
+func (q *queue) requeueUnschedulable(p *queuedPodInfo, rejecting, pending sets.Set[string], missed bool, now time.Time) {
+	p.unschedulableCount++
+	p.errorCount = 0
+	p.unschedulablePlugins, p.pendingPlugins = rejecting, pending
+	p.backoffUntil = now.Add(q.backoff.after(p.unschedulableCount))
+	if missed || len(rejecting)+len(pending) == 0 {
+		p.location, p.timestamp = inBackoffQ, now
+		q.backoffQ.push(p)
 		return
 	}
-	q.park(p, now)
+	q.addUnschedulable(p, now)
 }
 
-// fail makes a pod whose attempt broke try again after a back-off.
-func (q *queue) fail(p *queued, now time.Time) {
-	p.errors++
-	p.expires = now.Add(q.backoff.after(p.errors))
-	p.where, p.since = mending, now
-	q.mending.push(p)
+// requeueError queues a pod whose attempt ended with an error.
+func (q *queue) requeueError(p *queuedPodInfo, now time.Time) {
+	p.errorCount++
+	p.backoffUntil = now.Add(q.backoff.after(p.errorCount))
+	p.location, p.timestamp = inErrorBackoffQ, now
+	q.errorBackoffQ.push(p)
 }
 
-func (q *queue) park(p *queued, now time.Time) {
-	p.bucket = p.info.pod.Spec.SchedulerName + "\x00" + strings.Join(sets.List(p.blockers.Union(p.pending)), ",")
-	if q.parked[p.bucket] == nil {
-		q.parked[p.bucket] = map[*queued]bool{}
+func (q *queue) addUnschedulable(p *queuedPodInfo, now time.Time) {
+	p.group = p.info.pod.Spec.SchedulerName + "\x00" + strings.Join(sets.List(p.unschedulablePlugins.Union(p.pendingPlugins)), ",")
+	if q.unschedulable[p.group] == nil {
+		q.unschedulable[p.group] = map[*queuedPodInfo]bool{}
 	}
-	q.parked[p.bucket][p] = true
-	p.where, p.since = parked, now
+	q.unschedulable[p.group][p] = true
+	p.location, p.timestamp = inUnschedulable, now
 }
 
-// remove forgets a pod.
-func (q *queue) remove(uid types.UID) {
+// remove removes a pod.
+func (q *queue) remove(ctx context.Context, uid types.UID) {
 	if p, ok := q.pods[uid]; ok {
-		q.leave(p)
+		q.detach(ctx, p)
 		delete(q.pods, uid)
 	}
 }
 
-// replace takes a newer version of a waiting pod, and wakes it if what changed may help it.
-func (q *queue) replace(ctx context.Context, p *queued, info *podInfo, revision uint64, now time.Time) {
+// update replaces a pod by a newer version, and requeues it if the change may make it schedulable.
+func (q *queue) update(ctx context.Context, p *queuedPodInfo, info *podInfo, revision uint64, now time.Time) {
 	old := p.info.pod
 	p.info, p.revision, p.signed = info, revision, nil
-	switch p.where {
-	case active:
-		q.line.fix(p)
-	case parked:
+	switch p.location {
+	case inActiveQ:
+		q.sortActive(ctx, func() { q.activeQ.fix(p.index) })
+	case inUnschedulable:
 		action := podChanges(old, info.pod)
 		if action == framework.None {
 			return
 		}
 		ev := event{framework.ClusterEvent{Resource: framework.Pod, ActionType: action}, old, info.pod, revision}
-		if worth, pending := q.helps(p, ev); worth {
-			q.wake(ctx, p, ev, pending, now)
-		}
+		q.requeueOnEvent(ctx, []*queuedPodInfo{p}, ev, now)
 	}
 }
 
-// event is something that happened in the cluster: to which object, nil when it came or went.
+// event is a cluster event: old is nil when the object was added, new when it was deleted.
 type event struct {
 	framework.ClusterEvent
 	old, new any
 	revision uint64
 }
 
-// happened wakes the parked pods that the event may help.
-func (q *queue) happened(ctx context.Context, ev event, now time.Time) {
+// moveOnEvent requeues the unschedulable pods that the event may make schedulable.
+func (q *queue) moveOnEvent(ctx context.Context, ev event, now time.Time) {
 	q.events++
-	var woken []*queued
-	immediate := map[*queued]bool{}
-	for _, pods := range q.parked {
-		if !q.concerns(pods, ev) {
-			continue
-		}
-		for p := range pods {
-			if worth, pending := q.helps(p, ev); worth {
-				woken = append(woken, p)
-				immediate[p] = pending
-			}
+	var candidates []*queuedPodInfo
+	for _, pods := range q.unschedulable {
+		if q.registered(pods, ev) {
+			candidates = slices.AppendSeq(candidates, maps.Keys(pods))
 		}
 	}
-	slices.SortFunc(woken, func(a, b *queued) int { return int(a.number) - int(b.number) })
-	for _, p := range woken {
-		q.wake(ctx, p, ev, immediate[p], now)
+	slices.SortFunc(candidates, byArrival)
+	q.requeueOnEvent(ctx, candidates, ev, now)
+}
+
+func byArrival(a, b *queuedPodInfo) int { return cmp.Compare(a.arrival, b.arrival) }
+
+// requeueOnEvent calls the plugins' QueueingHints for each pod, and requeues the pods for which one returns Queue. A
+// failed hint counts as Queue, so that no pod is left behind.
+func (q *queue) requeueOnEvent(ctx context.Context, pods []*queuedPodInfo, ev event, now time.Time) {
+	cooperative := !slices.ContainsFunc(pods, func(p *queuedPodInfo) bool {
+		prof := q.profiles[p.info.pod.Spec.SchedulerName]
+		return prof != nil && !prof.cooperative
+	})
+	for first := 0; first < len(pods); {
+		hints := make([]hint, 0, len(pods)-first)
+		failure := q.calls.do(ctx, cooperative, func(_ context.Context, t *tracker) {
+			for _, p := range pods[first:] {
+				hints = append(hints, q.isWorthRequeuing(t, p, ev))
+			}
+		})
+		if failure != nil {
+			hints = append(hints, queueAfterBackoff)
+		}
+		for i, h := range hints {
+			q.requeue(ctx, pods[first+i], ev, h, now)
+		}
+		first += len(hints)
 	}
 }
 
-// wake moves a parked pod to where it is tried again: in line, or resting if its back-off has not ended. What was only
-// pending does not back off.
-func (q *queue) wake(ctx context.Context, p *queued, ev event, pending bool, now time.Time) {
-	p.woken = ev.revision
-	if p.gate == "" && !pending && p.expires.After(now) {
-		q.leave(p)
-		p.where, p.since = resting, now
-		q.resting.push(p)
+// hint is how an event moves a pod.
+type hint int
+
+const (
+	queueSkip hint = iota
+	queueAfterBackoff
+	queueImmediately // the plugin had returned Pending: no backoff
+)
+
+// requeue moves an unschedulable pod according to the hint.
+func (q *queue) requeue(ctx context.Context, p *queuedPodInfo, ev event, h hint, now time.Time) {
+	if h == queueSkip {
 		return
 	}
-	q.enter(ctx, p, now)
+	p.wokenBy = ev.revision
+	if p.gatingPlugin == "" && h != queueImmediately && p.backoffUntil.After(now) {
+		q.detach(ctx, p)
+		p.location, p.timestamp = inBackoffQ, now
+		q.backoffQ.push(p)
+		return
+	}
+	q.moveToActiveQ(ctx, p, now)
 }
 
-// concerns reports whether any plugin that blocks these pods, who all have the same, wants to hear of the event.
-func (q *queue) concerns(pods map[*queued]bool, ev event) bool {
+// registered reports whether a plugin that rejected this group of pods registered for the event.
+func (q *queue) registered(pods map[*queuedPodInfo]bool, ev event) bool {
 	for p := range pods {
 		prof := q.profiles[p.info.pod.Spec.SchedulerName]
 		if prof == nil {
 			return false
 		}
-		for name := range p.blockers.Union(p.pending) {
-			for _, h := range prof.hintsOf(name) {
-				if covers(h.Event, ev.ClusterEvent) {
+		for name := range p.unschedulablePlugins.Union(p.pendingPlugins) {
+			for _, h := range prof.eventsOf(name) {
+				if eventMatches(h.Event, ev.ClusterEvent) {
 					return true
 				}
 			}
@@ -280,76 +373,78 @@ func (q *queue) concerns(pods map[*queued]bool, ev event) bool {
 	return false
 }
 
-// helps asks the plugins that block a pod whether the event may change their mind. pending tells that one of them only
-// waits.
-func (q *queue) helps(p *queued, ev event) (worth, pending bool) {
+func (q *queue) isWorthRequeuing(t *tracker, p *queuedPodInfo, ev event) hint {
 	prof := q.profiles[p.info.pod.Spec.SchedulerName]
 	if prof == nil {
-		return false, false
+		return queueSkip
 	}
-	for name := range p.pending {
-		if prof.helps(name, p.info.pod, ev) {
-			return true, true
+	for name := range p.pendingPlugins {
+		if prof.hint(t, name, p.info.pod, ev) {
+			return queueImmediately
 		}
 	}
-	for name := range p.blockers {
-		if prof.helps(name, p.info.pod, ev) {
-			return true, false
+	for name := range p.unschedulablePlugins {
+		if prof.hint(t, name, p.info.pod, ev) {
+			return queueAfterBackoff
 		}
 	}
-	return false, false
+	return queueSkip
 }
 
-// helps asks one plugin.
-func (p *profile) helps(plugin string, pod *corev1.Pod, ev event) bool {
-	for _, h := range p.hintsOf(plugin) {
-		if !covers(h.Event, ev.ClusterEvent) {
+// hint reports whether a plugin's QueueingHint for the event is Queue.
+func (p *profile) hint(t *tracker, plugin string, pod *corev1.Pod, ev event) bool {
+	for _, h := range p.eventsOf(plugin) {
+		if !eventMatches(h.Event, ev.ClusterEvent) {
 			continue
 		}
-		if h.QueueingHintFn == nil {
+		if h.QueueingHintFn == nil || h.hung.Load() > 0 {
 			return true
 		}
+		t.enter(h.site)
 		hint, err := h.QueueingHintFn(klog.Logger{}, pod, ev.old, ev.new)
+		t.leave()
 		if err != nil || hint == framework.Queue {
-			return true // a hint that breaks must not leave the pod parked
+			return true
 		}
 	}
 	return false
 }
 
-// A pod that no plugin judged, since there was no node or its plugin is missing, waits for a node.
-var newNode = []framework.ClusterEventWithHint{{Event: framework.ClusterEvent{Resource: framework.Node, ActionType: framework.Add}}}
+// nodeAdded is the event for pods that no plugin rejected: there was no node, or their plugin is missing.
+var nodeAdded = []registeredEvent{{nil, framework.ClusterEventWithHint{Event: framework.ClusterEvent{Resource: framework.Node, ActionType: framework.Add}}}}
 
-// anything is what a plugin wants to hear of that the profile no longer has.
-var anything = []framework.ClusterEventWithHint{{Event: framework.ClusterEvent{Resource: framework.WildCard, ActionType: framework.All}}}
+// anyEvent is the event for pods whose plugin is no longer in the profile.
+var anyEvent = []registeredEvent{{nil, framework.ClusterEventWithHint{Event: framework.ClusterEvent{Resource: framework.WildCard, ActionType: framework.All}}}}
 
-func (p *profile) hintsOf(plugin string) []framework.ClusterEventWithHint {
-	if plugin == newcomer {
-		return newNode
+// eventsOf returns the events that a plugin registered for.
+func (p *profile) eventsOf(plugin string) []registeredEvent {
+	if plugin == anyNode {
+		return nodeAdded
 	}
-	if h, ok := p.hints[plugin]; ok {
+	if h, ok := p.events[plugin]; ok {
 		return h
 	}
-	return anything
+	return anyEvent
 }
 
-func covers(want, got framework.ClusterEvent) bool {
-	return got.Resource == framework.WildCard ||
-		(want.Resource == framework.WildCard || want.Resource == got.Resource) && want.ActionType&got.ActionType != 0
+// eventMatches reports whether an event is one of those that a plugin registered for.
+func eventMatches(registered, ev framework.ClusterEvent) bool {
+	return ev.Resource == framework.WildCard ||
+		(registered.Resource == framework.WildCard || registered.Resource == ev.Resource) && registered.ActionType&ev.ActionType != 0
 }
 
-// flush tries pods again that have been parked for too long.
-func (q *queue) flush(ctx context.Context, now time.Time) {
-	var old []*queued
-	for _, pods := range q.parked {
+// flushUnschedulable requeues pods that have been unschedulable for too long.
+func (q *queue) flushUnschedulable(ctx context.Context, now time.Time) {
+	var old []*queuedPodInfo
+	for _, pods := range q.unschedulable {
 		for p := range pods {
-			if now.Sub(p.since) > parkedMost {
+			if now.Sub(p.timestamp) > maxUnschedulable {
 				old = append(old, p)
 			}
 		}
 	}
-	slices.SortFunc(old, func(a, b *queued) int { return int(a.number) - int(b.number) })
+	slices.SortFunc(old, byArrival)
 	for _, p := range old {
-		q.wake(ctx, p, event{}, false, now)
+		q.requeue(ctx, p, event{}, queueAfterBackoff, now)
 	}
 }

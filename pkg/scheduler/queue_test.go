@@ -16,11 +16,11 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// byPriority sorts as PrioritySort does.
-type byPriority struct{}
+// prioritySort sorts as PrioritySort does.
+type prioritySort struct{}
 
-func (byPriority) Name() string { return "byPriority" }
-func (byPriority) Less(a, b framework.QueuedPodInfo) bool {
+func (prioritySort) Name() string { return "prioritySort" }
+func (prioritySort) Less(a, b framework.QueuedPodInfo) bool {
 	p, q := *a.GetPodInfo().GetPod().Spec.Priority, *b.GetPodInfo().GetPod().Spec.Priority
 	return p > q || p == q && a.GetTimestamp().Before(b.GetTimestamp())
 }
@@ -49,16 +49,27 @@ func newQueueTest(t *testing.T) *queueTest {
 	}
 	nodeAdd := framework.ClusterEvent{Resource: framework.Node, ActionType: framework.Add}
 	podDelete := framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.Delete}
-	p := &profile{
-		name: "s", queueSort: []framework.QueueSortPlugin{byPriority{}}, preEnqueue: []framework.PreEnqueuePlugin{gate{}},
-		hints: map[string][]framework.ClusterEventWithHint{
-			"eager":  {{Event: nodeAdd}},
-			"picky":  {{Event: nodeAdd, QueueingHintFn: hint(framework.QueueSkip, nil)}, {Event: podDelete, QueueingHintFn: hint(framework.Queue, nil)}},
-			"broken": {{Event: nodeAdd, QueueingHintFn: hint(framework.QueueSkip, errors.New("broken"))}},
-			"gate":   {{Event: framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.UpdatePodLabel}}},
-		},
+	m := &setup{sites: []*site{nil}}
+	at := func(plugin framework.Plugin, point string) *site {
+		return m.site(&instance{Plugin: plugin, name: plugin.Name()}, point)
 	}
-	return &queueTest{newQueue(map[string]*profile{"s": p}, defaultBackoff), t, time.Unix(0, 0)}
+	p := &profile{
+		name: "s", queueSort: []extension[framework.QueueSortPlugin]{{at(prioritySort{}, "QueueSort"), prioritySort{}}},
+		preEnqueue: []extension[framework.PreEnqueuePlugin]{{at(gate{}, "PreEnqueue"), gate{}}}, events: map[string][]registeredEvent{},
+	}
+	for name, events := range map[string][]framework.ClusterEventWithHint{
+		"eager":  {{Event: nodeAdd}},
+		"picky":  {{Event: nodeAdd, QueueingHintFn: hint(framework.QueueSkip, nil)}, {Event: podDelete, QueueingHintFn: hint(framework.Queue, nil)}},
+		"broken": {{Event: nodeAdd, QueueingHintFn: hint(framework.QueueSkip, errors.New("broken"))}},
+		"gate":   {{Event: framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.UpdatePodLabel}}},
+	} {
+		for _, e := range events {
+			p.events[name] = append(p.events[name], registeredEvent{at(gate{}, "QueueingHint"), e})
+		}
+	}
+	calls := &cycleCalls{timeout: cycleTimeout, sites: m.sites}
+	t.Cleanup(calls.close)
+	return &queueTest{newQueue(calls, map[string]*profile{"s": p}, defaultBackoff), t, time.Unix(0, 0)}
 }
 
 func queuePod(name string, priority int32, labels map[string]string) *podInfo {
@@ -74,7 +85,7 @@ func (q *queueTest) put(name string, priority int32) {
 }
 
 // next pops a pod and checks its name; "" means that there is none.
-func (q *queueTest) expect(name string) *queued {
+func (q *queueTest) expect(name string) *queuedPodInfo {
 	q.t.Helper()
 	got := ""
 	p := q.pop(context.Background(), q.now)
@@ -88,7 +99,7 @@ func (q *queueTest) expect(name string) *queued {
 }
 
 func (q *queueTest) tell(resource framework.EventResource, action framework.ActionType) {
-	q.happened(context.Background(), event{ClusterEvent: framework.ClusterEvent{Resource: resource, ActionType: action}, revision: 7}, q.now)
+	q.moveOnEvent(context.Background(), event{ClusterEvent: framework.ClusterEvent{Resource: resource, ActionType: action}, revision: 7}, q.now)
 }
 
 func TestQueueOrder(t *testing.T) {
@@ -102,7 +113,7 @@ func TestQueueOrder(t *testing.T) {
 	}
 }
 
-func TestQueueWakesWhomAnEventMayHelp(t *testing.T) {
+func TestQueueMovesOnEvents(t *testing.T) {
 	for _, c := range []struct {
 		blocker  string
 		resource framework.EventResource
@@ -116,15 +127,15 @@ func TestQueueWakesWhomAnEventMayHelp(t *testing.T) {
 		{"picky", framework.Pod, framework.Delete, true},
 		{"broken", framework.Node, framework.Add, true},
 		{"gone", framework.Pod, framework.UpdatePodLabel, true}, // a plugin that the profile no longer has
-		{newcomer, framework.Node, framework.Add, true},
-		{newcomer, framework.Pod, framework.Delete, false},
+		{anyNode, framework.Node, framework.Add, true},
+		{anyNode, framework.Pod, framework.Delete, false},
 		{"picky", framework.WildCard, framework.All, true},
 	} {
 		t.Run(fmt.Sprintf("%s/%s/%s", c.blocker, c.resource, c.action), func(t *testing.T) {
 			q := newQueueTest(t)
 			q.put("p", 0)
 			p := q.expect("p")
-			q.reject(p, sets.New(c.blocker), sets.New[string](), false, q.now)
+			q.requeueUnschedulable(p, sets.New(c.blocker), sets.New[string](), false, q.now)
 			q.expect("")
 			q.now = q.now.Add(time.Minute) // its back-off is over
 			q.tell(c.resource, c.action)
@@ -132,8 +143,8 @@ func TestQueueWakesWhomAnEventMayHelp(t *testing.T) {
 				q.expect("")
 				return
 			}
-			if q.expect("p"); p.woken != 7 {
-				t.Errorf("woken by %d, want 7", p.woken)
+			if q.expect("p"); p.wokenBy != 7 {
+				t.Errorf("woken by %d, want 7", p.wokenBy)
 			}
 		})
 	}
@@ -144,8 +155,8 @@ func TestQueueBackoff(t *testing.T) {
 	q.put("p", 0)
 	for i, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
 		p := q.expect("p")
-		q.fail(p, q.now)
-		if got := p.expires.Sub(q.now); got != want*time.Second {
+		q.requeueError(p, q.now)
+		if got := p.backoffUntil.Sub(q.now); got != want*time.Second {
 			t.Errorf("failure %d: back-off %v, want %v", i+1, got, want*time.Second)
 		}
 		q.expect("")
@@ -154,16 +165,16 @@ func TestQueueBackoff(t *testing.T) {
 		q.now = q.now.Add(1)
 	}
 	p := q.expect("p")
-	q.reject(p, sets.New("eager"), sets.New[string](), false, q.now)
-	if p.errors != 0 || p.rejections != 1 {
-		t.Errorf("after a rejection: %d errors in a row, %d rejections; want 0 and 1", p.errors, p.rejections)
+	q.requeueUnschedulable(p, sets.New("eager"), sets.New[string](), false, q.now)
+	if p.errorCount != 0 || p.unschedulableCount != 1 {
+		t.Errorf("after a rejection: %d errors in a row, %d rejections; want 0 and 1", p.errorCount, p.unschedulableCount)
 	}
 }
 
-func TestQueueRestingPodsAreTriedEarlyOnlyWhenNobodyIsInLine(t *testing.T) {
+func TestQueueBackoffIsCutShortOnlyWhileActiveQIsEmpty(t *testing.T) {
 	q := newQueueTest(t)
 	q.put("rests", 9)
-	q.reject(q.expect("rests"), sets.New("eager"), sets.New[string](), false, q.now)
+	q.requeueUnschedulable(q.expect("rests"), sets.New("eager"), sets.New[string](), false, q.now)
 	q.put("other", 0)
 	q.tell(framework.Node, framework.Add)
 	q.expect("other")
@@ -173,18 +184,18 @@ func TestQueueRestingPodsAreTriedEarlyOnlyWhenNobodyIsInLine(t *testing.T) {
 func TestQueueMissedEvents(t *testing.T) {
 	q := newQueueTest(t)
 	q.put("p", 0)
-	q.reject(q.expect("p"), sets.New("eager"), sets.New[string](), true, q.now)
-	q.expect("p") // nobody can say that nothing has happened meanwhile
+	q.requeueUnschedulable(q.expect("p"), sets.New("eager"), sets.New[string](), true, q.now)
+	q.expect("p") // an event may have been missed
 }
 
 func TestQueuePending(t *testing.T) {
 	q := newQueueTest(t)
 	q.put("p", 0)
 	p := q.expect("p")
-	q.reject(p, sets.New[string](), sets.New("eager"), false, q.now)
+	q.requeueUnschedulable(p, sets.New[string](), sets.New("eager"), false, q.now)
 	q.tell(framework.Node, framework.Add)
-	if p.where != active {
-		t.Errorf("a pod that only waited is in place %d, want in line at once", p.where)
+	if p.location != inActiveQ {
+		t.Errorf("a pod whose plugin returned Pending is in queue %d, want the activeQ", p.location)
 	}
 }
 
@@ -194,25 +205,25 @@ func TestQueueGates(t *testing.T) {
 	p := q.add(ctx, queuePod("p", 0, map[string]string{"gated": "yes"}), 1, q.now)
 	q.expect("")
 	q.tell(framework.Node, framework.Add)
-	q.flush(ctx, q.now.Add(time.Hour))
+	q.flushUnschedulable(ctx, q.now.Add(time.Hour))
 	q.expect("")
-	if p.gate != "gate" {
-		t.Errorf("gated by %q, want gate", p.gate)
+	if p.gatingPlugin != "gate" {
+		t.Errorf("gated by %q, want gate", p.gatingPlugin)
 	}
-	q.replace(ctx, p, queuePod("p", 0, nil), 2, q.now)
+	q.update(ctx, p, queuePod("p", 0, nil), 2, q.now)
 	q.expect("p")
 }
 
 func TestQueueFlush(t *testing.T) {
 	q := newQueueTest(t)
 	q.put("p", 0)
-	q.reject(q.expect("p"), sets.New("picky"), sets.New[string](), false, q.now)
+	q.requeueUnschedulable(q.expect("p"), sets.New("picky"), sets.New[string](), false, q.now)
 	for _, step := range []struct {
 		after time.Duration
 		name  string
-	}{{parkedMost, ""}, {time.Second, "p"}} {
+	}{{maxUnschedulable, ""}, {time.Second, "p"}} {
 		q.now = q.now.Add(step.after)
-		q.flush(context.Background(), q.now)
+		q.flushUnschedulable(context.Background(), q.now)
 		q.expect(step.name)
 	}
 }
@@ -223,28 +234,30 @@ func TestQueueRemove(t *testing.T) {
 		q.put(name, int32(9-i))
 	}
 	q.expect("in line")
-	q.reject(q.expect("rests"), sets.New("eager"), sets.New[string](), true, q.now)
+	q.requeueUnschedulable(q.expect("rests"), sets.New("eager"), sets.New[string](), true, q.now)
 	p := q.pods["mends"]
-	q.leave(p)
-	q.fail(p, q.now)
+	q.detach(context.Background(), p)
+	q.requeueError(p, q.now)
 	p = q.pods["parked"]
-	q.leave(p)
-	q.reject(p, sets.New("eager"), sets.New[string](), false, q.now)
+	q.detach(context.Background(), p)
+	q.requeueUnschedulable(p, sets.New("eager"), sets.New[string](), false, q.now)
 	q.put("in line", 1)
 	for uid := range q.pods {
-		q.remove(uid)
+		q.remove(context.Background(), uid)
 	}
 	q.now = q.now.Add(time.Hour)
 	q.tell(framework.WildCard, framework.All)
 	q.expect("")
-	if len(q.parked) != 0 || len(q.pods) != 0 {
-		t.Errorf("%d pods and %d groups are left", len(q.pods), len(q.parked))
+	if len(q.unschedulable) != 0 || len(q.pods) != 0 {
+		t.Errorf("%d pods and %d groups are left", len(q.pods), len(q.unschedulable))
 	}
 }
 
 func TestConfigErrors(t *testing.T) {
 	for _, c := range []struct{ name, config, want string }{
 		{"not the kind", "apiVersion: v1\nkind: Pod", `is "Pod" of "v1", want KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1`},
+		{"not the kind, with its fields", "apiVersion: v1\nkind: Pod\nspec: {}", `is "Pod" of "v1", want KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1`},
+		{"unknown kind", "apiVersion: kubescheduler.config.k8s.io/v1\nkind: Policy\npredicates: []", `is "Policy" of "kubescheduler.config.k8s.io/v1", want`},
 		{"unknown field", head + "profles: []", `unknown field "profles"`},
 		{"repeated field", head + "parallelism: 1\nparallelism: 2", `key "parallelism" already set in map`},
 		{"parallelism", head + "parallelism: 0", "parallelism: Invalid value: 0"},
@@ -268,21 +281,21 @@ func TestConfigErrors(t *testing.T) {
 
 const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
-func TestQueueRestsInTheEnd(t *testing.T) {
+func TestQueueBacksOffInTheEnd(t *testing.T) {
 	q := newQueueTest(t)
 	q.put("p", 0)
 	for range earlyTries {
-		q.reject(q.expect("p"), sets.New("eager"), sets.New[string](), false, q.now)
+		q.requeueUnschedulable(q.expect("p"), sets.New("eager"), sets.New[string](), false, q.now)
 		q.tell(framework.Node, framework.Add)
 	}
 	p := q.expect("p")
-	q.reject(p, sets.New("eager"), sets.New[string](), false, q.now)
+	q.requeueUnschedulable(p, sets.New("eager"), sets.New[string](), false, q.now)
 	q.tell(framework.Node, framework.Add)
 	q.expect("")
-	if got := q.next(); !got.Equal(p.expires) {
-		t.Errorf("due at %v, want %v", got, p.expires)
+	if got := q.next(); !got.Equal(p.backoffUntil) {
+		t.Errorf("due at %v, want %v", got, p.backoffUntil)
 	}
-	q.now = p.expires
+	q.now = p.backoffUntil
 	q.expect("p")
 }
 

@@ -7,56 +7,60 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// queued is a pod that waits for a node, with what became of it so far. It is a framework.QueuedPodInfo.
-type queued struct {
+// queuedPodInfo is a pod without a node, and the history of its scheduling attempts. It is a framework.QueuedPodInfo.
+type queuedPodInfo struct {
 	info     *podInfo
 	revision uint64 // of the pod's version
-	woken    uint64 // the revision of the event that last put it in line; 0: none
-	number   uint64 // the order of arrival, which settles equal priorities
+	wokenBy  uint64 // the revision of the event that last moved it to the activeQ or a backoff queue; 0: none
+	arrival  uint64 // the order in which pods were added; breaks ties of equal priority
 
-	since   time.Time // when it got in line this time
-	first   time.Time // when its first attempt began
-	expires time.Time // when its back-off ends
+	timestamp    time.Time // when it entered its present queue
+	firstAttempt time.Time // when its first attempt began
+	backoffUntil time.Time
 
-	attempts, rejections, errors int // all attempts; those turned down; those that broke, in a row
-	blockers, pending            sets.Set[string]
-	gate                         string // the plugin that keeps it from being tried at all
+	attempts           int // all of them
+	unschedulableCount int // attempts that ended with Unschedulable
+	errorCount         int // attempts in a row that ended with an error
 
-	where  place
-	at     int // in a line
-	bucket string
+	unschedulablePlugins sets.Set[string] // rejected the pod in its last attempt
+	pendingPlugins       sets.Set[string] // returned Pending in its last attempt
+	gatingPlugin         string           // the PreEnqueue plugin that keeps the pod out of the activeQ
 
-	signature string // for memo; "" not yet worked out
+	location location
+	index    int    // in the heap of its queue
+	group    string // its key in queue.unschedulable
+
+	signature string // the pod's signature by the plugins of signed
 	signed    *profile
 }
 
-// place says where in the queue a pod is.
-type place int
+// location is the queue that holds a pod.
+type location int
 
 const (
-	out     place = iota
-	active        // in line
-	resting       // backing off after it was turned down
-	mending       // backing off after an error
-	parked        // until an event that may help it
+	inFlight location = iota // in no queue: an attempt is under way
+	inActiveQ
+	inBackoffQ
+	inErrorBackoffQ
+	inUnschedulable
 )
 
-var _ framework.QueuedPodInfo = (*queued)(nil)
+var _ framework.QueuedPodInfo = (*queuedPodInfo)(nil)
 
-// GetPodInfo and the methods below are framework.QueuedPodInfo's.
-func (q *queued) GetPodInfo() framework.PodInfo             { return q.info }
-func (q *queued) GetTimestamp() time.Time                   { return q.since }
-func (q *queued) GetAttempts() int                          { return q.attempts }
-func (q *queued) GetBackoffExpiration() time.Time           { return q.expires }
-func (q *queued) GetUnschedulableCount() int                { return q.rejections }
-func (q *queued) GetConsecutiveErrorsCount() int            { return q.errors }
-func (q *queued) GetUnschedulablePlugins() sets.Set[string] { return q.blockers }
-func (q *queued) GetPendingPlugins() sets.Set[string]       { return q.pending }
-func (q *queued) GetGatingPlugin() string                   { return q.gate }
-func (q *queued) GetInitialAttemptTimestamp() *time.Time {
-	if q.first.IsZero() {
+// GetPodInfo and the methods below implement framework.QueuedPodInfo.
+func (q *queuedPodInfo) GetPodInfo() framework.PodInfo             { return q.info }
+func (q *queuedPodInfo) GetTimestamp() time.Time                   { return q.timestamp }
+func (q *queuedPodInfo) GetAttempts() int                          { return q.attempts }
+func (q *queuedPodInfo) GetBackoffExpiration() time.Time           { return q.backoffUntil }
+func (q *queuedPodInfo) GetUnschedulableCount() int                { return q.unschedulableCount }
+func (q *queuedPodInfo) GetConsecutiveErrorsCount() int            { return q.errorCount }
+func (q *queuedPodInfo) GetUnschedulablePlugins() sets.Set[string] { return q.unschedulablePlugins }
+func (q *queuedPodInfo) GetPendingPlugins() sets.Set[string]       { return q.pendingPlugins }
+func (q *queuedPodInfo) GetGatingPlugin() string                   { return q.gatingPlugin }
+func (q *queuedPodInfo) GetInitialAttemptTimestamp() *time.Time {
+	if q.firstAttempt.IsZero() {
 		return nil
 	}
-	return &q.first
+	return &q.firstAttempt
 }
-func (q *queued) GetGatingPluginEvents() []framework.ClusterEvent { return nil }
+func (q *queuedPodInfo) GetGatingPluginEvents() []framework.ClusterEvent { return nil }

@@ -15,7 +15,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// recorders are the event recorders of the profiles, each of which reports under its own name.
+// recorders are the event recorders of the profiles. Each has the profile's name as its reporter.
 type recorders struct {
 	client client.Client
 	clock  clock.Clock
@@ -23,7 +23,7 @@ type recorders struct {
 
 	mu     sync.Mutex
 	byName map[string]*client.Recorder
-	start  func(*client.Recorder) // set while run is on
+	start  func(*client.Recorder) // set while run is active
 }
 
 func newRecorders(c client.Client, clk clock.Clock, src *clock.Source) *recorders {
@@ -36,7 +36,7 @@ func (r *recorders) of(profile string) *client.Recorder {
 	defer r.mu.Unlock()
 	rec, ok := r.byName[profile]
 	if !ok {
-		rec = client.NewRecorder(r.client, r.clock, r.source, profile, instance(profile))
+		rec = client.NewRecorder(r.client, r.clock, r.source, profile, instanceName(profile))
 		r.byName[profile] = rec
 		if r.start != nil {
 			r.start(rec)
@@ -61,7 +61,7 @@ func (r *recorders) run(ctx context.Context) {
 	wg.Wait()
 }
 
-// action tells of something done to a pod under its profile's name.
+// action records an Event about a pod under its profile's name.
 func (r *recorders) action(ctx context.Context, pod *corev1.Pod, eventtype, reason, action, note string) {
 	r.of(pod.Spec.SchedulerName).Action(ctx, pod, eventtype, reason, action, note)
 }
@@ -70,13 +70,13 @@ func (r *recorders) forProfile(name string) events.EventRecorderLogger {
 	return pluginRecorder{r, name}
 }
 
-// pluginRecorder is a profile's recorder as plugins know it.
+// pluginRecorder implements client-go's interface for a profile's recorder.
 type pluginRecorder struct {
 	recorders *recorders
 	profile   string
 }
 
-// Eventf is events.EventRecorder's. The related object is not kept.
+// Eventf implements events.EventRecorder. The related object is not kept.
 func (p pluginRecorder) Eventf(regarding, _ runtime.Object, eventtype, reason, action, note string, args ...any) {
 	if obj, ok := regarding.(objects.Object); ok {
 		//nolint:forbidigo // client-go's recorder is given no context
@@ -84,5 +84,5 @@ func (p pluginRecorder) Eventf(regarding, _ runtime.Object, eventtype, reason, a
 	}
 }
 
-// WithLogger is events.EventRecorderLogger's; nothing is logged.
+// WithLogger implements events.EventRecorderLogger; nothing is logged.
 func (p pluginRecorder) WithLogger(klog.Logger) events.EventRecorderLogger { return p }

@@ -10,26 +10,29 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects"
 )
 
 const (
-	settleFile = 50 * time.Millisecond // an editor's several writes are one change
-	lookAgain  = 5 * time.Second       // for file systems that tell nothing
+	coalesceWrites = 50 * time.Millisecond // an editor may write several times for one change
+	pollFile       = 5 * time.Second       // for file systems without change notifications
 )
 
-// follow reads the configuration file again when it changes, until ctx ends. It watches the folder, since a file is
-// often replaced by a rename, or is a link whose target is.
-func (s *Scheduler) follow(ctx context.Context) {
+// watchConfig reloads the configuration file when it changes, until ctx ends. It watches the folder: an editor often
+// replaces the file, or the target of a link, by a rename.
+func (s *Scheduler) watchConfig(ctx context.Context) {
 	last := s.fileRead
 	changes, stop := watchFolders(filepath.Dir(s.file), resolvedFolder(s.file))
 	defer stop()
-	tick := s.clock.NewTicker(lookAgain)
+	tick := s.clock.NewTicker(pollFile)
 	defer tick.Stop()
 	for {
-		// First for what has changed since New read it. An error is the moment between a removal and a rename.
+		// The first read finds changes since New. An error can be the moment between a removal and a rename.
 		if now, err := os.ReadFile(s.file); err == nil && !bytes.Equal(now, last) {
 			last = now
 			s.reload(ctx, now)
@@ -38,7 +41,7 @@ func (s *Scheduler) follow(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changes:
-			if clock.Sleep(ctx, s.clock, settleFile) != nil {
+			if clock.Sleep(ctx, s.clock, coalesceWrites) != nil {
 				return
 			}
 		case <-tick.C():
@@ -46,32 +49,51 @@ func (s *Scheduler) follow(ctx context.Context) {
 	}
 }
 
-// reload makes a new configuration take effect with the next cycle, or says why it cannot.
+// reload applies a new configuration. If it is invalid, reload keeps the current one and records an Event with the
+// error.
 func (s *Scheduler) reload(ctx context.Context, raw []byte) {
 	conf, err := parseConfig(raw)
 	var made *setup
 	if err == nil {
-		made, err = s.prepare(ctx, conf)
+		made, err = s.newSetup(ctx, conf)
 	}
 	if err != nil {
 		err = fmt.Errorf("scheduler config %s: %w", s.file, err)
-		slog.ErrorContext(ctx, "new scheduler config refused, the old one stays", "err", err)
+		slog.ErrorContext(ctx, "new scheduler config refused, the old one stays in force", "err", err)
+		s.configEvent(ctx, corev1.EventTypeWarning, "SchedulerConfigInvalid", err.Error()+"; the previous configuration stays in force")
 	} else {
 		s.bridge.start(ctx)
-		s.tell(func(ctx context.Context) { s.take(ctx, made) })
-		slog.InfoContext(ctx, "new scheduler config taken", "file", s.file)
+		s.post(func(ctx context.Context) { s.applyConfig(ctx, made) })
+		slog.InfoContext(ctx, "new scheduler config in force", "file", s.file)
+		s.configEvent(ctx, corev1.EventTypeNormal, "SchedulerConfigApplied", "scheduler config "+s.file+" is in force")
 	}
 	if s.reloaded != nil {
 		s.reloaded(err)
 	}
 }
 
-// take puts a new configuration in force: what was remembered is forgotten, and parked pods get another chance.
-func (s *Scheduler) take(ctx context.Context, made *setup) {
-	s.setup, s.memo = made, newMemo()
-	s.queue.configure(made.profiles, made.backoff)
+// configEvent records an Event about the configuration on the namespace kube-system. It is a core/v1 Event, because each
+// occurrence of one is written at once: the one with the greatest resourceVersion describes the configuration in force. The
+// third occurrence in a series of events.k8s.io is written minutes later.
+func (s *Scheduler) configEvent(ctx context.Context, eventtype, reason, message string) {
+	about, ok := s.caches.Namespaces().Get(objects.Key{Name: metav1.NamespaceSystem})
+	if !ok {
+		about = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
+	}
+	s.recorders.of(corev1.DefaultSchedulerName).Event(ctx, about, eventtype, reason, message)
+}
+
+// applyConfig replaces the configuration. The plugins of the old one are closed once no binding cycle uses them, and
+// unschedulable pods are retried.
+func (s *Scheduler) applyConfig(ctx context.Context, made *setup) {
+	old := s.setup
+	s.setup, s.memo, s.calls.sites = made, newMemo(), made.sites
+	s.setCluster(s.cluster)
+	s.queue.configure(ctx, made.profiles, made.backoff)
+	s.work.Go(func() { old.close(ctx) })
+	s.watchEvents(ctx)
 	now := s.clock.Now()
-	s.queue.happened(ctx, event{ClusterEvent: framework.ClusterEvent{Resource: framework.WildCard, ActionType: framework.All}}, now)
+	s.queue.moveOnEvent(ctx, event{ClusterEvent: framework.ClusterEvent{Resource: framework.WildCard, ActionType: framework.All}}, now)
 	for _, pod := range s.caches.Pods().List("", nil) {
 		if _, ours := made.profiles[pod.Spec.SchedulerName]; ours && pod.Spec.NodeName == "" && !finished(pod) {
 			if info, err := newPodInfo(pod); err == nil {
@@ -81,8 +103,8 @@ func (s *Scheduler) take(ctx context.Context, made *setup) {
 	}
 }
 
-// watchFolders tells of changes in folders, coalesced. Where that is not possible it tells nothing, and the caller's own
-// looking is all there is.
+// watchFolders signals changes in folders, coalesced. If the system cannot watch them there are no signals, and the
+// caller polls.
 func watchFolders(folders ...string) (<-chan struct{}, func()) {
 	changes := make(chan struct{}, 1)
 	w, err := fsnotify.NewWatcher()
@@ -90,7 +112,7 @@ func watchFolders(folders ...string) (<-chan struct{}, func()) {
 		return changes, func() {}
 	}
 	for _, f := range folders {
-		_ = w.Add(f) // gone or unwatchable: see above
+		_ = w.Add(f) // without notifications the caller polls
 	}
 	done := make(chan struct{})
 	go func() {
@@ -101,7 +123,7 @@ func watchFolders(folders ...string) (<-chan struct{}, func()) {
 				if !ok {
 					return
 				}
-			case _, ok := <-w.Errors: // too many events to tell: something has changed
+			case _, ok := <-w.Errors: // the watcher dropped events
 				if !ok {
 					return
 				}

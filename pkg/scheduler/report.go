@@ -3,10 +3,12 @@ package scheduler
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/minikctl/minikctl/pkg/client"
@@ -16,8 +18,8 @@ import (
 
 const maxListed = minikctl.MaxListed
 
-// reporter sends what was decided to the API, in batches and away from the loop. When it is behind, reports are dropped
-// and counted.
+// reporter writes Decisions to the API in batches, beside the loop. When its queue is full, decisions are dropped and
+// counted.
 type reporter struct {
 	client  client.Client
 	clock   clock.Clock
@@ -29,9 +31,9 @@ type reporter struct {
 const (
 	queuedReports = 4096
 	batchReports  = 256
-	batchEvery    = 50 * time.Millisecond // so that a burst makes few calls
-	// When more pods than this are in line, a report holds only the best few scores.
-	busyLine   = 64
+	batchEvery    = 50 * time.Millisecond // so that a burst needs few calls
+	// While the activeQ holds more pods than this, a decision lists only the best few scores.
+	busyQueue  = 64
 	busyListed = 3
 )
 
@@ -64,7 +66,7 @@ func (r *reporter) run(ctx context.Context) {
 	}
 }
 
-// send makes a call for each namespace: a namespaced resource is created in one.
+// send makes one call for each namespace, since each create is namespaced.
 func (r *reporter) send(ctx context.Context, decisions []minikctl.Decision) {
 	batches := map[string]*minikctl.DecisionList{}
 	for _, d := range decisions {
@@ -94,7 +96,7 @@ func (r *reporter) add(d *minikctl.Decision) {
 	}
 }
 
-// full reports whether another report would be dropped anyway, so that it need not be made.
+// full reports whether the queue is full, so that building a report would be useless.
 func (r *reporter) full() bool {
 	if len(r.queue) < cap(r.queue) {
 		return false
@@ -108,7 +110,7 @@ func (r *reporter) scheduled(a *attempt, d *decision, waiting int) {
 		return
 	}
 	listed := maxListed
-	if waiting > busyLine {
+	if waiting > busyQueue {
 		listed = busyListed
 	}
 	out := r.report(a, "Scheduled", "")
@@ -127,16 +129,16 @@ func (r *reporter) turnedDown(a *attempt, d *decision, outcome, message string) 
 	r.add(out)
 }
 
-// failed reports a pod that had a node and could not be bound to it.
+// failed reports a pod whose binding to its node failed.
 func (r *reporter) failed(a *attempt, outcome, message string) {
 	out := r.report(a, outcome, message)
 	out.Node = a.node
 	r.add(out)
 }
 
-// gated reports a pod that a PreEnqueue plugin keeps from being tried.
-func (r *reporter) gated(p *queued, message string) {
-	r.add(r.report(&attempt{queued: p}, "Gated", message))
+// gated reports a pod that a PreEnqueue plugin gates.
+func (r *reporter) gated(p *queuedPodInfo, message string) {
+	r.add(r.report(&attempt{queuedPodInfo: p}, "Gated", message))
 }
 
 func (r *reporter) report(a *attempt, outcome, message string) *minikctl.Decision {
@@ -148,24 +150,46 @@ func (r *reporter) report(a *attempt, outcome, message string) *minikctl.Decisio
 	}
 }
 
-// describe fills in how many nodes there were and why some did not pass.
+// describe sets the number of nodes and the reasons of those that were rejected.
 func (d *decision) describe(out *minikctl.Decision) {
 	out.Nodes, out.Evaluated, out.Feasible = d.nodes, d.evaluated, d.feasible
-	if d.told == nil {
-		for _, g := range d.rejected() {
-			r := minikctl.Rejection{Plugin: g.plugin, Reasons: g.reasons, Count: g.count}
-			for _, i := range g.nodes {
-				r.Nodes = append(r.Nodes, d.cluster.nodes[i].node.Name)
-			}
-			d.told = append(d.told, r)
-		}
-	}
-	out.Rejected = d.told
+	out.Rejected = d.reported
 }
 
-// scores lists the best n nodes with what each plugin gave them.
+// report groups the rejected nodes by reason, with the details of the plugins.
+func (d *decision) report(t *tracker, p *profile, pod *corev1.Pod) {
+	if d.reported != nil {
+		return
+	}
+	for _, g := range d.rejected() {
+		r := minikctl.Rejection{Plugin: g.plugin, Reasons: g.reasons, Count: g.count}
+		for _, i := range g.nodes {
+			r.Nodes = append(r.Nodes, d.cluster.nodes[i].node.Name)
+			if detail := p.explain(t, g.plugin, pod, d.cluster.nodes[i]); detail != "" && !slices.Contains(r.Details, detail) {
+				r.Details = append(r.Details, detail)
+			}
+		}
+		d.reported = append(d.reported, r)
+	}
+}
+
+// explain returns the property of a node for which a plugin rejected the pod, "" if the plugin is no Explainer.
+func (p *profile) explain(t *tracker, plugin string, pod *corev1.Pod, node *nodeInfo) string {
+	x, ok := p.explainers[plugin]
+	if !ok {
+		return ""
+	}
+	t.enter(x.site)
+	defer t.leave()
+	return x.plugin.Explain(pod, node)
+}
+
+// scores lists the best n nodes, including the chosen one, with the scores of each plugin.
 func (d *decision) scores(n int) []minikctl.NodeScore {
 	best := d.best.top(n)
+	if !slices.Contains(best, d.node.index) {
+		best[len(best)-1] = d.node.index // one of more than n equally good nodes
+	}
 	out := make([]minikctl.NodeScore, len(best))
 	parts := make([]minikctl.PluginScore, len(best)*len(d.scorers))
 	for k, i := range best {

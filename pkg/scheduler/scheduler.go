@@ -1,24 +1,25 @@
-// Package scheduler owns the decision of which node a pod runs on: the queue of waiting pods, the picture of the
-// cluster, the cycle that asks the plugins, and the binding.
+// Package scheduler owns the decision of which node a pod runs on: the scheduling queue, the snapshot of the cluster, the
+// scheduling cycle that calls the plugins, and the binding cycle.
 //
-// One goroutine, the loop, owns queue and picture. What others have to tell it (changes of pods and nodes, bindings that
-// failed, a new configuration) waits in its inbox and is taken in between cycles, so a cycle needs no locks and no copies
-// and is a function of what it is given (cycle.go). Binding goes on beside the loop: a pod that was given a node is
-// assumed to be there at once.
+// One goroutine, the loop, owns queue and snapshot. Changes of pods and nodes, failed bindings and new configurations
+// wait in its inbox and are applied between cycles, so a cycle needs no locks and no copies and is a function of its
+// arguments (cycle.go). Binding cycles run beside the loop: a pod is assumed on its node at once.
 //
-// Plugins meet k8s.io/kube-scheduler/framework and are configured by KubeSchedulerConfiguration v1. Those that sign pods
-// and are NodeLocal let the loop remember what they said about each node (memo.go), so that after a placement only the
-// node that took the pod is judged again.
+// Plugins implement k8s.io/kube-scheduler/framework and are configured by KubeSchedulerConfiguration v1. Their calls pass
+// a boundary that contains panics and hangs (boundary.go). To contain a hang costs a change of goroutine, which takes longer
+// than most calls, so calls of Cooperative plugins, such as minikctl's own, run on the loop's goroutine. The loop remembers the results of plugins that sign pods and
+// are NodeLocal (memo.go), so that after a placement only the changed node is filtered and scored again.
 package scheduler
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	configv1 "k8s.io/kube-scheduler/config/v1"
@@ -28,70 +29,76 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// Config is what a Scheduler is made of. Client, Clock, Source and Registry are required.
+// Config configures a Scheduler. Client, Clock, Source and Registry are required.
 type Config struct {
 	Client   client.Client // under the scheduler's identity, system:kube-scheduler
 	Clock    clock.Clock
-	Source   *clock.Source // chooses among equally good nodes
+	Source   *clock.Source // draws among equally good nodes
 	Registry Registry
 
-	// Config or ConfigFile configure profiles and plugins; neither means the defaults. A file is read again whenever it
-	// changes; one that is wrong is refused and what was in force stays.
+	// Config or ConfigFile configure profiles and plugins; neither means the defaults. A file is reloaded when it changes.
+	// An invalid one is refused: the configuration in force stays, and an Event on the namespace kube-system says why.
 	Config     *configv1.KubeSchedulerConfiguration
 	ConfigFile string
-	// Reloaded, if not nil, is told of each time the file was read again: nil, or why it was refused.
+	// Reloaded, if not nil, is called after each reload, with the error if it was refused.
 	Reloaded func(error)
-	// Decided, if not nil, is told of each decision, in the loop: it must not block. It is for tests and measurements.
+	// Timeouts bound the calls of plugins; zero values mean the defaults.
+	Timeouts PluginTimeouts
+	// Decided, if not nil, is called in the loop with each decision and must not block. It is for tests and benchmarks.
 	Decided func(pod, node string)
 }
 
-// Scheduler gives pods nodes.
+// PluginTimeouts bound single calls of plugins: by default 10 seconds in the scheduling cycle and 15 minutes in a binding
+// cycle (PreBind, Bind, PostBind). A plugin whose call exceeds them is suspended until the call returns.
+type PluginTimeouts struct{ Cycle, Binding time.Duration }
+
+// Scheduler binds pods to nodes.
 type Scheduler struct {
 	client   client.Client
 	clock    clock.Clock
 	source   *clock.Source
-	draws    *clock.Source // of its own, so that nothing but decisions advances it
+	draws    *clock.Source // only decisions draw from it, so that they are reproducible
 	registry Registry
 	caches   *client.Caches
 	file     string
-	fileRead []byte // what New found in it
+	fileRead []byte // its content when New read it
 	reloaded func(error)
 	decided  func(pod, node string)
 
 	inbox      inbox
 	namespaces Namespaces
 	waiting    *waitingPods
+	nominator  *nominator
 	bridge     *bridge
 	recorders  *recorders
 	decisions  *reporter
-	inflight   chan struct{} // one for each call to the API that is under way
+	apiCalls   chan struct{} // holds one value for each API call under way
 	work       sync.WaitGroup
 
-	// The loop's own.
+	timeouts timeouts
+	shared   atomic.Pointer[snapshot] // cluster, for the Handles of new plugins
+
+	// The fields below belong to the loop.
+	calls   cycleCalls
 	setup   *setup
 	cluster *snapshot
 	queue   *queue
 	memo    *memo
-	binding map[string]*queued // pods with a node whose binding is under way, by UID
+	watches map[framework.EventResource]int // of resources whose events plugins registered for
+	binding map[string]*queuedPodInfo       // pods with a node whose binding is under way, by UID
 }
 
-// setup is a configuration made into profiles.
-type setup struct {
-	settings
-	profiles map[string]*profile // by schedulerName
-}
+// maxAPICalls bounds the API calls in progress; the loop waits while the number is reached.
+const maxAPICalls = 512
 
-// maxInflight bounds how many calls to the API are under way; the loop waits when there are more.
-const maxInflight = 512
-
-// New returns a scheduler. An error is about the configuration.
+// New returns a scheduler with the plugins of its configuration. It fails if the configuration is invalid.
 func New(cfg Config) (*Scheduler, error) {
 	s := &Scheduler{
 		client: cfg.Client, clock: cfg.Clock, source: cfg.Source, draws: clock.NewSource(uint64(cfg.Source.IntN(1 << 62))),
 		registry: cfg.Registry, caches: client.NewCaches(cfg.Client, cfg.Clock), file: cfg.ConfigFile,
 		reloaded: cfg.Reloaded, decided: cfg.Decided,
-		waiting: newWaitingPods(), cluster: newSnapshot(), memo: newMemo(), binding: map[string]*queued{},
-		inflight: make(chan struct{}, maxInflight),
+		waiting: newWaitingPods(), nominator: newNominator(), memo: newMemo(), binding: map[string]*queuedPodInfo{}, watches: map[framework.EventResource]int{},
+		apiCalls: make(chan struct{}, maxAPICalls),
 	}
 	s.inbox.signal = make(chan struct{}, 1)
 	s.namespaces = cachedNamespaces{s.caches.Namespaces()}
@@ -105,49 +112,32 @@ func New(cfg Config) (*Scheduler, error) {
 			return nil, err
 		}
 	}
-	made, err := s.prepare(context.TODO(), conf) //nolint:forbidigo // Run's comes later, and plugins are to be checked now
-	if err != nil {
+	if err := s.init(context.TODO(), conf, cfg.Timeouts); err != nil { //nolint:forbidigo // New has no context; a wrong config must fail here, before Run
 		return nil, fmt.Errorf("%s: %w", strings.TrimSpace("scheduler config "+cfg.ConfigFile), err)
 	}
-	s.setup = made
-	s.queue = newQueue(made.profiles, made.backoff)
 	return s, nil
 }
 
-// prepare makes profiles and plugins of a configuration.
-func (s *Scheduler) prepare(ctx context.Context, conf *configv1.KubeSchedulerConfiguration) (*setup, error) {
-	checked, err := checkConfig(conf)
+// init creates the data of the loop.
+func (s *Scheduler) init(ctx context.Context, conf *configv1.KubeSchedulerConfiguration, limits PluginTimeouts) error {
+	s.timeouts = timeouts{cmp.Or(limits.Cycle, cycleTimeout), cmp.Or(limits.Binding, bindingTimeout)}
+	s.calls = cycleCalls{timeout: s.timeouts.cycle, abandoned: s.callAbandoned}
+	s.setCluster(newSnapshot())
+	made, err := s.newSetup(ctx, conf)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	made := &setup{settings: checked, profiles: map[string]*profile{}}
-	sorter := ""
-	for _, cfg := range checked.profiles {
-		if cfg.PercentageOfNodesToScore == nil {
-			cfg.PercentageOfNodesToScore = &checked.percentage
-		}
-		p, err := newProfile(ctx, cfg, s.registry, func(p *profile) framework.Handle {
-			return &handle{Namespaces: s.namespaces, profile: p, client: s.client, cluster: s.cluster, waiting: s.waiting, bridge: s.bridge, recorder: s.recorders.forProfile(p.name),
-				activate: s.activate, workers: checked.parallelism}
-		})
-		if err != nil {
-			return nil, err
-		}
-		if name := p.queueSort[0].Name(); sorter != "" && sorter != name {
-			return nil, errors.New("different queue sort plugins")
-		} else {
-			sorter = name
-		}
-		made.profiles[p.name] = p
-	}
-	return made, nil
+	s.setup, s.calls.sites = made, made.sites
+	s.queue = newQueue(&s.calls, made.profiles, made.backoff)
+	s.queue.failed = s.enqueueFailed
+	return nil
 }
 
-// Run schedules until ctx ends, and returns when every call that was under way has ended.
+// Run schedules until ctx ends, and returns when all binding cycles have ended and the plugins are closed.
 func (s *Scheduler) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer s.work.Wait()
+	defer s.stopPlugins(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
@@ -158,10 +148,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	wg.Go(func() { s.recorders.run(ctx) })
 	wg.Go(func() { s.decisions.run(ctx) })
 	if s.file != "" {
-		wg.Go(func() { s.follow(ctx) })
+		wg.Go(func() { s.watchConfig(ctx) })
 	}
 	if err := s.caches.WaitSynced(ctx); err != nil {
-		return nil // asked to end before the first list was in
+		return nil // ctx ended before the caches had synced
 	}
 	s.bridge.start(ctx)
 	defer s.bridge.stop()
@@ -171,13 +161,21 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return nil
 }
 
-// loop takes in what happened and schedules the next pod, and waits when there is none.
+// stopPlugins waits for the binding cycles and closes the plugins.
+func (s *Scheduler) stopPlugins(ctx context.Context) {
+	s.work.Wait()
+	s.calls.close()
+	s.setup.close(ctx)
+}
+
+// loop applies the notes of the inbox and schedules the next pod, and waits when there is neither.
 func (s *Scheduler) loop(ctx context.Context) {
 	flush := s.clock.NewTicker(flushEvery)
 	defer flush.Stop()
+	s.watchEvents(ctx)
 	for ctx.Err() == nil {
 		began := s.clock.Now()
-		s.takeIn(ctx)
+		s.drainInbox(ctx)
 		if p := s.queue.pop(ctx, s.clock.Now()); p != nil {
 			s.attempt(ctx, p, began)
 			continue
@@ -186,7 +184,7 @@ func (s *Scheduler) loop(ctx context.Context) {
 	}
 }
 
-// idle waits until there may be something to do.
+// idle waits for a note, the end of a backoff, or the next flush.
 func (s *Scheduler) idle(ctx context.Context, flush <-chan time.Time) {
 	var due <-chan time.Time
 	if next := s.queue.next(); !next.IsZero() {
@@ -199,25 +197,30 @@ func (s *Scheduler) idle(ctx context.Context, flush <-chan time.Time) {
 	case <-s.inbox.signal:
 	case <-due:
 	case <-flush:
-		s.queue.flush(ctx, s.clock.Now())
+		s.queue.flushUnschedulable(ctx, s.clock.Now())
+		s.watchEvents(ctx)
 	}
 }
 
-// beside runs a call to the API next to the loop, once there are not too many.
-func (s *Scheduler) beside(ctx context.Context, call func()) {
+// spawn runs f in a goroutine. It first waits while maxAPICalls calls are in progress. f counts among them until it
+// ends, or for the duration while. spawn returns false if ctx has ended, and then does not run f.
+func (s *Scheduler) spawn(ctx context.Context, while time.Duration, f func()) bool {
 	select {
-	case s.inflight <- struct{}{}:
+	case s.apiCalls <- struct{}{}:
 	case <-ctx.Done():
-		return
+		return false
 	}
 	s.work.Go(func() {
-		defer func() { <-s.inflight }()
-		call()
+		release := sync.OnceFunc(func() { <-s.apiCalls })
+		defer release()
+		defer realTime.AfterFunc(while, release).Stop()
+		f()
 	})
+	return true
 }
 
-// instance names this scheduler in events.
-func instance(profile string) string {
+// instanceName names this scheduler in events.
+func instanceName(profile string) string {
 	host, err := os.Hostname()
 	if err != nil {
 		return profile

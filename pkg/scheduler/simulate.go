@@ -11,7 +11,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
-// Simulation is a question: where would Pod go in a cluster of these nodes and pods? Config may be nil.
+// Simulation is a cluster of nodes and pods, and a pod to schedule in it. Config may be nil.
 type Simulation struct {
 	Registry   Registry
 	Config     *configv1.KubeSchedulerConfiguration
@@ -22,7 +22,7 @@ type Simulation struct {
 	Draw       func(n int) int // chooses among equally good nodes; nil: the first
 }
 
-// Outcome is the answer: a node, or the message that says why there is none. Scores are of all nodes that passed, best
+// Outcome is the result: a node, or the message why there is none. Scores are of all nodes that passed, best
 // first.
 type Outcome struct {
 	Node    string
@@ -32,15 +32,15 @@ type Outcome struct {
 
 // Simulate runs one scheduling cycle on a cluster that is given, without a server, a queue or a clock.
 func Simulate(ctx context.Context, q Simulation) (Outcome, error) {
-	s := &Scheduler{registry: q.Registry, namespaces: givenNamespaces(q.Namespaces), cluster: newSnapshot(), waiting: newWaitingPods(), bridge: newBridge(nil), recorders: newRecorders(nil, nil, nil)}
+	s := &Scheduler{registry: q.Registry, namespaces: givenNamespaces(q.Namespaces), waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, nil, nil)}
 	conf := q.Config
 	if conf == nil {
 		conf = &configv1.KubeSchedulerConfiguration{}
 	}
-	made, err := s.prepare(ctx, conf)
-	if err != nil {
+	if err := s.init(ctx, conf, PluginTimeouts{}); err != nil {
 		return Outcome{}, err
 	}
+	defer s.stopPlugins(ctx)
 	if err := fillSnapshot(s.cluster, q.Nodes, q.Pods); err != nil {
 		return Outcome{}, err
 	}
@@ -49,7 +49,7 @@ func Simulate(ctx context.Context, q Simulation) (Outcome, error) {
 	if name == "" {
 		name = corev1.DefaultSchedulerName
 	}
-	prof, ok := made.profiles[name]
+	prof, ok := s.setup.profiles[name]
 	if !ok {
 		return Outcome{}, fmt.Errorf("no profile for schedulerName %q", name)
 	}
@@ -57,14 +57,20 @@ func Simulate(ctx context.Context, q Simulation) (Outcome, error) {
 	if draw == nil {
 		draw = func(int) int { return 0 }
 	}
-	d := prof.decide(ctx, s.cluster, pod, prof.evaluate(ctx, s.cluster, pod, func() {}), draw)
+	var d decision
+	failure := s.calls.do(ctx, prof.cooperative, func(ctx context.Context, t *tracker) {
+		d = prof.decide(ctx, t, s.cluster, pod, prof.evaluate(ctx, t, s.cluster, pod, func() {}), draw)
+	})
+	if failure != nil {
+		return Outcome{Message: failure.Error()}, nil
+	}
 	if d.status != nil {
 		return Outcome{Message: d.message()}, nil
 	}
 	return Outcome{Node: d.node.node.Name, Scores: d.scores(d.feasible)}, nil
 }
 
-// fillSnapshot puts nodes and pods into an empty snapshot. Pods without a UID are told apart by their place.
+// fillSnapshot puts nodes and pods into an empty snapshot. A pod without a UID gets one from its index.
 func fillSnapshot(cluster *snapshot, nodes []*corev1.Node, pods []*corev1.Pod) error {
 	for _, n := range nodes {
 		cluster.setNode(n)

@@ -12,27 +12,28 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// snapshot is the cluster as the scheduler sees it: nodes with the pods on them, assumed ones among them. It belongs to
-// the scheduling loop, which changes it only between cycles, so that it stands still during one and nothing need be
-// copied. It is a framework.SharedLister.
+// snapshot is the cluster as the scheduler sees it: nodes and their pods, including assumed pods. It belongs to the
+// scheduling loop, which changes it only between cycles, so that plugins can read it without a copy. It is a
+// framework.SharedLister.
 //
-// step counts changes; each nodeInfo knows the step of its last one, and the journal lists the latest, so that whoever
-// remembers something about every node can catch up. epoch counts the changes after which nothing remembered holds:
-// a node came, went, or changed in a way that plugins look at.
+// step counts changes. Each nodeInfo has the step of its last change, and the journal lists the latest changes, so that
+// a memo of all nodes can be updated incrementally. epoch counts the changes that invalidate every memo: a node was
+// added, removed, or changed in a way that plugins can see.
 type snapshot struct {
-	nodes  []*nodeInfo // those with a node object, by name
+	nodes  []*nodeInfo // nodes with a Node object, sorted by name
 	byName map[string]*nodeInfo
 	pods   map[types.UID]*placed
 	images map[string]*framework.ImageStateSummary
 
 	step, epoch uint64
-	journal     []*nodeInfo // the nodes of the latest steps
+	journal     []*nodeInfo // the nodes that changed in the latest steps
 	infos       []framework.NodeInfo
 	affinity    affinityNodes
-	offset      int // where the next search that need not look at every node begins
+	offset      int // where the next search begins that stops once it has enough feasible nodes
 }
 
-// affinityNodes are the nodes that have pods with (required anti-)affinity. The lists are made when asked for.
+// affinityNodes are the nodes with pods that have affinity, or required anti-affinity. The lists are built at first
+// use.
 type affinityNodes struct {
 	any, anti         map[*nodeInfo]bool
 	anyList, antiList []framework.NodeInfo
@@ -43,7 +44,7 @@ type affinityNodes struct {
 type placed struct {
 	info    *podInfo
 	node    string
-	assumed bool // by this scheduler; the API has not shown it yet
+	assumed bool // by this scheduler; not yet observed from the API
 }
 
 var _ framework.SharedLister = (*snapshot)(nil)
@@ -55,10 +56,24 @@ func newSnapshot() *snapshot {
 	}
 }
 
-// journalLength bounds how far back a memo may be and still catch up node by node.
+// copy returns an equal snapshot. The two can be changed independently.
+func (s *snapshot) copy() *snapshot {
+	c := newSnapshot()
+	for _, n := range s.nodes {
+		c.setNode(n.node)
+	}
+	for _, p := range s.pods {
+		info := *p.info
+		c.place(&info, p.node, p.assumed)
+	}
+	c.offset = s.offset
+	return c
+}
+
+// journalLength bounds how many changes a memo may miss and still be updated node by node.
 const journalLength = 1 << 12
 
-// touch notes a change of n.
+// touch records a change of n.
 func (s *snapshot) touch(n *nodeInfo) {
 	s.step++
 	n.changed = s.step
@@ -68,7 +83,8 @@ func (s *snapshot) touch(n *nodeInfo) {
 	s.journal = append(s.journal, n)
 }
 
-// since returns the nodes that changed after step, some more than once, or false when that is too long ago.
+// since returns the nodes that changed after step, possibly with duplicates; false if the journal no longer reaches
+// back to it.
 func (s *snapshot) since(step uint64) ([]*nodeInfo, bool) {
 	back := int(s.step - step)
 	if back > len(s.journal) {
@@ -77,14 +93,14 @@ func (s *snapshot) since(step uint64) ([]*nodeInfo, bool) {
 	return s.journal[len(s.journal)-back:], true
 }
 
-// restructure notes that nothing remembered about nodes holds any more.
+// restructure invalidates every memo about nodes.
 func (s *snapshot) restructure() {
 	s.epoch++
 	s.infos = nil
 	s.affinity.stale = true
 }
 
-// info returns what is known of a node, made new when it is the first.
+// info returns the nodeInfo of a name. It creates it at first use.
 func (s *snapshot) info(name string) *nodeInfo {
 	n, ok := s.byName[name]
 	if !ok {
@@ -114,7 +130,7 @@ func (s *snapshot) setNode(node *corev1.Node) {
 	s.restructure()
 }
 
-// removeNode forgets a node object. Pods on it that are still there keep its place.
+// removeNode removes a Node object. Its nodeInfo stays while pods are on it.
 func (s *snapshot) removeNode(name string) {
 	n, ok := s.byName[name]
 	if !ok || n.node == nil {
@@ -141,7 +157,7 @@ func (s *snapshot) renumber(from int) {
 	}
 }
 
-// learnImages and forgetImages keep the sums of which image is on how many nodes.
+// learnImages and forgetImages update the number of nodes that have each image.
 func (s *snapshot) learnImages(n *nodeInfo) {
 	n.images = make(map[string]*framework.ImageStateSummary, len(n.node.Status.Images))
 	for _, image := range n.node.Status.Images {
@@ -173,7 +189,7 @@ func (s *snapshot) forgetImages(n *nodeInfo) {
 	s.shareImageCounts(old)
 }
 
-// shareImageCounts tells every node that has one of the images how many nodes do.
+// shareImageCounts updates the counts of these images on every node that has one of them.
 func (s *snapshot) shareImageCounts(images map[string]*framework.ImageStateSummary) {
 	for name := range images {
 		sum, ok := s.images[name]
@@ -188,12 +204,12 @@ func (s *snapshot) shareImageCounts(images map[string]*framework.ImageStateSumma
 	}
 }
 
-// place puts a pod on a node, in the place of what was known of the pod before. It reports whether the cluster changed
-// in a way that matters to any decision.
+// place puts a pod on a node and replaces what the snapshot had of the pod. It reports whether the change can affect
+// scheduling.
 func (s *snapshot) place(info *podInfo, node string, assumed bool) bool {
 	old, ok := s.pods[info.pod.UID]
 	if ok && old.node == node && alike(old.info, info) {
-		old.info.pod, old.assumed = info.pod, assumed // the same sums; plugins see the newer object
+		old.info.pod, old.assumed = info.pod, assumed // the sums stay the same; plugins see the newer object
 		return false
 	}
 	if ok {
@@ -207,7 +223,7 @@ func (s *snapshot) place(info *podInfo, node string, assumed bool) bool {
 	return true
 }
 
-// remove takes a pod off its node.
+// remove removes a pod from its node.
 func (s *snapshot) remove(uid types.UID) (*placed, bool) {
 	p, ok := s.pods[uid]
 	if !ok {
@@ -268,7 +284,7 @@ func erase(nodes []*nodeInfo) []framework.NodeInfo {
 	return out
 }
 
-// NodeInfos and the methods below are framework.SharedLister's and framework.NodeInfoLister's.
+// NodeInfos and the methods below implement framework.SharedLister and framework.NodeInfoLister.
 func (s *snapshot) NodeInfos() framework.NodeInfoLister           { return s }
 func (s *snapshot) StorageInfos() framework.StorageInfoLister     { return s }
 func (s *snapshot) PodGroupStates() framework.PodGroupStateLister { return noPodGroups{} }
@@ -297,7 +313,7 @@ func (s *snapshot) Get(name string) (framework.NodeInfo, error) {
 	return nil, fmt.Errorf("nodeinfo not found for node name %q", name)
 }
 
-// IsPVCUsedByPods is framework.StorageInfoLister's.
+// IsPVCUsedByPods implements framework.StorageInfoLister.
 func (s *snapshot) IsPVCUsedByPods(key string) bool {
 	for _, n := range s.nodes {
 		if n.claims[key] > 0 {

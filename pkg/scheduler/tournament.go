@@ -1,14 +1,14 @@
 package scheduler
 
-// tournament keeps the best of many scores while single ones change: a binary tree over the nodes in which each place
-// knows the best score below it and how many have it.
+// tournament keeps the maximum of many scores while single scores change: a binary tree over the nodes, in which each
+// place holds the best score below it and the number of players with that score.
 type tournament struct {
 	leaves int // a power of two
 	best   []int64
-	count  []int32 // 0: nobody below takes part
+	count  []int32 // 0: no player below it takes part
 }
 
-// newTournament returns a tournament of n players, none of whom takes part yet.
+// newTournament returns a tournament of n players, none of which takes part yet.
 func newTournament(n int) tournament {
 	leaves := 1
 	for leaves < n {
@@ -17,7 +17,7 @@ func newTournament(n int) tournament {
 	return tournament{leaves: leaves, best: make([]int64, 2*leaves), count: make([]int32, 2*leaves)}
 }
 
-// seed sets a player's score without settling the places above; settle follows when all are seeded.
+// seed sets a player's score without updating the places above; build follows when all are seeded.
 func (t *tournament) seed(i int, score int64, in bool) {
 	t.best[t.leaves+i], t.count[t.leaves+i] = score, 0
 	if in {
@@ -25,7 +25,7 @@ func (t *tournament) seed(i int, score int64, in bool) {
 	}
 }
 
-func (t *tournament) settle() {
+func (t *tournament) build() {
 	for at := t.leaves - 1; at >= 1; at-- {
 		t.play(at)
 	}
@@ -51,10 +51,10 @@ func (t *tournament) play(at int) {
 	}
 }
 
-// ties returns how many share the best score; 0 when nobody takes part.
+// ties returns the number of players with the best score; 0 when none takes part.
 func (t *tournament) ties() int { return int(t.count[1]) }
 
-// winner returns the k-th of those who share the best score, in the players' order.
+// winner returns the k-th of the players with the best score.
 func (t *tournament) winner(k int) int {
 	at := 1
 	for at < t.leaves {

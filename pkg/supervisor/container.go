@@ -12,15 +12,16 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// container is one that runs or has ended. Its fields are guarded by supervisor.mu, but for those that never change.
+// container is a container that runs or has ended. supervisor.mu guards the fields that change.
 type container struct {
 	spec   *wire.Spec
 	status wire.Status
-	reason string           // why the supervisor killed it, if it did
-	notify *os.File         // its filter's other end; nil without filter
-	execs  map[int]struct{} // the sessions of commands that were run in it
-	logs   *logs            // nil once it has ended
-	ended  chan struct{}    // closed when status says so
+	reason string                    // why the supervisor has killed it; "" if it has not
+	notify *os.File                  // on which its system calls are answered; nil without a filter
+	cgroup cgroup                    // set before the container is published
+	execs  map[wire.Process]struct{} // the leaders of commands that run in it and outside its cgroup
+	logs   *logs                     // nil once it has ended
+	ended  chan struct{}             // closed when status records the end
 }
 
 // start runs a container and returns once its program runs.
@@ -34,7 +35,7 @@ func (s *supervisor) start(spec *wire.Spec) (*wire.Status, error) {
 		s.mu.Unlock()
 		return nil, fmt.Errorf("%s: %w", spec.ID, wire.ErrExists)
 	}
-	s.containers[spec.ID] = c // reserves the name; nobody is told yet
+	s.containers[spec.ID] = c // reserves the ID; watchers see it once it is published
 	s.mu.Unlock()
 	if err := s.launch(c); err != nil {
 		s.mu.Lock()
@@ -56,27 +57,33 @@ func (s *supervisor) launch(c *container) error {
 	if err != nil {
 		return err
 	}
-	child, err := s.fork(c.spec, c.spec.Argv, out.theirs, c.spec.TTY)
+	c.cgroup = makeCgroup(c.spec.Folder)
+	child, err := s.forkInto(c, c.spec, c.spec.Argv, out.theirs, c.spec.TTY)
 	out.closeTheirs()
 	if err != nil {
 		out.close()
-		return err
+		return errors.Join(err, c.cgroup.remove())
+	}
+	if child.cgroup != c.cgroup {
+		_ = c.cgroup.remove() // an empty one does no harm
+		c.cgroup = noCgroup
 	}
 	child.launch.Keep, child.kept = true, out.kept
 	s.mu.Lock()
-	c.status.PID, c.status.Born = child.pid, born(child.pid)
+	s.dropReused(child.Process)
+	c.status.PID, c.status.Born, c.status.Cgroup = child.PID, child.Born, string(c.cgroup)
 	c.status.Running = true
-	// On disk before the program may run: a supervisor that dies now is followed by one that knows of it.
+	// Saved before the program may run: if the supervisor dies now, the next one finds the process.
 	err = c.save()
 	s.mu.Unlock()
 	if err == nil {
 		err = child.release()
 	}
 	if err != nil {
-		syscall.Kill(child.pid, syscall.SIGKILL)
+		signalGroup(child.Process, syscall.SIGKILL)
 		<-child.exited
 		out.close()
-		return err
+		return errors.Join(err, c.cgroup.remove())
 	}
 	s.follow(c, child, out)
 	return nil
@@ -101,7 +108,7 @@ func (s *supervisor) follow(c *container, child *child, out *pipes) {
 	}()
 }
 
-// prepare makes the container's folder: its pipes, and links to what it mounts.
+// prepare creates the container's folder and the links to its mounts.
 func (c *container) prepare() error {
 	if err := os.Mkdir(c.spec.Folder, 0o711); err != nil {
 		return err
@@ -128,7 +135,7 @@ func (c *container) prepare() error {
 
 func parent(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }
 
-// chown gives path to the container's user, where the supervisor may.
+// chown makes the container's user the owner of path, if the supervisor runs as root.
 func (c *container) chown(path string) error {
 	if os.Getuid() != 0 || (c.spec.UID == nil && c.spec.GID == nil) {
 		return nil
@@ -143,26 +150,46 @@ func (c *container) chown(path string) error {
 	return os.Lchown(path, uid, gid)
 }
 
-// child is a forked process that waits for release, and then is the container's program.
+// child is a forked process that waits for release, and then becomes a program of a container.
 type child struct {
-	pid     int
+	wire.Process
+	cgroup  cgroup // that it was started in
 	exited  <-chan syscall.WaitStatus
 	conn    *wire.Conn
 	launch  wire.Launch
-	kept    []*os.File // what goes with it
+	kept    []*os.File // files that go with launch
 	notify  *os.File
 	refused string
-	left    chan struct{} // closed when no process has its filter any more; for commands only
+	left    chan struct{} // closed when no process has its filter any more; set for commands only
 }
 
-// fork makes a child with the user, folder, environment and filter of spec.
-func (s *supervisor) fork(spec *wire.Spec, argv []string, std []*os.File, tty bool) (*child, error) {
+// forkInto is fork for a process of c. The process starts outside the cgroup of c where the supervisor may not move processes
+// there, as an ordinary user may not from one login session to another.
+func (s *supervisor) forkInto(c *container, spec *wire.Spec, argv []string, std []*os.File, tty bool) (*child, error) {
+	if c.cgroup != noCgroup {
+		child, err := s.fork(c.cgroup, spec, argv, std, tty)
+		if err == nil {
+			return child, nil
+		}
+	}
+	return s.fork(noCgroup, spec, argv, std, tty)
+}
+
+// fork makes a child in the cgroup in, with the user, folder, environment and filter of spec.
+func (s *supervisor) fork(in cgroup, spec *wire.Spec, argv []string, std []*os.File, tty bool) (*child, error) {
 	conn, theirs, err := wire.Pair()
 	if err != nil {
 		return nil, err
 	}
-	cmd := role.Start(role.Launch, argv) // the arguments are for those who look at it meanwhile
+	cmd := role.Start(role.Launch, argv) // the arguments only show in lists of processes
 	attr := &syscall.ProcAttr{Env: cmd.Env, Sys: role.OwnSession()}
+	folder, err := in.start(attr.Sys)
+	if err != nil {
+		theirs.Close()
+		conn.Close()
+		return nil, err
+	}
+	defer folder.Close() // nil without a cgroup
 	for _, f := range append(std[:3:3], theirs) {
 		attr.Files = append(attr.Files, descriptor(f))
 	}
@@ -176,12 +203,13 @@ func (s *supervisor) fork(spec *wire.Spec, argv []string, std []*os.File, tty bo
 	if spec.Address != "" {
 		filter = wire.AddressFilter
 	}
-	return &child{pid: pid, exited: exited, conn: conn, launch: wire.Launch{
+	p := wire.Process{PID: pid, Born: born(pid)}
+	return &child{Process: p, cgroup: in, exited: exited, conn: conn, launch: wire.Launch{
 		Argv: argv, Dir: spec.Dir, Env: spec.Env, UID: spec.UID, GID: spec.GID, Filter: filter, TTY: tty,
 	}}, nil
 }
 
-// release lets the child become the program, and returns why it could not.
+// release lets the child become the program. It returns an error if that fails.
 func (c *child) release() error {
 	defer c.conn.Close()
 	if err := c.conn.Send(c.launch, c.kept...); err != nil {
@@ -191,7 +219,7 @@ func (c *child) release() error {
 		var m wire.Launched
 		files, err := c.conn.Receive(&m)
 		if err != nil {
-			return nil // closed by exec; or the process died, which its exit code tells
+			return nil // exec has closed it, or the process has died, which its exit status reports
 		}
 		if m.Error != "" {
 			wire.CloseFiles(files)

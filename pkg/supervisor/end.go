@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// drain is how long an ended container's output may take to be read to its end. All its processes are dead by
-	// then, so that only a pipe that was passed to somebody else is cut.
+	// drain is how long the supervisor reads the rest of an ended container's output. All processes of the container are
+	// dead by then, so that it cuts off only a pipe that was passed to a process outside.
 	drain = 2 * time.Second
-	// lost is the code and reason of a container whose exit nobody saw.
+	// These are the status of a container with an unknown exit code.
 	lostExit   = 137
 	lostReason = "ContainerStatusUnknown"
 	lostText   = "The container could not be located when the pod was terminated"
 )
 
-// exited notes the end of a container's first process, after ending what it left behind.
+// exited kills the remaining processes of a container whose first process has ended, and records the exit.
 func (s *supervisor) exited(c *container, status syscall.WaitStatus) {
 	code, signal := status.ExitStatus(), 0
 	if status.Signaled() {
@@ -34,6 +34,9 @@ func (s *supervisor) exited(c *container, status syscall.WaitStatus) {
 func (s *supervisor) finish(c *container, result func(*wire.Status)) {
 	at := time.Now()
 	s.killAll(c)
+	if err := c.cgroup.remove(); err != nil {
+		logf("%s: %v", c.spec.ID, err)
+	}
 	s.mu.Lock()
 	logs := c.logs
 	s.mu.Unlock()
@@ -53,7 +56,7 @@ func (s *supervisor) finish(c *container, result func(*wire.Status)) {
 	close(c.ended)
 }
 
-// end asks a container to end, kills it when grace is over, and returns when it has ended.
+// end sends SIGTERM to a container, kills it after grace, and returns when it has ended.
 func (s *supervisor) end(id string, grace time.Duration) (*wire.Status, error) {
 	s.mu.Lock()
 	c := s.containers[id]
@@ -61,10 +64,10 @@ func (s *supervisor) end(id string, grace time.Duration) (*wire.Status, error) {
 		s.mu.Unlock()
 		return nil, fmt.Errorf("%s: %w", id, wire.ErrNotFound)
 	}
-	running, pid := c.status.Running, c.status.PID
+	running := c.status.Running
 	s.mu.Unlock()
 	if running {
-		s.terminate(c, pid, grace)
+		s.terminate(c, grace)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,9 +75,9 @@ func (s *supervisor) end(id string, grace time.Duration) (*wire.Status, error) {
 	return &status, nil
 }
 
-func (s *supervisor) terminate(c *container, pid int, grace time.Duration) {
+func (s *supervisor) terminate(c *container, grace time.Duration) {
 	if grace > 0 {
-		s.signal(c, pid, syscall.SIGTERM)
+		s.signal(c, syscall.SIGTERM)
 		timer := time.NewTimer(grace)
 		defer timer.Stop()
 		select {
@@ -83,17 +86,18 @@ func (s *supervisor) terminate(c *container, pid int, grace time.Duration) {
 		case <-timer.C:
 		}
 	}
-	s.signal(c, pid, syscall.SIGKILL)
+	s.signal(c, syscall.SIGKILL)
 	s.killAll(c)
 	<-c.ended
 }
 
-// signal sends sig to the container's process group, if it is still the container's.
-func (s *supervisor) signal(c *container, pid int, sig syscall.Signal) {
+// signal sends sig to the process group of a container's first process, if it is alive.
+func (s *supervisor) signal(c *container, sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.status.Running && pid > 1 && born(pid) == c.status.Born {
-		_ = syscall.Kill(-pid, sig) // it may have ended just now
+	first := wire.Process{PID: c.status.PID, Born: c.status.Born}
+	if c.status.Running && first.PID > 1 && c.status.Boot == s.boot {
+		signalGroup(first, sig)
 	}
 }
 
@@ -118,7 +122,7 @@ func (s *supervisor) endAll(grace time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// remove forgets a container that has ended.
+// remove removes an ended container with its files.
 func (s *supervisor) remove(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +133,7 @@ func (s *supervisor) remove(id string) error {
 	if c.status.Running || c.status.Revision == 0 {
 		return fmt.Errorf("%s: %w", id, wire.ErrRunning)
 	}
-	// The state goes first: without it a half-removed folder is nobody's.
+	// The state file goes first: load drops folders without one.
 	if err := os.Remove(c.spec.Folder + "/" + wire.StateFile); err != nil && !os.IsNotExist(err) {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// exec runs a command as a process of the container until it ends, or until the daemon hangs up. files are its standard
-// streams.
+// exec runs a command as a process of the container until the command ends or the daemon hangs up. files are its standard
+// streams. It returns the exit code.
 func (s *supervisor) exec(conn *wire.Conn, req *wire.Request, files []*os.File) (int, error) {
 	if req.Exec == nil || len(req.Exec.Argv) == 0 || len(files) != 3 {
 		return 0, errors.New("exec: no command")
@@ -25,12 +25,12 @@ func (s *supervisor) exec(conn *wire.Conn, req *wire.Request, files []*os.File) 
 	if req.Exec.TTY && !slices.ContainsFunc(spec.Env, func(e string) bool { return strings.HasPrefix(e, "TERM=") }) {
 		spec.Env = append(slices.Clone(spec.Env), "TERM=xterm")
 	}
-	child, err := s.fork(&spec, req.Exec.Argv, files, req.Exec.TTY)
+	child, err := s.forkInto(c, &spec, req.Exec.Argv, files, req.Exec.TTY)
 	wire.CloseFiles(files)
 	if err != nil {
 		return 0, err
 	}
-	s.joinExec(c, child.pid)
+	s.joinExec(c, child)
 	defer s.leaveExec(c, child)
 	if err := child.release(); err != nil {
 		<-child.exited
@@ -40,16 +40,16 @@ func (s *supervisor) exec(conn *wire.Conn, req *wire.Request, files []*os.File) 
 	return s.waitExec(conn, c, child), nil
 }
 
-// waitExec kills the command when the daemon hangs up or the container ends.
+// waitExec waits for the end of a command, and kills it when the daemon hangs up or the container ends.
 func (s *supervisor) waitExec(conn *wire.Conn, c *container, child *child) int {
 	var status syscall.WaitStatus
 	select {
 	case status = <-child.exited:
 	case <-hungUp(conn):
-		_ = syscall.Kill(-child.pid, syscall.SIGKILL)
+		signalGroup(child.Process, syscall.SIGKILL)
 		status = <-child.exited
 	case <-c.ended:
-		_ = syscall.Kill(-child.pid, syscall.SIGKILL)
+		signalGroup(child.Process, syscall.SIGKILL)
 		status = <-child.exited
 	}
 	if status.Signaled() {
@@ -58,31 +58,38 @@ func (s *supervisor) waitExec(conn *wire.Conn, c *container, child *child) int {
 	return status.ExitStatus()
 }
 
-func (s *supervisor) joinExec(c *container, session int) {
-	s.joinSession(c, session)
+// joinExec records the session of a command that the container's cgroup does not hold.
+func (s *supervisor) joinExec(c *container, child *child) {
+	if child.cgroup != noCgroup {
+		return
+	}
+	s.joinSession(c, child.Process)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.execs == nil {
-		c.execs = map[int]struct{}{}
+		c.execs = map[wire.Process]struct{}{}
 	}
-	c.execs[session] = struct{}{}
+	c.execs[child.Process] = struct{}{}
 }
 
-// leaveExec forgets an ended command's session, unless the command has left processes in it.
+// leaveExec drops an ended command's session, unless the command has left processes in it.
 func (s *supervisor) leaveExec(c *container, child *child) {
-	if !child.deserted() && slices.ContainsFunc(processes(), func(p process) bool {
-		return p.session == child.pid && !p.zombie
+	if child.cgroup != noCgroup {
+		return
+	}
+	if !child.leftNothing() && slices.ContainsFunc(s.sessionMembers(c, index(processes())), func(p process) bool {
+		return p.session == child.PID
 	}) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(c.execs, child.pid)
-	c.status.Sessions = slices.DeleteFunc(slices.Clone(c.status.Sessions), func(n int) bool { return n == child.pid })
+	delete(c.execs, child.Process)
+	c.status.Leaders = slices.DeleteFunc(slices.Clone(c.status.Leaders), func(l wire.Process) bool { return l == child.Process })
 }
 
-// deserted tells whether an ended command has surely left nothing behind.
-func (c *child) deserted() bool {
+// leftNothing reports whether an ended command has surely left no processes behind.
+func (c *child) leftNothing() bool {
 	if c.left == nil {
 		return false
 	}

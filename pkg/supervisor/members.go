@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -8,93 +9,206 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// killTries bounds how long a container's processes may take to vanish after SIGKILL: a second or so.
+// A container's processes are those of its cgroup, where the supervisor can make one. Elsewhere they are those of its
+// sessions: a process leaves its session only by setsid, and the filter reports each setsid. A session counts as the
+// container's only together with the start time of its leader, because the kernel gives the number of an ended session to
+// later processes. Without a filter, the container's variable in the environment identifies processes as well.
+
+// killTries bounds how long a container's processes may exist after SIGKILL: about a second.
 const killTries = 200
 
-// killAll kills every process of a container but the first, which is dead or is killed with its group. The processes are
-// those of its sessions: a process leaves its session by setsid only, and the filter tells of each. Where there is no
-// filter, processes are also known by the container's own variable in their environment.
+// killAll kills all processes of a container except the first, which is dead or dies with its process group.
 func (s *supervisor) killAll(c *container) {
 	for range killTries {
-		if s.deserted(c) {
+		if s.empty(c) {
 			return
 		}
-		members := s.members(c)
-		if len(members) == 0 {
-			return
+		left := s.killCgroup(c)
+		for _, p := range s.sessionMembers(c, index(processes())) {
+			p.signal(syscall.SIGKILL)
+			left = true
 		}
-		for _, p := range members {
-			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		if !left {
+			return
 		}
 		pause()
 	}
 	logf("%s: some processes do not die", c.spec.ID)
 }
 
-// members lists the living processes of a container.
-func (s *supervisor) members(c *container) []process {
+// killCgroup kills all processes in a container's cgroup. It returns whether there were any.
+func (s *supervisor) killCgroup(c *container) bool {
+	if !c.cgroup.populated() {
+		return false
+	}
+	if err := c.cgroup.kill(); err != nil {
+		logf("%s: %v", c.spec.ID, err)
+	}
+	return true
+}
+
+// empty reports that a container certainly has no processes left, without reading all processes of the machine: its
+// cgroup is empty, or its filter has no users.
+func (s *supervisor) empty(c *container) bool {
 	s.mu.Lock()
-	sessions := append(slices.Clone(c.status.Sessions), c.status.PID)
-	since, boot := c.status.Born, c.status.Boot
-	filtered, root := c.notify != nil, wire.RootVariable+"="+c.spec.Root()
+	defer s.mu.Unlock()
+	if c.cgroup != noCgroup {
+		return len(c.status.Leaders) == 0 && !c.cgroup.populated()
+	}
+	return len(c.execs) == 0 && unused(c.notify)
+}
+
+// members returns the PIDs of a container's living processes. all holds the processes of the machine by PID.
+func (s *supervisor) members(c *container, all map[int]process) []int {
+	pids := c.cgroup.pids()
+	for _, p := range s.sessionMembers(c, all) {
+		pids = append(pids, p.PID)
+	}
+	return pids
+}
+
+// sessionMembers lists the living processes of a container that are not in its cgroup.
+func (s *supervisor) sessionMembers(c *container, all map[int]process) []process {
+	s.mu.Lock()
+	m := membership{
+		all:      all,
+		leaders:  append(slices.Clone(c.status.Leaders), wire.Process{PID: c.status.PID, Born: c.status.Born}),
+		root:     c.spec.Root(),
+		filtered: c.notify != nil,
+	}
+	// With a cgroup, these are the leaders of commands that run outside it.
+	grouped, boot := c.cgroup != noCgroup && len(c.status.Leaders) == 0, c.status.Boot
 	s.mu.Unlock()
-	if boot != s.boot {
+	if grouped || boot != s.boot {
 		return nil
 	}
-	return slices.DeleteFunc(processes(), func(p process) bool {
-		// What is older than the container has its number from a session of before.
-		if p.zombie || p.born < since {
+	var members []process
+	for _, p := range all {
+		if m.has(p) {
+			members = append(members, p)
+		}
+	}
+	return members
+}
+
+// process is a process of this machine.
+type process struct {
+	wire.Process
+	parent, session int
+	zombie          bool
+}
+
+// index returns the processes by PID.
+func index(all []process) map[int]process {
+	byPID := make(map[int]process, len(all))
+	for _, p := range all {
+		byPID[p.PID] = p
+	}
+	return byPID
+}
+
+// membership decides which processes belong to the sessions of a container.
+type membership struct {
+	all      map[int]process
+	leaders  []wire.Process // of the container's sessions; the last one is the container's first process
+	root     string         // the value of the container's variable
+	filtered bool           // every setsid was reported
+}
+
+func (m *membership) has(p process) bool {
+	since := m.leaders[len(m.leaders)-1].Born
+	if p.zombie || p.Born < since {
+		return false
+	}
+	for _, leader := range m.leaders {
+		if leader.PID == p.session {
+			return m.inSession(p, leader)
+		}
+	}
+	if m.filtered {
+		return false
+	}
+	value, _ := variable(p.PID, wire.RootVariable)
+	return value == m.root
+}
+
+// inSession reports whether p, whose session ID is leader's PID, is in the session that leader created. The ID alone is
+// no proof once the leader has ended: the kernel may have given it to a later process, which may also have created a
+// session and ended.
+func (m *membership) inSession(p process, leader wire.Process) bool {
+	if now, ok := m.all[leader.PID]; ok {
+		return now.Born == leader.Born
+	}
+	if value, ok := variable(p.PID, wire.RootVariable); ok {
+		return value == m.root
+	}
+	return m.descends(p)
+}
+
+// descends reports whether p is a descendant of the supervisor, which inherits the orphans of its containers.
+func (m *membership) descends(p process) bool {
+	for range m.all {
+		if p.parent == os.Getpid() || p.parent == orphanage {
 			return true
 		}
-		return !slices.Contains(sessions, p.session) && (filtered || !hasVariable(p.pid, root))
-	})
+		parent, ok := m.all[p.parent]
+		if !ok {
+			return false
+		}
+		p = parent
+	}
+	return false
 }
 
-// process is one that runs on this machine.
-type process struct {
-	pid, parent, session int
-	born                 uint64
-	zombie               bool
-}
-
-// deserted tells without looking at each process of the machine that a container has none left: then nobody has its filter.
-func (s *supervisor) deserted(c *container) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(c.execs) == 0 && abandoned(c.notify)
-}
-
-// pause is between two looks at something that the kernel does not tell of.
+// pause is the interval for polling what the kernel does not report.
 func pause() { time.Sleep(5 * time.Millisecond) }
 
-// manySessions is how many sessions of a container are remembered before those are forgotten that have ended: the number
-// of one that has may be given to a session of somebody else's.
+// manySessions is the number of recorded sessions of a container above which ended sessions are dropped.
 const manySessions = 32
 
-// joinSession notes that a process of c makes a session of its own.
-func (s *supervisor) joinSession(c *container, pid int) {
+// joinSession records that a process of c creates its own session.
+func (s *supervisor) joinSession(c *container, leader wire.Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slices.Contains(c.status.Sessions, pid) {
+	s.dropReused(leader)
+	if slices.Contains(c.status.Leaders, leader) {
 		return
 	}
-	sessions := slices.Clone(c.status.Sessions)
-	if len(sessions) >= manySessions {
-		sessions = current(sessions, processes())
+	leaders := slices.Clone(c.status.Leaders)
+	if len(leaders) >= manySessions {
+		leaders = current(leaders, processes())
 	}
-	c.status.Sessions = append(sessions, pid)
+	c.status.Leaders = append(leaders, leader)
 	if err := c.save(); err != nil {
 		logf("%s: %v", c.spec.ID, err)
 	}
 }
 
-// current returns those of the sessions that have a living process, or will: their leader is about to make them.
-func current(sessions []int, all []process) []int {
-	alive := map[int]bool{}
-	for _, p := range all {
-		if !p.zombie {
-			alive[p.session], alive[p.pid] = true, true
+// dropReused drops the recorded sessions with the ID of a living process: the kernel reuses an ID only after its
+// session has ended. s.mu must be held.
+func (s *supervisor) dropReused(now wire.Process) {
+	reused := func(old wire.Process) bool { return old.PID == now.PID && old.Born != now.Born }
+	for _, c := range s.containers {
+		if slices.ContainsFunc(c.status.Leaders, reused) {
+			c.status.Leaders = slices.DeleteFunc(slices.Clone(c.status.Leaders), reused)
 		}
 	}
-	return slices.DeleteFunc(sessions, func(n int) bool { return !alive[n] })
+}
+
+// current returns the leaders whose sessions exist or are about to: a leader is reported before it creates its session.
+func current(leaders []wire.Process, all []process) []wire.Process {
+	taken := map[int]bool{}
+	for _, p := range all {
+		if !p.zombie {
+			taken[p.session] = true
+		}
+	}
+	byPID := index(all)
+	return slices.DeleteFunc(leaders, func(l wire.Process) bool {
+		now, ok := byPID[l.PID]
+		if ok && now.Born != l.Born {
+			return true
+		}
+		return !taken[l.PID] && (!ok || now.zombie)
+	})
 }

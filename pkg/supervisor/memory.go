@@ -1,29 +1,28 @@
 package supervisor
 
 import (
-	"slices"
 	"syscall"
 	"time"
 )
 
-// memoryInterval is how often the memory of limited containers is looked at. What grows faster is caught late: that is
-// what a limit without cgroups can give.
+// memoryInterval is how often the supervisor sums the memory of containers with a limit. It detects growth within an
+// interval late.
 const memoryInterval = 500 * time.Millisecond
 
 const oomKilled = "OOMKilled"
 
-// limit has c's memory watched, if it has a limit.
+// limit starts the watcher of memory if c has a memory limit.
 func (s *supervisor) limit(c *container) {
 	if c.spec.Memory > 0 {
 		s.limits.Do(func() { go s.watchMemory() })
 	}
 }
 
-// watchMemory kills containers whose processes hold more than their limit.
+// watchMemory kills containers whose processes use more memory than their limit.
 func (s *supervisor) watchMemory() {
 	for range time.Tick(memoryInterval) {
 		if limited := s.limited(); len(limited) > 0 {
-			s.checkMemory(limited, processes())
+			s.checkMemory(limited, index(processes()))
 		}
 	}
 }
@@ -40,17 +39,11 @@ func (s *supervisor) limited() []*container {
 	return all
 }
 
-func (s *supervisor) checkMemory(limited []*container, all []process) {
+func (s *supervisor) checkMemory(limited []*container, all map[int]process) {
 	for _, c := range limited {
-		s.mu.Lock()
-		sessions := append(slices.Clone(c.status.Sessions), c.status.PID)
-		since, pid := c.status.Born, c.status.PID
-		s.mu.Unlock()
 		var sum int64
-		for _, p := range all {
-			if p.born >= since && slices.Contains(sessions, p.session) {
-				sum += anonymousMemory(p.pid)
-			}
+		for _, pid := range s.members(c, all) {
+			sum += anonymousMemory(pid)
 		}
 		if sum <= c.spec.Memory {
 			continue
@@ -58,6 +51,6 @@ func (s *supervisor) checkMemory(limited []*container, all []process) {
 		s.mu.Lock()
 		c.reason = oomKilled
 		s.mu.Unlock()
-		s.signal(c, pid, syscall.SIGKILL)
+		s.signal(c, syscall.SIGKILL)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// setNotify makes f the descriptor on which the system calls of c's processes are answered. The daemon
-// gets a copy with the reply to its start, to keep it for the next supervisor. Nil ends it. s.mu must be held.
+// setNotify makes f the descriptor on which the system calls of c's processes are answered; nil closes the current one. The
+// daemon receives a copy with the reply to Start, and keeps it for the next supervisor. s.mu must be held.
 func (s *supervisor) setNotify(c *container, f *os.File) {
 	if c.notify != nil {
 		c.notify.Close()
@@ -30,20 +30,21 @@ func (s *supervisor) setNotify(c *container, f *os.File) {
 		return
 	}
 	c.notify = f
-	go s.listen(c, f)
+	go s.listen(c, c.cgroup, f)
 }
 
-// takeNotify takes the notify descriptor that a container's first process has kept; nil if it has not.
+// takeNotify duplicates the notify descriptor that a container's first process keeps. It returns nil if there is none.
 func takeNotify(pid int) *os.File {
 	return takeKept(pid, wire.KeptFD, func(link string) bool { return link == "anon_inode:seccomp notify" })
 }
 
-// takeTerminal returns the supervisor's end of a container's terminal, nil if the container has not kept it.
+// takeTerminal duplicates the supervisor's end of a terminal that a container's first process keeps. It returns nil if there
+// is none.
 func takeTerminal(pid int) *os.File {
 	return takeKept(pid, wire.KeptTerminal, func(link string) bool { return strings.HasSuffix(link, "/ptmx") })
 }
 
-// takeKept returns a descriptor of another process, if it is what it should be.
+// takeKept duplicates a descriptor of another process, if right accepts the target of its link.
 func takeKept(pid, fd int, right func(link string) bool) *os.File {
 	link, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/fd/" + strconv.Itoa(fd))
 	if err != nil || !right(link) {
@@ -62,7 +63,8 @@ func takeKept(pid, fd int, right func(link string) bool) *os.File {
 	return os.NewFile(uintptr(got), link)
 }
 
-// listenExec answers the calls of a command and what it leaves behind. A new supervisor does not learn of them.
+// listenExec answers the system calls of a command and of the processes that it leaves behind. The next supervisor does not
+// have their descriptor.
 func (s *supervisor) listenExec(c *container, child *child) {
 	if child.notify == nil {
 		return
@@ -74,20 +76,20 @@ func (s *supervisor) listenExec(c *container, child *child) {
 	}
 	child.left = make(chan struct{})
 	go func() {
-		s.listen(c, f)
+		s.listen(c, child.cgroup, f)
 		f.Close()
 		close(child.left)
 	}()
 }
 
-// pollable returns f as a file that is waited for without a thread, and closes f.
+// pollable returns a duplicate of f for the network poller, so that waiting for it takes no thread, and closes f.
 func pollable(f *os.File) (*os.File, error) {
 	defer f.Close()
 	fd, err := unix.FcntlInt(descriptor(f), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // os takes it as the sign; the ioctls don't mind
+	if err := unix.SetNonblock(fd, true); err != nil { // os polls nonblocking files; the ioctls ignore the mode
 		unix.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
@@ -121,11 +123,13 @@ type listener struct {
 	c    *container
 	file *os.File
 	own  ip // none: the container shares the host's
+
+	cgroup cgroup // that the processes under the filter are in
 }
 
 // listen answers until no process is left under the filter.
-func (s *supervisor) listen(c *container, f *os.File) {
-	l := &listener{s: s, c: c, file: f}
+func (s *supervisor) listen(c *container, in cgroup, f *os.File) {
+	l := &listener{s: s, c: c, file: f, cgroup: in}
 	l.own, _ = parseIP(c.spec.Address)
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -154,8 +158,8 @@ func (s *supervisor) listen(c *container, f *os.File) {
 	}
 }
 
-// abandoned tells whether no process is left under the filter of f.
-func abandoned(f *os.File) bool {
+// unused reports whether no process is left under the filter of f.
+func unused(f *os.File) bool {
 	if f == nil {
 		return false
 	}
@@ -188,8 +192,7 @@ func ioctl(fd uintptr, request uint, arg unsafe.Pointer) error {
 func (l *listener) handle(n *notification) {
 	switch n.nr {
 	case unix.SYS_SETSID:
-		l.s.joinSession(l.c, threadGroup(int(n.pid)))
-		l.proceed(n)
+		l.setsid(n)
 	case unix.SYS_BIND:
 		l.bind(n)
 	case unix.SYS_CONNECT:
@@ -199,12 +202,24 @@ func (l *listener) handle(n *notification) {
 	}
 }
 
-// proceed lets the kernel carry out the call as it was made.
+// setsid records the session that the caller is about to make. The cgroup of a container makes that unnecessary.
+func (l *listener) setsid(n *notification) {
+	if l.cgroup == noCgroup {
+		pid := threadGroup(int(n.pid))
+		leader := wire.Process{PID: pid, Born: born(pid)}
+		if l.valid(n) { // so that pid is the caller's
+			l.s.joinSession(l.c, leader)
+		}
+	}
+	l.proceed(n)
+}
+
+// proceed lets the kernel execute the call unchanged.
 func (l *listener) proceed(n *notification) {
 	l.send(&answer{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE})
 }
 
-// done answers a call that has been carried out here.
+// done answers a call that the supervisor has carried out, with its result.
 func (l *listener) done(n *notification, err error) {
 	a := &answer{id: n.id}
 	var errno unix.Errno
@@ -215,11 +230,11 @@ func (l *listener) done(n *notification, err error) {
 }
 
 func (l *listener) send(a *answer) {
-	l.control(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(a)) // fails when the caller was killed meanwhile
+	l.control(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(a)) // fails if the caller was killed meanwhile
 }
 
-// valid tells whether the caller still waits. What was read of its memory or descriptors counts only if it does: its
-// number may belong to another process otherwise.
+// valid reports whether the caller still waits. Only then was its memory, or a descriptor of its, that was read before really
+// the caller's: another process may have its number otherwise.
 func (l *listener) valid(n *notification) bool {
 	return l.control(idValid, unsafe.Pointer(&n.id))
 }

@@ -14,4 +14,4 @@ func takeNotify(int) *os.File { return nil }
 
 func takeTerminal(int) *os.File { return nil }
 
-func abandoned(*os.File) bool { return false }
+func unused(*os.File) bool { return false }

@@ -7,8 +7,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// probe finds out, once, whether containers can have an address of their own: a program that listens on any address must
-// find itself on this one. It returns why not.
+// probe tries, once, whether containers can have addresses of their own: a program that listens on any address must end up
+// listening on this one. It returns why they can't, or "".
 func (s *supervisor) probe(address string) string {
 	if address == "" {
 		return ""
@@ -24,7 +24,7 @@ func (s *supervisor) tryAddress(address string) string {
 		return err.Error()
 	}
 	defer null.Close()
-	child, err := s.fork(spec, []string{program.Prefix + "probe", address}, []*os.File{null, null, null}, false)
+	child, err := s.fork(noCgroup, spec, []string{program.Prefix + "probe", address}, []*os.File{null, null, null}, false)
 	if err != nil {
 		return err.Error()
 	}

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // becomeSubreaper makes the orphans of the containers children of the supervisor, not of init.
@@ -16,7 +18,7 @@ func becomeSubreaper() error {
 	return os.NewSyscallError("prctl PR_SET_CHILD_SUBREAPER", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
-// bootID tells one boot of the machine from another.
+// bootID identifies this boot of the machine.
 func bootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -25,16 +27,42 @@ func bootID() string {
 	return string(bytes.TrimSpace(b))
 }
 
-// born returns when pid was started, in clock ticks since the boot, or 0 if there is no such process.
+// born returns the start time of pid in clock ticks since the boot, or 0 if no such process lives.
 func born(pid int) uint64 {
 	p, ok := readProcess(strconv.Itoa(pid))
 	if !ok || p.zombie {
 		return 0
 	}
-	return p.born
+	return p.Born
 }
 
-// processes lists what runs on the machine.
+// orphanage is the process that inherits orphans besides the supervisor; none here, since the supervisor is a subreaper.
+const orphanage = -1
+
+// signal sends sig to p, unless p has ended.
+func (p process) signal(sig syscall.Signal) { _ = send(p.Process, sig, 0) }
+
+// signalGroup sends sig to the process group that p leads, unless p has ended.
+func signalGroup(p wire.Process, sig syscall.Signal) {
+	if errors.Is(send(p, sig, unix.PIDFD_SIGNAL_PROCESS_GROUP), unix.EINVAL) && born(p.PID) == p.Born { // before Linux 6.9
+		_ = syscall.Kill(-p.PID, sig)
+	}
+}
+
+// send sends sig to p through a pidfd, which never means a later process of the same number.
+func send(p wire.Process, sig syscall.Signal, flags int) error {
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if born(p.PID) != p.Born {
+		return unix.ESRCH
+	}
+	return unix.PidfdSendSignal(fd, sig, nil, flags)
+}
+
+// processes lists the processes of the machine.
 func processes() []process {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -77,24 +105,29 @@ func readProcess(pid string) (process, bool) {
 	}
 	n, _ := strconv.Atoi(pid)
 	return process{
-		pid:     n,
+		Process: wire.Process{PID: n, Born: number(f[19])},
 		zombie:  f[0][0] == 'Z' || f[0][0] == 'X',
 		parent:  int(number(f[1])),
 		session: int(number(f[3])),
-		born:    number(f[19]),
 	}, true
 }
 
-// hasVariable tells whether a process was started with an environment that holds entry.
-func hasVariable(pid int, entry string) bool {
+// variable returns the value that name had in the environment that a process was started with. It is unknown for processes
+// of other users and for processes that have ended.
+func variable(pid int, name string) (value string, ok bool) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
-		return false // another user's, or gone
+		return "", false
 	}
-	return bytes.HasPrefix(b, []byte(entry+"\x00")) || bytes.Contains(b, []byte("\x00"+entry+"\x00"))
+	for entry := range bytes.SplitSeq(b, []byte{0}) {
+		if rest, found := bytes.CutPrefix(entry, []byte(name+"=")); found {
+			value, ok = string(rest), true // the last one counts
+		}
+	}
+	return value, ok
 }
 
-// anonymousMemory returns the resident memory of pid that is not shared with a file, which is what a limit is about.
+// anonymousMemory returns the resident memory of pid without pages of files. This is what limits count.
 func anonymousMemory(pid int) int64 {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
 	if err != nil {
@@ -114,7 +147,7 @@ func openReader(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// waitForeign waits for a process that is not a child. Recent kernels tell its exit status even then.
+// waitForeign waits for a process that is not a child. Kernels since 6.15 report its exit status.
 func waitForeign(pid int, start uint64) (syscall.WaitStatus, bool) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
@@ -123,7 +156,7 @@ func waitForeign(pid int, start uint64) (syscall.WaitStatus, bool) {
 	f := os.NewFile(uintptr(fd), "pidfd")
 	defer f.Close()
 	if born(pid) != start {
-		return 0, false // it ended, and the number was used again
+		return 0, false // it has ended, and another process has its number
 	}
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -167,7 +200,7 @@ func exitInfo(fd int) (syscall.WaitStatus, bool) {
 		if errno == 0 && info.mask&pidfdInfoExit != 0 {
 			return syscall.WaitStatus(uint32(info.exitCode)), true
 		}
-		pause() // the code is there once its new parent has reaped it
+		pause() // the code appears once the new parent has reaped the process
 	}
 	return 0, false
 }

@@ -8,12 +8,14 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// becomeSubreaper does nothing: orphans go to init here, and are found by their session.
+// becomeSubreaper does nothing: init inherits orphans here.
 func becomeSubreaper() error { return nil }
 
-// bootID tells one boot of the machine from another.
+// bootID identifies this boot of the machine.
 func bootID() string {
 	t, err := unix.SysctlTimeval("kern.boottime")
 	if err != nil {
@@ -22,7 +24,7 @@ func bootID() string {
 	return strconv.FormatInt(int64(t.Sec), 10)
 }
 
-// born returns when pid was started, in microseconds, or 0 if there is no such process.
+// born returns the start time of pid in microseconds, or 0 if no such process lives.
 func born(pid int) uint64 {
 	info, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil || int(info.Proc.P_pid) != pid || info.Proc.P_stat == stateZombie {
@@ -31,13 +33,30 @@ func born(pid int) uint64 {
 	return started(info)
 }
 
+// orphanage is the process that inherits orphans besides the supervisor: init. An orphan's lineage is unknown here.
+const orphanage = 1
+
+// signal sends sig to p, unless p has ended.
+func (p process) signal(sig syscall.Signal) {
+	if born(p.PID) == p.Born {
+		_ = syscall.Kill(p.PID, sig)
+	}
+}
+
+// signalGroup sends sig to the process group that p leads, unless p has ended.
+func signalGroup(p wire.Process, sig syscall.Signal) {
+	if born(p.PID) == p.Born {
+		_ = syscall.Kill(-p.PID, sig)
+	}
+}
+
 const stateZombie = 5 // SZOMB of sys/proc.h
 
 func started(info *unix.KinfoProc) uint64 {
 	return uint64(info.Proc.P_starttime.Sec)*1e6 + uint64(info.Proc.P_starttime.Usec)
 }
 
-// processes lists what runs on the machine.
+// processes lists the processes of the machine.
 func processes() []process {
 	infos, err := unix.SysctlKinfoProcSlice("kern.proc.all")
 	if err != nil {
@@ -51,21 +70,21 @@ func processes() []process {
 			continue
 		}
 		all = append(all, process{
-			pid: pid, parent: int(infos[i].Eproc.Ppid), session: session,
-			born: started(&infos[i]), zombie: infos[i].Proc.P_stat == stateZombie,
+			Process: wire.Process{PID: pid, Born: started(&infos[i])},
+			parent:  int(infos[i].Eproc.Ppid), session: session, zombie: infos[i].Proc.P_stat == stateZombie,
 		})
 	}
 	return all
 }
 
-// hasVariable is not known here: a process that has left the container's session outlives it.
-func hasVariable(int, string) bool { return false }
+// variable finds nothing here. A process that has left the container's session outlives the container.
+func variable(int, string) (string, bool) { return "", false }
 
-// anonymousMemory is not known here without cgo: memory limits do nothing, which the runtime says.
+// anonymousMemory returns 0: without cgo it is unknown here. Memory limits have no effect, and the runtime reports so.
 func anonymousMemory(int) int64 { return 0 }
 
-// openReader opens a named pipe for reading without waiting for a writer; then reads block, since kqueue does not tell
-// the end of a named pipe.
+// openReader opens a named pipe for reading without waiting for a writer. Reads block, because kqueue does not report the
+// end of a named pipe.
 func openReader(path string) (*os.File, error) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -78,7 +97,7 @@ func openReader(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// waitForeign waits for a process that is not a child. Its exit status can't be known.
+// waitForeign waits for a process that is not a child. Its exit status is unknown.
 func waitForeign(pid int, start uint64) (syscall.WaitStatus, bool) {
 	for born(pid) == start {
 		pause()

@@ -15,11 +15,11 @@ func logf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().UTC().Format(time.RFC3339)+" "+format+"\n", args...)
 }
 
-// nextRevision grows also from one supervisor to the next.
+// nextRevision returns a revision above last and above those of earlier supervisors.
 func nextRevision(last uint64) uint64 { return max(last+1, uint64(time.Now().UnixNano())) }
 
-// save writes the container's status over the old one. There is no fsync: what it must survive is the death of processes;
-// a machine that restarts has ended the container anyway, which the boot's identity tells.
+// save replaces the container's status on disk. It needs no fsync: the status must survive the death of processes, and a
+// restart of the machine ends the container, which the next supervisor recognizes by the ID of the boot.
 func (c *container) save() error {
 	b, err := json.Marshal(&c.status)
 	if err != nil {
@@ -50,7 +50,7 @@ func load(root string) ([]*container, error) {
 			err = json.Unmarshal(b, &status)
 		}
 		if err != nil || status.Spec == nil || status.Spec.ID != e.Name() {
-			// The folder of a container that was being made or removed: no process was ever told to run there.
+			// The container was being created or removed: no process runs in this folder.
 			logf("drop %s: %v", folder, err)
 			if err := os.RemoveAll(folder); err != nil {
 				return nil, err
@@ -58,7 +58,9 @@ func load(root string) ([]*container, error) {
 			continue
 		}
 		status.Spec.Folder = folder
-		all = append(all, &container{spec: status.Spec, status: status, ended: make(chan struct{})})
+		all = append(all, &container{
+			spec: status.Spec, status: status, cgroup: cgroup(status.Cgroup), ended: make(chan struct{}),
+		})
 	}
 	return all, nil
 }

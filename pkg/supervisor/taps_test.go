@@ -33,7 +33,7 @@ func TestTapDropsWhoDoesNotRead(t *testing.T) {
 	<-stuck.broken
 	select {
 	case <-reads.broken:
-		t.Error("one who reads was dropped")
+		t.Error("a client that reads was dropped")
 	default:
 	}
 	w.Close()

@@ -6,7 +6,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// watcher is an attached daemon. It is told the newest status of what has changed, not each change.
+// watcher is an attached daemon. It receives the latest status of each changed container, not every change.
 type watcher struct {
 	wake    chan struct{}
 	pending map[string]struct{} // IDs; guarded by supervisor.mu
@@ -20,13 +20,13 @@ func (w *watcher) nudge() {
 	}
 }
 
-// attach tells a daemon of all containers and then of each change, until it is gone.
+// attach sends a daemon the status of all containers and then the changes, until the daemon hangs up.
 func (s *supervisor) attach(conn *wire.Conn, probe string) {
 	w := &watcher{wake: make(chan struct{}, 1), pending: map[string]struct{}{}, notify: map[string]struct{}{}}
 	s.mu.Lock()
 	for id, c := range s.containers {
 		if c.status.Revision == 0 {
-			continue // being started: told when it runs
+			continue // starting: published once it runs
 		}
 		w.pending[id] = struct{}{}
 		if c.notify != nil {
@@ -41,9 +41,9 @@ func (s *supervisor) attach(conn *wire.Conn, probe string) {
 	go func() {
 		defer close(gone)
 		var never wire.Request
-		_, _ = conn.Receive(&never) // a daemon that is attached sends nothing: this is its end
+		_, _ = conn.Receive(&never) // an attached daemon sends nothing: this returns when it hangs up
 	}()
-	s.tell(conn, w, gone, s.probe(probe))
+	s.sendEvents(conn, w, gone, s.probe(probe))
 	conn.Close()
 	<-gone
 	s.mu.Lock()
@@ -53,7 +53,7 @@ func (s *supervisor) attach(conn *wire.Conn, probe string) {
 	s.nudge()
 }
 
-func (s *supervisor) tell(conn *wire.Conn, w *watcher, gone <-chan struct{}, refused string) {
+func (s *supervisor) sendEvents(conn *wire.Conn, w *watcher, gone <-chan struct{}, refused string) {
 	if !s.flush(conn, w) || conn.Send(wire.Event{Synced: true, Refused: refused}) != nil {
 		return
 	}
@@ -69,7 +69,8 @@ func (s *supervisor) tell(conn *wire.Conn, w *watcher, gone <-chan struct{}, ref
 	}
 }
 
-// flush sends what is pending. The descriptors go after the statuses, since the daemon drops those of unknown containers.
+// flush sends the pending statuses and descriptors, and returns whether the daemon still receives. Descriptors follow
+// the statuses, because the daemon drops descriptors of unknown containers.
 func (s *supervisor) flush(conn *wire.Conn, w *watcher) bool {
 	s.mu.Lock()
 	events := make([]wire.Event, 0, len(w.pending))
@@ -115,7 +116,7 @@ func (s *supervisor) notifyOf(id string) *os.File {
 	return dup
 }
 
-// copyNotify is what goes with the reply to a start, if anything.
+// copyNotify returns the descriptor for the reply to a start, if there is one.
 func (s *supervisor) copyNotify(id string) []*os.File {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +126,7 @@ func (s *supervisor) copyNotify(id string) []*os.File {
 	return nil
 }
 
-// publish notes a change of c's status for the watchers, and on disk. s.mu must be held.
+// publish saves c's changed status and makes it pending for the watchers. s.mu must be held.
 func (s *supervisor) publish(c *container) {
 	s.revision = nextRevision(s.revision)
 	c.status.Revision = s.revision

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzDecode reads headers. What is read is bounded, and can be told again.
+// FuzzDecode decodes headers. A decoded report is bounded, and survives another round.
 func FuzzDecode(f *testing.F) {
 	f.Add(Report{}.Encode())
 	f.Add(`{"actor":"a","causes":[1,2,3]}`)
@@ -21,7 +21,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		again, err := Decode(r.Encode())
 		if err != nil || again.Encode() != r.Encode() || !reflect.DeepEqual(again.Causes, r.Causes) && len(r.Causes) > 0 {
-			t.Errorf("%v: %+v is told as %s", err, r, r.Encode())
+			t.Errorf("%v: %+v is encoded as %s", err, r, r.Encode())
 		}
 	})
 }

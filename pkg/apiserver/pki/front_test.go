@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// TestFrontProxy makes the front proxy's keys when they are asked for and not before, and finds them again.
+// TestFrontProxy checks that the front proxy's keys are created on first use, and loaded by a later start.
 func TestFrontProxy(t *testing.T) {
 	dir, clk := filepath.Join(t.TempDir(), "pki"), newClock()
 	p := open(t, dir, clk)
 	if _, err := os.Stat(filepath.Join(dir, frontCAFile)); err == nil {
-		t.Error("the authority is there before anybody has asked")
+		t.Error("the authority exists before the first use")
 	}
 	conf, err := p.ServerTLS()
 	if err != nil {
@@ -41,11 +41,11 @@ func TestFrontProxy(t *testing.T) {
 	}
 	with, err := conf.GetConfigForClient(nil)
 	if err != nil || !accepts(with, client) {
-		t.Errorf("the front proxy is not told that its certificate is accepted: %v", err)
+		t.Errorf("the handshake does not name the front proxy's authority: %v", err)
 	}
 	again := open(t, dir, clk)
 	if conf, err := again.ServerTLS(); err != nil || !accepts(conf, client) {
-		t.Errorf("after a restart the front proxy is not told that its certificate is accepted: %v", err)
+		t.Errorf("after a restart the handshake does not name the front proxy's authority: %v", err)
 	}
 	if second, err := again.FrontProxy(); err != nil || !bytes.Equal(second.Certificate[0], client.Certificate[0]) {
 		t.Errorf("another certificate after a restart: %v", err)
@@ -53,7 +53,7 @@ func TestFrontProxy(t *testing.T) {
 }
 
 func accepts(conf *tls.Config, c *tls.Certificate) bool {
-	for _, name := range conf.ClientCAs.Subjects() { //nolint:staticcheck // the pool is made of certificates
+	for _, name := range conf.ClientCAs.Subjects() { //nolint:staticcheck // the pool has certificates alone
 		if bytes.Equal(name, c.Leaf.RawIssuer) {
 			return true
 		}

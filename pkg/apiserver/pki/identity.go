@@ -15,10 +15,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// The names of the clients that every cluster has.
+// The user names of clients of every cluster.
 const (
 	Admin         = "kubernetes-admin"
-	KubeletClient = "kube-apiserver-kubelet-client" // the API server when it calls a kubelet
+	KubeletClient = "kube-apiserver-kubelet-client" // the API server as a client of kubelets
 )
 
 // serviceIP is the address of the Service named kubernetes.
@@ -32,7 +32,7 @@ func (p *PKI) KubeletClient() (Pair, error) {
 	return p.Client(KubeletClient, user.SystemPrivilegedGroup)
 }
 
-// Node returns a kubelet's client certificate.
+// Node returns the client certificate of a node's kubelet.
 func (p *PKI) Node(name string) (Pair, error) { return p.Client("system:node:"+name, user.NodesGroup) }
 
 // Client returns a client certificate for a user name and its groups. It is kept in the folder and renewed before it
@@ -45,7 +45,8 @@ func (p *PKI) Client(name string, groups ...string) (Pair, error) {
 	return Pair{Cert: c.certPEM(), Key: keyPEM(c.key)}, nil
 }
 
-// clientFile names a client's file. The digest keeps names apart that differ in what a file name can't hold.
+// clientFile returns the file name of a client's certificate. The digest separates names that differ in characters which file
+// names can't hold.
 func clientFile(name string) string {
 	safe := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
@@ -60,9 +61,9 @@ func clientFile(name string) string {
 	return fmt.Sprintf("client-%s-%s.pem", safe, hex.EncodeToString(sum[:4]))
 }
 
-// ServerTLS returns what the API server listens with: its serving certificate, valid for the names of the Service
-// kubernetes, for this machine and for the given hosts, replaced while the server runs when it comes near its end. Client
-// certificates are asked for and left to the authenticators to verify.
+// ServerTLS returns the API server's TLS configuration: its serving certificate, valid for the names of the Service
+// kubernetes, for this machine and for the given hosts, and renewed while the server runs. Client
+// certificates are requested; the authenticators verify them.
 func (p *PKI) ServerTLS(hosts ...string) (*tls.Config, error) {
 	l := leaf{name: "kube-apiserver", hosts: servingHosts(hosts)}
 	if _, err := p.cached(servingFile, l); err != nil {
@@ -71,7 +72,7 @@ func (p *PKI) ServerTLS(hosts ...string) (*tls.Config, error) {
 	conf := &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		ClientAuth: tls.RequestClientCert,
-		ClientCAs:  p.accepted(), // the names that are told to clients
+		ClientCAs:  p.accepted(), // their names are part of the handshake
 		NextProtos: []string{"h2", "http/1.1"},
 		Time:       p.clk.Now,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -101,7 +102,7 @@ func servingHosts(extra []string) []string {
 	}
 	for _, h := range extra {
 		if ip := net.ParseIP(h); ip != nil {
-			h = ip.String() // as it is read back from the certificate
+			h = ip.String() // in the form that the certificate holds
 		}
 		if h != "" && h != "0.0.0.0" && h != "::" {
 			hosts = append(hosts, h)
@@ -111,9 +112,37 @@ func servingHosts(extra []string) []string {
 	return slices.Compact(hosts)
 }
 
-// KubeletTLS returns what a kubelet's server listens with: a certificate of its own that lives in memory only, and
-// clients that must show a certificate of the authority whose certificates are in ca.
-func KubeletTLS(node string, hosts []string, ca *x509.CertPool, clk clock.Clock) (*tls.Config, error) {
+// KubeletTLS returns the TLS configuration of a kubelet's server with a certificate of the cluster's authority, which the API
+// server verifies. It is kept in the folder and renewed while the server runs.
+func (p *PKI) KubeletTLS(node string, hosts ...string) (*tls.Config, error) {
+	l := leaf{name: "system:node:" + node, groups: []string{user.NodesGroup}, hosts: append([]string{node}, hosts...)}
+	slices.Sort(l.hosts)
+	if _, err := p.cached(kubeletServingFile, l); err != nil {
+		return nil, err
+	}
+	conf := kubeletTLS(p.Pool(), p.clk)
+	conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		c, err := p.cached(kubeletServingFile, l)
+		if err != nil {
+			return nil, err
+		}
+		return c.tls(), nil
+	}
+	return conf, nil
+}
+
+// kubeletTLS returns the TLS configuration of a kubelet's server without its certificate. Clients must show a certificate of
+// an authority in ca.
+func kubeletTLS(ca *x509.CertPool, clk clock.Clock) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, Time: clk.Now,
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca, NextProtos: []string{"http/1.1"},
+	}
+}
+
+// SelfSignedKubeletTLS returns the TLS configuration of a kubelet's server away from the cluster's keys: a self-signed certificate that is only in memory. Clients
+// must show a certificate of an authority in ca.
+func SelfSignedKubeletTLS(node string, hosts []string, ca *x509.CertPool, clk clock.Clock) (*tls.Config, error) {
 	self, err := newCA("minikctl-ca", clk.Now())
 	if err != nil {
 		return nil, fmt.Errorf("make the kubelet's authority: %w", err)
@@ -122,8 +151,7 @@ func KubeletTLS(node string, hosts []string, ca *x509.CertPool, clk clock.Clock)
 	if err != nil {
 		return nil, fmt.Errorf("make the kubelet's serving certificate: %w", err)
 	}
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*c.tls()}, Time: clk.Now,
-		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca, NextProtos: []string{"http/1.1"},
-	}, nil
+	conf := kubeletTLS(ca, clk)
+	conf.Certificates = []tls.Certificate{*c.tls()}
+	return conf, nil
 }

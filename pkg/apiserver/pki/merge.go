@@ -17,16 +17,16 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// MergeKubeconfig adds c's entries to a kubeconfig file, or makes the file. Everything else in it stays as it is, with
-// comments and fields that we don't know. c's context becomes the current one when there is none, or when current is set.
+// MergeKubeconfig adds c's entries to a kubeconfig file, or creates the file. All else in it stays, including comments and
+// unknown fields. c's context becomes the current one if there is none, or if current is set.
 func MergeKubeconfig(path string, c *api.Config, current bool) error {
 	return edit(path, func(file *kubeconfig) error {
 		return file.merge(c, current)
 	})
 }
 
-// RemoveKubeconfig takes c's entries out of a kubeconfig file again. A context that somebody made join other entries
-// stays, and so do a cluster and a user that another context still uses. A file that does not exist is fine.
+// RemoveKubeconfig removes c's entries from a kubeconfig file. A context that the user has changed to other entries
+// stays, as do a cluster and a user that another context refers to. A missing file is no error.
 func RemoveKubeconfig(path string, c *api.Config) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -37,7 +37,7 @@ func RemoveKubeconfig(path string, c *api.Config) error {
 	})
 }
 
-// edit changes a kubeconfig file in one step, while others who keep to kubectl's lock wait. A link to it stays one.
+// edit changes a kubeconfig file atomically, under kubectl's lock. A symbolic link stays one.
 func edit(path string, change func(*kubeconfig) error) (err error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
@@ -72,7 +72,7 @@ const (
 	lockTries = 100
 )
 
-// lock makes the file by which kubectl keeps others off. It waits on the real clock: for another process.
+// lock creates kubectl's lock file. It waits on the real clock, since another process holds the lock.
 func lock(path string) (unlock func() error, err error) {
 	for range lockTries {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0)
@@ -82,14 +82,14 @@ func lock(path string) (unlock func() error, err error) {
 		if !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("lock the kubeconfig: %w", err)
 		}
-		if err := clock.Sleep(context.Background(), clock.Real(), lockWait); err != nil { //nolint:forbidigo // it is short
+		if err := clock.Sleep(context.Background(), clock.Real(), lockWait); err != nil { //nolint:forbidigo // the wait is short
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("somebody else is changing the kubeconfig; if not, remove %s", path)
+	return nil, fmt.Errorf("another process is changing the kubeconfig; if none is, remove %s", path)
 }
 
-// kubeconfig is a file as a tree of YAML, which keeps what it does not know.
+// kubeconfig is a file as a YAML tree, which preserves unknown fields and comments.
 type kubeconfig struct {
 	raw    []byte
 	tree   *yaml.Node // the mapping at the top
@@ -204,7 +204,7 @@ func (k *kubeconfig) remove(c *api.Config) {
 	}
 }
 
-// value returns what a mapping has under key, nil for nothing.
+// value returns a mapping's value of key, or nil.
 func value(m *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(m.Content); i += 2 {
 		if m.Content[i].Value == key {
@@ -214,7 +214,7 @@ func value(m *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// field returns the place of key's value at the top, which it makes.
+// field returns the value of a top-level key, which it creates if missing.
 func (k *kubeconfig) field(key string) *yaml.Node {
 	if v := value(k.tree, key); v != nil {
 		return v
@@ -224,19 +224,19 @@ func (k *kubeconfig) field(key string) *yaml.Node {
 	return v
 }
 
-// list returns a list at the top, which it makes.
+// list returns a top-level list, which it creates if missing.
 func (k *kubeconfig) list(key string) *yaml.Node {
 	v := k.field(key)
 	if v.Kind != yaml.SequenceNode {
 		*v = yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
 	}
 	if len(v.Content) == 0 {
-		v.Style = 0 // what was [] grows line by line
+		v.Style = 0 // an empty [] becomes one item a line
 	}
 	return v
 }
 
-// put replaces the item of the same name, or appends.
+// put replaces the item of the same name, or appends it.
 func put(list, item *yaml.Node) {
 	name := value(item, "name")
 	for i, old := range list.Content {

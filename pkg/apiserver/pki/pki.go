@@ -1,7 +1,7 @@
-// Package pki owns the cluster's keys and certificates: its own certificate authority, the API server's serving
-// certificate, the client certificates of the administrator and of the components, the authority and certificate of the
-// front proxy, which are made when they are first needed, and the key that signs ServiceAccount tokens. They are kept in one folder, a PEM file each, which holds the private key and the certificate together so that
-// the two can never be of different generations.
+// Package pki owns the cluster's keys and certificates: its certificate authority, the API server's serving
+// certificate, the client certificates of the administrator and of components, the authority and certificate of the
+// front proxy, which are created on first use, and the key that signs ServiceAccount tokens. Each is a PEM file in one folder.
+// A file holds the private key and its certificate together, so that they always match.
 package pki
 
 import (
@@ -24,32 +24,33 @@ import (
 const (
 	caLife   = 10 * 365 * 24 * time.Hour
 	leafLife = 365 * 24 * time.Hour
-	// renewBefore is how long before its end a certificate is replaced.
+	// renewBefore is the remaining validity below which a certificate is renewed.
 	renewBefore = 30 * 24 * time.Hour
-	// backdate allows for clients whose clock is behind.
+	// backdate makes certificates valid for clients whose clock is behind.
 	backdate = time.Hour
 )
 
 // The files of the folder.
 const (
-	caFile      = "ca.pem"
-	servingFile = "apiserver.pem"
-	tokenFile   = "service-account.pem"
+	caFile             = "ca.pem"
+	servingFile        = "apiserver.pem"
+	kubeletServingFile = "kubelet-serving.pem"
+	tokenFile          = "service-account.pem"
 )
 
-// PKI is the content of one folder. It is safe for concurrent use.
+// PKI holds the keys and certificates of one folder. It is safe for concurrent use.
 type PKI struct {
 	dir string
 	clk clock.Clock
 	ca  pair
 	key *ecdsa.PrivateKey
 
-	mu    sync.Mutex // for the files and pairs below
+	mu    sync.Mutex // guards the files and the fields below
 	pairs map[string]pair
-	front *pair // the front proxy's authority; nil: not made yet
+	front *pair // the front proxy's authority; nil: not created yet
 }
 
-// Open loads the keys of dir, or makes them. Only one process may use a folder at a time.
+// Open loads the keys of dir, or creates them. Only one process may use a folder at a time.
 func Open(dir string, clk clock.Clock) (*PKI, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the keys: %w", err)
@@ -70,7 +71,8 @@ func Open(dir string, clk clock.Clock) (*PKI, error) {
 	return p, nil
 }
 
-// openCA never replaces a file that it can't read: every kubeconfig and certificate of the cluster depends on it.
+// openCA loads or creates the authority. A file that can't be read is an error and is never replaced, since every kubeconfig and
+// certificate of the cluster depends on it.
 func (p *PKI) openCA() error {
 	path := filepath.Join(p.dir, caFile)
 	ca, err := readPair(path)
@@ -114,10 +116,10 @@ func (p *PKI) CA() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: p.ca.cert.Raw})
 }
 
-// Authority returns the authority's certificate, and the key that signs.
+// Authority returns the authority's certificate and its private key.
 func (p *PKI) Authority() (*x509.Certificate, crypto.Signer) { return p.ca.cert, p.ca.key }
 
-// Pool returns a pool with the authority's certificate alone.
+// Pool returns a pool of only the authority's certificate.
 func (p *PKI) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(p.ca.cert)
@@ -127,11 +129,11 @@ func (p *PKI) Pool() *x509.CertPool {
 // TokenKey returns the key that signs ServiceAccount tokens.
 func (p *PKI) TokenKey() *ecdsa.PrivateKey { return p.key }
 
-// cached returns the pair of a file that the cluster's authority has issued for l.
+// cached is issued for the cluster's authority.
 func (p *PKI) cached(file string, l leaf) (pair, error) { return p.issued(p.ca, file, l) }
 
-// issued returns the pair of a file when it is still good for l, from memory or from the file, and else makes and keeps
-// a new one, of the authority ca. A damaged file is replaced: everything but the authorities can be made again.
+// issued returns the pair of a file, from memory or disk, if it still fits l. Otherwise it issues a new one by the authority ca
+// and writes the file. A damaged file is replaced, since only the authorities can't be issued again.
 func (p *PKI) issued(ca pair, file string, l leaf) (pair, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,5 +162,5 @@ type Pair struct {
 	Cert, Key []byte
 }
 
-// TLS returns the pair in the form that TLS configurations take.
+// TLS returns the pair as a TLS certificate.
 func (c Pair) TLS() (tls.Certificate, error) { return tls.X509KeyPair(c.Cert, c.Key) }

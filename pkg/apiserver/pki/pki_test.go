@@ -244,7 +244,7 @@ func TestALeafOfAnotherAuthorityIsReplaced(t *testing.T) {
 	}
 }
 
-// serve answers with the client's common name, and returns the address.
+// serve starts a server that responds with the client's common name. It returns the address.
 func serve(t *testing.T, cfg *tls.Config) string {
 	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", cfg)
@@ -320,15 +320,15 @@ func TestServerTLS(t *testing.T) {
 func TestKubeletTLS(t *testing.T) {
 	clk := newClock()
 	p, stranger := open(t, t.TempDir(), clk), open(t, t.TempDir(), clk)
-	cfg, err := KubeletTLS("n1", []string{"127.0.0.1"}, p.Pool(), clk)
+	cfg, err := SelfSignedKubeletTLS("n1", []string{"127.0.0.1"}, p.Pool(), clk)
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := serve(t, cfg)
-	get := func(who *PKI) (string, error) {
-		client := &tls.Config{InsecureSkipVerify: true, Time: clk.Now} // as the API server: kubelets sign for themselves
-		if who != nil {
-			pair, err := who.KubeletClient()
+	get := func(info *PKI) (string, error) {
+		client := &tls.Config{InsecureSkipVerify: true, Time: clk.Now} // like the API server, since kubelets use self-signed certificates
+		if info != nil {
+			pair, err := info.KubeletClient()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -32,9 +32,9 @@ func testCreateGet(s suite) {
 
 func testErrors(s suite) {
 	create(s, client.ConfigMaps, s.configMap("a", nil))
-	_, err := s.Get(s.ctx, s.maps("nobody"), metav1.GetOptions{})
+	_, err := s.Get(s.ctx, s.maps("absent"), metav1.GetOptions{})
 	s.wantError("get what is not there", err, apierrors.IsNotFound)
-	if got, want := err.Error(), `configmaps "nobody" not found`; got != want {
+	if got, want := err.Error(), `configmaps "absent" not found`; got != want {
 		s.Errorf("got message %q, want %q", got, want)
 	}
 	for _, name := range []string{"../configmaps/a", "..", "a/b"} {
@@ -50,9 +50,9 @@ func testErrors(s suite) {
 	}
 	_, err = s.Create(s.ctx, s.maps(""), s.configMap("Not_A_Name", nil), metav1.CreateOptions{})
 	s.wantError("create with a bad name", err, apierrors.IsInvalid)
-	_, err = s.Update(s.ctx, s.maps("nobody"), s.configMap("nobody", nil), metav1.UpdateOptions{})
+	_, err = s.Update(s.ctx, s.maps("absent"), s.configMap("absent", nil), metav1.UpdateOptions{})
 	s.wantError("update what is not there", err, apierrors.IsNotFound)
-	_, err = s.Delete(s.ctx, s.maps("nobody"), metav1.DeleteOptions{})
+	_, err = s.Delete(s.ctx, s.maps("absent"), metav1.DeleteOptions{})
 	s.wantError("delete what is not there", err, apierrors.IsNotFound)
 	elsewhere := client.Target{Resource: resourceName{Group: "nowhere.example.org", Version: "v1", Resource: "things"}, Namespace: s.namespace}
 	_, err = s.List(s.ctx, elsewhere, metav1.ListOptions{})
@@ -109,7 +109,7 @@ func testListPages(s suite) {
 	if names(first.Items) != "a b " || first.Continue == "" || first.Remaining == nil || *first.Remaining != 3 {
 		s.Fatalf("first page: %q, continue %q, remaining %v", names(first.Items), first.Continue, first.Remaining)
 	}
-	create(s, client.ConfigMaps, s.configMap("ca", nil)) // not in the snapshot that the pages are of
+	create(s, client.ConfigMaps, s.configMap("ca", nil)) // not in the snapshot of the pages
 	got := names(first.Items)
 	for page := first; page.Continue != ""; {
 		if page, err = s.List(s.ctx, s.maps(""), metav1.ListOptions{Limit: 2, Continue: page.Continue}); err != nil {
@@ -143,7 +143,7 @@ func testUpdate(s suite) {
 	if again := must[*corev1.ConfigMap](s, out, err); again.ResourceVersion != updated.ResourceVersion {
 		s.Errorf("an update that changes nothing made version %s of %s", again.ResourceVersion, updated.ResourceVersion)
 	}
-	blind := s.configMap("a", nil) // without a version: whatever is there
+	blind := s.configMap("a", nil) // without a resourceVersion: updates unconditionally
 	blind.Data["k"] = "4"
 	out, err = s.Update(s.ctx, s.maps("a"), blind, metav1.UpdateOptions{})
 	if got := must[*corev1.ConfigMap](s, out, err); got.Data["k"] != "4" {
@@ -179,7 +179,7 @@ func testPatch(s suite) {
 	if _, err := s.Patch(s.ctx, s.maps("a"), bad, metav1.PatchOptions{}); err == nil {
 		s.Error("a patch that cannot be made worked")
 	}
-	_, err = s.Patch(s.ctx, s.maps("nobody"), client.Patch{Type: types.MergePatchType, Data: []byte(`{}`)}, metav1.PatchOptions{})
+	_, err = s.Patch(s.ctx, s.maps("absent"), client.Patch{Type: types.MergePatchType, Data: []byte(`{}`)}, metav1.PatchOptions{})
 	s.wantError("patch what is not there", err, apierrors.IsNotFound)
 }
 
@@ -200,7 +200,7 @@ func testApply(s suite) {
 	if _, err := apply("two", `{"x":"2"}`, true); err != nil {
 		s.Fatal(err)
 	}
-	got, err := apply("one", `{}`, false) // gives up y, and has lost x
+	got, err := apply("one", `{}`, false) // stops applying y, and no longer owns x
 	if err != nil {
 		s.Fatal(err)
 	}

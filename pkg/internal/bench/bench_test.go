@@ -1,5 +1,5 @@
-// Package bench measures the built program from outside, as a user meets it: how long a start takes, when the first pod
-// runs, what an idle cluster holds in memory, and how fast many pods come up. docs/benchmarks.md has the figures.
+// Package bench measures the built program from outside, as a user sees it: the time of a start and of the first pod,
+// the memory of an idle cluster, and the time until many pods are Ready. docs/benchmarks.md has the figures.
 package bench
 
 import (
@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// program is the built binary. Benchmarks of a test binary would measure the test binary's start.
+// program is the path of the built binary. The test binary itself would start differently.
 var program string
 
 func TestMain(m *testing.M) {
@@ -41,14 +41,14 @@ func build(b testing.TB) {
 	if _, err := os.Stat(program); err == nil {
 		return
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "github.com/minikctl/minikctl/cmd/minikctl")
+	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", program, "github.com/minikctl/minikctl/cmd/minikctl")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		b.Fatalf("build: %v\n%s", err, out)
 	}
 }
 
-// cluster is a daemon in a home folder of its own.
+// cluster is a daemon in its own home folder.
 type cluster struct {
 	b    testing.TB
 	home string
@@ -86,7 +86,7 @@ func (c *cluster) clients() kubernetes.Interface {
 	return clients
 }
 
-// deploy creates a Deployment and returns when all its pods were bound, and when all were Ready, since the create.
+// deploy creates a Deployment and returns the times from the create until all its pods were bound and until all were Ready.
 func (c *cluster) deploy(clients kubernetes.Interface, name string, replicas int32, image string) (bound, ready time.Duration) {
 	c.b.Helper()
 	ctx, cancel := context.WithTimeout(c.b.Context(), 2*time.Minute)
@@ -141,7 +141,7 @@ func (c *cluster) deploy(clients kubernetes.Interface, name string, replicas int
 	return 0, 0
 }
 
-// BenchmarkStart is from the command to a daemon that answers.
+// BenchmarkStart measures the time from the command to a daemon that responds.
 func BenchmarkStart(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
@@ -154,7 +154,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstPod is from the command to a pod, a real process, that is Ready.
+// BenchmarkFirstPod measures the time from the command to a Ready pod, a real process.
 func BenchmarkFirstPod(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
@@ -168,8 +168,8 @@ func BenchmarkFirstPod(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleRSS reports the resident memory of an idle cluster with one node, without and with the pages that are
-// backed by files, 30 s after its start.
+// BenchmarkIdleRSS reports the resident memory of an idle cluster with one node 30 s after its start, with and without file-backed
+// pages.
 func BenchmarkIdleRSS(b *testing.B) {
 	for b.Loop() {
 		c := newCluster(b)
@@ -182,7 +182,7 @@ func BenchmarkIdleRSS(b *testing.B) {
 	}
 }
 
-// memory adds up the processes of the cluster, in MiB.
+// memory returns the resident memory of the cluster's processes in MiB.
 func (c *cluster) memory() (total, anon float64) {
 	envs, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
@@ -215,7 +215,7 @@ func (c *cluster) memory() (total, anon float64) {
 	return total, anon
 }
 
-// BenchmarkFive is create deployment --replicas=5 to all Ready, real processes on a warm cluster.
+// BenchmarkFive measures "create deployment --replicas=5" until all are Ready, with real processes on a warm cluster.
 func BenchmarkFive(b *testing.B) {
 	c := newCluster(b)
 	c.up("--nodes", "3")
@@ -233,7 +233,7 @@ func BenchmarkFive(b *testing.B) {
 	}
 }
 
-// BenchmarkThousand is 1,000 replicas on 100 simulated nodes, all bound and all Ready.
+// BenchmarkThousand measures 1,000 replicas on 100 simulated nodes until all are bound and Ready.
 func BenchmarkThousand(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()

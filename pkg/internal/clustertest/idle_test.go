@@ -13,8 +13,8 @@ import (
 
 var idle = flag.Duration("idle", 12*time.Second, "how long an idle cluster is watched")
 
-// TestIdle runs the parts as processes of their own, so that all they ask is seen by the API server as requests, and
-// counts the requests of an idle cluster with running pods: no reads and no new watches, and writes to Leases only.
+// TestIdle runs the components as separate processes, so that the API server counts all their calls, and checks that
+// an idle cluster with running pods makes no reads and no new watches, and writes Leases only.
 func TestIdle(t *testing.T) {
 	const nodes = 3
 	h := newHome(t)
@@ -28,7 +28,7 @@ func TestIdle(t *testing.T) {
 	t.Cleanup(func() { h.minikctl("down", "--purge", "--name", "kubelet") })
 	h.minikctl("create", "deployment", "web", "--image", "minikctl.dev/web", "--replicas", "3")
 	h.ready(h.clients(), 3)
-	h.settle()
+	h.quiesce()
 
 	before, running := h.requests()
 	time.Sleep(*idle)
@@ -54,11 +54,11 @@ func TestIdle(t *testing.T) {
 	t.Logf("in %s: %v writes to Leases of %d nodes, no other request, %v watches", *idle, leases, nodes, running)
 }
 
-// settle waits until the cluster has been quiet for two seconds.
-func (h *home) settle() {
+// quiesce waits until the cluster has made no requests for two seconds.
+func (h *home) quiesce() {
 	h.t.Helper()
 	last, since := h.writes(), time.Now()
-	for deadline := time.Now().Add(60 * time.Second); time.Since(since) < 2*time.Second; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Since(since) < 2*time.Second; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			h.t.Fatal("the cluster does not come to rest")
 		}
@@ -68,7 +68,7 @@ func (h *home) settle() {
 	}
 }
 
-// writes counts the requests that were not about Leases.
+// writes counts the requests for resources other than Leases.
 func (h *home) writes() float64 {
 	all, _ := h.requests()
 	sum := 0.0
@@ -80,7 +80,7 @@ func (h *home) writes() float64 {
 	return sum
 }
 
-// requests reads the API server's counters: requests by "verb resource", and the watches that run.
+// requests reads the API server's counters: requests by "verb resource", and open watches.
 func (h *home) requests() (map[string]float64, float64) {
 	h.t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)

@@ -28,7 +28,7 @@ import (
 
 var kills = flag.Int("kills", 5, "how often the daemon is killed")
 
-// home is a user's home folder with a daemon in it.
+// home is a user's home folder with a daemon.
 type home struct {
 	t   *testing.T
 	dir string
@@ -69,7 +69,7 @@ func (h *home) paths() daemon.Paths {
 }
 
 func (h *home) log() string {
-	b, _ := os.ReadFile(h.paths().Log) // only to explain a failure
+	b, _ := os.ReadFile(h.paths().Log) // only for the message of a failure
 	return string(b[max(0, len(b)-8000):])
 }
 
@@ -86,7 +86,7 @@ func (h *home) config() *rest.Config {
 func (h *home) clients() kubernetes.Interface {
 	h.t.Helper()
 	cfg := h.config()
-	cfg.Timeout = 20 * time.Second
+	cfg.Timeout = time.Minute
 	c, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		h.t.Fatal(err)
@@ -94,7 +94,7 @@ func (h *home) clients() kubernetes.Interface {
 	return c
 }
 
-// containers returns the process ids of the pods' web servers.
+// containers returns the process IDs of the pods' web servers.
 func (h *home) containers() []int {
 	h.t.Helper()
 	var out []int
@@ -136,11 +136,11 @@ func (h *home) owns(pid int) bool {
 	return false
 }
 
-// ready waits until n pods are Ready and returns them by UID with how often they were restarted.
+// ready waits until n pods are Ready and returns their restart counts by UID.
 func (h *home) ready(c kubernetes.Interface, n int) map[string]int32 {
 	h.t.Helper()
 	var last error
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		list, err := c.CoreV1().Pods("default").List(h.t.Context(), metav1.ListOptions{})
 		if last = err; err != nil {
 			continue
@@ -161,8 +161,8 @@ func (h *home) ready(c kubernetes.Interface, n int) map[string]int32 {
 	return nil
 }
 
-// TestKillDaemon kills the daemon with pods running and clients writing, again and again: the pods' processes stay, the
-// next daemon takes them over, and nothing that was acknowledged is lost.
+// TestKillDaemon repeatedly kills the daemon while pods run and clients write: the pods' processes stay, the
+// next daemon adopts them, and no acknowledged write is lost.
 func TestKillDaemon(t *testing.T) {
 	h := newHome(t)
 	h.minikctl("up", "-d", "--nodes", "2")
@@ -172,7 +172,7 @@ func TestKillDaemon(t *testing.T) {
 	if len(pids) != 3 {
 		t.Fatalf("3 pods are ready, but the web servers are %v", pids)
 	}
-	acked := map[string]string{} // name to resourceVersion
+	acked := map[string]string{} // resourceVersion by name
 	for i := range *kills {
 		h.writeAndKill(acked, i)
 		if got := h.containers(); !slices.Equal(got, pids) {
@@ -191,7 +191,7 @@ func TestKillDaemon(t *testing.T) {
 	t.Logf("%d kills, %d acknowledged writes, pods %v", *kills, len(acked), pids)
 }
 
-// writeAndKill writes from several clients and kills the daemon in the middle of it.
+// writeAndKill kills the daemon while several clients write.
 func (h *home) writeAndKill(acked map[string]string, round int) {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(h.t.Context())
@@ -219,7 +219,7 @@ func (h *home) writeAndKill(acked map[string]string, round int) {
 	writing.Wait()
 }
 
-// kill ends the daemon as a crash does.
+// kill kills the daemon with SIGKILL.
 func (h *home) kill() {
 	h.t.Helper()
 	s, err := daemon.ReadState(h.paths())
@@ -229,7 +229,7 @@ func (h *home) kill() {
 	if err := syscall.Kill(s.PID, syscall.SIGKILL); err != nil {
 		h.t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); daemon.Alive(h.paths()); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); daemon.Alive(h.paths()); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			h.t.Fatal("the killed daemon is still there")
 		}

@@ -27,8 +27,8 @@ import (
 
 const certManagerModule = "github.com/cert-manager/cert-manager"
 
-// certManager is cert-manager in a cluster: what its chart installs, and its programs beside the cluster, each with the
-// token of its ServiceAccount.
+// certManager is cert-manager in a cluster: the objects of its chart, and its programs as processes outside the
+// cluster, each with the token of its ServiceAccount.
 type certManager struct {
 	*testing.T
 	cluster
@@ -37,7 +37,7 @@ type certManager struct {
 	kube    kubernetes.Interface
 }
 
-// newCertManager installs and starts it; the webhook answers once it returns.
+// newCertManager installs and starts cert-manager. When it returns, the webhook is ready.
 func newCertManager(t *testing.T) certManager {
 	t.Helper()
 	m := certManager{T: t, cluster: newCluster(t), program: filepath.Join(t.TempDir(), "certmanager")}
@@ -65,12 +65,12 @@ func newCertManager(t *testing.T) certManager {
 	m.start("cainjector", "cert-manager-cainjector")
 	m.start("webhook", "cert-manager-webhook", fmt.Sprintf("--port=%d", port))
 	eventually(t, "the webhook answers, by the authority that was injected", func(ctx context.Context) error {
-		return m.direct.Create(ctx, certManagerObject("ClusterIssuer", "", "nobody", map[string]any{"selfSigned": map[string]any{}}), client.DryRunAll)
+		return m.direct.Create(ctx, certManagerObject("ClusterIssuer", "", "unused", map[string]any{"selfSigned": map[string]any{}}), client.DryRunAll)
 	})
 	return m
 }
 
-// start runs a part of cert-manager with the rights of its ServiceAccount until the test ends.
+// start runs a component of cert-manager as its ServiceAccount until the test ends.
 func (m certManager) start(part, account string, args ...string) {
 	m.Helper()
 	token, err := m.kube.CoreV1().ServiceAccounts("cert-manager").CreateToken(m.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -98,14 +98,14 @@ func (m certManager) start(part, account string, args ...string) {
 	}
 	m.Cleanup(func() {
 		cancel()
-		_ = cmd.Wait() // that it was interrupted says nothing
+		_ = cmd.Wait() // the error is that of the interrupt
 		if m.Failed() {
 			m.Logf("log of %s:\n%s", part, log.String())
 		}
 	})
 }
 
-// certificateOf asks an issuer for a certificate in the Secret of the same name.
+// certificateOf creates a Certificate of an issuer with a Secret of the same name.
 func certificateOf(name, kind, by string, more map[string]any) *unstructured.Unstructured {
 	spec := map[string]any{
 		"secretName": name, "commonName": name, "dnsNames": []any{name + ".example.com"}, "privateKey": map[string]any{"algorithm": "ECDSA"},
@@ -117,7 +117,7 @@ func certificateOf(name, kind, by string, more map[string]any) *unstructured.Uns
 	return certManagerObject("Certificate", "default", name, spec)
 }
 
-// certManagerObject is one of its kinds.
+// certManagerObject returns an object of a cert-manager kind.
 func certManagerObject(kind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "cert-manager.io/v1", "kind": kind, "spec": spec}}
 	obj.SetNamespace(namespace)
@@ -125,7 +125,7 @@ func certManagerObject(kind, namespace, name string, spec map[string]any) *unstr
 	return obj
 }
 
-// make creates an object and waits until cert-manager says that it is ready.
+// make creates an object and waits until cert-manager reports it as ready.
 func (m certManager) make(obj *unstructured.Unstructured) {
 	m.Helper()
 	if err := m.direct.Create(m.Context(), obj); err != nil {
@@ -148,7 +148,7 @@ func (m certManager) make(obj *unstructured.Unstructured) {
 	})
 }
 
-// secret returns the Secret that a Certificate is kept in.
+// secret returns the Secret of a Certificate.
 func (m certManager) secret(name string) *corev1.Secret {
 	m.Helper()
 	s, err := m.kube.CoreV1().Secrets("default").Get(m.Context(), name, metav1.GetOptions{})
@@ -179,8 +179,8 @@ func (m certManager) verify(s *corev1.Secret, authority []byte) {
 	}
 }
 
-// TestCertManager lets cert-manager issue certificates: its chart is installed by Helm, and its controllers, its webhook
-// and its injector work with the rights that the chart gives them.
+// TestCertManager issues certificates: Helm installs the chart, and cert-manager's controllers, webhook and injector
+// run with the chart's RBAC rules.
 func TestCertManager(t *testing.T) {
 	m := newCertManager(t)
 	m.make(certManagerObject("ClusterIssuer", "", "self", map[string]any{"selfSigned": map[string]any{}}))
@@ -199,7 +199,7 @@ func TestCertManager(t *testing.T) {
 	m.deletes(site)
 }
 
-// columns compares what kubectl prints of resources.
+// columns compares kubectl's tables of resources.
 func (m certManager) columns(args, want string) {
 	m.Helper()
 	out, err := m.command(append([]string{"get"}, strings.Fields(args)...)...).CombinedOutput()
@@ -208,7 +208,7 @@ func (m certManager) columns(args, want string) {
 	}
 }
 
-// refuses checks that the webhook has its say, about what is written and about who approves of it.
+// refuses checks that the webhook rejects invalid objects and unauthorized approvals.
 func (m certManager) refuses() {
 	m.Helper()
 	bad := certificateOf("bad", "Issuer", "authority", map[string]any{"duration": "1s"})
@@ -225,7 +225,7 @@ func (m certManager) refuses() {
 	}
 }
 
-// renews changes what is wanted and looks for another certificate.
+// renews changes a Certificate and waits until it is issued again.
 func (m certManager) renews(site *unstructured.Unstructured) {
 	m.Helper()
 	before := m.secret("site").Data["tls.crt"]
@@ -248,7 +248,7 @@ func (m certManager) renews(site *unstructured.Unstructured) {
 	}
 }
 
-// deletes removes a Certificate, which its Secret and requests go with.
+// deletes deletes a Certificate, and waits until its Secret and requests are gone.
 func (m certManager) deletes(site *unstructured.Unstructured) {
 	m.Helper()
 	if err := m.direct.Delete(m.Context(), site); err != nil {

@@ -1,6 +1,6 @@
-// Package stocktest drives a real daemon with clients that other people wrote: controller-runtime's manager, Helm, the
-// client libraries of other languages. It is a module of its own, so that what they need stays out of the product's
-// go.mod, and it knows nothing of the product's packages: it runs the program. "make clients" runs it.
+// Package stocktest drives a real daemon with third-party clients: controller-runtime's manager, Helm, and the client
+// libraries of other languages. It is a module of its own, so that their dependencies stay out of the product's go.mod.
+// It uses none of the product's packages: it runs the program. "make clients" runs it.
 package stocktest
 
 import (
@@ -50,7 +50,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// cluster is a daemon with a home folder of its own, which ends with the test.
+// cluster is a daemon with its own home folder. It ends with the test.
 type cluster struct {
 	home, kubeconfig string
 	config           *rest.Config
@@ -81,11 +81,11 @@ func newCluster(t *testing.T) cluster {
 	if c.config, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	c.config.QPS = -1 // who polls is not to wait for himself
+	c.config.QPS = -1 // no client-side rate limit
 	return c
 }
 
-// command is one of minikctl's, in the cluster's home folder.
+// command returns a minikctl command in the cluster's home folder.
 func (c cluster) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	for _, v := range os.Environ() {
@@ -97,10 +97,10 @@ func (c cluster) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// eventually polls until cond holds; the error that it last returned says what was missing.
+// eventually polls until cond returns nil; a failure reports cond's last error.
 func eventually(t *testing.T, what string, cond func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -33,8 +33,8 @@ import (
 
 var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 
-// TestExtensionServer has a server that is made with Kubernetes' library answer for a group: its requests come through the
-// cluster, and it asks the cluster who its clients are and what they may do.
+// TestExtensionServer runs an extension server on Kubernetes' library: the API server proxies requests to it, and it
+// delegates authentication and authorization to the API server.
 func TestExtensionServer(t *testing.T) {
 	c := newCluster(t)
 	cs := kubernetes.NewForConfigOrDie(c.config)
@@ -83,7 +83,7 @@ func TestExtensionServer(t *testing.T) {
 			{"get fl/two", "the server doesn't have a resource type"},
 			{"get flunder two -o jsonpath={.reference}", "somewhere"},
 		} {
-			out, _ := c.command(append([]string{"--kubeconfig", c.kubeconfig}, strings.Fields(do.args)...)...).CombinedOutput() // a refusal is an output too
+			out, _ := c.command(append([]string{"--kubeconfig", c.kubeconfig}, strings.Fields(do.args)...)...).CombinedOutput() // a refusal is also output to compare
 			if !strings.Contains(string(out), do.want) {
 				t.Errorf("%s: %q is not in\n%s", do.args, do.want, out)
 			}
@@ -91,15 +91,16 @@ func TestExtensionServer(t *testing.T) {
 	})
 }
 
-// wardleAccount makes the account of the extension, with the rights that all of them get, and returns a token of it.
+// wardleAccount creates the extension's ServiceAccount with the rights that every extension server needs, and returns
+// its token.
 func wardleAccount(t *testing.T, cs *kubernetes.Clientset) string {
 	t.Helper()
 	ctx := t.Context()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "wardle"}}
-	who := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "wardle"}}
-	reviews := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "wardle"}, Subjects: who,
+	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "wardle"}}
+	reviews := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "wardle"}, Subjects: subjects,
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:auth-delegator"}}
-	trust := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "wardle"}, Subjects: who,
+	trust := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "wardle"}, Subjects: subjects,
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "extension-apiserver-authentication-reader"}}
 	_, err := cs.CoreV1().ServiceAccounts("default").Create(ctx, account, metav1.CreateOptions{})
 	if err == nil {
@@ -118,7 +119,7 @@ func wardleAccount(t *testing.T, cs *kubernetes.Clientset) string {
 	return made.Status.Token
 }
 
-// kubeconfigOf writes a kubeconfig file of who has a token.
+// kubeconfigOf writes a kubeconfig file with a token.
 func (c cluster) kubeconfigOf(t *testing.T, token string) string {
 	t.Helper()
 	conf := api.NewConfig()
@@ -133,7 +134,7 @@ func (c cluster) kubeconfigOf(t *testing.T, token string) string {
 	return file
 }
 
-// wardleService leads to the extension.
+// wardleService creates the Service and the endpoint of the extension.
 func wardleService(t *testing.T, cs *kubernetes.Clientset, at net.Addr) {
 	t.Helper()
 	host, text, err := net.SplitHostPort(at.String())
@@ -159,7 +160,7 @@ func wardleService(t *testing.T, cs *kubernetes.Clientset, at net.Addr) {
 }
 
 func apiService(bundle []byte) *unstructured.Unstructured {
-	raw, _ := json.Marshal(bundle) // a text in base64
+	raw, _ := json.Marshal(bundle) // a string in base64
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1alpha1.wardle.example.com"},
 		"spec": map[string]any{
@@ -188,7 +189,7 @@ func flundersThrough(t *testing.T, dyn dynamic.Interface) {
 		if f, ok := e.Object.(*unstructured.Unstructured); !ok || f.GetName() != "one" || f.Object["reference"] != "other" {
 			t.Errorf("watched: %v", e)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the watch sees nothing")
 	}
 	if list, err := r.List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
@@ -196,8 +197,7 @@ func flundersThrough(t *testing.T, dyn dynamic.Interface) {
 	}
 }
 
-// delegated asks as others than an administrator: both servers check what they may, and the extension believes the cluster's
-// tokens.
+// delegated sends requests as other users: both servers authorize them, and the extension accepts the cluster's tokens.
 func delegated(t *testing.T, c cluster, cs *kubernetes.Clientset, address, token string) {
 	as := rest.CopyConfig(c.config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: "carol"}
@@ -220,7 +220,7 @@ func delegated(t *testing.T, c cluster, cs *kubernetes.Clientset, address, token
 	if list, err := carol.List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
 		t.Errorf("carol may: %v", err)
 	}
-	hc := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // whom else is there
+	hc := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the server is the test's own
 	defer hc.CloseIdleConnections()
 	for _, ask := range []struct {
 		token string
@@ -238,7 +238,7 @@ func delegated(t *testing.T, c cluster, cs *kubernetes.Clientset, address, token
 		if ask.token != "" {
 			req.Header.Set("Authorization", "Bearer "+ask.token)
 		}
-		req.Header.Set("X-Remote-User", "carol") // nobody vouches for it
+		req.Header.Set("X-Remote-User", "carol") // without a front proxy certificate
 		resp, err := hc.Do(req)
 		if err != nil {
 			t.Fatal(err)

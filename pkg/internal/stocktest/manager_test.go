@@ -23,8 +23,8 @@ import (
 
 const finalizer = "example.com/sites"
 
-// sites makes a Deployment for every ConfigMap that is labelled as a site, and tells the ConfigMap how it goes: what a
-// small operator does.
+// sites is a small operator: it creates a Deployment for every ConfigMap with the label of a site, and writes its progress to the
+// ConfigMap.
 type sites struct {
 	client.Client
 	name string
@@ -70,7 +70,7 @@ func (s sites) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, er
 	return ctrl.Result{}, s.Patch(ctx, &site, client.MergeFrom(was))
 }
 
-// startManager runs a manager until the returned function is called, which waits for its end.
+// startManager runs a manager until the returned function is called, which waits until it has ended.
 func startManager(t *testing.T, c cluster, name string) (client.Client, func()) {
 	t.Helper()
 	m, err := ctrl.NewManager(c.config, ctrl.Options{
@@ -110,15 +110,15 @@ func leader(t *testing.T, c client.Client) string {
 			return err
 		}
 		if ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
-			return fmt.Errorf("nobody holds the lease")
+			return fmt.Errorf("the lease has no holder")
 		}
 		return nil
 	})
 	return *lease.Spec.HolderIdentity
 }
 
-// TestManager runs a controller in two of controller-runtime's managers, of which one leads: it reconciles what it is
-// for, from its cache, and when the leader goes the other takes over.
+// TestManager runs a controller in two managers of controller-runtime: the leader reconciles from
+// its cache, and when it ends the other manager becomes the leader.
 func TestManager(t *testing.T) {
 	c := newCluster(t)
 	direct, err := client.New(c.config, client.Options{})

@@ -22,14 +22,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// typed is a cluster with a client that knows every type, and speaks one media type.
+// typed is a cluster with a typed client of one media type.
 type typed struct {
 	*testing.T
 	config *rest.Config
 	kube   kubernetes.Interface
 }
 
-// TestTyped goes through the verbs of the client that knows the types, in each media type that it speaks.
+// TestTyped calls the verbs of the typed client, in each of its media types.
 func TestTyped(t *testing.T) {
 	c := newCluster(t)
 	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
@@ -57,7 +57,7 @@ func TestTyped(t *testing.T) {
 	}
 }
 
-// objects makes, changes, watches and removes Secrets.
+// objects creates, updates, watches and deletes Secrets.
 func (s typed) objects(namespace string) {
 	s.Helper()
 	ctx, secrets := s.Context(), s.kube.CoreV1().Secrets(namespace)
@@ -118,7 +118,7 @@ func (s typed) objects(namespace string) {
 	}
 }
 
-// workloads runs pods by a Deployment and works on them.
+// workloads runs pods of a Deployment and uses their subresources.
 func (s typed) workloads(namespace string) {
 	s.Helper()
 	ctx, deployments, pods := s.Context(), s.kube.AppsV1().Deployments(namespace), s.kube.CoreV1().Pods(namespace)
@@ -181,7 +181,7 @@ func (s typed) workloads(namespace string) {
 	ready(2)
 }
 
-// access asks who somebody is and what he may, as an account with a token of its own.
+// access creates reviews of users and rights with the token of a ServiceAccount.
 func (s typed) access(namespace string) {
 	s.Helper()
 	ctx := s.Context()
@@ -198,9 +198,9 @@ func (s typed) access(namespace string) {
 	conf := rest.AnonymousClientConfig(s.config)
 	conf.ContentType, conf.AcceptContentTypes, conf.BearerToken = s.config.ContentType, s.config.AcceptContentTypes, token.Status.Token
 	reader, user := kubernetes.NewForConfigOrDie(conf), "system:serviceaccount:"+namespace+":reader"
-	who, err := reader.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil || who.Status.UserInfo.Username != user || who.Status.UserInfo.UID != string(account.UID) {
-		s.Errorf("the token's user is %v: %v", who, err)
+	review, err := reader.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil || review.Status.UserInfo.Username != user || review.Status.UserInfo.UID != string(account.UID) {
+		s.Errorf("the token's user is %v: %v", review, err)
 	}
 	if _, err := reader.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		s.Errorf("secrets for an account without rights: %v", err)

@@ -31,7 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// rules are a site's: a title is filled in where there is none, may not be rude, and stays what it is.
+// rules are the webhooks of a Site: they default the title, reject a rude title, and make the title immutable.
 type rules struct{}
 
 func (rules) Default(_ context.Context, m *corev1.ConfigMap) error {
@@ -62,7 +62,7 @@ func (rules) ValidateDelete(_ context.Context, m *corev1.ConfigMap) (admission.W
 	return nil, nil
 }
 
-// certificate writes a certificate for the loopback into dir and returns it, in PEM, for clients to trust.
+// certificate writes a certificate for loopback addresses to dir and returns it as PEM.
 func certificate(t *testing.T, dir string) []byte {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -89,7 +89,7 @@ func certificate(t *testing.T, dir string) []byte {
 	return cert
 }
 
-// freePort is one that nobody listens on.
+// freePort returns a port without a listener.
 func freePort(t *testing.T) int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -99,7 +99,8 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// startWebhooks serves the rules until the test ends and returns how to reach a path.
+// startWebhooks serves the rules until the test ends. It returns a function that maps a path to its client
+// configuration.
 func startWebhooks(t *testing.T, c cluster) func(path string) admissionv1.WebhookClientConfig {
 	t.Helper()
 	dir, port := t.TempDir(), freePort(t)
@@ -154,15 +155,15 @@ func register(t *testing.T, direct client.Client, at func(path string) admission
 	}
 }
 
-// heard collects warnings.
-type heard struct{ texts []string }
+// warnings collects warnings.
+type warnings struct{ texts []string }
 
-func (h *heard) HandleWarningHeader(_ int, _, text string) { h.texts = append(h.texts, text) }
+func (h *warnings) HandleWarningHeader(_ int, _, text string) { h.texts = append(h.texts, text) }
 
-// TestWebhooks lets controller-runtime's webhooks default, refuse and warn.
+// TestWebhooks uses controller-runtime's webhooks to default, reject and warn.
 func TestWebhooks(t *testing.T) {
 	c := newCluster(t)
-	var warnings heard
+	var warnings warnings
 	conf := rest.CopyConfig(c.config)
 	conf.WarningHandler = &warnings
 	direct, err := client.New(conf, client.Options{})

@@ -13,7 +13,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
-// actVariable makes this test program one of acts: what the tests have run in containers.
+// actVariable selects one of acts: the programs that the tests run in containers.
 const actVariable = "MINIKCTL_PROCESSTEST_ACT"
 
 var acts = map[string]func(args []string) error{
@@ -28,7 +28,7 @@ var acts = map[string]func(args []string) error{
 	"confine": actConfine,
 }
 
-// act is a container that is one of acts.
+// act returns a container that runs one of acts.
 func act(name string, args ...string) kubelet.ContainerSpec {
 	self, err := os.Executable()
 	if err != nil {
@@ -37,7 +37,7 @@ func act(name string, args ...string) kubelet.ContainerSpec {
 	return kubelet.ContainerSpec{Command: append([]string{self}, args...), Env: []string{actVariable + "=" + name}}
 }
 
-// actSelf reaches its own server by the names of the machine, and says which addresses the connections had.
+// actSelf connects to its own server by the names of the machine, and prints the server's address of each connection.
 func actSelf(args []string) error {
 	l, err := net.Listen("tcp", ":"+args[0])
 	if err != nil {
@@ -59,7 +59,7 @@ func actSelf(args []string) error {
 	return nil
 }
 
-// actTwins listens on one port by IPv4 and by IPv6, as some web servers do.
+// actTwins listens on one port with a socket each for IPv4 and IPv6, as some web servers do.
 func actTwins(args []string) error {
 	for _, network := range []string{"tcp4", "tcp6"} {
 		l, err := net.Listen(network, ":"+args[0])
@@ -85,7 +85,7 @@ func actUDP(args []string) error {
 		return err
 	}
 	b := make([]byte, 16)
-	if err := l.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := l.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		return err
 	}
 	n, _, err := l.ReadFrom(b)
@@ -96,7 +96,7 @@ func actUDP(args []string) error {
 	return nil
 }
 
-// actDial says from which address it has reached a server.
+// actDial prints the local address of a connection to a server.
 func actDial(args []string) error {
 	c, err := net.Dial("tcp", args[0])
 	if err != nil {
@@ -110,7 +110,7 @@ func actDial(args []string) error {
 	return nil
 }
 
-// actListen says where it listens, and waits.
+// actListen prints its address and accepts connections.
 func actListen(args []string) error {
 	l, err := net.Listen("tcp", args[0])
 	if err != nil {
@@ -126,7 +126,7 @@ func actListen(args []string) error {
 	}
 }
 
-// actTwice takes a port twice, which must fail in the kernel's words.
+// actTwice binds a port twice. The second bind must fail with the kernel's error.
 func actTwice(args []string) error {
 	if _, err := net.Listen("tcp", ":"+args[0]); err != nil {
 		return err
@@ -139,7 +139,7 @@ func actTwice(args []string) error {
 	return nil
 }
 
-// actStorm binds and connects in many threads while signals rain on them.
+// actStorm binds and connects in many threads while signals arrive all the time.
 func actStorm(args []string) error {
 	stop := make(chan struct{})
 	go func() {

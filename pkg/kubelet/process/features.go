@@ -14,7 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// probeTime bounds how long Features waits for the supervisor to have tried what there is.
+// probeTime bounds how long Features waits for the supervisor's probe.
 const probeTime = 5 * time.Second
 
 // Features implements kubelet.Describer.
@@ -34,13 +34,23 @@ func (r *Runtime) Features() []kubelet.Feature {
 		users.Message = fmt.Sprintf("containers run as user %d", os.Getuid())
 	}
 	return []kubelet.Feature{
-		addresses, memory, users,
+		addresses, memory, users, keysProtected(),
 		{Name: "CPULimits", Message: "CPU limits are not enforced"},
 		{Name: "FileSystems", Message: "containers see the file system of this machine; volumes are below $" + wire.RootVariable},
 	}
 }
 
-// refusal returns why pods have no addresses of their own; "" if they have.
+// keysProtected is the feature that pods cannot read the keys of the cluster, which this runtime does not have: a process
+// of the daemon's user can read all files of the daemon.
+func keysProtected() kubelet.Feature {
+	message := fmt.Sprintf("containers run as user %d, the daemon's own, and can read its files, the cluster's keys among them", os.Getuid())
+	if os.Getuid() == 0 {
+		message = "containers without runAsUser run as root, the daemon's user, and can read its files, the cluster's keys among them"
+	}
+	return kubelet.Feature{Name: "KeysProtected", Reason: "PodsRunAsDaemonUser", Message: message}
+}
+
+// refusal returns why pods have no addresses of their own, or "".
 func (h *Host) refusal() string {
 	if h.pool == nil {
 		return "the daemon has no range of addresses"

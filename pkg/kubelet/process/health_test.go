@@ -55,10 +55,10 @@ func TestUnhealthyWithoutSupervisor(t *testing.T) {
 	}
 }
 
-// changed waits until cond holds, and evaluates it after each hint of the runtime only.
+// changed waits until cond holds. It evaluates cond only after hints of the runtime.
 func (m *machine) changed(cond func() bool) {
 	m.Helper()
-	over := time.NewTimer(20 * time.Second)
+	over := time.NewTimer(time.Minute)
 	defer over.Stop()
 	for !cond() {
 		select {

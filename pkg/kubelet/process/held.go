@@ -9,11 +9,11 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// The host keeps some things of running containers open for the case that the supervisor dies: the descriptors through
-// which their bind and connect calls are answered, and their output pipes, whose content the kernel would drop with the
-// last end. It uses neither.
+// The Host keeps descriptors of running containers open for the case that the supervisor dies: the notify descriptors, over
+// which the supervisor answers bind and connect calls, and the pipes, whose content the kernel drops with the last open end.
+// The Host uses none of them.
 
-// holdPipes opens the pipes of a container. What can't be opened is not held.
+// holdPipes opens the pipes of a container, except those that fail to open.
 func holdPipes(s *wire.Spec) []*os.File {
 	files := []*os.File{}
 	for _, name := range wire.Pipes {
@@ -21,7 +21,7 @@ func holdPipes(s *wire.Spec) []*os.File {
 		if err != nil {
 			continue
 		}
-		// A blocking file is not polled: what the container writes must not wake the daemon.
+		// Blocking files are not polled, so that output of the container does not wake the daemon.
 		if err := syscall.SetNonblock(fd, false); err != nil {
 			syscall.Close(fd)
 			continue
@@ -31,15 +31,15 @@ func holdPipes(s *wire.Spec) []*os.File {
 	if !s.Stdin || s.TTY {
 		return files
 	}
-	// Likewise its input, which would end with its last writer.
+	// The input would end with its last writer.
 	if fd, err := syscall.Open(s.Folder+"/"+wire.InputPipe, syscall.O_RDWR|syscall.O_CLOEXEC, 0); err == nil {
 		files = append(files, os.NewFile(uintptr(fd), wire.InputPipe))
 	}
 	return files
 }
 
-// letInputGo closes what is held of a container's input, when the input has ended. h.mu must be held.
-func (h *Host) letInputGo(id string) {
+// releaseInput closes the input pipe that is held of a container. h.mu must be held.
+func (h *Host) releaseInput(id string) {
 	for i, f := range h.pipes[id] {
 		if f.Name() == wire.InputPipe {
 			f.Close()
@@ -62,7 +62,7 @@ func (h *Host) hold(id string, files []*os.File) {
 	h.notify[id] = files[0]
 }
 
-// held lists the containers of which something is held. h.mu must be held.
+// held lists the containers with held descriptors. h.mu must be held.
 func (h *Host) held() []string {
 	all := maps.Clone(h.notify)
 	for id := range h.pipes {
@@ -71,8 +71,8 @@ func (h *Host) held() []string {
 	return slices.Collect(maps.Keys(all))
 }
 
-// letGo closes what is held of a container. h.mu must be held.
-func (h *Host) letGo(id string) {
+// release closes the descriptors that are held of a container. h.mu must be held.
+func (h *Host) release(id string) {
 	if f := h.notify[id]; f != nil {
 		f.Close()
 		delete(h.notify, id)

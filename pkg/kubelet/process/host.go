@@ -1,21 +1,20 @@
-// Package process owns the runtime that runs containers as plain processes of this machine: no root, no namespaces, no
-// container engine. A container has its own session and process group, its standard input is /dev/null unless the pod asks
-// for one, it can't gain privileges, and its output goes to its log. What a process of this machine can't have, the runtime says (Unhonoured,
-// Features) instead of pretending:
+// Package process owns the runtime that runs containers as plain processes of this machine: without root, namespaces and a
+// container engine. A container has its own session and process group. Its standard input is /dev/null unless the pod asks
+// for one, it can't gain privileges, and its output goes to its log. The runtime reports what it can't provide (Unhonoured,
+// Features):
 //
-//   - The file system is the host's. A volume can't be shown at the path where the pod mounts it, so each container has a
-//     folder of its own in which all its mounts are found below their path: /etc/config is at $MINIKCTL_ROOT/etc/config.
-//     The runtime itself honours it for the program and the working directory, puts the folder for $(MINIKCTL_ROOT) in
-//     arguments and environment, starts in it when the pod names no working directory, and lets it be $HOME unless the pod
-//     says otherwise. A mount is as writable as its source.
-//   - On Linux each pod has an address of its own in the daemon's 127.N.0.0/16: what its processes bind on any address or
-//     on loopback is bound there, so that several pods can use one port. A port below 1024 needs what it always needs.
-//     Where the machine refuses the filter that this takes, and on other systems, pods share 127.0.0.1.
-//   - Limits of memory are watched (and the container killed as OOMKilled), not enforced; limits of CPU are not.
+//   - The file system is the host's. A volume does not appear at the path where the pod mounts it. Instead each container has
+//     a root folder with all its mounts below their paths: /etc/config is at $MINIKCTL_ROOT/etc/config. The runtime maps the
+//     paths of the program and the working directory, and replaces $(MINIKCTL_ROOT) in arguments and environment. The root
+//     folder is the default of the working directory and of $HOME. A mount is as writable as its source.
+//   - On Linux each pod has an address of its own in the daemon's 127.N.0.0/16. Sockets that its processes bind to any address
+//     or to loopback are bound to that address, so that several pods can use one port. Ports below 1024 need the usual
+//     privileges. Where the machine refuses the filter that this takes, and on other systems, pods share 127.0.0.1.
+//   - Memory limits are watched, not enforced: a container above its limit is killed as OOMKilled. CPU limits have no effect.
 //
-// One Host serves all nodes of a daemon; each node has a Runtime of it. The processes belong to a supervisor
-// (pkg/supervisor), which the Host starts and attaches to: a daemon that dies leaves its pods running, and the next Host over
-// the same folder finds them. The Host keeps the pods themselves, and with them their addresses, on disk.
+// One Host serves all nodes of a daemon, and each node has a Runtime of the Host. The processes belong to a supervisor
+// (pkg/supervisor), which the Host starts and attaches to. Pods run on when the daemon dies, and the next Host over the same
+// folder finds them. The Host keeps the pods and their addresses on disk.
 package process
 
 import (
@@ -34,9 +33,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// Config says where a Host keeps its things.
+// Config configures a Host.
 type Config struct {
-	Root  string      // a folder of its own; made if missing
+	Root  string      // a folder of its own; created if missing
 	Range addr.Range  // the daemon's pod addresses; 0: pods share 127.0.0.1
 	Clock clock.Clock // nil: the machine's
 }
@@ -46,7 +45,7 @@ type Host struct {
 	root   string
 	clock  clock.Clock
 	pool   *addr.Pool // nil: no addresses
-	probe  string     // an address that no pod has, to find out whether pods can have one
+	probe  string     // an address that no pod has, to try whether pods can have addresses
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the link has ended
 
@@ -56,7 +55,7 @@ type Host struct {
 	status  map[string]*wire.Status
 	notify  map[string]*os.File   // kept for the next supervisor
 	pipes   map[string][]*os.File // likewise
-	removed map[string]struct{}   // told to be removed; older news of them is void
+	removed map[string]struct{}   // removed; older events about them are ignored
 	synced  bool                  // status is complete
 	turned  chan struct{}         // closed and replaced when synced or failed changes
 	refused string                // why pods share 127.0.0.1; known once synced
@@ -116,13 +115,13 @@ func (h *Host) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, id := range h.held() {
-		h.letGo(id)
+		h.release(id)
 	}
 	return nil
 }
 
-// StopAll ends all containers, and the supervisor with them. The pods stay known, with their exited containers, to the
-// next host; this one can only be closed.
+// StopAll ends all containers and the supervisor. The next Host finds the pods with their exited containers. After StopAll,
+// only Close may be called.
 func (h *Host) StopAll(ctx context.Context, grace time.Duration) error {
 	h.cancel()
 	<-h.ended
@@ -131,7 +130,7 @@ func (h *Host) StopAll(ctx context.Context, grace time.Duration) error {
 		return nil
 	}
 	if err != nil {
-		// Nobody is there; but containers may be: they outlive a supervisor that was killed.
+		// No supervisor runs, but containers may: they outlive a supervisor that was killed.
 		if conn, err = h.startSupervisor(); err != nil {
 			return fmt.Errorf("stop all containers: %w", err)
 		}
@@ -151,8 +150,7 @@ func (h *Host) Purge(ctx context.Context) error {
 	return os.RemoveAll(h.root)
 }
 
-// Supervised reports whether a host's containers have outlived it: whether there are some below root, and a supervisor
-// that looks after them.
+// Supervised reports whether there are containers below root and a supervisor that serves them.
 func Supervised(root string) bool {
 	entries, _ := os.ReadDir(filepath.Join(root, wire.Containers))
 	if len(entries) == 0 {

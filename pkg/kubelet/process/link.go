@@ -23,7 +23,7 @@ const (
 	retryMax   = time.Second
 )
 
-// link stays attached to a supervisor, and starts one where there is none.
+// link stays attached to a supervisor, and starts one if none runs.
 func (h *Host) link(ctx context.Context) {
 	defer close(h.ended)
 	wait := retryFirst
@@ -39,7 +39,8 @@ func (h *Host) link(ctx context.Context) {
 	}
 }
 
-// attach follows one supervisor until it is gone, and tells whether it had got as far as to tell of all its containers.
+// attach follows the events of one supervisor until that ends. It returns whether the supervisor had reported all its
+// containers.
 func (h *Host) attach(ctx context.Context) bool {
 	conn, err := h.connect()
 	if err != nil {
@@ -63,11 +64,11 @@ func (h *Host) attach(ctx context.Context) bool {
 			return synced
 		}
 		synced = synced || e.Synced
-		h.take(&e, files)
+		h.handle(&e, files)
 	}
 }
 
-// connect returns a connection to the supervisor, starting it if need be.
+// connect returns a connection to the supervisor, which it starts if none runs.
 func (h *Host) connect() (*wire.Conn, error) {
 	if conn, err := wire.Dial(h.path(wire.SocketFile)); err == nil {
 		return conn, nil
@@ -75,10 +76,10 @@ func (h *Host) connect() (*wire.Conn, error) {
 	return h.startSupervisor()
 }
 
-// startTime bounds how long a supervisor may take to start, which is some milliseconds.
+// startTime bounds the start of a supervisor, which takes some milliseconds.
 const startTime = 30 * time.Second
 
-// startSupervisor is not cut short: whoever ends the host must find a supervisor that can be told, or none.
+// startSupervisor has no context: when the Host closes, a supervisor must either be reachable or not be started.
 func (h *Host) startSupervisor() (*wire.Conn, error) {
 	log, err := os.OpenFile(h.path(wire.LogFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
@@ -101,10 +102,10 @@ func (h *Host) startSupervisor() (*wire.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start supervisor: %w", err)
 	}
-	go func() { _ = cmd.Wait() }() // its log says why it ended
+	go func() { _ = cmd.Wait() }() // the reason is in its log
 	late := h.clock.AfterFunc(startTime, func() { _ = ready.SetReadDeadline(time.Unix(1, 0)) })
 	defer late.Stop()
-	if _, err := io.Copy(io.Discard, ready); err != nil { // ends when it serves, or dies
+	if _, err := io.Copy(io.Discard, ready); err != nil { // ends when the supervisor accepts connections, or dies
 		return nil, fmt.Errorf("start supervisor: %w", err)
 	}
 	conn, err := wire.Dial(h.path(wire.SocketFile))
@@ -114,7 +115,7 @@ func (h *Host) startSupervisor() (*wire.Conn, error) {
 	return conn, nil
 }
 
-// awaitSupervisorEnd waits until the supervisor has given up its lock, and with it all its files.
+// awaitSupervisorEnd waits until the supervisor has released its lock. It uses no files from then on.
 func (h *Host) awaitSupervisorEnd(ctx context.Context) error {
 	f, err := os.OpenFile(h.path(wire.LockFile), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -135,7 +136,7 @@ func (h *Host) awaitSupervisorEnd(ctx context.Context) error {
 	}
 }
 
-// forget drops what a supervisor that is gone has told. Its containers' descriptors stay.
+// forget drops the statuses that the last supervisor has sent. Held descriptors stay.
 func (h *Host) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -147,18 +148,18 @@ func (h *Host) forget() {
 func (h *Host) fail(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.turn(false, err)
+	h.setSynced(false, err)
 }
 
 func (h *Host) unsync() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.turn(false, h.failed)
+	h.setSynced(false, h.failed)
 }
 
-// turn records whether status is complete and why no supervisor could be started, wakes the calls that wait for either,
+// setSynced records whether status is complete and why no supervisor could be started, wakes the calls that wait for either,
 // and announces a change of health to the nodes. h.mu must be held.
-func (h *Host) turn(synced bool, failed error) {
+func (h *Host) setSynced(synced bool, failed error) {
 	healthy := (h.failed == nil) == (failed == nil)
 	h.synced, h.failed = synced, failed
 	close(h.turned)
@@ -177,8 +178,7 @@ func (h *Host) health() error {
 	return h.failed
 }
 
-// handOver gives a new supervisor the descriptors through which the old one answered the pods' bind and connect calls.
-// One that has them already lets these go.
+// handOver sends the held notify descriptors to a new supervisor. The supervisor drops those that it has already.
 func (h *Host) handOver(ctx context.Context) {
 	h.mu.Lock()
 	kept := make(map[string]*os.File, len(h.notify))
@@ -189,15 +189,15 @@ func (h *Host) handOver(ctx context.Context) {
 	for id, f := range kept {
 		conn, err := wire.Dial(h.path(wire.SocketFile))
 		if err != nil {
-			return // gone again: the next one gets them
+			return // it has ended: the next one receives them
 		}
 		_, got, _ := roundTrip(ctx, conn, &wire.Request{Op: wire.Handover, ID: id}, f)
 		wire.CloseFiles(got)
 	}
 }
 
-// take takes in what the supervisor tells.
-func (h *Host) take(e *wire.Event, files []*os.File) {
+// handle applies an event of the supervisor.
+func (h *Host) handle(e *wire.Event, files []*os.File) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -205,7 +205,7 @@ func (h *Host) take(e *wire.Event, files []*os.File) {
 		h.refused = e.Refused
 		h.sync()
 	case e.Status != nil:
-		h.learn(e.Status)
+		h.observe(e.Status)
 	case e.Removed != "":
 		h.drop(e.Removed)
 		delete(h.removed, e.Removed)
@@ -216,18 +216,18 @@ func (h *Host) take(e *wire.Event, files []*os.File) {
 	wire.CloseFiles(files)
 }
 
-// sync notes that status is complete. h.mu must be held.
+// sync records that status is complete. h.mu must be held.
 func (h *Host) sync() {
 	for _, id := range h.held() {
 		if h.status[id] == nil {
-			h.letGo(id)
+			h.release(id)
 		}
 	}
-	h.turn(true, nil)
+	h.setSynced(true, nil)
 }
 
-// learn notes what became of a container, unless it is old news. h.mu must be held.
-func (h *Host) learn(s *wire.Status) {
+// observe records the status of a container, unless a later one is recorded. h.mu must be held.
+func (h *Host) observe(s *wire.Status) {
 	id := s.Spec.ID
 	if _, gone := h.removed[id]; gone {
 		return
@@ -238,49 +238,49 @@ func (h *Host) learn(s *wire.Status) {
 	h.status[id] = s
 	switch {
 	case !s.Running:
-		h.letGo(id)
+		h.release(id)
 	case h.pipes[id] == nil:
 		h.pipes[id] = holdPipes(s.Spec)
 	}
 	if s.Closed {
-		h.letInputGo(id)
+		h.releaseInput(id)
 	}
 	h.nudge(types.UID(s.Spec.Pod))
 }
 
-// drop forgets a container. h.mu must be held.
+// drop removes a container from status. h.mu must be held.
 func (h *Host) drop(id string) {
 	s := h.status[id]
 	if s == nil {
 		return
 	}
 	delete(h.status, id)
-	h.letGo(id)
+	h.release(id)
 	h.nudge(types.UID(s.Spec.Pod))
 }
 
-// nudge tells the pod's node to look again. h.mu must be held.
+// nudge wakes the pod's node. h.mu must be held.
 func (h *Host) nudge(uid types.UID) {
 	if p := h.pods[uid]; p != nil && h.nodes[p.Node] != nil {
 		h.nodes[p.Node].nudge()
 	}
 }
 
-// call asks the supervisor, and waits for one if there is none just now.
+// call sends a request to the supervisor and returns its reply. While no supervisor runs, it waits for one.
 func (h *Host) call(ctx context.Context, req *wire.Request, files ...*os.File) (wire.Reply, error) {
 	reply, got, err := h.callFiles(ctx, req, files...)
 	wire.CloseFiles(got)
 	return reply, err
 }
 
-// callFiles is call for requests whose reply comes with files, which are the caller's.
+// callFiles is call for requests whose reply comes with files. The caller owns the files.
 func (h *Host) callFiles(ctx context.Context, req *wire.Request, files ...*os.File) (wire.Reply, []*os.File, error) {
 	if err := h.await(ctx); err != nil {
 		return wire.Reply{}, nil, err
 	}
 	conn, err := wire.Dial(h.path(wire.SocketFile))
 	if err != nil {
-		// It died a moment ago, or ended while nothing ran.
+		// The supervisor has just died, or has ended because nothing ran.
 		if conn, err = h.redial(ctx); err != nil {
 			return wire.Reply{}, nil, err
 		}

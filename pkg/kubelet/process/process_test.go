@@ -18,8 +18,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/network/addr"
 )
 
-// driver opens hosts, each over a range of its own.
+// driver opens hosts, each with an address range of its own.
 var driver = runtimetest.Driver{
+	Tier: process.Tier,
 	New: func(root string) (kubelet.Runtime, func() error, error) {
 		h, err := open(root)
 		if err != nil {
@@ -37,16 +38,16 @@ var driver = runtimetest.Driver{
 }
 
 func open(root string) (*process.Host, error) {
-	// Claimed as daemons do: other tests and daemons of this machine may run pods at the same time.
+	// Other tests and daemons of this machine may run pods at the same time.
 	r, err := addr.Claim(addr.Folder(), root)
 	if err != nil {
 		return nil, err
 	}
-	// A folder of it: the suite keeps things of its own in root.
+	// A folder below root: the suite keeps files of its own in root.
 	return process.Open(context.Background(), process.Config{Root: filepath.Join(root, "runtime"), Range: r})
 }
 
-// purge ends a host for good. The test's own context may be over by then.
+// purge purges a host and releases its address range. It works after the end of the test's context.
 func purge(h *process.Host, root string) error {
 	return errors.Join(h.Purge(context.Background()), addr.Release(addr.Folder(), root))
 }
@@ -72,7 +73,7 @@ func TestRuntimeAsAnotherUser(t *testing.T) {
 	again(t, "^TestRuntime$", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
 }
 
-// again runs tests of this program in another process, with a folder for temporary files that anybody may use.
+// again runs tests of this program in another process, with a folder for temporary files that every user may use.
 func again(t *testing.T, tests string, attr *syscall.SysProcAttr, env ...string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -99,7 +100,7 @@ func again(t *testing.T, tests string, attr *syscall.SysProcAttr, env ...string)
 	}
 }
 
-// copyFile makes a program reachable for users who may not enter the folder that it was built in.
+// copyFile copies a program for users without access to the folder in which it was built.
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	b, err := os.ReadFile(from)

@@ -23,7 +23,7 @@ type Runtime struct {
 	changed chan struct{}
 }
 
-// It is all that a kubelet may use.
+// Runtime implements all interfaces that a kubelet uses.
 var (
 	_ kubelet.Runtime   = (*Runtime)(nil)
 	_ kubelet.Execer    = (*Runtime)(nil)
@@ -33,7 +33,7 @@ var (
 	_ kubelet.HealthChecker = (*Runtime)(nil)
 )
 
-// ErrNoPod says that a pod was not started.
+// ErrNoPod means that a pod was not started.
 var ErrNoPod = errors.New("no such pod")
 
 func (r *Runtime) nudge() {
@@ -49,7 +49,7 @@ func (r *Runtime) Changed() <-chan struct{} { return r.changed }
 // Healthy implements kubelet.HealthChecker. A Runtime is unhealthy while no supervisor can be started.
 func (r *Runtime) Healthy() error { return r.host.health() }
 
-// Pods implements kubelet.Runtime. It asks nobody: the supervisor tells of each change.
+// Pods implements kubelet.Runtime. It returns the statuses that the supervisor has sent, without a request.
 func (r *Runtime) Pods(ctx context.Context) ([]kubelet.Pod, error) {
 	if err := r.host.await(ctx); err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ type note struct {
 // noteOf decodes the note of a container. Fields that an older version did not write are empty.
 func noteOf(s *wire.Spec) note {
 	var n note
-	_ = json.Unmarshal(s.Meta, &n) // the Host has written it
+	_ = json.Unmarshal(s.Meta, &n) // written by the Host
 	return n
 }
 
@@ -165,11 +165,11 @@ func (r *Runtime) Start(ctx context.Context, uid types.UID, spec kubelet.Contain
 	}
 	reply, files, err := r.host.callFiles(ctx, &wire.Request{Op: wire.Start, Spec: ws})
 	if err != nil {
-		return "", err // its words are the user's: exec: "foo": executable file not found in $PATH
+		return "", err // users see this error, such as: exec: "foo": executable file not found in $PATH
 	}
 	r.host.mu.Lock()
 	delete(r.host.removed, ws.ID)
-	r.host.learn(reply.Status)
+	r.host.observe(reply.Status)
 	r.host.hold(ws.ID, files)
 	r.host.mu.Unlock()
 	return kubelet.ContainerID(ws.ID), nil
@@ -186,7 +186,7 @@ func (r *Runtime) Stop(ctx context.Context, id kubelet.ContainerID, grace time.D
 	}
 	r.host.mu.Lock()
 	defer r.host.mu.Unlock()
-	r.host.learn(reply.Status)
+	r.host.observe(reply.Status)
 	return nil
 }
 

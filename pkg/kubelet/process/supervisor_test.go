@@ -24,7 +24,7 @@ type machine struct {
 	rt   *process.Runtime
 	pod  kubelet.Pod
 
-	killed int // how often the supervisor was; each time a line may be lost that was read and not yet written
+	killed int // how often the supervisor was killed; each time it may lose a line that it has read and not yet written
 }
 
 func newMachine(t *testing.T) *machine {
@@ -75,7 +75,7 @@ func (m *machine) shell(script string) kubelet.ContainerID {
 	return m.start("pod", kubelet.ContainerSpec{Command: []string{"/bin/sh", "-c", script}})
 }
 
-// output returns what a container has written, without the log's frame.
+// output returns the text of a container's log.
 func (m *machine) output(id kubelet.ContainerID) string {
 	m.Helper()
 	c := m.find(id)
@@ -116,7 +116,7 @@ func (m *machine) ended(id kubelet.ContainerID) kubelet.Container {
 
 func (m *machine) wait(what string, cond func() bool) {
 	m.Helper()
-	over := time.NewTimer(20 * time.Second)
+	over := time.NewTimer(time.Minute)
 	defer over.Stop()
 	for !cond() {
 		select {
@@ -161,7 +161,7 @@ func (m *machine) killSupervisor() {
 	m.wait("the end of the supervisor", func() bool { return syscall.Kill(pid, 0) != nil })
 }
 
-// run runs an act in the pod and returns what it says.
+// run runs an act in the pod and returns its output.
 func (m *machine) run(spec kubelet.ContainerSpec) string {
 	m.Helper()
 	id := m.start("pod", spec)
@@ -171,7 +171,7 @@ func (m *machine) run(spec kubelet.ContainerSpec) string {
 	return m.output(id)
 }
 
-// loop runs until a file is there, counting loudly.
+// loop returns a script that prints increasing numbers until a file exists.
 func (m *machine) loop(file, then string) string {
 	return "i=0; while [ ! -e '" + m.root + "/" + file + "' ]; do i=$((i+1)); echo $i; sleep 0.001; done; " + then
 }
@@ -256,7 +256,7 @@ func TestExitMissed(t *testing.T) {
 	}
 }
 
-// TestOutputSurvivesSupervisor has containers end while there is no supervisor.
+// TestOutputSurvivesSupervisor ends containers while no supervisor runs.
 func TestOutputSurvivesSupervisor(t *testing.T) {
 	m := newMachine(t)
 	for i := range 5 {
@@ -310,7 +310,7 @@ func TestPurgeLeavesNothing(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(m.root, "runtime")); !os.IsNotExist(err) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	m.open() // for the clean-up, which purges once more
+	m.open() // for the cleanup, which purges again
 }
 
 func TestStopAllKeepsThePods(t *testing.T) {

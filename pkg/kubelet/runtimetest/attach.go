@@ -18,32 +18,32 @@ func (f *fixture) attacher() kubelet.Attacher {
 	return a
 }
 
-// said is what was written so far.
-type said struct {
+// written collects the output so far.
+type written struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (s *said) Write(b []byte) (int, error) {
+func (s *written) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.Write(b)
 }
 
-func (s *said) String() string {
+func (s *written) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.String()
 }
 
-func (s *said) has(text string) func() bool {
+func (s *written) has(text string) func() bool {
 	return func() bool { return strings.Contains(s.String(), text) }
 }
 
-// attached is a call of Attach that runs.
+// attached is a running call of Attach.
 type attached struct {
 	in       *io.PipeWriter
-	out, err said
+	out, err written
 	sizes    chan kubelet.WindowSize
 	ended    chan error
 }
@@ -80,7 +80,7 @@ func (f *fixture) ends(a *attached) {
 
 const echoes = `while read line; do echo "out $line"; echo "err $line" >&2; done; echo over; exit 3`
 
-// attachInput gives a container input, twice, since it stays open.
+// attachInput attaches twice with input to a container whose input stays open.
 func attachInput(f *fixture) {
 	p := f.pod()
 	spec := f.command("sh", "-c", echoes)
@@ -106,13 +106,13 @@ func attachInput(f *fixture) {
 	}
 }
 
-// attachOnce gives a container all the input that it gets.
+// attachOnce attaches with input to a container with StdinOnce.
 func attachOnce(f *fixture) {
 	p := f.pod()
 	spec := f.command("sh", "-c", echoes)
 	spec.Stdin, spec.StdinOnce = true, true
 	id := f.start(p, spec)
-	other := f.attach(id) // whose input ends with that of the first to end
+	other := f.attach(id) // its input ends with that of the client that ends first
 	other.say(f, "some\n")
 	f.wait("out some", other.out.has("out some\n"))
 	a := f.attach(id)
@@ -146,7 +146,7 @@ func attachTerminal(f *fixture) {
 	a.say(f, "hello\n")
 	f.wait("the echo and the answer", a.out.has("hello\r\nxterm got hello\r\n"))
 	a.sizes <- kubelet.WindowSize{Width: 91, Height: 33}
-	a.sizes <- kubelet.WindowSize{Width: 92, Height: 34} // which is taken once the first is done
+	a.sizes <- kubelet.WindowSize{Width: 92, Height: 34} // is read after the first
 	_ = a.in.Close()
 	f.ends(a)
 	f.restart()

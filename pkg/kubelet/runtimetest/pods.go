@@ -52,7 +52,7 @@ func startPodTwice(f *fixture) {
 }
 
 func stopUnknown(f *fixture) {
-	if err := f.StopPod(f.ctx, "nobody"); err != nil {
+	if err := f.StopPod(f.ctx, "unknown"); err != nil {
 		f.Errorf("StopPod: %v", err)
 	}
 	if err := f.Stop(f.ctx, "nothing", time.Second); err != nil {
@@ -64,7 +64,7 @@ func stopUnknown(f *fixture) {
 }
 
 func startWithoutPod(f *fixture) {
-	if _, err := f.Start(f.ctx, "nobody", f.shell("exit 0")); err == nil {
+	if _, err := f.Start(f.ctx, "unknown", f.shell("exit 0")); err == nil {
 		f.Error("a container was started in a pod that is not there")
 	}
 }
@@ -82,7 +82,7 @@ func containerRuns(f *fixture) {
 	if !c.Running || c.Started.IsZero() || c.Name != spec.Name || c.Attempt != 3 || c.Image != spec.Image {
 		f.Errorf("got %+v", c)
 	}
-	if f.driver.Simulated == (c.PID > 0) {
+	if f.driver.Tier.Simulated == (c.PID > 0) {
 		f.Errorf("got PID %d", c.PID)
 	}
 }
@@ -156,11 +156,11 @@ func addressesDiffer(f *fixture) {
 	}
 }
 
-// why returns what the runtime says of a feature.
+// why returns the message of a runtime's feature.
 func (f *fixture) why(feature string) string {
 	d, ok := f.Runtime.(kubelet.Describer)
 	if !ok {
-		return "the runtime does not say why"
+		return "the runtime describes no features"
 	}
 	var said []string
 	for _, x := range d.Features() {
@@ -182,7 +182,7 @@ func changed(f *fixture) {
 	f.hint("the end")
 }
 
-// drain takes the hints that are there.
+// drain reads the hints that are pending.
 func (f *fixture) drain() {
 	for {
 		select {

@@ -1,5 +1,5 @@
-// Package runtimetest holds what every kubelet.Runtime promises, as one suite of tests. A driver's tests call Run, and
-// their TestMain calls Main, since the suite starts the test program again to be killed, or to run in a container.
+// Package runtimetest is the contract of kubelet.Runtime as a suite of tests. A driver's test calls Run, and its TestMain
+// calls Main: the suite starts the test program again, as a process to kill and as a container.
 package runtimetest
 
 import (
@@ -16,23 +16,24 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
-// Driver makes runtimes for the suite.
+// Driver opens runtimes for the suite.
 type Driver struct {
-	// New opens a runtime over root. What it holds is closed by the returned function, while pods run on.
+	// New opens a runtime over root. The returned function closes it; its pods run on.
 	New func(root string) (kubelet.Runtime, func() error, error)
-	// Purge ends what is left over root, once nothing is open there; nil: nothing is.
+	// Purge ends the pods over root after the last runtime there is closed; nil: none are left.
 	Purge func(root string) error
-	// Simulated runtimes run no programs: the suite skips what needs one.
-	Simulated bool
+	// Tier describes the runtime. The suite skips the tests that need programs when it is simulated.
+	Tier kubelet.Tier
 }
 
-// Run tests a driver.
+// Run runs the suite on a driver.
 func Run(t *testing.T, d Driver) {
 	for _, c := range []struct {
 		name      string
 		test      func(*fixture)
 		processes bool // needs real ones
 	}{
+		{"FieldsAreListed", fieldsAreListed, false},
 		{"PodIsThereUntilStopped", podIsThereUntilStopped, false},
 		{"StartPodTwice", startPodTwice, false},
 		{"StopUnknown", stopUnknown, false},
@@ -67,7 +68,7 @@ func Run(t *testing.T, d Driver) {
 		{"AttachTerminal", attachTerminal, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.processes && d.Simulated {
+			if c.processes && d.Tier.Simulated {
 				t.Skip("a simulated runtime runs no programs")
 			}
 			c.test(newFixture(t, d))
@@ -86,7 +87,7 @@ type fixture struct {
 }
 
 func newFixture(t testing.TB, d Driver) *fixture {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	f := &fixture{TB: t, driver: d, root: t.TempDir(), ctx: ctx}
 	f.open()
 	t.Cleanup(func() {
@@ -196,11 +197,11 @@ func (f *fixture) ended(id kubelet.ContainerID) kubelet.Container {
 }
 
 const (
-	patience = 20 * time.Second
+	patience = time.Minute
 	tick     = 2 * time.Millisecond
 )
 
-// wait polls a condition.
+// wait waits for a condition, which it polls.
 func (f *fixture) wait(what string, cond func() bool) {
 	f.Helper()
 	over := time.NewTimer(patience)

@@ -1,15 +1,15 @@
-// Package sim owns the runtime of simulated nodes: it runs nothing, and accounts for everything. A container "runs" from
-// the moment it is started until it is stopped, or until a rule of its pod says that it ends. Pods are kept in memory
-// only, cost no goroutine and no timer of their own, and have addresses of 10.244.0.0/16, which lead nowhere.
+// Package sim owns the runtime of simulated nodes, which runs no programs. A container runs from its start until it is
+// stopped, or until a rule of its pod ends it. Pods are kept in memory only. They have no goroutine and no timer of their
+// own, and addresses of 10.244.0.0/16 that are not reachable.
 //
-// Rules are annotations of the pod, with which programs that end are simulated (jobs, crash loops):
+// Rules are annotations of the pod that simulate programs that end, such as jobs and crash loops:
 //
-//	minikctl.dev/sim-exit-after: 30s     how long each container runs; without it, until it is stopped
-//	minikctl.dev/sim-exit-code: "1"      the exit code it then has; 0 if not given
+//	minikctl.dev/sim-exit-after: 30s     the time that each container runs; default: until it is stopped
+//	minikctl.dev/sim-exit-code: "1"      its exit code; default: 0
 //	minikctl.dev/sim-exit-after.NAME     the same for the container NAME alone
 //	minikctl.dev/sim-exit-code.NAME
 //
-// A container that is stopped before that ends with code 143 (SIGTERM), as most programs do.
+// A container that is stopped before ends with code 143 (SIGTERM).
 package sim
 
 import (
@@ -31,17 +31,17 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
-// These annotations of a pod are the rules for its containers. They may be followed by a dot and a container's name.
+// The annotations with a pod's rules. A suffix of a dot and a container's name restricts a rule to that container.
 const (
 	ExitAfter = "minikctl.dev/sim-exit-after"
 	ExitCode  = "minikctl.dev/sim-exit-code"
 )
 
-// jitter spreads the ends of containers that were started together, as no two programs take equally long.
+// jitter spreads the ends of containers that start at the same time.
 const jitter = 0.01
 
-// Cluster is what the simulated nodes of a daemon share: the clock, the addresses and the order of events. It is safe for
-// concurrent use.
+// Cluster is what the simulated nodes of a daemon share: the clock, the addresses and the queue of containers that will
+// end. It is safe for concurrent use.
 type Cluster struct {
 	clock  clock.Clock
 	source *clock.Source
@@ -58,13 +58,16 @@ func NewCluster(clk clock.Clock, src *clock.Source) *Cluster {
 	return &Cluster{clock: clk, source: src}
 }
 
-// Runtime returns a new node's runtime.
-func (c *Cluster) Runtime() kubelet.Runtime {
+// Runtime implements kubelet.Nodes: it returns the runtime of a new node.
+func (c *Cluster) Runtime(string) kubelet.Runtime {
 	return &node{cluster: c, pods: map[types.UID]*pod{}, changed: make(chan struct{}, 1)}
 }
 
-// New returns the runtime of a node that shares nothing with others.
-func New(clk clock.Clock, src *clock.Source) kubelet.Runtime { return NewCluster(clk, src).Runtime() }
+// New returns the runtime of a node in a Cluster of its own.
+func New(clk clock.Clock, src *clock.Source) kubelet.Runtime { return NewCluster(clk, src).Runtime("") }
+
+// Close implements kubelet.Nodes. The pods of simulated nodes end with their Cluster.
+func (c *Cluster) Close() error { return nil }
 
 var _ kubelet.Runtime = (*node)(nil)
 
@@ -79,16 +82,16 @@ type pod struct {
 	addr netip.Addr
 }
 
-// ErrNoPod says that a pod was not started.
+// ErrNoPod is the error for a pod that is not started.
 var ErrNoPod = errors.New("no such pod")
 
-// ErrRunning says that a running container can't be removed.
+// ErrRunning is the error for the removal of a running container.
 var ErrRunning = errors.New("the container is running")
 
 // Changed implements kubelet.Runtime.
 func (n *node) Changed() <-chan struct{} { return n.changed }
 
-func (n *node) nudge() {
+func (n *node) hint() {
 	select {
 	case n.changed <- struct{}{}:
 	default:
@@ -130,7 +133,7 @@ func (n *node) StartPod(_ context.Context, spec kubelet.PodSpec) (kubelet.Pod, e
 		p.addr, p.IP = addr, addr.String()
 	}
 	n.pods[spec.UID] = p
-	n.nudge()
+	n.hint()
 	return p.copy(), nil
 }
 
@@ -142,7 +145,7 @@ func (n *node) StopPod(_ context.Context, uid types.UID) error {
 	if p := n.pods[uid]; p != nil {
 		c.pool.release(p.addr)
 		delete(n.pods, uid)
-		n.nudge()
+		n.hint()
 	}
 	return nil
 }
@@ -168,11 +171,11 @@ func (n *node) Start(_ context.Context, uid types.UID, spec kubelet.ContainerSpe
 	if ends {
 		c.endAt(now.Add(c.source.Jitter(after, jitter)), n, id, code)
 	}
-	n.nudge()
+	n.hint()
 	return id, nil
 }
 
-// rule reads when and how a container ends by itself.
+// rule parses the rules of a container. ends is false if it runs until it is stopped.
 func rule(annotations map[string]string, name string) (after time.Duration, code int, ends bool, err error) {
 	text, key := lookup(annotations, ExitAfter, name)
 	if text == "" {
@@ -211,13 +214,13 @@ func (n *node) Stop(_ context.Context, id kubelet.ContainerID, _ time.Duration) 
 	return nil
 }
 
-// end notes the end of c. The cluster's mu must be held.
+// end stores the end of c. The caller holds the cluster's mu.
 func (n *node) end(c *kubelet.Container, code, signal int) {
 	c.Running, c.Finished, c.ExitCode, c.Signal = false, n.cluster.clock.Now(), code, signal
-	n.nudge()
+	n.hint()
 }
 
-// find returns a container of the node, or nil. The cluster's mu must be held.
+// find returns a container of the node, or nil. The caller holds the cluster's mu.
 func (n *node) find(id kubelet.ContainerID) *kubelet.Container {
 	p := n.pods[owner(id)]
 	if p == nil {
@@ -249,6 +252,6 @@ func (n *node) Remove(_ context.Context, id kubelet.ContainerID) error {
 	}
 	p := n.pods[owner(id)]
 	p.Containers = slices.DeleteFunc(p.Containers, func(c kubelet.Container) bool { return c.ID == id })
-	n.nudge()
+	n.hint()
 	return nil
 }

@@ -20,7 +20,7 @@ func TestRuntime(t *testing.T) {
 		New: func(string) (kubelet.Runtime, func() error, error) {
 			return sim.New(clock.Real(), clock.NewSource(1)), func() error { return nil }, nil
 		},
-		Simulated: true,
+		Tier: sim.Tier,
 	})
 }
 
@@ -128,7 +128,7 @@ func TestNodesShareAddresses(t *testing.T) {
 	seen := map[string]bool{}
 	const nodes, perNode = 300, 250 // more than a /16 has
 	for n := range nodes {
-		rt := cluster.Runtime()
+		rt := cluster.Runtime("")
 		for i := range perNode {
 			p, err := rt.StartPod(t.Context(), kubelet.PodSpec{UID: types.UID(fmt.Sprintf("%d-%d", n, i))})
 			if err != nil {

@@ -165,7 +165,7 @@ func claim(t *testing.T, folder, owner string) Range {
 func TestFoldersOfOthersAreRefused(t *testing.T) {
 	victim := filepath.Join(t.TempDir(), "victim")
 	for name, prepare := range map[string]func(t *testing.T, parent string) error{
-		"anybody may write": func(t *testing.T, parent string) error {
+		"others may write": func(t *testing.T, parent string) error {
 			return errors.Join(os.MkdirAll(filepath.Join(parent, "ranges"), 0o700), os.Chmod(parent, 0o777))
 		},
 		"a link": func(t *testing.T, parent string) error { return os.Symlink(t.TempDir(), parent) },

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// Folder returns where the daemons of this user claim ranges: $XDG_RUNTIME_DIR/minikctl/ranges, or a folder of the user
-// in the machine's folder for temporary files.
+// Folder returns the folder in which the daemons of this user claim ranges: $XDG_RUNTIME_DIR/minikctl/ranges, or else
+// minikctl-UID/ranges in the folder for temporary files.
 func Folder() string {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
 		return filepath.Join(dir, "minikctl", "ranges")
@@ -21,9 +21,9 @@ func Folder() string {
 	return filepath.Join(os.TempDir(), "minikctl-"+strconv.Itoa(os.Getuid()), "ranges")
 }
 
-// Claim returns the range that owner has in folder, or gives it one. The owner is the absolute path of a daemon's data
-// folder: a claim whose owner is no longer there is void. Ranges in which somebody else listens, such as another user's
-// daemon, are passed over.
+// Claim returns the range that owner has claimed in folder, or claims one. The owner is the absolute path of a daemon's data
+// folder. A claim whose owner no longer exists is void. Claim skips ranges in which a socket listens, such as those of other
+// users' daemons.
 func Claim(folder, owner string) (Range, error) {
 	unlock, err := lock(folder)
 	if err != nil {
@@ -54,7 +54,7 @@ func Claim(folder, owner string) (Range, error) {
 	return 0, fmt.Errorf("claim an address range in %s: %w", folder, ErrExhausted)
 }
 
-// Release gives up what owner has in folder. Idempotent.
+// Release removes the claim of owner in folder. Idempotent.
 func Release(folder, owner string) error {
 	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -84,11 +84,11 @@ func Release(folder, owner string) error {
 
 const lockName = "lock"
 
-// lock keeps other daemons out. The folder may be removed by the one that had the lock, so that the file it stands for
-// is looked at again.
+// lock locks folder against other daemons, and creates it if it is missing. It tries again if the previous holder has removed
+// the folder.
 func lock(folder string) (func(), error) {
 	for {
-		if err := makeOwn(folder); err != nil {
+		if err := makeFolder(folder); err != nil {
 			return nil, err
 		}
 		path := filepath.Join(folder, lockName)
@@ -115,9 +115,9 @@ func lock(folder string) (func(), error) {
 	}
 }
 
-// makeOwn makes the folder if it is missing. It refuses one in which others could put links for us to write through: below
-// the machine's folder for temporary files anybody may have made it before us.
-func makeOwn(folder string) error {
+// makeFolder creates the folder if it is missing. It refuses a folder in which other users could place links: in the folder for
+// temporary files, another user may have created it first.
+func makeFolder(folder string) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func makeOwn(folder string) error {
 	return nil
 }
 
-// removeFolder removes the empty folder with its lock, and the user's folder above it if that is empty as well.
+// removeFolder removes the lock and the empty folder, and the parent folder if it is empty, too.
 func removeFolder(folder string) error {
 	if err := os.Remove(filepath.Join(folder, lockName)); err != nil {
 		return err
@@ -143,7 +143,7 @@ func removeFolder(folder string) error {
 	for _, dir := range []string{folder, filepath.Dir(folder)} {
 		err := os.Remove(dir)
 		if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
-			return nil // somebody else's
+			return nil // in use, or removed already
 		}
 		if err != nil {
 			return err
@@ -152,7 +152,7 @@ func removeFolder(folder string) error {
 	return nil
 }
 
-// claims reads the owners of all ranges, and removes the void claims.
+// claims returns the owners of all claimed ranges, and removes void claims.
 func claims(folder string) (map[Range]string, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -186,20 +186,21 @@ func claimFile(folder string, r Range) string {
 	return filepath.Join(folder, "127."+strconv.Itoa(int(r)))
 }
 
-// preferred spreads the daemons of users who don't see each other's claims.
+// preferred returns the range at which the search for owner begins. It spreads the daemons of different users, which don't
+// see each other's claims.
 func preferred(owner string) Range {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%d\x00%s", os.Getuid(), owner)
 	return First + Range(h.Sum32()%uint32(Last-First+1))
 }
 
-// listening tells in which ranges somebody has a socket, where the machine says so.
+// listening returns the ranges in which a socket is bound, on systems that list sockets in /proc.
 func listening() map[Range]bool {
 	busy := map[Range]bool{}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/udp"} {
 		b, err := os.ReadFile(table)
 		if err != nil {
-			continue // another system: the claims of this user have to do
+			continue // another system: only the claims of this user count
 		}
 		for line := range strings.Lines(string(b)) {
 			if r, ok := rangeOfLine(line); ok {
@@ -210,8 +211,8 @@ func listening() map[Range]bool {
 	return busy
 }
 
-// rangeOfLine parses "  0: 0100007F:1F90 00000000:0000 0A …": the local address in the byte order of the machine, which
-// is little-endian wherever minikctl is built for.
+// rangeOfLine parses a line such as "  0: 0100007F:1F90 00000000:0000 0A …". It begins with the local address in the byte
+// order of the machine, which is little-endian on all platforms of minikctl.
 func rangeOfLine(line string) (Range, bool) {
 	f := strings.Fields(line)
 	if len(f) < 2 || len(f[1]) < 8 || f[1][6:8] != "7F" {

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -24,7 +25,7 @@ const (
 	maxAnnotationBytes = 5 << 10
 )
 
-// policy is what both kinds of policies have.
+// policy has the fields that both kinds of policies share.
 type policy struct {
 	failure    *admissionv1.FailurePolicyType
 	params     *admissionv1.ParamKind
@@ -32,10 +33,10 @@ type policy struct {
 	conditions []admissionv1.MatchCondition
 	variables  []admissionv1.Variable
 
-	onlyMutable bool // it may not match a DELETE
+	onlyMutable bool // rejects rules for DELETE
 }
 
-// compiler compiles the expressions of one policy; those with variables know the ones before them.
+// compiler returns a compiler for a policy's expressions. A variable may refer to earlier ones.
 func (p policy) compiler() plugincel.Compiler {
 	if len(p.variables) > 0 {
 		if c, err := plugincel.NewCompositedCompiler(Environment()); err == nil {
@@ -49,7 +50,7 @@ func (p policy) vars() plugincel.OptionalVariableDeclarations {
 	return plugincel.OptionalVariableDeclarations{HasParams: p.params != nil, HasAuthorizer: true}
 }
 
-// validate checks what both kinds of policies have, in Kubernetes' order.
+// validate checks the shared fields, in Kubernetes' order.
 func (p policy) validate(c plugincel.Compiler, l leave) field.ErrorList {
 	var errs field.ErrorList
 	at := check.Spec
@@ -80,7 +81,9 @@ func (p policy) validate(c plugincel.Compiler, l leave) field.ErrorList {
 	return errs
 }
 
-var identifier = regexp.MustCompile("^[_a-zA-Z][_a-zA-Z0-9]*$")
+var identifier = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("^[_a-zA-Z][_a-zA-Z0-9]*$")
+})
 
 var reserved = []string{"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
 	"loop", "package", "namespace", "return", "var", "void", "while"}
@@ -90,7 +93,7 @@ func (p policy) variable(c plugincel.Compiler, v *admissionv1.Variable, l leave,
 	switch {
 	case strings.TrimSpace(v.Name) == "":
 		errs = append(errs, field.Required(at.Child("name"), "name is not specified"))
-	case !identifier.MatchString(v.Name) || slices.Contains(reserved, v.Name):
+	case !identifier().MatchString(v.Name) || slices.Contains(reserved, v.Name):
 		errs = append(errs, field.Invalid(at.Child("name"), v.Name, "must be a valid CEL identifier"))
 	}
 	if strings.TrimSpace(v.Expression) == "" {
@@ -168,7 +171,7 @@ func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) fie
 	return errs
 }
 
-// expressionsOf returns which expressions a policy has had.
+// expressionsOf returns a function that reports whether the policy has an expression.
 func expressionsOf(s *admissionv1.ValidatingAdmissionPolicySpec) func(string) bool {
 	known := map[string]bool{}
 	for _, c := range s.MatchConditions {

@@ -1,5 +1,5 @@
-// Package apiextensions has the row of the resource that describes other resources. What a definition may say is checked by
-// Kubernetes' own library, which knows definitions in a form of its own; nothing of it is touched before the first one comes.
+// Package apiextensions holds the row of CustomResourceDefinition. Definitions are validated by
+// Kubernetes' library, which takes its internal type. The library is initialised with the first definition.
 package apiextensions
 
 import (
@@ -16,21 +16,22 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// CustomResourceDefinitions is the row of CustomResourceDefinition. The conditions, and with them whether the resource is
-// served, are for the API server to set.
+// CustomResourceDefinitions is the row of CustomResourceDefinition. The API server sets its conditions, and serves the resource
+// accordingly.
 var CustomResourceDefinitions = objects.Def[*apiextensionsv1.CustomResourceDefinition]{
 	Names: objects.Names{
 		Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition", Plural: "customresourcedefinitions",
 		Short: []string{"crd", "crds"}, Categories: []string{"api-extensions"}, Cluster: true, Hashed: "v1beta1",
 	},
-	Versions: oldDefinitions,
-	New:      func() *apiextensionsv1.CustomResourceDefinition { return &apiextensionsv1.CustomResourceDefinition{} },
-	NewList:  func() runtime.Object { return &apiextensionsv1.CustomResourceDefinitionList{} },
-	Default:  setDefaults,
-	Prepare:  prepare,
-	Validate: validate,
-	Warnings: warnings,
-	Deleting: terminate,
+	ApplyPriority: 170,
+	Versions:      oldDefinitions,
+	New:           func() *apiextensionsv1.CustomResourceDefinition { return &apiextensionsv1.CustomResourceDefinition{} },
+	NewList:       func() runtime.Object { return &apiextensionsv1.CustomResourceDefinitionList{} },
+	Default:       setDefaults,
+	Prepare:       prepare,
+	Validate:      validate,
+	Warnings:      warnings,
+	Deleting:      terminate,
 	Columns: []objects.Column[*apiextensionsv1.CustomResourceDefinition]{
 		objects.NameColumn[*apiextensionsv1.CustomResourceDefinition](),
 		{Name: "Created At", Type: "date", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"],
@@ -47,13 +48,13 @@ var CustomResourceDefinitions = objects.Def[*apiextensionsv1.CustomResourceDefin
 	NeedsVersion: true,
 }
 
-// setDefaults fills in what was left out, and brings the values in schemas (defaults, enums, examples) into the form that
-// they have after Kubernetes has decoded them.
+// setDefaults sets defaults, and converts the values in schemas (defaults, enums, examples) to the form that
+// Kubernetes decodes them to.
 func setDefaults(crd *apiextensionsv1.CustomResourceDefinition) {
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(crd)
 	normalized, err := internal(crd)
 	if err != nil {
-		return // the validation says so
+		return // validation reports it
 	}
 	var spec apiextensionsv1.CustomResourceDefinitionSpec
 	if apiextensionsv1.Convert_apiextensions_CustomResourceDefinitionSpec_To_v1_CustomResourceDefinitionSpec(&normalized.Spec, &spec, nil) == nil {
@@ -61,8 +62,8 @@ func setDefaults(crd *apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// prepare resets what clients may not set. Versions in which objects were ever stored are kept until somebody says, in the
-// status, that there are none of them anymore.
+// prepare resets fields that clients may not set. A version stays in storedVersions until a client removes it there with a write of
+// the status.
 func prepare(crd, old *apiextensionsv1.CustomResourceDefinition) {
 	if old == nil {
 		crd.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
@@ -81,7 +82,7 @@ func prepare(crd, old *apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// terminate begins a deletion, which ends when the API server has deleted the custom resources.
+// terminate starts the deletion, which ends once the API server has deleted the custom resources.
 func terminate(crd *apiextensionsv1.CustomResourceDefinition, now time.Time) {
 	at := metav1.NewTime(now)
 	crd.DeletionTimestamp = &at
@@ -105,7 +106,7 @@ func terminate(crd *apiextensionsv1.CustomResourceDefinition, now time.Time) {
 	conditions[i] = terminating
 }
 
-// internal returns a definition in the form that the library checks. It shares what it can with crd and must not be changed.
+// internal converts a definition to the library's type. The result shares memory with crd and must not be changed.
 func internal(crd *apiextensionsv1.CustomResourceDefinition) (*apiextensions.CustomResourceDefinition, error) {
 	out := &apiextensions.CustomResourceDefinition{}
 	err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, out, nil)

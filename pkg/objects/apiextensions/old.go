@@ -11,10 +11,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// A modern server no longer serves v1beta1, in which most of what was ever written about definitions is.
+// Kubernetes no longer serves v1beta1. It is here because articles and books use it.
 var oldDefinitions = []objects.Version[*apiextensionsv1.CustomResourceDefinition]{{
 	Group: "apiextensions.k8s.io", Version: "v1beta1",
-	Deprecated: objects.Farewell("apiextensions.k8s.io/v1beta1", "CustomResourceDefinition", &apiextensionsv1beta1.CustomResourceDefinition{}),
+	Deprecated: objects.RemovalWarning("apiextensions.k8s.io/v1beta1", "CustomResourceDefinition", &apiextensionsv1beta1.CustomResourceDefinition{}),
 	New:        func() runtime.Object { return &apiextensionsv1beta1.CustomResourceDefinition{} },
 	NewList:    func() runtime.Object { return &apiextensionsv1beta1.CustomResourceDefinitionList{} },
 	Default: func(obj runtime.Object) {
@@ -49,8 +49,8 @@ func toOld(crd *apiextensionsv1.CustomResourceDefinition) (runtime.Object, error
 	return out, apiextensionsv1beta1.Convert_apiextensions_CustomResourceDefinition_To_v1beta1_CustomResourceDefinition(mid, out, nil)
 }
 
-// modernize says in the schemas what v1beta1 had other means for: that nothing is dropped that no schema knows, and that
-// there need not be a schema. Versions may share their schemas, so each gets its own.
+// modernize converts to schemas what v1beta1 has other fields for: that unknown fields are preserved, and that
+// the schema is optional. It copies schemas that versions share.
 func modernize(spec *apiextensionsv1.CustomResourceDefinitionSpec) {
 	if !spec.PreserveUnknownFields {
 		return
@@ -69,14 +69,14 @@ func modernize(spec *apiextensionsv1.CustomResourceDefinitionSpec) {
 		root.Type = "object"
 		metadata, described := root.Properties["metadata"]
 		keepUnknown(root)
-		if described { // of which all is known
+		if described { // pruning is on
 			root.Properties["metadata"] = metadata
 		}
 	}
 }
 
-// keepUnknown gives a schema and those of its fields the types that they imply, and lets objects have fields that they do
-// not know.
+// keepUnknown sets the implied types of a schema and its fields, and preserves unknown fields of
+// objects.
 func keepUnknown(s *apiextensionsv1.JSONSchemaProps) {
 	switch {
 	case s.Type != "" || s.XIntOrString:

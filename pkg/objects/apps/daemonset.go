@@ -21,15 +21,16 @@ import (
 var DaemonSets = objects.Def[*appsv1.DaemonSet]{
 	Names: objects.Names{Group: "apps", Version: "v1", Kind: "DaemonSet", Plural: "daemonsets",
 		Short: []string{"ds"}, Categories: []string{"all"}},
-	Versions: oldDaemonSets,
-	New:      func() *appsv1.DaemonSet { return &appsv1.DaemonSet{} },
-	NewList:  func() runtime.Object { return &appsv1.DaemonSetList{} },
-	Default:  defaultDaemonSet,
-	Prepare:  prepareDaemonSet,
-	Validate: validateDaemonSet,
-	Warnings: daemonSetWarnings,
-	Columns:  daemonSetColumns,
-	Reset:    []string{"status"},
+	Versions:   oldDaemonSets,
+	New:        func() *appsv1.DaemonSet { return &appsv1.DaemonSet{} },
+	Controller: "daemon-set-controller",
+	NewList:    func() runtime.Object { return &appsv1.DaemonSetList{} },
+	Default:    defaultDaemonSet,
+	Prepare:    prepareDaemonSet,
+	Validate:   validateDaemonSet,
+	Warnings:   daemonSetWarnings,
+	Columns:    daemonSetColumns,
+	Reset:      []string{"status"},
 	Status: &objects.Status[*appsv1.DaemonSet]{
 		Prepare: func(ds, old *appsv1.DaemonSet) {
 			ds.Spec = old.Spec
@@ -60,10 +61,10 @@ func defaultDaemonSet(ds *appsv1.DaemonSet) {
 		s.RevisionHistoryLimit = new(int32(10))
 	}
 	podspec.DefaultTemplate(&s.Template)
-	setTemplateGeneration(ds, templateGeneration(ds)) // so that whoever writes the set owns it
+	setTemplateGeneration(ds, templateGeneration(ds)) // so that the writer owns it in managedFields
 }
 
-// prepareDaemonSet counts the template's changes in an annotation, where an old version had a field.
+// prepareDaemonSet counts the template's changes in an annotation, which was a field of extensions/v1beta1.
 func prepareDaemonSet(ds, old *appsv1.DaemonSet) {
 	podspec.PrepareTemplate(&ds.Spec.Template)
 	if old == nil {
@@ -81,7 +82,7 @@ func prepareDaemonSet(ds, old *appsv1.DaemonSet) {
 	check.Generation(ds, old, func() bool { return !check.Same(&ds.Spec, &old.Spec) })
 }
 
-// templateGeneration is 0 where the annotation is missing or no number.
+// templateGeneration returns the annotation's number, or 0 if it is missing or malformed.
 func templateGeneration(ds *appsv1.DaemonSet) int64 {
 	n, err := strconv.ParseInt(ds.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
 	if err != nil {

@@ -20,15 +20,16 @@ import (
 var Deployments = objects.Def[*appsv1.Deployment]{
 	Names: objects.Names{Group: "apps", Version: "v1", Kind: "Deployment", Plural: "deployments",
 		Short: []string{"deploy"}, Categories: []string{"all"}},
-	Versions: oldDeployments,
-	New:      func() *appsv1.Deployment { return &appsv1.Deployment{} },
-	NewList:  func() runtime.Object { return &appsv1.DeploymentList{} },
-	Default:  defaultDeployment,
-	Prepare:  prepareDeployment,
-	Validate: validateDeployment,
-	Warnings: deploymentWarnings,
-	Columns:  deploymentColumns,
-	Reset:    []string{"status"},
+	Versions:   oldDeployments,
+	New:        func() *appsv1.Deployment { return &appsv1.Deployment{} },
+	Controller: "deployment-controller",
+	NewList:    func() runtime.Object { return &appsv1.DeploymentList{} },
+	Default:    defaultDeployment,
+	Prepare:    prepareDeployment,
+	Validate:   validateDeployment,
+	Warnings:   deploymentWarnings,
+	Columns:    deploymentColumns,
+	Reset:      []string{"status"},
 	Status: &objects.Status[*appsv1.Deployment]{
 		Prepare: func(d, old *appsv1.Deployment) {
 			d.Spec = old.Spec
@@ -60,7 +61,7 @@ func shownSelector(s *metav1.LabelSelector) string {
 	return selector.String()
 }
 
-// selectorString is a selector as scale and its clients write it.
+// selectorString formats a selector for the scale subresource.
 func selectorString(s *metav1.LabelSelector) string {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
@@ -97,7 +98,7 @@ func defaultDeployment(d *appsv1.Deployment) {
 	podspec.DefaultTemplate(&s.Template)
 }
 
-// prepareDeployment counts changed annotations as a new generation too: the controller copies them to ReplicaSets.
+// prepareDeployment increments the generation also for changed annotations, since the controller copies them to ReplicaSets.
 func prepareDeployment(d, old *appsv1.Deployment) {
 	podspec.PrepareTemplate(&d.Spec.Template)
 	if old == nil {

@@ -18,13 +18,14 @@ import (
 var StatefulSets = objects.Def[*appsv1.StatefulSet]{
 	Names: objects.Names{Group: "apps", Version: "v1", Kind: "StatefulSet", Plural: "statefulsets",
 		Short: []string{"sts"}, Categories: []string{"all"}},
-	Versions: oldStatefulSets,
-	New:      func() *appsv1.StatefulSet { return &appsv1.StatefulSet{} },
-	NewList:  func() runtime.Object { return &appsv1.StatefulSetList{} },
-	Default:  defaultStatefulSet,
-	Prepare:  prepareStatefulSet,
-	Validate: validateStatefulSet,
-	Warnings: statefulSetWarnings,
+	Versions:   oldStatefulSets,
+	New:        func() *appsv1.StatefulSet { return &appsv1.StatefulSet{} },
+	Controller: "statefulset-controller",
+	NewList:    func() runtime.Object { return &appsv1.StatefulSetList{} },
+	Default:    defaultStatefulSet,
+	Prepare:    prepareStatefulSet,
+	Validate:   validateStatefulSet,
+	Warnings:   statefulSetWarnings,
 	Columns: []objects.Column[*appsv1.StatefulSet]{
 		objects.NameColumn[*appsv1.StatefulSet](),
 		{Name: "Ready", Description: "Number of the pod with ready state", Cell: func(set *appsv1.StatefulSet, _ time.Time) any {
@@ -98,7 +99,7 @@ func defaultClaimTemplate(c *corev1.PersistentVolumeClaim) {
 func prepareStatefulSet(set, old *appsv1.StatefulSet) {
 	podspec.PrepareTemplate(&set.Spec.Template)
 	if r := set.Spec.UpdateStrategy.RollingUpdate; r != nil {
-		r.MaxUnavailable = nil // behind a feature gate that is closed
+		r.MaxUnavailable = nil // its feature gate is off
 	}
 	if old == nil {
 		set.Status = appsv1.StatefulSetStatus{}

@@ -15,7 +15,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// hpa is short for the long name of the only kind here.
+// hpa abbreviates the only kind of this package.
 type hpa = autoscalingv2.HorizontalPodAutoscaler
 
 // HorizontalPodAutoscalers is the row of HorizontalPodAutoscaler.
@@ -29,9 +29,10 @@ var HorizontalPodAutoscalers = objects.Def[*hpa]{
 		To:      fromV1,
 		From:    toV1,
 	}},
-	New:     func() *hpa { return &hpa{} },
-	NewList: func() runtime.Object { return &autoscalingv2.HorizontalPodAutoscalerList{} },
-	Default: defaultHPA,
+	New:        func() *hpa { return &hpa{} },
+	Controller: "horizontal-pod-autoscaler",
+	NewList:    func() runtime.Object { return &autoscalingv2.HorizontalPodAutoscalerList{} },
+	Default:    defaultHPA,
 	Prepare: func(h, old *hpa) {
 		h.Status = autoscalingv2.HorizontalPodAutoscalerStatus{}
 		if old != nil {
@@ -70,7 +71,7 @@ func cpuMetric(utilization int32) autoscalingv2.MetricSpec {
 		Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &utilization}}}
 }
 
-// withRules fills what rules leave out.
+// withRules sets defaults of scaling rules.
 func withRules(r *autoscalingv2.HPAScalingRules, rest autoscalingv2.HPAScalingRules) *autoscalingv2.HPAScalingRules {
 	if r == nil {
 		r = &autoscalingv2.HPAScalingRules{}
@@ -109,7 +110,7 @@ var hpaColumns = []objects.Column[*hpa]{
 	objects.AgeColumn[*hpa](),
 }
 
-// targets shows the first two metrics and how many there are besides.
+// targets formats the first two metrics and the number of others.
 func targets(h *hpa) string {
 	const shown = 2
 	if len(h.Spec.Metrics) == 0 {
@@ -130,7 +131,7 @@ func targets(h *hpa) string {
 	return text
 }
 
-// target shows what is and what shall be of one metric.
+// target formats the current and the target value of a metric.
 func target(m *autoscalingv2.MetricSpec, is *autoscalingv2.MetricStatus) string {
 	switch {
 	case m.Type == autoscalingv2.ExternalMetricSourceType && m.External != nil:
@@ -152,7 +153,7 @@ func target(m *autoscalingv2.MetricSpec, is *autoscalingv2.MetricStatus) string 
 	return "<unknown type>"
 }
 
-// current is what a status says that is there.
+// current returns the current value in a metric's status.
 func current[S any](status *S, of func(*S) *autoscalingv2.MetricValueStatus) *autoscalingv2.MetricValueStatus {
 	if status == nil {
 		return nil
@@ -162,7 +163,7 @@ func current[S any](status *S, of func(*S) *autoscalingv2.MetricValueStatus) *au
 
 const unknown = "<unknown>"
 
-// value shows a value, or an average, which it says.
+// value formats a value, or an average with "(avg)".
 func value(now *autoscalingv2.MetricValueStatus, want *autoscalingv2.MetricTarget) string {
 	switch {
 	case want.AverageValue != nil && (now == nil || now.AverageValue == nil):
@@ -182,7 +183,7 @@ func average(now *autoscalingv2.MetricValueStatus) string {
 	return now.AverageValue.String()
 }
 
-// utilization shows the average that is asked for, else how many percent are used.
+// utilization formats the average value if the target has one, otherwise the utilization in percent.
 func utilization(now *autoscalingv2.MetricValueStatus, want *autoscalingv2.MetricTarget) string {
 	if want.AverageValue != nil {
 		return average(now) + "/" + want.AverageValue.String()

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
-	_ "time/tzdata" // time zones on machines that have no list of them
+	_ "time/tzdata" // time zones on machines without a database of them
 
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
@@ -30,14 +31,15 @@ var CronJobs = objects.Def[*batchv1.CronJob]{
 			func() *batchv1beta1.CronJob { return &batchv1beta1.CronJob{} },
 			func() runtime.Object { return &batchv1beta1.CronJobList{} }),
 	},
-	New:      newCronJob,
-	NewList:  func() runtime.Object { return &batchv1.CronJobList{} },
-	Default:  defaultCronJob,
-	Prepare:  prepareCronJob,
-	Validate: validateCronJob,
-	Warnings: cronJobWarnings,
-	Columns:  cronJobColumns,
-	Reset:    []string{"status"},
+	New:        newCronJob,
+	Controller: "cronjob-controller",
+	NewList:    func() runtime.Object { return &batchv1.CronJobList{} },
+	Default:    defaultCronJob,
+	Prepare:    prepareCronJob,
+	Validate:   validateCronJob,
+	Warnings:   cronJobWarnings,
+	Columns:    cronJobColumns,
+	Reset:      []string{"status"},
 	Status: &objects.Status[*batchv1.CronJob]{
 		Prepare: func(c, old *batchv1.CronJob) { c.Spec = old.Spec },
 		Reset:   []string{"spec"},
@@ -75,7 +77,7 @@ func prepareCronJob(c, old *batchv1.CronJob) {
 	check.Generation(c, old, func() bool { return !check.Same(&c.Spec, &old.Spec) })
 }
 
-// maxCronJobName leaves room in a label for what the names of its Jobs get besides.
+// maxCronJobName leaves room in a label for the suffix of the names of Jobs.
 const maxCronJobName = 52
 
 func validateCronJob(c, old *batchv1.CronJob) field.ErrorList {
@@ -118,7 +120,7 @@ func validateCronJobSpec(s, old *batchv1.CronJobSpec, at *field.Path) field.Erro
 	return append(errs, nonNegative(s.FailedJobsHistoryLimit, at, "failedJobsHistoryLimit")...)
 }
 
-// validateSchedule refuses a time zone in the schedule, but for a CronJob that has had one.
+// validateSchedule rejects a time zone in the schedule, unless the old CronJob has one.
 func validateSchedule(s *batchv1.CronJobSpec, zoned bool, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if err := parseSchedule(s.Schedule); err != nil {
@@ -134,7 +136,7 @@ func validateSchedule(s *batchv1.CronJobSpec, zoned bool, at *field.Path) field.
 	return errs
 }
 
-// parseSchedule takes a panic of the parser, which a time zone without a schedule can cause, for an error.
+// parseSchedule converts a panic of the parser, which a time zone without a schedule can cause, to an error.
 func parseSchedule(schedule string) (err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
@@ -145,15 +147,17 @@ func parseSchedule(schedule string) (err error) {
 	return err
 }
 
-// zonePart is a part of the name of a time zone; some old names have digits.
-var zonePart = regexp.MustCompile(`^[A-Za-z\.\-_0-9+]{1,14}$`)
+// zonePart matches a part of a time zone's name; some old names have digits.
+var zonePart = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z\.\-_0-9+]{1,14}$`)
+})
 
 func validateTimeZone(zone string, at *field.Path) field.ErrorList {
 	if zone == "" {
 		return field.ErrorList{field.Invalid(at, zone, "timeZone must be nil or non-empty string")}
 	}
 	for part := range strings.SplitSeq(zone, "/") {
-		if part == "." || part == ".." || strings.HasPrefix(part, "-") || !zonePart.MatchString(part) {
+		if part == "." || part == ".." || strings.HasPrefix(part, "-") || !zonePart().MatchString(part) {
 			return field.ErrorList{field.Invalid(at, zone, "unknown time zone "+zone)}
 		}
 	}
@@ -200,7 +204,7 @@ var cronJobColumns = []objects.Column[*batchv1.CronJob]{
 	}},
 }
 
-// suspended is a word also where the column's type says otherwise, as clients expect.
+// suspended returns a string although the column's type is boolean, as Kubernetes does.
 func suspended(c *batchv1.CronJob) string {
 	switch {
 	case c.Spec.Suspend == nil:

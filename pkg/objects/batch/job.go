@@ -23,14 +23,15 @@ import (
 
 // Jobs is the row of Job.
 var Jobs = objects.Def[*batchv1.Job]{
-	Names:    objects.Names{Group: "batch", Version: "v1", Kind: "Job", Plural: "jobs", Categories: []string{"all"}},
-	New:      func() *batchv1.Job { return &batchv1.Job{} },
-	NewList:  func() runtime.Object { return &batchv1.JobList{} },
-	Default:  defaultJob,
-	Prepare:  prepareJob,
-	Validate: validateJob,
-	Warnings: jobWarnings,
-	Columns:  jobColumns,
+	Names:      objects.Names{Group: "batch", Version: "v1", Kind: "Job", Plural: "jobs", Categories: []string{"all"}},
+	New:        func() *batchv1.Job { return &batchv1.Job{} },
+	Controller: "job-controller",
+	NewList:    func() runtime.Object { return &batchv1.JobList{} },
+	Default:    defaultJob,
+	Prepare:    prepareJob,
+	Validate:   validateJob,
+	Warnings:   jobWarnings,
+	Columns:    jobColumns,
 	Selectable: map[string]func(*batchv1.Job) string{
 		"status.successful": func(j *batchv1.Job) string { return strconv.Itoa(int(j.Status.Succeeded)) },
 	},
@@ -57,11 +58,11 @@ func defaultJob(j *batchv1.Job) {
 	if s.BackoffLimit == nil {
 		s.BackoffLimit = new(int32(6))
 		if s.BackoffLimitPerIndex != nil {
-			*s.BackoffLimit = math.MaxInt32 // each index has a limit of its own
+			*s.BackoffLimit = math.MaxInt32 // each index has its own limit
 		}
 	}
 	if len(j.Labels) == 0 {
-		j.Labels = s.Template.Labels // shared, so that it gets what is generated too
+		j.Labels = s.Template.Labels // shared, so that generated labels are added to both
 	}
 	if s.CompletionMode == nil {
 		s.CompletionMode = new(batchv1.NonIndexedCompletion)
@@ -113,13 +114,13 @@ func prepareJob(j, old *batchv1.Job) {
 	}
 }
 
-// The labels by which a Job finds its pods, and those of older clients.
+// The labels that select the pods of a Job, and their older names.
 const (
 	oldUIDLabel  = "controller-uid"
 	oldNameLabel = "job-name"
 )
 
-// generatedLabels are the labels that a Job gives to its pods.
+// generatedLabels returns the labels of a Job's pods.
 func generatedLabels(j *batchv1.Job) [][2]string {
 	return [][2]string{
 		{oldUIDLabel, string(j.UID)}, {oldNameLabel, j.Name},
@@ -127,8 +128,8 @@ func generatedLabels(j *batchv1.Job) [][2]string {
 	}
 }
 
-// generateSelector makes the pods of a Job its own by labels with its UID. Labels that a client has set are left; the
-// validation refuses them if they are wrong.
+// generateSelector sets the selector and the pods' labels to the Job's UID. It keeps labels that a client has set, which
+// validation checks.
 func generateSelector(j *batchv1.Job) {
 	t := &j.Spec.Template
 	t.Labels = maps.Clone(t.Labels)

@@ -1,4 +1,4 @@
-// Package builtin lists the resources that are compiled in. Adding one is adding a line here.
+// Package builtin lists the compiled-in resources and their groups. A new one is a line here.
 package builtin
 
 import (
@@ -16,6 +16,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/core"
 	"github.com/minikctl/minikctl/pkg/objects/discovery"
 	"github.com/minikctl/minikctl/pkg/objects/flowcontrol"
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 	"github.com/minikctl/minikctl/pkg/objects/networking"
 	"github.com/minikctl/minikctl/pkg/objects/node"
 	"github.com/minikctl/minikctl/pkg/objects/policy"
@@ -24,6 +25,33 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/scheduling"
 	"github.com/minikctl/minikctl/pkg/objects/storage"
 )
+
+// Groups lists the groups of the resources, and those of their older versions and of the virtual resources.
+var Groups = []*objects.Group{
+	&apiregistration.Group,
+	&core.Group,
+	&core.EventsGroup,
+	&apps.Group,
+	&authentication.Group,
+	&authorization.Group,
+	&autoscaling.Group,
+	&batch.Group,
+	&certificates.Group,
+	&networking.Group,
+	&policy.Group,
+	&rbac.Group,
+	&storage.Group,
+	&admissionregistration.Group,
+	&apiextensions.Group,
+	&scheduling.Group,
+	&coordination.Group,
+	&node.Group,
+	&discovery.Group,
+	&resource.Group,
+	&flowcontrol.Group,
+	{Name: "extensions", Priority: 1000}, // no release of Kubernetes serves it any more
+	&minikctl.Group,
+}
 
 // Resources is every built-in resource.
 var Resources = []objects.Resource{

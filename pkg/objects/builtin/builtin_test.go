@@ -19,11 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/randfill"
 
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
 func TestNames(t *testing.T) {
@@ -60,7 +62,7 @@ func TestColumns(t *testing.T) {
 	for _, r := range builtin.Resources {
 		named := 0
 		for _, c := range r.Versions[0].Columns {
-			described := c.Description != "" || r.Names.Kind == "RuntimeClass" // whose handler Kubernetes does not describe either
+			described := c.Description != "" || r.Names.Kind == "RuntimeClass" // Kubernetes has no description of its handler either
 			if c.Name == "" || !described || !slices.Contains([]string{"string", "integer", "boolean", "date"}, c.Type) {
 				t.Errorf("%s: column %+v is not whole", r.Names.Kind, c)
 			}
@@ -73,7 +75,7 @@ func TestColumns(t *testing.T) {
 				t.Errorf("%s: column %s: a cell is a %T", r.Names.Kind, c.Name, cell)
 			}
 		}
-		if named == 0 { // an attachment's has also its attacher's
+		if named == 0 { // the error of an attachment also has its attacher's
 			t.Errorf("%s: no column is the name", r.Names.Kind)
 		}
 	}
@@ -97,7 +99,7 @@ func TestDefaultTwiceIsOnce(t *testing.T) {
 
 func sameQuantity(a, b resource.Quantity) bool { return a.Cmp(b) == 0 }
 
-// TestPrepareLeavesOldAlone fills both objects at random and looks whether the old one stays as it is.
+// TestPrepareLeavesOldAlone fills both objects at random and checks that Prepare does not change the old one.
 func TestPrepareLeavesOldAlone(t *testing.T) {
 	fill := filler(2)
 	for _, r := range builtin.Resources {
@@ -121,7 +123,7 @@ func TestPrepareLeavesOldAlone(t *testing.T) {
 	}
 }
 
-// TestValidateAnything looks for panics in checks of random objects, and for checks that change what they look at.
+// TestValidateAnything checks that Validate of random objects neither panics nor changes them.
 func TestValidateAnything(t *testing.T) {
 	fill := filler(3)
 	for _, r := range builtin.Resources {
@@ -198,7 +200,7 @@ func roundTrip(t *testing.T, in, out runtime.Object) {
 	}
 }
 
-// roundTripVersion looks whether an object of the stored version survives another one.
+// roundTripVersion checks that an object survives a conversion to another version and back.
 func roundTripVersion(t *testing.T, r objects.Resource, v objects.Served, fill *randfill.Filler) {
 	obj := r.New()
 	fill.Fill(obj)
@@ -220,7 +222,7 @@ func roundTripVersion(t *testing.T, r objects.Resource, v objects.Served, fill *
 	}
 }
 
-// filler fills objects at random with what can be encoded.
+// filler fills objects at random with values that can be encoded.
 func filler(seed int64) *randfill.Filler {
 	return randfill.New().NilChance(.5).NumElements(1, 2).MaxDepth(14).RandSource(rand.NewSource(seed)).Funcs(
 		func(q *resource.Quantity, c randfill.Continue) {
@@ -235,10 +237,10 @@ func filler(seed int64) *randfill.Filler {
 		func(v *metav1.MicroTime, c randfill.Continue) { *v = metav1.MicroTime(metav1.Unix(c.Int63n(1<<32), 0)) },
 		func(v *metav1.FieldsV1, _ randfill.Continue) { v.Raw = []byte(`{"f:a":{}}`) },
 		func(v *runtime.RawExtension, _ randfill.Continue) { v.Raw = []byte(`{"a":1}`) },
-		func(v *apiextensionsv1.JSONSchemaProps, _ randfill.Continue) { // whose unions are not for chance to fill
+		func(v *apiextensionsv1.JSONSchemaProps, _ randfill.Continue) { // its unions can't be filled at random
 			*v = apiextensionsv1.JSONSchemaProps{Type: "object", Default: &apiextensionsv1.JSON{Raw: []byte(`{"a":1}`)}}
 		},
-		func(v *apiextensionsv1.CustomResourceDefinitionSpec, c randfill.Continue) { // what v1beta1 says in other words aside
+		func(v *apiextensionsv1.CustomResourceDefinitionSpec, c randfill.Continue) { // except the fields of v1beta1 with another form
 			c.FillNoCustom(v)
 			v.Versions = append(v.Versions, apiextensionsv1.CustomResourceDefinitionVersion{Name: "v1"})
 			v.Conversion, v.PreserveUnknownFields = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}, false
@@ -255,8 +257,8 @@ func filler(seed int64) *randfill.Filler {
 	)
 }
 
-// fillMetric makes one of the metrics that every version of the autoscaler knows: with the one kind of target that its
-// source has.
+// fillMetric fills a metric that every version can represent, with the target type of its
+// source.
 func fillMetric(m *autoscalingv2.MetricSpec, c randfill.Continue) {
 	name := autoscalingv2.MetricIdentifier{Name: "m"}
 	amount := resource.NewQuantity(1+c.Int63n(1<<30), resource.DecimalSI)
@@ -277,4 +279,30 @@ func fillMetricStatus(m *autoscalingv2.MetricStatus, c randfill.Continue) {
 	*m = autoscalingv2.MetricStatus{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricStatus{
 		Metric:  autoscalingv2.MetricIdentifier{Name: "m"},
 		Current: autoscalingv2.MetricValueStatus{AverageValue: resource.NewQuantity(1+c.Int63n(1<<30), resource.DecimalSI)}}}
+}
+
+// TestGroups: each version of a resource is of a listed group, and each listed version has a resource.
+func TestGroups(t *testing.T) {
+	listed, served := map[string]bool{}, map[schema.GroupVersion]bool{}
+	for _, r := range builtin.Resources {
+		for _, v := range r.Versions {
+			served[schema.GroupVersion{Group: v.Group, Version: v.Version}] = true
+		}
+	}
+	for _, g := range builtin.Groups {
+		if listed[g.Name] {
+			t.Errorf("group %q is listed twice", g.Name)
+		}
+		listed[g.Name] = true
+		for _, v := range g.Versions {
+			if gv := (schema.GroupVersion{Group: g.Name, Version: v.Version}); !served[gv] && gv != minikctl.GroupVersion {
+				t.Errorf("%s has a priority and no resource", gv)
+			}
+		}
+	}
+	for gv := range served {
+		if !listed[gv.Group] {
+			t.Errorf("group %q is not listed", gv.Group)
+		}
+	}
 }

@@ -22,7 +22,7 @@ func row(t *testing.T, kind string) objects.Resource {
 	return objects.Resource{}
 }
 
-// object parses an object as a client sends it, and names it.
+// object parses an object and sets its name.
 func object(t *testing.T, r objects.Resource, text string) objects.Object {
 	t.Helper()
 	obj := r.New()
@@ -64,7 +64,7 @@ func TestCreates(t *testing.T) {
 		{"Secret", "TLS without keys", `type: kubernetes.io/tls`, "data[tls.crt]: Required value, data[tls.key]: Required value"},
 		{"Secret", "registry without JSON", `{type: kubernetes.io/dockercfg, stringData: {.dockercfg: x}}`,
 			`data[.dockercfg]: Invalid value: "<secret contents redacted>": invalid character 'x' looking for beginning of value`},
-		{"Secret", "token of nobody", `type: kubernetes.io/service-account-token`,
+		{"Secret", "token, no account", `type: kubernetes.io/service-account-token`,
 			"metadata.annotations[kubernetes.io/service-account.name]: Required value"},
 		{"ConfigMap", "key twice", `{data: {a: b}, binaryData: {a: Yg==}}`, `data[a]: Invalid value: "a": duplicate of key present in binaryData`},
 		{"ConfigMap", "too long", "data: {a: " + strings.Repeat("x", 1<<20+1) + "}", "[]: Too long: may not be more than 1048576 bytes"},
@@ -108,7 +108,7 @@ func TestCreates(t *testing.T) {
 			obj := object(t, r, tt.object)
 			r.Prepare(obj, nil)
 			errs := r.Validate(obj, nil)
-			if tt.name == "capacity" { // two resources in no order
+			if tt.name == "capacity" { // two resources in random order
 				if len(errs) != 4 {
 					t.Errorf("got %v", errs.ToAggregate())
 				}

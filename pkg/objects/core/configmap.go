@@ -15,11 +15,12 @@ import (
 
 // ConfigMaps is the row of ConfigMap.
 var ConfigMaps = objects.Def[*corev1.ConfigMap]{
-	Names:    objects.Names{Version: "v1", Kind: "ConfigMap", Plural: "configmaps", Short: []string{"cm"}},
-	New:      func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
-	NewList:  func() runtime.Object { return &corev1.ConfigMapList{} },
-	Default:  defaultConfigMap,
-	Validate: validateConfigMap,
+	Names:         objects.Names{Version: "v1", Kind: "ConfigMap", Plural: "configmaps", Short: []string{"cm"}},
+	ApplyPriority: 50,
+	New:           func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
+	NewList:       func() runtime.Object { return &corev1.ConfigMapList{} },
+	Default:       defaultConfigMap,
+	Validate:      validateConfigMap,
 	Columns: []objects.Column[*corev1.ConfigMap]{
 		objects.NameColumn[*corev1.ConfigMap](),
 		{Name: "Data", Description: corev1.ConfigMap{}.SwaggerDoc()["data"],

@@ -9,10 +9,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// oldEvents serves events as events.k8s.io/v1beta1, which a modern server no longer does. It has the form of v1.
+// oldEvents serves events as events.k8s.io/v1beta1, which Kubernetes has removed. It has the fields of v1.
 var oldEvents = objects.Version[*corev1.Event]{
 	Group: "events.k8s.io", Version: "v1beta1",
-	Deprecated: objects.Farewell("events.k8s.io/v1beta1", "Event", &eventsv1beta1.Event{}),
+	Deprecated: objects.RemovalWarning("events.k8s.io/v1beta1", "Event", &eventsv1beta1.Event{}),
 	New:        func() runtime.Object { return &eventsv1beta1.Event{} },
 	NewList:    func() runtime.Object { return &eventsv1beta1.EventList{} },
 	To: func(obj runtime.Object) (*corev1.Event, error) {

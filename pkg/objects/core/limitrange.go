@@ -11,12 +11,13 @@ import (
 
 // LimitRanges is the row of LimitRange.
 var LimitRanges = objects.Def[*corev1.LimitRange]{
-	Names:    objects.Names{Version: "v1", Kind: "LimitRange", Plural: "limitranges", Short: []string{"limits"}},
-	New:      func() *corev1.LimitRange { return &corev1.LimitRange{} },
-	NewList:  func() runtime.Object { return &corev1.LimitRangeList{} },
-	Default:  defaultLimitRange,
-	Prepare:  prepareLimitRange,
-	Validate: validateLimitRange,
+	Names:         objects.Names{Version: "v1", Kind: "LimitRange", Plural: "limitranges", Short: []string{"limits"}},
+	ApplyPriority: 60,
+	New:           func() *corev1.LimitRange { return &corev1.LimitRange{} },
+	NewList:       func() runtime.Object { return &corev1.LimitRangeList{} },
+	Default:       defaultLimitRange,
+	Prepare:       prepareLimitRange,
+	Validate:      validateLimitRange,
 	Columns: []objects.Column[*corev1.LimitRange]{
 		objects.NameColumn[*corev1.LimitRange](),
 		{Name: "Created At", Type: "date", Description: "CreationTimestamp is a timestamp representing the server time when this object was created.",
@@ -25,8 +26,8 @@ var LimitRanges = objects.Def[*corev1.LimitRange]{
 	CreateOnUpdate: true,
 }
 
-// defaultLimitRange lets what a container may have at most be what it has when it says nothing, and its requests be its
-// limits.
+// defaultLimitRange sets the default limits of containers to the maximum, and the default requests to the default
+// limits or the minimum.
 func defaultLimitRange(l *corev1.LimitRange) {
 	for i := range l.Spec.Limits {
 		item := &l.Spec.Limits[i]
@@ -45,7 +46,7 @@ func defaultLimitRange(l *corev1.LimitRange) {
 	}
 }
 
-// fillResources adds what list lacks.
+// fillResources adds the resources that list lacks.
 func fillResources(list, from corev1.ResourceList) {
 	for name, q := range from {
 		if _, ok := list[name]; !ok {
@@ -54,7 +55,7 @@ func fillResources(list, from corev1.ResourceList) {
 	}
 }
 
-// prepareLimitRange names what has no name by its UID, which nothing else is called.
+// prepareLimitRange names an object without a name by its UID.
 func prepareLimitRange(l, old *corev1.LimitRange) {
 	if old == nil && l.Name == "" {
 		l.Name = string(l.UID)

@@ -1,4 +1,4 @@
-// Package core holds the rows of the group with no name: pods, services and what they use.
+// Package core holds the rows of the core group: pods, services and the objects that they use.
 package core
 
 import (
@@ -18,6 +18,7 @@ import (
 // Namespaces is the row of Namespace.
 var Namespaces = objects.Def[*corev1.Namespace]{
 	Names:          objects.Names{Version: "v1", Kind: "Namespace", Plural: "namespaces", Short: []string{"ns"}, Cluster: true},
+	ApplyPriority:  180,
 	New:            func() *corev1.Namespace { return &corev1.Namespace{} },
 	ReturnsDeleted: true,
 	NewList:        func() runtime.Object { return &corev1.NamespaceList{} },
@@ -60,8 +61,8 @@ func defaultNamespace(ns *corev1.Namespace) {
 	}
 }
 
-// nameLabel keeps the label that lets selectors choose a namespace by its name. The map may be shared with the object
-// as it was, so a change is made to a copy.
+// nameLabel sets the label with the namespace's name. It copies the map before a change, since the map may be shared with
+// the old object.
 func nameLabel(ns *corev1.Namespace) {
 	if ns.Labels[corev1.LabelMetadataName] == ns.Name {
 		return
@@ -75,7 +76,7 @@ func nameLabel(ns *corev1.Namespace) {
 }
 
 func prepareNamespace(ns, old *corev1.Namespace) {
-	if check.LabelValue(ns.Name, nil) == nil { // or else what was made of generateName is wrong, and that is said of the name
+	if check.LabelValue(ns.Name, nil) == nil { // an invalid generated name is reported for metadata.name
 		nameLabel(ns)
 	}
 	if old != nil {
@@ -100,7 +101,7 @@ func validateNamespace(ns, old *corev1.Namespace) field.ErrorList {
 	return errs
 }
 
-// validateFinalize checks a write of the finalizers, which nothing else may change.
+// validateFinalize checks a write of spec.finalizers.
 func validateFinalize(ns, old *corev1.Namespace) field.ErrorList {
 	errs := check.MetaUpdate(ns, old)
 	for i := range ns.Spec.Finalizers {

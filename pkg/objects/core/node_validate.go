@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -25,28 +26,30 @@ func validateNode(n, old *corev1.Node) field.ErrorList {
 	}
 	errs = append(errs, declaredFeatures(n.Status.DeclaredFeatures, check.Status.Child("declaredFeatures"))...)
 	errs = append(errs, podCIDRs(n.Spec.PodCIDRs, check.Spec.Child("podCIDRs"))...)
-	if old != nil { // of which much is said twice
+	if old != nil { // reports many errors twice, as Kubernetes does
 		errs = append(errs, validateNodeUpdate(n, old)...)
 	}
 	return errs
 }
 
-var featureName = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*$`)
+var featureName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*$`)
+})
 
-// wrongFeature says what is wrong with a feature's name, or "".
+// wrongFeature returns what is wrong with a feature's name, or "".
 func wrongFeature(name string) string {
 	const most = utilvalidation.DNS1123SubdomainMaxLength
 	switch {
 	case len(name) > most:
 		return fmt.Sprintf("invalid feature name %q: must be no more than %d characters", name, most)
-	case !featureName.MatchString(name):
+	case !featureName().MatchString(name):
 		return fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, with subsequent segments separated by '/' "+
 			"(e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes", name)
 	}
 	return ""
 }
 
-// declaredFeatures checks the features that a kubelet says it has, in their order.
+// declaredFeatures checks the declared features of a node and their order.
 func declaredFeatures(names []string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range names {
@@ -66,7 +69,7 @@ func declaredFeatures(names []string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateNodeStatus is the check of an update too: a status write may change what an update of the node may not.
+// validateNodeStatus checks a write of the status like an update.
 func validateNodeStatus(n, old *corev1.Node) field.ErrorList { return validateNodeUpdate(n, old) }
 
 func validateNodeUpdate(n, old *corev1.Node) field.ErrorList {

@@ -29,13 +29,14 @@ var (
 
 // PersistentVolumes is the row of PersistentVolume.
 var PersistentVolumes = objects.Def[*corev1.PersistentVolume]{
-	Names:    objects.Names{Version: "v1", Kind: "PersistentVolume", Plural: "persistentvolumes", Short: []string{"pv"}, Cluster: true},
-	New:      func() *corev1.PersistentVolume { return &corev1.PersistentVolume{} },
-	NewList:  func() runtime.Object { return &corev1.PersistentVolumeList{} },
-	Default:  defaultPersistentVolume,
-	Prepare:  preparePersistentVolume,
-	Validate: validatePersistentVolume,
-	Warnings: persistentVolumeWarnings,
+	Names:         objects.Names{Version: "v1", Kind: "PersistentVolume", Plural: "persistentvolumes", Short: []string{"pv"}, Cluster: true},
+	ApplyPriority: 30,
+	New:           func() *corev1.PersistentVolume { return &corev1.PersistentVolume{} },
+	NewList:       func() runtime.Object { return &corev1.PersistentVolumeList{} },
+	Default:       defaultPersistentVolume,
+	Prepare:       preparePersistentVolume,
+	Validate:      validatePersistentVolume,
+	Warnings:      persistentVolumeWarnings,
 	Columns: []objects.Column[*corev1.PersistentVolume]{
 		objects.NameColumn[*corev1.PersistentVolume](),
 		{Name: "Capacity", Description: volumeDoc["capacity"], Cell: func(v *corev1.PersistentVolume, _ time.Time) any {
@@ -85,7 +86,7 @@ func orUnset[S ~string](s *S) string {
 	return string(*s)
 }
 
-// shortModes lists access modes as tables do.
+// shortModes formats access modes for tables.
 func shortModes(modes []corev1.PersistentVolumeAccessMode) string {
 	var out []string
 	for _, m := range []struct {
@@ -133,7 +134,7 @@ func preparePersistentVolumeStatus(v, old *corev1.PersistentVolume) {
 	}
 }
 
-// validatePersistentVolume says twice what is wrong with an update, as Kubernetes does.
+// validatePersistentVolume reports errors of an update twice, as Kubernetes does.
 func validatePersistentVolume(v, old *corev1.PersistentVolume) field.ErrorList {
 	errs := validateVolume(v)
 	if old == nil {
@@ -156,7 +157,7 @@ func validateVolumeChange(v, old *corev1.PersistentVolume) field.ErrorList {
 	at := field.NewPath("spec")
 	source := v.Spec.PersistentVolumeSource
 	if now, was := source.CSI, old.Spec.CSI; was != nil && was.ControllerExpandSecretRef == nil && now != nil && now.ControllerExpandSecretRef != nil {
-		later := *now // this one may come later
+		later := *now // a claim reference may be added
 		later.ControllerExpandSecretRef = nil
 		source.CSI = &later
 	}
@@ -175,7 +176,7 @@ func validateVolumeChange(v, old *corev1.PersistentVolume) field.ErrorList {
 	return errs
 }
 
-// mountable reports whether a volume is mounted by options that an annotation may give.
+// mountable reports whether a volume type supports mount options in the annotation.
 func mountable(s *corev1.PersistentVolumeSource) bool {
 	return s.GCEPersistentDisk != nil || s.AWSElasticBlockStore != nil || s.Glusterfs != nil || s.NFS != nil || s.RBD != nil ||
 		s.Quobyte != nil || s.ISCSI != nil || s.Cinder != nil || s.CephFS != nil || s.AzureFile != nil || s.VsphereVolume != nil ||
@@ -186,7 +187,7 @@ var reclaimPolicies = []corev1.PersistentVolumeReclaimPolicy{
 	corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain,
 }
 
-// ValidateVolumeSpec checks what a PersistentVolume called name is.
+// ValidateVolumeSpec checks the spec of the PersistentVolume called name.
 func ValidateVolumeSpec(s *corev1.PersistentVolumeSpec, name string, at *field.Path) field.ErrorList {
 	errs := append(volumeAccess(s.AccessModes, at.Child("accessModes")), volumeCapacity(s.Capacity, at.Child("capacity"))...)
 	if s.PersistentVolumeReclaimPolicy != "" {
@@ -216,7 +217,7 @@ func ValidateVolumeSpec(s *corev1.PersistentVolumeSpec, name string, at *field.P
 	return append(errs, attributesClass(s, at)...)
 }
 
-// InlineVolume checks a volume that stands in another object, and so is nobody's to claim.
+// InlineVolume checks a volume spec in another object, which cannot be claimed.
 func InlineVolume(s *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorList {
 	const inline = "in the context of inline volumes"
 	var errs field.ErrorList

@@ -26,13 +26,15 @@ var (
 
 // PersistentVolumeClaims is the row of PersistentVolumeClaim.
 var PersistentVolumeClaims = objects.Def[*corev1.PersistentVolumeClaim]{
-	Names:    objects.Names{Version: "v1", Kind: "PersistentVolumeClaim", Plural: "persistentvolumeclaims", Short: []string{"pvc"}},
-	New:      func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} },
-	NewList:  func() runtime.Object { return &corev1.PersistentVolumeClaimList{} },
-	Default:  DefaultClaim,
-	Prepare:  prepareClaim,
-	Validate: validateClaim,
-	Warnings: claimWarnings,
+	Names:         objects.Names{Version: "v1", Kind: "PersistentVolumeClaim", Plural: "persistentvolumeclaims", Short: []string{"pvc"}},
+	ApplyPriority: 20,
+	New:           func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} },
+	Controller:    "persistentvolume-binder",
+	NewList:       func() runtime.Object { return &corev1.PersistentVolumeClaimList{} },
+	Default:       DefaultClaim,
+	Prepare:       prepareClaim,
+	Validate:      validateClaim,
+	Warnings:      claimWarnings,
 	Columns: []objects.Column[*corev1.PersistentVolumeClaim]{
 		objects.NameColumn[*corev1.PersistentVolumeClaim](),
 		{Name: "Status", Description: claimStatusDoc["phase"], Cell: func(c *corev1.PersistentVolumeClaim, _ time.Time) any {
@@ -83,7 +85,7 @@ func claimClass(c *corev1.PersistentVolumeClaim) string {
 	return *c.Spec.StorageClassName
 }
 
-// DefaultClaim fills what a claim, or a template of one, left out.
+// DefaultClaim sets the defaults of a claim or a template of one.
 func DefaultClaim(c *corev1.PersistentVolumeClaim) {
 	if c.Status.Phase == "" {
 		c.Status.Phase = corev1.ClaimPending
@@ -103,12 +105,12 @@ func prepareClaim(c, old *corev1.PersistentVolumeClaim) {
 	}
 	kept := old != nil && (old.Spec.DataSource != nil || old.Spec.DataSourceRef != nil)
 	if !kept && s.DataSourceRef == nil && !plainSource(s.DataSource) {
-		s.DataSource = nil // what nobody fills a claim from was always left aside
+		s.DataSource = nil // unsupported sources are dropped for compatibility
 	}
 	bothSources(s)
 }
 
-// sameNamespace drops a source in another namespace, which needs a feature that is off.
+// sameNamespace drops the namespace of a data source, whose feature gate is off.
 func sameNamespace(s *corev1.PersistentVolumeClaimSpec) {
 	if elsewhere(s.DataSourceRef) {
 		s.DataSourceRef = nil
@@ -130,7 +132,7 @@ func plainSource(s *corev1.TypedLocalObjectReference) bool {
 	return s.Kind == "PersistentVolumeClaim" && group == "" || s.Kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io"
 }
 
-// bothSources fills the older or the newer way to say from what a claim is filled from the other.
+// bothSources sets dataSource from dataSourceRef, or the reverse.
 func bothSources(s *corev1.PersistentVolumeClaimSpec) {
 	switch {
 	case s.DataSource != nil && s.DataSourceRef == nil:
@@ -178,7 +180,7 @@ func validateClaim(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	return errs
 }
 
-// classChange allows a claim without a class to get one, also the one that an annotation has named so far.
+// classChange accepts a class for a claim without one, also the class of the deprecated annotation.
 func classChange(c, old *corev1.PersistentVolumeClaim, now, was *corev1.PersistentVolumeClaimSpec) field.ErrorList {
 	annotation, annotated := old.Annotations[corev1.BetaStorageClassAnnotation]
 	later, still := c.Annotations[corev1.BetaStorageClassAnnotation]
@@ -249,7 +251,7 @@ func basicQuantity(q resource.Quantity, at *field.Path) field.ErrorList {
 	return field.ErrorList{field.Invalid(at, q.Value(), "must be a valid resource quantity")}
 }
 
-// claimResource checks what of a claim is resized: its storage, or something with a prefix.
+// claimResource checks the name of a resource of a claim: storage, or one with a domain.
 func claimResource(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	if errs := check.Invalid(at, string(name), utilvalidation.IsQualifiedName(string(name))); len(errs) > 0 {
 		return errs

@@ -16,17 +16,18 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/podspec"
 )
 
-// ReplicationControllers is the row of ReplicationController, what there was before ReplicaSets.
+// ReplicationControllers is the row of ReplicationController, the predecessor of ReplicaSet.
 var ReplicationControllers = objects.Def[*corev1.ReplicationController]{
 	Names: objects.Names{Version: "v1", Kind: "ReplicationController", Plural: "replicationcontrollers",
 		Short: []string{"rc"}, Categories: []string{"all"}},
-	New:      func() *corev1.ReplicationController { return &corev1.ReplicationController{} },
-	NewList:  func() runtime.Object { return &corev1.ReplicationControllerList{} },
-	Default:  defaultController,
-	Prepare:  prepareController,
-	Validate: validateController,
-	Warnings: controllerWarnings,
-	Columns:  controllerColumns,
+	New:        func() *corev1.ReplicationController { return &corev1.ReplicationController{} },
+	Controller: "replication-controller",
+	NewList:    func() runtime.Object { return &corev1.ReplicationControllerList{} },
+	Default:    defaultController,
+	Prepare:    prepareController,
+	Validate:   validateController,
+	Warnings:   controllerWarnings,
+	Columns:    controllerColumns,
 	Selectable: map[string]func(*corev1.ReplicationController) string{
 		"status.replicas": func(rc *corev1.ReplicationController) string { return strconv.Itoa(int(rc.Status.Replicas)) },
 	},
@@ -52,7 +53,7 @@ func wantedReplicas(rc *corev1.ReplicationController) int32 {
 	return *rc.Spec.Replicas
 }
 
-// controllerTemplate is never nil; what it returns for a missing template is empty.
+// controllerTemplate returns the template, or an empty one if it is nil.
 func controllerTemplate(rc *corev1.ReplicationController) *corev1.PodTemplateSpec {
 	if rc.Spec.Template == nil {
 		return &corev1.PodTemplateSpec{}
@@ -95,8 +96,8 @@ func validateController(rc, old *corev1.ReplicationController) field.ErrorList {
 	return append(check.MetaUpdate(rc, old), validateControllerSpec(&rc.Spec, old.Spec.Template, check.Spec)...)
 }
 
-// controllerName checks the names of this kind, whose rules are declared with its type. What a name is to begin with is not
-// checked for itself.
+// controllerName checks a name by the rules that the type declares. It does not check
+// prefixes.
 func controllerName(name string, prefix bool) []string {
 	if prefix {
 		return nil
@@ -154,7 +155,7 @@ func validateControllerStatus(rc, old *corev1.ReplicationController) field.Error
 	return errs
 }
 
-// controllerWarnings warns at updates of what the template was, as Kubernetes does.
+// controllerWarnings warns in updates about the old template, as Kubernetes does.
 func controllerWarnings(rc, old *corev1.ReplicationController) []string {
 	if old != nil && rc.Generation == old.Generation {
 		return nil

@@ -16,6 +16,7 @@ import (
 // ResourceQuotas is the row of ResourceQuota.
 var ResourceQuotas = objects.Def[*corev1.ResourceQuota]{
 	Names:          objects.Names{Version: "v1", Kind: "ResourceQuota", Plural: "resourcequotas", Short: []string{"quota"}},
+	ApplyPriority:  70,
 	New:            func() *corev1.ResourceQuota { return &corev1.ResourceQuota{} },
 	ReturnsDeleted: true,
 	NewList:        func() runtime.Object { return &corev1.ResourceQuotaList{} },
@@ -45,7 +46,7 @@ func prepareQuota(q, old *corev1.ResourceQuota) {
 	}
 }
 
-// quotaWarnings warns of a new quota that lets less be limited than requested.
+// quotaWarnings warns about a new quota whose limits are lower than its requests.
 func quotaWarnings(q, old *corev1.ResourceQuota) []string {
 	if old != nil {
 		return nil
@@ -66,7 +67,7 @@ func quotaWarnings(q, old *corev1.ResourceQuota) []string {
 	return out
 }
 
-// quotaUse shows what is used of what may be, for limits or for the rest.
+// quotaUse formats used and hard quantities, of limits or of all others.
 func quotaUse(q *corev1.ResourceQuota, limits bool) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(q.Status.Hard)) {

@@ -16,13 +16,14 @@ import (
 
 // Secrets is the row of Secret.
 var Secrets = objects.Def[*corev1.Secret]{
-	Names:    objects.Names{Version: "v1", Kind: "Secret", Plural: "secrets"},
-	New:      func() *corev1.Secret { return &corev1.Secret{} },
-	NewList:  func() runtime.Object { return &corev1.SecretList{} },
-	Default:  defaultSecret,
-	Prepare:  prepareSecret,
-	Validate: validateSecret,
-	Warnings: secretWarnings,
+	Names:         objects.Names{Version: "v1", Kind: "Secret", Plural: "secrets"},
+	ApplyPriority: 40,
+	New:           func() *corev1.Secret { return &corev1.Secret{} },
+	NewList:       func() runtime.Object { return &corev1.SecretList{} },
+	Default:       defaultSecret,
+	Prepare:       prepareSecret,
+	Validate:      validateSecret,
+	Warnings:      secretWarnings,
 	Columns: []objects.Column[*corev1.Secret]{
 		objects.NameColumn[*corev1.Secret](),
 		{Name: "Type", Description: corev1.Secret{}.SwaggerDoc()["type"],
@@ -36,7 +37,7 @@ var Secrets = objects.Def[*corev1.Secret]{
 	},
 }
 
-// defaultSecret also moves the write-only stringData into data, where it is stored.
+// defaultSecret also copies the write-only stringData to data.
 func defaultSecret(s *corev1.Secret) {
 	if s.Type == "" {
 		s.Type = corev1.SecretTypeOpaque
@@ -50,7 +51,7 @@ func defaultSecret(s *corev1.Secret) {
 	s.StringData = nil
 }
 
-// prepareSecret keeps the type in an update that does not say one.
+// prepareSecret keeps the type in an update without one.
 func prepareSecret(s, old *corev1.Secret) {
 	if old != nil && s.Type == "" {
 		s.Type = old.Type
@@ -90,7 +91,7 @@ func validateSecretData(s *corev1.Secret) field.ErrorList {
 	return append(errs, validateSecretType(s, data)...)
 }
 
-// validateSecretType checks that the keys are there which the secret's type promises to its readers.
+// validateSecretType checks the keys that the secret's type requires.
 func validateSecretType(s *corev1.Secret, data *field.Path) field.ErrorList {
 	switch s.Type {
 	case corev1.SecretTypeServiceAccountToken:
@@ -138,11 +139,11 @@ func jsonKey(s *corev1.Secret, data *field.Path, key string) field.ErrorList {
 	return nil
 }
 
-// longestKey is in bytes of PEM. To read an RSA key takes time that grows with the square of its length: for one as long as
-// a Secret may be, minutes.
+// longestKey bounds the keys that are parsed, in bytes of PEM. The time to parse an RSA key grows with the square of its length: the
+// longest that fits a Secret would take minutes.
 const longestKey = 32 << 10
 
-// secretWarnings warns about a certificate and a key that do not belong together.
+// secretWarnings warns about a certificate and a key that do not match.
 func secretWarnings(s, _ *corev1.Secret) []string {
 	if s.Type != corev1.SecretTypeTLS || len(s.Data[corev1.TLSPrivateKeyKey]) > longestKey {
 		return nil

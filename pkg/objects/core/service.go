@@ -13,17 +13,18 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Services is the row of Service. Cluster addresses and node ports come from allocators in the API server.
+// Services is the row of Service. Allocators in the API server set cluster IPs and node ports.
 var Services = objects.Def[*corev1.Service]{
-	Names:     objects.Names{Version: "v1", Kind: "Service", Plural: "services", Short: []string{"svc"}, Categories: []string{"all"}},
-	New:       func() *corev1.Service { return &corev1.Service{} },
-	NewList:   func() runtime.Object { return &corev1.ServiceList{} },
-	ValidName: apivalidation.NameIsDNSLabel,
-	Default:   defaultService,
-	Prepare:   prepareService,
-	Validate:  validateService,
-	Warnings:  serviceWarnings,
-	Columns:   serviceColumns,
+	Names:         objects.Names{Version: "v1", Kind: "Service", Plural: "services", Short: []string{"svc"}, Categories: []string{"all"}},
+	ApplyPriority: 10,
+	New:           func() *corev1.Service { return &corev1.Service{} },
+	NewList:       func() runtime.Object { return &corev1.ServiceList{} },
+	ValidName:     apivalidation.NameIsDNSLabel,
+	Default:       defaultService,
+	Prepare:       prepareService,
+	Validate:      validateService,
+	Warnings:      serviceWarnings,
+	Columns:       serviceColumns,
 	Selectable: map[string]func(*corev1.Service) string{
 		"spec.clusterIP": func(s *corev1.Service) string { return s.Spec.ClusterIP },
 		"spec.type":      func(s *corev1.Service) string { return string(s.Spec.Type) },

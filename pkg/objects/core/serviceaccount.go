@@ -13,6 +13,7 @@ import (
 // ServiceAccounts is the row of ServiceAccount.
 var ServiceAccounts = objects.Def[*corev1.ServiceAccount]{
 	Names:          objects.Names{Version: "v1", Kind: "ServiceAccount", Plural: "serviceaccounts", Short: []string{"sa"}},
+	ApplyPriority:  120,
 	New:            func() *corev1.ServiceAccount { return &corev1.ServiceAccount{} },
 	NewList:        func() runtime.Object { return &corev1.ServiceAccountList{} },
 	Prepare:        prepareServiceAccount,
@@ -22,19 +23,19 @@ var ServiceAccounts = objects.Def[*corev1.ServiceAccount]{
 	ReturnsDeleted: true,
 }
 
-// prepareServiceAccount leaves of the account's secrets only their names: they are in its namespace.
+// prepareServiceAccount drops all but the names of the account's secrets.
 func prepareServiceAccount(sa, _ *corev1.ServiceAccount) {
 	if len(sa.Secrets) == 0 {
 		return
 	}
-	names := make([]corev1.ObjectReference, len(sa.Secrets)) // the list may be shared
+	names := make([]corev1.ObjectReference, len(sa.Secrets)) // the old list may be shared
 	for i := range sa.Secrets {
 		names[i].Name = sa.Secrets[i].Name
 	}
 	sa.Secrets = names
 }
 
-// serviceAccountWarnings tells who newly says that pods may mount only the account's own secrets that this will go.
+// serviceAccountWarnings warns about the deprecated annotation enforce-mountable-secrets if it is new.
 func serviceAccountWarnings(sa, old *corev1.ServiceAccount) []string {
 	const annotation = "kubernetes.io/enforce-mountable-secrets"
 	if _, ok := sa.Annotations[annotation]; !ok {

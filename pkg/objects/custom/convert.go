@@ -14,8 +14,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// read decodes what the store keeps, in whichever version it was written, into the stored version. The defaults are those
-// of the version in which it was written, as Kubernetes has it.
+// read decodes a stored value of any version and converts it to the storage version. It applies the defaults of
+// the version that the value was stored in, as Kubernetes does.
 func (k *kind) read(value []byte) (objects.Object, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(value, &u.Object); err != nil {
@@ -35,7 +35,7 @@ func (k *kind) read(value []byte) (objects.Object, error) {
 	return k.turn(u, k.stored)
 }
 
-// versionOf returns the version that an object says it has.
+// versionOf returns the version of an object's apiVersion.
 func (k *kind) versionOf(u *unstructured.Unstructured) (*version, error) {
 	gv, err := schema.ParseGroupVersion(u.GetAPIVersion())
 	if err != nil {
@@ -48,7 +48,7 @@ func (k *kind) versionOf(u *unstructured.Unstructured) (*version, error) {
 	return v, nil
 }
 
-// convert returns obj in the version to. obj is not changed.
+// convert returns obj in the version to. It does not change obj.
 func (k *kind) convert(obj runtime.Object, to *version) (*unstructured.Unstructured, error) {
 	u := obj.(*unstructured.Unstructured)
 	if !k.byWebhook() || u.GetAPIVersion() == to.gvk.GroupVersion().String() {
@@ -57,7 +57,7 @@ func (k *kind) convert(obj runtime.Object, to *version) (*unstructured.Unstructu
 	return k.turn(u, to)
 }
 
-// turn is convert of an object that it may change.
+// turn is convert, and may change the object.
 func (k *kind) turn(u *unstructured.Unstructured, to *version) (*unstructured.Unstructured, error) {
 	gv := to.gvk.GroupVersion()
 	switch {
@@ -76,13 +76,13 @@ func (k *kind) turn(u *unstructured.Unstructured, to *version) (*unstructured.Un
 	return u, nil
 }
 
-// shown is an object of the stored version, which is shared and does not change any more, with its fields in another one.
+// shown caches the fields of an immutable object of the storage version, converted to another version.
 type shown struct {
 	obj    objects.Object
 	fields map[string]any
 }
 
-// show is view of an object that does not change any more.
+// show is view for an immutable object. It caches the last result.
 func (v *version) show(obj objects.Object) (map[string]any, error) {
 	if v == v.stored {
 		return content(obj), nil
@@ -102,11 +102,11 @@ func (k *kind) byWebhook() bool {
 	return c != nil && c.Strategy == apiextensionsv1.WebhookConverter
 }
 
-// ask lets the webhook convert an object. It is called by functions of the row, which know of no request: the webhook's own
-// time bounds it.
+// ask calls the conversion webhook. The functions of a row have no request's context: the webhook's
+// timeout bounds the call.
 func (k *kind) ask(u *unstructured.Unstructured, to schema.GroupVersion) (*unstructured.Unstructured, error) {
 	if k.webhook == nil {
-		return nil, errors.New("there is nobody to call the conversion webhook")
+		return nil, errors.New("no client for the conversion webhook")
 	}
 	out, err := k.webhook.Convert(context.Background(), k.crd, []*unstructured.Unstructured{u}, to) //nolint:forbidigo // see above
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package custom makes rows of the objects table out of CustomResourceDefinitions. The objects of such a row are
-// unstructured: what their fields are is said by the definition's schemas, one for each version, and not by a Go type.
+// Package custom makes rows of the resource table from CustomResourceDefinitions. The objects of such a row are
+// unstructured. Their fields are described by the definition's schemas, one for each version.
 //
-// A row is made whenever a definition comes or changes, for many that nobody will ever use, so making one only looks at
-// names; what needs a version's schema (pruning, defaults, validation, CEL programs, merging, OpenAPI) is made when it is
-// needed first, once. Schemas are Kubernetes' own library's to interpret (apiextensions-apiserver), which also words what
-// is wrong with an object; this package decides when what is asked of it, and in which version.
+// A row is made for every new or changed definition, also for those that are never used, so making one reads only
+// names. What needs a version's schema (pruning, defaults, validation, CEL programs, merging, OpenAPI) is built on first
+// use. The library apiextensions-apiserver interprets the schemas and returns the errors. This package decides when to call it,
+// and in which version.
 package custom
 
 import (
@@ -16,29 +16,30 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Converter converts objects between versions of a kind whose definition says that a webhook does.
+// Converter converts objects between versions of a kind whose definition names a conversion webhook.
 type Converter interface {
-	// Convert returns objs in the version to, in their order. It changes none of objs; what it returns is the caller's.
-	// It is safe for concurrent use, and bounds its time itself.
+	// Convert returns objs in the version to, in their order. It does not change objs; the caller owns the result.
+	// It is safe for concurrent use, and has its own timeout.
 	Convert(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error)
 }
 
-// kind is what a definition describes.
+// kind is the kind that a definition describes.
 type kind struct {
 	crd      *apiextensionsv1.CustomResourceDefinition // shared: never changed
 	names    apiextensionsv1.CustomResourceDefinitionNames
 	webhook  Converter
-	versions map[string]*version // all, also those that are not served
+	versions map[string]*version // including those that are not served
 	stored   *version
 }
 
-// Row returns the row of what crd describes, under the names that were accepted, the stored version first. Those that are not
-// served are in it too: managedFields may be of them. crd must not be changed after. webhook converts where crd says that a
-// webhook does.
+// Row returns the row of a definition, with its accepted names and the storage version first. It includes versions that are not
+// served, since managedFields may refer to them. crd must not be changed afterwards. webhook converts objects if crd names a
+// conversion webhook.
 func Row(crd *apiextensionsv1.CustomResourceDefinition, webhook Converter) (objects.Resource, error) {
 	k := &kind{crd: crd, names: crd.Status.AcceptedNames, webhook: webhook, versions: map[string]*version{}}
 	if n := k.names; n.Plural == "" || n.Singular == "" || n.Kind == "" || n.ListKind == "" {
@@ -66,9 +67,12 @@ func Row(crd *apiextensionsv1.CustomResourceDefinition, webhook Converter) (obje
 		Grace:        func(objects.Object, *int64) int64 { return -1 },
 		Read:         k.read,
 		Selectable:   k.stored.selectable(),
-		NeedsVersion: true, Undecoded: true,
-		Verbs:    []string{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"},
-		Revision: fmt.Sprintf("%s/%d/%v", crd.UID, crd.Generation, k.names),
+		Unselectable: "field label not supported: %s",
+		NeedsVersion: true, Undecoded: true, DefaultsUnowned: true, Versionless: true,
+		Complete:   func(obj objects.Object) { k.stored.setDefaults(obj) }, // sets the defaults of a status that a write has added
+		PatchTypes: []types.PatchType{types.JSONPatchType, types.MergePatchType, types.ApplyYAMLPatchType},
+		Verbs:      []string{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"},
+		Revision:   fmt.Sprintf("%s/%d/%v", crd.UID, crd.Generation, k.names),
 	}
 	k.addSubresources(&r)
 	r.Versions = append(r.Versions, k.stored.serve())
@@ -80,7 +84,7 @@ func Row(crd *apiextensionsv1.CustomResourceDefinition, webhook Converter) (obje
 	return r, nil
 }
 
-// addSubresources adds those that a version has that anybody can see, or the stored one.
+// addSubresources adds the subresources of served versions and of the storage version.
 func (k *kind) addSubresources(r *objects.Resource) {
 	if k.hasStatus() {
 		r.Reset = []string{"status"}

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// mostDoubts is up to how many values that nothing vouches for the library sees the whole object. It compares each thing that
-// it finds wrong with all others, which takes hours for as many as an object has room for.
+// mostDoubts is the number of unverified values up to which the library validates the whole object. The library compares each
+// error with all others, which would take hours for as many as fit an object.
 const mostDoubts = 1000
 
-// shorten returns x without what follows when doubts are used up: values that are not vouched for, one by one. Nothing is left
-// out of what the schema names, and x is not changed. was is what was there before, which is let pass however it is.
-func (c *certain) shorten(x, was any, doubts *int) any {
-	if c.vouches(x) || was != nil && reflect.DeepEqual(x, was) {
+// shorten returns x without the items and fields that follow the last permitted doubt, a value that the quickSchema does not accept. It keeps
+// all fields that the schema names, and does not change x. was is the old value, which is accepted as it is.
+func (c *quickSchema) shorten(x, was any, doubts *int) any {
+	if c.accepts(x) || was != nil && reflect.DeepEqual(x, was) {
 		return x
 	}
 	before, out := *doubts, x
@@ -24,14 +24,14 @@ func (c *certain) shorten(x, was any, doubts *int) any {
 		was, _ := was.(map[string]any)
 		out = c.shortenFields(x, was, doubts)
 	}
-	if *doubts == before { // it is not one of its parts that is in doubt
+	if *doubts == before { // the doubt is about the value itself
 		*doubts--
 	}
 	return out
 }
 
-// shortenItems ends a list at the first doubt too many: so those before keep their indexes.
-func (c *certain) shortenItems(items []any, doubts *int) []any {
+// shortenItems cuts a list at the first doubt beyond the limit, so that earlier items keep their indexes.
+func (c *quickSchema) shortenItems(items []any, doubts *int) []any {
 	out := make([]any, 0, len(items))
 	for _, item := range items {
 		if *doubts <= 0 {
@@ -42,8 +42,8 @@ func (c *certain) shortenItems(items []any, doubts *int) []any {
 	return out
 }
 
-// shortenFields counts anew in each field that the schema names, for those must stay.
-func (c *certain) shortenFields(fields, was map[string]any, doubts *int) map[string]any {
+// shortenFields restarts the count in each field that the schema names, since those are kept.
+func (c *quickSchema) shortenFields(fields, was map[string]any, doubts *int) map[string]any {
 	out := make(map[string]any, len(fields))
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		value := fields[name]
@@ -56,7 +56,7 @@ func (c *certain) shortenFields(fields, was map[string]any, doubts *int) map[str
 		case known:
 			again := mostDoubts
 			out[name] = part.shorten(value, was[name], &again)
-		case c.others.vouches(value) || slices.Contains(c.required, name):
+		case c.others.accepts(value) || slices.Contains(c.required, name):
 			out[name] = value
 		}
 	}

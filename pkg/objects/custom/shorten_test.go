@@ -13,7 +13,7 @@ func TestShorten(t *testing.T) {
 	words := apiextensionsv1.JSONSchemaProps{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &word}}
 	named := apiextensionsv1.JSONSchemaProps{Type: "object", AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{Allows: true, Schema: &word}}
 	both := apiextensionsv1.JSONSchemaProps{Type: "object", Required: []string{"b"}, Properties: map[string]apiextensionsv1.JSONSchemaProps{"a": words, "b": words, "c": named, "d": word}}
-	c := certainOf(internalOf(t, &both))
+	c := quickSchemaOf(internalOf(t, &both))
 	list := func(n int) []any {
 		out := []any{"ok"}
 		for i := range n {

@@ -19,30 +19,30 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// rules are what a version's objects must meet.
+// rules are the validation rules of a version.
 type rules struct {
 	schema *structural.Structural
 	all    checks
-	status *checks        // nil: nothing is said of the status
-	cel    *cel.Validator // nil: there are no x-kubernetes-validations
+	status *checks        // nil: the schema has no status
+	cel    *cel.Validator // nil: no x-kubernetes-validations
 }
 
-// checks are those of a schema's values.
+// checks validate values against a schema.
 type checks struct {
-	certain *certain
-	library func() (schemavalidation.SchemaValidator, error) // made at the first value that nothing vouches for
+	quickSchema *quickSchema
+	library     func() (schemavalidation.SchemaValidator, error) // built for the first value that the quickSchema does not accept
 }
 
 func checksOf(props *apiextensions.JSONSchemaProps) checks {
-	return checks{certainOf(props), sync.OnceValues(func() (schemavalidation.SchemaValidator, error) {
+	return checks{quickSchemaOf(props), sync.OnceValues(func() (schemavalidation.SchemaValidator, error) {
 		v, _, err := schemavalidation.NewSchemaValidator(props)
 		return v, err
 	})}
 }
 
-// errors returns what is wrong with a value, or some of it where that is very much.
+// errors returns the errors of a value, or some of them if there are very many.
 func (c *checks) errors(at *field.Path, now, was any, before before) field.ErrorList {
-	if c.certain.vouches(now) {
+	if c.quickSchema.accepts(now) {
 		return nil
 	}
 	library, err := c.library()
@@ -50,9 +50,9 @@ func (c *checks) errors(at *field.Path, now, was any, before before) field.Error
 		return field.ErrorList{field.InternalError(at, err)}
 	}
 	doubts := mostDoubts
-	if less := c.certain.shorten(now, was, &doubts); doubts <= 0 {
+	if less := c.quickSchema.shorten(now, was, &doubts); doubts <= 0 {
 		errs := schemavalidation.ValidateCustomResourceUpdate(at, less, was, library, before.with(less).options()...)
-		if len(errs) > mostDoubts/2 { // and so not only because what is left is too short
+		if len(errs) > mostDoubts/2 { // these errors are not caused by the shortening alone
 			return errs
 		}
 	}
@@ -78,7 +78,7 @@ func (v *version) makeRules() (*rules, error) {
 	return r, nil
 }
 
-// validateMeta checks an object's metadata, for which all versions have the same rules.
+// validateMeta checks an object's metadata, which does not depend on the version.
 func (k *kind) validateMeta(obj, old objects.Object) field.ErrorList {
 	at := field.NewPath("metadata")
 	if old != nil {
@@ -87,15 +87,15 @@ func (k *kind) validateMeta(obj, old objects.Object) field.ErrorList {
 	return validation.ValidateObjectMetaAccessor(obj, k.namespaced(), validation.NameIsDNSSubdomain, at)
 }
 
-// pair is a new object and the one before it (nil: there is none) in one version, with the version's rules.
+// pair is a new object and the old one (nil for a create) in one version, with the version's rules.
 type pair struct {
 	*rules
 	version  *version
 	now, was map[string]any
-	meta     field.ErrorList // what is wrong with the metadata, which others report; looked at only if there are rules in CEL
+	meta     field.ErrorList // errors of the metadata, which the caller reports; computed only for CEL rules
 }
 
-// pairOf converts objects of the stored version.
+// pairOf converts objects of the storage version to this one.
 func (v *version) pairOf(obj, old objects.Object) (*pair, error) {
 	r, err := v.rules()
 	if err != nil {
@@ -112,7 +112,7 @@ func (v *version) pairOf(obj, old objects.Object) (*pair, error) {
 	return p, err
 }
 
-// view returns the content of an object of the stored version in this one.
+// view returns the content of an object of the storage version, converted to this version.
 func (v *version) view(obj objects.Object) (map[string]any, error) {
 	if v == v.stored {
 		return content(obj), nil
@@ -124,7 +124,7 @@ func (v *version) view(obj objects.Object) (map[string]any, error) {
 	return u.Object, nil
 }
 
-// validate checks what is written to the main resource; obj and old (nil on create) are of the stored version.
+// validate checks a write of the main resource. obj and old (nil for a create) are of the storage version.
 func (v *version) validate(obj, old objects.Object) field.ErrorList {
 	p, err := v.pairOf(obj, old)
 	if err != nil {
@@ -141,7 +141,7 @@ func (v *version) validate(obj, old objects.Object) field.ErrorList {
 	return append(errs, p.validateExpressions(errs, same)...)
 }
 
-// validateStatus checks what is written to the status alone.
+// validateStatus checks a write of the status.
 func (v *version) validateStatus(obj, old objects.Object) field.ErrorList {
 	p, err := v.pairOf(obj, old)
 	if err != nil {
@@ -157,8 +157,8 @@ func (v *version) validateStatus(obj, old objects.Object) field.ErrorList {
 	return append(errs, p.validateExpressions(errs, same)...)
 }
 
-// correlate finds what of the new object was there before: what has not changed is not refused for rules that are younger
-// than itself.
+// correlate matches parts of the new and the old object: an unchanged part is not rejected by newer rules
+// (ratcheting).
 func (p *pair) correlate() *common.CorrelatedObject {
 	if p.was == nil || p.rules.schema == nil {
 		return nil
@@ -166,13 +166,13 @@ func (p *pair) correlate() *common.CorrelatedObject {
 	return common.NewCorrelatedObject(p.now, p.was, &model.Structural{Structural: p.rules.schema})
 }
 
-// before lets the checks of an object, or of a part of it, leave out what was there before.
+// before lets the checks of an object, or of a part of it, skip unchanged values.
 type before struct {
 	there bool
-	same  *common.CorrelatedObject // nil although something was there: the library finds out by itself what is new
+	same  *common.CorrelatedObject // nil with an old value: the library correlates them
 }
 
-// beforeOf is that of an object, or of a part of it.
+// beforeOf returns the before of an object, or of a part of it.
 func beforeOf(same *common.CorrelatedObject, part ...string) before {
 	b := before{same != nil, same}
 	for _, name := range part {
@@ -181,7 +181,7 @@ func beforeOf(same *common.CorrelatedObject, part ...string) before {
 	return b
 }
 
-// with is the same of another value.
+// with returns b for another value.
 func (b before) with(now any) before {
 	if b.same != nil {
 		b.same = common.NewCorrelatedObject(now, b.same.OldValue, b.same.Schema)
@@ -196,7 +196,7 @@ func (b before) options() []schemavalidation.ValidationOption {
 	return []schemavalidation.ValidationOption{schemavalidation.WithRatcheting(b.same)}
 }
 
-// validateLists checks that sets and maps hold nothing twice, unless they did before.
+// validateLists rejects duplicates in list sets and list maps, unless the old object has them.
 func (p *pair) validateLists() field.ErrorList {
 	if !p.version.shape().lists {
 		return nil
@@ -208,7 +208,7 @@ func (p *pair) validateLists() field.ErrorList {
 	return errs
 }
 
-// validateExpressions checks the CEL rules, which can be evaluated only on what is otherwise as it should be.
+// validateExpressions evaluates the CEL rules, unless earlier errors block it.
 func (p *pair) validateExpressions(errs field.ErrorList, same *common.CorrelatedObject) field.ErrorList {
 	if p.cel == nil {
 		return nil
@@ -221,16 +221,16 @@ func (p *pair) validateExpressions(errs field.ErrorList, same *common.Correlated
 	if same != nil {
 		options = append(options, cel.WithRatcheting(same))
 	}
-	var was any // no typed nil: the library asks whether there is one
+	var was any // not a typed nil, since the library compares with nil
 	if p.was != nil {
 		was = p.was
 	}
-	ctx := context.Background() //nolint:forbidigo // what a rule may cost is bounded
+	ctx := context.Background() //nolint:forbidigo // the cost of a rule is bounded
 	out, _ := p.cel.Validate(ctx, nil, p.rules.schema, p.now, was, celconfig.RuntimeCELCostBudget, options...)
 	return out
 }
 
-// blocks reports whether there is an error after which CEL rules are not looked at.
+// blocks reports whether there is an error after which CEL rules are not evaluated.
 func blocks(errs field.ErrorList) bool {
 	for _, err := range errs {
 		switch err.Type {

@@ -12,11 +12,11 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// A modern server no longer serves this version, but articles and books use it. An endpoint's node and zone stood in its
-// topology there, among other things.
+// Kubernetes no longer serves this version. It is here because articles and books use it. In it an endpoint's node and zone are
+// entries of its topology.
 var oldEndpointSlices = []objects.Version[*discoveryv1.EndpointSlice]{{
 	Group: "discovery.k8s.io", Version: "v1beta1",
-	Deprecated: objects.Farewell("discovery.k8s.io/v1beta1", "EndpointSlice", &discoveryv1beta1.EndpointSlice{}),
+	Deprecated: objects.RemovalWarning("discovery.k8s.io/v1beta1", "EndpointSlice", &discoveryv1beta1.EndpointSlice{}),
 	New:        func() runtime.Object { return &discoveryv1beta1.EndpointSlice{} },
 	NewList:    func() runtime.Object { return &discoveryv1beta1.EndpointSliceList{} },
 	To:         sliceFromOld,
@@ -28,7 +28,7 @@ func sliceFromOld(obj runtime.Object) (*discoveryv1.EndpointSlice, error) {
 	if !ok {
 		return nil, fmt.Errorf("convert %T to an EndpointSlice", obj)
 	}
-	rest := *in // the endpoints, which are encoded otherwise, come after
+	rest := *in // the endpoints have another encoding and follow below
 	rest.Endpoints = nil
 	out, err := objects.Recode(&rest, &discoveryv1.EndpointSlice{})
 	if err != nil {
@@ -53,7 +53,7 @@ func endpointFromOld(in *discoveryv1beta1.Endpoint) (discoveryv1.Endpoint, error
 		delete(topology, corev1.LabelTopologyZone)
 	}
 	if node, ok := topology[corev1.LabelHostname]; ok && in.NodeName != nil && node == *in.NodeName {
-		delete(topology, corev1.LabelHostname) // it would be told twice
+		delete(topology, corev1.LabelHostname) // it is in nodeName already
 	}
 	if len(topology) > 0 {
 		out.DeprecatedTopology = topology

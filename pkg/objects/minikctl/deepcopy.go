@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// DeepCopyObject returns a copy that shares nothing.
+// DeepCopyObject implements runtime.Object.
 func (t *Trace) DeepCopyObject() runtime.Object {
 	out := *t
 	t.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
@@ -15,7 +15,7 @@ func (t *Trace) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// DeepCopyObject returns a copy that shares nothing.
+// DeepCopyObject implements runtime.Object.
 func (l *TraceList) DeepCopyObject() runtime.Object {
 	out := *l
 	l.ListMeta.DeepCopyInto(&out.ListMeta)
@@ -26,13 +26,13 @@ func (l *TraceList) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// DeepCopyObject returns a copy that shares nothing.
+// DeepCopyObject implements runtime.Object.
 func (d *Decision) DeepCopyObject() runtime.Object {
 	out := *d
 	d.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
 	out.Rejected = slices.Clone(d.Rejected)
 	for i, r := range out.Rejected {
-		out.Rejected[i].Reasons, out.Rejected[i].Nodes = slices.Clone(r.Reasons), slices.Clone(r.Nodes)
+		out.Rejected[i].Reasons, out.Rejected[i].Details, out.Rejected[i].Nodes = slices.Clone(r.Reasons), slices.Clone(r.Details), slices.Clone(r.Nodes)
 	}
 	out.Scores = slices.Clone(d.Scores)
 	for i, s := range out.Scores {
@@ -42,7 +42,7 @@ func (d *Decision) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// DeepCopyObject returns a copy that shares nothing.
+// DeepCopyObject implements runtime.Object.
 func (l *DecisionList) DeepCopyObject() runtime.Object {
 	out := *l
 	l.ListMeta.DeepCopyInto(&out.ListMeta)

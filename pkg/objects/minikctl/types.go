@@ -1,5 +1,5 @@
-// Package minikctl owns the API group minikctl.dev: the resources that minikctl adds to Kubernetes. They are virtual: the
-// API server keeps the newest of them in memory by its own rules, and they have no stored revision.
+// Package minikctl defines the API group minikctl.dev: the resources that minikctl adds to Kubernetes. They are virtual: the
+// API server keeps the newest of them in memory, and they have no stored revision.
 package minikctl
 
 import (
@@ -21,7 +21,7 @@ var (
 	Decisions = GroupVersion.WithResource("decisions")
 )
 
-// Trace is one committed write and what led to it. It is named by its revision.
+// Trace is a committed write and its cause. Its name is its revision.
 type Trace struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -37,13 +37,13 @@ type TraceList struct {
 	Items []Trace `json:"items"`
 }
 
-// Decision is one attempt of a scheduler to place a pod. It is named PODNAME.ATTEMPT-SUFFIX and carries the label
+// Decision is one scheduling attempt of a pod. Its name is PODNAME.ATTEMPT-SUFFIX, and it has the label
 // PodLabel.
 type Decision struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Pod       string           `json:"pod"` // its name; the namespace is the decision's
+	Pod       string           `json:"pod"` // its name; it is in the decision's namespace
 	PodUID    string           `json:"podUID"`
 	Profile   string           `json:"profile"` // the schedulerName
 	Attempt   int              `json:"attempt"` // from 1
@@ -51,9 +51,9 @@ type Decision struct {
 	Outcome   string           `json:"outcome"` // Scheduled, Unschedulable, Gated or Error
 	Node      string           `json:"node,omitempty"`
 	Message   string           `json:"message,omitempty"` // as in the FailedScheduling event
-	Nodes     int              `json:"nodes"`             // how many nodes there were
-	Evaluated int              `json:"evaluated"`         // how many were filtered
-	Feasible  int              `json:"feasible"`          // how many passed
+	Nodes     int              `json:"nodes"`             // number of nodes
+	Evaluated int              `json:"evaluated"`         // number of filtered nodes
+	Feasible  int              `json:"feasible"`          // number of nodes that passed
 	Rejected  []Rejection      `json:"rejected,omitempty"`
 	Scores    []NodeScore      `json:"scores,omitempty"` // of the feasible nodes, best first
 	Stages    []trace.Stage    `json:"stages,omitempty"`
@@ -67,35 +67,36 @@ type DecisionList struct {
 	Items []Decision `json:"items"`
 }
 
-// PodLabel names the pod that a decision is about.
+// PodLabel is the label with the name of the decision's pod.
 const PodLabel = "minikctl.dev/pod"
 
-// Rejection says why nodes did not pass. Nodes with the same plugin and reasons share one.
+// Rejection is the reason why nodes did not pass. Nodes with the same plugin and reasons share one.
 type Rejection struct {
 	Plugin  string   `json:"plugin"`
 	Reasons []string `json:"reasons"`
-	Nodes   []string `json:"nodes"` // the first of them, at most MaxListed
+	Details []string `json:"details,omitempty"` // what of the listed nodes the plugin rejected: taints
+	Nodes   []string `json:"nodes"`             // the first of them, at most MaxListed
 	Count   int      `json:"count"`
 }
 
-// NodeScore is how a feasible node scored.
+// NodeScore is the score of a feasible node.
 type NodeScore struct {
 	Node    string        `json:"node"`
 	Total   int64         `json:"total"`
 	Plugins []PluginScore `json:"plugins"`
 }
 
-// PluginScore is one plugin's part of a node's score, normalised and weighted.
+// PluginScore is a plugin's part of a node's score, normalised and weighted.
 type PluginScore struct {
 	Plugin string `json:"plugin"`
 	Score  int64  `json:"score"`
 	Weight int64  `json:"weight"`
 }
 
-// MaxListed bounds how many nodes a decision names in a rejection or among the scores.
+// MaxListed bounds the number of nodes in a rejection and in the scores.
 const MaxListed = 32
 
-// They are API objects.
+// The types implement runtime.Object.
 var (
 	_ runtime.Object = (*Trace)(nil)
 	_ runtime.Object = (*TraceList)(nil)
@@ -103,7 +104,7 @@ var (
 	_ runtime.Object = (*DecisionList)(nil)
 )
 
-// Since returns how long the decision took from its first stage to the end of its last.
+// Since returns the time from the start of the first stage to the end of the last.
 func (d *Decision) Since() time.Duration {
 	var first, last time.Time
 	for _, s := range d.Stages {

@@ -14,18 +14,19 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// classAnnotation named the class before there was a field for it.
+// classAnnotation is the predecessor of the field ingressClassName.
 const classAnnotation = "kubernetes.io/ingress.class"
 
 // Ingresses is the row of Ingress.
 var Ingresses = objects.Def[*networkingv1.Ingress]{
-	Names:    objects.Names{Group: group, Version: version, Kind: "Ingress", Plural: "ingresses", Singular: "ingress", Short: []string{"ing"}},
-	New:      func() *networkingv1.Ingress { return &networkingv1.Ingress{} },
-	NewList:  func() runtime.Object { return &networkingv1.IngressList{} },
-	Prepare:  prepareIngress,
-	Versions: oldIngresses,
-	Validate: validateIngress,
-	Warnings: ingressWarnings,
+	Names:      objects.Names{Group: group, Version: version, Kind: "Ingress", Plural: "ingresses", Singular: "ingress", Short: []string{"ing"}},
+	New:        func() *networkingv1.Ingress { return &networkingv1.Ingress{} },
+	Controller: "ingress-controller",
+	NewList:    func() runtime.Object { return &networkingv1.IngressList{} },
+	Prepare:    prepareIngress,
+	Versions:   oldIngresses,
+	Validate:   validateIngress,
+	Warnings:   ingressWarnings,
 	Columns: []objects.Column[*networkingv1.Ingress]{
 		objects.NameColumn[*networkingv1.Ingress](),
 		{Name: "Class", Description: "The name of the IngressClass resource that should be used for additional configuration",
@@ -57,7 +58,7 @@ var Ingresses = objects.Def[*networkingv1.Ingress]{
 	},
 }
 
-// listed is how many hosts a table shows.
+// listed is the number of hosts that a table shows.
 const listed = 3
 
 func hosts(rules []networkingv1.IngressRule) string {
@@ -109,7 +110,7 @@ func ingressWarnings(i, old *networkingv1.Ingress) []string {
 	return []string{fmt.Sprintf("annotation %q is deprecated, please use 'spec.ingressClassName' instead", classAnnotation)}
 }
 
-// ingressStatusWarnings warns of addresses that can be read in two ways.
+// ingressStatusWarnings warns of ambiguous addresses.
 func ingressStatusWarnings(i, _ *networkingv1.Ingress) []string {
 	at := check.Status.Child("loadBalancer", "ingress")
 	var warnings []string

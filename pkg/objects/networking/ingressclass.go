@@ -18,19 +18,20 @@ import (
 const (
 	group   = "networking.k8s.io"
 	version = "v1"
-	// none is what tables show where there is nothing.
+	// none is the cell of an unset field.
 	none = "<none>"
 )
 
 // IngressClasses is the row of IngressClass.
 var IngressClasses = objects.Def[*networkingv1.IngressClass]{
-	Names:    objects.Names{Group: group, Version: version, Kind: "IngressClass", Plural: "ingressclasses", Cluster: true},
-	Versions: oldIngressClasses,
-	New:      func() *networkingv1.IngressClass { return &networkingv1.IngressClass{} },
-	NewList:  func() runtime.Object { return &networkingv1.IngressClassList{} },
-	Default:  defaultClass,
-	Prepare:  prepareClass,
-	Validate: validateClass,
+	Names:         objects.Names{Group: group, Version: version, Kind: "IngressClass", Plural: "ingressclasses", Cluster: true},
+	ApplyPriority: 140,
+	Versions:      oldIngressClasses,
+	New:           func() *networkingv1.IngressClass { return &networkingv1.IngressClass{} },
+	NewList:       func() runtime.Object { return &networkingv1.IngressClassList{} },
+	Default:       defaultClass,
+	Prepare:       prepareClass,
+	Validate:      validateClass,
 	Columns: []objects.Column[*networkingv1.IngressClass]{
 		{Name: "Name", Format: "name", Description: objects.NameColumn[*networkingv1.IngressClass]().Description,
 			Cell: func(c *networkingv1.IngressClass, _ time.Time) any {
@@ -72,7 +73,7 @@ func prepareClass(c, old *networkingv1.IngressClass) {
 	check.Generation(c, old, func() bool { return !check.Same(&c.Spec, &old.Spec) })
 }
 
-// longestController is how long a controller's name may be.
+// longestController is the maximum length of a controller's name.
 const longestController = 250
 
 func validateClass(c, old *networkingv1.IngressClass) field.ErrorList {
@@ -112,7 +113,7 @@ func validateParameters(p *networkingv1.IngressClassParametersReference, at *fie
 	return errs
 }
 
-// reference checks what names an object of any kind.
+// reference checks a reference to an object of any kind.
 func reference(group *string, kind, name string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if group != nil {
@@ -121,7 +122,7 @@ func reference(group *string, kind, name string, at *field.Path) field.ErrorList
 	return append(append(errs, segment(kind, at.Child("kind"))...), segment(name, at.Child("name"))...)
 }
 
-// segment checks a required value that becomes a part of a path.
+// segment checks a required value that is a path segment.
 func segment(value string, at *field.Path) field.ErrorList {
 	if value == "" {
 		return field.ErrorList{field.Required(at, "")}

@@ -22,13 +22,14 @@ import (
 var NetworkPolicies = objects.Def[*networkingv1.NetworkPolicy]{
 	Names: objects.Names{Group: group, Version: version, Kind: "NetworkPolicy", Plural: "networkpolicies",
 		Singular: "networkpolicy", Short: []string{"netpol"}},
-	Versions: oldNetworkPolicies,
-	New:      func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
-	NewList:  func() runtime.Object { return &networkingv1.NetworkPolicyList{} },
-	Default:  defaultPolicy,
-	Prepare:  preparePolicy,
-	Validate: validatePolicy,
-	Warnings: policyWarnings,
+	Versions:   oldNetworkPolicies,
+	New:        func() *networkingv1.NetworkPolicy { return &networkingv1.NetworkPolicy{} },
+	Controller: "network-plugin",
+	NewList:    func() runtime.Object { return &networkingv1.NetworkPolicyList{} },
+	Default:    defaultPolicy,
+	Prepare:    preparePolicy,
+	Validate:   validatePolicy,
+	Warnings:   policyWarnings,
 	Columns: []objects.Column[*networkingv1.NetworkPolicy]{
 		objects.NameColumn[*networkingv1.NetworkPolicy](),
 		{Name: "Pod-Selector", Description: networkingv1.NetworkPolicySpec{}.SwaggerDoc()["podSelector"],
@@ -71,7 +72,7 @@ func preparePolicy(p, old *networkingv1.NetworkPolicy) {
 	check.Generation(p, old, func() bool { return !check.Same(&p.Spec, &old.Spec) })
 }
 
-// policyCheck checks a policy. What was accepted once stays: invalid label values in selectors, and the addresses in known.
+// policyCheck checks a policy. An update may keep invalid label values in selectors, and the addresses in known.
 type policyCheck struct {
 	selectors metav1validation.LabelSelectorValidationOptions
 	known     *check.Seen[string]
@@ -93,7 +94,7 @@ func validatePolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
 	return append(check.MetaUpdate(p, old), c.spec(&p.Spec)...)
 }
 
-// eachBlock calls f for each block of addresses in spec.
+// eachBlock calls f for each ipBlock in spec.
 func eachBlock(spec *networkingv1.NetworkPolicySpec, f func(*networkingv1.IPBlock, *field.Path)) {
 	visit := func(peers []networkingv1.NetworkPolicyPeer, at *field.Path) {
 		for i := range peers {
@@ -111,7 +112,7 @@ func eachBlock(spec *networkingv1.NetworkPolicySpec, f func(*networkingv1.IPBloc
 	}
 }
 
-// Messages list the allowed values in this order.
+// policyTypes is in the order of error messages.
 var policyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
 
 func (c policyCheck) spec(s *networkingv1.NetworkPolicySpec) field.ErrorList {

@@ -12,7 +12,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// A modern server no longer serves these versions, but articles and books are full of them.
+// Kubernetes no longer serves these versions. They are here because articles and books use them.
 
 var (
 	oldIngresses = []objects.Version[*networkingv1.Ingress]{
@@ -33,11 +33,11 @@ var (
 	}
 )
 
-// oldIngress is an old version of Ingress. All have one form, that of networking.k8s.io/v1beta1.
-func oldIngress[V objects.Departed](gv string, older func() V, list func() runtime.Object, fill func(V)) objects.Version[*networkingv1.Ingress] {
+// oldIngress returns an old version of Ingress. All old versions have the fields of networking.k8s.io/v1beta1.
+func oldIngress[V objects.Lifecycle](gv string, older func() V, list func() runtime.Object, fill func(V)) objects.Version[*networkingv1.Ingress] {
 	group, version, _ := strings.Cut(gv, "/")
 	return objects.Version[*networkingv1.Ingress]{
-		Group: group, Version: version, Deprecated: objects.Farewell(gv, "Ingress", older()),
+		Group: group, Version: version, Deprecated: objects.RemovalWarning(gv, "Ingress", older()),
 		New:     func() runtime.Object { return older() },
 		NewList: list,
 		Default: func(obj runtime.Object) { fill(obj.(V)) },
@@ -58,7 +58,7 @@ func oldIngress[V objects.Departed](gv string, older func() V, list func() runti
 	}
 }
 
-// Paths were of no type unless they said it.
+// Old versions default the path type to ImplementationSpecific.
 
 func defaultOldIngress(i *networkingv1beta1.Ingress) {
 	for _, rule := range i.Spec.Rules {
@@ -80,7 +80,7 @@ func defaultExtensionsIngress(i *extensionsv1beta1.Ingress) {
 	}
 }
 
-// ingressFromOld takes what is the same from the encoded form, and then the backends, which are not.
+// ingressFromOld copies equal fields by their encoding, and converts the backends, which differ.
 func ingressFromOld(in *networkingv1beta1.Ingress) (*networkingv1.Ingress, error) {
 	out, err := objects.Recode(in, &networkingv1.Ingress{})
 	if err != nil {

@@ -19,13 +19,14 @@ import (
 
 // RuntimeClasses is the row of RuntimeClass.
 var RuntimeClasses = objects.Def[*nodev1.RuntimeClass]{
-	Names:        objects.Names{Group: nodev1.GroupName, Version: "v1", Kind: "RuntimeClass", Plural: "runtimeclasses", Cluster: true},
-	Versions:     oldRuntimeClasses,
-	New:          func() *nodev1.RuntimeClass { return &nodev1.RuntimeClass{} },
-	NewList:      func() runtime.Object { return &nodev1.RuntimeClassList{} },
-	Validate:     validate,
-	NeedsVersion: true,
-	Warnings:     warnings,
+	Names:         objects.Names{Group: nodev1.GroupName, Version: "v1", Kind: "RuntimeClass", Plural: "runtimeclasses", Cluster: true},
+	ApplyPriority: 130,
+	Versions:      oldRuntimeClasses,
+	New:           func() *nodev1.RuntimeClass { return &nodev1.RuntimeClass{} },
+	NewList:       func() runtime.Object { return &nodev1.RuntimeClassList{} },
+	Validate:      validate,
+	NeedsVersion:  true,
+	Warnings:      warnings,
 	Columns: []objects.Column[*nodev1.RuntimeClass]{
 		objects.NameColumn[*nodev1.RuntimeClass](),
 		{Name: "Handler", Cell: func(c *nodev1.RuntimeClass, _ time.Time) any { return c.Handler }},
@@ -62,7 +63,7 @@ func validate(c, old *nodev1.RuntimeClass) field.ErrorList {
 
 func tolerations(list []corev1.Toleration, at *field.Path) field.ErrorList {
 	errs := podspec.Tolerations(list, at)
-	var seen check.Seen[corev1.Toleration] // without their time
+	var seen check.Seen[corev1.Toleration] // with TolerationSeconds ignored
 	for i, t := range list {
 		t.TolerationSeconds = nil
 		if seen.Again(t) {

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -67,7 +68,7 @@ func (v *validator) podSecurity(at *field.Path) field.ErrorList {
 		errs = append(errs, check.OneOf(*s.SupplementalGroupsPolicy, groupPolicy, at, "supplementalGroupsPolicy")...)
 	}
 	if s.SELinuxChangePolicy != nil {
-		allowed := labelChanges[1:] // the other is behind a gate that is closed, but for what has one of them already
+		allowed := labelChanges[1:] // the gate of the first one is off, but old objects may have it
 		if v.relabels {
 			allowed = labelChanges
 		}
@@ -76,7 +77,9 @@ func (v *validator) podSecurity(at *field.Path) field.ErrorList {
 	return errs
 }
 
-var sysctlName = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
+var sysctlName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
+})
 
 func (v *validator) sysctls(list []corev1.Sysctl, at *field.Path) field.ErrorList {
 	if len(list) == 0 {
@@ -90,8 +93,8 @@ func (v *validator) sysctls(list []corev1.Sysctl, at *field.Path) field.ErrorLis
 		switch {
 		case s.Name == "":
 			errs = append(errs, field.Required(name, ""))
-		case len(s.Name) > 253 || !sysctlName.MatchString(s.Name):
-			errs = append(errs, field.Invalid(name, s.Name, fmt.Sprintf("must have at most %d characters and match regex %s", 253, sysctlName)))
+		case len(s.Name) > 253 || !sysctlName().MatchString(s.Name):
+			errs = append(errs, field.Invalid(name, s.Name, fmt.Sprintf("must have at most %d characters and match regex %s", 253, sysctlName())))
 		case seen.Again(s.Name):
 			errs = append(errs, field.Duplicate(name, s.Name))
 		}
@@ -105,7 +108,7 @@ func (v *validator) sysctls(list []corev1.Sysctl, at *field.Path) field.ErrorLis
 	return errs
 }
 
-// sysctlNamespace returns the namespace that holds a kernel parameter.
+// sysctlNamespace returns the kernel namespace of a sysctl.
 func sysctlNamespace(name string) string {
 	if i := strings.IndexAny(name, "./"); i >= 0 && name[i] == '/' {
 		name = strings.NewReplacer("/", ".", ".", "/").Replace(name)
@@ -171,7 +174,7 @@ func appArmor(p *corev1.AppArmorProfile, at *field.Path) field.ErrorList {
 }
 
 func localAppArmor(name *string, at *field.Path) field.ErrorList {
-	const longest = 4095 // a path's
+	const longest = 4095 // maximum length of a path
 	var errs field.ErrorList
 	switch {
 	case name == nil:
@@ -214,7 +217,7 @@ func (v *validator) security(s *corev1.SecurityContext, at *field.Path) field.Er
 	return append(errs, appArmor(s.AppArmorProfile, at)...)
 }
 
-// userNamespace refuses host namespaces to a pod with users of its own.
+// userNamespace rejects host namespaces for a pod with its own user namespace.
 func (v *validator) userNamespace(at *field.Path) field.ErrorList {
 	if v.hostUsers() {
 		return nil

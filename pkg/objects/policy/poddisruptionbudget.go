@@ -1,4 +1,4 @@
-// Package policy holds the rows of the group policy: how many pods may be away at a time.
+// Package policy holds the rows of the group policy: PodDisruptionBudgets.
 package policy
 
 import (
@@ -21,12 +21,13 @@ import (
 var PodDisruptionBudgets = objects.Def[*policyv1.PodDisruptionBudget]{
 	Names: objects.Names{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget", Plural: "poddisruptionbudgets",
 		Short: []string{"pdb"}},
-	Versions:  []objects.Version[*policyv1.PodDisruptionBudget]{firstBudget()},
-	New:       newBudget,
-	NewList:   func() runtime.Object { return &policyv1.PodDisruptionBudgetList{} },
-	ValidName: check.PathSegment,
-	Prepare:   prepareBudget,
-	Validate:  validateBudget,
+	Versions:   []objects.Version[*policyv1.PodDisruptionBudget]{firstBudget()},
+	New:        newBudget,
+	Controller: "disruption-controller",
+	NewList:    func() runtime.Object { return &policyv1.PodDisruptionBudgetList{} },
+	ValidName:  check.PathSegment,
+	Prepare:    prepareBudget,
+	Validate:   validateBudget,
 	Columns: []objects.Column[*policyv1.PodDisruptionBudget]{
 		objects.NameColumn[*policyv1.PodDisruptionBudget](),
 		{Name: "Min Available", Description: "The minimum number of pods that must be available.",
@@ -65,7 +66,7 @@ func prepareBudget(b, old *policyv1.PodDisruptionBudget) {
 	check.Generation(b, old, func() bool { return !check.Same(&b.Spec, &old.Spec) })
 }
 
-// shownBudget is a spec as a message shows it: with the names of Go's fields.
+// shownBudget formats a spec for an error message, with Go's field names.
 type shownBudget struct {
 	MinAvailable               *intstr.IntOrString
 	Selector                   *metav1.LabelSelector
@@ -73,8 +74,8 @@ type shownBudget struct {
 	UnhealthyPodEvictionPolicy *policyv1.UnhealthyPodEvictionPolicyType
 }
 
-// validateBudget looks at the metadata of a new object only when all else is well, and of an updated one not at all: the
-// API server does. A budget's name may be anything that a path can hold.
+// validateBudget checks the metadata of a new object only if all else is valid, and not in updates, as Kubernetes
+// does. A budget's name may be any path segment.
 func validateBudget(b, old *policyv1.PodDisruptionBudget) field.ErrorList {
 	s, at := &b.Spec, check.Spec
 	var errs field.ErrorList
@@ -111,8 +112,8 @@ func validateBudgetStatus(b, _ *policyv1.PodDisruptionBudget) field.ErrorList {
 	return append(errs, check.NonNegative(s.ExpectedPods, at, "expectedPods")...)
 }
 
-// emptySelector is a label that no pod has. With it the first version, whose empty selector finds no pod, says that all
-// are meant, and the current one, whose empty selector finds all, that none is.
+// emptySelector is the key of a label that no pod has. An empty selector matches no pod in v1beta1 and all pods in v1, so the key is used to
+// express the opposite in either version.
 const emptySelector = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
 
 func firstBudget() objects.Version[*policyv1.PodDisruptionBudget] {
@@ -137,7 +138,7 @@ func firstBudget() objects.Version[*policyv1.PodDisruptionBudget] {
 	return v
 }
 
-// translated writes an empty selector as one with the operator full, and one with the operator bare as an empty one.
+// translated converts an empty selector to one of emptySelector with operator full, and one with operator bare to an empty selector.
 func translated(s *metav1.LabelSelector, full, bare metav1.LabelSelectorOperator) *metav1.LabelSelector {
 	switch {
 	case s == nil || len(s.MatchLabels) > 0 || len(s.MatchExpressions) > 1:

@@ -26,9 +26,9 @@ var podEvaluator = Evaluator{
 	}, demanded...),
 	matching: func(name corev1.ResourceName) bool {
 		s := string(name)
-		asked, ok := strings.CutPrefix(s, corev1.DefaultResourceRequestsPrefix)
+		requested, ok := strings.CutPrefix(s, corev1.DefaultResourceRequestsPrefix)
 		return strings.HasPrefix(s, corev1.ResourceHugePagesPrefix) || strings.HasPrefix(s, corev1.ResourceRequestsHugePagesPrefix) ||
-			ok && (!podspec.IsNative(name) || isDevice(corev1.ResourceName(asked)))
+			ok && (!podspec.IsNative(name) || isDevice(corev1.ResourceName(requested)))
 	},
 	inScope: podInScope,
 	missing: podMissing,
@@ -36,14 +36,14 @@ var podEvaluator = Evaluator{
 	changed: podChanged,
 }
 
-// podChanged reports whether a pod is resized, or comes under other scopes by a deadline, which an update may set.
+// podChanged reports whether an update resizes a pod, or sets a deadline, which changes its scopes.
 func podChanged(sub string, obj, old objects.Object) bool {
 	now, ok := obj.(*corev1.Pod)
 	was, had := old.(*corev1.Pod)
 	return sub == "resize" || sub == "" && ok && had && ends(now) != ends(was)
 }
 
-// demanded are the resources that every container has to name when a quota limits them.
+// demanded are the resources that every container must set if a quota limits them.
 var demanded = []corev1.ResourceName{
 	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory,
 	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
@@ -55,11 +55,11 @@ func podUsage(obj objects.Object, now time.Time) corev1.ResourceList {
 	if !lives(pod, now) {
 		return out
 	}
-	opts := resourcehelper.PodResourcesOptions{UseStatusResources: true} // what a pod has while it waits for less
+	opts := resourcehelper.PodResourcesOptions{UseStatusResources: true} // include resources that a pending resize has not released
 	return library.Add(out, compute(resourcehelper.PodRequests(pod, opts), resourcehelper.PodLimits(pod, opts)))
 }
 
-// lives reports whether a pod uses anything: it has not ended, and is not being deleted for longer than it may.
+// lives reports whether a pod counts: it is not terminated, and its deletion grace period is not over.
 func lives(pod *corev1.Pod, now time.Time) bool {
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 		return false
@@ -71,15 +71,15 @@ func lives(pod *corev1.Pod, now time.Time) bool {
 	return !now.After(pod.DeletionTimestamp.Add(grace))
 }
 
-// shortNames are the resources whose requests count under two names.
+// shortNames are the resources whose requests have two names in quotas: cpu and requests.cpu.
 var shortNames = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 
-// isDevice reports whether a resource stands for the devices of a class.
+// isDevice reports whether a resource counts the devices of a class.
 func isDevice(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix)
 }
 
-// compute names requests and limits as quotas do.
+// compute returns requests and limits under their names in quotas.
 func compute(requests, limits corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{corev1.ResourcePods: one}
 	for _, name := range shortNames {
@@ -101,7 +101,7 @@ func compute(requests, limits corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// podMissing names the containers that say nothing of a limited resource. A pod that says it for all of them may.
+// podMissing returns an error with the containers that do not set a required resource, unless pod-level resources do.
 func podMissing(obj objects.Object, required []corev1.ResourceName) error {
 	pod := obj.(*corev1.Pod)
 	if resourcehelper.IsPodLevelResourcesSet(pod) {
@@ -152,12 +152,12 @@ func podInScope(obj objects.Object, s corev1.ScopedResourceSelectorRequirement) 
 	return false, nil
 }
 
-// ends reports whether a pod has a deadline.
+// ends reports whether a pod has an activeDeadlineSeconds.
 func ends(pod *corev1.Pod) bool {
 	return pod.Spec.ActiveDeadlineSeconds != nil && *pod.Spec.ActiveDeadlineSeconds >= 0
 }
 
-// selects compares the one value that an object has ("": none) with those of a scope.
+// selects matches a value ("": unset) against a scope selector.
 func selects(s corev1.ScopedResourceSelectorRequirement, value string) (bool, error) {
 	operators := map[corev1.ScopeSelectorOperator]selection.Operator{
 		corev1.ScopeSelectorOpIn: selection.In, corev1.ScopeSelectorOpNotIn: selection.NotIn,

@@ -16,12 +16,13 @@ import (
 
 // RoleBindings is the row of RoleBinding.
 var RoleBindings = objects.Def[*rbacv1.RoleBinding]{
-	Names:     objects.Names{Group: rbacv1.GroupName, Version: version, Kind: "RoleBinding", Plural: "rolebindings"},
-	Versions:  oldRoleBindings,
-	New:       func() *rbacv1.RoleBinding { return &rbacv1.RoleBinding{} },
-	NewList:   func() runtime.Object { return &rbacv1.RoleBindingList{} },
-	ValidName: validName,
-	Default:   func(b *rbacv1.RoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) },
+	Names:         objects.Names{Group: rbacv1.GroupName, Version: version, Kind: "RoleBinding", Plural: "rolebindings"},
+	ApplyPriority: 80,
+	Versions:      oldRoleBindings,
+	New:           func() *rbacv1.RoleBinding { return &rbacv1.RoleBinding{} },
+	NewList:       func() runtime.Object { return &rbacv1.RoleBindingList{} },
+	ValidName:     validName,
+	Default:       func(b *rbacv1.RoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) },
 	Validate: func(b, old *rbacv1.RoleBinding) field.ErrorList {
 		errs := append(check.Meta(b, true, validName), binding(&b.RoleRef, b.Subjects, true)...)
 		if old != nil {
@@ -36,12 +37,13 @@ var RoleBindings = objects.Def[*rbacv1.RoleBinding]{
 
 // ClusterRoleBindings is the row of ClusterRoleBinding.
 var ClusterRoleBindings = objects.Def[*rbacv1.ClusterRoleBinding]{
-	Names:     objects.Names{Group: rbacv1.GroupName, Version: version, Kind: "ClusterRoleBinding", Plural: "clusterrolebindings", Cluster: true},
-	Versions:  oldClusterRoleBindings,
-	New:       func() *rbacv1.ClusterRoleBinding { return &rbacv1.ClusterRoleBinding{} },
-	NewList:   func() runtime.Object { return &rbacv1.ClusterRoleBindingList{} },
-	ValidName: validName,
-	Default:   func(b *rbacv1.ClusterRoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) },
+	Names:         objects.Names{Group: rbacv1.GroupName, Version: version, Kind: "ClusterRoleBinding", Plural: "clusterrolebindings", Cluster: true},
+	ApplyPriority: 100,
+	Versions:      oldClusterRoleBindings,
+	New:           func() *rbacv1.ClusterRoleBinding { return &rbacv1.ClusterRoleBinding{} },
+	NewList:       func() runtime.Object { return &rbacv1.ClusterRoleBindingList{} },
+	ValidName:     validName,
+	Default:       func(b *rbacv1.ClusterRoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) },
 	Validate: func(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
 		errs := append(check.Meta(b, false, validName), binding(&b.RoleRef, b.Subjects, false)...)
 		if old != nil {
@@ -55,7 +57,7 @@ var ClusterRoleBindings = objects.Def[*rbacv1.ClusterRoleBinding]{
 }
 
 func bindingColumns[T objects.Object](kind, doc string, of func(T) (*rbacv1.RoleRef, []rbacv1.Subject)) []objects.Column[T] {
-	who := func(name, kind string, show func(*rbacv1.Subject) string, in string) objects.Column[T] {
+	subjects := func(name, kind string, show func(*rbacv1.Subject) string, in string) objects.Column[T] {
 		return objects.Column[T]{Name: name, Wide: true, Description: name + " in the " + in, Cell: func(obj T, _ time.Time) any {
 			_, subjects := of(obj)
 			var out []string
@@ -75,9 +77,9 @@ func bindingColumns[T objects.Object](kind, doc string, of func(T) (*rbacv1.Role
 			return ref.Kind + "/" + ref.Name
 		}},
 		objects.AgeColumn[T](),
-		who("Users", rbacv1.UserKind, name, kind),
-		who("Groups", rbacv1.GroupKind, name, kind),
-		who("ServiceAccounts", rbacv1.ServiceAccountKind, func(s *rbacv1.Subject) string { return s.Namespace + "/" + s.Name }, kind),
+		subjects("Users", rbacv1.UserKind, name, kind),
+		subjects("Groups", rbacv1.GroupKind, name, kind),
+		subjects("ServiceAccounts", rbacv1.ServiceAccountKind, func(s *rbacv1.Subject) string { return s.Namespace + "/" + s.Name }, kind),
 	}
 }
 
@@ -96,14 +98,14 @@ func sameRole(now, was rbacv1.RoleRef) field.ErrorList {
 	if now == was {
 		return nil
 	}
-	shown := struct{ APIGroup, Kind, Name string }(now) // messages name the fields as Kubernetes' own types do
+	shown := struct{ APIGroup, Kind, Name string }(now) // messages have the field names of Kubernetes' internal types
 	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), shown, "cannot change roleRef")}
 }
 
 var ours = []string{rbacv1.GroupName}
 
-// binding checks which role is given to whom. One for the whole cluster can give a ClusterRole only, and must say in which
-// namespace a ServiceAccount is.
+// binding checks the role reference and the subjects. A ClusterRoleBinding may refer to ClusterRoles only, and its ServiceAccounts
+// need a namespace.
 func binding(ref *rbacv1.RoleRef, subjects []rbacv1.Subject, namespaced bool) field.ErrorList {
 	at := field.NewPath("roleRef")
 	errs := check.OneOf(ref.APIGroup, ours, at, "apiGroup")

@@ -19,11 +19,12 @@ const version = "v1"
 
 // Roles is the row of Role.
 var Roles = objects.Def[*rbacv1.Role]{
-	Names:     objects.Names{Group: rbacv1.GroupName, Version: version, Kind: "Role", Plural: "roles"},
-	Versions:  oldRoles,
-	New:       func() *rbacv1.Role { return &rbacv1.Role{} },
-	NewList:   func() runtime.Object { return &rbacv1.RoleList{} },
-	ValidName: validName,
+	Names:         objects.Names{Group: rbacv1.GroupName, Version: version, Kind: "Role", Plural: "roles"},
+	ApplyPriority: 90,
+	Versions:      oldRoles,
+	New:           func() *rbacv1.Role { return &rbacv1.Role{} },
+	NewList:       func() runtime.Object { return &rbacv1.RoleList{} },
+	ValidName:     validName,
 	Validate: func(r, old *rbacv1.Role) field.ErrorList {
 		errs := append(check.Meta(r, true, validName), rules(r.Rules, true)...)
 		if old != nil {
@@ -38,6 +39,7 @@ var Roles = objects.Def[*rbacv1.Role]{
 // ClusterRoles is the row of ClusterRole.
 var ClusterRoles = objects.Def[*rbacv1.ClusterRole]{
 	Names:          objects.Names{Group: rbacv1.GroupName, Version: version, Kind: "ClusterRole", Plural: "clusterroles", Cluster: true},
+	ApplyPriority:  110,
 	Versions:       oldClusterRoles,
 	New:            func() *rbacv1.ClusterRole { return &rbacv1.ClusterRole{} },
 	NewList:        func() runtime.Object { return &rbacv1.ClusterRoleList{} },
@@ -47,10 +49,10 @@ var ClusterRoles = objects.Def[*rbacv1.ClusterRole]{
 	CreateOnUpdate: true,
 }
 
-// validName lets a name be all that can stand in a path: "system:node".
+// validName accepts every path segment, for example "system:node".
 func validName(name string, _ bool) []string { return content.IsPathSegmentName(name) }
 
-// roleColumns are those of a kind without a printer of its own.
+// roleColumns returns the columns of a kind without its own printer.
 func roleColumns[T objects.Object]() []objects.Column[T] {
 	return []objects.Column[T]{
 		objects.NameColumn[T](),

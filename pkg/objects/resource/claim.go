@@ -1,8 +1,8 @@
-// Package resource holds the rows of the group resource.k8s.io: what devices there are (slices), kinds of them (classes),
-// and who asks for some (claims and their templates).
+// Package resource holds the rows of the group resource.k8s.io: devices (slices), their classes,
+// and claims with their templates.
 //
-// The rows keep to the features that Kubernetes has on by default: list attributes and resources of nodes in slices are
-// dropped. Who may ask for a device as an administrator, and who may write an allocation, is for admission to say.
+// Fields of feature gates that are off by default are dropped: list attributes, and node resources in slices.
+// Admission authorizes admin access and allocations.
 package resource
 
 import (
@@ -30,6 +30,7 @@ var ResourceClaims = objects.Def[*resourcev1.ResourceClaim]{
 	Names:          objects.Names{Group: group, Version: version, Kind: "ResourceClaim", Plural: "resourceclaims"},
 	New:            func() *resourcev1.ResourceClaim { return &resourcev1.ResourceClaim{} },
 	ReturnsDeleted: true,
+	Controller:     "resource-claim-controller",
 	NewList:        func() runtime.Object { return &resourcev1.ResourceClaimList{} },
 	Default: func(c *resourcev1.ResourceClaim) {
 		defaultClaim(&c.Spec)
@@ -77,7 +78,7 @@ func defaultTolerations(list []resourcev1.DeviceToleration) {
 	}
 }
 
-// defaultCount asks for one device where nothing else is asked for.
+// defaultCount sets the allocation mode ExactCount and the count 1.
 func defaultCount(mode *resourcev1.DeviceAllocationMode, count *int64) {
 	if *mode == "" {
 		*mode = resourcev1.DeviceAllocationModeExactCount
@@ -94,7 +95,7 @@ func prepareClaim(c, old *resourcev1.ResourceClaim) {
 	}
 }
 
-// prepareClaimStatus also drops what is told of devices that a claim no longer has.
+// prepareClaimStatus also drops the status of devices that are no longer allocated.
 func prepareClaimStatus(c, old *resourcev1.ResourceClaim) {
 	c.Spec = old.Spec
 	metav1.ResetObjectMetaForStatus(&c.ObjectMeta, &old.ObjectMeta)
@@ -117,7 +118,7 @@ func validateClaim(c, old *resourcev1.ResourceClaim) field.ErrorList {
 	return append(errs, check.ImmutableShown(c.Spec, old.Spec, check.Spec)...)
 }
 
-// state sums up how far a claim is.
+// state formats the progress of a claim.
 func state(c *resourcev1.ResourceClaim) string {
 	var states []string
 	if c.DeletionTimestamp != nil {

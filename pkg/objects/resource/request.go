@@ -11,7 +11,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// names are the requests of a claim, each with the alternatives that it lists.
+// names maps the requests of a claim to their alternatives.
 type names map[string][]string
 
 func namesOf(c *resourcev1.DeviceClaim) names {
@@ -76,16 +76,16 @@ func request(r *resourcev1.DeviceRequest, at *field.Path) field.ErrorList {
 			func(s *resourcev1.DeviceSubRequest) string { return s.Name }, alternative)...)
 	}
 	e := r.Exactly
-	return append(errs, asked{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations}.check(at.Child("exactly"))...)
+	return append(errs, requestFields{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations}.check(at.Child("exactly"))...)
 }
 
 func alternative(s *resourcev1.DeviceSubRequest, at *field.Path) field.ErrorList {
 	errs := check.Label(s.Name, at, "name")
-	return append(errs, asked{s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations}.check(at)...)
+	return append(errs, requestFields{s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations}.check(at)...)
 }
 
-// asked is what requests and their alternatives have in common.
-type asked struct {
+// requestFields has the fields that requests and their alternatives share.
+type requestFields struct {
 	class       string
 	selectors   []resourcev1.DeviceSelector
 	mode        resourcev1.DeviceAllocationMode
@@ -93,7 +93,7 @@ type asked struct {
 	tolerations []resourcev1.DeviceToleration
 }
 
-func (a asked) check(at *field.Path) field.ErrorList {
+func (a requestFields) check(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if a.class == "" {
 		errs = append(errs, field.Required(at.Child("deviceClassName"), ""))

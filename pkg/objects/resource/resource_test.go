@@ -155,7 +155,7 @@ func TestClaimStatus(t *testing.T) {
 			prepareClaimStatus(now, old)
 			want(t, validateClaimStatus(now, old), tt.want...)
 			if tt.name == "free" && now.Status.Devices != nil {
-				t.Errorf("what is told of devices is left: %v", now.Status.Devices)
+				t.Errorf("the status of devices is left: %v", now.Status.Devices)
 			}
 		})
 	}

@@ -16,12 +16,13 @@ var ResourceClaimTemplates = objects.Def[*resourcev1.ResourceClaimTemplate]{
 	Names:          objects.Names{Group: group, Version: version, Kind: "ResourceClaimTemplate", Plural: "resourceclaimtemplates"},
 	New:            func() *resourcev1.ResourceClaimTemplate { return &resourcev1.ResourceClaimTemplate{} },
 	ReturnsDeleted: true,
+	Controller:     "resource-claim-controller",
 	NewList:        func() runtime.Object { return &resourcev1.ResourceClaimTemplateList{} },
 	Default:        func(t *resourcev1.ResourceClaimTemplate) { defaultClaim(&t.Spec.Spec) },
 	Validate:       validateTemplate,
 }
 
-// validateTemplate checks an update as if it were a create too: the spec may not change, and what is stored may be wrong.
+// validateTemplate also checks an update like a create: the spec is immutable, but a stored one may be invalid.
 func validateTemplate(t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
 	errs := check.Meta(t, true, validation.NameIsDNSSubdomain)
 	errs = append(errs, volume.TemplateMeta(&t.Spec.ObjectMeta, check.Spec.Child("metadata"))...)

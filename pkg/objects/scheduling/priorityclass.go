@@ -16,10 +16,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// HighestUserPriority is the highest value of a class that is not the system's.
+// HighestUserPriority is the highest value of a class that is not a system class.
 const HighestUserPriority = 1_000_000_000
 
-// SystemClasses are the classes that exist in every cluster.
+// SystemClasses returns the classes of every cluster.
 func SystemClasses() []*schedulingv1.PriorityClass {
 	node := &schedulingv1.PriorityClass{Value: 2*HighestUserPriority + 1000}
 	node.Name = "system-node-critical"
@@ -34,12 +34,13 @@ func SystemClasses() []*schedulingv1.PriorityClass {
 var PriorityClasses = objects.Def[*schedulingv1.PriorityClass]{
 	Names: objects.Names{Group: "scheduling.k8s.io", Version: "v1", Kind: "PriorityClass", Plural: "priorityclasses",
 		Short: []string{"pc"}, Cluster: true},
-	Versions: oldPriorityClasses,
-	New:      func() *schedulingv1.PriorityClass { return &schedulingv1.PriorityClass{} },
-	NewList:  func() runtime.Object { return &schedulingv1.PriorityClassList{} },
-	Default:  defaultClass,
-	Prepare:  prepareClass,
-	Validate: validateClass,
+	ApplyPriority: 160,
+	Versions:      oldPriorityClasses,
+	New:           func() *schedulingv1.PriorityClass { return &schedulingv1.PriorityClass{} },
+	NewList:       func() runtime.Object { return &schedulingv1.PriorityClassList{} },
+	Default:       defaultClass,
+	Prepare:       prepareClass,
+	Validate:      validateClass,
 	Columns: []objects.Column[*schedulingv1.PriorityClass]{
 		objects.NameColumn[*schedulingv1.PriorityClass](),
 		{Name: "Value", Type: "integer", Description: classDoc["value"],
@@ -93,7 +94,7 @@ func validateClass(c, old *schedulingv1.PriorityClass) field.ErrorList {
 	return append(errs, validatePreemption(c.PreemptionPolicy)...)
 }
 
-// notSystemClass says why a class with a system's name is not that class, or "" if it is.
+// notSystemClass returns why a class with a system class's name differs from it, or "".
 func notSystemClass(c *schedulingv1.PriorityClass) string {
 	for _, known := range SystemClasses() {
 		if known.Name != c.Name {

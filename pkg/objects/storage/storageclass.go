@@ -28,6 +28,7 @@ const (
 // StorageClasses is the row of StorageClass.
 var StorageClasses = objects.Def[*storagev1.StorageClass]{
 	Names:          objects.Names{Group: group, Version: version, Kind: "StorageClass", Plural: "storageclasses", Short: []string{"sc"}, Cluster: true},
+	ApplyPriority:  150,
 	Versions:       oldStorageClasses,
 	New:            func() *storagev1.StorageClass { return &storagev1.StorageClass{} },
 	ReturnsDeleted: true,
@@ -58,7 +59,7 @@ var StorageClasses = objects.Def[*storagev1.StorageClass]{
 
 var classDoc = storagev1.StorageClass{}.SwaggerDoc()
 
-// IsDefault reports whether claims that name no class get this one.
+// IsDefault reports whether the class is the default class.
 func IsDefault(c *storagev1.StorageClass) bool {
 	return c.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" || c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true"
 }
@@ -106,7 +107,7 @@ func validateClass(c, old *storagev1.StorageClass) field.ErrorList {
 	return append(errs, check.Immutable(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
 }
 
-// driver checks the name of what provides volumes.
+// driver checks a provisioner's name.
 func driver(name string, at *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(at, "")}
@@ -114,7 +115,7 @@ func driver(name string, at *field.Path) field.ErrorList {
 	return check.Qualified(strings.ToLower(name), at)
 }
 
-// What a driver may be told.
+// The limits of a class's parameters.
 const (
 	mostParameters    = 512
 	largestParameters = 256 << 10
@@ -140,7 +141,7 @@ func parameters(params map[string]string, at *field.Path) field.ErrorList {
 
 func topologies(terms []corev1.TopologySelectorTerm, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	seen := map[string]int{shownTerm(nil): len(terms)} // Kubernetes compares with as many empty terms first, and so do we
+	seen := map[string]int{shownTerm(nil): len(terms)} // Kubernetes preallocates empty terms and compares with them, too
 	for i := range terms {
 		expressions := at.Index(i).Child("matchLabelExpressions")
 		wants := map[string][]string{}
@@ -173,7 +174,7 @@ func topologies(terms []corev1.TopologySelectorTerm, at *field.Path) field.Error
 	return errs
 }
 
-// shownTerm is the same for terms that want the same.
+// shownTerm returns equal strings for equal terms.
 func shownTerm(wants map[string][]string) string { return fmt.Sprintf("%q", wants) }
 
 func classWarnings(c, _ *storagev1.StorageClass) []string {

@@ -1,14 +1,13 @@
-// Package volume owns the defaults and checks of volumes: those of pods, and the sources that PersistentVolumes share
+// Package volume holds the defaults and the validation of volumes: those of pods, and the sources that PersistentVolumes share
 // with them.
 package volume
 
 import (
-	"strings"
-
+	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Default fills what a volume of a pod left out. A volume without any source is an emptyDir.
+// Default sets the defaults of a pod's volume. A volume without a source is an emptyDir.
 func Default(v *corev1.Volume) {
 	s := &v.VolumeSource
 	if *s == (corev1.VolumeSource{}) {
@@ -40,7 +39,7 @@ func Default(v *corev1.Volume) {
 	defaultNetworkSource(s)
 }
 
-func setMode(mode **int32, value int32) { //nolint:unparam // each source has a default of its own, though they are the same
+func setMode(mode **int32, value int32) { //nolint:unparam // each source has its own default, although they are equal
 	if *mode == nil {
 		*mode = &value
 	}
@@ -110,38 +109,15 @@ func defaultNetworkSource(s *corev1.VolumeSource) {
 	}
 }
 
-// PullPolicy returns when an image is pulled if nothing is said: always for the tag "latest", spoken or not.
+// PullPolicy returns the default policy for an image: Always for the tag "latest", which is also the default of an image without tag and
+// digest.
 func PullPolicy(image string) corev1.PullPolicy {
-	if tag(image) == "latest" {
+	ref, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return corev1.PullIfNotPresent
+	}
+	if tagged, ok := reference.TagNameOnly(ref).(reference.Tagged); ok && tagged.Tag() == "latest" {
 		return corev1.PullAlways
 	}
 	return corev1.PullIfNotPresent
-}
-
-// tag returns the tag of an image reference; one without tag and digest has "latest", one that cannot be parsed "".
-func tag(image string) string {
-	if name, digest, ok := strings.Cut(image, "@"); ok {
-		if !validDigest(digest) {
-			return ""
-		}
-		return explicitTag(name)
-	}
-	if t := explicitTag(image); t != "" {
-		return t
-	}
-	if !validName(image) {
-		return ""
-	}
-	return "latest"
-}
-
-func explicitTag(name string) string {
-	colon := strings.LastIndexByte(name, ':')
-	if colon < 0 || strings.IndexByte(name[colon:], '/') >= 0 {
-		return ""
-	}
-	if !validName(name[:colon]) || !validTag(name[colon+1:]) {
-		return ""
-	}
-	return name[colon+1:]
 }

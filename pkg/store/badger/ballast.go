@@ -8,25 +8,25 @@ import (
 	"os"
 )
 
-// ballast is a file that takes disk space and holds nothing. On a disk that others have filled, Badger cannot be opened, and
-// nothing deleted. Letting go of the ballast makes the room for that, when it is asked for and not before: whoever fills the
-// disk would only take it too.
+// ballast is a file that takes disk space and holds nothing. On a disk that other programs have filled, Badger can't be opened and
+// objects can't be deleted. Removing the ballast makes room for both. It is removed only when that room is needed, since other
+// programs could take the space.
 type ballast struct {
 	dir, path string
 	reserve   uint64
 }
 
-// size is how much the file takes, and last how little may be free for an open and for deletions.
+// size is the size of the file, and last the free space that an open and deletions need.
 func (b ballast) size() uint64 { return b.reserve / 2 }
 func (b ballast) last() uint64 { return b.reserve / 4 }
 
-// keep takes the ballast when there is plenty of space.
+// keep makes the ballast when there is plenty of space.
 func (b ballast) keep() error {
 	info, err := os.Stat(b.path)
 	switch {
 	case err == nil && uint64(info.Size()) == b.size():
 		return nil
-	case err == nil: // it was never finished
+	case err == nil: // it is incomplete
 		err = os.Remove(b.path)
 	case errors.Is(err, fs.ErrNotExist):
 		err = nil
@@ -34,12 +34,12 @@ func (b ballast) keep() error {
 	if err != nil || checkSpace(b.dir, 2*b.reserve+b.size()) != nil {
 		return err
 	}
-	return b.take()
+	return b.create()
 }
 
-// way answers ErrNoSpace when even an open or a deletion, which are ways out, have too little space. They may have that of
-// the ballast.
-func (b ballast) way() error {
+// makeRoom returns ErrNoSpace when there is too little space even for an open or a deletion, also without the ballast, which it
+// removes then.
+func (b ballast) makeRoom() error {
 	err := checkSpace(b.dir, b.last())
 	if err == nil {
 		return nil
@@ -50,12 +50,11 @@ func (b ballast) way() error {
 	case e != nil:
 		return e
 	}
-	slog.Warn("the disk is full: the space that was kept for this is let go", "path", b.path)
+	slog.Warn("disk is full: ballast removed", "path", b.path)
 	return checkSpace(b.dir, b.last())
 }
 
-// take makes the file.
-func (b ballast) take() error {
+func (b ballast) create() error {
 	f, err := os.OpenFile(b.path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err

@@ -70,7 +70,7 @@ func (s *Store) send(ctx context.Context, r *request) error {
 	}
 }
 
-// commit takes what waits, commits it together, and answers, until the store is closed.
+// commit commits the requests that wait together, and answers them, until the store is closed.
 func (s *Store) commit() {
 	for {
 		select {
@@ -104,10 +104,10 @@ func (r *request) size() int {
 	return n
 }
 
-// group is a commit in the making.
+// group is the content of one commit.
 type group struct {
 	head    store.Revision
-	pending map[string]store.Entry // what this group has made of a key; a nil Value: deleted
+	pending map[string]store.Entry // the keys that the group changes; a nil Value: deleted
 	events  []store.Event
 }
 
@@ -145,7 +145,7 @@ func (s *Store) commitAll(all []*request) {
 	}
 }
 
-// plan checks one request against what the group has come to so far and, when all its expectations hold, adds it.
+// plan checks the expectations of one request, on top of the group's earlier requests, and adds it when all hold.
 func (s *Store) plan(g *group, r *request) error {
 	if err := s.room(r); err != nil {
 		return err
@@ -172,17 +172,17 @@ func (s *Store) plan(g *group, r *request) error {
 	return nil
 }
 
-// room refuses writes while the disk is nearly full, and deletions only later, since they are the way out.
+// room refuses writes while the disk is nearly full. Deletions free space, so they are refused only later.
 func (s *Store) room(r *request) error {
 	for _, op := range r.ops {
 		if op.Value != nil {
 			return checkSpace(s.dir, s.ballast.reserve)
 		}
 	}
-	return s.ballast.way()
+	return s.ballast.makeRoom()
 }
 
-// current returns what key holds; an absent key has Modified 0.
+// current returns the entry of key; an absent key has Modified 0.
 func (s *Store) current(g *group, key string) (store.Entry, error) {
 	if e, ok := g.pending[key]; ok {
 		return e, nil
@@ -237,8 +237,8 @@ func (s *Store) flush(g *group) error {
 	return nil
 }
 
-// compact notes the revision, at the head so that the head survives the removal of everything else, before it lets Badger
-// discard.
+// compact writes the record of the compacted revision before it lets Badger discard. The record is written at the head, so that the
+// head survives the removal of everything else.
 func (s *Store) compact(at store.Revision) error {
 	head := s.head.Load()
 	switch {

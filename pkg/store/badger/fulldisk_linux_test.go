@@ -19,10 +19,10 @@ import (
 
 const (
 	diskSize    = 400 << 20
-	diskReserve = 128 << 20 // the default, which is what compactions take at worst
+	diskReserve = 128 << 20 // the default, the most that compactions take
 )
 
-// small mounts a small disk that is gone with the test.
+// small mounts a small disk, and unmounts it after the test.
 func small(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -40,7 +40,7 @@ func small(t *testing.T) string {
 	return dir
 }
 
-// inProcess does a part of TestFullDisk in another process, since a disk that is too full ends it.
+// inProcess runs a part of TestFullDisk in another process, since a disk that is too full ends the process.
 func inProcess(t *testing.T, part, dir string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestFullDiskPart$", "-test.v")
@@ -50,13 +50,13 @@ func inProcess(t *testing.T, part, dir string) {
 	}
 }
 
-// What a copy of the test binary is to do, and where.
+// The variables that name the part that a copy of the test binary runs, and its directory.
 const (
 	fullPart = "MINIKCTL_TEST_FULL_PART"
 	fullDir  = "MINIKCTL_TEST_FULL_DIR"
 )
 
-// foreign fills the disk as others would: to the last byte.
+// foreign fills the disk to the last byte, as other programs do.
 func foreign(t *testing.T, dir string) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(dir, "foreign"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -80,11 +80,11 @@ func openSmall(t *testing.T, dir string) *badger.Store {
 	return s
 }
 
-// hasBallast waits until the ballast is there, or is not.
+// hasBallast waits until the ballast exists, or does not.
 func hasBallast(t *testing.T, dir string, want bool) {
 	t.Helper()
 	path := filepath.Join(dir, "store", "ballast")
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		info, err := os.Stat(path)
 		if want && err == nil && info.Size() == diskReserve/2 || !want && errors.Is(err, os.ErrNotExist) {
@@ -97,10 +97,10 @@ func hasBallast(t *testing.T, dir string, want bool) {
 	}
 }
 
-// settle waits until nothing changes in the store's files.
-func settle(t *testing.T, dir string) {
+// waitQuiet waits until the store's files no longer change.
+func waitQuiet(t *testing.T, dir string) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for last, same := "", 0; same < 50; same++ {
 		files, err := filepath.Glob(filepath.Join(dir, "store", "badger", "*"))
 		if err != nil || time.Now().After(deadline) {
@@ -113,7 +113,7 @@ func settle(t *testing.T, dir string) {
 	}
 }
 
-// page is a value that takes space.
+// page is the value that fills the disk.
 var page = bytes.Repeat([]byte("0123456789abcdef"), 40<<6)
 
 func mustHave(t *testing.T, s *badger.Store, from, n int) {
@@ -138,7 +138,8 @@ func remove(t *testing.T, s *badger.Store, i int) {
 	}
 }
 
-// TestFullDisk fills a small disk, by the store's own writes and by others', with and without the store running.
+// TestFullDisk fills a small disk with the store's own writes and with those of other programs, while the store runs and while it
+// does not.
 func TestFullDisk(t *testing.T) {
 	dir := small(t)
 	inProcess(t, "own", dir)
@@ -151,7 +152,7 @@ func TestFullDisk(t *testing.T) {
 	inProcess(t, "room again", dir)
 }
 
-// TestFullDiskPart is what TestFullDisk has done in other processes.
+// TestFullDiskPart runs one part of TestFullDisk, in a process of its own.
 func TestFullDiskPart(t *testing.T) {
 	dir := os.Getenv(fullDir)
 	written := filepath.Join(dir, "written")
@@ -160,7 +161,7 @@ func TestFullDiskPart(t *testing.T) {
 		fmt.Sscan(string(b), &n)
 	}
 	switch os.Getenv(fullPart) {
-	case "own": // the store stops where others need the space
+	case "own": // the store stops before the space that other programs need
 		s := openSmall(t, dir)
 		hasBallast(t, dir, true)
 		for {
@@ -183,10 +184,10 @@ func TestFullDiskPart(t *testing.T) {
 		remove(t, s, 0)
 		mustHave(t, s, 1, n)
 		hasBallast(t, dir, true)
-		_ = s.Close() // it has nothing to write
-	case "others": // fill the disk under a store that runs
+		_ = s.Close() // nothing is left to write
+	case "others": // fill the disk while the store runs
 		s := openSmall(t, dir)
-		settle(t, dir) // Badger dies when it is moving its tables meanwhile; the next start finds all that was acknowledged
+		waitQuiet(t, dir) // a full disk ends Badger while it moves tables; the next start finds every acknowledged write
 		foreign(t, dir)
 		mustHave(t, s, 1, n)
 		remove(t, s, 1)
@@ -199,7 +200,7 @@ func TestFullDiskPart(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = s.Close()
-	case "restart": // on a disk that was filled meanwhile, by the ballast
+	case "restart": // on a disk that was filled meanwhile: removes the ballast
 		if err := os.WriteFile(filepath.Join(dir, "store", "ballast"), make([]byte, diskReserve/2), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -211,8 +212,8 @@ func TestFullDiskPart(t *testing.T) {
 		if err := os.WriteFile(written, fmt.Append(nil, n), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// It is not closed: there is no telling when power goes.
-	case "too full": // without a ballast that is left, in words
+		// The store is not closed, as when the machine loses power.
+	case "too full": // the ballast is gone: the error names the reserve
 		foreign(t, dir)
 		_, err := badger.Open(badger.Config{Dir: filepath.Join(dir, "store")})
 		if !errors.Is(err, store.ErrNoSpace) || !strings.Contains(err.Error(), "kept in reserve") {

@@ -13,11 +13,11 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// guardEvery is how long the guard may lag behind the head.
+// guardEvery is the interval at which the guard is written.
 const guardEvery = time.Second
 
-// guard remembers the head outside Badger, so that an Open that has silently lost the end of a log, or whole tables, is
-// noticed. It is refreshed about every second; only what was noted can be noticed.
+// guard keeps the head in a file outside Badger, so that the next Open finds out when Badger has silently lost the end of a log, or
+// whole tables. It does not protect the revisions since it was last written.
 type guard struct {
 	path string
 	last store.Revision
@@ -31,7 +31,7 @@ func openGuard(path string) (*guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(b) == 0 { // the machine has lost power before the file's content was on disk
+	if len(b) == 0 { // the machine lost power before the content was on disk
 		return &guard{path: path}, nil
 	}
 	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
@@ -41,32 +41,32 @@ func openGuard(path string) (*guard, error) {
 	return &guard{path: path, last: store.Revision(n)}, nil
 }
 
-// watch notes the head, and keeps the ballast, until stop is closed. The ticker is the machine's: this is about files, not about
-// the cluster's time.
+// watch writes the guard and keeps the ballast until stop is closed. It uses the machine's clock: files have nothing to do with the
+// cluster's time.
 func (s *Store) watch(stop <-chan struct{}) {
 	tick := time.NewTicker(guardEvery) //nolint:forbidigo // see above
 	defer tick.Stop()
-	keeping := true
+	keep := true
 	for {
 		select {
 		case <-stop:
 			return
 		case <-tick.C:
 			if err := s.guard.note(store.Revision(s.head.Load())); err != nil {
-				slog.Warn("head guard not written", "err", err)
+				slog.Warn("write head guard", "err", err)
 			}
-			if !keeping {
+			if !keep {
 				continue
 			}
 			if err := s.ballast.keep(); err != nil {
-				slog.Warn("no disk space is kept in reserve", "err", err)
-				keeping = false // it would be no better a second later
+				slog.Warn("take ballast", "err", err)
+				keep = false // the next try would fail too
 			}
 		}
 	}
 }
 
-// note writes the head by rename, so that a kill leaves the old or the new number.
+// note writes the head. It renames a new file, so that a kill leaves either the old or the new number.
 func (g *guard) note(head store.Revision) error {
 	if head == g.last {
 		return nil

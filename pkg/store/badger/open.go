@@ -18,8 +18,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/changelog"
 )
 
-// Open opens the store in cfg.Dir, or makes it. ErrLocked when another process has it open. A store whose files have lost
-// acknowledged revisions is refused.
+// Open opens the store in cfg.Dir, or makes it. The error is ErrLocked when another process has it open. Open refuses a store
+// whose files have lost acknowledged revisions.
 func Open(cfg Config) (*Store, error) {
 	if cfg.ReserveBytes == 0 {
 		cfg.ReserveBytes = 128 << 20
@@ -50,8 +50,8 @@ func open(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	kept := ballast{cfg.Dir, filepath.Join(cfg.Dir, "ballast"), cfg.ReserveBytes}
-	if err := kept.way(); err != nil {
-		return nil, err // Badger would die on it rather than say so
+	if err := kept.makeRoom(); err != nil {
+		return nil, err // Badger would crash on it instead of returning an error
 	}
 	d, err := db.OpenManaged(lean(dir))
 	if err != nil {
@@ -72,11 +72,11 @@ func lean(dir string) db.Options {
 		WithBlockCacheSize(0).WithIndexCacheSize(0).WithCompression(options.None).
 		WithValueThreshold(valueThreshold).WithValueLogFileSize(64 << 20).
 		WithDetectConflicts(false).WithMetricsEnabled(false).WithSyncWrites(true).
-		WithNumVersionsToKeep(1).WithBypassLockGuard(true). // our own lock is held
+		WithNumVersionsToKeep(1).WithBypassLockGuard(true). // the store has its own lock
 		WithLogger(logger{})
 }
 
-// recover finds the head and the compacted revision, and holds the head against the guard file.
+// recover reads the head and the compacted revision, and compares the head with the guard file.
 func (s *Store) recover() error {
 	head := s.db.MaxVersion()
 	compacted, err := s.readMeta(head)
@@ -116,8 +116,8 @@ func (s *Store) readMeta(head uint64) (compacted uint64, err error) {
 	return compacted, err
 }
 
-// verify checks the tables: a damaged block would otherwise end a list early without an error. Large databases are
-// checked while they are in use.
+// verify checks the tables: a damaged block would otherwise end a list early without an error. A large database is checked in the
+// background.
 func (s *Store) verify() error {
 	lsm, _ := s.db.Size()
 	if lsm <= verifyInFront {
@@ -131,10 +131,10 @@ func (s *Store) verify() error {
 	return nil
 }
 
-// fail ends all writing, for a reason that a person must look at.
+// fail makes the store read-only.
 func (s *Store) fail(err error) {
 	if s.failed.CompareAndSwap(nil, &err) {
-		slog.Error("store is read-only from now on", "err", err)
+		slog.Error("store is read-only", "err", err)
 	}
 }
 
@@ -177,16 +177,16 @@ func acquire(path string) (*os.File, error) {
 	return f, nil
 }
 
-// freeSpace returns how many bytes are free for us in dir.
+// freeSpace returns the bytes that this process may use in dir.
 func freeSpace(dir string) (uint64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, fmt.Errorf("ask for free space: %w", err)
+		return 0, fmt.Errorf("read free space: %w", err)
 	}
 	return st.Bavail * uint64(st.Bsize), nil
 }
 
-// checkSpace answers ErrNoSpace when fewer than want bytes are free for us in dir.
+// checkSpace returns ErrNoSpace when fewer than want bytes are free in dir.
 func checkSpace(dir string, want uint64) error {
 	free, err := freeSpace(dir)
 	if err != nil {

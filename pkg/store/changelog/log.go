@@ -1,15 +1,14 @@
-// Package changelog owns the lists of recent changes that watches read: of a store (Watch), of a table of the API server's
-// cache, and of the virtual resources.
+// Package changelog owns the lists of recent changes from which watches read: those of a store (Watch), of the tables
+// of the API server's cache, and of virtual resources.
 //
 // A Log is a linked list of batches in revision order. A watch holds a Place, the position between two batches. A Place pins
-// no changes: a reader that stands still costs the same whatever follows it. Logs share a Budget of bytes; when it is
+// no changes, so a slow reader takes no memory. Logs share a Budget of bytes; when it is
 // exceeded the oldest batch of all of them is dropped, and a reader whose next batch was dropped gets store.ErrCompacted.
 //
 // Reading takes no lock. Everything that changes a log takes the lock of its Budget.
 package changelog
 
 import (
-	"container/list"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -19,14 +18,25 @@ import (
 
 // Budget bounds the bytes that a group of logs holds together. It is safe for concurrent use.
 type Budget struct {
-	mu      sync.Mutex
-	limit   int
-	used    int
-	batches list.List // of dropper: the log of each batch, in the order of Append
+	mu    sync.Mutex
+	limit int
+	used  int
+	queue []dropper // the log of each batch, in the order of Append; the log of a dropped batch stays queued
 }
 
 // dropper is a Log of any type.
-type dropper interface{ dropOldest() }
+type dropper interface {
+	dropOldest()                    // drops the oldest batch, if there is one
+	oldestRevision() store.Revision // 0 without a batch
+}
+
+// dropFront drops the oldest batch of all logs.
+func (b *Budget) dropFront() {
+	l := b.queue[0]
+	b.queue[0] = nil
+	b.queue = b.queue[1:]
+	l.dropOldest()
+}
 
 // NewBudget returns a budget of limit bytes.
 func NewBudget(limit int) *Budget { return &Budget{limit: limit} }
@@ -38,18 +48,26 @@ func (b *Budget) Used() int {
 	return b.used
 }
 
-// Cost accounts for the memory of changes. Hold returns the bytes that a log pins from now on with a change, Release the
-// bytes that it no longer pins. Both run under the budget's lock, so that they may keep count of what changes share.
-type Cost[C any] struct{ Hold, Release func(*C) int }
+// Trim drops the batches up to revision rev, for logs that number their changes together.
+func (b *Budget) Trim(rev store.Revision) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.queue) > 0 && b.queue[0].oldestRevision() <= rev {
+		b.dropFront()
+	}
+}
 
-// Fixed is the cost of changes that share nothing.
-func Fixed[C any](size func(*C) int) Cost[C] { return Cost[C]{Hold: size, Release: size} }
+// Accounting connects a log's changes to its budget. Both functions run under the budget's lock.
+type Accounting[C any] struct {
+	Size    func(*C) int // the bytes that a change keeps in memory, constant; nil: only the change itself
+	Dropped func(*C)     // is called for each change that the log drops; nil: nothing is called
+}
 
-// Log is a list of batches of changes. New makes one. It is safe for concurrent use, but for one thing: batches are appended in
-// the order of their revisions.
+// Log is a list of batches of changes. New creates one. It is safe for concurrent use, except that batches must be
+// appended in the order of their revisions.
 type Log[C any] struct {
 	budget *Budget
-	cost   Cost[C]
+	costs  Accounting[C]
 	oldest atomic.Pointer[Place[C]] // before the oldest batch
 	newest atomic.Pointer[Place[C]] // behind the newest batch
 }
@@ -57,11 +75,10 @@ type Log[C any] struct {
 // Batch is a group of changes that were committed together. It is immutable.
 type Batch[C any] struct {
 	Changes  []C
-	Revision store.Revision // everything up to here comes before the batch's end
+	Revision store.Revision // the last revision that the batch covers
 	After    *Place[C]      // the place behind the batch
 
-	err    error         // not nil: there is no batch, and will be none
-	queued *list.Element // in Budget.batches
+	err error // not nil: the log has ended, and this is no batch
 }
 
 // Place is a position in a log: behind one batch and before the next. It is safe for concurrent use.
@@ -75,8 +92,8 @@ func newPlace[C any](rev store.Revision) *Place[C] {
 	return &Place[C]{Revision: rev, ready: make(chan struct{})}
 }
 
-// Next returns the batch behind the place, or nil while there is none. The error says why there will be none:
-// store.ErrCompacted when it was dropped, else what the log was closed with.
+// Next returns the batch behind the place, or nil if there is none yet. It fails with store.ErrCompacted when the batch
+// was dropped, and with Close's error at the end of a closed log.
 func (p *Place[C]) Next() (*Batch[C], error) {
 	b := p.next.Load()
 	if b != nil && b.err != nil {
@@ -89,25 +106,31 @@ func (p *Place[C]) Next() (*Batch[C], error) {
 func (p *Place[C]) Ready() <-chan struct{} { return p.ready }
 
 // New returns a log whose first batch follows revision after.
-func New[C any](b *Budget, cost Cost[C], after store.Revision) *Log[C] {
-	l := &Log[C]{budget: b, cost: cost}
+func New[C any](b *Budget, costs Accounting[C], after store.Revision) *Log[C] {
+	l := &Log[C]{budget: b, costs: costs}
 	p := newPlace[C](after)
 	l.oldest.Store(p)
 	l.newest.Store(p)
 	return l
 }
 
-// overhead is the memory of a batch besides its changes: the batch, the place behind it with its channel, the list element.
-const overhead = 320
+// overhead is the memory of a batch besides its changes: the batch, the place behind it with its channel, its part of the queue.
+const overhead = 256
 
-// frame returns the bytes of a batch without what its changes point to.
-func (b *Batch[C]) frame() int {
+// size returns the bytes of a batch.
+func (l *Log[C]) size(b *Batch[C]) int {
 	var c C
-	return overhead + cap(b.Changes)*int(unsafe.Sizeof(c))
+	n := overhead + cap(b.Changes)*int(unsafe.Sizeof(c))
+	if l.costs.Size != nil {
+		for i := range b.Changes {
+			n += l.costs.Size(&b.Changes[i])
+		}
+	}
+	return n
 }
 
-// Append adds a batch, whose last change is of revision rev, and wakes the readers that wait for it. The log owns changes
-// from here on. When the budget is exceeded the oldest batches of its logs are dropped, but not this one.
+// Append adds a batch whose last change has revision rev, and wakes the waiting readers. The log owns changes
+// afterwards. If the budget is exceeded, the oldest batches of its logs are dropped, but not the new one.
 func (l *Log[C]) Append(rev store.Revision, changes []C) {
 	batch := &Batch[C]{Changes: changes, Revision: rev, After: newPlace[C](rev)}
 	b := l.budget
@@ -117,42 +140,42 @@ func (l *Log[C]) Append(rev store.Revision, changes []C) {
 	if before.next.Load() != nil {
 		return // the log is closed
 	}
-	batch.queued = b.batches.PushBack(l)
-	b.used += batch.frame()
-	for i := range changes {
-		b.used += l.cost.Hold(&changes[i])
-	}
+	b.queue = append(b.queue, l)
+	b.used += l.size(batch)
 	l.newest.Store(batch.After)
 	before.next.Store(batch)
 	close(before.ready)
-	for b.used > b.limit && b.batches.Len() > 1 {
-		b.batches.Front().Value.(dropper).dropOldest()
+	for b.used > b.limit && len(b.queue) > 1 {
+		b.dropFront()
 	}
 }
 
-// dropOldest gives up the log's oldest batch. The budget's lock is held.
+// empty reports whether the log holds no batch. The budget's lock is held.
+func (l *Log[C]) empty() bool { return l.oldest.Load() == l.newest.Load() }
+
+// dropOldest drops the log's oldest batch. The budget's lock is held.
 func (l *Log[C]) dropOldest() {
+	if l.empty() {
+		return
+	}
 	p := l.oldest.Load()
 	batch := p.next.Load()
-	l.budget.batches.Remove(batch.queued)
-	l.budget.used -= batch.frame()
-	for i := range batch.Changes {
-		l.budget.used -= l.cost.Release(&batch.Changes[i])
+	l.budget.used -= l.size(batch)
+	if l.costs.Dropped != nil {
+		for i := range batch.Changes {
+			l.costs.Dropped(&batch.Changes[i])
+		}
 	}
 	l.oldest.Store(batch.After)
 	p.next.Store(&Batch[C]{err: store.ErrCompacted})
 }
 
-// empty reports whether the log holds no batch.
-func (l *Log[C]) empty() bool { return l.oldest.Load() == l.newest.Load() }
-
-// Trim drops the batches up to revision rev.
-func (l *Log[C]) Trim(rev store.Revision) {
-	l.budget.mu.Lock()
-	defer l.budget.mu.Unlock()
-	for !l.empty() && l.oldest.Load().next.Load().Revision <= rev {
-		l.dropOldest()
+// oldestRevision returns the revision of the log's oldest batch. The budget's lock is held.
+func (l *Log[C]) oldestRevision() store.Revision {
+	if l.empty() {
+		return 0
 	}
+	return l.oldest.Load().next.Load().Revision
 }
 
 // Close ends the log with an error for readers that have read to its end. Further batches are ignored.
@@ -170,7 +193,7 @@ func (l *Log[C]) close(err error) {
 	}
 }
 
-// Drop ends the log for all readers, wherever they are, with store.ErrCompacted, and releases its memory.
+// Drop ends the log for all readers, at any place, with store.ErrCompacted, and releases its memory.
 func (l *Log[C]) Drop() {
 	l.budget.mu.Lock()
 	defer l.budget.mu.Unlock()
@@ -180,8 +203,8 @@ func (l *Log[C]) Drop() {
 	l.close(store.ErrCompacted)
 }
 
-// Since returns the place to read on from when everything up to revision rev has been read: the batches behind it may begin
-// with changes up to rev. ok is false when changes after rev were dropped.
+// Since returns the place after revision rev. The first batch behind it may begin with changes up to rev. ok is false
+// when changes after rev were dropped.
 func (l *Log[C]) Since(rev store.Revision) (p *Place[C], ok bool) {
 	if end := l.newest.Load(); rev >= end.Revision {
 		return end, true
@@ -201,6 +224,9 @@ func (l *Log[C]) Since(rev store.Revision) (p *Place[C], ok bool) {
 		p = b.After
 	}
 }
+
+// Start returns the place before the oldest batch.
+func (l *Log[C]) Start() *Place[C] { return l.oldest.Load() }
 
 // End returns the place behind the newest batch.
 func (l *Log[C]) End() *Place[C] { return l.newest.Load() }

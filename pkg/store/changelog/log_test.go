@@ -12,12 +12,15 @@ import (
 // payload is a change that pins bytes.
 type payload struct{ bytes *[1000]byte }
 
+// thousand is the accounting of payloads.
+var thousand = Accounting[payload]{Size: func(*payload) int { return 1000 }}
+
 func newLog(limit int, after store.Revision) *Log[payload] {
-	return New(NewBudget(limit), Fixed(func(*payload) int { return 1000 }), after)
+	return New(NewBudget(limit), thousand, after)
 }
 
-// batchBytes is the cost of a batch of one payload.
-var batchBytes = (&Batch[payload]{Changes: make([]payload, 1)}).frame() + 1000
+// batchBytes is the size of a batch of one payload.
+var batchBytes = newLog(0, 0).size(&Batch[payload]{Changes: make([]payload, 1)})
 
 func appendTo(l *Log[payload], revs ...store.Revision) {
 	for _, rev := range revs {
@@ -25,7 +28,7 @@ func appendTo(l *Log[payload], revs ...store.Revision) {
 	}
 }
 
-// after returns the revisions that follow a place, and why there are no more.
+// after returns the revisions after a place, and the error that ends them.
 func after(p *Place[payload]) (out []store.Revision, err error) {
 	for {
 		b, err := p.Next()
@@ -84,11 +87,11 @@ func TestOldestBatchesAreDropped(t *testing.T) {
 	}
 	_, err := slow.Next()
 	wantErr(t, "next of a reader that is too slow", err, store.ErrCompacted)
-	l.Trim(22)
+	l.budget.Trim(22)
 	if used := l.budget.Used(); used != batchBytes {
 		t.Errorf("trimmed: got %d bytes in use, want %d", used, batchBytes)
 	}
-	l.Trim(99)
+	l.budget.Trim(99)
 	if used := l.budget.Used(); used != 0 {
 		t.Errorf("trimmed to nothing: got %d bytes in use", used)
 	}
@@ -135,8 +138,7 @@ func TestEndOfALog(t *testing.T) {
 // TestBudgetIsShared fills one log and expects the batches of another, which are older, to go first.
 func TestBudgetIsShared(t *testing.T) {
 	b := NewBudget(4 * batchBytes)
-	cost := Fixed(func(*payload) int { return 1000 })
-	quiet, busy := New(b, cost, 0), New(b, cost, 0)
+	quiet, busy := New(b, thousand, 0), New(b, thousand, 0)
 	appendTo(quiet, 1)
 	appendTo(busy, 2, 3)
 	appendTo(quiet, 4)
@@ -145,13 +147,33 @@ func TestBudgetIsShared(t *testing.T) {
 		t.Errorf("got %d bytes in use, want %d", used, 4*batchBytes)
 	}
 	for l, want := range map[*Log[payload]][]store.Revision{quiet: {4}, busy: {3, 5, 6}} {
-		if got, _ := after(l.oldest.Load()); len(got) != len(want) || got[0] != want[0] {
+		if got, _ := after(l.Start()); len(got) != len(want) || got[0] != want[0] {
 			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+	b.Trim(4)
+	for l, want := range map[*Log[payload]]int{quiet: 0, busy: 2} {
+		if got, _ := after(l.Start()); len(got) != want {
+			t.Errorf("trimmed to 4: got %v, want %d batches", got, want)
 		}
 	}
 }
 
-// TestPlacesPinNothing holds places and a batch of a log that goes on, and looks at what the garbage collector can free.
+// TestDropped expects a log to report each change that it drops.
+func TestDropped(t *testing.T) {
+	dropped := 0
+	l := New(NewBudget(2*batchBytes), Accounting[payload]{Size: thousand.Size, Dropped: func(*payload) { dropped++ }}, 0)
+	appendTo(l, 1, 2, 3)
+	if dropped != 1 {
+		t.Errorf("over the budget: %d changes are reported as dropped, want 1", dropped)
+	}
+	if l.Drop(); dropped != 3 {
+		t.Errorf("of a dropped log: %d changes are reported as dropped, want 3", dropped)
+	}
+}
+
+// TestPlacesPinNothing keeps places and a batch of a growing log, and checks that the garbage collector frees the
+// dropped changes.
 func TestPlacesPinNothing(t *testing.T) {
 	l := newLog(2*batchBytes, 0)
 	held := []*Place[payload]{l.End()}

@@ -10,13 +10,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// Bounds of what a watch reads from storage when the log no longer has it.
+// These bound what a watch reads from storage after the log has dropped it.
 const (
-	// maxReplay is the number of matching changes that a watch may be behind. A client that is further behind is quicker with
-	// a new list, and gets store.ErrCompacted.
+	// maxReplay is the number of matching changes that a watch reads from storage. For a client that is further behind
+	// a new list is faster, and it gets store.ErrCompacted.
 	maxReplay = 20_000
-	// chunkChanges is the number of changes that one pass over the keys finds, and chunkBytes the size of the values that are
-	// read at a time: a watch holds no more than both at once.
+	// chunkChanges is the number of changes in one pass over the keys, and chunkBytes the size of the values that are
+	// read at a time. A watch holds no more than both.
 	chunkChanges = 2048
 	chunkBytes   = 256 << 10
 )
@@ -26,7 +26,7 @@ type Events = Log[store.Event]
 
 // NewEvents returns the log of a store whose next change follows revision head. It holds up to limit bytes.
 func NewEvents(head store.Revision, limit int) *Events {
-	return New(NewBudget(limit), Fixed(valueBytes), head)
+	return New(NewBudget(limit), Accounting[store.Event]{Size: valueBytes}, head)
 }
 
 // valueBytes is the size of an event's key and values.
@@ -39,13 +39,13 @@ type Past interface {
 	Scan(ctx context.Context, prefix string, from, to store.Revision, yield func(key string, rev store.Revision) bool) error
 	// Change reads the change that key had at revision rev, with the value before.
 	Change(key string, rev store.Revision) (store.Event, error)
-	// Retains returns store.ErrCompacted when changes after revision from may be gone.
+	// Retains returns store.ErrCompacted if changes after revision from may be gone.
 	Retains(from store.Revision) error
 }
 
-// Watch is the Watch of a store: it yields the changes after revision from of the keys that start with prefix. What log no
-// longer has is read from past in chunks of bounded size; store.ErrCompacted ends the watch when too much or what is gone
-// would have to be read.
+// Watch implements the Watch of a store: it yields the changes after revision from of keys that start with prefix. It
+// reads the changes that log has dropped from past, in chunks of bounded size. It ends with store.ErrCompacted when
+// changes are gone, or too many.
 func Watch(ctx context.Context, log *Events, past Past, prefix string, from store.Revision) iter.Seq2[store.Batch, error] {
 	return func(yield func(store.Batch, error) bool) {
 		w := &watcher{log: log, past: past, prefix: prefix, seen: from, yield: yield}
@@ -60,8 +60,8 @@ type watcher struct {
 	log    *Events
 	past   Past
 	prefix string
-	seen   store.Revision // every change up to here was yielded
-	idle   bool           // the reader has the revision that the watch has come to
+	seen   store.Revision // every change up to it has been yielded
+	idle   bool           // seen has been yielded
 	left   bool           // the reader has left the loop
 	yield  func(store.Batch, error) bool
 }
@@ -85,7 +85,7 @@ func (w *watcher) run(ctx context.Context) error {
 	return nil
 }
 
-// follow yields what the log has behind p. It returns store.ErrCompacted when the log has dropped what follows.
+// follow yields the batches of the log behind p. It returns store.ErrCompacted when the log has dropped the next one.
 func (w *watcher) follow(ctx context.Context, p *Place[store.Event]) error {
 	for !w.left {
 		b, err := p.Next()
@@ -111,7 +111,7 @@ func (w *watcher) follow(ctx context.Context, p *Place[store.Event]) error {
 	return nil
 }
 
-// emit yields events, if there are any, and notes that everything up to rev was read.
+// emit yields events, if any, and records that everything up to rev was read.
 func (w *watcher) emit(rev store.Revision, events []store.Event) {
 	w.seen = max(w.seen, rev)
 	w.idle = len(events) > 0
@@ -120,7 +120,7 @@ func (w *watcher) emit(rev store.Revision, events []store.Event) {
 	}
 }
 
-// matching returns the events of the watch's keys that were not yielded yet. The given events are not changed.
+// matching returns the events for the watch's keys that were not yielded before. It does not change the given slice.
 func (w *watcher) matching(events []store.Event) []store.Event {
 	skip := func(ev store.Event) bool { return ev.Revision <= w.seen || !strings.HasPrefix(ev.Key, w.prefix) }
 	if !slices.ContainsFunc(events, skip) {
@@ -158,8 +158,8 @@ type change struct {
 	revision store.Revision
 }
 
-// scan returns the oldest chunkChanges changes that were not yielded yet, in order, and whether there are more. It looks at
-// keys only, and holds no more than twice as many at a time.
+// scan returns the oldest chunkChanges changes that were not yielded before, in order, and whether there are more. It
+// reads keys only, and holds at most twice as many.
 func (w *watcher) scan(ctx context.Context, to store.Revision) (found []change, more bool, err error) {
 	if err := w.past.Retains(w.seen); err != nil {
 		return nil, false, err
@@ -212,7 +212,7 @@ func (w *watcher) read(ctx context.Context, changes []change) error {
 		if size += valueBytes(&ev); size < chunkBytes && i < len(changes)-1 {
 			continue
 		}
-		if err := w.past.Retains(w.seen); err != nil { // what was read may have been compacted meanwhile
+		if err := w.past.Retains(w.seen); err != nil { // the changes may have been compacted while they were read
 			return err
 		}
 		w.emit(c.revision, events)

@@ -1,5 +1,5 @@
-// Package storetest is the suite that every store driver passes: what the contract in package store says, one test per
-// promise, and a model test with concurrent writers, watches and paged reads.
+// Package storetest is the suite that every store driver passes: one test per promise of the contract in package store, and a model
+// test with concurrent writers, watches and paged reads.
 package storetest
 
 import (
@@ -13,16 +13,16 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// Open opens the store that the test works on. Opening again after Close gives the same state, where the driver keeps
-// any; dir is the same for both.
+// Open opens the store of a test. Opening it again after Close, with the same dir, gives the same content unless the driver is
+// volatile.
 type Open func(t *testing.T, dir string) store.Store
 
-// Options say what a driver does not promise.
+// Options name the promises that a driver does not make.
 type Options struct {
-	Volatile bool // nothing is left after Close
+	Volatile bool // Close loses the content
 }
 
-// Run holds open's stores to the contract.
+// Run tests the stores that open returns against the contract.
 func Run(t *testing.T, open Open, opts Options) {
 	for _, test := range []struct {
 		name string
@@ -30,7 +30,8 @@ func Run(t *testing.T, open Open, opts Options) {
 	}{
 		{"get", testGet}, {"expectations", testExpectations}, {"batch", testBatch}, {"list", testList},
 		{"paged list", testPagedList}, {"past", testPast}, {"watch", testWatch}, {"watch from the past", testWatchPast},
-		{"watch prefix", testWatchPrefix}, {"watch from far behind", testWatchFarBehind}, {"compact", testCompact}, {"future", testFuture},
+		{"watch prefix", testWatchPrefix}, {"watch from far behind", testWatchFarBehind},
+		{"watch from too far behind", testWatchTooFarBehind}, {"compact", testCompact}, {"future", testFuture},
 		{"recreate", testRecreate}, {"object", testObject}, {"close ends watches", testCloseEndsWatches}, {"model", testModel},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -269,7 +270,7 @@ func testWatchPrefix(t *testing.T, s store.Store) {
 			t.Fatalf("events of other keys: %+v", b.Events)
 		}
 		if b.Revision == last {
-			break // progress is told although nothing matched
+			break // the watch reports its revision although nothing matched
 		}
 	}
 	if got := events(t, s, "b/", 0, 1); got[0].Key != "b/1" {
@@ -315,6 +316,53 @@ func testWatchFarBehind(t *testing.T, s store.Store) {
 	}
 	if got != len(want) {
 		t.Errorf("got %d changes, want %d", got, len(want))
+	}
+}
+
+// testWatchTooFarBehind watches from 60,000 revisions ago: one of ten prefixes, in batches of bounded size, and all of them, which a
+// new list is quicker for.
+func testWatchTooFarBehind(t *testing.T, s store.Store) {
+	const revisions, prefixes, most = 60_000, 10, 1 << 20
+	value := []byte(strings.Repeat("v", 1<<10)) // the changes of a prefix have 12 MiB, with the values before
+	for batch := range revisions / 500 {
+		var ops []store.Op
+		for i := range 500 {
+			op := store.Op{Key: fmt.Sprintf("o/%d/%d", i%prefixes, i), Value: []byte(fmt.Sprint(batch))}
+			if i%prefixes == 3 {
+				op.Value = value
+			}
+			ops = append(ops, op)
+		}
+		if _, err := s.Write(t.Context(), ops...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := 0
+	for b, err := range s.Watch(t.Context(), "o/3/", 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := 0
+		for _, ev := range b.Events {
+			if want := store.Revision(got*prefixes + 4); ev.Revision != want || len(ev.Value) != len(value) {
+				t.Fatalf("change %d has revision %d and %d bytes, want %d and %d", got, ev.Revision, len(ev.Value), want, len(value))
+			}
+			got++
+			size += len(ev.Value) + len(ev.Prev)
+		}
+		if size > most {
+			t.Errorf("a batch has %d bytes of values, want %d at most", size, most)
+		}
+		if len(b.Events) == 0 {
+			break
+		}
+	}
+	if got != revisions/prefixes {
+		t.Errorf("got %d changes, want %d", got, revisions/prefixes)
+	}
+	for _, err := range s.Watch(t.Context(), "o/", 0) {
+		wantErr(t, "watch of everything from 60,000 revisions ago", err, store.ErrCompacted)
+		break
 	}
 }
 

@@ -1,11 +1,11 @@
-// Package trim gives back the pages of the program's file that only its start has touched: two thirds of what a small
-// process of a big program shows as its memory.
+// Package trim releases resident pages of the program's file that were only needed while the process started. They are
+// two thirds of the resident memory of a small process of a large program.
 package trim
 
 import "time"
 
-// settled is when a process has done what there was to do at its start.
-const settled = 2 * time.Second
+// startTime is the maximum time that a process needs to start.
+const startTime = 2 * time.Second
 
-// Later gives the pages back once the process has started.
-func Later() { time.AfterFunc(settled, Now) }
+// Later releases the pages once the process has started.
+func Later() { time.AfterFunc(startTime, Now) }

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Op is what a request asks of the supervisor. Each request has a connection of its own.
+// Op is the operation of a request. Each request has a connection of its own.
 type Op string
 
 const (
-	Attach   Op = "attach"   // answered by Events until the connection ends: first every container, then what changes
-	Handover Op = "handover" // gives a new supervisor the notify descriptor that the old one had for a container
-	Start    Op = "start"    // its notify descriptor comes with the reply, if it has one
+	Attach   Op = "attach"   // answered by Events until the connection ends: first every container, then the changes
+	Handover Op = "handover" // passes the notify descriptor of a container to a new supervisor
+	Start    Op = "start"    // the reply comes with the container's notify descriptor, if it has one
 	Stop     Op = "stop"     // answered when the container has ended
 	Remove   Op = "remove"
 	Exec     Op = "exec" // with files for stdin, stdout, stderr; answered when the command has ended; ends with the connection
-	// Join comes with files for a container's stdin, stdout and stderr, to be connected with its own; answered when the
-	// container has ended, or its input if it stays open for the next; ends with the connection.
+	// Join connects files for stdin, stdout and stderr with the streams of a container. It is answered when the container has
+	// ended, or when the given input has and the container's stays open for the next. It ends with the connection.
 	Join     Op = "join"
 	Resize   Op = "resize" // of a container's terminal
 	Shutdown Op = "shutdown"
@@ -30,28 +30,28 @@ type Request struct {
 	Spec  *Spec         `json:",omitempty"` // for Start
 	Grace time.Duration `json:",omitempty"` // for Stop
 	Exec  *Command      `json:",omitempty"`
-	Input bool          `json:",omitempty"` // for Join: the first file is to be read
+	Input bool          `json:",omitempty"` // for Join: the first file is the container's input
 	Size  *Size         `json:",omitempty"` // for Resize
-	Probe string        `json:",omitempty"` // for Attach: an address that no pod has, to find out whether pods can have any
+	Probe string        `json:",omitempty"` // for Attach: an address that no pod has, to try whether pods can have addresses
 }
 
-// Size is that of a terminal, in characters.
+// Size is the size of a terminal in characters.
 type Size struct{ Width, Height uint16 }
 
 // Reply is what the supervisor answers.
 type Reply struct {
 	Error  string  `json:",omitempty"`
-	Code   string  `json:",omitempty"` // what kind of error it is, for errors.Is
+	Code   string  `json:",omitempty"` // the kind of the error, for errors.Is
 	Status *Status `json:",omitempty"`
-	Exit   int     `json:",omitempty"` // of Exec
+	Exit   int     `json:",omitempty"` // code of Exec
 }
 
-// Event is what Attach is answered with.
+// Event is one message of the answer to Attach.
 type Event struct {
-	Status  *Status `json:",omitempty"` // a container as it is now
-	Removed string  `json:",omitempty"` // the ID of a container that is no more
-	Synced  bool    `json:",omitempty"` // all that was there at the start has been sent
-	Refused string  `json:",omitempty"` // with Synced: why pods can't have addresses of their own here
+	Status  *Status `json:",omitempty"` // the status of a container
+	Removed string  `json:",omitempty"` // the ID of a removed container
+	Synced  bool    `json:",omitempty"` // all containers that existed at the start have been sent
+	Refused string  `json:",omitempty"` // with Synced: why pods can't have addresses of their own; "" if they can
 	Notify  string  `json:",omitempty"` // a container's ID; its notify descriptor comes with the event
 }
 
@@ -59,7 +59,7 @@ type Event struct {
 type Spec struct {
 	ID      string // also the name of its folder
 	Pod     string // UID
-	Folder  string // where the container's own files are kept; made by the supervisor
+	Folder  string // of the container's files; the supervisor creates it
 	Argv    []string
 	Dir     string
 	Env     []string
@@ -67,17 +67,17 @@ type Spec struct {
 	UID     *int64 `json:",omitempty"`
 	GID     *int64 `json:",omitempty"`
 	Memory  int64  `json:",omitempty"` // limit in bytes; 0: none
-	Address string `json:",omitempty"` // the pod's own; "": it shares the host's
+	Address string `json:",omitempty"` // of the pod; "": the pod shares the host's
 
-	Stdin     bool `json:",omitempty"` // its standard input is open, for Join; else empty
-	StdinOnce bool `json:",omitempty"` // and closed when the first who gives input has ended
+	Stdin     bool `json:",omitempty"` // its standard input is open for Join; otherwise it is empty
+	StdinOnce bool `json:",omitempty"` // and closed when the first joined input ends
 	TTY       bool `json:",omitempty"` // its streams are a terminal
 
-	Links []Link          `json:",omitempty"` // what is shown below Root
-	Meta  json.RawMessage `json:",omitempty"` // the daemon's own notes
+	Links []Link          `json:",omitempty"` // to the mounts, below Root
+	Meta  json.RawMessage `json:",omitempty"` // for the daemon; the supervisor only keeps it
 }
 
-// Link shows the host's path Host at Path below the container's root folder. Path is absolute and has no dots.
+// Link makes the host's path Host appear at Path below the container's root folder. Path is absolute and clean.
 type Link struct{ Path, Host string }
 
 // RootVariable names Root in a container's environment.
@@ -92,13 +92,20 @@ type Command struct {
 	TTY  bool
 }
 
-// Status is what became of a container.
+// Process identifies a process. The kernel gives the number of a process that has ended to a later one, which has another
+// start time.
+type Process struct {
+	PID  int
+	Born uint64 // when the kernel started it, in its own unit
+}
+
+// Status is the state of a container.
 type Status struct {
 	Spec     *Spec
-	Revision uint64 // grows with each change of any container of a supervisor
-	PID      int    // of its first process; also its process group and session
-	Born     uint64 // when the kernel started PID, in its own unit; with PID and Boot it names a process
-	Boot     string // which boot of the machine
+	Revision uint64 // grows with each change of any container
+	PID      int    // of the first process; also the number of its process group and session
+	Born     uint64 // the start time of PID in the kernel's unit; PID, Born and Boot identify the process
+	Boot     string // identifies the boot of the machine
 	Started  time.Time
 	Running  bool
 	Finished time.Time
@@ -106,11 +113,12 @@ type Status struct {
 	Signal   int
 	Reason   string
 	Message  string
-	Closed   bool  `json:",omitempty"` // nobody can give it input any more
-	Sessions []int `json:",omitempty"` // further sessions that its processes have made
+	Closed   bool      `json:",omitempty"` // its input has ended
+	Cgroup   string    `json:",omitempty"` // the folder of its cgroup; "": it has none
+	Leaders  []Process `json:",omitempty"` // of the further sessions that its processes have made
 }
 
-// Launch is what a container's first process is told before it becomes the container's program.
+// Launch is the message that a forked process receives before it becomes a program of a container.
 type Launch struct {
 	Argv   []string
 	Dir    string
@@ -118,32 +126,32 @@ type Launch struct {
 	UID    *int64 `json:",omitempty"`
 	GID    *int64 `json:",omitempty"`
 	Filter Filter
-	Keep   bool `json:",omitempty"` // leave the notify descriptor open as KeptFD, for a supervisor to come
+	Keep   bool `json:",omitempty"` // leave the notify descriptor open as KeptFD for the next supervisor
 	TTY    bool `json:",omitempty"` // make the standard input the controlling terminal
 }
 
-// KeptFD is where a container holds the other end of its own filter. As long as it does, its calls wait when the
-// supervisor dies, instead of failing, and the next supervisor takes the descriptor from there. A program that closes
-// what it does not know is left with the daemon's copy.
+// KeptFD is the descriptor under which a container keeps its own notify descriptor. As long as it does, its calls wait when
+// the supervisor dies, instead of failing, and the next supervisor takes the descriptor from there. For a program that closes
+// unknown descriptors only the daemon has a copy.
 const KeptFD = 1000
 
-// KeptTerminal is where a container with a terminal holds the supervisor's end of it: the next supervisor takes it from
-// there, and until then the terminal does not hang up.
+// KeptTerminal is the descriptor under which a container keeps the supervisor's end of its terminal. The next supervisor
+// takes it from there, and until then the terminal does not hang up.
 const KeptTerminal = KeptFD + 1
 
-// Filter says which system calls the supervisor is told of.
+// Filter selects the system calls that the supervisor answers.
 type Filter int
 
 const (
 	NoFilter Filter = iota
 	SessionFilter
-	AddressFilter // sessions, bind and connect
+	AddressFilter // setsid, bind and connect
 )
 
-// Launched is what that process answers. After a nil Error nothing more comes: the program runs once the connection ends.
+// Launched is the answer to Launch. Without an Error, the program runs once the connection ends.
 type Launched struct {
 	Error    string `json:",omitempty"`
-	Filtered bool   `json:",omitempty"` // the notify descriptor comes with it
+	Filtered bool   `json:",omitempty"` // the message comes with the notify descriptor
 	Refused  string `json:",omitempty"` // why there is no filter
 }
 
@@ -201,5 +209,5 @@ const (
 // Pipes are the named pipes of a container's output in its folder: standard output and standard error.
 var Pipes = [2]string{"out", "err"}
 
-// InputPipe is that of its input, if it has one. A container with a terminal has no pipes.
+// InputPipe is the named pipe of a container's input, if it has one. A container with a terminal has no pipes.
 const InputPipe = "in"

@@ -20,7 +20,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/certificates"
 )
 
-// certificateRequests fills in what requests for certificates get from the server: who asks, and when conditions changed.
+// certificateRequests sets the server-side fields of a CertificateSigningRequest: its user and the times of its conditions.
 type certificateRequests struct{ clk clock.Clock }
 
 func (certificateRequests) Name() string { return "CertificateRequests" }
@@ -31,9 +31,9 @@ func (p certificateRequests) Mutate(_ context.Context, a *stage.Admission) error
 		return nil
 	}
 	if a.Operation == stage.Create {
-		who := a.User
-		r.Spec.Username, r.Spec.UID, r.Spec.Groups, r.Spec.Extra = who.GetName(), who.GetUID(), who.GetGroups(), nil
-		for key, values := range who.GetExtra() {
+		info := a.User
+		r.Spec.Username, r.Spec.UID, r.Spec.Groups, r.Spec.Extra = info.GetName(), info.GetUID(), info.GetGroups(), nil
+		for key, values := range info.GetExtra() {
 			if r.Spec.Extra == nil {
 				r.Spec.Extra = map[string]certificatesv1.ExtraValue{}
 			}
@@ -67,7 +67,7 @@ func (p certificateRequests) stamp(conditions, old []certificatesv1.CertificateS
 	}
 }
 
-// certificateApproval lets those approve who may for the signer.
+// certificateApproval requires the right to approve for the signer.
 type certificateApproval struct{ authorizers []stage.Authorizer }
 
 func (certificateApproval) Name() string { return "CertificateApproval" }
@@ -80,7 +80,7 @@ func (p certificateApproval) Validate(ctx context.Context, a *stage.Admission) e
 	return refuseRequest(a, old.Name, fmt.Errorf("user not permitted to approve requests with signerName %q", old.Spec.SignerName))
 }
 
-// certificateSigning lets those sign who may for the signer.
+// certificateSigning requires the right to sign for the signer.
 type certificateSigning struct{ authorizers []stage.Authorizer }
 
 func (certificateSigning) Name() string { return "CertificateSigning" }
@@ -100,7 +100,7 @@ func (p certificateSigning) Validate(ctx context.Context, a *stage.Admission) er
 	return refuseRequest(a, old.Name, fmt.Errorf("user not permitted to sign requests with signerName %q", old.Spec.SignerName))
 }
 
-// certificateSubjectRestriction keeps the group that may do everything out of certificates for clients.
+// certificateSubjectRestriction rejects client certificates for the group system:masters.
 type certificateSubjectRestriction struct{}
 
 func (certificateSubjectRestriction) Name() string { return "CertificateSubjectRestriction" }
@@ -120,7 +120,7 @@ func (certificateSubjectRestriction) Validate(_ context.Context, a *stage.Admiss
 	return nil
 }
 
-// mayForSigner asks for the right to the signer, and to all signers of its domain.
+// mayForSigner reports whether the user has the right for the signer, or for all signers of its domain.
 func mayForSigner(ctx context.Context, list []stage.Authorizer, a *stage.Admission, verb, signer string) bool {
 	domain, _, _ := strings.Cut(signer, "/")
 	for _, name := range []string{signer, domain + "/*"} {

@@ -11,8 +11,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// derived is what a plugin makes of all objects of a resource. It is made again when one of them has changed, and only
-// when somebody asks, so that a resource of which there is nothing costs next to nothing. It is shared and not changed.
+// derived caches a value that a plugin computes from all objects of a resource. The value is computed on first use and again on
+// first use after a change, so a resource without objects costs next to nothing. The value is shared and must not be changed.
 type derived[T any] struct {
 	reader   stage.Reader
 	resource schema.GroupResource
@@ -31,35 +31,34 @@ func derive[T any](r stage.Reader, resource schema.GroupResource, from func([]ob
 	return &derived[T]{reader: r, resource: resource, make: from}
 }
 
-// get returns the current value; ok is false when there are no objects. What was made of objects that have all gone is let go,
-// too.
+// get returns the current value; ok is false if there are no objects, in which case the cached value is dropped.
 func (d *derived[T]) get(ctx context.Context) (value T, ok bool, err error) {
-	state, err := d.reader.State(ctx, d.resource)
+	counters, err := d.reader.Counters(ctx, d.resource)
 	last := d.last.Load()
-	if err != nil || state.Count == 0 && last == nil {
+	if err != nil || counters.Count == 0 && last == nil {
 		return value, false, err
 	}
-	if last != nil && last.changes == state.Changes {
-		return last.value, state.Count > 0, nil
+	if last != nil && last.changes == counters.Changes {
+		return last.value, counters.Count > 0, nil
 	}
 	d.making.Lock()
 	defer d.making.Unlock()
-	if state, err = d.reader.State(ctx, d.resource); err != nil { // before the list: what changes meanwhile is seen next time
+	if counters, err = d.reader.Counters(ctx, d.resource); err != nil { // read before the list, so that a change made meanwhile is seen the next time
 		return value, false, err
 	}
-	if last := d.last.Load(); last != nil && last.changes == state.Changes {
-		return last.value, state.Count > 0, nil
+	if last := d.last.Load(); last != nil && last.changes == counters.Changes {
+		return last.value, counters.Count > 0, nil
 	}
 	all, err := d.reader.List(ctx, d.resource, "")
 	if err != nil {
 		return value, false, err
 	}
-	last = &madeOf[T]{state.Changes, d.make(all)}
+	last = &madeOf[T]{counters.Changes, d.make(all)}
 	d.last.Store(last)
 	return last.value, len(all) > 0, nil
 }
 
-// byNamespace sorts objects by their namespace.
+// byNamespace groups objects by namespace.
 func byNamespace[T objects.Object](all []objects.Object) map[string][]T {
 	out := map[string][]T{}
 	for _, obj := range all {

@@ -23,7 +23,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// deviceTaints says when devices were tainted.
+// deviceTaints sets the time at which a device taint was added.
 type deviceTaints struct{ clk clock.Clock }
 
 func (deviceTaints) Name() string { return "DeviceTaints" }
@@ -45,8 +45,8 @@ func (p deviceTaints) Mutate(_ context.Context, a *stage.Admission) error {
 	return nil
 }
 
-// deviceAccess keeps devices to who may have them: an administrator's access is for namespaces with a label, and what is
-// allocated is for those to write who may bind claims, what is told of devices for those who may speak for their driver.
+// deviceAccess authorizes writes to ResourceClaims: admin access requires a label on the namespace, a change of the allocation
+// requires the right to bind claims, and a change of device statuses the right to write for the devices' driver.
 type deviceAccess struct {
 	reader      stage.Reader
 	authorizers []stage.Authorizer
@@ -77,7 +77,7 @@ func (p deviceAccess) Validate(ctx context.Context, a *stage.Admission) error {
 	return nil
 }
 
-// adminRequest returns where a claim asks for an administrator's access; nil: nowhere.
+// adminRequest returns the path of the first request with admin access, or nil.
 func adminRequest(requests []resourcev1.DeviceRequest) *field.Path {
 	for i := range requests {
 		if e := requests[i].Exactly; e != nil && e.AdminAccess != nil && *e.AdminAccess {
@@ -87,7 +87,7 @@ func adminRequest(requests []resourcev1.DeviceRequest) *field.Path {
 	return nil
 }
 
-// adminResult returns where an allocation grants such an access; nil: nowhere.
+// adminResult returns the path of the first allocation result with admin access, or nil.
 func adminResult(allocation *resourcev1.AllocationResult) *field.Path {
 	if allocation == nil {
 		return nil
@@ -100,7 +100,7 @@ func adminResult(allocation *resourcev1.AllocationResult) *field.Path {
 	return nil
 }
 
-// admin checks that the namespace may have what stands at the given place.
+// admin returns an error at the path unless the namespace allows admin access.
 func (p deviceAccess) admin(ctx context.Context, namespace string, at *field.Path) field.ErrorList {
 	if at == nil {
 		return nil
@@ -128,7 +128,7 @@ func (p deviceAccess) status(ctx context.Context, a *stage.Admission, now, old *
 		}
 	}
 	if now.Allocation == nil {
-		return errs // what is told of devices goes with the allocation, whoever takes that away
+		return errs // removing the allocation removes the device statuses without a further right
 	}
 	verbs := []string{resourcev1.VerbPrefixArbitraryNode + a.Verb}
 	if isOnNode(a.User, nodeOf(now.Allocation)) {
@@ -143,7 +143,7 @@ func (p deviceAccess) status(ctx context.Context, a *stage.Admission, now, old *
 	return errs
 }
 
-// may returns nil if the user has one of the verbs, and otherwise why not the first.
+// may returns nil if the user has one of the verbs, and otherwise the error for the first verb.
 func (p deviceAccess) may(ctx context.Context, a *stage.Admission, subresource, namespace, name string, verbs ...string) error {
 	var first error
 	for _, verb := range verbs {
@@ -160,7 +160,7 @@ func (p deviceAccess) may(ctx context.Context, a *stage.Admission, subresource, 
 	return first
 }
 
-// changedDrivers are the drivers of devices of which something else is told than before, in order.
+// changedDrivers returns the drivers of devices whose status has changed, sorted.
 func changedDrivers(now, old *resourcev1.ResourceClaimStatus) []string {
 	type key struct{ driver, pool, device, share string }
 	keyOf := func(d *resourcev1.AllocatedDeviceStatus) key {
@@ -189,7 +189,7 @@ func changedDrivers(now, old *resourcev1.ResourceClaimStatus) []string {
 	return slices.Sorted(maps.Keys(drivers))
 }
 
-// nodeOf is the one node on which what is allocated can be used; "" if there are several.
+// nodeOf returns the only node on which the allocation can be used, or "" if there are several.
 func nodeOf(allocation *resourcev1.AllocationResult) string {
 	s := allocation.NodeSelector
 	if s == nil || len(s.NodeSelectorTerms) != 1 {
@@ -206,11 +206,11 @@ func nodeOf(allocation *resourcev1.AllocationResult) string {
 	return f.Values[0]
 }
 
-// isOnNode reports whether who is a ServiceAccount of a pod on the node, as its token says.
-func isOnNode(who user.Info, node string) bool {
-	if node == "" || who == nil || !strings.HasPrefix(who.GetName(), serviceaccount.ServiceAccountUsernamePrefix) {
+// isOnNode reports whether the token of the user, a ServiceAccount, is bound to a pod on the node.
+func isOnNode(info user.Info, node string) bool {
+	if node == "" || info == nil || !strings.HasPrefix(info.GetName(), serviceaccount.ServiceAccountUsernamePrefix) {
 		return false
 	}
-	names := who.GetExtra()[serviceaccount.NodeNameKey]
+	names := info.GetExtra()[serviceaccount.NodeNameKey]
 	return len(names) == 1 && names[0] == node && len(validation.NameIsDNSSubdomain(node, false)) == 0
 }

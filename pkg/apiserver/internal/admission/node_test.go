@@ -40,7 +40,7 @@ func TestNewNodesAreTainted(t *testing.T) {
 		return count
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "own", Effect: "NoExecute"}}}}
-	for range 2 { // the second time it has one
+	for range 2 { // the second time it is there
 		if err := admit(t.Context(), newReader(), create(nodes, node)); err != nil || has(node) != 1 || len(node.Spec.Taints) != 2 {
 			t.Errorf("%v: %v", err, node.Spec.Taints)
 		}
@@ -52,7 +52,7 @@ func TestNewNodesAreTainted(t *testing.T) {
 	}
 }
 
-// of makes a write of the node n1.
+// of returns a write by the node n1.
 func of(op stage.Operation, gr schema.GroupResource, sub, namespace, name string, obj, old objects.Object, other runtime.Object) *stage.Admission {
 	return &stage.Admission{Operation: op, Object: obj, Old: old, Sub: other, Attributes: &stage.Attributes{
 		User: &user.DefaultInfo{Name: "system:node:n1", Groups: []string{user.NodesGroup, user.AllAuthenticated}},
@@ -124,7 +124,7 @@ func TestNodeRestriction(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		a    *stage.Admission
-		want string // of the error; "": none
+		want string // part of the error; "": none
 	}{
 		"itself made":                {of(stage.Create, nodes, "", "", "", named("n1", nothing), nil, nil), ""},
 		"another made":               {of(stage.Create, nodes, "", "", "", named("n2", nothing), nil, nil), `node "n1" is not allowed to modify node "n2"`},
@@ -192,7 +192,7 @@ func TestNodeRestriction(t *testing.T) {
 		"a token for a driver":      {tokenFor("driver"), ""},
 		"a token for a volume's":    {tokenFor("volume"), ""},
 		"a token for two":           {tokenFor("", mounted), `node may only request 0 or 1 audiences`},
-		"a token for nobody":        {tokenFor("other"), `audience "other" not found in pod spec volume, system:node:n1 is not authorized to request tokens for this audience`},
+		"an unrelated audience":     {tokenFor("other"), `audience "other" not found in pod spec volume, system:node:n1 is not authorized to request tokens for this audience`},
 		"owners changed":            {update(named("n1", func(n *corev1.Node) { n.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }), node), `node "n1" is not allowed to modify ownerReferences`},
 		"extended claims":           {of(stage.Update, pods, "status", "ns", "p", changed(bound, func(p *corev1.Pod) { p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{} }), bound, nil), `node "n1" cannot update extended resource claim status`},
 		"a claim":                   {of(stage.Update, claims, "", "ns", "c", claim(same), claim(same), nil), `may only update PVC status`},
@@ -233,7 +233,7 @@ func TestNodeRestriction(t *testing.T) {
 	}
 }
 
-// certificateFor asks for a kubelet's client certificate.
+// certificateFor returns a request for a kubelet's client certificate.
 func certificateFor(t *testing.T, name string) *certificatesv1.CertificateSigningRequest {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -250,10 +250,10 @@ func certificateFor(t *testing.T, name string) *certificatesv1.CertificateSignin
 
 func TestNodeRestrictionIsForNodes(t *testing.T) {
 	a := of(stage.Delete, nodes, "", "", "n2", nil, nil, nil)
-	for who, refused := range map[string]bool{"system:node:": true, "alice": false} {
-		a.User = &user.DefaultInfo{Name: who, Groups: []string{user.NodesGroup}}
+	for info, refused := range map[string]bool{"system:node:": true, "alice": false} {
+		a.User = &user.DefaultInfo{Name: info, Groups: []string{user.NodesGroup}}
 		if err := admit(t.Context(), newReader(), a); (err != nil) != refused {
-			t.Errorf("%s: %v", who, err)
+			t.Errorf("%s: %v", info, err)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -19,12 +20,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/quota"
 )
 
-// UpdateQuota stores the status of a quota that is still at its resourceVersion; a Conflict says that it is not.
+// UpdateQuota stores the status of a quota. The error is a Conflict when the stored quota has another resourceVersion.
 type UpdateQuota func(ctx context.Context, q *corev1.ResourceQuota) error
 
-// resourceQuota holds a namespace to its quotas. It is the last stage before the commit: what an object will use is
-// reserved in the quotas' status, each replaced only as it was read, and given back when the object is not stored after all.
-// The writes of a namespace that come together are counted together, so that they cost one update of each quota.
+// resourceQuota enforces the ResourceQuotas of a namespace. It is the last stage before the commit: it charges
+// the object's usage to the status of each quota, and gives it back if the object is not stored. A quota is updated
+// only at the resourceVersion that was read. Concurrent writes in a namespace are checked in one batch, which updates each
+// quota once.
 type resourceQuota struct {
 	reader stage.Reader
 	update UpdateQuota
@@ -34,29 +36,30 @@ type resourceQuota struct {
 
 type quotaQueues struct {
 	mu      sync.Mutex
-	waiting map[string][]*claimant // by namespace; the key is there while somebody counts for it
+	waiting map[string][]*quotaRequest // by namespace; the key exists while a goroutine checks the namespace's requests
 }
 
-// claimant is a write that waits for its place in the quotas, or gives back the one that it had.
-type claimant struct {
+// quotaRequest is a write that charges quotas, or gives back what it has charged.
+type quotaRequest struct {
 	a         *stage.Admission
-	evaluate  quota.Evaluator
-	charged   map[string]corev1.ResourceList // what is reserved, by quota
+	evaluator quota.Evaluator
+	adds      map[string]corev1.ResourceList // what the current try adds, by quota
+	charged   map[string]corev1.ResourceList // what the stored quotas include, by quota
 	givesBack bool                           // all of charged
 	err       error
-	done      chan struct{}
+	done      chan struct{} // closed when err and charged are final
 }
 
-// quotaTries bounds how often a quota that somebody else changes is looked at again.
+// quotaTries bounds how often a quota that others change meanwhile is read again.
 const quotaTries = 10
 
 func newResourceQuota(r stage.Reader, update UpdateQuota, clk clock.Clock) resourceQuota {
-	return resourceQuota{r, update, clk, &quotaQueues{waiting: map[string][]*claimant{}}}
+	return resourceQuota{r, update, clk, &quotaQueues{waiting: map[string][]*quotaRequest{}}}
 }
 
 func (resourceQuota) Name() string { return "ResourceQuota" }
 
-// uncounted are resources that no quota counts: what nobody keeps, or keeps for long.
+// uncounted lists resources that quotas ignore.
 var uncounted = []schema.GroupResource{{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}, {Resource: "bindings"}}
 
 // Reserve implements stage.Reserver.
@@ -64,44 +67,55 @@ func (q resourceQuota) Reserve(ctx context.Context, a *stage.Admission, tx *stag
 	if a.Namespace == "" || a.Operation != stage.Create && a.Operation != stage.Update {
 		return nil
 	}
-	state, err := q.reader.State(ctx, resourceQuotas)
+	counters, err := q.reader.Counters(ctx, resourceQuotas)
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
 	gr := a.GVR.GroupResource()
-	if state.Count == 0 || gr == namespaces || slices.Contains(uncounted, gr) {
+	if counters.Count == 0 || gr == namespaces || slices.Contains(uncounted, gr) {
 		return nil
 	}
-	evaluate := quota.For(gr)
-	if a.Operation == stage.Create && a.Subresource != "" || a.Operation == stage.Update && !evaluate.Changed(a.Subresource, a.Object, a.Old) {
+	evaluator := quota.For(gr)
+	if a.Operation == stage.Create && a.Subresource != "" || a.Operation == stage.Update && !evaluator.Changed(a.Subresource, a.Object, a.Old) {
 		return nil
 	}
-	c := &claimant{a: a, evaluate: evaluate, charged: map[string]corev1.ResourceList{}, done: make(chan struct{})}
-	q.count(ctx, c)
-	if c.err == nil && len(c.charged) > 0 {
-		tx.OnRollback(func(ctx context.Context) {
-			q.count(ctx, &claimant{a: a, charged: c.charged, givesBack: true, done: make(chan struct{})})
-		})
+	r := &quotaRequest{
+		a: a, evaluator: evaluator, adds: map[string]corev1.ResourceList{}, charged: map[string]corev1.ResourceList{},
+		done: make(chan struct{}),
 	}
-	return c.err
+	tx.OnRollback(func(ctx context.Context) { q.giveBack(ctx, r) }) // before the charge, which may fail halfway or panic
+	q.check(ctx, r)
+	return r.err
 }
 
-// count settles a claimant, and whoever comes meanwhile; or waits until who came before has done so.
-func (q resourceQuota) count(ctx context.Context, c *claimant) {
-	namespace := c.a.Namespace
+// giveBack subtracts what r has charged from the quotas.
+func (q resourceQuota) giveBack(ctx context.Context, r *quotaRequest) {
+	if len(r.charged) == 0 {
+		return
+	}
+	back := &quotaRequest{a: r.a, charged: r.charged, givesBack: true, done: make(chan struct{})}
+	if q.check(ctx, back); back.err != nil { // the controller corrects the quota when it counts again
+		slog.WarnContext(ctx, "give back quota", "namespace", r.a.Namespace, "err", back.err)
+	}
+}
+
+// check sets r.err and r.charged. One goroutine at a time checks the requests of a namespace: the first takes those that
+// arrive meanwhile as its next batch, the others wait.
+func (q resourceQuota) check(ctx context.Context, r *quotaRequest) {
+	namespace := r.a.Namespace
 	q.queues.mu.Lock()
-	others, counting := q.queues.waiting[namespace]
-	if counting {
-		q.queues.waiting[namespace] = append(others, c)
+	others, checking := q.queues.waiting[namespace]
+	if checking {
+		q.queues.waiting[namespace] = append(others, r)
 		q.queues.mu.Unlock()
-		<-c.done
+		<-r.done
 		return
 	}
 	q.queues.waiting[namespace] = nil
 	q.queues.mu.Unlock()
-	ctx = context.WithoutCancel(ctx) // the others' outcome is not to depend on who waits for this one
-	for batch := []*claimant{c}; len(batch) > 0; {
-		q.settleAll(ctx, namespace, batch)
+	ctx = context.WithoutCancel(ctx) // the other requests of the batch do not depend on this one's client
+	for batch := []*quotaRequest{r}; len(batch) > 0; {
+		q.checkBatch(ctx, namespace, batch)
 		q.queues.mu.Lock()
 		batch = q.queues.waiting[namespace]
 		q.queues.waiting[namespace] = nil
@@ -112,28 +126,29 @@ func (q resourceQuota) count(ctx context.Context, c *claimant) {
 	}
 }
 
-// settleAll decides about a batch and tells its claimants. When that panics, nobody is left waiting, nor counting.
-func (q resourceQuota) settleAll(ctx context.Context, namespace string, batch []*claimant) {
-	settled := false
+// checkBatch checks a batch and wakes its requests. When the check panics, all requests of the batch and those that wait
+// fail, and the namespace is free for the next request.
+func (q resourceQuota) checkBatch(ctx context.Context, namespace string, batch []*quotaRequest) {
+	returned := false
 	defer func() {
-		if !settled {
+		if !returned {
 			q.queues.mu.Lock()
 			batch = append(batch, q.queues.waiting[namespace]...)
 			delete(q.queues.waiting, namespace)
 			q.queues.mu.Unlock()
 			fail(batch, apierrors.NewInternalError(errors.New("resource quota evaluation failed")))
 		}
-		for _, c := range batch {
-			close(c.done)
+		for _, r := range batch {
+			close(r.done)
 		}
 	}()
-	q.settle(ctx, namespace, batch)
-	settled = true
+	q.charge(ctx, namespace, batch)
+	returned = true
 }
 
-// settle decides about all claimants of a batch.
-func (q resourceQuota) settle(ctx context.Context, namespace string, batch []*claimant) {
-	var only []string // the quotas that are looked at; nil: all
+// charge adds what the requests of a batch use to the quotas, and reads those quotas again that others have changed.
+func (q resourceQuota) charge(ctx context.Context, namespace string, batch []*quotaRequest) {
+	var only []string // the quotas that are read; nil: all
 	open := batch
 	for try := 0; len(open) > 0; try++ {
 		quotas, err := q.list(ctx, namespace, only)
@@ -145,27 +160,12 @@ func (q resourceQuota) settle(ctx context.Context, namespace string, batch []*cl
 		for i := range quotas {
 			before[i] = quotas[i].Status.Used
 		}
-		var refused []*claimant
-		open = slices.DeleteFunc(slices.Clone(open), func(c *claimant) bool {
-			c.err = q.reserve(quotas, c)
-			if c.err != nil && len(c.charged) > 0 { // in other quotas, which were written already
-				refused = append(refused, &claimant{a: c.a, charged: c.charged, givesBack: true})
-			}
-			return c.err != nil
+		open = slices.DeleteFunc(slices.Clone(open), func(r *quotaRequest) bool {
+			r.err = q.add(quotas, r)
+			return r.err != nil
 		})
-		only, err = q.write(ctx, quotas, before)
-		if len(refused) > 0 {
-			q.settle(ctx, namespace, refused)
-		}
-		if err == nil {
+		if only, err = q.write(ctx, quotas, before, open); err == nil {
 			return
-		}
-		for _, c := range open { // what was not written is not reserved
-			for _, name := range only {
-				if !c.givesBack {
-					delete(c.charged, name)
-				}
-			}
 		}
 		if !apierrors.IsConflict(err) || try == quotaTries {
 			fail(open, err)
@@ -174,9 +174,9 @@ func (q resourceQuota) settle(ctx context.Context, namespace string, batch []*cl
 	}
 }
 
-func fail(all []*claimant, err error) {
-	for _, c := range all {
-		c.err = err
+func fail(all []*quotaRequest, err error) {
+	for _, r := range all {
+		r.err = err
 	}
 }
 
@@ -195,29 +195,35 @@ func (q resourceQuota) list(ctx context.Context, namespace string, only []string
 	return out, nil
 }
 
-// write stores the quotas of which more is used than before. It returns those that could not be, and why.
-func (q resourceQuota) write(ctx context.Context, quotas []*corev1.ResourceQuota, before []corev1.ResourceList) (failed []string, err error) {
+// write stores the quotas that have changed and notes them in what the requests have charged. It returns the names of the
+// quotas that it could not store, and the error of the last one.
+func (q resourceQuota) write(ctx context.Context, quotas []*corev1.ResourceQuota, before []corev1.ResourceList, requests []*quotaRequest) (failed []string, err error) {
 	for i, one := range quotas {
-		if library.Equals(before[i], one.Status.Used) {
-			continue
+		if !library.Equals(before[i], one.Status.Used) {
+			if e := q.update(ctx, one); e != nil && !apierrors.IsNotFound(e) { // a deleted quota limits nothing
+				failed, err = append(failed, one.Name), e
+				continue
+			}
 		}
-		if e := q.update(ctx, one); e != nil && !apierrors.IsNotFound(e) { // a quota that is gone limits nothing
-			failed, err = append(failed, one.Name), e
+		for _, r := range requests {
+			if delta, ok := r.adds[one.Name]; ok {
+				r.charged[one.Name] = delta
+			}
 		}
 	}
 	return failed, err
 }
 
-// reserve adds what a claimant will use to the quotas that it counts against, or takes back what it gives back. A dry run
-// finds out only whether there is room.
-func (q resourceQuota) reserve(quotas []*corev1.ResourceQuota, c *claimant) error {
-	if c.givesBack {
-		takeBack(quotas, c.charged)
+// add adds what a request uses to the quotas, or subtracts what it gives back. A dry run only checks whether the object
+// fits.
+func (q resourceQuota) add(quotas []*corev1.ResourceQuota, r *quotaRequest) error {
+	if r.givesBack {
+		subtract(quotas, r.charged)
 		return nil
 	}
 	deltas := make([]corev1.ResourceList, len(quotas))
 	for i, one := range quotas {
-		delta, err := q.delta(one, c)
+		delta, err := q.delta(one, r)
 		if err != nil {
 			return err
 		}
@@ -225,25 +231,27 @@ func (q resourceQuota) reserve(quotas []*corev1.ResourceQuota, c *claimant) erro
 			continue
 		}
 		used := library.Mask(library.Add(one.Status.Used, delta), library.ResourceNames(delta))
-		if ok, exceeded := library.LessThanOrEqual(used, one.Status.Hard); !ok && c.a.Subresource != "status" {
-			return forbid(c.a, "exceeded quota: %s, requested: %s, used: %s, limited: %s", one.Name,
+		if ok, exceeded := library.LessThanOrEqual(used, one.Status.Hard); !ok && r.a.Subresource != "status" {
+			return forbid(r.a, "exceeded quota: %s, requested: %s, used: %s, limited: %s", one.Name,
 				listed(library.Mask(delta, exceeded)), listed(library.Mask(one.Status.Used, exceeded)), listed(library.Mask(one.Status.Hard, exceeded)))
 		}
 		deltas[i] = delta
 	}
+	clear(r.adds)
 	for i, one := range quotas {
-		if len(deltas[i]) > 0 && !c.a.DryRun {
+		if len(deltas[i]) > 0 && !r.a.DryRun {
 			one.Status.Used = library.Add(one.Status.Used, deltas[i])
-			c.charged[one.Name] = deltas[i]
+			r.adds[one.Name] = deltas[i]
 		}
 	}
 	return nil
 }
 
-func takeBack(quotas []*corev1.ResourceQuota, charged map[string]corev1.ResourceList) {
+// subtract subtracts amounts from the quotas, down to 0.
+func subtract(quotas []*corev1.ResourceQuota, amounts map[string]corev1.ResourceList) {
 	for _, one := range quotas {
 		used := maps.Clone(one.Status.Used)
-		for name, q := range charged[one.Name] {
+		for name, q := range amounts[one.Name] {
 			if has, ok := used[name]; ok {
 				left := has.DeepCopy()
 				left.Sub(q)
@@ -257,9 +265,9 @@ func takeBack(quotas []*corev1.ResourceQuota, charged map[string]corev1.Resource
 	}
 }
 
-// delta returns how much more of a quota a claimant will use; nothing when it does not count against it.
-func (q resourceQuota) delta(one *corev1.ResourceQuota, c *claimant) (corev1.ResourceList, error) {
-	a, e, now := c.a, c.evaluate, q.clock.Now()
+// delta returns how much more of a quota a request uses; nothing when the quota does not count its object.
+func (q resourceQuota) delta(one *corev1.ResourceQuota, r *quotaRequest) (corev1.ResourceList, error) {
+	a, e, now := r.a, r.evaluator, q.clock.Now()
 	matches, err := e.Matches(one, a.Object)
 	if err != nil || !matches {
 		return nil, err
@@ -289,7 +297,7 @@ func (q resourceQuota) delta(one *corev1.ResourceQuota, c *claimant) (corev1.Res
 	return library.RemoveZeros(usage), nil
 }
 
-// listed shows amounts in the order of their names.
+// listed formats amounts in the order of their names.
 func listed(l corev1.ResourceList) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(l)) {

@@ -2,14 +2,19 @@ package admission
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage/stagetest"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
@@ -20,8 +25,8 @@ type panics struct {
 	listed, proceed chan struct{}
 }
 
-func (panics) State(context.Context, schema.GroupResource) (stage.State, error) {
-	return stage.State{Count: 1}, nil
+func (panics) Counters(context.Context, schema.GroupResource) (stage.Counters, error) {
+	return stage.Counters{Count: 1}, nil
 }
 
 func (p panics) List(context.Context, schema.GroupResource, string) ([]objects.Object, error) {
@@ -30,7 +35,7 @@ func (p panics) List(context.Context, schema.GroupResource, string) ([]objects.O
 	panic("oh")
 }
 
-// TestQuotaPanic: a panic while one write is counted leaves no other waiting, nor those that come later.
+// TestQuotaPanic: after a panic in the check of one write, the writes that wait for it fail and later ones are checked.
 func TestQuotaPanic(t *testing.T) { synctest.Test(t, quotaPanic) }
 
 func quotaPanic(t *testing.T) {
@@ -58,12 +63,79 @@ func quotaPanic(t *testing.T) {
 	select {
 	case err := <-second:
 		if err == nil {
-			t.Error("the second is let through")
+			t.Error("the second is admitted")
 		}
 	default:
 		t.Error("the second waits")
 	}
 	if len(q.queues.waiting) > 0 {
-		t.Error("somebody still counts")
+		t.Error("the namespace is still marked as being checked")
 	}
+}
+
+// TestQuotaGivenBack charges two quotas. When the update of the second one fails, the charge of the first is released.
+func TestQuotaGivenBack(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		fail func() error // instead of the update of the second quota
+		want string       // the panic or the error
+	}{
+		{"later stage fails", nil, "<nil>"},
+		{"no space", func() error { return apierrors.NewServiceUnavailable("the store takes no writes") }, "the store takes no writes"},
+		{"conflict at every try", func() error { return apierrors.NewConflict(resourceQuotas, "b", errors.New("changed")) },
+			`Operation cannot be fulfilled on resourcequotas "b": changed`},
+		{"panic", func() error { panic("oh") }, "oh"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := stagetest.NewReader()
+			r.Put("resourcequotas", newQuota("a"), newQuota("b"))
+			update := func(_ context.Context, q *corev1.ResourceQuota) error {
+				if q.Name == "b" && tt.fail != nil {
+					return tt.fail()
+				}
+				r.Put("resourcequotas", q)
+				return nil
+			}
+			if got := fmt.Sprint(reserveAndRollBack(t.Context(), newResourceQuota(r, update, clock.Real()))); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+			all, err := r.List(t.Context(), resourceQuotas, "n")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, obj := range all {
+				used := obj.(*corev1.ResourceQuota).Status.Used[configMapCount]
+				if !used.IsZero() {
+					t.Errorf("quota %s: %s used, want 0", obj.GetName(), used.String())
+				}
+			}
+		})
+	}
+}
+
+const configMapCount corev1.ResourceName = "configmaps"
+
+func newQuota(name string) *corev1.ResourceQuota {
+	amount := func(n string) corev1.ResourceList {
+		return corev1.ResourceList{configMapCount: resource.MustParse(n)}
+	}
+	return &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name},
+		Status:     corev1.ResourceQuotaStatus{Hard: amount("5"), Used: amount("0")},
+	}
+}
+
+// reserveAndRollBack reserves for a new ConfigMap in a transaction that is rolled back, and returns the panic or the error.
+func reserveAndRollBack(ctx context.Context, q resourceQuota) (failure any) {
+	var tx stage.Transaction
+	defer func() {
+		if p := recover(); p != nil {
+			failure = p
+		}
+	}()
+	defer tx.Rollback(ctx)
+	return q.Reserve(ctx, &stage.Admission{
+		Attributes: &stage.Attributes{GVR: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespace: "n"},
+		Operation:  stage.Create, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "x"}},
+	}, &tx)
 }

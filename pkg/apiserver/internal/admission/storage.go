@@ -15,14 +15,14 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// The annotations that make a class the default, and the old way to name one.
+// The annotations that mark a default class, and the old one that names a class.
 const (
 	defaultStorageAnnotation     = "storageclass.kubernetes.io/is-default-class"
 	betaDefaultStorageAnnotation = "storageclass.beta.kubernetes.io/is-default-class"
 	ingressClassAnnotation       = "kubernetes.io/ingress.class"
 )
 
-// defaultStorageClass gives a claim that names no class the default one.
+// defaultStorageClass sets the default class of a claim that names none.
 type defaultStorageClass struct{ reader stage.Reader }
 
 func (defaultStorageClass) Name() string { return "DefaultStorageClass" }
@@ -43,7 +43,7 @@ func (d defaultStorageClass) Mutate(ctx context.Context, a *stage.Admission) err
 	return nil
 }
 
-// defaultIngressClass gives an ingress that names no class the default one.
+// defaultIngressClass sets the default class of an Ingress that names none.
 type defaultIngressClass struct{ reader stage.Reader }
 
 func (defaultIngressClass) Name() string { return "DefaultIngressClass" }
@@ -64,10 +64,10 @@ func (d defaultIngressClass) Mutate(ctx context.Context, a *stage.Admission) err
 	return nil
 }
 
-// defaultClass returns the name of the newest class that one of the annotations makes the default; "" when there is none.
+// defaultClass returns the name of the newest class with one of the annotations, or "".
 func defaultClass(ctx context.Context, r stage.Reader, gr schema.GroupResource, annotations ...string) (string, error) {
-	state, err := r.State(ctx, gr)
-	if err != nil || state.Count == 0 {
+	counters, err := r.Counters(ctx, gr)
+	if err != nil || counters.Count == 0 {
 		return "", err
 	}
 	all, err := r.List(ctx, gr, "")
@@ -86,12 +86,12 @@ func defaultClass(ctx context.Context, r stage.Reader, gr schema.GroupResource, 
 	}).GetName(), nil
 }
 
-// objectInUse puts the finalizers on claims and volumes by which they outlast whoever uses them.
+// objectInUse adds the protection finalizers to claims and volumes.
 type objectInUse struct{}
 
 func (objectInUse) Name() string { return "StorageObjectInUseProtection" }
 
-// The finalizers of volumes and claims.
+// The protection finalizers.
 const (
 	volumeProtection = "kubernetes.io/pv-protection"
 	claimProtection  = "kubernetes.io/pvc-protection"
@@ -116,7 +116,7 @@ func (objectInUse) Mutate(_ context.Context, a *stage.Admission) error {
 	return nil
 }
 
-// claimResize lets a claim grow only when it is bound and its class allows it.
+// claimResize rejects the growth of a claim that is not bound or whose class does not allow expansion.
 type claimResize struct{ reader stage.Reader }
 
 func (claimResize) Name() string { return "PersistentVolumeClaimResize" }

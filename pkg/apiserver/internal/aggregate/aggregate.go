@@ -1,10 +1,10 @@
-// Package aggregate owns what other servers answer for: an APIService that names a Service says that an extension server
-// behind it serves a version of a group. Requests for it are passed on, once they are authenticated and authorized, under
-// the front proxy's certificate with headers that say who asks; the extension's discovery and OpenAPI are fetched and become
-// part of the server's own; and whether it can be reached is told in the condition Available.
+// Package aggregate is the aggregation layer: an APIService that names a Service is a group-version that an extension server
+// serves. Authenticated and authorized requests for it are proxied to the extension server, with
+// the front proxy's certificate and headers that name the user. The extension's discovery and OpenAPI documents are merged into
+// the server's own. The condition Available reports whether the extension server is reachable.
 //
-// What is passed on where is read from the stored APIServices when they have changed. Nothing runs while there are none
-// that name a Service.
+// The table of extensions is read from the stored APIServices when they have changed. Nothing runs while none of them
+// names a Service.
 package aggregate
 
 import (
@@ -26,12 +26,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// Config is what Extensions need.
+// Config holds the dependencies of Extensions.
 type Config struct {
 	Reader   stage.Reader
-	Client   func() client.Client             // the server's own, which stores conditions and watches what they depend on
-	Identity func() (*tls.Certificate, error) // the front proxy's, asked for at each handshake
-	Self     func() string                    // HOST:PORT of this server, which is what is behind the Service kubernetes
+	Stored   func(context.Context, schema.GroupResource) (bool, error) // reports whether any object of a resource is stored
+	Client   func() client.Client                                      // the server's own, which writes conditions and watches Services and EndpointSlices
+	Identity func() (*tls.Certificate, error)                          // the front proxy's certificate, read at each handshake
+	Self     func() string                                             // HOST:PORT of this server, the endpoint of the Service kubernetes
 	Clock    clock.Clock
 }
 
@@ -41,54 +42,57 @@ type Extensions struct {
 	now    atomic.Pointer[table]
 	wake   chan struct{} // has room for one
 
-	mu sync.Mutex // while a table is made
+	mu sync.Mutex // held while a table is read
 }
 
-// table is which extensions there are. It never changes.
+// table holds the extensions. It is immutable.
 type table struct {
-	changes uint64 // of the APIServices when they were read
+	changes uint64 // number of changes of APIServices when they were read
 	byGV    map[schema.GroupVersion]*extension
 }
 
-// extension is a version of a group that another server answers for, as its APIService has it.
+// extension is an APIService that names a Service.
 type extension struct {
 	service *apiregistrationv1.APIService
 	link    *link
 }
 
-// New returns the extensions of the cluster whose APIServices are in c.Reader.
+// New returns the extensions of the APIServices in c.Reader.
 func New(c Config) *Extensions {
 	return &Extensions{config: c, wake: make(chan struct{}, 1)}
 }
 
 var apiServices = schema.GroupResource{Group: apiregistrationv1.GroupName, Resource: "apiservices"}
 
-// table returns the extensions that there are now.
+// table returns the current extensions.
 func (x *Extensions) table(ctx context.Context) (*table, error) {
-	state, err := x.config.Reader.State(ctx, apiServices)
+	if stored, err := x.config.Stored(ctx, apiServices); err != nil || !stored {
+		return &table{}, err // only the server's own APIServices, which name no Service
+	}
+	counters, err := x.config.Reader.Counters(ctx, apiServices)
 	if err != nil {
 		return nil, err
 	}
-	if t := x.now.Load(); t != nil && t.changes == state.Changes {
+	if t := x.now.Load(); t != nil && t.changes == counters.Changes {
 		return t, nil
 	}
 	return x.read(ctx)
 }
 
-// read makes the table anew. Extensions that are as before keep their connections and what is known of them.
+// read reads the table again. Unchanged extensions keep their connections and fetched documents.
 func (x *Extensions) read(ctx context.Context) (*table, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	state, err := x.config.Reader.State(ctx, apiServices) // before the list: what changes meanwhile is read again
+	counters, err := x.config.Reader.Counters(ctx, apiServices) // read before the list, so that a change made meanwhile is read again
 	if err != nil {
 		return nil, err
 	}
 	all, err := x.config.Reader.List(ctx, apiServices, "")
-	if err != nil && !apierrors.IsNotFound(err) { // a server of fewer resources
+	if err != nil && !apierrors.IsNotFound(err) { // NotFound: a server without this resource
 		return nil, err
 	}
 	old := x.now.Load()
-	t := &table{changes: state.Changes, byGV: map[schema.GroupVersion]*extension{}}
+	t := &table{changes: counters.Changes, byGV: map[schema.GroupVersion]*extension{}}
 	for _, obj := range all {
 		s, ok := obj.(*apiregistrationv1.APIService)
 		if !ok || s.Spec.Service == nil || s.Spec.Group == discovery.Registration {
@@ -105,7 +109,7 @@ func (x *Extensions) read(ctx context.Context) (*table, error) {
 	return t, nil
 }
 
-// linkTo returns the link of before when it leads to where s does, else a new one.
+// linkTo returns the old link if s has the same target, else a new one.
 func (x *Extensions) linkTo(old *table, gv schema.GroupVersion, s *apiregistrationv1.APIService) *link {
 	if old != nil {
 		if e := old.byGV[gv]; e != nil && e.service.UID == s.UID && equality.Semantic.DeepEqual(e.service.Spec, s.Spec) {
@@ -115,7 +119,7 @@ func (x *Extensions) linkTo(old *table, gv schema.GroupVersion, s *apiregistrati
 	return x.newLink(s)
 }
 
-// close ends the connections that the next table does not have.
+// close closes the links that are not in the next table.
 func (t *table) close(next *table) {
 	if t == nil {
 		return
@@ -127,7 +131,7 @@ func (t *table) close(next *table) {
 	}
 }
 
-// poke lets Run look whether there is something to do.
+// poke makes Run check for extensions.
 func (x *Extensions) poke() {
 	select {
 	case x.wake <- struct{}{}:
@@ -135,13 +139,27 @@ func (x *Extensions) poke() {
 	}
 }
 
-// Changed is told when somebody has written an APIService.
+// Changed must be called after a write of an APIService. It sets the condition of new extensions as far as it is known
+// without a request to them.
 func (x *Extensions) Changed(ctx context.Context) error {
-	_, err := x.table(ctx)
-	return err
+	t, err := x.table(ctx)
+	if err != nil {
+		return err
+	}
+	for _, e := range t.byGV {
+		if condition(e.service) != nil {
+			continue
+		}
+		if c := e.look(ctx); c != nil {
+			if err := x.store(ctx, e.service, c); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
-// Find returns what answers requests for a path of the API that an extension serves; nil when none does.
+// Find returns the handler of a group-version that an extension serves, or nil.
 func (x *Extensions) Find(ctx context.Context, gv schema.GroupVersion) (Handler, error) {
 	t, err := x.table(ctx)
 	if err != nil || len(t.byGV) == 0 {
@@ -154,7 +172,7 @@ func (x *Extensions) Find(ctx context.Context, gv schema.GroupVersion) (Handler,
 	return e.serve, nil
 }
 
-// Discovery returns what the extensions say they serve.
+// Discovery returns the discovery documents of the extensions.
 func (x *Extensions) Discovery(ctx context.Context) ([]discovery.Remote, error) {
 	t, err := x.table(ctx)
 	if err != nil {
@@ -175,5 +193,5 @@ func (x *Extensions) Discovery(ctx context.Context) ([]discovery.Remote, error) 
 	return out, nil
 }
 
-// Handler passes a request on.
-type Handler func(w http.ResponseWriter, r *http.Request, who Asker)
+// Handler proxies a request to an extension server.
+type Handler func(w http.ResponseWriter, r *http.Request, asker Asker)

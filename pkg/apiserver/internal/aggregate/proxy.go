@@ -16,21 +16,21 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/backend"
 )
 
-// ownTimeout is how long an extension may take to say what it serves.
+// ownTimeout bounds requests for discovery and OpenAPI documents.
 const ownTimeout = 5 * time.Second
 
-// Asker is for whom a request is passed on.
+// Asker is the user of a proxied request.
 type Asker struct {
 	User    user.Info
 	AuditID string
-	Late    func(w http.ResponseWriter, r *http.Request) // answers when the request has taken too long
+	Late    func(w http.ResponseWriter, r *http.Request) // writes the response of a timed-out request
 }
 
-// unavailable is the answer while an extension can't be reached.
+// unavailable is the message while an extension is not available.
 const unavailable = "service unavailable"
 
-// serve passes a request on to the extension server, and the answer back.
-func (e *extension) serve(w http.ResponseWriter, r *http.Request, who Asker) {
+// serve proxies a request to the extension server.
+func (e *extension) serve(w http.ResponseWriter, r *http.Request, asker Asker) {
 	if !available(e.service) {
 		http.Error(w, unavailable, http.StatusServiceUnavailable)
 		return
@@ -46,26 +46,26 @@ func (e *extension) serve(w http.ResponseWriter, r *http.Request, who Asker) {
 	}
 	location.Path, location.RawQuery = r.URL.Path, r.URL.Query().Encode()
 	ctx := r.Context()
-	if segments(r.URL) == 3 { // discovery, which clients wait for
+	if segments(r.URL) == 3 { // discovery, which has a shorter timeout
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, ownTimeout)
 		defer cancel()
 	}
 	out := r.Clone(ctx)
 	out.URL, out.Host = location, location.Host
-	out.Header.Del("Authorization") // it was for us
-	if who.AuditID != "" {
-		out.Header.Set("Audit-Id", who.AuditID)
+	out.Header.Del("Authorization") // the credentials are for this server only
+	if asker.AuditID != "" {
+		out.Header.Set("Audit-Id", asker.AuditID)
 	}
-	transport.SetAuthProxyHeaders(out, who.User.GetName(), who.User.GetUID(), who.User.GetGroups(), who.User.GetExtra())
-	h := utilproxy.NewUpgradeAwareHandler(location, e.link.transport, true, false, refusal{r, who.Late})
+	transport.SetAuthProxyHeaders(out, asker.User.GetName(), asker.User.GetUID(), asker.User.GetGroups(), asker.User.GetExtra())
+	h := utilproxy.NewUpgradeAwareHandler(location, e.link.transport, true, false, refusal{r, asker.Late})
 	h.RejectForwardingRedirects = true
 	h.ServeHTTP(backend.Hijackable(w), out)
 }
 
 func segments(u *url.URL) int { return len(strings.Split(strings.Trim(u.Path, "/"), "/")) }
 
-// refusal answers with what went wrong on the way to an extension server.
+// refusal is the response to a request that could not be proxied.
 type refusal struct {
 	asked *http.Request
 	late  func(w http.ResponseWriter, r *http.Request)
@@ -79,7 +79,7 @@ func (f refusal) Error(w http.ResponseWriter, _ *http.Request, err error) {
 	http.Error(w, err.Error(), http.StatusServiceUnavailable)
 }
 
-// available reports whether the extension could be reached when it was last tried.
+// available reports whether the condition Available is true.
 func available(s *apiregistrationv1.APIService) bool {
 	c := condition(s)
 	return c != nil && c.Status == apiregistrationv1.ConditionTrue

@@ -20,12 +20,12 @@ import (
 
 const (
 	checkEvery = 30 * time.Second
-	firstRetry = 100 * time.Millisecond // then twice as long each time
-	podsEvery  = 2 * time.Second        // where pods are looked at, which are not watched
-	workers    = 4                      // one may wait for a server that does not answer
+	firstRetry = 100 * time.Millisecond // doubled after each failure
+	podsEvery  = 2 * time.Second        // interval for Services without EndpointSlices, whose pods are not watched
+	workers    = 4                      // each may wait for a server that does not respond
 )
 
-// Run keeps an eye on the extensions until ctx ends. As long as there are none it does nothing.
+// Run checks the extensions until ctx ends. While there are none it does nothing.
 func (x *Extensions) Run(ctx context.Context) error {
 	for {
 		select {
@@ -46,7 +46,8 @@ func (x *Extensions) Run(ctx context.Context) error {
 // errNone ends work.
 var errNone = errors.New("there are no extensions any more")
 
-// work checks the extensions, and again when something has changed that they depend on, until there are none.
+// work runs the loop that checks extensions after every change of an APIService, Service or EndpointSlice, until there are no
+// extensions.
 func (x *Extensions) work(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -72,14 +73,14 @@ func (x *Extensions) work(ctx context.Context) {
 	filled := make(chan struct{})
 	go func() {
 		defer close(filled)
-		_ = caches.Run(ctx) // ends with ctx and never else
+		_ = caches.Run(ctx) // returns only when ctx ends
 	}()
 	_ = loop.Run(ctx, x.config.Clock) // likewise
 	<-filled
-	x.poke() // for what came while it ended
+	x.poke() // for an extension that was created meanwhile
 }
 
-// ofSlice are the keys of the extensions that a change of an EndpointSlice may be news for.
+// ofSlice returns the APIServices whose Service an EndpointSlice belongs to.
 func (x *Extensions) ofSlice(c client.Change[*discoveryv1.EndpointSlice]) []objects.Key {
 	slice := c.New
 	if c.Deleted() {
@@ -88,7 +89,7 @@ func (x *Extensions) ofSlice(c client.Change[*discoveryv1.EndpointSlice]) []obje
 	return x.behind(objects.Key{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]})
 }
 
-// behind returns the APIServices that lead to a Service.
+// behind returns the APIServices that name a Service.
 func (x *Extensions) behind(service objects.Key) []objects.Key {
 	var out []objects.Key
 	if t := x.now.Load(); t != nil {
@@ -101,7 +102,7 @@ func (x *Extensions) behind(service objects.Key) []objects.Key {
 	return out
 }
 
-// reconcile finds out whether an extension can be reached and what it serves.
+// reconcile updates an extension's condition and discovery document.
 func (x *Extensions) reconcile(ctx context.Context, name string) (time.Duration, error) {
 	t, err := x.table(ctx)
 	if err != nil {
@@ -139,30 +140,11 @@ func (x *Extensions) reconcile(ctx context.Context, name string) (time.Duration,
 		return e.link.lost(), x.store(ctx, s, outcome(no, "FailedDiscoveryCheck", "%v", err))
 	}
 	after := checkEvery
-	if err := e.discover(ctx); err != nil { // before clients are told that it is there
+	if err := e.discover(ctx); err != nil { // before the condition becomes true
 		slog.DebugContext(ctx, "what an extension serves is not known", "name", name, "err", err)
 		after = e.link.lost()
 	} else {
 		e.link.found()
 	}
 	return after, x.store(ctx, s, outcome(yes, "Passed", "all checks passed"))
-}
-
-// Settle tells of extensions that nothing was told of yet what can be told without asking them.
-func (x *Extensions) Settle(ctx context.Context) error {
-	t, err := x.table(ctx)
-	if err != nil {
-		return err
-	}
-	for _, e := range t.byGV {
-		if condition(e.service) != nil {
-			continue
-		}
-		if found := e.look(ctx); found != nil {
-			if err := x.store(ctx, e.service, found); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-				return err
-			}
-		}
-	}
-	return nil
 }

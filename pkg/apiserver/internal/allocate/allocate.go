@@ -1,5 +1,5 @@
-// Package allocate owns what Services are given by the server: their cluster addresses and node ports. It is a hook of
-// the verb engine. Nothing of it is stored: what is taken is read from the stored Services when the first one is written.
+// Package allocate owns the cluster addresses and node ports of Services. It is a hook of the verb engine. The allocations are
+// kept in memory only: they are read from the stored Services before the first write of one.
 package allocate
 
 import (
@@ -21,20 +21,19 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/core"
 )
 
-// Config says what there is to allocate.
+// Config holds the ranges to allocate from.
 type Config struct {
 	Addresses netip.Prefix // of Services, IPv4; the zero value: 10.96.0.0/16
 	FirstPort int          // of the node ports; 0: 30000
 	LastPort  int          // 0: 32767
-	Changed   func()       // is told when a Service was written or is gone; nil: nobody is
 }
 
-// largest bounds how many addresses are kept track of; a wider range is used up to there.
+// largest bounds the addresses of a pool; of a larger range only the first ones are used.
 const largest = 1 << 20
 
 type services struct {
 	config    Config
-	base      uint32 // the address with number 0: the first of the range that can be used
+	base      uint32 // the address with number 0, the first usable one of the range
 	addresses *pool
 	ports     *pool
 }
@@ -77,7 +76,7 @@ func (s *services) address(n int) string {
 	return netip.AddrFrom4(b).String()
 }
 
-// load takes what the stored Services have. What two of them have is taken once; they stay as they are.
+// load allocates the addresses and ports of the stored Services. Those that two Services share are allocated once.
 func (s *services) load(current []objects.Object) {
 	for _, obj := range current {
 		if svc, ok := obj.(*corev1.Service); ok {
@@ -89,7 +88,7 @@ func (s *services) load(current []objects.Object) {
 }
 
 func (s *services) deleted(obj objects.Object) {
-	defer s.tell()
+	defer s.notifyChanged()
 	if svc, ok := obj.(*corev1.Service); ok {
 		for _, h := range s.held(svc) {
 			h.pool.free(h.n)
@@ -97,19 +96,16 @@ func (s *services) deleted(obj objects.Object) {
 	}
 }
 
-func (s *services) tell() {
-	if s.config.Changed != nil {
-		s.config.Changed()
-	}
+func (s *services) notifyChanged() {
 }
 
-// holding is something that a Service has out of a pool.
+// holding is a number of a pool that a Service has.
 type holding struct {
 	pool *pool
 	n    int
 }
 
-// held returns all that a Service has.
+// held returns the addresses and ports of a Service.
 func (s *services) held(svc *corev1.Service) []holding {
 	var out []holding
 	add := func(h holding) {
@@ -153,29 +149,29 @@ func (s *services) portNumber(port int) (int, bool) {
 	return port - s.config.FirstPort, port >= s.config.FirstPort && port <= s.config.LastPort
 }
 
-// prepare allocates the addresses and ports that a Service needs. A rollback frees what was allocated, a commit frees what
-// the Service no longer has.
+// prepare allocates the addresses and ports that a Service needs. The transaction's rollback frees them; its commit frees those
+// that the Service no longer has.
 func (s *services) prepare(_ context.Context, tx *stage.Transaction, obj, old objects.Object) error {
 	svc, ok := obj.(*corev1.Service)
 	if !ok {
 		return fmt.Errorf("%T is no Service", obj)
 	}
-	was, _ := old.(*corev1.Service)
-	a := &allocation{services: s, svc: svc, old: was}
-	if was != nil {
-		a.had = s.held(was)
+	previous, _ := old.(*corev1.Service)
+	a := &allocation{services: s, svc: svc, old: previous}
+	if previous != nil {
+		a.before = s.held(previous)
 	}
 	tx.OnRollback(func(context.Context) { a.free() })
 	tx.OnCommit(func(context.Context) { a.freeOld() })
 	return a.run()
 }
 
-// allocation is what one write allocates and frees.
+// allocation is the allocations of one write of a Service.
 type allocation struct {
 	*services
 	svc, old *corev1.Service
-	had      []holding
-	took     []holding
+	before   []holding // of old
+	taken    []holding // by this write
 }
 
 func (a *allocation) run() error {
@@ -196,37 +192,37 @@ func (a *allocation) run() error {
 	return a.healthPort()
 }
 
-// free gives back what the write has allocated.
+// free frees the allocations of the write.
 func (a *allocation) free() {
-	for _, h := range a.took {
+	for _, h := range a.taken {
 		h.pool.free(h.n)
 	}
 }
 
-// freeOld gives back what the stored Service had and the new one has not.
+// freeOld frees the addresses and ports of the old Service that the new one does not have.
 func (a *allocation) freeOld() {
-	defer a.tell()
+	defer a.notifyChanged()
 	has := a.held(a.svc)
-	for _, h := range a.had {
+	for _, h := range a.before {
 		if !slices.Contains(has, h) {
 			h.pool.free(h.n)
 		}
 	}
 }
 
-// take reserves n.
+// take allocates n.
 func (a *allocation) take(p *pool, n int) error {
 	if err := p.take(n); err != nil {
 		return err
 	}
-	a.took = append(a.took, holding{p, n})
+	a.taken = append(a.taken, holding{p, n})
 	return nil
 }
 
 func (a *allocation) next(p *pool) (int, error) {
 	n, err := p.next()
 	if err == nil {
-		a.took = append(a.took, holding{p, n})
+		a.taken = append(a.taken, holding{p, n})
 	}
 	return n, err
 }
@@ -235,7 +231,7 @@ func (a *allocation) invalid(errs ...*field.Error) error {
 	return apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, a.svc.Name, errs)
 }
 
-// clusterIPs gives a Service that had none its address. Those of others don't change, which validation sees to.
+// clusterIPs allocates the address of a Service without one. Validation refuses changes of other addresses.
 func (a *allocation) clusterIPs() error {
 	spec := &a.svc.Spec
 	if !addressed(a.svc) || a.old != nil && (needsAddress(a.old) || a.prefersAsBefore()) {

@@ -12,7 +12,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/core"
 )
 
-// needsAddress reports whether a Service of that type has a cluster address (or is headless).
+// needsAddress reports whether a Service has a type with a cluster address. It may still be headless.
 func needsAddress(s *corev1.Service) bool { return s.Spec.Type != corev1.ServiceTypeExternalName }
 
 func headless(s *corev1.Service) bool {
@@ -29,19 +29,19 @@ func needsHealthPort(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// families sets ipFamilyPolicy and ipFamilies, on a cluster that has IPv4 addresses only.
+// families sets ipFamilyPolicy and ipFamilies. The cluster has IPv4 addresses only.
 func (a *allocation) families() error {
 	spec := &a.svc.Spec
 	if !needsAddress(a.svc) || a.prefersAsBefore() {
 		return nil
 	}
-	bare := spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0
+	headlessWithoutSelector := spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0
 	if spec.IPFamilyPolicy == nil {
 		policy := corev1.IPFamilyPolicySingleStack
 		switch {
 		case a.old != nil && a.old.Spec.IPFamilyPolicy != nil:
 			policy = *a.old.Spec.IPFamilyPolicy
-		case bare:
+		case headlessWithoutSelector:
 			policy = corev1.IPFamilyPolicyRequireDualStack
 		}
 		spec.IPFamilyPolicy = &policy
@@ -58,10 +58,10 @@ func (a *allocation) families() error {
 	if errs = append(errs, a.checkFamilies(single)...); len(errs) > 0 {
 		return a.invalid(errs...)
 	}
-	if len(spec.IPFamilies) == 0 && bare {
+	if len(spec.IPFamilies) == 0 && headlessWithoutSelector {
 		spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
 	}
-	if bare {
+	if headlessWithoutSelector {
 		if len(spec.IPFamilies) < 2 && !single {
 			spec.IPFamilies = append(slices.Clone(spec.IPFamilies), otherFamily(spec.IPFamilies[0]))
 		}
@@ -76,8 +76,8 @@ func (a *allocation) families() error {
 	return nil
 }
 
-// prefersAsBefore reports whether an update leaves a Service that prefers two families with the addresses and families
-// that it has, which then change for no other reason.
+// prefersAsBefore reports whether an update keeps the addresses and families of a Service with the policy PreferDualStack. They
+// are then left as they are.
 func (a *allocation) prefersAsBefore() bool {
 	if a.old == nil {
 		return false
@@ -89,8 +89,8 @@ func (a *allocation) prefersAsBefore() bool {
 		slices.Equal(spec.ClusterIPs, old.ClusterIPs) && slices.Equal(spec.IPFamilies, old.IPFamilies)
 }
 
-// shrink takes the intent of going back to one family: second entries that are still those of before are dropped. Who
-// leaves them out must say that one family is wanted.
+// shrink handles a change to one family: with single it removes second entries that are those of the old Service. A client that
+// removes them itself must also set the policy SingleStack.
 func (a *allocation) shrink(single bool) field.ErrorList {
 	if a.old == nil {
 		return nil
@@ -142,7 +142,7 @@ func (a *allocation) checkFamilies(single bool) field.ErrorList {
 	return errs
 }
 
-// checkConfigured refuses families that the cluster does not have.
+// checkConfigured refuses families that the cluster does not support.
 func (a *allocation) checkConfigured() field.ErrorList {
 	spec, path := &a.svc.Spec, field.NewPath("spec")
 	var errs field.ErrorList
@@ -165,7 +165,7 @@ func otherFamily(f corev1.IPFamily) corev1.IPFamily {
 	return corev1.IPv4Protocol
 }
 
-// familyOf returns the family of an address, "" when it is none.
+// familyOf returns the family of an address; "" if it is invalid.
 func familyOf(ip string) corev1.IPFamily {
 	addr, err := netip.ParseAddr(ip)
 	switch {
@@ -177,7 +177,7 @@ func familyOf(ip string) corev1.IPFamily {
 	return corev1.IPv6Protocol
 }
 
-// nodePorts gives a new Service its node ports. Ports with the same number and different protocols share one.
+// nodePorts allocates the node ports of a Service. Ports with the same number and different protocols share one.
 func (a *allocation) nodePorts() error {
 	if !needsPorts(a.svc) {
 		return nil
@@ -212,7 +212,7 @@ func (a *allocation) nodePorts() error {
 	return nil
 }
 
-// requested returns the node port that one of the ports with a number asks for.
+// requested returns the node port that the client has set for one of the ports with a number; 0: none.
 func requested(ports []corev1.ServicePort, number int32) int32 {
 	for i := range ports {
 		if ports[i].Port == number && ports[i].NodePort != 0 {
@@ -222,7 +222,7 @@ func requested(ports []corev1.ServicePort, number int32) int32 {
 	return 0
 }
 
-// newNodePorts gives the ports of a Service that changes node ports, besides those that it has.
+// newNodePorts allocates the node ports that an updated Service does not have yet.
 func (a *allocation) newNodePorts() error {
 	ports := a.svc.Spec.Ports
 	known := map[int32]bool{}
@@ -254,7 +254,7 @@ func (a *allocation) newNodePorts() error {
 	return nil
 }
 
-// nodePort takes the node port that a port asks for, or gives it one.
+// nodePort allocates the requested node port of a port, or any.
 func (a *allocation) nodePort(i int) error {
 	p := &a.svc.Spec.Ports[i]
 	if p.NodePort != 0 {
@@ -282,7 +282,8 @@ func (a *allocation) takePort(port int) error {
 	return nil
 }
 
-// healthPort gives a load balancer that keeps traffic on its node a port to ask for health, unless it was one before.
+// healthPort allocates the health check node port of a load balancer with externalTrafficPolicy Local, unless the old Service
+// has one.
 func (a *allocation) healthPort() error {
 	if !needsHealthPort(a.svc) || a.old != nil && needsHealthPort(a.old) {
 		return nil

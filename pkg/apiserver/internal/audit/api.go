@@ -23,8 +23,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// API returns api with the log told of what it is asked. Requests that came over HTTP have an entry, which is ended there;
-// others get one.
+// API returns api with its requests recorded in the log. A request over HTTP already has an entry, which the HTTP layer completes;
+// an in-process request gets one here.
 func (l *Log) API(api verbs.API) verbs.API {
 	if l == nil {
 		return api
@@ -37,7 +37,7 @@ type audited struct {
 	log *Log
 }
 
-// begin returns the entry of a request, and what ends it, if that is here.
+// begin returns the entry of a request and a function that completes it, which does nothing for requests over HTTP.
 func (x audited) begin(req *verbs.Request) (e *Entry, end func()) {
 	if e, ok := req.Audit.(*Entry); ok {
 		return e, func() {}
@@ -67,12 +67,23 @@ func (x audited) begin(req *verbs.Request) (e *Entry, end func()) {
 	return e, e.Complete
 }
 
-// pathOf is the path that a request of this process would have had.
+// pathOf returns the URL path that an in-process request would have over HTTP.
 func pathOf(req *verbs.Request) string {
 	return client.Path(client.Target{Resource: req.GVR, Namespace: req.Namespace, Name: req.Name, Subresource: req.Subresource})
 }
 
-// carried tells the object that a request carries.
+// recorded returns body with its object recorded in e.
+func recorded(e *Entry, req *verbs.Request, body verbs.Body) verbs.Body {
+	return func() (runtime.Object, error) {
+		obj, err := body()
+		if err == nil {
+			carried(e, req, obj)
+		}
+		return obj, err
+	}
+}
+
+// carried records the object of a request.
 func carried(e *Entry, req *verbs.Request, obj runtime.Object) {
 	about, _ := obj.(metav1.Object)
 	e.Asked(about, func() ([]byte, error) {
@@ -84,7 +95,7 @@ func carried(e *Entry, req *verbs.Request, obj runtime.Object) {
 	})
 }
 
-// deleting tells the options of a delete, if there are any.
+// deleting records the options of a delete, if any.
 func deleting(e *Entry, opts *metav1.DeleteOptions) {
 	bare := *opts
 	bare.TypeMeta = metav1.TypeMeta{}
@@ -98,7 +109,7 @@ func deleting(e *Entry, opts *metav1.DeleteOptions) {
 	e.Asked(nil, func() ([]byte, error) { return codec.Marshal(opts, gvk, codec.JSON) })
 }
 
-// failure tells the error that answers a request of this process.
+// failure records the error that an in-process request returns.
 func failure(e *Entry, err error) {
 	st := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error()}
 	var api apierrors.APIStatus
@@ -118,7 +129,7 @@ func shown(e *Entry, req *verbs.Request, it *cache.Item) {
 	}
 }
 
-// read and wrote tell what comes of a request. Over HTTP the answer is told where it is written.
+// read and wrote record the response of an in-process request. Over HTTP the response is recorded where it is written.
 func read(e *Entry, req *verbs.Request, it *cache.Item, err error) {
 	if err != nil {
 		failure(e, err)
@@ -207,12 +218,12 @@ func (x audited) Watch(ctx context.Context, req *verbs.Request, opts *metav1.Lis
 	}, nil
 }
 
-func (x audited) Create(ctx context.Context, req *verbs.Request, obj runtime.Object, opts *metav1.CreateOptions) (verbs.Result, error) {
-	return x.write(req, func(e *Entry) { carried(e, req, obj) }, func() (verbs.Result, error) { return x.API.Create(ctx, req, obj, opts) })
+func (x audited) Create(ctx context.Context, req *verbs.Request, body verbs.Body, opts *metav1.CreateOptions) (verbs.Result, error) {
+	return x.write(req, func(e *Entry) (verbs.Result, error) { return x.API.Create(ctx, req, recorded(e, req, body), opts) })
 }
 
-func (x audited) Update(ctx context.Context, req *verbs.Request, obj runtime.Object, opts *metav1.UpdateOptions) (verbs.Result, error) {
-	return x.write(req, func(e *Entry) { carried(e, req, obj) }, func() (verbs.Result, error) { return x.API.Update(ctx, req, obj, opts) })
+func (x audited) Update(ctx context.Context, req *verbs.Request, body verbs.Body, opts *metav1.UpdateOptions) (verbs.Result, error) {
+	return x.write(req, func(e *Entry) (verbs.Result, error) { return x.API.Update(ctx, req, recorded(e, req, body), opts) })
 }
 
 func (x audited) Patch(ctx context.Context, req *verbs.Request, p verbs.Patch, opts *metav1.PatchOptions) (verbs.Result, error) {
@@ -225,11 +236,17 @@ func (x audited) Patch(ctx context.Context, req *verbs.Request, p verbs.Patch, o
 		}
 		return json.Marshal(string(p.Data))
 	}
-	return x.write(req, func(e *Entry) { e.Asked(nil, body) }, func() (verbs.Result, error) { return x.API.Patch(ctx, req, p, opts) })
+	return x.write(req, func(e *Entry) (verbs.Result, error) {
+		e.Asked(nil, body)
+		return x.API.Patch(ctx, req, p, opts)
+	})
 }
 
 func (x audited) Delete(ctx context.Context, req *verbs.Request, opts *metav1.DeleteOptions) (verbs.Result, error) {
-	return x.write(req, func(e *Entry) { deleting(e, opts) }, func() (verbs.Result, error) { return x.API.Delete(ctx, req, opts) })
+	return x.write(req, func(e *Entry) (verbs.Result, error) {
+		deleting(e, opts)
+		return x.API.Delete(ctx, req, opts)
+	})
 }
 
 func (x audited) DeleteCollection(ctx context.Context, req *verbs.Request, opts *metav1.DeleteOptions, list *metav1.ListOptions) (verbs.Listing, error) {
@@ -244,13 +261,12 @@ func (x audited) DeleteCollection(ctx context.Context, req *verbs.Request, opts 
 	return l, err
 }
 
-// write is a request that changes something.
-func (x audited) write(req *verbs.Request, ask func(*Entry), do func() (verbs.Result, error)) (verbs.Result, error) {
+// write makes a write and records it.
+func (x audited) write(req *verbs.Request, do func(*Entry) (verbs.Result, error)) (verbs.Result, error) {
 	here := req.Audit == nil
 	e, end := x.begin(req)
 	defer end()
-	ask(e)
-	out, err := do()
+	out, err := do(e)
 	if here {
 		wrote(e, req, out, err)
 	}

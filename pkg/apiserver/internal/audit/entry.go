@@ -17,21 +17,20 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
-// Entry is what the log tells of one request. It is safe for concurrent use. A silent one, like a nil one, takes what it
-// is told and forgets it.
+// Entry collects the audit event of one request. It is safe for concurrent use. A silent or nil Entry ignores every call.
 type Entry struct {
-	log   *Log // nil: it is silent
+	log   *Log // nil: the entry is silent
 	omit  []auditv1.Stage
-	trims bool // managedFields are left out
+	trims bool // omit managedFields
 	long  bool
 
 	mu       sync.Mutex
 	event    auditv1.Event
-	coded    bool // how the answer begins is known
-	answered bool // somebody tells what the answer is
+	coded    bool // the status code is set
+	answered bool // Answers returned true: the response will be recorded
 }
 
-// maxAgent bounds what a client says of itself.
+// maxAgent bounds the length of a recorded user agent, in bytes.
 const maxAgent = 1024
 
 func (r Request) event(level auditv1.Level) auditv1.Event {
@@ -49,10 +48,10 @@ func (r Request) event(level auditv1.Level) auditv1.Event {
 	return e
 }
 
-// Enabled reports whether anything is told of the request.
+// Enabled reports whether the request is recorded at all.
 func (e *Entry) Enabled() bool { return e != nil && e.log != nil }
 
-// shows reports whether what requests carry is told, or only about what they are.
+// shows reports whether the level includes request bodies, or with answers, response bodies.
 func (e *Entry) shows(answers bool) bool {
 	return e.Enabled() && (e.event.Level == auditv1.LevelRequestResponse || !answers && e.event.Level == auditv1.LevelRequest)
 }
@@ -75,7 +74,7 @@ func (e *Entry) Annotate(key, value string) {
 // Bodies implements stage.Audit.
 func (e *Entry) Bodies() bool { return e.shows(false) }
 
-// Impersonated tells as whom the user acts, and the constrained right that allows it, if it is one.
+// Impersonated records the impersonated user, and the constraint that allows the impersonation, if any.
 func (e *Entry) Impersonated(as user.Info, constraint string) {
 	if !e.Enabled() {
 		return
@@ -89,8 +88,8 @@ func (e *Entry) Impersonated(as user.Info, constraint string) {
 	}
 }
 
-// Asked tells the object that the request is about, where the path does not say it, and what it carries. A body that is
-// no JSON is shown as a string.
+// Asked records the request's object, where the path does not name it, and its body. A body that is not JSON is recorded as
+// a string.
 func (e *Entry) Asked(about metav1.Object, encode func() ([]byte, error)) {
 	if !e.Enabled() {
 		return
@@ -108,7 +107,7 @@ func (e *Entry) Asked(about metav1.Object, encode func() ([]byte, error)) {
 	if about == nil || ref == nil {
 		return
 	}
-	next := *ref // events that are written have the old one
+	next := *ref // events already written refer to the old one
 	fill(&next.Namespace, about.GetNamespace())
 	fill(&next.Name, about.GetName())
 	fill(&next.UID, about.GetUID())
@@ -130,7 +129,7 @@ func (e *Entry) unknown(raw []byte, err error) *runtime.Unknown {
 	return &runtime.Unknown{Raw: raw, ContentType: runtime.ContentTypeJSON}
 }
 
-// Status tells a Status that is the answer.
+// Status records a Status that is the response.
 func (e *Entry) Status(st *metav1.Status) {
 	if !e.Enabled() {
 		return
@@ -140,7 +139,8 @@ func (e *Entry) Status(st *metav1.Status) {
 	e.event.ResponseStatus = &metav1.Status{Status: st.Status, Message: st.Message, Reason: st.Reason, Details: st.Details, Code: st.Code}
 }
 
-// Answers reports, to the first who asks, whether what is answered is told too: by Answered.
+// Answers reports whether the caller must record the response body with Answered. It returns true to the first call for a request
+// whose level includes it.
 func (e *Entry) Answers() bool {
 	if !e.shows(true) {
 		return false
@@ -152,7 +152,7 @@ func (e *Entry) Answers() bool {
 	return first
 }
 
-// Answered tells what is answered.
+// Answered records the response body.
 func (e *Entry) Answered(raw []byte, err error) {
 	body := e.unknown(raw, err)
 	e.mu.Lock()
@@ -160,10 +160,10 @@ func (e *Entry) Answered(raw []byte, err error) {
 	e.event.ResponseObject = body
 }
 
-// Received tells that the request has come.
-func (e *Entry) Received() { e.tell(auditv1.StageRequestReceived) }
+// Received ends the stage RequestReceived.
+func (e *Entry) Received() { e.emit(auditv1.StageRequestReceived) }
 
-// Code tells how the answer begins. Of a request that lasts, that is an event.
+// Code records the status code. For a long-running request that ends the stage ResponseStarted.
 func (e *Entry) Code(code int) {
 	if !e.Enabled() {
 		return
@@ -182,11 +182,11 @@ func (e *Entry) Code(code int) {
 	e.event.ResponseStatus = st
 	e.mu.Unlock()
 	if e.long {
-		e.tell(auditv1.StageResponseStarted)
+		e.emit(auditv1.StageResponseStarted)
 	}
 }
 
-// Complete tells that the request is over. It is to be deferred: a panic of the request is told, and goes on.
+// Complete ends the stage ResponseComplete. It must be deferred: it records a request's panic and lets it continue.
 func (e *Entry) Complete() {
 	if !e.Enabled() {
 		return
@@ -196,7 +196,7 @@ func (e *Entry) Complete() {
 			Code: http.StatusInternalServerError, Status: metav1.StatusFailure, Reason: metav1.StatusReasonInternalError,
 			Message: fmt.Sprintf("APIServer panic'd: %v", p),
 		})
-		e.tell(auditv1.StagePanic)
+		e.emit(auditv1.StagePanic)
 		panic(p)
 	}
 	e.mu.Lock()
@@ -206,13 +206,13 @@ func (e *Entry) Complete() {
 	}
 	e.mu.Unlock()
 	if early && e.long {
-		e.tell(auditv1.StageResponseStarted)
+		e.emit(auditv1.StageResponseStarted)
 	}
-	e.tell(auditv1.StageResponseComplete)
+	e.emit(auditv1.StageResponseComplete)
 }
 
-// tell writes the event as it is at a stage.
-func (e *Entry) tell(stage auditv1.Stage) {
+// emit writes the event at the end of a stage.
+func (e *Entry) emit(stage auditv1.Stage) {
 	if !e.Enabled() || slices.Contains(e.omit, stage) {
 		return
 	}

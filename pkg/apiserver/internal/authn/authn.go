@@ -1,5 +1,8 @@
-// Package authn owns how the API server finds out who makes a request: by a proxy that it believes, by client certificate, by a token of the static
-// token file, by a ServiceAccount token, and else as the anonymous user, whom the authorizers let see health and version.
+// Package authn authenticates requests: by the headers of a trusted front proxy, by client certificate, by a token of the static
+// token file, by a bootstrap token, and by a ServiceAccount token. A request without credentials is the anonymous user's.
+//
+// It doesn't use k8s.io/apiserver's authenticators: those link the dynamic certificate and OIDC machinery, which every start of
+// the program would initialise.
 package authn
 
 import (
@@ -15,19 +18,18 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// Config says which credentials are accepted. The zero value knows the anonymous user only.
+// Config names the accepted credentials. The zero value accepts none, so every request is anonymous.
 type Config struct {
-	Front   *FrontProxy           // believed about whom it asks for; nil: nobody is
-	Clients *x509.CertPool        // who may sign client certificates; nil: none are accepted
+	Front   *FrontProxy           // the proxy whose headers name the user; nil: headers are ignored
+	Clients *x509.CertPool        // authorities of client certificates; nil: certificates are ignored
 	Static  Static                // of the token file, see ReadTokens
 	Issuer  *tokens.Issuer        // of ServiceAccount tokens; nil: none are accepted
-	More    []stage.Authenticator // asked before the others
+	More    []stage.Authenticator // called before the others
 	Reader  stage.Reader          // looks up bootstrap tokens; nil: none are accepted
 	Clock   clock.Clock
 }
 
-// New returns the chain of c's authenticators. It has an answer to every request: a user, or an error because of
-// credentials that are bad.
+// New returns the chain of c's authenticators. It returns a user for every request, or an error if the credentials are invalid.
 func New(c Config) stage.Authenticator {
 	list := slices.Clone(c.More)
 	if c.Front != nil {
@@ -40,15 +42,15 @@ func New(c Config) stage.Authenticator {
 	return chain(list)
 }
 
-// chain asks one authenticator after the other. Credentials of one kind that are bad do not stop those of another.
+// chain calls its authenticators in order until one returns a user. Invalid credentials of one kind do not reject valid ones of another.
 type chain []stage.Authenticator
 
 func (c chain) Authenticate(r *http.Request) (user.Info, bool, error) {
 	var errs []error
 	for _, a := range c {
-		who, ok, err := a.Authenticate(r)
+		info, ok, err := a.Authenticate(r)
 		if ok {
-			return authenticated(who), true, nil
+			return authenticated(info), true, nil
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -62,14 +64,14 @@ func (c chain) Authenticate(r *http.Request) (user.Info, bool, error) {
 
 var anonymous = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
 
-// authenticated adds the group of all who are known.
-func authenticated(who user.Info) user.Info {
-	groups := who.GetGroups()
-	if who.GetName() == user.Anonymous || slices.Contains(groups, user.AllAuthenticated) || slices.Contains(groups, user.AllUnauthenticated) {
-		return who
+// authenticated adds the group system:authenticated to a user that is not anonymous.
+func authenticated(info user.Info) user.Info {
+	groups := info.GetGroups()
+	if info.GetName() == user.Anonymous || slices.Contains(groups, user.AllAuthenticated) || slices.Contains(groups, user.AllUnauthenticated) {
+		return info
 	}
 	return &user.DefaultInfo{
-		Name: who.GetName(), UID: who.GetUID(), Extra: who.GetExtra(),
+		Name: info.GetName(), UID: info.GetUID(), Extra: info.GetExtra(),
 		Groups: append(slices.Clone(groups), user.AllAuthenticated),
 	}
 }

@@ -102,7 +102,7 @@ func TestCertificates(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		certs  []*authority
-		user   string // "": nobody
+		user   string // "": none
 		groups []string
 		uid    string
 		bad    bool
@@ -128,16 +128,16 @@ func TestCertificates(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := New(Config{Clients: pool(ca), Clock: clocktesting.NewFakeClock(start)})
-			for range 2 { // the second time it is remembered
-				who, ok, err := a.Authenticate(withCertificates(c.certs...))
+			for range 2 { // the second time it comes from the cache
+				info, ok, err := a.Authenticate(withCertificates(c.certs...))
 				if c.bad {
 					if err == nil || ok {
-						t.Fatalf("%v, %v, %v", who, ok, err)
+						t.Fatalf("%v, %v, %v", info, ok, err)
 					}
 					continue
 				}
-				if err != nil || !ok || who.GetName() != c.user || who.GetUID() != c.uid || !slices.Equal(who.GetGroups(), c.groups) {
-					t.Fatalf("%+v, %v, %v", who, ok, err)
+				if err != nil || !ok || info.GetName() != c.user || info.GetUID() != c.uid || !slices.Equal(info.GetGroups(), c.groups) {
+					t.Fatalf("%+v, %v, %v", info, ok, err)
 				}
 			}
 		})
@@ -205,15 +205,15 @@ func TestTokenFile(t *testing.T) {
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Authorization", header)
-		who, ok, err := a.Authenticate(r)
+		info, ok, err := a.Authenticate(r)
 		if want.bad {
 			if !errors.Is(err, errBadToken) || ok {
-				t.Errorf("%q: %v, %v, %v", header, who, ok, err)
+				t.Errorf("%q: %v, %v, %v", header, info, ok, err)
 			}
 			continue
 		}
-		if err != nil || !ok || who.GetName() != want.user || !slices.Equal(who.GetGroups(), want.groups) {
-			t.Errorf("%q: %+v, %v, %v", header, who, ok, err)
+		if err != nil || !ok || info.GetName() != want.user || !slices.Equal(info.GetGroups(), want.groups) {
+			t.Errorf("%q: %+v, %v, %v", header, info, ok, err)
 		}
 	}
 }
@@ -221,7 +221,7 @@ func TestTokenFile(t *testing.T) {
 func TestReadTokens(t *testing.T) {
 	for name, c := range map[string]struct {
 		raw  string
-		want []string // of the error; none: it is good
+		want []string // parts of the error; none: valid
 	}{
 		"empty":             {"", nil},
 		"blank lines":       {"\n\na,b,c\n\n", nil},
@@ -287,10 +287,10 @@ func TestServiceAccountTokens(t *testing.T) {
 	a := New(Config{Static: static(t, file), Issuer: issuer, Clock: clk})
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("Authorization", "Bearer "+got.Status.Token)
-	who, ok, err := a.Authenticate(r)
+	info, ok, err := a.Authenticate(r)
 	want := []string{"system:serviceaccounts", "system:serviceaccounts:ns", user.AllAuthenticated}
-	if err != nil || !ok || who.GetName() != "system:serviceaccount:ns:sa" || !slices.Equal(who.GetGroups(), want) {
-		t.Fatalf("%+v, %v, %v", who, ok, err)
+	if err != nil || !ok || info.GetName() != "system:serviceaccount:ns:sa" || !slices.Equal(info.GetGroups(), want) {
+		t.Fatalf("%+v, %v, %v", info, ok, err)
 	}
 	reader.Delete("serviceaccounts", "ns", "sa")
 	if _, ok, err := a.Authenticate(r); ok || !errors.Is(err, errBadToken) {
@@ -317,23 +317,23 @@ func TestWebSocketToken(t *testing.T) {
 		for _, p := range c.protocols {
 			r.Header.Add("Sec-Websocket-Protocol", p)
 		}
-		who, ok, err := a.Authenticate(r)
-		if err != nil || !ok || who.GetName() != c.user || r.Header.Get("Sec-Websocket-Protocol") != c.left {
-			t.Errorf("%v: %+v, %v, %v; left %q", c.protocols, who, ok, err, r.Header.Get("Sec-Websocket-Protocol"))
+		info, ok, err := a.Authenticate(r)
+		if err != nil || !ok || info.GetName() != c.user || r.Header.Get("Sec-Websocket-Protocol") != c.left {
+			t.Errorf("%v: %+v, %v, %v; left %q", c.protocols, info, ok, err, r.Header.Get("Sec-Websocket-Protocol"))
 		}
 	}
 }
 
 type fixed struct {
-	who *user.DefaultInfo
-	err error
+	info *user.DefaultInfo
+	err  error
 }
 
 func (f fixed) Authenticate(*http.Request) (user.Info, bool, error) {
-	if f.who == nil {
+	if f.info == nil {
 		return nil, false, f.err
 	}
-	return f.who, true, nil
+	return f.info, true, nil
 }
 
 func TestChain(t *testing.T) {
@@ -343,32 +343,32 @@ func TestChain(t *testing.T) {
 		more []stage.Authenticator
 		user string // "": an error
 	}{
-		"nobody knows":            {nil, user.Anonymous},
-		"the first":               {[]stage.Authenticator{fixed{who: alice}, fixed{err: bad}}, "alice"},
-		"a bad one and a good":    {[]stage.Authenticator{fixed{err: bad}, fixed{who: alice}}, "alice"},
-		"a bad one and no other":  {[]stage.Authenticator{fixed{err: bad}, fixed{}}, ""},
-		"anonymous stays so":      {[]stage.Authenticator{fixed{who: anonymous}}, user.Anonymous},
-		"one who is put together": {[]stage.Authenticator{fixed{who: &user.DefaultInfo{Name: "x", Groups: []string{user.AllAuthenticated}}}}, "x"},
+		"no authenticator knows": {nil, user.Anonymous},
+		"the first":              {[]stage.Authenticator{fixed{info: alice}, fixed{err: bad}}, "alice"},
+		"a bad one and a good":   {[]stage.Authenticator{fixed{err: bad}, fixed{info: alice}}, "alice"},
+		"a bad one and no other": {[]stage.Authenticator{fixed{err: bad}, fixed{}}, ""},
+		"anonymous stays so":     {[]stage.Authenticator{fixed{info: anonymous}}, user.Anonymous},
+		"complete groups":        {[]stage.Authenticator{fixed{info: &user.DefaultInfo{Name: "x", Groups: []string{user.AllAuthenticated}}}}, "x"},
 	} {
-		who, ok, err := New(Config{More: c.more, Clock: clocktesting.NewFakeClock(start)}).Authenticate(httptest.NewRequest(http.MethodGet, "/", nil))
+		info, ok, err := New(Config{More: c.more, Clock: clocktesting.NewFakeClock(start)}).Authenticate(httptest.NewRequest(http.MethodGet, "/", nil))
 		if c.user == "" {
 			if ok || !errors.Is(err, bad) {
 				t.Errorf("%s: %v, %v", name, ok, err)
 			}
 			continue
 		}
-		if err != nil || !ok || who.GetName() != c.user {
-			t.Errorf("%s: %+v, %v, %v", name, who, ok, err)
+		if err != nil || !ok || info.GetName() != c.user {
+			t.Errorf("%s: %+v, %v, %v", name, info, ok, err)
 			continue
 		}
 		known := 0
-		for _, g := range who.GetGroups() {
+		for _, g := range info.GetGroups() {
 			if g == user.AllAuthenticated || g == user.AllUnauthenticated {
 				known++
 			}
 		}
 		if known != 1 {
-			t.Errorf("%s: groups are %v", name, who.GetGroups())
+			t.Errorf("%s: groups are %v", name, info.GetGroups())
 		}
 	}
 	if len(alice.Groups) != 1 {
@@ -376,7 +376,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// FuzzTokenFile holds that what is read is what is asked for: each token is of the user in its line.
+// FuzzTokenFile checks that every parsed token belongs to a user with a name, and that an empty token belongs to none.
 func FuzzTokenFile(f *testing.F) {
 	for _, s := range []string{file, "", "a,b,c", "\"", ",,,", "a,b,c\na,b,c", "a,b,c,\",,\"\n", "\xff,\x00,\n"} {
 		f.Add(s)
@@ -386,9 +386,9 @@ func FuzzTokenFile(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, who := range s.users {
-			if who.Name == "" || slices.Contains(who.Groups, "") {
-				t.Errorf("%q has the user %+v", raw, who)
+		for _, info := range s.users {
+			if info.Name == "" || slices.Contains(info.Groups, "") {
+				t.Errorf("%q has the user %+v", raw, info)
 			}
 		}
 		if _, ok := s.find(""); ok {

@@ -14,11 +14,11 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// errBadToken tells no more than this to whoever sends a token that nobody knows.
+// errBadToken is the error for a token that no authenticator accepts.
 var errBadToken = errors.New("invalid bearer token")
 
-// bearer knows users by the token in the Authorization header, or in a WebSocket's subprotocol, where browsers can't set
-// headers.
+// bearer authenticates by the token in the Authorization header, or in a WebSocket's subprotocol, since browsers can't set
+// headers there.
 type bearer struct {
 	static Static
 	issuer *tokens.Issuer
@@ -34,20 +34,20 @@ func (b bearer) Authenticate(r *http.Request) (user.Info, bool, error) {
 	if token == "" {
 		return nil, false, nil
 	}
-	if who, ok := b.static.find(token); ok {
-		return who, true, nil
+	if info, ok := b.static.find(token); ok {
+		return info, true, nil
 	}
-	if who, ok := b.bootstrap(r.Context(), token); ok {
-		return who, true, nil
+	if info, ok := b.bootstrap(r.Context(), token); ok {
+		return info, true, nil
 	}
 	if b.issuer == nil || !b.issuer.Ours(token) {
 		return nil, false, errBadToken
 	}
-	who, _, err := b.issuer.Verify(r.Context(), token, nil)
+	info, _, err := b.issuer.Verify(r.Context(), token, nil)
 	if err != nil {
 		return nil, false, errors.Join(errBadToken, err)
 	}
-	return who, true, nil
+	return info, true, nil
 }
 
 func headerToken(h http.Header) string {
@@ -62,7 +62,8 @@ func headerToken(h http.Header) string {
 // socketPrefix precedes a token, in base64, among a WebSocket's subprotocols.
 const socketPrefix = "base64url.bearer.authorization.k8s.io."
 
-// socketToken also takes the token out of the subprotocols, of which the server answers one.
+// socketToken returns the token among the subprotocols and removes it from the header, so that the server does not choose it as the
+// subprotocol of its answer.
 func socketToken(h http.Header) string {
 	if !strings.EqualFold(h.Get("Upgrade"), "websocket") {
 		return ""
@@ -85,7 +86,7 @@ func socketToken(h http.Header) string {
 		}
 	}
 	if token == "" || len(rest) == 0 {
-		return "" // without another subprotocol the server has none to answer, and browsers give up
+		return "" // without another subprotocol the server could choose none, and browsers end such a connection
 	}
 	h.Set("Sec-Websocket-Protocol", strings.Join(rest, ","))
 	return token

@@ -51,15 +51,15 @@ func TestBootstrapTokens(t *testing.T) {
 			r.Put("secrets", s)
 			req := httptest.NewRequest("GET", "/", nil)
 			req.Header.Set("Authorization", "Bearer "+c.token)
-			who, ok, err := New(Config{Reader: r, Clock: clocktesting.NewFakeClock(now)}).Authenticate(req)
+			info, ok, err := New(Config{Reader: r, Clock: clocktesting.NewFakeClock(now)}).Authenticate(req)
 			if c.groups == nil {
 				if ok || err == nil {
-					t.Fatalf("accepted as %v", who)
+					t.Fatalf("accepted as %v", info)
 				}
 				return
 			}
-			if err != nil || who.GetName() != "system:bootstrap:abcdef" || !slices.Equal(who.GetGroups(), c.groups) {
-				t.Errorf("%v, %v", who, err)
+			if err != nil || info.GetName() != "system:bootstrap:abcdef" || !slices.Equal(info.GetGroups(), c.groups) {
+				t.Errorf("%v, %v", info, err)
 			}
 		})
 	}

@@ -15,22 +15,21 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// maxKnown bounds how many verified certificates are remembered.
+// maxKnown bounds the number of cached certificates.
 const maxKnown = 1024
 
-// certificates knows users by their TLS client certificates: the common name is the user's, the organizations are the
-// groups.
+// certificates authenticates by TLS client certificate: the common name is the user's name, the organizations are the groups.
 type certificates struct {
 	roots *x509.CertPool
 	clk   clock.Clock
 
 	mu    sync.Mutex
-	known map[[sha256.Size]byte]verified // of single certificates, so that a request does not cost a signature check
+	known map[[sha256.Size]byte]verified // by the digest of a certificate without intermediates; saves a signature check per request
 }
 
 type verified struct {
-	who    user.Info // nil: the certificate names nobody
-	before time.Time // when it starts and ends
+	info   user.Info // nil: the certificate has no common name
+	before time.Time // start and end of its validity
 	after  time.Time
 }
 
@@ -45,7 +44,7 @@ func (c *certificates) Authenticate(r *http.Request) (user.Info, bool, error) {
 	chain := r.TLS.PeerCertificates
 	if len(chain) > 1 {
 		v, err := c.verify(chain)
-		return v.who, v.who != nil, err
+		return v.info, v.info != nil, err
 	}
 	id := sha256.Sum256(chain[0].Raw)
 	now := c.clk.Now()
@@ -53,7 +52,7 @@ func (c *certificates) Authenticate(r *http.Request) (user.Info, bool, error) {
 	v, ok := c.known[id]
 	c.mu.Unlock()
 	if ok && !now.Before(v.before) && !now.After(v.after) {
-		return v.who, v.who != nil, nil
+		return v.info, v.info != nil, nil
 	}
 	v, err := c.verify(chain)
 	if err != nil {
@@ -65,7 +64,7 @@ func (c *certificates) Authenticate(r *http.Request) (user.Info, bool, error) {
 		clear(c.known)
 	}
 	c.known[id] = v
-	return v.who, v.who != nil, nil
+	return v.info, v.info != nil, nil
 }
 
 func (c *certificates) verify(chain []*x509.Certificate) (verified, error) {
@@ -91,12 +90,12 @@ func (c *certificates) verify(chain []*x509.Certificate) (verified, error) {
 			v.after = cert.NotAfter
 		}
 	}
-	who, err := certificateUser(leaf)
+	info, err := certificateUser(leaf)
 	if err != nil {
 		return verified{}, err
 	}
-	if who != nil {
-		v.who = who
+	if info != nil {
+		v.info = info
 	}
 	return v, nil
 }
@@ -109,7 +108,7 @@ func certificateUser(cert *x509.Certificate) (*user.DefaultInfo, error) {
 		return nil, nil
 	}
 	sum := sha256.Sum256(cert.Raw)
-	who := &user.DefaultInfo{
+	info := &user.DefaultInfo{
 		Name: cert.Subject.CommonName, Groups: cert.Subject.Organization,
 		Extra: map[string][]string{user.CredentialIDKey: {"X509SHA256=" + hex.EncodeToString(sum[:])}},
 	}
@@ -120,9 +119,9 @@ func certificateUser(cert *x509.Certificate) (*user.DefaultInfo, error) {
 		}
 		uid, ok := a.Value.(string)
 		if found++; !ok || uid == "" || found > 1 {
-			return nil, fmt.Errorf("the certificate of %q has a wrong UID", who.Name)
+			return nil, fmt.Errorf("the certificate of %q has a wrong UID", info.Name)
 		}
-		who.UID = uid
+		info.UID = uid
 	}
-	return who, nil
+	return info, nil
 }

@@ -13,13 +13,13 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// Static are tokens that never change while the server runs. They are kept by their digest, so that the time that a
-// lookup takes says nothing about them. The zero value has none.
+// Static holds the tokens of the token file. They are keyed by digest, so that the time of a lookup reveals nothing about a token.
+// The zero value has none.
 type Static struct {
 	users map[[sha256.Size]byte]*user.DefaultInfo
 }
 
-// ReadTokens reads a token file: a line of token,user,uid,"group1,group2" for each token, the groups being optional.
+// ReadTokens reads a token file, with a line token,user,uid,"group1,group2" for each token. The groups are optional.
 func ReadTokens(path string) (Static, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -32,7 +32,7 @@ func ReadTokens(path string) (Static, error) {
 	return s, nil
 }
 
-// parseTokens reports every bad line. Its errors do not tell tokens.
+// parseTokens reports every invalid line. Its errors contain no tokens.
 func parseTokens(raw []byte) (Static, error) {
 	r := csv.NewReader(bytes.NewReader(raw))
 	r.FieldsPerRecord = -1
@@ -51,7 +51,7 @@ func parseTokens(raw []byte) (Static, error) {
 			return s, err
 		}
 		line, _ := r.FieldPos(0)
-		who, err := tokenUser(record)
+		info, err := tokenUser(record)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("line %d: %w", line, err))
 			continue
@@ -61,7 +61,7 @@ func parseTokens(raw []byte) (Static, error) {
 			errs = append(errs, fmt.Errorf("line %d: the same token as in line %d", line, first))
 			continue
 		}
-		lines[id], s.users[id] = line, who
+		lines[id], s.users[id] = line, info
 	}
 }
 
@@ -78,18 +78,18 @@ func tokenUser(record []string) (*user.DefaultInfo, error) {
 	if record[1] == "" {
 		return nil, errors.New("the user name is empty")
 	}
-	who := &user.DefaultInfo{Name: record[1], UID: record[2]}
+	info := &user.DefaultInfo{Name: record[1], UID: record[2]}
 	if len(record) == 4 && record[3] != "" {
 		for _, g := range strings.Split(record[3], ",") {
 			if g = strings.TrimSpace(g); g != "" {
-				who.Groups = append(who.Groups, g)
+				info.Groups = append(info.Groups, g)
 			}
 		}
 	}
-	return who, nil
+	return info, nil
 }
 
 func (s Static) find(token string) (*user.DefaultInfo, bool) {
-	who, ok := s.users[sha256.Sum256([]byte(token))]
-	return who, ok
+	info, ok := s.users[sha256.Sum256([]byte(token))]
+	return info, ok
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// The headers by which a front proxy says for whom it asks: what Kubernetes' installers configure.
+// The headers in which a front proxy names the user, as Kubernetes' installers configure them.
 const (
 	RemoteUser        = "X-Remote-User"
 	RemoteUID         = "X-Remote-Uid"
@@ -21,13 +21,13 @@ const (
 	RemoteExtraPrefix = "X-Remote-Extra-"
 )
 
-// FrontProxy says whom to believe who a request comes from.
+// FrontProxy describes the certificates of trusted front proxies.
 type FrontProxy struct {
-	Roots func() (*x509.CertPool, error) // who signs its certificates. Asked only when a request has the headers
-	Names []string                       // the common names of its certificates
+	Roots func() (*x509.CertPool, error) // their authorities; called only for requests with the headers
+	Names []string                       // their common names
 }
 
-// frontProxy knows users by what a proxy, which shows its own certificate, says about them in headers.
+// frontProxy authenticates by the headers of a proxy that shows a trusted client certificate.
 type frontProxy struct {
 	FrontProxy
 	clk clock.Clock
@@ -48,23 +48,23 @@ func (f frontProxy) Authenticate(r *http.Request) (user.Info, bool, error) {
 	if cn := r.TLS.PeerCertificates[0].Subject.CommonName; !slices.Contains(f.Names, cn) {
 		return nil, false, fmt.Errorf("x509: subject with cn=%s is not in the allowed list", cn)
 	}
-	who := &user.DefaultInfo{Name: name, UID: r.Header.Get(RemoteUID), Extra: map[string][]string{}}
+	info := &user.DefaultInfo{Name: name, UID: r.Header.Get(RemoteUID), Extra: map[string][]string{}}
 	for _, g := range r.Header.Values(RemoteGroup) {
 		if g != "" {
-			who.Groups = append(who.Groups, g)
+			info.Groups = append(info.Groups, g)
 		}
 	}
 	for header, values := range r.Header {
 		if key, ok := strings.CutPrefix(header, RemoteExtraPrefix); ok {
 			key = ExtraKey(key)
-			who.Extra[key] = append(who.Extra[key], values...)
+			info.Extra[key] = append(info.Extra[key], values...)
 		}
 	}
-	return who, true, nil
+	return info, true, nil
 }
 
-// Clear takes what a client has said of itself out of the headers of a request that is authenticated. Whoever the request is
-// passed on to is not to get its credentials, nor to believe what only a front proxy may say.
+// Clear removes the credentials and a front proxy's headers from an authenticated request, so that a server which the request is
+// forwarded to neither receives the credentials nor trusts the headers.
 func Clear(h http.Header) {
 	for _, name := range []string{"Authorization", RemoteUser, RemoteUID, RemoteGroup} {
 		h.Del(name)
@@ -76,7 +76,7 @@ func Clear(h http.Header) {
 	}
 }
 
-// ExtraKey reads the key of an extra value as it is written in a header's name.
+// ExtraKey decodes the key of an extra value from a header's name.
 func ExtraKey(in string) string {
 	in = strings.ToLower(in)
 	if key, err := url.PathUnescape(in); err == nil {

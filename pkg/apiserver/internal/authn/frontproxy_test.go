@@ -47,12 +47,12 @@ func TestFrontProxy(t *testing.T) {
 			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c.cert.cert}}
 		}
 		asked = 0
-		who, ok, err := authenticator.Authenticate(r)
+		info, ok, err := authenticator.Authenticate(r)
 		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.err)
 		}
-		if asked != c.asked || ok != (c.want != nil) || c.want != nil && !reflect.DeepEqual(who, c.want) {
-			t.Errorf("%s: got %v, want %v; roots asked for %d times", c.name, who, c.want, asked)
+		if asked != c.asked || ok != (c.want != nil) || c.want != nil && !reflect.DeepEqual(info, c.want) {
+			t.Errorf("%s: got %v, want %v; roots asked for %d times", c.name, info, c.want, asked)
 		}
 	}
 }

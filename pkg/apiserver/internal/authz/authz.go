@@ -1,6 +1,6 @@
-// Package authz owns who may do what: the group that may do everything, what a node may do because of the pods that are
-// bound to it, and rules by user, group and ServiceAccount. The rules that every cluster begins with are compiled in, and hold
-// as they are until they have become objects.
+// Package authz authorizes requests. The group system:masters may do everything, a node what the pods bound to it need,
+// and users, groups and ServiceAccounts what RBAC allows. The default roles and bindings are compiled in, and apply
+// until a client writes a role or binding; then RBAC reads the objects.
 package authz
 
 import (
@@ -16,12 +16,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
-// New returns the authorizers, in the order in which they are asked.
-func New(r stage.Reader) []stage.Authorizer {
-	return []stage.Authorizer{masters{}, newNode(r), newRBAC(r)}
+// New returns the authorizers in the order in which Decide calls them. rolesChanged reports whether the roles and bindings
+// of r may differ from Defaults. As long as it is false, the authorizers do not read them.
+func New(r stage.Reader, rolesChanged func(context.Context) bool) []stage.Authorizer {
+	return []stage.Authorizer{masters{}, newNode(r), newRBAC(r, rolesChanged)}
 }
 
-// Check asks authorizers until one has an opinion, and returns nil or a Forbidden StatusError.
+// Check calls the authorizers until one allows or denies. It returns nil, or a Forbidden StatusError.
 func Check(ctx context.Context, list []stage.Authorizer, a *stage.Attributes) error {
 	d, reason, err := Decide(ctx, list, a)
 	if a.Audit != nil {
@@ -36,7 +37,7 @@ func Check(ctx context.Context, list []stage.Authorizer, a *stage.Attributes) er
 	return Forbidden(a, reason)
 }
 
-// note tells the audit log what was decided, and why.
+// note records the decision and its reason in the audit log.
 func note(log stage.Audit, d stage.Decision, reason string, err error) {
 	decision := "forbid"
 	switch {
@@ -50,7 +51,8 @@ func note(log stage.Audit, d stage.Decision, reason string, err error) {
 	log.Annotate("authorization.k8s.io/reason", reason)
 }
 
-// Decide asks authorizers until one has an opinion. Those that fail have none; their reasons and errors are joined.
+// Decide calls the authorizers until one allows or denies. A failed one has no opinion; the reasons and errors are
+// joined.
 func Decide(ctx context.Context, list []stage.Authorizer, a *stage.Attributes) (stage.Decision, string, error) {
 	var reasons []string
 	var errs []error
@@ -69,7 +71,7 @@ func Decide(ctx context.Context, list []stage.Authorizer, a *stage.Attributes) (
 	return stage.NoOpinion, strings.Join(reasons, "\n"), errors.Join(errs...)
 }
 
-// Forbidden returns the answer to a request that is not allowed.
+// Forbidden returns the error for a request that is not allowed.
 func Forbidden(a *stage.Attributes, reason string) *apierrors.StatusError {
 	text := notHTML.Replace(message(a))
 	if reason != "" {
@@ -78,22 +80,22 @@ func Forbidden(a *stage.Attributes, reason string) *apierrors.StatusError {
 	return apierrors.NewForbidden(a.GVR.GroupResource(), a.Name, errors.New(text))
 }
 
-// notHTML keeps names that users choose from looking like HTML to a browser.
+// notHTML escapes user-chosen names, so that a browser does not read them as HTML.
 var notHTML = strings.NewReplacer(`&`, "&amp;", `<`, "&lt;", `>`, "&gt;")
 
 func message(a *stage.Attributes) string {
-	who := ""
+	info := ""
 	if a.User != nil {
-		who = a.User.GetName()
+		info = a.User.GetName()
 	}
 	if !isResource(a) {
-		return fmt.Sprintf("User %q cannot %s path %q", who, a.Verb, a.Path)
+		return fmt.Sprintf("User %q cannot %s path %q", info, a.Verb, a.Path)
 	}
 	what := a.GVR.Resource
 	if a.Subresource != "" {
 		what += "/" + a.Subresource
 	}
-	text := fmt.Sprintf("User %q cannot %s resource %q in API group %q", who, a.Verb, what, a.GVR.Group)
+	text := fmt.Sprintf("User %q cannot %s resource %q in API group %q", info, a.Verb, what, a.GVR.Group)
 	if a.Namespace == "" {
 		return text + " at the cluster scope"
 	}
@@ -102,7 +104,7 @@ func message(a *stage.Attributes) string {
 
 func isResource(a *stage.Attributes) bool { return a.GVR.Resource != "" }
 
-// masters may do everything, whatever the rules say.
+// masters allows everything to the group system:masters.
 type masters struct{}
 
 func (masters) Authorize(_ context.Context, a *stage.Attributes) (stage.Decision, string, error) {

@@ -20,7 +20,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/internal/golden"
 )
 
-// known returns a user as the authenticators make one.
+// known returns an authenticated user, as package authn does.
 func known(name string, groups ...string) user.Info {
 	if ns, _, ok := tokens.SplitUsername(name); ok {
 		groups = append(groups, tokens.Groups(ns)...)
@@ -30,10 +30,10 @@ func known(name string, groups ...string) user.Info {
 
 var stranger = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
 
-// ask makes the attributes of "VERB GROUP:RESOURCE/SUB NAMESPACE/NAME" or "VERB /path". The core group is "".
-func ask(who user.Info, line string) *stage.Attributes {
+// ask parses attributes from "VERB GROUP:RESOURCE/SUB NAMESPACE/NAME" or "VERB /path". The core group is "".
+func ask(info user.Info, line string) *stage.Attributes {
 	words := strings.Fields(line)
-	a := &stage.Attributes{User: who, Verb: words[0]}
+	a := &stage.Attributes{User: info, Verb: words[0]}
 	if strings.HasPrefix(words[1], "/") {
 		a.Path = words[1]
 		return a
@@ -50,7 +50,7 @@ func ask(who user.Info, line string) *stage.Attributes {
 func TestMessages(t *testing.T) {
 	alice := known("alice")
 	for _, c := range []struct {
-		who  user.Info
+		info user.Info
 		line string
 		want string
 	}{
@@ -65,14 +65,14 @@ func TestMessages(t *testing.T) {
 		{known("<b>"), "list :pods", `pods is forbidden: User "&lt;b&gt;" cannot list resource "pods" in API group "" at the cluster scope`},
 		{nil, "list :pods", `pods is forbidden: User "" cannot list resource "pods" in API group "" at the cluster scope`},
 	} {
-		err := Check(t.Context(), New(stagetest.NewReader()), ask(c.who, c.line))
+		err := Check(t.Context(), New(stagetest.NewReader(), unchanged), ask(c.info, c.line))
 		if err == nil || err.Error() != c.want || !apierrors.IsForbidden(err) {
 			t.Errorf("%s: got %v, want %s", c.line, err, c.want)
 		}
 	}
 }
 
-// TestRecordedRefusals compares the messages of refused requests with those that a real server gave.
+// TestRecordedRefusals compares the messages of forbidden requests with recorded ones of kube-apiserver.
 func TestRecordedRefusals(t *testing.T) { golden.Run(t, testRecordedRefusals) }
 
 func testRecordedRefusals(t *testing.T, recordings golden.Recordings) {
@@ -122,7 +122,7 @@ func testRecordedRefusals(t *testing.T, recordings golden.Recordings) {
 			}
 		}
 		checked++
-		if err := Check(t.Context(), New(stagetest.NewReader()), a); err == nil || err.Error() != s.Response.Message {
+		if err := Check(t.Context(), New(stagetest.NewReader(), unchanged), a); err == nil || err.Error() != s.Response.Message {
 			t.Errorf("%s %s: got %v, want %s", s.Method, s.Path, err, s.Response.Message)
 		}
 	}
@@ -137,7 +137,7 @@ func TestRoles(t *testing.T) {
 	manager := known(user.KubeControllerManager)
 	account := func(name string) user.Info { return known(tokens.Username("kube-system", name)) }
 	for _, c := range []struct {
-		who  user.Info
+		info user.Info
 		line string
 		want bool
 	}{
@@ -213,9 +213,9 @@ func TestRoles(t *testing.T) {
 		{account("endpointslice-controller"), "create events.k8s.io:events ns/", true},
 		{known(tokens.Username("default", "replicaset-controller")), "create :pods ns/", false},
 	} {
-		err := Check(t.Context(), New(stagetest.NewReader()), ask(c.who, c.line))
+		err := Check(t.Context(), New(stagetest.NewReader(), unchanged), ask(c.info, c.line))
 		if (err == nil) != c.want {
-			t.Errorf("%s: %s: allowed %v, want %v", c.who.GetName(), c.line, err == nil, c.want)
+			t.Errorf("%s: %s: allowed %v, want %v", c.info.GetName(), c.line, err == nil, c.want)
 		}
 	}
 }
@@ -274,11 +274,11 @@ func TestGrantsOfANamespace(t *testing.T) {
 	x.Add(rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"}, "a", grant)
 	x.Add(rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "dev"}, "a", grant)
 	x.Add(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: "sa"}, "a", grant)
-	for _, who := range []user.Info{known("alice"), known("bob", "dev"), known(tokens.Username("a", "sa"))} {
+	for _, info := range []user.Info{known("alice"), known("bob", "dev"), known(tokens.Username("a", "sa"))} {
 		for line, want := range map[string]bool{"get :pods a/x": true, "get :pods b/x": false, "list :pods": false, "get /api": false} {
-			d, _, _ := Rules{x}.Authorize(t.Context(), ask(who, line))
+			d, _, _ := Rules{x}.Authorize(t.Context(), ask(info, line))
 			if (d == stage.Allow) != want {
-				t.Errorf("%s: %s: %v", who.GetName(), line, d)
+				t.Errorf("%s: %s: %v", info.GetName(), line, d)
 			}
 		}
 	}
@@ -320,13 +320,13 @@ func TestDecide(t *testing.T) {
 }
 
 func BenchmarkDecision(b *testing.B) {
-	list := New(stagetest.NewReader())
+	list := New(stagetest.NewReader(), unchanged)
 	for name, a := range map[string]*stage.Attributes{
 		"masters":    ask(known("admin", user.SystemPrivilegedGroup), "create :pods ns/"),
 		"scheduler":  ask(known(user.KubeScheduler), "create :pods/binding ns/x"),
 		"controller": ask(known(tokens.Username("kube-system", "replicaset-controller")), "create :pods ns/"),
 		"node":       ask(known("system:node:n1", user.NodesGroup), "patch :pods/status ns/x"),
-		"nobody":     ask(known("alice"), "get :pods ns/x"),
+		"no grant":   ask(known("alice"), "get :pods ns/x"),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -18,8 +18,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Escalation keeps users from giving away, by a role or a binding, rights that they do not have themselves. Who may
-// "escalate" the role or "bind" it, and the masters, may.
+// Escalation rejects roles and bindings that grant rights which the user does not have. Users that may "escalate" or "bind" the
+// role, and system:masters, are exempt.
 //
 // Source: https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping
 type Escalation struct {
@@ -27,7 +27,7 @@ type Escalation struct {
 	rbac *RBAC
 }
 
-// NewEscalation returns the stage that goes with the authorizers of New.
+// NewEscalation returns the stage for the authorizers that New returned.
 func NewEscalation(list []stage.Authorizer) *Escalation {
 	return &Escalation{list: list, rbac: Of(list)}
 }
@@ -35,7 +35,7 @@ func NewEscalation(list []stage.Authorizer) *Escalation {
 // Name implements stage.Mutator.
 func (*Escalation) Name() string { return "RBACEscalation" }
 
-// Mutate changes nothing: it is a stage in front of validation.
+// Mutate changes nothing: it is a mutator so that it runs before validation.
 func (e *Escalation) Mutate(ctx context.Context, a *stage.Admission) error {
 	if a.GVR.Group != rbacv1.GroupName || a.Subresource != "" || a.Object == nil || a.User == nil || slices.Contains(a.User.GetGroups(), user.SystemPrivilegedGroup) {
 		return nil
@@ -83,8 +83,8 @@ func (e *Escalation) mayWrite(ctx context.Context, a *stage.Admission, rules []r
 	return e.held(ctx, a, rules)
 }
 
-// mayEscalate asks about the role that the request names. A create names none, whatever the role in it is called: it takes
-// the right to escalate all.
+// mayEscalate reports whether the user may escalate the role that the request names. A create names none, so it requires the
+// right to escalate every role.
 func (e *Escalation) mayEscalate(ctx context.Context, a *stage.Admission) bool {
 	name := a.Name
 	if a.Verb == "create" {
@@ -113,7 +113,7 @@ func (e *Escalation) may(ctx context.Context, a *stage.Admission, verb, resource
 	return err == nil && d == stage.Allow
 }
 
-// held checks that the user of a has all the rights in rules.
+// held returns an error unless the user has all the rights in rules.
 func (e *Escalation) held(ctx context.Context, a *stage.Admission, rules []rbacv1.PolicyRule) error {
 	own, err := e.RulesFor(ctx, a.User, a.Namespace)
 	ok, missing := validation.Covers(own, rules)
@@ -133,8 +133,8 @@ func (e *Escalation) held(ctx context.Context, a *stage.Admission, rules []rbacv
 	return errors.New(text)
 }
 
-// RulesFor returns the rules that hold for a user in a namespace, and what is wrong with others that might.
-func (e *Escalation) RulesFor(ctx context.Context, who user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
+// RulesFor returns the user's rules in a namespace. Its error lists bindings whose roles could not be resolved.
+func (e *Escalation) RulesFor(ctx context.Context, info user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
 	rules, err := e.rbac.rules(ctx)
 	if err != nil {
 		return nil, err
@@ -142,12 +142,12 @@ func (e *Escalation) RulesFor(ctx context.Context, who user.Info, namespace stri
 	var out []rbacv1.PolicyRule
 	var missing []error
 	for _, x := range rules {
-		out, missing = x.rulesFor(who, namespace, out, missing)
+		out, missing = x.rulesFor(info, namespace, out, missing)
 	}
 	return out, errors.Join(missing...)
 }
 
-func (x *Index) rulesFor(who user.Info, namespace string, out []rbacv1.PolicyRule, missing []error) ([]rbacv1.PolicyRule, []error) {
+func (x *Index) rulesFor(info user.Info, namespace string, out []rbacv1.PolicyRule, missing []error) ([]rbacv1.PolicyRule, []error) {
 	take := func(grants []Grant) {
 		for i := range grants {
 			g := &grants[i]
@@ -160,25 +160,20 @@ func (x *Index) rulesFor(who user.Info, namespace string, out []rbacv1.PolicyRul
 			}
 		}
 	}
-	take(x.users[who.GetName()])
-	for _, group := range who.GetGroups() {
+	take(x.users[info.GetName()])
+	for _, group := range info.GetGroups() {
 		take(x.groups[group])
 	}
 	return out, missing
 }
 
-// rulesOf returns the rules of a role that a binding in namespace refers to.
+// rulesOf returns the rules of the role that a binding in namespace refers to.
 func (s *RBAC) rulesOf(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
 	gr, key := clusterRoleKind, objects.Key{Name: ref.Name}
 	if ref.Kind == "Role" {
 		gr, key.Namespace = roleKind, namespace
 	}
 	obj, err := s.reader.Get(ctx, gr, key)
-	if apierrors.IsNotFound(err) && ref.Kind != "Role" && !s.settled.Load() {
-		if rules, ok := builtinRules()[key]; ok {
-			return rules, nil
-		}
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +186,7 @@ func (s *RBAC) rulesOf(ctx context.Context, ref rbacv1.RoleRef, namespace string
 	return nil, fmt.Errorf("%T is no role", obj)
 }
 
-// onlyBookkeeping reports whether an update changes nothing but what the garbage collector does.
+// onlyBookkeeping reports whether an update changes only what the garbage collector changes: owner references and finalizers.
 func onlyBookkeeping(obj, old objects.Object) bool {
 	was := old.DeepCopyObject().(objects.Object)
 	was.SetOwnerReferences(obj.GetOwnerReferences())
@@ -201,7 +196,7 @@ func onlyBookkeeping(obj, old objects.Object) bool {
 	return equality.Semantic.DeepEqual(was, obj)
 }
 
-// compact joins the verbs of rules about the same resource.
+// compact merges rules for the same resource into one with all their verbs.
 func compact(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	var out []rbacv1.PolicyRule
 	at := map[string]int{}
@@ -221,7 +216,7 @@ func compact(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	return out
 }
 
-// describe shows a rule as messages do.
+// describe formats a rule as error messages do.
 func describe(r *rbacv1.PolicyRule) string {
 	var parts []string
 	for _, f := range []struct {

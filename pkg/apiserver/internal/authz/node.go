@@ -15,19 +15,20 @@ import (
 
 const nodePrefix = "system:node:"
 
-// NodeName returns which node a user is. isNode true with no name: it is a node, but not told which.
-func NodeName(who user.Info) (name string, isNode bool) {
-	if who == nil {
+// NodeName returns the node of a kubelet's user. With isNode true and no name, the user is in the nodes' group but its
+// name is not that of a node.
+func NodeName(info user.Info) (name string, isNode bool) {
+	if info == nil {
 		return "", false
 	}
-	name, ok := strings.CutPrefix(who.GetName(), nodePrefix)
-	if !ok || !slices.Contains(who.GetGroups(), user.NodesGroup) {
+	name, ok := strings.CutPrefix(info.GetName(), nodePrefix)
+	if !ok || !slices.Contains(info.GetGroups(), user.NodesGroup) {
 		return "", false
 	}
 	return name, true
 }
 
-// node lets each node do what it needs for itself and for the pods that are bound to it.
+// node allows each kubelet what it needs for its own node and for the pods that are bound to it.
 type node struct {
 	graph *graph
 	rules []rbacv1.PolicyRule
@@ -55,7 +56,7 @@ const (
 	nodeField      = "spec.nodeName"
 )
 
-// Authorize has no opinion where it does not allow: another authorizer may.
+// Authorize allows or has no opinion, so that another authorizer may still allow.
 func (n node) Authorize(ctx context.Context, a *stage.Attributes) (stage.Decision, string, error) {
 	name, isNode := NodeName(a.User)
 	if !isNode {
@@ -142,7 +143,7 @@ func (n node) serviceAccount(ctx context.Context, name string, a *stage.Attribut
 	return n.related(ctx, name, a)
 }
 
-// related asks whether a pod of the node needs what a is about.
+// related allows the request if a pod of the node needs its object.
 func (n node) related(ctx context.Context, name string, a *stage.Attributes) (stage.Decision, string, error) {
 	object := objectName(a)
 	if object == "" {
@@ -164,7 +165,7 @@ func lease(name string, a *stage.Attributes) (bool, string) {
 	if a.Namespace != leaseNamespace {
 		return false, fmt.Sprintf("can only access leases in the %q system namespace", leaseNamespace)
 	}
-	if a.Verb != "create" && a.Name != name { // a create's name is for the admission to check
+	if a.Verb != "create" && a.Name != name { // admission checks the name of a create
 		return false, "can only access node lease with the same name as the requesting node"
 	}
 	return true, ""
@@ -185,14 +186,14 @@ func csiNode(name string, a *stage.Attributes) (bool, string) {
 	return true, ""
 }
 
-// slice lets a node say what devices it has.
+// slice allows a node to manage the ResourceSlices that list its devices.
 func (n node) slice(ctx context.Context, name string, a *stage.Attributes) (stage.Decision, string, error) {
 	if a.Subresource != "" {
 		return answer(false, "cannot authorize ResourceSlice subresources")
 	}
 	switch a.Verb {
 	case "create":
-		return answer(true, "") // the admission checks whose
+		return answer(true, "") // admission checks that it is the node's own
 	case "get", "update", "patch", "delete":
 		return n.related(ctx, name, a)
 	case "watch", "list", "deletecollection":
@@ -207,7 +208,7 @@ func ownNode(name string, a *stage.Attributes) (bool, string) {
 	case "":
 		switch a.Verb {
 		case "create", "update", "patch":
-			return true, "" // the admission checks whose
+			return true, "" // admission checks that it is the node's own
 		case "get", "list", "watch":
 			switch object := objectName(a); object {
 			case name:
@@ -239,7 +240,7 @@ func (n node) pod(ctx context.Context, name string, a *stage.Attributes) (stage.
 			}
 			return answer(false, "can only list/watch pods with spec.nodeName field selector")
 		case "create", "delete":
-			return stage.Allow, "", nil // mirror pods of its own; the admission checks
+			return stage.Allow, "", nil // admission checks that it is the node's own mirror pod
 		}
 	case "status":
 		return answer(a.Verb == "update" || a.Verb == "patch", "")
@@ -249,7 +250,7 @@ func (n node) pod(ctx context.Context, name string, a *stage.Attributes) (stage.
 	return stage.NoOpinion, "", nil
 }
 
-// objectName is the one object that a request is about, also when a list or watch selects it.
+// objectName returns the name of the request's only object, which a list or watch selects by field.
 func objectName(a *stage.Attributes) string {
 	if a.Name != "" {
 		return a.Name

@@ -27,7 +27,7 @@ func pod(name, node string, change func(*corev1.Pod)) *corev1.Pod {
 
 func local(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
 
-// everything names an object in each way that a pod can.
+// everything makes the pod refer to an object in every possible way.
 func everything(p *corev1.Pod) {
 	claim := "claim"
 	p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{local("pull")}
@@ -200,7 +200,7 @@ func TestNode(t *testing.T) {
 			a.Fields = fields.ParseSelectorOrDie(c.fields)
 		}
 		z := newNode(nodeReader())
-		for range 2 { // the second time the way is remembered
+		for range 2 { // the second time the path is cached
 			d, reason, err := z.Authorize(t.Context(), a)
 			allowed := d == stage.Allow
 			if err != nil || allowed != (c.reason == "+") || !allowed && reason != c.reason {
@@ -213,7 +213,7 @@ func TestNode(t *testing.T) {
 
 func TestWhoIsANode(t *testing.T) {
 	for _, c := range []struct {
-		who  user.Info
+		info user.Info
 		name string
 		is   bool
 	}{
@@ -223,15 +223,15 @@ func TestWhoIsANode(t *testing.T) {
 		{known("n1", user.NodesGroup), "", false},
 		{nil, "", false},
 	} {
-		if name, is := NodeName(c.who); name != c.name || is != c.is {
-			t.Errorf("%v: %q %v", c.who, name, is)
+		if name, is := NodeName(c.info); name != c.name || is != c.is {
+			t.Errorf("%v: %q %v", c.info, name, is)
 		}
 	}
 	d, reason, _ := newNode(nodeReader()).Authorize(t.Context(), ask(known("system:node:", user.NodesGroup), "get :pods ns/mine"))
 	if d != stage.NoOpinion || reason != `unknown node for user "system:node:"` {
 		t.Errorf("%v %q", d, reason)
 	}
-	if err := Check(t.Context(), New(nodeReader()), ask(known("system:node:n1", user.NodesGroup), "get :secrets ns/foreign")); err == nil ||
+	if err := Check(t.Context(), New(nodeReader(), unchanged), ask(known("system:node:n1", user.NodesGroup), "get :secrets ns/foreign")); err == nil ||
 		!strings.HasSuffix(err.Error(), `in the namespace "ns": no relationship found between node 'n1' and this object`) {
 		t.Errorf("error is %v", err)
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Reconciled returns what a stored object is to become so that it has all that one of Defaults has; nil: it has, or it is
-// marked as one that is to stay as it is. What it has besides stays. again says that it must be deleted and made again: a
-// binding can't be changed to another role.
-func Reconciled(have, want objects.Object) (next objects.Object, again bool) {
+// Reconciled adds what the stored object have lacks of its default want. It returns nil if nothing is missing, or if
+// the object's annotation turns reconciliation off. Additional rules and subjects stay. With recreate, the object must
+// be deleted and created again, since a binding's role is immutable.
+func Reconciled(have, want objects.Object) (next objects.Object, recreate bool) {
 	if have.GetAnnotations()[rbacv1.AutoUpdateAnnotationKey] == "false" {
 		return nil, false
 	}
@@ -51,7 +51,8 @@ func Reconciled(have, want objects.Object) (next objects.Object, again bool) {
 	return nil, false
 }
 
-// aggregate adds what is missing of a ClusterRole. The rules of one that is made of others are its controller's.
+// aggregate adds the missing rules or aggregation selectors of a ClusterRole. The controller sets the rules of an
+// aggregated role.
 func aggregate(next, want *rbacv1.ClusterRole) bool {
 	if want.AggregationRule == nil {
 		was := next.AggregationRule != nil
@@ -92,7 +93,7 @@ func withSubjects(have, want []rbacv1.Subject) ([]rbacv1.Subject, bool) {
 	return have, changed
 }
 
-// withMarks adds the labels or annotations that are missing.
+// withMarks returns the labels or annotations with the missing ones added.
 func withMarks(have, want map[string]string) (map[string]string, bool) {
 	out := maps.Clone(want)
 	if out == nil {

@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -8,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage/stagetest"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -29,7 +29,7 @@ func TestReconciledRoles(t *testing.T) {
 	other := on("get", "core", "pods")
 	for name, c := range map[string]struct {
 		change func(*rbacv1.ClusterRole)
-		check  func(*rbacv1.ClusterRole) bool // nil: nothing is to be done
+		check  func(*rbacv1.ClusterRole) bool // nil: nothing changes
 	}{
 		"as it is":       {func(*rbacv1.ClusterRole) {}, nil},
 		"with another":   {func(r *rbacv1.ClusterRole) { r.Rules = append(r.Rules, other) }, nil},
@@ -47,9 +47,9 @@ func TestReconciledRoles(t *testing.T) {
 		have := want.DeepCopy()
 		c.change(have)
 		was := have.DeepCopy()
-		next, again := Reconciled(have, want)
-		if again || (next == nil) != (c.check == nil) || next != nil && !c.check(next.(*rbacv1.ClusterRole)) {
-			t.Errorf("%s: %+v, %v", name, next, again)
+		next, recreate := Reconciled(have, want)
+		if recreate || (next == nil) != (c.check == nil) || next != nil && !c.check(next.(*rbacv1.ClusterRole)) {
+			t.Errorf("%s: %+v, %v", name, next, recreate)
 		}
 		if len(have.Rules) != len(was.Rules) || len(have.Labels) != len(was.Labels) {
 			t.Errorf("%s: what is stored was changed", name)
@@ -58,7 +58,7 @@ func TestReconciledRoles(t *testing.T) {
 
 	edit := defaultOf[*rbacv1.ClusterRole](t, "edit")
 	have := edit.DeepCopy()
-	have.Rules = nil // its controller has not been there
+	have.Rules = nil // as before its controller has run
 	have.AggregationRule.ClusterRoleSelectors = []metav1.LabelSelector{{MatchLabels: map[string]string{"mine": "true"}}}
 	next, _ := Reconciled(have, edit)
 	if got := next.(*rbacv1.ClusterRole); len(got.AggregationRule.ClusterRoleSelectors) != 2 || len(got.Rules) != 0 {
@@ -71,17 +71,17 @@ func TestReconciledBindings(t *testing.T) {
 	have := want.DeepCopy()
 	mine := rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "me"}
 	have.Subjects = append(have.Subjects[:1:1], mine)
-	next, again := Reconciled(have, want)
-	if got, ok := next.(*rbacv1.ClusterRoleBinding); !ok || again || len(got.Subjects) != 3 || !slices.Contains(got.Subjects, mine) {
-		t.Errorf("with another subject: %+v, %v", next, again)
+	next, recreate := Reconciled(have, want)
+	if got, ok := next.(*rbacv1.ClusterRoleBinding); !ok || recreate || len(got.Subjects) != 3 || !slices.Contains(got.Subjects, mine) {
+		t.Errorf("with another subject: %+v, %v", next, recreate)
 	}
 	have.RoleRef.Name = "cluster-admin"
-	if next, again = Reconciled(have, want); !again || next.(*rbacv1.ClusterRoleBinding).RoleRef.Name != want.RoleRef.Name {
-		t.Errorf("of another role: %+v, %v", next, again)
+	if next, recreate = Reconciled(have, want); !recreate || next.(*rbacv1.ClusterRoleBinding).RoleRef.Name != want.RoleRef.Name {
+		t.Errorf("of another role: %+v, %v", next, recreate)
 	}
 	have.Annotations[rbacv1.AutoUpdateAnnotationKey] = "false"
-	if next, again = Reconciled(have, want); next != nil || again {
-		t.Errorf("left alone: %+v, %v", next, again)
+	if next, recreate = Reconciled(have, want); next != nil || recreate {
+		t.Errorf("left alone: %+v, %v", next, recreate)
 	}
 	role := defaultOf[*rbacv1.RoleBinding](t, "system::leader-locking-kube-scheduler")
 	bound := role.DeepCopy()
@@ -95,32 +95,23 @@ func TestReconciledBindings(t *testing.T) {
 	}
 }
 
-// TestSettled: once the defaults are stored, what is not stored does not hold.
-func TestSettled(t *testing.T) {
-	r := stagetest.NewReader()
-	list := New(r)
-	rbac := Of(list)
+// TestRolesChanged deletes a default binding: it holds until the roles are reported as changed, and not afterwards.
+func TestRolesChanged(t *testing.T) {
+	r := withDefaults()
+	written := false
+	list := New(r, func(context.Context) bool { return written })
 	alice := known("alice")
-	allowed := func(who user.Info, line string) bool { return Check(t.Context(), list, ask(who, line)) == nil }
-	if !allowed(alice, "get /api") || rbac.Settled() {
-		t.Error("the defaults do not hold at the beginning")
+	allowed := func(u user.Info, line string) bool { return Check(t.Context(), list, ask(u, line)) == nil }
+	if !allowed(alice, "get /api") || r.Lists() != 0 {
+		t.Errorf("the defaults do not hold at the beginning, or were read %d times", r.Lists())
 	}
-	for _, o := range Defaults() {
-		switch o := o.(type) {
-		case *rbacv1.ClusterRole:
-			r.Put("clusterroles.rbac.authorization.k8s.io", o)
-		case *rbacv1.ClusterRoleBinding:
-			if o.Name != "system:discovery" {
-				r.Put("clusterrolebindings.rbac.authorization.k8s.io", o)
-			}
-		}
-	}
+	written = true
 	if !allowed(alice, "get /api") {
-		t.Error("the defaults do not hold while they are stored")
+		t.Error("the defaults do not hold as objects")
 	}
-	rbac.Settle()
+	r.Delete("clusterrolebindings.rbac.authorization.k8s.io", "", "system:discovery")
 	if allowed(alice, "get /api") || !allowed(alice, "create authorization.k8s.io:selfsubjectaccessreviews") || !allowed(known("x", user.SystemPrivilegedGroup), "get /api") {
-		t.Error("once they are stored, something else holds")
+		t.Error("a deleted binding still holds, or another does not")
 	}
 	rules, err := NewEscalation(list).RulesFor(t.Context(), alice, "default")
 	if err != nil || Allowed(rules, ask(alice, "get /api")) || !Allowed(rules, ask(alice, "get /version")) {

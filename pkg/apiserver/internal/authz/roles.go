@@ -9,17 +9,17 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// role is one of the roles that every cluster begins with, and the subjects that it is bound to.
+// role is a default role with the subjects that it is bound to.
 type role struct {
 	name  string
-	in    string   // namespace; "": everywhere
+	in    string   // namespace; "": a ClusterRole
 	to    []string // "user NAME", "group NAME" or "account NAME" in kube-system
 	rules []rbacv1.PolicyRule
 
-	binding string // its binding's name, if that is another, or if there is one to nobody
+	binding string // its binding's name if it differs from the role's, or if the binding has no subjects
 }
 
-// bindingName returns the name of the role's binding; "" when there is none.
+// bindingName returns the name of the role's binding, or "" without one.
 func (r role) bindingName() string {
 	if r.binding == "" && len(r.to) > 0 {
 		return r.name
@@ -27,7 +27,7 @@ func (r role) bindingName() string {
 	return r.binding
 }
 
-// on makes a rule of words: verbs, API groups ("core" is the one without a name) and resources.
+// on builds a rule from space-separated verbs, API groups ("core" is the empty one) and resources.
 func on(verbs, groups, resources string) rbacv1.PolicyRule {
 	g := strings.Fields(groups)
 	for i := range g {
@@ -38,14 +38,14 @@ func on(verbs, groups, resources string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: strings.Fields(verbs), APIGroups: g, Resources: strings.Fields(resources)}
 }
 
-// named is on for objects of certain names.
+// named is on, restricted to objects of certain names.
 func named(verbs, groups, resources, names string) rbacv1.PolicyRule {
 	r := on(verbs, groups, resources)
 	r.ResourceNames = strings.Fields(names)
 	return r
 }
 
-// paths makes a rule about paths that are no resources.
+// paths builds a rule for non-resource URLs.
 func paths(verbs, urls string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: strings.Fields(verbs), NonResourceURLs: strings.Fields(urls)}
 }
@@ -57,10 +57,10 @@ const (
 
 func events() rbacv1.PolicyRule { return on("create update patch", "core events.k8s.io", "events") }
 
-// reports lets a component tell what it did, to the resources that minikctl adds. No role of Kubernetes' has it.
+// reports allows a component to record its steps in minikctl's own resources. It has no counterpart in Kubernetes' roles.
 func reports() rbacv1.PolicyRule { return on("create", "minikctl.dev", "traces decisions") }
 
-// builtin returns the compiled grants.
+// builtin returns the grants of the default roles and bindings.
 func builtin() *Index {
 	x := NewIndex()
 	for _, r := range slices.Concat(allClusterRoles(), namespaceRoles()) {
@@ -73,15 +73,15 @@ func builtin() *Index {
 
 func (r role) bind(x *Index, to string) {
 	s := subjectOf(to)
-	who := shown(s, "")
-	reason := fmt.Sprintf("RBAC: allowed by ClusterRoleBinding %q of ClusterRole %q to %s %q", r.bindingName(), r.name, s.Kind, who)
+	info := shown(s, "")
+	reason := fmt.Sprintf("RBAC: allowed by ClusterRoleBinding %q of ClusterRole %q to %s %q", r.bindingName(), r.name, s.Kind, info)
 	if r.in != "" {
-		reason = fmt.Sprintf("RBAC: allowed by RoleBinding %q of Role %q to %s %q", r.bindingName()+"/"+r.in, r.name, s.Kind, who)
+		reason = fmt.Sprintf("RBAC: allowed by RoleBinding %q of Role %q to %s %q", r.bindingName()+"/"+r.in, r.name, s.Kind, info)
 	}
 	x.Add(s, "", Grant{Reason: reason, Namespace: r.in, Rules: r.rules})
 }
 
-// clusterRoles are those of users and components, that hold everywhere.
+// clusterRoles returns the default ClusterRoles of users and components.
 func clusterRoles() []role {
 	known, unknown := "group "+user.AllAuthenticated, "group "+user.AllUnauthenticated
 	return []role{
@@ -157,7 +157,7 @@ func clusterRoles() []role {
 	}
 }
 
-// namespaceRoles are those that hold in one namespace.
+// namespaceRoles returns the default Roles.
 func namespaceRoles() []role {
 	lock := []rbacv1.PolicyRule{on(read+" create update", "coordination.k8s.io", "leases leasecandidates")}
 	const system, public = "kube-system", "kube-public"
@@ -180,8 +180,8 @@ func namespaceRoles() []role {
 	}
 }
 
-// nodeRules are what every node may do without a look at its pods. What they allow too widely the node authorizer or the
-// NodeRestriction admission narrows.
+// nodeRules returns what a node may do regardless of its pods. Where they allow too much, the node authorizer or the
+// NodeRestriction admission plugin narrows them.
 func nodeRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		on("create", "authentication.k8s.io", "tokenreviews"),

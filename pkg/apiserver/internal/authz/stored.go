@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,30 +12,23 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// RBAC allows what roles and bindings allow: those that are stored, and, until they are among them, those that every
-// cluster begins with. The stored ones are indexed by subject when they are first asked, and again after any of them has
-// changed; a cluster without bindings costs nothing.
+// RBAC allows what roles and bindings allow. It uses an index of the defaults, which is compiled in, until a role or binding
+// is written; then an index of the objects, which is built on the first request after a change.
 type RBAC struct {
 	reader   stage.Reader
+	changed  func(context.Context) bool // the objects may differ from Defaults
 	compiled *Index
-	settled  atomic.Bool // the compiled ones are stored
 
 	mu    sync.Mutex
-	seen  seen
-	index *Index
+	seen  [4]uint64 // number of changes of each resource when index was built
+	index *Index    // nil: not built yet
 }
 
-// seen is what an index shows.
-type seen struct {
-	changes [4]uint64 // of the kinds
-	settled bool
+func newRBAC(r stage.Reader, changed func(context.Context) bool) *RBAC {
+	return &RBAC{reader: r, changed: changed, compiled: builtin()}
 }
 
-func newRBAC(r stage.Reader) *RBAC {
-	return &RBAC{reader: r, compiled: builtin(), index: NewIndex()}
-}
-
-// Of returns the RBAC among authorizers that New made.
+// Of returns the RBAC authorizer among those that New returned.
 func Of(list []stage.Authorizer) *RBAC {
 	for _, z := range list {
 		if s, ok := z.(*RBAC); ok {
@@ -45,13 +37,6 @@ func Of(list []stage.Authorizer) *RBAC {
 	}
 	return nil
 }
-
-// Settle tells that what Defaults returns is stored: from now on the stored roles and bindings rule alone, and whoever
-// deletes one has revoked it.
-func (s *RBAC) Settle() { s.settled.Store(true) }
-
-// Settled reports whether Settle has been called.
-func (s *RBAC) Settled() bool { return s.settled.Load() }
 
 var (
 	roleKinds = [4]schema.GroupResource{
@@ -71,48 +56,43 @@ func (s *RBAC) Authorize(ctx context.Context, a *stage.Attributes) (stage.Decisi
 	return d, reason, err
 }
 
-// rules returns all that holds now; with an error, what is known of it.
+// rules returns the rules that hold now; none with an error.
 func (s *RBAC) rules(ctx context.Context) (Rules, error) {
-	settled := s.settled.Load() // before looking at what is stored, so that nothing is missed in between
-	var out Rules
-	if !settled {
-		out = Rules{s.compiled}
+	if !s.changed(ctx) {
+		return Rules{s.compiled}, nil
 	}
-	x, err := s.current(ctx, settled)
+	x, err := s.current(ctx)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
-	return append(out, x), nil
+	return Rules{x}, nil
 }
 
-// current returns the index of what is stored now.
-func (s *RBAC) current(ctx context.Context, settled bool) (*Index, error) {
-	now := seen{settled: settled}
+// current returns the index of the roles and bindings as they are now.
+func (s *RBAC) current(ctx context.Context) (*Index, error) {
+	var now [4]uint64
 	for i, gr := range roleKinds {
-		state, err := s.reader.State(ctx, gr)
+		counters, err := s.reader.Counters(ctx, gr)
 		if err != nil {
 			return nil, fmt.Errorf("look up roles: %w", err)
 		}
-		now.changes[i] = state.Changes
+		now[i] = counters.Changes
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now == s.seen {
+	if s.index != nil && now == s.seen {
 		return s.index, nil
 	}
-	x, err := s.build(ctx, settled)
+	x, err := s.build(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("look up roles: %w", err)
 	}
-	s.seen, s.index = now, x // what changed meanwhile is seen the next time
+	s.seen, s.index = now, x // a change made meanwhile is seen by the next request
 	return x, nil
 }
 
-func (s *RBAC) build(ctx context.Context, settled bool) (*Index, error) {
+func (s *RBAC) build(ctx context.Context) (*Index, error) {
 	roles := map[string]map[objects.Key][]rbacv1.PolicyRule{"ClusterRole": {}, "Role": {}}
-	if !settled {
-		roles["ClusterRole"] = builtinRules()
-	}
 	for kind, gr := range map[string]schema.GroupResource{"ClusterRole": clusterRoleKind, "Role": roleKind} {
 		list, err := s.reader.List(ctx, gr, "")
 		if err != nil {
@@ -167,7 +147,7 @@ func bindStored(x *Index, kind string, binding objects.Key, ref rbacv1.RoleRef, 
 	}
 }
 
-// shown is how reasons name a subject.
+// shown formats a subject as reasons do.
 func shown(s rbacv1.Subject, home string) string {
 	if s.Kind != rbacv1.ServiceAccountKind {
 		return s.Name
@@ -176,13 +156,4 @@ func shown(s rbacv1.Subject, home string) string {
 		home = s.Namespace
 	}
 	return s.Name + "/" + home
-}
-
-// builtinRules are the rules of the ClusterRoles that every cluster begins with, to which bindings may refer.
-func builtinRules() map[objects.Key][]rbacv1.PolicyRule {
-	out := map[objects.Key][]rbacv1.PolicyRule{}
-	for _, r := range allClusterRoles() {
-		out[objects.Key{Name: r.name}] = r.rules
-	}
-	return out
 }

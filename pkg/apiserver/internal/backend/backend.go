@@ -1,5 +1,5 @@
-// Package backend owns how the API server reaches what stands behind a Service: webhooks and extension servers. It does not
-// go by way of the Service's own address, which only nodes may know, but to the endpoints.
+// Package backend connects the API server to the webhooks and extension servers behind Services. It connects to the
+// endpoints, since the cluster address of a Service works on nodes only.
 package backend
 
 import (
@@ -28,8 +28,7 @@ var (
 // dialTimeout is how long an endpoint may take to accept a connection.
 const dialTimeout = 10 * time.Second
 
-// Dial connects to a port of a Service: to the first of its endpoints that accepts. Errors of an endpoint are those of
-// package net.
+// Dial connects to a port of a Service, at the first endpoint that accepts. Errors of an endpoint are those of package net.
 func Dial(ctx context.Context, r stage.Reader, service objects.Key, port int32) (net.Conn, error) {
 	addresses, err := resolve(ctx, r, service, port)
 	if err != nil {
@@ -45,8 +44,8 @@ func Dial(ctx context.Context, r stage.Reader, service objects.Key, port int32) 
 	return nil, err
 }
 
-// resolve returns the addresses at which a Service is served, one at least. Where nobody keeps endpoints, they are those of
-// the pods that the Service selects.
+// resolve returns the addresses of a Service's endpoints, at least one. Without EndpointSlices they are those of the pods
+// that the Service selects.
 func resolve(ctx context.Context, r stage.Reader, key objects.Key, port int32) ([]string, error) {
 	obj, err := r.Get(ctx, services, key)
 	if err != nil {
@@ -83,8 +82,8 @@ func Port(service *corev1.Service, number int32) *corev1.ServicePort {
 
 // Slices returns the EndpointSlices of a Service.
 func Slices(ctx context.Context, r stage.Reader, service objects.Key) ([]*discoveryv1.EndpointSlice, error) {
-	state, err := r.State(ctx, slicesGR)
-	if err != nil || state.Count == 0 {
+	counters, err := r.Counters(ctx, slicesGR)
+	if err != nil || counters.Count == 0 {
 		return nil, err
 	}
 	all, err := r.List(ctx, slicesGR, service.Namespace)
@@ -100,7 +99,7 @@ func Slices(ctx context.Context, r stage.Reader, service objects.Key) ([]*discov
 	return out, nil
 }
 
-// Ready reports whether an endpoint may be sent requests.
+// Ready reports whether an endpoint accepts requests.
 func Ready(e *discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
 
 func ofSlices(ctx context.Context, r stage.Reader, s *corev1.Service, at *corev1.ServicePort) ([]string, error) {
@@ -121,8 +120,7 @@ func ofSlices(ctx context.Context, r stage.Reader, s *corev1.Service, at *corev1
 	return out, err
 }
 
-// OfPods returns the addresses of the pods that a Service selects and that are ready: where nobody keeps endpoints, they are
-// what is behind it.
+// OfPods returns the addresses of the ready pods that a Service selects, for Services without EndpointSlices.
 func OfPods(ctx context.Context, r stage.Reader, s *corev1.Service, at *corev1.ServicePort) ([]string, error) {
 	if len(s.Spec.Selector) == 0 {
 		return nil, nil
@@ -154,7 +152,7 @@ func ready(pod *corev1.Pod) bool {
 	return false
 }
 
-// targetPort returns the port of a pod that a Service's port stands for; 0 when it has none.
+// targetPort returns the port of a pod to which a Service's port leads; 0 when it has none.
 func targetPort(pod *corev1.Pod, at *corev1.ServicePort) int32 {
 	switch {
 	case at.TargetPort.Type == intstr.String:

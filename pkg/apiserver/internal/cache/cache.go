@@ -8,12 +8,14 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"weak"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/store"
+	"github.com/minikctl/minikctl/pkg/store/changelog"
 )
 
 // Cache holds the tables of all resources. Run feeds them.
@@ -21,7 +23,8 @@ type Cache struct {
 	store store.Store
 	clock clock.Clock
 
-	kept *kept // encodings
+	kept   *kept
+	budget *changelog.Budget // of the logs of all tables
 
 	mu      sync.Mutex
 	tables  map[string]*Table // by key prefix
@@ -35,35 +38,41 @@ type waiter struct {
 	done     chan struct{}
 }
 
-// Pending is an object on its way through the store, as Op.Object. The feed gives it its resourceVersion and puts it
-// into its table, from when on it is shared. It is its cache's own: another cache over the same store, in the same
-// process, decodes an object for itself.
+// Pending is the decoded object of a write that has not been committed yet. The table that it was made for takes it over, with
+// the resourceVersion of the write, instead of decoding the stored value. Every other table decodes for itself: that of another
+// cache over the same store, and the one that replaces the table when the definition of its resource changes.
 type Pending struct {
-	Object objects.Object
-	cache  *Cache
-
-	item atomic.Pointer[Item] // set before the writer goes on, or, while the table is filled, maybe after
+	object objects.Object
+	table  *Table
+	item   atomic.Pointer[Item] // set by the feed when the table takes the object over, before Wait returns
 }
 
-// Pending returns obj as what a write of this cache's server sends along.
-func (c *Cache) Pending(obj objects.Object) *Pending { return &Pending{Object: obj, cache: c} }
+// Pending returns obj as the object of a write to the table. Once it is written it is shared, and belongs to the cache.
+func (t *Table) Pending(obj objects.Object) *Pending { return &Pending{object: obj, table: t} }
 
-// pending returns what this cache's server has sent along with a change; nil when it was another's.
-func (c *Cache) pending(ev *store.Event) *Pending {
-	if p, ok := ev.Object.(*Pending); ok && p.cache == c {
+// Ref returns the value for store.Op.Object. It does not keep the object alive.
+func (p *Pending) Ref() any { return weak.Make(p) }
+
+// pending returns the object of an event if it was made for this table, else nil.
+func (t *Table) pending(ev *store.Event) *Pending {
+	ref, ok := ev.Object.(weak.Pointer[Pending])
+	if !ok {
+		return nil
+	}
+	if p := ref.Value(); p != nil && p.table == t {
 		return p
 	}
 	return nil
 }
 
-// layoutKey holds the version of how objects are laid out in the store. It is a store's first write, so that no revision
-// that a client sees is 0, which means "any".
+// layoutKey holds the version of the layout of keys and values in the store. It is a store's first write, so that no client sees
+// the resourceVersion 0, which means "any".
 const (
 	layoutKey     = "layout"
 	layoutVersion = "1"
 )
 
-// New returns a cache over s. Nothing of it moves before Run.
+// New returns a cache over s. Its tables follow the store while Run runs.
 func New(ctx context.Context, s store.Store, clk clock.Clock) (*Cache, error) {
 	if err := checkLayout(ctx, s); err != nil {
 		return nil, err
@@ -72,15 +81,18 @@ func New(ctx context.Context, s store.Store, clk clock.Clock) (*Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the store's head: %w", err)
 	}
-	return &Cache{store: s, clock: clk, kept: &kept{limit: keptLimit}, tables: map[string]*Table{}, reached: head}, nil
+	return &Cache{
+		store: s, clock: clk, kept: &kept{limit: keptLimit}, budget: changelog.NewBudget(logBytes),
+		tables: map[string]*Table{}, reached: head,
+	}, nil
 }
 
-// checkLayout refuses a store that another version of the program has laid out differently.
+// checkLayout refuses a store with the layout of another version of the program.
 func checkLayout(ctx context.Context, s store.Store) error {
 	e, err := s.Get(ctx, layoutKey, 0)
 	if errors.Is(err, store.ErrNotFound) {
 		_, err = s.Write(ctx, store.Op{Key: layoutKey, Value: []byte(layoutVersion), Expect: store.Absent()})
-		if err == nil || errors.Is(err, store.ErrConflict) { // another daemon of the cluster may have been faster
+		if err == nil || errors.Is(err, store.ErrConflict) { // another daemon of the cluster has written it
 			return nil
 		}
 		return fmt.Errorf("write the store's layout: %w", err)
@@ -94,7 +106,7 @@ func checkLayout(ctx context.Context, s store.Store) error {
 	return nil
 }
 
-// Add returns the table of r, which is made at the first call.
+// Add returns the table of r. The first call makes it.
 func (c *Cache) Add(r *objects.Resource) *Table {
 	prefix := Prefix(r.Names.GR())
 	c.mu.Lock()
@@ -107,8 +119,8 @@ func (c *Cache) Add(r *objects.Resource) *Table {
 	return t
 }
 
-// Remove forgets the table of a resource. What it holds stays in the store, for another table to be made of; its watches
-// end, and reads of it fail with ErrReplaced.
+// Remove removes the table of a resource. Its watches end, and reads of it fail with ErrReplaced. The objects stay in the store, and
+// Add makes a new table of them.
 func (c *Cache) Remove(gr schema.GroupResource) {
 	prefix := Prefix(gr)
 	c.mu.Lock()
@@ -116,18 +128,19 @@ func (c *Cache) Remove(gr schema.GroupResource) {
 	delete(c.tables, prefix)
 	c.mu.Unlock()
 	if t != nil {
-		close(t.ended)
+		close(t.removed)
 		t.finish()
 	}
 }
 
 // Run feeds the tables until ctx ends or the store fails.
 func (c *Cache) Run(ctx context.Context) error {
+	defer c.checkShared()
 	for {
 		err := c.follow(ctx)
 		if ctx.Err() != nil {
 			c.fail(ctx.Err())
-			return nil //nolint:nilerr // it was to end
+			return nil //nolint:nilerr // the caller has ended it
 		}
 		if !errors.Is(err, store.ErrCompacted) {
 			c.fail(err)
@@ -140,6 +153,15 @@ func (c *Cache) Run(ctx context.Context) error {
 	}
 }
 
+// checkShared fails in builds with the race detector if a reader has changed an object of a table.
+func (c *Cache) checkShared() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.tables {
+		t.shared.Check()
+	}
+}
+
 func (c *Cache) follow(ctx context.Context) error {
 	for batch, err := range c.store.Watch(ctx, Root, c.Revision()) {
 		if err != nil {
@@ -148,36 +170,25 @@ func (c *Cache) follow(ctx context.Context) error {
 		c.dispatch(batch)
 	}
 	if ctx.Err() == nil {
-		return store.ErrClosed // a store only stops telling when it is closed
+		return store.ErrClosed // only a closed store ends a watch without an error
 	}
 	return ctx.Err()
 }
 
-// dispatch hands a batch to the tables that it touches, then lets those go on who wait for it.
+// dispatch applies a batch to the tables that it touches, then wakes the requests that wait for it.
 func (c *Cache) dispatch(batch store.Batch) {
 	for events := batch.Events; len(events) > 0; {
-		prefix := tableOf(events[0].Key)
+		prefix := PrefixOf(events[0].Key)
 		n := 1
-		for n < len(events) && tableOf(events[n].Key) == prefix {
+		for n < len(events) && PrefixOf(events[n].Key) == prefix {
 			n++
 		}
 		if t := c.table(prefix); t != nil {
 			t.apply(events[:n])
-		} else {
-			c.settle(events[:n])
 		}
 		events = events[n:]
 	}
 	c.reach(batch.Revision)
-}
-
-// settle gives pending objects of no table their resourceVersion.
-func (c *Cache) settle(events []store.Event) {
-	for i := range events {
-		if p := c.pending(&events[i]); p != nil {
-			p.Object.SetResourceVersion(formatRevision(events[i].Revision))
-		}
-	}
 }
 
 func (c *Cache) table(prefix string) *Table {
@@ -209,8 +220,8 @@ func (c *Cache) fail(err error) {
 	c.waiters = nil
 }
 
-// restart begins anew at the store's head when what lay between has been compacted: tables are filled again when they
-// are next used, and watches go on from the store, which tells them that they are too late.
+// restart continues at the store's head when the earlier changes have been compacted. The next read of a table fills it
+// again. Watches continue from the store, which ends them with ErrCompacted.
 func (c *Cache) restart(ctx context.Context) error {
 	head, err := c.store.Head(ctx)
 	if err != nil {
@@ -229,28 +240,20 @@ func (c *Cache) all() []*Table {
 	return slices.Collect(maps.Values(c.tables))
 }
 
-// Trim forgets the changes up to rev, but for each table's last, and the encodings. Watches that begin before are served
-// by the store, if it still can.
+// Trim drops the changes up to rev, and all encodings. A watch that begins before rev reads from the store.
 func (c *Cache) Trim(rev store.Revision) {
 	c.kept.drop()
-	for _, t := range c.all() {
-		t.mu.Lock()
-		t.log.trim(rev)
-		for _, l := range t.lanes {
-			l.trim(rev)
-		}
-		t.mu.Unlock()
-	}
+	c.budget.Trim(rev)
 }
 
-// Revision returns how far the feed has come.
+// Revision returns the revision that the feed has reached.
 func (c *Cache) Revision() store.Revision {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.reached
 }
 
-// Wait returns once the feed has come to rev.
+// Wait returns once the feed has reached rev.
 func (c *Cache) Wait(ctx context.Context, rev store.Revision) error {
 	c.mu.Lock()
 	if c.reached >= rev {
@@ -293,7 +296,8 @@ func (c *Cache) Fresh(ctx context.Context) error {
 	return c.Wait(ctx, head)
 }
 
-// Committed returns the item that a write of p made at rev, once the tables show it.
+// Committed returns the item that a write of p made at rev, once the tables show it. Where the table has not taken the object
+// over, the item is the caller's alone: the table is not filled, or was replaced, or the store leaves objects out of its events.
 func (c *Cache) Committed(ctx context.Context, key objects.Key, p *Pending, rev store.Revision) (*Item, error) {
 	if err := c.Wait(ctx, rev); err != nil {
 		return nil, err
@@ -301,8 +305,6 @@ func (c *Cache) Committed(ctx context.Context, key objects.Key, p *Pending, rev 
 	if i := p.item.Load(); i != nil {
 		return i, nil
 	}
-	if p.Object.GetResourceVersion() == "" { // a store that leaves objects out of its events
-		p.Object.SetResourceVersion(formatRevision(rev))
-	}
-	return NewItem(key, rev, p.Object), nil
+	p.object.SetResourceVersion(formatRevision(rev))
+	return NewItem(key, rev, p.object), nil
 }

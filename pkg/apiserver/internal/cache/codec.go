@@ -21,8 +21,8 @@ type protobuf interface {
 	Unmarshal(data []byte) error
 }
 
-// EncodeProtobuf returns obj as protobuf in the API's envelope, which names gvk. Types without a protobuf form are an
-// error.
+// EncodeProtobuf returns obj as protobuf in the API's envelope, which names gvk. It returns an error for types without a protobuf
+// form.
 func EncodeProtobuf(gvk schema.GroupVersionKind, obj runtime.Object) ([]byte, error) {
 	p, ok := obj.(protobuf)
 	if !ok {
@@ -55,12 +55,12 @@ func envelope(scratch []byte, gvk schema.GroupVersionKind, p protobuf) ([]byte, 
 	return append(out, 0x1a, 0, 0x22, 0), nil
 }
 
-// envelopeSize is how long the envelope of an object of size bytes is.
+// envelopeSize returns the size of the envelope of an object of size bytes.
 func envelopeSize(gvk schema.GroupVersionKind, size int) int {
 	return len(magic) + 2 + metaSize(gvk) + 1 + varintSize(size) + size + 4
 }
 
-// metaSize is that of the TypeMeta, whose fields are each shorter than 128.
+// metaSize returns the size of the TypeMeta, whose fields are each shorter than 128 bytes.
 func metaSize(gvk schema.GroupVersionKind) int {
 	return 2 + len(gvk.GroupVersion().String()) + 2 + len(gvk.Kind)
 }
@@ -82,13 +82,13 @@ func appendVarint(b []byte, n int) []byte {
 	return append(b, byte(n))
 }
 
-// Encode returns what the store keeps of obj: protobuf, or JSON for types without it. obj must have no resourceVersion:
-// that is the revision under which it is stored.
+// Encode returns the stored value of obj: protobuf, or JSON for types without a protobuf form. obj must have no resourceVersion,
+// which is the revision of the write.
 func Encode(gvk schema.GroupVersionKind, obj objects.Object) ([]byte, error) {
 	return EncodeTo(nil, gvk, obj)
 }
 
-// EncodeTo is Encode into scratch, where that is large enough.
+// EncodeTo is Encode into scratch, if that is large enough.
 func EncodeTo(scratch []byte, gvk schema.GroupVersionKind, obj objects.Object) ([]byte, error) {
 	if p, ok := obj.(protobuf); ok {
 		return envelope(scratch, gvk, p)
@@ -100,8 +100,11 @@ func EncodeTo(scratch []byte, gvk schema.GroupVersionKind, obj objects.Object) (
 	return b, nil
 }
 
-// decode reads what Encode wrote into a new object of r, without its resourceVersion. It fills in defaults: what had none
-// when it was stored, and what protobuf has no room for (the kind of a claim in a StatefulSet).
+// Decode returns the object of r that Encode has written, without its resourceVersion.
+func Decode(r *objects.Resource, value []byte) (objects.Object, error) { return decode(r, value) }
+
+// decode decodes a stored value into a new object of r, without its resourceVersion. It sets defaults: of fields that had none when
+// the value was stored, and of fields that are not part of protobuf (the kind of a claim in a StatefulSet).
 func decode(r *objects.Resource, value []byte) (objects.Object, error) {
 	if r.Read != nil {
 		return r.Read(value)

@@ -20,7 +20,7 @@ var podRow = objects.Row(objects.Def[*corev1.Pod]{
 	Selectable: map[string]func(*corev1.Pod) string{"spec.nodeName": func(p *corev1.Pod) string { return p.Spec.NodeName }},
 })
 
-// What is stored is byte for byte what the API's own serializer writes, and reads back.
+// The stored bytes equal those of the API's own serializer, and decode to the same object.
 func TestEncode(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
@@ -44,7 +44,7 @@ func TestEncode(t *testing.T) {
 			t.Errorf("size %d: got %d bytes, the library writes %d others", size, len(got), want.Len())
 		}
 		if len(got) != cap(got) {
-			t.Errorf("size %d: %d bytes too many were set aside", size, cap(got)-len(got))
+			t.Errorf("size %d: the buffer has %d bytes too many", size, cap(got)-len(got))
 		}
 		back, err := decode(&podRow, got)
 		if err != nil {
@@ -83,8 +83,8 @@ func FuzzKey(f *testing.F) {
 		if got := keyOf(path); got != key {
 			t.Errorf("%v became %q and then %v", key, path, got)
 		}
-		if full := Prefix(podRow.Names.GR()) + path; tableOf(full) != "o/core/pods/" {
-			t.Errorf("%q is said to be of %q", full, tableOf(full))
+		if full := Prefix(podRow.Names.GR()) + path; PrefixOf(full) != "o/core/pods/" {
+			t.Errorf("the prefix of %q is %q", full, PrefixOf(full))
 		}
 	})
 }

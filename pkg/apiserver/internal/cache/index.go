@@ -7,8 +7,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// hot are the selectable fields by which lists and watches go straight to what they want.
-var hot = []string{"spec.nodeName"}
+// indexedFields are the selectable fields that tables index.
+var indexedFields = []string{"spec.nodeName"}
 
 // index holds the items by the value of one field.
 type index struct {
@@ -18,7 +18,7 @@ type index struct {
 
 func (t *Table) buildIndexes() {
 	t.indexes = map[string]index{}
-	for _, field := range hot {
+	for _, field := range indexedFields {
 		if f := t.resource.Selectable[field]; f != nil && !t.resource.Undecoded {
 			t.indexes[field] = index{f, map[string]map[string]*Item{}}
 		}
@@ -43,7 +43,7 @@ func (t *Table) updateIndexes(before, now *Item) {
 	}
 }
 
-// of returns an item's value; "" when there is none.
+// of returns the value of an item's field; "" without an item or object.
 func (ix index) of(i *Item) string {
 	if i == nil || i.object == nil {
 		return ""
@@ -67,7 +67,8 @@ func (ix index) drop(value, path string) {
 	}
 }
 
-// indexed returns the items that a selector can mean by an index, in key order. ok is false when none applies.
+// indexed returns the items that have the exact value that a selector requires of an indexed field, in key order. ok is false for a
+// selector that requires none.
 func (t *Table) indexed(s *Selector) (items []*Item, ok bool) {
 	for field, ix := range t.indexes {
 		value, exact := s.exact(field)

@@ -18,8 +18,8 @@ func configMapWith(value string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "n", Labels: map[string]string{"a": "b"}}, Data: map[string]string{"k": value}}
 }
 
-// TestWhatIsStored compares objects with an item that is kept decoded, and with one that is not.
-func TestWhatIsStored(t *testing.T) {
+// TestStores compares objects with an item that is kept decoded, and with one that is not.
+func TestStores(t *testing.T) {
 	c, err := New(t.Context(), memory.New(), clock.Real())
 	if err != nil {
 		t.Fatal(err)
@@ -61,20 +61,20 @@ func TestDecodedOnce(t *testing.T) {
 	byName := &Selector{Namespace: "n", Fields: fields.SelectorFromSet(fields.Set{"metadata.name": "x", "metadata.namespace": "n"})}
 	byLabel := &Selector{Labels: labels.SelectorFromSet(labels.Set{"a": "b"})}
 	for range 3 {
-		if !byName.takes(i) {
+		if !byName.selects(i) {
 			t.Error("the name does not match")
 		}
 	}
 	if decoded != 0 {
-		t.Errorf("to look at its name it is decoded %d times", decoded)
+		t.Errorf("matching its name decodes it %d times", decoded)
 	}
 	for range 3 {
-		if !byLabel.takes(i) {
+		if !byLabel.selects(i) {
 			t.Error("the labels do not match")
 		}
 	}
 	if decoded != 1 {
-		t.Errorf("to look at its labels it is decoded %d times", decoded)
+		t.Errorf("matching its labels decodes it %d times", decoded)
 	}
 	opened, obj, err := i.Opened()
 	if err != nil {
@@ -84,7 +84,7 @@ func TestDecodedOnce(t *testing.T) {
 		t.Errorf("an opened item is decoded again (%d, %v)", decoded, err)
 	}
 	never := &Selector{Labels: labels.SelectorFromSet(labels.Set{"a": "c"})}
-	if never.takes(i) || (&Selector{Fields: fields.OneTermNotEqualSelector("metadata.name", "x")}).takes(i) {
-		t.Error("what is not meant is taken")
+	if never.selects(i) || (&Selector{Fields: fields.OneTermNotEqualSelector("metadata.name", "x")}).selects(i) {
+		t.Error("a selector that does not match selects the item")
 	}
 }

@@ -1,12 +1,16 @@
 package cache
 
-import "sync"
+import (
+	"sync"
+	"weak"
+)
 
 // keptLimit bounds the encodings that are kept, in bytes.
 const keptLimit = 64 << 20
 
-// kept holds the items that have encodings, oldest first. Encodings are there to be shared by all who list and watch at
-// about the same time; when there are too many, the oldest are made again when somebody asks.
+// kept lists the items that have encodings, oldest first. Requests that list and watch at about the same time share an
+// encoding. When there are too many, the oldest ones are dropped and computed again on demand. The list does not keep
+// an item alive.
 type kept struct {
 	mu    sync.Mutex
 	items []keptItem
@@ -15,39 +19,40 @@ type kept struct {
 }
 
 type keptItem struct {
-	item *Item
+	item weak.Pointer[Item]
 	size int
 }
 
-// add notes that an item keeps so many more bytes. It is called without the item's lock.
+// add notes that an item keeps size more bytes. The caller does not hold the item's lock.
 func (k *kept) add(i *Item, size int) {
 	k.mu.Lock()
-	k.items = append(k.items, keptItem{i, size})
+	k.items = append(k.items, keptItem{weak.Make(i), size})
 	k.size += size
-	var out []keptItem
-	for n := 0; k.size > k.limit; n++ {
+	n := 0
+	for ; k.size > k.limit; n++ {
 		k.size -= k.items[n].size
-		out = k.items[:n+1]
 	}
-	k.items = k.items[len(out):]
+	dropped := k.items[:n]
+	k.items = k.items[n:]
 	k.mu.Unlock()
-	forget(out)
-	clear(out) // the memory behind may live on for a while
+	dropEncodings(dropped)
 }
 
-// drop forgets all encodings.
+// drop drops all encodings.
 func (k *kept) drop() {
 	k.mu.Lock()
-	out := k.items
+	dropped := k.items
 	k.items, k.size = nil, 0
 	k.mu.Unlock()
-	forget(out)
+	dropEncodings(dropped)
 }
 
-func forget(items []keptItem) {
-	for _, i := range items {
-		i.item.mu.Lock()
-		i.item.encoded = nil
-		i.item.mu.Unlock()
+func dropEncodings(items []keptItem) {
+	for _, k := range items {
+		if i := k.item.Value(); i != nil {
+			i.mu.Lock()
+			i.encoded = nil
+			i.mu.Unlock()
+		}
 	}
 }

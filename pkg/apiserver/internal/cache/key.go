@@ -22,6 +22,9 @@ func Prefix(r schema.GroupResource) string {
 	return Root + group + "/" + r.Resource + "/"
 }
 
+// StoreKey returns the key of an object in the store.
+func StoreKey(r schema.GroupResource, key objects.Key) string { return Prefix(r) + pathOf(key) }
+
 // pathOf returns what follows the prefix in an object's key.
 func pathOf(key objects.Key) string {
 	if key.Namespace == "" {
@@ -30,7 +33,7 @@ func pathOf(key objects.Key) string {
 	return key.Namespace + "/" + escape(key.Name)
 }
 
-// keyOf is the reverse of pathOf.
+// keyOf is the inverse of pathOf.
 func keyOf(path string) objects.Key {
 	if i := strings.IndexByte(path, '/'); i >= 0 {
 		return objects.Key{Namespace: path[:i], Name: unescape(path[i+1:])}
@@ -38,8 +41,8 @@ func keyOf(path string) objects.Key {
 	return objects.Key{Name: unescape(path)}
 }
 
-// tableOf returns the prefix that a store key starts with.
-func tableOf(key string) string {
+// PrefixOf returns the prefix of the resource that a store key belongs to; "" for the key of no object.
+func PrefixOf(key string) string {
 	slashes := 0
 	for i := range len(key) {
 		if key[i] == '/' {
@@ -51,8 +54,8 @@ func tableOf(key string) string {
 	return ""
 }
 
-// escape makes a name fit into a store key, which is of printable ASCII. Names hold neither '/' nor '%' (the path segment
-// rule), so that what needs no escaping is its own escape.
+// escape encodes a name for a store key, which is of printable ASCII. A name has neither '/' nor '%' (the rule for path segments),
+// so most names are their own escape.
 func escape(name string) string {
 	if plain(name) {
 		return name

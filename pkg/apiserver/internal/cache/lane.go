@@ -1,20 +1,22 @@
 package cache
 
-// A lane is the part of a table's log that a watch of one name, or with a hot field selector, has to read: the events of
-// objects that had or have one value of the field. A thousand kubelets, each watching its own node and its pods, then
-// wake and look only at what concerns them. Lanes exist while somebody watches them.
+import "github.com/minikctl/minikctl/pkg/store/changelog"
+
+// A lane is a part of a table's log: the changes of objects with one name, or with one value of an indexed field,
+// before or after the change. A watch that selects this name or value reads only the lane, so that a change on one node
+// wakes one kubelet instead of a thousand. A lane exists while a watch reads it.
 type lane struct{ field, value string }
 
 type laneLog struct {
 	lane
-	log
+	*changes
 	watchers int
 }
 
-// nameField is a lane of every table.
+// nameField has lanes in every table.
 const nameField = "metadata.name"
 
-// laneOf returns the lane that a selector can use.
+// laneOf returns the lane that has all changes for a selector.
 func (t *Table) laneOf(s *Selector) (lane, bool) {
 	if name, ok := s.exact(nameField); ok {
 		return lane{nameField, name}, true
@@ -27,11 +29,12 @@ func (t *Table) laneOf(s *Selector) (lane, bool) {
 	return lane{}, false
 }
 
-// join opens the lane, or counts one more watcher. From here on it holds all that comes, until it is left or ended.
+// join opens the lane, or adds a watcher to it. The lane has all changes after the newest one in the table's log.
 func (t *Table) join(l lane) *laneLog {
 	ll := t.lanes[l]
 	if ll == nil {
-		ll = &laneLog{lane: l, log: newLog(t.log.last.revision, logLimit/8)}
+		// The table's log accounts for the items.
+		ll = &laneLog{lane: l, changes: changelog.New(t.cache.budget, changelog.Accounting[change]{}, t.log.End().Revision)}
 		t.lanes[l] = ll
 	}
 	ll.watchers++
@@ -41,49 +44,47 @@ func (t *Table) join(l lane) *laneLog {
 func (t *Table) leave(ll *laneLog) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if ll.watchers--; ll.watchers == 0 && t.lanes[ll.lane] == ll {
+	if ll.watchers--; ll.watchers > 0 {
+		return
+	}
+	ll.Drop()
+	if t.lanes[ll.lane] == ll {
 		delete(t.lanes, ll.lane)
 	}
 }
 
-func (t *Table) appendLanes(changes []event) {
+func (t *Table) appendLanes(all []change) {
 	if len(t.lanes) == 0 {
 		return
 	}
-	var touched map[lane][]event
-	for _, ev := range changes {
-		one := ev.now
+	var touched map[lane][]change
+	for _, c := range all {
+		one := c.now
 		if one == nil {
-			one = ev.before
+			one = c.before
 		}
-		touched = t.note(touched, lane{nameField, one.Key.Name}, ev)
+		touched = t.collect(touched, lane{nameField, one.Key.Name}, c)
 		for field, ix := range t.indexes {
-			was, is := ix.of(ev.before), ix.of(ev.now)
-			touched = t.note(touched, lane{field, is}, ev)
+			was, is := ix.of(c.before), ix.of(c.now)
+			touched = t.collect(touched, lane{field, is}, c)
 			if was != is {
-				touched = t.note(touched, lane{field, was}, ev)
+				touched = t.collect(touched, lane{field, was}, c)
 			}
 		}
 	}
-	for l, events := range touched {
-		t.lanes[l].append(events)
+	for l, some := range touched {
+		t.lanes[l].Append(some[len(some)-1].revision, some)
 	}
 }
 
-func (t *Table) note(touched map[lane][]event, l lane, ev event) map[lane][]event {
+// collect adds a change to those of a lane, if the lane exists.
+func (t *Table) collect(touched map[lane][]change, l lane, c change) map[lane][]change {
 	if t.lanes[l] == nil {
 		return touched
 	}
 	if touched == nil {
-		touched = map[lane][]event{}
+		touched = map[lane][]change{}
 	}
-	touched[l] = append(touched[l], ev)
+	touched[l] = append(touched[l], c)
 	return touched
-}
-
-func (t *Table) endLanes(end func(*log)) {
-	for l, ll := range t.lanes {
-		end(&ll.log)
-		delete(t.lanes, l)
-	}
 }

@@ -7,16 +7,16 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// Page is the answer of a list.
+// Page is the result of a list.
 type Page struct {
 	Items     []*Item
 	Revision  store.Revision
 	More      bool
 	Last      string // the path of the last item
-	Remaining int64  // how many follow, where the selector takes everything
+	Remaining int64  // the number of items that follow; set where the selector selects everything
 }
 
-// List returns the first limit (0: all) items that s takes, as far as the feed has come.
+// List returns the first limit (0: all) items that s selects, at the revision that the feed has reached.
 func (t *Table) List(ctx context.Context, s *Selector, limit int) (Page, error) {
 	if name, ok := s.exact("metadata.name"); ok && (s.Namespace != "" || t.resource.Names.Cluster) {
 		return t.listOne(ctx, s, name)
@@ -54,14 +54,14 @@ func (t *Table) listIndexed(ctx context.Context, s *Selector) ([]*Item, store.Re
 func (s *Selector) page(items []*Item, rev store.Revision, limit int) Page {
 	p := Page{Revision: rev}
 	for _, i := range items {
-		if s.takes(i) && !p.add(i, limit) {
+		if s.selects(i) && !p.add(i, limit) {
 			break
 		}
 	}
 	return p
 }
 
-// add puts i on the page, or notes that there was no room.
+// add puts i on the page. On a full page it sets More and returns false.
 func (p *Page) add(i *Item, limit int) bool {
 	if limit > 0 && len(p.Items) == limit {
 		p.More = true
@@ -92,7 +92,7 @@ func (s snapshot) page(sel *Selector, after string, limit int) Page {
 	return p
 }
 
-// ListAfter goes on with a list behind path after, as far as the feed has come.
+// ListAfter returns the items behind path after, at the revision that the feed has reached.
 func (t *Table) ListAfter(ctx context.Context, s *Selector, after string, limit int) (Page, error) {
 	snap, err := t.snapshot(ctx)
 	if err != nil {
@@ -101,8 +101,8 @@ func (t *Table) ListAfter(ctx context.Context, s *Selector, after string, limit 
 	return snap.page(s, after, limit), nil
 }
 
-// ListAt returns what s takes behind path after, as it was at revision at. What has not changed since comes from the
-// table, the rest from the store. Errors are those of store.List.
+// ListAt returns the items that s selects behind path after, at revision at. Items that have not changed since come from the table,
+// the others from the store. Errors are those of store.List.
 func (t *Table) ListAt(ctx context.Context, s *Selector, after string, limit int, at store.Revision) (Page, error) {
 	snap, err := t.snapshot(ctx)
 	if err != nil {
@@ -145,9 +145,9 @@ func (t *Table) ListAt(ctx context.Context, s *Selector, after string, limit int
 	}
 }
 
-// unchangedSince reports whether the snapshot is also that of revision at.
+// unchangedSince reports whether the table is the same at revision at as in the snapshot.
 func (s snapshot) unchangedSince(at store.Revision) bool {
-	return at <= s.revision && s.last.revision <= at && s.last.revision != 0
+	return s.end.Revision <= at && at <= s.revision
 }
 
 func (t *Table) itemAt(snap snapshot, e store.Entry) *Item {
@@ -158,7 +158,7 @@ func (t *Table) itemAt(snap snapshot, e store.Entry) *Item {
 	return t.newItem(path, e.Modified, e.Value)
 }
 
-// count adds the number of entries behind a key.
+// count adds to n the number of entries behind key after.
 func (t *Table) count(ctx context.Context, prefix, after string, at store.Revision, n *int64) error {
 	opts := store.ListOptions{At: at, Limit: fillPage, After: after}
 	for {

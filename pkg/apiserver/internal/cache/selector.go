@@ -8,21 +8,21 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Selector says which objects of a table are meant.
+// Selector selects objects of a table.
 type Selector struct {
 	Namespace string          // "": all
 	Labels    labels.Selector // nil: all
-	Fields    fields.Selector // nil: all; of fields in Selectable
+	Fields    fields.Selector // nil: all; names fields in Selectable
 	// Selectable reads the fields; nil: those of the resource.
 	Selectable map[string]func(objects.Object) string
 }
 
-// Everything reports whether the selector takes all of its namespace.
+// Everything reports whether the selector selects everything in its namespace.
 func (s *Selector) Everything() bool {
 	return (s.Labels == nil || s.Labels.Empty()) && (s.Fields == nil || s.Fields.Empty())
 }
 
-// matches asks about labels and fields. An item whose object cannot be read does not match.
+// matches reports whether labels and fields match. An item whose object can't be decoded does not match.
 func (s *Selector) matches(i *Item) bool {
 	if s.Labels != nil && !s.Labels.Empty() {
 		set, err := i.labelSet()
@@ -42,7 +42,7 @@ func (s *Selector) matches(i *Item) bool {
 	return true
 }
 
-// field returns a field of an item. For those that are in its key nothing is decoded.
+// field returns a field of an item. Name and namespace are in the key: for them nothing is decoded.
 func (s *Selector) field(i *Item, name string) (string, error) {
 	switch name {
 	case nameField:
@@ -61,13 +61,13 @@ func (s *Selector) field(i *Item, name string) (string, error) {
 	return read(obj), nil
 }
 
-// takes asks about namespace, labels and fields.
-func (s *Selector) takes(i *Item) bool {
+// selects reports whether namespace, labels and fields match.
+func (s *Selector) selects(i *Item) bool {
 	return i != nil && (s.Namespace == "" || i.Key.Namespace == s.Namespace) && s.matches(i)
 }
 
-// exact returns the value that field must have, when the selector says so.
-func (s *Selector) exact(field string) (string, bool) {
+// exact returns the value that the selector requires of field. ok is false when it requires no exact value.
+func (s *Selector) exact(field string) (value string, ok bool) {
 	if s.Fields == nil {
 		return "", false
 	}

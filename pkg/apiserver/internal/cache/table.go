@@ -12,13 +12,13 @@ import (
 	"github.com/google/btree"
 
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/mutation"
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
 const (
 	treeDegree = 32
-	logLimit   = 8 << 20 // stored bytes of one table's recent events
-	fillPage   = 1000
+	fillPage   = 1000 // entries per read of the store
 )
 
 // Table is one resource's current objects and recent changes. It is safe for concurrent use.
@@ -26,41 +26,45 @@ type Table struct {
 	cache    *Cache
 	resource *objects.Resource
 	prefix   string
-	ended    chan struct{} // closed when the cache holds it no longer
-	full     atomic.Bool   // filled: nothing to wait for
-	changes  atomic.Uint64 // how often the tree has changed
-	objects  atomic.Int64  // of the objects in it
+	removed  chan struct{} // closed when the table is removed from the cache
+	full     atomic.Bool   // the tree is filled
+	version  atomic.Uint64 // grows with every change of the tree
+	objects  atomic.Int64  // number of objects in the tree
 
 	mu       sync.Mutex
-	filling  chan struct{}  // not nil while somebody fills the table; closed at the end
-	gap      bool           // the backlog misses changes: what is being filled must be filled again
-	backlog  []store.Event  // what came meanwhile
-	revision store.Revision // the tree shows everything up to here; Cache.Revision may be further
+	filling  chan struct{}  // not nil while a request fills the table; closed when it ends
+	gap      bool           // the backlog misses changes, so the table must be filled again
+	backlog  []store.Event  // the changes since filling began
+	revision store.Revision // the tree has everything up to it; Cache.Revision may be higher
 	tree     *btree.BTreeG[*Item]
 	indexes  map[string]index // by selectable field
-	log      log
+	log      *changes
 	lanes    map[lane]*laneLog
+	shared   *mutation.Detector
 }
 
 func byPath(a, b *Item) bool { return a.path < b.path }
 
 func newTable(c *Cache, r *objects.Resource, prefix string) *Table {
-	return &Table{cache: c, resource: r, prefix: prefix, ended: make(chan struct{}), log: newLog(0, logLimit), lanes: map[lane]*laneLog{}}
+	t := &Table{cache: c, resource: r, prefix: prefix, removed: make(chan struct{}), lanes: map[lane]*laneLog{},
+		shared: mutation.New("API server's cache of " + prefix)}
+	t.log = t.newLog(0)
+	return t
 }
 
-// Resource returns what the table holds.
+// Resource returns the resource of the table.
 func (t *Table) Resource() *objects.Resource { return t.resource }
 
 // StoreKey returns the key of an object in the store.
 func (t *Table) StoreKey(key objects.Key) string { return t.prefix + pathOf(key) }
 
-// ErrReplaced means that a resource is no longer what it was when the request came in: its definition has changed.
+// ErrReplaced means that the table was removed: the definition of its resource has changed during the request.
 var ErrReplaced = errors.New("the resource's definition has changed")
 
-// over reports whether the table is the cache's no longer.
-func (t *Table) over() bool {
+// isRemoved reports whether the table was removed from the cache.
+func (t *Table) isRemoved() bool {
 	select {
-	case <-t.ended:
+	case <-t.removed:
 		return true
 	default:
 		return false
@@ -75,7 +79,7 @@ func (t *Table) ready(ctx context.Context) error {
 			t.mu.Unlock()
 			return nil
 		}
-		if t.over() { // under the lock: finish, which comes after, sees whoever begins to fill the table before
+		if t.isRemoved() { // checked under the lock, so that a later finish sees the fill
 			t.mu.Unlock()
 			return ErrReplaced
 		}
@@ -97,7 +101,7 @@ func (t *Table) ready(ctx context.Context) error {
 	return nil
 }
 
-// fill reads the table at one revision. What the feed brings meanwhile waits in the backlog.
+// fill reads the table at one revision. Meanwhile the feed adds changes to the backlog.
 func (t *Table) fill(ctx context.Context) error {
 	tree, revision, err := t.load(ctx)
 	t.mu.Lock()
@@ -110,12 +114,12 @@ func (t *Table) fill(ctx context.Context) error {
 		return fmt.Errorf("read %s: %w", t.prefix, err)
 	}
 	if gap {
-		return nil // ready tries again
+		return nil // ready retries
 	}
-	t.tree, t.revision, t.log = tree, revision, newLog(revision, logLimit)
+	t.tree, t.revision, t.log = tree, revision, t.newLog(revision)
 	t.buildIndexes()
 	t.applyLocked(backlog)
-	t.changed()
+	t.noteChange()
 	t.full.Store(true)
 	return nil
 }
@@ -129,7 +133,9 @@ func (t *Table) load(ctx context.Context) (*btree.BTreeG[*Item], store.Revision,
 			return nil, 0, err
 		}
 		for _, e := range page.Entries {
-			tree.ReplaceOrInsert(t.newItem(e.Key[len(t.prefix):], e.Modified, e.Value))
+			item := t.newItem(e.Key[len(t.prefix):], e.Modified, e.Value)
+			t.shared.Share(item.object)
+			tree.ReplaceOrInsert(item)
 		}
 		opts.At = page.Revision
 		if !page.More {
@@ -139,69 +145,81 @@ func (t *Table) load(ctx context.Context) (*btree.BTreeG[*Item], store.Revision,
 	}
 }
 
-// empty forgets everything, as before the first use: changes have been missed.
-func (t *Table) empty() { t.reset((*log).end) }
+// empty drops the content of the table because the feed has missed changes. The next read fills it again, and watches
+// continue from the store.
+func (t *Table) empty() { t.reset((*changes).Drop) }
 
-// finish empties the table for good. Watches go on to the last change.
-func (t *Table) finish() { t.reset((*log).finish) }
+// finish drops the content of a removed table. Watches continue up to the last change.
+func (t *Table) finish() { t.reset(func(l *changes) { l.Close(ErrReplaced) }) }
 
-func (t *Table) reset(end func(*log)) {
+// reset resets the table to its initial content. end ends its log and lanes.
+func (t *Table) reset(end func(*changes)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.gap = t.filling != nil
 	t.full.Store(false)
-	end(&t.log)
-	t.log = newLog(0, logLimit)
-	t.endLanes(end)
-	t.tree, t.indexes, t.revision = nil, nil, 0
+	end(t.log)
+	for _, ll := range t.lanes {
+		end(ll.changes)
+	}
+	clear(t.lanes)
+	t.shared.Reset()
+	t.tree, t.indexes, t.revision, t.log = nil, nil, 0, t.newLog(0)
 }
 
-// apply takes over changes of this table, in order. It alone changes what is in the table.
+// apply applies changes of this table, in order. Only the feed calls it.
 func (t *Table) apply(events []store.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case t.full.Load():
+	if t.full.Load() {
 		t.applyLocked(events)
-	case t.filling != nil:
-		t.cache.settle(events)
-		t.backlog = append(t.backlog, events...)
-	default:
-		t.cache.settle(events)
+		return
+	}
+	if t.filling == nil {
+		return
+	}
+	for _, ev := range events {
+		ev.Object = nil // the writer does not wait for the backlog, and keeps its object
+		t.backlog = append(t.backlog, ev)
 	}
 }
 
 func (t *Table) applyLocked(events []store.Event) {
-	changes := make([]event, 0, len(events))
+	all := make([]change, 0, len(events))
 	for i := range events {
 		if events[i].Revision <= t.revision {
-			t.cache.settle(events[i : i+1]) // the fill has seen it
-			continue
+			continue // the fill has read it already
 		}
-		if ev, ok := t.change(&events[i]); ok {
-			changes = append(changes, ev)
+		if c, ok := t.change(&events[i]); ok {
+			c.bytes = c.retained()
+			all = append(all, c)
 		}
 		t.revision = events[i].Revision
 	}
-	if len(changes) > 0 {
-		t.changed()
-		t.log.append(changes)
-		t.appendLanes(changes)
+	if len(all) > 0 {
+		t.noteChange()
+		t.log.Append(all[len(all)-1].revision, all)
+		t.appendLanes(all)
 	}
 }
 
-func (t *Table) change(ev *store.Event) (event, bool) {
+// change applies an event to the tree and the indexes. ok is false for the deletion of an object that is not in the
+// tree.
+func (t *Table) change(ev *store.Event) (out change, ok bool) {
 	path := ev.Key[len(t.prefix):]
-	out := event{revision: ev.Revision}
+	out.revision = ev.Revision
 	if ev.Value == nil {
 		before, ok := t.tree.Delete(&Item{path: path})
 		if !ok {
-			return event{}, false
+			return change{}, false
 		}
+		t.shared.Drop(before.object)
 		out.before, out.gone = before, before.At(ev.Revision)
 	} else {
 		out.now = t.item(path, ev)
+		t.shared.Share(out.now.object)
 		if before, ok := t.tree.ReplaceOrInsert(out.now); ok {
+			t.shared.Drop(before.object)
 			out.before = before
 		}
 	}
@@ -209,28 +227,28 @@ func (t *Table) change(ev *store.Event) (event, bool) {
 	return out, true
 }
 
+// item returns the item of an event: with the writer's object if it was created for this table, otherwise decoded from
+// the stored value.
 func (t *Table) item(path string, ev *store.Event) *Item {
-	p := t.cache.pending(ev)
+	p := t.pending(ev)
 	if p == nil {
 		return t.newItem(path, ev.Revision, ev.Value)
 	}
-	if p.Object.GetResourceVersion() == "" {
-		p.Object.SetResourceVersion(formatRevision(ev.Revision))
-	}
-	i := NewItem(keyOf(path), ev.Revision, p.Object)
+	p.object.SetResourceVersion(formatRevision(ev.Revision))
+	i := NewItem(keyOf(path), ev.Revision, p.object)
 	i.path, i.size, i.sum, i.kept = path, len(ev.Value), sumOf(ev.Value), t.cache.kept
 	if !t.resource.Undecoded {
 		p.item.Store(i)
 		return i
 	}
-	held := t.newItem(path, ev.Revision, ev.Value) // the writer's answer keeps the object, the table does not
+	held := t.newItem(path, ev.Revision, ev.Value) // the writer's response keeps the object, the table does not
 	held.plain, held.writers = t.resource.Custom(), weak.Make(i)
 	i.value, i.plain, i.kept = held.value, held.plain, nil
 	p.item.Store(i)
 	return held
 }
 
-// Get returns the current item of key, as far as the feed has come.
+// Get returns the item of key at the revision that the feed has reached.
 func (t *Table) Get(ctx context.Context, key objects.Key) (*Item, bool, error) {
 	if err := t.ready(ctx); err != nil {
 		return nil, false, err
@@ -245,28 +263,28 @@ func (t *Table) Get(ctx context.Context, key objects.Key) (*Item, bool, error) {
 	return i, ok, nil
 }
 
-// changed notes that the tree is another.
-func (t *Table) changed() {
+// noteChange updates the result of State.
+func (t *Table) noteChange() {
 	t.objects.Store(int64(t.tree.Len()))
-	t.changes.Add(1)
+	t.version.Add(1)
 }
 
-// State returns a number that grows with every change of the table, and how many objects it holds, as far as the feed has
-// come.
-func (t *Table) State(ctx context.Context) (changes uint64, count int, err error) {
+// State returns a number that grows with every change of the table, and the number of its objects, at the revision that the feed
+// has reached.
+func (t *Table) State(ctx context.Context) (version uint64, count int, err error) {
 	if !t.full.Load() {
 		if err := t.ready(ctx); err != nil {
 			return 0, 0, err
 		}
 	}
-	return t.changes.Load(), int(t.objects.Load()), nil
+	return t.version.Load(), int(t.objects.Load()), nil
 }
 
 // snapshot is a table at one revision.
 type snapshot struct {
 	tree     *btree.BTreeG[*Item]
 	revision store.Revision
-	last     *segment // the position in the log from which to read on
+	end      *place // later changes are behind it
 }
 
 func (t *Table) snapshot(ctx context.Context) (snapshot, error) {
@@ -274,13 +292,13 @@ func (t *Table) snapshot(ctx context.Context) (snapshot, error) {
 		if err := t.ready(ctx); err != nil {
 			return snapshot{}, err
 		}
-		reached := t.cache.Revision() // before the lock: what was reached is in the tree
+		reached := t.cache.Revision() // read before the lock, so that the tree includes it
 		t.mu.Lock()
 		if t.tree == nil {
 			t.mu.Unlock()
 			continue
 		}
-		s := snapshot{t.tree.Clone(), max(t.revision, reached), t.log.last}
+		s := snapshot{t.tree.Clone(), max(t.revision, reached), t.log.End()}
 		t.mu.Unlock()
 		return s, nil
 	}
@@ -304,7 +322,7 @@ func skip(after string, yield func(*Item) bool) func(*Item) bool {
 	return func(i *Item) bool { return i.path == after || yield(i) }
 }
 
-// All returns the current items of a namespace ("": all), as far as the feed has come.
+// All returns the items of a namespace ("": all) at the revision that the feed has reached.
 func (t *Table) All(ctx context.Context, namespace string) ([]*Item, error) {
 	s, err := t.snapshot(ctx)
 	if err != nil {

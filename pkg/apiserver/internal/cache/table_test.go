@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -14,7 +15,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
-// interrupted is a store that does something else once it has been listed.
+// interrupted is a store that calls then after the first list.
 type interrupted struct {
 	store.Store
 	then func()
@@ -29,7 +30,7 @@ func (s *interrupted) List(ctx context.Context, prefix string, opts store.ListOp
 	return page, err
 }
 
-// TestRestartDuringFill lets the feed begin anew behind a change that a table, being filled, has not seen.
+// TestRestartDuringFill restarts the feed behind a change that was committed while a table was filled.
 func TestRestartDuringFill(t *testing.T) {
 	s := &interrupted{Store: memory.New()}
 	c, err := New(t.Context(), s, clock.Real())
@@ -52,6 +53,41 @@ func TestRestartDuringFill(t *testing.T) {
 		}
 	}
 	if _, ok, err := table.Get(t.Context(), key); err != nil || !ok {
-		t.Errorf("what was written meanwhile: got %v %v, want it to be there", ok, err)
+		t.Errorf("an object written meanwhile: got %v %v, want it in the table", ok, err)
+	}
+}
+
+// TestPendingOfAReplacedTable writes an object to a table that is replaced before the feed delivers the change.
+func TestPendingOfAReplacedTable(t *testing.T) {
+	c := newCluster(t, logBytes)
+	c.write("first", "v")
+	old := c.table
+	c.Remove(c.row.Names.GR())
+	row := c.row
+	row.Read = func(value []byte) (objects.Object, error) { // as a custom resource's, of another storage version
+		obj := row.New()
+		if err := decodeInto(obj, value); err != nil {
+			return nil, err
+		}
+		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{Version: "v2", Kind: row.Names.Kind})
+		return obj, nil
+	}
+	now := c.Add(&row)
+	if _, err := now.All(t.Context(), ""); err != nil { // it is filled: the feed applies the write at once
+		t.Fatal(err)
+	}
+	answer := c.writeTo(old, "x", "v")
+	if answer.object.GetResourceVersion() != formatRevision(answer.Revision) {
+		t.Errorf("the writer's answer has resourceVersion %q, want %d", answer.object.GetResourceVersion(), answer.Revision)
+	}
+	i, ok, err := now.Get(t.Context(), objects.Key{Namespace: "n", Name: "x"})
+	if err != nil || !ok {
+		t.Fatalf("got %v %v, want the object", ok, err)
+	}
+	if got := i.object.GetObjectKind().GroupVersionKind().Version; got != "v2" {
+		t.Errorf("the table of v2 has an object of version %q", got)
+	}
+	if i.object == answer.object {
+		t.Error("the table shares the object of another table's write")
 	}
 }

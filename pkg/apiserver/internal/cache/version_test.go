@@ -15,7 +15,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
-// checkVersion compares what is put in with what is encoded anew.
+// checkVersion compares the inserted resourceVersion with the encoding of an object that has it.
 func checkVersion(t *testing.T, content map[string]any) {
 	t.Helper()
 	metadata, ok := content["metadata"].(map[string]any)
@@ -83,7 +83,7 @@ func FuzzWithVersion(f *testing.F) {
 	})
 }
 
-// TestWritersObject looks at an item of a custom resource while its writer is still there, and later.
+// TestWritersObject reads an item of a custom resource while the request that wrote it holds the object, and later.
 func TestWritersObject(t *testing.T) {
 	c, err := New(t.Context(), memory.New(), clock.Real())
 	if err != nil {
@@ -103,8 +103,8 @@ func TestWritersObject(t *testing.T) {
 	if err := u.UnmarshalJSON([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	p := c.Pending(u)
-	held := table.item("n/x", &store.Event{Key: table.prefix + "n/x", Revision: 7, Value: []byte(text), Object: p})
+	p := table.Pending(u)
+	held := table.item("n/x", &store.Event{Key: table.prefix + "n/x", Revision: 7, Value: []byte(text), Object: p.Ref()})
 	encode := func(obj objects.Object) ([]byte, error) {
 		encoded++
 		return json.Marshal(obj)

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// Event is one change as a watch sees it. Item is nil in a bookmark.
+// Event is one change as a watch shows it. Item is nil in a bookmark.
 type Event struct {
 	Type     watch.EventType
 	Item     *Item
@@ -19,40 +20,39 @@ type Event struct {
 	Initial  bool // a bookmark: the end of the initial events (annotation k8s.io/initial-events-end)
 }
 
-// WatchOptions say what a watch shall yield.
+// WatchOptions say what a watch yields.
 type WatchOptions struct {
 	Selector
 	From       store.Revision // changes after it; ignored with State or Now
-	State      bool           // begin with what there is, as additions
+	State      bool           // begin with the current objects, as additions
 	Now        bool           // begin with the next change
-	InitialEnd bool           // after State, a bookmark that says so
-	Bookmarks  time.Duration  // a bookmark when so long nothing has come; 0: none
+	InitialEnd bool           // yield a bookmark with Initial after State
+	Bookmarks  time.Duration  // the interval of bookmarks; 0: none
 }
 
 // Watch returns the changes of a table in batches, in revision order, until ctx ends or the table is removed. An error ends them:
-// store.ErrCompacted when the changes after From (or where a slow reader stands) are gone. A watch that starts in the
-// future begins when that comes.
+// store.ErrCompacted when the changes after From, or after what a slow reader has read, are gone. A watch from a revision in
+// the future yields nothing until the cache is there.
 func (t *Table) Watch(ctx context.Context, o WatchOptions) iter.Seq2[[]Event, error] {
 	return func(yield func([]Event, error) bool) {
 		w := &watcher{table: t, o: o, yield: yield}
 		defer w.close()
-		if err := w.run(ctx); err != nil && ctx.Err() == nil && !t.over() {
+		if err := w.run(ctx); err != nil && ctx.Err() == nil && !t.isRemoved() {
 			yield(nil, err)
 		}
 	}
 }
 
-// watcher is one running watch. at is the segment that it has read, seen the revision up to which it has seen
-// everything.
+// watcher is one running watch.
 type watcher struct {
 	table *Table
 	o     WatchOptions
 	yield func([]Event, error) bool
 	lane  *laneLog
-	at    *segment
-	seen  store.Revision
+	at    *place         // the position in the log or lane; nil: to be read from the store
+	seen  store.Revision // every change up to here was yielded
 	timer clock.Timer
-	left  bool // the reader has had enough
+	left  bool // the reader has left the loop
 }
 
 func (w *watcher) close() {
@@ -65,22 +65,18 @@ func (w *watcher) close() {
 }
 
 func (w *watcher) run(ctx context.Context) error {
-	if err := w.begin(ctx); err != nil {
-		return err
-	}
-	for !w.left && ctx.Err() == nil {
+	err := w.begin(ctx)
+	for err == nil && !w.left && ctx.Err() == nil {
 		if w.at == nil {
-			if err := w.catchUp(ctx); err != nil {
-				return err
-			}
-			continue
+			err = w.catchUp(ctx)
+		} else {
+			err = w.step(ctx)
 		}
-		w.step(ctx)
 	}
-	return nil
+	return err
 }
 
-// begin yields the initial state, if that is asked for, and finds where to read on.
+// begin yields the initial objects, if the options request them, and finds the place to read from.
 func (w *watcher) begin(ctx context.Context) error {
 	s, err := w.table.snapshot(ctx)
 	if err != nil {
@@ -91,7 +87,7 @@ func (w *watcher) begin(ctx context.Context) error {
 		w.enter()
 		return nil
 	}
-	w.seen, w.at = s.revision, s.last
+	w.seen, w.at = s.revision, s.end
 	if w.o.State {
 		w.state(s)
 	}
@@ -99,7 +95,7 @@ func (w *watcher) begin(ctx context.Context) error {
 	return nil
 }
 
-// state yields what a snapshot holds.
+// state yields the objects of a snapshot.
 func (w *watcher) state(s snapshot) {
 	var out []Event
 	s.ascend(w.o.Namespace, "", func(i *Item) bool {
@@ -114,8 +110,8 @@ func (w *watcher) state(s snapshot) {
 	w.emit(out)
 }
 
-// enter finds the place in the log, or in the watch's lane, that follows what has been seen. Without such a place, at
-// stays nil and the store has to help.
+// enter finds the place behind everything that was yielded, in the log or in the watch's lane. at stays nil when the changes
+// behind it were dropped, and have to be read from the store.
 func (w *watcher) enter() {
 	t := w.table
 	t.mu.Lock()
@@ -124,99 +120,95 @@ func (w *watcher) enter() {
 		t.mu.Unlock()
 		return
 	}
-	l, hot := t.laneOf(&w.o.Selector)
-	if !hot {
-		w.at = t.log.find(w.seen)
+	l, ok := t.laneOf(&w.o.Selector)
+	if !ok {
+		w.at, _ = t.log.Since(w.seen)
 		t.mu.Unlock()
 		return
 	}
 	if w.lane == nil || w.lane != t.lanes[l] {
 		w.lane = t.join(l)
 	}
-	if w.at = w.lane.find(w.seen); w.at != nil {
+	if w.at, ok = w.lane.Since(w.seen); ok {
 		t.mu.Unlock()
 		return
 	}
-	// What was in the log before the lane was opened is read from the log, up to here.
-	from, at, end := t.log.find(w.seen), w.lane.last, t.log.last
+	// The changes from before the lane was opened are in the log.
+	from, ok := t.log.Since(w.seen)
+	lane, end := w.lane.End(), t.log.End()
 	t.mu.Unlock()
-	if from == nil {
+	if !ok {
 		return
 	}
 	for from != end && !w.left {
-		if from = from.next.Load(); from == nil {
-			return // cut off meanwhile
+		b, err := from.Next()
+		if err != nil {
+			return // dropped meanwhile
 		}
-		w.read(from)
+		w.read(b.Changes, b.Revision)
+		from = b.After
 	}
-	w.at = at
+	w.at = lane
 }
 
-// step waits for the next segment and reads it.
-func (w *watcher) step(ctx context.Context) {
-	select {
-	case <-w.at.ready:
-	default:
-		if !w.wait(ctx) {
-			return
-		}
+// step reads the next batch, or waits for it.
+func (w *watcher) step(ctx context.Context) error {
+	b, err := w.at.Next()
+	switch {
+	case errors.Is(err, store.ErrCompacted):
+		w.at = nil // the reader is too slow, or the table was emptied: the watch continues from the store
+		return nil
+	case err != nil:
+		return err // the table was removed
+	case b == nil:
+		w.wait(ctx)
+		return nil
 	}
-	next := w.at.next.Load()
-	if next == nil {
-		w.at = nil // too slow, or the table was emptied: the store knows
-		return
-	}
-	w.at = next
-	w.read(next)
+	w.at = b.After
+	w.read(b.Changes, b.Revision)
+	return nil
 }
 
-// wait returns true when there is a next segment.
-func (w *watcher) wait(ctx context.Context) bool {
-	if w.o.Bookmarks == 0 {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-w.at.ready:
-			return true
+// wait returns when the log has a new batch, and after a bookmark.
+func (w *watcher) wait(ctx context.Context) {
+	var due <-chan time.Time
+	if w.o.Bookmarks > 0 {
+		if w.timer == nil {
+			w.timer = w.table.cache.clock.NewTimer(w.o.Bookmarks)
 		}
-	}
-	if w.timer == nil {
-		w.timer = w.table.cache.clock.NewTimer(w.o.Bookmarks)
+		due = w.timer.C()
 	}
 	select {
 	case <-ctx.Done():
-		return false
-	case <-w.at.ready:
-		return true
-	case <-w.timer.C():
+	case <-w.at.Ready():
+	case <-due:
 		w.timer.Reset(w.o.Bookmarks)
 		w.bookmark()
-		return false
 	}
 }
 
-// bookmark tells how far the watch has come when nothing is left to read.
+// bookmark yields how far the watch has come, unless there is something to read first.
 func (w *watcher) bookmark() {
-	reached := w.table.cache.Revision() // first: what was reached is in the log
-	if w.at.next.Load() != nil {
+	reached := w.table.cache.Revision() // read first, so that the log has everything up to it
+	if b, err := w.at.Next(); b != nil || err != nil {
 		return
 	}
 	w.seen = max(w.seen, reached)
 	w.emit([]Event{{Type: watch.Bookmark, Revision: w.seen}})
 }
 
-func (w *watcher) read(s *segment) {
+// read yields the changes of a batch that goes up to revision rev.
+func (w *watcher) read(batch []change, rev store.Revision) {
 	var out []Event
-	for i := range s.events {
-		ev := &s.events[i]
-		if ev.revision <= w.seen {
+	for i := range batch {
+		if batch[i].revision <= w.seen {
 			continue
 		}
-		if e, ok := w.view(ev); ok {
+		if e, ok := w.view(&batch[i]); ok {
 			out = append(out, e)
 		}
 	}
-	w.seen = max(w.seen, s.revision)
+	w.seen = max(w.seen, rev)
 	w.emit(out)
 }
 
@@ -226,40 +218,40 @@ func (w *watcher) emit(out []Event) {
 	}
 }
 
-// view returns a change as the watch's selector shows it: an object that comes to match is added, one that no longer
-// does is deleted, with what it was, under the change's revision.
-func (w *watcher) view(ev *event) (Event, bool) {
-	is, was := w.o.takes(ev.now), w.o.takes(ev.before)
-	out := Event{Revision: ev.revision, Item: ev.now}
+// view returns a change as the watch's selector shows it. An object that begins to match is Added. One that no longer matches is
+// Deleted, as it was before, under the revision of the change.
+func (w *watcher) view(c *change) (Event, bool) {
+	is, was := w.o.selects(c.now), w.o.selects(c.before)
+	out := Event{Revision: c.revision, Item: c.now}
 	switch {
 	case is && was:
 		out.Type = watch.Modified
 	case is:
 		out.Type = watch.Added
-	case was && ev.gone != nil:
-		out.Type, out.Item = watch.Deleted, ev.gone
+	case was && c.gone != nil:
+		out.Type, out.Item = watch.Deleted, c.gone
 	case was:
-		out.Type, out.Item = watch.Deleted, ev.before.At(ev.revision)
+		out.Type, out.Item = watch.Deleted, c.before.At(c.revision)
 	default:
 		return out, false
 	}
 	return out, true
 }
 
-// catchUp reads from the store what the log no longer holds, until the log has what follows.
+// catchUp reads from the store what the log has dropped, until the log has what follows.
 func (w *watcher) catchUp(ctx context.Context) error {
-	if err := w.table.ready(ctx); err != nil {
+	t := w.table
+	if err := t.ready(ctx); err != nil {
 		return err
 	}
 	if w.enter(); w.at != nil || w.left {
 		return nil
 	}
-	t := w.table
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	go func() { // whoever comes here reads from disk, and not for long
+	go func() {
 		select {
-		case <-t.ended:
+		case <-t.removed:
 			stop()
 		case <-ctx.Done():
 		}
@@ -268,7 +260,7 @@ func (w *watcher) catchUp(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.read(w.stored(batch))
+		w.read(w.stored(batch.Events), batch.Revision)
 		if w.left {
 			return nil
 		}
@@ -279,24 +271,23 @@ func (w *watcher) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// stored makes a segment of a batch of the store. Objects that travel with it are the feed's, which may still be at work
-// on them: only the bytes are used.
-func (w *watcher) stored(batch store.Batch) *segment {
+// stored decodes events of the store. It does not use the objects that travel with them: the feed may still change those.
+func (w *watcher) stored(events []store.Event) []change {
 	t := w.table
-	s := &segment{revision: batch.Revision}
-	for _, ev := range batch.Events {
+	out := make([]change, 0, len(events))
+	for _, ev := range events {
 		path := ev.Key[len(t.prefix):]
-		out := event{revision: ev.Revision}
+		c := change{revision: ev.Revision}
 		if ev.Value != nil {
-			out.now = t.newItem(path, ev.Revision, ev.Value)
+			c.now = t.newItem(path, ev.Revision, ev.Value)
 		}
 		if ev.Prev != nil {
-			out.before = t.newItem(path, ev.PrevRev, ev.Prev)
+			c.before = t.newItem(path, ev.PrevRev, ev.Prev)
 			if ev.Value == nil {
-				out.gone = out.before.At(ev.Revision)
+				c.gone = c.before.At(ev.Revision)
 			}
 		}
-		s.events = append(s.events, out)
+		out = append(out, c)
 	}
-	return s
+	return out
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// decodeCustom is Decode for a kind known at run time only. What is wrong with its fields is not a matter of reading the
-// body, since no type says what they are; so a body of another kind can be read too, and is refused in the words of a
-// validation.
+// decodeCustom is Decode for a custom resource. It has no Go type that a body could fail to decode into, so a body of another
+// kind decodes too, and is refused by validation.
 func decodeCustom(b Body, k Kind, obj runtime.Object) (warnings []string, err error) {
 	want := k.GVK()
 	if b.Format == Protobuf {
@@ -23,17 +22,17 @@ func decodeCustom(b Body, k Kind, obj runtime.Object) (warnings []string, err er
 	if err != nil {
 		return nil, err
 	}
-	if r.said.Kind == "" { // such kinds have no type that would say it
-		return nil, b.kindless(want)
+	if r.declared.Kind == "" { // no Go type implies the kind
+		return nil, b.missingKind(want)
 	}
 	if r.err == nil {
-		r.err = r.refused(b)
+		r.err = r.strictError(b)
 	}
 	if r.err != nil {
 		return nil, cannotHandle(r.actual, want.Kind, r.err)
 	}
-	if r.said.GroupVersion() != want.GroupVersion() {
-		return nil, wrongVersion(r.said.GroupVersion(), want.GroupVersion())
+	if r.declared.GroupVersion() != want.GroupVersion() {
+		return nil, wrongVersion(r.declared.GroupVersion(), want.GroupVersion())
 	}
 	if r.actual.Kind != want.Kind {
 		return nil, apierrors.NewInvalid(r.actual.GroupKind(), nameOf(obj), field.ErrorList{
@@ -44,8 +43,8 @@ func decodeCustom(b Body, k Kind, obj runtime.Object) (warnings []string, err er
 	return r.warnings(), nil
 }
 
-// kindless is the error of a body that does not say what it is, as JSON.
-func (b Body) kindless(want schema.GroupVersionKind) error {
+// missingKind is the error of a body without a kind.
+func (b Body) missingKind(want schema.GroupVersionKind) error {
 	data, _, err := b.json()
 	if err == nil {
 		err = fmt.Errorf("Object 'Kind' is missing in '%s'", data) //nolint:staticcheck // Kubernetes' words
@@ -56,7 +55,7 @@ func (b Body) kindless(want schema.GroupVersionKind) error {
 	return unrecognized(b.Data, want.Kind, err)
 }
 
-// version is what the kind is served in.
+// version returns the served version of the kind.
 func (k Kind) version() *objects.Served {
 	if k.Served != nil {
 		return k.Served

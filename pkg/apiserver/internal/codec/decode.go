@@ -21,35 +21,35 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// The ways of field validation.
+// The values of fieldValidation.
 const (
 	validateIgnore = metav1.FieldValidationIgnore
 	validateStrict = metav1.FieldValidationStrict
 )
 
-// Body is what a client sent.
+// Body is the body of a request.
 type Body struct {
 	Format     Format
 	Data       []byte
 	Validation string // Ignore, Warn or Strict; "" is Warn
 }
 
-// Known names the Go type of a kind that the server has, "" when it has no such kind.
+// Known returns the name of the Go type of a served kind; "" if the kind is not served.
 type Known func(schema.GroupVersionKind) string
 
-// Decode reads a body that is to be of kind want into obj and says what its fields are warned about. What apiVersion and
-// kind the body leaves out are want's; those that it has must be.
+// Decode decodes a body of kind want into obj, and returns warnings about its fields. An apiVersion and a kind that the body
+// omits default to want's; others are refused.
 func Decode(b Body, want schema.GroupVersionKind, obj runtime.Object, known Known) (warnings []string, err error) {
 	r, err := b.read(want, obj, nil)
 	if err != nil {
 		return nil, err
 	}
 	err = r.err
-	if r.err == nil || b.Format != Protobuf { // of which nothing is known when it can't be read
+	if r.err == nil || b.Format != Protobuf { // an undecodable protobuf body has no kind to check
 		err = cmp.Or(checkKind(r.actual, want, known), err)
 	}
 	if err == nil {
-		err = r.refused(b)
+		err = r.strictError(b)
 	}
 	if err != nil {
 		return nil, cannotHandle(r.actual, want.Kind, err)
@@ -61,16 +61,16 @@ func Decode(b Body, want schema.GroupVersionKind, obj runtime.Object, known Know
 	return r.warnings(), nil
 }
 
-// reading is what came of reading a body.
+// reading is the result of reading a body.
 type reading struct {
-	said   schema.GroupVersionKind // what it says it is
-	actual schema.GroupVersionKind // what it is; what it does not say is as it should be
-	strict []error                 // the fields that are unknown or there twice
-	err    error                   // why it is no such object
+	declared schema.GroupVersionKind // the kind in the body
+	actual   schema.GroupVersionKind // declared, with the expected kind where the body omits it
+	strict   []error                 // unknown and duplicate fields
+	err      error                   // why the body does not decode
 }
 
-// read reads the body into obj, which is to be of kind want, of version v where that says more than obj's type. The error is
-// about bodies that do not even say what they are.
+// read decodes the body into obj, of kind want and version v. It returns an error if the body has no readable kind; other
+// errors are in the reading.
 func (b Body) read(want schema.GroupVersionKind, obj runtime.Object, v *objects.Served) (r reading, err error) {
 	data, twice, err := b.json()
 	if err != nil {
@@ -87,21 +87,21 @@ func (b Body) read(want schema.GroupVersionKind, obj runtime.Object, v *objects.
 	if r.strict, r.err = v.Unmarshal(data, obj, strictly); twice != nil {
 		r.strict = append([]error{twice}, r.strict...)
 	}
-	r.said = obj.GetObjectKind().GroupVersionKind()
-	r.actual = r.said
+	r.declared = obj.GetObjectKind().GroupVersionKind()
+	r.actual = r.declared
 	if strictly && r.actual == want && r.err == nil && len(r.strict) == 0 {
 		return r, nil
 	}
-	// Then it has to be looked at more closely: what a body is, it may also say in capitals, or twice.
-	if r.said, err = interpret(data); err != nil {
+	// Decode the kind separately: the body may have it in capitals, or as a duplicate field.
+	if r.declared, err = interpret(data); err != nil {
 		return r, unrecognized(b.Data, want.Kind, err)
 	}
-	r.actual = fill(r.said, want)
+	r.actual = fill(r.declared, want)
 	return r, nil
 }
 
-// refused is the error of a body whose fields are not what they are to be, where that is one.
-func (r reading) refused(b Body) error {
+// strictError returns the error about unknown and duplicate fields, if the field validation is strict.
+func (r reading) strictError(b Body) error {
 	if b.Validation != validateStrict || len(r.strict) == 0 {
 		return nil
 	}
@@ -120,8 +120,8 @@ func wrongVersion(actual, want schema.GroupVersion) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", actual, want))
 }
 
-// json returns the body as JSON, and that a field is there twice, which JSON made of YAML does not show any more; a protobuf
-// body is returned as it is.
+// json returns the body as JSON, and the error about duplicate fields in YAML, which its JSON form no longer has. It returns a
+// protobuf body unchanged.
 func (b Body) json() (data []byte, twice, err error) {
 	if b.Format != YAML {
 		return b.Data, nil, nil
@@ -135,9 +135,9 @@ func (b Body) json() (data []byte, twice, err error) {
 	return data, twice, err
 }
 
-// interpret reads what kind JSON says it is.
+// interpret returns the kind in a JSON body.
 func interpret(data []byte) (schema.GroupVersionKind, error) {
-	var tm struct { // without a name of its own, which Kubernetes' messages do not show either
+	var tm struct { // unnamed, because Kubernetes' messages contain no type name here
 		APIVersion string `json:"apiVersion,omitempty"`
 		Kind       string `json:"kind,omitempty"`
 	}
@@ -151,7 +151,7 @@ func interpret(data []byte) (schema.GroupVersionKind, error) {
 	return gv.WithKind(tm.Kind), nil
 }
 
-// errNoEnvelope reports that a body is none of Kubernetes' protobuf messages.
+// errNoEnvelope is the error of a body that is no protobuf message of Kubernetes.
 var errNoEnvelope = fmt.Errorf("provided data does not appear to be a protobuf message, expected prefix %v", protobufMagic)
 
 func readEnvelope(data []byte, obj runtime.Object) (schema.GroupVersionKind, error) {
@@ -181,8 +181,8 @@ func fill(gvk, defaults schema.GroupVersionKind) schema.GroupVersionKind {
 	return gvk
 }
 
-// checkKind refuses a body of another kind. The same kind in another version passes here: it is refused with better
-// words once it is known to be readable.
+// checkKind refuses a body of another kind. A body in another version of the kind passes: Decode refuses it later with a more
+// specific message.
 func checkKind(actual, want schema.GroupVersionKind, known Known) error {
 	if actual == want {
 		return nil
@@ -197,10 +197,10 @@ func checkKind(actual, want schema.GroupVersionKind, known Known) error {
 	return fmt.Errorf("converting (%s) to (%s.%s): unknown conversion", name, internalPackage(want.Group), want.Kind)
 }
 
-// TypeName returns the name that error messages give the Go type of obj: "v1.Secret".
+// TypeName returns the name of obj's Go type in error messages: "v1.Secret".
 func TypeName(obj runtime.Object) string { return reflect.TypeOf(obj).Elem().String() }
 
-// internalPackage is the word that Kubernetes' messages use for a group's types of no version.
+// internalPackage is the package of a group's internal types in Kubernetes' messages.
 func internalPackage(group string) string {
 	if group == "" {
 		return "core"
@@ -217,7 +217,7 @@ func unrecognized(data []byte, kind string, err error) error {
 	return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v (%s)", kind, err, summary(data)))
 }
 
-// summary shows the beginning of a body in an error message: as text where it looks like JSON, else in hex.
+// summary formats the beginning of a body for an error message: as text if it looks like JSON, else in hex.
 func summary(data []byte) string {
 	const most = 30
 	show := func(b []byte) string { return hex.EncodeToString(b) }
@@ -233,7 +233,7 @@ func summary(data []byte) string {
 	return show(data)
 }
 
-// DecodeOptions reads a body of DeleteOptions, of whatever version it says it is.
+// DecodeOptions decodes a body of DeleteOptions, of any version.
 func DecodeOptions(b Body, opts *metav1.DeleteOptions) error {
 	actual, err := b.options(opts)
 	const kind = "DeleteOptions"
@@ -249,7 +249,7 @@ func DecodeOptions(b Body, opts *metav1.DeleteOptions) error {
 	return nil
 }
 
-// options reads the body into opts and says what kind it is.
+// options decodes the body into opts and returns its kind.
 func (b Body) options(opts *metav1.DeleteOptions) (actual schema.GroupVersionKind, err error) {
 	data := b.Data
 	switch b.Format {
@@ -266,11 +266,11 @@ func (b Body) options(opts *metav1.DeleteOptions) (actual schema.GroupVersionKin
 	return actual, kjson.UnmarshalCaseSensitivePreserveInts(data, opts)
 }
 
-// unversioned are the kinds that are of every version.
+// unversioned lists the kinds that every version has.
 var unversioned = []string{"Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList"}
 
-// says reports whether the body names its kind to be gvk.
-func (b Body) says(gvk schema.GroupVersionKind) bool {
+// hasKind reports whether the kind in the body is gvk.
+func (b Body) hasKind(gvk schema.GroupVersionKind) bool {
 	if b.Format == Protobuf {
 		actual, err := readEnvelope(b.Data, new(metav1.DeleteOptions))
 		return err == nil && actual == gvk

@@ -11,12 +11,12 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Decoder turns bodies into objects of the stored version.
+// Decoder decodes bodies into objects of the stored version.
 type Decoder struct {
-	names map[schema.GroupVersionKind]string // the Go type of each kind that is served
+	names map[schema.GroupVersionKind]string // the Go type of each served kind
 }
 
-// NewDecoder returns the decoder of a table of resources.
+// NewDecoder returns a decoder for resources.
 func NewDecoder(resources []*objects.Resource) *Decoder {
 	d := &Decoder{names: map[schema.GroupVersionKind]string{}}
 	for _, s := range subresources {
@@ -51,10 +51,10 @@ var metaKinds = append([]string{
 	"List", "WatchEvent", "ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions",
 }, unversioned...)
 
-// Known names the Go type of a kind that is served.
+// Known returns the name of the Go type of a served kind; "" if the kind is not served.
 func (d *Decoder) Known(gvk schema.GroupVersionKind) string { return d.names[gvk] }
 
-// KindOf returns what req asks for: the kind of its resource, or of its subresource where that has its own.
+// KindOf returns the kind of req's body and answer: that of its subresource if it has one, else that of its resource.
 func KindOf(req *verbs.Request) Kind {
 	if req.Subresource != "" {
 		if sub, ok := SubresourceOf(req.Resource, req.Subresource); ok && sub.Kind != nil {
@@ -64,8 +64,8 @@ func KindOf(req *verbs.Request) Kind {
 	return Kind{Resource: req.Resource, Served: req.Served}
 }
 
-// Body returns the stored version, defaulted, of a body in the version that req asked for. Fields to warn about are
-// told to req.Warn.
+// Body decodes a body in the requested version and returns it in the stored version, with defaults. It passes warnings about
+// fields to req.Warn.
 func (d *Decoder) Body(req *verbs.Request, b Body) (objects.Object, error) {
 	k := KindOf(req)
 	obj := runtime.Object(k.Resource.New())
@@ -88,7 +88,8 @@ func (d *Decoder) Body(req *verbs.Request, b Body) (objects.Object, error) {
 	return k.store(obj)
 }
 
-// Check returns what is wrong with an object of req's kind that says it is of another, nil for kinds that no type is of.
+// Check returns a function that refuses objects of another kind than req's; nil for custom resources and subresources,
+// whose kind is not checked.
 func (d *Decoder) Check(req *verbs.Request) func(actual schema.GroupVersionKind) error {
 	k := KindOf(req)
 	if k.Resource.Custom() || req.Subresource != "" {
@@ -97,11 +98,11 @@ func (d *Decoder) Check(req *verbs.Request) func(actual schema.GroupVersionKind)
 	return func(actual schema.GroupVersionKind) error { return checkKind(fill(actual, k.GVK()), k.GVK(), d.Known) }
 }
 
-// List returns the list of req's resource that a body holds, or nil when it says that it is of another kind.
+// List decodes a body that is a list of req's resource. It returns nil for a body of another kind.
 func (d *Decoder) List(req *verbs.Request, b Body) (runtime.Object, error) {
 	want := KindOf(req).GVK()
 	want.Kind += "List"
-	if !b.says(want) {
+	if !b.hasKind(want) {
 		return nil, nil
 	}
 	list := req.Resource.NewList()
@@ -113,8 +114,8 @@ func (d *Decoder) List(req *verbs.Request, b Body) (runtime.Object, error) {
 	return list, err
 }
 
-// store converts an object of the served version to the stored one, with the defaults of both. Custom resources get those
-// of the stored version when it is known whose fields are whose.
+// store converts an object of the served version to the stored one, with the defaults of both, except those of the stored
+// version where the engine sets them after it updates managedFields.
 func (k Kind) store(obj runtime.Object) (objects.Object, error) {
 	stored, ok := obj.(objects.Object)
 	if !k.stored() {
@@ -127,7 +128,7 @@ func (k Kind) store(obj runtime.Object) (objects.Object, error) {
 	} else if !ok {
 		return nil, fmt.Errorf("%T is no API object", obj)
 	}
-	if k.stored() || !k.Resource.Custom() {
+	if k.stored() || !k.Resource.DefaultsUnowned {
 		k.Resource.Default(stored)
 	}
 	stored.GetObjectKind().SetGroupVersionKind(k.Resource.Names.GVK())

@@ -1,11 +1,12 @@
-// Package connect owns the subresources that lead out of the API server. Those of pods that lead to the pod's kubelet are
-// log, exec, attach and portforward: it finds the kubelet by the pod's node, shows it the API server's client certificate,
-// and passes bytes on; streams are not understood, only tunnelled. The subresource proxy leads to pods, nodes and Services.
+// Package connect owns the subresources that connect to another server. log, exec, attach and portforward of a pod connect to
+// the kubelet of the pod's node, with the API server's client certificate; streams are tunnelled, not interpreted. proxy
+// connects to pods, nodes and Services.
 package connect
 
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -32,14 +34,14 @@ var (
 type Target struct {
 	objects.Key
 	Resource string // of the core group
-	// Fail answers with an error that comes up once a connector has begun to answer by itself.
+	// Fail answers with an error. A connector calls it after it has handed the request to a library.
 	Fail func(w http.ResponseWriter, r *http.Request, err error)
 }
 
-// Connector serves one subresource. An error is the answer when nothing has been answered yet.
+// Connector serves one subresource. It returns an error only before it has written an answer.
 type Connector func(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error
 
-// Connectors maps subresources to what serves them.
+// Connectors lists the connectors by subresource.
 var Connectors = map[string]Connector{
 	"attach":      attach,
 	"exec":        exec,
@@ -48,26 +50,47 @@ var Connectors = map[string]Connector{
 	"proxy":       proxy,
 }
 
-// Kubelets reaches the kubelets of a cluster's nodes.
+// Kubelets connects to the kubelets of a cluster's nodes.
 type Kubelets struct {
-	reader stage.Reader
-	tls    *tls.Config
-	client *http.Client
+	reader   stage.Reader
+	verified func(node string) bool
+	trusted  transports // for verified nodes
+	others   transports
 
-	turn    atomic.Uint32     // of the endpoints of Services
-	anybody http.RoundTripper // to whom proxied requests go: they don't learn who we are
+	turn    atomic.Uint32 // of the endpoints of Services
+	proxied transports    // to pods and other ports of nodes: without the API server's certificate
 }
 
 // dialTimeout is how long a kubelet may take to accept a connection.
 const dialTimeout = 10 * time.Second
 
-// NewKubelets returns the kubelets of the nodes in reader. They see the certificate of identity; theirs, which each
-// makes for itself, is not checked, as Kubernetes does without a --kubelet-certificate-authority.
-func NewKubelets(reader stage.Reader, identity tls.Certificate) *Kubelets {
-	conf := &tls.Config{
-		Certificates: []tls.Certificate{identity}, MinVersion: tls.VersionTLS12,
-		InsecureSkipVerify: true, //nolint:gosec // see above
+// transports connect to the same servers: requests for ordinary requests, streams for those that change the protocol.
+type transports struct {
+	requests http.RoundTripper
+	streams  http.RoundTripper
+}
+
+// Config is the input of NewKubelets.
+type Config struct {
+	Reader      stage.Reader
+	Identity    tls.Certificate // the client certificate that kubelets see
+	Authorities *x509.CertPool  // of serving certificates
+	Clock       clock.Clock
+
+	// Verified reports whether the serving certificate of a node's kubelet must be of Authorities; nil: that of none. Other
+	// kubelets make their certificates themselves and are not verified, as in Kubernetes without a
+	// --kubelet-certificate-authority.
+	Verified func(node string) bool
+}
+
+// NewKubelets returns the connections to the kubelets of the nodes in c.Reader.
+func NewKubelets(c Config) *Kubelets {
+	if c.Verified == nil {
+		c.Verified = func(string) bool { return false }
 	}
+	trusted := &tls.Config{Certificates: []tls.Certificate{c.Identity}, MinVersion: tls.VersionTLS12, RootCAs: c.Authorities, Time: c.Clock.Now}
+	others := trusted.Clone()
+	others.InsecureSkipVerify = true
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	transport := func(conf *tls.Config) *http.Transport {
 		return &http.Transport{
@@ -75,16 +98,22 @@ func NewKubelets(reader stage.Reader, identity tls.Certificate) *Kubelets {
 			MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute, DisableCompression: true,
 		}
 	}
+	both := func(conf *tls.Config) transports {
+		streams := transport(conf)
+		streams.DialContext = dialBound(dialer)
+		return transports{transport(conf), streams}
+	}
 	return &Kubelets{
-		reader: reader, tls: conf, client: &http.Client{Transport: transport(conf)},
-		anybody: transport(&tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}), //nolint:gosec // as Kubernetes
+		reader: c.Reader, verified: c.Verified, trusted: both(trusted), others: both(others),
+		proxied: both(&tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}), //nolint:gosec // as Kubernetes
 	}
 }
 
-// Close ends the connections that are kept for the next request.
+// Close closes idle connections.
 func (k *Kubelets) Close() {
-	k.client.CloseIdleConnections()
-	utilnet.CloseIdleConnectionsFor(k.anybody)
+	utilnet.CloseIdleConnectionsFor(k.trusted.requests)
+	utilnet.CloseIdleConnectionsFor(k.others.requests)
+	utilnet.CloseIdleConnectionsFor(k.proxied.requests)
 }
 
 func (k *Kubelets) pod(ctx context.Context, key objects.Key) (*corev1.Pod, error) {
@@ -99,11 +128,19 @@ func (k *Kubelets) pod(ctx context.Context, key objects.Key) (*corev1.Pod, error
 	return pod, nil
 }
 
-// host returns where the kubelet of a node listens.
+// to returns the transports for the kubelet of a node.
+func (k *Kubelets) to(node string) transports {
+	if k.verified(node) {
+		return k.trusted
+	}
+	return k.others
+}
+
+// host returns HOST:PORT of the kubelet of a node.
 func (k *Kubelets) host(ctx context.Context, name string) (string, error) {
 	obj, err := k.reader.Get(ctx, nodes, objects.Key{Name: name})
 	if apierrors.IsNotFound(err) {
-		return "", apierrors.NewNotFound(pods, name) // sic: Kubernetes names the wrong resource
+		return "", apierrors.NewNotFound(pods, name) // Kubernetes' message, which names the wrong resource
 	}
 	if err != nil {
 		return "", err
@@ -123,7 +160,7 @@ func (k *Kubelets) host(ctx context.Context, name string) (string, error) {
 	return net.JoinHostPort(address, strconv.Itoa(int(port))), nil
 }
 
-// addressOf returns the node's address that is most likely to be reachable from here.
+// addressOf returns the node's internal IP, else its host name; "" without either.
 func addressOf(node *corev1.Node) string {
 	for _, want := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeHostName} {
 		for _, a := range node.Status.Addresses {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// log answers with the log of a container, as it grows if that is asked for.
+// log answers with the log of a container; with follow, until the log ends.
 func log(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error {
 	opts, err := logOptions(r.URL.Query(), to.Name)
 	if err != nil {
@@ -31,7 +31,7 @@ func log(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error {
 	}
 	if pod.Spec.NodeName == "" {
 		w.Header().Set("Content-Type", "text/plain")
-		w.WriteHeader(http.StatusOK) // nothing has been written yet
+		w.WriteHeader(http.StatusOK) // an empty log: the pod is not scheduled
 		return nil
 	}
 	u, err := k.kubeletURL(r.Context(), pod, logQuery(opts), "containerLogs", pod.Namespace, pod.Name, container)
@@ -42,7 +42,7 @@ func log(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error {
 	if err != nil {
 		return err
 	}
-	resp, err := k.client.Do(req)
+	resp, err := (&http.Client{Transport: k.to(pod.Spec.NodeName).requests}).Do(req)
 	if err != nil {
 		return err
 	}
@@ -56,11 +56,11 @@ func log(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error {
 	return nil
 }
 
-// copyFlushing passes a stream on, each piece at once if somebody is watching it grow.
+// copyFlushing copies a stream to the client. With flush, each piece is sent at once.
 func copyFlushing(w http.ResponseWriter, from io.Reader, flush bool) {
 	control := http.NewResponseController(w)
 	if flush {
-		_ = control.Flush() // the next write tells whether the client has gone
+		_ = control.Flush() // the next write fails if the client has gone
 	}
 	buf := make([]byte, 32<<10)
 	for {
@@ -74,12 +74,12 @@ func copyFlushing(w http.ResponseWriter, from io.Reader, flush bool) {
 			}
 		}
 		if err != nil {
-			return // the end, or a kubelet that has gone: the log ends here
+			return // the end of the log, or a lost connection
 		}
 	}
 }
 
-// refusal turns an answer of the kubelet that is no log into the API's error.
+// refusal turns an error of the kubelet into the API's error; nil for a log.
 func refusal(resp *http.Response, name string) error {
 	if resp.StatusCode >= http.StatusOK && resp.StatusCode <= http.StatusPartialContent {
 		return nil
@@ -98,7 +98,7 @@ func refusal(resp *http.Response, name string) error {
 	return apierrors.NewGenericServerResponse(resp.StatusCode, "", pods, name, text, 0, false)
 }
 
-// logOptions reads and checks the options of a log.
+// logOptions decodes and validates the options of a log.
 func logOptions(q url.Values, pod string) (*corev1.PodLogOptions, error) {
 	p := parser{q: q}
 	opts := &corev1.PodLogOptions{
@@ -150,7 +150,7 @@ func checkLog(o *corev1.PodLogOptions) field.ErrorList {
 	return errs
 }
 
-// logQuery writes the options as the kubelet reads them.
+// logQuery translates the options to the kubelet's query.
 func logQuery(o *corev1.PodLogOptions) url.Values {
 	q := url.Values{}
 	for name, on := range map[string]bool{"follow": o.Follow, "previous": o.Previous, "timestamps": o.Timestamps} {
@@ -172,7 +172,7 @@ func logQuery(o *corev1.PodLogOptions) url.Values {
 	return q
 }
 
-// parser reads values of a query and keeps the first error.
+// parser decodes values of a query and keeps the first error.
 type parser struct {
 	q   url.Values
 	err error

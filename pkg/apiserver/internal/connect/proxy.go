@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/httpstream"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilproxy "k8s.io/apimachinery/pkg/util/proxy"
 
@@ -26,13 +27,13 @@ var (
 	endpoints = schema.GroupResource{Resource: "endpoints"}
 )
 
-// backend is where a proxied request goes, and how.
+// backend is the destination of a proxied request.
 type backend struct {
 	scheme, host string
-	transport    http.RoundTripper
+	transports   transports
 }
 
-// proxy passes a request on to a pod, a node, or a pod behind a Service, and the answer back.
+// proxy forwards a request to a pod, a node, or a pod of a Service, and returns its answer.
 func proxy(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error {
 	find := map[string]func(*Kubelets, context.Context, objects.Key) (backend, error){
 		pods.Resource: (*Kubelets).podBackend, nodes.Resource: (*Kubelets).nodeBackend, services.Resource: (*Kubelets).serviceBackend,
@@ -43,26 +44,30 @@ func proxy(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error
 	}
 	location := &url.URL{Scheme: b.scheme, Host: b.host, Path: utilnet.JoinPreservingTrailingSlash("", pathBelow(r.URL.Path, to))}
 	out := r.Clone(r.Context())
-	out.Header.Del("Authorization") // it was for us
-	utilproxy.NewUpgradeAwareHandler(location, b.transport, true, false, responder(to.Fail)).ServeHTTP(upstream.Hijackable(w), out)
+	out.Header.Del("Authorization") // the credentials are for the API server only
+	through := b.transports.requests
+	if httpstream.IsUpgradeRequest(r) {
+		through = b.transports.streams
+	}
+	utilproxy.NewUpgradeAwareHandler(location, through, true, false, responder(to.Fail)).ServeHTTP(upstream.Hijackable(w), out)
 	return nil
 }
 
-// responder answers with what went wrong on the way to a backend.
+// responder answers with the error of a connection to a backend.
 type responder func(w http.ResponseWriter, r *http.Request, err error)
 
 func (f responder) Error(w http.ResponseWriter, r *http.Request, err error) { f(w, r, err) }
 
-// pathBelow is what follows the subresource in a request's path: "" or what begins with a slash.
+// pathBelow returns the rest of a request's path after the subresource: "" or a path with a leading slash.
 func pathBelow(path string, to Target) string {
 	_, below, _ := strings.Cut(path, "/"+to.Resource+"/"+to.Name+"/proxy")
 	return below
 }
 
-// errNotAllowed is about addresses that lead nowhere or everywhere.
+// errNotAllowed is the error of an address that no pod can have.
 var errNotAllowed = errors.New("address not allowed")
 
-// mayReach refuses addresses that no pod has. Loopback is where the pods of this machine are.
+// mayReach refuses addresses that no pod can have. Loopback is allowed: pods of the process runtime have it.
 func mayReach(address string) error {
 	ip := net.ParseIP(address)
 	if ip == nil || ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || ip.IsInterfaceLocalMulticast() || ip.IsUnspecified() {
@@ -92,7 +97,7 @@ func (k *Kubelets) podBackend(ctx context.Context, id objects.Key) (backend, err
 	if port != "" {
 		host = net.JoinHostPort(ip, port)
 	}
-	return backend{scheme, host, k.anybody}, nil
+	return backend{scheme, host, k.proxied}, nil
 }
 
 func podIP(pod *corev1.Pod) string {
@@ -102,7 +107,7 @@ func podIP(pod *corev1.Pod) string {
 	return pod.Status.PodIP
 }
 
-// firstPort is the first that a container of the pod declares; "": none does.
+// firstPort returns the first port that a container of the pod declares; "" if there is none.
 func firstPort(pod *corev1.Pod) string {
 	for i := range pod.Spec.Containers {
 		if ports := pod.Spec.Containers[i].Ports; len(ports) > 0 {
@@ -112,7 +117,7 @@ func firstPort(pod *corev1.Pod) string {
 	return ""
 }
 
-// nodeBackend finds a node by [SCHEME:]NAME[:PORT]: its kubelet, or another port of it.
+// nodeBackend finds a node by [SCHEME:]NAME[:PORT]: its kubelet, or another port.
 func (k *Kubelets) nodeBackend(ctx context.Context, id objects.Key) (backend, error) {
 	scheme, name, port, ok := utilnet.SplitSchemeNamePort(id.Name)
 	if !ok {
@@ -130,15 +135,15 @@ func (k *Kubelets) nodeBackend(ctx context.Context, id objects.Key) (backend, er
 		return backend{}, err
 	}
 	if port == "" || port == kubeletPort {
-		return backend{"https", kubelet, k.client.Transport}, nil
+		return backend{"https", kubelet, k.to(name)}, nil
 	}
 	if err := mayReach(address); net.ParseIP(address) != nil && err != nil {
 		return backend{}, apierrors.NewBadRequest(err.Error())
 	}
-	return backend{scheme, net.JoinHostPort(address, port), k.anybody}, nil
+	return backend{scheme, net.JoinHostPort(address, port), k.proxied}, nil
 }
 
-// serviceBackend finds a pod behind a Service that is named as [SCHEME:]NAME[:PORT], the port by its name or number.
+// serviceBackend finds a pod of a Service by [SCHEME:]NAME[:PORT], the port by its name or number.
 func (k *Kubelets) serviceBackend(ctx context.Context, id objects.Key) (backend, error) {
 	scheme, name, port, ok := utilnet.SplitSchemeNamePort(id.Name)
 	if !ok {
@@ -162,7 +167,7 @@ func (k *Kubelets) serviceBackend(ctx context.Context, id objects.Key) (backend,
 		return backend{}, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", name))
 	}
 	if host := k.pick(ctx, ends, port); host != "" {
-		return backend{scheme, host, k.anybody}, nil
+		return backend{scheme, host, k.proxied}, nil
 	}
 	return backend{}, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", id.Name))
 }
@@ -183,7 +188,7 @@ func (k *Kubelets) portName(ctx context.Context, key objects.Key, number int64) 
 	return "", apierrors.NewServiceUnavailable(fmt.Sprintf("no service port %d found for service %q", number, key.Name))
 }
 
-// pick returns the host and port of an endpoint, of each in turn, that has a port of that name and is a pod's; "" if there is none.
+// pick returns the host and port of an endpoint that has a port of that name and is a pod, round robin; "" if there is none.
 func (k *Kubelets) pick(ctx context.Context, ends *corev1.Endpoints, port string) string {
 	turn := int(k.turn.Add(1))
 	for i := range ends.Subsets {
@@ -202,8 +207,8 @@ func (k *Kubelets) pick(ctx context.Context, ends *corev1.Endpoints, port string
 	return ""
 }
 
-// isPod tells whether an endpoint is the address of the pod that it names: what anybody may write into an Endpoints object
-// must not lead further than to pods.
+// isPod reports whether an endpoint's address is that of the pod that it names. A user that may write Endpoints must not reach
+// other addresses through the API server.
 func (k *Kubelets) isPod(ctx context.Context, a *corev1.EndpointAddress) bool {
 	if a.TargetRef == nil || a.TargetRef.Kind != "Pod" {
 		return false

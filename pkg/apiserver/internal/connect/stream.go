@@ -1,34 +1,32 @@
 package connect
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilproxy "k8s.io/apimachinery/pkg/util/proxy"
 
+	upstream "github.com/minikctl/minikctl/pkg/apiserver/internal/backend"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
 func exec(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error {
-	return k.remote(w, r, to.Key, "exec")
+	return k.remote(w, r, to, "exec")
 }
 
 func attach(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error {
-	return k.remote(w, r, to.Key, "attach")
+	return k.remote(w, r, to, "attach")
 }
 
-// remote connects a client with a program in a container.
-func (k *Kubelets) remote(w http.ResponseWriter, r *http.Request, key objects.Key, what string) error {
-	pod, err := k.placed(r.Context(), key)
+// remote connects a client with a process in a container, by exec or attach.
+func (k *Kubelets) remote(w http.ResponseWriter, r *http.Request, to Target, what string) error {
+	pod, err := k.placed(r.Context(), to.Key)
 	if err != nil {
 		return err
 	}
@@ -41,16 +39,16 @@ func (k *Kubelets) remote(w http.ResponseWriter, r *http.Request, key objects.Ke
 	if err != nil {
 		return err
 	}
-	return k.tunnel(w, r, u)
+	return k.tunnel(w, r, u, k.to(pod.Spec.NodeName).streams, to)
 }
 
-// remoteQuery writes the options of exec and attach as the kubelet reads them.
+// remoteQuery translates the options of exec and attach to the kubelet's query.
 func remoteQuery(q url.Values) url.Values {
 	p := parser{q: q}
 	out := url.Values{}
-	for _, o := range []struct{ ours, theirs string }{{"stdin", "input"}, {"stdout", "output"}, {"stderr", "error"}, {"tty", "tty"}} {
-		if p.boolean(o.ours) {
-			out.Set(o.theirs, "1")
+	for _, o := range []struct{ option, kubelet string }{{"stdin", "input"}, {"stdout", "output"}, {"stderr", "error"}, {"tty", "tty"}} {
+		if p.boolean(o.option) {
+			out.Set(o.kubelet, "1")
 		}
 	}
 	for _, c := range q["command"] {
@@ -72,10 +70,10 @@ func portForward(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target)
 	if err != nil {
 		return err
 	}
-	return k.tunnel(w, r, u)
+	return k.tunnel(w, r, u, k.to(pod.Spec.NodeName).streams, to)
 }
 
-// placed returns a pod that has a node.
+// placed returns a pod that is bound to a node.
 func (k *Kubelets) placed(ctx context.Context, key objects.Key) (*corev1.Pod, error) {
 	pod, err := k.pod(ctx, key)
 	if err != nil {
@@ -87,103 +85,32 @@ func (k *Kubelets) placed(ctx context.Context, key objects.Key) (*corev1.Pod, er
 	return pod, nil
 }
 
-// tunnel sends r to the kubelet at u and, when it agrees to change the protocol, passes bytes both ways until one side
-// has ended.
-func (k *Kubelets) tunnel(w http.ResponseWriter, r *http.Request, u *url.URL) error {
-	if !upgrades(r) {
-		return apierrors.NewBadRequest("Upgrade request required")
+// tunnel passes a request on to the kubelet at u, which must agree to change the protocol, and then copies bytes both ways
+// until one side ends or the request's context does.
+func (k *Kubelets) tunnel(w http.ResponseWriter, r *http.Request, u *url.URL, through http.RoundTripper, to Target) error {
+	out := r.Clone(r.Context())
+	out.Host, out.Body, out.ContentLength = u.Host, nil, 0
+	for _, h := range []string{"Authorization", "Cookie", "Content-Length", "Transfer-Encoding"} { // the credentials are the API server's
+		out.Header.Del(h)
 	}
-	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout}, Config: k.tls}
-	back, err := dialer.DialContext(r.Context(), "tcp", u.Host)
-	if err != nil {
-		return apierrors.NewInternalError(fmt.Errorf("error dialing backend: %w", err))
-	}
-	defer back.Close()
-	defer context.AfterFunc(r.Context(), func() { _ = back.Close() })() // a kubelet that does not answer is not waited for
-	if err := ask(r, u).Write(back); err != nil {
-		return apierrors.NewInternalError(fmt.Errorf("error dialing backend: %w", err))
-	}
-	reader := bufio.NewReader(back)
-	resp, err := http.ReadResponse(reader, r)
-	if err != nil {
-		return apierrors.NewInternalError(fmt.Errorf("error dialing backend: %w", err))
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusSwitchingProtocols {
-		passRefusal(w, resp)
-		return nil
-	}
-	front, buffered, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		return apierrors.NewInternalError(err)
-	}
-	defer front.Close()
-	if err := writeSwitch(front, resp); err != nil {
-		return nil //nolint:nilerr // the client has gone
-	}
-	join(r.Context(), front, buffered, back, reader)
+	answer := responder(func(w http.ResponseWriter, _ *http.Request, err error) {
+		if _, ok := err.(apierrors.APIStatus); !ok { //nolint:errorlint // the library does not wrap it
+			err = apierrors.NewInternalError(err)
+		}
+		to.Fail(w, r, err)
+	})
+	utilproxy.NewUpgradeAwareHandler(u, through, false, true, answer).ServeHTTP(upstream.Hijackable(w), out)
 	return nil
 }
 
-func upgrades(r *http.Request) bool {
-	for _, line := range r.Header.Values("Connection") {
-		for _, token := range strings.Split(line, ",") {
-			if strings.EqualFold(strings.TrimSpace(token), "upgrade") {
-				return r.Header.Get("Upgrade") != ""
-			}
+// dialBound connects as dialer does. The connection is closed when ctx ends, because the library that uses it waits for the
+// kubelet's answer without a context.
+func dialBound(dialer *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err == nil {
+			context.AfterFunc(ctx, func() { _ = conn.Close() })
 		}
-	}
-	return false
-}
-
-// ask returns the request to the kubelet: the client's, without its credentials.
-func ask(r *http.Request, u *url.URL) *http.Request {
-	out := r.Clone(r.Context())
-	out.URL, out.Host, out.RequestURI, out.Body, out.ContentLength = u, u.Host, "", nil, 0
-	for _, h := range []string{"Authorization", "Cookie", "Content-Length", "Transfer-Encoding"} {
-		out.Header.Del(h)
-	}
-	return out
-}
-
-// passRefusal answers what the kubelet answered instead of changing the protocol.
-func passRefusal(w http.ResponseWriter, resp *http.Response) {
-	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
-	w.WriteHeader(resp.StatusCode)
-	_, _ = io.Copy(w, io.LimitReader(resp.Body, 1<<20)) // what is cut off was an error's text
-}
-
-func writeSwitch(w io.Writer, resp *http.Response) error {
-	head := &strings.Builder{}
-	head.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
-	if err := resp.Header.Write(head); err != nil {
-		return err
-	}
-	head.WriteString("\r\n")
-	_, err := io.WriteString(w, head.String())
-	return err
-}
-
-// join copies both ways. The end of one direction is passed on; when ctx ends or either side breaks, both are closed.
-func join(ctx context.Context, front net.Conn, fromFront io.Reader, back net.Conn, fromBack io.Reader) {
-	unlink := context.AfterFunc(ctx, func() {
-		_ = front.Close() // ends the copies below
-		_ = back.Close()
-	})
-	defer unlink()
-	var both sync.WaitGroup
-	both.Go(func() { pass(back, fromFront) })
-	both.Go(func() {
-		pass(front, fromBack)
-		_ = back.Close() // the kubelet has said all: nothing more is for it
-		_ = front.Close()
-	})
-	both.Wait()
-}
-
-func pass(to net.Conn, from io.Reader) {
-	_, _ = io.Copy(to, from) // an error is an end as well
-	if half, ok := to.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
+		return conn, err
 	}
 }

@@ -1,10 +1,8 @@
-// Package definitions owns how custom resources come to be served and cease to be: it follows the
-// CustomResourceDefinitions, decides which of them get the names that they ask for, has their rows served, says so in
-// their conditions, and removes the objects of those that are deleted.
+// Package definitions serves custom resources: it watches the CustomResourceDefinitions, accepts their names, adds and removes
+// their rows, sets their conditions, and deletes the objects of deleted definitions.
 //
-// It does what Kubernetes has several controllers for (k8s.io/apiextensions-apiserver, pkg/controller: naming,
-// establishing, nonstructuralschema, apiapproval, finalizer), in one place: a definition is served before its condition
-// Established says so.
+// It is one loop for several controllers of Kubernetes (k8s.io/apiextensions-apiserver, pkg/controller: naming, establishing,
+// nonstructuralschema, apiapproval, finalizer), so that a resource is served before its condition Established is true.
 package definitions
 
 import (
@@ -29,25 +27,25 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/custom"
 )
 
-// Resource is the resource that describes others.
+// Resource is the resource of CustomResourceDefinitions.
 var Resource = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 
-// Config is what a Registrar needs.
+// Config is the input of New.
 type Config struct {
-	Client  client.Client // as the server itself; it also knows versions that are stored and not served
+	Client  client.Client // the server's own, which also finds versions that are stored and not served
 	Clock   clock.Clock
-	Convert custom.Converter // for those that convert by a webhook
-	// Serve serves a row under a name, nil for none any longer. It returns false when the name is compiled in.
+	Convert custom.Converter // calls conversion webhooks
+	// Serve serves a row under a name; with nil it stops to serve the name. It returns false when the name is compiled in.
 	Serve func(gr schema.GroupResource, r *objects.Resource) bool
 }
 
-// Registrar has custom resources served. Load and Run are called one after the other.
+// Registrar serves custom resources. Run is called after Load.
 type Registrar struct {
 	config  Config
-	version string // of the definitions, up to which Run need not look
+	version string // resourceVersion of the definitions from which Run watches
 	known   map[string]*apiextensionsv1.CustomResourceDefinition
 	served  map[string]*apiextensionsv1.CustomResourceDefinition // by name, as their rows were made
-	ending  map[types.UID]bool                                   // whose objects are being removed
+	ending  map[types.UID]bool                                   // definitions whose objects are being deleted
 
 	progress *progress
 
@@ -55,7 +53,7 @@ type Registrar struct {
 	terminating map[schema.GroupResource]bool
 }
 
-// New returns a registrar that has served nothing yet.
+// New returns a registrar. Nothing is served before Load.
 func New(cfg Config) *Registrar {
 	return &Registrar{
 		config: cfg, known: map[string]*apiextensionsv1.CustomResourceDefinition{},
@@ -64,7 +62,7 @@ func New(cfg Config) *Registrar {
 	}
 }
 
-// Load serves what was served when the server stopped.
+// Load serves the stored definitions.
 func (r *Registrar) Load(ctx context.Context) error {
 	list, err := r.config.Client.List(ctx, client.Target{Resource: Resource}, metav1.ListOptions{})
 	if err != nil {
@@ -80,19 +78,19 @@ func (r *Registrar) Load(ctx context.Context) error {
 	return nil
 }
 
-// Run follows the definitions until ctx ends.
+// Run watches the definitions until ctx ends.
 func (r *Registrar) Run(ctx context.Context) error {
 	defer r.progress.end()
 	var background sync.WaitGroup
 	defer background.Wait()
 	for _, name := range slices.Sorted(maps.Keys(r.known)) {
-		r.settle(ctx, &background, r.known[name])
+		r.sync(ctx, &background, r.known[name])
 	}
 	for ctx.Err() == nil {
 		opts := metav1.ListOptions{ResourceVersion: r.version, AllowWatchBookmarks: true}
 		for ev, err := range r.config.Client.Watch(ctx, client.Target{Resource: Resource}, opts) {
 			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-				if err = r.again(ctx, &background); err == nil {
+				if err = r.resync(ctx, &background); err == nil {
 					break
 				}
 			}
@@ -101,15 +99,15 @@ func (r *Registrar) Run(ctx context.Context) error {
 			}
 			r.version = ev.Object.GetResourceVersion()
 			if crd, ok := ev.Object.(*apiextensionsv1.CustomResourceDefinition); ok {
-				r.see(ctx, &background, ev.Type, crd)
+				r.observe(ctx, &background, ev.Type, crd)
 			}
 		}
 	}
 	return nil
 }
 
-// again looks at all definitions, after changes have been missed.
-func (r *Registrar) again(ctx context.Context, background *sync.WaitGroup) error {
+// resync lists all definitions after the watch has missed changes.
+func (r *Registrar) resync(ctx context.Context, background *sync.WaitGroup) error {
 	before := maps.Clone(r.known)
 	clear(r.known)
 	if err := r.Load(ctx); err != nil {
@@ -121,31 +119,31 @@ func (r *Registrar) again(ctx context.Context, background *sync.WaitGroup) error
 		}
 	}
 	for _, crd := range r.known {
-		r.settle(ctx, background, crd)
+		r.sync(ctx, background, crd)
 	}
 	return nil
 }
 
-// see takes note of one change.
-func (r *Registrar) see(ctx context.Context, background *sync.WaitGroup, change watch.EventType, crd *apiextensionsv1.CustomResourceDefinition) {
+// observe processes one event.
+func (r *Registrar) observe(ctx context.Context, background *sync.WaitGroup, change watch.EventType, crd *apiextensionsv1.CustomResourceDefinition) {
 	switch change {
 	case watch.Added, watch.Modified:
 		r.known[crd.Name] = crd
-		r.settle(ctx, background, crd)
+		r.sync(ctx, background, crd)
 	case watch.Deleted:
 		delete(r.known, crd.Name)
 		r.gone(ctx, background, crd)
 	}
 }
 
-// settle brings what is served, and the conditions, into line with a definition.
-func (r *Registrar) settle(ctx context.Context, background *sync.WaitGroup, crd *apiextensionsv1.CustomResourceDefinition) {
+// sync serves a definition and sets its conditions.
+func (r *Registrar) sync(ctx context.Context, background *sync.WaitGroup, crd *apiextensionsv1.CustomResourceDefinition) {
 	r.markTerminating(crd)
 	next := crd.DeepCopy()
 	r.decide(next)
 	r.serve(ctx, next)
 	if !equality.Semantic.DeepEqual(next.Status, crd.Status) {
-		r.note(ctx, next)
+		r.storeStatus(ctx, next)
 		r.others(ctx, background, crd)
 	}
 	r.progress.acted(crd.UID, crd.Generation)
@@ -155,19 +153,19 @@ func (r *Registrar) settle(ctx context.Context, background *sync.WaitGroup, crd 
 	}
 }
 
-// others looks again at the rest of a group, which may want the names that a definition has given up.
+// others syncs the other definitions of a group, which may get the names that a definition has given up.
 func (r *Registrar) others(ctx context.Context, background *sync.WaitGroup, crd *apiextensionsv1.CustomResourceDefinition) {
 	for _, name := range slices.Sorted(maps.Keys(r.known)) {
 		other := r.known[name]
 		if name != crd.Name && other.Spec.Group == crd.Spec.Group && !equality.Semantic.DeepEqual(other.Spec.Names, other.Status.AcceptedNames) {
-			r.settle(ctx, background, other)
+			r.sync(ctx, background, other)
 		}
 	}
 }
 
-// note stores a definition's status. Whoever was faster is heard of by the next event.
-func (r *Registrar) note(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
-	r.known[crd.Name] = crd // what is decided holds from here on
+// storeStatus writes a definition's status. After a conflict the next event leads to another sync.
+func (r *Registrar) storeStatus(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
+	r.known[crd.Name] = crd // later decisions depend on this one
 	stored, err := r.config.Client.Update(ctx, target(crd).Sub("status"), crd.DeepCopy(), metav1.UpdateOptions{})
 	switch {
 	case err == nil:
@@ -180,7 +178,7 @@ func (r *Registrar) note(ctx context.Context, crd *apiextensionsv1.CustomResourc
 	}
 }
 
-// serve has a definition's row served when its names are accepted, unless it is served already.
+// serve serves a definition whose names are accepted, unless it is served already.
 func (r *Registrar) serve(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
 	if !conditionTrue(crd, apiextensionsv1.NamesAccepted) && !conditionTrue(crd, apiextensionsv1.Established) {
 		return
@@ -199,7 +197,7 @@ func (r *Registrar) serve(ctx context.Context, crd *apiextensionsv1.CustomResour
 	}
 }
 
-// gone ends the serving of a definition that is no more.
+// gone stops to serve a deleted definition.
 func (r *Registrar) gone(ctx context.Context, background *sync.WaitGroup, crd *apiextensionsv1.CustomResourceDefinition) {
 	if was := r.served[crd.Name]; was != nil && was.UID == crd.UID {
 		delete(r.served, crd.Name)
@@ -213,7 +211,7 @@ func (r *Registrar) gone(ctx context.Context, background *sync.WaitGroup, crd *a
 	r.others(ctx, background, crd)
 }
 
-// resourceOf is what a definition describes: its plural never changes, and is in its name.
+// resourceOf returns the resource of a definition, which its name holds.
 func resourceOf(crd *apiextensionsv1.CustomResourceDefinition) schema.GroupResource {
 	return schema.GroupResource{Group: crd.Spec.Group, Resource: crd.Spec.Names.Plural}
 }

@@ -1,5 +1,5 @@
-// Package direct owns the in-process client: calls go straight to the verb engine, with the same admission and
-// authorization as over HTTP, and the objects handed out are those of its cache. Nothing is encoded on the way.
+// Package direct owns the in-process client. It calls the verb engine, with the same authorization and admission as over HTTP,
+// and returns the objects of the engine's cache without encoding them.
 package direct
 
 import (
@@ -27,26 +27,25 @@ import (
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
-// Lookup finds what is served under a resource name; nil when nothing is. (*verbs.Engine).Lookup is one.
-type Lookup func(schema.GroupVersionResource) *verbs.Served
+// Lookup returns the resource that is served as a name; nil if there is none. (*verbs.Engine).Lookup is one.
+type Lookup func(schema.GroupVersionResource) *verbs.VersionedResource
 
 type direct struct {
 	api    verbs.API
 	lookup Lookup
-	who    user.Info
+	user   user.Info
 	agent  string
 }
 
-// New returns a client that acts as who. agent is what it calls itself: the first word is the field manager of its
-// writes.
-func New(api verbs.API, lookup Lookup, who user.Info, agent string) client.Client {
-	return &direct{api, lookup, who, agent}
+// New returns a client that acts as u. The first word of agent, its user agent, is the field manager of its writes.
+func New(api verbs.API, lookup Lookup, u user.Info, agent string) client.Client {
+	return &direct{api, lookup, u, agent}
 }
 
-// call is one request with what it asks for.
+// call is one request for a resource.
 type call struct {
 	*verbs.Request
-	served *verbs.Served
+	resource *verbs.VersionedResource
 }
 
 func (d *direct) call(ctx context.Context, verb string, t client.Target) (call, error) {
@@ -57,9 +56,9 @@ func (d *direct) call(ctx context.Context, verb string, t client.Target) (call, 
 	if t.Subresource == "" && !slices.Contains(s.Resource.Verbs, verb) {
 		return call{}, apierrors.NewGenericServerResponse(405, verb, t.Resource.GroupResource(), t.Name, "", 0, false)
 	}
-	return call{served: s, Request: &verbs.Request{
+	return call{resource: s, Request: &verbs.Request{
 		Attributes: stage.Attributes{
-			User: d.who, UserAgent: d.agent, Verb: verb, Resource: s.Resource, GVR: t.Resource,
+			User: d.user, UserAgent: d.agent, Verb: verb, Resource: s.Resource, GVR: t.Resource,
 			Subresource: t.Subresource, Namespace: t.Namespace, Name: t.Name, Warn: func(string) {},
 		},
 		Served: s.Version,
@@ -67,16 +66,16 @@ func (d *direct) call(ctx context.Context, verb string, t client.Target) (call, 
 	}}, nil
 }
 
-// out returns a stored object in the version that was asked for.
+// out returns a stored object in the requested version.
 func (c call) out(i *cache.Item) (objects.Object, error) {
 	obj, err := i.Object()
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	if c.served.Stored || c.Subresource != "" && c.Subresource != "status" {
+	if c.resource.Stored || c.Subresource != "" && c.Subresource != "status" {
 		return obj, nil
 	}
-	converted, err := c.served.Version.From(obj)
+	converted, err := c.resource.Version.From(obj)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
@@ -87,17 +86,17 @@ func (c call) out(i *cache.Item) (objects.Object, error) {
 	return out, nil
 }
 
-// in returns an object of the version that was asked for as what the engine takes: stored version, defaults filled in.
+// in returns an object of the requested version in the stored version, with defaults.
 func (c call) in(obj runtime.Object) (runtime.Object, error) {
 	if c.Subresource != "" && c.Subresource != "status" {
 		return obj, nil
 	}
-	if c.served.Resource.Names.Group == minikctl.GroupVersion.Group && meta.IsListType(obj) {
-		return obj, nil // a batch of reports
+	if c.resource.Resource.Names.Group == minikctl.GroupVersion.Group && meta.IsListType(obj) {
+		return obj, nil // a list of Decisions
 	}
-	if !c.served.Stored {
-		c.served.Version.Default(obj)
-		converted, err := c.served.Version.To(obj)
+	if !c.resource.Stored {
+		c.resource.Version.Default(obj)
+		converted, err := c.resource.Version.To(obj)
 		if err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
@@ -105,9 +104,9 @@ func (c call) in(obj runtime.Object) (runtime.Object, error) {
 	}
 	stored, ok := obj.(objects.Object)
 	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("%T is no %s", obj, c.served.Resource.Names.Kind))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%T is no %s", obj, c.resource.Resource.Names.Kind))
 	}
-	c.served.Resource.Default(stored)
+	c.resource.Resource.Default(stored)
 	return stored, nil
 }
 
@@ -185,9 +184,9 @@ func (d *direct) Watch(ctx context.Context, t client.Target, opts metav1.ListOpt
 
 func (c call) event(ev *verbs.Event) (client.Event, error) {
 	if ev.Type == watch.Bookmark {
-		obj, ok := c.served.Version.New().(objects.Object)
+		obj, ok := c.resource.Version.New().(objects.Object)
 		if !ok {
-			return client.Event{}, apierrors.NewInternalError(fmt.Errorf("%s has no metadata", c.served.Resource.Names.Kind))
+			return client.Event{}, apierrors.NewInternalError(fmt.Errorf("%s has no metadata", c.resource.Resource.Names.Kind))
 		}
 		obj.SetResourceVersion(strconv.FormatUint(uint64(ev.Revision), 10))
 		if ev.Initial {
@@ -207,10 +206,7 @@ func (d *direct) Create(ctx context.Context, t client.Target, obj runtime.Object
 	if b, ok := obj.(*corev1.Binding); ok && t.Subresource == "binding" && t.Name == "" {
 		c.Name = b.Name
 	}
-	if obj, err = c.in(obj); err != nil {
-		return nil, err
-	}
-	return c.result(d.api.Create(ctx, c.Request, obj, &opts))
+	return c.result(d.api.Create(ctx, c.Request, func() (runtime.Object, error) { return c.in(obj) }, &opts))
 }
 
 func (d *direct) Update(ctx context.Context, t client.Target, obj runtime.Object, opts metav1.UpdateOptions) (runtime.Object, error) {
@@ -218,10 +214,7 @@ func (d *direct) Update(ctx context.Context, t client.Target, obj runtime.Object
 	if err != nil {
 		return nil, err
 	}
-	if obj, err = c.in(obj); err != nil {
-		return nil, err
-	}
-	return c.result(d.api.Update(ctx, c.Request, obj, &opts))
+	return c.result(d.api.Update(ctx, c.Request, func() (runtime.Object, error) { return c.in(obj) }, &opts))
 }
 
 func (d *direct) Patch(ctx context.Context, t client.Target, p client.Patch, opts metav1.PatchOptions) (runtime.Object, error) {
@@ -245,7 +238,7 @@ func (d *direct) Delete(ctx context.Context, t client.Target, opts metav1.Delete
 	}
 	r, err := d.api.Delete(ctx, c.Request, &opts)
 	if err != nil || r.Item == nil {
-		return nil, err // the answer is a Status
+		return nil, err // the engine answers with a Status
 	}
 	return c.out(r.Item)
 }

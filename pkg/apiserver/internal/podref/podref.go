@@ -1,5 +1,5 @@
-// Package podref finds the other objects that a pod's specification names: what its node may read, and what a node may
-// not put into pods that it makes up itself.
+// Package podref finds the objects that a pod's specification refers to: its node may read them, and a mirror pod must not
+// refer to any.
 package podref
 
 import (
@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Containers yields the containers of all three kinds; an ephemeral one as the container that it is otherwise.
+// Containers yields the init, main and ephemeral containers of a pod, the last as plain containers.
 func Containers(pod *corev1.Pod) iter.Seq[*corev1.Container] {
 	return func(yield func(*corev1.Container) bool) {
 		for i := range pod.Spec.InitContainers {
@@ -30,30 +30,30 @@ func Containers(pod *corev1.Pod) iter.Seq[*corev1.Container] {
 	}
 }
 
-// Secrets yields the names of the secrets that a pod needs, some of them maybe twice.
+// Secrets yields the names of the secrets that a pod refers to. A name can repeat.
 func Secrets(pod *corev1.Pod) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		give := func(name string) bool { return name == "" || yield(name) }
+		emit := func(name string) bool { return name == "" || yield(name) }
 		for _, r := range pod.Spec.ImagePullSecrets {
-			if !give(r.Name) {
+			if !emit(r.Name) {
 				return
 			}
 		}
 		for c := range Containers(pod) {
 			for _, e := range c.EnvFrom {
-				if e.SecretRef != nil && !give(e.SecretRef.Name) {
+				if e.SecretRef != nil && !emit(e.SecretRef.Name) {
 					return
 				}
 			}
 			for _, e := range c.Env {
-				if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil && !give(e.ValueFrom.SecretKeyRef.Name) {
+				if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil && !emit(e.ValueFrom.SecretKeyRef.Name) {
 					return
 				}
 			}
 		}
 		for i := range pod.Spec.Volumes {
 			for _, name := range volumeSecrets(&pod.Spec.Volumes[i].VolumeSource) {
-				if !give(name) {
+				if !emit(name) {
 					return
 				}
 			}
@@ -101,7 +101,7 @@ func volumeSecrets(v *corev1.VolumeSource) []string {
 	return nil
 }
 
-// ConfigMaps yields the names of the config maps that a pod needs, some of them maybe twice.
+// ConfigMaps yields the names of the config maps that a pod refers to. A name can repeat.
 func ConfigMaps(pod *corev1.Pod) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for c := range Containers(pod) {
@@ -150,7 +150,7 @@ func Claims(pod *corev1.Pod) iter.Seq[string] {
 	}
 }
 
-// ResourceClaims yields the names of the resource claims that a pod has.
+// ResourceClaims yields the names of the resource claims that a pod refers to.
 func ResourceClaims(pod *corev1.Pod) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, c := range pod.Spec.ResourceClaims {
@@ -169,7 +169,7 @@ func ResourceClaims(pod *corev1.Pod) iter.Seq[string] {
 	}
 }
 
-// Has says whether names yields name.
+// Has reports whether names yields name.
 func Has(names iter.Seq[string], name string) bool {
 	for n := range names {
 		if n == name {
@@ -179,7 +179,7 @@ func Has(names iter.Seq[string], name string) bool {
 	return false
 }
 
-// Any says whether names yields anything.
+// Any reports whether names yields a name.
 func Any(names iter.Seq[string]) bool {
 	for range names {
 		return true

@@ -93,14 +93,13 @@ type Reader interface {
 	Get(ctx context.Context, r schema.GroupResource, key objects.Key) (objects.Object, error)
 	// List returns the objects of a namespace, of all namespaces when it is "".
 	List(ctx context.Context, r schema.GroupResource, namespace string) ([]objects.Object, error)
-	// State returns counters that change with the resource's objects, at no more cost than reading them. A resource that
-	// is not served has the zero State.
-	State(ctx context.Context, r schema.GroupResource) (State, error)
+	// Counters returns counters of the resource's objects, in constant time. They are zero for a resource that is not served.
+	Counters(ctx context.Context, r schema.GroupResource) (Counters, error)
 }
 
-// State describes the objects of a resource as a whole. What is derived from the objects is valid as long as Changes is
+// Counters count the objects of a resource and their changes. A value derived from the objects is valid while Changes stays
 // the same.
-type State struct {
+type Counters struct {
 	Changes uint64 // increases with every change
 	Count   int    // of the objects
 }

@@ -87,15 +87,15 @@ func TestRequestDefaults(t *testing.T) {
 	if !got.Status.ExpirationTimestamp.Time.Equal(f.clk.Now().Add(time.Hour)) {
 		t.Errorf("expires %v", got.Status.ExpirationTimestamp)
 	}
-	who, audiences, err := f.Verify(t.Context(), got.Status.Token, nil)
+	info, audiences, err := f.Verify(t.Context(), got.Status.Token, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if who.GetName() != "system:serviceaccount:ns:default" || who.GetUID() != "sa-uid" || !slices.Equal(who.GetGroups(), []string{"system:serviceaccounts", "system:serviceaccounts:ns"}) {
-		t.Errorf("user is %+v", who)
+	if info.GetName() != "system:serviceaccount:ns:default" || info.GetUID() != "sa-uid" || !slices.Equal(info.GetGroups(), []string{"system:serviceaccounts", "system:serviceaccounts:ns"}) {
+		t.Errorf("user is %+v", info)
 	}
-	if len(who.GetExtra()["authentication.kubernetes.io/credential-id"]) != 1 || !slices.Equal(audiences, []string{DefaultIssuer}) {
-		t.Errorf("extra is %v, audiences %v", who.GetExtra(), audiences)
+	if len(info.GetExtra()["authentication.kubernetes.io/credential-id"]) != 1 || !slices.Equal(audiences, []string{DefaultIssuer}) {
+		t.Errorf("extra is %v, audiences %v", info.GetExtra(), audiences)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestTokenHoldsWhatKubernetesPutsIn(t *testing.T) {
 	}
 }
 
-// TestTokensInSecrets: a token that a Secret holds is good as long as the Secret holds it.
+// TestTokensInSecrets checks that a token is valid only as long as its Secret holds it.
 func TestTokensInSecrets(t *testing.T) {
 	f := newFixture(t)
 	sa := &corev1.ServiceAccount{ObjectMeta: meta("default", "ns", "sa-uid")}
@@ -138,12 +138,12 @@ func TestTokensInSecrets(t *testing.T) {
 	}
 	check := func(want string, wanted ...string) {
 		t.Helper()
-		who, audiences, err := f.Verify(t.Context(), token, wanted)
+		info, audiences, err := f.Verify(t.Context(), token, wanted)
 		switch {
-		case want == "" && (err != nil || who.GetName() != "system:serviceaccount:ns:default" || who.GetUID() != "sa-uid" || len(who.GetGroups()) != 2 || !slices.Equal(audiences, []string{DefaultIssuer})):
-			t.Errorf("%v for %v, %v", who, audiences, err)
+		case want == "" && (err != nil || info.GetName() != "system:serviceaccount:ns:default" || info.GetUID() != "sa-uid" || len(info.GetGroups()) != 2 || !slices.Equal(audiences, []string{DefaultIssuer})):
+			t.Errorf("%v for %v, %v", info, audiences, err)
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
-			t.Errorf("%v, %v, want %s", who, err, want)
+			t.Errorf("%v, %v, want %s", info, err, want)
 		}
 	}
 	if !f.Ours(token) {
@@ -173,7 +173,7 @@ func TestTokensInSecrets(t *testing.T) {
 	check("the signature is not ours")
 }
 
-// TestMountedTokensLast: those of every pod are good for longer than they say, for the API server only.
+// TestMountedTokensLast checks that tokens mounted into pods outlast their requested lifetime, for the API server only.
 func TestMountedTokensLast(t *testing.T) {
 	f := newFixture(t)
 	mounted := int64(3607)
@@ -263,7 +263,7 @@ func TestVerifyRefuses(t *testing.T) {
 		spec   authenticationv1.TokenRequestSpec
 		change func(f fixture)
 		wanted []string
-		want   string // "": it is good
+		want   string // "": valid
 	}{
 		{"good", authenticationv1.TokenRequestSpec{}, func(fixture) {}, nil, ""},
 		{"just expired", authenticationv1.TokenRequestSpec{}, func(f fixture) { f.clk.Step(time.Hour + leeway) }, nil, ""},
@@ -305,10 +305,10 @@ func TestVerifyRefuses(t *testing.T) {
 			f := newFixture(t)
 			token := f.token(t, c.spec)
 			c.change(f)
-			who, _, err := f.Verify(t.Context(), token, c.wanted)
+			info, _, err := f.Verify(t.Context(), token, c.wanted)
 			if c.want == "" {
-				if err != nil || who.GetName() != "system:serviceaccount:ns:default" {
-					t.Errorf("%v, %v", who, err)
+				if err != nil || info.GetName() != "system:serviceaccount:ns:default" {
+					t.Errorf("%v, %v", info, err)
 				}
 				return
 			}
@@ -356,7 +356,7 @@ func TestVerifyRefusesForgeries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// s and n-s are both signatures; the order's other half must not make a shorter or longer one pass.
+	// s and n-s are both valid signatures, but not in a shorter or longer encoding.
 	zero := make([]byte, 2*half)
 	for name, token := range map[string]string{
 		"empty":            "",
@@ -378,8 +378,8 @@ func TestVerifyRefusesForgeries(t *testing.T) {
 		"another issuer":   foreign,
 		"too long":         good + strings.Repeat("A", maxToken),
 	} {
-		if who, _, err := f.Verify(t.Context(), token, nil); err == nil {
-			t.Errorf("%s: is taken for %s", name, who.GetName())
+		if info, _, err := f.Verify(t.Context(), token, nil); err == nil {
+			t.Errorf("%s: is taken for %s", name, info.GetName())
 		}
 	}
 	if f.Ours(foreign) || !f.Ours(good) || f.Ours("x") {
@@ -430,7 +430,7 @@ func TestOthersCanCheckWithTheKeySet(t *testing.T) {
 	}
 }
 
-// FuzzVerify holds that no bytes but an issued token's are taken for a user.
+// FuzzVerify checks that only an issued token is accepted.
 func FuzzVerify(f *testing.F) {
 	x := newFixture(f)
 	good := x.token(f, authenticationv1.TokenRequestSpec{})
@@ -449,7 +449,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// FuzzClaims holds that signed claims of any shape make no trouble.
+// FuzzClaims checks that signed claims of any shape cause no panic.
 func FuzzClaims(f *testing.F) {
 	for _, s := range []string{`{"aud":"a","exp":1.5,"nbf":0}`, `{"aud":["a","b"]}`, `{"exp":1e400}`, `{"exp":null}`, `{"kubernetes.io":{"pod":{}}}`, `nope`} {
 		f.Add(s)

@@ -3,19 +3,20 @@ package track
 import (
 	"reflect"
 	"slices"
+	"time"
 
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// The library keeps sets of paths as sorted lists and inserts what it meets where it belongs. It meets the keys of a map
-// in no order, so that its work grows with the square of their number: seconds for what fits into one request. Objects
-// with such maps are shown to it with the keys in order, where each insertion is at the end.
+// The library keeps sets of paths as sorted lists, into which it inserts the keys of a map in random order. Its work grows with
+// the square of their number, to seconds for the maps that fit into one request. Large maps are therefore passed to it with
+// sorted keys, so that each insertion is at the end.
 
-// crowd is how many entries a map has at least to be worth the order.
+// crowd is the number of entries from which a map is sorted.
 const crowd = 1024
 
-// inOrder gives an object its merge schema as typed.ParseableType.FromStructured does, with the keys of big maps in order.
+// inOrder is typed.ParseableType.FromStructured with the keys of large maps in order.
 func inOrder(t typed.ParseableType, obj any, opts []typed.ValidationOptions) (*typed.TypedValue, error) {
 	v, err := value.NewValueReflect(obj)
 	if err != nil {
@@ -24,17 +25,23 @@ func inOrder(t typed.ParseableType, obj any, opts []typed.ValidationOptions) (*t
 	return typed.AsTyped(ordered{v}, t.Schema, t.TypeRef, opts...)
 }
 
-// inOrderPlain is the same for the content of an unstructured object.
+// inOrderPlain is inOrder for the content of an unstructured object.
 func inOrderPlain(t typed.ParseableType, content any, opts []typed.ValidationOptions) (*typed.TypedValue, error) {
 	return typed.AsTyped(ordered{value.NewValueInterface(content)}, t.Schema, t.TypeRef, opts...)
 }
 
-// crowded reports whether there is a big map in v.
+var timeType = reflect.TypeFor[time.Time]()
+
+// crowded reports whether v contains a large map. It skips times: they point to time.Local, which another goroutine may be
+// initializing.
 func crowded(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		return !v.IsNil() && crowded(v.Elem())
 	case reflect.Struct:
+		if v.Type() == timeType {
+			return false
+		}
 		for i := range v.NumField() {
 			if crowded(v.Field(i)) {
 				return true
@@ -65,10 +72,10 @@ func crowded(v reflect.Value) bool {
 	return false
 }
 
-// ordered is a value whose big maps are gone through in the order of their keys.
+// ordered is a value whose large maps are iterated in the order of their keys.
 type ordered struct{ value.Value }
 
-// wrap leaves nil, which is no value, as it is.
+// wrap returns nil for nil.
 func wrap(v value.Value) value.Value {
 	if v == nil {
 		return nil
@@ -79,8 +86,7 @@ func wrap(v value.Value) value.Value {
 // AsMap implements value.Value.
 func (o ordered) AsMap() value.Map { return orderedMap{o.Value.AsMap()} }
 
-// AsMapUsing implements value.Value. What the library's pool lends is not given back from under a wrapper, so nothing is
-// taken from it.
+// AsMapUsing implements value.Value. It does not use the pool, because the wrapper could not return the value to it.
 func (o ordered) AsMapUsing(value.Allocator) value.Map { return o.AsMap() }
 
 // AsList implements value.Value.

@@ -12,20 +12,20 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// apply merges a configuration into an object, or makes the object of it (server-side apply).
+// apply merges a configuration into an object, or creates the object from it (server-side apply).
 func (w *write) apply(ctx context.Context, data []byte, opts *metav1.PatchOptions) (Result, error) {
-	config, err := readConfiguration(data, checks(opts.FieldValidation))
+	config, err := readConfiguration(data, validatesFields(opts.FieldValidation))
 	if err != nil {
 		return Result{}, err
 	}
 	if s, ok := subresourceOf(w.r, w.req.Subresource); ok {
-		return w.setThrough(ctx, s, change{patched: true, build: func(_ context.Context, view objects.Object) (objects.Object, error) {
+		return w.modifyThrough(ctx, s, change{keepsVersion: true, build: func(_ context.Context, view objects.Object) (objects.Object, error) {
 			return w.applied(view, config, opts)
 		}})
 	}
 	return w.modify(ctx, change{
-		create:  w.req.Subresource == "",
-		patched: true,
+		create:       w.req.Subresource == "",
+		keepsVersion: true,
 		build: func(ctx context.Context, old objects.Object) (objects.Object, error) {
 			if old == nil {
 				if err := w.mayCreate(ctx); err != nil {
@@ -45,18 +45,18 @@ func (w *write) apply(ctx context.Context, data []byte, opts *metav1.PatchOption
 	})
 }
 
-// configuration is what a client applies.
+// configuration is the partial object that a client applies.
 type configuration struct {
-	object *unstructured.Unstructured
-	twice  error // says which fields are there twice, if that was looked for
+	object     *unstructured.Unstructured
+	duplicates error // names the duplicate fields; nil when there are none or the request ignores them
 }
 
-// readConfiguration reads a configuration, which is YAML, and with check looks for fields that are there twice. Integers stay
-// integers, which rules and scales of custom resources ask for.
+// readConfiguration reads a configuration in YAML. With check it looks for duplicate fields. Integers stay integers, because
+// validation rules and scales of custom resources need them.
 func readConfiguration(data []byte, check bool) (configuration, error) {
 	c := configuration{object: &unstructured.Unstructured{}}
 	if check {
-		if c.twice = yaml.UnmarshalStrict(data, &c.object.Object); c.twice == nil {
+		if c.duplicates = yaml.UnmarshalStrict(data, &c.object.Object); c.duplicates == nil {
 			return c, nil
 		}
 	}
@@ -67,34 +67,34 @@ func readConfiguration(data []byte, check bool) (configuration, error) {
 	return c, nil
 }
 
-// applied returns what a configuration makes of an object, or of the view of one that a subresource has.
+// applied returns a copy of old, an object or its view through a subresource, with a configuration merged in.
 func (w *write) applied(old objects.Object, config configuration, opts *metav1.PatchOptions) (objects.Object, error) {
 	force := opts.Force != nil && *opts.Force
 	obj, err := w.tracker.Apply(w.tracked(), old, config.object.DeepCopy(), force)
 	if err != nil {
 		return nil, err
 	}
-	if err := w.complainTwice(config, opts.FieldValidation); err != nil {
+	if err := w.reportDuplicates(config, opts.FieldValidation); err != nil {
 		return nil, err
 	}
-	return obj, w.named(obj)
+	return obj, w.checkPatched(obj)
 }
 
-// mayCreate authorizes what an apply to nothing is.
+// mayCreate authorizes the create that an apply to an absent object is.
 func (w *write) mayCreate(ctx context.Context) error {
 	a := w.req.Attributes
 	a.Verb = "create"
 	return w.authorize(ctx, &a)
 }
 
-// complainTwice warns about fields that a configuration has twice, or refuses them.
-func (w *write) complainTwice(config configuration, validation string) error {
-	if config.twice == nil {
+// reportDuplicates adds a warning about duplicate fields of a configuration, or refuses them.
+func (w *write) reportDuplicates(config configuration, validation string) error {
+	if config.duplicates == nil {
 		return nil
 	}
 	if validation == metav1.FieldValidationStrict {
-		return apierrors.NewBadRequest(fmt.Sprintf("error strict decoding YAML: %v", config.twice))
+		return apierrors.NewBadRequest(fmt.Sprintf("error strict decoding YAML: %v", config.duplicates))
 	}
-	w.req.Warn(config.twice.Error())
+	w.req.Warn(config.duplicates.Error())
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
-// decides is an authorizer that always says the same.
+// decides is an authorizer with a fixed decision.
 type decides struct {
 	decision stage.Decision
 	err      error
@@ -36,8 +36,8 @@ func TestAuthorizersInTurn(t *testing.T) {
 		code  int32
 		words string
 	}{
-		{"one that fails has no opinion", []stage.Authorizer{broken, decides{decision: stage.Allow}}, 404, `configmaps "x" not found`},
-		{"nobody allows", []stage.Authorizer{broken}, 403,
+		{"an error is no opinion", []stage.Authorizer{broken, decides{decision: stage.Allow}}, 404, `configmaps "x" not found`},
+		{"no authorizer allows", []stage.Authorizer{broken}, 403,
 			`configmaps "x" is forbidden: User "&lt;b&gt;" cannot get resource "configmaps" in API group "" in the namespace "default": out of order`},
 		{"one denies", []stage.Authorizer{decides{decision: stage.Deny}, decides{decision: stage.Allow}}, 403, "forbidden"},
 	} {

@@ -15,8 +15,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// success is the answer of subresources that have nothing else to say.
-func success() Result {
+// statusSuccess is the answer of a subresource that returns no object.
+func statusSuccess() Result {
 	return Result{Created: true, Other: &metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,
 	}}
@@ -42,11 +42,11 @@ func bind(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
 	if err := w.validate(ctx, a); err != nil {
 		return Result{}, err
 	}
-	err := w.edit(ctx, func(obj objects.Object) error { return w.assign(obj.(*corev1.Pod), b) })
+	err := w.editStored(ctx, func(obj objects.Object) error { return w.assign(obj.(*corev1.Pod), b) })
 	if err != nil {
 		return Result{}, err
 	}
-	return success(), nil
+	return statusSuccess(), nil
 }
 
 // bindByName assigns the pod of a Binding's name to a node (bindings, which is older than pods/binding).
@@ -54,9 +54,6 @@ func bindByName(ctx context.Context, w *write, obj runtime.Object) (Result, erro
 	b, ok := obj.(*corev1.Binding)
 	if !ok {
 		return Result{}, wrongType(obj)
-	}
-	if err := inNamespace(b, w.namespace()); err != nil {
-		return Result{}, err
 	}
 	wipeSystemFields(b)
 	var err error
@@ -79,10 +76,10 @@ func checkBinding(b *corev1.Binding) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return plain(errs.ToAggregate())
+	return plainStatus(errs.ToAggregate())
 }
 
-// assign changes a pod as a binding asks.
+// assign sets the node of a pod, and the annotations and labels of its binding.
 func (w *write) assign(pod *corev1.Pod, b *corev1.Binding) error {
 	if b.UID != "" && b.UID != pod.UID {
 		return apierrors.NewConflict(w.gr(), pod.Name, preconditionFailed("UID", w.gr(), pod.Namespace, pod.Name, string(b.UID), string(pod.UID)))
@@ -92,20 +89,21 @@ func (w *write) assign(pod *corev1.Pod, b *corev1.Binding) error {
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
-		return w.unbindable(pod, fmt.Errorf("pod %s is being deleted, cannot be assigned to a host", pod.Name))
+		return w.bindConflict(pod, fmt.Errorf("pod %s is being deleted, cannot be assigned to a host", pod.Name))
 	case pod.Spec.NodeName != "":
-		return w.unbindable(pod, fmt.Errorf("pod %s is already assigned to node %q", pod.Name, pod.Spec.NodeName))
+		return w.bindConflict(pod, fmt.Errorf("pod %s is already assigned to node %q", pod.Name, pod.Spec.NodeName))
 	case len(pod.Spec.SchedulingGates) > 0:
-		return w.unbindable(pod, fmt.Errorf("pod %s has non-empty .spec.schedulingGates", pod.Name))
+		return w.bindConflict(pod, fmt.Errorf("pod %s has non-empty .spec.schedulingGates", pod.Name))
 	}
 	pod.Spec.NodeName = b.Target.Name
+	pod.Status.NominatedNodeName = "" // a nomination ends with the binding
 	for k, v := range b.Annotations {
 		if pod.Annotations == nil {
 			pod.Annotations = map[string]string{}
 		}
 		pod.Annotations[k] = v
 	}
-	for k, v := range b.Labels { // what admission took over from the node
+	for k, v := range b.Labels { // copied from the node by admission
 		if _, ok := pod.Labels[k]; ok {
 			continue
 		}
@@ -114,16 +112,16 @@ func (w *write) assign(pod *corev1.Pod, b *corev1.Binding) error {
 		}
 		pod.Labels[k] = v
 	}
-	w.scheduled(pod)
+	w.setScheduled(pod)
 	return nil
 }
 
-func (w *write) unbindable(pod *corev1.Pod, why error) error {
-	return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, pod.Name, why)
+func (w *write) bindConflict(pod *corev1.Pod, reason error) error {
+	return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, pod.Name, reason)
 }
 
 // scheduled sets the PodScheduled condition.
-func (w *write) scheduled(pod *corev1.Pod) {
+func (w *write) setScheduled(pod *corev1.Pod) {
 	now := metav1.NewTime(w.began)
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]

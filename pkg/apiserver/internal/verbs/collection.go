@@ -13,69 +13,71 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
-// DeleteCollection deletes what a list finds, and returns what it has found.
+// DeleteCollection deletes the objects that a list returns, and returns them.
 func (e *Engine) DeleteCollection(ctx context.Context, req *Request, opts *metav1.DeleteOptions, list *metav1.ListOptions) (Listing, error) {
-	if errs := optionsvalidation.ValidateDeleteOptions(opts); len(errs) > 0 {
-		return Listing{}, invalidOptions("DeleteOptions", errs)
+	if err := e.admitList(ctx, req, list); err != nil {
+		return Listing{}, err
 	}
-	req.tellFields(list)
-	w, err := e.begin(ctx, req, opts.DryRun, stage.Options{})
+	if err := e.admit(ctx, req, "DeleteOptions", optionsvalidation.ValidateDeleteOptions(opts)); err != nil {
+		return Listing{}, err
+	}
+	w, err := e.begin(req, opts.DryRun, stage.Options{})
 	if err != nil {
 		return Listing{}, err
 	}
-	w.warnOfOrphans(opts)
+	w.warnOrphanDefault(opts)
 	if list.Limit > 0 {
-		found, err := e.list(ctx, req, list)
+		page, err := e.list(ctx, req, list)
 		if err != nil {
 			return Listing{}, err
 		}
-		return found, e.deleteAll(ctx, req, opts, found.Items)
+		return page, e.deleteAll(ctx, req, opts, page.Items)
 	}
 	return e.deletePages(ctx, req, opts, list.DeepCopy())
 }
 
 const (
-	collectionPage = 10000 // how many objects are listed at a time; that there is a bound also decides which version is meant
-	deletedAtATime = 16    // how many of them are deleted together, and so committed together
+	collectionPage = 10000 // objects per list; a limit also changes which resourceVersion the list reads
+	deleteParallel = 16    // concurrent deletes, which one commit of the store can take together
 )
 
-// deletePages deletes what a list finds, page by page.
+// deletePages deletes the objects of a list page by page.
 func (e *Engine) deletePages(ctx context.Context, req *Request, opts *metav1.DeleteOptions, list *metav1.ListOptions) (Listing, error) {
 	list.Limit = collectionPage
 	var out Listing
 	for {
-		found, err := e.list(ctx, req, list)
+		page, err := e.list(ctx, req, list)
 		if err != nil {
 			return Listing{}, err
 		}
-		if err := e.deleteAll(ctx, req, opts, found.Items); err != nil {
+		if err := e.deleteAll(ctx, req, opts, page.Items); err != nil {
 			return Listing{}, err
 		}
 		if out.Revision == 0 {
-			out.Revision = found.Revision
+			out.Revision = page.Revision
 		}
-		out.Items = append(out.Items, found.Items...)
-		if found.Continue == "" {
+		out.Items = append(out.Items, page.Items...)
+		if page.Continue == "" {
 			return out, nil
 		}
-		list.Continue, list.ResourceVersion, list.ResourceVersionMatch = found.Continue, "", ""
+		list.Continue, list.ResourceVersion, list.ResourceVersionMatch = page.Continue, "", ""
 	}
 }
 
-// deleteAll deletes what was listed. The error is that of the first object that can't be deleted.
+// deleteAll deletes listed objects. The error is that of the first object that cannot be deleted.
 func (e *Engine) deleteAll(ctx context.Context, req *Request, opts *metav1.DeleteOptions, items []*cache.Item) error {
 	errs := make([]error, len(items))
 	var all errgroup.Group
-	all.SetLimit(deletedAtATime)
+	all.SetLimit(deleteParallel)
 	for n, i := range items {
 		all.Go(func() error {
-			if err := e.deleteListed(ctx, req, opts, i); !apierrors.IsNotFound(err) { // else somebody else was faster
+			if err := e.deleteListed(ctx, req, opts, i); !apierrors.IsNotFound(err) { // another client may have deleted it
 				errs[n] = err
 			}
 			return nil
 		})
 	}
-	_ = all.Wait() // each has an error of its own
+	_ = all.Wait() // the errors are in errs
 	return cmp.Or(errs...)
 }
 

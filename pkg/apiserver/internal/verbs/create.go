@@ -26,26 +26,33 @@ import (
 )
 
 const (
-	generatedSuffix = 5
-	longestBase     = 63 - generatedSuffix // of a generated name
-	nameAttempts    = 8                    // how many generated names are tried
+	suffixLength  = 5
+	maxBaseLength = 63 - suffixLength // of generateName in a generated name
+	nameAttempts  = 8                 // to find a generated name that is free
 )
 
 // Create stores a new object, or creates through a subresource.
-func (e *Engine) Create(ctx context.Context, req *Request, obj runtime.Object, opts *metav1.CreateOptions) (Result, error) {
-	if errs := optionsvalidation.ValidateCreateOptions(opts); len(errs) > 0 {
-		return Result{}, invalidOptions("CreateOptions", errs)
+func (e *Engine) Create(ctx context.Context, req *Request, body Body, opts *metav1.CreateOptions) (Result, error) {
+	if err := e.admit(ctx, req, "CreateOptions", optionsvalidation.ValidateCreateOptions(opts)); err != nil {
+		return Result{}, err
 	}
-	w, err := e.begin(ctx, req, opts.DryRun, stage.Options{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation})
+	if b := e.backend(req); b != nil {
+		return e.backendCreate(ctx, b, req, body, opts)
+	}
+	w, err := e.begin(req, opts.DryRun, stage.Options{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation})
+	if err != nil {
+		return Result{}, err
+	}
+	obj, err := req.object(body)
 	if err != nil {
 		return Result{}, err
 	}
 	if _, ok := subresourceOf(w.r, req.Subresource); ok || req.Subresource != "" {
-		return w.connect(ctx, obj)
+		return w.createThrough(ctx, obj)
 	}
 	in, ok := obj.(objects.Object)
 	if !ok {
-		return Result{}, apierrors.NewInternalError(fmt.Errorf("%T has no metadata", obj))
+		return Result{}, noMetadata(obj)
 	}
 	if answer := w.config.Reviews[w.gr()]; answer != nil {
 		return w.review(ctx, in, answer)
@@ -54,22 +61,35 @@ func (e *Engine) Create(ctx context.Context, req *Request, obj runtime.Object, o
 	return Result{Item: item, Created: err == nil}, err
 }
 
+// object reads the object of a request and checks its namespace.
+func (req *Request) object(body Body) (runtime.Object, error) {
+	obj, err := body()
+	if err != nil {
+		return nil, err
+	}
+	if o, ok := obj.(metav1.Object); ok {
+		err = inNamespace(o, req.objectNamespace())
+	}
+	return obj, err
+}
+
+func noMetadata(obj runtime.Object) error {
+	return apierrors.NewInternalError(fmt.Errorf("%T has no metadata", obj))
+}
+
 func invalidOptions(kind string, errs field.ErrorList) error {
 	return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
 }
 
-// create is what a POST does. A generated name that is taken is drawn again, without another admission.
+// create stores a new object. When a generated name is in use, it generates another one, without another admission.
 func (w *write) create(ctx context.Context, obj objects.Object) (*cache.Item, error) {
 	start := w.config.Clock.Now()
 	wipeSystemFields(obj)
-	if err := inNamespace(obj, w.namespace()); err != nil {
-		return nil, err
-	}
 	generated := obj.GetName() == "" && obj.GetGenerateName() != ""
 	if !generated && w.req.Name == "" {
 		w.req.Name = obj.GetName()
 	}
-	w.onceOwners(obj, false)
+	w.dedupOwnerReferences(obj, false)
 	if err := w.track(nil, obj); err != nil {
 		return nil, err
 	}
@@ -77,8 +97,8 @@ func (w *write) create(ctx context.Context, obj objects.Object) (*cache.Item, er
 	if err := w.mutate(ctx, a); err != nil {
 		return nil, err
 	}
-	w.onceOwners(obj, true)
-	w.took("admission", start)
+	w.dedupOwnerReferences(obj, true)
+	w.recordStage("admission", start)
 	for attempt := 1; ; attempt++ {
 		item, err := w.insert(ctx, a)
 		if !generated || !apierrors.IsAlreadyExists(err) || attempt == nameAttempts {
@@ -88,61 +108,57 @@ func (w *write) create(ctx context.Context, obj objects.Object) (*cache.Item, er
 	}
 }
 
-// namespace is the namespace that the request's objects are in.
-func (w *write) namespace() string {
-	if w.r.Names.Cluster {
-		return ""
-	}
-	return w.req.Namespace
-}
-
-// insert is the part of a create that follows admission; a PUT and an apply that create share it.
-func (w *write) insert(ctx context.Context, a *stage.Admission) (*cache.Item, error) {
+// insert is the part of a create that follows the mutators. Updates and applies that create use it too.
+func (w *write) insert(ctx context.Context, a *stage.Admission) (item *cache.Item, err error) {
 	obj := a.Object
 	start := w.config.Clock.Now()
 	fillSystemFields(obj, w.Engine)
 	if obj.GetName() == "" && obj.GetGenerateName() != "" {
 		obj.SetName(w.generate(obj.GetGenerateName()))
 	}
-	var tx stage.Transaction
-	defer tx.Rollback(ctx)
-	err := w.hook(ctx, &tx, obj, nil)
-	if err != nil {
-		return nil, err
-	}
-	w.r.Prepare(obj, nil)
-	if err = w.validateNew(obj); err != nil {
-		return nil, err
-	}
-	if err = w.validate(ctx, a); err != nil {
-		return nil, err
-	}
-	if err = w.reserve(ctx, a, &tx); err != nil {
-		return nil, err
-	}
-	w.took("validation", start)
-	var item *cache.Item
+	err = w.transact(ctx, func(tx *stage.Transaction) error {
+		if err := w.runHooks(ctx, tx, obj, nil); err != nil {
+			return err
+		}
+		w.r.Prepare(obj, nil)
+		if err := w.validateNew(obj); err != nil {
+			return err
+		}
+		if err := w.validate(ctx, a); err != nil {
+			return err
+		}
+		if err := w.reserve(ctx, a, tx); err != nil {
+			return err
+		}
+		w.recordStage("validation", start)
+		item, err = w.commitNew(ctx, obj)
+		return err
+	})
+	return item, err
+}
+
+// commitNew stores obj, which must not be stored yet.
+func (w *write) commitNew(ctx context.Context, obj objects.Object) (*cache.Item, error) {
+	var err error
 	if w.dry {
 		err = w.absent(ctx, obj)
 	} else if v, parseErr := parseVersion(obj.GetResourceVersion()); parseErr == nil && v != 0 {
 		err = errVersionSet
 	}
+	var item *cache.Item
 	if err == nil {
 		item, err = w.commit(ctx, obj, nil)
 	}
 	if err != nil {
-		return nil, w.exists(ctx, obj, err)
-	}
-	if !w.dry {
-		tx.Commit(ctx)
+		return nil, w.createError(ctx, obj, err)
 	}
 	return item, nil
 }
 
-// errVersionSet is the answer to a create that names the version of what is there.
-var errVersionSet = plain(errors.New("resourceVersion should not be set on objects to be created"))
+// errVersionSet is the answer to a create with a resourceVersion.
+var errVersionSet = plainStatus(errors.New("resourceVersion should not be set on objects to be created"))
 
-// absent is the store's expectation, for a dry run.
+// absent returns ErrConflict when obj exists, as the store does for a create that is no dry run.
 func (w *write) absent(ctx context.Context, obj objects.Object) error {
 	_, err := w.current(ctx, w.table, objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()})
 	if apierrors.IsNotFound(err) {
@@ -154,8 +170,8 @@ func (w *write) absent(ctx context.Context, obj objects.Object) error {
 	return err
 }
 
-// exists is the answer to a create whose write has failed.
-func (w *write) exists(ctx context.Context, obj objects.Object, err error) error {
+// createError turns the error of a create's commit into the answer.
+func (w *write) createError(ctx context.Context, obj objects.Object, err error) error {
 	if !errors.Is(err, store.ErrConflict) {
 		return toStatus(w.gr(), obj.GetName(), err)
 	}
@@ -169,7 +185,7 @@ func (w *write) exists(ctx context.Context, obj objects.Object, err error) error
 	return status
 }
 
-// deleting reports whether what has obj's name is on its way out.
+// deleting reports whether the stored object with obj's name is being deleted.
 func (w *write) deleting(ctx context.Context, obj objects.Object) bool {
 	item, err := w.current(ctx, w.table, objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()})
 	if err != nil {
@@ -179,7 +195,7 @@ func (w *write) deleting(ctx context.Context, obj objects.Object) bool {
 	return err == nil && there.GetDeletionTimestamp() != nil
 }
 
-// wipeSystemFields takes back what only the server sets, before somebody is noted as its owner.
+// wipeSystemFields resets the metadata that only the server sets. It precedes track, so that no manager owns them.
 func wipeSystemFields(obj metav1.Object) {
 	obj.SetCreationTimestamp(metav1.Time{})
 	obj.SetUID("")
@@ -188,7 +204,7 @@ func wipeSystemFields(obj metav1.Object) {
 	obj.SetSelfLink("")
 }
 
-// fillSystemFields sets what only the server may.
+// fillSystemFields sets the metadata of a new object that only the server sets.
 func fillSystemFields(obj objects.Object, e *Engine) {
 	wipeSystemFields(obj)
 	obj.SetCreationTimestamp(metav1.NewTime(e.config.Clock.Now().Truncate(time.Second)))
@@ -196,10 +212,10 @@ func fillSystemFields(obj objects.Object, e *Engine) {
 }
 
 func (w *write) generate(base string) string {
-	return base[:min(len(base), longestBase)] + w.config.Source.Suffix(generatedSuffix)
+	return base[:min(len(base), maxBaseLength)] + w.config.Source.Suffix(suffixLength)
 }
 
-// pathSegment says what keeps a name, or with prefix the beginning of one, from standing in a path.
+// pathSegment returns the reasons why a name, or with prefix the start of one, cannot be part of a URL's path.
 func pathSegment(name string, prefix bool) []string {
 	if prefix {
 		return content.IsPathSegmentPrefix(name)
@@ -207,10 +223,10 @@ func pathSegment(name string, prefix bool) []string {
 	return content.IsPathSegmentName(name)
 }
 
-// validateNew checks the row's own rules, which hold those of its metadata, and what every name must meet to stand in a
-// path; and tells the row's warnings.
+// validateNew validates a new object by the rules of the row and of the requested version, and adds the row's warnings. The
+// row validates the metadata too, except that a name must fit in a URL's path.
 func (w *write) validateNew(obj objects.Object) error {
-	errs := append(w.r.Validate(obj, nil), w.validateServed(obj, nil)...)
+	errs := append(w.r.Validate(obj, nil), w.validateVersion(obj, nil)...)
 	if len(errs) == 0 {
 		errs = validation.ValidateObjectMetaAccessor(obj, !w.r.Names.Cluster, pathSegment, field.NewPath("metadata"))
 	}
@@ -221,17 +237,17 @@ func (w *write) validateNew(obj objects.Object) error {
 	return nil
 }
 
-// validateServed checks what the version that was asked for demands besides. For a custom resource that is all there is to
-// say of its fields, so it also holds for what is written by way of a scale.
-func (w *write) validateServed(obj, old objects.Object) field.ErrorList {
-	v := w.served()
+// validateVersion validates obj by the rules of the requested version. They apply to a write through the scale subresource
+// only where the row has no rules for scales.
+func (w *write) validateVersion(obj, old objects.Object) field.ErrorList {
+	v := w.requestedVersion()
 	check := v.Validate
 	switch w.req.Subresource {
 	case "":
 	case "status":
 		check = v.ValidateStatus
 	case "scale":
-		if !w.r.Custom() {
+		if w.r.Scale.Validate != nil {
 			return nil
 		}
 	default:
@@ -249,23 +265,23 @@ func (w *write) warn(texts []string) {
 	}
 }
 
-// onceOwners removes owners that are named twice, and says so.
-func (w *write) onceOwners(obj metav1.Object, mutated bool) {
+// dedupOwnerReferences removes duplicate owner references and adds a warning. mutated: admission has run.
+func (w *write) dedupOwnerReferences(obj metav1.Object, mutated bool) {
 	refs := obj.GetOwnerReferences()
 	if len(refs) < 2 {
 		return
 	}
-	twice := sets.New[string]()
+	duplicates := sets.New[string]()
 	kept := make([]metav1.OwnerReference, 0, len(refs))
 	var seen check.Seen[owner]
 	for _, ref := range refs {
 		if seen.Again(ownerOf(ref)) {
-			twice.Insert(string(ref.UID))
+			duplicates.Insert(string(ref.UID))
 			continue
 		}
 		kept = append(kept, ref)
 	}
-	if len(twice) == 0 {
+	if len(duplicates) == 0 {
 		return
 	}
 	obj.SetOwnerReferences(kept)
@@ -273,7 +289,7 @@ func (w *write) onceOwners(obj metav1.Object, mutated bool) {
 	if mutated {
 		format = duplicateOwnersMutated
 	}
-	w.req.Warn(fmt.Sprintf(format, strings.Join(sets.List(twice), ", ")))
+	w.req.Warn(fmt.Sprintf(format, strings.Join(sets.List(duplicates), ", ")))
 }
 
 const (
@@ -283,7 +299,7 @@ const (
 		"please fix your requests; duplicate UID(s) observed: %v"
 )
 
-// owner is an OwnerReference as one that can be compared.
+// owner is a comparable OwnerReference.
 type owner struct {
 	version, kind, name string
 	uid                 types.UID
@@ -291,7 +307,7 @@ type owner struct {
 }
 
 func ownerOf(r metav1.OwnerReference) owner {
-	said := func(b *bool) byte {
+	code := func(b *bool) byte {
 		switch {
 		case b == nil:
 			return 0
@@ -300,5 +316,5 @@ func ownerOf(r metav1.OwnerReference) owner {
 		}
 		return 2
 	}
-	return owner{r.APIVersion, r.Kind, r.Name, r.UID, said(r.Controller), said(r.BlockOwnerDeletion)}
+	return owner{r.APIVersion, r.Kind, r.Name, r.UID, code(r.Controller), code(r.BlockOwnerDeletion)}
 }

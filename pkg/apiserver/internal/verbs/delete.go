@@ -19,22 +19,21 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// Delete removes an object, or marks it for those who have to finish something first: finalizers, and whoever ends it
-// within its grace period.
+// Delete removes an object, or marks it as being deleted while it has finalizers or a grace period.
 func (e *Engine) Delete(ctx context.Context, req *Request, opts *metav1.DeleteOptions) (Result, error) {
-	if errs := optionsvalidation.ValidateDeleteOptions(opts); len(errs) > 0 {
-		return Result{}, invalidOptions("DeleteOptions", errs)
+	if err := e.admit(ctx, req, "DeleteOptions", optionsvalidation.ValidateDeleteOptions(opts)); err != nil {
+		return Result{}, err
 	}
-	w, err := e.begin(ctx, req, opts.DryRun, stage.Options{})
+	w, err := e.begin(req, opts.DryRun, stage.Options{})
 	if err != nil {
 		return Result{}, err
 	}
-	w.warnOfOrphans(opts)
+	w.warnOrphanDefault(opts)
 	return w.delete(ctx, opts)
 }
 
-// warnOfOrphans warns who does not say what shall become of the dependents, if they stay.
-func (w *write) warnOfOrphans(opts *metav1.DeleteOptions) {
+// warnOrphanDefault adds a warning when a delete names no propagation policy and the resource orphans by default.
+func (w *write) warnOrphanDefault(opts *metav1.DeleteOptions) {
 	if w.r.OrphanWarning != "" && opts.PropagationPolicy == nil && opts.OrphanDependents == nil { //nolint:staticcheck // old clients still send it
 		w.req.Warn(w.r.OrphanWarning)
 	}
@@ -48,7 +47,7 @@ func (w *write) delete(ctx context.Context, opts *metav1.DeleteOptions) (Result,
 			return Result{}, err
 		}
 		res, err := w.deleteOnce(ctx, opts, item, attempt)
-		if errors.Is(err, errAgain) && ctx.Err() == nil {
+		if errors.Is(err, errRetry) && ctx.Err() == nil {
 			if err := w.Engine.cache.Fresh(ctx); err != nil {
 				return Result{}, w.status(err)
 			}
@@ -58,7 +57,7 @@ func (w *write) delete(ctx context.Context, opts *metav1.DeleteOptions) (Result,
 	}
 }
 
-// deleteOnce tries to delete what the cache shows.
+// deleteOnce tries to delete the object as the cache has it.
 func (w *write) deleteOnce(ctx context.Context, opts *metav1.DeleteOptions, item *cache.Item, attempt int) (Result, error) {
 	start := w.config.Clock.Now()
 	item, old, err := item.Opened()
@@ -67,36 +66,36 @@ func (w *write) deleteOnce(ctx context.Context, opts *metav1.DeleteOptions, item
 	}
 	if err := w.checkPreconditions(opts.Preconditions, old); err != nil {
 		if attempt == 0 {
-			return Result{}, errAgain
+			return Result{}, errRetry
 		}
 		return Result{}, err
 	}
 	if err := w.validate(ctx, w.admission(stage.Delete, nil, old)); err != nil {
 		return Result{}, err
 	}
-	w.took("admission", start)
+	w.recordStage("admission", start)
 	obj := old.DeepCopyObject().(objects.Object)
-	switch w.plan(obj, opts) {
+	switch w.planDeletion(obj, opts) {
 	case leave:
-		return w.deleted(item, obj, true)
+		return w.deleteResult(item, obj, true)
 	case mark:
 		kept, err := w.commit(ctx, obj, item)
 		if err != nil {
-			return Result{}, again(err)
+			return Result{}, retryOnConflict(err)
 		}
-		return w.deleted(kept, nil, true)
+		return w.deleteResult(kept, nil, true)
 	}
 	gone, err := w.remove(ctx, obj, item)
 	if err != nil {
-		return Result{}, again(err)
+		return Result{}, retryOnConflict(err)
 	}
-	return w.deleted(gone, nil, false)
+	return w.deleteResult(gone, nil, false)
 }
 
-// again makes a conflict of a write that insists on no version a reason to look again.
-func again(err error) error {
+// retryOnConflict turns a conflict of a write without a precondition on the version into errRetry.
+func retryOnConflict(err error) error {
 	if errors.Is(err, store.ErrConflict) {
-		return errAgain
+		return errRetry
 	}
 	return err
 }
@@ -117,21 +116,21 @@ func (w *write) checkPreconditions(p *metav1.Preconditions, old objects.Object) 
 	return nil
 }
 
-// fate is what a delete does to an object.
-type fate int
+// deletion is the effect of a delete on an object.
+type deletion int
 
 const (
-	remove fate = iota // it goes at once
-	mark               // it is changed, and stays until its finalizers and its grace period allow it to go
-	leave              // it is on its way already, and nothing changes
+	remove deletion = iota // the object is removed now
+	mark                   // the object is updated, and removed after its finalizers and grace period
+	leave                  // the object is already being deleted and does not change
 )
 
-// plan decides an object's fate and marks it accordingly.
-func (w *write) plan(obj objects.Object, opts *metav1.DeleteOptions) fate {
+// planDeletion decides how obj is deleted, and sets its metadata accordingly.
+func (w *write) planDeletion(obj objects.Object, opts *metav1.DeleteOptions) deletion {
 	now := w.config.Clock.Now().Truncate(time.Second)
 	if ns, ok := obj.(*corev1.Namespace); ok {
-		if f, decided := w.planNamespace(ns, opts, now); decided {
-			return f
+		if d, ok := w.planNamespace(ns, opts, now); ok {
+			return d
 		}
 	}
 	if w.r.Deleting != nil && obj.GetDeletionTimestamp() == nil {
@@ -156,8 +155,8 @@ func (w *write) plan(obj objects.Object, opts *metav1.DeleteOptions) fate {
 	return remove
 }
 
-// grace sets the time by which obj has to be finished, where its resource gives such a time. pending means that it has
-// one already, which is not later than what is asked for.
+// grace sets the grace period of obj, where its resource has one. pending means that obj already has a grace period that
+// ends no later than the requested one.
 func (w *write) grace(obj objects.Object, opts *metav1.DeleteOptions, now time.Time) (graceful, pending bool) {
 	asked := opts.GracePeriodSeconds
 	if asked != nil && *asked < 0 {
@@ -203,7 +202,7 @@ func setDeletion(obj objects.Object, at time.Time, seconds int64) {
 	obj.SetDeletionGracePeriodSeconds(&seconds)
 }
 
-// markDeleting marks an object that stays for its finalizers alone.
+// markDeleting marks an object that has finalizers and no grace period.
 func markDeleting(obj objects.Object, now time.Time) {
 	at := obj.GetDeletionTimestamp()
 	if at == nil && obj.GetGeneration() > 0 {
@@ -216,8 +215,8 @@ func markDeleting(obj objects.Object, now time.Time) {
 	obj.SetDeletionGracePeriodSeconds(new(int64))
 }
 
-// deletionFinalizers returns the finalizers that an object has after a delete with those options: those for its
-// dependents come and go with what is asked for.
+// deletionFinalizers returns the finalizers of an object after a delete: the options add or remove orphan and
+// foregroundDeletion.
 func (w *write) deletionFinalizers(obj objects.Object, opts *metav1.DeleteOptions) []string {
 	orphan, foreground := w.dependents(obj, opts)
 	old := obj.GetFinalizers()
@@ -243,8 +242,8 @@ func sameSet(a, b []string) bool {
 	return !slices.ContainsFunc(a, in(b)) && !slices.ContainsFunc(b, in(a))
 }
 
-// dependents says what is to become of an object's dependents. What is asked for goes first, then the finalizers that
-// the object has, then the resource's default.
+// dependents returns whether to orphan an object's dependents, or to delete them in the foreground. The options decide,
+// then the object's finalizers, then the resource's default.
 func (w *write) dependents(obj objects.Object, opts *metav1.DeleteOptions) (orphan, foreground bool) {
 	if o := opts.OrphanDependents; o != nil { //nolint:staticcheck // old clients still send it
 		return *o, false
@@ -263,13 +262,13 @@ func (w *write) dependents(obj objects.Object, opts *metav1.DeleteOptions) (orph
 	return w.r.OrphanDefault, false
 }
 
-// remove takes an object out of the store and returns its last item.
+// remove deletes an object from the store and returns its last item.
 func (w *write) remove(ctx context.Context, obj objects.Object, item *cache.Item) (*cache.Item, error) {
 	start := w.config.Clock.Now()
 	if w.dry {
 		return cache.NewItem(item.Key, item.Revision, obj), nil
 	}
-	ctx, err := decided(ctx)
+	ctx, err := detach(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -277,42 +276,45 @@ func (w *write) remove(ctx context.Context, obj objects.Object, item *cache.Item
 	if err != nil {
 		return nil, err
 	}
-	if err := w.Engine.cache.Wait(ctx, revs[0]); err != nil {
+	w.stored = true
+	err = w.Engine.cache.Wait(ctx, revs[0])
+	w.notifyDeleted(obj) // after the wait: hooks that load later must not see the object
+	if err != nil {
 		return nil, err
 	}
-	w.toldDeleted(obj)
 	obj.SetResourceVersion(fmt.Sprint(uint64(revs[0])))
 	gone := cache.NewItem(item.Key, revs[0], obj)
-	w.took("commit", start)
+	w.recordStage("commit", start)
 	w.span(gone, obj, item)
 	return gone, nil
 }
 
-// finished reports whether an update has taken the last thing that kept a deleting object.
-func finished(obj, old objects.Object) bool {
-	if len(obj.GetFinalizers()) > 0 || old.GetDeletionTimestamp() == nil || spared(obj) {
+// deletionComplete reports whether an update of an object that is being deleted removes its last finalizer, so that the
+// object can be removed.
+func deletionComplete(obj, old objects.Object) bool {
+	if len(obj.GetFinalizers()) > 0 || old.GetDeletionTimestamp() == nil || hasSpecFinalizers(obj) {
 		return false
 	}
 	grace := old.GetDeletionGracePeriodSeconds()
 	return grace == nil || *grace == 0
 }
 
-// removeFinished removes an object whose update has ended its deletion; the answer is the object as it was sent.
-func (w *write) removeFinished(ctx context.Context, obj objects.Object, item *cache.Item) (Result, error) {
+// removeDeleted removes an object whose update completes its deletion. The response is the object of the request.
+func (w *write) removeDeleted(ctx context.Context, obj objects.Object, item *cache.Item) (Result, error) {
 	_, err := w.remove(ctx, obj.DeepCopyObject().(objects.Object), item)
 	if err != nil {
-		return Result{}, again(err)
+		return Result{}, retryOnConflict(err)
 	}
 	return Result{Item: cache.NewItem(item.Key, item.Revision, obj)}, nil
 }
 
-// deleted is the answer to a delete: the object where it is still there, a Status otherwise.
-func (w *write) deleted(item *cache.Item, instead objects.Object, pending bool) (Result, error) {
+// deleteResult is the answer to a delete: the object if it still exists or the resource returns it, else a Status.
+func (w *write) deleteResult(item *cache.Item, instead objects.Object, pending bool) (Result, error) {
 	obj, err := item.Object()
 	if err != nil {
 		return Result{}, err
 	}
-	if pending && (instead == nil || spared(obj)) || w.r.ReturnsDeleted {
+	if pending && (instead == nil || hasSpecFinalizers(obj)) || w.r.ReturnsDeleted {
 		return Result{Item: item, Pending: pending}, nil
 	}
 	return Result{Pending: pending, Other: &metav1.Status{

@@ -7,30 +7,27 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// emptier takes lists and maps that are empty out of values of one type, where JSON shows them nevertheless. What is
-// stored can't tell an empty one from none, and who writes is to be answered as who reads.
-type emptier struct {
-	lists  []int    // the fields that are such lists and maps
-	inside []within // the fields that hold values with such fields
+// emptyFields locates the lists and maps of a struct type that JSON shows when they are empty. The stored form does not
+// distinguish an empty one from nil: clear sets them to nil, so that writers and readers get the same answer.
+type emptyFields struct {
+	lists  []int         // the fields that are such lists and maps
+	nested []nestedField // the fields whose structs have such fields
 }
 
-// within is a field that holds values of a struct, by pointers or lists, or as it is.
-type within struct {
+// nestedField is a field that holds structs: one, a pointer to one, or a list of them.
+type nestedField struct {
 	field int
-	of    *emptier
+	of    *emptyFields
 }
 
-// emptierOf returns the emptier of a resource's objects.
-func emptierOf(r *objects.Resource) *emptier {
-	if r.Custom() { // whose JSON is what is stored
-		return nil
-	}
-	return newEmptier(reflect.TypeOf(r.New()).Elem())
+// emptyFieldsOf returns the emptyFields of a resource's objects; nil if there are none.
+func emptyFieldsOf(r *objects.Resource) *emptyFields {
+	return newEmptyFields(reflect.TypeOf(r.New()).Elem())
 }
 
-// newEmptier returns the emptier of a struct type, nil when there is nothing that it could do.
-func newEmptier(t reflect.Type) *emptier {
-	known := map[reflect.Type]*emptier{}
+// newEmptyFields returns the emptyFields of a struct type; nil if there are none.
+func newEmptyFields(t reflect.Type) *emptyFields {
+	known := map[reflect.Type]*emptyFields{}
 	e := explore(t, known)
 	prune(known)
 	if e.idle() {
@@ -39,14 +36,14 @@ func newEmptier(t reflect.Type) *emptier {
 	return e
 }
 
-func (e *emptier) idle() bool { return len(e.lists)+len(e.inside) == 0 }
+func (e *emptyFields) idle() bool { return len(e.lists)+len(e.nested) == 0 }
 
-// explore notes the fields of t and of all types within; a type may be within itself.
-func explore(t reflect.Type, known map[reflect.Type]*emptier) *emptier {
+// explore collects the fields of t and of all types in it; a type may contain itself.
+func explore(t reflect.Type, known map[reflect.Type]*emptyFields) *emptyFields {
 	if e := known[t]; e != nil {
 		return e
 	}
-	e := &emptier{}
+	e := &emptyFields{}
 	known[t] = e
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -57,16 +54,16 @@ func explore(t reflect.Type, known map[reflect.Type]*emptier) *emptier {
 		if kind := f.Type.Kind(); (kind == reflect.Slice || kind == reflect.Map) && name != "" && name != "-" && !strings.Contains(options, "omitempty") {
 			e.lists = append(e.lists, i)
 		}
-		if s := structIn(f.Type); s != nil {
-			e.inside = append(e.inside, within{i, explore(s, known)})
+		if s := elementStruct(f.Type); s != nil {
+			e.nested = append(e.nested, nestedField{i, explore(s, known)})
 		}
 	}
 	return e
 }
 
-// structIn is the struct type that values of t hold, nil when they hold none. What is in maps does not count: no kind has
-// such fields there.
-func structIn(t reflect.Type) reflect.Type {
+// elementStruct returns the struct type that t is, points to, or lists; nil if it is none. Maps are ignored: no kind has such
+// fields in them.
+func elementStruct(t reflect.Type) reflect.Type {
 	for {
 		switch t.Kind() {
 		case reflect.Struct:
@@ -79,9 +76,9 @@ func structIn(t reflect.Type) reflect.Type {
 	}
 }
 
-// prune drops the ways to types that have no such fields, until there are none.
-func prune(known map[reflect.Type]*emptier) {
-	useful := map[*emptier]bool{}
+// prune removes nested fields whose types have no such lists and maps.
+func prune(known map[reflect.Type]*emptyFields) {
+	useful := map[*emptyFields]bool{}
 	for grown := true; grown; {
 		grown = false
 		for _, e := range known {
@@ -89,7 +86,7 @@ func prune(known map[reflect.Type]*emptier) {
 				continue
 			}
 			ok := len(e.lists) > 0
-			for _, w := range e.inside {
+			for _, w := range e.nested {
 				ok = ok || useful[w.of]
 			}
 			useful[e] = ok
@@ -97,40 +94,40 @@ func prune(known map[reflect.Type]*emptier) {
 		}
 	}
 	for _, e := range known {
-		var kept []within
-		for _, w := range e.inside {
+		var kept []nestedField
+		for _, w := range e.nested {
 			if useful[w.of] {
 				kept = append(kept, w)
 			}
 		}
-		e.inside = kept
+		e.nested = kept
 	}
 }
 
-// empty takes them out of v, a struct that can be set. Nothing is written where there are none, so v may share what it
-// holds with objects that are stored.
-func (e *emptier) empty(v reflect.Value) {
+// clear sets the empty lists and maps of v, a settable struct, to nil. It writes nothing else, so v may share values with
+// stored objects.
+func (e *emptyFields) clear(v reflect.Value) {
 	for _, i := range e.lists {
 		if f := v.Field(i); f.Len() == 0 && !f.IsNil() {
 			f.SetZero()
 		}
 	}
-	for _, w := range e.inside {
-		w.of.emptyWithin(v.Field(w.field))
+	for _, w := range e.nested {
+		w.of.clearNested(v.Field(w.field))
 	}
 }
 
-func (e *emptier) emptyWithin(v reflect.Value) {
+func (e *emptyFields) clearNested(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
-		e.empty(v)
+		e.clear(v)
 	case reflect.Pointer:
 		if !v.IsNil() {
-			e.emptyWithin(v.Elem())
+			e.clearNested(v.Elem())
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			e.emptyWithin(v.Index(i))
+			e.clearNested(v.Index(i))
 		}
 	}
 }

@@ -19,7 +19,7 @@ func TestEmptyLists(t *testing.T) {
 	role := &rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{}}
 	for _, obj := range []any{drivers, terms, role} {
 		v := reflect.ValueOf(obj).Elem()
-		newEmptier(v.Type()).empty(v)
+		newEmptyFields(v.Type()).clear(v)
 	}
 	if d := drivers.Spec.Drivers; d[0].TopologyKeys != nil || len(d[1].TopologyKeys) != 1 {
 		t.Errorf("got %v", drivers.Spec.Drivers)
@@ -30,7 +30,7 @@ func TestEmptyLists(t *testing.T) {
 	if role.Rules != nil {
 		t.Errorf("got %v", role.Rules)
 	}
-	if e := newEmptier(reflect.TypeFor[corev1.ConfigMap]()); e != nil {
+	if e := newEmptyFields(reflect.TypeFor[corev1.ConfigMap]()); e != nil {
 		t.Errorf("a ConfigMap has nothing to take out, got %v", e)
 	}
 }

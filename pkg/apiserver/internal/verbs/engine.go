@@ -1,9 +1,10 @@
-// Package verbs owns what the API's verbs do: it takes a request that has been authenticated, authorizes it, runs
-// admission, defaults and validates, keeps managedFields, commits to the store, and notes the trace. HTTP and the
-// in-process client are two thin coats over it, so that a request does the same through either.
+// Package verbs owns the API's verbs. The engine takes an authenticated request, authorizes it, checks its options and its
+// namespace, runs admission, defaults and validates, updates managedFields, commits to the store, and records the trace.
+// It has two front ends: HTTP and the in-process client. They only translate requests and answers, so that a request has
+// the same effect through both.
 //
-// Objects go in and come out in the stored version; the coats convert other served versions (objects.Served), decode,
-// and encode. What comes out is shared and must not be changed; what goes in belongs to the engine from then on.
+// Objects enter and leave in the stored version. The front ends decode, encode, and convert other served versions
+// (objects.Served). An object that leaves is shared and must not be changed; an object that enters becomes the engine's.
 package verbs
 
 import (
@@ -33,22 +34,30 @@ type Config struct {
 	Source    *clock.Source
 	Stages    func(r stage.Reader) stage.Stages // nil: none
 	Hooks     []stage.Hook
-	Reviews   map[schema.GroupResource]stage.Review // answer the creates of what is only asked and never stored
-	Spans     func(trace.Span)                      // is told of each committed write; nil: nobody
+	Reviews   map[schema.GroupResource]stage.Review // answer creates of objects that are never stored
+	Backends  map[schema.GroupResource]Backend      // of the resources that the engine does not store
+	Spans     func(trace.Span)                      // receives each committed write; nil: none are recorded
 	// Token answers a TokenRequest for a service account (serviceaccounts/token); nil: there is no such subresource.
-	Token func(ctx context.Context, account objects.Key, asked *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
+	Token func(ctx context.Context, account objects.Key, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
 }
 
 // Request is one request to the engine.
 type Request struct {
 	stage.Attributes
-	Served *objects.Served // the version that was asked for; nil: the stored one
-	Report trace.Report    // what the writer told about the write
-	Began  time.Time       // when the request came in; zero: now
+	Served *objects.Served // the requested version; nil: the stored one
+	Report trace.Report    // what the writer reports about the write
+	Began  time.Time       // when the request arrived; zero: now
 	Stages []trace.Stage   // stages before the engine: "authn", "decode"
+
+	authorized bool // by Authorize
+	authz      trace.Stage
 }
 
-// Listing is the answer of List.
+// Body returns the object that a request carries, in the stored version and with its defaults. The engine calls it once,
+// after it has authorized the request and checked its options.
+type Body func() (runtime.Object, error)
+
+// Listing is a page of a list.
 type Listing struct {
 	Items     []*cache.Item
 	Revision  store.Revision
@@ -59,24 +68,24 @@ type Listing struct {
 // Event is one change of a watch. Item is nil in a bookmark.
 type Event = cache.Event
 
-// Patch is a patch and its kind.
+// Patch is a patch of a type.
 type Patch struct {
 	Type types.PatchType
 	Data []byte
-	// Kind says what is wrong with an outcome that says it is of that kind; nil: nothing.
-	Kind func(schema.GroupVersionKind) error
+	// CheckKind returns an error when the patched object may not have a kind; nil: every kind is accepted.
+	CheckKind func(schema.GroupVersionKind) error
 }
 
-// API is what the coats call. Errors are *apierrors.StatusError, but for context.Canceled when nobody waits for an answer.
+// API is what the front ends call. Errors are *apierrors.StatusError, except context.Canceled when the client has gone.
 type API interface {
 	Get(ctx context.Context, req *Request, opts *metav1.GetOptions) (*cache.Item, error)
 	List(ctx context.Context, req *Request, opts *metav1.ListOptions) (Listing, error)
-	// Watch authorizes and checks, then returns the changes in batches: all that is at hand at a time.
+	// Watch returns the changes in batches: a batch holds all changes that are available.
 	Watch(ctx context.Context, req *Request, opts *metav1.ListOptions) (iter.Seq2[[]Event, error], error)
-	// Create stores obj, or creates through req.Subresource (binding, eviction, token). The answer of a subresource
+	// Create stores an object, or creates through req.Subresource (binding, eviction, token). The answer of a subresource
 	// may be another object than an item: a Status, a TokenRequest.
-	Create(ctx context.Context, req *Request, obj runtime.Object, opts *metav1.CreateOptions) (Result, error)
-	Update(ctx context.Context, req *Request, obj runtime.Object, opts *metav1.UpdateOptions) (Result, error)
+	Create(ctx context.Context, req *Request, body Body, opts *metav1.CreateOptions) (Result, error)
+	Update(ctx context.Context, req *Request, body Body, opts *metav1.UpdateOptions) (Result, error)
 	Patch(ctx context.Context, req *Request, p Patch, opts *metav1.PatchOptions) (Result, error)
 	Delete(ctx context.Context, req *Request, opts *metav1.DeleteOptions) (Result, error)
 	DeleteCollection(ctx context.Context, req *Request, opts *metav1.DeleteOptions, list *metav1.ListOptions) (Listing, error)
@@ -86,6 +95,6 @@ type API interface {
 type Result struct {
 	Item    *cache.Item
 	Other   runtime.Object
-	Created bool // 201
+	Created bool // the answer has code 201
 	Pending bool // a delete that waits for finalizers or a grace period: the object is still there
 }

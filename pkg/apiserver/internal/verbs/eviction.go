@@ -21,11 +21,11 @@ import (
 var budgets = schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}
 
 const (
-	// maxDisrupted is how many evictions the controller of budgets may be behind.
+	// maxDisrupted bounds the evictions that the disruption controller has not observed yet.
 	maxDisrupted = 2000
-	// evictionAttempts is how often an eviction looks again at a pod that changes all the time.
+	// evictionAttempts bounds the retries of an eviction whose pod changes meanwhile.
 	evictionAttempts = 20
-	// serverManager owns in managedFields what the server writes of its own accord.
+	// serverManager is the field manager of the server's own writes.
 	serverManager = "kube-apiserver"
 )
 
@@ -52,7 +52,7 @@ func evict(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
 	w.dry = w.dry || len(opts.DryRun) > 0
 	for attempt := 1; ; attempt++ {
 		res, err := w.evictOnce(ctx, opts)
-		if !apierrors.IsConflict(err) || insists(opts) || attempt == evictionAttempts || ctx.Err() != nil {
+		if !apierrors.IsConflict(err) || hasVersionPrecondition(opts) || attempt == evictionAttempts || ctx.Err() != nil {
 			return res, err
 		}
 		if err := w.Engine.cache.Fresh(ctx); err != nil {
@@ -61,8 +61,8 @@ func evict(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
 	}
 }
 
-// insists reports whether the client insists on a version of the pod.
-func insists(opts *metav1.DeleteOptions) bool {
+// hasVersionPrecondition reports whether a delete has a precondition on the resourceVersion.
+func hasVersionPrecondition(opts *metav1.DeleteOptions) bool {
 	return opts.Preconditions != nil && opts.Preconditions.ResourceVersion != nil
 }
 
@@ -76,38 +76,38 @@ func (w *write) evictOnce(ctx context.Context, opts *metav1.DeleteOptions) (Resu
 		return Result{}, err
 	}
 	pod := obj.(*corev1.Pod)
-	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil
-	if ended || pod.Status.Phase == corev1.PodPending {
-		return w.evicted(ctx, pod, opts, !ended)
+	terminal := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil
+	if terminal || pod.Status.Phase == corev1.PodPending {
+		return w.deletePod(ctx, pod, opts, !terminal)
 	}
-	found, err := w.budgetsOf(ctx, pod)
+	pdbs, err := w.budgetsOf(ctx, pod)
 	switch {
 	case err != nil:
 		return Result{}, err
-	case len(found) == 0:
-		return w.evicted(ctx, pod, opts, false)
-	case len(found) > 1:
+	case len(pdbs) == 0:
+		return w.deletePod(ctx, pod, opts, false)
+	case len(pdbs) > 1:
 		return Result{Created: true, Other: &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
 			Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.", Code: 500}}, nil
 	}
-	budget := found[0]
+	budget := pdbs[0]
 	if unhealthy(pod, budget) {
-		res, err := w.evicted(ctx, pod, opts, true)
-		if apierrors.IsConflict(err) && !insists(opts) {
-			return Result{}, stillProcessed(budget.Name) // it may have become ready
+		res, err := w.deletePod(ctx, pod, opts, true)
+		if apierrors.IsConflict(err) && !hasVersionPrecondition(opts) {
+			return Result{}, budgetInProcess(budget.Name) // it may have become ready
 		}
 		return res, err
 	}
-	if err := w.spend(ctx, budget.Name, pod.Name); err != nil {
+	if err := w.recordDisruption(ctx, budget.Name, pod.Name); err != nil {
 		return Result{}, err
 	}
-	return w.evicted(ctx, pod, opts, false)
+	return w.deletePod(ctx, pod, opts, false)
 }
 
-// evicted deletes the pod, with exact only in the version that was looked at.
-func (w *write) evicted(ctx context.Context, pod *corev1.Pod, opts *metav1.DeleteOptions, exact bool) (Result, error) {
+// deletePod deletes the pod; with exact only if it has not changed.
+func (w *write) deletePod(ctx context.Context, pod *corev1.Pod, opts *metav1.DeleteOptions, exact bool) (Result, error) {
 	opts = opts.DeepCopy()
-	if exact && !insists(opts) {
+	if exact && !hasVersionPrecondition(opts) {
 		if opts.Preconditions == nil {
 			opts.Preconditions = &metav1.Preconditions{}
 		}
@@ -116,13 +116,13 @@ func (w *write) evicted(ctx context.Context, pod *corev1.Pod, opts *metav1.Delet
 	if _, err := w.delete(ctx, opts); err != nil {
 		return Result{}, err
 	}
-	return success(), nil
+	return statusSuccess(), nil
 }
 
-// budgetsOf returns the budgets whose selector finds the pod. An empty selector finds all.
+// budgetsOf returns the disruption budgets that select the pod. An empty selector selects all pods.
 func (w *write) budgetsOf(ctx context.Context, pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
-	state, err := w.Reader().State(ctx, budgets)
-	if err != nil || state.Count == 0 {
+	counters, err := w.Reader().Counters(ctx, budgets)
+	if err != nil || counters.Count == 0 {
 		return nil, err
 	}
 	list, err := w.Reader().List(ctx, budgets, pod.Namespace)
@@ -140,7 +140,7 @@ func (w *write) budgetsOf(ctx context.Context, pod *corev1.Pod) ([]*policyv1.Pod
 	return out, nil
 }
 
-// unhealthy reports whether a pod is not among those that the budget counts on.
+// unhealthy reports whether a pod may be evicted without a disruption, because the budget does not count it as healthy.
 func unhealthy(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
@@ -153,37 +153,38 @@ func unhealthy(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 	return b.Status.DesiredHealthy > 0 && b.Status.CurrentHealthy >= b.Status.DesiredHealthy
 }
 
-// spend takes one disruption from a budget and notes for which pod, until the budget's controller sees it go.
-func (w *write) spend(ctx context.Context, budget, pod string) error {
+// recordDisruption takes one allowed disruption from a budget and records the pod in disruptedPods, until the disruption
+// controller observes the deletion.
+func (w *write) recordDisruption(ctx context.Context, budget, pod string) error {
 	t, err := w.tableOf(budgets)
 	if err != nil {
 		return err
 	}
 	req := *w.req
 	req.Resource, req.Name, req.Subresource = t.r, budget, "status"
-	req.Served, req.Manager = nil, serverManager // who asked for the eviction has not written the budget
+	req.Served, req.Manager = nil, serverManager // the evicting client does not write the budget
 	b := &write{Engine: w.Engine, table: t, req: &req, dry: w.dry, began: w.began}
-	return b.edit(ctx, func(obj objects.Object) error {
+	return b.editStored(ctx, func(obj objects.Object) error {
 		old := obj.DeepCopyObject().(objects.Object)
-		if err := w.take(obj.(*policyv1.PodDisruptionBudget), pod); err != nil {
+		if err := w.takeDisruption(obj.(*policyv1.PodDisruptionBudget), pod); err != nil {
 			return err
 		}
 		return b.track(old, obj)
 	})
 }
 
-func (w *write) take(b *policyv1.PodDisruptionBudget, pod string) error {
+func (w *write) takeDisruption(b *policyv1.PodDisruptionBudget, pod string) error {
 	s := &b.Status
 	forbidden := schema.GroupResource{Group: "policy", Resource: "poddisruptionbudget"}
 	switch {
 	case s.ObservedGeneration < b.Generation:
-		return stillProcessed(b.Name)
+		return budgetInProcess(b.Name)
 	case s.DisruptionsAllowed < 0:
 		return apierrors.NewForbidden(forbidden, b.Name, fmt.Errorf("pdb disruptions allowed is negative"))
 	case len(s.DisruptedPods) > maxDisrupted:
 		return apierrors.NewForbidden(forbidden, b.Name, fmt.Errorf("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
 	case s.DisruptionsAllowed == 0:
-		return violates(0, fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, s.DesiredHealthy, s.CurrentHealthy))
+		return budgetViolated(0, fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, s.DesiredHealthy, s.CurrentHealthy))
 	}
 	now := metav1.NewTime(w.began)
 	s.DisruptionsAllowed--
@@ -198,13 +199,13 @@ func (w *write) take(b *policyv1.PodDisruptionBudget, pod string) error {
 	return nil
 }
 
-func stillProcessed(budget string) error {
-	return violates(10, fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget))
+func budgetInProcess(budget string) error {
+	return budgetViolated(10, fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget))
 }
 
-// violates says why a budget allows no eviction now, and after how many seconds to ask again.
-func violates(retry int, why string) error {
+// budgetViolated is the answer to an eviction that a budget does not allow. retry is in seconds.
+func budgetViolated(retry int, cause string) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retry)
-	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: why})
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: cause})
 	return err
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// hook runs the resource's hooks.
-func (w *write) hook(ctx context.Context, tx *stage.Transaction, obj, old objects.Object) error {
+// runHooks calls the Prepare functions of the resource's hooks.
+func (w *write) runHooks(ctx context.Context, tx *stage.Transaction, obj, old objects.Object) error {
 	if err := w.loadHooks(ctx); err != nil {
 		return w.status(err)
 	}
@@ -24,14 +24,14 @@ func (w *write) hook(ctx context.Context, tx *stage.Transaction, obj, old object
 	return nil
 }
 
-// loadHooks tells the hooks what is stored, before they are first used.
+// loadHooks passes the stored objects to the hooks, once, before their first use.
 func (t *table) loadHooks(ctx context.Context) error {
 	if !slices.ContainsFunc(t.hooks, func(h stage.Hook) bool { return h.Load != nil }) {
 		return nil
 	}
-	t.loaded.Lock()
-	defer t.loaded.Unlock()
-	if t.ready {
+	t.hooksMu.Lock()
+	defer t.hooksMu.Unlock()
+	if t.hooksLoaded {
 		return nil
 	}
 	items, err := t.All(ctx, "")
@@ -51,15 +51,15 @@ func (t *table) loadHooks(ctx context.Context) error {
 			h.Load(current)
 		}
 	}
-	t.ready = true
+	t.hooksLoaded = true
 	return nil
 }
 
-// toldDeleted tells the hooks that an object is gone. Hooks that are not loaded yet will not see it.
-func (t *table) toldDeleted(obj objects.Object) {
-	t.loaded.Lock()
-	defer t.loaded.Unlock()
-	if !t.ready {
+// notifyDeleted passes a deleted object to the hooks. Hooks that are not loaded yet will not see the object.
+func (t *table) notifyDeleted(obj objects.Object) {
+	t.hooksMu.Lock()
+	defer t.hooksMu.Unlock()
+	if !t.hooksLoaded {
 		return
 	}
 	for _, h := range t.hooks {

@@ -10,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// fewErrors is how many errors the library is left to word: its time grows with the square of their length.
-const fewErrors = 64
+// maxJoinedErrors bounds the errors that apierrors joins: its time grows with the square of their number.
+const maxJoinedErrors = 64
 
-// newInvalid is apierrors.NewInvalid for any number of errors.
+// newInvalid is apierrors.NewInvalid in time linear in the number of errors.
 func newInvalid(kind schema.GroupKind, name string, errs field.ErrorList) *apierrors.StatusError {
-	if len(errs) <= fewErrors {
+	if len(errs) <= maxJoinedErrors {
 		return apierrors.NewInvalid(kind, name, errs)
 	}
 	out := apierrors.NewInvalid(kind, name, nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// TestManyErrors words many errors as the library does.
+// TestManyErrors compares the message for many errors with the library's.
 func TestManyErrors(t *testing.T) {
 	kind := schema.GroupKind{Group: "apps", Kind: "Deployment"}
 	different := func(n int) (errs field.ErrorList) {
@@ -23,11 +23,11 @@ func TestManyErrors(t *testing.T) {
 		}
 		return errs
 	}
-	same := make(field.ErrorList, 2*fewErrors)
+	same := make(field.ErrorList, 2*maxJoinedErrors)
 	for i := range same {
 		same[i] = field.Required(field.NewPath("x"), "")
 	}
-	for name, errs := range map[string]field.ErrorList{"few": different(3), "many": different(fewErrors), "many of one": same} {
+	for name, errs := range map[string]field.ErrorList{"few": different(3), "many": different(maxJoinedErrors), "many of one": same} {
 		got, want := newInvalid(kind, "d", errs), apierrors.NewInvalid(kind, "d", errs)
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %.300s\nwant %.300s", name, got.Error(), want.Error())
@@ -47,7 +47,7 @@ func TestOwnersOnce(t *testing.T) {
 		ref, ref,
 		with(func(r *metav1.OwnerReference) { r.Controller = &yes }),
 		with(func(r *metav1.OwnerReference) { r.Controller = &no }),
-		with(func(r *metav1.OwnerReference) { r.Controller = new(false) }), // the one before
+		with(func(r *metav1.OwnerReference) { r.Controller = new(false) }), // as the one before
 		with(func(r *metav1.OwnerReference) { r.BlockOwnerDeletion = &no }),
 		with(func(r *metav1.OwnerReference) { r.Name = "q" }),
 	}
@@ -55,15 +55,14 @@ func TestOwnersOnce(t *testing.T) {
 	w := &write{req: &Request{}}
 	w.req.Warn = func(text string) { warned = append(warned, text) }
 	obj := &metav1.ObjectMeta{OwnerReferences: all}
-	w.onceOwners(obj, false)
+	w.dedupOwnerReferences(obj, false)
 	want := []metav1.OwnerReference{all[0], all[2], all[3], all[5], all[6]}
 	if !reflect.DeepEqual(obj.OwnerReferences, want) || len(warned) != 1 {
 		t.Errorf("got %v, warned %q", obj.OwnerReferences, warned)
 	}
 }
 
-// TestTooLargeToStore: what the store has no room for is an error in the words that Kubernetes has from its own, without what
-// keys are like here.
+// TestTooLargeToStore: an object that is too large for the store has Kubernetes' error, which names no key of the store.
 func TestTooLargeToStore(t *testing.T) {
 	err := toStatus(schema.GroupResource{Resource: "pods"}, "p", fmt.Errorf("write o/core/pods/default/p: %w", store.ErrTooLarge))
 	status, ok := errors.AsType[*apierrors.StatusError](err)

@@ -16,11 +16,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// List returns a page of what opts select.
+// List returns a page of the objects that opts select.
 func (e *Engine) List(ctx context.Context, req *Request, opts *metav1.ListOptions) (Listing, error) {
-	req.tellFields(opts)
-	if err := e.authorize(ctx, &req.Attributes); err != nil {
+	if err := e.admitList(ctx, req, opts); err != nil {
 		return Listing{}, err
+	}
+	if b := e.backend(req); b != nil {
+		return b.List(ctx, req, opts)
 	}
 	return e.list(ctx, req, opts)
 }
@@ -30,25 +32,22 @@ func (e *Engine) list(ctx context.Context, req *Request, opts *metav1.ListOption
 	if err != nil {
 		return Listing{}, err
 	}
-	if err := checkListOptions(opts); err != nil {
-		return Listing{}, err
-	}
 	s, err := req.selector(opts)
 	if err != nil {
 		return Listing{}, err
 	}
 	l := lister{e, t, &s, int(opts.Limit)}
 	if opts.ResourceVersion == "0" {
-		l.limit = 0 // any version will do, and the one in memory is whole
+		l.limit = 0 // answered from the cache, as a whole
 	}
 	if opts.Continue != "" {
-		return l.next(ctx, opts)
+		return l.continueList(ctx, opts)
 	}
 	version, err := parseVersion(opts.ResourceVersion)
 	if err != nil {
 		return Listing{}, apierrors.NewBadRequest("invalid resource version: " + err.Error())
 	}
-	if err := e.notOlder(ctx, opts.ResourceVersion, version); err != nil {
+	if err := e.waitUntilFresh(ctx, opts.ResourceVersion, version); err != nil {
 		return Listing{}, toStatus(req.GVR.GroupResource(), "", err)
 	}
 	legacyExact := opts.ResourceVersionMatch == "" && l.limit > 0 && version > 0
@@ -66,7 +65,7 @@ func (e *Engine) list(ctx context.Context, req *Request, opts *metav1.ListOption
 	return l.listing(page, page.Revision), nil
 }
 
-// lister is one list.
+// lister answers one list request.
 type lister struct {
 	engine   *Engine
 	table    *table
@@ -74,8 +73,8 @@ type lister struct {
 	limit    int
 }
 
-// next answers a list that goes on. A token with revision -1 takes what there is now.
-func (l lister) next(ctx context.Context, opts *metav1.ListOptions) (Listing, error) {
+// continueList returns the page that a continue token names. A token with revision -1 names the current objects.
+func (l lister) continueList(ctx context.Context, opts *metav1.ListOptions) (Listing, error) {
 	start, version, err := decodeContinue(opts.Continue)
 	if err != nil {
 		return Listing{}, apierrors.NewBadRequest("invalid continue token: " + err.Error())
@@ -83,7 +82,7 @@ func (l lister) next(ctx context.Context, opts *metav1.ListOptions) (Listing, er
 	if opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
 		return Listing{}, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 	}
-	after := strings.TrimSuffix(l.below()+start, "\x00")
+	after := strings.TrimSuffix(l.keyPrefix()+start, "\x00")
 	if version < 0 {
 		if err := l.engine.cache.Fresh(ctx); err != nil {
 			return Listing{}, toStatus(l.table.r.Names.GR(), "", err)
@@ -94,7 +93,7 @@ func (l lister) next(ctx context.Context, opts *metav1.ListOptions) (Listing, er
 		}
 		return l.listing(page, page.Revision), nil
 	}
-	if err := l.engine.notOlder(ctx, "N", store.Revision(version)); err != nil {
+	if err := l.engine.waitUntilFresh(ctx, "N", store.Revision(version)); err != nil {
 		return Listing{}, toStatus(l.table.r.Names.GR(), "", err)
 	}
 	page, err := l.table.ListAt(ctx, l.selector, after, l.limit, store.Revision(version))
@@ -109,8 +108,8 @@ func (l lister) next(ctx context.Context, opts *metav1.ListOptions) (Listing, er
 	return l.listing(page, store.Revision(version)), nil
 }
 
-// below is what the keys in a token of this list do not say: the namespace, where the list is of one.
-func (l lister) below() string {
+// keyPrefix is the prefix that continue tokens omit from keys: the namespace, when the list is of one namespace.
+func (l lister) keyPrefix() string {
 	if l.selector.Namespace == "" {
 		return ""
 	}
@@ -120,7 +119,7 @@ func (l lister) below() string {
 func (l lister) listing(p cache.Page, rev store.Revision) Listing {
 	out := Listing{Items: p.Items, Revision: rev}
 	if p.More {
-		out.Continue = encodeContinue(strings.TrimPrefix(p.Last, l.below())+"\x00", int64(rev))
+		out.Continue = encodeContinue(strings.TrimPrefix(p.Last, l.keyPrefix())+"\x00", int64(rev))
 		if l.selector.Everything() {
 			out.Remaining = &p.Remaining
 		}
@@ -128,7 +127,7 @@ func (l lister) listing(p cache.Page, rev store.Revision) Listing {
 	return out
 }
 
-// continueToken is where a list goes on, as clients get it (and may look into).
+// continueToken is the content of a continue token, in Kubernetes' format.
 type continueToken struct {
 	Format  string `json:"v"`
 	Version int64  `json:"rv"`
@@ -140,7 +139,7 @@ const continueFormat = "meta.k8s.io/v1"
 func encodeContinue(start string, version int64) string {
 	b, err := json.Marshal(continueToken{continueFormat, version, start})
 	if err != nil {
-		return "" // strings and a number: cannot fail
+		return "" // strings and a number cannot fail
 	}
 	return base64.RawURLEncoding.EncodeToString(b)
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// A namespace is deleted in its own way: the first delete marks it and makes it Terminating, its spec.finalizers (not
-// only those of its metadata) have to go, through the finalize subresource, and then it may.
+// The first delete of a namespace makes it Terminating. The namespace is removed when its spec.finalizers, which only the
+// finalize subresource changes, and the finalizers in its metadata are empty.
 
-// spared reports whether an object must not go although its metadata would allow it.
-func spared(obj objects.Object) bool {
+// hasSpecFinalizers reports whether obj is a namespace with spec.finalizers, which must not be removed.
+func hasSpecFinalizers(obj objects.Object) bool {
 	ns, ok := obj.(*corev1.Namespace)
 	return ok && len(ns.Spec.Finalizers) > 0
 }
 
-// planNamespace decides what a delete does to a namespace. decided is false when it is to be deleted like anything else.
-func (w *write) planNamespace(ns *corev1.Namespace, opts *metav1.DeleteOptions, now time.Time) (f fate, decided bool) {
+// planNamespace is planDeletion for a namespace. ok is false when the rules of other objects apply.
+func (w *write) planNamespace(ns *corev1.Namespace, opts *metav1.DeleteOptions, now time.Time) (d deletion, ok bool) {
 	if ns.DeletionTimestamp == nil {
 		t := metav1.NewTime(now)
 		ns.DeletionTimestamp = &t

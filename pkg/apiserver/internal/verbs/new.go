@@ -17,10 +17,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// compactEvery is how often the store is compacted, and how old the revision is to which.
+// compactEvery is the interval of compactions. Each compacts to the revision of the one before.
 const compactEvery = 5 * time.Minute
 
-// Engine is the API over a store. New makes one; nothing is answered before Run.
+// Engine is the API over a store. It answers requests once Run has started.
 type Engine struct {
 	config Config
 	cache  *cache.Cache
@@ -28,40 +28,40 @@ type Engine struct {
 
 	mu     sync.RWMutex
 	tables map[schema.GroupResource]*table
-	served map[schema.GroupVersionResource]*Served
+	byGVR  map[schema.GroupVersionResource]*VersionedResource
 }
 
-// Served is a resource in one of its versions.
-type Served struct {
+// VersionedResource is a resource in one of its served versions.
+type VersionedResource struct {
 	Resource *objects.Resource
 	Version  *objects.Served
-	Stored   bool // the version is the one that is stored
+	Stored   bool // the version is the stored one
 }
 
-// table is what the engine holds of one resource.
+// table holds the engine's data of one resource.
 type table struct {
 	*cache.Table
-	r       *objects.Resource
-	tracker *track.Tracker // the resource's own: it goes with it
-	hooks   []stage.Hook
-	loaded  sync.Mutex // held while the hooks are loaded
-	ready   bool       // they are; guarded by loaded
-	empty   func() *emptier
+	r           *objects.Resource
+	tracker     *track.Tracker // of this resource alone, so that it is dropped together with the resource
+	hooks       []stage.Hook
+	hooksMu     sync.Mutex // held while the hooks are loaded
+	hooksLoaded bool       // guarded by hooksMu
+	emptyFields func() *emptyFields
 }
 
 var _ API = (*Engine)(nil)
 
-// New makes the engine over cfg.Store.
+// New returns an engine over cfg.Store.
 func New(cfg Config) (*Engine, error) {
-	c, err := cache.New(context.Background(), cfg.Store, cfg.Clock) //nolint:forbidigo // a start that nobody cancels
+	c, err := cache.New(context.Background(), cfg.Store, cfg.Clock) //nolint:forbidigo // a start is not cancelled
 	if err != nil {
 		return nil, err
 	}
 	e := &Engine{
 		config: cfg, cache: c,
-		tables: map[schema.GroupResource]*table{}, served: map[schema.GroupVersionResource]*Served{},
+		tables: map[schema.GroupResource]*table{}, byGVR: map[schema.GroupVersionResource]*VersionedResource{},
 	}
-	boundCopies()
+	limitPatchCopies()
 	for i := range cfg.Resources {
 		e.add(&cfg.Resources[i])
 	}
@@ -71,8 +71,8 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Replace serves r in place of old. Either may be nil: r is new, or old is served no longer. What the store holds of old
-// is read as r says from now on.
+// Replace serves r in place of old. Either may be nil: r is new, or old is no longer served. Stored objects of old are read
+// as r describes.
 func (e *Engine) Replace(old, r *objects.Resource) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -89,14 +89,14 @@ func (e *Engine) drop(r *objects.Resource) {
 	delete(e.tables, r.Names.GR())
 	for i := range r.Versions {
 		v := &r.Versions[i]
-		delete(e.served, schema.GroupVersionResource{Group: v.Group, Version: v.Version, Resource: r.Names.Plural})
+		delete(e.byGVR, schema.GroupVersionResource{Group: v.Group, Version: v.Version, Resource: r.Names.Plural})
 	}
 }
 
 func (e *Engine) add(r *objects.Resource) {
 	gr := r.Names.GR()
 	t := &table{
-		Table: e.cache.Add(r), r: r, tracker: track.New(e.config.Clock), empty: sync.OnceValue(func() *emptier { return emptierOf(r) }),
+		Table: e.cache.Add(r), r: r, tracker: track.New(e.config.Clock), emptyFields: sync.OnceValue(func() *emptyFields { return emptyFieldsOf(r) }),
 	}
 	for _, h := range e.config.Hooks {
 		if h.Resource == gr {
@@ -110,15 +110,15 @@ func (e *Engine) add(r *objects.Resource) {
 			continue
 		}
 		gvr := schema.GroupVersionResource{Group: v.Group, Version: v.Version, Resource: r.Names.Plural}
-		e.served[gvr] = &Served{Resource: r, Version: v, Stored: v.To == nil}
+		e.byGVR[gvr] = &VersionedResource{Resource: r, Version: v, Stored: v.To == nil}
 	}
 }
 
-// Lookup returns what is served under gvr; nil when nothing is.
-func (e *Engine) Lookup(gvr schema.GroupVersionResource) *Served {
+// Lookup returns the resource that is served as gvr; nil if there is none.
+func (e *Engine) Lookup(gvr schema.GroupVersionResource) *VersionedResource {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	return e.served[gvr]
+	return e.byGVR[gvr]
 }
 
 func (e *Engine) table(r *objects.Resource) (*table, error) { return e.tableOf(r.Names.GR()) }
@@ -139,14 +139,14 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer stop()
 	var background sync.WaitGroup
 	background.Go(func() { e.compact(ctx) })
-	background.Go(func() { e.sweep(ctx) })
+	background.Go(func() { e.expireEvents(ctx) })
 	err := e.cache.Run(ctx)
 	stop()
 	background.Wait()
 	return err
 }
 
-// compact forgets, at each interval, what was replaced before the one before: in the store and in memory.
+// compact compacts the store and the cache at each interval, to the revision of the interval before.
 func (e *Engine) compact(ctx context.Context) {
 	at := e.cache.Revision()
 	for clock.Sleep(ctx, e.config.Clock, compactEvery) == nil {
@@ -158,7 +158,7 @@ func (e *Engine) compact(ctx context.Context) {
 	}
 }
 
-// Reader returns what stages may look at.
+// Reader returns the reader that stages use.
 func (e *Engine) Reader() stage.Reader { return reader{e} }
 
 type reader struct{ engine *Engine }
@@ -195,13 +195,13 @@ func (r reader) List(ctx context.Context, gr schema.GroupResource, namespace str
 	return out, nil
 }
 
-func (r reader) State(ctx context.Context, gr schema.GroupResource) (stage.State, error) {
+func (r reader) Counters(ctx context.Context, gr schema.GroupResource) (stage.Counters, error) {
 	t, err := r.table(gr)
 	if err != nil {
-		return stage.State{}, nil //nolint:nilerr // what is not served does not change
+		return stage.Counters{}, nil //nolint:nilerr // a resource that is not served does not change
 	}
 	changes, count, err := t.State(ctx)
-	return stage.State{Changes: changes, Count: count}, err
+	return stage.Counters{Changes: changes, Count: count}, err
 }
 
 func (r reader) table(gr schema.GroupResource) (*table, error) {
@@ -213,8 +213,8 @@ func (r reader) table(gr schema.GroupResource) (*table, error) {
 	return nil, apierrors.NewNotFound(gr, "")
 }
 
-// current returns the item of key as the feed shows it. When it shows none, what has been committed meanwhile is waited
-// for: a NotFound is the truth.
+// current returns the item of key from the cache. When the cache has none, current waits until the cache is up to date with
+// the store and looks again, so that a NotFound is correct.
 func (e *Engine) current(ctx context.Context, t *table, key objects.Key) (*cache.Item, error) {
 	for fresh := false; ; fresh = true {
 		i, ok, err := t.Get(ctx, key)

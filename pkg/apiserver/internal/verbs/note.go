@@ -7,10 +7,11 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// longestNote is how many changes a span's note names.
-const longestNote = 3
+// maxNoteChanges bounds the changes in a span's note.
+const maxNoteChanges = 3
 
-// note says in a few words what a write has changed, as the resource's columns show it: "Status Pending → Running".
+// note names the columns of the resource's table that a write has changed: "Status Pending → Running". The columns of the
+// wide table count only if no other has changed: a binding of a pod changes the column Node alone.
 func (w *write) note(obj objects.Object, old *cache.Item) string {
 	if old == nil || w.req.Verb == "delete" {
 		return ""
@@ -19,14 +20,22 @@ func (w *write) note(obj objects.Object, old *cache.Item) string {
 	if err != nil {
 		return ""
 	}
+	if note := w.changedColumns(was, obj, false); note != "" {
+		return note
+	}
+	return w.changedColumns(was, obj, true)
+}
+
+// changedColumns names the columns of either table that differ between the two objects, maxNoteChanges at most.
+func (w *write) changedColumns(was, obj objects.Object, wide bool) string {
 	var out []string
 	for _, c := range w.r.Versions[0].Columns {
-		if c.Priority > 0 || c.Type != "string" || c.Format == "name" || c.Name == "Age" {
+		if c.Priority > 0 != wide || c.Type != "string" || c.Format == "name" || c.Name == "Age" {
 			continue
 		}
 		before, _ := c.Cell(was, w.began).(string)
 		after, _ := c.Cell(obj, w.began).(string)
-		if before != after && len(out) < longestNote {
+		if before != after && len(out) < maxNoteChanges {
 			out = append(out, c.Name+" "+before+" → "+after)
 		}
 	}

@@ -27,23 +27,22 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// maxOperations bounds a JSON patch, and maxCopied how many bytes its copy operations may add: a few of them, each doubling
-// what the one before has made, would take all memory.
+// maxOperations bounds the operations of a JSON patch, and maxCopied the bytes that its copy operations add: a sequence of
+// copies could double the object with each operation.
 const (
 	maxOperations = 10000
 	maxCopied     = 3 << 20
 )
 
-// boundCopies tells the library, which has one bound for the whole process, before anybody may be using it.
-var boundCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = maxCopied })
+// limitPatchCopies sets the library's limit, a global variable, before the first use.
+var limitPatchCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = maxCopied })
 
-// Patch changes an object by a description of the change: a JSON, merge or strategic merge patch of the version that was
-// asked for, or a configuration that is applied.
+// Patch changes an object by a JSON, merge or strategic merge patch of the requested version, or by server-side apply.
 func (e *Engine) Patch(ctx context.Context, req *Request, p Patch, opts *metav1.PatchOptions) (Result, error) {
-	if errs := optionsvalidation.ValidatePatchOptions(opts, p.Type); len(errs) > 0 {
-		return Result{}, invalidOptions("PatchOptions", errs)
+	if err := e.admit(ctx, req, "PatchOptions", optionsvalidation.ValidatePatchOptions(opts, p.Type)); err != nil {
+		return Result{}, err
 	}
-	w, err := e.begin(ctx, req, opts.DryRun, stage.Options{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation})
+	w, err := e.begin(req, opts.DryRun, stage.Options{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation})
 	if err != nil {
 		return Result{}, err
 	}
@@ -51,7 +50,7 @@ func (e *Engine) Patch(ctx context.Context, req *Request, p Patch, opts *metav1.
 		return w.apply(ctx, p.Data, opts)
 	}
 	if s, ok := subresourceOf(w.r, req.Subresource); ok {
-		return w.setThrough(ctx, s, change{patched: true, build: func(_ context.Context, view objects.Object) (objects.Object, error) {
+		return w.modifyThrough(ctx, s, change{keepsVersion: true, build: func(_ context.Context, view objects.Object) (objects.Object, error) {
 			out, err := w.patchView(view, p, opts.FieldValidation)
 			if err != nil {
 				return nil, err
@@ -59,30 +58,30 @@ func (e *Engine) Patch(ctx context.Context, req *Request, p Patch, opts *metav1.
 			return out, w.track(view, out)
 		}})
 	}
-	return w.modify(ctx, change{patched: true, build: func(_ context.Context, old objects.Object) (objects.Object, error) {
+	return w.modify(ctx, change{keepsVersion: true, build: func(_ context.Context, old objects.Object) (objects.Object, error) {
 		obj, err := w.patched(old, p, opts.FieldValidation)
 		if err != nil {
 			return nil, err
 		}
-		if err := w.named(obj); err != nil {
+		if err := w.checkPatched(obj); err != nil {
 			return nil, err
 		}
 		return obj, w.track(old, obj)
 	}})
 }
 
-// versioned is an object of the version that was asked for, with how to make another one.
-type versioned struct {
-	object runtime.Object
-	fresh  func() runtime.Object
-	served *objects.Served // nil: the Go type says all
+// patchTarget is an object in the version of a patch.
+type patchTarget struct {
+	object  runtime.Object
+	new     func() runtime.Object // returns an empty object of the same type
+	version *objects.Served       // decodes JSON; nil: the Go type does
 }
 
-// patched returns what a patch makes of a stored object, of the stored version again, with defaults.
+// patched returns the patched copy of a stored object, in the stored version and with defaults.
 func (w *write) patched(old objects.Object, p Patch, validation string) (objects.Object, error) {
 	v := w.req.Served
 	if v == nil || v.To == nil {
-		out, err := w.patch(versioned{old, func() runtime.Object { return w.r.New() }, &w.r.Versions[0]}, p, validation)
+		out, err := w.patch(patchTarget{old, func() runtime.Object { return w.r.New() }, &w.r.Versions[0]}, p, validation)
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +94,7 @@ func (w *write) patched(old objects.Object, p Patch, validation string) (objects
 		return nil, err
 	}
 	from.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{Group: v.Group, Version: v.Version, Kind: w.r.Names.Kind})
-	out, err := w.patch(versioned{from, v.New, v}, p, validation)
+	out, err := w.patch(patchTarget{from, v.New, v}, p, validation)
 	if err != nil {
 		return nil, err
 	}
@@ -104,18 +103,18 @@ func (w *write) patched(old objects.Object, p Patch, validation string) (objects
 	if err != nil {
 		return nil, err
 	}
-	if !w.r.Custom() { // track does it
+	if !w.r.DefaultsUnowned { // else track sets them
 		w.r.Default(obj)
 	}
 	return obj, nil
 }
 
-// patchView returns what a patch makes of a subresource's object.
+// patchView returns the patched copy of a subresource's object.
 func (w *write) patchView(view objects.Object, p Patch, validation string) (objects.Object, error) {
-	fresh := func() runtime.Object {
+	empty := func() runtime.Object {
 		return reflect.New(reflect.TypeOf(view).Elem()).Interface().(runtime.Object)
 	}
-	out, err := w.patch(versioned{view, fresh, nil}, p, validation)
+	out, err := w.patch(patchTarget{view, empty, nil}, p, validation)
 	if err != nil {
 		return nil, err
 	}
@@ -123,39 +122,33 @@ func (w *write) patchView(view objects.Object, p Patch, validation string) (obje
 	if !ok {
 		return nil, wrongType(out)
 	}
-	return obj, w.named(obj)
+	return obj, w.checkPatched(obj)
 }
 
-// patch applies a patch to an object and returns the new one, of the same type.
-func (w *write) patch(from versioned, p Patch, validation string) (runtime.Object, error) {
-	switch allowed := patchTypes(w.r); {
-	case !slices.Contains(allowed, string(p.Type)):
-		return nil, unknownPatch(allowed)
+// patch returns the patched copy of an object, of the same type.
+func (w *write) patch(from patchTarget, p Patch, validation string) (runtime.Object, error) {
+	switch {
+	case !slices.Contains(w.r.PatchTypes, p.Type):
+		return nil, unknownPatch(w.r.PatchTypes)
 	case p.Type == types.StrategicMergePatchType:
 		return w.patchStrategic(from, p.Data, validation)
 	}
 	return w.patchJSON(from, p, validation)
 }
 
-// patchTypes lists how objects of a resource can be patched, as error messages do. A strategic merge goes by Go types,
-// which kinds known at run time only have not.
-func patchTypes(r *objects.Resource) []string {
-	out := []string{string(types.JSONPatchType), string(types.MergePatchType)}
-	if !r.Custom() {
-		out = append(out, string(types.StrategicMergePatchType))
+// unknownPatch is the answer to a patch whose type the resource does not accept.
+func unknownPatch(accepted []types.PatchType) error {
+	names := make([]string, len(accepted))
+	for i, t := range accepted {
+		names[i] = string(t)
 	}
-	return append(out, string(types.ApplyYAMLPatchType))
-}
-
-// unknownPatch is the answer to a patch of another kind than those that are allowed.
-func unknownPatch(allowed []string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
-		Message: "the body of the request was in an unknown format - accepted media types include: " + strings.Join(allowed, ", "),
+		Message: "the body of the request was in an unknown format - accepted media types include: " + strings.Join(names, ", "),
 	}}
 }
 
-func (w *write) patchJSON(from versioned, p Patch, validation string) (runtime.Object, error) {
+func (w *write) patchJSON(from patchTarget, p Patch, validation string) (runtime.Object, error) {
 	before, err := json.Marshal(from.object)
 	if err != nil {
 		return nil, err
@@ -164,31 +157,31 @@ func (w *write) patchJSON(from versioned, p Patch, validation string) (runtime.O
 	if p.Type == types.JSONPatchType {
 		apply = runJSONPatch
 	}
-	after, strict, err := apply(before, p.Data, checks(validation))
+	after, strict, err := apply(before, p.Data, validatesFields(validation))
 	if err != nil {
 		return nil, err
 	}
-	out := from.fresh()
-	more, err := from.served.Unmarshal(after, out, checks(validation))
-	if err == nil && p.Kind != nil {
-		err = p.Kind(out.GetObjectKind().GroupVersionKind())
+	out := from.new()
+	more, err := from.version.Unmarshal(after, out, validatesFields(validation))
+	if err == nil && p.CheckKind != nil {
+		err = p.CheckKind(out.GetObjectKind().GroupVersionKind())
 	}
 	if err != nil {
 		return nil, badPatch(string(after), err)
 	}
-	if out.GetObjectKind().GroupVersionKind().GroupVersion().Empty() && !w.r.Custom() {
-		return nil, w.nameless() // of no version are types that Kubernetes reads nothing into
+	if out.GetObjectKind().GroupVersionKind().GroupVersion().Empty() && !w.r.Versionless {
+		return nil, w.missingName() // Kubernetes decodes such an object without its fields
 	}
-	return out, w.complain(string(after), append(strict, more...), validation)
+	return out, w.reportStrict(string(after), append(strict, more...), validation)
 }
 
-// checks reports whether unknown and duplicate fields are looked for.
-func checks(validation string) bool {
+// validatesFields reports whether a fieldValidation reports unknown and duplicate fields.
+func validatesFields(validation string) bool {
 	return validation == metav1.FieldValidationStrict || validation == metav1.FieldValidationWarn || validation == ""
 }
 
-// complain warns about unknown and duplicate fields, or refuses them.
-func (w *write) complain(value string, strict []error, validation string) error {
+// reportStrict adds warnings about unknown and duplicate fields, or refuses them.
+func (w *write) reportStrict(value string, strict []error, validation string) error {
 	if len(strict) == 0 {
 		return nil
 	}
@@ -201,12 +194,12 @@ func (w *write) complain(value string, strict []error, validation string) error 
 	return nil
 }
 
-// badPatch is the answer to a patch whose outcome cannot be read.
+// badPatch is the answer to a patch whose result cannot be decoded.
 func badPatch(value string, err error) error {
 	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), value, err.Error())})
 }
 
-// jsonPatchOp is one step of a JSON patch, to find fields that it should not have. Messages tell its name.
+// jsonPatchOp is an operation of a JSON patch, decoded to find unknown fields. Its type's name occurs in messages.
 type jsonPatchOp struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -218,7 +211,7 @@ func runJSONPatch(doc, patch []byte, check bool) (after []byte, strict []error, 
 	if check {
 		var ops []jsonPatchOp
 		if strict, err = kjson.UnmarshalStrict(patch, &ops); err != nil {
-			text := strings.ReplaceAll(err.Error(), "verbs.jsonPatchOp", "handlers.jsonPatchOp") // where Kubernetes has it
+			text := strings.ReplaceAll(err.Error(), "verbs.jsonPatchOp", "handlers.jsonPatchOp") // the package of Kubernetes' type
 			return nil, nil, apierrors.NewBadRequest("error decoding patch: " + text)
 		}
 		for i, e := range strict {
@@ -256,14 +249,14 @@ func mergeJSON(doc, patch []byte, check bool) (after []byte, strict []error, err
 	return after, strict, err
 }
 
-func (w *write) patchStrategic(from versioned, data []byte, validation string) (runtime.Object, error) {
+func (w *write) patchStrategic(from patchTarget, data []byte, validation string) (runtime.Object, error) {
 	before, err := runtime.DefaultUnstructuredConverter.ToUnstructured(from.object)
 	if err != nil {
 		return nil, err
 	}
 	patch := map[string]any{}
 	var strict []error
-	if checks(validation) {
+	if validatesFields(validation) {
 		strict, err = kjson.UnmarshalStrict(data, &patch)
 	} else {
 		err = kjson.UnmarshalCaseSensitivePreserveInts(data, &patch)
@@ -271,20 +264,20 @@ func (w *write) patchStrategic(from versioned, data []byte, validation string) (
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	out := from.fresh()
+	out := from.new()
 	after, err := strategicpatch.StrategicMergeMapPatch(before, patch, out)
 	if err != nil {
 		return nil, strategicError(err)
 	}
 	shown := fmt.Sprintf("%+v", patch)
-	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(after, out, checks(validation))
+	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(after, out, validatesFields(validation))
 	if e, ok := runtime.AsStrictDecodingError(err); ok {
-		return out, w.complain(shown, append(strict, e.Errors()...), validation)
+		return out, w.reportStrict(shown, append(strict, e.Errors()...), validation)
 	}
 	if err != nil {
 		return nil, badPatch(shown, err)
 	}
-	return out, w.complain(shown, strict, validation)
+	return out, w.reportStrict(shown, strict, validation)
 }
 
 func strategicError(err error) error {

@@ -24,14 +24,17 @@ import (
 )
 
 const (
-	futureWait     = 3 * time.Second // how long a read waits for a version that does not exist yet
+	maxVersionWait = 3 * time.Second // of a read for a resourceVersion that does not exist yet
 	bookmarksEvery = time.Minute
 )
 
-// Get returns one object, or through a subresource another view of it.
+// Get returns an object, or its view through a subresource.
 func (e *Engine) Get(ctx context.Context, req *Request, opts *metav1.GetOptions) (*cache.Item, error) {
-	if err := e.authorize(ctx, &req.Attributes); err != nil {
+	if err := e.Authorize(ctx, req); err != nil {
 		return nil, err
+	}
+	if b := e.backend(req); b != nil {
+		return b.Get(ctx, req, opts)
 	}
 	t, err := e.table(req.Resource)
 	if err != nil {
@@ -41,7 +44,7 @@ func (e *Engine) Get(ctx context.Context, req *Request, opts *metav1.GetOptions)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.notOlder(ctx, opts.ResourceVersion, version); err != nil {
+	if err := e.waitUntilFresh(ctx, opts.ResourceVersion, version); err != nil {
 		return nil, toStatus(req.GVR.GroupResource(), req.Name, err)
 	}
 	item, err := e.current(ctx, t, req.key())
@@ -52,33 +55,34 @@ func (e *Engine) Get(ctx context.Context, req *Request, opts *metav1.GetOptions)
 }
 
 func (req *Request) key() objects.Key {
-	return objects.Key{Namespace: req.within(), Name: req.Name}
+	return objects.Key{Namespace: req.objectNamespace(), Name: req.Name}
 }
 
-// within is the namespace that the request's objects are in. A namespace is in none, whatever the authorizers are told.
-func (req *Request) within() string {
+// objectNamespace is the namespace of the request's objects. It is "" for a Namespace, whose request has its name as the
+// namespace for authorizers.
+func (req *Request) objectNamespace() string {
 	if req.Resource != nil && req.Resource.Names.Cluster {
 		return ""
 	}
 	return req.Namespace
 }
 
-// notOlder waits until the cache shows what a read with that resourceVersion must see: "" everything that was committed
-// before it, "0" whatever there is, another one that version.
-func (e *Engine) notOlder(ctx context.Context, asked string, version store.Revision) error {
+// waitUntilFresh waits until the cache satisfies a read's resourceVersion: "" needs everything that was committed before the
+// read, "0" needs nothing, another version needs that version.
+func (e *Engine) waitUntilFresh(ctx context.Context, requested string, version store.Revision) error {
 	switch {
-	case asked == "":
+	case requested == "":
 		return e.cache.Fresh(ctx)
 	case version == 0 || version <= e.cache.Revision():
 		return nil
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	timer := e.config.Clock.AfterFunc(futureWait, func() { stop(context.DeadlineExceeded) })
+	timer := e.config.Clock.AfterFunc(maxVersionWait, func() { stop(context.DeadlineExceeded) })
 	defer timer.Stop()
 	err := e.cache.Wait(ctx, version)
 	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		return tooLarge(version, e.cache.Revision())
+		return versionTooLarge(version, e.cache.Revision())
 	}
 	return err
 }
@@ -89,29 +93,25 @@ func parseVersion(s string) (store.Revision, error) {
 	}
 	v, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
-		return 0, plain(field.Invalid(field.NewPath("resourceVersion"), s, err.Error()))
+		return 0, plainStatus(field.Invalid(field.NewPath("resourceVersion"), s, err.Error()))
 	}
 	return store.Revision(v), nil
 }
 
-// checkListOptions validates options as the API does.
-func checkListOptions(opts *metav1.ListOptions) error {
-	errs := optionsvalidation.ValidateListOptions(&internalversion.ListOptions{
+// listOptionErrors validates the options of a list or, with opts.Watch, of a watch.
+func listOptionErrors(opts *metav1.ListOptions) field.ErrorList {
+	return optionsvalidation.ValidateListOptions(&internalversion.ListOptions{
 		Watch: opts.Watch, ResourceVersion: opts.ResourceVersion, ResourceVersionMatch: opts.ResourceVersionMatch,
 		Limit: opts.Limit, Continue: opts.Continue, SendInitialEvents: opts.SendInitialEvents,
 		AllowWatchBookmarks: opts.AllowWatchBookmarks, TimeoutSeconds: opts.TimeoutSeconds,
 	}, true)
-	if len(errs) > 0 {
-		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
-	}
-	return nil
 }
 
-// selector makes the cache's selector of what a request and its options say.
+// selector returns the cache's selector for a request and its options.
 func (req *Request) selector(opts *metav1.ListOptions) (cache.Selector, error) {
-	s := cache.Selector{Namespace: req.within(), Selectable: req.Resource.Selectable}
-	if v := req.Served; v != nil && req.Resource.Custom() {
-		s.Selectable = v.Selectable // a custom resource may have other fields in each of its versions
+	s := cache.Selector{Namespace: req.objectNamespace(), Selectable: req.Resource.Selectable}
+	if v := req.Served; v != nil && v.Label == nil && v.Selectable != nil {
+		s.Selectable = v.Selectable
 	}
 	var err error
 	if opts.LabelSelector != "" {
@@ -139,7 +139,8 @@ func (req *Request) selector(opts *metav1.ListOptions) (cache.Selector, error) {
 	return s, nil
 }
 
-// label translates a field selector of the version asked for, and refuses fields that cannot be selected by.
+// label translates a requirement of a field selector from the requested version to the stored one, and refuses fields
+// that are not selectable.
 func (req *Request) label(name, value string) (string, string, error) {
 	known := req.Resource.Selectable
 	if v := req.Served; v != nil {
@@ -155,30 +156,29 @@ func (req *Request) label(name, value string) (string, string, error) {
 	if known[name] != nil {
 		return name, value, nil
 	}
-	if len(known) == 2 && !req.Resource.Custom() { // the name and the namespace, which every resource has
+	if len(known) == 2 && req.Resource.Unselectable == "" { // metadata.name and metadata.namespace
 		return "", "", fmt.Errorf("%q is not a known field selector: only %q, %q", name, "metadata.name", "metadata.namespace")
 	}
 	return "", "", unselectable(req.Resource, name)
 }
 
-// unselectable says that objects of r can't be selected by a field.
+// unselectable is the error of a field selector with a field that r does not have.
 func unselectable(r *objects.Resource, name string) error {
 	return fmt.Errorf(cmp.Or(r.Unselectable, "field label not supported: %s"), name)
 }
 
-// Watch returns the changes that follow what opts say.
+// Watch returns the changes from opts.ResourceVersion on.
 func (e *Engine) Watch(ctx context.Context, req *Request, opts *metav1.ListOptions) (iter.Seq2[[]Event, error], error) {
-	req.tellFields(opts)
-	if err := e.authorize(ctx, &req.Attributes); err != nil {
+	checked := *opts
+	checked.Watch = true
+	if err := e.admitList(ctx, req, &checked); err != nil {
 		return nil, err
+	}
+	if b := e.backend(req); b != nil {
+		return e.backendWatch(ctx, b, req, opts)
 	}
 	t, err := e.table(req.Resource)
 	if err != nil {
-		return nil, err
-	}
-	checked := *opts
-	checked.Watch = true
-	if err := checkListOptions(&checked); err != nil {
 		return nil, err
 	}
 	o := cache.WatchOptions{}
@@ -195,14 +195,14 @@ func (e *Engine) Watch(ctx context.Context, req *Request, opts *metav1.ListOptio
 		o.InitialEnd, o.Bookmarks = initial != nil && *initial, bookmarksEvery
 	}
 	if o.State || o.Now {
-		if err := e.notOlder(ctx, opts.ResourceVersion, o.From); err != nil {
+		if err := e.waitUntilFresh(ctx, opts.ResourceVersion, o.From); err != nil {
 			return nil, toStatus(req.GVR.GroupResource(), "", err)
 		}
 	}
 	return e.watch(ctx, t, o, opts.TimeoutSeconds), nil
 }
 
-// watch runs until ctx or the time that was asked for ends. A watch that is too late gets the API's 410 as its error.
+// watch yields changes until ctx or the requested time ends. The error of a watch that has fallen behind has code 410.
 func (e *Engine) watch(ctx context.Context, t *table, o cache.WatchOptions, seconds *int64) iter.Seq2[[]Event, error] {
 	return func(yield func([]Event, error) bool) {
 		ctx, stop := context.WithCancel(ctx)

@@ -10,11 +10,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// review is the create of a question: it passes what every create does, but for the store.
+// review answers the create of a review, which passes all stages of a create and is not stored.
 func (w *write) review(ctx context.Context, obj objects.Object, answer stage.Review) (Result, error) {
-	if err := inNamespace(obj, w.namespace()); err != nil {
-		return Result{}, err
-	}
 	if err := w.track(nil, obj); err != nil {
 		return Result{}, err
 	}
@@ -22,7 +19,7 @@ func (w *write) review(ctx context.Context, obj objects.Object, answer stage.Rev
 	if err := w.mutate(ctx, a); err != nil {
 		return Result{}, err
 	}
-	if errs := w.r.Validate(obj, nil); len(errs) > 0 { // of no kind, as Kubernetes has it
+	if errs := w.r.Validate(obj, nil); len(errs) > 0 { // without a kind, as in Kubernetes
 		return Result{}, newInvalid(schema.GroupKind{Group: w.gr().Group}, "", check.ShowAll(errs))
 	}
 	if err := w.validate(ctx, a); err != nil {

@@ -7,16 +7,15 @@ import (
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/track"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// unset is the replicas of a scale whose object does not say how many it wants. It is what a client would have to leave.
-const unset = math.MinInt32
+// unsetReplicas is the value of spec.replicas in the scale of an object whose field is not set. A client that writes the
+// scale must set it.
+const unsetReplicas = math.MinInt32
 
 // viewScale returns the scale of an object.
 func viewScale(t *table, obj objects.Object) (objects.Object, error) {
@@ -27,7 +26,7 @@ func viewScale(t *table, obj objects.Object) (objects.Object, error) {
 	return scale, err
 }
 
-// scaleOf is the scale of an object, also of one that does not say how many replicas it wants, which is an UnsetReplicas.
+// scaleOf returns the scale of an object. With an error UnsetReplicas, the scale is complete except for spec.replicas.
 func scaleOf(r *objects.Resource, obj objects.Object) (scale *autoscalingv1.Scale, err error) {
 	if r.Scale.Check != nil {
 		err = r.Scale.Check(obj)
@@ -43,11 +42,11 @@ func scaleOf(r *objects.Resource, obj objects.Object) (scale *autoscalingv1.Scal
 	}, err
 }
 
-// writeScale returns the scale of an object as writes see it: with who has set the replicas.
+// writeScale returns the scale of an object for a write: with managedFields.
 func writeScale(w *write, obj objects.Object) (objects.Object, error) {
 	scale, err := scaleOf(w.r, obj)
 	if _, ok := errors.AsType[*objects.UnsetReplicas](err); ok {
-		scale.Spec.Replicas = unset
+		scale.Spec.Replicas = unsetReplicas
 	} else if err != nil {
 		return nil, err
 	}
@@ -76,20 +75,18 @@ func setScale(w *write, old, view objects.Object) (objects.Object, error) {
 	return obj, err
 }
 
-// checkScale checks what a client has made of a scale. That of a custom resource has no rules of its own: those of the
-// resource say what is wrong with the replicas.
+// checkScale checks the scale that a client writes.
 func (w *write) checkScale(old objects.Object, scale *autoscalingv1.Scale) error {
-	if w.r.Custom() {
-		if e, ok := errors.AsType[*objects.UnsetReplicas](w.r.Scale.Check(old)); ok && scale.Spec.Replicas == unset {
+	row := w.r.Scale
+	if row.Check != nil && scale.Spec.Replicas == unsetReplicas {
+		if e, ok := errors.AsType[*objects.UnsetReplicas](row.Check(old)); ok {
 			return apierrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", e.Path))
 		}
+	}
+	if row.Validate == nil {
 		return nil
 	}
-	errs := validation.ValidateObjectMeta(&scale.ObjectMeta, true, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	if scale.Spec.Replicas < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0"))
-	}
-	if len(errs) > 0 {
+	if errs := row.Validate(scale); len(errs) > 0 {
 		return apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), scale.Name, errs)
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// What the API says when a version that was asked for is gone, and about writes that came too late.
+// Messages about resourceVersions that are compacted, and about conflicts.
 const (
 	listExpired          = "The resourceVersion for the provided list is too old."
 	watchExpired         = "The resourceVersion for the provided watch is too old."
@@ -24,9 +24,9 @@ const (
 	objectModified = "the object has been modified; please apply your changes to the latest version and try again"
 )
 
-// toStatus is the only place where the store's and the program's own errors become answers of the API. A store that
-// takes no more writes (full disk, or after a failed commit) answers 503 ServiceUnavailable, which clients try again,
-// with the reason in the message; reads go on.
+// toStatus turns an error of the store or of the program into a status of the API; no other function does. A store that takes
+// no writes (full disk, or after a failed commit) results in 503 ServiceUnavailable, which clients retry, with the reason in
+// the message. Reads continue.
 func toStatus(r schema.GroupResource, name string, err error) error {
 	var status apierrors.APIStatus
 	switch {
@@ -41,7 +41,7 @@ func toStatus(r schema.GroupResource, name string, err error) error {
 	case errors.Is(err, store.ErrCompacted):
 		return apierrors.NewResourceExpired(listExpired)
 	case errors.Is(err, store.ErrTooLarge):
-		return plain(errors.New("etcdserver: request is too large")) // as Kubernetes passes it on
+		return plainStatus(errors.New("etcdserver: request is too large")) // Kubernetes' message
 	case errors.Is(err, store.ErrNoSpace), errors.Is(err, store.ErrReadOnly):
 		return apierrors.NewServiceUnavailable("the store takes no writes: " + err.Error())
 	case errors.Is(err, cache.ErrReplaced):
@@ -51,21 +51,21 @@ func toStatus(r schema.GroupResource, name string, err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)
 	case errors.Is(err, context.Canceled):
-		return err // there is no answer: the coat knows whether anybody is there to hear of it
+		return err // the front end decides whether there is a client to answer
 	}
-	return plain(err)
+	return plainStatus(err)
 }
 
-// plain is the answer for errors that the API gives no reason: the words as they are, with 500.
-func plain(err error) error {
+// plainStatus is the answer to an error without a reason of the API: its text, with code 500.
+func plainStatus(err error) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error(),
 	}}
 }
 
-// tooLarge is the answer to a resourceVersion that does not exist yet.
-func tooLarge(asked, current store.Revision) error {
-	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", asked, current), 1)
+// versionTooLarge is the answer to a resourceVersion that does not exist yet.
+func versionTooLarge(requested, current store.Revision) error {
+	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", requested, current), 1)
 	err.ErrStatus.Code = http.StatusGatewayTimeout
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
 		Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
@@ -73,12 +73,12 @@ func tooLarge(asked, current store.Revision) error {
 	return err
 }
 
-// preconditionFailed is what a storage says of an object that is not the one that was meant.
-func preconditionFailed(what string, r schema.GroupResource, namespace, name, asked, current string) error {
+// preconditionFailed is the error of Kubernetes' storage about an object with another UID or version.
+func preconditionFailed(what string, r schema.GroupResource, namespace, name, requested, current string) error {
 	key := "/registry/" + r.Resource + "/"
 	if namespace != "" {
 		key += namespace + "/"
 	}
 	return fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: %s in precondition: %s, %s in object meta: %s",
-		key+name, what, asked, what, current)
+		key+name, what, requested, what, current)
 }

@@ -12,24 +12,24 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// subresource is what a subresource does that is not simply another way to write its resource (as status is). A nil
-// func means that the verb is not allowed.
+// subresource describes a subresource with objects of its own kind; status and the parts of a row are no such
+// subresources. The verb of a nil function is not supported.
 type subresource struct {
-	// view returns the subresource's object of a resource's object.
+	// view returns the subresource's object for a read.
 	view func(t *table, obj objects.Object) (objects.Object, error)
-	// edit returns the same as writes see it: with its managedFields.
-	edit func(w *write, obj objects.Object) (objects.Object, error)
-	// set makes the new resource's object from the subresource's, for updates and patches.
+	// writeView returns the subresource's object for a write: with managedFields.
+	writeView func(w *write, obj objects.Object) (objects.Object, error)
+	// set returns a copy of the resource's object old, changed by the subresource's object.
 	set func(w *write, old, view objects.Object) (objects.Object, error)
-	// create is what a POST does.
+	// create handles a POST.
 	create func(ctx context.Context, w *write, obj runtime.Object) (Result, error)
 }
 
-// subresources are what the engine can do, by resource ("*": every one that has it in its row) and name. A resource
-// without a name after it is one that is never stored.
+// subresources lists the subresources by RESOURCE/NAME; with "*" as the resource the entry applies to every row with that subresource.
+// The objects of an entry without a NAME are never stored.
 var subresources = map[string]subresource{
 	"bindings":              {create: bindByName},
-	"*/scale":               {view: viewScale, edit: writeScale, set: setScale},
+	"*/scale":               {view: viewScale, writeView: writeScale, set: setScale},
 	"pods/binding":          {create: bind},
 	"pods/eviction":         {create: evict},
 	"serviceaccounts/token": {create: createToken},
@@ -50,15 +50,15 @@ func subresourceOf(r *objects.Resource, name string) (subresource, bool) {
 	return s, ok
 }
 
-// connect creates through a subresource.
-func (w *write) connect(ctx context.Context, obj runtime.Object) (Result, error) {
+// createThrough creates through a subresource.
+func (w *write) createThrough(ctx context.Context, obj runtime.Object) (Result, error) {
 	if s, ok := subresourceOf(w.r, w.req.Subresource); ok && s.create != nil {
 		return s.create(ctx, w, obj)
 	}
 	return Result{}, apierrors.NewMethodNotSupported(w.gr(), "create")
 }
 
-// subresourceView returns what a GET of a subresource answers.
+// subresourceView returns the subresource's object of an item.
 func (t *table) subresourceView(name string, item *cache.Item) (*cache.Item, error) {
 	s, ok := subresourceOf(t.r, name)
 	if !ok || s.view == nil {
@@ -75,15 +75,14 @@ func (t *table) subresourceView(name string, item *cache.Item) (*cache.Item, err
 	return cache.NewItem(item.Key, item.Revision, view), nil
 }
 
-// setThrough makes a change of a resource out of one of its subresource's object, which c.build makes of the one there
-// is.
-func (w *write) setThrough(ctx context.Context, s subresource, c change) (Result, error) {
+// modifyThrough modifies an object through a subresource: c.build changes the subresource's object.
+func (w *write) modifyThrough(ctx context.Context, s subresource, c change) (Result, error) {
 	if s.set == nil {
 		return Result{}, apierrors.NewMethodNotSupported(w.gr(), w.req.Verb)
 	}
 	build := c.build
 	c.build = func(ctx context.Context, old objects.Object) (objects.Object, error) {
-		view, err := s.edit(w, old)
+		view, err := s.writeView(w, old)
 		if err != nil {
 			return nil, err
 		}
@@ -106,9 +105,9 @@ func (w *write) setThrough(ctx context.Context, s subresource, c change) (Result
 	return Result{Item: item}, err
 }
 
-// edit changes the request's object beside the ways of an update: no admission of the resource itself, no preparation,
-// no managedFields. f gets a copy; what it returns as an error ends the attempt.
-func (w *write) edit(ctx context.Context, f func(obj objects.Object) error) error {
+// editStored stores the request's object as f changes it, without the admission, the preparation and the managedFields of an
+// update. f receives a copy; its error ends the edit.
+func (w *write) editStored(ctx context.Context, f func(obj objects.Object) error) error {
 	for {
 		item, err := w.current(ctx, w.table, w.req.key())
 		if err != nil {
@@ -123,7 +122,7 @@ func (w *write) edit(ctx context.Context, f func(obj objects.Object) error) erro
 			return err
 		}
 		_, err = w.commit(ctx, obj, item)
-		if errors.Is(again(err), errAgain) && ctx.Err() == nil {
+		if errors.Is(retryOnConflict(err), errRetry) && ctx.Err() == nil {
 			if err := w.Engine.cache.Fresh(ctx); err != nil {
 				return w.status(err)
 			}

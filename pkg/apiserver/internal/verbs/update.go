@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -25,37 +24,42 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// change is a modification of one object, by whatever verb.
+// change is a modification of one object by an update, a patch or an apply.
 type change struct {
-	// build returns the new object, owned by the caller and with the resourceVersion and uid that the client insists on
-	// (if any). old is shared; nil when there is no object, which only happens with create. It may be called again.
+	// build returns the new object, which the caller owns, with the client's preconditions in resourceVersion and uid. old
+	// is shared; it is nil if there is no object, which requires create. build may be called again.
 	build func(ctx context.Context, old objects.Object) (objects.Object, error)
-	// create allows that there is no object yet.
+	// create allows the change to create the object.
 	create bool
-	// patched says that build's resourceVersion is that of old unless the client has changed it: it insists on nothing.
-	patched bool
-	// uid is the object that the client means; empty: whichever has the name.
+	// keepsVersion means that the resourceVersion that build returns is old's unless the client has changed it, and so no
+	// precondition.
+	keepsVersion bool
+	// uid is the required UID; "": any.
 	uid string
 }
 
 // Update replaces an object, or a part of it through a subresource.
-func (e *Engine) Update(ctx context.Context, req *Request, obj runtime.Object, opts *metav1.UpdateOptions) (Result, error) {
-	if errs := optionsvalidation.ValidateUpdateOptions(opts); len(errs) > 0 {
-		return Result{}, invalidOptions("UpdateOptions", errs)
+func (e *Engine) Update(ctx context.Context, req *Request, body Body, opts *metav1.UpdateOptions) (Result, error) {
+	if err := e.admit(ctx, req, "UpdateOptions", optionsvalidation.ValidateUpdateOptions(opts)); err != nil {
+		return Result{}, err
 	}
-	w, err := e.begin(ctx, req, opts.DryRun, stage.Options{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation})
+	w, err := e.begin(req, opts.DryRun, stage.Options{FieldManager: opts.FieldManager, FieldValidation: opts.FieldValidation})
+	if err != nil {
+		return Result{}, err
+	}
+	obj, err := req.object(body)
 	if err != nil {
 		return Result{}, err
 	}
 	in, ok := obj.(objects.Object)
 	if !ok {
-		return Result{}, apierrors.NewInternalError(fmt.Errorf("%T has no metadata", obj))
+		return Result{}, noMetadata(obj)
 	}
-	if err := w.named(in); err != nil {
+	if err := w.checkName(in); err != nil {
 		return Result{}, err
 	}
 	if s, ok := subresourceOf(w.r, req.Subresource); ok {
-		return w.setThrough(ctx, s, change{
+		return w.modifyThrough(ctx, s, change{
 			build: func(_ context.Context, view objects.Object) (objects.Object, error) { return in, w.track(view, in) },
 		})
 	}
@@ -66,22 +70,27 @@ func (e *Engine) Update(ctx context.Context, req *Request, obj runtime.Object, o
 		build: func(_ context.Context, old objects.Object) (objects.Object, error) {
 			next := in
 			if !fixed {
-				next = in.DeepCopyObject().(objects.Object) // there may be another try
+				next = in.DeepCopyObject().(objects.Object) // build may be called again
 			}
 			next.SetManagedFields(sent)
-			w.onceOwners(next, false)
+			w.dedupOwnerReferences(next, false)
 			return next, w.track(old, next)
 		},
 	})
 }
 
-// named checks that an object is the one of the URL.
-func (w *write) named(obj metav1.Object) error {
-	if err := inNamespace(obj, w.namespace()); err != nil {
+// checkPatched checks that a patch has changed neither namespace nor name.
+func (w *write) checkPatched(obj metav1.Object) error {
+	if err := inNamespace(obj, w.req.objectNamespace()); err != nil {
 		return err
 	}
+	return w.checkName(obj)
+}
+
+// checkName checks that an object has the name of the URL.
+func (w *write) checkName(obj metav1.Object) error {
 	if obj.GetName() == "" {
-		return w.nameless()
+		return w.missingName()
 	}
 	if obj.GetName() != w.req.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), w.req.Name))
@@ -89,17 +98,17 @@ func (w *write) named(obj metav1.Object) error {
 	return nil
 }
 
-// nameless is the answer to an object that does not say its name.
-func (w *write) nameless() error {
+// missingName is the answer to an object without a name.
+func (w *write) missingName() error {
 	return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", w.req.Name))
 }
 
-// modify makes a change, again when somebody else was faster and the client did not insist on a version.
+// modify makes a change. It retries after a conflict when the client has no precondition on the version.
 func (w *write) modify(ctx context.Context, c change) (Result, error) {
 	for attempt := 0; ; attempt++ {
 		item, err := w.current(ctx, w.table, w.req.key())
 		if apierrors.IsNotFound(err) && c.create {
-			res, err := w.modifyAbsent(ctx, c)
+			res, err := w.createAbsent(ctx, c)
 			if apierrors.IsAlreadyExists(err) && ctx.Err() == nil {
 				continue
 			}
@@ -109,7 +118,7 @@ func (w *write) modify(ctx context.Context, c change) (Result, error) {
 			return Result{}, err
 		}
 		res, err := w.modifyOnce(ctx, c, item, attempt)
-		if errors.Is(err, errAgain) && ctx.Err() == nil {
+		if errors.Is(err, errRetry) && ctx.Err() == nil {
 			if err := w.Engine.cache.Fresh(ctx); err != nil {
 				return Result{}, w.status(err)
 			}
@@ -119,11 +128,11 @@ func (w *write) modify(ctx context.Context, c change) (Result, error) {
 	}
 }
 
-// errAgain reports that the object was not what the cache shows.
-var errAgain = fmt.Errorf("look again: %w", store.ErrConflict)
+// errRetry means that the cache was behind the store or that another write came first.
+var errRetry = fmt.Errorf("retry: %w", store.ErrConflict)
 
-// modifyAbsent is a change that creates.
-func (w *write) modifyAbsent(ctx context.Context, c change) (Result, error) {
+// createAbsent makes a change that creates the object.
+func (w *write) createAbsent(ctx context.Context, c change) (Result, error) {
 	start := w.config.Clock.Now()
 	if c.uid != "" {
 		return Result{}, apierrors.NewConflict(w.gr(), w.req.Name,
@@ -138,12 +147,12 @@ func (w *write) modifyAbsent(ctx context.Context, c change) (Result, error) {
 	if err := w.mutate(ctx, a); err != nil {
 		return Result{}, err
 	}
-	w.took("admission", start)
+	w.recordStage("admission", start)
 	item, err := w.insert(ctx, a)
 	return Result{Item: item, Created: err == nil}, err
 }
 
-// modifyOnce tries a change on what the cache shows.
+// modifyOnce tries a change of the object as the cache has it.
 func (w *write) modifyOnce(ctx context.Context, c change, item *cache.Item, attempt int) (Result, error) {
 	start := w.config.Clock.Now()
 	item, old, err := item.Opened()
@@ -152,7 +161,7 @@ func (w *write) modifyOnce(ctx context.Context, c change, item *cache.Item, atte
 	}
 	if c.uid != "" && c.uid != string(old.GetUID()) {
 		if attempt == 0 {
-			return Result{}, errAgain
+			return Result{}, errRetry
 		}
 		return Result{}, apierrors.NewConflict(w.gr(), w.req.Name,
 			preconditionFailed("UID", w.gr(), w.req.Namespace, w.req.Name, c.uid, string(old.GetUID())))
@@ -161,80 +170,84 @@ func (w *write) modifyOnce(ctx context.Context, c change, item *cache.Item, atte
 	if err != nil {
 		return Result{}, err
 	}
-	insists := obj.GetResourceVersion() != "" && !c.patched
+	conditional := obj.GetResourceVersion() != "" && !c.keepsVersion
 	if err := w.checkVersion(obj, old); err != nil {
 		if attempt == 0 && apierrors.IsConflict(err) {
-			return Result{}, errAgain
+			return Result{}, errRetry
 		}
 		return Result{}, err
 	}
-	obj.SetResourceVersion(old.GetResourceVersion()) // what has none takes whichever there is
+	obj.SetResourceVersion(old.GetResourceVersion()) // without a version the change applies to any
 	a := w.admission(stage.Update, obj, old)
 	if err := w.mutate(ctx, a); err != nil {
 		return Result{}, err
 	}
-	w.took("admission", start)
-	start = w.config.Clock.Now()
-	var tx stage.Transaction
-	defer tx.Rollback(ctx)
-	if err := w.hookUpdate(ctx, &tx, obj, old); err != nil {
-		return Result{}, err
-	}
-	if err = w.prepare(obj, old); err != nil {
-		return Result{}, err
-	}
-	w.keepTimes(obj, old, item)
-	if err = w.validate(ctx, a); err != nil {
-		return Result{}, err
-	}
-	if err = w.reserve(ctx, a, &tx); err != nil {
-		return Result{}, err
-	}
-	w.took("validation", start)
-	var res Result
-	if finished(obj, old) {
-		res, err = w.removeFinished(ctx, obj, item)
-	} else {
-		res.Item, err = w.commit(ctx, obj, item)
-	}
-	if errors.Is(err, store.ErrConflict) && !insists {
-		err = errAgain
-	}
-	if err == nil && !w.dry {
-		tx.Commit(ctx)
+	w.recordStage("admission", start)
+	res, err := w.replace(ctx, a, item)
+	if errors.Is(err, store.ErrConflict) && !conditional {
+		err = errRetry
 	}
 	return res, err
 }
 
-// hookUpdate runs the hooks for a write of the main resource; subresources change nothing that they look at.
-func (w *write) hookUpdate(ctx context.Context, tx *stage.Transaction, obj, old objects.Object) error {
+// replace is the part of an update that follows the mutators. item is that of a.Old.
+func (w *write) replace(ctx context.Context, a *stage.Admission, item *cache.Item) (res Result, err error) {
+	obj, old := a.Object, a.Old
+	start := w.config.Clock.Now()
+	err = w.transact(ctx, func(tx *stage.Transaction) error {
+		if err := w.runUpdateHooks(ctx, tx, obj, old); err != nil {
+			return err
+		}
+		if err := w.prepare(obj, old); err != nil {
+			return err
+		}
+		w.keepManagedFields(obj, old, item)
+		if err := w.validate(ctx, a); err != nil {
+			return err
+		}
+		if err := w.reserve(ctx, a, tx); err != nil {
+			return err
+		}
+		w.recordStage("validation", start)
+		if deletionComplete(obj, old) {
+			res, err = w.removeDeleted(ctx, obj, item)
+		} else {
+			res.Item, err = w.commit(ctx, obj, item)
+		}
+		return err
+	})
+	return res, err
+}
+
+// runUpdateHooks runs the hooks for an update of the main resource. Updates of subresources change no field that hooks read.
+func (w *write) runUpdateHooks(ctx context.Context, tx *stage.Transaction, obj, old objects.Object) error {
 	if w.req.Subresource != "" {
 		return nil
 	}
-	return w.hook(ctx, tx, obj, old)
+	return w.runHooks(ctx, tx, obj, old)
 }
 
-// checkVersion compares the version that the client has seen with the one there is.
+// checkVersion compares the resourceVersion that a client sends with the stored one.
 func (w *write) checkVersion(obj, old objects.Object) error {
-	asked := obj.GetResourceVersion()
-	if asked == "" || asked == "0" {
-		if !w.r.NeedsVersion || w.req.Subresource == "scale" { // a scale stands for whichever version there is
+	version := obj.GetResourceVersion()
+	if version == "" || version == "0" {
+		if !w.r.NeedsVersion || w.req.Subresource == "scale" { // a scale without a version applies to any
 			return nil
 		}
 		return apierrors.NewInvalid(schema.GroupKind{Group: w.gr().Group, Kind: w.gr().Resource}, w.req.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata").Child("resourceVersion"), 0, "must be specified for an update"),
 		})
 	}
-	if _, err := strconv.ParseUint(asked, 10, 64); err != nil {
-		return plain(err)
+	if _, err := strconv.ParseUint(version, 10, 64); err != nil {
+		return plainStatus(err)
 	}
-	if asked != old.GetResourceVersion() {
+	if version != old.GetResourceVersion() {
 		return apierrors.NewConflict(w.gr(), w.req.Name, errors.New(objectModified))
 	}
 	return nil
 }
 
-// prepare takes back what a client may not change, and validates.
+// prepare resets the fields that a client may not change, and validates.
 func (w *write) prepare(obj, old objects.Object) error {
 	obj.SetGeneration(old.GetGeneration())
 	prepare, validate, warnings := w.r.Prepare, w.r.Validate, w.r.Warnings
@@ -247,7 +260,7 @@ func (w *write) prepare(obj, old objects.Object) error {
 	errs := validation.ValidateObjectMetaAccessor(obj, !w.r.Names.Cluster, pathSegment, meta)
 	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, meta)...)
 	errs = append(errs, validate(obj, old)...)
-	errs = append(errs, w.validateServed(obj, old)...)
+	errs = append(errs, w.validateVersion(obj, old)...)
 	if err := w.invalid(obj.GetName(), errs); err != nil {
 		return err
 	}
@@ -272,9 +285,9 @@ func keepSystemFields(obj, old objects.Object) {
 	}
 }
 
-// keepTimes takes over old's managedFields when obj's differ in nothing but their times and the rest of the object is
-// old's, so that a write that changes nothing is none. item is old's.
-func (w *write) keepTimes(obj, old objects.Object, item *cache.Item) {
+// keepManagedFields copies old's managedFields to obj when they differ only in their times and the rest of obj equals old, so
+// that the commit writes nothing. item is that of old.
+func (w *write) keepManagedFields(obj, old objects.Object, item *cache.Item) {
 	fresh, was := obj.GetManagedFields(), old.GetManagedFields()
 	if len(fresh) != len(was) {
 		return

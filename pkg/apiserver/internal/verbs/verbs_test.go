@@ -38,16 +38,23 @@ type server struct {
 
 func serve(t testing.TB, s store.Store) *server {
 	t.Helper()
+	return serveWith(t, s, func(*verbs.Config) {})
+}
+
+// serveWith is serve with a configuration that edit changes.
+func serveWith(t testing.TB, s store.Store, edit func(*verbs.Config)) *server {
+	t.Helper()
 	srv := &server{store: s, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}
 	source := clock.NewSource(1)
 	hook, err := allocate.Services(allocate.Config{}, source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv.engine, err = verbs.New(verbs.Config{
+	cfg := verbs.Config{
 		Store: s, Resources: builtin.Resources, Clock: srv.clock, Source: source, Hooks: []stage.Hook{hook},
-	})
-	if err != nil {
+	}
+	edit(&cfg)
+	if srv.engine, err = verbs.New(cfg); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -121,7 +128,7 @@ func newDeployment(name string) *appsv1.Deployment {
 	}
 }
 
-// wantError checks an answer's reason and words.
+// wantError checks the code of an answer, and that its message contains words.
 func wantError(t *testing.T, err error, code int32, words string) {
 	t.Helper()
 	status, ok := err.(apierrors.APIStatus)

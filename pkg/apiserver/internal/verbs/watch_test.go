@@ -25,7 +25,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
-// collect reads a watch until it has seen n events or it ends.
+// collect reads a watch until n events or its end.
 func collect(ctx context.Context, c client.Client, in client.Target, opts metav1.ListOptions, n int) ([]client.Event, error) {
 	var out []client.Event
 	for ev, err := range c.Watch(ctx, in, opts) {
@@ -47,14 +47,14 @@ func describe(events []client.Event) []string {
 	return out
 }
 
-// Sixteen writers count up one object by compare-and-set, while watches that begin anywhere see every version, in order
-// and once.
+// Sixteen writers increment a counter in one object by compare-and-swap. Watches that begin at any version see each later
+// version once and in order.
 func TestEveryWatchSeesEveryVersion(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { everyVersion(t, memory.New()) })
 	t.Run("badger", func(t *testing.T) { everyVersion(t, onDisk(t, t.TempDir())) })
 }
 
-// onDisk opens a durable store, which is closed after what runs on it.
+// onDisk opens a durable store, which is closed after the engine on it has ended.
 func onDisk(t testing.TB, dir string) *badger.Store {
 	t.Helper()
 	st, err := badger.Open(badger.Config{Dir: dir})
@@ -73,7 +73,7 @@ func everyVersion(t *testing.T, st store.Store) {
 	s := serve(t, st)
 	first := create(t, s, configMaps, newConfigMap("n"))
 	const writers, rounds = 16, 25
-	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 
 	var watchers, all sync.WaitGroup
@@ -143,7 +143,7 @@ func TestWatchKinds(t *testing.T) {
 		{"initial events with a bookmark", metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: "NotOlderThan", AllowWatchBookmarks: true},
 			[]string{"ADDED a", "BOOKMARK ", "ADDED b"}},
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -174,11 +174,11 @@ func TestWatchKinds(t *testing.T) {
 	}
 }
 
-// A resource is first looked at while it is being written: nothing is lost or told twice.
+// The first read of a resource runs concurrently with writes: the watch after it neither misses nor repeats an event.
 func TestFirstLookDuringWrites(t *testing.T) {
 	for range 5 {
 		s := serve(t, memory.New())
-		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		const writers, each = 8, 20
 		var all sync.WaitGroup
@@ -212,13 +212,13 @@ func TestFirstLookDuringWrites(t *testing.T) {
 	}
 }
 
-// Without initial events, what is there is not told.
+// A watch without initial events does not show existing objects.
 func TestWatchFromNow(t *testing.T) {
 	s := serve(t, memory.New())
 	create(t, s, configMaps, newConfigMap("a"))
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	go func() { // nobody knows when the watch has begun: there is news until it ends
+	go func() { // there is no signal that the watch has begun, so write until it ends
 		for i := 0; ctx.Err() == nil; i++ {
 			if _, err := s.Create(ctx, configMaps, newConfigMap(fmt.Sprint("b", i)), metav1.CreateOptions{}); err != nil {
 				return
@@ -273,7 +273,7 @@ func TestSelectorTransitions(t *testing.T) {
 	}
 }
 
-// The watches of a node's pods read a lane of their own, which may begin after what they have to see.
+// The watches of a node's pods read the node's own lane, which may begin after the version that they start from.
 func TestNodeWatch(t *testing.T) {
 	s := serve(t, memory.New())
 	ctx := t.Context()
@@ -299,7 +299,7 @@ func TestNodeWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got = append(got, string(ev.Type)+" "+ev.Object.GetName()); len(got) == 1 {
-			bind("c", "n2") // now the watch reads its lane
+			bind("c", "n2") // from here on the watch reads its lane
 			bind("d", "n1")
 			if _, err := s.Delete(ctx, in(pods, "a"), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 				t.Fatal(err)
@@ -321,9 +321,9 @@ func TestBookmarks(t *testing.T) {
 		t.Fatal(err)
 	}
 	made := create(t, s, client.Target{Resource: client.ServiceAccounts, Namespace: "default"}, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
-	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	go func() { // the clock moves while somebody waits for it
+	go func() { // step the clock while the watch waits for it
 		for ctx.Err() == nil {
 			if s.clock.HasWaiters() {
 				s.clock.Step(time.Minute)
@@ -348,7 +348,7 @@ func TestExpired(t *testing.T) {
 		t.Fatalf("first page: %+v, %v", page, err)
 	}
 	last := create(t, s, configMaps, newConfigMap("x55"))
-	restarted := serve(t, s.store) // without the first one's memory of recent changes
+	restarted := serve(t, s.store) // without the change log of the first engine
 	head, err := s.store.Head(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -385,7 +385,7 @@ func TestExpired(t *testing.T) {
 	wantError(t, err, 504, "Too large resource version: 999999, current: ")
 }
 
-// Pages show one revision, whatever is written between them.
+// The pages of a list show one revision, independent of writes between them.
 func TestPagesAreConsistent(t *testing.T) {
 	for _, selector := range []string{"", "even=true"} {
 		s := serve(t, memory.New())
@@ -433,10 +433,10 @@ func TestPagesAreConsistent(t *testing.T) {
 	}
 }
 
-// A reader that stands still while more is written than is kept in memory goes on from the store, and misses nothing.
+// A reader stalls while writes exceed the change log in memory: its watch continues from the store and misses nothing.
 func TestSlowWatch(t *testing.T) {
 	s := serve(t, memory.New())
-	ctx, stop := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	list, err := s.List(ctx, configMaps, metav1.ListOptions{})
 	if err != nil {
@@ -445,7 +445,7 @@ func TestSlowWatch(t *testing.T) {
 	big := newConfigMap("big")
 	big.Data["k"] = string(make([]byte, 200<<10))
 	version := create(t, s, configMaps, big).ResourceVersion
-	const n = 100 // of 200 KiB: more than the log holds, less than the store's own
+	const n = 100 // of 200 KiB each: more than the change log holds, less than the store's
 	seen := 0
 	for ev, err := range s.Watch(ctx, configMaps, metav1.ListOptions{ResourceVersion: list.ResourceVersion}) {
 		if err != nil {
@@ -507,7 +507,7 @@ func TestRestart(t *testing.T) {
 	wantError(t, err, 422, "provided IP is already allocated")
 }
 
-// Two watches of one name share a lane; the one that goes leaves it to the other.
+// Two watches of one name share a lane, which stays until the second ends.
 func TestNameWatch(t *testing.T) {
 	s := serve(t, memory.New())
 	ctx := t.Context()
@@ -550,7 +550,7 @@ func TestEventsExpire(t *testing.T) {
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "p"},
 		FirstTimestamp: metav1.NewTime(s.clock.Now()), LastTimestamp: metav1.NewTime(s.clock.Now()),
 	})
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for minutes := 0; ; {
 		if s.clock.HasWaiters() && minutes < 70 {
 			s.clock.Step(time.Minute)

@@ -24,7 +24,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
-// write is one request that changes something, on its way through the stages.
+// write is a request that changes an object.
 type write struct {
 	*Engine
 	*table
@@ -33,21 +33,22 @@ type write struct {
 	began  time.Time
 	stages []trace.Stage
 
-	sub           runtime.Object        // the object of a subresource that has a kind of its own
+	stored bool // the store holds the object of the current attempt
+
+	sub           runtime.Object        // the object of a subresource with its own kind
 	deleteOptions *metav1.DeleteOptions // of a delete
 }
 
-// begin authorizes a write and says how it is made.
-func (e *Engine) begin(ctx context.Context, req *Request, dryRun []string, opts stage.Options) (*write, error) {
+// begin returns the write of an admitted request.
+func (e *Engine) begin(req *Request, dryRun []string, opts stage.Options) (*write, error) {
 	w := &write{Engine: e, req: req, dry: len(dryRun) > 0, began: req.Began}
 	if w.began.IsZero() {
-		w.began = e.config.Clock.Now()
+		w.began = req.authz.Start
 	}
-	start := e.config.Clock.Now()
-	if err := e.authorize(ctx, &req.Attributes); err != nil {
-		return nil, err
+	w.stages = append(make([]trace.Stage, 0, 4), req.authz) // and admission, validation, commit
+	if e.backend(req) != nil {
+		return nil, notSupported(req)
 	}
-	w.took("authz", start)
 	var err error
 	if w.table, err = e.table(req.Resource); err != nil {
 		return nil, err
@@ -62,7 +63,7 @@ func (e *Engine) begin(ctx context.Context, req *Request, dryRun []string, opts 
 	return w, nil
 }
 
-// serves reports whether the engine knows what to do with a subresource of the resource.
+// serves reports whether the engine supports a subresource of the resource.
 func (t *table) serves(name string) bool {
 	switch {
 	case name == "":
@@ -76,12 +77,12 @@ func (t *table) serves(name string) bool {
 	return ok
 }
 
-// notServed is the answer to a request for something that does not exist in the API.
+// notServed is the answer to a request for a subresource that does not exist.
 func notServed(req *Request) error {
 	return apierrors.NewGenericServerResponse(http.StatusNotFound, req.Verb, schema.GroupResource{}, "", "", 0, true)
 }
 
-// managerOf is the field manager of who names none: the first word of the user agent.
+// managerOf returns the default field manager: the first word of the user agent.
 func managerOf(agent string) string {
 	const longest = 128
 	name, _, _ := strings.Cut(agent, "/")
@@ -94,23 +95,23 @@ func managerOf(agent string) string {
 	return b.String()
 }
 
-// took notes a stage that began at start.
-func (w *write) took(name string, start time.Time) {
+// recordStage records a stage that began at start.
+func (w *write) recordStage(name string, start time.Time) {
 	w.stages = append(w.stages, trace.Stage{Name: name, Start: start, Took: w.config.Clock.Since(start)})
 }
 
-// gr is the resource as messages name it.
+// gr returns the resource as messages name it.
 func (w *write) gr() schema.GroupResource { return w.r.Names.GR() }
 
-// status is the request's name in toStatus.
+// status is toStatus for the request's object.
 func (w *write) status(err error) error { return toStatus(w.gr(), w.req.Name, err) }
 
-// invalid collects what validation found.
+// invalid returns the answer with the errors of a validation; nil without errors.
 func (w *write) invalid(name string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	if names := w.served().Renamed; len(names) > 0 {
+	if names := w.requestedVersion().Renamed; len(names) > 0 {
 		for _, e := range errs {
 			if to, ok := names[e.Field]; ok {
 				e.Field = to
@@ -120,25 +121,25 @@ func (w *write) invalid(name string, errs field.ErrorList) error {
 	return newInvalid(w.r.Names.GVK().GroupKind(), name, check.ShowAll(errs))
 }
 
-// served is the version that was asked for.
-func (w *write) served() *objects.Served {
+// requestedVersion returns the version of the request.
+func (w *write) requestedVersion() *objects.Served {
 	if w.req.Served != nil {
 		return w.req.Served
 	}
 	return &w.r.Versions[0]
 }
 
-// admission describes a change to the stages.
+// admission returns the description of a change for the stages.
 func (w *write) admission(op stage.Operation, obj, old objects.Object) *stage.Admission {
 	return &stage.Admission{Attributes: &w.req.Attributes, Operation: op, Object: obj, Old: old, Sub: w.sub, DeleteOptions: w.deleteOptions}
 }
 
-// mutate calls the mutators, then fills in what they have left open.
+// mutate calls the mutators, then sets defaults again.
 func (w *write) mutate(ctx context.Context, a *stage.Admission) error {
 	if err := w.Engine.stages.Mutate(ctx, a); err != nil {
-		return w.refused(a, err)
+		return w.admissionError(a, err)
 	}
-	if len(w.Engine.stages.Mutators) > 0 && a.Sub == nil && a.Object != nil { // what a subresource takes is none of the row
+	if len(w.Engine.stages.Mutators) > 0 && a.Sub == nil && a.Object != nil { // a.Sub is of another kind than the row
 		w.r.Default(a.Object)
 	}
 	return nil
@@ -146,16 +147,16 @@ func (w *write) mutate(ctx context.Context, a *stage.Admission) error {
 
 // validate calls the validators.
 func (w *write) validate(ctx context.Context, a *stage.Admission) error {
-	return w.refused(a, w.Engine.stages.Validate(ctx, a))
+	return w.admissionError(a, w.Engine.stages.Validate(ctx, a))
 }
 
 // reserve calls the reservers.
 func (w *write) reserve(ctx context.Context, a *stage.Admission, tx *stage.Transaction) error {
-	return w.refused(a, w.Engine.stages.Reserve(ctx, a, tx))
+	return w.admissionError(a, w.Engine.stages.Reserve(ctx, a, tx))
 }
 
-// refused makes what a stage says an answer: Forbidden, unless it knows better.
-func (w *write) refused(a *stage.Admission, err error) error {
+// admissionError turns the error of a stage into the answer: Forbidden, unless it is a status.
+func (w *write) admissionError(a *stage.Admission, err error) error {
 	var status apierrors.APIStatus
 	if err == nil || errors.As(err, &status) {
 		return err
@@ -172,7 +173,7 @@ func (w *write) refused(a *stage.Admission, err error) error {
 	return apierrors.NewForbidden(schema.GroupResource{Group: w.req.GVR.Group, Resource: w.req.GVR.Resource}, name, err)
 }
 
-// inNamespace sees to it that the object is in the namespace that the request says.
+// inNamespace sets or checks the namespace of a request's object. An object of a cluster-scoped resource gets none.
 func inNamespace(obj metav1.Object, namespace string) error {
 	switch obj.GetNamespace() {
 	case namespace:
@@ -187,29 +188,44 @@ func inNamespace(obj metav1.Object, namespace string) error {
 	return nil
 }
 
-// decided is the context of a write that is about to be made: whoever asked for it may go, but its outcome has to be
-// known, since the hooks keep or give back by it what the object has.
-func decided(ctx context.Context) (context.Context, error) {
+// transact calls f for one attempt to write an object, and ends the attempt's transaction: it is committed when the store
+// holds the object, even if f fails or panics after that, and rolled back in every other case.
+func (w *write) transact(ctx context.Context, f func(tx *stage.Transaction) error) error {
+	var tx stage.Transaction
+	w.stored = false
+	defer func() {
+		if w.stored {
+			tx.Commit(ctx)
+		} else {
+			tx.Rollback(ctx)
+		}
+	}()
+	return f(&tx)
+}
+
+// detach returns a context for the store that is not cancelled with the request: the transaction needs the outcome of a write
+// even when the client has gone.
+func detach(ctx context.Context) (context.Context, error) {
 	return context.WithoutCancel(ctx), ctx.Err()
 }
 
-// commit stores obj in place of old (nil: it is new) and returns the item that it has become. An obj that equals old is
-// not written. obj's resourceVersion is the engine's from here on.
+// commit stores obj in place of old (nil: obj is new) and returns its item. An obj that equals old is not written. The engine
+// owns obj's resourceVersion from here on.
 func (w *write) commit(ctx context.Context, obj objects.Object, old *cache.Item) (*cache.Item, error) {
 	start := w.config.Clock.Now()
-	ctx, err := decided(ctx)
+	ctx, err := detach(ctx)
 	if err != nil {
 		return nil, err
 	}
 	gvk := w.r.Names.GVK()
 	obj.GetObjectKind().SetGroupVersionKind(gvk)
 	obj.SetResourceVersion("")
-	obj.SetSelfLink("") // which nothing has any more
-	if w.r.Custom() {   // what is stored is shown: a status that was not there yet may have defaults
-		w.r.Default(obj)
+	obj.SetSelfLink("") // deprecated: no stored object has one
+	if w.r.Complete != nil {
+		w.r.Complete(obj)
 	}
-	if e := w.table.empty(); e != nil {
-		e.empty(reflect.ValueOf(obj).Elem())
+	if e := w.emptyFields(); e != nil {
+		e.clear(reflect.ValueOf(obj).Elem())
 	}
 	value, err := cache.Encode(gvk, obj)
 	if err != nil {
@@ -222,7 +238,9 @@ func (w *write) commit(ctx context.Context, obj objects.Object, old *cache.Item)
 			return nil, apierrors.NewInternalError(err)
 		}
 		if same {
-			return old, w.stillCurrent(ctx, old)
+			err := w.stillCurrent(ctx, old)
+			w.stored = err == nil && !w.dry
+			return old, err
 		}
 		expect = store.At(old.Revision)
 	}
@@ -230,22 +248,23 @@ func (w *write) commit(ctx context.Context, obj objects.Object, old *cache.Item)
 	if w.dry {
 		return w.dryRun(obj, key, old), nil
 	}
-	p := w.Engine.cache.Pending(obj)
-	revs, err := w.config.Store.Write(ctx, store.Op{Key: w.StoreKey(key), Value: value, Expect: expect, Object: p})
+	p := w.Table.Pending(obj)
+	revs, err := w.config.Store.Write(ctx, store.Op{Key: w.StoreKey(key), Value: value, Expect: expect, Object: p.Ref()})
 	if err != nil {
 		return nil, err
 	}
+	w.stored = true
 	item, err := w.Engine.cache.Committed(ctx, key, p, revs[0])
 	if err != nil {
 		return nil, err
 	}
-	w.took("commit", start)
+	w.recordStage("commit", start)
 	w.span(item, obj, old)
 	return item, nil
 }
 
-// stillCurrent checks that what a write would not change is what is stored, and not only what the cache shows: another
-// server of the same store may have changed it.
+// stillCurrent checks that an unchanged object is the stored one: another server of the same store may have changed it since
+// the cache read it.
 func (w *write) stillCurrent(ctx context.Context, i *cache.Item) error {
 	if err := w.Engine.cache.Fresh(ctx); err != nil {
 		return err
@@ -257,7 +276,7 @@ func (w *write) stillCurrent(ctx context.Context, i *cache.Item) error {
 	return err
 }
 
-// dryRun is the answer to a write that is not made: the object with the version that it would replace.
+// dryRun returns the item that answers a dry run: obj with the version that it would replace.
 func (w *write) dryRun(obj objects.Object, key objects.Key, old *cache.Item) *cache.Item {
 	if old == nil {
 		return cache.NewItem(key, 0, obj)
@@ -268,7 +287,7 @@ func (w *write) dryRun(obj objects.Object, key objects.Key, old *cache.Item) *ca
 	return cache.NewItem(key, old.Revision, obj)
 }
 
-// span tells who made a write, why, and how long its stages took.
+// span records a committed write: its user, its causes and the duration of its stages.
 func (w *write) span(item *cache.Item, obj objects.Object, old *cache.Item) {
 	if w.config.Spans == nil {
 		return

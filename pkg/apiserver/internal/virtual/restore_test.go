@@ -9,7 +9,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
-// TestStartReadsTheNewestOnly fills both files and counts what the next start takes in of them.
+// TestStartReadsTheNewestOnly fills both files and counts the lines that the next start reads.
 func TestStartReadsTheNewestOnly(t *testing.T) {
 	const blocks, spans = 40, 500
 	cfg := Config{Dir: t.TempDir(), Clock: clock.Real(), Source: clock.NewSource(1)}
@@ -43,10 +43,10 @@ func TestStartReadsTheNewestOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if first := blocks*spans - lines; int(s.ring.lost) != first {
-		t.Errorf("what is lost ends with %d, want %d", s.ring.lost, first)
+	if first := blocks*spans - lines; int(s.recent.log.Start().Revision) != first {
+		t.Errorf("the entries begin after %d, want %d", s.recent.log.Start().Revision, first)
 	}
-	if s.ring.last != blocks*spans || len(s.ring.entries) != lines {
-		t.Errorf("got %d entries up to %d, want the last %d up to %d", len(s.ring.entries), s.ring.last, lines, blocks*spans)
+	if entries, end := s.recent.after(0); end.Revision != blocks*spans || len(entries) != lines {
+		t.Errorf("got %d entries up to %d, want the last %d up to %d", len(entries), end.Revision, lines, blocks*spans)
 	}
 }

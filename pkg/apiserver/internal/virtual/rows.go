@@ -31,11 +31,11 @@ var traces = objects.Def[*minikctl.Trace]{
 			Cell: func(t *minikctl.Trace, _ time.Time) any { return t.Name }},
 		{Name: "Age", Description: "How long ago the write was committed.",
 			Cell: func(t *minikctl.Trace, now time.Time) any { return objects.Age(t.CreationTimestamp, now) }},
-		{Name: "Actor", Description: "The program that wrote, or the user where no program says its name.", Cell: actor},
+		{Name: "Actor", Description: "The program that wrote; the user, where the request names no program.", Cell: actor},
 		{Name: "Verb", Description: "What was done.",
 			Cell: func(t *minikctl.Trace, _ time.Time) any { return t.Span.Verb }},
 		{Name: "Object", Description: "What it was done to.", Cell: object},
-		{Name: "Causes", Description: "The revisions that woke the writer.", Cell: causes},
+		{Name: "Causes", Description: "The revisions that caused the write.", Cell: causes},
 		{Name: "Took", Description: "How long all stages took together.", Cell: took},
 		{Name: "Note", Description: "What changed.",
 			Cell: func(t *minikctl.Trace, _ time.Time) any { return t.Span.Note }},
@@ -96,7 +96,7 @@ func stages(t *minikctl.Trace, _ time.Time) any {
 	return strings.Join(out, ", ")
 }
 
-// short writes a duration as a person reads it: three digits at most.
+// short formats a duration with about three digits.
 func short(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -118,7 +118,7 @@ var decisions = objects.Def[*minikctl.Decision]{
 	Verbs:   []string{"create", "get", "list", "watch"},
 	Columns: []objects.Column[*minikctl.Decision]{
 		objects.NameColumn[*minikctl.Decision](),
-		{Name: "Pod", Description: "The pod that was to be placed.",
+		{Name: "Pod", Description: "The pod of the attempt.",
 			Cell: func(d *minikctl.Decision, _ time.Time) any { return d.Pod }},
 		{Name: "Attempt", Type: "integer", Description: "Which attempt it was, from 1.",
 			Cell: func(d *minikctl.Decision, _ time.Time) any { return int64(d.Attempt) }},
@@ -131,7 +131,7 @@ var decisions = objects.Def[*minikctl.Decision]{
 				}
 				return d.Node
 			}},
-		{Name: "Feasible", Description: "How many nodes passed, of how many there are.",
+		{Name: "Feasible", Description: "The number of nodes that passed the filters, of all nodes.",
 			Cell: func(d *minikctl.Decision, _ time.Time) any {
 				return strconv.Itoa(d.Feasible) + "/" + strconv.Itoa(d.Nodes)
 			}},

@@ -14,8 +14,8 @@ import (
 	"slices"
 )
 
-// The files: the current segment, and the one before it. Each is a row of blocks: length and checksum (4 bytes each), then
-// the compressed objects, a line of JSON each.
+// There are two files: the current segment and the previous one. Each is a sequence of blocks. A block is a length and a checksum
+// (4 bytes each), then compressed JSON, one line for each object.
 const (
 	currentFile  = "traces.current"
 	previousFile = "traces.previous"
@@ -24,19 +24,19 @@ const (
 	maxBlock     = 64 << 20
 )
 
-// segments appends to the files. It is used by one goroutine.
+// segments appends to the files. It is not safe for concurrent use.
 type segments struct {
 	dir  string
 	file *os.File
 	size int64
-	z    *flate.Writer // is large, and so made once
+	z    *flate.Writer // reused, since it is large
 }
 
-// openSegments hands the newest lines of the files to line, oldest first, about most bytes of them, and makes ready to
-// append. What follows the first damaged block of a file, as a kill leaves it, is cut off.
+// openSegments calls line for the newest lines of the files, about most bytes of them, oldest first, and opens the current file for
+// append. It cuts a file off at the first damaged block, as a kill leaves one.
 func openSegments(dir string, most int, line func([]byte)) (*segments, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of the traces: %w", err)
+		return nil, fmt.Errorf("make the directory of the traces: %w", err)
 	}
 	z, err := flate.NewWriter(io.Discard, flate.BestSpeed)
 	if err != nil {
@@ -71,7 +71,7 @@ func openSegments(dir string, most int, line func([]byte)) (*segments, error) {
 
 func (s *segments) path(name string) string { return filepath.Join(s.dir, name) }
 
-// readSegment returns the packed blocks of a file, and how much of it is whole.
+// readSegment returns the compressed blocks of a file, and the size of its undamaged part.
 func readSegment(path string) (blocks [][]byte, whole int64, err error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,7 +90,7 @@ func readSegment(path string) (blocks [][]byte, whole int64, err error) {
 	}
 }
 
-// cutBlock returns the packed content of the first block of b. ok is false where there is none, or not a whole one.
+// cutBlock returns the compressed content of the first block of b, and the rest of b. ok is false without a whole block.
 func cutBlock(b []byte) (packed, rest []byte, ok bool) {
 	if len(b) < blockHead {
 		return nil, nil, false
@@ -103,14 +103,14 @@ func cutBlock(b []byte) (packed, rest []byte, ok bool) {
 	return b[:size], b[size:], true
 }
 
-// newest unpacks the last blocks until there are most bytes, and returns them in their order.
+// newest uncompresses the last blocks, until they have most bytes, and returns them in order.
 func newest(blocks [][]byte, most int) [][]byte {
 	var out [][]byte
 	for size := 0; len(blocks) > 0 && size < most; {
 		last := len(blocks) - 1
 		body, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(blocks[last])), maxBlock))
 		if err != nil {
-			break // of another version of the program: its checksum is right
+			break // written by another version of the program, since its checksum is right
 		}
 		out, size, blocks = append(out, body), size+len(body), blocks[:last]
 	}
@@ -118,7 +118,7 @@ func newest(blocks [][]byte, most int) [][]byte {
 	return out
 }
 
-// block packs lines with the help of z.
+// block compresses lines with z.
 func block(z *flate.Writer, lines [][]byte) ([]byte, error) {
 	out := bytes.NewBuffer(make([]byte, blockHead))
 	z.Reset(out)
@@ -136,15 +136,15 @@ func block(z *flate.Writer, lines [][]byte) ([]byte, error) {
 	return b, nil
 }
 
-// append adds a block of lines and turns to a new file when this one is full. A block that was written in part is taken
-// back, so that those after it can be read.
+// append adds a block of lines, to a new file when the current one is full. It removes a block that was written in part, so that
+// later blocks can be read.
 func (s *segments) append(lines [][]byte) error {
 	b, err := block(s.z, lines)
 	if err != nil {
 		return err
 	}
 	if s.size > 0 && s.size+int64(len(b)) > segmentSize {
-		if err := s.turn(); err != nil {
+		if err := s.rotate(); err != nil {
 			return err
 		}
 	}
@@ -156,8 +156,8 @@ func (s *segments) append(lines [][]byte) error {
 	return nil
 }
 
-// turn makes the current file the previous one.
-func (s *segments) turn() error {
+// rotate makes the current file the previous one.
+func (s *segments) rotate() error {
 	if err := os.Rename(s.path(currentFile), s.path(previousFile)); err != nil {
 		return err
 	}
@@ -170,4 +170,4 @@ func (s *segments) turn() error {
 	return old.Close()
 }
 
-func (s *segments) close() { _ = s.file.Close() } // all that was written has been handed to the system
+func (s *segments) close() { _ = s.file.Close() } // the kernel has all writes

@@ -1,8 +1,8 @@
-// Package virtual owns the resources of the group minikctl.dev: traces and decisions. They have no stored revision: the
-// newest are kept in a ring of bytes, with a sequence of its own as resourceVersion, and what has left the ring is Gone.
-// So that they survive a restart, they are also appended to files, off the path of the writes that they tell of.
+// Package virtual owns the resources of the group minikctl.dev: traces and decisions. They are not in the store: the newest are
+// kept in a change log of bounded size, with a sequence number of their own as resourceVersion. A watch from before the oldest of
+// them ends with 410. A background loop appends them to files, from which the next start restores them.
 //
-// Towards the server, a Store is a verb engine like the one of stored resources.
+// A Store is a verbs.Backend, as the engine of stored resources is.
 package virtual
 
 import (
@@ -15,52 +15,52 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
-// DefaultBytes is how much is kept in memory.
+// DefaultBytes bounds the memory of the entries.
 const DefaultBytes = 16 << 20
 
-// restoredBytes bounds what is read back at a start, which somebody waits for.
-const restoredBytes = 2 << 20
-
-// maxWaiting bounds the spans that are not yet in the ring.
-const maxWaiting = 64 << 10
+const (
+	restoredBytes = 2 << 20                // of entries that a start reads: users wait for it
+	maxWaiting    = 64 << 10               // spans that are not in the log yet
+	saveEvery     = 250 * time.Millisecond // the time that new entries wait to be saved; a kill loses that much
+	saveBytes     = 1 << 20                // of new entries that are saved at once
+)
 
 // Config is what a Store needs.
 type Config struct {
-	Dir       string // of the files; "": there are none
-	Bytes     int    // kept in memory; 0: DefaultBytes
-	Clock     clock.Clock
-	Source    *clock.Source
-	Authorize func(context.Context, *stage.Attributes) error
+	Dir    string // of the files; "": nothing is saved
+	Bytes  int    // the bound of the entries in memory; 0: DefaultBytes
+	Clock  clock.Clock
+	Source *clock.Source
 }
 
 // Store keeps the virtual resources.
 type Store struct {
 	config Config
 	rows   map[string]*objects.Resource // by plural
-	ring   *ring
-	log    *segments // nil: none
+	recent *recent
+	files  *segments // nil: nothing is saved
 
 	mu      sync.Mutex
 	waiting []trace.Span
-	dropped int
-	unsaved [][]byte
+	dropped int      // spans that found too many waiting
+	unsaved [][]byte // JSON of entries
+	bytes   int      // of unsaved
 	wake    chan struct{}
-	adding  sync.Mutex // held while entries go into the ring and are marked to be saved: in the same order
+	adding  sync.Mutex // held while entries are added and marked to be saved, so that both have the same order
 }
 
-// New makes the store and reads what earlier ones left in cfg.Dir.
+// New makes the store and restores the newest entries from the files in cfg.Dir.
 func New(cfg Config) (*Store, error) {
 	if cfg.Bytes == 0 {
 		cfg.Bytes = DefaultBytes
 	}
-	s := &Store{config: cfg, rows: map[string]*objects.Resource{}, ring: newRing(cfg.Bytes), wake: make(chan struct{}, 1)}
+	s := &Store{config: cfg, rows: map[string]*objects.Resource{}, recent: newRecent(cfg.Bytes), wake: make(chan struct{}, 1)}
 	rows := Rows()
 	for i := range rows {
 		s.rows[rows[i].Names.Plural] = &rows[i]
@@ -69,16 +69,13 @@ func New(cfg Config) (*Store, error) {
 		return s, nil
 	}
 	var err error
-	if s.log, err = openSegments(cfg.Dir, min(cfg.Bytes, restoredBytes), s.restore); err != nil {
+	if s.files, err = openSegments(cfg.Dir, min(cfg.Bytes, restoredBytes), s.restore); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// saveEvery is how long what is new may wait to be saved: a kill loses that much.
-const saveEvery = 250 * time.Millisecond
-
-// Run takes in what comes and saves it, until ctx ends.
+// Run adds the spans that wait and saves new entries, until ctx ends.
 func (s *Store) Run(ctx context.Context) error {
 	defer s.Close()
 	var due <-chan time.Time
@@ -90,7 +87,10 @@ func (s *Store) Run(ctx context.Context) error {
 			return nil
 		case <-s.wake:
 			s.drain()
-			if due == nil {
+			switch {
+			case s.unsavedBytes() >= saveBytes:
+				s.save(ctx)
+			case due == nil:
 				due = s.config.Clock.After(saveEvery)
 			}
 		case <-due:
@@ -102,12 +102,12 @@ func (s *Store) Run(ctx context.Context) error {
 
 // Close releases the files of a store that is not run.
 func (s *Store) Close() {
-	if s.log != nil {
-		s.log.close()
+	if s.files != nil {
+		s.files.close()
 	}
 }
 
-// Span notes a committed write. It is called on the path of writes and does no more than remember.
+// Span records a committed write. The caller is the write, so Span only puts the span in line.
 func (s *Store) Span(span trace.Span) {
 	s.mu.Lock()
 	if len(s.waiting) < maxWaiting {
@@ -126,7 +126,7 @@ func (s *Store) nudge() {
 	}
 }
 
-// drain puts the waiting spans into the ring, so that whoever reads sees all writes that were committed before.
+// drain adds the spans that wait. Every read begins with it, so that it shows all writes that were committed before.
 func (s *Store) drain() {
 	s.adding.Lock()
 	defer s.adding.Unlock()
@@ -136,45 +136,52 @@ func (s *Store) drain() {
 	s.mu.Unlock()
 	row := s.rows[minikctl.Traces.Resource]
 	for i := range spans {
-		e, added, err := s.ring.add(row, newTrace(&spans[i]))
+		e, added, err := s.recent.add(row, newTrace(&spans[i]))
 		if err != nil {
 			slog.Error("encode trace", "revision", spans[i].Revision, "err", err) // only a time beyond the year 9999
 			continue
 		}
 		if added {
-			s.keep(e)
+			s.markUnsaved(e)
 		}
 	}
 }
 
-// keep has an entry saved by Run.
-func (s *Store) keep(e *entry) {
-	if s.log == nil {
+// markUnsaved puts an entry in line for the next save.
+func (s *Store) markUnsaved(e *entry) {
+	if s.files == nil {
 		return
 	}
 	s.mu.Lock()
 	s.unsaved = append(s.unsaved, e.json)
+	s.bytes += len(e.json)
 	s.mu.Unlock()
 }
 
-// save writes what is new to the files. When that fails, what could not be written lives in memory only.
+func (s *Store) unsavedBytes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes
+}
+
+// save appends the new entries to the files. Entries that can't be written are lost at the next restart.
 func (s *Store) save(ctx context.Context) {
 	s.mu.Lock()
 	unsaved, dropped := s.unsaved, s.dropped
-	s.unsaved, s.dropped = nil, 0
+	s.unsaved, s.bytes, s.dropped = nil, 0, 0
 	s.mu.Unlock()
 	if dropped > 0 {
-		slog.WarnContext(ctx, "writes came faster than they could be traced", "dropped", dropped)
+		slog.WarnContext(ctx, "traces dropped", "count", dropped)
 	}
-	if s.log == nil || len(unsaved) == 0 {
+	if s.files == nil || len(unsaved) == 0 {
 		return
 	}
-	if err := s.log.append(unsaved); err != nil {
-		slog.WarnContext(ctx, "traces are not kept over a restart", "err", err)
+	if err := s.files.append(unsaved); err != nil {
+		slog.WarnContext(ctx, "save traces", "err", err)
 	}
 }
 
-// newTrace makes the object of a span. Those of cluster-scoped objects live in the namespace default, as their Events do.
+// newTrace returns the object of a span. The traces of cluster-scoped objects are in the namespace default, as their Events are.
 func newTrace(span *trace.Span) *minikctl.Trace {
 	t := &minikctl.Trace{Span: *span}
 	t.Name = strconv.FormatUint(span.Revision, 10)

@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,27 +23,25 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-var _ verbs.API = (*Store)(nil)
+var (
+	_ verbs.Backend = (*Store)(nil)
+	_ verbs.Watcher = (*Store)(nil)
+	_ verbs.Creator = (*Store)(nil)
+)
 
 // Get returns one object.
 func (s *Store) Get(ctx context.Context, req *verbs.Request, _ *metav1.GetOptions) (*cache.Item, error) {
-	if err := s.config.Authorize(ctx, &req.Attributes); err != nil {
-		return nil, err
-	}
 	s.drain()
-	e, ok := s.ring.find(req.Resource, objects.Key{Namespace: req.Namespace, Name: req.Name})
+	e, ok := s.recent.find(req.Resource, objects.Key{Namespace: req.Namespace, Name: req.Name})
 	if !ok {
 		return nil, apierrors.NewNotFound(req.Resource.Names.GR(), req.Name)
 	}
 	return e.item(), nil
 }
 
-// List returns what the selectors take, oldest first, a page at a time if that is asked for. A page goes on after the last
-// entry of the one before; what has left the ring meanwhile is gone.
+// List returns the entries that match the selectors, oldest first, in pages of opts.Limit. A page begins after the last
+// entry of the previous page, without the entries that were dropped meanwhile.
 func (s *Store) List(ctx context.Context, req *verbs.Request, opts *metav1.ListOptions) (verbs.Listing, error) {
-	if err := s.config.Authorize(ctx, &req.Attributes); err != nil {
-		return verbs.Listing{}, err
-	}
 	takes, err := selection(req, opts)
 	if err != nil {
 		return verbs.Listing{}, err
@@ -52,8 +51,8 @@ func (s *Store) List(ctx context.Context, req *verbs.Request, opts *metav1.ListO
 		return verbs.Listing{}, err
 	}
 	s.drain()
-	entries, last, _, _ := s.ring.after(from)
-	out := verbs.Listing{Revision: last, Items: []*cache.Item{}}
+	entries, end := s.recent.after(from)
+	out := verbs.Listing{Revision: end.Revision, Items: []*cache.Item{}}
 	for _, e := range entries {
 		if !takes(e) {
 			continue
@@ -68,7 +67,7 @@ func (s *Store) List(ctx context.Context, req *verbs.Request, opts *metav1.ListO
 	return out, nil
 }
 
-// pageStart returns after which number the page of a continue token begins.
+// pageStart returns the number behind which the page of a continue token begins.
 func pageStart(token string) (store.Revision, error) {
 	if token == "" {
 		return 0, nil
@@ -80,7 +79,7 @@ func pageStart(token string) (store.Revision, error) {
 	return store.Revision(n), nil
 }
 
-// selection returns what a list or watch takes.
+// selection returns a function that reports whether an entry matches a list or watch.
 func selection(req *verbs.Request, opts *metav1.ListOptions) (func(*entry) bool, error) {
 	byLabel, err := labels.Parse(opts.LabelSelector)
 	if err != nil {
@@ -105,32 +104,38 @@ func selection(req *verbs.Request, opts *metav1.ListOptions) (func(*entry) bool,
 
 var errTooOld = apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
 
-// Watch yields what comes after opts.ResourceVersion; without one, first what is there. Objects only ever come: that an
-// old one has left the ring is no event.
+// Watch yields the entries after opts.ResourceVersion; without one, it begins with the current entries. All events are
+// additions: there is no event when an old entry is dropped.
 func (s *Store) Watch(ctx context.Context, req *verbs.Request, opts *metav1.ListOptions) (iter.Seq2[[]verbs.Event, error], error) {
-	if err := s.config.Authorize(ctx, &req.Attributes); err != nil {
-		return nil, err
-	}
 	takes, err := selection(req, opts)
 	if err != nil {
 		return nil, err
 	}
 	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
-	from, fresh, err := position(opts, initial)
+	from, current, err := position(opts, initial)
 	if err != nil {
 		return nil, err
 	}
 	s.drain()
-	if _, last, lost, _ := s.ring.after(from); !fresh && lost || from > last {
-		return nil, errTooOld
+	var p *place
+	if !current {
+		var ok bool
+		if p, ok = s.recent.since(from); !ok {
+			return nil, errTooOld
+		}
 	}
 	return func(yield func([]verbs.Event, error) bool) {
-		s.follow(ctx, takes, from, fresh, initial, yield)
+		f := &follower{takes: takes, yield: yield}
+		if current {
+			f.run(ctx, f.begin(s.recent, initial))
+		} else {
+			f.run(ctx, p)
+		}
 	}, nil
 }
 
-// position returns after which number a watch begins, and whether with what is there.
-func position(opts *metav1.ListOptions, initial bool) (store.Revision, bool, error) {
+// position returns the sequence number after which a watch begins, and whether it begins with the current entries.
+func position(opts *metav1.ListOptions, initial bool) (from store.Revision, current bool, err error) {
 	if initial || opts.ResourceVersion == "" || opts.ResourceVersion == "0" {
 		return 0, true, nil
 	}
@@ -141,41 +146,65 @@ func position(opts *metav1.ListOptions, initial bool) (store.Revision, bool, err
 	return store.Revision(n), false, nil
 }
 
-func (s *Store) follow(ctx context.Context, takes func(*entry) bool, from store.Revision, fresh, initial bool, yield func([]verbs.Event, error) bool) {
+// follower is a running watch.
+type follower struct {
+	takes func(*entry) bool
+	yield func([]verbs.Event, error) bool
+	left  bool // the reader has left the loop
+}
+
+// begin yields the current entries and, for initial, the bookmark behind them. It returns the place behind them.
+func (f *follower) begin(r *recent, initial bool) *place {
+	entries, p := r.after(0)
+	events := f.events(entries)
+	if initial {
+		events = append(events, verbs.Event{Type: watch.Bookmark, Revision: p.Revision, Initial: true})
+	}
+	f.emit(events)
+	return p
+}
+
+// run yields the entries behind p.
+func (f *follower) run(ctx context.Context, p *place) {
 	for {
-		entries, last, lost, more := s.ring.after(from)
-		if lost && !fresh {
-			yield(nil, errTooOld)
+		entries, end, err := gather(p)
+		f.emit(f.events(entries))
+		switch {
+		case f.left:
+			return
+		case err != nil:
+			f.yield(nil, errTooOld)
 			return
 		}
-		var batch []verbs.Event
-		for _, e := range entries {
-			if takes(e) {
-				batch = append(batch, verbs.Event{Type: watch.Added, Item: e.item(), Revision: e.seq})
-			}
-		}
-		if fresh && initial {
-			batch = append(batch, verbs.Event{Type: watch.Bookmark, Revision: last, Initial: true})
-		}
-		from, fresh = last, false
-		if len(batch) > 0 && !yield(batch, nil) {
-			return
-		}
+		p = end
 		select {
 		case <-ctx.Done():
 			return
-		case <-more:
+		case <-p.Ready():
 		}
 	}
 }
 
-// Create takes in a decision, or a list of them.
-func (s *Store) Create(ctx context.Context, req *verbs.Request, obj runtime.Object, opts *metav1.CreateOptions) (verbs.Result, error) {
-	if err := s.config.Authorize(ctx, &req.Attributes); err != nil {
-		return verbs.Result{}, err
+func (f *follower) events(entries []*entry) []verbs.Event {
+	var out []verbs.Event
+	for _, e := range entries {
+		if f.takes(e) {
+			out = append(out, verbs.Event{Type: watch.Added, Item: e.item(), Revision: e.seq})
+		}
 	}
+	return out
+}
+
+func (f *follower) emit(events []verbs.Event) {
+	if len(events) > 0 && !f.left {
+		f.left = !f.yield(events, nil)
+	}
+}
+
+// Create adds a decision, or a list of them.
+func (s *Store) Create(ctx context.Context, req *verbs.Request, obj runtime.Object, opts *metav1.CreateOptions) (verbs.Result, error) {
 	if req.Resource.Names.Plural != minikctl.Decisions.Resource {
-		return verbs.Result{}, notSupported(req, "create")
+		return verbs.Result{}, apierrors.NewMethodNotSupported(req.Resource.Names.GR(), "create")
 	}
 	dryRun := len(opts.DryRun) > 0
 	list, ok := obj.(*minikctl.DecisionList)
@@ -221,19 +250,19 @@ func (s *Store) decide(req *verbs.Request, d *minikctl.Decision, dryRun bool) (v
 	}
 	s.adding.Lock()
 	defer s.adding.Unlock()
-	e, added, err := s.ring.add(req.Resource, d)
+	e, added, err := s.recent.add(req.Resource, d)
 	if err != nil {
 		return verbs.Result{}, apierrors.NewInternalError(err)
 	}
 	if !added {
 		return verbs.Result{}, apierrors.NewAlreadyExists(gr, d.Name)
 	}
-	s.keep(e)
+	s.markUnsaved(e)
 	s.nudge()
 	return verbs.Result{Item: e.item(), Created: true}, nil
 }
 
-// restore takes in an object that an earlier store saved. Numbers go on after the last of them.
+// restore adds an object that an earlier process has saved.
 func (s *Store) restore(line []byte) {
 	var head metav1.PartialObjectMetadata
 	if err := json.Unmarshal(line, &head); err != nil {
@@ -243,18 +272,10 @@ func (s *Store) restore(line []byte) {
 	seq, err := strconv.ParseUint(head.ResourceVersion, 10, 64)
 	row := s.byKind(head.Kind)
 	if err != nil || row == nil {
-		return // of a version of the program that had other kinds
-	}
-	s.ring.mu.Lock()
-	defer s.ring.mu.Unlock()
-	if store.Revision(seq) <= s.ring.last {
-		return
-	}
-	if s.ring.last == 0 {
-		s.ring.lost = store.Revision(seq) - 1 // what came before is not read back
+		return // written by another version of the program, with other kinds
 	}
 	key := objects.Key{Namespace: head.Namespace, Name: head.Name}
-	s.ring.put(&entry{seq: store.Revision(seq), row: row, key: key, labels: head.Labels, json: append([]byte(nil), line...)})
+	s.recent.restore(&entry{seq: store.Revision(seq), row: row, key: key, labels: head.Labels, json: bytes.Clone(line)})
 }
 
 func (s *Store) byKind(kind string) *objects.Resource {
@@ -264,30 +285,4 @@ func (s *Store) byKind(kind string) *objects.Resource {
 		}
 	}
 	return nil
-}
-
-func notSupported(req *verbs.Request, verb string) error {
-	return apierrors.NewMethodNotSupported(req.Resource.Names.GR(), verb)
-}
-
-// Update and the others below are not for virtual resources: they only tell what was.
-
-// Update refuses.
-func (s *Store) Update(_ context.Context, req *verbs.Request, _ runtime.Object, _ *metav1.UpdateOptions) (verbs.Result, error) {
-	return verbs.Result{}, notSupported(req, "update")
-}
-
-// Patch refuses.
-func (s *Store) Patch(_ context.Context, req *verbs.Request, _ verbs.Patch, _ *metav1.PatchOptions) (verbs.Result, error) {
-	return verbs.Result{}, notSupported(req, "patch")
-}
-
-// Delete refuses.
-func (s *Store) Delete(_ context.Context, req *verbs.Request, _ *metav1.DeleteOptions) (verbs.Result, error) {
-	return verbs.Result{}, notSupported(req, "delete")
-}
-
-// DeleteCollection refuses.
-func (s *Store) DeleteCollection(_ context.Context, req *verbs.Request, _ *metav1.DeleteOptions, _ *metav1.ListOptions) (verbs.Listing, error) {
-	return verbs.Listing{}, notSupported(req, "deletecollection")
 }

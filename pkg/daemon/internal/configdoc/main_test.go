@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestUpToDate: the page says what the code says.
+// TestUpToDate verifies that the committed page is the generated one.
 func TestUpToDate(t *testing.T) {
 	src, err := os.ReadFile("../../" + source)
 	if err != nil {
@@ -21,7 +21,7 @@ func TestUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != want {
-		t.Error("docs/config.md is not what pkg/daemon/config.go says: run go generate ./pkg/daemon")
+		t.Error("docs/config.md is out of date: run go generate ./pkg/daemon")
 	}
 }
 
@@ -30,7 +30,7 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "\n## C\n\nC is it.\n\n| field | type | |\n|---|---|---|\n| `a` | list of number | is one \\| two. |\n"; !strings.HasSuffix(got, want) {
+	if want := "\n## C\n\nC is it.\n\n| Setting | Type | Description |\n|---|---|---|\n| `a` | list of number | One \\| two. |\n"; !strings.HasSuffix(got, want) {
 		t.Errorf("got\n%s\nwant it to end with\n%s", got, want)
 	}
 	if _, err := page([]byte("package p\ntype C struct {\nA int `json:\"a\"`\n}\n")); err == nil || err.Error() != "C.a has no comment" {

@@ -1,8 +1,8 @@
 // The program certmanager is cert-manager, built from its module: its controllers, its webhook or the injector of the
 // webhook's authority, as the first argument says. It is for a test that drives a daemon with it (TestCertManager).
 //
-// It is a module of its own, so that what cert-manager needs binds nobody else. The module's name stands below cert-manager's,
-// as those of cert-manager's own programs do, because the webhook is internal to that tree. The replacements in go.mod keep
+// It is a separate module, so that cert-manager's requirements do not affect others. The module's path is below cert-manager's,
+// like those of cert-manager's own programs, because the webhook is internal to that tree. The replacements in go.mod keep
 // the libraries that cert-manager shares with minikctl at the versions that are compiled for minikctl anyway.
 package main
 
@@ -20,14 +20,14 @@ import (
 	logf "github.com/cert-manager/cert-manager/pkg/logs"
 )
 
-// parts are what the program can be.
+// parts are the programs by the first argument.
 var parts = map[string]func(ctx context.Context, conf settings) error{
 	"controller": runController,
 	"webhook":    runWebhook,
 	"cainjector": runInjector,
 }
 
-// settings are what differs from one start to the next.
+// settings are the flags.
 type settings struct {
 	kubeconfig string
 	namespace  string // cert-manager's own
@@ -46,7 +46,7 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	var conf settings
 	flags := pflag.NewFlagSet("certmanager", pflag.ContinueOnError)
-	flags.StringVar(&conf.kubeconfig, "kubeconfig", "", "file that says how to reach the cluster, and as whom")
+	flags.StringVar(&conf.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster")
 	flags.StringVar(&conf.namespace, "namespace", "cert-manager", "namespace of cert-manager itself")
 	flags.Int32Var(&conf.port, "port", 0, "port of the webhook on this machine")
 	if err := flags.Parse(args); err != nil {

@@ -16,13 +16,13 @@ import (
 	"k8s.io/apiserver/pkg/util/compatibility"
 )
 
-// Server is an extension server that is not running yet.
+// Server is an extension API server.
 type Server struct {
 	generic *server.GenericAPIServer
 	bundle  []byte
 }
 
-// New makes a server that listens on l and calls itself host. It reaches the cluster with a kubeconfig file.
+// New returns a server that listens on l with a certificate for host. kubeconfig is the file of the cluster.
 func New(l net.Listener, host, kubeconfig string) (*Server, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
@@ -47,12 +47,12 @@ func New(l net.Listener, host, kubeconfig string) (*Server, error) {
 	if err := serving.WithLoopback().ApplyToConfig(config); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	who, may := options.NewDelegatingAuthenticationOptions(), options.NewDelegatingAuthorizationOptions()
-	who.RemoteKubeConfigFile, may.RemoteKubeConfigFile = kubeconfig, kubeconfig
-	if err := who.ApplyTo(&config.Authentication, config.SecureServing, config.OpenAPIConfig); err != nil {
+	authentication, authorization := options.NewDelegatingAuthenticationOptions(), options.NewDelegatingAuthorizationOptions()
+	authentication.RemoteKubeConfigFile, authorization.RemoteKubeConfigFile = kubeconfig, kubeconfig
+	if err := authentication.ApplyTo(&config.Authentication, config.SecureServing, config.OpenAPIConfig); err != nil {
 		return nil, fmt.Errorf("delegate authentication: %w", err)
 	}
-	if err := may.ApplyTo(&config.Authorization); err != nil {
+	if err := authorization.ApplyTo(&config.Authorization); err != nil {
 		return nil, fmt.Errorf("delegate authorization: %w", err)
 	}
 	generic, err := config.Complete(nil).New("flunders", server.NewEmptyDelegate())
@@ -67,7 +67,7 @@ func New(l net.Listener, host, kubeconfig string) (*Server, error) {
 	return &Server{generic, bundle}, nil
 }
 
-// Bundle is the certificate by which the server is known, as PEM.
+// Bundle returns the server's certificate as PEM.
 func (s *Server) Bundle() []byte { return s.bundle }
 
 // Run serves until ctx ends.

@@ -1,98 +1,47 @@
 package probe
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
+	"errors"
 	"fmt"
-	"io"
-	"net/http"
+	"net"
+	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 )
 
-// grpcClient speaks HTTP/2 without TLS, which is all that gRPC needs of a transport: a whole gRPC library would be as big
-// as the rest of a kubelet.
-var grpcClient = &http.Client{Transport: grpcTransport()}
-
-func grpcTransport() *http.Transport {
-	t := transport()
-	t.Protocols = new(http.Protocols)
-	t.Protocols.SetUnencryptedHTTP2(true)
-	return t
-}
-
-const serving = 1 // grpc.health.v1.HealthCheckResponse_SERVING
-
-var servingStatus = map[uint64]string{0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
-
-// GRPC asks a server of the gRPC health checking protocol how a service of it is; "" is the server as a whole.
-func GRPC(ctx context.Context, address, service, agent string) (Result, string) {
-	var message []byte
-	if service != "" {
-		message = protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), service)
-	}
-	frame := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message)))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/grpc.health.v1.Health/Check",
-		bytes.NewReader(append(frame, message...)))
+// GRPC checks a service by the gRPC health checking protocol; "" is the server as a whole. ctx ends after timeout, which
+// is only for the message.
+func GRPC(ctx context.Context, address, service, agent string, timeout time.Duration) (Result, string) {
+	// The dialer bypasses proxies.
+	conn, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUserAgent(agent),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", address)
+		}))
 	if err != nil {
-		return Failure, err.Error()
+		return Failure, fmt.Sprintf("error: failed to connect service at %q: %+v", address, err)
 	}
-	req.Header.Set("Content-Type", "application/grpc")
-	req.Header.Set("TE", "trailers")
-	req.Header.Set("User-Agent", agent)
-	resp, err := grpcClient.Do(req)
-	if err != nil {
-		return Failure, fmt.Sprintf("timeout: failed to connect service %q within the probe's time: %v", address, err)
+	defer func() { _ = conn.Close() }() // a second Close is the only error
+	answer, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service})
+	switch {
+	case err == nil:
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		return Failure, fmt.Sprintf("timeout: health rpc did not complete within %v", timeout)
+	case status.Code(err) == codes.Unavailable:
+		return Failure, fmt.Sprintf("error: failed to connect service at %q: %+v", address, err)
+	case status.Code(err) == codes.Unimplemented:
+		return Failure, "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): " + status.Convert(err).Message()
+	default:
+		return Failure, fmt.Sprintf("error: health rpc probe failed: %+v", err)
 	}
-	defer func() { _ = resp.Body.Close() }() // only read
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
-	if err != nil {
-		return Failure, err.Error()
+	if answer.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+		return Failure, fmt.Sprintf("service unhealthy (responded with %q)", answer.GetStatus().String())
 	}
-	if code := grpcStatus(resp, "Grpc-Status"); code != "0" {
-		return Failure, fmt.Sprintf("rpc error: code = %s desc = %s", code, grpcStatus(resp, "Grpc-Message"))
-	}
-	status, err := healthStatus(body)
-	if err != nil {
-		return Failure, err.Error()
-	}
-	if status != serving {
-		return Failure, fmt.Sprintf("service unhealthy (responded with %q)", servingStatus[status])
-	}
-	return Success, fmt.Sprintf("service healthy (responded with %q)", servingStatus[status])
-}
-
-// grpcStatus finds a field of the trailers; a server that only refuses sends them as headers.
-func grpcStatus(resp *http.Response, name string) string {
-	if v := resp.Trailer.Get(name); v != "" {
-		return v
-	}
-	return resp.Header.Get(name)
-}
-
-// healthStatus decodes a framed HealthCheckResponse.
-func healthStatus(frame []byte) (uint64, error) {
-	const header = 5
-	if len(frame) < header || frame[0] != 0 || int(binary.BigEndian.Uint32(frame[1:header])) != len(frame)-header {
-		return 0, fmt.Errorf("malformed gRPC answer of %d bytes", len(frame))
-	}
-	var status uint64
-	for b := frame[header:]; len(b) > 0; {
-		field, kind, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return 0, fmt.Errorf("malformed health answer: %w", protowire.ParseError(n))
-		}
-		b = b[n:]
-		if field == 1 && kind == protowire.VarintType {
-			status, n = protowire.ConsumeVarint(b)
-		} else {
-			n = protowire.ConsumeFieldValue(field, kind, b)
-		}
-		if n < 0 {
-			return 0, fmt.Errorf("malformed health answer: %w", protowire.ParseError(n))
-		}
-		b = b[n:]
-	}
-	return status, nil
+	return Success, "service healthy"
 }

@@ -2,13 +2,17 @@ package probe
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -69,65 +73,70 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// health is a server of the health checking protocol that answers with a status, or refuses.
-func health(status uint64, refuse string) *httptest.Server {
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/grpc")
-		w.Header().Set("Trailer", "Grpc-Status, Grpc-Message")
-		if r.URL.Path != "/grpc.health.v1.Health/Check" || r.ProtoMajor != 2 || refuse != "" {
-			w.Header().Set("Grpc-Status", "12")
-			w.Header().Set("Grpc-Message", refuse)
-			return
+// serve runs a gRPC server until the test ends and returns its address.
+func serve(t *testing.T, srv *grpc.Server) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(l) }()
+	t.Cleanup(func() {
+		srv.Stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
-		message := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), status)
-		_, _ = w.Write(append([]byte{0, 0, 0, 0, byte(len(message))}, message...))
-		w.Header().Set("Grpc-Status", "0")
-	}))
-	srv.Config.Protocols = new(http.Protocols)
-	srv.Config.Protocols.SetUnencryptedHTTP2(true)
-	srv.Start()
-	return srv
+	})
+	return l.Addr().String()
 }
 
 func TestGRPC(t *testing.T) {
+	healthy := health.NewServer()
+	healthy.SetServingStatus("shop", grpc_health_v1.HealthCheckResponse_SERVING)
+	healthy.SetServingStatus("broken", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	srv := grpc.NewServer()
+	grpc_health_v1.RegisterHealthServer(srv, healthy)
+	address, other := serve(t, srv), serve(t, grpc.NewServer())
 	for _, test := range []struct {
-		status uint64
-		refuse string
-		result Result
-		text   string
+		address, service string
+		result           Result
+		text             string
 	}{
-		{1, "", Success, `service healthy (responded with "SERVING")`},
-		{2, "", Failure, `service unhealthy (responded with "NOT_SERVING")`},
-		{0, "unimplemented", Failure, "rpc error: code = 12 desc = unimplemented"},
+		{address, "", Success, "service healthy"},
+		{address, "shop", Success, "service healthy"},
+		{address, "broken", Failure, `service unhealthy (responded with "NOT_SERVING")`},
+		{address, "none", Failure, "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service"},
+		{other, "", Failure, "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): unknown service grpc.health.v1.Health"},
 	} {
-		srv := health(test.status, test.refuse)
-		result, text := GRPC(t.Context(), srv.Listener.Addr().String(), "shop", "test")
-		srv.Close()
-		if result != test.result || text != test.text {
-			t.Errorf("status %d: got %v %q, want %v %q", test.status, result, text, test.result, test.text)
+		if result, text := GRPC(t.Context(), test.address, test.service, "test", time.Second); result != test.result || text != test.text {
+			t.Errorf("service %q: got %v %q, want %v %q", test.service, result, text, test.result, test.text)
 		}
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestGRPCTimesOut(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(10*time.Millisecond, func() { cancel(context.DeadlineExceeded) })
+	if result, text := GRPC(ctx, l.Addr().String(), "", "test", time.Second); result != Failure || text != "timeout: health rpc did not complete within 1s" {
+		t.Errorf("got %v %q", result, text)
+	}
+}
+
+func TestNoListener(t *testing.T) {
 	srv := httptest.NewServer(http.NotFoundHandler())
 	address := srv.Listener.Addr().String()
 	srv.Close()
 	if result, text := TCP(t.Context(), address); result != Failure || !strings.HasSuffix(text, "connect: connection refused") {
 		t.Errorf("TCP: got %v %q", result, text)
 	}
-	if result, _ := GRPC(context.Background(), address, "", "test"); result != Failure {
-		t.Errorf("gRPC: got %v", result)
+	result, text := GRPC(t.Context(), address, "", "test", time.Second)
+	if result != Failure || !strings.HasPrefix(text, `error: failed to connect service at "`+address) {
+		t.Errorf("gRPC: got %v %q", result, text)
 	}
-}
-
-func FuzzHealthStatus(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 0, 2, 8, 1})
-	f.Add([]byte{0, 0, 0, 0, 0})
-	f.Fuzz(func(t *testing.T, frame []byte) {
-		status, err := healthStatus(frame)
-		if err != nil && status != 0 {
-			t.Errorf("got %d with %v", status, err)
-		}
-	})
 }

@@ -25,23 +25,23 @@ import (
 // validator is a compiled ValidatingAdmissionPolicy.
 type validator struct {
 	spec                          *admissionv1.ValidatingAdmissionPolicySpec
-	ignore                        bool // errors
+	ignore                        bool // errors count as not matching
 	conditions                    *match.Conditions
 	validations, messages, audits plugincel.ConditionEvaluator
-	err                           error // of the compilation as a whole
+	err                           error // of compiling the policy as a whole
 }
 
-// failure is a validation that does not hold.
+// failure is a validation that is false.
 type failure struct {
 	message string
 	reason  metav1.StatusReason
 }
 
-// outcome is what a policy says with one parameter.
+// outcome is the result of a policy with one parameter.
 type outcome struct {
-	failures    []*failure // by validation; nil: it holds
+	failures    []*failure // by validation; nil: it is true
 	annotations map[string]string
-	errs        []string // of annotations
+	errs        []string // errors of annotations
 }
 
 func newValidator(s shared, spec *admissionv1.ValidatingAdmissionPolicySpec) *validator {
@@ -72,7 +72,7 @@ func newValidator(s shared, spec *admissionv1.ValidatingAdmissionPolicySpec) *va
 	return v
 }
 
-// failed is the outcome of an evaluation that has come to nothing.
+// failed is the outcome of an evaluation that failed with err.
 func (v *validator) failed(err error) outcome {
 	if v.ignore {
 		return outcome{}
@@ -80,12 +80,12 @@ func (v *validator) failed(err error) outcome {
 	return outcome{failures: []*failure{{message: err.Error()}}}
 }
 
-// run evaluates the policy about a request.
+// run evaluates the policy for a request.
 func (v *validator) run(ctx context.Context, c *concern, param objects.Object, ns *corev1.Namespace, auth authorizer.Authorizer) outcome {
 	if v.err != nil {
 		return v.failed(v.err)
 	}
-	var params runtime.Object // no typed nil
+	var params runtime.Object // not a typed nil
 	if param != nil {
 		params = param
 	}
@@ -109,7 +109,7 @@ func (v *validator) run(ctx context.Context, c *concern, param objects.Object, n
 		if i < len(messages) {
 			message = &messages[i]
 		}
-		out.failures[i] = v.judge(&v.spec.Validations[i], r, message, messageErr)
+		out.failures[i] = v.check(&v.spec.Validations[i], r, message, messageErr)
 	}
 	audits, _, err := v.audits.ForInput(ctx, c.seen, request, inputs, ns, celconfig.RuntimeCELCostBudget)
 	if err != nil {
@@ -121,8 +121,8 @@ func (v *validator) run(ctx context.Context, c *concern, param objects.Object, n
 	return out
 }
 
-// judge says whether a validation holds.
-func (v *validator) judge(one *admissionv1.Validation, r plugincel.EvaluationResult, message *plugincel.EvaluationResult, messageErr error) *failure {
+// check returns the failure of a validation, or nil if it is true.
+func (v *validator) check(one *admissionv1.Validation, r plugincel.EvaluationResult, message *plugincel.EvaluationResult, messageErr error) *failure {
 	switch {
 	case r.Error != nil && v.ignore:
 		return nil
@@ -155,7 +155,7 @@ func (v *validator) judge(one *admissionv1.Validation, r plugincel.EvaluationRes
 	return f
 }
 
-// annotate takes what an audit annotation evaluates to.
+// annotate adds the value of an audit annotation to the outcome.
 func (v *validator) annotate(one *admissionv1.AuditAnnotation, r plugincel.EvaluationResult, out *outcome) {
 	switch {
 	case r.Error != nil:

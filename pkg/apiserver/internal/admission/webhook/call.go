@@ -18,18 +18,18 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
-// Source returns the webhooks that are configured; none costs next to nothing.
+// Source returns the configured webhooks. Without any it costs next to nothing.
 type Source func(ctx context.Context) (Hooks, error)
 
-// Config is what both kinds of plugins need.
+// Config holds the dependencies of both plugins.
 type Config struct {
 	Reader     stage.Reader
 	Hooks      Source
-	Authorizer authorizer.Authorizer // for conditions
-	UID        func() types.UID      // of reviews
+	Authorizer authorizer.Authorizer // for the match conditions
+	UID        func() types.UID      // makes the UIDs of reviews
 }
 
-// call asks a webhook. Its warnings and audit annotations are in the answer.
+// call calls a webhook. It adds the response's warnings and audit annotations to the request.
 func (c Config) call(ctx context.Context, h *Hook, q *match.Request, v match.Version, seen *admission.VersionedAttributes, mutating bool) (*reviewv1.AdmissionResponse, error) {
 	if q.Admission().DryRun {
 		if err := h.dryRun(); err != nil {
@@ -60,7 +60,7 @@ func (c Config) call(ctx context.Context, h *Hook, q *match.Request, v match.Ver
 
 const defaultTimeout = 10 * time.Second
 
-// post sends a review and returns the answer.
+// post sends a review and returns the response.
 func (h *Hook) post(ctx context.Context, timeout time.Duration, review *reviewv1.AdmissionReview) ([]byte, error) {
 	if err := h.client.Open(); err != nil {
 		return nil, fmt.Errorf("could not get REST client: %w", err)
@@ -76,8 +76,8 @@ func (h *Hook) post(ctx context.Context, timeout time.Duration, review *reviewv1
 	return answer, nil
 }
 
-// tell passes on what a webhook has said besides.
-func tell(a *stage.Admission, h *Hook, r *reviewv1.AdmissionResponse) {
+// record adds a response's warnings and audit annotations to the request.
+func record(a *stage.Admission, h *Hook, r *reviewv1.AdmissionResponse) {
 	if r == nil {
 		return
 	}
@@ -89,8 +89,8 @@ func tell(a *stage.Admission, h *Hook, r *reviewv1.AdmissionResponse) {
 	}
 }
 
-// verdict makes the outcome of a call the outcome of the request; open is true when the webhook is done without.
-func verdict(ctx context.Context, h *Hook, err error) (open bool, _ error) {
+// outcome converts the error of a call to that of the request. With open, the failurePolicy ignores the error.
+func outcome(ctx context.Context, h *Hook, err error) (open bool, _ error) {
 	failed := new(callError)
 	if !errors.As(err, &failed) {
 		return false, err

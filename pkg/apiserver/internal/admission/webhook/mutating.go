@@ -17,7 +17,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
-// Mutating asks the webhooks that may change an object, and refuse it.
+// Mutating calls mutating webhooks.
 type Mutating struct{ Config }
 
 const mutatingName = "MutatingAdmissionWebhook"
@@ -25,13 +25,13 @@ const mutatingName = "MutatingAdmissionWebhook"
 // Name returns the plugin's name.
 func (Mutating) Name() string { return mutatingName }
 
-// Mutate asks the webhooks one after the other. When one changes the object, all mutators are called a second time, and
-// the webhooks before it that want to see changes are asked again.
+// Mutate calls the webhooks in order. If one changes the object, all mutators run a second time, and
+// earlier webhooks with reinvocationPolicy IfNeeded are called again.
 func (p Mutating) Mutate(ctx context.Context, a *stage.Admission) error {
 	return p.run(ctx, a)
 }
 
-// Admit asks the webhooks about deletes and connections, in which there is nothing to change.
+// Validate calls the webhooks for deletes and connects, whose responses cannot change an object.
 func (p Mutating) Validate(ctx context.Context, a *stage.Admission) error {
 	if a.Operation == stage.Create || a.Operation == stage.Update {
 		return nil
@@ -58,7 +58,7 @@ func (p Mutating) run(ctx context.Context, a *stage.Admission) error {
 	return nil
 }
 
-// ask asks one webhook, when the request concerns it, and applies what it changes.
+// ask calls a webhook if it matches the request, and applies its patch.
 func (p Mutating) ask(ctx context.Context, q *match.Request, h *Hook, index int, r *match.Rounds) error {
 	a := q.Admission()
 	v, ok, err := h.matches(ctx, q, p.Authorizer)
@@ -74,13 +74,13 @@ func (p Mutating) ask(ctx context.Context, q *match.Request, h *Hook, index int,
 		round = 1
 	}
 	answer, err := p.call(ctx, h, q, v, seen, true)
-	tell(a, h, answer)
-	open, err := verdict(ctx, h, err)
+	record(a, h, answer)
+	open, err := outcome(ctx, h, err)
 	changed := false
 	if err == nil && !open {
 		changed, err = apply(q, h, v, seen, answer)
 		var applied bool
-		if applied, err = verdict(ctx, h, err); applied {
+		if applied, err = outcome(ctx, h, err); applied {
 			open = true
 		}
 	}
@@ -88,7 +88,7 @@ func (p Mutating) ask(ctx context.Context, q *match.Request, h *Hook, index int,
 	if open {
 		a.Annotate("failed-open.mutation.webhook.admission.k8s.io/"+at, h.Name)
 	}
-	note, _ := json.Marshal(mutation{h.Configuration, h.Name, changed}) // of texts and a bool: cannot fail
+	note, _ := json.Marshal(mutation{h.Configuration, h.Name, changed}) // cannot fail: it has strings and a bool only
 	a.Annotate("mutation.webhook.admission.k8s.io/"+at, string(note))
 	if err == nil && !open && len(answer.Patch) > 0 && a.Audit != nil && a.Audit.Bodies() {
 		if note, err := json.Marshal(patched{h.Configuration, h.Name, answer.Patch, "JSONPatch"}); err == nil {
@@ -102,14 +102,14 @@ func (p Mutating) ask(ctx context.Context, q *match.Request, h *Hook, index int,
 	return nil
 }
 
-// mutation is what the audit log shows of a webhook's call.
+// mutation is the audit annotation of a webhook's call.
 type mutation struct {
 	Configuration string `json:"configuration"`
 	Webhook       string `json:"webhook"`
 	Mutated       bool   `json:"mutated"`
 }
 
-// patched is what an audit log that shows bodies tells of it.
+// patched is the audit annotation with a webhook's patch, at the level of request bodies.
 type patched struct {
 	Configuration string          `json:"configuration"`
 	Webhook       string          `json:"webhook"`
@@ -117,7 +117,7 @@ type patched struct {
 	PatchType     string          `json:"patchType,omitempty"`
 }
 
-// apply changes the object as a webhook says.
+// apply applies a webhook's patch to the object.
 func apply(q *match.Request, h *Hook, v match.Version, seen *admission.VersionedAttributes, answer *reviewv1.AdmissionResponse) (bool, error) {
 	if len(answer.Patch) == 0 {
 		return false, nil

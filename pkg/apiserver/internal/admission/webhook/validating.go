@@ -12,13 +12,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
-// Validating asks the webhooks that may refuse a request.
+// Validating calls validating webhooks.
 type Validating struct{ Config }
 
 // Name returns the plugin's name.
 func (Validating) Name() string { return "ValidatingAdmissionWebhook" }
 
-// asking is a webhook that is concerned, and what it has said.
+// asking is a matching webhook with the result of its call.
 type asking struct {
 	hook    *Hook
 	version match.Version
@@ -27,7 +27,7 @@ type asking struct {
 	err     error
 }
 
-// Admit asks all webhooks that a request concerns at once. The first in order that refuses decides.
+// Validate calls all matching webhooks concurrently. The first error in order is the result.
 func (p Validating) Validate(ctx context.Context, a *stage.Admission) error {
 	hooks, err := p.Hooks(ctx)
 	if err != nil || len(hooks) == 0 {
@@ -56,8 +56,8 @@ func (p Validating) Validate(ctx context.Context, a *stage.Admission) error {
 	wg.Wait()
 	var first error
 	for i, one := range all {
-		tell(a, one.hook, one.answer)
-		open, err := verdict(ctx, one.hook, one.err)
+		record(a, one.hook, one.answer)
+		open, err := outcome(ctx, one.hook, one.err)
 		if open {
 			a.Annotate(fmt.Sprintf("failed-open.validating.webhook.admission.k8s.io/round_0_index_%d", i), one.hook.Name)
 		}

@@ -50,7 +50,7 @@ func (r *Reader) Delete(resource, namespace, name string) {
 	delete(r.objects[schema.ParseGroupResource(resource)], objects.Key{Namespace: namespace, Name: name})
 }
 
-// Lists tells how often List was called.
+// Lists returns the number of calls of List.
 func (r *Reader) Lists() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,9 +82,9 @@ func (r *Reader) List(_ context.Context, gr schema.GroupResource, namespace stri
 	return list, nil
 }
 
-// State returns how many objects of a resource there are. Changes counts those of all resources.
-func (r *Reader) State(_ context.Context, gr schema.GroupResource) (stage.State, error) {
+// Counters returns the number of objects of a resource. Changes counts the changes of all resources.
+func (r *Reader) Counters(_ context.Context, gr schema.GroupResource) (stage.Counters, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return stage.State{Changes: r.changes, Count: len(r.objects[gr])}, nil
+	return stage.Counters{Changes: r.changes, Count: len(r.objects[gr])}, nil
 }

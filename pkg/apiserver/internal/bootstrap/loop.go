@@ -1,0 +1,184 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
+)
+
+// retryAfter is the time after which a loop that has failed runs again.
+const retryAfter = 10 * time.Second
+
+// loop writes one kind of defaults in the background: at the start, and each time it is poked.
+type loop struct {
+	name string
+	wake chan struct{} // has room for one
+	run  func(context.Context) error
+	rest time.Duration // between two runs: pokes in between are served by one run
+
+	mu      sync.Mutex
+	ended   bool
+	waiting []chan struct{} // closed when a run that begins from now on has ended
+}
+
+// ownWrites is the key in the contexts of a loop's own writes.
+type ownWrites struct{}
+
+// poke makes the loop run soon. It does not block.
+func (l *loop) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pokeAndWait makes the loop run and waits until that run, or ctx, has ended. For the loop's own writes it only pokes.
+func (l *loop) pokeAndWait(ctx context.Context) {
+	if ctx.Value(ownWrites{}) != nil {
+		l.poke()
+		return
+	}
+	l.mu.Lock()
+	if l.ended {
+		l.mu.Unlock()
+		return
+	}
+	done := make(chan struct{})
+	l.waiting = append(l.waiting, done)
+	l.mu.Unlock()
+	l.poke()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// runOnce runs the loop's function and releases the callers that waited for it when it began.
+func (l *loop) runOnce(ctx context.Context) error {
+	l.mu.Lock()
+	waiting := l.waiting
+	l.waiting = nil
+	l.mu.Unlock()
+	defer release(waiting)
+	return l.run(context.WithValue(ctx, ownWrites{}, true))
+}
+
+// end releases all callers that wait, and those that come later.
+func (l *loop) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	release(l.waiting)
+}
+
+func release(waiting []chan struct{}) {
+	for _, done := range waiting {
+		close(done)
+	}
+}
+
+func (b *Bootstrap) newLoops() {
+	add := func(name string, rest time.Duration, run func(context.Context) error) *loop {
+		return &loop{name: name, wake: make(chan struct{}, 1), run: run, rest: rest}
+	}
+	b.system = add("system objects", 0, b.ensureSystem)
+	b.roles = add("roles", 0, b.reconcileRoles)
+	b.flow = add("FlowSchemas", 0, b.reconcileFlow)
+	b.services = add("APIServices", 0, b.reconcileAPIServices)
+	b.addresses = add("IPAddresses", addressRest, b.reconcileAddresses)
+	b.trust = add("authentication ConfigMap", 0, b.reconcileTrust)
+}
+
+// Run runs the loops until ctx ends.
+func (b *Bootstrap) Run(ctx context.Context, access Access) error {
+	b.access = access
+	var wg sync.WaitGroup
+	for _, l := range []*loop{b.system, b.roles, b.flow, b.services, b.addresses, b.trust} {
+		wg.Go(func() { l.keep(ctx, b.config.Clock) })
+	}
+	wg.Wait()
+	return nil
+}
+
+// keep runs a loop until ctx ends.
+func (l *loop) keep(ctx context.Context, clk clock.Clock) {
+	timer := clk.NewTimer(retryAfter)
+	timer.Stop()
+	defer timer.Stop()
+	defer l.end()
+	for {
+		if err := l.runOnce(ctx); err != nil && ctx.Err() == nil {
+			slog.WarnContext(ctx, "write the defaults of the cluster", "name", l.name, "err", err)
+			timer.Reset(retryAfter)
+		}
+		if l.rest > 0 {
+			_ = clock.Sleep(ctx, clk, l.rest) // fails only when ctx has ended
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.wake:
+		case <-timer.C():
+		}
+	}
+}
+
+// Stored reports whether the store holds any object of a resource, or did since the server's start.
+func (b *Bootstrap) Stored(ctx context.Context, gr schema.GroupResource) (bool, error) {
+	return b.store.isStored(ctx, gr)
+}
+
+// read reports whether a client has read the objects of a resource, or the store holds any: then they must be kept up to
+// date.
+func (b *Bootstrap) read(ctx context.Context, gr schema.GroupResource) bool {
+	stored, err := b.store.isStored(ctx, gr)
+	return stored || err != nil || b.store.groups[cache.Prefix(gr)].made()
+}
+
+// ServedChanged pokes the loop of the APIServices after the server has begun or stopped to serve a version.
+func (b *Bootstrap) ServedChanged() { b.services.poke() }
+
+// wrote pokes the loops whose objects depend on those that a request has written. It waits for the conditions of
+// FlowSchemas, so that a client that has created one and reads it sees them.
+func (b *Bootstrap) wrote(ctx context.Context, req *verbs.Request) {
+	gr := req.Resource.Names.GR()
+	isNamed := func(name string) bool { return req.Name == name || req.Name == "" }
+	switch gr {
+	case client.Namespaces.GroupResource():
+		b.system.poke()
+	case client.Services.GroupResource():
+		b.addresses.poke()
+		if req.Namespace == metav1.NamespaceDefault && isNamed(kubernetesName) {
+			b.system.poke()
+		}
+	case serviceRanges.GroupResource(), ipAddresses.GroupResource():
+		b.addresses.poke()
+	case flowSchemas.GroupResource(), priorityLevels.GroupResource():
+		b.flow.pokeAndWait(ctx)
+	case apiServicesResource.GroupResource():
+		b.services.poke()
+	case client.ConfigMaps.GroupResource():
+		if req.Namespace == authentication.Namespace && isNamed(authentication.Name) {
+			b.trust.poke()
+		}
+	}
+}
+
+// ignoreConflict drops errors of a write that another client has preceded: the loop is poked again by that write.
+func ignoreConflict(err error) error {
+	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,80 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/audit"
+	"github.com/minikctl/minikctl/pkg/trace"
+)
+
+// call is what the filters attach to a request for its handlers. It is a value in the request's context.
+type call struct {
+	address address
+	began   time.Time
+	user    user.Info
+	report  trace.Report
+	stages  []trace.Stage
+	header  http.Header  // of the response
+	audit   *audit.Entry // nil: there is no audit log
+	leave   func()       // returns the seat; may be called more than once; nil: the request holds none
+
+	mu     sync.Mutex
+	warned map[string]bool
+}
+
+type callKey struct{}
+
+func withCall(ctx context.Context, c *call) context.Context {
+	return context.WithValue(ctx, callKey{}, c)
+}
+
+// callOf returns the request's call. The filter begin sets it.
+func callOf(r *http.Request) *call { return r.Context().Value(callKey{}).(*call) }
+
+// maxWarning and maxWarnings bound the Warning headers of an answer.
+const (
+	maxWarning  = 4 << 10
+	maxWarnings = 64
+)
+
+// warn adds a Warning header to the response. Each text is added once.
+func (c *call) warn(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, lines, ok := strings.Cut(text, "yaml: unmarshal errors:\n") // the YAML library lists duplicate fields in one error
+	if !ok {
+		c.warnOnce(text)
+		return
+	}
+	for line := range strings.SplitSeq(lines, "\n") {
+		c.warnOnce(strings.TrimSpace(line))
+	}
+}
+
+func (c *call) warnOnce(text string) {
+	if text == "" || c.warned[text] || len(c.warned) >= maxWarnings {
+		return
+	}
+	if c.warned == nil {
+		c.warned = map[string]bool{}
+	}
+	c.warned[text] = true
+	if len(text) > maxWarning {
+		text = text[:maxWarning]
+	}
+	if h, err := utilnet.NewWarningHeader(299, "-", strings.ToValidUTF8(text, "")); err == nil {
+		c.header.Add("Warning", h)
+	}
+}
+
+// stage adds a stage of the request to its trace.
+func (c *call) stage(name string, start, end time.Time) {
+	c.stages = append(c.stages, trace.Stage{Name: name, Start: start, Took: end.Sub(start)})
+}

@@ -1,0 +1,57 @@
+package httpapi
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// Documents returns a transport for libraries that read discovery and OpenAPI in the server's process. Its requests
+// have the user u and need no seat. It serves no paths of resources.
+func (s *Handler) Documents(u user.Info) http.RoundTripper {
+	as := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			callOf(r).user = u
+			next.ServeHTTP(w, r)
+		})
+	}
+	return documents{chain(s.routes(), []filter{s.begin, s.recover, s.deadline, as})}
+}
+
+// documents serves requests without a connection.
+type documents struct{ handler http.Handler }
+
+func (d documents) RoundTrip(r *http.Request) (*http.Response, error) {
+	a := &answer{header: http.Header{}}
+	if parseAddress(r.Method, r.URL).resourceful {
+		http.NotFound(a, r)
+	} else {
+		d.handler.ServeHTTP(a, r)
+	}
+	return &http.Response{
+		Status: http.StatusText(a.code), StatusCode: a.code, Proto: r.Proto, ProtoMajor: r.ProtoMajor, ProtoMinor: r.ProtoMinor,
+		Header: a.header, Body: io.NopCloser(&a.body), ContentLength: int64(a.body.Len()), Request: r,
+	}, nil
+}
+
+// answer is a ResponseWriter in memory.
+type answer struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header { return a.header }
+
+func (a *answer) WriteHeader(code int) {
+	if a.code == 0 {
+		a.code = code
+	}
+}
+
+func (a *answer) Write(b []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(b)
+}

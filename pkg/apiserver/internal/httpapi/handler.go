@@ -1,0 +1,81 @@
+// Package httpapi owns the API over HTTP: the filters of each request, the routing to resources and other paths,
+// content negotiation, and the responses. It decodes a request, calls the verb engine, and encodes the result.
+// filters.go lists the filters, routes.go the paths that are not resources.
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/aggregate"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/audit"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/connect"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/fair"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/rows"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
+	"github.com/minikctl/minikctl/pkg/clock"
+)
+
+// Config holds the parts of the API server that the handler uses.
+type Config struct {
+	API        verbs.API
+	Authorize  func(context.Context, *verbs.Request) error // the verb engine's check
+	Rows       *rows.Rows
+	Stages     stage.Stages
+	Authn      stage.Authenticator
+	Audit      *audit.Log // nil: there is no audit log
+	Issuer     *tokens.Issuer
+	Extensions *aggregate.Extensions
+	Kubelets   *connect.Kubelets
+	Metrics    *prometheus.Registry // the server's own are added to it for /metrics; nil: those only
+
+	Clock    clock.Clock
+	Random   *clock.Source               // for values that are not part of the cluster's state
+	Address  func() string               // returns HOST:PORT of the HTTPS listener; "" without one
+	Healthy  func(context.Context) error // returns an error if the store does not respond
+	Ready    <-chan struct{}             // closed once the server is ready
+	Stopping context.Context             // ends watches and connections
+}
+
+// Handler serves the API over HTTP.
+type Handler struct {
+	config  Config
+	metrics metrics
+	running inflight
+	fair    *fair.Limit
+	handler http.Handler
+}
+
+// New returns the handler.
+func New(cfg Config) *Handler {
+	s := &Handler{config: cfg, metrics: newMetrics(cfg.Metrics)}
+	s.fair = s.newLimit()
+	s.handler = chain(s.routes(), s.filters())
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Idle returns a channel that is closed when no request is in flight.
+func (s *Handler) Idle() <-chan struct{} { return s.running.none() }
+
+// Forget drops the metrics of a resource that is no longer served.
+func (s *Handler) Forget(resource string) { s.metrics.forget(resource) }
+
+// check calls the authorizers.
+func (s *Handler) check(ctx context.Context, a *stage.Attributes) error {
+	return authz.Check(ctx, s.config.Stages.Authorizers, a)
+}
+
+func (s *Handler) authorize(r *http.Request, a *stage.Attributes) error {
+	if s.config.Audit != nil {
+		a.Audit = callOf(r).audit
+	}
+	return s.check(r.Context(), a)
+}

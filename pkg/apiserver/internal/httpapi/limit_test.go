@@ -1,0 +1,85 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/fair"
+	"github.com/minikctl/minikctl/pkg/clock"
+)
+
+func TestLimit(t *testing.T) {
+	s := &Handler{fair: fair.New(fair.Config{Seats: 1, Clock: clock.Real()})} // without a queue
+	inside := make(chan struct{})
+	release := make(chan struct{})
+	h := s.limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Stay") == "" {
+			return
+		}
+		if callOf(r).address.verb == "watch" {
+			callOf(r).leave() // as a watch does at its first frame
+		}
+		close(inside)
+		<-release
+	}))
+	ask := func(name, method, path, stay string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(method, path, nil)
+		r.Header.Set("Stay", stay)
+		u := &user.DefaultInfo{Name: name, Groups: []string{user.AllAuthenticated}}
+		if name == "admin" {
+			u.Groups = append(u.Groups, user.SystemPrivilegedGroup)
+		}
+		c := &call{user: u, address: parseAddress(method, r.URL)}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r.WithContext(withCall(context.Background(), c)))
+		return w
+	}
+	stay := func(name, path string) (leave func()) {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			ask(name, "GET", path, "yes")
+		}()
+		<-inside
+		return func() {
+			close(release)
+			<-done
+			inside, release = make(chan struct{}), make(chan struct{})
+		}
+	}
+	const pods = "/api/v1/pods"
+	leave := stay("alice", pods)
+	for _, c := range []struct {
+		name, path string
+		want       int
+	}{
+		{"bob", pods, http.StatusTooManyRequests},
+		{"alice", pods, http.StatusTooManyRequests},
+		{"bob", pods + "?watch=1", http.StatusTooManyRequests},
+		{"admin", pods, http.StatusOK},
+		{"bob", "/readyz", http.StatusOK},
+		{"bob", "/api/v1/namespaces/n/pods/p/log?follow=true", http.StatusOK},
+		{"bob", "/api/v1/namespaces/n/pods/p/exec", http.StatusOK},
+	} {
+		w := ask(c.name, "GET", c.path, "")
+		if w.Code != c.want {
+			t.Errorf("%s %s: got %d, want %d", c.name, c.path, w.Code, c.want)
+		}
+		if w.Code == http.StatusTooManyRequests && (w.Header().Get("Retry-After") != "1" || w.Body.String() != "Too many requests, please try again later.\n") {
+			t.Errorf("got %v %q", w.Header(), w.Body)
+		}
+	}
+	leave()
+	if w := ask("bob", "GET", pods, ""); w.Code != http.StatusOK {
+		t.Errorf("a seat that was left is not free: %d", w.Code)
+	}
+	leave = stay("alice", pods+"?watch=1")
+	if w := ask("bob", "GET", pods, ""); w.Code != http.StatusOK {
+		t.Errorf("a watch that has begun keeps its seat: %d", w.Code)
+	}
+	leave()
+}

@@ -1,0 +1,170 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/table"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// watchTime is the minimum duration of a watch; the maximum is twice that. The ends are spread so that clients do not
+// all restart their watches at once.
+const watchTime = 30 * time.Minute
+
+func (s *Handler) watch(w http.ResponseWriter, r *http.Request, req *verbs.Request) error {
+	k := codec.KindOf(req)
+	offer := s.offer(k, codec.Metadata)
+	offer.Stream = true
+	media, err := codec.Negotiate(r, offer)
+	if err != nil {
+		return err
+	}
+	opts, err := listOptions(r.URL, true)
+	if err != nil {
+		return err
+	}
+	if err := narrow(opts, callOf(r).address); err != nil {
+		return err
+	}
+	ctx, cancel := s.watchContext(r.Context(), opts)
+	defer cancel()
+	events, err := s.config.API.Watch(ctx, req, opts)
+	if err != nil {
+		return err
+	}
+	enc := &eventEncoder{kind: k, media: media}
+	if media.Table() {
+		if enc.printer, err = s.printer(r, k, media); err != nil {
+			return err
+		}
+	}
+	answer := &answering{w: w}
+	defer answer.end()
+	defer context.AfterFunc(ctx, func() { s.cutWrites(answer, answerGrace) })()
+	w.Header().Set("Content-Type", codec.StreamType(media.Format))
+	w.WriteHeader(http.StatusOK)
+	flush := http.NewResponseController(w).Flush
+	if err := flush(); err != nil {
+		return nil //nolint:nilerr // the client has gone
+	}
+	if leave := callOf(r).leave; leave != nil {
+		leave() // an idle watch takes no seat
+	}
+	var buf []byte
+	for batch, err := range events {
+		if err != nil {
+			if ctx.Err() == nil {
+				_, _ = w.Write(enc.failure(buf[:0], err)) // the watch ends either way
+				_ = flush()
+			}
+			return nil
+		}
+		if buf, err = enc.append(buf[:0], batch); err != nil {
+			buf = enc.failure(buf, err)
+		}
+		if _, werr := w.Write(buf); werr != nil || flush() != nil || err != nil {
+			return nil //nolint:nilerr // the client has gone, or has read the error
+		}
+		if cap(buf) > 1<<20 {
+			buf = nil // the initial events are large, later ones are not
+		}
+	}
+	return nil
+}
+
+// narrow restricts a watch to the object that its path names.
+func narrow(opts *metav1.ListOptions, a address) error {
+	if !a.named {
+		return nil
+	}
+	if opts.FieldSelector == "" {
+		opts.FieldSelector = fields.OneTermEqualSelector("metadata.name", a.name).String()
+		return nil
+	}
+	if selectedName(a.fields) != a.name {
+		return apierrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
+	}
+	return nil
+}
+
+// watchContext returns a context that ends after the watch's timeout and when the server stops.
+func (s *Handler) watchContext(ctx context.Context, opts *metav1.ListOptions) (context.Context, context.CancelFunc) {
+	last := s.config.Random.Jitter(watchTime, 1)
+	if t := opts.TimeoutSeconds; t != nil && *t > 0 {
+		last = time.Duration(*t) * time.Second
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	timer := s.config.Clock.AfterFunc(last, cancel)
+	unlink := context.AfterFunc(s.config.Stopping, cancel)
+	return ctx, func() {
+		timer.Stop()
+		unlink()
+		cancel()
+	}
+}
+
+// eventEncoder writes the events of one watch.
+type eventEncoder struct {
+	kind    codec.Kind
+	media   codec.Media
+	printer table.Printer
+	headed  bool // the first frame, with the column definitions, has been written
+}
+
+// append appends the frames of a batch to buf.
+func (e *eventEncoder) append(buf []byte, batch []verbs.Event) ([]byte, error) {
+	for _, ev := range batch {
+		it := ev.Item
+		if it == nil {
+			it = e.bookmark(ev)
+		}
+		b, err := e.object(it)
+		if err != nil {
+			return buf, err
+		}
+		buf = codec.AppendEvent(buf, ev.Type, b, e.media.Format)
+	}
+	return buf, nil
+}
+
+func (e *eventEncoder) object(it *cache.Item) ([]byte, error) {
+	switch {
+	case e.media.Table():
+		header := !e.headed
+		e.headed = true
+		return e.printer.JSON([]*cache.Item{it}, metav1.ListMeta{ResourceVersion: strconv.FormatUint(uint64(it.Revision), 10)}, header)
+	case e.media.Partial():
+		return codec.Partial(it, e.media.As.Version, e.media.Format)
+	}
+	return e.kind.Encode(it, e.media.Format)
+}
+
+// bookmark returns the object of a bookmark, which has a resourceVersion only.
+func (e *eventEncoder) bookmark(ev verbs.Event) *cache.Item {
+	obj := e.kind.Resource.New()
+	obj.SetResourceVersion(strconv.FormatUint(uint64(ev.Revision), 10))
+	if ev.Initial {
+		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
+	return cache.NewItem(objects.Key{}, ev.Revision, obj)
+}
+
+// failure appends the event that ends a watch with an error.
+func (e *eventEncoder) failure(buf []byte, err error) []byte {
+	b, merr := codec.Marshal(statusOf(err), statusKind, e.media.Format)
+	if merr != nil {
+		return buf // cannot happen: a Status can always be encoded
+	}
+	return codec.AppendEvent(buf, watch.Error, b, e.media.Format)
+}

@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestLastRefusal checks that the last Event about the scheduler's config decides, and that Events of an earlier run of the
+// scheduler don't count.
+func TestLastRefusal(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 500, time.UTC)
+	event := func(reason, version string, after time.Duration) corev1.Event {
+		return corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}, Reason: reason, Message: "message " + version,
+			LastTimestamp: metav1.NewTime(start.Add(after).Truncate(time.Second)),
+		}
+	}
+	const invalid, applied = "SchedulerConfigInvalid", "SchedulerConfigApplied"
+	for _, c := range []struct {
+		name   string
+		events []corev1.Event
+		want   string
+	}{
+		{"none", nil, ""},
+		{"refused", []corev1.Event{event(invalid, "9", 0)}, "message 9"},
+		{"applied after a refusal in the same second", []corev1.Event{event(applied, "10", 0), event(invalid, "9", 0)}, ""},
+		{"refused again in the same second", []corev1.Event{event(applied, "9", 0), event(invalid, "10", 0), event(invalid, "8", 0)}, "message 10"},
+		{"refused before the start", []corev1.Event{event(invalid, "9", -time.Minute)}, ""},
+		{"another Event of the namespace", []corev1.Event{event(invalid, "9", 0), event("Other", "10", time.Minute)}, "message 9"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got, err := lastRefusal(c.events, start); err != nil || got != c.want {
+				t.Errorf("got %q, %v, want %q", got, err, c.want)
+			}
+		})
+	}
+	if got, err := lastRefusal([]corev1.Event{event(invalid, "9", -time.Minute)}, time.Time{}); err != nil || got != "message 9" {
+		t.Errorf("scheduler in another process: got %q, %v", got, err)
+	}
+}

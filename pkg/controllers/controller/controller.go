@@ -1,0 +1,59 @@
+// Package controller owns what controllers share: the environment that each is made with, adoption and release of
+// objects by controller reference, the state of pods, indexes, and the kinds that CustomResourceDefinitions add.
+//
+// A controller is a constructor, func(Env) reconcile.Loop, in the package of its API group beside this one. It watches
+// resources through the caches of its Env and writes through its Client, which acts as the controller's service account.
+package controller
+
+import (
+	"crypto"
+	"crypto/x509"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/discovery"
+
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/reconcile"
+)
+
+// Controller is one entry in the list of controllers.
+type Controller struct {
+	Account   string // the service account in kube-system that the controller acts as
+	Component string // the source of its Events
+	New       func(Env) reconcile.Loop
+}
+
+// These are the numbers of workers of a Loop. A write waits until the store commits its batch, and a batch holds all
+// waiting writes. So a Loop with more workers is faster, until there is one worker for each write.
+const (
+	Workers     = 16
+	ManyWorkers = 64 // for a Loop with one write for each of many pods
+)
+
+// Env holds what a controller is made with.
+type Env struct {
+	Client client.Client  // acts as the controller's service account
+	Caches *client.Caches // shared by all controllers
+	Events *client.Recorder
+	Clock  clock.Clock
+	Source *clock.Source
+	RootCA []byte // the cluster's CA certificate, PEM
+
+	Authority Authority
+	Token     TokenFor // nil in a process without the service account signing key
+
+	// Discovery returns a discovery client that acts as the controller's service account.
+	Discovery func() (discovery.DiscoveryInterface, error)
+
+	Custom *CustomKinds // shared by all controllers
+}
+
+// TokenFor returns the token that a Secret of type kubernetes.io/service-account-token holds for its ServiceAccount.
+type TokenFor func(*corev1.Secret, *corev1.ServiceAccount) (string, error)
+
+// Authority is the cluster's certificate authority. Its zero value is that of a process without the CA's key.
+type Authority struct {
+	Cert *x509.Certificate
+	Key  crypto.Signer
+}

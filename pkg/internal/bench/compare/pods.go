@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// kubelets is the number of pod statuses that are written concurrently.
+const kubelets = 16
+
+// simulate creates nodes and reports the pods that are bound to them as Running and Ready, until end is called.
+func simulate(ctx context.Context, c *cluster, nodes int) (end func() error, err error) {
+	client, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	if err := parallel(nodes, kubelets, func(i int) error {
+		_, err := client.CoreV1().Nodes().Create(ctx, simulatedNode(i), metav1.CreateOptions{})
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	queue := workqueue.NewTyped[*corev1.Pod]()
+	factory := informers.NewSharedInformerFactory(client, 0)
+	bound := func(obj any) {
+		if pod, ok := obj.(*corev1.Pod); ok && pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodPending {
+			queue.Add(pod)
+		}
+	}
+	_, err = factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: bound, UpdateFunc: func(_, obj any) { bound(obj) },
+	})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	factory.Start(ctx.Done())
+	var workers sync.WaitGroup
+	for range kubelets {
+		workers.Go(func() {
+			for {
+				pod, over := queue.Get()
+				if over {
+					return
+				}
+				if err := reportRunning(ctx, client, pod); err != nil && ctx.Err() == nil {
+					queue.Add(pod) // most likely a conflict: the informer will deliver the newer one
+				}
+				queue.Done(pod)
+			}
+		})
+	}
+	return func() error {
+		cancel()
+		queue.ShutDown()
+		workers.Wait()
+		factory.Shutdown()
+		return nil
+	}, nil
+}
+
+func simulatedNode(i int) *corev1.Node {
+	name := fmt.Sprintf("node-%d", i)
+	has := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110"),
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+		Status: corev1.NodeStatus{
+			Capacity: has, Allocatable: has,
+			Conditions: []corev1.NodeCondition{{
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
+			}},
+		},
+	}
+}
+
+func reportRunning(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
+	pod = pod.DeepCopy()
+	now := metav1.Now()
+	pod.Status.Phase, pod.Status.StartTime, pod.Status.PodIP = corev1.PodRunning, &now, "127.0.0.2"
+	pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}}
+	for _, kind := range []corev1.PodConditionType{corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	}
+	for _, container := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: container.Name, Image: container.Image, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+		})
+	}
+	_, err := client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // deleted, or a newer one is about to be delivered
+	}
+	return err
+}
+
+// nodesReady waits until the cluster has that many nodes and all of them are schedulable.
+func nodesReady(ctx context.Context, c *cluster, nodes int) error {
+	if nodes == 0 {
+		return nil
+	}
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	return poll(ctx, func(ctx context.Context) error {
+		list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		ready := 0
+		for _, node := range list.Items {
+			if len(node.Spec.Taints) == 0 {
+				ready++
+			}
+		}
+		if ready < nodes {
+			return fmt.Errorf("%d of %d nodes are ready", ready, nodes)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// side is a set of programs that serve the Kubernetes API.
+type side interface {
+	name() string
+	can(section string) bool
+	// start brings up a new cluster and returns once the API is ready and all nodes are.
+	start(ctx context.Context, w want) (*cluster, error)
+}
+
+// want is what a cluster has besides the API.
+type want struct {
+	control bool // controllers and a scheduler
+	nodes   int  // simulated nodes, whose pods are Running as soon as they are bound
+}
+
+// cluster is a running side.
+type cluster struct {
+	took       time.Duration // from the first command to ready
+	kubeconfig string
+	pids       []int
+	stop       func() error // ends its processes and removes its files
+}
+
+// client returns a client without a rate limit. It uses JSON, as kubectl and most operators do.
+func (c *cluster) client() (kubernetes.Interface, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	cfg.QPS = -1
+	return kubernetes.NewForConfig(rest.AddUserAgent(cfg, "compare"))
+}
+
+// rss returns the resident memory of the cluster's processes in bytes.
+func (c *cluster) rss() (float64, error) {
+	kib, err := c.sum(func(pid int) (float64, error) {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			return 0, err
+		}
+		_, rest, ok := strings.Cut(string(data), "VmRSS:")
+		if !ok {
+			return 0, errors.New("no VmRSS")
+		}
+		return strconv.ParseFloat(strings.Fields(rest)[0], 64)
+	})
+	return kib * 1024, err
+}
+
+// cpu returns the CPU seconds that the cluster's processes have used.
+func (c *cluster) cpu() (float64, error) {
+	const ticks = 100 // USER_HZ, which Linux fixes for programs on all supported architectures
+	return c.sum(func(pid int) (float64, error) {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return 0, err
+		}
+		// The name in parentheses may hold spaces; utime and stime are the 12th and 13th field after it.
+		fields := strings.Fields(string(data)[strings.LastIndexByte(string(data), ')')+1:])
+		user, err := strconv.ParseFloat(fields[11], 64)
+		if err != nil {
+			return 0, err
+		}
+		system, err := strconv.ParseFloat(fields[12], 64)
+		return (user + system) / ticks, err
+	})
+}
+
+func (c *cluster) sum(f func(pid int) (float64, error)) (float64, error) {
+	total := 0.0
+	for _, pid := range c.pids {
+		v, err := f(pid)
+		if err != nil {
+			return 0, fmt.Errorf("process %d: %w", pid, err)
+		}
+		total += v
+	}
+	return total, nil
+}
+
+// serve starts a program with its output in a file in dir. The program ends when end is called, which waits for it.
+func serve(dir string, env []string, program string, args ...string) (pid int, end func() error, err error) {
+	log, err := os.Create(filepath.Join(dir, filepath.Base(program)+".log"))
+	if err != nil {
+		return 0, nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(program, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), env...)
+	if err := cmd.Start(); err != nil {
+		return 0, nil, err
+	}
+	return cmd.Process.Pid, func() error {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+		kill := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
+		defer kill.Stop()
+		_ = cmd.Wait() // a program that was sent a signal may exit with any status
+		return nil
+	}, nil
+}
+
+// poll calls ready every few milliseconds until it returns nil, or ctx ends.
+func poll(ctx context.Context, ready func(context.Context) error) error {
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ctx.Err(), err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// answers polls readyz and the default namespace, which clients need first.
+func answers(ctx context.Context, c *cluster) error {
+	var client kubernetes.Interface
+	return poll(ctx, func(ctx context.Context) (err error) {
+		if client == nil {
+			if client, err = c.client(); err != nil {
+				return err
+			}
+		}
+		if err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
+			return err
+		}
+		_, err = client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+}

@@ -1,0 +1,80 @@
+package process
+
+import "github.com/minikctl/minikctl/pkg/kubelet"
+
+const (
+	asRoot   = "only when the daemon runs as root; volumes are in the daemon's private folder, which other users cannot enter"
+	seLinux  = "containers have the daemon's SELinux context"
+	resolver = "containers use the machine's own resolver"
+	hostname = "the machine's host name stays"
+	noGroups = "containers have no further groups"
+	confined = "{Unconfined <nil>}"
+)
+
+// fields is the support for the fields of a pod that depend on the runtime.
+var fields = kubelet.Fields{
+	"PodSpec": {
+		"dnsPolicy":             {Support: kubelet.Ignored, Note: resolver, Usual: []string{"ClusterFirst", "Default"}},
+		"hostNetwork":           {},
+		"hostPID":               {Note: "containers see the machine's processes in any case"},
+		"hostIPC":               {Note: "containers share the machine's IPC in any case"},
+		"shareProcessNamespace": {Support: kubelet.Partly, Note: "containers see all of the machine's processes in any case"},
+		"hostname":              {Support: kubelet.Partly, Note: "the variable HOSTNAME has it; the machine's host name stays"},
+		"hostAliases":           {Support: kubelet.Ignored, Note: "the machine's hosts file stays as it is"},
+		"dnsConfig":             {Support: kubelet.Ignored, Note: resolver},
+		"hostUsers":             {Support: kubelet.Ignored, Note: "containers are in the machine's user namespace", Usual: []string{"true"}},
+		"hostnameOverride":      {Support: kubelet.Ignored, Note: hostname},
+	},
+	"PodSecurityContext": {
+		"seLinuxOptions":           {Support: kubelet.Ignored, Note: seLinux},
+		"runAsUser":                {Support: kubelet.Partly, Note: asRoot},
+		"runAsGroup":               {Support: kubelet.Partly, Note: asRoot},
+		"seccompProfile":           {Support: kubelet.Ignored, Note: "system calls are not filtered", Usual: []string{confined}},
+		"appArmorProfile":          {Support: kubelet.Ignored, Note: "AppArmor is not used", Usual: []string{confined}},
+		"supplementalGroups":       {Support: kubelet.Ignored, Note: noGroups},
+		"supplementalGroupsPolicy": {Support: kubelet.Ignored, Note: noGroups},
+		"fsGroup":                  {Support: kubelet.Ignored, Note: "every user may read the files of volumes"},
+		"fsGroupChangePolicy":      {Support: kubelet.Ignored, Note: "the owners of volumes are not changed"},
+		"sysctls":                  {Support: kubelet.Ignored, Note: "containers share the machine's kernel settings"},
+		"seLinuxChangePolicy":      {Support: kubelet.Ignored, Note: seLinux},
+	},
+	"SecurityContext": {
+		"seLinuxOptions":           {Support: kubelet.Ignored, Note: seLinux},
+		"runAsUser":                {Support: kubelet.Partly, Note: asRoot},
+		"runAsGroup":               {Support: kubelet.Partly, Note: asRoot},
+		"seccompProfile":           {Support: kubelet.Ignored, Note: "system calls are not filtered", Usual: []string{confined}},
+		"appArmorProfile":          {Support: kubelet.Ignored, Note: "AppArmor is not used", Usual: []string{confined}},
+		"capabilities":             {Support: kubelet.Ignored, Note: "containers have the capabilities of the daemon, or of the user they run as"},
+		"privileged":               {Support: kubelet.Ignored, Note: "containers have the privileges of the daemon, or of the user they run as", Usual: []string{"false"}},
+		"readOnlyRootFilesystem":   {Support: kubelet.Ignored, Note: "containers see the machine's file system, and may write to it", Usual: []string{"false"}},
+		"allowPrivilegeEscalation": {Support: kubelet.Partly, Note: "on Linux no container gains privileges, whatever the field says; on other systems every container may"},
+		"procMount":                {Support: kubelet.Ignored, Note: "containers see the machine's /proc", Usual: []string{"Default"}},
+	},
+	"Container": {
+		"command":                {},
+		"args":                   {},
+		"workingDir":             {},
+		"terminationMessagePath": {Support: kubelet.Partly, Note: "the file is below $MINIKCTL_ROOT"},
+		"stdin":                  {},
+		"stdinOnce":              {},
+		"tty":                    {},
+	},
+	"ResourceRequirements": {
+		"limits": {Support: kubelet.Partly, Note: "a container above its memory limit is killed; other limits are only accounted"},
+	},
+	"VolumeMount": {
+		"readOnly":          {Support: kubelet.Partly, Note: "containers can write to the volume; the pod gets an Event"},
+		"recursiveReadOnly": {Support: kubelet.Ignored, Note: "containers can write to the volume", Usual: []string{"Disabled"}},
+		"mountPath":         {Support: kubelet.Partly, Note: "the volume is at the same path below $MINIKCTL_ROOT"},
+		"mountPropagation":  {Support: kubelet.Ignored, Note: "nothing is mounted", Usual: []string{"None"}},
+	},
+	"ProbeHandler": {
+		"exec": {},
+	},
+	"Lifecycle": {
+		"stopSignal": {Support: kubelet.Ignored, Note: "containers are stopped by SIGTERM", Usual: []string{"SIGTERM"}},
+	},
+	"LifecycleHandler": {
+		"exec": {},
+	},
+}

@@ -1,0 +1,63 @@
+package sim
+
+import "github.com/minikctl/minikctl/pkg/kubelet"
+
+// none is the support for all fields that only a real container could honour.
+var none = kubelet.Field{Support: kubelet.Ignored}
+
+// fields is the support for a pod's fields where it differs from the kubelet's own table. Simulated containers have no
+// environment, volumes, probes, hooks or users.
+var fields = kubelet.Fields{
+	"PodSpec": {
+		"volumes":                       none,
+		"initContainers":                {Support: kubelet.Partly, Note: "simulated ones run until a rule of the pod ends them"},
+		"terminationGracePeriodSeconds": {Support: kubelet.Partly, Note: "simulated containers end at once"},
+		"dnsPolicy":                     none,
+		"automountServiceAccountToken":  none,
+		"hostNetwork":                   {},
+		"hostPID":                       none,
+		"hostIPC":                       none,
+		"shareProcessNamespace":         none,
+		"securityContext":               none,
+		"hostname":                      none,
+		"hostAliases":                   none,
+		"dnsConfig":                     none,
+		"enableServiceLinks":            none,
+		"hostUsers":                     none,
+		"hostnameOverride":              none,
+	},
+	"Container": {
+		"image":                    {Support: kubelet.Ignored, Note: "any name will do"},
+		"command":                  none,
+		"args":                     none,
+		"workingDir":               none,
+		"envFrom":                  none,
+		"env":                      none,
+		"volumeMounts":             none,
+		"livenessProbe":            {Support: kubelet.Ignored, Note: "simulated containers are always healthy"},
+		"readinessProbe":           {Support: kubelet.Ignored, Note: "simulated containers are ready at once"},
+		"startupProbe":             {Support: kubelet.Ignored, Note: "simulated containers are started at once"},
+		"lifecycle":                none,
+		"terminationMessagePath":   none,
+		"terminationMessagePolicy": none,
+		"imagePullPolicy":          none,
+		"securityContext":          none,
+		"stdin":                    none,
+		"stdinOnce":                none,
+		"tty":                      none,
+	},
+	"ResourceRequirements": {
+		"limits": {Support: kubelet.Partly, Note: "limits are only accounted"},
+	},
+	"PodSecurityContext":   {kubelet.Rest: none},
+	"SecurityContext":      {kubelet.Rest: none},
+	"EnvVarSource":         {kubelet.Rest: none},
+	"VolumeMount":          {kubelet.Rest: none},
+	"Probe":                {kubelet.Rest: none},
+	"ProbeHandler":         {kubelet.Rest: none},
+	"Lifecycle":            {kubelet.Rest: none},
+	"LifecycleHandler":     {kubelet.Rest: none},
+	"VolumeSource":         {kubelet.Rest: none},
+	"EmptyDirVolumeSource": {kubelet.Rest: none},
+	"VolumeProjection":     {kubelet.Rest: none},
+}

@@ -1,0 +1,203 @@
+package kubelet
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/minikctl/minikctl/pkg/client"
+)
+
+func TestSidecarsEndLast(t *testing.T) {
+	r := newRig(t)
+	always := new(corev1.ContainerRestartPolicyAlways)
+	r.pod("p", corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "s1", RestartPolicy: always}, {Name: "s2", RestartPolicy: always}},
+	})
+	r.sees("p", "Running s1:running+started+ready s2:running+started+ready c:running+started+ready")
+	r.delete("p")
+	r.sees("p", "none")
+	r.runtime.mu.Lock()
+	defer r.runtime.mu.Unlock()
+	if want := []string{"c", "s2", "s1"}; !slices.Equal(r.runtime.ended, want) {
+		t.Errorf("they ended in the order %q, want %q", r.runtime.ended, want)
+	}
+}
+
+func TestHooks(t *testing.T) {
+	r := newRig(t)
+	var mu sync.Mutex
+	var ran []string
+	release := make(chan struct{})
+	r.runtime.exec = func(id ContainerID, cmd []string, _ Streams) (int, error) {
+		mu.Lock()
+		ran = append(ran, cmd[0])
+		mu.Unlock()
+		if cmd[0] == "begin" {
+			<-release
+		}
+		if cmd[0] == "fail" {
+			return 1, nil
+		}
+		return 0, nil
+	}
+	run := func(cmd string) *corev1.LifecycleHandler {
+		return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{cmd}}}
+	}
+	r.pod("p", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Lifecycle: &corev1.Lifecycle{PostStart: run("begin"), PreStop: run("end")}}}})
+	r.until("the hook runs", func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return map[bool]string{false: "not yet"}[slices.Contains(ran, "begin")]
+	})
+	r.sees("p", "Pending c:ContainerCreating")
+	close(release)
+	r.sees("p", "Running c:running+started+ready")
+	r.delete("p")
+	r.sees("p", "none")
+	mu.Lock()
+	if want := []string{"begin", "end"}; !slices.Equal(ran, want) {
+		t.Errorf("hooks %q ran, want %q", ran, want)
+	}
+	mu.Unlock()
+
+	r.pod("bad", corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers:    []corev1.Container{{Name: "c", Lifecycle: &corev1.Lifecycle{PostStart: run("fail")}}},
+	})
+	r.sees("bad", "Failed c:Error=143")
+	r.event("bad", "FailedPostStartHook", "PostStartHook failed")
+	r.event("bad", "Killing", "FailedPostStartHook")
+}
+
+func TestStoppingIsTriedAgain(t *testing.T) {
+	r := newRig(t)
+	pod := r.pod("p", corev1.PodSpec{})
+	r.sees("p", "Running c:running+started+ready")
+	r.runtime.mu.Lock()
+	r.runtime.stopFails = 2
+	r.runtime.mu.Unlock()
+	r.says(pod, func(s *corev1.PodStatus) { s.Phase = corev1.PodFailed })
+	r.later("p", "Failed c:Error=143")
+	r.event("p", "FailedKillPod", `error killing pod: container "c": the supervisor is gone`)
+}
+
+func TestShorterGraceWins(t *testing.T) {
+	r := newRig(t)
+	hold, hangs := make(chan struct{}), make(chan struct{})
+	r.runtime.exec = func(ContainerID, []string, Streams) (int, error) {
+		close(hangs)
+		<-hold
+		return 0, nil
+	}
+	defer close(hold)
+	r.pod("p", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Lifecycle: &corev1.Lifecycle{
+		PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"hang"}}},
+	}}}})
+	r.sees("p", "Running c:running+started+ready")
+	r.delete("p")
+	<-hangs
+	if _, err := r.api.Delete(t.Context(), client.Target{Resource: client.Pods, Namespace: "default", Name: "p"},
+		metav1.DeleteOptions{GracePeriodSeconds: new(int64(3))}); err != nil {
+		t.Fatal(err)
+	}
+	r.sees("p", "none")
+}
+
+func TestAdmission(t *testing.T) {
+	r := newRig(t, func(_ *HostConfig, c *Config) {
+		c.Node.Capacity = corev1.ResourceList{"cpu": resource.MustParse("1"), "pods": resource.MustParse("2")}
+	})
+	want := func(cpu string) corev1.PodSpec {
+		return corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu)},
+		}}}}
+	}
+	r.pod("a", want("600m"))
+	r.sees("a", "Running c:running+started+ready")
+	r.pod("b", want("500m"))
+	got := r.sees("b", "Failed (OutOfcpu)")
+	const message = "Pod was rejected: Node didn't have enough resource: cpu, requested: 500, used: 600, capacity: 1000"
+	if got.Status.Message != message {
+		t.Errorf("got message %q", got.Status.Message)
+	}
+	r.event("b", "OutOfcpu", strings.TrimPrefix(message, "Pod was rejected: "))
+	r.pod("c", want("100m"))
+	r.sees("c", "Running c:running+started+ready")
+	r.pod("d", want("100m"))
+	r.sees("d", "Failed (OutOfpods)")
+	elsewhere := want("1m")
+	elsewhere.NodeSelector = map[string]string{"zone": "z"}
+	r.pod("e", elsewhere)
+	r.sees("e", "Failed (NodeAffinity)")
+}
+
+func TestIgnoredFieldsHaveAnEvent(t *testing.T) {
+	r := newRig(t)
+	r.pod("plain", corev1.PodSpec{})
+	r.pod("odd", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", ResizePolicy: []corev1.ContainerResizePolicy{{ResourceName: "cpu", RestartPolicy: "NotRequired"}}}}})
+	r.event("odd", "NotHonoured", "spec.containers[0].resizePolicy: not done on nodes of the process runtime: containers are not resized while they run")
+	r.sees("plain", "Running c:running+started+ready")
+	r.event("plain", "Started", "Container started")
+	if r.missingEvent("plain", "NotHonoured", "…") == "" {
+		t.Error("there is a warning about a plain pod")
+	}
+}
+
+func TestTerminationMessage(t *testing.T) {
+	r := newRig(t)
+	pod := r.pod("p", corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{
+		{Name: "file"}, {Name: "log", TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError},
+	}})
+	r.sees("p", "Running file:running+started+ready log:running+started+ready")
+	spec, _ := r.runtime.spec(pod.UID, "file")
+	last := spec.Mounts[len(spec.Mounts)-1]
+	if last.Container != "/dev/termination-log" {
+		t.Fatalf("got mounts %+v", spec.Mounts)
+	}
+	writeFile(t, last.Host, "last words")
+	spec, _ = r.runtime.spec(pod.UID, "log")
+	writeFile(t, spec.LogPath, "2026-01-02T03:04:05Z stdout F one\n2026-01-02T03:04:05Z stderr F two\n")
+	r.exits(pod, "file", 1)
+	r.exits(pod, "log", 1)
+	got := r.sees("p", "Failed file:Error=1 log:Error=1")
+	for i, want := range []string{"last words", "one\ntwo\n"} {
+		if m := got.Status.ContainerStatuses[i].State.Terminated.Message; m != want {
+			t.Errorf("got message %q, want %q", m, want)
+		}
+	}
+}
+
+func TestReadTerminationFile(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	writeFile(t, path("file"), "words")
+	if err := syscall.Mkfifo(path("pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("file", path("link")); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"file": "words", "pipe": "", "link": "", "none": "", ".": ""} {
+		if got, _ := readTerminationFile(path(name)); string(got) != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,6 @@
+package apiextensions
+
+import "github.com/minikctl/minikctl/pkg/objects"
+
+// Group is the API group of this package.
+var Group = objects.Group{Name: "apiextensions.k8s.io", Priority: 16700, Versions: []objects.GroupVersion{{Version: "v1", Priority: 15}}}

@@ -1,0 +1,6 @@
+//go:build race
+
+package mutation
+
+// Enabled reports whether caches have a Detector: in builds with the race detector.
+const Enabled = true

@@ -1,0 +1,6 @@
+package networking
+
+import "github.com/minikctl/minikctl/pkg/objects"
+
+// Group is the API group of this package.
+var Group = objects.Group{Name: "networking.k8s.io", Priority: 17200, Versions: []objects.GroupVersion{{Version: "v1", Priority: 15}, {Version: "v1beta1", Priority: 9}}}

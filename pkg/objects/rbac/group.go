@@ -1,0 +1,6 @@
+package rbac
+
+import "github.com/minikctl/minikctl/pkg/objects"
+
+// Group is the API group of this package.
+var Group = objects.Group{Name: "rbac.authorization.k8s.io", Priority: 17000, Versions: []objects.GroupVersion{{Version: "v1", Priority: 15}}}

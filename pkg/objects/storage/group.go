@@ -1,0 +1,6 @@
+package storage
+
+import "github.com/minikctl/minikctl/pkg/objects"
+
+// Group is the API group of this package.
+var Group = objects.Group{Name: "storage.k8s.io", Priority: 16800, Versions: []objects.GroupVersion{{Version: "v1", Priority: 15}, {Version: "v1beta1", Priority: 9}}}

@@ -1,0 +1,131 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+
+	configv1 "k8s.io/kube-scheduler/config/v1"
+)
+
+// setup is the current configuration: its profiles with their plugins.
+type setup struct {
+	settings
+	profiles map[string]*profile // by schedulerName
+	sites    []*site             // the first is nil: index 0 means none
+	timeouts timeouts
+	resumed  func(*instance)
+	bindings sync.WaitGroup // binding cycles that call these plugins
+
+	ctx    context.Context //nolint:containedctx // the plugins' own, canceled when they are closed
+	cancel context.CancelFunc
+}
+
+// newSetup creates the profiles and plugins of a configuration. After an error it closes the plugins that it created.
+func (s *Scheduler) newSetup(ctx context.Context, conf *configv1.KubeSchedulerConfiguration) (*setup, error) {
+	checked, err := checkConfig(conf)
+	if err != nil {
+		return nil, err
+	}
+	made := &setup{settings: checked, profiles: map[string]*profile{}, sites: []*site{nil}, timeouts: s.timeouts, resumed: s.pluginResumed}
+	made.ctx, made.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	for _, cfg := range checked.profiles {
+		if cfg.PercentageOfNodesToScore == nil {
+			cfg.PercentageOfNodesToScore = &checked.percentage
+		}
+		p := &profile{name: profileName(cfg), percentage: value(cfg.PercentageOfNodesToScore), registry: s.registry,
+			plugins: map[string]*instance{}, setup: made, nominator: s.nominator, handles: s.newHandle}
+		made.profiles[p.name] = p
+		if err = p.fillFrom(ctx, cfg); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = made.checkQueueSort()
+	}
+	if err != nil {
+		made.close(ctx)
+		return nil, err
+	}
+	return made, nil
+}
+
+// checkQueueSort checks that all profiles have the same QueueSort plugin, since they share the queue.
+func (m *setup) checkQueueSort() error {
+	sorter := ""
+	for _, p := range m.profiles {
+		if name := p.queueSort[0].name; sorter != "" && sorter != name {
+			return errors.New("different queue sort plugins")
+		} else {
+			sorter = name
+		}
+	}
+	return nil
+}
+
+// site adds an extension point of a plugin.
+func (m *setup) site(made *instance, point string) *site {
+	at := &site{instance: made, point: point, index: uint64(len(m.sites))}
+	m.sites = append(m.sites, at)
+	return at
+}
+
+// instances calls f for each plugin of each profile.
+func (m *setup) instances(f func(*instance)) {
+	for _, p := range m.profiles {
+		for _, made := range p.plugins {
+			f(made)
+		}
+	}
+}
+
+// close waits for the binding cycles that use the plugins, and closes those that are io.Closers.
+func (m *setup) close(ctx context.Context) {
+	m.bindings.Wait()
+	m.instances(func(made *instance) {
+		closer, ok := made.Plugin.(io.Closer)
+		if !ok {
+			return
+		}
+		err, failure := call(context.WithoutCancel(ctx), &site{instance: made, point: "Close"}, made.timeouts.cycle, func(context.Context) error { return closer.Close() })
+		if err != nil && failure == nil {
+			slog.WarnContext(ctx, "scheduler plugin not closed", "plugin", made.name, "err", err)
+		}
+	})
+	m.cancel()
+}
+
+// newHandle creates the Handle for one plugin of a profile.
+func (s *Scheduler) newHandle(p *profile) *handle {
+	h := &handle{Namespaces: s.namespaces, profile: p, client: s.client, waiting: s.waiting, bridge: s.bridge,
+		recorder: s.recorders.forProfile(p.name), activate: s.activate, workers: p.setup.parallelism}
+	h.cluster.Store(s.shared.Load())
+	return h
+}
+
+// setCluster sets the snapshot that the Handles read.
+func (s *Scheduler) setCluster(cluster *snapshot) {
+	s.cluster = cluster
+	s.shared.Store(cluster)
+	if s.setup != nil {
+		s.setup.instances(func(made *instance) {
+			if made.hung.Load() == 0 {
+				made.handle.cluster.Store(cluster)
+			}
+		})
+	}
+}
+
+// callAbandoned leaves the snapshot to an abandoned call that may still read it, and continues with a copy. It drops
+// the memo, whose entries may be half updated.
+func (s *Scheduler) callAbandoned(*site) {
+	s.setCluster(s.cluster.copy())
+	s.memo = newMemo()
+}
+
+// pluginResumed gives the current snapshot to a plugin whose abandoned calls have all returned.
+func (s *Scheduler) pluginResumed(made *instance) {
+	s.post(func(context.Context) { made.handle.cluster.Store(s.cluster) })
+}

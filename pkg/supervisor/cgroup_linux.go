@@ -1,0 +1,178 @@
+package supervisor
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// cgroup is the folder of a container's cgroup (version 2). The methods of noCgroup have no effect.
+type cgroup string
+
+const noCgroup cgroup = ""
+
+// makeCgroup creates a container's cgroup below the cgroup of this process. folder is the container's folder. It
+// returns noCgroup without cgroups of version 2, without permission to create one, and on kernels that cannot kill a
+// cgroup (before 5.14).
+func makeCgroup(folder string) cgroup {
+	parent := ownCgroup()
+	if parent == "" {
+		return noCgroup
+	}
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(folder)) // never fails
+	g := cgroup(fmt.Sprintf("%s/minikctl-%016x", parent, hash.Sum64()))
+	_ = os.Remove(string(g)) // a killed supervisor may have left an empty one
+	if err := os.Mkdir(string(g), 0o755); err != nil {
+		return noCgroup
+	}
+	if _, err := os.Stat(g.file("cgroup.kill")); err != nil {
+		_ = g.remove()
+		return noCgroup
+	}
+	return g
+}
+
+// ownCgroup returns the folder of the cgroup that this process is in, or "" if it can't be found.
+func ownCgroup() string {
+	cgroups, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return ""
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return ""
+	}
+	folder := cgroupFolder(string(cgroups), string(mounts))
+	if folder == "" {
+		return ""
+	}
+	// In another cgroup namespace, the paths in the mount have another meaning.
+	if !slices.Contains(readPIDs(folder), os.Getpid()) {
+		return ""
+	}
+	return folder
+}
+
+// cgroupFolder finds a process's cgroup of version 2 by the content of its files /proc/PID/cgroup and /proc/PID/mountinfo.
+func cgroupFolder(cgroups, mounts string) string {
+	path, found := "", false
+	for line := range strings.Lines(cgroups) {
+		if rest, ok := strings.CutPrefix(line, "0::"); ok {
+			path, found = strings.TrimSuffix(rest, "\n"), true
+		}
+	}
+	if !found {
+		return ""
+	}
+	for line := range strings.Lines(mounts) {
+		before, after, _ := strings.Cut(line, " - ")
+		fields := strings.Fields(before)
+		if !strings.HasPrefix(after, "cgroup2 ") || len(fields) < 5 {
+			continue
+		}
+		below, ok := strings.CutPrefix(path, strings.TrimSuffix(fields[3], "/"))
+		if ok && (below == "" || below[0] == '/') {
+			return strings.TrimSuffix(fields[4]+below, "/")
+		}
+	}
+	return ""
+}
+
+func (g cgroup) file(name string) string { return string(g) + "/" + name }
+
+// start sets attr so that the process starts in the cgroup. The folder that it returns stays open until then.
+func (g cgroup) start(attr *syscall.SysProcAttr) (*os.File, error) {
+	if g == noCgroup {
+		return nil, nil
+	}
+	folder, err := os.Open(string(g))
+	if err != nil {
+		return nil, err
+	}
+	attr.UseCgroupFD, attr.CgroupFD = true, int(descriptor(folder))
+	return folder, nil
+}
+
+// kill sends SIGKILL to all processes of the cgroup and of its descendants.
+func (g cgroup) kill() error {
+	err := os.WriteFile(g.file("cgroup.kill"), []byte("1"), 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// populated reports whether the cgroup or a descendant has a living process.
+func (g cgroup) populated() bool {
+	if g == noCgroup {
+		return false
+	}
+	b, err := os.ReadFile(g.file("cgroup.events"))
+	return err == nil && bytes.Contains(b, []byte("populated 1"))
+}
+
+// pids lists the processes of the cgroup and of its descendants.
+func (g cgroup) pids() []int {
+	if g == noCgroup {
+		return nil
+	}
+	pids := readPIDs(string(g))
+	for _, child := range g.children() {
+		pids = append(pids, child.pids()...)
+	}
+	return pids
+}
+
+func readPIDs(folder string) []int {
+	b, err := os.ReadFile(folder + "/cgroup.procs")
+	if err != nil {
+		return nil // it has ended
+	}
+	var pids []int
+	for line := range strings.Lines(string(b)) {
+		if pid, err := strconv.Atoi(strings.TrimSuffix(line, "\n")); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// children lists the cgroups that the container has created in its own.
+func (g cgroup) children() []cgroup {
+	entries, err := os.ReadDir(string(g))
+	if err != nil {
+		return nil
+	}
+	var all []cgroup
+	for _, e := range entries {
+		if e.IsDir() {
+			all = append(all, cgroup(g.file(e.Name())))
+		}
+	}
+	return all
+}
+
+// remove removes the empty cgroup and its descendants.
+func (g cgroup) remove() error {
+	if g == noCgroup {
+		return nil
+	}
+	for _, child := range g.children() {
+		if err := child.remove(); err != nil {
+			return err
+		}
+	}
+	err := syscall.Rmdir(string(g))
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return &os.PathError{Op: "rmdir", Path: string(g), Err: err}
+}

@@ -1,0 +1,25 @@
+//go:build !linux
+
+package supervisor
+
+import (
+	"os"
+	"syscall"
+)
+
+// cgroup is always noCgroup here.
+type cgroup string
+
+const noCgroup cgroup = ""
+
+func makeCgroup(string) cgroup { return noCgroup }
+
+func (cgroup) start(*syscall.SysProcAttr) (*os.File, error) { return nil, nil }
+
+func (cgroup) kill() error { return nil }
+
+func (cgroup) populated() bool { return false }
+
+func (cgroup) pids() []int { return nil }
+
+func (cgroup) remove() error { return nil }
