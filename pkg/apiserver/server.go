@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/aggregate"
@@ -98,7 +99,7 @@ type Server struct {
 	audit     *audit.Log // nil: there is no audit log
 	api       verbs.API  // the engine, with its requests in the audit log
 	stages    stage.Stages
-	authn     stage.Authenticator
+	authn     authenticator.Request
 	issuer    *tokens.Issuer // of ServiceAccount tokens
 
 	kubelets   *connect.Kubelets

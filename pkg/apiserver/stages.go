@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/admission"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/allocate"
@@ -39,7 +40,7 @@ func (s *Server) newEngine(cfg Config) error {
 		Hooks:  []stage.Hook{services, s.awaitDefinitions()},
 		Reviews: reviews.New(reviews.Config{
 			Authorizers: func() []stage.Authorizer { return s.stages.Authorizers },
-			Authn:       func() stage.Authenticator { return s.authn }, Issuer: func() *tokens.Issuer { return s.issuer }, Clock: cfg.Clock,
+			Authn:       func() authenticator.Request { return s.authn }, Issuer: func() *tokens.Issuer { return s.issuer }, Clock: cfg.Clock,
 		}),
 		Spans: s.virtual.Span,
 		Backends: map[schema.GroupResource]verbs.Backend{
@@ -67,7 +68,7 @@ func (s *Server) newAuthn(cfg Config) (err error) {
 	}
 	s.authn = authn.New(authn.Config{
 		Clients: cfg.PKI.Pool(), Static: static, Issuer: s.issuer, Clock: cfg.Clock, Reader: s.engine.Reader(),
-		More:  []stage.Authenticator{listen.Peer{}},
+		More:  []authenticator.Request{listen.Peer{}},
 		Front: &authn.FrontProxy{Roots: cfg.PKI.FrontProxyPool, Names: []string{pki.FrontProxyClient}},
 	})
 	return nil

@@ -21,11 +21,12 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/asn1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage/stagetest"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -129,7 +130,7 @@ func TestCertificates(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			a := New(Config{Clients: pool(ca), Clock: clocktesting.NewFakeClock(start)})
 			for range 2 { // the second time it comes from the cache
-				info, ok, err := a.Authenticate(withCertificates(c.certs...))
+				info, ok, err := authenticate(a, withCertificates(c.certs...))
 				if c.bad {
 					if err == nil || ok {
 						t.Fatalf("%v, %v, %v", info, ok, err)
@@ -149,11 +150,11 @@ func TestARememberedCertificateStillExpires(t *testing.T) {
 	clk := clocktesting.NewFakeClock(start)
 	a := New(Config{Clients: pool(ca), Clock: clk})
 	r := withCertificates(issue(t, ca, func(*x509.Certificate) {}))
-	if _, _, err := a.Authenticate(r); err != nil {
+	if _, _, err := authenticate(a, r); err != nil {
 		t.Fatal(err)
 	}
 	clk.Step(2 * time.Hour)
-	if _, ok, err := a.Authenticate(r); err == nil || ok {
+	if _, ok, err := authenticate(a, r); err == nil || ok {
 		t.Error("an expired certificate is accepted")
 	}
 }
@@ -164,7 +165,7 @@ func TestRememberedCertificatesAreBounded(t *testing.T) {
 	for i := range maxKnown {
 		c.known[[32]byte{byte(i), byte(i >> 8)}] = verified{}
 	}
-	if _, ok, err := c.Authenticate(withCertificates(issue(t, ca, func(*x509.Certificate) {}))); !ok || err != nil || len(c.known) != 1 {
+	if _, ok, err := authenticate(c, withCertificates(issue(t, ca, func(*x509.Certificate) {}))); !ok || err != nil || len(c.known) != 1 {
 		t.Errorf("%v %v, %d are known", ok, err, len(c.known))
 	}
 }
@@ -205,7 +206,7 @@ func TestTokenFile(t *testing.T) {
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Authorization", header)
-		info, ok, err := a.Authenticate(r)
+		info, ok, err := authenticate(a, r)
 		if want.bad {
 			if !errors.Is(err, errBadToken) || ok {
 				t.Errorf("%q: %v, %v, %v", header, info, ok, err)
@@ -287,13 +288,17 @@ func TestServiceAccountTokens(t *testing.T) {
 	a := New(Config{Static: static(t, file), Issuer: issuer, Clock: clk})
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("Authorization", "Bearer "+got.Status.Token)
-	info, ok, err := a.Authenticate(r)
+	info, ok, err := authenticate(a, r)
 	want := []string{"system:serviceaccounts", "system:serviceaccounts:ns", user.AllAuthenticated}
 	if err != nil || !ok || info.GetName() != "system:serviceaccount:ns:sa" || !slices.Equal(info.GetGroups(), want) {
 		t.Fatalf("%+v, %v, %v", info, ok, err)
 	}
+	if r.Header.Get("Authorization") != "" {
+		t.Error("the token is still in the authenticated request")
+	}
 	reader.Delete("serviceaccounts", "ns", "sa")
-	if _, ok, err := a.Authenticate(r); ok || !errors.Is(err, errBadToken) {
+	r.Header.Set("Authorization", "Bearer "+got.Status.Token)
+	if _, ok, err := authenticate(a, r); ok || !errors.Is(err, errBadToken) {
 		t.Errorf("%v, %v", ok, err)
 	}
 }
@@ -303,25 +308,39 @@ func TestWebSocketToken(t *testing.T) {
 	coded := socketPrefix + base64.RawURLEncoding.EncodeToString([]byte("bob-token"))
 	for _, c := range []struct {
 		protocols []string
-		user      string
+		user      string // "": rejected
 		left      string
 	}{
 		{[]string{"v4.channel.k8s.io", coded}, "bob", "v4.channel.k8s.io"},
 		{[]string{coded + ", v5.channel.k8s.io, v4.channel.k8s.io"}, "bob", "v5.channel.k8s.io,v4.channel.k8s.io"},
-		{[]string{coded}, user.Anonymous, coded},
-		{[]string{coded + "," + coded + ",x"}, user.Anonymous, coded + "," + coded + ",x"},
-		{[]string{socketPrefix + "***, x"}, user.Anonymous, socketPrefix + "***, x"},
+		{[]string{coded}, "", coded}, // no other subprotocol is left that the server could choose
+		{[]string{coded + "," + coded + ",x"}, "", coded + "," + coded + ",x"},
+		{[]string{socketPrefix + "***, x"}, "", socketPrefix + "***, x"},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Upgrade", "websocket")
 		for _, p := range c.protocols {
 			r.Header.Add("Sec-Websocket-Protocol", p)
 		}
-		info, ok, err := a.Authenticate(r)
-		if err != nil || !ok || info.GetName() != c.user || r.Header.Get("Sec-Websocket-Protocol") != c.left {
+		r.Header.Set("Connection", "upgrade")
+		info, ok, err := authenticate(a, r)
+		name := ""
+		if ok {
+			name = info.GetName()
+		}
+		if (err != nil) != (c.user == "") || name != c.user || strings.Join(r.Header.Values("Sec-Websocket-Protocol"), ",") != c.left {
 			t.Errorf("%v: %+v, %v, %v; left %q", c.protocols, info, ok, err, r.Header.Get("Sec-Websocket-Protocol"))
 		}
 	}
+}
+
+// authenticate returns the user of a request.
+func authenticate(a authenticator.Request, r *http.Request) (user.Info, bool, error) {
+	response, ok, err := a.AuthenticateRequest(r)
+	if response == nil {
+		return nil, ok, err
+	}
+	return response.User, ok, err
 }
 
 type fixed struct {
@@ -329,28 +348,35 @@ type fixed struct {
 	err  error
 }
 
-func (f fixed) Authenticate(*http.Request) (user.Info, bool, error) {
+func (f fixed) AuthenticateRequest(*http.Request) (*authenticator.Response, bool, error) {
 	if f.info == nil {
 		return nil, false, f.err
 	}
-	return f.info, true, nil
+	return &authenticator.Response{User: f.info}, true, nil
 }
+
+const socketPrefix = "base64url.bearer.authorization.k8s.io."
+
+// uidAttribute is the attribute of a certificate's subject that holds the user's UID.
+var uidAttribute = asn1.X509UID()
+
+var anonymousUser = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
 
 func TestChain(t *testing.T) {
 	bad := errors.New("bad")
 	alice := &user.DefaultInfo{Name: "alice", Groups: []string{"g"}}
 	for name, c := range map[string]struct {
-		more []stage.Authenticator
+		more []authenticator.Request
 		user string // "": an error
 	}{
 		"no authenticator knows": {nil, user.Anonymous},
-		"the first":              {[]stage.Authenticator{fixed{info: alice}, fixed{err: bad}}, "alice"},
-		"a bad one and a good":   {[]stage.Authenticator{fixed{err: bad}, fixed{info: alice}}, "alice"},
-		"a bad one and no other": {[]stage.Authenticator{fixed{err: bad}, fixed{}}, ""},
-		"anonymous stays so":     {[]stage.Authenticator{fixed{info: anonymous}}, user.Anonymous},
-		"complete groups":        {[]stage.Authenticator{fixed{info: &user.DefaultInfo{Name: "x", Groups: []string{user.AllAuthenticated}}}}, "x"},
+		"the first":              {[]authenticator.Request{fixed{info: alice}, fixed{err: bad}}, "alice"},
+		"a bad one and a good":   {[]authenticator.Request{fixed{err: bad}, fixed{info: alice}}, "alice"},
+		"a bad one and no other": {[]authenticator.Request{fixed{err: bad}, fixed{}}, ""},
+		"anonymous stays so":     {[]authenticator.Request{fixed{info: anonymousUser}}, user.Anonymous},
+		"complete groups":        {[]authenticator.Request{fixed{info: &user.DefaultInfo{Name: "x", Groups: []string{user.AllAuthenticated}}}}, "x"},
 	} {
-		info, ok, err := New(Config{More: c.more, Clock: clocktesting.NewFakeClock(start)}).Authenticate(httptest.NewRequest(http.MethodGet, "/", nil))
+		info, ok, err := authenticate(New(Config{More: c.more, Clock: clocktesting.NewFakeClock(start)}), httptest.NewRequest(http.MethodGet, "/", nil))
 		if c.user == "" {
 			if ok || !errors.Is(err, bad) {
 				t.Errorf("%s: %v, %v", name, ok, err)
@@ -402,7 +428,7 @@ func BenchmarkCertificate(b *testing.B) {
 	a := New(Config{Clients: pool(ca), Clock: clocktesting.NewFakeClock(start)})
 	r := withCertificates(issue(b, ca, func(*x509.Certificate) {}))
 	for b.Loop() {
-		if _, _, err := a.Authenticate(r); err != nil {
+		if _, _, err := authenticate(a, r); err != nil {
 			b.Fatal(err)
 		}
 	}

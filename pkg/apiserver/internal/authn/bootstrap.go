@@ -32,13 +32,13 @@ var bootstrapExtra = sync.OnceValue(func() *regexp.Regexp {
 })
 
 // bootstrap authenticates a joining node by a bootstrap token, which a Secret holds.
-func (b bearer) bootstrap(ctx context.Context, token string) (user.Info, bool) {
+func (t tokenAuthenticator) bootstrap(ctx context.Context, token string) (user.Info, bool) {
 	parts := bootstrapToken().FindStringSubmatch(token)
-	if parts == nil || b.reader == nil {
+	if parts == nil || t.reader == nil {
 		return nil, false
 	}
 	key := objects.Key{Namespace: metav1.NamespaceSystem, Name: bootstrapName + parts[1]}
-	obj, err := b.reader.Get(ctx, schema.GroupResource{Resource: "secrets"}, key)
+	obj, err := t.reader.Get(ctx, schema.GroupResource{Resource: "secrets"}, key)
 	if err != nil {
 		return nil, false
 	}
@@ -48,7 +48,7 @@ func (b bearer) bootstrap(ctx context.Context, token string) (user.Info, bool) {
 	}
 	value := func(name string) string { return string(s.Data[name]) }
 	if subtle.ConstantTimeCompare(s.Data["token-secret"], []byte(parts[2])) != 1 || value("token-id") != parts[1] ||
-		value("usage-bootstrap-authentication") != "true" || b.expired(value("expiration")) {
+		value("usage-bootstrap-authentication") != "true" || t.expired(value("expiration")) {
 		return nil, false
 	}
 	groups := []string{bootstrapGroup}
@@ -65,10 +65,10 @@ func (b bearer) bootstrap(ctx context.Context, token string) (user.Info, bool) {
 }
 
 // expired reports whether the time at has passed. An empty time never does; a malformed one always has.
-func (b bearer) expired(at string) bool {
+func (t tokenAuthenticator) expired(at string) bool {
 	if at == "" {
 		return false
 	}
-	t, err := time.Parse(time.RFC3339, at)
-	return err != nil || !b.clk.Now().Before(t)
+	end, err := time.Parse(time.RFC3339, at)
+	return err != nil || !t.clk.Now().Before(end)
 }

@@ -3,14 +3,13 @@ package authn
 import (
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/asn1"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
-	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
 
 	"github.com/minikctl/minikctl/pkg/clock"
 )
@@ -18,33 +17,35 @@ import (
 // maxKnown bounds the number of cached certificates.
 const maxKnown = 1024
 
-// certificates authenticates by TLS client certificate: the common name is the user's name, the organizations are the groups.
+// certificates authenticates by TLS client certificate: the common name is the user's name, the organizations are the groups. Unlike
+// k8s.io/apiserver's authenticator it verifies the signature of a certificate once, not in each request.
 type certificates struct {
 	roots *x509.CertPool
 	clk   clock.Clock
 
 	mu    sync.Mutex
-	known map[[sha256.Size]byte]verified // by the digest of a certificate without intermediates; saves a signature check per request
+	known map[[sha256.Size]byte]verified // by the digest of a certificate without intermediates
 }
 
 type verified struct {
-	info   user.Info // nil: the certificate has no common name
-	before time.Time // start and end of its validity
-	after  time.Time
+	response *authenticator.Response // nil: the certificate has no common name
+	before   time.Time               // start and end of its validity
+	after    time.Time
 }
 
 func newCertificates(roots *x509.CertPool, clk clock.Clock) *certificates {
 	return &certificates{roots: roots, clk: clk, known: map[[sha256.Size]byte]verified{}}
 }
 
-func (c *certificates) Authenticate(r *http.Request) (user.Info, bool, error) {
+// AuthenticateRequest implements authenticator.Request.
+func (c *certificates) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil, false, nil
 	}
 	chain := r.TLS.PeerCertificates
 	if len(chain) > 1 {
 		v, err := c.verify(chain)
-		return v.info, v.info != nil, err
+		return v.response, v.response != nil, err
 	}
 	id := sha256.Sum256(chain[0].Raw)
 	now := c.clk.Now()
@@ -52,7 +53,7 @@ func (c *certificates) Authenticate(r *http.Request) (user.Info, bool, error) {
 	v, ok := c.known[id]
 	c.mu.Unlock()
 	if ok && !now.Before(v.before) && !now.After(v.after) {
-		return v.info, v.info != nil, nil
+		return v.response, v.response != nil, nil
 	}
 	v, err := c.verify(chain)
 	if err != nil {
@@ -64,15 +65,13 @@ func (c *certificates) Authenticate(r *http.Request) (user.Info, bool, error) {
 		clear(c.known)
 	}
 	c.known[id] = v
-	return v.info, v.info != nil, nil
+	return v.response, v.response != nil, nil
 }
 
 func (c *certificates) verify(chain []*x509.Certificate) (verified, error) {
 	leaf := chain[0]
-	opts := x509.VerifyOptions{
-		Roots: c.roots, Intermediates: x509.NewCertPool(), CurrentTime: c.clk.Now(),
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
+	opts := verifyOptions(c.roots, c.clk)
+	opts.Intermediates = x509.NewCertPool()
 	for _, cert := range chain[1:] {
 		opts.Intermediates.AddCert(cert)
 	}
@@ -90,38 +89,13 @@ func (c *certificates) verify(chain []*x509.Certificate) (verified, error) {
 			v.after = cert.NotAfter
 		}
 	}
-	info, err := certificateUser(leaf)
-	if err != nil {
-		return verified{}, err
-	}
-	if info != nil {
-		v.info = info
-	}
-	return v, nil
+	v.response, _, err = x509request.CommonNameUserConversion(chains[0])
+	return v, err
 }
 
-// uidAttribute is the attribute of a certificate's subject that holds the user's UID.
-var uidAttribute = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}
-
-func certificateUser(cert *x509.Certificate) (*user.DefaultInfo, error) {
-	if cert.Subject.CommonName == "" {
-		return nil, nil
-	}
-	sum := sha256.Sum256(cert.Raw)
-	info := &user.DefaultInfo{
-		Name: cert.Subject.CommonName, Groups: cert.Subject.Organization,
-		Extra: map[string][]string{user.CredentialIDKey: {"X509SHA256=" + hex.EncodeToString(sum[:])}},
-	}
-	found := 0
-	for _, a := range cert.Subject.Names {
-		if !a.Type.Equal(uidAttribute) {
-			continue
-		}
-		uid, ok := a.Value.(string)
-		if found++; !ok || uid == "" || found > 1 {
-			return nil, fmt.Errorf("the certificate of %q has a wrong UID", info.Name)
-		}
-		info.UID = uid
-	}
-	return info, nil
+// verifyOptions returns the options for client certificates that roots have issued.
+func verifyOptions(roots *x509.CertPool, clk clock.Clock) x509.VerifyOptions {
+	opts := x509request.DefaultVerifyOptions()
+	opts.Roots, opts.CurrentTime = roots, clk.Now()
+	return opts
 }

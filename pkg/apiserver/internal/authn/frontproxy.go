@@ -2,13 +2,12 @@ package authn
 
 import (
 	"crypto/x509"
-	"fmt"
 	"net/http"
-	"net/url"
-	"slices"
-	"strings"
 
-	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
 
 	"github.com/minikctl/minikctl/pkg/clock"
 )
@@ -19,6 +18,13 @@ const (
 	RemoteUID         = "X-Remote-Uid"
 	RemoteGroup       = "X-Remote-Group"
 	RemoteExtraPrefix = "X-Remote-Extra-"
+)
+
+var (
+	remoteUser  = headerrequest.StaticStringSlice{RemoteUser}
+	remoteUID   = headerrequest.StaticStringSlice{RemoteUID}
+	remoteGroup = headerrequest.StaticStringSlice{RemoteGroup}
+	remoteExtra = headerrequest.StaticStringSlice{RemoteExtraPrefix}
 )
 
 // FrontProxy describes the certificates of trusted front proxies.
@@ -33,54 +39,22 @@ type frontProxy struct {
 	clk clock.Clock
 }
 
-func (f frontProxy) Authenticate(r *http.Request) (user.Info, bool, error) {
-	name := r.Header.Get(RemoteUser)
-	if name == "" || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+// AuthenticateRequest implements authenticator.Request.
+func (f frontProxy) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
+	if r.Header.Get(RemoteUser) == "" || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil, false, nil
 	}
 	roots, err := f.Roots()
 	if err != nil {
 		return nil, false, err
 	}
-	if _, err := (&certificates{roots: roots, clk: f.clk}).verify(r.TLS.PeerCertificates); err != nil {
-		return nil, false, err
-	}
-	if cn := r.TLS.PeerCertificates[0].Subject.CommonName; !slices.Contains(f.Names, cn) {
-		return nil, false, fmt.Errorf("x509: subject with cn=%s is not in the allowed list", cn)
-	}
-	info := &user.DefaultInfo{Name: name, UID: r.Header.Get(RemoteUID), Extra: map[string][]string{}}
-	for _, g := range r.Header.Values(RemoteGroup) {
-		if g != "" {
-			info.Groups = append(info.Groups, g)
-		}
-	}
-	for header, values := range r.Header {
-		if key, ok := strings.CutPrefix(header, RemoteExtraPrefix); ok {
-			key = ExtraKey(key)
-			info.Extra[key] = append(info.Extra[key], values...)
-		}
-	}
-	return info, true, nil
+	headers := headerrequest.NewDynamic(remoteUser, remoteUID, remoteGroup, remoteExtra)
+	return x509request.NewVerifier(verifyOptions(roots, f.clk), headers, sets.NewString(f.Names...)).AuthenticateRequest(r)
 }
 
 // Clear removes the credentials and a front proxy's headers from an authenticated request, so that a server which the request is
 // forwarded to neither receives the credentials nor trusts the headers.
 func Clear(h http.Header) {
-	for _, name := range []string{"Authorization", RemoteUser, RemoteUID, RemoteGroup} {
-		h.Del(name)
-	}
-	for name := range h {
-		if strings.HasPrefix(name, RemoteExtraPrefix) {
-			delete(h, name)
-		}
-	}
-}
-
-// ExtraKey decodes the key of an extra value from a header's name.
-func ExtraKey(in string) string {
-	in = strings.ToLower(in)
-	if key, err := url.PathUnescape(in); err == nil {
-		return key
-	}
-	return in
+	h.Del("Authorization")
+	headerrequest.ClearAuthenticationHeaders(h, remoteUser, remoteUID, remoteGroup, remoteExtra)
 }

@@ -163,7 +163,7 @@ var longAgo = time.Unix(1, 0)
 func (s *Handler) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r)
-		info, ok, err := s.config.Authn.Authenticate(r)
+		auth, ok, err := s.config.Authn.AuthenticateRequest(r)
 		if err != nil || !ok {
 			slog.DebugContext(r.Context(), "unable to authenticate the request", "err", err)
 			closeUnknown(w, r)
@@ -171,10 +171,10 @@ func (s *Handler) authenticate(next http.Handler) http.Handler {
 			return
 		}
 		authn.Clear(r.Header)
-		if unknown(info) {
+		if unknown(auth.User) {
 			closeUnknown(w, r)
 		}
-		c.user = info
+		c.user = auth.User
 		c.stage("authn", c.began, s.config.Clock.Now())
 		next.ServeHTTP(w, r)
 	})

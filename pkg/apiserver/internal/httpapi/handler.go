@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/aggregate"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/audit"
@@ -27,7 +28,7 @@ type Config struct {
 	Authorize  func(context.Context, *verbs.Request) error // the verb engine's check
 	Rows       *rows.Rows
 	Stages     stage.Stages
-	Authn      stage.Authenticator
+	Authn      authenticator.Request
 	Audit      *audit.Log // nil: there is no audit log
 	Issuer     *tokens.Issuer
 	Extensions *aggregate.Extensions

@@ -3,14 +3,13 @@ package httpapi
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
-
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/authn"
 )
 
 // impersonate replaces the user of a request by the one in its Impersonate headers, if the user may impersonate it
@@ -51,7 +50,7 @@ func impersonated(h http.Header) (*user.DefaultInfo, error) {
 			if as.Extra == nil {
 				as.Extra = map[string][]string{}
 			}
-			name = authn.ExtraKey(name)
+			name = extraKey(name)
 			as.Extra[name] = append(as.Extra[name], values...)
 		}
 	}
@@ -82,4 +81,13 @@ func removeImpersonation(h http.Header) {
 			h.Del(key)
 		}
 	}
+}
+
+// extraKey decodes the key of an extra value from a header's name.
+func extraKey(in string) string {
+	in = strings.ToLower(in)
+	if key, err := url.PathUnescape(in); err == nil {
+		return key
+	}
+	return in
 }

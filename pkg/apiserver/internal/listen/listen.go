@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
@@ -198,10 +199,11 @@ func IsLocal(ctx context.Context) bool {
 // Peer authenticates requests that come over the Unix socket without a bearer token as the administrator.
 type Peer struct{}
 
-// Authenticate implements stage.Authenticator.
-func (Peer) Authenticate(r *http.Request) (user.Info, bool, error) {
+// AuthenticateRequest implements authenticator.Request.
+func (Peer) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
 	if !IsLocal(r.Context()) || r.Header.Get("Authorization") != "" {
 		return nil, false, nil
 	}
-	return &user.DefaultInfo{Name: pki.Admin, Groups: []string{user.SystemPrivilegedGroup}}, true, nil
+	admin := &user.DefaultInfo{Name: pki.Admin, Groups: []string{user.SystemPrivilegedGroup}}
+	return &authenticator.Response{User: admin}, true, nil
 }

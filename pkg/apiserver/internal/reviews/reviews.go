@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
@@ -27,7 +28,7 @@ import (
 // Config holds what the reviews depend on. The functions are called for each review.
 type Config struct {
 	Authorizers func() []stage.Authorizer
-	Authn       func() stage.Authenticator
+	Authn       func() authenticator.Request
 	Issuer      func() *tokens.Issuer
 	Clock       clock.Clock
 }
@@ -160,11 +161,11 @@ func (s reviewer) ownerOf(ctx context.Context, token string, wanted []string) (u
 		return nil, nil, errors.New("invalid bearer token")
 	}
 	r := (&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}}).WithContext(ctx)
-	info, ok, err := s.config.Authn().Authenticate(r)
+	auth, ok, err := s.config.Authn().AuthenticateRequest(r)
 	if err != nil || !ok {
 		return nil, nil, err
 	}
-	return info, []string{tokens.DefaultIssuer}, nil
+	return auth.User, []string{tokens.DefaultIssuer}, nil
 }
 
 // authenticated adds the group system:authenticated.

@@ -9,10 +9,8 @@ package stage
 
 import (
 	"context"
-	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/objects"
 )
@@ -23,13 +21,6 @@ type Stages struct {
 	Mutators    []Mutator
 	Validators  []Validator
 	Reservers   []Reserver
-}
-
-// Authenticator identifies the user of an HTTP request. ok is false, without an error, when the request carries no
-// credentials of the authenticator's kind; the next authenticator is then called. An error means that the credentials
-// are of its kind and invalid.
-type Authenticator interface {
-	Authenticate(r *http.Request) (u user.Info, ok bool, err error)
 }
 
 // Authorizer decides whether a.User may make the request. The reason goes into the error message and may be empty.
