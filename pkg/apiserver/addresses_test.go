@@ -12,7 +12,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-func TestServicesHaveAddressObjects(t *testing.T) {
+func TestServiceIPAddresses(t *testing.T) {
 	e := apiservertest.New(t)
 	ctx := testContext(t)
 	c := clientset(t, e.AdminConfig)

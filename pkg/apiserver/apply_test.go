@@ -93,8 +93,8 @@ func TestApplyScale(t *testing.T) {
 	a.applied("alice", "v1", "", deployment("v1", `"replicas":3,`+whole, ""), false)
 	a.refused("bob", "v1", "/scale", scale(5), `Apply failed with 1 conflict: conflict with "alice": .spec.replicas`)
 	body, code := a.apply("bob", "v1", "/scale", scale(5), true)
-	var answer autoscalingv1.Scale
-	if err := json.Unmarshal([]byte(body), &answer); err != nil || code != 200 || answer.Kind != "Scale" || answer.Spec.Replicas != 5 || len(answer.ManagedFields) > 0 {
+	var updated autoscalingv1.Scale
+	if err := json.Unmarshal([]byte(body), &updated); err != nil || code != 200 || updated.Kind != "Scale" || updated.Spec.Replicas != 5 || len(updated.ManagedFields) > 0 {
 		t.Errorf("apply by force: %d %s", code, body)
 	}
 	a.owners(`bob Apply apps/v1 scale {"f:spec":{"f:replicas":{}}}`, `alice Apply apps/v1  {"f:spec":{`+owned+`}}`)

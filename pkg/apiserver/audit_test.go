@@ -156,12 +156,12 @@ func TestAuditLevels(t *testing.T) {
 			t.Errorf("an account: %+v", e)
 		}
 		maps := l.wait(at+"/configmaps", 4)
-		var asked, answered corev1.ConfigMap
-		if err := errors.Join(json.Unmarshal(maps[0].RequestObject.Raw, &asked), json.Unmarshal(maps[0].ResponseObject.Raw, &answered)); err != nil {
+		var request, response corev1.ConfigMap
+		if err := errors.Join(json.Unmarshal(maps[0].RequestObject.Raw, &request), json.Unmarshal(maps[0].ResponseObject.Raw, &response)); err != nil {
 			t.Fatal(err)
 		}
-		if asked.Data["k"] != "v" || asked.UID != "" || asked.Kind != "ConfigMap" || answered.UID != cm.UID || answered.ManagedFields != nil || len(cm.ManagedFields) == 0 {
-			t.Errorf("a map: asked %+v, answered %+v", asked, answered)
+		if request.Data["k"] != "v" || request.UID != "" || request.Kind != "ConfigMap" || response.UID != cm.UID || response.ManagedFields != nil || len(cm.ManagedFields) == 0 {
+			t.Errorf("a map: request %+v, response %+v", request, response)
 		}
 		if got := string(maps[1].RequestObject.Raw); got != `{"apiVersion":"v1","data":{"l":"w"},"kind":"ConfigMap"}` {
 			t.Errorf("a patch in YAML: %s", got)
@@ -203,7 +203,7 @@ func TestAuditTables(t *testing.T) {
 	}
 	e := l.wait("/api/v1/namespaces/default/configmaps", 1)[0]
 	if string(e.ResponseObject.Raw) != strings.TrimSpace(string(body)) || e.AuditID != "mine" || resp.Header.Get("Audit-Id") != "mine" {
-		t.Errorf("answered %s, told %s of %s", body, e.ResponseObject.Raw, e.AuditID)
+		t.Errorf("response %s, recorded %s of %s", body, e.ResponseObject.Raw, e.AuditID)
 	}
 }
 
@@ -337,8 +337,8 @@ func TestAuditConcurrent(t *testing.T) {
 	}
 }
 
-// TestAuditOfReasons: an event has the binding that allowed the request.
-func TestAuditOfReasons(t *testing.T) {
+// TestAuditRecordsAuthorizationReason: an event has the binding that allowed the request.
+func TestAuditRecordsAuthorizationReason(t *testing.T) {
 	l := newAudited(t, byKind)
 	ctx := testContext(t)
 	cs := l.clients(l.AdminConfig)

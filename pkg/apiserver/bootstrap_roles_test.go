@@ -11,9 +11,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
-// TestDefaultRolesCanBeTakenAway deletes a default binding, which removes its rights until the next start, and
+// TestDeletedDefaultBinding deletes a default binding, which removes its rights until the next start, and
 // annotates another one with autoupdate=false, which the server then does not change.
-func TestDefaultRolesCanBeTakenAway(t *testing.T) {
+func TestDeletedDefaultBinding(t *testing.T) {
 	state := memory.New()
 	t.Cleanup(func() { _ = state.Close() })
 	begin := func(name string, do func(t *testing.T, e *apiservertest.Env, want func(what, token string, code int))) {

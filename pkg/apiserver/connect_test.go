@@ -202,7 +202,7 @@ func TestSilentKubelet(t *testing.T) {
 	}
 	defer l.Close()
 	ended := make(chan error, 1)
-	asked := make(chan struct{})
+	received := make(chan struct{})
 	go func() {
 		c, err := l.Accept()
 		if err != nil {
@@ -211,14 +211,14 @@ func TestSilentKubelet(t *testing.T) {
 		}
 		defer c.Close()
 		if _, err = c.Read(make([]byte, 1)); err == nil {
-			close(asked)
+			close(received)
 			_, err = io.Copy(io.Discard, c)
 		}
 		ended <- err
 	}()
 	newNode(t, cs, "silent", l.Addr())
 	newPod(t, cs, "unheard", "silent", "c")
-	requestUpgrade(t, e, "/api/v1/namespaces/default/pods/unheard/exec?command=x", "SPDY/3.1", asked)
+	requestUpgrade(t, e, "/api/v1/namespaces/default/pods/unheard/exec?command=x", "SPDY/3.1", received)
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):
@@ -227,7 +227,7 @@ func TestSilentKubelet(t *testing.T) {
 }
 
 // requestUpgrade asks for another protocol, and disconnects once asked is closed.
-func requestUpgrade(t *testing.T, e *apiservertest.Env, path, protocol string, asked <-chan struct{}) {
+func requestUpgrade(t *testing.T, e *apiservertest.Env, path, protocol string, received <-chan struct{}) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(testContext(t))
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL+path, nil)
@@ -239,16 +239,16 @@ func requestUpgrade(t *testing.T, e *apiservertest.Env, path, protocol string, a
 	if err != nil {
 		t.Fatal(err)
 	}
-	answered := make(chan struct{})
+	responded := make(chan struct{})
 	go func() {
-		defer close(answered)
+		defer close(responded)
 		if resp, err := (&http.Transport{TLSClientConfig: conf}).RoundTrip(req); err == nil {
 			_ = resp.Body.Close()
 		}
 	}()
-	<-asked
+	<-received
 	cancel()
-	<-answered
+	<-responded
 }
 
 // silentKubelet is the listener of such a kubelet.

@@ -19,8 +19,8 @@ import (
 // open lists the paths that need no credentials.
 var openPaths = map[string]bool{"/healthz": true, "/livez": true, "/readyz": true, "/version": true, "/version/": true}
 
-// TestNothingIsOpen requests every served path, with each method, without credentials and with invalid ones.
-func TestNothingIsOpen(t *testing.T) {
+// TestEveryPathNeedsCredentials requests every served path, with each method, without credentials and with invalid ones.
+func TestEveryPathNeedsCredentials(t *testing.T) {
 	e := apiservertest.New(t)
 	paths := []string{"/", "/nonsense", "/apis/nonsense.example.com/v1/things"}
 	_, body := do(t, e, http.MethodGet, "/", "")
@@ -90,8 +90,8 @@ func try(t *testing.T, e *apiservertest.Env, method, path, token string) (int, s
 	return resp.StatusCode, body
 }
 
-// TestAccountsKeepToTheirNamespace: a ServiceAccount reads only the Secrets that a binding allows.
-func TestAccountsKeepToTheirNamespace(t *testing.T) {
+// TestServiceAccountsAreLimitedToTheirBindings: a ServiceAccount reads only the Secrets that a binding allows.
+func TestServiceAccountsAreLimitedToTheirBindings(t *testing.T) {
 	e := apiservertest.New(t)
 	cs, ctx := clientset(t, e.AdminConfig), testContext(t)
 	for _, ns := range []string{"one", "two"} {

@@ -40,15 +40,15 @@ func newRope(t *testing.T) *rope {
 			return
 		}
 		r.calls.Add(1)
-		answer := &apiextensionsv1.ConversionResponse{UID: review.Request.UID, Result: metav1.Status{Status: "Success"}}
+		response := &apiextensionsv1.ConversionResponse{UID: review.Request.UID, Result: metav1.Status{Status: "Success"}}
 		if r.broken.Load() {
-			answer.Result = metav1.Status{Status: "Failure", Message: "the rope is torn"}
+			response.Result = metav1.Status{Status: "Failure", Message: "the rope is torn"}
 		}
 		for _, raw := range review.Request.Objects {
 			r.objects.Add(1)
-			answer.ConvertedObjects = append(answer.ConvertedObjects, stretch(raw, review.Request.DesiredAPIVersion))
+			response.ConvertedObjects = append(response.ConvertedObjects, stretch(raw, review.Request.DesiredAPIVersion))
 		}
-		review.Request, review.Response = nil, answer
+		review.Request, review.Response = nil, response
 		_ = json.NewEncoder(w).Encode(review)
 	}))
 	r.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -170,9 +170,9 @@ func TestCustomVersionGone(t *testing.T) {
 	define(version("v1", true))
 	const gone = "request to convert CR to an invalid group/version: example.com/v1beta1"
 	c.eventually(at("v1", "carts", "x"), func(int, *unstructured.Unstructured) bool {
-		resp, answer := do(t, c.env, "PATCH", at("v1", "carts", "x")+"?fieldManager=new", `{"apiVersion":"example.com/v1","kind":"Cart","spec":{"b":2}}`,
+		resp, response := do(t, c.env, "PATCH", at("v1", "carts", "x")+"?fieldManager=new", `{"apiVersion":"example.com/v1","kind":"Cart","spec":{"b":2}}`,
 			"Content-Type", "application/apply-patch+yaml")
-		return resp.StatusCode == 500 && strings.Contains(answer, gone)
+		return resp.StatusCode == 500 && strings.Contains(response, gone)
 	})
 	if got := c.must("PATCH", at("v1", "carts", "x"), `{"spec":{"a":3}}`, "Content-Type", mergePatch); specOf(got, "a") != float64(3) {
 		t.Errorf("got %v", got.Object)

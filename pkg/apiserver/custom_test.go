@@ -47,13 +47,13 @@ type customs struct {
 // must sends a request that must succeed and returns the response body.
 func (c customs) must(method, path, body string, headers ...string) *unstructured.Unstructured {
 	c.Helper()
-	resp, answer := do(c, c.env, method, path, body, headers...)
+	resp, text := do(c, c.env, method, path, body, headers...)
 	if resp.StatusCode >= 300 {
-		c.Fatalf("%s %s: %d %s", method, path, resp.StatusCode, answer)
+		c.Fatalf("%s %s: %d %s", method, path, resp.StatusCode, text)
 	}
 	u := &unstructured.Unstructured{}
-	if err := json.Unmarshal([]byte(answer), &u.Object); err != nil {
-		c.Fatalf("%s %s: %v: %s", method, path, err, answer)
+	if err := json.Unmarshal([]byte(text), &u.Object); err != nil {
+		c.Fatalf("%s %s: %v: %s", method, path, err, text)
 	}
 	return u
 }
@@ -61,25 +61,25 @@ func (c customs) must(method, path, body string, headers ...string) *unstructure
 // fails sends a request that must fail with a code and a message.
 func (c customs) fails(code int, message, method, path, body string, headers ...string) {
 	c.Helper()
-	resp, answer := do(c, c.env, method, path, body, headers...)
-	if resp.StatusCode != code || !strings.Contains(answer, message) {
-		c.Fatalf("%s %s: %d %s, want %d %s", method, path, resp.StatusCode, answer, code, message)
+	resp, text := do(c, c.env, method, path, body, headers...)
+	if resp.StatusCode != code || !strings.Contains(text, message) {
+		c.Fatalf("%s %s: %d %s, want %d %s", method, path, resp.StatusCode, text, code, message)
 	}
 }
 
 // eventually waits until ok accepts the response to a GET of path.
 func (c customs) eventually(path string, ok func(code int, u *unstructured.Unstructured) bool) {
 	c.Helper()
-	var answer string
+	var text string
 	err := wait.PollUntilContextTimeout(testContext(c), 2*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		var resp *http.Response
-		resp, answer = do(c, c.env, "GET", path, "")
+		resp, text = do(c, c.env, "GET", path, "")
 		u := &unstructured.Unstructured{}
-		_ = json.Unmarshal([]byte(answer), &u.Object) // a body that is not an object has no fields
+		_ = json.Unmarshal([]byte(text), &u.Object) // a body that is not an object has no fields
 		return ok(resp.StatusCode, u), nil
 	})
 	if err != nil {
-		c.Fatalf("GET %s: %v: %s", path, err, answer)
+		c.Fatalf("GET %s: %v: %s", path, err, text)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestCustomVersions(t *testing.T) {
 	}
 }
 
-func TestCustomServedWhenAnswered(t *testing.T) {
+func TestCustomServedAfterCreate(t *testing.T) {
 	c := customs{t, apiservertest.New(t)}
 	for i := range 20 {
 		plural := fmt.Sprintf("things%d", i)
@@ -319,8 +319,8 @@ func TestCustomAfterRestart(t *testing.T) {
 	}
 }
 
-// TestCustomMany creates many definitions at once, like the installation of a large operator.
-func TestCustomMany(t *testing.T) {
+// TestManyDefinitions creates many definitions at once, like the installation of a large operator.
+func TestManyDefinitions(t *testing.T) {
 	const many = 60
 	c := customs{t, apiservertest.New(t)}
 	var all sync.WaitGroup

@@ -139,8 +139,8 @@ func (x *extension) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// asked returns the last request for a resource.
-func (x *extension) asked() *http.Request {
+// received returns the last request for a resource.
+func (x *extension) received() *http.Request {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.last
@@ -175,12 +175,12 @@ func (x *extension) discover(w http.ResponseWriter, r *http.Request) {
 }
 
 func (x *extension) swagger(at string) any {
-	answer := map[string]any{"200": map[string]any{"description": "OK", "schema": map[string]string{"$ref": "#/definitions/org.example.Thing"}}}
+	responses := map[string]any{"200": map[string]any{"description": "OK", "schema": map[string]string{"$ref": "#/definitions/org.example.Thing"}}}
 	return map[string]any{
 		"swagger": "2.0", "info": map[string]string{"title": "e", "version": "1"},
 		"paths": map[string]any{
-			at + "/things": map[string]any{"get": map[string]any{"responses": answer}},
-			"/version/":    map[string]any{"get": map[string]any{"responses": answer}},
+			at + "/things": map[string]any{"get": map[string]any{"responses": responses}},
+			"/version/":    map[string]any{"get": map[string]any{"responses": responses}},
 		},
 		"definitions": map[string]any{"org.example.Thing": map[string]any{"type": "object", "description": "A thing."}},
 	}

@@ -211,7 +211,7 @@ func TestExtensionRequests(t *testing.T) {
 	if resp.StatusCode != http.StatusOK || !strings.Contains(body, `"kind":"ThingList"`) {
 		t.Fatalf("%s %s", resp.Status, body)
 	}
-	h := x.asked().Header
+	h := x.received().Header
 	for name, want := range map[string][]string{
 		"X-Remote-User": {"admin"}, "X-Remote-Uid": {"admin-uid"}, "X-Remote-Group": {"system:masters", "system:authenticated"},
 		"X-Remote-Extra-Scope": nil, "Authorization": nil, "Audit-Id": {"7"},
@@ -221,12 +221,12 @@ func TestExtensionRequests(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, h.Values(name), want)
 		}
 	}
-	if q := x.asked().URL.Query(); q.Get("limit") != "5" || q.Get("a") != "b c" {
-		t.Errorf("query: %s", x.asked().URL)
+	if q := x.received().URL.Query(); q.Get("limit") != "5" || q.Get("a") != "b c" {
+		t.Errorf("query: %s", x.received().URL)
 	}
 	if _, body := do(t, e, "GET", thingsPath+"/a", "", "Impersonate-User", "bob", "Impersonate-Group", "system:masters", "Impersonate-Extra-Some%2fThing", "x"); !strings.Contains(body, `"kind":"Thing"`) ||
-		x.asked().Header.Get("X-Remote-User") != "bob" || x.asked().Header.Get("X-Remote-Extra-Some%2fthing") != "x" || x.asked().Header.Get("Impersonate-User") != "" {
-		t.Errorf("as bob: %s %v", body, x.asked().Header)
+		x.received().Header.Get("X-Remote-User") != "bob" || x.received().Header.Get("X-Remote-Extra-Some%2fthing") != "x" || x.received().Header.Get("Impersonate-User") != "" {
+		t.Errorf("as bob: %s %v", body, x.received().Header)
 	}
 	if resp, body := do(t, e, "GET", thingsPath, "", "Authorization", "Bearer "+apiservertest.AliceToken); resp.StatusCode != http.StatusForbidden ||
 		!strings.Contains(body, `things.example.org is forbidden: User \"alice\" cannot list resource \"things\" in API group \"example.org\" in the namespace \"default\"`) {
@@ -239,8 +239,8 @@ func TestExtensionRequests(t *testing.T) {
 		t.Errorf("a redirect: %s %s", resp.Status, body)
 	}
 	x.watch(t)
-	if got := upgraded(t, e, "POST", thingsPath+"/a/exec", "hello"); got != "HELLO" || x.asked().Header.Get("X-Remote-User") != "admin" || x.asked().Header.Get("Authorization") != "" {
-		t.Errorf("got %q from %v", got, x.asked().Header)
+	if got := upgraded(t, e, "POST", thingsPath+"/a/exec", "hello"); got != "HELLO" || x.received().Header.Get("X-Remote-User") != "admin" || x.received().Header.Get("Authorization") != "" {
+		t.Errorf("got %q from %v", got, x.received().Header)
 	}
 }
 

@@ -94,8 +94,8 @@ func (r *replay) compareCounts(counts string) {
 	}
 }
 
-// asked is a recorded request with its response.
-type asked struct {
+// recorded is a recorded request with its response.
+type recorded struct {
 	Name, Method, Path, Query, Accept, ContentTypeSent, As, Impersonate, Save, Note string
 
 	Body, Request, Response, Table any
@@ -128,7 +128,7 @@ func (r *replay) creates(file, kind string) {
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
-		var c asked
+		var c recorded
 		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
 			r.Fatal(err)
 		}
@@ -140,9 +140,9 @@ func (r *replay) creates(file, kind string) {
 }
 
 // create creates an object, compares the response, and deletes the object.
-func (r *replay) create(group string, c asked) {
+func (r *replay) create(group string, c recorded) {
 	r.namespace(c.Path)
-	code, body, warnings := r.send(asked{Method: "POST", Path: c.Path, Query: c.Query, Body: c.Request})
+	code, body, warnings := r.send(recorded{Method: "POST", Path: c.Path, Query: c.Query, Body: c.Request})
 	want := []any{c.Status, mask(c.Response), c.Warnings, nil}
 	got := []any{code, mask(body), warnings, nil}
 	object, _ := body.(map[string]any)
@@ -150,13 +150,13 @@ func (r *replay) create(group string, c asked) {
 	if name, _ := meta["name"].(string); name != "" && code < 300 {
 		path := c.Path + "/" + name
 		if c.Table != nil {
-			_, table, _ := r.send(asked{Method: "GET", Path: path, Accept: "application/json;as=Table;v=v1;g=meta.k8s.io"})
+			_, table, _ := r.send(recorded{Method: "GET", Path: path, Accept: "application/json;as=Table;v=v1;g=meta.k8s.io"})
 			want[3], got[3] = rows(c.Table), rows(table)
 		}
-		r.send(asked{Method: "DELETE", Path: path, Query: "gracePeriodSeconds=0"})
-		if code, left, _ := r.send(asked{Method: "GET", Path: path}); code == http.StatusOK {
+		r.send(recorded{Method: "DELETE", Path: path, Query: "gracePeriodSeconds=0"})
+		if code, left, _ := r.send(recorded{Method: "GET", Path: path}); code == http.StatusOK {
 			left.(map[string]any)["metadata"].(map[string]any)["finalizers"] = []any{}
-			r.send(asked{Method: "PUT", Path: path, Body: left})
+			r.send(recorded{Method: "PUT", Path: path, Body: left})
 		}
 	}
 	r.note(group, c.Name, want, got)
@@ -171,8 +171,8 @@ func (r *replay) namespace(path string) {
 		return
 	}
 	r.made[m[1]] = true
-	r.send(asked{Method: "POST", Path: "/api/v1/namespaces", Body: map[string]any{"metadata": map[string]any{"name": m[1]}}})
-	r.send(asked{Method: "POST", Path: "/api/v1/namespaces/" + m[1] + "/serviceaccounts", Body: map[string]any{"metadata": map[string]any{"name": "default"}}})
+	r.send(recorded{Method: "POST", Path: "/api/v1/namespaces", Body: map[string]any{"metadata": map[string]any{"name": m[1]}}})
+	r.send(recorded{Method: "POST", Path: "/api/v1/namespaces/" + m[1] + "/serviceaccounts", Body: map[string]any{"metadata": map[string]any{"name": "default"}}})
 }
 
 func (r *replay) flow(file string) {
@@ -180,7 +180,7 @@ func (r *replay) flow(file string) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	var flow struct{ Steps []asked }
+	var flow struct{ Steps []recorded }
 	if err := json.Unmarshal(b, &flow); err != nil {
 		r.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func (r *replay) fill(s string) string {
 }
 
 // send sends a request and returns the response; a body that is not JSON is {"raw": …}.
-func (r *replay) send(a asked) (int, any, []string) {
+func (r *replay) send(a recorded) (int, any, []string) {
 	r.Helper()
 	url := r.env.URL + r.fill(a.Path)
 	if a.Query != "" {

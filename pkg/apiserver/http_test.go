@@ -16,7 +16,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
-func TestAnswersToBadRequests(t *testing.T) {
+func TestBadRequests(t *testing.T) {
 	e := apiservertest.New(t)
 	const maps = "/api/v1/namespaces/default/configmaps"
 	noResource, noMethod := "the server could not find the requested resource", "the server does not allow this method on the requested resource"
@@ -194,7 +194,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-func TestForms(t *testing.T) {
+func TestFormBodies(t *testing.T) {
 	e := apiservertest.New(t)
 	const maps = "/api/v1/namespaces/default/configmaps"
 	do(t, e, "POST", maps, `{"metadata":{"name":"a","labels":{"x":"y"}},"data":{"k":"v"}}`)

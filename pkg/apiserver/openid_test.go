@@ -12,7 +12,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-func TestTokensCanBeCheckedByOthers(t *testing.T) {
+func TestOpenIDDiscovery(t *testing.T) {
 	e := apiservertest.New(t)
 	accounts := clientset(t, e.AdminConfig).CoreV1().ServiceAccounts("default")
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "x"}}

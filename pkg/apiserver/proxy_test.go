@@ -117,7 +117,7 @@ func TestPodProxyUpgrade(t *testing.T) {
 // disconnects.
 func TestSilentPodProxy(t *testing.T) {
 	e, cs := newPods(t)
-	asked, ended := make(chan struct{}), make(chan struct{})
+	received, ended := make(chan struct{}), make(chan struct{})
 	newBackend(t, cs, "web")
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -135,14 +135,14 @@ func TestSilentPodProxy(t *testing.T) {
 		if _, err := c.Read(make([]byte, 1)); err != nil {
 			t.Error(err)
 		}
-		close(asked)
+		close(received)
 		_, _ = io.Copy(io.Discard, c)
 	}()
 	_, text, err := net.SplitHostPort(silent.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	requestUpgrade(t, e, "/api/v1/namespaces/default/pods/web:"+text+"/proxy/", "websocket", asked)
+	requestUpgrade(t, e, "/api/v1/namespaces/default/pods/web:"+text+"/proxy/", "websocket", received)
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):

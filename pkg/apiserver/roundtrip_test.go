@@ -202,7 +202,7 @@ func (c speaker) trip(t *testing.T, s specimen, media string, encode func(runtim
 	}
 	meta := created.(metav1.Object)
 	path := s.path + "/" + meta.GetName()
-	if answered(created) {
+	if hasServerStatus(created) {
 		eventually(t, "the server says how it is", func() bool {
 			created = c.send(t, "GET", path, media, media, nil)
 			return conditions(created) > 0
@@ -231,8 +231,8 @@ func (c speaker) trip(t *testing.T, s specimen, media string, encode func(runtim
 	return mask(generic(t, created))
 }
 
-// answered reports whether the server sets the status of an object's kind.
-func answered(obj runtime.Object) bool { return conditions(obj) >= 0 }
+// hasServerStatus reports whether the server sets the status of an object's kind.
+func hasServerStatus(obj runtime.Object) bool { return conditions(obj) >= 0 }
 
 // conditions returns the number of conditions that the server has set on an object, -1 for kinds that it does not
 // reconcile.

@@ -46,8 +46,8 @@ func TestHalfHeader(t *testing.T) {
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	began := time.Now()
-	if answer, err := io.ReadAll(conn); err != nil || len(answer) > 0 && !strings.Contains(string(answer), "408") {
-		t.Errorf("got %q and %v", answer, err)
+	if response, err := io.ReadAll(conn); err != nil || len(response) > 0 && !strings.Contains(string(response), "408") {
+		t.Errorf("got %q and %v", response, err)
 	}
 	t.Logf("half a header is given up after %v", time.Since(began))
 }
@@ -102,9 +102,9 @@ func filled(t *testing.T, e *apiservertest.Env) {
 	}
 }
 
-// TestUnreadAnswers does not read its responses: the server closes each connection some time after the deadline of the
+// TestUnreadResponses does not read its responses: the server closes each connection some time after the deadline of the
 // request or watch.
-func TestUnreadAnswers(t *testing.T) {
+func TestUnreadResponses(t *testing.T) {
 	for verb, query := range map[string]string{"list": "?timeout=10s", "watch": "?watch=1&timeoutSeconds=10"} {
 		t.Run(verb, func(t *testing.T) {
 			clk, metrics := testclock.NewFakeClock(time.Now()), prometheus.NewRegistry()

@@ -16,7 +16,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
-func TestSocketIsTheAdministrators(t *testing.T) {
+func TestSocketAuthenticatesItsOwner(t *testing.T) {
 	dir, err := os.MkdirTemp("", "sock") // the path of the test's own folder may be too long for a socket
 	if err != nil {
 		t.Fatal(err)

@@ -38,21 +38,21 @@ import (
 
 // hooks is a server of webhooks: the handler of each path, and the reviews that it got.
 type hooks struct {
-	server *httptest.Server
-	mu     sync.Mutex
-	asked  map[string][]*reviewv1.AdmissionRequest
-	serve  map[string]func(r *reviewv1.AdmissionRequest) *reviewv1.AdmissionResponse
+	server   *httptest.Server
+	mu       sync.Mutex
+	received map[string][]*reviewv1.AdmissionRequest
+	serve    map[string]func(r *reviewv1.AdmissionRequest) *reviewv1.AdmissionResponse
 }
 
 func newHooks(t *testing.T) *hooks {
-	h := &hooks{asked: map[string][]*reviewv1.AdmissionRequest{}, serve: map[string]func(*reviewv1.AdmissionRequest) *reviewv1.AdmissionResponse{}}
+	h := &hooks{received: map[string][]*reviewv1.AdmissionRequest{}, serve: map[string]func(*reviewv1.AdmissionRequest) *reviewv1.AdmissionResponse{}}
 	h.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var review reviewv1.AdmissionReview
 		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
 			t.Errorf("read a review: %v", err)
 		}
 		h.mu.Lock()
-		h.asked[r.URL.Path] = append(h.asked[r.URL.Path], review.Request)
+		h.received[r.URL.Path] = append(h.received[r.URL.Path], review.Request)
 		serve := h.serve[r.URL.Path]
 		h.mu.Unlock()
 		if serve == nil {
@@ -103,13 +103,13 @@ func (h *hooks) config(path string) admissionv1.WebhookClientConfig {
 func (h *hooks) times(path string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.asked[path])
+	return len(h.received[path])
 }
 
 func (h *hooks) last(t *testing.T, path string) *reviewv1.AdmissionRequest {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := h.asked[path]
+	all := h.received[path]
 	if len(all) == 0 {
 		t.Fatalf("%s was not asked", path)
 	}

@@ -16,49 +16,49 @@ func version(stored, v string) string {
 }
 
 func TestApply(t *testing.T) {
-	ok := func(body string) []answer { return []answer{{body: body}} }
+	ok := func(body string) []response { return []response{{body: body}} }
 	notFound := failure(404, "NotFound")
 	for _, c := range []struct {
-		name     string
-		applier  Applier
-		manifest string // "": manifestC
-		answers  map[string][]answer
-		want     Outcome
-		err      string
-		requests string
-		warn     string
+		name      string
+		applier   Applier
+		manifest  string // "": manifestC
+		responses map[string][]response
+		want      Outcome
+		err       string
+		requests  string
+		warn      string
 	}{
-		{name: "what is not there is created", answers: map[string][]answer{http.MethodGet: {notFound}, http.MethodPost: ok(storedC)},
+		{name: "what is not there is created", responses: map[string][]response{http.MethodGet: {notFound}, http.MethodPost: ok(storedC)},
 			want: Created, requests: "GET POST"},
-		{name: "what differs is patched", answers: map[string][]answer{http.MethodGet: ok(storedC), http.MethodPatch: ok(version(storedC, "6"))},
+		{name: "what differs is patched", responses: map[string][]response{http.MethodGet: ok(storedC), http.MethodPatch: ok(version(storedC, "6"))},
 			want: Configured, requests: "GET PATCH"},
-		{name: "a patch that changes nothing", answers: map[string][]answer{http.MethodGet: ok(storedC), http.MethodPatch: ok(storedC)},
+		{name: "a patch that changes nothing", responses: map[string][]response{http.MethodGet: ok(storedC), http.MethodPatch: ok(storedC)},
 			want: Unchanged, requests: "GET PATCH"},
 		{name: "a conflict is tried again on what is there now", want: Configured, requests: "GET PATCH GET PATCH",
-			answers: map[string][]answer{http.MethodGet: ok(storedC), http.MethodPatch: {failure(409, "Conflict"), {body: version(storedC, "7")}}}},
+			responses: map[string][]response{http.MethodGet: ok(storedC), http.MethodPatch: {failure(409, "Conflict"), {body: version(storedC, "7")}}}},
 		{name: "conflicts without end", err: "Conflict!", requests: "GET PATCH" + strings.Repeat(" GET PATCH", conflictRetries),
-			answers: map[string][]answer{http.MethodGet: ok(storedC), http.MethodPatch: {failure(409, "Conflict")}}},
+			responses: map[string][]response{http.MethodGet: ok(storedC), http.MethodPatch: {failure(409, "Conflict")}}},
 		{name: "a refusal is not tried again", err: "Invalid!", requests: "GET PATCH",
-			answers: map[string][]answer{http.MethodGet: ok(storedC), http.MethodPatch: {failure(422, "Invalid")}}},
+			responses: map[string][]response{http.MethodGet: ok(storedC), http.MethodPatch: {failure(422, "Invalid")}}},
 		{name: "force replaces what cannot be patched", applier: Applier{Force: true}, want: Configured, requests: "GET PATCH DELETE GET POST",
-			answers: map[string][]answer{http.MethodGet: {{body: storedC}, notFound}, http.MethodPatch: {failure(422, "Invalid")},
+			responses: map[string][]response{http.MethodGet: {{body: storedC}, notFound}, http.MethodPatch: {failure(422, "Invalid")},
 				http.MethodDelete: ok(`{"kind":"Status","apiVersion":"v1","status":"Success"}`), http.MethodPost: ok(version(storedC, "9"))}},
 		{name: "pretending creates nothing", applier: Applier{Pretend: true}, want: Created, requests: "GET",
-			answers: map[string][]answer{http.MethodGet: {notFound}}},
+			responses: map[string][]response{http.MethodGet: {notFound}}},
 		{name: "pretending changes nothing", applier: Applier{Pretend: true}, want: Configured, requests: "GET",
-			answers: map[string][]answer{http.MethodGet: ok(storedC)}},
+			responses: map[string][]response{http.MethodGet: ok(storedC)}},
 		{name: "what was not applied before", want: Configured, requests: "GET PATCH",
-			warn:    "resource configmaps/c is missing the kubectl.kubernetes.io/last-applied-configuration annotation which is required by",
-			answers: map[string][]answer{http.MethodGet: ok(strings.Replace(storedC, "last-applied", "x", 1)), http.MethodPatch: ok(version(storedC, "6"))}},
+			warn:      "resource configmaps/c is missing the kubectl.kubernetes.io/last-applied-configuration annotation which is required by",
+			responses: map[string][]response{http.MethodGet: ok(strings.Replace(storedC, "last-applied", "x", 1)), http.MethodPatch: ok(version(storedC, "6"))}},
 		{name: "what is being deleted", want: Configured, requests: "GET PATCH", warn: "Detected changes to resource c which is currently being deleted.",
-			answers: map[string][]answer{http.MethodGet: ok(strings.Replace(storedC, `"resourceVersion"`, `"deletionTimestamp":"2026-01-01T00:00:00Z","resourceVersion"`, 1)),
+			responses: map[string][]response{http.MethodGet: ok(strings.Replace(storedC, `"resourceVersion"`, `"deletionTimestamp":"2026-01-01T00:00:00Z","resourceVersion"`, 1)),
 				http.MethodPatch: ok(version(storedC, "6"))}},
 		{name: "a name that the server would choose", manifest: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"c-"}}`,
 			err: "from c-: cannot use generate name with apply"},
-		{name: "no access", answers: map[string][]answer{http.MethodGet: {failure(403, "Forbidden")}}, err: "Forbidden!", requests: "GET"},
+		{name: "no access", responses: map[string][]response{http.MethodGet: {failure(403, "Forbidden")}}, err: "Forbidden!", requests: "GET"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newServer(t, c.answers)
+			s := newServer(t, c.responses)
 			var warned []string
 			c.applier.Overwrite = true
 			c.applier.Warn = func(text string) { warned = append(warned, text) }

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// answer is a server's response to one request.
-type answer struct {
+// response is a server's response to one request.
+type response struct {
 	code int // 0: 200
 	body string
 }
@@ -26,18 +26,18 @@ type answer struct {
 // server answers requests with the responses of a test, in order.
 type server struct {
 	*httptest.Server
-	answers map[string][]answer                         // by method; the last stays
-	watches []func(event func(string), r *http.Request) // of the object, one per connection; the last stays open
-	pods    func(event func(string), r *http.Request)   // the watch of pods
-	paths   map[string]string                           // bodies of GET by path, before answers
+	responses map[string][]response                       // by method; the last stays
+	watches   []func(event func(string), r *http.Request) // of the object, one per connection; the last stays open
+	pods      func(event func(string), r *http.Request)   // the watch of pods
+	paths     map[string]string                           // bodies of GET by path, before answers
 
 	mu       sync.Mutex
 	requests []string // METHOD, and the selector of a watch of pods
 	watched  int
 }
 
-func newServer(t *testing.T, answers map[string][]answer) *server {
-	s := &server{answers: answers}
+func newServer(t *testing.T, responses map[string][]response) *server {
+	s := &server{responses: responses}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	return s
@@ -56,9 +56,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	s.requests = append(s.requests, r.Method)
-	a := s.answers[r.Method][0]
-	if len(s.answers[r.Method]) > 1 {
-		s.answers[r.Method] = s.answers[r.Method][1:]
+	a := s.responses[r.Method][0]
+	if len(s.responses[r.Method]) > 1 {
+		s.responses[r.Method] = s.responses[r.Method][1:]
 	}
 	s.mu.Unlock()
 	if a.code != 0 {
@@ -136,8 +136,8 @@ func (s *server) clients(t *testing.T) kubernetes.Interface {
 }
 
 // failure is an error as the API server sends it.
-func failure(code int, reason string) answer {
-	return answer{code, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"%s!","reason":%q,"code":%d}`, reason, reason, code)}
+func failure(code int, reason string) response {
+	return response{code, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"%s!","reason":%q,"code":%d}`, reason, reason, code)}
 }
 
 func event(kind, object string) string { return fmt.Sprintf(`{"type":%q,"object":%s}`, kind, object) }

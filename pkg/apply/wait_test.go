@@ -214,24 +214,24 @@ func TestWait(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		get     []answer
+		get     []response
 		watches []watcher
 		printed []string
 		err     string
 	}{
-		{"it is there already", []answer{{body: deploymentAt("1", "1")}}, nil, []string{isUp}, ""},
-		{"it comes up, and what says nothing new makes no line", []answer{{body: deploymentAt("1", "0")}},
+		{"it is there already", []response{{body: deploymentAt("1", "1")}}, nil, []string{isUp}, ""},
+		{"it comes up, and what says nothing new makes no line", []response{{body: deploymentAt("1", "0")}},
 			[]watcher{events(event("MODIFIED", deploymentAt("2", "0")), event("MODIFIED", deploymentAt("3", "1")))}, []string{comesUp, isUp}, ""},
-		{"the watch ends in between", []answer{{body: deploymentAt("1", "0")}, {body: deploymentAt("4", "1")}}, []watcher{events(), events()}, []string{comesUp, isUp}, ""},
-		{"the watch has expired", []answer{{body: deploymentAt("1", "0")}, {body: deploymentAt("4", "1")}},
+		{"the watch ends in between", []response{{body: deploymentAt("1", "0")}, {body: deploymentAt("4", "1")}}, []watcher{events(), events()}, []string{comesUp, isUp}, ""},
+		{"the watch has expired", []response{{body: deploymentAt("1", "0")}, {body: deploymentAt("4", "1")}},
 			[]watcher{events(event("ERROR", failure(410, "Expired").body)), events()}, []string{comesUp, isUp}, ""},
-		{"it is deleted", []answer{{body: deploymentAt("1", "0")}}, []watcher{events(event("DELETED", deploymentAt("2", "0")))}, []string{comesUp},
+		{"it is deleted", []response{{body: deploymentAt("1", "0")}}, []watcher{events(event("DELETED", deploymentAt("2", "0")))}, []string{comesUp},
 			"wait for deployment.apps/web: it was deleted"},
-		{"it is gone after the watch", []answer{{body: deploymentAt("1", "0")}, failure(404, "NotFound")}, []watcher{events(), events()}, []string{comesUp},
+		{"it is gone after the watch", []response{{body: deploymentAt("1", "0")}, failure(404, "NotFound")}, []watcher{events(), events()}, []string{comesUp},
 			"wait for deployment.apps/web: NotFound!"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newServer(t, map[string][]answer{http.MethodGet: c.get})
+			s := newServer(t, map[string][]response{http.MethodGet: c.get})
 			s.watches = c.watches
 			var printed []string
 			w := &Waiter{Clients: s.clients(t), Clock: impatient(t), Say: func(line string) { printed = append(printed, line) }}
@@ -253,7 +253,7 @@ func TestWaitShowsPods(t *testing.T) {
 		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + name + `","ownerReferences":[{"kind":"ReplicaSet","uid":"` + owner + `","controller":true}]},"spec":{"nodeName":"n"},"status":{"phase":"` + phase + `"}}`
 	}
 	shown := make(chan struct{})
-	s := newServer(t, map[string][]answer{http.MethodGet: {{body: deploymentAt("1", "0")}}})
+	s := newServer(t, map[string][]response{http.MethodGet: {{body: deploymentAt("1", "0")}}})
 	s.paths = map[string]string{"/apis/apps/v1/namespaces/default/replicasets": replicaSets}
 	s.pods = func(send func(string), _ *http.Request) {
 		send(event("MODIFIED", pod("other-1", "r2", "Running"))) // of a Deployment with the same selector
@@ -287,7 +287,7 @@ func TestWaitShowsPods(t *testing.T) {
 
 func TestWaitEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	s := newServer(t, map[string][]answer{http.MethodGet: {{body: deploymentAt("1", "0")}}})
+	s := newServer(t, map[string][]response{http.MethodGet: {{body: deploymentAt("1", "0")}}})
 	s.watches = append(s.watches, func(func(string), *http.Request) { cancel(errors.New("not ready after 1s")) })
 	w := &Waiter{Clients: s.clients(t), Clock: clocktesting.NewFakeClock(time.Time{}), Say: func(string) {}}
 	err := w.Wait(ctx, s.info(t, deploymentAt("1", "0")))
@@ -299,7 +299,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 // TestWaitHolds: a Deployment that is available for a moment only is not ready.
 func TestWaitHolds(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Time{})
-	s := newServer(t, map[string][]answer{http.MethodGet: {{body: deploymentAt("1", "1")}}})
+	s := newServer(t, map[string][]response{http.MethodGet: {{body: deploymentAt("1", "1")}}})
 	s.watches = append(s.watches, func(send func(string), _ *http.Request) {
 		waitFor(t, clk.HasWaiters)
 		clk.Step(holdTime - 1)
@@ -323,7 +323,7 @@ func TestWaitHolds(t *testing.T) {
 // TestWaitHoldsAfterRestart: a container that restarts begins the hold anew, though the Deployment stays available.
 func TestWaitHoldsAfterRestart(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Time{})
-	s := newServer(t, map[string][]answer{http.MethodGet: {{body: deploymentAt("1", "1")}}})
+	s := newServer(t, map[string][]response{http.MethodGet: {{body: deploymentAt("1", "1")}}})
 	w := &Waiter{Clients: s.clients(t), Clock: clk, Say: func(string) {}}
 	pods := signals{restarted: make(chan struct{})}
 	done := make(chan error, 1)
@@ -372,7 +372,7 @@ func TestWaitExplains(t *testing.T) {
 		return oneLine(event("MODIFIED", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"`+name+`","namespace":"default","uid":"`+name+`","ownerReferences":[{"kind":"ReplicaSet","uid":"`+owner+`","controller":true}]},
 			"status":{"phase":"Running","containerStatuses":[{"name":"c","state":{"waiting":{"reason":"`+reason+`","message":"back-off"}},"lastState":{"terminated":{"exitCode":1}}}]}}`))
 	}
-	s := newServer(t, map[string][]answer{http.MethodGet: {{body: deploymentAt("1", "0")}}})
+	s := newServer(t, map[string][]response{http.MethodGet: {{body: deploymentAt("1", "0")}}})
 	s.paths = map[string]string{
 		"/apis/apps/v1/namespaces/default/replicasets": replicaSets,
 		"/api/v1/namespaces/default/events": `{"apiVersion":"v1","kind":"EventList","items":[

@@ -98,7 +98,7 @@ func event(kind watch.EventType, p *corev1.Pod) client.Event {
 }
 
 // follow runs a cache of pods on s in a synctest bubble, and passes it to test with a log of its notifications.
-func follow(t *testing.T, s *scripted, test func(c *client.Cache[*corev1.Pod], told func() string)) {
+func follow(t *testing.T, s *scripted, test func(c *client.Cache[*corev1.Pod], observed func() string)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s.events = make(chan any)
@@ -158,8 +158,8 @@ func expect(t *testing.T, what string, got, want any) {
 func TestCacheResumesBrokenWatch(t *testing.T) {
 	s := &scripted{}
 	s.listing(10, pod("a", 5))
-	follow(t, s, func(c *client.Cache[*corev1.Pod], told func() string) {
-		expect(t, "first", told(), "+a@5 ")
+	follow(t, s, func(c *client.Cache[*corev1.Pod], observed func() string) {
+		expect(t, "first", observed(), "+a@5 ")
 		s.events <- event(watch.Modified, pod("a", 11))
 		s.events <- errors.New("connection lost")
 		s.events <- event(watch.Added, pod("b", 12))
@@ -167,7 +167,7 @@ func TestCacheResumesBrokenWatch(t *testing.T) {
 		s.events <- event(watch.Bookmark, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "20"}})
 		s.events <- errors.New("connection lost")
 		s.events <- event(watch.Deleted, pod("a", 21))
-		expect(t, "then", told(), "~a@11 +b@12 -a@21 ")
+		expect(t, "then", observed(), "~a@11 +b@12 -a@21 ")
 		lists, from := s.seen()
 		expect(t, "lists", lists, 1)
 		expect(t, "watches from", from, "[10 11 12 20]")
@@ -178,12 +178,12 @@ func TestCacheResumesBrokenWatch(t *testing.T) {
 func TestCacheListsAgainWhenExpired(t *testing.T) {
 	s := &scripted{}
 	s.listing(10, pod("a", 5), pod("b", 6))
-	follow(t, s, func(c *client.Cache[*corev1.Pod], told func() string) {
-		told()
+	follow(t, s, func(c *client.Cache[*corev1.Pod], observed func() string) {
+		observed()
 		s.listing(30, pod("b", 25), pod("c", 28))
 		began := time.Now()
 		s.events <- apierrors.NewResourceExpired("too old")
-		log := told()
+		log := observed()
 		if log != "~b@25 +c@28 -a@30 " {
 			t.Errorf("told %q", log)
 		}
@@ -198,12 +198,12 @@ func TestCacheListsAgainWhenExpired(t *testing.T) {
 func TestCachePauses(t *testing.T) {
 	s := &scripted{}
 	s.listing(10)
-	follow(t, s, func(_ *client.Cache[*corev1.Pod], told func() string) {
+	follow(t, s, func(_ *client.Cache[*corev1.Pod], observed func() string) {
 		began := time.Now()
 		for range 20 {
 			s.events <- errors.New("connection refused")
 		}
-		told()
+		observed()
 		if took := time.Since(began); took < 40*time.Second {
 			t.Errorf("20 failures took only %v", took)
 		}
@@ -213,42 +213,42 @@ func TestCachePauses(t *testing.T) {
 func TestCachePut(t *testing.T) {
 	s := &scripted{}
 	s.listing(10, pod("a", 5))
-	follow(t, s, func(c *client.Cache[*corev1.Pod], told func() string) {
-		told()
+	follow(t, s, func(c *client.Cache[*corev1.Pod], observed func() string) {
+		observed()
 		c.Put(pod("a", 12)) // the response arrives before the watch event
-		expect(t, "put", told(), "~a@12 ")
+		expect(t, "put", observed(), "~a@12 ")
 		expect(t, "revision after put", c.Revision(), 10) // a watch resumed from a later revision would miss 11
 		s.events <- event(watch.Modified, pod("a", 11))
 		s.events <- event(watch.Modified, pod("a", 12))
-		expect(t, "what is not newer", told(), "")
+		expect(t, "what is not newer", observed(), "")
 		s.events <- event(watch.Deleted, pod("a", 13))
-		expect(t, "delete", told(), "-a@13 ")
+		expect(t, "delete", observed(), "-a@13 ")
 		c.Put(pod("a", 12)) // late: the watch is already past it
-		expect(t, "late put", told(), "")
+		expect(t, "late put", observed(), "")
 		c.Put(pod("b", 14))
 		s.events <- event(watch.Added, pod("b", 14))
-		expect(t, "put of a new one", told(), "+b@14 ")
+		expect(t, "put of a new one", observed(), "+b@14 ")
 	})
 }
 
 func TestCacheDrop(t *testing.T) {
 	s := &scripted{}
 	s.listing(10, pod("a", 5), pod("b", 6))
-	follow(t, s, func(c *client.Cache[*corev1.Pod], told func() string) {
-		told()
+	follow(t, s, func(c *client.Cache[*corev1.Pod], observed func() string) {
+		observed()
 		c.Drop(pod("a", 5))
-		expect(t, "drop", told(), "-a@5 ")
+		expect(t, "drop", observed(), "-a@5 ")
 		s.events <- event(watch.Modified, pod("a", 11)) // precedes the delete
 		c.Put(pod("a", 11))
-		expect(t, "late news", told(), "")
+		expect(t, "late news", observed(), "")
 		s.events <- event(watch.Deleted, pod("a", 12))
-		expect(t, "delete of what was dropped", told(), "")
+		expect(t, "delete of what was dropped", observed(), "")
 		again := pod("a", 13)
 		again.UID = "another"
 		s.events <- event(watch.Added, again)
-		expect(t, "a new one of that name", told(), "+a@13 ")
+		expect(t, "a new one of that name", observed(), "+a@13 ")
 		c.Drop(pod("a", 5))
-		expect(t, "drop of the old one", told(), "")
+		expect(t, "drop of the old one", observed(), "")
 		expect(t, "left", len(c.List("ns", nil)), 2)
 	})
 }
@@ -257,15 +257,15 @@ func TestCacheDrop(t *testing.T) {
 func TestCacheAfterRewind(t *testing.T) {
 	s := &scripted{}
 	s.listing(1000, pod("a", 900), pod("b", 901))
-	follow(t, s, func(c *client.Cache[*corev1.Pod], told func() string) {
-		told()
+	follow(t, s, func(c *client.Cache[*corev1.Pod], observed func() string) {
+		observed()
 		s.listing(10, pod("a", 4))
 		tooLarge := apierrors.NewTimeoutError("Too large resource version: 1000, current: 10", 1)
 		tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
 		s.events <- tooLarge
-		expect(t, "told", told(), "~a@4 -b@901 ")
+		expect(t, "told", observed(), "~a@4 -b@901 ")
 		s.events <- event(watch.Added, pod("c", 11))
-		expect(t, "then", told(), "+c@11 ")
+		expect(t, "then", observed(), "+c@11 ")
 		expect(t, "revision", c.Revision(), 11)
 	})
 }
@@ -360,8 +360,8 @@ func TestForget(t *testing.T) {
 		s.events = make(chan any)
 		caches := client.NewCaches(s, clock.Real())
 		old := caches.Pods()
-		told := 0
-		old.Subscribe(func(client.Change[*corev1.Pod]) { told++ })
+		observed := 0
+		old.Subscribe(func(client.Change[*corev1.Pod]) { observed++ })
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- caches.Run(ctx) }()
@@ -373,7 +373,7 @@ func TestForget(t *testing.T) {
 		synctest.Wait()
 		old.Put(pod("c", 20))
 		expect(t, "in the old one", len(old.List("", nil)), 2)
-		expect(t, "told", told, 2)
+		expect(t, "told", observed, 2)
 		select {
 		case s.events <- event(watch.Added, pod("d", 21)):
 			t.Error("the watch goes on")

@@ -202,11 +202,11 @@ func (t transport) delete(ctx context.Context, c call) (runtime.Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		asked, ok := obj.(*metav1.DeleteOptions)
+		sent, ok := obj.(*metav1.DeleteOptions)
 		if !ok {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("the body of a delete is a %T", obj))
 		}
-		opts = *asked
+		opts = *sent
 	}
 	selected := c.query.Get("labelSelector") != "" || c.query.Get("fieldSelector") != ""
 	if c.target.Name != "" || !selected {
@@ -249,7 +249,7 @@ func (c call) respond(req *http.Request, obj runtime.Object, err error) *http.Re
 	if err != nil {
 		code, contentType, body = http.StatusInternalServerError, "text/plain", []byte(err.Error())
 	}
-	return answer(req, code, contentType, io.NopCloser(bytes.NewReader(body)))
+	return newResponse(req, code, contentType, io.NopCloser(bytes.NewReader(body)))
 }
 
 // StatusOf returns err as the Status that a server would send.
@@ -261,7 +261,7 @@ func StatusOf(err error) metav1.Status {
 	return apierrors.NewInternalError(err).Status()
 }
 
-func answer(req *http.Request, code int, contentType string, body io.ReadCloser) *http.Response {
+func newResponse(req *http.Request, code int, contentType string, body io.ReadCloser) *http.Response {
 	return &http.Response{
 		StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {contentType}}, Body: body, ContentLength: -1, Request: req,
@@ -293,7 +293,7 @@ func (t transport) watch(req *http.Request, c call) *http.Response {
 		defer cancel()
 		w.CloseWithError(c.stream(w, t.client.Watch(ctx, c.target, opts)))
 	}()
-	return answer(req, http.StatusOK, typeJSON, closing{r, cancel})
+	return newResponse(req, http.StatusOK, typeJSON, closing{r, cancel})
 }
 
 // closing ends a watch when its body is closed.

@@ -147,9 +147,9 @@ func TestNetworkProbes(t *testing.T) {
 	r := newRig(t)
 	var code atomic.Int64
 	code.Store(http.StatusOK)
-	var asked atomic.Value
+	var received atomic.Value
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		asked.Store(req.Method + " " + req.URL.RequestURI() + " " + req.Host + " " + req.UserAgent() + " " + req.Header.Get("X-A"))
+		received.Store(req.Method + " " + req.URL.RequestURI() + " " + req.Host + " " + req.UserAgent() + " " + req.Header.Get("X-A"))
 		w.WriteHeader(int(code.Load()))
 	}))
 	defer srv.Close()
@@ -173,7 +173,7 @@ func TestNetworkProbes(t *testing.T) {
 		{Name: "tcp", ReadinessProbe: &tcp},
 	}})
 	r.later("p", "Running http:running+started+ready tcp:running+started+ready")
-	if got := asked.Load(); got != "GET /ok?x=1 shop kube-probe/1.36 b" {
+	if got := received.Load(); got != "GET /ok?x=1 shop kube-probe/1.36 b" {
 		t.Errorf("the server was asked %q", got)
 	}
 	code.Store(http.StatusServiceUnavailable)

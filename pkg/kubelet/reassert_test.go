@@ -11,8 +11,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 )
 
-// says updates a pod's status like another client.
-func (r *rig) says(pod *corev1.Pod, change func(*corev1.PodStatus)) {
+// setStatus updates a pod's status like another client.
+func (r *rig) setStatus(pod *corev1.Pod, change func(*corev1.PodStatus)) {
 	r.t.Helper()
 	r.until("the status is written", func() string {
 		next := r.get(pod.Name).DeepCopy()
@@ -28,7 +28,7 @@ func TestPodsGetReadyAgain(t *testing.T) {
 	r := newRig(t)
 	r.pod("p", corev1.PodSpec{})
 	pod := r.sees("p", "Running c:running+started+ready")
-	r.says(pod, func(s *corev1.PodStatus) {
+	r.setStatus(pod, func(s *corev1.PodStatus) {
 		for i := range s.Conditions {
 			if s.Conditions[i].Type == corev1.PodReady {
 				s.Conditions[i].Status = corev1.ConditionFalse
@@ -48,7 +48,7 @@ func TestPhaseOfAnotherClientEndsThePod(t *testing.T) {
 	r := newRig(t)
 	pod := r.pod("p", corev1.PodSpec{})
 	r.sees("p", "Running c:running+started+ready")
-	r.says(pod, func(s *corev1.PodStatus) { s.Phase = corev1.PodFailed })
+	r.setStatus(pod, func(s *corev1.PodStatus) { s.Phase = corev1.PodFailed })
 	r.sees("p", "Failed c:Error=143")
 }
 

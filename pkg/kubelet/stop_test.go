@@ -87,7 +87,7 @@ func TestStoppingIsTriedAgain(t *testing.T) {
 	r.runtime.mu.Lock()
 	r.runtime.stopFails = 2
 	r.runtime.mu.Unlock()
-	r.says(pod, func(s *corev1.PodStatus) { s.Phase = corev1.PodFailed })
+	r.setStatus(pod, func(s *corev1.PodStatus) { s.Phase = corev1.PodFailed })
 	r.later("p", "Failed c:Error=143")
 	r.event("p", "FailedKillPod", `error killing pod: container "c": the supervisor is gone`)
 }

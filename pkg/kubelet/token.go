@@ -65,14 +65,14 @@ func (v *podVolumes) requestToken(ctx context.Context, pod *corev1.Pod, audience
 	if err != nil {
 		return token{}, fmt.Errorf("failed to fetch token: %w", err)
 	}
-	answer, ok := got.(*authenticationv1.TokenRequest)
+	request, ok := got.(*authenticationv1.TokenRequest)
 	if !ok {
 		return token{}, fmt.Errorf("request token: the answer is a %T", got)
 	}
 	now := v.clock().Now()
-	life := answer.Status.ExpirationTimestamp.Sub(now)
+	life := request.Status.ExpirationTimestamp.Sub(now)
 	return token{
-		text: answer.Status.Token, seconds: seconds,
+		text: request.Status.Token, seconds: seconds,
 		renewAt: now.Add(min(time.Duration(float64(life)*renewShare), renewLatest)),
 	}, nil
 }

@@ -325,7 +325,7 @@ func TestPodsOutliveTheirKubelet(t *testing.T) {
 	w.delete("p")
 }
 
-func TestNodeSaysThatPodsCanReadTheKeys(t *testing.T) {
+func TestNodeConditionPodsCanReadKeys(t *testing.T) {
 	w := newWhole(t)
 	w.until("the condition KeysProtected", func() string {
 		got, err := w.env.Client("test").Get(t.Context(), client.Target{Resource: client.Nodes, Name: "n1"}, metav1.GetOptions{})

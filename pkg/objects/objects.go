@@ -76,7 +76,7 @@ type Def[T Object] struct {
 
 	// Grace returns the grace period of a delete in seconds, during which another component (the kubelet) finishes the object; 0
 	// removes it at once. nil: 0.
-	Grace func(obj T, asked *int64) int64
+	Grace func(obj T, requested *int64) int64
 
 	// Deleting changes an object at the start of its deletion, for example adds a finalizer. If it sets the deletionTimestamp, the
 	// request ends with that change. nil: no change.

@@ -33,9 +33,9 @@ type Resource struct {
 	Scale      *ScaleOf  // nil: no scale subresource
 	Parts      map[string]*StatusOf
 	Connects   []string
-	Grace      func(obj Object, asked *int64) int64 // negative: no graceful deletion
-	Read       func(value []byte) (Object, error)   // decodes a stored value of any version; nil: decode into New()
-	Deleting   func(obj Object, now time.Time)      // changes a copy before its deletionTimestamp is set; nil: no change
+	Grace      func(obj Object, requested *int64) int64 // negative: no graceful deletion
+	Read       func(value []byte) (Object, error)       // decodes a stored value of any version; nil: decode into New()
+	Deleting   func(obj Object, now time.Time)          // changes a copy before its deletionTimestamp is set; nil: no change
 	Selectable map[string]func(Object) string
 
 	Unselectable string                                  // "": the usual message
@@ -198,7 +198,7 @@ func Row[T Object](d Def[T]) Resource {
 		r.Completed = func(obj Object) []metav1.TableRowCondition { return d.Completed(obj.(T)) }
 	}
 	if d.Grace != nil {
-		r.Grace = func(obj Object, asked *int64) int64 { return d.Grace(obj.(T), asked) }
+		r.Grace = func(obj Object, requested *int64) int64 { return d.Grace(obj.(T), requested) }
 	}
 	if d.Deleting != nil {
 		r.Deleting = func(obj Object, now time.Time) { d.Deleting(obj.(T), now) }

@@ -40,7 +40,7 @@ const balancedKey framework.StateKey = "PreScoreNodeResourcesBalancedAllocation"
 
 // PreScore skips pods without requests: they do not change the balance, and would all go to one node.
 func (p balanced) PreScore(_ context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) *framework.Status {
-	a := askedOf(pod, p.resources, false)
+	a := requestOf(pod, p.resources, false)
 	for _, n := range a {
 		if n > 0 {
 			state.Write(balancedKey, a)
@@ -51,11 +51,11 @@ func (p balanced) PreScore(_ context.Context, state framework.CycleState, pod *c
 }
 
 func (p balanced) Score(_ context.Context, state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) (int64, *framework.Status) {
-	var a asked
+	var a podRequest
 	if s, err := state.Read(balancedKey); err == nil {
-		a = s.(asked)
+		a = s.(podRequest)
 	} else {
-		a = askedOf(pod, p.resources, false)
+		a = requestOf(pod, p.resources, false)
 	}
 	var b1, b2 [4]usage
 	with, without := usageOn(node, a, p.resources, false, b1[:], b2[:])

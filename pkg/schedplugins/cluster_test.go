@@ -145,9 +145,9 @@ func (c *cluster) unschedulable(name, message string) {
 	})
 }
 
-// TestClusterPlaces schedules pods through the API: they are rejected with condition and Event, and bound once a node fits;
+// TestClusterSchedules schedules pods through the API: they are rejected with condition and Event, and bound once a node fits;
 // the decisions are recorded.
-func TestClusterPlaces(t *testing.T) {
+func TestClusterSchedules(t *testing.T) {
 	c := newCluster(t)
 	c.start(nil)
 	c.pod("early", "100m")

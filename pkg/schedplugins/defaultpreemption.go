@@ -46,7 +46,7 @@ const (
 	wouldHelp = "node(s) would have room without pods of lower priority, which this scheduler does not evict"
 )
 
-func (p defaultPreemption) PostFilter(ctx context.Context, state framework.CycleState, pod *corev1.Pod, told framework.NodeToStatusReader) (*framework.PostFilterResult, *framework.Status) {
+func (p defaultPreemption) PostFilter(ctx context.Context, state framework.CycleState, pod *corev1.Pod, statuses framework.NodeToStatusReader) (*framework.PostFilterResult, *framework.Status) {
 	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever {
 		return nil, framework.NewStatus(framework.Unschedulable, "preemption: not eligible due to preemptionPolicy=Never.")
 	}
@@ -55,7 +55,7 @@ func (p defaultPreemption) PostFilter(ctx context.Context, state framework.Cycle
 	if err != nil {
 		return nil, framework.AsStatus(err)
 	}
-	maybe, err := told.NodesForStatusCode(lister, framework.Unschedulable)
+	maybe, err := statuses.NodesForStatusCode(lister, framework.Unschedulable)
 	if err != nil {
 		return nil, framework.AsStatus(err)
 	}

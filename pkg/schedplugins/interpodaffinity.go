@@ -55,20 +55,20 @@ const (
 // domain is the nodes that share a value of a topology key.
 type domain struct{ key, value string }
 
-// neighbours counts, by domain, the pods that match a pod's required terms or whose required anti-affinity matches the
+// affinityState counts, by domain, the pods that match a pod's required terms or whose required anti-affinity matches the
 // pod.
-type neighbours struct {
-	affinity, anti []framework.AffinityTerm // the pod's terms; their namespace selectors are resolved
-	labels         labels.Set               // of the pod's namespace
-	wanted         map[domain]int           // pods that match all affinity terms
-	unwanted       map[domain]int           // pods that match an anti-affinity term
-	hostile        map[domain]int           // pods with an anti-affinity term that matches the pod
+type affinityState struct {
+	affinity, anti             []framework.AffinityTerm // the pod's terms; their namespace selectors are resolved
+	labels                     labels.Set               // of the pod's namespace
+	affinityCounts             map[domain]int           // pods that match all affinity terms
+	antiAffinityCounts         map[domain]int           // pods that match an anti-affinity term
+	existingAntiAffinityCounts map[domain]int           // pods with an anti-affinity term that matches the pod
 }
 
 // Clone implements framework.StateData.
-func (n *neighbours) Clone() framework.StateData {
+func (n *affinityState) Clone() framework.StateData {
 	c := *n
-	c.wanted, c.unwanted, c.hostile = copied(n.wanted), copied(n.unwanted), copied(n.hostile)
+	c.affinityCounts, c.antiAffinityCounts, c.existingAntiAffinityCounts = copied(n.affinityCounts), copied(n.antiAffinityCounts), copied(n.existingAntiAffinityCounts)
 	return &c
 }
 
@@ -80,10 +80,10 @@ func copied(m map[domain]int) map[domain]int {
 	return out
 }
 
-const neighboursKey framework.StateKey = "PreFilterInterPodAffinity"
+const affinityStateKey framework.StateKey = "PreFilterInterPodAffinity"
 
 func (p *interPodAffinity) PreFilter(_ context.Context, state framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
-	n := &neighbours{labels: p.namespaces.NamespaceLabels(pod.Namespace), wanted: map[domain]int{}, unwanted: map[domain]int{}, hostile: map[domain]int{}}
+	n := &affinityState{labels: p.namespaces.NamespaceLabels(pod.Namespace), affinityCounts: map[domain]int{}, antiAffinityCounts: map[domain]int{}, existingAntiAffinityCounts: map[domain]int{}}
 	var err error
 	if n.affinity, err = p.terms(pod, framework.GetPodAffinityTerms(pod.Spec.Affinity)); err != nil {
 		return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, fmt.Sprintf("parsing pod: %v", err))
@@ -91,25 +91,25 @@ func (p *interPodAffinity) PreFilter(_ context.Context, state framework.CycleSta
 	if n.anti, err = p.terms(pod, framework.GetPodAntiAffinityTerms(pod.Spec.Affinity)); err != nil {
 		return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, fmt.Sprintf("parsing pod: %v", err))
 	}
-	hostile, err := p.handle.SnapshotSharedLister().NodeInfos().HavePodsWithRequiredAntiAffinityList()
+	nodesWithAntiAffinity, err := p.handle.SnapshotSharedLister().NodeInfos().HavePodsWithRequiredAntiAffinityList()
 	if err != nil {
 		return nil, framework.AsStatus(err)
 	}
-	for _, node := range hostile {
+	for _, node := range nodesWithAntiAffinity {
 		for _, other := range node.GetPodsWithRequiredAntiAffinity() {
-			n.countHostile(pod, other, node.Node(), 1)
+			n.countExistingAntiAffinity(pod, other, node.Node(), 1)
 		}
 	}
 	if len(n.affinity)+len(n.anti) > 0 {
 		for _, node := range nodes {
 			for _, other := range node.GetPods() {
-				n.countOwn(other.GetPod(), node.Node(), 1)
+				n.countOwnTerms(other.GetPod(), node.Node(), 1)
 			}
 		}
-	} else if len(n.hostile) == 0 {
+	} else if len(n.existingAntiAffinityCounts) == 0 {
 		return nil, framework.NewStatus(framework.Skip)
 	}
-	state.Write(neighboursKey, n)
+	state.Write(affinityStateKey, n)
 	return nil, nil
 }
 
@@ -120,12 +120,12 @@ func (p *interPodAffinity) terms(pod *corev1.Pod, raw []corev1.PodAffinityTerm) 
 		return nil, err
 	}
 	for i := range terms {
-		p.spellOut(&terms[i])
+		p.resolveNamespaces(&terms[i])
 	}
 	return terms, nil
 }
 
-func (p *interPodAffinity) spellOut(t *framework.AffinityTerm) {
+func (p *interPodAffinity) resolveNamespaces(t *framework.AffinityTerm) {
 	if t.NamespaceSelector.Empty() {
 		return // all namespaces or, for labels.Nothing, none
 	}
@@ -133,26 +133,26 @@ func (p *interPodAffinity) spellOut(t *framework.AffinityTerm) {
 	t.NamespaceSelector = labels.Nothing()
 }
 
-// countHostile adds by for each anti-affinity term of other that matches the pod.
-func (n *neighbours) countHostile(pod *corev1.Pod, other framework.PodInfo, node *corev1.Node, by int) {
+// countExistingAntiAffinity adds by for each anti-affinity term of other that matches the pod.
+func (n *affinityState) countExistingAntiAffinity(pod *corev1.Pod, other framework.PodInfo, node *corev1.Node, by int) {
 	terms := other.GetRequiredAntiAffinityTerms()
 	for i := range terms {
 		if terms[i].Matches(pod, n.labels) {
-			count(n.hostile, node, terms[i].TopologyKey, by)
+			count(n.existingAntiAffinityCounts, node, terms[i].TopologyKey, by)
 		}
 	}
 }
 
-// countOwn adds by for each of the pod's own terms that other matches.
-func (n *neighbours) countOwn(other *corev1.Pod, node *corev1.Node, by int) {
+// countOwnTerms adds by for each of the pod's own terms that other matches.
+func (n *affinityState) countOwnTerms(other *corev1.Pod, node *corev1.Node, by int) {
 	if len(n.affinity) > 0 && matchesAll(n.affinity, other) {
 		for i := range n.affinity {
-			count(n.wanted, node, n.affinity[i].TopologyKey, by)
+			count(n.affinityCounts, node, n.affinity[i].TopologyKey, by)
 		}
 	}
 	for i := range n.anti {
 		if n.anti[i].Matches(other, nil) {
-			count(n.unwanted, node, n.anti[i].TopologyKey, by)
+			count(n.antiAffinityCounts, node, n.anti[i].TopologyKey, by)
 		}
 	}
 }
@@ -189,65 +189,65 @@ func (p *interPodAffinity) RemovePod(_ context.Context, state framework.CycleSta
 }
 
 func (p *interPodAffinity) recount(state framework.CycleState, pod *corev1.Pod, other framework.PodInfo, node framework.NodeInfo, by int) *framework.Status {
-	s, err := state.Read(neighboursKey)
+	s, err := state.Read(affinityStateKey)
 	if err != nil {
 		return framework.AsStatus(err)
 	}
-	n := s.(*neighbours)
-	n.countHostile(pod, other, node.Node(), by)
-	n.countOwn(other.GetPod(), node.Node(), by)
+	n := s.(*affinityState)
+	n.countExistingAntiAffinity(pod, other, node.Node(), by)
+	n.countOwnTerms(other.GetPod(), node.Node(), by)
 	return nil
 }
 
 func (p *interPodAffinity) Filter(_ context.Context, state framework.CycleState, pod *corev1.Pod, info framework.NodeInfo) *framework.Status {
-	s, err := state.Read(neighboursKey)
+	s, err := state.Read(affinityStateKey)
 	if err != nil {
 		return framework.AsStatus(err)
 	}
-	n, node := s.(*neighbours), info.Node()
+	n, node := s.(*affinityState), info.Node()
 	switch {
-	case !n.nearWanted(pod, node):
+	case !n.satisfiesAffinity(pod, node):
 		return framework.NewStatus(framework.UnschedulableAndUnresolvable, reasonAffinity)
-	case n.nearUnwanted(node):
+	case n.violatesAntiAffinity(node):
 		return framework.NewStatus(framework.Unschedulable, reasonAntiAffinity)
-	case n.nearHostile(node):
+	case n.violatesExistingAntiAffinity(node):
 		return framework.NewStatus(framework.Unschedulable, reasonExistingAnti)
 	}
 	return nil
 }
 
-// nearWanted reports whether the node is in a domain of each affinity term. The first pod of a group with affinity to
+// satisfiesAffinity reports whether the node is in a domain of each affinity term. The first pod of a group with affinity to
 // itself may run on any node that has the topology keys.
-func (n *neighbours) nearWanted(pod *corev1.Pod, node *corev1.Node) bool {
+func (n *affinityState) satisfiesAffinity(pod *corev1.Pod, node *corev1.Node) bool {
 	near := true
 	for i := range n.affinity {
 		value, ok := node.Labels[n.affinity[i].TopologyKey]
 		if !ok {
 			return false
 		}
-		near = near && n.wanted[domain{n.affinity[i].TopologyKey, value}] > 0
+		near = near && n.affinityCounts[domain{n.affinity[i].TopologyKey, value}] > 0
 	}
-	return near || len(n.wanted) == 0 && matchesAll(n.affinity, pod)
+	return near || len(n.affinityCounts) == 0 && matchesAll(n.affinity, pod)
 }
 
-func (n *neighbours) nearUnwanted(node *corev1.Node) bool {
-	if len(n.unwanted) == 0 {
+func (n *affinityState) violatesAntiAffinity(node *corev1.Node) bool {
+	if len(n.antiAffinityCounts) == 0 {
 		return false
 	}
 	for i := range n.anti {
-		if value, ok := node.Labels[n.anti[i].TopologyKey]; ok && n.unwanted[domain{n.anti[i].TopologyKey, value}] > 0 {
+		if value, ok := node.Labels[n.anti[i].TopologyKey]; ok && n.antiAffinityCounts[domain{n.anti[i].TopologyKey, value}] > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-func (n *neighbours) nearHostile(node *corev1.Node) bool {
-	if len(n.hostile) == 0 {
+func (n *affinityState) violatesExistingAntiAffinity(node *corev1.Node) bool {
+	if len(n.existingAntiAffinityCounts) == 0 {
 		return false
 	}
 	for key, value := range node.Labels {
-		if n.hostile[domain{key, value}] > 0 {
+		if n.existingAntiAffinityCounts[domain{key, value}] > 0 {
 			return true
 		}
 	}

@@ -70,10 +70,10 @@ func (p *interPodAffinity) preferredTerms(pod *corev1.Pod) (affinity, anti []fra
 		}
 	}
 	for i := range affinity {
-		p.spellOut(&affinity[i].AffinityTerm)
+		p.resolveNamespaces(&affinity[i].AffinityTerm)
 	}
 	for i := range anti {
-		p.spellOut(&anti[i].AffinityTerm)
+		p.resolveNamespaces(&anti[i].AffinityTerm)
 	}
 	return affinity, anti, nil
 }

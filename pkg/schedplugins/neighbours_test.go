@@ -52,8 +52,8 @@ func spreads(change func(*corev1.TopologySpreadConstraint)) func(*corev1.Pod) {
 	}
 }
 
-// TestNeighbours schedules a pod to one of two nodes in two zones, depending on the existing pods.
-func TestNeighbours(t *testing.T) {
+// TestInterPodAffinity schedules a pod to one of two nodes in two zones, depending on the existing pods.
+func TestInterPodAffinity(t *testing.T) {
 	key := corev1.LabelTopologyZone
 	web := somePod("web", "a", in("default", "web"))
 	three := int32(3)

@@ -130,14 +130,14 @@ func (p *fit) Filter(_ context.Context, state framework.CycleState, pod *corev1.
 
 // lacks returns the resources of which the node has too little free; never means that the pod would not fit on the
 // empty node either.
-func (p *fit) lacks(w *wanted, node framework.NodeInfo, tell func(reason string, never bool)) {
+func (p *fit) lacks(w *wanted, node framework.NodeInfo, report func(reason string, never bool)) {
 	have, used := node.GetAllocatable(), node.GetRequested()
 	if len(node.GetPods())+1 > have.GetAllowedPodNumber() {
-		tell("Too many pods", false)
+		report("Too many pods", false)
 	}
 	check := func(name corev1.ResourceName, want, total, taken int64) {
 		if want > 0 && want > total-taken {
-			tell("Insufficient "+string(name), want > total)
+			report("Insufficient "+string(name), want > total)
 		}
 	}
 	check(corev1.ResourceCPU, w.cpu, have.GetMilliCPU(), used.GetMilliCPU())
@@ -160,16 +160,16 @@ func (p *fit) ignores(name corev1.ResourceName) bool {
 }
 
 func (p *fit) PreScore(_ context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) *framework.Status {
-	state.Write(fitScoreKey, askedOf(pod, p.resources, true))
+	state.Write(fitScoreKey, requestOf(pod, p.resources, true))
 	return nil
 }
 
 func (p *fit) Score(_ context.Context, state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) (int64, *framework.Status) {
-	var a asked
+	var a podRequest
 	if s, err := state.Read(fitScoreKey); err == nil {
-		a = s.(asked)
+		a = s.(podRequest)
 	} else {
-		a = askedOf(pod, p.resources, true)
+		a = requestOf(pod, p.resources, true)
 	}
 	var b1, b2 [4]usage
 	with, _ := usageOn(node, a, p.resources, true, b1[:], b2[:])

@@ -45,10 +45,10 @@ func TestReload(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "scheduler.yaml")
 	write(t, file, strategy("LeastAllocated"))
-	told := make(chan error, 10)
+	reloads := make(chan error, 10)
 	c.start(func(cfg *scheduler.Config) {
 		cfg.ConfigFile = file
-		cfg.Reloaded = func(err error) { told <- err }
+		cfg.Reloaded = func(err error) { reloads <- err }
 	})
 	c.pod("first", "1")
 	used := c.bound("first")
@@ -65,7 +65,7 @@ func TestReload(t *testing.T) {
 	reloaded := func(want string) {
 		t.Helper()
 		select {
-		case err := <-told:
+		case err := <-reloads:
 			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 				t.Fatalf("the scheduler was told %v, want %q", err, want)
 			}
@@ -118,19 +118,19 @@ func TestReloadCloses(t *testing.T) {
 		defer mu.Unlock()
 		return made[i]
 	}
-	told := make(chan error, 1)
+	reloads := make(chan error, 1)
 	stop := c.start(func(cfg *scheduler.Config) {
-		cfg.ConfigFile, cfg.Registry, cfg.Reloaded = file, registry, func(err error) { told <- err }
+		cfg.ConfigFile, cfg.Registry, cfg.Reloaded = file, registry, func(err error) { reloads <- err }
 	})
 	c.node("n", "8")
 	c.pod("p", "1m", func(p *corev1.Pod) { p.Spec.SchedulerName = "faulty" })
 	c.bound("p") // the scheduler runs, and so it watches the file
 	write(t, file, strings.Replace(faultyProfile, "bind: {disabled", "filter: {enabled: [{name: DefaultBinder}]}\n    bind: {disabled", 1))
-	if err := <-told; err == nil || !nth(1).isClosed() || nth(0).isClosed() {
+	if err := <-reloads; err == nil || !nth(1).isClosed() || nth(0).isClosed() {
 		t.Fatalf("after a refused reload (%v): the new plugin is closed: %v, the old one: %v", err, nth(1).isClosed(), nth(0).isClosed())
 	}
 	write(t, file, faultyProfile+"# again\n")
-	if err := <-told; err != nil {
+	if err := <-reloads; err != nil {
 		t.Fatal(err)
 	}
 	c.eventually("closed", nth(0).isClosed)
@@ -166,17 +166,17 @@ func TestReloadThroughLinks(t *testing.T) {
 	if err := os.Symlink("..data/scheduler.yaml", file); err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan error, 10)
+	reloads := make(chan error, 10)
 	c.start(func(cfg *scheduler.Config) {
 		cfg.ConfigFile = file
-		cfg.Reloaded = func(err error) { told <- err }
+		cfg.Reloaded = func(err error) { reloads <- err }
 	})
 	c.node("n", "1")
 	c.pod("p", "10m")
 	c.bound("p") // the scheduler runs, and so it watches the file
 	version("..v2", strategy("MostAllocated"))
 	select {
-	case err := <-told:
+	case err := <-reloads:
 		if err != nil {
 			t.Fatal(err)
 		}

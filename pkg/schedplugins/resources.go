@@ -23,11 +23,11 @@ type measured struct {
 // usage is what is requested and allocatable of a resource on a node.
 type usage struct{ requested, allocatable, weight int64 }
 
-// asked is the pod's request of each measured resource. The cycle state keeps it from PreScore to Score.
-type asked []int64
+// podRequest is the pod's request of each measured resource. The cycle state keeps it from PreScore to Score.
+type podRequest []int64
 
 // Clone implements framework.StateData; the value never changes.
-func (a asked) Clone() framework.StateData { return a }
+func (a podRequest) Clone() framework.StateData { return a }
 
 // measure converts the resources of a configuration. The default is CPU and memory with equal weight.
 func measure(specs []configv1.ResourceSpec) ([]measured, error) {
@@ -59,9 +59,9 @@ var assumed = corev1.ResourceList{
 	corev1.ResourceMemory: *resource.NewQuantity(200<<20, resource.BinarySI),
 }
 
-// askedOf returns the pod's request of each resource. With assume, containers without requests of CPU or memory count
+// requestOf returns the pod's request of each resource. With assume, containers without requests of CPU or memory count
 // with those of assumed, unless the pod has pod-level requests.
-func askedOf(pod *corev1.Pod, resources []measured, assume bool) asked {
+func requestOf(pod *corev1.Pod, resources []measured, assume bool) podRequest {
 	opts := resourcehelper.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true}
 	plain := resourcehelper.PodRequests(pod, opts)
 	list := plain
@@ -69,7 +69,7 @@ func askedOf(pod *corev1.Pod, resources []measured, assume bool) asked {
 		opts.NonMissingContainerRequests = assumed
 		list = resourcehelper.PodRequests(pod, opts)
 	}
-	out := make(asked, len(resources))
+	out := make(podRequest, len(resources))
 	for i, r := range resources {
 		q := list[r.name]
 		if r.name == corev1.ResourceCPU {
@@ -84,7 +84,7 @@ func askedOf(pod *corev1.Pod, resources []measured, assume bool) asked {
 // usageOn returns the usage of each resource on the node with the pod, and without it. It leaves out resources that the
 // node does not have, and extended resources that the pod does not request. With assume, the requests on the node
 // include the assumed ones.
-func usageOn(node framework.NodeInfo, pod asked, resources []measured, assume bool, with, without []usage) ([]usage, []usage) {
+func usageOn(node framework.NodeInfo, pod podRequest, resources []measured, assume bool, with, without []usage) ([]usage, []usage) {
 	with, without = with[:0], without[:0]
 	for i, r := range resources {
 		there, taken := amounts(node, r.name, assume)

@@ -263,7 +263,7 @@ type tracker struct {
 // not react is abandoned.
 const (
 	goOn int32 = iota
-	asked
+	progressRequested
 	ended // the section has
 	stopRequested
 	stopped
@@ -298,7 +298,7 @@ func (t *tracker) leave() {
 
 func (t *tracker) react() {
 	switch {
-	case t.signal.CompareAndSwap(asked, goOn):
+	case t.signal.CompareAndSwap(progressRequested, goOn):
 	case t.signal.CompareAndSwap(stopRequested, stopped):
 		panic(errStop)
 	default:
@@ -308,7 +308,7 @@ func (t *tracker) react() {
 
 // end reports whether the loop still waits for the section, which has ended.
 func (t *tracker) end() bool {
-	return t.signal.CompareAndSwap(goOn, ended) || t.signal.CompareAndSwap(asked, ended) || t.signal.CompareAndSwap(stopRequested, stopped) || t.signal.Load() == stopped
+	return t.signal.CompareAndSwap(goOn, ended) || t.signal.CompareAndSwap(progressRequested, ended) || t.signal.CompareAndSwap(stopRequested, stopped) || t.signal.Load() == stopped
 }
 
 // errStop ends a section whose call was too long and has returned after all.
@@ -343,10 +343,10 @@ func (c *cycleCalls) wait(ctx context.Context, w *worker) *pluginFailure {
 		case err := <-w.done:
 			return c.finish(w, err)
 		case <-c.timer.C():
-			if w.signal.Load() == asked && w.index.Load() != 0 {
+			if w.signal.Load() == progressRequested && w.index.Load() != 0 {
 				return c.interrupt(ctx, w, c.sites[w.index.Load()])
 			}
-			w.signal.CompareAndSwap(goOn, asked)
+			w.signal.CompareAndSwap(goOn, progressRequested)
 			c.arm()
 		}
 	}
@@ -373,7 +373,7 @@ func (c *cycleCalls) finish(w *worker, err *pluginFailure) *pluginFailure {
 // interrupt ends a section in a call that exceeds its time-out. A worker that does not react is abandoned.
 func (c *cycleCalls) interrupt(ctx context.Context, w *worker, at *site) *pluginFailure {
 	c.armed = false
-	if !w.signal.CompareAndSwap(asked, stopRequested) {
+	if !w.signal.CompareAndSwap(progressRequested, stopRequested) {
 		return c.wait(ctx, w)
 	}
 	err := &pluginFailure{at, errTimeout(c.timeout)}

@@ -100,12 +100,12 @@ func hasAffinity(info framework.PodInfo) bool {
 // count changes the sums by a pod: sign is 1 or -1.
 func (n *nodeInfo) count(info framework.PodInfo, sign int64) {
 	r := info.CalculateResource()
-	asked, ok := r.Resource.(*resources)
+	requested, ok := r.Resource.(*resources)
 	if !ok {
 		own := requestsOf(info.GetPod())
-		asked = own.Resource.(*resources)
+		requested = own.Resource.(*resources)
 	}
-	n.requested.add(*asked, sign)
+	n.requested.add(*requested, sign)
 	n.nonzero.cpu += sign * r.Non0CPU
 	n.nonzero.memory += sign * r.Non0Mem
 	n.countPorts(info.GetPod(), sign)

@@ -66,10 +66,10 @@ func (p *podInfo) parseAffinity() error {
 // in progress.
 func requestsOf(pod *corev1.Pod) framework.PodResource {
 	opts := resourcehelper.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true}
-	asked := resourcehelper.PodRequests(pod, opts)
-	total := resourcesOf(asked)
+	requests := resourcehelper.PodRequests(pod, opts)
+	total := resourcesOf(requests)
 	out := framework.PodResource{Resource: &total, Non0CPU: total.cpu, Non0Mem: total.memory}
-	opts.NonMissingContainerRequests = assumedFor(pod, asked)
+	opts.NonMissingContainerRequests = assumedFor(pod, requests)
 	if len(opts.NonMissingContainerRequests) > 0 {
 		scored := resourcehelper.PodRequests(pod, opts)
 		out.Non0CPU, out.Non0Mem = scored.Cpu().MilliValue(), scored.Memory().Value()
@@ -78,13 +78,13 @@ func requestsOf(pod *corev1.Pod) framework.PodResource {
 }
 
 // assumedFor returns the requests with which a container without any counts. Pod-level requests replace them.
-func assumedFor(pod *corev1.Pod, asked corev1.ResourceList) corev1.ResourceList {
+func assumedFor(pod *corev1.Pod, requests corev1.ResourceList) corev1.ResourceList {
 	podLevel := resourcehelper.IsPodLevelRequestsSet(pod)
 	out := corev1.ResourceList{}
-	if _, ok := asked[corev1.ResourceCPU]; !podLevel || !ok {
+	if _, ok := requests[corev1.ResourceCPU]; !podLevel || !ok {
 		out[corev1.ResourceCPU] = assumedCPU
 	}
-	if _, ok := asked[corev1.ResourceMemory]; !podLevel || !ok {
+	if _, ok := requests[corev1.ResourceMemory]; !podLevel || !ok {
 		out[corev1.ResourceMemory] = assumedMemory
 	}
 	return out

@@ -217,22 +217,22 @@ func (p *profile) register(ctx context.Context, made *instance) ([]framework.Clu
 
 // memoizable returns the plugins that filter or score as signers and locals, or nothing when one of them is not both.
 func (p *profile) memoizable() ([]extension[framework.SignPlugin], []extension[NodeLocal]) {
-	var asked []*instance
-	asked = appendInstances(asked, p.preFilter)
-	asked = appendInstances(asked, p.filter)
-	asked = appendInstances(asked, p.preScore)
+	var plugins []*instance
+	plugins = appendInstances(plugins, p.preFilter)
+	plugins = appendInstances(plugins, p.filter)
+	plugins = appendInstances(plugins, p.preScore)
 	for _, s := range p.score {
-		asked = append(asked, s.instance)
+		plugins = append(plugins, s.instance)
 	}
 	var signers []extension[framework.SignPlugin]
 	var locals []extension[NodeLocal]
-	for i, made := range asked {
+	for i, made := range plugins {
 		signer, signs := made.Plugin.(framework.SignPlugin)
 		local, also := made.Plugin.(NodeLocal)
 		if !signs || !also {
 			return nil, nil
 		}
-		if !slices.Contains(asked[:i], made) {
+		if !slices.Contains(plugins[:i], made) {
 			signers = append(signers, extension[framework.SignPlugin]{p.setup.site(made, "SignPod"), signer})
 			locals = append(locals, extension[NodeLocal]{p.setup.site(made, "NodeLocal"), local})
 		}

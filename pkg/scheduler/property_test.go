@@ -79,8 +79,8 @@ func (w world) pod(i int) *corev1.Pod {
 	return p
 }
 
-// neighbourly adds affinity or spreading, whose results are never cached.
-func (w world) neighbourly(p *corev1.Pod) {
+// addPodAffinity adds affinity or spreading, whose results are never cached.
+func (w world) addPodAffinity(p *corev1.Pod) {
 	same := &metav1.LabelSelector{MatchLabels: map[string]string{"app": p.Labels["app"]}}
 	if w.IntN(2) == 0 {
 		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: same}}
@@ -89,9 +89,9 @@ func (w world) neighbourly(p *corev1.Pod) {
 	p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname, LabelSelector: same}}}}
 }
 
-// TestRemembering sees that a scheduler that remembers decides the same, word for word, as one that forgets everything
+// TestMemoEqualsFreshDecisions sees that a scheduler that remembers decides the same, word for word, as one that forgets everything
 // after each pod, while pods come and go and nodes change.
-func TestRemembering(t *testing.T) {
+func TestMemoEqualsFreshDecisions(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { compareRemembering(t, seed) })
 	}
@@ -111,7 +111,7 @@ func compareRemembering(t *testing.T, seed uint64) {
 	for i := range 200 {
 		p := w.pod(i)
 		if seed%3 == 0 && w.IntN(20) == 0 {
-			w.neighbourly(p) // the others that its terms are not about are remembered all the same
+			w.addPodAffinity(p) // the others that its terms are not about are remembered all the same
 		}
 		want, got := forgets.Place(p), remembers.Place(p)
 		if got != want {

@@ -44,8 +44,8 @@ type queueTest struct {
 }
 
 func newQueueTest(t *testing.T) *queueTest {
-	hint := func(answer framework.QueueingHint, err error) framework.QueueingHintFn {
-		return func(klog.Logger, *corev1.Pod, any, any) (framework.QueueingHint, error) { return answer, err }
+	hint := func(result framework.QueueingHint, err error) framework.QueueingHintFn {
+		return func(klog.Logger, *corev1.Pod, any, any) (framework.QueueingHint, error) { return result, err }
 	}
 	nodeAdd := framework.ClusterEvent{Resource: framework.Node, ActionType: framework.Add}
 	podDelete := framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.Delete}
@@ -281,7 +281,7 @@ func TestConfigErrors(t *testing.T) {
 
 const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
-func TestQueueBacksOffInTheEnd(t *testing.T) {
+func TestUnschedulablePodBacksOff(t *testing.T) {
 	q := newQueueTest(t)
 	q.put("p", 0)
 	for range earlyTries {
@@ -299,7 +299,7 @@ func TestQueueBacksOffInTheEnd(t *testing.T) {
 	q.expect("p")
 }
 
-func TestEnough(t *testing.T) {
+func TestFeasibleNodesToFind(t *testing.T) {
 	for _, c := range []struct {
 		percentage int32
 		nodes      int

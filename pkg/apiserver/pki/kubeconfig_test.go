@@ -70,7 +70,7 @@ func TestKubeconfigOfANewFile(t *testing.T) {
 	}
 }
 
-func TestKubeconfigKeepsTheirs(t *testing.T) {
+func TestKubeconfigKeepsOtherEntries(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(path, []byte(theirs), 0o600); err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestKubeconfigKeepsTheNamespaceOfItsContext(t *testing.T) {
 	}
 }
 
-func TestKubeconfigRemovesOnlyItsOwn(t *testing.T) {
+func TestKubeconfigRemovesOnlyOwnEntries(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
 	if err := MergeKubeconfig(path, access("minikctl"), false); err != nil {
 		t.Fatal(err)

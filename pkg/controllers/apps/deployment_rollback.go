@@ -18,11 +18,11 @@ import (
 // spec.rollbackTo in apps/v1beta1. Newer clients restore the template themselves. done means that the deployment was written.
 func (r *deployment) rollBack(ctx context.Context, ro *rollout) (done bool, err error) {
 	d := ro.deployment
-	asked, ok := d.Annotations[appsv1.DeprecatedRollbackTo]
+	requested, ok := d.Annotations[appsv1.DeprecatedRollbackTo]
 	if !ok || d.DeletionTimestamp != nil || d.Spec.Paused {
 		return false, nil
 	}
-	to, err := strconv.ParseInt(asked, 10, 64)
+	to, err := strconv.ParseInt(requested, 10, 64)
 	if err != nil {
 		return false, nil //nolint:nilerr // not a number: upstream does not see it either
 	}

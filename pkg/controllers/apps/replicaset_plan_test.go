@@ -45,27 +45,27 @@ func pods(n int, change func(*corev1.Pod)) []*corev1.Pod {
 
 func TestPlanReplicas(t *testing.T) {
 	for _, c := range []struct {
-		name                string
-		want                int32
-		have, create, gone  int
-		relatedMustBeAsked  bool
-		relatedMayNotBeHere bool
+		name               string
+		want               int32
+		have, create, gone int
+		listsRelated       bool
+		neverListsRelated  bool
 	}{
 		{name: "enough", want: 3, have: 3},
 		{name: "too few", want: 5, have: 3, create: 2},
 		{name: "far too few", want: 5000, have: 0, create: 500},
-		{name: "too many", want: 3, have: 5, gone: 2, relatedMustBeAsked: true},
-		{name: "all too many", want: 0, have: 5, gone: 5, relatedMayNotBeHere: true},
-		{name: "far too many", want: 0, have: 800, gone: 500, relatedMustBeAsked: true},
+		{name: "too many", want: 3, have: 5, gone: 2, listsRelated: true},
+		{name: "all too many", want: 0, have: 5, gone: 5, neverListsRelated: true},
+		{name: "far too many", want: 0, have: 800, gone: 500, listsRelated: true},
 	} {
 		s := &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Replicas: &c.want}}
-		asked := false
-		create, remove := planReplicas(s, pods(c.have, nil), func() []*corev1.Pod { asked = true; return nil }, noon)
+		listed := false
+		create, remove := planReplicas(s, pods(c.have, nil), func() []*corev1.Pod { listed = true; return nil }, noon)
 		if create != c.create || len(remove) != c.gone {
 			t.Errorf("%s: create %d, delete %d, want %d, %d", c.name, create, len(remove), c.create, c.gone)
 		}
-		if c.relatedMustBeAsked && !asked || c.relatedMayNotBeHere && asked {
-			t.Errorf("%s: related pods asked for: %t", c.name, asked)
+		if c.listsRelated && !listed || c.neverListsRelated && listed {
+			t.Errorf("%s: related pods listed: %t", c.name, listed)
 		}
 	}
 }

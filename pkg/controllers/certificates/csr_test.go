@@ -24,7 +24,7 @@ var csrStart = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func usageList(list ...certificatesv1.KeyUsage) []certificatesv1.KeyUsage { return list }
 
-func TestWhatSignersDemand(t *testing.T) {
+func TestSignerRequirements(t *testing.T) {
 	client, server := usageList("digital signature", "client auth"), usageList("digital signature", "key encipherment", "server auth")
 	node := func(change func(*x509.CertificateRequest)) *x509.CertificateRequest {
 		r := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}}}
@@ -161,7 +161,7 @@ func TestIssue(t *testing.T) {
 	}
 }
 
-func TestRightsToOnesOwnCertificate(t *testing.T) {
+func TestSelfNodeClientPermissions(t *testing.T) {
 	req := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
 		SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Username: "system:node:n1", Usages: usageList("digital signature", "client auth"),
 	}}
@@ -185,7 +185,7 @@ func TestRightsToOnesOwnCertificate(t *testing.T) {
 	}
 }
 
-func TestRequestsThatAreOver(t *testing.T) {
+func TestFinishedRequests(t *testing.T) {
 	issued := func(life time.Duration) []byte {
 		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority(t, life).Cert.Raw})
 	}

@@ -153,8 +153,8 @@ func TestAutoApproval(t *testing.T) {
 	}
 }
 
-// TestOldRequestsGo: a pending request is deleted after a day.
-func TestOldRequestsGo(t *testing.T) {
+// TestOldRequestsAreDeleted: a pending request is deleted after a day.
+func TestOldRequestsAreDeleted(t *testing.T) {
 	clk := testclock.NewFakeClock(time.Now()) //nolint:forbidigo // the server's clock is the real one
 	c := controllertest.Start(t, clk)
 	request(c, "old", "example.com/signer", "x", nil, []string{"client auth"})

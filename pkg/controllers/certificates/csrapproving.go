@@ -91,18 +91,18 @@ func (r csrApproving) allowed(ctx context.Context, req *certificatesv1.Certifica
 	for key, values := range req.Spec.Extra {
 		extra[key] = authorizationv1.ExtraValue(values)
 	}
-	question := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+	request := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: req.Spec.Username, UID: req.Spec.UID, Groups: req.Spec.Groups, Extra: extra,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Group: certificatesv1.GroupName, Version: "*", Resource: "certificatesigningrequests", Subresource: subresource, Verb: "create",
 		},
 	}}
 	t := client.Target{Resource: authorizationv1.SchemeGroupVersion.WithResource("subjectaccessreviews")}
-	answer, err := r.client.Create(ctx, t, question, metav1.CreateOptions{})
+	created, err := r.client.Create(ctx, t, request, metav1.CreateOptions{})
 	if err != nil {
 		return false, err
 	}
-	review, ok := answer.(*authorizationv1.SubjectAccessReview)
+	review, ok := created.(*authorizationv1.SubjectAccessReview)
 	return ok && review.Status.Allowed, nil
 }
 

@@ -98,11 +98,11 @@ func TestCustomForegroundAndOrphan(t *testing.T) {
 	}
 }
 
-// TestDefinitionGoes: the deletion of a definition deletes its objects and their dependents. The foreground deletion of an
+// TestDefinitionIsDeleted: the deletion of a definition deletes its objects and their dependents. The foreground deletion of an
 // owner no longer waits for them. The same definition can be created again.
-func TestDefinitionGoes(t *testing.T) { controllertest.Both(t, definitionGoes) }
+func TestDefinitionIsDeleted(t *testing.T) { controllertest.Both(t, definitionIsDeleted) }
 
-func definitionGoes(c *controllertest.Cluster) {
+func definitionIsDeleted(c *controllertest.Cluster) {
 	controllertest.Create(c, client.ConfigMaps, controllertest.ConfigMap("no-owner", ownedBy("absent", "11111111-2222-3333-4444-555555555555", false)))
 	c.Until("the collector at work", func() bool { return !c.HasConfigMap("no-owner") })
 	for range 2 {

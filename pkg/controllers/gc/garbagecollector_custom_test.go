@@ -43,9 +43,9 @@ func owned(name, ownerKind, owner string) *metav1.PartialObjectMetadata {
 	}}
 }
 
-// TestOwnersKindComesAndGoes: objects are enqueued when the kind of their owner is established, and owners are known to be
+// TestOwnerKindEstablishedAndDeleted: objects are enqueued when the kind of their owner is established, and owners are known to be
 // absent after their kind is gone.
-func TestOwnersKindComesAndGoes(t *testing.T) {
+func TestOwnerKindEstablishedAndDeleted(t *testing.T) {
 	clienttest.WithCaches(t, func(s *clienttest.ListWatcher, caches *client.Caches) {
 		g := newGarbageCollector(controller.Env{Client: s, Caches: caches, Clock: clock.Real(), Custom: controller.NewCustomKinds(caches, clock.Real())})
 		var mu sync.Mutex

@@ -119,7 +119,7 @@ func confine(args []string) error {
 	jump := func(op uint16, k uint32, yes, no uint8) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_JMP | op | unix.BPF_K, K: k, Jt: yes, Jf: no}
 	}
-	answer := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
+	ret := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
 	filter := []unix.SockFilter{
 		load(0),
 		jump(unix.BPF_JEQ, unix.SYS_UNSHARE, 7, 0),
@@ -129,9 +129,9 @@ func confine(args []string) error {
 		jump(unix.BPF_JEQ, unix.SYS_CLONE, 0, 2),
 		load(16),
 		jump(unix.BPF_JSET, namespaces, 1, 0),
-		answer(unix.SECCOMP_RET_ALLOW),
-		answer(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)),
-		answer(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)), // a filter can't read its flags; programs fall back to clone
+		ret(unix.SECCOMP_RET_ALLOW),
+		ret(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)),
+		ret(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)), // a filter can't read its flags; programs fall back to clone
 	}
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog))); errno != 0 {

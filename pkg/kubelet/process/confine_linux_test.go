@@ -46,7 +46,7 @@ func actConfine(args []string) error {
 	jump := func(op uint16, k uint32, yes, no uint8) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_JMP | op | unix.BPF_K, K: k, Jt: yes, Jf: no}
 	}
-	answer := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
+	ret := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
 	prog := []unix.SockFilter{
 		load(0),
 		jump(unix.BPF_JEQ, unix.SYS_UNSHARE, 7, 0),
@@ -56,9 +56,9 @@ func actConfine(args []string) error {
 		jump(unix.BPF_JEQ, unix.SYS_CLONE, 0, 2),
 		load(16),
 		jump(unix.BPF_JSET, namespaces, 1, 0),
-		answer(unix.SECCOMP_RET_ALLOW),
-		answer(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)),
-		answer(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)), // the filter can't see clone3's flags: programs fall back to clone
+		ret(unix.SECCOMP_RET_ALLOW),
+		ret(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)),
+		ret(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)), // the filter can't see clone3's flags: programs fall back to clone
 	}
 	if os.Getenv(noFilters) != "" {
 		prog[3].K = unix.SYS_SECCOMP // instead of mount

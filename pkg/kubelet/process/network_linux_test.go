@@ -58,7 +58,7 @@ func TestPodReachesAnother(t *testing.T) {
 	}
 }
 
-func TestTwins(t *testing.T) {
+func TestPodsShareAPort(t *testing.T) {
 	m := addressed(t)
 	got := m.run(act("twins", "18083"))
 	if !strings.HasPrefix(got, "tcp4 "+m.pod.IP+":18083\ntcp6 ") {

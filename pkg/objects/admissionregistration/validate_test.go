@@ -69,8 +69,8 @@ func TestWebhooks(t *testing.T) {
 	}
 }
 
-// TestUpdatesLeaveWhatWas checks that an update may keep invalid fields of the old configuration.
-func TestUpdatesLeaveWhatWas(t *testing.T) {
+// TestUpdatesKeepOldInvalidFields checks that an update may keep invalid fields of the old configuration.
+func TestUpdatesKeepOldInvalidFields(t *testing.T) {
 	old := webhook(func(w *admissionv1.MutatingWebhook) {
 		w.SideEffects, w.AdmissionReviewVersions = new(admissionv1.SideEffectClassSome), []string{"v2"}
 		w.MatchConditions = []admissionv1.MatchCondition{{Name: "a", Expression: "1"}}

@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestOld converts definitions of v1beta1.
-func TestOld(t *testing.T) {
+// TestConvertV1beta1 converts definitions of v1beta1.
+func TestConvertV1beta1(t *testing.T) {
 	const head = "metadata: {name: shirts.example.com}\nspec:\n  group: example.com\n  names: {plural: shirts, kind: Shirt}\n"
 	tests := []struct{ name, text, schema string }{
 		{"one version, no schema", "  version: v1\n", `{"type":"object","x-kubernetes-preserve-unknown-fields":true}`},

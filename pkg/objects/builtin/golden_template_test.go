@@ -84,11 +84,11 @@ func compareTemplate(raw json.RawMessage, path []string, c recorded, kind string
 	if errs := podspec.ValidateTemplate(checked, nil, at); len(errs) > 0 {
 		return errs.ToAggregate().Error()
 	}
-	answer, err := json.Marshal(c.Response)
+	response, err := json.Marshal(c.Response)
 	if err != nil {
 		return err.Error()
 	}
-	stored, _ := dig(answer, path)
+	stored, _ := dig(response, path)
 	b, err := json.Marshal(template)
 	if err != nil {
 		return err.Error()

@@ -228,11 +228,11 @@ func compareObject(obj objects.Object, c recorded) string {
 	if err != nil {
 		return err.Error()
 	}
-	var got, asked map[string]any
+	var got, sent map[string]any
 	if err := json.Unmarshal(bytes.ReplaceAll(b, []byte(uid), []byte(masked)), &got); err != nil {
 		return err.Error()
 	}
-	if err := json.Unmarshal(c.Request, &asked); err != nil {
+	if err := json.Unmarshal(c.Request, &sent); err != nil {
 		return err.Error()
 	}
 	want := deepCopy(c.Response)
@@ -249,8 +249,8 @@ func compareObject(obj objects.Object, c recorded) string {
 	if c.Response["kind"] == "Pod" {
 		withoutTimes(want)
 		withoutTimes(got)
-		withoutAdmission(want, asked)
-		withoutAdmission(got, asked)
+		withoutAdmission(want, sent)
+		withoutAdmission(got, sent)
 	}
 	return firstDiff(want, got, "")
 }
@@ -278,11 +278,11 @@ func withoutAllocated(m map[string]any) {
 }
 
 // withoutAdmission removes from a pod what admission adds: the service account and its token, tolerations, priority.
-func withoutAdmission(m, asked map[string]any) {
+func withoutAdmission(m, sent map[string]any) {
 	spec := m["spec"].(map[string]any)
-	askedSpec, _ := asked["spec"].(map[string]any)
+	sentSpec, _ := sent["spec"].(map[string]any)
 	for _, name := range []string{"serviceAccount", "serviceAccountName", "priority", "preemptionPolicy", "imagePullSecrets"} {
-		if _, ok := askedSpec[name]; !ok && !(name == "serviceAccount" && askedSpec["serviceAccountName"] != nil) {
+		if _, ok := sentSpec[name]; !ok && !(name == "serviceAccount" && sentSpec["serviceAccountName"] != nil) {
 			delete(spec, name)
 		}
 	}
@@ -392,12 +392,12 @@ func compareTable(r objects.Resource, c recorded) string {
 		return ""
 	}
 	obj := r.New()
-	answer := deepCopy(c.Response)
-	meta, _ := answer["metadata"].(map[string]any)
+	response := deepCopy(c.Response)
+	meta, _ := response["metadata"].(map[string]any)
 	delete(meta, "managedFields")
 	delete(meta, "creationTimestamp")
-	withNodePorts(answer)
-	b, _ := json.Marshal(answer)
+	withNodePorts(response)
+	b, _ := json.Marshal(response)
 	if r.Names.Kind == "Job" { // its labels hold its UID
 		b = bytes.ReplaceAll(b, []byte(`\u003cmasked\u003e`), []byte(uid))
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-func TestConditionsByTheWayTheyCome(t *testing.T) {
+func TestConditionsBySubresource(t *testing.T) {
 	has := func(list ...certificatesv1.RequestConditionType) *request {
 		r := &request{}
 		for _, c := range list {
@@ -84,17 +84,17 @@ func withKey(t *testing.T, bits uint) []byte {
 		N *big.Int
 		E int
 	}{n.SetBit(n, 0, 1), 65537}
-	asked := struct {
+	info := struct {
 		Version int
 		Subject pkix.RDNSequence
 		Key     publicKey
 		More    []asn1.RawValue `asn1:"tag:0"`
 	}{0, pkix.Name{CommonName: "x"}.ToRDNSequence(), publicKey{by(1), text(der(key))}, nil}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der(struct {
-		Asked any
+		Info  any
 		By    pkix.AlgorithmIdentifier
 		Proof asn1.BitString
-	}{asked, by(11), text(make([]byte, bits/8))})})
+	}{info, by(11), text(make([]byte, bits/8))})})
 }
 
 func TestLongKeys(t *testing.T) {

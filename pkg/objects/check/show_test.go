@@ -41,7 +41,7 @@ func TestInternalOrder(t *testing.T) {
 	}
 }
 
-func TestShown(t *testing.T) {
+func TestShow(t *testing.T) {
 	tests := []struct {
 		name  string
 		value any

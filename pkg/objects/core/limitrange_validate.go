@@ -139,11 +139,11 @@ func limitRatio(ratio, least, most bound) field.ErrorList {
 	if !least.set || !most.set {
 		return errs
 	}
-	asked, low, high := float64(ratio.Value()), least.Value(), most.Value()
+	value, low, high := float64(ratio.Value()), least.Value(), most.Value()
 	if ratio.Value() < resource.MaxMilliValue && low < resource.MaxMilliValue && high < resource.MaxMilliValue {
-		asked, low, high = float64(ratio.MilliValue())/1000, least.MilliValue(), most.MilliValue()
+		value, low, high = float64(ratio.MilliValue())/1000, least.MilliValue(), most.MilliValue()
 	}
-	if limit := float64(high) / float64(low); asked > limit {
+	if limit := float64(high) / float64(low); value > limit {
 		errs = append(errs, field.Invalid(ratio.at, ratio.Quantity, fmt.Sprintf("ratio %s is greater than max/min = %f", ratio.String(), limit)))
 	}
 	return errs

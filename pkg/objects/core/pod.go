@@ -55,13 +55,13 @@ func podIP(p *corev1.Pod) string {
 }
 
 // podGrace returns the grace period of a pod's deletion in seconds: zero for a pod that is not bound, or has terminated.
-func podGrace(p *corev1.Pod, asked *int64) int64 {
+func podGrace(p *corev1.Pod, requested *int64) int64 {
 	if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
 		return 0
 	}
 	grace := int64(0)
-	if asked != nil {
-		grace = *asked
+	if requested != nil {
+		grace = *requested
 	} else if p.Spec.TerminationGracePeriodSeconds != nil {
 		grace = *p.Spec.TerminationGracePeriodSeconds
 	}

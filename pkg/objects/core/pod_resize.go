@@ -55,7 +55,7 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 		errs = append(errs, field.Forbidden(check.Spec, "Pod running on node without support for resize"))
 	}
 	now := p.Spec // a shallow copy, in which mutable fields are restored
-	if asks(p) || asks(old) {
+	if hasPodResources(p) || hasPodResources(old) {
 		errs = append(errs, podLevelResize(p.Spec.Resources, old.Spec.Resources)...)
 		now.Resources = sizeOf(p.Spec.Resources, old.Spec.Resources)
 	}
@@ -87,8 +87,8 @@ func quality(p *corev1.Pod) corev1.PodQOSClass {
 	return podspec.QOS(&p.Spec)
 }
 
-// asks reports whether a pod has pod-level resources.
-func asks(p *corev1.Pod) bool {
+// hasPodResources reports whether a pod has pod-level resources.
+func hasPodResources(p *corev1.Pod) bool {
 	return p.Spec.Resources != nil && len(p.Spec.Resources.Requests)+len(p.Spec.Resources.Limits) > 0
 }
 

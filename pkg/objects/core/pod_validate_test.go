@@ -149,10 +149,10 @@ func TestValidatePodUpdate(t *testing.T) {
 func TestPodGrace(t *testing.T) {
 	seconds := func(n int64) *int64 { return &n }
 	tests := []struct {
-		name  string
-		pod   string
-		asked *int64
-		want  int64
+		name      string
+		pod       string
+		requested *int64
+		want      int64
 	}{
 		{"on no node", `spec: {}`, seconds(9), 0},
 		{"its own", `spec: {nodeName: n, terminationGracePeriodSeconds: 7}`, nil, 7},
@@ -161,7 +161,7 @@ func TestPodGrace(t *testing.T) {
 		{"ended", "spec: {nodeName: n}\nstatus: {phase: Succeeded}", nil, 0},
 	}
 	for _, tt := range tests {
-		if got := podGrace(read(t, tt.pod), tt.asked); got != tt.want {
+		if got := podGrace(read(t, tt.pod), tt.requested); got != tt.want {
 			t.Errorf("%s: got %d, want %d", tt.name, got, tt.want)
 		}
 	}

@@ -53,15 +53,15 @@ func quotaWarnings(q, old *corev1.ResourceQuota) []string {
 	}
 	var out []string
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
-		asked := corev1.DefaultResourceRequestsPrefix + name
-		request, ok := q.Spec.Hard[asked]
+		requestName := corev1.DefaultResourceRequestsPrefix + name
+		request, ok := q.Spec.Hard[requestName]
 		if !ok && name != corev1.ResourceEphemeralStorage {
-			asked = name
-			request, ok = q.Spec.Hard[asked]
+			requestName = name
+			request, ok = q.Spec.Hard[requestName]
 		}
 		limit, limited := q.Spec.Hard["limits."+name]
 		if ok && limited && request.Cmp(limit) > 0 {
-			out = append(out, fmt.Sprintf("ResourceQuota %s (%s) should be less than limits.%s (%s)", asked, request.String(), name, limit.String()))
+			out = append(out, fmt.Sprintf("ResourceQuota %s (%s) should be less than limits.%s (%s)", requestName, request.String(), name, limit.String()))
 		}
 	}
 	return out

@@ -91,7 +91,7 @@ func (v *version) fitSchema(u *unstructured.Unstructured, c coercion) (unknown [
 		return nil, err
 	}
 	shape := v.shape()
-	if !v.crd.Spec.PreserveUnknownFields && !shape.knows(u.Object) {
+	if !v.crd.Spec.PreserveUnknownFields && !shape.covers(u.Object) {
 		unknown = pruning.PruneWithOptions(u.Object, s, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: c.unknown})
 		defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, s)
 	}

@@ -70,8 +70,8 @@ func (o *outline) below(part *outline) *outline {
 	return part
 }
 
-// knows reports whether the outline has all fields of a value and none is null.
-func (o *outline) knows(x any) bool {
+// covers reports whether the outline has all fields of a value and none is null.
+func (o *outline) covers(x any) bool {
 	switch x := x.(type) {
 	case nil:
 		return false
@@ -83,7 +83,7 @@ func (o *outline) knows(x any) bool {
 			items = o.items
 		}
 		for _, value := range x {
-			if !items.knows(value) {
+			if !items.covers(value) {
 				return false
 			}
 		}
@@ -111,7 +111,7 @@ func (o *outline) knowsFields(x map[string]any) bool {
 				return false
 			}
 		}
-		if !part.knows(value) {
+		if !part.covers(value) {
 			return false
 		}
 	}

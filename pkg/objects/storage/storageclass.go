@@ -144,7 +144,7 @@ func topologies(terms []corev1.TopologySelectorTerm, at *field.Path) field.Error
 	seen := map[string]int{shownTerm(nil): len(terms)} // Kubernetes preallocates empty terms and compares with them, too
 	for i := range terms {
 		expressions := at.Index(i).Child("matchLabelExpressions")
-		wants := map[string][]string{}
+		requirements := map[string][]string{}
 		for j, r := range terms[i].MatchLabelExpressions {
 			idx := expressions.Index(j)
 			if len(r.Values) == 0 {
@@ -157,12 +157,12 @@ func topologies(terms []corev1.TopologySelectorTerm, at *field.Path) field.Error
 				}
 			}
 			errs = append(errs, metav1validation.ValidateLabelName(r.Key, idx.Child("key"))...)
-			if _, twice := wants[r.Key]; twice {
+			if _, twice := requirements[r.Key]; twice {
 				errs = append(errs, field.Duplicate(idx.Child("key"), r.Key))
 			}
-			wants[r.Key] = slices.Compact(slices.Sorted(slices.Values(r.Values)))
+			requirements[r.Key] = slices.Compact(slices.Sorted(slices.Values(r.Values)))
 		}
-		term := shownTerm(wants)
+		term := shownTerm(requirements)
 		for range min(seen[term], check.Enough) {
 			errs = append(errs, field.Duplicate(expressions, ""))
 		}
@@ -175,7 +175,7 @@ func topologies(terms []corev1.TopologySelectorTerm, at *field.Path) field.Error
 }
 
 // shownTerm returns equal strings for equal terms.
-func shownTerm(wants map[string][]string) string { return fmt.Sprintf("%q", wants) }
+func shownTerm(requirements map[string][]string) string { return fmt.Sprintf("%q", requirements) }
 
 func classWarnings(c, _ *storagev1.StorageClass) []string {
 	var out []string

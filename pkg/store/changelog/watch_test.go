@@ -122,8 +122,8 @@ func TestCompactionDuringReplay(t *testing.T) {
 	}
 }
 
-// TestSlowReaderGoesOnFromStorage stalls a reader until the log has dropped its next changes.
-func TestSlowReaderGoesOnFromStorage(t *testing.T) {
+// TestSlowReaderContinuesFromStorage stalls a reader until the log has dropped its next changes.
+func TestSlowReaderContinuesFromStorage(t *testing.T) {
 	c, _ := past(100)
 	log := NewEvents(0, 2000)
 	commit := func(from, to int) {

@@ -393,7 +393,7 @@ func TestSubresourcesAreLeftAlone(t *testing.T) {
 	}
 }
 
-func TestBindingIsGivenTheNodesLabels(t *testing.T) {
+func TestBindingCopiesNodeLabels(t *testing.T) {
 	bind := func(target corev1.ObjectReference) *corev1.Binding {
 		b := &corev1.Binding{Target: target}
 		a := &stage.Admission{Operation: stage.Create, Sub: b, Attributes: &stage.Attributes{

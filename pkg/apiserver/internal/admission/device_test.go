@@ -74,7 +74,7 @@ func update(obj *resourcev1.ResourceClaim) *stage.Admission {
 	return a
 }
 
-func TestWhoWritesClaims(t *testing.T) {
+func TestResourceClaimStatusPermissions(t *testing.T) {
 	on := func(node string) *resourcev1.AllocationResult {
 		return &resourcev1.AllocationResult{NodeSelector: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 			MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{node}}},

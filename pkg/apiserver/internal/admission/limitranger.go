@@ -149,7 +149,7 @@ func withinRange(obj any, r *corev1.LimitRange) error {
 		switch o := obj.(type) {
 		case *corev1.PersistentVolumeClaim:
 			if item.Type == corev1.LimitTypePersistentVolumeClaim {
-				errs = append(errs, asked{item.Type, o.Spec.Resources.Requests, nil}.claim(item)...)
+				errs = append(errs, requirements{item.Type, o.Spec.Resources.Requests, nil}.claim(item)...)
 			}
 		case *corev1.Pod:
 			errs = append(errs, podWithin(o, item)...)
@@ -164,20 +164,20 @@ func podWithin(pod *corev1.Pod, item *corev1.LimitRangeItem) []error {
 	case corev1.LimitTypeContainer:
 		for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 			for i := range list {
-				errs = append(errs, asked{item.Type, list[i].Resources.Requests, list[i].Resources.Limits}.within(item)...)
+				errs = append(errs, requirements{item.Type, list[i].Resources.Requests, list[i].Resources.Limits}.within(item)...)
 			}
 		}
 	case corev1.LimitTypePod:
-		return podAsks(pod).within(item)
+		return podRequirements(pod).within(item)
 	}
 	return errs
 }
 
-// podAsks returns the requests and limits of a pod: the sum of its containers, overridden by pod-level resources. The overhead
+// podRequirements returns the requests and limits of a pod: the sum of its containers, overridden by pod-level resources. The overhead
 // of its runtime class does not count.
-func podAsks(pod *corev1.Pod) asked {
+func podRequirements(pod *corev1.Pod) requirements {
 	containers := resourcehelper.PodResourcesOptions{ExcludeOverhead: true, SkipPodLevelResources: true}
-	a := asked{corev1.LimitTypePod, resourcehelper.PodRequests(pod, containers), resourcehelper.PodLimits(pod, containers)}
+	a := requirements{corev1.LimitTypePod, resourcehelper.PodRequests(pod, containers), resourcehelper.PodLimits(pod, containers)}
 	if pod.Spec.Resources == nil {
 		return a
 	}
@@ -192,19 +192,19 @@ func podAsks(pod *corev1.Pod) asked {
 	return a
 }
 
-// asked holds the requests and limits of a container, pod or claim.
-type asked struct {
+// requirements holds the requests and limits of a container, pod or claim.
+type requirements struct {
 	kind             corev1.LimitType
 	requests, limits corev1.ResourceList
 }
 
-func (a asked) within(item *corev1.LimitRangeItem) []error {
+func (a requirements) within(item *corev1.LimitRangeItem) []error {
 	errs := each(item.Min, a.min)
 	errs = append(errs, each(item.Max, a.max)...)
 	return append(errs, each(item.MaxLimitRequestRatio, a.ratio)...)
 }
 
-func (a asked) claim(item *corev1.LimitRangeItem) []error {
+func (a requirements) claim(item *corev1.LimitRangeItem) []error {
 	return append(each(item.Min, a.min), each(item.Max, a.maxRequest)...)
 }
 
@@ -219,7 +219,7 @@ func each(list corev1.ResourceList, check func(corev1.ResourceName, resource.Qua
 	return errs
 }
 
-func (a asked) min(name corev1.ResourceName, least resource.Quantity) error {
+func (a requirements) min(name corev1.ResourceName, least resource.Quantity) error {
 	request, requested := a.requests[name]
 	limit, limited := a.limits[name]
 	r, l, bound := comparable3(request, limit, least)
@@ -234,7 +234,7 @@ func (a asked) min(name corev1.ResourceName, least resource.Quantity) error {
 	return nil
 }
 
-func (a asked) max(name corev1.ResourceName, most resource.Quantity) error {
+func (a requirements) max(name corev1.ResourceName, most resource.Quantity) error {
 	request, requested := a.requests[name]
 	limit, limited := a.limits[name]
 	r, l, bound := comparable3(request, limit, most)
@@ -249,7 +249,7 @@ func (a asked) max(name corev1.ResourceName, most resource.Quantity) error {
 	return nil
 }
 
-func (a asked) maxRequest(name corev1.ResourceName, most resource.Quantity) error {
+func (a requirements) maxRequest(name corev1.ResourceName, most resource.Quantity) error {
 	request, requested := a.requests[name]
 	r, _, bound := comparable3(request, resource.Quantity{}, most)
 	switch {
@@ -261,7 +261,7 @@ func (a asked) maxRequest(name corev1.ResourceName, most resource.Quantity) erro
 	return nil
 }
 
-func (a asked) ratio(name corev1.ResourceName, most resource.Quantity) error {
+func (a requirements) ratio(name corev1.ResourceName, most resource.Quantity) error {
 	r, l, _ := comparable3(a.requests[name], a.limits[name], most)
 	switch {
 	case r == 0:

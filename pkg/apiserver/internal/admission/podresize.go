@@ -106,12 +106,12 @@ func (p podResize) Validate(ctx context.Context, a *stage.Admission) error {
 
 // fits returns an error if the pod requests more than an empty node has.
 func fits(pod *corev1.Pod, has corev1.ResourceList) error {
-	asks := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 	var short []string
-	if cpu := asks.Cpu(); cpu.Cmp(*has.Cpu()) > 0 {
+	if cpu := requests.Cpu(); cpu.Cmp(*has.Cpu()) > 0 {
 		short = append(short, fmt.Sprintf("cpu, requested: %d, allocatable: %d", cpu.MilliValue(), has.Cpu().MilliValue()))
 	}
-	if memory := asks.Memory(); memory.Cmp(*has.Memory()) > 0 {
+	if memory := requests.Memory(); memory.Cmp(*has.Memory()) > 0 {
 		short = append(short, fmt.Sprintf("memory, requested: %d, allocatable: %d", memory.Value(), has.Memory().Value()))
 	}
 	if len(short) == 0 {

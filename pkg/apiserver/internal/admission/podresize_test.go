@@ -12,7 +12,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
-func TestPodsGrowNoLargerThanTheirNode(t *testing.T) {
+func TestResizeBeyondNode(t *testing.T) {
 	resized := func(cpu, memory string) *corev1.Pod {
 		return newPod(func(p *corev1.Pod) {
 			p.Generation, p.Spec.NodeName = 2, "n1"
@@ -74,7 +74,7 @@ func wantRefusal(t *testing.T, err error, want string) {
 	}
 }
 
-func TestNodesSayWhatTheyCanDo(t *testing.T) {
+func TestNodeDeclaredFeatures(t *testing.T) {
 	whole := newPod(func(p *corev1.Pod) {
 		p.Generation, p.Spec.NodeName = 2, "n1"
 		p.Spec.InitContainers = []corev1.Container{{Name: "i"}}

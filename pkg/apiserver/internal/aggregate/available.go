@@ -89,23 +89,23 @@ const more = 4
 
 // try requests the discovery document of the extension's group-version.
 func (e *extension) try(ctx context.Context) error {
-	err := e.ask(ctx)
+	err := e.check(ctx)
 	if err == nil {
 		return nil
 	}
-	answers := make(chan error, more)
+	results := make(chan error, more)
 	for range more {
-		go func() { answers <- e.ask(ctx) }() // ends with its request
+		go func() { results <- e.check(ctx) }() // ends with its request
 	}
 	for range more {
-		if err = <-answers; err == nil {
+		if err = <-results; err == nil {
 			return nil
 		}
 	}
 	return err
 }
 
-func (e *extension) ask(ctx context.Context) error {
+func (e *extension) check(ctx context.Context) error {
 	if e.link.broken != nil {
 		return e.link.broken
 	}

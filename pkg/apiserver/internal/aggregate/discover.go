@@ -66,7 +66,7 @@ func (e *extension) discover(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.known = next
-	l.once.Do(func() { close(l.heard) })
+	l.once.Do(func() { close(l.attempted) })
 	return err
 }
 
@@ -75,7 +75,7 @@ func (l *link) lost() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.known.stale = true
-	l.once.Do(func() { close(l.heard) })
+	l.once.Do(func() { close(l.attempted) })
 	l.fails = min(l.fails+1, 10)
 	return min(firstRetry<<(l.fails-1), checkEvery)
 }
@@ -87,19 +87,19 @@ func (l *link) found() {
 	l.fails = 0
 }
 
-// firstAnswer bounds how long clients wait, after the server's start, for the discovery of an existing extension.
-const firstAnswer = 2 * time.Second
+// firstDiscovery bounds how long clients wait, after the server's start, for the discovery of an existing extension.
+const firstDiscovery = 2 * time.Second
 
 // await waits until the discovery of available extensions was fetched, for at most firstAnswer.
 func (t *table) await(ctx context.Context, clk clock.Clock) {
-	timer := clk.NewTimer(firstAnswer)
+	timer := clk.NewTimer(firstDiscovery)
 	defer timer.Stop()
 	for _, e := range t.byGV {
 		if !available(e.service) {
 			continue
 		}
 		select {
-		case <-e.link.heard:
+		case <-e.link.attempted:
 		case <-timer.C():
 			return
 		case <-ctx.Done():

@@ -40,8 +40,8 @@ type link struct {
 	transport *http.Transport
 	broken    error // permanent error of its configuration
 
-	heard chan struct{} // closed after the first discovery request
-	once  sync.Once     // closes heard
+	attempted chan struct{} // closed after the first discovery request
+	once      sync.Once     // closes heard
 
 	mu    sync.Mutex
 	known known // its discovery document
@@ -56,7 +56,7 @@ var services = schema.GroupResource{Resource: "services"}
 // newLink returns a link to the Service of s. It connects on first use.
 func (x *Extensions) newLink(s *apiregistrationv1.APIService) *link {
 	ref := s.Spec.Service
-	l := &link{x: x, service: objects.Key{Namespace: ref.Namespace, Name: ref.Name}, port: 443, clock: x.config.Clock, heard: make(chan struct{})}
+	l := &link{x: x, service: objects.Key{Namespace: ref.Namespace, Name: ref.Name}, port: 443, clock: x.config.Clock, attempted: make(chan struct{})}
 	if ref.Port != nil {
 		l.port = *ref.Port
 	}

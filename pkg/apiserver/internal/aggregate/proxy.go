@@ -30,7 +30,7 @@ type Asker struct {
 const unavailable = "service unavailable"
 
 // serve proxies a request to the extension server.
-func (e *extension) serve(w http.ResponseWriter, r *http.Request, asker Asker) {
+func (e *extension) serve(w http.ResponseWriter, r *http.Request, client Asker) {
 	if !available(e.service) {
 		http.Error(w, unavailable, http.StatusServiceUnavailable)
 		return
@@ -54,26 +54,26 @@ func (e *extension) serve(w http.ResponseWriter, r *http.Request, asker Asker) {
 	out := r.Clone(ctx)
 	out.URL, out.Host = location, location.Host
 	out.Header.Del("Authorization") // the credentials are for this server only
-	if asker.AuditID != "" {
-		out.Header.Set("Audit-Id", asker.AuditID)
+	if client.AuditID != "" {
+		out.Header.Set("Audit-Id", client.AuditID)
 	}
-	transport.SetAuthProxyHeaders(out, asker.User.GetName(), asker.User.GetUID(), asker.User.GetGroups(), asker.User.GetExtra())
-	h := utilproxy.NewUpgradeAwareHandler(location, e.link.transport, true, false, refusal{r, asker.Late})
+	transport.SetAuthProxyHeaders(out, client.User.GetName(), client.User.GetUID(), client.User.GetGroups(), client.User.GetExtra())
+	h := utilproxy.NewUpgradeAwareHandler(location, e.link.transport, true, false, proxyError{r, client.Late})
 	h.RejectForwardingRedirects = true
 	h.ServeHTTP(backend.Hijackable(w), out)
 }
 
 func segments(u *url.URL) int { return len(strings.Split(strings.Trim(u.Path, "/"), "/")) }
 
-// refusal is the response to a request that could not be proxied.
-type refusal struct {
-	asked *http.Request
-	late  func(w http.ResponseWriter, r *http.Request)
+// proxyError is the response to a request that could not be proxied.
+type proxyError struct {
+	request *http.Request
+	late    func(w http.ResponseWriter, r *http.Request)
 }
 
-func (f refusal) Error(w http.ResponseWriter, _ *http.Request, err error) {
-	if errors.Is(context.Cause(f.asked.Context()), context.DeadlineExceeded) {
-		f.late(w, f.asked)
+func (f proxyError) Error(w http.ResponseWriter, _ *http.Request, err error) {
+	if errors.Is(context.Cause(f.request.Context()), context.DeadlineExceeded) {
+		f.late(w, f.request)
 		return
 	}
 	http.Error(w, err.Error(), http.StatusServiceUnavailable)

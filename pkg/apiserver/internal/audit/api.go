@@ -118,14 +118,14 @@ func failure(e *Entry, err error) {
 	}
 	e.Status(&st)
 	e.Code(int(st.Code))
-	if e.Answers() {
-		e.Answered(codec.Marshal(&st, metav1.Unversioned.WithKind("Status"), codec.JSON))
+	if e.NeedsResponse() {
+		e.SetResponse(codec.Marshal(&st, metav1.Unversioned.WithKind("Status"), codec.JSON))
 	}
 }
 
 func shown(e *Entry, req *verbs.Request, it *cache.Item) {
-	if e.Answers() {
-		e.Answered(codec.KindOf(req).Encode(e.Trim(it), codec.JSON))
+	if e.NeedsResponse() {
+		e.SetResponse(codec.KindOf(req).Encode(e.Trim(it), codec.JSON))
 	}
 }
 
@@ -145,12 +145,12 @@ func listed(e *Entry, req *verbs.Request, l verbs.Listing, err error) {
 		return
 	}
 	e.Code(http.StatusOK)
-	if !e.Answers() {
+	if !e.NeedsResponse() {
 		return
 	}
 	meta := metav1.ListMeta{ResourceVersion: strconv.FormatUint(uint64(l.Revision), 10), Continue: l.Continue, RemainingItemCount: l.Remaining}
 	body, err := codec.KindOf(req).List(e.TrimAll(l.Items), meta, codec.JSON)
-	e.Answered(bytes.TrimSpace(body.Bytes()), err)
+	e.SetResponse(bytes.TrimSpace(body.Bytes()), err)
 }
 
 func wrote(e *Entry, req *verbs.Request, out verbs.Result, err error) {
@@ -169,12 +169,12 @@ func wrote(e *Entry, req *verbs.Request, out verbs.Result, err error) {
 	switch {
 	case out.Item != nil:
 		shown(e, req, out.Item)
-	case out.Other != nil && e.Answers():
+	case out.Other != nil && e.NeedsResponse():
 		gvk := out.Other.GetObjectKind().GroupVersionKind()
 		if gvk.Empty() {
 			gvk = codec.KindOf(req).GVK()
 		}
-		e.Answered(codec.Marshal(e.TrimObject(out.Other), gvk, codec.JSON))
+		e.SetResponse(codec.Marshal(e.TrimObject(out.Other), gvk, codec.JSON))
 	}
 }
 

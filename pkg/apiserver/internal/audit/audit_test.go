@@ -158,7 +158,7 @@ func TestStages(t *testing.T) {
 	w := e.Writer(httptest.NewRecorder())
 	clk.Step(time.Second)
 	w.WriteHeader(http.StatusCreated)
-	if e.Answers() {
+	if e.NeedsResponse() {
 		t.Error("an answer is recorded at the level Request")
 	}
 	clk.Step(time.Second)
@@ -184,14 +184,14 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// TestAnswersAreRecordedOnce checks that the layer that writes the response first records it, in the form that it then has.
-func TestAnswersAreRecordedOnce(t *testing.T) {
+// TestResponsesAreRecordedOnce checks that the layer that writes the response first records it, in the form that it then has.
+func TestResponsesAreRecordedOnce(t *testing.T) {
 	l, _, events := open(t, "omitStages: [RequestReceived]\nrules: [{level: RequestResponse}]")
 	e := l.Begin(Request{Verb: "get", Path: "/x"})
-	if !e.Answers() || e.Answers() {
+	if !e.NeedsResponse() || e.NeedsResponse() {
 		t.Error("the answer is not recorded exactly once")
 	}
-	e.Answered([]byte(`{"a":1}`), nil)
+	e.SetResponse([]byte(`{"a":1}`), nil)
 	e.Code(200)
 	e.Code(500) // a second status code has no effect
 	e.Complete()
@@ -200,7 +200,7 @@ func TestAnswersAreRecordedOnce(t *testing.T) {
 	}
 }
 
-func TestPanicsAreTold(t *testing.T) {
+func TestPanicsAreRecorded(t *testing.T) {
 	l, _, events := open(t, "rules: [{level: Metadata, omitStages: [RequestReceived]}]")
 	boom := errors.New("boom")
 	func() {
@@ -259,8 +259,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestNothingWithoutAnEntry checks that a silent and a nil entry accept every call.
-func TestNothingWithoutAnEntry(t *testing.T) {
+// TestNilAndDisabledEntries checks that a silent and a nil entry accept every call.
+func TestNilAndDisabledEntries(t *testing.T) {
 	for _, e := range []*Entry{nil, {}} {
 		e.Received()
 		e.Annotate("a", "b")
@@ -269,7 +269,7 @@ func TestNothingWithoutAnEntry(t *testing.T) {
 		e.Status(&metav1.Status{})
 		e.Code(200)
 		e.Complete()
-		if e.Answers() || e.Bodies() || e.Enabled() {
+		if e.NeedsResponse() || e.Bodies() || e.Enabled() {
 			t.Error("an entry without a rule records something")
 		}
 		w := httptest.NewRecorder()

@@ -24,10 +24,10 @@ type Entry struct {
 	trims bool // omit managedFields
 	long  bool
 
-	mu       sync.Mutex
-	event    auditv1.Event
-	coded    bool // the status code is set
-	answered bool // Answers returned true: the response will be recorded
+	mu            sync.Mutex
+	event         auditv1.Event
+	coded         bool // the status code is set
+	responseTaken bool // NeedsResponse returned true: the response will be recorded
 }
 
 // maxAgent bounds the length of a recorded user agent, in bytes.
@@ -51,9 +51,9 @@ func (r Request) event(level auditv1.Level) auditv1.Event {
 // Enabled reports whether the request is recorded at all.
 func (e *Entry) Enabled() bool { return e != nil && e.log != nil }
 
-// shows reports whether the level includes request bodies, or with answers, response bodies.
-func (e *Entry) shows(answers bool) bool {
-	return e.Enabled() && (e.event.Level == auditv1.LevelRequestResponse || !answers && e.event.Level == auditv1.LevelRequest)
+// recordsBody reports whether the level includes request bodies, or with response, response bodies.
+func (e *Entry) recordsBody(response bool) bool {
+	return e.Enabled() && (e.event.Level == auditv1.LevelRequestResponse || !response && e.event.Level == auditv1.LevelRequest)
 }
 
 // Annotate implements stage.Audit.
@@ -72,7 +72,7 @@ func (e *Entry) Annotate(key, value string) {
 }
 
 // Bodies implements stage.Audit.
-func (e *Entry) Bodies() bool { return e.shows(false) }
+func (e *Entry) Bodies() bool { return e.recordsBody(false) }
 
 // Impersonated records the impersonated user, and the constraint that allows the impersonation, if any.
 func (e *Entry) Impersonated(as user.Info, constraint string) {
@@ -95,7 +95,7 @@ func (e *Entry) Asked(about metav1.Object, encode func() ([]byte, error)) {
 		return
 	}
 	var body *runtime.Unknown
-	if e.shows(false) {
+	if e.recordsBody(false) {
 		body = e.unknown(encode())
 	}
 	e.mu.Lock()
@@ -139,21 +139,21 @@ func (e *Entry) Status(st *metav1.Status) {
 	e.event.ResponseStatus = &metav1.Status{Status: st.Status, Message: st.Message, Reason: st.Reason, Details: st.Details, Code: st.Code}
 }
 
-// Answers reports whether the caller must record the response body with Answered. It returns true to the first call for a request
+// NeedsResponse reports whether the caller must record the response body with SetResponse. It returns true to the first call for a request
 // whose level includes it.
-func (e *Entry) Answers() bool {
-	if !e.shows(true) {
+func (e *Entry) NeedsResponse() bool {
+	if !e.recordsBody(true) {
 		return false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	first := !e.answered
-	e.answered = true
+	first := !e.responseTaken
+	e.responseTaken = true
 	return first
 }
 
-// Answered records the response body.
-func (e *Entry) Answered(raw []byte, err error) {
+// SetResponse records the response body.
+func (e *Entry) SetResponse(raw []byte, err error) {
 	body := e.unknown(raw, err)
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -39,14 +39,14 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap implements the contract of http.ResponseController.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Answer is an http.ResponseWriter that keeps a response for the log alone.
-type Answer struct {
+// ResponseBuffer is an http.ResponseWriter that keeps a response for the log alone.
+type ResponseBuffer struct {
 	bytes.Buffer
 	header http.Header
 }
 
 // Header implements http.ResponseWriter.
-func (a *Answer) Header() http.Header {
+func (a *ResponseBuffer) Header() http.Header {
 	if a.header == nil {
 		a.header = http.Header{}
 	}
@@ -54,4 +54,4 @@ func (a *Answer) Header() http.Header {
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (a *Answer) WriteHeader(int) {}
+func (a *ResponseBuffer) WriteHeader(int) {}

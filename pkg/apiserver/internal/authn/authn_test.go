@@ -261,7 +261,7 @@ func TestReadTokens(t *testing.T) {
 	}
 }
 
-func TestErrorsTellNoTokens(t *testing.T) {
+func TestErrorsContainNoTokens(t *testing.T) {
 	for _, raw := range []string{"secret-token,b\n", "secret-token,a,b\nsecret-token,c,d\n", "secret-token,,x\n", "secret-token,\"x\n"} {
 		if _, err := parseTokens([]byte(raw)); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("error is %v", err)

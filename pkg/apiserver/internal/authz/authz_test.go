@@ -220,7 +220,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-func TestReasonTellsTheBinding(t *testing.T) {
+func TestReasonNamesTheBinding(t *testing.T) {
 	z := Rules{builtin()}
 	for line, want := range map[string]string{
 		"watch :nodes": `RBAC: allowed by ClusterRoleBinding "system:kube-scheduler" of ClusterRole "system:kube-scheduler" to User "system:kube-scheduler"`,

@@ -35,7 +35,7 @@ func Defaults() []objects.Object {
 
 // allClusterRoles returns the default ClusterRoles.
 func allClusterRoles() []role {
-	return slices.Concat(clusterRoles(), controllerRoles(), peopleRoles(), spareRoles())
+	return slices.Concat(clusterRoles(), controllerRoles(), userFacingRoles(), unboundRoles())
 }
 
 func (r role) objects() []objects.Object {

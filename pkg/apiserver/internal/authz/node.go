@@ -79,13 +79,13 @@ func (n node) Authorize(ctx context.Context, a *stage.Attributes) (stage.Decisio
 		case serviceAccounts:
 			return n.serviceAccount(ctx, name, a)
 		case leases:
-			return answer(lease(name, a))
+			return decide(lease(name, a))
 		case csiNodes:
-			return answer(csiNode(name, a))
+			return decide(csiNode(name, a))
 		case resourceSlices:
 			return n.slice(ctx, name, a)
 		case nodes:
-			return answer(ownNode(name, a))
+			return decide(ownNode(name, a))
 		case pods:
 			return n.pod(ctx, name, a)
 		}
@@ -96,7 +96,7 @@ func (n node) Authorize(ctx context.Context, a *stage.Attributes) (stage.Decisio
 	return stage.NoOpinion, "", nil
 }
 
-func answer(ok bool, reason string) (stage.Decision, string, error) {
+func decide(ok bool, reason string) (stage.Decision, string, error) {
 	if ok {
 		return stage.Allow, "", nil
 	}
@@ -106,11 +106,11 @@ func answer(ok bool, reason string) (stage.Decision, string, error) {
 func (n node) read(ctx context.Context, name string, a *stage.Attributes) (stage.Decision, string, error) {
 	switch {
 	case a.Verb != "get" && a.Verb != "list" && a.Verb != "watch":
-		return answer(false, "can only read resources of this type")
+		return decide(false, "can only read resources of this type")
 	case a.Subresource != "":
-		return answer(false, "cannot read subresource")
+		return decide(false, "cannot read subresource")
 	case a.Namespace == "":
-		return answer(false, "can only read namespaced object of this type")
+		return decide(false, "can only read namespaced object of this type")
 	}
 	return n.related(ctx, name, a)
 }
@@ -118,16 +118,16 @@ func (n node) read(ctx context.Context, name string, a *stage.Attributes) (stage
 func (n node) get(ctx context.Context, name string, a *stage.Attributes) (stage.Decision, string, error) {
 	switch {
 	case a.Verb != "get":
-		return answer(false, "can only get individual resources of this type")
+		return decide(false, "can only get individual resources of this type")
 	case a.Subresource != "":
-		return answer(false, "cannot get subresource")
+		return decide(false, "cannot get subresource")
 	}
 	return n.related(ctx, name, a)
 }
 
 func (n node) claimStatus(ctx context.Context, name string, a *stage.Attributes) (stage.Decision, string, error) {
 	if a.Verb != "update" && a.Verb != "patch" {
-		return answer(false, "can only get/update/patch this type")
+		return decide(false, "can only get/update/patch this type")
 	}
 	return n.related(ctx, name, a)
 }
@@ -136,9 +136,9 @@ func (n node) serviceAccount(ctx context.Context, name string, a *stage.Attribut
 	switch {
 	case a.Verb == "get" && a.Subresource == "" && a.Name != "":
 	case a.Verb != "create" || a.Name == "":
-		return answer(false, "can only create tokens for individual service accounts")
+		return decide(false, "can only create tokens for individual service accounts")
 	case a.Subresource != "token":
-		return answer(false, "can only create token subresource of serviceaccount")
+		return decide(false, "can only create token subresource of serviceaccount")
 	}
 	return n.related(ctx, name, a)
 }
@@ -147,7 +147,7 @@ func (n node) serviceAccount(ctx context.Context, name string, a *stage.Attribut
 func (n node) related(ctx context.Context, name string, a *stage.Attributes) (stage.Decision, string, error) {
 	object := objectName(a)
 	if object == "" {
-		return answer(false, "No Object name found")
+		return decide(false, "No Object name found")
 	}
 	ok, err := n.graph.reaches(ctx, name, vertex{a.GVR.GroupResource(), a.Namespace, object})
 	if ok {
@@ -189,18 +189,18 @@ func csiNode(name string, a *stage.Attributes) (bool, string) {
 // slice allows a node to manage the ResourceSlices that list its devices.
 func (n node) slice(ctx context.Context, name string, a *stage.Attributes) (stage.Decision, string, error) {
 	if a.Subresource != "" {
-		return answer(false, "cannot authorize ResourceSlice subresources")
+		return decide(false, "cannot authorize ResourceSlice subresources")
 	}
 	switch a.Verb {
 	case "create":
-		return answer(true, "") // admission checks that it is the node's own
+		return decide(true, "") // admission checks that it is the node's own
 	case "get", "update", "patch", "delete":
 		return n.related(ctx, name, a)
 	case "watch", "list", "deletecollection":
 		wanted, ok := exactly(a, nodeField)
-		return answer(ok && wanted == name, "can only list/watch/deletecollection resourceslices with nodeName field selector")
+		return decide(ok && wanted == name, "can only list/watch/deletecollection resourceslices with nodeName field selector")
 	}
-	return answer(false, "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection")
+	return decide(false, "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection")
 }
 
 func ownNode(name string, a *stage.Attributes) (bool, string) {
@@ -238,14 +238,14 @@ func (n node) pod(ctx context.Context, name string, a *stage.Attributes) (stage.
 			if objectName(a) != "" {
 				return n.related(ctx, name, a)
 			}
-			return answer(false, "can only list/watch pods with spec.nodeName field selector")
+			return decide(false, "can only list/watch pods with spec.nodeName field selector")
 		case "create", "delete":
 			return stage.Allow, "", nil // admission checks that it is the node's own mirror pod
 		}
 	case "status":
-		return answer(a.Verb == "update" || a.Verb == "patch", "")
+		return decide(a.Verb == "update" || a.Verb == "patch", "")
 	case "eviction":
-		return answer(a.Verb == "create", "")
+		return decide(a.Verb == "create", "")
 	}
 	return stage.NoOpinion, "", nil
 }

@@ -211,7 +211,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-func TestWhoIsANode(t *testing.T) {
+func TestNodeIdentity(t *testing.T) {
 	for _, c := range []struct {
 		info user.Info
 		name string
@@ -237,7 +237,7 @@ func TestWhoIsANode(t *testing.T) {
 	}
 }
 
-func TestGraphForgetsWhatIsNoLongerSo(t *testing.T) {
+func TestGraphDropsStaleEdges(t *testing.T) {
 	r := nodeReader()
 	z := newNode(r)
 	a := ask(known("system:node:n1", user.NodesGroup), "get :secrets ns/pull")

@@ -76,9 +76,9 @@ func TestPendingOfAReplacedTable(t *testing.T) {
 	if _, err := now.All(t.Context(), ""); err != nil { // it is filled: the feed applies the write at once
 		t.Fatal(err)
 	}
-	answer := c.writeTo(old, "x", "v")
-	if answer.object.GetResourceVersion() != formatRevision(answer.Revision) {
-		t.Errorf("the writer's answer has resourceVersion %q, want %d", answer.object.GetResourceVersion(), answer.Revision)
+	written := c.writeTo(old, "x", "v")
+	if written.object.GetResourceVersion() != formatRevision(written.Revision) {
+		t.Errorf("the written object has resourceVersion %q, want %d", written.object.GetResourceVersion(), written.Revision)
 	}
 	i, ok, err := now.Get(t.Context(), objects.Key{Namespace: "n", Name: "x"})
 	if err != nil || !ok {
@@ -87,7 +87,7 @@ func TestPendingOfAReplacedTable(t *testing.T) {
 	if got := i.object.GetObjectKind().GroupVersionKind().Version; got != "v2" {
 		t.Errorf("the table of v2 has an object of version %q", got)
 	}
-	if i.object == answer.object {
+	if i.object == written.object {
 		t.Error("the table shares the object of another table's write")
 	}
 }

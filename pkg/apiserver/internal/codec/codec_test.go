@@ -167,7 +167,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 // The kind of a body is checked before its content, in every format.
-func TestWhatABodyIs(t *testing.T) {
+func TestBodyKindIsCheckedFirst(t *testing.T) {
 	d := NewDecoder([]*objects.Resource{&configMaps})
 	const secret = `Secret in version "v1" cannot be handled as a ConfigMap: no kind "Secret" is registered for version "v1" in scheme "pkg/api/legacyscheme/scheme.go:30"`
 	for body, want := range map[string]string{

@@ -29,7 +29,7 @@ var formats = map[Format]string{JSON: ".json", YAML: ".yaml", Protobuf: ".pb"}
 // published is the published example of a kind in the API library, with every field set, in each format.
 type published struct {
 	gvk      schema.GroupVersionKind // from its file name
-	says     schema.GroupVersionKind // from the example itself: watch events have no kind
+	declared schema.GroupVersionKind // from the example itself: watch events have no kind
 	examples map[Format][]byte
 }
 
@@ -53,7 +53,7 @@ func examples(t *testing.T) []published {
 			}
 		}
 		p.examples[JSON] = compact(t, p.examples[JSON])
-		if p.says, err = interpret(p.examples[JSON]); err != nil {
+		if p.declared, err = interpret(p.examples[JSON]); err != nil {
 			t.Fatal(err)
 		}
 		out = append(out, p)
@@ -124,12 +124,12 @@ func TestPublishedExamples(t *testing.T) {
 		t.Run(p.gvk.GroupVersion().String()+" "+p.gvk.Kind, func(t *testing.T) {
 			for from, data := range p.examples {
 				obj := make(p.gvk)
-				warnings, err := Decode(Body{Format: from, Data: data, Validation: validateStrict}, p.says, obj, d.Known)
+				warnings, err := Decode(Body{Format: from, Data: data, Validation: validateStrict}, p.declared, obj, d.Known)
 				if err != nil || len(warnings) > 0 {
 					t.Fatalf("read %s: %v %v", from, err, warnings)
 				}
 				for to, want := range p.examples {
-					got, err := Object(obj, p.says, Media{Format: to})
+					got, err := Object(obj, p.declared, Media{Format: to})
 					if err != nil {
 						t.Fatalf("write %s: %v", to, err)
 					}

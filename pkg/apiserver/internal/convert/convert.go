@@ -124,9 +124,9 @@ func (w *Webhooks) ask(ctx context.Context, crd *apiextensionsv1.CustomResourceD
 	if err != nil {
 		return nil, err
 	}
-	answer, err := client.Post(ctx, timeout, body)
+	reply, err := client.Post(ctx, timeout, body)
 	if err != nil {
 		return nil, err
 	}
-	return sent.read(answer)
+	return sent.read(reply)
 }

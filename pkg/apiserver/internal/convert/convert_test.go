@@ -38,8 +38,8 @@ var (
 // hook is a webhook over HTTPS; answer returns its response to a review.
 type hook struct {
 	*httptest.Server
-	asked  []map[string]any
-	answer func(review map[string]any) any
+	reviews []map[string]any
+	respond func(review map[string]any) any
 }
 
 func newHook(t *testing.T) *hook {
@@ -48,11 +48,11 @@ func newHook(t *testing.T) *hook {
 		body, _ := io.ReadAll(r.Body)
 		var review map[string]any
 		if err := json.Unmarshal(body, &review); err != nil {
-			t.Errorf("asked with %s: %v", body, err)
+			t.Errorf("called with %s: %v", body, err)
 		}
 		review["path"] = r.URL.String()
-		h.asked = append(h.asked, review)
-		switch a := h.answer(review).(type) {
+		h.reviews = append(h.reviews, review)
+		switch a := h.respond(review).(type) {
 		case int:
 			w.WriteHeader(a)
 		case string:
@@ -69,7 +69,7 @@ func newHook(t *testing.T) *hook {
 	h.TLS = &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}}
 	h.StartTLS()
 	t.Cleanup(h.Close)
-	h.answer = func(review map[string]any) any { return converted(review, nil) }
+	h.respond = func(review map[string]any) any { return converted(review, nil) }
 	return h
 }
 
@@ -135,7 +135,7 @@ func TestConvert(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1"} {
 		t.Run(version, func(t *testing.T) {
 			h := newHook(t)
-			h.answer = func(review map[string]any) any {
+			h.respond = func(review map[string]any) any {
 				return converted(review, func(obj map[string]any) {
 					obj["spec"] = map[string]any{"length": 2}
 					m := obj["metadata"].(map[string]any)
@@ -159,14 +159,14 @@ func TestConvert(t *testing.T) {
 			if after, _ := json.Marshal(in); string(after) != string(before) {
 				t.Errorf("changed to %s", after)
 			}
-			if len(h.asked) != 1 {
-				t.Fatalf("asked %d times", len(h.asked))
+			if len(h.reviews) != 1 {
+				t.Fatalf("called %d times", len(h.reviews))
 			}
-			review := h.asked[0]
+			review := h.reviews[0]
 			request := review["request"].(map[string]any)
 			if review["apiVersion"] != "apiextensions.k8s.io/"+version || review["kind"] != "ConversionReview" || request["uid"] != "the-uid" ||
 				request["desiredAPIVersion"] != "example.com/v2" || len(request["objects"].([]any)) != 2 || review["path"] != "/convert?timeout=30s" {
-				t.Errorf("asked %v", review)
+				t.Errorf("got review %v", review)
 			}
 		})
 	}
@@ -176,12 +176,12 @@ func TestNothingToConvert(t *testing.T) {
 	h := newHook(t)
 	empty := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Shirt"}}
 	out, err := newWebhooks().Convert(t.Context(), h.definition("v1"), []*unstructured.Unstructured{empty, shirt("a", v2)}, v2)
-	if err != nil || len(h.asked) != 0 || out[0].GetAPIVersion() != "example.com/v2" || empty.GetAPIVersion() != "example.com/v1" {
-		t.Errorf("got %v, %v after %d calls", out, err, len(h.asked))
+	if err != nil || len(h.reviews) != 0 || out[0].GetAPIVersion() != "example.com/v2" || empty.GetAPIVersion() != "example.com/v1" {
+		t.Errorf("got %v, %v after %d calls", out, err, len(h.reviews))
 	}
 }
 
-func TestFaults(t *testing.T) {
+func TestInvalidResponses(t *testing.T) {
 	meta := func(obj map[string]any) map[string]any { return obj["metadata"].(map[string]any) }
 	spoil := func(change func(obj map[string]any)) func(map[string]any) any {
 		return func(review map[string]any) any { return converted(review, change) }
@@ -195,7 +195,7 @@ func TestFaults(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, version string
-		answer        func(map[string]any) any
+		respond       func(map[string]any) any
 		want          string // after "conversion webhook for example.com/v1, Kind=Shirt "
 	}{
 		{"other version", "v1", spoil(func(o map[string]any) { o["apiVersion"] = "example.com/v3" }),
@@ -228,7 +228,7 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHook(t)
-			h.answer = tt.answer
+			h.respond = tt.respond
 			_, err := newWebhooks().Convert(t.Context(), h.definition(tt.version), []*unstructured.Unstructured{shirt("a", v1)}, v2)
 			if want := "conversion webhook for example.com/v1, Kind=Shirt " + tt.want; err == nil || err.Error() != want {
 				t.Errorf("got  %v\nwant %s", err, want)
@@ -237,7 +237,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestFaultsOfMany(t *testing.T) {
+func TestErrorsOfManyObjects(t *testing.T) {
 	h := newHook(t)
 	for _, tt := range []struct {
 		change func(obj map[string]any)
@@ -248,7 +248,7 @@ func TestFaultsOfMany(t *testing.T) {
 		{func(o map[string]any) { o["metadata"].(map[string]any)["uid"] = "x" }, "converted object at index 1: must have the same UID: u-b != x"},
 		{func(o map[string]any) { o["metadata"].(map[string]any)["labels"] = 1 }, "metadata in object at index 1: invalid metadata.labels of type int64 in converted object"},
 	} {
-		h.answer = func(review map[string]any) any {
+		h.respond = func(review map[string]any) any {
 			return converted(review, func(o map[string]any) {
 				if o["metadata"].(map[string]any)["name"] == "b" {
 					tt.change(o)
@@ -309,7 +309,7 @@ func TestService(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(h.asked) != 3 || w.clients.Len() != 1 {
-		t.Errorf("%d calls by %d clients", len(h.asked), w.clients.Len())
+	if len(h.reviews) != 3 || w.clients.Len() != 1 {
+		t.Errorf("%d calls by %d clients", len(h.reviews), w.clients.Len())
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// FuzzAnswer decodes arbitrary responses of a webhook. An accepted object has the identity of the sent one.
-func FuzzAnswer(f *testing.F) {
+// FuzzResponse decodes arbitrary responses of a webhook. An accepted object has the identity of the sent one.
+func FuzzResponse(f *testing.F) {
 	f.Add(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","response":{"uid":"u","result":{"status":"Success"},"convertedObjects":[` +
 		`{"apiVersion":"example.com/v2","kind":"Toy","metadata":{"name":"a","namespace":"n","uid":"x","labels":{"a":"b"},"annotations":{"k":"v"}},"spec":{"x":1}}]}}`)
 	f.Add(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","response":{"uid":"u","result":{"status":"Failure","message":"no"}}}`)

@@ -69,7 +69,7 @@ func (r *Registrar) taken(group string) taken {
 
 // name accepts the names of a definition that no other definition has.
 func (r *Registrar) name(crd *apiextensionsv1.CustomResourceDefinition) {
-	asked, t := crd.Spec.Names, r.taken(crd.Spec.Group)
+	requested, t := crd.Spec.Names, r.taken(crd.Spec.Group)
 	accepted := crd.Status.AcceptedNames
 	condition := apiextensionsv1.CustomResourceDefinitionCondition{
 		Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue, Reason: "NoConflicts", Message: "no conflicts found",
@@ -84,10 +84,10 @@ func (r *Registrar) name(crd *apiextensionsv1.CustomResourceDefinition) {
 		}
 		*has = name
 	}
-	one("PluralConflict", asked.Plural, &accepted.Plural, t.resources)
-	one("SingularConflict", asked.Singular, &accepted.Singular, t.resources)
+	one("PluralConflict", requested.Plural, &accepted.Plural, t.resources)
+	one("SingularConflict", requested.Singular, &accepted.Singular, t.resources)
 	var errs []error
-	for _, name := range asked.ShortNames {
+	for _, name := range requested.ShortNames {
 		if !slices.Contains(accepted.ShortNames, name) && t.resources.Has(name) {
 			errs = append(errs, inUse(name))
 		}
@@ -95,11 +95,11 @@ func (r *Registrar) name(crd *apiextensionsv1.CustomResourceDefinition) {
 	if err := utilerrors.NewAggregate(errs); err != nil {
 		refuse("ShortNamesConflict", err)
 	} else {
-		accepted.ShortNames = asked.ShortNames
+		accepted.ShortNames = requested.ShortNames
 	}
-	one("KindConflict", asked.Kind, &accepted.Kind, t.kinds)
-	one("ListKindConflict", asked.ListKind, &accepted.ListKind, t.kinds)
-	accepted.Categories = asked.Categories
+	one("KindConflict", requested.Kind, &accepted.Kind, t.kinds)
+	one("ListKindConflict", requested.ListKind, &accepted.ListKind, t.kinds)
+	accepted.Categories = requested.Categories
 	crd.Status.AcceptedNames = accepted
 	r.set(crd, condition)
 	if apihelpers.FindCRDCondition(crd, apiextensionsv1.Established) == nil && condition.Status == apiextensionsv1.ConditionFalse {

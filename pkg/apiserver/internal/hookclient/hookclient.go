@@ -31,7 +31,7 @@ import (
 )
 
 const (
-	maxAnswer   = 8 << 20 // bytes
+	maxResponse = 8 << 20 // bytes
 	idleTimeout = 90 * time.Second
 	dialTimeout = 10 * time.Second
 )
@@ -136,30 +136,30 @@ func (c *Client) Post(ctx context.Context, timeout time.Duration, review []byte)
 		return nil, err
 	}
 	defer res.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	response, err := io.ReadAll(io.LimitReader(res.Body, maxResponse+1))
 	switch {
 	case err != nil:
 		return nil, err
-	case len(answer) > maxAnswer:
-		return nil, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	case len(response) > maxResponse:
+		return nil, fmt.Errorf("the response has more than %d bytes", maxResponse)
 	case res.StatusCode < http.StatusOK || res.StatusCode > http.StatusPartialContent:
-		return nil, refusal(res, answer)
-	case len(answer) == 0:
+		return nil, responseError(res, response)
+	case len(response) == 0:
 		return nil, fmt.Errorf("0-length response with status code: %d and content type: %s", res.StatusCode, res.Header.Get("Content-Type"))
 	}
-	return answer, nil
+	return response, nil
 }
 
-// refusal is the error of a response with an error status: its Status if the body is one, otherwise its status code.
-func refusal(res *http.Response, answer []byte) error {
+// responseError is the error of a response with an error status: its Status if the body is one, otherwise its status code.
+func responseError(res *http.Response, response []byte) error {
 	var status metav1.Status
-	if json.Unmarshal(answer, &status) == nil && status.Status == metav1.StatusFailure {
+	if json.Unmarshal(response, &status) == nil && status.Status == metav1.StatusFailure {
 		return apierrors.FromObject(&status)
 	}
 	text := "unknown"
 	if media := res.Header.Get("Content-Type"); media == "" || isText(media) {
-		if said := strings.TrimSpace(string(answer)); said != "" {
-			text = said
+		if body := strings.TrimSpace(string(response)); body != "" {
+			text = body
 		}
 	}
 	return apierrors.NewGenericServerResponse(res.StatusCode, http.MethodPost, schema.GroupResource{}, "", text, 0, true)

@@ -39,16 +39,16 @@ func (s *Handler) refused(w http.ResponseWriter, r *http.Request) http.ResponseW
 func (s *Handler) entry(w http.ResponseWriter, r *http.Request, long bool) *audit.Entry {
 	c := callOf(r)
 	a := c.address
-	asked := audit.Request{
+	req := audit.Request{
 		ID: w.Header().Get("Audit-Id"), Received: c.began, User: c.user, Verb: a.verb, URI: r.URL.RequestURI(), Path: r.URL.Path,
 		UserAgent: r.UserAgent(), Sources: sources(r), Long: long,
 	}
 	if a.resourceful {
-		asked.Object = &auditv1.ObjectReference{
+		req.Object = &auditv1.ObjectReference{
 			APIGroup: a.group, APIVersion: a.version, Resource: a.resource, Subresource: a.subresource, Namespace: a.namespace, Name: a.name,
 		}
 	}
-	c.audit = s.config.Audit.Begin(asked)
+	c.audit = s.config.Audit.Begin(req)
 	return c.audit
 }
 
@@ -64,16 +64,16 @@ func sources(r *http.Request) []string {
 	return out
 }
 
-// audited records the response in the audit log if the policy includes responses, as JSON whatever the client accepts.
+// recordResponse records the response in the audit log if the policy includes responses, as JSON whatever the client accepts.
 // write writes the response.
-func audited(r *http.Request, m codec.Media, write func(*audit.Entry, http.ResponseWriter, *http.Request, codec.Media) error) {
+func recordResponse(r *http.Request, m codec.Media, write func(*audit.Entry, http.ResponseWriter, *http.Request, codec.Media) error) {
 	e := callOf(r).audit
-	if !e.Answers() {
+	if !e.NeedsResponse() {
 		return
 	}
 	m.Format, m.Pretty = codec.JSON, false
 	bare := (&http.Request{Method: r.Method, URL: r.URL, Header: http.Header{}}).WithContext(r.Context()) // without Accept-Encoding: the response is not compressed
-	var answer audit.Answer
-	err := write(e, &answer, bare, m)
-	e.Answered(bytes.TrimSpace(answer.Bytes()), err)
+	var response audit.ResponseBuffer
+	err := write(e, &response, bare, m)
+	e.SetResponse(bytes.TrimSpace(response.Bytes()), err)
 }

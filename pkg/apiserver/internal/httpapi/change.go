@@ -104,11 +104,11 @@ func (s *Handler) writeResult(w http.ResponseWriter, r *http.Request, k codec.Ki
 	}
 	// A review in another version gets its response in that version.
 	if obj, ok := out.Other.(objects.Object); ok && k.Served != nil && k.Served.From != nil && gvk == k.Resource.Names.GVK() {
-		answer, err := k.Served.From(obj)
+		versioned, err := k.Served.From(obj)
 		if err != nil {
 			return err
 		}
-		out.Other, gvk = answer, k.GVK()
+		out.Other, gvk = versioned, k.GVK()
 	}
 	writeObject(w, r, media, code, out.Other, gvk)
 	return nil

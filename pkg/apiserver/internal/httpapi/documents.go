@@ -24,7 +24,7 @@ func (s *Handler) Documents(u user.Info) http.RoundTripper {
 type documents struct{ handler http.Handler }
 
 func (d documents) RoundTrip(r *http.Request) (*http.Response, error) {
-	a := &answer{header: http.Header{}}
+	a := &memoryResponse{header: http.Header{}}
 	if parseAddress(r.Method, r.URL).resourceful {
 		http.NotFound(a, r)
 	} else {
@@ -36,22 +36,22 @@ func (d documents) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// answer is a ResponseWriter in memory.
-type answer struct {
+// memoryResponse is a ResponseWriter in memory.
+type memoryResponse struct {
 	header http.Header
 	code   int
 	body   bytes.Buffer
 }
 
-func (a *answer) Header() http.Header { return a.header }
+func (a *memoryResponse) Header() http.Header { return a.header }
 
-func (a *answer) WriteHeader(code int) {
+func (a *memoryResponse) WriteHeader(code int) {
 	if a.code == 0 {
 		a.code = code
 	}
 }
 
-func (a *answer) Write(b []byte) (int, error) {
+func (a *memoryResponse) Write(b []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
 	return a.body.Write(b)
 }

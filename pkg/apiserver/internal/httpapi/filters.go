@@ -111,12 +111,12 @@ func (s *Handler) deadline(next http.Handler) http.Handler {
 // cut cancels a request and the reading of its body after limit, and the writing of its response answerGrace later. The
 // returned function stops both timers.
 func (s *Handler) cut(w http.ResponseWriter, limit time.Duration, cancel context.CancelCauseFunc) func() {
-	a := &answering{w: w}
+	a := &openResponse{w: w}
 	timer := s.config.Clock.AfterFunc(limit, func() {
 		cancel(context.DeadlineExceeded)
 		a.stop((*http.ResponseController).SetReadDeadline)
 	})
-	last := s.cutWrites(a, limit+answerGrace)
+	last := s.cutWrites(a, limit+writeGrace)
 	return func() {
 		timer.Stop()
 		last.Stop()
@@ -124,23 +124,23 @@ func (s *Handler) cut(w http.ResponseWriter, limit time.Duration, cancel context
 	}
 }
 
-// answerGrace is how long writing the response may still take after the request is cancelled.
-const answerGrace = 5 * time.Second
+// writeGrace is how long writing the response may still take after the request is cancelled.
+const writeGrace = 5 * time.Second
 
 // cutWrites stops the writing of a response after some time. Otherwise a client that reads nothing blocks it forever.
-func (s *Handler) cutWrites(a *answering, after time.Duration) utilclock.Timer {
+func (s *Handler) cutWrites(a *openResponse, after time.Duration) utilclock.Timer {
 	return s.config.Clock.AfterFunc(after, func() { a.stop((*http.ResponseController).SetWriteDeadline) })
 }
 
-// answering is a response until its handler returns. After that, the connection serves other requests.
-type answering struct {
+// openResponse is a response until its handler returns. After that, the connection serves other requests.
+type openResponse struct {
 	w http.ResponseWriter
 
 	mu    sync.Mutex
 	ended bool
 }
 
-func (a *answering) end() {
+func (a *openResponse) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ended = true
@@ -148,7 +148,7 @@ func (a *answering) end() {
 
 // stop ends reads and writes that wait for the client, by setting a deadline on the connection. A connection without
 // deadlines never waits.
-func (a *answering) stop(deadline func(*http.ResponseController, time.Time) error) {
+func (a *openResponse) stop(deadline func(*http.ResponseController, time.Time) error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.ended {

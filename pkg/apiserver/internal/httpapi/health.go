@@ -46,12 +46,12 @@ func (s *Handler) health(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	_, verbose := query["verbose"]
 	var text strings.Builder
-	failed, asked := false, false
+	failed, found := false, false
 	for _, p := range probes {
 		if p.ready && kind != "readyz" || one != "" && one != p.name {
 			continue
 		}
-		asked = true
+		found = true
 		if slices.Contains(query["exclude"], p.name) {
 			fmt.Fprintf(&text, "[+]%s excluded: ok\n", p.name)
 			continue
@@ -67,7 +67,7 @@ func (s *Handler) health(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	switch {
-	case !asked:
+	case !found:
 		http.NotFound(w, r)
 	case failed && one != "":
 		http.Error(w, "internal server error: "+strings.TrimSpace(text.String()), http.StatusInternalServerError)

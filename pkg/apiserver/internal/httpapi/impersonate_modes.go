@@ -64,8 +64,8 @@ func nodeOf(name string) (string, bool) {
 	return node, ok && len(validation.NameIsDNSSubdomain(node, false)) == 0
 }
 
-// asked returns the attributes of a request with its original user, before impersonation.
-func (c *call) asked(r *http.Request) *stage.Attributes {
+// original returns the attributes of a request with its original user, before impersonation.
+func (c *call) original(r *http.Request) *stage.Attributes {
 	a := c.address
 	out := &stage.Attributes{User: c.user, UserAgent: r.UserAgent(), Verb: a.verb, Path: r.URL.Path, Warn: c.warn}
 	if a.resourceful {
@@ -77,12 +77,12 @@ func (c *call) asked(r *http.Request) *stage.Attributes {
 
 // actAs returns the impersonated user, and the constraint of the mode that allows it. If no mode does, it returns the
 // first mode's error.
-func (s *Handler) actAs(ctx context.Context, asked *stage.Attributes, as *user.DefaultInfo) (_ user.Info, constraint string, err error) {
+func (s *Handler) actAs(ctx context.Context, original *stage.Attributes, as *user.DefaultInfo) (_ user.Info, constraint string, err error) {
 	for _, m := range modes {
-		if !m.fits(as, asked.User) {
+		if !m.fits(as, original.User) {
 			continue
 		}
-		info, merr := s.actIn(ctx, m, asked, as)
+		info, merr := s.actIn(ctx, m, original, as)
 		if merr == nil {
 			return info, m.constraint(), nil
 		}
@@ -102,14 +102,14 @@ func (m mode) constraint() string {
 
 // actIn checks the rights that a mode requires: constrained modes require the right to the request, then one for each
 // part of as.
-func (s *Handler) actIn(ctx context.Context, m mode, asked *stage.Attributes, as *user.DefaultInfo) (user.Info, error) {
-	info := asked.User
+func (s *Handler) actIn(ctx context.Context, m mode, original *stage.Attributes, as *user.DefaultInfo) (user.Info, error) {
+	info := original.User
 	if m.name == associatedNode {
 		info = ofSomeNode(info)
 	}
 	if m.name != "" {
-		on := *asked
-		on.User, on.Verb = info, "impersonate-on:"+m.name+":"+asked.Verb
+		on := *original
+		on.User, on.Verb = info, "impersonate-on:"+m.name+":"+original.Verb
 		if err := s.check(ctx, &on); err != nil {
 			return nil, err
 		}

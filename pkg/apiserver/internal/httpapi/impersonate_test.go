@@ -62,12 +62,12 @@ func TestModesOfImpersonation(t *testing.T) {
 	pods := &stage.Attributes{Verb: "list", Namespace: "ns", GVR: corev1.SchemeGroupVersion.WithResource("pods")}
 	const auth = "authentication.k8s.io:"
 	for name, c := range map[string]struct {
-		info   *user.DefaultInfo
-		as     user.DefaultInfo
-		asked  *stage.Attributes
-		rights rights
-		groups string // of the impersonated user; "" when the impersonation is forbidden
-		by     string // the constraint, or the error message
+		info     *user.DefaultInfo
+		as       user.DefaultInfo
+		original *stage.Attributes
+		rights   rights
+		groups   string // of the impersonated user; "" when the impersonation is forbidden
+		by       string // the constraint, or the error message
 	}{
 		"old": {alice, user.DefaultInfo{Name: "bob", UID: "1", Groups: []string{"g"}, Extra: map[string][]string{"k": {"v"}}}, pods,
 			rights{"impersonate :users /bob", "impersonate :groups /g", "impersonate " + auth + "uids /1", "impersonate " + auth + "userextras/k /v"}, "g system:authenticated", ""},
@@ -103,9 +103,9 @@ func TestModesOfImpersonation(t *testing.T) {
 	} {
 		s := &Handler{}
 		s.config.Stages.Authorizers = []stage.Authorizer{c.rights}
-		asked := *c.asked
-		asked.User = c.info
-		info, constraint, err := s.actAs(t.Context(), &asked, &c.as)
+		original := *c.original
+		original.User = c.info
+		info, constraint, err := s.actAs(t.Context(), &original, &c.as)
 		switch {
 		case c.groups == "" && (err == nil || !strings.Contains(err.Error(), c.by)):
 			t.Errorf("%s: %v, %v", name, info, err)

@@ -18,11 +18,11 @@ const (
 	seats        = 600
 	queueLength  = 50
 	waitingUsers = 1024
-	seatPatience = requestTimeout / 4
+	queueTimeout = requestTimeout / 4
 )
 
 func (s *Handler) newLimit() *fair.Limit {
-	return fair.New(fair.Config{Seats: seats, Queue: queueLength, Flows: waitingUsers, Patience: seatPatience, Clock: s.config.Clock})
+	return fair.New(fair.Config{Seats: seats, Queue: queueLength, Flows: waitingUsers, Patience: queueTimeout, Clock: s.config.Clock})
 }
 
 // limit bounds the number of concurrent requests, fairly among users. A watch holds its seat until its first frame.

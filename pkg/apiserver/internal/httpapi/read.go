@@ -48,7 +48,7 @@ func (s *Handler) get(w http.ResponseWriter, r *http.Request, req *verbs.Request
 
 // writeItem responds with one object: as itself, as a Table or as PartialObjectMetadata.
 func (s *Handler) writeItem(w http.ResponseWriter, r *http.Request, k codec.Kind, media codec.Media, code int, item *cache.Item) error {
-	audited(r, media, func(e *audit.Entry, w http.ResponseWriter, r *http.Request, m codec.Media) error {
+	recordResponse(r, media, func(e *audit.Entry, w http.ResponseWriter, r *http.Request, m codec.Media) error {
 		return s.writeItem(w, r, k, m, code, e.Trim(item))
 	})
 	if err := media.Fits(k, false); err != nil {
@@ -110,7 +110,7 @@ func (s *Handler) list(w http.ResponseWriter, r *http.Request, req *verbs.Reques
 
 // writeList responds with a list: as itself, as a Table or as a PartialObjectMetadataList.
 func (s *Handler) writeList(w http.ResponseWriter, r *http.Request, k codec.Kind, media codec.Media, l verbs.Listing) error {
-	audited(r, media, func(e *audit.Entry, w http.ResponseWriter, r *http.Request, m codec.Media) error {
+	recordResponse(r, media, func(e *audit.Entry, w http.ResponseWriter, r *http.Request, m codec.Media) error {
 		shown := l
 		shown.Items = e.TrimAll(l.Items)
 		return s.writeList(w, r, k, m, shown)

@@ -49,9 +49,9 @@ func (s *Handler) watch(w http.ResponseWriter, r *http.Request, req *verbs.Reque
 			return err
 		}
 	}
-	answer := &answering{w: w}
-	defer answer.end()
-	defer context.AfterFunc(ctx, func() { s.cutWrites(answer, answerGrace) })()
+	response := &openResponse{w: w}
+	defer response.end()
+	defer context.AfterFunc(ctx, func() { s.cutWrites(response, writeGrace) })()
 	w.Header().Set("Content-Type", codec.StreamType(media.Format))
 	w.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(w).Flush

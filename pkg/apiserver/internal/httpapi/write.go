@@ -34,7 +34,7 @@ func writeObject(w http.ResponseWriter, r *http.Request, m codec.Media, code int
 	if st, ok := obj.(*metav1.Status); ok {
 		callOf(r).audit.Status(st)
 	}
-	audited(r, m, func(e *audit.Entry, w http.ResponseWriter, r *http.Request, m codec.Media) error {
+	recordResponse(r, m, func(e *audit.Entry, w http.ResponseWriter, r *http.Request, m codec.Media) error {
 		writeObject(w, r, m, code, e.TrimObject(obj), gvk)
 		return nil
 	})

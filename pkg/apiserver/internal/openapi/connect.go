@@ -29,7 +29,7 @@ func (d *describer) connect(name string) {
 	if c, ok := created[name]; ok {
 		d.add(at, d.scoped(true), []operation{{
 			method: "post", action: "post", id: d.id("create", "", name), text: "create " + name + " of a " + d.kind, gvk: c.gvk,
-			query: d.defs.fields(metaPrefix + "CreateOptions"), body: c.definition, answer: c.definition, codes: []int{200, 201, 202},
+			query: d.defs.fields(metaPrefix + "CreateOptions"), body: c.definition, response: c.definition, codes: []int{200, 201, 202},
 		}})
 		return
 	}

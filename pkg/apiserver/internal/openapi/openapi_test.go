@@ -68,7 +68,7 @@ func TestEveryReferenceIsDefined(t *testing.T) {
 
 // These are kubectl's checks before an apply: whether PATCH has fieldValidation and strategic merge patches, and
 // whether the kind's definition has merge keys.
-func TestWhatApplyLooksFor(t *testing.T) {
+func TestKubectlApplyChecks(t *testing.T) {
 	s := New(objects.Each(resources(t)))
 	docs := map[schema.GroupVersion]*spec3.OpenAPI{}
 	for _, v := range allVersions(s) {
@@ -232,7 +232,7 @@ func TestLikeKubernetes(t *testing.T) {
 	}
 }
 
-func TestSwaggerIsWhatOldClientsRead(t *testing.T) {
+func TestSwaggerOfOldClients(t *testing.T) {
 	s := New(objects.Each(resources(t)))
 	raw, etag, err := s.SwaggerProtobuf()
 	if err != nil || etag == "" {
@@ -260,20 +260,20 @@ func TestSwaggerIsWhatOldClientsRead(t *testing.T) {
 	}
 }
 
-func TestDeleteSaysWhatItAnswers(t *testing.T) {
+func TestDeleteDescribesItsResponse(t *testing.T) {
 	doc := document3(t, New(objects.Each(resources(t))), schema.GroupVersion{Version: "v1"})
 	for path, want := range map[string]string{
 		"/api/v1/namespaces/{namespace}/pods/{name}":       "io.k8s.api.core.v1.Pod",
 		"/api/v1/namespaces/{namespace}/configmaps/{name}": metaPrefix + "Status",
 	} {
-		answer := doc.Paths.Paths[path].Delete.Responses.StatusCodeResponses[200].Content["application/json"].Schema.Ref.String()
-		if answer != refPrefix+want {
-			t.Errorf("%s answers %s", path, answer)
+		response := doc.Paths.Paths[path].Delete.Responses.StatusCodeResponses[200].Content["application/json"].Schema.Ref.String()
+		if response != refPrefix+want {
+			t.Errorf("%s answers %s", path, response)
 		}
 	}
 }
 
-func TestNothingIsMadeBeforeItIsAsked(t *testing.T) {
+func TestDocumentsAreBuiltOnDemand(t *testing.T) {
 	s := New(objects.Each(resources(t)))
 	s.Index()
 	if len(s.docs) != 0 {
@@ -281,7 +281,7 @@ func TestNothingIsMadeBeforeItIsAsked(t *testing.T) {
 	}
 }
 
-func TestHashTellsVersionsApart(t *testing.T) {
+func TestHashDistinguishesVersions(t *testing.T) {
 	a, b := New(objects.Each(resources(t))), New(objects.Each(resources(t)[:3]))
 	core := schema.GroupVersion{Version: "v1"}
 	if a.hash(core) != New(objects.Each(resources(t))).hash(core) {

@@ -28,7 +28,7 @@ type operation struct {
 	body     string   // definition; "": none
 	optional bool     // the body
 	consumes []string // nil: any media type
-	answer   string   // definition; "": text
+	response string   // definition; "": text
 	codes    []int
 	watches  bool
 }
@@ -147,7 +147,7 @@ func (d *describer) add(url string, parameters []parameter, operations []operati
 		if o.gvk == (schema.GroupVersionKind{}) {
 			o.gvk = d.gv.WithKind(d.kind)
 		}
-		for _, name := range []string{o.body, o.answer} {
+		for _, name := range []string{o.body, o.response} {
 			if name != "" {
 				d.defs.use(name)
 			}
@@ -162,7 +162,7 @@ func (d *describer) collection() {
 	var ops []operation
 	list := operation{
 		method: "get", action: "list", text: "list or watch objects of kind " + d.kind, query: d.listing(),
-		answer: d.list, codes: []int{200}, watches: true,
+		response: d.list, codes: []int{200}, watches: true,
 	}
 	if d.can("list", "watch") {
 		o := list
@@ -176,14 +176,14 @@ func (d *describer) collection() {
 		}
 		ops = append(ops, operation{
 			method: "post", action: "post", id: d.id("create", "", ""), text: text,
-			query: d.defs.fields(metaPrefix + "CreateOptions"), body: d.one, answer: d.one, codes: []int{200, 201, 202},
+			query: d.defs.fields(metaPrefix + "CreateOptions"), body: d.one, response: d.one, codes: []int{200, 201, 202},
 		})
 	}
 	if d.can("deletecollection") {
 		ops = append(ops, operation{
 			method: "delete", action: "deletecollection", id: d.id("delete", "Collection", ""), text: "delete collection of " + d.kind,
 			query: d.merge(d.deleting(), d.without(d.listing(), "watch", "allowWatchBookmarks")),
-			body:  metaPrefix + "DeleteOptions", optional: true, answer: metaPrefix + "Status", codes: []int{200},
+			body:  metaPrefix + "DeleteOptions", optional: true, response: metaPrefix + "Status", codes: []int{200},
 		})
 	}
 	d.add(d.base(), d.scoped(false), ops)
@@ -224,13 +224,13 @@ func (d *describer) object() {
 		if strings.ContainsRune("AEIOU", rune(d.kind[0])) {
 			text = "delete an " + d.kind
 		}
-		answer := metaPrefix + "Status"
+		response := metaPrefix + "Status"
 		if d.resource.ReturnsDeleted {
-			answer = d.one
+			response = d.one
 		}
 		ops = append(ops, operation{
 			method: "delete", action: "delete", id: d.id("delete", "", ""), text: text, query: d.deleting(),
-			body: metaPrefix + "DeleteOptions", optional: true, answer: answer, codes: []int{200, 202},
+			body: metaPrefix + "DeleteOptions", optional: true, response: response, codes: []int{200, 202},
 		})
 	}
 	d.add(d.base("{name}"), d.scoped(true), ops)
@@ -250,20 +250,20 @@ func (d *describer) readWrite(sub, definition string, gvk schema.GroupVersionKin
 	if get {
 		ops = append(ops, operation{
 			method: "get", action: "get", id: d.id("read", "", sub), text: "read " + what, gvk: gvk,
-			answer: definition, codes: []int{200},
+			response: definition, codes: []int{200},
 		})
 	}
 	if put {
 		ops = append(ops, operation{
 			method: "put", action: "put", id: d.id("replace", "", sub), text: "replace " + what, gvk: gvk,
-			query: d.defs.fields(metaPrefix + "UpdateOptions"), body: definition, answer: definition, codes: []int{200, 201},
+			query: d.defs.fields(metaPrefix + "UpdateOptions"), body: definition, response: definition, codes: []int{200, 201},
 		})
 	}
 	if patch {
 		ops = append(ops, operation{
 			method: "patch", action: "patch", id: d.id("patch", "", sub), text: "partially update " + what, gvk: gvk,
 			query: d.defs.fields(metaPrefix + "PatchOptions"), body: metaPrefix + "Patch", consumes: d.patches(definition),
-			answer: definition, codes: []int{200, 201},
+			response: definition, codes: []int{200, 201},
 		})
 	}
 	return ops

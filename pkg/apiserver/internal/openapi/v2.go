@@ -120,8 +120,8 @@ func (o operation) v2() map[string]any {
 	responses := map[string]any{"401": map[string]any{"description": "Unauthorized"}}
 	for _, code := range o.codes {
 		r := map[string]any{"description": http.StatusText(code), "schema": map[string]any{"type": "string"}}
-		if o.answer != "" {
-			r["schema"] = ref2(o.answer)
+		if o.response != "" {
+			r["schema"] = ref2(o.response)
 		}
 		responses[strconv.Itoa(code)] = r
 	}
@@ -133,7 +133,7 @@ func (o operation) produces() []string {
 	switch {
 	case o.action == "connect":
 		return []string{"*/*"}
-	case o.answer == "":
+	case o.response == "":
 		return []string{"text/plain"}
 	case o.watches:
 		return append(append([]string{}, forms...), watched...)

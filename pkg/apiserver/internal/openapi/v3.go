@@ -62,12 +62,12 @@ func (o operation) v3() map[string]any {
 	for _, code := range o.codes {
 		r := map[string]any{"description": http.StatusText(code)}
 		switch {
-		case o.answer != "":
+		case o.response != "":
 			types := forms
 			if o.watches {
 				types = append(append([]string{}, forms...), watched...)
 			}
-			r["content"] = content3(types, o.answer)
+			r["content"] = content3(types, o.response)
 		case o.action == "connect":
 			r["content"] = text3("*/*")
 		default:

@@ -104,11 +104,11 @@ func or(s, otherwise string) string {
 
 // reviewRules lists the rules of the user in a namespace. A node's rights from the pods bound to it are not rules.
 func (s reviewer) reviewRules(ctx context.Context, a *stage.Attributes, obj objects.Object) (objects.Object, error) {
-	asked := obj.(*authorizationv1.SelfSubjectRulesReview)
-	if asked.Spec.Namespace == "" {
+	rulesReview := obj.(*authorizationv1.SelfSubjectRulesReview)
+	if rulesReview.Spec.Namespace == "" {
 		return nil, apierrors.NewBadRequest("no namespace on request")
 	}
-	rules, err := authz.NewEscalation(s.config.Authorizers()).RulesFor(ctx, a.User, asked.Spec.Namespace)
+	rules, err := authz.NewEscalation(s.config.Authorizers()).RulesFor(ctx, a.User, rulesReview.Spec.Namespace)
 	out := &authorizationv1.SelfSubjectRulesReview{}
 	st := &out.Status
 	st.ResourceRules, st.NonResourceRules = []authorizationv1.ResourceRule{}, []authorizationv1.NonResourceRule{}

@@ -32,8 +32,8 @@ var requestKind = schema.GroupKind{Group: authenticationv1.GroupName, Kind: "Tok
 
 // Request issues a token for the ServiceAccount sa (subresource token). It does not change asked. Errors are
 // *apierrors.StatusError.
-func (i *Issuer) Request(ctx context.Context, sa objects.Key, asked *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
-	req := asked.DeepCopy()
+func (i *Issuer) Request(ctx context.Context, sa objects.Key, original *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+	req := original.DeepCopy()
 	req.TypeMeta = metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: requestKind.Kind}
 	obj, err := i.reader.Get(ctx, serviceAccounts, sa)
 	if err != nil {

@@ -73,12 +73,12 @@ func toPod(uid string) *authenticationv1.BoundObjectReference {
 
 func TestRequestDefaults(t *testing.T) {
 	f := newFixture(t)
-	asked := request(authenticationv1.TokenRequestSpec{})
-	got, err := f.Request(t.Context(), account, asked)
+	req := request(authenticationv1.TokenRequestSpec{})
+	got, err := f.Request(t.Context(), account, req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if asked.Spec.ExpirationSeconds != nil || asked.Spec.Audiences != nil {
+	if req.Spec.ExpirationSeconds != nil || req.Spec.Audiences != nil {
 		t.Error("what was asked for is changed")
 	}
 	if *got.Spec.ExpirationSeconds != 3600 || !slices.Equal(got.Spec.Audiences, []string{DefaultIssuer}) || got.Name != "default" || got.Namespace != "ns" {
@@ -99,7 +99,7 @@ func TestRequestDefaults(t *testing.T) {
 	}
 }
 
-func TestTokenHoldsWhatKubernetesPutsIn(t *testing.T) {
+func TestTokenClaims(t *testing.T) {
 	f := newFixture(t)
 	_, body, _, err := parts(f.token(t, authenticationv1.TokenRequestSpec{BoundObjectRef: toPod("pod-uid")}))
 	if err != nil {
@@ -127,8 +127,8 @@ func TestTokenHoldsWhatKubernetesPutsIn(t *testing.T) {
 	}
 }
 
-// TestTokensInSecrets checks that a token is valid only as long as its Secret holds it.
-func TestTokensInSecrets(t *testing.T) {
+// TestTokensOfSecrets checks that a token is valid only as long as its Secret holds it.
+func TestTokensOfSecrets(t *testing.T) {
 	f := newFixture(t)
 	sa := &corev1.ServiceAccount{ObjectMeta: meta("default", "ns", "sa-uid")}
 	secret := &corev1.Secret{ObjectMeta: meta("s", "ns", "secret-uid")}
@@ -173,8 +173,8 @@ func TestTokensInSecrets(t *testing.T) {
 	check("the signature is not ours")
 }
 
-// TestMountedTokensLast checks that tokens mounted into pods outlast their requested lifetime, for the API server only.
-func TestMountedTokensLast(t *testing.T) {
+// TestMountedTokensAreExtended checks that tokens mounted into pods outlast their requested lifetime, for the API server only.
+func TestMountedTokensAreExtended(t *testing.T) {
 	f := newFixture(t)
 	mounted := int64(3607)
 	for name, c := range map[string]struct {
@@ -404,7 +404,7 @@ func TestUsername(t *testing.T) {
 	}
 }
 
-func TestOthersCanCheckWithTheKeySet(t *testing.T) {
+func TestKeySet(t *testing.T) {
 	f := newFixture(t)
 	raw, err := f.KeySet()
 	if err != nil {

@@ -189,7 +189,7 @@ func TestMemoOfChanges(t *testing.T) {
 }
 
 // These writes differ in one property each: the test detects if the memo takes different writes for equal ones.
-func TestMemoTellsApart(t *testing.T) {
+func TestMemoDistinguishesWrites(t *testing.T) {
 	b := newBoth()
 	salt = "v"
 	base := basePod()

@@ -54,8 +54,8 @@ func (e *Engine) Create(ctx context.Context, req *Request, body Body, opts *meta
 	if !ok {
 		return Result{}, noMetadata(obj)
 	}
-	if answer := w.config.Reviews[w.gr()]; answer != nil {
-		return w.review(ctx, in, answer)
+	if review := w.config.Reviews[w.gr()]; review != nil {
+		return w.review(ctx, in, review)
 	}
 	item, err := w.create(ctx, in)
 	return Result{Item: item, Created: err == nil}, err

@@ -158,9 +158,9 @@ func (w *write) planDeletion(obj objects.Object, opts *metav1.DeleteOptions) del
 // grace sets the grace period of obj, where its resource has one. pending means that obj already has a grace period that
 // ends no later than the requested one.
 func (w *write) grace(obj objects.Object, opts *metav1.DeleteOptions, now time.Time) (graceful, pending bool) {
-	asked := opts.GracePeriodSeconds
-	if asked != nil && *asked < 0 {
-		asked = new(int64(1))
+	requested := opts.GracePeriodSeconds
+	if requested != nil && *requested < 0 {
+		requested = new(int64(1))
 	}
 	current := obj.GetDeletionGracePeriodSeconds()
 	if current != nil && *current < 0 {
@@ -168,7 +168,7 @@ func (w *write) grace(obj objects.Object, opts *metav1.DeleteOptions, now time.T
 		obj.SetDeletionGracePeriodSeconds(current)
 	}
 	if obj.GetDeletionTimestamp() == nil {
-		seconds := w.r.Grace(obj, asked)
+		seconds := w.r.Grace(obj, requested)
 		if seconds < 0 {
 			return false, false
 		}
@@ -181,10 +181,10 @@ func (w *write) grace(obj objects.Object, opts *metav1.DeleteOptions, now time.T
 	if current == nil || *current == 0 {
 		return false, false
 	}
-	if asked == nil || *asked >= *current {
+	if requested == nil || *requested >= *current {
 		return false, true
 	}
-	seconds := *asked
+	seconds := *requested
 	at := obj.GetDeletionTimestamp().Add(time.Duration(seconds-*current) * time.Second)
 	if at.Before(now) {
 		at = now

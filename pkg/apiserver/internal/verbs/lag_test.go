@@ -21,13 +21,13 @@ import (
 // lagging is a store of several servers as one of them sees it: its watches deliver commits only while the gate is open.
 type lagging struct {
 	store.Store
-	gate    sync.Mutex    // held: closed
-	asked   chan struct{} // receives each call of Head
-	written chan struct{} // receives each write, also a failed one
+	gate       sync.Mutex    // held: closed
+	headCalled chan struct{} // receives each call of Head
+	written    chan struct{} // receives each write, also a failed one
 }
 
 func newLagging(s store.Store) *lagging {
-	return &lagging{Store: s, asked: make(chan struct{}, 1), written: make(chan struct{}, 1)}
+	return &lagging{Store: s, headCalled: make(chan struct{}, 1), written: make(chan struct{}, 1)}
 }
 
 func (l *lagging) Watch(ctx context.Context, prefix string, from store.Revision) iter.Seq2[store.Batch, error] {
@@ -43,16 +43,16 @@ func (l *lagging) Watch(ctx context.Context, prefix string, from store.Revision)
 }
 
 func (l *lagging) Head(ctx context.Context) (store.Revision, error) {
-	tell(l.asked)
+	signal(l.headCalled)
 	return l.Store.Head(ctx)
 }
 
 func (l *lagging) Write(ctx context.Context, ops ...store.Op) ([]store.Revision, error) {
-	defer tell(l.written)
+	defer signal(l.written)
 	return l.Store.Write(ctx, ops...)
 }
 
-func tell(c chan struct{}) {
+func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -62,7 +62,7 @@ func tell(c chan struct{}) {
 // behind closes the gate: from then on the server over l does not see the writes of other servers.
 func (l *lagging) behind() {
 	l.gate.Lock()
-	for _, c := range []chan struct{}{l.asked, l.written} {
+	for _, c := range []chan struct{}{l.headCalled, l.written} {
 		select {
 		case <-c:
 		default:
@@ -70,19 +70,19 @@ func (l *lagging) behind() {
 	}
 }
 
-// answer is the result of a write.
-type answer struct {
+// result is the result of a write.
+type result struct {
 	obj runtime.Object
 	err error
 }
 
 // catchUp makes a write while the gate is closed, opens the gate when wait returns, and returns the answer.
-func (l *lagging) catchUp(t *testing.T, wait <-chan struct{}, write func() (runtime.Object, error)) answer {
+func (l *lagging) catchUp(t *testing.T, wait <-chan struct{}, write func() (runtime.Object, error)) result {
 	t.Helper()
-	out := make(chan answer, 1)
+	out := make(chan result, 1)
 	go func() {
 		obj, err := write()
-		out <- answer{obj, err}
+		out <- result{obj, err}
 	}()
 	select {
 	case <-wait:
@@ -120,7 +120,7 @@ func TestWriteIsFinishedWhenTheClientHasGone(t *testing.T) {
 	wantError(t, err, 422, "provided IP is already allocated")
 }
 
-func TestNothingToChangeButForAnotherServer(t *testing.T) {
+func TestUnchangedObjectWrittenByAnotherServer(t *testing.T) {
 	st := memory.New()
 	l := newLagging(st)
 	s, other := serve(t, l), serve(t, st)
@@ -135,7 +135,7 @@ func TestNothingToChangeButForAnotherServer(t *testing.T) {
 	}
 	back := made.DeepCopy()
 	back.ResourceVersion = ""
-	a := l.catchUp(t, l.asked, func() (runtime.Object, error) {
+	a := l.catchUp(t, l.headCalled, func() (runtime.Object, error) {
 		return s.Update(t.Context(), in(configMaps, "x"), back, metav1.UpdateOptions{})
 	})
 	if a.err != nil {
@@ -146,7 +146,7 @@ func TestNothingToChangeButForAnotherServer(t *testing.T) {
 	}
 }
 
-func TestPatchOfAScaleInsistsOnNoVersion(t *testing.T) {
+func TestPatchOfScaleRetriesConflicts(t *testing.T) {
 	st := memory.New()
 	l := newLagging(st)
 	s, other := serve(t, l), serve(t, st)
@@ -160,13 +160,13 @@ func TestPatchOfAScaleInsistsOnNoVersion(t *testing.T) {
 	if _, err := patch(other, "", `{"metadata":{"labels":{"a":"b"}}}`); err != nil {
 		t.Fatal(err)
 	}
-	a := l.catchUp(t, l.asked, func() (runtime.Object, error) { return patch(s, "scale", `{"spec":{"replicas":3}}`) })
+	a := l.catchUp(t, l.headCalled, func() (runtime.Object, error) { return patch(s, "scale", `{"spec":{"replicas":3}}`) })
 	if a.err != nil {
 		t.Error(a.err)
 	}
 }
 
-func TestEventThatIsSeenAgainStays(t *testing.T) {
+func TestUpdatedEventOutlivesItsFirstExpiry(t *testing.T) {
 	st := memory.New()
 	l := newLagging(st)
 	s, other := serve(t, l), serve(t, st)

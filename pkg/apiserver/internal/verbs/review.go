@@ -11,7 +11,7 @@ import (
 )
 
 // review answers the create of a review, which passes all stages of a create and is not stored.
-func (w *write) review(ctx context.Context, obj objects.Object, answer stage.Review) (Result, error) {
+func (w *write) review(ctx context.Context, obj objects.Object, review stage.Review) (Result, error) {
 	if err := w.track(nil, obj); err != nil {
 		return Result{}, err
 	}
@@ -25,7 +25,7 @@ func (w *write) review(ctx context.Context, obj objects.Object, answer stage.Rev
 	if err := w.validate(ctx, a); err != nil {
 		return Result{}, err
 	}
-	out, err := answer(ctx, &w.req.Attributes, obj)
+	out, err := review(ctx, &w.req.Attributes, obj)
 	if err != nil {
 		return Result{}, w.status(err)
 	}

@@ -48,12 +48,12 @@ func createToken(ctx context.Context, w *write, obj runtime.Object) (Result, err
 	if err := w.validate(ctx, a); err != nil {
 		return Result{}, err
 	}
-	answer, err := w.config.Token(ctx, w.req.key(), request)
+	issued, err := w.config.Token(ctx, w.req.key(), request)
 	if err != nil {
 		return Result{}, w.status(err)
 	}
 	if w.req.Audit != nil {
-		w.req.Annotate("authentication.kubernetes.io/issued-credential-id", tokens.Credential(answer.Status.Token))
+		w.req.Annotate("authentication.kubernetes.io/issued-credential-id", tokens.Credential(issued.Status.Token))
 	}
-	return Result{Other: answer, Created: true}, nil
+	return Result{Other: issued, Created: true}, nil
 }

@@ -175,7 +175,7 @@ func TestWatchKinds(t *testing.T) {
 }
 
 // The first read of a resource runs concurrently with writes: the watch after it neither misses nor repeats an event.
-func TestFirstLookDuringWrites(t *testing.T) {
+func TestFirstReadDuringWrites(t *testing.T) {
 	for range 5 {
 		s := serve(t, memory.New())
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)

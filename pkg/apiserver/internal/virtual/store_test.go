@@ -162,7 +162,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-func TestWatchAndWhatIsGone(t *testing.T) {
+func TestWatchOfDroppedEntries(t *testing.T) {
 	s := open(t, Config{Bytes: 4 << 10})
 	for rev := range uint64(3) {
 		s.Span(span(rev + 1))
@@ -256,8 +256,8 @@ func TestTracesSurviveARestart(t *testing.T) {
 	}
 }
 
-// TestMuchIsSavedAtOnce writes more than the buffer for unsaved entries, while the clock does not advance.
-func TestMuchIsSavedAtOnce(t *testing.T) {
+// TestSaveMoreThanTheBuffer writes more than the buffer for unsaved entries, while the clock does not advance.
+func TestSaveMoreThanTheBuffer(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})
 	runUntil(t, s, func() {
@@ -277,7 +277,7 @@ func TestMuchIsSavedAtOnce(t *testing.T) {
 	})
 }
 
-func TestAllIsSavedInOrder(t *testing.T) {
+func TestSavedInOrder(t *testing.T) {
 	const many = 2000
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})

@@ -31,7 +31,7 @@ func with(ctx context.Context, s side, w want, measure func(c *cluster, client k
 	if err != nil {
 		return err
 	}
-	if err := answers(ctx, c); err != nil {
+	if err := awaitReady(ctx, c); err != nil {
 		return err
 	}
 	if w.control {

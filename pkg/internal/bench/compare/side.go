@@ -136,8 +136,8 @@ func poll(ctx context.Context, ready func(context.Context) error) error {
 	}
 }
 
-// answers polls readyz and the default namespace, which clients need first.
-func answers(ctx context.Context, c *cluster) error {
+// awaitReady polls readyz and the default namespace, which clients need first.
+func awaitReady(ctx context.Context, c *cluster) error {
 	var client kubernetes.Interface
 	return poll(ctx, func(ctx context.Context) (err error) {
 		if client == nil {

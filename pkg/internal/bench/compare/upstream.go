@@ -100,7 +100,7 @@ func (u *upstream) start(ctx context.Context, w want) (_ *cluster, err error) {
 	}
 	wait, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	if err := answers(wait, c); err != nil {
+	if err := awaitReady(wait, c); err != nil {
 		return nil, err
 	}
 	c.took = time.Since(began)

@@ -28,7 +28,7 @@ func GRPC(ctx context.Context, address, service, agent string, timeout time.Dura
 		return Failure, fmt.Sprintf("error: failed to connect service at %q: %+v", address, err)
 	}
 	defer func() { _ = conn.Close() }() // a second Close is the only error
-	answer, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service})
+	response, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service})
 	switch {
 	case err == nil:
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
@@ -40,8 +40,8 @@ func GRPC(ctx context.Context, address, service, agent string, timeout time.Dura
 	default:
 		return Failure, fmt.Sprintf("error: health rpc probe failed: %+v", err)
 	}
-	if answer.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
-		return Failure, fmt.Sprintf("service unhealthy (responded with %q)", answer.GetStatus().String())
+	if response.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
+		return Failure, fmt.Sprintf("service unhealthy (responded with %q)", response.GetStatus().String())
 	}
 	return Success, "service healthy"
 }

@@ -31,8 +31,8 @@ type Request struct {
 	admission *stage.Admission
 	reader    stage.Reader
 
-	Asked    Version   // of the request itself
-	Versions []Version // Asked first, then the equivalent ones
+	Requested Version   // of the request itself
+	Versions  []Version // Asked first, then the equivalent ones
 
 	attributes admission.Attributes
 	versioned  map[schema.GroupVersionKind]*admission.VersionedAttributes
@@ -41,8 +41,8 @@ type Request struct {
 // NewRequest returns the view of a.
 func NewRequest(a *stage.Admission, r stage.Reader) *Request {
 	q := &Request{admission: a, reader: r}
-	q.Asked = q.version(a.GVR.GroupVersion())
-	q.Versions = []Version{q.Asked}
+	q.Requested = q.version(a.GVR.GroupVersion())
+	q.Versions = []Version{q.Requested}
 	for _, v := range a.Resource.Versions {
 		if gv := (schema.GroupVersion{Group: v.Group, Version: v.Version}); gv != a.GVR.GroupVersion() {
 			q.Versions = append(q.Versions, q.version(gv))
@@ -90,7 +90,7 @@ func (q *Request) Attributes() admission.Attributes {
 		if a.Old != nil {
 			old = a.Old
 		}
-		q.attributes = admission.NewAttributesRecord(obj, old, q.Asked.Kind, a.Namespace, q.Name(), a.GVR, a.Subresource,
+		q.attributes = admission.NewAttributesRecord(obj, old, q.Requested.Kind, a.Namespace, q.Name(), a.GVR, a.Subresource,
 			admission.Operation(a.Operation), q.options(), a.DryRun, a.User)
 	}
 	return q.attributes

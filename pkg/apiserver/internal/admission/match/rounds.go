@@ -9,10 +9,10 @@ import (
 
 // Rounds carries a mutator's state from the first round of a request to the reinvocation round.
 type Rounds struct {
-	request *stage.Admission
-	output  runtime.Object  // the object after the previous round; nil without hooks to reinvoke
-	asked   []string        // IDs to reinvoke if the object changes
-	due     map[string]bool // IDs that have not seen the last change
+	request    *stage.Admission
+	output     runtime.Object  // the object after the previous round; nil without hooks to reinvoke
+	toReinvoke []string        // IDs to reinvoke if the object changes
+	due        map[string]bool // IDs that have not seen the last change
 }
 
 // RoundsOf begins a round of the mutator of that name.
@@ -22,14 +22,14 @@ func RoundsOf(a *stage.Admission, name string) *Rounds {
 		r = &Rounds{request: a, due: map[string]bool{}}
 		a.Reinvocation.SetValue(name, r)
 	}
-	if len(r.asked) > 0 && a.Reinvocation.IsReinvoke() && !equality.Semantic.DeepEqual(r.output, a.Object) {
+	if len(r.toReinvoke) > 0 && a.Reinvocation.IsReinvoke() && !equality.Semantic.DeepEqual(r.output, a.Object) {
 		r.changed()
 	}
 	return r
 }
 
 func (r *Rounds) changed() {
-	for _, id := range r.asked {
+	for _, id := range r.toReinvoke {
 		r.due[id] = true
 	}
 }
@@ -45,13 +45,13 @@ func (r *Rounds) Done(id string, changed, again bool) {
 		r.request.Reinvocation.Request()
 	}
 	if again && !r.request.Reinvocation.IsReinvoke() {
-		r.asked = append(r.asked, id)
+		r.toReinvoke = append(r.toReinvoke, id)
 	}
 }
 
 // End records the object at the end of the round.
 func (r *Rounds) End() {
-	if len(r.asked) > 0 && r.request.Object != nil {
+	if len(r.toReinvoke) > 0 && r.request.Object != nil {
 		r.output = r.request.Object.DeepCopyObject()
 	}
 }

@@ -102,8 +102,8 @@ func exempt(q *Request) bool {
 
 func (c *Criteria) version(q *Request) (Version, bool) {
 	for i := range c.rules {
-		if covers(&c.rules[i], q, q.Asked) {
-			return q.Asked, true
+		if covers(&c.rules[i], q, q.Requested) {
+			return q.Requested, true
 		}
 	}
 	for i := range c.rules {
@@ -118,7 +118,7 @@ func (c *Criteria) version(q *Request) (Version, bool) {
 
 // covers reports whether a rule matches the request in any version that the match policy admits.
 func (c *Criteria) covers(q *Request, r *admissionv1.NamedRuleWithOperations) bool {
-	return covers(r, q, q.Asked) || c.equivalent && slices.ContainsFunc(q.Versions[1:], func(v Version) bool { return covers(r, q, v) })
+	return covers(r, q, q.Requested) || c.equivalent && slices.ContainsFunc(q.Versions[1:], func(v Version) bool { return covers(r, q, v) })
 }
 
 func covers(r *admissionv1.NamedRuleWithOperations, q *Request, v Version) bool {

@@ -201,7 +201,7 @@ func (c *concern) failure() string {
 
 // namespace returns the namespaceObject of expressions.
 func namespace(ctx context.Context, q *match.Request) (*corev1.Namespace, error) {
-	if _, ok := q.Admission().Object.(*corev1.Namespace); ok || q.Asked.Kind == corev1.SchemeGroupVersion.WithKind("Namespace") {
+	if _, ok := q.Admission().Object.(*corev1.Namespace); ok || q.Requested.Kind == corev1.SchemeGroupVersion.WithKind("Namespace") {
 		return nil, nil
 	}
 	ns, err := q.Namespace(ctx)

@@ -69,11 +69,11 @@ func (h *Hook) post(ctx context.Context, timeout time.Duration, review *reviewv1
 	if err != nil {
 		return nil, fmt.Errorf("could not create admission objects: %w", err)
 	}
-	answer, err := h.client.Post(ctx, timeout, body)
+	response, err := h.client.Post(ctx, timeout, body)
 	if err != nil {
 		return nil, fmt.Errorf("failed to call webhook: %w", err)
 	}
-	return answer, nil
+	return response, nil
 }
 
 // record adds a response's warnings and audit annotations to the request.

@@ -73,12 +73,12 @@ func (p Mutating) ask(ctx context.Context, q *match.Request, h *Hook, index int,
 	if a.Reinvocation.IsReinvoke() {
 		round = 1
 	}
-	answer, err := p.call(ctx, h, q, v, seen, true)
-	record(a, h, answer)
+	response, err := p.call(ctx, h, q, v, seen, true)
+	record(a, h, response)
 	open, err := outcome(ctx, h, err)
 	changed := false
 	if err == nil && !open {
-		changed, err = apply(q, h, v, seen, answer)
+		changed, err = apply(q, h, v, seen, response)
 		var applied bool
 		if applied, err = outcome(ctx, h, err); applied {
 			open = true
@@ -90,8 +90,8 @@ func (p Mutating) ask(ctx context.Context, q *match.Request, h *Hook, index int,
 	}
 	note, _ := json.Marshal(mutation{h.Configuration, h.Name, changed}) // cannot fail: it has strings and a bool only
 	a.Annotate("mutation.webhook.admission.k8s.io/"+at, string(note))
-	if err == nil && !open && len(answer.Patch) > 0 && a.Audit != nil && a.Audit.Bodies() {
-		if note, err := json.Marshal(patched{h.Configuration, h.Name, answer.Patch, "JSONPatch"}); err == nil {
+	if err == nil && !open && len(response.Patch) > 0 && a.Audit != nil && a.Audit.Bodies() {
+		if note, err := json.Marshal(patched{h.Configuration, h.Name, response.Patch, "JSONPatch"}); err == nil {
 			a.Annotate("patch.webhook.admission.k8s.io/"+at, string(note))
 		}
 	}
@@ -118,11 +118,11 @@ type patched struct {
 }
 
 // apply applies a webhook's patch to the object.
-func apply(q *match.Request, h *Hook, v match.Version, seen *admission.VersionedAttributes, answer *reviewv1.AdmissionResponse) (bool, error) {
-	if len(answer.Patch) == 0 {
+func apply(q *match.Request, h *Hook, v match.Version, seen *admission.VersionedAttributes, response *reviewv1.AdmissionResponse) (bool, error) {
+	if len(response.Patch) == 0 {
 		return false, nil
 	}
-	patch, err := jsonpatch.DecodePatch(answer.Patch)
+	patch, err := jsonpatch.DecodePatch(response.Patch)
 	if err != nil {
 		return false, &callError{h.Name, fmt.Errorf("received undecodable patch in webhook response: %w", err)}
 	}
@@ -132,8 +132,8 @@ func apply(q *match.Request, h *Hook, v match.Version, seen *admission.Versioned
 	if seen.VersionedObject == nil {
 		return false, apierrors.NewInternalError(fmt.Errorf("admission webhook %q attempted to modify the object, which is not supported for this operation", h.Name))
 	}
-	if *answer.PatchType != reviewv1.PatchTypeJSONPatch {
-		return false, &callError{h.Name, fmt.Errorf("unsupported patch type %q", *answer.PatchType)}
+	if *response.PatchType != reviewv1.PatchTypeJSONPatch {
+		return false, &callError{h.Name, fmt.Errorf("unsupported patch type %q", *response.PatchType)}
 	}
 	before, err := json.Marshal(seen.VersionedObject)
 	if err != nil {

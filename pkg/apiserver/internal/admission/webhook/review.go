@@ -26,7 +26,7 @@ func (h *Hook) newReview(uid types.UID, q *match.Request, v match.Version, seen 
 			continue
 		}
 		a, dry := q.Admission(), q.Admission().DryRun
-		kind, resource := metav1.GroupVersionKind(q.Asked.Kind), metav1.GroupVersionResource(q.Asked.Resource)
+		kind, resource := metav1.GroupVersionKind(q.Requested.Kind), metav1.GroupVersionResource(q.Requested.Resource)
 		return &reviewv1.AdmissionReview{
 			TypeMeta: metav1.TypeMeta{APIVersion: reviewGroup + "/" + version, Kind: "AdmissionReview"},
 			Request: &reviewv1.AdmissionRequest{

@@ -20,11 +20,11 @@ func (Validating) Name() string { return "ValidatingAdmissionWebhook" }
 
 // asking is a matching webhook with the result of its call.
 type asking struct {
-	hook    *Hook
-	version match.Version
-	seen    *admission.VersionedAttributes
-	answer  *reviewv1.AdmissionResponse
-	err     error
+	hook     *Hook
+	version  match.Version
+	seen     *admission.VersionedAttributes
+	response *reviewv1.AdmissionResponse
+	err      error
 }
 
 // Validate calls all matching webhooks concurrently. The first error in order is the result.
@@ -51,12 +51,12 @@ func (p Validating) Validate(ctx context.Context, a *stage.Admission) error {
 	}
 	var wg sync.WaitGroup
 	for _, one := range all {
-		wg.Go(func() { one.answer, one.err = p.call(ctx, one.hook, q, one.version, one.seen, false) })
+		wg.Go(func() { one.response, one.err = p.call(ctx, one.hook, q, one.version, one.seen, false) })
 	}
 	wg.Wait()
 	var first error
 	for i, one := range all {
-		record(a, one.hook, one.answer)
+		record(a, one.hook, one.response)
 		open, err := outcome(ctx, one.hook, one.err)
 		if open {
 			a.Annotate(fmt.Sprintf("failed-open.validating.webhook.admission.k8s.io/round_0_index_%d", i), one.hook.Name)

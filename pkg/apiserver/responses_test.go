@@ -217,7 +217,7 @@ func TestDeletedObjects(t *testing.T) {
 }
 
 // The row of a finished pod has a condition; kubectl hides such rows on request.
-func TestRowsOfEndedPods(t *testing.T) {
+func TestTableRowsOfFinishedPods(t *testing.T) {
 	e := apiservertest.New(t)
 	const pods = "/api/v1/namespaces/default/pods"
 	play(t, e, []step{{"POST", "/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"default"}}`, "", 201, ""}})

@@ -2,9 +2,9 @@ package authz
 
 import rbacv1 "k8s.io/api/rbac/v1"
 
-// spareRoles returns the default ClusterRoles for add-ons and joining nodes, which no default binding refers to. Nodes are
+// unboundRoles returns the default ClusterRoles for add-ons and joining nodes, which no default binding refers to. Nodes are
 // authorized by their pods (node.go); the role system:node exists for bindings of old clusters.
-func spareRoles() []role {
+func unboundRoles() []role {
 	const signing, requests = "certificates.k8s.io", "certificatesigningrequests"
 	list := []role{
 		{name: "system:auth-delegator", rules: []rbacv1.PolicyRule{

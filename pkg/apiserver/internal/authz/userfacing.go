@@ -6,8 +6,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// peopleRoles returns the user-facing ClusterRoles admin, edit, view and their parts. No default binding has them.
-func peopleRoles() []role {
+// userFacingRoles returns the user-facing ClusterRoles admin, edit, view and their parts. No default binding has them.
+func userFacingRoles() []role {
 	view, edit := viewRules(), editRules()
 	admin := []rbacv1.PolicyRule{
 		on("create", "authorization.k8s.io", "localsubjectaccessreviews"),
