@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/patch"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
@@ -34,7 +35,8 @@ const (
 	maxCopied     = 3 << 20
 )
 
-// limitPatchCopies sets the library's limit, a global variable, before the first use.
+// limitPatchCopies sets the limit of the library that applies the patches of webhooks and policies, a global variable, before
+// the first use.
 var limitPatchCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = maxCopied })
 
 // Patch changes an object by a JSON, merge or strategic merge patch of the requested version, or by server-side apply.
@@ -50,16 +52,16 @@ func (e *Engine) Patch(ctx context.Context, req *Request, p Patch, opts *metav1.
 		return w.apply(ctx, p.Data, opts)
 	}
 	if s, ok := subresourceOf(w.r, req.Subresource); ok {
-		return w.modifyThrough(ctx, s, change{keepsVersion: true, build: func(_ context.Context, view objects.Object) (objects.Object, error) {
-			out, err := w.patchView(view, p, opts.FieldValidation)
+		return w.modifyThrough(ctx, s, change{keepsVersion: true, build: func(ctx context.Context, view objects.Object) (objects.Object, error) {
+			out, err := w.patchView(ctx, view, p, opts.FieldValidation)
 			if err != nil {
 				return nil, err
 			}
 			return out, w.track(view, out)
 		}})
 	}
-	return w.modify(ctx, change{keepsVersion: true, build: func(_ context.Context, old objects.Object) (objects.Object, error) {
-		obj, err := w.patched(old, p, opts.FieldValidation)
+	return w.modify(ctx, change{keepsVersion: true, build: func(ctx context.Context, old objects.Object) (objects.Object, error) {
+		obj, err := w.patched(ctx, old, p, opts.FieldValidation)
 		if err != nil {
 			return nil, err
 		}
@@ -78,10 +80,10 @@ type patchTarget struct {
 }
 
 // patched returns the patched copy of a stored object, in the stored version and with defaults.
-func (w *write) patched(old objects.Object, p Patch, validation string) (objects.Object, error) {
+func (w *write) patched(ctx context.Context, old objects.Object, p Patch, validation string) (objects.Object, error) {
 	v := w.req.Served
 	if v == nil || v.To == nil {
-		out, err := w.patch(patchTarget{old, func() runtime.Object { return w.r.New() }, &w.r.Versions[0]}, p, validation)
+		out, err := w.patch(ctx, patchTarget{old, func() runtime.Object { return w.r.New() }, &w.r.Versions[0]}, p, validation)
 		if err != nil {
 			return nil, err
 		}
@@ -94,7 +96,7 @@ func (w *write) patched(old objects.Object, p Patch, validation string) (objects
 		return nil, err
 	}
 	from.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{Group: v.Group, Version: v.Version, Kind: w.r.Names.Kind})
-	out, err := w.patch(patchTarget{from, v.New, v}, p, validation)
+	out, err := w.patch(ctx, patchTarget{from, v.New, v}, p, validation)
 	if err != nil {
 		return nil, err
 	}
@@ -110,11 +112,11 @@ func (w *write) patched(old objects.Object, p Patch, validation string) (objects
 }
 
 // patchView returns the patched copy of a subresource's object.
-func (w *write) patchView(view objects.Object, p Patch, validation string) (objects.Object, error) {
+func (w *write) patchView(ctx context.Context, view objects.Object, p Patch, validation string) (objects.Object, error) {
 	empty := func() runtime.Object {
 		return reflect.New(reflect.TypeOf(view).Elem()).Interface().(runtime.Object)
 	}
-	out, err := w.patch(patchTarget{view, empty, nil}, p, validation)
+	out, err := w.patch(ctx, patchTarget{view, empty, nil}, p, validation)
 	if err != nil {
 		return nil, err
 	}
@@ -126,14 +128,14 @@ func (w *write) patchView(view objects.Object, p Patch, validation string) (obje
 }
 
 // patch returns the patched copy of an object, of the same type.
-func (w *write) patch(from patchTarget, p Patch, validation string) (runtime.Object, error) {
+func (w *write) patch(ctx context.Context, from patchTarget, p Patch, validation string) (runtime.Object, error) {
 	switch {
 	case !slices.Contains(w.r.PatchTypes, p.Type):
 		return nil, unknownPatch(w.r.PatchTypes)
 	case p.Type == types.StrategicMergePatchType:
 		return w.patchStrategic(from, p.Data, validation)
 	}
-	return w.patchJSON(from, p, validation)
+	return w.patchJSON(ctx, from, p, validation)
 }
 
 // unknownPatch is the answer to a patch whose type the resource does not accept.
@@ -148,7 +150,7 @@ func unknownPatch(accepted []types.PatchType) error {
 	}}
 }
 
-func (w *write) patchJSON(from patchTarget, p Patch, validation string) (runtime.Object, error) {
+func (w *write) patchJSON(ctx context.Context, from patchTarget, p Patch, validation string) (runtime.Object, error) {
 	before, err := json.Marshal(from.object)
 	if err != nil {
 		return nil, err
@@ -157,7 +159,7 @@ func (w *write) patchJSON(from patchTarget, p Patch, validation string) (runtime
 	if p.Type == types.JSONPatchType {
 		apply = runJSONPatch
 	}
-	after, strict, err := apply(before, p.Data, validatesFields(validation))
+	after, strict, err := apply(ctx, before, p.Data, validatesFields(validation))
 	if err != nil {
 		return nil, err
 	}
@@ -207,10 +209,15 @@ type jsonPatchOp struct {
 	Value any    `json:"value"`
 }
 
-func runJSONPatch(doc, patch []byte, check bool) (after []byte, strict []error, err error) {
+func runJSONPatch(ctx context.Context, doc, data []byte, check bool) (after []byte, strict []error, err error) {
+	// Decoding a million small operations would take more memory than the body, so they are counted first.
+	if n := patch.Count(data); n > maxOperations && json.Valid(data) {
+		return nil, nil, apierrors.NewRequestEntityTooLargeError(
+			fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, n))
+	}
 	if check {
 		var ops []jsonPatchOp
-		if strict, err = kjson.UnmarshalStrict(patch, &ops); err != nil {
+		if strict, err = kjson.UnmarshalStrict(data, &ops); err != nil {
 			text := strings.ReplaceAll(err.Error(), "verbs.jsonPatchOp", "handlers.jsonPatchOp") // the package of Kubernetes' type
 			return nil, nil, apierrors.NewBadRequest("error decoding patch: " + text)
 		}
@@ -218,15 +225,15 @@ func runJSONPatch(doc, patch []byte, check bool) (after []byte, strict []error, 
 			strict[i] = fmt.Errorf("json patch %w", e)
 		}
 	}
-	steps, err := jsonpatch.DecodePatch(patch)
+	steps, err := patch.Decode(data)
 	if err != nil {
 		return nil, nil, apierrors.NewBadRequest(err.Error())
 	}
-	if len(steps) > maxOperations {
-		return nil, nil, apierrors.NewRequestEntityTooLargeError(
-			fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", maxOperations, len(steps)))
+	after, err = patch.Apply(ctx, doc, steps, maxCopied)
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
 	}
-	if after, err = steps.Apply(doc); err != nil {
+	if err != nil {
 		return nil, nil, unprocessable(err)
 	}
 	return after, strict, nil
@@ -236,14 +243,14 @@ func unprocessable(err error) error {
 	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 }
 
-func mergeJSON(doc, patch []byte, check bool) (after []byte, strict []error, err error) {
+func mergeJSON(_ context.Context, doc, data []byte, check bool) (after []byte, strict []error, err error) {
 	if check {
-		if strict, err = kjson.UnmarshalStrict(patch, &map[string]any{}); err != nil {
+		if strict, err = kjson.UnmarshalStrict(data, &map[string]any{}); err != nil {
 			return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 		}
 	}
-	after, err = jsonpatch.MergePatch(doc, patch)
-	if errors.Is(err, jsonpatch.ErrBadJSONPatch) {
+	after, err = patch.Merge(doc, data)
+	if errors.Is(err, patch.ErrBadPatch) {
 		return nil, nil, apierrors.NewBadRequest(err.Error())
 	}
 	return after, strict, err
