@@ -34,7 +34,8 @@ func (s *supervisor) readopt(c *container) error {
 	if c.status.Started.IsZero() {
 		c.status.Started = time.Now() // the supervisor died between the fork and the start
 	}
-	alive := c.status.Boot == s.boot && born(c.status.PID) == c.status.Born
+	first := wire.Process{PID: c.status.PID, Born: c.status.Born}
+	alive := c.status.Boot == s.boot && exists(first)
 	p, err := c.reopen(alive)
 	if err != nil {
 		return err
@@ -53,7 +54,7 @@ func (s *supervisor) readopt(c *container) error {
 			s.lost(c)
 			return
 		}
-		code, known := waitForeign(c.status.PID, c.status.Born)
+		code, known := waitForeign(first)
 		if !known {
 			s.lost(c)
 			return

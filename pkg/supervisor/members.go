@@ -96,6 +96,7 @@ type process struct {
 	wire.Process
 	parent, session int
 	zombie          bool
+	exit            syscall.WaitStatus // of a zombie; see readable
 }
 
 // index returns the processes by PID.

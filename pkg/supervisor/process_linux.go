@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -96,7 +97,7 @@ func readProcess(pid string) (process, bool) {
 		return process{}, false
 	}
 	f := bytes.Fields(b[end+1:]) // f[0] is field 3 of proc(5)
-	if len(f) < 22 {
+	if len(f) < 50 {
 		return process{}, false
 	}
 	number := func(b []byte) uint64 {
@@ -109,6 +110,7 @@ func readProcess(pid string) (process, bool) {
 		zombie:  f[0][0] == 'Z' || f[0][0] == 'X',
 		parent:  int(number(f[1])),
 		session: int(number(f[3])),
+		exit:    syscall.WaitStatus(number(f[49])),
 	}, true
 }
 
@@ -125,6 +127,18 @@ func variable(pid int, name string) (value string, ok bool) {
 		}
 	}
 	return value, ok
+}
+
+// capable reports whether the thread tid has a capability.
+func capable(tid, capability int) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(tid) + "/status")
+	if err != nil {
+		return false
+	}
+	_, rest, _ := bytes.Cut(b, []byte("\nCapEff:\t"))
+	line, _, _ := bytes.Cut(rest, []byte{'\n'})
+	set, err := strconv.ParseUint(string(line), 16, 64)
+	return err == nil && set&(1<<capability) != 0
 }
 
 // anonymousMemory returns the resident memory of pid without pages of files. This is what limits count.
@@ -147,16 +161,23 @@ func openReader(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// waitForeign waits for a process that is not a child. Kernels since 6.15 report its exit status.
-func waitForeign(pid int, start uint64) (syscall.WaitStatus, bool) {
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+// exists reports whether p lives or is a zombie, whose exit code can still be read.
+func exists(p wire.Process) bool {
+	now, ok := readProcess(strconv.Itoa(p.PID))
+	return ok && now.Born == p.Born
+}
+
+// waitForeign waits for a process that is not a child, and returns its exit status if that can be read: of a zombie, and
+// of processes that their parent has reaped on kernels since 6.15.
+func waitForeign(p wire.Process) (syscall.WaitStatus, bool) {
+	fd, err := unix.PidfdOpen(p.PID, unix.PIDFD_NONBLOCK)
 	if err != nil {
 		return 0, false
 	}
 	f := os.NewFile(uintptr(fd), "pidfd")
 	defer f.Close()
-	if born(pid) != start {
-		return 0, false // it has ended, and another process has its number
+	if !exists(p) {
+		return 0, false // another process has its number
 	}
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -170,7 +191,34 @@ func waitForeign(pid int, start uint64) (syscall.WaitStatus, bool) {
 	if err != nil {
 		return 0, false
 	}
-	return exitInfo(fd)
+	return exitStatus(fd, p)
+}
+
+// lateReap bounds how long an ended process may stay a zombie whose exit code this process may not read.
+const lateReap = time.Minute
+
+// exitStatus returns the exit status of the ended process p, whose pidfd is fd.
+func exitStatus(fd int, p wire.Process) (syscall.WaitStatus, bool) {
+	for end := time.Now().Add(lateReap); ; pause() {
+		now, ok := readProcess(strconv.Itoa(p.PID))
+		zombie := ok && now.Born == p.Born
+		if zombie && now.zombie && readable(p.PID) && exists(p) { // p is the process that readable has seen
+			return now.exit, true
+		}
+		// In this order: a process that is reaped now has its code there.
+		if status, ok := exitInfo(fd); ok || !zombie || time.Now().After(end) {
+			return status, ok
+		}
+	}
+}
+
+// readable reports whether the kernel shows this process the exit code of the zombie pid. To others it shows 0.
+func readable(pid int) bool {
+	var stat unix.Stat_t
+	if unix.Stat("/proc/"+strconv.Itoa(pid), &stat) != nil {
+		return false
+	}
+	return int(stat.Uid) == os.Geteuid() && int(stat.Gid) == os.Getegid() || capable(os.Getpid(), unix.CAP_SYS_PTRACE)
 }
 
 // The kernel's struct pidfd_info and the ioctl that fills it, since 6.15 with the exit code.
@@ -183,24 +231,16 @@ type pidfdInfo struct {
 	_        [2]uint32
 }
 
-const (
-	pidfdInfoExit = 1 << 3
-	exitTries     = 100
-)
+const pidfdInfoExit = 1 << 3
 
+// exitInfo returns the exit status of a process that its parent has reaped.
 func exitInfo(fd int) (syscall.WaitStatus, bool) {
 	// _IOWR(0xFF, 11, struct pidfd_info)
 	const request = 3<<30 | uint(unsafe.Sizeof(pidfdInfo{}))<<16 | 0xff<<8 | 11
-	for range exitTries {
-		info := pidfdInfo{mask: pidfdInfoExit}
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(unsafe.Pointer(&info)))
-		if errno != 0 && errno != unix.ESRCH {
-			return 0, false
-		}
-		if errno == 0 && info.mask&pidfdInfoExit != 0 {
-			return syscall.WaitStatus(uint32(info.exitCode)), true
-		}
-		pause() // the code appears once the new parent has reaped the process
+	info := pidfdInfo{mask: pidfdInfoExit}
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(unsafe.Pointer(&info)))
+	if errno != 0 || info.mask&pidfdInfoExit == 0 {
+		return 0, false
 	}
-	return 0, false
+	return syscall.WaitStatus(uint32(info.exitCode)), true
 }

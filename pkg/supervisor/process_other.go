@@ -97,9 +97,12 @@ func openReader(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
+// exists reports whether p lives.
+func exists(p wire.Process) bool { return born(p.PID) == p.Born }
+
 // waitForeign waits for a process that is not a child. Its exit status is unknown.
-func waitForeign(pid int, start uint64) (syscall.WaitStatus, bool) {
-	for born(pid) == start {
+func waitForeign(p wire.Process) (syscall.WaitStatus, bool) {
+	for exists(p) {
 		pause()
 	}
 	return 0, false
