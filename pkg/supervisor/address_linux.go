@@ -39,9 +39,48 @@ func (l *listener) bind(n *notification) {
 		return
 	}
 	defer unix.Close(sock)
+	if !sameNamespace(n.pid, "net") {
+		l.proceed(n) // pods' addresses mean nothing there
+		return
+	}
+	if !mayBind(n.pid, t.port) && l.valid(n) {
+		l.done(n, unix.EACCES)
+		return
+	}
 	binding.Lock()
 	defer binding.Unlock()
 	l.done(n, l.bindOwn(sock, t))
+}
+
+// mayBind reports whether the kernel would let the thread tid bind the port. The supervisor may have more privileges than
+// the thread.
+func mayBind(tid uint32, port uint16) bool {
+	return int(port) >= firstUnprivileged() ||
+		sameNamespace(tid, "user") && capable(int(tid), unix.CAP_NET_BIND_SERVICE)
+}
+
+// firstUnprivileged returns the lowest port that a thread without capabilities may bind.
+func firstUnprivileged() int {
+	const standard = 1024
+	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+	if err != nil {
+		return standard
+	}
+	port, err := strconv.Atoi(string(bytes.TrimSpace(b)))
+	if err != nil {
+		return standard
+	}
+	return port
+}
+
+// sameNamespace reports whether the thread tid is in the supervisor's namespace of a kind.
+func sameNamespace(tid uint32, kind string) bool {
+	own, err := os.Readlink("/proc/self/ns/" + kind)
+	if err != nil {
+		return true // a kernel without such namespaces
+	}
+	theirs, err := os.Readlink("/proc/" + strconv.Itoa(int(tid)) + "/ns/" + kind)
+	return err == nil && theirs == own
 }
 
 func (l *listener) bindOwn(sock int, t target) error {
@@ -98,21 +137,43 @@ func (l *listener) connectSelf(n *notification, t target) {
 		l.proceed(n)
 		return
 	}
+	defer unix.Close(sock)
 	kind, err := unix.GetsockoptInt(sock, unix.SOL_SOCKET, unix.SO_TYPE)
 	only := 0
 	if err == nil && t.addr.kind != four {
 		only, err = unix.GetsockoptInt(sock, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY)
 	}
 	if err != nil || only == 1 || !l.taken(kind, t.port) {
-		unix.Close(sock)
 		l.proceed(n)
 		return
 	}
-	// In a goroutine, because connect may wait for room in the server's backlog.
-	go func() {
-		defer unix.Close(sock)
-		l.done(n, unix.Connect(sock, l.address(t.port, t.addr.kind != four)))
-	}()
+	l.connectOwn(n, sock, l.address(t.port, t.addr.kind != four))
+}
+
+// connectOwn connects the caller's socket without waiting for room in the server's backlog. If the caller has to wait, its
+// own call goes on: the kernel ignores the address of a connect on a socket that is connecting, and waits for the connection.
+func (l *listener) connectOwn(n *notification, sock int, to unix.Sockaddr) {
+	flags, err := unix.FcntlInt(uintptr(sock), unix.F_GETFL, 0)
+	if err != nil {
+		l.proceed(n)
+		return
+	}
+	blocking := flags&unix.O_NONBLOCK == 0
+	if blocking {
+		// The caller's threads see the mode, too, but none can read from or write to the socket before it is connected.
+		_, err = unix.FcntlInt(uintptr(sock), unix.F_SETFL, flags|unix.O_NONBLOCK)
+	}
+	if err == nil {
+		err = unix.Connect(sock, to)
+	}
+	if blocking {
+		_, _ = unix.FcntlInt(uintptr(sock), unix.F_SETFL, flags) // succeeded above
+	}
+	if blocking && (errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EALREADY)) {
+		l.proceed(n)
+		return
+	}
+	l.done(n, err)
 }
 
 // taken reports whether a socket has the port at the pod's address.

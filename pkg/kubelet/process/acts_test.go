@@ -25,6 +25,8 @@ var acts = map[string]func(args []string) error{
 	"twice":   actTwice,
 	"storm":   actStorm,
 	"connect": actConnect,
+	"bind":    actBind,
+	"backlog": actBacklog,
 	"confine": actConfine,
 }
 

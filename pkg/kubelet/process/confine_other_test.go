@@ -4,4 +4,10 @@ package process_test
 
 import "errors"
 
-func actConfine([]string) error { return errors.New("only on Linux") }
+var errOnlyLinux = errors.New("only on Linux")
+
+func actConfine([]string) error { return errOnlyLinux }
+
+func actBind([]string) error { return errOnlyLinux }
+
+func actBacklog([]string) error { return errOnlyLinux }

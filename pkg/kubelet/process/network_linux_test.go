@@ -223,3 +223,62 @@ func BenchmarkConnect(b *testing.B) {
 		})
 	}
 }
+
+// TestPrivilegedPort lets pods bind a privileged port, with root's capabilities and as an ordinary user.
+func TestPrivilegedPort(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("the kernel checks the supervisor's own privileges")
+	}
+	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+	if err != nil || strings.TrimSpace(string(b)) == "0" {
+		t.Skip("every user may bind every port here")
+	}
+	m := addressed(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := sharedFolder(t) + "/test"
+	copyFile(t, self, program)
+	bind := func(uid *int64, network string) string {
+		spec := act("bind", network, ":80")
+		spec.Command[0], spec.User = program, uid
+		return m.run(spec)
+	}
+	ordinary := int64(12345)
+	for _, network := range []string{"tcp4", "tcp", "udp4"} {
+		if got := bind(&ordinary, network); got != "permission denied\n" {
+			t.Errorf("%s as user %d: got %q", network, ordinary, got)
+		}
+		if got := bind(nil, network); got != "bound\n" {
+			t.Errorf("%s as root: got %q", network, got)
+		}
+	}
+}
+
+// TestFullBacklog connects many threads to a server of the pod that does not accept. They must wait without threads of the
+// supervisor, and must not delay the pod's other calls.
+func TestFullBacklog(t *testing.T) {
+	const waiting = 64
+	m := addressed(t)
+	tasks := func() int {
+		all, err := os.ReadDir("/proc/" + strconv.Itoa(m.supervisor()) + "/task")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	before := tasks()
+	id := m.start("pod", act("backlog", strconv.Itoa(waiting), m.root+"/accept"))
+	m.wait("the connections", func() bool { return m.output(id) != "" })
+	if got := m.output(id); got != "waiting\n" {
+		t.Fatalf("got %q", got)
+	}
+	if now := tasks(); now > before+waiting/4 {
+		t.Errorf("the supervisor has %d threads, and had %d before", now, before)
+	}
+	m.touch("accept")
+	if c := m.ended(id); c.ExitCode != 0 {
+		t.Errorf("exit code %d: %s", c.ExitCode, m.output(id))
+	}
+}

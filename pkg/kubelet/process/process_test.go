@@ -80,14 +80,7 @@ func again(t *testing.T, tests string, attr *syscall.SysProcAttr, env ...string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tmp, err := os.MkdirTemp("", "minikctl-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(tmp) })
-	if err := os.Chmod(tmp, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	tmp := sharedFolder(t)
 	program := filepath.Join(tmp, "test")
 	copyFile(t, self, program)
 	cmd := exec.CommandContext(t.Context(), program, "-test.run="+tests, "-test.v")
@@ -98,6 +91,20 @@ func again(t *testing.T, tests string, attr *syscall.SysProcAttr, env ...string)
 	if err != nil || !strings.Contains(string(out), "\nPASS\n") {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// sharedFolder creates a folder that every user may use.
+func sharedFolder(t *testing.T) string {
+	t.Helper()
+	tmp, err := os.MkdirTemp("", "minikctl-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(tmp) })
+	if err := os.Chmod(tmp, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	return tmp
 }
 
 // copyFile copies a program for users without access to the folder in which it was built.
