@@ -159,6 +159,7 @@ var (
 	ErrTooLarge  = errors.New("value is too large")
 	ErrLocked    = errors.New("data directory is in use by another process")
 	ErrClosed    = errors.New("store is closed")
+	ErrDamaged   = errors.New("store is damaged")
 )
 
 // Conflict is the error of a batch with an expectation that does not hold. It is ErrConflict for errors.Is.

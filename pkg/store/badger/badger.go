@@ -3,7 +3,9 @@
 // Each object is one key; Badger keeps its versions, which gives reads at a past revision, the object before a deletion,
 // and changes since a revision, with one copy of each value. One goroutine commits: it takes all writes that wait, checks
 // them, gives them revisions and syncs once for all. The package guards against what Badger does not handle by itself
-// (docs/adr/0002-badger.md): zero-length logs after a kill, a full disk, a head that goes back, reads below the compacted revision.
+// (docs/adr/0002-badger.md): zero-length logs after a kill, a full disk, a head that goes back, reads below the compacted revision,
+// and files that are missing or damaged. Each commit writes a record with a digest of all live objects, and Open verifies the files
+// by it before Badger sees them.
 package badger
 
 import (
@@ -12,11 +14,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"iter"
 	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	db "github.com/dgraph-io/badger/v4"
 
@@ -27,6 +31,9 @@ import (
 // Config sets the directory and the limits of a store.
 type Config struct {
 	Dir string // made if absent, readable by its owner only
+
+	// MustExist refuses a folder without a store, where Open would make an empty one: the folder of a cluster that has run.
+	MustExist bool
 
 	// ReserveBytes is the free disk space that the store leaves alone. Below it writes return store.ErrNoSpace, below a quarter
 	// of it deletions do too. Badger dies by SIGBUS on a full disk, so the reserve must leave room for its compactions. A file
@@ -42,11 +49,10 @@ const MaxValue = 1536 << 10
 
 const (
 	memTable       = 16 << 20
-	valueThreshold = 1 << 20  // the most that Badger allows; only larger values go into the value log
-	verifyInFront  = 32 << 20 // databases up to this size are checked before they are used
+	valueThreshold = 1 << 20 // the most that Badger allows; only larger values go into the value log
 )
 
-// Keys in Badger: objects, and the record of the compacted revision.
+// Keys in Badger: objects, and the meta record.
 const objectPrefix = "o"
 
 var metaKey = []byte("m")
@@ -55,10 +61,15 @@ var metaKey = []byte("m")
 type Store struct {
 	db      *db.DB
 	dir     string
+	folder  os.FileInfo // of the database
 	ballast ballast
 	lock    *os.File
 	guard   *guard
 	log     *changelog.Events
+
+	// The parts of the next meta record; only the committing goroutine uses them.
+	live     digest
+	complete store.Revision
 
 	head      atomic.Uint64 // the newest published revision
 	compacted atomic.Uint64
@@ -239,16 +250,73 @@ func (s *Store) Head(context.Context) (store.Revision, error) {
 	return store.Revision(s.head.Load()), nil
 }
 
-// Close implements store.Store.
+// closeTimeout is how long Close waits for Badger, which retries failed writes for ever.
+const closeTimeout = 10 * time.Second
+
+// errRemoved is reported once the database's folder is no longer at its path.
+var errRemoved = errors.New("the folder of the database was removed while it was in use")
+
+// Close implements store.Store. It returns an error without waiting for Badger when the files are gone, and after closeTimeout.
 func (s *Store) Close() error {
 	var err error
 	s.closing.Do(func() {
 		close(s.stop)
-		s.running.Wait()
+		closed := make(chan error, 1)
+		go func() {
+			s.running.Wait()
+			if s.removed() {
+				closed <- errRemoved
+				return
+			}
+			closed <- s.db.Close()
+		}()
+		select {
+		case err = <-closed:
+		case <-time.After(closeTimeout): //nolint:forbidigo // Badger does not use the cluster's clock
+			err = fmt.Errorf("badger did not close within %s", closeTimeout)
+			if s.removed() {
+				err = errRemoved
+			}
+		}
 		s.log.Close(store.ErrClosed)
-		err = errors.Join(s.guard.close(store.Revision(s.head.Load())), s.db.Close(), s.lock.Close())
+		err = errors.Join(err, s.guard.close(), s.lock.Close())
 	})
 	return err
+}
+
+// removed reports whether the database's folder is no longer at its path.
+func (s *Store) removed() bool {
+	now, err := os.Stat(database(s.dir))
+	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(now, s.folder)
+}
+
+// watchEvery is the interval at which the ballast and the folder are looked at.
+const watchEvery = time.Second
+
+// watch keeps the ballast, and makes the store read-only when its folder is removed: what is written then is lost. It uses the
+// machine's clock: files have nothing to do with the cluster's time.
+func (s *Store) watch(stop <-chan struct{}) {
+	tick := time.NewTicker(watchEvery) //nolint:forbidigo // see above
+	defer tick.Stop()
+	keep := true
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+			if s.removed() {
+				s.fail(errRemoved)
+				return
+			}
+			if !keep {
+				continue
+			}
+			if err := s.ballast.keep(); err != nil {
+				slog.Warn("take ballast", "err", err)
+				keep = false // the next try would fail too
+			}
+		}
+	}
 }
 
 // logger passes Badger's messages on to slog. Badger's info is our debug.

@@ -2,7 +2,6 @@ package badger
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -218,7 +217,9 @@ func (s *Store) flush(g *group) error {
 	}
 	wb := s.db.NewManagedWriteBatch()
 	defer wb.Cancel()
+	live := s.live
 	for _, ev := range g.events {
+		live.apply(ev)
 		var err error
 		if ev.Value == nil {
 			err = wb.DeleteAt(objectKey(ev.Key), uint64(ev.Revision))
@@ -229,9 +230,10 @@ func (s *Store) flush(g *group) error {
 			return fmt.Errorf("write %s: %w", ev.Key, err)
 		}
 	}
-	if err := wb.Flush(); err != nil {
-		return fmt.Errorf("commit: %w", err)
+	if err := s.record(wb, meta{store.Revision(s.compacted.Load()), s.complete, live, true}, g.head); err != nil {
+		return err
 	}
+	s.live = live
 	s.head.Store(uint64(g.head))
 	s.log.Append(g.head, g.events)
 	return nil
@@ -249,15 +251,25 @@ func (s *Store) compact(at store.Revision) error {
 	}
 	wb := s.db.NewManagedWriteBatch()
 	defer wb.Cancel()
-	err := wb.SetEntryAt(db.NewEntry(metaKey, binary.AppendUvarint(nil, uint64(at))), head)
-	if err == nil {
-		err = wb.Flush()
-	}
-	if err != nil {
-		s.fail(fmt.Errorf("write meta record: %w", err))
+	if err := s.record(wb, meta{at, s.complete, s.live, true}, store.Revision(head)); err != nil {
+		s.fail(err)
 		return fmt.Errorf("%w: %w", store.ErrReadOnly, err)
 	}
 	s.compacted.Store(uint64(at))
 	s.db.SetDiscardTs(uint64(at))
+	return nil
+}
+
+// record adds m at revision head to what wb writes, commits it, and notes the head as acknowledged.
+func (s *Store) record(wb *db.WriteBatch, m meta, head store.Revision) error {
+	if err := wb.SetEntryAt(db.NewEntry(metaKey, m.encode()), uint64(head)); err != nil {
+		return fmt.Errorf("write meta record: %w", err)
+	}
+	if err := wb.Flush(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	if err := s.guard.note(head); err != nil {
+		return fmt.Errorf("note head: %w", err)
+	}
 	return nil
 }

@@ -3,83 +3,79 @@ package badger
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"log/slog"
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// guardEvery is the interval at which the guard is written.
-const guardEvery = time.Second
-
-// guard keeps the head in a file outside Badger, so that the next Open finds out when Badger has silently lost the end of a log, or
-// whole tables. It does not protect the revisions since it was last written.
+// guard keeps the newest acknowledged revision in a file outside Badger, so that the next Open finds out when Badger has lost the
+// end of a log, or whole tables. It is written after each commit, before the commit is acknowledged. The file survives a kill at
+// any instant. A loss of power may leave an older revision in it, but never a newer one than Badger's files, which are synced
+// first.
 type guard struct {
-	path string
-	last store.Revision
+	path     string
+	file     *os.File // nil until the first write
+	last     store.Revision
+	digested bool // the file is of a version that writes a digest with each commit
 }
 
-func openGuard(path string) (*guard, error) {
+// readGuard reads the file. Without one, and for a damaged one, last is 0: the digest alone shows what is missing then.
+func readGuard(path string) (*guard, error) {
+	g := &guard{path: path}
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &guard{path: path}, nil
+		return g, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if len(b) == 0 { // the machine lost power before the content was on disk
-		return &guard{path: path}, nil
+	number, sum, digested := strings.Cut(strings.TrimSuffix(string(b), "\n"), " ")
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || digested && sum != checksum(number) {
+		slog.Warn("the store's record of its newest revision is damaged", "file", path)
+		return g, nil
 	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	return &guard{path: path, last: store.Revision(n)}, nil
+	g.last, g.digested = store.Revision(n), digested
+	return g, nil
 }
 
-// watch writes the guard and keeps the ballast until stop is closed. It uses the machine's clock: files have nothing to do with the
-// cluster's time.
-func (s *Store) watch(stop <-chan struct{}) {
-	tick := time.NewTicker(guardEvery) //nolint:forbidigo // see above
-	defer tick.Stop()
-	keep := true
-	for {
-		select {
-		case <-stop:
-			return
-		case <-tick.C:
-			if err := s.guard.note(store.Revision(s.head.Load())); err != nil {
-				slog.Warn("write head guard", "err", err)
-			}
-			if !keep {
-				continue
-			}
-			if err := s.ballast.keep(); err != nil {
-				slog.Warn("take ballast", "err", err)
-				keep = false // the next try would fail too
-			}
-		}
-	}
+func checksum(number string) string {
+	return fmt.Sprintf("%08x", crc32.Checksum([]byte(number), castagnoli))
 }
 
-// note writes the head. It renames a new file, so that a kill leaves either the old or the new number.
+// note records that revisions up to head are acknowledged. The text has always the same length, and is written in place by one
+// call, which a kill does not divide.
 func (g *guard) note(head store.Revision) error {
-	if head == g.last {
-		return nil
+	if g.file == nil {
+		f, err := os.OpenFile(g.path, os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return err
+		}
+		g.file = f
 	}
-	tmp := g.path + ".new"
-	if err := os.WriteFile(tmp, strconv.AppendUint(nil, uint64(head), 10), 0o600); err != nil {
+	number := fmt.Sprintf("%020d", head)
+	if _, err := g.file.WriteAt([]byte(number+" "+checksum(number)+"\n"), 0); err != nil {
 		return err
 	}
-	if err := os.Rename(tmp, g.path); err != nil {
-		return err
+	if !g.digested {
+		g.digested = true
+		if err := g.file.Truncate(int64(len(number) + 1 + 2*crc32.Size + 1)); err != nil {
+			return err
+		}
 	}
 	g.last = head
 	return nil
 }
 
-func (g *guard) close(head store.Revision) error { return g.note(head) }
+// close syncs the file and closes it.
+func (g *guard) close() error {
+	if g.file == nil {
+		return nil
+	}
+	return errors.Join(g.file.Sync(), g.file.Close())
+}

@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,8 +17,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/changelog"
 )
 
-// Open opens the store in cfg.Dir, or makes it. The error is ErrLocked when another process has it open. Open refuses a store
-// whose files have lost acknowledged revisions.
+// Open opens the store in cfg.Dir, or makes it. The error is ErrLocked when another process has it open, and ErrDamaged when its
+// files are not whole: something that was acknowledged is missing or can't be read. Such a store is left as it is.
 func Open(cfg Config) (*Store, error) {
 	if cfg.ReserveBytes == 0 {
 		cfg.ReserveBytes = 128 << 20
@@ -27,10 +26,13 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.LogBytes == 0 {
 		cfg.LogBytes = 8 << 20
 	}
+	if cfg.MustExist && !exists(cfg.Dir) {
+		return nil, fmt.Errorf("open store in %s: %w: the folder is missing or empty", cfg.Dir, store.ErrDamaged)
+	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	lock, err := acquire(filepath.Join(cfg.Dir, "lock"))
+	lock, err := acquire(lockFile(cfg.Dir))
 	if err != nil {
 		return nil, fmt.Errorf("open store in %s: %w", cfg.Dir, err)
 	}
@@ -44,9 +46,32 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
+// The files in the folder of a store.
+func lockFile(dir string) string  { return filepath.Join(dir, "lock") }
+func guardFile(dir string) string { return filepath.Join(dir, "head") }
+func database(dir string) string  { return filepath.Join(dir, "badger") }
+
+// exists reports whether dir has a file of a store that has been used.
+func exists(dir string) bool {
+	for _, path := range []string{guardFile(dir), filepath.Join(database(dir), db.ManifestFilename)} {
+		if _, err := os.Lstat(path); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
 func open(cfg Config) (*Store, error) {
-	dir := filepath.Join(cfg.Dir, "badger")
-	if err := removeEmptyLogs(dir); err != nil {
+	guard, err := readGuard(guardFile(cfg.Dir))
+	if err != nil {
+		return nil, err
+	}
+	found, err := check(cfg.Dir, guard)
+	if err != nil {
+		return nil, err
+	}
+	dir := database(cfg.Dir)
+	if err := errors.Join(removeEmptyLogs(dir), removeKeyRegistry(dir)); err != nil {
 		return nil, err
 	}
 	kept := ballast{cfg.Dir, filepath.Join(cfg.Dir, "ballast"), cfg.ReserveBytes}
@@ -57,12 +82,36 @@ func open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: d, dir: cfg.Dir, ballast: kept, requests: make(chan *request, maxBatch), stop: make(chan struct{})}
-	if err := s.recover(); err != nil {
+	s := &Store{
+		db: d, dir: cfg.Dir, ballast: kept, guard: guard, live: found.live, complete: found.meta.complete,
+		requests: make(chan *request, maxBatch), stop: make(chan struct{}),
+	}
+	if err := s.recover(found); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	s.log = changelog.NewEvents(store.Revision(s.head.Load()), cfg.LogBytes)
 	return s, nil
+}
+
+// check verifies the files of a store before Badger opens them: Badger would delete tables that a damaged MANIFEST does not list
+// and truncate damaged logs. A new store has none.
+func check(dir string, g *guard) (state, error) {
+	f, err := openFiles(database(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		if g.last == 0 {
+			return state{}, nil
+		}
+		return state{}, fmt.Errorf("%w: the database is missing, but revision %d had been acknowledged", store.ErrDamaged, g.last)
+	}
+	if err != nil {
+		return state{}, fmt.Errorf("%w: %w", store.ErrDamaged, err)
+	}
+	defer f.close()
+	found, err := verify(f, g.last, g.digested)
+	if err != nil {
+		return state{}, fmt.Errorf("%w: %w", store.ErrDamaged, err)
+	}
+	return found, nil
 }
 
 // lean are the options of docs/adr/0002-badger.md: small tables, no caches, every write synced, no value log in use.
@@ -76,58 +125,43 @@ func lean(dir string) db.Options {
 		WithLogger(logger{})
 }
 
-// recover reads the head and the compacted revision, and compares the head with the guard file.
-func (s *Store) recover() error {
-	head := s.db.MaxVersion()
-	compacted, err := s.readMeta(head)
-	if err != nil {
+// recover continues from the state that check found, and notes the files' folder.
+func (s *Store) recover(found state) error {
+	var err error
+	if s.folder, err = os.Stat(database(s.dir)); err != nil {
 		return err
 	}
-	s.guard, err = openGuard(filepath.Join(s.dir, "head"))
-	if err != nil {
+	if head := s.db.MaxVersion(); head < uint64(found.head) {
+		return fmt.Errorf("%w: Badger has read revisions up to %d, but %d is on disk", store.ErrDamaged, head, found.head)
+	}
+	s.head.Store(uint64(found.head))
+	s.compacted.Store(uint64(found.meta.compacted))
+	if found.adopt || found.truncated {
+		if err := s.adopt(found); err != nil {
+			return err
+		}
+	}
+	s.db.SetDiscardTs(s.compacted.Load())
+	return nil
+}
+
+// adopt writes a first record for files that no record describes, at a revision of its own. Changes that are not complete on
+// disk are compacted away: clients list again.
+func (s *Store) adopt(found state) error {
+	head := found.head + 1
+	s.complete = head
+	m := meta{compacted: found.meta.compacted, complete: head, live: found.live}
+	if found.truncated {
+		slog.Warn("past revisions are missing and count as compacted; every object is there", "revision", found.head)
+		m.compacted = head
+	}
+	wb := s.db.NewManagedWriteBatch()
+	defer wb.Cancel()
+	if err := s.record(wb, m, head); err != nil {
 		return err
 	}
-	if head < uint64(s.guard.last) {
-		return fmt.Errorf("the newest revision on disk is %d, but %d had been acknowledged: files are damaged or missing", head, s.guard.last)
-	}
-	s.head.Store(head)
-	s.compacted.Store(compacted)
-	s.db.SetDiscardTs(compacted)
-	return s.verify()
-}
-
-func (s *Store) readMeta(head uint64) (compacted uint64, err error) {
-	txn := s.db.NewTransactionAt(head, false)
-	defer txn.Discard()
-	item, err := txn.Get(metaKey)
-	if errors.Is(err, db.ErrKeyNotFound) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("read meta record: %w", err)
-	}
-	err = item.Value(func(b []byte) error {
-		var n int
-		if compacted, n = binary.Uvarint(b); n <= 0 {
-			return errCorrupt
-		}
-		return nil
-	})
-	return compacted, err
-}
-
-// verify checks the tables: a damaged block would otherwise end a list early without an error. A large database is checked in the
-// background.
-func (s *Store) verify() error {
-	lsm, _ := s.db.Size()
-	if lsm <= verifyInFront {
-		return s.db.VerifyChecksum()
-	}
-	s.running.Go(func() {
-		if err := s.db.VerifyChecksum(); err != nil {
-			s.fail(fmt.Errorf("verify tables: %w", err))
-		}
-	})
+	s.head.Store(uint64(head))
+	s.compacted.Store(uint64(m.compacted))
 	return nil
 }
 
@@ -163,6 +197,21 @@ func removeEmptyLogs(dir string) error {
 		}
 	}
 	return nil
+}
+
+// removeKeyRegistry removes Badger's list of encryption keys if it is not the empty list that minikctl's stores have: Badger refuses
+// a damaged list, and creates a missing one.
+func removeKeyRegistry(dir string) error {
+	const (
+		iv   = 16 // length of the random bytes at the start
+		text = "Hello Badger"
+	)
+	path := filepath.Join(dir, db.KeyRegistryFileName)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || len(b) == iv+len(text) && string(b[iv:]) == text {
+		return nil
+	}
+	return os.Remove(path)
 }
 
 // acquire takes the lock file, which the kernel releases when the process ends.

@@ -1,0 +1,10 @@
+package badger
+
+// Verify verifies the files of the store in dir.
+func Verify(dir string) error {
+	g, err := readGuard(guardFile(dir))
+	if err == nil {
+		_, err = check(dir, g)
+	}
+	return err
+}
