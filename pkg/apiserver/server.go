@@ -28,6 +28,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/bootstrap"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/components"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/connect"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/corrupt"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/definitions"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/direct"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/httpapi"
@@ -138,7 +139,7 @@ func New(cfg Config) (_ *Server, err error) {
 
 // build makes the parts of the server.
 func (s *Server) build(cfg Config) error {
-	s.rows = rows.New(slices.Concat(cfg.Resources, virtual.Rows()))
+	s.rows = rows.New(slices.Concat(cfg.Resources, virtual.Rows(), []objects.Resource{corrupt.Row()}))
 	var err error
 	s.virtual, err = virtual.New(virtual.Config{Dir: cfg.TraceDir, Bytes: cfg.TraceBytes, Clock: cfg.Clock, Source: cfg.Source})
 	if err != nil {

@@ -15,7 +15,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/authn"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/bootstrap"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/components"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/corrupt"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/listen"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/reviews"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
@@ -47,6 +49,9 @@ func (s *Server) newEngine(cfg Config) error {
 			components.Resource:                components.New(etcd, cfg.Components),
 			minikctl.Decisions.GroupResource(): s.virtual,
 			minikctl.Traces.GroupResource():    s.virtual,
+			minikctl.CorruptObjects.GroupResource(): corrupt.New(func() []*cache.Corrupt {
+				return s.engine.Corrupt()
+			}),
 		},
 		Token: func(ctx context.Context, account objects.Key, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 			return s.issuer.Request(ctx, account, request) // newAuthn makes the issuer

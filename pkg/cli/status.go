@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/autostart"
 	"github.com/minikctl/minikctl/pkg/daemon"
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
 func newStatus(env *Env) *cobra.Command {
@@ -37,11 +39,11 @@ func newStatus(env *Env) *cobra.Command {
 			t := newTable(env.Out, "NAME", "STATE", "PID", "ADDRESS", "PARTS", "AGE", "DATA")
 			var notes []string
 			for _, p := range all {
-				row, note, err := statusRow(cmd.Context(), env, p)
+				row, more, err := statusRow(cmd.Context(), env, p)
 				if err != nil {
 					return err
 				}
-				if note != "" {
+				for _, note := range more {
 					notes = append(notes, p.Name+": "+note)
 				}
 				if err := t.Append(row); err != nil {
@@ -59,11 +61,11 @@ func newStatus(env *Env) *cobra.Command {
 	}
 }
 
-// statusRow returns a cluster's row of the table, and a note to print below the table or "".
-func statusRow(ctx context.Context, env *Env, p daemon.Paths) (row []string, note string, err error) {
+// statusRow returns a cluster's row of the table, and the notes to print below the table.
+func statusRow(ctx context.Context, env *Env, p daemon.Paths) (row, notes []string, err error) {
 	s, err := daemon.ReadState(p)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, "", err
+		return nil, nil, err
 	}
 	if err != nil || !daemon.Alive(p) {
 		state := "stopped"
@@ -73,7 +75,7 @@ func statusRow(ctx context.Context, env *Env, p daemon.Paths) (row []string, not
 		if _, err := os.Stat(autostart.RefusedFile(daemon.Home(), p.Name)); err == nil {
 			state += ", last up failed"
 		}
-		return []string{p.Name, state, "", "", "", "", p.Data}, "", nil
+		return []string{p.Name, state, "", "", "", "", p.Data}, nil, nil
 	}
 	state := "running"
 	if slices.Contains(s.Parts, "apiserver") {
@@ -81,22 +83,67 @@ func statusRow(ctx context.Context, env *Env, p daemon.Paths) (row []string, not
 		if refusal != "" {
 			state += ", scheduler config refused"
 		}
-		if note = refusal; err != nil {
-			note = "the scheduler's events cannot be read: " + err.Error()
+		if refusal != "" {
+			notes = append(notes, refusal)
+		}
+		if err != nil {
+			notes = append(notes, "the scheduler's events cannot be read: "+err.Error())
+		}
+		corrupt, err := corruptObjects(ctx, p)
+		if err != nil {
+			notes = append(notes, "the corrupt objects cannot be read: "+err.Error())
+		}
+		if len(corrupt) > 0 {
+			state += ", corrupt objects"
+			notes = append(notes, corruptNotes(corrupt)...)
 		}
 	}
 	age := env.Now().Sub(s.Started).Round(time.Second).String()
-	return []string{p.Name, state, fmt.Sprint(s.PID), s.Address, strings.Join(s.Parts, ","), age, p.Data}, note, nil
+	return []string{p.Name, state, fmt.Sprint(s.PID), s.Address, strings.Join(s.Parts, ","), age, p.Data}, notes, nil
 }
 
 // statusTimeout is how long status waits for the API server of each cluster.
 const statusTimeout = 5 * time.Second
 
-// refusedSchedulerConfig returns why the scheduler of a running cluster has refused the last change of its config, or "".
-func refusedSchedulerConfig(ctx context.Context, p daemon.Paths, s daemon.State) (string, error) {
+// statusClient returns a client of a running cluster's API server.
+func statusClient(p daemon.Paths) (*typedcorev1.CoreV1Client, error) {
 	cfg := &rest.Config{Host: "http://localhost", Timeout: statusTimeout}
 	cfg.Wrap(overSocket(p.Socket))
-	c, err := typedcorev1.NewForConfig(cfg)
+	return typedcorev1.NewForConfig(cfg)
+}
+
+// corruptObjects returns the stored values that a running cluster's API server cannot decode.
+func corruptObjects(ctx context.Context, p daemon.Paths) ([]minikctl.CorruptObject, error) {
+	c, err := statusClient(p)
+	if err != nil {
+		return nil, err
+	}
+	b, err := c.RESTClient().Get().AbsPath("apis", minikctl.CorruptObjects.Group, minikctl.CorruptObjects.Version, minikctl.CorruptObjects.Resource).
+		SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := &minikctl.CorruptObjectList{}
+	err = json.Unmarshal(b, list)
+	return list.Items, err
+}
+
+// maxCorruptNotes bounds the corrupt objects that status names.
+const maxCorruptNotes = 10
+
+// corruptNotes names the corrupt objects, and how to delete them.
+func corruptNotes(corrupt []minikctl.CorruptObject) []string {
+	out := []string{fmt.Sprintf("%d objects in the store cannot be decoded and are not served (minikctl get corruptobjects.minikctl.dev). "+
+		"Delete one with: minikctl delete --raw 'PATH?ignoreStoreReadErrorWithClusterBreakingPotential=true'", len(corrupt))}
+	for _, c := range corrupt[:min(len(corrupt), maxCorruptNotes)] {
+		out = append(out, fmt.Sprintf("  %s %s: %s", c.Resource, strings.TrimPrefix(c.Namespace+"/"+c.Object, "/"), c.Message))
+	}
+	return out
+}
+
+// refusedSchedulerConfig returns why the scheduler of a running cluster has refused the last change of its config, or "".
+func refusedSchedulerConfig(ctx context.Context, p daemon.Paths, s daemon.State) (string, error) {
+	c, err := statusClient(p)
 	if err != nil {
 		return "", err
 	}

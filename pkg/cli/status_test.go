@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
 // TestLastRefusal checks that the last Event about the scheduler's config decides, and that Events of an earlier run of the
@@ -39,5 +42,16 @@ func TestLastRefusal(t *testing.T) {
 	}
 	if got, err := lastRefusal([]corev1.Event{event(invalid, "9", -time.Minute)}, time.Time{}); err != nil || got != "message 9" {
 		t.Errorf("scheduler in another process: got %q, %v", got, err)
+	}
+}
+
+func TestCorruptNotes(t *testing.T) {
+	got := strings.Join(corruptNotes([]minikctl.CorruptObject{
+		{Resource: "secrets", Namespace: "default", Object: "x", Message: "unexpected EOF"}, {Resource: "nodes", Object: "n", Message: "invalid JSON"},
+	}), "\n")
+	for _, want := range []string{"2 objects in the store cannot be decoded", "\n  secrets default/x: unexpected EOF", "\n  nodes n: invalid JSON"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }

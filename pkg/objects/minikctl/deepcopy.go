@@ -52,3 +52,21 @@ func (l *DecisionList) DeepCopyObject() runtime.Object {
 	}
 	return &out
 }
+
+// DeepCopyObject implements runtime.Object.
+func (c *CorruptObject) DeepCopyObject() runtime.Object {
+	out := *c
+	c.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	return &out
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *CorruptObjectList) DeepCopyObject() runtime.Object {
+	out := *l
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	out.Items = make([]CorruptObject, len(l.Items))
+	for i := range l.Items {
+		out.Items[i] = *l.Items[i].DeepCopyObject().(*CorruptObject)
+	}
+	return &out
+}

@@ -15,10 +15,11 @@ import (
 // GroupVersion is the group's only version.
 var GroupVersion = schema.GroupVersion{Group: "minikctl.dev", Version: "v1"}
 
-// Traces and Decisions are the group's resources.
+// The group's resources.
 var (
-	Traces    = GroupVersion.WithResource("traces")
-	Decisions = GroupVersion.WithResource("decisions")
+	Traces         = GroupVersion.WithResource("traces")
+	Decisions      = GroupVersion.WithResource("decisions")
+	CorruptObjects = GroupVersion.WithResource("corruptobjects")
 )
 
 // Trace is a committed write and its cause. Its name is its revision.
@@ -96,12 +97,36 @@ type PluginScore struct {
 // MaxListed bounds the number of nodes in a rejection and in the scores.
 const MaxListed = 32
 
+// CorruptObject is a stored value that cannot be decoded. Its object is not served. Its name is the value's key in the store, with
+// colons for slashes.
+type CorruptObject struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Resource  string `json:"resource"` // RESOURCE or RESOURCE.GROUP
+	Namespace string `json:"namespace,omitempty"`
+	Object    string `json:"object"`   // the object's name
+	Key       string `json:"key"`      // in the store
+	Revision  uint64 `json:"revision"` // of the write that set the value
+	Message   string `json:"message"`  // why it cannot be decoded
+}
+
+// CorruptObjectList is a list of corrupt objects.
+type CorruptObjectList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []CorruptObject `json:"items"`
+}
+
 // The types implement runtime.Object.
 var (
 	_ runtime.Object = (*Trace)(nil)
 	_ runtime.Object = (*TraceList)(nil)
 	_ runtime.Object = (*Decision)(nil)
 	_ runtime.Object = (*DecisionList)(nil)
+	_ runtime.Object = (*CorruptObject)(nil)
+	_ runtime.Object = (*CorruptObjectList)(nil)
 )
 
 // Since returns the time from the start of the first stage to the end of the last.

@@ -100,7 +100,7 @@ func (b *Bootstrap) identify(ctx context.Context) error {
 	}
 	obj, err := cache.Decode(row, e.Value)
 	if err != nil {
-		return err
+		return nil //nolint:nilerr // the cache reports it; the cluster is served with another identity until it is deleted
 	}
 	b.cluster, b.created = obj.GetUID(), obj.GetCreationTimestamp()
 	return nil

@@ -3,6 +3,7 @@ package cache
 import (
 	"reflect"
 
+	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/store"
 	"github.com/minikctl/minikctl/pkg/store/changelog"
 )
@@ -11,10 +12,12 @@ import (
 const logBytes = 32 << 20
 
 // change is one change of a table. now is nil after a delete, before is nil for a create. gone is the deleted object
-// with the revision of its deletion.
+// with the revision of its deletion. lost is the key of a deleted value that could not be decoded: there is no object to show, so
+// that watches of its namespace end, and their clients list again.
 type change struct {
 	revision          store.Revision
 	now, before, gone *Item
+	lost              *objects.Key
 	bytes             int // see retained
 }
 

@@ -199,8 +199,29 @@ func bare(u *unstructured.Unstructured) *unstructured.Unstructured {
 
 func formatRevision(rev store.Revision) string { return strconv.FormatUint(uint64(rev), 10) }
 
-// newItem returns the item of a stored value. It decodes the value, unless items of the resource are not kept decoded.
-func (t *Table) newItem(path string, rev store.Revision, value []byte) *Item {
+// newItem returns the item of a stored value. Its object is decoded, unless items of the resource are not kept decoded. The error
+// is that of a value that cannot be decoded.
+func (t *Table) newItem(path string, rev store.Revision, value []byte) (*Item, error) {
+	i := t.encodedItem(path, rev, value)
+	if t.resource.Undecoded {
+		if err := t.check(path, value); err != nil {
+			return nil, err
+		}
+		return i, nil
+	}
+	obj, err := i.decode()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkName(path, obj); err != nil {
+		return nil, err
+	}
+	i.object, i.decode = obj, nil
+	return i, nil
+}
+
+// encodedItem returns the item of a stored value that has not been decoded.
+func (t *Table) encodedItem(path string, rev store.Revision, value []byte) *Item {
 	i := &Item{Key: keyOf(path), Revision: rev, path: path, size: len(value), sum: sumOf(value), kept: t.cache.kept}
 	i.decode = func() (objects.Object, error) {
 		obj, err := decode(t.resource, value)
@@ -212,12 +233,8 @@ func (t *Table) newItem(path string, rev store.Revision, value []byte) *Item {
 	}
 	if t.resource.Undecoded {
 		i.value = value
-		return i
 	}
-	if obj, err := i.decode(); err == nil {
-		i.object, i.decode = obj, nil
-	}
-	return i // after an error, Object decodes again and returns it
+	return i
 }
 
 // seed is the seed of all sums.

@@ -32,7 +32,10 @@ func TestStores(t *testing.T) {
 	}
 	for _, undecoded := range []bool{false, true} {
 		row.Undecoded = undecoded
-		item := c.Add(&row).newItem("n/x", 7, value)
+		item, err := c.Add(&row).newItem("n/x", 7, value)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for content, same := range map[string]bool{"v1": true, "v2": false, "longer": false} {
 			obj := configMapWith(content)
 			obj.GetObjectKind().SetGroupVersionKind(gvk)

@@ -54,6 +54,18 @@ func PrefixOf(key string) string {
 	return ""
 }
 
+// ResourceOf returns the resource that a store key belongs to; zero for the key of no object.
+func ResourceOf(key string) schema.GroupResource {
+	group, resource, ok := strings.Cut(strings.TrimPrefix(PrefixOf(key), Root), "/")
+	if !ok {
+		return schema.GroupResource{}
+	}
+	if group == "core" {
+		group = ""
+	}
+	return schema.GroupResource{Group: group, Resource: strings.TrimSuffix(resource, "/")}
+}
+
 // escape encodes a name for a store key, which is of printable ASCII. A name has neither '/' nor '%' (the rule for path segments),
 // so most names are their own escape.
 func escape(name string) string {

@@ -59,6 +59,12 @@ func (t *Table) appendLanes(all []change) {
 	}
 	var touched map[lane][]change
 	for _, c := range all {
+		if c.lost != nil { // its fields are not known
+			for l := range t.lanes {
+				touched = t.collect(touched, l, c)
+			}
+			continue
+		}
 		one := c.now
 		if one == nil {
 			one = c.before

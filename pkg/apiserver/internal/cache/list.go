@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/store"
@@ -34,6 +35,9 @@ func (t *Table) List(ctx context.Context, s *Selector, limit int) (Page, error) 
 func (t *Table) listOne(ctx context.Context, s *Selector, name string) (Page, error) {
 	rev := t.cache.Revision()
 	i, ok, err := t.Get(ctx, objects.Key{Namespace: s.Namespace, Name: name})
+	if c := (*Corrupt)(nil); errors.As(err, &c) {
+		return Page{Revision: rev}, nil
+	}
 	if err != nil || !ok || !s.matches(i) {
 		return Page{Revision: rev}, err
 	}
@@ -128,8 +132,8 @@ func (t *Table) ListAt(ctx context.Context, s *Selector, after string, limit int
 			return Page{}, err
 		}
 		for n, e := range page.Entries {
-			i := t.itemAt(snap, e)
-			if !s.matches(i) || p.add(i, limit) {
+			i, err := t.itemAt(snap, e)
+			if err != nil || !s.matches(i) || p.add(i, limit) { // a value that cannot be decoded is left out
 				continue
 			}
 			p.Remaining = int64(len(page.Entries) - n)
@@ -150,10 +154,10 @@ func (s snapshot) unchangedSince(at store.Revision) bool {
 	return s.end.Revision <= at && at <= s.revision
 }
 
-func (t *Table) itemAt(snap snapshot, e store.Entry) *Item {
+func (t *Table) itemAt(snap snapshot, e store.Entry) (*Item, error) {
 	path := e.Key[len(t.prefix):]
 	if i, ok := snap.tree.Get(&Item{path: path}); ok && i.Revision == e.Modified {
-		return i
+		return i, nil
 	}
 	return t.newItem(path, e.Modified, e.Value)
 }

@@ -40,6 +40,7 @@ type Table struct {
 	indexes  map[string]index // by selectable field
 	log      *changes
 	lanes    map[lane]*laneLog
+	corrupt  map[string]*Corrupt // by path: the stored values that are not in the tree
 	shared   *mutation.Detector
 }
 
@@ -103,7 +104,7 @@ func (t *Table) ready(ctx context.Context) error {
 
 // fill reads the table at one revision. Meanwhile the feed adds changes to the backlog.
 func (t *Table) fill(ctx context.Context) error {
-	tree, revision, err := t.load(ctx)
+	tree, corrupt, revision, err := t.load(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	backlog, gap := t.backlog, t.gap
@@ -117,6 +118,7 @@ func (t *Table) fill(ctx context.Context) error {
 		return nil // ready retries
 	}
 	t.tree, t.revision, t.log = tree, revision, t.newLog(revision)
+	t.setCorrupt(corrupt)
 	t.buildIndexes()
 	t.applyLocked(backlog)
 	t.noteChange()
@@ -124,22 +126,27 @@ func (t *Table) fill(ctx context.Context) error {
 	return nil
 }
 
-func (t *Table) load(ctx context.Context) (*btree.BTreeG[*Item], store.Revision, error) {
-	tree := btree.NewG(treeDegree, byPath)
+func (t *Table) load(ctx context.Context) (*btree.BTreeG[*Item], map[string]*Corrupt, store.Revision, error) {
+	tree, corrupt := btree.NewG(treeDegree, byPath), map[string]*Corrupt{}
 	opts := store.ListOptions{Limit: fillPage}
 	for {
 		page, err := t.cache.store.List(ctx, t.prefix, opts)
 		if err != nil {
-			return nil, 0, err
+			return nil, nil, 0, err
 		}
 		for _, e := range page.Entries {
-			item := t.newItem(e.Key[len(t.prefix):], e.Modified, e.Value)
+			path := e.Key[len(t.prefix):]
+			item, err := t.newItem(path, e.Modified, e.Value)
+			if err != nil {
+				corrupt[path] = t.corruptItem(path, e.Modified, err)
+				continue
+			}
 			t.shared.Share(item.object)
 			tree.ReplaceOrInsert(item)
 		}
 		opts.At = page.Revision
 		if !page.More {
-			return tree, page.Revision, nil
+			return tree, corrupt, page.Revision, nil
 		}
 		opts.After = page.Entries[len(page.Entries)-1].Key
 	}
@@ -203,20 +210,30 @@ func (t *Table) applyLocked(events []store.Event) {
 	}
 }
 
-// change applies an event to the tree and the indexes. ok is false for the deletion of an object that is not in the
-// tree.
+// change applies an event to the tree and the indexes. A value that cannot be decoded removes the object from them. ok is false for
+// the removal of an object that is not in the tree.
 func (t *Table) change(ev *store.Event) (out change, ok bool) {
 	path := ev.Key[len(t.prefix):]
 	out.revision = ev.Revision
-	if ev.Value == nil {
+	was := t.corrupt[path]
+	delete(t.corrupt, path)
+	if ev.Value != nil {
+		var err error
+		if out.now, err = t.item(path, ev); err != nil {
+			t.addCorrupt(path, t.corruptItem(path, ev.Revision, err))
+		}
+	}
+	if out.now == nil {
 		before, ok := t.tree.Delete(&Item{path: path})
 		if !ok {
-			return change{}, false
+			if was != nil && ev.Value == nil {
+				out.lost = &was.Key
+			}
+			return out, out.lost != nil
 		}
 		t.shared.Drop(before.object)
 		out.before, out.gone = before, before.At(ev.Revision)
 	} else {
-		out.now = t.item(path, ev)
 		t.shared.Share(out.now.object)
 		if before, ok := t.tree.ReplaceOrInsert(out.now); ok {
 			t.shared.Drop(before.object)
@@ -228,8 +245,8 @@ func (t *Table) change(ev *store.Event) (out change, ok bool) {
 }
 
 // item returns the item of an event: with the writer's object if it was created for this table, otherwise decoded from
-// the stored value.
-func (t *Table) item(path string, ev *store.Event) *Item {
+// the stored value. The error is that of the decoding.
+func (t *Table) item(path string, ev *store.Event) (*Item, error) {
 	p := t.pending(ev)
 	if p == nil {
 		return t.newItem(path, ev.Revision, ev.Value)
@@ -239,16 +256,16 @@ func (t *Table) item(path string, ev *store.Event) *Item {
 	i.path, i.size, i.sum, i.kept = path, len(ev.Value), sumOf(ev.Value), t.cache.kept
 	if !t.resource.Undecoded {
 		p.item.Store(i)
-		return i
+		return i, nil
 	}
-	held := t.newItem(path, ev.Revision, ev.Value) // the writer's response keeps the object, the table does not
+	held := t.encodedItem(path, ev.Revision, ev.Value) // the writer's response keeps the object, the table does not
 	held.plain, held.writers = t.resource.Custom(), weak.Make(i)
 	i.value, i.plain, i.kept = held.value, held.plain, nil
 	p.item.Store(i)
-	return held
+	return held, nil
 }
 
-// Get returns the item of key at the revision that the feed has reached.
+// Get returns the item of key at the revision that the feed has reached. The error is a *Corrupt if its value cannot be decoded.
 func (t *Table) Get(ctx context.Context, key objects.Key) (*Item, bool, error) {
 	if err := t.ready(ctx); err != nil {
 		return nil, false, err
@@ -260,6 +277,9 @@ func (t *Table) Get(ctx context.Context, key objects.Key) (*Item, bool, error) {
 		return nil, false, nil
 	}
 	i, ok := t.tree.Get(&probe)
+	if c := t.corrupt[probe.path]; !ok && c != nil {
+		return nil, false, c
+	}
 	return i, ok, nil
 }
 
@@ -268,6 +288,9 @@ func (t *Table) noteChange() {
 	t.objects.Store(int64(t.tree.Len()))
 	t.version.Add(1)
 }
+
+// Count returns the number of objects, 0 before the table is first filled.
+func (t *Table) Count() int { return int(t.objects.Load()) }
 
 // State returns a number that grows with every change of the table, and the number of its objects, at the revision that the feed
 // has reached.

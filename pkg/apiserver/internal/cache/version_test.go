@@ -104,7 +104,10 @@ func TestWritersObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := table.Pending(u)
-	held := table.item("n/x", &store.Event{Key: table.prefix + "n/x", Revision: 7, Value: []byte(text), Object: p.Ref()})
+	held, err := table.item("n/x", &store.Event{Key: table.prefix + "n/x", Revision: 7, Value: []byte(text), Object: p.Ref()})
+	if err != nil {
+		t.Fatal(err)
+	}
 	encode := func(obj objects.Object) ([]byte, error) {
 		encoded++
 		return json.Marshal(obj)

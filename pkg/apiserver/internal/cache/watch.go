@@ -52,7 +52,8 @@ type watcher struct {
 	at    *place         // the position in the log or lane; nil: to be read from the store
 	seen  store.Revision // every change up to here was yielded
 	timer clock.Timer
-	left  bool // the reader has left the loop
+	left  bool // the loop has ended
+	lost  bool // because of a change that cannot be shown
 }
 
 func (w *watcher) close() {
@@ -72,6 +73,9 @@ func (w *watcher) run(ctx context.Context) error {
 		} else {
 			err = w.step(ctx)
 		}
+	}
+	if w.lost {
+		return store.ErrCompacted
 	}
 	return err
 }
@@ -204,6 +208,11 @@ func (w *watcher) read(batch []change, rev store.Revision) {
 		if batch[i].revision <= w.seen {
 			continue
 		}
+		if key := batch[i].lost; key != nil && (w.o.Namespace == "" || w.o.Namespace == key.Namespace) {
+			w.emit(out)
+			w.lost, w.left = !w.left, true
+			return
+		}
 		if e, ok := w.view(&batch[i]); ok {
 			out = append(out, e)
 		}
@@ -271,21 +280,25 @@ func (w *watcher) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// stored decodes events of the store. It does not use the objects that travel with them: the feed may still change those.
+// stored decodes events of the store. A value that cannot be decoded is as good as none. It does not use the objects that travel with them: the feed may still change those.
 func (w *watcher) stored(events []store.Event) []change {
 	t := w.table
 	out := make([]change, 0, len(events))
 	for _, ev := range events {
 		path := ev.Key[len(t.prefix):]
 		c := change{revision: ev.Revision}
+		var broken error
 		if ev.Value != nil {
-			c.now = t.newItem(path, ev.Revision, ev.Value)
+			c.now, _ = t.newItem(path, ev.Revision, ev.Value)
 		}
 		if ev.Prev != nil {
-			c.before = t.newItem(path, ev.PrevRev, ev.Prev)
-			if ev.Value == nil {
-				c.gone = c.before.At(ev.Revision)
-			}
+			c.before, broken = t.newItem(path, ev.PrevRev, ev.Prev)
+		}
+		switch {
+		case c.before != nil && c.now == nil:
+			c.gone = c.before.At(ev.Revision)
+		case broken != nil && ev.Value == nil:
+			c.lost = new(keyOf(path))
 		}
 		out = append(out, c)
 	}

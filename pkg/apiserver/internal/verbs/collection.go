@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
@@ -20,6 +21,11 @@ func (e *Engine) DeleteCollection(ctx context.Context, req *Request, opts *metav
 	}
 	if err := e.admit(ctx, req, "DeleteOptions", optionsvalidation.ValidateDeleteOptions(opts)); err != nil {
 		return Listing{}, err
+	}
+	if ignoresReadError(opts) {
+		return Listing{}, invalidOptions("DeleteOptions", field.ErrorList{
+			field.Invalid(ignoreReadErrorField, true, "is not allowed with DELETECOLLECTION, try again after removing the option"),
+		})
 	}
 	w, err := e.begin(req, opts.DryRun, stage.Options{})
 	if err != nil {

@@ -28,6 +28,9 @@ func (e *Engine) Delete(ctx context.Context, req *Request, opts *metav1.DeleteOp
 	if err != nil {
 		return Result{}, err
 	}
+	if ignoresReadError(opts) {
+		return w.deleteCorrupt(ctx, opts)
+	}
 	w.warnOrphanDefault(opts)
 	return w.delete(ctx, opts)
 }

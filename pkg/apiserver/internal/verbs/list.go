@@ -50,6 +50,7 @@ func (e *Engine) list(ctx context.Context, req *Request, opts *metav1.ListOption
 	if err := e.waitUntilFresh(ctx, opts.ResourceVersion, version); err != nil {
 		return Listing{}, toStatus(req.GVR.GroupResource(), "", err)
 	}
+	defer req.warnCorrupt(t, &s) // after the table is filled
 	legacyExact := opts.ResourceVersionMatch == "" && l.limit > 0 && version > 0
 	if opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact || legacyExact {
 		page, err := t.ListAt(ctx, &s, "", l.limit, version)

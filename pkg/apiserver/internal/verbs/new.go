@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -161,6 +162,17 @@ func (e *Engine) compact(ctx context.Context) {
 // Reader returns the reader that stages use.
 func (e *Engine) Reader() stage.Reader { return reader{e} }
 
+// Count returns the number of a resource's objects, 0 before they have been read.
+func (e *Engine) Count(gr schema.GroupResource) int {
+	e.mu.RLock()
+	t := e.tables[gr]
+	e.mu.RUnlock()
+	if t == nil {
+		return 0
+	}
+	return t.Count()
+}
+
 type reader struct{ engine *Engine }
 
 func (r reader) Get(ctx context.Context, gr schema.GroupResource, key objects.Key) (objects.Object, error) {
@@ -213,13 +225,14 @@ func (r reader) table(gr schema.GroupResource) (*table, error) {
 	return nil, apierrors.NewNotFound(gr, "")
 }
 
-// current returns the item of key from the cache. When the cache has none, current waits until the cache is up to date with
+// current returns the item of key from the cache. When the cache has none, or a value that cannot be decoded, current waits until the cache is up to date with
 // the store and looks again, so that a NotFound is correct.
 func (e *Engine) current(ctx context.Context, t *table, key objects.Key) (*cache.Item, error) {
 	for fresh := false; ; fresh = true {
 		i, ok, err := t.Get(ctx, key)
+		var corrupt *cache.Corrupt
 		switch {
-		case err != nil:
+		case err != nil && (fresh || !errors.As(err, &corrupt)):
 			return nil, toStatus(t.r.Names.GR(), key.Name, err)
 		case ok:
 			return i, nil

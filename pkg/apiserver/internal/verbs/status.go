@@ -29,9 +29,12 @@ const (
 // the message. Reads continue.
 func toStatus(r schema.GroupResource, name string, err error) error {
 	var status apierrors.APIStatus
+	var corrupt *cache.Corrupt
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &corrupt):
+		return &corruptError{apierrors.NewInternalError(corrupt), corrupt}
 	case errors.As(err, &status):
 		return err
 	case errors.Is(err, store.ErrNotFound):
@@ -55,6 +58,14 @@ func toStatus(r schema.GroupResource, name string, err error) error {
 	}
 	return plainStatus(err)
 }
+
+// corruptError is the answer to a request for an object that cannot be decoded.
+type corruptError struct {
+	*apierrors.StatusError
+	corrupt *cache.Corrupt
+}
+
+func (e *corruptError) Unwrap() []error { return []error{e.StatusError, e.corrupt} }
 
 // plainStatus is the answer to an error without a reason of the API: its text, with code 500.
 func plainStatus(err error) error {
