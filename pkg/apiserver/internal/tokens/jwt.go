@@ -2,28 +2,18 @@ package tokens
 
 import (
 	"crypto/ecdsa"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"math/big"
 	"strings"
-)
 
-// half is the length in bytes of r and of s in a P-256 signature.
-const half = 32
+	"github.com/go-jose/go-jose/v4"
+)
 
 // maxToken bounds the length of a token in bytes; longer ones are rejected unread.
 const maxToken = 16 << 10
-
-type header struct {
-	Algorithm string   `json:"alg"`
-	KeyID     string   `json:"kid,omitempty"`
-	Critical  []string `json:"crit,omitempty"`
-}
 
 // claims are the claims of a ServiceAccount token.
 type claims struct {
@@ -85,7 +75,8 @@ func (s *seconds) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-var encoding = base64.RawURLEncoding.Strict()
+// algorithms are the accepted signature algorithms.
+var algorithms = []jose.SignatureAlgorithm{jose.ES256}
 
 // keyID returns a key's ID: the digest of its content.
 func keyID(key *ecdsa.PublicKey) (string, error) {
@@ -94,92 +85,50 @@ func keyID(key *ecdsa.PublicKey) (string, error) {
 		return "", err
 	}
 	sum := sha256.Sum256(der)
-	return encoding.EncodeToString(sum[:]), nil
+	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
 }
 
 // sign returns a signed token in compact form.
 func sign(key *ecdsa.PrivateKey, kid string, claims any) (string, error) {
-	head, err := json.Marshal(header{Algorithm: "ES256", KeyID: kid})
-	if err != nil {
-		return "", err
-	}
 	body, err := json.Marshal(claims)
 	if err != nil {
 		return "", err
 	}
-	text := encoding.EncodeToString(head) + "." + encoding.EncodeToString(body)
-	sum := sha256.Sum256([]byte(text))
-	r, s, err := ecdsa.Sign(rand.Reader, key, sum[:])
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: kid}}, nil)
 	if err != nil {
 		return "", err
 	}
-	sig := make([]byte, 2*half)
-	r.FillBytes(sig[:half])
-	s.FillBytes(sig[half:])
-	return text + "." + encoding.EncodeToString(sig), nil
+	signed, err := signer.Sign(body)
+	if err != nil {
+		return "", err
+	}
+	return signed.CompactSerialize()
 }
 
-// parts splits a token into its signed part, claims and signature. It verifies nothing.
-func parts(token string) (signed string, body, sig []byte, err error) {
+// parse reads a token. It verifies nothing.
+func parse(token string) (*jose.JSONWebSignature, error) {
 	if len(token) > maxToken {
-		return "", nil, nil, errors.New("the token is too long")
+		return nil, errors.New("the token is too long")
 	}
-	if strings.ContainsAny(token, "\r\n") { // the decoder would skip these
-		return "", nil, nil, errors.New("the token has more than one line")
+	if strings.ContainsAny(token, "\r\n") { // the decoder skips these
+		return nil, errors.New("the token has more than one line")
 	}
-	head, rest, ok1 := strings.Cut(token, ".")
-	mid, tail, ok2 := strings.Cut(rest, ".")
-	if !ok1 || !ok2 || strings.Contains(tail, ".") {
-		return "", nil, nil, errors.New("the token does not have three parts")
-	}
-	rawHead, err := encoding.DecodeString(head)
-	if err != nil {
-		return "", nil, nil, fmt.Errorf("header: %w", err)
-	}
-	var h header
-	if err := json.Unmarshal(rawHead, &h); err != nil {
-		return "", nil, nil, fmt.Errorf("header: %w", err)
-	}
-	if h.Algorithm != "ES256" || len(h.Critical) > 0 {
-		return "", nil, nil, fmt.Errorf("header: algorithm %q is not supported", h.Algorithm)
-	}
-	if body, err = encoding.DecodeString(mid); err != nil {
-		return "", nil, nil, fmt.Errorf("claims: %w", err)
-	}
-	if sig, err = encoding.DecodeString(tail); err != nil {
-		return "", nil, nil, fmt.Errorf("signature: %w", err)
-	}
-	return token[:len(head)+1+len(mid)], body, sig, nil
+	return jose.ParseSignedCompact(token, algorithms)
 }
 
-// issuerOf returns the unverified issuer of a token; ok is false if it isn't such a JWT.
-func issuerOf(token string) (issuer string, ok bool) {
-	_, body, _, err := parts(token)
-	if err != nil {
-		return "", false
-	}
+// unverified decodes the claims of a token into out without verifying the signature. It reports whether the token is a JWT.
+func unverified(token string, out any) bool {
+	signed, err := parse(token)
+	return err == nil && json.Unmarshal(signed.UnsafePayloadWithoutVerification(), out) == nil
+}
+
+// issuerOf returns the unverified issuer of a token, or "".
+func issuerOf(signed *jose.JSONWebSignature) string {
 	var c struct {
 		Issuer string `json:"iss"`
 	}
-	if json.Unmarshal(body, &c) != nil {
-		return "", false
+	if json.Unmarshal(signed.UnsafePayloadWithoutVerification(), &c) != nil {
+		return ""
 	}
-	return c.Issuer, true
-}
-
-// verify checks the signature and returns the claims as JSON.
-func verify(key *ecdsa.PublicKey, token string) ([]byte, error) {
-	signed, body, sig, err := parts(token)
-	if err != nil {
-		return nil, err
-	}
-	if len(sig) != 2*half {
-		return nil, errors.New("the signature's length is wrong")
-	}
-	sum := sha256.Sum256([]byte(signed))
-	r, s := new(big.Int).SetBytes(sig[:half]), new(big.Int).SetBytes(sig[half:])
-	if !ecdsa.Verify(key, sum[:], r, s) {
-		return nil, errors.New("the signature is not ours")
-	}
-	return body, nil
+	return c.Issuer
 }

@@ -2,33 +2,16 @@ package tokens
 
 import (
 	"encoding/json"
-	"fmt"
-)
 
-// jwk is a public key in the form of RFC 7517.
-type jwk struct {
-	Use       string `json:"use"`
-	Type      string `json:"kty"`
-	KeyID     string `json:"kid"`
-	Curve     string `json:"crv"`
-	Algorithm string `json:"alg"`
-	X         string `json:"x"`
-	Y         string `json:"y"`
-}
+	"github.com/go-jose/go-jose/v4"
+)
 
 // KeySet returns the document at /openid/v1/jwks (application/jwk-set+json): the public key that verifies
 // tokens.
 func (i *Issuer) KeySet() ([]byte, error) {
-	raw, err := i.key.PublicKey.Bytes() // 4, X, Y
-	if err != nil {
-		return nil, fmt.Errorf("encode the public key: %w", err)
-	}
-	return json.Marshal(struct {
-		Keys []jwk `json:"keys"`
-	}{[]jwk{{
-		Use: "sig", Type: "EC", KeyID: i.kid, Curve: "P-256", Algorithm: "ES256",
-		X: encoding.EncodeToString(raw[1 : 1+half]), Y: encoding.EncodeToString(raw[1+half:]),
-	}}})
+	return json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
+		{Key: &i.key.PublicKey, KeyID: i.kid, Algorithm: string(jose.ES256), Use: "sig"},
+	}})
 }
 
 // Discovery returns the document at /.well-known/openid-configuration (application/json). server is the API server's URL.

@@ -47,19 +47,27 @@ func New(key *ecdsa.PrivateKey, issuer string, r stage.Reader, clk clock.Clock) 
 
 // Ours reports whether a token names this issuer. It verifies nothing.
 func (i *Issuer) Ours(token string) bool {
-	issuer, ok := issuerOf(token)
-	return ok && (issuer == i.issuer || issuer == legacyIssuer)
+	signed, err := parse(token)
+	if err != nil {
+		return false
+	}
+	issuer := issuerOf(signed)
+	return issuer == i.issuer || issuer == legacyIssuer
 }
 
 // Verify verifies a token and returns its user and which of the wanted audiences it has. Without wanted audiences it must be for
 // the API server. The errors may be shown to the client.
 func (i *Issuer) Verify(ctx context.Context, token string, wanted []string) (user.Info, []string, error) {
-	if issuer, _ := issuerOf(token); issuer == legacyIssuer {
-		return i.verifyLegacy(ctx, token, wanted)
-	}
-	body, err := verify(&i.key.PublicKey, token)
+	signed, err := parse(token)
 	if err != nil {
 		return nil, nil, err
+	}
+	body, err := signed.Verify(&i.key.PublicKey)
+	if err != nil {
+		return nil, nil, err
+	}
+	if issuerOf(signed) == legacyIssuer {
+		return i.verifyLegacy(ctx, token, body, wanted)
 	}
 	var c claims
 	if err := json.Unmarshal(body, &c); err != nil {
@@ -188,9 +196,8 @@ const (
 
 // Credential returns the credential ID of a token for audit logs, or "" if the token has none.
 func Credential(token string) string {
-	_, body, _, err := parts(token)
 	var c claims
-	if err != nil || json.Unmarshal(body, &c) != nil || c.ID == "" {
+	if !unverified(token, &c) || c.ID == "" {
 		return ""
 	}
 	return "JTI=" + c.ID
