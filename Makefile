@@ -28,7 +28,7 @@ cross: ## builds for every supported platform
 
 measure: ## checks that depend on the machine: the cost of a start and of an idle cluster, and the time of hostile bodies
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestStartup ./pkg/internal/bench
-	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run 'TestHostileBodies|TestIdleWatches' ./pkg/apiserver/...
+	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run 'TestHostileBodies|TestIdleWatches|TestStalledWatchesShare' ./pkg/apiserver/...
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run 'TestMany|TestManyLabels' ./pkg/objects/podspec ./pkg/apiserver/internal/track
 
 clients: build ## tests with clients of other projects: controller-runtime, cert-manager, Helm, the JavaScript library, every installed kubectl

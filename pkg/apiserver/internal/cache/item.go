@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 	"weak"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -46,7 +47,54 @@ type Item struct {
 	labels atomic.Pointer[labels.Set] // set by the first call of labelSet, if object is nil
 
 	mu      sync.Mutex
-	encoded *[encodings][]byte // nil: none
+	encoded *[encodings]encoded // nil: none
+}
+
+// encoded is one encoding of an item. A large one that was dropped is found again while a reader holds it, so that slow
+// readers of an object share its bytes.
+type encoded struct {
+	bytes []byte // nil: none, or dropped
+	held  weak.Pointer[byte]
+	size  int // of what held points to
+}
+
+// largeEncoding is the size from which a dropped encoding can be found again.
+const largeEncoding = 32 << 10
+
+// find returns the encoding if it is kept or held.
+func (e *encoded) find() (b []byte, kept bool) {
+	if e.bytes != nil {
+		return e.bytes, true
+	}
+	if p := e.held.Value(); p != nil {
+		return unsafe.Slice(p, e.size), false
+	}
+	return nil, false
+}
+
+// drop drops the encoding. large reports whether it may be found again.
+func (e *encoded) drop() (large bool) {
+	if len(e.bytes) >= largeEncoding {
+		e.held, e.size = weak.Make(unsafe.SliceData(e.bytes)), len(e.bytes)
+	}
+	e.bytes = nil
+	return e.size > 0
+}
+
+// drop drops the encodings of an item.
+func (i *Item) drop() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.encoded == nil {
+		return
+	}
+	large := false
+	for e := range i.encoded {
+		large = i.encoded[e].drop() || large
+	}
+	if !large {
+		i.encoded = nil
+	}
 }
 
 // Encoding is an encoding of an object in its stored version, or of its metadata, that items keep.
@@ -68,8 +116,14 @@ func NewItem(key objects.Key, rev store.Revision, obj objects.Object) *Item {
 
 // NewEncoded returns the item of an object in JSON. Object calls decode.
 func NewEncoded(key objects.Key, rev store.Revision, json []byte, decode func() (objects.Object, error)) *Item {
-	return &Item{Key: key, Revision: rev, decode: decode, encoded: &[encodings][]byte{JSON: json}}
+	return &Item{Key: key, Revision: rev, decode: decode, encoded: &[encodings]encoded{JSON: {bytes: json}}}
 }
+
+// Size returns the size of the stored value in bytes, 0 if it is unknown.
+func (i *Item) Size() int { return i.size }
+
+// Bytes returns the approximate memory of an item that is not kept decoded.
+func (i *Item) Bytes() int { return itemBytes + len(i.path) + i.size }
 
 // Object returns the item's object, of the stored version. It is shared and must not be changed.
 func (i *Item) Object() (objects.Object, error) {
@@ -107,17 +161,18 @@ func (i *Item) Encoded(e Encoding, encode func(objects.Object) ([]byte, error)) 
 func (i *Item) encode(e Encoding, encode func(objects.Object) ([]byte, error)) (b []byte, fresh bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.encoded != nil && i.encoded[e] != nil {
-		return i.encoded[e], false, nil
-	}
-	if b, err = i.make(e, encode); err != nil {
-		return nil, false, err
-	}
 	if i.encoded == nil {
-		i.encoded = new([encodings][]byte)
+		i.encoded = new([encodings]encoded)
 	}
-	i.encoded[e] = b
-	return b, true, nil
+	known := &i.encoded[e]
+	b, kept := known.find()
+	if b == nil {
+		if b, err = i.make(e, encode); err != nil {
+			return nil, false, err
+		}
+	}
+	known.bytes = b
+	return b, !kept, nil
 }
 
 // make computes an encoding from the writer's item, the stored JSON, or the object.

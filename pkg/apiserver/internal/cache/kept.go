@@ -50,9 +50,7 @@ func (k *kept) drop() {
 func dropEncodings(items []keptItem) {
 	for _, k := range items {
 		if i := k.item.Value(); i != nil {
-			i.mu.Lock()
-			i.encoded = nil
-			i.mu.Unlock()
+			i.drop()
 		}
 	}
 }

@@ -4,6 +4,10 @@ import (
 	"runtime"
 	"testing"
 	"weak"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/minikctl/minikctl/pkg/objects"
 )
 
 func TestKept(t *testing.T) {
@@ -11,7 +15,7 @@ func TestKept(t *testing.T) {
 	items := make([]*Item, 5)
 	for i := range items {
 		items[i] = &Item{kept: k}
-		items[i].encoded = &[encodings][]byte{JSON: make([]byte, 30)}
+		items[i].encoded = &[encodings]encoded{JSON: {bytes: make([]byte, 30)}}
 		k.add(items[i], 30)
 	}
 	for i, item := range items {
@@ -28,7 +32,7 @@ func TestKept(t *testing.T) {
 func TestKeptPinsNoItems(t *testing.T) {
 	k := &kept{limit: 100}
 	i := &Item{kept: k}
-	i.encoded = &[encodings][]byte{JSON: make([]byte, 30)}
+	i.encoded = &[encodings]encoded{JSON: {bytes: make([]byte, 30)}}
 	k.add(i, 30)
 	p := weak.Make(i)
 	i = nil
@@ -37,4 +41,32 @@ func TestKeptPinsNoItems(t *testing.T) {
 		t.Error("an item is in memory because of its encodings")
 	}
 	runtime.KeepAlive(k)
+}
+
+// TestDroppedEncodingIsFound drops a large encoding that a reader holds, and again when no reader holds it.
+func TestDroppedEncodingIsFound(t *testing.T) {
+	k := &kept{limit: 2 * largeEncoding}
+	i := &Item{kept: k, object: &corev1.Secret{}}
+	made := 0
+	read := func() []byte {
+		b, err := i.Encoded(JSON, func(objects.Object) ([]byte, error) {
+			made++
+			return make([]byte, largeEncoding), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	b := read()
+	k.drop()
+	if again := read(); made != 1 || &again[0] != &b[0] || k.size != largeEncoding {
+		t.Errorf("encoded %d times while a reader holds the bytes; %d bytes are kept", made, k.size)
+	}
+	runtime.KeepAlive(b)
+	k.drop()
+	runtime.GC()
+	if read(); made != 2 {
+		t.Errorf("encoded %d times, want again after the last reader has gone", made)
+	}
 }

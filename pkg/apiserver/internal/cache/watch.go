@@ -99,14 +99,21 @@ func (w *watcher) begin(ctx context.Context) error {
 	return nil
 }
 
+// statePage is the number of initial objects that a watch yields at a time.
+const statePage = 500
+
 // state yields the objects of a snapshot.
 func (w *watcher) state(s snapshot) {
 	var out []Event
 	s.ascend(w.o.Namespace, "", func(i *Item) bool {
+		if len(out) == statePage {
+			w.emit(out)
+			out = make([]Event, 0, statePage)
+		}
 		if w.o.matches(i) {
 			out = append(out, Event{Type: watch.Added, Item: i, Revision: i.Revision})
 		}
-		return true
+		return !w.left
 	})
 	if w.o.InitialEnd {
 		out = append(out, Event{Type: watch.Bookmark, Revision: s.revision, Initial: true})

@@ -98,7 +98,7 @@ func TestProtobufEventIsThatOfTheType(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := AppendEvent(nil, watch.Added, object, Protobuf)
+	got := append(AppendEventHead(nil, watch.Added, len(object), Protobuf), object...)
 	if !bytes.Equal(got[4:], want) || int(got[2])<<8|int(got[3]) != len(want) {
 		t.Errorf("got %q, want %q behind its length", got, want)
 	}

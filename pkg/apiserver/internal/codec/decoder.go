@@ -69,7 +69,7 @@ func KindOf(req *verbs.Request) Kind {
 func (d *Decoder) Body(req *verbs.Request, b Body) (objects.Object, error) {
 	k := KindOf(req)
 	obj := runtime.Object(k.Resource.New())
-	if !k.stored() {
+	if !k.Stored() {
 		obj = k.Served.New()
 	}
 	var warnings []string
@@ -118,7 +118,7 @@ func (d *Decoder) List(req *verbs.Request, b Body) (runtime.Object, error) {
 // version where the engine sets them after it updates managedFields.
 func (k Kind) store(obj runtime.Object) (objects.Object, error) {
 	stored, ok := obj.(objects.Object)
-	if !k.stored() {
+	if !k.Stored() {
 		k.Served.Default(obj)
 		var err error
 		if stored, err = k.Served.To(obj); err != nil {
@@ -128,7 +128,7 @@ func (k Kind) store(obj runtime.Object) (objects.Object, error) {
 	} else if !ok {
 		return nil, fmt.Errorf("%T is no API object", obj)
 	}
-	if k.stored() || !k.Resource.DefaultsUnowned {
+	if k.Stored() || !k.Resource.DefaultsUnowned {
 		k.Resource.Default(stored)
 	}
 	stored.GetObjectKind().SetGroupVersionKind(k.Resource.Names.GVK())

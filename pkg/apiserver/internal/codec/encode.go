@@ -40,12 +40,13 @@ func (k Kind) GVK() schema.GroupVersionKind {
 	return gvk
 }
 
-func (k Kind) stored() bool { return k.Served == nil || k.Served.From == nil }
+// Stored reports whether the served version is the stored one.
+func (k Kind) Stored() bool { return k.Served == nil || k.Served.From == nil }
 
 // Object returns the object of it in the served version. The object is shared if that is the stored version.
 func (k Kind) Object(it *cache.Item) (runtime.Object, error) {
 	obj, err := it.Object()
-	if err != nil || k.stored() {
+	if err != nil || k.Stored() {
 		return obj, err
 	}
 	return k.Served.From(obj)
@@ -54,7 +55,7 @@ func (k Kind) Object(it *cache.Item) (runtime.Object, error) {
 // Encode returns the encoded object of it, in JSON or Protobuf, with apiVersion and kind and without a newline. The bytes are
 // shared.
 func (k Kind) Encode(it *cache.Item, f Format) ([]byte, error) {
-	if !k.stored() {
+	if !k.Stored() {
 		obj, err := k.Object(it)
 		if err != nil {
 			return nil, err
@@ -136,7 +137,7 @@ func indent(b []byte) ([]byte, error) {
 
 // Textual reports whether the kind has no protobuf form.
 func (k Kind) Textual() bool {
-	if k.stored() {
+	if k.Stored() {
 		_, ok := k.Resource.New().(marshaler)
 		return !ok
 	}

@@ -9,26 +9,36 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// AppendEvent appends the frame of a watch event to b. object is encoded in f.
-func AppendEvent(b []byte, t watch.EventType, object []byte, f Format) []byte {
+// AppendEventHead appends the part of a watch event's frame that precedes its object, which has size bytes in f. EventTail
+// is the part that follows it.
+func AppendEventHead(b []byte, t watch.EventType, size int, f Format) []byte {
 	if f == Protobuf {
-		return appendProtobufEvent(b, t, object)
+		return appendProtobufHead(b, t, size)
 	}
 	b = append(b, `{"type":"`...)
 	b = append(b, t...)
-	b = append(b, `","object":`...)
-	b = append(b, object...)
-	return append(b, "}\n"...)
+	return append(b, `","object":`...)
 }
 
-// appendProtobufEvent appends a WatchEvent, whose object is a RawExtension, after its length in four bytes.
-func appendProtobufEvent(b []byte, t watch.EventType, object []byte) []byte {
-	ext := fieldSize(len(object))
+var jsonEventTail = []byte("}\n")
+
+// EventTail returns the part of a watch event's frame that follows its object. It must not be changed.
+func EventTail(f Format) []byte {
+	if f == Protobuf {
+		return nil
+	}
+	return jsonEventTail
+}
+
+// appendProtobufHead appends a WatchEvent, whose object is a RawExtension, up to the object, after its length in four bytes.
+func appendProtobufHead(b []byte, t watch.EventType, size int) []byte {
+	ext := fieldSize(size)
 	b = binary.BigEndian.AppendUint32(b, uint32(fieldSize(len(t))+fieldSize(ext)))
 	b = appendField(b, tagEventType, []byte(t))
 	b = append(b, tagEventObj)
 	b = binary.AppendUvarint(b, uint64(ext))
-	return appendField(b, tagExtRaw, object)
+	b = append(b, tagExtRaw)
+	return binary.AppendUvarint(b, uint64(size))
 }
 
 // StreamType returns the Content-Type of a watch in f.

@@ -49,12 +49,13 @@ type Handler struct {
 	metrics metrics
 	running inflight
 	fair    *fair.Limit
+	held    *heldObjects
 	handler http.Handler
 }
 
 // New returns the handler.
 func New(cfg Config) *Handler {
-	s := &Handler{config: cfg, metrics: newMetrics(cfg.Metrics)}
+	s := &Handler{config: cfg, metrics: newMetrics(cfg.Metrics), held: newHeldObjects(heldBytes)}
 	s.fair = s.newLimit()
 	s.handler = chain(s.routes(), s.filters())
 	return s

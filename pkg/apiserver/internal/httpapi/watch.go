@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
@@ -54,30 +53,23 @@ func (s *Handler) watch(w http.ResponseWriter, r *http.Request, req *verbs.Reque
 	defer context.AfterFunc(ctx, func() { s.cutWrites(response, writeGrace) })()
 	w.Header().Set("Content-Type", codec.StreamType(media.Format))
 	w.WriteHeader(http.StatusOK)
-	flush := http.NewResponseController(w).Flush
-	if err := flush(); err != nil {
+	if err := http.NewResponseController(w).Flush(); err != nil {
 		return nil //nolint:nilerr // the client has gone
 	}
 	if leave := callOf(r).leave; leave != nil {
 		leave() // an idle watch takes no seat
 	}
-	var buf []byte
+	out := s.newFrames(response, enc, callOf(r).user.GetName())
+	defer out.close()
 	for batch, err := range events {
 		if err != nil {
 			if ctx.Err() == nil {
-				_, _ = w.Write(enc.failure(buf[:0], err)) // the watch ends either way
-				_ = flush()
+				_ = out.fail(err) // the watch ends either way
 			}
 			return nil
 		}
-		if buf, err = enc.append(buf[:0], batch); err != nil {
-			buf = enc.failure(buf, err)
-		}
-		if _, werr := w.Write(buf); werr != nil || flush() != nil || err != nil {
-			return nil //nolint:nilerr // the client has gone, or has read the error
-		}
-		if cap(buf) > 1<<20 {
-			buf = nil // the initial events are large, later ones are not
+		if out.write(ctx, batch) != nil {
+			return nil // the client has gone, or has read the error
 		}
 	}
 	return nil
@@ -122,22 +114,7 @@ type eventEncoder struct {
 	headed  bool // the first frame, with the column definitions, has been written
 }
 
-// append appends the frames of a batch to buf.
-func (e *eventEncoder) append(buf []byte, batch []verbs.Event) ([]byte, error) {
-	for _, ev := range batch {
-		it := ev.Item
-		if it == nil {
-			it = e.bookmark(ev)
-		}
-		b, err := e.object(it)
-		if err != nil {
-			return buf, err
-		}
-		buf = codec.AppendEvent(buf, ev.Type, b, e.media.Format)
-	}
-	return buf, nil
-}
-
+// object returns the object of an event, encoded.
 func (e *eventEncoder) object(it *cache.Item) ([]byte, error) {
 	switch {
 	case e.media.Table():
@@ -150,6 +127,17 @@ func (e *eventEncoder) object(it *cache.Item) ([]byte, error) {
 	return e.kind.Encode(it, e.media.Format)
 }
 
+// shares reports whether all watches share the bytes of object.
+func (e *eventEncoder) shares() bool {
+	switch {
+	case e.media.Table():
+		return false
+	case e.media.Partial():
+		return e.media.As.Version == metav1.SchemeGroupVersion.Version
+	}
+	return e.kind.Stored()
+}
+
 // bookmark returns the object of a bookmark, which has a resourceVersion only.
 func (e *eventEncoder) bookmark(ev verbs.Event) *cache.Item {
 	obj := e.kind.Resource.New()
@@ -158,13 +146,4 @@ func (e *eventEncoder) bookmark(ev verbs.Event) *cache.Item {
 		obj.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}
 	return cache.NewItem(objects.Key{}, ev.Revision, obj)
-}
-
-// failure appends the event that ends a watch with an error.
-func (e *eventEncoder) failure(buf []byte, err error) []byte {
-	b, merr := codec.Marshal(statusOf(err), statusKind, e.media.Format)
-	if merr != nil {
-		return buf // cannot happen: a Status can always be encoded
-	}
-	return codec.AppendEvent(buf, watch.Error, b, e.media.Format)
 }
