@@ -30,6 +30,7 @@ type Table struct {
 	full     atomic.Bool   // the tree is filled
 	version  atomic.Uint64 // grows with every change of the tree
 	objects  atomic.Int64  // number of objects in the tree
+	bytes    atomic.Int64  // the sum of their Bytes
 
 	mu       sync.Mutex
 	filling  chan struct{}  // not nil while a request fills the table; closed when it ends
@@ -128,6 +129,7 @@ func (t *Table) fill(ctx context.Context) error {
 
 func (t *Table) load(ctx context.Context) (*btree.BTreeG[*Item], map[string]*Corrupt, store.Revision, error) {
 	tree, corrupt := btree.NewG(treeDegree, byPath), map[string]*Corrupt{}
+	t.bytes.Store(0)
 	opts := store.ListOptions{Limit: fillPage}
 	for {
 		page, err := t.cache.store.List(ctx, t.prefix, opts)
@@ -143,6 +145,7 @@ func (t *Table) load(ctx context.Context) (*btree.BTreeG[*Item], map[string]*Cor
 			}
 			t.shared.Share(item.object)
 			tree.ReplaceOrInsert(item)
+			t.bytes.Add(int64(item.Bytes()))
 		}
 		opts.At = page.Revision
 		if !page.More {
@@ -232,11 +235,14 @@ func (t *Table) change(ev *store.Event) (out change, ok bool) {
 			return out, out.lost != nil
 		}
 		t.shared.Drop(before.object)
+		t.bytes.Add(-int64(before.Bytes()))
 		out.before, out.gone = before, before.At(ev.Revision)
 	} else {
 		t.shared.Share(out.now.object)
+		t.bytes.Add(int64(out.now.Bytes()))
 		if before, ok := t.tree.ReplaceOrInsert(out.now); ok {
 			t.shared.Drop(before.object)
+			t.bytes.Add(-int64(before.Bytes()))
 			out.before = before
 		}
 	}
@@ -301,6 +307,14 @@ func (t *Table) State(ctx context.Context) (version uint64, count int, err error
 		}
 	}
 	return t.version.Load(), int(t.objects.Load()), nil
+}
+
+// Bytes returns the approximate memory of the table's objects, if the resource is not kept decoded; 0 while it is not filled.
+func (t *Table) Bytes() int64 {
+	if !t.full.Load() {
+		return 0
+	}
+	return t.bytes.Load()
 }
 
 // snapshot is a table at one revision.

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -19,43 +20,80 @@ const (
 	expireInterval = time.Minute
 	eventTTL       = time.Hour // Kubernetes' default of --event-ttl
 	expireBatch    = 100
+
+	// maxEventBytes bounds the memory of the Events. A check every boundInterval removes the oldest beyond it.
+	maxEventBytes = 16 << 20
+	boundInterval = 5 * time.Second
 )
 
-// expireEvents removes the Events that have not changed for eventTTL.
+// events removes old Events: those that have not changed for eventTTL, and the oldest beyond a number of bytes.
+type events struct {
+	engine  *Engine
+	first   store.Revision // the head at the start: the times of earlier revisions are unknown
+	reached []reachedAt    // the newest revision at each check, oldest first
+	limit   int64          // bytes
+}
+
+// reachedAt is the newest revision at a time.
+type reachedAt struct {
+	at       time.Time
+	revision store.Revision
+}
+
+// expireEvents removes old Events until ctx ends.
 func (e *Engine) expireEvents(ctx context.Context) {
-	for clock.Sleep(ctx, e.config.Clock, expireInterval) == nil {
+	ev := &events{engine: e, first: e.cache.Revision(), limit: maxEventBytes}
+	next := e.config.Clock.Now().Add(expireInterval)
+	for clock.Sleep(ctx, e.config.Clock, boundInterval) == nil {
 		e.mu.RLock()
 		t := e.tables[schema.GroupResource{Resource: "events"}]
 		e.mu.RUnlock()
-		if t == nil {
+		now := e.config.Clock.Now()
+		if t == nil || now.Before(next) && t.Bytes() <= ev.limit {
 			continue
 		}
-		if err := e.expire(ctx, t); err != nil && ctx.Err() == nil {
+		next = now.Add(expireInterval)
+		if err := ev.expire(ctx, t); err != nil && ctx.Err() == nil {
 			slog.WarnContext(ctx, "remove expired events", "err", err)
 		}
 	}
 }
 
-func (e *Engine) expire(ctx context.Context, t *table) error {
+func (ev *events) expire(ctx context.Context, t *table) error {
 	items, err := t.All(ctx, "")
 	if err != nil {
 		return err
 	}
-	limit := e.config.Clock.Now().Add(-eventTTL)
+	now := ev.engine.config.Clock.Now()
+	limit, before := now.Add(-eventTTL), ev.reach(now)
+	slices.SortFunc(items, func(a, b *cache.Item) int { return cmp.Compare(a.Revision, b.Revision) })
+	excess := t.Bytes() - ev.limit
 	var ops []store.Op
 	for _, i := range items {
-		if !expiredAt(i, limit) {
-			continue
+		if excess > 0 || i.Revision <= before || i.Revision <= ev.first && expiredAt(i, limit) {
+			excess -= int64(i.Bytes())
+			ops = append(ops, store.Op{Key: t.StoreKey(i.Key), Expect: store.At(i.Revision)})
 		}
-		ops = append(ops, store.Op{Key: t.StoreKey(i.Key), Expect: store.At(i.Revision)})
 	}
 	for some := range slices.Chunk(ops, expireBatch) {
-		_, err := e.config.Store.Write(ctx, some...)
+		_, err := ev.engine.config.Store.Write(ctx, some...)
 		if err != nil && !errors.Is(err, store.ErrConflict) { // an Event of the chunk was updated meanwhile: the next run removes the others
 			return err
 		}
 	}
 	return nil
+}
+
+// reach notes the current revision, and returns the newest one that was reached before the TTL.
+func (ev *events) reach(now time.Time) (before store.Revision) {
+	ev.reached = append(ev.reached, reachedAt{now, ev.engine.cache.Revision()})
+	old := 0
+	for old < len(ev.reached) && !ev.reached[old].at.After(now.Add(-eventTTL)) {
+		before = ev.reached[old].revision
+		old++
+	}
+	ev.reached = ev.reached[max(0, old-1):] // the last old one is still the newest at the next check
+	return before
 }
 
 // expiredAt reports whether an Event was last written before limit.
