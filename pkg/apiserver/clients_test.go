@@ -3,6 +3,7 @@ package apiserver_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	metadataclient "k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
@@ -100,8 +102,10 @@ func TestMetadataClient(t *testing.T) {
 // TestDiscoveryClient finds every resource, through aggregated and unaggregated discovery.
 func TestDiscoveryClient(t *testing.T) {
 	e := apiservertest.New(t)
+	config := rest.CopyConfig(e.AdminConfig)
+	config.Timeout = 3 * time.Minute // the client's default, 32 s, is too short for the OpenAPI documents on a busy machine
 	for _, legacy := range []bool{false, true} {
-		c, err := discovery.NewDiscoveryClientForConfig(e.AdminConfig)
+		c, err := discovery.NewDiscoveryClientForConfig(config)
 		if err != nil {
 			t.Fatal(err)
 		}
