@@ -272,19 +272,29 @@ func (w *write) patchStrategic(from patchTarget, data []byte, validation string)
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	out := from.new()
-	after, err := strategicpatch.StrategicMergeMapPatch(before, patch, out)
+	schema, err := strategicpatch.NewPatchMetaFromStruct(out)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkStrategic(before, patch, schema); err != nil {
+		return nil, err
+	}
+	after, err := strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(before, patch, schema)
 	if err != nil {
 		return nil, strategicError(err)
 	}
-	shown := fmt.Sprintf("%+v", patch)
 	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(after, out, validatesFields(validation))
 	if e, ok := runtime.AsStrictDecodingError(err); ok {
-		return out, w.reportStrict(shown, append(strict, e.Errors()...), validation)
+		strict, err = append(strict, e.Errors()...), nil
 	}
+	if err == nil && (len(strict) == 0 || validation != metav1.FieldValidationStrict) {
+		return out, w.reportStrict("", strict, validation)
+	}
+	shown := fmt.Sprintf("%+v", patch) // takes as long as the merge
 	if err != nil {
 		return nil, badPatch(shown, err)
 	}
-	return out, w.reportStrict(shown, strict, validation)
+	return nil, w.reportStrict(shown, strict, validation)
 }
 
 func strategicError(err error) error {
