@@ -15,7 +15,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
-// argsOf is a pointer to the arguments of a plugin.
+// argsOf is the constraint for a pointer to a plugin's arguments of type A.
 type argsOf[A any] interface {
 	*A
 	runtime.Object
@@ -72,11 +72,11 @@ func bare(make func(framework.Handle) framework.Plugin) scheduler.Factory {
 	}
 }
 
-// cooperative is embedded by every plugin of this package: they compute, and DefaultBinder's call of the API ends with its
-// context.
+// cooperative marks a plugin as scheduler.Cooperative. Every plugin of this package embeds it: they only compute, and
+// DefaultBinder's API call ends with its context.
 type cooperative struct{}
 
-// Cooperative is scheduler.Cooperative's.
+// Cooperative implements scheduler.Cooperative.
 func (cooperative) Cooperative() {}
 
 // local is embedded by plugins whose results for a node depend only on the pod's signature and that node.
@@ -85,7 +85,7 @@ type local struct{}
 // NodeLocal implements scheduler.NodeLocal.
 func (local) NodeLocal(*corev1.Pod, framework.SharedLister) bool { return true }
 
-// signature is a pod's signature of one part.
+// signature returns a pod signature that consists of one part.
 func signature(key string, value any) ([]framework.SignFragment, *framework.Status) {
 	return []framework.SignFragment{{Key: key, Value: value}}, nil
 }
@@ -95,7 +95,7 @@ func on(resource framework.EventResource, action framework.ActionType, hint fram
 	return framework.ClusterEventWithHint{Event: framework.ClusterEvent{Resource: resource, ActionType: action}, QueueingHintFn: hint}
 }
 
-// queueIf turns a condition into a hint.
+// queueIf returns the hint Queue if worth is true, otherwise QueueSkip.
 func queueIf(worth bool) framework.QueueingHint {
 	if worth {
 		return framework.Queue

@@ -63,7 +63,7 @@ func (f *faulty) PreFilter(_ context.Context, _ framework.CycleState, p *corev1.
 }
 func (f *faulty) PreFilterExtensions() framework.PreFilterExtensions { return nil }
 
-// Filter rejects a pod once where only a rejected pod reaches the point in question.
+// Filter rejects a pod once if the tested extension point runs only for rejected pods.
 func (f *faulty) Filter(_ context.Context, _ framework.CycleState, p *corev1.Pod, _ framework.NodeInfo) *framework.Status {
 	f.at(p, "Filter")
 	if fault := p.Labels["fault"]; (fault == "PostFilter" || fault == "QueueingHint") && f.once(p, "rejection") {
@@ -96,7 +96,7 @@ func (f *faulty) Unreserve(_ context.Context, _ framework.CycleState, p *corev1.
 	f.at(p, "Unreserve")
 }
 
-// Permit fails once for pods whose fault is in Unreserve.
+// Permit fails once for pods whose fault is in Unreserve, so that Unreserve is called.
 func (f *faulty) Permit(_ context.Context, _ framework.CycleState, p *corev1.Pod, _ string) (*framework.Status, time.Duration) {
 	f.at(p, "Permit")
 	if p.Labels["fault"] == "Unreserve" && f.once(p, "failure") {

@@ -27,7 +27,7 @@ type waiter struct {
 	resources []framework.EventResource
 	seen      func(pod string) bool
 	see       func(name string)
-	nominates string // a node for the pods that it rejects
+	nominates string // the node to which it nominates the pods that it rejects
 }
 
 func (w *waiter) Name() string { return "Waiter" }

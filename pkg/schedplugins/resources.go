@@ -53,14 +53,14 @@ func measure(specs []configv1.ResourceSpec) ([]measured, error) {
 	return out, errors.Join(errs...)
 }
 
-// assumed are the requests with which a container without requests counts in scores that spread pods.
+// assumed are the requests that scores assume for a container without requests, so that such pods are spread, too.
 var assumed = corev1.ResourceList{
 	corev1.ResourceCPU:    *resource.NewMilliQuantity(100, resource.DecimalSI),
 	corev1.ResourceMemory: *resource.NewQuantity(200<<20, resource.BinarySI),
 }
 
-// requestOf returns the pod's request of each resource. With assume, containers without requests of CPU or memory count
-// with those of assumed, unless the pod has pod-level requests.
+// requestOf returns the pod's request of each resource. With assume, a container without CPU or memory requests counts
+// with the assumed ones, unless the pod has pod-level requests.
 func requestOf(pod *corev1.Pod, resources []measured, assume bool) podRequest {
 	opts := resourcehelper.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true}
 	plain := resourcehelper.PodRequests(pod, opts)

@@ -25,7 +25,7 @@ type attempt struct {
 	events    uint64      // the queue's event count at the time of the decision
 	nominated bool        // status.nominatedNodeName has been written
 	assumed   *corev1.Pod // the copy with its node set
-	bindStart time.Time   // to the binding
+	bindStart time.Time   // when the binding cycle began
 }
 
 // stage records a stage that ends now, and returns the current time.

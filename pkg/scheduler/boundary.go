@@ -48,7 +48,7 @@ type instance struct {
 	// cooperative is true if the plugin is Cooperative.
 	cooperative bool
 	hung        atomic.Int32 // abandoned calls that have not returned
-	running     atomic.Int32 // calls under way by call
+	running     atomic.Int32 // calls in progress through the function call
 	lastLog     atomic.Int64 // when a failure was last logged, in Unix nanoseconds
 	resumed     func(*instance)
 	timeouts    timeouts
@@ -208,7 +208,7 @@ func callInline[T any](ctx context.Context, s *site, timeout time.Duration, f fu
 	return f(ctx), nil
 }
 
-// returned takes note that an abandoned call has returned. The plugin is resumed after its last one.
+// returned counts an abandoned call that has returned. The plugin is resumed when none is left.
 func (p *instance) returned() {
 	if p.hung.Add(-1) == 0 && p.resumed != nil {
 		p.resumed(p)
@@ -228,9 +228,10 @@ func (t *tracker) inline(ctx context.Context, f func(context.Context, *tracker))
 	return nil
 }
 
-// cycleCalls makes the plugin calls of the scheduling loop, by sections of the cycle. It hands a section to a worker
-// goroutine and watches the worker's progress, which costs much less than a goroutine and a timer for each call. A section
-// whose plugins are all cooperative runs in the loop itself. A cycleCalls belongs to the loop.
+// cycleCalls makes the plugin calls of the scheduling loop. A section is a sequence of calls, e.g. Filter for all nodes.
+// cycleCalls hands a section to a worker goroutine and watches the worker's progress, which costs much less than a
+// goroutine and a timer for each call. A section whose plugins are all cooperative runs in the loop itself. A cycleCalls
+// belongs to the loop.
 type cycleCalls struct {
 	loop    tracker // of the sections that run in the loop
 	timeout time.Duration
@@ -264,7 +265,7 @@ type tracker struct {
 const (
 	goOn int32 = iota
 	progressRequested
-	ended // the section has
+	ended // the section has ended
 	stopRequested
 	stopped
 	abandoned
@@ -273,7 +274,7 @@ const (
 // reactWithin is how long a worker has to react to a requested stop.
 const reactWithin = 100 * time.Millisecond
 
-// enter precedes the calls at a site.
+// enter is called before the calls at a site.
 func (t *tracker) enter(s *site) {
 	if s.hung.Load() > 0 {
 		panic(&pluginFailure{s, errSuspended})
@@ -283,14 +284,14 @@ func (t *tracker) enter(s *site) {
 	t.step()
 }
 
-// step follows each call at a site. After a call that was too long the rest of the section does not run.
+// step is called after each call at a site. If the call exceeded its time-out, step ends the section.
 func (t *tracker) step() {
 	if t.signal.Load() != goOn {
 		t.react()
 	}
 }
 
-// leave follows the last call at a site.
+// leave is called after the last call at a site.
 func (t *tracker) leave() {
 	t.step()
 	t.inside = nil
@@ -306,7 +307,7 @@ func (t *tracker) react() {
 	}
 }
 
-// end reports whether the loop still waits for the section, which has ended.
+// end marks the section as ended, and reports whether the loop still waits for it.
 func (t *tracker) end() bool {
 	return t.signal.CompareAndSwap(goOn, ended) || t.signal.CompareAndSwap(progressRequested, ended) || t.signal.CompareAndSwap(stopRequested, stopped) || t.signal.Load() == stopped
 }
@@ -314,8 +315,8 @@ func (t *tracker) end() bool {
 // errStop ends a section whose call was too long and has returned after all.
 var errStop = errors.New("stopped")
 
-// do runs a section, f, which surrounds each call of a plugin by enter and leave. The section ends at the first call
-// that fails. cooperative says that all plugins of the section are.
+// do runs a section, f, which surrounds each call of a plugin by enter and leave. The section ends at the first call that
+// fails. cooperative is true if all plugins of the section are.
 func (c *cycleCalls) do(ctx context.Context, cooperative bool, f func(context.Context, *tracker)) *pluginFailure {
 	if cooperative {
 		return c.loop.inline(ctx, f)
@@ -452,10 +453,10 @@ func (t *tracker) failure(ctx context.Context, r any) *pluginFailure {
 	return f
 }
 
-// parallelizer runs pieces of work on that many goroutines. A panic in one of them is raised again in the caller.
+// parallelizer is the number of goroutines that run pieces of work. A panic in one of them is raised again in the caller.
 type parallelizer int
 
-// Until is framework.Parallelizer's.
+// Until implements framework.Parallelizer.
 func (p parallelizer) Until(ctx context.Context, pieces int, do workqueue.DoWorkPieceFunc, _ string) {
 	var next atomic.Int64
 	var wg sync.WaitGroup

@@ -30,8 +30,8 @@ func readConfig(path string) (*configv1.KubeSchedulerConfiguration, []byte, erro
 	return c, raw, nil
 }
 
-// parseConfig decodes a KubeSchedulerConfiguration in YAML or JSON. Unknown and repeated fields are errors, and so is another
-// kind, whose fields are not looked at.
+// parseConfig decodes a KubeSchedulerConfiguration in YAML or JSON. Unknown and repeated fields are errors. An object of
+// another kind is refused before its fields are checked.
 func parseConfig(raw []byte) (*configv1.KubeSchedulerConfiguration, error) {
 	var kind metav1.TypeMeta
 	want := configv1.SchemeGroupVersion.String()

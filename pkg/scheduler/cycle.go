@@ -53,14 +53,14 @@ type evaluation struct {
 	state            *cycleState
 	failure          *framework.Status // PreFilter rejected the pod, or a plugin failed
 	preFilterMessage string            // of the PreFilter plugin that rejected the pod
-	excluded         *framework.Status // of the nodes that PreFilter results exclude
+	excluded         *framework.Status // the status of nodes that a PreFilterResult excludes
 
 	statuses  []*framework.Status // nil: the node passed
 	filtered  []bool              // the node was filtered
 	evaluated int
 	feasible  int
 
-	filters []extension[framework.FilterPlugin] // these and the scorers: without those that skip the pod
+	filters []extension[framework.FilterPlugin] // filters and scorers leave out the plugins that skip the pod
 	scorers []scorer
 	raw     [][]int64
 	final   [][]int64 // normalised and weighted
@@ -69,7 +69,8 @@ type evaluation struct {
 	scored  bool
 
 	step, epoch uint64
-	// Both are made at their first use and dropped when a status changes. Decisions share reported.
+	// rejections and reported are computed at their first use and dropped when a status changes. Decisions share
+	// reported.
 	rejections []rejection
 	reported   []minikctl.Rejection
 }
@@ -178,8 +179,8 @@ func (p *profile) filterAll(ctx context.Context, t *tracker, e *evaluation, clus
 	}
 }
 
-// filterNominated filters the node that the pod is nominated to, and reports whether it passes. The others are then not
-// looked at.
+// filterNominated filters the node that the pod is nominated to, and reports whether it passes. If so, the other nodes
+// are not filtered.
 func (p *profile) filterNominated(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod, allowed sets.Set[string]) bool {
 	n, ok := cluster.byName[pod.Status.NominatedNodeName]
 	if !ok || n.node == nil || allowed != nil && !allowed.Has(n.node.Name) {
@@ -207,7 +208,7 @@ func (e *evaluation) setStatus(i int, v *framework.Status) {
 
 func (e *evaluation) passed(i int) bool { return e.filtered[i] && e.statuses[i] == nil }
 
-// filterSome filters size nodes from first on, going round.
+// filterSome filters size nodes from index first on. After the last node it continues with the first.
 func (p *profile) filterSome(ctx context.Context, t *tracker, e *evaluation, pod *corev1.Pod, nodes []*nodeInfo, first, size int) []*framework.Status {
 	statuses := make([]*framework.Status, size)
 	if !p.nominator.empty() {
@@ -328,7 +329,7 @@ func score(ctx context.Context, t *tracker, state framework.CycleState, pod *cor
 	return v, nil
 }
 
-// normalise makes final scores of one plugin's raw ones, for all nodes that passed.
+// normalise computes one plugin's final scores from its raw ones, for all nodes that passed.
 func (e *evaluation) normalise(ctx context.Context, t *tracker, cluster *snapshot, pod *corev1.Pod, s int) *framework.Status {
 	scorer := e.scorers[s]
 	if scorer.normaliser == nil {
@@ -353,7 +354,7 @@ func (e *evaluation) normalise(ctx context.Context, t *tracker, cluster *snapsho
 	return e.weighAll(s, e.final[s])
 }
 
-// weighAll makes the final scores of normalised ones, which may be the same slice.
+// weighAll computes the final scores from the normalised ones. Both may be the same slice.
 func (e *evaluation) weighAll(s int, normalised []int64) (status *framework.Status) {
 	for i, v := range normalised {
 		if e.passed(i) {
@@ -454,11 +455,11 @@ func (s *site) failed(status *framework.Status) *framework.Status {
 	return framework.AsStatus(fmt.Errorf("running %s plugin %q: %w", s.point, s.name, status.AsError())).WithPlugin(s.name)
 }
 
-// leastToFind is how many nodes that pass are looked for however small the percentage is.
+// leastToFind is the lowest number of feasible nodes to find, however small percentageOfNodesToScore is.
 const leastToFind = 100
 
-// enough returns how many of n nodes have to pass before the search ends. Without a percentage it is all of them: what
-// that costs is small where verdicts are memoEntry, and the best node is found.
+// enough returns how many of n nodes must pass before filtering stops. Without a percentage all nodes are filtered: the
+// memo keeps the cost small, and the best node is found.
 func enough(percentage int32, n int) int {
 	if percentage == 0 || percentage >= 100 || n < leastToFind {
 		return n

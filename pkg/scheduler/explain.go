@@ -66,7 +66,7 @@ func (d *decision) counts() map[string]int {
 type rejection struct {
 	plugin  string
 	reasons []string
-	nodes   []int // the first of them
+	nodes   []int // the indexes of the first ones
 	count   int
 }
 

@@ -16,7 +16,7 @@ type Bench struct {
 	forget bool
 }
 
-// NewBench returns a bench. With forget, nothing is remembered from pod to pod.
+// NewBench returns a bench. With forget, the memo is cleared after each pod.
 func NewBench(t testing.TB, registry Registry, conf *configv1.KubeSchedulerConfiguration, seed uint64, forget bool) *Bench {
 	t.Helper()
 	if conf == nil {
@@ -75,5 +75,5 @@ func (b *Bench) Place(pod *corev1.Pod) string {
 	return a.node
 }
 
-// Remembered returns for how many signatures something is remembered.
+// Remembered returns the number of signatures in the memo.
 func (b *Bench) Remembered() int { return len(b.s.memo.entries) }

@@ -22,7 +22,7 @@ type handle struct {
 	Namespaces
 	profile  *profile
 	client   client.Client
-	cluster  atomic.Pointer[snapshot] // stays the one that an abandoned call may still read until the call returns
+	cluster  atomic.Pointer[snapshot] // the loop's snapshot; after an abandoned call the old one, until that call returns
 	waiting  *waitingPods
 	bridge   *bridge
 	recorder events.EventRecorderLogger

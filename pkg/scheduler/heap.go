@@ -8,7 +8,7 @@ type podHeap struct {
 	less func(a, b *queuedPodInfo) bool
 }
 
-// add appends a pod. fix(q.index) follows.
+// add appends a pod. The caller then calls fix(q.index).
 func (h *podHeap) add(q *queuedPodInfo) {
 	q.index = len(h.pods)
 	h.pods = append(h.pods, q)
@@ -32,7 +32,7 @@ func (h *podHeap) fix(i int) {
 
 func (h *podHeap) init() { heap.Init(h) }
 
-// push and remove are add and drop with their fix.
+// push and remove call add or drop, and then fix.
 func (h *podHeap) push(q *queuedPodInfo)   { h.add(q); h.fix(q.index) }
 func (h *podHeap) remove(q *queuedPodInfo) { h.fix(h.drop(q)) }
 

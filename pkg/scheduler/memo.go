@@ -29,8 +29,8 @@ const memoSize = 64
 
 func newMemo() *memo { return &memo{entries: map[memoKey]*list.Element{}, order: list.New()} }
 
-// recall returns the current evaluation for a pod's signature, or nil when there is none or it cannot be updated.
-// filtered is called between filtering and scoring.
+// get returns the current evaluation for a pod's signature, or nil when there is none or it cannot be updated. filtered
+// is called between filtering and scoring.
 func (m *memo) get(ctx context.Context, t *tracker, key memoKey, cluster *snapshot, pod *corev1.Pod, filtered func()) *evaluation {
 	el, ok := m.entries[key]
 	if !ok {
@@ -46,7 +46,7 @@ func (m *memo) get(ctx context.Context, t *tracker, key memoKey, cluster *snapsh
 	return e
 }
 
-// learn adds a new evaluation to the memo, if it can be kept current.
+// add adds a new evaluation to the memo, if it can be kept current.
 func (m *memo) add(key memoKey, e *evaluation) {
 	if e.failure != nil || e.excluded != nil || e.evaluated < len(e.statuses) {
 		return

@@ -9,8 +9,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// These are the requests with which a container without requests counts in scores, so that pods without requests are
-// spread.
+// The requests that scores assume for a container without requests, so that such pods are spread, too.
 var (
 	assumedCPU    = *resource.NewMilliQuantity(100, resource.DecimalSI)
 	assumedMemory = *resource.NewQuantity(200<<20, resource.BinarySI)
@@ -77,7 +76,7 @@ func requestsOf(pod *corev1.Pod) framework.PodResource {
 	return out
 }
 
-// assumedFor returns the requests with which a container without any counts. Pod-level requests replace them.
+// assumedFor returns the requests that are assumed for a container without requests. Pod-level requests replace them.
 func assumedFor(pod *corev1.Pod, requests corev1.ResourceList) corev1.ResourceList {
 	podLevel := resourcehelper.IsPodLevelRequestsSet(pod)
 	out := corev1.ResourceList{}

@@ -108,8 +108,8 @@ func lists(plugins []configv1.Plugin, name string) bool {
 	return slices.ContainsFunc(plugins, func(p configv1.Plugin) bool { return p.Name == name })
 }
 
-// order lists the plugins of one extension point: first those that it names itself and multiPoint names too, then
-// multiPoint's others in their order, then its own others.
+// order lists the plugins of one extension point: first those that both the point and multiPoint name, then multiPoint's
+// others in their order, then the point's others.
 func order(set configv1.PluginSet, multiPoint []configv1.Plugin) []configv1.Plugin {
 	var first, middle, last []configv1.Plugin
 	for _, p := range set.Enabled {

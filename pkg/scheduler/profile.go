@@ -43,7 +43,7 @@ type profile struct {
 	explainers map[string]extension[Explainer]
 
 	cooperative      bool // all plugins are cooperative
-	gatesCooperative bool // the PreEnqueue plugins are
+	gatesCooperative bool // all PreEnqueue plugins are cooperative
 }
 
 // extension is a plugin at one of its extension points.
@@ -215,7 +215,8 @@ func (p *profile) register(ctx context.Context, made *instance) ([]framework.Clu
 	return got.events, nil
 }
 
-// memoizable returns the plugins that filter or score as signers and locals, or nothing when one of them is not both.
+// memoizable returns the plugins that filter or score, once as SignPlugins and once as NodeLocals. It returns nothing if
+// one of them does not implement both.
 func (p *profile) memoizable() ([]extension[framework.SignPlugin], []extension[NodeLocal]) {
 	var plugins []*instance
 	plugins = appendInstances(plugins, p.preFilter)

@@ -89,8 +89,8 @@ func (w world) addPodAffinity(p *corev1.Pod) {
 	p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname, LabelSelector: same}}}}
 }
 
-// TestMemoEqualsFreshDecisions sees that a scheduler that remembers decides the same, word for word, as one that forgets everything
-// after each pod, while pods come and go and nodes change.
+// TestMemoEqualsFreshDecisions checks that a scheduler with a memo makes the same decisions, with the same messages, as
+// one whose memo is cleared after each pod, while pods and nodes are added, changed and removed.
 func TestMemoEqualsFreshDecisions(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { compareRemembering(t, seed) })
@@ -111,7 +111,7 @@ func compareRemembering(t *testing.T, seed uint64) {
 	for i := range 200 {
 		p := w.pod(i)
 		if seed%3 == 0 && w.IntN(20) == 0 {
-			w.addPodAffinity(p) // the others that its terms are not about are remembered all the same
+			w.addPodAffinity(p) // pods that its terms do not select stay in the memo
 		}
 		want, got := forgets.Place(p), remembers.Place(p)
 		if got != want {

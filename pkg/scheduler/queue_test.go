@@ -25,7 +25,7 @@ func (prioritySort) Less(a, b framework.QueuedPodInfo) bool {
 	return p > q || p == q && a.GetTimestamp().Before(b.GetTimestamp())
 }
 
-// gate is against pods with the label "gated".
+// gate is a PreEnqueue plugin that rejects pods with the label "gated".
 type gate struct{}
 
 func (gate) Name() string { return "gate" }
@@ -84,7 +84,7 @@ func (q *queueTest) put(name string, priority int32) {
 	q.add(context.Background(), queuePod(name, priority, nil), 1, q.now)
 }
 
-// next pops a pod and checks its name; "" means that there is none.
+// expect pops a pod and checks its name; "" means that there is none.
 func (q *queueTest) expect(name string) *queuedPodInfo {
 	q.t.Helper()
 	got := ""

@@ -32,7 +32,8 @@ func (s *Scheduler) watchConfig(ctx context.Context) {
 	tick := s.clock.NewTicker(pollFile)
 	defer tick.Stop()
 	for {
-		// The first read finds changes since New. An error can be the moment between a removal and a rename.
+		// The first read finds changes since New. An error is ignored: the file may be missing for a moment while it is
+		// replaced.
 		if now, err := os.ReadFile(s.file); err == nil && !bytes.Equal(now, last) {
 			last = now
 			s.reload(ctx, now)

@@ -16,13 +16,13 @@ type Simulation struct {
 	Registry   Registry
 	Config     *configv1.KubeSchedulerConfiguration
 	Nodes      []*corev1.Node
-	Pods       []*corev1.Pod // those with a nodeName count
+	Pods       []*corev1.Pod // those without a nodeName are ignored
 	Namespaces []*corev1.Namespace
 	Pod        *corev1.Pod
 	Draw       func(n int) int // chooses among equally good nodes; nil: the first
 }
 
-// Outcome is the result: a node, or the message why there is none. Scores are of all nodes that passed, best
+// Outcome is the result: a node, or the message of the FailedScheduling event. Scores has all nodes that passed, best
 // first.
 type Outcome struct {
 	Node    string

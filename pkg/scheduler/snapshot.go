@@ -29,7 +29,7 @@ type snapshot struct {
 	journal     []*nodeInfo // the nodes that changed in the latest steps
 	infos       []framework.NodeInfo
 	affinity    affinityNodes
-	offset      int // where the next search begins that stops once it has enough feasible nodes
+	offset      int // where the next search for feasible nodes begins, if it may stop early
 }
 
 // affinityNodes are the nodes with pods that have affinity, or required anti-affinity. The lists are built at first

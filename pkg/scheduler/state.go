@@ -7,8 +7,8 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// cycleState is what plugins hand to each other, and to themselves at later extension points, about one pod. Plugins
-// may filter and score nodes at the same time, so it locks. It is a framework.CycleState.
+// cycleState holds the data about one pod that plugins store for later extension points. It is a framework.CycleState. It
+// is safe for concurrent use, because plugins may filter and score nodes concurrently.
 type cycleState struct {
 	mu   sync.RWMutex
 	data map[framework.StateKey]framework.StateData

@@ -75,7 +75,7 @@ func (t *tournament) top(n int) []int {
 		return nil
 	}
 	var out []int
-	open := []int{1} // places whose best player is not yet out, kept in order of best, then of place on the tree's foot
+	open := []int{1} // places whose best player is not in out yet, by best score, then from left to right
 	for len(open) > 0 && len(out) < n {
 		at := open[0]
 		open = open[1:]
@@ -92,7 +92,7 @@ func (t *tournament) top(n int) []int {
 	return out
 }
 
-// queue puts a place among the open ones, of which no more than most will be needed.
+// queue inserts a place into the sorted list open, which keeps at most most places.
 func (t *tournament) queue(open []int, at, most int) []int {
 	i := len(open)
 	for i > 0 && t.before(at, open[i-1]) {
