@@ -26,7 +26,7 @@ func (a applier) path(version, sub string) string {
 	return "/apis/apps/" + version + "/namespaces/default/deployments/web" + sub
 }
 
-// apply applies config as manager and returns the answer's body and code.
+// apply applies config as manager and returns the response's body and code.
 func (a applier) apply(manager, version, sub, config string, force bool) (string, int) {
 	a.Helper()
 	url := fmt.Sprintf("%s?fieldManager=%s&force=%v", a.path(version, sub), manager, force)

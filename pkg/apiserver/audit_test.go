@@ -178,7 +178,7 @@ func TestAuditLevels(t *testing.T) {
 	}
 }
 
-// TestAuditTables: an event with a response has the response of the client, before compression.
+// TestAuditTables: an event contains the response that the client gets, before its compression.
 func TestAuditTables(t *testing.T) {
 	l := newAudited(t, byKind)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.URL+"/api/v1/namespaces/default/configmaps", nil)

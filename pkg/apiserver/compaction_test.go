@@ -26,7 +26,7 @@ func TestInformerSurvivesCompaction(t *testing.T) {
 	state := memory.New()
 	withState := func(cfg *apiserver.Config) { cfg.Store = keptOpen{state} }
 	first := apiservertest.New(t, withState)
-	var serving atomic.Pointer[http.Handler] // nil: no server answers
+	var serving atomic.Pointer[http.Handler] // nil: no server is running
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h := serving.Load(); h != nil {
 			(*h).ServeHTTP(w, r)
@@ -118,7 +118,7 @@ type goneCounter struct {
 	gone *atomic.Int32
 }
 
-// Write looks for the Status in a response, or in an event of a watch.
+// Write counts a Status with code 410, in a response or in an event of a watch.
 func (g *goneCounter) Write(b []byte) (int, error) {
 	if bytes.Contains(b, []byte("Expired")) {
 		g.gone.Add(1)

@@ -226,7 +226,7 @@ func TestSilentKubelet(t *testing.T) {
 	}
 }
 
-// requestUpgrade asks for another protocol, and disconnects once asked is closed.
+// requestUpgrade requests another protocol, and disconnects once received is closed.
 func requestUpgrade(t *testing.T, e *apiservertest.Env, path, protocol string, received <-chan struct{}) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(testContext(t))
@@ -251,7 +251,7 @@ func requestUpgrade(t *testing.T, e *apiservertest.Env, path, protocol string, r
 	<-responded
 }
 
-// silentKubelet is the listener of such a kubelet.
+// silentKubelet listens as a kubelet that accepts requests and never responds. It creates the kubelet's Node.
 func silentKubelet(t *testing.T, e *apiservertest.Env) *tls.Config {
 	t.Helper()
 	conf, err := pki.SelfSignedKubeletTLS("silent", []string{"127.0.0.1"}, e.PKI.Pool(), clock.Real())

@@ -16,7 +16,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
 )
 
-// open lists the paths that need no credentials.
+// openPaths are the paths that need no credentials.
 var openPaths = map[string]bool{"/healthz": true, "/livez": true, "/readyz": true, "/version": true, "/version/": true}
 
 // TestEveryPathNeedsCredentials requests every served path, with each method, without credentials and with invalid ones.

@@ -13,7 +13,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// newRegistrar returns what serves custom resources.
+// newRegistrar returns the registrar, which adds and removes custom resources as their definitions change.
 func (s *Server) newRegistrar() *definitions.Registrar {
 	return definitions.New(definitions.Config{
 		Client: direct.New(s.api, s.rows.LookupStored, self, bootstrap.Agent), Clock: s.clock, Serve: s.serveCustom,
@@ -21,7 +21,7 @@ func (s *Server) newRegistrar() *definitions.Registrar {
 	})
 }
 
-// serveCustom serves the custom resource r under gr in place of the one before; with nil none. It returns false when gr is
+// serveCustom replaces the custom resource that is served as gr by r; a nil r removes it. It returns false when gr is
 // compiled in.
 func (s *Server) serveCustom(gr schema.GroupResource, r *objects.Resource) bool {
 	defer s.bootstrap.ServedChanged()
@@ -32,8 +32,8 @@ func (s *Server) serveCustom(gr schema.GroupResource, r *objects.Resource) bool 
 	return set
 }
 
-// awaitDefinitions answers the write of a CustomResourceDefinition once its resource is served: the client's next request
-// finds it. Kubernetes answers before.
+// awaitDefinitions delays the response to the write of a CustomResourceDefinition until its resource is served, so that
+// the client's next request finds it. Kubernetes responds earlier.
 func (s *Server) awaitDefinitions() stage.Hook {
 	prepare := func(_ context.Context, tx *stage.Transaction, crd, old objects.Object) error {
 		tx.OnCommit(func(ctx context.Context) {
@@ -47,7 +47,7 @@ func (s *Server) awaitDefinitions() stage.Hook {
 }
 
 // terminating refuses new custom resources while their definition is being deleted.
-type terminating struct{ server *Server } // the registrar is made after the stages
+type terminating struct{ server *Server } // a Server, because its registrar is created after the stages
 
 // Name implements stage.Mutator.
 func (terminating) Name() string { return "CustomResourceTermination" }

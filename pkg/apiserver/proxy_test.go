@@ -113,7 +113,7 @@ func TestPodProxyUpgrade(t *testing.T) {
 	}
 }
 
-// TestSilentPodProxy asks a pod, which never responds, for another protocol. The server stops waiting when the client
+// TestSilentPodProxy requests another protocol from a pod that never responds. The server stops waiting when the client
 // disconnects.
 func TestSilentPodProxy(t *testing.T) {
 	e, cs := newPods(t)

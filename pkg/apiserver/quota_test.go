@@ -128,7 +128,7 @@ func TestQuotas(t *testing.T) {
 	for _, s := range []struct {
 		name string
 		do   func(ctx context.Context) error
-		want string // of the error, after "is forbidden: "
+		want string // the text of the error after "is forbidden: "
 	}{
 		{"a pod without requests is of another scope", func(ctx context.Context) error { return createPod(ctx, c, "cheap-1", nil, nil) }, ""},
 		{"a second one is too many", func(ctx context.Context) error { return createPod(ctx, c, "cheap-2", nil, nil) },

@@ -113,7 +113,7 @@ func TestAPIServicesAreVirtual(t *testing.T) {
 	}
 }
 
-// TestExtensionAfterRestart: a new server proxies to an extension that was registered with an earlier one at once.
+// TestExtensionAfterRestart: a new server proxies at once to an extension that was registered with an earlier server.
 func TestExtensionAfterRestart(t *testing.T) {
 	state := memory.New()
 	var x *extension

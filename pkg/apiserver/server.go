@@ -67,8 +67,8 @@ type Config struct {
 	// Unattended are the resources that no component acts on. A create of one gets a Warning header.
 	Unattended []schema.GroupResource
 
-	// VerifiedNode reports whether the serving certificate of a node's kubelet must be of the cluster's authority; nil: that
-	// of none. The certificates of other kubelets are not verified.
+	// VerifiedNode reports whether the API server verifies the serving certificate of a node's kubelet against the
+	// cluster's authority. nil means that it verifies none.
 	VerifiedNode func(node string) bool
 
 	// Components are the health checks of "scheduler" and "controller-manager", where they run in this process.
@@ -91,7 +91,7 @@ var defaultServiceAddresses = netip.MustParsePrefix("10.96.0.0/16")
 // Server is the API server.
 type Server struct {
 	clock     clock.Clock
-	random    *clock.Source // for values that are not part of the cluster's state, which Config.Source gives
+	random    *clock.Source // for values that are not part of the cluster's state; Config.Source is for those that are
 	rows      *rows.Rows
 	bootstrap *bootstrap.Bootstrap
 	registrar *definitions.Registrar // nil: CustomResourceDefinitions are not served
@@ -181,7 +181,7 @@ func (s *Server) build(cfg Config) error {
 	return nil
 }
 
-// healthy reports whether the store answers.
+// healthy reports whether the store responds.
 func healthy(ctx context.Context, s store.Store) error {
 	_, err := s.Head(ctx)
 	return err
@@ -209,11 +209,11 @@ func (s *Server) extensionsChanged(ctx context.Context) {
 	}
 }
 
-// Handler serves the API over HTTP. It answers once the server is ready.
+// Handler serves the API over HTTP. It responds once the server is ready.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Documents returns a transport that answers requests for discovery and OpenAPI documents in this process, as those of u.
-// Other paths are not found.
+// Documents returns a transport that serves discovery and OpenAPI documents in this process, for requests of the user u.
+// Other paths get 404.
 func (s *Server) Documents(u user.Info) http.RoundTripper { return s.handler.Documents(u) }
 
 // Client returns an in-process client that acts as u, with agent as its user agent.
@@ -232,13 +232,14 @@ func (s *Server) SecretToken(secret *corev1.Secret, account *corev1.ServiceAccou
 	return s.issuer.ForSecret(secret, account)
 }
 
-// Ready is closed once the server answers requests.
+// Ready is closed once the server serves requests.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Addr returns the address of the HTTPS listener, "" when there is none.
 func (s *Server) Addr() string { return s.listeners.Address() }
 
-// drain is how long requests may take to end when the server stops, and linger how long their connections after that.
+// drain bounds how long requests may take to end when the server stops. linger bounds how long their connections may take
+// after that.
 const (
 	drain  = 5 * time.Second
 	linger = 50 * time.Millisecond
@@ -309,8 +310,8 @@ func (s *Server) shutdown(ctx context.Context, servers []*http.Server) {
 	case <-timer.C():
 		slog.WarnContext(ctx, "requests are cut off at shutdown")
 	}
-	// Complete answers may still be in the connections' buffers. Without an end to its context, Shutdown takes a second on
-	// each HTTP/2 connection.
+	// Complete responses may still be in the connections' buffers. Without an end to its context, Shutdown takes a second
+	// on each HTTP/2 connection.
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.clock.AfterFunc(linger, cancel).Stop()
 	for _, srv := range servers {

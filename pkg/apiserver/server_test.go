@@ -27,7 +27,7 @@ func clientset(t testing.TB, c *rest.Config) *kubernetes.Clientset {
 	return cs
 }
 
-// testContext ends with the test, or after the time limit of every test here.
+// testContext returns a context that ends with the test, or after the time limit that every test of this package has.
 func testContext(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

@@ -129,7 +129,7 @@ func (p *PKI) Pool() *x509.CertPool {
 // TokenKey returns the key that signs ServiceAccount tokens.
 func (p *PKI) TokenKey() *ecdsa.PrivateKey { return p.key }
 
-// cached is issued for the cluster's authority.
+// cached calls issued with the cluster's authority.
 func (p *PKI) cached(file string, l leaf) (pair, error) { return p.issued(p.ca, file, l) }
 
 // issued returns the pair of a file, from memory or disk, if it still fits l. Otherwise it issues a new one by the authority ca

@@ -67,7 +67,7 @@ func (p certificateRequests) stamp(conditions, old []certificatesv1.CertificateS
 	}
 }
 
-// certificateApproval requires the right to approve for the signer.
+// certificateApproval rejects an approval by a user without the right to approve requests for the signer.
 type certificateApproval struct{ authorizers []stage.Authorizer }
 
 func (certificateApproval) Name() string { return "CertificateApproval" }
@@ -80,7 +80,7 @@ func (p certificateApproval) Validate(ctx context.Context, a *stage.Admission) e
 	return refuseRequest(a, old.Name, fmt.Errorf("user not permitted to approve requests with signerName %q", old.Spec.SignerName))
 }
 
-// certificateSigning requires the right to sign for the signer.
+// certificateSigning rejects a certificate from a user without the right to sign for the signer.
 type certificateSigning struct{ authorizers []stage.Authorizer }
 
 func (certificateSigning) Name() string { return "CertificateSigning" }
@@ -120,7 +120,7 @@ func (certificateSubjectRestriction) Validate(_ context.Context, a *stage.Admiss
 	return nil
 }
 
-// mayForSigner reports whether the user has the right for the signer, or for all signers of its domain.
+// mayForSigner reports whether the user has the verb for the signer, or for all signers of its domain.
 func mayForSigner(ctx context.Context, list []stage.Authorizer, a *stage.Admission, verb, signer string) bool {
 	domain, _, _ := strings.Cut(signer, "/")
 	for _, name := range []string{signer, domain + "/*"} {

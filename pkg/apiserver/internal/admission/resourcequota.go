@@ -44,13 +44,13 @@ type quotaRequest struct {
 	a         *stage.Admission
 	evaluator quota.Evaluator
 	adds      map[string]corev1.ResourceList // what the current try adds, by quota
-	charged   map[string]corev1.ResourceList // what the stored quotas include, by quota
-	givesBack bool                           // all of charged
+	charged   map[string]corev1.ResourceList // what it has added to the stored quotas, by quota
+	givesBack bool                           // the request subtracts all of charged instead of charging
 	err       error
 	done      chan struct{} // closed when err and charged are final
 }
 
-// quotaTries bounds how often a quota that others change meanwhile is read again.
+// quotaTries bounds how often a quota is read again because it was changed concurrently.
 const quotaTries = 10
 
 func newResourceQuota(r stage.Reader, update UpdateQuota, clk clock.Clock) resourceQuota {

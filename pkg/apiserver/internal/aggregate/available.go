@@ -129,7 +129,7 @@ func (e *extension) check(ctx context.Context) error {
 // itself is the user of the server's own requests to extensions.
 var itself = &user.DefaultInfo{Name: "system:kube-aggregator", Groups: []string{user.SystemPrivilegedGroup}}
 
-// get makes a request of the server's own.
+// get sends one of the server's own requests.
 func (l *link) get(ctx context.Context, path string, header http.Header) (*http.Response, error) {
 	u, err := l.address(ctx)
 	if err != nil {

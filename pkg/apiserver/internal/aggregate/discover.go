@@ -90,7 +90,7 @@ func (l *link) found() {
 // firstDiscovery bounds how long clients wait, after the server's start, for the discovery of an existing extension.
 const firstDiscovery = 2 * time.Second
 
-// await waits until the discovery of available extensions was fetched, for at most firstAnswer.
+// await waits until the discovery of available extensions was fetched, for at most firstDiscovery.
 func (t *table) await(ctx context.Context, clk clock.Clock) {
 	timer := clk.NewTimer(firstDiscovery)
 	defer timer.Stop()

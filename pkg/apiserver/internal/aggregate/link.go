@@ -41,7 +41,7 @@ type link struct {
 	broken    error // permanent error of its configuration
 
 	attempted chan struct{} // closed after the first discovery request
-	once      sync.Once     // closes heard
+	once      sync.Once     // closes attempted
 
 	mu    sync.Mutex
 	known known // its discovery document

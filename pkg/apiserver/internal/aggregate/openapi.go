@@ -36,7 +36,7 @@ type described struct {
 	hash    string
 }
 
-// OpenAPI returns the OpenAPI documents of the extensions, with v2 also those of OpenAPI v2.
+// OpenAPI returns the OpenAPI v3 documents of the extensions and, if v2 is set, those of OpenAPI v2.
 func (x *Extensions) OpenAPI(ctx context.Context, v2 bool) ([]openapi.Remote, error) {
 	t, err := x.table(ctx)
 	if err != nil || len(t.byGV) == 0 {

@@ -89,8 +89,8 @@ func (a *allocation) prefersAsBefore() bool {
 		slices.Equal(spec.ClusterIPs, old.ClusterIPs) && slices.Equal(spec.IPFamilies, old.IPFamilies)
 }
 
-// shrink handles a change to one family: with single it removes second entries that are those of the old Service. A client that
-// removes them itself must also set the policy SingleStack.
+// shrink handles an update from two families to one. With single, it removes the second entries that are unchanged from
+// the old Service. A client that removes them itself must also set the policy SingleStack.
 func (a *allocation) shrink(single bool) field.ErrorList {
 	if a.old == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// Writer returns w, with the status code recorded in the entry.
+// Writer wraps w so that the entry records the status code.
 func (e *Entry) Writer(w http.ResponseWriter) http.ResponseWriter {
 	if !e.Enabled() {
 		return w

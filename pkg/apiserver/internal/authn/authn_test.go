@@ -39,7 +39,7 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// issue makes a certificate of parent's, or a self-signed one.
+// issue creates a certificate that parent signs, or a self-signed one.
 func issue(t testing.TB, parent *authority, change func(*x509.Certificate)) *authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

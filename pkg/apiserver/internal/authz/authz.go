@@ -1,6 +1,7 @@
-// Package authz authorizes requests. The group system:masters may do everything, a node what the pods bound to it need,
-// and users, groups and ServiceAccounts what RBAC allows. The default roles and bindings are compiled in, and apply
-// until a client writes a role or binding; then RBAC reads the objects.
+// Package authz authorizes requests with three authorizers. The first allows everything to the group system:masters. The
+// node authorizer allows a kubelet what its Node and the pods bound to it need. The RBAC authorizer allows what roles and
+// bindings grant. The default roles and bindings are compiled in: until a client writes a role or binding, RBAC uses them
+// without reading any object.
 package authz
 
 import (

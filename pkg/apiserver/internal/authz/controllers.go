@@ -216,7 +216,7 @@ func controllerRoles() []role {
 	return list
 }
 
-// silentControllers create no Events.
+// silentControllers are the controllers that create no Events, and whose roles do not allow it.
 var silentControllers = []string{
 	"clusterrole-aggregation-controller", "legacy-service-account-token-cleaner", "namespace-controller", "pod-garbage-collector",
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Reconciled adds what the stored object have lacks of its default want. It returns nil if nothing is missing, or if
-// the object's annotation turns reconciliation off. Additional rules and subjects stay. With recreate, the object must
-// be deleted and created again, since a binding's role is immutable.
+// Reconciled returns the stored object have with everything added that it lacks of the default object want. It returns
+// nil if nothing is missing, or if the object's annotation turns reconciliation off. Additional rules and subjects stay.
+// With recreate, the object must be deleted and created again, since a binding's role is immutable.
 func Reconciled(have, want objects.Object) (next objects.Object, recreate bool) {
 	if have.GetAnnotations()[rbacv1.AutoUpdateAnnotationKey] == "false" {
 		return nil, false

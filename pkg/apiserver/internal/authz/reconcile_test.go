@@ -95,7 +95,8 @@ func TestReconciledBindings(t *testing.T) {
 	}
 }
 
-// TestRolesChanged deletes a default binding: it holds until the roles are reported as changed, and not afterwards.
+// TestRolesChanged deletes a default binding: its rights apply until the roles are reported as changed, and not
+// afterwards.
 func TestRolesChanged(t *testing.T) {
 	r := withDefaults()
 	written := false

@@ -38,7 +38,7 @@ func on(verbs, groups, resources string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: strings.Fields(verbs), APIGroups: g, Resources: strings.Fields(resources)}
 }
 
-// named is on, restricted to objects of certain names.
+// named builds a rule like on, restricted to objects of certain names.
 func named(verbs, groups, resources, names string) rbacv1.PolicyRule {
 	r := on(verbs, groups, resources)
 	r.ResourceNames = strings.Fields(names)

@@ -16,7 +16,8 @@ import (
 // Rules allow what any of the indexes allows.
 type Rules []*Index
 
-// Authorize allows the request if a rule does. It never denies; without a matching rule the reason names roles that do not exist.
+// Authorize allows the request if a rule does. It never denies. If no rule matches, the reason lists the bound roles that
+// do not exist.
 func (r Rules) Authorize(_ context.Context, a *stage.Attributes) (stage.Decision, string, error) {
 	if a.User == nil {
 		return stage.NoOpinion, "", nil

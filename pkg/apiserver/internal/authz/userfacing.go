@@ -6,7 +6,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// userFacingRoles returns the user-facing ClusterRoles admin, edit, view and their parts. No default binding has them.
+// userFacingRoles returns the user-facing ClusterRoles admin, edit, view and their parts. No default binding refers to
+// them.
 func userFacingRoles() []role {
 	view, edit := viewRules(), editRules()
 	admin := []rbacv1.PolicyRule{

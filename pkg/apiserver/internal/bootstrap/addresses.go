@@ -20,7 +20,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// The names around the addresses of Services, as in Kubernetes.
+// The names and labels of IPAddresses and ServiceCIDRs, as in Kubernetes.
 const (
 	addressManager = "ipallocator.k8s.io"
 	rangeManager   = "kubernetes-service-cidr-controller"

@@ -8,7 +8,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
 )
 
-// API returns api with the loops poked after writes. apiServicesChanged is called after writes of APIServices.
+// API wraps api so that each write wakes up the loops that depend on it. apiServicesChanged is called after writes of
+// APIServices.
 func (b *Bootstrap) API(api verbs.API, apiServicesChanged func(context.Context)) verbs.API {
 	return observed{api, func(ctx context.Context, req *verbs.Request) {
 		b.wrote(ctx, req)

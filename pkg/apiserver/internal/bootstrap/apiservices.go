@@ -29,7 +29,7 @@ var apiServicesResource = apiregistrationv1.SchemeGroupVersion.WithResource("api
 // apiServices is what the loop of the APIServices last worked on. Only that loop uses it.
 type apiServices struct {
 	versions []schema.GroupVersion // nil: the loop has not run yet
-	changes  uint64                // of the APIServices, after that
+	changes  uint64                // the number of changes of APIServices after its last run
 }
 
 // versions returns the versions that have an APIService, sorted.

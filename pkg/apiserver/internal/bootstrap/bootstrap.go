@@ -60,7 +60,7 @@ type Bootstrap struct {
 	rows    map[schema.GroupResource]*objects.Resource
 	tracker *track.Tracker
 	cluster types.UID   // of the namespace kube-system
-	created metav1.Time // likewise
+	created metav1.Time // its creation time
 	access  Access      // set by Run
 
 	system, roles, flow, services, addresses, trust *loop
@@ -118,7 +118,7 @@ func (b *Bootstrap) uid(key string) types.UID {
 	return types.UID(uuid.NewSHA1(space, []byte(key)).String())
 }
 
-// virtual is a default.
+// virtual is a default object with its status.
 type virtual struct {
 	object objects.Object
 	status *status // nil: as the resource's Prepare sets it

@@ -32,7 +32,7 @@ type group struct {
 	prefix  string
 	make    func(context.Context) (map[string][]byte, error) // the defaults by key, encoded
 	read    func()                                           // called when the defaults are made; nil: nothing
-	checked atomic.Bool                                      // whether the store holds any was checked once
+	checked atomic.Bool                                      // the store was checked once for objects of the resource
 	touched atomic.Bool                                      // an object of the resource is stored, or was written
 
 	mu     sync.Mutex
@@ -100,8 +100,8 @@ func (g *group) valueLocked(key string, at store.Revision) ([]byte, bool) {
 	return value, ok
 }
 
-// beginWrite returns once no other write is about to store a default. The caller calls end after its own write; end is nil when
-// the store alone says whether the object exists, so that the store orders the writes.
+// beginWrite returns once no other write is about to store a default. The caller calls end after its own write; end is
+// nil when only the store determines whether the object exists: then the store orders the writes.
 func (g *group) beginWrite(ctx context.Context, key string) (end func(), err error) {
 	for {
 		g.mu.Lock()

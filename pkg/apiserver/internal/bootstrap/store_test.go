@@ -14,7 +14,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
-// newTestStore returns a store with the defaults things/b, things/d and things/f, over one that holds a layout.
+// newTestStore returns a store with the defaults things/b, things/d and things/f, over a store that holds only the layout
+// key.
 func newTestStore(t *testing.T) *Store {
 	t.Helper()
 	inner := memory.New()

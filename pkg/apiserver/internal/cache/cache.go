@@ -220,8 +220,8 @@ func (c *Cache) fail(err error) {
 	c.waiters = nil
 }
 
-// restart continues at the store's head when the earlier changes have been compacted. The next read of a table fills it
-// again. Watches continue from the store, which ends them with ErrCompacted.
+// restart continues the feed at the store's head, after changes that it has not read were compacted. It empties the
+// tables; the next read of a table fills it again. Watches continue from the store, which ends them with ErrCompacted.
 func (c *Cache) restart(ctx context.Context) error {
 	head, err := c.store.Head(ctx)
 	if err != nil {

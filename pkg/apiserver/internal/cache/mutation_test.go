@@ -10,8 +10,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/mutation"
 )
 
-// TestMutationDetector plants changes of objects by readers of a table: of one that was written, and of one that was read
-// from the store.
+// TestMutationDetector changes objects of a table as a faulty reader would: one that a client has written, and one that
+// the table has read from the store.
 func TestMutationDetector(t *testing.T) {
 	c := newCluster(t, logBytes)
 	var found []string

@@ -159,7 +159,7 @@ func (t *Table) load(ctx context.Context) (*btree.BTreeG[*Item], map[string]*Cor
 // continue from the store.
 func (t *Table) empty() { t.reset((*changes).Drop) }
 
-// finish drops the content of a removed table. Watches continue up to the last change.
+// finish drops the content of a removed table. Watches still yield the changes before that.
 func (t *Table) finish() { t.reset(func(l *changes) { l.Close(ErrReplaced) }) }
 
 // reset resets the table to its initial content. end ends its log and lanes.

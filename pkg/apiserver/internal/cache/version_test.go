@@ -29,7 +29,7 @@ func checkVersion(t *testing.T, content map[string]any) {
 	}
 	got, spliced := withVersion(value, 42)
 	if !spliced && bytes.Contains(value, []byte(`\`)) {
-		return // it may have fields that no metadata have
+		return // the text may have fields that metadata does not have
 	}
 	if spliced != ok {
 		t.Fatalf("%s: spliced %v, want %v", value, spliced, ok)
@@ -75,7 +75,7 @@ func FuzzWithVersion(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		_, _ = withVersion(text, 1) // whatever it is, it comes to an end
+		_, _ = withVersion(text, 1) // it must return for any text
 		content := map[string]any{}
 		if json.Unmarshal(text, &content) == nil && content != nil {
 			checkVersion(t, content)

@@ -54,7 +54,7 @@ var metaKinds = append([]string{
 // Known returns the name of the Go type of a served kind; "" if the kind is not served.
 func (d *Decoder) Known(gvk schema.GroupVersionKind) string { return d.names[gvk] }
 
-// KindOf returns the kind of req's body and answer: that of its subresource if it has one, else that of its resource.
+// KindOf returns the kind of req's body and response: that of its subresource if it has one, else that of its resource.
 func KindOf(req *verbs.Request) Kind {
 	if req.Subresource != "" {
 		if sub, ok := SubresourceOf(req.Resource, req.Subresource); ok && sub.Kind != nil {

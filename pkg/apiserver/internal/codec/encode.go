@@ -118,7 +118,7 @@ func jsonHead(gvk schema.GroupVersionKind) []byte {
 	return []byte(`{"kind":"` + gvk.Kind + `","apiVersion":"` + gvk.GroupVersion().String() + `",`)
 }
 
-// Encoding returns the format that an answer in m is encoded in before Finish: JSON for YAML.
+// Encoding returns the format in which a response is encoded before Finish converts it to m: JSON for YAML.
 func (m Media) Encoding() Format {
 	if m.Format == Protobuf {
 		return Protobuf

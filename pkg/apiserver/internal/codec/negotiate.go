@@ -1,8 +1,8 @@
-// Package codec owns the wire formats of HTTP: it negotiates the format of an answer, encodes objects, lists and watches, and
-// decodes bodies into objects of the stored version.
+// Package codec owns the wire formats of HTTP: it negotiates the format of a response, encodes objects, lists and
+// watches, and decodes bodies into objects of the stored version.
 //
-// Answers are assembled from the encoded bytes that the cache keeps with each item (cache.Item.Encoded), so that a list or a
-// watch does not encode an object again.
+// Responses are assembled from the encoded bytes that the cache keeps with each item (cache.Item.Encoded), so that a list
+// or a watch does not encode an object again.
 package codec
 
 import (
@@ -40,23 +40,23 @@ const (
 // String returns the format's media type.
 func (f Format) String() string { return [...]string{MediaJSON, MediaYAML, MediaProtobuf}[f] }
 
-// Media is the negotiated form of an answer: its format, and its kind if that is not the resource's own.
+// Media is the negotiated form of a response: its format, and its kind if that is not the resource's own.
 type Media struct {
 	Format Format
 	As     schema.GroupVersionKind // empty, or Table, PartialObjectMetadata or PartialObjectMetadataList
 	Pretty bool
 }
 
-// Table reports whether the answer is a Table.
+// Table reports whether the response is a Table.
 func (m Media) Table() bool { return m.As.Kind == "Table" }
 
-// Partial reports whether the answer is metadata only.
+// Partial reports whether the response is metadata only.
 func (m Media) Partial() bool { return strings.HasPrefix(m.As.Kind, "PartialObjectMetadata") }
 
-// Offer describes the forms of answers that a path supports.
+// Offer describes the forms of responses that a path supports.
 type Offer struct {
 	NoProtobuf bool
-	Collection bool                               // a collection, whose answers can be watches
+	Collection bool                               // a collection, which can be watched
 	Stream     bool                               // a watch, which YAML does not support
 	Unrouted   bool                               // a custom resource: Kubernetes checks Accept in the handler, not in the route
 	Transform  func(schema.GroupVersionKind) bool // accepts other kinds than the resource's own; nil: none
@@ -109,7 +109,7 @@ func Metadata(gvk schema.GroupVersionKind) bool {
 // MetadataAlone is Metadata without Table.
 func MetadataAlone(gvk schema.GroupVersionKind) bool { return Metadata(gvk) && gvk.Kind != "Table" }
 
-// Fits checks that an object of kind k, or a list of them, can be answered as the requested kind.
+// Fits checks that an object of kind k, or a list of them, can be returned as the requested kind.
 func (m Media) Fits(k Kind, list bool) error {
 	const one, many = "PartialObjectMetadata", "PartialObjectMetadataList"
 	switch {
@@ -256,7 +256,7 @@ func statusError(code int32, reason metav1.StatusReason, text string) error {
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: text}}
 }
 
-// generic is the error of a request that is answered before it reaches a resource.
+// generic returns the error of a request that is refused before it reaches a resource.
 func generic(code int, text string) error {
 	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", text, 0, false)
 }

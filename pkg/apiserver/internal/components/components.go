@@ -1,4 +1,4 @@
-// Package components answers for ComponentStatuses: it calls a health check of each component.
+// Package components serves ComponentStatuses: each read calls the health checks of the components.
 package components
 
 import (

@@ -34,11 +34,11 @@ var (
 type Target struct {
 	objects.Key
 	Resource string // of the core group
-	// Fail answers with an error. A connector calls it after it has handed the request to a library.
+	// Fail responds with an error. A connector calls it after it has handed the request to a library.
 	Fail func(w http.ResponseWriter, r *http.Request, err error)
 }
 
-// Connector serves one subresource. It returns an error only before it has written an answer.
+// Connector serves one subresource. It returns an error only before it has written a response.
 type Connector func(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error
 
 // Connectors lists the connectors by subresource.
@@ -57,7 +57,7 @@ type Kubelets struct {
 	trusted  transports // for verified nodes
 	others   transports
 
-	turn    atomic.Uint32 // of the endpoints of Services
+	turn    atomic.Uint32 // counts the requests to Services, whose endpoints take turns
 	proxied transports    // to pods and other ports of nodes: without the API server's certificate
 }
 
@@ -77,8 +77,8 @@ type Config struct {
 	Authorities *x509.CertPool  // of serving certificates
 	Clock       clock.Clock
 
-	// Verified reports whether the serving certificate of a node's kubelet must be of Authorities; nil: that of none. Other
-	// kubelets make their certificates themselves and are not verified, as in Kubernetes without a
+	// Verified reports whether the serving certificate of a node's kubelet is verified against Authorities; nil: none is.
+	// Other kubelets create their own certificates, which are not verified, as in Kubernetes without
 	// --kubelet-certificate-authority.
 	Verified func(node string) bool
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// log answers with the log of a container; with follow, until the log ends.
+// log responds with the log of a container; with follow, until the log ends.
 func log(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error {
 	opts, err := logOptions(r.URL.Query(), to.Name)
 	if err != nil {

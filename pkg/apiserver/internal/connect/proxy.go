@@ -33,7 +33,7 @@ type backend struct {
 	transports   transports
 }
 
-// proxy forwards a request to a pod, a node, or a pod of a Service, and returns its answer.
+// proxy forwards a request to a pod, a node, or a pod of a Service, and returns its response.
 func proxy(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error {
 	find := map[string]func(*Kubelets, context.Context, objects.Key) (backend, error){
 		pods.Resource: (*Kubelets).podBackend, nodes.Resource: (*Kubelets).nodeBackend, services.Resource: (*Kubelets).serviceBackend,
@@ -53,7 +53,7 @@ func proxy(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error
 	return nil
 }
 
-// responder answers with the error of a connection to a backend.
+// responder responds with the error of a connection to a backend.
 type responder func(w http.ResponseWriter, r *http.Request, err error)
 
 func (f responder) Error(w http.ResponseWriter, r *http.Request, err error) { f(w, r, err) }

@@ -103,8 +103,8 @@ func (k *Kubelets) tunnel(w http.ResponseWriter, r *http.Request, u *url.URL, th
 	return nil
 }
 
-// dialBound connects as dialer does. The connection is closed when ctx ends, because the library that uses it waits for the
-// kubelet's answer without a context.
+// dialBound connects as dialer does. The connection is closed when ctx ends, because the library that uses it waits for
+// the kubelet's response without a context.
 func dialBound(dialer *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dialer.DialContext(ctx, network, address)

@@ -1,5 +1,6 @@
-// Package convert owns the conversion of custom resources by the webhook that their definition names. It sends the review and
-// checks the answer: a webhook must not change an object's identity, and of the metadata only labels and annotations.
+// Package convert owns the conversion of custom resources by the webhook that their definition names. It sends the review
+// and checks the response: a webhook must not change an object's identity, nor metadata other than labels and
+// annotations.
 package convert
 
 import (

@@ -35,7 +35,7 @@ var (
 	v2 = schema.GroupVersion{Group: "example.com", Version: "v2"}
 )
 
-// hook is a webhook over HTTPS; answer returns its response to a review.
+// hook is a webhook over HTTPS; respond returns its response to a review.
 type hook struct {
 	*httptest.Server
 	reviews []map[string]any

@@ -35,7 +35,7 @@ type Config struct {
 	Client  client.Client // the server's own, which also finds versions that are stored and not served
 	Clock   clock.Clock
 	Convert custom.Converter // calls conversion webhooks
-	// Serve serves a row under a name; with nil it stops to serve the name. It returns false when the name is compiled in.
+	// Serve replaces the row that is served as gr by r; a nil r removes it. It returns false if gr is compiled in.
 	Serve func(gr schema.GroupResource, r *objects.Resource) bool
 }
 
@@ -197,7 +197,7 @@ func (r *Registrar) serve(ctx context.Context, crd *apiextensionsv1.CustomResour
 	}
 }
 
-// gone stops to serve a deleted definition.
+// gone stops serving a deleted definition.
 func (r *Registrar) gone(ctx context.Context, background *sync.WaitGroup, crd *apiextensionsv1.CustomResourceDefinition) {
 	if was := r.served[crd.Name]; was != nil && was.UID == crd.UID {
 		delete(r.served, crd.Name)

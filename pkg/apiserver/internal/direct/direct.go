@@ -238,7 +238,7 @@ func (d *direct) Delete(ctx context.Context, t client.Target, opts metav1.Delete
 	}
 	r, err := d.api.Delete(ctx, c.Request, &opts)
 	if err != nil || r.Item == nil {
-		return nil, err // the engine answers with a Status
+		return nil, err // the engine turns it into a Status
 	}
 	return c.out(r.Item)
 }

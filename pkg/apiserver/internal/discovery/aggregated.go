@@ -37,7 +37,7 @@ func (v groupVersion) aggregated() apidiscovery.APIVersionDiscovery {
 	for _, e := range v.entries {
 		n, in := e.row.Names, v.GroupVersion
 		if e.row.Custom() {
-			in = schema.GroupVersion{} // these say all of their kinds
+			in = schema.GroupVersion{} // documents of extension servers name the group and version of every kind
 		}
 		r := apidiscovery.APIResourceDiscovery{
 			Resource: n.Plural, SingularResource: n.Singular, ResponseKind: kindIn(n.Kind, v.GroupVersion, in),

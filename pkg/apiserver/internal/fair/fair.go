@@ -1,6 +1,7 @@
-// Package fair owns the limit of the requests that are answered at a time, so that one client cannot take all of the server.
-// The requests of a user are a flow. While there are free seats a request gets one at once, at the cost of a lock and two
-// map accesses. Otherwise it waits: a free seat goes to the flow with the fewest seats, and in a flow to its oldest request.
+// Package fair bounds the number of requests that the server handles at a time, fairly among users, so that one client
+// cannot use all of its capacity. The requests of a user are a flow. A seat is the permission to run one request. While
+// there are free seats a request gets one at once, at the cost of a lock and two map accesses. Otherwise it waits: a free
+// seat goes to the flow with the fewest seats, and in a flow to its oldest request.
 package fair
 
 import (
@@ -12,7 +13,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// ErrBusy is the error of a request that has got no seat.
+// ErrBusy is the error of a request that gets no seat.
 var ErrBusy = errors.New("too many requests")
 
 // Config holds the limits.
@@ -37,7 +38,7 @@ type Limit struct {
 
 // waiter is a request that waits for a seat.
 type waiter struct {
-	number uint64 // grows
+	number uint64 // increases from waiter to waiter: the lowest has waited longest
 	seat   chan struct{}
 }
 

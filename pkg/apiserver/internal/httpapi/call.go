@@ -38,7 +38,7 @@ func withCall(ctx context.Context, c *call) context.Context {
 // callOf returns the request's call. The filter begin sets it.
 func callOf(r *http.Request) *call { return r.Context().Value(callKey{}).(*call) }
 
-// maxWarning and maxWarnings bound the Warning headers of an answer.
+// maxWarning and maxWarnings bound the Warning headers of a response.
 const (
 	maxWarning  = 4 << 10
 	maxWarnings = 64

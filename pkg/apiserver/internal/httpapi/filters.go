@@ -108,7 +108,7 @@ func (s *Handler) deadline(next http.Handler) http.Handler {
 	})
 }
 
-// cut cancels a request and the reading of its body after limit, and the writing of its response answerGrace later. The
+// cut cancels a request and the reading of its body after limit, and the writing of its response writeGrace later. The
 // returned function stops both timers.
 func (s *Handler) cut(w http.ResponseWriter, limit time.Duration, cancel context.CancelCauseFunc) func() {
 	a := &openResponse{w: w}

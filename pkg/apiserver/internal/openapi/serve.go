@@ -15,7 +15,7 @@ const (
 	protobufV3Old = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
 )
 
-// ServeHTTP answers authorized requests below /openapi.
+// ServeHTTP serves authorized requests below /openapi.
 func (s *Specs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch at := strings.Trim(r.URL.Path, "/"); {
 	case at == "openapi/v3":

@@ -49,7 +49,7 @@ func (rs Index) Find(gvr schema.GroupVersionResource) (Target, bool) {
 	return t, ok
 }
 
-// Lookup returns what is served under gvr; nil when nothing is.
+// Lookup returns the resource and version that are served as gvr, or nil.
 func (rs *Rows) Lookup(gvr schema.GroupVersionResource) *verbs.VersionedResource {
 	t, ok := rs.Table().Resources.byGVR[gvr]
 	if !ok {

@@ -18,8 +18,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Table is what the server serves at a time. It never changes: when a custom resource is added or removed, another table
-// takes its place, and running requests keep theirs.
+// Table is a snapshot of the served resources. It is immutable: when a custom resource is added or removed, a new table
+// replaces it. Running requests keep the table that they began with.
 type Table struct {
 	Resources Index
 	Catalog   func() *discovery.Catalog // made at the first call, as are the others
@@ -36,7 +36,7 @@ func newTable(rows []*objects.Resource) *Table {
 	}
 }
 
-// Rows holds the rows that make up what is served: those compiled in, and those of custom resources.
+// Rows holds the rows of the served resources: those that are compiled in, and those of custom resources.
 type Rows struct {
 	now atomic.Pointer[Table]
 
@@ -52,8 +52,8 @@ func New(list []objects.Resource) *Rows {
 	return rs
 }
 
-// Set serves the custom resource r under gr in place of the one before; with nil none. It returns false when gr is compiled
-// in. It calls swap with the row before and r before new requests find r.
+// Set replaces the custom resource that is served as gr by r; a nil r removes it. It returns false, and changes nothing,
+// if gr is compiled in. It calls swap with the old row and r before any request can find r.
 func (rs *Rows) Set(gr schema.GroupResource, r *objects.Resource, swap func(old, r *objects.Resource)) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -99,7 +99,7 @@ func (rs *Rows) Versions() []schema.GroupVersion {
 	return slices.Collect(maps.Keys(rs.Table().Resources.Versions))
 }
 
-// LookupStored is Lookup that also finds the version in which a custom resource is stored when that is not served.
+// LookupStored is like Lookup, but also finds the storage version of a custom resource if that version is not served.
 func (rs *Rows) LookupStored(gvr schema.GroupVersionResource) *verbs.VersionedResource {
 	if s := rs.Lookup(gvr); s != nil {
 		return s

@@ -59,7 +59,7 @@ func (r *Reinvocation) SetValue(plugin string, value any) {
 	r.values[plugin] = value
 }
 
-// Value returns what the plugin has kept with SetValue; nil when it is nothing.
+// Value returns the value that the plugin has kept with SetValue, or nil.
 func (r *Reinvocation) Value(plugin string) any { return r.values[plugin] }
 
 // Mutate calls the mutators, and a second time when one of them requests it.

@@ -31,7 +31,7 @@ type Attributes struct {
 	Manager string // the field manager: the requested one, or the first word of the user agent
 	Options Options
 
-	// Warn adds a Warning header to the answer. It is never nil and safe for concurrent use.
+	// Warn adds a Warning header to the response. It is never nil and safe for concurrent use.
 	Warn func(text string)
 
 	// Audit is the request's entry in the audit log; nil without an audit log.

@@ -39,15 +39,15 @@ const (
 )
 
 // Mutator changes a.Object in place, before the row's defaults and validation. It is called for creates and updates, also
-// of subresources, and a second time when a mutator requests reinvocation. An error that is no StatusError is answered as
-// Forbidden.
+// of subresources, and a second time when a mutator requests reinvocation. An error that is no StatusError becomes a
+// Forbidden error.
 type Mutator interface {
 	Name() string
 	Mutate(ctx context.Context, a *Admission) error
 }
 
 // Validator refuses a change and modifies nothing. It is called for creates, updates, deletes and connects. An error that
-// is no StatusError is answered as Forbidden.
+// is no StatusError becomes a Forbidden error.
 type Validator interface {
 	Name() string
 	Validate(ctx context.Context, a *Admission) error
@@ -73,8 +73,8 @@ type Hook struct {
 	Deleted func(obj objects.Object)
 }
 
-// Review answers the create of an object that is never stored, e.g. a SubjectAccessReview. obj may be changed and returned
-// as the answer.
+// Review evaluates an object that is created but never stored, e.g. a SubjectAccessReview, and returns the object of the
+// response. It may change obj and return it.
 type Review func(ctx context.Context, a *Attributes, obj objects.Object) (objects.Object, error)
 
 // Reader reads the server's current objects without authorization. The objects are shared with the cache: callers must not

@@ -30,7 +30,7 @@ const (
 
 var requestKind = schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}
 
-// Request issues a token for the ServiceAccount sa (subresource token). It does not change asked. Errors are
+// Request issues a token for the ServiceAccount sa (subresource token). It does not change original. Errors are
 // *apierrors.StatusError.
 func (i *Issuer) Request(ctx context.Context, sa objects.Key, original *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	req := original.DeepCopy()

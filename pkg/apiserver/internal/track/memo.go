@@ -21,7 +21,7 @@ type memo struct {
 	young, old map[question]answer
 }
 
-// generation is the size of a generation.
+// generation is the number of results in a generation.
 const generation = 2048
 
 // question is the key of a cached result: everything that the result depends on.

@@ -15,7 +15,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/core"
 )
 
-// The fields of kinds that client-go does not know: conditions go by their types, versions are one field.
+// The fields of kinds that client-go does not know: conditions are merged by their type, the list of versions is one
+// field.
 func TestOtherModules(t *testing.T) {
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1"}}
@@ -43,7 +44,7 @@ func TestOtherModules(t *testing.T) {
 	}
 }
 
-// Two managers apply a definition. Other versions conflict with the first manager over the list of versions as a whole.
+// Two managers apply a definition with different versions: they conflict over the list of versions as a whole.
 func TestApplyOfADefinition(t *testing.T) {
 	b := newBoth()
 	w := Write{Resource: rowOf(t, "CustomResourceDefinition"), Manager: "first"}

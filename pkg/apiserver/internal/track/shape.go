@@ -324,7 +324,8 @@ func (w *walk) keysOf(p *plan, s side) []uint64 {
 	return out
 }
 
-// keyOf hashes an element's key. alone: the list has one element. The order of several is part of the result.
+// keyOf hashes an element's key. alone means that the list has one element. Only then may an address be left out of the
+// hash: the order of several elements depends on their addresses.
 func (w *walk) keyOf(p *plan, elem reflect.Value, alone bool) uint64 {
 	h := uint64(odd)
 	for _, k := range p.keys {

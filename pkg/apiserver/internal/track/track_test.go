@@ -154,7 +154,8 @@ func shown(obj objects.Object) []string {
 func TestMemoOfChanges(t *testing.T) {
 	b := newBoth()
 	for run := range 15 {
-		// Each five runs make the same changes with other values: the first is new, the others are known shapes.
+		// Five runs in a row make the same changes with different values: the shapes of the first are new, those of the
+		// others are cached.
 		rng := rand.New(rand.NewPCG(1, uint64(run/5)))
 		salt = fmt.Sprint("v", run)
 		pod := basePod()
@@ -221,7 +222,7 @@ func basePod() *corev1.Pod {
 	}
 }
 
-// salt makes the values of a run its own.
+// salt makes the values of each run different.
 var salt string
 
 func val(n int) string { return salt + fmt.Sprint(n) }

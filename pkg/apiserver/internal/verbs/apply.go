@@ -80,7 +80,7 @@ func (w *write) applied(old objects.Object, config configuration, opts *metav1.P
 	return obj, w.checkPatched(obj)
 }
 
-// mayCreate authorizes the create that an apply to an absent object is.
+// mayCreate authorizes an apply to an absent object, which requires the right to create it.
 func (w *write) mayCreate(ctx context.Context) error {
 	a := w.req.Attributes
 	a.Verb = "create"

@@ -13,7 +13,7 @@ import (
 )
 
 // Authorize returns nil or a Forbidden StatusError. The HTTP front end calls it before it reads the rest of a request, so
-// that the answer to a client without permission reveals nothing more. The verbs call it for every request, and do not
+// that the response to a client without permission reveals nothing more. The verbs call it for every request, and do not
 // authorize a request again.
 func (e *Engine) Authorize(ctx context.Context, req *Request) error {
 	if req.authorized {
@@ -36,7 +36,7 @@ func (e *Engine) authorize(ctx context.Context, a *stage.Attributes) error {
 	return authz.Check(ctx, e.stages.Authorizers, a)
 }
 
-// admit authorizes a request, then returns the errors of its options, which are of a kind.
+// admit authorizes a request. It then returns the errors in its options, whose kind the error names.
 func (e *Engine) admit(ctx context.Context, req *Request, kind string, errs field.ErrorList) error {
 	if err := e.Authorize(ctx, req); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (e *Engine) admit(ctx context.Context, req *Request, kind string, errs fiel
 	return nil
 }
 
-// admitList is admit for a request with options of a list.
+// admitList is admit for a request with ListOptions.
 func (e *Engine) admitList(ctx context.Context, req *Request, opts *metav1.ListOptions) error {
 	if !req.authorized {
 		req.setFields(opts)

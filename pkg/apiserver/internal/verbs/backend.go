@@ -50,7 +50,7 @@ func (e *Engine) backendCreate(ctx context.Context, b Backend, req *Request, bod
 	return c.Create(ctx, req, obj, opts)
 }
 
-// notSupported is the answer to a verb that a resource does not have.
+// notSupported returns the error of a request with a verb that the resource does not have.
 func notSupported(req *Request) error {
 	return apierrors.NewMethodNotSupported(req.Resource.Names.GR(), req.Verb)
 }

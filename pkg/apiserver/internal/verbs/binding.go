@@ -15,7 +15,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// statusSuccess is the answer of a subresource that returns no object.
+// statusSuccess is the result of a subresource that returns no object.
 func statusSuccess() Result {
 	return Result{Created: true, Other: &metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,
@@ -120,7 +120,7 @@ func (w *write) bindConflict(pod *corev1.Pod, reason error) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, pod.Name, reason)
 }
 
-// scheduled sets the PodScheduled condition.
+// setScheduled sets the PodScheduled condition.
 func (w *write) setScheduled(pod *corev1.Pod) {
 	now := metav1.NewTime(w.began)
 	for i := range pod.Status.Conditions {

@@ -155,7 +155,7 @@ func (w *write) commitNew(ctx context.Context, obj objects.Object) (*cache.Item,
 	return item, nil
 }
 
-// errVersionSet is the answer to a create with a resourceVersion.
+// errVersionSet is the error of a create with a resourceVersion.
 var errVersionSet = plainStatus(errors.New("resourceVersion should not be set on objects to be created"))
 
 // absent returns ErrConflict when obj exists, as the store does for a create that is no dry run.
@@ -170,7 +170,7 @@ func (w *write) absent(ctx context.Context, obj objects.Object) error {
 	return err
 }
 
-// createError turns the error of a create's commit into the answer.
+// createError turns the error of a create's commit into a Status.
 func (w *write) createError(ctx context.Context, obj objects.Object, err error) error {
 	if !errors.Is(err, store.ErrConflict) {
 		return toStatus(w.gr(), obj.GetName(), err)

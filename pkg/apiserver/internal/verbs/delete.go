@@ -311,7 +311,7 @@ func (w *write) removeDeleted(ctx context.Context, obj objects.Object, item *cac
 	return Result{Item: cache.NewItem(item.Key, item.Revision, obj)}, nil
 }
 
-// deleteResult is the answer to a delete: the object if it still exists or the resource returns it, else a Status.
+// deleteResult returns the result of a delete: the object if it still exists or the resource returns it, else a Status.
 func (w *write) deleteResult(item *cache.Item, instead objects.Object, pending bool) (Result, error) {
 	obj, err := item.Object()
 	if err != nil {

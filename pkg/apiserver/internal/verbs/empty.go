@@ -8,7 +8,7 @@ import (
 )
 
 // emptyFields locates the lists and maps of a struct type that JSON shows when they are empty. The stored form does not
-// distinguish an empty one from nil: clear sets them to nil, so that writers and readers get the same answer.
+// distinguish an empty one from nil: clear sets them to nil, so that writers and readers get the same response.
 type emptyFields struct {
 	lists  []int         // the fields that are such lists and maps
 	nested []nestedField // the fields whose structs have such fields

@@ -1,7 +1,7 @@
-// Package verbs owns the API's verbs. The engine takes an authenticated request, authorizes it, checks its options and its
-// namespace, runs admission, defaults and validates, updates managedFields, commits to the store, and records the trace.
-// It has two front ends: HTTP and the in-process client. They only translate requests and answers, so that a request has
-// the same effect through both.
+// Package verbs owns the API's verbs. The engine takes an authenticated request, authorizes it, checks its options and
+// its namespace, runs admission, defaults and validates, updates managedFields, commits to the store, and records the
+// trace. It has two front ends: HTTP and the in-process client. They only translate requests and responses, so that a
+// request has the same effect through both.
 //
 // Objects enter and leave in the stored version. The front ends decode, encode, and convert other served versions
 // (objects.Served). An object that leaves is shared and must not be changed; an object that enters becomes the engine's.
@@ -34,10 +34,11 @@ type Config struct {
 	Source    *clock.Source
 	Stages    func(r stage.Reader) stage.Stages // nil: none
 	Hooks     []stage.Hook
-	Reviews   map[schema.GroupResource]stage.Review // answer creates of objects that are never stored
+	Reviews   map[schema.GroupResource]stage.Review // evaluate objects that are created but never stored
 	Backends  map[schema.GroupResource]Backend      // of the resources that the engine does not store
 	Spans     func(trace.Span)                      // receives each committed write; nil: none are recorded
-	// Token answers a TokenRequest for a service account (serviceaccounts/token); nil: there is no such subresource.
+	// Token issues the token of a TokenRequest for a service account (serviceaccounts/token); nil: there is no such
+	// subresource.
 	Token func(ctx context.Context, account objects.Key, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
 }
 
@@ -82,8 +83,8 @@ type API interface {
 	List(ctx context.Context, req *Request, opts *metav1.ListOptions) (Listing, error)
 	// Watch returns the changes in batches: a batch holds all changes that are available.
 	Watch(ctx context.Context, req *Request, opts *metav1.ListOptions) (iter.Seq2[[]Event, error], error)
-	// Create stores an object, or creates through req.Subresource (binding, eviction, token). The answer of a subresource
-	// may be another object than an item: a Status, a TokenRequest.
+	// Create stores an object, or creates through req.Subresource (binding, eviction, token). A subresource may return
+	// another object than an item: a Status, a TokenRequest.
 	Create(ctx context.Context, req *Request, body Body, opts *metav1.CreateOptions) (Result, error)
 	Update(ctx context.Context, req *Request, body Body, opts *metav1.UpdateOptions) (Result, error)
 	Patch(ctx context.Context, req *Request, p Patch, opts *metav1.PatchOptions) (Result, error)
@@ -91,10 +92,10 @@ type API interface {
 	DeleteCollection(ctx context.Context, req *Request, opts *metav1.DeleteOptions, list *metav1.ListOptions) (Listing, error)
 }
 
-// Result is the answer of a write: either an item of the resource or another object.
+// Result is the result of a write: either an item of the resource or another object.
 type Result struct {
 	Item    *cache.Item
 	Other   runtime.Object
-	Created bool // the answer has code 201
+	Created bool // the response has code 201
 	Pending bool // a delete that waits for finalizers or a grace period: the object is still there
 }

@@ -203,7 +203,7 @@ func budgetInProcess(budget string) error {
 	return budgetViolated(10, fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget))
 }
 
-// budgetViolated is the answer to an eviction that a budget does not allow. retry is in seconds.
+// budgetViolated returns the error of an eviction that a budget does not allow. retry is in seconds.
 func budgetViolated(retry int, cause string) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retry)
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: cause})

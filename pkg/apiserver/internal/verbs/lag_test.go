@@ -76,7 +76,7 @@ type result struct {
 	err error
 }
 
-// catchUp makes a write while the gate is closed, opens the gate when wait returns, and returns the answer.
+// catchUp makes a write while the gate is closed, opens the gate when wait returns, and returns the result of the write.
 func (l *lagging) catchUp(t *testing.T, wait <-chan struct{}, write func() (runtime.Object, error)) result {
 	t.Helper()
 	out := make(chan result, 1)

@@ -38,7 +38,7 @@ func (e *Engine) list(ctx context.Context, req *Request, opts *metav1.ListOption
 	}
 	l := lister{e, t, &s, int(opts.Limit)}
 	if opts.ResourceVersion == "0" {
-		l.limit = 0 // answered from the cache, as a whole
+		l.limit = 0 // the cache returns the whole list
 	}
 	if opts.Continue != "" {
 		return l.continueList(ctx, opts)
@@ -66,7 +66,7 @@ func (e *Engine) list(ctx context.Context, req *Request, opts *metav1.ListOption
 	return l.listing(page, page.Revision), nil
 }
 
-// lister answers one list request.
+// lister handles one list request.
 type lister struct {
 	engine   *Engine
 	table    *table

@@ -21,7 +21,7 @@ import (
 // compactEvery is the interval of compactions. Each compacts to the revision of the one before.
 const compactEvery = 5 * time.Minute
 
-// Engine is the API over a store. It answers requests once Run has started.
+// Engine is the API over a store. It serves requests once Run has started.
 type Engine struct {
 	config Config
 	cache  *cache.Cache

@@ -138,7 +138,7 @@ func (w *write) patch(ctx context.Context, from patchTarget, p Patch, validation
 	return w.patchJSON(ctx, from, p, validation)
 }
 
-// unknownPatch is the answer to a patch whose type the resource does not accept.
+// unknownPatch returns the error of a patch whose type the resource does not accept.
 func unknownPatch(accepted []types.PatchType) error {
 	names := make([]string, len(accepted))
 	for i, t := range accepted {
@@ -196,7 +196,7 @@ func (w *write) reportStrict(value string, strict []error, validation string) er
 	return nil
 }
 
-// badPatch is the answer to a patch whose result cannot be decoded.
+// badPatch returns the error of a patch whose result cannot be decoded.
 func badPatch(value string, err error) error {
 	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), value, err.Error())})
 }

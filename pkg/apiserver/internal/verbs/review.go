@@ -10,7 +10,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/check"
 )
 
-// review answers the create of a review, which passes all stages of a create and is not stored.
+// review handles the create of a review, which passes all stages of a create and is not stored.
 func (w *write) review(ctx context.Context, obj objects.Object, review stage.Review) (Result, error) {
 	if err := w.track(nil, obj); err != nil {
 		return Result{}, err

@@ -54,7 +54,7 @@ func toStatus(r schema.GroupResource, name string, err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)
 	case errors.Is(err, context.Canceled):
-		return err // the front end decides whether there is a client to answer
+		return err // the front end decides whether a client is left that gets the error
 	}
 	return plainStatus(err)
 }
@@ -74,7 +74,7 @@ func plainStatus(err error) error {
 	}}
 }
 
-// versionTooLarge is the answer to a resourceVersion that does not exist yet.
+// versionTooLarge returns the error of a request for a resourceVersion that does not exist yet.
 func versionTooLarge(requested, current store.Revision) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", requested, current), 1)
 	err.ErrStatus.Code = http.StatusGatewayTimeout

@@ -98,7 +98,7 @@ func (w *write) checkName(obj metav1.Object) error {
 	return nil
 }
 
-// missingName is the answer to an object without a name.
+// missingName returns the error of an object without a name.
 func (w *write) missingName() error {
 	return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", w.req.Name))
 }

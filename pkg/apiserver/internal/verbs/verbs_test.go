@@ -41,7 +41,7 @@ func serve(t testing.TB, s store.Store) *server {
 	return serveWith(t, s, func(*verbs.Config) {})
 }
 
-// serveWith is serve with a configuration that edit changes.
+// serveWith runs an engine as serve does, after edit has changed its configuration.
 func serveWith(t testing.TB, s store.Store, edit func(*verbs.Config)) *server {
 	t.Helper()
 	srv := &server{store: s, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}
@@ -128,7 +128,7 @@ func newDeployment(name string) *appsv1.Deployment {
 	}
 }
 
-// wantError checks the code of an answer, and that its message contains words.
+// wantError checks the code of an error, and that its message contains words.
 func wantError(t *testing.T, err error, code int32, words string) {
 	t.Helper()
 	status, ok := err.(apierrors.APIStatus)

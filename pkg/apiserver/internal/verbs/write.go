@@ -77,7 +77,7 @@ func (t *table) serves(name string) bool {
 	return ok
 }
 
-// notServed is the answer to a request for a subresource that does not exist.
+// notServed returns the error of a request for a subresource that does not exist.
 func notServed(req *Request) error {
 	return apierrors.NewGenericServerResponse(http.StatusNotFound, req.Verb, schema.GroupResource{}, "", "", 0, true)
 }
@@ -106,7 +106,7 @@ func (w *write) gr() schema.GroupResource { return w.r.Names.GR() }
 // status is toStatus for the request's object.
 func (w *write) status(err error) error { return toStatus(w.gr(), w.req.Name, err) }
 
-// invalid returns the answer with the errors of a validation; nil without errors.
+// invalid returns the Invalid error with the errors of a validation; nil without errors.
 func (w *write) invalid(name string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
@@ -155,7 +155,7 @@ func (w *write) reserve(ctx context.Context, a *stage.Admission, tx *stage.Trans
 	return w.admissionError(a, w.Engine.stages.Reserve(ctx, a, tx))
 }
 
-// admissionError turns the error of a stage into the answer: Forbidden, unless it is a status.
+// admissionError turns the error of a stage into a Status: Forbidden, unless it is a Status already.
 func (w *write) admissionError(a *stage.Admission, err error) error {
 	var status apierrors.APIStatus
 	if err == nil || errors.As(err, &status) {
@@ -276,7 +276,7 @@ func (w *write) stillCurrent(ctx context.Context, i *cache.Item) error {
 	return err
 }
 
-// dryRun returns the item that answers a dry run: obj with the version that it would replace.
+// dryRun returns the item for the response to a dry run: obj with the version that it would replace.
 func (w *write) dryRun(obj objects.Object, key objects.Key, old *cache.Item) *cache.Item {
 	if old == nil {
 		return cache.NewItem(key, 0, obj)

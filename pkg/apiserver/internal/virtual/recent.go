@@ -14,7 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/changelog"
 )
 
-// entry is one object, as JSON, since there are many entries and few are read.
+// entry is one object. It is kept as JSON, since there are many entries and few are read.
 type entry struct {
 	seq    store.Revision
 	row    *objects.Resource

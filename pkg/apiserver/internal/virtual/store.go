@@ -1,6 +1,7 @@
-// Package virtual owns the resources of the group minikctl.dev: traces and decisions. They are not in the store: the newest are
-// kept in a change log of bounded size, with a sequence number of their own as resourceVersion. A watch from before the oldest of
-// them ends with 410. A background loop appends them to files, from which the next start restores them.
+// Package virtual owns the resources of the group minikctl.dev: traces and decisions. They are not in the store: the
+// newest are kept in a change log of bounded size, and their resourceVersion is a sequence number of this package. A
+// watch from before the oldest of them ends with 410. A background loop appends them to files, from which the next start
+// restores them.
 //
 // A Store is a verbs.Backend, as the engine of stored resources is.
 package virtual
@@ -25,7 +26,7 @@ import (
 const DefaultBytes = 16 << 20
 
 const (
-	restoredBytes = 2 << 20                // of entries that a start reads: users wait for it
+	restoredBytes = 2 << 20                // of entries that are read at the start, which takes time
 	maxWaiting    = 64 << 10               // spans that are not in the log yet
 	saveEvery     = 250 * time.Millisecond // the time that new entries wait to be saved; a kill loses that much
 	saveBytes     = 1 << 20                // of new entries that are saved at once
@@ -107,7 +108,7 @@ func (s *Store) Close() {
 	}
 }
 
-// Span records a committed write. The caller is the write, so Span only puts the span in line.
+// Span records a committed write. The write waits for the call, so Span only enqueues the span.
 func (s *Store) Span(span trace.Span) {
 	s.mu.Lock()
 	if len(s.waiting) < maxWaiting {
@@ -147,7 +148,7 @@ func (s *Store) drain() {
 	}
 }
 
-// markUnsaved puts an entry in line for the next save.
+// markUnsaved adds an entry to those that the next save writes.
 func (s *Store) markUnsaved(e *entry) {
 	if s.files == nil {
 		return

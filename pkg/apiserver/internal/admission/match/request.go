@@ -32,7 +32,7 @@ type Request struct {
 	reader    stage.Reader
 
 	Requested Version   // of the request itself
-	Versions  []Version // Asked first, then the equivalent ones
+	Versions  []Version // Requested first, then the equivalent ones
 
 	attributes admission.Attributes
 	versioned  map[schema.GroupVersionKind]*admission.VersionedAttributes
