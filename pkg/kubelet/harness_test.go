@@ -223,7 +223,7 @@ func (r *rig) exits(pod *corev1.Pod, name string, code int) {
 	r.runtime.exit(last.ID, code)
 }
 
-// delete deletes a pod with its own grace period.
+// delete deletes a pod with the grace period of its spec.
 func (r *rig) delete(name string) {
 	r.t.Helper()
 	if _, err := r.api.Delete(r.t.Context(), client.Target{Resource: client.Pods, Namespace: "default", Name: name}, metav1.DeleteOptions{}); err != nil {

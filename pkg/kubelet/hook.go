@@ -12,7 +12,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet/internal/probe"
 )
 
-// runHook runs a lifecycle hook of a running container. It cancels the hook after limit; 0 is without limit.
+// runHook runs a lifecycle hook of a running container. It cancels the hook after limit; 0 means no limit.
 func (l *podLifecycle) runHook(ctx context.Context, pod *corev1.Pod, c *corev1.Container, run Container, h *corev1.LifecycleHandler, limit time.Duration) error {
 	if limit > 0 {
 		var stop context.CancelFunc
@@ -71,7 +71,7 @@ func (k *Kubelet) within(ctx context.Context, d time.Duration) (context.Context,
 	}
 }
 
-// attacher returns the runtime as an Attacher, or the error for users of a runtime that is none.
+// attacher returns the runtime as an Attacher, or, if it does not implement that, the error that users see.
 func (k *Kubelet) attacher() (Attacher, error) {
 	at, ok := k.runtime.(Attacher)
 	if !ok {
@@ -80,7 +80,7 @@ func (k *Kubelet) attacher() (Attacher, error) {
 	return at, nil
 }
 
-// execer returns the runtime as an Execer, or the error for users of a runtime that is none.
+// execer returns the runtime as an Execer, or, if it does not implement that, the error that users see.
 func (k *Kubelet) execer() (Execer, error) {
 	ex, ok := k.runtime.(Execer)
 	if !ok {

@@ -38,7 +38,7 @@ type HostConfig struct {
 type Host struct {
 	HostConfig
 	pods    *client.Cache[*corev1.Pod]  // nil with PerNode
-	nodes   *client.Cache[*corev1.Node] // likewise
+	nodes   *client.Cache[*corev1.Node] // nil with PerNode
 	refs    *references
 	started time.Time
 
@@ -49,7 +49,7 @@ type Host struct {
 	podQueue    reconcile.Enqueue // nil until the loop runs
 	statusQueue reconcile.Enqueue
 	early       map[objects.Key]uint64 // keys that were enqueued before the loop ran, with their revisions
-	overwritten map[objects.Key]uint64 // pods whose conditions another client has overwritten, with the revisions of that
+	overwritten map[objects.Key]uint64 // pods whose conditions another client has overwritten, with the revisions of those writes
 
 	statuses *statusManager
 }

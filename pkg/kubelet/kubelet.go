@@ -275,7 +275,7 @@ func (k *Kubelet) registerUntilDone(ctx context.Context, record func(*client.Rec
 	}
 }
 
-// isRefusal reports whether the API server answered and will give the same answer to the same request.
+// isRefusal reports whether the API server has refused a request, and would refuse it again.
 func isRefusal(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err)
 }

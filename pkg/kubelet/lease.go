@@ -75,8 +75,8 @@ func (k *Kubelet) leaseTarget() client.Target {
 	return client.Target{Resource: client.Leases, Namespace: corev1.NamespaceNodeLease, Name: k.Name}
 }
 
-// renew renews the Lease from the API's last answer, or after a conflict from the current one. A leaving node without a Node has
-// none.
+// renew renews the Lease from the API's last response, or after a conflict from the current one. A leaving node without a
+// Node has none.
 func (k *Kubelet) renew(ctx context.Context) error {
 	if k.Leaving && k.currentNode().UID == "" {
 		return nil

@@ -53,7 +53,7 @@ func (l *podLifecycle) withRefused(seen Pod) Pod {
 	return seen.with(l.refused)
 }
 
-// with adds refused starts. A start that the runtime lists was made, and only its answer was lost.
+// with adds refused starts. A refused start that the runtime lists has succeeded: only its response was lost.
 func (p Pod) with(refused []Container) Pod {
 	for _, c := range refused {
 		if last, ok := p.latest(c.Name); !ok || last.Attempt < c.Attempt {

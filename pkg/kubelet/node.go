@@ -90,7 +90,7 @@ func (k *Kubelet) setNode(node *corev1.Node) {
 	k.node = node
 }
 
-// currentNode returns the newer of the API's last answer and the watch.
+// currentNode returns the newer version of the Node: that of the API's last response or that of the watch.
 func (k *Kubelet) currentNode() *corev1.Node {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -160,7 +160,7 @@ func (k *Kubelet) postNode(ctx context.Context) error {
 	return nil
 }
 
-// patchNode writes the difference between two states of the node and returns the API's answer.
+// patchNode writes the difference between two states of the node and returns the API's response.
 func (k *Kubelet) patchNode(ctx context.Context, old, next *corev1.Node, sub string) (*corev1.Node, error) {
 	if equality.Semantic.DeepEqual(old, next) {
 		return old, nil

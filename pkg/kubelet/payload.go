@@ -80,8 +80,8 @@ func (p payload) equal(o payload) bool {
 	return true
 }
 
-// write replaces the files of a volume. Readers see either all old files or all new ones: the files are in a folder of
-// their own, the link ..data leads to that folder, and the names of the files are links below ..data.
+// write replaces the files of a volume. Readers see either all old files or all new ones: the files are in a new folder,
+// the link ..data leads to that folder, and the names of the files are links below ..data.
 func (v *podVolumes) write(volume string, files payload) error {
 	if old := v.written[volume]; old != nil && old.equal(files) {
 		return nil

@@ -189,7 +189,7 @@ func (w probeWorker) runAll(ctx context.Context, pod *corev1.Pod, started bool) 
 }
 
 // The first check of a container that has just started is repeated within firstCheckTime, and only its last result
-// counts: most programs answer after a few milliseconds, and the next check may be 10 s away.
+// counts: most programs respond after a few milliseconds, and the next check may be 10 s away.
 const (
 	firstCheckTime  = time.Second
 	firstCheckPause = 10 * time.Millisecond
@@ -322,7 +322,7 @@ func (w probeWorker) check(ctx context.Context, pod *corev1.Pod) (probe.Result, 
 	return probe.Failure, "missing probe handler for " + title(pod) + ":" + w.c.Name
 }
 
-// withTimeoutMessage makes a check. It replaces the message of one that timed out by that of every kubelet.
+// withTimeoutMessage makes a check. It replaces the message of a check that timed out by that of Kubernetes' kubelet.
 func (w probeWorker) withTimeoutMessage(ctx context.Context, check func() (probe.Result, string), url string) (probe.Result, string) {
 	result, text := check()
 	if result == probe.Failure && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {

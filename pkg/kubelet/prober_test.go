@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// later is sees with a clock that advances.
+// later is like sees, but advances the clock while it waits.
 func (r *rig) later(pod, want string) *corev1.Pod {
 	r.t.Helper()
 	var last *corev1.Pod

@@ -58,9 +58,9 @@ type Describer interface {
 
 // HealthChecker is implemented by runtimes that can become unable to start containers.
 type HealthChecker interface {
-	// Healthy returns nil while the runtime can start containers, and otherwise why it cannot. The node is then not Ready,
-	// and its Ready condition shows the error's text. Healthy does not block; the runtime announces a new answer through
-	// Changed.
+	// Healthy returns nil while the runtime can start containers, and otherwise why it cannot. The node is then not
+	// Ready, and its Ready condition shows the error's text. Healthy does not block; the runtime announces a new result
+	// through Changed.
 	Healthy() error
 }
 

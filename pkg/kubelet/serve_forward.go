@@ -81,7 +81,7 @@ func (f forwarder) PortForward(ctx context.Context, _, _ string, port int32, str
 const tunnelPrefix = "SPDY/3.1+"
 
 // openTunnel opens a WebSocket that carries an SPDY connection, and returns the response writer and the request of that
-// connection. On an error it has written the answer.
+// connection. On an error it has written the response.
 func openTunnel(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *http.Request, func(), error) {
 	inner := r.Clone(r.Context())
 	inner.Method = http.MethodPost

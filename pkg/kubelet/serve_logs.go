@@ -42,7 +42,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	out := &flushing{w, http.NewResponseController(w)}
 	w.WriteHeader(http.StatusOK)
 	_ = out.to.Flush() // a follower receives the headers before the first line
-	// An error ends the answer: its status is sent already.
+	// An error ends the response: its status is sent already.
 	_ = crilog.Copy(r.Context(), t.worker.logPath(t.pod, t.name, run.Attempt), o, out)
 }
 
@@ -74,8 +74,8 @@ func (w *podWorker) runs(run Container) bool {
 	return false
 }
 
-// logged returns the start of the container whose log is served: the newest, or the one before. The error for one that has
-// no log has the message of every kubelet.
+// logged returns the start of the container whose log is served: the newest, or the one before. If there is no log, the
+// error has the message of Kubernetes' kubelet.
 func (t target) logged(previous bool) (Container, error) {
 	seen, _ := t.worker.seen()
 	attempts := seen.attempts(t.name)

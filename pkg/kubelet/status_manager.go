@@ -24,7 +24,7 @@ import (
 type statusManager struct {
 	mu      sync.Mutex
 	pending map[objects.Key]*statusUpdate
-	written map[types.UID]*corev1.Pod // the API's answers to the last writes, which may be newer than the watch
+	written map[types.UID]*corev1.Pod // the API's responses to the last writes, which may be newer than the watch
 }
 
 // statusUpdate is a status to write.
@@ -45,8 +45,8 @@ func (m *statusManager) keys() []objects.Key {
 	return slices.Collect(maps.Keys(m.pending))
 }
 
-// put adds a status. Unless replace is set, it gives way to a pending one. The last status of a pod is never replaced by
-// another of the same pod.
+// put adds a status. Unless replace is set, a pending status of the pod stays instead. The last status of a pod is never
+// replaced by another of the same pod.
 func (m *statusManager) put(key objects.Key, next *statusUpdate, replace bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,7 +68,7 @@ func (m *statusManager) take(key objects.Key) *statusUpdate {
 	return next
 }
 
-// newest returns the newer of a pod from the watch and the answer to its last write.
+// newest returns the newer version of a pod: that of the watch or that of the response to its last write.
 func (m *statusManager) newest(pod *corev1.Pod) *corev1.Pod {
 	m.mu.Lock()
 	defer m.mu.Unlock()

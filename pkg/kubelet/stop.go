@@ -64,7 +64,7 @@ func (l *podLifecycle) stop(ctx context.Context, pod *corev1.Pod, seen Pod) bool
 	return false
 }
 
-// stopRetry is the pause after the runtime could not stop a container.
+// stopRetry is the pause after a failed stop of a container, before the next attempt.
 const stopRetry = time.Second
 
 // stopUntilDone stops the containers until none runs. It returns false if ctx ends before.
@@ -109,7 +109,7 @@ func (l *podLifecycle) stopAll(ctx context.Context, pod *corev1.Pod, seen Pod, g
 	}
 }
 
-// kill stops one container: it runs the preStop hook, then stops the program. message is that of the Event; "" is the
+// kill stops one container: it runs the preStop hook, then stops the program. message is that of the Event; "" means the
 // usual one.
 func (l *podLifecycle) kill(ctx context.Context, pod *corev1.Pod, c *corev1.Container, run Container, message string, grace time.Duration, hooks bool) {
 	if message == "" {

@@ -26,7 +26,7 @@ type podVolumes struct {
 	written map[string]payload // by volume
 }
 
-// mountRetry is the pause after a volume that could not be made.
+// mountRetry is the pause after a volume could not be set up, before the next attempt.
 const mountRetry = 2 * time.Second
 
 func (v *podVolumes) folder(volume string) string {
@@ -58,7 +58,7 @@ func (v *podVolumes) mount(ctx context.Context, pod *corev1.Pod) (time.Duration,
 	return 0, nil
 }
 
-// refresh updates the volumes of a running pod and returns when to do so again; 0 is not.
+// refresh updates the volumes of a running pod and returns the time until the next update; 0 means none.
 func (v *podVolumes) refresh(ctx context.Context, pod *corev1.Pod) time.Duration {
 	if v.simulated() || len(pod.Spec.Volumes) == 0 {
 		return 0

@@ -201,7 +201,7 @@ func (w *whole) logs(name string, opts *corev1.PodLogOptions) string {
 	return string(b)
 }
 
-// web is a pod of the built-in web server, which is ready when it answers.
+// web is a pod of the built-in web server, which is ready when it responds.
 func web(name, image string) *corev1.Pod {
 	c := corev1.Container{Name: "web", Image: image, ReadinessProbe: &corev1.Probe{PeriodSeconds: 1}}
 	c.ReadinessProbe.HTTPGet = &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt(8080)}

@@ -108,7 +108,7 @@ func (w *podWorker) warnIgnoredFields(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// deadline returns how long the pod may still be active; 0 is without limit.
+// deadline returns how long the pod may still be active; 0 means no limit.
 func (w *podWorker) deadline(pod *corev1.Pod) (left time.Duration, expired bool) {
 	if pod.Spec.ActiveDeadlineSeconds == nil {
 		return 0, false
@@ -120,7 +120,7 @@ func (w *podWorker) deadline(pod *corev1.Pod) (left time.Duration, expired bool)
 	return left, left <= 0
 }
 
-// soonest returns the shorter of two times to wait, where 0 is none.
+// soonest returns the shorter of two waiting times, where 0 means not to wait.
 func soonest(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -195,7 +195,7 @@ func (w *podWorker) planInput() planInput {
 	return planInput{probes: &w.prober, lifecycle: &w.lifecycle, now: w.clock().Now()}
 }
 
-// terminateWith ends the pod for a reason of the kubelet's own.
+// terminateWith ends the pod for a reason that the kubelet has found, such as an eviction or a deadline.
 func (w *podWorker) terminateWith(ctx context.Context, pod *corev1.Pod, end podEnd) error {
 	w.mu.Lock()
 	w.end = &end

@@ -61,7 +61,7 @@ func actSelf(args []string) error {
 	return nil
 }
 
-// actTwins listens on one port with a socket each for IPv4 and IPv6, as some web servers do.
+// actTwins listens on one port with two sockets, one for IPv4 and one for IPv6, as some web servers do.
 func actTwins(args []string) error {
 	for _, network := range []string{"tcp4", "tcp6"} {
 		l, err := net.Listen(network, ":"+args[0])

@@ -26,15 +26,15 @@ func TestWithoutFilters(t *testing.T) {
 	again(t, "^TestRuntime$", nil, actVariable+"=confine", noFilters+"=1")
 }
 
-// noFilters makes actConfine refuse filters, too.
+// noFilters is the environment variable that makes actConfine refuse seccomp filters, too.
 const noFilters = "MINIKCTL_PROCESSTEST_NO_FILTERS"
 
-// namespaces are the flags of clone that ask for new ones.
+// namespaces are the flags of clone that create namespaces.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID |
 	unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
 
-// actConfine installs a filter that answers EPERM to unshare, setns, mount, and clone with the flags of namespaces. It then
-// executes this test program again.
+// actConfine installs a filter by which unshare, setns, mount, and clone with the flags of namespaces fail with EPERM. It
+// then executes this test program again.
 func actConfine(args []string) error {
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

@@ -40,8 +40,8 @@ func (r *Runtime) Features() []kubelet.Feature {
 	}
 }
 
-// keysProtected is the feature that pods cannot read the keys of the cluster, which this runtime does not have: a process
-// of the daemon's user can read all files of the daemon.
+// keysProtected returns the feature PodsCannotReadKeys with OK false: containers run as the daemon's user, so they can
+// read the keys of the cluster.
 func keysProtected() kubelet.Feature {
 	message := fmt.Sprintf("containers run as user %d, the daemon's own, and can read its files, the cluster's keys among them", os.Getuid())
 	if os.Getuid() == 0 {
@@ -50,7 +50,7 @@ func keysProtected() kubelet.Feature {
 	return kubelet.Feature{Name: "KeysProtected", Reason: "PodsRunAsDaemonUser", Message: message}
 }
 
-// refusal returns why pods have no addresses of their own, or "".
+// refusal returns why pods share one address, or "" if each has its own.
 func (h *Host) refusal() string {
 	if h.pool == nil {
 		return "the daemon has no range of addresses"

@@ -7,7 +7,7 @@
 //     a root folder with all its mounts below their paths: /etc/config is at $MINIKCTL_ROOT/etc/config. The runtime maps the
 //     paths of the program and the working directory, and replaces $(MINIKCTL_ROOT) in arguments and environment. The root
 //     folder is the default of the working directory and of $HOME. A mount is as writable as its source.
-//   - On Linux each pod has an address of its own in the daemon's 127.N.0.0/16. Sockets that its processes bind to any address
+//   - On Linux each pod has its own address in the daemon's 127.N.0.0/16. Sockets that its processes bind to any address
 //     or to loopback are bound to that address, so that several pods can use one port. Ports below 1024 need the usual
 //     privileges. Where the machine refuses the filter that this takes, and on other systems, pods share 127.0.0.1.
 //   - Memory limits are watched, not enforced: a container above its limit is killed as OOMKilled. CPU limits have no effect.
@@ -35,7 +35,7 @@ import (
 
 // Config configures a Host.
 type Config struct {
-	Root  string      // a folder of its own; created if missing
+	Root  string      // the runtime's folder, used by nothing else; created if missing
 	Range addr.Range  // the daemon's pod addresses; 0: pods share 127.0.0.1
 	Clock clock.Clock // nil: the machine's
 }
@@ -53,12 +53,12 @@ type Host struct {
 	pods    map[types.UID]*pod
 	nodes   map[string]*Runtime
 	status  map[string]*wire.Status
-	notify  map[string]*os.File   // kept for the next supervisor
+	notify  map[string]*os.File   // notify descriptors, kept for the next supervisor
 	pipes   map[string][]*os.File // likewise
 	removed map[string]struct{}   // removed; older events about them are ignored
 	synced  bool                  // status is complete
 	turned  chan struct{}         // closed and replaced when synced or failed changes
-	refused string                // why pods share 127.0.0.1; known once synced
+	refused string                // why pods share 127.0.0.1; set once synced
 	failed  error                 // why no supervisor could be started, at the last attempt
 }
 

@@ -14,7 +14,7 @@ func TestMemoryLimit(t *testing.T) {
 		t.Skip("memory limits are not looked at here")
 	}
 	m := newMachine(t)
-	// The second program holds a line of 200 MB. It counts although it runs in a session of its own.
+	// The second program holds a line of 200 MB. It counts although it runs in another session.
 	spec := kubelet.ContainerSpec{Command: []string{"/bin/sh", "-c",
 		`setsid sh -c '(head -c 200000000 /dev/zero; echo ready >&2; sleep 1000) | tail -n 1 >/dev/null'`}}
 	spec.Limits.Memory = 100 << 20

@@ -79,7 +79,8 @@ func (h *Host) connect() (*wire.Conn, error) {
 // startTime bounds the start of a supervisor, which takes some milliseconds.
 const startTime = 30 * time.Second
 
-// startSupervisor has no context: when the Host closes, a supervisor must either be reachable or not be started.
+// startSupervisor starts a supervisor and returns a connection to it. It takes no context, so that the Host does not
+// close while a supervisor is started but not reachable yet.
 func (h *Host) startSupervisor() (*wire.Conn, error) {
 	log, err := os.OpenFile(h.path(wire.LogFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
@@ -157,8 +158,8 @@ func (h *Host) unsync() {
 	h.setSynced(false, h.failed)
 }
 
-// setSynced records whether status is complete and why no supervisor could be started, wakes the calls that wait for either,
-// and announces a change of health to the nodes. h.mu must be held.
+// setSynced records whether status is complete and why no supervisor could be started, wakes the calls that wait, and
+// announces a change of health to the nodes. h.mu must be held.
 func (h *Host) setSynced(synced bool, failed error) {
 	healthy := (h.failed == nil) == (failed == nil)
 	h.synced, h.failed = synced, failed

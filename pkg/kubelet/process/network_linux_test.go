@@ -14,7 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
-// addressed returns a machine whose pods have addresses of their own.
+// addressed returns a machine whose pods have their own addresses.
 func addressed(t *testing.T) *machine {
 	m := newMachine(t)
 	for _, f := range m.rt.Features() {

@@ -18,7 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/network/addr"
 )
 
-// driver opens hosts, each with an address range of its own.
+// driver opens hosts, each with its own address range.
 var driver = runtimetest.Driver{
 	Tier: process.Tier,
 	New: func(root string) (kubelet.Runtime, func() error, error) {

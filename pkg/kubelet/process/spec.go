@@ -11,7 +11,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// defaultPath is the PATH of images with files of their own, as in every container runtime.
+// defaultPath is the PATH of images that contain files, as in every container runtime.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // spec returns the supervisor's spec of a container of p.

@@ -145,7 +145,7 @@ func stopKills(f *fixture) {
 	}
 }
 
-// family starts a child, one in a process group of its own, and one that has left the session and lost its parent.
+// family starts three processes: a child, a child in another process group, and an orphan in another session.
 const family = `sleep 1000 & echo pid $!
 setsid sh -c 'echo pid $$; exec sleep 1000' &
 sh -c 'setsid sh -c "sleep 1000 & echo pid \$!" &'

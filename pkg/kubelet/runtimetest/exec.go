@@ -44,7 +44,7 @@ func samePort(f *fixture) {
 	}
 }
 
-// ask returns the answer of the server at address, "" if there is none.
+// ask returns what the server at address writes, "" if there is none.
 func ask(address string) string {
 	c, err := net.Dial("tcp", address)
 	if err != nil {

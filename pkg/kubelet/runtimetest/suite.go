@@ -31,7 +31,7 @@ func Run(t *testing.T, d Driver) {
 	for _, c := range []struct {
 		name      string
 		test      func(*fixture)
-		processes bool // needs real ones
+		processes bool // the test needs real processes
 	}{
 		{"FieldsAreListed", fieldsAreListed, false},
 		{"PodIsThereUntilStopped", podIsThereUntilStopped, false},
@@ -76,7 +76,7 @@ func Run(t *testing.T, d Driver) {
 	}
 }
 
-// fixture is a runtime with a folder of its own.
+// fixture is a runtime with its own folder.
 type fixture struct {
 	testing.TB
 	driver Driver

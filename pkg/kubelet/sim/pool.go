@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// pool allocates the addresses of 10.244.0.0/16, then those of 10.245.0.0/16 and so on to 10.255.0.0/16: a simulated
-// cluster may have more pods than one range has addresses.
+// pool allocates the addresses from 10.244.0.0 to 10.255.255.255 in order: a simulated cluster may have more pods than
+// 10.244.0.0/16 has addresses.
 type pool struct {
 	used map[uint32]struct{}
 	next uint32

@@ -7,7 +7,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
-// end is the time and exit code of a container by its rule. A container that has been stopped before keeps its own.
+// end is the time and exit code of a container by its rule. They do not change a container that was stopped before.
 type end struct {
 	at   time.Time
 	node *node
@@ -48,7 +48,7 @@ func (c *Cluster) arm() {
 		c.timer.Stop()
 	}
 	c.due = c.ends[0].at
-	// fire has a goroutine of its own, since a fake clock calls the function while it holds its lock.
+	// fire runs in a new goroutine, since a fake clock calls the function while it holds its lock.
 	c.timer = c.clock.AfterFunc(c.due.Sub(c.clock.Now()), func() { go c.fire() })
 }
 

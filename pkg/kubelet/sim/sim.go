@@ -1,6 +1,6 @@
 // Package sim owns the runtime of simulated nodes, which runs no programs. A container runs from its start until it is
-// stopped, or until a rule of its pod ends it. Pods are kept in memory only. They have no goroutine and no timer of their
-// own, and addresses of 10.244.0.0/16 that are not reachable.
+// stopped, or until a rule of its pod ends it. Pods are kept in memory only. They need no goroutine and no timer. Their
+// addresses, from 10.244.0.0/16 on, are not reachable.
 //
 // Rules are annotations of the pod that simulate programs that end, such as jobs and crash loops:
 //
@@ -63,7 +63,7 @@ func (c *Cluster) Runtime(string) kubelet.Runtime {
 	return &node{cluster: c, pods: map[types.UID]*pod{}, changed: make(chan struct{}, 1)}
 }
 
-// New returns the runtime of a node in a Cluster of its own.
+// New returns the runtime of the only node of a new Cluster.
 func New(clk clock.Clock, src *clock.Source) kubelet.Runtime { return NewCluster(clk, src).Runtime("") }
 
 // Close implements kubelet.Nodes. The pods of simulated nodes end with their Cluster.

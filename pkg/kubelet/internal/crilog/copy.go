@@ -185,7 +185,7 @@ func (c *copier) follow(ctx context.Context) error {
 	}
 }
 
-// turn opens the next file when the current one has been rotated. It first copies the last lines of that.
+// turn opens the next file when the current one has been rotated, after it has copied the last lines of the current one.
 func (c *copier) turn() (bool, error) {
 	now, err := os.Stat(c.path)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package crilog reads container logs in CRI's format: a line is "TIME STREAM TAG TEXT", where the tag begins with F for
-// a full line and P for a part of one that goes on in the next.
+// a full line and P for a part of a line that the next one continues.
 package crilog
 
 import (

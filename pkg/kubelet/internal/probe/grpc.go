@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// GRPC checks a service by the gRPC health checking protocol; "" is the server as a whole. ctx ends after timeout, which
-// is only for the message.
+// GRPC checks a service by the gRPC health checking protocol; "" means the server as a whole. ctx must end after timeout,
+// which GRPC uses for the error message only.
 func GRPC(ctx context.Context, address, service, agent string, timeout time.Duration) (Result, string) {
 	// The dialer bypasses proxies.
 	conn, err := grpc.NewClient("passthrough:///"+address,
@@ -27,7 +27,7 @@ func GRPC(ctx context.Context, address, service, agent string, timeout time.Dura
 	if err != nil {
 		return Failure, fmt.Sprintf("error: failed to connect service at %q: %+v", address, err)
 	}
-	defer func() { _ = conn.Close() }() // a second Close is the only error
+	defer func() { _ = conn.Close() }() // Close fails only if the connection is closed already
 	response, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: service})
 	switch {
 	case err == nil:

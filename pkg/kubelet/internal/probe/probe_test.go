@@ -116,7 +116,7 @@ func TestGRPC(t *testing.T) {
 }
 
 func TestGRPCTimesOut(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts and never answers
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts and never responds
 	if err != nil {
 		t.Fatal(err)
 	}
