@@ -69,7 +69,7 @@ func TestWebhooks(t *testing.T) {
 	}
 }
 
-// TestUpdatesKeepOldInvalidFields checks that an update may keep invalid fields of the old configuration.
+// TestUpdatesKeepOldInvalidFields checks that an update may keep the fields of the old configuration that are invalid.
 func TestUpdatesKeepOldInvalidFields(t *testing.T) {
 	old := webhook(func(w *admissionv1.MutatingWebhook) {
 		w.SideEffects, w.AdmissionReviewVersions = new(admissionv1.SideEffectClassSome), []string{"v2"}

@@ -49,8 +49,8 @@ func toOld(crd *apiextensionsv1.CustomResourceDefinition) (runtime.Object, error
 	return out, apiextensionsv1beta1.Convert_apiextensions_CustomResourceDefinition_To_v1beta1_CustomResourceDefinition(mid, out, nil)
 }
 
-// modernize converts to schemas what v1beta1 has other fields for: that unknown fields are preserved, and that
-// the schema is optional. It copies schemas that versions share.
+// modernize converts the v1beta1 fields that v1 expresses in schemas: preserveUnknownFields, and a missing schema. It
+// copies schemas that versions share.
 func modernize(spec *apiextensionsv1.CustomResourceDefinitionSpec) {
 	if !spec.PreserveUnknownFields {
 		return

@@ -46,8 +46,8 @@ func compare(crd, old *apiextensionsv1.CustomResourceDefinition, check func(now,
 	return check(now, was)
 }
 
-// bare removes the schemas and the fields that are checked against them: unchanged schemas
-// need no second check, which takes a second for schemas with many rules.
+// bare removes the schemas and the fields that are checked against them: unchanged schemas are not checked again, which
+// would take a second for schemas with many rules.
 func bare(crd *apiextensions.CustomResourceDefinition) {
 	crd.Spec.SelectableFields = nil
 	crd.Spec.Validation = &apiextensions.CustomResourceValidation{

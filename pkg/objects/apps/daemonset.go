@@ -61,7 +61,7 @@ func defaultDaemonSet(ds *appsv1.DaemonSet) {
 		s.RevisionHistoryLimit = new(int32(10))
 	}
 	podspec.DefaultTemplate(&s.Template)
-	setTemplateGeneration(ds, templateGeneration(ds)) // so that the writer owns it in managedFields
+	setTemplateGeneration(ds, templateGeneration(ds)) // set before managedFields are updated, so that the writer owns it
 }
 
 // prepareDaemonSet counts the template's changes in an annotation, which was a field of extensions/v1beta1.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 	"time"
-	_ "time/tzdata" // time zones on machines without a database of them
+	_ "time/tzdata" // for machines without a time zone database
 
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"

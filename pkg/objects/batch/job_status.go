@@ -200,7 +200,7 @@ func (w *statusWrite) success() {
 	}
 }
 
-// changes checks fields that may not go back.
+// changes checks the fields that may not decrease or be unset.
 func (w *statusWrite) changes() {
 	s, was, spec := &w.j.Status, &w.old.Status, &w.j.Spec
 	for _, t := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobComplete, batchv1.JobFailureTarget} {

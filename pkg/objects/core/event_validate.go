@@ -14,7 +14,7 @@ import (
 
 // The maximum lengths of texts in events with an event time.
 const (
-	maxEventName = 128 // of reporting instance, action and reason
+	maxEventName = 128 // of the reporting instance, and also of action and reason
 	maxEventNote = 1024
 )
 
@@ -33,7 +33,7 @@ func otherNamespace(e *corev1.Event) *field.Error {
 	return field.Invalid(field.NewPath("involvedObject", "namespace"), e.InvolvedObject.Namespace, "does not match event.namespace")
 }
 
-// oldEvent checks an event without an event time. An event about a cluster-scoped object is in the default namespace.
+// oldEvent checks an event without an eventTime. An event about a cluster-scoped object must be in the default namespace.
 func oldEvent(e *corev1.Event) field.ErrorList {
 	of := e.InvolvedObject.Namespace
 	if of == e.Namespace || of == "" && e.Namespace == metav1.NamespaceDefault {
@@ -113,7 +113,7 @@ func eventSeries(e *corev1.Event) field.ErrorList {
 	return errs
 }
 
-// newEventChanges rejects changes except of the series.
+// newEventChanges rejects changes of fields other than series.
 func newEventChanges(e, old *corev1.Event) field.ErrorList {
 	errs := check.MetaUpdate(e, old)
 	if !equality.Semantic.DeepEqual(e.Series, old.Series) {

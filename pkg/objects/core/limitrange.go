@@ -46,7 +46,7 @@ func defaultLimitRange(l *corev1.LimitRange) {
 	}
 }
 
-// fillResources adds the resources that list lacks.
+// fillResources adds the resources of from that list lacks.
 func fillResources(list, from corev1.ResourceList) {
 	for name, q := range from {
 		if _, ok := list[name]; !ok {

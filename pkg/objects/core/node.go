@@ -49,7 +49,7 @@ func defaultNode(n *corev1.Node) {
 	}
 }
 
-// sameCIDRs synchronises podCIDR and podCIDRs. podCIDR takes precedence.
+// sameCIDRs makes podCIDR and podCIDRs[0] equal. podCIDR takes precedence.
 func sameCIDRs(s *corev1.NodeSpec) {
 	switch {
 	case s.PodCIDR != "" && (len(s.PodCIDRs) == 0 || s.PodCIDRs[0] != s.PodCIDR):

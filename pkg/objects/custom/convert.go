@@ -57,7 +57,7 @@ func (k *kind) convert(obj runtime.Object, to *version) (*unstructured.Unstructu
 	return k.turn(u, to)
 }
 
-// turn is convert, and may change the object.
+// turn is like convert, but may change the object.
 func (k *kind) turn(u *unstructured.Unstructured, to *version) (*unstructured.Unstructured, error) {
 	gv := to.gvk.GroupVersion()
 	switch {
@@ -102,8 +102,8 @@ func (k *kind) byWebhook() bool {
 	return c != nil && c.Strategy == apiextensionsv1.WebhookConverter
 }
 
-// ask calls the conversion webhook. The functions of a row have no request's context: the webhook's
-// timeout bounds the call.
+// ask calls the conversion webhook. The functions of a row get no context of a request: the webhook's timeout bounds the
+// call.
 func (k *kind) ask(u *unstructured.Unstructured, to schema.GroupVersion) (*unstructured.Unstructured, error) {
 	if k.webhook == nil {
 		return nil, errors.New("no client for the conversion webhook")

@@ -6,9 +6,9 @@ import (
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 )
 
-// outline is the part of a schema that shows whether an object needs neither pruning nor defaults, as nearly all stored objects.
-// Otherwise the library does both, which takes ten times as long. An outline may report work where there is none, but never
-// the reverse. A nil outline knows no fields.
+// outline is the part of a schema that shows whether an object needs neither pruning nor defaults, as nearly all stored
+// objects. Otherwise the library does both, which takes ten times as long. An outline may report work where there is
+// none, but never the reverse. A nil outline has no fields.
 type outline struct {
 	fields   map[string]*outline
 	others   bool // additional properties are known, with the outline other

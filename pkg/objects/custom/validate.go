@@ -172,7 +172,7 @@ type before struct {
 	same  *common.CorrelatedObject // nil with an old value: the library correlates them
 }
 
-// beforeOf returns the before of an object, or of a part of it.
+// beforeOf returns the old value of an object, or of a part of it, for its checks.
 func beforeOf(same *common.CorrelatedObject, part ...string) before {
 	b := before{same != nil, same}
 	for _, name := range part {

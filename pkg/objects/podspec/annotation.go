@@ -49,7 +49,7 @@ func Annotations(annotations map[string]string, s *corev1.PodSpec, at *field.Pat
 	return errs
 }
 
-// speaks reports whether pods interpret any of the annotations, which few pods have.
+// speaks reports whether one of the annotations is checked. Few pods have such annotations.
 func speaks(annotations map[string]string) bool {
 	for key := range annotations {
 		switch key {

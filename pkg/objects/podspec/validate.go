@@ -27,8 +27,8 @@ type validator struct {
 	claims  *podClaims
 
 	// Invalid fields that the old spec has, so that an update may keep them.
-	relabels     bool // the policy of changing SELinux labels
-	restartsInit bool // a resize policy that restarts an init container
+	relabels     bool // the old spec has an invalid seLinuxChangePolicy
+	restartsInit bool // the old spec has a resize policy that restarts an init container
 }
 
 // hostUsers reports whether the pod uses the host's user namespace, the default.

@@ -106,7 +106,7 @@ func (w *warner) term(t *corev1.NodeSelectorTerm, at *field.Path) {
 	}
 }
 
-// preference is term, and also warns about invalid label values, which match no node.
+// preference is like term, but also warns about invalid label values, which match no node.
 func (w *warner) preference(t *corev1.NodeSelectorTerm, at *field.Path) {
 	for i := range t.MatchExpressions {
 		w.expression(&t.MatchExpressions[i], at.Child("matchExpressions").Index(i))

@@ -165,7 +165,7 @@ func consumption(c *resourcev1.DeviceCounterConsumption, at *field.Path) field.E
 	return counters(c.CounterSet, "counterSet", c.Counters, resourcev1.ResourceSliceMaxCountersPerDeviceCounterConsumption, at)
 }
 
-// counters checks the name of a counter set, in the field called, and its counters.
+// counters checks the name of a counter set, in the field named by called, and its counters.
 func counters(name, called string, all map[string]resourcev1.Counter, most int, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if name == "" {

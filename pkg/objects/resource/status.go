@@ -75,7 +75,7 @@ func consumer(r *resourcev1.ResourceClaimConsumerReference, at *field.Path) fiel
 func (n names) allocation(a *resourcev1.AllocationResult, at *field.Path) field.ErrorList {
 	devices := at.Child("devices")
 	errs := items(a.Devices.Results, resourcev1.AllocationResultsMaxSize, devices.Child("results"), n.result)
-	// The claim and the class may each add as many.
+	// The claim and the class may each add the maximum number.
 	errs = append(errs, items(a.Devices.Config, 2*resourcev1.DeviceConfigMaxSize, devices.Child("config"), n.resultConfig)...)
 	if a.NodeSelector != nil {
 		errs = append(errs, podspec.NodeSelector(a.NodeSelector, at.Child("nodeSelector"))...)
