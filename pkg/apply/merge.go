@@ -51,7 +51,7 @@ func threeWay(gvk schema.GroupVersionKind, original, modified, current []byte, o
 	unchanged := func(kept mergepatch.PreconditionFunc) mergepatch.PreconditionFunc {
 		return func(p any) bool {
 			same = same && kept(p)
-			return true // the library's error for this has no type of its own
+			return true // the library's error for this has no type
 		}
 	}
 	data, err := jsonmergepatch.CreateThreeWayJSONMergePatch(original, modified, current, unchanged(mergepatch.RequireKeyUnchanged("apiVersion")),

@@ -86,7 +86,7 @@ func (p *podWatcher) run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// note keeps the pod for explain and signals restarts and a pod that can't start.
+// note records the pod for explain, and signals a restart of it or that it can't start.
 func (p *podWatcher) note(ctx context.Context, pod *corev1.Pod, change watch.EventType) {
 	p.mu.Lock()
 	if before := p.pods[pod.Name]; before != nil && restarts(pod) > restarts(before) {

@@ -23,13 +23,13 @@ type response struct {
 	body string
 }
 
-// server answers requests with the responses of a test, in order.
+// server responds to requests with the responses of a test, in order.
 type server struct {
 	*httptest.Server
 	responses map[string][]response                       // by method; the last stays
 	watches   []func(event func(string), r *http.Request) // of the object, one per connection; the last stays open
 	pods      func(event func(string), r *http.Request)   // the watch of pods
-	paths     map[string]string                           // bodies of GET by path, before answers
+	paths     map[string]string                           // bodies of GET by path; they take precedence over responses
 
 	mu       sync.Mutex
 	requests []string // METHOD, and the selector of a watch of pods

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// status is how far an object is. The rules are those of kstatus (sigs.k8s.io/cli-utils): an object is current when its
-// controller has observed it and the cluster has what its spec asks for.
+// status is the progress of an object towards its desired state. The rules are those of kstatus (sigs.k8s.io/cli-utils):
+// an object is current when its controller has observed it and the cluster has what its spec asks for.
 type status struct {
 	progress string // what is missing, or what was reached; "" for objects without progress
 	current  bool
@@ -40,7 +40,7 @@ func statusOf(obj *unstructured.Unstructured) (status, error) {
 	return generic(obj)
 }
 
-// rules are the kinds whose status has a meaning of its own. Other kinds follow the conventions (see generic).
+// rules are the rules of the kinds with special status fields. Other kinds follow the conventions (see generic).
 var rules = map[schema.GroupKind]func(*unstructured.Unstructured) (status, error){
 	{Kind: "Pod"}:                                  decoded(podStatus),
 	{Kind: "ReplicationController"}:                decoded(replicationControllerStatus),
@@ -57,7 +57,7 @@ var rules = map[schema.GroupKind]func(*unstructured.Unstructured) (status, error
 
 const crdKind = "CustomResourceDefinition"
 
-// decoded returns rule for objects that are not decoded yet.
+// decoded adapts a rule for a Go type to unstructured objects.
 func decoded[T any](rule func(*T) (status, error)) func(*unstructured.Unstructured) (status, error) {
 	return func(u *unstructured.Unstructured) (status, error) {
 		obj := new(T)
@@ -217,8 +217,8 @@ func definitionStatus(obj *unstructured.Unstructured) (status, error) {
 	return status{current: established.Status == metav1.ConditionTrue}, nil
 }
 
-// generic is the rule for kinds without a rule of their own: the controller has observed the spec, and no condition says
-// that the object is not ready. Objects without conditions are current at once.
+// generic is the rule for all other kinds: the controller has observed the spec, and no condition says that the object is
+// not ready. Objects without conditions are current at once.
 func generic(obj *unstructured.Unstructured) (status, error) {
 	if observed, ok, err := unstructured.NestedInt64(obj.Object, "status", "observedGeneration"); err == nil && ok && observed < obj.GetGeneration() {
 		return waiting("its controller has not observed the change yet")

@@ -166,7 +166,7 @@ func TestPodLine(t *testing.T) {
 	}
 }
 
-// deploymentAt is a Deployment of one replica, so many of which are available.
+// deploymentAt is a Deployment with one replica and the given resourceVersion and available replicas.
 func deploymentAt(version, available string) string {
 	return `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"default","uid":"d","generation":1,"resourceVersion":"` + version + `"},
 		"spec":{"replicas":1,"selector":{"matchLabels":{"app":"web"}},"template":{"spec":{}}},
@@ -320,7 +320,7 @@ func TestWaitHolds(t *testing.T) {
 	}
 }
 
-// TestWaitHoldsAfterRestart: a container that restarts begins the hold anew, though the Deployment stays available.
+// TestWaitHoldsAfterRestart: a container that restarts begins the hold time again, though the Deployment stays available.
 func TestWaitHoldsAfterRestart(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Time{})
 	s := newServer(t, map[string][]response{http.MethodGet: {{body: deploymentAt("1", "1")}}})

@@ -99,7 +99,7 @@ func (s *Caches) Forget(resource schema.GroupVersionResource) {
 	}
 }
 
-// Pods, Nodes and the others below are CacheOf the resource of that name.
+// Pods, Nodes and the others below return CacheOf the resource of that name.
 func (s *Caches) Pods() *Cache[*corev1.Pod]   { return CacheOf[*corev1.Pod](s, Pods) }
 func (s *Caches) Nodes() *Cache[*corev1.Node] { return CacheOf[*corev1.Node](s, Nodes) }
 func (s *Caches) Namespaces() *Cache[*corev1.Namespace] {

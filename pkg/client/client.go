@@ -21,9 +21,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Client makes requests to the API under one identity. It is safe for concurrent use. Errors are
-// *apierrors.StatusError, the same from every implementation, unless there was no answer: then they are errors of the network
-// or the context. Writes carry the context's trace.Report.
+// Client makes requests to the API under one identity. It is safe for concurrent use. Errors are *apierrors.StatusError,
+// the same from every implementation, unless there was no response: then they are errors of the network or the context.
+// Writes carry the context's trace.Report.
 type Client interface {
 	Get(ctx context.Context, t Target, opts metav1.GetOptions) (objects.Object, error)
 	List(ctx context.Context, t Target, opts metav1.ListOptions) (List, error)
@@ -38,8 +38,8 @@ type Client interface {
 	Update(ctx context.Context, t Target, obj runtime.Object, opts metav1.UpdateOptions) (runtime.Object, error)
 	Patch(ctx context.Context, t Target, p Patch, opts metav1.PatchOptions) (runtime.Object, error)
 
-	// Delete deletes the object that t names, or all objects of t.Namespace if t.All is set. The returned object is nil if
-	// the API answers with a Status.
+	// Delete deletes the object that t names, or all objects of t.Namespace if t.All is set. The returned object is nil
+	// if the response is a Status.
 	Delete(ctx context.Context, t Target, opts metav1.DeleteOptions) (runtime.Object, error)
 }
 

@@ -231,7 +231,7 @@ func (c *overHTTP) send(ctx context.Context, r request, obj runtime.Object) (run
 	return c.do(ctx, r)
 }
 
-// do sends r and returns the object of the answer.
+// do sends r and returns the object of the response.
 func (c *overHTTP) do(ctx context.Context, r request) (runtime.Object, error) {
 	if c.timeout > 0 {
 		var cancel context.CancelFunc
@@ -254,10 +254,10 @@ func (c *overHTTP) do(ctx context.Context, r request) (runtime.Object, error) {
 	return obj, nil
 }
 
-// maxAttempts bounds the attempts of a request while the server answers with Retry-After.
+// maxAttempts bounds the attempts of a request while the responses have Retry-After.
 const maxAttempts = 10
 
-// roundTrip sends r, repeatedly while the server answers with Retry-After, and returns a successful answer.
+// roundTrip sends r, repeatedly while the responses have Retry-After, and returns a successful response.
 func (c *overHTTP) roundTrip(ctx context.Context, r request) (*http.Response, error) {
 	if !nameable(r.target) {
 		return nil, apierrors.NewNotFound(r.target.Resource.GroupResource(), r.target.Name)
@@ -341,7 +341,7 @@ func retryAfter(resp *http.Response) (time.Duration, bool) {
 	return time.Duration(seconds) * time.Second, err == nil
 }
 
-// failure returns the error of an unsuccessful answer. It reads the body to its end.
+// failure returns the error of an unsuccessful response. It reads the body to its end.
 func (c *overHTTP) failure(r request, resp *http.Response) error {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxFrame))

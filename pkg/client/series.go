@@ -13,10 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// actions is the resource events of events.k8s.io.
+// actions is the resource events in the group events.k8s.io.
 var actions = eventsv1.SchemeGroupVersion.WithResource("events")
 
-// seriesLength is how long an event's series lasts after its last occurrence, and the interval of looking for ended series.
+// seriesLength is how long an event's series lasts after its last occurrence. Ended series are looked for at the same
+// interval.
 const seriesLength = 6 * time.Minute
 
 // seriesKey identifies the events of one series.

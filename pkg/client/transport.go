@@ -235,7 +235,7 @@ func (t transport) delete(ctx context.Context, c call) (runtime.Object, error) {
 	return &metav1.Status{Status: metav1.StatusSuccess}, nil
 }
 
-// respond returns the answer to req: obj or err.
+// respond returns the response to req: obj or err.
 func (c call) respond(req *http.Request, obj runtime.Object, err error) *http.Response {
 	code := http.StatusOK
 	if c.method == http.MethodPost {

@@ -23,7 +23,7 @@ import (
 // Loop is one controller.
 type Loop struct {
 	Name    string   // the controller's file name, metric label and log field
-	Sources []Source // what enqueues keys
+	Sources []Source // they enqueue keys
 
 	// Reconcile brings the object of a key closer to its desired state. It is level-triggered: it reads caches and does not
 	// depend on the change that enqueued the key. A positive duration requeues the key after that time, an error with

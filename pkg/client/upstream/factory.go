@@ -158,7 +158,7 @@ func newStream(ctx context.Context, c client.Client, t client.Target, opts metav
 	return s
 }
 
-// ResultChan and Stop are watch.Interface's.
+// ResultChan and Stop implement watch.Interface.
 func (s *stream) ResultChan() <-chan watch.Event { return s.events }
 func (s *stream) Stop()                          { s.stop() }
 

@@ -39,7 +39,7 @@ func (f failing) List(ctx context.Context, t client.Target, opts metav1.ListOpti
 }
 
 // TestFailedDeletion: the conditions of a namespace count the resources that could not be deleted, and a failed discovery
-// is a condition of its own.
+// has a separate condition.
 func TestFailedDeletion(t *testing.T) {
 	ctx, c := t.Context(), apiservertest.New(t).Client("test")
 	create := func(target client.Target, obj runtime.Object) {

@@ -38,7 +38,8 @@ type resourceQuota struct {
 	decreases map[objects.Key]decrease
 }
 
-// countedResource is a resource that quotas may limit, with the cache that the garbage collector has of it too.
+// countedResource is a resource that quotas may limit, with its metadata cache, which is shared with the garbage
+// collector.
 type countedResource struct {
 	quota.Evaluator
 	objects *client.Cache[objects.Object]
