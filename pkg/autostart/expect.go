@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Elsewhere are the flags that lead a command away from the local daemon.
+// Elsewhere are the flags that direct a command to another server than the local daemon.
 var Elsewhere = []string{"kubeconfig", "context", "cluster", "user", "server"}
 
 // Name returns the daemon that commands without --name mean.
@@ -26,8 +26,8 @@ func Home() string {
 }
 
 // Expect reports whether the command line args, the first of which is the name of the program, starts a daemon in the
-// background if none runs, and returns the name of that daemon. It reads the command line only as far as that takes, and
-// so may be wrong about an unusual one: what the command itself finds out decides.
+// background if none runs, and returns the name of that daemon. It parses the command line only roughly and may be wrong
+// about an unusual one. The command itself parses it completely, and its result decides.
 func Expect(args []string) (name string, ok bool) {
 	if len(args) == 0 || strings.TrimSuffix(args[0][strings.LastIndexByte(args[0], '/')+1:], ".exe") == "kubectl" {
 		return "", false

@@ -12,9 +12,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// A daemon process first initialises its packages and then waits for its command line. A command that will probably start
-// a daemon starts the process before its own packages initialise, so that both initialise at the same time. A daemon process
-// that gets no command line ends without effect.
+// A command that will probably start a daemon starts the daemon process early: before the packages of the command itself
+// are initialised, so that both processes initialise at the same time. The daemon process then waits until the command
+// sends it the daemon's command line. If the command does not need a daemon after all, the process ends.
 
 // waiting is a daemon process that waits for its command line.
 type waiting struct {
@@ -22,10 +22,12 @@ type waiting struct {
 	conn *wire.Conn
 }
 
-// prepared is the daemon process that the dispatch has started; nil if it has not, or the process was used or dropped.
+// prepared is the daemon process that prepareDaemon has started; nil without one, and after the process was used or
+// dropped.
 var prepared *waiting
 
-// orders is what a daemon process receives, with the files for its output and for the report of its start.
+// orders is the message that a daemon process receives. It comes with two files: one for the daemon's output, one for the
+// report of its start.
 type orders struct{ Args []string }
 
 // waitVariable holds the number of the descriptor on which a daemon process receives its orders.
@@ -34,8 +36,8 @@ const waitVariable = "MINIKCTL_WAIT_FD"
 // maxSocketPath bounds the paths of sockets that are in their daemon's folder. Longer ones are elsewhere.
 const maxSocketPath = 90
 
-// prepareDaemon starts the daemon process for a command that is expected to need it. An error is no problem: the command
-// then starts the process itself.
+// prepareDaemon starts the daemon process if this command will probably need it. It ignores errors: the command then
+// starts the process itself.
 func prepareDaemon() {
 	name, ok := autostart.Expect(os.Args)
 	if !ok {
@@ -47,7 +49,7 @@ func prepareDaemon() {
 	}
 	if conn, err := wire.Dial(socket); err == nil {
 		conn.Close()
-		return // it runs
+		return // a daemon runs already
 	}
 	prepared, _ = startDaemon(name)
 }
@@ -73,7 +75,7 @@ func RunDaemon(name string, args []string, output, report *os.File) error {
 			return fmt.Errorf("pass the daemon its command line: %w", err)
 		}
 	}
-	DropDaemon() // it has its orders
+	DropDaemon() // a process that has received its orders keeps running
 	return nil
 }
 
@@ -81,8 +83,8 @@ func (w *waiting) order(args []string, output, report *os.File) error {
 	return w.conn.Send(orders{args}, output, report)
 }
 
-// startDaemon starts a daemon process. The process's own arguments only show in lists of processes; order passes the
-// daemon's.
+// startDaemon starts a daemon process. Its arguments only make it recognizable in lists of processes; order sends the
+// command line of the daemon.
 func startDaemon(name string) (*waiting, error) {
 	KeepDescriptors()
 	conn, theirs, err := wire.Pair()

@@ -1,8 +1,9 @@
 // Package early owns the dispatch of this binary's roles. The same binary is minikctl, the supervisor that outlives the
 // daemon (package supervisor), the first steps of a container (package launch) and the programs of the built-in images
 // (package program). A process in another role than minikctl runs and ends here, before the large packages initialise, so
-// that the start of a container costs a few milliseconds and 10 MB instead of tens of both. For a command that will probably
-// start a daemon, the dispatch starts the daemon's process, so that command and daemon initialise at the same time.
+// that the start of a container costs a few milliseconds and 10 MB instead of tens of milliseconds and several tens of
+// MB. For a command that will probably start a daemon, the dispatch starts the daemon's process, so that command and
+// daemon initialise at the same time.
 //
 // Go initialises a package as soon as all its imports are initialised, and ready packages in the order of their import
 // paths. The dispatch therefore runs early only while this package and its imports import little: outside the standard

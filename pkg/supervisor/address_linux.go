@@ -19,14 +19,14 @@ type target struct {
 	port uint16
 }
 
-// local reports whether the address means "this machine": any address, or loopback. For the caller that is its pod.
+// local reports whether the address is the unspecified address or loopback. For a process of a pod, both mean the pod.
 func (t target) local() bool { return t.addr.isAny() || t.addr.isLocalhost() }
 
 // binding serializes binds and the checks of taken, which bind a port for a moment.
 var binding sync.Mutex
 
-// bind replaces any address and loopback by the pod's own address. It leaves binds to port 0 to the kernel: such a socket is
-// a client's, or its peers find it by its port, which is unique on the machine.
+// bind replaces the unspecified address and loopback by the pod's own address. It does not change a bind to port 0: the
+// kernel then chooses a port that is unique on the machine.
 func (l *listener) bind(n *notification) {
 	t, ok := l.target(n)
 	if !ok || t.port == 0 || !(t.local() || t.addr.same(l.own)) {
@@ -89,7 +89,7 @@ func (l *listener) bindOwn(sock int, t target) error {
 	}
 	only, err := unix.GetsockoptInt(sock, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY)
 	if err == nil && only == 1 {
-		// Pods have no IPv6 address of their own: a socket for IPv6 only gets the IPv4 address.
+		// Pods have no IPv6 addresses: an IPv6-only socket gets the IPv4 address.
 		err = unix.SetsockoptInt(sock, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0)
 	}
 	if err != nil {
@@ -97,8 +97,8 @@ func (l *listener) bindOwn(sock int, t target) error {
 	}
 	err = bound(sock, unix.Bind(sock, l.address(t.port, true)), l.own)
 	if errors.Is(err, unix.EADDRINUSE) && only == 1 {
-		// Probably the pod has bound the port by IPv4 before: web servers bind both families one after the other. The socket
-		// for IPv6 then listens where no peer connects.
+		// Probably the pod has bound the port by IPv4 before: web servers bind both families one after the other. The
+		// socket for IPv6 then listens on an address that no peer uses.
 		return unix.Bind(sock, &unix.SockaddrInet6{Addr: [16]byte{15: 1}})
 	}
 	return err

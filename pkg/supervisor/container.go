@@ -17,7 +17,7 @@ type container struct {
 	spec   *wire.Spec
 	status wire.Status
 	reason string                    // why the supervisor has killed it; "" if it has not
-	notify *os.File                  // on which its system calls are answered; nil without a filter
+	notify *os.File                  // on which the supervisor handles its system calls; nil without a filter
 	cgroup cgroup                    // set before the container is published
 	execs  map[wire.Process]struct{} // the leaders of commands that run in it and outside its cgroup
 	logs   *logs                     // nil once it has ended
@@ -163,8 +163,8 @@ type child struct {
 	left    chan struct{} // closed when no process has its filter any more; set for commands only
 }
 
-// forkInto is fork for a process of c. The process starts outside the cgroup of c where the supervisor may not move processes
-// there, as an ordinary user may not from one login session to another.
+// forkInto is fork for a process of c. The process starts outside the cgroup of c if the supervisor lacks the permission
+// to start it inside, e.g. as an ordinary user in another login session.
 func (s *supervisor) forkInto(c *container, spec *wire.Spec, argv []string, std []*os.File, tty bool) (*child, error) {
 	if c.cgroup != noCgroup {
 		child, err := s.fork(c.cgroup, spec, argv, std, tty)

@@ -13,9 +13,9 @@ import (
 
 const (
 	// drain is how long the supervisor reads the rest of an ended container's output. All processes of the container are
-	// dead by then, so that it cuts off only a pipe that was passed to a process outside.
+	// dead by then, so only a process outside the container, to which the pipe was passed, can keep it open for longer.
 	drain = 2 * time.Second
-	// These are the status of a container with an unknown exit code.
+	// The status of a container with an unknown exit code.
 	lostExit   = 137
 	lostReason = "ContainerStatusUnknown"
 	lostText   = "The container could not be located when the pod was terminated"

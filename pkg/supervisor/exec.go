@@ -88,7 +88,7 @@ func (s *supervisor) leaveExec(c *container, child *child) {
 	c.status.Leaders = slices.DeleteFunc(slices.Clone(c.status.Leaders), func(l wire.Process) bool { return l == child.Process })
 }
 
-// leftNothing reports whether an ended command has surely left no processes behind.
+// leftNothing reports whether an ended command has certainly left no processes behind.
 func (c *child) leftNothing() bool {
 	if c.left == nil {
 		return false

@@ -12,8 +12,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// join connects files with the streams of a container. It returns when the container ends, when the daemon hangs up, and
-// when the given input has ended while the container's input stays open for the next.
+// join connects files with the streams of a container. It returns when the container ends, when the daemon closes the
+// connection, or when the given input has ended and the container's input stays open for the next client.
 func (s *supervisor) join(conn *wire.Conn, req *wire.Request, files []*os.File) error {
 	if len(files) != 3 {
 		return errors.New("join: no streams")
@@ -81,8 +81,8 @@ func hungUp(conn *wire.Conn) <-chan struct{} {
 	return gone
 }
 
-// feed copies from into the container's input until either ends. It returns whether the container's input stays open. A
-// container without input stays joined for its output.
+// feed copies the file from into the container's input until either ends, and reports whether the container's input stays
+// open. For a container without input it waits for the container's end, so that the client still receives the output.
 func (s *supervisor) feed(c *container, logs *logs, from *os.File) (on bool) {
 	to, err := s.input(c)
 	if err != nil {

@@ -47,8 +47,8 @@ func (s *supervisor) killCgroup(c *container) bool {
 	return true
 }
 
-// empty reports that a container certainly has no processes left, without reading all processes of the machine: its
-// cgroup is empty, or its filter has no users.
+// empty reports whether a container certainly has no processes left: its cgroup is empty, or no process is under its
+// filter. It does not need the list of all processes of the machine.
 func (s *supervisor) empty(c *container) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

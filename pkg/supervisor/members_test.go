@@ -109,7 +109,7 @@ func identify(t *testing.T, pid int) wire.Process {
 	return p
 }
 
-// endLeader kills the leader and waits until its number is free but for the session.
+// endLeader kills the leader and waits until only the session still uses its number.
 func (s session) endLeader(t *testing.T) {
 	t.Helper()
 	process{Process: s.leader}.signal(syscall.SIGKILL)
@@ -134,7 +134,7 @@ func containerOf(leaders ...wire.Process) (*supervisor, *container) {
 	return &supervisor{containers: map[string]*container{"c": c}}, c
 }
 
-// TestReusedNumber has the number of a recorded session belong to another process now.
+// TestReusedNumber: the number of a recorded session now belongs to another process.
 func TestReusedNumber(t *testing.T) {
 	other := newSession(t)
 	s, c := containerOf(wire.Process{PID: other.leader.PID, Born: other.leader.Born - 1})
@@ -147,7 +147,7 @@ func TestReusedNumber(t *testing.T) {
 	}
 }
 
-// TestReusedNumberOfFirstProcess has the number of a container's first process belong to another process now.
+// TestReusedNumberOfFirstProcess: the number of a container's first process now belongs to another process.
 func TestReusedNumberOfFirstProcess(t *testing.T) {
 	other := newSession(t)
 	s, c := containerOf()
@@ -159,7 +159,8 @@ func TestReusedNumberOfFirstProcess(t *testing.T) {
 	}
 }
 
-// TestReusedNumberWithoutLeader has the number of a recorded session belong to a later session, whose leader has ended too.
+// TestReusedNumberWithoutLeader: the number of a recorded session now belongs to a later session, whose leader has ended,
+// too.
 func TestReusedNumberWithoutLeader(t *testing.T) {
 	if orphanage > 0 {
 		t.Skip("the lineage of orphans is unknown here")
@@ -180,7 +181,7 @@ func TestReusedNumberWithoutLeader(t *testing.T) {
 	}
 }
 
-// TestSessionWithoutLeader holds that a container's processes are found after the leader of their session has ended.
+// TestSessionWithoutLeader: a container's processes are found after the leader of their session has ended.
 func TestSessionWithoutLeader(t *testing.T) {
 	own := newSession(t, wire.RootVariable+"=/container/root")
 	s, c := containerOf(own.leader)

@@ -14,8 +14,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// setNotify makes f the descriptor on which the system calls of c's processes are answered; nil closes the current one. The
-// daemon receives a copy with the reply to Start, and keeps it for the next supervisor. s.mu must be held.
+// setNotify makes f the descriptor on which the supervisor handles the system calls of c's processes; nil closes the
+// current one. The daemon receives a copy with the reply to Start, and keeps it for the next supervisor. s.mu must be
+// held.
 func (s *supervisor) setNotify(c *container, f *os.File) {
 	if c.notify != nil {
 		c.notify.Close()
@@ -63,8 +64,8 @@ func takeKept(pid, fd int, right func(link string) bool) *os.File {
 	return os.NewFile(uintptr(got), link)
 }
 
-// listenExec answers the system calls of a command and of the processes that it leaves behind. The next supervisor does not
-// have their descriptor.
+// listenExec handles the system calls of a command and of the processes that it leaves behind. The next supervisor does
+// not have their descriptor.
 func (s *supervisor) listenExec(c *container, child *child) {
 	if child.notify == nil {
 		return
@@ -117,7 +118,7 @@ type answer struct {
 // idValid is SECCOMP_IOCTL_NOTIF_ID_VALID in the direction that every kernel understands.
 const idValid = 0x80082102
 
-// listener answers the system calls of the processes under one filter.
+// listener handles the system calls of the processes under one filter.
 type listener struct {
 	s    *supervisor
 	c    *container
@@ -127,7 +128,7 @@ type listener struct {
 	cgroup cgroup // that the processes under the filter are in
 }
 
-// listen answers until no process is left under the filter.
+// listen handles calls until no process is left under the filter.
 func (s *supervisor) listen(c *container, in cgroup, f *os.File) {
 	l := &listener{s: s, c: c, file: f, cgroup: in}
 	l.own, _ = parseIP(c.spec.Address)
@@ -219,7 +220,7 @@ func (l *listener) proceed(n *notification) {
 	l.send(&answer{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE})
 }
 
-// done answers a call that the supervisor has carried out, with its result.
+// done returns the result of a call that the supervisor has carried out.
 func (l *listener) done(n *notification, err error) {
 	a := &answer{id: n.id}
 	var errno unix.Errno
@@ -233,8 +234,8 @@ func (l *listener) send(a *answer) {
 	l.control(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(a)) // fails if the caller was killed meanwhile
 }
 
-// valid reports whether the caller still waits. Only then was its memory, or a descriptor of its, that was read before really
-// the caller's: another process may have its number otherwise.
+// valid reports whether the caller still waits. It must be called after the caller's memory or descriptors were read: if
+// the caller has ended, another process may have its number, and what was read may be that process's.
 func (l *listener) valid(n *notification) bool {
 	return l.control(idValid, unsafe.Pointer(&n.id))
 }

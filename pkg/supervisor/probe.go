@@ -7,8 +7,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// probe tries, once, whether containers can have addresses of their own: a program that listens on any address must end up
-// listening on this one. It returns why they can't, or "".
+// probe tests, once, whether containers can have their own addresses: a program that listens on the unspecified address
+// must end up listening on the given one. It returns the reason why not, or "".
 func (s *supervisor) probe(address string) string {
 	if address == "" {
 		return ""

@@ -45,7 +45,7 @@ type supervisor struct {
 
 	limits  sync.Once // starts the watcher of memory, when there is a limit
 	probed  sync.Once
-	refused string // why containers can't have addresses of their own; set by probed
+	refused string // why containers can't have their own addresses; set by probed
 
 	mu         sync.Mutex
 	containers map[string]*container
@@ -57,9 +57,9 @@ type supervisor struct {
 	stopOnce   sync.Once
 }
 
-// Command returns the command that runs a supervisor over the folder root. The process needs a session of its own to
-// outlive its parent. If its start fails, it writes the reason to its standard error. It closes its descriptor 3 as soon as
-// it accepts connections.
+// Command returns the command that runs a supervisor over the folder root. The process must lead a new session to outlive
+// its parent. If its start fails, it writes the reason to its standard error. It closes its descriptor 3 as soon as it
+// accepts connections.
 func Command(root string) role.Command {
 	// The supervisor allocates little, and its memory counts on every machine.
 	return role.Start(role.Supervisor, []string{root}, "GOGC=50")
@@ -223,7 +223,7 @@ func (s *supervisor) answer(conn *wire.Conn) {
 	if req.Op == wire.Start && err == nil {
 		give = s.copyNotify(req.Spec.ID)
 	}
-	_ = conn.Send(reply, give...) // if the daemon is gone, the next one receives it when it attaches
+	_ = conn.Send(reply, give...) // if the daemon has ended, the next one receives the status when it attaches
 	wire.CloseFiles(give)
 	if req.Op == wire.Shutdown && err == nil {
 		s.stopOnce.Do(func() { close(s.stop) })

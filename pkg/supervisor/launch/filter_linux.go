@@ -56,8 +56,9 @@ func install(prog []unix.SockFilter) (int, error) {
 	return int(fd), nil
 }
 
-// instructions returns the filter program. The program can't read a socket address, only its length. The length distinguishes
-// addresses of internet sockets, and padded ones, from most addresses of unix sockets, whose calls then cost nothing.
+// instructions returns the filter program. The program can't read a socket address, only its length. By the length, the
+// filter passes most calls with addresses of unix sockets to the kernel at once, without the supervisor. Calls with the
+// lengths of internet addresses, or of sockaddr_storage, go to the supervisor.
 func instructions(f wire.Filter) []unix.SockFilter {
 	load := func(off uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: off}

@@ -45,7 +45,7 @@ type response struct {
 
 var reasons = map[int]string{200: "OK", 400: "Bad Request", 413: "Content Too Large", 500: "Internal Server Error"}
 
-// server answers the requests of a listener's connections.
+// server serves the requests of a listener's connections.
 type server struct {
 	listener *listener
 	answer   func(*request) response
@@ -153,7 +153,7 @@ func (s *server) serve(c *os.File, remote string) {
 	}
 }
 
-// reply answers one request and skips its body.
+// reply responds to one request and skips its body.
 func (s *server) reply(c *os.File, in *bufio.Reader, limited *io.LimitedReader, r *request) error {
 	a := s.answer(r)
 	if r.length > maxBody {
@@ -239,7 +239,7 @@ func (r *request) header(name, value string) error {
 	case "connection":
 		r.last = r.last || strings.EqualFold(value, "close")
 	case "transfer-encoding", "expect", "upgrade":
-		r.last = true // the body is not read, so that the connection must end with the answer
+		r.last = true // the body is not read, so the connection must end with the response
 	case "content-length":
 		n, err := strconv.ParseUint(value, 10, 62)
 		if err != nil {

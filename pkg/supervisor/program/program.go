@@ -38,7 +38,7 @@ func pause([]string) int {
 	return 0
 }
 
-// probe succeeds if a socket that it binds to any address ends up bound to args[0].
+// probe succeeds if a socket that it binds to the unspecified address ends up bound to args[0].
 func probe(args []string) int {
 	if len(args) != 1 {
 		return 2

@@ -21,7 +21,7 @@ const defaultPort = "8080"
 // drain is how long web waits for requests in progress after SIGTERM.
 const drain = 5 * time.Second
 
-// identity is web's answer. The kubelet provides it in environment variables.
+// identity is the content of web's responses. The kubelet provides it in environment variables.
 type identity struct {
 	Pod       string `json:"pod"`
 	Namespace string `json:"namespace"`
@@ -42,9 +42,9 @@ func whoAmI() identity {
 	}
 }
 
-// web is a small web server that shows its identity. It listens on the port of its first argument, of PORT or of the pod. It
-// answers /healthz with ok and every other path with its identity, as JSON if the request accepts JSON. It logs each request,
-// and ends on SIGTERM once the requests in progress are answered.
+// web is a small web server that shows its identity. It listens on the port of its first argument, of PORT or of the pod.
+// It responds to /healthz with ok and to every other path with its identity, as JSON if the request accepts JSON. It logs
+// each request, and ends on SIGTERM once the requests in progress have ended.
 func web(args []string) int {
 	port, declared := os.Getenv("PORT"), os.Getenv("MINIKCTL_PORT")
 	if len(args) > 0 {

@@ -92,7 +92,7 @@ func TestWebReadsRequests(t *testing.T) {
 			if err := conn.(*net.TCPConn).CloseWrite(); err != nil && c.status == "" {
 				t.Fatal(err)
 			}
-			b, _ := io.ReadAll(conn) // it may be reset after an answer to what was not read to its end
+			b, _ := io.ReadAll(conn) // the connection may be reset, because the server did not read the whole request
 			var got []string
 			for _, m := range regexp.MustCompile(`HTTP/1.1 (\d+) `).FindAllStringSubmatch(string(b), -1) {
 				got = append(got, m[1])

@@ -45,5 +45,5 @@ func Start(r Role, args []string, env ...string) Command {
 	}
 }
 
-// OwnSession returns the attributes of a process that leads a session, and so a process group, of its own.
+// OwnSession returns the attributes of a process that leads a new session, and so a new process group.
 func OwnSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// Op is the operation of a request. Each request has a connection of its own.
+// Op is the operation of a request. Each request has its own connection.
 type Op string
 
 const (
-	Attach   Op = "attach"   // answered by Events until the connection ends: first every container, then the changes
+	Attach   Op = "attach"   // the reply is Events until the connection ends: first every container, then the changes
 	Handover Op = "handover" // passes the notify descriptor of a container to a new supervisor
 	Start    Op = "start"    // the reply comes with the container's notify descriptor, if it has one
 	Stop     Op = "stop"     // answered when the container has ended
 	Remove   Op = "remove"
-	Exec     Op = "exec" // with files for stdin, stdout, stderr; answered when the command has ended; ends with the connection
-	// Join connects files for stdin, stdout and stderr with the streams of a container. It is answered when the container has
-	// ended, or when the given input has and the container's stays open for the next. It ends with the connection.
+	Exec     Op = "exec" // with files for stdin, stdout, stderr; the reply comes when the command has ended; the command ends with the connection
+	// Join connects files for stdin, stdout and stderr with the streams of a container. It is the reply comes when the
+	// container has ended, or when the given input has ended and the container's input stays open for the next client. It
+	// ends with the connection.
 	Join     Op = "join"
 	Resize   Op = "resize" // of a container's terminal
 	Shutdown Op = "shutdown"
@@ -38,7 +39,7 @@ type Request struct {
 // Size is the size of a terminal in characters.
 type Size struct{ Width, Height uint16 }
 
-// Reply is what the supervisor answers.
+// Reply is the supervisor's reply to a request.
 type Reply struct {
 	Error  string  `json:",omitempty"`
 	Code   string  `json:",omitempty"` // the kind of the error, for errors.Is
@@ -46,7 +47,7 @@ type Reply struct {
 	Exit   int     `json:",omitempty"` // code of Exec
 }
 
-// Event is one message of the answer to Attach.
+// Event is one message of the reply to Attach.
 type Event struct {
 	Status  *Status `json:",omitempty"` // the status of a container
 	Removed string  `json:",omitempty"` // the ID of a removed container
@@ -130,16 +131,16 @@ type Launch struct {
 	TTY    bool `json:",omitempty"` // make the standard input the controlling terminal
 }
 
-// KeptFD is the descriptor under which a container keeps its own notify descriptor. As long as it does, its calls wait when
-// the supervisor dies, instead of failing, and the next supervisor takes the descriptor from there. For a program that closes
-// unknown descriptors only the daemon has a copy.
+// KeptFD is the number under which a container keeps a copy of its notify descriptor. With the copy, its calls wait
+// instead of failing when the supervisor dies, and the next supervisor takes the descriptor from the container. If the
+// program closes unknown descriptors, only the daemon has a copy.
 const KeptFD = 1000
 
 // KeptTerminal is the descriptor under which a container keeps the supervisor's end of its terminal. The next supervisor
 // takes it from there, and until then the terminal does not hang up.
 const KeptTerminal = KeptFD + 1
 
-// Filter selects the system calls that the supervisor answers.
+// Filter selects the system calls that the supervisor handles.
 type Filter int
 
 const (
@@ -148,7 +149,7 @@ const (
 	AddressFilter // setsid, bind and connect
 )
 
-// Launched is the answer to Launch. Without an Error, the program runs once the connection ends.
+// Launched is the reply to Launch. Without an Error, the program runs once the connection ends.
 type Launched struct {
 	Error    string `json:",omitempty"`
 	Filtered bool   `json:",omitempty"` // the message comes with the notify descriptor

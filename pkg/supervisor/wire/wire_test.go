@@ -65,7 +65,7 @@ func TestListen(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second takes the place of the first's socket
+		for range 2 { // the second replaces the socket of the first
 			l, err := Listen(path)
 			if err != nil {
 				t.Fatal(err)
