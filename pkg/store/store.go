@@ -29,20 +29,20 @@ type Store interface {
 	// Get, except that an empty list is not an error.
 	List(ctx context.Context, prefix string, opts ListOptions) (Page, error)
 
-	// Write applies ops together: all of them or, when the Expect of one does not hold, none. Each op gets a revision of
-	// its own, in order; a batch names a key once. When Write returns, the batch is durable and Get, List and Head show
-	// it. A failed expectation is a *Conflict (which is ErrConflict). ErrNoSpace, ErrReadOnly and ErrTooLarge leave the
-	// store unchanged. A batch may still be applied after ctx has ended.
+	// Write applies ops together: all of them or, when the Expect of one does not hold, none. Each op gets its own
+	// revision, in order; a batch must not name a key twice. When Write returns, the batch is durable and Get, List and
+	// Head show it. A failed expectation is a *Conflict (which is ErrConflict). ErrNoSpace, ErrReadOnly and ErrTooLarge
+	// leave the store unchanged. A batch may still be applied after ctx has ended.
 	Write(ctx context.Context, ops ...Op) ([]Revision, error)
 
-	// Watch yields each change after revision from of the keys that start with prefix, in revision order, until ctx ends or
-	// the loop is left. Recent changes come in batches as they were committed; older ones are read from storage, in batches
-	// of about a quarter of a MiB. A batch is shared and must not be changed. A batch without events shows how far the
-	// watch has come: it follows when the watch has caught up, and when nothing new has matched for a while.
+	// Watch yields each change after revision from of the keys that start with prefix, in revision order, until ctx ends
+	// or the loop is left. Recent changes come in batches as they were committed; older ones are read from storage, in
+	// batches of about a quarter of a MiB. A batch is shared and must not be changed. A batch without events shows how
+	// far the watch has come: it follows when the watch has caught up, and when nothing new has matched for a while.
 	//
-	// An error ends the sequence. It is ErrCompacted when changes after from are gone, or when more would have to be read
-	// from storage than a new list would take (also later, when the reader is too slow), and ErrFuture when from is above
-	// Head.
+	// An error ends the sequence. It is ErrCompacted when changes after from are gone, or when a new list is cheaper than
+	// the changes that would have to be read from storage (also later, when the reader is too slow), and ErrFuture when
+	// from is above Head.
 	Watch(ctx context.Context, prefix string, from Revision) iter.Seq2[Batch, error]
 
 	// Head returns the revision of the newest change.

@@ -16,7 +16,7 @@ type ballast struct {
 	reserve   uint64
 }
 
-// size is the size of the file, and last the free space that an open and deletions need.
+// size is the size of the file. last is the free space that opening the store and deletions need.
 func (b ballast) size() uint64 { return b.reserve / 2 }
 func (b ballast) last() uint64 { return b.reserve / 4 }
 
@@ -37,8 +37,8 @@ func (b ballast) keep() error {
 	return b.create()
 }
 
-// makeRoom returns ErrNoSpace when there is too little space even for an open or a deletion, also without the ballast, which it
-// removes then.
+// makeRoom makes room for opening the store or for a deletion. If there is too little space it removes the ballast, and
+// if that does not suffice it returns ErrNoSpace.
 func (b ballast) makeRoom() error {
 	err := checkSpace(b.dir, b.last())
 	if err == nil {

@@ -69,7 +69,7 @@ func (s *Store) send(ctx context.Context, r *request) error {
 	}
 }
 
-// commit commits the requests that wait together, and answers them, until the store is closed.
+// commit commits all waiting requests together and returns their results, again and again until the store is closed.
 func (s *Store) commit() {
 	for {
 		select {
@@ -210,7 +210,8 @@ func (g *group) add(before store.Entry, op store.Op) {
 	g.events = append(g.events, ev)
 }
 
-// flush makes the group durable and then visible, in this order. After an error the outcome on disk is unknown.
+// flush makes the group durable and then visible, in this order. After an error it is unknown whether the group is on
+// disk.
 func (s *Store) flush(g *group) error {
 	if len(g.events) == 0 {
 		return nil

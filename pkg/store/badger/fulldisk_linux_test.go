@@ -93,7 +93,7 @@ func hasBallast(t *testing.T, dir string, want bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the ballast: %v, want it there: %v", err, want)
 		}
-		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the files of another goroutine
+		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // polls files that another goroutine writes
 	}
 }
 
@@ -109,7 +109,7 @@ func waitQuiet(t *testing.T, dir string) {
 		if now := strings.Join(files, " "); now != last {
 			last, same = now, 0
 		}
-		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // the files of another goroutine
+		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // polls files that another goroutine writes
 	}
 }
 
@@ -152,7 +152,7 @@ func TestFullDisk(t *testing.T) {
 	inProcess(t, "room again", dir)
 }
 
-// TestFullDiskPart runs one part of TestFullDisk, in a process of its own.
+// TestFullDiskPart runs one part of TestFullDisk, in a separate process.
 func TestFullDiskPart(t *testing.T) {
 	dir := os.Getenv(fullDir)
 	written := filepath.Join(dir, "written")

@@ -26,7 +26,7 @@ type Budget struct {
 
 // dropper is a Log of any type.
 type dropper interface {
-	dropOldest()                    // drops the oldest batch, if there is one
+	dropOldest()                    // drops the oldest batch, if any
 	oldestRevision() store.Revision // 0 without a batch
 }
 
@@ -57,7 +57,8 @@ func (b *Budget) Trim(rev store.Revision) {
 	}
 }
 
-// Accounting connects a log's changes to its budget. Both functions run under the budget's lock.
+// Accounting has the functions by which a log accounts for its changes in the budget. Both functions run under the
+// budget's lock.
 type Accounting[C any] struct {
 	Size    func(*C) int // the bytes that a change keeps in memory, constant; nil: only the change itself
 	Dropped func(*C)     // is called for each change that the log drops; nil: nothing is called

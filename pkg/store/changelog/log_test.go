@@ -135,7 +135,7 @@ func TestEndOfALog(t *testing.T) {
 	}
 }
 
-// TestBudgetIsShared fills one log and expects the batches of another, which are older, to go first.
+// TestBudgetIsShared fills one log and expects that the batches of another log are dropped first, because they are older.
 func TestBudgetIsShared(t *testing.T) {
 	b := NewBudget(4 * batchBytes)
 	quiet, busy := New(b, thousand, 0), New(b, thousand, 0)

@@ -10,10 +10,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// These bound what a watch reads from storage after the log has dropped it.
+// The bounds of a replay: of the changes that a watch reads from storage because the log has dropped them.
 const (
-	// maxReplay is the number of matching changes that a watch reads from storage. For a client that is further behind
-	// a new list is faster, and it gets store.ErrCompacted.
+	// maxReplay is the highest number of matching changes that a watch reads from storage. A client that is further
+	// behind gets store.ErrCompacted, because a new list is faster for it.
 	maxReplay = 20_000
 	// chunkChanges is the number of changes in one pass over the keys, and chunkBytes the size of the values that are
 	// read at a time. A watch holds no more than both.
@@ -34,8 +34,8 @@ func valueBytes(ev *store.Event) int { return len(ev.Key) + len(ev.Value) + len(
 
 // Past is a driver's storage of older changes.
 type Past interface {
-	// Scan calls yield for each change after revision from, up to and with to, of a key that starts with prefix, in any
-	// order, until yield returns false. It reads keys only.
+	// Scan calls yield for each change after revision from and up to revision to, inclusive, of a key that starts with
+	// prefix, in any order, until yield returns false. It reads keys only.
 	Scan(ctx context.Context, prefix string, from, to store.Revision, yield func(key string, rev store.Revision) bool) error
 	// Change reads the change that key had at revision rev, with the value before.
 	Change(key string, rev store.Revision) (store.Event, error)

@@ -19,7 +19,7 @@ type counting struct {
 
 func (c *counting) Scan(_ context.Context, prefix string, from, to store.Revision, yield func(string, store.Revision) bool) error {
 	for i := range c.changes {
-		ev := &c.changes[len(c.changes)-1-i] // any order is right
+		ev := &c.changes[len(c.changes)-1-i] // in reverse order: Scan may yield in any order
 		if ev.Revision > from && ev.Revision <= to && strings.HasPrefix(ev.Key, prefix) && !yield(ev.Key, ev.Revision) {
 			break
 		}
@@ -41,7 +41,7 @@ func (c *counting) Retains(from store.Revision) error {
 	return nil
 }
 
-// past returns n changes of ten kinds of keys in turn, and a log that has none of them.
+// past returns n changes of keys with ten prefixes in turn, and a log that holds none of these changes.
 func past(n int) (*counting, *Events) {
 	c := &counting{}
 	for i := range n {

@@ -8,7 +8,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// TestHistoryIsBounded writes few keys again and again, and deletes and creates one, without a call of Compact.
+// TestHistoryIsBounded writes the same few keys many times, and repeatedly deletes and creates one, without a call of
+// Compact.
 func TestHistoryIsBounded(t *testing.T) {
 	s := New()
 	defer s.Close()

@@ -292,7 +292,7 @@ func (s *Store) Compact(_ context.Context, at store.Revision) error {
 	return nil
 }
 
-// bound compacts the store once the values that were replaced exceed historyBytes, and leaves three quarters of that.
+// bound compacts the store once the replaced values exceed historyBytes, down to three quarters of historyBytes.
 func (s *Store) bound() {
 	if s.past <= historyBytes {
 		return

@@ -319,8 +319,8 @@ func testWatchFarBehind(t *testing.T, s store.Store) {
 	}
 }
 
-// testWatchTooFarBehind watches from 60,000 revisions ago: one of ten prefixes, in batches of bounded size, and all of them, which a
-// new list is quicker for.
+// testWatchTooFarBehind watches from 60,000 revisions ago: one of ten prefixes, in batches of bounded size, and all of
+// them, which fails because a new list is faster.
 func testWatchTooFarBehind(t *testing.T, s store.Store) {
 	const revisions, prefixes, most = 60_000, 10, 1 << 20
 	value := []byte(strings.Repeat("v", 1<<10)) // the changes of a prefix have 12 MiB, with the values before
