@@ -14,9 +14,9 @@ import (
 
 const module = "github.com/minikctl/minikctl/"
 
-// layers gives the packages below pkg/ (and cmd/) their layer. Packages below a listed one stand half a layer above it
-// (a driver, a suite), those in its internal folder half a layer below (its own parts). A name that ends in a slash gives the
-// layer of each package in that folder (the groups of a list).
+// layers gives the packages below pkg/ (and cmd/) their layer. A package below a listed one (a driver, a test suite) is
+// half a layer above it; a package in its internal folder (a part of it) is half a layer below. A name that ends in a
+// slash gives the layer of each package in that folder (e.g. the API groups of the controllers).
 var layers = map[string]float64{
 	"cmd/minikctl": 7,
 	"cli":          6,

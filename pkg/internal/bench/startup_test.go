@@ -47,7 +47,7 @@ func TestStartup(t *testing.T) {
 		got.InitAllocs += number(t, m[4])
 	}
 	c.up()
-	for range 3 { // the least counts: other load only adds to it
+	for range 3 { // the minimum is used: other load only adds to it
 		time.Sleep(3 * time.Second)
 		if rss, anon := c.memory(); got.RSS == 0 || rss < got.RSS {
 			got.RSS, got.Anonymous = rss, anon

@@ -172,7 +172,7 @@ func (i informed) make(name string) {
 	}
 }
 
-// know waits until every informer has the same ConfigMaps and versions as the API.
+// know waits until every informer's cache has the same ConfigMaps and versions as the API.
 func (i informed) know(when string) {
 	i.Helper()
 	for name, informer := range i.informers {

@@ -117,7 +117,7 @@ func run(t *testing.T, pattern, client string) {
 				return err
 			}
 			env.Setenv("HOME", home)
-			env.Setenv("TMPDIR", os.TempDir()) // where all daemons reserve their address ranges
+			env.Setenv("TMPDIR", os.TempDir()) // outside the script's folder: all daemons of the machine must use one folder to reserve address ranges
 			env.Setenv("K", client)
 			env.Setenv("ROOT", root)
 			env.Defer(func() { leaveNothing(t, env) })
@@ -169,7 +169,8 @@ func processesOf(work string) []string {
 	return out
 }
 
-// retry DURATION REGEXP PROGRAM ARGS… runs a program repeatedly until its output matches, or with ! until it does not.
+// The script command "retry DURATION REGEXP PROGRAM ARGS…" runs a program repeatedly until its output matches, or with
+// "!" until it no longer matches.
 func retry(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 3 {
 		ts.Fatalf("usage: retry DURATION REGEXP PROGRAM ARGS…")
@@ -195,7 +196,7 @@ func output(ts *testscript.TestScript, args []string) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// spread "2 2 1" SELECTOR checks the numbers of pods on the nodes, highest first.
+// The script command spread "2 2 1" SELECTOR checks the numbers of matching pods on the nodes, highest first.
 func spread(ts *testscript.TestScript, neg bool, args []string) {
 	out, err := output(ts, []string{ts.Getenv("K"), "get", "pods", "-l", args[1], "-o", `jsonpath={range .items[*]}{.spec.nodeName}{"\n"}{end}`})
 	ts.Check(err)
@@ -213,7 +214,7 @@ func spread(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// same FILE FILE compares the sorted lines of two files.
+// The script command "same FILE FILE" compares the sorted lines of two files.
 func same(ts *testscript.TestScript, neg bool, args []string) {
 	sorted := func(name string) string {
 		lines := strings.Split(strings.TrimSpace(ts.ReadFile(name)), "\n")

@@ -12,13 +12,13 @@ import (
 	"testing"
 )
 
-// Recordings is a folder of recorded answers.
+// Recordings is a folder of recorded responses.
 type Recordings struct {
 	Name string // "slice" or "whole"
 	Dir  string
 }
 
-// Counts returns the file below testdata of the calling test's package that holds how many answers must be equal:
+// Counts returns the file below testdata of the calling test's package that holds how many responses must be equal:
 // golden.txt for the whole, golden-slice.txt for the slice.
 func (r Recordings) Counts() string {
 	if r.Name == "whole" {

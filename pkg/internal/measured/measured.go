@@ -1,6 +1,6 @@
-// Package measured marks the checks that depend on the machine: on how fast it is, how busy, and how much memory a
-// process takes there. `make test` holds only what is right or wrong anywhere; `make measure` sets MINIKCTL_MEASURE
-// and runs the marked checks too.
+// Package measured marks the checks that depend on the machine: on its speed, its load, and the memory that a process
+// takes on it. `make test` skips them, so that its result is the same on every machine; `make measure` sets
+// MINIKCTL_MEASURE and runs them.
 package measured
 
 import (
@@ -11,7 +11,7 @@ import (
 // Enabled reports whether checks that depend on the machine run.
 func Enabled() bool { return os.Getenv("MINIKCTL_MEASURE") != "" }
 
-// Only skips a test that does nothing but measure, unless checks that depend on the machine run.
+// Only skips a test that only measures, unless checks that depend on the machine run.
 func Only(t testing.TB) {
 	t.Helper()
 	if !Enabled() {

@@ -1,6 +1,6 @@
 // Package stocktest drives a real daemon with third-party clients: controller-runtime's manager, Helm, and the client
-// libraries of other languages. It is a module of its own, so that their dependencies stay out of the product's go.mod.
-// It uses none of the product's packages: it runs the program. "make clients" runs it.
+// libraries of other languages. It is a separate module, so that their dependencies stay out of the product's go.mod. It
+// uses none of the product's packages: it runs the program. "make clients" runs it.
 package stocktest
 
 import (

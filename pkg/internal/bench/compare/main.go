@@ -139,8 +139,8 @@ func allSides(ctx context.Context, dir string) ([]side, error) {
 	return sides, nil
 }
 
-// machine prints the properties of this machine: its cores, and how long a program of the same language and libraries
-// needs to start.
+// machine prints the properties of this machine: its cores, and the start time of kubectl, a program with the same
+// language and libraries.
 func machine(ctx context.Context, out io.Writer) error {
 	kubectl := os.Getenv("KUBECTL")
 	if kubectl == "" {

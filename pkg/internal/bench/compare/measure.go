@@ -114,7 +114,8 @@ func api(ctx context.Context, s side, size sizes, t *table) error {
 	})
 }
 
-// throughput calls do from that many clients at once for the span, and adds the rate and the server's CPU time per request.
+// throughput calls do concurrently from several clients for the duration sizes.span, and adds the rate and the server's
+// CPU time per request to the table.
 func throughput(s side, c *cluster, t *table, what string, span time.Duration, clients int, do func() error) error {
 	before, err := c.cpu()
 	if err != nil {
@@ -141,7 +142,7 @@ func throughput(s side, c *cluster, t *table, what string, span time.Duration, c
 	return err
 }
 
-// lists fills the namespace up to n pods of one label and lists them.
+// lists creates pods with one label until the namespace has n of them, and measures how long it takes to list them.
 func lists(ctx context.Context, s side, client kubernetes.Interface, ns string, n int, t *table) error {
 	err := parallel(n, 32, func(i int) error {
 		p := pod(fmt.Sprintf("list-%d", i), "none")
@@ -172,7 +173,8 @@ func lists(ctx context.Context, s side, client kubernetes.Interface, ns string, 
 	return nil
 }
 
-// latency measures how long after the start of a create one watcher receives the event, beside that many others.
+// latency measures the time from the start of a create until one watcher receives the event, while other watchers receive
+// it, too.
 func latency(ctx context.Context, s side, client kubernetes.Interface, ns string, watchers int, t *table) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -207,7 +209,7 @@ func latency(ctx context.Context, s side, client kubernetes.Interface, ns string
 	return nil
 }
 
-// arrives returns once the watch brings the Secret.
+// arrives returns once the watch delivers the Secret.
 func arrives(w watch.Interface, name string) error {
 	for ev := range w.ResultChan() {
 		if secret, ok := ev.Object.(*corev1.Secret); !ok {
@@ -287,7 +289,7 @@ func spread(_ int, p *corev1.Pod) {
 	}}
 }
 
-// antiAffinity lets ten pods of a group keep off each other's hosts.
+// antiAffinity gives the pods of a group of ten an anti-affinity for each other's nodes.
 func antiAffinity(i int, p *corev1.Pod) {
 	group := map[string]string{"group": fmt.Sprint(i / 10)}
 	p.Labels["group"] = group["group"]
@@ -352,7 +354,7 @@ func pod(name, scheduler string) *corev1.Pod {
 	}}}}
 }
 
-// parallel calls f for 0 to n-1, that many at a time, and returns the first error.
+// parallel calls f for 0 to n-1 from the given number of workers, and returns the first error.
 func parallel(n, workers int, f func(i int) error) error {
 	var next atomic.Int64
 	var once sync.Once

@@ -19,7 +19,7 @@ type ours struct {
 func (o *ours) name() string    { return o.label }
 func (o *ours) can(string) bool { return true }
 
-// start runs "minikctl up -d" in a home folder of its own, as a user does.
+// start runs "minikctl up -d" with an empty home folder, as a new user does.
 func (o *ours) start(ctx context.Context, w want) (*cluster, error) {
 	home, err := os.MkdirTemp(o.dir, o.label)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// unit is what a figure counts, how it is printed, and whether more of it is better.
+// unit is the unit of a figure: its name, its format, and whether higher is better.
 type unit struct {
 	format func(float64) string
 	more   bool

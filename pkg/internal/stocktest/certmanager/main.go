@@ -1,9 +1,10 @@
 // The program certmanager is cert-manager, built from its module: its controllers, its webhook or the injector of the
-// webhook's authority, as the first argument says. It is for a test that drives a daemon with it (TestCertManager).
+// webhook's authority, depending on the first argument. TestCertManager runs it against a daemon.
 //
-// It is a separate module, so that cert-manager's requirements do not affect others. The module's path is below cert-manager's,
-// like those of cert-manager's own programs, because the webhook is internal to that tree. The replacements in go.mod keep
-// the libraries that cert-manager shares with minikctl at the versions that are compiled for minikctl anyway.
+// It is a separate module, so that cert-manager's requirements do not affect others. The module's path is below
+// cert-manager's, like those of cert-manager's own programs, because the webhook is internal to that tree. The
+// replacements in go.mod keep the libraries that cert-manager shares with minikctl at the versions that are compiled for
+// minikctl anyway.
 package main
 
 import (
