@@ -20,7 +20,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/early"
 )
 
-// ExitError ends the program with a status of its own; a nil Err prints nothing.
+// ExitError ends the program with the exit status Code; a nil Err prints nothing.
 type ExitError struct {
 	Code int
 	Err  error
@@ -108,8 +108,8 @@ func newRoot(args []string, in io.Reader, out, errOut io.Writer) *cobra.Command 
 	return root
 }
 
-// ownFlagsOnly returns cobra's template of help with a reference to the verb options in place of the global flags, which do not
-// fit on a screen beside the verb's own.
+// ownFlagsOnly returns cobra's template of help with a reference to the verb options in place of the global flags, which
+// would not fit on a screen together with the verb's flags.
 func ownFlagsOnly(template string) string {
 	const global = "Global Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}"
 	return strings.Replace(template, global, `Use "{{.Root.CommandPath}} options" for the global flags, --name and --namespace among them.`, 1)

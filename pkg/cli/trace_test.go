@@ -28,7 +28,7 @@ var rolled = []trace.Span{
 	span(1, "deployments.apps", "d", ""),
 	span(2, "replicasets.apps", "r1", "d", 1),
 	span(3, "pods", "p1", "r1", 2),
-	span(4, "pods", "other", "x", 3),     // caused by it, but of another owner
+	span(4, "pods", "other", "x", 3),     // caused by the change of d, but of another owner
 	span(5, "deployments.apps", "d", ""), // the second request
 	span(6, "replicasets.apps", "r2", "d", 5),
 	span(7, "pods", "p2", "r2", 5, 6, 2),     // the newest cause is used

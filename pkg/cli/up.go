@@ -54,8 +54,8 @@ ends both. Settings come from --config, then MINIKCTL_* variables (MINIKCTL_NODE
 	return cmd
 }
 
-// partName returns name, or without --name a name of its own for a daemon without an API server: its data is separate from that
-// of the cluster.
+// partName returns name. For a daemon without an API server and without --name it derives another name, so that the
+// daemon's data is separate from that of the cluster.
 func partName(name string, flags *pflag.FlagSet) string {
 	only, err := flags.GetStringSlice("only")
 	if err != nil || len(only) == 0 || slices.Contains(only, "apiserver") || flags.Changed("name") {

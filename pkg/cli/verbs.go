@@ -131,7 +131,7 @@ func newGet(e *Env) *cobra.Command {
 	return cmd
 }
 
-// addVerbs adds the verb called name, or all verbs if none has that name.
+// addVerbs adds the verb with this name, or all verbs if no verb has it.
 func addVerbs(root *cobra.Command, env *Env, name string) {
 	for _, v := range verbs {
 		if v.name == name {

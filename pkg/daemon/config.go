@@ -429,7 +429,7 @@ func (c *Config) RunsProcesses() bool {
 	return c.Runs("kubelet") && slices.ContainsFunc(c.Nodes, func(n NodeConfig) bool { return n.Runtime.Name == "process" })
 }
 
-// checkNodeNames refuses invalid names and names of two nodes.
+// checkNodeNames refuses invalid and duplicate node names.
 func (c *Config) checkNodeNames() error {
 	taken := map[string]int{}
 	for i, n := range c.Nodes {

@@ -75,7 +75,7 @@ func TestLock(t *testing.T) {
 	again.Close()
 }
 
-// TestStopOfAnother checks that Stop spares a process that got the pid of a daemon that has ended.
+// TestStopOfAnother checks that Stop does not end a process that got the pid of a daemon that has ended.
 func TestStopOfAnother(t *testing.T) {
 	home(t)
 	p := PathsOf("dev")

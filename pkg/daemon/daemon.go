@@ -129,7 +129,7 @@ func (d *Daemon) started(ready func(State)) error {
 	return nil
 }
 
-// afterStart is when the first requests after a start are over.
+// afterStart is the time after which the first requests of a start are over.
 const afterStart = 2 * time.Second
 
 // freeStartMemory returns the memory that only the start needs to the system. It waits for afterStart, so that it does not

@@ -104,7 +104,7 @@ func exists(path string) bool {
 // starts the cluster (see package autostart).
 func Refuse(name string, err error) error {
 	if CheckName(name) != nil {
-		return nil // no command works with such a name
+		return nil // the name is invalid: no command starts such a cluster
 	}
 	if err := makeFolder(Home()); err != nil {
 		return err

@@ -42,8 +42,8 @@ func (m memoryUse) unused(before memoryUse) bool {
 	return m.allocated-before.allocated < idleBytes && m.held > m.live+spareBytes
 }
 
-// releaseMemory returns unused memory to the system until ctx ends. After a burst of work the garbage collector would keep as much
-// again as is in use.
+// releaseMemory returns unused memory to the system until ctx ends. After a burst of work Go's runtime would keep up to
+// twice the memory that is in use.
 func releaseMemory(ctx context.Context, c clock.Clock) error {
 	before := readMemory()
 	for clock.Sleep(ctx, c, memoryEvery) == nil {

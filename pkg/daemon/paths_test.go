@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// home gives the test a Home of its own.
+// home gives the test its own Home.
 func home(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(real(t.TempDir()), "h")

@@ -1,8 +1,9 @@
-// Package english keeps kubectl's verbs from loading translations that are none. Their package variables ask for texts
-// while the program starts, and finding that the English of English is English costs 20 ms of every start.
+// Package english keeps kubectl's verbs from loading translations for users whose language is English. The verbs' package
+// variables read texts while the program starts, and loading the English translation of these texts costs 20 ms of every
+// start.
 //
-// It works by being initialised between kubectl's i18n, which it imports, and the verbs, whose import paths sort behind
-// its own: i18n documents this way of setting the loader.
+// It is initialised after kubectl's i18n, which it imports, and before the verbs, whose import paths sort behind its
+// path. It then sets the loader of translations, as i18n documents.
 package english
 
 import (
@@ -17,7 +18,7 @@ var errSet = i18n.SetLoadTranslationsFunc(load)
 // Set reports whether the loader was set before the first text was read.
 func Set() bool { return errSet == nil }
 
-// load loads the translations of the user's language, unless that is English or none that kubectl knows.
+// load loads the translations of the user's language, unless that is English or a language without translations.
 func load() error {
 	if !translated(os.Getenv("LC_ALL"), os.Getenv("LC_MESSAGES"), os.Getenv("LANG")) {
 		return nil
