@@ -20,7 +20,7 @@ import (
 // unless documented. Row makes it; it must not be changed afterwards.
 type Resource struct {
 	Names      Names
-	Versions   []Served // the stored version first
+	Versions   []VersionOf // the stored version first
 	New        func() Object
 	NewList    func() runtime.Object
 	ValidName  func(name string, prefix bool) []string
@@ -80,8 +80,8 @@ func (r *Resource) Part(subresource string) *StatusOf {
 	return r.Parts[subresource]
 }
 
-// Served is a version in which a resource is served.
-type Served struct {
+// VersionOf is a Version with its type erased, or the stored version of a resource.
+type VersionOf struct {
 	Group, Version string
 	New            func() runtime.Object
 	NewList        func() runtime.Object
@@ -222,7 +222,7 @@ func Row[T Object](d Def[T]) Resource {
 			Validate: validateScale,
 		}
 	}
-	r.Versions = []Served{{
+	r.Versions = []VersionOf{{
 		Group: n.Group, Version: n.Version, NewList: d.NewList, New: func() runtime.Object { return d.New() },
 		Default: func(runtime.Object) {}, Columns: eraseColumns(d.Columns), Selectable: r.Selectable,
 		Validate: eraseCheck[T](nil), Deprecated: d.Deprecated,
@@ -244,8 +244,8 @@ func metadataCheck(n Names, name func(name string, prefix bool) []string) func(o
 	}
 }
 
-func eraseVersion[T Object](d Def[T], v Version[T], r Resource) Served {
-	s := Served{
+func eraseVersion[T Object](d Def[T], v Version[T], r Resource) VersionOf {
+	s := VersionOf{
 		Group: v.Group, Version: v.Version, New: v.New, NewList: v.NewList, Default: v.Default, Deprecated: v.Deprecated,
 		To:      func(obj runtime.Object) (Object, error) { return v.To(obj) },
 		From:    func(obj Object) (runtime.Object, error) { return v.From(obj.(T)) },

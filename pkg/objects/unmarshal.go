@@ -11,7 +11,7 @@ import (
 // Unmarshal decodes JSON into a new object, as Kubernetes does: field names are case-sensitive, integers stay
 // integers. With strict, complaints lists unknown and duplicate fields. v may be nil for
 // objects of a Go type.
-func (v *Served) Unmarshal(data []byte, obj runtime.Object, strict bool) (complaints []error, err error) {
+func (v *VersionOf) Unmarshal(data []byte, obj runtime.Object, strict bool) (complaints []error, err error) {
 	into := any(obj)
 	u, untyped := obj.(*unstructured.Unstructured)
 	if untyped {

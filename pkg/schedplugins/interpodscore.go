@@ -9,11 +9,11 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// liking sums the weights of the matching preferred terms by topology key and value.
-type liking map[string]map[string]int64
+// topologyScore sums the weights of the matching preferred terms by topology key and value.
+type topologyScore map[string]map[string]int64
 
 // Clone implements framework.StateData; the value never changes.
-func (l liking) Clone() framework.StateData { return l }
+func (l topologyScore) Clone() framework.StateData { return l }
 
 const likingKey framework.StateKey = "PreScoreInterPodAffinity"
 
@@ -34,7 +34,7 @@ func (p *interPodAffinity) PreScore(_ context.Context, state framework.CycleStat
 	if err != nil {
 		return framework.AsStatus(err)
 	}
-	sum := liking{}
+	sum := topologyScore{}
 	ns := p.namespaces.NamespaceLabels(pod.Namespace)
 	for _, node := range nodes {
 		pods := node.GetPodsWithAffinity()
@@ -44,7 +44,7 @@ func (p *interPodAffinity) PreScore(_ context.Context, state framework.CycleStat
 		for _, other := range pods {
 			sum.add(affinity, other.GetPod(), nil, node.Node(), 1)
 			sum.add(anti, other.GetPod(), nil, node.Node(), -1)
-			p.addTheirs(sum, pod, ns, other, node.Node())
+			p.addExistingPodTerms(sum, pod, ns, other, node.Node())
 		}
 	}
 	if len(sum) == 0 {
@@ -78,8 +78,8 @@ func (p *interPodAffinity) preferredTerms(pod *corev1.Pod) (affinity, anti []fra
 	return affinity, anti, nil
 }
 
-// addTheirs adds the terms of another pod that match the pod. Required affinity counts with a small weight.
-func (p *interPodAffinity) addTheirs(sum liking, pod *corev1.Pod, ns labels.Set, other framework.PodInfo, node *corev1.Node) {
+// addExistingPodTerms adds the terms of another pod that match the pod. Required affinity counts with a small weight.
+func (p *interPodAffinity) addExistingPodTerms(sum topologyScore, pod *corev1.Pod, ns labels.Set, other framework.PodInfo, node *corev1.Node) {
 	if p.hardWeight > 0 {
 		terms := other.GetRequiredAffinityTerms()
 		for i := range terms {
@@ -94,13 +94,13 @@ func (p *interPodAffinity) addTheirs(sum liking, pod *corev1.Pod, ns labels.Set,
 }
 
 // add adds the weights of the terms that match a pod, for the domains of node.
-func (l liking) add(terms []framework.WeightedAffinityTerm, pod *corev1.Pod, ns labels.Set, node *corev1.Node, sign int64) {
+func (l topologyScore) add(terms []framework.WeightedAffinityTerm, pod *corev1.Pod, ns labels.Set, node *corev1.Node, sign int64) {
 	for i := range terms {
 		l.addTerm(&terms[i].AffinityTerm, sign*int64(terms[i].Weight), pod, ns, node)
 	}
 }
 
-func (l liking) addTerm(t *framework.AffinityTerm, weight int64, pod *corev1.Pod, ns labels.Set, node *corev1.Node) {
+func (l topologyScore) addTerm(t *framework.AffinityTerm, weight int64, pod *corev1.Pod, ns labels.Set, node *corev1.Node) {
 	if value, ok := node.Labels[t.TopologyKey]; ok && t.Matches(pod, ns) {
 		if l[t.TopologyKey] == nil {
 			l[t.TopologyKey] = map[string]int64{}
@@ -116,7 +116,7 @@ func (p *interPodAffinity) Score(_ context.Context, state framework.CycleState, 
 	}
 	var sum int64
 	node := info.Node()
-	for key, values := range s.(liking) {
+	for key, values := range s.(topologyScore) {
 		if value, ok := node.Labels[key]; ok {
 			sum += values[value]
 		}

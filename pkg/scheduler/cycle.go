@@ -153,7 +153,7 @@ func (p *profile) filterAll(ctx context.Context, t *tracker, e *evaluation, clus
 	if p.filterNominated(ctx, t, e, cluster, pod, allowed) {
 		return
 	}
-	want := enough(p.percentage, len(nodes))
+	want := numFeasibleNodesToFind(p.percentage, len(nodes))
 	first := 0
 	if want < len(nodes) {
 		first = cluster.offset % len(nodes)
@@ -455,14 +455,14 @@ func (s *site) failed(status *framework.Status) *framework.Status {
 	return framework.AsStatus(fmt.Errorf("running %s plugin %q: %w", s.point, s.name, status.AsError())).WithPlugin(s.name)
 }
 
-// leastToFind is the lowest number of feasible nodes to find, however small percentageOfNodesToScore is.
-const leastToFind = 100
+// minFeasibleNodesToFind is the lowest number of feasible nodes to find, however small percentageOfNodesToScore is.
+const minFeasibleNodesToFind = 100
 
-// enough returns how many of n nodes must pass before filtering stops. Without a percentage all nodes are filtered: the
+// numFeasibleNodesToFind returns how many of n nodes must pass before filtering stops. Without a percentage all nodes are filtered: the
 // memo keeps the cost small, and the best node is found.
-func enough(percentage int32, n int) int {
-	if percentage == 0 || percentage >= 100 || n < leastToFind {
+func numFeasibleNodesToFind(percentage int32, n int) int {
+	if percentage == 0 || percentage >= 100 || n < minFeasibleNodesToFind {
 		return n
 	}
-	return max(n*int(percentage)/100, leastToFind)
+	return max(n*int(percentage)/100, minFeasibleNodesToFind)
 }

@@ -305,7 +305,7 @@ func TestFeasibleNodesToFind(t *testing.T) {
 		nodes      int
 		want       int
 	}{{0, 5000, 5000}, {100, 5000, 5000}, {50, 5000, 2500}, {50, 50, 50}, {1, 5000, 100}, {30, 1000, 300}} {
-		if got := enough(c.percentage, c.nodes); got != c.want {
+		if got := numFeasibleNodesToFind(c.percentage, c.nodes); got != c.want {
 			t.Errorf("%d%% of %d nodes: %d, want %d", c.percentage, c.nodes, got, c.want)
 		}
 	}

@@ -40,7 +40,7 @@ func Deployment(env controller.Env) reconcile.Loop {
 	return reconcile.Loop{
 		Name: "deployment",
 		Sources: []reconcile.Source{
-			reconcile.Watch(r.deployments), reconcile.Owned(r.sets, "Deployment"), reconcile.Map(r.sets, r.wanting),
+			reconcile.Watch(r.deployments), reconcile.Owned(r.sets, "Deployment"), reconcile.Map(r.sets, r.adopters),
 			reconcile.Map(r.pods, r.waiting),
 		},
 		Reconcile:   r.reconcile,
@@ -49,8 +49,8 @@ func Deployment(env controller.Env) reconcile.Loop {
 	}
 }
 
-// wanting maps an orphan ReplicaSet to the deployments that may adopt it.
-func (r *deployment) wanting(ch client.Change[*appsv1.ReplicaSet]) []objects.Key {
+// adopters maps an orphan ReplicaSet to the deployments that may adopt it.
+func (r *deployment) adopters(ch client.Change[*appsv1.ReplicaSet]) []objects.Key {
 	if ch.Deleted() || metav1.GetControllerOfNoCopy(ch.New) != nil {
 		return nil
 	}

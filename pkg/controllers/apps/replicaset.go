@@ -54,7 +54,7 @@ func ReplicaSet(env controller.Env) reconcile.Loop {
 	return reconcile.Loop{
 		Name: "replicaset",
 		Sources: []reconcile.Source{
-			reconcile.Watch(r.sets), reconcile.Owned(r.pods, "ReplicaSet"), reconcile.Map(r.pods, r.wanting),
+			reconcile.Watch(r.sets), reconcile.Owned(r.pods, "ReplicaSet"), reconcile.Map(r.pods, r.adopters),
 		},
 		Reconcile:   r.reconcile,
 		Workers:     controller.Workers,
@@ -78,8 +78,8 @@ func (r *replicaSet) observeDeletion(ch client.Change[*corev1.Pod]) {
 	r.mu.Unlock()
 }
 
-// wanting maps an orphan pod to the sets that may adopt it.
-func (r *replicaSet) wanting(ch client.Change[*corev1.Pod]) []objects.Key {
+// adopters maps an orphan pod to the sets that may adopt it.
+func (r *replicaSet) adopters(ch client.Change[*corev1.Pod]) []objects.Key {
 	if ch.Deleted() || ch.New.DeletionTimestamp != nil || metav1.GetControllerOfNoCopy(ch.New) != nil {
 		return nil
 	}

@@ -172,8 +172,8 @@ func (i informed) make(name string) {
 	}
 }
 
-// know waits until every informer's cache has the same ConfigMaps and versions as the API.
-func (i informed) know(when string) {
+// waitCurrent waits until every informer's cache has the same ConfigMaps and versions as the API.
+func (i informed) waitCurrent(when string) {
 	i.Helper()
 	for name, informer := range i.informers {
 		i.until(fmt.Sprintf("%s: the informer (%s) knows what is there", when, name), func() (string, bool) {
@@ -187,8 +187,8 @@ func (i informed) know(when string) {
 	}
 }
 
-// retell waits until every informer has resynced.
-func (i informed) retell() {
+// waitResync waits until every informer has resynced.
+func (i informed) waitResync() {
 	i.Helper()
 	for name, n := range i.resynced {
 		enough := n.Load() + int64(len(i.versions()))
@@ -248,7 +248,7 @@ func TestInformersOutliveTheDaemon(t *testing.T) {
 	for _, name := range []string{"stays", "goes", "falls"} {
 		i.make(name)
 	}
-	i.know("at first")
+	i.waitCurrent("at first")
 
 	network.cut()
 	network.listen(t)
@@ -256,7 +256,7 @@ func TestInformersOutliveTheDaemon(t *testing.T) {
 	if err := i.maps.Delete(t.Context(), "goes", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	i.know("after a cut")
+	i.waitCurrent("after a cut")
 
 	list, err := i.maps.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -272,10 +272,10 @@ func TestInformersOutliveTheDaemon(t *testing.T) {
 	h.minikctl("up", "-d")
 	i.expired(list.ResourceVersion)
 	network.listen(t)
-	i.know("after a crash")
+	i.waitCurrent("after a crash")
 	i.make("last")
-	i.know("at last")
-	i.retell()
+	i.waitCurrent("at last")
+	i.waitResync()
 }
 
 // compact compacts a daemon's store to the current objects. The daemon must not run.

@@ -201,7 +201,7 @@ func roundTrip(t *testing.T, in, out runtime.Object) {
 }
 
 // roundTripVersion checks that an object survives a conversion to another version and back.
-func roundTripVersion(t *testing.T, r objects.Resource, v objects.Served, fill *randfill.Filler) {
+func roundTripVersion(t *testing.T, r objects.Resource, v objects.VersionOf, fill *randfill.Filler) {
 	obj := r.New()
 	fill.Fill(obj)
 	obj.GetObjectKind().SetGroupVersionKind(v.New().GetObjectKind().GroupVersionKind())

@@ -116,7 +116,7 @@ func allocatedStatus(s *corev1.ContainerStatus, containers []corev1.Container, a
 	for j := range s.AllocatedResourcesStatus {
 		r, idx := &s.AllocatedResourcesStatus[j], at.Index(j)
 		if i >= 0 {
-			if why := notAsked(r.Name, &containers[i].Resources); why != "" {
+			if why := notRequested(r.Name, &containers[i].Resources); why != "" {
 				errs = append(errs, field.Invalid(idx.Child("name"), r.Name, why))
 			}
 		}
@@ -127,8 +127,8 @@ func allocatedStatus(s *corev1.ContainerStatus, containers []corev1.Container, a
 	return errs
 }
 
-// notAsked returns an error text if the container does not request the resource, or "".
-func notAsked(name corev1.ResourceName, r *corev1.ResourceRequirements) string {
+// notRequested returns an error text if the container does not request the resource, or "".
+func notRequested(name corev1.ResourceName, r *corev1.ResourceRequirements) string {
 	if claim, ok := strings.CutPrefix(string(name), "claim:"); ok {
 		if slices.ContainsFunc(r.Claims, func(c corev1.ResourceClaim) bool {
 			return c.Request == "" && claim == c.Name || c.Request != "" && claim == c.Name+"/"+c.Request

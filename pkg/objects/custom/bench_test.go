@@ -77,7 +77,7 @@ func BenchmarkObject(b *testing.B) {
 // BenchmarkFirst measures the first use of a version.
 func BenchmarkFirst(b *testing.B) {
 	crd := definition(b, cronTabs)
-	run := func(name string, f func(v *objects.Served, u *unstructured.Unstructured) error) {
+	run := func(name string, f func(v *objects.VersionOf, u *unstructured.Unstructured) error) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -91,8 +91,10 @@ func BenchmarkFirst(b *testing.B) {
 			}
 		})
 	}
-	run("coerce", func(*objects.Served, *unstructured.Unstructured) error { return nil })
-	run("validate", func(v *objects.Served, u *unstructured.Unstructured) error { return v.Validate(u, nil).ToAggregate() })
-	run("merge", func(v *objects.Served, _ *unstructured.Unstructured) error { _, err := v.Merge(); return err })
-	run("openapi", func(v *objects.Served, _ *unstructured.Unstructured) error { _, err := v.OpenAPI(); return err })
+	run("coerce", func(*objects.VersionOf, *unstructured.Unstructured) error { return nil })
+	run("validate", func(v *objects.VersionOf, u *unstructured.Unstructured) error {
+		return v.Validate(u, nil).ToAggregate()
+	})
+	run("merge", func(v *objects.VersionOf, _ *unstructured.Unstructured) error { _, err := v.Merge(); return err })
+	run("openapi", func(v *objects.VersionOf, _ *unstructured.Unstructured) error { _, err := v.OpenAPI(); return err })
 }

@@ -64,7 +64,7 @@ func (k *kind) turn(u *unstructured.Unstructured, to *version) (*unstructured.Un
 	case u.GetAPIVersion() == gv.String():
 	case k.byWebhook():
 		var err error
-		if u, err = k.ask(u, gv); err != nil {
+		if u, err = k.callWebhook(u, gv); err != nil {
 			return nil, err
 		}
 	default:
@@ -102,9 +102,9 @@ func (k *kind) byWebhook() bool {
 	return c != nil && c.Strategy == apiextensionsv1.WebhookConverter
 }
 
-// ask calls the conversion webhook. The functions of a row get no context of a request: the webhook's timeout bounds the
+// callWebhook calls the conversion webhook. The functions of a row get no context of a request: the webhook's timeout bounds the
 // call.
-func (k *kind) ask(u *unstructured.Unstructured, to schema.GroupVersion) (*unstructured.Unstructured, error) {
+func (k *kind) callWebhook(u *unstructured.Unstructured, to schema.GroupVersion) (*unstructured.Unstructured, error) {
 	if k.webhook == nil {
 		return nil, errors.New("no client for the conversion webhook")
 	}

@@ -93,7 +93,7 @@ func rowOf(t testing.TB, text string, replace ...string) *objects.Resource {
 }
 
 // decode decodes an object in YAML of a version as the server does.
-func decode(t testing.TB, v *objects.Served, text string) (*unstructured.Unstructured, []string, error) {
+func decode(t testing.TB, v *objects.VersionOf, text string) (*unstructured.Unstructured, []string, error) {
 	t.Helper()
 	data, err := yaml.YAMLToJSON([]byte(text))
 	if err != nil {

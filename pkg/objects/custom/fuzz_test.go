@@ -168,7 +168,7 @@ func FuzzObject(f *testing.F) {
 }
 
 // once runs one object through the functions of the row.
-func once(t *testing.T, r *objects.Resource, v *objects.Served, body []byte) {
+func once(t *testing.T, r *objects.Resource, v *objects.VersionOf, body []byte) {
 	u := v.New().(*unstructured.Unstructured)
 	if _, err := v.Unmarshal(body, u, true); err != nil {
 		return

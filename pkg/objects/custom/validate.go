@@ -41,7 +41,7 @@ func checksOf(props *apiextensions.JSONSchemaProps) checks {
 }
 
 // errors returns the errors of a value, or some of them if there are very many.
-func (c *checks) errors(at *field.Path, now, was any, before before) field.ErrorList {
+func (c *checks) errors(at *field.Path, now, was any, priorValue priorValue) field.ErrorList {
 	if c.quickSchema.accepts(now) {
 		return nil
 	}
@@ -51,12 +51,12 @@ func (c *checks) errors(at *field.Path, now, was any, before before) field.Error
 	}
 	doubts := mostDoubts
 	if less := c.quickSchema.shorten(now, was, &doubts); doubts <= 0 {
-		errs := schemavalidation.ValidateCustomResourceUpdate(at, less, was, library, before.with(less).options()...)
+		errs := schemavalidation.ValidateCustomResourceUpdate(at, less, was, library, priorValue.with(less).options()...)
 		if len(errs) > mostDoubts/2 { // these errors are not caused by the shortening alone
 			return errs
 		}
 	}
-	return schemavalidation.ValidateCustomResourceUpdate(at, now, was, library, before.options()...)
+	return schemavalidation.ValidateCustomResourceUpdate(at, now, was, library, priorValue.options()...)
 }
 
 func (v *version) makeRules() (*rules, error) {
@@ -131,7 +131,7 @@ func (v *version) validate(obj, old objects.Object) field.ErrorList {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
 	same := p.correlate()
-	errs := p.all.errors(nil, p.now, p.was, beforeOf(same))
+	errs := p.all.errors(nil, p.now, p.was, priorValueOf(same))
 	errs = append(errs, v.validateScaleSpec(p.now)...)
 	errs = append(errs, v.validateScaleStatus(p.now)...)
 	if v.shape().embeds {
@@ -150,7 +150,7 @@ func (v *version) validateStatus(obj, old objects.Object) field.ErrorList {
 	var errs field.ErrorList
 	same := p.correlate()
 	if status, ok := p.now["status"]; ok && p.status != nil {
-		errs = p.status.errors(field.NewPath("status"), status, p.was["status"], beforeOf(same, "status"))
+		errs = p.status.errors(field.NewPath("status"), status, p.was["status"], priorValueOf(same, "status"))
 	}
 	errs = append(errs, v.validateScaleStatus(p.now)...)
 	errs = append(errs, p.validateLists()...)
@@ -166,15 +166,15 @@ func (p *pair) correlate() *common.CorrelatedObject {
 	return common.NewCorrelatedObject(p.now, p.was, &model.Structural{Structural: p.rules.schema})
 }
 
-// before lets the checks of an object, or of a part of it, skip unchanged values.
-type before struct {
+// priorValue lets the checks of an object, or of a part of it, skip unchanged values.
+type priorValue struct {
 	there bool
 	same  *common.CorrelatedObject // nil with an old value: the library correlates them
 }
 
-// beforeOf returns the old value of an object, or of a part of it, for its checks.
-func beforeOf(same *common.CorrelatedObject, part ...string) before {
-	b := before{same != nil, same}
+// priorValueOf returns the old value of an object, or of a part of it, for its checks.
+func priorValueOf(same *common.CorrelatedObject, part ...string) priorValue {
+	b := priorValue{same != nil, same}
 	for _, name := range part {
 		b.same = b.same.Key(name)
 	}
@@ -182,14 +182,14 @@ func beforeOf(same *common.CorrelatedObject, part ...string) before {
 }
 
 // with returns b for another value.
-func (b before) with(now any) before {
+func (b priorValue) with(now any) priorValue {
 	if b.same != nil {
 		b.same = common.NewCorrelatedObject(now, b.same.OldValue, b.same.Schema)
 	}
 	return b
 }
 
-func (b before) options() []schemavalidation.ValidationOption {
+func (b priorValue) options() []schemavalidation.ValidationOption {
 	if !b.there {
 		return nil
 	}

@@ -45,8 +45,8 @@ func newVersion(k *kind, spec *apiextensionsv1.CustomResourceDefinitionVersion) 
 }
 
 // serve returns the version's entry in the row.
-func (v *version) serve() objects.Served {
-	s := objects.Served{
+func (v *version) serve() objects.VersionOf {
+	s := objects.VersionOf{
 		Group: v.gvk.Group, Version: v.gvk.Version,
 		New: func() runtime.Object { return v.new() }, NewList: v.newList,
 		Default: v.setDefaults, Coerce: v.coerce,

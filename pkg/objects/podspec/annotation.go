@@ -17,7 +17,7 @@ import (
 
 // Annotations checks the annotations that pods interpret.
 func Annotations(annotations map[string]string, s *corev1.PodSpec, at *field.Path) field.ErrorList {
-	if !speaks(annotations) {
+	if !anyChecked(annotations) {
 		return nil
 	}
 	var errs field.ErrorList
@@ -49,8 +49,8 @@ func Annotations(annotations map[string]string, s *corev1.PodSpec, at *field.Pat
 	return errs
 }
 
-// speaks reports whether one of the annotations is checked. Few pods have such annotations.
-func speaks(annotations map[string]string) bool {
+// anyChecked reports whether one of the annotations is checked. Few pods have such annotations.
+func anyChecked(annotations map[string]string) bool {
 	for key := range annotations {
 		switch key {
 		case corev1.MirrorPodAnnotationKey, corev1.TolerationsAnnotationKey, corev1.PodDeletionCost, corev1.SeccompPodAnnotationKey:
@@ -107,7 +107,7 @@ func annotatedAppArmor(key, value string, containers *check.Seen[string], at *fi
 
 // AnnotationsMatch checks that deprecated annotations agree with the fields that replaced them.
 func AnnotationsMatch(annotations map[string]string, s *corev1.PodSpec, at *field.Path) field.ErrorList {
-	if !speaks(annotations) {
+	if !anyChecked(annotations) {
 		return nil
 	}
 	var errs field.ErrorList

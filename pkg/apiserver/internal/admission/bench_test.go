@@ -23,7 +23,7 @@ func BenchmarkNothingConfigured(b *testing.B) {
 	cfg := Config{Reader: r, Source: clock.NewSource(1), Clock: clock.Real(),
 		Quota: func(context.Context, *corev1.ResourceQuota) error { return nil },
 		UID:   func() types.UID { return "" },
-		Find:  func(schema.GroupVersionKind) (*objects.Resource, *objects.Served) { return nil, nil }}
+		Find:  func(schema.GroupVersionKind) (*objects.Resource, *objects.VersionOf) { return nil, nil }}
 	dynamic := map[string]bool{"LimitRanger": true, "PodSecurity": true, "MutatingAdmissionPolicy": true,
 		"ValidatingAdmissionPolicy": true, "MutatingAdmissionWebhook": true, "ValidatingAdmissionWebhook": true}
 	stages := New(cfg)

@@ -31,7 +31,7 @@ func TestParamAccess(t *testing.T) {
 		}
 		return p
 	}
-	plugin := paramAccess{[]stage.Authorizer{readsConfigMaps{}}, func(k schema.GroupVersionKind) (*objects.Resource, *objects.Served) {
+	plugin := paramAccess{[]stage.Authorizer{readsConfigMaps{}}, func(k schema.GroupVersionKind) (*objects.Resource, *objects.VersionOf) {
 		return map[string]*objects.Resource{
 			"ConfigMap": {Names: objects.Names{Version: "v1", Kind: "ConfigMap", Plural: "configmaps"}},
 			"Secret":    {Names: objects.Names{Version: "v1", Kind: "Secret", Plural: "secrets"}},

@@ -194,4 +194,4 @@ func (x *Extensions) Discovery(ctx context.Context) ([]discovery.Remote, error) 
 }
 
 // Handler proxies a request to an extension server.
-type Handler func(w http.ResponseWriter, r *http.Request, asker Asker)
+type Handler func(w http.ResponseWriter, r *http.Request, asker Requester)

@@ -19,8 +19,8 @@ import (
 // ownTimeout bounds requests for discovery and OpenAPI documents.
 const ownTimeout = 5 * time.Second
 
-// Asker is the user of a proxied request.
-type Asker struct {
+// Requester is the user of a proxied request.
+type Requester struct {
 	User    user.Info
 	AuditID string
 	Late    func(w http.ResponseWriter, r *http.Request) // writes the response of a timed-out request
@@ -30,7 +30,7 @@ type Asker struct {
 const unavailable = "service unavailable"
 
 // serve proxies a request to the extension server.
-func (e *extension) serve(w http.ResponseWriter, r *http.Request, client Asker) {
+func (e *extension) serve(w http.ResponseWriter, r *http.Request, client Requester) {
 	if !available(e.service) {
 		http.Error(w, unavailable, http.StatusServiceUnavailable)
 		return

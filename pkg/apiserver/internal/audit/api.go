@@ -86,7 +86,7 @@ func recorded(e *Entry, req *verbs.Request, body verbs.Body) verbs.Body {
 // carried records the object of a request.
 func carried(e *Entry, req *verbs.Request, obj runtime.Object) {
 	about, _ := obj.(metav1.Object)
-	e.Asked(about, func() ([]byte, error) {
+	e.SetRequest(about, func() ([]byte, error) {
 		o, ok := obj.(objects.Object)
 		if !ok {
 			return codec.Marshal(obj, obj.GetObjectKind().GroupVersionKind(), codec.JSON)
@@ -106,7 +106,7 @@ func deleting(e *Entry, opts *metav1.DeleteOptions) {
 	if gvk.Empty() {
 		gvk = metav1.SchemeGroupVersion.WithKind("DeleteOptions")
 	}
-	e.Asked(nil, func() ([]byte, error) { return codec.Marshal(opts, gvk, codec.JSON) })
+	e.SetRequest(nil, func() ([]byte, error) { return codec.Marshal(opts, gvk, codec.JSON) })
 }
 
 // failure records the error that an in-process request returns.
@@ -237,7 +237,7 @@ func (x audited) Patch(ctx context.Context, req *verbs.Request, p verbs.Patch, o
 		return json.Marshal(string(p.Data))
 	}
 	return x.write(req, func(e *Entry) (verbs.Result, error) {
-		e.Asked(nil, body)
+		e.SetRequest(nil, body)
 		return x.API.Patch(ctx, req, p, opts)
 	})
 }

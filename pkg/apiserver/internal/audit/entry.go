@@ -88,9 +88,9 @@ func (e *Entry) Impersonated(as user.Info, constraint string) {
 	}
 }
 
-// Asked records the request's object, where the path does not name it, and its body. A body that is not JSON is recorded as
+// SetRequest records the request's object, where the path does not name it, and its body. A body that is not JSON is recorded as
 // a string.
-func (e *Entry) Asked(about metav1.Object, encode func() ([]byte, error)) {
+func (e *Entry) SetRequest(about metav1.Object, encode func() ([]byte, error)) {
 	if !e.Enabled() {
 		return
 	}

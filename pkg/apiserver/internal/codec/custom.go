@@ -56,9 +56,9 @@ func (b Body) missingKind(want schema.GroupVersionKind) error {
 }
 
 // version returns the served version of the kind.
-func (k Kind) version() *objects.Served {
-	if k.Served != nil {
-		return k.Served
+func (k Kind) version() *objects.VersionOf {
+	if k.Version != nil {
+		return k.Version
 	}
 	return &k.Resource.Versions[0]
 }

@@ -71,7 +71,7 @@ type reading struct {
 
 // read decodes the body into obj, of kind want and version v. It returns an error if the body has no readable kind; other
 // errors are in the reading.
-func (b Body) read(want schema.GroupVersionKind, obj runtime.Object, v *objects.Served) (r reading, err error) {
+func (b Body) read(want schema.GroupVersionKind, obj runtime.Object, v *objects.VersionOf) (r reading, err error) {
 	data, twice, err := b.json()
 	if err != nil {
 		return r, unrecognized(b.Data, want.Kind, err)

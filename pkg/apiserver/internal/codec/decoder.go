@@ -61,7 +61,7 @@ func KindOf(req *verbs.Request) Kind {
 			return Kind{Resource: sub.Kind}
 		}
 	}
-	return Kind{Resource: req.Resource, Served: req.Served}
+	return Kind{Resource: req.Resource, Version: req.Version}
 }
 
 // Body decodes a body in the requested version and returns it in the stored version, with defaults. It passes warnings about
@@ -70,7 +70,7 @@ func (d *Decoder) Body(req *verbs.Request, b Body) (objects.Object, error) {
 	k := KindOf(req)
 	obj := runtime.Object(k.Resource.New())
 	if !k.Stored() {
-		obj = k.Served.New()
+		obj = k.Version.New()
 	}
 	var warnings []string
 	var err error
@@ -119,11 +119,11 @@ func (d *Decoder) List(req *verbs.Request, b Body) (runtime.Object, error) {
 func (k Kind) store(obj runtime.Object) (objects.Object, error) {
 	stored, ok := obj.(objects.Object)
 	if !k.Stored() {
-		k.Served.Default(obj)
+		k.Version.Default(obj)
 		var err error
-		if stored, err = k.Served.To(obj); err != nil {
+		if stored, err = k.Version.To(obj); err != nil {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v",
-				k.Resource.Names.Kind, k.Served.Version, k.Resource.Names.Kind, err))
+				k.Resource.Names.Kind, k.Version.Version, k.Resource.Names.Kind, err))
 		}
 	} else if !ok {
 		return nil, fmt.Errorf("%T is no API object", obj)

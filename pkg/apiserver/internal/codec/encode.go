@@ -28,20 +28,20 @@ type marshaler interface{ Marshal() ([]byte, error) }
 // Kind is a resource in a served version.
 type Kind struct {
 	Resource *objects.Resource
-	Served   *objects.Served // nil: the stored version
+	Version  *objects.VersionOf // nil: the stored version
 }
 
 // GVK returns the kind in the served version.
 func (k Kind) GVK() schema.GroupVersionKind {
 	gvk := k.Resource.Names.GVK()
-	if k.Served != nil {
-		gvk.Group, gvk.Version = k.Served.Group, k.Served.Version
+	if k.Version != nil {
+		gvk.Group, gvk.Version = k.Version.Group, k.Version.Version
 	}
 	return gvk
 }
 
 // Stored reports whether the served version is the stored one.
-func (k Kind) Stored() bool { return k.Served == nil || k.Served.From == nil }
+func (k Kind) Stored() bool { return k.Version == nil || k.Version.From == nil }
 
 // Object returns the object of it in the served version. The object is shared if that is the stored version.
 func (k Kind) Object(it *cache.Item) (runtime.Object, error) {
@@ -49,7 +49,7 @@ func (k Kind) Object(it *cache.Item) (runtime.Object, error) {
 	if err != nil || k.Stored() {
 		return obj, err
 	}
-	return k.Served.From(obj)
+	return k.Version.From(obj)
 }
 
 // Encode returns the encoded object of it, in JSON or Protobuf, with apiVersion and kind and without a newline. The bytes are
@@ -141,6 +141,6 @@ func (k Kind) Textual() bool {
 		_, ok := k.Resource.New().(marshaler)
 		return !ok
 	}
-	_, ok := k.Served.New().(marshaler)
+	_, ok := k.Version.New().(marshaler)
 	return !ok
 }

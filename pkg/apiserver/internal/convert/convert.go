@@ -66,7 +66,7 @@ func (w *Webhooks) Convert(ctx context.Context, crd *apiextensionsv1.CustomResou
 		sent[n] = objs[i]
 	}
 	gvk := sent[0].GroupVersionKind()
-	got, err := w.ask(ctx, crd, sent, to)
+	got, err := w.callWebhook(ctx, crd, sent, to)
 	if err != nil {
 		return nil, fmt.Errorf("conversion webhook for %v failed: %w", gvk, err)
 	}
@@ -111,8 +111,8 @@ func (w *Webhooks) client(crd *apiextensionsv1.CustomResourceDefinition) (*hookc
 	return made, nil
 }
 
-// ask sends a review and returns the objects of the response.
-func (w *Webhooks) ask(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]json.RawMessage, error) {
+// callWebhook sends a review and returns the objects of the response.
+func (w *Webhooks) callWebhook(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, objs []*unstructured.Unstructured, to schema.GroupVersion) ([]json.RawMessage, error) {
 	client, err := w.client(crd)
 	if err != nil {
 		return nil, err

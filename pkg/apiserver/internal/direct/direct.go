@@ -61,8 +61,8 @@ func (d *direct) call(ctx context.Context, verb string, t client.Target) (call, 
 			User: d.user, UserAgent: d.agent, Verb: verb, Resource: s.Resource, GVR: t.Resource,
 			Subresource: t.Subresource, Namespace: t.Namespace, Name: t.Name, Warn: func(string) {},
 		},
-		Served: s.Version,
-		Report: trace.From(ctx),
+		Version: s.Version,
+		Report:  trace.From(ctx),
 	}}, nil
 }
 

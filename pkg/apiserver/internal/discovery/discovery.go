@@ -40,7 +40,7 @@ type groupVersion struct {
 // entry is a row in one version.
 type entry struct {
 	row    *objects.Resource
-	served *objects.Served
+	served *objects.VersionOf
 }
 
 // New returns the catalog of rows.

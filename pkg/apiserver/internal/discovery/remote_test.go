@@ -18,7 +18,7 @@ func plain(gv ...schema.GroupVersion) []*objects.Resource {
 	for _, v := range gv {
 		out = append(out, &objects.Resource{
 			Names:    objects.Names{Group: v.Group, Version: v.Version, Kind: "Thing", Plural: "things"},
-			Versions: []objects.Served{{Group: v.Group, Version: v.Version, New: func() runtime.Object { return &corev1.Pod{} }}},
+			Versions: []objects.VersionOf{{Group: v.Group, Version: v.Version, New: func() runtime.Object { return &corev1.Pod{} }}},
 		})
 	}
 	return out

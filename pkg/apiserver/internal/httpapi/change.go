@@ -103,8 +103,8 @@ func (s *Handler) writeResult(w http.ResponseWriter, r *http.Request, k codec.Ki
 		gvk = k.GVK()
 	}
 	// A review in another version gets its response in that version.
-	if obj, ok := out.Other.(objects.Object); ok && k.Served != nil && k.Served.From != nil && gvk == k.Resource.Names.GVK() {
-		versioned, err := k.Served.From(obj)
+	if obj, ok := out.Other.(objects.Object); ok && k.Version != nil && k.Version.From != nil && gvk == k.Resource.Names.GVK() {
+		versioned, err := k.Version.From(obj)
 		if err != nil {
 			return err
 		}

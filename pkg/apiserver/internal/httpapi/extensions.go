@@ -44,7 +44,7 @@ func (s *Handler) pass(w http.ResponseWriter, r *http.Request, c *call, serve ag
 	if c.leave != nil && c.address.verb == "watch" {
 		c.leave() // as for watches of this server's own resources
 	}
-	serve(w, r.WithContext(ctx), aggregate.Asker{User: c.user, AuditID: w.Header().Get("Audit-Id"), Late: late})
+	serve(w, r.WithContext(ctx), aggregate.Requester{User: c.user, AuditID: w.Header().Get("Audit-Id"), Late: late})
 }
 
 // late responds to a request whose deadline is over.

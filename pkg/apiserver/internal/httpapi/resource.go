@@ -50,7 +50,7 @@ func (s *Handler) serveResource(w http.ResponseWriter, r *http.Request) {
 		s.connect(w, r, req, connector)
 		return
 	}
-	c.warn(t.Served.Deprecated)
+	c.warn(t.Version.Deprecated)
 	if err := handlers[a.verb](s, w, r, req); err != nil {
 		fail(w, r, err)
 	}
@@ -65,7 +65,7 @@ func (s *Handler) request(c *call, t rows.Target) *verbs.Request {
 			GVR:         schema.GroupVersionResource{Group: a.group, Version: a.version, Resource: a.resource},
 			Subresource: a.subresource, Namespace: a.namespace, Name: a.name, Fields: a.fields, Warn: c.warn,
 		},
-		Served: t.Served, Report: c.report, Began: c.began, Stages: c.stages,
+		Version: t.Version, Report: c.report, Began: c.began, Stages: c.stages,
 	}
 }
 

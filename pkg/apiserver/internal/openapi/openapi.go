@@ -41,7 +41,7 @@ type Specs struct {
 // served is a resource in one of its versions.
 type served struct {
 	resource *objects.Resource
-	version  *objects.Served
+	version  *objects.VersionOf
 }
 
 // document is a document and the hash of its sources.

@@ -18,7 +18,7 @@ type Index struct {
 // Target is a row in one of the versions it is served in.
 type Target struct {
 	Resource *objects.Resource
-	Served   *objects.Served
+	Version  *objects.VersionOf
 }
 
 func newIndex(rows []*objects.Resource) Index {
@@ -55,14 +55,14 @@ func (rs *Rows) Lookup(gvr schema.GroupVersionResource) *verbs.VersionedResource
 	if !ok {
 		return nil
 	}
-	return &verbs.VersionedResource{Resource: t.Resource, Version: t.Served, Stored: t.Served.To == nil}
+	return &verbs.VersionedResource{Resource: t.Resource, Version: t.Version, Stored: t.Version.To == nil}
 }
 
 // FindKind returns the resource of a kind and the version of that kind; nil when it is not served.
-func (rs *Rows) FindKind(kind schema.GroupVersionKind) (*objects.Resource, *objects.Served) {
+func (rs *Rows) FindKind(kind schema.GroupVersionKind) (*objects.Resource, *objects.VersionOf) {
 	for gvr, t := range rs.Table().Resources.byGVR {
 		if gvr.GroupVersion() == kind.GroupVersion() && t.Resource.Names.Kind == kind.Kind {
-			return t.Resource, t.Served
+			return t.Resource, t.Version
 		}
 	}
 	return nil, nil

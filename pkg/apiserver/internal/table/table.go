@@ -25,8 +25,8 @@ type Printer struct {
 
 // columns returns the columns of the requested version.
 func (p Printer) columns() []objects.ColumnOf {
-	if p.Kind.Served != nil {
-		return p.Kind.Served.Columns
+	if p.Kind.Version != nil {
+		return p.Kind.Version.Columns
 	}
 	return p.Kind.Resource.Versions[0].Columns
 }

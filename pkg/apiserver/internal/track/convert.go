@@ -23,7 +23,7 @@ type converter struct {
 }
 
 type version struct {
-	*objects.Served
+	*objects.VersionOf
 	kind  schema.GroupVersionKind
 	merge typed.ParseableType
 }
@@ -34,7 +34,7 @@ func newConverter(r *objects.Resource) (*converter, error) {
 		s := &r.Versions[i]
 		gv := schema.GroupVersion{Group: s.Group, Version: s.Version}
 		t := reflect.TypeOf(s.New()).Elem()
-		v := &version{Served: s, kind: gv.WithKind(r.Names.Kind), merge: typed.DeducedParseableType}
+		v := &version{VersionOf: s, kind: gv.WithKind(r.Names.Kind), merge: typed.DeducedParseableType}
 		if err := v.learn(t); err != nil {
 			return nil, err
 		}
@@ -81,7 +81,7 @@ func (c *converter) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOp
 		return nil, err
 	}
 	u, plain := obj.(*unstructured.Unstructured)
-	switch big := crowded(reflect.ValueOf(obj)); {
+	switch big := hasLargeMap(reflect.ValueOf(obj)); {
 	case plain && big:
 		return inOrderPlain(v.merge, u.Object, opts)
 	case plain:
@@ -170,7 +170,7 @@ func (c *converter) Default(obj runtime.Object) {
 		c.resource.Default(stored)
 		return
 	}
-	v.Served.Default(obj)
+	v.VersionOf.Default(obj)
 }
 
 // New returns an empty object of a kind.
@@ -179,7 +179,7 @@ func (c *converter) New(kind schema.GroupVersionKind) (runtime.Object, error) {
 	if v == nil {
 		return nil, fmt.Errorf("%s is not served in version %s", c.resource.Names.Kind, kind.GroupVersion())
 	}
-	return v.named(v.Served.New()), nil
+	return v.named(v.VersionOf.New()), nil
 }
 
 // Types returns the merge schemas of a resource's objects, for merges without managedFields.

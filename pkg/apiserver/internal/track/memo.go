@@ -18,30 +18,30 @@ var objectMeta = reflect.TypeFor[metav1.ObjectMeta]()
 // memo caches the library's results. It has two generations: when the young one is full, it replaces the old one.
 type memo struct {
 	mu         sync.Mutex
-	young, old map[question]answer
+	young, old map[memoKey]memoResult
 }
 
 // generation is the number of results in a generation.
 const generation = 2048
 
-// question is the key of a cached result: everything that the result depends on.
-type question struct {
+// memoKey is the key of a cached result: everything that the result depends on.
+type memoKey struct {
 	manager string
 	shape   uint64
 	managed uint64 // the hash of the old object's managedFields
 }
 
-// answer is a cached result: the new managedFields without their times.
-type answer []entry
+// memoResult is a cached result: the new managedFields without their times.
+type memoResult []entry
 
 type entry struct {
 	metav1.ManagedFieldsEntry      // Time is nil
 	from                      int  // the old entry whose time it keeps; -1: the time of the write
-	holed                     bool // its fields contain holes
+	hasPlaceholders           bool // its fields contain placeholders
 	timeless                  bool // it has no time
 }
 
-func (m *memo) get(q question) (answer, bool) {
+func (m *memo) get(q memoKey) (memoResult, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if a, ok := m.young[q]; ok {
@@ -54,15 +54,15 @@ func (m *memo) get(q question) (answer, bool) {
 	return a, ok
 }
 
-func (m *memo) put(q question, a answer) {
+func (m *memo) put(q memoKey, a memoResult) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.putLocked(q, a)
 }
 
-func (m *memo) putLocked(q question, a answer) {
+func (m *memo) putLocked(q memoKey, a memoResult) {
 	if m.young == nil || len(m.young) >= generation {
-		m.old, m.young = m.young, map[question]answer{}
+		m.old, m.young = m.young, map[memoKey]memoResult{}
 	}
 	m.young[q] = a
 }
@@ -70,8 +70,8 @@ func (m *memo) putLocked(q question, a answer) {
 // maxManagers is the number of entries from which the library merges the oldest ones. The result then depends on their times.
 const maxManagers = 10
 
-// ask returns the key of a write. ok is false if the result of the write cannot be cached.
-func (m *manager) ask(manager string, old, obj objects.Object) (q question, holes []hole, ok bool) {
+// keyOfWrite returns the key of a write. ok is false if the result of the write cannot be cached.
+func (m *manager) keyOfWrite(manager string, old, obj objects.Object) (q memoKey, placeholders []placeholder, ok bool) {
 	was := old.GetManagedFields()
 	if m.plan == nil || len(was) >= maxManagers || !m.inherits(obj.GetManagedFields(), was) {
 		return q, nil, false
@@ -92,22 +92,22 @@ func (m *manager) ask(manager string, old, obj objects.Object) (q question, hole
 		managed = mix(managed, maphash.String(seed, string(e.Operation)))
 		managed = mix(managed, maphash.String(seed, e.APIVersion))
 		managed = mix(managed, maphash.String(seed, e.Subresource))
-		managed = mix(managed, maphash.Bytes(seed, blank(e.FieldsV1.Raw, w.holes)))
+		managed = mix(managed, maphash.Bytes(seed, blank(e.FieldsV1.Raw, w.placeholders)))
 	}
-	return question{manager, mix(shape, exists), managed}, w.holes, !w.lost
+	return memoKey{manager, mix(shape, exists), managed}, w.placeholders, !w.lost
 }
 
-// blank replaces the values of holes in FieldsV1 by numbers, and fill reverts that. Neither changes raw.
-func blank(raw []byte, holes []hole) []byte {
-	for i, h := range holes {
-		raw = bytes.ReplaceAll(raw, elementName(h.name, h.value), elementName(h.name, mark(i)))
+// blank replaces the addresses in FieldsV1 by placeholders, and fill reverts that. Neither changes raw.
+func blank(raw []byte, placeholders []placeholder) []byte {
+	for i, h := range placeholders {
+		raw = bytes.ReplaceAll(raw, elementName(h.name, h.value), elementName(h.name, placeholderText(i)))
 	}
 	return raw
 }
 
-func fill(raw []byte, holes []hole) []byte {
-	for i, h := range holes {
-		raw = bytes.ReplaceAll(raw, elementName(h.name, mark(i)), elementName(h.name, h.value))
+func fill(raw []byte, placeholders []placeholder) []byte {
+	for i, h := range placeholders {
+		raw = bytes.ReplaceAll(raw, elementName(h.name, placeholderText(i)), elementName(h.name, h.value))
 	}
 	return raw
 }
@@ -117,8 +117,8 @@ func elementName(name, value string) []byte {
 	return []byte(`"k:{\"` + name + `\":\"` + value + `\"}"`)
 }
 
-// mark returns the value for a hole, which no address has.
-func mark(i int) string { return "#" + strconv.Itoa(i) }
+// placeholderText returns the text of a placeholder, which is no valid address.
+func placeholderText(i int) string { return "#" + strconv.Itoa(i) }
 
 // inherits reports whether the managedFields that a client sends equal the stored ones. Those sent to a subresource are ignored.
 func (m *manager) inherits(sent, was []metav1.ManagedFieldsEntry) bool {
@@ -131,9 +131,9 @@ func (m *manager) inherits(sent, was []metav1.ManagedFieldsEntry) bool {
 	})
 }
 
-// answerOf returns the library's result without times and without the values of holes.
-func answerOf(entries, was []metav1.ManagedFieldsEntry, holes []hole) answer {
-	out := make(answer, 0, len(entries))
+// newMemoResult returns the library's result without times, and with placeholders instead of addresses.
+func newMemoResult(entries, was []metav1.ManagedFieldsEntry, placeholders []placeholder) memoResult {
+	out := make(memoResult, 0, len(entries))
 	for _, e := range entries {
 		from := slices.IndexFunc(was, func(o metav1.ManagedFieldsEntry) bool { return sameEntry(&o, &e) })
 		if from >= 0 && !was[from].Time.Equal(e.Time) {
@@ -141,27 +141,27 @@ func answerOf(entries, was []metav1.ManagedFieldsEntry, holes []hole) answer {
 		}
 		timeless := e.Time == nil
 		e.Time = nil
-		holed := false
-		if e.FieldsV1 != nil && len(holes) > 0 {
-			raw := blank(e.FieldsV1.Raw, holes)
-			holed = !bytes.Equal(raw, e.FieldsV1.Raw)
+		hasPlaceholders := false
+		if e.FieldsV1 != nil && len(placeholders) > 0 {
+			raw := blank(e.FieldsV1.Raw, placeholders)
+			hasPlaceholders = !bytes.Equal(raw, e.FieldsV1.Raw)
 			e.FieldsV1 = &metav1.FieldsV1{Raw: raw}
 		}
-		out = append(out, entry{e, from, holed, timeless})
+		out = append(out, entry{e, from, hasPlaceholders, timeless})
 	}
 	return out
 }
 
-// entries returns the managedFields of a cached result, with the times and the values of holes of this write.
-func (a answer) entries(was []metav1.ManagedFieldsEntry, now *metav1.Time, holes []hole) []metav1.ManagedFieldsEntry {
+// entries returns the managedFields of a cached result, with the times and the addresses of this write.
+func (a memoResult) entries(was []metav1.ManagedFieldsEntry, now *metav1.Time, placeholders []placeholder) []metav1.ManagedFieldsEntry {
 	if len(a) == 0 {
 		return nil
 	}
 	out := make([]metav1.ManagedFieldsEntry, len(a))
 	for i, e := range a {
 		out[i] = e.ManagedFieldsEntry
-		if e.holed {
-			out[i].FieldsV1 = &metav1.FieldsV1{Raw: fill(e.FieldsV1.Raw, holes)}
+		if e.hasPlaceholders {
+			out[i].FieldsV1 = &metav1.FieldsV1{Raw: fill(e.FieldsV1.Raw, placeholders)}
 		}
 		switch {
 		case e.from >= 0:

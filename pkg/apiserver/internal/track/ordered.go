@@ -13,8 +13,8 @@ import (
 // the square of their number, to seconds for the maps that fit into one request. Large maps are therefore passed to it with
 // sorted keys, so that each insertion is at the end.
 
-// crowd is the number of entries from which a map is sorted.
-const crowd = 1024
+// largeMap is the number of entries from which a map is sorted.
+const largeMap = 1024
 
 // inOrder is typed.ParseableType.FromStructured with the keys of large maps in order.
 func inOrder(t typed.ParseableType, obj any, opts []typed.ValidationOptions) (*typed.TypedValue, error) {
@@ -32,18 +32,18 @@ func inOrderPlain(t typed.ParseableType, content any, opts []typed.ValidationOpt
 
 var timeType = reflect.TypeFor[time.Time]()
 
-// crowded reports whether v contains a large map. It skips times: they point to time.Local, which another goroutine may be
+// hasLargeMap reports whether v contains a large map. It skips times: they point to time.Local, which another goroutine may be
 // initializing.
-func crowded(v reflect.Value) bool {
+func hasLargeMap(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
-		return !v.IsNil() && crowded(v.Elem())
+		return !v.IsNil() && hasLargeMap(v.Elem())
 	case reflect.Struct:
 		if v.Type() == timeType {
 			return false
 		}
 		for i := range v.NumField() {
-			if crowded(v.Field(i)) {
+			if hasLargeMap(v.Field(i)) {
 				return true
 			}
 		}
@@ -52,19 +52,19 @@ func crowded(v reflect.Value) bool {
 			return false
 		}
 		for i := range v.Len() {
-			if crowded(v.Index(i)) {
+			if hasLargeMap(v.Index(i)) {
 				return true
 			}
 		}
 	case reflect.Map:
-		if v.Len() >= crowd {
+		if v.Len() >= largeMap {
 			return true
 		}
 		if v.Type().Elem().Kind() == reflect.String {
 			return false
 		}
 		for entries := v.MapRange(); entries.Next(); {
-			if crowded(entries.Value()) {
+			if hasLargeMap(entries.Value()) {
 				return true
 			}
 		}
@@ -108,7 +108,7 @@ func (m orderedMap) GetUsing(_ value.Allocator, key string) (value.Value, bool) 
 
 // Iterate implements value.Map.
 func (m orderedMap) Iterate(f func(key string, v value.Value) bool) bool {
-	if m.Length() < crowd {
+	if m.Length() < largeMap {
 		return m.Map.Iterate(func(key string, v value.Value) bool { return f(key, wrap(v)) })
 	}
 	keys := make([]string, 0, m.Length())
@@ -133,7 +133,7 @@ func (m orderedMap) IterateUsing(_ value.Allocator, f func(key string, v value.V
 // Zip implements value.Map.
 func (m orderedMap) Zip(other value.Map, order value.MapTraverseOrder, f func(key string, a, b value.Value) bool) bool {
 	other = plainMap(other)
-	if m.Length() >= crowd || other != nil && other.Length() >= crowd {
+	if m.Length() >= largeMap || other != nil && other.Length() >= largeMap {
 		order = value.LexicalKeyOrder
 	}
 	return m.Map.Zip(other, order, func(key string, a, b value.Value) bool { return f(key, wrap(a), wrap(b)) })

@@ -39,7 +39,7 @@ func TestOrdered(t *testing.T) {
 		t.Fatal(err)
 	}
 	values := map[string][2]*typed.TypedValue{}
-	for i, p := range []*corev1.Pod{withLabels(2*crowd, 0), withLabels(2*crowd, 1)} {
+	for i, p := range []*corev1.Pod{withLabels(2*largeMap, 0), withLabels(2*largeMap, 1)} {
 		p.APIVersion, p.Kind = "v1", "Pod"
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p)
 		if err != nil {

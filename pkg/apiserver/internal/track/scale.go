@@ -31,13 +31,13 @@ func ScaleOf(w Write, old objects.Object) Scaled {
 		v := &w.Resource.Versions[i]
 		paths[schema.GroupVersion{Group: v.Group, Version: v.Version}.String()] = replicasPath(w.Resource, v)
 	}
-	served := w.served()
+	served := w.requestedVersion()
 	gv := schema.GroupVersion{Group: served.Group, Version: served.Version}
 	return Scaled{managedfields.NewScaleHandler(old.GetManagedFields(), gv, paths)}
 }
 
 // replicasPath returns the path of the replicas in a version; nil: the version has none.
-func replicasPath(r *objects.Resource, v *objects.Served) fieldpath.Path {
+func replicasPath(r *objects.Resource, v *objects.VersionOf) fieldpath.Path {
 	if r.Scale == nil {
 		return nil
 	}

@@ -18,30 +18,30 @@ var seed = maphash.MakeSeed()
 
 // walk computes the shape of one write. lost means that the objects contain a value that only the library handles.
 type walk struct {
-	lost    bool
-	holes   []hole
-	changes int // the differences so far
+	lost         bool
+	placeholders []placeholder
+	changes      int // the differences so far
 }
 
 // unchanged is the shape of values that are equal in both objects, and so change no managedFields.
 const unchanged = 0x2545f4914f6cdd1d
 
-// hole is a key that is an IP address, such as a pod's. A shape contains the hole's number instead of the address, so that
-// objects that differ only in their address have the same shape.
-type hole struct{ name, value string }
+// placeholder stands for the key of a list element that is an IP address, such as a pod's. A shape contains the
+// placeholder's number instead of the address, so that objects that differ only in their address have the same shape.
+type placeholder struct{ name, value string }
 
-// number returns the number of the hole for a value; ok is false if the value does not look like an IP address.
+// number returns the number of the placeholder for a value; ok is false if the value does not look like an IP address.
 func (w *walk) number(name, value string) (n uint64, ok bool) {
 	if value == "" || strings.Trim(value, "0123456789abcdef.:") != "" {
 		return 0, false
 	}
-	for i, h := range w.holes {
+	for i, h := range w.placeholders {
 		if h.value == value && h.name == name {
 			return uint64(i), true
 		}
 	}
-	w.holes = append(w.holes, hole{name, value})
-	return uint64(len(w.holes) - 1), true
+	w.placeholders = append(w.placeholders, placeholder{name, value})
+	return uint64(len(w.placeholders) - 1), true
 }
 
 const odd = 0x9e3779b97f4a7c15

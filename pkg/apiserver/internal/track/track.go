@@ -56,24 +56,24 @@ func New(clk clock.Clock) *Tracker {
 // Write describes a write.
 type Write struct {
 	Resource    *objects.Resource
-	Served      *objects.Served // the version of the request; nil: the stored one
+	Version     *objects.VersionOf // the version of the request; nil: the stored one
 	Subresource string
 	Manager     string
 }
 
-// served returns the version of the request.
-func (w Write) served() *objects.Served {
-	if w.Served != nil {
-		return w.Served
+// requestedVersion returns the version of the request.
+func (w Write) requestedVersion() *objects.VersionOf {
+	if w.Version != nil {
+		return w.Version
 	}
 	return &w.Resource.Versions[0]
 }
 
 func (t *Tracker) manager(w Write) (*manager, error) {
 	if w.Subresource == scale {
-		w.Resource, w.Served = &scales, nil
+		w.Resource, w.Version = &scales, nil
 	}
-	v := w.served()
+	v := w.requestedVersion()
 	key := target{w.Resource, schema.GroupVersion{Group: v.Group, Version: v.Version}, w.Subresource}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -145,10 +145,10 @@ func (t *Tracker) Update(w Write, old, obj objects.Object) error {
 		live = m.none
 	}
 	obj.GetObjectKind().SetGroupVersionKind(m.none.GetObjectKind().GroupVersionKind())
-	q, holes, ok := m.ask(w.Manager, live, obj)
+	q, placeholders, ok := m.keyOfWrite(w.Manager, live, obj)
 	if ok {
 		if known, ok := m.memo.get(q); ok {
-			obj.SetManagedFields(known.entries(live.GetManagedFields(), now(t.clock), holes))
+			obj.SetManagedFields(known.entries(live.GetManagedFields(), now(t.clock), placeholders))
 			return nil
 		}
 	}
@@ -156,7 +156,7 @@ func (t *Tracker) Update(w Write, old, obj objects.Object) error {
 		return fmt.Errorf("track %s: another object came back", m.kind)
 	}
 	if ok {
-		m.memo.put(q, answerOf(obj.GetManagedFields(), live.GetManagedFields(), holes))
+		m.memo.put(q, newMemoResult(obj.GetManagedFields(), live.GetManagedFields(), placeholders))
 	}
 	stamp(live, obj, now(t.clock))
 	return nil

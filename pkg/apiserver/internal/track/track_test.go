@@ -96,7 +96,7 @@ func (b *both) update(t *testing.T, w Write, old, obj objects.Object) {
 	if before == nil {
 		before = m.none
 	}
-	if q, _, ok := m.ask(w.Manager, before, obj); ok {
+	if q, _, ok := m.keyOfWrite(w.Manager, before, obj); ok {
 		if _, known := m.memo.get(q); known {
 			b.hits++
 		}

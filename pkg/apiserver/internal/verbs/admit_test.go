@@ -94,7 +94,7 @@ func configMapRequest(s *server) func(verb, name string) *verbs.Request {
 	gvr := corev1.SchemeGroupVersion.WithResource("configmaps")
 	served := s.engine.Lookup(gvr)
 	return func(verb, name string) *verbs.Request {
-		return &verbs.Request{Served: served.Version, Attributes: stage.Attributes{
+		return &verbs.Request{Version: served.Version, Attributes: stage.Attributes{
 			Verb: verb, Resource: served.Resource, GVR: gvr, Namespace: "default", Name: name, Warn: func(string) {},
 		}}
 	}

@@ -4,7 +4,8 @@
 // request has the same effect through both.
 //
 // Objects enter and leave in the stored version. The front ends decode, encode, and convert other served versions
-// (objects.Served). An object that leaves is shared and must not be changed; an object that enters becomes the engine's.
+// (objects.VersionOf). An object that leaves is shared and must not be changed; an object that enters becomes the
+// engine's.
 package verbs
 
 import (
@@ -45,10 +46,10 @@ type Config struct {
 // Request is one request to the engine.
 type Request struct {
 	stage.Attributes
-	Served *objects.Served // the requested version; nil: the stored one
-	Report trace.Report    // what the writer reports about the write
-	Began  time.Time       // when the request arrived; zero: now
-	Stages []trace.Stage   // stages before the engine: "authn", "decode"
+	Version *objects.VersionOf // the requested version; nil: the stored one
+	Report  trace.Report       // what the writer reports about the write
+	Began   time.Time          // when the request arrived; zero: now
+	Stages  []trace.Stage      // stages before the engine: "authn", "decode"
 
 	authorized bool // by Authorize
 	authz      trace.Stage

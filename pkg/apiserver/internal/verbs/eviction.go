@@ -162,7 +162,7 @@ func (w *write) recordDisruption(ctx context.Context, budget, pod string) error 
 	}
 	req := *w.req
 	req.Resource, req.Name, req.Subresource = t.r, budget, "status"
-	req.Served, req.Manager = nil, serverManager // the evicting client does not write the budget
+	req.Version, req.Manager = nil, serverManager // the evicting client does not write the budget
 	b := &write{Engine: w.Engine, table: t, req: &req, dry: w.dry, began: w.began}
 	return b.editStored(ctx, func(obj objects.Object) error {
 		old := obj.DeepCopyObject().(objects.Object)

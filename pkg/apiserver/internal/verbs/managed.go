@@ -12,12 +12,12 @@ func (w *write) track(old, obj objects.Object) error {
 	if err := w.tracker.Update(w.tracked(), old, obj); err != nil {
 		return err
 	}
-	if s := w.req.Served; w.r.DefaultsUnowned && s != nil && s.To != nil && w.req.Subresource != "scale" {
+	if s := w.req.Version; w.r.DefaultsUnowned && s != nil && s.To != nil && w.req.Subresource != "scale" {
 		w.r.Default(obj)
 	}
 	return nil
 }
 
 func (w *write) tracked() track.Write {
-	return track.Write{Resource: w.r, Served: w.req.Served, Subresource: w.req.Subresource, Manager: w.req.Manager}
+	return track.Write{Resource: w.r, Version: w.req.Version, Subresource: w.req.Subresource, Manager: w.req.Manager}
 }

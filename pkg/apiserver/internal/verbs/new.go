@@ -35,7 +35,7 @@ type Engine struct {
 // VersionedResource is a resource in one of its served versions.
 type VersionedResource struct {
 	Resource *objects.Resource
-	Version  *objects.Served
+	Version  *objects.VersionOf
 	Stored   bool // the version is the stored one
 }
 

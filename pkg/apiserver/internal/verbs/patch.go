@@ -76,12 +76,12 @@ func (e *Engine) Patch(ctx context.Context, req *Request, p Patch, opts *metav1.
 type patchTarget struct {
 	object  runtime.Object
 	new     func() runtime.Object // returns an empty object of the same type
-	version *objects.Served       // decodes JSON; nil: the Go type does
+	version *objects.VersionOf       // decodes JSON; nil: the Go type does
 }
 
 // patched returns the patched copy of a stored object, in the stored version and with defaults.
 func (w *write) patched(ctx context.Context, old objects.Object, p Patch, validation string) (objects.Object, error) {
-	v := w.req.Served
+	v := w.req.Version
 	if v == nil || v.To == nil {
 		out, err := w.patch(ctx, patchTarget{old, func() runtime.Object { return w.r.New() }, &w.r.Versions[0]}, p, validation)
 		if err != nil {

@@ -110,7 +110,7 @@ func listOptionErrors(opts *metav1.ListOptions) field.ErrorList {
 // selector returns the cache's selector for a request and its options.
 func (req *Request) selector(opts *metav1.ListOptions) (cache.Selector, error) {
 	s := cache.Selector{Namespace: req.objectNamespace(), Selectable: req.Resource.Selectable}
-	if v := req.Served; v != nil && v.Label == nil && v.Selectable != nil {
+	if v := req.Version; v != nil && v.Label == nil && v.Selectable != nil {
 		s.Selectable = v.Selectable
 	}
 	var err error
@@ -143,7 +143,7 @@ func (req *Request) selector(opts *metav1.ListOptions) (cache.Selector, error) {
 // that are not selectable.
 func (req *Request) label(name, value string) (string, string, error) {
 	known := req.Resource.Selectable
-	if v := req.Served; v != nil {
+	if v := req.Version; v != nil {
 		if v.Label != nil {
 			if stored, _ := v.Label(name, value); known[stored] == nil {
 				return "", "", unselectable(req.Resource, name)

@@ -122,9 +122,9 @@ func (w *write) invalid(name string, errs field.ErrorList) error {
 }
 
 // requestedVersion returns the version of the request.
-func (w *write) requestedVersion() *objects.Served {
-	if w.req.Served != nil {
-		return w.req.Served
+func (w *write) requestedVersion() *objects.VersionOf {
+	if w.req.Version != nil {
+		return w.req.Version
 	}
 	return &w.r.Versions[0]
 }

@@ -14,7 +14,7 @@ import (
 // Replace replaces the request's object by a new one of version v, which fill decodes and Replace defaults. was is the object before, in
 // that version; changed reports whether the two differ.
 func (q *Request) Replace(v Version, was runtime.Object, fill func(into runtime.Object) error) (changed bool, err error) {
-	s := q.Served(v)
+	s := q.ServedVersion(v)
 	if s == nil {
 		return q.replaceSub(v, was, fill)
 	}

@@ -178,9 +178,9 @@ func (q *Request) oldScale(sub runtime.Object) runtime.Object {
 // Changed drops the converted objects after a change of the request's object.
 func (q *Request) Changed() { q.versioned, q.attributes = nil, nil }
 
-// Served returns a version of the request's resource; nil if it is not served, or if the request is for a subresource
+// ServedVersion returns a version of the request's resource; nil if it is not served, or if the request is for a subresource
 // with its own kind.
-func (q *Request) Served(v Version) *objects.Served {
+func (q *Request) ServedVersion(v Version) *objects.VersionOf {
 	if q.sub() != nil {
 		return nil
 	}
@@ -197,7 +197,7 @@ func (q *Request) in(v Version, obj objects.Object) (runtime.Object, error) {
 	if obj == nil {
 		return nil, nil
 	}
-	s := q.Served(v)
+	s := q.ServedVersion(v)
 	if s == nil {
 		return nil, fmt.Errorf("unable to convert to %v: unknown kind", v.Resource)
 	}

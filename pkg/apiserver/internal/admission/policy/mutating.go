@@ -30,7 +30,7 @@ func (p Mutating) Mutate(ctx context.Context, a *stage.Admission) error {
 		return err
 	}
 	q := match.NewRequest(a, p.Reader)
-	all, err := p.concerns(ctx, q)
+	all, err := p.invocations(ctx, q)
 	if err != nil || len(all) == 0 {
 		return err
 	}
@@ -42,7 +42,7 @@ func (p Mutating) Mutate(ctx context.Context, a *stage.Admission) error {
 			return err
 		}
 		if failed != nil && !all[i].policy.ignores() {
-			failures = append(failures, all[i].words(failed))
+			failures = append(failures, all[i].errorText(failed))
 		}
 	}
 	r.End()
@@ -58,8 +58,8 @@ func (p Mutating) Mutate(ctx context.Context, a *stage.Admission) error {
 	return refusal
 }
 
-// words formats the error with which a policy rejects a request.
-func (c *concern) words(err error) string {
+// errorText formats the error with which a policy rejects a request.
+func (c *invocation) errorText(err error) string {
 	if c.binding == nil {
 		return fmt.Sprintf("policy %q denied request: %v", c.policy.Name, err)
 	}
@@ -68,7 +68,7 @@ func (c *concern) words(err error) string {
 
 // evaluate applies a policy by a binding, once for each parameter. The failurePolicy decides about failed; err rejects
 // the request.
-func (p Mutating) evaluate(ctx context.Context, q *match.Request, c *concern, r *match.Rounds) (failed, err error) {
+func (p Mutating) evaluate(ctx context.Context, q *match.Request, c *invocation, r *match.Rounds) (failed, err error) {
 	if c.failed != nil {
 		return errors.New(c.failure()), nil
 	}
@@ -95,7 +95,7 @@ func (p Mutating) evaluate(ctx context.Context, q *match.Request, c *concern, r 
 }
 
 // id identifies an evaluation: policy, binding and parameter.
-func (c *concern) id(param objects.Object) string {
+func (c *invocation) id(param objects.Object) string {
 	if param == nil {
 		return c.policy.Name + "/" + c.binding.Name
 	}

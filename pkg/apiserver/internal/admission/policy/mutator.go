@@ -60,7 +60,7 @@ func newMutator(s shared, spec *admissionv1.MutatingAdmissionPolicySpec) *mutato
 }
 
 // run applies the policy's mutations in order. It continues after a mutation that fails.
-func (m *mutator) run(ctx context.Context, q *match.Request, c *concern, param objects.Object, ns *corev1.Namespace, auth authorizer.Authorizer) (changed bool, err error) {
+func (m *mutator) run(ctx context.Context, q *match.Request, c *invocation, param objects.Object, ns *corev1.Namespace, auth authorizer.Authorizer) (changed bool, err error) {
 	if m.err != nil {
 		return false, m.err
 	}
@@ -98,7 +98,7 @@ func (m *mutator) run(ctx context.Context, q *match.Request, c *concern, param o
 }
 
 // mutate applies one mutation.
-func (m *mutator) mutate(ctx context.Context, q *match.Request, c *concern, kind admissionv1.PatchType, evaluate func(context.Context) (plugincel.EvaluationResult, error)) (bool, error) {
+func (m *mutator) mutate(ctx context.Context, q *match.Request, c *invocation, kind admissionv1.PatchType, evaluate func(context.Context) (plugincel.EvaluationResult, error)) (bool, error) {
 	var err error
 	if c.seen, err = q.Versioned(c.version); err != nil {
 		return false, err

@@ -19,7 +19,7 @@ import (
 type paramKind struct {
 	gvk      schema.GroupVersionKind
 	resource *objects.Resource
-	served   *objects.Served
+	served   *objects.VersionOf
 }
 
 // kind returns the kind of a policy's parameters.

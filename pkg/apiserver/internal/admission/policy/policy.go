@@ -26,7 +26,7 @@ import (
 )
 
 // FindKind returns the resource and version of a kind; nil if it is not served.
-type FindKind func(kind schema.GroupVersionKind) (*objects.Resource, *objects.Served)
+type FindKind func(kind schema.GroupVersionKind) (*objects.Resource, *objects.VersionOf)
 
 // Config holds the dependencies of both plugins.
 type Config struct {
@@ -130,9 +130,9 @@ func (s shared) compiler() (*plugincel.CompositedCompiler, plugincel.OptionalVar
 	return c, vars, nil
 }
 
-// concern is a policy and binding that match a request, with their parameters. If err is set, they cannot be
+// invocation is a policy and binding that match a request, with their parameters. If err is set, they cannot be
 // evaluated.
-type concern struct {
+type invocation struct {
 	policy  *Policy
 	binding *Binding // nil: the error is of the policy itself
 	version match.Version
@@ -141,8 +141,8 @@ type concern struct {
 	failed  error
 }
 
-// concerns returns the policies and bindings that match a request.
-func (c Config) concerns(ctx context.Context, q *match.Request) ([]concern, error) {
+// invocations returns the policies and bindings that match a request.
+func (c Config) invocations(ctx context.Context, q *match.Request) ([]invocation, error) {
 	policies, err := c.Policies(ctx)
 	if err != nil || len(policies) == 0 {
 		return nil, err
@@ -151,21 +151,21 @@ func (c Config) concerns(ctx context.Context, q *match.Request) ([]concern, erro
 	if err != nil {
 		return nil, err
 	}
-	var out []concern
+	var out []invocation
 	for _, p := range policies {
 		if len(bindings[p.Name]) == 0 {
 			continue
 		}
 		v, ok, err := p.criteria.Match(ctx, q)
 		if err != nil {
-			out = append(out, concern{policy: p, failed: err})
+			out = append(out, invocation{policy: p, failed: err})
 		}
 		if !ok || err != nil {
 			continue
 		}
 		kind, err := c.kind(p)
 		if err != nil {
-			out = append(out, concern{policy: p, failed: err})
+			out = append(out, invocation{policy: p, failed: err})
 			continue
 		}
 		for _, b := range bindings[p.Name] {
@@ -178,13 +178,13 @@ func (c Config) concerns(ctx context.Context, q *match.Request) ([]concern, erro
 	return out, nil
 }
 
-// bound returns the concern of a policy and one of its bindings; ok is false if the binding does not match.
-func (c Config) bound(ctx context.Context, q *match.Request, p *Policy, b *Binding, kind paramKind) (concern, bool) {
+// bound returns the invocation of a policy by one of its bindings; ok is false if the binding does not match.
+func (c Config) bound(ctx context.Context, q *match.Request, p *Policy, b *Binding, kind paramKind) (invocation, bool) {
 	ok, err := b.criteria.MatchAll(ctx, q)
 	if err == nil && !ok {
-		return concern{}, false
+		return invocation{}, false
 	}
-	one := concern{policy: p, binding: b, failed: err}
+	one := invocation{policy: p, binding: b, failed: err}
 	if err == nil {
 		one.params, one.failed = c.parameters(ctx, kind, b.params, q.Admission().Namespace)
 	}
@@ -192,7 +192,7 @@ func (c Config) bound(ctx context.Context, q *match.Request, p *Policy, b *Bindi
 }
 
 // failure formats the reason why a policy cannot be evaluated.
-func (c *concern) failure() string {
+func (c *invocation) failure() string {
 	if c.binding == nil {
 		return fmt.Sprintf("failed to configure policy: %v", c.failed)
 	}

@@ -36,7 +36,7 @@ func (p Validating) Validate(ctx context.Context, a *stage.Admission) error {
 		return err
 	}
 	q := match.NewRequest(a, p.Reader)
-	all, err := p.concerns(ctx, q)
+	all, err := p.invocations(ctx, q)
 	if err != nil || len(all) == 0 {
 		return err
 	}
@@ -86,7 +86,7 @@ func (n annotations) add(key, value string) {
 }
 
 // evaluate evaluates a policy by a binding, once for each parameter.
-func (p Validating) evaluate(ctx context.Context, q *match.Request, c *concern, notes annotations) ([]denial, error) {
+func (p Validating) evaluate(ctx context.Context, q *match.Request, c *invocation, notes annotations) ([]denial, error) {
 	by := fmt.Sprintf("ValidatingAdmissionPolicy '%s'", c.policy.Name)
 	if c.binding != nil {
 		by += fmt.Sprintf(" with binding '%s'", c.binding.Name)
@@ -127,7 +127,7 @@ func (p Validating) evaluate(ctx context.Context, q *match.Request, c *concern, 
 }
 
 // act applies a binding's validationActions to a failed validation.
-func (p Validating) act(q *match.Request, c *concern, index int, f failure, by string) []denial {
+func (p Validating) act(q *match.Request, c *invocation, index int, f failure, by string) []denial {
 	var out []denial
 	for _, action := range c.binding.actions {
 		switch action {

@@ -81,7 +81,7 @@ func (v *validator) failed(err error) outcome {
 }
 
 // run evaluates the policy for a request.
-func (v *validator) run(ctx context.Context, c *concern, param objects.Object, ns *corev1.Namespace, auth authorizer.Authorizer) outcome {
+func (v *validator) run(ctx context.Context, c *invocation, param objects.Object, ns *corev1.Namespace, auth authorizer.Authorizer) outcome {
 	if v.err != nil {
 		return v.failed(v.err)
 	}

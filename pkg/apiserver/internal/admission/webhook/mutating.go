@@ -50,7 +50,7 @@ func (p Mutating) run(ctx context.Context, a *stage.Admission) error {
 		if r.Skips(h.ID) {
 			continue
 		}
-		if err := p.ask(ctx, q, h, i, r); err != nil {
+		if err := p.callMatching(ctx, q, h, i, r); err != nil {
 			return err
 		}
 	}
@@ -58,8 +58,8 @@ func (p Mutating) run(ctx context.Context, a *stage.Admission) error {
 	return nil
 }
 
-// ask calls a webhook if it matches the request, and applies its patch.
-func (p Mutating) ask(ctx context.Context, q *match.Request, h *Hook, index int, r *match.Rounds) error {
+// callMatching calls a webhook if it matches the request, and applies its patch.
+func (p Mutating) callMatching(ctx context.Context, q *match.Request, h *Hook, index int, r *match.Rounds) error {
 	a := q.Admission()
 	v, ok, err := h.matches(ctx, q, p.Authorizer)
 	if err != nil || !ok {

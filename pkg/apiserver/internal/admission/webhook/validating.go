@@ -18,8 +18,8 @@ type Validating struct{ Config }
 // Name returns the plugin's name.
 func (Validating) Name() string { return "ValidatingAdmissionWebhook" }
 
-// asking is a matching webhook with the result of its call.
-type asking struct {
+// matchingCall is a matching webhook with the result of its call.
+type matchingCall struct {
 	hook     *Hook
 	version  match.Version
 	seen     *admission.VersionedAttributes
@@ -34,7 +34,7 @@ func (p Validating) Validate(ctx context.Context, a *stage.Admission) error {
 		return err
 	}
 	q := match.NewRequest(a, p.Reader)
-	var all []*asking
+	var all []*matchingCall
 	for _, h := range hooks {
 		v, ok, err := h.matches(ctx, q, p.Authorizer)
 		if err != nil {
@@ -47,7 +47,7 @@ func (p Validating) Validate(ctx context.Context, a *stage.Admission) error {
 		if err != nil {
 			return err
 		}
-		all = append(all, &asking{hook: h, version: v, seen: seen})
+		all = append(all, &matchingCall{hook: h, version: v, seen: seen})
 	}
 	var wg sync.WaitGroup
 	for _, one := range all {

@@ -22,7 +22,7 @@ type Types interface {
 // Check returns warnings about the expressions of a policy, for each kind that it names. It returns an error if the types
 // could not be read.
 func Check(p *admissionv1.ValidatingAdmissionPolicy, types Types) ([]admissionv1.ExpressionWarning, error) {
-	all, err := scenes(p, types)
+	all, err := typeEnvs(p, types)
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +41,8 @@ func Check(p *admissionv1.ValidatingAdmissionPolicy, types Types) ([]admissionv1
 	return out, nil
 }
 
-// scenes returns the environments of a policy's expressions, one for each kind that it names and that the API describes.
-func scenes(p *admissionv1.ValidatingAdmissionPolicy, types Types) ([]*scene, error) {
+// typeEnvs returns the environments of a policy's expressions, one for each kind that it names and that the API describes.
+func typeEnvs(p *admissionv1.ValidatingAdmissionPolicy, types Types) ([]*typeEnv, error) {
 	kinds, err := matchedKinds(p, types)
 	if err != nil || len(kinds) == 0 {
 		return nil, err
@@ -55,7 +55,7 @@ func scenes(p *admissionv1.ValidatingAdmissionPolicy, types Types) ([]*scene, er
 		}
 		params = &d
 	}
-	var out []*scene
+	var out []*typeEnv
 	for _, kind := range kinds {
 		object, ok, err := types.Declare(kind)
 		if err != nil {
@@ -64,7 +64,7 @@ func scenes(p *admissionv1.ValidatingAdmissionPolicy, types Types) ([]*scene, er
 		if !ok {
 			continue
 		}
-		s, err := newScene(kind, object, params, p.Spec.Variables)
+		s, err := newTypeEnv(kind, object, params, p.Spec.Variables)
 		if err != nil {
 			return nil, fmt.Errorf("declare %v: %w", kind, err)
 		}
@@ -74,7 +74,7 @@ func scenes(p *admissionv1.ValidatingAdmissionPolicy, types Types) ([]*scene, er
 }
 
 // warning returns the errors of an expression for all kinds.
-func warning(all []*scene, source string) string {
+func warning(all []*typeEnv, source string) string {
 	var out []string
 	for _, s := range all {
 		if issues := s.issues(source); issues != "" {

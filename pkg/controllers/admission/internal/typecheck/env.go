@@ -18,14 +18,14 @@ import (
 // Declared is the CEL type of a kind. The zero value allows any expression.
 type Declared struct{ declared *apicel.DeclType }
 
-// scene is the environment that the expressions of a policy are compiled in: its variables, and the types of one kind.
-type scene struct {
+// typeEnv is the environment that the expressions of a policy are compiled in: its variables, and the types of one kind.
+type typeEnv struct {
 	kind     schema.GroupVersionKind
 	compiler *plugincel.CompositedCompiler
 }
 
-// newScene declares the names that expressions may use. params is nil for a policy without parameters.
-func newScene(kind schema.GroupVersionKind, object Declared, params *Declared, variables []admissionv1.Variable) (*scene, error) {
+// newTypeEnv declares the names that expressions may use. params is nil for a policy without parameters.
+func newTypeEnv(kind schema.GroupVersionKind, object Declared, params *Declared, variables []admissionv1.Variable) (*typeEnv, error) {
 	names := newDeclarations()
 	names.add(Declared{plugincel.BuildNamespaceType()}, plugincel.NamespaceVarName)
 	names.add(Declared{plugincel.BuildRequestType()}, plugincel.RequestVarName)
@@ -45,11 +45,11 @@ func newScene(kind schema.GroupVersionKind, object Declared, params *Declared, v
 	for _, v := range variables {
 		c.CompileAndStoreVariable(&rows.Expression{Name: v.Name, Source: v.Expression, Returns: rows.Anything}, plugincel.OptionalVariableDeclarations{}, environment.StoredExpressions)
 	}
-	return &scene{kind, c}, nil
+	return &typeEnv{kind, c}, nil
 }
 
 // issues returns the compile errors of an expression, "" if there are none.
-func (s *scene) issues(source string) string {
+func (s *typeEnv) issues(source string) string {
 	r := s.compiler.CompileCELExpression(&rows.Expression{Source: source, Returns: rows.Anything}, plugincel.OptionalVariableDeclarations{}, environment.StoredExpressions)
 	switch {
 	case r.Error == nil:
