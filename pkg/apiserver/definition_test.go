@@ -10,7 +10,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// TestOldDefinition creates a definition in the old form that many articles show.
+// TestOldDefinition creates a definition in v1beta1, which many articles still show.
 func TestOldDefinition(t *testing.T) {
 	c := customs{t, apiservertest.New(t)}
 	const path = "/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions"

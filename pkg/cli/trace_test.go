@@ -137,7 +137,7 @@ The trace log, which keeps the newest writes, has dropped earlier writes of this
 	}
 }
 
-// trimmed returns the lines of a table without the spaces at their ends, after an empty line.
+// trimmed returns a table without the spaces at the ends of lines, preceded by an empty line.
 func trimmed(s string) string {
 	var out strings.Builder
 	out.WriteByte('\n')

@@ -44,11 +44,11 @@ func as[T objects.Object](obj objects.Object) T {
 	return obj.(T)
 }
 
-// Cache is an informer: it holds the objects of one resource, or those that selectors match, and keeps them current with a
-// watch. The objects are shared and must not be changed. It is safe for concurrent use. Subscribers are called with one change
-// at a time, in order, after the cache shows the change. They may read caches, but must not block, Put or Drop.
+// Cache is an informer: it holds the objects of one resource, or those that selectors match, and keeps them current with
+// a watch. The objects are shared and must not be changed. It is safe for concurrent use. Subscribers are called with one
+// change at a time, in order, after the cache shows the change. They may read caches, but must not block, Put or Drop.
 //
-// T is the resource's type, or objects.Object. Caches of one resource share their objects, whatever their T.
+// T is the resource's type, or objects.Object. Caches of one resource share their objects, even with different T.
 type Cache[T objects.Object] struct{ local *local }
 
 // Resource returns the resource of the cache's objects.

@@ -12,8 +12,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/autostart"
 )
 
-// madePath is the list of the folders and kubeconfig files that minikctl has created, one path a line. purge removes these
-// alone, and only once they are empty.
+// madePath is the list of the folders and kubeconfig files that minikctl has created, one path a line. purge removes only
+// these, and only if they are empty.
 func madePath() string { return filepath.Join(Home(), ".made") }
 
 // makeFolder creates dir with its parents and records the ones that it creates.

@@ -142,7 +142,7 @@ type outcome[T any] struct {
 }
 
 // call calls f, which calls one method of the instance, and waits at most timeout for it. Unless the plugin is
-// cooperative, f runs on a goroutine of its own.
+// cooperative, f runs on a new goroutine.
 func call[T any](ctx context.Context, s *site, timeout time.Duration, f func(context.Context) T) (T, *pluginFailure) {
 	if s.cooperative {
 		return callInline(ctx, s, timeout, f)

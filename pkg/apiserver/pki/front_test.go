@@ -53,7 +53,7 @@ func TestFrontProxy(t *testing.T) {
 }
 
 func accepts(conf *tls.Config, c *tls.Certificate) bool {
-	for _, name := range conf.ClientCAs.Subjects() { //nolint:staticcheck // the pool has certificates alone
+	for _, name := range conf.ClientCAs.Subjects() { //nolint:staticcheck // the pool has only certificates
 		if bytes.Equal(name, c.Leaf.RawIssuer) {
 			return true
 		}

@@ -55,7 +55,8 @@ type namespace struct {
 	namespaces *client.Cache[*corev1.Namespace]
 }
 
-// enqueueDeleting enqueues all namespaces that are being deleted: the last object of one may have gone with its kind.
+// enqueueDeleting enqueues all namespaces that are being deleted: the last object of such a namespace may have been of a
+// kind that was removed.
 func (r *namespace) enqueueDeleting(enqueue reconcile.Enqueue) {
 	for _, ns := range r.namespaces.List("", nil) {
 		if ns.DeletionTimestamp != nil {

@@ -68,7 +68,7 @@ func actBacklog(args []string) error {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	other, err := new(net.ListenConfig).Listen(context.Background(), "tcp", ":18091") // is answered meanwhile
+	other, err := new(net.ListenConfig).Listen(context.Background(), "tcp", ":18091") // is handled meanwhile
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ type Host struct {
 	nodes   map[string]*Runtime
 	status  map[string]*wire.Status
 	notify  map[string]*os.File   // notify descriptors, kept for the next supervisor
-	pipes   map[string][]*os.File // likewise
+	pipes   map[string][]*os.File // pipes of the containers, kept for the next supervisor
 	removed map[string]struct{}   // removed; older events about them are ignored
 	synced  bool                  // status is complete
 	turned  chan struct{}         // closed and replaced when synced or failed changes

@@ -43,7 +43,7 @@ func open(root string) (*process.Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A folder below root: the suite keeps files of its own in root.
+	// A folder below root: the suite keeps other files in root.
 	return process.Open(context.Background(), process.Config{Root: filepath.Join(root, "runtime"), Range: r})
 }
 

@@ -153,8 +153,8 @@ func podTerm(t *corev1.PodAffinityTerm, at *field.Path) field.ErrorList {
 	return append(errs, check.LabelKey(t.TopologyKey, at, "topologyKey")...)
 }
 
-// labelKeys checks matchLabelKeys and mismatchLabelKeys. They are already merged into the selector, so a key that the user's selector
-// has too is there twice.
+// labelKeys checks matchLabelKeys and mismatchLabelKeys. They are already merged into the selector, so a key that the
+// user's selector has as well occurs twice.
 func labelKeys(t *corev1.PodAffinityTerm, at *field.Path) field.ErrorList {
 	errs := keysOf(t.MatchLabelKeys, t.LabelSelector, at.Child("matchLabelKeys"))
 	errs = append(errs, keysOf(t.MismatchLabelKeys, t.LabelSelector, at.Child("mismatchLabelKeys"))...)

@@ -24,7 +24,8 @@ const (
 	defaultAccount = "default"
 	tokenMountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 	tokenVolume    = "kube-api-access-"
-	// tokenExpiry is an hour and seven seconds, the lifetime by which the API server recognises tokens of its own volumes.
+	// tokenExpiry is an hour and seven seconds. By this lifetime the API server recognises tokens of the volumes that
+	// this plugin adds.
 	tokenExpiry = 3607
 	// enforceSecrets is the annotation of a ServiceAccount whose pods may use only the Secrets that it lists.
 	enforceSecrets = "kubernetes.io/enforce-mountable-secrets"
@@ -133,7 +134,8 @@ func mirrorPod(a *stage.Admission, pod *corev1.Pod) error {
 	return nil
 }
 
-// account returns a ServiceAccount. It waits a moment for the default one.
+// account returns a ServiceAccount. If the default one does not exist yet, it waits a moment for the controller that
+// creates it.
 func (s serviceAccount) account(ctx context.Context, a *stage.Admission, name string) (*corev1.ServiceAccount, error) {
 	key := objects.Key{Namespace: a.Namespace, Name: name}
 	obj, err := s.reader.Get(ctx, serviceAccounts, key)

@@ -75,7 +75,7 @@ func (x *Extensions) work(ctx context.Context) {
 		defer close(filled)
 		_ = caches.Run(ctx) // returns only when ctx ends
 	}()
-	_ = loop.Run(ctx, x.config.Clock) // likewise
+	_ = loop.Run(ctx, x.config.Clock) // returns only when ctx ends
 	<-filled
 	x.poke() // for an extension that was created meanwhile
 }

@@ -1,8 +1,9 @@
-// Package authn authenticates requests: by the headers of a trusted front proxy, by client certificate, by a token of the static
-// token file, by a bootstrap token, and by a ServiceAccount token. A request without credentials is the anonymous user's.
+// Package authn authenticates requests: by the headers of a trusted front proxy, by client certificate, by a token of the
+// static token file, by a bootstrap token, and by a ServiceAccount token. A request without credentials is the anonymous
+// user's.
 //
-// It composes k8s.io/apiserver's authenticators, as kube-apiserver does. Its own are the tokens' (token.go) and a cache of verified
-// client certificates (certificate.go).
+// It composes k8s.io/apiserver's authenticators, as kube-apiserver does. It adds an authenticator of tokens (token.go)
+// and a cache of verified client certificates (certificate.go).
 package authn
 
 import (
@@ -31,8 +32,8 @@ type Config struct {
 	Clock   clock.Clock
 }
 
-// New returns an authenticator that tries those of c in order. It returns a user for every request, or an error if the credentials
-// are invalid. Invalid credentials of one kind do not reject valid ones of another.
+// New returns an authenticator that tries the kinds of credentials in c in order. It returns a user for every request, or
+// an error if the credentials are invalid. Invalid credentials of one kind do not reject valid ones of another.
 func New(c Config) authenticator.Request {
 	list := append([]authenticator.Request{}, c.More...)
 	if c.Front != nil {

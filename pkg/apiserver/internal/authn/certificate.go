@@ -29,7 +29,7 @@ type certificates struct {
 
 type verified struct {
 	response *authenticator.Response // nil: the certificate has no common name
-	before   time.Time               // start and end of its validity
+	before   time.Time               // NotBefore and NotAfter
 	after    time.Time
 }
 

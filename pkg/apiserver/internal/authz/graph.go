@@ -147,8 +147,8 @@ func absent(err error) error {
 	return err
 }
 
-// needs reports whether pod is bound to p's node and refers to p's object. Mirror pods don't count: a node creates them itself,
-// so they would let it choose what it reads.
+// needs reports whether pod is bound to p's node and refers to p's object. Mirror pods don't count: a node creates them
+// itself, and could thereby gain access to any object.
 func needs(pod *corev1.Pod, p path) bool {
 	if pod.Spec.NodeName != p.node || pod.Namespace != p.to.namespace {
 		return false

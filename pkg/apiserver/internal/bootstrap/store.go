@@ -298,7 +298,8 @@ func (s *Store) Watch(ctx context.Context, prefix string, from store.Revision) i
 	}
 }
 
-// changes returns a batch with the defaults as the values before.
+// changes returns a batch of the inner store in which a write that stores a default has the default as the previous
+// value.
 func (s *Store) changes(batch store.Batch) store.Batch {
 	copied := false
 	for i := range batch.Events {

@@ -296,8 +296,9 @@ func (c *Cache) Fresh(ctx context.Context) error {
 	return c.Wait(ctx, head)
 }
 
-// Committed returns the item that a write of p made at rev, once the tables show it. Where the table has not taken the object
-// over, the item is the caller's alone: the table is not filled, or was replaced, or the store leaves objects out of its events.
+// Committed returns the item that a write of p made at rev, once the tables show it. If the table has not taken the
+// object over, only the caller has the item: the table is not filled, or was replaced, or the store leaves objects out of
+// its events.
 func (c *Cache) Committed(ctx context.Context, key objects.Key, p *Pending, rev store.Revision) (*Item, error) {
 	if err := c.Wait(ctx, rev); err != nil {
 		return nil, err

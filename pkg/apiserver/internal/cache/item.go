@@ -104,8 +104,8 @@ type Encoding uint8
 const (
 	JSON             Encoding = iota // with apiVersion and kind, without a newline
 	Protobuf                         // with the "k8s\0" envelope
-	Metadata                         // the JSON of a PartialObjectMetadata, likewise
-	MetadataProtobuf                 // the same, with the envelope
+	Metadata                         // the JSON of a PartialObjectMetadata, without a newline
+	MetadataProtobuf                 // the protobuf form of a PartialObjectMetadata, with the envelope
 	encodings
 )
 

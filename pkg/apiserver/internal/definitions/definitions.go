@@ -211,7 +211,7 @@ func (r *Registrar) gone(ctx context.Context, background *sync.WaitGroup, crd *a
 	r.others(ctx, background, crd)
 }
 
-// resourceOf returns the resource of a definition, which its name holds.
+// resourceOf returns the resource of a definition, from the definition's name.
 func resourceOf(crd *apiextensionsv1.CustomResourceDefinition) schema.GroupResource {
 	return schema.GroupResource{Group: crd.Spec.Group, Resource: crd.Spec.Names.Plural}
 }

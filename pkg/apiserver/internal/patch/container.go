@@ -17,7 +17,7 @@ type container interface {
 	inside(key string) container // nil: the part is absent, or no container
 }
 
-// containerOf returns the container at a place in a document. An array there becomes an *array.
+// containerOf returns the container that at points to in a document. It replaces a slice there by an *array.
 func containerOf(at *any) container {
 	switch v := (*at).(type) {
 	case map[string]any:
@@ -173,7 +173,7 @@ func (a *array) inside(key string) container {
 	return containerOf(&a.chunks[chunk][offset])
 }
 
-// settled returns a document with its *arrays replaced by slices, or ErrDepth. The document shares its objects with v.
+// settled returns a document with its *arrays replaced by slices, or ErrDepth. The result shares its objects with v.
 func settled(v any, depth int) (any, error) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -214,7 +214,7 @@ func settled(v any, depth int) (any, error) {
 	return v, nil
 }
 
-// nested reports whether a value has parts.
+// nested reports whether a value is an object or an array.
 func nested(v any) bool {
 	switch v.(type) {
 	case map[string]any, []any, *array:

@@ -15,8 +15,8 @@ type Operations = jsonpatch.Patch
 // Decode decodes a JSON patch.
 func Decode(data []byte) (Operations, error) { return jsonpatch.DecodePatch(data) }
 
-// Count returns the number of elements of a JSON array without decoding them; 0 for other JSON. The result for text that is no
-// JSON means nothing.
+// Count returns the number of elements of a JSON array without decoding them; 0 for other JSON. The result for invalid
+// JSON is undefined.
 func Count(data []byte) int {
 	count, depth, quoted := 0, 0, false
 	for i := 0; i < len(data); i++ {
@@ -46,9 +46,9 @@ func Count(data []byte) int {
 	return count
 }
 
-// Apply applies the operations of a JSON patch to an object. maxCopied bounds the bytes that its copy operations add: without a
-// bound, a sequence of copies could double the object with each operation. The error is ctx's, ErrDepth, or of an operation that
-// does not apply.
+// Apply applies the operations of a JSON patch to an object. maxCopied bounds the bytes that its copy operations add:
+// without a bound, a sequence of copies could double the object with each operation. The error is ctx's error, ErrDepth,
+// or the error of an operation that cannot be applied.
 func Apply(ctx context.Context, doc []byte, steps Operations, maxCopied int64) ([]byte, error) {
 	object, ok := decode(doc).(map[string]any)
 	if !ok {
@@ -70,8 +70,8 @@ func Apply(ctx context.Context, doc []byte, steps Operations, maxCopied int64) (
 	return json.Marshal(out)
 }
 
-// patching is a document between two operations. Its values are those of encoding/json, but an array that a path has passed is an
-// *array.
+// patching is a document while the operations of a patch are applied. Its values are those of encoding/json, except that
+// an array on the path of an earlier operation is an *array.
 type patching struct {
 	root      any
 	maxCopied int64

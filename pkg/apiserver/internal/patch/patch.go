@@ -41,7 +41,7 @@ func Merge(doc, patch []byte) ([]byte, error) {
 	return nil, ErrBadPatch
 }
 
-// decode decodes JSON, with numbers as they are written. It returns nil for anything else, and for null.
+// decode decodes JSON, with numbers as json.Number. It returns nil for invalid JSON, and for null.
 func decode(data []byte) any {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -55,7 +55,7 @@ func decode(data []byte) any {
 	return out
 }
 
-// merge merges changes into an object. It uses parts of changes, and changes them.
+// merge merges changes into an object. The object then shares parts of changes, which merge may modify.
 func merge(object, changes map[string]any) {
 	for name, now := range changes {
 		if now == nil {

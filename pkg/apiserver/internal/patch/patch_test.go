@@ -17,7 +17,7 @@ import (
 
 const copyLimit = 3 << 20
 
-// source makes documents and patches that fit together: few names, few values.
+// source generates random documents and patches from few names and values, so that many operations apply.
 type source struct{ *rand.Rand }
 
 func newSource(seed uint64) source { return source{rand.New(rand.NewPCG(seed, 1))} }

@@ -22,7 +22,7 @@ import (
 // replaces it. Running requests keep the table that they began with.
 type Table struct {
 	Resources Index
-	Catalog   func() *discovery.Catalog // made at the first call, as are the others
+	Catalog   func() *discovery.Catalog // built at the first call, as are the other documents
 	Decoder   func() *codec.Decoder
 	OpenAPI   func() *openapi.Specs
 }

@@ -24,12 +24,12 @@ const (
 type Admission struct {
 	*Attributes
 	Operation Operation
-	// Object is what the change stores, in the stored version; for a subresource that stores nothing of its own (binding,
-	// token) it is Sub. Mutators change it in place. nil for deletes and connects.
+	// Object is what the change stores, in the stored version; for a subresource that is not part of the stored object
+	// (binding, token) it is Sub. Mutators change it in place. nil for deletes and connects.
 	Object objects.Object
 	// Old is the stored object, which is shared and must not be changed; nil for creates and connects.
 	Old objects.Object
-	// Sub is the object of a subresource that has a kind of its own: a Binding, a Scale, an Eviction, or the options of a
+	// Sub is the object of a subresource with a different kind: a Binding, a Scale, an Eviction, or the options of a
 	// connect. nil otherwise.
 	Sub runtime.Object
 	// DeleteOptions are the options of a delete; nil otherwise.

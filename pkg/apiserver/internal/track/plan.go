@@ -24,8 +24,8 @@ type kind uint8
 
 const (
 	leaf    kind = iota // compared as a whole
-	object              // a struct whose fields have managers of their own
-	table               // a map whose entries have managers of their own
+	object              // a struct whose fields each have managers
+	table               // a map whose entries each have managers
 	set                 // an unordered list of scalars
 	keyed               // a list whose elements are identified by key fields
 	unknown             // only the library handles it

@@ -43,7 +43,7 @@ type VersionedResource struct {
 type table struct {
 	*cache.Table
 	r           *objects.Resource
-	tracker     *track.Tracker // of this resource alone, so that it is dropped together with the resource
+	tracker     *track.Tracker // only of this resource, so that it is dropped together with the resource
 	hooks       []stage.Hook
 	hooksMu     sync.Mutex // held while the hooks are loaded
 	hooksLoaded bool       // guarded by hooksMu
@@ -72,8 +72,8 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Replace serves r in place of old. Either may be nil: r is new, or old is no longer served. Stored objects of old are read
-// as r describes.
+// Replace replaces the served resource old by r. A nil old adds r, a nil r removes old. The stored objects of old become
+// objects of r.
 func (e *Engine) Replace(old, r *objects.Resource) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

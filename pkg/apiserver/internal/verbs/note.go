@@ -11,7 +11,7 @@ import (
 const maxNoteChanges = 3
 
 // note names the columns of the resource's table that a write has changed: "Status Pending → Running". The columns of the
-// wide table count only if no other has changed: a binding of a pod changes the column Node alone.
+// wide table count only if no other has changed: a binding of a pod changes only the column Node.
 func (w *write) note(obj objects.Object, old *cache.Item) string {
 	if old == nil || w.req.Verb == "delete" {
 		return ""

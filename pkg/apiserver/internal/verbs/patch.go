@@ -76,7 +76,7 @@ func (e *Engine) Patch(ctx context.Context, req *Request, p Patch, opts *metav1.
 type patchTarget struct {
 	object  runtime.Object
 	new     func() runtime.Object // returns an empty object of the same type
-	version *objects.VersionOf       // decodes JSON; nil: the Go type does
+	version *objects.VersionOf    // decodes JSON; nil: the Go type does
 }
 
 // patched returns the patched copy of a stored object, in the stored version and with defaults.

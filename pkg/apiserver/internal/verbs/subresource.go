@@ -25,8 +25,8 @@ type subresource struct {
 	create func(ctx context.Context, w *write, obj runtime.Object) (Result, error)
 }
 
-// subresources lists the subresources by RESOURCE/NAME; with "*" as the resource the entry applies to every row with that subresource.
-// The objects of an entry without a NAME are never stored.
+// subresources lists the subresources by RESOURCE/NAME; with "*" as the resource the entry applies to every row with that
+// subresource. An entry RESOURCE without NAME is for a resource whose objects are never stored.
 var subresources = map[string]subresource{
 	"bindings":              {create: bindByName},
 	"*/scale":               {view: viewScale, writeView: writeScale, set: setScale},
