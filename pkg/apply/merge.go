@@ -37,7 +37,7 @@ func merge(gvk schema.GroupVersionKind, modified []byte, current runtime.Object,
 	return threeWay(gvk, original, modified, now, overwrite)
 }
 
-// threeWay is merge on JSON. original is the last-applied configuration, which may be empty.
+// threeWay does the work of merge on JSON. original is the last-applied configuration, which may be empty.
 func threeWay(gvk schema.GroupVersionKind, original, modified, current []byte, overwrite bool) (patch, error) {
 	if typed, err := scheme.Scheme.New(gvk); err == nil {
 		lookup, err := strategicpatch.NewPatchMetaFromStruct(typed)

@@ -63,7 +63,8 @@ func restarts(pod *corev1.Pod, c *corev1.Container, exit int) bool {
 	return true
 }
 
-// restartsInit is restarts for an init container. A successful one is never restarted, also with the policy Always.
+// restartsInit is like restarts, for an init container, which is never restarted after a success, even with the policy
+// Always.
 func restartsInit(pod *corev1.Pod, c *corev1.Container, exit int) bool {
 	return isSidecar(c) || exit != 0 && restarts(pod, c, exit)
 }

@@ -78,7 +78,7 @@ func (r *references) configMap(ctx context.Context, s *podScope, name string, op
 	return out, nil
 }
 
-// secret is configMap for a secret.
+// secret is like configMap, for a secret.
 func (r *references) secret(ctx context.Context, s *podScope, name string, optional *bool) (map[string][]byte, error) {
 	secret, err := find(ctx, r, s, r.secrets(), "secret", name, optional)
 	if err != nil || secret == nil {

@@ -76,7 +76,7 @@ func (s *supervisor) sessionMembers(c *container, all map[int]process) []process
 		root:     c.spec.Root(),
 		filtered: c.notify != nil,
 	}
-	// With a cgroup, these are the leaders of commands that run outside it.
+	// With a cgroup, only the sessions of commands that run outside the cgroup are recorded.
 	grouped, boot := c.cgroup != noCgroup && len(c.status.Leaders) == 0, c.status.Boot
 	s.mu.Unlock()
 	if grouped || boot != s.boot {
@@ -164,7 +164,7 @@ func (m *membership) descends(p process) bool {
 // pause is the interval for polling what the kernel does not report.
 func pause() { time.Sleep(5 * time.Millisecond) }
 
-// manySessions is the number of recorded sessions of a container above which ended sessions are dropped.
+// manySessions is the number of recorded sessions of a container beyond which the ended ones are dropped.
 const manySessions = 32
 
 // joinSession records that a process of c creates its own session.

@@ -9,9 +9,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// The Host keeps descriptors of running containers open for the case that the supervisor dies: the notify descriptors,
-// over which the supervisor handles bind and connect calls, and the pipes, whose content the kernel drops with the last
-// open end. The Host uses none of them.
+// The Host keeps descriptors of running containers open, for the next supervisor if the current one dies: the notify
+// descriptors, over which the supervisor handles bind and connect calls, and the pipes, whose content the kernel drops
+// with the last open end. The Host uses none of them.
 
 // holdPipes opens the pipes of a container, except those that fail to open.
 func holdPipes(s *wire.Spec) []*os.File {

@@ -274,7 +274,7 @@ func (h *Host) call(ctx context.Context, req *wire.Request, files ...*os.File) (
 	return reply, err
 }
 
-// callFiles is call for requests whose reply comes with files. The caller owns the files.
+// callFiles is like call, for requests whose reply comes with files. The caller owns the files.
 func (h *Host) callFiles(ctx context.Context, req *wire.Request, files ...*os.File) (wire.Reply, []*os.File, error) {
 	if err := h.await(ctx); err != nil {
 		return wire.Reply{}, nil, err

@@ -12,7 +12,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// execTTY is Exec with a terminal: one stream in each direction.
+// execTTY carries out Exec with a terminal, which has one stream in each direction.
 func (r *Runtime) execTTY(ctx context.Context, id kubelet.ContainerID, argv []string, streams kubelet.Streams) (int, error) {
 	ours, theirs, err := terminal.Open()
 	if err != nil {

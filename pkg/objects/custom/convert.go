@@ -82,7 +82,7 @@ type shown struct {
 	fields map[string]any
 }
 
-// show is view for an immutable object. It caches the last result.
+// show is like view, for an immutable object. It caches the last result.
 func (v *version) show(obj objects.Object) (map[string]any, error) {
 	if v == v.stored {
 		return content(obj), nil

@@ -82,7 +82,7 @@ func limitOf(at *float64, open bool) limit {
 	return limit{*at, true, open}
 }
 
-// exact is the largest number up to which a float64 represents every integer.
+// exact is the limit below which a float64 represents every integer exactly.
 const exact = 1 << 53
 
 // plain reports whether a limit is unset or an integer that is compared exactly.

@@ -6,12 +6,13 @@ import (
 	"slices"
 )
 
-// mostDoubts is the number of unverified values up to which the library validates the whole object. The library compares each
-// error with all others, which would take hours for as many as fit an object.
+// mostDoubts is the highest number of doubts, values that the quickSchema does not accept, with which the library
+// validates an object as a whole. The library compares each error with all others, which would take hours for the number
+// of errors that an object can have.
 const mostDoubts = 1000
 
-// shorten returns x without the items and fields that follow the last permitted doubt, a value that the quickSchema does not accept. It keeps
-// all fields that the schema names, and does not change x. was is the old value, which is accepted as it is.
+// shorten returns x without the items and fields that follow the last permitted doubt. It keeps all fields that the
+// schema names, and does not change x. was is the old value, which is accepted as it is.
 func (c *quickSchema) shorten(x, was any, doubts *int) any {
 	if c.accepts(x) || was != nil && reflect.DeepEqual(x, was) {
 		return x

@@ -22,7 +22,7 @@ func items[T any](list []T, most int, at *field.Path, check func(item *T, at *fi
 	return errs
 }
 
-// set is items for a list with unique keys.
+// set is like items, for a list with unique keys.
 func set[T any, K comparable](list []T, most int, at *field.Path, key func(item *T) K, check func(item *T, at *field.Path) field.ErrorList) field.ErrorList {
 	errs := items(list, most, at, check)
 	if most != unlimited && len(list) > most {

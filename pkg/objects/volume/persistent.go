@@ -168,7 +168,7 @@ func persistentISCSI(i *corev1.ISCSIPersistentVolumeSource, name string, at *fie
 	return errs
 }
 
-// persistentInitiator is initiator with the shorter messages for PersistentVolumes.
+// persistentInitiator is like initiator, with the shorter messages for PersistentVolumes.
 func persistentInitiator(name string, at *field.Path) field.ErrorList {
 	if form := initiators[name[:min(3, len(name))]]; form != nil && form.MatchString(name) {
 		return nil

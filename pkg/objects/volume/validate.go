@@ -16,7 +16,7 @@ type Known struct {
 	byName map[string]*corev1.Volume // nil for few volumes
 }
 
-// indexFrom is the number of volumes from which there is an index.
+// indexFrom is the lowest number of volumes for which an index is built.
 const indexFrom = 16
 
 // Find returns the volume with a name, or nil.

@@ -219,7 +219,7 @@ func tokenProjection() *corev1.ProjectedVolumeSource {
 	}
 }
 
-// mountableEphemeral is mountable for ephemeral containers, for which Kubernetes has other messages.
+// mountableEphemeral checks ephemeral containers like mountable, with the messages that Kubernetes has for them.
 func mountableEphemeral(account *corev1.ServiceAccount, pod *corev1.Pod) error {
 	containers := make([]corev1.Container, len(pod.Spec.EphemeralContainers))
 	for i := range containers {

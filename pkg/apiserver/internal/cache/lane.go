@@ -13,7 +13,7 @@ type laneLog struct {
 	watchers int
 }
 
-// nameField has lanes in every table.
+// nameField is the field by which every table has lanes.
 const nameField = "metadata.name"
 
 // laneOf returns the lane that has all changes for a selector.

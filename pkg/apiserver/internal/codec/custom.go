@@ -11,8 +11,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// decodeCustom is Decode for a custom resource. It has no Go type that a body could fail to decode into, so a body of another
-// kind decodes too, and is refused by validation.
+// decodeCustom is Decode for a custom resource. There is no Go type that a body of another kind would not fit, so such a
+// body is decoded, too, and validation refuses it.
 func decodeCustom(b Body, k Kind, obj runtime.Object) (warnings []string, err error) {
 	want := k.GVK()
 	if b.Format == Protobuf {

@@ -185,7 +185,7 @@ func (x impersonation) name(as, become *user.DefaultInfo) error {
 	return x.check(a)
 }
 
-// manyRights is the number of rights from which the right to "*" is checked first.
+// With at least manyRights rights to check, the right to "*" is checked first, since it may replace all others.
 const manyRights = 4
 
 func (x impersonation) groups(list []string) error {

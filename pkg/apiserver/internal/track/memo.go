@@ -67,7 +67,8 @@ func (m *memo) putLocked(q memoKey, a memoResult) {
 	m.young[q] = a
 }
 
-// maxManagers is the number of entries from which the library merges the oldest ones. The result then depends on their times.
+// With maxManagers or more entries, the library merges the oldest ones. The result then depends on their times, so it is
+// not cached.
 const maxManagers = 10
 
 // keyOfWrite returns the key of a write. ok is false if the result of the write cannot be cached.

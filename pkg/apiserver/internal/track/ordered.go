@@ -13,10 +13,10 @@ import (
 // the square of their number, to seconds for the maps that fit into one request. Large maps are therefore passed to it with
 // sorted keys, so that each insertion is at the end.
 
-// largeMap is the number of entries from which a map is sorted.
+// largeMap is the lowest number of entries of a map that is sorted.
 const largeMap = 1024
 
-// inOrder is typed.ParseableType.FromStructured with the keys of large maps in order.
+// inOrder calls typed.ParseableType.FromStructured with a value whose large maps have sorted keys.
 func inOrder(t typed.ParseableType, obj any, opts []typed.ValidationOptions) (*typed.TypedValue, error) {
 	v, err := value.NewValueReflect(obj)
 	if err != nil {
@@ -25,7 +25,7 @@ func inOrder(t typed.ParseableType, obj any, opts []typed.ValidationOptions) (*t
 	return typed.AsTyped(ordered{v}, t.Schema, t.TypeRef, opts...)
 }
 
-// inOrderPlain is inOrder for the content of an unstructured object.
+// inOrderPlain does the same for the content of an unstructured object.
 func inOrderPlain(t typed.ParseableType, content any, opts []typed.ValidationOptions) (*typed.TypedValue, error) {
 	return typed.AsTyped(ordered{value.NewValueInterface(content)}, t.Schema, t.TypeRef, opts...)
 }

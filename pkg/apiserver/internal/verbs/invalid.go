@@ -13,7 +13,7 @@ import (
 // maxJoinedErrors bounds the errors that apierrors joins: its time grows with the square of their number.
 const maxJoinedErrors = 64
 
-// newInvalid is apierrors.NewInvalid in time linear in the number of errors.
+// newInvalid returns the same error as apierrors.NewInvalid, in time linear in the number of errors.
 func newInvalid(kind schema.GroupKind, name string, errs field.ErrorList) *apierrors.StatusError {
 	if len(errs) <= maxJoinedErrors {
 		return apierrors.NewInvalid(kind, name, errs)

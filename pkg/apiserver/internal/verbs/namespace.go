@@ -18,7 +18,8 @@ func hasSpecFinalizers(obj objects.Object) bool {
 	return ok && len(ns.Spec.Finalizers) > 0
 }
 
-// planNamespace is planDeletion for a namespace. ok is false when the rules of other objects apply.
+// planNamespace decides about the deletion of a namespace. ok is false if the rules for other objects apply
+// (planDeletion).
 func (w *write) planNamespace(ns *corev1.Namespace, opts *metav1.DeleteOptions, now time.Time) (d deletion, ok bool) {
 	if ns.DeletionTimestamp == nil {
 		t := metav1.NewTime(now)

@@ -273,7 +273,8 @@ func TestSelectorTransitions(t *testing.T) {
 	}
 }
 
-// The watches of a node's pods read the node's own lane, which may begin after the version that they start from.
+// The watches of a node's pods read the node's lane (the log of its pods' changes), which may begin after the version
+// that they start from.
 func TestNodeWatch(t *testing.T) {
 	s := serve(t, memory.New())
 	ctx := t.Context()
@@ -507,7 +508,7 @@ func TestRestart(t *testing.T) {
 	wantError(t, err, 422, "provided IP is already allocated")
 }
 
-// Two watches of one name share a lane, which stays until the second ends.
+// Two watches of one name share a lane (the log of that object's changes), which exists until the second ends.
 func TestNameWatch(t *testing.T) {
 	s := serve(t, memory.New())
 	ctx := t.Context()

@@ -103,7 +103,7 @@ func (w *write) recordStage(name string, start time.Time) {
 // gr returns the resource as messages name it.
 func (w *write) gr() schema.GroupResource { return w.r.Names.GR() }
 
-// status is toStatus for the request's object.
+// status converts an error about the request's object with toStatus.
 func (w *write) status(err error) error { return toStatus(w.gr(), w.req.Name, err) }
 
 // invalid returns the Invalid error with the errors of a validation; nil without errors.

@@ -21,7 +21,7 @@ var kinds = map[string]string{
 	"io.k8s.kube-aggregator.pkg.apis.apiregistration.v1":       "APIService",
 }
 
-// others returns the types that kinds consist of, without the known ones.
+// others returns the types of which the listed kinds consist, except those in known.
 func others(known []schema.TypeDef) ([]schema.TypeDef, error) {
 	models := map[string]*spec.Schema{}
 	var todo []string
