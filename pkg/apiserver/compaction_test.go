@@ -93,7 +93,7 @@ func TestInformerSurvivesCompaction(t *testing.T) {
 		return !goes && comes && stays
 	})
 	if gone.Load() == 0 {
-		t.Error("no answer said that the informer's revision is too old: the test tests nothing")
+		t.Error("no response reported that the informer's revision is too old: the test tests nothing")
 	}
 	cancel()
 	factory.Shutdown()

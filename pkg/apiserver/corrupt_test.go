@@ -32,7 +32,7 @@ func corruptStores(t *testing.T) map[string]func() store.Store {
 
 const unsafeDelete = "?ignoreStoreReadErrorWithClusterBreakingPotential=true"
 
-// TestCorruptObject has values in the store that cannot be decoded: one from before the start, one that replaces an object.
+// TestCorruptObject stores values that cannot be decoded: one from before the start, one that replaces an object.
 func TestCorruptObject(t *testing.T) {
 	for name, open := range corruptStores(t) {
 		t.Run(name, func(t *testing.T) {

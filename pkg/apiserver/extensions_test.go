@@ -119,12 +119,12 @@ func TestExtensionConditions(t *testing.T) {
 	x.endpoint(t, true)
 	x.expect(t, "False", "FailedDiscoveryCheck", "failing or missing response from https://10.96.")
 	if v := x.seen(t); v.Freshness != apidiscovery.DiscoveryFreshnessStale || len(v.Resources) != 1 {
-		t.Errorf("discovery of an extension that does not answer: %+v", v)
+		t.Errorf("discovery of an extension that does not respond: %+v", v)
 	}
 	x.up(t)
 	x.expect(t, "True", "Passed", "all checks passed")
 	if v := x.seen(t); v.Freshness != apidiscovery.DiscoveryFreshnessCurrent {
-		t.Errorf("discovery of an extension that answers again: %+v", v)
+		t.Errorf("discovery of an extension that responds again: %+v", v)
 	}
 	_, body := do(t, e, "GET", registrations, "", "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
 	if !strings.Contains(body, `["v1.example.org","default/things","True",`) || !strings.Contains(body, `["v1.apps","Local","True",`) {

@@ -117,7 +117,7 @@ func TestSlowBodyIsCutOff(t *testing.T) {
 			}
 			return
 		case <-deadline:
-			t.Fatal("no answer")
+			t.Fatal("no response")
 		case <-time.Tick(10 * time.Millisecond):
 			clk.Step(10 * time.Second)
 		}

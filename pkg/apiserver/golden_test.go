@@ -24,8 +24,8 @@ import (
 )
 
 var (
-	update = flag.Bool("update", false, "write the counts of equal recorded answers")
-	show   = flag.String("show", "", "show what differs in the recorded answers whose name has this in it")
+	update = flag.Bool("update", false, "write the counts of equal recorded responses")
+	show   = flag.String("show", "", "show what differs in the recorded responses whose name contains this")
 )
 
 // replay sends recorded requests to a server and counts the equal responses.
@@ -89,7 +89,7 @@ func (r *replay) compareCounts(counts string) {
 			r.Fatal(err)
 		}
 		if r.equal[name] < equal {
-			r.Errorf("%s: %d of %d answers are equal to the recorded ones, there were %d (-show %s tells more)", name, r.equal[name], r.of[name], equal, name)
+			r.Errorf("%s: %d of %d responses are equal to the recorded ones, there were %d (-show %s shows more)", name, r.equal[name], r.of[name], equal, name)
 		}
 	}
 }

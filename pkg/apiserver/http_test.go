@@ -45,7 +45,7 @@ func TestBadRequests(t *testing.T) {
 		{"update of a collection", "PUT", maps, "{}", nil, 405, noMethod},
 		{"create by a path to watch", "POST", "/api/v1/watch/namespaces/default/configmaps", `{"metadata":{"name":"x"}}`, nil, 405, noMethod},
 		{"unknown method", "TRACE", maps, "", nil, 405, noMethod},
-		{"unreadable answer", "GET", maps, "", []string{"Accept", "text/html"}, 406,
+		{"unsupported media type of the response", "GET", maps, "", []string{"Accept", "text/html"}, 406,
 			"406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf, " +
 				"application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"},
 		{"unreadable object", "GET", maps + "/x", "", []string{"Accept", "application/*"}, 406,
@@ -187,7 +187,7 @@ func TestWarnings(t *testing.T) {
 		t.Error("no Audit-Id")
 	}
 	if !strings.Contains(body, `"apiVersion":"apps/v1beta1"`) || !strings.Contains(body, `"matchLabels":{"app":"old"}`) {
-		t.Errorf("the answer is not of the version asked for, with its defaults: %s", body)
+		t.Errorf("the response is not of the requested version, with its defaults: %s", body)
 	}
 	if _, body = do(t, e, "GET", "/apis/apps/v1/namespaces/default/deployments/old", ""); !strings.Contains(body, `"apiVersion":"apps/v1"`) {
 		t.Errorf("not readable as apps/v1: %s", body)

@@ -105,7 +105,7 @@ func (c *overHTTP) List(ctx context.Context, t Target, opts metav1.ListOptions) 
 	}
 	about, err := meta.ListAccessor(obj)
 	if err != nil {
-		return List{}, apierrors.NewInternalError(fmt.Errorf("the answer to a list is a %T", obj))
+		return List{}, apierrors.NewInternalError(fmt.Errorf("the response to a list is a %T", obj))
 	}
 	items, err := meta.ExtractListWithAlloc(obj) // allocated one by one: an item that is kept must not keep the list in memory
 	if err != nil {
@@ -207,7 +207,7 @@ func (c *overHTTP) event(contentType string, frame metav1.WatchEvent) (Event, er
 func stored(obj runtime.Object) (objects.Object, error) {
 	o, ok := obj.(objects.Object)
 	if !ok {
-		return nil, apierrors.NewInternalError(fmt.Errorf("the answer is a %T", obj))
+		return nil, apierrors.NewInternalError(fmt.Errorf("the response is a %T", obj))
 	}
 	return o, nil
 }
@@ -249,7 +249,7 @@ func (c *overHTTP) do(ctx context.Context, r request) (runtime.Object, error) {
 	}
 	obj, err := c.codec.decode(resp.Header.Get("Content-Type"), body)
 	if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("answer to %s %s: %w", r.verb, r.target.Resource.Resource, err))
+		return nil, apierrors.NewInternalError(fmt.Errorf("response to %s %s: %w", r.verb, r.target.Resource.Resource, err))
 	}
 	return obj, nil
 }

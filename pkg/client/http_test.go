@@ -110,7 +110,7 @@ func TestHTTPRequests(t *testing.T) {
 		{"POST /apis/minikctl.dev/v1/namespaces/ns/decisions", func() error {
 			out, err := c.Create(ctx, client.Target{Resource: minikctl.Decisions, Namespace: "ns"}, &minikctl.Decision{Pod: "p"}, metav1.CreateOptions{})
 			if d, ok := out.(*minikctl.Decision); err == nil && (!ok || d.Pod != "p") {
-				return fmt.Errorf("the answer is %T", out)
+				return fmt.Errorf("the response is %T", out)
 			}
 			return err
 		}},

@@ -137,7 +137,7 @@ func (k *Kubelet) writeLease(ctx context.Context, last *coordinationv1.Lease) (*
 	}
 	lease, ok := got.(*coordinationv1.Lease)
 	if !ok {
-		return nil, fmt.Errorf("write lease: the answer is a %T", got)
+		return nil, fmt.Errorf("write lease: the response is a %T", got)
 	}
 	return lease, nil
 }

@@ -43,7 +43,7 @@ func (k *Kubelet) register(ctx context.Context) error {
 	if err == nil {
 		node, ok := made.(*corev1.Node)
 		if !ok {
-			return fmt.Errorf("create node: the answer is a %T", made)
+			return fmt.Errorf("create node: the response is a %T", made)
 		}
 		k.setNode(node)
 		return k.renew(ctx)
@@ -176,7 +176,7 @@ func (k *Kubelet) patchNode(ctx context.Context, old, next *corev1.Node, sub str
 	}
 	node, ok := got.(*corev1.Node)
 	if !ok {
-		return nil, fmt.Errorf("patch node: the answer is a %T", got)
+		return nil, fmt.Errorf("patch node: the response is a %T", got)
 	}
 	return node, nil
 }

@@ -172,7 +172,7 @@ func (w *podWorker) writeStatus(ctx context.Context, pod *corev1.Pod, status cor
 	}
 	written, ok := got.(*corev1.Pod)
 	if !ok {
-		return fmt.Errorf("update pod status: the answer is a %T", got)
+		return fmt.Errorf("update pod status: the response is a %T", got)
 	}
 	w.kubelet.host.statuses.setWritten(written)
 	return nil

@@ -67,7 +67,7 @@ func (v *podVolumes) requestToken(ctx context.Context, pod *corev1.Pod, audience
 	}
 	request, ok := got.(*authenticationv1.TokenRequest)
 	if !ok {
-		return token{}, fmt.Errorf("request token: the answer is a %T", got)
+		return token{}, fmt.Errorf("request token: the response is a %T", got)
 	}
 	now := v.clock().Now()
 	life := request.Status.ExpirationTimestamp.Sub(now)

@@ -304,7 +304,7 @@ func TestPodsOutliveTheirKubelet(t *testing.T) {
 	w.stop()
 	resp, err := http.Get("http://" + net.JoinHostPort(before.Status.PodIP, "8080") + "/between")
 	if err != nil {
-		t.Fatalf("the pod does not answer while its kubelet is away: %v", err)
+		t.Fatalf("the pod does not respond while its kubelet is away: %v", err)
 	}
 	resp.Body.Close()
 	w.start()

@@ -1,5 +1,5 @@
 // Package supervisor owns the process that runs a daemon's containers and outlives the daemon. The supervisor forks the
-// containers (package launch), reads their output and writes their logs, answers their bind and connect calls over seccomp
+// containers (package launch), reads their output and writes their logs, handles their bind and connect calls over seccomp
 // descriptors, limits their memory, reaps them and all their descendants, and records their status on disk. The daemon
 // talks to it over a unix socket (package wire). The containers run on when the daemon dies, and the next daemon attaches.
 //

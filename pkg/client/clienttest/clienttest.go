@@ -116,7 +116,7 @@ func must[T any](s suite, obj runtime.Object, err error) T {
 	}
 	out, ok := obj.(T)
 	if !ok {
-		s.Fatalf("the answer is a %T", obj)
+		s.Fatalf("the response is a %T", obj)
 	}
 	return out
 }

@@ -294,7 +294,7 @@ func testDryRun(s suite) {
 	opts := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	out, err := s.Create(s.ctx, s.maps(""), s.configMap("a", nil), opts)
 	if got := must[*corev1.ConfigMap](s, out, err); got.UID == "" {
-		s.Error("a dry run answers without a UID")
+		s.Error("a dry run returns no UID")
 	}
 	_, err = s.Get(s.ctx, s.maps("a"), metav1.GetOptions{})
 	s.wantError("get after a dry run", err, apierrors.IsNotFound)

@@ -32,13 +32,14 @@ import (
 type Config struct {
 	Dir string // made if absent, readable by its owner only
 
-	// MustExist refuses a folder without a store, where Open would make an empty one: the folder of a cluster that has run.
+	// MustExist makes Open refuse a folder without a store instead of creating an empty one. It is for the folder of a
+	// cluster that has run before.
 	MustExist bool
 
-	// ReserveBytes is the free disk space that the store leaves alone. Below it writes return store.ErrNoSpace, below a quarter
-	// of it deletions do too. Badger dies by SIGBUS on a full disk, so the reserve must leave room for its compactions. A file
-	// (the ballast) takes half as much in addition. It is removed for deletions and the next start when other programs have
-	// filled the disk. 0: 128 MiB.
+	// ReserveBytes is the free disk space that the store leaves alone. Below it writes return store.ErrNoSpace, below a
+	// quarter of it deletions do too. Badger dies by SIGBUS on a full disk, so the reserve must leave room for its
+	// compactions. A file (the ballast) takes half as much in addition. When other programs have filled the disk, the
+	// store removes the file, so that deletions and the next start succeed. 0: 128 MiB.
 	ReserveBytes uint64
 	// LogBytes bounds the recent changes that are held in memory for watches. 0: 8 MiB.
 	LogBytes int

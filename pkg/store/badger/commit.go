@@ -261,7 +261,7 @@ func (s *Store) compact(at store.Revision) error {
 	return nil
 }
 
-// record adds m at revision head to what wb writes, commits it, and notes the head as acknowledged.
+// record adds the meta record m to the batch wb at revision head, commits the batch, and records head as acknowledged.
 func (s *Store) record(wb *db.WriteBatch, m meta, head store.Revision) error {
 	if err := wb.SetEntryAt(db.NewEntry(metaKey, m.encode()), uint64(head)); err != nil {
 		return fmt.Errorf("write meta record: %w", err)

@@ -51,7 +51,7 @@ func lockFile(dir string) string  { return filepath.Join(dir, "lock") }
 func guardFile(dir string) string { return filepath.Join(dir, "head") }
 func database(dir string) string  { return filepath.Join(dir, "badger") }
 
-// exists reports whether dir has a file of a store that has been used.
+// exists reports whether dir has a file that shows that a store was used there.
 func exists(dir string) bool {
 	for _, path := range []string{guardFile(dir), filepath.Join(database(dir), db.ManifestFilename)} {
 		if _, err := os.Lstat(path); err == nil {

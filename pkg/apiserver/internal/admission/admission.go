@@ -25,7 +25,7 @@ type Config struct {
 	Source *clock.Source // generates the names of volumes
 	Clock  clock.Clock
 	Quota  UpdateQuota // nil: quotas are not enforced
-	// Authorizers answer the authorizer calls of CEL expressions in webhooks and policies.
+	// Authorizers carry out the authorizer calls of CEL expressions in webhooks and policies.
 	Authorizers []stage.Authorizer
 	UID         func() types.UID // makes the UIDs of AdmissionReviews; nil: no webhooks are called
 	Find        policy.FindKind  // finds the resource of a policy's parameters; nil: no policies are evaluated

@@ -117,7 +117,7 @@ func (l *link) fetchIndex(ctx context.Context, gv schema.GroupVersion, d *descri
 		return nil
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("it answers %s", resp.Status)
+		return fmt.Errorf("it responded with %s", resp.Status)
 	}
 	var index struct {
 		Paths map[string]struct {
@@ -150,7 +150,7 @@ func (l *link) fetchSwagger(ctx context.Context, gv schema.GroupVersion, d *desc
 		return nil
 	case http.StatusOK:
 	default:
-		return fmt.Errorf("it answers %s", resp.Status)
+		return fmt.Errorf("it responded with %s", resp.Status)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument))
 	if err != nil {

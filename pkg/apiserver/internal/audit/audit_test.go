@@ -159,7 +159,7 @@ func TestStages(t *testing.T) {
 	clk.Step(time.Second)
 	w.WriteHeader(http.StatusCreated)
 	if e.NeedsResponse() {
-		t.Error("an answer is recorded at the level Request")
+		t.Error("a response is recorded at the level Request")
 	}
 	clk.Step(time.Second)
 	e.Complete()
@@ -189,7 +189,7 @@ func TestResponsesAreRecordedOnce(t *testing.T) {
 	l, _, events := open(t, "omitStages: [RequestReceived]\nrules: [{level: RequestResponse}]")
 	e := l.Begin(Request{Verb: "get", Path: "/x"})
 	if !e.NeedsResponse() || e.NeedsResponse() {
-		t.Error("the answer is not recorded exactly once")
+		t.Error("the response is not recorded exactly once")
 	}
 	e.SetResponse([]byte(`{"a":1}`), nil)
 	e.Code(200)

@@ -53,7 +53,7 @@ func (b *Bootstrap) ipAddresses(ctx context.Context) ([]virtual, error) {
 	for _, e := range page.Entries {
 		obj, err := cache.Decode(row, e.Value)
 		if err != nil {
-			continue // the cache reports it
+			continue // the value cannot be decoded; the cache reports it
 		}
 		for _, a := range addressesOf(obj) {
 			out = append(out, virtual{object: a})

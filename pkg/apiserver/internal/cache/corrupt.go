@@ -14,8 +14,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-// Corrupt is a stored value that cannot be decoded. A table leaves its object out of lists and watches, so that one damaged value
-// does not fail the reads of all others. It is the error of a read of that object.
+// Corrupt is a stored value that cannot be decoded. A table leaves its object out of lists and watches, so that one
+// damaged value does not make the reads of all other objects fail. A read of the object itself returns it as the error.
 type Corrupt struct {
 	Key      objects.Key
 	StoreKey string
@@ -31,8 +31,8 @@ func (c *Corrupt) Error() string {
 
 func (c *Corrupt) Unwrap() error { return c.Err }
 
-// check returns an error for a stored value that cannot be decoded, or that is another object than its key says. An item that the
-// cache keeps encoded is decoded once more by its readers: its table needs to have found it sound.
+// check returns an error for a stored value that cannot be decoded, or that is another object than its key says. Readers
+// of an item that the cache keeps encoded decode it again; they rely on this check.
 func (t *Table) check(path string, value []byte) error {
 	if t.resource.Custom() {
 		return checkJSON(value)
@@ -52,8 +52,8 @@ func checkName(path string, obj objects.Object) error {
 	return nil
 }
 
-// checkJSON returns an error for a value that is no custom resource in JSON. The definition decides about the fields, and may change:
-// they are not checked.
+// checkJSON returns an error for a value that is no custom resource in JSON. It does not check the fields: the
+// definition, which may change, determines which fields are valid.
 func checkJSON(value []byte) error {
 	if !json.Valid(value) {
 		return errors.New("invalid JSON")
@@ -70,12 +70,12 @@ func checkJSON(value []byte) error {
 	return nil
 }
 
-// corruptItem returns the value at path as a Corrupt.
+// corruptItem returns the Corrupt for the value at path.
 func (t *Table) corruptItem(path string, rev store.Revision, err error) *Corrupt {
 	return &Corrupt{Key: keyOf(path), StoreKey: t.prefix + path, Revision: rev, Err: err}
 }
 
-// addCorrupt notes a value that cannot be decoded, and logs it once. t.mu must be held.
+// addCorrupt records a value that cannot be decoded, and logs it once. t.mu must be held.
 func (t *Table) addCorrupt(path string, c *Corrupt) {
 	if t.corrupt == nil {
 		t.corrupt = map[string]*Corrupt{}

@@ -51,7 +51,7 @@ func (c *corruptCache) run() {
 	})
 }
 
-// write stores a value, nil deletes it, and returns when the table shows it.
+// write stores a value (nil: deletes it), and returns when the table shows the change.
 func (c *corruptCache) write(name string, value []byte) store.Revision {
 	c.t.Helper()
 	revs, err := c.store.Write(c.t.Context(), store.Op{Key: c.table.prefix + "n/" + name, Value: value})
@@ -86,7 +86,7 @@ func (c *corruptCache) corrupt() string {
 	return strings.Join(out, " ")
 }
 
-// TestCorrupt has values that cannot be decoded in the store before the table is filled, and writes others later.
+// TestCorrupt stores values that cannot be decoded, some before the table is filled and some later.
 func TestCorrupt(t *testing.T) {
 	for _, undecoded := range []bool{false, true} {
 		t.Run(fmt.Sprint("undecoded ", undecoded), func(t *testing.T) {
@@ -134,8 +134,9 @@ func TestCorrupt(t *testing.T) {
 	}
 }
 
-// TestWatchOfCorrupt reads the changes from the log, and from the store: an object whose value is damaged is deleted for a watch. The
-// deletion of a damaged value ends it, since it may have begun while the object was sound.
+// TestWatchOfCorrupt reads the changes from the log, and from the store. A watch shows an object whose value becomes
+// damaged as deleted. The deletion of a damaged value ends the watch, since its client may still have the undamaged
+// object.
 func TestWatchOfCorrupt(t *testing.T) {
 	for _, source := range []string{"log", "lane", "store"} {
 		t.Run(source, func(t *testing.T) {

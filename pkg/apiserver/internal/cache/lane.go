@@ -59,7 +59,7 @@ func (t *Table) appendLanes(all []change) {
 	}
 	var touched map[lane][]change
 	for _, c := range all {
-		if c.lost != nil { // its fields are not known
+		if c.lost != nil { // the value cannot be decoded, so its fields are unknown
 			for l := range t.lanes {
 				touched = t.collect(touched, l, c)
 			}

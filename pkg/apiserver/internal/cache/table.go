@@ -251,7 +251,7 @@ func (t *Table) change(ev *store.Event) (out change, ok bool) {
 }
 
 // item returns the item of an event: with the writer's object if it was created for this table, otherwise decoded from
-// the stored value. The error is that of the decoding.
+// the stored value. The error is that of decoding the value.
 func (t *Table) item(path string, ev *store.Event) (*Item, error) {
 	p := t.pending(ev)
 	if p == nil {

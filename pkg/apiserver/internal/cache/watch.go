@@ -53,7 +53,7 @@ type watcher struct {
 	seen  store.Revision // every change up to here was yielded
 	timer clock.Timer
 	left  bool // the loop has ended
-	lost  bool // because of a change that cannot be shown
+	lost  bool // the watch has ended because of a change that cannot be shown
 }
 
 func (w *watcher) close() {
@@ -287,7 +287,8 @@ func (w *watcher) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// stored decodes events of the store. A value that cannot be decoded is as good as none. It does not use the objects that travel with them: the feed may still change those.
+// stored decodes events of the store. It treats a value that cannot be decoded as absent. It does not use the objects
+// that travel with them: the feed may still change those.
 func (w *watcher) stored(events []store.Event) []change {
 	t := w.table
 	out := make([]change, 0, len(events))

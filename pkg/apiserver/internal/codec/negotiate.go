@@ -202,7 +202,7 @@ func transformation(params map[string]string, f Format, offer Offer) (schema.Gro
 	return gvk, true
 }
 
-// pretty reports whether to indent the answer: for the query parameter pretty, or a browser or curl.
+// pretty reports whether to indent the response: for the query parameter pretty, or a browser or curl.
 func pretty(r *http.Request) bool {
 	if values, ok := query(r)["pretty"]; ok && len(values) > 0 && values[0] != "" {
 		on, err := strconv.ParseBool(values[0])

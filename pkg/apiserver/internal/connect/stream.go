@@ -93,13 +93,13 @@ func (k *Kubelets) tunnel(w http.ResponseWriter, r *http.Request, u *url.URL, th
 	for _, h := range []string{"Authorization", "Cookie", "Content-Length", "Transfer-Encoding"} { // the credentials are the API server's
 		out.Header.Del(h)
 	}
-	answer := responder(func(w http.ResponseWriter, _ *http.Request, err error) {
+	respond := responder(func(w http.ResponseWriter, _ *http.Request, err error) {
 		if _, ok := err.(apierrors.APIStatus); !ok { //nolint:errorlint // the library does not wrap it
 			err = apierrors.NewInternalError(err)
 		}
 		to.Fail(w, r, err)
 	})
-	utilproxy.NewUpgradeAwareHandler(u, through, false, true, answer).ServeHTTP(upstream.Hijackable(w), out)
+	utilproxy.NewUpgradeAwareHandler(u, through, false, true, respond).ServeHTTP(upstream.Hijackable(w), out)
 	return nil
 }
 

@@ -1,4 +1,5 @@
-// Package corrupt answers for CorruptObjects: the stored values that the API server cannot decode, and so does not serve.
+// Package corrupt serves CorruptObjects: the list of stored values that the API server cannot decode, and therefore does
+// not serve.
 package corrupt
 
 import (
@@ -18,7 +19,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
-// backend is the verbs.Backend of CorruptObjects: a function that returns the current ones.
+// backend is the verbs.Backend of CorruptObjects. The function returns the current ones.
 type backend func() []*cache.Corrupt
 
 // New returns the backend of CorruptObjects. current returns those that the server has found, in key order.

@@ -25,14 +25,14 @@ func newMetrics(registry *prometheus.Registry) metrics {
 	}
 	m := metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "minikctl_apiserver_requests_total", Help: "Requests that were answered over HTTP.",
+			Name: "minikctl_apiserver_requests_total", Help: "Requests that were served over HTTP.",
 		}, []string{"verb", "resource", "code"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "minikctl_apiserver_request_duration_seconds", Help: "How long requests took that are not long-running.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"verb", "resource"}),
 		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "minikctl_apiserver_requests_running", Help: "Requests that are being answered.",
+			Name: "minikctl_apiserver_requests_running", Help: "Requests that are being served.",
 		}, []string{"verb"}),
 		handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 	}

@@ -40,7 +40,7 @@ func writeObject(w http.ResponseWriter, r *http.Request, m codec.Media, code int
 	})
 	b, err := codec.Object(obj, gvk, m)
 	if err != nil {
-		slog.ErrorContext(r.Context(), "encode answer", "kind", gvk.Kind, "err", err)
+		slog.ErrorContext(r.Context(), "encode response", "kind", gvk.Kind, "err", err)
 		http.Error(w, "500 internal server error", http.StatusInternalServerError)
 		return
 	}

@@ -268,7 +268,7 @@ func TestDeleteDescribesItsResponse(t *testing.T) {
 	} {
 		response := doc.Paths.Paths[path].Delete.Responses.StatusCodeResponses[200].Content["application/json"].Schema.Ref.String()
 		if response != refPrefix+want {
-			t.Errorf("%s answers %s", path, response)
+			t.Errorf("%s responds with %s", path, response)
 		}
 	}
 }

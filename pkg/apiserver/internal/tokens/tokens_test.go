@@ -87,7 +87,7 @@ func TestRequestDefaults(t *testing.T) {
 		t.Error("what was asked for is changed")
 	}
 	if *got.Spec.ExpirationSeconds != 3600 || !slices.Equal(got.Spec.Audiences, []string{DefaultIssuer}) || got.Name != "default" || got.Namespace != "ns" {
-		t.Errorf("answer is %+v", got)
+		t.Errorf("response is %+v", got)
 	}
 	if !got.Status.ExpirationTimestamp.Time.Equal(f.clk.Now().Add(time.Hour)) {
 		t.Errorf("expires %v", got.Status.ExpirationTimestamp)

@@ -27,7 +27,7 @@ const maxNamedCorrupt = 5
 // warnCorrupt adds a warning to a list that leaves out objects which cannot be decoded.
 func (req *Request) warnCorrupt(t *table, s *cache.Selector) {
 	corrupt := t.Corrupt(s.Namespace)
-	if len(corrupt) == 0 || !s.Everything() { // the labels and fields of such an object are not known
+	if len(corrupt) == 0 || !s.Everything() { // the labels and fields of such an object are unknown
 		return
 	}
 	var names []string
@@ -40,7 +40,7 @@ func (req *Request) warnCorrupt(t *table, s *cache.Selector) {
 	req.Warn(fmt.Sprintf("%d %s in the store cannot be decoded and are not listed: %s", len(corrupt), t.r.Names.GR(), strings.Join(names, ", ")))
 }
 
-// ignoresReadError reports whether a delete is to remove an object that cannot be decoded.
+// ignoresReadError reports whether a delete requests the removal of an object that cannot be decoded.
 func ignoresReadError(opts *metav1.DeleteOptions) bool {
 	o := opts.IgnoreStoreReadErrorWithClusterBreakingPotential
 	return o != nil && *o
@@ -73,7 +73,7 @@ func (w *write) authorizeUnsafe(ctx context.Context) error {
 	return forbidden(fmt.Errorf("not permitted to do %q, reason: %s", unsafeDeleteVerb, reason))
 }
 
-// deleteCorrupt removes an object that cannot be decoded, whatever its finalizers and grace period were.
+// deleteCorrupt removes an object that cannot be decoded, regardless of its finalizers and grace period.
 func (w *write) deleteCorrupt(ctx context.Context, opts *metav1.DeleteOptions) (Result, error) {
 	if err := w.authorizeUnsafe(ctx); err != nil {
 		return Result{}, err
@@ -105,7 +105,7 @@ func (w *write) deleteCorrupt(ctx context.Context, opts *metav1.DeleteOptions) (
 	}
 }
 
-// removeCorrupt deletes a value from the store. Validators see an object without content.
+// removeCorrupt deletes a value from the store. Validators get an empty object.
 func (w *write) removeCorrupt(ctx context.Context, c *cache.Corrupt) error {
 	start := w.config.Clock.Now()
 	obj := w.r.New()

@@ -87,7 +87,7 @@ func (l *lagging) catchUp(t *testing.T, wait <-chan struct{}, write func() (runt
 	select {
 	case <-wait:
 	case a := <-out:
-		t.Errorf("answered before it could know: %v", a.err)
+		t.Errorf("returned before it could know: %v", a.err)
 		out <- a
 	}
 	l.gate.Unlock()

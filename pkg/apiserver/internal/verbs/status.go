@@ -59,7 +59,7 @@ func toStatus(r schema.GroupResource, name string, err error) error {
 	return plainStatus(err)
 }
 
-// corruptError is the answer to a request for an object that cannot be decoded.
+// corruptError is the error of a request for an object that cannot be decoded.
 type corruptError struct {
 	*apierrors.StatusError
 	corrupt *cache.Corrupt
@@ -67,7 +67,7 @@ type corruptError struct {
 
 func (e *corruptError) Unwrap() []error { return []error{e.StatusError, e.corrupt} }
 
-// plainStatus is the answer to an error without a reason of the API: its text, with code 500.
+// plainStatus returns the Status of an error without a reason of the API: its text, with code 500.
 func plainStatus(err error) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error(),

@@ -276,7 +276,7 @@ func TestScale(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := out.(*autoscalingv1.Scale).Spec.Replicas; n != 4 {
-		t.Errorf("answer has %d replicas", n)
+		t.Errorf("the response has %d replicas", n)
 	}
 	if _, err := s.Update(t.Context(), target, next, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("stale scale: %v", err)
