@@ -295,8 +295,8 @@ func generic(t *testing.T, obj runtime.Object) any {
 	return out
 }
 
-// holds reports whether got has everything in want, and otherwise the first path where it does not. Lists may be
-// longer, since the server adds elements.
+// holds reports whether got has everything in want. If not, it returns the first path that differs. Lists may be longer,
+// since the server adds elements.
 func holds(got, want any) (path string, ok bool) {
 	switch want := want.(type) {
 	case nil:

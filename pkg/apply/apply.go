@@ -18,7 +18,7 @@ import (
 	"k8s.io/kubectl/pkg/util"
 )
 
-// Outcome is the result of applying a manifest, as it is printed.
+// Outcome is the printed result of applying a manifest.
 type Outcome string
 
 const (

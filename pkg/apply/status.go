@@ -208,7 +208,8 @@ func serviceStatus(s *corev1.Service) (status, error) {
 	return status{current: s.Spec.Type != corev1.ServiceTypeLoadBalancer || s.Spec.ClusterIP != ""}, nil
 }
 
-// definitionStatus waits until the API server serves the kind that the definition defines.
+// definitionStatus returns the status of a CustomResourceDefinition, which is current once the API server serves its
+// kind.
 func definitionStatus(obj *unstructured.Unstructured) (status, error) {
 	established := conditionOf(obj, "Established")
 	if accepted := conditionOf(obj, "NamesAccepted"); accepted.Status == metav1.ConditionFalse {

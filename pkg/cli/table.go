@@ -44,8 +44,8 @@ func widthOf(w io.Writer) int {
 // minText is the least width of a wrapped column.
 const minText = 16
 
-// fit wraps the last columns of a table with these headers, so that no row is wider than width: the last column at first,
-// and if that leaves it less than minText, the column before it, too. A width of 0 leaves the rows as they are.
+// fit wraps the last columns of a table with these headers, so that no row is wider than width: first the last column; if
+// that becomes narrower than minText, also the column before it. A width of 0 leaves the rows as they are.
 func fit(rows [][]string, headers []string, width int) [][]string {
 	last := len(headers) - 1
 	widths := make([]int, len(headers))

@@ -152,7 +152,7 @@ func (c *overHTTP) Delete(ctx context.Context, t Target, opts metav1.DeleteOptio
 	return obj, nil
 }
 
-// Watch connects at the first pull of the sequence.
+// Watch connects when the caller begins to range over the sequence.
 func (c *overHTTP) Watch(ctx context.Context, t Target, opts metav1.ListOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if t.Name != "" {

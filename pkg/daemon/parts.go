@@ -280,7 +280,7 @@ func (d *Daemon) addControllers(context.Context) error {
 	return nil
 }
 
-// The users of the parts.
+// The user names with which the parts make requests.
 const (
 	controllerManager = "system:kube-controller-manager"
 	kubeScheduler     = "system:kube-scheduler"

@@ -22,16 +22,16 @@ const (
 // String returns the word that the documentation uses.
 func (s Support) String() string { return [...]string{"yes", "partly", "no"}[s] }
 
-// Field is the support for one field of the pod spec. The fields below it share it, unless their type has entries of its
-// own.
+// Field is the support for one field of the pod spec. The entry also applies to the fields inside it, unless their type
+// has its own entries.
 type Field struct {
 	Support Support
 	Note    string // the difference from Kubernetes
-	// Usual are values that are no reason for a warning: the defaults, and what containers have without the field.
+	// Usual are the values that cause no warning: the defaults, and values that describe what containers have anyway.
 	Usual []string
 }
 
-// Fields are the entries of a table by the Go type of the API that has the field and by the field's JSON name. The
+// Fields is a table of field support: by the name of the Go type that has the field, then by the field's JSON name. The
 // entry Rest is for all other fields of the type.
 type Fields map[string]map[string]Field
 

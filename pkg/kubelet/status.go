@@ -95,7 +95,7 @@ func makeFinal(pod *corev1.Pod, s *corev1.PodStatus) {
 	if wasInitialized(pod, s) {
 		terminate(s.ContainerStatuses)
 	}
-	// Init containers after the last that has started stay as they are: they never ran.
+	// The statuses of init containers after the last started one do not change: these never ran.
 	for i := len(s.InitContainerStatuses) - 1; i >= 0; i-- {
 		if c := s.InitContainerStatuses[i]; c.State.Waiting == nil || c.LastTerminationState.Terminated != nil || i == 0 {
 			terminate(s.InitContainerStatuses[:i+1])

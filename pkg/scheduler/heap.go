@@ -23,7 +23,7 @@ func (h *podHeap) drop(q *queuedPodInfo) int {
 	return i
 }
 
-// fix moves the pod at a place to where it belongs.
+// fix moves the pod at index i to its place in the order.
 func (h *podHeap) fix(i int) {
 	if i < len(h.pods) {
 		heap.Fix(h, i)

@@ -144,7 +144,7 @@ func TestPlanScale(t *testing.T) {
 	}
 }
 
-// TestPlanScaleKeepsTotal: scaling distributes exactly the difference, for any sizes.
+// TestPlanScaleKeepsTotal: the new sizes of the sets add up to the new size of the deployment, for any sizes.
 func TestPlanScaleKeepsTotal(t *testing.T) {
 	for replicas := int32(1); replicas < 40; replicas++ {
 		for a := int32(1); a < 12; a++ {

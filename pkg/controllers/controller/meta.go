@@ -17,7 +17,7 @@ func KeyOf(obj metav1.Object) objects.Key {
 // WholeSeconds returns t truncated to whole seconds, the precision that metav1.Time has in JSON.
 func WholeSeconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
-// IgnoreNotFound returns nil for NotFound errors, and any other err as it is.
+// IgnoreNotFound returns nil for NotFound errors, and any other error unchanged.
 func IgnoreNotFound(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -116,7 +116,7 @@ func (r *namespace) reconcile(ctx context.Context, key objects.Key) (time.Durati
 	return 0, controller.IgnoreNotFound(err)
 }
 
-// deleteContent deletes all objects of a namespace: first the pods, and when they are gone what they may have used.
+// deleteContent deletes all objects of a namespace: first the pods, then the objects that they may have used.
 func (r *namespace) deleteContent(ctx context.Context, name string) *remaining {
 	left := &remaining{objects: map[schema.GroupVersionResource]int{}, finalizers: map[string]int{}}
 	r.deleteAll(ctx, client.Target{Resource: client.Pods, Namespace: name}, left)

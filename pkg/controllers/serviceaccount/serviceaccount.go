@@ -1,5 +1,5 @@
-// Package serviceaccount holds the controllers of what pods need to reach the API server: ServiceAccounts, their token
-// Secrets, and the ConfigMap kube-root-ca.crt.
+// Package serviceaccount holds the controllers of the objects that pods need to reach the API server: ServiceAccounts,
+// their token Secrets, and the ConfigMap kube-root-ca.crt.
 package serviceaccount
 
 import (

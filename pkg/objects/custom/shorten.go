@@ -12,7 +12,7 @@ import (
 const mostDoubts = 1000
 
 // shorten returns x without the items and fields that follow the last permitted doubt. It keeps all fields that the
-// schema names, and does not change x. was is the old value, which is accepted as it is.
+// schema names, and does not change x. was is the old value, which needs no validation.
 func (c *quickSchema) shorten(x, was any, doubts *int) any {
 	if c.accepts(x) || was != nil && reflect.DeepEqual(x, was) {
 		return x

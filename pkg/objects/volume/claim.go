@@ -94,8 +94,7 @@ func elsewhere(ref *corev1.TypedObjectReference) bool {
 	return ref.Namespace != nil && *ref.Namespace != ""
 }
 
-// bothSources checks that dataSource and dataSourceRef agree. The error's value is the path, which has no fields in JSON, as in
-// Kubernetes.
+// bothSources checks that dataSource and dataSourceRef agree. As in Kubernetes, the error's value is shown as {}.
 func bothSources(source *corev1.TypedLocalObjectReference, ref *corev1.TypedObjectReference, at *field.Path) field.ErrorList {
 	switch {
 	case elsewhere(ref):

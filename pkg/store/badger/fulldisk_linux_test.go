@@ -56,7 +56,7 @@ const (
 	fullDir  = "MINIKCTL_TEST_FULL_DIR"
 )
 
-// foreign fills the disk to the last byte, as other programs do.
+// foreign fills the disk to the last byte, as other programs may do.
 func foreign(t *testing.T, dir string) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(dir, "foreign"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)

@@ -17,8 +17,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/changelog"
 )
 
-// Open opens the store in cfg.Dir, or makes it. The error is ErrLocked when another process has it open, and ErrDamaged when its
-// files are not whole: something that was acknowledged is missing or can't be read. Such a store is left as it is.
+// Open opens the store in cfg.Dir, or makes it. The error is ErrLocked when another process has it open, and ErrDamaged
+// when its files are not whole: something that was acknowledged is missing or can't be read. Open does not change such a
+// store.
 func Open(cfg Config) (*Store, error) {
 	if cfg.ReserveBytes == 0 {
 		cfg.ReserveBytes = 128 << 20

@@ -48,7 +48,7 @@ func (b *Budget) Used() int {
 	return b.used
 }
 
-// Trim drops the batches up to revision rev, for logs that number their changes together.
+// Trim drops the batches up to revision rev. It is for logs that take their revisions from one sequence.
 func (b *Budget) Trim(rev store.Revision) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -26,7 +26,8 @@ func Open() (ours, theirs *os.File, err error) {
 		return os.NewSyscallError("ioctl TIOCGPTN", err)
 	})
 	if err == nil {
-		// Blocking, unlike files of os.OpenFile: the program shares the mode.
+		// The file is opened in blocking mode, unlike by os.OpenFile: the program in the terminal shares the mode, and
+		// does not expect EAGAIN.
 		var fd int
 		path := "/dev/pts/" + strconv.Itoa(number)
 		fd, err = unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)

@@ -195,8 +195,8 @@ func (q resourceQuota) list(ctx context.Context, namespace string, only []string
 	return out, nil
 }
 
-// write stores the quotas that have changed and notes them in what the requests have charged. It returns the names of the
-// quotas that it could not store, and the error of the last one.
+// write stores the quotas that have changed, and records them in the charged quotas of the requests. It returns the names
+// of the quotas that it could not store, and the error of the last one.
 func (q resourceQuota) write(ctx context.Context, quotas []*corev1.ResourceQuota, before []corev1.ResourceList, requests []*quotaRequest) (failed []string, err error) {
 	for i, one := range quotas {
 		if !library.Equals(before[i], one.Status.Used) {

@@ -76,8 +76,8 @@ func (a *allocation) families() error {
 	return nil
 }
 
-// prefersAsBefore reports whether an update keeps the addresses and families of a Service with the policy PreferDualStack. They
-// are then left as they are.
+// prefersAsBefore reports whether an update keeps the addresses and families of a Service with the policy
+// PreferDualStack. They are then not changed.
 func (a *allocation) prefersAsBefore() bool {
 	if a.old == nil {
 		return false

@@ -139,7 +139,7 @@ func (g *graph) remember(p path, pod string) {
 	g.paths[p] = pod
 }
 
-// absent returns nil for a NotFound error, and other errors as they are.
+// absent returns nil for a NotFound error, and any other error unchanged.
 func absent(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -124,7 +124,7 @@ type virtual struct {
 	status *status // nil: as the resource's Prepare sets it
 }
 
-// status is the status of a default as a component applies it.
+// status is the initial status of a default, with the field manager that owns it.
 type status struct {
 	manager string
 	fields  map[string]any

@@ -74,7 +74,7 @@ func (l *loop) runOnce(ctx context.Context) error {
 	return l.run(context.WithValue(ctx, ownWrites{}, true))
 }
 
-// end releases all callers that wait, and those that come later.
+// end releases all callers that wait now or later.
 func (l *loop) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -61,8 +61,8 @@ func roleResource(obj objects.Object) schema.GroupVersionResource {
 	return clusterRoles
 }
 
-// reconcileRoles adds to the roles and bindings that the store holds at the start what they lack. They may be changed and
-// deleted afterwards: the loop is never poked.
+// reconcileRoles adds what the stored roles and bindings lack of their defaults. It runs at the start only (its loop is
+// never poked), so they may be changed and deleted afterwards.
 func (b *Bootstrap) reconcileRoles(ctx context.Context) error {
 	if !b.RolesChanged(ctx) {
 		return nil
@@ -89,7 +89,7 @@ func (b *Bootstrap) reconcileRoles(ctx context.Context) error {
 // roleTries is how often a role is reconciled while other clients write it.
 const roleTries = 5
 
-// reconcileRole adds to a stored role or binding what it lacks of its default.
+// reconcileRole adds what a stored role or binding lacks of its default.
 func (b *Bootstrap) reconcileRole(ctx context.Context, gvr schema.GroupVersionResource, want objects.Object) error {
 	var err error
 	for range roleTries {

@@ -247,7 +247,8 @@ func (s *Store) Write(ctx context.Context, ops ...store.Op) ([]store.Revision, e
 	return s.Store.Write(ctx, ops...)
 }
 
-// resolve turns a change of a default into one of what the store holds. The caller calls end, unless it is nil, after the write.
+// resolve turns a change of a default, which may not be stored, into the change to make in the inner store. The caller
+// calls end, unless it is nil, after the write.
 func (s *Store) resolve(ctx context.Context, g *group, op *store.Op) (end func(), err error) {
 	g.touched.Store(true)
 	if err := g.load(ctx); err != nil {

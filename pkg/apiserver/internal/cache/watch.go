@@ -254,7 +254,7 @@ func (w *watcher) view(c *change) (Event, bool) {
 	return out, true
 }
 
-// catchUp reads from the store what the log has dropped, until the log has what follows.
+// catchUp reads the changes that the log has dropped from the store, until the log has the next change.
 func (w *watcher) catchUp(ctx context.Context) error {
 	t := w.table
 	if err := t.ready(ctx); err != nil {

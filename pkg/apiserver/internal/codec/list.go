@@ -73,8 +73,8 @@ func listMeta(meta metav1.ListMeta, untyped bool) any {
 	return out
 }
 
-// jsonList returns a list with metadata m of encoded items of kind gvk. It removes the prefix itemHead, their apiVersion and
-// kind, from the items; nil: the items keep them.
+// jsonList returns a list with metadata m of encoded items of kind gvk. If itemHead is not nil, each item begins with it,
+// an apiVersion and a kind, and jsonList removes it.
 func jsonList(gvk schema.GroupVersionKind, m []byte, bodies [][]byte, itemHead []byte) Pieces {
 	gvk.Kind += "List"
 	head := append(jsonHead(gvk), `"metadata":`...)

@@ -31,8 +31,8 @@ const (
 
 func (f *flaw) Error() string { return f.err.Error() }
 
-// in returns the error for a flaw of the object at index in a response. Kubernetes has other messages for a review of one
-// object.
+// in returns the error for a flaw of the object at index in a response. As in Kubernetes, the message depends on whether
+// the review has one object or many.
 func (f *flaw) in(of schema.GroupVersionKind, index int, many bool) error {
 	where := fmt.Sprintf("converted object at index %d", index)
 	switch {

@@ -80,7 +80,7 @@ func (d *describer) url(parts ...string) string {
 	return "/" + strings.Join(append([]string{path(d.gv)}, parts...), "/")
 }
 
-// base returns the path of the collection, of one namespace if the resource is namespaced.
+// base returns the path of the collection; for a namespaced resource, of the collection in a namespace.
 func (d *describer) base(more ...string) string {
 	parts := []string{d.resource.Names.Plural}
 	if d.namespaced {

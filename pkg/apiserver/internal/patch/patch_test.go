@@ -238,7 +238,7 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// TestDeepCopies doubles the depth with each copy: the patch ends with an error, not with the stack.
+// TestDeepCopies doubles the depth with each copy: the patch ends with an error instead of a stack overflow.
 func TestDeepCopies(t *testing.T) {
 	p := `[{"op":"add","path":"/a","value":` + nested(2000) + `}`
 	for depth := 2000; depth < 1<<17; depth *= 2 {

@@ -18,7 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// compactEvery is the interval of compactions. Each compacts to the revision of the one before.
+// compactEvery is the interval of compactions. Each compacts to the revision that was the newest at the previous one.
 const compactEvery = 5 * time.Minute
 
 // Engine is the API over a store. It serves requests once Run has started.

@@ -32,8 +32,8 @@ type segments struct {
 	z    *flate.Writer // reused, since it is large
 }
 
-// openSegments calls line for the newest lines of the files, about most bytes of them, oldest first, and opens the current file for
-// append. It cuts a file off at the first damaged block, as a kill leaves one.
+// openSegments calls line for the newest lines of the files, about most bytes of them, oldest first, and opens the
+// current file for append. It truncates a file at the first damaged block, which a kill during a write leaves behind.
 func openSegments(dir string, most int, line func([]byte)) (*segments, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of the traces: %w", err)

@@ -24,7 +24,7 @@ var (
 	request = unit{format: func(v float64) string { return fmt.Sprintf("%.0f µs", v*1e6) }}
 )
 
-// table collects figures by what was measured and by side. The zero table is empty.
+// table collects figures by measurement and side. The zero table is empty.
 type table struct {
 	rows []*row
 }

@@ -58,7 +58,7 @@ type shared struct {
 	failure    *admissionv1.FailurePolicyType
 }
 
-// Bindings are bindings by the policy's name, sorted by their own.
+// Bindings are the bindings of each policy by its name, sorted by the binding's name.
 type Bindings map[string][]*Binding
 
 // Binding is a binding of either kind.
