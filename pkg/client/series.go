@@ -26,8 +26,8 @@ type seriesKey struct {
 	regarding                       corev1.ObjectReference
 }
 
-// recordAction creates the first event of a series. At the second it gives the existing event a series; the final count is
-// written when the series has ended.
+// recordAction creates the Event for the first occurrence. For the second it adds a series to that Event. The final count
+// is written when the series has ended.
 func (r *Recorder) recordAction(ctx context.Context, ev *eventsv1.Event) {
 	key := seriesKey{ev.Type, ev.Action, ev.Reason, ev.Note, ev.Regarding}
 	key.regarding.ResourceVersion = "" // not part of what happened

@@ -130,7 +130,8 @@ func (p *prober) takeStages() []trace.Stage {
 	return stages
 }
 
-// update changes the result of a container's probes and requests a sync if that is a change. The stages led to it.
+// update changes the result of a container's probes and requests a sync if that is a change. stages are those that led to
+// the change.
 func (p *prober) update(id ContainerID, stages []trace.Stage, change func(*probeResult)) {
 	p.mu.Lock()
 	r := p.results[id]

@@ -200,7 +200,8 @@ func (ro *rollout) checkAgain() time.Duration {
 	return max(0, ro.deadline(c).Sub(ro.now)) + time.Second // the condition's time has whole seconds
 }
 
-// failure returns the condition ReplicaFailure of the first set that has one, the current set first.
+// failure returns the condition ReplicaFailure of the current set or, if that has none, of the first old set that has
+// one.
 func (ro *rollout) failure() *appsv1.DeploymentCondition {
 	sets := ro.old
 	if ro.current != nil {

@@ -70,7 +70,7 @@ type Listing struct {
 // Event is one change of a watch. Item is nil in a bookmark.
 type Event = cache.Event
 
-// Patch is a patch of a type.
+// Patch is the body of a patch and the patch type.
 type Patch struct {
 	Type types.PatchType
 	Data []byte

@@ -17,7 +17,7 @@ func start(f io.ReadSeeker, lines int64) (from, found int64, err error) {
 		return end, 0, err
 	}
 	buf := make([]byte, block)
-	// The newline at the end of the file begins no line.
+	// No line follows the newline at the end of the file.
 	for at := end; at > 0; {
 		size := min(block, at)
 		at -= size

@@ -38,7 +38,7 @@ func matchedKinds(p *admissionv1.ValidatingAdmissionPolicy, types Types) ([]sche
 	return out, nil
 }
 
-// ofRule returns the kinds that a rule names, at most maxKinds. full reports that there are as many.
+// ofRule returns the kinds that a rule names, at most maxKinds. full reports whether it stopped at maxKinds.
 func ofRule(r *admissionv1.Rule, types Types) (out []schema.GroupVersionKind, full bool, err error) {
 	wild := func(s string) bool { return strings.Contains(s, "*") }
 	if slices.ContainsFunc(r.APIGroups, wild) || slices.ContainsFunc(r.APIVersions, wild) {
