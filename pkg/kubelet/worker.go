@@ -96,8 +96,8 @@ const maxWarning = 1000
 // notHonoured is the reason of Events about fields that a node ignores.
 const notHonoured = "NotHonoured"
 
-// warnIgnoredFields records an Event with the fields of a new pod that the node ignores. A pod that the runtime has got
-// the Event from an earlier kubelet.
+// warnIgnoredFields records an Event with the fields of a new pod that the node ignores. For a pod that the runtime
+// already has, an earlier kubelet has recorded the Event.
 func (w *podWorker) warnIgnoredFields(ctx context.Context, pod *corev1.Pod) {
 	if _, ok := w.seen(); ok {
 		return

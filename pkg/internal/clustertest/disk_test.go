@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestFullDisk runs a daemon on a small disk in its own mount namespace: below the reserve
-// it accepts no writes and loses none, and writes work again once there is space.
+// TestFullDisk runs a daemon on a small disk in its own mount namespace: while less than the reserve is free it refuses
+// writes and loses no earlier one, and writes work again once there is space.
 func TestFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can mount a small disk")

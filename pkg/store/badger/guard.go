@@ -48,8 +48,8 @@ func checksum(number string) string {
 	return fmt.Sprintf("%08x", crc32.Checksum([]byte(number), castagnoli))
 }
 
-// note records that revisions up to head are acknowledged. The text has always the same length, and is written in place by one
-// call, which a kill does not divide.
+// note records that revisions up to head are acknowledged. The text always has the same length, and one call writes it in
+// place, so a kill leaves either the old or the new text.
 func (g *guard) note(head store.Revision) error {
 	if g.file == nil {
 		f, err := os.OpenFile(g.path, os.O_CREATE|os.O_RDWR, 0o600)

@@ -76,7 +76,7 @@ func (l *Limit) Enter(ctx context.Context, flow string) error {
 	if l.giveUp(flow, w) {
 		return err
 	}
-	return nil // it has got a seat meanwhile
+	return nil // it was given a seat at the same moment
 }
 
 // wait adds a request to the waiting ones of its flow; nil: there are too many. l.mu must be held.
@@ -114,7 +114,7 @@ func (l *Limit) setQueue(flow string, queue []*waiter) {
 	l.waiting[flow] = queue
 }
 
-// Leave gives a seat to a waiting request, or back.
+// Leave passes the seat of a finished request to a waiting request, or frees it.
 func (l *Limit) Leave(flow string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

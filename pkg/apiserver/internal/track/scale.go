@@ -18,7 +18,7 @@ var scales = objects.Row(objects.Def[*autoscalingv1.Scale]{
 	NewList: func() runtime.Object { return new(autoscalingv1.Scale) },
 })
 
-// scale is the subresource's name.
+// scale is the name of the scale subresource.
 const scale = "scale"
 
 // Scaled converts between the managedFields of an object and those of its Scale.
