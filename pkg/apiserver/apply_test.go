@@ -105,7 +105,7 @@ func TestApplyScale(t *testing.T) {
 	a.refused("alice", "v1", "", deployment("v1", `"replicas":3,`+whole, ""),
 		`Apply failed with 1 conflict: conflict with "bob" with subresource "scale": .spec.replicas`)
 
-	// An update by scale takes them from the manager that applied.
+	// An update through scale takes the replicas from the manager that applied them.
 	resp, body := do(t, a.env, "PUT", a.path("v1", "/scale?fieldManager=carol"), scale(7))
 	if resp.StatusCode != 200 {
 		t.Fatal(body)

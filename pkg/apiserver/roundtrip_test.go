@@ -172,7 +172,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// speaker is a client with its own server.
+// speaker is a client of one encoding, with its own server.
 type speaker struct {
 	client *http.Client
 	url    string

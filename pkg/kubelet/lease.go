@@ -76,7 +76,7 @@ func (k *Kubelet) leaseTarget() client.Target {
 }
 
 // renew renews the Lease from the API's last response, or after a conflict from the current one. A leaving node without a
-// Node has none.
+// Node object needs no Lease.
 func (k *Kubelet) renew(ctx context.Context) error {
 	if k.Leaving && k.currentNode().UID == "" {
 		return nil

@@ -265,7 +265,7 @@ func TestServiceAccountVolume(t *testing.T) {
 
 func TestFollowAndPrevious(t *testing.T) {
 	w := newWhole(t)
-	// The container ends after the exec that ends it: the end of a container kills its execs.
+	// The container ends only after the exec command that makes it end: the end of a container kills its execs.
 	pod := shell("p", `cd $MINIKCTL_ROOT; echo start; until [ -e go ]; do sleep 0.02; done; while kill -0 $(cat go) 2>&-; do sleep 0.02; done; echo end; exit 3`)
 	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	w.create(pod)

@@ -181,7 +181,7 @@ func priorValueOf(same *common.CorrelatedObject, part ...string) priorValue {
 	return b
 }
 
-// with returns b for another value.
+// with returns b with now as the new value.
 func (b priorValue) with(now any) priorValue {
 	if b.same != nil {
 		b.same = common.NewCorrelatedObject(now, b.same.OldValue, b.same.Schema)

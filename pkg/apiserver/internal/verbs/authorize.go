@@ -36,7 +36,8 @@ func (e *Engine) authorize(ctx context.Context, a *stage.Attributes) error {
 	return authz.Check(ctx, e.stages.Authorizers, a)
 }
 
-// admit authorizes a request. It then returns the errors in its options, whose kind the error names.
+// admit authorizes a request and then returns an Invalid error if its options have errors. kind is the kind of the
+// options.
 func (e *Engine) admit(ctx context.Context, req *Request, kind string, errs field.ErrorList) error {
 	if err := e.Authorize(ctx, req); err != nil {
 		return err

@@ -3,7 +3,7 @@
 // watch from before the oldest of them ends with 410. A background loop appends them to files, from which the next start
 // restores them.
 //
-// A Store is a verbs.Backend, as the engine of stored resources is.
+// A Store is a verbs.Backend.
 package virtual
 
 import (
