@@ -50,15 +50,15 @@ type Item struct {
 	encoded *[encodings]encoded // nil: none
 }
 
-// encoded is one encoding of an item. A large one that was dropped is found again while a reader holds it, so that slow
-// readers of an object share its bytes.
+// encoded is one encoding of an item. A large encoding that was dropped can be reused as long as a reader holds it, so
+// that slow readers of an object share its bytes.
 type encoded struct {
 	bytes []byte // nil: none, or dropped
 	held  weak.Pointer[byte]
-	size  int // of what held points to
+	size  int // the size of the bytes that held points to
 }
 
-// largeEncoding is the size from which a dropped encoding can be found again.
+// largeEncoding is the lowest size of an encoding that can be reused after it was dropped.
 const largeEncoding = 32 << 10
 
 // find returns the encoding if it is kept or held.

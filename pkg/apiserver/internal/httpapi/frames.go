@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// largeObject is the stored size from which an object is written from the bytes that all watches share. Smaller ones
-	// are collected in a buffer.
+	// largeObject is the lowest stored size of an object that is written directly from the bytes that all watches share.
+	// Smaller ones are collected in a buffer.
 	largeObject = 16 << 10
 	// pieceBytes is the size of one write. A client that reads one piece makes progress.
 	pieceBytes = 64 << 10
@@ -47,7 +47,7 @@ func (s *Handler) newFrames(a *openResponse, enc *eventEncoder, user string) *fr
 
 func (f *frames) close() { f.stall.close() }
 
-// write writes events. After an object that can't be encoded it writes that error and returns it.
+// write writes events. If an object can't be encoded, it writes and returns the error.
 func (f *frames) write(ctx context.Context, events []verbs.Event) error {
 	return f.flushed(func() error {
 		for i := range events {
@@ -119,7 +119,7 @@ func (f *frames) failure(err error) error {
 	return err
 }
 
-// frame writes the frame of an event: into the buffer, or a large object from its own bytes.
+// frame writes the frame of an event: a small one into the buffer, a large object directly from its encoding.
 func (f *frames) frame(t watch.EventType, object []byte) error {
 	f.buf = codec.AppendEventHead(f.buf, t, len(object), f.media.Format)
 	if len(object) < largeObject {
@@ -177,7 +177,7 @@ func (s *stall) begin() {
 		s.arm()
 		return
 	}
-	s.checks = -1 // the time until the next check is not full
+	s.checks = -1 // the first check may come after less than stallCheck, so it does not count
 }
 
 // arm sets the timer of the next check. s.mu is held.
@@ -192,7 +192,7 @@ func (s *stall) progress() {
 	s.checks = -1
 }
 
-// end ends a write. The timer goes on, so that the writes of a busy watch share one.
+// end ends a write. The timer keeps running, so that the writes of a busy watch share one timer.
 func (s *stall) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

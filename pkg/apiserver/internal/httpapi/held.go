@@ -11,9 +11,9 @@ import (
 // heldBytes bounds the large objects that wait for the slow watches of one user, in stored bytes.
 const heldBytes = 32 << 20
 
-// heldObjects are the large objects that are being written to watches. An object that several watches of a user write
-// in the same format counts once, since they share its bytes. A watch that would exceed the bound waits until another
-// one has written its object, or ends as its client reads nothing. It is safe for concurrent use.
+// heldObjects are the large objects that are being written to watches. An object that several watches of a user write in
+// the same format counts once, since they share its bytes. A watch that would exceed the bound waits until another one
+// has written its object, or ends because its client reads nothing. It is safe for concurrent use.
 type heldObjects struct {
 	limit int
 
@@ -32,7 +32,7 @@ type heldKey struct {
 type heldByUser struct {
 	bytes   int
 	objects map[heldKey]*heldObject
-	changed chan struct{} // closed when bytes falls; nil: no watch waits
+	changed chan struct{} // closed when bytes decreases; nil: no watch waits
 }
 
 type heldObject struct{ size, watches int }
