@@ -11,7 +11,7 @@ import (
 // Enough bounds the number of errors of one kind where it could grow with the square of the input.
 const Enough = 1000
 
-// The bounds of a response: a number of errors of any length, and beyond it a number of bytes.
+// The bounds of a response: the number of errors that are always shown, and the number of bytes for further ones.
 const (
 	mostWhole = 16
 	mostText  = 1 << 20

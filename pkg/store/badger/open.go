@@ -126,7 +126,8 @@ func lean(dir string) db.Options {
 		WithLogger(logger{})
 }
 
-// recover continues from the state that check found, and notes the files' folder.
+// recover sets the head and the compacted revision to the state that check found, and records the folder of the files, so
+// that its removal is noticed.
 func (s *Store) recover(found state) error {
 	var err error
 	if s.folder, err = os.Stat(database(s.dir)); err != nil {

@@ -109,8 +109,9 @@ func (f *files) holds(r record) (state, error) {
 	}, nil
 }
 
-// undigested returns the state of a database without a digest. Tables that MANIFEST does not list are left over from a kill or
-// lost with the end of MANIFEST. Only a digest shows which.
+// undigested returns the state of a database without a digest. A table that MANIFEST does not list is either left over
+// from a kill, or was lost with the end of MANIFEST. Without a digest the two cases cannot be distinguished, so such a
+// table is an error.
 func (f *files) undigested(records []record, acked store.Revision) (state, error) {
 	if lost := f.unlisted(); len(lost) > 0 {
 		return state{}, fmt.Errorf("MANIFEST does not list %v", lost)
