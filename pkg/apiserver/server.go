@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -43,6 +44,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/store"
+	"github.com/minikctl/minikctl/pkg/store/backup"
 )
 
 // Config is the input of New.
@@ -177,6 +179,10 @@ func (s *Server) build(cfg Config) error {
 		Extensions: s.extensions, Kubelets: s.kubelets, Metrics: cfg.Metrics,
 		Clock: s.clock, Random: s.random, Address: s.Addr, Ready: s.ready, Stopping: s.stopping,
 		Healthy: func(ctx context.Context) error { return healthy(ctx, cfg.Store) },
+		Backup: func(ctx context.Context, w io.Writer) error {
+			_, err := backup.Write(ctx, cfg.Store, w)
+			return err
+		},
 	})
 	return nil
 }

@@ -322,7 +322,7 @@ func TestNoClusterIsCreated(t *testing.T) {
 
 // TestVerbsThatStartTheDaemon compares the verbs with the list that decides which of them start a daemon.
 func TestVerbsThatStartTheDaemon(t *testing.T) {
-	without := []string{"up", "down", "status", "kustomize", "config", "completion", "options", "plugin", "version"}
+	without := []string{"up", "down", "status", "store", "kustomize", "config", "completion", "options", "plugin", "version"}
 	for _, v := range verbs {
 		if autostart.Needs(v.name) == slices.Contains(without, v.name) {
 			t.Errorf("%s: autostart.Needs says %v", v.name, autostart.Needs(v.name))

@@ -71,6 +71,7 @@ var verbs = []verb{
 	{"up", groupCluster, newUp},
 	{"down", groupCluster, newDown},
 	{"status", groupCluster, newStatus},
+	{"store", groupCluster, newStore},
 	{"cluster-info", groupCluster, func(e *Env) *cobra.Command { return clusterinfo.NewCmdClusterInfo(e.Factory, e.Streams()) }},
 	{"cordon", groupCluster, func(e *Env) *cobra.Command { return drain.NewCmdCordon(e.Factory, e.Streams()) }},
 	{"uncordon", groupCluster, func(e *Env) *cobra.Command { return drain.NewCmdUncordon(e.Factory, e.Streams()) }},

@@ -12,11 +12,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/minikctl/minikctl/pkg/images"
@@ -30,7 +32,7 @@ import (
 // file start at the file's folder.
 //
 // The file is the one that --config names. Without --config a new cluster reads ~/.minikctl/config.yaml, and a cluster that
-// has run before uses its own settings of the last start: its store, nodes, images, hostCommands, seed and schedulerConfig,
+// has run before uses its own settings of the last start: its store, backups, nodes, images, hostCommands, seed and schedulerConfig,
 // tokenAuthFile and the audit log. For the other settings it reads ~/.minikctl/config.yaml, too. Lists and maps are replaced
 // as a whole, never merged: --nodes 1 replaces all nodes, and a file that sets images drops the images of the last start.
 //
@@ -68,6 +70,8 @@ type Config struct {
 	AuditLogMaxAge int `json:"auditLogMaxAge,omitempty"`
 	// Store is the store of the API server: badger (on disk) or memory (lost when the daemon ends). Default badger.
 	Store string `json:"store,omitempty"`
+	// Backup configures backups of the store at an interval. Default: none.
+	Backup BackupConfig `json:"backup,omitzero"`
 	// SchedulerConfig is a file with a KubeSchedulerConfiguration. The scheduler reloads it when it changes.
 	SchedulerConfig string `json:"schedulerConfig,omitempty"`
 	// Nodes are the nodes that this daemon runs. Default: one node of the runtime process.
@@ -83,6 +87,39 @@ type Config struct {
 	LogLevel string `json:"logLevel,omitempty"`
 
 	leaving []NodeConfig // nodes of an earlier start that Nodes no longer has, each with its full name
+}
+
+// BackupConfig configures backups of the store, in the folder "backups" of the cluster's data. "minikctl store restore" takes the
+// newest. A backup holds the cluster's Secrets. The newest one is kept whatever the limits are.
+type BackupConfig struct {
+	// Every is the interval, for example 1h. Default 0: no backups.
+	Every metav1.Duration `json:"every,omitzero"`
+	// Keep is the number of backups that are kept. Default 7.
+	Keep int `json:"keep,omitempty"`
+	// MaxAge is the age after which a backup is removed, for example 72h. Default 0: no limit.
+	MaxAge metav1.Duration `json:"maxAge,omitzero"`
+	// MaxSize is the size of all backups together beyond which the oldest are removed, for example 500Mi. Default 1Gi.
+	MaxSize resource.Quantity `json:"maxSize,omitzero"`
+}
+
+// complete fills in the defaults and validates the settings.
+func (b *BackupConfig) complete() error {
+	if b.Every.Duration == 0 {
+		return nil
+	}
+	if b.Keep == 0 {
+		b.Keep = 7
+	}
+	if b.MaxSize.IsZero() {
+		b.MaxSize = resource.MustParse("1Gi")
+	}
+	switch {
+	case b.Every.Duration < time.Second:
+		return fmt.Errorf("backup.every: %s is less than a second", b.Every.Duration)
+	case b.Keep < 0 || b.MaxAge.Duration < 0 || b.MaxSize.Sign() < 0:
+		return errors.New("backup.keep, backup.maxAge and backup.maxSize may not be negative")
+	}
+	return nil
 }
 
 // NodeConfig describes one node, or several that differ in name only.
@@ -345,7 +382,7 @@ func (c *Config) complete() error {
 	if !c.Runs("apiserver") && c.Kubeconfig == "" {
 		return errors.New("--only without apiserver needs --kubeconfig, to reach the API server")
 	}
-	if err := c.checkAudit(); err != nil {
+	if err := errors.Join(c.checkAudit(), c.Backup.complete()); err != nil {
 		return err
 	}
 	if len(c.Nodes) == 0 {

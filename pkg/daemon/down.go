@@ -88,7 +88,11 @@ func purge(p Paths) error {
 // own returns the files and folders in the data folder that a daemon creates.
 func (p Paths) own() []string {
 	cut, _ := filepath.Glob(filepath.Join(p.Data, ".kubeconfig.*")) // writes that a killed daemon did not finish
-	return append(cut, p.Kubeconfig, p.State, p.State+".new", p.Log, p.Store, p.PKI, p.Runtime, p.Kubelet, p.Traces, p.DiscoveryCache,
+	for _, kept := range []string{p.Store + ".new", p.Store + ".replaced*"} {
+		all, _ := filepath.Glob(kept)
+		cut = append(cut, all...)
+	}
+	return append(cut, p.Backups, p.Kubeconfig, p.State, p.State+".new", p.Log, p.Store, p.PKI, p.Runtime, p.Kubelet, p.Traces, p.DiscoveryCache,
 		filepath.Join(p.Data, "run"), settingsPath(p), settingsPath(p)+".new", lockPath(p))
 }
 

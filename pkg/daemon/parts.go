@@ -53,7 +53,13 @@ type api interface {
 
 // stores are the store drivers by their names in the config.
 var stores = plug.Set[func(p Paths) (store.Store, error)]{What: "store", Parts: map[string]func(Paths) (store.Store, error){
-	"badger": func(p Paths) (store.Store, error) { return badger.Open(badger.Config{Dir: p.Store}) },
+	"badger": func(p Paths) (store.Store, error) {
+		s, err := badger.Open(badger.Config{Dir: p.Store, MustExist: hasStore(p)})
+		if err != nil {
+			return nil, storeHelp(p, err)
+		}
+		return s, nil
+	},
 	"memory": func(Paths) (store.Store, error) { return memory.New(), nil }, //nolint:unparam // the other drivers return errors
 }}
 
@@ -125,6 +131,9 @@ func (d *Daemon) addAPIServer() error {
 	}
 	d.api, d.address = local{server, keys}, "https://"+server.Addr()
 	d.services = append(d.services, service{name: "apiserver", run: server.Run, ready: server.Ready()})
+	if d.cfg.Backup.Every.Duration > 0 {
+		d.services = append(d.services, service{name: "backups", run: backups{d.cfg.Backup, d.paths.Backups, s, d.clock}.run})
+	}
 	return nil
 }
 

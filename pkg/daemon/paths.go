@@ -20,6 +20,7 @@ type Paths struct {
 	State          string // see the type State
 	Log            string // the output of a daemon in the background
 	Store          string
+	Backups        string // of the store
 	PKI            string
 	Runtime        string // pods and their supervisor
 	Kubelet        string // volumes and logs of pods
@@ -79,7 +80,7 @@ func PathsIn(name, dir string) Paths {
 	in := func(file string) string { return filepath.Join(dir, file) }
 	return Paths{
 		Name: name, Data: dir, Kubeconfig: in("kubeconfig"), Socket: socket(dir), State: in("daemon.json"), Log: in("daemon.log"),
-		Store: in("store"), PKI: in("pki"), Runtime: in("runtime"), Kubelet: in("kubelet"), Traces: in("traces"), DiscoveryCache: in("cache"),
+		Store: in("store"), Backups: in("backups"), PKI: in("pki"), Runtime: in("runtime"), Kubelet: in("kubelet"), Traces: in("traces"), DiscoveryCache: in("cache"),
 	}
 }
 

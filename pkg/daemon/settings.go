@@ -26,7 +26,7 @@ func settingsPath(p Paths) string { return filepath.Join(p.Data, "settings.yaml"
 // lasting returns the settings that belong to the cluster rather than to one start of it.
 func (c *Config) lasting() Config {
 	return Config{
-		Store: c.Store, Nodes: c.Nodes, Images: c.Images, HostCommands: c.HostCommands, Seed: c.Seed,
+		Store: c.Store, Backup: c.Backup, Nodes: c.Nodes, Images: c.Images, HostCommands: c.HostCommands, Seed: c.Seed,
 		SchedulerConfig: c.SchedulerConfig, TokenAuthFile: c.TokenAuthFile,
 		AuditPolicyFile: c.AuditPolicyFile, AuditLogPath: c.AuditLogPath,
 		AuditLogMaxSize: c.AuditLogMaxSize, AuditLogMaxBackup: c.AuditLogMaxBackup, AuditLogMaxAge: c.AuditLogMaxAge,

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 )
 
@@ -55,12 +54,6 @@ type Store interface {
 
 	// Close ends all watches with ErrClosed and releases what the store holds. No method may be called after it.
 	Close() error
-}
-
-// Backuper is implemented by stores that can write a consistent copy of themselves.
-type Backuper interface {
-	// Backup writes the state at one revision to w, in the format that Restore of the same driver reads.
-	Backup(ctx context.Context, w io.Writer) (Revision, error)
 }
 
 // Entry is the value of a key and its revisions.

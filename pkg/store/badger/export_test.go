@@ -8,3 +8,10 @@ func Verify(dir string) error {
 	}
 	return err
 }
+
+// Options are Badger's options, and ObjectKey and Encode return an object as Badger stores it.
+var (
+	Options   = lean
+	ObjectKey = objectKey
+	Encode    = encode
+)

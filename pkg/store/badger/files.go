@@ -272,7 +272,7 @@ func (f *files) mapFile(name string) ([]byte, error) {
 }
 
 // checkValueLogs refuses headers with an encryption key, with which Badger would refuse the logs. The values are verified by
-// checkPointer.
+// follow.
 func (f *files) checkValueLogs(names []string) error {
 	for _, name := range names {
 		if !strings.HasSuffix(name, ".vlog") {
@@ -328,22 +328,23 @@ func (f *files) iterator() y.Iterator {
 	return table.NewMergeIterator(all, false)
 }
 
-// checkPointer verifies the value in the value log that the entry of key points to.
-func (f *files) checkPointer(key, pointer []byte) error {
+// follow returns the entry in the value log that the entry of key points to.
+func (f *files) follow(key, pointer []byte) (logEntry, error) {
 	if len(pointer) != pointerSize {
-		return errCorrupt
+		return logEntry{}, errCorrupt
 	}
 	word := func(i int) uint32 { return binary.NativeEndian.Uint32(pointer[4*i:]) }
 	file, size, offset := word(0), uint64(word(1)), uint64(word(2))
 	name := fmt.Sprintf("%06d.vlog", file)
 	b := f.values[name]
 	if offset+size > uint64(len(b)) {
-		return fmt.Errorf("%s is missing or cut", name)
+		return logEntry{}, fmt.Errorf("%s is missing or cut", name)
 	}
-	if e, n := readEntry(b[offset : offset+size]); n == 0 || !bytes.Equal(e.key, key) {
-		return fmt.Errorf("%s is damaged", name)
+	e, n := readEntry(b[offset : offset+size])
+	if n == 0 || !bytes.Equal(e.key, key) {
+		return logEntry{}, fmt.Errorf("%s is damaged", name)
 	}
-	return nil
+	return e, nil
 }
 
 // close unmaps the files. The tables must not be closed by Badger, which would sync them.

@@ -183,7 +183,7 @@ func (f *files) count(at, from store.Revision) (counted, error) {
 		v := it.Value()
 		live := v.Meta&bitDelete == 0
 		if live && v.Meta&bitPointer != 0 {
-			if err := f.checkPointer(it.Key(), v.Value); err != nil {
+			if _, err := f.follow(it.Key(), v.Value); err != nil {
 				return c, fmt.Errorf("value of %s: %w", k[len(objectPrefix):], err)
 			}
 		}

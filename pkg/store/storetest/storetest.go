@@ -3,14 +3,17 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/minikctl/minikctl/pkg/store"
+	"github.com/minikctl/minikctl/pkg/store/backup"
 )
 
 // Open opens the store of a test. Opening it again after Close, with the same dir, gives the same content unless the driver is
@@ -32,7 +35,7 @@ func Run(t *testing.T, open Open, opts Options) {
 		{"paged list", testPagedList}, {"past", testPast}, {"watch", testWatch}, {"watch from the past", testWatchPast},
 		{"watch prefix", testWatchPrefix}, {"watch from far behind", testWatchFarBehind},
 		{"watch from too far behind", testWatchTooFarBehind}, {"compact", testCompact}, {"future", testFuture},
-		{"recreate", testRecreate}, {"object", testObject}, {"close ends watches", testCloseEndsWatches}, {"model", testModel},
+		{"recreate", testRecreate}, {"backup", testBackup}, {"object", testObject}, {"close ends watches", testCloseEndsWatches}, {"model", testModel},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := open(t, t.TempDir())
@@ -486,4 +489,48 @@ func testHeadSurvives(t *testing.T, open Open) {
 		wantErr(t, "watch from before a compaction of an earlier run", err, store.ErrCompacted)
 		break
 	}
+}
+
+// testBackup backs a store up while it is written to: the backup is the list at its revision.
+func testBackup(t *testing.T, s store.Store) {
+	for i := range 600 {
+		put(t, s, fmt.Sprintf("k/%03d", i), fmt.Sprint("v", i), store.Any())
+	}
+	remove(t, s, "k/300")
+	var b bytes.Buffer
+	changed := &changing{Store: s, t: t}
+	sum, err := backup.Write(t.Context(), changed, &b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := s.List(t.Context(), "", store.ListOptions{At: sum.Revision})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []store.Entry
+	read, err := backup.Read(&b, func(e store.Entry) error { got = append(got, e); return nil })
+	if err != nil || read != sum {
+		t.Fatalf("read: %v, %v, want %v", read, err, sum)
+	}
+	if !reflect.DeepEqual(got, page.Entries) || sum.Objects != 599 {
+		t.Errorf("the backup has %d objects, the store %d at revision %d", len(got), len(page.Entries), sum.Revision)
+	}
+	if changed.lists < 2 {
+		t.Error("the store was not changed during the backup")
+	}
+}
+
+// changing changes the store before each list but the first.
+type changing struct {
+	store.Store
+	t     *testing.T
+	lists int
+}
+
+func (c *changing) List(ctx context.Context, prefix string, opts store.ListOptions) (store.Page, error) {
+	if c.lists++; c.lists > 1 {
+		put(c.t, c.Store, "k/599", "changed", store.Any())
+		put(c.t, c.Store, fmt.Sprint("k/9", c.lists), "new", store.Any())
+	}
+	return c.Store.List(ctx, prefix, opts)
 }

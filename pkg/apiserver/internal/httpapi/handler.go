@@ -5,6 +5,7 @@ package httpapi
 
 import (
 	"context"
+	"io"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +35,8 @@ type Config struct {
 	Extensions *aggregate.Extensions
 	Kubelets   *connect.Kubelets
 	Metrics    *prometheus.Registry // the server's own are added to it for /metrics; nil: those only
+
+	Backup func(context.Context, io.Writer) error // writes a backup of the store; nil: there are none
 
 	Clock    clock.Clock
 	Random   *clock.Source               // for values that are not part of the cluster's state

@@ -38,7 +38,7 @@ func (s *Handler) pages() []page {
 		{"/version", s.version}, {"/version/", s.version},
 		{"/openid/v1/jwks", s.keySet}, {"/.well-known/openid-configuration", s.openID},
 		{"/debug/pprof/", pprof.Index}, {"/debug/pprof/profile", pprof.Profile}, {"/debug/pprof/symbol", pprof.Symbol},
-		{"/debug/pprof/trace", pprof.Trace},
+		{"/debug/pprof/trace", pprof.Trace}, {"/debug/store/", s.backup},
 	}
 }
 

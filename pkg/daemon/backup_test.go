@@ -1,0 +1,51 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/minikctl/minikctl/pkg/store/memory"
+)
+
+var testTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// TestBackupsAreBounded makes backups an hour apart, with one limit each.
+func TestBackupsAreBounded(t *testing.T) {
+	s := memory.New()
+	defer s.Close()
+	for name, c := range map[string]struct {
+		config BackupConfig
+		want   int
+	}{
+		"number": {BackupConfig{Keep: 3}, 3},
+		"age":    {BackupConfig{Keep: 100, MaxAge: metav1.Duration{Duration: 90 * time.Minute}}, 2},
+		"size":   {BackupConfig{Keep: 100, MaxSize: resource.MustParse("1")}, 1},
+	} {
+		clk := clocktesting.NewFakeClock(testTime)
+		c.config.Every = metav1.Duration{Duration: time.Hour}
+		if err := c.config.complete(); err != nil {
+			t.Fatal(err)
+		}
+		b := backups{c.config, t.TempDir(), s, clk}
+		own := filepath.Join(b.dir, "before-upgrade.backup")
+		if err := os.WriteFile(own, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 6 {
+			if err := b.make(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			clk.Step(time.Hour)
+		}
+		all, err := filepath.Glob(filepath.Join(b.dir, "2026*.backup"))
+		if err != nil || len(all) != c.want || !exists(own) {
+			t.Errorf("%s: %d backups are kept, want %d and the user's own file; %v", name, len(all), c.want, err)
+		}
+	}
+}
