@@ -37,6 +37,8 @@ type Daemon struct {
 	address  string // URL of the API server; "" when another process runs it
 	closers  []func() error
 
+	ready bool // started has returned without an error
+
 	mu sync.Mutex // guards cfg.leaving and the settings file once services run
 
 	controllers, scheduler health // for ComponentStatuses
@@ -53,11 +55,17 @@ func Run(ctx context.Context, cfg *Config, ready func(State)) (err error) {
 		return err
 	}
 	d := &Daemon{cfg: cfg, paths: PathsIn(cfg.Name, cfg.DataDir), clock: clock.Real(), source: newSource(cfg.Seed), nodes: map[string]kubelet.Nodes{}}
+	first := !Exists(d.paths)
 	held, err := lock(d.paths)
 	if err != nil {
 		return err
 	}
 	defer held.Close()
+	defer func() {
+		if err != nil && first && !d.ready {
+			err = errors.Join(err, d.discard())
+		}
+	}()
 	if err := linkHome(d.paths); err != nil {
 		return err
 	}
@@ -66,6 +74,16 @@ func Run(ctx context.Context, cfg *Config, ready func(State)) (err error) {
 		return err
 	}
 	return supervise(ctx, d.services, func() error { return d.started(ready) })
+}
+
+// discard removes what the first start of a cluster has created before it failed.
+func (d *Daemon) discard() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout) //nolint:forbidigo // the start's context may have ended
+	defer cancel()
+	if err := endPods(ctx, d.paths); err != nil {
+		return err
+	}
+	return purge(d.paths)
 }
 
 func newSource(seed uint64) *clock.Source {
@@ -122,6 +140,7 @@ func (d *Daemon) started(ready func(State)) error {
 	if err := writeState(d.paths, s); err != nil {
 		return err
 	}
+	d.ready = true
 	slog.Info("ready", "address", d.address)
 	reportStart(nil)
 	ready(s)
