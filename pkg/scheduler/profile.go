@@ -258,7 +258,7 @@ func (p *profile) sign(ctx context.Context, t *tracker, pod *corev1.Pod) string 
 	if p.signers == nil {
 		return ""
 	}
-	parts := map[string]any{}
+	parts := make([]framework.SignFragment, 0, len(p.signers))
 	for _, s := range p.signers {
 		t.enter(s.site)
 		fragments, status := s.plugin.SignPod(ctx, pod)
@@ -267,7 +267,9 @@ func (p *profile) sign(ctx context.Context, t *tracker, pod *corev1.Pod) string 
 			return ""
 		}
 		for _, f := range fragments {
-			parts[f.Key] = f.Value
+			if !slices.ContainsFunc(parts, func(of framework.SignFragment) bool { return of.Key == f.Key }) { // plugins share fragments
+				parts = append(parts, f)
+			}
 		}
 	}
 	b, err := json.Marshal(parts)
