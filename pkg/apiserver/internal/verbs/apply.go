@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/minikctl/minikctl/pkg/objects"
 )
@@ -55,6 +56,12 @@ type configuration struct {
 // validation rules and scales of custom resources need them.
 func readConfiguration(data []byte, check bool) (configuration, error) {
 	c := configuration{object: &unstructured.Unstructured{}}
+	if plainJSON(data) {
+		if strict, err := kjson.UnmarshalStrict(data, &c.object.Object); err == nil && len(strict) == 0 {
+			return c, nil
+		}
+		c.object.Object = nil // the errors are those of YAML
+	}
 	if check {
 		if c.duplicates = yaml.UnmarshalStrict(data, &c.object.Object); c.duplicates == nil {
 			return c, nil
