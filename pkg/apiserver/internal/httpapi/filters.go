@@ -33,6 +33,7 @@ func (s *Handler) filters() []filter {
 		s.record,       // the audit log
 		s.impersonate,  // replaces the user
 		s.limit,        // bounds the number of concurrent requests
+		s.limitBodies,  // bounds the size of concurrent requests
 		s.report,       // the trace header of components
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/aggregate"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/audit"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/bodies"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/connect"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/fair"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/rows"
@@ -53,6 +54,7 @@ type Handler struct {
 	running inflight
 	fair    *fair.Limit
 	held    *heldObjects
+	bodies  *bodies.Limit
 	handler http.Handler
 }
 
@@ -60,6 +62,7 @@ type Handler struct {
 func New(cfg Config) *Handler {
 	s := &Handler{config: cfg, metrics: newMetrics(cfg.Metrics), held: newHeldObjects(heldBytes)}
 	s.fair = s.newLimit()
+	s.bodies = s.newBodies()
 	s.handler = chain(s.routes(), s.filters())
 	return s
 }

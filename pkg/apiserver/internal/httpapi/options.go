@@ -19,7 +19,7 @@ import (
 // maxBody bounds the body of a request.
 const maxBody = 3 << 20
 
-// readBody reads a request's body.
+// readBody reads a request's body. A large one waits until there is room for it among those in work.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if large := new(http.MaxBytesError); errors.As(err, &large) {
@@ -30,6 +30,11 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if limited, ok := r.Body.(*limitedBody); ok {
+		if err := limited.enter(r.Context(), callOf(r).user.GetName(), r.Header.Get("Content-Type"), len(b)); err != nil {
+			return nil, err
+		}
 	}
 	return b, nil
 }

@@ -1,0 +1,74 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/bodies"
+)
+
+// The limits of large bodies. Those in work take up to 180 MB for each full body of JSON. YAML takes some four times as much time
+// and memory as JSON, and is counted accordingly.
+const (
+	smallBody     = 32 << 10
+	bodiesInWork  = 2 * maxBody
+	waitingBodies = 64 << 20
+	waitingOfUser = 16 << 20
+	yamlWeight    = 4
+)
+
+func (s *Handler) newBodies() *bodies.Limit {
+	return bodies.New(bodies.Config{
+		Small: smallBody, Large: bodiesInWork, Waiting: waitingBodies, PerUser: waitingOfUser,
+		Patience: requestTimeout / 4, Clock: s.config.Clock,
+	})
+}
+
+// limitBodies bounds the large bodies in work, fairly among users. Administrators are no exception: they may take others'
+// turn, but not all memory.
+func (s *Handler) limitBodies(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body == nil || r.Body == http.NoBody || callOf(r).address.longRunning(r.URL) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		b := &limitedBody{ReadCloser: r.Body, limit: s.bodies}
+		defer b.leave()
+		r.Body = b
+		next.ServeHTTP(w, r)
+	})
+}
+
+// limitedBody is a request's body that waits for its turn once it has been read.
+type limitedBody struct {
+	io.ReadCloser
+	limit *bodies.Limit
+	done  func() // nil: not admitted
+}
+
+// enter waits for the body's turn. The turn ends with the request.
+func (b *limitedBody) enter(ctx context.Context, user, media string, size int) error {
+	if b.done != nil {
+		return nil
+	}
+	if strings.Contains(media, "yaml") {
+		size *= yamlWeight
+	}
+	done, err := b.limit.Enter(ctx, user, size)
+	if errors.Is(err, bodies.ErrBusy) {
+		return apierrors.NewTooManyRequests("the server handles too many large requests, please try again later", 1)
+	}
+	b.done = done
+	return err
+}
+
+func (b *limitedBody) leave() {
+	if b.done != nil {
+		b.done()
+	}
+}
