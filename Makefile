@@ -2,7 +2,7 @@
 GO ?= go
 export CGO_ENABLED ?= 0
 
-.PHONY: build test lint golangci race check clients soak bench compare generate cross measure
+.PHONY: build test lint golangci race check clients soak bench compare generate cross measure costs
 
 build: ## bin/minikctl
 	$(GO) build -ldflags "-s -w" -o bin/minikctl ./cmd/minikctl
@@ -29,6 +29,7 @@ cross: ## builds for every supported platform
 measure: ## checks that depend on the machine: the cost of a start and of an idle cluster, and the time of hostile bodies
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestStartup ./pkg/internal/bench
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run 'TestHostileBodies|TestIdleWatches|TestStalledWatchesShare' ./pkg/apiserver/...
+	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run TestCosts ./pkg/apiserver -costs.every 199 -costs.size 100000
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run 'TestMany|TestManyLabels' ./pkg/objects/podspec ./pkg/apiserver/internal/track
 
 clients: build ## tests with clients of other projects: controller-runtime, cert-manager, Helm, the JavaScript library, every installed kubectl
@@ -45,6 +46,9 @@ soak: ## the long loops: every damage of a store's files, 100 kills of the store
 	$(GO) test ./pkg/store/badger -run TestDamage -damages 4 -count 1 -v -timeout 60m
 	$(GO) test ./pkg/store/badger -run TestKill -kills 100 -count 1 -v
 	$(GO) test ./pkg/internal/clustertest -run TestKillDaemon -kills 50 -count 1 -v -timeout 30m
+
+costs: ## the CPU time and memory of one request, for every shape of body, verb and place (hours)
+	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestCosts ./pkg/apiserver -timeout 12h
 
 bench: ## figures for docs/benchmarks.md
 	$(GO) test ./pkg/store/badger -run '^$$' -bench . -benchtime 2s
