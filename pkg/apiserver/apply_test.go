@@ -130,7 +130,7 @@ func TestApplyInVersions(t *testing.T) {
 	a.applied("alice", "v1", "", deployment("v1", whole, ""), false)
 	a.owners(`alice Apply apps/v1  {"f:spec":{` + owned + `}}`)
 	if d := a.get(); *d.Spec.Replicas != 1 {
-		t.Errorf("the replicas that nobody owns any more are %d, not the default", *d.Spec.Replicas)
+		t.Errorf("the replicas without an owner are %d, not the default", *d.Spec.Replicas)
 	}
 }
 

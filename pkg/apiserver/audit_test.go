@@ -226,7 +226,7 @@ func TestAuditUsers(t *testing.T) {
 	}
 	got := l.wait("/api/v1/namespaces/kube-public/secrets/s", 1)
 	if len(got) != 1 || got[0].Stage != auditv1.StageResponseStarted || got[0].User.Username != "" || got[0].ResponseStatus.Code != 401 {
-		t.Errorf("nobody: %+v", got)
+		t.Errorf("no user: %+v", got)
 	}
 	if _, err := l.clients(l.AdminConfig).ServerVersion(); err != nil {
 		t.Fatal(err)

@@ -55,7 +55,7 @@ func TestComponentStatuses(t *testing.T) {
 		}
 	}
 	if resp, _ := do(t, e, "GET", path, "", "Authorization", "Bearer "+apiservertest.BobToken); resp.StatusCode != 403 {
-		t.Errorf("somebody without rights: got %s", resp.Status)
+		t.Errorf("a user without rights: got %s", resp.Status)
 	}
 	_, body = do(t, e, "GET", path, "", append(admin, "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")...)
 	if !strings.Contains(body, `"cells":["controller-manager","Unhealthy","stuck",""]`) {

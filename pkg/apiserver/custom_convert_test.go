@@ -36,7 +36,7 @@ func newRope(t *testing.T) *rope {
 		body, _ := io.ReadAll(req.Body)
 		var review apiextensionsv1.ConversionReview
 		if err := json.Unmarshal(body, &review); err != nil {
-			t.Errorf("asked with %s: %v", body, err)
+			t.Errorf("request %s: %v", body, err)
 			return
 		}
 		r.calls.Add(1)

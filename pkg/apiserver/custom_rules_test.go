@@ -141,8 +141,8 @@ func TestCustomAdmission(t *testing.T) {
 	if specOf(got, "count") != float64(2) || specOf(got, "odd") != nil || got.GetLabels()["by"] != "hook" {
 		t.Errorf("made %v", got.Object)
 	}
-	if asked := string(h.last(t, "/paint").Object.Raw); !strings.Contains(asked, `"apiVersion":"example.com/v1"`) || !strings.Contains(asked, `"color":"red"`) {
-		t.Errorf("asked about %s", asked)
+	if reviewed := string(h.last(t, "/paint").Object.Raw); !strings.Contains(reviewed, `"apiVersion":"example.com/v1"`) || !strings.Contains(reviewed, `"color":"red"`) {
+		t.Errorf("reviewed %s", reviewed)
 	}
 }
 

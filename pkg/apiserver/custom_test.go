@@ -187,7 +187,7 @@ func TestCustomServedAfterCreate(t *testing.T) {
 		c.must("POST", definitionsPath, definition(plural, fmt.Sprintf("Thing%d", i), ""))
 		c.must("GET", at("v1", plural, ""), "")
 		if status, _ := condition(c.must("GET", definitionsPath+"/"+plural+".example.com", ""), "Established"); status != "True" {
-			t.Fatalf("definition %d is not established when its maker hears of it", i)
+			t.Fatalf("definition %d is not established though its resource is served", i)
 		}
 		c.must("PATCH", definitionsPath+"/"+plural+".example.com", `{"spec":{"versions":[{"name":"v1","served":false,"storage":false,`+anySchema+`},{"name":"v2","served":true,"storage":true,`+anySchema+`}]}}`, "Content-Type", mergePatch)
 		c.must("GET", at("v2", plural, ""), "")

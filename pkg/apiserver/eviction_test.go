@@ -62,7 +62,7 @@ func TestEvictionSpendsBudget(t *testing.T) {
 	if !slices.ContainsFunc(budget.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
 		return e.Manager == "kube-apiserver" && e.Subresource == "status" && strings.Contains(e.FieldsV1.String(), `"f:disruptedPods"`)
 	}) {
-		t.Errorf("nobody owns what the eviction has written: %+v", budget.ManagedFields)
+		t.Errorf("the fields written by the eviction have no owner: %+v", budget.ManagedFields)
 	}
 	refused(t, evict("b"), "The disruption budget web needs 1 healthy pods and has 2 currently")
 }

@@ -22,7 +22,7 @@ func TestUnknownClientsLoseTheirConnection(t *testing.T) {
 	}{
 		"known":         {apiservertest.AliceToken, "/version", http.StatusOK, true},
 		"anonymous":     {"", "/version", http.StatusOK, false},
-		"nobody we met": {"nonsense", "/version", http.StatusUnauthorized, false},
+		"unknown token": {"nonsense", "/version", http.StatusUnauthorized, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			hc, err := rest.HTTPClientFor(e.Config(c.token))

@@ -31,7 +31,7 @@ func TestBadRequests(t *testing.T) {
 		{"unknown group", "GET", "/apis/none/v1", "", nil, 404, "404 page not found"},
 		{"unknown version of a group", "GET", "/apis/apps/v9", "", nil, 404, noResource},
 		{"resource of an unknown version", "GET", "/apis/apps/v9/deployments", "", nil, 404, noResource},
-		{"name of what is only asked", "GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews/x", "", nil, 404, noResource},
+		{"name of a create-only resource", "GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews/x", "", nil, 404, noResource},
 		{"bindings of all namespaces", "POST", "/api/v1/bindings", "{}", nil, 404, noResource},
 		{"unknown resource", "GET", "/api/v1/nonsense", "", nil, 404, noResource},
 		{"unknown subresource", "GET", maps + "/x/status", "", nil, 404, noResource},

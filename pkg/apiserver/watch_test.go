@@ -80,7 +80,7 @@ func TestWatchForms(t *testing.T) {
 				t.Errorf("got %+v, want the row of %s", f, name)
 			}
 			if got := len(f.Object.ColumnDefinitions) > 0; got != (i == 0) {
-				t.Errorf("event %d: columns are told: %v", i, got)
+				t.Errorf("event %d has column definitions: %v", i, got)
 			}
 		}
 	})

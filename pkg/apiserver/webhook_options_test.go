@@ -84,7 +84,7 @@ func TestWebhooksSeeCollections(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := h.times("/all"); n != 2 {
-		t.Errorf("asked %d times", n)
+		t.Errorf("called %d times", n)
 	}
 	if r := h.last(t, "/all"); r.Name != "" || r.Namespace != "default" || !strings.Contains(string(r.OldObject.Raw), `"name":"`) {
 		t.Errorf("the review is %+v", r)

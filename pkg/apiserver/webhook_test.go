@@ -111,7 +111,7 @@ func (h *hooks) last(t *testing.T, path string) *reviewv1.AdmissionRequest {
 	defer h.mu.Unlock()
 	all := h.received[path]
 	if len(all) == 0 {
-		t.Fatalf("%s was not asked", path)
+		t.Fatalf("%s was not called", path)
 	}
 	return all[len(all)-1]
 }
@@ -224,7 +224,7 @@ func TestValidatingWebhooks(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, s.want)
 			}
 			if n := h.times(path) - before; n != s.asks {
-				t.Errorf("asked %d times, want %d", n, s.asks)
+				t.Errorf("called %d times, want %d", n, s.asks)
 			}
 		})
 	}
@@ -310,7 +310,7 @@ func TestMutatingWebhooks(t *testing.T) {
 		t.Errorf("%v: data is %v", err, m.Data)
 	}
 	if rounds != 2 || h.times("/second") != 1 {
-		t.Errorf("the first was asked %d times, the second %d times", rounds, h.times("/second"))
+		t.Errorf("the first was called %d times, the second %d times", rounds, h.times("/second"))
 	}
 	addMutating(t, c, "wrong", admissionv1.MutatingWebhook{Name: "bad.example.com", ClientConfig: h.config("/bad"), Rules: on("secrets", "CREATE")})
 	if _, err := c.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}); err == nil ||

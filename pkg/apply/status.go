@@ -17,7 +17,7 @@ import (
 )
 
 // status is the progress of an object towards its desired state. The rules are those of kstatus (sigs.k8s.io/cli-utils):
-// an object is current when its controller has observed it and the cluster has what its spec asks for.
+// an object is current when its controller has observed it and the cluster matches its spec.
 type status struct {
 	progress string // what is missing, or what was reached; "" for objects without progress
 	current  bool
@@ -28,7 +28,7 @@ type status struct {
 // errTerminating ends a wait for an object that is being deleted.
 var errTerminating = errors.New("it is being deleted")
 
-// statusOf returns the status of obj. The error says why obj can't become current.
+// statusOf returns the status of obj. The error explains why obj can't become current.
 func statusOf(obj *unstructured.Unstructured) (status, error) {
 	if obj.GetDeletionTimestamp() != nil {
 		return status{}, errTerminating

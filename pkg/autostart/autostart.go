@@ -58,5 +58,5 @@ func Up(name string) string {
 }
 
 // RefusedFile returns the file that holds the error of the cluster's last up. It exists until an up succeeds, so that no
-// command starts the cluster with other settings than the ones that the user asked for.
+// command starts the cluster with other settings than the ones that the user requested.
 func RefusedFile(home, name string) string { return home + "/.refused." + name }

@@ -1,8 +1,8 @@
 // Package cli is the command line: minikctl's own verbs, a file each, and kubectl's, linked one by one from
 // k8s.io/kubectl. Verbs talk to the cluster through client-go like any other client.
 //
-// minikctl talks to its own daemon (see --name) unless --kubeconfig, --context, --cluster, --user or --server says
-// otherwise, and starts that daemon when none runs. Called by the name kubectl, it follows kubectl's rules instead.
+// minikctl talks to its own daemon (see --name) unless --kubeconfig, --context, --cluster, --user or --server selects
+// another server, and starts that daemon when none runs. Called by the name kubectl, it follows kubectl's rules instead.
 package cli
 
 import (

@@ -108,7 +108,7 @@ func follow(t *testing.T, s *scripted, test func(c *client.Cache[*corev1.Pod], o
 		var log string
 		c.Subscribe(func(ch client.Change[*corev1.Pod]) {
 			if got, ok := c.Get(ch.Key()); ok == ch.Deleted() || ok && got != ch.New {
-				t.Errorf("told of %s before the cache shows it", ch.Key()) // a subscriber may read the cache
+				t.Errorf("notified of %s before the cache shows it", ch.Key()) // a subscriber may read the cache
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -185,7 +185,7 @@ func TestCacheListsAgainWhenExpired(t *testing.T) {
 		s.events <- apierrors.NewResourceExpired("too old")
 		log := observed()
 		if log != "~b@25 +c@28 -a@30 " {
-			t.Errorf("told %q", log)
+			t.Errorf("notified %q", log)
 		}
 		expect(t, "pause", time.Since(began), time.Duration(0))
 		lists, from := s.seen()
@@ -263,7 +263,7 @@ func TestCacheAfterRewind(t *testing.T) {
 		tooLarge := apierrors.NewTimeoutError("Too large resource version: 1000, current: 10", 1)
 		tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
 		s.events <- tooLarge
-		expect(t, "told", observed(), "~a@4 -b@901 ")
+		expect(t, "notifications", observed(), "~a@4 -b@901 ")
 		s.events <- event(watch.Added, pod("c", 11))
 		expect(t, "then", observed(), "+c@11 ")
 		expect(t, "revision", c.Revision(), 11)
@@ -373,7 +373,7 @@ func TestForget(t *testing.T) {
 		synctest.Wait()
 		old.Put(pod("c", 20))
 		expect(t, "in the old one", len(old.List("", nil)), 2)
-		expect(t, "told", observed, 2)
+		expect(t, "notifications", observed, 2)
 		select {
 		case s.events <- event(watch.Added, pod("d", 21)):
 			t.Error("the watch goes on")

@@ -118,7 +118,7 @@ func (s *Store) List() []string {
 }
 
 // Resolve returns the image called name for a container with command, which may be empty. The error is an ErrInvalidName or
-// an ErrNotFound, and says what to do.
+// an ErrNotFound, and suggests what to do.
 func (s *Store) Resolve(name string, command []string) (Image, error) {
 	ref, err := parse(name)
 	if err != nil {

@@ -174,7 +174,7 @@ func TestNetworkProbes(t *testing.T) {
 	}})
 	r.later("p", "Running http:running+started+ready tcp:running+started+ready")
 	if got := received.Load(); got != "GET /ok?x=1 shop kube-probe/1.36 b" {
-		t.Errorf("the server was asked %q", got)
+		t.Errorf("the server received %q", got)
 	}
 	code.Store(http.StatusServiceUnavailable)
 	r.later("p", "Running http:running+started tcp:running+started+ready")

@@ -48,11 +48,11 @@ func TestCallers(t *testing.T) {
 		conn *tls.ConnectionState
 		want int
 	}{
-		"the API server":          {verified(pkix.Name{CommonName: "kube-apiserver-kubelet-client"}), http.StatusOK},
-		"an administrator":        {verified(pkix.Name{CommonName: "me", Organization: []string{"system:masters"}}), http.StatusOK},
-		"another node":            {verified(pkix.Name{CommonName: "system:node:n2", Organization: []string{"system:nodes"}}), http.StatusForbidden},
-		"a certificate of nobody": {unverified, http.StatusForbidden},
-		"no encryption":           {nil, http.StatusForbidden},
+		"the API server":            {verified(pkix.Name{CommonName: "kube-apiserver-kubelet-client"}), http.StatusOK},
+		"an administrator":          {verified(pkix.Name{CommonName: "me", Organization: []string{"system:masters"}}), http.StatusOK},
+		"another node":              {verified(pkix.Name{CommonName: "system:node:n2", Organization: []string{"system:nodes"}}), http.StatusForbidden},
+		"an unverified certificate": {unverified, http.StatusForbidden},
+		"no encryption":             {nil, http.StatusForbidden},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/healthz", nil)
 		r.TLS = c.conn

@@ -67,7 +67,7 @@ func TestInterPodAffinity(t *testing.T) {
 		{"away from a pod", []*corev1.Pod{web}, somePod("p", "", awayFrom(corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selector("app", "web")})), "b"},
 		{"away from a pod, as it says", []*corev1.Pod{somePod("web", "a", in("default", "web"), awayFrom(corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selector("app", "new")}))}, somePod("p", "", in("default", "new")), "b"},
 		{"the first of a group", nil, somePod("p", "", in("default", "new"), near(corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selector("app", "new")})), "any"},
-		{"nobody to be near to", nil, somePod("p", "", near(corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selector("app", "web")})), "0/2 nodes are available: 2 node(s) didn't match pod affinity rules."},
+		{"no pod matches", nil, somePod("p", "", near(corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selector("app", "web")})), "0/2 nodes are available: 2 node(s) didn't match pod affinity rules."},
 		{"no such key", []*corev1.Pod{web}, somePod("p", "", near(corev1.PodAffinityTerm{TopologyKey: "rack", LabelSelector: selector("app", "web")})), "0/2 nodes are available: 2 node(s) didn't match pod affinity rules."},
 		{"another namespace does not count", []*corev1.Pod{somePod("web", "a", in("other", "web"))}, somePod("p", "", near(corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selector("app", "web")})), "0/2 nodes are available: 2 node(s) didn't match pod affinity rules."},
 		{"another namespace by name", []*corev1.Pod{somePod("web", "a", in("other", "web"))}, somePod("p", "", near(corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selector("app", "web"), Namespaces: []string{"other"}})), "a"},

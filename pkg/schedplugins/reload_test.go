@@ -67,7 +67,7 @@ func TestReload(t *testing.T) {
 		select {
 		case err := <-reloads:
 			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-				t.Fatalf("the scheduler was told %v, want %q", err, want)
+				t.Fatalf("the scheduler received %v, want %q", err, want)
 			}
 		case <-time.After(time.Minute):
 			t.Fatal("the file was not read again")

@@ -37,7 +37,7 @@ type Config struct {
 	Registry Registry
 
 	// Config or ConfigFile configure profiles and plugins; neither means the defaults. A file is reloaded when it changes.
-	// An invalid one is refused: the configuration in force stays, and an Event on the namespace kube-system says why.
+	// An invalid one is refused: the configuration in force stays, and an Event on the namespace kube-system gives the reason.
 	Config     *configv1.KubeSchedulerConfiguration
 	ConfigFile string
 	// Reloaded, if not nil, is called after each reload, with the error if it was refused.

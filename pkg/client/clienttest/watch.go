@@ -197,10 +197,10 @@ func testCache(s suite) {
 		select {
 		case got := <-seen:
 			if got != want {
-				s.Errorf("the cache told %q, want %q", got, want)
+				s.Errorf("the cache reported %q, want %q", got, want)
 			}
 		case <-s.ctx.Done():
-			s.Fatalf("the cache never told %q", want)
+			s.Fatalf("the cache never reported %q", want)
 		}
 	}
 	cancel()

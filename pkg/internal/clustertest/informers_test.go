@@ -194,7 +194,7 @@ func (i informed) waitResync() {
 		enough := n.Load() + int64(len(i.versions()))
 		i.until(fmt.Sprintf("the informer (%s) tells of everything anew", name), func() (string, bool) {
 			got := n.Load()
-			return fmt.Sprintf("told %d times, want %d", got, enough), got >= enough
+			return fmt.Sprintf("notified %d times, want %d", got, enough), got >= enough
 		})
 	}
 }

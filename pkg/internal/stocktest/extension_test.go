@@ -246,7 +246,7 @@ func delegated(t *testing.T, c cluster, cs *kubernetes.Clientset, address, token
 		body, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		if err != nil || resp.StatusCode != ask.code || !strings.Contains(string(body), ask.want) {
-			t.Errorf("asked directly: %s %s, want %d %s", resp.Status, body, ask.code, ask.want)
+			t.Errorf("direct request: %s %s, want %d %s", resp.Status, body, ask.code, ask.want)
 		}
 	}
 }

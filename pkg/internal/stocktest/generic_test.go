@@ -285,21 +285,21 @@ func (g generic) openAPI() {
 // events records the events of an informer.
 type events struct {
 	mu   sync.Mutex
-	told []string
+	seen []string
 }
 
 func (e *events) add(what string, obj any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.told = append(e.told, what+" "+obj.(*unstructured.Unstructured).GetName())
+	e.seen = append(e.seen, what+" "+obj.(*unstructured.Unstructured).GetName())
 }
 
 // has returns an error unless this is the last event.
 func (e *events) has(last string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.told) == 0 || e.told[len(e.told)-1] != last {
-		return fmt.Errorf("told %v", e.told)
+	if len(e.seen) == 0 || e.seen[len(e.seen)-1] != last {
+		return fmt.Errorf("seen %v", e.seen)
 	}
 	return nil
 }
@@ -309,11 +309,11 @@ func TestInformer(t *testing.T) {
 	g := newGeneric(t)
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(g.dynamic, 0)
 	informer := factory.ForResource(siteResource).Informer()
-	var told events
+	var seen events
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { told.add("added", obj) },
-		UpdateFunc: func(_, obj any) { told.add("changed", obj) },
-		DeleteFunc: func(obj any) { told.add("deleted", obj) },
+		AddFunc:    func(obj any) { seen.add("added", obj) },
+		UpdateFunc: func(_, obj any) { seen.add("changed", obj) },
+		DeleteFunc: func(obj any) { seen.add("deleted", obj) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -324,14 +324,14 @@ func TestInformer(t *testing.T) {
 	factory.Start(ctx.Done())
 	crd := g.define("testdata/sites.yaml")
 	g.served()
-	hears := func(what string) {
+	expectEvent := func(what string) {
 		t.Helper()
-		eventually(t, "the informer tells: "+what, func(context.Context) error { return told.has(what) })
+		eventually(t, "the informer reports: "+what, func(context.Context) error { return seen.has(what) })
 	}
 	if _, err := g.sites().Create(t.Context(), newSite("a", "A"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	hears("added a")
+	expectEvent("added a")
 
 	// a change of the schema ends the watches; the informer resumes them
 	change := []byte(`[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/more","value":{"type":"string"}}]`)
@@ -349,11 +349,11 @@ func TestInformer(t *testing.T) {
 		}
 		return nil
 	})
-	hears("changed a")
+	expectEvent("changed a")
 	if _, err := g.sites().Create(t.Context(), newSite("b", "B"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	hears("added b")
+	expectEvent("added b")
 
 	if err := definitions.Delete(t.Context(), crd.GetName(), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -375,7 +375,7 @@ func TestInformer(t *testing.T) {
 	if _, err := g.sites().Create(t.Context(), newSite("c", "C"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	hears("added c")
+	expectEvent("added c")
 }
 
 // read decodes a file of testdata.

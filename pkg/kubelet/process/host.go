@@ -1,6 +1,6 @@
 // Package process owns the runtime that runs containers as plain processes of this machine: without root, namespaces and a
-// container engine. A container has its own session and process group. Its standard input is /dev/null unless the pod asks
-// for one, it can't gain privileges, and its output goes to its log. The runtime reports what it can't provide (Unhonoured,
+// container engine. A container has its own session and process group. Its standard input is /dev/null unless the pod sets
+// stdin, it can't gain privileges, and its output goes to its log. The runtime reports what it can't provide (Unhonoured,
 // Features):
 //
 //   - The file system is the host's. A volume does not appear at the path where the pod mounts it. Instead each container has

@@ -156,8 +156,8 @@ func TestPodGrace(t *testing.T) {
 	}{
 		{"on no node", `spec: {}`, seconds(9), 0},
 		{"its own", `spec: {nodeName: n, terminationGracePeriodSeconds: 7}`, nil, 7},
-		{"asked", `spec: {nodeName: n}`, seconds(9), 9},
-		{"asked for none", `spec: {nodeName: n}`, seconds(0), 0},
+		{"requested", `spec: {nodeName: n}`, seconds(9), 9},
+		{"zero requested", `spec: {nodeName: n}`, seconds(0), 0},
 		{"ended", "spec: {nodeName: n}\nstatus: {phase: Succeeded}", nil, 0},
 	}
 	for _, tt := range tests {

@@ -80,7 +80,7 @@ func TestResourceClaimStatusPermissions(t *testing.T) {
 			MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{node}}},
 		}}}}
 	}
-	told := func(driver, pool string) []resourcev1.AllocatedDeviceStatus {
+	statuses := func(driver, pool string) []resourcev1.AllocatedDeviceStatus {
 		return []resourcev1.AllocatedDeviceStatus{{Driver: driver, Pool: pool, Device: "d"}}
 	}
 	type status = resourcev1.ResourceClaimStatus
@@ -89,16 +89,16 @@ func TestResourceClaimStatusPermissions(t *testing.T) {
 		may      rights
 		want     string
 	}{
-		"nothing changes":        {status{Allocation: on("n1"), Devices: told("d.io", "p")}, status{Allocation: on("n1"), Devices: told("d.io", "p")}, nil, ""},
+		"nothing changes":        {status{Allocation: on("n1"), Devices: statuses("d.io", "p")}, status{Allocation: on("n1"), Devices: statuses("d.io", "p")}, nil, ""},
 		"allocate":               {status{}, status{Allocation: on("n1")}, rights{"update binding /"}, ""},
 		"allocate without right": {status{}, status{Allocation: on("n1")}, nil, `status.allocation: Forbidden: changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb="update" permission: resourceclaims.resource.k8s.io is forbidden: User "system:serviceaccount:ns:driver" cannot update resource "resourceclaims/binding" in API group "resource.k8s.io" at the cluster scope`},
-		"tell on this node":      {status{Allocation: on("n1")}, status{Allocation: on("n1"), Devices: told("d.io", "p")}, rights{"associated-node:update driver ns/d.io"}, ""},
-		"tell on any node":       {status{Allocation: on("n2")}, status{Allocation: on("n2"), Devices: told("d.io", "p")}, rights{"arbitrary-node:update driver ns/d.io"}, ""},
-		"tell on another node": {status{Allocation: on("n2")}, status{Allocation: on("n2"), Devices: told("d.io", "p")}, rights{"associated-node:update driver ns/d.io"},
+		"report on this node":    {status{Allocation: on("n1")}, status{Allocation: on("n1"), Devices: statuses("d.io", "p")}, rights{"associated-node:update driver ns/d.io"}, ""},
+		"report on any node":     {status{Allocation: on("n2")}, status{Allocation: on("n2"), Devices: statuses("d.io", "p")}, rights{"arbitrary-node:update driver ns/d.io"}, ""},
+		"report on another node": {status{Allocation: on("n2")}, status{Allocation: on("n2"), Devices: statuses("d.io", "p")}, rights{"associated-node:update driver ns/d.io"},
 			`status.devices: Forbidden: changing status.devices requires resource="resourceclaims/driver", verb="[arbitrary-node:update]" permission: resourceclaims.resource.k8s.io "d.io" is forbidden: User "system:serviceaccount:ns:driver" cannot arbitrary-node:update resource "resourceclaims/driver" in API group "resource.k8s.io" in the namespace "ns"`},
-		"of another driver":  {status{Allocation: on("n1"), Devices: told("e.io", "p")}, status{Allocation: on("n1")}, rights{"arbitrary-node:update driver ns/d.io"}, `verb="[associated-node:update arbitrary-node:update]"`},
-		"give devices back":  {status{Allocation: on("n1"), Devices: told("d.io", "p")}, status{}, rights{"update binding /"}, ""},
-		"tell another thing": {status{Allocation: on("n1"), Devices: told("d.io", "p")}, status{Allocation: on("n1"), Devices: told("d.io", "q")}, nil, `cannot associated-node:update`},
+		"of another driver":    {status{Allocation: on("n1"), Devices: statuses("e.io", "p")}, status{Allocation: on("n1")}, rights{"arbitrary-node:update driver ns/d.io"}, `verb="[associated-node:update arbitrary-node:update]"`},
+		"give devices back":    {status{Allocation: on("n1"), Devices: statuses("d.io", "p")}, status{}, rights{"update binding /"}, ""},
+		"report another thing": {status{Allocation: on("n1"), Devices: statuses("d.io", "p")}, status{Allocation: on("n1"), Devices: statuses("d.io", "q")}, nil, `cannot associated-node:update`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			old := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "ns"}, Status: c.old}

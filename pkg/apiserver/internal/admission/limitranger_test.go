@@ -67,7 +67,7 @@ func TestLimitRangerBounds(t *testing.T) {
 	}{
 		"within":              {corev1.LimitRangeItem{Type: container, Min: list("cpu", "100m"), Max: list("cpu", "1")}, pod(list("cpu", "200m"), list("cpu", "1")), ""},
 		"below the minimum":   {corev1.LimitRangeItem{Type: container, Min: list("cpu", "200m")}, pod(list("cpu", "100m"), nil), "minimum cpu usage per Container is 200m, but request is 100m"},
-		"nothing asked":       {corev1.LimitRangeItem{Type: container, Min: list("cpu", "200m")}, pod(nil, nil), "minimum cpu usage per Container is 200m.  No request is specified"},
+		"no request":          {corev1.LimitRangeItem{Type: container, Min: list("cpu", "200m")}, pod(nil, nil), "minimum cpu usage per Container is 200m.  No request is specified"},
 		"limit below minimum": {corev1.LimitRangeItem{Type: container, Min: list("cpu", "200m")}, pod(list("cpu", "200m"), list("cpu", "100m")), "minimum cpu usage per Container is 200m, but limit is 100m"},
 		"no limit":            {corev1.LimitRangeItem{Type: container, Max: list("memory", "1Gi")}, pod(nil, nil), "maximum memory usage per Container is 1Gi.  No limit is specified"},
 		"two at once": {corev1.LimitRangeItem{Type: container, Max: list("memory", "1Gi", "cpu", "1")}, pod(nil, list("memory", "1536Mi", "cpu", "2")),

@@ -43,7 +43,7 @@ func TestDefaultStorageClass(t *testing.T) {
 		"by the old annotation":  {[]objects.Object{storageClass("a", 0, beta, false)}, newClaim(nil), new("a")},
 		"the newest":             {[]objects.Object{storageClass("a", time.Hour, is, false), storageClass("b", 0, is, false)}, newClaim(nil), new("b")},
 		"the first of equal age": {[]objects.Object{storageClass("b", 0, is, false), storageClass("a", 0, is, false)}, newClaim(nil), new("a")},
-		"asked for none":         {[]objects.Object{storageClass("a", 0, is, false)}, newClaim(func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = &none }), &none},
+		"no class requested":     {[]objects.Object{storageClass("a", 0, is, false)}, newClaim(func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = &none }), &none},
 		"named by annotation": {[]objects.Object{storageClass("a", 0, is, false)}, newClaim(func(c *corev1.PersistentVolumeClaim) {
 			c.Annotations = map[string]string{corev1.BetaStorageClassAnnotation: "x"}
 		}), nil},

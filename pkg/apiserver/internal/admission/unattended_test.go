@@ -17,10 +17,10 @@ func TestUnattended(t *testing.T) {
 		a    stage.Admission
 		want string
 	}{
-		"one that nobody acts on": {stage.Admission{Operation: stage.Create, Attributes: &stage.Attributes{Resource: &sets}}, "nothing in this cluster acts on statefulsets.apps yet: the object is stored, and that is all"},
-		"its update":              {stage.Admission{Operation: stage.Update, Attributes: &stage.Attributes{Resource: &sets}}, ""},
-		"its scale":               {stage.Admission{Operation: stage.Create, Attributes: &stage.Attributes{Resource: &sets, Subresource: "scale"}}, ""},
-		"another":                 {stage.Admission{Operation: stage.Create, Attributes: &stage.Attributes{Resource: &replicas}}, ""},
+		"without a controller": {stage.Admission{Operation: stage.Create, Attributes: &stage.Attributes{Resource: &sets}}, "nothing in this cluster acts on statefulsets.apps yet: the object is stored, and that is all"},
+		"its update":           {stage.Admission{Operation: stage.Update, Attributes: &stage.Attributes{Resource: &sets}}, ""},
+		"its scale":            {stage.Admission{Operation: stage.Create, Attributes: &stage.Attributes{Resource: &sets, Subresource: "scale"}}, ""},
+		"another":              {stage.Admission{Operation: stage.Create, Attributes: &stage.Attributes{Resource: &replicas}}, ""},
 	} {
 		got := ""
 		c.a.Warn = func(text string) { got = text }

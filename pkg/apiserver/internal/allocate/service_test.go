@@ -41,7 +41,7 @@ func TestServices(t *testing.T) {
 		{"the range's own address", "", `{clusterIP: 10.96.0.0}`, nil, `the provided IP (10.96.0.0) is not in the valid range. The range of valid IPs is 10.96.0.0/16`},
 		{"other families", "", `{clusterIP: "::1"}`, nil, `spec.clusterIPs[0]: Invalid value: ["::1"]: IPv6 is not configured on this cluster`},
 		{"both families", "", `{ipFamilyPolicy: RequireDualStack}`, nil, `spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured for dual-stack services`},
-		{"headless of nobody", "", `{clusterIP: None}`, []string{"- IPv4\n- IPv6", "RequireDualStack"}, ""},
+		{"headless without a selector", "", `{clusterIP: None}`, []string{"- IPv4\n- IPv6", "RequireDualStack"}, ""},
 		{"shared node port", "", `{type: NodePort, ports: [{name: a, port: 80, protocol: TCP}, {name: b, port: 80, protocol: UDP, nodePort: 30009}]}`,
 			[]string{"name: a\n  nodePort: 30009", "name: b\n  nodePort: 30009"}, ""},
 		{"node port of two numbers", "", `{type: NodePort, ports: [{name: a, port: 80, protocol: TCP, nodePort: 30009}, {name: b, port: 81, protocol: UDP, nodePort: 30009}]}`,

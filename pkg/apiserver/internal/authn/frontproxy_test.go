@@ -18,9 +18,9 @@ func TestFrontProxy(t *testing.T) {
 	named := func(by *authority, name string) *authority {
 		return issue(t, by, func(c *x509.Certificate) { c.Subject.CommonName = name })
 	}
-	asked := 0
+	calls := 0
 	a := New(Config{Clock: clocktesting.NewFakeClock(start), Front: &FrontProxy{
-		Roots: func() (*x509.CertPool, error) { asked++; return pool(ca), nil }, Names: []string{"proxy"},
+		Roots: func() (*x509.CertPool, error) { calls++; return pool(ca), nil }, Names: []string{"proxy"},
 	}})
 	bob := &user.DefaultInfo{Name: "bob", UID: "7", Groups: []string{"a", "b", user.AllAuthenticated}, Extra: map[string][]string{"example.org/x": {"1", "2"}}}
 	for _, c := range []struct {
@@ -29,7 +29,7 @@ func TestFrontProxy(t *testing.T) {
 		headers [][2]string
 		want    user.Info
 		err     string
-		asked   int
+		calls   int
 	}{
 		{"no header", named(ca, "proxy"), nil, anonymousUser, "", 0},
 		{"no certificate", nil, [][2]string{{RemoteUser, "bob"}}, anonymousUser, "", 0},
@@ -46,13 +46,13 @@ func TestFrontProxy(t *testing.T) {
 		if c.cert != nil {
 			r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c.cert.cert}}
 		}
-		asked = 0
+		calls = 0
 		info, ok, err := authenticate(a, r)
 		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.err)
 		}
-		if asked != c.asked || ok != (c.want != nil) || c.want != nil && !reflect.DeepEqual(info, c.want) {
-			t.Errorf("%s: got %v, want %v; roots asked for %d times", c.name, info, c.want, asked)
+		if calls != c.calls || ok != (c.want != nil) || c.want != nil && !reflect.DeepEqual(info, c.want) {
+			t.Errorf("%s: got %v, want %v; %d calls of Roots", c.name, info, c.want, calls)
 		}
 	}
 }

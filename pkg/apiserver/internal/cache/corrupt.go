@@ -31,8 +31,8 @@ func (c *Corrupt) Error() string {
 
 func (c *Corrupt) Unwrap() error { return c.Err }
 
-// check returns an error for a stored value that cannot be decoded, or that is another object than its key says. Readers
-// of an item that the cache keeps encoded decode it again; they rely on this check.
+// check returns an error for a stored value that cannot be decoded, or whose name or namespace does not match its key.
+// Readers of an item that the cache keeps encoded decode it again; they rely on this check.
 func (t *Table) check(path string, value []byte) error {
 	if t.resource.Custom() {
 		return checkJSON(value)

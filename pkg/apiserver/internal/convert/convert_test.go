@@ -222,7 +222,7 @@ func TestInvalidResponses(t *testing.T) {
 		{"no JSON", "v1", func(map[string]any) any { return "hello" }, "failed: couldn't get version/kind; json parse error: invalid character 'h' looking for beginning of value"},
 		{"nothing", "v1", func(map[string]any) any { return "" }, "failed: 0-length response with status code: 200 and content type: "},
 		{"bad status", "v1", func(map[string]any) any { return http.StatusTeapot }, `failed: the server responded with the status code 418 but did not return more information`},
-		{"told status", "v1", func(map[string]any) any {
+		{"reported status", "v1", func(map[string]any) any {
 			return metav1.Status{Status: "Failure", Message: "go away", Code: 403, Reason: "Forbidden"}
 		}, "failed: go away"},
 	} {

@@ -76,7 +76,7 @@ func TestModesOfImpersonation(t *testing.T) {
 		"old, an account":  {alice, user.DefaultInfo{Name: "system:serviceaccount:a:b"}, pods, rights{"impersonate :serviceaccounts a/b"}, "system:serviceaccounts system:serviceaccounts:a system:authenticated", ""},
 		"old, a node":      {alice, user.DefaultInfo{Name: "system:node:n1"}, pods, rights{"impersonate :users /system:node:n1"}, "system:authenticated", ""},
 		"old, the masters": {alice, user.DefaultInfo{Name: "bob", Groups: []string{"system:masters"}}, pods, rights{"impersonate :users /bob", "impersonate :groups /system:masters"}, "system:masters system:authenticated", ""},
-		"old, nobody":      {alice, user.DefaultInfo{Name: "system:anonymous"}, pods, rights{"impersonate :users /system:anonymous"}, "system:unauthenticated", ""},
+		"old, anonymous":   {alice, user.DefaultInfo{Name: "system:anonymous"}, pods, rights{"impersonate :users /system:anonymous"}, "system:unauthenticated", ""},
 		"user": {alice, user.DefaultInfo{Name: "bob", Groups: []string{"g"}, Extra: map[string][]string{"a.b/k": {"v"}}}, pods,
 			rights{"impersonate-on:user-info:list :pods ns/", "impersonate:user-info " + auth + "users /bob", "impersonate:user-info " + auth + "groups /g", "impersonate:user-info " + auth + "userextras/a.b/k /v"},
 			"g system:authenticated", "impersonate:user-info"},

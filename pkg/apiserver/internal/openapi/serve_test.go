@@ -56,7 +56,7 @@ func TestPackedSwagger(t *testing.T) {
 	s := New(objects.Each(resources(t)))
 	plain := ask(t, s, "/openapi/v2")
 	if plain.Header().Get("Content-Encoding") != "" {
-		t.Errorf("nobody has asked for %v", plain.Header())
+		t.Errorf("unexpected headers: %v", plain.Header())
 	}
 	packed := ask(t, s, "/openapi/v2", "Accept-Encoding", "gzip")
 	if packed.Header().Get("Content-Encoding") != "gzip" || packed.Header().Get("Content-Length") != "" {

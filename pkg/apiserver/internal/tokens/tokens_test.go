@@ -84,7 +84,7 @@ func TestRequestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if req.Spec.ExpirationSeconds != nil || req.Spec.Audiences != nil {
-		t.Error("what was asked for is changed")
+		t.Error("the request is changed")
 	}
 	if *got.Spec.ExpirationSeconds != 3600 || !slices.Equal(got.Spec.Audiences, []string{DefaultIssuer}) || got.Name != "default" || got.Namespace != "ns" {
 		t.Errorf("response is %+v", got)
@@ -201,7 +201,7 @@ func TestMountedTokensAreExtended(t *testing.T) {
 			warn = now + 3607
 		}
 		if int64(read.Expiry) != now+c.lasts || int64(read.Kubernetes.WarnAfter) != warn || got.Status.ExpirationTimestamp.Unix() != now+*got.Spec.ExpirationSeconds {
-			t.Errorf("%s: %+v, told %v", name, read, got.Status.ExpirationTimestamp)
+			t.Errorf("%s: %+v, status %v", name, read, got.Status.ExpirationTimestamp)
 		}
 		if id := Credential(got.Status.Token); id != "JTI="+read.ID || read.ID == "" {
 			t.Errorf("%s: it is named %q", name, id)

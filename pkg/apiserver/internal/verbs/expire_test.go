@@ -53,7 +53,7 @@ func TestOldestEventsAreRemoved(t *testing.T) {
 	}
 }
 
-// TestEventExpiresAnHourAfterItsWrite has an Event that says of itself that it is of the future: what counts is the write.
+// TestEventExpiresAnHourAfterItsWrite has an Event with lastTimestamp in the future: only the time of the write counts.
 func TestEventExpiresAnHourAfterItsWrite(t *testing.T) {
 	s := serve(t, memory.New())
 	ev := event("e", 1)

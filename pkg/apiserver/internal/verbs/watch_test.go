@@ -202,7 +202,7 @@ func TestFirstReadDuringWrites(t *testing.T) {
 				}
 				for _, ev := range events {
 					if seen[ev.Object.GetName()] {
-						t.Errorf("%s is told twice", ev.Object.GetName())
+						t.Errorf("%s is sent twice", ev.Object.GetName())
 					}
 					seen[ev.Object.GetName()] = true
 				}
