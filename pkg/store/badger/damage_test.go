@@ -63,7 +63,7 @@ type file struct {
 	size    int64
 }
 
-// readFiles reads the files of a store as a kill at this instant would leave them.
+// readFiles reads the files of a store.
 func readFiles(t *testing.T, dir string) files {
 	t.Helper()
 	out := files{}
@@ -76,6 +76,9 @@ func readFiles(t *testing.T, dir string) files {
 			return err
 		}
 		b, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // compacted away
+		}
 		out[rel] = file{string(bytes.TrimRight(b, "\x00")), int64(len(b))}
 		return err
 	})
@@ -83,6 +86,16 @@ func readFiles(t *testing.T, dir string) files {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// readOpen reads the files of a store that is open. Badger compacts in the background, so it reads until two times give the same.
+func readOpen(t *testing.T, dir string) files {
+	t.Helper()
+	for {
+		if first, second := readFiles(t, dir), readFiles(t, dir); maps.Equal(first, second) {
+			return first
+		}
+	}
 }
 
 func (f files) writeTo(dir string) error {
@@ -152,7 +165,7 @@ func killedStore(t *testing.T) template {
 	put(t, s, "new", 1, 300)
 	put(t, s, "old", 2, 100)
 	t.Cleanup(func() { s.Close() })
-	return finish(t, "killed", readFiles(t, dir))
+	return finish(t, "killed", readOpen(t, dir))
 }
 
 // largeStore has tables on several levels and a value in the value log.
@@ -173,7 +186,7 @@ func largeStore(t *testing.T) template {
 		}
 		if i == 7 {
 			t.Cleanup(func() { s.Close() })
-			return finish(t, "large", readFiles(t, dir))
+			return finish(t, "large", readOpen(t, dir))
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
