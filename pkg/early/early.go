@@ -1,5 +1,5 @@
 // Package early owns the dispatch of this binary's roles. The same binary is minikctl, the supervisor that outlives the
-// daemon (package supervisor), the first steps of a container (package launch) and the programs of the built-in images
+// daemon and its keeper (package supervisor), the first steps of a container (package launch) and the programs of the built-in images
 // (package program). A process in another role than minikctl runs and ends here, before the large packages initialise, so
 // that the start of a container costs a few milliseconds and 10 MB instead of tens of milliseconds and several tens of
 // MB. For a command that will probably start a daemon, the dispatch starts the daemon's process, so that command and
@@ -31,10 +31,9 @@ func init() {
 	case role.Launch:
 		launch.Main()
 	case role.Supervisor:
-		if err := supervisor.Main(os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+		end(supervisor.Main(os.Args[1:]))
+	case role.Keeper:
+		end(supervisor.Keep(os.Args[1:]))
 	case role.None:
 		main := program.Find(os.Args[0])
 		if main == nil {
@@ -44,4 +43,11 @@ func init() {
 		os.Exit(main(os.Args[1:]))
 	}
 	os.Exit(0)
+}
+
+func end(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }

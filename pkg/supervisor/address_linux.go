@@ -25,31 +25,49 @@ func (t target) local() bool { return t.addr.isAny() || t.addr.isLocalhost() }
 // binding serializes binds and the checks of taken, which bind a port for a moment.
 var binding sync.Mutex
 
-// bind replaces the unspecified address and loopback by the pod's own address. It does not change a bind to port 0: the
-// kernel then chooses a port that is unique on the machine.
-func (l *listener) bind(n *notification) {
-	t, ok := l.target(n)
-	if !ok || t.port == 0 || !(t.local() || t.addr.same(l.own)) {
-		l.proceed(n)
-		return
-	}
+// errProceed leaves a call to the kernel.
+var errProceed = errors.New("proceed")
+
+// withSocket answers a call with the result of do on a duplicate of the caller's socket. It closes the duplicate before: a
+// port that the caller closes is free at once.
+func (l *listener) withSocket(n *request, do func(sock int) error) {
 	sock, ok := l.socket(n)
 	if !ok {
 		l.proceed(n)
 		return
 	}
-	defer unix.Close(sock)
-	if !sameNamespace(n.pid, "net") {
-		l.proceed(n) // pods' addresses mean nothing there
+	err := do(sock)
+	unix.Close(sock)
+	if errors.Is(err, errProceed) {
+		l.proceed(n)
 		return
 	}
-	if !mayBind(n.pid, t.port) && l.valid(n) {
-		l.done(n, unix.EACCES)
+	l.done(n, err)
+}
+
+// bind replaces the unspecified address and loopback by the pod's own address. It does not change a bind to port 0: the
+// kernel then chooses a port that is unique on the machine.
+func (l *listener) bind(n *request) {
+	t, ok := l.target(n)
+	if !ok || t.port == 0 || !(t.local() || t.addr.same(l.own)) {
+		l.proceed(n)
 		return
 	}
-	binding.Lock()
-	defer binding.Unlock()
-	l.done(n, l.bindOwn(sock, t))
+	l.withSocket(n, func(sock int) error {
+		if !sameNamespace(n.pid, "net") {
+			return errProceed // pods' addresses mean nothing there
+		}
+		if !mayBind(n.pid, t.port) {
+			return unix.EACCES
+		}
+		binding.Lock()
+		defer binding.Unlock()
+		err := l.bindOwn(sock, t)
+		if addr, ok := sockname(sock); n.again && errors.Is(err, unix.EINVAL) && ok && addr.isLocalhost() {
+			return nil // bindOwn's last resort has succeeded before
+		}
+		return err
+	})
 }
 
 // mayBind reports whether the kernel would let the thread tid bind the port. The supervisor may have more privileges than
@@ -117,7 +135,7 @@ func bound(sock int, err error, own ip) error {
 
 // connect sends a connection to loopback to the pod's own address, if a process of the pod has the port. It gives a connection
 // to another pod the pod's own address as its source.
-func (l *listener) connect(n *notification) {
+func (l *listener) connect(n *request) {
 	t, ok := l.target(n)
 	switch {
 	case !ok || t.port == 0:
@@ -131,49 +149,49 @@ func (l *listener) connect(n *notification) {
 	}
 }
 
-func (l *listener) connectSelf(n *notification, t target) {
-	sock, ok := l.socket(n)
-	if !ok {
-		l.proceed(n)
-		return
-	}
-	defer unix.Close(sock)
-	kind, err := unix.GetsockoptInt(sock, unix.SOL_SOCKET, unix.SO_TYPE)
-	only := 0
-	if err == nil && t.addr.kind != four {
-		only, err = unix.GetsockoptInt(sock, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY)
-	}
-	if err != nil || only == 1 || !l.taken(kind, t.port) {
-		l.proceed(n)
-		return
-	}
-	l.connectOwn(n, sock, l.address(t.port, t.addr.kind != four))
+func (l *listener) connectSelf(n *request, t target) {
+	l.withSocket(n, func(sock int) error {
+		kind, err := unix.GetsockoptInt(sock, unix.SOL_SOCKET, unix.SO_TYPE)
+		only := 0
+		if err == nil && t.addr.kind != four {
+			only, err = unix.GetsockoptInt(sock, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY)
+		}
+		if err != nil || only == 1 || !l.taken(kind, t.port) {
+			return errProceed
+		}
+		return l.connectOwn(n, sock, l.address(t.port, t.addr.kind != four))
+	})
 }
 
 // connectOwn connects the caller's socket without waiting for room in the server's backlog. If the caller has to wait, its
 // own call goes on: the kernel ignores the address of a connect on a socket that is connecting, and waits for the connection.
-func (l *listener) connectOwn(n *notification, sock int, to unix.Sockaddr) {
+func (l *listener) connectOwn(n *request, sock int, to unix.Sockaddr) error {
 	flags, err := unix.FcntlInt(uintptr(sock), unix.F_GETFL, 0)
 	if err != nil {
-		l.proceed(n)
-		return
+		return errProceed
 	}
-	blocking := flags&unix.O_NONBLOCK == 0
+	blocking := flags&unix.O_NONBLOCK == 0 || l.call.switched == 1
 	if blocking {
 		// The caller's threads see the mode, too, but none can read from or write to the socket before it is connected.
+		l.call.switched = 1
 		_, err = unix.FcntlInt(uintptr(sock), unix.F_SETFL, flags|unix.O_NONBLOCK)
 	}
 	if err == nil {
 		err = unix.Connect(sock, to)
 	}
 	if blocking {
-		_, _ = unix.FcntlInt(uintptr(sock), unix.F_SETFL, flags) // succeeded above
+		_, _ = unix.FcntlInt(uintptr(sock), unix.F_SETFL, flags&^unix.O_NONBLOCK) // succeeded above
+		l.call.switched = 0
 	}
-	if blocking && (errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EALREADY)) {
-		l.proceed(n)
-		return
+	switch {
+	case blocking && (errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EALREADY)):
+		return errProceed
+	case n.again && errors.Is(err, unix.EALREADY):
+		return unix.EINPROGRESS
+	case n.again && errors.Is(err, unix.EISCONN):
+		return nil
 	}
-	l.done(n, err)
+	return err
 }
 
 // taken reports whether a socket has the port at the pod's address.
@@ -188,24 +206,21 @@ func (l *listener) taken(kind int, port uint16) bool {
 	return unix.Bind(fd, l.address(port, false)) == unix.EADDRINUSE
 }
 
-func (l *listener) connectSibling(n *notification, t target) {
-	defer l.proceed(n)
-	sock, ok := l.socket(n)
-	if !ok {
-		return
-	}
-	defer unix.Close(sock)
-	kind, err := unix.GetsockoptInt(sock, unix.SOL_SOCKET, unix.SO_TYPE)
-	if err != nil || kind != unix.SOCK_STREAM {
-		return
-	}
-	if addr, ok := sockname(sock); !ok || !addr.isAny() {
-		return
-	}
-	// The kernel then chooses the port in connect, and may share it with connections to other servers.
-	if unix.SetsockoptInt(sock, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1) == nil {
-		_ = unix.Bind(sock, l.address(0, t.addr.kind != four)) // on an error the source is the host's address
-	}
+func (l *listener) connectSibling(n *request, t target) {
+	l.withSocket(n, func(sock int) error {
+		kind, err := unix.GetsockoptInt(sock, unix.SOL_SOCKET, unix.SO_TYPE)
+		if err != nil || kind != unix.SOCK_STREAM {
+			return errProceed
+		}
+		if addr, ok := sockname(sock); !ok || !addr.isAny() {
+			return errProceed
+		}
+		// The kernel then chooses the port in connect, and may share it with connections to other servers.
+		if unix.SetsockoptInt(sock, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1) == nil {
+			_ = unix.Bind(sock, l.address(0, t.addr.kind != four)) // on an error the source is the host's address
+		}
+		return errProceed
+	})
 }
 
 // sibling reports whether addr belongs to a pod or node of the same daemon: they share the first half of their address.
@@ -221,7 +236,7 @@ func (l *listener) address(port uint16, six bool) unix.Sockaddr {
 }
 
 // target reads the socket address argument of the call.
-func (l *listener) target(n *notification) (target, bool) {
+func (l *listener) target(n *request) (target, bool) {
 	if l.own.kind == noIP {
 		return target{}, false
 	}
@@ -250,7 +265,7 @@ func (l *listener) target(n *notification) (target, bool) {
 }
 
 // socket duplicates the caller's socket.
-func (l *listener) socket(n *notification) (int, bool) {
+func (l *listener) socket(n *request) (int, bool) {
 	pidfd, err := unix.PidfdOpen(int(n.pid), unix.PIDFD_THREAD)
 	if err == unix.EINVAL { // before Linux 6.9
 		pidfd, err = unix.PidfdOpen(threadGroup(int(n.pid)), 0)

@@ -2,15 +2,14 @@ package supervisor
 
 import (
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // adopt takes over the containers of an earlier supervisor. Running containers continue. A container that has ended in
-// between is reported as ended, with an unknown exit code.
-func (s *supervisor) adopt() error {
+// between is reported as ended, with an unknown exit code unless its pidfd has it. held are the descriptors of a keeper.
+func (s *supervisor) adopt(held map[string]keeping) error {
 	all, err := load(s.root)
 	if err != nil {
 		return err
@@ -23,14 +22,20 @@ func (s *supervisor) adopt() error {
 			close(c.ended)
 			continue
 		}
-		if err := s.readopt(c); err != nil {
+		k := held[c.spec.ID]
+		delete(held, c.spec.ID)
+		if err := s.readopt(c, k); err != nil {
 			return fmt.Errorf("adopt %s: %w", c.spec.ID, err)
 		}
+	}
+	for id, k := range held { // removed containers
+		s.keeper.drop(id)
+		k.close()
 	}
 	return nil
 }
 
-func (s *supervisor) readopt(c *container) error {
+func (s *supervisor) readopt(c *container, k keeping) error {
 	if c.status.Started.IsZero() {
 		c.status.Started = time.Now() // the supervisor died between the fork and the start
 	}
@@ -42,19 +47,21 @@ func (s *supervisor) readopt(c *container) error {
 	}
 	c.logs = newLogs(c.spec.LogPath, p)
 	s.limit(c)
-	if alive {
-		if f := takeNotify(c.status.PID); f != nil {
-			s.mu.Lock()
-			s.setNotify(c, f)
-			s.mu.Unlock()
+	c.keeping = k
+	if k.process == nil && alive {
+		c.keeping.process = openProcess(first)
+	}
+	if k.notify != nil {
+		if l, err := s.newListener(c, c.cgroup, k.notify, k.call); err != nil {
+			logf("%s: %v", c.spec.ID, err)
+		} else {
+			c.listener = l
+			go l.listen()
 		}
 	}
+	s.keeper.hold(c)
 	go func() {
-		if !alive {
-			s.lost(c)
-			return
-		}
-		code, known := waitForeign(first)
+		code, known := waitForeign(first, c.keeping.process)
 		if !known {
 			s.lost(c)
 			return
@@ -80,25 +87,4 @@ func (s *supervisor) lost(c *container) {
 	s.finish(c, func(st *wire.Status) {
 		st.ExitCode, st.Reason, st.Message = lostExit, lostReason, lostText
 	})
-}
-
-// handover takes over, from the daemon, the notify descriptor of a container of an earlier supervisor. It does nothing if the
-// container has kept the descriptor itself.
-func (s *supervisor) handover(id string, files []*os.File) error {
-	if len(files) != 1 {
-		return fmt.Errorf("handover %s: %d descriptors", id, len(files))
-	}
-	dup, err := duplicate(files[0])
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.containers[id]
-	if c == nil || !c.status.Running || c.notify != nil {
-		dup.Close()
-		return nil
-	}
-	s.setNotify(c, dup)
-	return nil
 }

@@ -16,12 +16,14 @@ import (
 type container struct {
 	spec   *wire.Spec
 	status wire.Status
-	reason string                    // why the supervisor has killed it; "" if it has not
-	notify *os.File                  // on which the supervisor handles its system calls; nil without a filter
-	cgroup cgroup                    // set before the container is published
-	execs  map[wire.Process]struct{} // the leaders of commands that run in it and outside its cgroup
-	logs   *logs                     // nil once it has ended
-	ended  chan struct{}             // closed when status records the end
+	reason string // why the supervisor has killed it; "" if it has not
+
+	listener *listener                 // answers its system calls; nil without a filter
+	keeping  keeping                   // what the keeper holds of it
+	cgroup   cgroup                    // set before the container is published
+	execs    map[wire.Process]struct{} // the leaders of commands that run in it and outside its cgroup
+	logs     *logs                     // nil once it has ended
+	ended    chan struct{}             // closed when status records the end
 }
 
 // start runs a container and returns once its program runs.
@@ -68,8 +70,10 @@ func (s *supervisor) launch(c *container) error {
 		_ = c.cgroup.remove() // an empty one does no harm
 		c.cgroup = noCgroup
 	}
-	child.launch.Keep, child.kept = true, out.kept
+	child.kept = out.kept
+	child.filtered = func(notify *os.File) error { return s.listenFirst(c, notify) }
 	s.mu.Lock()
+	c.keeping.process = openProcess(child.Process)
 	s.dropReused(child.Process)
 	c.status.PID, c.status.Born, c.status.Cgroup = child.PID, child.Born, string(c.cgroup)
 	c.status.Running = true
@@ -83,7 +87,13 @@ func (s *supervisor) launch(c *container) error {
 		signalGroup(child.Process, syscall.SIGKILL)
 		<-child.exited
 		out.close()
+		s.mu.Lock()
+		s.unlisten(c)
+		s.mu.Unlock()
 		return errors.Join(err, c.cgroup.remove())
+	}
+	if c.listener == nil {
+		s.keeper.hold(c)
 	}
 	s.follow(c, child, out)
 	return nil
@@ -98,7 +108,6 @@ func (s *supervisor) follow(c *container, child *child, out *pipes) {
 	if child.refused != "" {
 		c.status.Message = "own address refused: " + child.refused
 	}
-	s.setNotify(c, child.notify)
 	s.publish(c)
 	s.mu.Unlock()
 	s.limit(c)
@@ -106,6 +115,34 @@ func (s *supervisor) follow(c *container, child *child, out *pipes) {
 		status := <-child.exited
 		s.exited(c, status)
 	}()
+}
+
+// listenFirst answers the calls of c's processes. The keeper holds their descriptor before the first program runs.
+func (s *supervisor) listenFirst(c *container, notify *os.File) error {
+	memory, err := newCall()
+	if err != nil {
+		logf("%s: %v", c.spec.ID, err) // the next supervisor then misses the call in progress
+	}
+	s.mu.Lock()
+	c.keeping.notify, c.keeping.call = notify, memory
+	l, err := s.newListener(c, c.cgroup, notify, memory)
+	c.listener = l
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	s.keeper.hold(c)
+	go l.listen()
+	return nil
+}
+
+// unlisten closes what answers the calls of c's processes. s.mu must be held.
+func (s *supervisor) unlisten(c *container) {
+	c.listener.close()
+	c.listener = nil
+	c.keeping.close()
+	c.keeping = keeping{}
+	s.keeper.drop(c.spec.ID)
 }
 
 // prepare creates the container's folder and the links to its mounts.
@@ -153,12 +190,15 @@ func (c *container) chown(path string) error {
 // child is a forked process that waits for release, and then becomes a program of a container.
 type child struct {
 	wire.Process
-	cgroup  cgroup // that it was started in
-	exited  <-chan syscall.WaitStatus
-	conn    *wire.Conn
-	launch  wire.Launch
-	kept    []*os.File // files that go with launch
-	notify  *os.File
+	cgroup cgroup // that it was started in
+	exited <-chan syscall.WaitStatus
+	conn   *wire.Conn
+	launch wire.Launch
+	kept   []*os.File // files that go with launch
+
+	// filtered arranges that the calls of the process are answered, before its program runs. It owns the notify descriptor.
+	filtered func(notify *os.File) error
+
 	refused string
 	left    chan struct{} // closed when no process has its filter any more; set for commands only
 }
@@ -223,21 +263,19 @@ func (c *child) release() error {
 		}
 		if m.Error != "" {
 			wire.CloseFiles(files)
-			c.close()
 			return errors.New(m.Error)
 		}
 		c.refused = m.Refused
 		if m.Filtered && len(files) == 1 {
-			c.notify = files[0]
-			files = nil
+			err := c.filtered(files[0])
+			if err == nil {
+				err = c.conn.Send(wire.Received{})
+			}
+			if err != nil {
+				return fmt.Errorf("answer the calls of a container: %w", err)
+			}
+			continue
 		}
 		wire.CloseFiles(files)
-	}
-}
-
-func (c *child) close() {
-	if c.notify != nil {
-		c.notify.Close()
-		c.notify = nil
 	}
 }

@@ -43,7 +43,7 @@ func (s *supervisor) finish(c *container, result func(*wire.Status)) {
 	logs.finish(drain)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.setNotify(c, nil)
+	s.unlisten(c)
 	c.logs.streams.close()
 	c.logs = nil
 	c.status.Running = false

@@ -32,11 +32,11 @@ func (s *supervisor) exec(conn *wire.Conn, req *wire.Request, files []*os.File) 
 	}
 	s.joinExec(c, child)
 	defer s.leaveExec(c, child)
+	child.filtered = func(notify *os.File) error { return s.listenExec(c, child, notify) }
 	if err := child.release(); err != nil {
 		<-child.exited
 		return 0, err
 	}
-	s.listenExec(c, child)
 	return s.waitExec(conn, c, child), nil
 }
 

@@ -55,7 +55,7 @@ func (s *supervisor) empty(c *container) bool {
 	if c.cgroup != noCgroup {
 		return len(c.status.Leaders) == 0 && !c.cgroup.populated()
 	}
-	return len(c.execs) == 0 && unused(c.notify)
+	return len(c.execs) == 0 && c.listener.unused()
 }
 
 // members returns the PIDs of a container's living processes. all holds the processes of the machine by PID.
@@ -74,7 +74,7 @@ func (s *supervisor) sessionMembers(c *container, all map[int]process) []process
 		all:      all,
 		leaders:  append(slices.Clone(c.status.Leaders), wire.Process{PID: c.status.PID, Born: c.status.Born}),
 		root:     c.spec.Root(),
-		filtered: c.notify != nil,
+		filtered: c.listener != nil,
 	}
 	// With a cgroup, only the sessions of commands that run outside the cgroup are recorded.
 	grouped, boot := c.cgroup != noCgroup && len(c.status.Leaders) == 0, c.status.Boot

@@ -14,31 +14,6 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// setNotify makes f the descriptor on which the supervisor handles the system calls of c's processes; nil closes the
-// current one. The daemon receives a copy with the reply to Start, and keeps it for the next supervisor. s.mu must be
-// held.
-func (s *supervisor) setNotify(c *container, f *os.File) {
-	if c.notify != nil {
-		c.notify.Close()
-	}
-	c.notify = nil
-	if f == nil {
-		return
-	}
-	f, err := pollable(f)
-	if err != nil {
-		logf("%s: %v", c.spec.ID, err)
-		return
-	}
-	c.notify = f
-	go s.listen(c, c.cgroup, f)
-}
-
-// takeNotify duplicates the notify descriptor that a container's first process keeps. It returns nil if there is none.
-func takeNotify(pid int) *os.File {
-	return takeKept(pid, wire.KeptFD, func(link string) bool { return link == "anon_inode:seccomp notify" })
-}
-
 // takeTerminal duplicates the supervisor's end of a terminal that a container's first process keeps. It returns nil if there
 // is none.
 func takeTerminal(pid int) *os.File {
@@ -64,37 +39,21 @@ func takeKept(pid, fd int, right func(link string) bool) *os.File {
 	return os.NewFile(uintptr(got), link)
 }
 
-// listenExec handles the system calls of a command and of the processes that it leaves behind. The next supervisor does
-// not have their descriptor.
-func (s *supervisor) listenExec(c *container, child *child) {
-	if child.notify == nil {
-		return
-	}
-	f, err := pollable(child.notify)
+// listenExec answers the system calls of a command and of the processes that it leaves behind. No keeper has its
+// descriptor: the calls fail once the supervisor has died, as the command's connection to the daemon has ended then.
+func (s *supervisor) listenExec(c *container, child *child, notify *os.File) error {
+	defer notify.Close()
+	l, err := s.newListener(c, child.cgroup, notify, nil)
 	if err != nil {
-		logf("%s: %v", c.spec.ID, err)
-		return
+		return err
 	}
 	child.left = make(chan struct{})
 	go func() {
-		s.listen(c, child.cgroup, f)
-		f.Close()
+		l.listen()
+		l.close()
 		close(child.left)
 	}()
-}
-
-// pollable returns a duplicate of f for the network poller, so that waiting for it takes no thread, and closes f.
-func pollable(f *os.File) (*os.File, error) {
-	defer f.Close()
-	fd, err := unix.FcntlInt(descriptor(f), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("fcntl", err)
-	}
-	if err := unix.SetNonblock(fd, true); err != nil { // os polls nonblocking files; the ioctls ignore the mode
-		unix.Close(fd)
-		return nil, os.NewSyscallError("fcntl", err)
-	}
-	return os.NewFile(uintptr(fd), "seccomp"), nil
+	return nil
 }
 
 // The kernel's struct seccomp_notif and seccomp_notif_resp.
@@ -108,6 +67,12 @@ type notification struct {
 	args  [6]uint64
 }
 
+// request is a call that a listener handles.
+type request struct {
+	notification
+	again bool // an earlier supervisor may have carried it out
+}
+
 type answer struct {
 	id    uint64
 	val   int64
@@ -118,53 +83,82 @@ type answer struct {
 // idValid is SECCOMP_IOCTL_NOTIF_ID_VALID in the direction that every kernel understands.
 const idValid = 0x80082102
 
-// listener handles the system calls of the processes under one filter.
+// listener answers the system calls of the processes under one filter, one after the other and without waiting, so that it
+// takes one goroutine however many processes make calls.
 type listener struct {
-	s    *supervisor
-	c    *container
-	file *os.File
-	own  ip // none: the container shares the host's
+	s     *supervisor
+	c     *container
+	file  *os.File
+	call  *call
+	unmap func()
+	own   ip // none: the container shares the host's
 
 	cgroup cgroup // that the processes under the filter are in
 }
 
-// listen handles calls until no process is left under the filter.
-func (s *supervisor) listen(c *container, in cgroup, f *os.File) {
-	l := &listener{s: s, c: c, file: f, cgroup: in}
-	l.own, _ = parseIP(c.spec.Address)
-	raw, err := f.SyscallConn()
+// newListener returns the listener on the descriptor f, which stays the caller's. memory holds the call in progress; nil
+// if no other supervisor takes it over.
+func (s *supervisor) newListener(c *container, in cgroup, f, memory *os.File) (*listener, error) {
+	file, err := pollable(f)
 	if err != nil {
-		logf("%s: %v", c.spec.ID, err)
+		return nil, err
+	}
+	l := &listener{s: s, c: c, file: file, cgroup: in}
+	l.own, _ = parseIP(c.spec.Address)
+	l.call, l.unmap = mapCall(memory)
+	return l, nil
+}
+
+// close ends listen. A nil listener has no effect.
+func (l *listener) close() {
+	if l != nil {
+		l.file.Close()
+	}
+}
+
+// listen answers until no process is left under the filter, first the call that an earlier supervisor has left.
+func (l *listener) listen() {
+	defer l.unmap()
+	raw, err := l.file.SyscallConn()
+	if err != nil {
+		logf("%s: %v", l.c.spec.ID, err)
 		return
 	}
+	if l.call.id != 0 {
+		l.handle(&request{notification: l.call.notification, again: true})
+	}
 	for {
-		var n notification
+		l.call.notification = notification{} // the kernel insists
 		over := false
 		err := raw.Read(func(fd uintptr) bool {
-			events := pollNow(fd)
-			switch {
-			case events&unix.POLLIN != 0:
-				n = notification{}
-				return ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)) == nil
-			case events != 0:
-				over = true
-				return true
+			for {
+				events := pollNow(fd)
+				switch {
+				case events&unix.POLLIN != 0:
+					if ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&l.call.notification)) == nil {
+						return true
+					} // otherwise the caller was killed
+				case events&unix.POLLHUP != 0:
+					over = true
+					return true
+				case events == 0:
+					return false
+				} // otherwise a signal has interrupted the kernel, and there may be a call
 			}
-			return false
 		})
 		if err != nil || over {
 			return
 		}
-		l.handle(&n)
+		l.handle(&request{notification: l.call.notification})
 	}
 }
 
-// unused reports whether no process is left under the filter of f.
-func unused(f *os.File) bool {
-	if f == nil {
+// unused reports whether no process is left under the filter. Without a filter this is unknown.
+func (l *listener) unused() bool {
+	if l == nil {
 		return false
 	}
-	raw, err := f.SyscallConn()
+	raw, err := l.file.SyscallConn()
 	if err != nil {
 		return false
 	}
@@ -190,7 +184,7 @@ func ioctl(fd uintptr, request uint, arg unsafe.Pointer) error {
 	return nil
 }
 
-func (l *listener) handle(n *notification) {
+func (l *listener) handle(n *request) {
 	switch n.nr {
 	case unix.SYS_SETSID:
 		l.setsid(n)
@@ -204,7 +198,7 @@ func (l *listener) handle(n *notification) {
 }
 
 // setsid records the session that the caller is about to make. The cgroup of a container makes that unnecessary.
-func (l *listener) setsid(n *notification) {
+func (l *listener) setsid(n *request) {
 	if l.cgroup == noCgroup {
 		pid := threadGroup(int(n.pid))
 		leader := wire.Process{PID: pid, Born: born(pid)}
@@ -216,12 +210,12 @@ func (l *listener) setsid(n *notification) {
 }
 
 // proceed lets the kernel execute the call unchanged.
-func (l *listener) proceed(n *notification) {
+func (l *listener) proceed(n *request) {
 	l.send(&answer{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE})
 }
 
 // done returns the result of a call that the supervisor has carried out.
-func (l *listener) done(n *notification, err error) {
+func (l *listener) done(n *request, err error) {
 	a := &answer{id: n.id}
 	var errno unix.Errno
 	if errors.As(err, &errno) {
@@ -236,7 +230,7 @@ func (l *listener) send(a *answer) {
 
 // valid reports whether the caller still waits. It must be called after the caller's memory or descriptors were read: if
 // the caller has ended, another process may have its number, and what was read may be that process's.
-func (l *listener) valid(n *notification) bool {
+func (l *listener) valid(n *request) bool {
 	return l.control(idValid, unsafe.Pointer(&n.id))
 }
 

@@ -2,16 +2,42 @@
 
 package supervisor
 
-import "os"
+import (
+	"errors"
+	"os"
+)
 
-// There are no filters here: containers share the host's addresses.
+// There are no filters here: containers share the host's addresses, and there is nothing for a keeper to hold.
 
-func (s *supervisor) setNotify(*container, *os.File) {}
+type listener struct{}
 
-func (s *supervisor) listenExec(*container, *child) {}
+func (*listener) listen() {}
 
-func takeNotify(int) *os.File { return nil }
+func (*listener) close() {}
+
+func (*listener) unused() bool { return false }
+
+func (s *supervisor) newListener(*container, cgroup, *os.File, *os.File) (*listener, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func (s *supervisor) listenExec(*container, *child, *os.File) error { return errors.ErrUnsupported }
+
+func newCall() (*os.File, error) { return nil, errors.ErrUnsupported }
 
 func takeTerminal(int) *os.File { return nil }
 
-func unused(*os.File) bool { return false }
+type keeper struct{}
+
+func newKeeper(*supervisor) *keeper { return &keeper{} }
+
+func (*keeper) connect() map[string]keeping { return nil }
+
+func (*keeper) hold(*container) {}
+
+func (*keeper) drop(string) {}
+
+func (*keeper) end() {}
+
+// Keep does nothing: no supervisor starts a keeper here.
+func Keep([]string) error { return nil }

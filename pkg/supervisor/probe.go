@@ -28,11 +28,11 @@ func (s *supervisor) tryAddress(address string) string {
 	if err != nil {
 		return err.Error()
 	}
+	child.filtered = func(notify *os.File) error { return s.listenExec(&container{spec: spec}, child, notify) }
 	if err := child.release(); err != nil {
 		<-child.exited
 		return err.Error()
 	}
-	s.listenExec(&container{spec: spec}, child)
 	status := <-child.exited
 	switch {
 	case child.refused != "":

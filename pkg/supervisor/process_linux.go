@@ -167,22 +167,37 @@ func exists(p wire.Process) bool {
 	return ok && now.Born == p.Born
 }
 
+// openProcess returns the pidfd of p, or nil if p is neither alive nor a zombie.
+func openProcess(p wire.Process) *os.File {
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	if err != nil {
+		return nil
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	if !exists(p) {
+		f.Close() // another process has the number
+		return nil
+	}
+	return f
+}
+
 // waitForeign waits for a process that is not a child, and returns its exit status if that can be read: of a zombie, and
-// of processes that their parent has reaped on kernels since 6.15.
-func waitForeign(p wire.Process) (syscall.WaitStatus, bool) {
-	fd, err := unix.PidfdOpen(p.PID, unix.PIDFD_NONBLOCK)
+// of processes that their parent has reaped on kernels since 6.15. pidfd is nil if the process had ended before it was opened.
+func waitForeign(p wire.Process, pidfd *os.File) (syscall.WaitStatus, bool) {
+	if pidfd == nil {
+		return 0, false
+	}
+	f, err := pollable(pidfd)
 	if err != nil {
 		return 0, false
 	}
-	f := os.NewFile(uintptr(fd), "pidfd")
 	defer f.Close()
-	if !exists(p) {
-		return 0, false // another process has its number
-	}
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return 0, false
 	}
+	var status syscall.WaitStatus
+	known := false
 	err = raw.Read(func(fd uintptr) bool {
 		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		n, err := unix.Poll(p, 0)
@@ -191,7 +206,29 @@ func waitForeign(p wire.Process) (syscall.WaitStatus, bool) {
 	if err != nil {
 		return 0, false
 	}
-	return exitStatus(fd, p)
+	if err := raw.Control(func(fd uintptr) { status, known = exitStatus(int(fd), p) }); err != nil {
+		return 0, false
+	}
+	return status, known
+}
+
+// pollable returns a duplicate of f for the network poller, so that waiting for it takes no thread.
+func pollable(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(descriptor(f), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil { // os polls nonblocking files
+		unix.Close(fd)
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	dup := os.NewFile(uintptr(fd), f.Name())
+	// The calls on the descriptor ignore the mode. The keeper has the same open file, and must not be woken up by its events.
+	if err := unix.SetNonblock(fd, false); err != nil {
+		dup.Close()
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	return dup, nil
 }
 
 // lateReap bounds how long an ended process may stay a zombie whose exit code this process may not read.

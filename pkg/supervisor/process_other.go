@@ -100,8 +100,11 @@ func openReader(path string) (*os.File, error) {
 // exists reports whether p lives.
 func exists(p wire.Process) bool { return born(p.PID) == p.Born }
 
+// openProcess returns nil: there are no pidfds here.
+func openProcess(wire.Process) *os.File { return nil }
+
 // waitForeign waits for a process that is not a child. Its exit status is unknown.
-func waitForeign(p wire.Process) (syscall.WaitStatus, bool) {
+func waitForeign(p wire.Process, _ *os.File) (syscall.WaitStatus, bool) {
 	for exists(p) {
 		pause()
 	}

@@ -4,13 +4,14 @@
 // talks to it over a unix socket (package wire). The containers run on when the daemon dies, and the next daemon attaches.
 //
 // The containers also run on when the supervisor dies. The next supervisor finds them by PID and start time. It reads from
-// the same named pipes, which the daemon has kept open. It takes their seccomp descriptors from the containers, which keep
-// them, or from the daemon. Two things are lost: output that the old supervisor had read and not yet written, and the exit
-// code of a container that ended in between, on kernels that report exit codes to parents only.
+// the same named pipes, which the daemon has kept open. A keeper (keeper_linux.go), a process that only holds descriptors,
+// has their seccomp descriptors, the call that was being answered, and their pidfds, which have the exit codes. It starts the
+// next supervisor if no daemon does. Lost are output that the old supervisor had read and not yet written, and the exit code
+// of a container that ended and was reaped in between, on kernels that report exit codes to parents only.
 //
-// When the daemon and the supervisor both die, two more things are lost. Unread output of a container is lost if the
-// container ends before the next supervisor starts. A container that does not keep its seccomp descriptor can make no new
-// listening sockets, connections and sessions (ENOSYS), because the kernel drops the descriptor with its last holder.
+// If the keeper dies as well, before the supervisor can start another one, the kernel drops the seccomp descriptors with
+// their last holder: the containers can make no new listening sockets, connections and sessions (ENOSYS). No container
+// holds its own descriptor, because it could answer its own calls.
 //
 // The supervisor ends by itself when nothing runs and no daemon is attached.
 package supervisor
@@ -42,6 +43,7 @@ type supervisor struct {
 	root   string
 	boot   string
 	reaper *reaper
+	keeper *keeper
 
 	limits  sync.Once // starts the watcher of memory, when there is a limit
 	probed  sync.Once
@@ -81,6 +83,7 @@ func Main(args []string) error {
 		activity:   make(chan struct{}, 1),
 		stop:       make(chan struct{}),
 	}
+	s.keeper = newKeeper(s)
 	return s.run()
 }
 
@@ -94,9 +97,10 @@ func (s *supervisor) run() error {
 		return err
 	}
 	go s.reaper.run()
-	if err := s.adopt(); err != nil {
+	if err := s.adopt(s.keeper.connect()); err != nil {
 		return err
 	}
+	defer s.keeper.end()
 	socket := s.root + "/" + wire.SocketFile
 	l, err := wire.Listen(socket)
 	if err != nil {
@@ -219,12 +223,7 @@ func (s *supervisor) answer(conn *wire.Conn) {
 	if err != nil {
 		reply = wire.Failed(err)
 	}
-	var give []*os.File
-	if req.Op == wire.Start && err == nil {
-		give = s.copyNotify(req.Spec.ID)
-	}
-	_ = conn.Send(reply, give...) // if the daemon has ended, the next one receives the status when it attaches
-	wire.CloseFiles(give)
+	_ = conn.Send(reply) // if the daemon has ended, the next one receives the status when it attaches
 	if req.Op == wire.Shutdown && err == nil {
 		s.stopOnce.Do(func() { close(s.stop) })
 	}
@@ -247,8 +246,6 @@ func (s *supervisor) do(conn *wire.Conn, req *wire.Request, files []*os.File) (w
 		return wire.Reply{}, s.join(conn, req, files)
 	case wire.Resize:
 		return wire.Reply{}, s.resize(req.ID, req.Size)
-	case wire.Handover:
-		return wire.Reply{}, s.handover(req.ID, files)
 	case wire.Shutdown:
 		return wire.Reply{}, s.endAll(req.Grace)
 	}

@@ -1,8 +1,6 @@
 package supervisor
 
 import (
-	"os"
-
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
@@ -10,7 +8,6 @@ import (
 type watcher struct {
 	wake    chan struct{}
 	pending map[string]struct{} // IDs; guarded by supervisor.mu
-	notify  map[string]struct{} // IDs whose descriptor has not been sent; guarded by supervisor.mu
 }
 
 func (w *watcher) nudge() {
@@ -22,16 +19,13 @@ func (w *watcher) nudge() {
 
 // attach sends a daemon the status of all containers and then the changes, until the daemon hangs up.
 func (s *supervisor) attach(conn *wire.Conn, probe string) {
-	w := &watcher{wake: make(chan struct{}, 1), pending: map[string]struct{}{}, notify: map[string]struct{}{}}
+	w := &watcher{wake: make(chan struct{}, 1), pending: map[string]struct{}{}}
 	s.mu.Lock()
 	for id, c := range s.containers {
 		if c.status.Revision == 0 {
 			continue // starting: published once it runs
 		}
 		w.pending[id] = struct{}{}
-		if c.notify != nil {
-			w.notify[id] = struct{}{}
-		}
 	}
 	s.watchers[w] = struct{}{}
 	s.attached++
@@ -69,8 +63,7 @@ func (s *supervisor) sendEvents(conn *wire.Conn, w *watcher, gone <-chan struct{
 	}
 }
 
-// flush sends the pending statuses and descriptors, and returns whether the daemon still receives. Descriptors follow
-// the statuses, because the daemon drops descriptors of unknown containers.
+// flush sends the pending statuses, and returns whether the daemon still receives.
 func (s *supervisor) flush(conn *wire.Conn, w *watcher) bool {
 	s.mu.Lock()
 	events := make([]wire.Event, 0, len(w.pending))
@@ -83,47 +76,12 @@ func (s *supervisor) flush(conn *wire.Conn, w *watcher) bool {
 		}
 	}
 	clear(w.pending)
-	fds := map[string]*os.File{}
-	for id := range w.notify {
-		if f := s.notifyOf(id); f != nil {
-			fds[id] = f
-		}
-	}
-	clear(w.notify)
 	s.mu.Unlock()
 	ok := true
 	for _, e := range events {
 		ok = ok && conn.Send(e) == nil
 	}
-	for id, f := range fds {
-		ok = ok && conn.Send(wire.Event{Notify: id}, f) == nil
-		f.Close()
-	}
 	return ok
-}
-
-// notifyOf duplicates the notify descriptor of a container; nil if it has none. s.mu must be held.
-func (s *supervisor) notifyOf(id string) *os.File {
-	c := s.containers[id]
-	if c == nil || c.notify == nil {
-		return nil
-	}
-	dup, err := duplicate(c.notify)
-	if err != nil {
-		logf("%s: %v", id, err)
-		return nil
-	}
-	return dup
-}
-
-// copyNotify returns the descriptor for the reply to a start, if there is one.
-func (s *supervisor) copyNotify(id string) []*os.File {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if f := s.notifyOf(id); f != nil {
-		return []*os.File{f}
-	}
-	return nil
 }
 
 // publish saves c's changed status and makes it pending for the watchers. s.mu must be held.

@@ -6,7 +6,9 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,6 +29,7 @@ var acts = map[string]func(args []string) error{
 	"connect": actConnect,
 	"bind":    actBind,
 	"backlog": actBacklog,
+	"knocks":  actKnocks,
 	"confine": actConfine,
 }
 
@@ -188,6 +191,47 @@ func knock(address string) error {
 		return err
 	}
 	return s.Close()
+}
+
+// actKnocks connects args[0] threads to servers of their own all the time, and keeps their counts in the file args[1].
+func actKnocks(args []string) error {
+	var n int
+	if _, err := fmt.Sscan(args[0], &n); err != nil {
+		return err
+	}
+	counts := make([]atomic.Int64, n)
+	errs := make(chan error, n)
+	for i := range n {
+		go func() {
+			runtime.LockOSThread()
+			for {
+				switch err := knock(fmt.Sprintf(":181%02d", i)); {
+				case err == nil:
+					counts[i].Add(1)
+				case !errors.Is(err, syscall.EADDRINUSE): // a supervisor that is being killed may still have the last socket
+					errs <- err
+					return
+				}
+			}
+		}()
+	}
+	for {
+		select {
+		case err := <-errs:
+			return err
+		case <-time.After(time.Millisecond):
+		}
+		var text strings.Builder
+		for i := range counts {
+			fmt.Fprintln(&text, counts[i].Load())
+		}
+		if err := os.WriteFile(args[1]+".new", []byte(text.String()), 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(args[1]+".new", args[1]); err != nil {
+			return err
+		}
+	}
 }
 
 // actConnect measures connections to an address: the mean of args[1] of them, in microseconds.

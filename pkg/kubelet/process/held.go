@@ -1,7 +1,6 @@
 package process
 
 import (
-	"maps"
 	"os"
 	"slices"
 	"syscall"
@@ -9,9 +8,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// The Host keeps descriptors of running containers open, for the next supervisor if the current one dies: the notify
-// descriptors, over which the supervisor handles bind and connect calls, and the pipes, whose content the kernel drops
-// with the last open end. The Host uses none of them.
+// The Host keeps the pipes of running containers open for the case that the supervisor dies: the kernel drops their content
+// with the last open end. The Host does not use them.
 
 // holdPipes opens the pipes of a container, except those that fail to open.
 func holdPipes(s *wire.Spec) []*os.File {
@@ -49,34 +47,8 @@ func (h *Host) releaseInput(id string) {
 	}
 }
 
-// hold keeps the notify descriptor of a running container. h.mu must be held.
-func (h *Host) hold(id string, files []*os.File) {
-	s := h.status[id]
-	if len(files) != 1 || s == nil || !s.Running {
-		wire.CloseFiles(files)
-		return
-	}
-	if old := h.notify[id]; old != nil {
-		old.Close()
-	}
-	h.notify[id] = files[0]
-}
-
-// held lists the containers with held descriptors. h.mu must be held.
-func (h *Host) held() []string {
-	all := maps.Clone(h.notify)
-	for id := range h.pipes {
-		all[id] = nil
-	}
-	return slices.Collect(maps.Keys(all))
-}
-
 // release closes the descriptors that are held of a container. h.mu must be held.
 func (h *Host) release(id string) {
-	if f := h.notify[id]; f != nil {
-		f.Close()
-		delete(h.notify, id)
-	}
 	wire.CloseFiles(h.pipes[id])
 	delete(h.pipes, id)
 }

@@ -49,12 +49,13 @@ type Host struct {
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the link has ended
 
+	starting int // attempts to connect since the last connection; used by the link only
+
 	mu      sync.Mutex
 	pods    map[types.UID]*pod
 	nodes   map[string]*Runtime
 	status  map[string]*wire.Status
-	notify  map[string]*os.File   // notify descriptors, kept for the next supervisor
-	pipes   map[string][]*os.File // pipes of the containers, kept for the next supervisor
+	pipes   map[string][]*os.File // kept for the next supervisor
 	removed map[string]struct{}   // removed; older events about them are ignored
 	synced  bool                  // status is complete
 	turned  chan struct{}         // closed and replaced when synced or failed changes
@@ -76,7 +77,6 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 		ended:   make(chan struct{}),
 		nodes:   map[string]*Runtime{},
 		status:  map[string]*wire.Status{},
-		notify:  map[string]*os.File{},
 		pipes:   map[string][]*os.File{},
 		removed: map[string]struct{}{},
 		turned:  make(chan struct{}),
@@ -114,7 +114,7 @@ func (h *Host) Close() error {
 	<-h.ended
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, id := range h.held() {
+	for id := range h.pipes {
 		h.release(id)
 	}
 	return nil
@@ -135,7 +135,7 @@ func (h *Host) StopAll(ctx context.Context, grace time.Duration) error {
 			return fmt.Errorf("stop all containers: %w", err)
 		}
 	}
-	if _, _, err := roundTrip(ctx, conn, &wire.Request{Op: wire.Shutdown, Grace: grace}); err != nil {
+	if _, err := roundTrip(ctx, conn, &wire.Request{Op: wire.Shutdown, Grace: grace}); err != nil {
 		return fmt.Errorf("stop all containers: %w", err)
 	}
 	return h.awaitSupervisorEnd(ctx)

@@ -44,9 +44,12 @@ func (h *Host) link(ctx context.Context) {
 func (h *Host) attach(ctx context.Context) bool {
 	conn, err := h.connect()
 	if err != nil {
-		h.fail(err)
+		if h.starting++; !h.locked() || h.starting > maxStarting {
+			h.fail(err)
+		}
 		return false
 	}
+	h.starting = 0
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	defer conn.Close()
@@ -54,7 +57,6 @@ func (h *Host) attach(ctx context.Context) bool {
 	if err := conn.Send(wire.Request{Op: wire.Attach, Probe: h.probe}); err != nil {
 		return false
 	}
-	h.handOver(ctx)
 	synced := false
 	for {
 		var e wire.Event
@@ -64,7 +66,8 @@ func (h *Host) attach(ctx context.Context) bool {
 			return synced
 		}
 		synced = synced || e.Synced
-		h.handle(&e, files)
+		wire.CloseFiles(files) // of a supervisor of an older version
+		h.handle(&e)
 	}
 }
 
@@ -114,6 +117,20 @@ func (h *Host) startSupervisor() (*wire.Conn, error) {
 		return nil, fmt.Errorf("start supervisor: %w; see %s", err, h.path(wire.LogFile))
 	}
 	return conn, nil
+}
+
+// maxStarting is how often an attempt to connect may find a supervisor that has the lock and does not accept connections yet:
+// its keeper has just started it.
+const maxStarting = 5
+
+// locked reports whether a supervisor has the lock.
+func (h *Host) locked() bool {
+	f, err := os.OpenFile(h.path(wire.LockFile), os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
 }
 
 // awaitSupervisorEnd waits until the supervisor has released its lock. It uses no files from then on.
@@ -179,26 +196,8 @@ func (h *Host) health() error {
 	return h.failed
 }
 
-// handOver sends the held notify descriptors to a new supervisor. The supervisor drops those that it has already.
-func (h *Host) handOver(ctx context.Context) {
-	h.mu.Lock()
-	kept := make(map[string]*os.File, len(h.notify))
-	for id, f := range h.notify {
-		kept[id] = f
-	}
-	h.mu.Unlock()
-	for id, f := range kept {
-		conn, err := wire.Dial(h.path(wire.SocketFile))
-		if err != nil {
-			return // it has ended: the next one receives them
-		}
-		_, got, _ := roundTrip(ctx, conn, &wire.Request{Op: wire.Handover, ID: id}, f)
-		wire.CloseFiles(got)
-	}
-}
-
 // handle applies an event of the supervisor.
-func (h *Host) handle(e *wire.Event, files []*os.File) {
+func (h *Host) handle(e *wire.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -210,16 +209,12 @@ func (h *Host) handle(e *wire.Event, files []*os.File) {
 	case e.Removed != "":
 		h.drop(e.Removed)
 		delete(h.removed, e.Removed)
-	case e.Notify != "":
-		h.hold(e.Notify, files)
-		return
 	}
-	wire.CloseFiles(files)
 }
 
 // sync records that status is complete. h.mu must be held.
 func (h *Host) sync() {
-	for _, id := range h.held() {
+	for id := range h.pipes {
 		if h.status[id] == nil {
 			h.release(id)
 		}
@@ -269,21 +264,14 @@ func (h *Host) nudge(uid types.UID) {
 
 // call sends a request to the supervisor and returns its reply. While no supervisor runs, it waits for one.
 func (h *Host) call(ctx context.Context, req *wire.Request, files ...*os.File) (wire.Reply, error) {
-	reply, got, err := h.callFiles(ctx, req, files...)
-	wire.CloseFiles(got)
-	return reply, err
-}
-
-// callFiles is like call, for requests whose reply comes with files. The caller owns the files.
-func (h *Host) callFiles(ctx context.Context, req *wire.Request, files ...*os.File) (wire.Reply, []*os.File, error) {
 	if err := h.await(ctx); err != nil {
-		return wire.Reply{}, nil, err
+		return wire.Reply{}, err
 	}
 	conn, err := wire.Dial(h.path(wire.SocketFile))
 	if err != nil {
 		// The supervisor has just died, or has ended because nothing ran.
 		if conn, err = h.redial(ctx); err != nil {
-			return wire.Reply{}, nil, err
+			return wire.Reply{}, err
 		}
 	}
 	return roundTrip(ctx, conn, req, files...)
@@ -327,21 +315,22 @@ func (h *Host) await(ctx context.Context) error {
 }
 
 // roundTrip sends one request, waits for its reply, and closes conn.
-func roundTrip(ctx context.Context, conn *wire.Conn, req *wire.Request, files ...*os.File) (wire.Reply, []*os.File, error) {
+func roundTrip(ctx context.Context, conn *wire.Conn, req *wire.Request, files ...*os.File) (wire.Reply, error) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	defer conn.Close()
 	var reply wire.Reply
-	var got []*os.File
 	err := conn.Send(req, files...)
 	if err == nil {
+		var got []*os.File
 		got, err = conn.Receive(&reply)
+		wire.CloseFiles(got) // of a supervisor of an older version
 	}
 	if err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return wire.Reply{}, nil, fmt.Errorf("%s: supervisor: %w", req.Op, err)
+		return wire.Reply{}, fmt.Errorf("%s: supervisor: %w", req.Op, err)
 	}
-	return reply, got, reply.Err()
+	return reply, reply.Err()
 }

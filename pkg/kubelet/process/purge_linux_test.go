@@ -3,22 +3,33 @@ package process_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
+// found is a process that named has found.
+type found struct {
+	pid     int
+	command string
+}
+
 // named lists the processes with text in their command line.
-func named(t *testing.T, text string) []string {
+func named(t *testing.T, text string) []found {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []string
+	var out []found
 	for _, f := range files {
 		if b, err := os.ReadFile(f); err == nil && strings.Contains(string(b), text) {
-			out = append(out, string(b))
+			pid, err := strconv.Atoi(strings.Split(f, "/")[2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, found{pid, string(b)})
 		}
 	}
 	return out
@@ -43,8 +54,19 @@ func TestPurgeAtOnce(t *testing.T) {
 		}
 		for end := time.Now().Add(patience); len(named(t, root)) > 0; {
 			if time.Now().After(end) {
-				t.Fatalf("%q is left", named(t, root))
+				t.Fatalf("%+v is left", named(t, root))
 			}
 		}
 	}
+}
+
+// keeper returns the PID of the supervisor's keeper, or 0 if there is none.
+func (m *machine) keeper() int {
+	m.Helper()
+	for _, p := range named(m.T, filepath.Join(m.root, "runtime")) {
+		if strings.HasPrefix(p.command, "minikctl: keeper\x00") {
+			return p.pid
+		}
+	}
+	return 0
 }

@@ -163,14 +163,13 @@ func (r *Runtime) Start(ctx context.Context, uid types.UID, spec kubelet.Contain
 	if err != nil {
 		return "", err
 	}
-	reply, files, err := r.host.callFiles(ctx, &wire.Request{Op: wire.Start, Spec: ws})
+	reply, err := r.host.call(ctx, &wire.Request{Op: wire.Start, Spec: ws})
 	if err != nil {
 		return "", err // users see this error, such as: exec: "foo": executable file not found in $PATH
 	}
 	r.host.mu.Lock()
 	delete(r.host.removed, ws.ID)
 	r.host.observe(reply.Status)
-	r.host.hold(ws.ID, files)
 	r.host.mu.Unlock()
 	return kubelet.ContainerID(ws.ID), nil
 }

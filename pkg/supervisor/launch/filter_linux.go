@@ -4,6 +4,7 @@ package launch
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"unsafe"
 
@@ -21,7 +22,9 @@ const (
 
 // filter forbids new privileges and installs the filter f, whose notify descriptor it sends to the supervisor. If the machine
 // refuses the filter, it reports the reason instead of failing: the container then shares the host's addresses.
-func filter(conn *wire.Conn, f wire.Filter, keep bool) error {
+//
+// It returns once the supervisor answers the calls, so that no program runs under a filter whose descriptor was lost.
+func filter(conn *wire.Conn, f wire.Filter) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl", err)
 	}
@@ -32,13 +35,17 @@ func filter(conn *wire.Conn, f wire.Filter, keep bool) error {
 	if err != nil {
 		return conn.Send(wire.Launched{Refused: err.Error()})
 	}
-	if keep {
-		_ = unix.Dup3(fd, wire.KeptFD, 0) // fails if the limit of descriptors is lower: then only the daemon has a copy
-	}
 	file := os.NewFile(uintptr(fd), "seccomp")
 	err = conn.Send(wire.Launched{Filtered: true}, file)
 	file.Close()
-	return err
+	if err != nil {
+		return err
+	}
+	var ok wire.Received
+	if _, err := conn.Receive(&ok); err != nil {
+		return fmt.Errorf("the supervisor has ended: %w", err)
+	}
+	return nil
 }
 
 func install(prog []unix.SockFilter) (int, error) {

@@ -9,7 +9,7 @@ import (
 )
 
 // filter reports to the supervisor that there are no filters here.
-func filter(conn *wire.Conn, f wire.Filter, _ bool) error {
+func filter(conn *wire.Conn, f wire.Filter) error {
 	if f == wire.NoFilter {
 		return nil
 	}

@@ -54,7 +54,7 @@ func run(conn *wire.Conn, l *wire.Launch) error {
 	if err != nil {
 		return err
 	}
-	if err := filter(conn, l.Filter, l.Keep); err != nil {
+	if err := filter(conn, l.Filter); err != nil {
 		return err
 	}
 	if err := syscall.Exec(path, l.Argv, l.Env); err != nil {

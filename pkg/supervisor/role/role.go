@@ -13,6 +13,7 @@ const (
 	None       Role = "" // minikctl itself
 	Launch     Role = "container"
 	Supervisor Role = "supervisor"
+	Keeper     Role = "keeper"
 )
 
 // marker is the environment variable that holds the role. It counts only together with the title as the process's name.

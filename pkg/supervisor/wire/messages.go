@@ -10,15 +10,13 @@ import (
 type Op string
 
 const (
-	Attach   Op = "attach"   // the reply is Events until the connection ends: first every container, then the changes
-	Handover Op = "handover" // passes the notify descriptor of a container to a new supervisor
-	Start    Op = "start"    // the reply comes with the container's notify descriptor, if it has one
-	Stop     Op = "stop"     // answered when the container has ended
-	Remove   Op = "remove"
-	Exec     Op = "exec" // with files for stdin, stdout, stderr; the reply comes when the command has ended; the command ends with the connection
-	// Join connects files for stdin, stdout and stderr with the streams of a container. It is the reply comes when the
-	// container has ended, or when the given input has ended and the container's input stays open for the next client. It
-	// ends with the connection.
+	Attach Op = "attach" // answered by Events until the connection ends: first every container, then the changes
+	Start  Op = "start"
+	Stop   Op = "stop" // answered when the container has ended
+	Remove Op = "remove"
+	Exec   Op = "exec" // with files for stdin, stdout, stderr; answered when the command has ended; ends with the connection
+	// Join connects files for stdin, stdout and stderr with the streams of a container. It is answered when the container has
+	// ended, or when the given input has and the container's stays open for the next. It ends with the connection.
 	Join     Op = "join"
 	Resize   Op = "resize" // of a container's terminal
 	Shutdown Op = "shutdown"
@@ -27,7 +25,7 @@ const (
 // Request is what the daemon sends.
 type Request struct {
 	Op    Op
-	ID    string        `json:",omitempty"` // the container; for Stop, Remove, Exec, Join, Resize, Handover
+	ID    string        `json:",omitempty"` // the container; for Stop, Remove, Exec, Join, Resize
 	Spec  *Spec         `json:",omitempty"` // for Start
 	Grace time.Duration `json:",omitempty"` // for Stop
 	Exec  *Command      `json:",omitempty"`
@@ -53,7 +51,6 @@ type Event struct {
 	Removed string  `json:",omitempty"` // the ID of a removed container
 	Synced  bool    `json:",omitempty"` // all containers that existed at the start have been sent
 	Refused string  `json:",omitempty"` // with Synced: why pods can't have addresses of their own; "" if they can
-	Notify  string  `json:",omitempty"` // a container's ID; its notify descriptor comes with the event
 }
 
 // Spec is a container for the supervisor to run. The supervisor keeps it on disk.
@@ -127,18 +124,12 @@ type Launch struct {
 	UID    *int64 `json:",omitempty"`
 	GID    *int64 `json:",omitempty"`
 	Filter Filter
-	Keep   bool `json:",omitempty"` // leave the notify descriptor open as KeptFD for the next supervisor
 	TTY    bool `json:",omitempty"` // make the standard input the controlling terminal
 }
 
-// KeptFD is the number under which a container keeps a copy of its notify descriptor. With the copy, its calls wait
-// instead of failing when the supervisor dies, and the next supervisor takes the descriptor from the container. If the
-// program closes unknown descriptors, only the daemon has a copy.
-const KeptFD = 1000
-
 // KeptTerminal is the descriptor under which a container keeps the supervisor's end of its terminal. The next supervisor
 // takes it from there, and until then the terminal does not hang up.
-const KeptTerminal = KeptFD + 1
+const KeptTerminal = 1001
 
 // Filter selects the system calls that the supervisor handles.
 type Filter int
@@ -152,9 +143,12 @@ const (
 // Launched is the reply to Launch. Without an Error, the program runs once the connection ends.
 type Launched struct {
 	Error    string `json:",omitempty"`
-	Filtered bool   `json:",omitempty"` // the message comes with the notify descriptor
+	Filtered bool   `json:",omitempty"` // the message comes with the notify descriptor; the process waits for Received
 	Refused  string `json:",omitempty"` // why there is no filter
 }
+
+// Received is the answer to a Launched with a notify descriptor: the descriptor is where the process's calls are answered.
+type Received struct{}
 
 // These are the kinds of errors that a Reply may carry.
 var (
@@ -203,6 +197,7 @@ const (
 	SocketFile = "run/supervisor.sock"
 	LockFile   = "run/supervisor.lock"
 	LogFile    = "run/supervisor.log"
+	KeeperFile = "run/keeper.sock"
 	Containers = "containers" // a folder per container, named by its ID
 	StateFile  = "state.json" // in a container's folder: its Status
 )

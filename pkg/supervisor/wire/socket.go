@@ -80,6 +80,28 @@ func Listen(path string) (*Listener, error) {
 	return &Listener{conn}, nil
 }
 
+// FileListener returns a Listener over the listening socket f, and closes f.
+func FileListener(f *os.File) (*Listener, error) {
+	conn, err := FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	return &Listener{conn}, nil
+}
+
+// File returns a duplicate of the listening socket for a child to inherit. The caller closes it.
+func (l *Listener) File() (*os.File, error) {
+	fd := -1
+	err := control(l.conn.file, func(n int) (err error) {
+		fd, err = dup(n)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "listener"), nil
+}
+
 // Accept returns the next connection. After Close it is os.ErrClosed.
 func (l *Listener) Accept() (*Conn, error) {
 	fd := -1
