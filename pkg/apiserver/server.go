@@ -176,7 +176,7 @@ func (s *Server) build(cfg Config) error {
 	}
 	s.handler = httpapi.New(httpapi.Config{
 		API: s.api, Authorize: s.engine.Authorize, Rows: s.rows, Stages: s.stages, Authn: s.authn, Audit: s.audit, Issuer: s.issuer,
-		Extensions: s.extensions, Kubelets: s.kubelets, Metrics: cfg.Metrics,
+		Extensions: s.extensions, Kubelets: s.kubelets, Metrics: cfg.Metrics, Reader: s.engine.Reader(), Count: s.engine.Count,
 		Clock: s.clock, Random: s.random, Address: s.Addr, Ready: s.ready, Stopping: s.stopping,
 		Healthy: func(ctx context.Context) error { return healthy(ctx, cfg.Store) },
 		Backup: func(ctx context.Context, w io.Writer) error {

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/backend"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/fair"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
@@ -131,6 +132,7 @@ func (c *Client) Post(ctx context.Context, timeout time.Duration, review []byte)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, */*")
 	req.Header.Set("User-Agent", "kube-apiserver-admission")
+	defer fair.Pause(ctx)() // the webhook may itself send requests
 	res, err := c.http.Do(req)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/audit"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/fair"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
@@ -23,7 +24,7 @@ type call struct {
 	stages  []trace.Stage
 	header  http.Header  // of the response
 	audit   *audit.Entry // nil: there is no audit log
-	leave   func()       // returns the seat; may be called more than once; nil: the request holds none
+	seat    fair.Seat    // its place among the concurrent requests
 
 	mu     sync.Mutex
 	warned map[string]bool
@@ -32,7 +33,24 @@ type call struct {
 type callKey struct{}
 
 func withCall(ctx context.Context, c *call) context.Context {
-	return context.WithValue(ctx, callKey{}, c)
+	return callContext{ctx, c}
+}
+
+// callContext is a context with a call and its seat.
+type callContext struct {
+	context.Context
+	call *call
+}
+
+// Value implements context.Context.
+func (c callContext) Value(key any) any {
+	switch key.(type) {
+	case callKey:
+		return c.call
+	case fair.SeatKey:
+		return &c.call.seat
+	}
+	return c.Context.Value(key)
 }
 
 // callOf returns the request's call. The filter begin sets it.

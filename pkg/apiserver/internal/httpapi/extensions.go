@@ -41,8 +41,8 @@ func (s *Handler) pass(w http.ResponseWriter, r *http.Request, c *call, serve ag
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.config.Stopping, cancel)()
-	if c.leave != nil && c.address.verb == "watch" {
-		c.leave() // as for watches of this server's own resources
+	if c.address.verb == "watch" {
+		c.seat.Leave() // as for watches of this server's own resources
 	}
 	serve(w, r.WithContext(ctx), aggregate.Requester{User: c.user, AuditID: w.Header().Get("Audit-Id"), Late: late})
 }

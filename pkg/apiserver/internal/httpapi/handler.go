@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/aggregate"
@@ -31,7 +32,9 @@ type Config struct {
 	Rows       *rows.Rows
 	Stages     stage.Stages
 	Authn      authenticator.Request
-	Audit      *audit.Log // nil: there is no audit log
+	Audit      *audit.Log                     // nil: there is no audit log
+	Reader     stage.Reader                   // of FlowSchemas and PriorityLevelConfigurations
+	Count      func(schema.GroupResource) int // returns the number of a resource's objects, as far as it is known
 	Issuer     *tokens.Issuer
 	Extensions *aggregate.Extensions
 	Kubelets   *connect.Kubelets
@@ -55,12 +58,13 @@ type Handler struct {
 	fair    *fair.Limit
 	held    *heldObjects
 	bodies  *bodies.Limit
+	flows   flows
 	handler http.Handler
 }
 
 // New returns the handler.
 func New(cfg Config) *Handler {
-	s := &Handler{config: cfg, metrics: newMetrics(cfg.Metrics), held: newHeldObjects(heldBytes)}
+	s := &Handler{config: cfg, metrics: newMetrics(cfg.Metrics), held: newHeldObjects(heldBytes), flows: flows{reader: cfg.Reader}}
 	s.fair = s.newLimit()
 	s.bodies = s.newBodies()
 	s.handler = chain(s.routes(), s.filters())

@@ -1,61 +1,104 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"net/http"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/fair"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
-// seats is the sum of Kubernetes' default limits (400 reads and 200 writes), queueLength the length of one of its
-// queues. A request is queued for at most a quarter of requestTimeout.
 const (
-	seats        = 600
-	queueLength  = 50
-	waitingUsers = 1024
-	queueTimeout = requestTimeout / 4
+	// seatsPerProcessor is how many requests are answered at once for each processor: enough to share the commits of the store.
+	seatsPerProcessor = 32
+	leastSeats        = 64
+	queueTimeout      = requestTimeout / 4 // as in Kubernetes
+
+	// A list counts as a request for each objectsPerSeat of its objects, as in Kubernetes.
+	objectsPerSeat = 100
+	mostListSeats  = 10
 )
 
 func (s *Handler) newLimit() *fair.Limit {
-	return fair.New(fair.Config{Seats: seats, Queue: queueLength, Flows: waitingUsers, Patience: queueTimeout, Clock: s.config.Clock})
+	seats := min(max(seatsPerProcessor*runtime.GOMAXPROCS(0), leastSeats), fair.Concurrency)
+	return fair.New(fair.Config{Seats: seats, PerFlow: seats / 2, Patience: queueTimeout, Clock: s.config.Clock})
 }
 
-// limit bounds the number of concurrent requests, fairly among users. A watch holds its seat until its first frame.
-// Other long-running requests, administrators and health probes need no seat.
+// limit bounds the number of concurrent requests, as FlowSchemas and PriorityLevelConfigurations say. A watch holds its seat until its
+// first frame. Other long-running requests, administrators and health probes need no seat.
 func (s *Handler) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r)
-		if exempt(c, r) {
+		if c.address.longRunning(r.URL) && c.address.verb != "watch" {
 			next.ServeHTTP(w, r)
 			return
 		}
-		flow := c.user.GetName()
-		if err := s.fair.Enter(r.Context(), flow); err != nil {
+		q := flowRequest(c, r)
+		class := s.flows.classify(r.Context(), s.fair, &q)
+		if class != nil && class.SchemaUID != "" {
+			w.Header().Set(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID, class.LevelUID)
+			w.Header().Set(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID, class.SchemaUID)
+		}
+		if class != nil && class.Exempt || exempt(&q) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		level, flow := "", fair.Flow{Distinguisher: c.user.GetName()}
+		if class != nil {
+			level, flow = class.Level, class.Flow(&q)
+		}
+		if err := s.fair.Enter(r.Context(), &c.seat, level, flow, s.width(c, r)); err != nil {
 			tooMany(w, r, err)
 			return
 		}
-		var once sync.Once
-		c.leave = func() { once.Do(func() { s.fair.Leave(flow) }) }
-		defer c.leave()
+		defer c.seat.Leave()
 		next.ServeHTTP(w, r)
 	})
+}
+
+// flowRequest returns what FlowSchemas match of a request.
+func flowRequest(c *call, r *http.Request) fair.Request {
+	a := &c.address
+	return fair.Request{
+		User: c.user, Verb: a.verb, IsResource: a.resourceful,
+		Group: a.group, Resource: a.resource, Subresource: a.subresource, Scope: a.namespace, Path: r.URL.Path,
+	}
 }
 
 // health are the paths that need no seat.
 var health = []string{"/healthz", "/livez", "/readyz"}
 
-func exempt(c *call, r *http.Request) bool {
-	if c.address.longRunning(r.URL) && c.address.verb != "watch" || slices.Contains(c.user.GetGroups(), user.SystemPrivilegedGroup) {
-		return true
+// exempt reports whether a request needs no seat whatever the FlowSchemas say.
+func exempt(q *fair.Request) bool {
+	return slices.Contains(q.User.GetGroups(), user.SystemPrivilegedGroup) ||
+		!q.IsResource && slices.Contains(health, strings.TrimSuffix(q.Path, "/"))
+}
+
+// width returns for how many requests a request counts.
+func (s *Handler) width(c *call, r *http.Request) int {
+	if c.address.verb != "list" || c.address.name != "" || s.config.Count == nil {
+		return 1
 	}
-	return !c.address.resourceful && slices.ContainsFunc(health, func(p string) bool {
-		return strings.TrimSuffix(r.URL.Path, "/") == p
-	})
+	n := s.config.Count(c.address.gvr().GroupResource())
+	if n <= objectsPerSeat {
+		return 1
+	}
+	if limit, err := strconv.Atoi(r.URL.Query().Get("limit")); err == nil && limit > 0 {
+		n = min(n, limit)
+	}
+	return min((n+objectsPerSeat-1)/objectsPerSeat, mostListSeats)
 }
 
 func tooMany(w http.ResponseWriter, r *http.Request, err error) {
@@ -65,4 +108,92 @@ func tooMany(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	w.Header().Set("Retry-After", "1") // seconds
 	http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)
+}
+
+var (
+	flowSchemas    = schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: "flowschemas"}
+	priorityLevels = schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: "prioritylevelconfigurations"}
+)
+
+// flows follows the FlowSchemas and PriorityLevelConfigurations.
+type flows struct {
+	reader  stage.Reader // nil: there are none
+	current atomic.Pointer[currentRules]
+	mu      sync.Mutex // held while the rules are replaced
+}
+
+// currentRules are the rules of one state of the objects.
+type currentRules struct {
+	schemas, levels uint64 // the changes of the objects
+	rules           *fair.Rules
+}
+
+// classify returns the class of a request; nil if there are no rules. It sets the limit's levels when they have changed.
+func (f *flows) classify(ctx context.Context, l *fair.Limit, q *fair.Request) *fair.Class {
+	if f.reader == nil {
+		return nil
+	}
+	schemas, err := f.reader.Counters(ctx, flowSchemas)
+	if err != nil {
+		return nil // the request itself shows the error
+	}
+	levels, err := f.reader.Counters(ctx, priorityLevels)
+	if err != nil {
+		return nil
+	}
+	now := f.current.Load()
+	if now == nil || now.schemas != schemas.Changes || now.levels != levels.Changes {
+		now = f.replace(ctx, l, schemas.Changes, levels.Changes)
+	}
+	if now == nil {
+		return nil
+	}
+	return now.rules.Classify(q)
+}
+
+// replace makes the rules of the current objects, unless another request has done so.
+func (f *flows) replace(ctx context.Context, l *fair.Limit, schemas, levels uint64) *currentRules {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.current.Load()
+	if now != nil && now.schemas >= schemas && now.levels >= levels {
+		return now
+	}
+	rules, err := f.read(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			slog.WarnContext(ctx, "read the FlowSchemas", "err", err)
+		}
+		return now
+	}
+	now = &currentRules{schemas, levels, rules}
+	f.current.Store(now)
+	l.SetLevels(rules.Levels)
+	return now
+}
+
+func (f *flows) read(ctx context.Context) (*fair.Rules, error) {
+	schemas, err := listOf[*flowcontrolv1.FlowSchema](ctx, f.reader, flowSchemas)
+	if err != nil {
+		return nil, err
+	}
+	levels, err := listOf[*flowcontrolv1.PriorityLevelConfiguration](ctx, f.reader, priorityLevels)
+	if err != nil {
+		return nil, err
+	}
+	return fair.NewRules(schemas, levels), nil
+}
+
+func listOf[T any](ctx context.Context, r stage.Reader, gr schema.GroupResource) ([]T, error) {
+	list, err := r.List(ctx, gr, "")
+	if err != nil {
+		return nil, err
+	}
+	out := make([]T, 0, len(list))
+	for _, obj := range list {
+		if t, ok := any(obj).(T); ok {
+			out = append(out, t)
+		}
+	}
+	return out, nil
 }

@@ -13,7 +13,8 @@ import (
 )
 
 func TestLimit(t *testing.T) {
-	s := &Handler{fair: fair.New(fair.Config{Seats: 1, Clock: clock.Real()})} // without a queue
+	s := &Handler{fair: fair.New(fair.Config{Seats: 1, PerFlow: 1, Clock: clock.Real()})}
+	s.fair.SetLevels([]fair.Level{{Shares: 1, Borrow: -1}}) // without a queue
 	inside := make(chan struct{})
 	release := make(chan struct{})
 	h := s.limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -21,7 +22,7 @@ func TestLimit(t *testing.T) {
 			return
 		}
 		if callOf(r).address.verb == "watch" {
-			callOf(r).leave() // as a watch does at its first frame
+			callOf(r).seat.Leave() // as a watch does at its first frame
 		}
 		close(inside)
 		<-release

@@ -56,9 +56,7 @@ func (s *Handler) watch(w http.ResponseWriter, r *http.Request, req *verbs.Reque
 	if err := http.NewResponseController(w).Flush(); err != nil {
 		return nil //nolint:nilerr // the client has gone
 	}
-	if leave := callOf(r).leave; leave != nil {
-		leave() // an idle watch takes no seat
-	}
+	callOf(r).seat.Leave() // an idle watch takes no seat
 	out := s.newFrames(response, enc, callOf(r).user.GetName())
 	defer out.close()
 	for batch, err := range events {

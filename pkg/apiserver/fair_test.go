@@ -1,0 +1,224 @@
+package apiserver_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+
+	"github.com/minikctl/minikctl/pkg/apiserver"
+	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
+	"github.com/minikctl/minikctl/pkg/internal/measured"
+	"github.com/minikctl/minikctl/pkg/store/badger"
+)
+
+// TestFlowHeaders compares the headers that name the FlowSchema and the priority level of a request with the objects, also after a
+// FlowSchema was added.
+func TestFlowHeaders(t *testing.T) {
+	e := apiservertest.New(t)
+	uid := func(path string) string {
+		_, body := do(t, e, "GET", "/apis/flowcontrol.apiserver.k8s.io/v1/"+path, "")
+		_, rest, _ := strings.Cut(body, `"uid":"`)
+		id, _, _ := strings.Cut(rest, `"`)
+		return id
+	}
+	check := func(token, path, schema, level string) {
+		t.Helper()
+		resp := ask(t, e, token, "GET", path, "")
+		if got, want := resp.Header.Get("X-Kubernetes-Pf-Flowschema-Uid"), uid("flowschemas/"+schema); got != want || got == "" {
+			t.Errorf("%s: FlowSchema %q, want %q", path, got, want)
+		}
+		if got, want := resp.Header.Get("X-Kubernetes-Pf-Prioritylevel-Uid"), uid("prioritylevelconfigurations/"+level); got != want || got == "" {
+			t.Errorf("%s: priority level %q, want %q", path, got, want)
+		}
+	}
+	check(apiservertest.AdminToken, "/api/v1/pods", "exempt", "exempt")
+	check(apiservertest.AliceToken, "/api/v1/pods", "global-default", "global-default")
+	check(apiservertest.AliceToken, "/healthz", "probes", "exempt")
+	const alice = `{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{"name":"alice"},"spec":{"matchingPrecedence":100,` +
+		`"priorityLevelConfiguration":{"name":"workload-high"},"rules":[{"subjects":[{"kind":"User","user":{"name":"alice"}}],` +
+		`"resourceRules":[{"verbs":["list"],"apiGroups":[""],"resources":["pods"],"clusterScope":true}]}]}}`
+	if resp, body := do(t, e, "POST", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", alice, "Content-Type", "application/json"); resp.StatusCode != http.StatusCreated {
+		t.Fatal(body)
+	}
+	check(apiservertest.AliceToken, "/api/v1/pods", "alice", "workload-high")
+	check(apiservertest.AliceToken, "/api/v1/namespaces/default/pods", "global-default", "global-default")
+}
+
+// ask sends a request with a token and reads the response.
+func ask(t testing.TB, e *apiservertest.Env, token, method, path, body string) *http.Response {
+	t.Helper()
+	hc, err := rest.HTTPClientFor(e.Config(token))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := send(t.Context(), hc, method, e.URL+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// send sends a request and reads the whole response.
+func send(ctx context.Context, hc *http.Client, method, url, body string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := hc.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp, err
+}
+
+// fairGoal is the longest that 99 of 100 requests of a user may take beside any load of another.
+const fairGoal = 100 * time.Millisecond
+
+// loads are what one user sends as often as it can.
+var loads = []struct {
+	name    string
+	clients int
+	request func(n int64) (method, path, body string)
+}{
+	{"none", 0, nil}, {"writers", 500, createMap}, {"writers", 900, createMap},
+	{"lists", 200, func(int64) (method, path, body string) { return "GET", "/api/v1/configmaps", "" }},
+	{"waiting reads", 500, func(int64) (method, path, body string) {
+		return "GET", "/api/v1/configmaps?resourceVersion=99999999999", ""
+	}},
+}
+
+// createMap returns the request for a ConfigMap of a kilobyte.
+func createMap(n int64) (method, path, body string) {
+	return "POST", "/api/v1/namespaces/default/configmaps",
+		fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m-%d"},"data":{"a":"%s"}}`, n, strings.Repeat("x", 1000))
+}
+
+// TestFairness measures how long the requests of one user take while another user sends as many requests as it can.
+func TestFairness(t *testing.T) {
+	measured.Only(t)
+	for _, load := range loads {
+		t.Run(fmt.Sprint(load.clients, " ", load.name), func(t *testing.T) {
+			s, err := badger.Open(badger.Config{Dir: t.TempDir()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := apiservertest.New(t, func(c *apiserver.Config) { c.Store = s })
+			grantAll(t, e, "alice", "bob")
+			var names atomic.Int64
+			for range 1000 { // for the lists
+				if resp := ask(t, e, apiservertest.AdminToken, "POST", "/api/v1/namespaces/default/configmaps", third(createMap(names.Add(1)))); resp.StatusCode != http.StatusCreated {
+					t.Fatal(resp.Status)
+				}
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			var greedy sync.WaitGroup
+			var answered, refused atomic.Int64
+			for range load.clients {
+				greedy.Go(func() {
+					hc := ownConnection(e, apiservertest.AliceToken)
+					defer hc.CloseIdleConnections()
+					for ctx.Err() == nil {
+						method, path, body := load.request(names.Add(1))
+						resp, err := send(ctx, hc, method, e.URL+path, body)
+						switch {
+						case err != nil:
+						case resp.StatusCode == http.StatusTooManyRequests:
+							refused.Add(1)
+							select {
+							case <-time.After(time.Second): // as Retry-After says
+							case <-ctx.Done():
+							}
+						default:
+							answered.Add(1)
+						}
+					}
+				})
+			}
+			if load.clients > 0 {
+				time.Sleep(5 * time.Second) // until all have begun
+			}
+			before, began := answered.Load(), time.Now()
+			reads, writes := measureOther(t, e, &names)
+			t.Logf("the load: %.0f/s answered, %d times 429", float64(answered.Load()-before)/time.Since(began).Seconds(), refused.Load())
+			t.Logf("the other user's %d reads: p50 %v p99 %v max %v", len(reads), quantile(reads, 50), quantile(reads, 99), reads[len(reads)-1])
+			t.Logf("the other user's %d writes: p50 %v p99 %v max %v", len(writes), quantile(writes, 50), quantile(writes, 99), writes[len(writes)-1])
+			if worst := max(quantile(reads, 99), quantile(writes, 99)); worst > fairGoal {
+				t.Errorf("p99 is %v, want %v", worst, fairGoal)
+			}
+			stop()
+			greedy.Wait()
+		})
+	}
+}
+
+func third(_, _, s string) string { return s }
+
+// ownConnection returns a client that shares no connection with another one.
+func ownConnection(e *apiservertest.Env, token string) *http.Client {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(e.PKI.CA())
+	return &http.Client{Transport: transport.NewBearerAuthRoundTripper(token, &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true,
+	})}
+}
+
+// measureOther sends reads and writes of another user, one at a time, and returns how long they took, sorted.
+func measureOther(t *testing.T, e *apiservertest.Env, names *atomic.Int64) (reads, writes []time.Duration) {
+	t.Helper()
+	hc := ownConnection(e, apiservertest.BobToken)
+	defer hc.CloseIdleConnections()
+	for range 200 {
+		for _, write := range []bool{false, true} {
+			method, path, body := "GET", "/api/v1/namespaces/default", ""
+			if write {
+				method, path, body = createMap(names.Add(1))
+			}
+			began := time.Now()
+			resp, err := send(t.Context(), hc, method, e.URL+path, body)
+			took := time.Since(began)
+			if err != nil || resp.StatusCode >= 300 {
+				t.Fatal(resp, err)
+			}
+			if write {
+				writes = append(writes, took)
+			} else {
+				reads = append(reads, took)
+			}
+		}
+	}
+	slices.Sort(reads)
+	slices.Sort(writes)
+	return reads, writes
+}
+
+func quantile(sorted []time.Duration, percent int) time.Duration {
+	return sorted[len(sorted)*percent/100].Round(100 * time.Microsecond)
+}
+
+// grantAll lets users read and write everything.
+func grantAll(t *testing.T, e *apiservertest.Env, users ...string) {
+	t.Helper()
+	for _, u := range users {
+		body := fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"all-%s"},`+
+			`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"kind":"User","name":"%s"}]}`, u, u)
+		if resp, text := do(t, e, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", body, "Content-Type", "application/json"); resp.StatusCode != http.StatusCreated {
+			t.Fatal(text)
+		}
+	}
+}
