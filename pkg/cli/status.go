@@ -78,6 +78,9 @@ func statusRow(ctx context.Context, env *Env, p daemon.Paths) (row, notes []stri
 		return []string{p.Name, state, "", "", "", "", p.Data}, nil, nil
 	}
 	state := "running"
+	if s.Processes {
+		notes = append(notes, accessNote)
+	}
 	if slices.Contains(s.Parts, "apiserver") {
 		refusal, err := refusedSchedulerConfig(ctx, p, s)
 		if refusal != "" {
@@ -101,6 +104,9 @@ func statusRow(ctx context.Context, env *Env, p daemon.Paths) (row, notes []stri
 	age := env.Now().Sub(s.Started).Round(time.Second).String()
 	return []string{p.Name, state, fmt.Sprint(s.PID), s.Address, strings.Join(s.Parts, ","), age, p.Data}, notes, nil
 }
+
+// accessNote is what status says of a cluster whose containers are processes of this machine.
+const accessNote = "containers run as the daemon's user without isolation: a user who may create pods is administrator (docs/security.md)"
 
 // statusTimeout is how long status waits for the API server of each cluster.
 const statusTimeout = 5 * time.Second

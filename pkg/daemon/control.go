@@ -25,6 +25,9 @@ type State struct {
 	Address string    `json:"address"` // URL of the API server; "" when the daemon runs none
 	Parts   []string  `json:"parts"`
 	Started time.Time `json:"started"`
+
+	// Processes says that containers are processes of the daemon's user.
+	Processes bool `json:"processes,omitempty"`
 }
 
 // ReadState returns the state that the last daemon wrote. That daemon may have ended since (see Alive).

@@ -120,7 +120,7 @@ func (d *Daemon) build(ctx context.Context) error {
 
 // started runs when every service is ready. It writes the kubeconfigs, the settings and the state, and reports the start.
 func (d *Daemon) started(ready func(State)) error {
-	s := State{PID: os.Getpid(), Address: d.address, Started: d.clock.Now()}
+	s := State{PID: os.Getpid(), Address: d.address, Started: d.clock.Now(), Processes: d.cfg.RunsProcesses()}
 	for _, part := range Parts {
 		if d.cfg.Runs(part) {
 			s.Parts = append(s.Parts, part)

@@ -22,7 +22,8 @@ func TestComponentsDespiteCorruptObjects(t *testing.T) {
 	h.minikctl("create", "deployment", "web", "--image=minikctl.dev/pause")
 	h.minikctl("rollout", "status", "deployment/web", "--timeout=2m")
 	h.minikctl("delete", "deployment", "web", "--cascade=foreground", "--timeout=2m")
-	if got := h.minikctl("status"); !strings.Contains(got, "running, corrupt objects") || !strings.Contains(got, "configmaps default/bad: ") {
+	if got := h.minikctl("status"); !strings.Contains(got, "running, corrupt objects") || !strings.Contains(got, "configmaps default/bad: ") ||
+		!strings.Contains(got, "a user who may create pods is administrator") {
 		t.Errorf("status: got %s", got)
 	}
 	h.minikctl("delete", "--raw", "/api/v1/nodes/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true")
