@@ -1,7 +1,9 @@
 package virtual
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"sync"
 	"unsafe"
@@ -60,14 +62,59 @@ type place = changelog.Place[*entry]
 // recent has the newest entries of all resources, up to a number of bytes.
 type recent struct {
 	budget *changelog.Budget
+	batch  int // bytes of entries that are added to the log, and dropped, together
 
 	mu    sync.Mutex // held while an entry is added
 	log   *changelog.Log[*entry]
 	index map[entryKey]*entry // of the entries in the log
+	block []byte              // the rest of the block from which the next JSON is taken
+	spare []entry             // likewise the entries
+	buf   bytes.Buffer        // encodes
+}
+
+// Entries are taken from blocks. Entries are dropped in the order in which they were added, so a block is freed as a
+// whole. Single allocations would be spread over the heap of a busy server, and keep its pages when it is idle again.
+const (
+	blockBytes   = 64 << 10
+	blockEntries = 64
+)
+
+// text returns a copy of b in a block.
+func (r *recent) text(b []byte) []byte {
+	if len(b) > blockBytes/4 {
+		return bytes.Clone(b)
+	}
+	if len(r.block) < len(b) {
+		r.block = make([]byte, blockBytes)
+	}
+	out := r.block[:len(b):len(b)]
+	r.block = r.block[len(b):]
+	copy(out, b)
+	return out
+}
+
+// encode returns the JSON of obj in a block.
+func (r *recent) encode(obj objects.Object) ([]byte, error) {
+	r.buf.Reset()
+	if err := json.NewEncoder(&r.buf).Encode(obj); err != nil {
+		return nil, err
+	}
+	return r.text(bytes.TrimSuffix(r.buf.Bytes(), []byte("\n"))), nil
+}
+
+// entry returns a copy of e in a block.
+func (r *recent) entry(e entry) *entry {
+	if len(r.spare) == 0 {
+		r.spare = make([]entry, blockEntries)
+	}
+	out := &r.spare[0]
+	r.spare = r.spare[1:]
+	*out = e
+	return out
 }
 
 func newRecent(limit int) *recent {
-	r := &recent{budget: changelog.NewBudget(limit), index: map[entryKey]*entry{}}
+	r := &recent{budget: changelog.NewBudget(limit), batch: limit / 16, index: map[entryKey]*entry{}}
 	r.begin(0)
 	return r
 }
@@ -76,34 +123,49 @@ func newRecent(limit int) *recent {
 func (r *recent) begin(seq store.Revision) {
 	r.log = changelog.New(r.budget, changelog.Accounting[*entry]{
 		Size:    func(e **entry) int { return (*e).size() },
-		Dropped: func(e **entry) { delete(r.index, entryKey{(*e).row.Names.Plural, (*e).key}) }, // called by put, which holds mu
+		Dropped: func(e **entry) { delete(r.index, entryKey{(*e).row.Names.Plural, (*e).key}) }, // called by Append, under mu
 	}, seq)
 }
 
-// add gives an object the next sequence number and adds its JSON. If the name exists already, add returns the existing
-// entry and false.
-func (r *recent) add(row *objects.Resource, obj objects.Object) (*entry, bool, error) {
+// add gives each object the next sequence number and adds its JSON. It returns the entries, nil for an object whose name
+// exists already or that can't be encoded, which is the error.
+func (r *recent) add(row *objects.Resource, objs ...objects.Object) ([]*entry, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-	if old, ok := r.index[entryKey{row.Names.Plural, key}]; ok {
-		return old, false, nil
+	out := make([]*entry, len(objs))
+	var added []*entry // not in the log yet
+	seq, bytes := r.log.End().Revision, 0
+	var errs []error
+	for i, obj := range objs {
+		key := objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+		if _, ok := r.index[entryKey{row.Names.Plural, key}]; ok {
+			continue
+		}
+		obj.SetResourceVersion(strconv.FormatUint(uint64(seq+1), 10))
+		obj.GetObjectKind().SetGroupVersionKind(row.Names.GVK())
+		b, err := r.encode(obj)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		seq++
+		out[i] = r.entry(entry{seq: seq, row: row, key: key, labels: obj.GetLabels(), json: b})
+		r.index[entryKey{row.Names.Plural, key}] = out[i]
+		added = append(added, out[i])
+		if bytes += out[i].size(); bytes > r.batch {
+			r.log.Append(seq, added)
+			added, bytes = nil, 0
+		}
 	}
-	seq := r.log.End().Revision + 1
-	obj.SetResourceVersion(strconv.FormatUint(uint64(seq), 10))
-	obj.GetObjectKind().SetGroupVersionKind(row.Names.GVK())
-	b, err := json.Marshal(obj)
-	if err != nil {
-		return nil, false, err
+	if len(added) > 0 {
+		r.log.Append(seq, added)
 	}
-	e := &entry{seq: seq, row: row, key: key, labels: obj.GetLabels(), json: b}
-	r.put(e)
-	return e, true, nil
+	return out, errors.Join(errs...)
 }
 
 // restore adds an entry of an earlier process, with its number. It ignores an entry that is not newer than the last
 // one.
-func (r *recent) restore(e *entry) {
+func (r *recent) restore(e entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := r.log.End().Revision
@@ -113,13 +175,10 @@ func (r *recent) restore(e *entry) {
 	if last == 0 {
 		r.begin(e.seq - 1) // entries before the first restored one are gone
 	}
-	r.put(e)
-}
-
-// put appends e to the log, which drops the oldest entries beyond its budget and wakes the watches.
-func (r *recent) put(e *entry) {
-	r.index[entryKey{e.row.Names.Plural, e.key}] = e
-	r.log.Append(e.seq, []*entry{e})
+	e.json = r.text(e.json)
+	kept := r.entry(e)
+	r.index[entryKey{e.row.Names.Plural, e.key}] = kept
+	r.log.Append(e.seq, []*entry{kept})
 }
 
 // find returns the entry of a name.

@@ -9,6 +9,7 @@ package virtual
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -136,14 +137,19 @@ func (s *Store) drain() {
 	s.waiting = nil
 	s.mu.Unlock()
 	row := s.rows[minikctl.Traces.Resource]
-	for i := range spans {
-		e, added, err := s.recent.add(row, newTrace(&spans[i]))
-		if err != nil {
-			slog.Error("encode trace", "revision", spans[i].Revision, "err", err) // only a time beyond the year 9999
-			continue
+	for some := range slices.Chunk(spans, blockEntries) {
+		traces := make([]objects.Object, len(some))
+		for i := range some {
+			traces[i] = newTrace(&some[i])
 		}
-		if added {
-			s.markUnsaved(e)
+		added, err := s.recent.add(row, traces...)
+		if err != nil {
+			slog.Error("encode traces", "err", err) // only a time beyond the year 9999
+		}
+		for _, e := range added {
+			if e != nil {
+				s.markUnsaved(e)
+			}
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package virtual
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -250,16 +249,16 @@ func (s *Store) decide(req *verbs.Request, d *minikctl.Decision, dryRun bool) (v
 	}
 	s.adding.Lock()
 	defer s.adding.Unlock()
-	e, added, err := s.recent.add(req.Resource, d)
+	added, err := s.recent.add(req.Resource, d)
 	if err != nil {
 		return verbs.Result{}, apierrors.NewInternalError(err)
 	}
-	if !added {
+	if added[0] == nil {
 		return verbs.Result{}, apierrors.NewAlreadyExists(gr, d.Name)
 	}
-	s.markUnsaved(e)
+	s.markUnsaved(added[0])
 	s.nudge()
-	return verbs.Result{Item: e.item(), Created: true}, nil
+	return verbs.Result{Item: added[0].item(), Created: true}, nil
 }
 
 // restore adds an object that an earlier process has saved.
@@ -275,7 +274,7 @@ func (s *Store) restore(line []byte) {
 		return // written by another version of the program, with other kinds
 	}
 	key := objects.Key{Namespace: head.Namespace, Name: head.Name}
-	s.recent.restore(&entry{seq: store.Revision(seq), row: row, key: key, labels: head.Labels, json: bytes.Clone(line)})
+	s.recent.restore(entry{seq: store.Revision(seq), row: row, key: key, labels: head.Labels, json: line})
 }
 
 func (s *Store) byKind(kind string) *objects.Resource {
