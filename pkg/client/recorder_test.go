@@ -195,6 +195,29 @@ func TestRecorderRetries(t *testing.T) {
 	})
 }
 
+// TestRecorderForgets: beyond a bound, a recorder forgets the events that were not repeated, and keeps the series.
+func TestRecorderForgets(t *testing.T) {
+	s := &sink{}
+	record(t, s, func(ctx context.Context, r *client.Recorder) {
+		say := func(note string) {
+			r.Action(ctx, pod("p", 5), corev1.EventTypeWarning, "FailedScheduling", "Scheduling", note)
+			synctest.Wait()
+			time.Sleep(60 * time.Millisecond)
+		}
+		say("repeated")
+		say("repeated")
+		for i := range 600 {
+			say(fmt.Sprint("once ", i))
+		}
+		say("repeated")
+		say("once 0")
+		say("once 599")
+		_, actions, patches := s.written()
+		expect(t, "events", len(actions), 1+600+1)
+		expect(t, "patches", len(patches), 2)
+	})
+}
+
 // TestRecorderSeries: repeated events of the scheduler become a series, whose count is written when the series ends.
 func TestRecorderSeries(t *testing.T) {
 	s := &sink{}

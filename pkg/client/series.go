@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,10 @@ var actions = eventsv1.SchemeGroupVersion.WithResource("events")
 // interval.
 const seriesLength = 6 * time.Minute
 
+// maxSeries bounds the events that a recorder remembers. Beyond it those without a repetition are forgotten: a repetition then
+// begins another event.
+const maxSeries = 512
+
 // seriesKey identifies the events of one series.
 type seriesKey struct {
 	eventtype, action, reason, note string
@@ -34,7 +39,12 @@ func (r *Recorder) recordAction(ctx context.Context, ev *eventsv1.Event) {
 	known := r.series[key]
 	switch {
 	case known == nil:
-		r.series[key] = ev
+		if len(r.series) >= maxSeries {
+			maps.DeleteFunc(r.series, func(_ seriesKey, ev *eventsv1.Event) bool { return ev.Series == nil })
+		}
+		if len(r.series) < maxSeries {
+			r.series[key] = ev
+		}
 		r.createAction(ctx, ev)
 	case known.Series == nil:
 		known.Series = &eventsv1.EventSeries{Count: 2, LastObservedTime: ev.EventTime}
