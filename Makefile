@@ -42,11 +42,12 @@ check: lint test measure race cross clients ## what CI runs
 compare: ## measures against another commit's minikctl (BASE) and Kubernetes (ETCD, KUBE_APISERVER, …); see pkg/internal/bench/compare
 	$(GO) run ./pkg/internal/bench/compare
 
-soak: ## the long loops: every damage of a store's files, 100 kills of the store, 50 of the daemon, fuzzing
+soak: ## the long loops: memory after a load, every damage of a store's files, 100 kills of the store, 50 of the daemon, fuzzing
 	$(GO) test ./pkg/store/badger -run TestDamage -damages 4 -count 1 -v -timeout 60m
 	$(GO) test ./pkg/store/badger -run TestKill -kills 100 -count 1 -v
 	$(GO) test ./pkg/internal/clustertest -run TestKillDaemon -kills 50 -count 1 -v -timeout 30m
 	MINIKCTL_MEASURE=1 $(GO) test ./pkg/apiserver -run TestFairness -count 1 -v
+	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestMemoryReturns ./pkg/internal/bench
 
 costs: ## the CPU time and memory of one request, for every shape of body, verb and place (hours)
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestCosts ./pkg/apiserver -timeout 12h

@@ -76,6 +76,9 @@ type Config struct {
 	// Components are the health checks of "scheduler" and "controller-manager", where they run in this process.
 	Components map[string]Component
 
+	// MemoryLimit is the memory in bytes that the process may take. Requests are refused before it is reached; 0: never.
+	MemoryLimit uint64
+
 	TraceDir   string               // where traces are kept over a restart; "" keeps them in memory only
 	TraceBytes int                  // how much of them is kept in memory; 0: 16 MiB
 	Metrics    *prometheus.Registry // what /metrics shows; nil: the server's own metrics only
@@ -92,6 +95,7 @@ var defaultServiceAddresses = netip.MustParsePrefix("10.96.0.0/16")
 
 // Server is the API server.
 type Server struct {
+	store     store.Store
 	clock     clock.Clock
 	random    *clock.Source // for values that are not part of the cluster's state; Config.Source is for those that are
 	rows      *rows.Rows
@@ -117,7 +121,7 @@ type Server struct {
 
 // New makes the server and opens its listeners.
 func New(cfg Config) (_ *Server, err error) {
-	s := &Server{clock: cfg.Clock, random: clock.RandomSource(), ready: make(chan struct{})}
+	s := &Server{store: cfg.Store, clock: cfg.Clock, random: clock.RandomSource(), ready: make(chan struct{})}
 	s.stopping, s.stop = context.WithCancel(context.Background()) //nolint:forbidigo // Run ends it
 	defer func() {
 		if err == nil {
@@ -177,7 +181,7 @@ func (s *Server) build(cfg Config) error {
 	s.handler = httpapi.New(httpapi.Config{
 		API: s.api, Authorize: s.engine.Authorize, Rows: s.rows, Stages: s.stages, Authn: s.authn, Audit: s.audit, Issuer: s.issuer,
 		Extensions: s.extensions, Kubelets: s.kubelets, Metrics: cfg.Metrics, Reader: s.engine.Reader(), Count: s.engine.Count,
-		Clock: s.clock, Random: s.random, Address: s.Addr, Ready: s.ready, Stopping: s.stopping,
+		Clock: s.clock, Random: s.random, Address: s.Addr, Ready: s.ready, Stopping: s.stopping, MemoryLimit: cfg.MemoryLimit,
 		Healthy: func(ctx context.Context) error { return healthy(ctx, cfg.Store) },
 		Backup: func(ctx context.Context, w io.Writer) error {
 			_, err := backup.Write(ctx, cfg.Store, w)
@@ -243,6 +247,14 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Addr returns the address of the HTTPS listener, "" when there is none.
 func (s *Server) Addr() string { return s.listeners.Address() }
+
+// Release frees memory that only a busy server needs. Watches that begin at earlier revisions read from the store afterwards.
+func (s *Server) Release() {
+	s.engine.Release()
+	if r, ok := s.store.(interface{ Release() }); ok {
+		r.Release()
+	}
+}
 
 // drain bounds how long requests may take to end when the server stops. linger bounds how long their connections may take
 // after that.

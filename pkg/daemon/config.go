@@ -83,6 +83,10 @@ type Config struct {
 	HostCommands *bool `json:"hostCommands,omitempty"`
 	// Seed makes UIDs and generated names repeatable: equal seeds give equal sequences. Default 0: random.
 	Seed uint64 `json:"seed,omitempty"`
+	// MemoryLimit is the memory that the daemon may take, for example 2Gi. Near it the garbage collector works harder, and the
+	// API server refuses requests with 429, except those of components and deletes. Default: $GOMEMLIMIT, or the limit of the
+	// daemon's cgroup; without either there is no limit.
+	MemoryLimit string `json:"memoryLimit,omitempty"`
 	// LogLevel is the lowest level that is logged: debug, info, warn or error. Default info.
 	LogLevel string `json:"logLevel,omitempty"`
 
@@ -195,6 +199,7 @@ func AddFlags(flags *pflag.FlagSet) {
 	flags.Int("audit-log-maxsize", 0, "size in megabytes at which the audit log is rotated (default 100)")
 	flags.Int("audit-log-maxbackup", 0, "number of rotated audit log files to keep (default all)")
 	flags.Int("audit-log-maxage", 0, "number of days to keep rotated audit log files (default no limit)")
+	flags.String("memory-limit", "", "memory that the daemon may take, for example 2Gi (default: the limit of the daemon's cgroup)")
 	flags.Uint64("seed", 0, "seed that makes UIDs and generated names repeatable")
 	flags.String("log-level", "", "lowest level that is logged: debug, info, warn or error (default info)")
 }
@@ -231,7 +236,7 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 	for key, to := range map[string]*string{
 		"data-dir": &cfg.DataDir, "listen": &cfg.Listen, "write-kubeconfig": &cfg.WriteKubeconfig, "token-auth-file": &cfg.TokenAuthFile,
 		"audit-policy-file": &cfg.AuditPolicyFile, "audit-log-path": &cfg.AuditLogPath,
-		"store": &cfg.Store, "scheduler-config": &cfg.SchedulerConfig, "log-level": &cfg.LogLevel, "kubeconfig": &cfg.Kubeconfig,
+		"store": &cfg.Store, "scheduler-config": &cfg.SchedulerConfig, "log-level": &cfg.LogLevel, "memory-limit": &cfg.MemoryLimit, "kubeconfig": &cfg.Kubeconfig,
 	} {
 		if s := v.GetString(key); s != "" {
 			*to = s
@@ -373,6 +378,9 @@ func (c *Config) complete() error {
 	}
 	if err := new(slog.Level).UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return fmt.Errorf("logLevel: %q is not one of [debug info warn error]", c.LogLevel)
+	}
+	if _, err := parseMemory(c.MemoryLimit); err != nil {
+		return err
 	}
 	for _, part := range c.Only {
 		if !slices.Contains(Parts, part) {

@@ -39,6 +39,9 @@ type Daemon struct {
 
 	ready bool // started has returned without an error
 
+	memoryLimit uint64 // bytes; 0: none
+	release     func() // frees memory that only a busy API server needs; nil when another process runs it
+
 	mu sync.Mutex // guards cfg.leaving and the settings file once services run
 
 	controllers, scheduler health // for ComponentStatuses
@@ -56,6 +59,9 @@ func Run(ctx context.Context, cfg *Config, ready func(State)) (err error) {
 	}
 	d := &Daemon{cfg: cfg, paths: PathsIn(cfg.Name, cfg.DataDir), clock: clock.Real(), source: newSource(cfg.Seed), nodes: map[string]kubelet.Nodes{}}
 	first := !Exists(d.paths)
+	if d.memoryLimit, err = limitMemory(cfg.MemoryLimit); err != nil {
+		return err
+	}
 	held, err := lock(d.paths)
 	if err != nil {
 		return err
@@ -114,7 +120,7 @@ func (d *Daemon) build(ctx context.Context) error {
 			}
 		}
 	}
-	d.services = append(d.services, service{name: "memory", run: func(ctx context.Context) error { return releaseMemory(ctx, d.clock) }})
+	d.services = append(d.services, service{name: "memory", run: func(ctx context.Context) error { return d.releaseMemory(ctx) }})
 	return nil
 }
 

@@ -2,57 +2,157 @@ package daemon
 
 import (
 	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/supervisor/trim"
 )
 
 const (
-	memoryEvery = time.Minute
-	// idleBytes is what an idle daemon allocates in memoryEvery at most: renewed Leases, and Events that are read to find the
-	// expired ones.
-	idleBytes = 256 << 20
-	// spareBytes is the memory beyond the live heap that an idle daemon keeps.
-	spareBytes = 32 << 20
+	memoryEvery = 30 * time.Second
+	// idleBytes is what an idle daemon allocates in memoryEvery at most, for renewed Leases.
+	idleBytes = 64 << 20
+	// burstBytes is what a daemon has allocated, since memory was last released, before it is released again.
+	burstBytes = 128 << 20
 )
 
-// memoryUse is the memory of the process.
-type memoryUse struct {
-	allocated uint64 // since the start
-	live      uint64 // in use at the last garbage collection
-	held      uint64 // obtained from the system
-}
-
-func readMemory() memoryUse {
-	samples := []metrics.Sample{
-		{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"},
-		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
-	}
+// allocated returns the bytes that the process has allocated since its start.
+func allocated() uint64 {
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(samples)
-	return memoryUse{
-		allocated: samples[0].Value.Uint64(), live: samples[1].Value.Uint64(),
-		held: samples[2].Value.Uint64() - samples[3].Value.Uint64(),
+	return samples[0].Value.Uint64()
+}
+
+// idleMemory decides when memory is released: when the daemon is idle, once after each burst of work.
+type idleMemory struct {
+	before   uint64 // allocated at the last check
+	released uint64 // allocated at the last release
+}
+
+// due reports whether memory has to be released, and assumes that it will be. now is what was allocated so far.
+func (m *idleMemory) due(now uint64) bool {
+	idle := now-m.before < idleBytes
+	m.before = now
+	if !idle || now-m.released < burstBytes {
+		return false
 	}
+	m.released = now
+	return true
 }
 
-// unused reports whether the process holds memory that an idle daemon does not need. before is its memory an interval ago.
-func (m memoryUse) unused(before memoryUse) bool {
-	return m.allocated-before.allocated < idleBytes && m.held > m.live+spareBytes
-}
-
-// releaseMemory returns unused memory to the system until ctx ends. After a burst of work Go's runtime would keep up to
-// twice the memory that is in use.
-func releaseMemory(ctx context.Context, c clock.Clock) error {
-	before := readMemory()
-	for clock.Sleep(ctx, c, memoryEvery) == nil {
-		now := readMemory()
-		if now.unused(before) {
-			debug.FreeOSMemory()
-			now = readMemory()
+// releaseMemory returns unused memory to the system when the daemon is idle after a burst of work, until ctx ends. The garbage
+// collector would keep as much again as is in use, and the kernel the pages of the store's files.
+func (d *Daemon) releaseMemory(ctx context.Context) error {
+	start := allocated()
+	m := idleMemory{before: start, released: start}
+	for clock.Sleep(ctx, d.clock, memoryEvery) == nil {
+		if !m.due(allocated()) {
+			continue
 		}
-		before = now
+		if d.release != nil {
+			d.release()
+		}
+		debug.FreeOSMemory()
+		trim.Now()
+		trim.Files(d.paths.Store)
 	}
 	return nil
+}
+
+// collectorShare is the part of the memory limit, in percent, at which the garbage collector works to keep the process. The
+// rest is room for what it has not collected yet, and for the API server to refuse requests in time.
+const collectorShare = 80
+
+// limitMemory sets the limit of the garbage collector, and returns the limit of the process in bytes, 0 for none: that of the
+// setting, else $GOMEMLIMIT, else that of the process's cgroup.
+func limitMemory(setting string) (uint64, error) {
+	limit, err := parseMemory(setting)
+	if err != nil {
+		return 0, err
+	}
+	if limit == 0 {
+		if own := debug.SetMemoryLimit(-1); own != math.MaxInt64 { // of $GOMEMLIMIT
+			limit = uint64(own)
+		}
+	}
+	if limit == 0 {
+		limit = cgroupLimit("/")
+	}
+	if limit > 0 {
+		debug.SetMemoryLimit(int64(limit / 100 * collectorShare))
+	}
+	return limit, nil
+}
+
+// parseMemory returns a memoryLimit in bytes, 0 for "".
+func parseMemory(setting string) (uint64, error) {
+	if setting == "" {
+		return 0, nil
+	}
+	q, err := resource.ParseQuantity(setting)
+	if err != nil {
+		return 0, fmt.Errorf("memoryLimit: %q is not a quantity such as 2Gi: %w", setting, err)
+	}
+	if q.Value() < leastMemory {
+		return 0, fmt.Errorf("memoryLimit: %s is less than %d Mi", setting, leastMemory>>20)
+	}
+	return uint64(q.Value()), nil
+}
+
+// leastMemory is the least memory with which a cluster works.
+const leastMemory = 128 << 20
+
+// cgroupLimit returns the smallest memory limit of the process's cgroup and those above it, 0 for none. root is the root of the
+// file system.
+func cgroupLimit(root string) (limit uint64) {
+	text, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	if err != nil {
+		return 0 // not Linux
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3) // hierarchy:controllers:path
+		if len(f) != 3 {
+			continue
+		}
+		dir, file := filepath.Join(root, "sys/fs/cgroup"), "memory.max"
+		switch {
+		case slices.Contains(strings.Split(f[1], ","), "memory"): // version 1
+			dir, file = filepath.Join(dir, "memory"), "memory.limit_in_bytes"
+		case f[1] != "":
+			continue
+		}
+		for path := filepath.Join("/", f[2]); ; path = filepath.Dir(path) {
+			if n := readLimit(filepath.Join(dir, path, file)); n > 0 && (limit == 0 || n < limit) {
+				limit = n
+			}
+			if path == "/" {
+				break
+			}
+		}
+	}
+	return limit
+}
+
+// readLimit returns the limit in a file of a cgroup, 0 for none.
+func readLimit(path string) uint64 {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64) // version 2 has "max" for none, version 1 a huge number
+	if err != nil || n >= 1<<60 {
+		return 0
+	}
+	return n
 }

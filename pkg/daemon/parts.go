@@ -124,11 +124,12 @@ func (d *Daemon) addAPIServer() error {
 			MaxSize: d.cfg.AuditLogMaxSize, MaxBackups: d.cfg.AuditLogMaxBackup, MaxAge: d.cfg.AuditLogMaxAge,
 		},
 		PodWarnings: d.podWarnings(), Unattended: d.unattended(), Components: d.components(),
-		VerifiedNode: d.verifiedNode(),
+		VerifiedNode: d.verifiedNode(), MemoryLimit: d.memoryLimit,
 	})
 	if err != nil {
 		return err
 	}
+	d.release = server.Release
 	d.api, d.address = local{server, keys}, "https://"+server.Addr()
 	d.services = append(d.services, service{name: "apiserver", run: server.Run, ready: server.Ready()})
 	if d.cfg.Backup.Every.Duration > 0 {

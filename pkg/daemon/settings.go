@@ -30,6 +30,7 @@ func (c *Config) lasting() Config {
 		SchedulerConfig: c.SchedulerConfig, TokenAuthFile: c.TokenAuthFile,
 		AuditPolicyFile: c.AuditPolicyFile, AuditLogPath: c.AuditLogPath,
 		AuditLogMaxSize: c.AuditLogMaxSize, AuditLogMaxBackup: c.AuditLogMaxBackup, AuditLogMaxAge: c.AuditLogMaxAge,
+		MemoryLimit: c.MemoryLimit,
 	}
 }
 

@@ -204,6 +204,9 @@ func (l *Log[C]) Drop() {
 	l.close(store.ErrCompacted)
 }
 
+// Trim drops the batches up to revision rev, of all logs that share the budget. Their readers get store.ErrCompacted.
+func (l *Log[C]) Trim(rev store.Revision) { l.budget.Trim(rev) }
+
 // Since returns the place after revision rev. The first batch behind it may begin with changes up to rev. ok is false
 // when changes after rev were dropped.
 func (l *Log[C]) Since(rev store.Revision) (p *Place[C], ok bool) {

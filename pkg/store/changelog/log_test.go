@@ -205,3 +205,26 @@ func TestPlacesPinNothing(t *testing.T) {
 	runtime.KeepAlive(batch)
 	runtime.KeepAlive(l)
 }
+
+func TestTrim(t *testing.T) {
+	l := New(NewBudget(1<<20), Accounting[int]{}, 0)
+	start := l.Start()
+	for rev := range store.Revision(5) {
+		l.Append(rev+1, []int{int(rev)})
+	}
+	l.Trim(3)
+	if _, err := start.Next(); !errors.Is(err, store.ErrCompacted) {
+		t.Errorf("a reader of what was trimmed: got %v", err)
+	}
+	if p, ok := l.Since(3); !ok || l.Start() != p {
+		t.Error("the log does not begin behind what was trimmed")
+	}
+	l.Trim(9)
+	if !l.empty() || l.budget.Used() != 0 {
+		t.Errorf("%d bytes are left", l.budget.Used())
+	}
+	l.Append(6, []int{6})
+	if b, err := l.Start().Next(); err != nil || b.Revision != 6 {
+		t.Errorf("got %v %v after the next batch", b, err)
+	}
+}

@@ -34,3 +34,19 @@ Anonymous:             0 kB
 		t.Errorf("of the deleted program: %x", got)
 	}
 }
+
+func TestShared(t *testing.T) {
+	const smaps = `00400000-01c00000 r-xp 00000000 08:02 1 /home/a b/program
+Rss:               10000 kB
+7f0000000000-7f0000100000 r--s 00000000 08:02 2 /home/a b/store/000001.sst
+Rss:               10000 kB
+7f0000100000-7f0000200000 rw-s 00000000 08:02 3 /home/a b/store/00001.mem
+7f0000200000-7f0000300000 rw-p 00000000 08:02 3 /home/a b/store/private
+7f0000300000-7f0000400000 r--s 00000000 08:02 3 /home/a b/store2/000001.sst
+7f0000400000-7f0000500000 rw-s 00000000 00:00 0
+`
+	want := []mapping{{0x7f0000000000, 0x7f0000100000}, {0x7f0000100000, 0x7f0000200000}}
+	if got := shared(smaps, "/home/a b/store"); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %x, want %x", got, want)
+	}
+}

@@ -4,3 +4,6 @@ package trim
 
 // Now does nothing here.
 func Now() {}
+
+// Files does nothing here.
+func Files(string) {}

@@ -278,7 +278,16 @@ func (t *Table) newItem(path string, rev store.Revision, value []byte) (*Item, e
 // encodedItem returns the item of a stored value that has not been decoded.
 func (t *Table) encodedItem(path string, rev store.Revision, value []byte) *Item {
 	i := &Item{Key: keyOf(path), Revision: rev, path: path, size: len(value), sum: sumOf(value), kept: t.cache.kept}
-	i.decode = func() (objects.Object, error) {
+	i.decode = t.decoder(value, rev)
+	if t.resource.Undecoded {
+		i.value = value
+	}
+	return i
+}
+
+// decoder returns the function that decodes a stored value of revision rev.
+func (t *Table) decoder(value []byte, rev store.Revision) func() (objects.Object, error) {
+	return func() (objects.Object, error) {
 		obj, err := decode(t.resource, value)
 		if err != nil {
 			return nil, err
@@ -286,10 +295,6 @@ func (t *Table) encodedItem(path string, rev store.Revision, value []byte) *Item
 		obj.SetResourceVersion(formatRevision(rev))
 		return obj, nil
 	}
-	if t.resource.Undecoded {
-		i.value = value
-	}
-	return i
 }
 
 // seed is the seed of all sums.

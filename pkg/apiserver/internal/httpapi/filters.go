@@ -32,6 +32,7 @@ func (s *Handler) filters() []filter {
 		s.authenticate, // sets the user
 		s.record,       // the audit log
 		s.impersonate,  // replaces the user
+		s.shed,         // refuses requests while memory is short
 		s.limit,        // bounds the number of concurrent requests
 		s.limitBodies,  // bounds the size of concurrent requests
 		s.report,       // the trace header of components

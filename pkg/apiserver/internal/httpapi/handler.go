@@ -48,6 +48,8 @@ type Config struct {
 	Healthy  func(context.Context) error // returns an error if the store does not respond
 	Ready    <-chan struct{}             // closed once the server is ready
 	Stopping context.Context             // ends watches and connections
+
+	MemoryLimit uint64 // bytes that the process may take; 0: no limit
 }
 
 // Handler serves the API over HTTP.
@@ -59,12 +61,14 @@ type Handler struct {
 	held    *heldObjects
 	bodies  *bodies.Limit
 	flows   flows
+	memory  *pressure
 	handler http.Handler
 }
 
 // New returns the handler.
 func New(cfg Config) *Handler {
 	s := &Handler{config: cfg, metrics: newMetrics(cfg.Metrics), held: newHeldObjects(heldBytes), flows: flows{reader: cfg.Reader}}
+	s.memory = &pressure{limit: cfg.MemoryLimit, clock: cfg.Clock, read: readMemory}
 	s.fair = s.newLimit()
 	s.bodies = s.newBodies()
 	s.handler = chain(s.routes(), s.filters())

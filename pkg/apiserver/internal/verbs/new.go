@@ -159,6 +159,9 @@ func (e *Engine) compact(ctx context.Context) {
 	}
 }
 
+// Release frees memory that only a busy server needs.
+func (e *Engine) Release() { e.cache.Release() }
+
 // Reader returns the reader that stages use.
 func (e *Engine) Reader() stage.Reader { return reader{e} }
 
