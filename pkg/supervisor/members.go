@@ -19,6 +19,7 @@ const killTries = 200
 
 // killAll kills all processes of a container except the first, which is dead or dies with its process group.
 func (s *supervisor) killAll(c *container) {
+	clean := 0 // scans without a process of the container since the last one with some
 	for range killTries {
 		if s.empty(c) {
 			return
@@ -28,7 +29,10 @@ func (s *supervisor) killAll(c *container) {
 			p.signal(syscall.SIGKILL)
 			left = true
 		}
-		if !left {
+		if clean++; left {
+			clean = 0
+		}
+		if clean == 2 { // a single scan can miss a process that is created while the list of processes is read
 			return
 		}
 		pause()
