@@ -251,8 +251,8 @@ func (s *Store) Head(context.Context) (store.Revision, error) {
 	return store.Revision(s.head.Load()), nil
 }
 
-// closeTimeout is how long Close waits for Badger, which retries failed writes for ever.
-const closeTimeout = 10 * time.Second
+// closeTimeout is how long Close waits for Badger, which retries failed writes for ever. A slow disk takes seconds.
+const closeTimeout = time.Minute
 
 // errRemoved is reported once the database's folder is no longer at its path.
 var errRemoved = errors.New("the folder of the database was removed while it was in use")
@@ -271,18 +271,28 @@ func (s *Store) Close() error {
 			}
 			closed <- s.db.Close()
 		}()
-		select {
-		case err = <-closed:
-		case <-time.After(closeTimeout): //nolint:forbidigo // Badger does not use the cluster's clock
-			err = fmt.Errorf("badger did not close within %s", closeTimeout)
-			if s.removed() {
-				err = errRemoved
-			}
-		}
+		err = s.await(closed)
 		s.log.Close(store.ErrClosed)
 		err = errors.Join(err, s.guard.close(), s.lock.Close())
 	})
 	return err
+}
+
+// await returns what closed receives. It returns an error when the files are gone, and after closeTimeout.
+func (s *Store) await(closed <-chan error) error {
+	tick := time.NewTicker(watchEvery) //nolint:forbidigo // Badger does not use the cluster's clock
+	defer tick.Stop()
+	for range closeTimeout / watchEvery {
+		select {
+		case err := <-closed:
+			return err
+		case <-tick.C:
+			if s.removed() {
+				return errRemoved
+			}
+		}
+	}
+	return fmt.Errorf("badger did not close within %s", closeTimeout)
 }
 
 // removed reports whether the database's folder is no longer at its path.
