@@ -37,7 +37,7 @@ clients: build ## tests with clients of other projects: controller-runtime, cert
 	cd pkg/internal/stocktest && $(GO) vet ./... && MINIKCTL=$(CURDIR)/bin/minikctl $(GO) test -count 1 ./...
 	$(GO) test -count 1 ./pkg/internal/clustertest -run TestStock -kubectls
 
-check: lint test measure race cross clients ## what CI runs; on its machines the figures of measure are only shown
+check: lint test measure race cross clients ## what CI runs
 
 compare: ## measures against another commit's minikctl (BASE) and Kubernetes (ETCD, KUBE_APISERVER, …); see pkg/internal/bench/compare
 	$(GO) run ./pkg/internal/bench/compare

@@ -35,9 +35,6 @@ spec:
 `
 
 func TestStockKubectl(t *testing.T) {
-	if testing.Short() {
-		t.Skip("kubectl gives up after 32 s, which discovery can take with the race detector on a busy machine")
-	}
 	programs := kubectls()
 	if len(programs) == 0 {
 		t.Skip("no kubectl on this machine")

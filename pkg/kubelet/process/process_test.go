@@ -73,13 +73,9 @@ func TestRuntimeAsAnotherUser(t *testing.T) {
 	again(t, "^TestRuntime$", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
 }
 
-// again runs tests of this program in another process, with a folder for temporary files that every user may use. It skips
-// the test in short runs, such as those of make race.
+// again runs tests of this program in another process, with a folder for temporary files that every user may use.
 func again(t *testing.T, tests string, attr *syscall.SysProcAttr, env ...string) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("the race detector finds nothing more in a second run of the same tests")
-	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
