@@ -36,7 +36,7 @@ var (
 // costCase is a kind of request, whose body can have any size.
 type costCase struct {
 	name         string
-	method, path string // NAME stands for the object's name
+	method, path string // NAME is replaced by the name of the object
 	media        string
 	before       string                // the object that exists; "": none
 	beforePath   string                // where it is created

@@ -199,7 +199,7 @@ func hasResource(list []string, q *Request) bool {
 	})
 }
 
-// all stands for every value in a list of a rule; flowcontrolv1 has a constant of it for each kind of list.
+// all matches every value in a list of a rule; flowcontrolv1 has a constant of it for each kind of list.
 const all = "*"
 
 func has(list []string, value string) bool {

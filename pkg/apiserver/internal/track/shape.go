@@ -26,7 +26,7 @@ type walk struct {
 // unchanged is the shape of values that are equal in both objects, and so change no managedFields.
 const unchanged = 0x2545f4914f6cdd1d
 
-// placeholder stands for the key of a list element that is an IP address, such as a pod's. A shape contains the
+// placeholder replaces the key of a list element that is an IP address, such as a pod's. A shape contains the
 // placeholder's number instead of the address, so that objects that differ only in their address have the same shape.
 type placeholder struct{ name, value string }
 
