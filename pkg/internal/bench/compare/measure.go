@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
 )
 
 // idle is how long a new cluster is left alone before its memory is read.
@@ -309,7 +311,13 @@ func podsCome(ctx context.Context, client kubernetes.Interface, n int, create fu
 	if err != nil {
 		return 0, 0, err
 	}
-	w, err := pods.Watch(ctx, metav1.ListOptions{LabelSelector: "app=web", ResourceVersion: list.ResourceVersion})
+	// A busy kube-apiserver ends watches whose events it can't deliver in time: this watch resumes from its last event.
+	w, err := toolswatch.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = "app=web"
+			return pods.Watch(ctx, options)
+		},
+	})
 	if err != nil {
 		return 0, 0, err
 	}
