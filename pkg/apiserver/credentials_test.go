@@ -29,7 +29,7 @@ func TestEveryPathNeedsCredentials(t *testing.T) {
 			paths = append(paths, p)
 		}
 	}
-	for _, r := range builtin.Resources {
+	for _, r := range builtin.Resources() {
 		paths = append(paths, pathsOf(&r)...)
 	}
 	if len(paths) < 400 {

@@ -53,7 +53,7 @@ func testGolden(t *testing.T, recordings golden.Recordings) {
 		t.Fatal(err)
 	}
 	r := &replay{T: t, env: e, client: hc, made: map[string]bool{}, equal: map[string]int{}, of: map[string]int{}}
-	for _, row := range builtin.Resources {
+	for _, row := range builtin.Resources() {
 		r.creates(filepath.Join(dir, "create", row.Names.Kind+".jsonl"), row.Names.Kind)
 	}
 	flows, err := filepath.Glob(filepath.Join(dir, "flows", "*.json"))

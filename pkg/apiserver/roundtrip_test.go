@@ -114,8 +114,8 @@ var notStored = map[string]string{
 // kindsWithout returns the served Kubernetes kinds without an object in testdata.
 func kindsWithout(all []specimen) map[string]bool {
 	without := map[string]bool{}
-	for i := range builtin.Resources {
-		if n := builtin.Resources[i].Names; n.Group != "minikctl.dev" {
+	for i := range builtin.Resources() {
+		if n := builtin.Resources()[i].Names; n.Group != "minikctl.dev" {
 			without[n.Kind] = true
 		}
 	}
@@ -126,8 +126,8 @@ func kindsWithout(all []specimen) map[string]bool {
 }
 
 func rowOf(t *testing.T, gvk schema.GroupVersionKind) *objects.Resource {
-	for i := range builtin.Resources {
-		r := &builtin.Resources[i]
+	for i := range builtin.Resources() {
+		r := &builtin.Resources()[i]
 		for _, v := range r.Versions {
 			if r.Names.Kind == gvk.Kind && v.Group == gvk.Group && v.Version == gvk.Version {
 				return r

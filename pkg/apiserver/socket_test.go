@@ -54,7 +54,7 @@ func TestSocketAuthenticatesItsOwner(t *testing.T) {
 }
 
 func config(e *apiservertest.Env, set func(*apiserver.Config)) apiserver.Config {
-	c := apiserver.Config{Store: memory.New(), Resources: builtin.Resources, Clock: clock.Real(), Source: clock.RandomSource(), PKI: e.PKI}
+	c := apiserver.Config{Store: memory.New(), Resources: builtin.Resources(), Clock: clock.Real(), Source: clock.RandomSource(), PKI: e.PKI}
 	set(&c)
 	return c
 }

@@ -39,7 +39,7 @@ func TestBackupOverHTTP(t *testing.T) {
 	if res.StatusCode != http.StatusOK {
 		t.Fatalf("an administrator: got %s", res.Status)
 	}
-	readable := apiserver.Readable(builtin.Resources)
+	readable := apiserver.Readable(builtin.Resources())
 	sum, err := backup.Read(res.Body, func(entry store.Entry) error { return readable(entry.Key, entry.Value) })
 	if err != nil || sum.Objects == 0 {
 		t.Errorf("got a backup of %d objects, %v", sum.Objects, err)

@@ -14,8 +14,8 @@ import (
 // of equal priority keep their order. It uses only Object of each Info.
 func Sort(infos []*resource.Info) {
 	priorities := map[schema.GroupKind]int{}
-	for i := range builtin.Resources {
-		r := &builtin.Resources[i]
+	for i := range builtin.Resources() {
+		r := &builtin.Resources()[i]
 		priorities[schema.GroupKind{Group: r.Names.Group, Kind: r.Names.Kind}] = r.ApplyPriority
 	}
 	slices.SortStableFunc(infos, func(a, b *resource.Info) int {

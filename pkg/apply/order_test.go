@@ -16,7 +16,7 @@ func TestSort(t *testing.T) {
 	kinds := map[string]schema.GroupVersionKind{
 		"Widget": {Group: "example.com", Version: "v1", Kind: "Widget"}, "KnativeService": {Group: "serving.knative.dev", Version: "v1", Kind: "Service"},
 	}
-	for _, r := range builtin.Resources {
+	for _, r := range builtin.Resources() {
 		kinds[r.Names.Kind] = schema.GroupVersionKind{Group: r.Names.Group, Version: r.Names.Version, Kind: r.Names.Kind}
 	}
 	// The kinds that others need, in order.

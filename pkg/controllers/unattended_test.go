@@ -11,7 +11,7 @@ import (
 
 // TestUnattended checks that the list follows from the rows and from All.
 func TestUnattended(t *testing.T) {
-	got := Unattended(builtin.Resources)
+	got := Unattended(builtin.Resources())
 	for resource, want := range map[schema.GroupResource]bool{
 		{Group: "apps", Resource: "deployments"}:              false,
 		{Resource: "configmaps"}:                              false,
@@ -25,7 +25,7 @@ func TestUnattended(t *testing.T) {
 	all := All
 	defer func() { All = all }()
 	All = nil
-	if got := Unattended(builtin.Resources); !slices.Contains(got, schema.GroupResource{Group: "apps", Resource: "deployments"}) {
+	if got := Unattended(builtin.Resources()); !slices.Contains(got, schema.GroupResource{Group: "apps", Resource: "deployments"}) {
 		t.Errorf("without controllers %v are unattended", got)
 	}
 }

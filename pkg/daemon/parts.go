@@ -117,7 +117,7 @@ func (d *Daemon) addAPIServer() error {
 		return err
 	}
 	server, err := apiserver.New(apiserver.Config{
-		Store: s, Resources: builtin.Resources, Clock: d.clock, Source: d.source, PKI: keys,
+		Store: s, Resources: builtin.Resources(), Clock: d.clock, Source: d.source, PKI: keys,
 		Listen: d.listen(), Socket: d.paths.Socket, TokenFile: d.cfg.TokenAuthFile, TraceDir: d.paths.Traces,
 		Audit: apiserver.AuditConfig{
 			Policy: d.cfg.AuditPolicyFile, Path: d.cfg.AuditLogPath,
@@ -199,7 +199,7 @@ func (d *Daemon) unattended() []schema.GroupResource {
 	if !d.cfg.Runs("controllers") {
 		return nil
 	}
-	return controllers.Unattended(builtin.Resources)
+	return controllers.Unattended(builtin.Resources())
 }
 
 // listen returns the address to listen on. For port 0 it is the port of the last start if that is free, so that kubeconfigs stay

@@ -43,7 +43,7 @@ func CheckStore(p Paths) (badger.Report, error) {
 	if err := stopped(p); err != nil {
 		return badger.Report{}, err
 	}
-	return badger.Check(p.Store, apiserver.Readable(builtin.Resources))
+	return badger.Check(p.Store, apiserver.Readable(builtin.Resources()))
 }
 
 func stopped(p Paths) error {

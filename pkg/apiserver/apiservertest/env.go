@@ -59,7 +59,7 @@ func New(t testing.TB, options ...func(*apiserver.Config)) *Env {
 		t.Fatal(err)
 	}
 	cfg := apiserver.Config{
-		Store: memory.New(), Resources: builtin.Resources, Clock: clock.Real(), Source: clock.RandomSource(), PKI: keys,
+		Store: memory.New(), Resources: builtin.Resources(), Clock: clock.Real(), Source: clock.RandomSource(), PKI: keys,
 		Listen: "127.0.0.1:0", TokenFile: file, TraceDir: filepath.Join(dir, "traces"),
 	}
 	for _, o := range options {

@@ -11,7 +11,7 @@ import (
 // that can be deleted but Events, which outlive the objects that they are about.
 func DeletableResources() []objects.Names {
 	var out []objects.Names
-	for _, r := range builtin.Resources {
+	for _, r := range builtin.Resources() {
 		if n := r.Names; n.Plural != "events" && slices.Contains(r.Verbs, "delete") {
 			out = append(out, n)
 		}

@@ -153,7 +153,7 @@ func (r *namespace) contents(ctx context.Context) ([]schema.GroupVersionResource
 // builtinContents returns the built-in namespaced resources that can be deleted as a collection.
 func builtinContents() []schema.GroupVersionResource {
 	var out []schema.GroupVersionResource
-	for _, r := range builtin.Resources {
+	for _, r := range builtin.Resources() {
 		if !r.Names.Cluster && slices.Contains(r.Verbs, "deletecollection") {
 			out = append(out, r.Names.GVR())
 		}

@@ -30,7 +30,7 @@ import (
 
 func TestNames(t *testing.T) {
 	taken := map[string]string{}
-	for _, r := range builtin.Resources {
+	for _, r := range builtin.Resources() {
 		n := r.Names
 		if n.Singular != strings.ToLower(n.Kind) || n.Plural != strings.ToLower(n.Plural) {
 			t.Errorf("%s: odd names %+v", n.Kind, n)
@@ -59,7 +59,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestColumns(t *testing.T) {
-	for _, r := range builtin.Resources {
+	for _, r := range builtin.Resources() {
 		named := 0
 		for _, c := range r.Versions[0].Columns {
 			described := c.Description != "" || r.Names.Kind == "RuntimeClass" // Kubernetes has no description of its handler either
@@ -83,7 +83,7 @@ func TestColumns(t *testing.T) {
 
 func TestDefaultTwiceIsOnce(t *testing.T) {
 	fill := filler(1)
-	for _, r := range builtin.Resources {
+	for _, r := range builtin.Resources() {
 		for range 30 {
 			once := r.New()
 			fill.Fill(once)
@@ -102,7 +102,7 @@ func sameQuantity(a, b resource.Quantity) bool { return a.Cmp(b) == 0 }
 // TestPrepareLeavesOldAlone fills both objects at random and checks that Prepare does not change the old one.
 func TestPrepareLeavesOldAlone(t *testing.T) {
 	fill := filler(2)
-	for _, r := range builtin.Resources {
+	for _, r := range builtin.Resources() {
 		for range 20 {
 			obj, old := r.New(), r.New()
 			fill.Fill(obj)
@@ -126,7 +126,7 @@ func TestPrepareLeavesOldAlone(t *testing.T) {
 // TestValidateAnything checks that Validate of random objects neither panics nor changes them.
 func TestValidateAnything(t *testing.T) {
 	fill := filler(3)
-	for _, r := range builtin.Resources {
+	for _, r := range builtin.Resources() {
 		for range 50 {
 			obj := r.New()
 			fill.Fill(obj)
@@ -159,7 +159,7 @@ type protobuf interface {
 
 func TestRoundTrips(t *testing.T) {
 	fill := filler(4)
-	for _, r := range builtin.Resources {
+	for _, r := range builtin.Resources() {
 		for _, v := range r.Versions {
 			for range 20 {
 				in := v.New()
@@ -284,7 +284,7 @@ func fillMetricStatus(m *autoscalingv2.MetricStatus, c randfill.Continue) {
 // TestGroups: each version of a resource is of a listed group, and each listed version has a resource.
 func TestGroups(t *testing.T) {
 	listed, served := map[string]bool{}, map[schema.GroupVersion]bool{}
-	for _, r := range builtin.Resources {
+	for _, r := range builtin.Resources() {
 		for _, v := range r.Versions {
 			served[schema.GroupVersion{Group: v.Group, Version: v.Version}] = true
 		}

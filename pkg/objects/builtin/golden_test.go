@@ -55,7 +55,7 @@ func testGolden(t *testing.T, recordings golden.Recordings) {
 	dir, counts := recordings.Dir, recordings.Counts()
 	want := readCounts(t, counts)
 	var lines []string
-	for _, r := range builtin.Resources {
+	for _, r := range builtin.Resources() {
 		path := filepath.Join(dir, "create", r.Names.Kind+".jsonl")
 		if _, err := os.Stat(path); err != nil {
 			continue

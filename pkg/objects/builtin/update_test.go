@@ -13,7 +13,7 @@ import (
 
 func row(t *testing.T, kind string) objects.Resource {
 	t.Helper()
-	for _, r := range builtin.Resources {
+	for _, r := range builtin.Resources() {
 		if r.Names.Kind == kind {
 			return r
 		}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -57,14 +58,16 @@ func validateISCSI(i *corev1.ISCSIVolumeSource, at *field.Path) field.ErrorList 
 }
 
 // initiators are the patterns of iSCSI names, by prefix.
-var initiators = map[string]*regexp.Regexp{
-	"iqn": regexp.MustCompile(`iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)$`),
-	"eui": regexp.MustCompile(`^eui.[[:alnum:]]{16}$`),
-	"naa": regexp.MustCompile(`^naa.[[:alnum:]]{32}$`),
-}
+var initiators = sync.OnceValue(func() map[string]*regexp.Regexp {
+	return map[string]*regexp.Regexp{
+		"iqn": regexp.MustCompile(`iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)$`),
+		"eui": regexp.MustCompile(`^eui.[[:alnum:]]{16}$`),
+		"naa": regexp.MustCompile(`^naa.[[:alnum:]]{32}$`),
+	}
+})
 
 func initiator(name string, at *field.Path) field.ErrorList {
-	form := initiators[name[:min(3, len(name))]]
+	form := initiators()[name[:min(3, len(name))]]
 	switch {
 	case form == nil:
 		return field.ErrorList{field.Invalid(at, name, "must be valid format starting with iqn, eui, or naa")}

@@ -170,7 +170,7 @@ func persistentISCSI(i *corev1.ISCSIPersistentVolumeSource, name string, at *fie
 
 // persistentInitiator is like initiator, with the shorter messages for PersistentVolumes.
 func persistentInitiator(name string, at *field.Path) field.ErrorList {
-	if form := initiators[name[:min(3, len(name))]]; form != nil && form.MatchString(name) {
+	if form := initiators()[name[:min(3, len(name))]]; form != nil && form.MatchString(name) {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(at, name, "must be valid format")}

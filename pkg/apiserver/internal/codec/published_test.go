@@ -93,7 +93,7 @@ func makers(t *testing.T) func(schema.GroupVersionKind) runtime.Object {
 		}
 	}
 	rows := map[schema.GroupVersionKind]func() runtime.Object{}
-	for _, r := range builtin.Resources {
+	for _, r := range builtin.Resources() {
 		for _, v := range r.Versions {
 			rows[schema.GroupVersionKind{Group: v.Group, Version: v.Version, Kind: r.Names.Kind}] = v.New
 		}
@@ -119,7 +119,7 @@ func makers(t *testing.T) func(schema.GroupVersionKind) runtime.Object {
 // from each format to every other.
 func TestPublishedExamples(t *testing.T) {
 	make, all := makers(t), examples(t)
-	d := NewDecoder(objects.Each(builtin.Resources))
+	d := NewDecoder(objects.Each(builtin.Resources()))
 	for _, p := range all {
 		t.Run(p.gvk.GroupVersion().String()+" "+p.gvk.Kind, func(t *testing.T) {
 			for from, data := range p.examples {
@@ -151,7 +151,7 @@ func TestKindsHaveExamples(t *testing.T) {
 	for _, p := range examples(t) {
 		have[p.gvk] = true
 	}
-	for _, r := range builtin.Resources {
+	for _, r := range builtin.Resources() {
 		for _, v := range r.Versions {
 			gvk := schema.GroupVersionKind{Group: v.Group, Version: v.Version, Kind: r.Names.Kind}
 			if !have[gvk] && !unpublished[v.Group] {

@@ -30,7 +30,7 @@ import (
 
 func resources(t testing.TB) []objects.Resource {
 	t.Helper()
-	return append(slices.Clone(builtin.Resources), objects.Row(objects.Def[*minikctl.Decision]{
+	return append(slices.Clone(builtin.Resources()), objects.Row(objects.Def[*minikctl.Decision]{
 		Names: objects.Names{Group: "minikctl.dev", Version: "v1", Kind: "Decision", Plural: "decisions"},
 		New:   func() *minikctl.Decision { return &minikctl.Decision{} },
 		NewList: func() runtime.Object {

@@ -53,7 +53,7 @@ func TestAuthorizersInTurn(t *testing.T) {
 // engine runs an engine of cfg over a new store until the test ends.
 func engine(t *testing.T, cfg verbs.Config) *verbs.Engine {
 	t.Helper()
-	cfg.Store, cfg.Resources, cfg.Source = memory.New(), builtin.Resources, clock.NewSource(1)
+	cfg.Store, cfg.Resources, cfg.Source = memory.New(), builtin.Resources(), clock.NewSource(1)
 	cfg.Clock = clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	e, err := verbs.New(cfg)
 	if err != nil {

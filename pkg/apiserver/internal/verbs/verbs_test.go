@@ -51,7 +51,7 @@ func serveWith(t testing.TB, s store.Store, edit func(*verbs.Config)) *server {
 		t.Fatal(err)
 	}
 	cfg := verbs.Config{
-		Store: s, Resources: builtin.Resources, Clock: srv.clock, Source: source, Hooks: []stage.Hook{hook},
+		Store: s, Resources: builtin.Resources(), Clock: srv.clock, Source: source, Hooks: []stage.Hook{hook},
 	}
 	edit(&cfg)
 	if srv.engine, err = verbs.New(cfg); err != nil {
