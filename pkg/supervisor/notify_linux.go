@@ -73,7 +73,7 @@ type request struct {
 	again bool // an earlier supervisor may have carried it out
 }
 
-type answer struct {
+type response struct {
 	id    uint64
 	val   int64
 	errno int32 // negative
@@ -211,21 +211,21 @@ func (l *listener) setsid(n *request) {
 
 // proceed lets the kernel execute the call unchanged.
 func (l *listener) proceed(n *request) {
-	l.send(&answer{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE})
+	l.send(&response{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE})
 }
 
 // done returns the result of a call that the supervisor has carried out.
 func (l *listener) done(n *request, err error) {
-	a := &answer{id: n.id}
+	r := &response{id: n.id}
 	var errno unix.Errno
 	if errors.As(err, &errno) {
-		a.errno = -int32(errno)
+		r.errno = -int32(errno)
 	}
-	l.send(a)
+	l.send(r)
 }
 
-func (l *listener) send(a *answer) {
-	l.control(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(a)) // fails if the caller was killed meanwhile
+func (l *listener) send(r *response) {
+	l.control(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(r)) // fails if the caller was killed meanwhile
 }
 
 // valid reports whether the caller still waits. It must be called after the caller's memory or descriptors were read: if

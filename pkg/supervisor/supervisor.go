@@ -200,11 +200,12 @@ func (s *supervisor) serve(l *wire.Listener) {
 			time.Sleep(10 * time.Millisecond) // out of descriptors: some may be closed soon
 			continue
 		}
-		go s.answer(conn)
+		go s.handleConn(conn)
 	}
 }
 
-func (s *supervisor) answer(conn *wire.Conn) {
+// handleConn handles the one request of a connection.
+func (s *supervisor) handleConn(conn *wire.Conn) {
 	defer conn.Close()
 	var req wire.Request
 	files, err := conn.Receive(&req)

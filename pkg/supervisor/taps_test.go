@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestTapDropsWhoDoesNotRead(t *testing.T) {
+func TestTapDropsStalledClient(t *testing.T) {
 	pipe := func() (r, w *os.File) {
 		r, w, err := os.Pipe()
 		if err != nil {

@@ -73,12 +73,12 @@ func instructions(f wire.Filter) []unix.SockFilter {
 	equal := func(k uint32, yes, no uint8) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: k, Jt: yes, Jf: no}
 	}
-	answer := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
+	ret := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
 	if f == wire.SessionFilter {
 		return []unix.SockFilter{
 			load(offArch), equal(arch, 0, 3),
 			load(offNumber), equal(unix.SYS_SETSID, 0, 1),
-			answer(unix.SECCOMP_RET_USER_NOTIF), answer(unix.SECCOMP_RET_ALLOW),
+			ret(unix.SECCOMP_RET_USER_NOTIF), ret(unix.SECCOMP_RET_ALLOW),
 		}
 	}
 	return []unix.SockFilter{
@@ -91,8 +91,8 @@ func instructions(f wire.Filter) []unix.SockFilter {
 		equal(unix.SizeofSockaddrInet4, 2, 0), // 7: to 10
 		equal(unix.SizeofSockaddrInet6, 1, 0), // 8: to 10
 		equal(sizeofStorage, 0, 1),            // 9: to 10 or 11
-		answer(unix.SECCOMP_RET_USER_NOTIF),   // 10
-		answer(unix.SECCOMP_RET_ALLOW),        // 11
+		ret(unix.SECCOMP_RET_USER_NOTIF),      // 10
+		ret(unix.SECCOMP_RET_ALLOW),           // 11
 	}
 }
 

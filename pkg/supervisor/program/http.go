@@ -48,7 +48,7 @@ var reasons = map[int]string{200: "OK", 400: "Bad Request", 413: "Content Too La
 // server serves the requests of a listener's connections.
 type server struct {
 	listener *listener
-	answer   func(*request) response
+	respond  func(*request) response
 
 	mu    sync.Mutex
 	ended bool
@@ -56,8 +56,8 @@ type server struct {
 	conns sync.WaitGroup
 }
 
-func newServer(l *listener, answer func(*request) response) *server {
-	return &server{listener: l, answer: answer, idle: map[*os.File]bool{}}
+func newServer(l *listener, respond func(*request) response) *server {
+	return &server{listener: l, respond: respond, idle: map[*os.File]bool{}}
 }
 
 // run accepts connections until shutdown.
@@ -155,7 +155,7 @@ func (s *server) serve(c *os.File, remote string) {
 
 // reply responds to one request and skips its body.
 func (s *server) reply(c *os.File, in *bufio.Reader, limited *io.LimitedReader, r *request) error {
-	a := s.answer(r)
+	a := s.respond(r)
 	if r.length > maxBody {
 		r.last = true
 		a = response{code: 413, kind: plainText, body: "too large\n"}

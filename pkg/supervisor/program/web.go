@@ -31,7 +31,7 @@ type identity struct {
 	Image     string `json:"image"`
 }
 
-func whoAmI() identity {
+func ownIdentity() identity {
 	host := os.Getenv("HOSTNAME")
 	if host == "" {
 		host, _ = os.Hostname() // an empty name is fine
@@ -50,7 +50,7 @@ func web(args []string) int {
 	if len(args) > 0 {
 		port = args[0]
 	}
-	asked := port != ""
+	explicit := port != ""
 	if port == "" {
 		port = declared
 	}
@@ -63,7 +63,7 @@ func web(args []string) int {
 		return 1
 	}
 	l, err := listen(anyAddress, int(number))
-	if !asked && errors.Is(err, syscall.EACCES) {
+	if !explicit && errors.Is(err, syscall.EACCES) {
 		fmt.Printf("port %s is for root alone: listening on %s instead\n", port, defaultPort)
 		l, err = listen(anyAddress, 8080)
 	}
@@ -71,19 +71,19 @@ func web(args []string) int {
 		fmt.Fprintf(os.Stderr, "listen on port %s: %v\n", port, err)
 		return 1
 	}
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM, syscall.SIGINT)
-	srv := newServer(l, whoAmI().answer)
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGTERM, syscall.SIGINT)
+	srv := newServer(l, ownIdentity().respond)
 	go srv.run()
 	fmt.Printf("listening on %s\n", l.address())
 	trim.Later()
-	<-told
-	fmt.Println("told to end")
+	<-end
+	fmt.Println("ending")
 	srv.shutdown(drain)
 	return 0
 }
 
-func (id identity) answer(r *request) response {
+func (id identity) respond(r *request) response {
 	switch {
 	case r.path() == "/healthz":
 		return response{kind: plainText, body: "ok\n"}

@@ -17,7 +17,7 @@ func serveWeb(t *testing.T, id identity) (url string, srv *server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv = newServer(l, id.answer)
+	srv = newServer(l, id.respond)
 	ended := make(chan struct{})
 	go func() {
 		srv.run()
@@ -30,7 +30,7 @@ func serveWeb(t *testing.T, id identity) (url string, srv *server) {
 	return "http://" + l.address(), srv
 }
 
-func TestWebSaysWhoItIs(t *testing.T) {
+func TestWebShowsIdentity(t *testing.T) {
 	id := identity{Pod: "web-1", Namespace: "shop", Node: "node-2", Address: "127.5.0.7", Hostname: "web-1", Image: "nginx"}
 	url, _ := serveWeb(t, id)
 	get := func(path, accept string) string {
