@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"github.com/minikctl/minikctl/pkg/supervisor/program"
+	"github.com/minikctl/minikctl/pkg/supervisor/role"
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
@@ -18,7 +19,7 @@ func (s *supervisor) probe(address string) string {
 }
 
 func (s *supervisor) tryAddress(address string) string {
-	spec := &wire.Spec{ID: "probe", Address: address, Folder: s.root}
+	spec := &wire.Spec{ID: "probe", Address: address, Folder: s.root, Env: role.Inherited()}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err.Error()

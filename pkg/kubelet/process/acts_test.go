@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/minikctl/minikctl/pkg/kubelet"
+	"github.com/minikctl/minikctl/pkg/supervisor/role"
 )
 
 // actVariable selects one of acts: the programs that the tests run in containers.
@@ -39,7 +40,9 @@ func act(name string, args ...string) kubelet.ContainerSpec {
 	if err != nil {
 		panic(err)
 	}
-	return kubelet.ContainerSpec{Command: append([]string{self}, args...), Env: []string{actVariable + "=" + name}}
+	return kubelet.ContainerSpec{
+		Command: append([]string{self}, args...), Env: append([]string{actVariable + "=" + name}, role.Inherited()...),
+	}
 }
 
 // actSelf connects to its own server by the names of the machine, and prints the server's address of each connection.

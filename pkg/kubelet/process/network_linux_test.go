@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -208,7 +209,7 @@ func TestExecListens(t *testing.T) {
 	id := m.shell("exec sleep 1000")
 	spec := act("twice", "18088")
 	var out strings.Builder
-	code, err := m.rt.Exec(t.Context(), id, append([]string{"env", spec.Env[0]}, spec.Command...), kubelet.Streams{Out: &out})
+	code, err := m.rt.Exec(t.Context(), id, slices.Concat([]string{"env"}, spec.Env, spec.Command), kubelet.Streams{Out: &out})
 	if err != nil || code != 0 || out.String() != "in use\n" {
 		t.Errorf("got %d, %v, %q", code, err, out.String())
 	}

@@ -60,7 +60,12 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	check := watchRaces()
 	runtimetest.Main(m, driver)
+	if err := check(); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
 }
 
 func TestRuntime(t *testing.T) { runtimetest.Run(t, driver) }

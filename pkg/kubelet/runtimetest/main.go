@@ -23,7 +23,7 @@ const (
 	driverRole   = "driver" // opens the driver over the argument, starts a container, and waits to be killed
 )
 
-// Main runs a driver's tests, or the role with which the suite has started the test program again.
+// Main runs a driver's tests, or the role with which the suite has started the test program again. TestMain returns after it.
 func Main(m *testing.M, d Driver) {
 	switch os.Getenv(roleVariable) {
 	case serverRole:
@@ -31,7 +31,7 @@ func Main(m *testing.M, d Driver) {
 	case driverRole:
 		fail(drive(d, os.Getenv(argument)))
 	default:
-		os.Exit(m.Run())
+		m.Run() // its result becomes the exit code when TestMain returns
 	}
 }
 

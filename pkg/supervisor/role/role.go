@@ -37,12 +37,13 @@ type Command struct {
 	Env  []string
 }
 
-// Start returns the command that runs this program in a role. Its environment holds nothing but the role, and env.
+// Start returns the command that runs this program in a role. Its environment holds nothing but the role, and env, and
+// the options of the race detector if this program has it.
 func Start(r Role, args []string, env ...string) Command {
 	return Command{
 		Path: Self(),
 		Args: append([]string{r.title()}, args...),
-		Env:  append([]string{marker + "=" + string(r)}, env...),
+		Env:  append(append([]string{marker + "=" + string(r)}, Inherited()...), env...),
 	}
 }
 
