@@ -2,10 +2,12 @@ package badger_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	db "github.com/dgraph-io/badger/v4"
@@ -72,41 +74,100 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestStoreWithoutDigest opens a store of a version that kept no digest. Its first open makes one.
+// TestStoreWithoutDigest opens a store of a version that kept no digest, with and without that version's record of the compacted
+// revision. All objects are there as they were, and the first open makes a digest: a deletion behind the store's back is found
+// after it, and is not found before.
 func TestStoreWithoutDigest(t *testing.T) {
-	dir := t.TempDir()
+	for name, compacted := range map[string]store.Revision{"never compacted": 0, "compacted": 4} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			oldStore(t, dir, compacted)
+			for i := range 2 {
+				s := open(t, dir)
+				checkOldStore(t, s, compacted)
+				if head, err := s.Head(t.Context()); err != nil || head != 11 {
+					t.Errorf("open %d: head is %d, %v, want the digest's revision, 11", i+1, head, err)
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			deleteBehind(t, dir)
+			if _, err := badger.Open(badger.Config{Dir: dir}); !errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), "9 objects are on disk") {
+				t.Errorf("open after an object was lost: got %v, want %v", err, store.ErrDamaged)
+			}
+			fresh := t.TempDir()
+			oldStore(t, fresh, compacted)
+			deleteBehind(t, fresh)
+			s := open(t, fresh) // there is nothing that shows the loss
+			if n := len(contentOf(t, s)); n != 9 {
+				t.Errorf("%d objects, want 9", n)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// oldStore makes a store as the version without digest wrote it: ten objects, k/0 to k/9, at the revisions 1 to 10.
+func oldStore(t *testing.T, dir string, compacted store.Revision) {
+	t.Helper()
+	inBadger(t, dir, func(wb *db.WriteBatch) (err error) {
+		for i := range 10 {
+			e := db.NewEntry(badger.ObjectKey(fmt.Sprint("k/", i)), badger.Encode(store.Revision(i+1), fmt.Append(nil, "value ", i)))
+			err = errors.Join(err, wb.SetEntryAt(e, uint64(i+1)))
+		}
+		if compacted > 0 {
+			err = errors.Join(err, wb.SetEntryAt(db.NewEntry([]byte("m"), binary.AppendUvarint(nil, uint64(compacted))), 10))
+		}
+		return err
+	})
+	if err := os.WriteFile(filepath.Join(dir, "head"), []byte("10"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkOldStore checks that the objects of oldStore are all there, and their past revisions from the compacted one on.
+func checkOldStore(t *testing.T, s store.Store, compacted store.Revision) {
+	t.Helper()
+	got := contentOf(t, s)
+	for i := range 10 {
+		key, rev := fmt.Sprint("k/", i), store.Revision(i+1)
+		if e := got[key]; string(e.Value) != fmt.Sprint("value ", i) || e.Created != rev || e.Modified != rev {
+			t.Errorf("%s: got %q of revision %d, created at %d", key, e.Value, e.Modified, e.Created)
+		}
+	}
+	if len(got) != 10 {
+		t.Errorf("%d objects, want 10", len(got))
+	}
+	for at := store.Revision(1); at <= 10; at++ {
+		page, err := s.List(t.Context(), "", store.ListOptions{At: at})
+		if at < compacted && !errors.Is(err, store.ErrCompacted) {
+			t.Errorf("list at %d: got %v, want %v", at, err, store.ErrCompacted)
+		}
+		if at >= compacted && (err != nil || len(page.Entries) != int(at)) {
+			t.Errorf("list at %d: got %d objects, %v", at, len(page.Entries), err)
+		}
+	}
+}
+
+// deleteBehind deletes k/3 with Badger alone, at a revision that the store has had.
+func deleteBehind(t *testing.T, dir string) {
+	t.Helper()
+	inBadger(t, dir, func(wb *db.WriteBatch) error { return wb.DeleteAt(badger.ObjectKey("k/3"), 9) })
+}
+
+// inBadger changes the database of a store that is not open.
+func inBadger(t *testing.T, dir string, change func(*db.WriteBatch) error) {
+	t.Helper()
 	d, err := db.OpenManaged(badger.Options(filepath.Join(dir, "badger")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	wb := d.NewManagedWriteBatch()
-	for i := range 10 {
-		e := db.NewEntry(badger.ObjectKey(fmt.Sprint("k/", i)), badger.Encode(store.Revision(i+1), []byte("value")))
-		if err := wb.SetEntryAt(e, uint64(i+1)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := errors.Join(wb.Flush(), d.Close(), os.WriteFile(filepath.Join(dir, "head"), []byte("10"), 0o600)); err != nil {
+	if err := errors.Join(change(wb), wb.Flush(), d.Close()); err != nil {
 		t.Fatal(err)
-	}
-	for range 2 {
-		s := open(t, dir)
-		if n := len(contentOf(t, s)); n != 10 {
-			t.Errorf("%d objects, want 10", n)
-		}
-		if _, err := s.Get(t.Context(), "k/3", 5); err != nil {
-			t.Errorf("a past revision: %v", err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	manifest := filepath.Join(dir, "badger", "MANIFEST")
-	if err := os.Truncate(manifest, 8); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := badger.Open(badger.Config{Dir: dir}); !errors.Is(err, store.ErrDamaged) {
-		t.Errorf("open with an emptied MANIFEST: got %v, want %v", err, store.ErrDamaged)
 	}
 }
 
