@@ -43,6 +43,9 @@ type Config struct {
 	ReserveBytes uint64
 	// LogBytes bounds the recent changes that are held in memory for watches. 0: 8 MiB.
 	LogBytes int
+	// MemTableBytes is how many bytes of changes Badger collects in memory before it writes a table. 0: 16 MiB. Tests make
+	// it small.
+	MemTableBytes int64
 }
 
 // MaxValue is the size of the largest value, the same as etcd's limit for a request.
@@ -66,6 +69,7 @@ type Store struct {
 	ballast ballast
 	lock    *os.File
 	guard   *guard
+	names   *names
 	log     *changelog.Events
 
 	// The parts of the next meta record; only the committing goroutine uses them.
@@ -273,7 +277,7 @@ func (s *Store) Close() error {
 		}()
 		err = s.await(closed)
 		s.log.Close(store.ErrClosed)
-		err = errors.Join(err, s.guard.close(), s.lock.Close())
+		err = errors.Join(err, s.guard.close(), s.names.dir.Close(), s.lock.Close())
 	})
 	return err
 }

@@ -218,8 +218,9 @@ func (s *Store) flush(g *group) error {
 	}
 	wb := s.db.NewManagedWriteBatch()
 	defer wb.Cancel()
-	live := s.live
+	live, size := s.live, 0
 	for _, ev := range g.events {
+		size += len(ev.Key) + len(ev.Value)
 		live.apply(ev)
 		var err error
 		if ev.Value == nil {
@@ -231,7 +232,7 @@ func (s *Store) flush(g *group) error {
 			return fmt.Errorf("write %s: %w", ev.Key, err)
 		}
 	}
-	if err := s.record(wb, meta{store.Revision(s.compacted.Load()), s.complete, live, true}, g.head); err != nil {
+	if err := s.record(wb, meta{store.Revision(s.compacted.Load()), s.complete, live, true}, g.head, size); err != nil {
 		return err
 	}
 	s.live = live
@@ -252,7 +253,7 @@ func (s *Store) compact(at store.Revision) error {
 	}
 	wb := s.db.NewManagedWriteBatch()
 	defer wb.Cancel()
-	if err := s.record(wb, meta{at, s.complete, s.live, true}, store.Revision(head)); err != nil {
+	if err := s.record(wb, meta{at, s.complete, s.live, true}, store.Revision(head), 0); err != nil {
 		s.fail(err)
 		return fmt.Errorf("%w: %w", store.ErrReadOnly, err)
 	}
@@ -261,13 +262,17 @@ func (s *Store) compact(at store.Revision) error {
 	return nil
 }
 
-// record adds the meta record m to the batch wb at revision head, commits the batch, and records head as acknowledged.
-func (s *Store) record(wb *db.WriteBatch, m meta, head store.Revision) error {
+// record adds the meta record m to the batch wb at revision head, commits the batch, which has so many bytes, and records head as
+// acknowledged.
+func (s *Store) record(wb *db.WriteBatch, m meta, head store.Revision, size int) error {
 	if err := wb.SetEntryAt(db.NewEntry(metaKey, m.encode()), uint64(head)); err != nil {
 		return fmt.Errorf("write meta record: %w", err)
 	}
 	if err := wb.Flush(); err != nil {
 		return fmt.Errorf("commit: %w", err)
+	}
+	if err := s.names.sync(int64(size)); err != nil {
+		return fmt.Errorf("sync the folder of the database: %w", err)
 	}
 	if err := s.guard.note(head); err != nil {
 		return fmt.Errorf("note head: %w", err)

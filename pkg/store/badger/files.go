@@ -31,6 +31,7 @@ type files struct {
 	logs   []*memLog
 	values map[string][]byte // the value logs
 	maps   [][]byte
+	repair repair
 }
 
 // Bits in the metadata of an entry of Badger's logs and tables.
@@ -84,23 +85,27 @@ func listFiles(dir string) ([]string, error) {
 }
 
 func (f *files) openTables(names []string) error {
-	manifest, err := f.readManifest()
+	m, err := readManifest(f.dir)
 	if err != nil {
 		return fmt.Errorf("MANIFEST: %w", err)
 	}
-	for id, t := range manifest.Tables {
-		name := table.IDToFilename(id)
-		switch {
-		case !slices.Contains(names, name):
-			return fmt.Errorf("%s is missing", name)
-		case t.Level >= maxLevels || t.KeyID != 0:
+	if m.torn {
+		f.repair.end = m.end
+	}
+	for _, id := range m.numbers() {
+		name, level := table.IDToFilename(id), m.tables[id].Level
+		if level >= maxLevels || m.tables[id].KeyId != 0 {
 			return fmt.Errorf("MANIFEST: the entry of %s is damaged", name)
+		}
+		if !slices.Contains(names, name) {
+			f.repair.missing = append(f.repair.missing, id)
+			continue
 		}
 		opened, err := f.openTable(name)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		f.levels[t.Level] = append(f.levels[t.Level], opened)
+		f.levels[level] = append(f.levels[level], opened)
 	}
 	for level, tables := range f.levels {
 		slices.SortFunc(tables, func(a, b *table.Table) int {
@@ -116,16 +121,6 @@ func (f *files) openTables(names []string) error {
 		}
 	}
 	return nil
-}
-
-func (f *files) readManifest() (db.Manifest, error) {
-	file, err := os.Open(filepath.Join(f.dir, db.ManifestFilename))
-	if err != nil {
-		return db.Manifest{}, err
-	}
-	defer file.Close()
-	manifest, _, err := db.ReplayManifestFile(file, 0, lean(f.dir))
-	return manifest, err
 }
 
 // openTable opens a table. Badger panics on a table that was cut.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -57,6 +58,9 @@ func (g *guard) note(head store.Revision) error {
 			return err
 		}
 		g.file = f
+		if err := syncPath(filepath.Dir(g.path)); err != nil {
+			return err
+		}
 	}
 	number := fmt.Sprintf("%020d", head)
 	if _, err := g.file.WriteAt([]byte(number+" "+checksum(number)+"\n"), 0); err != nil {

@@ -27,6 +27,9 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.LogBytes == 0 {
 		cfg.LogBytes = 8 << 20
 	}
+	if cfg.MemTableBytes == 0 {
+		cfg.MemTableBytes = memTable
+	}
 	if cfg.MustExist && !exists(cfg.Dir) {
 		return nil, fmt.Errorf("open store in %s: %w: the folder is missing or empty", cfg.Dir, store.ErrDamaged)
 	}
@@ -72,26 +75,38 @@ func open(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	dir := database(cfg.Dir)
-	if err := errors.Join(removeEmptyLogs(dir), removeKeyRegistry(dir)); err != nil {
+	if err := prepare(dir, found); err != nil {
 		return nil, err
 	}
 	kept := ballast{cfg.Dir, filepath.Join(cfg.Dir, "ballast"), cfg.ReserveBytes}
 	if err := kept.makeRoom(); err != nil {
 		return nil, err // Badger would crash on it instead of returning an error
 	}
-	d, err := db.OpenManaged(lean(dir))
+	d, err := db.OpenManaged(lean(dir).WithMemTableSize(cfg.MemTableBytes).WithValueThreshold(min(valueThreshold, cfg.MemTableBytes/16)))
 	if err != nil {
 		return nil, err
 	}
+	names, err := openNames(dir, cfg.MemTableBytes)
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
 	s := &Store{
-		db: d, dir: cfg.Dir, ballast: kept, guard: guard, live: found.live, complete: found.meta.complete,
+		db: d, dir: cfg.Dir, names: names, ballast: kept, guard: guard, live: found.live, complete: found.meta.complete,
 		requests: make(chan *request, maxBatch), stop: make(chan struct{}),
 	}
 	if err := s.recover(found); err != nil {
-		return nil, errors.Join(err, d.Close())
+		return nil, errors.Join(err, d.Close(), names.dir.Close())
 	}
 	s.log = changelog.NewEvents(store.Revision(s.head.Load()), cfg.LogBytes)
 	return s, nil
+}
+
+// prepare makes the files in dir fit for Badger, once check has shown that they are whole.
+func prepare(dir string, found state) error {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return makeFolders(dir)
+	}
+	return errors.Join(removeEmptyLogs(dir), removeKeyRegistry(dir), found.repair.apply(dir), persist(dir))
 }
 
 // check verifies the files of a store before Badger opens them: Badger would delete tables that a damaged MANIFEST does not list
@@ -159,7 +174,7 @@ func (s *Store) adopt(found state) error {
 	}
 	wb := s.db.NewManagedWriteBatch()
 	defer wb.Cancel()
-	if err := s.record(wb, m, head); err != nil {
+	if err := s.record(wb, m, head, 0); err != nil {
 		return err
 	}
 	s.head.Store(uint64(head))

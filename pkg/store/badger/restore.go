@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	db "github.com/dgraph-io/badger/v4"
 
@@ -45,7 +46,7 @@ func Restore(dir string, from io.Reader) (sum backup.Summary, kept string, err e
 		return sum, "", errors.Join(fmt.Errorf("restore store in %s: %w", dir, err), os.RemoveAll(made))
 	}
 	if !exists(dir) {
-		return sum, "", errors.Join(os.RemoveAll(dir), os.Rename(made, dir))
+		return sum, "", errors.Join(os.RemoveAll(dir), os.Rename(made, dir), syncPath(filepath.Dir(dir)))
 	}
 	if kept, err = unusedName(dir + ".replaced"); err != nil {
 		return sum, "", err
@@ -53,7 +54,7 @@ func Restore(dir string, from io.Reader) (sum backup.Summary, kept string, err e
 	if err := os.Rename(dir, kept); err != nil {
 		return sum, "", err
 	}
-	return sum, kept, os.Rename(made, dir)
+	return sum, kept, errors.Join(os.Rename(made, dir), syncPath(filepath.Dir(dir)))
 }
 
 // unusedName returns path, or path with the first number that makes it the name of no file.
@@ -81,7 +82,12 @@ func build(dir string, from io.Reader, acked store.Revision) (sum backup.Summary
 		return sum, err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	s := &Store{db: d, dir: dir, guard: &guard{path: guardFile(dir)}}
+	names, err := openNames(database(dir), memTable)
+	if err != nil {
+		return sum, err
+	}
+	defer func() { err = errors.Join(err, names.dir.Close()) }()
+	s := &Store{db: d, dir: dir, names: names, guard: &guard{path: guardFile(dir)}}
 	wb := d.NewManagedWriteBatch()
 	defer wb.Cancel()
 	sum, err = backup.Read(from, func(e store.Entry) error {
@@ -92,8 +98,8 @@ func build(dir string, from io.Reader, acked store.Revision) (sum backup.Summary
 		return sum, err
 	}
 	head := max(sum.Revision, acked) + leap
-	if err := s.record(wb, meta{compacted: head, complete: head, live: s.live}, head); err != nil {
+	if err := s.record(wb, meta{compacted: head, complete: head, live: s.live}, head, 0); err != nil {
 		return sum, err
 	}
-	return sum, s.guard.close()
+	return sum, errors.Join(s.guard.close(), syncPath(dir))
 }

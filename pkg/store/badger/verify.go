@@ -2,6 +2,7 @@ package badger
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,7 @@ type state struct {
 	// truncated means that changes between the compacted revision and the head are missing, although every live object is
 	// there.
 	truncated bool
+	repair    repair // of MANIFEST
 }
 
 // verify reads a database without changing it, and returns an error that names what is missing or damaged. acked is the newest
@@ -39,7 +41,8 @@ func verify(f *files, acked store.Revision, digested bool) (state, error) {
 		s, err = f.verifyRecords(acked, digested)
 		return err
 	})
-	return s, err
+	s.repair = f.repair
+	return s, f.repair.explain(err)
 }
 
 func (f *files) verifyRecords(acked store.Revision, digested bool) (state, error) {
@@ -113,6 +116,9 @@ func (f *files) holds(r record) (state, error) {
 // from a kill, or was lost with the end of MANIFEST. Without a digest the two cases cannot be distinguished, so such a
 // table is an error.
 func (f *files) undigested(records []record, acked store.Revision) (state, error) {
+	if f.repair.needed() {
+		return state{}, errors.New("no digest shows what is missing")
+	}
 	if lost := f.unlisted(); len(lost) > 0 {
 		return state{}, fmt.Errorf("MANIFEST does not list %v", lost)
 	}

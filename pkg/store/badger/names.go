@@ -1,0 +1,130 @@
+package badger
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	db "github.com/dgraph-io/badger/v4"
+)
+
+// names makes the names of Badger's logs durable before a write in them is acknowledged. Badger syncs what it writes into a log, but
+// not the folder in which it has created the log: a loss of power could take the log with all that was synced in it.
+type names struct {
+	dir      *os.File
+	next     []nextLog
+	memTable int64 // the size at which Badger goes on with another log
+}
+
+// nextLog is the log of a kind that Badger creates next.
+type nextLog struct {
+	suffix string
+	digits int
+	number int
+}
+
+func (n nextLog) name() string { return fmt.Sprintf("%0*d%s", n.digits, n.number, n.suffix) }
+
+// openNames makes the names in the folder of an open database durable.
+func openNames(dir string, memTable int64) (*names, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	n := &names{dir: f, next: []nextLog{{".mem", 5, 0}, {".vlog", 6, 0}}, memTable: memTable}
+	if err := n.all(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return n, nil
+}
+
+// all makes all names durable, and finds the numbers of the next logs.
+func (n *names) all() error {
+	entries, err := os.ReadDir(n.dir.Name())
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		for i := range n.next {
+			log := &n.next[i]
+			number, err := strconv.Atoi(strings.TrimSuffix(e.Name(), log.suffix))
+			if err == nil && filepath.Ext(e.Name()) == log.suffix {
+				log.number = max(log.number, number+1)
+			}
+		}
+	}
+	return n.dir.Sync()
+}
+
+// sync makes the names of the logs durable that a commit with so many bytes has created.
+func (n *names) sync(written int64) error {
+	if written > n.memTable/4 {
+		return n.all() // the commit may have filled more than one log, of which the first may be gone already
+	}
+	created := false
+	for i := range n.next {
+		log := &n.next[i]
+		for {
+			_, err := os.Lstat(filepath.Join(n.dir.Name(), log.name()))
+			if errors.Is(err, fs.ErrNotExist) {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			log.number++
+			created = true
+		}
+	}
+	if !created {
+		return nil
+	}
+	return n.dir.Sync()
+}
+
+// persist makes durable what a killed process may have left in memory. Badger goes by the files as they are: it deletes the tables
+// that MANIFEST no longer lists, and new writes build on those in its logs. After a loss of power both must still hold.
+func persist(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() == db.ManifestFilename || filepath.Ext(e.Name()) == ".mem" {
+			if err := syncPath(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return syncPath(dir)
+}
+
+// makeFolders makes the folder of a database durable, with all folders above it that this process may open.
+func makeFolders(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for {
+		err := syncPath(dir)
+		parent := filepath.Dir(dir)
+		if errors.Is(err, fs.ErrPermission) || parent == dir {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		dir = parent
+	}
+}
+
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
