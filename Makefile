@@ -42,9 +42,11 @@ check: lint test measure race cross clients ## what CI runs
 compare: ## measures against another commit's minikctl (BASE) and Kubernetes (ETCD, KUBE_APISERVER, …); see pkg/internal/bench/compare
 	$(GO) run ./pkg/internal/bench/compare
 
-soak: ## the long loops: memory after a load, every damage of a store's files, 100 kills of the store, 50 of the daemon, fuzzing
+soak: ## the long loops: memory after a load, every damage of a store's files, 2,000 losses of power, 1,500 kills of the store, 500 of the API server, 50 of the daemon
 	$(GO) test ./pkg/store/badger -run TestDamage -damages 4 -count 1 -v -timeout 60m
-	$(GO) test ./pkg/store/badger -run TestKill -kills 100 -count 1 -v
+	$(GO) test ./pkg/store/badger -run TestPowerLoss -losses 2000 -count 1 -v -timeout 60m
+	$(GO) test ./pkg/store/badger -run TestKill -kills 1500 -count 1 -v -timeout 60m
+	$(GO) test ./pkg/internal/linear -kills 500 -count 1 -v -timeout 60m
 	$(GO) test ./pkg/internal/clustertest -run TestKillDaemon -kills 50 -count 1 -v -timeout 30m
 	MINIKCTL_MEASURE=1 $(GO) test ./pkg/apiserver -run TestFairness -count 1 -v
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestMemoryReturns ./pkg/internal/bench
