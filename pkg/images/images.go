@@ -1,5 +1,5 @@
 // Package images owns the resolution of a container's image on this machine. An image is built in, or the config maps its
-// name to a built-in image, a folder or a command, or the container gives a command, which then runs as a program of the
+// name to a built-in image, a folder or a command, or the container has a command, which then runs as a program of the
 // host. Images are never pulled.
 package images
 
@@ -126,7 +126,7 @@ func (s *Store) Resolve(name string, command []string) (Image, error) {
 	}
 	if src, from, ok := s.mapped(name, ref); ok {
 		img, what := s.source(src)
-		img.Reason, img.Note = "ImageMapped", fmt.Sprintf("Image %q stands for %s: the config's images map says so for %q", name, what, from)
+		img.Reason, img.Note = "ImageMapped", fmt.Sprintf("Image %q is mapped to %s by the entry %q of the config's images map", name, what, from)
 		return img, nil
 	}
 	if id := s.ids[ref.Name()]; id != "" && (tag(ref) == "" || tag(ref) == "latest") && !hasDigest(ref) {
@@ -135,7 +135,7 @@ func (s *Store) Resolve(name string, command []string) (Image, error) {
 	if len(command) > 0 && !s.config.NoHostCommands {
 		return Image{
 			ID: digest("host", name), Reason: "HostCommand",
-			Note: fmt.Sprintf("Image %q is not here; its command runs as the host's own program %q", name, command[0]),
+			Note: fmt.Sprintf("Image %q is not available; the command runs as the program %q of this machine", name, command[0]),
 		}, nil
 	}
 	return Image{}, s.notFound(name, ref, len(command) > 0)

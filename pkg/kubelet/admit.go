@@ -15,9 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// admit checks that the node suits the pod and has room for it, and returns the rejection if not: the scheduler may have
+// admit checks that the node matches the pod and has room for it, and returns the rejection if not: the scheduler may have
 // bound the pod from an old state, and a pod may name its node itself. A kubelet admits its pods one after the other, so that
-// no two get the same room.
+// no two use the same resources.
 func (w *podWorker) admit(ctx context.Context, pod *corev1.Pod) *podEnd {
 	w.kubelet.admission.Lock()
 	defer w.kubelet.admission.Unlock()

@@ -228,7 +228,7 @@ func fieldWarnings(v reflect.Value, i int, path string, t Tier, out *[]string) {
 	row, ok := t.Field(v.Type().Name(), name)
 	if ok && row.Support == Ignored {
 		if isRequest(value, row.Usual) {
-			*out = append(*out, fmt.Sprintf("%s.%s: not done on nodes of the %s runtime: %s", path, name, t.Name, row.Note))
+			*out = append(*out, fmt.Sprintf("%s.%s: not supported on nodes of the %s runtime: %s", path, name, t.Name, row.Note))
 		}
 		return
 	}

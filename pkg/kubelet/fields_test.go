@@ -40,7 +40,7 @@ func TestFieldWarnings(t *testing.T) {
 		t.Fatalf("got %q, want %q", got, want)
 	}
 	for i := range want {
-		if !strings.HasPrefix(got[i], want[i]+"not done on nodes of the process runtime: ") {
+		if !strings.HasPrefix(got[i], want[i]+"not supported on nodes of the process runtime: ") {
 			t.Errorf("got %q, want one about %s", got[i], want[i])
 		}
 	}

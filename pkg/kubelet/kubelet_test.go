@@ -43,7 +43,7 @@ func TestPodRunsAndEnds(t *testing.T) {
 	r.delete("a")
 	r.sees("a", "none")
 	r.event("a", "Killing", "Stopping container c")
-	r.until("the runtime forgets the pod", func() string {
+	r.until("the runtime no longer lists the pod", func() string {
 		if pods, _ := r.runtime.Pods(t.Context()); len(pods) > 0 {
 			return "it is there"
 		}
@@ -159,7 +159,7 @@ func TestImages(t *testing.T) {
 	r.pod("unknown", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "ghost"}}})
 	got := r.sees("unknown", "Pending c:ErrImagePull")
 	if m := got.Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(m, "images: {ghost: minikctl.dev/web}") {
-		t.Errorf("the message %q does not say what to do", m)
+		t.Errorf("the message %q does not contain a hint", m)
 	}
 	r.event("unknown", "Failed", "Error: ErrImagePull")
 	r.passes(3 * time.Second)
@@ -181,11 +181,11 @@ func TestImages(t *testing.T) {
 
 	r.pod("mapped", corev1.PodSpec{})
 	r.sees("mapped", "Running c:running+started+ready")
-	r.event("mapped", "ImageMapped", `Image "nginx" stands for minikctl.dev/web…`)
+	r.event("mapped", "ImageMapped", `Image "nginx" is mapped to minikctl.dev/web…`)
 
 	r.pod("host", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "ghost", Command: []string{"sleep", "1"}}}})
 	r.sees("host", "Running c:running+started+ready")
-	r.event("host", "HostCommand", `Image "ghost" is not here…`)
+	r.event("host", "HostCommand", `Image "ghost" is not available…`)
 }
 
 func TestRefusedStartsThatWereMade(t *testing.T) {
@@ -331,7 +331,7 @@ func TestKubeletIsRestarted(t *testing.T) {
 	}
 	r.stop()
 	if n := counted.patches.Load(); n > 0 {
-		t.Errorf("a restart wrote %d statuses that say the same", n)
+		t.Errorf("a restart wrote %d equal statuses", n)
 	}
 }
 

@@ -33,8 +33,8 @@ type Runtime interface {
 
 // Execer is implemented by runtimes that can run a command in a running container.
 type Execer interface {
-	// Exec runs cmd until it ends and returns its exit code. An error means that cmd could not be started. The command sees
-	// what the container's own command sees: the same environment, working directory, mounts, image files and user, and
+	// Exec runs cmd until it ends and returns its exit code. An error means that cmd could not be started. The command has
+	// what the container's own command has: the same environment, working directory, mounts, image files and user, and
 	// the runtime resolves paths and variables of cmd as it resolves those of ContainerSpec.Command.
 	Exec(ctx context.Context, id ContainerID, cmd []string, streams Streams) (exit int, err error)
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/gorilla/websocket"
 	tunnel "k8s.io/client-go/tools/portforward"
@@ -49,7 +48,7 @@ type forwarder struct{ target }
 
 // PortForward copies between a stream and a port of the pod until one of them ends.
 func (f forwarder) PortForward(ctx context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
-	defer func() { _ = stream.Close() }() // the client has disconnected, or sees the end of its stream
+	defer func() { _ = stream.Close() }() // the client has disconnected, or receives the end of its stream
 	host := f.worker.host(f.pod, "")
 	if host == "" { // Dial would take "" for this machine
 		return fmt.Errorf("pod %s has no address yet", f.pod.Name)
@@ -97,7 +96,7 @@ func openTunnel(w http.ResponseWriter, r *http.Request) (http.ResponseWriter, *h
 		protocols = append(protocols, tunnelPrefix+p)
 	}
 	if len(protocols) == 0 {
-		err := fmt.Errorf("unable to upgrade: none of the protocols is known: %s", strings.Join(offered, ", "))
+		err := fmt.Errorf("unable to upgrade: unable to negotiate protocol: client supports %v, server accepts %v", offered, portforward.SupportedProtocols)
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return nil, nil, nil, err
 	}

@@ -25,7 +25,7 @@ const (
 	channelCount
 )
 
-// serveWebSocket calls run with the streams of a WebSocket. It speaks version 1 of the protocol, version 4, which sends the
+// serveWebSocket calls run with the streams of a WebSocket. It supports version 1 of the protocol, version 4, which sends the
 // exit code, and version 5, which can also close a single stream. doing is for the message of an error.
 func serveWebSocket(w http.ResponseWriter, r *http.Request, opts *remotecommand.Options, doing string, run func(context.Context, Streams) error) {
 	conn := wsstream.NewConn(webSocketProtocols(opts))

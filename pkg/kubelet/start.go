@@ -78,7 +78,7 @@ func (l *podLifecycle) recordUnsupported(ctx context.Context, pod *corev1.Pod, p
 	})
 	if list := d.Unhonoured(spec); len(list) > 0 {
 		l.event(ctx, pod, path, corev1.EventTypeWarning, notHonoured,
-			fmt.Sprintf("The %s runtime of this node does less than the pod asks for: %s", l.kubelet.Tier.Name, strings.Join(list, "; ")))
+			fmt.Sprintf("The %s runtime of this node does not support everything in the pod spec: %s", l.kubelet.Tier.Name, strings.Join(list, "; ")))
 	}
 }
 
@@ -153,7 +153,7 @@ func (l *podLifecycle) containerSpec(ctx context.Context, pod *corev1.Pod, seen 
 	}
 	spec.Command = command(c, img, vars)
 	if len(spec.Command) == 0 {
-		return spec, fmt.Errorf("no command specified: image %q has none and the container gives none", c.Image)
+		return spec, fmt.Errorf("no command specified: neither image %q nor the container has one", c.Image)
 	}
 	if spec.User, spec.Group, err = runAs(pod, c); err != nil {
 		return spec, err

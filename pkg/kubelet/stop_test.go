@@ -146,7 +146,7 @@ func TestIgnoredFieldsHaveAnEvent(t *testing.T) {
 	r := newRig(t)
 	r.pod("plain", corev1.PodSpec{})
 	r.pod("odd", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", ResizePolicy: []corev1.ContainerResizePolicy{{ResourceName: "cpu", RestartPolicy: "NotRequired"}}}}})
-	r.event("odd", "NotHonoured", "spec.containers[0].resizePolicy: not done on nodes of the process runtime: containers are not resized while they run")
+	r.event("odd", "NotHonoured", "spec.containers[0].resizePolicy: not supported on nodes of the process runtime: containers are not resized while they run")
 	r.sees("plain", "Running c:running+started+ready")
 	r.event("plain", "Started", "Container started")
 	if r.missingEvent("plain", "NotHonoured", "…") == "" {

@@ -250,7 +250,7 @@ func (v *podVolumes) mounts(pod *corev1.Pod, c *corev1.Container, env *environme
 		}
 		if sub != "" {
 			if filepath.IsAbs(sub) || strings.Contains("/"+filepath.ToSlash(sub)+"/", "/../") {
-				return nil, fmt.Errorf("subPath %q of volume %q leads out of it", sub, m.Name)
+				return nil, fmt.Errorf("subPath %q is outside of volume %q", sub, m.Name)
 			}
 			if err := makeSubPath(from, sub); err != nil {
 				return nil, fmt.Errorf("subPath %q of volume %q: %w", sub, m.Name, err)

@@ -205,7 +205,7 @@ func TestVolumes(t *testing.T) {
 	r.delete("p")
 	r.sees("p", "none")
 	if _, err := os.Stat(filepath.Join(folder, "..")); !os.IsNotExist(err) {
-		t.Errorf("the pod is gone, and %s is left", folder)
+		t.Errorf("the pod was deleted, and %s is left", folder)
 	}
 }
 
@@ -230,7 +230,7 @@ func TestFilesGoBeforeTheirPod(t *testing.T) {
 	select {
 	case err := <-left:
 		if !os.IsNotExist(err) {
-			t.Errorf("%s is left (%v) when the runtime forgets its pod", logs, err)
+			t.Errorf("%s is left (%v) after the runtime has removed the pod", logs, err)
 		}
 	case <-time.After(patience):
 		t.Error("the runtime keeps the pod")

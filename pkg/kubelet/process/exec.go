@@ -102,7 +102,7 @@ func (p *plumbing) connectOut(out io.Writer) error {
 	p.theirs, p.readers = append(p.theirs, w), append(p.readers, r)
 	p.copies.Go(func() {
 		_, _ = io.Copy(out, r)
-		_, _ = io.Copy(io.Discard, r) // so that the command does not block if the caller is gone
+		_, _ = io.Copy(io.Discard, r) // so that the command does not block if the caller has disconnected
 	})
 	return nil
 }

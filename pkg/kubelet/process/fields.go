@@ -47,7 +47,7 @@ var fields = kubelet.Fields{
 		"capabilities":             {Support: kubelet.Ignored, Note: "containers have the capabilities of the daemon, or of the user they run as"},
 		"privileged":               {Support: kubelet.Ignored, Note: "containers have the privileges of the daemon, or of the user they run as", Usual: []string{"false"}},
 		"readOnlyRootFilesystem":   {Support: kubelet.Ignored, Note: "containers see the machine's file system, and may write to it", Usual: []string{"false"}},
-		"allowPrivilegeEscalation": {Support: kubelet.Partly, Note: "on Linux no container gains privileges, whatever the field says; on other systems every container may"},
+		"allowPrivilegeEscalation": {Support: kubelet.Partly, Note: "on Linux the field is always treated as false; on other systems always as true"},
 		"procMount":                {Support: kubelet.Ignored, Note: "containers see the machine's /proc", Usual: []string{"Default"}},
 	},
 	"Container": {

@@ -219,7 +219,7 @@ func environment(f *fixture) {
 	env := f.command("env")
 	f.ended(f.start(p, env))
 	if strings.Contains(f.log(env), "OF_THE_DAEMON") {
-		f.Error("the container sees the environment of the daemon")
+		f.Error("the container has the environment of the daemon")
 	}
 }
 

@@ -27,7 +27,7 @@ var fields = kubelet.Fields{
 		"hostnameOverride":              none,
 	},
 	"Container": {
-		"image":                    {Support: kubelet.Ignored, Note: "any name will do"},
+		"image":                    {Support: kubelet.Ignored, Note: "any name is accepted"},
 		"command":                  none,
 		"args":                     none,
 		"workingDir":               none,
