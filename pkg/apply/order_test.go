@@ -27,10 +27,10 @@ func TestSort(t *testing.T) {
 	for _, c := range []struct{ name, in, want string }{
 		{"nothing", "", ""},
 		{"namespaces first", "Deployment ConfigMap Namespace", "Namespace ConfigMap Deployment"},
-		{"definitions before what they define", "Widget CustomResourceDefinition", "CustomResourceDefinition Widget"},
+		{"definitions before their objects", "Widget CustomResourceDefinition", "CustomResourceDefinition Widget"},
 		{"what pods need before pods", "Pod Service Secret ServiceAccount PriorityClass", "PriorityClass ServiceAccount Secret Service Pod"},
 		{"the rest stays in the files' order", "Pod/b Deployment/a Pod/a ConfigMap/b ConfigMap/a", "ConfigMap/b ConfigMap/a Pod/b Deployment/a Pod/a"},
-		{"all kinds that others need", "Pod " + strings.Join(backwards, " ") + " Deployment", first + " Pod Deployment"},
+		{"all kinds that other objects depend on", "Pod " + strings.Join(backwards, " ") + " Deployment", first + " Pod Deployment"},
 		{"another group's kind of the same name", "Pod KnativeService Service", "Service Pod KnativeService"},
 		{"roles before bindings", "RoleBinding ClusterRoleBinding Role ClusterRole", "ClusterRole ClusterRoleBinding Role RoleBinding"},
 	} {

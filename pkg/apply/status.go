@@ -218,7 +218,7 @@ func definitionStatus(obj *unstructured.Unstructured) (status, error) {
 	return status{current: established.Status == metav1.ConditionTrue}, nil
 }
 
-// generic is the rule for all other kinds: the controller has observed the spec, and no condition says that the object is
+// generic is the rule for all other kinds: the controller has observed the spec, and no condition reports that the object is
 // not ready. Objects without conditions are current at once.
 func generic(obj *unstructured.Unstructured) (status, error) {
 	if observed, ok, err := unstructured.NestedInt64(obj.Object, "status", "observedGeneration"); err == nil && ok && observed < obj.GetGeneration() {

@@ -47,9 +47,9 @@ func TestStatus(t *testing.T) {
 		{"a failed pod", object("v1", "Pod", `"status":{"phase":"Failed","reason":"Evicted","message":"no room"}`), "", false, "pod failed: Evicted: no room"},
 		{"a deployment that is not seen yet", object("apps/v1", "Deployment", `"spec":{"replicas":2},"status":{"observedGeneration":1}`),
 			"Waiting for deployment spec update to be observed...", false, ""},
-		{"a deployment on its way", object("apps/v1", "Deployment", `"spec":{"replicas":2},"status":{"observedGeneration":2,"replicas":2,"updatedReplicas":2,"availableReplicas":1}`),
+		{"a deployment in progress", object("apps/v1", "Deployment", `"spec":{"replicas":2},"status":{"observedGeneration":2,"replicas":2,"updatedReplicas":2,"availableReplicas":1}`),
 			`Waiting for deployment "x" rollout to finish: 1 of 2 updated replicas are available...`, false, ""},
-		{"a deployment that is there", object("apps/v1", "Deployment", `"spec":{"replicas":2},"status":{"observedGeneration":2,"replicas":2,"updatedReplicas":2,"availableReplicas":2}`),
+		{"an available deployment", object("apps/v1", "Deployment", `"spec":{"replicas":2},"status":{"observedGeneration":2,"replicas":2,"updatedReplicas":2,"availableReplicas":2}`),
 			`deployment "x" successfully rolled out`, true, ""},
 		{"a deployment that gave up", object("apps/v1", "Deployment", `"spec":{"replicas":2},"status":{"observedGeneration":2,"conditions":[{"type":"Progressing","status":"False","reason":"ProgressDeadlineExceeded"}]}`),
 			"", false, "exceeded its progress deadline"},
@@ -57,15 +57,15 @@ func TestStatus(t *testing.T) {
 			`Waiting for deployment "x" rollout to finish: 1 old replicas are pending termination...`, false, ""},
 		{"a set whose pods the user replaces", object("apps/v1", "StatefulSet", `"spec":{"replicas":1,"updateStrategy":{"type":"OnDelete"}},"status":{"observedGeneration":2,"availableReplicas":1}`),
 			"1 of 1 replicas are available", true, ""},
-		{"a set on its way", object("apps/v1", "StatefulSet", `"spec":{"replicas":2},"status":{"observedGeneration":2,"replicas":2,"availableReplicas":1}`), "Waiting for 1 pods to be ready...", false, ""},
+		{"a stateful set in progress", object("apps/v1", "StatefulSet", `"spec":{"replicas":2},"status":{"observedGeneration":2,"replicas":2,"availableReplicas":1}`), "Waiting for 1 pods to be ready...", false, ""},
 		{"a set with pods of an old revision", object("apps/v1", "StatefulSet", `"spec":{"replicas":2},"status":{"observedGeneration":2,"replicas":2,"availableReplicas":2,"updatedReplicas":1,"updateRevision":"r"}`),
 			"waiting for statefulset rolling update to complete 1 pods at revision r...", false, ""},
 		{"a set with a partition", object("apps/v1", "StatefulSet", `"spec":{"replicas":2,"updateStrategy":{"rollingUpdate":{"partition":1}}},"status":{"observedGeneration":2,"replicas":2,"availableReplicas":2,"updatedReplicas":1,"updateRevision":"r"}`),
 			"statefulset rolling update complete 2 pods at revision r...", true, ""},
 		{"a daemon set that is not seen yet", object("apps/v1", "DaemonSet", `"spec":{}`), "Waiting for daemon set spec update to be observed...", false, ""},
-		{"a daemon set on its way", object("apps/v1", "DaemonSet", `"spec":{},"status":{"observedGeneration":2,"desiredNumberScheduled":2,"currentNumberScheduled":2,"updatedNumberScheduled":2,"numberAvailable":1}`),
+		{"a daemon set in progress", object("apps/v1", "DaemonSet", `"spec":{},"status":{"observedGeneration":2,"desiredNumberScheduled":2,"currentNumberScheduled":2,"updatedNumberScheduled":2,"numberAvailable":1}`),
 			`Waiting for daemon set "x" rollout to finish: 1 of 2 updated pods are available...`, false, ""},
-		{"a daemon set that is there", object("apps/v1", "DaemonSet", `"spec":{},"status":{"observedGeneration":2,"desiredNumberScheduled":2,"currentNumberScheduled":2,"updatedNumberScheduled":2,"numberAvailable":2}`),
+		{"an available daemon set", object("apps/v1", "DaemonSet", `"spec":{},"status":{"observedGeneration":2,"desiredNumberScheduled":2,"currentNumberScheduled":2,"updatedNumberScheduled":2,"numberAvailable":2}`),
 			`daemon set "x" successfully rolled out`, true, ""},
 		{"a daemon set whose pods the user replaces", object("apps/v1", "DaemonSet", `"spec":{"updateStrategy":{"type":"OnDelete"}},"status":{"observedGeneration":2,"desiredNumberScheduled":1,"currentNumberScheduled":1,"numberAvailable":1}`),
 			`daemon set "x" successfully rolled out`, true, ""},
@@ -77,7 +77,7 @@ func TestStatus(t *testing.T) {
 		{"a completed job", object("batch/v1", "Job", `"spec":{},"status":{"succeeded":1,"conditions":[{"type":"Complete","status":"True"}]}`), "1 of 1 completed", true, ""},
 		{"a failed job", object("batch/v1", "Job", `"spec":{},"status":{"conditions":[{"type":"Failed","status":"True","reason":"BackoffLimitExceeded","message":"m"}]}`),
 			"", false, "job failed: BackoffLimitExceeded: m"},
-		{"a replica set on its way", object("apps/v1", "ReplicaSet", `"spec":{"replicas":3},"status":{"observedGeneration":2,"replicas":3,"availableReplicas":1}`), "1 of 3 replicas are available", false, ""},
+		{"a replica set in progress", object("apps/v1", "ReplicaSet", `"spec":{"replicas":3},"status":{"observedGeneration":2,"replicas":3,"availableReplicas":1}`), "1 of 3 replicas are available", false, ""},
 		{"a replica set that is not seen yet", object("apps/v1", "ReplicaSet", `"spec":{"replicas":1},"status":{"observedGeneration":1,"availableReplicas":1}`), "1 of 1 replicas are available", false, ""},
 		{"a custom resource without conditions", object("example.com/v1", "Site", `"spec":{"replicas":1}`), "", true, ""},
 		{"a custom resource that is not seen yet", object("example.com/v1", "Site", `"status":{"observedGeneration":1}`), "its controller has not observed the change yet", false, ""},
@@ -142,7 +142,7 @@ func TestPodLine(t *testing.T) {
 		{"its init containers come first", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending,
 			InitContainerStatuses: []corev1.ContainerStatus{waiting("ErrImagePull")}, ContainerStatuses: []corev1.ContainerStatus{waiting("PodInitializing")}}},
 			watch.Modified, "pod/x  ErrImagePull"},
-		{"waiting for its init containers says nothing", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending,
+		{"no progress while init containers run", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending,
 			ContainerStatuses: []corev1.ContainerStatus{waiting("PodInitializing")}}}, watch.Modified, "pod/x  Pending"},
 		{"running", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "127.0.0.9"}}, watch.Modified, "pod/x  Running  at 127.0.0.9"},
 		{"ready", corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}, Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "127.0.0.9", Conditions: ready}},
@@ -219,8 +219,8 @@ func TestWait(t *testing.T) {
 		printed []string
 		err     string
 	}{
-		{"it is there already", []response{{body: deploymentAt("1", "1")}}, nil, []string{isUp}, ""},
-		{"it comes up, and what says nothing new makes no line", []response{{body: deploymentAt("1", "0")}},
+		{"it is available already", []response{{body: deploymentAt("1", "1")}}, nil, []string{isUp}, ""},
+		{"unchanged progress is printed once", []response{{body: deploymentAt("1", "0")}},
 			[]watcher{events(event("MODIFIED", deploymentAt("2", "0")), event("MODIFIED", deploymentAt("3", "1")))}, []string{comesUp, isUp}, ""},
 		{"the watch ends in between", []response{{body: deploymentAt("1", "0")}, {body: deploymentAt("4", "1")}}, []watcher{events(), events()}, []string{comesUp, isUp}, ""},
 		{"the watch has expired", []response{{body: deploymentAt("1", "0")}, {body: deploymentAt("4", "1")}},
@@ -333,7 +333,7 @@ func TestWaitHoldsAfterRestart(t *testing.T) {
 	pods.restarted <- struct{}{}
 	pods.restarted <- struct{}{} // the first is handled once the second is received
 	if clk.Step(holdTime / 2); !clk.HasWaiters() {
-		t.Error("the restart did not begin the hold anew")
+		t.Error("the restart did not restart the hold time")
 	}
 	clk.Step(holdTime)
 	if err := <-done; err != nil {

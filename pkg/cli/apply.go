@@ -30,10 +30,10 @@ func newApply(env *Env) *cobra.Command {
 	a := &applyVerb{Env: env, flags: kubectl.NewApplyFlags(env.Streams())}
 	a.cmd = &cobra.Command{
 		Use:   "apply (-f FILENAME | -k DIRECTORY)",
-		Short: "Apply manifests: create what is not there, change what differs",
-		Long: `Apply manifests from files, folders, URLs or standard input, in JSON or YAML. What is not there is created; what differs
-is changed by a three-way merge of what was applied last, the manifest, and what the cluster has. What others need
-(namespaces, service accounts, config) is applied before what needs it.`,
+		Short: "Apply manifests: create missing objects and change those that differ",
+		Long: `Apply manifests from files, folders, URLs or standard input, in JSON or YAML. Missing objects are created. Objects
+that differ are changed by a three-way merge of what was applied last, the manifest, and what the cluster has. Objects that
+others depend on (namespaces, service accounts, config) are applied first.`,
 		Example: `  # Apply a deployment and see its pods come up
   minikctl apply -f deployment.yml --wait
 

@@ -1,7 +1,7 @@
 // Package cli is the command line: minikctl's own verbs, a file each, and kubectl's, linked one by one from
-// k8s.io/kubectl. Verbs talk to the cluster through client-go like any other client.
+// k8s.io/kubectl. Verbs access the cluster through client-go like any other client.
 //
-// minikctl talks to its own daemon (see --name) unless --kubeconfig, --context, --cluster, --user or --server selects
+// minikctl connects to its own daemon (see --name) unless --kubeconfig, --context, --cluster, --user or --server selects
 // another server, and starts that daemon when none runs. Called by the name kubectl, it follows kubectl's rules instead.
 package cli
 

@@ -154,7 +154,7 @@ func TestCalledAsKubectl(t *testing.T) {
 	target := newTarget(true, io.Discard)
 	target.AddFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
 	if target.local() {
-		t.Error("kubectl talks to the local daemon")
+		t.Error("kubectl connects to the local daemon")
 	}
 	if err := target.ready(); err != nil {
 		t.Error(err)
@@ -244,7 +244,7 @@ func TestRun(t *testing.T) {
 		{"nonsense", 1, "", `error: unknown command "nonsense" for "minikctl"`},
 		{"up --only etcd", 1, "", `error: --only: "etcd" is not one of`},
 		{"status x", 1, "", `error: unknown command "x" for "minikctl status"`},
-		{"why node/x", 1, "", "error: only pods are scheduled"},
+		{"why node/x", 1, "", "error: node/x is not a pod"},
 		{"why", 1, "", "error: one object is needed, as TYPE/NAME, got 0 arguments\nSee 'minikctl why -h' for help and examples\n"},
 		{"trace a b c", 1, "", "error: one object is needed, as TYPE/NAME, got 3 arguments\nSee 'minikctl trace -h'"},
 		{"up --nodse 3", 1, "", "error: unknown flag: --nodse\nSee 'minikctl up --help' for usage.\n"},
@@ -325,7 +325,7 @@ func TestVerbsThatStartTheDaemon(t *testing.T) {
 	without := []string{"up", "down", "status", "store", "kustomize", "config", "completion", "options", "plugin", "version"}
 	for _, v := range verbs {
 		if autostart.Needs(v.name) == slices.Contains(without, v.name) {
-			t.Errorf("%s: autostart.Needs says %v", v.name, autostart.Needs(v.name))
+			t.Errorf("%s: autostart.Needs returns %v", v.name, autostart.Needs(v.name))
 		}
 	}
 }

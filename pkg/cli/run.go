@@ -20,7 +20,7 @@ func newRun(env *Env) *cobra.Command {
 	cmd := kubectl.NewCmdRun(env.Factory, env.Streams())
 	pod := cmd.Run
 	var replicas int32
-	cmd.Flags().Int32VarP(&replicas, "replicas", "r", 0, "Make a Deployment with so many replicas instead of a pod. Deprecated: use create deployment --replicas.")
+	cmd.Flags().Int32VarP(&replicas, "replicas", "r", 0, "Create a Deployment with this number of replicas instead of a pod. Deprecated: use create deployment --replicas.")
 	cmd.Run = nil
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !cmd.Flags().Changed("replicas") {

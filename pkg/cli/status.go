@@ -105,7 +105,7 @@ func statusRow(ctx context.Context, env *Env, p daemon.Paths) (row, notes []stri
 	return []string{p.Name, state, fmt.Sprint(s.PID), s.Address, strings.Join(s.Parts, ","), age, p.Data}, notes, nil
 }
 
-// accessNote is what status says of a cluster whose containers are processes of this machine.
+// accessNote is the note of status about a cluster whose containers are processes of this machine.
 const accessNote = "containers run as the daemon's user without isolation: a user who may create pods is administrator (docs/security.md)"
 
 // statusTimeout is how long status waits for the API server of each cluster.

@@ -44,7 +44,7 @@ has written begins with that controller's write. The same records: minikctl get 
 			}
 			t := chain(spans, string(uid), first)
 			if len(t.Steps) == 0 {
-				return fmt.Errorf("the trace log, which keeps the newest writes, has no write of %s any more", strings.Join(args, "/"))
+				return fmt.Errorf("no write of %s is recorded; the trace log keeps only the newest writes", strings.Join(args, "/"))
 			}
 			if output == "json" {
 				e := json.NewEncoder(env.Out)

@@ -210,8 +210,8 @@ func TestShort(t *testing.T) {
 func TestPodName(t *testing.T) {
 	for _, c := range []struct{ args, want, err string }{
 		{"web", "web", ""}, {"pod/web", "web", ""}, {"pods web", "web", ""}, {"po/web", "web", ""},
-		{"deployment/web", "", "only pods are scheduled, and deployment/web is none: minikctl why pod/NAME"},
-		{"node web", "", "only pods are scheduled, and node/web is none: minikctl why pod/NAME"},
+		{"deployment/web", "", "deployment/web is not a pod; only pods have decisions: minikctl why pod/NAME"},
+		{"node web", "", "node/web is not a pod; only pods have decisions: minikctl why pod/NAME"},
 	} {
 		got, err := podName(strings.Fields(c.args))
 		if got != c.want || c.err == "" && err != nil || c.err != "" && (err == nil || err.Error() != c.err) {

@@ -22,8 +22,8 @@ func newWhy(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why pod/NAME",
 		Short: "Show why a pod is on its node, or why it is on none",
-		Long: `Show how the scheduler decided about a pod: which nodes were looked at, which plugin refused which nodes and why, and how
-the others scored. The same records: minikctl get decisions.minikctl.dev`,
+		Long: `Show how the scheduler decided about a pod: which nodes were evaluated, which plugin rejected which nodes and why, and the
+scores of the others. The same records: minikctl get decisions.minikctl.dev`,
 		Example: `  minikctl why pod/web-5c9f7d-x2x7k
   minikctl why pod web-5c9f7d-x2x7k --all`,
 		Args:              oneObject,
@@ -112,7 +112,7 @@ func podName(args []string) (string, error) {
 	case "pod", "pods", "po":
 		return name, nil
 	}
-	return "", fmt.Errorf("only pods are scheduled, and %s/%s is none: minikctl why pod/NAME", kind, name)
+	return "", fmt.Errorf("%s/%s is not a pod; only pods have decisions: minikctl why pod/NAME", kind, name)
 }
 
 // printDecision writes a decision as text of at most width columns; 0 means any width.
