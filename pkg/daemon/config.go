@@ -403,9 +403,9 @@ func (c *Config) complete() error {
 func (c *Config) checkAudit() error {
 	switch {
 	case c.AuditPolicyFile != "" && c.AuditLogPath == "":
-		return errors.New("--audit-policy-file needs --audit-log-path, to write the audit log to")
+		return errors.New("--audit-policy-file requires --audit-log-path, the file of the audit log")
 	case c.AuditPolicyFile == "" && c.AuditLogPath != "":
-		return errors.New("--audit-log-path needs --audit-policy-file, which says what is written")
+		return errors.New("--audit-log-path requires --audit-policy-file, which selects the requests to log")
 	case min(c.AuditLogMaxSize, c.AuditLogMaxBackup, c.AuditLogMaxAge) < 0:
 		return errors.New("auditLogMaxSize, auditLogMaxBackup and auditLogMaxAge may not be negative")
 	}

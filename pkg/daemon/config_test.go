@@ -116,8 +116,8 @@ func TestLoadAudit(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, c := range [][]string{
-		{"--audit-policy-file=p", "--audit-policy-file needs --audit-log-path"},
-		{"--audit-log-path=p", "--audit-log-path needs --audit-policy-file"},
+		{"--audit-policy-file=p", "--audit-policy-file requires --audit-log-path"},
+		{"--audit-log-path=p", "--audit-log-path requires --audit-policy-file"},
 		{"--audit-log-maxsize=-1", "is not a number from 0"},
 	} {
 		if _, err := load(t, "", c[0]); err == nil || !strings.Contains(err.Error(), c[1]) {
@@ -316,7 +316,7 @@ func TestLoadKept(t *testing.T) {
 		{"a flag replaces the nodes alone", kept, "", "", []string{"--nodes", "1"}, "node-1", "node-2 node-3", 1},
 		{"more nodes", kept, "", "", []string{"--nodes", "4"}, "node-1 node-2 node-3 node-4", "", 1},
 		{"still leaving", kept + "leaving: [{name: old, count: 1, runtime: {name: sim}}]", "", "", nil, "node-1 node-2 node-3", "old", 1},
-		{"a node that left comes back", kept + "leaving: [{name: old, count: 1, runtime: {name: process}}]", "", "nodes: [{name: old}]", nil, "old", "node-1 node-2 node-3", 0},
+		{"a removed node is configured again", kept + "leaving: [{name: old, count: 1, runtime: {name: process}}]", "", "nodes: [{name: old}]", nil, "old", "node-1 node-2 node-3", 0},
 		{"a start without kubelets", kept, "", "", []string{"--nodes", "1", "--only", "apiserver"}, "node-1", "node-2 node-3", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {

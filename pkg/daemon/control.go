@@ -26,7 +26,7 @@ type State struct {
 	Parts   []string  `json:"parts"`
 	Started time.Time `json:"started"`
 
-	// Processes says that containers are processes of the daemon's user.
+	// Processes reports whether containers are processes of the daemon's user.
 	Processes bool `json:"processes,omitempty"`
 }
 

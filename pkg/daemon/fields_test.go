@@ -34,6 +34,6 @@ func TestFieldsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != page {
-		t.Errorf("%s is not what the runtimes' tables say: run go generate ./pkg/daemon", file)
+		t.Errorf("%s is out of date with the runtimes' tables: run go generate ./pkg/daemon", file)
 	}
 }

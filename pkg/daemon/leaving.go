@@ -55,7 +55,7 @@ func (d *Daemon) leave(k *kubelet.Kubelet, node string) (service, error) {
 	if err != nil {
 		return service{}, err
 	}
-	return service{name: "leaving node " + node, run: func(ctx context.Context) error {
+	return service{name: "drain of node " + node, run: func(ctx context.Context) error {
 		running, stop := context.WithCancel(ctx)
 		defer stop()
 		ended := make(chan error, 1)
@@ -65,7 +65,7 @@ func (d *Daemon) leave(k *kubelet.Kubelet, node string) (service, error) {
 			slog.InfoContext(ctx, "node deleted", "node", node)
 			err = d.forget(node)
 		} else if ctx.Err() == nil {
-			slog.ErrorContext(ctx, "leaving node not deleted, the next start tries again", "node", node, "err", err)
+			slog.ErrorContext(ctx, "removed node not deleted; retried at the next start", "node", node, "err", err)
 		}
 		stop()
 		err = errors.Join(err, <-ended)

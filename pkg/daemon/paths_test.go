@@ -65,16 +65,16 @@ func TestHome(t *testing.T) {
 	}
 }
 
-// TestDataElsewhere checks that PathsOf finds a daemon whose data is not in Home, after each start and with each path to its
-// folder.
+// TestDataElsewhere checks that PathsOf finds a daemon whose data folder is outside Home, whether the last start named the
+// folder directly or through a symbolic link.
 func TestDataElsewhere(t *testing.T) {
 	dir := home(t)
 	data := filepath.Join(real(t.TempDir()), "data")
-	way := filepath.Join(t.TempDir(), "way")
-	if err := os.Symlink(filepath.Dir(data), way); err != nil {
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(filepath.Dir(data), link); err != nil {
 		t.Fatal(err)
 	}
-	for _, named := range []string{data, filepath.Join(way, "data"), data} {
+	for _, named := range []string{data, filepath.Join(link, "data"), data} {
 		p := PathsIn("dev", named)
 		if err := os.MkdirAll(p.Data, 0o700); err != nil {
 			t.Fatal(err)

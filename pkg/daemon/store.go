@@ -116,7 +116,7 @@ func backupStopped(ctx context.Context, p Paths, w io.Writer) error {
 	return errors.Join(err, s.Close())
 }
 
-// backupRunning asks the daemon over its socket, which identifies this user as the administrator.
+// backupRunning requests the backup from the daemon over its socket, which identifies this user as the administrator.
 func backupRunning(ctx context.Context, p Paths, w io.Writer) error {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", p.Socket)
@@ -132,7 +132,7 @@ func backupRunning(ctx context.Context, p Paths, w io.Writer) error {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("back up cluster %q: the daemon answers %s", p.Name, res.Status)
+		return fmt.Errorf("back up cluster %q: the daemon responded with %s", p.Name, res.Status)
 	}
 	_, err = io.Copy(w, res.Body)
 	return err
