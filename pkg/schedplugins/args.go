@@ -66,7 +66,7 @@ func checkKind[A any, PA argsOf[A]](args PA) error {
 func bare(make func(framework.Handle) framework.Plugin) scheduler.Factory {
 	return func(_ context.Context, given runtime.Object, h framework.Handle) (framework.Plugin, error) {
 		if u, ok := given.(*runtime.Unknown); given != nil && (!ok || strings.TrimSpace(string(u.Raw)) != "{}") {
-			return nil, errors.New("args: the plugin has none")
+			return nil, errors.New("args: the plugin takes no arguments")
 		}
 		return make(h), nil
 	}

@@ -39,7 +39,7 @@ func newInterPodAffinity(args configv1.InterPodAffinityArgs, h framework.Handle)
 	}
 	namespaces, ok := h.(scheduler.Namespaces)
 	if !ok {
-		return nil, errors.New("the scheduler does not know namespaces")
+		return nil, errors.New("the framework handle does not implement scheduler.Namespaces")
 	}
 	return &interPodAffinity{cooperative{}, h, namespaces, weight, args.IgnorePreferredTermsOfExistingPods}, nil
 }

@@ -65,7 +65,7 @@ func TestInterPodAffinity(t *testing.T) {
 	}{
 		{"near a pod", []*corev1.Pod{web}, somePod("p", "", near(corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selector("app", "web")})), "a"},
 		{"away from a pod", []*corev1.Pod{web}, somePod("p", "", awayFrom(corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selector("app", "web")})), "b"},
-		{"away from a pod, as it says", []*corev1.Pod{somePod("web", "a", in("default", "web"), awayFrom(corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selector("app", "new")}))}, somePod("p", "", in("default", "new")), "b"},
+		{"anti-affinity of the existing pod", []*corev1.Pod{somePod("web", "a", in("default", "web"), awayFrom(corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selector("app", "new")}))}, somePod("p", "", in("default", "new")), "b"},
 		{"the first of a group", nil, somePod("p", "", in("default", "new"), near(corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selector("app", "new")})), "any"},
 		{"no pod matches", nil, somePod("p", "", near(corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: selector("app", "web")})), "0/2 nodes are available: 2 node(s) didn't match pod affinity rules."},
 		{"no such key", []*corev1.Pod{web}, somePod("p", "", near(corev1.PodAffinityTerm{TopologyKey: "rack", LabelSelector: selector("app", "web")})), "0/2 nodes are available: 2 node(s) didn't match pod affinity rules."},

@@ -205,7 +205,7 @@ func TestConfig(t *testing.T) {
 		{"unknown argument", profile(`pluginConfig: [{name: NodeResourcesFit, args: {strateg: {}}}]`), `scheduler plugin NodeResourcesFit: args: unknown field "strateg"`},
 		{"arguments of a disabled plugin", profile(`{plugins: {multiPoint: {disabled: [{name: NodeResourcesFit}]}}, pluginConfig: [{name: NodeResourcesFit, args: {strateg: {}}}]}`), `unknown field "strateg"`},
 		{"arguments of another kind", profile(`pluginConfig: [{name: NodeResourcesFit, args: {kind: NodeAffinityArgs, apiVersion: kubescheduler.config.k8s.io/v1}}]`), `args: kind is "NodeAffinityArgs", want "NodeResourcesFitArgs"`},
-		{"arguments where there are none", profile(`pluginConfig: [{name: NodeName, args: {a: 1}}]`), `scheduler plugin NodeName: args: the plugin has none`},
+		{"arguments where there are none", profile(`pluginConfig: [{name: NodeName, args: {a: 1}}]`), `scheduler plugin NodeName: args: the plugin takes no arguments`},
 		{"repeated arguments", profile(`pluginConfig: [{name: NodeAffinity, args: {}}, {name: NodeAffinity, args: {}}]`), `repeated config for plugin NodeAffinity`},
 		{"weight", profile(`plugins: {score: {enabled: [{name: ImageLocality, weight: -1}]}}`), `scheduler plugin ImageLocality: weight -1 is not between 0 and`},
 		{"twice", profile(`plugins: {filter: {enabled: [{name: NodeName}, {name: NodeName}]}}`), `filter: plugin "NodeName" already registered`},

@@ -155,7 +155,7 @@ func (p *profile) runPreBindPreFlight(ctx context.Context, a *attempt) (sets.Set
 	return skip, nil
 }
 
-// runBind calls the Bind plugins in turn until one binds the pod.
+// runBind calls the Bind plugins in order until one binds the pod.
 func (p *profile) runBind(ctx context.Context, a *attempt) *framework.Status {
 	for _, plugin := range p.bind {
 		status, failure := call(ctx, plugin.site, plugin.timeouts.binding, func(ctx context.Context) *framework.Status {

@@ -259,9 +259,9 @@ type tracker struct {
 	signal atomic.Int32
 }
 
-// Values of tracker.signal. The loop asks for a sign of progress when its timer fires, and requests a stop when the worker
-// has given none by the time that it fires again. A worker whose call returns then ends its section itself; one that does
-// not react is abandoned.
+// Values of tracker.signal. The loop requests progress when its timer fires, and requests a stop when the worker has made
+// none by the time that it fires again. A worker whose call returns then ends its section itself; one that does not is
+// abandoned.
 const (
 	goOn int32 = iota
 	progressRequested
@@ -271,7 +271,7 @@ const (
 	abandoned
 )
 
-// reactWithin is how long a worker has to react to a requested stop.
+// reactWithin is how long a worker has to end after a requested stop.
 const reactWithin = 100 * time.Millisecond
 
 // enter is called before the calls at a site.

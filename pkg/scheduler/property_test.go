@@ -115,7 +115,7 @@ func compareRemembering(t *testing.T, seed uint64) {
 		}
 		want, got := forgets.Place(p), remembers.Place(p)
 		if got != want {
-			t.Fatalf("pod %d: remembering it goes to %q, afresh to %q", i, got, want)
+			t.Fatalf("pod %d: with the memo it goes to %q, without to %q", i, got, want)
 		}
 		there = append(there, p)
 		switch w.IntN(12) {
@@ -133,6 +133,6 @@ func compareRemembering(t *testing.T, seed uint64) {
 		}
 	}
 	if remembers.Remembered() == 0 && seed%3 != 0 {
-		t.Error("nothing was remembered: the test compares nothing")
+		t.Error("the memo is empty: the test compares nothing")
 	}
 }

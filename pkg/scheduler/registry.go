@@ -12,8 +12,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/plug"
 )
 
-// Factory creates a plugin for a profile. args is nil, or the plugin's pluginConfig: a *runtime.Unknown with JSON, or
-// the typed object of a program.
+// Factory creates a plugin for a profile. args is nil without a pluginConfig. Otherwise it is a
+// *runtime.Unknown with JSON (from a configuration file) or the typed args object (from a Go program that embeds the
+// scheduler).
 type Factory = func(ctx context.Context, args runtime.Object, h framework.Handle) (framework.Plugin, error)
 
 // Registry maps names to plugin factories.
@@ -34,11 +35,12 @@ type NodeLocal interface {
 	NodeLocal(pod *corev1.Pod, cluster framework.SharedLister) bool
 }
 
-// Cooperative is an optional interface of plugins whose calls need no watch. In the scheduling cycle they only compute, and
-// in a binding cycle they return soon after their context ends. The engine calls them without a change of goroutine, which
-// saves several microseconds a pod, and recovers their panics as any plugin's. A cooperative plugin that hangs nevertheless
-// stops the scheduler: a plugin that calls the API, takes a lock or runs foreign code in the scheduling cycle must not be
-// one. All plugins of a profile have to be cooperative for its scheduling cycle to run without a change of goroutine.
+// Cooperative is an optional interface of plugins whose calls do not block. In the scheduling cycle they only compute, and
+// in a binding cycle they return soon after their context ends. The engine calls them on the goroutine of the loop, without
+// a time-out, which saves several microseconds a pod. It recovers their panics, as those of any plugin. If a call of a
+// cooperative plugin hangs, the scheduler stops. So a plugin that calls the API, takes a lock or runs foreign code in the
+// scheduling cycle must not implement Cooperative. The scheduling cycle of a profile runs without a change of goroutine only
+// if all of its plugins are cooperative.
 type Cooperative interface {
 	framework.Plugin
 	Cooperative()

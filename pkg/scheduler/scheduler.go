@@ -7,8 +7,9 @@
 //
 // Plugins implement k8s.io/kube-scheduler/framework and are configured by KubeSchedulerConfiguration v1. Their calls pass
 // a boundary that contains panics and hangs (boundary.go). To contain a hang costs a change of goroutine, which takes longer
-// than most calls, so calls of Cooperative plugins, such as minikctl's own, run on the loop's goroutine. The loop remembers the results of plugins that sign pods and
-// are NodeLocal (memo.go), so that after a placement only the changed node is filtered and scored again.
+// than most calls, so calls of Cooperative plugins, such as minikctl's own, run on the loop's goroutine. The loop caches the
+// results of plugins that sign pods and are NodeLocal (memo.go), so that after a placement only the changed node is
+// filtered and scored again.
 package scheduler
 
 import (

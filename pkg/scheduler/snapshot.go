@@ -12,7 +12,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// snapshot is the cluster as the scheduler sees it: nodes and their pods, including assumed pods. It belongs to the
+// snapshot is the scheduler's state of the cluster: nodes and their pods, including assumed pods. It belongs to the
 // scheduling loop, which changes it only between cycles, so that plugins can read it without a copy. It is a
 // framework.SharedLister.
 //
