@@ -220,7 +220,7 @@ func TestCachePut(t *testing.T) {
 		expect(t, "revision after put", c.Revision(), 10) // a watch resumed from a later revision would miss 11
 		s.events <- event(watch.Modified, pod("a", 11))
 		s.events <- event(watch.Modified, pod("a", 12))
-		expect(t, "what is not newer", observed(), "")
+		expect(t, "an object that is not newer", observed(), "")
 		s.events <- event(watch.Deleted, pod("a", 13))
 		expect(t, "delete", observed(), "-a@13 ")
 		c.Put(pod("a", 12)) // late: the watch is already past it
@@ -242,7 +242,7 @@ func TestCacheDrop(t *testing.T) {
 		c.Put(pod("a", 11))
 		expect(t, "late news", observed(), "")
 		s.events <- event(watch.Deleted, pod("a", 12))
-		expect(t, "delete of what was dropped", observed(), "")
+		expect(t, "delete of a dropped object", observed(), "")
 		again := pod("a", 13)
 		again.UID = "another"
 		s.events <- event(watch.Added, again)
@@ -306,7 +306,7 @@ func TestCacheViews(t *testing.T) {
 		expect(t, "by another index, deleted", len(plain.ByIndex(plainByName, "plain b")), 0)
 		expect(t, "in a namespace, deleted", len(plain.List("elsewhere", nil)), 0)
 		if _, ok := typed.Get(objects.Key{Namespace: "ns", Name: "absent"}); ok {
-			t.Error("got what is not there")
+			t.Error("got an absent object")
 		}
 		cancel()
 		if err := <-ended; err != nil {
@@ -339,7 +339,7 @@ func TestCacheOfMetadata(t *testing.T) {
 		if !ok || !is || meta.UID != p.UID || meta.Labels["a"] != "b" || meta.Finalizers[0] != "x/y" || meta.Annotations != nil {
 			t.Errorf("got %+v", obj)
 		}
-		expect(t, "with what the watch brought", len(c.List("ns", nil)), 2)
+		expect(t, "with the objects of the watch", len(c.List("ns", nil)), 2)
 		caches.Pods()
 		synctest.Wait()
 		if whole, _ := caches.Pods().Get(objects.Key{Namespace: "ns", Name: "a"}); whole == nil || whole.Spec.NodeName != "n" {
@@ -376,7 +376,7 @@ func TestForget(t *testing.T) {
 		expect(t, "notifications", observed, 2)
 		select {
 		case s.events <- event(watch.Added, pod("d", 21)):
-			t.Error("the watch goes on")
+			t.Error("the watch has not ended")
 		default:
 		}
 		again := caches.Pods()

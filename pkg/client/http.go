@@ -86,7 +86,7 @@ func (h withoutContext) HandleWarningHeaderWithContext(_ context.Context, code i
 type logWarnings struct{}
 
 func (logWarnings) HandleWarningHeaderWithContext(ctx context.Context, _ int, _, text string) {
-	slog.DebugContext(ctx, "the server warns", "warning", text)
+	slog.DebugContext(ctx, "warning from the server", "warning", text)
 }
 
 func (c *overHTTP) Get(ctx context.Context, t Target, opts metav1.GetOptions) (objects.Object, error) {
@@ -283,8 +283,9 @@ func (c *overHTTP) roundTrip(ctx context.Context, r request) (*http.Response, er
 	}
 }
 
-// nameable reports whether the names in t are single path segments. No object has other names, and one from an untrusted
-// object (such as the name of an owner) must not lead to another path.
+// nameable reports whether the namespace and the name in t are valid path segments. The names of API objects always are.
+// A name that is copied from an untrusted object, such as the name in an owner reference, could otherwise lead to another
+// path.
 func nameable(t Target) bool {
 	return len(content.IsPathSegmentName(t.Namespace)) == 0 && len(content.IsPathSegmentName(t.Name)) == 0
 }

@@ -195,23 +195,23 @@ func TestRecorderRetries(t *testing.T) {
 	})
 }
 
-// TestRecorderForgets: beyond a bound, a recorder forgets the events that were not repeated, and keeps the series.
+// TestRecorderForgets: beyond a bound, a recorder drops the events that were not repeated, and keeps the series.
 func TestRecorderForgets(t *testing.T) {
 	s := &sink{}
 	record(t, s, func(ctx context.Context, r *client.Recorder) {
-		say := func(note string) {
+		event := func(note string) {
 			r.Action(ctx, pod("p", 5), corev1.EventTypeWarning, "FailedScheduling", "Scheduling", note)
 			synctest.Wait()
 			time.Sleep(60 * time.Millisecond)
 		}
-		say("repeated")
-		say("repeated")
+		event("repeated")
+		event("repeated")
 		for i := range 600 {
-			say(fmt.Sprint("once ", i))
+			event(fmt.Sprint("once ", i))
 		}
-		say("repeated")
-		say("once 0")
-		say("once 599")
+		event("repeated")
+		event("once 0")
+		event("once 599")
 		_, actions, patches := s.written()
 		expect(t, "events", len(actions), 1+600+1)
 		expect(t, "patches", len(patches), 2)
@@ -222,15 +222,15 @@ func TestRecorderForgets(t *testing.T) {
 func TestRecorderSeries(t *testing.T) {
 	s := &sink{}
 	record(t, s, func(ctx context.Context, r *client.Recorder) {
-		say := func(note string) {
+		event := func(note string) {
 			r.Action(ctx, pod("p", 5), corev1.EventTypeWarning, "FailedScheduling", "Scheduling", note)
 			synctest.Wait()
 		}
 		for range 5 {
-			say("0/3 nodes are available")
+			event("0/3 nodes are available")
 			time.Sleep(time.Second)
 		}
-		say("0/4 nodes are available")
+		event("0/4 nodes are available")
 		_, actions, patches := s.written()
 		expect(t, "events", len(actions), 2)
 		expect(t, "patches", len(patches), 1)
@@ -243,8 +243,8 @@ func TestRecorderSeries(t *testing.T) {
 		if !strings.Contains(patches[1], `"count":5`) {
 			t.Errorf("patched %s", patches[1])
 		}
-		say("0/3 nodes are available") // a new series begins with a new event
-		say(strings.Repeat("x", 2000))
+		event("0/3 nodes are available") // a new series begins with a new event
+		event(strings.Repeat("x", 2000))
 		_, actions, _ = s.written()
 		expect(t, "events", len(actions), 4)
 		expect(t, "length of a note", len(actions[3].Note), 1024)

@@ -21,7 +21,7 @@ var actions = eventsv1.SchemeGroupVersion.WithResource("events")
 // interval.
 const seriesLength = 6 * time.Minute
 
-// maxSeries bounds the events that a recorder remembers. Beyond it those without a repetition are forgotten: a repetition then
+// maxSeries bounds the events that a recorder keeps. Beyond it those without a repetition are dropped: a repetition then
 // begins another event.
 const maxSeries = 512
 

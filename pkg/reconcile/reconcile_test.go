@@ -291,10 +291,10 @@ func TestSources(t *testing.T) {
 	expect(t, "watched", watched, "map[p:5]")
 	expect(t, "owned", owned, "map[first:5]")
 	pods.Put(pod("p", "second", "6"))
-	expect(t, "owned, by another now", owned, "map[first:6 second:6]")
+	expect(t, "after the controlling owner changed", owned, "map[first:6 second:6]")
 	pods.Put(pod("q", "", "7"))
 	expect(t, "watched", watched, "map[p:6 q:7]")
-	expect(t, "owned by nobody", owned, "map[first:6 second:6]")
+	expect(t, "without a controlling owner", owned, "map[first:6 second:6]")
 	pods.Drop(pod("p", "second", "6"))
 	expect(t, "dropped", watched, "map[p:6 q:7]")
 }

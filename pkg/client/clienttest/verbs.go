@@ -33,7 +33,7 @@ func testCreateGet(s suite) {
 func testErrors(s suite) {
 	create(s, client.ConfigMaps, s.configMap("a", nil))
 	_, err := s.Get(s.ctx, s.maps("absent"), metav1.GetOptions{})
-	s.wantError("get what is not there", err, apierrors.IsNotFound)
+	s.wantError("get an absent object", err, apierrors.IsNotFound)
 	if got, want := err.Error(), `configmaps "absent" not found`; got != want {
 		s.Errorf("got message %q, want %q", got, want)
 	}
@@ -51,12 +51,12 @@ func testErrors(s suite) {
 	_, err = s.Create(s.ctx, s.maps(""), s.configMap("Not_A_Name", nil), metav1.CreateOptions{})
 	s.wantError("create with a bad name", err, apierrors.IsInvalid)
 	_, err = s.Update(s.ctx, s.maps("absent"), s.configMap("absent", nil), metav1.UpdateOptions{})
-	s.wantError("update what is not there", err, apierrors.IsNotFound)
+	s.wantError("update an absent object", err, apierrors.IsNotFound)
 	_, err = s.Delete(s.ctx, s.maps("absent"), metav1.DeleteOptions{})
-	s.wantError("delete what is not there", err, apierrors.IsNotFound)
+	s.wantError("delete an absent object", err, apierrors.IsNotFound)
 	elsewhere := client.Target{Resource: resourceName{Group: "nowhere.example.org", Version: "v1", Resource: "things"}, Namespace: s.namespace}
 	_, err = s.List(s.ctx, elsewhere, metav1.ListOptions{})
-	s.wantError("list what is not served", err, apierrors.IsNotFound)
+	s.wantError("list a resource that is not served", err, apierrors.IsNotFound)
 	inNowhere := client.Target{Resource: client.ConfigMaps, Namespace: "no-such-namespace"}
 	orphan := s.configMap("a", nil)
 	orphan.Namespace = inNowhere.Namespace
@@ -180,7 +180,7 @@ func testPatch(s suite) {
 		s.Error("a patch that cannot be made worked")
 	}
 	_, err = s.Patch(s.ctx, s.maps("absent"), client.Patch{Type: types.MergePatchType, Data: []byte(`{}`)}, metav1.PatchOptions{})
-	s.wantError("patch what is not there", err, apierrors.IsNotFound)
+	s.wantError("patch an absent object", err, apierrors.IsNotFound)
 }
 
 func testApply(s suite) {
@@ -306,7 +306,7 @@ func testDelete(s suite) {
 		s.Fatal(err)
 	}
 	_, err := s.Get(s.ctx, s.maps("a"), metav1.GetOptions{})
-	s.wantError("get what was deleted", err, apierrors.IsNotFound)
+	s.wantError("get a deleted object", err, apierrors.IsNotFound)
 }
 
 func testDeletePreconditions(s suite) {

@@ -155,7 +155,7 @@ func testWatchErrors(s suite) {
 	err := fail(s.maps(""), metav1.ListOptions{ResourceVersion: "soon"})
 	s.wantError("watch from no revision", err, func(err error) bool { return !apierrors.IsNotFound(err) })
 	err = fail(client.Target{Resource: resourceName{Group: "nowhere.example.org", Version: "v1", Resource: "things"}}, metav1.ListOptions{})
-	s.wantError("watch what is not served", err, apierrors.IsNotFound)
+	s.wantError("watch a resource that is not served", err, apierrors.IsNotFound)
 }
 
 func testWatchEnds(s suite) {
@@ -190,7 +190,7 @@ func testCache(s suite) {
 		}
 	})
 	if _, ok := maps.Get(objects.Key{Namespace: s.namespace, Name: "a"}); !ok {
-		s.Error("the synced cache lacks what was there")
+		s.Error("the synced cache lacks an existing object")
 	}
 	s.change("b", nil)
 	for _, want := range []string{"a new=true gone=false", "b new=true gone=false", "b new=false gone=false", "b new=false gone=true"} {

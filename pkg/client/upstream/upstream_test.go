@@ -58,7 +58,7 @@ func TestClientSet(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := maps.Get(ctx, "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("get what was deleted: %v", err)
+		t.Errorf("get a deleted object: %v", err)
 	}
 	ns, err := set.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
 	if err != nil || ns.Name != "default" {
@@ -83,7 +83,7 @@ func TestClientSet(t *testing.T) {
 		t.Errorf("got scale %v, %v", scale, err)
 	}
 	if _, err := set.Discovery().ServerVersion(); err == nil {
-		t.Error("the bridge answers what is no resource")
+		t.Error("the bridge serves a path that is no resource")
 	}
 }
 

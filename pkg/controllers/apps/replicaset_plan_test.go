@@ -129,7 +129,7 @@ func TestReplicaFailure(t *testing.T) {
 	}
 	s.Status.Conditions = replicaSetConditions(s, 2, fail, noon)
 	if c := replicaSetConditions(s, 2, errors.New("another"), noon.Add(time.Hour)); c[0].Message != "quota exceeded" {
-		t.Errorf("the first failure is forgotten for %+v", c)
+		t.Errorf("the first failure was replaced by %+v", c)
 	}
 	if c := replicaSetConditions(s, 3, nil, noon); len(c) != 0 {
 		t.Errorf("still failing: %+v", c)

@@ -51,7 +51,7 @@ func (r csrCleaner) reconcile(ctx context.Context, _ objects.Key) (time.Duration
 		}
 		opts := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(req.UID))}
 		if _, err := r.client.Delete(ctx, client.In(signingRequests, objects.Key{Name: req.Name}), opts); err != nil {
-			slog.WarnContext(ctx, "an old request for a certificate stays", "controller", "csrcleaner", "key", req.Name, "err", err)
+			slog.WarnContext(ctx, "delete old CertificateSigningRequest", "controller", "csrcleaner", "key", req.Name, "err", err)
 		}
 	}
 	return 0, nil

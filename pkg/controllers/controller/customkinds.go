@@ -51,7 +51,7 @@ func HasSynced(c *client.Cache[objects.Object]) bool {
 // SyncPoll is how soon a controller looks again at an object that needs a cache which has not synced.
 const SyncPoll = 50 * time.Millisecond
 
-// KindFollower has the callbacks for kinds that come and go. CustomKinds makes one call at a time and holds its lock
+// KindFollower has the callbacks for kinds that begin or cease to be served. CustomKinds makes one call at a time and holds its lock
 // meanwhile: a callback must not call CustomKinds.
 type KindFollower struct {
 	Begin func(CustomKind)
@@ -68,7 +68,8 @@ func NewCustomKinds(caches *client.Caches, clk clock.Clock) *CustomKinds {
 	}
 }
 
-// Follow calls f for the kinds that are established, before it returns, and from then on for those that come and go.
+// Follow calls f.Begin for each established kind before it returns. From then on it calls f.Begin when a kind is
+// established, and f.End when a kind is no longer served.
 func (k *CustomKinds) Follow(f KindFollower) {
 	k.begin.Do(func() { k.crds.Subscribe(k.changed) })
 	k.mu.Lock()

@@ -79,14 +79,14 @@ func TestCustomKinds(t *testing.T) {
 		again := definition("v1")
 		again.UID = "another"
 		s.Put(CustomResourceDefinitions, watch.Modified, again)
-		expect("made anew in a moment", "-v1 gone +v1", "v1/shirts=1")
+		expect("recreated between two watch events", "-v1 gone +v1", "v1/shirts=1")
 		s.Put(CustomResourceDefinitions, watch.Deleted, again.DeepCopy())
 		expect("just deleted", "", "v1/shirts=1")
 		if _, ok := k.Find(schema.GroupKind{Group: "example.com", Kind: "Shirt"}); ok {
-			t.Error("found what is gone")
+			t.Error("found a deleted kind")
 		}
 		s.Put(CustomResourceDefinitions, watch.Added, definition("v1"))
-		expect("made anew soon after", "-v1 gone +v1", "v1/shirts=1")
+		expect("recreated within linger", "-v1 gone +v1", "v1/shirts=1")
 		time.Sleep(2 * linger)
 		expect("still there", "", "v1/shirts=1")
 		s.Put(CustomResourceDefinitions, watch.Deleted, definition("v1"))

@@ -39,15 +39,15 @@ func customOwners(c *controllertest.Cluster) {
 	c.CreateCustom("Shop", controllertest.Shops, "", "branch", ownedByThing(shop, false))
 	c.Remove(client.ConfigMaps, "owner", metav1.DeletePropagationBackground)
 	c.Until("the chain gone", func() bool { return !c.Exists(controllertest.Shirts, "blue") && !c.HasConfigMap("label") })
-	c.Until("the lost owner forgotten", func() bool {
+	c.Until("the reference to the deleted owner removed", func() bool {
 		both, _ := controllertest.Get[*unstructured.Unstructured](c, controllertest.Shirts, "both")
 		return len(both.GetOwnerReferences()) == 1
 	})
 	if !c.Exists(controllertest.Shirts, "red") || !c.Exists(controllertest.Shops, "/branch") {
-		c.Fatal("an object with an owner is gone")
+		c.Fatal("an object with an owner was deleted")
 	}
 	c.Remove(controllertest.Shops, "/shop", metav1.DeletePropagationBackground)
-	c.Until("what the shop owned gone", func() bool {
+	c.Until("the dependents of the shop deleted", func() bool {
 		return !c.Exists(controllertest.Shirts, "red") && !c.Exists(controllertest.Shirts, "both") && !c.Exists(controllertest.Shops, "/branch")
 	})
 }

@@ -43,8 +43,8 @@ func owned(name, ownerKind, owner string) *metav1.PartialObjectMetadata {
 	}}
 }
 
-// TestOwnerKindEstablishedAndDeleted: objects are enqueued when the kind of their owner is established, and owners are known to be
-// absent after their kind is gone.
+// TestOwnerKindEstablishedAndDeleted: objects are enqueued when the kind of their owner is established, and owners count
+// as absent after their kind was deleted.
 func TestOwnerKindEstablishedAndDeleted(t *testing.T) {
 	clienttest.WithCaches(t, func(s *clienttest.ListWatcher, caches *client.Caches) {
 		g := newGarbageCollector(controller.Env{Client: s, Caches: caches, Clock: clock.Real(), Custom: controller.NewCustomKinds(caches, clock.Real())})
@@ -71,7 +71,7 @@ func TestOwnerKindEstablishedAndDeleted(t *testing.T) {
 		woken = nil
 		s.Put(controller.CustomResourceDefinitions, watch.Added, definition("v1"))
 		if slices.Sort(woken); !slices.Equal(woken, []string{"blue", "map"}) {
-			t.Errorf("%q are enqueued when the kind comes", woken)
+			t.Errorf("%q are enqueued when the kind is established", woken)
 		}
 		if f, ok := g.find("blue"); !ok || f.resource != shirts {
 			t.Errorf("found %+v", f)
@@ -83,10 +83,10 @@ func TestOwnerKindEstablishedAndDeleted(t *testing.T) {
 		s.Put(controller.CustomResourceDefinitions, watch.Deleted, definition("v1"))
 		s.Put(shirts, watch.Deleted, shirt.DeepCopy()) // its event comes after that of its definition
 		if slices.Sort(woken); !slices.Equal(woken, []string{"map", "red"}) {
-			t.Errorf("%q are enqueued when an owner goes", woken)
+			t.Errorf("%q are enqueued when an owner is deleted", woken)
 		}
 		if got, err := g.lookUp(t.Context(), dependent.OwnerReferences[0], dependent); got != absent || err != nil {
-			t.Errorf("after its kind is gone: %v %v", got, err)
+			t.Errorf("after its kind was deleted: %v %v", got, err)
 		}
 		elsewhere := owned("map", "Shirt", "blue")
 		elsewhere.Namespace = "another"

@@ -37,7 +37,7 @@ func TestCollect(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Until("the chain gone", func() bool { return !c.HasConfigMap("child") && !c.HasConfigMap("grandchild") })
-	c.Until("the lost owner forgotten", func() bool {
+	c.Until("the reference to the deleted owner removed", func() bool {
 		shared, ok := controllertest.Get[*corev1.ConfigMap](c, client.ConfigMaps, "shared")
 		return ok && len(shared.OwnerReferences) == 1 && shared.OwnerReferences[0].UID == other.UID
 	})

@@ -73,7 +73,7 @@ func (r *namespace) deleting(ch client.Change[*corev1.Namespace]) []objects.Key 
 	return []objects.Key{ch.Key()}
 }
 
-// emptied returns a source of the namespaces being deleted in which the last object of a resource has gone.
+// emptied returns a source of the namespaces being deleted in which the last object of a resource was deleted.
 func (r *namespace) emptied(c *client.Cache[objects.Object]) reconcile.Source {
 	return reconcile.Map(c, func(ch client.Change[objects.Object]) []objects.Key {
 		if !ch.Deleted() {

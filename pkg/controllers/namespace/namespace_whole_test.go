@@ -50,13 +50,13 @@ func TestNamespaces(t *testing.T) {
 		return len(ns.Status.Conditions) == 5
 	})
 	controllertest.Want(c, "phase", ns.Status.Phase, corev1.NamespaceTerminating)
-	var said []string
+	var messages []string
 	for _, cond := range ns.Status.Conditions {
 		if cond.Status == corev1.ConditionTrue {
-			said = append(said, cond.Reason+": "+cond.Message)
+			messages = append(messages, cond.Reason+": "+cond.Message)
 		}
 	}
-	controllertest.Want(c, "conditions", said, []string{
+	controllertest.Want(c, "conditions", messages, []string{
 		"SomeResourcesRemain: Some resources are remaining: configmaps. has 1 resource instances",
 		"SomeFinalizersRemain: Some content in the namespace has finalizers remaining: example.org/wait in 1 resource instances",
 	})

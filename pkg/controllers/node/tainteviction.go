@@ -66,8 +66,8 @@ func (r *taintEviction) tainted(ch client.Change[*corev1.Node]) []objects.Key {
 	return keys
 }
 
-// bound maps a change to the pod if it is new on a node with NoExecute taints or its tolerations have changed. It forgets a
-// deleted pod.
+// bound maps a change to the pod if it is new on a node with NoExecute taints or its tolerations have changed. It drops the
+// state of a deleted pod.
 func (r *taintEviction) bound(ch client.Change[*corev1.Pod]) []objects.Key {
 	if ch.Deleted() {
 		r.mu.Lock()

@@ -38,6 +38,6 @@ func TestAggregate(t *testing.T) {
 	}
 	view.AggregationRule.ClusterRoleSelectors[0].MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "x", Operator: "Near"}}
 	if _, err := aggregate(view, all); err == nil {
-		t.Error("a selector that cannot be read takes nothing")
+		t.Error("an invalid selector selects no role")
 	}
 }

@@ -37,7 +37,7 @@ func (d *described) Kinds(gvr schema.GroupVersionResource) ([]schema.GroupVersio
 	if d.mapper == nil {
 		groups, err := restmapper.GetAPIGroupResources(d.api)
 		if err != nil {
-			return nil, fmt.Errorf("read what is served: %w", err)
+			return nil, fmt.Errorf("read the served API: %w", err)
 		}
 		d.mapper = restmapper.NewDiscoveryRESTMapper(groups)
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Types provides the types of the API. Check may ask for a type several times.
+// Types provides the types of the API. Check may request a type several times.
 type Types interface {
 	// Kinds returns the kinds of a resource, none if it is not served.
 	Kinds(schema.GroupVersionResource) ([]schema.GroupVersionKind, error)
