@@ -98,7 +98,7 @@ type VersionOf struct {
 	// The fields below are for custom resources, and nil for others, whose Go type has the information.
 
 	Unserved bool // objects may be stored in it, but it is not served
-	// Coerce drops the fields of decoded JSON that the version does not know, and returns their paths.
+	// Coerce drops the fields of decoded JSON that the schema of the version does not specify, and returns their paths.
 	Coerce func(obj runtime.Object) (unknown []string, err error)
 	// ValidateStatus checks a write of the status, in addition to the Resource's StatusOf.Validate.
 	ValidateStatus func(obj, old Object) field.ErrorList

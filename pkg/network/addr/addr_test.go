@@ -87,7 +87,7 @@ func TestClaim(t *testing.T) {
 	}
 	claim(t, folder, t.TempDir())
 	if owner, err := os.ReadFile(claimFile(folder, rb)); err == nil && string(owner) == b+"\n" {
-		t.Errorf("the claim of an owner that is gone is still there")
+		t.Errorf("the claim of an owner that has ended is kept")
 	}
 	if err := Release(folder, a); err != nil {
 		t.Fatal(err)

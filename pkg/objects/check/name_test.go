@@ -33,7 +33,7 @@ func FuzzQuickNames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		for _, q := range quick {
 			if fast, library := q.fast(s), len(q.library(s)) == 0; fast != library {
-				t.Errorf("%s %q: got %v, the library says %v", q.name, s, fast, library)
+				t.Errorf("%s %q: got %v, the library returns %v", q.name, s, fast, library)
 			}
 		}
 	})

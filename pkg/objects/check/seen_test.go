@@ -10,7 +10,7 @@ func TestSeen(t *testing.T) {
 		}
 		for j := range i + 1 {
 			if !s.Has(j) || !s.Again(j) {
-				t.Errorf("%d is forgotten after %d", j, i)
+				t.Errorf("%d is missing after %d", j, i)
 			}
 		}
 	}

@@ -19,7 +19,7 @@ type coercion struct {
 	stored bool
 }
 
-// coerce drops fields of decoded JSON that the version does not know, and returns their paths.
+// coerce drops fields of decoded JSON that the schema of the version does not specify, and returns their paths.
 func (v *version) coerce(obj runtime.Object) (unknown []string, err error) {
 	return v.fit(obj.(*unstructured.Unstructured), coercion{unknown: true})
 }
@@ -84,7 +84,7 @@ func (v *version) isMine(u *unstructured.Unstructured) (bool, error) {
 	return err == nil && gv.Group == v.gvk.Group, err
 }
 
-// fitSchema drops fields that the schema does not know, and fits the metadata of embedded objects.
+// fitSchema drops fields that the schema does not specify, and fits the metadata of embedded objects.
 func (v *version) fitSchema(u *unstructured.Unstructured, c coercion) (unknown []string, err error) {
 	s, err := v.schema()
 	if err != nil {

@@ -80,7 +80,7 @@ func TestVersions(t *testing.T) {
 		t.Error("the stored object was changed")
 	}
 	if _, ok := v1.Selectable["metadata.namespace"]; ok || r.Selectable["spec.color"] != nil {
-		t.Error("selectable by what is not there")
+		t.Error("a missing field is selectable")
 	}
 	if r.Scale == nil || r.Scale.Path("v2") != nil || len(r.Scale.Path("v1")) != 2 {
 		t.Error("the scale of v1 is not there, or elsewhere too")

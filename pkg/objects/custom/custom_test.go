@@ -251,7 +251,7 @@ func TestValidateUpdate(t *testing.T) {
 		name, old, new string
 		want           []string
 	}{
-		{"what was wrong may stay", `{cronSpec: nope, tags: [a, a], replicas: 20}`, `{cronSpec: nope, tags: [a, a], replicas: 20, image: b}`, []string{"spec: Invalid value: replicas over max"}},
+		{"an invalid field may be kept", `{cronSpec: nope, tags: [a, a], replicas: 20}`, `{cronSpec: nope, tags: [a, a], replicas: 20, image: b}`, []string{"spec: Invalid value: replicas over max"}},
 		{"but not change to wrong", `{cronSpec: nope}`, `{cronSpec: never}`, []string{
 			`spec.cronSpec: Invalid value: "never": spec.cronSpec in body should match '^(\d+|\*)(/\d+)?(\s+(\d+|\*)(/\d+)?){4}$'`}},
 		{"transition", `{cronSpec: "* * * * */5", fixed: a}`, `{cronSpec: "* * * * */5", fixed: b}`, []string{"spec.fixed: Forbidden: it is immutable"}},

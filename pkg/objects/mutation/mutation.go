@@ -96,7 +96,7 @@ func (d *Detector) Check() {
 	}
 }
 
-// Reset checks all recorded objects and forgets them: the cache has dropped its content.
+// Reset checks all recorded objects and drops them: the cache has dropped its content.
 func (d *Detector) Reset() {
 	if d == nil {
 		return

@@ -86,8 +86,8 @@ func TestUsage(t *testing.T) {
 			{Name: "y", DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 4},
 			{Name: "z", DeviceClassName: "nic", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
 		}}), list("count/resourceclaims.resource.k8s.io", "1", "gpu.deviceclass.resource.k8s.io/devices", "4", "nic.deviceclass.resource.k8s.io/devices", "1")},
-		"what is only counted": {"configmaps", &corev1.ConfigMap{}, list("configmaps", "1", "count/configmaps", "1")},
-		"of another group":     {"deployments.apps", &corev1.ConfigMap{}, list("count/deployments.apps", "1")},
+		"counted without resources": {"configmaps", &corev1.ConfigMap{}, list("configmaps", "1", "count/configmaps", "1")},
+		"of another group":          {"deployments.apps", &corev1.ConfigMap{}, list("count/deployments.apps", "1")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := For(schema.ParseGroupResource(c.resource)).Usage(c.obj, now); !library.Equals(got, c.want) {

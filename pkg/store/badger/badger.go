@@ -5,7 +5,7 @@
 // them, gives them revisions and syncs once for all. The package guards against what Badger does not handle by itself
 // (docs/adr/0002-badger.md): zero-length logs after a kill, a full disk, a head that goes back, reads below the compacted revision,
 // and files that are missing or damaged. Each commit writes a record with a digest of all live objects, and Open verifies the files
-// by it before Badger sees them.
+// by it before Badger opens them.
 package badger
 
 import (
@@ -327,7 +327,7 @@ func (s *Store) watch(stop <-chan struct{}) {
 				continue
 			}
 			if err := s.ballast.keep(); err != nil {
-				slog.Warn("take ballast", "err", err)
+				slog.Warn("create ballast file", "err", err)
 				keep = false // the next try would fail too
 			}
 		}

@@ -60,7 +60,7 @@ func (b ballast) create() error {
 		return err
 	}
 	if err = errors.Join(allocate(f, int64(b.size())), f.Close()); err != nil {
-		return errors.Join(fmt.Errorf("take %d bytes in reserve: %w", b.size(), err), os.Remove(b.path))
+		return errors.Join(fmt.Errorf("reserve %d bytes: %w", b.size(), err), os.Remove(b.path))
 	}
 	return nil
 }

@@ -142,7 +142,7 @@ func lean(dir string) db.Options {
 }
 
 // recover sets the head and the compacted revision to the state that check found, and records the folder of the files, so
-// that its removal is noticed.
+// that its removal is detected.
 func (s *Store) recover(found state) error {
 	var err error
 	if s.folder, err = os.Stat(database(s.dir)); err != nil {
@@ -169,7 +169,7 @@ func (s *Store) adopt(found state) error {
 	s.complete = head
 	m := meta{compacted: found.meta.compacted, complete: head, live: found.live}
 	if found.truncated {
-		slog.Warn("past revisions are missing and count as compacted; every object is there", "revision", found.head)
+		slog.Warn("past revisions are missing and count as compacted; no object is missing", "revision", found.head)
 		m.compacted = head
 	}
 	wb := s.db.NewManagedWriteBatch()

@@ -214,10 +214,10 @@ func TestTrim(t *testing.T) {
 	}
 	l.Trim(3)
 	if _, err := start.Next(); !errors.Is(err, store.ErrCompacted) {
-		t.Errorf("a reader of what was trimmed: got %v", err)
+		t.Errorf("a reader of trimmed changes: got %v", err)
 	}
 	if p, ok := l.Since(3); !ok || l.Start() != p {
-		t.Error("the log does not begin behind what was trimmed")
+		t.Error("the log does not begin after the trimmed changes")
 	}
 	l.Trim(9)
 	if !l.empty() || l.budget.Used() != 0 {

@@ -41,7 +41,7 @@ func (c *counting) Retains(from store.Revision) error {
 	return nil
 }
 
-// past returns n changes of keys with ten prefixes in turn, and a log that holds none of these changes.
+// past returns n changes of keys that alternate between ten prefixes, and a log that holds none of these changes.
 func past(n int) (*counting, *Events) {
 	c := &counting{}
 	for i := range n {
@@ -108,7 +108,7 @@ func TestCompactionDuringReplay(t *testing.T) {
 	seen := store.Revision(0)
 	for b, err := range Watch(t.Context(), log, c, "", 0) {
 		if err != nil {
-			wantErr(t, "watch of what is compacted", err, store.ErrCompacted)
+			wantErr(t, "watch from a compacted revision", err, store.ErrCompacted)
 			break
 		}
 		if seen != 0 {
