@@ -164,7 +164,7 @@ func (l *listener) connectSelf(n *request, t target) {
 }
 
 // connectOwn connects the caller's socket without waiting for room in the server's backlog. If the caller has to wait, its
-// own call goes on: the kernel ignores the address of a connect on a socket that is connecting, and waits for the connection.
+// own call is continued: the kernel ignores the address of a connect on a socket that is connecting, and waits for the connection.
 func (l *listener) connectOwn(n *request, sock int, to unix.Sockaddr) error {
 	flags, err := unix.FcntlInt(uintptr(sock), unix.F_GETFL, 0)
 	if err != nil {

@@ -1,17 +1,17 @@
 // Package supervisor owns the process that runs a daemon's containers and outlives the daemon. The supervisor forks the
 // containers (package launch), reads their output and writes their logs, handles their bind and connect calls over seccomp
 // descriptors, limits their memory, reaps them and all their descendants, and records their status on disk. The daemon
-// talks to it over a unix socket (package wire). The containers run on when the daemon dies, and the next daemon attaches.
+// connects to it over a unix socket (package wire). The containers run on when the daemon dies, and the next daemon attaches.
 //
 // The containers also run on when the supervisor dies. The next supervisor finds them by PID and start time. It reads from
 // the same named pipes, which the daemon has kept open. A keeper (keeper_linux.go), a process that only holds descriptors,
 // has their seccomp descriptors, the call that was being answered, and their pidfds, which have the exit codes. It starts the
-// next supervisor if no daemon does. Lost are output that the old supervisor had read and not yet written, and the exit code
-// of a container that ended and was reaped in between, on kernels that report exit codes to parents only.
+// next supervisor if no daemon does. Two things are lost: output that the old supervisor had read and not yet written, and the
+// exit code of a container that was reaped between the two supervisors (on kernels that report exit codes to parents only).
 //
-// If the keeper dies as well, before the supervisor can start another one, the kernel drops the seccomp descriptors with
-// their last holder: the containers can make no new listening sockets, connections and sessions (ENOSYS). No container
-// holds its own descriptor, because it could answer its own calls.
+// If the keeper dies as well, before the supervisor can start another one, the kernel closes the seccomp notify descriptors,
+// since no process holds them any more: the containers can make no new listening sockets, connections and sessions (ENOSYS).
+// No container holds its own descriptor, because it could answer its own calls.
 //
 // The supervisor ends by itself when nothing runs and no daemon is attached.
 package supervisor

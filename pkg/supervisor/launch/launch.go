@@ -22,7 +22,7 @@ func Main() {
 	var l wire.Launch
 	kept, err := conn.Receive(&l)
 	if err != nil {
-		os.Exit(125) // the supervisor is gone
+		os.Exit(125) // the supervisor has died
 	}
 	if len(kept) == 1 {
 		keepTerminal(kept[0])

@@ -1,5 +1,5 @@
-// Package terminal owns pseudo-terminals: for containers, whose supervisor holds them, and for commands that are run in
-// them.
+// Package terminal creates pseudo-terminals, for containers and for commands that are executed in containers. The
+// supervisor holds the terminals of containers.
 package terminal
 
 import (

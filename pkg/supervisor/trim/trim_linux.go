@@ -19,7 +19,7 @@ func Now() {
 		return
 	}
 	for _, m := range clean(string(smaps), program) {
-		// Without MADV_NOHUGEPAGE a touched page would come back with its whole huge page. An error leaves the pages as they are.
+		// Without MADV_NOHUGEPAGE an access to a page would load its whole huge page again. An error leaves the pages as they are.
 		for _, advice := range []uintptr{unix.MADV_NOHUGEPAGE, unix.MADV_DONTNEED} {
 			_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(m.start), uintptr(m.end-m.start), advice)
 		}
@@ -27,7 +27,7 @@ func Now() {
 }
 
 // Files moves the resident pages of mapped files below a folder out of memory: those of the store's tables and logs. Unlike
-// MADV_DONTNEED, MADV_PAGEOUT keeps the content of whatever is at an address that was mapped anew meanwhile. A kernel
+// MADV_DONTNEED, MADV_PAGEOUT keeps the content of a new mapping at the same address. A kernel
 // before 5.4 has no such advice, and keeps the pages.
 func Files(dir string) {
 	smaps, err := os.ReadFile("/proc/self/smaps")
@@ -58,7 +58,7 @@ func shared(smaps, dir string) []mapping {
 type mapping struct{ start, end uint64 }
 
 // clean returns the mappings of the program's file with unchanged content: read-only, and without anonymous pages. A dynamic
-// linker writes addresses into pages and protects the pages afterwards. Such pages would come back without the addresses.
+// linker writes addresses into pages and protects the pages afterwards. Such pages would be loaded again without the addresses.
 func clean(smaps, program string) []mapping {
 	var out []mapping
 	var at mapping
