@@ -52,7 +52,7 @@ func TestServiceIPAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer events.Stop()
-	b := made("b") // a watch sees both the create and the delete
+	b := made("b") // a watch receives both the create and the delete
 	if ev := <-events.ResultChan(); ev.Type != watch.Added || ev.Object.(*networkingv1.IPAddress).Name != b.Spec.ClusterIP {
 		t.Errorf("got %v", ev)
 	}
@@ -65,7 +65,7 @@ func TestServiceIPAddresses(t *testing.T) {
 	if err := addresses.Delete(ctx, a.Spec.ClusterIP, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the address of a Service comes back", func() bool {
+	eventually(t, "the IPAddress of a Service is recreated", func() bool {
 		_, err := addresses.Get(ctx, a.Spec.ClusterIP, metav1.GetOptions{})
 		return err == nil
 	})

@@ -165,7 +165,7 @@ func TestApplyStatus(t *testing.T) {
 	a.refused("other", "v1", "/status", status(2), `Apply failed with 1 conflict: conflict with "ctrl" with subresource "status": .status.observedGeneration`)
 	a.owners(`alice Apply apps/v1  {"f:spec":{`+owned+`}}`, `ctrl Apply apps/v1 status {"f:status":{"f:observedGeneration":{}}}`)
 	if _, code := a.apply("other", "v1", "/nonsense", status(1), false); code != 404 {
-		t.Errorf("apply to what is not there: %d", code)
+		t.Errorf("apply to an unknown subresource: %d", code)
 	}
 }
 

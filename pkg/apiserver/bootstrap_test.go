@@ -36,13 +36,13 @@ func TestDefaults(t *testing.T) {
 	if resp, body := do(t, e, "DELETE", schemas+"probes", ""); resp.StatusCode != 200 {
 		t.Errorf("delete: %s", body)
 	}
-	eventually(t, "the deleted FlowSchema is there again", func() bool {
+	eventually(t, "the deleted FlowSchema is recreated", func() bool {
 		resp, _ := do(t, e, "GET", schemas+"probes", "")
 		return resp.StatusCode == 200
 	})
 	if resp, body := do(t, e, "PATCH", schemas+"exempt", `{"spec":{"matchingPrecedence":7}}`, "Content-Type", "application/merge-patch+json"); resp.StatusCode != 422 ||
 		!strings.Contains(body, "spec of 'exempt' must equal the fixed value") {
-		t.Errorf("a change of what is fixed: %s", body)
+		t.Errorf("update of a mandatory FlowSchema: %s", body)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestKubernetesServiceComesBack(t *testing.T) {
 		if resp, body := do(t, e, "DELETE", path, ""); resp.StatusCode != http.StatusOK {
 			t.Fatalf("delete: %s: %s", resp.Status, body)
 		}
-		eventually(t, "the Service kubernetes is there again", func() bool {
+		eventually(t, "the Service kubernetes is recreated", func() bool {
 			resp, body := do(t, e, "GET", services+"/kubernetes", "")
 			return resp.StatusCode == http.StatusOK && body != before && strings.Contains(body, `"clusterIP":"10.96.0.1"`)
 		})

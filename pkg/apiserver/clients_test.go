@@ -95,7 +95,7 @@ func TestMetadataClient(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := maps.Get(ctx, "m", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("got what is gone: %v", err)
+		t.Errorf("got a deleted object: %v", err)
 	}
 }
 

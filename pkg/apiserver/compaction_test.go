@@ -65,7 +65,7 @@ func TestInformerSurvivesCompaction(t *testing.T) {
 	if _, err := direct.Create(ctx, configMap("during"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the informer sees a change", func() bool {
+	eventually(t, "the informer receives a change", func() bool {
 		_, seen, _ := informer.GetStore().GetByKey("default/during")
 		return seen
 	})
@@ -86,7 +86,7 @@ func TestInformerSurvivesCompaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	serve(apiservertest.New(t, withState))
-	eventually(t, "the informer knows what is there now", func() bool {
+	eventually(t, "the informer has the current objects", func() bool {
 		_, goes, _ := informer.GetStore().GetByKey("default/goes")
 		_, comes, _ := informer.GetStore().GetByKey("default/comes")
 		_, stays, _ := informer.GetStore().GetByKey("default/stays")

@@ -27,7 +27,7 @@ func TestOldDefinition(t *testing.T) {
 	const coats = "/apis/example.com/v1alpha1/namespaces/default/coats"
 	coat := c.must("POST", coats, `{"apiVersion":"example.com/v1alpha1","kind":"Coat","metadata":{"name":"a"},"spec":{"size":3,"color":"blue"},"more":{"b":1}}`)
 	if color, _, _ := unstructured.NestedString(coat.Object, "spec", "color"); color != "blue" || coat.Object["more"] == nil {
-		t.Errorf("what no schema knows is gone: %v", coat.Object)
+		t.Errorf("an unspecified field was pruned: %v", coat.Object)
 	}
 	c.fails(422, "spec.size in body should be greater than or equal to 1", "POST", coats,
 		`{"apiVersion":"example.com/v1alpha1","kind":"Coat","metadata":{"name":"b"},"spec":{"size":0}}`)
@@ -82,7 +82,7 @@ func TestMetricsOfDeletedKind(t *testing.T) {
 		return strings.Contains(body, `resource="caps"`)
 	}
 	if !measured() {
-		t.Error("nothing is measured of what is served")
+		t.Error("no metrics of a served resource")
 	}
 	c.must("DELETE", definitionsPath+"/caps.example.com", "")
 	for deadline := time.Now().Add(time.Minute); measured(); <-time.After(5 * time.Millisecond) {

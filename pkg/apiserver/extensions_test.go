@@ -233,7 +233,7 @@ func TestExtensionRequests(t *testing.T) {
 		t.Errorf("alice: %s %s", resp.Status, body)
 	}
 	if resp, body := do(t, e, "GET", "/apis/example.org/v1", "", "Authorization", "Bearer "+apiservertest.AliceToken); resp.StatusCode != http.StatusOK || !strings.Contains(body, `"name":"things"`) {
-		t.Errorf("alice asks what there is: %s %s", resp.Status, body)
+		t.Errorf("discovery as alice: %s %s", resp.Status, body)
 	}
 	if resp, body := do(t, e, "GET", thingsPath+"/away", ""); resp.StatusCode != http.StatusBadGateway || body != "the backend attempted to redirect this request, which is not permitted" {
 		t.Errorf("a redirect: %s %s", resp.Status, body)

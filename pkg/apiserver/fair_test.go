@@ -141,7 +141,7 @@ func TestFairness(t *testing.T) {
 						case resp.StatusCode == http.StatusTooManyRequests:
 							refused.Add(1)
 							select {
-							case <-time.After(time.Second): // as Retry-After says
+							case <-time.After(time.Second): // the Retry-After of the response
 							case <-ctx.Done():
 							}
 						default:

@@ -146,23 +146,23 @@ func TestInformerSurvivesDisconnects(t *testing.T) {
 			}
 			for _, uri := range proxy.seen() {
 				if u, err := url.Parse(uri); err != nil || u.Query().Get("sendInitialEvents") != "true" {
-					t.Errorf("the informer had to ask otherwise than by a watch-list: %s", uri)
+					t.Errorf("the informer sent a request other than a watch-list: %s", uri)
 				}
 			}
 			if _, err := direct.Create(ctx, configMap("during"), metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the informer sees a change", holds(4))
+			eventually(t, "the informer receives a change", holds(4))
 			proxy.CloseClientConnections()
 			if _, err := direct.Create(ctx, configMap("after"), metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the informer sees what was made after the cut", holds(5))
+			eventually(t, "the informer receives an object created after the disconnect", holds(5))
 			if err := direct.Delete(ctx, "before-0", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the informer sees the delete", holds(4))
-			eventually(t, "the informer tells of everything anew", func() bool { return resynced.Load() >= 4 })
+			eventually(t, "the informer receives the delete", holds(4))
+			eventually(t, "the informer resyncs", func() bool { return resynced.Load() >= 4 })
 			cancel()
 			<-ended
 		})

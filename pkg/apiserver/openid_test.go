@@ -49,6 +49,6 @@ func TestOpenIDDiscovery(t *testing.T) {
 		t.Errorf("got %s %s %s", resp.Status, resp.Header.Get("Content-Type"), body)
 	}
 	if resp, _ = do(t, e, "GET", path, "", "Authorization", "Bearer "+apiservertest.BobToken); resp.StatusCode != 403 {
-		t.Errorf("who is no ServiceAccount: got %s", resp.Status)
+		t.Errorf("a user that is not a ServiceAccount: got %s", resp.Status)
 	}
 }

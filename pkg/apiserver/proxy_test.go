@@ -97,7 +97,7 @@ func TestPodProxy(t *testing.T) {
 		}
 	}
 	if _, body := do(t, e, "GET", pods+"web/proxy/", "", "X-Remote-User", "root", "X-Remote-Extra-Scopes", "all"); body != `GET / "" auth=""` {
-		t.Errorf("a client can say what only a front proxy may: %s", body)
+		t.Errorf("the headers of a client that is no front proxy are accepted: %s", body)
 	}
 	if resp, _ := do(t, e, "GET", pods+"web/proxy/", "", "Authorization", "Bearer "+apiservertest.AliceToken); resp.StatusCode != http.StatusForbidden {
 		t.Errorf("alice may use pods as a proxy: %s", resp.Status)

@@ -83,7 +83,7 @@ func TestQuotaIsExact(t *testing.T) {
 					t.Errorf("create: %v", err)
 				}
 				if _, err := maps.Create(t.Context(), newMap("taken"), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) && !apierrors.IsForbidden(err) {
-					t.Errorf("create what there is: %v", err)
+					t.Errorf("create an existing object: %v", err)
 				}
 			}
 		})
@@ -133,7 +133,7 @@ func TestQuotas(t *testing.T) {
 		{"a pod without requests is of another scope", func(ctx context.Context) error { return createPod(ctx, c, "cheap-1", nil, nil) }, ""},
 		{"a second one is too many", func(ctx context.Context) error { return createPod(ctx, c, "cheap-2", nil, nil) },
 			"exceeded quota: cheap, requested: pods=1, used: pods=1, limited: pods=1"},
-		{"a pod that says too little", func(ctx context.Context) error { return createPod(ctx, c, "half", quantities("cpu", "1"), nil) },
+		{"a pod without the required limits", func(ctx context.Context) error { return createPod(ctx, c, "half", quantities("cpu", "1"), nil) },
 			"failed quota: compute: must specify limits.memory for: c"},
 		{"a pod within", func(ctx context.Context) error {
 			return createPod(ctx, c, "paid-1", quantities("cpu", "600m"), quantities("memory", "512Mi"))

@@ -54,14 +54,14 @@ func TestRegistrations(t *testing.T) {
 	if got := status("PATCH", registrations+"/v1.example.com", `{"spec":{"versionPriority":7}}`, "Content-Type", "application/merge-patch+json"); got != http.StatusOK {
 		t.Errorf("change: %d", got)
 	}
-	eventually(t, "what was changed is as it was", func() bool {
+	eventually(t, "a changed APIService is restored", func() bool {
 		_, body := do(t, e, "GET", registrations+"/v1.example.com", "")
 		return strings.Contains(body, `"versionPriority":100`)
 	})
 	if got := status("DELETE", registrations+"/v1.example.com", ""); got != http.StatusOK {
 		t.Errorf("delete: %d", got)
 	}
-	eventually(t, "what was deleted is there again", func() bool { return there("v1.example.com") })
+	eventually(t, "a deleted APIService is recreated", func() bool { return there("v1.example.com") })
 	if got := status("DELETE", registrations+"/v1.apps", ""); got != http.StatusOK {
 		t.Errorf("delete v1.apps: %d", got)
 	}
@@ -128,7 +128,7 @@ func TestExtensionAfterRestart(t *testing.T) {
 	x.e = apiservertest.New(t, func(c *apiserver.Config) { c.Store, c.PKI = state, before })
 	x.e.AdminConfig.CAData = before.CA()
 	if v := x.seen(t); v.Freshness != apidiscovery.DiscoveryFreshnessCurrent || len(v.Resources) != 1 {
-		t.Errorf("what it serves: %+v", v)
+		t.Errorf("served resources: %+v", v)
 	}
 	if resp, body := do(t, x.e, "GET", thingsPath, ""); resp.StatusCode != http.StatusOK {
 		t.Errorf("%s: %s", resp.Status, body)

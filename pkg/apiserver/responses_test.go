@@ -52,10 +52,10 @@ func TestConversations(t *testing.T) {
 			{"POST", maps + "?dryRun=All", `{"metadata":{"name":"a","resourceVersion":"5"}}`, "", 201, ""},
 			{"POST", maps, `{"metadata":{"name":"a","resourceVersion":"0"}}`, "", 201, ""},
 		},
-		"create with what the server sets": {
+		"create with fields that the server sets": {
 			{"POST", maps, `{"metadata":{"name":"a","deletionTimestamp":"2020-01-01T00:00:00Z","uid":"x"}}`, "", 201, "!f:deletionTimestamp"},
 		},
-		"create of what is going": {
+		"create of an object that is being deleted": {
 			{"POST", maps, `{"metadata":{"name":"a","finalizers":["a.b/c"]}}`, "", 201, ""},
 			{"POST", maps, `{"metadata":{"name":"a"}}`, "", 409, `"message":"configmaps \"a\" already exists"`},
 			{"DELETE", a, "", "", 200, ""},
@@ -95,7 +95,7 @@ func TestConversations(t *testing.T) {
 			{"POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles?dryRun=All", `{"metadata":{"name":"b"},"rules":[]}`, "", 201, `"rules":null`},
 			{"GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/a", "", "", 200, `"rules":null`},
 		},
-		"custom resources say what they are": {
+		"custom resources have apiVersion and kind": {
 			{"POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata":{"name":"toys.example.com"},"spec":{"group":"example.com","scope":"Cluster",
 				"names":{"plural":"toys","kind":"Toy"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, "", 201, ""},
 			{"POST", "/apis/example.com/v1/toys", `{"metadata":{"name":"a"}}`, "", 400,

@@ -82,7 +82,7 @@ func benchmarkRetained(b *testing.B, s store.Store) {
 	}
 }
 
-// churn takes pods through their lives, 16 at a time.
+// churn creates, runs and deletes pods, 16 at a time.
 func churn(ctx context.Context, b *testing.B, c client.Client, cycle, pods int) {
 	b.Helper()
 	var workers sync.WaitGroup

@@ -101,14 +101,14 @@ func specimens(t *testing.T) []specimen {
 
 // notStored lists the kinds without stored objects.
 var notStored = map[string]string{
-	"Binding":                  "it is an order",
-	"ComponentStatus":          "it says what goes on",
-	"LocalSubjectAccessReview": "it is a question",
-	"SelfSubjectAccessReview":  "it is a question",
-	"SelfSubjectReview":        "it is a question",
-	"SelfSubjectRulesReview":   "it is a question",
-	"SubjectAccessReview":      "it is a question",
-	"TokenReview":              "it is a question",
+	"Binding":                  "a create binds a pod",
+	"ComponentStatus":          "it is computed on each read",
+	"LocalSubjectAccessReview": "a create returns the result",
+	"SelfSubjectAccessReview":  "a create returns the result",
+	"SelfSubjectReview":        "a create returns the result",
+	"SelfSubjectRulesReview":   "a create returns the result",
+	"SubjectAccessReview":      "a create returns the result",
+	"TokenReview":              "a create returns the result",
 }
 
 // kindsWithout returns the served Kubernetes kinds without an object in testdata.
@@ -198,12 +198,12 @@ func (c speaker) trip(t *testing.T, s specimen, media string, encode func(runtim
 	}
 	created := c.send(t, "POST", s.path, media, media, body)
 	if path, ok := holds(generic(t, created), generic(t, s.object)); !ok {
-		t.Errorf("%s is not what was sent", path)
+		t.Errorf("%s differs from the request", path)
 	}
 	meta := created.(metav1.Object)
 	path := s.path + "/" + meta.GetName()
 	if hasServerStatus(created) {
-		eventually(t, "the server says how it is", func() bool {
+		eventually(t, "the server sets the conditions", func() bool {
 			created = c.send(t, "GET", path, media, media, nil)
 			return conditions(created) > 0
 		})

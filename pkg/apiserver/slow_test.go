@@ -122,7 +122,7 @@ func TestUnreadResponses(t *testing.T) {
 			deadline := time.Now().Add(time.Minute)
 			for running(t, metrics, verb) > 0 {
 				if time.Now().After(deadline) {
-					t.Fatal("the server goes on for ever")
+					t.Fatal("the server did not close the connection")
 				}
 				clk.Step(time.Second)
 				runtime.Gosched()

@@ -137,7 +137,7 @@ func TestStalledWatch(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); running(t, metrics, "watch") > 1; clk.Step(time.Second) {
 		if time.Now().After(deadline) {
-			t.Fatal("a watch goes on whose client reads nothing")
+			t.Fatal("the watch of a client that reads nothing has not ended")
 		}
 	}
 	<-s.reset

@@ -60,10 +60,10 @@ func TestAdminAccess(t *testing.T) {
 		Allocation: &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{{AdminAccess: new(true)}}}},
 	}}
 	if errs := p.status(t.Context(), update(granted), &granted.Status, &granted.Status); len(errs) > 0 {
-		t.Errorf("what was granted before: %v", errs)
+		t.Errorf("devices that were granted before: %v", errs)
 	}
 	if errs := p.admin(t.Context(), "ns", adminResult(granted.Status.Allocation)); len(errs) != 1 {
-		t.Errorf("what is granted now: %v", errs)
+		t.Errorf("devices that are granted now: %v", errs)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestLimitRangerFills(t *testing.T) {
 	}
 	c := pod.Spec.Containers[0].Resources
 	if got := c.Limits[corev1.ResourceCPU]; got.String() != "2" {
-		t.Errorf("the limit that the pod says has become %s", got.String())
+		t.Errorf("the limit of the pod has become %s", got.String())
 	}
 	if got := c.Requests[corev1.ResourceMemory]; got.String() != "256Mi" {
 		t.Errorf("the request of memory is %s", got.String())

@@ -24,7 +24,7 @@ import (
 type UpdateQuota func(ctx context.Context, q *corev1.ResourceQuota) error
 
 // resourceQuota enforces the ResourceQuotas of a namespace. It is the last stage before the commit: it charges
-// the object's usage to the status of each quota, and gives it back if the object is not stored. A quota is updated
+// the object's usage to the status of each quota, and releases it if the object is not stored. A quota is updated
 // only at the resourceVersion that was read. Concurrent writes in a namespace are checked in one batch, which updates each
 // quota once.
 type resourceQuota struct {
@@ -39,7 +39,7 @@ type quotaQueues struct {
 	waiting map[string][]*quotaRequest // by namespace; the key exists while a goroutine checks the namespace's requests
 }
 
-// quotaRequest is a write that charges quotas, or gives back what it has charged.
+// quotaRequest is a write that charges quotas, or the release of what a write has charged.
 type quotaRequest struct {
 	a         *stage.Admission
 	evaluator quota.Evaluator
@@ -95,7 +95,7 @@ func (q resourceQuota) giveBack(ctx context.Context, r *quotaRequest) {
 	}
 	back := &quotaRequest{a: r.a, charged: r.charged, givesBack: true, done: make(chan struct{})}
 	if q.check(ctx, back); back.err != nil { // the controller corrects the quota when it counts again
-		slog.WarnContext(ctx, "give back quota", "namespace", r.a.Namespace, "err", back.err)
+		slog.WarnContext(ctx, "release quota", "namespace", r.a.Namespace, "err", back.err)
 	}
 }
 
@@ -214,7 +214,7 @@ func (q resourceQuota) write(ctx context.Context, quotas []*corev1.ResourceQuota
 	return failed, err
 }
 
-// add adds what a request uses to the quotas, or subtracts what it gives back. A dry run only checks whether the object
+// add adds what a request uses to the quotas, or subtracts what it releases. A dry run only checks whether the object
 // fits.
 func (q resourceQuota) add(quotas []*corev1.ResourceQuota, r *quotaRequest) error {
 	if r.givesBack {

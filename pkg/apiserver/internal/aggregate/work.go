@@ -141,7 +141,7 @@ func (x *Extensions) reconcile(ctx context.Context, name string) (time.Duration,
 	}
 	after := checkEvery
 	if err := e.discover(ctx); err != nil { // before the condition becomes true
-		slog.DebugContext(ctx, "what an extension serves is not known", "name", name, "err", err)
+		slog.DebugContext(ctx, "fetch discovery of an extension server", "name", name, "err", err)
 		after = e.link.lost()
 	} else {
 		e.link.found()

@@ -2,7 +2,7 @@
 // of JSON each. A policy, in the form that Kubernetes documents (https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/),
 // sets the level of each request.
 //
-// A request has an Entry, to which the stages that it passes add what they know. Over HTTP the server's filters begin and complete
+// A request has an Entry, to which each stage of the request adds its data. Over HTTP the server's filters begin and complete
 // it. Around the verbs, API does so for in-process requests, and records the bodies of both. Without a policy there
 // is no Log and nothing is recorded.
 package audit

@@ -123,7 +123,7 @@ func fill[T ~string](to *T, value T) {
 
 func (e *Entry) unknown(raw []byte, err error) *runtime.Unknown {
 	if err != nil {
-		slog.Error("an audit event lacks a body", "audit", e.event.AuditID, "err", err)
+		slog.Error("audit event without body", "audit", e.event.AuditID, "err", err)
 		return nil
 	}
 	return &runtime.Unknown{Raw: raw, ContentType: runtime.ContentTypeJSON}

@@ -369,7 +369,7 @@ func TestChain(t *testing.T) {
 		more []authenticator.Request
 		user string // "": an error
 	}{
-		"no authenticator knows": {nil, user.Anonymous},
+		"no authenticator":       {nil, user.Anonymous},
 		"the first":              {[]authenticator.Request{fixed{info: alice}, fixed{err: bad}}, "alice"},
 		"a bad one and a good":   {[]authenticator.Request{fixed{err: bad}, fixed{info: alice}}, "alice"},
 		"a bad one and no other": {[]authenticator.Request{fixed{err: bad}, fixed{}}, ""},

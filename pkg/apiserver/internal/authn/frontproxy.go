@@ -53,7 +53,7 @@ func (f frontProxy) AuthenticateRequest(r *http.Request) (*authenticator.Respons
 }
 
 // Clear removes the credentials and a front proxy's headers from an authenticated request, so that a server which the request is
-// forwarded to neither receives the credentials nor trusts the headers.
+// forwarded to neither receives the credentials nor uses the headers.
 func Clear(h http.Header) {
 	h.Del("Authorization")
 	headerrequest.ClearAuthenticationHeaders(h, remoteUser, remoteUID, remoteGroup, remoteExtra)

@@ -261,7 +261,7 @@ func TestGraphDropsStaleEdges(t *testing.T) {
 	}
 	r.Delete("pods", "ns", "another")
 	if allowed() {
-		t.Error("the pod is gone, and the node may still read its secret")
+		t.Error("the pod was deleted, and the node may still read its secret")
 	}
 }
 

@@ -52,7 +52,7 @@ func TestReconciledRoles(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, next, recreate)
 		}
 		if len(have.Rules) != len(was.Rules) || len(have.Labels) != len(was.Labels) {
-			t.Errorf("%s: what is stored was changed", name)
+			t.Errorf("%s: the stored role was changed", name)
 		}
 	}
 

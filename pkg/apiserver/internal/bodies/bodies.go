@@ -25,7 +25,7 @@ type Config struct {
 	Clock    clock.Clock
 }
 
-// Limit admits bodies. A free place goes to the user with the fewest bytes in work, and among equals to the oldest body. It is safe
+// Limit admits bodies. A free place goes to the user with the fewest admitted bytes, and among equals to the oldest body. It is safe
 // for concurrent use.
 type Limit struct {
 	cfg Config

@@ -64,7 +64,7 @@ func take(t *testing.T, l *bodies.Limit, user string, size int) func() {
 	return done
 }
 
-// TestTurns admits waiting bodies: first those of the user with fewer bytes in work, small ones at once, a huge one alone.
+// TestTurns admits waiting bodies: first those of the user with fewer admitted bytes, small ones at once, a huge one alone.
 func TestTurns(t *testing.T) {
 	l, clk := newLimit()
 	e := &enter{t: t, limit: l, clk: clk, outcomes: make(chan outcome)}
@@ -81,7 +81,7 @@ func TestTurns(t *testing.T) {
 		t.Fatalf("%s does not wait", o.user)
 	default:
 	}
-	first() // now a has nothing in work, either, and has waited longer
+	first() // now no body of a is admitted, either, and a has waited longer
 	e.next("a").done()
 	e.next("a").done()
 	e.next("c").done()
@@ -108,7 +108,7 @@ func TestTooMany(t *testing.T) {
 	take(t, l, "c", 100)()
 }
 
-// TestPatience gives up waiting after some time, or with the request.
+// TestPatience checks that a body stops waiting after the queue timeout, or when its request ends.
 func TestPatience(t *testing.T) {
 	l, clk := newLimit()
 	e := &enter{t: t, limit: l, clk: clk, outcomes: make(chan outcome)}
@@ -116,7 +116,7 @@ func TestPatience(t *testing.T) {
 	e.wait("b", 50)
 	clk.Step(patience)
 	if o := <-e.outcomes; !errors.Is(o.err, bodies.ErrBusy) {
-		t.Errorf("after its patience: %v", o.err)
+		t.Errorf("after the queue timeout: %v", o.err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -172,7 +172,7 @@ func (b *Bootstrap) fitAddresses(ctx context.Context, have []objects.Object, wan
 	return creates.Wait()
 }
 
-// fitRange creates the ServiceCIDR kubernetes again when it is gone, and sets its condition.
+// fitRange creates the ServiceCIDR kubernetes again when it was deleted, and sets its condition.
 func (b *Bootstrap) fitRange(ctx context.Context) error {
 	want := b.newServiceRange()
 	if err := b.ensure(ctx, serviceRanges, want.DeepCopy()); err != nil {

@@ -150,7 +150,7 @@ func (b *Bootstrap) read(ctx context.Context, gr schema.GroupResource) bool {
 func (b *Bootstrap) ServedChanged() { b.services.poke() }
 
 // wrote pokes the loops whose objects depend on those that a request has written. It waits for the conditions of
-// FlowSchemas, so that a client that has created one and reads it sees them.
+// FlowSchemas, so that a client that reads a FlowSchema after it has created it receives them.
 func (b *Bootstrap) wrote(ctx context.Context, req *verbs.Request) {
 	gr := req.Resource.Names.GR()
 	isNamed := func(name string) bool { return req.Name == name || req.Name == "" }

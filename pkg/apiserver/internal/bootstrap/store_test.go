@@ -208,7 +208,7 @@ func (s *pausedStore) Write(ctx context.Context, ops ...store.Op) ([]store.Revis
 	return s.Store.Write(ctx, ops...)
 }
 
-// TestStoreUpdateDuringDelete deletes a default while an update of it is on its way to the store. Only one of them may
+// TestStoreUpdateDuringDelete deletes a default while the store processes an update of it. Only one of them may
 // succeed: both name the default's revision.
 func TestStoreUpdateDuringDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

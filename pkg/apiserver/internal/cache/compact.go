@@ -17,7 +17,7 @@ func (c *Cache) Release() {
 	}
 }
 
-// compactItems is the number of items in a block. A block is freed when all of its items have gone, which for Events and
+// compactItems is the number of items in a block. A block is freed when all of its items are removed, which for Events and
 // Leases is soon after the first.
 const compactItems = 256
 

@@ -67,6 +67,6 @@ func TestDroppedEncodingIsFound(t *testing.T) {
 	k.drop()
 	runtime.GC()
 	if read(); made != 2 {
-		t.Errorf("encoded %d times, want again after the last reader has gone", made)
+		t.Errorf("encoded %d times, want again after the last reader has ended", made)
 	}
 }

@@ -20,7 +20,7 @@ type Event struct {
 	Initial  bool // a bookmark: the end of the initial events (annotation k8s.io/initial-events-end)
 }
 
-// WatchOptions say what a watch yields.
+// WatchOptions select what a watch yields.
 type WatchOptions struct {
 	Selector
 	From       store.Revision // changes after it; ignored with State or Now
@@ -32,7 +32,7 @@ type WatchOptions struct {
 
 // Watch returns the changes of a table in batches, in revision order, until ctx ends or the table is removed. An error ends them:
 // store.ErrCompacted when the changes after From, or after what a slow reader has read, are gone. A watch from a revision in
-// the future yields nothing until the cache is there.
+// the future yields nothing until the cache has reached it.
 func (t *Table) Watch(ctx context.Context, o WatchOptions) iter.Seq2[[]Event, error] {
 	return func(yield func([]Event, error) bool) {
 		w := &watcher{table: t, o: o, yield: yield}

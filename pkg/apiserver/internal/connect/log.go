@@ -60,7 +60,7 @@ func log(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error {
 func copyFlushing(w http.ResponseWriter, from io.Reader, flush bool) {
 	control := http.NewResponseController(w)
 	if flush {
-		_ = control.Flush() // the next write fails if the client has gone
+		_ = control.Flush() // the next write fails if the client has disconnected
 	}
 	buf := make([]byte, 32<<10)
 	for {

@@ -69,7 +69,7 @@ func TestDocuments(t *testing.T) {
 		}
 	}
 	if c.Group("none") != nil || c.Group("") != nil || c.Resources(schema.GroupVersion{Group: "apps", Version: "v9"}) != nil {
-		t.Error("there are documents of what is not served")
+		t.Error("there are documents of versions that are not served")
 	}
 	if got, want := c.Paths(), []string{"/api/v1", "/apis/apps", "/apis/apps/v1", "/apis/apps/v1beta2", "/apis/apps/v1beta1", "/apis/extensions", "/apis/extensions/v1beta1"}; !slices.Equal(got, want) {
 		t.Errorf("got paths %v, want %v", got, want)

@@ -1,9 +1,10 @@
 // Package fair bounds the number of requests that the server handles at a time, so that one client cannot use all of its capacity.
 //
-// Rules find the flow and the priority level of a request, as FlowSchemas and PriorityLevelConfigurations say: a flow is the requests
-// of a user, or those for a namespace. A seat is the permission to run one request. A request gets one at once, at the cost of a lock
-// and a few map accesses, while there is a free one for its flow. Otherwise it waits: a free seat goes to the level that has the fewest
-// for its shares, there to the flow with the fewest, and in the flow to the oldest request.
+// Rules map a request to a flow and a priority level by the FlowSchemas and PriorityLevelConfigurations: a flow is the requests of a
+// user, or those for a namespace. A seat is the permission to run one request. A request gets one at once, at the cost of a lock and a
+// few map accesses, while there is a free one for its flow. Otherwise the request waits. A free seat goes to the priority level with
+// the fewest seats in proportion to its shares, within the level to the flow with the fewest seats, and within the flow to the oldest
+// request.
 //
 // There are only as many seats as keep processors and disk busy. More requests at a time would only compete with each other, and with
 // the request of another user.
@@ -44,7 +45,7 @@ type Level struct {
 // Flow names requests that belong together.
 type Flow struct{ Schema, Distinguisher string }
 
-// Limit gives seats to requests. It is safe for concurrent use.
+// Limit assigns seats to requests. It is safe for concurrent use.
 type Limit struct {
 	cfg Config
 
@@ -96,7 +97,7 @@ func New(cfg Config) *Limit {
 	return l
 }
 
-// SetLevels replaces the levels. Requests of levels that have gone are completed.
+// SetLevels replaces the levels. Requests of removed levels are completed.
 func (l *Limit) SetLevels(levels []Level) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,7 +149,7 @@ func portion(n, part, whole int) int {
 	return (n*part + whole - 1) / whole
 }
 
-// dropLevel removes a level that has gone, after its last request.
+// dropLevel deletes a removed level after its last request.
 func (l *Limit) dropLevel(name string, lv *level) {
 	if lv.removed && lv.seats == 0 && lv.waiting == 0 && l.levels[name] == lv {
 		delete(l.levels, name)
@@ -239,7 +240,7 @@ func (l *Limit) seat(s *Seat) {
 	s.flow.seats += s.width
 }
 
-// forget removes a flow without requests, and its level if that has gone.
+// forget deletes a flow without requests, and its level if that was removed.
 func (l *Limit) forget(s *Seat) {
 	if s.flow.seats == 0 && len(s.flow.queue) == 0 && s.level.flows[s.name] == s.flow {
 		delete(s.level.flows, s.name)
@@ -278,7 +279,7 @@ func (l *Limit) giveUp(s *Seat, w *waiter) bool {
 	return false
 }
 
-// Leave gives the seat back. Later calls have no effect.
+// Leave releases the seat. Later calls have no effect.
 func (s *Seat) Leave() {
 	if s.limit == nil {
 		return
@@ -300,7 +301,7 @@ func (s *Seat) leave() {
 	s.limit.dispatch()
 }
 
-// Pause gives the seat back while the request waits for another program, which may itself send requests. The returned function takes
+// Pause releases the seat while the request waits for another program, which may itself send requests. The returned function takes
 // a seat again: the next one that the flow gets. It returns without one when ctx ends, and while the request waits in another
 // goroutine.
 func (s *Seat) Pause(ctx context.Context) (resume func()) {
@@ -324,10 +325,10 @@ func (s *Seat) resume(ctx context.Context) {
 		l.mu.Unlock()
 		return
 	}
-	if l.levels[s.level.Name] != s.level { // it has gone
+	if l.levels[s.level.Name] != s.level { // the level was removed
 		s.level = l.levelOf(s.level.Name)
 	}
-	s.flow = s.level.flowOf(s.name) // the old one may have been forgotten
+	s.flow = s.level.flowOf(s.name) // the old one may have been deleted
 	if l.mayRun(s.level, s.flow) {
 		l.seat(s)
 		l.mu.Unlock()
@@ -342,7 +343,7 @@ func (s *Seat) resume(ctx context.Context) {
 	}
 }
 
-// dispatch gives the free seats to waiting requests.
+// dispatch assigns the free seats to waiting requests.
 func (l *Limit) dispatch() {
 	for l.waiting > 0 && l.free > 0 {
 		lv, f := l.next()

@@ -187,7 +187,7 @@ func TestLevelsChange(t *testing.T) {
 		b.send(1, "other/b", "unknown/c")
 		b.ran("")
 		b.end("l/a", "l/a")
-		b.ran("other/b l/a") // requests of a level that has gone are completed
+		b.ran("other/b l/a") // requests of a removed level are completed
 		b.end("l/a", "other/b")
 		b.ran("l/a unknown/c")
 		b.empty()
@@ -212,7 +212,7 @@ func TestBusy(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		waiting.Go(func() {
 			if err := b.Enter(gone, new(Seat), "l", Flow{Distinguisher: "b"}, 1); !errors.Is(err, context.Canceled) {
-				t.Errorf("got %v for one that has gone", err)
+				t.Errorf("got %v for a canceled request", err)
 			}
 		})
 		synctest.Wait()

@@ -11,7 +11,7 @@ import (
 )
 
 // Concurrency is Kubernetes' default limit of requests at a time (400 reads and 200 writes). It scales how many requests may wait: as
-// many as Kubernetes would answer at once or let wait.
+// many as Kubernetes would execute or queue.
 const Concurrency = 600
 
 // Request is what FlowSchemas match.

@@ -8,8 +8,8 @@ import (
 // BackupPath is the path of backup.
 const BackupPath = "/debug/store/backup"
 
-// backup responds with a backup of the store. After an error the body is cut, and its reader notices: the end of a backup has a
-// checksum.
+// backup responds with a backup of the store. After an error the body is cut, which its reader detects, because a backup
+// ends with a checksum.
 func (s *Handler) backup(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != BackupPath || s.config.Backup == nil {
 		http.NotFound(w, r)

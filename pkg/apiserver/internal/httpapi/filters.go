@@ -32,7 +32,7 @@ func (s *Handler) filters() []filter {
 		s.authenticate, // sets the user
 		s.record,       // the audit log
 		s.impersonate,  // replaces the user
-		s.shed,         // refuses requests while memory is short
+		s.shed,         // rejects requests while the memory limit is nearly reached
 		s.limit,        // bounds the number of concurrent requests
 		s.limitBodies,  // bounds the size of concurrent requests
 		s.report,       // the trace header of components
@@ -148,8 +148,8 @@ func (a *openResponse) end() {
 	a.ended = true
 }
 
-// stop ends reads and writes that wait for the client, by setting a deadline on the connection. A connection without
-// deadlines never waits.
+// stop ends pending reads and writes of the connection by setting a deadline in the past. It ignores the error of a
+// response writer without deadlines, which does not block.
 func (a *openResponse) stop(deadline func(*http.ResponseController, time.Time) error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -20,7 +20,7 @@ const (
 	largeObject = 16 << 10
 	// pieceBytes is the size of one write. A client that reads one piece makes progress.
 	pieceBytes = 64 << 10
-	// stallTime is how long a watch waits for a client that reads nothing. A check every stallCheck notices it.
+	// stallTime is how long a watch waits for a client that reads nothing. It is checked every stallCheck.
 	stallTime  = 30 * time.Second
 	stallCheck = 10 * time.Second
 )

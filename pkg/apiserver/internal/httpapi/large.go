@@ -12,7 +12,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/bodies"
 )
 
-// The limits of large bodies. Those in work take up to 180 MB for each full body of JSON. YAML takes some four times as much time
+// The limits of large bodies. The admitted ones take up to 180 MB for each full body of JSON. YAML takes some four times as much time
 // and memory as JSON, and is counted accordingly.
 const (
 	smallBody     = 32 << 10
@@ -29,8 +29,8 @@ func (s *Handler) newBodies() *bodies.Limit {
 	})
 }
 
-// limitBodies bounds the large bodies in work, fairly among users. Administrators are no exception: they may take others'
-// turn, but not all memory.
+// limitBodies bounds the large bodies that are handled at a time, fairly among users. Administrators are no exception: they may delay
+// others, but not take all memory.
 func (s *Handler) limitBodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody || callOf(r).address.longRunning(r.URL) {

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// seatsPerProcessor is how many requests are answered at once for each processor: enough to share the commits of the store.
+	// seatsPerProcessor is how many requests are executed concurrently for each processor: enough to share the commits of the store.
 	seatsPerProcessor = 32
 	leastSeats        = 64
 	queueTimeout      = requestTimeout / 4 // as in Kubernetes
@@ -36,7 +36,7 @@ func (s *Handler) newLimit() *fair.Limit {
 	return fair.New(fair.Config{Seats: seats, PerFlow: seats / 2, Patience: queueTimeout, Clock: s.config.Clock})
 }
 
-// limit bounds the number of concurrent requests, as FlowSchemas and PriorityLevelConfigurations say. A watch holds its seat until its
+// limit bounds the number of concurrent requests by the FlowSchemas and PriorityLevelConfigurations. A watch holds its seat until its
 // first frame. Other long-running requests, administrators and health probes need no seat.
 func (s *Handler) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -80,7 +80,7 @@ func flowRequest(c *call, r *http.Request) fair.Request {
 // health are the paths that need no seat.
 var health = []string{"/healthz", "/livez", "/readyz"}
 
-// exempt reports whether a request needs no seat whatever the FlowSchemas say.
+// exempt reports whether a request needs no seat regardless of the FlowSchemas.
 func exempt(q *fair.Request) bool {
 	return slices.Contains(q.User.GetGroups(), user.SystemPrivilegedGroup) ||
 		!q.IsResource && slices.Contains(health, strings.TrimSuffix(q.Path, "/"))

@@ -19,7 +19,7 @@ import (
 // maxBody bounds the body of a request.
 const maxBody = 3 << 20
 
-// readBody reads a request's body. A large one waits until there is room for it among those in work.
+// readBody reads a request's body. A large one waits until it is admitted.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if large := new(http.MaxBytesError); errors.As(err, &large) {

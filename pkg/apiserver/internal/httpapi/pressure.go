@@ -55,13 +55,13 @@ func (p *pressure) short() bool {
 	high := m.live > p.limit/4*3 || m.held > p.limit/10*9
 	p.high.Store(high)
 	if last := p.warned.Load(); high && now-last > int64(time.Minute) && p.warned.CompareAndSwap(last, now) {
-		slog.Warn("memory is short: requests are refused", "live", m.live, "held", m.held, "limit", p.limit)
+		slog.Warn("memory limit nearly reached: requests are rejected with 429", "live", m.live, "held", m.held, "limit", p.limit)
 	}
 	return high
 }
 
-// shed refuses requests with 429 while memory is short. The requests of components, health checks and deletes of one
-// object are served: they take little memory, and some free it.
+// shed rejects requests with 429 while the memory limit is nearly reached. The requests of components, health checks and
+// deletes of one object are served: they take little memory, and some free it.
 func (s *Handler) shed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := callOf(r); s.memory.short() && !component(c.user) && c.address.verb != "delete" && !operational(c, r) {

@@ -54,7 +54,7 @@ func (s *Handler) watch(w http.ResponseWriter, r *http.Request, req *verbs.Reque
 	w.Header().Set("Content-Type", codec.StreamType(media.Format))
 	w.WriteHeader(http.StatusOK)
 	if err := http.NewResponseController(w).Flush(); err != nil {
-		return nil //nolint:nilerr // the client has gone
+		return nil //nolint:nilerr // the client has disconnected
 	}
 	callOf(r).seat.Leave() // an idle watch takes no seat
 	out := s.newFrames(response, enc, callOf(r).user.GetName())
@@ -67,7 +67,7 @@ func (s *Handler) watch(w http.ResponseWriter, r *http.Request, req *verbs.Reque
 			return nil
 		}
 		if out.write(ctx, batch) != nil {
-			return nil // the client has gone, or has read the error
+			return nil // the client has disconnected, or has read the error
 		}
 	}
 	return nil

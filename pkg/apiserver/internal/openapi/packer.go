@@ -32,6 +32,6 @@ func (p *packer) Write(b []byte) (int, error) {
 
 func (p *packer) close() {
 	if p.gz != nil {
-		_ = p.gz.Close() // fails only when the client has gone
+		_ = p.gz.Close() // fails only when the client has disconnected
 	}
 }

@@ -84,7 +84,7 @@ func merge(base func() (document, error), remote []Remote) (document, error) {
 			continue
 		}
 		if err := r.addTo(all); err != nil {
-			slog.Warn("what an extension server describes is left out", "version", r.GroupVersion.String(), "err", err)
+			slog.Warn("OpenAPI document of an extension server left out", "version", r.GroupVersion.String(), "err", err)
 			continue
 		}
 		fmt.Fprintln(h, r.GroupVersion, r.Hash)

@@ -20,7 +20,7 @@ func (s *Specs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch at := strings.Trim(r.URL.Path, "/"); {
 	case at == "openapi/v3":
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(s.Index()) // fails only when the client has gone
+		_, _ = w.Write(s.Index()) // fails only when the client has disconnected
 	case at == "openapi/v2":
 		s.serveV2(w, r)
 	case strings.HasPrefix(at, "openapi/v3/"):

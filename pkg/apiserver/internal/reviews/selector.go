@@ -51,7 +51,7 @@ func fieldSelector(s *authorizationv1.FieldSelectorAttributes) (fields.Selector,
 		case len(q.Values) == 1 && q.Operator == metav1.FieldSelectorOpNotIn:
 			known = append(known, fields.OneTermNotEqualSelector(q.Key, q.Values[0]))
 		default:
-			errs = append(errs, fmt.Errorf("field selectors know no %s of %d values", q.Operator, len(q.Values)))
+			errs = append(errs, fmt.Errorf("field selectors do not support operator %s with %d values", q.Operator, len(q.Values)))
 		}
 	}
 	if len(known) == 0 {

@@ -20,7 +20,7 @@ const (
 	Connect Operation = "CONNECT"
 )
 
-// Admission is one change on its way through the stages of admission.
+// Admission is one change that passes the stages of admission.
 type Admission struct {
 	*Attributes
 	Operation Operation

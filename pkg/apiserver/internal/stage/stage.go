@@ -54,7 +54,8 @@ type Validator interface {
 }
 
 // Reserver takes what the change uses of a limited resource (ResourceQuota) after all validators have accepted the change
-// and directly before the commit. It is called for creates and updates. What it takes, it gives back in tx.OnRollback.
+// and directly before the commit. It is called for creates and updates. It releases in tx.OnRollback
+// what it has reserved.
 type Reserver interface {
 	Name() string
 	Reserve(ctx context.Context, a *Admission, tx *Transaction) error
@@ -66,8 +67,8 @@ type Hook struct {
 	Resource schema.GroupResource
 	// Load gets the stored objects, once, before the first call of Prepare.
 	Load func(current []objects.Object)
-	// Prepare fills in obj after the mutators and before validation. old is nil on create. What it takes, it gives back in
-	// tx.OnRollback; what obj no longer needs, it frees in tx.OnCommit. A dry run is always rolled back.
+	// Prepare fills in obj after the mutators and before validation. old is nil on create. It releases what it has
+	// allocated in tx.OnRollback, and what obj no longer needs in tx.OnCommit. A dry run is always rolled back.
 	Prepare func(ctx context.Context, tx *Transaction, obj, old objects.Object) error
 	// Deleted gets an object that has been removed from the store.
 	Deleted func(obj objects.Object)

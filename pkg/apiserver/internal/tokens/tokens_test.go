@@ -267,7 +267,7 @@ func TestVerifyRefuses(t *testing.T) {
 		{"expired", authenticationv1.TokenRequestSpec{}, func(f fixture) { f.clk.Step(time.Hour + leeway + time.Second) }, nil, "service account token has expired"},
 		{"of the future", authenticationv1.TokenRequestSpec{}, func(f fixture) { f.clk.SetTime(f.clk.Now().Add(-time.Hour)) }, nil, "service account token is not valid yet"},
 		{"account deleted", authenticationv1.TokenRequestSpec{}, func(f fixture) { f.reader.Delete("serviceaccounts", "ns", "default") }, nil, `serviceaccounts "default" not found`},
-		{"account made anew", authenticationv1.TokenRequestSpec{}, func(f fixture) {
+		{"account recreated", authenticationv1.TokenRequestSpec{}, func(f fixture) {
 			f.reader.Put("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: meta("default", "ns", "new")})
 		}, nil, "service account UID (new) does not match claim (sa-uid)"},
 		{"account terminating", authenticationv1.TokenRequestSpec{}, func(f fixture) {
@@ -277,7 +277,7 @@ func TestVerifyRefuses(t *testing.T) {
 		}, nil, "service account ns/default has been deleted"},
 		{"pod there", bound, func(fixture) {}, nil, ""},
 		{"pod deleted", bound, func(f fixture) { f.reader.Delete("pods", "ns", "p") }, nil, "service account token has been invalidated"},
-		{"pod made anew", bound, func(f fixture) { f.reader.Put("pods", &corev1.Pod{ObjectMeta: meta("p", "ns", "new")}) }, nil,
+		{"pod recreated", bound, func(f fixture) { f.reader.Put("pods", &corev1.Pod{ObjectMeta: meta("p", "ns", "new")}) }, nil,
 			"pod UID (new) does not match service account pod ref claim (pod-uid)"},
 		{"pod terminating just now", bound, func(f fixture) {
 			pod := &corev1.Pod{ObjectMeta: meta("p", "ns", "pod-uid")}

@@ -15,7 +15,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/core"
 )
 
-// The fields of kinds that client-go does not know: conditions are merged by their type, the list of versions is one
+// The fields of kinds outside of client-go: conditions are merged by their type, the list of versions is one
 // field.
 func TestOtherModules(t *testing.T) {
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "a"}}

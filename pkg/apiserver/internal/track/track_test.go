@@ -184,9 +184,9 @@ func TestMemoOfChanges(t *testing.T) {
 		}
 	}
 	if b.hits < 400 {
-		t.Errorf("of some 700 updates %d were remembered and %d left to the library", b.hits, b.lost)
+		t.Errorf("of some 700 updates %d were cached and %d left to the library", b.hits, b.lost)
 	}
-	t.Logf("%d remembered, %d left to the library", b.hits, b.lost)
+	t.Logf("%d cached, %d left to the library", b.hits, b.lost)
 }
 
 // These writes differ in one property each: the test detects if the memo takes different writes for equal ones.

@@ -78,7 +78,7 @@ type Patch struct {
 	CheckKind func(schema.GroupVersionKind) error
 }
 
-// API is what the front ends call. Errors are *apierrors.StatusError, except context.Canceled when the client has gone.
+// API is what the front ends call. Errors are *apierrors.StatusError, except context.Canceled when the client has disconnected.
 type API interface {
 	Get(ctx context.Context, req *Request, opts *metav1.GetOptions) (*cache.Item, error)
 	List(ctx context.Context, req *Request, opts *metav1.ListOptions) (Listing, error)

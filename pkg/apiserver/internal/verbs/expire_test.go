@@ -71,6 +71,6 @@ func TestEventExpiresAnHourAfterItsWrite(t *testing.T) {
 		s.clock.Step(time.Second)
 	}
 	if took := s.clock.Since(began); took < time.Hour {
-		t.Errorf("the Event has gone after %v", took)
+		t.Errorf("the Event was deleted after %v", took)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
-// lagging is a store of several servers as one of them sees it: its watches deliver commits only while the gate is open.
+// lagging is a store of several servers, from the view of one of them: its watches deliver commits only while the gate is open.
 type lagging struct {
 	store.Store
 	gate       sync.Mutex    // held: closed
@@ -87,7 +87,7 @@ func (l *lagging) catchUp(t *testing.T, wait <-chan struct{}, write func() (runt
 	select {
 	case <-wait:
 	case a := <-out:
-		t.Errorf("returned before it could know: %v", a.err)
+		t.Errorf("returned before the gate was opened: %v", a.err)
 		out <- a
 	}
 	l.gate.Unlock()

@@ -5,9 +5,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// track updates obj's managedFields with the changes of the request from old (nil: obj is new) to obj. It precedes
-// admission, so that no manager owns a field that the server fills in. The row decides whether that includes the stored
-// version's defaults (objects.Resource.DefaultsUnowned).
+// track updates obj's managedFields with the changes of the request from old (nil on create) to obj. It runs before
+// admission, so that no manager owns the fields that admission sets. If the row sets objects.Resource.DefaultsUnowned,
+// track sets the stored version's defaults only afterwards, so that no manager owns these either.
 func (w *write) track(old, obj objects.Object) error {
 	if err := w.tracker.Update(w.tracked(), old, obj); err != nil {
 		return err

@@ -75,7 +75,7 @@ func attempt(f func() error) (err error) {
 	return f()
 }
 
-// TestRollback: an error or a panic between the hooks and the commit gives back the address and the node port that the
+// TestRollback: an error or a panic between the hooks and the commit releases the address and the node port that the
 // hook has reserved.
 func TestRollback(t *testing.T) {
 	oh := errors.New("oh")

@@ -367,7 +367,7 @@ func TestExpired(t *testing.T) {
 	wantError(t, err, 410, "The provided continue parameter is too old to display a consistent list result.")
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().ListMeta.Continue == "" {
-		t.Fatal("no token to go on with")
+		t.Fatal("no token to continue with")
 	}
 	rest, err := restarted.List(ctx, configMaps, metav1.ListOptions{Limit: 100, Continue: status.Status().ListMeta.Continue})
 	if err != nil || len(rest.Items) != 7 {
@@ -411,7 +411,7 @@ func TestPagesAreConsistent(t *testing.T) {
 				got = append(got, obj.GetName()+"@"+obj.GetResourceVersion())
 			}
 			if left := len(want) - len(got); selector == "" && left > 0 && *l.Remaining != int64(left) {
-				t.Errorf("%d remain, the page says %d", left, *l.Remaining)
+				t.Errorf("%d objects remain, remainingItemCount is %d", left, *l.Remaining)
 			}
 			if opts.Continue = l.Continue; opts.Continue == "" {
 				break

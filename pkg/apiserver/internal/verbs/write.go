@@ -204,7 +204,7 @@ func (w *write) transact(ctx context.Context, f func(tx *stage.Transaction) erro
 }
 
 // detach returns a context for the store that is not cancelled with the request: the transaction needs the outcome of a write
-// even when the client has gone.
+// even when the client has disconnected.
 func detach(ctx context.Context) (context.Context, error) {
 	return context.WithoutCancel(ctx), ctx.Err()
 }

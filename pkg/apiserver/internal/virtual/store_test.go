@@ -340,7 +340,7 @@ func TestFilesAreBounded(t *testing.T) {
 	}
 	log.close()
 	if !bytes.Equal(read, last) {
-		t.Error("the last line is not what was written last")
+		t.Error("the last line differs from the last write")
 	}
 }
 

@@ -23,7 +23,7 @@ const mutatingName = "MutatingAdmissionPolicy"
 // Name returns the plugin's name.
 func (Mutating) Name() string { return mutatingName }
 
-// Mutate evaluates the matching policies in order. Each sees the changes of the earlier ones.
+// Mutate evaluates the matching policies in order. Each receives the object with the changes of the earlier ones.
 func (p Mutating) Mutate(ctx context.Context, a *stage.Admission) error {
 	policies, err := p.Policies(ctx)
 	if err != nil || len(policies) == 0 || a.Object == nil {

@@ -101,6 +101,6 @@ func outcome(ctx context.Context, h *Hook, err error) (open bool, _ error) {
 	if ctx.Err() != nil {
 		return false, apierrors.NewTimeoutError("request did not complete within requested timeout", 0)
 	}
-	slog.WarnContext(ctx, "webhook is done without", "webhook", h.Name, "err", err)
+	slog.WarnContext(ctx, "webhook failed; ignored by its failurePolicy", "webhook", h.Name, "err", err)
 	return true, nil
 }

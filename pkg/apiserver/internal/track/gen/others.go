@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
 )
 
-// kinds are those that client-go does not know, by the package that defines them.
+// kinds are those outside of client-go, by the package that defines them.
 var kinds = map[string]string{
 	"io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1": "CustomResourceDefinition",
 	"io.k8s.kube-aggregator.pkg.apis.apiregistration.v1":       "APIService",
