@@ -14,7 +14,7 @@ import (
 )
 
 // idleAfterLoad bounds the resident memory of an idle daemon, in MiB, two minutes after a load. The goal is 120:
-// docs/reliability.md says what is missing.
+// docs/reliability.md describes what is missing.
 const idleAfterLoad = 180
 
 // TestMemoryReturns creates and deletes 1,000 pods twelve times, and measures the daemon after two idle minutes. The folder

@@ -176,7 +176,7 @@ func (i informed) make(name string) {
 func (i informed) waitCurrent(when string) {
 	i.Helper()
 	for name, informer := range i.informers {
-		i.until(fmt.Sprintf("%s: the informer (%s) knows what is there", when, name), func() (string, bool) {
+		i.until(fmt.Sprintf("%s: the informer (%s) has the current objects", when, name), func() (string, bool) {
 			want, got := i.versions(), map[string]string{}
 			for _, obj := range informer.GetStore().List() {
 				m := obj.(metav1.Object)
@@ -192,7 +192,7 @@ func (i informed) waitResync() {
 	i.Helper()
 	for name, n := range i.resynced {
 		enough := n.Load() + int64(len(i.versions()))
-		i.until(fmt.Sprintf("the informer (%s) tells of everything anew", name), func() (string, bool) {
+		i.until(fmt.Sprintf("the informer (%s) resyncs", name), func() (string, bool) {
 			got := n.Load()
 			return fmt.Sprintf("notified %d times, want %d", got, enough), got >= enough
 		})
@@ -307,7 +307,7 @@ func (i informed) expired(version string) {
 		defer w.Stop()
 		ev := <-w.ResultChan()
 		if ev.Type != watch.Error {
-			i.Fatalf("the watch goes on: %v", ev)
+			i.Fatalf("the watch has not ended: %v", ev)
 		}
 		err = apierrors.FromObject(ev.Object)
 	}

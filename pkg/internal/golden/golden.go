@@ -2,7 +2,7 @@
 // Tests compare ours with them.
 //
 // testdata holds a slice of the recordings, about a tenth: every tenth create of each kind, every tenth scheduling
-// decision, two conversations and two controller scenarios. The environment variable MINIKCTL_GOLDEN names a folder
+// decision, two sequences of requests and two controller scenarios. The environment variable MINIKCTL_GOLDEN names a folder
 // with more; without it, shared/golden beside the checkout is used where it exists.
 package golden
 

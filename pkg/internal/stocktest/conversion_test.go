@@ -260,7 +260,7 @@ func TestConversion(t *testing.T) {
 	if err := direct.DeleteAllOf(t.Context(), board, client.InNamespace("default")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the caches forget it", func(ctx context.Context) error {
+	eventually(t, "the caches drop it", func(ctx context.Context) error {
 		if err := m.GetClient().Get(ctx, client.ObjectKeyFromObject(old), untyped); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("got it: %w", err)
 		}

@@ -190,7 +190,7 @@ func flundersThrough(t *testing.T, dyn dynamic.Interface) {
 			t.Errorf("watched: %v", e)
 		}
 	case <-time.After(time.Minute):
-		t.Error("the watch sees nothing")
+		t.Error("the watch received no event")
 	}
 	if list, err := r.List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 1 {
 		t.Errorf("list: %v %v", list, err)

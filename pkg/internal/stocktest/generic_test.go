@@ -143,7 +143,7 @@ func TestDynamic(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := sites.Get(ctx, "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("what is deleted: %v", err)
+		t.Errorf("get of a deleted object: %v", err)
 	}
 }
 
@@ -186,7 +186,7 @@ func (g generic) onlyMetadata() {
 	defer factory.Shutdown()
 	defer cancel()
 	factory.Start(ctx.Done())
-	eventually(g.T, "the informer of metadata knows the Site", func(context.Context) error {
+	eventually(g.T, "the metadata informer has the Site", func(context.Context) error {
 		_, err := informer.Lister().ByNamespace("default").Get("a")
 		return err
 	})

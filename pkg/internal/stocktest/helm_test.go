@@ -87,7 +87,7 @@ func TestHelm(t *testing.T) {
 		t.Errorf("the definition stays, without the release's objects: %v, %v", left, err)
 	}
 	if _, err := kube.CoreV1().ConfigMaps("shops").Get(t.Context(), "shop-left", metav1.GetOptions{}); err != nil {
-		t.Errorf("what the post-delete hook makes: %v", err)
+		t.Errorf("the object of the post-delete hook: %v", err)
 	}
 }
 

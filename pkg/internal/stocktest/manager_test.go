@@ -165,7 +165,7 @@ func TestManager(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, "the second manager goes on", told("by", "second"))
+	eventually(t, "the second manager continues", told("by", "second"))
 
 	if err := direct.Delete(t.Context(), site); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 func TestNode(t *testing.T) {
 	for _, name := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("%s is not here", name)
+			t.Skipf("%s is not installed", name)
 		}
 	}
 	dir := t.TempDir()

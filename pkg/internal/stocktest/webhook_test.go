@@ -205,6 +205,6 @@ func TestWebhooks(t *testing.T) {
 	other := site("other", "rude, but no site")
 	other.Labels = nil
 	if err := direct.Create(t.Context(), other); err != nil {
-		t.Errorf("what is no site: %v", err)
+		t.Errorf("an object that is no site: %v", err)
 	}
 }
