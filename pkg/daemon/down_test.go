@@ -117,7 +117,7 @@ func TestPurge(t *testing.T) {
 		name   string
 		others bool // has the kubeconfig
 		left   bool // the kubeconfig
-	}{{"a kubeconfig of our own", false, false}, {"a kubeconfig of others, too", true, true}} {
+	}{{"a kubeconfig of this cluster only", false, false}, {"a kubeconfig with other clusters", true, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := home(t)
 			config := filepath.Join(t.TempDir(), "config")

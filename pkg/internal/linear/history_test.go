@@ -14,11 +14,11 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// killsPerBatch is after how many kills the clients go on with new objects: the search for a linear order takes time in proportion to
-// more than the length of an object's history.
+// killsPerBatch is the number of kills after which the clients continue with new objects: the time of the search for a linear order
+// grows faster than the length of an object's history.
 const killsPerBatch = 20
 
-// request is an operation on one object. Each value is written once, so it stands for its resourceVersion, too.
+// request is an operation on one object. Each value is written once, so it identifies the resourceVersion, too.
 type request struct {
 	verb   string // the HTTP method
 	name   string
@@ -26,7 +26,7 @@ type request struct {
 	expect string // the value that must be there; "": any
 }
 
-// result is the answer to a request.
+// result is the response to a request.
 type result struct {
 	code  int // 0: unknown
 	value string
@@ -35,7 +35,7 @@ type result struct {
 // history holds all operations of the clients.
 type history struct {
 	batch   atomic.Int64 // part of the objects' names
-	refused atomic.Int64 // answers that say nothing about the object
+	refused atomic.Int64 // responses without information about the object
 
 	mu         sync.Mutex
 	operations []porcupine.Operation

@@ -18,7 +18,7 @@ const (
 	lastName  = "last"
 )
 
-// changes are the changes that the watches have seen. The first watch that sees a change adds it, and the others compare.
+// changes are the changes that the watches have received. The first watch that receives a change adds it, and the others compare.
 type changes struct {
 	from uint64 // the revision from which the watches begin
 
@@ -95,8 +95,8 @@ func revision(o object) uint64 {
 	return n
 }
 
-// watch watches all ConfigMaps from the first object on. Each time the server is killed it goes on from the last change that it has
-// seen.
+// watch watches all ConfigMaps from the first object on. Each time the server is killed it continues from the last change that it
+// has received.
 func (c *cluster) watch(ctx context.Context, i int, l *changes) {
 	hc := c.client()
 	defer hc.CloseIdleConnections()

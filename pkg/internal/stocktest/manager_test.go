@@ -149,7 +149,7 @@ func TestManager(t *testing.T) {
 		}
 	}
 	eventually(t, "the site is ready", told("ready", "1"))
-	eventually(t, "the first manager did it", told("by", "first"))
+	eventually(t, "the first manager has reconciled the site", told("by", "first"))
 	eventually(t, "the cache shows the Deployment", func(ctx context.Context) error {
 		var list appsv1.DeploymentList
 		if err := cached.List(ctx, &list, client.InNamespace("default")); err != nil || len(list.Items) != 1 {

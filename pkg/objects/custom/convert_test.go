@@ -94,7 +94,7 @@ func TestRead(t *testing.T) {
 			`{"apiVersion":"example.com/v2","kind":"Shirt","metadata":{"generation":1,"name":"a"},"spec":{"fit":"slim","size":1}}`, ""},
 		{"of another version", `{"apiVersion":"example.com/v3","kind":"Shirt","metadata":{"name":"a","generation":3},"spec":{"style":"x","size":1}}`,
 			`{"apiVersion":"example.com/v2","kind":"Shirt","metadata":{"generation":3,"name":"a"},"spec":{"color":"green"}}`, ""},
-		{"metadata of old times", `{"apiVersion":"example.com/v2","kind":"Shirt","metadata":{"name":"a","labels":5,"odd":1}}`,
+		{"metadata that was stored without validation", `{"apiVersion":"example.com/v2","kind":"Shirt","metadata":{"name":"a","labels":5,"odd":1}}`,
 			`{"apiVersion":"example.com/v2","kind":"Shirt","metadata":{"generation":1,"name":"a"}}`, ""},
 		{"of no version", `{"apiVersion":"example.com/v4","kind":"Shirt"}`, "", "request to convert CR from an invalid group/version: example.com/v4"},
 		{"no JSON", `{`, "", "decode stored Shirt: unexpected end of JSON input"},

@@ -124,7 +124,7 @@ func TestClaimStatus(t *testing.T) {
 		{"again", result, result, false, nil},
 		{"otherwise", result, `allocation: {}`, false, []string{`status.allocation: Invalid value: {"Devices":{"Results":null,"Config":null},"NodeSelector":null,"AllocationTimestamp":null}: field is immutable`}},
 		{"free", result + `, devices: [{driver: d.io, pool: p, device: dev}]`, `devices: [{driver: d.io, pool: p, device: dev}]`, false, nil},
-		{"strange device", "", result + `, devices: [{driver: d.io, pool: p, device: other}]`, false,
+		{"device that is not allocated", "", result + `, devices: [{driver: d.io, pool: p, device: other}]`, false,
 			[]string{`status.devices[0]: Invalid value: {"Driver":"d.io","Pool":"p","Device":"other","ShareID":""}: must be an allocated device in the claim`}},
 		{"reserve nothing", "", `reservedFor: [{resource: pods, name: p, uid: u}]`, false, []string{"status.reservedFor: Forbidden: may not be specified when `allocated` is not set"}},
 		{"reserve late", result, result + `, reservedFor: [{resource: pods, name: p, uid: u}]`, true,

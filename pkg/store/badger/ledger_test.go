@@ -215,8 +215,8 @@ func (l *ledger) settle(h *holding, head store.Revision) {
 	}
 }
 
-// ended returns the ledger after the end of the process: the operations in flight may be in the store, and the writers go on after
-// them.
+// ended returns the ledger after the end of the process: the operations in flight may be in the store, and the writers continue
+// after them.
 func (l *ledger) ended() *ledger {
 	out := *l
 	for w := range out.next {

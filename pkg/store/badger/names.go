@@ -17,7 +17,7 @@ import (
 type names struct {
 	dir      *os.File
 	next     []nextLog
-	memTable int64 // the size at which Badger goes on with another log
+	memTable int64 // the size at which Badger begins another log
 }
 
 // nextLog is the log of a kind that Badger creates next.

@@ -17,9 +17,9 @@ var (
 	lossSeed = flag.Uint64("losses.seed", rand.Uint64(), "the seed of the losses")
 )
 
-// TestPowerLoss simulates losses of power while 16 writers write, and tables are flushed and compacted: of what was not synced, any
-// part may be lost. It checks that every acknowledged write is in what is left. After some losses the process goes on with what is
-// left, and after others it was only killed, so that a loss of power can follow a kill.
+// TestPowerLoss simulates losses of power while 16 writers write, and tables are flushed and compacted: any part of the data that
+// was not synced may be lost. It checks that the remaining data has every acknowledged write. After some losses the process continues
+// with the remaining data, and after others it was only killed, so that a loss of power can follow a kill.
 func TestPowerLoss(t *testing.T) {
 	t.Logf("-losses.seed %d", *lossSeed)
 	p := &power{t: t, rng: rand.New(rand.NewPCG(*lossSeed, 0))}
@@ -111,7 +111,7 @@ func (p *power) round(d *disk, l *ledger) (last *image, at *ledger) {
 			lose()
 		}
 		done := p.handle(d, c)
-		if when == 1 { // before the process knows that a sync is done
+		if when == 1 { // before the sync returns to the process
 			lose()
 		}
 		p.answer(o, c, done)

@@ -380,7 +380,7 @@ func TestVerifyRefusesForgeries(t *testing.T) {
 		}
 	}
 	if f.Ours(foreign) || !f.Ours(good) || f.Ours("x") {
-		t.Error("tokens of others are taken for ours, or ours for others'")
+		t.Error("a token of another issuer is accepted, or a token of this issuer is not")
 	}
 }
 
