@@ -46,6 +46,9 @@ func Count(data []byte) int {
 	return count
 }
 
+// MaxCopied is Kubernetes' bound of the bytes that the copy operations of a patch add.
+const MaxCopied = 3 << 20
+
 // Apply applies the operations of a JSON patch to an object. maxCopied bounds the bytes that its copy operations add:
 // without a bound, a sequence of copies could double the object with each operation. The error is ctx's error, ErrDepth,
 // or the error of an operation that cannot be applied.

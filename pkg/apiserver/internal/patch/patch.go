@@ -21,6 +21,9 @@ const maxDepth = 10000
 // ErrDepth is the error of a patch whose result is nested too deep to be decoded again.
 var ErrDepth = errors.New("exceeded max depth")
 
+// ErrTestFailed is the error of a test operation whose value differs.
+var ErrTestFailed = jsonpatch.ErrTestFailed
+
 // ErrBadPatch is the error of a merge patch that is no JSON object or array.
 var ErrBadPatch = jsonpatch.ErrBadJSONPatch
 

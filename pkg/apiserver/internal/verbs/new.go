@@ -62,7 +62,6 @@ func New(cfg Config) (*Engine, error) {
 		config: cfg, cache: c,
 		tables: map[schema.GroupResource]*table{}, byGVR: map[schema.GroupVersionResource]*VersionedResource{},
 	}
-	limitPatchCopies()
 	for i := range cfg.Resources {
 		e.add(&cfg.Resources[i])
 	}

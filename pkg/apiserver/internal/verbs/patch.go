@@ -9,9 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -28,16 +26,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// maxOperations bounds the operations of a JSON patch, and maxCopied the bytes that its copy operations add: a sequence of
-// copies could double the object with each operation.
-const (
-	maxOperations = 10000
-	maxCopied     = 3 << 20
-)
-
-// limitPatchCopies sets the limit of the library that applies the patches of webhooks and policies, a global variable, before
-// the first use.
-var limitPatchCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = maxCopied })
+// maxOperations bounds the operations of a JSON patch.
+const maxOperations = 10000
 
 // Patch changes an object by a JSON, merge or strategic merge patch of the requested version, or by server-side apply.
 func (e *Engine) Patch(ctx context.Context, req *Request, p Patch, opts *metav1.PatchOptions) (Result, error) {
@@ -133,7 +123,7 @@ func (w *write) patch(ctx context.Context, from patchTarget, p Patch, validation
 	case !slices.Contains(w.r.PatchTypes, p.Type):
 		return nil, unknownPatch(w.r.PatchTypes)
 	case p.Type == types.StrategicMergePatchType:
-		return w.patchStrategic(from, p.Data, validation)
+		return w.patchStrategic(ctx, from, p.Data, validation)
 	}
 	return w.patchJSON(ctx, from, p, validation)
 }
@@ -229,7 +219,7 @@ func runJSONPatch(ctx context.Context, doc, data []byte, check bool) (after []by
 	if err != nil {
 		return nil, nil, apierrors.NewBadRequest(err.Error())
 	}
-	after, err = patch.Apply(ctx, doc, steps, maxCopied)
+	after, err = patch.Apply(ctx, doc, steps, patch.MaxCopied)
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
 	}
@@ -256,7 +246,7 @@ func mergeJSON(_ context.Context, doc, data []byte, check bool) (after []byte, s
 	return after, strict, err
 }
 
-func (w *write) patchStrategic(from patchTarget, data []byte, validation string) (runtime.Object, error) {
+func (w *write) patchStrategic(ctx context.Context, from patchTarget, data []byte, validation string) (runtime.Object, error) {
 	before, err := runtime.DefaultUnstructuredConverter.ToUnstructured(from.object)
 	if err != nil {
 		return nil, err
@@ -279,9 +269,15 @@ func (w *write) patchStrategic(from patchTarget, data []byte, validation string)
 	if err := checkStrategic(before, patch, schema); err != nil {
 		return nil, err
 	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	after, err := strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(before, patch, schema)
 	if err != nil {
 		return nil, strategicError(err)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(after, out, validatesFields(validation))
 	if e, ok := runtime.AsStrictDecodingError(err); ok {

@@ -128,6 +128,18 @@ func (w *write) modify(ctx context.Context, c change) (Result, error) {
 	}
 }
 
+// run builds the object. It ends with the request, before and after the work, which takes up to a second for a large body.
+func (c change) run(ctx context.Context, old objects.Object) (objects.Object, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	obj, err := c.build(ctx, old)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return obj, err
+}
+
 // errRetry means that the cache was behind the store or that another write came first.
 var errRetry = fmt.Errorf("retry: %w", store.ErrConflict)
 
@@ -138,7 +150,7 @@ func (w *write) createAbsent(ctx context.Context, c change) (Result, error) {
 		return Result{}, apierrors.NewConflict(w.gr(), w.req.Name,
 			preconditionFailed("UID", w.gr(), w.req.Namespace, w.req.Name, c.uid, ""))
 	}
-	obj, err := c.build(ctx, nil)
+	obj, err := c.run(ctx, nil)
 	if err != nil {
 		return Result{}, w.status(err)
 	}
@@ -166,7 +178,7 @@ func (w *write) modifyOnce(ctx context.Context, c change, item *cache.Item, atte
 		return Result{}, apierrors.NewConflict(w.gr(), w.req.Name,
 			preconditionFailed("UID", w.gr(), w.req.Namespace, w.req.Name, c.uid, string(old.GetUID())))
 	}
-	obj, err := c.build(ctx, old)
+	obj, err := c.run(ctx, old)
 	if err != nil {
 		return Result{}, err
 	}

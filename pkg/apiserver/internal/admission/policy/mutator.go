@@ -10,7 +10,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/traits"
 	"google.golang.org/protobuf/types/known/structpb"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,6 +22,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/admission/match"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/patch"
 	"github.com/minikctl/minikctl/pkg/objects"
 	rows "github.com/minikctl/minikctl/pkg/objects/admissionregistration"
 )
@@ -109,7 +109,7 @@ func (m *mutator) mutate(ctx context.Context, q *match.Request, c *invocation, k
 	}
 	var after []byte
 	if kind == admissionv1.PatchTypeJSONPatch {
-		after, err = patched(c.seen.VersionedObject, r)
+		after, err = patched(ctx, c.seen.VersionedObject, r)
 	} else {
 		after, err = merged(q, c.version, c.seen.VersionedObject, r)
 	}
@@ -123,7 +123,7 @@ func (m *mutator) mutate(ctx context.Context, q *match.Request, c *invocation, k
 }
 
 // patched applies the JSON patch that an expression evaluates to. It returns nil if a test operation of it fails.
-func patched(obj runtime.Object, r plugincel.EvaluationResult) ([]byte, error) {
+func patched(ctx context.Context, obj runtime.Object, r plugincel.EvaluationResult) ([]byte, error) {
 	list, ok := r.EvalResult.(traits.Lister)
 	if !ok {
 		return nil, fmt.Errorf("type mismatch: JSONPatchType.expression should evaluate to array")
@@ -140,7 +140,7 @@ func patched(obj runtime.Object, r plugincel.EvaluationResult) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	patch, err := jsonpatch.DecodePatch(text)
+	operations, err := patch.Decode(text)
 	if err != nil {
 		return nil, fmt.Errorf("JSON Patch: %w", err)
 	}
@@ -148,8 +148,8 @@ func patched(obj runtime.Object, r plugincel.EvaluationResult) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("failed to create JSON patch: %w", err)
 	}
-	after, err := patch.Apply(before)
-	if errors.Is(err, jsonpatch.ErrTestFailed) {
+	after, err := patch.Apply(ctx, before, operations, patch.MaxCopied)
+	if errors.Is(err, patch.ErrTestFailed) {
 		return nil, nil
 	}
 	if err != nil {

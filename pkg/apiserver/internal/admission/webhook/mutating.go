@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	reviewv1 "k8s.io/api/admission/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +13,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/admission/match"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/patch"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 )
 
@@ -78,7 +78,7 @@ func (p Mutating) callMatching(ctx context.Context, q *match.Request, h *Hook, i
 	open, err := outcome(ctx, h, err)
 	changed := false
 	if err == nil && !open {
-		changed, err = apply(q, h, v, seen, response)
+		changed, err = apply(ctx, q, h, v, seen, response)
 		var applied bool
 		if applied, err = outcome(ctx, h, err); applied {
 			open = true
@@ -118,15 +118,15 @@ type patched struct {
 }
 
 // apply applies a webhook's patch to the object.
-func apply(q *match.Request, h *Hook, v match.Version, seen *admission.VersionedAttributes, response *reviewv1.AdmissionResponse) (bool, error) {
+func apply(ctx context.Context, q *match.Request, h *Hook, v match.Version, seen *admission.VersionedAttributes, response *reviewv1.AdmissionResponse) (bool, error) {
 	if len(response.Patch) == 0 {
 		return false, nil
 	}
-	patch, err := jsonpatch.DecodePatch(response.Patch)
+	steps, err := patch.Decode(response.Patch)
 	if err != nil {
 		return false, &callError{h.Name, fmt.Errorf("received undecodable patch in webhook response: %w", err)}
 	}
-	if len(patch) == 0 {
+	if len(steps) == 0 {
 		return false, nil
 	}
 	if seen.VersionedObject == nil {
@@ -139,7 +139,10 @@ func apply(q *match.Request, h *Hook, v match.Version, seen *admission.Versioned
 	if err != nil {
 		return false, apierrors.NewInternalError(err)
 	}
-	after, err := patch.Apply(before)
+	after, err := patch.Apply(ctx, before, steps, patch.MaxCopied)
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
 	if err != nil {
 		return false, apierrors.NewInternalError(err)
 	}
