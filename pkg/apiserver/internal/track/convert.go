@@ -20,6 +20,7 @@ type converter struct {
 	resource *objects.Resource
 	versions map[schema.GroupVersion]*version
 	types    map[reflect.Type]*version
+	order    order
 }
 
 type version struct {
@@ -81,15 +82,20 @@ func (c *converter) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOp
 		return nil, err
 	}
 	u, plain := obj.(*unstructured.Unstructured)
-	switch big := hasLargeMap(reflect.ValueOf(obj)); {
-	case plain && big:
-		return inOrderPlain(v.merge, u.Object, opts)
+	switch {
+	case c.order != unordered:
+		return c.order.typed(v.merge, obj, opts)
 	case plain:
 		return v.merge.FromUnstructured(u.Object, opts...)
-	case big:
-		return inOrder(v.merge, obj, opts)
 	}
 	return v.merge.FromStructured(obj, opts...)
+}
+
+// inOrder returns a converter whose values are iterated in an order.
+func (c *converter) inOrder(o order) *converter {
+	out := *c
+	out.order = o
+	return &out
 }
 
 // TypedToObject is the reverse; the object is unstructured.

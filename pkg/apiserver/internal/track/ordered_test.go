@@ -39,18 +39,22 @@ func TestOrdered(t *testing.T) {
 		t.Fatal(err)
 	}
 	values := map[string][2]*typed.TypedValue{}
-	for i, p := range []*corev1.Pod{withLabels(2*largeMap, 0), withLabels(2*largeMap, 1)} {
+	for i, p := range []*corev1.Pod{withLabels(2*large, 0), withLabels(2*large, 1)} {
 		p.APIVersion, p.Kind = "v1", "Pod"
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for name, f := range map[string]func() (*typed.TypedValue, error){
-			"typed, as it is":         func() (*typed.TypedValue, error) { return v.merge.FromStructured(p) },
-			"typed, in order":         func() (*typed.TypedValue, error) { return inOrder(v.merge, p, nil) },
-			"unstructured, as it is":  func() (*typed.TypedValue, error) { return v.merge.FromUnstructured(content) },
-			"unstructured, in order":  func() (*typed.TypedValue, error) { return inOrderPlain(v.merge, content, nil) },
-			"unstructured, converted": func() (*typed.TypedValue, error) { return c.ObjectToTyped(&unstructured.Unstructured{Object: content}) },
+			"typed, as it is":        func() (*typed.TypedValue, error) { return v.merge.FromStructured(p) },
+			"typed, in order":        func() (*typed.TypedValue, error) { return mapsSorted.typed(v.merge, p, nil) },
+			"unstructured, as it is": func() (*typed.TypedValue, error) { return v.merge.FromUnstructured(content) },
+			"unstructured, in order": func() (*typed.TypedValue, error) {
+				return allSorted.typed(v.merge, &unstructured.Unstructured{Object: content}, nil)
+			},
+			"unstructured, converted": func() (*typed.TypedValue, error) {
+				return c.inOrder(mapsSorted).ObjectToTyped(&unstructured.Unstructured{Object: content})
+			},
 		} {
 			pair := values[name]
 			if pair[i], err = f(); err != nil {

@@ -41,6 +41,9 @@ type target struct {
 // manager is the library's field manager for one target.
 type manager struct {
 	library     *managedfields.FieldManager
+	largeUpdate *managedfields.FieldManager // for updates of objects with large maps or lists
+	largeApply  *managedfields.FieldManager // for applies with large maps or lists
+	converter   *converter
 	kind        schema.GroupVersionKind
 	subresource bool
 	none        objects.Object // the old object of a create
@@ -94,12 +97,15 @@ func newManager(r *objects.Resource, to target) (*manager, error) {
 		return nil, err
 	}
 	kind := to.version.WithKind(r.Names.Kind)
-	library, err := managedfields.NewDefaultFieldManager(
-		c, c, c, c, kind, r.Names.GVK().GroupVersion(), to.subresource, resetFields(r, to))
-	if err != nil {
-		return nil, fmt.Errorf("track %s: %w", kind, err)
+	m := &manager{converter: c, kind: kind, subresource: to.subresource != "", none: r.New()}
+	for o, library := range map[order]**managedfields.FieldManager{unordered: &m.library, allSorted: &m.largeUpdate, mapsSorted: &m.largeApply} {
+		c := c.inOrder(o)
+		*library, err = managedfields.NewDefaultFieldManager(
+			c, c, c, c, kind, r.Names.GVK().GroupVersion(), to.subresource, resetFields(r, to))
+		if err != nil {
+			return nil, fmt.Errorf("track %s: %w", kind, err)
+		}
 	}
-	m := &manager{library: library, kind: kind, subresource: to.subresource != "", none: r.New()}
 	m.none.GetObjectKind().SetGroupVersionKind(r.Names.GVK())
 	if v := c.versions[to.version]; v.To == nil && !r.Custom() {
 		m.plan = planOf(reflect.TypeOf(m.none), v.merge)
@@ -152,7 +158,12 @@ func (t *Tracker) Update(w Write, old, obj objects.Object) error {
 			return nil
 		}
 	}
-	if tracked := m.library.UpdateNoErrors(live, obj, w.Manager); tracked != obj {
+	library := m.library
+	if isLarge(live) || isLarge(obj) {
+		library = m.largeUpdate
+	}
+	sortSent(obj)
+	if tracked := library.UpdateNoErrors(live, obj, w.Manager); tracked != obj {
 		return fmt.Errorf("track %s: another object came back", m.kind)
 	}
 	if ok {
@@ -173,7 +184,14 @@ func (t *Tracker) Apply(w Write, old objects.Object, patch *unstructured.Unstruc
 	if live == nil {
 		live = m.none
 	}
-	merged, err := m.library.Apply(live, patch, w.Manager, force)
+	library := m.library
+	if isLarge(live) || isLarge(patch) {
+		if err := m.checkApply(live, patch); err != nil {
+			return nil, err
+		}
+		library = m.largeApply
+	}
+	merged, err := library.Apply(live, patch, w.Manager, force)
 	if err != nil {
 		return nil, err
 	}
