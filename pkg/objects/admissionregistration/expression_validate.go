@@ -46,6 +46,9 @@ func validateConditions(all []admissionv1.MatchCondition, l leave, at *field.Pat
 
 // compile returns the errors of an expression. A stored expression may use the environment of later versions.
 func compile(c plugincel.Compiler, e *Expression, vars plugincel.OptionalVariableDeclarations, l leave, at *field.Path) field.ErrorList {
+	if ok, errs := l.work.Compile(e.Source, at); !ok {
+		return errs
+	}
 	if result := c.CompileCELExpression(e, vars, l.mode(e.Source)); result.Error != nil {
 		return field.ErrorList{celError(result.Error, e.Source, at)}
 	}

@@ -13,7 +13,7 @@ import (
 
 func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
 	s := &p.Spec
-	l := leave{params: s.ParamKind != nil}
+	l := leave{params: s.ParamKind != nil, work: check.NewWork()}
 	if old != nil {
 		l.conditions = equality.Semantic.DeepEqual(s.ParamKind, old.Spec.ParamKind) && equality.Semantic.DeepEqual(s.MatchConditions, old.Spec.MatchConditions)
 		l.known = mutationsOf(&old.Spec)

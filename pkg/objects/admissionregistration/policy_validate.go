@@ -103,6 +103,9 @@ func (p policy) variable(c plugincel.Compiler, v *admissionv1.Variable, l leave,
 	if !ok {
 		return append(errs, field.InternalError(at, fmt.Errorf("variable composition is not allowed")))
 	}
+	if ok, tooMuch := l.work.Compile(v.Expression, at.Child("expression")); !ok {
+		return append(errs, tooMuch...)
+	}
 	result := composed.CompileAndStoreVariable(&Expression{Name: v.Name, Source: v.Expression, Returns: Anything}, p.vars(), l.mode(v.Expression))
 	if result.Error != nil {
 		errs = append(errs, celError(result.Error, v.Expression, at.Child("expression")))
@@ -139,7 +142,7 @@ func validateParamKind(k *admissionv1.ParamKind, at *field.Path) field.ErrorList
 }
 
 func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
-	l := leave{params: p.Spec.ParamKind != nil}
+	l := leave{params: p.Spec.ParamKind != nil, work: check.NewWork()}
 	if old != nil {
 		l.conditions = equality.Semantic.DeepEqual(p.Spec.ParamKind, old.Spec.ParamKind) && equality.Semantic.DeepEqual(p.Spec.MatchConditions, old.Spec.MatchConditions)
 		l.known = expressionsOf(&old.Spec)
@@ -226,6 +229,9 @@ func validateAnnotation(c plugincel.Compiler, policy string, a *admissionv1.Audi
 		return append(errs, field.Required(at, "valueExpression is not specified"))
 	case len(value) > maxAnnotationBytes:
 		return append(errs, field.Required(at, fmt.Sprintf("must not exceed %d bytes in length", maxAnnotationBytes)))
+	}
+	if ok, tooMuch := l.work.Compile(value, at); !ok {
+		return append(errs, tooMuch...)
 	}
 	result := c.CompileCELExpression(&Expression{Name: a.Key, Source: value, Returns: Annotation}, vars, l.mode(a.ValueExpression))
 	if result.Error != nil {

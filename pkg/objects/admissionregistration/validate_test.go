@@ -1,10 +1,13 @@
 package admissionregistration
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 func webhook(change func(*admissionv1.MutatingWebhook)) *admissionv1.MutatingWebhookConfiguration {
@@ -110,5 +113,46 @@ func TestMutations(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
+	}
+}
+
+// TestExpressionsWork checks that only so many expressions of an object are compiled, wherever they are.
+func TestExpressionsWork(t *testing.T) {
+	long := "'" + strings.Repeat("a", 90<<10) + "' != 'b'"
+	rule := admissionv1.NamedRuleWithOperations{RuleWithOperations: webhook(nil).Webhooks[0].Rules[0]}
+	matched := &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{rule}}
+	validating := func(n int) field.ErrorList {
+		p := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: matched, Variables: []admissionv1.Variable{{Name: "v", Expression: long}}}}
+		for range n - 1 {
+			p.Spec.Validations = append(p.Spec.Validations, admissionv1.Validation{Expression: long})
+		}
+		ValidatingAdmissionPolicies.Default(p)
+		return validateValidatingPolicy(p, nil)
+	}
+	mutating := func(n int) field.ErrorList {
+		p := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: admissionv1.MutatingAdmissionPolicySpec{
+			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy, MatchConstraints: matched}}
+		for range n {
+			p.Spec.Mutations = append(p.Spec.Mutations, admissionv1.Mutation{PatchType: "JSONPatch",
+				JSONPatch: &admissionv1.JSONPatch{Expression: long + " ? [JSONPatch{}] : []"}})
+		}
+		MutatingAdmissionPolicies.Default(p)
+		return validateMutatingPolicy(p, nil)
+	}
+	webhooks := func(n int) field.ErrorList {
+		return validateMutating(webhook(func(w *admissionv1.MutatingWebhook) {
+			for i := range n {
+				w.MatchConditions = append(w.MatchConditions, admissionv1.MatchCondition{Name: fmt.Sprint("c", i), Expression: long})
+			}
+		}), nil)
+	}
+	for name, validate := range map[string]func(int) field.ErrorList{"validating": validating, "mutating": mutating, "webhook": webhooks} {
+		if errs := validate(2); len(errs) > 0 {
+			t.Errorf("%s, 2 expressions: %.300v", name, errs.ToAggregate())
+		}
+		if errs := validate(4); len(errs) != 1 || !strings.Contains(errs[0].Detail, "take too long to compile") {
+			t.Errorf("%s, 4 expressions: %.300v", name, errs.ToAggregate())
+		}
 	}
 }

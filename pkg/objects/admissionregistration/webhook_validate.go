@@ -32,6 +32,7 @@ type leave struct {
 	conditions, effects, versions, names, selectors bool
 	known                                           func(expression string) bool // reports whether the old object has it; nil: none
 	params                                          bool                         // expressions may use params
+	work                                            *check.Work                  // of compiling expressions
 }
 
 // validateMeta checks the metadata. Finalizers of this group may have any name.
@@ -83,9 +84,9 @@ func validateWebhooks(errs field.ErrorList, hooks, old []admissionv1.MutatingWeb
 // leftOf returns what an update may keep.
 func leftOf(hooks, old []admissionv1.MutatingWebhook) leave {
 	if old == nil {
-		return leave{}
+		return leave{work: check.NewWork()}
 	}
-	l := leave{conditions: len(hooks) == len(old)}
+	l := leave{conditions: len(hooks) == len(old), work: check.NewWork()}
 	expressions, names := map[string]bool{}, map[string]bool{}
 	for i := range old {
 		h := &old[i]

@@ -195,3 +195,32 @@ func TestTerminate(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 }
+
+// TestRulesWork checks that only so many rules of a definition are compiled, wherever they are.
+func TestRulesWork(t *testing.T) {
+	long := apiextensionsv1.ValidationRule{Rule: "self != '" + strings.Repeat("a", 90<<10) + "'"}
+	leaf := func(n int) apiextensionsv1.JSONSchemaProps {
+		return apiextensionsv1.JSONSchemaProps{Type: "string", MaxLength: new(int64(10)), XValidations: slices.Repeat(apiextensionsv1.ValidationRules{long}, n)}
+	}
+	for name, place := range map[string]func(apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps{
+		"itself": func(s apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps { return s },
+		"items": func(s apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
+			return apiextensionsv1.JSONSchemaProps{Type: "array", MaxItems: new(int64(1)), Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &s}}
+		},
+		"values": func(s apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
+			return apiextensionsv1.JSONSchemaProps{Type: "object", MaxProperties: new(int64(1)), AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{Allows: true, Schema: &s}}
+		},
+	} {
+		for n, refused := range map[int]bool{2: false, 3: true} {
+			crd := made(t)
+			crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["x"] = place(leaf(n))
+			errs := validate(crd, nil)
+			if !refused && len(errs) > 0 || refused && (len(errs) != 1 || !strings.Contains(errs[0].Detail, "take too long to compile")) {
+				t.Errorf("%s, %d rules: %.300v", name, n, errs.ToAggregate())
+			}
+			if n == 3 && len(validate(crd, crd)) > 0 {
+				t.Errorf("%s: an unchanged definition is checked", name)
+			}
+		}
+	}
+}
