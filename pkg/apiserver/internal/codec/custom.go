@@ -45,7 +45,10 @@ func decodeCustom(b Body, k Kind, obj runtime.Object) (warnings []string, err er
 
 // missingKind is the error of a body without a kind.
 func (b Body) missingKind(want schema.GroupVersionKind) error {
-	data, _, err := b.json()
+	data, err := b.Data, error(nil)
+	if b.Format == YAML {
+		data, _, err = b.convert() // the message has the JSON that Kubernetes converts YAML to
+	}
 	if err == nil {
 		err = fmt.Errorf("Object 'Kind' is missing in '%s'", data) //nolint:staticcheck // Kubernetes' words
 	}

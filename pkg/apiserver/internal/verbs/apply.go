@@ -56,7 +56,7 @@ type configuration struct {
 // validation rules and scales of custom resources need them.
 func readConfiguration(data []byte, check bool) (configuration, error) {
 	c := configuration{object: &unstructured.Unstructured{}}
-	if plainJSON(data) {
+	if PlainJSON(data) {
 		if strict, err := kjson.UnmarshalStrict(data, &c.object.Object); err == nil && len(strict) == 0 {
 			return c, nil
 		}

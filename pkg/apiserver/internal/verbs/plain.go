@@ -1,9 +1,9 @@
 package verbs
 
-// plainJSON reports whether data is JSON that means the same as YAML: an object of ASCII text, without numbers that YAML reads as
+// PlainJSON reports whether data is JSON that means the same as YAML: an object of ASCII text, without numbers that YAML reads as
 // another type. Clients send nearly all configurations as JSON, and decoding it as such takes a quarter of the time and memory.
 // Text that is no JSON at all may pass, too.
-func plainJSON(data []byte) bool {
+func PlainJSON(data []byte) bool {
 	begun, quoted, digits := false, false, 0
 	for i := 0; i < len(data); i++ {
 		c := data[i]

@@ -17,7 +17,7 @@ func TestPlainJSON(t *testing.T) {
 		`{"a":"\ud83d\ude00"}`: false, `{"a":"` + "\x7f" + `"}`: false, `{"a":"\u2028"}`: true, `{"a":"` + "\u2028" + `"}`: false,
 		`[]`: false, `a: 1`: false, ``: false, `"a"`: false, `# {`: false,
 	} {
-		if got := plainJSON([]byte(data)); got != want {
+		if got := PlainJSON([]byte(data)); got != want {
 			t.Errorf("%s: %v", data, got)
 		}
 		if !want {
