@@ -1,7 +1,9 @@
 package apiserver_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"io"
@@ -10,11 +12,13 @@ import (
 	"regexp"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
@@ -392,6 +396,10 @@ func otherCosts() []costCase {
 		{name: "review: extra", method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/subjectaccessreviews", media: "application/json", body: func(size int) string {
 			return `{"spec":{"user":"u","groups":[` + fill(size, func(i int) string { return fmt.Sprintf(`"g%d"`, i) }) + `],"resourceAttributes":{"verb":"get","resource":"pods"}}}`
 		}},
+		protobufCost("empty containers", "Pod", pods, []byte{0x12, 0}, 2),
+		protobufCost("empty ports", "Pod", pods, []byte{0x32, 0}, 2, 2),
+		protobufCost("empty arguments", "Pod", pods, []byte{0x22, 0}, 2, 2),
+		protobufCost("empty owners", "ConfigMap", maps, []byte{0x6a, 0}, 1),
 		{name: "create a policy: a long expression", method: http.MethodPost, path: "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", media: "application/json", body: func(size int) string {
 			return policyOf(`{"expression":"` + strings.ReplaceAll(fill(size, func(i int) string { return fmt.Sprintf("object != '%d'", i) }), ",", " && ") + `"}`)
 		}},
@@ -399,6 +407,24 @@ func otherCosts() []costCase {
 			return policyOf(fill(size, func(i int) string { return fmt.Sprintf(`{"expression":"object != '%d'"}`, i) }))
 		}},
 	}
+}
+
+// protobufCost is a create with a message that repeats an empty field inside the fields with the given numbers.
+func protobufCost(name, kind, path string, repeated []byte, at ...int) costCase {
+	return costCase{name: "protobuf: " + name, method: http.MethodPost, path: path, media: "application/vnd.kubernetes.protobuf", body: func(size int) string {
+		message := bytes.Repeat(repeated, size/len(repeated))
+		for i, number := range slices.Backward(at) {
+			message = append(binary.AppendUvarint([]byte{byte(number<<3 | 2)}, uint64(len(message))), message...)
+			if i == 0 { // the object, with metadata.name
+				message = append([]byte("\x0a\x06\x0a\x04NAME"), message...)
+			}
+		}
+		envelope, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: kind}, Raw: message}).Marshal()
+		if err != nil {
+			panic(err)
+		}
+		return "k8s\x00" + string(envelope)
+	}}
 }
 
 func policyOf(validations string) string {

@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -71,4 +73,23 @@ func (b *limitedBody) leave() {
 	if b.done != nil {
 		b.done()
 	}
+}
+
+// checkWeight refuses a body of JSON, or of YAML in the form of JSON, that takes too much memory for its size once decoded.
+func checkWeight(media string, body []byte) error {
+	if strings.Contains(media, "protobuf") || strings.Contains(media, "yaml") && !looksLikeJSON(body) {
+		return nil
+	}
+	if weight := bodies.Weight(body); weight > bodies.MaxWeight {
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+			"the values of the body weigh %d, the limit is %d: an object weighs %d, an array %d, a key or another value %d",
+			weight, bodies.MaxWeight, bodies.ObjectWeight, bodies.ArrayWeight, bodies.OtherWeight))
+	}
+	return nil
+}
+
+// looksLikeJSON reports whether a body begins as an object or an array.
+func looksLikeJSON(body []byte) bool {
+	trimmed := bytes.TrimLeft(body, " \t\r\n")
+	return len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[')
 }

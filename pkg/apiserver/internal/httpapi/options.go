@@ -31,6 +31,9 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
+	if err := checkWeight(r.Header.Get("Content-Type"), b); err != nil {
+		return nil, err
+	}
 	if limited, ok := r.Body.(*limitedBody); ok {
 		if err := limited.enter(r.Context(), callOf(r).user.GetName(), r.Header.Get("Content-Type"), len(b)); err != nil {
 			return nil, err

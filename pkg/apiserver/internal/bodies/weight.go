@@ -1,0 +1,61 @@
+package bodies
+
+// ObjectWeight, ArrayWeight and OtherWeight are the weights of JSON values, in proportion to the memory that they take once decoded: an object becomes a map, or a struct of up to
+// several hundred bytes, even if it is empty.
+const (
+	ObjectWeight = 16
+	ArrayWeight  = 2
+	OtherWeight  = 1 // also of a key
+)
+
+// MaxWeight bounds the weight of a body: 65,536 objects, 524,288 arrays, or 1,048,576 keys and other values. An object of 1.5 MB, the
+// most that etcd stores, is heavier only if it consists of objects of less than 24 bytes, or of values of less than two.
+const MaxWeight = 1 << 20
+
+// lightSize is the size up to which no body is heavier than MaxWeight: an object takes at least two bytes.
+const lightSize = MaxWeight / ObjectWeight * 2
+
+// maxDepth is the depth from which no decoder accepts JSON or YAML.
+const maxDepth = 10000
+
+// Weight returns the sum of the weights of the values in JSON without decoding it; 0 for a small body. It stops where the values are
+// nested too deep to be decoded.
+func Weight(data []byte) int {
+	if len(data) <= lightSize {
+		return 0
+	}
+	weight, depth, inWord := 0, 0, false
+	for i := 0; i < len(data) && depth <= maxDepth; i++ {
+		switch data[i] {
+		case ' ', '\t', '\r', '\n', ',', ':':
+			inWord = false
+		case '{':
+			weight, depth, inWord = weight+ObjectWeight, depth+1, false
+		case '[':
+			weight, depth, inWord = weight+ArrayWeight, depth+1, false
+		case '}', ']':
+			depth, inWord = depth-1, false
+		case '"':
+			weight, inWord = weight+OtherWeight, false
+			i = endOfString(data, i)
+		default:
+			if !inWord {
+				weight, inWord = weight+OtherWeight, true
+			}
+		}
+	}
+	return weight
+}
+
+// endOfString returns the index of the closing quotation mark of the string that begins at start.
+func endOfString(data []byte, start int) int {
+	for i := start + 1; i < len(data); i++ {
+		switch data[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return len(data)
+}
