@@ -35,7 +35,7 @@ func OpenMeta(obj metav1.Object, namespaced bool, name Name) field.ErrorList {
 		(obj.GetGenerateName() == "" || name(obj.GetGenerateName(), true) == nil) && (!namespaced || isDNSLabel(obj.GetNamespace())) {
 		return nil
 	}
-	return inOrder(obj, validation.ValidateObjectMetaAccessor(obj, namespaced, name, Metadata))
+	return inOrder(obj, validation.ValidateObjectMetaAccessor(withFewErrors(obj), namespaced, name, Metadata))
 }
 
 // MetaUpdate checks the new metadata and its changes.
@@ -116,6 +116,9 @@ func areAnnotations(annotations map[string]string) bool {
 func kubeFinalizers(obj metav1.Object) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range obj.GetFinalizers() {
+		if len(errs) == chunk {
+			break
+		}
 		if !isKubeFinalizer(name) {
 			errs = append(errs, strangeFinalizer(name, Metadata.Child("finalizers").Index(i)))
 		}
