@@ -53,9 +53,9 @@ func TestHostileBodies(t *testing.T) {
 		{"many owners", maps, "application/json", `{"metadata":{"name":"owned","ownerReferences":[` + strings.TrimSuffix(owners.String(), ",") + `]}}`, http.StatusCreated, `"name":"owned"`},
 		{"many errors", "/apis/certificates.k8s.io/v1/certificatesigningrequests", "application/json", `{"metadata":{"name":"c"},"spec":{"signerName":"a.b/c","request":"LS0t","usages":[` +
 			strings.TrimSuffix(usages, ",") + `]}}`, http.StatusUnprocessableEntity, "Duplicate value"},
-		{"many objects", maps, "application/json", `{"metadata":{"name":"o"},"zzz":[` + strings.Repeat("{},", 1<<16) + `1]}`, http.StatusRequestEntityTooLarge, "the values of the body weigh 1048615, the limit is 1048576"},
-		{"fewer objects", maps, "application/json", `{"metadata":{"name":"o"},"zzz":[` + strings.Repeat("{},", 1<<16-3) + `1]}`, http.StatusCreated, `"name":"o"`},
-		{"many objects in YAML", maps, "application/yaml", `{"metadata":{"name":"o"},"zzz":[` + strings.Repeat("{},", 1<<16) + `1]}`, http.StatusRequestEntityTooLarge, "the values of the body weigh"},
+		{"many objects", maps, "application/json", `{"metadata":{"name":"o"},"zzz":[` + strings.Repeat("{},", 1<<15) + `1]}`, http.StatusRequestEntityTooLarge, "the values of the body weigh 1048647, the limit is 1048576"},
+		{"fewer objects", maps, "application/json", `{"metadata":{"name":"o"},"zzz":[` + strings.Repeat("{},", 1<<15-4) + `1]}`, http.StatusCreated, `"name":"o"`},
+		{"many objects in YAML", maps, "application/yaml", `{"metadata":{"name":"o"},"zzz":[` + strings.Repeat("{},", 1<<15) + `1]}`, http.StatusRequestEntityTooLarge, "the values of the body weigh"},
 		{"a patch in a patch", maps + "/x", "application/json-patch+json", strings.Repeat("[", 1<<20), http.StatusBadRequest, ""},
 	} {
 		method := http.MethodPost

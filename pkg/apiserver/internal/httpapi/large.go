@@ -82,8 +82,8 @@ func checkWeight(media string, body []byte) error {
 	}
 	if weight := bodies.Weight(body); weight > bodies.MaxWeight {
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-			"the values of the body weigh %d, the limit is %d: an object weighs %d, an array %d, a key or another value %d",
-			weight, bodies.MaxWeight, bodies.ObjectWeight, bodies.ArrayWeight, bodies.OtherWeight))
+			"the values of the body weigh %d, the limit is %d: an object weighs %d, a null %d, an array %d, a key or another value %d",
+			weight, bodies.MaxWeight, bodies.ObjectWeight, bodies.NullWeight, bodies.ArrayWeight, bodies.OtherWeight))
 	}
 	return nil
 }
