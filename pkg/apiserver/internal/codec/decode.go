@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	goyaml "go.yaml.in/yaml/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -141,6 +142,9 @@ func (b Body) convert() (data []byte, twice, err error) {
 	if b.Validation != validateIgnore {
 		if data, twice = yaml.YAMLToJSONStrict(b.Data); twice == nil {
 			return data, nil, nil
+		}
+		if duplicates := new(goyaml.TypeError); !errors.As(twice, &duplicates) {
+			return nil, nil, twice // the body is no YAML
 		}
 	}
 	data, err = yaml.YAMLToJSON(b.Data)
