@@ -86,21 +86,14 @@ func (n *names) sync(written int64) error {
 	return n.dir.Sync()
 }
 
-// persist makes durable what a killed process may have left in memory. Badger goes by the files as they are: it deletes the tables
-// that MANIFEST no longer lists, and new writes build on those in its logs. After a loss of power both must still hold.
+// persist makes durable what a killed process may have changed and not synced: the names, and MANIFEST. Badger deletes the tables that
+// MANIFEST does not list, and those that an older MANIFEST lists must not be gone after a loss of power.
 func persist(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
+	err := syncPath(filepath.Join(dir, db.ManifestFilename))
+	if errors.Is(err, fs.ErrNotExist) { // killed before it was created
+		err = nil
 	}
-	for _, e := range entries {
-		if e.Name() == db.ManifestFilename || filepath.Ext(e.Name()) == ".mem" {
-			if err := syncPath(filepath.Join(dir, e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	return syncPath(dir)
+	return errors.Join(err, syncPath(dir))
 }
 
 // makeFolders makes the folder of a database durable, with all folders above it that this process may open.

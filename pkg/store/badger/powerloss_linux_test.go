@@ -6,6 +6,7 @@ import (
 	"flag"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
@@ -37,6 +38,9 @@ func TestPowerLoss(t *testing.T) {
 			continue
 		}
 		d.close()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
 		dir, l = p.newDir(), at.ended()
 		if err := last.writeTo(dir); err != nil {
 			t.Fatal(err)
@@ -176,4 +180,71 @@ func (p *power) lose(d *disk, l *ledger) *image {
 		return os.RemoveAll(dir)
 	})
 	return im
+}
+
+// TestPowerLossAfterKill kills a process that has compacted tables and has not synced MANIFEST yet. The next process deletes the tables
+// that MANIFEST no longer lists, and loses its power.
+func TestPowerLossAfterKill(t *testing.T) {
+	const compaction = 40 // bytes of a record of MANIFEST with more than one table
+	p := &power{t: t, rng: rand.New(rand.NewPCG(1, 1))}
+	d, err := newDisk(p.newDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	l := newLedger()
+	p.runUntil(d, l, func(c *call) (hold, stop bool) {
+		if n := d.nodes[c.inode()]; c.nr == unix.SYS_FSYNC && n != nil && n.names == nil {
+			now, err := n.read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop = now.size-n.durable.size > compaction
+		}
+		return stop, stop
+	})
+	if err := d.settle(); err != nil {
+		t.Fatal(err)
+	}
+	l = l.ended()
+	before := l.acked
+	p.runUntil(d, l, func(c *call) (hold, stop bool) {
+		hold = c.nr == unix.SYS_OPENAT && filepath.Ext(c.path(1)) == ".sst"
+		return hold, l.acked > before
+	})
+	im, err := d.lose(allLost, p.rng)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := p.newDir()
+	if err := im.writeTo(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.open(t.Context(), dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// runUntil runs the process until a call, and kills it. A call that is held is never answered.
+func (p *power) runUntil(d *disk, l *ledger, at func(*call) (hold, stop bool)) {
+	o := startObserved(p.t, writerDir+"="+d.dir, writerStart+"="+l.starts())
+	defer o.kill()
+	found := newHolding()
+	note := func() {
+		for _, line := range o.lines() {
+			if err := l.note(line, found); err != nil {
+				p.t.Fatal(err)
+			}
+		}
+	}
+	for {
+		c := p.receive(o, note)
+		hold, stop := at(c)
+		if stop {
+			return
+		}
+		if !hold {
+			p.answer(o, c, p.handle(d, c))
+		}
+	}
 }
