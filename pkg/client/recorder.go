@@ -32,22 +32,14 @@ type Recorder struct {
 	component string
 	instance  string
 
-	queue      chan pending
+	queue      *pendingEvents
 	dropped    atomic.Uint64
 	last       atomic.Int64 // the time in the newest event's name
 	correlator *record.EventCorrelator
 	series     map[seriesKey]*eventsv1.Event
 }
 
-// pending is a queued event of either kind.
-type pending struct {
-	core   *corev1.Event
-	action *eventsv1.Event
-	report trace.Report
-}
-
 const (
-	queuedEvents  = 4096
 	eventAttempts = 12 // while the server cannot be reached, as in client-go
 	eventPause    = 10 * time.Second
 	maxNote       = 1024 // bytes that events.k8s.io allows
@@ -59,7 +51,7 @@ const (
 func NewRecorder(c Client, clk clock.Clock, src *clock.Source, component, instance string) *Recorder {
 	return &Recorder{
 		client: c, clock: clk, source: src, component: component, instance: instance,
-		queue: make(chan pending, queuedEvents), correlator: record.NewEventCorrelator(clk), series: map[seriesKey]*eventsv1.Event{},
+		queue: newPendingEvents(), correlator: record.NewEventCorrelator(clk), series: map[seriesKey]*eventsv1.Event{},
 	}
 }
 
@@ -100,9 +92,7 @@ func (r *Recorder) Dropped() uint64 { return r.dropped.Load() }
 
 func (r *Recorder) add(ctx context.Context, p pending) {
 	p.report = trace.From(ctx)
-	select {
-	case r.queue <- p:
-	default:
+	if !r.queue.add(p) {
 		r.dropped.Add(1)
 	}
 }
@@ -144,7 +134,8 @@ func (r *Recorder) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C():
 			r.finishSeries(ctx)
-		case p := <-r.queue:
+		case <-r.queue.ready:
+			p := r.queue.take()
 			began := r.clock.Now()
 			r.record(trace.With(ctx, p.report.Causes...), p)
 			if clock.Sleep(ctx, r.clock, min(r.clock.Since(began), longestRest)) != nil {
