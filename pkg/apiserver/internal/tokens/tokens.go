@@ -34,6 +34,8 @@ type Issuer struct {
 	issuer string
 	reader stage.Reader
 	clk    clock.Clock
+
+	verified verified
 }
 
 // New returns an Issuer that signs with key and looks up bound objects with r.
@@ -47,6 +49,9 @@ func New(key *ecdsa.PrivateKey, issuer string, r stage.Reader, clk clock.Clock) 
 
 // Ours reports whether a token names this issuer. It verifies nothing.
 func (i *Issuer) Ours(token string) bool {
+	if i.verified.find(token) != nil {
+		return true
+	}
 	signed, err := parse(token)
 	if err != nil {
 		return false
@@ -58,23 +63,27 @@ func (i *Issuer) Ours(token string) bool {
 // Verify verifies a token and returns its user and which of the wanted audiences it has. Without wanted audiences it must be for
 // the API server. The errors may be shown to the client.
 func (i *Issuer) Verify(ctx context.Context, token string, wanted []string) (user.Info, []string, error) {
-	signed, err := parse(token)
-	if err != nil {
-		return nil, nil, err
-	}
-	body, err := signed.Verify(&i.key.PublicKey)
-	if err != nil {
-		return nil, nil, err
-	}
-	if issuerOf(signed) == legacyIssuer {
-		return i.verifyLegacy(ctx, token, body, wanted)
-	}
-	var c claims
-	if err := json.Unmarshal(body, &c); err != nil {
-		return nil, nil, fmt.Errorf("claims: %w", err)
-	}
-	if c.Issuer != i.issuer {
-		return nil, nil, errors.New("the token is of another issuer")
+	c := i.verified.find(token)
+	if c == nil {
+		signed, err := parse(token)
+		if err != nil {
+			return nil, nil, err
+		}
+		body, err := signed.Verify(&i.key.PublicKey)
+		if err != nil {
+			return nil, nil, err
+		}
+		if issuerOf(signed) == legacyIssuer {
+			return i.verifyLegacy(ctx, token, body, wanted)
+		}
+		c = &claims{}
+		if err := json.Unmarshal(body, c); err != nil {
+			return nil, nil, fmt.Errorf("claims: %w", err)
+		}
+		if c.Issuer != i.issuer {
+			return nil, nil, errors.New("the token is of another issuer")
+		}
+		i.verified.add(token, c)
 	}
 	if err := i.inTime(c); err != nil {
 		return nil, nil, err
@@ -101,7 +110,7 @@ func (i *Issuer) Verify(ctx context.Context, token string, wanted []string) (use
 	return c.user(node), both, nil
 }
 
-func (i *Issuer) inTime(c claims) error {
+func (i *Issuer) inTime(c *claims) error {
 	now := i.clk.Now()
 	if now.After(time.Unix(int64(c.Expiry), 0).Add(leeway)) {
 		return errors.New("service account token has expired")
@@ -203,7 +212,7 @@ func Credential(token string) string {
 	return "JTI=" + c.ID
 }
 
-func (c claims) user(node *ref) *user.DefaultInfo {
+func (c *claims) user(node *ref) *user.DefaultInfo {
 	extra := map[string][]string{}
 	if c.ID != "" {
 		extra[user.CredentialIDKey] = []string{"JTI=" + c.ID}

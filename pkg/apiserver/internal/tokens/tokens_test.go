@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -313,6 +314,40 @@ func TestVerifyRefuses(t *testing.T) {
 				t.Errorf("error is %v, want %s", err, c.want)
 			}
 		})
+	}
+}
+
+// TestSignaturesAreVerifiedOnce verifies tokens again: from the claims that are kept, but with the time and the bound object of now.
+func TestSignaturesAreVerifiedOnce(t *testing.T) {
+	f := newFixture(t)
+	verify := func(token string) error {
+		_, _, err := f.Verify(t.Context(), token, nil)
+		return err
+	}
+	short, mounted := f.token(t, authenticationv1.TokenRequestSpec{}), f.token(t, authenticationv1.TokenRequestSpec{BoundObjectRef: toPod("")})
+	for range 2 {
+		for _, token := range []string{short, mounted} {
+			if err := verify(token); err != nil || f.verified.find(token) == nil {
+				t.Fatalf("got error %v, kept: %v", err, f.verified.find(token) != nil)
+			}
+		}
+	}
+	f.reader.Delete("pods", "ns", "p")
+	if err := verify(mounted); err == nil {
+		t.Error("a token is valid after its pod was deleted")
+	}
+	f.clk.Step(2 * time.Hour)
+	if err := verify(short); err == nil {
+		t.Error("a token is valid after it has expired")
+	}
+	if forged := short[:len(short)-4] + "AAAA"; verify(forged) == nil || f.verified.find(forged) != nil {
+		t.Error("a token with another signature is valid")
+	}
+	for i := range 2 * mostVerified {
+		f.verified.add(strconv.Itoa(i), &claims{})
+	}
+	if n := len(f.verified.claims); n > mostVerified {
+		t.Errorf("%d tokens are kept, want %d at most", n, mostVerified)
 	}
 }
 
