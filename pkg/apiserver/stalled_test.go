@@ -1,17 +1,13 @@
 package apiserver_test
 
 import (
-	"bytes"
 	"crypto/tls"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	testclock "k8s.io/utils/clock/testing"
@@ -20,23 +16,16 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/internal/measured"
+	"github.com/minikctl/minikctl/pkg/internal/unread"
 )
 
-// stalled is an HTTP/2 connection whose streams have a window of zero bytes, so that the server can't send any body.
+// stalled is a client that reads no response.
 type stalled struct {
-	t      *testing.T
-	framer *http2.Framer
-
-	mu    sync.Mutex // guards writes to framer
-	block bytes.Buffer
-	enc   *hpack.Encoder
-	next  uint32
-
-	begun chan struct{} // receives for each response that has begun
-	reset chan struct{} // receives for each stream that the server has reset
+	*unread.Conn
+	t *testing.T
 }
 
-func newStalled(t *testing.T, e *apiservertest.Env) *stalled {
+func newStalled(t *testing.T, e *apiservertest.Env) stalled {
 	t.Helper()
 	conf, err := rest.TLSConfigFor(e.AdminConfig)
 	if err != nil {
@@ -48,66 +37,20 @@ func newStalled(t *testing.T, e *apiservertest.Env) *stalled {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if _, err := conn.Write([]byte(http2.ClientPreface)); err != nil {
+	c, err := unread.New(conn, apiservertest.AdminToken)
+	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stalled{
-		t: t, framer: http2.NewFramer(conn, conn), next: 1,
-		begun: make(chan struct{}, 1000), reset: make(chan struct{}, 1000),
-	}
-	s.enc = hpack.NewEncoder(&s.block)
-	if err := s.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
-		t.Fatal(err)
-	}
-	go s.read()
-	return s
-}
-
-// read acknowledges what the server requires, until the connection is closed.
-func (s *stalled) read() {
-	for {
-		frame, err := s.framer.ReadFrame()
-		if err != nil {
-			return
-		}
-		switch f := frame.(type) {
-		case *http2.SettingsFrame:
-			if !f.IsAck() {
-				s.mu.Lock()
-				_ = s.framer.WriteSettingsAck() // fails when the connection is closed
-				s.mu.Unlock()
-			}
-		case *http2.PingFrame:
-			s.mu.Lock()
-			_ = s.framer.WritePing(true, f.Data)
-			s.mu.Unlock()
-		case *http2.HeadersFrame:
-			s.begun <- struct{}{}
-		case *http2.RSTStreamFrame:
-			s.reset <- struct{}{}
-		}
-	}
+	return stalled{c, t}
 }
 
 // get sends a request and returns when its response has begun.
-func (s *stalled) get(path string) {
+func (s stalled) get(path string, headers ...string) {
 	s.t.Helper()
-	s.mu.Lock()
-	s.block.Reset()
-	for _, h := range [][2]string{
-		{":method", "GET"}, {":scheme", "https"}, {":path", path}, {":authority", "h"}, {"authorization", "Bearer " + apiservertest.AdminToken},
-	} {
-		if err := s.enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
-			s.t.Fatal(err)
-		}
-	}
-	err := s.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: s.next, BlockFragment: s.block.Bytes(), EndStream: true, EndHeaders: true})
-	s.next += 2
-	s.mu.Unlock()
-	if err != nil {
+	if err := s.Get(path, headers...); err != nil {
 		s.t.Fatal(err)
 	}
-	<-s.begun
+	<-s.Begun
 }
 
 // largeMaps creates ConfigMaps of 900 KB.
@@ -140,7 +83,7 @@ func TestStalledWatch(t *testing.T) {
 			t.Fatal("the watch of a client that reads nothing has not ended")
 		}
 	}
-	<-s.reset
+	<-s.Reset
 	clk.Step(time.Hour / 4)
 	if n := running(t, metrics, "watch"); n != 1 {
 		t.Errorf("%d watches run, want the one without events", n)
