@@ -50,6 +50,7 @@ soak: ## the long loops: memory after a load, every damage of a store's files, 2
 	$(GO) test ./pkg/internal/clustertest -run TestKillDaemon -kills 50 -count 1 -v -timeout 30m
 	MINIKCTL_MEASURE=1 $(GO) test ./pkg/apiserver -run TestFairness -count 1 -v
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestMemoryReturns ./pkg/internal/bench
+	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestHostileClients ./pkg/internal/bench
 
 costs: ## the CPU time and memory of one request, for every shape of body, verb and place (hours)
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestCosts ./pkg/apiserver -timeout 12h

@@ -93,14 +93,16 @@ func TestStalledWatch(t *testing.T) {
 // TestStalledWatchesShare opens 300 watches of two large objects whose client never reads, and measures what they hold.
 func TestStalledWatchesShare(t *testing.T) {
 	measured.Only(t)
-	const watches, most = 300, 48 << 20
+	const watches, streams, most = 300, 100, 48 << 20 // streams of a connection
 	for _, path := range []string{"/api/v1/configmaps?watch=1", "/api/v1/namespaces/default/configmaps?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"} {
 		e := apiservertest.New(t)
 		largeMaps(t, e, 2)
 		before := memoryInUse()
-		s := newStalled(t, e)
-		for range watches {
-			s.get(path)
+		for range watches / streams {
+			s := newStalled(t, e)
+			for range streams {
+				s.get(path)
+			}
 		}
 		time.Sleep(2 * time.Second) // until all of them have encoded what they send
 		held := memoryInUse() - before

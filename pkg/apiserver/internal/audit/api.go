@@ -149,8 +149,12 @@ func listed(e *Entry, req *verbs.Request, l verbs.Listing, err error) {
 		return
 	}
 	meta := metav1.ListMeta{ResourceVersion: strconv.FormatUint(uint64(l.Revision), 10), Continue: l.Continue, RemainingItemCount: l.Remaining}
-	body, err := codec.KindOf(req).List(e.TrimAll(l.Items), meta, codec.JSON)
-	e.SetResponse(bytes.TrimSpace(body.Bytes()), err)
+	pieces, err := codec.KindOf(req).List(e.TrimAll(l.Items), meta, codec.JSON)
+	var body []byte
+	if err == nil {
+		body, err = pieces.Bytes()
+	}
+	e.SetResponse(bytes.TrimSpace(body), err)
 }
 
 func wrote(e *Entry, req *verbs.Request, out verbs.Result, err error) {

@@ -56,7 +56,7 @@ func TestListIsThatOfTheType(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(string(want)+"\n", string(got.Bytes())); diff != "" {
+		if diff := cmp.Diff(string(want)+"\n", string(joined(t, got))); diff != "" {
 			t.Errorf("JSON of %d: -want +got\n%s", n, diff)
 		}
 		var buf bytes.Buffer
@@ -66,10 +66,19 @@ func TestListIsThatOfTheType(t *testing.T) {
 		if got, err = k.List(its, list.ListMeta, Protobuf); err != nil {
 			t.Fatal(err)
 		}
-		if got.Size() != buf.Len() || !bytes.Equal(got.Bytes(), buf.Bytes()) {
-			t.Errorf("protobuf of %d:\nwant %q\ngot  %q", n, buf.Bytes(), got.Bytes())
+		if b := joined(t, got); !bytes.Equal(b, buf.Bytes()) {
+			t.Errorf("protobuf of %d:\nwant %q\ngot  %q", n, buf.Bytes(), b)
 		}
 	}
+}
+
+func joined(t *testing.T, p Pieces) []byte {
+	t.Helper()
+	b, err := p.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // An object is encoded once for all requests of a format. Encoding does not change it.

@@ -36,22 +36,15 @@ func Partial(it *cache.Item, version string, f Format) ([]byte, error) {
 
 // PartialList returns the list of the items' metadata, which shares the bytes of Partial.
 func PartialList(items []*cache.Item, meta metav1.ListMeta, version string, f Format) (Pieces, error) {
-	bodies := make([][]byte, len(items))
-	for i, it := range items {
-		b, err := Partial(it, version, f)
-		if err != nil {
-			return nil, err
-		}
-		bodies[i] = b
-	}
+	encode := func(it *cache.Item) ([]byte, error) { return Partial(it, version, f) }
 	if f == Protobuf {
-		return protobufList(partialKind(version), meta, bodies)
+		return protobufList(partialKind(version), meta, items, encode)
 	}
 	m, err := json.Marshal(meta)
 	if err != nil {
 		return nil, fmt.Errorf("encode list metadata: %w", err)
 	}
-	return jsonList(partialKind(version), m, bodies, nil), nil
+	return jsonList(partialKind(version), m, items, encode, nil), nil
 }
 
 // partialOf returns the metadata of obj.

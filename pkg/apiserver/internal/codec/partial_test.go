@@ -32,7 +32,7 @@ func TestPartialListIsThatOfTheType(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(string(want)+"\n", string(got.Bytes())); diff != "" {
+		if diff := cmp.Diff(string(want)+"\n", string(joined(t, got))); diff != "" {
 			t.Errorf("JSON in %s: -want +got\n%s", version, diff)
 		}
 		var buf bytes.Buffer
@@ -42,8 +42,8 @@ func TestPartialListIsThatOfTheType(t *testing.T) {
 		if got, err = PartialList(its, list.ListMeta, version, Protobuf); err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(got.Bytes(), buf.Bytes()) {
-			t.Errorf("protobuf in %s:\nwant %q\ngot  %q", version, buf.Bytes(), got.Bytes())
+		if b := joined(t, got); !bytes.Equal(b, buf.Bytes()) {
+			t.Errorf("protobuf in %s:\nwant %q\ngot  %q", version, buf.Bytes(), b)
 		}
 	}
 }

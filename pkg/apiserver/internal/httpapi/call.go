@@ -12,6 +12,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/audit"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/fair"
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
@@ -25,6 +26,7 @@ type call struct {
 	header  http.Header  // of the response
 	audit   *audit.Entry // nil: there is no audit log
 	seat    fair.Seat    // its place among the concurrent requests
+	clock   clock.Clock  // nil: the request's time is not limited
 
 	mu     sync.Mutex
 	warned map[string]bool

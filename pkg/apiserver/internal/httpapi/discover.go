@@ -53,7 +53,7 @@ func (s *Handler) discoverAll(w http.ResponseWriter, r *http.Request, legacy boo
 		return
 	}
 	suffix := ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-	writeBody(w, r, media.Format.String()+suffix, http.StatusOK, codec.Pieces{b})
+	writeBody(w, r, media.Format.String()+suffix, http.StatusOK, b)
 }
 
 // discoverVersion serves /api/V.

@@ -30,6 +30,7 @@ func (s *Handler) filters() []filter {
 		s.recover,      // responds with 500 after a panic
 		s.deadline,     // for requests that are not long-running
 		s.authenticate, // sets the user
+		s.bound,        // bounds the number of requests in flight
 		s.record,       // the audit log
 		s.impersonate,  // replaces the user
 		s.shed,         // rejects requests while the memory limit is nearly reached
@@ -50,7 +51,7 @@ func (s *Handler) begin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.running.begin()
 		defer s.running.end()
-		c := &call{began: s.config.Clock.Now(), header: w.Header(), address: parseAddress(r.Method, r.URL)}
+		c := &call{clock: s.config.Clock, began: s.config.Clock.Now(), header: w.Header(), address: parseAddress(r.Method, r.URL)}
 		id := r.Header.Get("Audit-Id")
 		if id == "" {
 			id = string(s.config.Random.UID())

@@ -54,23 +54,26 @@ type Config struct {
 
 // Handler serves the API over HTTP.
 type Handler struct {
-	config  Config
-	metrics metrics
-	running inflight
-	fair    *fair.Limit
-	held    *heldObjects
-	bodies  *bodies.Limit
-	flows   flows
-	memory  *pressure
-	handler http.Handler
+	config   Config
+	metrics  metrics
+	running  inflight
+	crowd    *crowd
+	fair     *fair.Limit
+	held     *heldObjects
+	bodies   *bodies.Limit // admitted
+	received *bodies.Limit
+	flows    flows
+	memory   *pressure
+	handler  http.Handler
 }
 
 // New returns the handler.
 func New(cfg Config) *Handler {
 	s := &Handler{config: cfg, metrics: newMetrics(cfg.Metrics), held: newHeldObjects(heldBytes), flows: flows{reader: cfg.Reader}}
 	s.memory = &pressure{limit: cfg.MemoryLimit, clock: cfg.Clock, read: readMemory}
+	s.crowd = newCrowd(mostRequests, mostOfUser)
 	s.fair = s.newLimit()
-	s.bodies = s.newBodies()
+	s.bodies, s.received = s.newBodies(), s.newReceived()
 	s.handler = chain(s.routes(), s.filters())
 	return s
 }

@@ -8,10 +8,12 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/bodies"
+	"github.com/minikctl/minikctl/pkg/clock"
 )
 
 // The limits of large bodies. The admitted ones take up to 180 MB for each full body of JSON. YAML takes some four times as much time
@@ -22,12 +24,24 @@ const (
 	waitingBodies = 64 << 20
 	waitingOfUser = 16 << 20
 	yamlWeight    = 4
+
+	// Of the bodies that are being received, the part behind the first smallBody bytes. They wait by their announced size, of which
+	// the server holds nothing yet.
+	bodiesReceived  = 32 << 20
+	bodiesAnnounced = 1 << 30
+	receiveTime     = 15 * time.Second // of that part
 )
 
 func (s *Handler) newBodies() *bodies.Limit {
 	return bodies.New(bodies.Config{
 		Small: smallBody, Large: bodiesInWork, Waiting: waitingBodies, PerUser: waitingOfUser,
 		Patience: requestTimeout / 4, Clock: s.config.Clock,
+	})
+}
+
+func (s *Handler) newReceived() *bodies.Limit {
+	return bodies.New(bodies.Config{
+		Large: bodiesReceived, Waiting: bodiesAnnounced, PerUser: bodiesAnnounced / 2, Patience: requestTimeout / 4, Clock: s.config.Clock,
 	})
 }
 
@@ -39,7 +53,7 @@ func (s *Handler) limitBodies(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		b := &limitedBody{ReadCloser: r.Body, limit: s.bodies}
+		b := &limitedBody{ReadCloser: r.Body, limit: s.bodies, received: s.received, clock: s.config.Clock}
 		defer b.leave()
 		r.Body = b
 		next.ServeHTTP(w, r)
@@ -49,8 +63,38 @@ func (s *Handler) limitBodies(next http.Handler) http.Handler {
 // limitedBody is a request's body that waits for its turn once it has been read.
 type limitedBody struct {
 	io.ReadCloser
-	limit *bodies.Limit
-	done  func() // nil: not admitted
+	limit    *bodies.Limit
+	received *bodies.Limit
+	clock    clock.Clock
+	done     func() // nil: not admitted
+}
+
+// receive waits until the rest of a large body may be received, which then has to arrive within receiveTime. The caller must call
+// done, when the body has been received and admitted or refused.
+func (b *limitedBody) receive(w http.ResponseWriter, r *http.Request) (done func(), err error) {
+	size := maxBody
+	if n := r.ContentLength; n >= 0 {
+		size = int(min(n, maxBody))
+	}
+	leave, err := b.received.Enter(r.Context(), callOf(r).user.GetName(), size)
+	if err != nil {
+		return func() {}, busyBodies(err)
+	}
+	open := &openResponse{w: w}
+	timer := b.clock.AfterFunc(receiveTime, func() { open.stop((*http.ResponseController).SetReadDeadline) })
+	return func() {
+		timer.Stop()
+		open.end()
+		leave()
+	}, nil
+}
+
+// busyBodies returns the error for a client whose body is not admitted.
+func busyBodies(err error) error {
+	if errors.Is(err, bodies.ErrBusy) {
+		return apierrors.NewTooManyRequests("the server handles too many large requests, please try again later", 1)
+	}
+	return err
 }
 
 // enter waits for the body's turn. The turn ends with the request.
@@ -62,11 +106,8 @@ func (b *limitedBody) enter(ctx context.Context, user, media string, size int) e
 		size *= yamlWeight
 	}
 	done, err := b.limit.Enter(ctx, user, size)
-	if errors.Is(err, bodies.ErrBusy) {
-		return apierrors.NewTooManyRequests("the server handles too many large requests, please try again later", 1)
-	}
 	b.done = done
-	return err
+	return busyBodies(err)
 }
 
 func (b *limitedBody) leave() {

@@ -1,10 +1,6 @@
 package httpapi
 
-import (
-	"net/http"
-
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
-)
+import "net/http"
 
 // keySet serves the public keys with which other servers verify the cluster's ServiceAccount tokens.
 func (s *Handler) keySet(w http.ResponseWriter, r *http.Request) {
@@ -25,5 +21,5 @@ func publish(w http.ResponseWriter, r *http.Request, contentType string, b []byt
 		return
 	}
 	w.Header().Set("Cache-Control", "public, max-age=3600")
-	writeBody(w, r, contentType, http.StatusOK, codec.Pieces{b})
+	writeBody(w, r, contentType, http.StatusOK, b)
 }

@@ -1,12 +1,14 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,12 +23,35 @@ const maxBody = 3 << 20
 
 // readBody reads a request's body. A large one waits until it is admitted.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	limited, _ := r.Body.(*limitedBody)
+	done := callOf(r).awaitBody(r.Context())
+	body := http.MaxBytesReader(w, r.Body, maxBody)
+	b, err := io.ReadAll(io.LimitReader(body, smallBody))
+	if err == nil && len(b) == smallBody {
+		if limited != nil {
+			var leave func()
+			if leave, err = limited.receive(w, r); err == nil {
+				defer leave()
+			}
+		}
+		rest := bytes.NewBuffer(b)
+		if err == nil {
+			_, err = rest.ReadFrom(body)
+		}
+		b = rest.Bytes()
+	}
+	done()
+	if apierrors.IsTooManyRequests(err) {
+		return nil, err
+	}
 	if large := new(http.MaxBytesError); errors.As(err, &large) {
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxBody))
 	}
 	if err != nil && r.Context().Err() != nil {
 		return nil, context.Cause(r.Context())
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, apierrors.NewTimeoutError("the body of the request was not received in time", 0)
 	}
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -34,7 +59,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err := checkWeight(r.Header.Get("Content-Type"), b); err != nil {
 		return nil, err
 	}
-	if limited, ok := r.Body.(*limitedBody); ok {
+	if limited != nil {
 		if err := limited.enter(r.Context(), callOf(r).user.GetName(), r.Header.Get("Content-Type"), len(b)); err != nil {
 			return nil, err
 		}

@@ -127,11 +127,11 @@ func (s *Handler) writeList(w http.ResponseWriter, r *http.Request, k codec.Kind
 		if err != nil {
 			return err
 		}
-		b, err := p.JSON(l.Items, meta, true)
+		pieces, err := p.List(l.Items, meta)
 		if err != nil {
 			return err
 		}
-		writeEncoded(w, r, media, http.StatusOK, b)
+		return writePages(w, r, media, pieces)
 	case media.Partial():
 		pieces, err := codec.PartialList(l.Items, meta, media.As.Version, media.Encoding())
 		if err != nil {
@@ -145,19 +145,22 @@ func (s *Handler) writeList(w http.ResponseWriter, r *http.Request, k codec.Kind
 		}
 		return writePages(w, r, media, pieces)
 	}
-	return nil
 }
 
 // writePages writes a list in pieces. They are joined only for YAML and indented JSON.
 func writePages(w http.ResponseWriter, r *http.Request, media codec.Media, pieces codec.Pieces) error {
-	if media.Format == codec.YAML || media.Format == codec.JSON && media.Pretty {
-		b, err := codec.Finish(pieces.Bytes(), media)
-		if err != nil {
-			return err
-		}
-		pieces = codec.Pieces{b}
+	contentType := media.Format.String()
+	if media.Format != codec.YAML && !(media.Format == codec.JSON && media.Pretty) {
+		return writePieces(w, r, contentType, pieces)
 	}
-	writeBody(w, r, media.Format.String(), http.StatusOK, pieces)
+	b, err := pieces.Bytes()
+	if err != nil {
+		return err
+	}
+	if b, err = codec.Finish(b, media); err != nil {
+		return err
+	}
+	writeBody(w, r, contentType, http.StatusOK, b)
 	return nil
 }
 

@@ -1,13 +1,8 @@
 package httpapi
 
 import (
-	"compress/gzip"
-	"io"
 	"log/slog"
 	"net/http"
-	"strconv"
-	"strings"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,18 +11,6 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/audit"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
 )
-
-// gzipFrom is the minimum size of a compressed response. Compressing less costs more time than it saves.
-const gzipFrom = 128 << 10
-
-// gzips holds compressors for reuse: they are large.
-var gzips = sync.Pool{New: func() any {
-	gz, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
-	if err != nil {
-		panic(err) // BestSpeed is a level
-	}
-	return gz
-}}
 
 // writeObject responds with an object that is not in the cache.
 func writeObject(w http.ResponseWriter, r *http.Request, m codec.Media, code int, obj runtime.Object, gvk schema.GroupVersionKind) {
@@ -44,63 +27,52 @@ func writeObject(w http.ResponseWriter, r *http.Request, m codec.Media, code int
 		http.Error(w, "500 internal server error", http.StatusInternalServerError)
 		return
 	}
-	writeBody(w, r, m.Format.String(), code, codec.Pieces{b})
+	writeBody(w, r, m.Format.String(), code, b)
 }
 
 // writeEncoded responds with the encoding of an object from the cache.
 func writeEncoded(w http.ResponseWriter, r *http.Request, m codec.Media, code int, b []byte) {
+	if m.Format == codec.JSON && !m.Pretty {
+		writeBody(w, r, m.Format.String(), code, b, newline)
+		return
+	}
 	out, err := codec.Finish(b, m)
 	if err != nil {
 		fail(w, r, err)
 		return
 	}
-	writeBody(w, r, m.Format.String(), code, codec.Pieces{out})
+	writeBody(w, r, m.Format.String(), code, out)
 }
 
-// writeBody writes a body, compressed if it is large and the client accepts gzip.
-func writeBody(w http.ResponseWriter, r *http.Request, contentType string, code int, body codec.Pieces) {
-	h := w.Header()
-	h.Set("Content-Type", contentType)
-	size := body.Size()
-	if size < gzipFrom || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		h.Set("Content-Length", strconv.Itoa(size))
-		w.WriteHeader(code)
-		writePieces(w, body)
-		return
+var newline = []byte("\n")
+
+// writeBody responds with the parts of a body.
+func writeBody(w http.ResponseWriter, r *http.Request, contentType string, code int, parts ...[]byte) {
+	out := newBodyWriter(w, r, contentType, code)
+	defer out.release()
+	for _, b := range parts {
+		out.add(b)
 	}
-	h.Set("Content-Encoding", "gzip")
-	h.Add("Vary", "Accept-Encoding")
-	w.WriteHeader(code)
-	gz := gzips.Get().(*gzip.Writer)
-	defer gzips.Put(gz)
-	gz.Reset(w)
-	writePieces(gz, body)
-	_ = gz.Close() // fails only when the client has disconnected
+	out.end()
 }
 
-// chunk is the size in which small pieces are written: each write is an HTTP/2 frame.
-const chunk = 32 << 10
-
-func writePieces(w io.Writer, body codec.Pieces) {
-	if len(body) == 1 {
-		_, _ = w.Write(body[0]) // fails only when the client has disconnected
-		return
-	}
-	buf := make([]byte, 0, chunk)
-	for _, p := range body {
-		if len(buf)+len(p) > chunk {
-			if _, err := w.Write(buf); err != nil {
-				return
-			}
-			buf = buf[:0]
+// writePieces responds with a body that is encoded while it is written. It returns an error before it has begun to respond. A later
+// one ends the connection, since otherwise the client takes the part for the whole.
+func writePieces(w http.ResponseWriter, r *http.Request, contentType string, pieces codec.Pieces) error {
+	out := newBodyWriter(w, r, contentType, http.StatusOK)
+	defer out.release()
+	for b, err := range pieces {
+		if err != nil && !out.begun {
+			return err
 		}
-		if len(p) > chunk {
-			if _, err := w.Write(p); err != nil {
-				return
-			}
-			continue
+		if err != nil {
+			slog.ErrorContext(r.Context(), "encode response", "path", r.URL.Path, "err", err)
+			panic(http.ErrAbortHandler)
 		}
-		buf = append(buf, p...)
+		if out.add(b); out.failed {
+			return nil // the client has disconnected
+		}
 	}
-	_, _ = w.Write(buf)
+	out.end()
+	return nil
 }

@@ -26,8 +26,12 @@ import (
 const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 90 * time.Second
-	maxHeader     = 1 << 20
-	maxStreams    = 1000 // of one HTTP/2 connection: watches share it
+	maxHeader     = 128 << 10
+	maxStreams    = 100 // of one HTTP/2 connection: clients with more watches open more connections
+
+	// Parts of bodies that have been received over HTTP/2 and not been read.
+	unreadOfStream     = 64 << 10
+	unreadOfConnection = 128 << 10
 )
 
 // Config configures the listeners.
@@ -157,6 +161,7 @@ func newHTTPServer(ctx context.Context, h http.Handler) *http.Server {
 		Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, Protocols: protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, SendPingTimeout: 30 * time.Second, WriteByteTimeout: 30 * time.Second,
+			MaxReceiveBufferPerStream: unreadOfStream, MaxReceiveBufferPerConnection: unreadOfConnection,
 		},
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {

@@ -35,10 +35,50 @@ func (p Printer) columns() []objects.ColumnOf {
 // first. It appends the bytes itself: the objects are already encoded, and a marshaller would check and copy them again at
 // each level.
 func (p Printer) JSON(items []*cache.Item, meta metav1.ListMeta, header bool) ([]byte, error) {
-	columns := p.columns()
+	b, err := p.head(meta, header)
+	if err != nil {
+		return nil, err
+	}
+	for i, it := range items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = p.appendRow(b, it); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, "]}"...), nil
+}
+
+// List returns the metav1.Table of items, with column definitions and a newline. Rows are made when they are reached.
+func (p Printer) List(items []*cache.Item, meta metav1.ListMeta) (codec.Pieces, error) {
+	head, err := p.head(meta, true)
+	if err != nil {
+		return nil, err
+	}
+	return func(yield func([]byte, error) bool) {
+		if !yield(head, nil) {
+			return
+		}
+		for i, it := range items {
+			var b []byte
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b, err := p.appendRow(b, it)
+			if !yield(b, err) || err != nil {
+				return
+			}
+		}
+		yield([]byte("]}\n"), nil)
+	}, nil
+}
+
+// head returns a table up to its rows.
+func (p Printer) head(meta metav1.ListMeta, header bool) ([]byte, error) {
 	var defs []metav1.TableColumnDefinition
 	if header {
-		defs = definitions(columns)
+		defs = definitions(p.columns())
 	}
 	b := append([]byte(nil), `{"kind":"Table","apiVersion":"`+metav1.GroupName+"/"+p.Version+`","metadata":`...)
 	b, err := appendJSON(b, meta)
@@ -49,16 +89,7 @@ func (p Printer) JSON(items []*cache.Item, meta metav1.ListMeta, header bool) ([
 	if b, err = appendJSON(b, defs); err != nil {
 		return nil, err
 	}
-	b = append(b, `,"rows":[`...)
-	for i, it := range items {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		if b, err = p.appendRow(b, columns, it); err != nil {
-			return nil, err
-		}
-	}
-	return append(b, "]}"...), nil
+	return append(b, `,"rows":[`...), nil
 }
 
 func definitions(columns []objects.ColumnOf) []metav1.TableColumnDefinition {
@@ -71,13 +102,13 @@ func definitions(columns []objects.ColumnOf) []metav1.TableColumnDefinition {
 	return out
 }
 
-func (p Printer) appendRow(b []byte, columns []objects.ColumnOf, it *cache.Item) ([]byte, error) {
+func (p Printer) appendRow(b []byte, it *cache.Item) ([]byte, error) {
 	obj, err := it.Object()
 	if err != nil {
 		return nil, err
 	}
 	b = append(b, `{"cells":[`...)
-	for i, c := range columns {
+	for i, c := range p.columns() {
 		if i > 0 {
 			b = append(b, ',')
 		}
