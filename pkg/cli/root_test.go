@@ -231,6 +231,7 @@ func TestExitError(t *testing.T) {
 
 func TestRun(t *testing.T) {
 	t.Setenv("MINIKCTL_HOME", t.TempDir())
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	for _, c := range []struct {
 		args     string
 		code     int
@@ -296,11 +297,16 @@ func TestNoClusterIsCreated(t *testing.T) {
 		{"a mistyped flag before the name", "up -d --nodse=3 --name two", "why pod/x --name two", 1, "", "the last up failed: unknown flag: --nodse"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "home")
+			tmp := t.TempDir()
+			dir, user := filepath.Join(tmp, "home"), filepath.Join(tmp, "user")
 			t.Setenv("MINIKCTL_HOME", dir)
+			t.Setenv("XDG_RUNTIME_DIR", user)
 			if c.before != "" {
 				if code, out, _ := run(t, append([]string{"minikctl"}, strings.Fields(c.before)...)...); code != 1 {
 					t.Fatalf("%s: got %d, %s", c.before, code, out)
+				}
+				if _, err := os.Lstat(dir); err == nil {
+					t.Errorf("%s: %s is left", c.before, dir)
 				}
 			}
 			code, out, errOut := run(t, append([]string{"minikctl"}, strings.Fields(c.args)...)...)
@@ -313,8 +319,10 @@ func TestNoClusterIsCreated(t *testing.T) {
 			if _, _, errOut := run(t, "minikctl", "down", "--purge", "--name", nameOf(strings.Fields(c.args))); errOut != "" {
 				t.Errorf("down --purge: %s", errOut)
 			}
-			if _, err := os.Lstat(dir); err == nil {
-				t.Errorf("%s is left", dir)
+			for _, path := range []string{dir, filepath.Join(user, "minikctl")} {
+				if _, err := os.Lstat(path); err == nil {
+					t.Errorf("%s is left", path)
+				}
 			}
 		})
 	}
@@ -380,6 +388,7 @@ func TestLogsOfDaemon(t *testing.T) {
 // TestStatusShowsRefusedUp checks that status shows a failed up.
 func TestStatusShowsRefusedUp(t *testing.T) {
 	t.Setenv("MINIKCTL_HOME", t.TempDir())
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	lock := filepath.Join(daemon.PathsOf("two").Data, autostart.LockFile)
 	if err := os.MkdirAll(filepath.Dir(lock), 0o700); err != nil {
 		t.Fatal(err)

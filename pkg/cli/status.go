@@ -72,7 +72,7 @@ func statusRow(ctx context.Context, env *Env, p daemon.Paths) (row, notes []stri
 		if daemon.PodsKept(p) {
 			state = "stopped, pods run"
 		}
-		if _, err := os.Stat(autostart.RefusedFile(daemon.Home(), p.Name)); err == nil {
+		if _, refused := autostart.Refused(daemon.Home(), p.Name); refused {
 			state += ", last up failed"
 		}
 		return []string{p.Name, state, "", "", "", "", p.Data}, nil, nil

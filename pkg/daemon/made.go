@@ -106,16 +106,25 @@ func Refuse(name string, err error) error {
 	if CheckName(name) != nil {
 		return nil // the name is invalid: no command starts such a cluster
 	}
-	if err := makeFolder(Home()); err != nil {
+	path := autostart.RefusedFile(Home(), name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return os.WriteFile(autostart.RefusedFile(Home(), name), []byte(err.Error()+"\n"), 0o600)
+	if err := checkPrivate(filepath.Dir(path)); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(err.Error()+"\n"), 0o600)
 }
 
 // removeRefused removes the record that Refuse has made.
 func removeRefused(name string) error {
-	if err := os.Remove(autostart.RefusedFile(Home(), name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+	path := autostart.RefusedFile(Home(), name)
+	err := os.Remove(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
 	}
-	return nil
+	if err == nil {
+		_ = os.Remove(filepath.Dir(path)) // fails if another cluster uses it
+	}
+	return err
 }

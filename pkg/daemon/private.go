@@ -11,11 +11,16 @@ import (
 // checkSocket refuses a socket whose folder other users can write to. Any user can create a folder below /tmp, and would read
 // the requests that commands send to a socket there.
 func checkSocket(p Paths) error {
-	dir := filepath.Dir(p.Socket)
-	info, err := os.Lstat(dir)
+	err := checkPrivate(filepath.Dir(p.Socket))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
+	return err
+}
+
+// checkPrivate refuses a folder that other users can write to.
+func checkPrivate(dir string) error {
+	info, err := os.Lstat(dir)
 	if err != nil {
 		return err
 	}

@@ -10,16 +10,12 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/minikctl/minikctl/pkg/autostart"
 )
 
-// Folder returns the folder in which the daemons of this user claim ranges: $XDG_RUNTIME_DIR/minikctl/ranges, or else
-// minikctl-UID/ranges in the folder for temporary files.
-func Folder() string {
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
-		return filepath.Join(dir, "minikctl", "ranges")
-	}
-	return filepath.Join(os.TempDir(), "minikctl-"+strconv.Itoa(os.Getuid()), "ranges")
-}
+// Folder returns the folder in which the daemons of this user claim ranges.
+func Folder() string { return filepath.Join(autostart.UserFolder(), "ranges") }
 
 // Claim returns the range that owner has claimed in folder, or claims one. The owner is the absolute path of a daemon's data
 // folder. A claim whose owner no longer exists is void. Claim skips ranges in which a socket listens, such as those of other
