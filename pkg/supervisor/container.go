@@ -14,9 +14,10 @@ import (
 
 // container is a container that runs or has ended. supervisor.mu guards the fields that change.
 type container struct {
-	spec   *wire.Spec
-	status wire.Status
-	reason string // why the supervisor has killed it; "" if it has not
+	spec    *wire.Spec
+	status  wire.Status
+	reason  string // why the supervisor has killed it; "" if it has not
+	killing bool   // its processes are being killed, and can't create sessions
 
 	listener *listener                 // answers its system calls; nil without a filter
 	keeping  keeping                   // what the keeper holds of it
@@ -76,6 +77,7 @@ func (s *supervisor) launch(c *container) error {
 	c.keeping.process = openProcess(child.Process)
 	s.dropReused(child.Process)
 	c.status.PID, c.status.Born, c.status.Cgroup = child.PID, child.Born, string(c.cgroup)
+	c.status.Tag = tag(child.Process, c.spec.Folder)
 	c.status.Running = true
 	// Saved before the program may run: if the supervisor dies now, the next one finds the process.
 	err = c.save()

@@ -66,6 +66,9 @@ func (s *supervisor) joinExec(c *container, child *child) {
 	s.joinSession(c, child.Process)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if c.status.Tag != 0 {
+		setTag(child.PID, c.status.Tag)
+	}
 	if c.execs == nil {
 		c.execs = map[wire.Process]struct{}{}
 	}

@@ -9,27 +9,42 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// A container's processes are those of its cgroup, where the supervisor can make one. Elsewhere they are those of its
-// sessions: a process leaves its session only by setsid, and the filter reports each setsid. A session counts as the
-// container's only together with the start time of its leader, because the kernel gives the number of an ended session to
-// later processes. Without a filter, the container's variable in the environment identifies processes as well.
+// A container's processes are those of its cgroup, where the supervisor can make one. Elsewhere they are those with its tag
+// (tag_linux.go). Where the kernel has no tags, they are those of its sessions: a process leaves its session only by setsid,
+// and the filter reports each setsid. A session counts as the container's only together with the start time of its leader,
+// because the kernel gives the number of an ended session to later processes. Without a filter, the container's variable in
+// the environment identifies processes as well.
 
-// killTries bounds how long a container's processes may exist after SIGKILL: about a second.
-const killTries = 200
+const (
+	// killTries bounds how long killed processes may exist: about a second.
+	killTries = 200
+	// killTime bounds how long a container may create processes faster than they are killed.
+	killTime = time.Minute
+)
 
-// killAll kills all processes of a container except the first, which is dead or dies with its process group.
+// killAll kills all processes of a container except the first, which is dead or dies with its process group. It repeats
+// this until no process is found. From now on the container's processes can't create sessions, so that those that fork all
+// the time stay in process groups, which die at once.
 func (s *supervisor) killAll(c *container) {
-	clean := 0 // scans without a process of the container since the last one with some
-	for range killTries {
+	tag := s.startKilling(c)
+	dying := map[wire.Process]struct{}{}
+	clean, tries := 0, 0 // scans without a process of the container, and without a new one, since the last one with some
+	for end := time.Now().Add(killTime); tries < killTries && time.Now().Before(end); {
 		if s.empty(c) {
 			return
+		}
+		found, missed := killTagged(tag, dying)
+		if found > 0 {
+			clean, tries = 0, 0
+			continue // at once, before the remaining ones fork
 		}
 		left := s.killCgroup(c)
 		for _, p := range s.sessionMembers(c, index(processes())) {
 			p.signal(syscall.SIGKILL)
 			left = true
 		}
-		if clean++; left {
+		tries++
+		if clean++; left || missed {
 			clean = 0
 		}
 		if clean == 2 { // a single scan can miss a process that is created while the list of processes is read
@@ -38,6 +53,23 @@ func (s *supervisor) killAll(c *container) {
 		pause()
 	}
 	logf("%s: some processes do not die", c.spec.ID)
+}
+
+// startKilling refuses new sessions to the container's processes, and returns the tag by which to find them, or 0.
+func (s *supervisor) startKilling(c *container) (tag uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.killing = true
+	if c.status.Boot != s.boot || s.grouped(c) {
+		return 0
+	}
+	return c.status.Tag
+}
+
+// grouped reports whether all processes of c are in its cgroup. s.mu must be held.
+func (s *supervisor) grouped(c *container) bool {
+	// With a cgroup, only the sessions of commands that run outside the cgroup are recorded.
+	return c.cgroup != noCgroup && len(c.status.Leaders) == 0
 }
 
 // killCgroup kills all processes in a container's cgroup. It returns whether there were any.
@@ -78,10 +110,10 @@ func (s *supervisor) sessionMembers(c *container, all map[int]process) []process
 		all:      all,
 		leaders:  append(slices.Clone(c.status.Leaders), wire.Process{PID: c.status.PID, Born: c.status.Born}),
 		root:     c.spec.Root(),
+		tag:      c.status.Tag,
 		filtered: c.listener != nil,
 	}
-	// With a cgroup, only the sessions of commands that run outside the cgroup are recorded.
-	grouped, boot := c.cgroup != noCgroup && len(c.status.Leaders) == 0, c.status.Boot
+	grouped, boot := s.grouped(c), c.status.Boot
 	s.mu.Unlock()
 	if grouped || boot != s.boot {
 		return nil
@@ -99,6 +131,7 @@ func (s *supervisor) sessionMembers(c *container, all map[int]process) []process
 type process struct {
 	wire.Process
 	parent, session int
+	group           int // of processes; 0: unknown
 	zombie          bool
 	exit            syscall.WaitStatus // of a zombie; see readable
 }
@@ -112,18 +145,22 @@ func index(all []process) map[int]process {
 	return byPID
 }
 
-// membership decides which processes belong to the sessions of a container.
+// membership decides which processes outside a container's cgroup belong to it.
 type membership struct {
 	all      map[int]process
 	leaders  []wire.Process // of the container's sessions; the last one is the container's first process
 	root     string         // the value of the container's variable
-	filtered bool           // every setsid was reported
+	tag      uint64         // 0: none
+	filtered bool           // every setsid was reported, and no tag changed
 }
 
 func (m *membership) has(p process) bool {
 	since := m.leaders[len(m.leaders)-1].Born
 	if p.zombie || p.Born < since {
 		return false
+	}
+	if hasTag(p.PID, m.tag) {
+		return true
 	}
 	for _, leader := range m.leaders {
 		if leader.PID == p.session {

@@ -167,16 +167,6 @@ func (l *listener) unused() bool {
 	return err == nil && events&unix.POLLHUP != 0
 }
 
-func pollNow(fd uintptr) int16 {
-	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	for {
-		_, err := unix.Poll(p, 0)
-		if !errors.Is(err, unix.EINTR) {
-			return p[0].Revents
-		}
-	}
-}
-
 func ioctl(fd uintptr, request uint, arg unsafe.Pointer) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, uintptr(request), uintptr(arg)); errno != 0 {
 		return errno
@@ -197,9 +187,17 @@ func (l *listener) handle(n *request) {
 	}
 }
 
-// setsid records the session that the caller is about to make. The cgroup of a container makes that unnecessary.
+// setsid records the session that the caller is about to create, unless the cgroup or the tag of the container makes that
+// unnecessary. It refuses the session if the container is being killed.
 func (l *listener) setsid(n *request) {
-	if l.cgroup == noCgroup {
+	l.s.mu.Lock()
+	killing, tagged := l.c.killing, l.c.status.Tag != 0
+	l.s.mu.Unlock()
+	if killing {
+		l.done(n, unix.EPERM)
+		return
+	}
+	if l.cgroup == noCgroup && !tagged {
 		pid := threadGroup(int(n.pid))
 		leader := wire.Process{PID: pid, Born: born(pid)}
 		if l.valid(n) { // so that pid is the caller's

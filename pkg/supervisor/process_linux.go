@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -63,8 +64,8 @@ func send(p wire.Process, sig syscall.Signal, flags int) error {
 	return unix.PidfdSendSignal(fd, sig, nil, flags)
 }
 
-// processes lists the processes of the machine.
-func processes() []process {
+// processNumbers lists the names of the folders in /proc that belong to processes, in ascending order.
+func processNumbers() []string {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -74,11 +75,13 @@ func processes() []process {
 	if err != nil {
 		return nil
 	}
+	return slices.DeleteFunc(names, func(name string) bool { return name[0] < '0' || name[0] > '9' })
+}
+
+// processes lists the processes of the machine.
+func processes() []process {
 	var all []process
-	for _, name := range names {
-		if name[0] < '0' || name[0] > '9' {
-			continue
-		}
+	for _, name := range processNumbers() {
 		if p, ok := readProcess(name); ok {
 			all = append(all, p)
 		}
@@ -109,6 +112,7 @@ func readProcess(pid string) (process, bool) {
 		Process: wire.Process{PID: n, Born: number(f[19])},
 		zombie:  f[0][0] == 'Z' || f[0][0] == 'X',
 		parent:  int(number(f[1])),
+		group:   int(number(f[2])),
 		session: int(number(f[3])),
 		exit:    syscall.WaitStatus(number(f[49])),
 	}, true

@@ -32,6 +32,8 @@ var acts = map[string]func(args []string) error{
 	"backlog": actBacklog,
 	"knocks":  actKnocks,
 	"confine": actConfine,
+	"forks":   actForks,
+	"limit":   actLimit,
 }
 
 // act returns a container that runs one of acts.

@@ -12,4 +12,8 @@ func actBind([]string) error { return errOnlyLinux }
 
 func actBacklog([]string) error { return errOnlyLinux }
 
+func actForks([]string) error { return errOnlyLinux }
+
+func actLimit([]string) error { return errOnlyLinux }
+
 func (m *machine) keeper() int { return 0 }

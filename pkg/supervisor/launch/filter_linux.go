@@ -17,7 +17,10 @@ import (
 const (
 	offNumber = 0
 	offArch   = 4
-	offArg2   = 16 + 2*8
+	offArg0   = 16
+	offArg1   = offArg0 + 8
+	offArg2   = offArg1 + 8
+	highHalf  = 4
 )
 
 // filter forbids new privileges and installs the filter f, whose notify descriptor it sends to the supervisor. If the machine
@@ -63,24 +66,57 @@ func install(prog []unix.SockFilter) (int, error) {
 	return int(fd), nil
 }
 
-// instructions returns the filter program. The program can't read a socket address, only its length. By the length, the
-// filter passes most calls with addresses of unix sockets to the kernel at once, without the supervisor. Calls with the
-// lengths of internet addresses, or of sockaddr_storage, go to the supervisor.
+func load(off uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: off}
+}
+
+// equal skips yes instructions if the loaded value is k, and otherwise no instructions.
+func equal(k uint32, yes, no uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: k, Jt: yes, Jf: no}
+}
+
+func ret(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
+
+// instructions returns the filter program.
 func instructions(f wire.Filter) []unix.SockFilter {
-	load := func(off uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: off}
-	}
-	equal := func(k uint32, yes, no uint8) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: k, Jt: yes, Jf: no}
-	}
-	ret := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
 	if f == wire.SessionFilter {
-		return []unix.SockFilter{
-			load(offArch), equal(arch, 0, 3),
-			load(offNumber), equal(unix.SYS_SETSID, 0, 1),
-			ret(unix.SECCOMP_RET_USER_NOTIF), ret(unix.SECCOMP_RET_ALLOW),
-		}
+		return append(keepTag(), sessionCalls()...)
 	}
+	return append(keepTag(), addressCalls()...)
+}
+
+// keepTag returns the instructions that refuse to change the limit that is the container's tag. Reading it is allowed.
+func keepTag() []unix.SockFilter {
+	return []unix.SockFilter{
+		load(offArch), equal(arch, 0, 12), // 0, 1: to 14
+		load(offNumber),                                  // 2
+		equal(unix.SYS_SETRLIMIT, 0, 2),                  // 3: to 6
+		load(offArg0),                                    // 4
+		equal(unix.RLIMIT_LOCKS, 7, 8),                   // 5: to 13 or 14
+		equal(unix.SYS_PRLIMIT64, 0, 7),                  // 6: to 14
+		load(offArg1),                                    // 7
+		equal(unix.RLIMIT_LOCKS, 0, 5),                   // 8: to 14
+		load(offArg2),                                    // 9: the new limit's address, 0 if the call only reads
+		equal(0, 0, 2),                                   // 10: to 13
+		load(offArg2 + highHalf),                         // 11
+		equal(0, 1, 0),                                   // 12: to 14
+		ret(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)), // 13
+	} // 14: what follows
+}
+
+// sessionCalls returns the instructions that report setsid to the supervisor.
+func sessionCalls() []unix.SockFilter {
+	return []unix.SockFilter{
+		load(offArch), equal(arch, 0, 3),
+		load(offNumber), equal(unix.SYS_SETSID, 0, 1),
+		ret(unix.SECCOMP_RET_USER_NOTIF), ret(unix.SECCOMP_RET_ALLOW),
+	}
+}
+
+// addressCalls returns the instructions that report setsid, bind and connect to the supervisor. They can't read a socket
+// address, only its length. By the length, they pass most calls with addresses of unix sockets to the kernel at once,
+// without the supervisor. Calls with the lengths of internet addresses, or of sockaddr_storage, go to the supervisor.
+func addressCalls() []unix.SockFilter {
 	return []unix.SockFilter{
 		load(offArch), equal(arch, 0, 9), // 0, 1
 		load(offNumber),                       // 2
