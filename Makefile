@@ -28,9 +28,9 @@ cross: ## builds for every supported platform
 
 measure: ## checks that depend on the machine: the cost of a start and of an idle cluster, and the time of hostile bodies
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestStartup ./pkg/internal/bench
-	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run 'TestHostileBodies|TestIdleWatches|TestStalledWatchesShare' ./pkg/apiserver/...
+	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run 'TestHostileBodies|TestIdleWatches|TestStalledWatchesShareMemory' ./pkg/apiserver/...
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run TestCosts ./pkg/apiserver -costs.every 199 -costs.size 100000
-	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run 'TestMany|TestManyLabels' ./pkg/objects/podspec ./pkg/apiserver/internal/track
+	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run 'TestManyItemsTakeLinearTime|TestManyLabels' ./pkg/objects/podspec ./pkg/apiserver/internal/track
 
 clients: build ## tests with clients of other projects: controller-runtime, cert-manager, Helm, the JavaScript library, every installed kubectl
 	$(GO) vet -C pkg/internal/stocktest/certmanager ./...
@@ -49,7 +49,7 @@ soak: ## the long loops: memory after a load, every damage of a store's files, 2
 	$(GO) test ./pkg/internal/linear -kills 500 -count 1 -v -timeout 60m
 	$(GO) test ./pkg/internal/clustertest -run TestKillDaemon -kills 50 -count 1 -v -timeout 30m
 	MINIKCTL_MEASURE=1 $(GO) test ./pkg/apiserver -run TestFairness -count 1 -v
-	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestMemoryReturns ./pkg/internal/bench
+	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestMemoryAfterLoad ./pkg/internal/bench
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestHostileClients ./pkg/internal/bench
 
 costs: ## the CPU time and memory of one request, for every shape of body, verb and place (hours)

@@ -135,7 +135,7 @@ func TestApplyInVersions(t *testing.T) {
 }
 
 // A field is removed when its last owner no longer applies it; a field with several owners stays.
-func TestApplyGivesUp(t *testing.T) {
+func TestApplyRemovesUnappliedFields(t *testing.T) {
 	a := newApplier(t)
 	a.applied("alice", "v1", "", deployment("v1", whole, `,"labels":{"a":"1","b":"2"},"finalizers":["example.com/x","example.com/y"]`), false)
 	a.applied("bob", "v1", "", deployment("v1", "", `,"labels":{"b":"2"},"finalizers":["example.com/y","example.com/z"]`), false)

@@ -34,7 +34,7 @@ func signingRequest(t *testing.T, name string, groups ...string) string {
 		"signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"], "request": "` + base64.StdEncoding.EncodeToString(text) + `"}}`
 }
 
-func TestKubectlOnAccess(t *testing.T) {
+func TestKubectlAuthCommands(t *testing.T) {
 	programs := kubectls()
 	if len(programs) == 0 {
 		t.Skip("no kubectl on this machine")
@@ -87,8 +87,8 @@ func TestKubectlOnAccess(t *testing.T) {
 	}
 }
 
-// TestUnauthenticatedSeeHealthOnly requests every path without credentials.
-func TestUnauthenticatedSeeHealthOnly(t *testing.T) {
+// TestAnonymousReadsHealthOnly requests every path without credentials.
+func TestAnonymousReadsHealthOnly(t *testing.T) {
 	e := apiservertest.New(t)
 	hc, err := rest.HTTPClientFor(rest.AnonymousClientConfig(e.AdminConfig))
 	if err != nil {

@@ -59,8 +59,8 @@ func (s *fullStore) Write(ctx context.Context, ops ...store.Op) ([]store.Revisio
 	return s.Store.Write(ctx, ops...)
 }
 
-// TestFullStore reads every kind of defaults, and deletes a stored object beside them, while the store takes no writes.
-func TestFullStore(t *testing.T) {
+// TestReadsWithReadOnlyStore reads every kind of defaults, and deletes a stored object beside them, while the store takes no writes.
+func TestReadsWithReadOnlyStore(t *testing.T) {
 	state := &fullStore{Store: memory.New()}
 	e := apiservertest.New(t, func(c *apiserver.Config) { c.Store = state })
 	const configMaps = "/api/v1/namespaces/kube-system/configmaps"
@@ -89,8 +89,8 @@ func TestFullStore(t *testing.T) {
 	state.full.Store(false)
 }
 
-// TestKubernetesServiceComesBack deletes all Services of the namespace default, as kubectl delete all --all does.
-func TestKubernetesServiceComesBack(t *testing.T) {
+// TestKubernetesServiceIsRecreated deletes all Services of the namespace default, as kubectl delete all --all does.
+func TestKubernetesServiceIsRecreated(t *testing.T) {
 	e := apiservertest.New(t)
 	const services = "/api/v1/namespaces/default/services"
 	_, before := do(t, e, "GET", services+"/kubernetes", "")

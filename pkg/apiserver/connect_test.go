@@ -192,9 +192,9 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// TestSilentKubelet requests a stream from a kubelet that never responds. The server stops waiting when the client
+// TestKubeletThatNeverResponds requests a stream from a kubelet that never responds. The server stops waiting when the client
 // disconnects.
-func TestSilentKubelet(t *testing.T) {
+func TestKubeletThatNeverResponds(t *testing.T) {
 	e, cs := newPods(t)
 	l, err := tls.Listen("tcp", "127.0.0.1:0", silentKubelet(t, e))
 	if err != nil {

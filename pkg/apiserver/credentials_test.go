@@ -43,13 +43,13 @@ func TestEveryPathNeedsCredentials(t *testing.T) {
 				want = http.StatusOK
 			}
 			checked++
-			if code, body := try(t, e, method, p, ""); code != want {
+			if code, body := doAs(t, e, method, p, ""); code != want {
 				t.Errorf("%s %s without credentials: %d, want %d: %.200s", method, p, code, want, body)
 			}
 		}
 	}
 	for _, p := range paths {
-		if code, body := try(t, e, "GET", p, "nonsense"); code != http.StatusUnauthorized {
+		if code, body := doAs(t, e, "GET", p, "nonsense"); code != http.StatusUnauthorized {
 			t.Errorf("GET %s with a wrong token: %d: %.200s", p, code, body)
 		}
 	}
@@ -81,8 +81,8 @@ func pathsOf(r *objects.Resource) []string {
 	return out
 }
 
-// try makes a request with a token; "": without credentials.
-func try(t *testing.T, e *apiservertest.Env, method, path, token string) (int, string) {
+// doAs makes a request with a token; "": without credentials.
+func doAs(t *testing.T, e *apiservertest.Env, method, path, token string) (int, string) {
 	t.Helper()
 	other := *e
 	other.AdminConfig = e.Config(token)

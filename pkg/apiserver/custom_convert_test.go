@@ -22,16 +22,16 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// rope converts ropes: v1 has spec.length as a number, v2 as a text with a unit.
-type rope struct {
+// ropeWebhook converts ropes: v1 has spec.length as a number, v2 as a text with a unit.
+type ropeWebhook struct {
 	*httptest.Server
 	calls   atomic.Int64
 	objects atomic.Int64
 	broken  atomic.Bool
 }
 
-func newRope(t *testing.T) *rope {
-	r := &rope{}
+func newRope(t *testing.T) *ropeWebhook {
+	r := &ropeWebhook{}
 	r.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, _ := io.ReadAll(req.Body)
 		var review apiextensionsv1.ConversionReview
@@ -46,7 +46,7 @@ func newRope(t *testing.T) *rope {
 		}
 		for _, raw := range review.Request.Objects {
 			r.objects.Add(1)
-			response.ConvertedObjects = append(response.ConvertedObjects, stretch(raw, review.Request.DesiredAPIVersion))
+			response.ConvertedObjects = append(response.ConvertedObjects, convertRope(raw, review.Request.DesiredAPIVersion))
 		}
 		review.Request, review.Response = nil, response
 		_ = json.NewEncoder(w).Encode(review)
@@ -58,7 +58,7 @@ func newRope(t *testing.T) *rope {
 	return r
 }
 
-func stretch(raw runtime.RawExtension, version string) runtime.RawExtension {
+func convertRope(raw runtime.RawExtension, version string) runtime.RawExtension {
 	u := &unstructured.Unstructured{}
 	_ = u.UnmarshalJSON(raw.Raw) // sent by the server
 	u.SetAPIVersion(version)
@@ -75,7 +75,7 @@ func stretch(raw runtime.RawExtension, version string) runtime.RawExtension {
 	return runtime.RawExtension{Object: u}
 }
 
-func (r *rope) definition() string {
+func (r *ropeWebhook) definition() string {
 	version := func(name string, storage bool, length, more string) string {
 		return fmt.Sprintf(`{"name":%q,"served":true,"storage":%t,"subresources":{"status":{}},"additionalPrinterColumns":[{"name":"Length","type":"string","jsonPath":".spec.length"}],
 			%s"schema":{"openAPIV3Schema":{"type":"object","properties":{
@@ -140,10 +140,10 @@ func TestCustomWebhookConversion(t *testing.T) {
 	c.must("DELETE", at("v2", "ropes", "a"), "")
 }
 
-// TestCustomVersionGone stops serving a version in which objects were written, and then removes it from the definition.
+// TestCustomVersionRemoved stops serving a version in which objects were written, and then removes it from the definition.
 // Like Kubernetes, the server keeps its managedFields as long as the definition has the version, and refuses applies
 // afterwards.
-func TestCustomVersionGone(t *testing.T) {
+func TestCustomVersionRemoved(t *testing.T) {
 	c := customs{t, apiservertest.New(t)}
 	const schema = `"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}}}}}}`
 	version := func(name string, storage bool) string {

@@ -116,7 +116,7 @@ func TestCustomStatus(t *testing.T) {
 	c.fails(422, `spec.color: Invalid value: \"blue\": it stays`, "PATCH", at("v1", "balloons", "a"), `{"spec":{"color":"blue"}}`, "Content-Type", mergePatch)
 }
 
-func TestCustomSelect(t *testing.T) {
+func TestCustomSelectableFields(t *testing.T) {
 	c := balloon(t)
 	c.must("POST", at("v1", "balloons", ""), cr("v1", "Balloon", "b", `,"spec":{"color":"blue"}`))
 	got := c.must("GET", at("v1", "balloons", "")+"?fieldSelector=spec.color%3Dblue", "")
@@ -152,7 +152,7 @@ func TestCustomPolicy(t *testing.T) {
 	a := kubernetes.NewForConfigOrDie(c.env.AdminConfig).AdmissionregistrationV1()
 	c.must("POST", at("v1", "balloons", ""), cr("v1", "Balloon", "limits", `,"spec":{"color":"red","count":3}`))
 	change := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "change"}, Spec: admissionv1.MutatingAdmissionPolicySpec{
-		MatchConstraints: about("balloons", "*"), ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
+		MatchConstraints: matchResources("balloons", "*"), ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
 		Mutations: []admissionv1.Mutation{{PatchType: admissionv1.PatchTypeApplyConfiguration, ApplyConfiguration: &admissionv1.ApplyConfiguration{
 			Expression: `Object{spec: Object.spec{color: "green"}}`}}}}}
 	if _, err := a.MutatingAdmissionPolicies().Create(t.Context(), change, metav1.CreateOptions{}); err != nil {
@@ -163,7 +163,7 @@ func TestCustomPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	check := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "check"}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
-		MatchConstraints: about("balloons", "*"), ParamKind: &admissionv1.ParamKind{APIVersion: "example.com/v1", Kind: "Balloon"},
+		MatchConstraints: matchResources("balloons", "*"), ParamKind: &admissionv1.ParamKind{APIVersion: "example.com/v1", Kind: "Balloon"},
 		Validations: []admissionv1.Validation{{Expression: "object.spec.count <= params.spec.count && object.spec.color == 'green'"}}}}
 	if _, err := a.ValidatingAdmissionPolicies().Create(t.Context(), check, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

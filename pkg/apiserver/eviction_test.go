@@ -31,8 +31,8 @@ func runningPod(t *testing.T, c kubernetes.Interface, name string) {
 	}
 }
 
-// TestEvictionSpendsBudget: a budget of one disruption allows one eviction and refuses the next.
-func TestEvictionSpendsBudget(t *testing.T) {
+// TestEvictionUsesDisruptionBudget: a budget of one disruption allows one eviction and refuses the next.
+func TestEvictionUsesDisruptionBudget(t *testing.T) {
 	c := kubernetes.NewForConfigOrDie(apiservertest.New(t).AdminConfig)
 	if _, err := c.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

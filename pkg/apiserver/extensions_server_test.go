@@ -33,7 +33,7 @@ type extension struct {
 	resources            []metav1.APIResource
 	serve                http.HandlerFunc // handles paths below its version
 	old                  bool             // has neither aggregated discovery nor OpenAPI v3
-	nonsense             bool             // its discovery and OpenAPI documents are invalid
+	invalidDocuments     bool             // its discovery and OpenAPI documents are invalid
 
 	e       *apiservertest.Env
 	cs      *kubernetes.Clientset
@@ -51,14 +51,14 @@ type extension struct {
 func (x *extension) start(t *testing.T, e *apiservertest.Env) {
 	t.Helper()
 	x.e, x.cs, x.cert = e, clientset(t, e.AdminConfig), certificateFor(t, x.name+".default.svc")
-	x.trust(t)
+	x.readAuthorities(t)
 	x.address = "127.77.0.1:0"
 	x.up(t)
 	t.Cleanup(x.down)
 }
 
-// trust reads the trusted authorities from the ConfigMap extension-apiserver-authentication.
-func (x *extension) trust(t *testing.T) {
+// readAuthorities reads the trusted authorities from the ConfigMap extension-apiserver-authentication.
+func (x *extension) readAuthorities(t *testing.T) {
 	cm, err := x.cs.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -107,17 +107,17 @@ func (x *extension) down() {
 
 // ServeHTTP handles requests of the front proxy.
 func (x *extension) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !x.believes(r) {
+	if !x.authenticatesFrontProxy(r) {
 		http.Error(w, "Unauthorized", http.StatusUnauthorized)
 		return
 	}
 	at := "/apis/" + x.group + "/" + x.version
 	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: x.group + "/" + x.version, APIResources: x.resources}
 	switch path := r.URL.Path; {
-	case x.nonsense && path == "/apis":
+	case x.invalidDocuments && path == "/apis":
 		w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 		_, _ = io.WriteString(w, `{"items":[{"metadata":7`)
-	case x.nonsense && strings.HasPrefix(path, "/openapi"):
+	case x.invalidDocuments && strings.HasPrefix(path, "/openapi"):
 		reply(w, "application/json", []string{"nothing"})
 	case path == at:
 		reply(w, "application/json", list)
@@ -146,7 +146,7 @@ func (x *extension) received() *http.Request {
 	return x.last
 }
 
-func (x *extension) believes(r *http.Request) bool {
+func (x *extension) authenticatesFrontProxy(r *http.Request) bool {
 	if len(r.TLS.PeerCertificates) == 0 || r.Header.Get("X-Remote-User") == "" {
 		return false
 	}

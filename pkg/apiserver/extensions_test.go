@@ -340,7 +340,7 @@ func TestExtensionInDocuments(t *testing.T) {
 func TestExtensionWithInvalidDocuments(t *testing.T) {
 	e := apiservertest.New(t)
 	x := newThings(t, e, "example.org")
-	x.nonsense = true
+	x.invalidDocuments = true
 	x.service(t, true)
 	x.register(t, 1000, 15)
 	x.expect(t, "True", "Passed", "")
@@ -356,8 +356,8 @@ func TestExtensionWithInvalidDocuments(t *testing.T) {
 	}
 }
 
-// TestFrontProxied sends requests as a user that the front proxy has authenticated.
-func TestFrontProxied(t *testing.T) {
+// TestFrontProxyAuthentication sends requests as a user that the front proxy has authenticated.
+func TestFrontProxyAuthentication(t *testing.T) {
 	e := apiservertest.New(t)
 	identity, err := e.PKI.FrontProxy()
 	if err != nil {

@@ -35,7 +35,7 @@ func TestFlowHeaders(t *testing.T) {
 	}
 	check := func(token, path, schema, level string) {
 		t.Helper()
-		resp := ask(t, e, token, "GET", path, "")
+		resp := request(t, e, token, "GET", path, "")
 		if got, want := resp.Header.Get("X-Kubernetes-Pf-Flowschema-Uid"), uid("flowschemas/"+schema); got != want || got == "" {
 			t.Errorf("%s: FlowSchema %q, want %q", path, got, want)
 		}
@@ -56,8 +56,8 @@ func TestFlowHeaders(t *testing.T) {
 	check(apiservertest.AliceToken, "/api/v1/namespaces/default/pods", "global-default", "global-default")
 }
 
-// ask sends a request with a token and reads the response.
-func ask(t testing.TB, e *apiservertest.Env, token, method, path, body string) *http.Response {
+// request sends a request with a token and reads the response.
+func request(t testing.TB, e *apiservertest.Env, token, method, path, body string) *http.Response {
 	t.Helper()
 	hc, err := rest.HTTPClientFor(e.Config(token))
 	if err != nil {
@@ -121,7 +121,7 @@ func TestFairness(t *testing.T) {
 			grantAll(t, e, "alice", "bob")
 			var names atomic.Int64
 			for range 1000 { // for the lists
-				if resp := ask(t, e, apiservertest.AdminToken, "POST", "/api/v1/namespaces/default/configmaps", third(createMap(names.Add(1)))); resp.StatusCode != http.StatusCreated {
+				if resp := request(t, e, apiservertest.AdminToken, "POST", "/api/v1/namespaces/default/configmaps", bodyOf(createMap(names.Add(1)))); resp.StatusCode != http.StatusCreated {
 					t.Fatal(resp.Status)
 				}
 			}
@@ -167,7 +167,7 @@ func TestFairness(t *testing.T) {
 	}
 }
 
-func third(_, _, s string) string { return s }
+func bodyOf(_, _, s string) string { return s }
 
 // ownConnection returns a client that shares no connection with another one.
 func ownConnection(e *apiservertest.Env, token string) *http.Client {

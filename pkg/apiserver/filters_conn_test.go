@@ -11,8 +11,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// TestUnknownClientsLoseTheirConnection makes two requests over HTTP/2: only an authenticated client keeps its connection.
-func TestUnknownClientsLoseTheirConnection(t *testing.T) {
+// TestUnauthenticatedConnectionIsClosed makes two requests over HTTP/2: only an authenticated client keeps its connection.
+func TestUnauthenticatedConnectionIsClosed(t *testing.T) {
 	e := apiservertest.New(t)
 	for name, c := range map[string]struct {
 		token  string

@@ -37,7 +37,7 @@ func spanOf(t *testing.T, e *apiservertest.Env, name string) trace.Span {
 	return trace.Span{}
 }
 
-func TestReportsAreTakenFromComponentsOnly(t *testing.T) {
+func TestTraceReportsOfUsersAreIgnored(t *testing.T) {
 	e := apiservertest.New(t)
 	report := trace.Report{Causes: []uint64{3, 4}, Stages: []trace.Stage{{Name: "queue", Start: time.Unix(1, 0).UTC(), Took: time.Second}}}.Encode()
 	const maps = "/api/v1/namespaces/kube-system/configmaps"
@@ -63,7 +63,7 @@ func TestReportsAreTakenFromComponentsOnly(t *testing.T) {
 	}
 }
 
-func TestDecisionsComeInBatches(t *testing.T) {
+func TestCreateDecisionList(t *testing.T) {
 	e := apiservertest.New(t)
 	const path = "/apis/minikctl.dev/v1/namespaces/default/decisions"
 	resp, body := do(t, e, "POST", path, `{"apiVersion":"minikctl.dev/v1","kind":"DecisionList","items":[

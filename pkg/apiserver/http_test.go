@@ -144,13 +144,13 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-// stuck is a store that blocks every call once it is switched on.
-type stuck struct {
+// blockingStore is a store that blocks every call once it is switched on.
+type blockingStore struct {
 	store.Store
 	on atomic.Bool
 }
 
-func (s *stuck) Head(ctx context.Context) (store.Revision, error) {
+func (s *blockingStore) Head(ctx context.Context) (store.Revision, error) {
 	if !s.on.Load() {
 		return s.Store.Head(ctx)
 	}
@@ -158,8 +158,8 @@ func (s *stuck) Head(ctx context.Context) (store.Revision, error) {
 	return 0, ctx.Err()
 }
 
-func TestRequestThatTakesTooLong(t *testing.T) {
-	s := &stuck{Store: memory.New()}
+func TestRequestTimeout(t *testing.T) {
+	s := &blockingStore{Store: memory.New()}
 	e := apiservertest.New(t, func(c *apiserver.Config) { c.Store = s })
 	s.on.Store(true)
 	resp, body := do(t, e, "GET", "/api/v1/namespaces/default?timeout=50ms", "")

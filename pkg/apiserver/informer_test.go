@@ -41,20 +41,20 @@ func eventually(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// cutter is a proxy before a server that can cut all its connections.
-type cutter struct {
+// breakingProxy is a proxy before a server that can cut all its connections.
+type breakingProxy struct {
 	*httptest.Server
 	mu       sync.Mutex
 	requests []string
 }
 
-func newCutter(t testing.TB, e *apiservertest.Env) *cutter {
+func newCutter(t testing.TB, e *apiservertest.Env) *breakingProxy {
 	t.Helper()
 	to, err := url.Parse(e.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cutter{}
+	c := &breakingProxy{}
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	proxy.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the test's own server
 	proxy.FlushInterval = -1
@@ -68,7 +68,7 @@ func newCutter(t testing.TB, e *apiservertest.Env) *cutter {
 	return c
 }
 
-func (c *cutter) seen() []string {
+func (c *breakingProxy) seen() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.requests...)

@@ -14,7 +14,7 @@ import (
 
 // TestPodSecurity: a namespace's labels enforce a standard for its pods; changing them warns about existing pods.
 func TestPodSecurity(t *testing.T) {
-	warnings := &warned{}
+	warnings := &warningLog{}
 	cfg := rest.CopyConfig(apiservertest.New(t).AdminConfig)
 	cfg.WarningHandler = warnings
 	c := kubernetes.NewForConfigOrDie(cfg)

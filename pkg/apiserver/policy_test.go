@@ -14,7 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-func about(resource string, ops ...admissionv1.OperationType) *admissionv1.MatchResources {
+func matchResources(resource string, ops ...admissionv1.OperationType) *admissionv1.MatchResources {
 	return &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: on(resource, ops...)[0]}}}
 }
 
@@ -29,7 +29,7 @@ func data(pairs ...string) *corev1.ConfigMap {
 
 func TestValidatingPolicies(t *testing.T) {
 	e := apiservertest.New(t)
-	warnings := &warned{}
+	warnings := &warningLog{}
 	cfg := rest.CopyConfig(e.AdminConfig)
 	cfg.WarningHandler = warnings
 	c := kubernetes.NewForConfigOrDie(cfg)
@@ -51,37 +51,37 @@ func TestValidatingPolicies(t *testing.T) {
 		code    int32
 		warns   string
 	}{
-		"holds": {admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: about("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "object.metadata.name == 'm'"}}},
+		"holds": {admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: matchResources("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "object.metadata.name == 'm'"}}},
 			admissionv1.ValidatingAdmissionPolicyBindingSpec{ValidationActions: deny}, data(), "", 0, ""},
-		"does not": {admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: about("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "object.metadata.name == 'x'"}}},
+		"does not": {admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: matchResources("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "object.metadata.name == 'x'"}}},
 			admissionv1.ValidatingAdmissionPolicyBindingSpec{ValidationActions: deny}, data(), denied + "failed expression: object.metadata.name == 'x'", 422, ""},
-		"a message and a reason": {admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: about("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "false", Message: "never", Reason: &forbidden}}},
+		"a message and a reason": {admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: matchResources("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "false", Message: "never", Reason: &forbidden}}},
 			admissionv1.ValidatingAdmissionPolicyBindingSpec{ValidationActions: deny}, data(), denied + "never", 403, ""},
-		"variables and a message of them": {admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: about("configmaps", "*"),
+		"variables and a message of them": {admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: matchResources("configmaps", "*"),
 			Variables:   []admissionv1.Variable{{Name: "keys", Expression: "object.?data.orValue({}).map(k, k)"}, {Name: "count", Expression: "size(variables.keys)"}},
 			Validations: []admissionv1.Validation{{Expression: "variables.count < 2", MessageExpression: "'has ' + string(variables.count) + ' in ' + namespaceObject.metadata.name"}}},
 			admissionv1.ValidatingAdmissionPolicyBindingSpec{ValidationActions: deny}, data("a", "1", "b", "2"), denied + "has 2 in default", 422, ""},
-		"parameters": {admissionv1.ValidatingAdmissionPolicySpec{ParamKind: params, MatchConstraints: about("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "size(object.data) <= int(params.data.max)", MessageExpression: "'at most ' + params.data.max"}}},
+		"parameters": {admissionv1.ValidatingAdmissionPolicySpec{ParamKind: params, MatchConstraints: matchResources("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "size(object.data) <= int(params.data.max)", MessageExpression: "'at most ' + params.data.max"}}},
 			admissionv1.ValidatingAdmissionPolicyBindingSpec{ParamRef: byName, ValidationActions: deny}, data("a", "1", "b", "2", "c", "3"), denied + "at most 2", 422, ""},
-		"parameters by labels": {admissionv1.ValidatingAdmissionPolicySpec{ParamKind: params, MatchConstraints: about("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "size(object.data) <= int(params.data.max)"}}},
+		"parameters by labels": {admissionv1.ValidatingAdmissionPolicySpec{ParamKind: params, MatchConstraints: matchResources("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "size(object.data) <= int(params.data.max)"}}},
 			admissionv1.ValidatingAdmissionPolicyBindingSpec{ParamRef: &admissionv1.ParamRef{Namespace: "kube-system", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"limits": "yes"}}, ParameterNotFoundAction: new(admissionv1.DenyAction)}, ValidationActions: deny}, data("a", "1"), "", 0, ""},
-		"no parameters": {admissionv1.ValidatingAdmissionPolicySpec{ParamKind: params, MatchConstraints: about("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "true"}}},
+		"no parameters": {admissionv1.ValidatingAdmissionPolicySpec{ParamKind: params, MatchConstraints: matchResources("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "true"}}},
 			admissionv1.ValidatingAdmissionPolicyBindingSpec{ParamRef: &admissionv1.ParamRef{Name: "none", ParameterNotFoundAction: new(admissionv1.DenyAction)}, ValidationActions: deny}, data(), denied + "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction", 422, ""},
-		"unknown kind": {admissionv1.ValidatingAdmissionPolicySpec{ParamKind: &admissionv1.ParamKind{APIVersion: "x.io/v1", Kind: "X"}, MatchConstraints: about("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "true"}}},
+		"unknown kind": {admissionv1.ValidatingAdmissionPolicySpec{ParamKind: &admissionv1.ParamKind{APIVersion: "x.io/v1", Kind: "X"}, MatchConstraints: matchResources("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "true"}}},
 			admissionv1.ValidatingAdmissionPolicyBindingSpec{ParamRef: byName, ValidationActions: deny}, data(),
 			`configmaps "m" is forbidden: ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to find resource referenced by paramKind: 'x.io/v1, Kind=X'`, 422, ""},
-		"an error": {admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: about("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "object.none == 1"}}},
+		"an error": {admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: matchResources("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "object.none == 1"}}},
 			admissionv1.ValidatingAdmissionPolicyBindingSpec{ValidationActions: deny}, data(), denied + "expression 'object.none == 1' resulted in error: no such key: none", 422, ""},
-		"an error ignored": {admissionv1.ValidatingAdmissionPolicySpec{FailurePolicy: new(admissionv1.Ignore), MatchConstraints: about("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "object.none == 1"}}},
+		"an error ignored": {admissionv1.ValidatingAdmissionPolicySpec{FailurePolicy: new(admissionv1.Ignore), MatchConstraints: matchResources("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "object.none == 1"}}},
 			admissionv1.ValidatingAdmissionPolicyBindingSpec{ValidationActions: deny}, data(), "", 0, ""},
-		"a condition": {admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: about("configmaps", "*"), MatchConditions: []admissionv1.MatchCondition{{Name: "c", Expression: "request.operation == 'DELETE'"}}, Validations: []admissionv1.Validation{{Expression: "false"}}},
+		"a condition": {admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: matchResources("configmaps", "*"), MatchConditions: []admissionv1.MatchCondition{{Name: "c", Expression: "request.operation == 'DELETE'"}}, Validations: []admissionv1.Validation{{Expression: "false"}}},
 			admissionv1.ValidatingAdmissionPolicyBindingSpec{ValidationActions: deny}, data(), "", 0, ""},
-		"warn": {admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: about("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "false", Message: "careful"}}},
+		"warn": {admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: matchResources("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "false", Message: "careful"}}},
 			admissionv1.ValidatingAdmissionPolicyBindingSpec{ValidationActions: []admissionv1.ValidationAction{admissionv1.Warn, admissionv1.Audit}}, data(), "", 0,
 			"Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': careful"},
-		"the authorizer": {admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: about("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "authorizer.requestResource.check('delete').allowed()"}}},
+		"the authorizer": {admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: matchResources("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "authorizer.requestResource.check('delete').allowed()"}}},
 			admissionv1.ValidatingAdmissionPolicyBindingSpec{ValidationActions: deny}, data(), "", 0, ""},
-		"a binding for others": {admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: about("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "false"}}},
+		"a binding for others": {admissionv1.ValidatingAdmissionPolicySpec{MatchConstraints: matchResources("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "false"}}},
 			admissionv1.ValidatingAdmissionPolicyBindingSpec{ValidationActions: deny, MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}}, data(), "", 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestValidatingPolicies(t *testing.T) {
 func TestPolicyExpressionsAreCompiled(t *testing.T) {
 	c := kubernetes.NewForConfigOrDie(apiservertest.New(t).AdminConfig)
 	p := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
-		MatchConstraints: about("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "object.x +"}, {Expression: "1"}}}}
+		MatchConstraints: matchResources("configmaps", "*"), Validations: []admissionv1.Validation{{Expression: "object.x +"}, {Expression: "1"}}}}
 	_, err := c.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(t.Context(), p, metav1.CreateOptions{})
 	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // client-go's are never wrapped
 	if !ok {
@@ -140,7 +140,7 @@ func TestMutatingPolicies(t *testing.T) {
 	add := func(name string, mutations ...admissionv1.Mutation) {
 		t.Helper()
 		p := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.MutatingAdmissionPolicySpec{
-			MatchConstraints: about("configmaps", "CREATE"), Mutations: mutations, ReinvocationPolicy: admissionv1.IfNeededReinvocationPolicy,
+			MatchConstraints: matchResources("configmaps", "CREATE"), Mutations: mutations, ReinvocationPolicy: admissionv1.IfNeededReinvocationPolicy,
 			Variables:       []admissionv1.Variable{{Name: "who", Expression: "request.userInfo.username"}},
 			MatchConditions: []admissionv1.MatchCondition{{Name: "name", Expression: "object.metadata.name.startsWith('" + name + "')"}}}}
 		if _, err := a.MutatingAdmissionPolicies().Create(t.Context(), p, metav1.CreateOptions{}); err != nil {

@@ -113,9 +113,9 @@ func TestPodProxyUpgrade(t *testing.T) {
 	}
 }
 
-// TestSilentPodProxy requests another protocol from a pod that never responds. The server stops waiting when the client
+// TestPodProxyToPodThatNeverResponds requests another protocol from a pod that never responds. The server stops waiting when the client
 // disconnects.
-func TestSilentPodProxy(t *testing.T) {
+func TestPodProxyToPodThatNeverResponds(t *testing.T) {
 	e, cs := newPods(t)
 	received, ended := make(chan struct{}), make(chan struct{})
 	newBackend(t, cs, "web")

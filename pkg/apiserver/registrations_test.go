@@ -23,8 +23,8 @@ const cronTabs = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResource
 	"group":"example.com","scope":"Namespaced","names":{"plural":"crontabs","singular":"crontab","kind":"CronTab"},
 	"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
 
-// TestRegistrations compares the APIServices with what the server serves, before and after a definition is created.
-func TestRegistrations(t *testing.T) {
+// TestAPIServicesOfServedVersions compares the APIServices with what the server serves, before and after a definition is created.
+func TestAPIServicesOfServedVersions(t *testing.T) {
 	e := apiservertest.New(t)
 	status := func(method, path, body string, headers ...string) int {
 		t.Helper()

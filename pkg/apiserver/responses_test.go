@@ -44,7 +44,7 @@ const (
 )
 
 // These responses of Kubernetes may be unexpected.
-func TestConversations(t *testing.T) {
+func TestResponseSequences(t *testing.T) {
 	const maps, a = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/configmaps/a"
 	for name, conversation := range map[string][]step{
 		"create with a version": {
@@ -143,7 +143,7 @@ func TestConversations(t *testing.T) {
 }
 
 // An apply that changes nothing still records its manager, without a time.
-func TestApplyOfWhatIsThere(t *testing.T) {
+func TestApplyWithoutChangesRecordsManager(t *testing.T) {
 	e := apiservertest.New(t)
 	const path = "/api/v1/namespaces/default/configmaps/a"
 	config := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v"}}`

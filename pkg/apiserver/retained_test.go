@@ -61,12 +61,12 @@ func benchmarkRetained(b *testing.B, s store.Store) {
 			churn(ctx, b, c, cycle, pods)
 		}
 	}
-	after, _ := held(b)
+	after, _ := memoryUse(b)
 	for range int(idle / (10 * time.Second)) {
 		clk.Step(10 * time.Second)
 		time.Sleep(50 * time.Millisecond) // lets the loops run that free memory
 	}
-	live, rss := held(b)
+	live, rss := memoryUse(b)
 	b.ReportMetric(after, "live-MiB-after")
 	b.ReportMetric(live, "live-MiB-idle")
 	b.ReportMetric(rss, "rss-MiB-idle")
@@ -134,8 +134,8 @@ func live(ctx context.Context, c client.Client, name string) error {
 	return err
 }
 
-// held returns the live heap and the resident set in MiB, after all garbage is freed.
-func held(b *testing.B) (live, rss float64) {
+// memoryUse returns the live heap and the resident set in MiB, after all garbage is freed.
+func memoryUse(b *testing.B) (live, rss float64) {
 	b.Helper()
 	debug.FreeOSMemory()
 	var m runtime.MemStats

@@ -57,20 +57,20 @@ var encodings = map[string]func(runtime.Object) ([]byte, error){
 	},
 }
 
-// specimen is an object of testdata, and its path.
-type specimen struct {
+// testObject is an object of testdata, and its path.
+type testObject struct {
 	name   string
 	object runtime.Object
 	path   string // of its collection
 }
 
 // specimens reads testdata/objects.
-func specimens(t *testing.T) []specimen {
+func specimens(t *testing.T) []testObject {
 	files, err := filepath.Glob("testdata/objects/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []specimen
+	var out []testObject
 	for _, file := range files {
 		b, err := os.ReadFile(file)
 		if err != nil {
@@ -93,7 +93,7 @@ func specimens(t *testing.T) []specimen {
 				path += "/namespaces/trip"
 			}
 			obj.GetObjectKind().SetGroupVersionKind(*gvk)
-			out = append(out, specimen{gvk.Version + "/" + gvk.Kind + "/" + meta.GetName(), obj, path + "/" + row.Names.Plural})
+			out = append(out, testObject{gvk.Version + "/" + gvk.Kind + "/" + meta.GetName(), obj, path + "/" + row.Names.Plural})
 		}
 	}
 	return out
@@ -112,7 +112,7 @@ var notStored = map[string]string{
 }
 
 // kindsWithout returns the served Kubernetes kinds without an object in testdata.
-func kindsWithout(all []specimen) map[string]bool {
+func kindsWithout(all []testObject) map[string]bool {
 	without := map[string]bool{}
 	for i := range builtin.Resources() {
 		if n := builtin.Resources()[i].Names; n.Group != "minikctl.dev" {
@@ -161,7 +161,7 @@ func TestRoundTrip(t *testing.T) {
 		c := newSpeaker(t)
 		for _, s := range all {
 			t.Run(strings.TrimPrefix(media, "application/")+"/"+s.name, func(t *testing.T) {
-				made[media][s.name] = c.trip(t, s, media, encode)
+				made[media][s.name] = c.roundTrip(t, s, media, encode)
 			})
 		}
 	}
@@ -172,26 +172,26 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// speaker is a client of one encoding, with its own server.
-type speaker struct {
+// encodingClient is a client of one encoding, with its own server.
+type encodingClient struct {
 	client *http.Client
 	url    string
 }
 
-func newSpeaker(t *testing.T) speaker {
+func newSpeaker(t *testing.T) encodingClient {
 	e := apiservertest.New(t)
 	client, err := rest.HTTPClientFor(e.AdminConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := speaker{client, e.URL}
+	c := encodingClient{client, e.URL}
 	c.send(t, "POST", "/api/v1/namespaces", "application/json", "application/json", []byte(`{"metadata":{"name":"trip"}}`))
 	c.send(t, "POST", "/api/v1/namespaces/trip/serviceaccounts", "application/json", "application/json", []byte(`{"metadata":{"name":"default"}}`))
 	return c
 }
 
-// trip creates and updates an object and returns the part of the response that is the same on every server.
-func (c speaker) trip(t *testing.T, s specimen, media string, encode func(runtime.Object) ([]byte, error)) any {
+// roundTrip creates and updates an object and returns the part of the response that is the same on every server.
+func (c encodingClient) roundTrip(t *testing.T, s testObject, media string, encode func(runtime.Object) ([]byte, error)) any {
 	body, err := encode(s.object)
 	if err != nil {
 		t.Fatal(err)
@@ -249,7 +249,7 @@ func conditions(obj runtime.Object) int {
 }
 
 // send sends a request and reads the response.
-func (c speaker) send(t *testing.T, method, path, content, accept string, body []byte) runtime.Object {
+func (c encodingClient) send(t *testing.T, method, path, content, accept string, body []byte) runtime.Object {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, c.url+path, bytes.NewReader(body))
 	if err != nil {

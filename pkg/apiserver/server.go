@@ -66,8 +66,8 @@ type Config struct {
 
 	// PodWarnings returns warnings about the fields of a pod that the nodes do not support; nil: none.
 	PodWarnings func(*corev1.PodSpec) []string
-	// Unattended are the resources that no component acts on. A create of one gets a Warning header.
-	Unattended []schema.GroupResource
+	// WithoutController are the resources that no component acts on. A create of one gets a Warning header.
+	WithoutController []schema.GroupResource
 
 	// VerifiedNode reports whether the API server verifies the serving certificate of a node's kubelet against the
 	// cluster's authority. nil means that it verifies none.

@@ -65,7 +65,7 @@ func configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"a": "1"}}
 }
 
-func TestLifeOfAnObject(t *testing.T) {
+func TestObjectLifecycle(t *testing.T) {
 	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
 		t.Run(media, func(t *testing.T) {
 			e := apiservertest.New(t)

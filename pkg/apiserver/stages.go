@@ -91,8 +91,8 @@ func (s *Server) newStages(cfg Config, r stage.Reader) stage.Stages {
 	if cfg.PodWarnings != nil {
 		first = append(first, admission.FieldWarnings{Of: cfg.PodWarnings})
 	}
-	if len(cfg.Unattended) > 0 {
-		first = append(first, admission.Unattended(cfg.Unattended))
+	if len(cfg.WithoutController) > 0 {
+		first = append(first, admission.NoController(cfg.WithoutController))
 	}
 	s.stages.Mutators = slices.Concat(first, s.stages.Mutators, []stage.Mutator{authz.NewEscalation(authorizers), terminating{s}})
 	return s.stages

@@ -90,8 +90,8 @@ func TestStalledWatch(t *testing.T) {
 	}
 }
 
-// TestStalledWatchesShare opens 300 watches of two large objects whose client never reads, and measures what they hold.
-func TestStalledWatchesShare(t *testing.T) {
+// TestStalledWatchesShareMemory opens 300 watches of two large objects whose client never reads, and measures what they hold.
+func TestStalledWatchesShareMemory(t *testing.T) {
 	measured.Only(t)
 	const watches, streams, most = 300, 100, 48 << 20 // streams of a connection
 	for _, path := range []string{"/api/v1/configmaps?watch=1", "/api/v1/namespaces/default/configmaps?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
-// TestWebhooksSeeOptions: an AdmissionReview has the options of the request unchanged, for each verb.
-func TestWebhooksSeeOptions(t *testing.T) {
+// TestReviewHasRequestOptions: an AdmissionReview has the options of the request unchanged, for each verb.
+func TestReviewHasRequestOptions(t *testing.T) {
 	e, h := apiservertest.New(t), newHooks(t)
 	c := kubernetes.NewForConfigOrDie(e.AdminConfig)
 	maps := c.CoreV1().ConfigMaps("default")
@@ -66,9 +66,9 @@ func TestWebhooksSeeOptions(t *testing.T) {
 	}
 }
 
-// TestWebhooksSeeCollections: the review of a deletecollection has no name, although there is one review for each
+// TestReviewsOfDeleteCollection: the review of a deletecollection has no name, although there is one review for each
 // object.
-func TestWebhooksSeeCollections(t *testing.T) {
+func TestReviewsOfDeleteCollection(t *testing.T) {
 	e, h := apiservertest.New(t), newHooks(t)
 	c := kubernetes.NewForConfigOrDie(e.AdminConfig)
 	maps := c.CoreV1().ConfigMaps("default")
@@ -83,7 +83,7 @@ func TestWebhooksSeeCollections(t *testing.T) {
 	if err := maps.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if n := h.times("/all"); n != 2 {
+	if n := h.calls("/all"); n != 2 {
 		t.Errorf("called %d times", n)
 	}
 	if r := h.last(t, "/all"); r.Name != "" || r.Namespace != "default" || !strings.Contains(string(r.OldObject.Raw), `"name":"`) {

@@ -100,7 +100,7 @@ func (h *hooks) config(path string) admissionv1.WebhookClientConfig {
 	return admissionv1.WebhookClientConfig{URL: new(h.server.URL + path), CABundle: h.bundle()}
 }
 
-func (h *hooks) times(path string) int {
+func (h *hooks) calls(path string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.received[path])
@@ -128,13 +128,13 @@ func allow(*reviewv1.AdmissionRequest) *reviewv1.AdmissionResponse {
 	return &reviewv1.AdmissionResponse{Allowed: true}
 }
 
-// warned collects the warnings of a client.
-type warned struct {
+// warningLog collects the warnings of a client.
+type warningLog struct {
 	mu   sync.Mutex
 	text []string
 }
 
-func (w *warned) HandleWarningHeader(_ int, _ string, text string) {
+func (w *warningLog) HandleWarningHeader(_ int, _ string, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.text = append(w.text, text)
@@ -171,7 +171,7 @@ func addMutating(t *testing.T, c kubernetes.Interface, name string, all ...admis
 
 func TestValidatingWebhooks(t *testing.T) {
 	e, h := apiservertest.New(t), newHooks(t)
-	warnings := &warned{}
+	warnings := &warningLog{}
 	cfg := rest.CopyConfig(e.AdminConfig)
 	cfg.WarningHandler = warnings
 	c := kubernetes.NewForConfigOrDie(cfg)
@@ -186,9 +186,9 @@ func TestValidatingWebhooks(t *testing.T) {
 
 	labelled := &metav1.LabelSelector{MatchLabels: map[string]string{"hooked": "yes"}}
 	for name, s := range map[string]struct {
-		hook admissionv1.ValidatingWebhook
-		want string // "": allowed
-		asks int
+		hook  admissionv1.ValidatingWebhook
+		want  string // "": allowed
+		calls int
 	}{
 		"deny":      {admissionv1.ValidatingWebhook{Rules: on("configmaps", "CREATE"), ClientConfig: h.config("/deny")}, `admission webhook "w.example.com" denied the request: not m`, 1},
 		"mute":      {admissionv1.ValidatingWebhook{Rules: on("configmaps", "*"), ClientConfig: h.config("/mute")}, `admission webhook "w.example.com" denied the request without explanation`, 1},
@@ -217,14 +217,14 @@ func TestValidatingWebhooks(t *testing.T) {
 			path := ""
 			if s.hook.ClientConfig.URL != nil {
 				path = strings.TrimPrefix(*s.hook.ClientConfig.URL, h.server.URL)
-				before = h.times(path)
+				before = h.calls(path)
 			}
 			_, err := maps.Create(t.Context(), newMap("m"), metav1.CreateOptions{DryRun: []string{"All"}})
 			if s.want == "" && err != nil || s.want != "" && (err == nil || err.Error() != s.want) {
 				t.Errorf("got  %v\nwant %s", err, s.want)
 			}
-			if n := h.times(path) - before; n != s.asks {
-				t.Errorf("called %d times, want %d", n, s.asks)
+			if n := h.calls(path) - before; n != s.calls {
+				t.Errorf("called %d times, want %d", n, s.calls)
 			}
 		})
 	}
@@ -309,8 +309,8 @@ func TestMutatingWebhooks(t *testing.T) {
 	if err != nil || m.Data["first"] != "saw second" || m.Data["second"] != "2" {
 		t.Errorf("%v: data is %v", err, m.Data)
 	}
-	if rounds != 2 || h.times("/second") != 1 {
-		t.Errorf("the first was called %d times, the second %d times", rounds, h.times("/second"))
+	if rounds != 2 || h.calls("/second") != 1 {
+		t.Errorf("the first was called %d times, the second %d times", rounds, h.calls("/second"))
 	}
 	addMutating(t, c, "wrong", admissionv1.MutatingWebhook{Name: "bad.example.com", ClientConfig: h.config("/bad"), Rules: on("secrets", "CREATE")})
 	if _, err := c.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}); err == nil ||
@@ -362,13 +362,13 @@ func TestWebhookOfService(t *testing.T) {
 	if err := create(); err == nil || err.Error() != `admission webhook "s.example.com" denied the request: by service` {
 		t.Errorf("by the pod: %v", err)
 	}
-	if n := h.times("/hook"); n != 1 {
+	if n := h.calls("/hook"); n != 1 {
 		t.Error(fmt.Sprint(n, " calls"))
 	}
 }
 
-// TestWebhooksSeeSubresources: an eviction and a token request are creates of their own kinds. Each is reviewed once.
-func TestWebhooksSeeSubresources(t *testing.T) {
+// TestReviewsOfSubresources: an eviction and a token request are creates of their own kinds. Each is reviewed once.
+func TestReviewsOfSubresources(t *testing.T) {
 	e, h := apiservertest.New(t), newHooks(t)
 	c := kubernetes.NewForConfigOrDie(e.AdminConfig)
 	h.serve["/check"] = allow
@@ -392,13 +392,13 @@ func TestWebhooksSeeSubresources(t *testing.T) {
 	if err := c.PolicyV1().Evictions("default").Evict(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default"}}); err != nil {
 		t.Fatal(err)
 	}
-	if r := h.last(t, "/check"); h.times("/check") != 1 || r.Kind.Kind != "Eviction" || r.Operation != "CREATE" || r.SubResource != "eviction" {
-		t.Errorf("%d calls, the last %+v", h.times("/check"), r)
+	if r := h.last(t, "/check"); h.calls("/check") != 1 || r.Kind.Kind != "Eviction" || r.Operation != "CREATE" || r.SubResource != "eviction" {
+		t.Errorf("%d calls, the last %+v", h.calls("/check"), r)
 	}
 }
 
-// TestWebhooksSeeConnections: the review of an exec has its PodExecOptions, and a webhook can refuse it.
-func TestWebhooksSeeConnections(t *testing.T) {
+// TestReviewOfConnect: the review of an exec has its PodExecOptions, and a webhook can refuse it.
+func TestReviewOfConnect(t *testing.T) {
 	e, h := apiservertest.New(t), newHooks(t)
 	c := kubernetes.NewForConfigOrDie(e.AdminConfig)
 	h.serve["/exec"] = func(r *reviewv1.AdmissionRequest) *reviewv1.AdmissionResponse {

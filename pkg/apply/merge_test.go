@@ -87,7 +87,7 @@ func TestThreeWay(t *testing.T) {
 	}
 }
 
-func TestThreeWayRefuses(t *testing.T) {
+func TestThreeWayErrors(t *testing.T) {
 	const changed = "At least one of apiVersion, kind and name was changed"
 	manifest := widgetOf(`{"a":1}`)
 	for _, c := range []struct {

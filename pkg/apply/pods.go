@@ -77,7 +77,7 @@ func (p *podWatcher) run(ctx context.Context) error {
 			}
 			if line := podLine(pod, ev.Type); line != printed[pod.Name] {
 				printed[pod.Name] = line
-				p.say(line)
+				p.print(line)
 			}
 			p.note(ctx, pod, ev.Type)
 		}
@@ -213,7 +213,7 @@ const (
 func (p *podWatcher) explain(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()
-	pod := p.culprit()
+	pod := p.blockingPod()
 	if pod == nil {
 		return err
 	}
@@ -240,9 +240,9 @@ type explained struct {
 func (e explained) Error() string { return e.text }
 func (e explained) Unwrap() error { return e.error }
 
-// culprit returns the pod that keeps the object from being current: one that can't start, or else the newest one that is
+// blockingPod returns the pod that keeps the object from being current: one that can't start, or else the newest one that is
 // not ready.
-func (p *podWatcher) culprit() *corev1.Pod {
+func (p *podWatcher) blockingPod() *corev1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.blocked != nil {

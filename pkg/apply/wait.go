@@ -25,15 +25,15 @@ var errDeleted = errors.New("it was deleted")
 type Waiter struct {
 	Clients kubernetes.Interface
 	Clock   clock.Clock
-	Say     func(line string) // prints a line of progress; calls don't overlap
+	Print   func(line string) // prints a line of progress; calls don't overlap
 
-	saying sync.Mutex
+	printing sync.Mutex
 }
 
-func (w *Waiter) say(line string) {
-	w.saying.Lock()
-	defer w.saying.Unlock()
-	w.Say(line)
+func (w *Waiter) print(line string) {
+	w.printing.Lock()
+	defer w.printing.Unlock()
+	w.Print(line)
 }
 
 // holdTime is how long an object with pods must stay current. A container that exits right after its start makes its pod
@@ -86,7 +86,7 @@ func (w *Waiter) ready(ctx context.Context, info *resource.Info, pods signals) e
 	var printed string
 	say := func(progress string) {
 		if progress != "" && progress != printed {
-			w.say(name(info) + "  " + progress)
+			w.print(name(info) + "  " + progress)
 			printed = progress
 		}
 	}

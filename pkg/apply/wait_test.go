@@ -179,8 +179,8 @@ const replicaSets = `{"apiVersion":"apps/v1","kind":"ReplicaSetList","items":[
 	{"metadata":{"name":"web-b","uid":"r0","annotations":{"deployment.kubernetes.io/revision":"1"},"ownerReferences":[{"kind":"Deployment","uid":"d","controller":true}]}},
 	{"metadata":{"name":"other-a","uid":"r2","ownerReferences":[{"kind":"Deployment","uid":"d2","controller":true}]}}]}`
 
-// impatient returns a clock on which each timer fires as soon as it runs.
-func impatient(t *testing.T) clock.Clock {
+// firingClock returns a clock on which each timer fires as soon as it runs.
+func firingClock(t *testing.T) clock.Clock {
 	c := clocktesting.NewFakeClock(time.Time{})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -234,7 +234,7 @@ func TestWait(t *testing.T) {
 			s := newServer(t, map[string][]response{http.MethodGet: c.get})
 			s.watches = c.watches
 			var printed []string
-			w := &Waiter{Clients: s.clients(t), Clock: impatient(t), Say: func(line string) { printed = append(printed, line) }}
+			w := &Waiter{Clients: s.clients(t), Clock: firingClock(t), Print: func(line string) { printed = append(printed, line) }}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := w.Wait(ctx, s.info(t, deploymentAt("1", "0")))
@@ -266,7 +266,7 @@ func TestWaitShowsPods(t *testing.T) {
 		send(oneLine(event("MODIFIED", deploymentAt("2", "1"))))
 	})
 	var printed []string
-	w := &Waiter{Clients: s.clients(t), Clock: impatient(t), Say: func(line string) {
+	w := &Waiter{Clients: s.clients(t), Clock: firingClock(t), Print: func(line string) {
 		if strings.HasPrefix(line, "pod/") {
 			printed = append(printed, line)
 		}
@@ -285,19 +285,19 @@ func TestWaitShowsPods(t *testing.T) {
 	}
 }
 
-func TestWaitEndsWithItsContext(t *testing.T) {
+func TestWaitReturnsWhenContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	s := newServer(t, map[string][]response{http.MethodGet: {{body: deploymentAt("1", "0")}}})
 	s.watches = append(s.watches, func(func(string), *http.Request) { cancel(errors.New("not ready after 1s")) })
-	w := &Waiter{Clients: s.clients(t), Clock: clocktesting.NewFakeClock(time.Time{}), Say: func(string) {}}
+	w := &Waiter{Clients: s.clients(t), Clock: clocktesting.NewFakeClock(time.Time{}), Print: func(string) {}}
 	err := w.Wait(ctx, s.info(t, deploymentAt("1", "0")))
 	if want := "wait for deployment.apps/web: not ready after 1s: Waiting for deployment"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
-// TestWaitHolds: a Deployment that is available for a moment only is not ready.
-func TestWaitHolds(t *testing.T) {
+// TestWaitNeedsHoldTime: a Deployment that is available for a moment only is not ready.
+func TestWaitNeedsHoldTime(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Time{})
 	s := newServer(t, map[string][]response{http.MethodGet: {{body: deploymentAt("1", "1")}}})
 	s.watches = append(s.watches, func(send func(string), _ *http.Request) {
@@ -311,7 +311,7 @@ func TestWaitHolds(t *testing.T) {
 		clk.Step(holdTime)
 	})
 	var printed []string
-	w := &Waiter{Clients: s.clients(t), Clock: clk, Say: func(line string) { printed = append(printed, line) }}
+	w := &Waiter{Clients: s.clients(t), Clock: clk, Print: func(line string) { printed = append(printed, line) }}
 	if err := w.Wait(t.Context(), s.info(t, deploymentAt("1", "1"))); err != nil {
 		t.Fatal(err)
 	}
@@ -320,11 +320,11 @@ func TestWaitHolds(t *testing.T) {
 	}
 }
 
-// TestWaitHoldsAfterRestart: a container that restarts begins the hold time again, though the Deployment stays available.
-func TestWaitHoldsAfterRestart(t *testing.T) {
+// TestRestartBeginsHoldTimeAgain: a container that restarts begins the hold time again, though the Deployment stays available.
+func TestRestartBeginsHoldTimeAgain(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Time{})
 	s := newServer(t, map[string][]response{http.MethodGet: {{body: deploymentAt("1", "1")}}})
-	w := &Waiter{Clients: s.clients(t), Clock: clk, Say: func(string) {}}
+	w := &Waiter{Clients: s.clients(t), Clock: clk, Print: func(string) {}}
 	pods := signals{restarted: make(chan struct{})}
 	done := make(chan error, 1)
 	go func() { done <- w.ready(t.Context(), s.info(t, deploymentAt("1", "1")), pods) }()
@@ -365,9 +365,9 @@ func waitFor(t *testing.T, ok func() bool) {
 	}
 }
 
-// TestWaitExplains: a pod that can't start ends the wait with its last Event and log lines; pods of other Deployments and of
+// TestWaitReportsEventAndLog: a pod that can't start ends the wait with its last Event and log lines; pods of other Deployments and of
 // older ReplicaSets don't.
-func TestWaitExplains(t *testing.T) {
+func TestWaitReportsEventAndLog(t *testing.T) {
 	pod := func(name, owner, reason string) string {
 		return oneLine(event("MODIFIED", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"`+name+`","namespace":"default","uid":"`+name+`","ownerReferences":[{"kind":"ReplicaSet","uid":"`+owner+`","controller":true}]},
 			"status":{"phase":"Running","containerStatuses":[{"name":"c","state":{"waiting":{"reason":"`+reason+`","message":"back-off"}},"lastState":{"terminated":{"exitCode":1}}}]}}`))
@@ -387,7 +387,7 @@ func TestWaitExplains(t *testing.T) {
 		send(pod("web-1", "r1", "ContainerCreating"))
 		send(pod("web-1", "r1", "CrashLoopBackOff"))
 	}
-	w := &Waiter{Clients: s.clients(t), Clock: impatient(t), Say: func(string) {}}
+	w := &Waiter{Clients: s.clients(t), Clock: firingClock(t), Print: func(string) {}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err := w.Wait(ctx, s.info(t, deploymentAt("1", "0")))

@@ -30,8 +30,8 @@ var verbs = []string{
 	"api-resources", "api-versions",
 }
 
-// Needs reports whether the command with this verb starts the daemon when none runs.
-func Needs(verb string) bool { return slices.Contains(verbs, verb) }
+// NeedsCluster reports whether the command with this verb starts the daemon when none runs.
+func NeedsCluster(verb string) bool { return slices.Contains(verbs, verb) }
 
 // Check returns nil if a command may start the daemon of the cluster called name, and otherwise an error with the
 // reason and what to do. home is the folder of all clusters.
@@ -69,10 +69,10 @@ func UserFolder() string {
 	return strings.TrimSuffix(os.TempDir(), "/") + "/minikctl-" + strconv.Itoa(os.Getuid())
 }
 
-// RefusedFile returns the file that holds the error of the cluster's last up. It exists until an up succeeds or the machine
+// FailedUpFile returns the file that holds the error of the cluster's last up. It exists until an up succeeds or the machine
 // boots, so that no command starts the cluster with other settings than the ones that the user requested. It is not in home,
 // because an up that fails creates no home.
-func RefusedFile(home, name string) string {
+func FailedUpFile(home, name string) string {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(home)) // never fails
 	return fmt.Sprintf("%s/refused-%016x-%s", UserFolder(), hash.Sum64(), name)
@@ -80,7 +80,7 @@ func RefusedFile(home, name string) string {
 
 // Refused returns the error of the cluster's last up, if that failed.
 func Refused(home, name string) (why string, refused bool) {
-	path := RefusedFile(home, name)
+	path := FailedUpFile(home, name)
 	info, err := os.Lstat(path)
 	if err != nil {
 		return "", false

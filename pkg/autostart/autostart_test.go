@@ -12,7 +12,7 @@ func TestNeeds(t *testing.T) {
 		"get": true, "apply": true, "run": true, "trace": true,
 		"version": false, "help": false, "completion": false, "__complete": false, "": false, "up": false, "down": false, "status": false, "gett": false,
 	} {
-		if got := Needs(verb); got != want {
+		if got := NeedsCluster(verb); got != want {
 			t.Errorf("%q: got %v", verb, got)
 		}
 	}
@@ -42,7 +42,7 @@ func TestCheck(t *testing.T) {
 	check("two", "")
 	write(filepath.Join(home, "folder", "x"), "")
 	check("folder", `there is no cluster "folder"`)
-	write(RefusedFile(home, DefaultName), "no such part\n")
+	write(FailedUpFile(home, DefaultName), "no such part\n")
 	check(DefaultName, `no daemon "minikctl" runs, and the last up failed: no such part`+"\nstart it with: minikctl up -d")
 	check("two", "")
 	t.Setenv("MINIKCTL_AUTOSTART", "false")

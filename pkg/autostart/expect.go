@@ -25,10 +25,10 @@ func Home() string {
 	return strings.TrimSuffix(home, "/") + "/.minikctl"
 }
 
-// Expect reports whether the command line args, the first of which is the name of the program, starts a daemon in the
+// StartsDaemon reports whether the command line args, the first of which is the name of the program, starts a daemon in the
 // background if none runs, and returns the name of that daemon. It parses the command line only roughly and may be wrong
 // about an unusual one. The command itself parses it completely, and its result decides.
-func Expect(args []string) (name string, ok bool) {
+func StartsDaemon(args []string) (name string, ok bool) {
 	if len(args) == 0 || strings.TrimSuffix(args[0][strings.LastIndexByte(args[0], '/')+1:], ".exe") == "kubectl" {
 		return "", false
 	}
@@ -40,7 +40,7 @@ func Expect(args []string) (name string, ok bool) {
 	case line.verb == "up":
 		return name, line.detach
 	}
-	return name, Needs(line.verb) && Check(Home(), name) == nil
+	return name, NeedsCluster(line.verb) && Check(Home(), name) == nil
 }
 
 // line is what Expect reads of a command line.

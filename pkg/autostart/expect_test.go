@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestExpect(t *testing.T) {
+func TestStartsDaemon(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("MINIKCTL_HOME", home)
 	for _, name := range []string{"two", "three"} {
@@ -48,7 +48,7 @@ func TestExpect(t *testing.T) {
 		"/usr/bin/kubectl get pods":                "",
 		"minikctl: supervisor /home/x/.minikctl/y": "",
 	} {
-		name, ok := Expect(strings.Split(line, " "))
+		name, ok := StartsDaemon(strings.Split(line, " "))
 		if !ok {
 			name = ""
 		}
@@ -57,7 +57,7 @@ func TestExpect(t *testing.T) {
 		}
 	}
 	t.Setenv("MINIKCTL_NAME", "three")
-	if name, ok := Expect([]string{"minikctl", "get", "pods"}); name != "three" || !ok {
+	if name, ok := StartsDaemon([]string{"minikctl", "get", "pods"}); name != "three" || !ok {
 		t.Errorf("with MINIKCTL_NAME: got %q, %v", name, ok)
 	}
 }

@@ -196,7 +196,7 @@ func (a *applyVerb) wait(ctx context.Context, infos []*resource.Info) error {
 	if err != nil {
 		return err
 	}
-	waiter := &apply.Waiter{Clients: clients, Clock: clock.Real(), Say: func(line string) { fmt.Fprintln(a.Out, line) }}
+	waiter := &apply.Waiter{Clients: clients, Clock: clock.Real(), Print: func(line string) { fmt.Fprintln(a.Out, line) }}
 	var wg errgroup.Group
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

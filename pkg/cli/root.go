@@ -85,7 +85,7 @@ func newRoot(args []string, in io.Reader, out, errOut io.Writer) *cobra.Command 
 	root.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if cmd.Name() == "up" {
-			err = refused(nameOf(args[1:]), err)
+			err = recordFailedUp(nameOf(args[1:]), err)
 		}
 		return fmt.Errorf("%w\nSee '%s --help' for usage.", err, cmd.CommandPath())
 	})

@@ -277,9 +277,9 @@ func TestUpArgs(t *testing.T) {
 	}
 }
 
-// TestNoClusterIsCreated checks that no cluster is created by commands that need none, by a mistyped name, and by a command
+// TestCommandsThatCreateNoCluster checks that no cluster is created by commands that need none, by a mistyped name, and by a command
 // after a refused up.
-func TestNoClusterIsCreated(t *testing.T) {
+func TestCommandsThatCreateNoCluster(t *testing.T) {
 	for _, c := range []struct {
 		name, before, args string
 		code               int
@@ -332,8 +332,8 @@ func TestNoClusterIsCreated(t *testing.T) {
 func TestVerbsThatStartTheDaemon(t *testing.T) {
 	without := []string{"up", "down", "status", "store", "kustomize", "config", "completion", "options", "plugin", "version"}
 	for _, v := range verbs {
-		if autostart.Needs(v.name) == slices.Contains(without, v.name) {
-			t.Errorf("%s: autostart.Needs returns %v", v.name, autostart.Needs(v.name))
+		if autostart.NeedsCluster(v.name) == slices.Contains(without, v.name) {
+			t.Errorf("%s: autostart.Needs returns %v", v.name, autostart.NeedsCluster(v.name))
 		}
 	}
 }
@@ -353,8 +353,8 @@ func TestHelpShowsOwnFlags(t *testing.T) {
 	}
 }
 
-// TestCompletionKnowsNames checks that trace and why complete the names of objects, as get does.
-func TestCompletionKnowsNames(t *testing.T) {
+// TestCompletionOfNames checks that trace and why complete the names of objects, as get does.
+func TestCompletionOfNames(t *testing.T) {
 	root := rootOf("minikctl")
 	for _, verb := range []string{"trace", "why", "get"} {
 		cmd, _, err := root.Find([]string{verb})
@@ -385,8 +385,8 @@ func TestLogsOfDaemon(t *testing.T) {
 	}
 }
 
-// TestStatusShowsRefusedUp checks that status shows a failed up.
-func TestStatusShowsRefusedUp(t *testing.T) {
+// TestStatusShowsFailedUp checks that status shows a failed up.
+func TestStatusShowsFailedUp(t *testing.T) {
 	t.Setenv("MINIKCTL_HOME", t.TempDir())
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	lock := filepath.Join(daemon.PathsOf("two").Data, autostart.LockFile)

@@ -11,9 +11,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
-// TestLastRefusal checks that the last Event about the scheduler's config decides, and that Events of an earlier run of the
+// TestLastSchedulerConfigError checks that the last Event about the scheduler's config decides, and that Events of an earlier run of the
 // scheduler don't count.
-func TestLastRefusal(t *testing.T) {
+func TestLastSchedulerConfigError(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 500, time.UTC)
 	event := func(reason, version string, after time.Duration) corev1.Event {
 		return corev1.Event{

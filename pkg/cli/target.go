@@ -98,7 +98,7 @@ func (t *Target) start(paths daemon.Paths) error {
 		early.DropDaemon()
 		return nil
 	}
-	if !autostart.Needs(t.verb) {
+	if !autostart.NeedsCluster(t.verb) {
 		return fmt.Errorf("no daemon %q runs; start it with: %s", t.name, autostart.Up(t.name))
 	}
 	if err := autostart.Check(daemon.Home(), t.name); err != nil {

@@ -131,7 +131,7 @@ type step struct {
 	trace.Span
 	Depth int           `json:"depth"` // the number of writes between the first step and this one
 	Since time.Duration `json:"since"` // from the commit of the first step to the commit of this one
-	Woken uint64        `json:"wokenBy,omitempty"`
+	Cause uint64        `json:"wokenBy,omitempty"`
 }
 
 // tracing is the chain of writes that print shows.
@@ -181,7 +181,7 @@ func chain(spans []trace.Span, uid string, first bool) tracing {
 		family[s.UID] = true
 		depth[s.Revision] = depth[woken] + 1
 		since = max(since, committed(s).Sub(committed(begin))) // commits have an order, the clocks of their stages are read apart
-		out.Steps = append(out.Steps, step{Span: s, Depth: depth[s.Revision], Since: since, Woken: woken})
+		out.Steps = append(out.Steps, step{Span: s, Depth: depth[s.Revision], Since: since, Cause: woken})
 	}
 	return out
 }
@@ -214,7 +214,7 @@ func (t tracing) print(w io.Writer, stages bool, width int) error {
 	var rows [][]string
 	for i, s := range t.Steps {
 		number[s.Revision] = i + 1
-		cause := fmt.Sprintf("step %d", number[s.Woken])
+		cause := fmt.Sprintf("step %d", number[s.Cause])
 		if i == 0 {
 			cause = t.firstCause()
 		}

@@ -57,7 +57,7 @@ func TestChain(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
 			for _, s := range chain(c.spans, c.uid, c.first).Steps {
-				got = append(got, fmt.Sprintf("%d:%d<%d+%s", s.Revision, s.Depth, s.Woken, s.Since))
+				got = append(got, fmt.Sprintf("%d:%d<%d+%s", s.Revision, s.Depth, s.Cause, s.Since))
 			}
 			if g := strings.Join(got, " "); g != c.want {
 				t.Errorf("got  %s\nwant %s", g, c.want)

@@ -40,7 +40,7 @@ ends both. Settings come from --config, then MINIKCTL_* variables (MINIKCTL_NODE
 			name := partName(env.Target.name, cmd.Flags())
 			cfg, err := daemon.Load(name, cmd.Flags())
 			if err != nil {
-				return refused(name, err)
+				return recordFailedUp(name, err)
 			}
 			if background {
 				return upBackground(cmd, env, cfg)
@@ -80,17 +80,17 @@ func upForeground(ctx context.Context, env *Env, cfg *daemon.Config) error {
 		warnAccess(env, cfg)
 	})
 	if err != nil && !ready {
-		return refused(cfg.Name, err)
+		return recordFailedUp(cfg.Name, err)
 	}
 	return err
 }
 
-// refused records that up failed and returns its error. It records nothing while the daemon runs.
-func refused(name string, err error) error {
+// recordFailedUp records that up failed and returns its error. It records nothing while the daemon runs.
+func recordFailedUp(name string, err error) error {
 	if daemon.Alive(daemon.PathsOf(name)) {
 		return err
 	}
-	return errors.Join(err, daemon.Refuse(name, err))
+	return errors.Join(err, daemon.RecordFailedUp(name, err))
 }
 
 // upState returns the message about a daemon that runs: cluster with an API server, parts without one.

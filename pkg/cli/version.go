@@ -29,7 +29,7 @@ func newVersion(env *Env) *cobra.Command {
 			v := versions{Client: &version.Info{
 				Major: "1", Minor: "36", GitVersion: clientVersion, GoVersion: runtime.Version(), Compiler: runtime.Compiler,
 				Platform: runtime.GOOS + "/" + runtime.GOARCH,
-			}, Minikctl: own()}
+			}, Minikctl: ownVersion()}
 			var err error
 			if !client && env.Target.local() && !env.Target.running() {
 				if err := daemon.CheckName(env.Target.name); err != nil {
@@ -88,8 +88,8 @@ func (v versions) print(env *Env, output string) error {
 	return err
 }
 
-// own returns the version of minikctl in the build information.
-func own() string {
+// ownVersion returns the version of minikctl in the build information.
+func ownVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
 		return "(devel)"

@@ -42,7 +42,7 @@ scores of the others. The same records: minikctl get decisions.minikctl.dev`,
 				return err
 			}
 			if len(list.Items) == 0 {
-				return undecided(cmd.Context(), env, namespace, name)
+				return noDecisionError(cmd.Context(), env, namespace, name)
 			}
 			if !all {
 				list.Items = list.Items[len(list.Items)-1:]
@@ -83,8 +83,8 @@ func completePods(env *Env) cobra.CompletionFunc {
 	}
 }
 
-// undecided returns why no decision about a pod is recorded: the pod does not exist, or no scheduler has tried it.
-func undecided(ctx context.Context, env *Env, namespace, name string) error {
+// noDecisionError returns why no decision about a pod is recorded: the pod does not exist, or no scheduler has tried it.
+func noDecisionError(ctx context.Context, env *Env, namespace, name string) error {
 	c, err := cmdutil.NewFactory(env.Target).KubernetesClientSet()
 	if err != nil {
 		return err

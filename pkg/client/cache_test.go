@@ -253,8 +253,8 @@ func TestCacheDrop(t *testing.T) {
 	})
 }
 
-// TestCacheAfterRewind: the server changes to another store with lower revisions.
-func TestCacheAfterRewind(t *testing.T) {
+// TestCacheRelistsAfterLowerRevision: the server changes to another store with lower revisions.
+func TestCacheRelistsAfterLowerRevision(t *testing.T) {
 	s := &scripted{}
 	s.listing(1000, pod("a", 900), pod("b", 901))
 	follow(t, s, func(c *client.Cache[*corev1.Pod], observed func() string) {
@@ -270,7 +270,7 @@ func TestCacheAfterRewind(t *testing.T) {
 	})
 }
 
-func TestCacheViews(t *testing.T) {
+func TestCacheIndexesAndNamespaces(t *testing.T) {
 	s := &scripted{}
 	owned := pod("a", 5)
 	owned.OwnerReferences = []metav1.OwnerReference{{UID: "owner", Controller: new(true)}}
@@ -352,8 +352,8 @@ func TestCacheOfMetadata(t *testing.T) {
 	})
 }
 
-// TestForget: the watch ends, the old cache keeps its objects, and a later request creates a new cache.
-func TestForget(t *testing.T) {
+// TestForgetEndsWatch: the watch ends, the old cache keeps its objects, and a later request creates a new cache.
+func TestForgetEndsWatch(t *testing.T) {
 	s := &scripted{}
 	s.listing(10, pod("a", 5), pod("b", 6))
 	synctest.Test(t, func(t *testing.T) {

@@ -61,13 +61,13 @@ var optionsVersion = schema.GroupVersion{Version: "v1"}
 
 // accept returns the Accept header for a resource.
 func (c *codec) accept(resource schema.GroupVersionResource) string {
-	if c.speaksProtobuf(resource.GroupVersion()) {
+	if c.supportsProtobuf(resource.GroupVersion()) {
 		return typeProtobuf + "," + typeJSON
 	}
 	return typeJSON
 }
 
-func (c *codec) speaksProtobuf(gv schema.GroupVersion) bool {
+func (c *codec) supportsProtobuf(gv schema.GroupVersion) bool {
 	return gv != minikctl.GroupVersion && c.scheme.IsVersionRegistered(gv)
 }
 
@@ -106,7 +106,7 @@ func (c *codec) encode(obj runtime.Object, gv schema.GroupVersion) (contentType 
 		}
 	}
 	obj.GetObjectKind().SetGroupVersionKind(kind)
-	if !c.speaksProtobuf(kind.GroupVersion()) {
+	if !c.supportsProtobuf(kind.GroupVersion()) {
 		body, err = json.Marshal(obj)
 		return typeJSON, body, err
 	}

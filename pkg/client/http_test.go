@@ -179,7 +179,7 @@ func TestHTTPErrors(t *testing.T) {
 	}
 }
 
-func TestHTTPComesBackLater(t *testing.T) {
+func TestHTTPRetryAfter(t *testing.T) {
 	attempts := 0
 	c := served(t, func(w http.ResponseWriter, r *http.Request) {
 		raw, err := io.ReadAll(r.Body)

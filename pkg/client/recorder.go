@@ -43,7 +43,7 @@ const (
 	eventAttempts = 12 // while the server cannot be reached, as in client-go
 	eventPause    = 10 * time.Second
 	maxNote       = 1024 // bytes that events.k8s.io allows
-	longestRest   = 50 * time.Millisecond
+	maxPause      = 50 * time.Millisecond
 )
 
 // NewRecorder returns a recorder for a component, e.g. "deployment-controller". instance is the node of a kubelet, and "" for
@@ -138,7 +138,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 			p := r.queue.take()
 			began := r.clock.Now()
 			r.record(trace.With(ctx, p.report.Causes...), p)
-			if clock.Sleep(ctx, r.clock, min(r.clock.Since(began), longestRest)) != nil {
+			if clock.Sleep(ctx, r.clock, min(r.clock.Since(began), maxPause)) != nil {
 				return nil
 			}
 		}

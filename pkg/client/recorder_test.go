@@ -121,7 +121,7 @@ func TestRecorderWrites(t *testing.T) {
 	})
 }
 
-func TestRecorderCarriesCauses(t *testing.T) {
+func TestRecorderPassesCauses(t *testing.T) {
 	s := &sink{}
 	record(t, s, func(ctx context.Context, r *client.Recorder) {
 		r.Event(trace.With(ctx, 7, 8), pod("p", 5), corev1.EventTypeNormal, "Reason", "A message")
@@ -195,8 +195,8 @@ func TestRecorderRetries(t *testing.T) {
 	})
 }
 
-// TestRecorderForgets: beyond a bound, a recorder drops the events that were not repeated, and keeps the series.
-func TestRecorderForgets(t *testing.T) {
+// TestRecorderDropsOldSeries: beyond a bound, a recorder drops the events that were not repeated, and keeps the series.
+func TestRecorderDropsOldSeries(t *testing.T) {
 	s := &sink{}
 	record(t, s, func(ctx context.Context, r *client.Recorder) {
 		event := func(note string) {

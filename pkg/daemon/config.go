@@ -230,7 +230,7 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 		return nil, err
 	}
 	if last != nil && v.GetString("config") == "" {
-		cfg.replaceLasting(last) // ~/.minikctl/config.yaml is for new clusters
+		cfg.replaceClusterSettings(last) // ~/.minikctl/config.yaml is for new clusters
 	}
 	cfg.Name = name
 	for key, to := range map[string]*string{
@@ -271,7 +271,7 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	return cfg, cfg.setLeaving(last)
+	return cfg, cfg.setRemovedNodes(last)
 }
 
 // commaList splits the elements at commas and spaces, which viper does not do for variables.

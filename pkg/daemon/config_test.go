@@ -298,9 +298,9 @@ func restart(t *testing.T, kept, global, file string, args ...string) (*Config, 
 	return Load("dev", flags)
 }
 
-// TestLoadKept: the settings of a cluster win over the global file, each as a whole, and nodes that a later start no longer
+// TestLoadSettingsOfLastStart: the settings of a cluster win over the global file, each as a whole, and nodes that a later start no longer
 // has leave the cluster.
-func TestLoadKept(t *testing.T) {
+func TestLoadSettingsOfLastStart(t *testing.T) {
 	const kept = "nodes: [{count: 3, name: node, runtime: {name: process}}]\nimages: {a: minikctl.dev/web}\n"
 	for _, c := range []struct {
 		name, kept, global, file string

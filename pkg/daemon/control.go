@@ -201,7 +201,7 @@ func checkUnused(p Paths) error {
 	if Exists(p) {
 		return nil
 	}
-	for _, path := range p.own() {
+	for _, path := range p.createdFiles() {
 		if path != p.Log && exists(path) { // Spawn creates the log
 			return fmt.Errorf("data folder %s: %s is in it already and was not created by minikctl", p.Data, filepath.Base(path))
 		}

@@ -75,8 +75,8 @@ func TestLock(t *testing.T) {
 	again.Close()
 }
 
-// TestStopOfAnother checks that Stop does not end a process that got the pid of a daemon that has ended.
-func TestStopOfAnother(t *testing.T) {
+// TestStopDoesNotEndReusedPID checks that Stop does not end a process that got the pid of a daemon that has ended.
+func TestStopDoesNotEndReusedPID(t *testing.T) {
 	home(t)
 	p := PathsOf("dev")
 	if err := Stop(t.Context(), p); err != nil {

@@ -140,7 +140,7 @@ func (d *Daemon) started(ready func(State)) error {
 	d.mu.Lock()
 	err := d.cfg.writeSettings(d.paths)
 	d.mu.Unlock()
-	if err := errors.Join(err, removeRefused(d.paths.Name)); err != nil {
+	if err := errors.Join(err, removeFailedUp(d.paths.Name)); err != nil {
 		return err
 	}
 	if err := writeState(d.paths, s); err != nil {

@@ -34,7 +34,7 @@ func Down(ctx context.Context, p Paths, opts DownOptions) (ran bool, err error) 
 		if !opts.Purge {
 			return false, nil
 		}
-		return false, errors.Join(removeRefused(p.Name), removeMade())
+		return false, errors.Join(removeFailedUp(p.Name), removeMade())
 	}
 	ran = Alive(p) || !opts.KeepPods && PodsKept(p)
 	if err := Stop(ctx, p); err != nil {
@@ -82,11 +82,11 @@ func purge(p Paths) error {
 	if link := filepath.Join(Home(), p.Name); isLink(link) {
 		errs = append(errs, os.Remove(link))
 	}
-	return errors.Join(append(errs, removeRefused(p.Name), removeMade())...)
+	return errors.Join(append(errs, removeFailedUp(p.Name), removeMade())...)
 }
 
-// own returns the files and folders in the data folder that a daemon creates.
-func (p Paths) own() []string {
+// createdFiles returns the files and folders in the data folder that a daemon creates.
+func (p Paths) createdFiles() []string {
 	cut, _ := filepath.Glob(filepath.Join(p.Data, ".kubeconfig.*")) // writes that a killed daemon did not finish
 	for _, kept := range []string{p.Store + ".new", p.Store + ".replaced*"} {
 		all, _ := filepath.Glob(kept)
@@ -99,7 +99,7 @@ func (p Paths) own() []string {
 // remove removes the files that a daemon has created in its data folder, and then empty folders (see removeMade).
 func (p Paths) remove() error {
 	var errs []error
-	for _, path := range p.own() {
+	for _, path := range p.createdFiles() {
 		errs = append(errs, os.RemoveAll(path))
 	}
 	return errors.Join(append(errs, removeMade())...)

@@ -20,7 +20,7 @@ func write(t *testing.T, path string) {
 	}
 }
 
-func TestDownOfNothing(t *testing.T) {
+func TestDownWithoutCluster(t *testing.T) {
 	dir := home(t)
 	for _, opts := range []DownOptions{{}, {KeepPods: true}, {Purge: true}} {
 		if ran, err := Down(t.Context(), PathsOf("dev"), opts); ran || err != nil {
@@ -35,8 +35,8 @@ func TestDownOfNothing(t *testing.T) {
 	}
 }
 
-// TestPurgeStaysInside checks that purge keeps files of other programs, with any name and data folder of the daemon.
-func TestPurgeStaysInside(t *testing.T) {
+// TestPurgeKeepsFilesOfOtherPrograms checks that purge keeps files of other programs, with any name and data folder of the daemon.
+func TestPurgeKeepsFilesOfOtherPrograms(t *testing.T) {
 	dir := home(t)
 	kept := filepath.Join(filepath.Dir(dir), "kept")
 	write(t, kept)

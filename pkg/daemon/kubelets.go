@@ -99,7 +99,7 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
-		s, err := d.leave(k, n.Name)
+		s, err := d.drainService(k, n.Name)
 		if err != nil {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
@@ -118,7 +118,7 @@ func (d *Daemon) newKubelet(ctx context.Context, host *kubelet.Host, n NodeConfi
 		return nil, err
 	}
 	return kubelet.New(kubelet.Config{
-		Node: kubelet.NodeConfig{Name: name, Labels: n.Labels, Taints: n.Taints, Capacity: corev1.ResourceList(n.Capacity), Tier: tier, Leaving: leaving},
+		Node: kubelet.NodeConfig{Name: name, Labels: n.Labels, Taints: n.Taints, Capacity: corev1.ResourceList(n.Capacity), Tier: tier, BeingRemoved: leaving},
 		Host: host, Client: c, Runtime: rt,
 	})
 }

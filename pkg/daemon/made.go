@@ -12,9 +12,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/autostart"
 )
 
-// madePath is the list of the folders and kubeconfig files that minikctl has created, one path a line. purge removes only
+// createdListPath is the list of the folders and kubeconfig files that minikctl has created, one path a line. purge removes only
 // these, and only if they are empty.
-func madePath() string { return filepath.Join(Home(), ".made") }
+func createdListPath() string { return filepath.Join(Home(), ".made") }
 
 // makeFolder creates dir with its parents and records the ones that it creates.
 func makeFolder(dir string) error {
@@ -37,7 +37,7 @@ func recordMade(paths ...string) error {
 			return err
 		}
 	}
-	f, err := os.OpenFile(madePath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(createdListPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func recordMade(paths ...string) error {
 // removeMade removes what minikctl has created and what is empty now, last created first, and Home with the list itself
 // when nothing else is in it.
 func removeMade() error {
-	b, err := os.ReadFile(madePath())
+	b, err := os.ReadFile(createdListPath())
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -71,12 +71,12 @@ func removeMade() error {
 		return err
 	}
 	if homeEmpty := len(entries) == 1; homeEmpty && (len(left) == 0 || slices.Equal(left, []string{Home()})) {
-		if err := os.Remove(madePath()); err != nil || len(left) == 0 {
+		if err := os.Remove(createdListPath()); err != nil || len(left) == 0 {
 			return err
 		}
 		return os.Remove(Home())
 	}
-	return os.WriteFile(madePath(), []byte(strings.Join(left, "\n")+"\n"), 0o600)
+	return os.WriteFile(createdListPath(), []byte(strings.Join(left, "\n")+"\n"), 0o600)
 }
 
 // removeEmpty removes an empty folder or a kubeconfig without entries. Everything else stays.
@@ -100,13 +100,13 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Refuse records that the last up of the cluster called name failed with err: until an up succeeds, no other command
+// RecordFailedUp records that the last up of the cluster called name failed with err: until an up succeeds, no other command
 // starts the cluster (see package autostart).
-func Refuse(name string, err error) error {
+func RecordFailedUp(name string, err error) error {
 	if CheckName(name) != nil {
 		return nil // the name is invalid: no command starts such a cluster
 	}
-	path := autostart.RefusedFile(Home(), name)
+	path := autostart.FailedUpFile(Home(), name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
@@ -116,9 +116,9 @@ func Refuse(name string, err error) error {
 	return os.WriteFile(path, []byte(err.Error()+"\n"), 0o600)
 }
 
-// removeRefused removes the record that Refuse has made.
-func removeRefused(name string) error {
-	path := autostart.RefusedFile(Home(), name)
+// removeFailedUp removes the record of RecordFailedUp.
+func removeFailedUp(name string) error {
+	path := autostart.FailedUpFile(Home(), name)
 	err := os.Remove(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

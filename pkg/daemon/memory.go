@@ -104,14 +104,14 @@ func parseMemory(setting string) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("memoryLimit: %q is not a quantity such as 2Gi: %w", setting, err)
 	}
-	if q.Value() < leastMemory {
-		return 0, fmt.Errorf("memoryLimit: %s is less than %d Mi", setting, leastMemory>>20)
+	if q.Value() < minMemory {
+		return 0, fmt.Errorf("memoryLimit: %s is less than %d Mi", setting, minMemory>>20)
 	}
 	return uint64(q.Value()), nil
 }
 
-// leastMemory is the least memory with which a cluster works.
-const leastMemory = 128 << 20
+// minMemory is the least memory with which a cluster works.
+const minMemory = 128 << 20
 
 // cgroupLimit returns the smallest memory limit of the process's cgroup and those above it, 0 for none. root is the root of the
 // file system.

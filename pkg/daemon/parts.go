@@ -123,7 +123,7 @@ func (d *Daemon) addAPIServer() error {
 			Policy: d.cfg.AuditPolicyFile, Path: d.cfg.AuditLogPath,
 			MaxSize: d.cfg.AuditLogMaxSize, MaxBackups: d.cfg.AuditLogMaxBackup, MaxAge: d.cfg.AuditLogMaxAge,
 		},
-		PodWarnings: d.podWarnings(), Unattended: d.unattended(), Components: d.components(),
+		PodWarnings: d.podWarnings(), WithoutController: d.withoutController(), Components: d.components(),
 		VerifiedNode: d.verifiedNode(), MemoryLimit: d.memoryLimit,
 	})
 	if err != nil {
@@ -194,12 +194,12 @@ func (d *Daemon) podWarnings() func(*corev1.PodSpec) []string {
 	}
 }
 
-// unattended returns the resources without a controller in this daemon; none if the daemon runs no controllers at all.
-func (d *Daemon) unattended() []schema.GroupResource {
+// withoutController returns the resources without a controller in this daemon; none if the daemon runs no controllers at all.
+func (d *Daemon) withoutController() []schema.GroupResource {
 	if !d.cfg.Runs("controllers") {
 		return nil
 	}
-	return controllers.Unattended(builtin.Resources())
+	return controllers.WithoutController(builtin.Resources())
 }
 
 // listen returns the address to listen on. For port 0 it is the port of the last start if that is free, so that kubeconfigs stay

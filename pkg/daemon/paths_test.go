@@ -65,9 +65,9 @@ func TestHome(t *testing.T) {
 	}
 }
 
-// TestDataElsewhere checks that PathsOf finds a daemon whose data folder is outside Home, whether the last start named the
+// TestDataOutsideHome checks that PathsOf finds a daemon whose data folder is outside Home, whether the last start named the
 // folder directly or through a symbolic link.
-func TestDataElsewhere(t *testing.T) {
+func TestDataOutsideHome(t *testing.T) {
 	dir := home(t)
 	data := filepath.Join(real(t.TempDir()), "data")
 	link := filepath.Join(t.TempDir(), "link")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRefusedUpLeavesNothing starts a cluster for the first time on a port that is in use.
-func TestRefusedUpLeavesNothing(t *testing.T) {
+// TestFailedUpLeavesNoFiles starts a cluster for the first time on a port that is in use.
+func TestFailedUpLeavesNoFiles(t *testing.T) {
 	home(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// story records the steps of the services of a test.
-type story struct {
+// serviceLog records the steps of the services of a test.
+type serviceLog struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (s *story) add(line string) {
+func (s *serviceLog) add(line string) {
 	s.mu.Lock()
 	s.lines = append(s.lines, line)
 	s.mu.Unlock()
 }
 
 // service returns a service that ends a second after its context.
-func (s *story) service(name string, ready <-chan struct{}) service {
+func (s *serviceLog) service(name string, ready <-chan struct{}) service {
 	return service{name: name, ready: ready, run: func(ctx context.Context) error {
 		s.add(name + " starts")
 		<-ctx.Done()
@@ -34,7 +34,7 @@ func (s *story) service(name string, ready <-chan struct{}) service {
 	}}
 }
 
-func (s *story) want(t *testing.T, want ...string) {
+func (s *serviceLog) want(t *testing.T, want ...string) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *story) want(t *testing.T, want ...string) {
 
 func TestSuperviseOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s story
+		var s serviceLog
 		ready := make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -75,7 +75,7 @@ func TestSuperviseEarlyEnd(t *testing.T) {
 	}{{"with an error", broken, "b: broken"}, {"without", nil, "b: ended by itself"}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var s story
+				var s serviceLog
 				b := service{name: "b", run: func(context.Context) error { time.Sleep(time.Minute); return c.err }}
 				err := supervise(t.Context(), []service{s.service("a", nil), b, s.service("c", nil)}, func() error { return nil })
 				if err == nil || err.Error() != c.want || c.err != nil && !errors.Is(err, c.err) {
@@ -93,19 +93,19 @@ func TestSuperviseEndBeforeReady(t *testing.T) {
 	fails := func(context.Context) error { time.Sleep(time.Second); return errors.New("port taken") }
 	for _, c := range []struct {
 		name     string
-		services func(s *story, never chan struct{}) []service
+		services func(s *serviceLog, never chan struct{}) []service
 		want     string
 	}{
-		{"by itself", func(s *story, never chan struct{}) []service {
+		{"by itself", func(s *serviceLog, never chan struct{}) []service {
 			return []service{{name: "a", run: fails, ready: never}, s.service("b", nil)}
 		}, ""},
-		{"because of one before it", func(s *story, never chan struct{}) []service {
+		{"because of one before it", func(s *serviceLog, never chan struct{}) []service {
 			return []service{{name: "a", run: fails}, s.service("b", never), s.service("c", nil)}
 		}, "b starts, b has ended"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var s story
+				var s serviceLog
 				err := supervise(t.Context(), c.services(&s, make(chan struct{})), func() error { s.add("all started"); return nil })
 				if err == nil || err.Error() != "a: port taken" {
 					t.Errorf("got %v", err)
@@ -120,7 +120,7 @@ func TestSuperviseEndBeforeReady(t *testing.T) {
 
 func TestSuperviseContextEndsWhileStarting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s story
+		var s serviceLog
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := supervise(ctx, []service{s.service("a", make(chan struct{})), s.service("b", nil)}, func() error { s.add("all started"); return nil })
@@ -133,7 +133,7 @@ func TestSuperviseContextEndsWhileStarting(t *testing.T) {
 
 func TestSuperviseStartedFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s story
+		var s serviceLog
 		full := errors.New("disk full")
 		if err := supervise(t.Context(), []service{s.service("a", nil)}, func() error { return full }); !errors.Is(err, full) {
 			t.Errorf("got %v", err)
@@ -144,7 +144,7 @@ func TestSuperviseStartedFails(t *testing.T) {
 
 func TestSuperviseDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s story
+		var s serviceLog
 		release := make(chan struct{})
 		stuck := service{name: "stuck", run: func(context.Context) error { <-release; return nil }}
 		ctx, cancel := context.WithCancel(t.Context())

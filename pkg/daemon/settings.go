@@ -23,8 +23,8 @@ type settings struct {
 // settingsPath returns the path of the settings file. It keeps the nodes, to which the cluster's pods are bound, over a restart.
 func settingsPath(p Paths) string { return filepath.Join(p.Data, "settings.yaml") }
 
-// lasting returns the settings that belong to the cluster rather than to one start of it.
-func (c *Config) lasting() Config {
+// clusterSettings returns the settings that belong to the cluster rather than to one start of it.
+func (c *Config) clusterSettings() Config {
 	return Config{
 		Store: c.Store, Backup: c.Backup, Nodes: c.Nodes, Images: c.Images, HostCommands: c.HostCommands, Seed: c.Seed,
 		SchedulerConfig: c.SchedulerConfig, TokenAuthFile: c.TokenAuthFile,
@@ -34,9 +34,9 @@ func (c *Config) lasting() Config {
 	}
 }
 
-// replaceLasting replaces the settings that belong to the cluster by those of its last start, each as a whole.
-func (c *Config) replaceLasting(last *settings) {
-	own := last.lasting()
+// replaceClusterSettings replaces the settings that belong to the cluster by those of its last start, each as a whole.
+func (c *Config) replaceClusterSettings(last *settings) {
+	own := last.clusterSettings()
 	own.Name, own.DataDir, own.Listen, own.Only = c.Name, c.DataDir, c.Listen, c.Only
 	own.Kubeconfig, own.WriteKubeconfig, own.LogLevel = c.Kubeconfig, c.WriteKubeconfig, c.LogLevel
 	*c = own
@@ -44,7 +44,7 @@ func (c *Config) replaceLasting(last *settings) {
 
 // writeSettings keeps the settings of this start for the next one.
 func (c *Config) writeSettings(p Paths) error {
-	b, err := yaml.Marshal(settings{Config: c.lasting(), Leaving: c.leaving})
+	b, err := yaml.Marshal(settings{Config: c.clusterSettings(), Leaving: c.leaving})
 	if err != nil {
 		return fmt.Errorf("keep the settings: %w", err)
 	}
@@ -71,8 +71,8 @@ func readSettings(p Paths) (*settings, error) {
 	return s, nil
 }
 
-// forget removes a node that has been deleted from the settings.
-func (d *Daemon) forget(node string) error {
+// forgetNode removes a node that has been deleted from the settings.
+func (d *Daemon) forgetNode(node string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.cfg.leaving = slices.DeleteFunc(d.cfg.leaving, func(n NodeConfig) bool { return n.Name == node })

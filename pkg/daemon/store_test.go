@@ -11,8 +11,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/badger"
 )
 
-// TestMissingStoreIsRefused removes the store of a cluster that has run.
-func TestMissingStoreIsRefused(t *testing.T) {
+// TestUpFailsWithoutStore removes the store of a cluster that has run.
+func TestUpFailsWithoutStore(t *testing.T) {
 	home(t)
 	p := PathsOf("dev")
 	if err := os.MkdirAll(p.Data, 0o700); err != nil {

@@ -26,9 +26,9 @@ type waiting struct {
 // dropped.
 var prepared *waiting
 
-// orders is the message that a daemon process receives. It comes with two files: one for the daemon's output, one for the
+// startRequest is the message that a daemon process receives. It comes with two files: one for the daemon's output, one for the
 // report of its start.
-type orders struct{ Args []string }
+type startRequest struct{ Args []string }
 
 // waitVariable holds the number of the descriptor on which a daemon process receives its orders.
 const waitVariable = "MINIKCTL_WAIT_FD"
@@ -39,7 +39,7 @@ const maxSocketPath = 90
 // prepareDaemon starts the daemon process if this command will probably need it. It ignores errors: the command then
 // starts the process itself.
 func prepareDaemon() {
-	name, ok := autostart.Expect(os.Args)
+	name, ok := autostart.StartsDaemon(os.Args)
 	if !ok {
 		return
 	}
@@ -80,7 +80,7 @@ func RunDaemon(name string, args []string, output, report *os.File) error {
 }
 
 func (w *waiting) order(args []string, output, report *os.File) error {
-	return w.conn.Send(orders{args}, output, report)
+	return w.conn.Send(startRequest{args}, output, report)
 }
 
 // startDaemon starts a daemon process. Its arguments only make it recognizable in lists of processes; order sends the
@@ -135,7 +135,7 @@ func CommandLine(args []string) []string {
 		os.Exit(1)
 	}
 	defer conn.Close()
-	var o orders
+	var o startRequest
 	files, err := conn.Receive(&o)
 	if err != nil || len(files) != 2 {
 		os.Exit(0)

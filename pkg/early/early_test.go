@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// late are packages of the standard library that Go initialises after hundreds of others in a big program, or that import
+// lateInitPackages are packages of the standard library that Go initialises after hundreds of others in a big program, or that import
 // such packages.
-var late = []string{"net", "net/http", "net/netip", "os/exec", "path/filepath", "runtime/debug", "log/slog", "os/user"}
+var lateInitPackages = []string{"net", "net/http", "net/netip", "os/exec", "path/filepath", "runtime/debug", "log/slog", "os/user"}
 
 // roots are the folders of the packages that initialise before the dispatch.
 var roots = []string{".", "../supervisor", "../autostart"}
@@ -47,7 +47,7 @@ func checkImports(t *testing.T, path string) error {
 		foreign := strings.Contains(first, ".") && name != "golang.org/x/sys/unix" &&
 			!strings.HasPrefix(name+"/", "github.com/minikctl/minikctl/pkg/supervisor/") &&
 			name != "github.com/minikctl/minikctl/pkg/autostart"
-		if foreign || slices.Contains(late, name) {
+		if foreign || slices.Contains(lateInitPackages, name) {
 			t.Errorf("%s imports %s, which is initialised too late", path, name)
 		}
 	}

@@ -34,15 +34,15 @@ func (w *podWorker) rejection(ctx context.Context, pod *corev1.Pod) *podEnd {
 	if _, ok := w.seen(); ok {
 		return nil // an earlier kubelet has admitted it
 	}
-	if !w.suits(ctx, pod) {
+	if !w.matchesNodeAffinity(ctx, pod) {
 		return &podEnd{corev1.PodFailed, "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"}
 	}
-	return w.noRoom(pod, w.kubelet.currentNode())
+	return w.insufficientResource(pod, w.kubelet.currentNode())
 }
 
-// suits reports whether the pod's node affinity matches the node. A node that does not match is read again: its labels may
+// matchesNodeAffinity reports whether the pod's node affinity matches the node. A node that does not match is read again: its labels may
 // have changed just before the pod was bound.
-func (w *podWorker) suits(ctx context.Context, pod *corev1.Pod) bool {
+func (w *podWorker) matchesNodeAffinity(ctx context.Context, pod *corev1.Pod) bool {
 	wanted := nodeaffinity.GetRequiredNodeAffinity(pod)
 	if ok, err := wanted.Match(w.kubelet.currentNode()); err != nil || ok {
 		return true // the API server validates affinities
@@ -57,8 +57,8 @@ func (w *podWorker) suits(ctx context.Context, pod *corev1.Pod) bool {
 	return err != nil || ok
 }
 
-// noRoom returns the rejection by the first resource of which the node has too little, nil if it has room.
-func (w *podWorker) noRoom(pod *corev1.Pod, node *corev1.Node) *podEnd {
+// insufficientResource returns the rejection by the first resource of which the node has too little, nil if it has room.
+func (w *podWorker) insufficientResource(pod *corev1.Pod, node *corev1.Node) *podEnd {
 	wanted := podresources.PodRequests(pod, podresources.PodResourcesOptions{})
 	used, pods := w.inUse(pod)
 	if room := node.Status.Allocatable[corev1.ResourcePods]; int64(pods)+1 > room.Value() {

@@ -162,7 +162,7 @@ func TestEnvironmentOfAContainer(t *testing.T) {
 			{Name: "LATER", Value: "x"},
 		},
 	}}})
-	r.sees("p", "Running c:running+started+ready")
+	r.waitSummary("p", "Running c:running+started+ready")
 	spec, _ := r.runtime.spec(pod.UID, "c")
 	if want := []string{"prog", "cm-a", "--who=p", "$(A)"}; !slices.Equal(spec.Command, want) || spec.Dir != "/srv" {
 		t.Errorf("got command %q in %q, want %q", spec.Command, spec.Dir, want)

@@ -19,17 +19,17 @@ type fakeRuntime struct {
 	clock   clock.Clock
 	changed chan struct{}
 
-	mu        sync.Mutex
-	pods      map[types.UID]*Pod
-	specs     map[ContainerID]ContainerSpec
-	refuse    error  // of Start
-	stubborn  bool   // containers ignore SIGTERM
-	stopFails int    // the number of calls of Stop that fail
-	stopped   func() // StopPod calls it; may be nil
-	graces    map[ContainerID]time.Duration
-	ended     []string // names in the order of their ends
-	exec      func(ContainerID, []string, Streams) (int, error)
-	unhealthy error // of Healthy and Pods
+	mu          sync.Mutex
+	pods        map[types.UID]*Pod
+	specs       map[ContainerID]ContainerSpec
+	refuse      error  // of Start
+	ignoresTerm bool   // containers ignore SIGTERM
+	stopFails   int    // the number of calls of Stop that fail
+	stopped     func() // StopPod calls it; may be nil
+	graces      map[ContainerID]time.Duration
+	ended       []string // names in the order of their ends
+	exec        func(ContainerID, []string, Streams) (int, error)
+	unhealthy   error // of Healthy and Pods
 }
 
 func newFakeRuntime(clk clock.Clock) *fakeRuntime {
@@ -128,7 +128,7 @@ func (f *fakeRuntime) Stop(_ context.Context, id ContainerID, grace time.Duratio
 	}
 	f.graces[id] = grace
 	code := 143
-	if f.stubborn {
+	if f.ignoresTerm {
 		code = 137
 	}
 	f.mu.Unlock()

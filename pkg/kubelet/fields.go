@@ -27,22 +27,22 @@ func (s Support) String() string { return [...]string{"yes", "partly", "no"}[s] 
 type Field struct {
 	Support Support
 	Note    string // the difference from Kubernetes
-	// Usual are the values that cause no warning: the defaults, and values that describe what containers have anyway.
-	Usual []string
+	// NoWarning are the values that cause no warning: the defaults, and values that describe what containers have anyway.
+	NoWarning []string
 }
 
 // Fields is a table of field support: by the name of the Go type that has the field, then by the field's JSON name. The
 // entry Rest is for all other fields of the type.
 type Fields map[string]map[string]Field
 
-// Rest is the name of the entry for a type's other fields.
-const Rest = "*"
+// Others is the name of the entry for a type's other fields.
+const Others = "*"
 
 func (f Fields) find(typ, name string) (Field, bool) {
 	if field, ok := f[typ][name]; ok {
 		return field, true
 	}
-	field, ok := f[typ][Rest]
+	field, ok := f[typ][Others]
 	return field, ok
 }
 
@@ -87,7 +87,7 @@ var ownFields = Fields{
 		"preemptionPolicy":              {},
 		"overhead":                      {Support: Partly, Note: "it is added to what the pod requests"},
 		"topologySpreadConstraints":     {},
-		"setHostnameAsFQDN":             {Support: Ignored, Note: "pods have no names in DNS", Usual: []string{"false"}},
+		"setHostnameAsFQDN":             {Support: Ignored, Note: "pods have no names in DNS", NoWarning: []string{"false"}},
 		"os":                            {},
 		"schedulingGates":               {},
 		"resourceClaims":                {Support: Ignored, Note: "pods with claims are not scheduled"},
@@ -109,7 +109,7 @@ var ownFields = Fields{
 		"envFrom":                  {},
 		"env":                      {},
 		"resources":                {},
-		"resizePolicy":             {Support: Ignored, Note: "containers are not resized while they run", Usual: []string{"[]"}},
+		"resizePolicy":             {Support: Ignored, Note: "containers are not resized while they run", NoWarning: []string{"[]"}},
 		"restartPolicy":            {},
 		"restartPolicyRules":       {Support: Partly, Note: "Restart is honoured; a pod with RestartAllContainers stays Pending, since no node declares the feature"},
 		"volumeMounts":             {},
@@ -124,7 +124,7 @@ var ownFields = Fields{
 	},
 	"ContainerPort": {
 		"name":          {},
-		"hostPort":      {Support: Partly, Note: "the scheduler keeps it unique on a node; nothing listens there", Usual: []string{"0"}},
+		"hostPort":      {Support: Partly, Note: "the scheduler keeps it unique on a node; nothing listens there", NoWarning: []string{"0"}},
 		"containerPort": {},
 		"protocol":      {},
 		"hostIP":        {Support: Ignored, Note: "nothing listens there"},
@@ -174,7 +174,7 @@ var ownFields = Fields{
 		"downwardAPI": {},
 		"configMap":   {},
 		"projected":   {},
-		Rest:          noVolume,
+		Others:        noVolume,
 	},
 	"EmptyDirVolumeSource": {
 		"medium":    {Support: Ignored, Note: "it is a folder on disk"},
@@ -185,7 +185,7 @@ var ownFields = Fields{
 		"downwardAPI":         {},
 		"configMap":           {},
 		"serviceAccountToken": {},
-		Rest:                  noVolume,
+		Others:                noVolume,
 	},
 }
 
@@ -227,7 +227,7 @@ func fieldWarnings(v reflect.Value, i int, path string, t Tier, out *[]string) {
 	}
 	row, ok := t.Field(v.Type().Name(), name)
 	if ok && row.Support == Ignored {
-		if isRequest(value, row.Usual) {
+		if isRequest(value, row.NoWarning) {
 			*out = append(*out, fmt.Sprintf("%s.%s: not supported on nodes of the %s runtime: %s", path, name, t.Name, row.Note))
 		}
 		return

@@ -21,8 +21,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// patience bounds the time that a test waits for a state.
-const patience = time.Minute
+// testTimeout bounds the time that a test waits for a state.
+const testTimeout = time.Minute
 
 // The tiers of the rig's nodes.
 var (
@@ -140,7 +140,7 @@ func (r *rig) get(name string) *corev1.Pod {
 func (r *rig) until(what string, check func() string) {
 	r.t.Helper()
 	missing := ""
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(testTimeout); time.Now().Before(end); {
 		if missing = check(); missing == "" {
 			return
 		}
@@ -152,8 +152,8 @@ func (r *rig) until(what string, check func() string) {
 	r.t.Fatalf("%s: %s", what, missing)
 }
 
-// sees waits until the pod's summary is want and returns the pod.
-func (r *rig) sees(pod, want string) *corev1.Pod {
+// waitSummary waits until the pod's summary is want and returns the pod.
+func (r *rig) waitSummary(pod, want string) *corev1.Pod {
 	r.t.Helper()
 	var last *corev1.Pod
 	r.until(pod, func() string {
@@ -206,8 +206,8 @@ func state(s corev1.ContainerState) string {
 	return "?"
 }
 
-// exits ends the newest start of a container.
-func (r *rig) exits(pod *corev1.Pod, name string, code int) {
+// exit ends the newest start of a container.
+func (r *rig) exit(pod *corev1.Pod, name string, code int) {
 	r.t.Helper()
 	r.runtime.mu.Lock()
 	p := r.runtime.pods[pod.UID]
@@ -237,7 +237,7 @@ func (r *rig) event(pod, reason, message string) {
 	r.until("event", func() string {
 		missing := r.missingEvent(pod, reason, message)
 		if missing != "" {
-			r.passes(10 * time.Millisecond) // the recorder pauses between two Events
+			r.advance(10 * time.Millisecond) // the recorder pauses between two Events
 		}
 		return missing
 	})
@@ -264,5 +264,5 @@ func (r *rig) missingEvent(pod, reason, message string) string {
 	return fmt.Sprintf("no %s: %s among\n%s", reason, message, strings.Join(seen, "\n"))
 }
 
-// passes advances the clock.
-func (r *rig) passes(d time.Duration) { r.clock.Step(d) }
+// advance advances the clock.
+func (r *rig) advance(d time.Duration) { r.clock.Step(d) }

@@ -39,18 +39,18 @@ func TestNodeIsNotReadyWhileTheRuntimeIsUnhealthy(t *testing.T) {
 	r.runtime.fail(errors.New("no supervisor"))
 	r.nodeReady(corev1.ConditionFalse, "container runtime is down: no supervisor")
 	r.event("n1", "NodeNotReady", "Node n1 status is now: NodeNotReady")
-	r.host.beat(t.Context(), true)
+	r.host.renewAll(t.Context(), true)
 	r.nodeReady(corev1.ConditionFalse, "container runtime is down: no supervisor")
 	r.runtime.fail(nil)
 	r.nodeReady(corev1.ConditionTrue, readyMessage)
 }
 
-// TestPodsWaitForTheFirstListing starts a kubelet whose runtime cannot list its pods yet. The kubelet does not treat a
+// TestPodsAreNotLostBeforeTheFirstRelist starts a kubelet whose runtime cannot list its pods yet. The kubelet does not treat a
 // running pod as lost.
-func TestPodsWaitForTheFirstListing(t *testing.T) {
+func TestPodsAreNotLostBeforeTheFirstRelist(t *testing.T) {
 	r := newRig(t)
 	r.pod("p", corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever})
-	r.sees("p", "Running c:running+started+ready")
+	r.waitSummary("p", "Running c:running+started+ready")
 	r.stop()
 	r.runtime.fail(errors.New("no supervisor"))
 	r.start()
@@ -65,15 +65,15 @@ func TestPodsWaitForTheFirstListing(t *testing.T) {
 	})
 	r.pod("q", corev1.PodSpec{})
 	for range 20 {
-		r.passes(time.Second)
+		r.advance(time.Second)
 	}
 	r.runtime.fail(nil)
-	r.sees("q", "Running c:running+started+ready")
-	r.sees("p", "Running c:running+started+ready")
+	r.waitSummary("q", "Running c:running+started+ready")
+	r.waitSummary("p", "Running c:running+started+ready")
 	r.nodeReady(corev1.ConditionTrue, readyMessage)
 }
 
-func TestRefusedNodesHaveAnEvent(t *testing.T) {
+func TestRefusedRegistrationGetsAnEvent(t *testing.T) {
 	for _, tier := range []Tier{processTier, simTier} {
 		t.Run(tier.Name, func(t *testing.T) {
 			r := newRig(t)

@@ -16,7 +16,7 @@ import (
 func (l *podLifecycle) runHook(ctx context.Context, pod *corev1.Pod, c *corev1.Container, run Container, h *corev1.LifecycleHandler, limit time.Duration) error {
 	if limit > 0 {
 		var stop context.CancelFunc
-		ctx, stop = l.kubelet.within(ctx, limit)
+		ctx, stop = l.kubelet.withTimeout(ctx, limit)
 		defer stop()
 	}
 	switch {
@@ -61,8 +61,8 @@ func (l *podLifecycle) execHook(ctx context.Context, run Container, cmd []string
 	return nil
 }
 
-// within returns a context that ends after d on the host's clock.
-func (k *Kubelet) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+// withTimeout returns a context that ends after d on the host's clock.
+func (k *Kubelet) withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	t := k.host.Clock.AfterFunc(d, func() { cancel(context.DeadlineExceeded) })
 	return ctx, func() {

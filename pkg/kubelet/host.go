@@ -42,14 +42,14 @@ type Host struct {
 	refs    *references
 	started time.Time
 
-	mu          sync.Mutex
-	kubelets    map[string]*Kubelet // by node name
-	workers     map[objects.Key][]*podWorker
-	inRuntime   map[objects.Key][]runtimePod
-	podQueue    reconcile.Enqueue // nil until the loop runs
-	statusQueue reconcile.Enqueue
-	early       map[objects.Key]uint64 // keys that were enqueued before the loop ran, with their revisions
-	overwritten map[objects.Key]uint64 // pods whose conditions another client has overwritten, with the revisions of those writes
+	mu              sync.Mutex
+	kubelets        map[string]*Kubelet // by node name
+	workers         map[objects.Key][]*podWorker
+	inRuntime       map[objects.Key][]runtimePod
+	podQueue        reconcile.Enqueue // nil until the loop runs
+	statusQueue     reconcile.Enqueue
+	queuedBeforeRun map[objects.Key]uint64 // keys that were enqueued before the loop ran, with their revisions
+	overwritten     map[objects.Key]uint64 // pods whose conditions another client has overwritten, with the revisions of those writes
 
 	statuses *statusManager
 }
@@ -70,7 +70,7 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	h := &Host{
 		HostConfig: cfg, started: cfg.Clock.Now(),
 		kubelets: map[string]*Kubelet{}, workers: map[objects.Key][]*podWorker{}, inRuntime: map[objects.Key][]runtimePod{},
-		early: map[objects.Key]uint64{}, overwritten: map[objects.Key]uint64{}, statuses: newStatusManager(),
+		queuedBeforeRun: map[objects.Key]uint64{}, overwritten: map[objects.Key]uint64{}, statuses: newStatusManager(),
 	}
 	h.refs = newReferences(h)
 	if !cfg.PerNode {
@@ -136,8 +136,8 @@ const (
 
 func (h *Host) podSource(_ context.Context, enqueue reconcile.Enqueue) {
 	h.mu.Lock()
-	early := h.early
-	h.podQueue, h.early = enqueue, nil
+	early := h.queuedBeforeRun
+	h.podQueue, h.queuedBeforeRun = enqueue, nil
 	h.mu.Unlock()
 	for key, revision := range early {
 		enqueue(key, revision)
@@ -158,7 +158,7 @@ func (h *Host) enqueue(key objects.Key, revision uint64) {
 	h.mu.Lock()
 	enqueue := h.podQueue
 	if enqueue == nil {
-		h.early[key] = max(h.early[key], revision)
+		h.queuedBeforeRun[key] = max(h.queuedBeforeRun[key], revision)
 	}
 	h.mu.Unlock()
 	if enqueue != nil {

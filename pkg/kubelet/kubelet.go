@@ -23,15 +23,15 @@ import (
 
 // NodeConfig describes a node.
 type NodeConfig struct {
-	Name        string
-	Labels      map[string]string // in addition to those that every node has
-	Annotations map[string]string
-	Taints      []corev1.Taint      // of a new Node; an existing one keeps its own
-	Capacity    corev1.ResourceList // replaces that of the machine
-	Allocatable corev1.ResourceList // replaces the capacity
-	Address     string              // of the node and its host-network pods; "": 127.0.0.1
-	Tier        Tier
-	Leaving     bool // the kubelet only ends the node's pods: it does not create the Node
+	Name         string
+	Labels       map[string]string // in addition to those that every node has
+	Annotations  map[string]string
+	Taints       []corev1.Taint      // of a new Node; an existing one keeps its own
+	Capacity     corev1.ResourceList // replaces that of the machine
+	Allocatable  corev1.ResourceList // replaces the capacity
+	Address      string              // of the node and its host-network pods; "": 127.0.0.1
+	Tier         Tier
+	BeingRemoved bool // the kubelet only ends the node's pods: it does not create the Node
 }
 
 // Config configures a Kubelet.

@@ -23,7 +23,7 @@ import (
 func TestPodRunsAndEnds(t *testing.T) {
 	r := newRig(t)
 	pod := r.pod("a", corev1.PodSpec{})
-	got := r.sees("a", "Running c:running+started+ready")
+	got := r.waitSummary("a", "Running c:running+started+ready")
 	if got.Status.PodIP == "" || got.Status.HostIP != "127.0.0.1" || got.Status.StartTime == nil || got.Status.ObservedGeneration != got.Generation {
 		t.Errorf("got status %+v", got.Status)
 	}
@@ -41,7 +41,7 @@ func TestPodRunsAndEnds(t *testing.T) {
 	r.event("a", "Created", "Container created")
 	r.event("a", "Started", "Container started")
 	r.delete("a")
-	r.sees("a", "none")
+	r.waitSummary("a", "none")
 	r.event("a", "Killing", "Stopping container c")
 	r.until("the runtime no longer lists the pod", func() string {
 		if pods, _ := r.runtime.Pods(t.Context()); len(pods) > 0 {
@@ -129,11 +129,11 @@ func TestRestarts(t *testing.T) {
 			r := newRig(t)
 			pod := r.pod("p", test.spec)
 			for _, s := range test.steps {
-				r.passes(s.pass)
+				r.advance(s.pass)
 				if s.name != "" {
-					r.exits(pod, s.name, s.code)
+					r.exit(pod, s.name, s.code)
 				}
-				r.sees("p", s.want)
+				r.waitSummary("p", s.want)
 			}
 		})
 	}
@@ -142,11 +142,11 @@ func TestRestarts(t *testing.T) {
 func TestCrashLoopMessages(t *testing.T) {
 	r := newRig(t)
 	pod := r.pod("p", corev1.PodSpec{})
-	r.sees("p", "Running c:running+started+ready")
-	r.exits(pod, "c", 1)
-	r.sees("p", "Running c:running<Error=1#1+started+ready")
-	r.exits(pod, "c", 1)
-	got := r.sees("p", "Running c:CrashLoopBackOff<Error=1#1")
+	r.waitSummary("p", "Running c:running+started+ready")
+	r.exit(pod, "c", 1)
+	r.waitSummary("p", "Running c:running<Error=1#1+started+ready")
+	r.exit(pod, "c", 1)
+	got := r.waitSummary("p", "Running c:CrashLoopBackOff<Error=1#1")
 	name := "p_default(" + string(pod.UID) + ")"
 	if m := got.Status.ContainerStatuses[0].State.Waiting.Message; m != "back-off 10s restarting failed container=c pod="+name {
 		t.Errorf("got message %q", m)
@@ -157,38 +157,38 @@ func TestCrashLoopMessages(t *testing.T) {
 func TestImages(t *testing.T) {
 	r := newRig(t)
 	r.pod("unknown", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "ghost"}}})
-	got := r.sees("unknown", "Pending c:ErrImagePull")
+	got := r.waitSummary("unknown", "Pending c:ErrImagePull")
 	if m := got.Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(m, "images: {ghost: minikctl.dev/web}") {
 		t.Errorf("the message %q does not contain a hint", m)
 	}
 	r.event("unknown", "Failed", "Error: ErrImagePull")
-	r.passes(3 * time.Second)
-	got = r.sees("unknown", "Pending c:ImagePullBackOff")
+	r.advance(3 * time.Second)
+	got = r.waitSummary("unknown", "Pending c:ImagePullBackOff")
 	if m := got.Status.ContainerStatuses[0].State.Waiting.Message; !strings.HasPrefix(m, `Back-off pulling image "ghost": ErrImagePull: `) {
 		t.Errorf("got message %q", m)
 	}
 	r.event("unknown", "BackOff", `Back-off pulling image "ghost"`)
 
 	r.delete("unknown")
-	r.sees("unknown", "none")
+	r.waitSummary("unknown", "none")
 
 	r.pod("never", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "ghost", ImagePullPolicy: corev1.PullNever}}})
-	r.sees("never", "Pending c:ErrImageNeverPull")
+	r.waitSummary("never", "Pending c:ErrImageNeverPull")
 	r.event("never", "ErrImageNeverPull", `Container image "ghost" is not present with pull policy of Never`)
 
 	r.pod("invalid", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "Ghost"}}})
-	r.sees("invalid", "Pending c:InvalidImageName")
+	r.waitSummary("invalid", "Pending c:InvalidImageName")
 
 	r.pod("mapped", corev1.PodSpec{})
-	r.sees("mapped", "Running c:running+started+ready")
+	r.waitSummary("mapped", "Running c:running+started+ready")
 	r.event("mapped", "ImageMapped", `Image "nginx" is mapped to minikctl.dev/web…`)
 
 	r.pod("host", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "ghost", Command: []string{"sleep", "1"}}}})
-	r.sees("host", "Running c:running+started+ready")
+	r.waitSummary("host", "Running c:running+started+ready")
 	r.event("host", "HostCommand", `Image "ghost" is not available…`)
 }
 
-func TestRefusedStartsThatWereMade(t *testing.T) {
+func TestFailedStartThatSucceeded(t *testing.T) {
 	seen := Pod{Containers: []Container{{ID: "a1", Name: "a", Attempt: 1, Running: true}}}
 	got := seen.with([]Container{{Name: "a", Attempt: 1, ExitCode: 128}, {Name: "b", ExitCode: 128}})
 	if a := got.attempts("a"); len(a) != 1 || a[0].ID != "a1" {
@@ -206,25 +206,25 @@ func TestStartIsRefused(t *testing.T) {
 	r := newRig(t)
 	r.runtime.refuse = errors.New(`exec: "nope": executable file not found in $PATH`)
 	r.pod("p", corev1.PodSpec{})
-	r.sees("p", "Running c:RunContainerError<StartError=128")
+	r.waitSummary("p", "Running c:RunContainerError<StartError=128")
 	r.event("p", "Failed", `Error: exec: "nope": executable file not found in $PATH`)
 	r.pod("once", corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever})
-	r.sees("once", "Failed c:StartError=128")
+	r.waitSummary("once", "Failed c:StartError=128")
 	r.runtime.mu.Lock()
 	r.runtime.refuse = nil
 	r.runtime.mu.Unlock()
-	r.passes(11 * time.Second)
-	r.sees("p", "Running c:running<StartError=128#1+started+ready")
+	r.advance(11 * time.Second)
+	r.waitSummary("p", "Running c:running<StartError=128#1+started+ready")
 }
 
-func TestMissingConfiguration(t *testing.T) {
+func TestCreateContainerConfigError(t *testing.T) {
 	r := newRig(t)
 	from := func(ref *corev1.EnvVarSource) corev1.PodSpec {
 		return corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Env: []corev1.EnvVar{{Name: "V", ValueFrom: ref}}}}}
 	}
 	local := corev1.LocalObjectReference{Name: "cm"}
 	pod := r.pod("p", from(&corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: local, Key: "k"}}))
-	got := r.sees("p", "Pending c:CreateContainerConfigError")
+	got := r.waitSummary("p", "Pending c:CreateContainerConfigError")
 	if m := got.Status.ContainerStatuses[0].State.Waiting.Message; m != `configmap "cm" not found` {
 		t.Errorf("got message %q", m)
 	}
@@ -243,7 +243,7 @@ func TestMissingConfiguration(t *testing.T) {
 	if _, err := r.api.Update(t.Context(), client.Target{Resource: client.ConfigMaps, Namespace: "default", Name: "cm"}, cm, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.sees("p", "Running c:running+started+ready")
+	r.waitSummary("p", "Running c:running+started+ready")
 	spec, _ := r.runtime.spec(pod.UID, "c")
 	if !strings.Contains(strings.Join(spec.Env, "\n"), "V=v\n") {
 		t.Errorf("got environment %q", spec.Env)
@@ -251,24 +251,24 @@ func TestMissingConfiguration(t *testing.T) {
 	r.pod("optional", from(&corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: "none"}, Key: "k", Optional: new(true),
 	}}))
-	r.sees("optional", "Running c:running+started+ready")
+	r.waitSummary("optional", "Running c:running+started+ready")
 }
 
-// TestRuntimeLosesPods loses all pods, as a restart of the machine does: pods are started again if their restart policy
+// TestPodsMissingFromRuntime loses all pods, as a restart of the machine does: pods are started again if their restart policy
 // allows it, and otherwise fail.
-func TestRuntimeLosesPods(t *testing.T) {
+func TestPodsMissingFromRuntime(t *testing.T) {
 	r := newRig(t)
 	r.pod("always", corev1.PodSpec{})
 	r.pod("never", corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever})
-	r.sees("always", "Running c:running+started+ready")
-	r.sees("never", "Running c:running+started+ready")
+	r.waitSummary("always", "Running c:running+started+ready")
+	r.waitSummary("never", "Running c:running+started+ready")
 	r.stop()
 	r.runtime.mu.Lock()
 	clear(r.runtime.pods)
 	r.runtime.mu.Unlock()
 	r.start()
-	r.sees("always", "Running c:running<ContainerStatusUnknown=137#1+started+ready")
-	r.sees("never", "Failed c:ContainerStatusUnknown=137<ContainerStatusUnknown=137#1")
+	r.waitSummary("always", "Running c:running<ContainerStatusUnknown=137#1+started+ready")
+	r.waitSummary("never", "Failed c:ContainerStatusUnknown=137<ContainerStatusUnknown=137#1")
 }
 
 func TestLabelsOfTheNodeChange(t *testing.T) {
@@ -279,15 +279,15 @@ func TestLabelsOfTheNodeChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.pod("p", corev1.PodSpec{NodeSelector: map[string]string{"zone": "z"}})
-	r.sees("p", "Running c:running+started+ready")
+	r.waitSummary("p", "Running c:running+started+ready")
 }
 
 func TestDeadline(t *testing.T) {
 	r := newRig(t)
 	r.pod("p", corev1.PodSpec{ActiveDeadlineSeconds: new(int64(60))})
-	r.sees("p", "Running c:running+started+ready")
-	r.passes(61 * time.Second)
-	got := r.sees("p", "Failed (DeadlineExceeded) c:Error=143")
+	r.waitSummary("p", "Running c:running+started+ready")
+	r.advance(61 * time.Second)
+	got := r.waitSummary("p", "Failed (DeadlineExceeded) c:Error=143")
 	if got.Status.Message != "Pod was active on the node longer than the specified deadline" {
 		t.Errorf("got message %q", got.Status.Message)
 	}
@@ -310,8 +310,8 @@ func TestKubeletIsRestarted(t *testing.T) {
 	r := newRig(t)
 	kept := r.pod("kept", corev1.PodSpec{})
 	r.pod("gone", corev1.PodSpec{})
-	r.sees("kept", "Running c:running+started+ready")
-	r.sees("gone", "Running c:running+started+ready")
+	r.waitSummary("kept", "Running c:running+started+ready")
+	r.waitSummary("gone", "Running c:running+started+ready")
 	before := r.get("kept")
 	r.stop()
 	if _, err := r.api.Delete(t.Context(), client.Target{Resource: client.Pods, Namespace: "default", Name: "gone"},
@@ -326,7 +326,7 @@ func TestKubeletIsRestarted(t *testing.T) {
 		}
 		return ""
 	})
-	if after := r.sees("kept", "Running c:running+started+ready"); after.ResourceVersion != before.ResourceVersion {
+	if after := r.waitSummary("kept", "Running c:running+started+ready"); after.ResourceVersion != before.ResourceVersion {
 		t.Errorf("a restart changed the pod: %s, before %s", after.ResourceVersion, before.ResourceVersion)
 	}
 	r.stop()
@@ -362,7 +362,7 @@ func TestNode(t *testing.T) {
 		t.Errorf("got lease %+v", first)
 	}
 	r.until("the lease is renewed", func() string {
-		r.passes(10 * time.Second)
+		r.advance(10 * time.Second)
 		if !lease().Spec.RenewTime.After(first.Spec.RenewTime.Time) {
 			return "it is not"
 		}
@@ -374,7 +374,7 @@ func TestNode(t *testing.T) {
 func TestTrace(t *testing.T) {
 	r := newRig(t)
 	pod := r.pod("p", corev1.PodSpec{})
-	r.sees("p", "Running c:running+started+ready")
+	r.waitSummary("p", "Running c:running+started+ready")
 	r.until("the trace", func() string {
 		list, err := r.api.List(t.Context(), client.Target{Resource: minikctl.Traces}, metav1.ListOptions{})
 		if err != nil {
@@ -403,13 +403,13 @@ func TestTrace(t *testing.T) {
 func TestWatchPerNode(t *testing.T) {
 	r := newRig(t, func(h *HostConfig, _ *Config) { h.PerNode = true })
 	r.pod("p", corev1.PodSpec{})
-	r.sees("p", "Running c:running+started+ready")
+	r.waitSummary("p", "Running c:running+started+ready")
 	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}, Spec: corev1.PodSpec{
 		NodeName: "n2", Containers: []corev1.Container{{Name: "c", Image: "nginx"}},
 	}}
 	r.create(client.Target{Resource: client.Pods, Namespace: "default"}, other)
 	r.delete("p")
-	r.sees("p", "none")
+	r.waitSummary("p", "none")
 	if _, ok := r.host.pod(keyOf(other)); ok {
 		t.Error("the kubelet watches another node's pod")
 	}
@@ -419,7 +419,7 @@ func TestWatchPerNode(t *testing.T) {
 func TestIdle(t *testing.T) {
 	r := newRig(t)
 	r.pod("p", corev1.PodSpec{})
-	r.sees("p", "Running c:running+started+ready")
+	r.waitSummary("p", "Running c:running+started+ready")
 	node, pod := r.kubelet.currentNode().ResourceVersion, r.get("p").ResourceVersion
 	lease := func() string {
 		got, err := r.api.Get(t.Context(), r.kubelet.leaseTarget(), metav1.GetOptions{})
@@ -434,7 +434,7 @@ func TestIdle(t *testing.T) {
 			if lease() != before {
 				return ""
 			}
-			r.passes(time.Second)
+			r.advance(time.Second)
 			return "it is not"
 		})
 	}

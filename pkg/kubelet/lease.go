@@ -36,12 +36,12 @@ func (h *Host) heartbeat(ctx context.Context) {
 		if post {
 			posted = h.Clock.Now()
 		}
-		h.beat(ctx, post)
+		h.renewAll(ctx, post)
 		h.reassert()
 	}
 }
 
-func (h *Host) beat(ctx context.Context, post bool) {
+func (h *Host) renewAll(ctx context.Context, post bool) {
 	var wg sync.WaitGroup
 	limit := make(chan struct{}, maxRenewals)
 	for _, k := range h.allKubelets() {
@@ -78,7 +78,7 @@ func (k *Kubelet) leaseTarget() client.Target {
 // renew renews the Lease from the API's last response, or after a conflict from the current one. A leaving node without a
 // Node object needs no Lease.
 func (k *Kubelet) renew(ctx context.Context) error {
-	if k.Leaving && k.currentNode().UID == "" {
+	if k.BeingRemoved && k.currentNode().UID == "" {
 		return nil
 	}
 	k.mu.Lock()

@@ -113,12 +113,12 @@ func (l *podLifecycle) recordBackoffs(ctx context.Context, pod *corev1.Pod, list
 	for _, b := range list {
 		state := corev1.ContainerStateWaiting{
 			Reason:  "CrashLoopBackOff",
-			Message: "back-off " + b.pause.String() + " restarting failed container=" + b.spec.Name + " pod=" + title(pod),
+			Message: "back-off " + b.pause.String() + " restarting failed container=" + b.spec.Name + " pod=" + logName(pod),
 		}
 		if l.setWaiting(b.spec.Name, state) {
 			_, path := container(pod, b.spec.Name)
 			l.event(ctx, pod, path, corev1.EventTypeWarning, "BackOff",
-				"Back-off restarting failed container "+b.spec.Name+" in pod "+title(pod))
+				"Back-off restarting failed container "+b.spec.Name+" in pod "+logName(pod))
 		}
 	}
 }

@@ -31,7 +31,7 @@ const maxPods = 110
 // kubelet.
 func (k *Kubelet) register(ctx context.Context) error {
 	wanted := k.nodeObject(nil)
-	if k.Leaving {
+	if k.BeingRemoved {
 		err := k.updateNode(ctx)
 		if apierrors.IsNotFound(err) {
 			k.setNode(wanted)

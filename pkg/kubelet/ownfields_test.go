@@ -8,12 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestOwnFieldsExist(t *testing.T) {
+func TestOwnFieldsAreFieldsOfThePodSpec(t *testing.T) {
 	types := map[string]reflect.Type{}
 	collect(reflect.TypeFor[corev1.PodSpec](), types)
 	for typ, entries := range ownFields {
 		for name := range entries {
-			if name != Rest && !hasField(types[typ], name) {
+			if name != Others && !hasField(types[typ], name) {
 				t.Errorf("the entry %s.%s is for no field", typ, name)
 			}
 		}

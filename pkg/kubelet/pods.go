@@ -23,8 +23,8 @@ func revisionOf(obj metav1.Object) uint64 {
 	return rev
 }
 
-// title returns a pod's name for messages, in the same form as Kubernetes' kubelet.
-func title(pod *corev1.Pod) string {
+// logName returns a pod's name for messages, in the same form as Kubernetes' kubelet.
+func logName(pod *corev1.Pod) string {
 	return fmt.Sprintf("%s_%s(%s)", pod.Name, pod.Namespace, pod.UID)
 }
 

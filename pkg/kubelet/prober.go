@@ -292,7 +292,7 @@ func (w probeWorker) fail() bool {
 // check makes one check within the probe's timeout.
 func (w probeWorker) check(ctx context.Context, pod *corev1.Pod) (probe.Result, string) {
 	timeout := time.Duration(max(w.spec.TimeoutSeconds, 1)) * time.Second
-	ctx, stop := w.kubelet.within(ctx, timeout)
+	ctx, stop := w.kubelet.withTimeout(ctx, timeout)
 	defer stop()
 	switch h := w.spec.ProbeHandler; {
 	case h.Exec != nil:
@@ -320,7 +320,7 @@ func (w probeWorker) check(ctx context.Context, pod *corev1.Pod) (probe.Result, 
 		}
 		return probe.GRPC(ctx, net.JoinHostPort(w.host(pod, ""), strconv.Itoa(int(h.GRPC.Port))), service, userAgent, timeout)
 	}
-	return probe.Failure, "missing probe handler for " + title(pod) + ":" + w.c.Name
+	return probe.Failure, "missing probe handler for " + logName(pod) + ":" + w.c.Name
 }
 
 // withTimeoutMessage makes a check. It replaces the message of a check that timed out by that of Kubernetes' kubelet.

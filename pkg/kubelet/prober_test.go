@@ -18,15 +18,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// later is like sees, but advances the clock while it waits.
-func (r *rig) later(pod, want string) *corev1.Pod {
+// waitSummaryAdvancing is like waitSummary, but advances the clock while it waits.
+func (r *rig) waitSummaryAdvancing(pod, want string) *corev1.Pod {
 	r.t.Helper()
 	var last *corev1.Pod
 	r.until(pod, func() string {
 		if last = r.get(pod); summary(last) == want {
 			return ""
 		}
-		r.passes(250 * time.Millisecond)
+		r.advance(250 * time.Millisecond)
 		return "got  " + summary(last) + "\nwant " + want
 	})
 	return last
@@ -49,19 +49,19 @@ func TestReadinessProbe(t *testing.T) {
 		return 3, err
 	}
 	r.pod("p", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", ReadinessProbe: execProbe(corev1.Probe{FailureThreshold: 2}, "check")}}})
-	got := r.sees("p", "Running c:running+started")
+	got := r.waitSummary("p", "Running c:running+started")
 	if c := conditionOf(got, corev1.PodReady); c.Status != corev1.ConditionFalse || c.Reason != "ContainersNotReady" ||
 		c.Message != "containers with unready status: [c]" {
 		t.Errorf("got condition %+v", c)
 	}
 	r.until("an Event", func() string {
-		r.passes(250 * time.Millisecond)
+		r.advance(250 * time.Millisecond)
 		return r.missingEvent("p", "Unhealthy", "Readiness probe failed: not yet")
 	})
 	ready.Store(true)
-	r.later("p", "Running c:running+started+ready")
+	r.waitSummaryAdvancing("p", "Running c:running+started+ready")
 	ready.Store(false)
-	r.later("p", "Running c:running+started")
+	r.waitSummaryAdvancing("p", "Running c:running+started")
 }
 
 func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) corev1.PodCondition {
@@ -87,9 +87,9 @@ func TestLivenessProbe(t *testing.T) {
 	r.pod("p", corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "c", LivenessProbe: execProbe(corev1.Probe{FailureThreshold: 3, TerminationGracePeriodSeconds: new(int64(7))}, "check"),
 	}}})
-	r.sees("p", "Running c:running+started+ready")
+	r.waitSummary("p", "Running c:running+started+ready")
 	r.until("checks", func() string {
-		r.passes(250 * time.Millisecond)
+		r.advance(250 * time.Millisecond)
 		if checks.Load() < 3 {
 			return "too few"
 		}
@@ -99,7 +99,7 @@ func TestLivenessProbe(t *testing.T) {
 		t.Fatalf("got %s while all is well", got)
 	}
 	failing.Store(1)
-	r.later("p", "Running c:running<Error=143#1+started+ready")
+	r.waitSummaryAdvancing("p", "Running c:running<Error=143#1+started+ready")
 	if n := failed.Load(); n != 3 {
 		t.Errorf("restarted after %d failures, want 3", n)
 	}
@@ -131,16 +131,16 @@ func TestStartupProbe(t *testing.T) {
 		Name: "c", StartupProbe: execProbe(corev1.Probe{FailureThreshold: 30}, "started"),
 		LivenessProbe: execProbe(corev1.Probe{}, "live"), ReadinessProbe: execProbe(corev1.Probe{}, "ready"),
 	}}})
-	r.sees("p", "Running c:running")
+	r.waitSummary("p", "Running c:running")
 	r.until("an Event", func() string {
-		r.passes(250 * time.Millisecond)
+		r.advance(250 * time.Millisecond)
 		return r.missingEvent("p", "Unhealthy", "Startup probe failed: ")
 	})
 	if n := others.Load(); n > 0 {
 		t.Errorf("%d other probes before the container was started", n)
 	}
 	up.Store(true)
-	r.later("p", "Running c:running+started+ready")
+	r.waitSummaryAdvancing("p", "Running c:running+started+ready")
 }
 
 func TestNetworkProbes(t *testing.T) {
@@ -172,15 +172,15 @@ func TestNetworkProbes(t *testing.T) {
 		{Name: "http", ReadinessProbe: &web, Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: int32(port)}}},
 		{Name: "tcp", ReadinessProbe: &tcp},
 	}})
-	r.later("p", "Running http:running+started+ready tcp:running+started+ready")
+	r.waitSummaryAdvancing("p", "Running http:running+started+ready tcp:running+started+ready")
 	if got := received.Load(); got != "GET /ok?x=1 shop kube-probe/1.36 b" {
 		t.Errorf("the server received %q", got)
 	}
 	code.Store(http.StatusServiceUnavailable)
-	r.later("p", "Running http:running+started tcp:running+started+ready")
+	r.waitSummaryAdvancing("p", "Running http:running+started tcp:running+started+ready")
 	r.event("p", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503")
 	srv.Close()
-	r.later("p", "Running http:running+started tcp:running+started")
+	r.waitSummaryAdvancing("p", "Running http:running+started tcp:running+started")
 	r.event("p", "Unhealthy", "Readiness probe failed: dial tcp 127.0.0.1:"+text+": connect: connection refused")
 }
 
@@ -203,7 +203,7 @@ func TestOutputIsBounded(t *testing.T) {
 		return 0, nil
 	}
 	r.pod("p", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", ReadinessProbe: execProbe(corev1.Probe{}, "check")}}})
-	r.later("p", "Running c:running+started+ready")
+	r.waitSummaryAdvancing("p", "Running c:running+started+ready")
 	if n := kept.Load(); n != maxOutput {
 		t.Errorf("%d bytes are kept, want %d", n, maxOutput)
 	}

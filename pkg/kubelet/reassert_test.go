@@ -24,10 +24,10 @@ func (r *rig) setStatus(pod *corev1.Pod, change func(*corev1.PodStatus)) {
 	})
 }
 
-func TestPodsGetReadyAgain(t *testing.T) {
+func TestOverwrittenReadyConditionOfPodIsRestored(t *testing.T) {
 	r := newRig(t)
 	r.pod("p", corev1.PodSpec{})
-	pod := r.sees("p", "Running c:running+started+ready")
+	pod := r.waitSummary("p", "Running c:running+started+ready")
 	r.setStatus(pod, func(s *corev1.PodStatus) {
 		for i := range s.Conditions {
 			if s.Conditions[i].Type == corev1.PodReady {
@@ -37,22 +37,22 @@ func TestPodsGetReadyAgain(t *testing.T) {
 	})
 	r.until("the pod is ready again", func() string {
 		if c := conditionOf(r.get("p"), corev1.PodReady); c.Status != corev1.ConditionTrue {
-			r.passes(250 * time.Millisecond)
+			r.advance(250 * time.Millisecond)
 			return "it is " + string(c.Status)
 		}
 		return ""
 	})
 }
 
-func TestPhaseOfAnotherClientEndsThePod(t *testing.T) {
+func TestTerminalPhaseByAnotherClientStopsThePod(t *testing.T) {
 	r := newRig(t)
 	pod := r.pod("p", corev1.PodSpec{})
-	r.sees("p", "Running c:running+started+ready")
+	r.waitSummary("p", "Running c:running+started+ready")
 	r.setStatus(pod, func(s *corev1.PodStatus) { s.Phase = corev1.PodFailed })
-	r.sees("p", "Failed c:Error=143")
+	r.waitSummary("p", "Failed c:Error=143")
 }
 
-func TestNodesGetReadyAgain(t *testing.T) {
+func TestOverwrittenReadyConditionOfNodeIsRestored(t *testing.T) {
 	for name, perNode := range map[string]bool{"all watched at once": false, "each watched apart": true} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, func(h *HostConfig, _ *Config) { h.PerNode = perNode })
@@ -82,7 +82,7 @@ func TestNodesGetReadyAgain(t *testing.T) {
 			})
 			r.until("the node is ready again", func() string {
 				if c := ready(get()); c.Status != corev1.ConditionTrue {
-					r.passes(250 * time.Millisecond)
+					r.advance(250 * time.Millisecond)
 					return "it is " + string(c.Status)
 				}
 				return ""

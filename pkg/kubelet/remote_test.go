@@ -34,7 +34,7 @@ func overSPDY(cfg *rest.Config, _, to string) (remotecommand.Executor, error) {
 }
 
 // exec runs a command in the pod's container and returns what it wrote.
-func (w *whole) exec(pod string, with executor, input string, cmd ...string) (stdout, stderr string, err error) {
+func (w *cluster) exec(pod string, with executor, input string, cmd ...string) (stdout, stderr string, err error) {
 	w.t.Helper()
 	req := w.api.CoreV1().RESTClient().Post().Resource("pods").Namespace("default").Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{Command: cmd, Stdin: input != "", Stdout: true, Stderr: true}, scheme.ParameterCodec)

@@ -15,7 +15,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-func TestNoPortForwardToTheMachine(t *testing.T) {
+func TestPortForwardNeedsPodIP(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +24,7 @@ func TestNoPortForwardToTheMachine(t *testing.T) {
 	r := newRig(t)
 	missing := corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "none"}}}
 	r.pod("p", corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: missing}}})
-	r.sees("p", "Pending c:ContainerCreating")
+	r.waitSummary("p", "Pending c:ContainerCreating")
 	to, err := (&Server{host: r.host}).find(objects.Key{Namespace: "default", Name: "p"}, "")
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestNoPortForwardToTheMachine(t *testing.T) {
 	}
 }
 
-func TestCallers(t *testing.T) {
+func TestServerRequiresClientCertificate(t *testing.T) {
 	verified := func(who pkix.Name) *tls.ConnectionState {
 		cert := &x509.Certificate{Subject: who}
 		return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: [][]*x509.Certificate{{cert}}}

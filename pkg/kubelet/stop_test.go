@@ -24,9 +24,9 @@ func TestSidecarsEndLast(t *testing.T) {
 	r.pod("p", corev1.PodSpec{
 		InitContainers: []corev1.Container{{Name: "s1", RestartPolicy: always}, {Name: "s2", RestartPolicy: always}},
 	})
-	r.sees("p", "Running s1:running+started+ready s2:running+started+ready c:running+started+ready")
+	r.waitSummary("p", "Running s1:running+started+ready s2:running+started+ready c:running+started+ready")
 	r.delete("p")
-	r.sees("p", "none")
+	r.waitSummary("p", "none")
 	r.runtime.mu.Lock()
 	defer r.runtime.mu.Unlock()
 	if want := []string{"c", "s2", "s1"}; !slices.Equal(r.runtime.ended, want) {
@@ -60,11 +60,11 @@ func TestHooks(t *testing.T) {
 		defer mu.Unlock()
 		return map[bool]string{false: "not yet"}[slices.Contains(ran, "begin")]
 	})
-	r.sees("p", "Pending c:ContainerCreating")
+	r.waitSummary("p", "Pending c:ContainerCreating")
 	close(release)
-	r.sees("p", "Running c:running+started+ready")
+	r.waitSummary("p", "Running c:running+started+ready")
 	r.delete("p")
-	r.sees("p", "none")
+	r.waitSummary("p", "none")
 	mu.Lock()
 	if want := []string{"begin", "end"}; !slices.Equal(ran, want) {
 		t.Errorf("hooks %q ran, want %q", ran, want)
@@ -75,20 +75,20 @@ func TestHooks(t *testing.T) {
 		RestartPolicy: corev1.RestartPolicyNever,
 		Containers:    []corev1.Container{{Name: "c", Lifecycle: &corev1.Lifecycle{PostStart: run("fail")}}},
 	})
-	r.sees("bad", "Failed c:Error=143")
+	r.waitSummary("bad", "Failed c:Error=143")
 	r.event("bad", "FailedPostStartHook", "PostStartHook failed")
 	r.event("bad", "Killing", "FailedPostStartHook")
 }
 
-func TestStoppingIsTriedAgain(t *testing.T) {
+func TestStopPodIsRetried(t *testing.T) {
 	r := newRig(t)
 	pod := r.pod("p", corev1.PodSpec{})
-	r.sees("p", "Running c:running+started+ready")
+	r.waitSummary("p", "Running c:running+started+ready")
 	r.runtime.mu.Lock()
 	r.runtime.stopFails = 2
 	r.runtime.mu.Unlock()
 	r.setStatus(pod, func(s *corev1.PodStatus) { s.Phase = corev1.PodFailed })
-	r.later("p", "Failed c:Error=143")
+	r.waitSummaryAdvancing("p", "Failed c:Error=143")
 	r.event("p", "FailedKillPod", `error killing pod: container "c": the supervisor is gone`)
 }
 
@@ -104,14 +104,14 @@ func TestShorterGraceWins(t *testing.T) {
 	r.pod("p", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Lifecycle: &corev1.Lifecycle{
 		PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"hang"}}},
 	}}}})
-	r.sees("p", "Running c:running+started+ready")
+	r.waitSummary("p", "Running c:running+started+ready")
 	r.delete("p")
 	<-hangs
 	if _, err := r.api.Delete(t.Context(), client.Target{Resource: client.Pods, Namespace: "default", Name: "p"},
 		metav1.DeleteOptions{GracePeriodSeconds: new(int64(3))}); err != nil {
 		t.Fatal(err)
 	}
-	r.sees("p", "none")
+	r.waitSummary("p", "none")
 }
 
 func TestAdmission(t *testing.T) {
@@ -124,30 +124,30 @@ func TestAdmission(t *testing.T) {
 		}}}}
 	}
 	r.pod("a", want("600m"))
-	r.sees("a", "Running c:running+started+ready")
+	r.waitSummary("a", "Running c:running+started+ready")
 	r.pod("b", want("500m"))
-	got := r.sees("b", "Failed (OutOfcpu)")
+	got := r.waitSummary("b", "Failed (OutOfcpu)")
 	const message = "Pod was rejected: Node didn't have enough resource: cpu, requested: 500, used: 600, capacity: 1000"
 	if got.Status.Message != message {
 		t.Errorf("got message %q", got.Status.Message)
 	}
 	r.event("b", "OutOfcpu", strings.TrimPrefix(message, "Pod was rejected: "))
 	r.pod("c", want("100m"))
-	r.sees("c", "Running c:running+started+ready")
+	r.waitSummary("c", "Running c:running+started+ready")
 	r.pod("d", want("100m"))
-	r.sees("d", "Failed (OutOfpods)")
+	r.waitSummary("d", "Failed (OutOfpods)")
 	elsewhere := want("1m")
 	elsewhere.NodeSelector = map[string]string{"zone": "z"}
 	r.pod("e", elsewhere)
-	r.sees("e", "Failed (NodeAffinity)")
+	r.waitSummary("e", "Failed (NodeAffinity)")
 }
 
-func TestIgnoredFieldsHaveAnEvent(t *testing.T) {
+func TestIgnoredFieldsGetAnEvent(t *testing.T) {
 	r := newRig(t)
 	r.pod("plain", corev1.PodSpec{})
 	r.pod("odd", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", ResizePolicy: []corev1.ContainerResizePolicy{{ResourceName: "cpu", RestartPolicy: "NotRequired"}}}}})
 	r.event("odd", "NotHonoured", "spec.containers[0].resizePolicy: not supported on nodes of the process runtime: containers are not resized while they run")
-	r.sees("plain", "Running c:running+started+ready")
+	r.waitSummary("plain", "Running c:running+started+ready")
 	r.event("plain", "Started", "Container started")
 	if r.missingEvent("plain", "NotHonoured", "…") == "" {
 		t.Error("there is a warning about a plain pod")
@@ -159,7 +159,7 @@ func TestTerminationMessage(t *testing.T) {
 	pod := r.pod("p", corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{
 		{Name: "file"}, {Name: "log", TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError},
 	}})
-	r.sees("p", "Running file:running+started+ready log:running+started+ready")
+	r.waitSummary("p", "Running file:running+started+ready log:running+started+ready")
 	spec, _ := r.runtime.spec(pod.UID, "file")
 	last := spec.Mounts[len(spec.Mounts)-1]
 	if last.Container != "/dev/termination-log" {
@@ -168,9 +168,9 @@ func TestTerminationMessage(t *testing.T) {
 	writeFile(t, last.Host, "last words")
 	spec, _ = r.runtime.spec(pod.UID, "log")
 	writeFile(t, spec.LogPath, "2026-01-02T03:04:05Z stdout F one\n2026-01-02T03:04:05Z stderr F two\n")
-	r.exits(pod, "file", 1)
-	r.exits(pod, "log", 1)
-	got := r.sees("p", "Failed file:Error=1 log:Error=1")
+	r.exit(pod, "file", 1)
+	r.exit(pod, "log", 1)
+	got := r.waitSummary("p", "Failed file:Error=1 log:Error=1")
 	for i, want := range []string{"last words", "one\ntwo\n"} {
 		if m := got.Status.ContainerStatuses[i].State.Terminated.Message; m != want {
 			t.Errorf("got message %q, want %q", m, want)

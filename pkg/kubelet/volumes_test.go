@@ -111,8 +111,8 @@ func TestSubPathsStayInside(t *testing.T) {
 	}
 }
 
-// TestVolumesAreNotListed checks that other users cannot list the host's folders, which contain secrets.
-func TestVolumesAreNotListed(t *testing.T) {
+// TestVolumeFoldersArePrivate checks that other users cannot list the host's folders, which contain secrets.
+func TestVolumeFoldersArePrivate(t *testing.T) {
 	r := newRig(t)
 	for _, dir := range []string{".", podsFolder, logsFolder} {
 		info, err := os.Stat(filepath.Join(r.host.Dir, dir))
@@ -149,11 +149,11 @@ func TestVolumes(t *testing.T) {
 		}}},
 	})
 	r.event("p", "FailedMount", `MountVolume.SetUp failed for volume "secret" : secret "late" not found`)
-	r.sees("p", "Pending c:ContainerCreating")
+	r.waitSummary("p", "Pending c:ContainerCreating")
 	r.create(client.Target{Resource: client.Secrets, Namespace: "default"}, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "late"}, Data: map[string][]byte{"k": []byte("v")},
 	})
-	r.sees("p", "Running c:running+started+ready")
+	r.waitSummary("p", "Running c:running+started+ready")
 	spec, _ := r.runtime.spec(pod.UID, "c")
 	folder := filepath.Dir(spec.Mounts[0].Host)
 	if got := shown(spec.Mounts[0].Host); got["dir/a"] != "1" || len(got) != 1 || spec.Mounts[0].Container != "/etc/cm" {
@@ -196,25 +196,25 @@ func TestVolumes(t *testing.T) {
 		return ""
 	})
 	r.until("a new token", func() string {
-		r.passes(10 * time.Minute)
+		r.advance(10 * time.Minute)
 		if now := token(); now == "" || now == first {
 			return "it is the old one"
 		}
 		return ""
 	})
 	r.delete("p")
-	r.sees("p", "none")
+	r.waitSummary("p", "none")
 	if _, err := os.Stat(filepath.Join(folder, "..")); !os.IsNotExist(err) {
 		t.Errorf("the pod was deleted, and %s is left", folder)
 	}
 }
 
-// TestFilesGoBeforeTheirPod checks that a pod's files are removed before the pod itself: a kubelet that dies in between
+// TestVolumesAreRemovedBeforeThePod checks that a pod's files are removed before the pod itself: a kubelet that dies in between
 // leaves no files without a pod.
-func TestFilesGoBeforeTheirPod(t *testing.T) {
+func TestVolumesAreRemovedBeforeThePod(t *testing.T) {
 	r := newRig(t)
 	pod := r.pod("p", corev1.PodSpec{})
-	r.sees("p", "Running c:running+started+ready")
+	r.waitSummary("p", "Running c:running+started+ready")
 	spec, _ := r.runtime.spec(pod.UID, "c")
 	logs := filepath.Dir(filepath.Dir(spec.LogPath))
 	left := make(chan error, 1)
@@ -232,7 +232,7 @@ func TestFilesGoBeforeTheirPod(t *testing.T) {
 		if !os.IsNotExist(err) {
 			t.Errorf("%s is left (%v) after the runtime has removed the pod", logs, err)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Error("the runtime keeps the pod")
 	}
 }

@@ -76,8 +76,8 @@ func run(t *testing.T, l reconcile.Loop, test func(enqueue reconcile.Enqueue)) {
 	})
 }
 
-// TestOnceAtATime: a key that is enqueued while it is reconciled is reconciled once more afterwards.
-func TestOnceAtATime(t *testing.T) {
+// TestKeyIsReconciledByOneWorker: a key that is enqueued while it is reconciled is reconciled once more afterwards.
+func TestKeyIsReconciledByOneWorker(t *testing.T) {
 	var j journal
 	release := make(chan struct{})
 	l := reconcile.Loop{Name: "test", Workers: 4, Reconcile: func(_ context.Context, k objects.Key) (time.Duration, error) {
@@ -135,7 +135,7 @@ func TestCauses(t *testing.T) {
 	})
 }
 
-func TestManyCausesKeepTheNewest(t *testing.T) {
+func TestNewestCausesAreKept(t *testing.T) {
 	var j journal
 	var gate sync.Mutex
 	run(t, reconcile.Loop{Name: "test", Reconcile: func(ctx context.Context, _ objects.Key) (time.Duration, error) {
@@ -229,8 +229,8 @@ func TestCooldown(t *testing.T) {
 	})
 }
 
-// TestEnd: Run returns when the reconciles that had begun have ended.
-func TestEnd(t *testing.T) {
+// TestRunWaitsForReconciles: Run returns when the reconciles that had begun have ended.
+func TestRunWaitsForReconciles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done := false
 		var enqueue reconcile.Enqueue

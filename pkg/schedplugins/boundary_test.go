@@ -247,9 +247,9 @@ func TestCooperative(t *testing.T) {
 	}
 }
 
-// TestHangs checks that a hanging call fails the attempt of its pod, suspends the plugin until the call returns, and
+// TestHangingCallSuspendsPlugin checks that a hanging call fails the attempt of its pod, suspends the plugin until the call returns, and
 // does not keep pods of other profiles from being scheduled.
-func TestHangs(t *testing.T) {
+func TestHangingCallSuspendsPlugin(t *testing.T) {
 	for _, point := range []string{"PreEnqueue", "Filter", "Reserve", "PreBind"} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()

@@ -129,7 +129,7 @@ func (p *interPodAffinity) resolveNamespaces(t *framework.AffinityTerm) {
 	if t.NamespaceSelector.Empty() {
 		return // all namespaces or, for labels.Nothing, none
 	}
-	t.Namespaces.Insert(p.namespaces.NamespacesLike(t.NamespaceSelector)...)
+	t.Namespaces.Insert(p.namespaces.NamespacesMatching(t.NamespaceSelector)...)
 	t.NamespaceSelector = labels.Nothing()
 }
 

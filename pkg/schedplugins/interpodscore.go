@@ -15,7 +15,7 @@ type topologyScore map[string]map[string]int64
 // Clone implements framework.StateData; the value never changes.
 func (l topologyScore) Clone() framework.StateData { return l }
 
-const likingKey framework.StateKey = "PreScoreInterPodAffinity"
+const preScoreKey framework.StateKey = "PreScoreInterPodAffinity"
 
 func (p *interPodAffinity) PreScore(_ context.Context, state framework.CycleState, pod *corev1.Pod, feasible []framework.NodeInfo) *framework.Status {
 	affinity, anti, err := p.preferredTerms(pod)
@@ -50,7 +50,7 @@ func (p *interPodAffinity) PreScore(_ context.Context, state framework.CycleStat
 	if len(sum) == 0 {
 		return framework.NewStatus(framework.Skip)
 	}
-	state.Write(likingKey, sum)
+	state.Write(preScoreKey, sum)
 	return nil
 }
 
@@ -110,7 +110,7 @@ func (l topologyScore) addTerm(t *framework.AffinityTerm, weight int64, pod *cor
 }
 
 func (p *interPodAffinity) Score(_ context.Context, state framework.CycleState, _ *corev1.Pod, info framework.NodeInfo) (int64, *framework.Status) {
-	s, err := state.Read(likingKey)
+	s, err := state.Read(preScoreKey)
 	if err != nil {
 		return 0, framework.AsStatus(err)
 	}

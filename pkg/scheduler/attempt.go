@@ -58,7 +58,7 @@ func (s *Scheduler) attempt(ctx context.Context, p *queuedPodInfo, began time.Ti
 	now = s.clock.Now()
 	s.assume(a)
 	if status := s.reserve(ctx, a); !status.IsSuccess() {
-		s.forget(ctx, a, status)
+		s.forgetPod(ctx, a, status)
 		return
 	}
 	a.bindStart = a.stage("reserve", now, s.clock.Now())
@@ -103,7 +103,7 @@ func (s *Scheduler) cycle(ctx context.Context, t *tracker, a *attempt, began tim
 			s.memo.add(key, e)
 		}
 	}
-	d := a.profile.decide(ctx, t, s.cluster, pod, e, s.draws.IntN)
+	d := a.profile.decide(ctx, t, s.cluster, pod, e, s.random.IntN)
 	a.stage("score", began, s.clock.Now())
 	d.report(t, a.profile, pod)
 	a.state = e.state.Clone() // a copy: the memo keeps its own
@@ -230,7 +230,7 @@ func (s *Scheduler) handleUnschedulable(ctx context.Context, a *attempt, d *deci
 	if d.status.IsError() {
 		nominating = clearNomination
 	}
-	s.decisions.turnedDown(a, d, outcome, message)
+	s.decisions.unschedulable(a, d, outcome, message)
 	s.recordFailure(ctx, a, reason, message, nominating)
 }
 
@@ -245,8 +245,8 @@ func (s *Scheduler) rejecting(d *decision, blockers sets.Set[string]) sets.Set[s
 // anyNode is the name, among a pod's unschedulable plugins, for the wait for a new node.
 const anyNode = ""
 
-// forget removes an assumed pod from its node, and requeues it.
-func (s *Scheduler) forget(ctx context.Context, a *attempt, status *framework.Status) {
+// forgetPod removes an assumed pod from its node, and requeues it.
+func (s *Scheduler) forgetPod(ctx context.Context, a *attempt, status *framework.Status) {
 	pod := a.info.pod
 	_, alive := s.binding[string(pod.UID)]
 	delete(s.binding, string(pod.UID))

@@ -77,16 +77,16 @@ func (s *Scheduler) bindingCycle(ctx context.Context, a *attempt) {
 
 // causes are the revisions that triggered the attempt.
 func (q *queuedPodInfo) causes() []uint64 {
-	if q.wokenBy == 0 || q.wokenBy == q.revision {
+	if q.cause == 0 || q.cause == q.revision {
 		return []uint64{q.revision}
 	}
-	return []uint64{q.revision, q.wokenBy}
+	return []uint64{q.revision, q.cause}
 }
 
 // unreserveAndForget ends a failed binding cycle: the loop removes the pod from its node and requeues it.
 func (s *Scheduler) unreserveAndForget(ctx context.Context, a *attempt, status *framework.Status) {
 	a.profile.unreserve(ctx, a)
-	s.post(func(ctx context.Context) { s.forget(ctx, a, status) })
+	s.post(func(ctx context.Context) { s.forgetPod(ctx, a, status) })
 }
 
 // preBind runs the PreBind plugins whose PreBindPreFlight does not skip the pod.

@@ -37,8 +37,8 @@ const (
 	maxBindingCalls = 1024
 )
 
-// realTime measures plugin calls, also in a cluster whose clock is moved by hand.
-var realTime = clock.Real()
+// wallClock measures plugin calls, also in a cluster whose clock is moved by hand.
+var wallClock = clock.Real()
 
 // instance is a plugin of a profile.
 type instance struct {
@@ -109,7 +109,7 @@ const logEvery = int64(time.Minute)
 // log logs a failure, unless one of the same plugin was logged within the last minute.
 func (f *pluginFailure) log(ctx context.Context, stack []byte) {
 	if f.at != nil {
-		now, last := realTime.Now().UnixNano(), f.at.lastLog.Load()
+		now, last := wallClock.Now().UnixNano(), f.at.lastLog.Load()
 		if now-last < logEvery && last != 0 || !f.at.lastLog.CompareAndSwap(last, now) {
 			return
 		}
@@ -171,7 +171,7 @@ func call[T any](ctx context.Context, s *site, timeout time.Duration, f func(con
 		}()
 		out = outcome[T]{value: f(ctx)}
 	}()
-	timer := realTime.NewTimer(timeout)
+	timer := wallClock.NewTimer(timeout)
 	defer timer.Stop()
 	stopping := ctx.Done()
 	for {
@@ -263,7 +263,7 @@ type tracker struct {
 // none by the time that it fires again. A worker whose call returns then ends its section itself; one that does not is
 // abandoned.
 const (
-	goOn int32 = iota
+	noSignal int32 = iota
 	progressRequested
 	ended // the section has ended
 	stopRequested
@@ -271,8 +271,8 @@ const (
 	abandoned
 )
 
-// reactWithin is how long a worker has to end after a requested stop.
-const reactWithin = 100 * time.Millisecond
+// stopGrace is how long a worker has to end after a requested stop.
+const stopGrace = 100 * time.Millisecond
 
 // enter is called before the calls at a site.
 func (t *tracker) enter(s *site) {
@@ -286,8 +286,8 @@ func (t *tracker) enter(s *site) {
 
 // step is called after each call at a site. If the call exceeded its time-out, step ends the section.
 func (t *tracker) step() {
-	if t.signal.Load() != goOn {
-		t.react()
+	if t.signal.Load() != noSignal {
+		t.handleSignal()
 	}
 }
 
@@ -297,9 +297,9 @@ func (t *tracker) leave() {
 	t.inside = nil
 }
 
-func (t *tracker) react() {
+func (t *tracker) handleSignal() {
 	switch {
-	case t.signal.CompareAndSwap(progressRequested, goOn):
+	case t.signal.CompareAndSwap(progressRequested, noSignal):
 	case t.signal.CompareAndSwap(stopRequested, stopped):
 		panic(errStop)
 	default:
@@ -309,7 +309,7 @@ func (t *tracker) react() {
 
 // end marks the section as ended, and reports whether the loop still waits for it.
 func (t *tracker) end() bool {
-	return t.signal.CompareAndSwap(goOn, ended) || t.signal.CompareAndSwap(progressRequested, ended) || t.signal.CompareAndSwap(stopRequested, stopped) || t.signal.Load() == stopped
+	return t.signal.CompareAndSwap(noSignal, ended) || t.signal.CompareAndSwap(progressRequested, ended) || t.signal.CompareAndSwap(stopRequested, stopped) || t.signal.Load() == stopped
 }
 
 // errStop ends a section whose call was too long and has returned after all.
@@ -328,7 +328,7 @@ func (c *cycleCalls) do(ctx context.Context, cooperative bool, f func(context.Co
 		c.worker = w
 		go w.run()
 	}
-	w.signal.Store(goOn)
+	w.signal.Store(noSignal)
 	w.index.Store(0)
 	w.jobs <- f
 	return c.wait(ctx, w)
@@ -347,7 +347,7 @@ func (c *cycleCalls) wait(ctx context.Context, w *worker) *pluginFailure {
 			if w.signal.Load() == progressRequested && w.index.Load() != 0 {
 				return c.interrupt(ctx, w, c.sites[w.index.Load()])
 			}
-			w.signal.CompareAndSwap(goOn, progressRequested)
+			w.signal.CompareAndSwap(noSignal, progressRequested)
 			c.arm()
 		}
 	}
@@ -355,7 +355,7 @@ func (c *cycleCalls) wait(ctx context.Context, w *worker) *pluginFailure {
 
 func (c *cycleCalls) arm() {
 	if c.timer == nil {
-		c.timer = realTime.NewTimer(c.timeout)
+		c.timer = wallClock.NewTimer(c.timeout)
 	} else {
 		c.timer.Reset(c.timeout)
 	}
@@ -382,7 +382,7 @@ func (c *cycleCalls) interrupt(ctx context.Context, w *worker, at *site) *plugin
 	c.worker = nil
 	w.cancel(err)
 	defer close(w.jobs)
-	c.timer.Reset(reactWithin)
+	c.timer.Reset(stopGrace)
 	select {
 	case <-w.done:
 		return err

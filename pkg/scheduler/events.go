@@ -104,7 +104,7 @@ func (s *Scheduler) probe(ctx context.Context, r framework.EventResource, gvr sc
 		}
 		s.watches[r] = watchRunning
 		client.CacheOf[objects.Object](s.caches, gvr).Subscribe(func(ch client.Change[objects.Object]) {
-			s.inbox.send(note{ch.Revision, ch.Replay, func(ctx context.Context) { s.objectChanged(ctx, r, ch) }})
+			s.inbox.send(clusterChange{ch.Revision, ch.Replay, func(ctx context.Context) { s.objectChanged(ctx, r, ch) }})
 		})
 	})
 }

@@ -24,7 +24,7 @@ func NewBench(t testing.TB, registry Registry, conf *configv1.KubeSchedulerConfi
 	}
 	src := clock.NewSource(seed)
 	s := &Scheduler{
-		clock: clock.Real(), source: src, draws: clock.NewSource(seed), registry: registry, namespaces: givenNamespaces{},
+		clock: clock.Real(), source: src, random: clock.NewSource(seed), registry: registry, namespaces: simulatedNamespaces{},
 		waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, clock.Real(), src),
 		memo: newMemo(), binding: map[string]*queuedPodInfo{}, decisions: newReporter(nil, clock.Real(), src),
 	}
@@ -75,5 +75,5 @@ func (b *Bench) Place(pod *corev1.Pod) string {
 	return a.node
 }
 
-// Remembered returns the number of signatures in the memo.
-func (b *Bench) Remembered() int { return len(b.s.memo.entries) }
+// MemoLen returns the number of signatures in the memo.
+func (b *Bench) MemoLen() int { return len(b.s.memo.entries) }

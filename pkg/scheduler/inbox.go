@@ -16,23 +16,23 @@ import (
 
 // inbox holds the notes that the loop has not applied yet. Sending never blocks.
 type inbox struct {
-	mu     sync.Mutex
-	notes  []note
-	some   atomic.Bool
-	signal chan struct{} // has a value while the inbox is not empty
+	mu       sync.Mutex
+	notes    []clusterChange
+	nonEmpty atomic.Bool
+	signal   chan struct{} // has a value while the inbox is not empty
 }
 
-// note is a change that the loop applies. do runs in the loop.
-type note struct {
+// clusterChange is a change that the loop applies. do runs in the loop.
+type clusterChange struct {
 	revision uint64
 	replay   bool // from a list, in which the order has no meaning
 	do       func(ctx context.Context)
 }
 
-func (b *inbox) send(n note) {
+func (b *inbox) send(n clusterChange) {
 	b.mu.Lock()
 	b.notes = append(b.notes, n)
-	b.some.Store(true)
+	b.nonEmpty.Store(true)
 	b.mu.Unlock()
 	select {
 	case b.signal <- struct{}{}:
@@ -41,14 +41,14 @@ func (b *inbox) send(n note) {
 }
 
 // take empties the inbox. Notes from lists are sorted by revision, so that runs on equal clusters are equal.
-func (b *inbox) take() []note {
-	if !b.some.Load() {
+func (b *inbox) take() []clusterChange {
+	if !b.nonEmpty.Load() {
 		return nil
 	}
 	b.mu.Lock()
 	notes := b.notes
 	b.notes = nil
-	b.some.Store(false)
+	b.nonEmpty.Store(false)
 	b.mu.Unlock()
 	for from := 0; from < len(notes); {
 		to := from
@@ -56,7 +56,7 @@ func (b *inbox) take() []note {
 			to++
 		}
 		if notes[from].replay {
-			slices.SortStableFunc(notes[from:to], func(a, b note) int { return int(int64(a.revision - b.revision)) })
+			slices.SortStableFunc(notes[from:to], func(a, b clusterChange) int { return int(int64(a.revision - b.revision)) })
 		}
 		from = to
 	}
@@ -71,24 +71,24 @@ func (s *Scheduler) drainInbox(ctx context.Context) {
 }
 
 // post adds a note to the inbox.
-func (s *Scheduler) post(do func(ctx context.Context)) { s.inbox.send(note{do: do}) }
+func (s *Scheduler) post(do func(ctx context.Context)) { s.inbox.send(clusterChange{do: do}) }
 
 // nodeChanged and podChanged are the caches' event handlers.
 func (s *Scheduler) nodeChanged(ch client.Change[*corev1.Node]) {
-	s.inbox.send(note{ch.Revision, ch.Replay, func(ctx context.Context) { s.nodeSeen(ctx, ch) }})
+	s.inbox.send(clusterChange{ch.Revision, ch.Replay, func(ctx context.Context) { s.applyNode(ctx, ch) }})
 }
 
 func (s *Scheduler) podChanged(ch client.Change[*corev1.Pod]) {
-	n := note{revision: ch.Revision, replay: ch.Replay}
+	n := clusterChange{revision: ch.Revision, replay: ch.Replay}
 	if !ch.Added() && !ch.Deleted() && ch.Old.UID != ch.New.UID { // deleted and recreated in one change
-		s.inbox.send(note{ch.Revision, ch.Replay, func(ctx context.Context) { s.podGone(ctx, ch.Old, ch.Revision) }})
+		s.inbox.send(clusterChange{ch.Revision, ch.Replay, func(ctx context.Context) { s.applyDeletedPod(ctx, ch.Old, ch.Revision) }})
 	}
 	if ch.Deleted() || finished(ch.New) {
 		old := ch.Old
 		if old == nil {
 			old = ch.New
 		}
-		n.do = func(ctx context.Context) { s.podGone(ctx, old, ch.Revision) }
+		n.do = func(ctx context.Context) { s.applyDeletedPod(ctx, old, ch.Revision) }
 		s.inbox.send(n)
 		return
 	}
@@ -96,7 +96,7 @@ func (s *Scheduler) podChanged(ch client.Change[*corev1.Pod]) {
 	if err != nil {
 		slog.Error("pod has an affinity term that cannot be read; the term is ignored", "pod", ch.Key().String(), "err", err)
 	}
-	n.do = func(ctx context.Context) { s.podSeen(ctx, info, ch.Revision) }
+	n.do = func(ctx context.Context) { s.applyPod(ctx, info, ch.Revision) }
 	s.inbox.send(n)
 }
 
@@ -105,7 +105,7 @@ func finished(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-func (s *Scheduler) nodeSeen(ctx context.Context, ch client.Change[*corev1.Node]) {
+func (s *Scheduler) applyNode(ctx context.Context, ch client.Change[*corev1.Node]) {
 	ev := event{ClusterEvent: framework.ClusterEvent{Resource: framework.Node, ActionType: framework.Add}, revision: ch.Revision}
 	switch {
 	case ch.Deleted():
@@ -123,10 +123,10 @@ func (s *Scheduler) nodeSeen(ctx context.Context, ch client.Change[*corev1.Node]
 	}
 }
 
-// podSeen applies a new version of a pod.
-func (s *Scheduler) podSeen(ctx context.Context, info *podInfo, revision uint64) {
+// applyPod applies a new version of a pod.
+func (s *Scheduler) applyPod(ctx context.Context, info *podInfo, revision uint64) {
 	if info.pod.Spec.NodeName != "" {
-		s.podPlaced(ctx, info, revision)
+		s.applyBoundPod(ctx, info, revision)
 		return
 	}
 	uid := info.pod.UID
@@ -135,7 +135,7 @@ func (s *Scheduler) podSeen(ctx context.Context, info *podInfo, revision uint64)
 		s.nominator.update(old, info)
 		s.queue.update(ctx, p, info, revision, s.clock.Now())
 		if old.Status.NominatedNodeName != "" && old.Status.NominatedNodeName != info.pod.Status.NominatedNodeName {
-			s.roomFreed(ctx, old, revision)
+			s.requeueAfterPodRemoval(ctx, old, revision)
 		}
 		return
 	}
@@ -152,8 +152,8 @@ func (s *Scheduler) podSeen(ctx context.Context, info *podInfo, revision uint64)
 	}
 }
 
-// podPlaced applies a new version of a pod that is bound.
-func (s *Scheduler) podPlaced(ctx context.Context, info *podInfo, revision uint64) {
+// applyBoundPod applies a new version of a pod that is bound.
+func (s *Scheduler) applyBoundPod(ctx context.Context, info *podInfo, revision uint64) {
 	s.queue.remove(ctx, info.pod.UID)
 	s.nominator.remove(info.pod.UID)
 	old, known := s.cluster.pods[info.pod.UID]
@@ -175,22 +175,22 @@ func (s *Scheduler) podPlaced(ctx context.Context, info *podInfo, revision uint6
 	}
 }
 
-// podGone removes a pod that was deleted or has ended.
-func (s *Scheduler) podGone(ctx context.Context, pod *corev1.Pod, revision uint64) {
+// applyDeletedPod removes a pod that was deleted or has ended.
+func (s *Scheduler) applyDeletedPod(ctx context.Context, pod *corev1.Pod, revision uint64) {
 	s.queue.remove(ctx, pod.UID)
 	if w := s.waiting.get(pod.UID); w != nil {
 		w.Reject("", "pod has been deleted")
 	}
 	nominated := s.nominator.remove(pod.UID)
 	if p, ok := s.cluster.remove(pod.UID); ok {
-		s.roomFreed(ctx, p.info.pod, revision)
+		s.requeueAfterPodRemoval(ctx, p.info.pod, revision)
 	} else if nominated {
-		s.roomFreed(ctx, pod, revision)
+		s.requeueAfterPodRemoval(ctx, pod, revision)
 	}
 }
 
-// roomFreed requeues the pods that may fit now that a pod has left its node or its nominated node.
-func (s *Scheduler) roomFreed(ctx context.Context, pod *corev1.Pod, revision uint64) {
+// requeueAfterPodRemoval requeues the pods that may fit now that a pod has left its node or its nominated node.
+func (s *Scheduler) requeueAfterPodRemoval(ctx context.Context, pod *corev1.Pod, revision uint64) {
 	ev := event{framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.Delete}, pod, nil, revision}
 	s.queue.moveOnEvent(ctx, ev, s.clock.Now())
 }

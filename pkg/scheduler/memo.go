@@ -61,11 +61,11 @@ func (m *memo) add(key memoKey, e *evaluation) {
 
 // update filters and scores the nodes again that changed since e was computed. It returns false if it cannot.
 func (p *profile) update(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod, filtered func()) bool {
-	changed, ok := cluster.since(e.step)
+	changed, ok := cluster.changedSince(e.step)
 	if !ok {
 		return false
 	}
-	u := updating{tracker: t, profile: p, e: e, cluster: cluster, pod: pod, stale: make([]bool, len(e.scorers))}
+	u := memoUpdate{tracker: t, profile: p, e: e, cluster: cluster, pod: pod, stale: make([]bool, len(e.scorers))}
 	for _, n := range changed {
 		if n.node != nil && !u.evaluate(ctx, n) {
 			return false
@@ -79,8 +79,8 @@ func (p *profile) update(ctx context.Context, t *tracker, e *evaluation, cluster
 	return true
 }
 
-// updating is an update in progress.
-type updating struct {
+// memoUpdate is an update in progress.
+type memoUpdate struct {
 	*tracker
 	profile *profile
 	e       *evaluation
@@ -92,7 +92,7 @@ type updating struct {
 }
 
 // evaluate filters a node again, and scores it if it passes.
-func (u *updating) evaluate(ctx context.Context, n *nodeInfo) bool {
+func (u *memoUpdate) evaluate(ctx context.Context, n *nodeInfo) bool {
 	e, i := u.e, n.index
 	before := e.passed(i)
 	v := runFilter(ctx, u.tracker, e.filters, e.state, u.pod, n)
@@ -129,7 +129,7 @@ func (u *updating) evaluate(ctx context.Context, n *nodeInfo) bool {
 }
 
 // score updates the totals.
-func (u *updating) score(ctx context.Context) bool {
+func (u *memoUpdate) score(ctx context.Context) bool {
 	e := u.e
 	if !e.scored {
 		u.profile.scoreAll(ctx, u.tracker, e, u.cluster, u.pod)

@@ -12,8 +12,8 @@ import (
 type Namespaces interface {
 	// NamespaceLabels returns a namespace's labels, nil when there is no such namespace.
 	NamespaceLabels(name string) labels.Set
-	// NamespacesLike returns the names of the namespaces that selector matches.
-	NamespacesLike(selector labels.Selector) []string
+	// NamespacesMatching returns the names of the namespaces that selector matches.
+	NamespacesMatching(selector labels.Selector) []string
 }
 
 // cachedNamespaces are the namespaces of the API.
@@ -28,14 +28,14 @@ func (c cachedNamespaces) NamespaceLabels(name string) labels.Set {
 	return nil
 }
 
-func (c cachedNamespaces) NamespacesLike(selector labels.Selector) []string {
+func (c cachedNamespaces) NamespacesMatching(selector labels.Selector) []string {
 	return names(c.cache.List("", selector))
 }
 
-// givenNamespaces are the namespaces of a simulation.
-type givenNamespaces []*corev1.Namespace
+// simulatedNamespaces are the namespaces of a simulation.
+type simulatedNamespaces []*corev1.Namespace
 
-func (g givenNamespaces) NamespaceLabels(name string) labels.Set {
+func (g simulatedNamespaces) NamespaceLabels(name string) labels.Set {
 	for _, ns := range g {
 		if ns.Name == name {
 			return ns.Labels
@@ -44,7 +44,7 @@ func (g givenNamespaces) NamespaceLabels(name string) labels.Set {
 	return nil
 }
 
-func (g givenNamespaces) NamespacesLike(selector labels.Selector) []string {
+func (g simulatedNamespaces) NamespacesMatching(selector labels.Selector) []string {
 	var like []*corev1.Namespace
 	for _, ns := range g {
 		if selector.Matches(labels.Set(ns.Labels)) {

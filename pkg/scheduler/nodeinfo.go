@@ -74,7 +74,7 @@ func (n *nodeInfo) AddPodInfo(info framework.PodInfo) {
 	if len(info.GetRequiredAntiAffinityTerms()) > 0 {
 		n.withAnti = append(n.withAnti, info)
 	}
-	n.count(info, 1)
+	n.addSums(info, 1)
 }
 
 // RemovePod removes a pod and its requests.
@@ -88,7 +88,7 @@ func (n *nodeInfo) RemovePod(_ klog.Logger, pod *corev1.Pod) error {
 	n.pods = slices.Delete(n.pods, i, i+1)
 	n.withAffinity = slices.DeleteFunc(n.withAffinity, same)
 	n.withAnti = slices.DeleteFunc(n.withAnti, same)
-	n.count(info, -1)
+	n.addSums(info, -1)
 	return nil
 }
 
@@ -97,8 +97,8 @@ func hasAffinity(info framework.PodInfo) bool {
 		len(info.GetPreferredAffinityTerms())+len(info.GetPreferredAntiAffinityTerms()) > 0
 }
 
-// count changes the sums by a pod: sign is 1 or -1.
-func (n *nodeInfo) count(info framework.PodInfo, sign int64) {
+// addSums changes the sums by a pod: sign is 1 or -1.
+func (n *nodeInfo) addSums(info framework.PodInfo, sign int64) {
 	r := info.CalculateResource()
 	requested, ok := r.Resource.(*resources)
 	if !ok {

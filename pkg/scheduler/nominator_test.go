@@ -10,8 +10,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
-// TestNominatedPodsKeepTheirRoom schedules pods to a node with room for one, to which another pod is nominated.
-func TestNominatedPodsKeepTheirRoom(t *testing.T) {
+// TestNominatedPodsAreCountedOnTheirNode schedules pods to a node with room for one, to which another pod is nominated.
+func TestNominatedPodsAreCountedOnTheirNode(t *testing.T) {
 	pod := func(i int, priority int32, node string) *corev1.Pod {
 		p := benchPod(i)
 		p.Spec.Priority, p.Status.NominatedNodeName = &priority, node

@@ -11,8 +11,8 @@ import (
 
 // The requests that scores assume for a container without requests, so that such pods are spread, too.
 var (
-	assumedCPU    = *resource.NewMilliQuantity(100, resource.DecimalSI)
-	assumedMemory = *resource.NewQuantity(200<<20, resource.BinarySI)
+	defaultCPURequest    = *resource.NewMilliQuantity(100, resource.DecimalSI)
+	defaultMemoryRequest = *resource.NewQuantity(200<<20, resource.BinarySI)
 )
 
 // podInfo is a pod with its computed requests and affinity terms. It is a framework.PodInfo.
@@ -68,7 +68,7 @@ func requestsOf(pod *corev1.Pod) framework.PodResource {
 	requests := resourcehelper.PodRequests(pod, opts)
 	total := resourcesOf(requests)
 	out := framework.PodResource{Resource: &total, Non0CPU: total.cpu, Non0Mem: total.memory}
-	opts.NonMissingContainerRequests = assumedFor(pod, requests)
+	opts.NonMissingContainerRequests = nonZeroDefaults(pod, requests)
 	if len(opts.NonMissingContainerRequests) > 0 {
 		scored := resourcehelper.PodRequests(pod, opts)
 		out.Non0CPU, out.Non0Mem = scored.Cpu().MilliValue(), scored.Memory().Value()
@@ -76,21 +76,21 @@ func requestsOf(pod *corev1.Pod) framework.PodResource {
 	return out
 }
 
-// assumedFor returns the requests that are assumed for a container without requests. Pod-level requests replace them.
-func assumedFor(pod *corev1.Pod, requests corev1.ResourceList) corev1.ResourceList {
+// nonZeroDefaults returns the requests that are assumed for a container without requests. Pod-level requests replace them.
+func nonZeroDefaults(pod *corev1.Pod, requests corev1.ResourceList) corev1.ResourceList {
 	podLevel := resourcehelper.IsPodLevelRequestsSet(pod)
 	out := corev1.ResourceList{}
 	if _, ok := requests[corev1.ResourceCPU]; !podLevel || !ok {
-		out[corev1.ResourceCPU] = assumedCPU
+		out[corev1.ResourceCPU] = defaultCPURequest
 	}
 	if _, ok := requests[corev1.ResourceMemory]; !podLevel || !ok {
-		out[corev1.ResourceMemory] = assumedMemory
+		out[corev1.ResourceMemory] = defaultMemoryRequest
 	}
 	return out
 }
 
-// takes returns the pod's requests.
-func (p *podInfo) takes() resources { return *p.requests.Resource.(*resources) }
+// requested returns the pod's requests.
+func (p *podInfo) requested() resources { return *p.requests.Resource.(*resources) }
 
 // GetPod and the methods below implement framework.PodInfo.
 func (p *podInfo) GetPod() *corev1.Pod                                    { return p.pod }

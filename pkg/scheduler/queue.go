@@ -188,19 +188,19 @@ func (q *queue) detach(ctx context.Context, p *queuedPodInfo) {
 	p.location = inFlight
 }
 
-// earlyTries bounds how often an unschedulable pod is tried before its backoff ends. Without the bound, pods whose
+// maxTriesDuringBackoff bounds how often an unschedulable pod is tried before its backoff ends. Without the bound, pods whose
 // failures are events for each other would be tried endlessly.
-const earlyTries = 3
+const maxTriesDuringBackoff = 3
 
 // pop returns the next pod to try, nil when there is none. While the activeQ is empty it takes pods of the backoffQ before
-// their backoff ends, each at most earlyTries times.
+// their backoff ends, each at most maxTriesDuringBackoff times.
 func (q *queue) pop(ctx context.Context, now time.Time) *queuedPodInfo {
 	for _, h := range []*podHeap{&q.errorBackoffQ, &q.backoffQ} {
 		for p := h.peek(); p != nil && !p.backoffUntil.After(now); p = h.peek() {
 			q.moveToActiveQ(ctx, p, now)
 		}
 	}
-	for p := q.backoffQ.peek(); q.activeQ.peek() == nil && p != nil && p.unschedulableCount <= earlyTries; p = q.backoffQ.peek() {
+	for p := q.backoffQ.peek(); q.activeQ.peek() == nil && p != nil && p.unschedulableCount <= maxTriesDuringBackoff; p = q.backoffQ.peek() {
 		q.moveToActiveQ(ctx, p, now)
 	}
 	p := q.activeQ.peek()
@@ -344,7 +344,7 @@ func (q *queue) requeue(ctx context.Context, p *queuedPodInfo, ev event, h hint,
 	if h == queueSkip {
 		return
 	}
-	p.wokenBy = ev.revision
+	p.cause = ev.revision
 	if p.gatingPlugin == "" && h != queueImmediately && p.backoffUntil.After(now) {
 		q.detach(ctx, p)
 		p.location, p.timestamp = inBackoffQ, now

@@ -98,7 +98,7 @@ func (q *queueTest) expect(name string) *queuedPodInfo {
 	return p
 }
 
-func (q *queueTest) tell(resource framework.EventResource, action framework.ActionType) {
+func (q *queueTest) sendEvent(resource framework.EventResource, action framework.ActionType) {
 	q.moveOnEvent(context.Background(), event{ClusterEvent: framework.ClusterEvent{Resource: resource, ActionType: action}, revision: 7}, q.now)
 }
 
@@ -138,13 +138,13 @@ func TestQueueMovesOnEvents(t *testing.T) {
 			q.requeueUnschedulable(p, sets.New(c.blocker), sets.New[string](), false, q.now)
 			q.expect("")
 			q.now = q.now.Add(time.Minute) // its back-off is over
-			q.tell(c.resource, c.action)
+			q.sendEvent(c.resource, c.action)
 			if !c.wakes {
 				q.expect("")
 				return
 			}
-			if q.expect("p"); p.wokenBy != 7 {
-				t.Errorf("woken by %d, want 7", p.wokenBy)
+			if q.expect("p"); p.cause != 7 {
+				t.Errorf("woken by %d, want 7", p.cause)
 			}
 		})
 	}
@@ -176,7 +176,7 @@ func TestQueueBackoffIsCutShortOnlyWhileActiveQIsEmpty(t *testing.T) {
 	q.put("rests", 9)
 	q.requeueUnschedulable(q.expect("rests"), sets.New("eager"), sets.New[string](), false, q.now)
 	q.put("other", 0)
-	q.tell(framework.Node, framework.Add)
+	q.sendEvent(framework.Node, framework.Add)
 	q.expect("other")
 	q.expect("rests")
 }
@@ -188,12 +188,12 @@ func TestQueueMissedEvents(t *testing.T) {
 	q.expect("p") // an event may have been missed
 }
 
-func TestQueuePending(t *testing.T) {
+func TestQueuePendingPluginSkipsBackoff(t *testing.T) {
 	q := newQueueTest(t)
 	q.put("p", 0)
 	p := q.expect("p")
 	q.requeueUnschedulable(p, sets.New[string](), sets.New("eager"), false, q.now)
-	q.tell(framework.Node, framework.Add)
+	q.sendEvent(framework.Node, framework.Add)
 	if p.location != inActiveQ {
 		t.Errorf("a pod whose plugin returned Pending is in queue %d, want the activeQ", p.location)
 	}
@@ -204,7 +204,7 @@ func TestQueueGates(t *testing.T) {
 	ctx := context.Background()
 	p := q.add(ctx, queuePod("p", 0, map[string]string{"gated": "yes"}), 1, q.now)
 	q.expect("")
-	q.tell(framework.Node, framework.Add)
+	q.sendEvent(framework.Node, framework.Add)
 	q.flushUnschedulable(ctx, q.now.Add(time.Hour))
 	q.expect("")
 	if p.gatingPlugin != "gate" {
@@ -246,7 +246,7 @@ func TestQueueRemove(t *testing.T) {
 		q.remove(context.Background(), uid)
 	}
 	q.now = q.now.Add(time.Hour)
-	q.tell(framework.WildCard, framework.All)
+	q.sendEvent(framework.WildCard, framework.All)
 	q.expect("")
 	if len(q.unschedulable) != 0 || len(q.pods) != 0 {
 		t.Errorf("%d pods and %d groups are left", len(q.pods), len(q.unschedulable))
@@ -284,13 +284,13 @@ const head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerCon
 func TestUnschedulablePodBacksOff(t *testing.T) {
 	q := newQueueTest(t)
 	q.put("p", 0)
-	for range earlyTries {
+	for range maxTriesDuringBackoff {
 		q.requeueUnschedulable(q.expect("p"), sets.New("eager"), sets.New[string](), false, q.now)
-		q.tell(framework.Node, framework.Add)
+		q.sendEvent(framework.Node, framework.Add)
 	}
 	p := q.expect("p")
 	q.requeueUnschedulable(p, sets.New("eager"), sets.New[string](), false, q.now)
-	q.tell(framework.Node, framework.Add)
+	q.sendEvent(framework.Node, framework.Add)
 	q.expect("")
 	if got := q.next(); !got.Equal(p.backoffUntil) {
 		t.Errorf("due at %v, want %v", got, p.backoffUntil)

@@ -11,7 +11,7 @@ import (
 type queuedPodInfo struct {
 	info     *podInfo
 	revision uint64 // of the pod's version
-	wokenBy  uint64 // the revision of the event that last moved it to the activeQ or a backoff queue; 0: none
+	cause    uint64 // the revision of the event that last moved it to the activeQ or a backoff queue; 0: none
 	arrival  uint64 // the order in which pods were added; breaks ties of equal priority
 
 	timestamp    time.Time // when it entered its present queue

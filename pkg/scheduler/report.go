@@ -120,7 +120,7 @@ func (r *reporter) scheduled(a *attempt, d *decision, waiting int) {
 	r.add(out)
 }
 
-func (r *reporter) turnedDown(a *attempt, d *decision, outcome, message string) {
+func (r *reporter) unschedulable(a *attempt, d *decision, outcome, message string) {
 	if r.full() {
 		return
 	}

@@ -8,9 +8,9 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// sameForPlugins reports whether no scheduling result can depend on the difference between two versions of a node, as
+// schedulingPropertiesEqual reports whether no scheduling result can depend on the difference between two versions of a node, as
 // after a heartbeat.
-func sameForPlugins(a, b *corev1.Node) bool {
+func schedulingPropertiesEqual(a, b *corev1.Node) bool {
 	return nodeChanges(a, b) == framework.None && equality.Semantic.DeepEqual(a.Status.Images, b.Status.Images)
 }
 
@@ -63,7 +63,7 @@ func podChanges(old, pod *corev1.Pod) framework.ActionType {
 	if !equality.Semantic.DeepEqual(old.Status.ResourceClaimStatuses, pod.Status.ResourceClaimStatuses) {
 		a |= framework.UpdatePodGeneratedResourceClaim
 	}
-	if resizable(old, pod) && asksLess(requestsOf(old), requestsOf(pod)) {
+	if resizable(old, pod) && requestsLess(requestsOf(old), requestsOf(pod)) {
 		a |= framework.UpdatePodScaleDown
 	}
 	return a
@@ -75,7 +75,7 @@ func resizable(old, pod *corev1.Pod) bool {
 	return old.Generation != pod.Generation || !equality.Semantic.DeepEqual(old.Status.ContainerStatuses, pod.Status.ContainerStatuses)
 }
 
-func asksLess(old, now framework.PodResource) bool {
+func requestsLess(old, now framework.PodResource) bool {
 	a, b := old.Resource.(*resources), now.Resource.(*resources)
 	if b.cpu < a.cpu || b.memory < a.memory || b.storage < a.storage {
 		return true
@@ -88,8 +88,8 @@ func asksLess(old, now framework.PodResource) bool {
 	return false
 }
 
-// alike reports whether both versions of a pod give the same sums on its node and the same results of affinity terms.
-func alike(a, b *podInfo) bool {
-	return a.takes().equal(b.takes()) && a.requests.Non0CPU == b.requests.Non0CPU && a.requests.Non0Mem == b.requests.Non0Mem &&
+// sameSums reports whether both versions of a pod give the same sums on its node and the same results of affinity terms.
+func sameSums(a, b *podInfo) bool {
+	return a.requested().equal(b.requested()) && a.requests.Non0CPU == b.requests.Non0CPU && a.requests.Non0Mem == b.requests.Non0Mem &&
 		maps.Equal(a.pod.Labels, b.pod.Labels) && (a.pod.DeletionTimestamp == nil) == (b.pod.DeletionTimestamp == nil)
 }

@@ -58,7 +58,7 @@ type Scheduler struct {
 	client   client.Client
 	clock    clock.Clock
 	source   *clock.Source
-	draws    *clock.Source // only decisions draw from it, so that they are reproducible
+	random   *clock.Source // only decisions draw from it, so that they are reproducible
 	registry Registry
 	caches   *client.Caches
 	file     string
@@ -95,7 +95,7 @@ const maxAPICalls = 512
 // New returns a scheduler with the plugins of its configuration. It fails if the configuration is invalid.
 func New(cfg Config) (*Scheduler, error) {
 	s := &Scheduler{
-		client: cfg.Client, clock: cfg.Clock, source: cfg.Source, draws: clock.NewSource(uint64(cfg.Source.IntN(1 << 62))),
+		client: cfg.Client, clock: cfg.Clock, source: cfg.Source, random: clock.NewSource(uint64(cfg.Source.IntN(1 << 62))),
 		registry: cfg.Registry, caches: client.NewCaches(cfg.Client, cfg.Clock), file: cfg.ConfigFile,
 		reloaded: cfg.Reloaded, decided: cfg.Decided,
 		waiting: newWaitingPods(), nominator: newNominator(), memo: newMemo(), binding: map[string]*queuedPodInfo{}, watches: map[framework.EventResource]int{},
@@ -214,7 +214,7 @@ func (s *Scheduler) spawn(ctx context.Context, while time.Duration, f func()) bo
 	s.work.Go(func() {
 		release := sync.OnceFunc(func() { <-s.apiCalls })
 		defer release()
-		defer realTime.AfterFunc(while, release).Stop()
+		defer wallClock.AfterFunc(while, release).Stop()
 		f()
 	})
 	return true

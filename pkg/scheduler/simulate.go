@@ -32,7 +32,7 @@ type Outcome struct {
 
 // Simulate runs one scheduling cycle on a cluster that is given, without a server, a queue or a clock.
 func Simulate(ctx context.Context, q Simulation) (Outcome, error) {
-	s := &Scheduler{registry: q.Registry, namespaces: givenNamespaces(q.Namespaces), waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, nil, nil)}
+	s := &Scheduler{registry: q.Registry, namespaces: simulatedNamespaces(q.Namespaces), waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, nil, nil)}
 	conf := q.Config
 	if conf == nil {
 		conf = &configv1.KubeSchedulerConfiguration{}

@@ -83,9 +83,9 @@ func (s *snapshot) touch(n *nodeInfo) {
 	s.journal = append(s.journal, n)
 }
 
-// since returns the nodes that changed after step, possibly with duplicates; false if the journal no longer reaches
+// changedSince returns the nodes that changed after step, possibly with duplicates; false if the journal no longer reaches
 // back to it.
-func (s *snapshot) since(step uint64) ([]*nodeInfo, bool) {
+func (s *snapshot) changedSince(step uint64) ([]*nodeInfo, bool) {
 	back := int(s.step - step)
 	if back > len(s.journal) {
 		return nil, false
@@ -93,8 +93,8 @@ func (s *snapshot) since(step uint64) ([]*nodeInfo, bool) {
 	return s.journal[len(s.journal)-back:], true
 }
 
-// restructure invalidates every memo about nodes.
-func (s *snapshot) restructure() {
+// invalidateMemos invalidates every memo about nodes.
+func (s *snapshot) invalidateMemos() {
 	s.epoch++
 	s.infos = nil
 	s.affinity.stale = true
@@ -114,20 +114,20 @@ func (s *snapshot) info(name string) *nodeInfo {
 func (s *snapshot) setNode(node *corev1.Node) {
 	n := s.info(node.Name)
 	old := n.node
-	if old != nil && sameForPlugins(old, node) {
+	if old != nil && schedulingPropertiesEqual(old, node) {
 		n.node = node
 		return
 	}
-	s.forgetImages(n)
+	s.removeImages(n)
 	n.SetNode(node)
-	s.learnImages(n)
+	s.addImages(n)
 	if old == nil {
 		i, _ := s.position(node.Name)
 		s.nodes = slices.Insert(s.nodes, i, n)
 		s.renumber(i)
 	}
 	s.touch(n)
-	s.restructure()
+	s.invalidateMemos()
 }
 
 // removeNode removes a Node object. Its nodeInfo stays while pods are on it.
@@ -136,7 +136,7 @@ func (s *snapshot) removeNode(name string) {
 	if !ok || n.node == nil {
 		return
 	}
-	s.forgetImages(n)
+	s.removeImages(n)
 	i, _ := s.position(name)
 	s.nodes = slices.Delete(s.nodes, i, i+1)
 	s.renumber(i)
@@ -144,7 +144,7 @@ func (s *snapshot) removeNode(name string) {
 	if len(n.pods) == 0 {
 		delete(s.byName, name)
 	}
-	s.restructure()
+	s.invalidateMemos()
 }
 
 func (s *snapshot) position(name string) (int, bool) {
@@ -157,8 +157,8 @@ func (s *snapshot) renumber(from int) {
 	}
 }
 
-// learnImages and forgetImages update the number of nodes that have each image.
-func (s *snapshot) learnImages(n *nodeInfo) {
+// addImages and removeImages update the number of nodes that have each image.
+func (s *snapshot) addImages(n *nodeInfo) {
 	n.images = make(map[string]*framework.ImageStateSummary, len(n.node.Status.Images))
 	for _, image := range n.node.Status.Images {
 		for _, name := range image.Names {
@@ -175,7 +175,7 @@ func (s *snapshot) learnImages(n *nodeInfo) {
 	s.shareImageCounts(n.images)
 }
 
-func (s *snapshot) forgetImages(n *nodeInfo) {
+func (s *snapshot) removeImages(n *nodeInfo) {
 	old := n.images
 	n.images = nil
 	for name := range old {
@@ -208,7 +208,7 @@ func (s *snapshot) shareImageCounts(images map[string]*framework.ImageStateSumma
 // scheduling.
 func (s *snapshot) place(info *podInfo, node string, assumed bool) bool {
 	old, ok := s.pods[info.pod.UID]
-	if ok && old.node == node && alike(old.info, info) {
+	if ok && old.node == node && sameSums(old.info, info) {
 		old.info.pod, old.assumed = info.pod, assumed // the sums stay the same; plugins see the newer object
 		return false
 	}

@@ -27,7 +27,7 @@ func (t *tournament) seed(i int, score int64, in bool) {
 
 func (t *tournament) build() {
 	for at := t.leaves - 1; at >= 1; at-- {
-		t.play(at)
+		t.update(at)
 	}
 }
 
@@ -35,11 +35,11 @@ func (t *tournament) build() {
 func (t *tournament) set(i int, score int64, in bool) {
 	t.seed(i, score, in)
 	for at := (t.leaves + i) / 2; at >= 1; at /= 2 {
-		t.play(at)
+		t.update(at)
 	}
 }
 
-func (t *tournament) play(at int) {
+func (t *tournament) update(at int) {
 	l, r := 2*at, 2*at+1
 	switch {
 	case t.count[r] == 0 || t.count[l] > 0 && t.best[l] > t.best[r]:

@@ -61,7 +61,7 @@ func (s *supervisor) readopt(c *container, k keeping) error {
 	}
 	s.keeper.hold(c)
 	go func() {
-		code, known := waitForeign(first, c.keeping.process)
+		code, known := waitNonChild(first, c.keeping.process)
 		if !known {
 			s.lost(c)
 			return

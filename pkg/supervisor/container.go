@@ -201,8 +201,8 @@ type child struct {
 	// filtered arranges that the calls of the process are answered, before its program runs. It owns the notify descriptor.
 	filtered func(notify *os.File) error
 
-	refused string
-	left    chan struct{} // closed when no process has its filter any more; set for commands only
+	refused      string
+	filterUnused chan struct{} // closed when no process has its filter any more; set for commands only
 }
 
 // forkInto is fork for a process of c. The process starts outside the cgroup of c if the supervisor lacks the permission

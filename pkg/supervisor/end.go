@@ -143,7 +143,7 @@ func (s *supervisor) remove(id string) error {
 	delete(s.containers, id)
 	for w := range s.watchers {
 		w.pending[id] = struct{}{}
-		w.nudge()
+		w.notify()
 	}
 	return nil
 }

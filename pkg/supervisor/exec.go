@@ -93,11 +93,11 @@ func (s *supervisor) leaveExec(c *container, child *child) {
 
 // leftNothing reports whether an ended command has certainly left no processes behind.
 func (c *child) leftNothing() bool {
-	if c.left == nil {
+	if c.filterUnused == nil {
 		return false
 	}
 	select {
-	case <-c.left:
+	case <-c.filterUnused:
 		return true
 	case <-time.After(5 * time.Millisecond):
 		return false

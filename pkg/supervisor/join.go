@@ -29,7 +29,7 @@ func (s *supervisor) join(conn *wire.Conn, req *wire.Request, files []*os.File) 
 		fed = make(chan bool, 1)
 		go func() { fed <- s.feed(c, logs, files[0]) }()
 		defer func() {
-			_ = files[0].SetReadDeadline(longAgo)
+			_ = files[0].SetReadDeadline(pastDeadline)
 			if fed != nil {
 				<-fed
 			}
@@ -53,8 +53,8 @@ func (s *supervisor) join(conn *wire.Conn, req *wire.Request, files []*os.File) 
 	}
 }
 
-// longAgo is a deadline that ends pending reads and writes at once.
-var longAgo = time.Unix(1, 0)
+// pastDeadline is a deadline that ends pending reads and writes at once.
+var pastDeadline = time.Unix(1, 0)
 
 // running returns a container, which must run, and its logs.
 func (s *supervisor) running(id string) (*container, *logs, error) {
@@ -97,12 +97,12 @@ func (s *supervisor) feed(c *container, logs *logs, from *os.File) (on bool) {
 	go func() {
 		select {
 		case <-c.ended:
-		case <-logs.fed:
+		case <-logs.inputEnded:
 		case <-over:
 			return
 		}
-		_ = from.SetReadDeadline(longAgo)
-		_ = to.SetWriteDeadline(longAgo)
+		_ = from.SetReadDeadline(pastDeadline)
+		_ = to.SetWriteDeadline(pastDeadline)
 	}()
 	_, _ = io.Copy(to, from) // ends with either side
 	if !c.spec.StdinOnce || c.spec.TTY {
@@ -137,7 +137,7 @@ func (s *supervisor) closeInput(c *container) {
 	}
 	c.logs.streams.in.Close()
 	c.logs.streams.in = nil
-	close(c.logs.fed)
+	close(c.logs.inputEnded)
 	c.status.Closed = true
 	s.publish(c) // so that the daemon closes its end as well
 }

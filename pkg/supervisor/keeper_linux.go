@@ -79,9 +79,9 @@ func receiveKeeping(conn *wire.Conn) (keepMessage, keeping, error) {
 type keeper struct {
 	s *supervisor
 
-	mu   sync.Mutex // taken after s.mu
-	conn *wire.Conn // nil: none runs
-	over bool       // none is started any more
+	mu      sync.Mutex // taken after s.mu
+	conn    *wire.Conn // nil: none runs
+	stopped bool       // none is started any more
 }
 
 func newKeeper(s *supervisor) *keeper { return &keeper{s: s} }
@@ -127,7 +127,7 @@ func (k *keeper) use(conn *wire.Conn) {
 		if k.conn == conn {
 			k.conn = nil
 		}
-		over := k.over
+		over := k.stopped
 		k.mu.Unlock()
 		conn.Close()
 		if !over {
@@ -157,7 +157,7 @@ func (k *keeper) hold(c *container) {
 	defer k.s.mu.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.over {
+	if k.stopped {
 		return
 	}
 	if k.conn == nil {
@@ -184,7 +184,7 @@ func (k *keeper) drop(id string) {
 func (k *keeper) end() {
 	k.mu.Lock()
 	conn := k.conn
-	k.conn, k.over = nil, true
+	k.conn, k.stopped = nil, true
 	k.mu.Unlock()
 	if conn == nil || conn.Send(keepMessage{End: true}) != nil {
 		return

@@ -15,18 +15,18 @@ const maxLine = 16 << 10
 // logs copies a container's output to its log file, in the format of the container runtime interface: a line with the time,
 // the stream, F for a full line or P for a part of one, and the text. It also copies the output to the joined clients.
 type logs struct {
-	file    logFile
-	streams *pipes // in is guarded by supervisor.mu
-	taps    taps
-	fed     chan struct{} // closed when the container's input has ended
-	done    sync.WaitGroup
+	file       logFile
+	streams    *pipes // in is guarded by supervisor.mu
+	taps       taps
+	inputEnded chan struct{} // closed when the container's input has ended
+	done       sync.WaitGroup
 }
 
 // stderrName is the stream of log entries from the standard error.
 const stderrName = "stderr"
 
 func newLogs(path string, p *pipes) *logs {
-	l := &logs{file: logFile{path: path}, streams: p, taps: taps{patience: patience}, fed: make(chan struct{})}
+	l := &logs{file: logFile{path: path}, streams: p, taps: taps{timeout: writeTimeout}, inputEnded: make(chan struct{})}
 	l.file.create()
 	if p.out != nil {
 		l.done.Go(func() { l.copy("stdout", p.out) })
@@ -42,7 +42,7 @@ func (l *logs) finish(d time.Duration) {
 	timer := time.AfterFunc(d, func() {
 		for _, r := range []*os.File{l.streams.out, l.streams.err} {
 			if r != nil {
-				_ = r.SetReadDeadline(longAgo) // pipes without deadlines end with their last writer
+				_ = r.SetReadDeadline(pastDeadline) // pipes without deadlines end with their last writer
 			}
 		}
 	})

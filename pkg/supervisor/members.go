@@ -190,7 +190,7 @@ func (m *membership) inSession(p process, leader wire.Process) bool {
 // descends reports whether p is a descendant of the supervisor, which inherits the orphans of its containers.
 func (m *membership) descends(p process) bool {
 	for range m.all {
-		if p.parent == os.Getpid() || p.parent == orphanage {
+		if p.parent == os.Getpid() || p.parent == orphanReaper {
 			return true
 		}
 		parent, ok := m.all[p.parent]
@@ -205,8 +205,8 @@ func (m *membership) descends(p process) bool {
 // pause is the interval for polling what the kernel does not report.
 func pause() { time.Sleep(5 * time.Millisecond) }
 
-// manySessions is the number of recorded sessions of a container beyond which the ended ones are dropped.
-const manySessions = 32
+// maxRecordedSessions is the number of recorded sessions of a container beyond which the ended ones are dropped.
+const maxRecordedSessions = 32
 
 // joinSession records that a process of c creates its own session.
 func (s *supervisor) joinSession(c *container, leader wire.Process) {
@@ -217,7 +217,7 @@ func (s *supervisor) joinSession(c *container, leader wire.Process) {
 		return
 	}
 	leaders := slices.Clone(c.status.Leaders)
-	if len(leaders) >= manySessions {
+	if len(leaders) >= maxRecordedSessions {
 		leaders = current(leaders, processes())
 	}
 	c.status.Leaders = append(leaders, leader)

@@ -21,10 +21,10 @@ func TestEndedSessionsAreForgotten(t *testing.T) {
 	self := wire.Process{PID: os.Getpid(), Born: born(os.Getpid())}
 	const none = 1 << 30 // above every process number
 	s.joinSession(c, self)
-	for i := range 10 * manySessions {
+	for i := range 10 * maxRecordedSessions {
 		s.joinSession(c, wire.Process{PID: none + i, Born: 1})
 	}
-	if n := len(c.status.Leaders); n > manySessions+1 {
+	if n := len(c.status.Leaders); n > maxRecordedSessions+1 {
 		t.Errorf("%d sessions are recorded", n)
 	}
 	if !slices.Contains(c.status.Leaders, self) {
@@ -162,7 +162,7 @@ func TestReusedNumberOfFirstProcess(t *testing.T) {
 // TestReusedNumberWithoutLeader: the number of a recorded session now belongs to a later session, whose leader has ended,
 // too.
 func TestReusedNumberWithoutLeader(t *testing.T) {
-	if orphanage > 0 {
+	if orphanReaper > 0 {
 		t.Skip("the lineage of orphans is unknown here")
 	}
 	for name, env := range map[string]string{

@@ -47,11 +47,11 @@ func (s *supervisor) listenExec(c *container, child *child, notify *os.File) err
 	if err != nil {
 		return err
 	}
-	child.left = make(chan struct{})
+	child.filterUnused = make(chan struct{})
 	go func() {
 		l.listen()
 		l.close()
-		close(child.left)
+		close(child.filterUnused)
 	}()
 	return nil
 }

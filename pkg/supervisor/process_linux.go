@@ -38,8 +38,8 @@ func born(pid int) uint64 {
 	return p.Born
 }
 
-// orphanage is the process that inherits orphans besides the supervisor; none here, since the supervisor is a subreaper.
-const orphanage = -1
+// orphanReaper is the process that inherits orphans besides the supervisor; none here, since the supervisor is a subreaper.
+const orphanReaper = -1
 
 // signal sends sig to p, unless p has ended.
 func (p process) signal(sig syscall.Signal) { _ = send(p.Process, sig, 0) }
@@ -185,9 +185,9 @@ func openProcess(p wire.Process) *os.File {
 	return f
 }
 
-// waitForeign waits for a process that is not a child, and returns its exit status if that can be read: of a zombie, and
+// waitNonChild waits for a process that is not a child, and returns its exit status if that can be read: of a zombie, and
 // of processes that their parent has reaped on kernels since 6.15. pidfd is nil if the process had ended before it was opened.
-func waitForeign(p wire.Process, pidfd *os.File) (syscall.WaitStatus, bool) {
+func waitNonChild(p wire.Process, pidfd *os.File) (syscall.WaitStatus, bool) {
 	if pidfd == nil {
 		return 0, false
 	}

@@ -33,8 +33,8 @@ func born(pid int) uint64 {
 	return started(info)
 }
 
-// orphanage is the process that inherits orphans besides the supervisor: init. An orphan's lineage is unknown here.
-const orphanage = 1
+// orphanReaper is the process that inherits orphans besides the supervisor: init. An orphan's lineage is unknown here.
+const orphanReaper = 1
 
 // signal sends sig to p, unless p has ended.
 func (p process) signal(sig syscall.Signal) {
@@ -103,8 +103,8 @@ func exists(p wire.Process) bool { return born(p.PID) == p.Born }
 // openProcess returns nil: there are no pidfds here.
 func openProcess(wire.Process) *os.File { return nil }
 
-// waitForeign waits for a process that is not a child. Its exit status is unknown.
-func waitForeign(p wire.Process, _ *os.File) (syscall.WaitStatus, bool) {
+// waitNonChild waits for a process that is not a child. Its exit status is unknown.
+func waitNonChild(p wire.Process, _ *os.File) (syscall.WaitStatus, bool) {
 	for exists(p) {
 		pause()
 	}

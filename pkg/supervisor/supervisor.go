@@ -35,8 +35,8 @@ import (
 const (
 	// idle is how long a supervisor with nothing to do waits for a daemon.
 	idle = 10 * time.Second
-	// homeInterval is how often a supervisor checks that its folder still exists.
-	homeInterval = 5 * time.Second
+	// folderInterval is how often a supervisor checks that its folder still exists.
+	folderInterval = 5 * time.Second
 )
 
 type supervisor struct {
@@ -137,7 +137,7 @@ func lockFile(path string) (*os.File, error) {
 // waitIdle returns when there has been nothing to do for a while, and after Shutdown. It also returns when the folder was
 // removed, after it has ended the containers: no daemon could find them any more.
 func (s *supervisor) waitIdle(lock *os.File) error {
-	home := time.NewTicker(homeInterval)
+	home := time.NewTicker(folderInterval)
 	defer home.Stop()
 	over := time.NewTimer(idle)
 	defer over.Stop()
@@ -152,14 +152,14 @@ func (s *supervisor) waitIdle(lock *os.File) error {
 				return nil
 			}
 		case <-home.C:
-			if !s.atHome(lock) {
+			if !s.folderExists(lock) {
 				return s.endAll(0)
 			}
 		}
 	}
 }
 
-func (s *supervisor) atHome(lock *os.File) bool {
+func (s *supervisor) folderExists(lock *os.File) bool {
 	held, err := lock.Stat()
 	if err != nil {
 		return true // unknown
@@ -182,7 +182,7 @@ func (s *supervisor) isIdle() bool {
 	return true
 }
 
-func (s *supervisor) nudge() {
+func (s *supervisor) notify() {
 	select {
 	case s.activity <- struct{}{}:
 	default:

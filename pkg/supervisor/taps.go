@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// patience is how long a joined client may leave the container's output unread before it is dropped. The container blocks
+// writeTimeout is how long a joined client may leave the container's output unread before it is dropped. The container blocks
 // meanwhile, as in other runtimes.
-const patience = 10 * time.Second
+const writeTimeout = 10 * time.Second
 
 // taps are the clients joined to a container. Each receives the output from the moment it joins.
 type taps struct {
-	patience time.Duration
-	mu       sync.Mutex
-	all      []*tap
+	timeout time.Duration
+	mu      sync.Mutex
+	all     []*tap
 }
 
 // tap is one joined client.
@@ -49,7 +49,7 @@ func (t *taps) write(name string, data []byte) {
 		if name == stderrName {
 			f = x.err
 		}
-		_ = f.SetWriteDeadline(time.Now().Add(t.patience)) // /dev/null has none and needs none
+		_ = f.SetWriteDeadline(time.Now().Add(t.timeout)) // /dev/null has none and needs none
 		if _, err := f.Write(data); err != nil {
 			x.once.Do(func() { close(x.broken) })
 			t.leave(x)

@@ -18,7 +18,7 @@ func TestTapDropsStalledClient(t *testing.T) {
 	}
 	_, full := pipe()
 	r, w := pipe()
-	all := taps{patience: 10 * time.Millisecond}
+	all := taps{timeout: 10 * time.Millisecond}
 	stuck, reads := all.join(full, full), all.join(w, w)
 	got := make(chan int64)
 	go func() {

@@ -10,7 +10,7 @@ type watcher struct {
 	pending map[string]struct{} // IDs; guarded by supervisor.mu
 }
 
-func (w *watcher) nudge() {
+func (w *watcher) notify() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -30,7 +30,7 @@ func (s *supervisor) attach(conn *wire.Conn, probe string) {
 	s.watchers[w] = struct{}{}
 	s.attached++
 	s.mu.Unlock()
-	s.nudge()
+	s.notify()
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
@@ -44,7 +44,7 @@ func (s *supervisor) attach(conn *wire.Conn, probe string) {
 	delete(s.watchers, w)
 	s.attached--
 	s.mu.Unlock()
-	s.nudge()
+	s.notify()
 }
 
 func (s *supervisor) sendEvents(conn *wire.Conn, w *watcher, gone <-chan struct{}, refused string) {
@@ -93,7 +93,7 @@ func (s *supervisor) publish(c *container) {
 	}
 	for w := range s.watchers {
 		w.pending[c.spec.ID] = struct{}{}
-		w.nudge()
+		w.notify()
 	}
-	s.nudge()
+	s.notify()
 }

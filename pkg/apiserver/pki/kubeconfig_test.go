@@ -144,7 +144,7 @@ func TestKubeconfigRemovesOnlyOwnEntries(t *testing.T) {
 	}
 }
 
-func TestKubeconfigThatIsUnusual(t *testing.T) {
+func TestMergeUnusualKubeconfig(t *testing.T) {
 	for name, raw := range map[string]string{
 		"empty":       "",
 		"null":        "null\n",
@@ -181,7 +181,7 @@ func TestKubeconfigThatIsUnusual(t *testing.T) {
 	}
 }
 
-func TestKubeconfigLinkStaysALink(t *testing.T) {
+func TestKubeconfigSymlinkIsKept(t *testing.T) {
 	dir := t.TempDir()
 	real, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")
 	if err := os.WriteFile(real, []byte(theirs), 0o600); err != nil {
@@ -201,7 +201,7 @@ func TestKubeconfigLinkStaysALink(t *testing.T) {
 	}
 }
 
-func TestKubeconfigOfSeveralAtOnce(t *testing.T) {
+func TestConcurrentKubeconfigMerges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
 	var all sync.WaitGroup
 	for _, name := range []string{"a", "b", "c", "d"} {

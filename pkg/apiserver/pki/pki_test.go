@@ -31,7 +31,7 @@ func open(t testing.TB, dir string, clk *clocktesting.FakeClock) *PKI {
 	return p
 }
 
-func TestOpenKeepsWhatItMade(t *testing.T) {
+func TestOpenReusesFiles(t *testing.T) {
 	dir, clk := filepath.Join(t.TempDir(), "pki"), newClock()
 	a := open(t, dir, clk)
 	admin, err := a.Admin()
@@ -204,7 +204,7 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-func TestADamagedLeafIsReplaced(t *testing.T) {
+func TestDamagedCertificateIsReplaced(t *testing.T) {
 	dir, clk := t.TempDir(), newClock()
 	if _, err := open(t, dir, clk).Admin(); err != nil {
 		t.Fatal(err)
@@ -221,7 +221,7 @@ func TestADamagedLeafIsReplaced(t *testing.T) {
 	}
 }
 
-func TestALeafOfAnotherAuthorityIsReplaced(t *testing.T) {
+func TestCertificateOfAnotherCAIsReplaced(t *testing.T) {
 	a, b, clk := t.TempDir(), t.TempDir(), newClock()
 	if _, err := open(t, a, clk).Admin(); err != nil {
 		t.Fatal(err)

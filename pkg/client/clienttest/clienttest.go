@@ -17,8 +17,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// patience bounds the duration of each step.
-const patience = 20 * time.Second
+// stepTimeout bounds the duration of each step.
+const stepTimeout = 20 * time.Second
 
 // suite is the client of one case, with its own namespace.
 type suite struct {
@@ -57,7 +57,7 @@ func Run(t *testing.T, new func(t *testing.T) client.Client) {
 		"Cache":               testCache,
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
 			t.Cleanup(cancel)
 			s := suite{T: t, Client: new(t), ctx: ctx, namespace: "case-" + lower(name)}
 			s.prepare()

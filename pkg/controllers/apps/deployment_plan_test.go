@@ -318,7 +318,7 @@ func TestSuperfluous(t *testing.T) {
 		ro := rolling(3, "1", "0", sets...)
 		ro.deployment.Spec.RevisionHistoryLimit = &limit
 		names := []string{}
-		for _, s := range ro.superfluous() {
+		for _, s := range ro.setsToDelete() {
 			names = append(names, s.Name)
 		}
 		if got := fmt.Sprint(names); got != want {

@@ -188,7 +188,7 @@ func (r *deployment) createSet(ctx context.Context, ro *rollout) error {
 	out, err := r.client.Create(ctx, client.Target{Resource: client.ReplicaSets, Namespace: d.Namespace}, s, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return r.collide(ctx, ro, name, err)
+		return r.handleCollision(ctx, ro, name, err)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return err
 	case err != nil:
@@ -212,9 +212,9 @@ func (r *deployment) createSet(ctx context.Context, ro *rollout) error {
 	return nil
 }
 
-// collide handles an existing set with the name of the new one. If the deployment controls it and the template is the same,
+// handleCollision handles an existing set with the name of the new one. If the deployment controls it and the template is the same,
 // the cache was out of date. Otherwise the next sync uses another hash.
-func (r *deployment) collide(ctx context.Context, ro *rollout, name string, collision error) error {
+func (r *deployment) handleCollision(ctx context.Context, ro *rollout, name string, collision error) error {
 	d := ro.deployment
 	live, err := r.client.Get(ctx, client.In(client.ReplicaSets, objects.Key{Namespace: d.Namespace, Name: name}), metav1.GetOptions{})
 	if err != nil {
@@ -238,7 +238,7 @@ func (r *deployment) collide(ctx context.Context, ro *rollout, name string, coll
 // cleanUp deletes the oldest sets without pods beyond the revision history limit.
 func (r *deployment) cleanUp(ctx context.Context, ro *rollout) error {
 	var errs []error
-	for _, s := range ro.superfluous() {
+	for _, s := range ro.setsToDelete() {
 		t := client.In(client.ReplicaSets, objects.Key{Namespace: s.Namespace, Name: s.Name})
 		_, err := r.client.Delete(ctx, t, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(s.UID))})
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -248,8 +248,8 @@ func (r *deployment) cleanUp(ctx context.Context, ro *rollout) error {
 	return errors.Join(errs...)
 }
 
-// superfluous returns the oldest sets beyond the revision history limit, without those that have or will have pods.
-func (ro *rollout) superfluous() []*appsv1.ReplicaSet {
+// setsToDelete returns the oldest sets beyond the revision history limit, without those that have or will have pods.
+func (ro *rollout) setsToDelete() []*appsv1.ReplicaSet {
 	limit := ro.deployment.Spec.RevisionHistoryLimit
 	if limit == nil || *limit == maxInt32 {
 		return nil

@@ -21,8 +21,8 @@ import (
 
 // A request that RBAC does not let the controller approve is checked again after its age, within these bounds.
 const (
-	shortestWait = 200 * time.Millisecond
-	longestWait  = 1000 * time.Second
+	minWait = 200 * time.Millisecond
+	maxWait = 1000 * time.Second
 )
 
 // CSRApproving approves the requests for kubelets' client certificates that RBAC allows to be approved automatically.
@@ -67,7 +67,7 @@ func (r csrApproving) reconcile(ctx context.Context, key objects.Key) (time.Dura
 	if len(rights) == 0 {
 		return 0, nil
 	}
-	return min(max(r.clock.Since(req.CreationTimestamp.Time), shortestWait), longestWait), nil
+	return min(max(r.clock.Since(req.CreationTimestamp.Time), minWait), maxWait), nil
 }
 
 // right is a subresource whose creation a requester must be allowed for automatic approval, and the message of the approval.

@@ -27,7 +27,7 @@ type CustomKinds struct {
 	// mu is taken while no lock of a cache is held, and held while kinds' caches are used.
 	mu        sync.Mutex
 	kinds     map[string]CustomKind // established kinds, by the name of the definition
-	lingering map[string]CustomKind // kinds whose definition was deleted and whose cache is still followed
+	deleted   map[string]CustomKind // kinds whose definition was deleted and whose cache is still followed
 	followers []KindFollower
 }
 
@@ -63,7 +63,7 @@ type KindFollower struct {
 // NewCustomKinds returns a CustomKinds over the CustomResourceDefinitions in caches.
 func NewCustomKinds(caches *client.Caches, clk clock.Clock) *CustomKinds {
 	return &CustomKinds{
-		caches: caches, clock: clk, kinds: map[string]CustomKind{}, lingering: map[string]CustomKind{},
+		caches: caches, clock: clk, kinds: map[string]CustomKind{}, deleted: map[string]CustomKind{},
 		crds: client.CacheOf[*apiextensionsv1.CustomResourceDefinition](caches, CustomResourceDefinitions),
 	}
 }
@@ -92,9 +92,9 @@ func (k *CustomKinds) Find(kind schema.GroupKind) (objects.Names, bool) {
 	return objects.Names{}, false
 }
 
-// linger is how long the objects of a kind are followed after its definition was deleted: their last watch events may
+// followAfterDelete is how long the objects of a kind are followed after its definition was deleted: their last watch events may
 // arrive after that of the definition.
-const linger = time.Second
+const followAfterDelete = time.Second
 
 func (k *CustomKinds) changed(ch client.Change[*apiextensionsv1.CustomResourceDefinition]) {
 	k.mu.Lock()
@@ -113,19 +113,19 @@ func (k *CustomKinds) changed(ch client.Change[*apiextensionsv1.CustomResourceDe
 	delete(k.kinds, name)
 	switch deleted := ch.Deleted() || replaced; {
 	case had && deleted:
-		k.lingering[name] = old
-		k.clock.AfterFunc(linger, func() {
+		k.deleted[name] = old
+		k.clock.AfterFunc(followAfterDelete, func() {
 			k.mu.Lock()
 			defer k.mu.Unlock()
-			if k.lingering[name].Objects == old.Objects {
-				k.endLingering(name)
+			if k.deleted[name].Objects == old.Objects {
+				k.endAll(name)
 			}
 		})
 	case had:
 		k.end(old, false)
 	}
 	if served {
-		k.endLingering(name) // or the new kind would get the old cache
+		k.endAll(name) // or the new kind would get the old cache
 		kind := CustomKind{now, client.MetadataOf(k.caches, now.GVR())}
 		k.kinds[name] = kind
 		for _, f := range k.followers {
@@ -134,10 +134,10 @@ func (k *CustomKinds) changed(ch client.Change[*apiextensionsv1.CustomResourceDe
 	}
 }
 
-// endLingering ends the kind that lingers after its definition, if there is one. Callers hold mu.
-func (k *CustomKinds) endLingering(name string) {
-	if old, ok := k.lingering[name]; ok {
-		delete(k.lingering, name)
+// endAll ends the kind that is followed after its definition was deleted, if there is one. Callers hold mu.
+func (k *CustomKinds) endAll(name string) {
+	if old, ok := k.deleted[name]; ok {
+		delete(k.deleted, name)
 		k.end(old, true)
 	}
 }

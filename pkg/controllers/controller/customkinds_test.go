@@ -87,10 +87,10 @@ func TestCustomKinds(t *testing.T) {
 		}
 		s.Put(CustomResourceDefinitions, watch.Added, definition("v1"))
 		expect("recreated within linger", "-v1 gone +v1", "v1/shirts=1")
-		time.Sleep(2 * linger)
+		time.Sleep(2 * followAfterDelete)
 		expect("still there", "", "v1/shirts=1")
 		s.Put(CustomResourceDefinitions, watch.Deleted, definition("v1"))
-		time.Sleep(2 * linger)
+		time.Sleep(2 * followAfterDelete)
 		synctest.Wait()
 		expect("deleted", "-v1 gone", "")
 	})

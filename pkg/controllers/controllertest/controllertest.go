@@ -28,8 +28,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// patience bounds how long a test waits for the controllers.
-const patience = time.Minute
+// testTimeout bounds how long a test waits for the controllers.
+const testTimeout = time.Minute
 
 // RootCA is the CA certificate that the controllers publish.
 const RootCA = "a certificate"
@@ -113,10 +113,10 @@ func run(t testing.TB, env *apiservertest.Env, clk clock.Clock, as func(name str
 // Until waits until a condition holds.
 func (c *Cluster) Until(what string, holds func() bool) {
 	c.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testTimeout)
 	for !holds() {
 		if time.Now().After(deadline) {
-			c.Fatalf("after %v still not: %s", patience, what)
+			c.Fatalf("after %v still not: %s", testTimeout, what)
 		}
 		select {
 		case <-c.Context().Done():

@@ -49,15 +49,15 @@ func (g *garbageCollector) removeMonitor(k controller.CustomKind, deleted bool) 
 	return keys
 }
 
-// syncPatience is how long a deletion waits for the first list of a new kind, whose objects may be dependents.
-const syncPatience = 30 * time.Second
+// syncTimeout is how long a deletion waits for the first list of a new kind, whose objects may be dependents.
+const syncTimeout = 30 * time.Second
 
 // awaitsSync reports whether dependents may be unknown because the cache of a new kind has not synced.
 func (g *garbageCollector) awaitsSync() bool {
 	g.monitorsMu.RLock()
 	defer g.monitorsMu.RUnlock()
 	return slices.ContainsFunc(g.monitors, func(m monitor) bool {
-		return !controller.HasSynced(m.objects) && g.clock.Since(m.since) < syncPatience
+		return !controller.HasSynced(m.objects) && g.clock.Since(m.since) < syncTimeout
 	})
 }
 

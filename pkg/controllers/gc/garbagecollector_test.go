@@ -12,8 +12,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/controllers/controller"
 )
 
-// TestWrongReferenceHidesNoOwner: a reference with a wrong name or namespace does not make an existing owner absent.
-func TestWrongReferenceHidesNoOwner(t *testing.T) {
+// TestOwnerIsNotAbsentByWrongReference: a reference with a wrong name or namespace does not make an existing owner absent.
+func TestOwnerIsNotAbsentByWrongReference(t *testing.T) {
 	c := apiservertest.New(t).Client("test")
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},

@@ -33,14 +33,14 @@ func Namespace(env controller.Env) reconcile.Loop {
 	}
 	for _, n := range controller.DeletableResources() {
 		if !n.Cluster {
-			l.Sources = append(l.Sources, r.emptied(client.CacheOf[objects.Object](env.Caches, n.GVR())))
+			l.Sources = append(l.Sources, r.lastObjectDeleted(client.CacheOf[objects.Object](env.Caches, n.GVR())))
 		}
 	}
 	l.Sources = append(l.Sources, func(ctx context.Context, enqueue reconcile.Enqueue) {
 		env.Custom.Follow(controller.KindFollower{
 			Begin: func(k controller.CustomKind) {
 				if !k.Cluster {
-					r.emptied(k.Objects)(ctx, enqueue)
+					r.lastObjectDeleted(k.Objects)(ctx, enqueue)
 				}
 			},
 			End: func(controller.CustomKind, bool) { r.enqueueDeleting(enqueue) },
@@ -73,8 +73,8 @@ func (r *namespace) deleting(ch client.Change[*corev1.Namespace]) []objects.Key 
 	return []objects.Key{ch.Key()}
 }
 
-// emptied returns a source of the namespaces being deleted in which the last object of a resource was deleted.
-func (r *namespace) emptied(c *client.Cache[objects.Object]) reconcile.Source {
+// lastObjectDeleted returns a source of the namespaces being deleted in which the last object of a resource was deleted.
+func (r *namespace) lastObjectDeleted(c *client.Cache[objects.Object]) reconcile.Source {
 	return reconcile.Map(c, func(ch client.Change[objects.Object]) []objects.Key {
 		if !ch.Deleted() {
 			return nil

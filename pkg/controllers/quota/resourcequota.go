@@ -72,7 +72,7 @@ func ResourceQuota(env controller.Env) reconcile.Loop {
 				}
 			},
 			End: func(k controller.CustomKind, _ bool) {
-				r.leave(k)
+				r.uncount(k)
 				r.enqueueAll(enqueue)
 			},
 		})
@@ -88,7 +88,7 @@ func (r *resourceQuota) count(n objects.Names, c *client.Cache[objects.Object]) 
 	return reconcile.Map(c, r.quotasOf)
 }
 
-func (r *resourceQuota) leave(k controller.CustomKind) {
+func (r *resourceQuota) uncount(k controller.CustomKind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.counted = slices.DeleteFunc(r.counted, func(c countedResource) bool { return c.objects == k.Objects })

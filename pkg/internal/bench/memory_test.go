@@ -17,9 +17,9 @@ import (
 // docs/reliability.md describes what is missing.
 const idleAfterLoad = 180
 
-// TestMemoryReturns creates and deletes 1,000 pods twelve times, and measures the daemon after two idle minutes. The folder
+// TestMemoryAfterLoad creates and deletes 1,000 pods twelve times, and measures the daemon after two idle minutes. The folder
 // HEAP_PROFILES, if it is set, gets heap profiles from before and after them.
-func TestMemoryReturns(t *testing.T) {
+func TestMemoryAfterLoad(t *testing.T) {
 	measured.Only(t)
 	const cycles, pods = 12, 1000
 	c := newCluster(t)

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOrdinaryUser runs the README's main job as a user without privileges, with the release build.
-func TestOrdinaryUser(t *testing.T) { mainJob(t, nil) }
+// TestUnprivilegedUser runs the README's main job as a user without privileges, with the release build.
+func TestUnprivilegedUser(t *testing.T) { mainJob(t, nil) }
 
 // TestConfined runs the README's main job where creating or joining a namespace fails with EPERM, as in many containers.
 func TestConfined(t *testing.T) {

@@ -231,9 +231,9 @@ func (i informed) until(what string, cond func() (string, bool)) {
 	}
 }
 
-// TestInformersOutliveTheDaemon breaks the connections of informers, then kills the daemon, compacts its store and
+// TestInformersSurviveDaemonRestart breaks the connections of informers, then kills the daemon, compacts its store and
 // starts it again. The versions of the informers are expired then, and they list again by themselves.
-func TestInformersOutliveTheDaemon(t *testing.T) {
+func TestInformersSurviveDaemonRestart(t *testing.T) {
 	h := newHome(t)
 	h.minikctl("up", "-d")
 	direct := h.config()

@@ -21,16 +21,16 @@ const actVariable = "MINIKCTL_PROCESSTEST_ACT"
 
 var acts = map[string]func(args []string) error{
 	"self":    actSelf,
-	"twins":   actTwins,
+	"twins":   actDualStack,
 	"udp":     actUDP,
 	"dial":    actDial,
 	"listen":  actListen,
-	"twice":   actTwice,
-	"storm":   actStorm,
+	"twice":   actBindInUse,
+	"storm":   actSignals,
 	"connect": actConnect,
 	"bind":    actBind,
 	"backlog": actBacklog,
-	"knocks":  actKnocks,
+	"knocks":  actConnectLoop,
 	"confine": actConfine,
 	"forks":   actForks,
 	"limit":   actLimit,
@@ -69,8 +69,8 @@ func actSelf(args []string) error {
 	return nil
 }
 
-// actTwins listens on one port with two sockets, one for IPv4 and one for IPv6, as some web servers do.
-func actTwins(args []string) error {
+// actDualStack listens on one port with two sockets, one for IPv4 and one for IPv6, as some web servers do.
+func actDualStack(args []string) error {
 	for _, network := range []string{"tcp4", "tcp6"} {
 		l, err := net.Listen(network, ":"+args[0])
 		if err != nil {
@@ -136,8 +136,8 @@ func actListen(args []string) error {
 	}
 }
 
-// actTwice binds a port twice. The second bind must fail with the kernel's error.
-func actTwice(args []string) error {
+// actBindInUse binds a port twice. The second bind must fail with the kernel's error.
+func actBindInUse(args []string) error {
 	if _, err := net.Listen("tcp", ":"+args[0]); err != nil {
 		return err
 	}
@@ -149,8 +149,8 @@ func actTwice(args []string) error {
 	return nil
 }
 
-// actStorm binds and connects in many threads while signals arrive all the time.
-func actStorm(args []string) error {
+// actSignals binds and connects in many threads while signals arrive all the time.
+func actSignals(args []string) error {
 	stop := make(chan struct{})
 	go func() {
 		for {
@@ -168,7 +168,7 @@ func actStorm(args []string) error {
 	for i := range 8 {
 		wg.Go(func() {
 			for j := range 25 {
-				if err := knock(fmt.Sprintf(":%s%d%02d", args[0], i, j)); err != nil {
+				if err := connectSelf(fmt.Sprintf(":%s%d%02d", args[0], i, j)); err != nil {
 					errs <- err
 				}
 			}
@@ -180,7 +180,7 @@ func actStorm(args []string) error {
 	return <-errs
 }
 
-func knock(address string) error {
+func connectSelf(address string) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
@@ -198,8 +198,8 @@ func knock(address string) error {
 	return s.Close()
 }
 
-// actKnocks connects args[0] threads to servers of their own all the time, and keeps their counts in the file args[1].
-func actKnocks(args []string) error {
+// actConnectLoop connects args[0] threads to servers of their own all the time, and keeps their counts in the file args[1].
+func actConnectLoop(args []string) error {
 	var n int
 	if _, err := fmt.Sscan(args[0], &n); err != nil {
 		return err
@@ -210,7 +210,7 @@ func actKnocks(args []string) error {
 		go func() {
 			runtime.LockOSThread()
 			for {
-				switch err := knock(fmt.Sprintf(":181%02d", i)); {
+				switch err := connectSelf(fmt.Sprintf(":181%02d", i)); {
 				case err == nil:
 					counts[i].Add(1)
 				case !errors.Is(err, syscall.EADDRINUSE): // a supervisor that is being killed may still have the last socket

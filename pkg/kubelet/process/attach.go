@@ -12,7 +12,7 @@ import (
 
 // Attach implements kubelet.Attacher.
 func (r *Runtime) Attach(ctx context.Context, id kubelet.ContainerID, streams kubelet.Streams) error {
-	var p plumbing
+	var p execPipes
 	defer p.close()
 	if err := p.connect(streams); err != nil {
 		return fmt.Errorf("attach: %w", err)

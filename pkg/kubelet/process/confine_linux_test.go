@@ -18,12 +18,12 @@ func TestWithoutNamespaces(t *testing.T) {
 	if os.Getuid() == 0 {
 		attr.Credential = &syscall.Credential{Uid: 12345, Gid: 12345}
 	}
-	again(t, "^TestRuntime$", attr, actVariable+"=confine")
+	rerun(t, "^TestRuntime$", attr, actVariable+"=confine")
 }
 
 // TestWithoutFilters runs the suite where seccomp filters are refused as well.
 func TestWithoutFilters(t *testing.T) {
-	again(t, "^TestRuntime$", nil, actVariable+"=confine", noFilters+"=1")
+	rerun(t, "^TestRuntime$", nil, actVariable+"=confine", noFilters+"=1")
 }
 
 // noFilters is the environment variable that makes actConfine refuse seccomp filters, too.

@@ -25,7 +25,7 @@ func (r *Runtime) Exec(ctx context.Context, id kubelet.ContainerID, cmd []string
 	if streams.TTY {
 		return r.execTTY(ctx, id, argv, streams)
 	}
-	var p plumbing
+	var p execPipes
 	defer p.close()
 	if err := p.connect(streams); err != nil {
 		return 0, fmt.Errorf("exec: %w", err)
@@ -54,8 +54,8 @@ func (h *Host) resolve(ctx context.Context, id kubelet.ContainerID, cmd []string
 	return viewOf(s.Spec).resolve(cmd), nil
 }
 
-// plumbing holds the pipes between the streams of a command and those of its caller.
-type plumbing struct {
+// execPipes holds the pipes between the streams of a command and those of its caller.
+type execPipes struct {
 	theirs  []*os.File
 	readers []*os.File
 	input   *os.File
@@ -63,7 +63,7 @@ type plumbing struct {
 }
 
 // connect opens the pipes and starts the copying.
-func (p *plumbing) connect(s kubelet.Streams) error {
+func (p *execPipes) connect(s kubelet.Streams) error {
 	if err := p.connectIn(s.In); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (p *plumbing) connect(s kubelet.Streams) error {
 	return nil
 }
 
-func (p *plumbing) connectIn(in io.Reader) error {
+func (p *execPipes) connectIn(in io.Reader) error {
 	if in == nil {
 		return p.null()
 	}
@@ -91,7 +91,7 @@ func (p *plumbing) connectIn(in io.Reader) error {
 	return nil
 }
 
-func (p *plumbing) connectOut(out io.Writer) error {
+func (p *execPipes) connectOut(out io.Writer) error {
 	if out == nil {
 		return p.null()
 	}
@@ -107,7 +107,7 @@ func (p *plumbing) connectOut(out io.Writer) error {
 	return nil
 }
 
-func (p *plumbing) null() error {
+func (p *execPipes) null() error {
 	f, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -117,24 +117,24 @@ func (p *plumbing) null() error {
 }
 
 // finish waits for the rest of an ended command's output, for drain at most.
-func (p *plumbing) finish() {
+func (p *execPipes) finish() {
 	p.closeTheirs()
 	p.copies.Wait()
 }
 
 // cut ends the reading of the output.
-func (p *plumbing) cut() {
+func (p *execPipes) cut() {
 	for _, r := range p.readers {
 		_ = r.SetReadDeadline(time.Unix(1, 0)) // long past
 	}
 }
 
-func (p *plumbing) closeTheirs() {
+func (p *execPipes) closeTheirs() {
 	wire.CloseFiles(p.theirs)
 	p.theirs = nil
 }
 
-func (p *plumbing) close() {
+func (p *execPipes) close() {
 	p.closeTheirs()
 	wire.CloseFiles(p.readers)
 	if p.input != nil {

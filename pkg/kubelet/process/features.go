@@ -19,7 +19,7 @@ const probeTime = 5 * time.Second
 
 // Features implements kubelet.Describer.
 func (r *Runtime) Features() []kubelet.Feature {
-	refused := r.host.refusal()
+	refused := r.host.sharedAddressReason()
 	addresses := kubelet.Feature{Name: "PodAddresses", OK: refused == "", Message: "each pod has its own loopback address"}
 	if refused != "" {
 		addresses.Message = "pods share 127.0.0.1 and its ports: " + refused
@@ -50,8 +50,8 @@ func keysProtected() kubelet.Feature {
 	return kubelet.Feature{Name: "KeysProtected", Reason: "PodsRunAsDaemonUser", Message: message}
 }
 
-// refusal returns why pods share one address, or "" if each has its own.
-func (h *Host) refusal() string {
+// sharedAddressReason returns why pods share one address, or "" if each has its own.
+func (h *Host) sharedAddressReason() string {
 	if h.pool == nil {
 		return "the daemon has no range of addresses"
 	}
@@ -83,7 +83,7 @@ func (r *Runtime) Unhonoured(spec kubelet.ContainerSpec) []string {
 		all = append(all, fmt.Sprintf("volumes can't be shown at %s: they are below $%s, at the same path",
 			strings.Join(moved, ", "), wire.RootVariable))
 	}
-	if hidden := hidden(spec.Mounts); len(hidden) > 0 {
+	if hidden := nestedMounts(spec.Mounts); len(hidden) > 0 {
 		all = append(all, "volumes are not shown inside other volumes: "+strings.Join(hidden, ", "))
 	}
 	if len(writable) > 0 {

@@ -14,7 +14,7 @@ const (
 // fields is the support for the fields of a pod that depend on the runtime.
 var fields = kubelet.Fields{
 	"PodSpec": {
-		"dnsPolicy":             {Support: kubelet.Ignored, Note: resolver, Usual: []string{"ClusterFirst", "Default"}},
+		"dnsPolicy":             {Support: kubelet.Ignored, Note: resolver, NoWarning: []string{"ClusterFirst", "Default"}},
 		"hostNetwork":           {},
 		"hostPID":               {Note: "containers see the machine's processes in any case"},
 		"hostIPC":               {Note: "containers share the machine's IPC in any case"},
@@ -22,15 +22,15 @@ var fields = kubelet.Fields{
 		"hostname":              {Support: kubelet.Partly, Note: "the variable HOSTNAME has it; the machine's host name stays"},
 		"hostAliases":           {Support: kubelet.Ignored, Note: "the machine's hosts file stays as it is"},
 		"dnsConfig":             {Support: kubelet.Ignored, Note: resolver},
-		"hostUsers":             {Support: kubelet.Ignored, Note: "containers are in the machine's user namespace", Usual: []string{"true"}},
+		"hostUsers":             {Support: kubelet.Ignored, Note: "containers are in the machine's user namespace", NoWarning: []string{"true"}},
 		"hostnameOverride":      {Support: kubelet.Ignored, Note: hostname},
 	},
 	"PodSecurityContext": {
 		"seLinuxOptions":           {Support: kubelet.Ignored, Note: seLinux},
 		"runAsUser":                {Support: kubelet.Partly, Note: asRoot},
 		"runAsGroup":               {Support: kubelet.Partly, Note: asRoot},
-		"seccompProfile":           {Support: kubelet.Ignored, Note: "system calls are not filtered", Usual: []string{confined}},
-		"appArmorProfile":          {Support: kubelet.Ignored, Note: "AppArmor is not used", Usual: []string{confined}},
+		"seccompProfile":           {Support: kubelet.Ignored, Note: "system calls are not filtered", NoWarning: []string{confined}},
+		"appArmorProfile":          {Support: kubelet.Ignored, Note: "AppArmor is not used", NoWarning: []string{confined}},
 		"supplementalGroups":       {Support: kubelet.Ignored, Note: noGroups},
 		"supplementalGroupsPolicy": {Support: kubelet.Ignored, Note: noGroups},
 		"fsGroup":                  {Support: kubelet.Ignored, Note: "every user may read the files of volumes"},
@@ -42,13 +42,13 @@ var fields = kubelet.Fields{
 		"seLinuxOptions":           {Support: kubelet.Ignored, Note: seLinux},
 		"runAsUser":                {Support: kubelet.Partly, Note: asRoot},
 		"runAsGroup":               {Support: kubelet.Partly, Note: asRoot},
-		"seccompProfile":           {Support: kubelet.Ignored, Note: "system calls are not filtered", Usual: []string{confined}},
-		"appArmorProfile":          {Support: kubelet.Ignored, Note: "AppArmor is not used", Usual: []string{confined}},
+		"seccompProfile":           {Support: kubelet.Ignored, Note: "system calls are not filtered", NoWarning: []string{confined}},
+		"appArmorProfile":          {Support: kubelet.Ignored, Note: "AppArmor is not used", NoWarning: []string{confined}},
 		"capabilities":             {Support: kubelet.Ignored, Note: "containers have the capabilities of the daemon, or of the user they run as"},
-		"privileged":               {Support: kubelet.Ignored, Note: "containers have the privileges of the daemon, or of the user they run as", Usual: []string{"false"}},
-		"readOnlyRootFilesystem":   {Support: kubelet.Ignored, Note: "containers see the machine's file system, and may write to it", Usual: []string{"false"}},
+		"privileged":               {Support: kubelet.Ignored, Note: "containers have the privileges of the daemon, or of the user they run as", NoWarning: []string{"false"}},
+		"readOnlyRootFilesystem":   {Support: kubelet.Ignored, Note: "containers see the machine's file system, and may write to it", NoWarning: []string{"false"}},
 		"allowPrivilegeEscalation": {Support: kubelet.Partly, Note: "on Linux the field is always treated as false; on other systems always as true"},
-		"procMount":                {Support: kubelet.Ignored, Note: "containers see the machine's /proc", Usual: []string{"Default"}},
+		"procMount":                {Support: kubelet.Ignored, Note: "containers see the machine's /proc", NoWarning: []string{"Default"}},
 	},
 	"Container": {
 		"command":                {},
@@ -64,15 +64,15 @@ var fields = kubelet.Fields{
 	},
 	"VolumeMount": {
 		"readOnly":          {Support: kubelet.Partly, Note: "containers can write to the volume; the pod gets an Event"},
-		"recursiveReadOnly": {Support: kubelet.Ignored, Note: "containers can write to the volume", Usual: []string{"Disabled"}},
+		"recursiveReadOnly": {Support: kubelet.Ignored, Note: "containers can write to the volume", NoWarning: []string{"Disabled"}},
 		"mountPath":         {Support: kubelet.Partly, Note: "the volume is at the same path below $MINIKCTL_ROOT"},
-		"mountPropagation":  {Support: kubelet.Ignored, Note: "nothing is mounted", Usual: []string{"None"}},
+		"mountPropagation":  {Support: kubelet.Ignored, Note: "nothing is mounted", NoWarning: []string{"None"}},
 	},
 	"ProbeHandler": {
 		"exec": {},
 	},
 	"Lifecycle": {
-		"stopSignal": {Support: kubelet.Ignored, Note: "containers are stopped by SIGTERM", Usual: []string{"SIGTERM"}},
+		"stopSignal": {Support: kubelet.Ignored, Note: "containers are stopped by SIGTERM", NoWarning: []string{"SIGTERM"}},
 	},
 	"LifecycleHandler": {
 		"exec": {},

@@ -46,7 +46,7 @@ func TestForkingPodAsAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user")
 	}
-	again(t, "^TestForkingPod$", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
+	rerun(t, "^TestForkingPod$", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
 }
 
 // TestForkingPodWithoutFilters ends a pod that forks in new sessions, as an ordinary user, where the kernel refuses filters.
@@ -55,7 +55,7 @@ func TestForkingPodWithoutFilters(t *testing.T) {
 	if os.Getuid() == 0 {
 		attr.Credential = &syscall.Credential{Uid: 12345, Gid: 12345}
 	}
-	again(t, "^TestForkingPod$/setsid", attr, actVariable+"=confine", noFilters+"=1")
+	rerun(t, "^TestForkingPod$/setsid", attr, actVariable+"=confine", noFilters+"=1")
 }
 
 // TestTagStays lets a container change the limit that is its tag.

@@ -51,16 +51,16 @@ type Host struct {
 
 	starting int // attempts to connect since the last connection; used by the link only
 
-	mu      sync.Mutex
-	pods    map[types.UID]*pod
-	nodes   map[string]*Runtime
-	status  map[string]*wire.Status
-	pipes   map[string][]*os.File // kept for the next supervisor
-	removed map[string]struct{}   // removed; older events about them are ignored
-	synced  bool                  // status is complete
-	turned  chan struct{}         // closed and replaced when synced or failed changes
-	refused string                // why pods share 127.0.0.1; set once synced
-	failed  error                 // why no supervisor could be started, at the last attempt
+	mu          sync.Mutex
+	pods        map[types.UID]*pod
+	nodes       map[string]*Runtime
+	status      map[string]*wire.Status
+	pipes       map[string][]*os.File // kept for the next supervisor
+	removed     map[string]struct{}   // removed; older events about them are ignored
+	synced      bool                  // status is complete
+	syncChanged chan struct{}         // closed and replaced when synced or failed changes
+	refused     string                // why pods share 127.0.0.1; set once synced
+	failed      error                 // why no supervisor could be started, at the last attempt
 }
 
 // Open returns the host over cfg.Root, with the pods that are there. It takes ctx's values, but lives until Close.
@@ -71,15 +71,15 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	h := &Host{
-		root:    root,
-		clock:   cfg.Clock,
-		cancel:  cancel,
-		ended:   make(chan struct{}),
-		nodes:   map[string]*Runtime{},
-		status:  map[string]*wire.Status{},
-		pipes:   map[string][]*os.File{},
-		removed: map[string]struct{}{},
-		turned:  make(chan struct{}),
+		root:        root,
+		clock:       cfg.Clock,
+		cancel:      cancel,
+		ended:       make(chan struct{}),
+		nodes:       map[string]*Runtime{},
+		status:      map[string]*wire.Status{},
+		pipes:       map[string][]*os.File{},
+		removed:     map[string]struct{}{},
+		syncChanged: make(chan struct{}),
 	}
 	if h.clock == nil {
 		h.clock = clock.Real()

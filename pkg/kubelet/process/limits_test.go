@@ -70,7 +70,7 @@ func TestUnhonoured(t *testing.T) {
 	}
 }
 
-func TestMountInMount(t *testing.T) {
+func TestNestedMounts(t *testing.T) {
 	m := newMachine(t)
 	outer, inner := t.TempDir(), t.TempDir()
 	spec := kubelet.ContainerSpec{

@@ -53,7 +53,7 @@ func (h *Host) attach(ctx context.Context) bool {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	defer conn.Close()
-	h.forget()
+	h.dropStatuses()
 	if err := conn.Send(wire.Request{Op: wire.Attach, Probe: h.probe}); err != nil {
 		return false
 	}
@@ -62,7 +62,7 @@ func (h *Host) attach(ctx context.Context) bool {
 		var e wire.Event
 		files, err := conn.Receive(&e)
 		if err != nil {
-			h.unsync()
+			h.setUnsynced()
 			return synced
 		}
 		synced = synced || e.Synced
@@ -154,8 +154,8 @@ func (h *Host) awaitSupervisorEnd(ctx context.Context) error {
 	}
 }
 
-// forget drops the statuses that the last supervisor has sent. Held descriptors stay.
-func (h *Host) forget() {
+// dropStatuses drops the statuses that the last supervisor has sent. Held descriptors stay.
+func (h *Host) dropStatuses() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	clear(h.status)
@@ -169,7 +169,7 @@ func (h *Host) fail(err error) {
 	h.setSynced(false, err)
 }
 
-func (h *Host) unsync() {
+func (h *Host) setUnsynced() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.setSynced(false, h.failed)
@@ -180,11 +180,11 @@ func (h *Host) unsync() {
 func (h *Host) setSynced(synced bool, failed error) {
 	healthy := (h.failed == nil) == (failed == nil)
 	h.synced, h.failed = synced, failed
-	close(h.turned)
-	h.turned = make(chan struct{})
+	close(h.syncChanged)
+	h.syncChanged = make(chan struct{})
 	if synced || !healthy {
 		for _, r := range h.nodes {
-			r.nudge()
+			r.hint()
 		}
 	}
 }
@@ -241,7 +241,7 @@ func (h *Host) observe(s *wire.Status) {
 	if s.Closed {
 		h.releaseInput(id)
 	}
-	h.nudge(types.UID(s.Spec.Pod))
+	h.hintNode(types.UID(s.Spec.Pod))
 }
 
 // drop removes a container from status. h.mu must be held.
@@ -252,13 +252,13 @@ func (h *Host) drop(id string) {
 	}
 	delete(h.status, id)
 	h.release(id)
-	h.nudge(types.UID(s.Spec.Pod))
+	h.hintNode(types.UID(s.Spec.Pod))
 }
 
-// nudge wakes the pod's node. h.mu must be held.
-func (h *Host) nudge(uid types.UID) {
+// hintNode wakes the pod's node. h.mu must be held.
+func (h *Host) hintNode(uid types.UID) {
 	if p := h.pods[uid]; p != nil && h.nodes[p.Node] != nil {
-		h.nodes[p.Node].nudge()
+		h.nodes[p.Node].hint()
 	}
 }
 
@@ -299,7 +299,7 @@ var errClosed = errors.New("the process runtime is closed")
 func (h *Host) await(ctx context.Context) error {
 	for {
 		h.mu.Lock()
-		synced, turned, failed := h.synced, h.turned, h.failed
+		synced, turned, failed := h.synced, h.syncChanged, h.failed
 		h.mu.Unlock()
 		if synced || failed != nil {
 			return failed

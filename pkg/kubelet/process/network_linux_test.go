@@ -74,7 +74,7 @@ func TestUDP(t *testing.T) {
 	}
 }
 
-func TestPortTakenTwice(t *testing.T) {
+func TestBindPortInUse(t *testing.T) {
 	m := addressed(t)
 	if got := m.run(act("twice", "18085")); got != "in use\n" {
 		t.Errorf("got %q", got)
@@ -151,8 +151,8 @@ func TestListenAfterSupervisorKilled(t *testing.T) {
 	}
 }
 
-// TestContainerHoldsNoListener looks for the notify descriptor, over which calls are answered, in a container.
-func TestContainerHoldsNoListener(t *testing.T) {
+// TestContainerHasNoNotifyDescriptor looks for the notify descriptor, over which calls are answered, in a container.
+func TestContainerHasNoNotifyDescriptor(t *testing.T) {
 	m := addressed(t)
 	id := m.shell("exec sleep 1000")
 	folder := "/proc/" + strconv.Itoa(m.find(id).PID) + "/fd"

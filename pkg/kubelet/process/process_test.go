@@ -75,11 +75,11 @@ func TestRuntimeAsAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user")
 	}
-	again(t, "^TestRuntime$", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
+	rerun(t, "^TestRuntime$", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
 }
 
-// again runs tests of this program in another process, with a folder for temporary files that every user may use.
-func again(t *testing.T, tests string, attr *syscall.SysProcAttr, env ...string) {
+// rerun runs tests of this program in another process, with a folder for temporary files that every user may use.
+func rerun(t *testing.T, tests string, attr *syscall.SysProcAttr, env ...string) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {

@@ -35,16 +35,16 @@ func named(t *testing.T, text string) []found {
 	return out
 }
 
-// TestPurgeAtOnce purges hosts whose supervisors are still starting.
-func TestPurgeAtOnce(t *testing.T) {
-	const patience = 2 * time.Second // a supervisor that is left over ends when it is idle, but later
+// TestPurgeDuringSupervisorStart purges hosts whose supervisors are still starting.
+func TestPurgeDuringSupervisorStart(t *testing.T) {
+	const timeout = 2 * time.Second // a supervisor that is left over ends when it is idle, but later
 	for range 5 {
 		root := t.TempDir()
 		h, err := open(root)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(patience); len(named(t, root)) == 0; {
+		for end := time.Now().Add(timeout); len(named(t, root)) == 0; {
 			if time.Now().After(end) {
 				t.Fatal("no supervisor is started")
 			}
@@ -52,7 +52,7 @@ func TestPurgeAtOnce(t *testing.T) {
 		if err := purge(h, root); err != nil {
 			t.Error(err)
 		}
-		for end := time.Now().Add(patience); len(named(t, root)) > 0; {
+		for end := time.Now().Add(timeout); len(named(t, root)) > 0; {
 			if time.Now().After(end) {
 				t.Fatalf("%+v is left", named(t, root))
 			}

@@ -36,7 +36,7 @@ var (
 // ErrNoPod means that a pod was not started.
 var ErrNoPod = errors.New("no such pod")
 
-func (r *Runtime) nudge() {
+func (r *Runtime) hint() {
 	select {
 	case r.changed <- struct{}{}:
 	default:

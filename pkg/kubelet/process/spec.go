@@ -42,26 +42,26 @@ func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
 func links(mounts []kubelet.Mount) []wire.Link {
 	var all []wire.Link
 	for _, m := range mounts {
-		if outer(mounts, m) == "" {
+		if enclosingMount(mounts, m) == "" {
 			all = append(all, wire.Link{Path: filepath.Clean("/" + m.Container), Host: m.Host})
 		}
 	}
 	return all
 }
 
-// hidden lists the mounts that links omits.
-func hidden(mounts []kubelet.Mount) []string {
+// nestedMounts lists the mounts that links omits.
+func nestedMounts(mounts []kubelet.Mount) []string {
 	var all []string
 	for _, m := range mounts {
-		if out := outer(mounts, m); out != "" {
+		if out := enclosingMount(mounts, m); out != "" {
 			all = append(all, m.Container+" in "+out)
 		}
 	}
 	return all
 }
 
-// outer returns the path of a mount that m lies within, or "".
-func outer(mounts []kubelet.Mount, m kubelet.Mount) string {
+// enclosingMount returns the path of a mount that m lies within, or "".
+func enclosingMount(mounts []kubelet.Mount, m kubelet.Mount) string {
 	for _, o := range mounts {
 		rest, ok := strings.CutPrefix(filepath.Clean("/"+m.Container), strings.TrimSuffix(filepath.Clean("/"+o.Container), "/"))
 		if ok && rest != "" && rest[0] == '/' {

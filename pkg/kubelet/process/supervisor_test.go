@@ -299,8 +299,8 @@ func TestOutputSurvivesSupervisor(t *testing.T) {
 	}
 }
 
-// TestBothKilled kills daemon and supervisor while a container writes more than a pipe holds.
-func TestBothKilled(t *testing.T) {
+// TestDaemonAndSupervisorKilled kills daemon and supervisor while a container writes more than a pipe holds.
+func TestDaemonAndSupervisorKilled(t *testing.T) {
 	m := newMachine(t)
 	id := m.start("pod", kubelet.ContainerSpec{Command: []string{"seq", "300000"}})
 	supervisor := m.supervisor()
@@ -353,7 +353,7 @@ func TestStopAllKeepsThePods(t *testing.T) {
 	}
 }
 
-func TestSupervisorEndsWithItsFolder(t *testing.T) {
+func TestSupervisorExitsWhenItsFolderIsRemoved(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes five seconds")
 	}

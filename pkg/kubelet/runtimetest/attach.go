@@ -59,14 +59,14 @@ func (f *fixture) attach(id kubelet.ContainerID) *attached {
 	return a
 }
 
-func (a *attached) say(f *fixture, text string) {
+func (a *attached) write(f *fixture, text string) {
 	f.Helper()
 	if _, err := io.WriteString(a.in, text); err != nil {
 		f.Fatal(err)
 	}
 }
 
-func (f *fixture) ends(a *attached) {
+func (f *fixture) waitEnd(a *attached) {
 	f.Helper()
 	select {
 	case err := <-a.ended:
@@ -88,11 +88,11 @@ func attachInput(f *fixture) {
 	id := f.start(p, spec)
 	for _, word := range []string{"one", "two"} {
 		a := f.attach(id)
-		a.say(f, word+"\n")
+		a.write(f, word+"\n")
 		f.wait("out "+word, a.out.has("out "+word+"\n"))
 		f.wait("err "+word, a.err.has("err "+word+"\n"))
 		_ = a.in.Close()
-		f.ends(a)
+		f.waitEnd(a)
 	}
 	if c, _ := f.find(id); !c.Running {
 		f.Errorf("the container ended with the input of the second: %+v", c)
@@ -113,17 +113,17 @@ func attachOnce(f *fixture) {
 	spec.Stdin, spec.StdinOnce = true, true
 	id := f.start(p, spec)
 	other := f.attach(id) // its input ends with that of the client that ends first
-	other.say(f, "some\n")
+	other.write(f, "some\n")
 	f.wait("out some", other.out.has("out some\n"))
 	a := f.attach(id)
-	a.say(f, "all\n")
+	a.write(f, "all\n")
 	f.wait("out all", a.out.has("out all\n"))
 	_ = a.in.Close()
-	f.ends(a)
+	f.waitEnd(a)
 	if !a.out.has("over\n")() {
 		f.Errorf("what came last is missing in %q", a.out.String())
 	}
-	f.ends(other)
+	f.waitEnd(other)
 	if !other.out.has("out all\nover\n")() {
 		f.Errorf("the other got %q", other.out.String())
 	}
@@ -143,19 +143,19 @@ func attachTerminal(f *fixture) {
 	spec.Stdin, spec.TTY = true, true
 	id := f.start(p, spec)
 	a := f.attach(id)
-	a.say(f, "hello\n")
+	a.write(f, "hello\n")
 	f.wait("the echo and the answer", a.out.has("hello\r\nxterm got hello\r\n"))
 	a.sizes <- kubelet.WindowSize{Width: 91, Height: 33}
 	a.sizes <- kubelet.WindowSize{Width: 92, Height: 34} // is read after the first
 	_ = a.in.Close()
-	f.ends(a)
+	f.waitEnd(a)
 	f.restart()
 	a = f.attach(id)
 	f.wait("the size", func() bool {
-		a.say(f, "size\n")
+		a.write(f, "size\n")
 		return strings.Contains(a.out.String(), "33 91\r\n") || strings.Contains(a.out.String(), "34 92\r\n")
 	})
-	a.say(f, "\x04") // the terminal's own end of input
-	f.ends(a)
+	a.write(f, "\x04") // the terminal's own end of input
+	f.waitEnd(a)
 	f.ended(id)
 }

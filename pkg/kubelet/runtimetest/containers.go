@@ -114,12 +114,12 @@ func startErrors(f *fixture) {
 	}
 }
 
-func stopAsks(f *fixture) {
+func stopSendsTerm(f *fixture) {
 	p := f.pod()
 	spec := f.shell("trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.01; done")
 	id := f.start(p, spec)
 	f.wait("the trap", func() bool { return strings.Contains(f.log(spec), "ready") })
-	if err := f.Stop(f.ctx, id, patience); err != nil {
+	if err := f.Stop(f.ctx, id, testTimeout); err != nil {
 		f.Fatal(err)
 	}
 	c, _ := f.find(id)
@@ -145,15 +145,15 @@ func stopKills(f *fixture) {
 	}
 }
 
-// family starts three processes: a child, a child in another process group, and an orphan in another session.
-const family = `sleep 1000 & echo pid $!
+// processTree starts three processes: a child, a child in another process group, and an orphan in another session.
+const processTree = `sleep 1000 & echo pid $!
 setsid sh -c 'echo pid $$; exec sleep 1000' &
 sh -c 'setsid sh -c "sleep 1000 & echo pid \$!" &'
 `
 
 func stopKillsDescendants(f *fixture) {
 	p := f.pod()
-	spec := f.shell(family + "wait; sleep 1000")
+	spec := f.shell(processTree + "wait; sleep 1000")
 	id := f.start(p, spec)
 	pids := f.pids(spec, 3)
 	if err := f.Stop(f.ctx, id, short); err != nil {
@@ -164,7 +164,7 @@ func stopKillsDescendants(f *fixture) {
 
 func exitKillsDescendants(f *fixture) {
 	p := f.pod()
-	spec := f.shell(family + "while [ ! -e '" + f.root + "/go' ]; do sleep 0.01; done; exit 4")
+	spec := f.shell(processTree + "while [ ! -e '" + f.root + "/go' ]; do sleep 0.01; done; exit 4")
 	id := f.start(p, spec)
 	pids := f.pids(spec, 3)
 	f.touch("go")

@@ -25,7 +25,7 @@ func samePort(f *fixture) {
 		for range 5 {
 			p := f.pod()
 			if p.IP == "" || p.IP == "127.0.0.1" {
-				f.Skipf("pods have no addresses of their own here: %s", f.why("PodAddresses"))
+				f.Skipf("pods have no addresses of their own here: %s", f.featureMessage("PodAddresses"))
 			}
 			spec := f.command(self)
 			spec.Env = append(spec.Env, roleVariable+"="+serverRole, argument+"="+listen)
@@ -34,7 +34,7 @@ func samePort(f *fixture) {
 		}
 		for _, p := range pods {
 			want := net.JoinHostPort(p.IP, port)
-			f.wait(want, func() bool { return strings.HasPrefix(ask(want), want+" ") })
+			f.wait(want, func() bool { return strings.HasPrefix(readFrom(want), want+" ") })
 		}
 		for _, p := range pods {
 			if err := f.StopPod(f.ctx, p.UID); err != nil {
@@ -44,8 +44,8 @@ func samePort(f *fixture) {
 	}
 }
 
-// ask returns what the server at address writes, "" if there is none.
-func ask(address string) string {
+// readFrom returns what the server at address writes, "" if there is none.
+func readFrom(address string) string {
 	c, err := net.Dial("tcp", address)
 	if err != nil {
 		return ""

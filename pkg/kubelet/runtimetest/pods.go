@@ -10,7 +10,7 @@ import (
 
 const short = 100 * time.Millisecond
 
-func podIsThereUntilStopped(f *fixture) {
+func podListedUntilStopped(f *fixture) {
 	p := f.pod()
 	if got := f.pods(); len(got) != 1 || got[0].UID != p.UID || got[0].Name != p.Name || got[0].IP != p.IP {
 		f.Fatalf("got %+v, want %+v", got, p)
@@ -140,7 +140,7 @@ func addressesDiffer(f *fixture) {
 	for range 5 {
 		p := f.pod()
 		if p.IP == "" || p.IP == "127.0.0.1" {
-			f.Skipf("pods have no addresses of their own here: %s", f.why("PodAddresses"))
+			f.Skipf("pods have no addresses of their own here: %s", f.featureMessage("PodAddresses"))
 		}
 		if slices.Contains(ips, p.IP) {
 			f.Errorf("%s belongs to two pods", p.IP)
@@ -156,8 +156,8 @@ func addressesDiffer(f *fixture) {
 	}
 }
 
-// why returns the message of a runtime's feature.
-func (f *fixture) why(feature string) string {
+// featureMessage returns the message of a runtime's feature.
+func (f *fixture) featureMessage(feature string) string {
 	d, ok := f.Runtime.(kubelet.Describer)
 	if !ok {
 		return "the runtime describes no features"

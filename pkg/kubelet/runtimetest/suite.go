@@ -34,7 +34,7 @@ func Run(t *testing.T, d Driver) {
 		processes bool // the test needs real processes
 	}{
 		{"FieldsAreListed", fieldsAreListed, false},
-		{"PodIsThereUntilStopped", podIsThereUntilStopped, false},
+		{"PodIsThereUntilStopped", podListedUntilStopped, false},
 		{"StartPodTwice", startPodTwice, false},
 		{"StopUnknown", stopUnknown, false},
 		{"StartWithoutPod", startWithoutPod, false},
@@ -49,7 +49,7 @@ func Run(t *testing.T, d Driver) {
 		{"RestartFindsExited", restartFindsExited, true},
 		{"ExitCodes", exitCodes, true},
 		{"StartErrors", startErrors, true},
-		{"StopAsks", stopAsks, true},
+		{"StopAsks", stopSendsTerm, true},
 		{"StopKills", stopKills, true},
 		{"StopKillsDescendants", stopKillsDescendants, true},
 		{"ExitKillsDescendants", exitKillsDescendants, true},
@@ -197,19 +197,19 @@ func (f *fixture) ended(id kubelet.ContainerID) kubelet.Container {
 }
 
 const (
-	patience = time.Minute
-	tick     = 2 * time.Millisecond
+	testTimeout = time.Minute
+	tick        = 2 * time.Millisecond
 )
 
 // wait waits for a condition, which it polls.
 func (f *fixture) wait(what string, cond func() bool) {
 	f.Helper()
-	over := time.NewTimer(patience)
+	over := time.NewTimer(testTimeout)
 	defer over.Stop()
 	for !cond() {
 		select {
 		case <-over.C:
-			f.Fatalf("no sign of %s in %s", what, patience)
+			f.Fatalf("no sign of %s in %s", what, testTimeout)
 		case <-time.After(tick):
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
-// end is the time and exit code of a container by its rule. They do not change a container that was stopped before.
-type end struct {
+// scheduledExit is the time and exit code of a container by its rule. They do not change a container that was stopped before.
+type scheduledExit struct {
 	at   time.Time
 	node *node
 	id   kubelet.ContainerID
@@ -16,26 +16,26 @@ type end struct {
 }
 
 // queue is a heap of ends, the earliest first.
-type queue []end
+type queue []scheduledExit
 
 func (q queue) Len() int           { return len(q) }
 func (q queue) Less(i, j int) bool { return q[i].at.Before(q[j].at) }
 func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
 
 // Push implements heap.Interface.
-func (q *queue) Push(x any) { *q = append(*q, x.(end)) }
+func (q *queue) Push(x any) { *q = append(*q, x.(scheduledExit)) }
 
 // Pop implements heap.Interface.
 func (q *queue) Pop() any {
 	last := (*q)[len(*q)-1]
-	(*q)[len(*q)-1] = end{}
+	(*q)[len(*q)-1] = scheduledExit{}
 	*q = (*q)[:len(*q)-1]
 	return last
 }
 
 // endAt schedules the end of a container. The caller holds c.mu.
 func (c *Cluster) endAt(at time.Time, n *node, id kubelet.ContainerID, code int) {
-	heap.Push(&c.ends, end{at, n, id, code})
+	heap.Push(&c.ends, scheduledExit{at, n, id, code})
 	c.arm()
 }
 
@@ -59,7 +59,7 @@ func (c *Cluster) fire() {
 	c.due = time.Time{}
 	now := c.clock.Now()
 	for len(c.ends) > 0 && !c.ends[0].at.After(now) {
-		e := heap.Pop(&c.ends).(end)
+		e := heap.Pop(&c.ends).(scheduledExit)
 		if x := e.node.find(e.id); x != nil && x.Running && !x.Started.After(e.at) {
 			e.node.end(x, e.code, 0)
 			x.Finished = e.at

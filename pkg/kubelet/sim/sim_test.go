@@ -108,7 +108,7 @@ func TestBadRules(t *testing.T) {
 	}
 }
 
-func TestStoppedBeforeItsRule(t *testing.T) {
+func TestStopBeforeExitAfter(t *testing.T) {
 	clk := testclock.NewFakeClock(time.Unix(1_700_000_000, 0))
 	rt := sim.New(clk, clock.NewSource(1))
 	if err := start(t, rt, "a", map[string]string{sim.ExitAfter: "10s"}); err != nil {

@@ -39,7 +39,7 @@ func TestPool(t *testing.T) {
 	}
 }
 
-func TestPoolUsesReleasedAddressesLate(t *testing.T) {
+func TestPoolDoesNotReuseAddressAtOnce(t *testing.T) {
 	p := NewPool(7)
 	first, _ := p.Allocate()
 	p.Release(first)
@@ -100,7 +100,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-func TestReleaseOfTheLastLeavesNothing(t *testing.T) {
+func TestReleaseOfLastClaimRemovesFolder(t *testing.T) {
 	parent := t.TempDir()
 	folder := filepath.Join(parent, "minikctl", "ranges")
 	owner := t.TempDir()
@@ -113,7 +113,7 @@ func TestReleaseOfTheLastLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestClaimsAtOnce(t *testing.T) {
+func TestConcurrentClaims(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "minikctl", "ranges")
 	var mu sync.Mutex
 	seen := map[Range]int{}
@@ -136,7 +136,7 @@ func TestClaimsAtOnce(t *testing.T) {
 	}
 }
 
-func TestRangeOfLine(t *testing.T) {
+func TestRangeOfSocketLine(t *testing.T) {
 	for line, want := range map[string]Range{
 		"  sl  local_address rem_address   st": 0,
 		"   0: 0100007F:1F90 00000000:0000 0A": 0,
@@ -162,7 +162,7 @@ func claim(t *testing.T, folder, owner string) Range {
 	return r
 }
 
-func TestFoldersOfOthersAreRefused(t *testing.T) {
+func TestClaimFolderOfAnotherUserIsRefused(t *testing.T) {
 	victim := filepath.Join(t.TempDir(), "victim")
 	for name, prepare := range map[string]func(t *testing.T, parent string) error{
 		"others may write": func(t *testing.T, parent string) error {

@@ -16,7 +16,7 @@ import (
 
 const maxConditions = 64
 
-func validateConditions(all []admissionv1.MatchCondition, l leave, at *field.Path) field.ErrorList {
+func validateConditions(all []admissionv1.MatchCondition, l tolerated, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(all) > maxConditions {
 		errs = append(errs, field.TooMany(at, len(all), maxConditions))
@@ -45,7 +45,7 @@ func validateConditions(all []admissionv1.MatchCondition, l leave, at *field.Pat
 }
 
 // compile returns the errors of an expression. A stored expression may use the environment of later versions.
-func compile(c plugincel.Compiler, e *Expression, vars plugincel.OptionalVariableDeclarations, l leave, at *field.Path) field.ErrorList {
+func compile(c plugincel.Compiler, e *Expression, vars plugincel.OptionalVariableDeclarations, l tolerated, at *field.Path) field.ErrorList {
 	if ok, errs := l.work.Compile(e.Source, at); !ok {
 		return errs
 	}
@@ -55,7 +55,7 @@ func compile(c plugincel.Compiler, e *Expression, vars plugincel.OptionalVariabl
 	return nil
 }
 
-func (l leave) mode(expression string) environment.Type {
+func (l tolerated) mode(expression string) environment.Type {
 	if l.known != nil && l.known(expression) {
 		return environment.StoredExpressions
 	}

@@ -13,7 +13,7 @@ import (
 
 func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
 	s := &p.Spec
-	l := leave{params: s.ParamKind != nil, work: check.NewWork()}
+	l := tolerated{params: s.ParamKind != nil, work: check.NewWork()}
 	if old != nil {
 		l.conditions = equality.Semantic.DeepEqual(s.ParamKind, old.Spec.ParamKind) && equality.Semantic.DeepEqual(s.MatchConditions, old.Spec.MatchConditions)
 		l.known = mutationsOf(&old.Spec)
@@ -75,7 +75,7 @@ func mutationsOf(s *admissionv1.MutatingAdmissionPolicySpec) func(string) bool {
 
 var patchTypes = []admissionv1.PatchType{admissionv1.PatchTypeApplyConfiguration, admissionv1.PatchTypeJSONPatch}
 
-func validateMutation(c plugincel.Compiler, m *admissionv1.Mutation, vars plugincel.OptionalVariableDeclarations, l leave, at *field.Path) field.ErrorList {
+func validateMutation(c plugincel.Compiler, m *admissionv1.Mutation, vars plugincel.OptionalVariableDeclarations, l tolerated, at *field.Path) field.ErrorList {
 	if m.PatchType == "" {
 		return field.ErrorList{field.Required(at.Child("patchType"), "")}
 	}

@@ -51,7 +51,7 @@ func (p policy) vars() plugincel.OptionalVariableDeclarations {
 }
 
 // validate checks the shared fields, in Kubernetes' order.
-func (p policy) validate(c plugincel.Compiler, l leave) field.ErrorList {
+func (p policy) validate(c plugincel.Compiler, l tolerated) field.ErrorList {
 	var errs field.ErrorList
 	at := check.Spec
 	if p.failure == nil {
@@ -88,7 +88,7 @@ var identifier = sync.OnceValue(func() *regexp.Regexp {
 var reserved = []string{"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let",
 	"loop", "package", "namespace", "return", "var", "void", "while"}
 
-func (p policy) variable(c plugincel.Compiler, v *admissionv1.Variable, l leave, at *field.Path) field.ErrorList {
+func (p policy) variable(c plugincel.Compiler, v *admissionv1.Variable, l tolerated, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	switch {
 	case strings.TrimSpace(v.Name) == "":
@@ -142,7 +142,7 @@ func validateParamKind(k *admissionv1.ParamKind, at *field.Path) field.ErrorList
 }
 
 func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
-	l := leave{params: p.Spec.ParamKind != nil, work: check.NewWork()}
+	l := tolerated{params: p.Spec.ParamKind != nil, work: check.NewWork()}
 	if old != nil {
 		l.conditions = equality.Semantic.DeepEqual(p.Spec.ParamKind, old.Spec.ParamKind) && equality.Semantic.DeepEqual(p.Spec.MatchConditions, old.Spec.MatchConditions)
 		l.known = expressionsOf(&old.Spec)
@@ -194,7 +194,7 @@ func expressionsOf(s *admissionv1.ValidatingAdmissionPolicySpec) func(string) bo
 
 var reasons = []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge}
 
-func validateValidation(c plugincel.Compiler, v *admissionv1.Validation, vars plugincel.OptionalVariableDeclarations, l leave, at *field.Path) field.ErrorList {
+func validateValidation(c plugincel.Compiler, v *admissionv1.Validation, vars plugincel.OptionalVariableDeclarations, l tolerated, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if strings.TrimSpace(v.Expression) == "" {
 		errs = append(errs, field.Required(at.Child("expression"), "expression is not specified"))
@@ -216,7 +216,7 @@ func validateValidation(c plugincel.Compiler, v *admissionv1.Validation, vars pl
 	return append(errs, supported(v.Reason, reasons, at.Child("reason"))...)
 }
 
-func validateAnnotation(c plugincel.Compiler, policy string, a *admissionv1.AuditAnnotation, vars plugincel.OptionalVariableDeclarations, l leave, at *field.Path) field.ErrorList {
+func validateAnnotation(c plugincel.Compiler, policy string, a *admissionv1.AuditAnnotation, vars plugincel.OptionalVariableDeclarations, l tolerated, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if policy == "" {
 		errs = append(errs, field.Invalid(at.Child("key"), a.Key, "requires metadata.name be non-empty"))

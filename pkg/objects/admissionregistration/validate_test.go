@@ -72,8 +72,8 @@ func TestWebhooks(t *testing.T) {
 	}
 }
 
-// TestUpdatesKeepOldInvalidFields checks that an update may keep the fields of the old configuration that are invalid.
-func TestUpdatesKeepOldInvalidFields(t *testing.T) {
+// TestRatcheting checks that an update may keep the fields of the old configuration that are invalid.
+func TestRatcheting(t *testing.T) {
 	old := webhook(func(w *admissionv1.MutatingWebhook) {
 		w.SideEffects, w.AdmissionReviewVersions = new(admissionv1.SideEffectClassSome), []string{"v2"}
 		w.MatchConditions = []admissionv1.MatchCondition{{Name: "a", Expression: "1"}}

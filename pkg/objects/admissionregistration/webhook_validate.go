@@ -27,8 +27,8 @@ var (
 	reviewVersions = []string{"v1", "v1beta1"}
 )
 
-// leave lists what an update may keep although it would be invalid in a new configuration.
-type leave struct {
+// tolerated lists what an update may keep although it would be invalid in a new configuration.
+type tolerated struct {
 	conditions, effects, versions, names, selectors bool
 	known                                           func(expression string) bool // reports whether the old object has it; nil: none
 	params                                          bool                         // expressions may use params
@@ -82,11 +82,11 @@ func validateWebhooks(errs field.ErrorList, hooks, old []admissionv1.MutatingWeb
 }
 
 // leftOf returns what an update may keep.
-func leftOf(hooks, old []admissionv1.MutatingWebhook) leave {
+func leftOf(hooks, old []admissionv1.MutatingWebhook) tolerated {
 	if old == nil {
-		return leave{work: check.NewWork()}
+		return tolerated{work: check.NewWork()}
 	}
-	l := leave{conditions: len(hooks) == len(old), work: check.NewWork()}
+	l := tolerated{conditions: len(hooks) == len(old), work: check.NewWork()}
 	expressions, names := map[string]bool{}, map[string]bool{}
 	for i := range old {
 		h := &old[i]
@@ -110,7 +110,7 @@ func accepts(versions []string) bool {
 	return slices.ContainsFunc(versions, func(v string) bool { return slices.Contains(reviewVersions, v) })
 }
 
-func validateWebhook(h *admissionv1.MutatingWebhook, l leave, at *field.Path) field.ErrorList {
+func validateWebhook(h *admissionv1.MutatingWebhook, l tolerated, at *field.Path) field.ErrorList {
 	errs := utilvalidation.IsFullyQualifiedName(at.Child("name"), h.Name)
 	for i := range h.Rules {
 		errs = append(errs, validateRule(&h.Rules[i], at.Child("rules").Index(i))...)
@@ -161,7 +161,7 @@ func validateSelector(s *metav1.LabelSelector, loose bool, at *field.Path) field
 	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: loose}, at)
 }
 
-func validateReviewVersions(versions []string, l leave, at *field.Path) field.ErrorList {
+func validateReviewVersions(versions []string, l tolerated, at *field.Path) field.ErrorList {
 	if len(versions) == 0 {
 		return field.ErrorList{field.Required(at, "must specify one of "+listOf(reviewVersions))}
 	}

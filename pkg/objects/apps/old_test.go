@@ -81,8 +81,8 @@ func TestOldDeployments(t *testing.T) {
 	}
 }
 
-// TestNewerOldDeployment checks that v1beta2 has no default selector.
-func TestNewerOldDeployment(t *testing.T) {
+// TestDeploymentV1beta2NeedsSelector checks that v1beta2 has no default selector.
+func TestDeploymentV1beta2NeedsSelector(t *testing.T) {
 	d := current(t, oldDeployments[1], oldManifest)
 	errs := validateDeployment(d, nil)
 	if len(errs) == 0 || errs[0].Field != "spec.selector" {

@@ -81,7 +81,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-func TestDefaultTwiceIsOnce(t *testing.T) {
+func TestDefaultIsIdempotent(t *testing.T) {
 	fill := filler(1)
 	for _, r := range builtin.Resources() {
 		for range 30 {
@@ -99,8 +99,8 @@ func TestDefaultTwiceIsOnce(t *testing.T) {
 
 func sameQuantity(a, b resource.Quantity) bool { return a.Cmp(b) == 0 }
 
-// TestPrepareLeavesOldAlone fills both objects at random and checks that Prepare does not change the old one.
-func TestPrepareLeavesOldAlone(t *testing.T) {
+// TestPrepareDoesNotChangeOld fills both objects at random and checks that Prepare does not change the old one.
+func TestPrepareDoesNotChangeOld(t *testing.T) {
 	fill := filler(2)
 	for _, r := range builtin.Resources() {
 		for range 20 {
@@ -123,8 +123,8 @@ func TestPrepareLeavesOldAlone(t *testing.T) {
 	}
 }
 
-// TestValidateAnything checks that Validate of random objects neither panics nor changes them.
-func TestValidateAnything(t *testing.T) {
+// TestValidateRandomObjects checks that Validate of random objects neither panics nor changes them.
+func TestValidateRandomObjects(t *testing.T) {
 	fill := filler(3)
 	for _, r := range builtin.Resources() {
 		for range 50 {

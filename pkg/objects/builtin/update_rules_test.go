@@ -263,8 +263,8 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// TestStatusApart checks that a write of the object keeps its status, and a write of the status everything else.
-func TestStatusApart(t *testing.T) {
+// TestStatusAndSpecAreIndependent checks that a write of the object keeps its status, and a write of the status everything else.
+func TestStatusAndSpecAreIndependent(t *testing.T) {
 	fill := filler(3)
 	for _, r := range builtin.Resources() {
 		if r.Status == nil || r.Names.Kind == "Service" || r.Names.Kind == "CustomResourceDefinition" { // their status follows the spec

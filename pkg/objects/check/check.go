@@ -120,7 +120,7 @@ func kubeFinalizers(obj metav1.Object) field.ErrorList {
 			break
 		}
 		if !isKubeFinalizer(name) {
-			errs = append(errs, strangeFinalizer(name, Metadata.Child("finalizers").Index(i)))
+			errs = append(errs, unqualifiedFinalizer(name, Metadata.Child("finalizers").Index(i)))
 		}
 	}
 	return errs
@@ -131,7 +131,7 @@ func isKubeFinalizer(name string) bool {
 	return strings.Contains(name, "/") || name == "kubernetes" || name == metav1.FinalizerOrphanDependents || name == metav1.FinalizerDeleteDependents
 }
 
-func strangeFinalizer(name string, at *field.Path) *field.Error {
+func unqualifiedFinalizer(name string, at *field.Path) *field.Error {
 	return field.Invalid(at, name, "name is neither a standard finalizer name nor is it fully qualified")
 }
 
@@ -139,7 +139,7 @@ func strangeFinalizer(name string, at *field.Path) *field.Error {
 func Finalizer(name string, at *field.Path) field.ErrorList {
 	errs := validation.ValidateFinalizerName(name, at)
 	if !isKubeFinalizer(name) {
-		errs = append(errs, strangeFinalizer(name, at))
+		errs = append(errs, unqualifiedFinalizer(name, at))
 	}
 	return errs
 }

@@ -88,7 +88,7 @@ func TestMeta(t *testing.T) {
 			change(&obj.ObjectMeta)
 			want := validation.ValidateObjectMetaAccessor(obj, true, validation.NameIsDNSSubdomain, Metadata).ToAggregate()
 			if name == "bad finalizer" {
-				want = append(validation.ValidateObjectMetaAccessor(obj, true, validation.NameIsDNSSubdomain, Metadata), strangeFinalizer("a b", Metadata.Child("finalizers").Index(0))).ToAggregate()
+				want = append(validation.ValidateObjectMetaAccessor(obj, true, validation.NameIsDNSSubdomain, Metadata), unqualifiedFinalizer("a b", Metadata.Child("finalizers").Index(0))).ToAggregate()
 			}
 			if got := Meta(obj, true, validation.NameIsDNSSubdomain).ToAggregate(); text(got) != text(want) {
 				t.Errorf("got %v, want %v", got, want)

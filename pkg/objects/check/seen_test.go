@@ -19,7 +19,7 @@ func TestSeen(t *testing.T) {
 	}
 }
 
-func TestFewSeenAllocateNothing(t *testing.T) {
+func TestSeenOfFewDoesNotAllocate(t *testing.T) {
 	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 	if n := testing.AllocsPerRun(10, func() {
 		var s Seen[string]

@@ -76,7 +76,7 @@ func (o *outline) covers(x any) bool {
 	case nil:
 		return false
 	case map[string]any:
-		return o.knowsFields(x)
+		return o.hasAllFields(x)
 	case []any:
 		var items *outline
 		if o != nil {
@@ -91,7 +91,7 @@ func (o *outline) covers(x any) bool {
 	return true
 }
 
-func (o *outline) knowsFields(x map[string]any) bool {
+func (o *outline) hasAllFields(x map[string]any) bool {
 	if o == nil {
 		return len(x) == 0
 	}

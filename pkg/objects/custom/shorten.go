@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// mostDoubts is the highest number of doubts, values that the quickSchema does not accept, with which the library
+// maxUncertain is the highest number of doubts, values that the quickSchema does not accept, with which the library
 // validates an object as a whole. The library compares each error with all others, which would take hours for the number
 // of errors that an object can have.
-const mostDoubts = 1000
+const maxUncertain = 1000
 
 // shorten returns x without the items and fields that follow the last permitted doubt. It keeps all fields that the
 // schema names, and does not change x. was is the old value, which needs no validation.
@@ -55,7 +55,7 @@ func (c *quickSchema) shortenFields(fields, was map[string]any, doubts *int) map
 		case *doubts > 0:
 			out[name] = c.others.shorten(value, was[name], doubts)
 		case known:
-			again := mostDoubts
+			again := maxUncertain
 			out[name] = part.shorten(value, was[name], &again)
 		case c.others.accepts(value) || slices.Contains(c.required, name):
 			out[name] = value

@@ -37,7 +37,7 @@ func TestShorten(t *testing.T) {
 		"wrong in size": {map[string]any{"a": list(0)}, nil, 1, 0, 0, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			doubts := mostDoubts
+			doubts := maxUncertain
 			length := func(x any) int {
 				if v := reflect.ValueOf(x); v.IsValid() && v.Kind() != reflect.String {
 					return v.Len()

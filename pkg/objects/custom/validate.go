@@ -49,10 +49,10 @@ func (c *checks) errors(at *field.Path, now, was any, priorValue priorValue) fie
 	if err != nil {
 		return field.ErrorList{field.InternalError(at, err)}
 	}
-	doubts := mostDoubts
+	doubts := maxUncertain
 	if less := c.quickSchema.shorten(now, was, &doubts); doubts <= 0 {
 		errs := schemavalidation.ValidateCustomResourceUpdate(at, less, was, library, priorValue.with(less).options()...)
-		if len(errs) > mostDoubts/2 { // these errors are not caused by the shortening alone
+		if len(errs) > maxUncertain/2 { // these errors are not caused by the shortening alone
 			return errs
 		}
 	}

@@ -41,11 +41,11 @@ func (w *warner) full() bool { return len(w.list) == maxWarnings }
 
 func (w *warner) warn(at *field.Path, format string, args ...any) {
 	if !w.full() {
-		w.say(at.String() + ": " + fmt.Sprintf(format, args...))
+		w.add(at.String() + ": " + fmt.Sprintf(format, args...))
 	}
 }
 
-func (w *warner) say(msg string) {
+func (w *warner) add(msg string) {
 	if !w.full() {
 		w.list = append(w.list, msg)
 	}
@@ -165,7 +165,7 @@ func (w *warner) addresses() {
 
 func (w *warner) address(ip string, at *field.Path) {
 	for _, msg := range utilvalidation.GetWarningsForIP(at, ip) {
-		w.say(msg)
+		w.add(msg)
 	}
 }
 

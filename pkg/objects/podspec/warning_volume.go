@@ -27,7 +27,7 @@ func (w *warner) volumes() {
 		old(v.Glusterfs != nil, "glusterfs", "deprecated in v1.25, non-functional in v1.26+")
 		if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
 			for _, msg := range volume.ClaimWarnings(&v.Ephemeral.VolumeClaimTemplate.Spec, at.Child("ephemeral", "volumeClaimTemplate", "spec")) {
-				w.say(msg)
+				w.add(msg)
 			}
 		}
 		old(v.CephFS != nil, "cephfs", "deprecated in v1.28, non-functional in v1.31+")
@@ -61,7 +61,7 @@ func (w *warner) overlaps(v *corev1.Volume) {
 		var files []file
 		for i := range v.Projected.Sources {
 			if v.Projected.Sources[i] == (corev1.VolumeProjection{}) {
-				w.say(fmt.Sprintf("volume %q (Projected) has no sources provided", v.Name))
+				w.add(fmt.Sprintf("volume %q (Projected) has no sources provided", v.Name))
 			}
 			files = w.overlapping(v.Name, "Projected", projectedFiles(&v.Projected.Sources[i]), files)
 		}
@@ -123,7 +123,7 @@ func (w *warner) overlapping(name, what string, files, known []file) []file {
 				return known
 			}
 			if strings.HasPrefix(o.path+"/", f.path+"/") || strings.HasPrefix(f.path+"/", o.path+"/") {
-				w.say(fmt.Sprintf("volume %q (%s): overlapping paths: %s with %s", name, what, f, o))
+				w.add(fmt.Sprintf("volume %q (%s): overlapping paths: %s with %s", name, what, f, o))
 			}
 		}
 		known = append(known, f)

@@ -40,7 +40,7 @@ var podEvaluator = Evaluator{
 func podChanged(sub string, obj, old objects.Object) bool {
 	now, ok := obj.(*corev1.Pod)
 	was, had := old.(*corev1.Pod)
-	return sub == "resize" || sub == "" && ok && had && ends(now) != ends(was)
+	return sub == "resize" || sub == "" && ok && had && isTerminating(now) != isTerminating(was)
 }
 
 // demanded are the resources that every container must set if a quota limits them.
@@ -134,9 +134,9 @@ func podInScope(obj objects.Object, s corev1.ScopedResourceSelectorRequirement) 
 	pod := obj.(*corev1.Pod)
 	switch s.ScopeName {
 	case corev1.ResourceQuotaScopeTerminating:
-		return ends(pod), nil
+		return isTerminating(pod), nil
 	case corev1.ResourceQuotaScopeNotTerminating:
-		return !ends(pod), nil
+		return !isTerminating(pod), nil
 	case corev1.ResourceQuotaScopeBestEffort:
 		return podspec.QOS(&pod.Spec) == corev1.PodQOSBestEffort, nil
 	case corev1.ResourceQuotaScopeNotBestEffort:
@@ -152,8 +152,8 @@ func podInScope(obj objects.Object, s corev1.ScopedResourceSelectorRequirement) 
 	return false, nil
 }
 
-// ends reports whether a pod has an activeDeadlineSeconds.
-func ends(pod *corev1.Pod) bool {
+// isTerminating reports whether a pod has an activeDeadlineSeconds.
+func isTerminating(pod *corev1.Pod) bool {
 	return pod.Spec.ActiveDeadlineSeconds != nil && *pod.Spec.ActiveDeadlineSeconds >= 0
 }
 

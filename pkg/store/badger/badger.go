@@ -275,15 +275,15 @@ func (s *Store) Close() error {
 			}
 			closed <- s.db.Close()
 		}()
-		err = s.await(closed)
+		err = s.awaitClose(closed)
 		s.log.Close(store.ErrClosed)
 		err = errors.Join(err, s.guard.close(), s.names.dir.Close(), s.lock.Close())
 	})
 	return err
 }
 
-// await returns what closed receives. It returns an error when the files are gone, and after closeTimeout.
-func (s *Store) await(closed <-chan error) error {
+// awaitClose returns what closed receives. It returns an error when the files are gone, and after closeTimeout.
+func (s *Store) awaitClose(closed <-chan error) error {
 	tick := time.NewTicker(watchEvery) //nolint:forbidigo // Badger does not use the cluster's clock
 	defer tick.Stop()
 	for range closeTimeout / watchEvery {

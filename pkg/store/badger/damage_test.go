@@ -240,14 +240,16 @@ var (
 	placed = []damage{
 		{"cut", func(f file, rng *rand.Rand) file { return f.cut(rng.Int64N(int64(len(f.written)) + 1)) }},
 		{"extended by zeros", func(f file, rng *rand.Rand) file { return file{f.written, f.size + 1 + rng.Int64N(2*pageSize)} }},
-		{"extended", func(f file, rng *rand.Rand) file { return f.over(f.size, noise(rng, 1+rng.IntN(100))) }},
-		{"extended after what is written", func(f file, rng *rand.Rand) file { return f.over(int64(len(f.written)), noise(rng, 1+rng.IntN(100))) }},
+		{"extended", func(f file, rng *rand.Rand) file { return f.over(f.size, randomBytes(rng, 1+rng.IntN(100))) }},
+		{"extended after what is written", func(f file, rng *rand.Rand) file {
+			return f.over(int64(len(f.written)), randomBytes(rng, 1+rng.IntN(100)))
+		}},
 		{"flipped", func(f file, rng *rand.Rand) file { return f.flip(rng.IntN(max(1, len(f.written))), rng) }},
 		{"flipped near the end", func(f file, rng *rand.Rand) file {
 			return f.flip(max(0, len(f.written)-1-rng.IntN(100)), rng)
 		}},
 		{"page of zeros", func(f file, rng *rand.Rand) file { return f.over(f.page(rng), make([]byte, pageSize)) }},
-		{"page of noise", func(f file, rng *rand.Rand) file { return f.over(f.page(rng), noise(rng, pageSize)) }},
+		{"page of noise", func(f file, rng *rand.Rand) file { return f.over(f.page(rng), randomBytes(rng, pageSize)) }},
 	}
 )
 
@@ -275,7 +277,7 @@ func (f file) page(rng *rand.Rand) int64 {
 	return rng.Int64N(int64(len(f.written))/pageSize+1) * pageSize
 }
 
-func noise(rng *rand.Rand, n int) []byte {
+func randomBytes(rng *rand.Rand, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
 		b[i] = byte(rng.Uint32())
@@ -345,7 +347,7 @@ func TestDamage(t *testing.T) {
 				continue
 			}
 			g.Go(func() error {
-				if try(t, d) {
+				if openTwice(t, d) {
 					whole.Add(1)
 				} else {
 					refused.Add(1)
@@ -368,8 +370,8 @@ func inMemory() string {
 	return ""
 }
 
-// try opens a damaged store twice: what the first open leaves must be whole, too. It reports whether the store opened.
-func try(t *testing.T, d damaged) bool {
+// openTwice opens a damaged store twice: what the first open leaves must be whole, too. It reports whether the store opened.
+func openTwice(t *testing.T, d damaged) bool {
 	dir, err := os.MkdirTemp(inMemory(), "damage")
 	if err != nil {
 		t.Error(err)

@@ -11,7 +11,7 @@ func Verify(dir string) error {
 
 // Options are Badger's options, and ObjectKey and Encode return an object as Badger stores it.
 var (
-	Options   = lean
+	Options   = badgerOptions
 	ObjectKey = objectKey
 	Encode    = encode
 )

@@ -130,7 +130,7 @@ func (f *files) openTable(name string) (t *table.Table, err error) {
 		return nil, err
 	}
 	err = recovered(func() error {
-		t, err = table.OpenTable(m, table.Options{ReadOnly: true, BlockSize: lean(f.dir).BlockSize})
+		t, err = table.OpenTable(m, table.Options{ReadOnly: true, BlockSize: badgerOptions(f.dir).BlockSize})
 		return err
 	})
 	if err != nil {

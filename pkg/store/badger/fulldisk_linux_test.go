@@ -22,8 +22,8 @@ const (
 	diskReserve = 128 << 20 // the default, the most that compactions take
 )
 
-// small mounts a small disk, and unmounts it after the test.
-func small(t *testing.T) string {
+// mountSmallDisk mounts a small disk, and unmounts it after the test.
+func mountSmallDisk(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("fills a disk")
@@ -56,8 +56,8 @@ const (
 	fullDir  = "MINIKCTL_TEST_FULL_DIR"
 )
 
-// foreign fills the disk to the last byte, as other programs may do.
-func foreign(t *testing.T, dir string) {
+// fillDisk fills the disk to the last byte, as other programs may do.
+func fillDisk(t *testing.T, dir string) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(dir, "foreign"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -141,7 +141,7 @@ func remove(t *testing.T, s *badger.Store, i int) {
 // TestFullDisk fills a small disk with the store's own writes and with those of other programs, while the store runs and while it
 // does not.
 func TestFullDisk(t *testing.T) {
-	dir := small(t)
+	dir := mountSmallDisk(t)
 	inProcess(t, "own", dir)
 	inProcess(t, "others", dir)
 	inProcess(t, "restart", dir)
@@ -188,7 +188,7 @@ func TestFullDiskPart(t *testing.T) {
 	case "others": // fill the disk while the store runs
 		s := openSmall(t, dir)
 		waitQuiet(t, dir) // a full disk ends Badger while it moves tables; the next start finds every acknowledged write
-		foreign(t, dir)
+		fillDisk(t, dir)
 		mustHave(t, s, 1, n)
 		remove(t, s, 1)
 		hasBallast(t, dir, false)
@@ -204,7 +204,7 @@ func TestFullDiskPart(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "store", "ballast"), make([]byte, diskReserve/2), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		foreign(t, dir)
+		fillDisk(t, dir)
 		s := openSmall(t, dir)
 		hasBallast(t, dir, false)
 		remove(t, s, 2)
@@ -214,7 +214,7 @@ func TestFullDiskPart(t *testing.T) {
 		}
 		// The store is not closed, as when the machine loses power.
 	case "too full": // the ballast is gone: the error names the reserve
-		foreign(t, dir)
+		fillDisk(t, dir)
 		_, err := badger.Open(badger.Config{Dir: filepath.Join(dir, "store")})
 		if !errors.Is(err, store.ErrNoSpace) || !strings.Contains(err.Error(), "kept in reserve") {
 			t.Errorf("got %v", err)

@@ -49,8 +49,8 @@ func TestEmptyLogsAreRemoved(t *testing.T) {
 	}
 }
 
-// TestLostRevisions removes files of a closed store: Badger opens the rest without an error.
-func TestLostRevisions(t *testing.T) {
+// TestMissingDatabaseFiles removes files of a closed store: Badger opens the rest without an error.
+func TestMissingDatabaseFiles(t *testing.T) {
 	dir := t.TempDir()
 	fill(t, dir, 10)
 	if err := os.RemoveAll(filepath.Join(dir, "badger")); err != nil {

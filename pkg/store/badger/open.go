@@ -82,7 +82,7 @@ func open(cfg Config) (*Store, error) {
 	if err := kept.makeRoom(); err != nil {
 		return nil, err // Badger would crash on it instead of returning an error
 	}
-	d, err := db.OpenManaged(lean(dir).WithMemTableSize(cfg.MemTableBytes).WithValueThreshold(min(valueThreshold, cfg.MemTableBytes/16)))
+	d, err := db.OpenManaged(badgerOptions(dir).WithMemTableSize(cfg.MemTableBytes).WithValueThreshold(min(valueThreshold, cfg.MemTableBytes/16)))
 	if err != nil {
 		return nil, err
 	}
@@ -130,8 +130,8 @@ func check(dir string, g *guard) (state, error) {
 	return found, nil
 }
 
-// lean are the options of docs/adr/0002-badger.md: small tables, no caches, every write synced, no value log in use.
-func lean(dir string) db.Options {
+// badgerOptions are the options of docs/adr/0002-badger.md: small tables, no caches, every write synced, no value log in use.
+func badgerOptions(dir string) db.Options {
 	return db.DefaultOptions(dir).
 		WithMemTableSize(memTable).WithNumMemtables(2).WithNumCompactors(2).WithNumGoroutines(1).
 		WithBlockCacheSize(0).WithIndexCacheSize(0).WithCompression(options.None).

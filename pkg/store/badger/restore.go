@@ -14,9 +14,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/backup"
 )
 
-// leap is how many revisions a restored store leaves out. A client may have seen revisions after the backup, and would otherwise
+// revisionGap is how many revisions a restored store leaves out. A client may have seen revisions after the backup, and would otherwise
 // take later changes with the same revisions for those.
-const leap = 1_000_000
+const revisionGap = 1_000_000
 
 // Restore replaces the store in dir by a backup, and keeps what was there in the folder that it returns; "" when there was
 // nothing. The objects keep their revisions. The store continues at a higher revision than any before, and the revisions before
@@ -42,7 +42,7 @@ func Restore(dir string, from io.Reader) (sum backup.Summary, kept string, err e
 	if sum, err = build(made, from, replaced.last); err != nil {
 		return sum, "", errors.Join(fmt.Errorf("restore store in %s: %w", dir, err), os.RemoveAll(made))
 	}
-	if _, err := check(made, &guard{last: sum.Revision + leap, digested: true}); err != nil {
+	if _, err := check(made, &guard{last: sum.Revision + revisionGap, digested: true}); err != nil {
 		return sum, "", errors.Join(fmt.Errorf("restore store in %s: %w", dir, err), os.RemoveAll(made))
 	}
 	if !exists(dir) {
@@ -77,7 +77,7 @@ func build(dir string, from io.Reader, acked store.Revision) (sum backup.Summary
 	if err := os.MkdirAll(database(dir), 0o700); err != nil {
 		return sum, err
 	}
-	d, err := db.OpenManaged(lean(database(dir)))
+	d, err := db.OpenManaged(badgerOptions(database(dir)))
 	if err != nil {
 		return sum, err
 	}
@@ -97,7 +97,7 @@ func build(dir string, from io.Reader, acked store.Revision) (sum backup.Summary
 	if err != nil {
 		return sum, err
 	}
-	head := max(sum.Revision, acked) + leap
+	head := max(sum.Revision, acked) + revisionGap
 	if err := s.record(wb, meta{compacted: head, complete: head, live: s.live}, head, 0); err != nil {
 		return sum, err
 	}

@@ -100,7 +100,7 @@ func TestOldestBatchesAreDropped(t *testing.T) {
 	}
 }
 
-func TestEndOfALog(t *testing.T) {
+func TestReadAtEndOfLog(t *testing.T) {
 	closed, dropped := newLog(5*batchBytes, 10), newLog(5*batchBytes, 10)
 	why := errors.New("closed")
 	for _, l := range []*Log[payload]{closed, dropped} {
@@ -172,9 +172,9 @@ func TestDropped(t *testing.T) {
 	}
 }
 
-// TestPlacesPinNothing keeps places and a batch of a growing log, and checks that the garbage collector frees the
+// TestPlacesDoNotRetainChanges keeps places and a batch of a growing log, and checks that the garbage collector frees the
 // dropped changes.
-func TestPlacesPinNothing(t *testing.T) {
+func TestPlacesDoNotRetainChanges(t *testing.T) {
 	l := newLog(2*batchBytes, 0)
 	held := []*Place[payload]{l.End()}
 	var batch *Batch[payload]

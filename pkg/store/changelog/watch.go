@@ -32,8 +32,8 @@ func NewEvents(head store.Revision, limit int) *Events {
 // valueBytes is the size of an event's key and values.
 func valueBytes(ev *store.Event) int { return len(ev.Key) + len(ev.Value) + len(ev.Prev) }
 
-// Past is a driver's storage of older changes.
-type Past interface {
+// Storage is a driver's storage of older changes.
+type Storage interface {
 	// Scan calls yield for each change after revision from and up to revision to, inclusive, of a key that starts with
 	// prefix, in any order, until yield returns false. It reads keys only.
 	Scan(ctx context.Context, prefix string, from, to store.Revision, yield func(key string, rev store.Revision) bool) error
@@ -46,7 +46,7 @@ type Past interface {
 // Watch implements the Watch of a store: it yields the changes after revision from of keys that start with prefix. It
 // reads the changes that log has dropped from past, in chunks of bounded size. It ends with store.ErrCompacted when
 // changes are gone, or too many.
-func Watch(ctx context.Context, log *Events, past Past, prefix string, from store.Revision) iter.Seq2[store.Batch, error] {
+func Watch(ctx context.Context, log *Events, past Storage, prefix string, from store.Revision) iter.Seq2[store.Batch, error] {
 	return func(yield func(store.Batch, error) bool) {
 		w := &watcher{log: log, past: past, prefix: prefix, seen: from, yield: yield}
 		if err := w.run(ctx); err != nil && !w.left {
@@ -58,7 +58,7 @@ func Watch(ctx context.Context, log *Events, past Past, prefix string, from stor
 // watcher is a running watch.
 type watcher struct {
 	log    *Events
-	past   Past
+	past   Storage
 	prefix string
 	seen   store.Revision // every change up to it has been yielded
 	idle   bool           // seen has been yielded

@@ -23,7 +23,7 @@ func testModel(t *testing.T, s store.Store) {
 	for w := range writers {
 		all.Go(func() { m.write(t, s, rand.New(rand.NewPCG(uint64(w), 1)), writesEach) })
 	}
-	seen := make([]*trail, watchers)
+	seen := make([]*watchLog, watchers)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var watching sync.WaitGroup
@@ -32,7 +32,7 @@ func testModel(t *testing.T, s store.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen[w] = &trail{from: store.Revision(rand.Uint64N(uint64(head) + 1)), upTo: make(chan store.Revision, 1)}
+		seen[w] = &watchLog{from: store.Revision(rand.Uint64N(uint64(head) + 1)), upTo: make(chan store.Revision, 1)}
 		watching.Go(func() { seen[w].follow(t, ctx, s) })
 	}
 	pages := make([]store.Page, lists)
@@ -134,14 +134,14 @@ func pagedList(t *testing.T, s store.Store) store.Page {
 	return all
 }
 
-// trail holds the events of one watch.
-type trail struct {
+// watchLog holds the events of one watch.
+type watchLog struct {
 	from   store.Revision
 	upTo   chan store.Revision
 	events []store.Event
 }
 
-func (tr *trail) follow(t *testing.T, ctx context.Context, s store.Store) {
+func (tr *watchLog) follow(t *testing.T, ctx context.Context, s store.Store) {
 	end := store.Revision(0)
 	for b, err := range s.Watch(ctx, "m/", tr.from) {
 		if err != nil {
@@ -159,7 +159,7 @@ func (tr *trail) follow(t *testing.T, ctx context.Context, s store.Store) {
 	}
 }
 
-func (tr *trail) check(t *testing.T, i int, order []store.Event, last store.Revision) {
+func (tr *watchLog) check(t *testing.T, i int, order []store.Event, last store.Revision) {
 	want := slices.Clone(order)
 	want = slices.DeleteFunc(want, func(ev store.Event) bool { return ev.Revision <= tr.from || ev.Revision > last })
 	if len(tr.events) != len(want) {

@@ -96,7 +96,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-func TestErrorsKeepTheirKind(t *testing.T) {
+func TestErrorsOverTheWire(t *testing.T) {
 	err := Failed(errors.Join(ErrRunning)).Err()
 	if !errors.Is(err, ErrRunning) || errors.Is(err, ErrNotFound) || err.Error() != ErrRunning.Error() {
 		t.Errorf("got %v", err)

@@ -31,7 +31,7 @@ func (r rights) Authorize(_ context.Context, a *stage.Attributes) (stage.Decisio
 	return stage.NoOpinion, "", nil
 }
 
-func whyNot(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
@@ -50,7 +50,7 @@ func TestAdminAccess(t *testing.T) {
 		meta := metav1.ObjectMeta{Name: "c", Namespace: namespace}
 		for _, obj := range []objects.Object{&resourcev1.ResourceClaim{ObjectMeta: meta, Spec: spec},
 			&resourcev1.ResourceClaimTemplate{ObjectMeta: meta, Spec: resourcev1.ResourceClaimTemplateSpec{Spec: spec}}} {
-			got := whyNot(p.Validate(t.Context(), create(deviceClaims, obj)))
+			got := errorText(p.Validate(t.Context(), create(deviceClaims, obj)))
 			if allowed && got != "" || !allowed && !strings.Contains(got, want) {
 				t.Errorf("%T in %s: %q", obj, namespace, got)
 			}
@@ -106,7 +106,7 @@ func TestResourceClaimStatusPermissions(t *testing.T) {
 			now.Status = c.now
 			a := update(now)
 			a.Old = old
-			got := whyNot(deviceAccess{newReader(), []stage.Authorizer{c.may}}.Validate(t.Context(), a))
+			got := errorText(deviceAccess{newReader(), []stage.Authorizer{c.may}}.Validate(t.Context(), a))
 			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}

@@ -167,7 +167,7 @@ func (n nodeRestriction) audience(ctx context.Context, a *stage.Admission, pod *
 	default:
 		return forbid(a, "node may only request 0 or 1 audiences")
 	}
-	ok, err := n.forAudience(ctx, pod, wanted)
+	ok, err := n.needsTokenFor(ctx, pod, wanted)
 	if ok {
 		return nil
 	}
@@ -187,8 +187,8 @@ func (n nodeRestriction) audience(ctx context.Context, a *stage.Admission, pod *
 	return forbid(a, "audience %q not found in pod spec volume, %s is not authorized to request tokens for this audience", wanted, a.User.GetName())
 }
 
-// forAudience reports whether a volume of the pod needs a token for the audience.
-func (n nodeRestriction) forAudience(ctx context.Context, pod *corev1.Pod, audience string) (bool, error) {
+// needsTokenFor reports whether a volume of the pod needs a token for the audience.
+func (n nodeRestriction) needsTokenFor(ctx context.Context, pod *corev1.Pod, audience string) (bool, error) {
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -202,7 +202,7 @@ func (n nodeRestriction) forAudience(ctx context.Context, pod *corev1.Pod, audie
 		driver, err := n.driverOf(ctx, pod, v)
 		if err == nil && driver != "" {
 			var ok bool
-			if ok, err = n.driverAsks(ctx, driver, audience); ok {
+			if ok, err = n.driverRequestsToken(ctx, driver, audience); ok {
 				return true, nil
 			}
 		}
@@ -241,7 +241,7 @@ func (n nodeRestriction) driverOf(ctx context.Context, pod *corev1.Pod, v *corev
 	return "", nil
 }
 
-func (n nodeRestriction) driverAsks(ctx context.Context, driver, audience string) (bool, error) {
+func (n nodeRestriction) driverRequestsToken(ctx context.Context, driver, audience string) (bool, error) {
 	obj, err := n.reader.Get(ctx, csiDrivers, objects.Key{Name: driver})
 	if err != nil {
 		return false, err

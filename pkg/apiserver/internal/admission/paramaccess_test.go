@@ -13,10 +13,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// readsConfigMaps is an authorizer that allows reading ConfigMaps only.
-type readsConfigMaps struct{}
+// configMapReader is an authorizer that allows reading ConfigMaps only.
+type configMapReader struct{}
 
-func (readsConfigMaps) Authorize(_ context.Context, a *stage.Attributes) (stage.Decision, string, error) {
+func (configMapReader) Authorize(_ context.Context, a *stage.Attributes) (stage.Decision, string, error) {
 	if a.Verb == "get" && a.GVR.GroupResource() == (schema.GroupResource{Resource: "configmaps"}) {
 		return stage.Allow, "", nil
 	}
@@ -31,7 +31,7 @@ func TestParamAccess(t *testing.T) {
 		}
 		return p
 	}
-	plugin := paramAccess{[]stage.Authorizer{readsConfigMaps{}}, func(k schema.GroupVersionKind) (*objects.Resource, *objects.VersionOf) {
+	plugin := paramAccess{[]stage.Authorizer{configMapReader{}}, func(k schema.GroupVersionKind) (*objects.Resource, *objects.VersionOf) {
 		return map[string]*objects.Resource{
 			"ConfigMap": {Names: objects.Names{Version: "v1", Kind: "ConfigMap", Plural: "configmaps"}},
 			"Secret":    {Names: objects.Names{Version: "v1", Kind: "Secret", Plural: "secrets"}},

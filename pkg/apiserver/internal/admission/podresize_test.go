@@ -105,7 +105,7 @@ func TestNodeDeclaredFeatures(t *testing.T) {
 	}
 }
 
-func TestEphemeralContainersOfStrictAccounts(t *testing.T) {
+func TestEphemeralContainersWithEnforcedSecrets(t *testing.T) {
 	reading := func(account, secret string) *corev1.Pod {
 		return newPod(func(p *corev1.Pod) {
 			p.Spec.ServiceAccountName = account
@@ -124,7 +124,7 @@ func TestEphemeralContainersOfStrictAccounts(t *testing.T) {
 	}
 }
 
-func TestWidestTolerations(t *testing.T) {
+func TestMergedTolerations(t *testing.T) {
 	minute, hour := int64(60), int64(3600)
 	any := corev1.Toleration{Operator: corev1.TolerationOpExists}
 	key := corev1.Toleration{Key: "k", Operator: corev1.TolerationOpExists}
@@ -145,7 +145,7 @@ func TestWidestTolerations(t *testing.T) {
 		"without operator": {[]corev1.Toleration{unsaid, one}, []corev1.Toleration{unsaid}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := widest(c.all)
+			got := mergeTolerations(c.all)
 			if len(got) != len(c.want) {
 				t.Fatalf("got %v, want %v", got, c.want)
 			}

@@ -45,7 +45,7 @@ type quotaRequest struct {
 	evaluator quota.Evaluator
 	adds      map[string]corev1.ResourceList // what the current try adds, by quota
 	charged   map[string]corev1.ResourceList // what it has added to the stored quotas, by quota
-	givesBack bool                           // the request subtracts all of charged instead of charging
+	releases  bool                           // the request subtracts all of charged instead of charging
 	err       error
 	done      chan struct{} // closed when err and charged are final
 }
@@ -83,17 +83,17 @@ func (q resourceQuota) Reserve(ctx context.Context, a *stage.Admission, tx *stag
 		a: a, evaluator: evaluator, adds: map[string]corev1.ResourceList{}, charged: map[string]corev1.ResourceList{},
 		done: make(chan struct{}),
 	}
-	tx.OnRollback(func(ctx context.Context) { q.giveBack(ctx, r) }) // before the charge, which may fail halfway or panic
+	tx.OnRollback(func(ctx context.Context) { q.release(ctx, r) }) // before the charge, which may fail halfway or panic
 	q.check(ctx, r)
 	return r.err
 }
 
-// giveBack subtracts what r has charged from the quotas.
-func (q resourceQuota) giveBack(ctx context.Context, r *quotaRequest) {
+// release subtracts what r has charged from the quotas.
+func (q resourceQuota) release(ctx context.Context, r *quotaRequest) {
 	if len(r.charged) == 0 {
 		return
 	}
-	back := &quotaRequest{a: r.a, charged: r.charged, givesBack: true, done: make(chan struct{})}
+	back := &quotaRequest{a: r.a, charged: r.charged, releases: true, done: make(chan struct{})}
 	if q.check(ctx, back); back.err != nil { // the controller corrects the quota when it counts again
 		slog.WarnContext(ctx, "release quota", "namespace", r.a.Namespace, "err", back.err)
 	}
@@ -217,7 +217,7 @@ func (q resourceQuota) write(ctx context.Context, quotas []*corev1.ResourceQuota
 // add adds what a request uses to the quotas, or subtracts what it releases. A dry run only checks whether the object
 // fits.
 func (q resourceQuota) add(quotas []*corev1.ResourceQuota, r *quotaRequest) error {
-	if r.givesBack {
+	if r.releases {
 		subtract(quotas, r.charged)
 		return nil
 	}

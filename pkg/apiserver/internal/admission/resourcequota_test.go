@@ -73,8 +73,8 @@ func quotaPanic(t *testing.T) {
 	}
 }
 
-// TestQuotaGivenBack charges two quotas. When the update of the second one fails, the charge of the first is released.
-func TestQuotaGivenBack(t *testing.T) {
+// TestQuotaIsReleased charges two quotas. When the update of the second one fails, the charge of the first is released.
+func TestQuotaIsReleased(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		fail func() error // instead of the update of the second quota

@@ -44,14 +44,14 @@ func (r runtimeClass) Mutate(ctx context.Context, a *stage.Admission) error {
 	if len(class.Scheduling.NodeSelector) > 0 {
 		pod.Spec.NodeSelector = merged(pod.Spec.NodeSelector, class.Scheduling.NodeSelector)
 	}
-	pod.Spec.Tolerations = widest(slices.Concat(pod.Spec.Tolerations, class.DeepCopy().Scheduling.Tolerations))
+	pod.Spec.Tolerations = mergeTolerations(slices.Concat(pod.Spec.Tolerations, class.DeepCopy().Scheduling.Tolerations))
 	return nil
 }
 
 const otherOverhead = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
 
-// widest returns the tolerations that no other one includes, and the first of equal ones.
-func widest(all []corev1.Toleration) []corev1.Toleration {
+// mergeTolerations returns the tolerations that no other one includes, and the first of equal ones.
+func mergeTolerations(all []corev1.Toleration) []corev1.Toleration {
 	var out []corev1.Toleration
 	for i, t := range all {
 		has := func(other corev1.Toleration) bool {

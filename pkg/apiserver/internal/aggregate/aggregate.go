@@ -104,7 +104,7 @@ func (x *Extensions) read(ctx context.Context) (*table, error) {
 	x.now.Store(t)
 	old.close(t)
 	if len(t.byGV) > 0 {
-		x.poke()
+		x.notify()
 	}
 	return t, nil
 }
@@ -131,8 +131,8 @@ func (t *table) close(next *table) {
 	}
 }
 
-// poke makes Run check for extensions.
-func (x *Extensions) poke() {
+// notify makes Run check for extensions.
+func (x *Extensions) notify() {
 	select {
 	case x.wake <- struct{}{}:
 	default:
@@ -150,7 +150,7 @@ func (x *Extensions) Changed(ctx context.Context) error {
 		if condition(e.service) != nil {
 			continue
 		}
-		if c := e.look(ctx); c != nil {
+		if c := e.checkService(ctx); c != nil {
 			if err := x.store(ctx, e.service, c); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 				return err
 			}

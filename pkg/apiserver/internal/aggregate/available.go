@@ -45,8 +45,8 @@ const (
 // endpointsNotFound is the reason for a Service without endpoints and ready pods.
 const endpointsNotFound = "EndpointsNotFound"
 
-// look returns the condition of an extension whose Service is missing or has no endpoints or port; nil if it has all.
-func (e *extension) look(ctx context.Context) *apiregistrationv1.APIServiceCondition {
+// checkService returns the condition of an extension whose Service is missing or has no endpoints or port; nil if it has all.
+func (e *extension) checkService(ctx context.Context) *apiregistrationv1.APIServiceCondition {
 	reader, key, port := e.link.x.config.Reader, e.link.service, e.link.port
 	obj, err := reader.Get(ctx, services, key)
 	s, ok := obj.(*corev1.Service)
@@ -84,8 +84,8 @@ func anyReady(all []*discoveryv1.EndpointSlice, port string) bool {
 	})
 }
 
-// more is the number of further concurrent requests to an extension that does not respond. One response suffices.
-const more = 4
+// furtherAttempts is the number of further concurrent requests to an extension that does not respond. One response suffices.
+const furtherAttempts = 4
 
 // try requests the discovery document of the extension's group-version.
 func (e *extension) try(ctx context.Context) error {
@@ -93,11 +93,11 @@ func (e *extension) try(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	results := make(chan error, more)
-	for range more {
+	results := make(chan error, furtherAttempts)
+	for range furtherAttempts {
 		go func() { results <- e.check(ctx) }() // ends with its request
 	}
-	for range more {
+	for range furtherAttempts {
 		if err = <-results; err == nil {
 			return nil
 		}
@@ -126,8 +126,8 @@ func (e *extension) check(ctx context.Context) error {
 	return nil
 }
 
-// itself is the user of the server's own requests to extensions.
-var itself = &user.DefaultInfo{Name: "system:kube-aggregator", Groups: []string{user.SystemPrivilegedGroup}}
+// aggregatorUser is the user of the server's own requests to extensions.
+var aggregatorUser = &user.DefaultInfo{Name: "system:kube-aggregator", Groups: []string{user.SystemPrivilegedGroup}}
 
 // get sends one of the server's own requests.
 func (l *link) get(ctx context.Context, path string, header http.Header) (*http.Response, error) {
@@ -143,7 +143,7 @@ func (l *link) get(ctx context.Context, path string, header http.Header) (*http.
 	for name, values := range header {
 		req.Header[name] = values
 	}
-	transport.SetAuthProxyHeaders(req, itself.Name, "", itself.Groups, nil)
+	transport.SetAuthProxyHeaders(req, aggregatorUser.Name, "", aggregatorUser.Groups, nil)
 	return l.client().Do(req)
 }
 

@@ -70,8 +70,8 @@ func (e *extension) discover(ctx context.Context) error {
 	return err
 }
 
-// lost records a failed request and marks the discovery document as stale. It returns the delay of the next attempt.
-func (l *link) lost() time.Duration {
+// recordFailure records a failed request and marks the discovery document as stale. It returns the delay of the next attempt.
+func (l *link) recordFailure() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.known.stale = true
@@ -80,8 +80,8 @@ func (l *link) lost() time.Duration {
 	return min(firstRetry<<(l.fails-1), checkEvery)
 }
 
-// found records a successful request.
-func (l *link) found() {
+// recordSuccess records a successful request.
+func (l *link) recordSuccess() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fails = 0

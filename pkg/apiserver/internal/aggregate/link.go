@@ -48,7 +48,7 @@ type link struct {
 	fails int   // consecutive failed requests
 
 	describing sync.Mutex // held while its OpenAPI documents are fetched
-	openapi    described
+	openapi    openAPICache
 }
 
 var services = schema.GroupResource{Resource: "services"}

@@ -22,9 +22,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/openapi"
 )
 
-// described holds the OpenAPI documents of an extension. They are fetched on demand, and again once they are too
+// openAPICache holds the OpenAPI documents of an extension. They are fetched on demand, and again once they are too
 // old.
-type described struct {
+type openAPICache struct {
 	index time.Time // when its OpenAPI v3 index was fetched; zero: never
 	link  string
 	old   bool // it does not serve OpenAPI v3
@@ -105,7 +105,7 @@ func (e *extension) describe(ctx context.Context, gv schema.GroupVersion, v2 boo
 }
 
 // fetchIndex fetches the OpenAPI v3 index.
-func (l *link) fetchIndex(ctx context.Context, gv schema.GroupVersion, d *described) error {
+func (l *link) fetchIndex(ctx context.Context, gv schema.GroupVersion, d *openAPICache) error {
 	resp, err := l.get(ctx, "/openapi/v3", http.Header{"Accept": {"application/json"}})
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (l *link) fetchIndex(ctx context.Context, gv schema.GroupVersion, d *descri
 }
 
 // fetchSwagger fetches the OpenAPI v2 document and keeps the part of the version.
-func (l *link) fetchSwagger(ctx context.Context, gv schema.GroupVersion, d *described) error {
+func (l *link) fetchSwagger(ctx context.Context, gv schema.GroupVersion, d *openAPICache) error {
 	header := http.Header{"Accept": {"application/json"}}
 	if d.etag != "" {
 		header.Set("If-None-Match", d.etag)

@@ -23,7 +23,7 @@ const ownTimeout = 5 * time.Second
 type Requester struct {
 	User    user.Info
 	AuditID string
-	Late    func(w http.ResponseWriter, r *http.Request) // writes the response of a timed-out request
+	Timeout func(w http.ResponseWriter, r *http.Request) // writes the response of a timed-out request
 }
 
 // unavailable is the message while an extension is not available.
@@ -58,7 +58,7 @@ func (e *extension) serve(w http.ResponseWriter, r *http.Request, client Request
 		out.Header.Set("Audit-Id", client.AuditID)
 	}
 	transport.SetAuthProxyHeaders(out, client.User.GetName(), client.User.GetUID(), client.User.GetGroups(), client.User.GetExtra())
-	h := utilproxy.NewUpgradeAwareHandler(location, e.link.transport, true, false, proxyError{r, client.Late})
+	h := utilproxy.NewUpgradeAwareHandler(location, e.link.transport, true, false, proxyError{r, client.Timeout})
 	h.RejectForwardingRedirects = true
 	h.ServeHTTP(backend.Hijackable(w), out)
 }

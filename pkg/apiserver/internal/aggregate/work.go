@@ -57,9 +57,9 @@ func (x *Extensions) work(ctx context.Context) {
 		Sources: []reconcile.Source{
 			reconcile.Watch(client.CacheOf[*apiregistrationv1.APIService](caches, apiregistrationv1.SchemeGroupVersion.WithResource(apiServices.Resource))),
 			reconcile.Map(client.CacheOf[*corev1.Service](caches, client.Services), func(c client.Change[*corev1.Service]) []objects.Key {
-				return x.behind(c.Key())
+				return x.apiServicesOf(c.Key())
 			}),
-			reconcile.Map(client.CacheOf[*discoveryv1.EndpointSlice](caches, discoveryv1.SchemeGroupVersion.WithResource("endpointslices")), x.ofSlice),
+			reconcile.Map(client.CacheOf[*discoveryv1.EndpointSlice](caches, discoveryv1.SchemeGroupVersion.WithResource("endpointslices")), x.apiServicesOfSlice),
 		},
 		Reconcile: func(ctx context.Context, key objects.Key) (time.Duration, error) {
 			after, err := x.reconcile(ctx, key.Name)
@@ -77,20 +77,20 @@ func (x *Extensions) work(ctx context.Context) {
 	}()
 	_ = loop.Run(ctx, x.config.Clock) // returns only when ctx ends
 	<-filled
-	x.poke() // for an extension that was created meanwhile
+	x.notify() // for an extension that was created meanwhile
 }
 
-// ofSlice returns the APIServices whose Service an EndpointSlice belongs to.
-func (x *Extensions) ofSlice(c client.Change[*discoveryv1.EndpointSlice]) []objects.Key {
+// apiServicesOfSlice returns the APIServices whose Service an EndpointSlice belongs to.
+func (x *Extensions) apiServicesOfSlice(c client.Change[*discoveryv1.EndpointSlice]) []objects.Key {
 	slice := c.New
 	if c.Deleted() {
 		slice = c.Old
 	}
-	return x.behind(objects.Key{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]})
+	return x.apiServicesOf(objects.Key{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]})
 }
 
-// behind returns the APIServices that name a Service.
-func (x *Extensions) behind(service objects.Key) []objects.Key {
+// apiServicesOf returns the APIServices that name a Service.
+func (x *Extensions) apiServicesOf(service objects.Key) []objects.Key {
 	var out []objects.Key
 	if t := x.now.Load(); t != nil {
 		for _, e := range t.byGV {
@@ -127,9 +127,9 @@ func (x *Extensions) reconcile(ctx context.Context, name string) (time.Duration,
 		return 0, nil
 	}
 	e = &extension{s, e.link}
-	found := e.look(ctx)
+	found := e.checkService(ctx)
 	if found != nil {
-		e.link.lost()
+		e.link.recordFailure()
 		after := checkEvery
 		if found.Reason == endpointsNotFound {
 			after = podsEvery
@@ -137,14 +137,14 @@ func (x *Extensions) reconcile(ctx context.Context, name string) (time.Duration,
 		return after, x.store(ctx, s, found)
 	}
 	if err := e.try(ctx); err != nil {
-		return e.link.lost(), x.store(ctx, s, outcome(no, "FailedDiscoveryCheck", "%v", err))
+		return e.link.recordFailure(), x.store(ctx, s, outcome(no, "FailedDiscoveryCheck", "%v", err))
 	}
 	after := checkEvery
 	if err := e.discover(ctx); err != nil { // before the condition becomes true
 		slog.DebugContext(ctx, "fetch discovery of an extension server", "name", name, "err", err)
-		after = e.link.lost()
+		after = e.link.recordFailure()
 	} else {
-		e.link.found()
+		e.link.recordSuccess()
 	}
 	return after, x.store(ctx, s, outcome(yes, "Passed", "all checks passed"))
 }

@@ -77,14 +77,14 @@ func recorded(e *Entry, req *verbs.Request, body verbs.Body) verbs.Body {
 	return func() (runtime.Object, error) {
 		obj, err := body()
 		if err == nil {
-			carried(e, req, obj)
+			recordRequest(e, req, obj)
 		}
 		return obj, err
 	}
 }
 
-// carried records the object of a request.
-func carried(e *Entry, req *verbs.Request, obj runtime.Object) {
+// recordRequest records the object of a request.
+func recordRequest(e *Entry, req *verbs.Request, obj runtime.Object) {
 	about, _ := obj.(metav1.Object)
 	e.SetRequest(about, func() ([]byte, error) {
 		o, ok := obj.(objects.Object)
@@ -123,23 +123,23 @@ func failure(e *Entry, err error) {
 	}
 }
 
-func shown(e *Entry, req *verbs.Request, it *cache.Item) {
+func recordItem(e *Entry, req *verbs.Request, it *cache.Item) {
 	if e.NeedsResponse() {
 		e.SetResponse(codec.KindOf(req).Encode(e.Trim(it), codec.JSON))
 	}
 }
 
-// read and wrote record the response of an in-process request. Over HTTP the response is recorded where it is written.
-func read(e *Entry, req *verbs.Request, it *cache.Item, err error) {
+// recordRead and recordWrite record the response of an in-process request. Over HTTP the response is recorded where it is written.
+func recordRead(e *Entry, req *verbs.Request, it *cache.Item, err error) {
 	if err != nil {
 		failure(e, err)
 		return
 	}
 	e.Code(http.StatusOK)
-	shown(e, req, it)
+	recordItem(e, req, it)
 }
 
-func listed(e *Entry, req *verbs.Request, l verbs.Listing, err error) {
+func recordList(e *Entry, req *verbs.Request, l verbs.Listing, err error) {
 	if err != nil {
 		failure(e, err)
 		return
@@ -157,7 +157,7 @@ func listed(e *Entry, req *verbs.Request, l verbs.Listing, err error) {
 	e.SetResponse(bytes.TrimSpace(body), err)
 }
 
-func wrote(e *Entry, req *verbs.Request, out verbs.Result, err error) {
+func recordWrite(e *Entry, req *verbs.Request, out verbs.Result, err error) {
 	if err != nil {
 		failure(e, err)
 		return
@@ -172,7 +172,7 @@ func wrote(e *Entry, req *verbs.Request, out verbs.Result, err error) {
 	e.Code(code)
 	switch {
 	case out.Item != nil:
-		shown(e, req, out.Item)
+		recordItem(e, req, out.Item)
 	case out.Other != nil && e.NeedsResponse():
 		gvk := out.Other.GetObjectKind().GroupVersionKind()
 		if gvk.Empty() {
@@ -189,7 +189,7 @@ func (x audited) Get(ctx context.Context, req *verbs.Request, opts *metav1.GetOp
 	e, end := x.begin(req)
 	defer end()
 	it, err := x.API.Get(ctx, req, opts)
-	read(e, req, it, err)
+	recordRead(e, req, it, err)
 	return it, err
 }
 
@@ -200,7 +200,7 @@ func (x audited) List(ctx context.Context, req *verbs.Request, opts *metav1.List
 	e, end := x.begin(req)
 	defer end()
 	l, err := x.API.List(ctx, req, opts)
-	listed(e, req, l, err)
+	recordList(e, req, l, err)
 	return l, err
 }
 
@@ -260,7 +260,7 @@ func (x audited) DeleteCollection(ctx context.Context, req *verbs.Request, opts 
 	deleting(e, opts)
 	l, err := x.API.DeleteCollection(ctx, req, opts, list)
 	if here {
-		listed(e, req, l, err)
+		recordList(e, req, l, err)
 	}
 	return l, err
 }
@@ -272,7 +272,7 @@ func (x audited) write(req *verbs.Request, do func(*Entry) (verbs.Result, error)
 	defer end()
 	out, err := do(e)
 	if here {
-		wrote(e, req, out, err)
+		recordWrite(e, req, out, err)
 	}
 	return out, err
 }

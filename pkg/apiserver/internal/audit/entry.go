@@ -30,12 +30,12 @@ type Entry struct {
 	responseTaken bool // NeedsResponse returned true: the response will be recorded
 }
 
-// maxAgent bounds the length of a recorded user agent, in bytes.
-const maxAgent = 1024
+// maxUserAgent bounds the length of a recorded user agent, in bytes.
+const maxUserAgent = 1024
 
 func (r Request) event(level auditv1.Level) auditv1.Event {
-	if len(r.UserAgent) > maxAgent {
-		r.UserAgent = r.UserAgent[:maxAgent] + "...TRUNCATED"
+	if len(r.UserAgent) > maxUserAgent {
+		r.UserAgent = r.UserAgent[:maxUserAgent] + "...TRUNCATED"
 	}
 	e := auditv1.Event{
 		TypeMeta: metav1.TypeMeta{APIVersion: auditv1.SchemeGroupVersion.String(), Kind: "Event"},

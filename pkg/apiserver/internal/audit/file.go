@@ -15,7 +15,7 @@ const stdout = "-"
 // openFile opens the log's file. Only its owner may read it.
 func openFile(cfg Config) (io.WriteCloser, error) {
 	if cfg.Path == stdout {
-		return kept{os.Stdout}, nil
+		return nopCloser{os.Stdout}, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the audit log: %w", err)
@@ -30,7 +30,7 @@ func openFile(cfg Config) (io.WriteCloser, error) {
 	return &lumberjack.Logger{Filename: cfg.Path, MaxSize: cfg.MaxSize, MaxBackups: cfg.MaxBackups, MaxAge: cfg.MaxAge}, nil
 }
 
-// kept is a writer whose Close does nothing.
-type kept struct{ io.Writer }
+// nopCloser is a writer whose Close does nothing.
+type nopCloser struct{ io.Writer }
 
-func (kept) Close() error { return nil }
+func (nopCloser) Close() error { return nil }

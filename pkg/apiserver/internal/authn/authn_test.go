@@ -145,7 +145,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-func TestARememberedCertificateStillExpires(t *testing.T) {
+func TestCachedCertificateExpires(t *testing.T) {
 	ca := newAuthority(t, nil)
 	clk := clocktesting.NewFakeClock(start)
 	a := New(Config{Clients: pool(ca), Clock: clk})
@@ -159,7 +159,7 @@ func TestARememberedCertificateStillExpires(t *testing.T) {
 	}
 }
 
-func TestRememberedCertificatesAreBounded(t *testing.T) {
+func TestCertificateCacheIsBounded(t *testing.T) {
 	ca := newAuthority(t, nil)
 	c := newCertificates(pool(ca), clocktesting.NewFakeClock(start))
 	for i := range maxKnown {

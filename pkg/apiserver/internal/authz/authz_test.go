@@ -28,10 +28,10 @@ func known(name string, groups ...string) user.Info {
 	return &user.DefaultInfo{Name: name, Groups: append(groups, user.AllAuthenticated)}
 }
 
-var stranger = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
+var anonymous = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
 
-// ask parses attributes from "VERB GROUP:RESOURCE/SUB NAMESPACE/NAME" or "VERB /path". The core group is "".
-func ask(info user.Info, line string) *stage.Attributes {
+// attributes parses attributes from "VERB GROUP:RESOURCE/SUB NAMESPACE/NAME" or "VERB /path". The core group is "".
+func attributes(info user.Info, line string) *stage.Attributes {
 	words := strings.Fields(line)
 	a := &stage.Attributes{User: info, Verb: words[0]}
 	if strings.HasPrefix(words[1], "/") {
@@ -60,12 +60,12 @@ func TestMessages(t *testing.T) {
 		{alice, "get :nodes /n", `nodes "n" is forbidden: User "alice" cannot get resource "nodes" in API group "" at the cluster scope`},
 		{alice, "get :pods/log ns/x", `pods "x" is forbidden: User "alice" cannot get resource "pods/log" in API group "" in the namespace "ns"`},
 		{alice, "update apps:deployments/scale ns/x", `deployments.apps "x" is forbidden: User "alice" cannot update resource "deployments/scale" in API group "apps" in the namespace "ns"`},
-		{stranger, "get /", `forbidden: User "system:anonymous" cannot get path "/"`},
+		{anonymous, "get /", `forbidden: User "system:anonymous" cannot get path "/"`},
 		{alice, "get /metrics", `forbidden: User "alice" cannot get path "/metrics"`},
 		{known("<b>"), "list :pods", `pods is forbidden: User "&lt;b&gt;" cannot list resource "pods" in API group "" at the cluster scope`},
 		{nil, "list :pods", `pods is forbidden: User "" cannot list resource "pods" in API group "" at the cluster scope`},
 	} {
-		err := Check(t.Context(), New(stagetest.NewReader(), unchanged), ask(c.info, c.line))
+		err := Check(t.Context(), New(stagetest.NewReader(), unchanged), attributes(c.info, c.line))
 		if err == nil || err.Error() != c.want || !apierrors.IsForbidden(err) {
 			t.Errorf("%s: got %v, want %s", c.line, err, c.want)
 		}
@@ -143,16 +143,16 @@ func TestRoles(t *testing.T) {
 	}{
 		{master, "delete any:thing x/y", true},
 		{master, "post /anything", true},
-		{stranger, "get /healthz", true},
-		{stranger, "get /livez", true},
-		{stranger, "get /readyz", true},
-		{stranger, "get /version", true},
-		{stranger, "get /version/", true},
-		{stranger, "post /version", false},
-		{stranger, "get /healthz/etcd", false},
-		{stranger, "get /api", false},
-		{stranger, "get /metrics", false},
-		{stranger, "list :pods", false},
+		{anonymous, "get /healthz", true},
+		{anonymous, "get /livez", true},
+		{anonymous, "get /readyz", true},
+		{anonymous, "get /version", true},
+		{anonymous, "get /version/", true},
+		{anonymous, "post /version", false},
+		{anonymous, "get /healthz/etcd", false},
+		{anonymous, "get /api", false},
+		{anonymous, "get /metrics", false},
+		{anonymous, "list :pods", false},
 		{known("alice"), "get /api", true},
 		{known("alice"), "get /apis/apps/v1", true},
 		{known("alice"), "get /openapi/v3/apis/apps/v1", true},
@@ -213,7 +213,7 @@ func TestRoles(t *testing.T) {
 		{account("endpointslice-controller"), "create events.k8s.io:events ns/", true},
 		{known(tokens.Username("default", "replicaset-controller")), "create :pods ns/", false},
 	} {
-		err := Check(t.Context(), New(stagetest.NewReader(), unchanged), ask(c.info, c.line))
+		err := Check(t.Context(), New(stagetest.NewReader(), unchanged), attributes(c.info, c.line))
 		if (err == nil) != c.want {
 			t.Errorf("%s: %s: allowed %v, want %v", c.info.GetName(), c.line, err == nil, c.want)
 		}
@@ -228,7 +228,7 @@ func TestReasonNamesTheBinding(t *testing.T) {
 		"update coordination.k8s.io:leasecandidates kube-system/x": `RBAC: allowed by ClusterRoleBinding "system:kube-scheduler" of ClusterRole "system:kube-scheduler" to User "system:kube-scheduler"`,
 		"update coordination.k8s.io:leases kube-system/x":          `RBAC: allowed by RoleBinding "system::leader-locking-kube-scheduler/kube-system" of Role "system::leader-locking-kube-scheduler" to User "system:kube-scheduler"`,
 	} {
-		if _, got, _ := z.Authorize(t.Context(), ask(known(user.KubeScheduler), line)); got != want {
+		if _, got, _ := z.Authorize(t.Context(), attributes(known(user.KubeScheduler), line)); got != want {
 			t.Errorf("%s: %s, want %s", line, got, want)
 		}
 	}
@@ -262,13 +262,13 @@ func TestRuleMatching(t *testing.T) {
 		{paths("get", "*"), "get /a", true},
 		{paths("get", "*"), "get :pods ns/x", false},
 	} {
-		if got := Allowed([]rbacv1.PolicyRule{c.rule}, ask(known("x"), c.line)); got != c.want {
+		if got := Allowed([]rbacv1.PolicyRule{c.rule}, attributes(known("x"), c.line)); got != c.want {
 			t.Errorf("%v: %s: %v", c.rule, c.line, got)
 		}
 	}
 }
 
-func TestGrantsOfANamespace(t *testing.T) {
+func TestGrantInNamespace(t *testing.T) {
 	x := NewIndex()
 	grant := Grant{Namespace: "a", Rules: []rbacv1.PolicyRule{on("*", "*", "*"), paths("*", "*")}}
 	x.Add(rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"}, "a", grant)
@@ -276,13 +276,13 @@ func TestGrantsOfANamespace(t *testing.T) {
 	x.Add(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: "sa"}, "a", grant)
 	for _, info := range []user.Info{known("alice"), known("bob", "dev"), known(tokens.Username("a", "sa"))} {
 		for line, want := range map[string]bool{"get :pods a/x": true, "get :pods b/x": false, "list :pods": false, "get /api": false} {
-			d, _, _ := Rules{x}.Authorize(t.Context(), ask(info, line))
+			d, _, _ := Rules{x}.Authorize(t.Context(), attributes(info, line))
 			if (d == stage.Allow) != want {
 				t.Errorf("%s: %s: %v", info.GetName(), line, d)
 			}
 		}
 	}
-	if d, _, _ := (Rules{x}).Authorize(t.Context(), ask(known("carol"), "get :pods a/x")); d != stage.NoOpinion {
+	if d, _, _ := (Rules{x}).Authorize(t.Context(), attributes(known("carol"), "get :pods a/x")); d != stage.NoOpinion {
 		t.Error("another user is allowed")
 	}
 }
@@ -312,7 +312,7 @@ func TestDecide(t *testing.T) {
 		"one that fails": {[]stage.Authorizer{fixed{err: bad}, fixed{decision: stage.Allow}}, stage.Allow, "", false},
 		"all fail":       {[]stage.Authorizer{fixed{err: bad}}, stage.NoOpinion, "", true},
 	} {
-		d, reason, err := Decide(t.Context(), c.list, ask(known("x"), "get :pods"))
+		d, reason, err := Decide(t.Context(), c.list, attributes(known("x"), "get :pods"))
 		if d != c.want || reason != c.reason || (err != nil) != c.err {
 			t.Errorf("%s: %v %q %v", name, d, reason, err)
 		}
@@ -322,11 +322,11 @@ func TestDecide(t *testing.T) {
 func BenchmarkDecision(b *testing.B) {
 	list := New(stagetest.NewReader(), unchanged)
 	for name, a := range map[string]*stage.Attributes{
-		"masters":    ask(known("admin", user.SystemPrivilegedGroup), "create :pods ns/"),
-		"scheduler":  ask(known(user.KubeScheduler), "create :pods/binding ns/x"),
-		"controller": ask(known(tokens.Username("kube-system", "replicaset-controller")), "create :pods ns/"),
-		"node":       ask(known("system:node:n1", user.NodesGroup), "patch :pods/status ns/x"),
-		"no grant":   ask(known("alice"), "get :pods ns/x"),
+		"masters":    attributes(known("admin", user.SystemPrivilegedGroup), "create :pods ns/"),
+		"scheduler":  attributes(known(user.KubeScheduler), "create :pods/binding ns/x"),
+		"controller": attributes(known(tokens.Username("kube-system", "replicaset-controller")), "create :pods ns/"),
+		"node":       attributes(known("system:node:n1", user.NodesGroup), "patch :pods/status ns/x"),
+		"no grant":   attributes(known("alice"), "get :pods ns/x"),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

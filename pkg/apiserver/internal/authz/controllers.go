@@ -208,7 +208,7 @@ func controllerRoles() []role {
 	}
 	list := make([]role, 0, len(table))
 	for name, rules := range table {
-		if !slices.Contains(silentControllers, name) {
+		if !slices.Contains(controllersWithoutEvents, name) {
 			rules = append(rules, events())
 		}
 		list = append(list, role{name: "system:controller:" + name, to: []string{"account " + name}, rules: rules})
@@ -216,7 +216,7 @@ func controllerRoles() []role {
 	return list
 }
 
-// silentControllers are the controllers that create no Events, and whose roles do not allow it.
-var silentControllers = []string{
+// controllersWithoutEvents are the controllers that create no Events, and whose roles do not allow it.
+var controllersWithoutEvents = []string{
 	"clusterrole-aggregation-controller", "legacy-service-account-token-cleaner", "namespace-controller", "pod-garbage-collector",
 }

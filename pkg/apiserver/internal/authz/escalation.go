@@ -40,20 +40,20 @@ func (e *Escalation) Mutate(ctx context.Context, a *stage.Admission) error {
 	if a.GVR.Group != rbacv1.GroupName || a.Subresource != "" || a.Object == nil || a.User == nil || slices.Contains(a.User.GetGroups(), user.SystemPrivilegedGroup) {
 		return nil
 	}
-	if a.Old != nil && onlyBookkeeping(a.Object, a.Old) {
+	if a.Old != nil && onlyGCFields(a.Object, a.Old) {
 		return nil
 	}
-	err := e.mayGive(ctx, a)
+	err := e.checkGrant(ctx, a)
 	if err == nil {
 		return nil
 	}
 	return apierrors.NewForbidden(a.GVR.GroupResource(), a.Object.GetName(), err)
 }
 
-func (e *Escalation) mayGive(ctx context.Context, a *stage.Admission) error {
+func (e *Escalation) checkGrant(ctx context.Context, a *stage.Admission) error {
 	switch obj := a.Object.(type) {
 	case *rbacv1.Role:
-		return e.mayWrite(ctx, a, obj.Rules)
+		return e.checkWrite(ctx, a, obj.Rules)
 	case *rbacv1.ClusterRole:
 		if aggregates(a.Object) || a.Old != nil && aggregates(a.Old) {
 			all := []rbacv1.PolicyRule{on("*", "*", "*"), paths("*", "*")}
@@ -62,11 +62,11 @@ func (e *Escalation) mayGive(ctx context.Context, a *stage.Admission) error {
 			}
 			return errors.New("must have cluster-admin privileges to use an aggregationRule")
 		}
-		return e.mayWrite(ctx, a, obj.Rules)
+		return e.checkWrite(ctx, a, obj.Rules)
 	case *rbacv1.RoleBinding:
-		return e.mayBind(ctx, a, obj.RoleRef)
+		return e.checkBind(ctx, a, obj.RoleRef)
 	case *rbacv1.ClusterRoleBinding:
-		return e.mayBind(ctx, a, obj.RoleRef)
+		return e.checkBind(ctx, a, obj.RoleRef)
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func aggregates(obj objects.Object) bool {
 	return ok && r.AggregationRule != nil
 }
 
-func (e *Escalation) mayWrite(ctx context.Context, a *stage.Admission, rules []rbacv1.PolicyRule) error {
+func (e *Escalation) checkWrite(ctx context.Context, a *stage.Admission, rules []rbacv1.PolicyRule) error {
 	if e.mayEscalate(ctx, a) {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (e *Escalation) mayEscalate(ctx context.Context, a *stage.Admission) bool {
 	return e.may(ctx, a, "escalate", a.GVR.Resource, name)
 }
 
-func (e *Escalation) mayBind(ctx context.Context, a *stage.Admission, ref rbacv1.RoleRef) error {
+func (e *Escalation) checkBind(ctx context.Context, a *stage.Admission, ref rbacv1.RoleRef) error {
 	resource := map[string]string{"ClusterRole": "clusterroles", "Role": "roles"}[ref.Kind]
 	if resource != "" && e.may(ctx, a, "bind", resource, ref.Name) {
 		return nil
@@ -186,8 +186,8 @@ func (s *RBAC) rulesOf(ctx context.Context, ref rbacv1.RoleRef, namespace string
 	return nil, fmt.Errorf("%T is no role", obj)
 }
 
-// onlyBookkeeping reports whether an update changes only what the garbage collector changes: owner references and finalizers.
-func onlyBookkeeping(obj, old objects.Object) bool {
+// onlyGCFields reports whether an update changes only what the garbage collector changes: owner references and finalizers.
+func onlyGCFields(obj, old objects.Object) bool {
 	was := old.DeepCopyObject().(objects.Object)
 	was.SetOwnerReferences(obj.GetOwnerReferences())
 	was.SetFinalizers(obj.GetFinalizers())

@@ -65,7 +65,7 @@ func (g *graph) reaches(ctx context.Context, node string, v vertex) (bool, error
 	for _, obj := range list {
 		pod, ok := obj.(*corev1.Pod)
 		if ok && needs(pod, p) {
-			g.remember(p, pod.Name)
+			g.cache(p, pod.Name)
 			return true, nil
 		}
 	}
@@ -130,7 +130,7 @@ func (g *graph) pod(ctx context.Context, namespace, name string) (*corev1.Pod, e
 	return pod, nil
 }
 
-func (g *graph) remember(p path, pod string) {
+func (g *graph) cache(p path, pod string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.paths) >= maxPaths {

@@ -27,8 +27,8 @@ func pod(name, node string, change func(*corev1.Pod)) *corev1.Pod {
 
 func local(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
 
-// everything makes the pod refer to an object in every possible way.
-func everything(p *corev1.Pod) {
+// allReferences makes the pod refer to an object in every possible way.
+func allReferences(p *corev1.Pod) {
 	claim := "claim"
 	p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{local("pull")}
 	p.Spec.InitContainers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{
@@ -63,7 +63,7 @@ func nodeReader() *stagetest.Reader {
 	r := stagetest.NewReader()
 	nothing := func(*corev1.Pod) {}
 	r.Put("pods",
-		pod("mine", "n1", everything),
+		pod("mine", "n1", allReferences),
 		pod("theirs", "n2", func(p *corev1.Pod) { p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{local("foreign")} }),
 		pod("pending", "", func(p *corev1.Pod) { p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{local("waiting")} }),
 		pod("mirror", "n1", func(p *corev1.Pod) {
@@ -195,7 +195,7 @@ func TestNode(t *testing.T) {
 		{"get apps:deployments ns/d", "", ""},
 		{"get /metrics", "", ""},
 	} {
-		a := ask(n1, c.line)
+		a := attributes(n1, c.line)
 		if c.fields != "" {
 			a.Fields = fields.ParseSelectorOrDie(c.fields)
 		}
@@ -227,11 +227,11 @@ func TestNodeIdentity(t *testing.T) {
 			t.Errorf("%v: %q %v", c.info, name, is)
 		}
 	}
-	d, reason, _ := newNode(nodeReader()).Authorize(t.Context(), ask(known("system:node:", user.NodesGroup), "get :pods ns/mine"))
+	d, reason, _ := newNode(nodeReader()).Authorize(t.Context(), attributes(known("system:node:", user.NodesGroup), "get :pods ns/mine"))
 	if d != stage.NoOpinion || reason != `unknown node for user "system:node:"` {
 		t.Errorf("%v %q", d, reason)
 	}
-	if err := Check(t.Context(), New(nodeReader(), unchanged), ask(known("system:node:n1", user.NodesGroup), "get :secrets ns/foreign")); err == nil ||
+	if err := Check(t.Context(), New(nodeReader(), unchanged), attributes(known("system:node:n1", user.NodesGroup), "get :secrets ns/foreign")); err == nil ||
 		!strings.HasSuffix(err.Error(), `in the namespace "ns": no relationship found between node 'n1' and this object`) {
 		t.Errorf("error is %v", err)
 	}
@@ -240,7 +240,7 @@ func TestNodeIdentity(t *testing.T) {
 func TestGraphDropsStaleEdges(t *testing.T) {
 	r := nodeReader()
 	z := newNode(r)
-	a := ask(known("system:node:n1", user.NodesGroup), "get :secrets ns/pull")
+	a := attributes(known("system:node:n1", user.NodesGroup), "get :secrets ns/pull")
 	allowed := func() bool {
 		d, _, _ := z.Authorize(t.Context(), a)
 		return d == stage.Allow
@@ -251,11 +251,11 @@ func TestGraphDropsStaleEdges(t *testing.T) {
 	if r.Lists() != 1 {
 		t.Errorf("the pods were listed %d times", r.Lists())
 	}
-	r.Put("pods", pod("mine", "n2", everything))
+	r.Put("pods", pod("mine", "n2", allReferences))
 	if allowed() {
 		t.Error("the pod is on another node, and the node may still read its secret")
 	}
-	r.Put("pods", pod("another", "n1", everything))
+	r.Put("pods", pod("another", "n1", allReferences))
 	if !allowed() {
 		t.Error("another pod needs the secret, and the node may not read it")
 	}

@@ -102,7 +102,7 @@ func TestRolesChanged(t *testing.T) {
 	written := false
 	list := New(r, func(context.Context) bool { return written })
 	alice := known("alice")
-	allowed := func(u user.Info, line string) bool { return Check(t.Context(), list, ask(u, line)) == nil }
+	allowed := func(u user.Info, line string) bool { return Check(t.Context(), list, attributes(u, line)) == nil }
 	if !allowed(alice, "get /api") || r.Lists() != 0 {
 		t.Errorf("the defaults do not hold at the beginning, or were read %d times", r.Lists())
 	}
@@ -115,7 +115,7 @@ func TestRolesChanged(t *testing.T) {
 		t.Error("a deleted binding still holds, or another does not")
 	}
 	rules, err := NewEscalation(list).RulesFor(t.Context(), alice, "default")
-	if err != nil || Allowed(rules, ask(alice, "get /api")) || !Allowed(rules, ask(alice, "get /version")) {
+	if err != nil || Allowed(rules, attributes(alice, "get /api")) || !Allowed(rules, attributes(alice, "get /version")) {
 		t.Errorf("the rules are %v, %v", rules, err)
 	}
 }

@@ -53,7 +53,7 @@ func TestStoredRoles(t *testing.T) {
 	list := New(r, changed)
 	decide := func(info, what string) (bool, string) {
 		t.Helper()
-		d, reason, err := Decide(t.Context(), list, ask(known(info), what))
+		d, reason, err := Decide(t.Context(), list, attributes(known(info), what))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestEscalation(t *testing.T) {
 	r.Put("roles.rbac.authorization.k8s.io", roleOf("ns", "admin", on(read, "core", "pods"), on("create", rbacv1.GroupName, "roles rolebindings"), named("bind", rbacv1.GroupName, "clusterroles", "edit")))
 	e := NewEscalation(New(r, changed))
 	try := func(info user.Info, resource string, obj objects.Object) error {
-		a := ask(info, "create rbac.authorization.k8s.io:"+resource+" ns/")
+		a := attributes(info, "create rbac.authorization.k8s.io:"+resource+" ns/")
 		return e.Mutate(t.Context(), &stage.Admission{Attributes: a, Operation: stage.Create, Object: obj})
 	}
 	alice := known("alice", "g")
@@ -124,7 +124,7 @@ func TestEscalateOneRole(t *testing.T) {
 	r.Put("roles.rbac.authorization.k8s.io", roleOf("ns", "admin", on("create update", rbacv1.GroupName, "roles"), named("escalate", rbacv1.GroupName, "roles", "x")))
 	e := NewEscalation(New(r, changed))
 	for what, allowed := range map[string]bool{"create": false, "update": true} {
-		a := ask(known("alice"), what+" rbac.authorization.k8s.io:roles ns/x") // verbs set the name of a create
+		a := attributes(known("alice"), what+" rbac.authorization.k8s.io:roles ns/x") // verbs set the name of a create
 		change := &stage.Admission{Attributes: a, Object: roleOf("ns", "x", on("*", "*", "*"))}
 		if err := e.Mutate(t.Context(), change); (err == nil) != allowed {
 			t.Errorf("%s: %v", what, err)

@@ -17,12 +17,12 @@ var ErrBusy = errors.New("too many large bodies")
 
 // Config holds the limits, in bytes.
 type Config struct {
-	Small    int // smaller bodies are always handled
-	Large    int // the sum of the other bodies that are handled at a time; a body that is larger is handled alone
-	Waiting  int // the sum of the bodies that wait
-	PerUser  int // the sum of one user's bodies that wait
-	Patience time.Duration
-	Clock    clock.Clock
+	Small        int // smaller bodies are always handled
+	Large        int // the sum of the other bodies that are handled at a time; a body that is larger is handled alone
+	Waiting      int // the sum of the bodies that wait
+	PerUser      int // the sum of one user's bodies that wait
+	QueueTimeout time.Duration
+	Clock        clock.Clock
 }
 
 // Limit admits bodies. A free place goes to the user with the fewest admitted bytes, and among equals to the oldest body. It is safe
@@ -30,10 +30,10 @@ type Config struct {
 type Limit struct {
 	cfg Config
 
-	mu     sync.Mutex
-	free   int
-	inWork map[string]int // bytes, by user
-	queue  []*waiter      // the oldest first
+	mu       sync.Mutex
+	free     int
+	admitted map[string]int // bytes, by user
+	queue    []*waiter      // the oldest first
 }
 
 type waiter struct {
@@ -44,7 +44,7 @@ type waiter struct {
 
 // New returns a limit without bodies.
 func New(cfg Config) *Limit {
-	return &Limit{cfg: cfg, free: cfg.Large, inWork: map[string]int{}}
+	return &Limit{cfg: cfg, free: cfg.Large, admitted: map[string]int{}}
 }
 
 // Enter admits a body of a user, or waits. The error is ErrBusy, or ctx's. Without an error the caller must call done once.
@@ -56,7 +56,7 @@ func (l *Limit) Enter(ctx context.Context, user string, size int) (done func(), 
 	if !l.enqueue(w) {
 		return nil, ErrBusy
 	}
-	timer := l.cfg.Clock.NewTimer(l.cfg.Patience)
+	timer := l.cfg.Clock.NewTimer(l.cfg.QueueTimeout)
 	defer timer.Stop()
 	select {
 	case <-w.admitted:
@@ -65,7 +65,7 @@ func (l *Limit) Enter(ctx context.Context, user string, size int) (done func(), 
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	if err != nil && l.withdraw(w) {
+	if err != nil && l.cancelWait(w) {
 		return nil, err
 	}
 	return func() { l.leave(w) }, nil
@@ -95,7 +95,7 @@ func (l *Limit) admit() {
 	for len(l.queue) > 0 {
 		next := 0
 		for i, w := range l.queue {
-			if l.inWork[w.user] < l.inWork[l.queue[next].user] {
+			if l.admitted[w.user] < l.admitted[l.queue[next].user] {
 				next = i
 			}
 		}
@@ -105,13 +105,13 @@ func (l *Limit) admit() {
 		}
 		l.queue = append(l.queue[:next], l.queue[next+1:]...)
 		l.free -= w.size
-		l.inWork[w.user] += w.size
+		l.admitted[w.user] += w.size
 		close(w.admitted)
 	}
 }
 
-// withdraw removes a waiter, unless it has been admitted.
-func (l *Limit) withdraw(w *waiter) bool {
+// cancelWait removes a waiter, unless it has been admitted.
+func (l *Limit) cancelWait(w *waiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, other := range l.queue {
@@ -128,8 +128,8 @@ func (l *Limit) leave(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.free += w.size
-	if l.inWork[w.user] -= w.size; l.inWork[w.user] == 0 {
-		delete(l.inWork, w.user)
+	if l.admitted[w.user] -= w.size; l.admitted[w.user] == 0 {
+		delete(l.admitted, w.user)
 	}
 	l.admit()
 }

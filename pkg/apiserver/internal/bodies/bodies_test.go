@@ -12,11 +12,11 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/bodies"
 )
 
-const patience = 15 * time.Second
+const queueTimeout = 15 * time.Second
 
 func newLimit() (*bodies.Limit, *testclock.FakeClock) {
 	clk := testclock.NewFakeClock(time.Unix(0, 0))
-	return bodies.New(bodies.Config{Small: 10, Large: 100, Waiting: 300, PerUser: 200, Patience: patience, Clock: clk}), clk
+	return bodies.New(bodies.Config{Small: 10, Large: 100, Waiting: 300, PerUser: 200, QueueTimeout: queueTimeout, Clock: clk}), clk
 }
 
 type outcome struct {
@@ -64,8 +64,8 @@ func take(t *testing.T, l *bodies.Limit, user string, size int) func() {
 	return done
 }
 
-// TestTurns admits waiting bodies: first those of the user with fewer admitted bytes, small ones at once, a huge one alone.
-func TestTurns(t *testing.T) {
+// TestAdmissionOrder admits waiting bodies: first those of the user with fewer admitted bytes, small ones at once, a huge one alone.
+func TestAdmissionOrder(t *testing.T) {
 	l, clk := newLimit()
 	e := &enter{t: t, limit: l, clk: clk, outcomes: make(chan outcome)}
 	first, second := take(t, l, "a", 50), take(t, l, "b", 50)
@@ -87,8 +87,8 @@ func TestTurns(t *testing.T) {
 	e.next("c").done()
 }
 
-// TestTooMany fills the queue of a user, and the whole.
-func TestTooMany(t *testing.T) {
+// TestQueueIsFull fills the queue of a user, and the whole.
+func TestQueueIsFull(t *testing.T) {
 	l, clk := newLimit()
 	e := &enter{t: t, limit: l, clk: clk, outcomes: make(chan outcome, 10)}
 	done := take(t, l, "a", 100)
@@ -108,13 +108,13 @@ func TestTooMany(t *testing.T) {
 	take(t, l, "c", 100)()
 }
 
-// TestPatience checks that a body stops waiting after the queue timeout, or when its request ends.
-func TestPatience(t *testing.T) {
+// TestQueueTimeout checks that a body stops waiting after the queue timeout, or when its request ends.
+func TestQueueTimeout(t *testing.T) {
 	l, clk := newLimit()
 	e := &enter{t: t, limit: l, clk: clk, outcomes: make(chan outcome)}
 	done := take(t, l, "a", 100)
 	e.wait("b", 50)
-	clk.Step(patience)
+	clk.Step(queueTimeout)
 	if o := <-e.outcomes; !errors.Is(o.err, bodies.ErrBusy) {
 		t.Errorf("after the queue timeout: %v", o.err)
 	}

@@ -22,10 +22,10 @@ import (
 
 // The names and labels of IPAddresses and ServiceCIDRs, as in Kubernetes.
 const (
-	addressManager = "ipallocator.k8s.io"
-	rangeManager   = "kubernetes-service-cidr-controller"
-	rangeEnder     = "service-cidr-controller"
-	rangeFinalizer = "networking.k8s.io/service-cidr-finalizer"
+	addressManager          = "ipallocator.k8s.io"
+	rangeManager            = "kubernetes-service-cidr-controller"
+	rangeTerminatingManager = "service-cidr-controller"
+	rangeFinalizer          = "networking.k8s.io/service-cidr-finalizer"
 )
 
 var (
@@ -33,8 +33,8 @@ var (
 	serviceRanges = networkingv1.SchemeGroupVersion.WithResource("servicecidrs")
 )
 
-// addressRest is how long the IPAddresses may be behind the Services: one run serves many writes of Services.
-const addressRest = 100 * time.Millisecond
+// addressDelay is how long the IPAddresses may be behind the Services: one run serves many writes of Services.
+const addressDelay = 100 * time.Millisecond
 
 // ServiceAddress returns the cluster address of the Service kubernetes: the first of the range.
 func ServiceAddress(services netip.Prefix) string { return services.Masked().Addr().Next().String() }
@@ -192,7 +192,7 @@ func (b *Bootstrap) fitRange(ctx context.Context) error {
 		if ready != nil && ready.Status == metav1.ConditionFalse {
 			return nil
 		}
-		return b.setRangeCondition(ctx, rangeEnder, rangeTerminating)
+		return b.setRangeCondition(ctx, rangeTerminatingManager, rangeTerminating)
 	case ready == nil && slices.Equal(have.Spec.CIDRs, want.Spec.CIDRs):
 		return b.setRangeCondition(ctx, rangeManager, rangeReady)
 	}

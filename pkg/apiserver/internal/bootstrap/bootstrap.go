@@ -163,9 +163,9 @@ func (b *Bootstrap) addDefaults() {
 	}
 	b.add(priorityLevels, nil, levels)
 	b.add(flowSchemas, nil, b.flowSchemas)
-	b.add(apiServicesResource, b.services.poke, b.apiServiceObjects)
-	b.add(serviceRanges, b.addresses.poke, b.serviceRange)
-	b.add(ipAddresses, b.addresses.poke, b.ipAddresses)
+	b.add(apiServicesResource, b.services.notify, b.apiServiceObjects)
+	b.add(serviceRanges, b.addresses.notify, b.serviceRange)
+	b.add(ipAddresses, b.addresses.notify, b.ipAddresses)
 	b.add(client.ConfigMaps, nil, b.authenticationConfig)
 }
 

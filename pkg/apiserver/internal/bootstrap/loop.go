@@ -20,12 +20,12 @@ import (
 // retryAfter is the time after which a loop that has failed runs again.
 const retryAfter = 10 * time.Second
 
-// loop writes one kind of defaults in the background: at the start, and each time it is poked.
+// loop writes one kind of defaults in the background: at the start, and each time it is notified.
 type loop struct {
-	name string
-	wake chan struct{} // has room for one
-	run  func(context.Context) error
-	rest time.Duration // between two runs: pokes in between are served by one run
+	name  string
+	wake  chan struct{} // has room for one
+	run   func(context.Context) error
+	pause time.Duration // between two runs: notifications in between are served by one run
 
 	mu      sync.Mutex
 	ended   bool
@@ -35,18 +35,18 @@ type loop struct {
 // ownWrites is the key in the contexts of a loop's own writes.
 type ownWrites struct{}
 
-// poke makes the loop run soon. It does not block.
-func (l *loop) poke() {
+// notify makes the loop run soon. It does not block.
+func (l *loop) notify() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// pokeAndWait makes the loop run and waits until that run, or ctx, has ended. For the loop's own writes it only pokes.
-func (l *loop) pokeAndWait(ctx context.Context) {
+// notifyAndWait makes the loop run and waits until that run, or ctx, has ended. For the loop's own writes it only notifies it.
+func (l *loop) notifyAndWait(ctx context.Context) {
 	if ctx.Value(ownWrites{}) != nil {
-		l.poke()
+		l.notify()
 		return
 	}
 	l.mu.Lock()
@@ -57,7 +57,7 @@ func (l *loop) pokeAndWait(ctx context.Context) {
 	done := make(chan struct{})
 	l.waiting = append(l.waiting, done)
 	l.mu.Unlock()
-	l.poke()
+	l.notify()
 	select {
 	case <-done:
 	case <-ctx.Done():
@@ -90,13 +90,13 @@ func release(waiting []chan struct{}) {
 
 func (b *Bootstrap) newLoops() {
 	add := func(name string, rest time.Duration, run func(context.Context) error) *loop {
-		return &loop{name: name, wake: make(chan struct{}, 1), run: run, rest: rest}
+		return &loop{name: name, wake: make(chan struct{}, 1), run: run, pause: rest}
 	}
 	b.system = add("system objects", 0, b.ensureSystem)
 	b.roles = add("roles", 0, b.reconcileRoles)
 	b.flow = add("FlowSchemas", 0, b.reconcileFlow)
 	b.services = add("APIServices", 0, b.reconcileAPIServices)
-	b.addresses = add("IPAddresses", addressRest, b.reconcileAddresses)
+	b.addresses = add("IPAddresses", addressDelay, b.reconcileAddresses)
 	b.trust = add("authentication ConfigMap", 0, b.reconcileTrust)
 }
 
@@ -105,14 +105,14 @@ func (b *Bootstrap) Run(ctx context.Context, access Access) error {
 	b.access = access
 	var wg sync.WaitGroup
 	for _, l := range []*loop{b.system, b.roles, b.flow, b.services, b.addresses, b.trust} {
-		wg.Go(func() { l.keep(ctx, b.config.Clock) })
+		wg.Go(func() { l.runUntilDone(ctx, b.config.Clock) })
 	}
 	wg.Wait()
 	return nil
 }
 
-// keep runs a loop until ctx ends.
-func (l *loop) keep(ctx context.Context, clk clock.Clock) {
+// runUntilDone runs a loop until ctx ends.
+func (l *loop) runUntilDone(ctx context.Context, clk clock.Clock) {
 	timer := clk.NewTimer(retryAfter)
 	timer.Stop()
 	defer timer.Stop()
@@ -122,8 +122,8 @@ func (l *loop) keep(ctx context.Context, clk clock.Clock) {
 			slog.WarnContext(ctx, "write the defaults of the cluster", "name", l.name, "err", err)
 			timer.Reset(retryAfter)
 		}
-		if l.rest > 0 {
-			_ = clock.Sleep(ctx, clk, l.rest) // fails only when ctx has ended
+		if l.pause > 0 {
+			_ = clock.Sleep(ctx, clk, l.pause) // fails only when ctx has ended
 		}
 		select {
 		case <-ctx.Done():
@@ -146,36 +146,36 @@ func (b *Bootstrap) read(ctx context.Context, gr schema.GroupResource) bool {
 	return stored || err != nil || b.store.groups[cache.Prefix(gr)].made()
 }
 
-// ServedChanged pokes the loop of the APIServices after the server has begun or stopped to serve a version.
-func (b *Bootstrap) ServedChanged() { b.services.poke() }
+// ServedChanged notifies the loop of the APIServices after the server has begun or stopped to serve a version.
+func (b *Bootstrap) ServedChanged() { b.services.notify() }
 
-// wrote pokes the loops whose objects depend on those that a request has written. It waits for the conditions of
+// wrote notifies the loops whose objects depend on those that a request has written. It waits for the conditions of
 // FlowSchemas, so that a client that reads a FlowSchema after it has created it receives them.
 func (b *Bootstrap) wrote(ctx context.Context, req *verbs.Request) {
 	gr := req.Resource.Names.GR()
 	isNamed := func(name string) bool { return req.Name == name || req.Name == "" }
 	switch gr {
 	case client.Namespaces.GroupResource():
-		b.system.poke()
+		b.system.notify()
 	case client.Services.GroupResource():
-		b.addresses.poke()
+		b.addresses.notify()
 		if req.Namespace == metav1.NamespaceDefault && isNamed(kubernetesName) {
-			b.system.poke()
+			b.system.notify()
 		}
 	case serviceRanges.GroupResource(), ipAddresses.GroupResource():
-		b.addresses.poke()
+		b.addresses.notify()
 	case flowSchemas.GroupResource(), priorityLevels.GroupResource():
-		b.flow.pokeAndWait(ctx)
+		b.flow.notifyAndWait(ctx)
 	case apiServicesResource.GroupResource():
-		b.services.poke()
+		b.services.notify()
 	case client.ConfigMaps.GroupResource():
 		if req.Namespace == authentication.Namespace && isNamed(authentication.Name) {
-			b.trust.poke()
+			b.trust.notify()
 		}
 	}
 }
 
-// ignoreConflict drops errors of a write that another client has preceded: the loop is poked again by that write.
+// ignoreConflict drops errors of a write that another client has preceded: the loop is notified again by that write.
 func ignoreConflict(err error) error {
 	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || errors.Is(err, context.Canceled) {
 		return nil

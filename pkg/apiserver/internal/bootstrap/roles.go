@@ -62,7 +62,7 @@ func roleResource(obj objects.Object) schema.GroupVersionResource {
 }
 
 // reconcileRoles adds what the stored roles and bindings lack of their defaults. It runs at the start only (its loop is
-// never poked), so they may be changed and deleted afterwards.
+// never notified), so they may be changed and deleted afterwards.
 func (b *Bootstrap) reconcileRoles(ctx context.Context) error {
 	if !b.RolesChanged(ctx) {
 		return nil

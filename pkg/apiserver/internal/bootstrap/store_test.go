@@ -149,8 +149,8 @@ func TestStoreWritesDefaults(t *testing.T) {
 	}
 }
 
-// TestStoreIsStored reports a resource as stored from its first write on, and over a store that holds an object of it.
-func TestStoreIsStored(t *testing.T) {
+// TestIsStored reports a resource as stored from its first write on, and over a store that holds an object of it.
+func TestIsStored(t *testing.T) {
 	s := newTestStore(t)
 	things := schema.GroupResource{Group: "x", Resource: "things"}
 	is := func(s *Store, want bool) {

@@ -36,9 +36,9 @@ type Item struct {
 	sum    uint64         // the hash of the stored value
 	object objects.Object // nil: decode returns it
 	decode func() (objects.Object, error)
-	value  []byte // the stored value, if object is nil
-	plain  bool   // value is the object's JSON without the resourceVersion
-	kept   *kept  // bounds the encodings; nil: they exist as long as the item
+	value  []byte         // the stored value, if object is nil
+	plain  bool           // value is the object's JSON without the resourceVersion
+	kept   *encodingCache // bounds the encodings; nil: they exist as long as the item
 
 	// writers is the item with the decoded object, if object is nil. While the request that wrote the object still
 	// holds it, other requests use it instead of decoding value.

@@ -18,8 +18,8 @@ func configMapWith(value string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "n", Labels: map[string]string{"a": "b"}}, Data: map[string]string{"k": value}}
 }
 
-// TestStores compares objects with an item that is kept decoded, and with one that is not.
-func TestStores(t *testing.T) {
+// TestItemStores compares objects with an item that is kept decoded, and with one that is not.
+func TestItemStores(t *testing.T) {
 	c, err := New(t.Context(), memory.New(), clock.Real())
 	if err != nil {
 		t.Fatal(err)

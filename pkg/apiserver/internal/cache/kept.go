@@ -8,10 +8,10 @@ import (
 // keptLimit bounds the encodings that are kept, in bytes.
 const keptLimit = 64 << 20
 
-// kept lists the items that have encodings, oldest first. Requests that list and watch at about the same time share an
+// encodingCache lists the items that have encodings, oldest first. Requests that list and watch at about the same time share an
 // encoding. When there are too many, the oldest ones are dropped and computed again on demand. The list does not keep
 // an item alive.
-type kept struct {
+type encodingCache struct {
 	mu    sync.Mutex
 	items []keptItem
 	size  int
@@ -24,7 +24,7 @@ type keptItem struct {
 }
 
 // add notes that an item keeps size more bytes. The caller does not hold the item's lock.
-func (k *kept) add(i *Item, size int) {
+func (k *encodingCache) add(i *Item, size int) {
 	k.mu.Lock()
 	k.items = append(k.items, keptItem{weak.Make(i), size})
 	k.size += size
@@ -39,7 +39,7 @@ func (k *kept) add(i *Item, size int) {
 }
 
 // drop drops all encodings.
-func (k *kept) drop() {
+func (k *encodingCache) drop() {
 	k.mu.Lock()
 	dropped := k.items
 	k.items, k.size = nil, 0

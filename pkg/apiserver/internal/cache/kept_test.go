@@ -11,7 +11,7 @@ import (
 )
 
 func TestKept(t *testing.T) {
-	k := &kept{limit: 100}
+	k := &encodingCache{limit: 100}
 	items := make([]*Item, 5)
 	for i := range items {
 		items[i] = &Item{kept: k}
@@ -28,9 +28,9 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestKeptPinsNoItems adds an item that nothing else refers to.
-func TestKeptPinsNoItems(t *testing.T) {
-	k := &kept{limit: 100}
+// TestKeptDoesNotRetainItems adds an item that nothing else refers to.
+func TestKeptDoesNotRetainItems(t *testing.T) {
+	k := &encodingCache{limit: 100}
 	i := &Item{kept: k}
 	i.encoded = &[encodings]encoded{JSON: {bytes: make([]byte, 30)}}
 	k.add(i, 30)
@@ -43,9 +43,9 @@ func TestKeptPinsNoItems(t *testing.T) {
 	runtime.KeepAlive(k)
 }
 
-// TestDroppedEncodingIsFound drops a large encoding that a reader holds, and again when no reader holds it.
-func TestDroppedEncodingIsFound(t *testing.T) {
-	k := &kept{limit: 2 * largeEncoding}
+// TestDroppedEncodingInUseIsReused drops a large encoding that a reader holds, and again when no reader holds it.
+func TestDroppedEncodingInUseIsReused(t *testing.T) {
+	k := &encodingCache{limit: 2 * largeEncoding}
 	i := &Item{kept: k, object: &corev1.Secret{}}
 	made := 0
 	read := func() []byte {

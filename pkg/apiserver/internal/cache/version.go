@@ -67,14 +67,14 @@ func placeOf(b []byte, from int, name string) (at int, others, ok bool) {
 func members(b []byte, from int, yield func(key []byte, start, value int) bool) int {
 	at := from + 1
 	for at < len(b) && b[at] == '"' {
-		end := past(b, at)
+		end := endOfValue(b, at)
 		if end+1 >= len(b) || b[end] != ':' {
 			return 0
 		}
 		if !yield(b[at+1:end-1], at, end+1) {
 			return at
 		}
-		if at = past(b, end+1); at < len(b) && b[at] == ',' {
+		if at = endOfValue(b, end+1); at < len(b) && b[at] == ',' {
 			at++
 		}
 	}
@@ -84,8 +84,8 @@ func members(b []byte, from int, yield func(key []byte, start, value int) bool) 
 	return 0
 }
 
-// past returns the index behind the value that begins at from, and len(b) or more for a value that does not end.
-func past(b []byte, from int) int {
+// endOfValue returns the index behind the value that begins at from, and len(b) or more for a value that does not end.
+func endOfValue(b []byte, from int) int {
 	depth := 0
 	for at := from; at < len(b); at++ {
 		switch b[at] {

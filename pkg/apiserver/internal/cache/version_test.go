@@ -83,8 +83,8 @@ func FuzzWithVersion(f *testing.F) {
 	})
 }
 
-// TestWritersObject reads an item of a custom resource while the request that wrote it holds the object, and later.
-func TestWritersObject(t *testing.T) {
+// TestItemUsesObjectOfWriter reads an item of a custom resource while the request that wrote it holds the object, and later.
+func TestItemUsesObjectOfWriter(t *testing.T) {
 	c, err := New(t.Context(), memory.New(), clock.Real())
 	if err != nil {
 		t.Fatal(err)

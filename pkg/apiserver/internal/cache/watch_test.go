@@ -112,9 +112,9 @@ func TestSlowWatch(t *testing.T) {
 	}
 }
 
-// TestBookmarkOfADroppedPlace requests a bookmark when the log has dropped the next changes. This happens when the
+// TestBookmarkAfterDroppedChanges requests a bookmark when the log has dropped the next changes. This happens when the
 // timer fires at the moment of the drop.
-func TestBookmarkOfADroppedPlace(t *testing.T) {
+func TestBookmarkAfterDroppedChanges(t *testing.T) {
 	c := newCluster(t, 4<<10)
 	c.write("first", "v")
 	if _, err := c.table.All(t.Context(), ""); err != nil {

@@ -40,7 +40,7 @@ func items(n int) ([]*cache.Item, *corev1.ConfigMapList) {
 }
 
 // A list that is joined from the encodings of its items equals the list encoded as a whole.
-func TestListIsThatOfTheType(t *testing.T) {
+func TestListEqualsTypedEncoding(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestEncodingsAreShared(t *testing.T) {
 	}
 }
 
-func TestProtobufEventIsThatOfTheType(t *testing.T) {
+func TestProtobufEventEqualsTypedEncoding(t *testing.T) {
 	object := bytes.Repeat([]byte("o"), 300)
 	ev := metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: object}}
 	want, err := ev.Marshal()
@@ -211,7 +211,7 @@ func TestBodyKindIsCheckedFirst(t *testing.T) {
 }
 
 // Duplicate fields in YAML give a warning or an error. A body without duplicates is decoded once.
-func TestYAMLWithAFieldTwice(t *testing.T) {
+func TestYAMLDuplicateFields(t *testing.T) {
 	const body = "kind: ConfigMap\napiVersion: v1\ndata:\n  a: b\n  a: c\n"
 	want := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 	for validation, complains := range map[string]bool{"Ignore": false, "Warn": true} {

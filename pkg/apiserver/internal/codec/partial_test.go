@@ -12,7 +12,7 @@ import (
 )
 
 // A list of metadata that is spliced of the bytes of its items is the list that would be encoded as one.
-func TestPartialListIsThatOfTheType(t *testing.T) {
+func TestPartialListEqualsTypedEncoding(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)

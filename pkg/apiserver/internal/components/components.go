@@ -31,21 +31,21 @@ type backend map[string]Check
 // New returns the backend of ComponentStatuses. checks are those of "scheduler" and "controller-manager" where they run in
 // this process; without one a component is unhealthy, as in Kubernetes, whose server cannot reach it either.
 func New(etcd Check, checks map[string]Check) verbs.Backend {
-	b := backend{"scheduler": notHere, "controller-manager": notHere, "etcd-0": etcd}
+	b := backend{"scheduler": notInProcess, "controller-manager": notInProcess, "etcd-0": etcd}
 	maps.Copy(b, checks)
 	return b
 }
 
-func notHere(context.Context) error { return errNotHere }
+func notInProcess(context.Context) error { return errNotInProcess }
 
-var errNotHere = errors.New("not running in the API server's process")
+var errNotInProcess = errors.New("not running in the API server's process")
 
 // Get returns the status of one component.
 func (c backend) Get(ctx context.Context, req *verbs.Request, _ *metav1.GetOptions) (*cache.Item, error) {
 	if c[req.Name] == nil {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "componentstatus"}, req.Name)
 	}
-	return c.ask(ctx, req.Name), nil
+	return c.check(ctx, req.Name), nil
 }
 
 // List returns the statuses that the selectors match.
@@ -61,13 +61,13 @@ func (c backend) List(ctx context.Context, req *verbs.Request, opts *metav1.List
 	out := verbs.Listing{Items: []*cache.Item{}}
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		if byLabel.Matches(labels.Set{}) && byField.Matches(fields.Set{"metadata.name": name, "metadata.namespace": ""}) {
-			out.Items = append(out.Items, c.ask(ctx, name))
+			out.Items = append(out.Items, c.check(ctx, name))
 		}
 	}
 	return out, nil
 }
 
-func (c backend) ask(ctx context.Context, name string) *cache.Item {
+func (c backend) check(ctx context.Context, name string) *cache.Item {
 	status := &corev1.ComponentStatus{Conditions: []corev1.ComponentCondition{{Type: corev1.ComponentHealthy, Status: corev1.ConditionTrue, Message: "ok"}}}
 	status.Name = name
 	if err := c[name](ctx); err != nil {

@@ -57,8 +57,8 @@ type Kubelets struct {
 	trusted  transports // for verified nodes
 	others   transports
 
-	turn    atomic.Uint32 // counts the requests to Services, whose endpoints take turns
-	proxied transports    // to pods and other ports of nodes: without the API server's certificate
+	nextEndpoint atomic.Uint32 // counts the requests to Services, whose endpoints take turns
+	proxied      transports    // to pods and other ports of nodes: without the API server's certificate
 }
 
 // dialTimeout is how long a kubelet may take to accept a connection.

@@ -67,8 +67,8 @@ func pathBelow(path string, to Target) string {
 // errNotAllowed is the error of an address that no pod can have.
 var errNotAllowed = errors.New("address not allowed")
 
-// mayReach refuses addresses that no pod can have. Loopback is allowed: pods of the process runtime have it.
-func mayReach(address string) error {
+// checkAddress refuses addresses that no pod can have. Loopback is allowed: pods of the process runtime have it.
+func checkAddress(address string) error {
 	ip := net.ParseIP(address)
 	if ip == nil || ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() || ip.IsInterfaceLocalMulticast() || ip.IsUnspecified() {
 		return errNotAllowed
@@ -87,7 +87,7 @@ func (k *Kubelets) podBackend(ctx context.Context, id objects.Key) (backend, err
 		return backend{}, err
 	}
 	ip := podIP(pod)
-	if err := mayReach(ip); err != nil {
+	if err := checkAddress(ip); err != nil {
 		return backend{}, apierrors.NewBadRequest(err.Error())
 	}
 	if port == "" {
@@ -137,7 +137,7 @@ func (k *Kubelets) nodeBackend(ctx context.Context, id objects.Key) (backend, er
 	if port == "" || port == kubeletPort {
 		return backend{"https", kubelet, k.to(name)}, nil
 	}
-	if err := mayReach(address); net.ParseIP(address) != nil && err != nil {
+	if err := checkAddress(address); net.ParseIP(address) != nil && err != nil {
 		return backend{}, apierrors.NewBadRequest(err.Error())
 	}
 	return backend{scheme, net.JoinHostPort(address, port), k.proxied}, nil
@@ -190,7 +190,7 @@ func (k *Kubelets) portName(ctx context.Context, key objects.Key, number int64) 
 
 // pick returns the host and port of an endpoint that has a port of that name and is a pod, round robin; "" if there is none.
 func (k *Kubelets) pick(ctx context.Context, ends *corev1.Endpoints, port string) string {
-	turn := int(k.turn.Add(1))
+	turn := int(k.nextEndpoint.Add(1))
 	for i := range ends.Subsets {
 		subset := &ends.Subsets[(turn+i)%len(ends.Subsets)]
 		at := slices.IndexFunc(subset.Ports, func(p corev1.EndpointPort) bool { return p.Name == port })
@@ -214,7 +214,7 @@ func (k *Kubelets) isPod(ctx context.Context, a *corev1.EndpointAddress) bool {
 		return false
 	}
 	pod, err := k.pod(ctx, objects.Key{Namespace: a.TargetRef.Namespace, Name: a.TargetRef.Name})
-	if err != nil || mayReach(a.IP) != nil {
+	if err != nil || checkAddress(a.IP) != nil {
 		return false
 	}
 	return slices.ContainsFunc(pod.Status.PodIPs, func(ip corev1.PodIP) bool { return ip.IP == a.IP })

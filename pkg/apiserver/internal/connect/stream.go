@@ -26,7 +26,7 @@ func attach(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) erro
 
 // remote connects a client with a process in a container, by exec or attach.
 func (k *Kubelets) remote(w http.ResponseWriter, r *http.Request, to Target, what string) error {
-	pod, err := k.placed(r.Context(), to.Key)
+	pod, err := k.boundPod(r.Context(), to.Key)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func remoteQuery(q url.Values) url.Values {
 }
 
 func portForward(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error {
-	pod, err := k.placed(r.Context(), to.Key)
+	pod, err := k.boundPod(r.Context(), to.Key)
 	if err != nil {
 		return err
 	}
@@ -73,8 +73,8 @@ func portForward(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target)
 	return k.tunnel(w, r, u, k.to(pod.Spec.NodeName).streams, to)
 }
 
-// placed returns a pod that is bound to a node.
-func (k *Kubelets) placed(ctx context.Context, key objects.Key) (*corev1.Pod, error) {
+// boundPod returns a pod that is bound to a node.
+func (k *Kubelets) boundPod(ctx context.Context, key objects.Key) (*corev1.Pod, error) {
 	pod, err := k.pod(ctx, key)
 	if err != nil {
 		return nil, err

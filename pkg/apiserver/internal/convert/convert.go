@@ -74,7 +74,7 @@ func (w *Webhooks) Convert(ctx context.Context, crd *apiextensionsv1.CustomResou
 		return nil, fmt.Errorf("conversion webhook for %v returned %d objects, expected %d", gvk, len(got), len(sent))
 	}
 	for n, i := range places {
-		u, bad := take(sent[n], got[n], to)
+		u, bad := checkConverted(sent[n], got[n], to)
 		if bad != nil {
 			return nil, bad.in(gvk, n, len(objs) > 1)
 		}

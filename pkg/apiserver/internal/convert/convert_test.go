@@ -172,7 +172,7 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-func TestNothingToConvert(t *testing.T) {
+func TestConvertWithoutObjects(t *testing.T) {
 	h := newHook(t)
 	empty := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Shirt"}}
 	out, err := newWebhooks().Convert(t.Context(), h.definition("v1"), []*unstructured.Unstructured{empty, shirt("a", v2)}, v2)

@@ -26,7 +26,7 @@ func FuzzResponse(f *testing.F) {
 				continue
 			}
 			for _, raw := range objs {
-				got, flawed := take(sent, raw, v2)
+				got, flawed := checkConverted(sent, raw, v2)
 				if flawed != nil {
 					_ = flawed.in(sent.GroupVersionKind(), 0, true)
 					continue

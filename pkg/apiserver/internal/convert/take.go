@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// flaw is an error in an object that a webhook has returned.
-type flaw struct {
+// objectError is an error in an object that a webhook has returned.
+type objectError struct {
 	of  part
 	err error
 }
@@ -29,11 +29,11 @@ const (
 	metadata
 )
 
-func (f *flaw) Error() string { return f.err.Error() }
+func (f *objectError) Error() string { return f.err.Error() }
 
 // in returns the error for a flaw of the object at index in a response. As in Kubernetes, the message depends on whether
 // the review has one object or many.
-func (f *flaw) in(of schema.GroupVersionKind, index int, many bool) error {
+func (f *objectError) in(of schema.GroupVersionKind, index int, many bool) error {
 	where := fmt.Sprintf("converted object at index %d", index)
 	switch {
 	case many && f.of == metadata:
@@ -51,23 +51,23 @@ func (f *flaw) in(of schema.GroupVersionKind, index int, many bool) error {
 	return fmt.Errorf("conversion webhook for %v returned invalid %s: %w", of, where, f.err)
 }
 
-// take returns the converted object of sent, after it has checked it.
-func take(sent *unstructured.Unstructured, got json.RawMessage, to schema.GroupVersion) (*unstructured.Unstructured, *flaw) {
+// checkConverted returns the converted object of sent, after it has checked it.
+func checkConverted(sent *unstructured.Unstructured, got json.RawMessage, to schema.GroupVersion) (*unstructured.Unstructured, *objectError) {
 	u := &unstructured.Unstructured{}
 	if err := u.UnmarshalJSON(got); err != nil {
-		return nil, &flaw{encoding, err}
+		return nil, &objectError{encoding, err}
 	}
 	if gv := u.GroupVersionKind().GroupVersion(); gv != to {
-		return nil, &flaw{kind, fmt.Errorf("invalid groupVersion (expected %v, received %v)", to, gv)}
+		return nil, &objectError{kind, fmt.Errorf("invalid groupVersion (expected %v, received %v)", to, gv)}
 	}
 	if want, is := sent.GetKind(), u.GetKind(); want != is {
-		return nil, &flaw{kind, fmt.Errorf("invalid kind (expected %v, received %v)", want, is)}
+		return nil, &objectError{kind, fmt.Errorf("invalid kind (expected %v, received %v)", want, is)}
 	}
 	if err := same(sent, u); err != nil {
-		return nil, &flaw{identity, err}
+		return nil, &objectError{identity, err}
 	}
 	if err := restoreMetadata(sent, u); err != nil {
-		return nil, &flaw{metadata, err}
+		return nil, &objectError{metadata, err}
 	}
 	return u, nil
 }

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// longest is how long Await waits.
-const longest = time.Second
+// awaitTimeout is how long Await waits.
+const awaitTimeout = time.Second
 
 // progress records which definitions the registrar has processed. It is safe for concurrent use.
 type progress struct {
@@ -31,7 +31,7 @@ func (p *progress) change(f func()) {
 	p.step = make(chan struct{})
 }
 
-func (p *progress) acted(uid types.UID, generation int64) {
+func (p *progress) processed(uid types.UID, generation int64) {
 	p.change(func() { p.until[uid] = generation })
 }
 
@@ -53,7 +53,7 @@ func (p *progress) reached(uid types.UID, generation int64) (bool, <-chan struct
 // Await returns once a definition's generation has been processed: its resource is served and its conditions are set. It
 // returns early when ctx or Run ends, or after longest.
 func (r *Registrar) Await(ctx context.Context, uid types.UID, generation int64) {
-	late := r.config.Clock.NewTimer(longest)
+	late := r.config.Clock.NewTimer(awaitTimeout)
 	defer late.Stop()
 	for {
 		done, step := r.progress.reached(uid, generation)

@@ -146,8 +146,8 @@ func (r *Registrar) sync(ctx context.Context, background *sync.WaitGroup, crd *a
 		r.storeStatus(ctx, next)
 		r.others(ctx, background, crd)
 	}
-	r.progress.acted(crd.UID, crd.Generation)
-	if leaving(crd) && !r.ending[crd.UID] {
+	r.progress.processed(crd.UID, crd.Generation)
+	if isTerminating(crd) && !r.ending[crd.UID] {
 		r.ending[crd.UID] = true
 		background.Go(func() { r.finish(ctx, crd) })
 	}

@@ -22,13 +22,13 @@ import (
 // The intervals at which the deletion of a definition's objects is checked, at first and later, and the time after which the
 // condition reports it as slow.
 const (
-	lookFirst = 20 * time.Millisecond
-	lookLater = 5 * time.Second
-	lookFor   = time.Minute
+	firstCheckInterval = 20 * time.Millisecond
+	laterCheckInterval = 5 * time.Second
+	slowAfter          = time.Minute
 )
 
-// leaving reports whether a definition waits for its objects to be removed.
-func leaving(crd *apiextensionsv1.CustomResourceDefinition) bool {
+// isTerminating reports whether a definition waits for its objects to be removed.
+func isTerminating(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return crd.DeletionTimestamp != nil && apihelpers.CRDHasFinalizer(crd, apiextensionsv1.CustomResourceCleanupFinalizer)
 }
 
@@ -36,7 +36,7 @@ func leaving(crd *apiextensionsv1.CustomResourceDefinition) bool {
 func (r *Registrar) markTerminating(crd *apiextensionsv1.CustomResourceDefinition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if leaving(crd) || conditionTrue(crd, apiextensionsv1.Terminating) {
+	if isTerminating(crd) || conditionTrue(crd, apiextensionsv1.Terminating) {
 		r.terminating[resourceOf(crd)] = true
 	} else {
 		delete(r.terminating, resourceOf(crd))
@@ -58,7 +58,7 @@ func (r *Registrar) Admit(_ context.Context, a *stage.Admission) error {
 
 // finish deletes the objects of a definition that is being deleted, then removes its finalizer.
 func (r *Registrar) finish(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
-	for wait := lookFirst; ctx.Err() == nil; wait = min(2*wait, lookLater) {
+	for wait := firstCheckInterval; ctx.Err() == nil; wait = min(2*wait, laterCheckInterval) {
 		done, err := r.finishOnce(ctx, crd)
 		if done {
 			return
@@ -111,7 +111,7 @@ func (r *Registrar) current(ctx context.Context, crd *apiextensionsv1.CustomReso
 		return nil, err
 	}
 	now, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
-	if !ok || now.UID != crd.UID || !leaving(now) {
+	if !ok || now.UID != crd.UID || !isTerminating(now) {
 		return nil, nil
 	}
 	return now.DeepCopy(), nil
@@ -183,8 +183,8 @@ func storageVersion(crd *apiextensionsv1.CustomResourceDefinition) string {
 }
 
 func (r *Registrar) awaitNone(ctx context.Context, all client.Target) error {
-	end := r.config.Clock.Now().Add(lookFor)
-	for wait := lookFirst; ; wait = min(2*wait, lookLater) {
+	end := r.config.Clock.Now().Add(slowAfter)
+	for wait := firstCheckInterval; ; wait = min(2*wait, laterCheckInterval) {
 		list, err := r.config.Client.List(ctx, all, metav1.ListOptions{Limit: 1})
 		if err != nil {
 			return err

@@ -47,7 +47,7 @@ func configMaps() objects.Resource {
 	})
 }
 
-func TestLifeOfAnObject(t *testing.T) {
+func TestObjectLifecycle(t *testing.T) {
 	c := serve(t, configMaps())
 	ctx := t.Context()
 	target := client.Target{Resource: client.ConfigMaps, Namespace: "default", Name: "a"}

@@ -24,10 +24,10 @@ var ErrBusy = errors.New("too many requests")
 
 // Config holds the limits.
 type Config struct {
-	Seats    int           // requests at once
-	PerFlow  int           // seats that one flow may take, so that there are others at once for another flow
-	Patience time.Duration // how long a request may wait
-	Clock    clock.Clock
+	Seats        int           // requests at once
+	PerFlow      int           // seats that one flow may take, so that there are others at once for another flow
+	QueueTimeout time.Duration // how long a request may wait
+	Clock        clock.Clock
 }
 
 // Level is a priority level.
@@ -59,10 +59,10 @@ type Limit struct {
 // level is the state of a Level.
 type level struct {
 	Level
-	own, reserved, most int // seats: of its shares, never lent, at most
-	seats, waiting      int
-	flows               map[Flow]*flow
-	removed             bool // no longer configured; it goes with its last request
+	own, reserved, limit int // seats: of its shares, never lent, at most
+	seats, waiting       int
+	flows                map[Flow]*flow
+	removed              bool // no longer configured; it goes with its last request
 }
 
 // flow has seats or waiting requests.
@@ -120,15 +120,15 @@ func (l *Limit) SetLevels(levels []Level) {
 		lv.Level, lv.removed = c, false
 		lv.own = portion(l.cfg.Seats, c.Shares, shares)
 		lv.reserved = portion(lv.own, c.Reserve, 100)
-		lv.most = l.cfg.Seats
+		lv.limit = l.cfg.Seats
 		if c.Borrow >= 0 {
-			lv.most = lv.own + portion(lv.own, c.Borrow, 100)
+			lv.limit = lv.own + portion(lv.own, c.Borrow, 100)
 		}
-		lv.most = max(lv.most, 1)
+		lv.limit = max(lv.limit, 1)
 	}
 	for name, old := range l.levels {
 		if old.removed {
-			old.own, old.reserved, old.most = 0, 0, l.cfg.Seats
+			old.own, old.reserved, old.limit = 0, 0, l.cfg.Seats
 			l.dropLevel(name, old)
 		}
 	}
@@ -174,7 +174,7 @@ func (l *Limit) Enter(ctx context.Context, s *Seat, levelName string, name Flow,
 	}
 	w := l.wait(s, false)
 	l.mu.Unlock()
-	timer := l.cfg.Clock.NewTimer(l.cfg.Patience)
+	timer := l.cfg.Clock.NewTimer(l.cfg.QueueTimeout)
 	defer timer.Stop()
 	var err error
 	select {
@@ -185,7 +185,7 @@ func (l *Limit) Enter(ctx context.Context, s *Seat, levelName string, name Flow,
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	if l.giveUp(s, w) {
+	if l.cancelWait(s, w) {
 		return err
 	}
 	return nil // it has got a seat meanwhile
@@ -221,7 +221,7 @@ func (l *Limit) mayRun(lv *level, f *flow) bool {
 		return false
 	case lv.seats < lv.own:
 		return true
-	case lv.seats >= lv.most:
+	case lv.seats >= lv.limit:
 		return false
 	}
 	kept := 0
@@ -263,8 +263,8 @@ func (l *Limit) wait(s *Seat, front bool) *waiter {
 	return w
 }
 
-// giveUp removes a waiting request, unless it has got a seat.
-func (l *Limit) giveUp(s *Seat, w *waiter) bool {
+// cancelWait removes a waiting request, unless it has got a seat.
+func (l *Limit) cancelWait(s *Seat, w *waiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, other := range s.flow.queue {
@@ -339,7 +339,7 @@ func (s *Seat) resume(ctx context.Context) {
 	select {
 	case <-w.ready:
 	case <-ctx.Done():
-		l.giveUp(s, w)
+		l.cancelWait(s, w)
 	}
 }
 

@@ -26,7 +26,7 @@ type bench struct {
 }
 
 func newBench(t *testing.T, seats, perFlow int, levels ...Level) *bench {
-	b := &bench{T: t, Limit: New(Config{Seats: seats, PerFlow: perFlow, Patience: 10 * time.Second, Clock: clock.Real()}), seats: map[string][]*Seat{}}
+	b := &bench{T: t, Limit: New(Config{Seats: seats, PerFlow: perFlow, QueueTimeout: 10 * time.Second, Clock: clock.Real()}), seats: map[string][]*Seat{}}
 	b.SetLevels(levels)
 	return b
 }
@@ -141,7 +141,7 @@ func TestOtherFlowRunsAtOnce(t *testing.T) {
 	})
 }
 
-func TestWideRequests(t *testing.T) {
+func TestRequestsWithSeveralSeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 8, 4, open)
 		b.send(3, times(4, "l/lists")...)
@@ -194,7 +194,7 @@ func TestLevelsChange(t *testing.T) {
 	})
 }
 
-func TestBusy(t *testing.T) {
+func TestErrBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open
 		l.PerFlow, l.Waiting = 2, 3

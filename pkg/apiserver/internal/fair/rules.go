@@ -149,7 +149,7 @@ func matches(p *flowcontrolv1.PolicyRulesWithSubjects, q *Request) bool {
 	}
 	if !q.IsResource {
 		for i := range p.NonResourceRules {
-			if n := &p.NonResourceRules[i]; has(n.Verbs, q.Verb) && matchesPath(n.NonResourceURLs, q.Path) {
+			if n := &p.NonResourceRules[i]; containsOrAll(n.Verbs, q.Verb) && matchesPath(n.NonResourceURLs, q.Path) {
 				return true
 			}
 		}
@@ -180,18 +180,18 @@ func matchesSubject(s *flowcontrolv1.Subject, u user.Info) bool {
 }
 
 func matchesResource(p *flowcontrolv1.ResourcePolicyRule, q *Request) bool {
-	if !has(p.Verbs, q.Verb) || !has(p.APIGroups, q.Group) || !hasResource(p.Resources, q) {
+	if !containsOrAll(p.Verbs, q.Verb) || !containsOrAll(p.APIGroups, q.Group) || !hasResource(p.Resources, q) {
 		return false
 	}
 	if q.Scope == "" {
 		return p.ClusterScope
 	}
-	return has(p.Namespaces, q.Scope)
+	return containsOrAll(p.Namespaces, q.Scope)
 }
 
 func hasResource(list []string, q *Request) bool {
 	if q.Subresource == "" {
-		return has(list, q.Resource)
+		return containsOrAll(list, q.Resource)
 	}
 	return slices.ContainsFunc(list, func(s string) bool {
 		resource, sub, ok := strings.Cut(s, "/")
@@ -202,7 +202,7 @@ func hasResource(list []string, q *Request) bool {
 // all matches every value in a list of a rule; flowcontrolv1 has a constant of it for each kind of list.
 const all = "*"
 
-func has(list []string, value string) bool {
+func containsOrAll(list []string, value string) bool {
 	return len(list) == 1 && list[0] == all || slices.Contains(list, value)
 }
 

@@ -164,7 +164,7 @@ func TestPieceError(t *testing.T) {
 func TestSlowClientLeavesSeat(t *testing.T) {
 	for _, body := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			limit := fair.New(fair.Config{Seats: 1, PerFlow: 1, Patience: queueTimeout, Clock: clock.Real()})
+			limit := fair.New(fair.Config{Seats: 1, PerFlow: 1, QueueTimeout: queueTimeout, Clock: clock.Real()})
 			r, c := callRequest()
 			if err := limit.Enter(r.Context(), &c.seat, "", fair.Flow{Distinguisher: "alice"}, 1); err != nil {
 				t.Fatal(err)

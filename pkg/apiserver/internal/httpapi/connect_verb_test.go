@@ -18,7 +18,7 @@ func (readOnly) Authorize(_ context.Context, a *stage.Attributes) (stage.Decisio
 	return stage.Deny, "", nil
 }
 
-func TestStreamsNeedCreate(t *testing.T) {
+func TestStreamsRequireCreatePermission(t *testing.T) {
 	s := &Handler{config: Config{Stages: stage.Stages{Authorizers: []stage.Authorizer{readOnly{}}}}}
 	r := httptest.NewRequest("GET", "/", nil)
 	for subresource, allowed := range map[string]bool{"log": true, "exec": false, "attach": false, "portforward": false} {

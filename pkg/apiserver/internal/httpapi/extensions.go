@@ -32,23 +32,23 @@ func (s *Handler) delegated(w http.ResponseWriter, r *http.Request) bool {
 		fail(w, r, err)
 		return true
 	}
-	s.pass(w, r, c, serve)
+	s.proxy(w, r, c, serve)
 	return true
 }
 
-// pass proxies a request, and cancels it when the server stops.
-func (s *Handler) pass(w http.ResponseWriter, r *http.Request, c *call, serve aggregate.Handler) {
+// proxy proxies a request, and cancels it when the server stops.
+func (s *Handler) proxy(w http.ResponseWriter, r *http.Request, c *call, serve aggregate.Handler) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.config.Stopping, cancel)()
 	if c.address.verb == "watch" {
 		c.seat.Leave() // as for watches of this server's own resources
 	}
-	serve(w, r.WithContext(ctx), aggregate.Requester{User: c.user, AuditID: w.Header().Get("Audit-Id"), Late: late})
+	serve(w, r.WithContext(ctx), aggregate.Requester{User: c.user, AuditID: w.Header().Get("Audit-Id"), Timeout: timedOut})
 }
 
-// late responds to a request whose deadline is over.
-func late(w http.ResponseWriter, r *http.Request) { fail(w, r, context.DeadlineExceeded) }
+// timedOut responds to a request whose deadline is over.
+func timedOut(w http.ResponseWriter, r *http.Request) { fail(w, r, context.DeadlineExceeded) }
 
 // versionIn returns the group and version of a path.
 func versionIn(path string) (schema.GroupVersion, bool) {
@@ -96,7 +96,7 @@ func (s *Handler) describe(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if serve != nil {
-			s.pass(w, r, callOf(r), serve)
+			s.proxy(w, r, callOf(r), serve)
 			return
 		}
 	}

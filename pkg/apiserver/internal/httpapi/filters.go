@@ -155,12 +155,12 @@ func (a *openResponse) stop(deadline func(*http.ResponseController, time.Time) e
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.ended {
-		_ = deadline(http.NewResponseController(a.w), longAgo)
+		_ = deadline(http.NewResponseController(a.w), pastDeadline)
 	}
 }
 
-// longAgo is a deadline in the past: it ends waiting reads and writes at once.
-var longAgo = time.Unix(1, 0)
+// pastDeadline is a deadline in the past: it ends waiting reads and writes at once.
+var pastDeadline = time.Unix(1, 0)
 
 // authenticate sets the request's user, or responds with 401.
 func (s *Handler) authenticate(next http.Handler) http.Handler {
@@ -169,13 +169,13 @@ func (s *Handler) authenticate(next http.Handler) http.Handler {
 		auth, ok, err := s.config.Authn.AuthenticateRequest(r)
 		if err != nil || !ok {
 			slog.DebugContext(r.Context(), "unable to authenticate the request", "err", err)
-			closeUnknown(w, r)
+			closeUnauthenticated(w, r)
 			fail(s.refused(w, r), r, apierrors.NewUnauthorized("Unauthorized"))
 			return
 		}
 		authn.Clear(r.Header)
-		if unknown(auth.User) {
-			closeUnknown(w, r)
+		if isUnauthenticated(auth.User) {
+			closeUnauthenticated(w, r)
 		}
 		c.user = auth.User
 		c.stage("authn", c.began, s.config.Clock.Now())
@@ -183,13 +183,13 @@ func (s *Handler) authenticate(next http.Handler) http.Handler {
 	})
 }
 
-func unknown(info user.Info) bool {
+func isUnauthenticated(info user.Info) bool {
 	return info.GetName() == user.Anonymous || slices.Contains(info.GetGroups(), user.AllUnauthenticated)
 }
 
-// closeUnknown closes the HTTP/2 connection of an unauthenticated client after the response. In HTTP/2 a client can
+// closeUnauthenticated closes the HTTP/2 connection of an unauthenticated client after the response. In HTTP/2 a client can
 // send and reset requests at no cost, so only authenticated clients keep a connection.
-func closeUnknown(w http.ResponseWriter, r *http.Request) {
+func closeUnauthenticated(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 2 {
 		w.Header().Set("Connection", "close")
 	}

@@ -34,7 +34,7 @@ var frameBuffers = sync.Pool{New: func() any { return new([]byte) }}
 type frames struct {
 	*eventEncoder
 	w     http.ResponseWriter
-	held  *heldObjects
+	held  *writtenObjects
 	user  string
 	buf   []byte
 	stall *stall

@@ -59,7 +59,7 @@ type Handler struct {
 	running  inflight
 	crowd    *crowd
 	fair     *fair.Limit
-	held     *heldObjects
+	held     *writtenObjects
 	bodies   *bodies.Limit // admitted
 	received *bodies.Limit
 	flows    flows

@@ -11,10 +11,10 @@ import (
 // heldBytes bounds the large objects that wait for the slow watches of one user, in stored bytes.
 const heldBytes = 32 << 20
 
-// heldObjects are the large objects that are being written to watches. An object that several watches of a user write in
+// writtenObjects are the large objects that are being written to watches. An object that several watches of a user write in
 // the same format counts once, since they share its bytes. A watch that would exceed the bound waits until another one
 // has written its object, or ends because its client reads nothing. It is safe for concurrent use.
-type heldObjects struct {
+type writtenObjects struct {
 	limit int
 
 	mu    sync.Mutex
@@ -37,13 +37,13 @@ type heldByUser struct {
 
 type heldObject struct{ size, watches int }
 
-func newHeldObjects(limit int) *heldObjects {
-	return &heldObjects{limit: limit, users: map[string]*heldByUser{}}
+func newHeldObjects(limit int) *writtenObjects {
+	return &writtenObjects{limit: limit, users: map[string]*heldByUser{}}
 }
 
 // take notes that a watch of user writes an object, and waits first if the user's watches hold too much. Without an error
 // the caller must call release. An object larger than the bound is written alone.
-func (h *heldObjects) take(ctx context.Context, user string, key heldKey, size int) error {
+func (h *writtenObjects) take(ctx context.Context, user string, key heldKey, size int) error {
 	for {
 		wait := h.tryTake(user, key, size)
 		if wait == nil {
@@ -58,7 +58,7 @@ func (h *heldObjects) take(ctx context.Context, user string, key heldKey, size i
 }
 
 // tryTake returns nil if it has noted the object, else a channel that is closed when another attempt may succeed.
-func (h *heldObjects) tryTake(user string, key heldKey, size int) <-chan struct{} {
+func (h *writtenObjects) tryTake(user string, key heldKey, size int) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	u := h.users[user]
@@ -82,7 +82,7 @@ func (h *heldObjects) tryTake(user string, key heldKey, size int) <-chan struct{
 }
 
 // release notes that a watch has written the object of take.
-func (h *heldObjects) release(user string, key heldKey) {
+func (h *writtenObjects) release(user string, key heldKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	u := h.users[user]

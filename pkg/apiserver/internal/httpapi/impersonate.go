@@ -27,7 +27,7 @@ func (s *Handler) impersonate(next http.Handler) http.Handler {
 			return
 		}
 		c := callOf(r)
-		info, constraint, err := s.actAs(r.Context(), c.original(r), as)
+		info, constraint, err := s.impersonatedBy(r.Context(), c.original(r), as)
 		if err != nil {
 			fail(w, r, err)
 			return

@@ -75,14 +75,14 @@ func (c *call) original(r *http.Request) *stage.Attributes {
 	return out
 }
 
-// actAs returns the impersonated user, and the constraint of the mode that allows it. If no mode does, it returns the
+// impersonatedBy returns the impersonated user, and the constraint of the mode that allows it. If no mode does, it returns the
 // first mode's error.
-func (s *Handler) actAs(ctx context.Context, original *stage.Attributes, as *user.DefaultInfo) (_ user.Info, constraint string, err error) {
+func (s *Handler) impersonatedBy(ctx context.Context, original *stage.Attributes, as *user.DefaultInfo) (_ user.Info, constraint string, err error) {
 	for _, m := range modes {
 		if !m.fits(as, original.User) {
 			continue
 		}
-		info, merr := s.actIn(ctx, m, original, as)
+		info, merr := s.checkMode(ctx, m, original, as)
 		if merr == nil {
 			return info, m.constraint(), nil
 		}
@@ -100,9 +100,9 @@ func (m mode) constraint() string {
 	return "impersonate:" + m.name
 }
 
-// actIn checks the rights that a mode requires: constrained modes require the right to the request, then one for each
+// checkMode checks the rights that a mode requires: constrained modes require the right to the request, then one for each
 // part of as.
-func (s *Handler) actIn(ctx context.Context, m mode, original *stage.Attributes, as *user.DefaultInfo) (user.Info, error) {
+func (s *Handler) checkMode(ctx context.Context, m mode, original *stage.Attributes, as *user.DefaultInfo) (user.Info, error) {
 	info := original.User
 	if m.name == associatedNode {
 		info = ofSomeNode(info)

@@ -54,9 +54,9 @@ func (z rights) Authorize(_ context.Context, a *stage.Attributes) (stage.Decisio
 	return stage.NoOpinion, "", nil
 }
 
-// TestModesOfImpersonation: the unconstrained right covers all requests. A constrained right covers a user, and another
+// TestConstrainedImpersonation: the unconstrained right covers all requests. A constrained right covers a user, and another
 // one covers a request as that user.
-func TestModesOfImpersonation(t *testing.T) {
+func TestConstrainedImpersonation(t *testing.T) {
 	agent := &user.DefaultInfo{Name: "system:serviceaccount:ns:agent", Extra: map[string][]string{"authentication.kubernetes.io/node-name": {"n1"}}}
 	alice := &user.DefaultInfo{Name: "alice"}
 	pods := &stage.Attributes{Verb: "list", Namespace: "ns", GVR: corev1.SchemeGroupVersion.WithResource("pods")}
@@ -105,7 +105,7 @@ func TestModesOfImpersonation(t *testing.T) {
 		s.config.Stages.Authorizers = []stage.Authorizer{c.rights}
 		original := *c.original
 		original.User = c.info
-		info, constraint, err := s.actAs(t.Context(), &original, &c.as)
+		info, constraint, err := s.impersonatedBy(t.Context(), &original, &c.as)
 		switch {
 		case c.groups == "" && (err == nil || !strings.Contains(err.Error(), c.by)):
 			t.Errorf("%s: %v, %v", name, info, err)

@@ -35,13 +35,13 @@ const (
 func (s *Handler) newBodies() *bodies.Limit {
 	return bodies.New(bodies.Config{
 		Small: smallBody, Large: bodiesInWork, Waiting: waitingBodies, PerUser: waitingOfUser,
-		Patience: requestTimeout / 4, Clock: s.config.Clock,
+		QueueTimeout: requestTimeout / 4, Clock: s.config.Clock,
 	})
 }
 
 func (s *Handler) newReceived() *bodies.Limit {
 	return bodies.New(bodies.Config{
-		Large: bodiesReceived, Waiting: bodiesAnnounced, PerUser: bodiesAnnounced / 2, Patience: requestTimeout / 4, Clock: s.config.Clock,
+		Large: bodiesReceived, Waiting: bodiesAnnounced, PerUser: bodiesAnnounced / 2, QueueTimeout: requestTimeout / 4, Clock: s.config.Clock,
 	})
 }
 

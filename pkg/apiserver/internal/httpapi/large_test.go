@@ -18,7 +18,7 @@ import (
 // JSON.
 func TestLimitedBody(t *testing.T) {
 	clk := testclock.NewFakeClock(time.Unix(0, 0))
-	limit := bodies.New(bodies.Config{Small: 10, Large: 100, Waiting: 100, PerUser: 100, Patience: time.Minute, Clock: clk})
+	limit := bodies.New(bodies.Config{Small: 10, Large: 100, Waiting: 100, PerUser: 100, QueueTimeout: time.Minute, Clock: clk})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	start := func(media string, size int) (*limitedBody, chan error) {

@@ -23,17 +23,17 @@ import (
 const (
 	// seatsPerProcessor is how many requests are executed concurrently for each processor: enough to share the commits of the store.
 	seatsPerProcessor = 32
-	leastSeats        = 64
+	minSeats          = 64
 	queueTimeout      = requestTimeout / 4 // as in Kubernetes
 
 	// A list counts as a request for each objectsPerSeat of its objects, as in Kubernetes.
 	objectsPerSeat = 100
-	mostListSeats  = 10
+	maxListSeats   = 10
 )
 
 func (s *Handler) newLimit() *fair.Limit {
-	seats := min(max(seatsPerProcessor*runtime.GOMAXPROCS(0), leastSeats), fair.Concurrency)
-	return fair.New(fair.Config{Seats: seats, PerFlow: seats / 2, Patience: queueTimeout, Clock: s.config.Clock})
+	seats := min(max(seatsPerProcessor*runtime.GOMAXPROCS(0), minSeats), fair.Concurrency)
+	return fair.New(fair.Config{Seats: seats, PerFlow: seats / 2, QueueTimeout: queueTimeout, Clock: s.config.Clock})
 }
 
 // limit bounds the number of concurrent requests by the FlowSchemas and PriorityLevelConfigurations. A watch holds its seat until its
@@ -98,7 +98,7 @@ func (s *Handler) width(c *call, r *http.Request) int {
 	if limit, err := strconv.Atoi(r.URL.Query().Get("limit")); err == nil && limit > 0 {
 		n = min(n, limit)
 	}
-	return min((n+objectsPerSeat-1)/objectsPerSeat, mostListSeats)
+	return min((n+objectsPerSeat-1)/objectsPerSeat, maxListSeats)
 }
 
 func tooMany(w http.ResponseWriter, r *http.Request, err error) {

@@ -41,9 +41,9 @@ func readMemory() memoryInUse {
 	return memoryInUse{live: samples[0].Value.Uint64(), held: samples[1].Value.Uint64() - samples[2].Value.Uint64()}
 }
 
-// short reports whether requests that may take memory have to be refused: the live heap takes three quarters of the limit,
+// exceeded reports whether requests that may take memory have to be refused: the live heap takes three quarters of the limit,
 // or the garbage collector, whose own limit is lower, does not keep the process below nine tenths of it.
-func (p *pressure) short() bool {
+func (p *pressure) exceeded() bool {
 	if p.limit == 0 {
 		return false
 	}
@@ -64,7 +64,7 @@ func (p *pressure) short() bool {
 // deletes of one object are served: they take little memory, and some free it.
 func (s *Handler) shed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c := callOf(r); s.memory.short() && !component(c.user) && c.address.verb != "delete" && !operational(c, r) {
+		if c := callOf(r); s.memory.exceeded() && !component(c.user) && c.address.verb != "delete" && !operational(c, r) {
 			tooMany(w, r, fair.ErrBusy)
 			return
 		}

@@ -10,7 +10,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
-func TestShed(t *testing.T) {
+func TestLoadShedding(t *testing.T) {
 	clk := testclock.NewFakeClock(time.Now())
 	var use memoryInUse
 	s := &Handler{memory: &pressure{limit: 1000, clock: clk, read: func() memoryInUse { return use }}}

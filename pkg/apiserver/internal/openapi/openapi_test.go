@@ -177,8 +177,8 @@ func TestExplainFindsEachKind(t *testing.T) {
 	}
 }
 
-// TestLikeKubernetes compares with the document of a real server, which is in the test data of a library.
-func TestLikeKubernetes(t *testing.T) {
+// TestEqualsKubernetesDocument compares with the document of a real server, which is in the test data of a library.
+func TestEqualsKubernetesDocument(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kube-openapi").Output()
 	if err != nil {
 		t.Skip("no go command: ", err)
@@ -358,8 +358,8 @@ func TestOwnKindsAreDescribed(t *testing.T) {
 	}
 }
 
-// TestDefinitionsAreWhole decompresses every embedded file.
-func TestDefinitionsAreWhole(t *testing.T) {
+// TestEmbeddedDefinitionsDecompress decompresses every embedded file.
+func TestEmbeddedDefinitionsDecompress(t *testing.T) {
 	entries, err := packed.ReadDir("definitions")
 	if err != nil {
 		t.Fatal(err)
@@ -391,8 +391,8 @@ func TestDefinitionsAreWhole(t *testing.T) {
 	}
 }
 
-// TestDefinitionsAreOfOurModules checks the modules' versions, which is faster than "go run ./gen -check".
-func TestDefinitionsAreOfOurModules(t *testing.T) {
+// TestDefinitionsMatchGoMod checks the modules' versions, which is faster than "go run ./gen -check".
+func TestDefinitionsMatchGoMod(t *testing.T) {
 	raw, err := packed.ReadFile("definitions/versions.gz")
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-func ask(t *testing.T, s *Specs, path string, headers ...string) *httptest.ResponseRecorder {
+func get(t *testing.T, s *Specs, path string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequest("GET", path, nil)
 	for i := 0; i < len(headers); i += 2 {
@@ -29,7 +29,7 @@ func ask(t *testing.T, s *Specs, path string, headers ...string) *httptest.Respo
 func TestBinaryV3(t *testing.T) {
 	s := New(objects.Each(resources(t)))
 	for _, gv := range s.order {
-		w := ask(t, s, "/openapi/v3/"+path(gv), "Accept", protobufV3Old)
+		w := get(t, s, "/openapi/v3/"+path(gv), "Accept", protobufV3Old)
 		if w.Code != 200 || w.Header().Get("Content-Type") != protobufV3 {
 			t.Fatalf("%s: %d %v", gv, w.Code, w.Header())
 		}
@@ -41,7 +41,7 @@ func TestBinaryV3(t *testing.T) {
 			Paths      map[string]any
 			Components struct{ Schemas map[string]any }
 		}
-		if err := json.Unmarshal(ask(t, s, "/openapi/v3/"+path(gv)).Body.Bytes(), &plain); err != nil {
+		if err := json.Unmarshal(get(t, s, "/openapi/v3/"+path(gv)).Body.Bytes(), &plain); err != nil {
 			t.Fatal(err)
 		}
 		paths, schemas := len(doc.GetPaths().GetPath()), len(doc.GetComponents().GetSchemas().GetAdditionalProperties())
@@ -54,11 +54,11 @@ func TestBinaryV3(t *testing.T) {
 // TestPackedSwagger: the largest document is compressed for clients that accept it; a response without a body is not.
 func TestPackedSwagger(t *testing.T) {
 	s := New(objects.Each(resources(t)))
-	plain := ask(t, s, "/openapi/v2")
+	plain := get(t, s, "/openapi/v2")
 	if plain.Header().Get("Content-Encoding") != "" {
 		t.Errorf("unexpected headers: %v", plain.Header())
 	}
-	packed := ask(t, s, "/openapi/v2", "Accept-Encoding", "gzip")
+	packed := get(t, s, "/openapi/v2", "Accept-Encoding", "gzip")
 	if packed.Header().Get("Content-Encoding") != "gzip" || packed.Header().Get("Content-Length") != "" {
 		t.Errorf("the headers are %v", packed.Header())
 	}
@@ -69,7 +69,7 @@ func TestPackedSwagger(t *testing.T) {
 	if body, err := io.ReadAll(gz); err != nil || !bytes.Equal(body, plain.Body.Bytes()) {
 		t.Errorf("%v: %d bytes, want %d", err, len(body), plain.Body.Len())
 	}
-	known := ask(t, s, "/openapi/v2", "Accept-Encoding", "gzip", "If-None-Match", plain.Header().Get("ETag"))
+	known := get(t, s, "/openapi/v2", "Accept-Encoding", "gzip", "If-None-Match", plain.Header().Get("ETag"))
 	if known.Code != 304 || known.Body.Len() > 0 || known.Header().Get("Content-Encoding") != "" {
 		t.Errorf("%d with %d bytes, %v", known.Code, known.Body.Len(), known.Header())
 	}

@@ -204,8 +204,8 @@ func TestLargeArray(t *testing.T) {
 	}
 }
 
-// TestEmptied removes all items of an array.
-func TestEmptied(t *testing.T) {
+// TestRemoveAllItems removes all items of an array.
+func TestRemoveAllItems(t *testing.T) {
 	steps, err := patch.Decode([]byte(`[{"op":"remove","path":"/a/0"}]`))
 	if err != nil {
 		t.Fatal(err)

@@ -150,7 +150,7 @@ func (s reviewer) reviewToken(ctx context.Context, _ *stage.Attributes, obj obje
 // ownerOf returns the user of a token, and those of the wanted audiences for which the token is valid. Without any, it
 // returns no user. Only ServiceAccount tokens have audiences; others are valid for this server.
 func (s reviewer) ownerOf(ctx context.Context, token string, wanted []string) (user.Info, []string, error) {
-	if s.config.Issuer().Ours(token) {
+	if s.config.Issuer().HasIssuer(token) {
 		info, audiences, err := s.config.Issuer().Verify(ctx, token, wanted)
 		if err != nil {
 			return nil, nil, fmt.Errorf("invalid bearer token, %w", err)

@@ -28,7 +28,7 @@ var row = objects.Row(objects.Def[*corev1.ConfigMap]{
 })
 
 // The hand-written encoding equals that of encoding/json for the type.
-func TestJSONIsThatOfTheType(t *testing.T) {
+func TestTableJSONEqualsTypedEncoding(t *testing.T) {
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "n", Labels: map[string]string{"x": "<y>"}}, Data: map[string]string{"k": "v"}}
 	items := []*cache.Item{cache.NewItem(objects.Key{Namespace: "n", Name: "a"}, 3, m), cache.NewItem(objects.Key{Namespace: "n", Name: "a"}, 3, m)}
 	for _, include := range []metav1.IncludeObjectPolicy{"", metav1.IncludeMetadata, metav1.IncludeNone, metav1.IncludeObject} {

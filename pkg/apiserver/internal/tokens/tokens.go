@@ -47,8 +47,8 @@ func New(key *ecdsa.PrivateKey, issuer string, r stage.Reader, clk clock.Clock) 
 	return &Issuer{key: key, kid: kid, issuer: issuer, reader: r, clk: clk}, nil
 }
 
-// Ours reports whether a token names this issuer. It verifies nothing.
-func (i *Issuer) Ours(token string) bool {
+// HasIssuer reports whether a token names this issuer. It verifies nothing.
+func (i *Issuer) HasIssuer(token string) bool {
 	if i.verified.find(token) != nil {
 		return true
 	}

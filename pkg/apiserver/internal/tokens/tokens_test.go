@@ -148,7 +148,7 @@ func TestTokensOfSecrets(t *testing.T) {
 			t.Errorf("%v, %v, want %s", info, err, want)
 		}
 	}
-	if !f.Ours(token) {
+	if !f.HasIssuer(token) {
 		t.Error("it is not ours")
 	}
 	check("Token does not match server's copy")
@@ -414,7 +414,7 @@ func TestVerifyRefusesForgeries(t *testing.T) {
 			t.Errorf("%s: is taken for %s", name, info.GetName())
 		}
 	}
-	if f.Ours(foreign) || !f.Ours(good) || f.Ours("x") {
+	if f.HasIssuer(foreign) || !f.HasIssuer(good) || f.HasIssuer("x") {
 		t.Error("a token of another issuer is accepted, or a token of this issuer is not")
 	}
 }
@@ -480,7 +480,7 @@ func FuzzVerify(f *testing.F) {
 		f.Add(encoding.EncodeToString([]byte(`{"alg":"ES256"}`)) + "." + encoding.EncodeToString([]byte(claims)) + "." + encoding.EncodeToString(make([]byte, 64)))
 	}
 	f.Fuzz(func(t *testing.T, token string) {
-		x.Ours(token)
+		x.HasIssuer(token)
 		if _, _, err := x.Verify(t.Context(), token, nil); err == nil && token != good {
 			t.Errorf("%q is taken for a token", token)
 		}

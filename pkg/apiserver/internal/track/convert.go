@@ -36,7 +36,7 @@ func newConverter(r *objects.Resource) (*converter, error) {
 		gv := schema.GroupVersion{Group: s.Group, Version: s.Version}
 		t := reflect.TypeOf(s.New()).Elem()
 		v := &version{VersionOf: s, kind: gv.WithKind(r.Names.Kind), merge: typed.DeducedParseableType}
-		if err := v.learn(t); err != nil {
+		if err := v.loadSchema(t); err != nil {
 			return nil, err
 		}
 		c.versions[gv], c.types[t] = v, v
@@ -44,8 +44,8 @@ func newConverter(r *objects.Resource) (*converter, error) {
 	return c, nil
 }
 
-// learn sets the merge schema of the version. A type without a schema merges by the structure of its values.
-func (v *version) learn(t reflect.Type) error {
+// loadSchema sets the merge schema of the version. A type without a schema merges by the structure of its values.
+func (v *version) loadSchema(t reflect.Type) error {
 	if v.Merge != nil {
 		merge, err := v.Merge()
 		v.merge = merge

@@ -17,8 +17,8 @@ var objectMeta = reflect.TypeFor[metav1.ObjectMeta]()
 
 // memo caches the library's results. It has two generations: when the young one is full, it replaces the old one.
 type memo struct {
-	mu         sync.Mutex
-	young, old map[memoKey]memoResult
+	mu          sync.Mutex
+	recent, old map[memoKey]memoResult
 }
 
 // generation is the number of results in a generation.
@@ -44,7 +44,7 @@ type entry struct {
 func (m *memo) get(q memoKey) (memoResult, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if a, ok := m.young[q]; ok {
+	if a, ok := m.recent[q]; ok {
 		return a, true
 	}
 	a, ok := m.old[q]
@@ -61,10 +61,10 @@ func (m *memo) put(q memoKey, a memoResult) {
 }
 
 func (m *memo) putLocked(q memoKey, a memoResult) {
-	if m.young == nil || len(m.young) >= generation {
-		m.old, m.young = m.young, map[memoKey]memoResult{}
+	if m.recent == nil || len(m.recent) >= generation {
+		m.old, m.recent = m.recent, map[memoKey]memoResult{}
 	}
-	m.young[q] = a
+	m.recent[q] = a
 }
 
 // With maxManagers or more entries, the library merges the oldest ones. The result then depends on their times, so it is
@@ -74,7 +74,7 @@ const maxManagers = 10
 // keyOfWrite returns the key of a write. ok is false if the result of the write cannot be cached.
 func (m *manager) keyOfWrite(manager string, old, obj objects.Object) (q memoKey, placeholders []placeholder, ok bool) {
 	was := old.GetManagedFields()
-	if m.plan == nil || len(was) >= maxManagers || !m.inherits(obj.GetManagedFields(), was) {
+	if m.plan == nil || len(was) >= maxManagers || !m.keepsManagedFields(obj.GetManagedFields(), was) {
 		return q, nil, false
 	}
 	var w walk
@@ -82,7 +82,7 @@ func (m *manager) keyOfWrite(manager string, old, obj objects.Object) (q memoKey
 	if old.GetUID() != "" {
 		exists = 1
 	}
-	shape := w.visit(m.plan, side{reflect.ValueOf(old), there}, side{reflect.ValueOf(obj), there})
+	shape := w.visit(m.plan, side{reflect.ValueOf(old), present}, side{reflect.ValueOf(obj), present})
 	managed := uint64(len(was))
 	for i := range was {
 		e := &was[i]
@@ -121,8 +121,8 @@ func elementName(name, value string) []byte {
 // placeholderText returns the text of a placeholder, which is no valid address.
 func placeholderText(i int) string { return "#" + strconv.Itoa(i) }
 
-// inherits reports whether the managedFields that a client sends equal the stored ones. Those sent to a subresource are ignored.
-func (m *manager) inherits(sent, was []metav1.ManagedFieldsEntry) bool {
+// keepsManagedFields reports whether the managedFields that a client sends equal the stored ones. Those sent to a subresource are ignored.
+func (m *manager) keepsManagedFields(sent, was []metav1.ManagedFieldsEntry) bool {
 	if m.subresource || sent == nil {
 		return true
 	}

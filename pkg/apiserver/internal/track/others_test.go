@@ -17,7 +17,7 @@ import (
 
 // The fields of kinds outside of client-go: conditions are merged by their type, the list of versions is one
 // field.
-func TestOtherModules(t *testing.T) {
+func TestKindsOutsideClientGo(t *testing.T) {
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1"}}
 	crd.Spec.Names.ShortNames = []string{"x"}
@@ -87,7 +87,7 @@ func rowOf(t *testing.T, kind string) *objects.Resource {
 }
 
 // A write through a subresource for a part of a pod owns all fields that it sends, because no fields are reset for it.
-func TestParts(t *testing.T) {
+func TestSubresourceWriteOwnsAllFields(t *testing.T) {
 	const want = `{"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{"f:image":{},"f:resources":{"f:requests":{".":{},"f:cpu":{}}}}},` +
 		`"f:ephemeralContainers":{".":{},"k:{\"name\":\"e\"}":{".":{},"f:image":{},"f:name":{},"f:resources":{}}}}}`
 	for _, part := range []string{"resize", "ephemeralcontainers"} {

@@ -9,7 +9,7 @@ import (
 )
 
 // Pods that differ only in their addresses share one shape, and each gets fields for its own addresses.
-func TestMemoOfAddresses(t *testing.T) {
+func TestPodsWithOtherAddressesShareAShape(t *testing.T) {
 	b := newBoth()
 	ips := func(list ...string) (out []corev1.PodIP) {
 		for _, ip := range list {

@@ -44,10 +44,10 @@ func (w *walk) number(name, value string) (n uint64, ok bool) {
 	return uint64(len(w.placeholders) - 1), true
 }
 
-const odd = 0x9e3779b97f4a7c15
+const multiplier = 0x9e3779b97f4a7c15
 
 func mix(h, x uint64) uint64 {
-	hi, lo := bits.Mul64(h^x^0xa0761d6478bd642f, odd)
+	hi, lo := bits.Mul64(h^x^0xa0761d6478bd642f, multiplier)
 	return hi ^ lo ^ h
 }
 
@@ -55,7 +55,7 @@ func mix(h, x uint64) uint64 {
 const (
 	absent = iota
 	null
-	there
+	present
 )
 
 // side is the old or the new value at one place.
@@ -66,7 +66,7 @@ type side struct {
 
 // deref follows pointers. A nil pointer is null.
 func deref(v reflect.Value, is uint64) side {
-	for is == there && v.Kind() == reflect.Pointer {
+	for is == present && v.Kind() == reflect.Pointer {
 		if v.IsNil() {
 			return side{v, null}
 		}
@@ -85,10 +85,10 @@ func nilable(v reflect.Value) bool {
 
 func (w *walk) visit(p *plan, old, now side) uint64 {
 	old, now = deref(old.v, old.is), deref(now.v, now.is)
-	if old.is == there && nilable(old.v) {
+	if old.is == present && nilable(old.v) {
 		old.is = null
 	}
-	if now.is == there && nilable(now.v) {
+	if now.is == present && nilable(now.v) {
 		now.is = null
 	}
 	before := w.changes
@@ -96,7 +96,7 @@ func (w *walk) visit(p *plan, old, now side) uint64 {
 		w.changes++
 	}
 	h := mix(old.is<<2|now.is, uint64(p.kind))
-	if old.is == there || now.is == there {
+	if old.is == present || now.is == present {
 		h = mix(h, w.inside(p, old, now))
 	}
 	if w.changes == before {
@@ -110,7 +110,7 @@ func (w *walk) inside(p *plan, old, now side) uint64 {
 	var h uint64
 	switch p.kind {
 	case leaf:
-		if old.is == there && now.is == there && !p.same(old.v, now.v) {
+		if old.is == present && now.is == present && !p.same(old.v, now.v) {
 			w.changes++
 			return 1
 		}
@@ -143,7 +143,7 @@ func (w *walk) field(f *fieldPlan, old, now side) uint64 {
 
 // of returns a field of a struct.
 func (f *fieldPlan) of(s side) side {
-	if s.is != there {
+	if s.is != present {
 		return side{is: absent}
 	}
 	v := s.v
@@ -153,7 +153,7 @@ func (f *fieldPlan) of(s side) side {
 	if f.omitEmpty && empty(v) || f.omitZero && zero(v) {
 		return side{is: absent}
 	}
-	return side{v, there}
+	return side{v, present}
 }
 
 // empty reports whether encoding/json omits v with omitempty.
@@ -215,32 +215,32 @@ func addressed(v reflect.Value) any {
 
 func (w *walk) table(p *plan, old, now side) uint64 {
 	var sum uint64
-	if now.is == there {
+	if now.is == present {
 		for it := now.v.MapRange(); it.Next(); {
 			was := side{is: absent}
-			if old.is == there {
+			if old.is == present {
 				if v := old.v.MapIndex(it.Key()); v.IsValid() {
-					was = side{v, there}
+					was = side{v, present}
 				}
 			}
-			if h := w.visit(p.element, was, side{it.Value(), there}); h != unchanged {
+			if h := w.visit(p.element, was, side{it.Value(), present}); h != unchanged {
 				sum += mix(maphash.String(seed, it.Key().String()), h)
 			}
 		}
 	}
-	if old.is == there {
+	if old.is == present {
 		for it := old.v.MapRange(); it.Next(); {
-			if now.is == there && now.v.MapIndex(it.Key()).IsValid() {
+			if now.is == present && now.v.MapIndex(it.Key()).IsValid() {
 				continue
 			}
-			sum += mix(maphash.String(seed, it.Key().String()), w.visit(p.element, side{it.Value(), there}, side{is: absent}))
+			sum += mix(maphash.String(seed, it.Key().String()), w.visit(p.element, side{it.Value(), present}, side{is: absent}))
 		}
 	}
 	return sum
 }
 
 func (w *walk) set(s side) uint64 {
-	if s.is != there {
+	if s.is != present {
 		return 0
 	}
 	if s.v.Len() > fewElements {
@@ -256,7 +256,7 @@ func (w *walk) set(s side) uint64 {
 		}
 		w.lost = w.lost || !ok
 		seen = append(seen, h)
-		sum += mix(h, odd)
+		sum += mix(h, multiplier)
 	}
 	return sum + uint64(s.v.Len()) // so that an empty list differs from nil
 }
@@ -266,7 +266,7 @@ func scalar(v reflect.Value) (uint64, bool) {
 	case reflect.String:
 		return maphash.String(seed, v.String()), true
 	case reflect.Int, reflect.Int32, reflect.Int64:
-		return mix(uint64(v.Int()), odd), true
+		return mix(uint64(v.Int()), multiplier), true
 	}
 	return 0, false
 }
@@ -285,10 +285,10 @@ func (w *walk) keyed(p *plan, old, now side) uint64 {
 		before := side{is: absent}
 		for j, o := range was {
 			if o == k {
-				before = side{old.v.Index(j), there}
+				before = side{old.v.Index(j), present}
 			}
 		}
-		if h := w.visit(p.element, before, side{now.v.Index(i), there}); h != unchanged {
+		if h := w.visit(p.element, before, side{now.v.Index(i), present}); h != unchanged {
 			sum += mix(k, h)
 		}
 	}
@@ -298,7 +298,7 @@ func (w *walk) keyed(p *plan, old, now side) uint64 {
 			gone = gone && k != o
 		}
 		if gone {
-			sum += mix(o, w.visit(p.element, side{old.v.Index(j), there}, side{is: absent}))
+			sum += mix(o, w.visit(p.element, side{old.v.Index(j), present}, side{is: absent}))
 		}
 	}
 	return sum
@@ -306,7 +306,7 @@ func (w *walk) keyed(p *plan, old, now side) uint64 {
 
 // keysOf returns the hashes of a list's keys. A list with duplicate keys is left to the library.
 func (w *walk) keysOf(p *plan, s side) []uint64 {
-	if s.is != there {
+	if s.is != present {
 		return nil
 	}
 	if s.v.Len() > fewElements {
@@ -327,7 +327,7 @@ func (w *walk) keysOf(p *plan, s side) []uint64 {
 // keyOf hashes an element's key. alone means that the list has one element. Only then may an address be left out of the
 // hash: the order of several elements depends on their addresses.
 func (w *walk) keyOf(p *plan, elem reflect.Value, alone bool) uint64 {
-	h := uint64(odd)
+	h := uint64(multiplier)
 	for _, k := range p.keys {
 		v := elem.FieldByIndex(k.index)
 		if k.address != "" && alone {

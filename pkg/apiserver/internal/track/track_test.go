@@ -157,7 +157,7 @@ func TestMemoOfChanges(t *testing.T) {
 		// Five runs in a row make the same changes with different values: the shapes of the first are new, those of the
 		// others are cached.
 		rng := rand.New(rand.NewPCG(1, uint64(run/5)))
-		salt = fmt.Sprint("v", run)
+		uniquePrefix = fmt.Sprint("v", run)
 		pod := basePod()
 		w := Write{Resource: &podRow, Manager: "maker"}
 		b.update(t, w, nil, pod)
@@ -192,7 +192,7 @@ func TestMemoOfChanges(t *testing.T) {
 // These writes differ in one property each: the test detects if the memo takes different writes for equal ones.
 func TestMemoDistinguishesWrites(t *testing.T) {
 	b := newBoth()
-	salt = "v"
+	uniquePrefix = "v"
 	base := basePod()
 	b.update(t, Write{Resource: &podRow, Manager: "maker"}, nil, base)
 	base.UID = "uid"
@@ -222,10 +222,10 @@ func basePod() *corev1.Pod {
 	}
 }
 
-// salt makes the values of each run different.
-var salt string
+// uniquePrefix makes the values of each run different.
+var uniquePrefix string
 
-func val(n int) string { return salt + fmt.Sprint(n) }
+func val(n int) string { return uniquePrefix + fmt.Sprint(n) }
 
 var changes = []func(*corev1.Pod, *rand.Rand){
 	func(p *corev1.Pod, r *rand.Rand) { p.Labels = toggle(p.Labels, r) },

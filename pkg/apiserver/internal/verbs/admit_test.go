@@ -32,14 +32,14 @@ func (c *counter) Authorize(_ context.Context, a *stage.Attributes) (stage.Decis
 	return stage.Deny, "", nil
 }
 
-// nothing is a backend without objects.
-type nothing struct{}
+// emptyBackend is a backend without objects.
+type emptyBackend struct{}
 
-func (nothing) Get(context.Context, *verbs.Request, *metav1.GetOptions) (*cache.Item, error) {
+func (emptyBackend) Get(context.Context, *verbs.Request, *metav1.GetOptions) (*cache.Item, error) {
 	return cache.NewItem(objects.Key{Name: "x"}, 0, newConfigMap("x")), nil
 }
 
-func (nothing) List(context.Context, *verbs.Request, *metav1.ListOptions) (verbs.Listing, error) {
+func (emptyBackend) List(context.Context, *verbs.Request, *metav1.ListOptions) (verbs.Listing, error) {
 	return verbs.Listing{}, nil
 }
 
@@ -127,8 +127,8 @@ func TestAuthorizedOnce(t *testing.T) {
 	}
 }
 
-// TestForbiddenIsNotRead: without permission, no verb reads the request's body.
-func TestForbiddenIsNotRead(t *testing.T) {
+// TestForbiddenRequestBodyIsNotRead: without permission, no verb reads the request's body.
+func TestForbiddenRequestBodyIsNotRead(t *testing.T) {
 	s := serveCounted(t, &counter{allowed: func(*stage.Attributes) bool { return false }}, nil)
 	body := func() (runtime.Object, error) {
 		t.Error("the body is read")
@@ -157,7 +157,7 @@ func TestNamespaceIsChecked(t *testing.T) {
 // TestBackend: the engine authorizes requests to a backend, and refuses the verbs that the backend does not have.
 func TestBackend(t *testing.T) {
 	c := &counter{allowed: func(a *stage.Attributes) bool { return a.Name != "secret" }}
-	s := serveCounted(t, c, map[schema.GroupResource]verbs.Backend{{Resource: "configmaps"}: nothing{}})
+	s := serveCounted(t, c, map[schema.GroupResource]verbs.Backend{{Resource: "configmaps"}: emptyBackend{}})
 	req := configMapRequest(s)
 	for verb, call := range calls(s, req, func() (runtime.Object, error) { return newConfigMap("y"), nil }) {
 		c.calls = 0

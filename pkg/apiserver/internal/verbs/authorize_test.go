@@ -18,28 +18,28 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
-// decides is an authorizer with a fixed decision.
-type decides struct {
+// fixedAuthorizer is an authorizer with a fixed decision.
+type fixedAuthorizer struct {
 	decision stage.Decision
 	err      error
 }
 
-func (d decides) Authorize(context.Context, *stage.Attributes) (stage.Decision, string, error) {
+func (d fixedAuthorizer) Authorize(context.Context, *stage.Attributes) (stage.Decision, string, error) {
 	return d.decision, "", d.err
 }
 
-func TestAuthorizersInTurn(t *testing.T) {
-	broken := decides{stage.NoOpinion, errors.New("out of order")}
+func TestAuthorizerChain(t *testing.T) {
+	broken := fixedAuthorizer{stage.NoOpinion, errors.New("out of order")}
 	for _, c := range []struct {
 		name  string
 		list  []stage.Authorizer
 		code  int32
 		words string
 	}{
-		{"an error is no opinion", []stage.Authorizer{broken, decides{decision: stage.Allow}}, 404, `configmaps "x" not found`},
+		{"an error is no opinion", []stage.Authorizer{broken, fixedAuthorizer{decision: stage.Allow}}, 404, `configmaps "x" not found`},
 		{"no authorizer allows", []stage.Authorizer{broken}, 403,
 			`configmaps "x" is forbidden: User "&lt;b&gt;" cannot get resource "configmaps" in API group "" in the namespace "default": out of order`},
-		{"one denies", []stage.Authorizer{decides{decision: stage.Deny}, decides{decision: stage.Allow}}, 403, "forbidden"},
+		{"one denies", []stage.Authorizer{fixedAuthorizer{decision: stage.Deny}, fixedAuthorizer{decision: stage.Allow}}, 403, "forbidden"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := engine(t, verbs.Config{Stages: func(stage.Reader) stage.Stages { return stage.Stages{Authorizers: c.list} }})

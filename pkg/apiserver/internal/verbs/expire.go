@@ -65,7 +65,7 @@ func (ev *events) expire(ctx context.Context, t *table) error {
 		return err
 	}
 	now := ev.engine.config.Clock.Now()
-	limit, before := now.Add(-eventTTL), ev.reach(now)
+	limit, before := now.Add(-eventTTL), ev.recordRevision(now)
 	slices.SortFunc(items, func(a, b *cache.Item) int { return cmp.Compare(a.Revision, b.Revision) })
 	excess := t.Bytes() - ev.limit
 	var ops []store.Op
@@ -84,8 +84,8 @@ func (ev *events) expire(ctx context.Context, t *table) error {
 	return nil
 }
 
-// reach notes the current revision, and returns the newest one that was reached before the TTL.
-func (ev *events) reach(now time.Time) (before store.Revision) {
+// recordRevision notes the current revision, and returns the newest one that was reached before the TTL.
+func (ev *events) recordRevision(now time.Time) (before store.Revision) {
 	ev.reached = append(ev.reached, reachedAt{now, ev.engine.cache.Revision()})
 	old := 0
 	for old < len(ev.reached) && !ev.reached[old].at.After(now.Add(-eventTTL)) {

@@ -35,7 +35,7 @@ func TestManyErrors(t *testing.T) {
 	}
 }
 
-func TestOwnersOnce(t *testing.T) {
+func TestDuplicateOwnerReferences(t *testing.T) {
 	yes, no := true, false
 	ref := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}
 	with := func(change func(*metav1.OwnerReference)) metav1.OwnerReference {

@@ -18,19 +18,19 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
-// lagging is a store of several servers, from the view of one of them: its watches deliver commits only while the gate is open.
-type lagging struct {
+// delayedStore is a store of several servers, from the view of one of them: its watches deliver commits only while the gate is open.
+type delayedStore struct {
 	store.Store
 	gate       sync.Mutex    // held: closed
 	headCalled chan struct{} // receives each call of Head
 	written    chan struct{} // receives each write, also a failed one
 }
 
-func newLagging(s store.Store) *lagging {
-	return &lagging{Store: s, headCalled: make(chan struct{}, 1), written: make(chan struct{}, 1)}
+func newLagging(s store.Store) *delayedStore {
+	return &delayedStore{Store: s, headCalled: make(chan struct{}, 1), written: make(chan struct{}, 1)}
 }
 
-func (l *lagging) Watch(ctx context.Context, prefix string, from store.Revision) iter.Seq2[store.Batch, error] {
+func (l *delayedStore) Watch(ctx context.Context, prefix string, from store.Revision) iter.Seq2[store.Batch, error] {
 	return func(yield func(store.Batch, error) bool) {
 		for b, err := range l.Store.Watch(ctx, prefix, from) {
 			l.gate.Lock()
@@ -42,12 +42,12 @@ func (l *lagging) Watch(ctx context.Context, prefix string, from store.Revision)
 	}
 }
 
-func (l *lagging) Head(ctx context.Context) (store.Revision, error) {
+func (l *delayedStore) Head(ctx context.Context) (store.Revision, error) {
 	signal(l.headCalled)
 	return l.Store.Head(ctx)
 }
 
-func (l *lagging) Write(ctx context.Context, ops ...store.Op) ([]store.Revision, error) {
+func (l *delayedStore) Write(ctx context.Context, ops ...store.Op) ([]store.Revision, error) {
 	defer signal(l.written)
 	return l.Store.Write(ctx, ops...)
 }
@@ -59,8 +59,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-// behind closes the gate: from then on the server over l does not see the writes of other servers.
-func (l *lagging) behind() {
+// closeGate closes the gate: from then on the server over l does not see the writes of other servers.
+func (l *delayedStore) closeGate() {
 	l.gate.Lock()
 	for _, c := range []chan struct{}{l.headCalled, l.written} {
 		select {
@@ -76,8 +76,8 @@ type result struct {
 	err error
 }
 
-// catchUp makes a write while the gate is closed, opens the gate when wait returns, and returns the result of the write.
-func (l *lagging) catchUp(t *testing.T, wait <-chan struct{}, write func() (runtime.Object, error)) result {
+// openGate makes a write while the gate is closed, opens the gate when wait returns, and returns the result of the write.
+func (l *delayedStore) openGate(t *testing.T, wait <-chan struct{}, write func() (runtime.Object, error)) result {
 	t.Helper()
 	out := make(chan result, 1)
 	go func() {
@@ -94,7 +94,7 @@ func (l *lagging) catchUp(t *testing.T, wait <-chan struct{}, write func() (runt
 	return <-out
 }
 
-func TestWriteIsFinishedWhenTheClientHasGone(t *testing.T) {
+func TestWriteContinuesAfterClientDisconnects(t *testing.T) {
 	l := newLagging(memory.New())
 	s := serve(t, l)
 	service := func(name, ip string) *corev1.Service {
@@ -103,14 +103,14 @@ func TestWriteIsFinishedWhenTheClientHasGone(t *testing.T) {
 	create(t, s, services, service("first", ""))
 
 	ctx, cancel := context.WithCancel(t.Context())
-	l.behind()
+	l.closeGate()
 	leave := make(chan struct{})
 	go func() {
 		<-l.written
 		cancel()
 		close(leave)
 	}()
-	a := l.catchUp(t, leave, func() (runtime.Object, error) {
+	a := l.openGate(t, leave, func() (runtime.Object, error) {
 		return s.Create(ctx, services, service("second", "10.96.7.7"), metav1.CreateOptions{})
 	})
 	if a.err != nil {
@@ -127,7 +127,7 @@ func TestUnchangedObjectWrittenByAnotherServer(t *testing.T) {
 	create(t, s, configMaps, newConfigMap("x"))
 	made := get[*corev1.ConfigMap](t, s, in(configMaps, "x")) // which fills the cache
 
-	l.behind()
+	l.closeGate()
 	changed := made.DeepCopy()
 	changed.Data["k"] = "another"
 	if _, err := other.Update(t.Context(), in(configMaps, "x"), changed, metav1.UpdateOptions{}); err != nil {
@@ -135,7 +135,7 @@ func TestUnchangedObjectWrittenByAnotherServer(t *testing.T) {
 	}
 	back := made.DeepCopy()
 	back.ResourceVersion = ""
-	a := l.catchUp(t, l.headCalled, func() (runtime.Object, error) {
+	a := l.openGate(t, l.headCalled, func() (runtime.Object, error) {
 		return s.Update(t.Context(), in(configMaps, "x"), back, metav1.UpdateOptions{})
 	})
 	if a.err != nil {
@@ -156,17 +156,17 @@ func TestPatchOfScaleRetriesConflicts(t *testing.T) {
 		return c.Patch(t.Context(), in(deployments, "web").Sub(sub), client.Patch{Type: types.MergePatchType, Data: []byte(text)}, metav1.PatchOptions{})
 	}
 
-	l.behind()
+	l.closeGate()
 	if _, err := patch(other, "", `{"metadata":{"labels":{"a":"b"}}}`); err != nil {
 		t.Fatal(err)
 	}
-	a := l.catchUp(t, l.headCalled, func() (runtime.Object, error) { return patch(s, "scale", `{"spec":{"replicas":3}}`) })
+	a := l.openGate(t, l.headCalled, func() (runtime.Object, error) { return patch(s, "scale", `{"spec":{"replicas":3}}`) })
 	if a.err != nil {
 		t.Error(a.err)
 	}
 }
 
-func TestUpdatedEventOutlivesItsFirstExpiry(t *testing.T) {
+func TestUpdateExtendsEventTTL(t *testing.T) {
 	st := memory.New()
 	l := newLagging(st)
 	s, other := serve(t, l), serve(t, st)
@@ -179,7 +179,7 @@ func TestUpdatedEventOutlivesItsFirstExpiry(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	l.behind()
+	l.closeGate()
 	seen := client.Patch{Type: types.MergePatchType, Data: []byte(`{"count":2,"lastTimestamp":"2026-01-02T05:04:05Z"}`)}
 	if _, err := other.Patch(t.Context(), in(events, "e"), seen, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

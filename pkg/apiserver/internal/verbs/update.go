@@ -339,9 +339,9 @@ func sameContent(a, b map[string]any) bool {
 	for name, value := range a {
 		was := b[name]
 		if m, ok := value.(map[string]any); ok && name == "metadata" {
-			value = withoutBookkeeping(m)
+			value = withoutServerFields(m)
 			if m, ok := was.(map[string]any); ok {
-				was = withoutBookkeeping(m)
+				was = withoutServerFields(m)
 			}
 		}
 		if !reflect.DeepEqual(value, was) {
@@ -351,7 +351,7 @@ func sameContent(a, b map[string]any) bool {
 	return true
 }
 
-func withoutBookkeeping(metadata map[string]any) map[string]any {
+func withoutServerFields(metadata map[string]any) map[string]any {
 	out := maps.Clone(metadata)
 	delete(out, "managedFields")
 	delete(out, "resourceVersion")

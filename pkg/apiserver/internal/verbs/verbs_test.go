@@ -196,7 +196,7 @@ func TestGenerateName(t *testing.T) {
 	}
 }
 
-func TestUpdateWithoutVersionWins(t *testing.T) {
+func TestUpdateWithoutResourceVersionOverwrites(t *testing.T) {
 	s := serve(t, memory.New())
 	create(t, s, configMaps, newConfigMap("a"))
 	for i := range 3 {
@@ -211,7 +211,7 @@ func TestUpdateWithoutVersionWins(t *testing.T) {
 	}
 }
 
-func TestNothingChangedWritesNothing(t *testing.T) {
+func TestUnchangedUpdateIsNotWritten(t *testing.T) {
 	s := serve(t, memory.New())
 	d := create(t, s, deployments, newDeployment("web"))
 	s.clock.Step(time.Hour)
@@ -344,7 +344,7 @@ func TestPatches(t *testing.T) {
 	wantError(t, err, 404, `deployments.apps "none" not found`)
 }
 
-func TestPatchThatGrows(t *testing.T) {
+func TestPatchCopyLimit(t *testing.T) {
 	s := serve(t, memory.New())
 	cm := newConfigMap("x")
 	cm.Data["k"] = strings.Repeat("x", 64<<10)

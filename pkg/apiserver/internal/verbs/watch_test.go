@@ -49,7 +49,7 @@ func describe(events []client.Event) []string {
 
 // Sixteen writers increment a counter in one object by compare-and-swap. Watches that begin at any version see each later
 // version once and in order.
-func TestEveryWatchSeesEveryVersion(t *testing.T) {
+func TestEveryWatchReceivesEveryVersion(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { everyVersion(t, memory.New()) })
 	t.Run("badger", func(t *testing.T) { everyVersion(t, onDisk(t, t.TempDir())) })
 }

@@ -118,10 +118,10 @@ func (s *Store) Span(span trace.Span) {
 		s.dropped++
 	}
 	s.mu.Unlock()
-	s.nudge()
+	s.notify()
 }
 
-func (s *Store) nudge() {
+func (s *Store) notify() {
 	select {
 	case s.wake <- struct{}{}:
 	default:

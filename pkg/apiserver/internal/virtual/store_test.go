@@ -84,7 +84,7 @@ func listed(t *testing.T, s *Store, plural, namespace string, opts metav1.ListOp
 	return out
 }
 
-func TestReadsSeeTheSpansOfEarlierWrites(t *testing.T) {
+func TestReadAfterWrite(t *testing.T) {
 	s := open(t, Config{})
 	s.Span(span(7))
 	s.Span(trace.Span{Revision: 8, Resource: "nodes", Name: "n"})
@@ -256,8 +256,8 @@ func TestTracesSurviveARestart(t *testing.T) {
 	}
 }
 
-// TestSaveMoreThanTheBuffer writes more than the buffer for unsaved entries, while the clock does not advance.
-func TestSaveMoreThanTheBuffer(t *testing.T) {
+// TestSaveWhenBufferIsFull writes more than the buffer for unsaved entries, while the clock does not advance.
+func TestSaveWhenBufferIsFull(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})
 	runUntil(t, s, func() {

@@ -124,7 +124,7 @@ func (s *Store) Watch(ctx context.Context, req *verbs.Request, opts *metav1.List
 		}
 	}
 	return func(yield func([]verbs.Event, error) bool) {
-		f := &follower{takes: takes, yield: yield}
+		f := &follower{matches: takes, yield: yield}
 		if current {
 			f.run(ctx, f.begin(s.recent, initial))
 		} else {
@@ -147,9 +147,9 @@ func position(opts *metav1.ListOptions, initial bool) (from store.Revision, curr
 
 // follower is a running watch.
 type follower struct {
-	takes func(*entry) bool
-	yield func([]verbs.Event, error) bool
-	left  bool // the reader has left the loop
+	matches func(*entry) bool
+	yield   func([]verbs.Event, error) bool
+	left    bool // the reader has left the loop
 }
 
 // begin yields the current entries and, for initial, the bookmark behind them. It returns the place behind them.
@@ -187,7 +187,7 @@ func (f *follower) run(ctx context.Context, p *place) {
 func (f *follower) events(entries []*entry) []verbs.Event {
 	var out []verbs.Event
 	for _, e := range entries {
-		if f.takes(e) {
+		if f.matches(e) {
 			out = append(out, verbs.Event{Type: watch.Added, Item: e.item(), Revision: e.seq})
 		}
 	}
@@ -257,7 +257,7 @@ func (s *Store) decide(req *verbs.Request, d *minikctl.Decision, dryRun bool) (v
 		return verbs.Result{}, apierrors.NewAlreadyExists(gr, d.Name)
 	}
 	s.markUnsaved(added[0])
-	s.nudge()
+	s.notify()
 	return verbs.Result{Item: added[0].item(), Created: true}, nil
 }
 

@@ -2,7 +2,7 @@ package english
 
 import "testing"
 
-func TestTranslated(t *testing.T) {
+func TestNeedsTranslation(t *testing.T) {
 	for _, c := range []struct {
 		variables []string
 		want      bool

@@ -67,7 +67,7 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-func TestCopyOfNothing(t *testing.T) {
+func TestCopyOfMissingLog(t *testing.T) {
 	var out bytes.Buffer
 	if err := Copy(t.Context(), filepath.Join(t.TempDir(), "no", "0.log"), Options{}, &out); err != nil || out.Len() > 0 {
 		t.Errorf("got %q and %v, want nothing", out.String(), err)

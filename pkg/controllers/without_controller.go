@@ -9,8 +9,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// Unattended returns the resources whose controller, which the row names, is not in All.
-func Unattended(rows []objects.Resource) []schema.GroupResource {
+// WithoutController returns the resources whose controller, which the row names, is not in All.
+func WithoutController(rows []objects.Resource) []schema.GroupResource {
 	var out []schema.GroupResource
 	for _, r := range rows {
 		runs := slices.ContainsFunc(All, func(c controller.Controller) bool { return c.Component == r.Controller })

@@ -10,10 +10,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 )
 
-// TestLeavingNode checks that the kubelet of a leaving node runs pods until they end, keeps an existing Node up to date, and
+// TestNodeBeingRemoved checks that the kubelet of a leaving node runs pods until they end, keeps an existing Node up to date, and
 // creates none: neither at its start nor after the Node was deleted.
-func TestLeavingNode(t *testing.T) {
-	leaving := func(_ *HostConfig, c *Config) { c.Node.Leaving = true }
+func TestNodeBeingRemoved(t *testing.T) {
+	leaving := func(_ *HostConfig, c *Config) { c.Node.BeingRemoved = true }
 	r := newRig(t, leaving)
 	absent := func(when string) {
 		t.Helper()
@@ -23,7 +23,7 @@ func TestLeavingNode(t *testing.T) {
 	}
 	absent("after the start")
 	r.pod("p", corev1.PodSpec{})
-	r.sees("p", "Running c:running+started+ready")
+	r.waitSummary("p", "Running c:running+started+ready")
 	if err := r.kubelet.renew(t.Context()); err != nil {
 		t.Errorf("renew without a Node: %v", err)
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/apps"
 )
 
-func TestUnattended(t *testing.T) {
+func TestNoController(t *testing.T) {
 	sets, replicas := objects.Row(apps.StatefulSets), objects.Row(apps.ReplicaSets)
-	u := Unattended{{Group: "apps", Resource: "statefulsets"}, schema.GroupResource{Resource: "others"}}
+	u := NoController{{Group: "apps", Resource: "statefulsets"}, schema.GroupResource{Resource: "others"}}
 	for name, c := range map[string]struct {
 		a    stage.Admission
 		want string

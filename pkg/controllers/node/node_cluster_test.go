@@ -121,6 +121,6 @@ func TestUnreachableNode(t *testing.T) {
 func settle(c *controllertest.Cluster) {
 	for range 10 {
 		c.Until("a moment", func() bool { return true })
-		<-time.After(5 * time.Millisecond) //nolint:forbidigo // the test's own patience
+		<-time.After(5 * time.Millisecond) //nolint:forbidigo // the test waits
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
 )
 
-// TestUnattended checks that the list follows from the rows and from All.
-func TestUnattended(t *testing.T) {
-	got := Unattended(builtin.Resources())
+// TestWithoutController checks that the list follows from the rows and from All.
+func TestWithoutController(t *testing.T) {
+	got := WithoutController(builtin.Resources())
 	for resource, want := range map[schema.GroupResource]bool{
 		{Group: "apps", Resource: "deployments"}:              false,
 		{Resource: "configmaps"}:                              false,
@@ -19,13 +19,13 @@ func TestUnattended(t *testing.T) {
 		{Group: "networking.k8s.io", Resource: "ipaddresses"}: false,
 	} {
 		if slices.Contains(got, resource) != want {
-			t.Errorf("%s is unattended: %v, want %v", resource, !want, want)
+			t.Errorf("%s is without a controller: %v, want %v", resource, !want, want)
 		}
 	}
 	all := All
 	defer func() { All = all }()
 	All = nil
-	if got := Unattended(builtin.Resources()); !slices.Contains(got, schema.GroupResource{Group: "apps", Resource: "deployments"}) {
-		t.Errorf("without controllers %v are unattended", got)
+	if got := WithoutController(builtin.Resources()); !slices.Contains(got, schema.GroupResource{Group: "apps", Resource: "deployments"}) {
+		t.Errorf("without controllers %v have none", got)
 	}
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
-// setLeaving compares the nodes of the last start with those of c. Nodes that c no longer has leave the cluster: the next
+// setRemovedNodes compares the nodes of the last start with those of c. Nodes that c no longer has leave the cluster: the next
 // start with kubelets drains and deletes them. A node can't change its runtime, since its pods run on the old one.
-func (c *Config) setLeaving(last *settings) error {
+func (c *Config) setRemovedNodes(last *settings) error {
 	if last == nil {
 		return nil
 	}
@@ -49,8 +49,8 @@ func (c *Config) setLeaving(last *settings) error {
 // drainInterval is the interval at which the pods of a leaving node are listed.
 const drainInterval = 200 * time.Millisecond
 
-// leave returns a service that runs the kubelet of a leaving node until the node has no pods, and deletes the Node.
-func (d *Daemon) leave(k *kubelet.Kubelet, node string) (service, error) {
+// drainService returns a service that runs the kubelet of a leaving node until the node has no pods, and deletes the Node.
+func (d *Daemon) drainService(k *kubelet.Kubelet, node string) (service, error) {
 	c, err := d.api.client(nodesReader, "minikctl", user.SystemPrivilegedGroup)
 	if err != nil {
 		return service{}, err
@@ -63,7 +63,7 @@ func (d *Daemon) leave(k *kubelet.Kubelet, node string) (service, error) {
 		err := drainAndDelete(running, c, d.clock, node)
 		if err == nil {
 			slog.InfoContext(ctx, "node deleted", "node", node)
-			err = d.forget(node)
+			err = d.forgetNode(node)
 		} else if ctx.Err() == nil {
 			slog.ErrorContext(ctx, "removed node not deleted; retried at the next start", "node", node, "err", err)
 		}

@@ -183,8 +183,8 @@ func TestOrphanAndAdopt(t *testing.T) {
 	})
 }
 
-// TestMany logs the time to create a thousand pods.
-func TestMany(t *testing.T) {
+// TestThousandPods logs the time to create a thousand pods.
+func TestThousandPods(t *testing.T) {
 	c := controllertest.Start(t, clock.Real())
 	c.Until("service account", func() bool {
 		_, ok := controllertest.Get[*corev1.ServiceAccount](c, client.ServiceAccounts, "default")

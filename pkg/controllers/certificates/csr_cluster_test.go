@@ -97,8 +97,8 @@ func approve(c *controllertest.Cluster, name string) {
 	}
 }
 
-// TestCertificateOfARequest: the API server authenticates a client by an issued certificate.
-func TestCertificateOfARequest(t *testing.T) {
+// TestSignedCertificateAuthenticates: the API server authenticates a client by an issued certificate.
+func TestSignedCertificateAuthenticates(t *testing.T) {
 	c := controllertest.Start(t, clock.Real())
 	request(c, "pending", "kubernetes.io/kube-apiserver-client", "paula", nil, []string{"client auth"})
 	key := request(c, "carl", "kubernetes.io/kube-apiserver-client", "carl", []string{"people", "painters"}, []string{"client auth"})
@@ -120,8 +120,8 @@ func TestCertificateOfARequest(t *testing.T) {
 	controllertest.Want(c, "groups", strings.Join(review.Status.UserInfo.Groups, " "), "people painters system:authenticated")
 }
 
-// TestRequestThatFails: a request that a signer refuses gets the condition Failed.
-func TestRequestThatFails(t *testing.T) {
+// TestRefusedRequestIsFailed: a request that a signer refuses gets the condition Failed.
+func TestRefusedRequestIsFailed(t *testing.T) {
 	c := controllertest.Start(t, clock.Real())
 	request(c, "wrong", "kubernetes.io/kube-apiserver-client-kubelet", "system:node:n1", []string{"system:masters"}, []string{"client auth", "digital signature"})
 	request(c, "other", "example.com/signer", "x", nil, []string{"client auth"})

@@ -32,10 +32,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/network/addr"
 )
 
-const patience = time.Minute
+const testTimeout = time.Minute
 
-// whole is a node of real processes against a real API server, which reaches the node's kubelet over HTTPS.
-type whole struct {
+// cluster is a node of real processes against a real API server, which reaches the node's kubelet over HTTPS.
+type cluster struct {
 	t    *testing.T
 	env  *apiservertest.Env
 	api  kubernetes.Interface
@@ -45,14 +45,14 @@ type whole struct {
 	processes *process.Host
 }
 
-func newWhole(t *testing.T) *whole {
+func newWhole(t *testing.T) *cluster {
 	t.Helper()
 	env := apiservertest.New(t)
 	api, err := kubernetes.NewForConfig(env.AdminConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &whole{t: t, env: env, api: api, dir: t.TempDir()}
+	w := &cluster{t: t, env: env, api: api, dir: t.TempDir()}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	if _, err := api.CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func newWhole(t *testing.T) *whole {
 	return w
 }
 
-func (w *whole) start() {
+func (w *cluster) start() {
 	t := w.t
 	// Each test claims a range, so that pods of concurrent tests have different addresses.
 	r, err := addr.Claim(addr.Folder(), w.dir)
@@ -136,7 +136,7 @@ func (w *whole) start() {
 	w.processes = processes
 }
 
-func (w *whole) create(pod *corev1.Pod) {
+func (w *cluster) create(pod *corev1.Pod) {
 	w.t.Helper()
 	pod.Spec.NodeName = "n1"
 	if _, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), pod, metav1.CreateOptions{}); err != nil {
@@ -145,10 +145,10 @@ func (w *whole) create(pod *corev1.Pod) {
 }
 
 // until waits for a condition. check returns what is missing, or "" when the condition holds.
-func (w *whole) until(what string, check func() string) {
+func (w *cluster) until(what string, check func() string) {
 	w.t.Helper()
 	missing := ""
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(testTimeout); time.Now().Before(end); {
 		if missing = check(); missing == "" {
 			return
 		}
@@ -160,7 +160,7 @@ func (w *whole) until(what string, check func() string) {
 	w.t.Fatalf("%s: %s", what, missing)
 }
 
-func (w *whole) ready(name string) *corev1.Pod {
+func (w *cluster) ready(name string) *corev1.Pod {
 	w.t.Helper()
 	var pod *corev1.Pod
 	w.until(name+" is ready", func() string {
@@ -178,7 +178,7 @@ func (w *whole) ready(name string) *corev1.Pod {
 	return pod
 }
 
-func (w *whole) delete(name string) {
+func (w *cluster) delete(name string) {
 	w.t.Helper()
 	if err := w.api.CoreV1().Pods("default").Delete(w.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		w.t.Fatal(err)
@@ -192,7 +192,7 @@ func (w *whole) delete(name string) {
 	})
 }
 
-func (w *whole) logs(name string, opts *corev1.PodLogOptions) string {
+func (w *cluster) logs(name string, opts *corev1.PodLogOptions) string {
 	w.t.Helper()
 	b, err := w.api.CoreV1().Pods("default").GetLogs(name, opts).DoRaw(w.t.Context())
 	if err != nil {
@@ -297,7 +297,7 @@ func TestFollowAndPrevious(t *testing.T) {
 	w.delete("p")
 }
 
-func TestPodsOutliveTheirKubelet(t *testing.T) {
+func TestPodsSurviveKubeletRestart(t *testing.T) {
 	w := newWhole(t)
 	w.create(web("p", "nginx"))
 	before := w.ready("p")
@@ -344,9 +344,9 @@ func TestNodeConditionPodsCanReadKeys(t *testing.T) {
 	})
 }
 
-// TestExecHandlersSeeMounts runs a postStart hook and a readiness probe from a volume, and a preStop hook from the image's
+// TestExecHandlersHaveMounts runs a postStart hook and a readiness probe from a volume, and a preStop hook from the image's
 // folder. Each writes to a mounted volume.
-func TestExecHandlersSeeMounts(t *testing.T) {
+func TestExecHandlersHaveMounts(t *testing.T) {
 	w := newWhole(t)
 	tool := filepath.Join(w.dir, "image", "tool.sh")
 	if err := os.WriteFile(tool, []byte("#!/bin/sh\ntouch $MINIKCTL_ROOT/out/stopped\n"), 0o755); err != nil {
