@@ -1,7 +1,8 @@
 package bodies
 
-// ObjectWeight, NullWeight, ArrayWeight and OtherWeight are the weights of JSON values, in proportion to the memory that they take once decoded: an object becomes a map, or a struct of up to
-// several hundred bytes, even if it is empty, and so does a null in a list of objects.
+// ObjectWeight, NullWeight, ArrayWeight and OtherWeight are the weights of JSON values, in proportion to the memory that they take
+// once decoded: an object becomes a map, or a struct of up to several hundred bytes, even if it is empty, and so does a null in a
+// list of objects.
 const (
 	ObjectWeight = 32
 	NullWeight   = 32
@@ -9,8 +10,8 @@ const (
 	OtherWeight  = 1 // also of a key
 )
 
-// MaxWeight bounds the weight of a body: 32,768 objects or nulls, 524,288 arrays, or 1,048,576 keys and other values. An object of 1.5 MB, the
-// most that etcd stores, is heavier only if it consists of objects of less than 48 bytes, or of values of less than two.
+// MaxWeight bounds the weight of a body: 32,768 objects or nulls, 524,288 arrays, or 1,048,576 keys and other values. An object of
+// 1.5 MB, the most that etcd stores, is heavier only if it consists of objects of less than 48 bytes, or of values of less than two.
 const MaxWeight = 1 << 20
 
 // lightSize is the size up to which no body is heavier than MaxWeight: an object takes at least two bytes.
