@@ -241,8 +241,9 @@ func (w *warner) containers() {
 	})
 }
 
-// appArmor warns about an annotation of a container that differs from the profile of the pod. By now the annotations are copied to
-// the containers' fields.
+// appArmor warns about a container's deprecated AppArmor annotation. In a template, a container that also has the field gets no
+// warning. In a pod the field shows nothing, since defaulting has copied the annotation to it: there, an annotation that equals the
+// pod's own profile gets none.
 func (w *warner) appArmor(c *corev1.Container) {
 	key := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + c.Name
 	value, ok := w.annotations[key]

@@ -3,8 +3,8 @@
 // sets the level of each request.
 //
 // A request has an Entry, to which each stage of the request adds its data. Over HTTP the server's filters begin and complete
-// it. Around the verbs, API does so for in-process requests, and records the bodies of both. Without a policy there
-// is no Log and nothing is recorded.
+// it. For in-process requests the type API, which wraps the verbs, does so. It also records the bodies of both kinds of requests.
+// Without a policy there is no Log and nothing is recorded.
 package audit
 
 import (

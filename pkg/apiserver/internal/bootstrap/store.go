@@ -85,7 +85,8 @@ func (g *group) made() bool {
 	return g.keys != nil
 }
 
-// value returns a default, unless at a revision (0: now) only the store determines whether the object exists.
+// value returns the default with a key as of a revision (0: now). It returns false if there is none, or if the object was written to
+// the store by then: from that write on, the object is the store's.
 func (g *group) value(key string, at store.Revision) ([]byte, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -101,7 +102,7 @@ func (g *group) valueLocked(key string, at store.Revision) ([]byte, bool) {
 }
 
 // beginWrite returns once no other write is about to store a default. The caller calls end after its own write; end is
-// nil when only the store determines whether the object exists: then the store orders the writes.
+// nil if there is no default any more: then the store orders the writes.
 func (g *group) beginWrite(ctx context.Context, key string) (end func(), err error) {
 	for {
 		g.mu.Lock()

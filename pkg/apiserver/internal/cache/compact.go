@@ -6,8 +6,8 @@ import (
 	"github.com/google/btree"
 )
 
-// Release drops the changes and encodings that an idle server does not need, and moves the small objects that live on
-// together: allocated between others, they keep the pages that a busy server has used.
+// Release drops the changes and encodings that an idle server does not need, and copies the small objects that remain to memory
+// side by side. Scattered among freed ones, they would keep most of the heap pages of a busy server in use.
 func (c *Cache) Release() {
 	c.Trim(c.Revision())
 	for _, t := range c.all() {

@@ -153,13 +153,14 @@ func nonStructural(crd *apiextensionsv1.CustomResourceDefinition) *apiextensions
 	return c
 }
 
-// approvals are the reasons for the condition of groups that are Kubernetes' own.
+// approvals maps the state of the annotation api-approved.kubernetes.io to the reason of the condition
+// KubernetesAPIApprovalPolicyConformant, which definitions in protected groups (*.k8s.io, *.kubernetes.io) have.
 var approvals = map[apihelpers.APIApprovalState]string{
 	apihelpers.APIApprovalInvalid: "InvalidAnnotation", apihelpers.APIApprovalMissing: "MissingAnnotation",
 	apihelpers.APIApproved: "ApprovedAnnotation", apihelpers.APIApprovalBypassed: "UnapprovedAnnotation",
 }
 
-// approved is the condition of a definition in a group of Kubernetes' own; nil in others.
+// approved returns the condition KubernetesAPIApprovalPolicyConformant of a definition in a protected group; nil for other groups.
 func approved(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinitionCondition {
 	if !apihelpers.IsProtectedCommunityGroup(crd.Spec.Group) {
 		return nil

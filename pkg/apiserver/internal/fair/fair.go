@@ -35,8 +35,8 @@ type Level struct {
 	Name string
 	// Shares of the seats. A level may take more while other levels leave theirs, except those that they Reserve.
 	Shares int
-	// Reserve and Borrow are parts of the level's own seats, in percent: which it never lends, and how many more than its own it
-	// may take. Borrow < 0: without a limit.
+	// Reserve is the part of its own seats that the level never lends. Borrow is how many more seats it may take; < 0: no limit. Both
+	// are percentages of its own seats.
 	Reserve, Borrow int
 	// PerFlow and Waiting bound the requests of a flow, and of the level, that wait.
 	PerFlow, Waiting int

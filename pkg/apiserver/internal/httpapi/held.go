@@ -12,8 +12,9 @@ import (
 const heldBytes = 32 << 20
 
 // writtenObjects are the large objects that are being written to watches. An object that several watches of a user write in
-// the same format counts once, since they share its bytes. A watch that would exceed the bound waits until another one
-// has written its object, or ends because its client reads nothing. It is safe for concurrent use.
+// the same format counts once, since they share its bytes. A watch that would exceed the user's bound waits until another
+// watch of that user releases its object: it has written the object, or has ended because its client reads nothing. It is safe for
+// concurrent use.
 type writtenObjects struct {
 	limit int
 

@@ -24,7 +24,7 @@ func newCrowd(all, perUser int) *crowd {
 	return &crowd{all: all, perUser: perUser, users: map[string]int{}}
 }
 
-// enter reports whether a request of user is within the bounds. The caller must then call leave.
+// enter counts a request of user if that is within the bounds, and reports whether it did. If so, the caller must call leave.
 func (c *crowd) enter(user string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
