@@ -25,7 +25,8 @@ type Conn struct {
 	next   uint32
 }
 
-// New starts HTTP/2 on a connection that has negotiated it. Requests have a bearer token, unless it is "". The connection ends when conn is closed.
+// New starts HTTP/2 on a connection that has negotiated it. Requests have a bearer token, unless it is "". The connection ends when
+// conn is closed.
 func New(conn net.Conn, token string) (*Conn, error) {
 	if _, err := conn.Write([]byte(http2.ClientPreface)); err != nil {
 		return nil, err

@@ -227,8 +227,8 @@ func (r reader) table(gr schema.GroupResource) (*table, error) {
 	return nil, apierrors.NewNotFound(gr, "")
 }
 
-// current returns the item of key from the cache. When the cache has none, or a value that cannot be decoded, current waits until the cache is up to date with
-// the store and looks again, so that a NotFound is correct.
+// current returns the item of key from the cache. When the cache has none, or a value that cannot be decoded, current waits until
+// the cache is up to date with the store and looks again, so that a NotFound is correct.
 func (e *Engine) current(ctx context.Context, t *table, key objects.Key) (*cache.Item, error) {
 	for fresh := false; ; fresh = true {
 		i, ok, err := t.Get(ctx, key)
