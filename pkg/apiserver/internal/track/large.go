@@ -20,18 +20,22 @@ const (
 
 // checkApply refuses an apply of a configuration or to an object that has too large maps or lists.
 func (m *manager) checkApply(live, patch runtime.Object) error {
-	for _, obj := range []runtime.Object{live, patch} {
-		v, err := m.converter.of(obj)
+	for _, side := range []struct {
+		name string
+		obj  runtime.Object
+	}{{"live object", live}, {"configuration", patch}} {
+		v, err := m.converter.of(side.obj)
 		if err != nil {
 			continue // the library returns the error
 		}
-		content, err := valueOf(obj)
+		content, err := valueOf(side.obj)
 		if err != nil {
 			return err
 		}
 		if n := insertions(content, place{schema: v.merge.Schema, ref: v.merge.TypeRef}); n > maxInsertions {
 			return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-				"maps and lists are too long for a server-side apply: the sum of the squares of their lengths, those of lists times %d, exceeds %d", listFactor, maxInsertions))
+				"maps and lists of the %s are too long for a server-side apply: the sum of the squares of their lengths, those of lists times %d, exceeds %d",
+				side.name, listFactor, maxInsertions))
 		}
 	}
 	return nil
