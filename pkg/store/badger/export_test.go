@@ -15,3 +15,6 @@ var (
 	ObjectKey = objectKey
 	Encode    = encode
 )
+
+// SyncParents makes the names of a folder and of those above it durable.
+var SyncParents = syncParents

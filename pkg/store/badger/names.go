@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	db "github.com/dgraph-io/badger/v4"
+	"golang.org/x/sys/unix"
 )
 
 // names makes the names of Badger's logs durable before a write in them is acknowledged. Badger syncs what it writes into a log, but
@@ -96,22 +97,49 @@ func persist(dir string) error {
 	return errors.Join(err, syncPath(dir))
 }
 
-// makeFolders makes the folder of a database durable, with all folders above it that this process may open.
+// makeFolders creates the folders of a store and of its database, and makes their names durable, and those of the folders above
+// them, which may be as new.
 func makeFolders(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(database(dir), 0o700); err != nil {
 		return err
 	}
-	for {
-		err := syncPath(dir)
-		parent := filepath.Dir(dir)
-		if errors.Is(err, fs.ErrPermission) || parent == dir {
-			return nil
+	return errors.Join(syncPath(database(dir)), syncPath(dir), syncParents(dir))
+}
+
+// syncParents makes the names of dir and of the folders above it durable. It stops at another file system, whose mount point is
+// older than the store, and at a folder that this process may not read. Above the store it ignores read-only folders, and those of
+// file systems that do not sync folders, such as autofs.
+func syncParents(dir string) error {
+	device, err := deviceOf(dir)
+	if err != nil {
+		return err
+	}
+	for parent := filepath.Dir(dir); parent != dir; dir, parent = parent, filepath.Dir(parent) {
+		at, err := deviceOf(parent)
+		if err == nil {
+			if at != device {
+				return nil
+			}
+			err = syncPath(parent)
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+			return nil
+		case errors.Is(err, unix.EINVAL), errors.Is(err, errors.ErrUnsupported), errors.Is(err, unix.EROFS):
+		case err != nil:
 			return err
 		}
-		dir = parent
 	}
+	return nil
+}
+
+// deviceOf returns the number of the file system that a folder is in.
+func deviceOf(dir string) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return 0, &fs.PathError{Op: "stat", Path: dir, Err: err}
+	}
+	return uint64(st.Dev), nil
 }
 
 func syncPath(path string) error {

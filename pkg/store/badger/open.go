@@ -74,10 +74,10 @@ func open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := database(cfg.Dir)
-	if err := prepare(dir, found); err != nil {
+	if err := prepare(cfg.Dir, guard, found); err != nil {
 		return nil, err
 	}
+	dir := database(cfg.Dir)
 	kept := ballast{cfg.Dir, filepath.Join(cfg.Dir, "ballast"), cfg.ReserveBytes}
 	if err := kept.makeRoom(); err != nil {
 		return nil, err // Badger would crash on it instead of returning an error
@@ -101,12 +101,24 @@ func open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// prepare makes the files in dir fit for Badger, once check has shown that they are whole.
-func prepare(dir string, found state) error {
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-		return makeFolders(dir)
+// prepare makes the files of a store fit for Badger, once check has shown that they are whole.
+func prepare(dir string, g *guard, found state) error {
+	if g.last == 0 { // also with folders that a killed process has created and not made durable
+		if err := makeFolders(dir); err != nil {
+			return err
+		}
 	}
-	return errors.Join(removeEmptyLogs(dir), removeKeyRegistry(dir), found.repair.apply(dir), persist(dir))
+	dir = database(dir)
+	if err := removeEmptyLogs(dir); err != nil {
+		return err
+	}
+	if err := removeKeyRegistry(dir); err != nil {
+		return err
+	}
+	if err := found.repair.apply(dir); err != nil {
+		return err
+	}
+	return persist(dir)
 }
 
 // check verifies the files of a store before Badger opens them: Badger would delete tables that a damaged MANIFEST does not list
@@ -193,9 +205,6 @@ func (s *Store) fail(err error) {
 // (https://github.com/dgraph-io/badger/issues/2207).
 func removeEmptyLogs(dir string) error {
 	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}

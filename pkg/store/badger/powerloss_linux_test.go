@@ -3,6 +3,7 @@
 package badger_test
 
 import (
+	"errors"
 	"flag"
 	"math/rand/v2"
 	"os"
@@ -11,6 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/minikctl/minikctl/pkg/store/badger"
 )
 
 var (
@@ -193,7 +196,7 @@ func TestPowerLossAfterKill(t *testing.T) {
 	}
 	defer d.close()
 	l := newLedger()
-	p.runUntil(d, l, func(c *call) (stop bool) {
+	p.runUntil(d, d.dir, l, func(c *call) (stop bool) {
 		if n := d.nodes[c.inode()]; c.nr == unix.SYS_FSYNC && n != nil && n.names == nil {
 			now, err := n.read()
 			if err != nil {
@@ -208,7 +211,7 @@ func TestPowerLossAfterKill(t *testing.T) {
 	}
 	l = l.ended()
 	before := l.acked
-	p.runUntil(d, l, func(c *call) bool { // Badger has deleted tables before it creates one, and before a write
+	p.runUntil(d, d.dir, l, func(c *call) bool { // Badger has deleted tables before it creates one, and before a write
 		return c.nr == unix.SYS_OPENAT && filepath.Ext(c.path(1)) == ".sst" || l.acked > before
 	})
 	im, err := d.lose(allLost, p.rng)
@@ -224,9 +227,53 @@ func TestPowerLossAfterKill(t *testing.T) {
 	}
 }
 
-// runUntil runs the process until a call, and kills it. The call has no effect.
-func (p *power) runUntil(d *disk, l *ledger, at func(*call) (stop bool)) {
-	o := startObserved(p.t, writerDir+"="+d.dir, writerStart+"="+l.starts())
+// TestPowerLossAfterFirstStart kills the process that creates a store, before it has synced anything. The next process writes, and
+// loses its power: the folders above the store must be durable.
+func TestPowerLossAfterFirstStart(t *testing.T) {
+	p := &power{t: t, rng: rand.New(rand.NewPCG(1, 1))}
+	d, err := newDisk(p.newDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	l, above := newLedger(), filepath.Join("a", "b")
+	p.runUntil(d, filepath.Join(d.dir, above), l, func(c *call) bool { return c.nr == unix.SYS_FSYNC })
+	if err := d.settle(); err != nil {
+		t.Fatal(err)
+	}
+	p.runUntil(d, filepath.Join(d.dir, above), l, func(*call) bool { return l.head > 0 }) // the first operations may delete nothing
+	im, err := d.lose(allLost, p.rng)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := p.newDir()
+	if err := im.writeTo(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.open(t.Context(), filepath.Join(dir, above)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSyncParentsInProc syncs folders of a file system whose folders cannot be synced.
+func TestSyncParentsInProc(t *testing.T) {
+	const dir = "/proc/sys/kernel"
+	f, err := os.Open(filepath.Dir(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Sync(); !errors.Is(err, unix.EINVAL) {
+		t.Skipf("a sync of a folder in /proc returns %v", err)
+	}
+	if err := badger.SyncParents(dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// runUntil runs the process in dir until a call, and kills it. The call has no effect.
+func (p *power) runUntil(d *disk, dir string, l *ledger, at func(*call) (stop bool)) {
+	o := startObserved(p.t, writerDir+"="+dir, writerStart+"="+l.starts())
 	defer o.kill()
 	found := newHolding()
 	note := func() {

@@ -46,7 +46,7 @@ func Restore(dir string, from io.Reader) (sum backup.Summary, kept string, err e
 		return sum, "", errors.Join(fmt.Errorf("restore store in %s: %w", dir, err), os.RemoveAll(made))
 	}
 	if !exists(dir) {
-		return sum, "", errors.Join(os.RemoveAll(dir), os.Rename(made, dir), syncPath(filepath.Dir(dir)))
+		return sum, "", errors.Join(os.RemoveAll(dir), os.Rename(made, dir), syncParents(dir))
 	}
 	if kept, err = unusedName(dir + ".replaced"); err != nil {
 		return sum, "", err
