@@ -6,12 +6,8 @@ package autostart
 
 import (
 	"fmt"
-	"hash/fnv"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
-	"syscall"
 )
 
 // DefaultName is the name of the cluster that a command creates when it finds none. Other clusters are created by up alone,
@@ -40,16 +36,21 @@ func Check(home, name string) error {
 	if os.Getenv("MINIKCTL_AUTOSTART") == "false" {
 		return fmt.Errorf("no daemon %q runs; start it with: %s", name, up)
 	}
-	if why, refused := Refused(home, name); refused {
+	if why, failed := FailedUp(home, name); failed {
 		return fmt.Errorf("no daemon %q runs, and the last up failed: %s\nstart it with: %s", name, why, up)
 	}
 	if name == DefaultName {
 		return nil
 	}
-	if _, err := os.Stat(home + "/" + name + "/" + LockFile); err != nil {
+	if !clusterExists(home, name) {
 		return fmt.Errorf("there is no cluster %q; create it with: %s", name, up)
 	}
 	return nil
+}
+
+func clusterExists(home, name string) bool {
+	_, err := os.Stat(home + "/" + name + "/" + LockFile)
+	return err == nil
 }
 
 // Up returns the command line that starts the cluster called name.
@@ -58,36 +59,4 @@ func Up(name string) string {
 		return "minikctl up -d"
 	}
 	return "minikctl up -d --name " + name
-}
-
-// UserFolder returns the folder of the user's files that need not survive a reboot: $XDG_RUNTIME_DIR/minikctl, or else
-// minikctl-UID in the folder for temporary files.
-func UserFolder() string {
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
-		return dir + "/minikctl"
-	}
-	return strings.TrimSuffix(os.TempDir(), "/") + "/minikctl-" + strconv.Itoa(os.Getuid())
-}
-
-// FailedUpFile returns the file that holds the error of the cluster's last up. It exists until an up succeeds or the machine
-// boots, so that no command starts the cluster with other settings than the ones that the user requested. It is not in home,
-// because an up that fails creates no home.
-func FailedUpFile(home, name string) string {
-	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(home)) // never fails
-	return fmt.Sprintf("%s/refused-%016x-%s", UserFolder(), hash.Sum64(), name)
-}
-
-// Refused returns the error of the cluster's last up, if that failed.
-func Refused(home, name string) (why string, refused bool) {
-	path := FailedUpFile(home, name)
-	info, err := os.Lstat(path)
-	if err != nil {
-		return "", false
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Getuid() {
-		return "", false // another user may have created the folder
-	}
-	b, err := os.ReadFile(path)
-	return strings.TrimSpace(string(b)), err == nil
 }

@@ -1,6 +1,7 @@
 package autostart
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,7 @@ func TestNeeds(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	home := t.TempDir()
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	write := func(path, text string) {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -42,7 +44,9 @@ func TestCheck(t *testing.T) {
 	check("two", "")
 	write(filepath.Join(home, "folder", "x"), "")
 	check("folder", `there is no cluster "folder"`)
-	write(FailedUpFile(home, DefaultName), "no such part\n")
+	if err := RecordFailedUp(home, DefaultName, errors.New("no such part")); err != nil {
+		t.Fatal(err)
+	}
 	check(DefaultName, `no daemon "minikctl" runs, and the last up failed: no such part`+"\nstart it with: minikctl up -d")
 	check("two", "")
 	t.Setenv("MINIKCTL_AUTOSTART", "false")

@@ -278,7 +278,7 @@ func TestUpArgs(t *testing.T) {
 }
 
 // TestCommandsThatCreateNoCluster checks that no cluster is created by commands that need none, by a mistyped name, and by a command
-// after a refused up.
+// after a failed up.
 func TestCommandsThatCreateNoCluster(t *testing.T) {
 	for _, c := range []struct {
 		name, before, args string
@@ -292,7 +292,7 @@ func TestCommandsThatCreateNoCluster(t *testing.T) {
 		{"completion", "", "completion bash", 0, "bash completion", ""},
 		{"completion of names", "", "__complete get pods x", 0, ":4", "ShellCompDirective"},
 		{"mistyped name", "", "why pod/x --name typo", 1, "", `error: there is no cluster "typo"; create it with: minikctl up -d --name typo`},
-		{"after a refused up", "up -d --only etcd", "why pod/x", 1, "", `error: no daemon "minikctl" runs, and the last up failed: --only: "etcd" is not one of`},
+		{"after a failed up", "up -d --only etcd", "why pod/x", 1, "", `error: no daemon "minikctl" runs, and the last up failed: --only: "etcd" is not one of`},
 		{"after an up with a mistyped flag", "up -d --nodse 3", "why pod/x", 1, "", "the last up failed: unknown flag: --nodse"},
 		{"a mistyped flag before the name", "up -d --nodse=3 --name two", "why pod/x --name two", 1, "", "the last up failed: unknown flag: --nodse"},
 	} {
@@ -301,6 +301,9 @@ func TestCommandsThatCreateNoCluster(t *testing.T) {
 			dir, user := filepath.Join(tmp, "home"), filepath.Join(tmp, "user")
 			t.Setenv("MINIKCTL_HOME", dir)
 			t.Setenv("XDG_RUNTIME_DIR", user)
+			if err := os.Mkdir(user, 0o700); err != nil {
+				t.Fatal(err)
+			}
 			if c.before != "" {
 				if code, out, _ := run(t, append([]string{"minikctl"}, strings.Fields(c.before)...)...); code != 1 {
 					t.Fatalf("%s: got %d, %s", c.before, code, out)

@@ -72,7 +72,7 @@ func statusRow(ctx context.Context, env *Env, p daemon.Paths) (row, notes []stri
 		if daemon.PodsKept(p) {
 			state = "stopped, pods run"
 		}
-		if _, refused := autostart.Refused(daemon.Home(), p.Name); refused {
+		if _, failed := autostart.FailedUp(daemon.Home(), p.Name); failed {
 			state += ", last up failed"
 		}
 		return []string{p.Name, state, "", "", "", "", p.Data}, nil, nil

@@ -63,7 +63,7 @@ func partName(name string, flags *pflag.FlagSet) string {
 	}
 	for _, part := range only {
 		if !slices.Contains(daemon.Parts, part) {
-			return name // up is refused
+			return name // up fails
 		}
 	}
 	return name + "-" + strings.Join(only, "-")

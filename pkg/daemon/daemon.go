@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
+	"github.com/minikctl/minikctl/pkg/autostart"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/network/addr"
@@ -140,8 +141,11 @@ func (d *Daemon) started(ready func(State)) error {
 	d.mu.Lock()
 	err := d.cfg.writeSettings(d.paths)
 	d.mu.Unlock()
-	if err := errors.Join(err, removeFailedUp(d.paths.Name)); err != nil {
+	if err != nil {
 		return err
+	}
+	if err := autostart.RemoveFailedUp(Home(), d.paths.Name); err != nil {
+		slog.Warn("the record of the last failed up is not removed", "err", err)
 	}
 	if err := writeState(d.paths, s); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
+	"github.com/minikctl/minikctl/pkg/autostart"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/kubelet/process"
 	"github.com/minikctl/minikctl/pkg/network/addr"
@@ -34,7 +35,7 @@ func Down(ctx context.Context, p Paths, opts DownOptions) (ran bool, err error) 
 		if !opts.Purge {
 			return false, nil
 		}
-		return false, errors.Join(removeFailedUp(p.Name), removeMade())
+		return false, errors.Join(autostart.RemoveFailedUp(Home(), p.Name), removeMade())
 	}
 	ran = Alive(p) || !opts.KeepPods && PodsKept(p)
 	if err := Stop(ctx, p); err != nil {
@@ -82,7 +83,7 @@ func purge(p Paths) error {
 	if link := filepath.Join(Home(), p.Name); isLink(link) {
 		errs = append(errs, os.Remove(link))
 	}
-	return errors.Join(append(errs, removeFailedUp(p.Name), removeMade())...)
+	return errors.Join(append(errs, autostart.RemoveFailedUp(Home(), p.Name), removeMade())...)
 }
 
 // createdFiles returns the files and folders in the data folder that a daemon creates.
@@ -93,7 +94,7 @@ func (p Paths) createdFiles() []string {
 		cut = append(cut, all...)
 	}
 	return append(cut, p.Backups, p.Kubeconfig, p.State, p.State+".new", p.Log, p.Store, p.PKI, p.Runtime, p.Kubelet, p.Traces, p.DiscoveryCache,
-		filepath.Join(p.Data, "run"), settingsPath(p), settingsPath(p)+".new", lockPath(p))
+		filepath.Join(p.Data, "run"), settingsPath(p), settingsPath(p)+".new", filepath.Join(p.Data, autostart.FailedUpFile), lockPath(p))
 }
 
 // remove removes the files that a daemon has created in its data folder, and then empty folders (see removeMade).

@@ -106,25 +106,5 @@ func RecordFailedUp(name string, err error) error {
 	if CheckName(name) != nil {
 		return nil // the name is invalid: no command starts such a cluster
 	}
-	path := autostart.FailedUpFile(Home(), name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	if err := checkPrivate(filepath.Dir(path)); err != nil {
-		return err
-	}
-	return os.WriteFile(path, []byte(err.Error()+"\n"), 0o600)
-}
-
-// removeFailedUp removes the record of RecordFailedUp.
-func removeFailedUp(name string) error {
-	path := autostart.FailedUpFile(Home(), name)
-	err := os.Remove(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		_ = os.Remove(filepath.Dir(path)) // fails if another cluster uses it
-	}
-	return err
+	return autostart.RecordFailedUp(Home(), name, err)
 }

@@ -1,8 +1,11 @@
 package daemon
 
 import (
+	"context"
 	"net"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -24,5 +27,28 @@ func TestFailedUpLeavesNoFiles(t *testing.T) {
 	}
 	if exists(cfg.DataDir) {
 		t.Error("the data folder is still there")
+	}
+}
+
+// TestUpIgnoresFilesOfOthers starts a cluster where another user has created a file in place of the folder for records of failed ups.
+func TestUpIgnoresFilesOfOthers(t *testing.T) {
+	home(t)
+	temp := t.TempDir()
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	t.Setenv("TMPDIR", temp)
+	t.Setenv("KUBECONFIG", filepath.Join(temp, "kubeconfig"))
+	write(t, filepath.Join(temp, "minikctl-"+strconv.Itoa(os.Getuid())))
+	cfg := &Config{Name: "dev", DataDir: filepath.Join(Home(), "dev"), Listen: "127.0.0.1:0", Only: []string{"apiserver"}}
+	if err := cfg.complete(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ready := false
+	if err := Run(ctx, cfg, func(State) { ready = true; cancel() }); err != nil || !ready {
+		t.Errorf("up: %v", err)
+	}
+	if _, err := Down(t.Context(), PathsOf("dev"), DownOptions{Purge: true}); err != nil {
+		t.Errorf("down --purge: %v", err)
 	}
 }

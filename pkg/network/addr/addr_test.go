@@ -187,3 +187,29 @@ func TestClaimFolderOfAnotherUserIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestClaimWhileFoldersAreRemoved claims ranges while another process removes the empty folders.
+func TestClaimWhileFoldersAreRemoved(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "minikctl", "ranges")
+	owner := t.TempDir()
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				_, _ = os.Remove(folder), os.Remove(filepath.Dir(folder)) // fail while a claim is in them
+			}
+		}
+	})
+	for range 30 {
+		claim(t, folder, owner)
+		if err := Release(folder, owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(done)
+	wg.Wait()
+}

@@ -52,8 +52,8 @@ func Claim(folder, owner string) (Range, error) {
 
 // Release removes the claim of owner in folder. Idempotent.
 func Release(folder, owner string) error {
-	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if autostart.CheckPrivate(folder) != nil {
+		return nil // missing, or a folder in which Claim claims nothing
 	}
 	unlock, err := lock(folder)
 	if err != nil {
@@ -80,11 +80,16 @@ func Release(folder, owner string) error {
 
 const lockName = "lock"
 
-// lock locks folder against other daemons, and creates it if it is missing. It tries again if the previous holder has removed
-// the folder.
+// lock locks folder against other daemons, and creates it if it is missing. It tries again if another process removes the folder
+// meanwhile.
 func lock(folder string) (func(), error) {
-	for {
-		if err := makeFolder(folder); err != nil {
+	const attempts = 1000
+	for i := 0; ; i++ {
+		err := makeFolder(folder)
+		if errors.Is(err, fs.ErrNotExist) && i < attempts {
+			continue
+		}
+		if err != nil {
 			return nil, err
 		}
 		path := filepath.Join(folder, lockName)
@@ -117,18 +122,7 @@ func makeFolder(folder string) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	const byOthers = 0o022
-	for _, dir := range []string{filepath.Dir(folder), folder} {
-		info, err := os.Lstat(dir)
-		if err != nil {
-			return err
-		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if !info.IsDir() || info.Mode()&byOthers != 0 || !ok || int(st.Uid) != os.Getuid() {
-			return fmt.Errorf("%s is not a folder that belongs to this user alone", dir)
-		}
-	}
-	return nil
+	return errors.Join(autostart.CheckPrivate(filepath.Dir(folder)), autostart.CheckPrivate(folder))
 }
 
 // removeFolder removes the lock and the empty folder, and the parent folder if it is empty, too.

@@ -1,0 +1,112 @@
+package autostart
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The record of a failed up is a file with the error. As long as it exists, no command starts the cluster, which would start
+// with other settings than the ones that the user requested. An up that succeeds and down --purge remove it.
+//
+// The record of a cluster that exists is in its data folder. A first up that fails leaves no such folder: its record is in
+// UserFolder, and lasts until the machine boots. UserFolder depends on the environment, and may be another one in the user's other
+// sessions. The functions below therefore look in all folders that it can be.
+
+// FailedUpFile is the file in a cluster's data folder that records a failed up.
+const FailedUpFile = "failed-up"
+
+// FailedUp returns the error of the last up of the cluster called name, if that failed. home is the folder of all clusters.
+func FailedUp(home, name string) (why string, failed bool) {
+	if clusterExists(home, name) {
+		return readFailedUp(failedUpOfCluster(home, name)) // a record elsewhere is older than the cluster
+	}
+	for _, dir := range userFolders() {
+		if why, failed = readFailedUp(failedUpIn(dir, home, name)); failed {
+			return why, true
+		}
+	}
+	return "", false
+}
+
+// readFailedUp returns the text of a record. A file of another user is none: any user can create a folder in the folder for
+// temporary files.
+func readFailedUp(path string) (why string, ok bool) {
+	info, err := os.Lstat(path)
+	if err != nil || !isOwn(info) {
+		return "", false
+	}
+	b, err := os.ReadFile(path)
+	return strings.TrimSpace(string(b)), err == nil
+}
+
+// RecordFailedUp records that the last up of the cluster called name failed with failure.
+func RecordFailedUp(home, name string, failure error) error {
+	text := []byte(failure.Error() + "\n")
+	if clusterExists(home, name) {
+		path := failedUpOfCluster(home, name)
+		_ = os.Remove(path) // a file of root cannot be overwritten: sudo -E writes into the user's home
+		return os.WriteFile(path, text, 0o600)
+	}
+	dir := UserFolder()
+	const attempts = 1000 // another process may remove the folder while it is empty
+	var err error
+	for range attempts {
+		if err = os.MkdirAll(dir, 0o700); err == nil {
+			err = CheckPrivate(dir)
+		}
+		if err == nil {
+			err = os.WriteFile(failedUpIn(dir, home, name), text, 0o600)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
+}
+
+// RemoveFailedUp removes the record of RecordFailedUp. A file that FailedUp would ignore counts as none. Idempotent.
+func RemoveFailedUp(home, name string) error {
+	err := removeFailedUp(failedUpOfCluster(home, name))
+	for _, dir := range userFolders() {
+		path := failedUpIn(dir, home, name)
+		if _, found := readFailedUp(path); found {
+			err = errors.Join(err, removeFailedUp(path))
+			_ = os.Remove(dir) // fails if another cluster uses it
+		}
+	}
+	return err
+}
+
+func removeFailedUp(path string) error {
+	err := os.Remove(path)
+	if _, found := readFailedUp(path); !found {
+		return nil
+	}
+	return err
+}
+
+func failedUpOfCluster(home, name string) string { return home + "/" + name + "/" + FailedUpFile }
+
+// failedUpIn returns the path of the record in dir, which may have records of clusters of several homes.
+func failedUpIn(dir, home, name string) string {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(home)) // never fails
+	return fmt.Sprintf("%s/failed-up-%016x-%s", dir, hash.Sum64(), name)
+}
+
+// userFolders returns the folders that UserFolder returns in the sessions of this user, first the one of this session.
+func userFolders() []string {
+	all := []string{UserFolder()}
+	for _, dir := range []string{"/run/user/" + strconv.Itoa(os.Getuid()) + "/minikctl", userFolderIn(os.TempDir()), userFolderIn("/tmp")} {
+		if !slices.Contains(all, dir) {
+			all = append(all, dir)
+		}
+	}
+	return all
+}
