@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -25,16 +27,14 @@ func TestForkingPod(t *testing.T) {
 		for _, kill := range []bool{false, true} {
 			t.Run(own+" supervisor killed "+strconv.FormatBool(kill), func(t *testing.T) {
 				m := newMachine(t)
-				ended := startForks(m, own)
+				pipe := startForks(m, own)
 				if kill { // the orphans are no descendants of the next supervisor
 					m.killSupervisor()
 				}
 				if err := m.host.Purge(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if text := <-ended; text != "" {
-					t.Errorf("processes of the pod have ended by themselves: %s", text)
-				}
+				await(m, pipe, "the end of the processes", func() error { _, err := io.Copy(io.Discard, pipe); return err })
 				m.open() // for the cleanup, which purges again
 			})
 		}
@@ -100,34 +100,39 @@ func actLimit([]string) error {
 // forkers is how many processes of actForks fork at the same time.
 const forkers = 4
 
-// startForks runs actForks and waits until all its processes fork. The returned channel receives what they have
-// written then, once all have ended.
-func startForks(m *machine, own string) (ended <-chan string) {
+// startForks runs actForks and waits until all its processes fork. The pipe that it returns ends once all have ended.
+func startForks(m *machine, own string) (pipe *os.File) {
 	m.Helper()
-	path, stop := m.root+"/forks", m.root+"/stop"
+	path := m.root + "/forks"
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		m.Fatal(err)
 	}
-	m.Cleanup(func() { m.touch("stop") })
-	m.start("pod", act("forks", own, path, stop))
+	m.start("pod", act("forks", own, path))
 	pipe, err := os.Open(path) // waits for actForks
 	if err != nil {
 		m.Fatal(err)
 	}
-	m.Cleanup(func() { pipe.Close() })
-	if _, err := io.ReadFull(pipe, make([]byte, forkers)); err != nil {
-		m.Fatal(err)
-	}
-	result := make(chan string, 1)
-	go func() {
-		text, _ := io.ReadAll(pipe) // ends when no process has the other end
-		result <- string(text)
-	}()
-	return result
+	m.Cleanup(func() { pipe.Close() }) // ends the processes
+	await(m, pipe, "forks", func() error { _, err := io.ReadFull(pipe, make([]byte, forkers)); return err })
+	return pipe
 }
 
+// await fails the test unless read, which reads from the pipe, succeeds.
+func await(m *machine, pipe *os.File, what string, read func() error) {
+	m.Helper()
+	if err := pipe.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		m.Fatal(err)
+	}
+	if err := read(); err != nil {
+		m.Fatalf("no sign of %s: %v", what, err)
+	}
+}
+
+// forkersEnd is the time after which the forkers of a failed test end by themselves: much later than supervisors stop to kill.
+const forkersEnd = 5 * time.Minute
+
 // actForks starts forkers, whose processes each make the system call that args[0] names, and waits to be killed. args[1] is
-// the forkers' named pipe, and args[2] the file that ends them.
+// the forkers' named pipe.
 func actForks(args []string) error {
 	if os.Getenv("MINIKCTL_ROOT") != "" { // the environment by which supervisors recognize processes
 		self, err := os.Executable()
@@ -144,10 +149,11 @@ func actForks(args []string) error {
 	if err != nil {
 		return err
 	}
-	stop, err := unix.BytePtrFromString(args[2])
-	if err != nil {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return err
 	}
+	signal.Ignore(syscall.SIGCHLD) // the kernel then reaps the first process of each forker
 	runtime.LockOSThread()
 	var all unix.Sigset_t
 	for i := range all.Val {
@@ -158,7 +164,7 @@ func actForks(args []string) error {
 		return err
 	}
 	for range forkers {
-		if err := startForker(number, uintptr(pipe), stop); err != nil {
+		if err := startForker(number, uintptr(pipe), now.Sec+int64(forkersEnd/time.Second)); err != nil {
 			return err
 		}
 	}
