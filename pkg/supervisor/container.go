@@ -193,6 +193,7 @@ func (c *container) chown(path string) error {
 type child struct {
 	wire.Process
 	cgroup cgroup // that it was started in
+	tagged bool   // a command that has the container's tag
 	exited <-chan syscall.WaitStatus
 	conn   *wire.Conn
 	launch wire.Launch

@@ -58,7 +58,7 @@ func (s *supervisor) waitExec(conn *wire.Conn, c *container, child *child) int {
 	return status.ExitStatus()
 }
 
-// joinExec records the session of a command that the container's cgroup does not hold.
+// joinExec records the session of a command that the container's cgroup does not hold, and gives it the container's tag.
 func (s *supervisor) joinExec(c *container, child *child) {
 	if child.cgroup != noCgroup {
 		return
@@ -66,9 +66,7 @@ func (s *supervisor) joinExec(c *container, child *child) {
 	s.joinSession(c, child.Process)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.status.Tag != 0 {
-		setTag(child.PID, c.status.Tag)
-	}
+	child.tagged = c.status.Tag != 0 && setTag(child.PID, c.status.Tag)
 	if c.execs == nil {
 		c.execs = map[wire.Process]struct{}{}
 	}
@@ -80,7 +78,7 @@ func (s *supervisor) leaveExec(c *container, child *child) {
 	if child.cgroup != noCgroup {
 		return
 	}
-	if !child.leftNothing() && slices.ContainsFunc(s.sessionMembers(c, index(processes())), func(p process) bool {
+	if !child.leftNothing() && slices.ContainsFunc(s.sessionMembers(c, index(processes())), func(p *process) bool {
 		return p.session == child.PID
 	}) {
 		return

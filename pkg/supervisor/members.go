@@ -26,19 +26,19 @@ const (
 // this until no process is found. From now on the container's processes can't create sessions, so that those that fork all
 // the time stay in process groups, which die at once.
 func (s *supervisor) killAll(c *container) {
-	tag := s.startKilling(c)
-	dying := map[wire.Process]struct{}{}
+	search := newSearch(s.startKilling(c))
+	left := false        // the last scan has found a process of the container
 	clean, tries := 0, 0 // scans without a process of the container, and without a new one, since the last one with some
 	for end := time.Now().Add(killTime); tries < killTries && time.Now().Before(end); {
 		if s.empty(c) {
 			return
 		}
-		found, missed := killTagged(tag, dying)
+		found, missed := search.scan()
 		if found > 0 {
-			clean, tries = 0, 0
+			left, clean, tries = true, 0, 0
 			continue // at once, before the remaining ones fork
 		}
-		left := s.killCgroup(c)
+		left = s.killCgroup(c)
 		for _, p := range s.sessionMembers(c, index(processes())) {
 			p.signal(syscall.SIGKILL)
 			left = true
@@ -52,7 +52,9 @@ func (s *supervisor) killAll(c *container) {
 		}
 		pause()
 	}
-	logf("%s: some processes do not die", c.spec.ID)
+	if left {
+		logf("%s: some processes do not die", c.spec.ID)
+	}
 }
 
 // startKilling refuses new sessions to the container's processes, and returns the tag by which to find them, or 0.
@@ -95,7 +97,7 @@ func (s *supervisor) empty(c *container) bool {
 }
 
 // members returns the PIDs of a container's living processes. all holds the processes of the machine by PID.
-func (s *supervisor) members(c *container, all map[int]process) []int {
+func (s *supervisor) members(c *container, all map[int]*process) []int {
 	pids := c.cgroup.pids()
 	for _, p := range s.sessionMembers(c, all) {
 		pids = append(pids, p.PID)
@@ -104,7 +106,7 @@ func (s *supervisor) members(c *container, all map[int]process) []int {
 }
 
 // sessionMembers lists the living processes of a container that are not in its cgroup.
-func (s *supervisor) sessionMembers(c *container, all map[int]process) []process {
+func (s *supervisor) sessionMembers(c *container, all map[int]*process) []*process {
 	s.mu.Lock()
 	m := membership{
 		all:      all,
@@ -118,7 +120,7 @@ func (s *supervisor) sessionMembers(c *container, all map[int]process) []process
 	if grouped || boot != s.boot {
 		return nil
 	}
-	var members []process
+	var members []*process
 	for _, p := range all {
 		if m.has(p) {
 			members = append(members, p)
@@ -134,32 +136,47 @@ type process struct {
 	group           int // of processes; 0: unknown
 	zombie          bool
 	exit            syscall.WaitStatus // of a zombie; see readable
+
+	tag     uint64 // once tagRead is set
+	tagRead bool
+}
+
+// hasTag reports whether p has a tag. No process has the tag 0. It reads the tag of p once, however many containers ask for it,
+// and is not safe for concurrent use.
+func (p *process) hasTag(tag uint64) bool {
+	if tag == 0 {
+		return false
+	}
+	if !p.tagRead {
+		p.tag, p.tagRead = readTag(p.PID), true
+	}
+	return p.tag == tag
 }
 
 // index returns the processes by PID.
-func index(all []process) map[int]process {
-	byPID := make(map[int]process, len(all))
-	for _, p := range all {
-		byPID[p.PID] = p
+func index(all []process) map[int]*process {
+	byPID := make(map[int]*process, len(all))
+	for i := range all {
+		byPID[all[i].PID] = &all[i]
 	}
 	return byPID
 }
 
 // membership decides which processes outside a container's cgroup belong to it.
 type membership struct {
-	all      map[int]process
+	all      map[int]*process
 	leaders  []wire.Process // of the container's sessions; the last one is the container's first process
 	root     string         // the value of the container's variable
 	tag      uint64         // 0: none
 	filtered bool           // every setsid was reported, and no tag changed
 }
 
-func (m *membership) has(p process) bool {
+func (m *membership) has(p *process) bool {
 	since := m.leaders[len(m.leaders)-1].Born
 	if p.zombie || p.Born < since {
 		return false
 	}
-	if hasTag(p.PID, m.tag) {
+	if p.hasTag(m.tag) {
 		return true
 	}
 	for _, leader := range m.leaders {
@@ -177,7 +194,7 @@ func (m *membership) has(p process) bool {
 // inSession reports whether p, whose session ID is leader's PID, is in the session that leader created. The ID alone is
 // no proof once the leader has ended: the kernel may have given it to a later process, which may also have created a
 // session and ended.
-func (m *membership) inSession(p process, leader wire.Process) bool {
+func (m *membership) inSession(p *process, leader wire.Process) bool {
 	if now, ok := m.all[leader.PID]; ok {
 		return now.Born == leader.Born
 	}
@@ -188,7 +205,7 @@ func (m *membership) inSession(p process, leader wire.Process) bool {
 }
 
 // descends reports whether p is a descendant of the supervisor, which inherits the orphans of its containers.
-func (m *membership) descends(p process) bool {
+func (m *membership) descends(p *process) bool {
 	for range m.all {
 		if p.parent == os.Getpid() || p.parent == orphanReaper {
 			return true

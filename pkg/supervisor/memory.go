@@ -39,7 +39,7 @@ func (s *supervisor) limited() []*container {
 	return all
 }
 
-func (s *supervisor) checkMemory(limited []*container, all map[int]process) {
+func (s *supervisor) checkMemory(limited []*container, all map[int]*process) {
 	for _, c := range limited {
 		var sum int64
 		for _, pid := range s.members(c, all) {

@@ -47,6 +47,7 @@ func (s *supervisor) listenExec(c *container, child *child, notify *os.File) err
 	if err != nil {
 		return err
 	}
+	l.tagged = child.tagged
 	child.filterUnused = make(chan struct{})
 	go func() {
 		l.listen()
@@ -94,6 +95,7 @@ type listener struct {
 	own   ip // none: the container shares the host's
 
 	cgroup cgroup // that the processes under the filter are in
+	tagged bool   // the processes under the filter have the container's tag
 }
 
 // newListener returns the listener on the descriptor f, which stays the caller's. memory holds the call in progress; nil
@@ -103,7 +105,7 @@ func (s *supervisor) newListener(c *container, in cgroup, f, memory *os.File) (*
 	if err != nil {
 		return nil, err
 	}
-	l := &listener{s: s, c: c, file: file, cgroup: in}
+	l := &listener{s: s, c: c, file: file, cgroup: in, tagged: c.status.Tag != 0}
 	l.own, _ = parseIP(c.spec.Address)
 	l.call, l.unmap = mapCall(memory)
 	return l, nil
@@ -176,28 +178,26 @@ func ioctl(fd uintptr, request uint, arg unsafe.Pointer) error {
 
 func (l *listener) handle(n *request) {
 	switch n.nr {
-	case unix.SYS_SETSID:
-		l.setsid(n)
 	case unix.SYS_BIND:
 		l.bind(n)
 	case unix.SYS_CONNECT:
 		l.connect(n)
-	default:
-		l.proceed(n)
+	default: // the filters report nothing else; its number depends on the ABI of the caller
+		l.setsid(n)
 	}
 }
 
-// setsid records the session that the caller is about to create, unless the cgroup or the tag of the container makes that
-// unnecessary. It refuses the session if the container is being killed.
+// setsid records the session that the caller is about to create, unless the caller has the cgroup or the tag of the container.
+// It refuses the session if the container is being killed.
 func (l *listener) setsid(n *request) {
 	l.s.mu.Lock()
-	killing, tagged := l.c.killing, l.c.status.Tag != 0
+	killing := l.c.killing
 	l.s.mu.Unlock()
 	if killing {
 		l.done(n, unix.EPERM)
 		return
 	}
-	if l.cgroup == noCgroup && !tagged {
+	if l.cgroup == noCgroup && !l.tagged {
 		pid := threadGroup(int(n.pid))
 		leader := wire.Process{PID: pid, Born: born(pid)}
 		if l.valid(n) { // so that pid is the caller's

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"os"
-	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -64,28 +63,38 @@ func send(p wire.Process, sig syscall.Signal, flags int) error {
 	return unix.PidfdSendSignal(fd, sig, nil, flags)
 }
 
-// processNumbers lists the names of the folders in /proc that belong to processes, in ascending order.
-func processNumbers() []string {
+// eachProcess calls do with the PID of each process of the machine. It lists few processes at a time, so that few of them end
+// before do sees them.
+func eachProcess(do func(pid int)) error {
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return nil
+		return err
 	}
 	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil
+	buf := make([]byte, 1024)
+	var names []string
+	for {
+		n, err := unix.ReadDirent(int(descriptor(dir)), buf)
+		if n <= 0 || err != nil {
+			return err
+		}
+		_, _, names = unix.ParseDirent(buf[:n], -1, names[:0])
+		for _, name := range names {
+			if pid, err := strconv.Atoi(name); err == nil {
+				do(pid)
+			}
+		}
 	}
-	return slices.DeleteFunc(names, func(name string) bool { return name[0] < '0' || name[0] > '9' })
 }
 
 // processes lists the processes of the machine.
 func processes() []process {
 	var all []process
-	for _, name := range processNumbers() {
-		if p, ok := readProcess(name); ok {
+	_ = eachProcess(func(pid int) { // on an error the list is shorter
+		if p, ok := readProcess(strconv.Itoa(pid)); ok {
 			all = append(all, p)
 		}
-	}
+	})
 	return all
 }
 

@@ -66,39 +66,61 @@ func limitInFile(pid int) (uint64, error) {
 	return strconv.ParseUint(string(f[1]), 10, 64) // fails for "unlimited"
 }
 
-// hasTag reports whether a process has a tag. No process has the tag 0.
-func hasTag(pid int, tag uint64) bool {
-	if tag == 0 {
-		return false
+// readTag is tagOf for processes that may have ended. Its result is then 0.
+func readTag(pid int) uint64 {
+	tag, err := tagOf(pid)
+	if err != nil {
+		return 0
 	}
-	got, err := tagOf(pid)
-	return err == nil && got == tag
+	return tag
 }
 
-// killTagged sends SIGKILL to the processes with a tag, to each as soon as it is found. dying holds the processes that it has
-// killed before. It returns how many it has found that were not dying, and whether it has missed some: a process that ended
-// before its tag was read may have been the container's, and may have left a child.
-func killTagged(tag uint64, dying map[wire.Process]struct{}) (found int, missed bool) {
-	if tag == 0 {
+// search finds and kills the processes with a tag.
+type search struct {
+	tag    uint64
+	dying  map[wire.Process]struct{} // killed by earlier scans
+	others map[int]struct{}          // the PIDs of the processes without the tag and of zombies, as of the last scan
+}
+
+func newSearch(tag uint64) *search { return &search{tag: tag, dying: map[wire.Process]struct{}{}} }
+
+// scan sends SIGKILL to the processes with the tag, to each as soon as it is found. It returns how many it has found that were
+// not dying, and whether it may have missed some: a process that ended before the scan could kill it may have left a child.
+// It does not count processes that the last scan has seen without the tag: on a busy machine, some end during every scan.
+func (s *search) scan() (found int, missed bool) {
+	if s.tag == 0 {
 		return 0, false
 	}
 	for range recentScans {
 		newest := newestNumber()
 		for pid := newest; pid > max(0, newest-recent); pid-- {
-			added, _ := killIfTagged(pid, tag, dying)
-			found += added
+			if s.look(pid) == newlyFound {
+				found++
+			}
 		}
 	}
-	for _, name := range processNumbers() {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
+	added, missed := s.scanList(eachProcess)
+	return found + added, missed
+}
+
+// scanList is scan for the processes that list lists.
+func (s *search) scanList(list func(do func(pid int)) error) (found int, missed bool) {
+	before := s.others
+	s.others = make(map[int]struct{}, len(before))
+	err := list(func(pid int) {
+		got := s.look(pid)
+		if got == unrelated || got == zombie {
+			s.others[pid] = struct{}{}
 		}
-		added, ended := killIfTagged(pid, tag, dying)
-		found += added
-		missed = missed || ended
-	}
-	return found, missed
+		_, other := before[pid]
+		switch {
+		case got == newlyFound:
+			found++
+		case got == unknown, (got == gone || got == zombie) && !other:
+			missed = true
+		}
+	})
+	return found, missed || err != nil
 }
 
 const (
@@ -125,49 +147,70 @@ func newestNumber() int {
 	return pid
 }
 
-// killIfTagged kills the process pid if it has the tag. It returns 1 if that is new to dying, and whether there is no such
-// process.
-func killIfTagged(pid int, tag uint64, dying map[wire.Process]struct{}) (added int, ended bool) {
-	got, err := tagOf(pid)
-	if err != nil || got != tag {
-		return 0, errors.Is(err, unix.ESRCH)
+// sighting is what a search has found under a PID.
+type sighting int
+
+const (
+	unrelated  sighting = iota // a process without the tag
+	newlyFound                 // a process with the tag, killed now
+	known                      // a process with the tag, killed before
+	zombie                     // a zombie with the tag that has ended without the search
+	gone                       // no process
+	unknown                    // a process that had the tag, but could not be killed
+)
+
+// look kills the process pid if it has the tag.
+func (s *search) look(pid int) sighting {
+	switch got, err := tagOf(pid); {
+	case errors.Is(err, unix.ESRCH):
+		return gone
+	case err != nil || got != s.tag:
+		return unrelated
 	}
-	p, ok := killTaggedProcess(pid, tag)
-	if !ok {
-		return 0, false
+	p, err := killTagged(pid, s.tag)
+	if err != nil && !errors.Is(err, errZombie) {
+		return unknown
 	}
-	if _, ok := dying[p]; ok {
-		return 0, false
+	if _, ok := s.dying[p]; ok {
+		return known
 	}
-	dying[p] = struct{}{}
-	return 1, false
+	if err != nil {
+		return zombie
+	}
+	s.dying[p] = struct{}{}
+	return newlyFound
 }
 
-// killTaggedProcess kills the process pid together with its process group, unless it has ended. The group dies at once: no
-// process in it can fork meanwhile.
-func killTaggedProcess(pid int, tag uint64) (wire.Process, bool) {
+var errZombie = errors.New("the process is a zombie")
+
+// killTagged kills the process pid together with its process group. The group dies at once: no process in it can fork
+// meanwhile. The error is errZombie if the process has ended, but was not reaped.
+func killTagged(pid int, tag uint64) (wire.Process, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return wire.Process{}, false
+		return wire.Process{}, err
 	}
 	defer unix.Close(fd)
-	// A zombie has the tag, too, and another process may have got the number before it was opened.
-	if pollNow(uintptr(fd)) != 0 || !hasTag(pid, tag) {
-		return wire.Process{}, false
+	if pollNow(uintptr(fd)) != 0 { // a zombie has the tag, too
+		p, _ := readProcess(strconv.Itoa(pid))
+		return p.Process, errZombie
+	}
+	if readTag(pid) != tag { // another process had got the number before it was opened
+		return wire.Process{}, unix.ESRCH
 	}
 	// A stopped process does not end or leave its group. So the number of its group stays that group's.
-	if unix.PidfdSendSignal(fd, unix.SIGSTOP, nil, 0) != nil {
-		return wire.Process{}, false
+	if err := unix.PidfdSendSignal(fd, unix.SIGSTOP, nil, 0); err != nil {
+		return wire.Process{}, err
 	}
+	defer func() { _ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) }() // fails if it has ended
 	p, ok := readProcess(strconv.Itoa(pid))
-	if !ok {
-		return wire.Process{}, false
+	if !ok { // e.g. EMFILE: the other processes of its group are found by their own tags
+		return wire.Process{PID: pid}, nil
 	}
 	if p.group > 1 && p.group != syscall.Getpgrp() {
 		_ = syscall.Kill(-p.group, syscall.SIGKILL) // the group of a container's process has no other processes
 	}
-	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // fails if it has ended
-	return p.Process, true
+	return p.Process, nil
 }
 
 // pollNow returns the events of a descriptor.

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -95,6 +96,39 @@ func actLimit([]string) error {
 		return fmt.Errorf("another limit: %w", err)
 	}
 	return nil
+}
+
+// TestExecWithoutTag ends a pod in which a command has left a process in a session of its own. The command can't have the
+// tag: the limits of the supervisor were lowered after the start of the container.
+func TestExecWithoutTag(t *testing.T) {
+	if os.Getuid() == 0 { // root may raise limits
+		rerun(t, "^TestExecWithoutTag$", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
+		return
+	}
+	m := newMachine(t)
+	id := m.shell("exec sleep 1000")
+	if err := unix.Prlimit(m.supervisor(), unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: 1, Max: 1}, nil); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	script := []string{"/bin/sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!"}
+	if _, err := m.rt.Exec(t.Context(), id, script, kubelet.Streams{Out: &out}); err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(out.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.wait("the new session", func() bool { session, err := unix.Getsid(pid); return err == nil && session == pid })
+	if err := m.rt.Stop(t.Context(), id, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // the test has failed already
+		}
+	})
+	m.wait("the end of the process", func() bool { return syscall.Kill(pid, 0) != nil })
 }
 
 // forkers is how many processes of actForks fork at the same time.

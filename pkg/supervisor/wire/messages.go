@@ -113,7 +113,7 @@ type Status struct {
 	Message  string
 	Closed   bool      `json:",omitempty"` // its input has ended
 	Cgroup   string    `json:",omitempty"` // the folder of its cgroup; "": it has none
-	Leaders  []Process `json:",omitempty"` // of the further sessions that its processes have made; only of commands if it has a Cgroup or Tag
+	Leaders  []Process `json:",omitempty"` // of the further sessions that its processes have made; with a Cgroup or Tag, only of commands and their processes
 	Tag      uint64    `json:",omitempty"` // the limit that all its processes inherit and no other process has; 0: none
 }
 
