@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -77,40 +78,55 @@ func equal(k uint32, yes, no uint8) unix.SockFilter {
 
 func ret(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
 
+// abi is a system call ABI. A process may use all ABIs of its kernel.
+type abi struct {
+	arch                       uint32 // as in struct seccomp_data
+	setrlimit, prlimit, setsid uint32 // numbers of calls
+}
+
+// native is the ABI of this program.
+var native = abi{arch, unix.SYS_SETRLIMIT, unix.SYS_PRLIMIT64, unix.SYS_SETSID}
+
 // instructions returns the filter program.
 func instructions(f wire.Filter) []unix.SockFilter {
-	if f == wire.SessionFilter {
-		return append(keepTag(), sessionCalls()...)
+	prog := keepTag(native)
+	for _, other := range otherABIs {
+		prog = slices.Concat(prog, keepTag(other), sessionCalls(other))
 	}
-	return append(keepTag(), addressCalls()...)
+	if f == wire.SessionFilter {
+		prog = append(prog, sessionCalls(native)...)
+	} else {
+		prog = append(prog, addressCalls()...)
+	}
+	return append(prog, ret(unix.SECCOMP_RET_ALLOW))
 }
 
 // keepTag returns the instructions that refuse to change the limit that is the container's tag. Reading it is allowed.
-func keepTag() []unix.SockFilter {
+func keepTag(a abi) []unix.SockFilter {
 	return []unix.SockFilter{
-		load(offArch), equal(arch, 0, 12), // 0, 1: to 14
-		load(offNumber),                                  // 2
-		equal(unix.SYS_SETRLIMIT, 0, 2),                  // 3: to 6
-		load(offArg0),                                    // 4
-		equal(unix.RLIMIT_LOCKS, 7, 8),                   // 5: to 13 or 14
-		equal(unix.SYS_PRLIMIT64, 0, 7),                  // 6: to 14
-		load(offArg1),                                    // 7
-		equal(unix.RLIMIT_LOCKS, 0, 5),                   // 8: to 14
-		load(offArg2),                                    // 9: the new limit's address, 0 if the call only reads
-		equal(0, 0, 2),                                   // 10: to 13
-		load(offArg2 + highHalf),                         // 11
-		equal(0, 1, 0),                                   // 12: to 14
+		load(offArch), equal(a.arch, 0, 12), // 0, 1: to 14
+		load(offNumber),                // 2
+		equal(a.setrlimit, 0, 2),       // 3: to 6
+		load(offArg0),                  // 4
+		equal(unix.RLIMIT_LOCKS, 7, 8), // 5: to 13 or 14
+		equal(a.prlimit, 0, 7),         // 6: to 14
+		load(offArg1),                  // 7
+		equal(unix.RLIMIT_LOCKS, 0, 5), // 8: to 14
+		load(offArg2),                  // 9: the new limit's address, 0 if the call only reads
+		equal(0, 0, 2),                 // 10: to 13
+		load(offArg2 + highHalf),       // 11
+		equal(0, 1, 0),                 // 12: to 14
 		ret(unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)), // 13
 	} // 14: what follows
 }
 
 // sessionCalls returns the instructions that report setsid to the supervisor.
-func sessionCalls() []unix.SockFilter {
+func sessionCalls(a abi) []unix.SockFilter {
 	return []unix.SockFilter{
-		load(offArch), equal(arch, 0, 3),
-		load(offNumber), equal(unix.SYS_SETSID, 0, 1),
-		ret(unix.SECCOMP_RET_USER_NOTIF), ret(unix.SECCOMP_RET_ALLOW),
-	}
+		load(offArch), equal(a.arch, 0, 3), // 0, 1: to 5
+		load(offNumber), equal(a.setsid, 0, 1), // 2, 3: to 5
+		ret(unix.SECCOMP_RET_USER_NOTIF), // 4
+	} // 5: what follows
 }
 
 // addressCalls returns the instructions that report setsid, bind and connect to the supervisor. They can't read a socket
@@ -128,8 +144,7 @@ func addressCalls() []unix.SockFilter {
 		equal(unix.SizeofSockaddrInet6, 1, 0), // 8: to 10
 		equal(sizeofStorage, 0, 1),            // 9: to 10 or 11
 		ret(unix.SECCOMP_RET_USER_NOTIF),      // 10
-		ret(unix.SECCOMP_RET_ALLOW),           // 11
-	}
+	} // 11: what follows
 }
 
 // sizeofStorage is the size of struct sockaddr_storage, which some programs pass for every family.
