@@ -15,9 +15,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
+	"github.com/minikctl/minikctl/pkg/apiserver"
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 	"github.com/minikctl/minikctl/pkg/internal/golden"
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
@@ -39,13 +42,24 @@ type replay struct {
 	of     map[string]int
 }
 
+// slowClock shows a thousandth of the time that passes; its timers run in real time. The entries of managedFields are ordered by the
+// second of their last change, and the recorded steps of a flow took less than one.
+type slowClock struct {
+	clock.RealClock
+	start time.Time
+}
+
+func (c *slowClock) Now() time.Time { return c.start.Add(time.Since(c.start) / 1000) }
+
+func (c *slowClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
 // TestGolden compares the server's responses with the recorded ones of a real API server. It fails when fewer are equal
 // than before.
 func TestGolden(t *testing.T) { golden.Run(t, testGolden) }
 
 func testGolden(t *testing.T, recordings golden.Recordings) {
 	dir := recordings.Dir
-	e := apiservertest.New(t)
+	e := apiservertest.New(t, func(c *apiserver.Config) { c.Clock = &slowClock{start: time.Now().Truncate(time.Second)} })
 	conf := rest.AnonymousClientConfig(e.AdminConfig)
 	conf.UserAgent = "Python-urllib/3.11"
 	hc, err := rest.HTTPClientFor(conf)
