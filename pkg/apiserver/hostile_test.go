@@ -56,11 +56,19 @@ func TestHostileBodies(t *testing.T) {
 		{"many objects", maps, "application/json", `{"metadata":{"name":"o"},"zzz":[` + strings.Repeat("{},", 1<<15) + `1]}`, http.StatusRequestEntityTooLarge, "the values of the body weigh 1048647, the limit is 1048576"},
 		{"fewer objects", maps, "application/json", `{"metadata":{"name":"o"},"zzz":[` + strings.Repeat("{},", 1<<15-4) + `1]}`, http.StatusCreated, `"name":"o"`},
 		{"many objects in YAML", maps, "application/yaml", `{"metadata":{"name":"o"},"zzz":[` + strings.Repeat("{},", 1<<15) + `1]}`, http.StatusRequestEntityTooLarge, "the values of the body weigh"},
+		{"many objects behind a parameter", maps, "application/json; x=protobuf", `{"metadata":{"name":"o"},"zzz":[` + strings.Repeat("{},", 1<<15) + `1]}`, http.StatusRequestEntityTooLarge, "the values of the body weigh"},
+		{"many objects in flow YAML", maps, "application/yaml", "metadata: {name: o}\nzzz: [" + strings.Repeat("{},", 1<<15) + "1]", http.StatusRequestEntityTooLarge, "the values of the body weigh"},
+		{"many objects of aliases", maps, "application/yaml", "metadata: {name: o}\nx: &x [" + strings.Repeat("{},", 500) + "1]\nzzz: [" + strings.Repeat("*x,", 100) + "1]", http.StatusRequestEntityTooLarge, "the values of the body weigh"},
+		{"many objects in options", maps + "/o", "application/yaml", "zzz: [" + strings.Repeat("{},", 1<<15) + "1]", http.StatusRequestEntityTooLarge, "the values of the body weigh"},
+		{"an apply of many objects", maps + "/x?fieldManager=m", "application/apply-patch+yaml", "# {}\napiVersion: v1\nkind: ConfigMap\nzzz: [" + strings.Repeat("{},", 1<<15) + "1]", http.StatusRequestEntityTooLarge, "the values of the body weigh"},
 		{"a patch in a patch", maps + "/x", "application/json-patch+json", strings.Repeat("[", 1<<20), http.StatusBadRequest, ""},
 	} {
 		method := http.MethodPost
-		if strings.HasSuffix(c.path, "/x") {
+		switch {
+		case strings.Contains(c.path, "/x"):
 			method = http.MethodPatch
+		case strings.HasSuffix(c.path, "/o"):
+			method = http.MethodDelete
 		}
 		began := time.Now()
 		resp, body := do(t, e, method, c.path, c.body, "Content-Type", c.media)

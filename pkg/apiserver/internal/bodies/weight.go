@@ -1,5 +1,12 @@
 package bodies
 
+import (
+	"bytes"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
 // ObjectWeight, NullWeight, ArrayWeight and OtherWeight are the weights of JSON values, in proportion to the memory that they take
 // once decoded: an object becomes a map, or a struct of up to several hundred bytes, even if it is empty, and so does a null in a
 // list of objects.
@@ -19,6 +26,22 @@ const lightSize = MaxWeight / ObjectWeight * 2
 
 // maxDepth is the depth from which no decoder accepts JSON or YAML.
 const maxDepth = 10000
+
+// CheckWeight returns the error 413 for JSON whose values take too much memory once decoded.
+func CheckWeight(json []byte) error {
+	if weight := Weight(json); weight > MaxWeight {
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+			"the values of the body weigh %d, the limit is %d: an object weighs %d, a null %d, an array %d, a key or another value %d",
+			weight, MaxWeight, ObjectWeight, NullWeight, ArrayWeight, OtherWeight))
+	}
+	return nil
+}
+
+// LooksLikeJSON reports whether a body begins as an object or an array, which YAML can, too.
+func LooksLikeJSON(body []byte) bool {
+	trimmed := bytes.TrimLeft(body, " \t\r\n")
+	return len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[')
+}
 
 // Weight returns the sum of the weights of the values in JSON without decoding it; 0 for a small body. It stops where the values are
 // nested too deep to be decoded.

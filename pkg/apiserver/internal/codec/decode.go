@@ -19,6 +19,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/bodies"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
@@ -75,6 +76,9 @@ type reading struct {
 // errors are in the reading.
 func (b Body) read(want schema.GroupVersionKind, obj runtime.Object, v *objects.VersionOf) (r reading, err error) {
 	data, twice, err := b.json()
+	if apierrors.IsRequestEntityTooLargeError(err) {
+		return r, err
+	}
 	if err != nil {
 		return r, unrecognized(b.Data, want.Kind, err)
 	}
@@ -123,12 +127,16 @@ func wrongVersion(actual, want schema.GroupVersion) error {
 }
 
 // json returns the body as JSON, and the error about duplicate fields in YAML, which its JSON form no longer has. It returns a
-// protobuf body unchanged, and JSON that is called YAML, too, because reading it as YAML takes ten times as long.
+// protobuf body unchanged, and JSON that is called YAML, too, because reading it as YAML takes ten times as long. Converted YAML that
+// would take too much memory is refused before it is decoded.
 func (b Body) json() (data []byte, twice, err error) {
 	if b.Format != YAML || verbs.PlainJSON(b.Data) && hasUniqueKeys(b.Data) {
 		return b.Data, nil, nil
 	}
-	return b.convert()
+	if data, twice, err = b.convert(); err == nil {
+		err = bodies.CheckWeight(data)
+	}
+	return data, twice, err
 }
 
 // hasUniqueKeys reports whether data is a JSON object in which no key is twice in an object.
@@ -255,6 +263,9 @@ func summary(data []byte) string {
 // DecodeOptions decodes a body of DeleteOptions, of any version.
 func DecodeOptions(b Body, opts *metav1.DeleteOptions) error {
 	actual, err := b.options(opts)
+	if apierrors.IsRequestEntityTooLargeError(err) {
+		return err
+	}
 	const kind = "DeleteOptions"
 	switch {
 	case slices.Contains(unversioned, actual.Kind):
@@ -270,14 +281,12 @@ func DecodeOptions(b Body, opts *metav1.DeleteOptions) error {
 
 // options decodes the body into opts and returns its kind.
 func (b Body) options(opts *metav1.DeleteOptions) (actual schema.GroupVersionKind, err error) {
-	data := b.Data
-	switch b.Format {
-	case Protobuf:
-		return readEnvelope(data, opts)
-	case YAML:
-		if data, err = yaml.YAMLToJSON(data); err != nil {
-			return actual, err
-		}
+	if b.Format == Protobuf {
+		return readEnvelope(b.Data, opts)
+	}
+	data, _, err := b.json()
+	if err != nil {
+		return actual, err
 	}
 	if actual, err = interpret(data); err != nil {
 		return actual, err

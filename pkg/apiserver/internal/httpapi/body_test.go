@@ -180,7 +180,7 @@ func TestSlowClientLeavesSeat(t *testing.T) {
 						_ = writer.Close()
 					}()
 					r.Body = reader
-					_, _ = readBody(w, r)
+					_, _ = readBody(w, r, codec.JSON)
 				} else {
 					writeBody(w, r, codec.MediaJSON, http.StatusOK, []byte(strings.Repeat("x", 100)))
 				}
@@ -236,7 +236,7 @@ func TestReceivedBodies(t *testing.T) {
 			read := &countingReader{Reader: bytes.NewReader(make([]byte, size))}
 			body := &limitedBody{ReadCloser: io.NopCloser(read), limit: s.bodies, received: s.received, clock: s.config.Clock}
 			r.Body = body
-			_, err := readBody(httptest.NewRecorder(), r)
+			_, err := readBody(httptest.NewRecorder(), r, codec.JSON)
 			if ok := err == nil; ok != want || read.bytes > smallBody+1 {
 				t.Errorf("a body of %d bytes: error %v, %d bytes read", size, err, read.bytes)
 			}

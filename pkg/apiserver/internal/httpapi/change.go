@@ -65,7 +65,7 @@ func (s *Handler) body(w http.ResponseWriter, r *http.Request, req *verbs.Reques
 	if err != nil {
 		return nil, err
 	}
-	data, err := readBody(w, r)
+	data, err := readBody(w, r, format)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (s *Handler) patch(w http.ResponseWriter, r *http.Request, req *verbs.Reque
 		return err
 	}
 	began := s.config.Clock.Now()
-	data, err := readBody(w, r)
+	data, err := readBody(w, r, patchFormat(kind))
 	if err != nil {
 		return err
 	}
@@ -156,6 +156,14 @@ func patchType(r *http.Request) (types.PatchType, error) {
 			"415: Unsupported Media Type", 0, false)
 	}
 	return types.PatchType(media), nil
+}
+
+// patchFormat returns the format of a patch.
+func patchFormat(kind types.PatchType) codec.Format {
+	if kind == types.ApplyYAMLPatchType {
+		return codec.YAML
+	}
+	return codec.JSON
 }
 
 func (s *Handler) delete(w http.ResponseWriter, r *http.Request, req *verbs.Request) error {

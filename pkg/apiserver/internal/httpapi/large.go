@@ -1,18 +1,16 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/bodies"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
@@ -98,11 +96,11 @@ func busyBodies(err error) error {
 }
 
 // enter waits for the body's turn. The turn ends with the request.
-func (b *limitedBody) enter(ctx context.Context, user, media string, size int) error {
+func (b *limitedBody) enter(ctx context.Context, user string, format codec.Format, size int) error {
 	if b.done != nil {
 		return nil
 	}
-	if strings.Contains(media, "yaml") {
+	if format == codec.YAML {
 		size *= yamlWeight
 	}
 	done, err := b.limit.Enter(ctx, user, size)
@@ -116,21 +114,11 @@ func (b *limitedBody) leave() {
 	}
 }
 
-// checkWeight refuses a body of JSON, or of YAML in the form of JSON, that takes too much memory for its size once decoded.
-func checkWeight(media string, body []byte) error {
-	if strings.Contains(media, "protobuf") || strings.Contains(media, "yaml") && !looksLikeJSON(body) {
+// checkWeight refuses a body of JSON, or of YAML in the form of JSON, that takes too much memory for its size once decoded. Other YAML
+// is weighed when it has been converted to JSON, and protobuf before it is decoded.
+func checkWeight(format codec.Format, body []byte) error {
+	if format == codec.Protobuf || format == codec.YAML && !bodies.LooksLikeJSON(body) {
 		return nil
 	}
-	if weight := bodies.Weight(body); weight > bodies.MaxWeight {
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-			"the values of the body weigh %d, the limit is %d: an object weighs %d, a null %d, an array %d, a key or another value %d",
-			weight, bodies.MaxWeight, bodies.ObjectWeight, bodies.NullWeight, bodies.ArrayWeight, bodies.OtherWeight))
-	}
-	return nil
-}
-
-// looksLikeJSON reports whether a body begins as an object or an array.
-func looksLikeJSON(body []byte) bool {
-	trimmed := bytes.TrimLeft(body, " \t\r\n")
-	return len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[')
+	return bodies.CheckWeight(body)
 }

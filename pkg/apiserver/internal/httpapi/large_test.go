@@ -12,6 +12,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/bodies"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
 )
 
 // TestLimitedBody fills the places and the queue of a user: the next body is refused with a time to wait. YAML counts more than
@@ -21,21 +22,21 @@ func TestLimitedBody(t *testing.T) {
 	limit := bodies.New(bodies.Config{Small: 10, Large: 100, Waiting: 100, PerUser: 100, QueueTimeout: time.Minute, Clock: clk})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	start := func(media string, size int) (*limitedBody, chan error) {
+	start := func(format codec.Format, size int) (*limitedBody, chan error) {
 		b := &limitedBody{ReadCloser: io.NopCloser(strings.NewReader("")), limit: limit}
 		ended := make(chan error, 1)
-		go func() { ended <- b.enter(ctx, "alice", media, size) }()
+		go func() { ended <- b.enter(ctx, "alice", format, size) }()
 		return b, ended
 	}
-	first, ended := start("application/apply-patch+yaml", 25)
+	first, ended := start(codec.YAML, 25)
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	second, waits := start("application/json", 100)
+	second, waits := start(codec.JSON, 100)
 	for clk.Waiters() == 0 {
 		runtime.Gosched()
 	}
-	_, ended = start("application/json", 10)
+	_, ended = start(codec.JSON, 10)
 	err := <-ended
 	if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok || seconds != 1 {
 		t.Errorf("got %v", err)

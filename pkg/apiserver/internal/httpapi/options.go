@@ -22,7 +22,7 @@ import (
 const maxBody = 3 << 20
 
 // readBody reads a request's body. A large one waits until it is admitted.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func readBody(w http.ResponseWriter, r *http.Request, format codec.Format) ([]byte, error) {
 	limited, _ := r.Body.(*limitedBody)
 	done := callOf(r).awaitBody(r.Context())
 	body := http.MaxBytesReader(w, r.Body, maxBody)
@@ -56,11 +56,11 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if err := checkWeight(r.Header.Get("Content-Type"), b); err != nil {
+	if err := checkWeight(format, b); err != nil {
 		return nil, err
 	}
 	if limited != nil {
-		if err := limited.enter(r.Context(), callOf(r).user.GetName(), r.Header.Get("Content-Type"), len(b)); err != nil {
+		if err := limited.enter(r.Context(), callOf(r).user.GetName(), format, len(b)); err != nil {
 			return nil, err
 		}
 	}
@@ -118,16 +118,16 @@ func tableOptions(u *url.URL) (*metav1.TableOptions, error) {
 
 // deleteOptions decodes the options of a delete from the body or, without a body, from the query.
 func deleteOptions(w http.ResponseWriter, r *http.Request) (*metav1.DeleteOptions, error) {
-	body, err := readBody(w, r)
+	format, formatErr := codec.BodyFormat(r, codec.Offer{})
+	body, err := readBody(w, r, format)
 	if err != nil {
 		return nil, err
 	}
 	if len(body) == 0 {
 		return parse(r.URL, metav1.Convert_url_Values_To_v1_DeleteOptions)
 	}
-	format, err := codec.BodyFormat(r, codec.Offer{})
-	if err != nil {
-		return nil, err
+	if formatErr != nil {
+		return nil, formatErr
 	}
 	opts := new(metav1.DeleteOptions)
 	err = codec.DecodeOptions(codec.Body{Format: format, Data: body, Validation: metav1.FieldValidationIgnore}, opts)

@@ -1,15 +1,19 @@
 package verbs
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
 
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/bodies"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -63,15 +67,39 @@ func readConfiguration(data []byte, check bool) (configuration, error) {
 		c.object.Object = nil // the errors are those of YAML
 	}
 	if check {
-		if c.duplicates = yaml.UnmarshalStrict(data, &c.object.Object); c.duplicates == nil {
-			return c, nil
+		converted, err := yaml.YAMLToJSONStrict(data)
+		if err == nil {
+			return c, c.decode(converted)
 		}
+		c.duplicates = notConverted(err)
 	}
-	c.object.Object = nil
-	if err := yaml.Unmarshal(data, &c.object.Object); err != nil {
-		return c, apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+	converted, err := yaml.YAMLToJSON(data)
+	if err != nil {
+		return c, badConfiguration(notConverted(err))
 	}
-	return c, nil
+	return c, c.decode(converted)
+}
+
+// decode decodes the JSON that a configuration in YAML was converted to, unless it would take too much memory.
+func (c *configuration) decode(converted []byte) error {
+	if err := bodies.CheckWeight(converted); err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(converted))
+	d.UseNumber()
+	if err := d.Decode(&c.object.Object); err != nil {
+		return badConfiguration(fmt.Errorf("error unmarshaling JSON: while decoding JSON: %w", err))
+	}
+	if err := utiljson.ConvertMapNumbers(c.object.Object, 0); err != nil {
+		return badConfiguration(err)
+	}
+	return nil
+}
+
+func notConverted(err error) error { return fmt.Errorf("error converting YAML to JSON: %w", err) }
+
+func badConfiguration(err error) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
 }
 
 // applied returns a copy of old, an object or its view through a subresource, with a configuration merged in.
