@@ -83,6 +83,24 @@ func TestHostileBodies(t *testing.T) {
 	}
 }
 
+// TestManyKeys updates a large object as it was read, with a managedFields entry for each of its keys.
+func TestManyKeys(t *testing.T) {
+	e := apiservertest.New(t)
+	const maps = "/api/v1/namespaces/default/configmaps"
+	data := &strings.Builder{}
+	for i := range 30000 {
+		fmt.Fprintf(data, `"k%d":"",`, i)
+	}
+	resp, body := do(t, e, http.MethodPost, maps, `{"metadata":{"name":"many"},"data":{`+strings.TrimSuffix(data.String(), ",")+`}}`, "Content-Type", "application/json")
+	if resp.StatusCode != http.StatusCreated {
+		t.Fatalf("create: %s %.300s", resp.Status, body)
+	}
+	resp, body = do(t, e, http.MethodPut, maps+"/many", strings.Replace(body, `"k0":""`, `"k0":"changed"`, 1), "Content-Type", "application/json")
+	if resp.StatusCode != http.StatusOK || !strings.Contains(body, `"f:k29999":{}`) {
+		t.Errorf("update: %s %.300s", resp.Status, body)
+	}
+}
+
 // TestIdleWatches bounds the memory that an idle watch takes, in the server and in its client together.
 func TestIdleWatches(t *testing.T) {
 	measured.Only(t)

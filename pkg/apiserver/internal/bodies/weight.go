@@ -15,6 +15,10 @@ const (
 	NullWeight   = 32
 	ArrayWeight  = 2
 	OtherWeight  = 1 // also of a key
+
+	// FieldWeight is the weight of an object that is a field in the managedFields of an object. The server adds one for each key of a
+	// map, and no struct is made of it.
+	FieldWeight = 4
 )
 
 // MaxWeight bounds the weight of a body: 32,768 objects or nulls, 524,288 arrays, or 1,048,576 keys and other values. An object of
@@ -50,19 +54,29 @@ func Weight(data []byte) int {
 		return 0
 	}
 	weight, depth, inWord := 0, 0, false
+	var key []byte // the last string, unless a value or a bracket follows
+	var path fieldsPath
 	for i := 0; i < len(data) && depth <= maxDepth; i++ {
 		switch data[i] {
-		case ' ', '\t', '\r', '\n', ',', ':':
+		case ' ', '\t', '\r', '\n', ':':
 			inWord = false
+		case ',':
+			key, inWord = nil, false
 		case '{':
-			weight, depth, inWord = weight+ObjectWeight, depth+1, false
+			weight += path.objectWeight(key)
+			path.open('{', key, depth)
+			key, depth, inWord = nil, depth+1, false
 		case '[':
-			weight, depth, inWord = weight+ArrayWeight, depth+1, false
+			weight += ArrayWeight
+			path.open('[', key, depth)
+			key, depth, inWord = nil, depth+1, false
 		case '}', ']':
-			depth, inWord = depth-1, false
+			key, depth, inWord = nil, depth-1, false
+			path.close(depth)
 		case '"':
 			weight, inWord = weight+OtherWeight, false
-			i = endOfString(data, i)
+			end := endOfString(data, i)
+			key, i = data[i+1:max(end, i+1)], end
 		default:
 			switch {
 			case inWord:
@@ -75,6 +89,44 @@ func Weight(data []byte) int {
 		}
 	}
 	return weight
+}
+
+// fieldsPath is how many of the objects and arrays of metadata.managedFields[].fieldsV1 contain the current value.
+type fieldsPath int
+
+// inFields is the fieldsPath of what is in a fieldsV1.
+const inFields fieldsPath = 5
+
+// open enters an object or array that is the value of a key at a depth.
+func (p *fieldsPath) open(bracket byte, key []byte, depth int) {
+	if int(*p) != depth || *p == inFields {
+		return
+	}
+	on := false
+	switch *p {
+	case 0, 3: // the whole, and an item of managedFields
+		on = bracket == '{'
+	case 1:
+		on = bracket == '{' && string(key) == "metadata"
+	case 2:
+		on = bracket == '[' && string(key) == "managedFields"
+	case 4:
+		on = bracket == '{' && string(key) == "fieldsV1"
+	}
+	if on {
+		*p++
+	}
+}
+
+// close leaves an object or array at a depth.
+func (p *fieldsPath) close(depth int) { *p = min(*p, fieldsPath(max(depth, 0))) }
+
+// objectWeight returns the weight of an object that is the value of a key.
+func (p *fieldsPath) objectWeight(key []byte) int {
+	if *p == inFields && (string(key) == "." || len(key) > 1 && key[1] == ':' && bytes.IndexByte([]byte("fkv"), key[0]) >= 0) {
+		return FieldWeight
+	}
+	return ObjectWeight
 }
 
 // endOfString returns the index of the closing quotation mark of the string that begins at start.

@@ -22,7 +22,12 @@ func TestWeight(t *testing.T) {
 		`[[],{},true]`:            2 + 2 + 32 + 1,
 		`"unterminated [[[`:       1,
 		`]]]]}}`:                  0,
-		strings.Repeat("[", 20000) + strings.Repeat(`{},`, 1000): 2 * 10001, // too deep to be decoded
+		`{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{"." : {},"k:{\"b\":1}":{}}}}]}}`: 4*32 + 2 + 3 + 3*(4+1),
+		`{"metadata":{"managedFields":[{"fieldsV1":{"f:a":[{},{}],"a":{}}}]}}`:              4*32 + 2 + 3 + 1 + 2 + 2*32 + 1 + 32,
+		`{"metadata":{"managedFields":[{"fieldsV1":{}},{"fieldsV1":{"f:a":{}}}]},"f:a":{}}`: 6*32 + 2 + 4 + 4 + 1 + 1 + 32,
+		`{"spec":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}`:                              5*32 + 2 + 4,
+		`{"metadata":{"managedFields":{"x":{"fieldsV1":{"f:a":{}}}}}}`:                      6*32 + 5,
+		strings.Repeat("[", 20000) + strings.Repeat(`{},`, 1000):                            2 * 10001, // too deep to be decoded
 	} {
 		if got := bodies.Weight([]byte(data + space)); got != want {
 			t.Errorf("%.50s: got %d, want %d", data, got, want)
