@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,7 +29,8 @@ const (
 	// the server holds nothing yet.
 	bodiesReceived  = 32 << 20
 	bodiesAnnounced = 1 << 30
-	receiveTime     = 15 * time.Second // of that part
+	receiveTime     = 15 * time.Second // until that part has to arrive at receiveRate
+	receiveRate     = 32 << 10         // bytes a second
 )
 
 func (s *Handler) newBodies() *bodies.Limit {
@@ -61,30 +64,68 @@ func (s *Handler) limitBodies(next http.Handler) http.Handler {
 // limitedBody is a request's body that waits for its turn once it has been read.
 type limitedBody struct {
 	io.ReadCloser
-	limit    *bodies.Limit
-	received *bodies.Limit
-	clock    clock.Clock
-	done     func() // nil: not admitted
+	limit        *bodies.Limit
+	received     *bodies.Limit
+	clock        clock.Clock
+	bytes        atomic.Int64 // that were read
+	done         func()       // nil: not admitted
+	doneReceived func()       // nil: not among the bodies that are received
 }
 
-// receive waits until the rest of a large body may be received, which then has to arrive within receiveTime. The caller must call
-// done, when the body has been received and admitted or refused.
-func (b *limitedBody) receive(w http.ResponseWriter, r *http.Request) (done func(), err error) {
+// Read implements io.Reader.
+func (b *limitedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.bytes.Add(int64(n))
+	return n, err
+}
+
+// receive waits until the rest of a large body may be received, which then has to arrive at receiveRate after receiveTime. The
+// caller must call arrived when the body has been received, and leaveReceived when it has been admitted or refused.
+func (b *limitedBody) receive(w http.ResponseWriter, r *http.Request) (arrived func(), err error) {
 	size := maxBody
 	if n := r.ContentLength; n >= 0 {
 		size = int(min(n, maxBody))
 	}
-	leave, err := b.received.Enter(r.Context(), callOf(r).user.GetName(), size)
-	if err != nil {
-		return func() {}, busyBodies(err)
+	if b.doneReceived, err = b.received.Enter(r.Context(), callOf(r).user.GetName(), size); err != nil {
+		return nil, busyBodies(err)
 	}
-	open := &openResponse{w: w}
-	timer := b.clock.AfterFunc(receiveTime, func() { open.stop((*http.ResponseController).SetReadDeadline) })
+	return b.stopSlow(&openResponse{w: w}), nil
+}
+
+// stopSlow ends the reading of a body that arrives too slowly, until the returned function is called.
+func (b *limitedBody) stopSlow(open *openResponse) (arrived func()) {
+	began, before := b.clock.Now(), b.bytes.Load()
+	ended := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			timely := receiveTime + time.Duration(b.bytes.Load()-before)*time.Second/receiveRate
+			left := timely - b.clock.Since(began)
+			if left <= 0 {
+				open.stop((*http.ResponseController).SetReadDeadline)
+				return
+			}
+			timer := b.clock.NewTimer(left)
+			select {
+			case <-timer.C():
+			case <-ended:
+				timer.Stop()
+				return
+			}
+		}
+	})
 	return func() {
-		timer.Stop()
+		close(ended)
 		open.end()
-		leave()
-	}, nil
+		wg.Wait()
+	}
+}
+
+func (b *limitedBody) leaveReceived() {
+	if b.doneReceived != nil {
+		b.doneReceived()
+		b.doneReceived = nil
+	}
 }
 
 // busyBodies returns the error for a client whose body is not admitted.

@@ -21,26 +21,14 @@ import (
 // maxBody bounds the body of a request.
 const maxBody = 3 << 20
 
-// readBody reads a request's body. A large one waits until it is admitted.
+// readBody reads a request's body. A large one waits until it is admitted. Meanwhile the request leaves its seat.
 func readBody(w http.ResponseWriter, r *http.Request, format codec.Format) ([]byte, error) {
+	defer callOf(r).awaitBody(r.Context())()
 	limited, _ := r.Body.(*limitedBody)
-	done := callOf(r).awaitBody(r.Context())
-	body := http.MaxBytesReader(w, r.Body, maxBody)
-	b, err := io.ReadAll(io.LimitReader(body, smallBody))
-	if err == nil && len(b) == smallBody {
-		if limited != nil {
-			var leave func()
-			if leave, err = limited.receive(w, r); err == nil {
-				defer leave()
-			}
-		}
-		rest := bytes.NewBuffer(b)
-		if err == nil {
-			_, err = rest.ReadFrom(body)
-		}
-		b = rest.Bytes()
+	if limited != nil {
+		defer limited.leaveReceived()
 	}
-	done()
+	b, err := receiveBody(w, r, limited)
 	if apierrors.IsTooManyRequests(err) {
 		return nil, err
 	}
@@ -65,6 +53,25 @@ func readBody(w http.ResponseWriter, r *http.Request, format codec.Format) ([]by
 		}
 	}
 	return b, nil
+}
+
+// receiveBody receives a request's body. The part of a large one behind the first smallBody bytes waits for its turn.
+func receiveBody(w http.ResponseWriter, r *http.Request, limited *limitedBody) ([]byte, error) {
+	body := http.MaxBytesReader(w, r.Body, maxBody)
+	b, err := io.ReadAll(io.LimitReader(body, smallBody))
+	if err != nil || len(b) < smallBody {
+		return b, err
+	}
+	if limited != nil {
+		received, err := limited.receive(w, r)
+		if err != nil {
+			return nil, err
+		}
+		defer received()
+	}
+	rest := bytes.NewBuffer(b)
+	_, err = rest.ReadFrom(body)
+	return rest.Bytes(), err
 }
 
 // parse reads options from the query with apimachinery's conversion. The verbs validate them.
