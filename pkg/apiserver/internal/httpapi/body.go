@@ -70,8 +70,8 @@ func (b *bodyWriter) end() {
 		b.begin(true)
 	}
 	b.flush()
-	if b.gz != nil && !b.failed {
-		_ = b.gz.Close() // fails only when the client has disconnected
+	if b.gz != nil {
+		b.await(b.gz.Close)
 	}
 }
 
@@ -146,11 +146,19 @@ func (b *bodyWriter) flush() {
 }
 
 func (b *bodyWriter) send(part []byte) {
+	b.await(func() error {
+		_, err := b.out.Write(part)
+		return err
+	})
+}
+
+// await calls write, which waits until the client reads, unless the client has disconnected.
+func (b *bodyWriter) await(write func() error) {
 	if b.failed {
 		return
 	}
 	done := b.call.awaitReader()
-	_, err := b.out.Write(part)
+	err := write()
 	done()
 	b.failed = err != nil
 }

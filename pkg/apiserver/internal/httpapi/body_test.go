@@ -6,12 +6,16 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"strings"
+	"os"
+	"strconv"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/codec"
@@ -19,15 +23,23 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 )
 
-// unreadWriter is a response whose client reads nothing: a write returns when closed is closed.
+// unreadWriter is a response whose client reads nothing: a write beyond room bytes returns when closed is closed.
 type unreadWriter struct {
 	*httptest.ResponseRecorder
+	room   int
 	closed chan struct{}
 }
 
-func (w unreadWriter) Write([]byte) (int, error) {
-	<-w.closed
-	return 0, io.ErrClosedPipe
+func (w *unreadWriter) Write(b []byte) (int, error) {
+	if w.room -= len(b); w.room < 0 {
+		<-w.closed
+		return 0, io.ErrClosedPipe
+	}
+	return len(b), nil
+}
+
+func newUnreadWriter(room int) *unreadWriter {
+	return &unreadWriter{httptest.NewRecorder(), room, make(chan struct{})}
 }
 
 func callRequest(header ...string) (*http.Request, *call) {
@@ -39,12 +51,15 @@ func callRequest(header ...string) (*http.Request, *call) {
 	return r.WithContext(withCall(context.Background(), c)), c
 }
 
-// parts yields n parts of a size, and counts those that it has made.
+// parts yields n parts of a size, which can't be compressed, and counts those that it has made.
 func parts(n, size int, made *int) codec.Pieces {
 	return func(yield func([]byte, error) bool) {
+		random := rand.NewChaCha8([32]byte{})
 		for range n {
 			*made++
-			if !yield(bytes.Repeat([]byte("x"), size), nil) {
+			part := make([]byte, size)
+			_, _ = random.Read(part) // never fails
+			if !yield(part, nil) {
 				return
 			}
 		}
@@ -56,7 +71,7 @@ func TestUnreadList(t *testing.T) {
 	for _, encoding := range []string{"", "gzip"} {
 		synctest.Test(t, func(t *testing.T) {
 			r, _ := callRequest("Accept-Encoding", encoding)
-			w := unreadWriter{httptest.NewRecorder(), make(chan struct{})}
+			w := newUnreadWriter(0)
 			made := 0
 			go func() {
 				if err := writePieces(w, r, codec.MediaJSON, parts(20_000, 1000, &made)); err != nil {
@@ -64,9 +79,8 @@ func TestUnreadList(t *testing.T) {
 				}
 			}()
 			synctest.Wait()
-			// A compressor holds up to 64 KB of what it has compressed, which may be many parts that are alike.
-			if most := 2 * gzipFrom / 1000; encoding == "" && made > most {
-				t.Errorf("%d parts are encoded, want %d at most", made, most)
+			if most := 2 * gzipFrom / 1000; made > most {
+				t.Errorf("encoding %q: %d parts are encoded, want %d at most", encoding, made, most)
 			}
 			close(w.closed)
 			synctest.Wait()
@@ -160,40 +174,86 @@ func TestPieceError(t *testing.T) {
 	t.Error("the response ends as if it were whole")
 }
 
-// TestSlowClientLeavesSeat has requests whose client does not read, or does not send its body: another request gets the seat.
+// TestSlowClientLeavesSeat has requests whose client does not read, or does not send its body, or whose body waits to be admitted:
+// another request gets the seat.
 func TestSlowClientLeavesSeat(t *testing.T) {
-	for _, body := range []bool{false, true} {
+	large := bytes.Repeat([]byte("x"), gzipFrom)
+	respond := func(w http.ResponseWriter, r *http.Request, body []byte) {
+		r.Header.Set("Accept-Encoding", "gzip")
+		writeBody(w, r, codec.MediaJSON, http.StatusOK, body)
+	}
+	compressed := httptest.NewRecorder()
+	r, _ := callRequest()
+	respond(compressed, r, large)
+	for name, slow := range map[string]struct {
+		room int
+		do   func(w *unreadWriter, r *http.Request)
+	}{
+		"response": {0, func(w *unreadWriter, r *http.Request) { respond(w, r, []byte("x")) }},
+		// The end of the response is what the compressor writes when it is closed.
+		"compressed response": {compressed.Body.Len() - 1, func(w *unreadWriter, r *http.Request) { respond(w, r, large) }},
+		"body": {0, func(w *unreadWriter, r *http.Request) {
+			reader, writer := io.Pipe()
+			go func() {
+				<-w.closed
+				_ = writer.Close()
+			}()
+			r.Body = reader
+			_, _ = readBody(w, r, codec.JSON)
+		}},
+		"admission": {0, func(w *unreadWriter, r *http.Request) {
+			s := &Handler{config: Config{Clock: clock.Real()}}
+			s.bodies, s.received = s.newBodies(), s.newReceived()
+			leave, err := s.bodies.Enter(r.Context(), "bob", bodiesInWork)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			go func() {
+				<-w.closed
+				leave()
+			}()
+			body := &limitedBody{ReadCloser: io.NopCloser(bytes.NewReader(large)), limit: s.bodies, received: s.received, clock: s.config.Clock}
+			defer body.leave()
+			r.Body = body
+			if b, err := readBody(w, r, codec.JSON); err != nil || len(b) != len(large) {
+				t.Errorf("admission: %d bytes, %v", len(b), err)
+			}
+		}},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			limit := fair.New(fair.Config{Seats: 1, PerFlow: 1, QueueTimeout: queueTimeout, Clock: clock.Real()})
 			r, c := callRequest()
 			if err := limit.Enter(r.Context(), &c.seat, "", fair.Flow{Distinguisher: "alice"}, 1); err != nil {
 				t.Fatal(err)
 			}
-			w := unreadWriter{httptest.NewRecorder(), make(chan struct{})}
+			w := newUnreadWriter(slow.room)
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				if body {
-					reader, writer := io.Pipe()
-					go func() {
-						<-w.closed
-						_ = writer.Close()
-					}()
-					r.Body = reader
-					_, _ = readBody(w, r, codec.JSON)
-				} else {
-					writeBody(w, r, codec.MediaJSON, http.StatusOK, []byte(strings.Repeat("x", 100)))
-				}
+				slow.do(w, r)
 			}()
 			var other fair.Seat
 			if err := limit.Enter(t.Context(), &other, "", fair.Flow{Distinguisher: "bob"}, 1); err != nil {
-				t.Errorf("body %v: the other request: %v", body, err)
+				t.Errorf("%s: the other request: %v", name, err)
 			}
 			other.Leave()
 			close(w.closed)
 			<-done
 			c.seat.Leave()
 		})
+	}
+}
+
+// TestContentLength writes objects that are not compressed: their length is known, whatever it is.
+func TestContentLength(t *testing.T) {
+	for _, size := range []int{0, 100, chunk + 1, 2 * gzipFrom} {
+		r, _ := callRequest()
+		w := httptest.NewRecorder()
+		writeBody(w, r, codec.MediaJSON, http.StatusOK, make([]byte, size), newline)
+		if got, want := w.Header().Get("Content-Length"), strconv.Itoa(size+1); got != want || w.Body.Len() != size+1 {
+			t.Errorf("Content-Length is %q of %d bytes, want %s", got, w.Body.Len(), want)
+		}
 	}
 }
 
@@ -254,4 +314,62 @@ func (r *countingReader) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
 	r.bytes += n
 	return n, err
+}
+
+// cutReader is a body that arrives at a rate until its request's reads are cut.
+type cutReader struct {
+	*httptest.ResponseRecorder
+	rate    int // bytes a second
+	left    int // bytes, of which some have arrived
+	arrived int
+	cut     chan struct{}
+}
+
+func (r *cutReader) SetReadDeadline(time.Time) error {
+	close(r.cut)
+	return nil
+}
+
+func (r *cutReader) Read(b []byte) (int, error) {
+	if r.left == 0 {
+		return 0, io.EOF
+	}
+	if r.arrived == 0 {
+		select {
+		case <-r.cut:
+			return 0, os.ErrDeadlineExceeded
+		case <-time.After(time.Second):
+			r.arrived = r.rate
+		}
+	}
+	n := min(len(b), r.arrived, r.left)
+	r.left, r.arrived = r.left-n, r.arrived-n
+	return n, nil
+}
+
+// TestSlowBody receives bodies at different rates: those that arrive more slowly than receiveRate are refused.
+func TestSlowBody(t *testing.T) {
+	for rate, want := range map[int]time.Duration{
+		0: receiveTime, 1: receiveTime, receiveRate / 2: 2 * receiveTime, 4 * receiveRate: 0,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &Handler{config: Config{Clock: clock.Real()}}
+			s.bodies, s.received = s.newBodies(), s.newReceived()
+			r, _ := callRequest()
+			w := &cutReader{ResponseRecorder: httptest.NewRecorder(), rate: rate, left: maxBody - smallBody, cut: make(chan struct{})}
+			begin := bytes.NewReader(make([]byte, smallBody))
+			body := &limitedBody{ReadCloser: io.NopCloser(io.MultiReader(begin, w)), limit: s.bodies, received: s.received, clock: s.config.Clock}
+			r.Body = body
+			began := time.Now()
+			b, err := readBody(w, r, codec.JSON)
+			took := time.Since(began)
+			body.leave()
+			switch {
+			case want == 0 && (err != nil || len(b) != maxBody):
+				t.Errorf("%d bytes a second: %v after %v", rate, err, took)
+			case want > 0 && (!apierrors.IsTimeout(err) || (took-want).Abs() > 2*time.Second):
+				t.Errorf("%d bytes a second: %v after %v, want a timeout after %v", rate, err, took, want)
+			}
+		})
+	}
 }

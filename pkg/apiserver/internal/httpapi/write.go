@@ -46,13 +46,14 @@ func writeEncoded(w http.ResponseWriter, r *http.Request, m codec.Media, code in
 
 var newline = []byte("\n")
 
-// writeBody responds with the parts of a body.
+// writeBody responds with all parts of a body, which it may set to nil.
 func writeBody(w http.ResponseWriter, r *http.Request, contentType string, code int, parts ...[]byte) {
 	out := newBodyWriter(w, r, contentType, code)
 	defer out.release()
 	for _, b := range parts {
-		out.add(b)
+		out.size += len(b)
 	}
+	out.held = parts
 	out.end()
 }
 
