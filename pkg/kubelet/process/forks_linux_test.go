@@ -111,7 +111,7 @@ func TestExecWithoutTag(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	script := []string{"/bin/sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!"}
+	script := []string{"/bin/sh", "-c", "env -i setsid sleep 1000 >/dev/null 2>&1 & echo $!"}
 	if _, err := m.rt.Exec(t.Context(), id, script, kubelet.Streams{Out: &out}); err != nil {
 		t.Fatal(err)
 	}
