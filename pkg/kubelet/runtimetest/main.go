@@ -35,6 +35,9 @@ func Main(m *testing.M, d Driver) {
 	}
 }
 
+// StartedBySuite reports whether the suite has started this process with a role. Such a process runs no tests.
+func StartedBySuite() bool { return os.Getenv(roleVariable) != "" }
+
 func fail(err error) {
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
