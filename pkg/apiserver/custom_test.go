@@ -232,8 +232,8 @@ func TestCustomDeletion(t *testing.T) {
 
 	c.must("DELETE", definitionsPath+"/dogs.example.com", "")
 	c.eventually(definitionsPath+"/dogs.example.com", func(_ int, u *unstructured.Unstructured) bool {
-		status, _ := condition(u, "Terminating")
-		return status == "True"
+		_, reason := condition(u, "Terminating") // before, only the deletion is pending, and a create may still be allowed
+		return reason == "InstanceDeletionInProgress"
 	})
 	c.fails(403, "create not allowed while custom resource definition is terminating", "POST", at("v1", "dogs", ""), cr("v1", "Dog", "late", ""))
 	c.eventually(at("v1", "dogs", "free"), func(code int, _ *unstructured.Unstructured) bool { return code == 404 })
