@@ -73,16 +73,29 @@ func (s *supervisor) joinExec(c *container, child *child) {
 	c.execs[child.Process] = struct{}{}
 }
 
-// leaveExec drops an ended command's session, unless the command has left processes in it.
+// leaveExec drops an ended command and its session, unless the command has left processes. They need not be in its session; as long
+// as one is under the command's filter, the container counts as not empty (empty).
 func (s *supervisor) leaveExec(c *container, child *child) {
 	if child.cgroup != noCgroup {
 		return
 	}
-	if !child.leftNothing() && slices.ContainsFunc(s.sessionMembers(c, index(processes())), func(p *process) bool {
-		return p.session == child.PID
-	}) {
-		return
+	switch {
+	case child.leftNothing():
+		s.dropExec(c, child)
+	case child.filterUnused != nil:
+		go func() {
+			select {
+			case <-child.filterUnused:
+				s.dropExec(c, child)
+			case <-c.ended:
+			}
+		}()
+	case !slices.ContainsFunc(s.sessionMembers(c, index(processes())), func(p *process) bool { return p.session == child.PID }):
+		s.dropExec(c, child)
 	}
+}
+
+func (s *supervisor) dropExec(c *container, child *child) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(c.execs, child.Process)
