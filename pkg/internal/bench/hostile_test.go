@@ -35,7 +35,7 @@ const (
 
 // TestHostileClients lets 1,000 connections of one user misbehave for a minute and a half, each in one of eight ways, and measures
 // the daemon's memory and the reads of another user. It runs once for an ordinary user with all rights and once for an
-// administrator, who waits for no seat.
+// administrator, which needs no seat.
 func TestHostileClients(t *testing.T) {
 	measured.Only(t)
 	for _, user := range []string{"ordinary", "administrator"} {

@@ -42,7 +42,7 @@ func TestForkingPod(t *testing.T) {
 	}
 }
 
-// TestForkingPodAsAnotherUser runs TestForkingPod as an ordinary user, who can't create cgroups on most machines.
+// TestForkingPodAsAnotherUser runs TestForkingPod as an ordinary user. On most machines that user can't create cgroups.
 func TestForkingPodAsAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user")
