@@ -18,6 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/controllers/admission"
 	"github.com/minikctl/minikctl/pkg/controllers/apps"
+	"github.com/minikctl/minikctl/pkg/controllers/batch"
 	"github.com/minikctl/minikctl/pkg/controllers/certificates"
 	"github.com/minikctl/minikctl/pkg/controllers/controller"
 	"github.com/minikctl/minikctl/pkg/controllers/gc"
@@ -35,6 +36,10 @@ import (
 var All = []controller.Controller{
 	{Account: "deployment-controller", Component: "deployment-controller", New: apps.Deployment},
 	{Account: "replicaset-controller", Component: "replicaset-controller", New: apps.ReplicaSet},
+	{Account: "job-controller", Component: "job-controller", New: batch.Job},
+	{Account: "job-controller", Component: "job-controller", New: batch.JobOrphans},
+	{Account: "cronjob-controller", Component: "cronjob-controller", New: batch.CronJob},
+	{Account: "ttl-after-finished-controller", Component: "ttl-after-finished-controller", New: batch.TTLAfterFinished},
 	{Account: "generic-garbage-collector", Component: "generic-garbage-collector", New: gc.GarbageCollector},
 	{Account: "namespace-controller", Component: "namespace-controller", New: namespace.Namespace},
 	{Account: "service-account-controller", Component: "service-account-controller", New: serviceaccount.ServiceAccount},

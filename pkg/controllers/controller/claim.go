@@ -53,6 +53,9 @@ type Claimer struct {
 	Kind     schema.GroupVersionKind     // of the owner
 	Owners   schema.GroupVersionResource // of the owner
 
+	// Finalizer is added to objects that are adopted and removed from objects that are released. "": none.
+	Finalizer string
+
 	checked bool // the API server has confirmed that the owner may adopt
 }
 
@@ -90,18 +93,26 @@ func (c *Claimer) adopt(ctx context.Context, obj objects.Object) (objects.Object
 	if err := c.mayAdopt(ctx); err != nil {
 		return nil, fmt.Errorf("adopt %s: %w", obj.GetName(), err)
 	}
-	return c.patch(ctx, obj, map[string]any{
+	metadata := map[string]any{
 		"ownerReferences": []metav1.OwnerReference{*metav1.NewControllerRef(c.Owner, c.Kind)},
 		"uid":             obj.GetUID(),
-	})
+	}
+	if c.Finalizer != "" {
+		metadata["finalizers"] = []string{c.Finalizer}
+	}
+	return c.patch(ctx, obj, metadata)
 }
 
 // release removes the owner from obj's owner references. It returns nil without an error if obj no longer exists.
 func (c *Claimer) release(ctx context.Context, obj objects.Object) (objects.Object, error) {
-	return c.patch(ctx, obj, map[string]any{
+	metadata := map[string]any{
 		"ownerReferences": []map[string]any{{"$patch": "delete", "uid": c.Owner.GetUID()}},
 		"uid":             obj.GetUID(),
-	})
+	}
+	if c.Finalizer != "" {
+		metadata["$deleteFromPrimitiveList/finalizers"] = []string{c.Finalizer}
+	}
+	return c.patch(ctx, obj, metadata)
 }
 
 func (c *Claimer) patch(ctx context.Context, obj objects.Object, metadata map[string]any) (objects.Object, error) {
