@@ -142,8 +142,12 @@ func podSpecFor(pod *corev1.Pod) PodSpec {
 	if len(host) > longest {
 		host = strings.TrimRight(host[:longest], "-.")
 	}
+	owner := ""
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
+		owner = ref.Kind
+	}
 	return PodSpec{
 		UID: types.UID(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
-		Hostname: host, HostNetwork: pod.Spec.HostNetwork, Annotations: pod.Annotations,
+		Hostname: host, HostNetwork: pod.Spec.HostNetwork, Annotations: pod.Annotations, OwnerKind: owner,
 	}
 }

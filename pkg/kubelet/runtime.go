@@ -93,6 +93,7 @@ type PodSpec struct {
 	Hostname        string
 	HostNetwork     bool
 	Annotations     map[string]string // of the pod; Pods may leave them out
+	OwnerKind       string            // the kind of the pod's controller, "" without one; Pods may leave it out
 }
 
 // Pod is a runtime's view of a pod.

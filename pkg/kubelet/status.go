@@ -29,6 +29,8 @@ type statusInput struct {
 		result(id ContainerID) probeResult
 	}
 	volumes *podVolumes // has the termination messages
+
+	simulated bool
 }
 
 // statusInput collects the input of the pod's status from the worker's parts.
@@ -36,7 +38,7 @@ func (w *podWorker) statusInput(pod *corev1.Pod, seen Pod) statusInput {
 	state := w.lifecycle.state()
 	in := statusInput{
 		pod: pod, old: w.lastStatus(pod), seen: seen.with(state.refused), address: w.kubelet.Address, now: w.clock().Now(),
-		lifecycle: state, probes: &w.prober, volumes: &w.volumes,
+		lifecycle: state, probes: &w.prober, volumes: &w.volumes, simulated: w.simulated(),
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,7 +76,24 @@ func (in *statusInput) generate() corev1.PodStatus {
 	if stopped {
 		makeFinal(pod, &s)
 	}
-	s.Conditions = conditions(pod, s, old, in.seen.UID != "" && !stopped, in.now)
+	seen := s
+	if in.simulated && s.Phase == corev1.PodSucceeded {
+		seen = asReady(s)
+	}
+	s.Conditions = conditions(pod, seen, old, in.seen.UID != "" && !stopped, in.now)
+	return s
+}
+
+// asReady returns the status of a pod that has succeeded as it was while its containers were ready. Simulated pods keep the conditions
+// of that status, as those of kwok do.
+func asReady(s corev1.PodStatus) corev1.PodStatus {
+	s.Phase = corev1.PodRunning
+	for _, list := range []*[]corev1.ContainerStatus{&s.InitContainerStatuses, &s.ContainerStatuses} {
+		*list = slices.Clone(*list)
+		for i := range *list {
+			(*list)[i].Ready = true
+		}
+	}
 	return s
 }
 

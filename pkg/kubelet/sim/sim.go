@@ -1,10 +1,10 @@
 // Package sim owns the runtime of simulated nodes, which runs no programs. A container runs from its start until it is
-// stopped, or until a rule of its pod ends it. Pods are kept in memory only. They need no goroutine and no timer. Their
+// stopped, or until a rule of its pod ends it. A container of a Job's pod without a rule succeeds at once. Pods are kept in memory only. They need no goroutine and no timer. Their
 // addresses, from 10.244.0.0/16 on, are not reachable.
 //
 // Rules are annotations of the pod that simulate programs that end, such as jobs and crash loops:
 //
-//	minikctl.dev/sim-exit-after: 30s     the time that each container runs; default: until it is stopped
+//	minikctl.dev/sim-exit-after: 30s     the time that each container runs; default: until it is stopped, or 100ms in a Job's pod
 //	minikctl.dev/sim-exit-code: "1"      its exit code; default: 0
 //	minikctl.dev/sim-exit-after.NAME     the same for the container NAME alone
 //	minikctl.dev/sim-exit-code.NAME
@@ -159,7 +159,7 @@ func (n *node) Start(_ context.Context, uid types.UID, spec kubelet.ContainerSpe
 	if p == nil {
 		return "", fmt.Errorf("start container %s: pod %s: %w", spec.Name, uid, ErrNoPod)
 	}
-	after, code, ends, err := rule(p.Annotations, spec.Name)
+	after, code, ends, err := rule(&p.PodSpec, spec.Name)
 	if err != nil {
 		return "", err
 	}
@@ -175,9 +175,16 @@ func (n *node) Start(_ context.Context, uid types.UID, spec kubelet.ContainerSpe
 	return id, nil
 }
 
+// jobRun is how long the containers of a Job's pod run by default.
+const jobRun = "100ms"
+
 // rule parses the rules of a container. ends is false if it runs until it is stopped.
-func rule(annotations map[string]string, name string) (after time.Duration, code int, ends bool, err error) {
+func rule(p *kubelet.PodSpec, name string) (after time.Duration, code int, ends bool, err error) {
+	annotations := p.Annotations
 	text, key := lookup(annotations, ExitAfter, name)
+	if text == "" && p.OwnerKind == "Job" {
+		text = jobRun
+	}
 	if text == "" {
 		return 0, 0, false, nil
 	}

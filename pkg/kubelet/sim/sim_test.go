@@ -27,7 +27,13 @@ func TestRuntime(t *testing.T) {
 // start starts a pod with annotations, and in it a container called main.
 func start(t *testing.T, rt kubelet.Runtime, uid types.UID, annotations map[string]string) error {
 	t.Helper()
-	if _, err := rt.StartPod(t.Context(), kubelet.PodSpec{UID: uid, Name: string(uid), Annotations: annotations}); err != nil {
+	return startOf(t, rt, uid, "", annotations)
+}
+
+// startOf is start for a pod that a controller of a kind owns.
+func startOf(t *testing.T, rt kubelet.Runtime, uid types.UID, owner string, annotations map[string]string) error {
+	t.Helper()
+	if _, err := rt.StartPod(t.Context(), kubelet.PodSpec{UID: uid, Name: string(uid), OwnerKind: owner, Annotations: annotations}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := rt.Start(t.Context(), uid, kubelet.ContainerSpec{Name: "main"})
@@ -47,19 +53,22 @@ func TestRules(t *testing.T) {
 	began := time.Unix(1_700_000_000, 0)
 	for _, c := range []struct {
 		name        string
+		owner       string
 		annotations map[string]string
 		code        int
 		after       time.Duration
 	}{
-		{"after", map[string]string{sim.ExitAfter: "10s"}, 0, 10 * time.Second},
-		{"at once", map[string]string{sim.ExitAfter: "0"}, 0, 0},
-		{"code", map[string]string{sim.ExitAfter: "10s", sim.ExitCode: "3"}, 3, 10 * time.Second},
-		{"own", map[string]string{sim.ExitAfter: "10s", sim.ExitAfter + ".main": "5s", sim.ExitCode + ".main": "4"}, 4, 5 * time.Second},
+		{"after", "", map[string]string{sim.ExitAfter: "10s"}, 0, 10 * time.Second},
+		{"at once", "", map[string]string{sim.ExitAfter: "0"}, 0, 0},
+		{"of a job", "Job", nil, 0, 100 * time.Millisecond},
+		{"of a job with a rule", "Job", map[string]string{sim.ExitAfter: "5s", sim.ExitCode: "2"}, 2, 5 * time.Second},
+		{"code", "", map[string]string{sim.ExitAfter: "10s", sim.ExitCode: "3"}, 3, 10 * time.Second},
+		{"own", "", map[string]string{sim.ExitAfter: "10s", sim.ExitAfter + ".main": "5s", sim.ExitCode + ".main": "4"}, 4, 5 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			clk := testclock.NewFakeClock(began)
 			rt := sim.New(clk, clock.NewSource(1))
-			if err := start(t, rt, "a", c.annotations); err != nil {
+			if err := startOf(t, rt, "a", c.owner, c.annotations); err != nil {
 				t.Fatal(err)
 			}
 			if c.after > 0 {
