@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,7 +30,6 @@ func parseIndexes(text string, completions int) indexes {
 			last, err = strconv.Atoi(to)
 		}
 		if err != nil {
-			slog.Warn("bad interval of indexes ignored", "interval", part, "err", err)
 			continue
 		}
 		if first >= completions {

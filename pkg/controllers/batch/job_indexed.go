@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"log/slog"
 	"strconv"
 	"time"
 
@@ -70,13 +69,8 @@ func (s *jobSync) findLastFailed() {
 
 // failureCount returns the count that an annotation of a pod holds, 0 if it is missing or invalid.
 func failureCount(p *corev1.Pod, annotation string) int32 {
-	text, ok := p.Annotations[annotation]
-	if !ok {
-		return 0
-	}
-	n, err := strconv.ParseInt(text, 10, 32)
+	n, err := strconv.ParseInt(p.Annotations[annotation], 10, 32)
 	if err != nil || n < 0 {
-		slog.Warn("bad count of failures ignored", "pod", p.Namespace+"/"+p.Name, "annotation", annotation, "err", err)
 		return 0
 	}
 	return int32(n)
