@@ -321,7 +321,7 @@ func (s *Server) prepare(ctx context.Context) error {
 // shutdown closes the listeners at once, and the connections when no request is running or drain is over.
 func (s *Server) shutdown(ctx context.Context, servers []*http.Server) {
 	s.listeners.Close()
-	timer := s.clock.NewTimer(drain)
+	timer := clock.Machine(s.clock).NewTimer(drain)
 	defer timer.Stop()
 	select {
 	case <-s.handler.Idle():
@@ -331,7 +331,7 @@ func (s *Server) shutdown(ctx context.Context, servers []*http.Server) {
 	// Complete responses may still be in the connections' buffers. Without an end to its context, Shutdown takes a second
 	// on each HTTP/2 connection.
 	ctx, cancel := context.WithCancel(ctx)
-	defer s.clock.AfterFunc(linger, cancel).Stop()
+	defer clock.Machine(s.clock).AfterFunc(linger, cancel).Stop()
 	for _, srv := range servers {
 		if srv.Shutdown(ctx) != nil {
 			_ = srv.Close() // linger is over

@@ -40,7 +40,7 @@ type selection struct {
 
 // NewCaches returns an empty set over c.
 func NewCaches(c Client, clk clock.Clock) *Caches {
-	return &Caches{client: c, clock: clk, locals: map[selection]*local{}}
+	return &Caches{client: c, clock: clock.Machine(clk), locals: map[selection]*local{}}
 }
 
 // Client returns the client that fills the caches.

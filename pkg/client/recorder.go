@@ -28,6 +28,7 @@ import (
 type Recorder struct {
 	client    Client
 	clock     clock.Clock
+	machine   clock.Clock // of pauses and retries
 	source    *clock.Source
 	component string
 	instance  string
@@ -50,7 +51,7 @@ const (
 // components with one instance.
 func NewRecorder(c Client, clk clock.Clock, src *clock.Source, component, instance string) *Recorder {
 	return &Recorder{
-		client: c, clock: clk, source: src, component: component, instance: instance,
+		client: c, clock: clk, machine: clock.Machine(clk), source: src, component: component, instance: instance,
 		queue: newPendingEvents(), correlator: record.NewEventCorrelator(clk), series: map[seriesKey]*eventsv1.Event{},
 	}
 }
@@ -136,9 +137,9 @@ func (r *Recorder) Run(ctx context.Context) error {
 			r.finishSeries(ctx)
 		case <-r.queue.ready:
 			p := r.queue.take()
-			began := r.clock.Now()
+			began := r.machine.Now()
 			r.record(trace.With(ctx, p.report.Causes...), p)
-			if clock.Sleep(ctx, r.clock, min(r.clock.Since(began), maxPause)) != nil {
+			if clock.Sleep(ctx, r.machine, min(r.machine.Since(began), maxPause)) != nil {
 				return nil
 			}
 		}
@@ -194,7 +195,7 @@ func (r *Recorder) retry(ctx context.Context, write func() error) {
 			r.dropped.Add(1)
 			return
 		}
-		if clock.Sleep(ctx, r.clock, r.source.Jitter(eventPause, 0.25)) != nil {
+		if clock.Sleep(ctx, r.machine, r.source.Jitter(eventPause, 0.25)) != nil {
 			return
 		}
 	}

@@ -1,5 +1,13 @@
 // Package clock owns time and randomness: the clock and the seeded source that every constructor takes. A whole cluster can run on a
 // fake clock, and a seed repeats a run. No other package calls time.Now, makes a timer or draws random numbers.
+//
+// There are two times. Cluster time is what objects and their users see: timestamps of creation and deletion, conditions, the expiry of
+// tokens and Events, Leases, the requeues and back-offs of controllers, scheduler and kubelets, and simulated pods. Machine time is what
+// connections, files and processes follow: deadlines and stalls of requests, queueing for seats, the end and bookmarks of watches, retries
+// of connections, pauses that batch writes, the durations of stages in traces, the release of memory, compaction, the containers of the
+// process runtime with their probes, hooks and logs, and the validity of TLS certificates.
+//
+// Constructors take the cluster's Clock. What follows machine time uses Machine of it, which in most clusters is the same clock.
 package clock
 
 import (
@@ -21,6 +29,14 @@ type Timer = clock.Timer
 
 // Real is the machine's clock.
 func Real() Clock { return clock.RealClock{} }
+
+// Machine returns the clock of machine time below a cluster's clock. It is c itself unless c has a method Machine.
+func Machine(c Clock) Clock {
+	if over, ok := c.(interface{ Machine() Clock }); ok {
+		return over.Machine()
+	}
+	return c
+}
 
 // Sleep waits for d on c. It returns ctx's error when ctx ends first.
 func Sleep(ctx context.Context, c Clock, d time.Duration) error {

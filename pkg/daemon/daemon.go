@@ -27,10 +27,11 @@ import (
 
 // Daemon holds the parts that run in one process.
 type Daemon struct {
-	cfg    *Config
-	paths  Paths
-	clock  clock.Clock
-	source *clock.Source
+	cfg     *Config
+	paths   Paths
+	clock   clock.Clock // the cluster's
+	machine clock.Clock
+	source  *clock.Source
 
 	api      api                      // how the parts reach the API
 	nodes    map[string]kubelet.Nodes // the open runtimes by the name of their driver
@@ -58,7 +59,7 @@ func Run(ctx context.Context, cfg *Config, ready func(State)) (err error) {
 	if err := setUpLog(cfg.LogLevel); err != nil {
 		return err
 	}
-	d := &Daemon{cfg: cfg, paths: PathsIn(cfg.Name, cfg.DataDir), clock: clock.Real(), source: newSource(cfg.Seed), nodes: map[string]kubelet.Nodes{}}
+	d := &Daemon{cfg: cfg, paths: PathsIn(cfg.Name, cfg.DataDir), clock: clock.Real(), machine: clock.Real(), source: newSource(cfg.Seed), nodes: map[string]kubelet.Nodes{}}
 	first := !Exists(d.paths)
 	if d.memoryLimit, err = limitMemory(cfg.MemoryLimit); err != nil {
 		return err
@@ -127,7 +128,7 @@ func (d *Daemon) build(ctx context.Context) error {
 
 // started runs when every service is ready. It writes the kubeconfigs, the settings and the state, and reports the start.
 func (d *Daemon) started(ready func(State)) error {
-	s := State{PID: os.Getpid(), Address: d.address, Started: d.clock.Now(), Processes: d.cfg.RunsProcesses()}
+	s := State{PID: os.Getpid(), Address: d.address, Started: d.machine.Now(), Processes: d.cfg.RunsProcesses()}
 	for _, part := range Parts {
 		if d.cfg.Runs(part) {
 			s.Parts = append(s.Parts, part)
@@ -164,7 +165,7 @@ const afterStart = 2 * time.Second
 // freeStartMemory returns the memory that only the start needs to the system. It waits for afterStart, so that it does not
 // delay the first requests.
 func (d *Daemon) freeStartMemory() {
-	timer := d.clock.AfterFunc(afterStart, func() {
+	timer := d.machine.AfterFunc(afterStart, func() {
 		debug.FreeOSMemory()
 		trim.Now()
 	})

@@ -43,7 +43,7 @@ func (d *Daemon) runtime(ctx context.Context, name, node string) (kubelet.Runtim
 
 // kubeletServer opens the listener of the kubelets of this process. It accepts only the API server.
 func (d *Daemon) kubeletServer() (*kubelet.Server, error) {
-	cfg, err := d.api.kubeletTLS(d.cfg.Nodes[0].names()[0], kubeletHost, d.clock)
+	cfg, err := d.api.kubeletTLS(d.cfg.Nodes[0].names()[0], kubeletHost, d.machine)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func (m *idleMemory) due(now uint64) bool {
 func (d *Daemon) releaseMemory(ctx context.Context) error {
 	start := allocated()
 	m := idleMemory{before: start, released: start}
-	for clock.Sleep(ctx, d.clock, memoryEvery) == nil {
+	for clock.Sleep(ctx, d.machine, memoryEvery) == nil {
 		if !m.due(allocated()) {
 			continue
 		}

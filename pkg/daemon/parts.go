@@ -133,7 +133,7 @@ func (d *Daemon) addAPIServer() error {
 	d.api, d.address = local{server, keys}, "https://"+server.Addr()
 	d.services = append(d.services, service{name: "apiserver", run: server.Run, ready: server.Ready()})
 	if d.cfg.Backup.Every.Duration > 0 {
-		d.services = append(d.services, service{name: "backups", run: backups{d.cfg.Backup, d.paths.Backups, s, d.clock}.run})
+		d.services = append(d.services, service{name: "backups", run: backups{d.cfg.Backup, d.paths.Backups, s, d.machine}.run})
 	}
 	return nil
 }
@@ -148,7 +148,7 @@ func (d *Daemon) openFiles(open func(Paths) (store.Store, error)) (s store.Store
 		return err
 	})
 	g.Go(func() (err error) {
-		keys, err = pki.Open(d.paths.PKI, d.clock)
+		keys, err = pki.Open(d.paths.PKI, d.machine)
 		return err
 	})
 	err = g.Wait()

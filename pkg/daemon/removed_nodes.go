@@ -60,7 +60,7 @@ func (d *Daemon) drainService(k *kubelet.Kubelet, node string) (service, error) 
 		defer stop()
 		ended := make(chan error, 1)
 		go func() { ended <- k.Run(running) }()
-		err := drainAndDelete(running, c, d.clock, node)
+		err := drainAndDelete(running, c, d.machine, node)
 		if err == nil {
 			slog.InfoContext(ctx, "node deleted", "node", node)
 			err = d.forgetNode(node)

@@ -23,7 +23,7 @@ func (l *podLifecycle) runHook(ctx context.Context, pod *corev1.Pod, c *corev1.C
 	case h.Exec != nil:
 		return l.execHook(ctx, run, h.Exec.Command)
 	case h.Sleep != nil:
-		return clock.Sleep(ctx, l.clock(), time.Duration(h.Sleep.Seconds)*time.Second)
+		return clock.Sleep(ctx, l.machineClock(), time.Duration(h.Sleep.Seconds)*time.Second)
 	case h.HTTPGet != nil:
 		url, err := l.httpURL(pod, c, h.HTTPGet)
 		if err != nil {
@@ -61,10 +61,10 @@ func (l *podLifecycle) execHook(ctx context.Context, run Container, cmd []string
 	return nil
 }
 
-// withTimeout returns a context that ends after d on the host's clock.
+// withTimeout returns a context that ends after d of machine time.
 func (k *Kubelet) withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	t := k.host.Clock.AfterFunc(d, func() { cancel(context.DeadlineExceeded) })
+	t := k.host.machineClock().AfterFunc(d, func() { cancel(context.DeadlineExceeded) })
 	return ctx, func() {
 		t.Stop()
 		cancel(nil)

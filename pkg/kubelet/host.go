@@ -83,6 +83,9 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	return h, nil
 }
 
+// machineClock is the clock of what does not follow the cluster's time: processes, their probes, hooks and logs, and retries.
+func (h *Host) machineClock() clock.Clock { return clock.Machine(h.Clock) }
+
 // makeFolders makes the host's folders. A container of another user can open its own volumes there, whose paths it has, and
 // cannot list those of other pods.
 func (h *Host) makeFolders() error {

@@ -162,7 +162,7 @@ func (k *Kubelet) observe(ctx context.Context) <-chan time.Time {
 		if ctx.Err() == nil {
 			slog.WarnContext(ctx, "cannot list the runtime's pods", "node", k.Name, "err", err)
 		}
-		return k.host.Clock.After(relistPeriod)
+		return k.host.machineClock().After(relistPeriod)
 	}
 	for _, key := range changed {
 		k.host.enqueue(key, 0)
@@ -269,7 +269,7 @@ func (k *Kubelet) registerUntilDone(ctx context.Context, record func(*client.Rec
 			events.Event(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.Name, UID: types.UID(k.Name)}},
 				corev1.EventTypeWarning, "RegistrationRefused", "Cannot register node: "+err.Error())
 		}
-		if err := clock.Sleep(ctx, k.host.Clock, pause); err != nil {
+		if err := clock.Sleep(ctx, k.host.machineClock(), pause); err != nil {
 			return err
 		}
 	}

@@ -199,13 +199,13 @@ const (
 // loop runs the probe until ctx ends or the container is unhealthy, or until a startup probe has passed: then it returns
 // true.
 func (w probeWorker) loop(ctx context.Context, pod *corev1.Pod) bool {
-	began := w.clock().Now()
-	delay := time.Duration(w.spec.InitialDelaySeconds)*time.Second - w.clock().Since(w.run.Started)
-	if clock.Sleep(ctx, w.clock(), delay) != nil {
+	began := w.machineClock().Now()
+	delay := time.Duration(w.spec.InitialDelaySeconds)*time.Second - w.machineClock().Since(w.run.Started)
+	if clock.Sleep(ctx, w.machineClock(), delay) != nil {
 		return false
 	}
 	period := time.Duration(max(w.spec.PeriodSeconds, 1)) * time.Second
-	tick := w.clock().NewTicker(period)
+	tick := w.machineClock().NewTicker(period)
 	defer tick.Stop()
 	result, text := w.firstCheck(ctx, pod, min(period, firstCheckTime))
 	last, row := probe.Result(-1), 0
@@ -220,7 +220,7 @@ func (w probeWorker) loop(ctx context.Context, pod *corev1.Pod) bool {
 		last = result
 		switch {
 		case success && row == int(max(w.spec.SuccessThreshold, 1)):
-			w.succeed(trace.Stage{Name: "probe", Start: began, Took: w.clock().Since(began)})
+			w.succeed(trace.Stage{Name: "probe", Start: began, Took: w.machineClock().Since(began)})
 			if w.kind == "Startup" {
 				return true
 			}
@@ -241,13 +241,13 @@ func (w probeWorker) loop(ctx context.Context, pod *corev1.Pod) bool {
 
 // firstCheck repeats the first check with growing pauses until it succeeds or limit is over.
 func (w probeWorker) firstCheck(ctx context.Context, pod *corev1.Pod, limit time.Duration) (probe.Result, string) {
-	began := w.clock().Now()
+	began := w.machineClock().Now()
 	for pause := firstCheckPause; ; pause *= 2 {
 		result, text := w.check(ctx, pod)
-		if result != probe.Failure || w.clock().Since(began)+pause > limit || w.clock().Since(w.run.Started) > 2*limit {
+		if result != probe.Failure || w.machineClock().Since(began)+pause > limit || w.machineClock().Since(w.run.Started) > 2*limit {
 			return result, text
 		}
-		if clock.Sleep(ctx, w.clock(), pause) != nil {
+		if clock.Sleep(ctx, w.machineClock(), pause) != nil {
 			return result, text
 		}
 	}

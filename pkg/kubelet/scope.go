@@ -34,7 +34,9 @@ func put[K comparable, V any](m *map[K]V, key K, value V) {
 	(*m)[key] = value
 }
 
-func (s *podScope) clock() clock.Clock { return s.kubelet.host.Clock }
+// clock is the cluster's, and machineClock the machine's, which processes follow.
+func (s *podScope) clock() clock.Clock        { return s.kubelet.host.Clock }
+func (s *podScope) machineClock() clock.Clock { return s.kubelet.host.machineClock() }
 
 func (s *podScope) runtime() Runtime { return s.kubelet.runtime }
 

@@ -26,7 +26,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	o, previous, err := logOptions(r.URL.Query(), s.host.Clock.Now())
+	o, previous, err := logOptions(r.URL.Query(), s.host.machineClock().Now())
 	if err != nil {
 		writeError(w, err)
 		return
@@ -37,7 +37,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o.More = func() bool { return t.worker.runs(run) }
-	o.Wait = func(ctx context.Context) error { return clock.Sleep(ctx, s.host.Clock, followInterval) }
+	o.Wait = func(ctx context.Context) error { return clock.Sleep(ctx, s.host.machineClock(), followInterval) }
 	w.Header().Set("Content-Type", "text/plain")
 	out := &flushing{w, http.NewResponseController(w)}
 	w.WriteHeader(http.StatusOK)

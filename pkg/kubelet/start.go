@@ -23,14 +23,14 @@ const configRetry = 10 * time.Second
 // start starts a container and reports whether it runs. A positive duration requests another sync after it.
 func (l *podLifecycle) start(ctx context.Context, pod *corev1.Pod, seen Pod, c *corev1.Container) (bool, time.Duration) {
 	_, path := container(pod, c.Name)
-	began := l.clock().Now()
+	began := l.machineClock().Now()
 	img, wait := l.images.resolve(ctx, pod, c, path)
 	if wait != nil {
 		l.setWaiting(c.Name, wait.state)
 		l.event(ctx, pod, path, corev1.EventTypeWarning, "Failed", "Error: "+wait.state.Reason)
 		return false, wait.retry
 	}
-	trace.Add(ctx, "image", began, l.clock().Since(began))
+	trace.Add(ctx, "image", began, l.machineClock().Since(began))
 	last, started := l.withRefused(seen).latest(c.Name)
 	spec, err := l.containerSpec(ctx, pod, seen, c, img, l.nextAttempt(pod, c, last, started))
 	if err != nil {
@@ -45,7 +45,7 @@ func (l *podLifecycle) start(ctx context.Context, pod *corev1.Pod, seen Pod, c *
 	}
 	l.recordUnsupported(ctx, pod, path, spec)
 	l.event(ctx, pod, path, corev1.EventTypeNormal, "Created", "Container created")
-	began = l.clock().Now()
+	began = l.machineClock().Now()
 	id, err := l.runtime().Start(ctx, l.uid, spec)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -54,7 +54,7 @@ func (l *podLifecycle) start(ctx context.Context, pod *corev1.Pod, seen Pod, c *
 		l.recordRefused(ctx, pod, c, spec, err)
 		return false, firstPause
 	}
-	trace.Add(ctx, "start", began, l.clock().Since(began))
+	trace.Add(ctx, "start", began, l.machineClock().Since(began))
 	l.event(ctx, pod, path, corev1.EventTypeNormal, "Started", "Container started")
 	l.mu.Lock()
 	delete(l.waiting, c.Name)

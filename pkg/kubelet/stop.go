@@ -78,7 +78,7 @@ func (l *podLifecycle) stopUntilDone(ctx context.Context, pod *corev1.Pod, seen 
 		if seen, _ = l.seen(); !seen.running() {
 			return true
 		}
-		if clock.Sleep(ctx, l.clock(), stopRetry) != nil {
+		if clock.Sleep(ctx, l.machineClock(), stopRetry) != nil {
 			return false
 		}
 		hooks = false
@@ -87,7 +87,7 @@ func (l *podLifecycle) stopUntilDone(ctx context.Context, pod *corev1.Pod, seen 
 
 // stopAll stops the pod's containers: first the app containers, all at once, then the sidecars in reverse order.
 func (l *podLifecycle) stopAll(ctx context.Context, pod *corev1.Pod, seen Pod, grace time.Duration, hooks bool) {
-	began := l.clock().Now()
+	began := l.machineClock().Now()
 	var wg sync.WaitGroup
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
@@ -98,13 +98,13 @@ func (l *podLifecycle) stopAll(ctx context.Context, pod *corev1.Pod, seen Pod, g
 	wg.Wait()
 	for _, c := range slices.Backward(pod.Spec.InitContainers) {
 		if last, ok := seen.latest(c.Name); ok && last.Running {
-			left := max(0, grace-l.clock().Since(began))
+			left := max(0, grace-l.machineClock().Since(began))
 			l.kill(ctx, pod, &c, last, "", left, hooks)
 		}
 	}
 	for _, c := range seen.Containers { // those that are not in the pod's spec
 		if c.Running {
-			l.stopContainer(ctx, pod, c, max(0, grace-l.clock().Since(began)))
+			l.stopContainer(ctx, pod, c, max(0, grace-l.machineClock().Since(began)))
 		}
 	}
 }
@@ -115,7 +115,7 @@ func (l *podLifecycle) kill(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 	if message == "" {
 		message = "Stopping container " + c.Name
 	}
-	began := l.clock().Now()
+	began := l.machineClock().Now()
 	if hooks {
 		_, path := container(pod, c.Name)
 		l.event(ctx, pod, path, corev1.EventTypeNormal, "Killing", message)
@@ -123,7 +123,7 @@ func (l *podLifecycle) kill(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 			if err := l.runHook(ctx, pod, c, run, c.Lifecycle.PreStop, grace); err != nil && ctx.Err() == nil {
 				l.event(ctx, pod, path, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
 			}
-			grace = max(grace-l.clock().Since(began), minGraceAfterHook)
+			grace = max(grace-l.machineClock().Since(began), minGraceAfterHook)
 		}
 	}
 	l.stopContainer(ctx, pod, run, grace)

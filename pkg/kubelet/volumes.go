@@ -38,7 +38,7 @@ func (v *podVolumes) mount(ctx context.Context, pod *corev1.Pod) (time.Duration,
 	if v.simulated() {
 		return 0, nil
 	}
-	began := v.clock().Now()
+	began := v.machineClock().Now()
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
 		if err := v.setUp(ctx, pod, volume); err != nil {
@@ -53,7 +53,7 @@ func (v *podVolumes) mount(ctx context.Context, pod *corev1.Pod) (time.Duration,
 		}
 	}
 	if len(pod.Spec.Volumes) > 0 {
-		trace.Add(ctx, "volumes", began, v.clock().Since(began))
+		trace.Add(ctx, "volumes", began, v.machineClock().Since(began))
 	}
 	return 0, nil
 }

@@ -176,12 +176,12 @@ func (w *podWorker) sandbox(ctx context.Context, pod *corev1.Pod) (Pod, time.Dur
 	if err != nil || again > 0 {
 		return Pod{}, again, err
 	}
-	began := w.clock().Now()
+	began := w.machineClock().Now()
 	if _, err := w.runtime().StartPod(ctx, podSpecFor(pod)); err != nil {
 		w.event(ctx, pod, "", corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+err.Error())
 		return Pod{}, 0, err
 	}
-	trace.Add(ctx, "sandbox", began, w.clock().Since(began))
+	trace.Add(ctx, "sandbox", began, w.machineClock().Since(began))
 	w.relist(ctx)
 	seen, ok := w.seen()
 	if !ok {

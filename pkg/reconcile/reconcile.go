@@ -98,7 +98,7 @@ func Every(clk clock.Clock, interval time.Duration, key objects.Key) Source {
 // be called before the caches of the sources have synced.
 func (l Loop) Run(ctx context.Context, clk clock.Clock) error {
 	q := &queue{
-		clock: clk, states: map[objects.Key]*state{},
+		machine: clock.Machine(clk), states: map[objects.Key]*state{},
 		keys: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[objects.Key](5*time.Millisecond, 30*time.Second),
 			workqueue.TypedRateLimitingQueueConfig[objects.Key]{Clock: clk}),
@@ -108,7 +108,7 @@ func (l Loop) Run(ctx context.Context, clk clock.Clock) error {
 	}
 	var workers sync.WaitGroup
 	for range max(l.Workers, 1) {
-		workers.Go(func() { l.work(ctx, clk, q) })
+		workers.Go(func() { l.work(ctx, q) })
 	}
 	<-ctx.Done()
 	q.keys.ShutDown()
@@ -116,19 +116,19 @@ func (l Loop) Run(ctx context.Context, clk clock.Clock) error {
 	return nil
 }
 
-func (l Loop) work(ctx context.Context, clk clock.Clock, q *queue) {
+func (l Loop) work(ctx context.Context, q *queue) {
 	for {
 		key, shutdown := q.keys.Get()
 		if shutdown {
 			return
 		}
-		began := clk.Now()
-		l.reconcileKey(ctx, clk, q, key)
-		q.done(key, min(clk.Since(began), l.MaxCooldown))
+		began := q.machine.Now()
+		l.reconcileKey(ctx, q, key)
+		q.done(key, min(q.machine.Since(began), l.MaxCooldown))
 	}
 }
 
-func (l Loop) reconcileKey(ctx context.Context, clk clock.Clock, q *queue, key objects.Key) {
+func (l Loop) reconcileKey(ctx context.Context, q *queue, key objects.Key) {
 	causes := q.take(key)
 	defer func() {
 		if p := recover(); p != nil {
@@ -136,7 +136,7 @@ func (l Loop) reconcileKey(ctx context.Context, clk clock.Clock, q *queue, key o
 			q.retry(key, causes)
 		}
 	}()
-	began := clk.Now()
+	began := q.machine.Now()
 	after, err := l.Reconcile(trace.With(ctx, causes...), key)
 	switch {
 	case ctx.Err() != nil:
@@ -145,7 +145,7 @@ func (l Loop) reconcileKey(ctx context.Context, clk clock.Clock, q *queue, key o
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
 			level = slog.LevelDebug
 		}
-		slog.Log(ctx, level, "reconcile failed, retrying", "controller", l.Name, "key", key.String(), "err", err, "took", clk.Since(began))
+		slog.Log(ctx, level, "reconcile failed, retrying", "controller", l.Name, "key", key.String(), "err", err, "took", q.machine.Since(began))
 		q.retry(key, causes)
 	default:
 		q.keys.Forget(key)
@@ -157,8 +157,8 @@ func (l Loop) reconcileKey(ctx context.Context, clk clock.Clock, q *queue, key o
 
 // queue is a workqueue that also holds the causes of its keys.
 type queue struct {
-	keys  workqueue.TypedRateLimitingInterface[objects.Key]
-	clock clock.Clock
+	keys    workqueue.TypedRateLimitingInterface[objects.Key]
+	machine clock.Clock // measures reconciles and their cooldown
 
 	mu     sync.Mutex
 	states map[objects.Key]*state // of keys that are queued, being reconciled or cooling down
@@ -223,7 +223,7 @@ func (q *queue) done(key objects.Key, cooldown time.Duration) {
 		q.finish(key)
 		return
 	}
-	q.clock.AfterFunc(cooldown, func() { q.finish(key) })
+	q.machine.AfterFunc(cooldown, func() { q.finish(key) })
 }
 
 // finish ends the cooldown of a key. A dirty key is queued again.

@@ -42,8 +42,8 @@ func (s *Scheduler) attempt(ctx context.Context, p *queuedPodInfo, began time.Ti
 		return
 	}
 	a := &attempt{queuedPodInfo: p, profile: prof, events: s.queue.events, stages: make([]trace.Stage, 0, 6)}
-	now := s.clock.Now()
-	a.stage("queue", p.timestamp, now)
+	now := s.machine.Now()
+	a.stage("queue", now.Add(-s.clock.Since(p.timestamp)), now)
 	now = a.stage("snapshot", began, now)
 	d := s.decide(ctx, a, now)
 	if d.status != nil {
@@ -55,13 +55,13 @@ func (s *Scheduler) attempt(ctx context.Context, p *queuedPodInfo, began time.Ti
 		s.decided(p.info.pod.Name, a.node)
 	}
 	s.decisions.scheduled(a, &d, len(s.queue.activeQ.pods))
-	now = s.clock.Now()
+	now = s.machine.Now()
 	s.assume(a)
 	if status := s.reserve(ctx, a); !status.IsSuccess() {
 		s.forgetPod(ctx, a, status)
 		return
 	}
-	a.bindStart = a.stage("reserve", now, s.clock.Now())
+	a.bindStart = a.stage("reserve", now, s.machine.Now())
 	s.startBinding(ctx, a)
 }
 
@@ -91,7 +91,7 @@ func (s *Scheduler) decide(ctx context.Context, a *attempt, began time.Time) dec
 // cycle filters and scores the nodes. It begins with the memo's evaluation of the pod's signature if there is one.
 func (s *Scheduler) cycle(ctx context.Context, t *tracker, a *attempt, began time.Time) decision {
 	pod := a.info.pod
-	filtered := func() { began = a.stage("filter", began, s.clock.Now()) }
+	filtered := func() { began = a.stage("filter", began, s.machine.Now()) }
 	var e *evaluation
 	key, may := s.memoKey(ctx, t, a)
 	if may {
@@ -104,7 +104,7 @@ func (s *Scheduler) cycle(ctx context.Context, t *tracker, a *attempt, began tim
 		}
 	}
 	d := a.profile.decide(ctx, t, s.cluster, pod, e, s.random.IntN)
-	a.stage("score", began, s.clock.Now())
+	a.stage("score", began, s.machine.Now())
 	d.report(t, a.profile, pod)
 	a.state = e.state.Clone() // a copy: the memo keeps its own
 	return d

@@ -59,7 +59,7 @@ func (s *Scheduler) bindingCycle(ctx context.Context, a *attempt) {
 	for _, st := range a.stages {
 		trace.Add(ctx, st.Name, st.Start, st.Took)
 	}
-	trace.Add(ctx, "bind", a.bindStart, s.clock.Since(a.bindStart)) // until the binding is sent
+	trace.Add(ctx, "bind", a.bindStart, s.machine.Since(a.bindStart)) // until the binding is sent
 	if status := a.profile.runBind(ctx, a); !status.IsSuccess() {
 		s.unreserveAndForget(ctx, a, status)
 		return

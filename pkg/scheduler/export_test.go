@@ -24,7 +24,7 @@ func NewBench(t testing.TB, registry Registry, conf *configv1.KubeSchedulerConfi
 	}
 	src := clock.NewSource(seed)
 	s := &Scheduler{
-		clock: clock.Real(), source: src, random: clock.NewSource(seed), registry: registry, namespaces: simulatedNamespaces{},
+		clock: clock.Real(), machine: clock.Real(), source: src, random: clock.NewSource(seed), registry: registry, namespaces: simulatedNamespaces{},
 		waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, clock.Real(), src),
 		memo: newMemo(), binding: map[string]*queuedPodInfo{}, decisions: newReporter(nil, clock.Real(), src),
 	}
@@ -55,7 +55,7 @@ func (b *Bench) Place(pod *corev1.Pod) string {
 	if b.forget {
 		b.s.memo = newMemo()
 	}
-	now := b.s.clock.Now()
+	now := b.s.machine.Now()
 	p := b.s.queue.add(ctx, info, 1, now)
 	b.s.queue.detach(ctx, p)
 	a := &attempt{queuedPodInfo: p, profile: b.s.setup.profiles[pod.Spec.SchedulerName]}

@@ -29,7 +29,7 @@ func (s *Scheduler) watchConfig(ctx context.Context) {
 	last := s.fileRead
 	changes, stop := watchFolders(filepath.Dir(s.file), resolvedFolder(s.file))
 	defer stop()
-	tick := s.clock.NewTicker(pollFile)
+	tick := s.machine.NewTicker(pollFile)
 	defer tick.Stop()
 	for {
 		// The first read finds changes since New. An error is ignored: the file may be missing for a moment while it is
@@ -42,7 +42,7 @@ func (s *Scheduler) watchConfig(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changes:
-			if clock.Sleep(ctx, s.clock, coalesceWrites) != nil {
+			if clock.Sleep(ctx, s.machine, coalesceWrites) != nil {
 				return
 			}
 		case <-tick.C():

@@ -51,7 +51,7 @@ func (r *reporter) run(ctx context.Context) {
 		case d := <-r.queue:
 			batch = append(batch, *d)
 		}
-		if clock.Sleep(ctx, r.clock, batchEvery) != nil {
+		if clock.Sleep(ctx, clock.Machine(r.clock), batchEvery) != nil {
 			return
 		}
 		for more := true; more && len(batch) < batchReports; {

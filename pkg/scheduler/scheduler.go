@@ -57,6 +57,7 @@ type PluginTimeouts struct{ Cycle, Binding time.Duration }
 type Scheduler struct {
 	client   client.Client
 	clock    clock.Clock
+	machine  clock.Clock // measures stages
 	source   *clock.Source
 	random   *clock.Source // only decisions draw from it, so that they are reproducible
 	registry Registry
@@ -95,7 +96,7 @@ const maxAPICalls = 512
 // New returns a scheduler with the plugins of its configuration. It fails if the configuration is invalid.
 func New(cfg Config) (*Scheduler, error) {
 	s := &Scheduler{
-		client: cfg.Client, clock: cfg.Clock, source: cfg.Source, random: clock.NewSource(uint64(cfg.Source.IntN(1 << 62))),
+		client: cfg.Client, clock: cfg.Clock, machine: clock.Machine(cfg.Clock), source: cfg.Source, random: clock.NewSource(uint64(cfg.Source.IntN(1 << 62))),
 		registry: cfg.Registry, caches: client.NewCaches(cfg.Client, cfg.Clock), file: cfg.ConfigFile,
 		reloaded: cfg.Reloaded, decided: cfg.Decided,
 		waiting: newWaitingPods(), nominator: newNominator(), memo: newMemo(), binding: map[string]*queuedPodInfo{}, watches: map[framework.EventResource]int{},
@@ -175,7 +176,7 @@ func (s *Scheduler) loop(ctx context.Context) {
 	defer flush.Stop()
 	s.watchEvents(ctx)
 	for ctx.Err() == nil {
-		began := s.clock.Now()
+		began := s.machine.Now()
 		s.drainInbox(ctx)
 		if p := s.queue.pop(ctx, s.clock.Now()); p != nil {
 			s.attempt(ctx, p, began)

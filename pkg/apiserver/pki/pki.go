@@ -58,7 +58,7 @@ func Open(dir string, clk clock.Clock) (*PKI, error) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("protect the folder of the keys: %w", err)
 	}
-	p := &PKI{dir: dir, clk: clk, pairs: map[string]pair{}}
+	p := &PKI{dir: dir, clk: clock.Machine(clk), pairs: map[string]pair{}}
 	if err := p.openCA(); err != nil {
 		return nil, err
 	}

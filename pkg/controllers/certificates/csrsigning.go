@@ -57,7 +57,7 @@ func (r csrSigning) reconcile(ctx context.Context, key objects.Key) (time.Durati
 			Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue,
 			Reason: "SignerValidationFailure", Message: err.Error(), LastUpdateTime: metav1.NewTime(r.clock.Now()),
 		})
-	} else if next.Status.Certificate, err = issue(r.authority, parsed, req.Spec, r.clock.Now()); err != nil {
+	} else if next.Status.Certificate, err = issue(r.authority, parsed, req.Spec, clock.Machine(r.clock).Now()); err != nil {
 		return 0, fmt.Errorf("sign the request of %s: %w", req.Name, err)
 	}
 	_, err = r.client.Update(ctx, client.In(signingRequests, key).Sub("status"), next, metav1.UpdateOptions{})

@@ -63,7 +63,7 @@ type KindFollower struct {
 // NewCustomKinds returns a CustomKinds over the CustomResourceDefinitions in caches.
 func NewCustomKinds(caches *client.Caches, clk clock.Clock) *CustomKinds {
 	return &CustomKinds{
-		caches: caches, clock: clk, kinds: map[string]CustomKind{}, deleted: map[string]CustomKind{},
+		caches: caches, clock: clock.Machine(clk), kinds: map[string]CustomKind{}, deleted: map[string]CustomKind{},
 		crds: client.CacheOf[*apiextensionsv1.CustomResourceDefinition](caches, CustomResourceDefinitions),
 	}
 }

@@ -57,7 +57,7 @@ type monitor struct {
 
 func newGarbageCollector(env controller.Env) *garbageCollector {
 	g := &garbageCollector{
-		client: env.Client, clock: env.Clock, custom: env.Custom, builtin: map[schema.GroupKind]objects.Names{},
+		client: env.Client, clock: clock.Machine(env.Clock), custom: env.Custom, builtin: map[schema.GroupKind]objects.Names{},
 		absentOwners: map[absentOwner]bool{}, unresolved: map[schema.GroupKind]map[types.UID]bool{},
 	}
 	for _, n := range controller.DeletableResources() {

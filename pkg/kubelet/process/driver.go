@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
@@ -15,7 +16,7 @@ var Driver = kubelet.Driver{Tier: Tier, Open: func(ctx context.Context, cfg kube
 	if err != nil {
 		return nil, err
 	}
-	h, err := Open(ctx, Config{Root: cfg.Root, Range: r, Clock: cfg.Clock})
+	h, err := Open(ctx, Config{Root: cfg.Root, Range: r, Clock: clock.Machine(cfg.Clock)})
 	if err != nil {
 		return nil, err
 	}

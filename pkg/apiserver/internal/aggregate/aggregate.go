@@ -181,7 +181,7 @@ func (x *Extensions) Discovery(ctx context.Context) ([]discovery.Remote, error) 
 	if len(t.byGV) == 0 {
 		return nil, nil
 	}
-	t.await(ctx, x.config.Clock)
+	t.await(ctx, clock.Machine(x.config.Clock))
 	out := make([]discovery.Remote, 0, len(t.byGV))
 	for gv, e := range t.byGV {
 		out = append(out, discovery.Remote{

@@ -56,7 +56,7 @@ var services = schema.GroupResource{Resource: "services"}
 // newLink returns a link to the Service of s. It connects on first use.
 func (x *Extensions) newLink(s *apiregistrationv1.APIService) *link {
 	ref := s.Spec.Service
-	l := &link{x: x, service: objects.Key{Namespace: ref.Namespace, Name: ref.Name}, port: 443, clock: x.config.Clock, attempted: make(chan struct{})}
+	l := &link{x: x, service: objects.Key{Namespace: ref.Namespace, Name: ref.Name}, port: 443, clock: clock.Machine(x.config.Clock), attempted: make(chan struct{})}
 	if ref.Port != nil {
 		l.port = *ref.Port
 	}

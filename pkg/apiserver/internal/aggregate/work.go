@@ -14,6 +14,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/reconcile"
 )
@@ -75,7 +76,7 @@ func (x *Extensions) work(ctx context.Context) {
 		defer close(filled)
 		_ = caches.Run(ctx) // returns only when ctx ends
 	}()
-	_ = loop.Run(ctx, x.config.Clock) // returns only when ctx ends
+	_ = loop.Run(ctx, clock.Machine(x.config.Clock)) // returns only when ctx ends
 	<-filled
 	x.notify() // for an extension that was created meanwhile
 }

@@ -63,7 +63,7 @@ func Open(cfg Config, clk clock.Clock, newID func() types.UID) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Log{policy: policy.NewPolicyRuleEvaluator(p), clock: clk, newID: newID, out: out}, nil
+	return &Log{policy: policy.NewPolicyRuleEvaluator(p), clock: clock.Machine(clk), newID: newID, out: out}, nil
 }
 
 // Close closes the file. The log must not be used afterwards.

@@ -37,10 +37,10 @@ type Config struct {
 func New(c Config) authenticator.Request {
 	list := append([]authenticator.Request{}, c.More...)
 	if c.Front != nil {
-		list = append(list, frontProxy{*c.Front, c.Clock})
+		list = append(list, frontProxy{*c.Front, clock.Machine(c.Clock)})
 	}
 	if c.Clients != nil {
-		list = append(list, newCertificates(c.Clients, c.Clock))
+		list = append(list, newCertificates(c.Clients, clock.Machine(c.Clock)))
 	}
 	token := tokenAuthenticator{static: c.Static, issuer: c.Issuer, reader: c.Reader, clk: c.Clock}
 	list = append(list, bearertoken.New(token), websocket.NewProtocolAuthenticator(token))

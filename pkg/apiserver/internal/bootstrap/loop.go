@@ -105,7 +105,7 @@ func (b *Bootstrap) Run(ctx context.Context, access Access) error {
 	b.access = access
 	var wg sync.WaitGroup
 	for _, l := range []*loop{b.system, b.roles, b.flow, b.services, b.addresses, b.trust} {
-		wg.Go(func() { l.runUntilDone(ctx, b.config.Clock) })
+		wg.Go(func() { l.runUntilDone(ctx, clock.Machine(b.config.Clock)) })
 	}
 	wg.Wait()
 	return nil

@@ -88,7 +88,7 @@ func NewKubelets(c Config) *Kubelets {
 	if c.Verified == nil {
 		c.Verified = func(string) bool { return false }
 	}
-	trusted := &tls.Config{Certificates: []tls.Certificate{c.Identity}, MinVersion: tls.VersionTLS12, RootCAs: c.Authorities, Time: c.Clock.Now}
+	trusted := &tls.Config{Certificates: []tls.Certificate{c.Identity}, MinVersion: tls.VersionTLS12, RootCAs: c.Authorities, Time: clock.Machine(c.Clock).Now}
 	others := trusted.Clone()
 	others.InsecureSkipVerify = true
 	dialer := &net.Dialer{Timeout: dialTimeout}

@@ -53,7 +53,7 @@ func (p *progress) reached(uid types.UID, generation int64) (bool, <-chan struct
 // Await returns once a definition's generation has been processed: its resource is served and its conditions are set. It
 // returns early when ctx or Run ends, or after longest.
 func (r *Registrar) Await(ctx context.Context, uid types.UID, generation int64) {
-	late := r.config.Clock.NewTimer(awaitTimeout)
+	late := r.machine.NewTimer(awaitTimeout)
 	defer late.Stop()
 	for {
 		done, step := r.progress.reached(uid, generation)

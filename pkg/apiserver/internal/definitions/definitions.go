@@ -42,6 +42,7 @@ type Config struct {
 // Registrar serves custom resources. Run is called after Load.
 type Registrar struct {
 	config  Config
+	machine clock.Clock
 	version string // resourceVersion of the definitions from which Run watches
 	known   map[string]*apiextensionsv1.CustomResourceDefinition
 	served  map[string]*apiextensionsv1.CustomResourceDefinition // by name, as their rows were made
@@ -56,7 +57,7 @@ type Registrar struct {
 // New returns a registrar. Nothing is served before Load.
 func New(cfg Config) *Registrar {
 	return &Registrar{
-		config: cfg, known: map[string]*apiextensionsv1.CustomResourceDefinition{},
+		config: cfg, machine: clock.Machine(cfg.Clock), known: map[string]*apiextensionsv1.CustomResourceDefinition{},
 		served: map[string]*apiextensionsv1.CustomResourceDefinition{}, ending: map[types.UID]bool{},
 		progress: newProgress(), terminating: map[schema.GroupResource]bool{},
 	}

@@ -66,7 +66,7 @@ func (r *Registrar) finish(ctx context.Context, crd *apiextensionsv1.CustomResou
 		if err != nil && ctx.Err() == nil {
 			slog.WarnContext(ctx, "remove the objects of a definition", "name", crd.Name, "err", err)
 		}
-		if clock.Sleep(ctx, r.config.Clock, wait) != nil {
+		if clock.Sleep(ctx, r.machine, wait) != nil {
 			return
 		}
 	}
@@ -183,7 +183,7 @@ func storageVersion(crd *apiextensionsv1.CustomResourceDefinition) string {
 }
 
 func (r *Registrar) awaitNone(ctx context.Context, all client.Target) error {
-	end := r.config.Clock.Now().Add(slowAfter)
+	end := r.machine.Now().Add(slowAfter)
 	for wait := firstCheckInterval; ; wait = min(2*wait, laterCheckInterval) {
 		list, err := r.config.Client.List(ctx, all, metav1.ListOptions{Limit: 1})
 		if err != nil {
@@ -192,10 +192,10 @@ func (r *Registrar) awaitNone(ctx context.Context, all client.Target) error {
 		if len(list.Items) == 0 {
 			return nil
 		}
-		if r.config.Clock.Now().After(end) {
+		if r.machine.Now().After(end) {
 			return context.DeadlineExceeded
 		}
-		if err := clock.Sleep(ctx, r.config.Clock, wait); err != nil {
+		if err := clock.Sleep(ctx, r.machine, wait); err != nil {
 			return err
 		}
 	}

@@ -202,7 +202,7 @@ func TestSlowClientLeavesSeat(t *testing.T) {
 			_, _ = readBody(w, r, codec.JSON)
 		}},
 		"admission": {0, func(w *unreadWriter, r *http.Request) {
-			s := &Handler{config: Config{Clock: clock.Real()}}
+			s := &Handler{machine: clock.Real()}
 			s.bodies, s.received = s.newBodies(), s.newReceived()
 			leave, err := s.bodies.Enter(r.Context(), "bob", bodiesInWork)
 			if err != nil {
@@ -213,7 +213,7 @@ func TestSlowClientLeavesSeat(t *testing.T) {
 				<-w.closed
 				leave()
 			}()
-			body := &limitedBody{ReadCloser: io.NopCloser(bytes.NewReader(large)), limit: s.bodies, received: s.received, clock: s.config.Clock}
+			body := &limitedBody{ReadCloser: io.NopCloser(bytes.NewReader(large)), limit: s.bodies, received: s.received, clock: s.machine}
 			defer body.leave()
 			r.Body = body
 			if b, err := readBody(w, r, codec.JSON); err != nil || len(b) != len(large) {
@@ -283,7 +283,7 @@ func TestCrowd(t *testing.T) {
 // TestReceivedBodies has a large body while others of full size are being received: it is refused before it is held. A small one is read.
 func TestReceivedBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Handler{config: Config{Clock: clock.Real()}}
+		s := &Handler{machine: clock.Real()}
 		s.bodies, s.received = s.newBodies(), s.newReceived()
 		for range bodiesReceived / maxBody {
 			if _, err := s.received.Enter(t.Context(), "slow", maxBody); err != nil {
@@ -294,7 +294,7 @@ func TestReceivedBodies(t *testing.T) {
 			r, _ := callRequest()
 			r.ContentLength = int64(size)
 			read := &countingReader{Reader: bytes.NewReader(make([]byte, size))}
-			body := &limitedBody{ReadCloser: io.NopCloser(read), limit: s.bodies, received: s.received, clock: s.config.Clock}
+			body := &limitedBody{ReadCloser: io.NopCloser(read), limit: s.bodies, received: s.received, clock: s.machine}
 			r.Body = body
 			_, err := readBody(httptest.NewRecorder(), r, codec.JSON)
 			if ok := err == nil; ok != want || read.bytes > smallBody+1 {
@@ -353,12 +353,12 @@ func TestSlowBody(t *testing.T) {
 		0: receiveTime, 1: receiveTime, receiveRate / 2: 2 * receiveTime, 4 * receiveRate: 0,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &Handler{config: Config{Clock: clock.Real()}}
+			s := &Handler{machine: clock.Real()}
 			s.bodies, s.received = s.newBodies(), s.newReceived()
 			r, _ := callRequest()
 			w := &cutReader{ResponseRecorder: httptest.NewRecorder(), rate: rate, left: maxBody - smallBody, cut: make(chan struct{})}
 			begin := bytes.NewReader(make([]byte, smallBody))
-			body := &limitedBody{ReadCloser: io.NopCloser(io.MultiReader(begin, w)), limit: s.bodies, received: s.received, clock: s.config.Clock}
+			body := &limitedBody{ReadCloser: io.NopCloser(io.MultiReader(begin, w)), limit: s.bodies, received: s.received, clock: s.machine}
 			r.Body = body
 			began := time.Now()
 			b, err := readBody(w, r, codec.JSON)

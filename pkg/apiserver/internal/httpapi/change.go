@@ -55,10 +55,10 @@ func (s *Handler) update(w http.ResponseWriter, r *http.Request, req *verbs.Requ
 
 // body decodes the object of a create or update. Virtual resources can also be created as a list.
 func (s *Handler) body(w http.ResponseWriter, r *http.Request, req *verbs.Request, validation string) (runtime.Object, error) {
-	began := s.config.Clock.Now()
+	began := s.machine.Now()
 	defer func() {
 		c := callOf(r)
-		c.stage("decode", began, s.config.Clock.Now())
+		c.stage("decode", began, s.machine.Now())
 		req.Stages = c.stages
 	}()
 	format, err := codec.BodyFormat(r, s.offer(codec.KindOf(req), nil))
@@ -133,13 +133,13 @@ func (s *Handler) patch(w http.ResponseWriter, r *http.Request, req *verbs.Reque
 	if err != nil {
 		return err
 	}
-	began := s.config.Clock.Now()
+	began := s.machine.Now()
 	data, err := readBody(w, r, patchFormat(kind))
 	if err != nil {
 		return err
 	}
 	c := callOf(r)
-	c.stage("decode", began, s.config.Clock.Now())
+	c.stage("decode", began, s.machine.Now())
 	req.Stages = c.stages
 	out, err := s.config.API.Patch(r.Context(), req, verbs.Patch{Type: kind, Data: data, CheckKind: s.config.Rows.Table().Decoder().Check(req)}, opts)
 	if err != nil {

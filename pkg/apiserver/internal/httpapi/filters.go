@@ -51,7 +51,7 @@ func (s *Handler) begin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.running.begin()
 		defer s.running.end()
-		c := &call{clock: s.config.Clock, began: s.config.Clock.Now(), header: w.Header(), address: parseAddress(r.Method, r.URL)}
+		c := &call{clock: s.machine, began: s.machine.Now(), header: w.Header(), address: parseAddress(r.Method, r.URL)}
 		id := r.Header.Get("Audit-Id")
 		if id == "" {
 			id = string(s.config.Random.UID())
@@ -115,7 +115,7 @@ func (s *Handler) deadline(next http.Handler) http.Handler {
 // returned function stops both timers.
 func (s *Handler) cut(w http.ResponseWriter, limit time.Duration, cancel context.CancelCauseFunc) func() {
 	a := &openResponse{w: w}
-	timer := s.config.Clock.AfterFunc(limit, func() {
+	timer := s.machine.AfterFunc(limit, func() {
 		cancel(context.DeadlineExceeded)
 		a.stop((*http.ResponseController).SetReadDeadline)
 	})
@@ -132,7 +132,7 @@ const writeGrace = 5 * time.Second
 
 // cutWrites stops the writing of a response after some time. Otherwise a client that reads nothing blocks it forever.
 func (s *Handler) cutWrites(a *openResponse, after time.Duration) utilclock.Timer {
-	return s.config.Clock.AfterFunc(after, func() { a.stop((*http.ResponseController).SetWriteDeadline) })
+	return s.machine.AfterFunc(after, func() { a.stop((*http.ResponseController).SetWriteDeadline) })
 }
 
 // openResponse is a response until its handler returns. After that, the connection serves other requests.
@@ -178,7 +178,7 @@ func (s *Handler) authenticate(next http.Handler) http.Handler {
 			closeUnauthenticated(w, r)
 		}
 		c.user = auth.User
-		c.stage("authn", c.began, s.config.Clock.Now())
+		c.stage("authn", c.began, s.machine.Now())
 		next.ServeHTTP(w, r)
 	})
 }

@@ -42,7 +42,7 @@ type frames struct {
 
 func (s *Handler) newFrames(a *openResponse, enc *eventEncoder, user string) *frames {
 	cut := func() { a.stop((*http.ResponseController).SetWriteDeadline) }
-	return &frames{eventEncoder: enc, w: a.w, held: s.held, user: user, stall: &stall{clock: s.config.Clock, cut: cut}}
+	return &frames{eventEncoder: enc, w: a.w, held: s.held, user: user, stall: &stall{clock: s.machine, cut: cut}}
 }
 
 func (f *frames) close() { f.stall.close() }

@@ -55,6 +55,7 @@ type Config struct {
 // Handler serves the API over HTTP.
 type Handler struct {
 	config   Config
+	machine  clock.Clock
 	metrics  metrics
 	running  inflight
 	crowd    *crowd
@@ -69,8 +70,8 @@ type Handler struct {
 
 // New returns the handler.
 func New(cfg Config) *Handler {
-	s := &Handler{config: cfg, metrics: newMetrics(cfg.Metrics), held: newHeldObjects(heldBytes), flows: flows{reader: cfg.Reader}}
-	s.memory = &pressure{limit: cfg.MemoryLimit, clock: cfg.Clock, read: readMemory}
+	s := &Handler{config: cfg, machine: clock.Machine(cfg.Clock), metrics: newMetrics(cfg.Metrics), held: newHeldObjects(heldBytes), flows: flows{reader: cfg.Reader}}
+	s.memory = &pressure{limit: cfg.MemoryLimit, clock: s.machine, read: readMemory}
 	s.crowd = newCrowd(mostRequests, mostOfUser)
 	s.fair = s.newLimit()
 	s.bodies, s.received = s.newBodies(), s.newReceived()

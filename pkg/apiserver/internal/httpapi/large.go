@@ -36,13 +36,13 @@ const (
 func (s *Handler) newBodies() *bodies.Limit {
 	return bodies.New(bodies.Config{
 		Small: smallBody, Large: bodiesInWork, Waiting: waitingBodies, PerUser: waitingOfUser,
-		QueueTimeout: requestTimeout / 4, Clock: s.config.Clock,
+		QueueTimeout: requestTimeout / 4, Clock: s.machine,
 	})
 }
 
 func (s *Handler) newReceived() *bodies.Limit {
 	return bodies.New(bodies.Config{
-		Large: bodiesReceived, Waiting: bodiesAnnounced, PerUser: bodiesAnnounced / 2, QueueTimeout: requestTimeout / 4, Clock: s.config.Clock,
+		Large: bodiesReceived, Waiting: bodiesAnnounced, PerUser: bodiesAnnounced / 2, QueueTimeout: requestTimeout / 4, Clock: s.machine,
 	})
 }
 
@@ -54,7 +54,7 @@ func (s *Handler) limitBodies(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		b := &limitedBody{ReadCloser: r.Body, limit: s.bodies, received: s.received, clock: s.config.Clock}
+		b := &limitedBody{ReadCloser: r.Body, limit: s.bodies, received: s.received, clock: s.machine}
 		defer b.leave()
 		r.Body = b
 		next.ServeHTTP(w, r)

@@ -33,7 +33,7 @@ const (
 
 func (s *Handler) newLimit() *fair.Limit {
 	seats := min(max(seatsPerProcessor*runtime.GOMAXPROCS(0), minSeats), fair.Concurrency)
-	return fair.New(fair.Config{Seats: seats, PerFlow: seats / 2, QueueTimeout: queueTimeout, Clock: s.config.Clock})
+	return fair.New(fair.Config{Seats: seats, PerFlow: seats / 2, QueueTimeout: queueTimeout, Clock: s.machine})
 }
 
 // limit bounds the number of concurrent requests by the FlowSchemas and PriorityLevelConfigurations. A watch holds its seat until its

@@ -59,10 +59,10 @@ func (s *Handler) observe(next http.Handler) http.Handler {
 		defer running.Dec()
 		rec := &recorder{ResponseWriter: w}
 		next.ServeHTTP(rec, r)
-		slog.DebugContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path, "code", rec.code, "took", s.config.Clock.Since(c.began))
+		slog.DebugContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path, "code", rec.code, "took", s.machine.Since(c.began))
 		s.metrics.requests.WithLabelValues(verb, resource, strconv.Itoa(max(rec.code, http.StatusOK))).Inc()
 		if !c.address.longRunning(r.URL) {
-			s.metrics.took.WithLabelValues(verb, resource).Observe(s.config.Clock.Since(c.began).Seconds())
+			s.metrics.took.WithLabelValues(verb, resource).Observe(s.machine.Since(c.began).Seconds())
 		}
 	})
 }

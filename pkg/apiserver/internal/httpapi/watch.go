@@ -95,7 +95,7 @@ func (s *Handler) watchContext(ctx context.Context, opts *metav1.ListOptions) (c
 		last = time.Duration(*t) * time.Second
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	timer := s.config.Clock.AfterFunc(last, cancel)
+	timer := s.machine.AfterFunc(last, cancel)
 	unlink := context.AfterFunc(s.config.Stopping, cancel)
 	return ctx, func() {
 		timer.Stop()

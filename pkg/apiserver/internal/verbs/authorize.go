@@ -19,12 +19,12 @@ func (e *Engine) Authorize(ctx context.Context, req *Request) error {
 	if req.authorized {
 		return nil
 	}
-	start := e.config.Clock.Now()
+	start := e.machine.Now()
 	if err := e.authorize(ctx, &req.Attributes); err != nil {
 		return err
 	}
 	req.authorized = true
-	req.authz = trace.Stage{Name: "authz", Start: start, Took: e.config.Clock.Since(start)}
+	req.authz = trace.Stage{Name: "authz", Start: start, Took: e.machine.Since(start)}
 	return nil
 }
 

@@ -122,7 +122,7 @@ func (w *write) bindConflict(pod *corev1.Pod, reason error) error {
 
 // setScheduled sets the PodScheduled condition.
 func (w *write) setScheduled(pod *corev1.Pod) {
-	now := metav1.NewTime(w.began)
+	now := metav1.NewTime(w.config.Clock.Now())
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		if c.Type != corev1.PodScheduled {

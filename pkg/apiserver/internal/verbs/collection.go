@@ -95,7 +95,7 @@ func (e *Engine) deleteListed(ctx context.Context, req *Request, opts *metav1.De
 	if err != nil {
 		return err
 	}
-	w := &write{Engine: e, table: t, req: &one, dry: len(opts.DryRun) > 0, began: e.config.Clock.Now()}
+	w := &write{Engine: e, table: t, req: &one, dry: len(opts.DryRun) > 0, began: e.machine.Now()}
 	_, err = w.delete(ctx, opts.DeepCopy())
 	return err
 }

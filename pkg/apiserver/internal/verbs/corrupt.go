@@ -107,14 +107,14 @@ func (w *write) deleteCorrupt(ctx context.Context, opts *metav1.DeleteOptions) (
 
 // removeCorrupt deletes a value from the store. Validators get an empty object.
 func (w *write) removeCorrupt(ctx context.Context, c *cache.Corrupt) error {
-	start := w.config.Clock.Now()
+	start := w.machine.Now()
 	obj := w.r.New()
 	obj.GetObjectKind().SetGroupVersionKind(w.r.Names.GVK())
 	if err := w.validate(ctx, w.admission(stage.Delete, nil, obj)); err != nil {
 		return err
 	}
 	w.recordStage("admission", start)
-	start = w.config.Clock.Now()
+	start = w.machine.Now()
 	ctx, err := detach(ctx)
 	if err != nil {
 		return err

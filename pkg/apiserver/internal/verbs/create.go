@@ -83,7 +83,7 @@ func invalidOptions(kind string, errs field.ErrorList) error {
 
 // create stores a new object. When a generated name is in use, it generates another one, without another admission.
 func (w *write) create(ctx context.Context, obj objects.Object) (*cache.Item, error) {
-	start := w.config.Clock.Now()
+	start := w.machine.Now()
 	wipeSystemFields(obj)
 	generated := obj.GetName() == "" && obj.GetGenerateName() != ""
 	if !generated && w.req.Name == "" {
@@ -111,7 +111,7 @@ func (w *write) create(ctx context.Context, obj objects.Object) (*cache.Item, er
 // insert is the part of a create that follows the mutators. Updates and applies that create use it too.
 func (w *write) insert(ctx context.Context, a *stage.Admission) (item *cache.Item, err error) {
 	obj := a.Object
-	start := w.config.Clock.Now()
+	start := w.machine.Now()
 	fillSystemFields(obj, w.Engine)
 	if obj.GetName() == "" && obj.GetGenerateName() != "" {
 		obj.SetName(w.generate(obj.GetGenerateName()))

@@ -62,7 +62,7 @@ func (w *write) delete(ctx context.Context, opts *metav1.DeleteOptions) (Result,
 
 // deleteOnce tries to delete the object as the cache has it.
 func (w *write) deleteOnce(ctx context.Context, opts *metav1.DeleteOptions, item *cache.Item, attempt int) (Result, error) {
-	start := w.config.Clock.Now()
+	start := w.machine.Now()
 	item, old, err := item.Opened()
 	if err != nil {
 		return Result{}, err
@@ -267,7 +267,7 @@ func (w *write) dependents(obj objects.Object, opts *metav1.DeleteOptions) (orph
 
 // remove deletes an object from the store and returns its last item.
 func (w *write) remove(ctx context.Context, obj objects.Object, item *cache.Item) (*cache.Item, error) {
-	start := w.config.Clock.Now()
+	start := w.machine.Now()
 	if w.dry {
 		return cache.NewItem(item.Key, item.Revision, obj), nil
 	}

@@ -186,7 +186,7 @@ func (w *write) takeDisruption(b *policyv1.PodDisruptionBudget, pod string) erro
 	case s.DisruptionsAllowed == 0:
 		return budgetViolated(0, fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, s.DesiredHealthy, s.CurrentHealthy))
 	}
-	now := metav1.NewTime(w.began)
+	now := metav1.NewTime(w.config.Clock.Now())
 	s.DisruptionsAllowed--
 	if s.DisruptionsAllowed == 0 {
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,

@@ -23,9 +23,10 @@ const compactEvery = 5 * time.Minute
 
 // Engine is the API over a store. It serves requests once Run has started.
 type Engine struct {
-	config Config
-	cache  *cache.Cache
-	stages stage.Stages
+	config  Config
+	machine clock.Clock
+	cache   *cache.Cache
+	stages  stage.Stages
 
 	mu     sync.RWMutex
 	tables map[schema.GroupResource]*table
@@ -54,12 +55,12 @@ var _ API = (*Engine)(nil)
 
 // New returns an engine over cfg.Store.
 func New(cfg Config) (*Engine, error) {
-	c, err := cache.New(context.Background(), cfg.Store, cfg.Clock) //nolint:forbidigo // a start is not cancelled
+	c, err := cache.New(context.Background(), cfg.Store, clock.Machine(cfg.Clock)) //nolint:forbidigo // a start is not cancelled
 	if err != nil {
 		return nil, err
 	}
 	e := &Engine{
-		config: cfg, cache: c,
+		config: cfg, machine: clock.Machine(cfg.Clock), cache: c,
 		tables: map[schema.GroupResource]*table{}, byGVR: map[schema.GroupVersionResource]*VersionedResource{},
 	}
 	for i := range cfg.Resources {
@@ -149,7 +150,7 @@ func (e *Engine) Run(ctx context.Context) error {
 // compact compacts the store and the cache at each interval, to the revision of the interval before.
 func (e *Engine) compact(ctx context.Context) {
 	at := e.cache.Revision()
-	for clock.Sleep(ctx, e.config.Clock, compactEvery) == nil {
+	for clock.Sleep(ctx, e.machine, compactEvery) == nil {
 		if err := e.config.Store.Compact(ctx, at); err != nil && ctx.Err() == nil {
 			slog.WarnContext(ctx, "compaction", "revision", uint64(at), "err", err)
 		}

@@ -33,8 +33,8 @@ func (w *write) changedColumns(was, obj objects.Object, wide bool) string {
 		if c.Priority > 0 != wide || c.Type != "string" || c.Format == "name" || c.Name == "Age" {
 			continue
 		}
-		before, _ := c.Cell(was, w.began).(string)
-		after, _ := c.Cell(obj, w.began).(string)
+		before, _ := c.Cell(was, w.config.Clock.Now()).(string)
+		after, _ := c.Cell(obj, w.config.Clock.Now()).(string)
 		if before != after && len(out) < maxNoteChanges {
 			out = append(out, c.Name+" "+before+" → "+after)
 		}

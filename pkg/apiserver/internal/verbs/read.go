@@ -78,7 +78,7 @@ func (e *Engine) waitUntilFresh(ctx context.Context, requested string, version s
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	timer := e.config.Clock.AfterFunc(maxVersionWait, func() { stop(context.DeadlineExceeded) })
+	timer := e.machine.AfterFunc(maxVersionWait, func() { stop(context.DeadlineExceeded) })
 	defer timer.Stop()
 	err := e.cache.Wait(ctx, version)
 	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
@@ -208,7 +208,7 @@ func (e *Engine) watch(ctx context.Context, t *table, o cache.WatchOptions, seco
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		if seconds != nil && *seconds > 0 {
-			timer := e.config.Clock.AfterFunc(time.Duration(*seconds)*time.Second, stop)
+			timer := e.machine.AfterFunc(time.Duration(*seconds)*time.Second, stop)
 			defer timer.Stop()
 		}
 		for events, err := range t.Watch(ctx, o) {

@@ -145,7 +145,7 @@ var errRetry = fmt.Errorf("retry: %w", store.ErrConflict)
 
 // createAbsent makes a change that creates the object.
 func (w *write) createAbsent(ctx context.Context, c change) (Result, error) {
-	start := w.config.Clock.Now()
+	start := w.machine.Now()
 	if c.uid != "" {
 		return Result{}, apierrors.NewConflict(w.gr(), w.req.Name,
 			preconditionFailed("UID", w.gr(), w.req.Namespace, w.req.Name, c.uid, ""))
@@ -166,7 +166,7 @@ func (w *write) createAbsent(ctx context.Context, c change) (Result, error) {
 
 // modifyOnce tries a change of the object as the cache has it.
 func (w *write) modifyOnce(ctx context.Context, c change, item *cache.Item, attempt int) (Result, error) {
-	start := w.config.Clock.Now()
+	start := w.machine.Now()
 	item, old, err := item.Opened()
 	if err != nil {
 		return Result{}, err
@@ -205,7 +205,7 @@ func (w *write) modifyOnce(ctx context.Context, c change, item *cache.Item, atte
 // replace is the part of an update that follows the mutators. item is that of a.Old.
 func (w *write) replace(ctx context.Context, a *stage.Admission, item *cache.Item) (res Result, err error) {
 	obj, old := a.Object, a.Old
-	start := w.config.Clock.Now()
+	start := w.machine.Now()
 	err = w.transact(ctx, func(tx *stage.Transaction) error {
 		if err := w.runUpdateHooks(ctx, tx, obj, old); err != nil {
 			return err

@@ -97,7 +97,7 @@ func managerOf(agent string) string {
 
 // recordStage records a stage that began at start.
 func (w *write) recordStage(name string, start time.Time) {
-	w.stages = append(w.stages, trace.Stage{Name: name, Start: start, Took: w.config.Clock.Since(start)})
+	w.stages = append(w.stages, trace.Stage{Name: name, Start: start, Took: w.machine.Since(start)})
 }
 
 // gr returns the resource as messages name it.
@@ -212,7 +212,7 @@ func detach(ctx context.Context) (context.Context, error) {
 // commit stores obj in place of old (nil: obj is new) and returns its item. An obj that equals old is not written. The engine
 // owns obj's resourceVersion from here on.
 func (w *write) commit(ctx context.Context, obj objects.Object, old *cache.Item) (*cache.Item, error) {
-	start := w.config.Clock.Now()
+	start := w.machine.Now()
 	ctx, err := detach(ctx)
 	if err != nil {
 		return nil, err

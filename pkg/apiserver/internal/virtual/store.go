@@ -93,7 +93,7 @@ func (s *Store) Run(ctx context.Context) error {
 			case s.unsavedBytes() >= saveBytes:
 				s.save(ctx)
 			case due == nil:
-				due = s.config.Clock.After(saveEvery)
+				due = clock.Machine(s.config.Clock).After(saveEvery)
 			}
 		case <-due:
 			due = nil
