@@ -32,12 +32,20 @@ type WatchOptions struct {
 
 // Watch returns the changes of a table in batches, in revision order, until ctx ends or the table is removed. An error ends them:
 // store.ErrCompacted when the changes after From, or after what a slow reader has read, are gone. A watch from a revision in
-// the future yields nothing until the cache has reached it.
+// the future yields nothing until the cache has reached it. With State or Now the watch begins at the call, not at the first
+// iteration, so that it shows every change after the response's header.
 func (t *Table) Watch(ctx context.Context, o WatchOptions) iter.Seq2[[]Event, error] {
+	s, err := t.snapshot(ctx)
 	return func(yield func([]Event, error) bool) {
 		w := &watcher{table: t, o: o, yield: yield}
 		defer w.close()
-		if err := w.run(ctx); err != nil && ctx.Err() == nil && !t.isRemoved() {
+		err := err
+		if err == nil {
+			w.begin(s)
+			s = snapshot{} // the objects that it holds have been yielded
+			err = w.run(ctx)
+		}
+		if err != nil && ctx.Err() == nil && !t.isRemoved() {
 			yield(nil, err)
 		}
 	}
@@ -66,7 +74,7 @@ func (w *watcher) close() {
 }
 
 func (w *watcher) run(ctx context.Context) error {
-	err := w.begin(ctx)
+	var err error
 	for err == nil && !w.left && ctx.Err() == nil {
 		if w.at == nil {
 			err = w.catchUp(ctx)
@@ -80,23 +88,18 @@ func (w *watcher) run(ctx context.Context) error {
 	return err
 }
 
-// begin yields the initial objects, if the options request them, and finds the place to read from.
-func (w *watcher) begin(ctx context.Context) error {
-	s, err := w.table.snapshot(ctx)
-	if err != nil {
-		return err
-	}
+// begin yields the objects of s, if the options request the initial objects, and finds the place to read from.
+func (w *watcher) begin(s snapshot) {
 	if !w.o.State && !w.o.Now {
 		w.seen = w.o.From
 		w.enter()
-		return nil
+		return
 	}
 	w.seen, w.at = s.revision, s.end
 	if w.o.State {
 		w.state(s)
 	}
 	w.enter()
-	return nil
 }
 
 // statePage is the number of initial objects that a watch yields at a time.

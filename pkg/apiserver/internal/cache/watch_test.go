@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -150,6 +151,48 @@ func TestBookmarks(t *testing.T) {
 			t.Errorf("got %+v, %v, want a bookmark at %d", events, err, head)
 		}
 		break
+	}
+}
+
+// TestWatchBeginsAtTheCall changes an object between the call and the first iteration, as a client does that has read the
+// response's header before the server reads the table.
+func TestWatchBeginsAtTheCall(t *testing.T) {
+	for name, c := range map[string]struct {
+		options WatchOptions
+		want    []string
+	}{
+		"with the current objects": {WatchOptions{State: true}, []string{"ADDED a=1", "MODIFIED a=2", "ADDED b=1"}},
+		"with the next change":     {WatchOptions{Now: true}, []string{"MODIFIED a=2", "ADDED b=1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cl := newCluster(t, logBytes)
+			cl.write("a", "1")
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			defer stop()
+			changes := cl.table.Watch(ctx, c.options)
+			cl.write("a", "2")
+			cl.write("b", "1")
+			var got []string
+			for events, err := range changes {
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, ev := range events {
+					obj, err := ev.Item.Object()
+					if err != nil {
+						t.Fatal(err)
+					}
+					m := obj.(*corev1.ConfigMap)
+					got = append(got, fmt.Sprintf("%s %s=%s", ev.Type, m.Name, m.Data["k"]))
+				}
+				if len(got) >= len(c.want) || got[len(got)-1] == "ADDED b=1" {
+					break
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
 	}
 }
 

@@ -202,16 +202,18 @@ func (e *Engine) Watch(ctx context.Context, req *Request, opts *metav1.ListOptio
 	return e.watch(ctx, t, o, opts.TimeoutSeconds), nil
 }
 
-// watch yields changes until ctx or the requested time ends. The error of a watch that has fallen behind has code 410.
+// watch begins a watch, which yields changes until ctx or the requested time ends. The error of a watch that has fallen behind
+// has code 410.
 func (e *Engine) watch(ctx context.Context, t *table, o cache.WatchOptions, seconds *int64) iter.Seq2[[]Event, error] {
+	ctx, stop := context.WithCancel(ctx)
+	changes := t.Watch(ctx, o)
 	return func(yield func([]Event, error) bool) {
-		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		if seconds != nil && *seconds > 0 {
 			timer := e.machine.AfterFunc(time.Duration(*seconds)*time.Second, stop)
 			defer timer.Stop()
 		}
-		for events, err := range t.Watch(ctx, o) {
+		for events, err := range changes {
 			if err != nil {
 				err = e.watchError(o.From, err)
 			}
