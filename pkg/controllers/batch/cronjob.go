@@ -11,8 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/robfig/cron/v3"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
@@ -43,7 +42,14 @@ type cronJob struct {
 	jobs     *client.Cache[*batchv1.Job]
 
 	mu        sync.Mutex
-	schedules map[objects.Key]string // the schedules and zones of the last syncs
+	schedules map[objects.Key]schedule // as the last syncs saw them
+}
+
+// schedule is the schedule that a CronJob has since the controller saw it change.
+type schedule struct {
+	uid        types.UID
+	text, zone string
+	since      time.Time // zero if it has not changed
 }
 
 // CronJob creates a Job at each time of a CronJob's schedule and deletes the oldest finished ones.
@@ -52,7 +58,7 @@ func CronJob(env controller.Env) reconcile.Loop {
 		client: env.Client, events: env.Events, clock: env.Clock,
 		cronJobs:  client.CacheOf[*batchv1.CronJob](env.Caches, cronJobsResource),
 		jobs:      client.CacheOf[*batchv1.Job](env.Caches, jobsResource),
-		schedules: map[objects.Key]string{},
+		schedules: map[objects.Key]schedule{},
 	}
 	return reconcile.Loop{
 		Name:      "cronjob",
@@ -89,7 +95,8 @@ func (r *cronJob) sync(ctx context.Context, c *batchv1.CronJob, jobs []*batchv1.
 	if c.DeletionTimestamp != nil {
 		return 0, nil
 	}
-	changed := r.scheduleChanged(c)
+	now := r.clock.Now()
+	since := r.scheduleSince(c, now)
 	if zone := c.Spec.TimeZone; zone != nil {
 		if _, err := time.LoadLocation(*zone); err != nil {
 			r.warn(ctx, c, "UnknownTimeZone", fmt.Sprintf("invalid timeZone: %q: %s", *zone, err))
@@ -103,30 +110,28 @@ func (r *cronJob) sync(ctx context.Context, c *batchv1.CronJob, jobs []*batchv1.
 		r.warn(ctx, c, "UnsupportedSchedule", fmt.Sprintf("CRON_TZ or TZ used in schedule %q is not officially supported, "+
 			"see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", c.Spec.Schedule))
 	}
-	schedule, err := parseSchedule(&c.Spec)
+	times, err := parseSchedule(&c.Spec)
 	if err != nil {
 		r.warn(ctx, c, "UnparseableSchedule", fmt.Sprintf("unparseable schedule: %q : %s", c.Spec.Schedule, err))
 		return 0, nil
 	}
-	now := r.clock.Now()
-	if changed { // starts that the new schedule had in the past are not made up for
-		return untilNext(c, schedule, now), nil
-	}
-	return r.startDue(ctx, c, schedule, now)
-}
-
-// startDue starts the Job of the latest start time that is past, unless it was started before, is too late, or the concurrency
-// policy forbids it.
-func (r *cronJob) startDue(ctx context.Context, c *batchv1.CronJob, schedule cron.Schedule, now time.Time) (time.Duration, error) {
-	past, err := pastStarts(c, schedule, now, true)
+	past, err := pastStarts(c, times, now, true)
 	if err != nil {
 		r.warn(ctx, c, "InvalidSchedule", fmt.Sprintf("invalid schedule: %s : %s", c.Spec.Schedule, err))
 		return 0, nil // nothing to do until the schedule changes
 	}
-	due := past.latest
-	if due.IsZero() {
-		return untilNext(c, schedule, now), nil
+	if past.latest.After(since) {
+		if err := r.startDue(ctx, c, past, now); err != nil {
+			return 0, err
+		}
 	}
+	return untilNext(c, times, now), nil
+}
+
+// startDue starts the Job of the latest start time that is past, unless it was started before, is too late, or the concurrency
+// policy forbids it.
+func (r *cronJob) startDue(ctx context.Context, c *batchv1.CronJob, past starts, now time.Time) error {
+	due := past.latest
 	if past.missed > manyMissed {
 		r.warn(ctx, c, "TooManyMissedTimes", "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
 	}
@@ -138,26 +143,30 @@ func (r *cronJob) startDue(ctx context.Context, c *batchv1.CronJob, schedule cro
 	case c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(c.Status.Active) > 0:
 		r.note(ctx, c, "JobAlreadyActive", "Not starting job because prior execution is running and concurrency policy is Forbid")
 	default:
-		if requeue, err := r.start(ctx, c, due); !requeue || err != nil {
-			return 0, err
-		}
+		return r.start(ctx, c, due)
 	}
-	return untilNext(c, schedule, now), nil
+	return nil
 }
 
-// scheduleChanged reports whether the schedule of c is another one than at its last sync.
-func (r *cronJob) scheduleChanged(c *batchv1.CronJob) bool {
-	now := c.Spec.Schedule
+// scheduleSince returns when the schedule of c was changed, as far as the controller saw it. The starts that a new schedule would have
+// had before are not made up for.
+func (r *cronJob) scheduleSince(c *batchv1.CronJob, now time.Time) time.Time {
+	current := schedule{uid: c.UID, text: c.Spec.Schedule}
 	if c.Spec.TimeZone != nil {
-		now = *c.Spec.TimeZone + " " + now
+		current.zone = *c.Spec.TimeZone
 	}
 	key := controller.KeyOf(c)
-	now = string(c.UID) + " " + now
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before, ok := r.schedules[key]
-	r.schedules[key] = now
-	return ok && before != now && strings.HasPrefix(before, string(c.UID)+" ")
+	if ok && before.uid == c.UID {
+		current.since = before.since
+		if before.text != current.text || before.zone != current.zone {
+			current.since = now
+		}
+	}
+	r.schedules[key] = current
+	return current.since
 }
 
 func (r *cronJob) forget(key objects.Key) {

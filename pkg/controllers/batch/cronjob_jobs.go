@@ -84,35 +84,34 @@ func (r *cronJob) getJob(ctx context.Context, namespace, name string) (*batchv1.
 	return obj.(*batchv1.Job), nil
 }
 
-// start creates the Job of a start time and adds it to the status. requeue is false if a Job of that name exists already, which
-// another client may follow.
-func (r *cronJob) start(ctx context.Context, c *batchv1.CronJob, due time.Time) (requeue bool, err error) {
+// start creates the Job of a start time and adds it to the status.
+func (r *cronJob) start(ctx context.Context, c *batchv1.CronJob, due time.Time) error {
 	if c.Spec.ConcurrencyPolicy == batchv1.ReplaceConcurrent {
 		if err := r.replaceActive(ctx, c); err != nil {
-			return false, err
+			return err
 		}
 	}
 	fresh, err := newJob(c, due)
 	if err != nil {
-		return false, err
+		return err
 	}
 	name := fresh.Name
 	out, err := r.client.Create(ctx, client.Target{Resource: jobsResource, Namespace: c.Namespace}, fresh, metav1.CreateOptions{})
 	var created *batchv1.Job
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return false, err
+		return err
 	case apierrors.IsAlreadyExists(err):
-		// The controller may have ended before it wrote the status.
+		// The controller may have ended before it wrote the status. A Job of another owner is not followed.
 		if created, err = r.getJob(ctx, c.Namespace, name); err != nil {
-			return false, err
+			return err
 		}
 		if !metav1.IsControlledBy(created, c) || isActive(c, created.UID) {
-			return false, nil
+			return nil
 		}
 	case err != nil:
 		r.warn(ctx, c, "FailedCreate", fmt.Sprintf("Error creating job: %v", err))
-		return false, err
+		return err
 	default:
 		created = out.(*batchv1.Job)
 		r.note(ctx, c, "SuccessfulCreate", "Created job "+created.Name)
@@ -123,7 +122,7 @@ func (r *cronJob) start(ctx context.Context, c *batchv1.CronJob, due time.Time) 
 		Namespace: created.Namespace, Name: created.Name, UID: created.UID, ResourceVersion: created.ResourceVersion,
 	})
 	c.Status.LastScheduleTime = &metav1.Time{Time: due}
-	return true, nil
+	return nil
 }
 
 // replaceActive deletes the active Jobs.
