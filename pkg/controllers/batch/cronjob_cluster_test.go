@@ -98,6 +98,7 @@ func (h *hourly) untilEvent(want string) {
 
 // TestCronJob: a CronJob starts Jobs on time, follows them, and keeps as many as its history limits say.
 func TestCronJob(t *testing.T) {
+	t.Parallel()
 	h := startHourly(t, func(s *batchv1.CronJobSpec) {
 		s.SuccessfulJobsHistoryLimit, s.FailedJobsHistoryLimit = new(int32(1)), new(int32(0))
 		s.JobTemplate.Spec.BackoffLimit = new(int32(0))
@@ -130,6 +131,7 @@ func TestCronJob(t *testing.T) {
 
 // TestConcurrencyPolicies: what happens to a Job that still runs when the next one is due.
 func TestConcurrencyPolicies(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		policy batchv1.ConcurrencyPolicy
 		want   func(first, second string) string
@@ -146,6 +148,7 @@ func TestConcurrencyPolicies(t *testing.T) {
 		}},
 	} {
 		t.Run(string(c.policy), func(t *testing.T) {
+			t.Parallel()
 			h := startHourly(t, func(s *batchv1.CronJobSpec) { s.ConcurrencyPolicy = c.policy })
 			first := h.nextHour(1)
 			h.untilJobs(first + "*")
@@ -158,6 +161,7 @@ func TestConcurrencyPolicies(t *testing.T) {
 
 // TestForbiddenStart: a start that was forbidden is made up for as soon as the earlier Job has ended.
 func TestForbiddenStart(t *testing.T) {
+	t.Parallel()
 	h := startHourly(t, func(s *batchv1.CronJobSpec) { s.ConcurrencyPolicy = batchv1.ForbidConcurrent })
 	first := h.nextHour(1)
 	h.untilJobs(first + "*")
@@ -169,6 +173,7 @@ func TestForbiddenStart(t *testing.T) {
 
 // TestMissedStarts: after a pause only the latest start is made up for, if it is not too late.
 func TestMissedStarts(t *testing.T) {
+	t.Parallel()
 	h := startHourly(t, func(s *batchv1.CronJobSpec) {
 		s.Suspend, s.StartingDeadlineSeconds = new(true), new(int64(600))
 	})
@@ -192,6 +197,7 @@ func TestMissedStarts(t *testing.T) {
 
 // TestManyMissedStarts: a warning says that more than a hundred starts were missed.
 func TestManyMissedStarts(t *testing.T) {
+	t.Parallel()
 	h := startHourly(t, func(s *batchv1.CronJobSpec) {})
 	h.untilJobs(h.nextHour(101) + "*")
 	h.untilEvent("TooManyMissedTimes: too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
@@ -199,6 +205,7 @@ func TestManyMissedStarts(t *testing.T) {
 
 // TestScheduleChange: a new schedule has no starts in the past.
 func TestScheduleChange(t *testing.T) {
+	t.Parallel()
 	h := startHourly(t, func(*batchv1.CronJobSpec) {})
 	first := h.nextHour(1)
 	h.untilJobs(first + "*")
@@ -216,6 +223,7 @@ func TestScheduleChange(t *testing.T) {
 
 // TestActiveJobs: Jobs that a client creates or deletes.
 func TestActiveJobs(t *testing.T) {
+	t.Parallel()
 	h := startHourly(t, func(s *batchv1.CronJobSpec) {})
 	manual := job("manual", 1, 1)
 	manual.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "c", UID: h.cronJob().UID, Controller: new(true)}}
@@ -230,6 +238,7 @@ func TestActiveJobs(t *testing.T) {
 
 // TestTTLAfterFinished: a finished Job is deleted with its pods after its time, which can be changed until then.
 func TestTTLAfterFinished(t *testing.T) {
+	t.Parallel()
 	h := &hourly{clock: testclock.NewFakeClock(time.Now())} //nolint:forbidigo // near the server's
 	h.Cluster = controllertest.Start(t, h.clock)
 	for name, ttl := range map[string]int32{"soon": 1000, "later": 1000, "at-once": 0} {
@@ -251,6 +260,7 @@ func TestTTLAfterFinished(t *testing.T) {
 
 // TestCronJobOverHTTP runs a CronJob with controllers that reach the server over HTTP.
 func TestCronJobOverHTTP(t *testing.T) {
+	t.Parallel()
 	controllertest.Both(t, func(c *controllertest.Cluster) {
 		cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "default"}}
 		cj.Spec.Schedule = "@every 1s"

@@ -24,9 +24,6 @@ var (
 	jobKind      = batchv1.SchemeGroupVersion.WithKind("Job")
 )
 
-// maxCooldown bounds the pause between two syncs of one Job. It lets a sync handle the changes of many pods.
-const maxCooldown = 20 * time.Millisecond
-
 type job struct {
 	client   client.Client
 	events   *client.Recorder
@@ -46,14 +43,12 @@ func Job(env controller.Env) reconcile.Loop {
 		jobs: client.CacheOf[*batchv1.Job](env.Caches, jobsResource), pods: env.Caches.Pods(),
 		backoffs: backoffs{jobs: map[objects.Key]jobBackoff{}},
 	}
+	b := newBatches(env.Clock)
 	return reconcile.Loop{
-		Name: "job",
-		Sources: []reconcile.Source{
-			reconcile.Watch(r.jobs), reconcile.Owned(r.pods, jobKind.Kind), reconcile.Map(r.pods, r.adopters),
-		},
-		Reconcile:   r.reconcile,
-		Workers:     controller.Workers,
-		MaxCooldown: maxCooldown,
+		Name:      "job",
+		Sources:   []reconcile.Source{b.jobs(r.jobs), b.pods(r.pods), reconcile.Map(r.pods, r.adopters)},
+		Reconcile: r.reconcile,
+		Workers:   controller.Workers,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,9 @@ func (r *job) account(ctx context.Context, s *jobSync) error {
 	}
 	s.countUntracked(tracked)
 	release, all := s.addUncounted()
+	if !all {
+		s.requeueIn(time.Millisecond)
+	}
 	s.announceEnd()
 	if s.changed {
 		if err := r.writeStatus(ctx, s); err != nil {

@@ -117,6 +117,7 @@ var reached = []string{
 
 // TestJob runs a Job of three pods, two at a time, of which one fails, and deletes it.
 func TestJob(t *testing.T) {
+	t.Parallel()
 	controllertest.Both(t, func(c *controllertest.Cluster) {
 		controllertest.Create(c, jobs, job("j", 3, 2))
 		pods := waitForPods(c, "j", 2)
@@ -156,6 +157,7 @@ func TestJob(t *testing.T) {
 
 // TestIndexedJob: each index succeeds once, also the one whose first pod fails.
 func TestIndexedJob(t *testing.T) {
+	t.Parallel()
 	controllertest.Both(t, func(c *controllertest.Cluster) {
 		controllertest.Create(c, jobs, job("j", 5, 5, indexed))
 		for _, p := range waitForPods(c, "j", 5) {
@@ -177,8 +179,50 @@ func TestIndexedJob(t *testing.T) {
 	})
 }
 
+// TestWithoutCompletions: a Job without completions is complete when one pod has succeeded and the others have ended.
+func TestWithoutCompletions(t *testing.T) {
+	t.Parallel()
+	controllertest.Both(t, func(c *controllertest.Cluster) {
+		controllertest.Create(c, jobs, job("j", 1, 2, func(s *batchv1.JobSpec) { s.Completions = nil }))
+		pods := waitForPods(c, "j", 2)
+		end(c, pods[0], 0, wellBefore(c))
+		c.Until("one success", func() bool {
+			j, _ := controllertest.Get[*batchv1.Job](c, jobs, "j")
+			return j.Status.Succeeded == 1
+		})
+		j, _ := controllertest.Get[*batchv1.Job](c, jobs, "j")
+		controllertest.Want(c, "conditions", len(j.Status.Conditions), 0)
+		end(c, pods[1], 1, wellBefore(c))
+		j = waitFor(c, "j", batchv1.JobComplete)
+		controllertest.Want(c, "counts", counts(j), "active 0 ready 0 terminating 0 succeeded 1 failed 1")
+		controllertest.Want(c, "pods", len(podsOf(c, "j", func(*corev1.Pod) bool { return true })), 2)
+	})
+}
+
+// TestSuccessPolicy: pods that end together are counted together, before a satisfied policy has the others deleted.
+func TestSuccessPolicy(t *testing.T) {
+	t.Parallel()
+	controllertest.Both(t, func(c *controllertest.Cluster) {
+		controllertest.Create(c, jobs, job("j", 4, 4, indexed, func(s *batchv1.JobSpec) {
+			s.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: new("1-2"), SucceededCount: new(int32(1))}}}
+		}))
+		for _, p := range waitForPods(c, "j", 4) {
+			if i := p.Labels[batchv1.JobCompletionIndexAnnotation]; i == "0" || i == "2" {
+				end(c, p, 0, wellBefore(c))
+			}
+		}
+		j := waitFor(c, "j", batchv1.JobComplete)
+		controllertest.Want(c, "completed", j.Status.CompletedIndexes, "0,2")
+		controllertest.Want(c, "conditions", conditions(j), []string{
+			"SuccessCriteriaMet True SuccessPolicy: Matched rules at index 0", "Complete True SuccessPolicy: Matched rules at index 0",
+		})
+		controllertest.Want(c, "pods", len(podsOf(c, "j", func(*corev1.Pod) bool { return true })), 2)
+	})
+}
+
 // TestFailedJob: a Job beyond its back-off limit deletes the pods that still run, and fails when they are gone.
 func TestFailedJob(t *testing.T) {
+	t.Parallel()
 	controllertest.Both(t, func(c *controllertest.Cluster) {
 		controllertest.Create(c, jobs, job("j", 9, 3, func(s *batchv1.JobSpec) { s.BackoffLimit = new(int32(1)) }))
 		pods := waitForPods(c, "j", 3)
@@ -202,6 +246,7 @@ func TestFailedJob(t *testing.T) {
 
 // TestBackoffLimitPerIndex: an index fails after its own limit, the others go on, and the Job fails at the end.
 func TestBackoffLimitPerIndex(t *testing.T) {
+	t.Parallel()
 	controllertest.Both(t, func(c *controllertest.Cluster) {
 		controllertest.Create(c, jobs, job("j", 2, 2, indexed, func(s *batchv1.JobSpec) { s.BackoffLimitPerIndex = new(int32(1)) }))
 		of := func(index string) *corev1.Pod {
@@ -229,6 +274,7 @@ func TestBackoffLimitPerIndex(t *testing.T) {
 
 // TestSuspend: a Job that is created suspended has no pods until it is resumed, and none after it is suspended again.
 func TestSuspend(t *testing.T) {
+	t.Parallel()
 	controllertest.Both(t, func(c *controllertest.Cluster) {
 		controllertest.Create(c, jobs, job("j", 2, 2, func(s *batchv1.JobSpec) { s.Suspend = new(true) }))
 		j := waitFor(c, "j", batchv1.JobSuspended)
@@ -260,6 +306,7 @@ func TestSuspend(t *testing.T) {
 
 // TestJobsOfOthers: the controller leaves a Job to the controller that it names, and takes the finalizer only from pods without a Job.
 func TestJobsOfOthers(t *testing.T) {
+	t.Parallel()
 	controllertest.Both(t, func(c *controllertest.Cluster) {
 		controllertest.Create(c, jobs, job("theirs", 1, 1, func(s *batchv1.JobSpec) { s.ManagedBy = new("example.com/controller") }))
 		orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orphan", Namespace: "default", Finalizers: []string{batchv1.JobTrackingFinalizer}}}
@@ -283,6 +330,7 @@ func TestJobsOfOthers(t *testing.T) {
 
 // TestAdoption: a Job with a selector of its own adopts an orphan and counts it, and releases a pod that no longer matches.
 func TestAdoption(t *testing.T) {
+	t.Parallel()
 	controllertest.Both(t, func(c *controllertest.Cluster) {
 		labels := map[string]string{"job-name": "j", "mine": "yes"}
 		orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orphan", Namespace: "default", Labels: labels}}
