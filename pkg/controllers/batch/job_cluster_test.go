@@ -294,6 +294,7 @@ func TestSuspend(t *testing.T) {
 			j, _ = controllertest.Get[*batchv1.Job](c, jobs, "j")
 			return counts(j) == "active 0 ready 0 terminating 0 succeeded 0 failed 0"
 		})
+		controllertest.Want(c, "start time of a suspended Job", j.Status.StartTime, nil)
 		c.Until("events", func() bool { return len(c.EventsOf("j")) >= 6 })
 		events := c.EventsOf("j")
 		for _, e := range []string{"Suspended: Job suspended", "Resumed: Job resumed"} {
@@ -354,5 +355,42 @@ func TestAdoption(t *testing.T) {
 			return metav1.GetControllerOfNoCopy(p) == nil && len(p.Finalizers) == 0
 		})
 		waitForPods(c, "j", 3) // two of the Job and the released one
+	})
+}
+
+// TestReadoption: a Job adopts a pod again that has lost its owner, and counts it.
+func TestReadoption(t *testing.T) {
+	t.Parallel()
+	controllertest.Both(t, func(c *controllertest.Cluster) {
+		for i := range 10 {
+			name := fmt.Sprintf("j%d", i)
+			controllertest.Create(c, jobs, job(name, 1, 1))
+			p := waitForPods(c, name, 1)[0]
+			c.Merge(controllertest.At(client.Pods, p.Name), `{"metadata":{"ownerReferences":[{"$patch":"replace"}]}}`)
+			c.Until("adopted", func() bool {
+				p, _ := controllertest.Get[*corev1.Pod](c, client.Pods, p.Name)
+				return metav1.GetControllerOfNoCopy(p) != nil && len(p.Finalizers) == 1
+			})
+			end(c, p, 0, wellBefore(c))
+			j := waitFor(c, name, batchv1.JobComplete)
+			controllertest.Want(c, "counts", counts(j), "active 0 ready 0 terminating 0 succeeded 1 failed 0")
+			controllertest.Want(c, "pods", len(podsOf(c, name, func(*corev1.Pod) bool { return true })), 1)
+		}
+	})
+}
+
+// TestNoExtraPods: syncs that follow each other at once create no pod twice.
+func TestNoExtraPods(t *testing.T) {
+	t.Parallel()
+	controllertest.Both(t, func(c *controllertest.Cluster) {
+		controllertest.Create(c, jobs, job("j", 5, 5))
+		for i := range 20 {
+			c.Merge(controllertest.At(jobs, "j"), fmt.Sprintf(`{"spec":{"activeDeadlineSeconds":%d}}`, 1000+i))
+		}
+		for _, p := range waitForPods(c, "j", 5) {
+			end(c, p, 0, wellBefore(c))
+		}
+		waitFor(c, "j", batchv1.JobComplete)
+		controllertest.Want(c, "pods", len(podsOf(c, "j", func(*corev1.Pod) bool { return true })), 5)
 	})
 }

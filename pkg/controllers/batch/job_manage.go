@@ -165,7 +165,7 @@ func (r *job) untrack(ctx context.Context, p *corev1.Pod) error {
 	if !isTracked(p) {
 		return nil
 	}
-	out, err := untrack(ctx, r.client, p)
+	out, err := untrack(ctx, r.client, p, map[string]any{"uid": p.UID})
 	switch {
 	case apierrors.IsNotFound(err):
 		r.pods.Drop(p)
@@ -177,10 +177,10 @@ func (r *job) untrack(ctx context.Context, p *corev1.Pod) error {
 	return nil
 }
 
-func untrack(ctx context.Context, c client.Client, p *corev1.Pod) (*corev1.Pod, error) {
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": p.UID, "$deleteFromPrimitiveList/finalizers": []string{batchv1.JobTrackingFinalizer},
-	}})
+// untrack removes the Job controller's finalizer from a pod, if the pod still has the given metadata.
+func untrack(ctx context.Context, c client.Client, p *corev1.Pod, metadata map[string]any) (*corev1.Pod, error) {
+	metadata["$deleteFromPrimitiveList/finalizers"] = []string{batchv1.JobTrackingFinalizer}
+	data, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return nil, err
 	}

@@ -90,7 +90,9 @@ func (r *jobOrphans) reconcile(ctx context.Context, key objects.Key) (time.Durat
 			return 0, nil
 		}
 	}
-	if _, err := untrack(ctx, r.client, p); controller.IgnoreNotFound(err) != nil {
+	// A Job may adopt the pod at the same time: then the version differs, and the next try finds the Job.
+	exactly := map[string]any{"uid": p.UID, "resourceVersion": p.ResourceVersion}
+	if _, err := untrack(ctx, r.client, p, exactly); controller.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("remove the finalizer of an orphan: %w", err)
 	}
 	return 0, nil
