@@ -21,4 +21,9 @@ var (
 	PriorityClasses = schedulingv1.SchemeGroupVersion.WithResource("priorityclasses")
 	Deployments     = appsv1.SchemeGroupVersion.WithResource("deployments")
 	ReplicaSets     = appsv1.SchemeGroupVersion.WithResource("replicasets")
+	StatefulSets    = appsv1.SchemeGroupVersion.WithResource("statefulsets")
+	DaemonSets      = appsv1.SchemeGroupVersion.WithResource("daemonsets")
+
+	ControllerRevisions    = appsv1.SchemeGroupVersion.WithResource("controllerrevisions")
+	PersistentVolumeClaims = corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
 )
