@@ -12,7 +12,7 @@ import (
 	"log/slog"
 	"sync"
 
-	"k8s.io/client-go/discovery"
+	clientdiscovery "k8s.io/client-go/discovery"
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
@@ -21,6 +21,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/controllers/batch"
 	"github.com/minikctl/minikctl/pkg/controllers/certificates"
 	"github.com/minikctl/minikctl/pkg/controllers/controller"
+	"github.com/minikctl/minikctl/pkg/controllers/discovery"
 	"github.com/minikctl/minikctl/pkg/controllers/gc"
 	"github.com/minikctl/minikctl/pkg/controllers/namespace"
 	"github.com/minikctl/minikctl/pkg/controllers/node"
@@ -40,6 +41,9 @@ var All = []controller.Controller{
 	{Account: "job-controller", Component: "job-controller", New: batch.JobOrphans},
 	{Account: "cronjob-controller", Component: "cronjob-controller", New: batch.CronJob},
 	{Account: "ttl-after-finished-controller", Component: "ttl-after-finished-controller", New: batch.TTLAfterFinished},
+	{Account: "endpointslice-controller", Component: "endpoint-slice-controller", New: discovery.EndpointSlice},
+	{Account: "endpoint-controller", Component: "endpoint-controller", New: discovery.Endpoints},
+	{Account: "endpointslicemirroring-controller", Component: "endpoint-slice-mirroring-controller", New: discovery.Mirroring},
 	{Account: "generic-garbage-collector", Component: "generic-garbage-collector", New: gc.GarbageCollector},
 	{Account: "namespace-controller", Component: "namespace-controller", New: namespace.Namespace},
 	{Account: "service-account-controller", Component: "service-account-controller", New: serviceaccount.ServiceAccount},
@@ -73,7 +77,7 @@ type Config struct {
 	Token controller.TokenFor
 
 	// Discovery returns a discovery client that acts as a service account in kube-system.
-	Discovery func(account string) (discovery.DiscoveryInterface, error)
+	Discovery func(account string) (clientdiscovery.DiscoveryInterface, error)
 }
 
 // Run runs all controllers until ctx ends. It returns when they have finished the reconciles that they had begun.
@@ -90,7 +94,7 @@ func run(ctx context.Context, cfg Config, list []controller.Controller) error {
 		loops = append(loops, c.New(controller.Env{
 			Client: cl, Caches: cfg.Caches, Events: events, Clock: cfg.Clock, Source: cfg.Source, RootCA: cfg.RootCA, Authority: cfg.Authority,
 			Token:     cfg.Token,
-			Discovery: func() (discovery.DiscoveryInterface, error) { return cfg.Discovery(c.Account) },
+			Discovery: func() (clientdiscovery.DiscoveryInterface, error) { return cfg.Discovery(c.Account) },
 			Custom:    custom,
 		}))
 		running.Go(func() {
