@@ -121,24 +121,21 @@ func (r *cronJob) sync(ctx context.Context, c *batchv1.CronJob, jobs []*batchv1.
 		return 0, nil // nothing to do until the schedule changes
 	}
 	if past.latest.After(since) {
-		if err := r.startDue(ctx, c, past, now); err != nil {
+		if err := r.startDue(ctx, c, past); err != nil {
 			return 0, err
 		}
 	}
 	return untilNext(c, times, now), nil
 }
 
-// startDue starts the Job of the latest start time that is past, unless it was started before, is too late, or the concurrency
-// policy forbids it.
-func (r *cronJob) startDue(ctx context.Context, c *batchv1.CronJob, past starts, now time.Time) error {
+// startDue starts the Job of the latest start time that is past, unless it was started before or the concurrency policy
+// forbids it.
+func (r *cronJob) startDue(ctx context.Context, c *batchv1.CronJob, past starts) error {
 	due := past.latest
 	if past.missed > manyMissed {
 		r.warn(ctx, c, "TooManyMissedTimes", "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
 	}
-	deadline := c.Spec.StartingDeadlineSeconds
 	switch {
-	case deadline != nil && due.Add(time.Duration(*deadline)*time.Second).Before(now):
-		r.warn(ctx, c, "MissSchedule", "Missed scheduled time to start a job: "+due.UTC().Format(time.RFC1123Z))
 	case isStarted(c, due):
 	case c.Spec.ConcurrencyPolicy == batchv1.ForbidConcurrent && len(c.Status.Active) > 0:
 		r.note(ctx, c, "JobAlreadyActive", "Not starting job because prior execution is running and concurrency policy is Forbid")

@@ -133,3 +133,15 @@ func TestOldJobs(t *testing.T) {
 		}
 	}
 }
+
+func TestIsStarted(t *testing.T) {
+	last := at(-60)
+	cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "ns"}}
+	cj.Status.LastScheduleTime = &last
+	cj.Status.Active = []corev1.ObjectReference{{Namespace: "ns", Name: jobName(cj, noon)}}
+	for seconds, want := range map[int]bool{-60: true, 0: true, 60: false} {
+		if got := isStarted(cj, at(seconds).Time); got != want {
+			t.Errorf("%d s after noon: got %v", seconds, got)
+		}
+	}
+}

@@ -317,15 +317,26 @@ func TestJobsOfOthers(t *testing.T) {
 		owned.Name = "owned"
 		owned.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(theirs, batchv1.SchemeGroupVersion.WithKind("Job"))}
 		controllertest.Create(c, client.Pods, owned)
-		controllertest.Create(c, client.Pods, orphan)
+		controllertest.Create(c, client.Pods, orphan.DeepCopy())
 		c.Until("no finalizer", func() bool {
 			p, _ := controllertest.Get[*corev1.Pod](c, client.Pods, "orphan")
 			return len(p.Finalizers) == 0
 		})
+		theirs, _ = controllertest.Get[*batchv1.Job](c, jobs, "theirs")
+		controllertest.Want(c, "status", theirs.Status, batchv1.JobStatus{})
+		finish := `{"status":{"startTime":"2026-01-01T00:00:00Z","completionTime":"2026-01-01T00:00:00Z","conditions":[
+			{"type":"SuccessCriteriaMet","status":"True"},{"type":"Complete","status":"True"}]}}`
+		c.Merge(controllertest.At(jobs, "theirs").Sub("status"), finish)
+		controllertest.Create(c, client.Pods, func() *corev1.Pod {
+			orphan.Name = "another"
+			return orphan
+		}())
+		c.Until("no finalizer of the other", func() bool {
+			p, _ := controllertest.Get[*corev1.Pod](c, client.Pods, "another")
+			return len(p.Finalizers) == 0
+		})
 		p, _ := controllertest.Get[*corev1.Pod](c, client.Pods, "owned")
 		controllertest.Want(c, "finalizers of a pod of another controller", p.Finalizers, []string{batchv1.JobTrackingFinalizer})
-		theirs, _ = controllertest.Get[*batchv1.Job](c, jobs, "theirs")
-		controllertest.Want(c, "status", theirs.Status.StartTime != nil, false)
 	})
 }
 
@@ -336,7 +347,7 @@ func TestAdoption(t *testing.T) {
 		labels := map[string]string{"job-name": "j", "mine": "yes"}
 		orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orphan", Namespace: "default", Labels: labels}}
 		orphan.Spec.Containers = []corev1.Container{{Name: "main", Image: "i"}}
-		controllertest.Create(c, client.Pods, orphan)
+		controllertest.Create(c, client.Pods, orphan.DeepCopy())
 		controllertest.Create(c, jobs, func() *batchv1.Job {
 			j := job("j", 2, 2, func(s *batchv1.JobSpec) {
 				s.ManualSelector, s.Selector = new(true), &metav1.LabelSelector{MatchLabels: map[string]string{"mine": "yes"}}
@@ -392,5 +403,30 @@ func TestNoExtraPods(t *testing.T) {
 		}
 		waitFor(c, "j", batchv1.JobComplete)
 		controllertest.Want(c, "pods", len(podsOf(c, "j", func(*corev1.Pod) bool { return true })), 5)
+	})
+}
+
+// TestFailedJobWaitsForPods: a Job that fails is not Failed before its pods have ended.
+func TestFailedJobWaitsForPods(t *testing.T) {
+	t.Parallel()
+	controllertest.Both(t, func(c *controllertest.Cluster) {
+		controllertest.Create(c, jobs, job("j", 2, 2, func(s *batchv1.JobSpec) {
+			s.BackoffLimit, s.Template.Spec.NodeName = new(int32(0)), "somewhere" // so that pods get a grace period
+		}))
+		pods := waitForPods(c, "j", 2)
+		end(c, pods[0], 1, wellBefore(c))
+		waitFor(c, "j", batchv1.JobFailureTarget)
+		c.Until("the other pod is counted", func() bool {
+			j, _ := controllertest.Get[*batchv1.Job](c, jobs, "j")
+			return counts(j) == "active 0 ready 0 terminating 1 succeeded 0 failed 2"
+		})
+		j, _ := controllertest.Get[*batchv1.Job](c, jobs, "j")
+		controllertest.Want(c, "conditions", len(j.Status.Conditions), 1)
+		now := int64(0)
+		if _, err := c.Delete(c.Context(), controllertest.At(client.Pods, pods[1].Name), metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+			c.Fatal(err)
+		}
+		j = waitFor(c, "j", batchv1.JobFailed)
+		controllertest.Want(c, "counts", counts(j), "active 0 ready 0 terminating 0 succeeded 0 failed 2")
 	})
 }
