@@ -9,6 +9,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
@@ -64,7 +65,50 @@ func TestEvictionUsesDisruptionBudget(t *testing.T) {
 	}) {
 		t.Errorf("the fields written by the eviction have no owner: %+v", budget.ManagedFields)
 	}
-	refused(t, evict("b"), "The disruption budget web needs 1 healthy pods and has 2 currently")
+	refused(t, evict("b"), "The disruption budget web does not allow evicting pods currently")
+}
+
+// TestEvictionMarksPod: an eviction sets the condition DisruptionTarget before it deletes the pod.
+func TestEvictionMarksPod(t *testing.T) {
+	c := kubernetes.NewForConfigOrDie(apiservertest.New(t).AdminConfig)
+	if _, err := c.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	runningPod(t, c, "a")
+	pods := c.CoreV1().Pods("default")
+	pod, err := pods.Patch(t.Context(), "a", types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/keep"]}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	evict := func(opts *metav1.DeleteOptions) error {
+		return c.PolicyV1().Evictions("default").Evict(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "default"}, DeleteOptions: opts})
+	}
+	at := func(version string) *metav1.DeleteOptions {
+		return &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &version}}
+	}
+	if err := evict(&metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+		t.Error(err)
+	}
+	if err := evict(at("1")); !apierrors.IsConflict(err) {
+		t.Errorf("another version: got %v, want a conflict", err)
+	}
+	if err := evict(&metav1.DeleteOptions{IgnoreStoreReadErrorWithClusterBreakingPotential: new(true)}); !apierrors.IsInvalid(err) ||
+		!strings.Contains(err.Error(), "can not be set for pod eviction, try after removing the option") {
+		t.Errorf("an option for broken objects: got %v", err)
+	}
+	if now, err := pods.Get(t.Context(), "a", metav1.GetOptions{}); err != nil || now.ResourceVersion != pod.ResourceVersion {
+		t.Errorf("%v: the pod has changed: %+v", err, now)
+	}
+	if err := evict(at(pod.ResourceVersion)); err != nil {
+		t.Fatal(err)
+	}
+	pod, err = pods.Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil || pod.DeletionTimestamp == nil || !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "EvictionByEvictionAPI" &&
+			c.Message == "Eviction API: evicting" && !c.LastTransitionTime.IsZero()
+	}) {
+		t.Errorf("%v: got %+v", err, pod)
+	}
 }
 
 func refused(t *testing.T, err error, why string) {

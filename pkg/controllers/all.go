@@ -25,6 +25,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/controllers/gc"
 	"github.com/minikctl/minikctl/pkg/controllers/namespace"
 	"github.com/minikctl/minikctl/pkg/controllers/node"
+	"github.com/minikctl/minikctl/pkg/controllers/policy"
 	"github.com/minikctl/minikctl/pkg/controllers/quota"
 	"github.com/minikctl/minikctl/pkg/controllers/rbac"
 	"github.com/minikctl/minikctl/pkg/controllers/serviceaccount"
@@ -51,6 +52,8 @@ var All = []controller.Controller{
 	{Account: "node-controller", Component: "node-controller", New: node.NodeLifecycle},
 	{Account: "node-controller", Component: "taint-eviction-controller", New: node.TaintEviction},
 	{Account: "pod-garbage-collector", Component: "pod-garbage-collector", New: node.PodGC},
+	{Account: "disruption-controller", Component: "disruption-controller", EventSource: "controllermanager", New: policy.Disruption},
+	{Account: "disruption-controller", Component: "disruption-controller", New: policy.StaleDisruption},
 	{Account: "resourcequota-controller", Component: "resourcequota-controller", New: quota.ResourceQuota},
 	{Account: "pvc-protection-controller", Component: "pvc-protection-controller", New: storage.PVCProtection},
 	{Account: "pv-protection-controller", Component: "pv-protection-controller", New: storage.PVProtection},
@@ -90,7 +93,7 @@ func run(ctx context.Context, cfg Config, list []controller.Controller) error {
 	custom := controller.NewCustomKinds(cfg.Caches, cfg.Clock)
 	for _, c := range list {
 		cl := cfg.Client(c.Account)
-		events := client.NewRecorder(cl, cfg.Clock, cfg.Source, c.Component, "")
+		events := client.NewRecorder(cl, cfg.Clock, cfg.Source, cmp.Or(c.EventSource, c.Component), "")
 		loops = append(loops, c.New(controller.Env{
 			Client: cl, Caches: cfg.Caches, Events: events, Clock: cfg.Clock, Source: cfg.Source, RootCA: cfg.RootCA, Authority: cfg.Authority,
 			Token:     cfg.Token,

@@ -19,9 +19,10 @@ import (
 
 // Controller is one entry in the list of controllers.
 type Controller struct {
-	Account   string // the service account in kube-system that the controller acts as
-	Component string // the source of its Events
-	New       func(Env) reconcile.Loop
+	Account     string // the service account in kube-system that the controller acts as
+	Component   string // its name in Kubernetes, and the source of its Events
+	EventSource string // the source of its Events where Kubernetes has another one; "": Component
+	New         func(Env) reconcile.Loop
 }
 
 // These are the numbers of workers of a Loop. A write waits until the store commits its batch, and a batch holds all

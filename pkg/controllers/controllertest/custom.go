@@ -15,8 +15,16 @@ var (
 	Shops  = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "shops"}  // kind Shop, cluster-scoped
 )
 
-// Define creates a CustomResourceDefinition and waits until it is established.
-func (c *Cluster) Define(kind string, resource schema.GroupVersionResource, scope apiextensionsv1.ResourceScope) {
+// Scale gives the kind of a definition the scale subresource, with the replicas in spec.replicas.
+func Scale(crd *apiextensionsv1.CustomResourceDefinition) {
+	crd.Spec.Versions[0].Subresources = &apiextensionsv1.CustomResourceSubresources{
+		Scale: &apiextensionsv1.CustomResourceSubresourceScale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas"}}
+}
+
+// Define creates a CustomResourceDefinition, as the options change it, and waits until it is established.
+func (c *Cluster) Define(kind string, resource schema.GroupVersionResource, scope apiextensionsv1.ResourceScope,
+	options ...func(*apiextensionsv1.CustomResourceDefinition),
+) {
 	c.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: resource.GroupResource().String()}}
 	crd.Spec.Group, crd.Spec.Scope = resource.Group, scope
@@ -24,6 +32,9 @@ func (c *Cluster) Define(kind string, resource schema.GroupVersionResource, scop
 	keep := true
 	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: resource.Version, Served: true, Storage: true,
 		Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &keep}}}}
+	for _, change := range options {
+		change(crd)
+	}
 	Create(c, controller.CustomResourceDefinitions, crd)
 	c.Until(kind+" established", func() bool {
 		crd, _ := Get[*apiextensionsv1.CustomResourceDefinition](c, controller.CustomResourceDefinitions, "/"+crd.Name)

@@ -42,7 +42,7 @@ func bind(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
 	if err := w.validate(ctx, a); err != nil {
 		return Result{}, err
 	}
-	err := w.editStored(ctx, func(obj objects.Object) error { return w.assign(obj.(*corev1.Pod), b) })
+	_, err := w.editStored(ctx, func(obj objects.Object) error { return w.assign(obj.(*corev1.Pod), b) })
 	if err != nil {
 		return Result{}, err
 	}

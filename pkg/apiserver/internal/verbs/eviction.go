@@ -3,6 +3,9 @@ package verbs
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -13,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -37,6 +41,10 @@ func evict(ctx context.Context, w *write, obj runtime.Object) (Result, error) {
 	}
 	if ev.Name != w.req.Name {
 		return Result{}, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
+	}
+	if o := ev.DeleteOptions; o != nil && o.IgnoreStoreReadErrorWithClusterBreakingPotential != nil && *o.IgnoreStoreReadErrorWithClusterBreakingPotential {
+		return Result{}, apierrors.NewInvalid(schema.GroupKind{Group: policyv1.GroupName, Kind: "Eviction"}, ev.Name, field.ErrorList{field.Invalid(
+			field.NewPath("deleteOptions", "ignoreStoreReadErrorWithClusterBreakingPotential"), true, "can not be set for pod eviction, try after removing the option")})
 	}
 	w.sub = ev
 	if err := w.validate(ctx, w.admission(stage.Create, ev, nil)); err != nil {
@@ -104,7 +112,7 @@ func (w *write) evictOnce(ctx context.Context, opts *metav1.DeleteOptions) (Resu
 	return w.deletePod(ctx, pod, opts, false)
 }
 
-// deletePod deletes the pod; with exact only if it has not changed.
+// deletePod sets the pod's condition DisruptionTarget and deletes the pod; with exact only if it has not changed.
 func (w *write) deletePod(ctx context.Context, pod *corev1.Pod, opts *metav1.DeleteOptions, exact bool) (Result, error) {
 	opts = opts.DeepCopy()
 	if exact && !hasVersionPrecondition(opts) {
@@ -113,10 +121,55 @@ func (w *write) deletePod(ctx context.Context, pod *corev1.Pod, opts *metav1.Del
 		}
 		opts.Preconditions.ResourceVersion = &pod.ResourceVersion
 	}
+	if !w.dry {
+		if err := w.markEvicted(ctx, opts); err != nil {
+			return Result{}, err
+		}
+	}
 	if _, err := w.delete(ctx, opts); err != nil {
 		return Result{}, err
 	}
 	return statusSuccess(), nil
+}
+
+// markEvicted sets the condition DisruptionTarget of the pod. A precondition of the deletion on the version then has the new one.
+func (w *write) markEvicted(ctx context.Context, opts *metav1.DeleteOptions) error {
+	req := *w.req
+	req.Subresource = "status"
+	p := &write{Engine: w.Engine, table: w.table, req: &req, began: w.began}
+	edit := func(obj objects.Object) error {
+		if err := w.checkPreconditions(opts.Preconditions, obj); err != nil {
+			return err
+		}
+		setPodCondition(obj.(*corev1.Pod), corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+			Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting", LastTransitionTime: metav1.NewTime(w.config.Clock.Now().Truncate(time.Second))})
+		return nil
+	}
+	marked, err := p.editStored(ctx, edit)
+	if apierrors.IsConflict(err) { // the cache may be older than the version that the client knows
+		if err := w.Engine.cache.Fresh(ctx); err != nil {
+			return w.status(err)
+		}
+		marked, err = p.editStored(ctx, edit)
+	}
+	if err != nil || !hasVersionPrecondition(opts) {
+		return err
+	}
+	opts.Preconditions.ResourceVersion = new(strconv.FormatUint(uint64(marked.Revision), 10))
+	return nil
+}
+
+// setPodCondition adds or replaces a condition. One with the same status keeps its transition time.
+func setPodCondition(p *corev1.Pod, c corev1.PodCondition) {
+	i := slices.IndexFunc(p.Status.Conditions, func(old corev1.PodCondition) bool { return old.Type == c.Type })
+	if i < 0 {
+		p.Status.Conditions = append(p.Status.Conditions, c)
+		return
+	}
+	if old := p.Status.Conditions[i]; old.Status == c.Status {
+		c.LastTransitionTime = old.LastTransitionTime
+	}
+	p.Status.Conditions[i] = c
 }
 
 // budgetsOf returns the disruption budgets that select the pod. An empty selector selects all pods.
@@ -164,13 +217,14 @@ func (w *write) recordDisruption(ctx context.Context, budget, pod string) error 
 	req.Resource, req.Name, req.Subresource = t.r, budget, "status"
 	req.Version, req.Manager = nil, serverManager // the evicting client does not write the budget
 	b := &write{Engine: w.Engine, table: t, req: &req, dry: w.dry, began: w.began}
-	return b.editStored(ctx, func(obj objects.Object) error {
+	_, err = b.editStored(ctx, func(obj objects.Object) error {
 		old := obj.DeepCopyObject().(objects.Object)
 		if err := w.takeDisruption(obj.(*policyv1.PodDisruptionBudget), pod); err != nil {
 			return err
 		}
 		return b.track(old, obj)
 	})
+	return err
 }
 
 func (w *write) takeDisruption(b *policyv1.PodDisruptionBudget, pod string) error {
@@ -184,7 +238,7 @@ func (w *write) takeDisruption(b *policyv1.PodDisruptionBudget, pod string) erro
 	case len(s.DisruptedPods) > maxDisrupted:
 		return apierrors.NewForbidden(forbidden, b.Name, fmt.Errorf("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
 	case s.DisruptionsAllowed == 0:
-		return budgetViolated(0, fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, s.DesiredHealthy, s.CurrentHealthy))
+		return budgetViolated(0, refusal(b))
 	}
 	now := metav1.NewTime(w.config.Clock.Now())
 	s.DisruptionsAllowed--
@@ -197,6 +251,22 @@ func (w *write) takeDisruption(b *policyv1.PodDisruptionBudget, pod string) erro
 	}
 	s.DisruptedPods[pod] = now
 	return nil
+}
+
+// refusal says why a budget allows no disruption. The counts of a budget whose sync has failed are not current.
+func refusal(b *policyv1.PodDisruptionBudget) string {
+	s := &b.Status
+	c := meta.FindStatusCondition(s.Conditions, policyv1.DisruptionAllowedCondition)
+	explained := c != nil && c.Status == metav1.ConditionFalse && c.Message != ""
+	switch {
+	case explained && c.Reason == policyv1.SyncFailedReason:
+		return fmt.Sprintf("The disruption budget %s does not allow evicting pods currently because it failed sync: %s", b.Name, c.Message)
+	case s.CurrentHealthy <= s.DesiredHealthy:
+		return fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, s.DesiredHealthy, s.CurrentHealthy)
+	case explained:
+		return fmt.Sprintf("The disruption budget %s does not allow evicting pods currently (%s): %s", b.Name, c.Reason, c.Message)
+	}
+	return fmt.Sprintf("The disruption budget %s does not allow evicting pods currently", b.Name)
 }
 
 func budgetInProcess(budget string) error {

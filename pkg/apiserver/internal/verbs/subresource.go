@@ -106,29 +106,29 @@ func (w *write) modifyThrough(ctx context.Context, s subresource, c change) (Res
 }
 
 // editStored stores the request's object as f changes it, without the admission, the preparation and the managedFields of an
-// update. f receives a copy; its error ends the edit.
-func (w *write) editStored(ctx context.Context, f func(obj objects.Object) error) error {
+// update, and returns it as stored. f receives a copy; its error ends the edit.
+func (w *write) editStored(ctx context.Context, f func(obj objects.Object) error) (*cache.Item, error) {
 	for {
 		item, err := w.current(ctx, w.table, w.req.key())
 		if err != nil {
-			return err
+			return nil, err
 		}
 		item, old, err := item.Opened()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		obj := old.DeepCopyObject().(objects.Object)
 		if err := f(obj); err != nil {
-			return err
+			return nil, err
 		}
-		_, err = w.commit(ctx, obj, item)
+		kept, err := w.commit(ctx, obj, item)
 		if errors.Is(retryOnConflict(err), errRetry) && ctx.Err() == nil {
 			if err := w.Engine.cache.Fresh(ctx); err != nil {
-				return w.status(err)
+				return nil, w.status(err)
 			}
 			continue
 		}
-		return w.status(err)
+		return kept, w.status(err)
 	}
 }
 
