@@ -38,6 +38,7 @@ import (
 var All = []controller.Controller{
 	{Account: "deployment-controller", Component: "deployment-controller", New: apps.Deployment},
 	{Account: "replicaset-controller", Component: "replicaset-controller", New: apps.ReplicaSet},
+	{Account: "replication-controller", Component: "replication-controller", New: apps.ReplicationController},
 	{Account: "job-controller", Component: "job-controller", New: batch.Job},
 	{Account: "job-controller", Component: "job-controller", New: batch.JobOrphans},
 	{Account: "cronjob-controller", Component: "cronjob-controller", New: batch.CronJob},

@@ -1,4 +1,4 @@
-// Package apps holds the controllers of the API group apps.
+// Package apps holds the controllers of the API group apps, and the one of ReplicationControllers, which is that of ReplicaSets.
 package apps
 
 import (
@@ -54,14 +54,7 @@ func (r *deployment) adopters(ch client.Change[*appsv1.ReplicaSet]) []objects.Ke
 	if ch.Deleted() || metav1.GetControllerOfNoCopy(ch.New) != nil {
 		return nil
 	}
-	var keys []objects.Key
-	for _, d := range r.deployments.List(ch.New.Namespace, nil) {
-		selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
-		if err == nil && !selector.Empty() && selector.Matches(labels.Set(ch.New.Labels)) {
-			keys = append(keys, objects.Key{Namespace: d.Namespace, Name: d.Name})
-		}
-	}
-	return keys
+	return adopters(r.deployments, ch.New, func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector })
 }
 
 // waiting maps a pod that has ended to its deployment if its strategy is Recreate: it waits until the old pods have ended.

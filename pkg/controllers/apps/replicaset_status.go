@@ -13,7 +13,6 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/controllers/controller"
-	"github.com/minikctl/minikctl/pkg/objects"
 )
 
 // replicaSetStatus returns the status of a set, and the time until a ready pod becomes available, 0 if there is none.
@@ -70,17 +69,15 @@ func isReplicaFailure(c appsv1.ReplicaSetCondition) bool {
 	return c.Type == appsv1.ReplicaSetReplicaFailure
 }
 
-func (r *replicaSet) writeStatus(ctx context.Context, set *appsv1.ReplicaSet, status appsv1.ReplicaSetStatus) error {
-	if equality.Semantic.DeepEqual(set.Status, status) {
+func (r replicas[T]) writeStatus(ctx context.Context, obj T, status appsv1.ReplicaSetStatus) error {
+	next := r.withStatus(obj, status)
+	if equality.Semantic.DeepEqual(r.view(obj).Status, r.view(next).Status) {
 		return nil
 	}
-	next := set.DeepCopy()
-	next.Status = status
-	t := client.In(client.ReplicaSets, objects.Key{Namespace: set.Namespace, Name: set.Name}).Sub("status")
-	out, err := r.client.Update(ctx, t, next, metav1.UpdateOptions{})
+	out, err := r.client.Update(ctx, client.In(r.sets.Resource(), controller.KeyOf(obj)).Sub("status"), next, metav1.UpdateOptions{})
 	if err != nil {
 		return err
 	}
-	r.sets.Put(out.(*appsv1.ReplicaSet))
+	r.sets.Put(out.(T))
 	return nil
 }

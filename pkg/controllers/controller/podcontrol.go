@@ -1,0 +1,100 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// PodControl creates and deletes the pods of one controller's objects. It records Events about the owner, and makes the cache show
+// each change before the watch delivers it, so that the next sync counts right. It is safe for concurrent use.
+type PodControl struct {
+	Client client.Client
+	Events *client.Recorder
+	Pods   *client.Cache[*corev1.Pod]
+}
+
+// Create creates a pod of owner. In a namespace that is being deleted it does nothing: all creates fail there, and owner is deleted
+// soon.
+func (c PodControl) Create(ctx context.Context, owner objects.Object, pod *corev1.Pod) error {
+	out, err := c.Client.Create(ctx, client.Target{Resource: client.Pods, Namespace: owner.GetNamespace()}, pod, metav1.CreateOptions{})
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil
+	case err != nil:
+		c.Events.Event(ctx, owner, corev1.EventTypeWarning, "FailedCreate", fmt.Sprintf("Error creating: %v", err))
+		return err
+	}
+	created := out.(*corev1.Pod)
+	c.Pods.Put(created)
+	c.Events.Event(ctx, owner, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: "+created.Name)
+	return nil
+}
+
+// Delete deletes a pod of owner. A pod that is already gone is no error.
+func (c PodControl) Delete(ctx context.Context, owner objects.Object, pod *corev1.Pod) error {
+	opts := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
+	out, err := c.Client.Delete(ctx, client.In(client.Pods, KeyOf(pod)), opts)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		c.Pods.Drop(pod)
+		return nil
+	case err != nil:
+		c.Events.Event(ctx, owner, corev1.EventTypeWarning, "FailedDelete", fmt.Sprintf("Error deleting: %v", err))
+		return err
+	}
+	if last, ok := out.(*corev1.Pod); ok && !isRemoved(last) {
+		c.Pods.Put(last)
+	} else {
+		c.Pods.Drop(pod)
+	}
+	c.Events.Event(ctx, owner, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: "+pod.Name)
+	return nil
+}
+
+// isRemoved reports whether the response to a delete is the last state of a pod that no longer exists.
+func isRemoved(p *corev1.Pod) bool {
+	ended := p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds == 0
+	return p.DeletionTimestamp != nil && len(p.Finalizers) == 0 && ended
+}
+
+// DeleteAll deletes pods of owner at the same time. It returns one of the errors: most likely the others are equal.
+func (c PodControl) DeleteAll(ctx context.Context, owner objects.Object, pods []*corev1.Pod) error {
+	return inParallel(len(pods), func(i int) error { return c.Delete(ctx, owner, pods[i]) })
+}
+
+// SlowStart calls create with 0 to n-1 in batches of 1, 2, 4, … parallel calls. It stops after a batch with an error and returns it:
+// most likely all would fail.
+func SlowStart(n int, create func(i int) error) error {
+	for done, batch := 0, min(1, n); batch > 0; batch = min(2*batch, n-done) {
+		first := done
+		if err := inParallel(batch, func(i int) error { return create(first + i) }); err != nil {
+			return err
+		}
+		done += batch
+	}
+	return nil
+}
+
+// inParallel calls do with 0 to n-1 at the same time. It returns the first error in that order.
+func inParallel(n int, do func(i int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = do(i) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
