@@ -26,12 +26,12 @@ type batches struct {
 	clock clock.Clock
 
 	mu         sync.Mutex
-	unfinished map[types.UID]int    // the pods of a Job that have not ended
-	waiting    map[objects.Key]bool // Jobs that are synced at the end of the period
+	unfinished map[types.UID]int        // the pods of a Job that have not ended
+	waiting    map[objects.Key][]uint64 // Jobs that are synced at the end of their period, with the revisions of the changes
 }
 
 func newBatches(clk clock.Clock) *batches {
-	return &batches{clock: clk, unfinished: map[types.UID]int{}, waiting: map[objects.Key]bool{}}
+	return &batches{clock: clk, unfinished: map[types.UID]int{}, waiting: map[objects.Key][]uint64{}}
 }
 
 // pods enqueues the Jobs whose pods change.
@@ -86,19 +86,28 @@ func (b *batches) add(namespace string, ref *metav1.OwnerReference, revision uin
 	}
 }
 
+// maxRevisions bounds the changes that are named as causes of a sync. The first ones are kept.
+const maxRevisions = 16
+
 // later enqueues a Job at the end of the period that its first change begins.
 func (b *batches) later(key objects.Key, revision uint64, enqueue reconcile.Enqueue) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.waiting[key] {
+	causes, waits := b.waiting[key]
+	if len(causes) < maxRevisions {
+		b.waiting[key] = append(causes, revision)
+	}
+	if waits {
 		return
 	}
-	b.waiting[key] = true
 	b.clock.AfterFunc(batchPeriod, func() {
 		b.mu.Lock()
+		causes := b.waiting[key]
 		delete(b.waiting, key)
 		b.mu.Unlock()
-		enqueue(key, revision)
+		for _, revision := range causes {
+			enqueue(key, revision)
+		}
 	})
 }
 

@@ -100,6 +100,9 @@ func conditions(j *batchv1.Job) []string {
 // counts returns the numbers of a Job's status.
 func counts(j *batchv1.Job) string {
 	s := j.Status
+	if s.Ready == nil {
+		return "no status yet"
+	}
 	text := fmt.Sprintf("active %d ready %d terminating %d succeeded %d failed %d", s.Active, *s.Ready, *s.Terminating, s.Succeeded, s.Failed)
 	if s.CompletedIndexes != "" {
 		text += " completed " + s.CompletedIndexes
@@ -428,5 +431,21 @@ func TestFailedJobWaitsForPods(t *testing.T) {
 		}
 		j = waitFor(c, "j", batchv1.JobFailed)
 		controllertest.Want(c, "counts", counts(j), "active 0 ready 0 terminating 0 succeeded 0 failed 2")
+	})
+}
+
+// TestRefusedPods: pods that are not admitted are an event, and are tried again.
+func TestRefusedPods(t *testing.T) {
+	t.Parallel()
+	controllertest.Both(t, func(c *controllertest.Cluster) {
+		controllertest.Create(c, jobs, job("j", 3, 3, func(s *batchv1.JobSpec) { s.Template.Spec.ServiceAccountName = "later" }))
+		refused := `FailedCreate: Error creating: pods "j-" is forbidden: error looking up service account default/later: serviceaccount "later" not found`
+		c.Until("event", func() bool { return slices.Contains(c.EventsOf("j"), refused) })
+		c.Until("status", func() bool {
+			j, _ := controllertest.Get[*batchv1.Job](c, jobs, "j")
+			return counts(j) == "active 0 ready 0 terminating 0 succeeded 0 failed 0"
+		})
+		controllertest.Create(c, client.ServiceAccounts, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "later", Namespace: "default"}})
+		waitForPods(c, "j", 3)
 	})
 }
