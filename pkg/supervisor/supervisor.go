@@ -247,6 +247,8 @@ func (s *supervisor) do(conn *wire.Conn, req *wire.Request, files []*os.File) (w
 		return wire.Reply{}, s.join(conn, req, files)
 	case wire.Resize:
 		return wire.Reply{}, s.resize(req.ID, req.Size)
+	case wire.Measure:
+		return wire.Reply{Usage: s.measure(req.IDs)}, nil
 	case wire.Shutdown:
 		return wire.Reply{}, s.endAll(req.Grace)
 	}

@@ -19,6 +19,7 @@ const (
 	// ended, or when the given input has and the container's stays open for the next. It ends with the connection.
 	Join     Op = "join"
 	Resize   Op = "resize" // of a container's terminal
+	Measure  Op = "measure"
 	Shutdown Op = "shutdown"
 )
 
@@ -26,6 +27,7 @@ const (
 type Request struct {
 	Op    Op
 	ID    string        `json:",omitempty"` // the container; for Stop, Remove, Exec, Join, Resize
+	IDs   []string      `json:",omitempty"` // the containers, for Measure
 	Spec  *Spec         `json:",omitempty"` // for Start
 	Grace time.Duration `json:",omitempty"` // for Stop
 	Exec  *Command      `json:",omitempty"`
@@ -43,6 +45,15 @@ type Reply struct {
 	Code   string  `json:",omitempty"` // the kind of the error, for errors.Is
 	Status *Status `json:",omitempty"`
 	Exit   int     `json:",omitempty"` // code of Exec
+
+	Usage map[string]Usage `json:",omitempty"` // of Measure: of the running containers by ID
+}
+
+// Usage is what the processes of a container have used until a time.
+type Usage struct {
+	At     time.Time
+	CPU    time.Duration // since the start. It may decrease where the machine has no cgroups, when a process ends
+	Memory int64         // resident, in bytes
 }
 
 // Event is one message of the reply to Attach.
