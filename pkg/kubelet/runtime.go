@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Runtime runs pods and their containers. It stores enough on disk that a new Runtime over the same root lists those of
@@ -62,6 +64,20 @@ type HealthChecker interface {
 	// Ready, and its Ready condition shows the error's text. Healthy does not block; the runtime announces a new result
 	// through Changed.
 	Healthy() error
+}
+
+// Meter is implemented by runtimes that can measure what containers use.
+type Meter interface {
+	// Usage returns what the running containers of pods use. The pods are from Pods, with their current annotations. It leaves out
+	// containers whose usage is unknown, and may block for a second.
+	Usage(ctx context.Context, pods []Pod) (map[ContainerID]Usage, error)
+}
+
+// Usage is what a container used in the window that ended at Time.
+type Usage struct {
+	Time      time.Time
+	Window    time.Duration
+	Resources corev1.ResourceList // cpu and memory, or one of them
 }
 
 // Feature is a property of a runtime's containers that depends on the machine. The node shows each as a condition.

@@ -19,9 +19,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/metrics"
 )
 
-// Server serves logs, exec, attach, port-forward and the list of pods for the nodes of a host, over HTTPS. Its clients are
+// Server serves logs, exec, attach, port-forward, the list of pods and what they use for the nodes of a host, over HTTPS. Its clients are
 // the API server, on behalf of users, and administrators.
 type Server struct {
 	Port int32 // of the listener
@@ -68,6 +69,8 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	mux.HandleFunc("GET /pods", s.pods)
+	mux.HandleFunc("GET "+metrics.ReportedPods, s.usageOfPods)
+	mux.HandleFunc("GET "+metrics.ReportedNodes, s.usageOfNodes)
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.logs)
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		mux.HandleFunc(method+" /exec/{namespace}/{pod}/{container}", s.exec)

@@ -45,7 +45,8 @@ type Host struct {
 	root   string
 	clock  clock.Clock
 	pool   *addr.Pool // nil: no addresses
-	probe  string     // an address that no pod has, to try whether pods can have addresses
+	meter  meter
+	probe  string // an address that no pod has, to try whether pods can have addresses
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the link has ended
 

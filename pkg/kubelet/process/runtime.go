@@ -31,6 +31,7 @@ var (
 	_ kubelet.Describer = (*Runtime)(nil)
 
 	_ kubelet.HealthChecker = (*Runtime)(nil)
+	_ kubelet.Meter         = (*Runtime)(nil)
 )
 
 // ErrNoPod means that a pod was not started.

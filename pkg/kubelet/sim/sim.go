@@ -8,6 +8,8 @@
 //	minikctl.dev/sim-exit-code: "1"      its exit code; default: 0
 //	minikctl.dev/sim-exit-after.NAME     the same for the container NAME alone
 //	minikctl.dev/sim-exit-code.NAME
+//	kwok.x-k8s.io/usage-cpu: 100m        what each container uses, for the metrics of the pod; .NAME as above
+//	kwok.x-k8s.io/usage-memory: 20Mi
 //
 // A container that is stopped before ends with code 143 (SIGTERM).
 package sim
@@ -69,7 +71,10 @@ func New(clk clock.Clock, src *clock.Source) kubelet.Runtime { return NewCluster
 // Close implements kubelet.Nodes. The pods of simulated nodes end with their Cluster.
 func (c *Cluster) Close() error { return nil }
 
-var _ kubelet.Runtime = (*node)(nil)
+var (
+	_ kubelet.Runtime = (*node)(nil)
+	_ kubelet.Meter   = (*node)(nil)
+)
 
 type node struct {
 	cluster *Cluster
