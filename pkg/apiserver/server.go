@@ -43,6 +43,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/metrics"
 	"github.com/minikctl/minikctl/pkg/store"
 	"github.com/minikctl/minikctl/pkg/store/backup"
 )
@@ -145,7 +146,7 @@ func New(cfg Config) (_ *Server, err error) {
 
 // build makes the parts of the server.
 func (s *Server) build(cfg Config) error {
-	s.rows = rows.New(slices.Concat(cfg.Resources, virtual.Rows(), []objects.Resource{corrupt.Row()}))
+	s.rows = rows.New(slices.Concat(cfg.Resources, virtual.Rows(), metrics.Rows(), []objects.Resource{corrupt.Row()}))
 	var err error
 	s.virtual, err = virtual.New(virtual.Config{Dir: cfg.TraceDir, Bytes: cfg.TraceBytes, Clock: cfg.Clock, Source: cfg.Source})
 	if err != nil {

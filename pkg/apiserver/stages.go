@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"net/url"
 	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -22,10 +23,12 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/reviews"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/usage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/metrics"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
@@ -52,12 +55,24 @@ func (s *Server) newEngine(cfg Config) error {
 			minikctl.CorruptObjects.GroupResource(): corrupt.New(func() []*cache.Corrupt {
 				return s.engine.Corrupt()
 			}),
+			metrics.Pods.GroupResource():  s.usage(usage.Pods),
+			metrics.Nodes.GroupResource(): s.usage(usage.Nodes),
 		},
 		Token: func(ctx context.Context, account objects.Key, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 			return s.issuer.Request(ctx, account, request) // newAuthn makes the issuer
 		},
 	})
 	return err
+}
+
+// usage returns a backend of metrics.k8s.io.
+func (s *Server) usage(of func(usage.Config) verbs.Backend) verbs.Backend {
+	return of(usage.Config{
+		Reader: func() stage.Reader { return s.engine.Reader() }, Clock: s.clock,
+		Fetch: func(ctx context.Context, nodes []string, path string, query url.Values) []metrics.Report {
+			return s.kubelets.Reports(ctx, nodes, path, query)
+		},
+	})
 }
 
 // newAuthn makes the issuer of ServiceAccount tokens and the authenticators, which read through the engine.

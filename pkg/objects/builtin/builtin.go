@@ -18,6 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/core"
 	"github.com/minikctl/minikctl/pkg/objects/discovery"
 	"github.com/minikctl/minikctl/pkg/objects/flowcontrol"
+	"github.com/minikctl/minikctl/pkg/objects/metrics"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 	"github.com/minikctl/minikctl/pkg/objects/networking"
 	"github.com/minikctl/minikctl/pkg/objects/node"
@@ -52,6 +53,7 @@ var Groups = []*objects.Group{
 	&resource.Group,
 	&flowcontrol.Group,
 	{Name: "extensions", Priority: 1000}, // no release of Kubernetes serves it any more
+	&metrics.Group,
 	&minikctl.Group,
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/discovery"
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/metrics"
 )
 
 // automanaged is the label of the APIServices that the server manages itself: those of builtin versions from its start,
@@ -32,9 +33,12 @@ type apiServices struct {
 	changes  uint64                // the number of changes of APIServices after its last run
 }
 
-// versions returns the versions that have an APIService, sorted.
+// versions returns the versions that have an APIService, sorted. The group of metrics has none, so that a metrics server can be
+// installed, which then serves the group: its installer creates the APIService.
 func (b *Bootstrap) versions() []schema.GroupVersion {
-	all := slices.DeleteFunc(b.config.Versions(), func(gv schema.GroupVersion) bool { return gv.Group == discovery.Registration })
+	all := slices.DeleteFunc(b.config.Versions(), func(gv schema.GroupVersion) bool {
+		return gv.Group == discovery.Registration || gv.Group == metrics.Group.Name
+	})
 	slices.SortFunc(all, func(x, y schema.GroupVersion) int { return strings.Compare(x.String(), y.String()) })
 	return all
 }

@@ -6,10 +6,12 @@ import (
 	"net/http"
 
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	metricsapi "github.com/minikctl/minikctl/pkg/objects/metrics"
 )
 
-// Documents returns a transport for libraries that read discovery and OpenAPI in the server's process. Its requests
-// have the user u and need no seat. It serves no paths of resources.
+// Documents returns a transport for libraries that read discovery, OpenAPI and metrics in the server's process. Its requests
+// have the user u and need no seat. Of the resources it serves those of extension servers and of metrics.k8s.io.
 func (s *Handler) Documents(u user.Info) http.RoundTripper {
 	as := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -17,18 +19,32 @@ func (s *Handler) Documents(u user.Info) http.RoundTripper {
 			next.ServeHTTP(w, r)
 		})
 	}
-	return documents{chain(s.routes(), []filter{s.begin, s.recover, s.deadline, as})}
+	return documents{s, chain(s.routes(), []filter{s.begin, s.recover, s.deadline, as})}
 }
 
 // documents serves requests without a connection.
-type documents struct{ handler http.Handler }
+type documents struct {
+	server  *Handler
+	handler http.Handler
+}
+
+// serves reports whether a path is served. An extension server may serve the metrics, and is part of neither the rows nor the direct
+// client.
+func (d documents) serves(r *http.Request) bool {
+	a := parseAddress(r.Method, r.URL)
+	if !a.resourceful || a.group == metricsapi.Group.Name {
+		return true
+	}
+	serve, err := d.server.config.Extensions.Find(r.Context(), a.gvr().GroupVersion())
+	return err == nil && serve != nil
+}
 
 func (d documents) RoundTrip(r *http.Request) (*http.Response, error) {
 	a := &memoryResponse{header: http.Header{}}
-	if parseAddress(r.Method, r.URL).resourceful {
-		http.NotFound(a, r)
-	} else {
+	if d.serves(r) {
 		d.handler.ServeHTTP(a, r)
+	} else {
+		http.NotFound(a, r)
 	}
 	return &http.Response{
 		Status: http.StatusText(a.code), StatusCode: a.code, Proto: r.Proto, ProtoMajor: r.ProtoMajor, ProtoMinor: r.ProtoMinor,
