@@ -13,11 +13,13 @@ import (
 	"sync"
 
 	clientdiscovery "k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/controllers/admission"
 	"github.com/minikctl/minikctl/pkg/controllers/apps"
+	"github.com/minikctl/minikctl/pkg/controllers/autoscaling"
 	"github.com/minikctl/minikctl/pkg/controllers/batch"
 	"github.com/minikctl/minikctl/pkg/controllers/certificates"
 	"github.com/minikctl/minikctl/pkg/controllers/controller"
@@ -55,6 +57,7 @@ var All = []controller.Controller{
 	{Account: "pod-garbage-collector", Component: "pod-garbage-collector", New: node.PodGC},
 	{Account: "disruption-controller", Component: "disruption-controller", EventSource: "controllermanager", New: policy.Disruption},
 	{Account: "disruption-controller", Component: "disruption-controller", New: policy.StaleDisruption},
+	{Account: "horizontal-pod-autoscaler", Component: "horizontal-pod-autoscaler", New: autoscaling.HorizontalPodAutoscaler},
 	{Account: "resourcequota-controller", Component: "resourcequota-controller", New: quota.ResourceQuota},
 	{Account: "pvc-protection-controller", Component: "pvc-protection-controller", New: storage.PVCProtection},
 	{Account: "pv-protection-controller", Component: "pv-protection-controller", New: storage.PVProtection},
@@ -80,8 +83,8 @@ type Config struct {
 	// Token returns the tokens for Secrets. With nil, Secrets get none: only the API server's process has the signing key.
 	Token controller.TokenFor
 
-	// Discovery returns a discovery client that acts as a service account in kube-system.
-	Discovery func(account string) (clientdiscovery.DiscoveryInterface, error)
+	// REST returns a configuration that acts as a service account in kube-system. It needs to reach what controller.Env.REST says.
+	REST func(account string) (*rest.Config, error)
 }
 
 // Run runs all controllers until ctx ends. It returns when they have finished the reconciles that they had begun.
@@ -98,7 +101,8 @@ func run(ctx context.Context, cfg Config, list []controller.Controller) error {
 		loops = append(loops, c.New(controller.Env{
 			Client: cl, Caches: cfg.Caches, Events: events, Clock: cfg.Clock, Source: cfg.Source, RootCA: cfg.RootCA, Authority: cfg.Authority,
 			Token:     cfg.Token,
-			Discovery: func() (clientdiscovery.DiscoveryInterface, error) { return cfg.Discovery(c.Account) },
+			Discovery: func() (clientdiscovery.DiscoveryInterface, error) { return discover(cfg, c.Account) },
+			REST:      func() (*rest.Config, error) { return cfg.REST(c.Account) },
 			Custom:    custom,
 		}))
 		running.Go(func() {
@@ -120,4 +124,13 @@ func run(ctx context.Context, cfg Config, list []controller.Controller) error {
 	}
 	running.Wait()
 	return cmp.Or(failed...)
+}
+
+// discover returns a discovery client that acts as a service account.
+func discover(cfg Config, account string) (clientdiscovery.DiscoveryInterface, error) {
+	as, err := cfg.REST(account)
+	if err != nil {
+		return nil, err
+	}
+	return clientdiscovery.NewDiscoveryClientForConfig(as)
 }

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -37,8 +36,8 @@ import (
 type api interface {
 	// client returns a client that acts as a user of these groups. agent names the part.
 	client(name, agent string, groups ...string) (client.Client, error)
-	// describe returns a discovery client that acts as the same user as client.
-	describe(name, agent string, groups ...string) (discovery.DiscoveryInterface, error)
+	// rest returns a configuration that acts as the same user as client, for discovery, OpenAPI and metrics.
+	rest(name, agent string, groups ...string) *rest.Config
 	// authority returns the cluster's CA certificates, PEM.
 	authority() []byte
 	// signer returns the cluster's certificate authority; empty when the API server is in another process.
@@ -73,9 +72,9 @@ func (l local) client(name, agent string, groups ...string) (client.Client, erro
 	return l.server.Client(&user.DefaultInfo{Name: name, Groups: append(slices.Clone(groups), user.AllAuthenticated)}, agent), nil
 }
 
-func (l local) describe(name, agent string, groups ...string) (discovery.DiscoveryInterface, error) {
+func (l local) rest(name, agent string, groups ...string) *rest.Config {
 	as := &user.DefaultInfo{Name: name, Groups: append(slices.Clone(groups), user.AllAuthenticated)}
-	return discovery.NewDiscoveryClientForConfig(&rest.Config{Host: "http://localhost", UserAgent: agent, Transport: l.server.Documents(as), QPS: -1})
+	return &rest.Config{Host: "http://localhost", UserAgent: agent, Transport: l.server.Documents(as), QPS: -1}
 }
 
 func (l local) authority() []byte { return l.keys.CA() }
@@ -223,10 +222,10 @@ func (r remote) client(name, agent string, groups ...string) (client.Client, err
 	return client.HTTP(r.as(name, groups), agent)
 }
 
-func (r remote) describe(name, agent string, groups ...string) (discovery.DiscoveryInterface, error) {
+func (r remote) rest(name, agent string, groups ...string) *rest.Config {
 	cfg := r.as(name, groups)
-	cfg.UserAgent = agent
-	return discovery.NewDiscoveryClientForConfig(cfg)
+	cfg.UserAgent, cfg.QPS = agent, -1
+	return cfg
 }
 
 func (r remote) as(name string, groups []string) *rest.Config {
@@ -282,9 +281,7 @@ func (d *Daemon) addControllers(context.Context) error {
 			return controllers.Run(ctx, controllers.Config{
 				Client: func(name string) client.Client { return clients[name] },
 				Caches: caches, Clock: d.clock, Source: d.source, RootCA: d.api.authority(), Authority: d.api.signer(), Token: d.api.tokens(),
-				Discovery: func(account string) (discovery.DiscoveryInterface, error) {
-					return d.api.describe(name(account), account, groups...)
-				},
+				REST: func(account string) (*rest.Config, error) { return d.api.rest(name(account), account, groups...), nil },
 			})
 		})})
 	return nil

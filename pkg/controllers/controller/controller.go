@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
@@ -46,6 +47,10 @@ type Env struct {
 
 	// Discovery returns a discovery client that acts as the controller's service account.
 	Discovery func() (discovery.DiscoveryInterface, error)
+
+	// REST returns a configuration for the clients of metrics, which acts as the controller's service account. In the API server's
+	// process it reaches discovery, OpenAPI, and the resources of extension servers and of metrics.k8s.io.
+	REST func() (*rest.Config, error)
 
 	Custom *CustomKinds // shared by all controllers
 }

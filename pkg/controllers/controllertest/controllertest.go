@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
@@ -50,14 +49,20 @@ func Start(t testing.TB, clk clock.Clock) *Cluster {
 		info := &user.DefaultInfo{Name: "system:" + name, Groups: append(groups, user.AllAuthenticated)}
 		return env.Server.Client(info, name[strings.LastIndex(name, ":")+1:])
 	}
-	return run(t, env, clk, as, func(name string) (discovery.DiscoveryInterface, error) {
+	return run(t, env, clk, as, func(name string) (*rest.Config, error) {
 		info := &user.DefaultInfo{Name: "system:serviceaccount:kube-system:" + name, Groups: []string{user.AllAuthenticated}}
-		return discovery.NewDiscoveryClientForConfig(&rest.Config{Host: "http://localhost", Transport: env.Server.Documents(info), QPS: -1})
+		return &rest.Config{Host: "http://localhost", Transport: env.Server.Documents(info), QPS: -1}, nil
 	})
 }
 
-// StartRemote is Start with controllers that reach the server over HTTP.
+// StartRemote is Start with controllers that reach the server over HTTP, on the machine's clock.
 func StartRemote(t testing.TB) *Cluster {
+	t.Helper()
+	return StartRemoteOn(t, clock.Real())
+}
+
+// StartRemoteOn is StartRemote on another clock.
+func StartRemoteOn(t testing.TB, clk clock.Clock) *Cluster {
 	t.Helper()
 	env := apiservertest.New(t)
 	as := func(name string, _ ...string) client.Client {
@@ -67,9 +72,7 @@ func StartRemote(t testing.TB) *Cluster {
 		}
 		return c
 	}
-	return run(t, env, clock.Real(), as, func(string) (discovery.DiscoveryInterface, error) {
-		return discovery.NewDiscoveryClientForConfig(env.AdminConfig)
-	})
+	return run(t, env, clk, as, func(string) (*rest.Config, error) { return env.AdminConfig, nil })
 }
 
 // Both runs a test with the controllers in the server's process, and once more with the controllers in another.
@@ -78,9 +81,9 @@ func Both(t *testing.T, test func(c *Cluster)) {
 	t.Run("over HTTP", func(t *testing.T) { test(StartRemote(t)) })
 }
 
-// run runs the controllers of env. as returns a client of the user system:NAME, discover its discovery client.
+// run runs the controllers of env. as returns a client of the user system:NAME, config its configuration.
 func run(t testing.TB, env *apiservertest.Env, clk clock.Clock, as func(name string, groups ...string) client.Client,
-	discover func(name string) (discovery.DiscoveryInterface, error),
+	config func(name string) (*rest.Config, error),
 ) *Cluster {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -95,7 +98,7 @@ func run(t testing.TB, env *apiservertest.Env, clk clock.Clock, as func(name str
 			},
 			Caches: caches, Clock: clk, Source: clock.NewSource(1), RootCA: []byte(RootCA),
 			Authority: controller.Authority{Cert: cert, Key: key}, Token: env.Server.SecretToken,
-			Discovery: discover,
+			REST: config,
 		})
 	}()
 	go func() { ended <- caches.Run(ctx) }()
