@@ -200,7 +200,7 @@ func (r *cronJob) removeJob(ctx context.Context, c *batchv1.CronJob, j *batchv1.
 	return true
 }
 
-// newJob returns the Job of a start time. Its name follows from the time, so that it is not created twice.
+// newJob returns the Job of a start time. Its name contains the time, so that it is not created twice.
 func newJob(c *batchv1.CronJob, due time.Time) (*batchv1.Job, error) {
 	zone := time.UTC
 	if c.Spec.TimeZone != nil {

@@ -56,7 +56,7 @@ func (r *job) account(ctx context.Context, s *jobSync) error {
 	return releaseErr
 }
 
-// setCounts sets the counts of pods in the status that are no sums over time.
+// setCounts sets the status's numbers of active, ready and terminating pods.
 func (s *jobSync) setCounts() {
 	status := &s.job.Status
 	same := status.Active == s.active && status.Ready != nil && *status.Ready == s.ready &&
@@ -168,8 +168,8 @@ func (s *jobSync) setIndexes() {
 	}
 }
 
-// announceEnd adds the condition that says that the Job will end, FailureTarget or SuccessCriteriaMet. s.end becomes the final
-// condition, Failed or Complete.
+// announceEnd adds the interim condition of the end, FailureTarget or SuccessCriteriaMet. s.end becomes the final condition, Failed or
+// Complete.
 func (s *jobSync) announceEnd() {
 	if s.end == nil {
 		return

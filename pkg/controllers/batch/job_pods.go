@@ -67,7 +67,7 @@ func (s *jobSync) wantedPods() int {
 }
 
 // surplus returns at least n active pods to delete: in an Indexed Job first those without a valid index, and all but one of those
-// with the same index, then those that have come least far.
+// with the same index, then those that RankActive sorts first.
 func (s *jobSync) surplus(n int) []*corev1.Pod {
 	rest := slices.Clone(s.activePods)
 	var out []*corev1.Pod
