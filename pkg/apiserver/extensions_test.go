@@ -13,19 +13,15 @@ import (
 	"fmt"
 	"io"
 	"math/big"
-	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
@@ -139,46 +135,6 @@ func TestExtensionConditions(t *testing.T) {
 	}
 	if _, body := do(t, e, "GET", "/apis", ""); strings.Contains(body, "example.org") {
 		t.Error("discovery still has it")
-	}
-}
-
-// TestExtensionOfPods connects to the pod that the extension's Service selects, without EndpointSlices.
-func TestExtensionOfPods(t *testing.T) {
-	e := apiservertest.New(t)
-	x := newThings(t, e, "example.org")
-	host, text, err := net.SplitHostPort(x.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	number, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	label := map[string]string{"app": "things"}
-	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "things"}, Spec: corev1.ServiceSpec{Selector: label,
-		Ports: []corev1.ServicePort{{Port: 443, TargetPort: intstr.FromString("https")}}}}
-	if _, err := x.cs.CoreV1().Services("default").Create(t.Context(), svc, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	x.register(t, 1000, 15)
-	x.expect(t, "False", "EndpointsNotFound", "")
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	if _, err := x.cs.CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "things", Labels: label}, Spec: corev1.PodSpec{
-		Containers: []corev1.Container{{Name: "c", Image: "x", Ports: []corev1.ContainerPort{{Name: "https", ContainerPort: int32(number)}}}}}}
-	if pod, err = x.cs.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	pod.Status.PodIP, pod.Status.PodIPs = host, []corev1.PodIP{{IP: host}}
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	if _, err := x.cs.CoreV1().Pods("default").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	x.expect(t, "True", "Passed", "")
-	if resp, body := do(t, e, "GET", thingsPath, ""); resp.StatusCode != http.StatusOK {
-		t.Errorf("%s: %s", resp.Status, body)
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -68,6 +69,12 @@ func newHooks(t *testing.T) *hooks {
 		_ = json.NewEncoder(w).Encode(reviewv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: res})
 	}))
 	h.server.TLS = &tls.Config{Certificates: []tls.Certificate{selfSigned(t)}}
+	l, err := net.Listen("tcp", "127.77.0.2:0") // in the range of pods, so that an EndpointSlice may have it
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = h.server.Listener.Close()
+	h.server.Listener = l
 	h.server.StartTLS()
 	t.Cleanup(func() {
 		h.server.CloseClientConnections()
@@ -83,7 +90,7 @@ func selfSigned(t *testing.T) tls.Certificate {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "hooks"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"hooks.default.svc"}, IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(127, 77, 0, 2)}, DNSNames: []string{"hooks.default.svc"}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -337,30 +344,34 @@ func TestWebhookOfService(t *testing.T) {
 	if err := create(); err == nil || err.Error() != failed+`services "hooks" not found` {
 		t.Errorf("without a service: %v", err)
 	}
-	_, port, _ := net.SplitHostPort(strings.TrimPrefix(h.server.URL, "https://"))
-	number, _ := strconv.Atoi(port)
+	host, port, _ := net.SplitHostPort(strings.TrimPrefix(h.server.URL, "https://"))
+	number, _ := strconv.Atoi(port) //nolint:staticcheck // new(int32(number)) uses it
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "hooks"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "hooks"},
 		Ports: []corev1.ServicePort{{Port: 443, TargetPort: intstr.FromString("https")}}}}
 	if _, err := c.CoreV1().Services("default").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := create(); err == nil || err.Error() != failed+`no endpoints available for service "hooks"` {
-		t.Errorf("without pods: %v", err)
+		t.Errorf("without endpoints: %v", err)
 	}
-	_, _ = c.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "hooks", Labels: map[string]string{"app": "hooks"}}, Spec: corev1.PodSpec{
-		Containers: []corev1.Container{{Name: "c", Image: "x", Ports: []corev1.ContainerPort{{Name: "https", ContainerPort: int32(number)}}}}}}
-	pod, err := c.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "hooks", Labels: map[string]string{discoveryv1.LabelServiceName: "hooks"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: new(""), Port: new(int32(number))}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{host}, Conditions: discoveryv1.EndpointConditions{Ready: new(false)}}},
+	}
+	slice, err := c.DiscoveryV1().EndpointSlices("default").Create(t.Context(), slice, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod.Status.PodIP, pod.Status.PodIPs = "127.0.0.1", []corev1.PodIP{{IP: "127.0.0.1"}}
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	if _, err := c.CoreV1().Pods("default").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+	if err := create(); err == nil || err.Error() != failed+`no endpoints available for service "hooks"` {
+		t.Errorf("without a ready endpoint: %v", err)
+	}
+	slice.Endpoints[0].Conditions.Ready = new(true)
+	if _, err := c.DiscoveryV1().EndpointSlices("default").Update(t.Context(), slice, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := create(); err == nil || err.Error() != `admission webhook "s.example.com" denied the request: by service` {
-		t.Errorf("by the pod: %v", err)
+		t.Errorf("by the endpoint: %v", err)
 	}
 	if n := h.calls("/hook"); n != 1 {
 		t.Error(fmt.Sprint(n, " calls"))

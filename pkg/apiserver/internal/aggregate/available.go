@@ -42,7 +42,7 @@ const (
 	unknown = apiregistrationv1.ConditionUnknown
 )
 
-// endpointsNotFound is the reason for a Service without endpoints and ready pods.
+// endpointsNotFound is the reason for a Service without EndpointSlices.
 const endpointsNotFound = "EndpointsNotFound"
 
 // checkService returns the condition of an extension whose Service is missing or has no endpoints or port; nil if it has all.
@@ -67,9 +67,6 @@ func (e *extension) checkService(ctx context.Context) *apiregistrationv1.APIServ
 	case err != nil:
 		return outcome(unknown, "EndpointsAccessError", "service/%s in %q cannot be checked due to: %v", key.Name, key.Namespace, err)
 	case len(slices) == 0:
-		if pods, err := backend.OfPods(ctx, reader, s, at); err == nil && len(pods) > 0 {
-			return nil // no controller writes endpoints
-		}
 		return outcome(no, endpointsNotFound, "cannot find endpointslices for service/%s in %q", key.Name, key.Namespace)
 	case !anyReady(slices, at.Name):
 		return outcome(no, "MissingEndpoints", "endpointslices for service/%s in %q have no addresses with port name %q", key.Name, key.Namespace, at.Name)

@@ -11,9 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -21,7 +19,6 @@ import (
 
 var (
 	services = schema.GroupResource{Resource: "services"}
-	pods     = schema.GroupResource{Resource: "pods"}
 	slicesGR = schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"}
 )
 
@@ -44,8 +41,7 @@ func Dial(ctx context.Context, r stage.Reader, service objects.Key, port int32) 
 	return nil, err
 }
 
-// resolve returns the addresses of a Service's endpoints, at least one. Without EndpointSlices they are those of the pods
-// that the Service selects.
+// resolve returns the addresses of a Service's ready endpoints, at least one.
 func resolve(ctx context.Context, r stage.Reader, key objects.Key, port int32) ([]string, error) {
 	obj, err := r.Get(ctx, services, key)
 	if err != nil {
@@ -62,12 +58,11 @@ func resolve(ctx context.Context, r stage.Reader, key objects.Key, port int32) (
 	if at == nil {
 		return nil, fmt.Errorf("no service port %d found for service %q", port, key.Name)
 	}
-	for _, find := range []func(context.Context, stage.Reader, *corev1.Service, *corev1.ServicePort) ([]string, error){ofSlices, OfPods} {
-		if addresses, err := find(ctx, r, service, at); err != nil || len(addresses) > 0 {
-			return addresses, err
-		}
+	addresses, err := ofSlices(ctx, r, service, at)
+	if err == nil && len(addresses) == 0 {
+		err = fmt.Errorf("no endpoints available for service %q", key.Name)
 	}
-	return nil, fmt.Errorf("no endpoints available for service %q", key.Name)
+	return addresses, err
 }
 
 // Port returns the port of a Service that has that number; nil when there is none.
@@ -118,54 +113,4 @@ func ofSlices(ctx context.Context, r stage.Reader, s *corev1.Service, at *corev1
 		}
 	}
 	return out, err
-}
-
-// OfPods returns the addresses of the ready pods that a Service selects, for Services without EndpointSlices.
-func OfPods(ctx context.Context, r stage.Reader, s *corev1.Service, at *corev1.ServicePort) ([]string, error) {
-	if len(s.Spec.Selector) == 0 {
-		return nil, nil
-	}
-	all, err := r.List(ctx, pods, s.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	selector := labels.SelectorFromSet(s.Spec.Selector)
-	for _, obj := range all {
-		pod, ok := obj.(*corev1.Pod)
-		if !ok || pod.DeletionTimestamp != nil || pod.Status.PodIP == "" || !selector.Matches(labels.Set(pod.Labels)) || !ready(pod) {
-			continue
-		}
-		if port := targetPort(pod, at); port > 0 {
-			out = append(out, net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(port))))
-		}
-	}
-	return out, nil
-}
-
-func ready(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-// targetPort returns the port of a pod to which a Service's port leads; 0 when it has none.
-func targetPort(pod *corev1.Pod, at *corev1.ServicePort) int32 {
-	switch {
-	case at.TargetPort.Type == intstr.String:
-		for _, c := range pod.Spec.Containers {
-			for _, p := range c.Ports {
-				if p.Name == at.TargetPort.StrVal {
-					return p.ContainerPort
-				}
-			}
-		}
-		return 0
-	case at.TargetPort.IntVal != 0:
-		return at.TargetPort.IntVal
-	}
-	return at.Port
 }
