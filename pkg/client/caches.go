@@ -23,7 +23,7 @@ import (
 // resource's cache adds it; Run fills all of them. A cache that is added during Run is filled at once.
 type Caches struct {
 	client Client
-	clock  clock.Clock
+	clock  clock.Clock // the cluster's
 
 	mu      sync.Mutex
 	locals  map[selection]*local
@@ -40,7 +40,7 @@ type selection struct {
 
 // NewCaches returns an empty set over c.
 func NewCaches(c Client, clk clock.Clock) *Caches {
-	return &Caches{client: c, clock: clock.Machine(clk), locals: map[selection]*local{}}
+	return &Caches{client: c, clock: clk, locals: map[selection]*local{}}
 }
 
 // Client returns the client that fills the caches.
@@ -114,11 +114,14 @@ func (s *Caches) ReplicaSets() *Cache[*appsv1.ReplicaSet] {
 
 // Run fills the caches and keeps them current until ctx ends. It returns when all their watches have ended.
 func (s *Caches) Run(ctx context.Context) error {
+	ctx, work := clock.Begin(ctx, s.clock, "caches")
 	s.mu.Lock()
 	s.start = func(l *local) {
 		ctx, cancel := context.WithCancel(ctx)
 		l.stop = cancel
+		ctx, work := clock.Begin(ctx, s.clock, "cache of "+l.resource.Resource)
 		s.running.Go(func() {
+			defer work.End()
 			defer cancel()
 			s.keep(ctx, l)
 		})
@@ -127,6 +130,7 @@ func (s *Caches) Run(ctx context.Context) error {
 		s.start(l)
 	}
 	s.mu.Unlock()
+	work.End()
 	<-ctx.Done()
 	s.mu.Lock()
 	s.start = nil
@@ -159,9 +163,10 @@ func (s *Caches) WaitSynced(ctx context.Context) error {
 // first retry is immediate, the next ones have backoff.
 func (s *Caches) keep(ctx context.Context, l *local) {
 	const first, last = 50 * time.Millisecond, 5 * time.Second
+	machine := clock.Machine(s.clock)
 	listed := false
 	for pause := time.Duration(0); ctx.Err() == nil; {
-		began := s.clock.Now()
+		began := machine.Now()
 		var err error
 		if listed {
 			err = l.follow(ctx, s.client)
@@ -184,10 +189,10 @@ func (s *Caches) keep(ctx context.Context, l *local) {
 			}
 			slog.Log(ctx, level, "watch broken, trying again", "resource", l.resource.Resource, "err", err, "pause", pause)
 		}
-		if s.clock.Since(began) > last {
+		if machine.Since(began) > last {
 			pause = 0
 		}
-		if clock.Sleep(ctx, s.clock, pause) != nil {
+		if clock.Sleep(ctx, machine, pause) != nil {
 			return
 		}
 		pause = min(max(first, 2*pause), last)

@@ -34,6 +34,7 @@ type Recorder struct {
 	instance  string
 
 	queue      *pendingEvents
+	work       *clock.Work // a unit for each event that is queued or being written
 	dropped    atomic.Uint64
 	last       atomic.Int64 // the time in the newest event's name
 	correlator *record.EventCorrelator
@@ -52,7 +53,7 @@ const (
 func NewRecorder(c Client, clk clock.Clock, src *clock.Source, component, instance string) *Recorder {
 	return &Recorder{
 		client: c, clock: clk, machine: clock.Machine(clk), source: src, component: component, instance: instance,
-		queue: newPendingEvents(), correlator: record.NewEventCorrelator(clk), series: map[seriesKey]*eventsv1.Event{},
+		queue: newPendingEvents(), work: clock.NewWork(clk, "events of "+component), correlator: record.NewEventCorrelator(clk), series: map[seriesKey]*eventsv1.Event{},
 	}
 }
 
@@ -93,7 +94,9 @@ func (r *Recorder) Dropped() uint64 { return r.dropped.Load() }
 
 func (r *Recorder) add(ctx context.Context, p pending) {
 	p.report = trace.From(ctx)
+	r.work.Add(1)
 	if !r.queue.add(p) {
+		r.work.Add(-1)
 		r.dropped.Add(1)
 	}
 }
@@ -127,18 +130,26 @@ func refTo(obj objects.Object) corev1.ObjectReference {
 
 // Run writes events until ctx ends. It does not write those that are queued then.
 func (r *Recorder) Run(ctx context.Context) error {
-	tick := r.clock.NewTicker(seriesLength)
-	defer tick.Stop()
+	defer r.work.End()
+	due := make(chan struct{}, 1)
+	tick := r.clock.AfterFunc(seriesLength, func() {
+		r.work.Add(1)
+		due <- struct{}{}
+	})
+	defer func() { tick.Stop() }()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C():
+		case <-due:
 			r.finishSeries(ctx)
+			tick.Reset(seriesLength)
+			r.work.Add(-1)
 		case <-r.queue.ready:
 			p := r.queue.take()
 			began := r.machine.Now()
 			r.record(trace.With(ctx, p.report.Causes...), p)
+			r.work.Add(-1)
 			if clock.Sleep(ctx, r.machine, min(r.machine.Since(began), maxPause)) != nil {
 				return nil
 			}

@@ -38,10 +38,21 @@ func Machine(c Clock) Clock {
 	return c
 }
 
-// Sleep waits for d on c. It returns ctx's error when ctx ends first.
+// At returns the time of a cluster's clock at a moment of machine time.
+func At(c Clock, machine time.Time) time.Time {
+	if over, ok := c.(interface{ at(time.Time) time.Time }); ok {
+		return over.at(machine)
+	}
+	return machine
+}
+
+// Sleep waits for d on c. It returns ctx's error when ctx ends first. On a Manual clock, the Work that ctx carries is idle meanwhile.
 func Sleep(ctx context.Context, c Clock, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
+	}
+	if m, ok := c.(*Manual); ok {
+		return m.sleep(ctx, d)
 	}
 	t := c.NewTimer(d)
 	defer t.Stop()

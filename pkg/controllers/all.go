@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 
 	clientdiscovery "k8s.io/client-go/discovery"
@@ -91,8 +92,10 @@ type Config struct {
 func Run(ctx context.Context, cfg Config) error { return run(ctx, cfg, All) }
 
 func run(ctx context.Context, cfg Config, list []controller.Controller) error {
+	ctx, work := clock.Begin(ctx, cfg.Clock, "start of the controllers")
+	defer work.End()
 	var loops []reconcile.Loop
-	var running sync.WaitGroup
+	var running, subscribed sync.WaitGroup
 	defer running.Wait()
 	custom := controller.NewCustomKinds(cfg.Caches, cfg.Clock)
 	for _, c := range list {
@@ -116,12 +119,16 @@ func run(ctx context.Context, cfg Config, list []controller.Controller) error {
 	}
 	failed := make([]error, len(loops))
 	for i, l := range loops {
+		subscribed.Add(1)
+		l.Sources = append(slices.Clip(l.Sources), func(context.Context, reconcile.Enqueue) { subscribed.Done() })
 		running.Go(func() {
 			if err := l.Run(ctx, cfg.Clock); err != nil {
 				failed[i] = fmt.Errorf("controller %s: %w", l.Name, err)
 			}
 		})
 	}
+	subscribed.Wait()
+	work.End()
 	running.Wait()
 	return cmp.Or(failed...)
 }

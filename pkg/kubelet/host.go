@@ -118,11 +118,19 @@ func nodeOf(pod *corev1.Pod) []string {
 
 // Run syncs the pods of the host's kubelets, writes their statuses, and renews the nodes' Leases, until ctx ends.
 func (h *Host) Run(ctx context.Context) error {
-	var wg sync.WaitGroup
-	pods := reconcile.Loop{Name: "kubelet", Workers: podWorkers, Reconcile: h.syncKey, Sources: []reconcile.Source{h.podSource}}
-	post := reconcile.Loop{Name: "podstatus", Workers: postWorkers, Reconcile: h.syncStatus, Sources: []reconcile.Source{h.statusSource}}
+	ctx, work := clock.Begin(ctx, h.Clock, "start of the kubelets")
+	defer work.End()
+	var wg, subscribed sync.WaitGroup
+	subscribed.Add(2)
+	last := func(context.Context, reconcile.Enqueue) { subscribed.Done() }
+	pods := reconcile.Loop{Name: "kubelet", Workers: podWorkers, Reconcile: h.syncKey, Sources: []reconcile.Source{h.podSource, last}}
+	post := reconcile.Loop{Name: "podstatus", Workers: postWorkers, Reconcile: h.syncStatus, Sources: []reconcile.Source{h.statusSource, last}}
 	wg.Go(func() { h.heartbeat(ctx) })
 	wg.Go(func() { _ = post.Run(ctx, h.Clock) }) // it only returns nil
+	wg.Go(func() {
+		subscribed.Wait()
+		work.End()
+	})
 	err := pods.Run(ctx, h.Clock)
 	wg.Wait()
 	for _, w := range h.allWorkers() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -100,6 +101,8 @@ func New(cfg Config) (*Kubelet, error) {
 // Run registers the node and runs its pods until ctx ends. The containers keep running: the next kubelet of the node,
 // with the same runtime, adopts them.
 func (k *Kubelet) Run(ctx context.Context) error {
+	ctx, work := clock.Begin(ctx, k.host.Clock, "kubelet")
+	defer work.End()
 	var recording sync.WaitGroup
 	defer recording.Wait()
 	record := func(r *client.Recorder) {
@@ -121,20 +124,33 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
+	pending := func() bool { return false }
+	if r, ok := k.runtime.(changes); ok {
+		pending = r.HasChanges
+	}
 	for {
 		retry := k.observe(ctx)
 		k.reportReady(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-retry:
-		case _, open := <-k.runtime.Changed():
-			if !open {
-				return fmt.Errorf("kubelet %s: the runtime has ended", k.Name)
+		ended := false
+		work.Idle(pending, func() {
+			select {
+			case <-ctx.Done():
+			case <-retry:
+			case _, open := <-k.runtime.Changed():
+				ended = !open
 			}
+		})
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case ended:
+			return fmt.Errorf("kubelet %s: the runtime has ended", k.Name)
 		}
 	}
 }
+
+// A Runtime of simulated containers implements changes: it reports whether its pods have changed since the last listing.
+type changes interface{ HasChanges() bool }
 
 func (h *Host) add(k *Kubelet) {
 	h.mu.Lock()
@@ -196,8 +212,11 @@ func (k *Kubelet) list(ctx context.Context) ([]objects.Key, error) {
 	next := make(map[types.UID]Pod, len(pods))
 	var changed []objects.Key
 	for _, pod := range pods {
-		next[pod.UID] = pod
 		old, ok := k.seen[pod.UID]
+		if !k.Tier.Simulated {
+			k.useClusterTime(pod, old)
+		}
+		next[pod.UID] = pod
 		if !ok {
 			k.host.addRuntimePod(pod.key(), runtimePod{pod.UID, k})
 		}
@@ -213,6 +232,26 @@ func (k *Kubelet) list(ctx context.Context) ([]objects.Key, error) {
 	}
 	k.seen = next
 	return changed, nil
+}
+
+// useClusterTime replaces the machine times of a pod's containers by the cluster's. Those that old has stay as they are.
+func (k *Kubelet) useClusterTime(pod, old Pod) {
+	for i := range pod.Containers {
+		c := &pod.Containers[i]
+		j := slices.IndexFunc(old.Containers, func(o Container) bool { return o.ID == c.ID })
+		if j >= 0 {
+			c.Started = old.Containers[j].Started
+		} else {
+			c.Started = clock.At(k.host.Clock, c.Started)
+		}
+		switch {
+		case c.Running:
+		case j >= 0 && !old.Containers[j].Running:
+			c.Finished = old.Containers[j].Finished
+		default:
+			c.Finished = clock.At(k.host.Clock, c.Finished)
+		}
+	}
 }
 
 // relist lists the runtime again for the worker of key, and enqueues all other pods that have changed.

@@ -30,6 +30,8 @@ const (
 
 // heartbeat renews the Leases of the host's nodes at each tick, and writes overwritten conditions of their pods again.
 func (h *Host) heartbeat(ctx context.Context) {
+	ctx, work := clock.Begin(ctx, h.Clock, "heartbeat of the nodes")
+	defer work.End()
 	posted := h.Clock.Now()
 	for clock.Sleep(ctx, h.Clock, renewInterval) == nil {
 		post := h.Clock.Since(posted) >= postInterval

@@ -200,7 +200,7 @@ const (
 // true.
 func (w probeWorker) loop(ctx context.Context, pod *corev1.Pod) bool {
 	began := w.machineClock().Now()
-	delay := time.Duration(w.spec.InitialDelaySeconds)*time.Second - w.machineClock().Since(w.run.Started)
+	delay := time.Duration(w.spec.InitialDelaySeconds)*time.Second - w.clock().Since(w.run.Started)
 	if clock.Sleep(ctx, w.machineClock(), delay) != nil {
 		return false
 	}
@@ -244,7 +244,7 @@ func (w probeWorker) firstCheck(ctx context.Context, pod *corev1.Pod, limit time
 	began := w.machineClock().Now()
 	for pause := firstCheckPause; ; pause *= 2 {
 		result, text := w.check(ctx, pod)
-		if result != probe.Failure || w.machineClock().Since(began)+pause > limit || w.machineClock().Since(w.run.Started) > 2*limit {
+		if result != probe.Failure || w.machineClock().Since(began)+pause > limit || w.clock().Since(w.run.Started) > 2*limit {
 			return result, text
 		}
 		if clock.Sleep(ctx, w.machineClock(), pause) != nil {

@@ -38,6 +38,14 @@ func put[K comparable, V any](m *map[K]V, key K, value V) {
 func (s *podScope) clock() clock.Clock        { return s.kubelet.host.Clock }
 func (s *podScope) machineClock() clock.Clock { return s.kubelet.host.machineClock() }
 
+// begin returns the Work of a task of a simulated pod. A settled cluster does not wait for processes.
+func (s *podScope) begin(ctx context.Context) (context.Context, *clock.Work) {
+	if !s.simulated() {
+		return ctx, nil
+	}
+	return clock.Begin(ctx, s.clock(), "stops of simulated pods")
+}
+
 func (s *podScope) runtime() Runtime { return s.kubelet.runtime }
 
 func (s *podScope) simulated() bool { return s.kubelet.Tier.Simulated }

@@ -50,7 +50,9 @@ func (l *podLifecycle) stop(ctx context.Context, pod *corev1.Pod, seen Pod) bool
 	l.stopping = s
 	l.prober.stop()
 	l.mu.Unlock()
+	ctx, work := l.begin(ctx)
 	l.tasks.Go(func() {
+		defer work.End()
 		if !l.stopUntilDone(ctx, pod, seen, time.Duration(grace)*time.Second, first) {
 			return
 		}
@@ -144,7 +146,9 @@ func (l *podLifecycle) restart(ctx context.Context, pod *corev1.Pod, k container
 		grace = time.Duration(max(*k.grace, minGrace)) * time.Second
 	}
 	l.setBusy(k.spec.Name, corev1.ContainerStateWaiting{})
+	ctx, work := l.begin(ctx)
 	l.tasks.Go(func() {
+		defer work.End()
 		l.kill(ctx, pod, k.spec, k.container, k.message, grace, true)
 		l.endBusy(ctx, k.spec.Name)
 	})

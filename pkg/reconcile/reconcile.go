@@ -12,7 +12,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
@@ -86,7 +85,9 @@ func Map[T objects.Object](c *client.Cache[T], f func(client.Change[T]) []object
 // Every enqueues one key at once and then at each interval.
 func Every(clk clock.Clock, interval time.Duration, key objects.Key) Source {
 	return func(ctx context.Context, enqueue Enqueue) {
+		ctx, work := clock.Begin(ctx, clk, "timer of a controller")
 		go func() {
+			defer work.End()
 			for enqueue(key, 0); clock.Sleep(ctx, clk, interval) == nil; {
 				enqueue(key, 0)
 			}
@@ -97,12 +98,8 @@ func Every(clk clock.Clock, interval time.Duration, key objects.Key) Source {
 // Run runs the loop until ctx ends. It returns when its workers have finished the reconciles that they had begun. Reconcile may
 // be called before the caches of the sources have synced.
 func (l Loop) Run(ctx context.Context, clk clock.Clock) error {
-	q := &queue{
-		machine: clock.Machine(clk), states: map[objects.Key]*state{},
-		keys: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[objects.Key](5*time.Millisecond, 30*time.Second),
-			workqueue.TypedRateLimitingQueueConfig[objects.Key]{Clock: clk}),
-	}
+	q := newQueue(clk, l.Name+" keys")
+	defer q.work.End()
 	for _, source := range l.Sources {
 		source(ctx, q.enqueue)
 	}
@@ -111,7 +108,7 @@ func (l Loop) Run(ctx context.Context, clk clock.Clock) error {
 		workers.Go(func() { l.work(ctx, q) })
 	}
 	<-ctx.Done()
-	q.keys.ShutDown()
+	q.shutDown()
 	workers.Wait()
 	return nil
 }
@@ -148,102 +145,9 @@ func (l Loop) reconcileKey(ctx context.Context, q *queue, key objects.Key) {
 		slog.Log(ctx, level, "reconcile failed, retrying", "controller", l.Name, "key", key.String(), "err", err, "took", q.machine.Since(began))
 		q.retry(key, causes)
 	default:
-		q.keys.Forget(key)
+		q.failures.Forget(key)
 		if after > 0 {
-			q.keys.AddAfter(key, after)
+			q.after(key, after)
 		}
 	}
-}
-
-// queue is a workqueue that also holds the causes of its keys.
-type queue struct {
-	keys    workqueue.TypedRateLimitingInterface[objects.Key]
-	machine clock.Clock // measures reconciles and their cooldown
-
-	mu     sync.Mutex
-	states map[objects.Key]*state // of keys that are queued, being reconciled or cooling down
-}
-
-// state is the state of a key.
-type state struct {
-	causes     []uint64 // the revisions of the changes that enqueued it
-	queued     bool     // in keys
-	processing bool     // being reconciled, or cooling down
-	dirty      bool     // enqueued while processing
-}
-
-// maxCauses bounds the causes of a key. The oldest ones are dropped.
-const maxCauses = 16
-
-func (q *queue) state(key objects.Key) *state {
-	s := q.states[key]
-	if s == nil {
-		s = &state{}
-		q.states[key] = s
-	}
-	return s
-}
-
-func (q *queue) enqueue(key objects.Key, revision uint64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	s := q.state(key)
-	s.addCauses(revision)
-	if s.processing {
-		s.dirty = true
-	} else if !s.queued {
-		s.queued = true
-		q.keys.Add(key)
-	}
-}
-
-func (s *state) addCauses(revisions ...uint64) {
-	for _, r := range revisions {
-		if r != 0 {
-			s.causes = append(s.causes, r)
-		}
-	}
-	s.causes = s.causes[max(0, len(s.causes)-maxCauses):]
-}
-
-// take marks a key as processing and returns its causes.
-func (q *queue) take(key objects.Key) []uint64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	s := q.state(key)
-	causes := s.causes
-	*s = state{processing: true}
-	return causes
-}
-
-// done ends the reconcile of a key, which then cools down.
-func (q *queue) done(key objects.Key, cooldown time.Duration) {
-	q.keys.Done(key)
-	if cooldown <= 0 {
-		q.finish(key)
-		return
-	}
-	q.machine.AfterFunc(cooldown, func() { q.finish(key) })
-}
-
-// finish ends the cooldown of a key. A dirty key is queued again.
-func (q *queue) finish(key objects.Key) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	s := q.state(key)
-	s.processing = false
-	switch {
-	case s.dirty:
-		s.dirty, s.queued = false, true
-		q.keys.Add(key)
-	case len(s.causes) == 0:
-		delete(q.states, key)
-	}
-}
-
-func (q *queue) retry(key objects.Key, causes []uint64) {
-	q.mu.Lock()
-	q.state(key).addCauses(causes...)
-	q.mu.Unlock()
-	q.keys.AddRateLimited(key)
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
@@ -23,7 +24,9 @@ func (s *Scheduler) startBinding(ctx context.Context, a *attempt) {
 		s.runBinding(ctx, a)
 		return
 	}
+	ctx, work := clock.Begin(ctx, s.clock, "pods that wait for Permit plugins")
 	s.work.Go(func() {
+		defer work.End()
 		s.nominate(ctx, a)
 		status := w.wait(ctx)
 		s.waiting.remove(a.info.pod.UID)
@@ -41,7 +44,7 @@ func (s *Scheduler) startBinding(ctx context.Context, a *attempt) {
 const slowBinding = time.Second
 
 func (s *Scheduler) runBinding(ctx context.Context, a *attempt) {
-	started := s.spawn(ctx, slowBinding, func() {
+	started := s.spawn(ctx, slowBinding, func(ctx context.Context) {
 		defer a.profile.setup.bindings.Done()
 		s.bindingCycle(ctx, a)
 	})

@@ -14,6 +14,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -87,7 +88,11 @@ func (s *Scheduler) watchEvents(ctx context.Context) {
 			continue
 		}
 		s.watches[r] = watchProbing
-		s.work.Go(func() { s.probe(ctx, r, gvr, state == watchRefused) })
+		ctx, work := clock.Begin(ctx, s.clock, "API calls of the scheduler")
+		s.work.Go(func() {
+			defer work.End()
+			s.probe(ctx, r, gvr, state == watchRefused)
+		})
 	}
 }
 

@@ -38,7 +38,7 @@ func (s *Scheduler) recordFailure(ctx context.Context, a *attempt, reason, messa
 		}
 		condition.LastTransitionTime = old.LastTransitionTime
 	}
-	s.spawn(ctx, slowBinding, func() { s.patchStatus(ctx, pod, &condition, nominating) })
+	s.spawn(ctx, slowBinding, func(ctx context.Context) { s.patchStatus(ctx, pod, &condition, nominating) })
 }
 
 func conditionOf(pod *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,8 +80,9 @@ func (w *waitingPods) removePreBind(uid types.UID) {
 // waitingPod is an assumed pod that waits in Permit: it is bound once every pending plugin has allowed it. It is a
 // framework.WaitingPod.
 type waitingPod struct {
-	pod    *corev1.Pod
-	result chan *framework.Status // takes the first result; later ones are dropped
+	pod     *corev1.Pod
+	result  chan *framework.Status // takes the first result; later ones are dropped
+	decided atomic.Bool            // result has taken one, or does so next
 
 	mu      sync.Mutex
 	pending map[string]clock.Timer // by plugin: rejects the pod when it fires
@@ -110,12 +112,15 @@ func (w *waitingPod) timeOut(plugin string, timeout time.Duration) {
 // wait blocks until all plugins have allowed the pod, one has rejected it or timed out, or ctx ends.
 func (w *waitingPod) wait(ctx context.Context) *framework.Status {
 	defer w.stopTimers()
-	select {
-	case s := <-w.result:
-		return s
-	case <-ctx.Done():
-		return framework.AsStatus(ctx.Err())
-	}
+	var out *framework.Status
+	clock.WorkOf(ctx).Idle(w.decided.Load, func() {
+		select {
+		case out = <-w.result:
+		case <-ctx.Done():
+			out = framework.AsStatus(ctx.Err())
+		}
+	})
+	return out
 }
 
 func (w *waitingPod) stopTimers() {
@@ -127,6 +132,7 @@ func (w *waitingPod) stopTimers() {
 }
 
 func (w *waitingPod) finish(s *framework.Status) bool {
+	w.decided.Store(true)
 	select {
 	case w.result <- s:
 		return true

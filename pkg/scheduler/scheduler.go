@@ -137,6 +137,8 @@ func (s *Scheduler) init(ctx context.Context, conf *configv1.KubeSchedulerConfig
 
 // Run schedules until ctx ends, and returns when all binding cycles have ended and the plugins are closed.
 func (s *Scheduler) Run(ctx context.Context) error {
+	ctx, work := clock.Begin(ctx, s.clock, "scheduling loop")
+	defer work.End()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer s.stopPlugins(ctx)
@@ -159,7 +161,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer s.bridge.stop()
 	defer cancel()
 	slog.InfoContext(ctx, "scheduler ready", "profiles", len(s.setup.profiles))
-	s.loop(ctx)
+	s.loop(ctx, work)
 	return nil
 }
 
@@ -171,9 +173,8 @@ func (s *Scheduler) stopPlugins(ctx context.Context) {
 }
 
 // loop applies the notes of the inbox and schedules the next pod, and waits when there is neither.
-func (s *Scheduler) loop(ctx context.Context) {
-	flush := s.clock.NewTicker(flushEvery)
-	defer flush.Stop()
+func (s *Scheduler) loop(ctx context.Context, work *clock.Work) {
+	defer s.flushLater(ctx)()
 	s.watchEvents(ctx)
 	for ctx.Err() == nil {
 		began := s.machine.Now()
@@ -182,41 +183,55 @@ func (s *Scheduler) loop(ctx context.Context) {
 			s.attempt(ctx, p, began)
 			continue
 		}
-		s.idle(ctx, flush.C())
+		s.idle(ctx, work)
 	}
 }
 
-// idle waits for a note, the end of a backoff, or the next flush.
-func (s *Scheduler) idle(ctx context.Context, flush <-chan time.Time) {
-	var due <-chan time.Time
+// flushLater flushes the unschedulable pods at each flushEvery until the returned function is called.
+func (s *Scheduler) flushLater(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ctx, work := clock.Begin(ctx, s.clock, "flush of unschedulable pods")
+	s.work.Go(func() {
+		defer work.End()
+		for clock.Sleep(ctx, s.clock, flushEvery) == nil {
+			s.post(func(ctx context.Context) {
+				s.queue.flushUnschedulable(ctx, s.clock.Now())
+				s.watchEvents(ctx)
+			})
+		}
+	})
+	return cancel
+}
+
+// idle waits for a note or the end of a backoff.
+func (s *Scheduler) idle(ctx context.Context, work *clock.Work) {
 	if next := s.queue.next(); !next.IsZero() {
-		t := s.clock.NewTimer(next.Sub(s.clock.Now()))
+		t := s.clock.AfterFunc(next.Sub(s.clock.Now()), func() { s.post(func(context.Context) {}) })
 		defer t.Stop()
-		due = t.C()
 	}
-	select {
-	case <-ctx.Done():
-	case <-s.inbox.signal:
-	case <-due:
-	case <-flush:
-		s.queue.flushUnschedulable(ctx, s.clock.Now())
-		s.watchEvents(ctx)
-	}
+	work.Idle(s.inbox.nonEmpty.Load, func() {
+		select {
+		case <-ctx.Done():
+		case <-s.inbox.signal:
+		}
+	})
 }
 
 // spawn runs f in a goroutine. It first waits while maxAPICalls calls are in progress. f counts among them until it
 // ends, or for the duration while. spawn returns false if ctx has ended, and then does not run f.
-func (s *Scheduler) spawn(ctx context.Context, while time.Duration, f func()) bool {
+func (s *Scheduler) spawn(ctx context.Context, while time.Duration, f func(ctx context.Context)) bool {
 	select {
 	case s.apiCalls <- struct{}{}:
 	case <-ctx.Done():
 		return false
 	}
+	ctx, work := clock.Begin(ctx, s.clock, "API calls of the scheduler")
 	s.work.Go(func() {
+		defer work.End()
 		release := sync.OnceFunc(func() { <-s.apiCalls })
 		defer release()
 		defer wallClock.AfterFunc(while, release).Stop()
-		f()
+		f(ctx)
 	})
 	return true
 }

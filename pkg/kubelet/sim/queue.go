@@ -49,11 +49,15 @@ func (c *Cluster) arm() {
 	}
 	c.due = c.ends[0].at
 	// fire runs in a new goroutine, since a fake clock calls the function while it holds its lock.
-	c.timer = c.clock.AfterFunc(c.due.Sub(c.clock.Now()), func() { go c.fire() })
+	c.timer = c.clock.AfterFunc(c.due.Sub(c.clock.Now()), func() {
+		c.work.Add(1)
+		go c.fire()
+	})
 }
 
 // fire ends the containers that are due.
 func (c *Cluster) fire() {
+	defer c.work.Add(-1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.due = time.Time{}

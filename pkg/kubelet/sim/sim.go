@@ -24,6 +24,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -47,6 +48,7 @@ const jitter = 0.01
 type Cluster struct {
 	clock  clock.Clock
 	source *clock.Source
+	work   *clock.Work // a unit for each call of fire
 
 	mu    sync.Mutex
 	pool  pool
@@ -57,7 +59,7 @@ type Cluster struct {
 
 // NewCluster returns a cluster with no nodes.
 func NewCluster(clk clock.Clock, src *clock.Source) *Cluster {
-	return &Cluster{clock: clk, source: src}
+	return &Cluster{clock: clk, source: src, work: clock.NewWork(clk, "simulated containers")}
 }
 
 // Runtime implements kubelet.Nodes: it returns the runtime of a new node.
@@ -79,6 +81,7 @@ var (
 type node struct {
 	cluster *Cluster
 	changed chan struct{}
+	dirty   atomic.Bool        // changed since the last listing
 	pods    map[types.UID]*pod // guarded by cluster.mu
 }
 
@@ -96,7 +99,11 @@ var ErrRunning = errors.New("the container is running")
 // Changed implements kubelet.Runtime.
 func (n *node) Changed() <-chan struct{} { return n.changed }
 
+// HasChanges reports whether the pods have changed since the last listing.
+func (n *node) HasChanges() bool { return n.dirty.Load() }
+
 func (n *node) hint() {
+	n.dirty.Store(true)
 	select {
 	case n.changed <- struct{}{}:
 	default:
@@ -107,6 +114,7 @@ func (n *node) hint() {
 func (n *node) Pods(context.Context) ([]kubelet.Pod, error) {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
+	n.dirty.Store(false)
 	all := make([]kubelet.Pod, 0, len(n.pods))
 	for _, p := range n.pods {
 		all = append(all, p.copy())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +25,7 @@ const retryAfter = 10 * time.Second
 type loop struct {
 	name  string
 	wake  chan struct{} // has room for one
+	woken atomic.Bool   // notified since the begin of the last run
 	run   func(context.Context) error
 	pause time.Duration // between two runs: notifications in between are served by one run
 
@@ -37,6 +39,7 @@ type ownWrites struct{}
 
 // notify makes the loop run soon. It does not block.
 func (l *loop) notify() {
+	l.woken.Store(true)
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -66,6 +69,7 @@ func (l *loop) notifyAndWait(ctx context.Context) {
 
 // runOnce runs the loop's function and releases the callers that waited for it when it began.
 func (l *loop) runOnce(ctx context.Context) error {
+	l.woken.Store(false)
 	l.mu.Lock()
 	waiting := l.waiting
 	l.waiting = nil
@@ -105,7 +109,7 @@ func (b *Bootstrap) Run(ctx context.Context, access Access) error {
 	b.access = access
 	var wg sync.WaitGroup
 	for _, l := range []*loop{b.system, b.roles, b.flow, b.services, b.addresses, b.trust} {
-		wg.Go(func() { l.runUntilDone(ctx, clock.Machine(b.config.Clock)) })
+		wg.Go(func() { l.runUntilDone(ctx, b.config.Clock) })
 	}
 	wg.Wait()
 	return nil
@@ -113,7 +117,10 @@ func (b *Bootstrap) Run(ctx context.Context, access Access) error {
 
 // runUntilDone runs a loop until ctx ends.
 func (l *loop) runUntilDone(ctx context.Context, clk clock.Clock) {
-	timer := clk.NewTimer(retryAfter)
+	ctx, work := clock.Begin(ctx, clk, "defaults of the cluster: "+l.name)
+	defer work.End()
+	machine := clock.Machine(clk)
+	timer := machine.NewTimer(retryAfter)
 	timer.Stop()
 	defer timer.Stop()
 	defer l.end()
@@ -123,13 +130,17 @@ func (l *loop) runUntilDone(ctx context.Context, clk clock.Clock) {
 			timer.Reset(retryAfter)
 		}
 		if l.pause > 0 {
-			_ = clock.Sleep(ctx, clk, l.pause) // fails only when ctx has ended
+			work.Idle(l.woken.Load, func() { _ = clock.Sleep(ctx, machine, l.pause) }) // fails only when ctx has ended
 		}
-		select {
-		case <-ctx.Done():
+		work.Idle(l.woken.Load, func() {
+			select {
+			case <-ctx.Done():
+			case <-l.wake:
+			case <-timer.C():
+			}
+		})
+		if ctx.Err() != nil {
 			return
-		case <-l.wake:
-		case <-timer.C():
 		}
 	}
 }

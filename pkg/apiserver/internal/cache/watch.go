@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/utils/clock"
 
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
@@ -192,12 +192,31 @@ func (w *watcher) wait(ctx context.Context) {
 		}
 		due = w.timer.C()
 	}
-	select {
-	case <-ctx.Done():
-	case <-w.at.Ready():
-	case <-due:
+	late := false
+	wait := func() {
+		select {
+		case <-ctx.Done():
+		case <-w.at.Ready():
+		case <-due:
+			late = true
+		}
+	}
+	if work := clock.WorkOf(ctx); work != nil {
+		work.Idle(hasMore(w.at), wait)
+	} else {
+		wait()
+	}
+	if late {
 		w.timer.Reset(w.o.Bookmarks)
 		w.bookmark()
+	}
+}
+
+// hasMore returns a function that reports whether there is something to read at a place.
+func hasMore(at *place) func() bool {
+	return func() bool {
+		b, err := at.Next()
+		return b != nil || err != nil
 	}
 }
 

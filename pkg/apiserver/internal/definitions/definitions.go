@@ -82,6 +82,8 @@ func (r *Registrar) Load(ctx context.Context) error {
 // Run watches the definitions until ctx ends.
 func (r *Registrar) Run(ctx context.Context) error {
 	defer r.progress.end()
+	ctx, work := clock.Begin(ctx, r.config.Clock, "definitions of custom resources")
+	defer work.End()
 	var background sync.WaitGroup
 	defer background.Wait()
 	for _, name := range slices.Sorted(maps.Keys(r.known)) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,6 +33,7 @@ type events struct {
 	first   store.Revision // the head at the start: the times of earlier revisions are unknown
 	reached []reachedAt    // the newest revision at each check, oldest first
 	limit   int64          // bytes
+	mu      sync.Mutex     // guards reached
 }
 
 // reachedAt is the newest revision at a time.
@@ -40,25 +42,48 @@ type reachedAt struct {
 	revision store.Revision
 }
 
-// expireEvents removes old Events until ctx ends.
+// expireEvents removes old Events until ctx ends: at each expireInterval of the cluster's time, and as memory is the machine's, at each
+// boundInterval of machine time if there are too many.
 func (e *Engine) expireEvents(ctx context.Context) {
 	ev := &events{engine: e, first: e.cache.Revision(), limit: maxEventBytes}
-	next := e.config.Clock.Now().Add(expireInterval)
-	for clock.Sleep(ctx, e.config.Clock, boundInterval) == nil {
-		e.mu.RLock()
-		t := e.tables[schema.GroupResource{Resource: "events"}]
-		e.mu.RUnlock()
-		now := e.config.Clock.Now()
-		if t == nil || now.Before(next) && t.Bytes() <= ev.limit {
-			continue
+	var bound sync.WaitGroup
+	defer bound.Wait()
+	bound.Go(func() {
+		for clock.Sleep(ctx, e.machine, boundInterval) == nil {
+			if t := e.events(); t != nil && t.Bytes() > ev.limit {
+				ev.expireAndLog(ctx, t)
+			}
 		}
-		next = now.Add(expireInterval)
-		if err := ev.expire(ctx, t); err != nil && ctx.Err() == nil {
-			slog.WarnContext(ctx, "remove expired events", "err", err)
+	})
+	ctx, work := clock.Begin(ctx, e.config.Clock, "expiry of Events")
+	defer work.End()
+	for clock.Sleep(ctx, e.config.Clock, expireInterval) == nil {
+		if t := e.events(); t != nil {
+			ev.expireAndLog(ctx, t)
 		}
 	}
 }
 
+// events returns the table of the Events, nil before it is served.
+func (e *Engine) events() *table {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.tables[schema.GroupResource{Resource: "events"}]
+}
+
+func (ev *events) expireAndLog(ctx context.Context, t *table) {
+	ev.mu.Lock()
+	defer ev.mu.Unlock()
+	err := ev.expire(ctx, t)
+	if err == nil {
+		err = ev.engine.cache.Fresh(ctx) // the watches have the deletions
+	}
+	if err != nil && ctx.Err() == nil {
+		slog.WarnContext(ctx, "remove expired events", "err", err)
+	}
+}
+
+// expire removes the old Events of t. The caller holds mu.
 func (ev *events) expire(ctx context.Context, t *table) error {
 	items, err := t.All(ctx, "")
 	if err != nil {

@@ -1,0 +1,354 @@
+package clock
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Manual is a clock of cluster time that stands still until Advance moves it. It counts the Work of the cluster's parts, so that
+// Advance returns when everything that became due is done.
+//
+// Functions of AfterFunc are called one after another in the order of their times, and must not wait for the clock.
+type Manual struct {
+	machine  Clock
+	activity *activity
+	moves    chan struct{} // has an element during Advance
+
+	mu     sync.Mutex
+	now    time.Time
+	timers timers
+	last   uint64   // the sequence number of the newest timer
+	past   []moment // when the time was reached, the latest last
+	saved  func(time.Time) error
+}
+
+// moment is a cluster time and the machine time at which it was reached.
+type moment struct{ machine, cluster time.Time }
+
+// maxMoments bounds the moments that a Manual clock remembers.
+const maxMoments = 256
+
+// NewManual returns a clock that stands at start. machine is the clock of machine time.
+func NewManual(start time.Time, machine Clock) *Manual {
+	m := &Manual{machine: machine, activity: newActivity(), moves: make(chan struct{}, 1), now: start}
+	m.past = []moment{{machine.Now(), start}}
+	return m
+}
+
+// OnMove has save called with each new time before any part of the cluster can see it. An error of save ends the Advance. It must be
+// called before the clock is used.
+func (m *Manual) OnMove(save func(time.Time) error) { m.saved = save }
+
+// Machine returns the clock of machine time.
+func (m *Manual) Machine() Clock { return m.machine }
+
+// Now returns the cluster's time.
+func (m *Manual) Now() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now
+}
+
+// Since returns the time since t.
+func (m *Manual) Since(t time.Time) time.Duration { return m.Now().Sub(t) }
+
+// at returns the cluster's time at a moment of machine time.
+func (m *Manual) at(machine time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range slices.Backward(m.past) {
+		if !p.machine.After(machine) {
+			return p.cluster
+		}
+	}
+	return m.past[0].cluster
+}
+
+// settleTime bounds how long one step of Advance waits, in machine time, until the cluster is settled.
+const settleTime = 20 * time.Second
+
+// Progress is how far an Advance has come.
+type Progress struct {
+	Time  time.Time // the cluster's time
+	Steps int       // at how many times something became due
+}
+
+// NotSettledError is returned by Advance when parts of the cluster have something to do for too long.
+type NotSettledError struct {
+	At   time.Time     // the cluster's time
+	For  time.Duration // machine time
+	Busy []string      // the parts
+}
+
+// Error implements error.
+func (e *NotSettledError) Error() string {
+	busy := "parts of the cluster"
+	if len(e.Busy) > 0 {
+		busy = strings.Join(e.Busy, ", ")
+	}
+	return fmt.Sprintf("the cluster has not settled within %s at %s; still busy: %s", e.For, e.At.UTC().Format(time.RFC3339Nano), busy)
+}
+
+// Advance moves the time to the next time at which something is due, waits until the cluster has settled, and so on until to, or until
+// budget, if not 0, has passed in machine time. A time that is not after the present one only waits until the cluster has settled. Calls take turns.
+func (m *Manual) Advance(ctx context.Context, to time.Time, budget time.Duration) (Progress, error) {
+	p := Progress{Time: m.Now()}
+	select {
+	case m.moves <- struct{}{}:
+	case <-ctx.Done():
+		return p, ctx.Err()
+	}
+	defer func() { <-m.moves }()
+	began := m.machine.Now()
+	for {
+		if err := m.settle(ctx); err != nil {
+			p.Time = m.Now()
+			return p, err
+		}
+		p.Time = m.Now()
+		if !p.Time.Before(to) || budget > 0 && p.Steps > 0 && m.machine.Since(began) > budget {
+			return p, nil
+		}
+		fired, err := m.step(to)
+		if err != nil {
+			return p, err
+		}
+		if fired {
+			p.Steps++
+		}
+	}
+}
+
+// step moves the time to that of the next timers, at most to limit, and fires them. It reports whether there were any.
+func (m *Manual) step(limit time.Time) (bool, error) {
+	m.mu.Lock()
+	next := limit
+	if len(m.timers) > 0 && m.timers[0].due.Before(next) {
+		next = m.timers[0].due
+	}
+	m.mu.Unlock()
+	if m.saved != nil {
+		if err := m.saved(next); err != nil {
+			return false, fmt.Errorf("save the cluster's time: %w", err)
+		}
+	}
+	m.mu.Lock()
+	m.move(next)
+	var due []*timer
+	for len(m.timers) > 0 && !m.timers[0].due.After(m.now) {
+		due = append(due, m.pop())
+	}
+	for _, t := range due {
+		if t.work != nil {
+			t.work.Add(1) // before the goroutine that sleeps wakes up
+		}
+	}
+	m.mu.Unlock()
+	for _, t := range due {
+		t.fire(next)
+	}
+	return len(due) > 0, nil
+}
+
+// move sets the time, which never goes back. The caller holds m.mu.
+func (m *Manual) move(to time.Time) {
+	if !to.After(m.now) {
+		return
+	}
+	m.now = to
+	if len(m.past) == maxMoments {
+		m.past = append(m.past[:0], m.past[maxMoments/2:]...)
+	}
+	m.past = append(m.past, moment{m.machine.Now(), to})
+}
+
+// pop removes the first timer. A ticker's next tick takes its place. The caller holds m.mu.
+func (m *Manual) pop() *timer {
+	t := m.timers[0]
+	if t.period > 0 {
+		t.due = t.due.Add(t.period)
+		heap.Fix(&m.timers, 0)
+		return t
+	}
+	heap.Pop(&m.timers)
+	return t
+}
+
+// settle waits until the cluster has settled.
+func (m *Manual) settle(ctx context.Context) error {
+	began := m.machine.Now()
+	for tries := 0; !m.activity.settled(); tries++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if took := m.machine.Since(began); took > settleTime {
+			return &NotSettledError{m.Now(), settleTime, m.activity.busy()}
+		}
+		if tries < 16 {
+			runtime.Gosched()
+			continue
+		}
+		t := m.machine.NewTimer(100 * time.Microsecond)
+		select {
+		case <-m.activity.ended:
+		case <-t.C():
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+	return nil
+}
+
+// sleep is Sleep on a Manual clock.
+func (m *Manual) sleep(ctx context.Context, d time.Duration) error {
+	t := m.start(&timer{clock: m, c: make(chan time.Time, 1), work: WorkOf(ctx)}, d)
+	t.work.Add(-1)
+	select {
+	case <-t.c:
+		return nil
+	case <-ctx.Done():
+		if t.Stop() {
+			t.work.Add(1)
+		}
+		return ctx.Err()
+	}
+}
+
+// NewTimer, AfterFunc and the others implement Clock.
+func (m *Manual) NewTimer(d time.Duration) Timer {
+	return m.start(&timer{clock: m, c: make(chan time.Time, 1)}, d)
+}
+
+func (m *Manual) AfterFunc(d time.Duration, f func()) Timer {
+	return m.start(&timer{clock: m, f: f}, d)
+}
+
+func (m *Manual) After(d time.Duration) <-chan time.Time { return m.NewTimer(d).C() }
+
+func (m *Manual) Sleep(d time.Duration) { <-m.After(d) }
+
+func (m *Manual) Tick(d time.Duration) <-chan time.Time { return m.NewTicker(d).C() }
+
+func (m *Manual) NewTicker(d time.Duration) clock.Ticker {
+	return ticker{m.start(&timer{clock: m, c: make(chan time.Time, 1), period: d}, d)}
+}
+
+// start adds a timer, or fires it if it is due already.
+func (m *Manual) start(t *timer, d time.Duration) *timer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.schedule(t, d)
+	return t
+}
+
+// schedule is start for a caller that holds m.mu.
+func (m *Manual) schedule(t *timer, d time.Duration) {
+	m.last++
+	t.seq, t.due = m.last, m.now.Add(max(d, 0))
+	if d > 0 {
+		heap.Push(&m.timers, t)
+		return
+	}
+	m.activity.add(1)
+	now := m.now
+	go func() {
+		defer m.activity.add(-1)
+		t.fire(now)
+	}()
+}
+
+// timer is a timer or ticker of a Manual clock, or a goroutine that sleeps.
+type timer struct {
+	clock  *Manual
+	c      chan time.Time
+	f      func()
+	work   *Work         // of the goroutine that sleeps
+	period time.Duration // of a ticker
+
+	due   time.Time // guarded by clock.mu, as the others below
+	seq   uint64    // orders timers of the same time
+	index int       // in clock.timers plus one; 0: it is not waiting
+}
+
+func (t *timer) fire(now time.Time) {
+	if t.f != nil {
+		t.f()
+		return
+	}
+	select {
+	case t.c <- now:
+	default:
+	}
+}
+
+// C implements Timer.
+func (t *timer) C() <-chan time.Time { return t.c }
+
+// Stop implements Timer.
+func (t *timer) Stop() bool {
+	t.clock.mu.Lock()
+	defer t.clock.mu.Unlock()
+	return t.stop()
+}
+
+func (t *timer) stop() bool {
+	if t.index == 0 {
+		return false
+	}
+	heap.Remove(&t.clock.timers, t.index-1)
+	return true
+}
+
+// Reset implements Timer.
+func (t *timer) Reset(d time.Duration) bool {
+	t.clock.mu.Lock()
+	defer t.clock.mu.Unlock()
+	waiting := t.stop()
+	t.clock.schedule(t, d)
+	return waiting
+}
+
+type ticker struct{ *timer }
+
+// Stop implements Ticker.
+func (t ticker) Stop() { t.timer.Stop() }
+
+// timers is a heap of timers, the earliest first.
+type timers []*timer
+
+func (h timers) Len() int { return len(h) }
+
+func (h timers) Less(i, j int) bool {
+	if h[i].due.Equal(h[j].due) {
+		return h[i].seq < h[j].seq
+	}
+	return h[i].due.Before(h[j].due)
+}
+
+func (h timers) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i+1, j+1
+}
+
+func (h *timers) Push(x any) {
+	t := x.(*timer)
+	*h = append(*h, t)
+	t.index = len(*h)
+}
+
+func (h *timers) Pop() any {
+	last := len(*h) - 1
+	t := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	t.index = 0
+	return t
+}

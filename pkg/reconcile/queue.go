@@ -1,0 +1,194 @@
+package reconcile
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// queue is a workqueue that also holds the causes of its keys, and the keys that are added later.
+type queue struct {
+	keys     workqueue.TypedInterface[objects.Key]
+	failures workqueue.TypedRateLimiter[objects.Key]
+	clock    clock.Clock
+	machine  clock.Clock // measures reconciles and their cooldown
+	work     *clock.Work // a unit for each key that is queued, being reconciled or cooling down, or that is retried soon
+
+	mu     sync.Mutex
+	states map[objects.Key]*state // of keys that are queued, being reconciled or cooling down, or have causes
+	later  map[objects.Key]*delay
+	over   bool // shutDown was called
+}
+
+// state is the state of a key.
+type state struct {
+	causes     []uint64 // the revisions of the changes that enqueued it
+	queued     bool     // in keys
+	processing bool     // being reconciled, or cooling down
+	dirty      bool     // enqueued while processing
+}
+
+// delay is a key that is added at a time.
+type delay struct {
+	at    time.Time
+	timer clock.Timer
+}
+
+const (
+	// maxCauses bounds the causes of a key. The oldest ones are dropped.
+	maxCauses = 16
+
+	firstRetry, lastRetry = 5 * time.Millisecond, 30 * time.Second
+	// soonRetry bounds the back-offs that follow machine time: the first failures of a key are often races between components, e.g.
+	// conflicts, which a cluster resolves by itself when its clock stands still.
+	soonRetry = 100 * time.Millisecond
+)
+
+func newQueue(clk clock.Clock, name string) *queue {
+	return &queue{
+		clock: clk, machine: clock.Machine(clk), work: clock.NewWork(clk, name),
+		keys:     workqueue.NewTyped[objects.Key](),
+		failures: workqueue.NewTypedItemExponentialFailureRateLimiter[objects.Key](firstRetry, lastRetry),
+		states:   map[objects.Key]*state{}, later: map[objects.Key]*delay{},
+	}
+}
+
+func (q *queue) shutDown() {
+	q.mu.Lock()
+	q.over = true
+	for key, d := range q.later {
+		d.timer.Stop()
+		delete(q.later, key)
+	}
+	q.mu.Unlock()
+	q.keys.ShutDown()
+}
+
+func (q *queue) state(key objects.Key) *state {
+	s := q.states[key]
+	if s == nil {
+		s = &state{}
+		q.states[key] = s
+	}
+	return s
+}
+
+func (q *queue) enqueue(key objects.Key, revision uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.state(key).addCauses(revision)
+	q.add(key)
+}
+
+// add queues a key, or marks it as dirty. The caller holds mu.
+func (q *queue) add(key objects.Key) {
+	s := q.state(key)
+	if s.processing {
+		s.dirty = true
+	} else if !s.queued {
+		s.queued = true
+		q.work.Add(1)
+		q.keys.Add(key)
+	}
+}
+
+func (s *state) addCauses(revisions ...uint64) {
+	for _, r := range revisions {
+		if r != 0 {
+			s.causes = append(s.causes, r)
+		}
+	}
+	s.causes = s.causes[max(0, len(s.causes)-maxCauses):]
+}
+
+// take marks a key as processing and returns its causes.
+func (q *queue) take(key objects.Key) []uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.state(key)
+	causes := s.causes
+	*s = state{processing: true}
+	return causes
+}
+
+// done ends the reconcile of a key, which then cools down.
+func (q *queue) done(key objects.Key, cooldown time.Duration) {
+	q.keys.Done(key)
+	if cooldown <= 0 {
+		q.finish(key)
+		return
+	}
+	q.machine.AfterFunc(cooldown, func() { q.finish(key) })
+}
+
+// finish ends the cooldown of a key. A dirty key is queued again.
+func (q *queue) finish(key objects.Key) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.state(key)
+	s.processing = false
+	switch {
+	case s.dirty:
+		s.dirty = false
+		q.add(key)
+	case len(s.causes) == 0:
+		delete(q.states, key)
+	}
+	q.work.Add(-1)
+}
+
+// after adds a key after d, unless it is added before that already.
+func (q *queue) after(key objects.Key, d time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := q.clock.Now().Add(d)
+	old := q.later[key]
+	if q.over || old != nil && !at.Before(old.at) {
+		return
+	}
+	if old != nil {
+		old.timer.Stop()
+	}
+	next := &delay{at: at}
+	q.later[key] = next
+	next.timer = q.clock.AfterFunc(d, func() {
+		q.work.Add(1)
+		go q.endDelay(key, next) // in a goroutine, since a fake clock calls the function while it holds its lock
+	})
+}
+
+// endDelay adds a key whose delay is over, unless another delay has replaced it.
+func (q *queue) endDelay(key objects.Key, d *delay) {
+	defer q.work.Add(-1)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.later[key] == d {
+		delete(q.later, key)
+		q.add(key)
+	}
+}
+
+// retry adds a key whose reconcile failed after its back-off.
+func (q *queue) retry(key objects.Key, causes []uint64) {
+	q.mu.Lock()
+	q.state(key).addCauses(causes...)
+	q.mu.Unlock()
+	pause := q.failures.When(key)
+	if pause >= soonRetry {
+		q.after(key, pause)
+		return
+	}
+	q.work.Add(1)
+	q.machine.AfterFunc(pause, func() {
+		defer q.work.Add(-1)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if !q.over {
+			q.add(key)
+		}
+	})
+}
