@@ -17,6 +17,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/bootstrap"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/clocks"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/components"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/corrupt"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/listen"
@@ -49,9 +50,11 @@ func (s *Server) newEngine(cfg Config) error {
 		}),
 		Spans: s.virtual.Span,
 		Backends: map[schema.GroupResource]verbs.Backend{
-			components.Resource:                components.New(etcd, cfg.Components),
-			minikctl.Decisions.GroupResource(): s.virtual,
-			minikctl.Traces.GroupResource():    s.virtual,
+			components.Resource:                    components.New(etcd, cfg.Components),
+			minikctl.Decisions.GroupResource():     s.virtual,
+			minikctl.Traces.GroupResource():        s.virtual,
+			minikctl.Clocks.GroupResource():        clocks.New(cfg.Clock),
+			minikctl.ClockAdvances.GroupResource(): clocks.New(cfg.Clock),
 			minikctl.CorruptObjects.GroupResource(): corrupt.New(func() []*cache.Corrupt {
 				return s.engine.Corrupt()
 			}),

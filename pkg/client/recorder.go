@@ -132,10 +132,13 @@ func refTo(obj objects.Object) corev1.ObjectReference {
 func (r *Recorder) Run(ctx context.Context) error {
 	defer r.work.End()
 	due := make(chan struct{}, 1)
-	tick := r.clock.AfterFunc(seriesLength, func() {
-		r.work.Add(1)
-		due <- struct{}{}
-	})
+	later := func() clock.Timer {
+		return r.clock.AfterFunc(seriesLength, func() {
+			r.work.Add(1)
+			due <- struct{}{}
+		})
+	}
+	tick := later()
 	defer func() { tick.Stop() }()
 	for {
 		select {
@@ -143,7 +146,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 			return nil
 		case <-due:
 			r.finishSeries(ctx)
-			tick.Reset(seriesLength)
+			tick = later() // a fake clock can't reset the timer of a function
 			r.work.Add(-1)
 		case <-r.queue.ready:
 			p := r.queue.take()

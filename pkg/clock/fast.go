@@ -21,6 +21,9 @@ func NewFast(from, start time.Time, rate float64, machine Clock) *Fast {
 // Machine returns the clock of machine time.
 func (f *Fast) Machine() Clock { return f.machine }
 
+// Rate returns how many seconds pass in a second of the machine.
+func (f *Fast) Rate() float64 { return f.rate }
+
 // Now returns the cluster's time.
 func (f *Fast) Now() time.Time { return f.at(f.machine.Now()) }
 

@@ -60,6 +60,19 @@ func (m *Manual) Now() time.Time {
 // Since returns the time since t.
 func (m *Manual) Since(t time.Time) time.Duration { return m.Now().Sub(t) }
 
+// Next returns when something is due next; zero: nothing is.
+func (m *Manual) Next() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.timers) == 0 {
+		return time.Time{}
+	}
+	return m.timers[0].due
+}
+
+// Busy describes the parts of the cluster that have something to do at the present time.
+func (m *Manual) Busy() []string { return m.activity.busy() }
+
 // at returns the cluster's time at a moment of machine time.
 func (m *Manual) at(machine time.Time) time.Time {
 	m.mu.Lock()

@@ -32,7 +32,7 @@ import (
 // file start at the file's folder.
 //
 // The file is the one that --config names. Without --config a new cluster reads ~/.minikctl/config.yaml, and a cluster that
-// has run before uses its own settings of the last start: its store, backups, nodes, images, hostCommands, seed and schedulerConfig,
+// has run before uses its own settings of the last start: its store, backups, nodes, images, hostCommands, seed, clock and schedulerConfig,
 // tokenAuthFile and the audit log. For the other settings it reads ~/.minikctl/config.yaml, too. Lists and maps are replaced
 // as a whole, never merged: --nodes 1 replaces all nodes, and a file that sets images drops the images of the last start.
 //
@@ -83,6 +83,9 @@ type Config struct {
 	HostCommands *bool `json:"hostCommands,omitempty"`
 	// Seed makes UIDs and generated names repeatable: equal seeds give equal sequences. Default 0: random.
 	Seed uint64 `json:"seed,omitempty"`
+	// Clock is the cluster's clock: machine, fast:RATE (fast:60 runs a day in 24 minutes), manual (it stands still until minikctl clock
+	// advance moves it) or manual:TIME (its first time, for example manual:2026-01-02T15:04:05Z). See clock.md. Default machine.
+	Clock string `json:"clock,omitempty"`
 	// MemoryLimit is the memory that the daemon may take, for example 2Gi. Near it the garbage collector works harder, and the
 	// API server refuses requests with 429, except those of components and deletes. Default: $GOMEMLIMIT, or the limit of the
 	// daemon's cgroup; without either there is no limit.
@@ -201,6 +204,7 @@ func AddFlags(flags *pflag.FlagSet) {
 	flags.Int("audit-log-maxage", 0, "number of days to keep rotated audit log files (default no limit)")
 	flags.String("memory-limit", "", "memory that the daemon may take, for example 2Gi (default: the limit of the daemon's cgroup)")
 	flags.Uint64("seed", 0, "seed that makes UIDs and generated names repeatable")
+	flags.String("clock", "", "the cluster's clock: machine, fast:RATE, manual or manual:TIME (default machine)")
 	flags.String("log-level", "", "lowest level that is logged: debug, info, warn or error (default info)")
 }
 
@@ -236,7 +240,7 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 	for key, to := range map[string]*string{
 		"data-dir": &cfg.DataDir, "listen": &cfg.Listen, "write-kubeconfig": &cfg.WriteKubeconfig, "token-auth-file": &cfg.TokenAuthFile,
 		"audit-policy-file": &cfg.AuditPolicyFile, "audit-log-path": &cfg.AuditLogPath,
-		"store": &cfg.Store, "scheduler-config": &cfg.SchedulerConfig, "log-level": &cfg.LogLevel, "memory-limit": &cfg.MemoryLimit, "kubeconfig": &cfg.Kubeconfig,
+		"store": &cfg.Store, "scheduler-config": &cfg.SchedulerConfig, "log-level": &cfg.LogLevel, "clock": &cfg.Clock, "memory-limit": &cfg.MemoryLimit, "kubeconfig": &cfg.Kubeconfig,
 	} {
 		if s := v.GetString(key); s != "" {
 			*to = s
@@ -380,6 +384,9 @@ func (c *Config) complete() error {
 		return fmt.Errorf("logLevel: %q is not one of [debug info warn error]", c.LogLevel)
 	}
 	if _, err := parseMemory(c.MemoryLimit); err != nil {
+		return err
+	}
+	if _, err := parseClock(c.Clock); err != nil {
 		return err
 	}
 	for _, part := range c.Only {

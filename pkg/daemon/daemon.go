@@ -104,10 +104,13 @@ func newSource(seed uint64) *clock.Source {
 // build creates the parts in the order in which they start. A start that fails because of config, files or ports fails here.
 func (d *Daemon) build(ctx context.Context) error {
 	if d.cfg.Runs("apiserver") {
+		if err := d.openClock(); err != nil {
+			return err
+		}
 		if err := d.addAPIServer(); err != nil {
 			return err
 		}
-	} else if err := d.connect(); err != nil {
+	} else if err := d.connect(ctx); err != nil {
 		return err
 	}
 	for _, part := range []struct {

@@ -82,16 +82,16 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 		return err
 	}
 	d.services = append(d.services,
-		service{name: "caches of the kubelets", run: caches.Run},
+		d.counted(service{name: "caches of the kubelets", run: caches.Run}),
 		service{name: "kubelet server", run: server.Run},
-		service{name: "kubelet host", run: host.Run})
+		d.counted(service{name: "kubelet host", run: host.Run}))
 	for _, n := range d.cfg.Nodes {
 		for _, name := range n.names() {
 			k, err := d.newKubelet(ctx, host, n, name, false)
 			if err != nil {
 				return fmt.Errorf("node %s: %w", name, err)
 			}
-			d.services = append(d.services, service{name: "kubelet " + name, run: k.Run})
+			d.services = append(d.services, d.counted(service{name: "kubelet " + name, run: k.Run}))
 		}
 	}
 	for _, n := range d.cfg.leaving {

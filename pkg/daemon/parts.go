@@ -249,7 +249,7 @@ func (r remote) kubeconfig(string, string) (*clientcmdapi.Config, error) {
 }
 
 // connect reads the kubeconfig of the API server in another process.
-func (d *Daemon) connect() error {
+func (d *Daemon) connect(ctx context.Context) error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", d.cfg.Kubeconfig)
 	if err != nil {
 		return fmt.Errorf("read kubeconfig %s: %w", d.cfg.Kubeconfig, err)
@@ -258,7 +258,7 @@ func (d *Daemon) connect() error {
 		return fmt.Errorf("read kubeconfig %s: %w", d.cfg.Kubeconfig, err)
 	}
 	d.api = remote{cfg}
-	return nil
+	return d.followClock(ctx, cfg)
 }
 
 func (d *Daemon) addControllers(context.Context) error {
@@ -276,14 +276,14 @@ func (d *Daemon) addControllers(context.Context) error {
 		}
 	}
 	d.services = append(d.services,
-		service{name: "caches of the controllers", run: caches.Run},
-		service{name: "controllers", run: d.controllers.of(func(ctx context.Context) error {
+		d.counted(service{name: "caches of the controllers", run: caches.Run}),
+		d.counted(service{name: "controllers", run: d.controllers.of(func(ctx context.Context) error {
 			return controllers.Run(ctx, controllers.Config{
 				Client: func(name string) client.Client { return clients[name] },
 				Caches: caches, Clock: d.clock, Source: d.source, RootCA: d.api.authority(), Authority: d.api.signer(), Token: d.api.tokens(),
 				REST: func(account string) (*rest.Config, error) { return d.api.rest(name(account), account, groups...), nil },
 			})
-		})})
+		})}))
 	return nil
 }
 
@@ -304,7 +304,7 @@ func (d *Daemon) addScheduler(context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.services = append(d.services, service{name: "scheduler", run: d.scheduler.of(s.Run)})
+	d.services = append(d.services, d.counted(service{name: "scheduler", run: d.scheduler.of(s.Run)}))
 	return nil
 }
 

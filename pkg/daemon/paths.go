@@ -18,6 +18,7 @@ type Paths struct {
 	Kubeconfig     string // the admin's; exists while the daemon runs
 	Socket         string // serves the API to the daemon's user
 	State          string // see the type State
+	Clock          string // the time of a cluster whose clock is, or was, fast or manual
 	Log            string // the output of a daemon in the background
 	Store          string
 	Backups        string // of the store
@@ -79,7 +80,7 @@ func PathsIn(name, dir string) Paths {
 	dir = real(dir)
 	in := func(file string) string { return filepath.Join(dir, file) }
 	return Paths{
-		Name: name, Data: dir, Kubeconfig: in("kubeconfig"), Socket: socket(dir), State: in("daemon.json"), Log: in("daemon.log"),
+		Name: name, Data: dir, Kubeconfig: in("kubeconfig"), Socket: socket(dir), State: in("daemon.json"), Clock: in("clock"), Log: in("daemon.log"),
 		Store: in("store"), Backups: in("backups"), PKI: in("pki"), Runtime: in("runtime"), Kubelet: in("kubelet"), Traces: in("traces"), DiscoveryCache: in("cache"),
 	}
 }

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -72,9 +71,9 @@ func startManual(t *testing.T, nodes ...string) *manual {
 				return as("serviceaccount:kube-system:"+name, "system:serviceaccounts", "system:serviceaccounts:kube-system")
 			},
 			Caches: caches, Clock: m, Source: source, Authority: controller.Authority{Cert: cert, Key: key}, Token: env.Server.SecretToken,
-			Discovery: func(name string) (discovery.DiscoveryInterface, error) {
+			REST: func(name string) (*rest.Config, error) {
 				info := &user.DefaultInfo{Name: "system:serviceaccount:kube-system:" + name, Groups: []string{user.AllAuthenticated}}
-				return discovery.NewDiscoveryClientForConfig(&rest.Config{Host: "http://localhost", Transport: env.Server.Documents(info), QPS: -1})
+				return &rest.Config{Host: "http://localhost", Transport: env.Server.Documents(info), QPS: -1}, nil
 			},
 		})
 	})

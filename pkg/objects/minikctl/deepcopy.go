@@ -70,3 +70,41 @@ func (l *CorruptObjectList) DeepCopyObject() runtime.Object {
 	}
 	return &out
 }
+
+// DeepCopyObject implements runtime.Object.
+func (c *Clock) DeepCopyObject() runtime.Object {
+	out := *c
+	c.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Next, out.Busy = c.Next.DeepCopy(), slices.Clone(c.Busy)
+	return &out
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *ClockList) DeepCopyObject() runtime.Object {
+	out := *l
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	out.Items = make([]Clock, len(l.Items))
+	for i := range l.Items {
+		out.Items[i] = *l.Items[i].DeepCopyObject().(*Clock)
+	}
+	return &out
+}
+
+// DeepCopyObject implements runtime.Object.
+func (a *ClockAdvance) DeepCopyObject() runtime.Object {
+	out := *a
+	a.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.To = a.To.DeepCopy()
+	return &out
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *ClockAdvanceList) DeepCopyObject() runtime.Object {
+	out := *l
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	out.Items = make([]ClockAdvance, len(l.Items))
+	for i := range l.Items {
+		out.Items[i] = *l.Items[i].DeepCopyObject().(*ClockAdvance)
+	}
+	return &out
+}

@@ -20,6 +20,8 @@ var (
 	Traces         = GroupVersion.WithResource("traces")
 	Decisions      = GroupVersion.WithResource("decisions")
 	CorruptObjects = GroupVersion.WithResource("corruptobjects")
+	Clocks         = GroupVersion.WithResource("clocks")
+	ClockAdvances  = GroupVersion.WithResource("clockadvances")
 )
 
 // Trace is a committed write and its cause. Its name is its revision.
@@ -119,6 +121,61 @@ type CorruptObjectList struct {
 	Items []CorruptObject `json:"items"`
 }
 
+// Clock is the clock of the cluster. There is one, ClusterClock.
+type Clock struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Mode string           `json:"mode"` // Machine, Fast or Manual
+	Time metav1.MicroTime `json:"time"` // the cluster's
+	// Rate is how fast the time passes: 1 as fast as the machine's. 0: it stands still until an advance.
+	Rate float64           `json:"rate"`
+	Next *metav1.MicroTime `json:"next,omitempty"` // of a manual clock: when something is due next
+	Busy []string          `json:"busy,omitempty"` // of a manual clock: the parts that have something to do at the present time
+}
+
+// ClusterClock is the name of the only Clock.
+const ClusterClock = "cluster"
+
+// The modes of a Clock.
+const (
+	ClockMachine = "Machine"
+	ClockFast    = "Fast"
+	ClockManual  = "Manual"
+)
+
+// ClockList is the list of the only clock.
+type ClockList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Clock `json:"items"`
+}
+
+// ClockAdvance moves a manual clock when it is created. It is not stored: the response has its outcome.
+type ClockAdvance struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// By is how far the clock moves; 0 only waits until the cluster has settled. To is the time to which it moves. At most one is set.
+	By metav1.Duration   `json:"by,omitzero"`
+	To *metav1.MicroTime `json:"to,omitempty"`
+
+	Reached metav1.MicroTime `json:"reached,omitzero"` // the cluster's time after the request
+	Steps   int              `json:"steps,omitempty"`  // at how many times something was due
+	// Done reports that all that is due is done. Otherwise the request has ended before, to stay within its deadline, and another with
+	// the same To continues.
+	Done bool `json:"done,omitempty"`
+}
+
+// ClockAdvanceList is a list of advances. There is no request for it.
+type ClockAdvanceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []ClockAdvance `json:"items"`
+}
+
 // The types implement runtime.Object.
 var (
 	_ runtime.Object = (*Trace)(nil)
@@ -127,6 +184,10 @@ var (
 	_ runtime.Object = (*DecisionList)(nil)
 	_ runtime.Object = (*CorruptObject)(nil)
 	_ runtime.Object = (*CorruptObjectList)(nil)
+	_ runtime.Object = (*Clock)(nil)
+	_ runtime.Object = (*ClockList)(nil)
+	_ runtime.Object = (*ClockAdvance)(nil)
+	_ runtime.Object = (*ClockAdvanceList)(nil)
 )
 
 // Since returns the time from the start of the first stage to the end of the last.
