@@ -42,6 +42,7 @@ var All = []controller.Controller{
 	{Account: "deployment-controller", Component: "deployment-controller", New: apps.Deployment},
 	{Account: "replicaset-controller", Component: "replicaset-controller", New: apps.ReplicaSet},
 	{Account: "replication-controller", Component: "replication-controller", New: apps.ReplicationController},
+	{Account: "daemon-set-controller", Component: "daemonset-controller", New: apps.DaemonSet},
 	{Account: "job-controller", Component: "job-controller", New: batch.Job},
 	{Account: "job-controller", Component: "job-controller", New: batch.JobOrphans},
 	{Account: "cronjob-controller", Component: "cronjob-controller", New: batch.CronJob},

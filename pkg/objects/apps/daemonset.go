@@ -23,7 +23,7 @@ var DaemonSets = objects.Def[*appsv1.DaemonSet]{
 		Short: []string{"ds"}, Categories: []string{"all"}},
 	Versions:   oldDaemonSets,
 	New:        func() *appsv1.DaemonSet { return &appsv1.DaemonSet{} },
-	Controller: "daemon-set-controller",
+	Controller: "daemonset-controller",
 	NewList:    func() runtime.Object { return &appsv1.DaemonSetList{} },
 	Default:    defaultDaemonSet,
 	Prepare:    prepareDaemonSet,
