@@ -43,6 +43,7 @@ var All = []controller.Controller{
 	{Account: "replicaset-controller", Component: "replicaset-controller", New: apps.ReplicaSet},
 	{Account: "replication-controller", Component: "replication-controller", New: apps.ReplicationController},
 	{Account: "daemon-set-controller", Component: "daemonset-controller", New: apps.DaemonSet},
+	{Account: "statefulset-controller", Component: "statefulset-controller", New: apps.StatefulSet},
 	{Account: "job-controller", Component: "job-controller", New: batch.Job},
 	{Account: "job-controller", Component: "job-controller", New: batch.JobOrphans},
 	{Account: "cronjob-controller", Component: "cronjob-controller", New: batch.CronJob},

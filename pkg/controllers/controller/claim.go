@@ -26,9 +26,8 @@ const (
 	release                    // the owner controls it and the selector no longer matches
 )
 
-// actionFor decides what owner does with obj.
-func actionFor(owner metav1.Object, selector labels.Selector, obj metav1.Object) claimAction {
-	matches := selector.Matches(labels.Set(obj.GetLabels()))
+// actionFor decides what owner does with obj, which its selector matches or not.
+func actionFor(owner metav1.Object, matches bool, obj metav1.Object) claimAction {
 	ref := metav1.GetControllerOfNoCopy(obj)
 	switch {
 	case ref != nil && ref.UID != owner.GetUID():
@@ -53,6 +52,9 @@ type Claimer struct {
 	Kind     schema.GroupVersionKind     // of the owner
 	Owners   schema.GroupVersionResource // of the owner
 
+	// Matches returns whether an object belongs to the owner, in addition to the selector. nil: all do.
+	Matches func(metav1.Object) bool
+
 	// Finalizer is added to objects that are adopted and removed from objects that are released. "": none.
 	Finalizer string
 
@@ -65,7 +67,8 @@ func Claim[T objects.Object](ctx context.Context, c *Claimer, selector labels.Se
 	var claimed []T
 	var errs []error
 	for _, obj := range candidates {
-		switch actionFor(c.Owner, selector, obj) {
+		matches := selector.Matches(labels.Set(obj.GetLabels())) && (c.Matches == nil || c.Matches(obj))
+		switch actionFor(c.Owner, matches, obj) {
 		case keep:
 			claimed = append(claimed, obj)
 		case adopt:

@@ -45,7 +45,7 @@ func TestActionFor(t *testing.T) {
 		{"orphan, owner being deleted", dying, obj("1", "", false), ignore},
 		{"orphan that does not match", owner, obj("2", "", false), ignore},
 	} {
-		if got := actionFor(c.owner, selector, c.obj); got != c.want {
+		if got := actionFor(c.owner, selector.Matches(labels.Set(c.obj.Labels)), c.obj); got != c.want {
 			t.Errorf("%s: got %d, want %d", c.name, got, c.want)
 		}
 	}

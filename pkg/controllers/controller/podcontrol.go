@@ -50,7 +50,7 @@ func (c PodControl) Delete(ctx context.Context, owner objects.Object, pod *corev
 		c.Events.Event(ctx, owner, corev1.EventTypeWarning, "FailedDelete", fmt.Sprintf("Error deleting: %v", err))
 		return err
 	}
-	if last, ok := out.(*corev1.Pod); ok && !isRemoved(last) {
+	if last, ok := out.(*corev1.Pod); ok && !IsPodRemoved(last) {
 		c.Pods.Put(last)
 	} else {
 		c.Pods.Drop(pod)
@@ -59,8 +59,8 @@ func (c PodControl) Delete(ctx context.Context, owner objects.Object, pod *corev
 	return nil
 }
 
-// isRemoved reports whether the response to a delete is the last state of a pod that no longer exists.
-func isRemoved(p *corev1.Pod) bool {
+// IsPodRemoved reports whether the response to a delete is the last state of a pod that no longer exists.
+func IsPodRemoved(p *corev1.Pod) bool {
 	ended := p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds == 0
 	return p.DeletionTimestamp != nil && len(p.Finalizers) == 0 && ended
 }
@@ -70,10 +70,13 @@ func (c PodControl) DeleteAll(ctx context.Context, owner objects.Object, pods []
 	return inParallel(len(pods), func(i int) error { return c.Delete(ctx, owner, pods[i]) })
 }
 
+// maxBatch bounds how many requests SlowStart makes at the same time.
+const maxBatch = 500
+
 // SlowStart calls create with 0 to n-1 in batches of 1, 2, 4, … parallel calls. It stops after a batch with an error and returns it:
 // most likely all would fail.
 func SlowStart(n int, create func(i int) error) error {
-	for done, batch := 0, min(1, n); batch > 0; batch = min(2*batch, n-done) {
+	for done, batch := 0, min(1, n); batch > 0; batch = min(2*batch, n-done, maxBatch) {
 		first := done
 		if err := inParallel(batch, func(i int) error { return create(first + i) }); err != nil {
 			return err
