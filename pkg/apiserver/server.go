@@ -66,6 +66,9 @@ type Config struct {
 
 	ServiceAddresses netip.Prefix // from which Services get their cluster addresses, IPv4; zero: 10.96.0.0/16
 
+	// FolderClass adds the default StorageClass "standard", whose provisioner makes folders.
+	FolderClass bool
+
 	// PodWarnings returns warnings about the fields of a pod that the nodes do not support; nil: none.
 	PodWarnings func(*corev1.PodSpec) []string
 	// WithoutController are the resources that no component acts on. A create of one gets a Warning header.
@@ -155,7 +158,8 @@ func (s *Server) build(cfg Config) error {
 	}
 	s.bootstrap, err = bootstrap.New(context.Background(), bootstrap.Config{ //nolint:forbidigo // a start that nothing cancels
 		Store: cfg.Store, Resources: cfg.Resources, Clock: cfg.Clock, Source: cfg.Source, PKI: cfg.PKI, ServiceAddresses: cfg.ServiceAddresses,
-		Port: func() int32 { return s.listeners.Port() }, Versions: s.rows.Versions,
+		FolderClass: cfg.FolderClass,
+		Port:        func() int32 { return s.listeners.Port() }, Versions: s.rows.Versions,
 	})
 	if err != nil {
 		return err

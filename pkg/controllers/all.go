@@ -62,6 +62,9 @@ var All = []controller.Controller{
 	{Account: "disruption-controller", Component: "disruption-controller", New: policy.StaleDisruption},
 	{Account: "horizontal-pod-autoscaler", Component: "horizontal-pod-autoscaler", New: autoscaling.HorizontalPodAutoscaler},
 	{Account: "resourcequota-controller", Component: "resourcequota-controller", New: quota.ResourceQuota},
+	{Account: "persistent-volume-binder", Component: "persistentvolume-controller", New: storage.PersistentVolume},
+	{Account: "persistent-volume-binder", Component: "minikctl.dev/folder", New: storage.FolderProvisioner},
+	{Account: "ephemeral-volume-controller", Component: "ephemeral_volume", New: storage.EphemeralVolume},
 	{Account: "pvc-protection-controller", Component: "pvc-protection-controller", New: storage.PVCProtection},
 	{Account: "pv-protection-controller", Component: "pv-protection-controller", New: storage.PVProtection},
 	{Account: "generic-garbage-collector", Component: "tokens-controller", New: serviceaccount.TokenSecret},
@@ -79,7 +82,10 @@ type Config struct {
 	Caches *client.Caches // shared by all controllers; the caller runs them
 	Clock  clock.Clock
 	Source *clock.Source
-	RootCA []byte // the cluster's CA certificate, PEM, for the ConfigMap kube-root-ca.crt of each namespace
+	// Volumes is the folder of the volumes that the cluster's own provisioner makes. With "" pods are simulated: no files are made
+	// or deleted.
+	Volumes string
+	RootCA  []byte // the cluster's CA certificate, PEM, for the ConfigMap kube-root-ca.crt of each namespace
 
 	// Authority signs certificates. Its zero value signs none: only the API server's process has the CA's key.
 	Authority controller.Authority
@@ -104,7 +110,7 @@ func run(ctx context.Context, cfg Config, list []controller.Controller) error {
 		cl := cfg.Client(c.Account)
 		events := client.NewRecorder(cl, cfg.Clock, cfg.Source, cmp.Or(c.EventSource, c.Component), "")
 		loops = append(loops, c.New(controller.Env{
-			Client: cl, Caches: cfg.Caches, Events: events, Clock: cfg.Clock, Source: cfg.Source, RootCA: cfg.RootCA, Authority: cfg.Authority,
+			Client: cl, Caches: cfg.Caches, Events: events, Clock: cfg.Clock, Source: cfg.Source, Volumes: cfg.Volumes, RootCA: cfg.RootCA, Authority: cfg.Authority,
 			Token:     cfg.Token,
 			Discovery: func() (clientdiscovery.DiscoveryInterface, error) { return discover(cfg, c.Account) },
 			REST:      func() (*rest.Config, error) { return cfg.REST(c.Account) },

@@ -123,7 +123,7 @@ func (d *Daemon) addAPIServer() error {
 			MaxSize: d.cfg.AuditLogMaxSize, MaxBackups: d.cfg.AuditLogMaxBackup, MaxAge: d.cfg.AuditLogMaxAge,
 		},
 		PodWarnings: d.podWarnings(), WithoutController: d.withoutController(), Components: d.components(),
-		VerifiedNode: d.verifiedNode(), MemoryLimit: d.memoryLimit,
+		VerifiedNode: d.verifiedNode(), FolderClass: d.cfg.Runs("controllers") && d.realNodes(), MemoryLimit: d.memoryLimit,
 	})
 	if err != nil {
 		return err
@@ -166,6 +166,22 @@ func (d *Daemon) verifiedNode() func(string) bool {
 		}
 	}
 	return func(node string) bool { return names[node] }
+}
+
+// realNodes reports whether a node of this daemon runs its pods for real.
+func (d *Daemon) realNodes() bool {
+	return slices.ContainsFunc(d.cfg.Nodes, func(n NodeConfig) bool {
+		driver, ok := drivers.Parts[n.Runtime.Name]
+		return ok && !driver.Tier.Simulated
+	})
+}
+
+// volumes returns the folder of the volumes that the cluster's own provisioner makes; "" while pods are simulated.
+func (d *Daemon) volumes() string {
+	if d.realNodes() {
+		return d.paths.Volumes
+	}
+	return ""
 }
 
 // podWarnings returns a function that lists the fields of a pod that this daemon's nodes ignore; nil without kubelets or with
@@ -280,7 +296,7 @@ func (d *Daemon) addControllers(context.Context) error {
 		d.counted(service{name: "controllers", run: d.controllers.of(func(ctx context.Context) error {
 			return controllers.Run(ctx, controllers.Config{
 				Client: func(name string) client.Client { return clients[name] },
-				Caches: caches, Clock: d.clock, Source: d.source, RootCA: d.api.authority(), Authority: d.api.signer(), Token: d.api.tokens(),
+				Caches: caches, Clock: d.clock, Source: d.source, Volumes: d.volumes(), RootCA: d.api.authority(), Authority: d.api.signer(), Token: d.api.tokens(),
 				REST: func(account string) (*rest.Config, error) { return d.api.rest(name(account), account, groups...), nil },
 			})
 		})}))

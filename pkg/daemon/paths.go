@@ -25,6 +25,7 @@ type Paths struct {
 	PKI            string
 	Runtime        string // pods and their supervisor
 	Kubelet        string // volumes and logs of pods
+	Volumes        string // of claims, made by the cluster's own provisioner
 	Traces         string
 	DiscoveryCache string
 }
@@ -81,7 +82,7 @@ func PathsIn(name, dir string) Paths {
 	in := func(file string) string { return filepath.Join(dir, file) }
 	return Paths{
 		Name: name, Data: dir, Kubeconfig: in("kubeconfig"), Socket: socket(dir), State: in("daemon.json"), Clock: in("clock"), Log: in("daemon.log"),
-		Store: in("store"), Backups: in("backups"), PKI: in("pki"), Runtime: in("runtime"), Kubelet: in("kubelet"), Traces: in("traces"), DiscoveryCache: in("cache"),
+		Store: in("store"), Backups: in("backups"), PKI: in("pki"), Runtime: in("runtime"), Kubelet: in("kubelet"), Volumes: in("volumes"), Traces: in("traces"), DiscoveryCache: in("cache"),
 	}
 }
 

@@ -24,6 +24,7 @@ type podVolumes struct {
 	*podScope
 	tokens  map[string]token   // by audience
 	written map[string]payload // by volume
+	claimed map[string]string  // the paths of the claims' volumes on the host, by volume
 }
 
 // mountRetry is the pause after a volume could not be set up, before the next attempt.
@@ -65,7 +66,7 @@ func (v *podVolumes) refresh(ctx context.Context, pod *corev1.Pod) time.Duration
 	}
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		if volume.EmptyDir != nil || volume.HostPath != nil {
+		if volume.EmptyDir != nil || volume.HostPath != nil || v.claimed[volume.Name] != "" {
 			continue
 		}
 		if err := v.setUp(ctx, pod, volume); err != nil && ctx.Err() == nil {
@@ -90,6 +91,8 @@ func (v *podVolumes) setUp(ctx context.Context, pod *corev1.Pod, volume *corev1.
 		return os.Chmod(v.folder(volume.Name), 0o777) // MkdirAll applies the umask
 	case volume.HostPath != nil:
 		return checkHostPath(volume.HostPath)
+	case volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil:
+		return v.setUpClaim(ctx, pod, volume)
 	}
 	files, err := v.contents(ctx, pod, volume)
 	if err != nil {
@@ -229,21 +232,31 @@ func checkHostPath(s *corev1.HostPathVolumeSource) error {
 	return nil
 }
 
-// hostPath returns the path of a volume on the host.
-func (v *podVolumes) hostPath(pod *corev1.Pod, name string) string {
+// hostPath returns the path of a volume on the host; an error if the volume of a claim is not set up.
+func (v *podVolumes) hostPath(pod *corev1.Pod, name string) (string, error) {
 	for i := range pod.Spec.Volumes {
-		if volume := &pod.Spec.Volumes[i]; volume.Name == name && volume.HostPath != nil {
-			return volume.HostPath.Path
+		switch volume := &pod.Spec.Volumes[i]; {
+		case volume.Name != name:
+		case volume.HostPath != nil:
+			return volume.HostPath.Path, nil
+		case volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil:
+			if path := v.claimed[name]; path != "" {
+				return path, nil
+			}
+			return "", fmt.Errorf("volume %q is not set up", name)
 		}
 	}
-	return v.folder(name)
+	return v.folder(name), nil
 }
 
 // mounts returns the container's mounts: its volumes, and the file for its termination message.
 func (v *podVolumes) mounts(pod *corev1.Pod, c *corev1.Container, env *environment, message string) ([]Mount, error) {
 	var out []Mount
 	for _, m := range c.VolumeMounts {
-		from := v.hostPath(pod, m.Name)
+		from, err := v.hostPath(pod, m.Name)
+		if err != nil {
+			return nil, err
+		}
 		sub := m.SubPath
 		if m.SubPathExpr != "" {
 			sub = expand(m.SubPathExpr, env.get)
@@ -305,6 +318,7 @@ func (v *podVolumes) terminationPath(name string, attempt int) string {
 func (v *podVolumes) remove() {
 	clear(v.tokens)
 	clear(v.written)
+	clear(v.claimed)
 	if v.simulated() {
 		return
 	}

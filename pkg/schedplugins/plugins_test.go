@@ -112,7 +112,7 @@ func TestFilter(t *testing.T) {
 		{"resource claims", someNode("n"), nil, somePod("p", "", func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }), "pod has resource claims, and this cluster cannot allocate any."},
 		{"volume claims", someNode("n"), nil, somePod("p", "", func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
-		}), "pod uses persistent volume claims, which needs the scheduler plugin VolumeBinding, and this scheduler does not have it."},
+		}), "persistentvolumeclaim \"c\" not found."},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := scheduler.Simulate(context.Background(), scheduler.Simulation{Registry: Registry, Nodes: []*corev1.Node{c.node}, Pods: c.pods, Pod: c.pod})

@@ -24,4 +24,5 @@ var Registry = scheduler.Registry{
 	"PrioritySort":                    bare(newPrioritySort),
 	"SchedulingGates":                 bare(newSchedulingGates),
 	"TaintToleration":                 bare(newTaintToleration),
+	"VolumeBinding":                   with(defaultVolumeBinding, newVolumeBinding),
 }

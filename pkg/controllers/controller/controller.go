@@ -42,6 +42,10 @@ type Env struct {
 	Source *clock.Source
 	RootCA []byte // the cluster's CA certificate, PEM
 
+	// Volumes is the folder of the volumes that the cluster's own provisioner makes. With "" pods are simulated: no files are made
+	// or deleted.
+	Volumes string
+
 	Authority Authority
 	Token     TokenFor // nil in a process without the service account signing key
 

@@ -29,7 +29,7 @@ var PersistentVolumeClaims = objects.Def[*corev1.PersistentVolumeClaim]{
 	Names:         objects.Names{Version: "v1", Kind: "PersistentVolumeClaim", Plural: "persistentvolumeclaims", Short: []string{"pvc"}},
 	ApplyPriority: 20,
 	New:           func() *corev1.PersistentVolumeClaim { return &corev1.PersistentVolumeClaim{} },
-	Controller:    "persistentvolume-binder",
+	Controller:    "persistentvolume-controller",
 	NewList:       func() runtime.Object { return &corev1.PersistentVolumeClaimList{} },
 	Default:       DefaultClaim,
 	Prepare:       prepareClaim,

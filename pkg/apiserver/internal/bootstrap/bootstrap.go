@@ -1,6 +1,6 @@
 // Package bootstrap owns the objects that every cluster has: the system namespaces, the Service kubernetes, default roles
-// and bindings, priority classes, flow schemas and priority levels, APIServices, the ServiceCIDR and its IPAddresses, and
-// the ConfigMap extension-apiserver-authentication.
+// and bindings, priority classes, flow schemas and priority levels, APIServices, the ServiceCIDR and its IPAddresses,
+// the ConfigMap extension-apiserver-authentication, and the default StorageClass where pods run for real.
 //
 // These defaults are compiled in or derived from other objects. Store shows them as if they were stored, until a client
 // or loop writes them (store.go). So a read never writes, never waits for a write, and works while the store is
@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,8 +29,11 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/storage"
 	"github.com/minikctl/minikctl/pkg/store"
 )
+
+var storageClasses = storagev1.SchemeGroupVersion.WithResource("storageclasses")
 
 // Agent is the user agent of the API server's own writes.
 const Agent = "kube-apiserver"
@@ -42,6 +46,7 @@ type Config struct {
 	Source           *clock.Source
 	PKI              *pki.PKI
 	ServiceAddresses netip.Prefix
+	FolderClass      bool // the cluster has the default StorageClass of the folder provisioner
 
 	Port     func() int32                 // returns the port of the HTTPS listener
 	Versions func() []schema.GroupVersion // returns the versions that the server serves itself
@@ -167,6 +172,11 @@ func (b *Bootstrap) addDefaults() {
 	b.add(serviceRanges, b.addresses.notify, b.serviceRange)
 	b.add(ipAddresses, b.addresses.notify, b.ipAddresses)
 	b.add(client.ConfigMaps, nil, b.authenticationConfig)
+	if b.config.FolderClass {
+		b.add(storageClasses, nil, func(context.Context) ([]virtual, error) {
+			return defaultsOf([]*storagev1.StorageClass{storage.FolderClass()}), nil
+		})
+	}
 }
 
 // encode returns the stored form of a default, with its key.

@@ -1,0 +1,71 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/storage/ephemeral"
+
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+var (
+	persistentVolumeClaims = corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
+	persistentVolumes      = corev1.SchemeGroupVersion.WithResource("persistentvolumes")
+)
+
+// setUpClaim finds the path of the volume that a pod's claim is bound to. It reads both from the API: a kubelet may get the claims and
+// volumes of its pods, but not watch them.
+func (v *podVolumes) setUpClaim(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
+	key := objects.Key{Namespace: pod.Namespace}
+	if volume.PersistentVolumeClaim != nil {
+		key.Name = volume.PersistentVolumeClaim.ClaimName
+	} else {
+		key.Name = ephemeral.VolumeClaimName(pod, volume)
+	}
+	obj, err := v.kubelet.client.Get(ctx, client.In(persistentVolumeClaims, key), metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	claim := obj.(*corev1.PersistentVolumeClaim)
+	if volume.Ephemeral != nil {
+		if err := ephemeral.VolumeIsForPod(pod, claim); err != nil {
+			return err
+		}
+	}
+	if claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName == "" {
+		return fmt.Errorf("PVC %s is not bound", key)
+	}
+	if obj, err = v.kubelet.client.Get(ctx, client.In(persistentVolumes, objects.Key{Name: claim.Spec.VolumeName}), metav1.GetOptions{}); err != nil {
+		return err
+	}
+	path, err := volumePath(obj.(*corev1.PersistentVolume), claim)
+	if err != nil {
+		return err
+	}
+	if v.claimed == nil {
+		v.claimed = map[string]string{}
+	}
+	v.claimed[volume.Name] = path
+	return nil
+}
+
+// volumePath returns the path of a volume on the host. It creates or verifies a hostPath according to its type.
+func volumePath(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) (string, error) {
+	switch {
+	case v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID != claim.UID:
+		return "", fmt.Errorf("PV %q is not bound to PVC %s/%s", v.Name, claim.Namespace, claim.Name)
+	case v.Spec.VolumeMode != nil && *v.Spec.VolumeMode == corev1.PersistentVolumeBlock:
+		return "", errors.New("block volumes are not supported by minikctl")
+	case v.Spec.HostPath != nil:
+		return v.Spec.HostPath.Path, checkHostPath(v.Spec.HostPath)
+	case v.Spec.Local != nil:
+		directory := corev1.HostPathDirectory
+		return v.Spec.Local.Path, checkHostPath(&corev1.HostPathVolumeSource{Path: v.Spec.Local.Path, Type: &directory})
+	}
+	return "", errUnsupportedVolume
+}
