@@ -28,7 +28,15 @@ func newDynamicResources(configv1.DynamicResourcesArgs, framework.Handle) (frame
 
 func (dynamicResources) Name() string { return "DynamicResources" }
 
-func (dynamicResources) PreFilter(_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
+const dynamicResourcesState framework.StateKey = "DynamicResources"
+
+// preFiltered is the state of a pod whose PreFilter was called.
+type preFiltered struct{}
+
+func (s preFiltered) Clone() framework.StateData { return s }
+
+func (dynamicResources) PreFilter(_ context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
+	state.Write(dynamicResourcesState, preFiltered{})
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return nil, framework.NewStatus(framework.Skip)
 	}
@@ -37,7 +45,11 @@ func (dynamicResources) PreFilter(_ context.Context, _ framework.CycleState, pod
 
 func (dynamicResources) PreFilterExtensions() framework.PreFilterExtensions { return nil }
 
-func (dynamicResources) PostFilter(context.Context, framework.CycleState, *corev1.Pod, framework.NodeToStatusReader) (*framework.PostFilterResult, *framework.Status) {
+// PostFilter ends the PostFilter plugins with Kubernetes' text if another plugin's PreFilter has rejected the pod before this one's.
+func (dynamicResources) PostFilter(_ context.Context, state framework.CycleState, _ *corev1.Pod, _ framework.NodeToStatusReader) (*framework.PostFilterResult, *framework.Status) {
+	if _, err := state.Read(dynamicResourcesState); err != nil {
+		return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, err.Error())
+	}
 	return nil, framework.NewStatus(framework.Unschedulable, "no new claims to deallocate")
 }
 

@@ -125,6 +125,12 @@ func TestFilter(t *testing.T) {
 				}
 				return
 			}
+			if c.name == "volume claims" {
+				if want := "0/1 nodes are available: " + c.want + " not found"; got.Message != want {
+					t.Errorf("got  %s\nwant %s", got.Message, want)
+				}
+				return
+			}
 			if want := "0/1 nodes are available: " + c.want + noRoom; len(got.Message) < len(want) || got.Message[:len(want)] != want {
 				t.Errorf("got  %s\nwant %s…", got.Message, want)
 			}
