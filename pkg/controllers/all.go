@@ -65,6 +65,8 @@ var All = []controller.Controller{
 	{Account: "persistent-volume-binder", Component: "persistentvolume-controller", New: storage.PersistentVolume},
 	{Account: "persistent-volume-binder", Component: "minikctl.dev/folder", New: storage.FolderProvisioner},
 	{Account: "ephemeral-volume-controller", Component: "ephemeral_volume", New: storage.EphemeralVolume},
+	{Account: "expand-controller", Component: "volume_expand", New: storage.VolumeExpand},
+	{Account: "volumeattributesclass-protection-controller", Component: "volumeattributesclass-protection-controller", New: storage.VACProtection},
 	{Account: "pvc-protection-controller", Component: "pvc-protection-controller", New: storage.PVCProtection},
 	{Account: "pv-protection-controller", Component: "pv-protection-controller", New: storage.PVProtection},
 	{Account: "generic-garbage-collector", Component: "tokens-controller", New: serviceaccount.TokenSecret},

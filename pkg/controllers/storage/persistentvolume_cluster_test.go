@@ -227,3 +227,58 @@ func TestEphemeralVolume(t *testing.T) {
 		})
 	})
 }
+
+// TestExpansion: a bound claim of the cluster's own class grows with its volume; one of another class waits for its driver's resizer.
+func TestExpansion(t *testing.T) {
+	controllertest.Both(t, func(c *controllertest.Cluster) {
+		own := storage.FolderClass()
+		own.VolumeBindingMode = new(storagev1.VolumeBindingImmediate)
+		controllertest.Create(c, classes, own)
+		controllertest.Create(c, classes, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Provisioner: "example.com/disk", AllowVolumeExpansion: new(true)})
+		controllertest.Create(c, claims, newClaim("data", "1Gi"))
+		v := newVolume("disk", "1Gi", corev1.PersistentVolumeReclaimRetain)
+		v.Spec.StorageClassName = "other"
+		controllertest.Create(c, volumes, v)
+		other := newClaim("other", "1Gi")
+		other.Spec.StorageClassName = new("other")
+		controllertest.Create(c, claims, other)
+		for _, name := range []string{"data", "other"} {
+			c.Until("bound", func() bool { return claimPhase(c, name) == corev1.ClaimBound })
+			c.Merge(controllertest.At(claims, name), `{"spec":{"resources":{"requests":{"storage":"2Gi"}}}}`)
+		}
+		c.Until("expanded", func() bool {
+			claim, _ := controllertest.Get[*corev1.PersistentVolumeClaim](c, claims, "data")
+			return claim.Status.Capacity.Storage().String() == "2Gi"
+		})
+		claim, _ := controllertest.Get[*corev1.PersistentVolumeClaim](c, claims, "data")
+		grown, _ := controllertest.Get[*corev1.PersistentVolume](c, volumes, "/"+claim.Spec.VolumeName)
+		controllertest.Want(c, "volume", grown.Spec.Capacity.Storage().String(), "2Gi")
+		controllertest.Want(c, "conditions", len(claim.Status.Conditions), 0)
+		c.Until("events", func() bool {
+			return slices.Contains(c.EventsOf("data"), "VolumeResizeSuccessful: Resize volume succeeded") &&
+				slices.Contains(c.EventsOf("other"), "ExternalExpanding: waiting for an external controller to expand this PVC")
+		})
+		waiting, _ := controllertest.Get[*corev1.PersistentVolumeClaim](c, claims, "other")
+		controllertest.Want(c, "capacity of the other", waiting.Status.Capacity.Storage().String(), "1Gi")
+	})
+}
+
+// TestVACProtection: a VolumeAttributesClass is kept until no claim uses it.
+func TestVACProtection(t *testing.T) {
+	controllertest.Both(t, func(c *controllertest.Cluster) {
+		attributes := storagev1.SchemeGroupVersion.WithResource("volumeattributesclasses")
+		controllertest.Create(c, attributes, &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: "gold"}, DriverName: "example.com", Parameters: map[string]string{"iops": "9"}})
+		c.Until("finalizer", func() bool {
+			class, _ := controllertest.Get[*storagev1.VolumeAttributesClass](c, attributes, "/gold")
+			return slices.Contains(class.Finalizers, "kubernetes.io/vac-protection")
+		})
+		user := newClaim("user", "1Gi")
+		user.Spec.VolumeAttributesClassName = new("gold")
+		controllertest.Create(c, claims, user)
+		c.Until("known", func() bool { return len(c.EventsOf("user")) > 0 })
+		c.Remove(attributes, "/gold", metav1.DeletePropagationBackground)
+		controllertest.Want(c, "exists", c.Exists(attributes, "/gold"), true)
+		c.Remove(claims, "user", metav1.DeletePropagationBackground)
+		c.Until("gone", func() bool { return !c.Exists(attributes, "/gold") })
+	})
+}

@@ -15,6 +15,6 @@ func FolderClass() *storagev1.StorageClass {
 	return &storagev1.StorageClass{
 		ObjectMeta:  metav1.ObjectMeta{Name: "standard", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
 		Provisioner: FolderProvisioner, ReclaimPolicy: new(corev1.PersistentVolumeReclaimDelete),
-		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
+		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer), AllowVolumeExpansion: new(true),
 	}
 }
