@@ -206,6 +206,31 @@ func TestStatefulSetRetention(t *testing.T) {
 	})
 }
 
+// TestStatefulSetStaleClaim scales a set down and up while a finalizer keeps the claim of the earlier pod: the new pod waits until
+// that claim is gone.
+func TestStatefulSetStaleClaim(t *testing.T) {
+	controllertest.Both(t, func(c *controllertest.Cluster) {
+		controllertest.Create(c, client.StatefulSets, statefulSet("web", 1, func(s *appsv1.StatefulSetSpec) {
+			s.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+				WhenScaled: appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
+			}
+		}))
+		untilReplicas(c, "web", 1)
+		c.Merge(controllertest.At(client.PersistentVolumeClaims, "data-web-0"), `{"metadata":{"finalizers":["example.com/hold"]}}`)
+		scaleSet(c, "web", 0)
+		untilReplicas(c, "web", 0)
+		c.Until("claim terminating", func() bool { return len(claims(c, "web")) == 0 })
+		scaleSet(c, "web", 1)
+		c.Until("scale observed", func() bool {
+			set, _ := controllertest.Get[*appsv1.StatefulSet](c, client.StatefulSets, "web")
+			return set.Status.ObservedGeneration == set.Generation
+		})
+		controllertest.Want(c, "pods", len(members(c, "web")), 0)
+		c.Merge(controllertest.At(client.PersistentVolumeClaims, "data-web-0"), `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/hold"]}}`)
+		untilReplicas(c, "web", 1)
+	})
+}
+
 // TestStatefulSetOrphans leaves pods and revisions to another set of the same name.
 func TestStatefulSetOrphans(t *testing.T) {
 	controllertest.Both(t, func(c *controllertest.Cluster) {
