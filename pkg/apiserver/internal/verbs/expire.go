@@ -55,11 +55,11 @@ func (e *Engine) expireEvents(ctx context.Context) {
 			}
 		}
 	})
-	ctx, work := clock.Begin(ctx, e.config.Clock, "expiry of Events")
+	timed, work := clock.Begin(ctx, e.config.Clock, "expiry of Events")
 	defer work.End()
-	for clock.Sleep(ctx, e.config.Clock, expireInterval) == nil {
+	for clock.Sleep(timed, e.config.Clock, expireInterval) == nil {
 		if t := e.events(); t != nil {
-			ev.expireAndLog(ctx, t)
+			ev.expireAndLog(timed, t)
 		}
 	}
 }
