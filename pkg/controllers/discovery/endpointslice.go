@@ -123,7 +123,7 @@ func nodeReady(n *corev1.Node) bool {
 
 func (e *endpointSlice) reconcile(ctx context.Context, key objects.Key) (time.Duration, error) {
 	if key == topologyKey {
-		e.updateTopology(ctx)
+		e.updateTopology()
 		return 0, nil
 	}
 	service, ok := e.services.Get(key)
@@ -141,13 +141,16 @@ func (e *endpointSlice) reconcile(ctx context.Context, key objects.Key) (time.Du
 	}
 	pods := inOrder(selectedPods(e.pods, service))
 	changed := e.triggers.ComputeEndpointLastChangeTriggerTime(service.Namespace, service, pods)
-	if err := e.reconciler(ctx).Reconcile(klog.FromContext(ctx), service, pods, existing, changed); err != nil {
+	if err := e.reconciler(ctx).Reconcile(quiet, service, pods, existing, changed); err != nil {
 		e.events.Event(ctx, service, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
 			fmt.Sprintf("Error updating Endpoint Slices for Service %s: %v", key, err))
 		return 0, err
 	}
 	return 0, nil
 }
+
+// quiet is the library's logger, which discards: it logs each node without a zone. Errors are returned and logged by the loop.
+var quiet klog.Logger
 
 // reconciler returns the library's reconciler for one sync, whose writes have the context of the sync.
 func (e *endpointSlice) reconciler(ctx context.Context) *endpointslice.Reconciler {
@@ -171,8 +174,8 @@ func (e *endpointSlice) existing(service *corev1.Service) []*discoveryv1.Endpoin
 }
 
 // updateTopology computes the zones' shares of the nodes' CPUs again, and enqueues the Services whose hints deviate too far.
-func (e *endpointSlice) updateTopology(ctx context.Context) {
-	e.topology.SetNodes(klog.FromContext(ctx), e.nodes.List("", nil))
+func (e *endpointSlice) updateTopology() {
+	e.topology.SetNodes(quiet, e.nodes.List("", nil))
 	enqueue := e.enqueue.Load()
 	if enqueue == nil {
 		return
