@@ -36,7 +36,6 @@ type Recorder struct {
 	queue      *pendingEvents
 	work       *clock.Work // a unit for each event that is queued or being written
 	dropped    atomic.Uint64
-	last       atomic.Int64 // the time in the newest event's name
 	correlator *record.EventCorrelator
 	series     map[seriesKey]*eventsv1.Event
 }
@@ -101,20 +100,13 @@ func (r *Recorder) add(ctx context.Context, p pending) {
 	}
 }
 
-// meta returns the metadata of an event. Its name has the object's name and the time, which is unique per recorder.
+// meta returns the metadata of an event. Its name has the object's name and the time, which is unique among the recorders of a Source.
 func (r *Recorder) meta(ref corev1.ObjectReference) metav1.ObjectMeta {
 	namespace := ref.Namespace
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
-	at := r.clock.Now().UnixNano()
-	for last := r.last.Load(); ; last = r.last.Load() {
-		at = max(at, last+1)
-		if r.last.CompareAndSwap(last, at) {
-			break
-		}
-	}
-	return metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x", ref.Name, at)}
+	return metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x", ref.Name, r.source.Stamp(r.clock.Now()))}
 }
 
 func refTo(obj objects.Object) corev1.ObjectReference {

@@ -121,6 +121,26 @@ func TestRecorderWrites(t *testing.T) {
 	})
 }
 
+// TestEventNamesAreUnique has two recorders of a cluster record at the same time about the same object, as on a clock that stands still.
+func TestEventNamesAreUnique(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, src := &sink{}, clock.NewSource(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		for _, component := range []string{"one", "another"} {
+			r := client.NewRecorder(s, clock.Real(), src, component, "")
+			running.Go(func() { _ = r.Run(ctx) }) // returns nil when ctx ends
+			r.Event(ctx, pod("p", 5), corev1.EventTypeNormal, "Reason", "A message")
+		}
+		core, _, _ := s.written()
+		if len(core) != 2 || core[0].Name == core[1].Name {
+			t.Errorf("%d events, of names %q", len(core), []string{core[0].Name, core[len(core)-1].Name})
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
 func TestRecorderPassesCauses(t *testing.T) {
 	s := &sink{}
 	record(t, s, func(ctx context.Context, r *client.Recorder) {

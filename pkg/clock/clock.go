@@ -66,8 +66,9 @@ func Sleep(ctx context.Context, c Clock, d time.Duration) error {
 
 // Source draws UIDs, name suffixes and jitter. It is safe for concurrent use.
 type Source struct {
-	mu  sync.Mutex
-	rng *rand.Rand
+	mu   sync.Mutex
+	rng  *rand.Rand
+	last int64 // the newest Stamp
 }
 
 // NewSource returns a source that gives the same sequence for the same seed.
@@ -110,6 +111,15 @@ func (s *Source) Suffix(n int) string {
 	}
 	s.mu.Unlock()
 	return string(b)
+}
+
+// Stamp returns now in nanoseconds since 1970, or the next number that no earlier call has returned. It makes names of times on a clock
+// that stands still.
+func (s *Source) Stamp(now time.Time) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = max(now.UnixNano(), s.last+1)
+	return s.last
 }
 
 // IntN draws a number in [0,n).
