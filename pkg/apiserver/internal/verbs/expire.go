@@ -74,8 +74,8 @@ func (e *Engine) events() *table {
 func (ev *events) expireAndLog(ctx context.Context, t *table) {
 	ev.mu.Lock()
 	defer ev.mu.Unlock()
-	err := ev.expire(ctx, t)
-	if err == nil {
+	expired, err := ev.expire(ctx, t)
+	if err == nil && expired > 0 {
 		err = ev.engine.cache.Fresh(ctx) // the watches have the deletions
 	}
 	if err != nil && ctx.Err() == nil {
@@ -83,11 +83,11 @@ func (ev *events) expireAndLog(ctx context.Context, t *table) {
 	}
 }
 
-// expire removes the old Events of t. The caller holds mu.
-func (ev *events) expire(ctx context.Context, t *table) error {
+// expire removes the old Events of t, and returns their number. The caller holds mu.
+func (ev *events) expire(ctx context.Context, t *table) (int, error) {
 	items, err := t.All(ctx, "")
 	if err != nil {
-		return err
+		return 0, err
 	}
 	now := ev.engine.config.Clock.Now()
 	limit, before := now.Add(-eventTTL), ev.recordRevision(now)
@@ -103,10 +103,10 @@ func (ev *events) expire(ctx context.Context, t *table) error {
 	for some := range slices.Chunk(ops, expireBatch) {
 		_, err := ev.engine.config.Store.Write(ctx, some...)
 		if err != nil && !errors.Is(err, store.ErrConflict) { // an Event of the chunk was updated meanwhile: the next run removes the others
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return len(ops), nil
 }
 
 // recordRevision notes the current revision, and returns the newest one that was reached before the TTL.
