@@ -231,5 +231,5 @@ func (r folderProvisioner) removeFolder(v *corev1.PersistentVolume) error {
 		return err
 	}
 	defer root.Close()
-	return root.RemoveAll(filepath.Base(v.Spec.HostPath.Path))
+	return root.RemoveAll(filepath.Base(filepath.Clean(v.Spec.HostPath.Path)))
 }
