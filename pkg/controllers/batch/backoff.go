@@ -48,7 +48,7 @@ func (b backoff) next(succeeded, failed []*corev1.Pod) backoff {
 	return b
 }
 
-// wait returns how long no pod is to be created from now on.
+// wait returns how long the creation of pods must pause from now on.
 func (b backoff) wait(now time.Time) time.Duration {
 	if b.failures == 0 {
 		return 0

@@ -139,7 +139,7 @@ func (s *jobSync) releasable(p *corev1.Pod) bool {
 	return last == nil || last.UID != p.UID
 }
 
-// isFailure reports whether a pod whose finalizer is removed is to be counted as failed. In a Job that fails all pods are that have
+// isFailure reports whether a pod whose finalizer is removed counts as failed. In a Job that fails all pods are that have
 // not succeeded.
 func (s *jobSync) isFailure(p *corev1.Pod) bool {
 	failing := s.end != nil && s.end.Type != batchv1.JobSuccessCriteriaMet

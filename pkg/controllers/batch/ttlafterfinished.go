@@ -68,7 +68,7 @@ func expires(j *batchv1.Job) bool {
 	return j.DeletionTimestamp == nil && j.Spec.TTLSecondsAfterFinished != nil && isFinished(j)
 }
 
-// timeLeft returns the time until a finished Job is to be deleted.
+// timeLeft returns the time until a finished Job expires.
 func timeLeft(j *batchv1.Job, now time.Time) (time.Duration, error) {
 	at := jobCondition(j, finishedCondition(j)).LastTransitionTime
 	if at.IsZero() {

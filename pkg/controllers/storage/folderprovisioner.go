@@ -67,7 +67,7 @@ func mustProvision(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Annotations[volume.AnnStorageProvisioner] == storage.FolderProvisioner && claim.Spec.VolumeName == "" && claim.DeletionTimestamp == nil
 }
 
-// mustDelete reports whether a volume of this provisioner is to be deleted: its claim is gone and its policy is Delete, or it is
+// mustDelete reports whether a volume of this provisioner must be deleted: its claim is gone and its policy is Delete, or it is
 // being deleted and waits for the provisioner.
 func mustDelete(v *corev1.PersistentVolume) bool {
 	if v.Annotations[volume.AnnDynamicallyProvisioned] != storage.FolderProvisioner || v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
