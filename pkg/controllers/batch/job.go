@@ -30,6 +30,7 @@ type job struct {
 	clock    clock.Clock
 	jobs     *client.Cache[*batchv1.Job]
 	pods     *client.Cache[*corev1.Pod]
+	podCtl   controller.PodControl
 	backoffs backoffs
 }
 
@@ -43,6 +44,7 @@ func Job(env controller.Env) reconcile.Loop {
 		jobs: client.CacheOf[*batchv1.Job](env.Caches, jobsResource), pods: env.Caches.Pods(),
 		backoffs: backoffs{jobs: map[objects.Key]jobBackoff{}},
 	}
+	r.podCtl = controller.PodControl{Client: env.Client, Events: env.Events, Pods: r.pods}
 	b := newBatches(env.Clock)
 	return reconcile.Loop{
 		Name:      "job",

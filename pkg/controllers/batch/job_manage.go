@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -62,67 +62,34 @@ func (r *job) setSuspended(ctx context.Context, s *jobSync) {
 	}
 }
 
-// create creates the pods of a plan in batches of 1, 2, 4, … (slow start). It stops after a batch with an error: most likely all
-// would fail.
+// create creates the pods of a plan.
 func (r *job) create(ctx context.Context, s *jobSync, plan podPlan) error {
-	for done, batch := 0, min(1, plan.create); batch > 0; batch = min(2*batch, plan.create-done) {
-		pods := make([]*corev1.Pod, batch)
-		for i := range pods {
-			index := noIndex
-			if isIndexed(s.job) {
-				index = plan.indexes[done+i]
-			}
-			pods[i] = s.newPod(index)
+	var created atomic.Int32
+	err := controller.SlowStart(plan.create, func(i int) error {
+		index := noIndex
+		if isIndexed(s.job) {
+			index = plan.indexes[i]
 		}
-		created, err := r.createBatch(ctx, s.job, pods)
-		s.active += created
-		if err != nil {
-			return err
-		}
-		done += batch
-	}
-	return nil
-}
-
-// createBatch creates pods at the same time. It returns how many it has created and the first error.
-func (r *job) createBatch(ctx context.Context, j *batchv1.Job, pods []*corev1.Pod) (created int32, err error) {
-	errs := inParallel(pods, func(p *corev1.Pod) error { return r.createOne(ctx, j, p) })
-	for _, e := range errs {
-		switch {
-		case apierrors.HasStatusCause(e, corev1.NamespaceTerminatingCause): // all creates will fail, and the Job is deleted soon
-		case e == nil:
-			created++
-		case err == nil:
-			err = e
-		}
-	}
-	return created, err
-}
-
-func (r *job) createOne(ctx context.Context, j *batchv1.Job, p *corev1.Pod) error {
-	out, err := r.client.Create(ctx, client.Target{Resource: client.Pods, Namespace: j.Namespace}, p, metav1.CreateOptions{})
-	if err != nil {
-		if !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			r.events.Event(ctx, j, corev1.EventTypeWarning, "FailedCreate", fmt.Sprintf("Error creating: %v", err))
+		err := r.podCtl.Create(ctx, s.job, s.newPod(index))
+		if err == nil {
+			created.Add(1)
 		}
 		return err
-	}
-	pod := out.(*corev1.Pod)
-	r.pods.Put(pod) // or the next sync would not count it
-	r.events.Event(ctx, j, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: "+pod.Name)
-	return nil
+	})
+	s.active += created.Load()
+	return err
 }
 
 // remove deletes active pods and adjusts the counts. With release it first removes their finalizers: such pods are not counted.
 func (r *job) remove(ctx context.Context, s *jobSync, pods []*corev1.Pod, release bool) error {
 	var first error
-	errs := inParallel(pods, func(p *corev1.Pod) error {
+	errs := controller.InParallel(len(pods), func(i int) error {
 		if release {
-			if err := r.untrack(ctx, p); err != nil {
+			if err := r.untrack(ctx, pods[i]); err != nil {
 				return err
 			}
 		}
-		return r.removeOne(ctx, s.job, p)
+		return r.podCtl.Delete(ctx, s.job, pods[i])
 	})
 	for i, err := range errs {
 		if err != nil {
@@ -140,26 +107,6 @@ func (r *job) remove(ctx context.Context, s *jobSync, pods []*corev1.Pod, releas
 	return first
 }
 
-func (r *job) removeOne(ctx context.Context, j *batchv1.Job, p *corev1.Pod) error {
-	t := client.In(client.Pods, controller.KeyOf(p))
-	out, err := r.client.Delete(ctx, t, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID))})
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		r.pods.Drop(p) // already deleted
-		return nil
-	case err != nil:
-		r.events.Event(ctx, j, corev1.EventTypeWarning, "FailedDelete", fmt.Sprintf("Error deleting: %v", err))
-		return err
-	}
-	if deleted, ok := out.(*corev1.Pod); ok {
-		r.observe(deleted)
-	} else {
-		r.pods.Drop(p)
-	}
-	r.events.Event(ctx, j, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: "+p.Name)
-	return nil
-}
-
 // untrack removes the Job's finalizer from a pod.
 func (r *job) untrack(ctx context.Context, p *corev1.Pod) error {
 	if !isTracked(p) {
@@ -173,7 +120,7 @@ func (r *job) untrack(ctx context.Context, p *corev1.Pod) error {
 	case err != nil:
 		return fmt.Errorf("remove the finalizer of pod %s: %w", p.Name, err)
 	}
-	r.observe(out)
+	r.podCtl.Observe(out)
 	return nil
 }
 
@@ -189,25 +136,4 @@ func untrack(ctx context.Context, c client.Client, p *corev1.Pod, metadata map[s
 		return nil, err
 	}
 	return out.(*corev1.Pod), nil
-}
-
-// observe makes the cache show a pod as a request has returned it, before the watch delivers it.
-func (r *job) observe(p *corev1.Pod) {
-	ended := p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds == 0
-	if p.DeletionTimestamp != nil && len(p.Finalizers) == 0 && ended {
-		r.pods.Drop(p)
-		return
-	}
-	r.pods.Put(p)
-}
-
-// inParallel calls do for each element at the same time and returns the errors in the order of the list.
-func inParallel[T any](list []T, do func(T) error) []error {
-	errs := make([]error, len(list))
-	var wg sync.WaitGroup
-	for i, x := range list {
-		wg.Go(func() { errs[i] = do(x) })
-	}
-	wg.Wait()
-	return errs
 }

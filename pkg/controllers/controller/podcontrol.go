@@ -50,13 +50,22 @@ func (c PodControl) Delete(ctx context.Context, owner objects.Object, pod *corev
 		c.Events.Event(ctx, owner, corev1.EventTypeWarning, "FailedDelete", fmt.Sprintf("Error deleting: %v", err))
 		return err
 	}
-	if last, ok := out.(*corev1.Pod); ok && !IsPodRemoved(last) {
-		c.Pods.Put(last)
+	if last, ok := out.(*corev1.Pod); ok {
+		c.Observe(last)
 	} else {
 		c.Pods.Drop(pod)
 	}
 	c.Events.Event(ctx, owner, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: "+pod.Name)
 	return nil
+}
+
+// Observe makes the cache show a pod as a request has returned it, before the watch delivers it.
+func (c PodControl) Observe(p *corev1.Pod) {
+	if IsPodRemoved(p) {
+		c.Pods.Drop(p)
+		return
+	}
+	c.Pods.Put(p)
 }
 
 // IsPodRemoved reports whether the response to a delete is the last state of a pod that no longer exists.
@@ -67,7 +76,7 @@ func IsPodRemoved(p *corev1.Pod) bool {
 
 // DeleteAll deletes pods of owner at the same time. It returns one of the errors: most likely the others are equal.
 func (c PodControl) DeleteAll(ctx context.Context, owner objects.Object, pods []*corev1.Pod) error {
-	return inParallel(len(pods), func(i int) error { return c.Delete(ctx, owner, pods[i]) })
+	return firstOf(InParallel(len(pods), func(i int) error { return c.Delete(ctx, owner, pods[i]) }))
 }
 
 // maxBatch bounds how many requests SlowStart makes at the same time.
@@ -78,7 +87,7 @@ const maxBatch = 500
 func SlowStart(n int, create func(i int) error) error {
 	for done, batch := 0, min(1, n); batch > 0; batch = min(2*batch, n-done, maxBatch) {
 		first := done
-		if err := inParallel(batch, func(i int) error { return create(first + i) }); err != nil {
+		if err := firstOf(InParallel(batch, func(i int) error { return create(first + i) })); err != nil {
 			return err
 		}
 		done += batch
@@ -86,14 +95,18 @@ func SlowStart(n int, create func(i int) error) error {
 	return nil
 }
 
-// inParallel calls do with 0 to n-1 at the same time. It returns the first error in that order.
-func inParallel(n int, do func(i int) error) error {
+// InParallel calls do with 0 to n-1 at the same time and returns the errors in that order.
+func InParallel(n int, do func(i int) error) []error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() { errs[i] = do(i) })
 	}
 	wg.Wait()
+	return errs
+}
+
+func firstOf(errs []error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err
