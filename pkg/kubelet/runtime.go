@@ -129,6 +129,7 @@ type ContainerSpec struct {
 	Dir     string   // working directory; "" is the runtime's choice
 	Env     []string // NAME=value
 	Mounts  []Mount  // folders and files of the host
+	Hosts   string   // the file to show at /etc/hosts, as far as the runtime can; "": none
 	LogPath string   // the file for the output, in CRI's log format
 	User    *int64   // uid to run as; nil: the runtime's own
 	Group   *int64   // gid to run as; nil: the runtime's own
@@ -150,6 +151,8 @@ type Image struct {
 type Mount struct {
 	Host, Container string
 	ReadOnly        bool
+	Recursive       bool // ReadOnly also for what is mounted below Host
+	Propagation     corev1.MountPropagationMode
 }
 
 // Limits are a container's resource limits; 0 means none.

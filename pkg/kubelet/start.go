@@ -74,7 +74,7 @@ func (l *podLifecycle) recordUnsupported(ctx context.Context, pod *corev1.Pod, p
 	}
 	// The mounts of every pod are left out: they would hide those of the pod's spec.
 	spec.Mounts = slices.DeleteFunc(slices.Clone(spec.Mounts), func(m Mount) bool {
-		return m.Container == serviceAccountPath || m.Container == corev1.TerminationMessagePathDefault
+		return m.Container == ServiceAccountPath || m.Container == corev1.TerminationMessagePathDefault
 	})
 	if list := d.Unhonoured(spec); len(list) > 0 {
 		l.event(ctx, pod, path, corev1.EventTypeWarning, notHonoured,
@@ -82,8 +82,8 @@ func (l *podLifecycle) recordUnsupported(ctx context.Context, pod *corev1.Pod, p
 	}
 }
 
-// serviceAccountPath is the mount path of the service account's token in every pod.
-const serviceAccountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+// ServiceAccountPath is the mount path of the service account's token in every pod.
+const ServiceAccountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // nextAttempt returns the number of the container's next start. last is its latest one, if started.
 func (l *podLifecycle) nextAttempt(pod *corev1.Pod, c *corev1.Container, last Container, started bool) int {
@@ -163,6 +163,9 @@ func (l *podLifecycle) containerSpec(ctx context.Context, pod *corev1.Pod, seen 
 		return spec, err
 	}
 	if spec.Mounts, err = l.volumes.mounts(pod, c, vars, message); err != nil {
+		return spec, err
+	}
+	if spec.Hosts, err = l.volumes.makeHostsFile(pod, c, podIP(pod, seen, l.kubelet.Address, pod.Status)); err != nil {
 		return spec, err
 	}
 	for _, e := range img.Env {

@@ -270,12 +270,33 @@ func (v *podVolumes) mounts(pod *corev1.Pod, c *corev1.Container, env *environme
 			}
 			from = filepath.Join(from, sub)
 		}
-		out = append(out, Mount{Host: from, Container: m.MountPath, ReadOnly: m.ReadOnly})
+		out = append(out, newMount(pod, &m, from))
 	}
 	if message != "" {
 		out = append(out, Mount{Host: message, Container: c.TerminationMessagePath})
 	}
 	return out, nil
+}
+
+func newMount(pod *corev1.Pod, m *corev1.VolumeMount, from string) Mount {
+	out := Mount{Host: from, Container: m.MountPath, ReadOnly: m.ReadOnly || isReadOnly(pod, m.Name)}
+	if m.RecursiveReadOnly != nil {
+		out.Recursive = *m.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled || *m.RecursiveReadOnly == corev1.RecursiveReadOnlyIfPossible
+	}
+	if m.MountPropagation != nil {
+		out.Propagation = *m.MountPropagation
+	}
+	return out
+}
+
+// isReadOnly reports whether no container may write to a volume: the kubelet keeps its files.
+func isReadOnly(pod *corev1.Pod, name string) bool {
+	for _, v := range pod.Spec.Volumes {
+		if v.Name == name {
+			return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
+		}
+	}
+	return false
 }
 
 // makeSubPath makes a folder in a volume if it is missing. It follows no link that leads out of the volume.

@@ -209,23 +209,25 @@ type child struct {
 // forkInto is fork for a process of c. The process starts outside the cgroup of c if the supervisor lacks the permission
 // to start it inside, e.g. as an ordinary user in another login session.
 func (s *supervisor) forkInto(c *container, spec *wire.Spec, argv []string, std []*os.File, tty bool) (*child, error) {
+	<-s.namespacesProbed
 	if c.cgroup != noCgroup {
-		child, err := s.fork(c.cgroup, spec, argv, std, tty)
+		child, err := s.fork(c.cgroup, s.namespaces, spec, argv, std, tty)
 		if err == nil {
 			return child, nil
 		}
 	}
-	return s.fork(noCgroup, spec, argv, std, tty)
+	return s.fork(noCgroup, s.namespaces, spec, argv, std, tty)
 }
 
-// fork makes a child in the cgroup in, with the user, folder, environment and filter of spec.
-func (s *supervisor) fork(in cgroup, spec *wire.Spec, argv []string, std []*os.File, tty bool) (*child, error) {
+// fork makes a child in the cgroup in, with the user, folder, environment, filter and mounts of spec.
+func (s *supervisor) fork(in cgroup, n namespaces, spec *wire.Spec, argv []string, std []*os.File, tty bool) (*child, error) {
 	conn, theirs, err := wire.Pair()
 	if err != nil {
 		return nil, err
 	}
 	cmd := role.Start(role.Launch, argv) // the arguments only show in lists of processes
 	attr := &syscall.ProcAttr{Env: cmd.Env, Sys: role.OwnSession()}
+	n.start(attr.Sys, spec)
 	folder, err := in.start(attr.Sys)
 	if err != nil {
 		theirs.Close()
@@ -246,10 +248,12 @@ func (s *supervisor) fork(in cgroup, spec *wire.Spec, argv []string, std []*os.F
 	if spec.Address != "" {
 		filter = wire.AddressFilter
 	}
+	launch := wire.Launch{Argv: argv, Dir: spec.Dir, Env: spec.Env, UID: spec.UID, GID: spec.GID, Filter: filter, TTY: tty}
+	if n != noNamespaces {
+		launch.Mounts, launch.MountFolder, launch.Hostname = spec.Mounts, spec.MountFolder(), spec.Hostname
+	}
 	p := wire.Process{PID: pid, Born: born(pid)}
-	return &child{Process: p, cgroup: in, exited: exited, conn: conn, launch: wire.Launch{
-		Argv: argv, Dir: spec.Dir, Env: spec.Env, UID: spec.UID, GID: spec.GID, Filter: filter, TTY: tty,
-	}}, nil
+	return &child{Process: p, cgroup: in, exited: exited, conn: conn, launch: launch}, nil
 }
 
 // release lets the child become the program. It returns an error if that fails.

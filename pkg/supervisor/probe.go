@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"os"
+	"runtime"
 
 	"github.com/minikctl/minikctl/pkg/supervisor/program"
 	"github.com/minikctl/minikctl/pkg/supervisor/role"
@@ -25,7 +26,7 @@ func (s *supervisor) tryAddress(address string) string {
 		return err.Error()
 	}
 	defer null.Close()
-	child, err := s.fork(noCgroup, spec, []string{program.Prefix + "probe", address}, []*os.File{null, null, null}, false)
+	child, err := s.fork(noCgroup, noNamespaces, spec, []string{program.Prefix + "probe", address}, []*os.File{null, null, null}, false)
 	if err != nil {
 		return err.Error()
 	}
@@ -40,6 +41,51 @@ func (s *supervisor) tryAddress(address string) string {
 		return child.refused
 	case status.ExitStatus() != 0:
 		return "the address that a program binds can't be changed"
+	}
+	return ""
+}
+
+// probeNamespaces tests how containers can have their mounts at paths that the machine lacks.
+func (s *supervisor) probeNamespaces() {
+	defer close(s.namespacesProbed)
+	s.namespacesRefused = "not available on " + runtime.GOOS
+	for _, n := range possibleNamespaces() {
+		if s.namespacesRefused = s.tryMount(n); s.namespacesRefused == "" {
+			s.namespaces = n
+			return
+		}
+	}
+}
+
+func (s *supervisor) tryMount(n namespaces) (refused string) {
+	folder := s.root + "/run/probe"
+	if err := os.RemoveAll(folder); err != nil { // left by a killed supervisor
+		return err.Error()
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err.Error()
+	}
+	defer os.RemoveAll(folder)
+	spec := &wire.Spec{
+		ID: "probe", Folder: folder, Env: role.Inherited(),
+		Mounts: []wire.Mount{{Path: "/minikctl.dev/probe", Host: folder}},
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err.Error()
+	}
+	defer null.Close()
+	child, err := s.fork(noCgroup, n, spec, []string{program.Prefix + "probe-mount", spec.Mounts[0].Path}, []*os.File{null, null, null}, false)
+	if err != nil {
+		return err.Error()
+	}
+	child.launch.Filter = wire.NoFilter
+	if err := child.release(); err != nil {
+		<-child.exited
+		return err.Error()
+	}
+	if status := <-child.exited; status.ExitStatus() != 0 {
+		return "a mounted folder does not appear"
 	}
 	return ""
 }

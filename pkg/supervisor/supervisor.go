@@ -49,6 +49,10 @@ type supervisor struct {
 	probed  sync.Once
 	refused string // why containers can't have their own addresses; set by probed
 
+	namespaces        namespaces // that containers with mounts get; set once namespacesProbed is closed
+	namespacesRefused string     // why none; set as namespaces
+	namespacesProbed  chan struct{}
+
 	mu         sync.Mutex
 	containers map[string]*container
 	watchers   map[*watcher]struct{}
@@ -82,6 +86,8 @@ func Main(args []string) error {
 		watchers:   map[*watcher]struct{}{},
 		activity:   make(chan struct{}, 1),
 		stop:       make(chan struct{}),
+
+		namespacesProbed: make(chan struct{}),
 	}
 	s.keeper = newKeeper(s)
 	return s.run()
@@ -97,6 +103,8 @@ func (s *supervisor) run() error {
 		return err
 	}
 	go s.reaper.run()
+	go s.probeNamespaces()
+	defer func() { <-s.namespacesProbed }() // it uses the folder, which may be removed once the lock is free
 	if err := s.adopt(s.keeper.connect()); err != nil {
 		return err
 	}

@@ -48,7 +48,12 @@ func (s *supervisor) attach(conn *wire.Conn, probe string) {
 }
 
 func (s *supervisor) sendEvents(conn *wire.Conn, w *watcher, gone <-chan struct{}, refused string) {
-	if !s.flush(conn, w) || conn.Send(wire.Event{Synced: true, Refused: refused}) != nil {
+	<-s.namespacesProbed
+	synced := wire.Event{
+		Synced: true, Refused: refused,
+		Namespaces: s.namespaces != noNamespaces, NamespacesRefused: s.namespacesRefused,
+	}
+	if !s.flush(conn, w) || conn.Send(synced) != nil {
 		return
 	}
 	for {

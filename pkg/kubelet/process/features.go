@@ -36,7 +36,7 @@ func (r *Runtime) Features() []kubelet.Feature {
 	return []kubelet.Feature{
 		addresses, memory, users, keysProtected(),
 		{Name: "CPULimits", Message: "CPU limits are not enforced"},
-		{Name: "FileSystems", Message: "containers see the file system of this machine; volumes are below $" + wire.RootVariable},
+		r.host.fileSystems(),
 	}
 }
 
@@ -67,11 +67,47 @@ func (h *Host) sharedAddressReason() string {
 	return h.refused
 }
 
+// hasNamespaces reports whether containers have mount namespaces.
+func (h *Host) hasNamespaces() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.namespaces
+}
+
+// fileSystems describes where containers find their volumes. Call it once the supervisor has probed the machine.
+func (h *Host) fileSystems() kubelet.Feature {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.namespaces {
+		return kubelet.Feature{Name: "FileSystems", OK: true,
+			Message: "containers see the file system of this machine, with their volumes at their paths"}
+	}
+	message := "containers see the file system of this machine; volumes are below $" + wire.RootVariable
+	if h.namespacesRefused != "" {
+		message += ": mount namespaces are not possible: " + h.namespacesRefused
+	}
+	return kubelet.Feature{Name: "FileSystems", Message: message}
+}
+
 // Unhonoured implements kubelet.Describer.
 func (r *Runtime) Unhonoured(spec kubelet.ContainerSpec) []string {
 	var all []string
-	var moved, writable []string
-	for _, m := range spec.Mounts {
+	if !r.host.hasNamespaces() {
+		all = unhonouredMounts(spec.Mounts)
+	}
+	if spec.Limits.MilliCPU > 0 {
+		all = append(all, "the CPU limit is not enforced")
+	}
+	if spec.Limits.Memory > 0 && runtime.GOOS != "linux" {
+		all = append(all, "the memory limit is not enforced")
+	}
+	return all
+}
+
+// unhonouredMounts returns what a container without a mount namespace lacks.
+func unhonouredMounts(mounts []kubelet.Mount) []string {
+	var all, moved, writable []string
+	for _, m := range mounts {
 		if filepath.Clean(m.Host) != filepath.Clean(m.Container) {
 			moved = append(moved, m.Container)
 		}
@@ -83,17 +119,11 @@ func (r *Runtime) Unhonoured(spec kubelet.ContainerSpec) []string {
 		all = append(all, fmt.Sprintf("volumes can't be shown at %s: they are below $%s, at the same path",
 			strings.Join(moved, ", "), wire.RootVariable))
 	}
-	if hidden := nestedMounts(spec.Mounts); len(hidden) > 0 {
+	if hidden := nestedMounts(mounts); len(hidden) > 0 {
 		all = append(all, "volumes are not shown inside other volumes: "+strings.Join(hidden, ", "))
 	}
 	if len(writable) > 0 {
 		all = append(all, "volumes are not kept from being written: "+strings.Join(writable, ", "))
-	}
-	if spec.Limits.MilliCPU > 0 {
-		all = append(all, "the CPU limit is not enforced")
-	}
-	if spec.Limits.Memory > 0 && runtime.GOOS != "linux" {
-		all = append(all, "the memory limit is not enforced")
 	}
 	return all
 }

@@ -6,7 +6,7 @@ const (
 	asRoot   = "only when the daemon runs as root; volumes are in the daemon's private folder, which other users cannot enter"
 	seLinux  = "containers have the daemon's SELinux context"
 	resolver = "containers use the machine's own resolver"
-	hostname = "the machine's host name stays"
+	hostname = "the host name is the pod's"
 	noGroups = "containers have no further groups"
 	confined = "{Unconfined <nil>}"
 )
@@ -19,8 +19,8 @@ var fields = kubelet.Fields{
 		"hostPID":               {Note: "containers see the machine's processes in any case"},
 		"hostIPC":               {Note: "containers share the machine's IPC in any case"},
 		"shareProcessNamespace": {Support: kubelet.Partly, Note: "containers see all of the machine's processes in any case"},
-		"hostname":              {Support: kubelet.Partly, Note: "the variable HOSTNAME has it; the machine's host name stays"},
-		"hostAliases":           {Support: kubelet.Ignored, Note: "the machine's hosts file stays as it is"},
+		"hostname":              {Support: kubelet.Partly, Note: "without mount namespaces only the variable HOSTNAME has it"},
+		"hostAliases":           {Support: kubelet.Partly, Note: "without mount namespaces containers see the machine's hosts file"},
 		"dnsConfig":             {Support: kubelet.Ignored, Note: resolver},
 		"hostUsers":             {Support: kubelet.Ignored, Note: "containers are in the machine's user namespace", NoWarning: []string{"true"}},
 		"hostnameOverride":      {Support: kubelet.Ignored, Note: hostname},
@@ -54,7 +54,7 @@ var fields = kubelet.Fields{
 		"command":                {},
 		"args":                   {},
 		"workingDir":             {},
-		"terminationMessagePath": {Support: kubelet.Partly, Note: "the file is below $MINIKCTL_ROOT"},
+		"terminationMessagePath": {Support: kubelet.Partly, Note: "without mount namespaces the file is below $MINIKCTL_ROOT"},
 		"stdin":                  {},
 		"stdinOnce":              {},
 		"tty":                    {},
@@ -63,10 +63,10 @@ var fields = kubelet.Fields{
 		"limits": {Support: kubelet.Partly, Note: "a container above its memory limit is killed; other limits are only accounted"},
 	},
 	"VolumeMount": {
-		"readOnly":          {Support: kubelet.Partly, Note: "containers can write to the volume; the pod gets an Event"},
-		"recursiveReadOnly": {Support: kubelet.Ignored, Note: "containers can write to the volume", NoWarning: []string{"Disabled"}},
-		"mountPath":         {Support: kubelet.Partly, Note: "the volume is at the same path below $MINIKCTL_ROOT"},
-		"mountPropagation":  {Support: kubelet.Ignored, Note: "nothing is mounted", NoWarning: []string{"None"}},
+		"readOnly":          {Support: kubelet.Partly, Note: "without mount namespaces containers can write to the volume; the pod gets an Event"},
+		"recursiveReadOnly": {Support: kubelet.Partly, Note: "as readOnly; needs Linux 5.12"},
+		"mountPath":         {Support: kubelet.Partly, Note: "without mount namespaces the volume is at the same path below $MINIKCTL_ROOT"},
+		"mountPropagation":  {Support: kubelet.Partly, Note: "what a container mounts never appears on the machine"},
 	},
 	"ProbeHandler": {
 		"exec": {},

@@ -3,10 +3,12 @@
 // stdin, it can't gain privileges, and its output goes to its log. The runtime reports what it can't provide (Unhonoured,
 // Features):
 //
-//   - The file system is the host's. A volume does not appear at the path where the pod mounts it. Instead each container has
-//     a root folder with all its mounts below their paths: /etc/config is at $MINIKCTL_ROOT/etc/config. The runtime maps the
-//     paths of the program and the working directory, and replaces $(MINIKCTL_ROOT) in arguments and environment. The root
-//     folder is the default of the working directory and of $HOME. A mount is as writable as its source.
+//   - The file system is the host's. Where the machine grants mount namespaces (to root, or in a user namespace), a container has its
+//     volumes, its hosts file and its termination message at their paths, and the pod's host name; package launch describes how.
+//   - Each container also has a root folder with all its mounts below their paths: /etc/config is at $MINIKCTL_ROOT/etc/config. It is
+//     the default of the working directory and of $HOME. Without mount namespaces the volumes are only there: the runtime maps the
+//     paths of the program and the working directory, replaces $(MINIKCTL_ROOT) in arguments and environment, refuses a container
+//     whose mount path is a path of the machine, and reports that volumes are as writable as their sources.
 //   - On Linux each pod has its own address in the daemon's 127.N.0.0/16. Sockets that its processes bind to any address
 //     or to loopback are bound to that address, so that several pods can use one port. Ports below 1024 need the usual
 //     privileges. Where the machine refuses the filter that this takes, and on other systems, pods share 127.0.0.1.
@@ -61,7 +63,10 @@ type Host struct {
 	synced      bool                  // status is complete
 	syncChanged chan struct{}         // closed and replaced when synced or failed changes
 	refused     string                // why pods share 127.0.0.1; set once synced
+	namespaces  bool                  // containers have mount namespaces; set once synced
 	failed      error                 // why no supervisor could be started, at the last attempt
+
+	namespacesRefused string // why they have none; "": the supervisor is of a version without them
 }
 
 // Open returns the host over cfg.Root, with the pods that are there. It takes ctx's values, but lives until Close.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/minikctl/minikctl/pkg/kubelet"
+	"github.com/minikctl/minikctl/pkg/kubelet/runtimetest"
 )
 
 func TestMemoryLimit(t *testing.T) {
@@ -63,15 +64,19 @@ func TestUnhonoured(t *testing.T) {
 		Mounts: []kubelet.Mount{{Host: "/a", Container: "/etc/config", ReadOnly: true}},
 		Limits: kubelet.Limits{MilliCPU: 100},
 	}), "\n")
-	for _, want := range []string{"/etc/config", "$MINIKCTL_ROOT", "written", "CPU"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q is missing in %q", want, got)
+	atPaths := runtimetest.ShowsMounts(m.rt)
+	for text, want := range map[string]bool{"/etc/config": !atPaths, "$MINIKCTL_ROOT": !atPaths, "written": !atPaths, "CPU": true} {
+		if strings.Contains(got, text) != want {
+			t.Errorf("got %q, with %q: want %t", got, text, want)
 		}
 	}
 }
 
 func TestNestedMounts(t *testing.T) {
 	m := newMachine(t)
+	if runtimetest.ShowsMounts(m.rt) {
+		t.Skip("this machine shows nested mounts: the test Mounts of the suite has some")
+	}
 	outer, inner := t.TempDir(), t.TempDir()
 	spec := kubelet.ContainerSpec{
 		Command: []string{"/bin/sh", "-c", "ls -A data"},
@@ -85,5 +90,24 @@ func TestNestedMounts(t *testing.T) {
 	}
 	if got := strings.Join(m.rt.Unhonoured(spec), "\n"); !strings.Contains(got, "/data/sub in /data/") {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestMountOverFilesOfTheMachine starts a container whose mount can't hide the machine's files.
+func TestMountOverFilesOfTheMachine(t *testing.T) {
+	m := newMachine(t)
+	if runtimetest.ShowsMounts(m.rt) {
+		t.Skip("this machine hides files behind mounts: the test MountsAtTheirPaths of the suite does so")
+	}
+	if _, err := m.rt.StartPod(t.Context(), kubelet.PodSpec{UID: "pod"}); err != nil {
+		t.Fatal(err)
+	}
+	spec := kubelet.ContainerSpec{Name: "c", Command: []string{"true"}, Mounts: []kubelet.Mount{{Host: t.TempDir(), Container: "/usr/lib"}}}
+	if _, err := m.rt.Start(t.Context(), "pod", spec); err == nil || !strings.Contains(err.Error(), "mount /usr/lib: this path has files of the machine") {
+		t.Errorf("got %v", err)
+	}
+	spec.Command = []string{"true", "$(MINIKCTL_ROOT)/usr/lib"}
+	if _, err := m.rt.Start(t.Context(), "pod", spec); err != nil {
+		t.Error(err)
 	}
 }

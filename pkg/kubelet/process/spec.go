@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/minikctl/minikctl/pkg/images"
 	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
@@ -30,11 +34,56 @@ func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
 		ws.Address = p.IP
 	}
 	ws.Links = links(spec.Mounts)
+	if h.hasNamespaces() {
+		ws.Mounts = mountsOf(spec)
+		if !p.HostNetwork {
+			ws.Hostname = p.Hostname
+		}
+	} else if err := checkHidden(spec); err != nil {
+		return nil, err
+	}
 	ws.Env = environment(spec, ws.Root())
-	view := fileView{spec.Mounts, spec.Image.Root, ws.Root()}
+	view := newView(ws, spec.Mounts, spec.Image.Root)
 	ws.Argv = view.resolve(spec.Command)
 	ws.Dir = view.directory(spec.Dir)
 	return ws, nil
+}
+
+func mountsOf(spec *kubelet.ContainerSpec) []wire.Mount {
+	var all []wire.Mount
+	if spec.Hosts != "" {
+		all = append(all, wire.Mount{Path: "/etc/hosts", Host: spec.Hosts})
+	}
+	for _, m := range spec.Mounts {
+		all = append(all, wire.Mount{
+			Path: filepath.Clean("/" + m.Container), Host: m.Host,
+			ReadOnly: m.ReadOnly, Recursive: m.Recursive, Propagation: string(m.Propagation),
+		})
+	}
+	return all
+}
+
+// checkHidden returns an error if a mount hides files of the machine: without a mount namespace the container would work with the
+// machine's files instead of its volume. A container that names the root of its mounts finds its volume, and built-in programs
+// read no files.
+func checkHidden(spec *kubelet.ContainerSpec) error {
+	if len(spec.Command) > 0 && strings.HasPrefix(spec.Command[0], images.Prefix) || namesRoot(spec.Command) || namesRoot(spec.Env) {
+		return nil
+	}
+	for _, m := range spec.Mounts {
+		if m.Container == corev1.TerminationMessagePathDefault || m.Container == kubelet.ServiceAccountPath || filepath.Clean(m.Host) == filepath.Clean(m.Container) {
+			continue
+		}
+		if _, err := os.Lstat(m.Container); err == nil {
+			return fmt.Errorf("mount %s: this path has files of the machine, which can't be hidden without a mount namespace; use $%s%s",
+				m.Container, wire.RootVariable, m.Container)
+		}
+	}
+	return nil
+}
+
+func namesRoot(texts []string) bool {
+	return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(s, wire.RootVariable) })
 }
 
 // links returns the links to mounts below the container's root. It omits a mount within another one: its link would have to
@@ -112,15 +161,22 @@ func expandAll(in []string, root string) []string {
 // fileView maps the paths of a container to paths of the host. The commands of exec requests, probes and hooks use the same
 // view as the container's own command.
 type fileView struct {
-	mounts []kubelet.Mount
-	image  string // the folder of the image's files; "": the image has none
-	root   string // the folder that $MINIKCTL_ROOT names
+	mounts []kubelet.Mount // that are not at their paths
+	image  string          // the folder of the image's files; "": the image has none
+	root   string          // the folder that $MINIKCTL_ROOT names
 }
 
 // viewOf returns the view that a container was started with.
 func viewOf(s *wire.Spec) fileView {
 	n := noteOf(s)
-	return fileView{n.Mounts, n.Image.Root, s.Root()}
+	return newView(s, n.Mounts, n.Image.Root)
+}
+
+func newView(s *wire.Spec, mounts []kubelet.Mount, image string) fileView {
+	if len(s.Mounts) > 0 {
+		mounts = nil // they are at their paths
+	}
+	return fileView{mounts, image, s.Root()}
 }
 
 // resolve returns cmd with references to $(MINIKCTL_ROOT) expanded and the path of its program mapped to the host.

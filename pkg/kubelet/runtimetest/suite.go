@@ -55,6 +55,7 @@ func Run(t *testing.T, d Driver) {
 		{"ExitKillsDescendants", exitKillsDescendants, true},
 		{"Environment", environment, true},
 		{"Mounts", mounts, true},
+		{"MountsAtTheirPaths", mountsAtTheirPaths, true},
 		{"LogFormat", logFormat, true},
 		{"BigLog", bigLog, true},
 		{"ManyAtOnce", manyAtOnce, true},

@@ -1,5 +1,5 @@
 // Package launch owns the first steps of a container's process: it reads a wire.Launch from descriptor 3, takes on the
-// container's terminal, user and system call filter, and executes the container's program. Success closes descriptor 3.
+// container's terminal, mounts, user and system call filter, and executes the container's program. Success closes descriptor 3.
 package launch
 
 import (
@@ -42,6 +42,9 @@ func run(conn *wire.Conn, l *wire.Launch) error {
 			return err
 		}
 	}
+	if err := enterNamespaces(l); err != nil {
+		return err
+	}
 	if l.Dir != "" { // before becomeUser: the container's user may lack access to a parent folder
 		if err := os.Chdir(l.Dir); err != nil {
 			return cwdError(l.Dir, err)
@@ -61,6 +64,22 @@ func run(conn *wire.Conn, l *wire.Launch) error {
 		return &execError{l.Argv[0], describe(err)}
 	}
 	return nil
+}
+
+// enterNamespaces prepares the namespaces that this process was started in, if the container has any.
+func enterNamespaces(l *wire.Launch) error {
+	if len(l.Mounts) == 0 {
+		return nil
+	}
+	if err := mount(l.MountFolder, l.Mounts); err != nil {
+		return err
+	}
+	if l.Hostname != "" {
+		if err := setHostname(l.Hostname); err != nil {
+			return err
+		}
+	}
+	return dropAmbient()
 }
 
 // becomeUser switches to a user and group. Without privileges only the current ones are allowed.

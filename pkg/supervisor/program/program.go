@@ -18,6 +18,8 @@ var programs = map[string]func(args []string) int{
 	"pause": pause,
 	"probe": probe,
 	"web":   web,
+
+	"probe-mount": probeMount,
 }
 
 // Find returns the built-in program called name, or nil.
@@ -65,4 +67,15 @@ func probe(args []string) int {
 		return 1
 	}
 	return 1
+}
+
+// probeMount succeeds if the folder args[0] exists.
+func probeMount(args []string) int {
+	if len(args) != 1 {
+		return 2
+	}
+	if _, err := os.Stat(args[0]); err != nil {
+		return 1
+	}
+	return 0
 }

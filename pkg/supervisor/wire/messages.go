@@ -62,6 +62,9 @@ type Event struct {
 	Removed string  `json:",omitempty"` // the ID of a removed container
 	Synced  bool    `json:",omitempty"` // all containers that existed at the start have been sent
 	Refused string  `json:",omitempty"` // with Synced: why pods can't have addresses of their own; "" if they can
+	// With Synced: containers can have mount namespaces (Spec.Mounts), or why they can't.
+	Namespaces        bool   `json:",omitempty"`
+	NamespacesRefused string `json:",omitempty"`
 }
 
 // Spec is a container for the supervisor to run. The supervisor keeps it on disk.
@@ -82,18 +85,38 @@ type Spec struct {
 	StdinOnce bool `json:",omitempty"` // and closed when the first joined input ends
 	TTY       bool `json:",omitempty"` // its streams are a terminal
 
-	Links []Link          `json:",omitempty"` // to the mounts, below Root
-	Meta  json.RawMessage `json:",omitempty"` // for the daemon; the supervisor only keeps it
+	Links []Link `json:",omitempty"` // to the mounts, below Root
+	// Mounts are shown at their paths in a mount namespace of the container. Without any, it has no namespaces.
+	Mounts   []Mount         `json:",omitempty"`
+	Hostname string          `json:",omitempty"` // with Mounts only
+	Meta     json.RawMessage `json:",omitempty"` // for the daemon; the supervisor only keeps it
 }
 
 // Link makes the host's path Host appear at Path below the container's root folder. Path is absolute and clean.
 type Link struct{ Path, Host string }
+
+// Mount makes the host's path Host appear at Path in a container. Path is absolute and clean.
+type Mount struct {
+	Path, Host  string
+	ReadOnly    bool   `json:",omitempty"`
+	Recursive   bool   `json:",omitempty"` // ReadOnly holds also for mounts below Host
+	Propagation string `json:",omitempty"` // HostToContainer, Bidirectional; any other value: none
+}
+
+// The values of Mount.Propagation, as in the API.
+const (
+	HostToContainer = "HostToContainer"
+	Bidirectional   = "Bidirectional"
+)
 
 // RootVariable names Root in a container's environment.
 const RootVariable = "MINIKCTL_ROOT"
 
 // Root is the folder in which a container finds its mounts.
 func (s *Spec) Root() string { return s.Folder + "/root" }
+
+// MountFolder is the folder in which a container's mount points are made.
+func (s *Spec) MountFolder() string { return s.Folder + "/mounts" }
 
 // Command is run in a running container.
 type Command struct {
@@ -137,6 +160,11 @@ type Launch struct {
 	GID    *int64 `json:",omitempty"`
 	Filter Filter
 	TTY    bool `json:",omitempty"` // make the standard input the controlling terminal
+
+	// In namespaces that the process has been started in:
+	Mounts      []Mount `json:",omitempty"`
+	MountFolder string  `json:",omitempty"`
+	Hostname    string  `json:",omitempty"`
 }
 
 // KeptTerminal is the descriptor under which a container keeps the supervisor's end of its terminal. The next supervisor
