@@ -11,7 +11,7 @@ test: ## all tests; none depends on the machine's speed or memory
 	$(GO) test -timeout 30m ./...
 
 race: ## the packages with concurrency, with the race detector and caches that detect changes of shared objects (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 30m ./pkg/store/... ./pkg/client/... ./pkg/reconcile/... ./pkg/apiserver/... ./pkg/controllers/... ./pkg/scheduler/... ./pkg/kubelet/... ./pkg/supervisor/...
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 30m ./pkg/store/... ./pkg/client/... ./pkg/reconcile/... ./pkg/apiserver/... ./pkg/controllers/... ./pkg/scheduler/... ./pkg/kubelet/... ./pkg/supervisor/... ./pkg/internal/virtual
 
 lint: ## formatting, vet, and golangci-lint where it is installed
 	@out=$$(gofmt -l cmd pkg); if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi
@@ -42,12 +42,13 @@ check: lint test measure race cross clients ## what CI runs
 compare: ## measures against another commit's minikctl (BASE) and Kubernetes (ETCD, KUBE_APISERVER, …); see pkg/internal/bench/compare
 	$(GO) run ./pkg/internal/bench/compare
 
-soak: ## the long loops: memory after a load, every damage of a store's files, 2,000 losses of power, 1,500 kills of the store, 500 of the API server, 50 of the daemon
+soak: ## the long loops: memory after a load, every damage of a store's files, 2,000 losses of power, 1,500 kills of the store, 500 of the API server, 50 of the daemon, 40,000 random steps of a cluster
 	$(GO) test ./pkg/store/badger -run TestDamage -damages 4 -count 1 -v -timeout 60m
 	$(GO) test ./pkg/store/badger -run TestPowerLoss -losses 2000 -count 1 -v -timeout 60m
 	$(GO) test ./pkg/store/badger -run TestKill -kills 1500 -count 1 -v -timeout 60m
 	$(GO) test ./pkg/internal/linear -kills 500 -count 1 -v -timeout 60m
 	$(GO) test ./pkg/internal/clustertest -run TestKillDaemon -kills 50 -count 1 -v -timeout 30m
+	$(GO) test ./pkg/internal/virtual -run TestProperties -property.seeds 4 -property.steps 10000 -count 1 -v -timeout 120m
 	MINIKCTL_MEASURE=1 $(GO) test ./pkg/apiserver -run TestFairness -count 1 -v
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestMemoryAfterLoad ./pkg/internal/bench
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestHostileClients ./pkg/internal/bench

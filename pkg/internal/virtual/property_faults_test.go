@@ -1,0 +1,111 @@
+package virtual_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/minikctl/minikctl/pkg/client"
+)
+
+// faults has requests of components fail, and records which component deletes a pod.
+type faults struct {
+	mu      sync.Mutex
+	rng     *rand.Rand
+	rate    float64              // of failed writes
+	lost    int                  // writes that were done, but whose response was lost, since the last settle
+	deleter map[types.UID]string // the account that has last deleted a pod
+}
+
+func newFaults(seed uint64) *faults {
+	return &faults{rng: rand.New(rand.NewPCG(seed, 0)), deleter: map[types.UID]string{}}
+}
+
+func (f *faults) set(rate float64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rate = rate
+}
+
+func (f *faults) on() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rate > 0
+}
+
+// deletedBy records that an account deletes an object.
+func (f *faults) deletedBy(account string, uid types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.deleter[uid] = account
+}
+
+func (f *faults) client(account string, c client.Client) client.Client {
+	return faulty{c, f, account}
+}
+
+// faulty is the client of a component.
+type faulty struct {
+	client.Client
+	faults  *faults
+	account string
+}
+
+// draw returns an error for some writes. after: the write is done before the error is returned.
+func (f faulty) draw() (err error, after bool) {
+	f.faults.mu.Lock()
+	defer f.faults.mu.Unlock()
+	if f.faults.rate == 0 || f.faults.rng.Float64() >= f.faults.rate {
+		return nil, false
+	}
+	switch f.faults.rng.IntN(3) {
+	case 0:
+		return apierrors.NewInternalError(errors.New("a fault")), false
+	case 1:
+		return apierrors.NewTooManyRequests("a fault", 1), false
+	}
+	f.faults.lost++
+	return errors.New("connection reset by a fault"), true
+}
+
+func do(f faulty, t client.Target, write func() (runtime.Object, error)) (runtime.Object, error) {
+	if t.Resource.Resource == client.Events.Resource {
+		return write() // is tried again for minutes of the machine's time
+	}
+	failure, after := f.draw()
+	if failure != nil && !after {
+		return nil, failure
+	}
+	out, err := write()
+	if failure != nil {
+		return nil, failure
+	}
+	return out, err
+}
+
+func (f faulty) Create(ctx context.Context, t client.Target, obj runtime.Object, opts metav1.CreateOptions) (runtime.Object, error) {
+	return do(f, t, func() (runtime.Object, error) { return f.Client.Create(ctx, t, obj, opts) })
+}
+
+func (f faulty) Update(ctx context.Context, t client.Target, obj runtime.Object, opts metav1.UpdateOptions) (runtime.Object, error) {
+	return do(f, t, func() (runtime.Object, error) { return f.Client.Update(ctx, t, obj, opts) })
+}
+
+func (f faulty) Patch(ctx context.Context, t client.Target, p client.Patch, opts metav1.PatchOptions) (runtime.Object, error) {
+	return do(f, t, func() (runtime.Object, error) { return f.Client.Patch(ctx, t, p, opts) })
+}
+
+func (f faulty) Delete(ctx context.Context, t client.Target, opts metav1.DeleteOptions) (runtime.Object, error) {
+	if t.Resource == client.Pods && t.Subresource == "" && t.Name != "" {
+		if obj, err := f.Client.Get(ctx, t, metav1.GetOptions{}); err == nil && obj.GetDeletionTimestamp() == nil {
+			f.faults.deletedBy(f.account, obj.GetUID())
+		}
+	}
+	return do(f, t, func() (runtime.Object, error) { return f.Client.Delete(ctx, t, opts) })
+}
