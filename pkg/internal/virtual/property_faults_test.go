@@ -17,6 +17,7 @@ import (
 // faults has requests of components fail, and records which component deletes a pod.
 type faults struct {
 	mu      sync.Mutex
+	reader  client.Client        // may read pods
 	rng     *rand.Rand
 	rate    float64              // of failed writes
 	lost    int                  // writes that were done, but whose response was lost, since the last settle
@@ -44,6 +45,16 @@ func (f *faults) deletedBy(account string, uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.deleter[uid] = account
+}
+
+// deletes is deletedBy for a pod that is not being deleted yet.
+func (f *faults) deletes(ctx context.Context, account string, pod client.Target) {
+	f.mu.Lock()
+	reader := f.reader
+	f.mu.Unlock()
+	if obj, err := reader.Get(ctx, pod, metav1.GetOptions{}); err == nil && obj.GetDeletionTimestamp() == nil {
+		f.deletedBy(account, obj.GetUID())
+	}
 }
 
 func (f *faults) client(account string, c client.Client) client.Client {
@@ -103,9 +114,7 @@ func (f faulty) Patch(ctx context.Context, t client.Target, p client.Patch, opts
 
 func (f faulty) Delete(ctx context.Context, t client.Target, opts metav1.DeleteOptions) (runtime.Object, error) {
 	if t.Resource == client.Pods && t.Subresource == "" && t.Name != "" {
-		if obj, err := f.Client.Get(ctx, t, metav1.GetOptions{}); err == nil && obj.GetDeletionTimestamp() == nil {
-			f.faults.deletedBy(f.account, obj.GetUID())
-		}
+		f.faults.deletes(ctx, f.account, t)
 	}
 	return do(f, t, func() (runtime.Object, error) { return f.Client.Delete(ctx, t, opts) })
 }

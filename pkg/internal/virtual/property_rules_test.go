@@ -125,7 +125,10 @@ func (w *world) createdForDeployment(c change, d *appsv1.Deployment, set objects
 	if !w.bounds[d.UID].recreate {
 		return
 	}
-	for _, p := range w.podsOf(func(p *corev1.Pod) bool { return active(p) && !w.adopt[p.UID] }) {
+	running := func(p *corev1.Pod) bool { // also while it is being deleted
+		return p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed && !w.adopt[p.UID]
+	}
+	for _, p := range w.podsOf(running) {
 		if owner := w.controllerOf(p); owner != nil && owner != set && w.controllerOf(owner) == objects.Object(d) {
 			w.breaks(c, "Deployment %s is recreated, and pod %s of an earlier set is left", d.Name, p.Name)
 		}

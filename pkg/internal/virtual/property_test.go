@@ -72,6 +72,9 @@ var nodeNames = []string{"a", "b", "c", "d", "e"}
 func newRun(t *testing.T, seed uint64) *run {
 	r := &run{seed: seed, world: newWorld(), faults: newFaults(seed)}
 	r.Cluster = virtual.Start(t, virtual.Config{Nodes: nodeNames, Seed: seed, Client: r.faults.client})
+	r.faults.mu.Lock()
+	r.faults.reader = r.Cluster.Client
+	r.faults.mu.Unlock()
 	r.world.follow(r.Cluster)
 	r.Advance(0)
 	return r
