@@ -3,7 +3,6 @@ package schedplugins
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-helpers/storage/ephemeral"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
@@ -359,9 +357,6 @@ func (b *volumeBinding) PreBindPreFlight(_ context.Context, state framework.Cycl
 	return &framework.PreBindPreFlightResult{AllowParallel: true}, nil
 }
 
-// bindPoll is the interval at which PreBind reads the claims that are to be bound.
-const bindPoll = 50 * time.Millisecond
-
 // PreBind has the pod's claims bound: it names the claim in each chosen volume and the node in each claim to provision, and waits until
 // the binder has bound them.
 func (b *volumeBinding) PreBind(ctx context.Context, state framework.CycleState, _ *corev1.Pod, node string) *framework.Status {
@@ -372,8 +367,7 @@ func (b *volumeBinding) PreBind(ctx context.Context, state framework.CycleState,
 	if err := b.request(ctx, v, node); err != nil {
 		return framework.AsStatus(err)
 	}
-	err := wait.PollUntilContextTimeout(ctx, bindPoll, b.timeout, true, func(ctx context.Context) (bool, error) { return b.allBound(ctx, v, node) })
-	if err != nil {
+	if err := b.awaitBound(ctx, v, node); err != nil {
 		return framework.AsStatus(fmt.Errorf("binding volumes: %w", err))
 	}
 	return nil
@@ -404,31 +398,6 @@ func (b *volumeBinding) request(ctx context.Context, v nodeVolumes, node string)
 		}
 	}
 	return nil
-}
-
-// allBound reports whether all waiting claims are bound, and an error if one will not be bound on this node.
-func (b *volumeBinding) allBound(ctx context.Context, v nodeVolumes, node string) (bool, error) {
-	claims := slices.Clone(v.provision)
-	for _, m := range v.bind {
-		claims = append(claims, m.claim)
-	}
-	for i, old := range claims {
-		claim, err := b.handle.ClientSet().CoreV1().PersistentVolumeClaims(old.Namespace).Get(ctx, old.Name, metav1.GetOptions{})
-		switch {
-		case err != nil:
-			return false, fmt.Errorf("failed to get claim %q from API server: %w", claimKey(old), err)
-		case claim.UID != old.UID:
-			return false, errors.New("claim " + claimKey(old) + " was replaced")
-		case claim.Spec.VolumeName != "" && metav1.HasAnnotation(claim.ObjectMeta, volume.AnnBindCompleted):
-			continue
-		case i < len(v.provision) && claim.Annotations[volume.AnnSelectedNode] == "":
-			return false, fmt.Errorf("selectedNode annotation reset for PVC %q", claim.Name)
-		case i < len(v.provision) && claim.Annotations[volume.AnnSelectedNode] != node:
-			return false, fmt.Errorf("provisioning failed for PVC %q", claim.Name)
-		}
-		return false, nil
-	}
-	return true, nil
 }
 
 func (*volumeBinding) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {

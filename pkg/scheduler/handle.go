@@ -14,6 +14,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
 )
 
 // handle is the framework.Handle of one plugin. It has no extenders, devices, CSI nodes and pod groups: their methods
@@ -22,6 +23,7 @@ type handle struct {
 	Namespaces
 	profile  *profile
 	client   client.Client
+	clock    clock.Clock
 	cluster  atomic.Pointer[snapshot] // the loop's snapshot; after an abandoned call the old one, until that call returns
 	waiting  *waitingPods
 	bridge   *bridge
@@ -30,7 +32,21 @@ type handle struct {
 	workers  int
 }
 
-var _ framework.Handle = (*handle)(nil)
+// APIHandle is implemented by every Handle of this scheduler, in addition to framework.Handle. It lets a plugin wait so that a manual clock
+// can move on meanwhile: by the cluster's clock, and for changes of objects, by a watch whose context is that of the plugin's call.
+type APIHandle interface {
+	Client() client.Client // nil in a simulation
+	Clock() clock.Clock    // the cluster's
+}
+
+var (
+	_ framework.Handle = (*handle)(nil)
+	_ APIHandle        = (*handle)(nil)
+)
+
+// Client and Clock implement APIHandle.
+func (h *handle) Client() client.Client { return h.client }
+func (h *handle) Clock() clock.Clock    { return h.clock }
 
 // SnapshotSharedLister and the methods below implement framework.Handle.
 func (h *handle) SnapshotSharedLister() framework.SharedLister { return h.cluster.Load() }

@@ -79,7 +79,7 @@ func (r *run) repair() {
 			r.deletePod(p)
 		}
 	}
-	for _, w := range workloads {
+	for _, w := range slices.Concat(workloads, r.orphanSets()) {
 		r.change(w, "repair", func(obj objects.Object) bool {
 			switch o := obj.(type) {
 			case *batchv1.Job:
@@ -87,9 +87,9 @@ func (r *run) repair() {
 				return true
 			case *appsv1.Deployment:
 				o.Spec.Paused = false
-			case *appsv1.StatefulSet: // pods below a partition may have a bad template
-				if o.Spec.UpdateStrategy.RollingUpdate != nil {
-					o.Spec.UpdateStrategy.RollingUpdate.Partition = nil
+			case *appsv1.StatefulSet: // pods below a partition, and without one those that were current, may have a bad template
+				if o.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
+					o.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(0))}
 				}
 			}
 			good(templateOf(obj))
@@ -116,6 +116,17 @@ func (r *run) repair() {
 	r.faults.mu.Lock()
 	r.faults.lost = 0
 	r.faults.mu.Unlock()
+}
+
+// orphanSets returns the ReplicaSets of Deployments that were deleted without them.
+func (r *run) orphanSets() []workload {
+	var out []workload
+	for _, owner := range r.world.owners {
+		if s, ok := owner.(*appsv1.ReplicaSet); ok && metav1.GetControllerOfNoCopy(s) == nil && !strings.HasPrefix(s.Name, "set") {
+			out = append(out, workload{kind: "ReplicaSet", name: s.Name, resource: client.ReplicaSets})
+		}
+	}
+	return out
 }
 
 func (r *run) deletePod(p *corev1.Pod) {

@@ -197,7 +197,8 @@ func (w *world) lostPod(c change, old, now *corev1.Pod, f *faults) {
 			w.deletedForDeployment(c, d, old)
 		}
 	case *appsv1.StatefulSet:
-		if _, n := ordinal(old.Name); b.rolling && n < b.least {
+		// With the policy Parallel, a second update begins again at the highest ordinal, also while a pod is not available.
+		if _, n := ordinal(old.Name); n < b.least && (b.rolling || b.updates <= 1 && b.disrupted == 0) {
 			w.inFlight(c, o, old, b, 1)
 		}
 	case *appsv1.DaemonSet:

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -81,6 +82,7 @@ type bound struct {
 	least, most int  // pods that must be available, pods that may exist
 	rolling     bool // it was always a rolling update
 	recreate    bool // it was always Recreate
+	updates     int  // how often the template has changed
 	disrupted   int  // pods that became unavailable, but not through the controller
 	inFlight    map[string]bool
 	ended       bool // a Job had finished at the last settle
@@ -176,6 +178,9 @@ func (w *world) apply(c change, f *faults) {
 			if set, ok := c.obj.(*appsv1.ReplicaSet); ok {
 				old, _ := c.old.(*appsv1.ReplicaSet)
 				w.resized(c, old, set)
+			}
+			if t, old := templateOf(obj), c.old; t != nil && old != nil && !equality.Semantic.DeepEqual(t, templateOf(old)) {
+				w.bounds[obj.GetUID()].updates++
 			}
 		}
 	}

@@ -202,7 +202,8 @@ func (w *watcher) wait(ctx context.Context) {
 		}
 	}
 	if work := clock.WorkOf(ctx); work != nil {
-		work.Idle(hasMore(w.at), wait)
+		more := hasMore(w.at)
+		work.Idle(func() bool { return ctx.Err() != nil || more() }, wait)
 	} else {
 		wait()
 	}
