@@ -17,7 +17,7 @@ import (
 // faults has requests of components fail, and records which component deletes a pod.
 type faults struct {
 	mu      sync.Mutex
-	reader  client.Client        // may read pods
+	reader  client.Client // may read pods
 	rng     *rand.Rand
 	rate    float64              // of failed writes
 	lost    int                  // writes that were done, but whose response was lost, since the last settle
