@@ -4,6 +4,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 )
 
@@ -24,6 +25,7 @@ var (
 	StatefulSets    = appsv1.SchemeGroupVersion.WithResource("statefulsets")
 	DaemonSets      = appsv1.SchemeGroupVersion.WithResource("daemonsets")
 
+	EndpointSlices         = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
 	ControllerRevisions    = appsv1.SchemeGroupVersion.WithResource("controllerrevisions")
 	PersistentVolumeClaims = corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
 )

@@ -21,7 +21,6 @@ import (
 	"github.com/minikctl/minikctl/pkg/autostart"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/kubelet"
-	"github.com/minikctl/minikctl/pkg/network/addr"
 	"github.com/minikctl/minikctl/pkg/supervisor/trim"
 )
 
@@ -242,13 +241,4 @@ func setUpLog(level string) error {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l})))
 	klog.SetSlogLogger(slog.Default()) // for Kubernetes' libraries
 	return nil
-}
-
-// addresses claims the daemon's range of pod addresses.
-func (d *Daemon) addresses() (addr.Range, error) {
-	r, err := addr.Claim(addr.Folder(), d.paths.Data)
-	if err != nil {
-		return 0, fmt.Errorf("claim pod addresses: %w", err)
-	}
-	return r, nil
 }

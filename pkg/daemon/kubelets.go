@@ -85,6 +85,9 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 		d.counted(service{name: "caches of the kubelets", run: caches.Run}),
 		service{name: "kubelet server", run: server.Run},
 		d.counted(service{name: "kubelet host", run: host.Run}))
+	if err := d.addProxy(caches); err != nil {
+		return err
+	}
 	for _, n := range d.cfg.Nodes {
 		for _, name := range n.names() {
 			k, err := d.newKubelet(ctx, host, n, name, false)

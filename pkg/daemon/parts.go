@@ -115,8 +115,13 @@ func (d *Daemon) addAPIServer() error {
 	if err != nil {
 		return err
 	}
+	serviceAddresses, err := d.serviceAddresses()
+	if err != nil {
+		return err
+	}
 	server, err := apiserver.New(apiserver.Config{
-		Store: s, Resources: builtin.Resources(), Clock: d.clock, Source: d.source, PKI: keys,
+		ServiceAddresses: serviceAddresses,
+		Store:            s, Resources: builtin.Resources(), Clock: d.clock, Source: d.source, PKI: keys,
 		Listen: d.listen(), Socket: d.paths.Socket, TokenFile: d.cfg.TokenAuthFile, TraceDir: d.paths.Traces,
 		Audit: apiserver.AuditConfig{
 			Policy: d.cfg.AuditPolicyFile, Path: d.cfg.AuditLogPath,

@@ -142,6 +142,11 @@ func (l *listener) connect(n *request) {
 		l.proceed(n)
 	case t.local():
 		l.connectSelf(n, t)
+	case l.unprivilegedService(t):
+		l.withSocket(n, func(sock int) error {
+			l.bindSource(sock, t)
+			return l.connectOwn(n, sock, t.at(t.port+servicePortShift))
+		})
 	case l.sibling(t.addr):
 		l.connectSibling(n, t)
 	default:
@@ -208,19 +213,43 @@ func (l *listener) taken(kind int, port uint16) bool {
 
 func (l *listener) connectSibling(n *request, t target) {
 	l.withSocket(n, func(sock int) error {
-		kind, err := unix.GetsockoptInt(sock, unix.SOL_SOCKET, unix.SO_TYPE)
-		if err != nil || kind != unix.SOCK_STREAM {
-			return errProceed
-		}
-		if addr, ok := sockname(sock); !ok || !addr.isAny() {
-			return errProceed
-		}
-		// The kernel then chooses the port in connect, and may share it with connections to other servers.
-		if unix.SetsockoptInt(sock, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1) == nil {
-			_ = unix.Bind(sock, l.address(0, t.addr.kind != four)) // on an error the source is the host's address
-		}
+		l.bindSource(sock, t)
 		return errProceed
 	})
+}
+
+// bindSource gives a connection to t the pod's address as its source, if it is a stream and its socket is not bound yet.
+func (l *listener) bindSource(sock int, t target) {
+	kind, err := unix.GetsockoptInt(sock, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil || kind != unix.SOCK_STREAM {
+		return
+	}
+	if addr, ok := sockname(sock); !ok || !addr.isAny() {
+		return
+	}
+	// The kernel then chooses the port in connect, and may share it with connections to other servers.
+	if unix.SetsockoptInt(sock, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1) == nil {
+		_ = unix.Bind(sock, l.address(0, t.addr.kind != four)) // on an error the source is the host's address
+	}
+}
+
+// servicePortShift is the difference between a Service's port and the one on which a daemon without privileges serves it: the rule of
+// addr.Unprivileged, which this package may not import (package early).
+const servicePortShift = 1<<16 - 1024
+
+// unprivilegedService reports whether t is a port of a Service of this daemon that the daemon may not listen on. Services have the second
+// half of the daemon's addresses.
+func (l *listener) unprivilegedService(t target) bool {
+	return t.port < 1024 && l.sibling(t.addr) && t.addr.bytes[14] >= 128 &&
+		int(t.port) < firstUnprivileged() && !capable(os.Getpid(), unix.CAP_NET_BIND_SERVICE)
+}
+
+// at returns the socket address of another port of the target.
+func (t target) at(port uint16) unix.Sockaddr {
+	if t.addr.kind != four {
+		return &unix.SockaddrInet6{Port: int(port), Addr: t.addr.bytes}
+	}
+	return &unix.SockaddrInet4{Port: int(port), Addr: t.addr.as4()}
 }
 
 // sibling reports whether addr belongs to a pod or node of the same daemon: they share the first half of their address.

@@ -29,6 +29,27 @@ func (r Range) Prefix() netip.Prefix { return netip.PrefixFrom(r.host(0), 16) }
 // Valid reports whether r is within First and Last.
 func (r Range) Valid() bool { return r >= First && r <= Last }
 
+// firstService is the lowest host part of a Service's address. Pods have those below it.
+const firstService = 1 << 15
+
+// Services returns the part of the range that the addresses of Services come from.
+func (r Range) Services() netip.Prefix { return netip.PrefixFrom(r.host(firstService), 17) }
+
+// firstUnprivileged is the lowest port that every user may listen on, and privilegedAt the number by which Unprivileged moves lower ones.
+const (
+	firstUnprivileged = 1024
+	privilegedAt      = 1<<16 - firstUnprivileged
+)
+
+// Unprivileged returns the port on which a Service's address is served instead of a port below 1024 by a daemon that may not listen on
+// that. ok is false for other ports, which need no other one. The supervisor knows the same rule (pkg/supervisor/address_linux.go).
+func Unprivileged(port uint16) (other uint16, ok bool) {
+	if port >= firstUnprivileged {
+		return 0, false
+	}
+	return port + privilegedAt, true
+}
+
 // Own returns the n-th address, from 1 to 255, for nodes and services of the daemon.
 func (r Range) Own(n uint8) netip.Addr { return r.host(uint16(n)) }
 
@@ -58,7 +79,7 @@ func (p *Pool) Allocate() (netip.Addr, error) {
 	for range 1 << 16 {
 		n := p.next
 		p.next++
-		if p.next < firstPod {
+		if p.next < firstPod || p.next >= firstService {
 			p.next = firstPod
 		}
 		if !usable(n) {
@@ -72,8 +93,10 @@ func (p *Pool) Allocate() (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("%s: %w", p.from.Prefix(), ErrExhausted)
 }
 
-// usable reports whether an address does not look like a network or broadcast address.
-func usable(n uint16) bool { return n >= firstPod && byte(n) != 0 && byte(n) != 255 }
+// usable reports whether an address is a pod's and does not look like a network or broadcast address.
+func usable(n uint16) bool {
+	return n >= firstPod && n < firstService && byte(n) != 0 && byte(n) != 255
+}
 
 // Reserve marks an address as in use. It returns false if the address was in use or is not in the pool.
 func (p *Pool) Reserve(a netip.Addr) bool {
@@ -88,7 +111,7 @@ func (p *Pool) Reserve(a netip.Addr) bool {
 	}
 	p.used[n] = struct{}{}
 	if n >= p.next {
-		p.next = max(n+1, firstPod) // n+1 may wrap to 0
+		p.next = n + 1 // Allocate begins again at firstPod after the last one
 	}
 	return true
 }

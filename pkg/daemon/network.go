@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/network/addr"
+	"github.com/minikctl/minikctl/pkg/network/proxy"
+)
+
+// servesServices reports whether this daemon listens on the addresses of Services: it runs the API server, which allocates them, and
+// nodes with real pods. Other systems than Linux have one loopback address only.
+func (d *Daemon) servesServices() bool {
+	return runtime.GOOS == "linux" && d.cfg.Runs("apiserver") && d.cfg.Runs("kubelet") && d.realNodes()
+}
+
+// serviceAddresses returns the range of the Services' addresses; the zero value is Kubernetes' usual one.
+func (d *Daemon) serviceAddresses() (netip.Prefix, error) {
+	if !d.servesServices() {
+		return netip.Prefix{}, nil
+	}
+	r, err := d.addresses()
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	return r.Services(), nil
+}
+
+// addresses claims the daemon's range of the addresses of pods and Services.
+func (d *Daemon) addresses() (addr.Range, error) {
+	r, err := addr.Claim(addr.Folder(), d.paths.Data)
+	if err != nil {
+		return 0, fmt.Errorf("claim pod addresses: %w", err)
+	}
+	return r, nil
+}
+
+// addProxy adds the proxy for Services. caches are those of the kubelets.
+func (d *Daemon) addProxy(caches *client.Caches) error {
+	if !d.servesServices() {
+		return nil
+	}
+	r, err := d.addresses()
+	if err != nil {
+		return err
+	}
+	c, err := d.api.client(nodesReader, "kube-proxy", user.SystemPrivilegedGroup)
+	if err != nil {
+		return err
+	}
+	api, err := netip.ParseAddrPort(strings.TrimPrefix(d.address, "https://"))
+	if err != nil {
+		return fmt.Errorf("the API server's address: %w", err)
+	}
+	events := client.NewRecorder(c, d.clock, d.source, "kube-proxy", "")
+	p := proxy.New(proxy.Config{
+		Caches: caches, Events: events, Clock: d.clock, Range: r, API: reachable(api), NodeIPs: []netip.Addr{netip.MustParseAddr(kubeletHost)},
+	})
+	d.services = append(d.services,
+		service{name: "events of the proxy", run: events.Run},
+		d.counted(service{name: "proxy", run: p.Run}))
+	return nil
+}
+
+// reachable returns an address at which this machine reaches a listener.
+func reachable(at netip.AddrPort) netip.AddrPort {
+	if at.Addr().IsUnspecified() {
+		return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), at.Port())
+	}
+	return at
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package proxy
+
+func setLateSourcePort(int) error { return nil }

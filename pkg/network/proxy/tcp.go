@@ -1,0 +1,141 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/minikctl/minikctl/pkg/clock"
+)
+
+// dialTime bounds the connection to an endpoint. Endpoints are on this machine: they accept or refuse at once.
+const dialTime = 5 * time.Second
+
+// tcpServer passes the connections to a TCP frontend on to its endpoints.
+type tcpServer struct {
+	*chooser
+	listener net.Listener
+	machine  clock.Clock
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{} // of clients; nil once the server is closed with its connections
+	wg    sync.WaitGroup
+}
+
+func serveTCP(at netip.AddrPort, c *chooser, machine clock.Clock) (*tcpServer, error) {
+	l, err := net.Listen("tcp4", at.String())
+	if err != nil {
+		return nil, err
+	}
+	s := &tcpServer{chooser: c, listener: l, machine: machine, conns: map[net.Conn]struct{}{}}
+	s.wg.Go(s.accept)
+	return s, nil
+}
+
+func (s *tcpServer) accept() {
+	for {
+		conn, err := s.listener.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // out of descriptors: some may be closed soon
+			<-s.machine.After(10 * time.Millisecond)
+			continue
+		}
+		if s.add(conn) {
+			s.wg.Go(func() { s.serve(conn.(*net.TCPConn)) })
+		}
+	}
+}
+
+func (s *tcpServer) add(conn net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conns == nil {
+		conn.Close()
+		return false
+	}
+	s.conns[conn] = struct{}{}
+	return true
+}
+
+func (s *tcpServer) serve(client *net.TCPConn) {
+	defer func() {
+		client.Close()
+		s.mu.Lock()
+		delete(s.conns, client)
+		s.mu.Unlock()
+	}()
+	server := s.dial(addrOf(client.RemoteAddr()))
+	if server == nil {
+		_ = client.SetLinger(0) // a reset: the client learns that it is not served
+		return
+	}
+	defer server.Close()
+	var copies sync.WaitGroup
+	copies.Go(func() { pass(server, client) })
+	copies.Go(func() { pass(client, server) })
+	copies.Wait()
+}
+
+// pass copies until from ends, and then ends to.
+func pass(to, from *net.TCPConn) {
+	if _, err := io.Copy(to, from); err != nil {
+		_ = to.SetLinger(0) // pass the failure on as a reset
+		to.Close()
+		from.Close()
+		return
+	}
+	_ = to.CloseWrite()
+}
+
+// dial connects to an endpoint, with the client's address as the source where that is possible. It returns nil if none accepts.
+func (s *tcpServer) dial(client netip.Addr) *net.TCPConn {
+	for _, e := range s.choose(client) {
+		d := net.Dialer{Timeout: dialTime, Control: lateSourcePort}
+		if client.IsLoopback() && e.address.Addr().IsLoopback() {
+			d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(client, 0))
+		}
+		if conn, err := d.Dial("tcp4", e.address.String()); err == nil {
+			return conn.(*net.TCPConn)
+		}
+	}
+	return nil
+}
+
+// lateSourcePort makes the kernel choose the source port when the socket connects, so that connections to different endpoints may
+// share it.
+func lateSourcePort(_, _ string, raw syscall.RawConn) error {
+	var failed error
+	err := raw.Control(func(fd uintptr) { failed = setLateSourcePort(int(fd)) })
+	return errors.Join(err, failed)
+}
+
+func addrOf(a net.Addr) netip.Addr {
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		return a.AddrPort().Addr().Unmap()
+	case *net.UDPAddr:
+		return a.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
+}
+
+// refuse closes the listener. Connections go on, as they do when a Service loses its endpoints in Kubernetes.
+func (s *tcpServer) refuse() { s.listener.Close() }
+
+// close ends the connections, too, and waits for their end.
+func (s *tcpServer) close() {
+	s.listener.Close()
+	s.mu.Lock()
+	for conn := range s.conns {
+		conn.Close()
+	}
+	s.conns = nil
+	s.mu.Unlock()
+	s.wg.Wait()
+}
