@@ -59,6 +59,8 @@ require (
 
 require k8s.io/endpointslice v0.36.3
 
+require github.com/miekg/dns v1.1.73
+
 require (
 	cel.dev/expr v0.25.1 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20230124172434-306776ec8161 // indirect

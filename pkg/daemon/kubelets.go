@@ -75,8 +75,12 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	resolver, err := d.addDNS(caches)
+	if err != nil {
+		return err
+	}
 	host, err := kubelet.NewHost(kubelet.HostConfig{
-		Caches: caches, Images: store, Clock: d.clock, Source: d.source, Dir: d.paths.Kubelet, Server: server,
+		Caches: caches, Images: store, Clock: d.clock, Source: d.source, Dir: d.paths.Kubelet, Server: server, ClusterDNS: resolver,
 	})
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"runtime"
 	"strings"
@@ -9,7 +10,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/network/addr"
+	"github.com/minikctl/minikctl/pkg/network/dns"
 	"github.com/minikctl/minikctl/pkg/network/proxy"
 )
 
@@ -39,6 +42,36 @@ func (d *Daemon) addresses() (addr.Range, error) {
 	}
 	return r, nil
 }
+
+// dnsNumber is the number of the DNS server's address in the range of the Services', as in installations of Kubernetes.
+const dnsNumber = 10
+
+// addDNS adds the cluster's DNS server and returns its address; the zero value if this daemon has none. caches are those of the kubelets.
+func (d *Daemon) addDNS(caches *client.Caches) (netip.Addr, error) {
+	if !d.servesServices() {
+		return netip.Addr{}, nil
+	}
+	r, err := d.addresses()
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	at := r.Services().Addr()
+	for range dnsNumber {
+		at = at.Next()
+	}
+	s, err := dns.New(dns.Config{
+		Caches: caches, Domain: kubelet.ClusterDomain, Listen: netip.AddrPortFrom(at, dnsPort),
+		Resolvers: dns.MachineResolvers("/etc/resolv.conf", r.Prefix()),
+	})
+	if err != nil {
+		slog.Warn("pods use the machine's resolvers", "err", err)
+		return netip.Addr{}, nil
+	}
+	d.services = append(d.services, service{name: "dns", run: s.Run})
+	return at, nil
+}
+
+const dnsPort = 53
 
 // addProxy adds the proxy for Services. caches are those of the kubelets.
 func (d *Daemon) addProxy(caches *client.Caches) error {

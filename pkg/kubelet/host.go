@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +29,9 @@ type HostConfig struct {
 	Source *clock.Source
 	Dir    string  // of volumes and logs; created by the first kubelet that needs it
 	Server *Server // serves logs and exec of all nodes; nil: none
+
+	// ClusterDNS is the address of the cluster's DNS server; invalid: pods use the machine's resolvers.
+	ClusterDNS netip.Addr
 
 	// PerNode opens a watch per node instead of one for all pods: for a few nodes with a remote API server.
 	PerNode bool

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,31 +15,60 @@ import (
 // hostsPath is the file with the names of hosts, in a container and on the machine.
 const hostsPath = "/etc/hosts"
 
-const clusterDomain = "cluster.local"
+// ClusterDomain is the domain of the names of Services and pods.
+const ClusterDomain = "cluster.local"
 
-// makeHostsFile makes the hosts file of a pod and returns its path. It returns "" for a container with a mount of its own at that path.
-// The content is that of Kubernetes' kubelet, which programs of users parse.
-func (v *podVolumes) makeHostsFile(pod *corev1.Pod, c *corev1.Container, ip string) (string, error) {
-	if slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return filepath.Clean(m.MountPath) == hostsPath }) {
-		return "", nil
+// networkFiles makes the files by which programs in the pod find hosts, and returns where a container has them: those for which it
+// has no mount of its own.
+func (v *podVolumes) networkFiles(pod *corev1.Pod, c *corev1.Container, ip string) ([]Mount, error) {
+	files := map[string]func() ([]byte, error){
+		hostsPath:    func() ([]byte, error) { return podHosts(pod, ip) },
+		resolvPath:   func() ([]byte, error) { return podResolvConf(pod, v.kubelet.host.ClusterDNS) },
+		nsswitchPath: func() ([]byte, error) { return podNSSwitch(pod, v.kubelet.host.ClusterDNS) },
 	}
-	path := filepath.Join(v.podFolder(), "etc-hosts")
+	var out []Mount
+	for _, at := range slices.Sorted(maps.Keys(files)) {
+		if slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return filepath.Clean(m.MountPath) == at }) {
+			continue
+		}
+		text, err := files[at]()
+		if err != nil {
+			return nil, err
+		}
+		if text == nil {
+			continue // the machine's own file serves
+		}
+		path := filepath.Join(v.podFolder(), "etc-"+filepath.Base(at))
+		if err := writeInPlace(path, text); err != nil {
+			return nil, err
+		}
+		out = append(out, Mount{Host: path, Container: at})
+	}
+	return out, nil
+}
+
+// writeInPlace writes a file for containers, without replacing it: those that run have it mounted.
+func writeInPlace(path string, text []byte) error {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, text) {
+		return nil
+	}
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o644) // WriteFile applies the umask
+}
+
+// podHosts returns the hosts file of a pod. The content is that of Kubernetes' kubelet, which programs of users parse.
+func podHosts(pod *corev1.Pod, ip string) ([]byte, error) {
 	text := hostsFile(pod, ip)
 	if pod.Spec.HostNetwork {
 		machine, err := os.ReadFile(hostsPath)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		text = append([]byte("# Kubernetes-managed hosts file (host network).\n"), machine...)
 	}
-	text = append(text, hostAliases(pod.Spec.HostAliases)...)
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, text) {
-		return path, nil
-	}
-	if err := os.WriteFile(path, text, 0o644); err != nil { // in place: containers that run have it mounted
-		return "", err
-	}
-	return path, os.Chmod(path, 0o644)
+	return append(text, hostAliases(pod.Spec.HostAliases)...), nil
 }
 
 func hostsFile(pod *corev1.Pod, ip string) []byte {
@@ -52,7 +82,7 @@ func hostsFile(pod *corev1.Pod, ip string) []byte {
 		"fe00::2\tip6-allrouters\n")
 	name := podSpecFor(pod).Hostname
 	if pod.Spec.Subdomain != "" {
-		name = fmt.Sprintf("%s.%s.%s.svc.%s\t%s", name, pod.Spec.Subdomain, pod.Namespace, clusterDomain, name)
+		name = fmt.Sprintf("%s.%s.%s.svc.%s\t%s", name, pod.Spec.Subdomain, pod.Namespace, ClusterDomain, name)
 	}
 	fmt.Fprintf(&b, "%s\t%s\n", ip, name)
 	return b.Bytes()

@@ -1,6 +1,8 @@
 package kubelet
 
 import (
+	"net/netip"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,5 +28,40 @@ func TestHostsFile(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+func TestResolvConf(t *testing.T) {
+	cluster := netip.MustParseAddr("127.5.128.10")
+	for _, c := range []struct {
+		name string
+		spec corev1.PodSpec
+		want string
+	}{
+		{"None", corev1.PodSpec{DNSPolicy: corev1.DNSNone, DNSConfig: &corev1.PodDNSConfig{
+			Nameservers: []string{"192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"}, Searches: []string{"a.example", "b.example"},
+			Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: new("2")}, {Name: "edns0"}},
+		}}, "search a.example b.example\nnameserver 192.0.2.1\nnameserver 192.0.2.2\nnameserver 192.0.2.3\noptions ndots:2 edns0\n"},
+		{"None without anything", corev1.PodSpec{DNSPolicy: corev1.DNSNone}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := podResolvConf(&corev1.Pod{Spec: c.spec}, cluster)
+			if err != nil || string(got) != c.want || got == nil {
+				t.Errorf("got %q, %v, want %q", got, err, c.want)
+			}
+		})
+	}
+	first := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}, Spec: corev1.PodSpec{DNSConfig: &corev1.PodDNSConfig{
+		Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: new("1")}},
+	}}}
+	got, err := podResolvConf(first, cluster)
+	if err != nil || !strings.HasPrefix(string(got), "search shop.svc.cluster.local svc.cluster.local cluster.local") ||
+		!strings.HasSuffix(string(got), "nameserver 127.5.128.10\noptions ndots:1\n") {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for _, spec := range []corev1.PodSpec{{DNSPolicy: corev1.DNSDefault}, {HostNetwork: true, DNSPolicy: corev1.DNSClusterFirst}} {
+		if got, err := podResolvConf(&corev1.Pod{Spec: spec}, cluster); err != nil || got != nil {
+			t.Errorf("%+v: got %q, %v, want the machine's", spec, got, err)
+		}
 	}
 }

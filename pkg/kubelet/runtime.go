@@ -129,7 +129,7 @@ type ContainerSpec struct {
 	Dir     string   // working directory; "" is the runtime's choice
 	Env     []string // NAME=value
 	Mounts  []Mount  // folders and files of the host
-	Hosts   string   // the file to show at /etc/hosts, as far as the runtime can; "": none
+	Network []Mount  // files such as /etc/hosts, which the runtime shows if it can show mounts at their paths
 	LogPath string   // the file for the output, in CRI's log format
 	User    *int64   // uid to run as; nil: the runtime's own
 	Group   *int64   // gid to run as; nil: the runtime's own

@@ -165,7 +165,7 @@ func (l *podLifecycle) containerSpec(ctx context.Context, pod *corev1.Pod, seen 
 	if spec.Mounts, err = l.volumes.mounts(pod, c, vars, message); err != nil {
 		return spec, err
 	}
-	if spec.Hosts, err = l.volumes.makeHostsFile(pod, c, podIP(pod, seen, l.kubelet.Address, pod.Status)); err != nil {
+	if spec.Network, err = l.volumes.networkFiles(pod, c, podIP(pod, seen, l.kubelet.Address, pod.Status)); err != nil {
 		return spec, err
 	}
 	for _, e := range img.Env {

@@ -5,7 +5,7 @@ import "github.com/minikctl/minikctl/pkg/kubelet"
 const (
 	asRoot   = "only when the daemon runs as root; volumes are in the daemon's private folder, which other users cannot enter"
 	seLinux  = "containers have the daemon's SELinux context"
-	resolver = "containers use the machine's own resolver"
+	resolver = "without mount namespaces containers use the machine's own resolver"
 	hostname = "the host name is the pod's"
 	noGroups = "containers have no further groups"
 	confined = "{Unconfined <nil>}"
@@ -14,14 +14,14 @@ const (
 // fields is the support for the fields of a pod that depend on the runtime.
 var fields = kubelet.Fields{
 	"PodSpec": {
-		"dnsPolicy":             {Support: kubelet.Ignored, Note: resolver, NoWarning: []string{"ClusterFirst", "Default"}},
+		"dnsPolicy":             {Support: kubelet.Partly, Note: resolver},
 		"hostNetwork":           {},
 		"hostPID":               {Note: "containers see the machine's processes in any case"},
 		"hostIPC":               {Note: "containers share the machine's IPC in any case"},
 		"shareProcessNamespace": {Support: kubelet.Partly, Note: "containers see all of the machine's processes in any case"},
 		"hostname":              {Support: kubelet.Partly, Note: "without mount namespaces only the variable HOSTNAME has it"},
 		"hostAliases":           {Support: kubelet.Partly, Note: "without mount namespaces containers see the machine's hosts file"},
-		"dnsConfig":             {Support: kubelet.Ignored, Note: resolver},
+		"dnsConfig":             {Support: kubelet.Partly, Note: resolver},
 		"hostUsers":             {Support: kubelet.Ignored, Note: "containers are in the machine's user namespace", NoWarning: []string{"true"}},
 		"hostnameOverride":      {Support: kubelet.Ignored, Note: hostname},
 	},

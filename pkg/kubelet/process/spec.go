@@ -51,10 +51,7 @@ func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
 
 func mountsOf(spec *kubelet.ContainerSpec) []wire.Mount {
 	var all []wire.Mount
-	if spec.Hosts != "" {
-		all = append(all, wire.Mount{Path: "/etc/hosts", Host: spec.Hosts})
-	}
-	for _, m := range spec.Mounts {
+	for _, m := range slices.Concat(spec.Network, spec.Mounts) {
 		all = append(all, wire.Mount{
 			Path: filepath.Clean("/" + m.Container), Host: m.Host,
 			ReadOnly: m.ReadOnly, Recursive: m.Recursive, Propagation: string(m.Propagation),

@@ -1,0 +1,196 @@
+// Package dns owns the cluster's DNS server: it answers for the names of Services, their endpoints and pods after Kubernetes'
+// specification, and passes other questions on to the machine's own resolvers.
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/network/addr"
+)
+
+// Config configures a Server.
+type Config struct {
+	Caches *client.Caches // the caller runs them
+	Domain string         // of the cluster: cluster.local
+	Listen netip.AddrPort // port 53 where the process may listen on it, else addr.Unprivileged of it
+	// Resolvers are the servers for names outside the cluster, by address and port. Without any such a question is refused.
+	Resolvers []netip.AddrPort
+}
+
+// Server is a DNS server over UDP and TCP.
+type Server struct {
+	cfg     Config
+	records records
+	zone    string
+	udp     net.PacketConn
+	tcp     net.Listener
+}
+
+// New opens the sockets of a Server. It answers once it runs.
+func New(cfg Config) (*Server, error) {
+	zone := dns.Fqdn(strings.ToLower(cfg.Domain))
+	s := &Server{cfg: cfg, zone: zone, records: records{
+		zone:       zone,
+		services:   client.CacheOf[*corev1.Service](cfg.Caches, client.Services),
+		slices:     client.CacheOf[*discoveryv1.EndpointSlice](cfg.Caches, client.EndpointSlices),
+		namespaces: cfg.Caches.Namespaces(),
+	}}
+	err := s.listen(cfg.Listen)
+	if other, ok := addr.Unprivileged(cfg.Listen.Port()); ok && errors.Is(err, syscall.EACCES) {
+		err = s.listen(netip.AddrPortFrom(cfg.Listen.Addr(), other))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen for DNS: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Server) listen(at netip.AddrPort) (err error) {
+	if s.udp, err = net.ListenPacket("udp4", at.String()); err != nil {
+		return err
+	}
+	if s.tcp, err = net.Listen("tcp4", at.String()); err != nil {
+		return errors.Join(err, s.udp.Close())
+	}
+	return nil
+}
+
+// Run answers until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	if err := s.cfg.Caches.WaitSynced(ctx); err != nil {
+		return errors.Join(s.udp.Close(), s.tcp.Close())
+	}
+	servers := []*dns.Server{{PacketConn: s.udp, Handler: s, UDPSize: dns.DefaultMsgSize}, {Listener: s.tcp, Handler: s}}
+	var running sync.WaitGroup
+	failed := make([]error, len(servers))
+	started := make([]chan struct{}, len(servers))
+	for i, server := range servers {
+		started[i] = make(chan struct{})
+		server.NotifyStartedFunc = sync.OnceFunc(func() { close(started[i]) })
+		running.Go(func() {
+			defer server.NotifyStartedFunc()
+			failed[i] = server.ActivateAndServe()
+		})
+	}
+	<-ctx.Done()
+	for i, server := range servers {
+		<-started[i] // a server that has not started can't be shut down
+		_ = server.Shutdown()
+	}
+	running.Wait()
+	return errors.Join(failed...)
+}
+
+// ServeDNS implements dns.Handler.
+func (s *Server) ServeDNS(w dns.ResponseWriter, req *dns.Msg) {
+	reply := new(dns.Msg).SetReply(req)
+	reply.RecursionAvailable = true
+	_, overTCP := w.RemoteAddr().(*net.TCPAddr)
+	switch {
+	case len(req.Question) != 1:
+		reply.Rcode = dns.RcodeFormatError
+	case req.Opcode != dns.OpcodeQuery:
+		reply.Rcode = dns.RcodeNotImplemented
+	case req.Question[0].Qclass != dns.ClassINET:
+		reply.Rcode = dns.RcodeRefused
+	default:
+		reply = s.answer(req, reply, overTCP)
+	}
+	size := dns.MaxMsgSize
+	if !overTCP {
+		size = dns.MinMsgSize
+		if opt := req.IsEdns0(); opt != nil {
+			size = max(size, int(opt.UDPSize()))
+		}
+	}
+	reply.Truncate(size)
+	if err := w.WriteMsg(reply); err != nil {
+		slog.Debug("dns reply", "err", err)
+	}
+}
+
+// answer answers a question from the records, or has a resolver answer it.
+func (s *Server) answer(req, reply *dns.Msg, overTCP bool) *dns.Msg {
+	q := req.Question[0]
+	name := strings.ToLower(q.Name)
+	if !dns.IsSubDomain(s.zone, name) && !dns.IsSubDomain(reverseZone, name) {
+		return s.forward(req, reply, overTCP)
+	}
+	a, ours := s.records.lookUp(name, q.Qtype)
+	if !ours {
+		return s.forward(req, reply, overTCP)
+	}
+	reply.Authoritative = true
+	reply.Answer, reply.Extra = a.records, a.extra
+	s.resolveAlias(reply, q, overTCP)
+	if !a.exists {
+		reply.Rcode = dns.RcodeNameError
+	}
+	if len(a.records) == 0 {
+		reply.Ns = []dns.RR{s.authority()}
+	}
+	for _, rr := range reply.Answer {
+		if strings.EqualFold(rr.Header().Name, q.Name) {
+			rr.Header().Name = q.Name // resolvers compare the letters that they have sent
+		}
+	}
+	return reply
+}
+
+// authority is the record that tells resolvers how long they may keep a negative answer.
+func (s *Server) authority() dns.RR {
+	return &dns.SOA{
+		Hdr: header(s.zone, dns.TypeSOA), Ns: "ns.dns." + s.zone, Mbox: "hostmaster." + s.zone,
+		Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, Minttl: ttl,
+	}
+}
+
+// resolveAlias adds the addresses of the target of an ExternalName Service.
+func (s *Server) resolveAlias(reply *dns.Msg, q dns.Question, overTCP bool) {
+	if len(reply.Answer) != 1 || q.Qtype == dns.TypeCNAME {
+		return
+	}
+	alias, ok := reply.Answer[0].(*dns.CNAME)
+	if !ok || dns.IsSubDomain(s.zone, strings.ToLower(alias.Target)) {
+		return
+	}
+	req := new(dns.Msg).SetQuestion(alias.Target, q.Qtype)
+	if got := s.forward(req, new(dns.Msg).SetReply(req), overTCP); got.Rcode == dns.RcodeSuccess {
+		reply.Answer = append(reply.Answer, got.Answer...)
+	}
+}
+
+// resolveTime bounds the wait for one resolver.
+const resolveTime = 2 * time.Second
+
+// forward asks the resolvers one after the other.
+func (s *Server) forward(req, reply *dns.Msg, overTCP bool) *dns.Msg {
+	c := &dns.Client{Timeout: resolveTime, UDPSize: dns.DefaultMsgSize}
+	if overTCP {
+		c.Net = "tcp"
+	}
+	reply.Rcode = dns.RcodeRefused
+	for _, r := range s.cfg.Resolvers {
+		got, _, err := c.Exchange(req, r.String())
+		if err == nil {
+			got.Id = req.Id
+			return got
+		}
+		reply.Rcode = dns.RcodeServerFailure
+	}
+	return reply
+}
