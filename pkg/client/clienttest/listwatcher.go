@@ -30,10 +30,15 @@ type ListWatcher struct {
 	watches  map[schema.GroupVersionResource][]chan client.Event
 }
 
+// NewListWatcher returns a ListWatcher without objects.
+func NewListWatcher() *ListWatcher {
+	return &ListWatcher{items: map[schema.GroupVersionResource]map[string]objects.Object{}, watches: map[schema.GroupVersionResource][]chan client.Event{}}
+}
+
 // WithCaches runs test in a synctest bubble with an empty ListWatcher and running caches on it.
 func WithCaches(t *testing.T, test func(s *ListWatcher, caches *client.Caches)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &ListWatcher{items: map[schema.GroupVersionResource]map[string]objects.Object{}, watches: map[schema.GroupVersionResource][]chan client.Event{}}
+		s := NewListWatcher()
 		caches := client.NewCaches(s, clock.Real())
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

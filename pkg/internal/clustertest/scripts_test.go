@@ -126,6 +126,12 @@ func run(t *testing.T, pattern, client string) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"retry": retry, "spread": spread, "same": same,
 		},
+		Condition: func(name string) (bool, error) {
+			if name == "mounts" {
+				return grantsMounts(), nil
+			}
+			return false, fmt.Errorf("unknown condition %q", name)
+		},
 	})
 }
 

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package clustertest
+
+func grantsMounts() bool { return false }
