@@ -15,7 +15,7 @@ import (
 
 func TestFieldWarnings(t *testing.T) {
 	plain := corev1.PodSpec{
-		DNSPolicy: corev1.DNSClusterFirst, SecurityContext: &corev1.PodSecurityContext{}, SchedulerName: "default-scheduler",
+		SecurityContext: &corev1.PodSecurityContext{}, SchedulerName: "default-scheduler",
 		EnableServiceLinks: new(true), RestartPolicy: corev1.RestartPolicyAlways, TerminationGracePeriodSeconds: new(int64(30)),
 		Containers: []corev1.Container{{
 			Name: "c", Image: "nginx", TerminationMessagePath: "/dev/termination-log", ImagePullPolicy: corev1.PullAlways,
@@ -28,12 +28,12 @@ func TestFieldWarnings(t *testing.T) {
 		t.Errorf("a plain pod: got %q", got)
 	}
 	odd := plain.DeepCopy()
-	odd.DNSPolicy = corev1.DNSNone
+	odd.HostUsers = new(false)
 	odd.Containers[0].SecurityContext.Privileged = new(true)
 	odd.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v", DevicePath: "/dev/v"}}
 	odd.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}}}
 	want := []string{
-		"spec.volumes[0].nfs: ", "spec.containers[0].volumeDevices: ", "spec.containers[0].securityContext.privileged: ", "spec.dnsPolicy: ",
+		"spec.volumes[0].nfs: ", "spec.containers[0].volumeDevices: ", "spec.containers[0].securityContext.privileged: ", "spec.hostUsers: ",
 	}
 	got := kubelet.FieldWarnings(odd, process.Tier)
 	if len(got) != len(want) {
