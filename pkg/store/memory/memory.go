@@ -325,13 +325,14 @@ func (h *history) compact(at store.Revision) {
 		return // by an earlier replacement of the key
 	}
 	keep := 0
-	for i, v := range h.versions {
-		if v.modified <= at {
-			keep = i
-		}
+	for keep+1 < len(h.versions) && h.versions[keep+1].modified <= at {
+		keep++
 	}
 	if v := h.versions[keep]; v.modified <= at && v.value == nil {
 		keep++
+	}
+	if keep == 0 {
+		return
 	}
 	h.versions = slices.Clone(h.versions[keep:])
 }
