@@ -113,8 +113,11 @@ func fill(raw []byte, placeholders []placeholder) []byte {
 	return raw
 }
 
-// elementName returns the name in FieldsV1 of a list element with one key.
+// elementName returns the name in FieldsV1 of a list element with one key, or with the name "" that of an element of a set.
 func elementName(name, value string) []byte {
+	if name == "" {
+		return []byte(`"v:\"` + value + `\""`)
+	}
 	return []byte(`"k:{\"` + name + `\":\"` + value + `\"}"`)
 }
 

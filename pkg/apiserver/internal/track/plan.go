@@ -44,7 +44,7 @@ type keyPlan struct {
 	index    []int
 	fallback uint64 // the hash of the schema's default
 	optional bool   // an empty field has the default
-	address  string // the JSON name of a key that is an IP address, which is unique to an object; "": the key is no address
+	address  string // the JSON name of a key that is an IP address or a UID, which is unique to an object; "": the key is neither
 }
 
 // planner builds the plans for the types of one parser.
@@ -178,7 +178,7 @@ func (pl *planner) list(p *plan, t reflect.Type, l *schema.List) {
 				return
 			}
 		}
-		if name == "ip" && len(l.Keys) == 1 {
+		if (name == "ip" || name == "uid") && len(l.Keys) == 1 {
 			k.address = name
 		}
 		p.keys = append(p.keys, k)

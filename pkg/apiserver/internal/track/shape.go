@@ -26,13 +26,14 @@ type walk struct {
 // unchanged is the shape of values that are equal in both objects, and so change no managedFields.
 const unchanged = 0x2545f4914f6cdd1d
 
-// placeholder replaces the key of a list element that is an IP address, such as a pod's. A shape contains the
-// placeholder's number instead of the address, so that objects that differ only in their address have the same shape.
+// placeholder replaces the key of a list element, or the element of a set, that is an IP address or a UID, such as that of a pod. A shape
+// contains the placeholder's number instead of the address, so that objects that differ only in their addresses have the same shape. name is
+// "" for elements of a set.
 type placeholder struct{ name, value string }
 
-// number returns the number of the placeholder for a value; ok is false if the value does not look like an IP address.
+// number returns the number of the placeholder for a value; ok is false if the value does not look like an IP address or a UID.
 func (w *walk) number(name, value string) (n uint64, ok bool) {
-	if value == "" || strings.Trim(value, "0123456789abcdef.:") != "" {
+	if value == "" || strings.Trim(value, "0123456789abcdef.:-") != "" {
 		return 0, false
 	}
 	for i, h := range w.placeholders {
@@ -121,7 +122,8 @@ func (w *walk) inside(p *plan, old, now side) uint64 {
 	case table:
 		return w.table(p, old, now)
 	case set:
-		was, is := w.set(old), w.set(now)
+		alone := few(old, now)
+		was, is := w.set(old, alone), w.set(now, alone)
 		if was != is {
 			w.changes++
 		}
@@ -239,7 +241,14 @@ func (w *walk) table(p *plan, old, now side) uint64 {
 	return sum
 }
 
-func (w *walk) set(s side) uint64 {
+// few reports whether a list has at most one element on either side. Only then may an address be left out of the hash: the order of several
+// elements depends on their addresses.
+func few(old, now side) bool {
+	return (old.is != present || old.v.Len() <= 1) && (now.is != present || now.v.Len() <= 1)
+}
+
+// set hashes the elements of a set. With alone, UIDs are replaced by placeholders.
+func (w *walk) set(s side, alone bool) uint64 {
 	if s.is != present {
 		return 0
 	}
@@ -250,7 +259,7 @@ func (w *walk) set(s side) uint64 {
 	var sum uint64
 	seen := make([]uint64, 0, 8)
 	for i := range s.v.Len() {
-		h, ok := scalar(s.v.Index(i))
+		h, ok := w.member(s.v.Index(i), alone)
 		for _, other := range seen {
 			ok = ok && other != h
 		}
@@ -259,6 +268,18 @@ func (w *walk) set(s side) uint64 {
 		sum += mix(h, multiplier)
 	}
 	return sum + uint64(s.v.Len()) // so that an empty list differs from nil
+}
+
+// uidLength is the length of a UID.
+const uidLength = 36
+
+func (w *walk) member(v reflect.Value, alone bool) (uint64, bool) {
+	if alone && v.Kind() == reflect.String && v.Len() == uidLength {
+		if n, ok := w.number("", v.String()); ok {
+			return mix(multiplier, ^n), true
+		}
+	}
+	return scalar(v)
 }
 
 func scalar(v reflect.Value) (uint64, bool) {
@@ -275,8 +296,9 @@ func scalar(v reflect.Value) (uint64, bool) {
 const fewElements = 32
 
 func (w *walk) keyed(p *plan, old, now side) uint64 {
-	was := w.keysOf(p, old)
-	is := w.keysOf(p, now)
+	alone := few(old, now)
+	was := w.keysOf(p, old, alone)
+	is := w.keysOf(p, now, alone)
 	if w.lost {
 		return 0
 	}
@@ -305,7 +327,7 @@ func (w *walk) keyed(p *plan, old, now side) uint64 {
 }
 
 // keysOf returns the hashes of a list's keys. A list with duplicate keys is left to the library.
-func (w *walk) keysOf(p *plan, s side) []uint64 {
+func (w *walk) keysOf(p *plan, s side, alone bool) []uint64 {
 	if s.is != present {
 		return nil
 	}
@@ -315,7 +337,7 @@ func (w *walk) keysOf(p *plan, s side) []uint64 {
 	}
 	out := make([]uint64, 0, 8)
 	for i := range s.v.Len() {
-		h := w.keyOf(p, s.v.Index(i), s.v.Len() == 1)
+		h := w.keyOf(p, s.v.Index(i), alone)
 		for _, other := range out {
 			w.lost = w.lost || other == h
 		}
@@ -324,8 +346,7 @@ func (w *walk) keysOf(p *plan, s side) []uint64 {
 	return out
 }
 
-// keyOf hashes an element's key. alone means that the list has one element. Only then may an address be left out of the
-// hash: the order of several elements depends on their addresses.
+// keyOf hashes an element's key. With alone, an address is replaced by a placeholder.
 func (w *walk) keyOf(p *plan, elem reflect.Value, alone bool) uint64 {
 	h := uint64(multiplier)
 	for _, k := range p.keys {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -203,9 +204,9 @@ func (t *Tracker) Apply(w Write, old objects.Object, patch *unstructured.Unstruc
 	return obj, nil
 }
 
-// now returns the time of a write.
+// now returns the time of a write, in whole seconds: a client that sends an object back must send the same times.
 func now(clk clock.Clock) *metav1.Time {
-	now := metav1.NewTime(clk.Now().UTC())
+	now := metav1.NewTime(clk.Now().UTC().Truncate(time.Second))
 	return &now
 }
 
