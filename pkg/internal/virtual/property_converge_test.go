@@ -1,6 +1,7 @@
 package virtual_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -97,6 +98,12 @@ func (r *run) repair() {
 		})
 	}
 	r.settle(10 * time.Minute)
+	for _, w := range r.orphanSets() { // else ever more of them accumulate
+		if r.rng.IntN(2) == 0 {
+			_, err := r.Delete(r.Context(), w.target(), metav1.DeleteOptions{PropagationPolicy: &policies[r.rng.IntN(2)]})
+			r.tolerate("delete "+w.name, err)
+		}
+	}
 	// A StatefulSet does not replace a pod that never becomes ready, and other owners don't replace pods with an earlier template.
 	for _, p := range r.pods() {
 		ref := metav1.GetControllerOfNoCopy(p)
@@ -126,6 +133,7 @@ func (r *run) orphanSets() []workload {
 			out = append(out, workload{kind: "ReplicaSet", name: s.Name, resource: client.ReplicaSets})
 		}
 	}
+	slices.SortFunc(out, func(a, b workload) int { return cmp.Compare(a.name, b.name) })
 	return out
 }
 

@@ -67,7 +67,7 @@ func (w *world) ownership(c change, old, pod *corev1.Pod) {
 			w.breaks(c, "%s %s controls it, but does not select it: labels %v", ref.Kind, ref.Name, pod.Labels)
 		case owner != nil && owner.GetNamespace() != pod.Namespace:
 			w.breaks(c, "%s %s controls it from another namespace", ref.Kind, ref.Name)
-		case old != nil && old.DeletionTimestamp != nil:
+		case old != nil && w.ending[old.UID]:
 			w.breaks(c, "%s %s adopted it while it was being deleted", ref.Kind, ref.Name)
 		}
 	}
@@ -177,11 +177,14 @@ func (w *world) createdForJob(c change, pod *corev1.Pod, job *batchv1.Job, b *bo
 // lostPod checks a change that makes an available pod unavailable. now is nil if it is gone.
 func (w *world) lostPod(c change, old, now *corev1.Pod, f *faults) {
 	owner := w.controllerOf(old)
-	if owner == nil || !available(old, minReadyOf(owner), c.at) || available(now, minReadyOf(owner), c.at) {
+	if owner == nil || !available(old, minReadyOf(owner), c.at) {
 		return
 	}
-	if now != nil && w.controllerOf(now) == nil { // released
+	if now != nil && w.controllerOf(now) != owner { // released
 		w.disrupt(owner)
+		return
+	}
+	if available(now, minReadyOf(owner), c.at) {
 		return
 	}
 	ref := metav1.GetControllerOfNoCopy(old)
@@ -274,7 +277,11 @@ func (w *world) settled(collected bool) (broken []string) {
 			w.gone[uid] = true
 		}
 	}
+	clear(w.ending)
 	for _, p := range w.pods {
+		if p.DeletionTimestamp != nil {
+			w.ending[p.UID] = true
+		}
 		if !collected || p.DeletionTimestamp != nil {
 			continue
 		}

@@ -72,6 +72,7 @@ type world struct {
 	owners map[types.UID]objects.Object // of all kinds
 	nodes  map[string]*corev1.Node
 	gone   map[types.UID]bool   // owners that did not exist any more at the last settle
+	ending map[types.UID]bool   // pods that were being deleted at the last settle
 	adopt  map[types.UID]bool   // pods that were created without their owner
 	bounds map[types.UID]*bound // by owner
 	broken []string             // rules that a change has broken
@@ -90,7 +91,7 @@ type bound struct {
 
 func newWorld() *world {
 	return &world{pods: map[types.UID]*corev1.Pod{}, owners: map[types.UID]objects.Object{}, nodes: map[string]*corev1.Node{},
-		gone: map[types.UID]bool{}, adopt: map[types.UID]bool{}, bounds: map[types.UID]*bound{}}
+		gone: map[types.UID]bool{}, ending: map[types.UID]bool{}, adopt: map[types.UID]bool{}, bounds: map[types.UID]*bound{}}
 }
 
 // follow records all changes from now on. Caches count as busy until they have called their subscribers, so after an Advance none is missing.
