@@ -64,7 +64,7 @@ var ownFields = Fields{
 		"volumes":                       {},
 		"initContainers":                {},
 		"containers":                    {},
-		"ephemeralContainers":           {Support: Ignored, Note: "use exec to look into a container"},
+		"ephemeralContainers":           {},
 		"restartPolicy":                 {},
 		"terminationGracePeriodSeconds": {},
 		"activeDeadlineSeconds":         {},

@@ -45,6 +45,7 @@ type planInput struct {
 // planPod compares a pod's spec with its containers and returns the next steps. It does not plan the end of a pod.
 func planPod(pod *corev1.Pod, seen Pod, in planInput) plan {
 	var p plan
+	p.planEphemeral(pod, seen)
 	if !p.planInit(pod, seen, in) {
 		return p
 	}
@@ -59,6 +60,20 @@ func planPod(pod *corev1.Pod, seen Pod, in planInput) plan {
 		return plan{finished: true}
 	}
 	return p
+}
+
+// planEphemeral plans the ephemeral containers. They start at once, also before and beside init containers, and never again.
+func (p *plan) planEphemeral(pod *corev1.Pod, seen Pod) {
+	list := ephemeralContainers(pod)
+	for i := range list {
+		if _, ok := seen.latest(list[i].Name); ok {
+			continue
+		}
+		if s := statusOf(pod.Status.EphemeralContainerStatuses, list[i].Name); s != nil && s.ContainerID != "" {
+			continue // the runtime has lost it
+		}
+		p.start = append(p.start, &list[i])
+	}
 }
 
 // planInit plans the init containers, one after the other, and reports whether the app containers may run.

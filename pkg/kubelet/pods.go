@@ -81,7 +81,21 @@ func container(pod *corev1.Pod, name string) (*corev1.Container, string) {
 			return c, "spec.initContainers{" + name + "}"
 		}
 	}
+	for _, c := range ephemeralContainers(pod) {
+		if c.Name == name {
+			return &c, "spec.ephemeralContainers{" + name + "}"
+		}
+	}
 	return nil, ""
+}
+
+// ephemeralContainers returns the ephemeral containers of a pod, as containers.
+func ephemeralContainers(pod *corev1.Pod) []corev1.Container {
+	var out []corev1.Container
+	for i := range pod.Spec.EphemeralContainers {
+		out = append(out, corev1.Container(pod.Spec.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+	return out
 }
 
 func (p Pod) key() objects.Key { return objects.Key{Namespace: p.Namespace, Name: p.Name} }
@@ -115,12 +129,14 @@ func (p Pod) running() bool {
 	return slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Running })
 }
 
-// anyStatusOf returns the status of an app container or init container by name, nil if there is none.
+// anyStatusOf returns the status of a container of any kind by name, nil if there is none.
 func anyStatusOf(s *corev1.PodStatus, name string) *corev1.ContainerStatus {
-	if c := statusOf(s.ContainerStatuses, name); c != nil {
-		return c
+	for _, list := range [][]corev1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses} {
+		if c := statusOf(list, name); c != nil {
+			return c
+		}
 	}
-	return statusOf(s.InitContainerStatuses, name)
+	return nil
 }
 
 // statusOf returns a container's status by name, nil if there is none.

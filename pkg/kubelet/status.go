@@ -57,7 +57,6 @@ func (in *statusInput) generate() corev1.PodStatus {
 		HostIP:    in.address, HostIPs: []corev1.HostIP{{IP: in.address}},
 		Resize: pod.Status.Resize, ResourceClaimStatuses: pod.Status.ResourceClaimStatuses,
 		ExtendedResourceClaimStatus: pod.Status.ExtendedResourceClaimStatus,
-		EphemeralContainerStatuses:  pod.Status.EphemeralContainerStatuses,
 	}
 	if ip := podIP(pod, in.seen, in.address, old); ip != "" {
 		s.PodIP, s.PodIPs = ip, []corev1.PodIP{{IP: ip}}
@@ -70,6 +69,7 @@ func (in *statusInput) generate() corev1.PodStatus {
 	}
 	s.InitContainerStatuses = in.containerStatuses(pod.Spec.InitContainers, old.InitContainerStatuses, true)
 	s.ContainerStatuses = in.containerStatuses(pod.Spec.Containers, old.ContainerStatuses, false)
+	s.EphemeralContainerStatuses = in.ephemeralStatuses()
 	slices.SortFunc(s.ContainerStatuses, func(a, b corev1.ContainerStatus) int { return cmp.Compare(a.Name, b.Name) })
 	s.Phase = phaseOf(pod, s, stopped)
 	in.applyEnd(&s)
@@ -114,6 +114,7 @@ func makeFinal(pod *corev1.Pod, s *corev1.PodStatus) {
 	if wasInitialized(pod, s) {
 		terminate(s.ContainerStatuses)
 	}
+	terminate(s.EphemeralContainerStatuses)
 	// The statuses of init containers after the last started one do not change: these never ran.
 	for i := len(s.InitContainerStatuses) - 1; i >= 0; i-- {
 		if c := s.InitContainerStatuses[i]; c.State.Waiting == nil || c.LastTerminationState.Terminated != nil || i == 0 {
@@ -187,6 +188,24 @@ func (in *statusInput) containerStatuses(list []corev1.Container, old []corev1.C
 	out := make([]corev1.ContainerStatus, 0, len(list))
 	for i := range list {
 		out = append(out, in.containerStatus(&list[i], statusOf(old, list[i].Name), init))
+	}
+	return out
+}
+
+// ephemeralStatuses returns the statuses of the ephemeral containers. These are neither restarted nor probed.
+func (in *statusInput) ephemeralStatuses() []corev1.ContainerStatus {
+	var out []corev1.ContainerStatus
+	for _, c := range ephemeralContainers(in.pod) {
+		old := statusOf(in.pod.Status.EphemeralContainerStatuses, c.Name)
+		s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, VolumeMounts: mountStatuses(&c)}
+		if attempts := in.seen.attempts(c.Name); len(attempts) > 0 {
+			in.setFromRuntime(&c, &s, attempts, old)
+			s.AllocatedResources, s.Resources = nil, nil
+		} else {
+			in.setLost(&s, old)
+		}
+		in.setWaiting(&c, &s, func(*corev1.Pod, *corev1.Container, int) bool { return false })
+		out = append(out, s)
 	}
 	return out
 }

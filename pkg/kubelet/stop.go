@@ -87,14 +87,13 @@ func (l *podLifecycle) stopUntilDone(ctx context.Context, pod *corev1.Pod, seen 
 	}
 }
 
-// stopAll stops the pod's containers: first the app containers, all at once, then the sidecars in reverse order.
+// stopAll stops the pod's containers: first the app and the ephemeral containers, all at once, then the sidecars in reverse order.
 func (l *podLifecycle) stopAll(ctx context.Context, pod *corev1.Pod, seen Pod, grace time.Duration, hooks bool) {
 	began := l.machineClock().Now()
 	var wg sync.WaitGroup
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
+	for _, c := range slices.Concat(pod.Spec.Containers, ephemeralContainers(pod)) {
 		if last, ok := seen.latest(c.Name); ok && last.Running {
-			wg.Go(func() { l.kill(ctx, pod, c, last, "", grace, hooks) })
+			wg.Go(func() { l.kill(ctx, pod, &c, last, "", grace, hooks) })
 		}
 	}
 	wg.Wait()

@@ -49,6 +49,7 @@ echo more >` + missing + `/deep/more && cat ` + missing + `/deep/more
 touch /etc/minikctl-test/new 2>/dev/null || echo read-only
 cat ` + missing + `/deep/inner/key
 echo beside >/run/minikctl-test-beside
+cmp -s /etc/hosts /etc/hosts-minikctl-test || echo differ
 uname -n
 sleep 1000`)
 	spec.Mounts = []kubelet.Mount{
@@ -57,6 +58,7 @@ sleep 1000`)
 		{Host: f.volume("key", "config\n"), Container: "/etc/minikctl-test", ReadOnly: true},
 		{Host: f.volume("key", "local\n"), Container: "/usr/local"},
 		{Host: filepath.Join(f.volume("hosts", "127.0.0.1 pod\n"), "hosts"), Container: "/etc/hosts"},
+		{Host: "/etc/hosts", Container: "/etc/hosts-minikctl-test"}, // the machine's, which the mount above hides
 		{Host: f.volume("token", "secret\n"), Container: "/var/run/minikctl-test/token"},
 	}
 	p, err := f.StartPod(f.ctx, kubelet.PodSpec{UID: "a-pod-with-mounts", Namespace: "default", Name: "web-0", Hostname: "web-0"})
@@ -64,7 +66,7 @@ sleep 1000`)
 		f.Fatal(err)
 	}
 	id := f.start(p, spec)
-	const want = "data\nconfig\nlocal\n127.0.0.1 pod\n/etc/passwd\nkey\nmore\nread-only\ninner\nweb-0\n"
+	const want = "data\nconfig\nlocal\n127.0.0.1 pod\n/etc/passwd\nkey\nmore\nread-only\ninner\ndiffer\nweb-0\n"
 	f.wait("the last line", func() bool { return strings.HasSuffix(f.log(spec), "web-0\n") })
 	if got := texts(f.log(spec)); got != want {
 		f.Errorf("got %q, want %q", got, want)
@@ -76,7 +78,7 @@ sleep 1000`)
 	check("exec")
 	f.restart()
 	check("exec after a restart of the driver")
-	for _, path := range []string{missing, "/etc/minikctl-test", "/run/minikctl-test", "/run/minikctl-test-beside"} {
+	for _, path := range []string{missing, "/etc/minikctl-test", "/etc/hosts-minikctl-test", "/run/minikctl-test", "/run/minikctl-test-beside"} {
 		if _, err := os.Lstat(path); err == nil {
 			f.Errorf("the machine has %s", path)
 		}

@@ -60,14 +60,50 @@ func mount(folder string, mounts []wire.Mount) error {
 	if err := v.makeFolder(); err != nil {
 		return err
 	}
-	sorted := slices.Clone(mounts) // outer ones first
-	slices.SortStableFunc(sorted, func(a, b wire.Mount) int { return cmp.Compare(a.Path, b.Path) })
-	for _, m := range sorted {
+	sources := make([]source, len(mounts))
+	for i, m := range mounts {
+		if sources[i], err = openSource(m); err != nil {
+			return fmt.Errorf("mount %s: %w", m.Path, err)
+		}
+	}
+	slices.SortStableFunc(sources, func(a, b source) int { return cmp.Compare(a.Path, b.Path) }) // outer ones first
+	for _, m := range sources {
 		if err := v.add(m); err != nil {
 			return fmt.Errorf("mount %s: %w", m.Path, err)
 		}
 	}
 	return v.record()
+}
+
+// source is a mount with a copy of its source, which is in no place yet. The sources are copied before the first mount, which could hide
+// others of them: a container may have its own /etc/hosts, and the machine's at another path.
+type source struct {
+	wire.Mount
+	tree   int // a descriptor
+	folder bool
+}
+
+func openSource(m wire.Mount) (source, error) {
+	info, err := os.Stat(m.Host)
+	if errors.Is(err, fs.ErrNotExist) { // a host path without a type
+		if err = os.MkdirAll(m.Host, 0o755); err == nil {
+			info, err = os.Stat(m.Host)
+		}
+	}
+	if err != nil {
+		return source{}, err
+	}
+	tree, err := copyTree(m.Host)
+	return source{m, tree, info.IsDir()}, err
+}
+
+// copyTree returns a descriptor of a copy of the mounts from path on.
+func copyTree(path string) (int, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return -1, os.NewSyscallError("open_tree", err)
+	}
+	return fd, nil
 }
 
 // pointFile is the empty file that all mount points for files are links to: a link takes a tenth of the time of a new file.
@@ -97,44 +133,42 @@ func (v *view) repeat(recorded []byte) error {
 	if err := json.Unmarshal(recorded, &steps); err != nil {
 		return fmt.Errorf("read the mounts of the container: %w", err)
 	}
-	for _, s := range steps {
-		if err := s.take(); err != nil {
+	trees := make([]int, len(steps))
+	for i, s := range steps {
+		if s.Source == "" {
+			continue
+		}
+		var err error
+		if trees[i], err = copyTree(s.Source); err != nil {
+			return fmt.Errorf("mount %s: %w", s.Target, err)
+		}
+	}
+	for i, s := range steps {
+		if err := s.take(trees[i]); err != nil {
 			return fmt.Errorf("mount %s: %w", s.Target, err)
 		}
 	}
 	return nil
 }
 
-func (v *view) take(s step) error {
-	v.steps = append(v.steps, s)
-	return s.take()
-}
-
 // add mounts m at its path, after it has made the mount point.
-func (v *view) add(m wire.Mount) error {
-	source, err := os.Stat(m.Host)
-	if errors.Is(err, fs.ErrNotExist) { // a host path without a type
-		if err = os.MkdirAll(m.Host, 0o755); err == nil {
-			source, err = os.Stat(m.Host)
-		}
-	}
-	if err != nil {
-		return err
-	}
+func (v *view) add(m source) error {
 	outer, rest, err := deepest(m.Path)
 	if err != nil {
 		return err
 	}
-	target := outer
 	if within(outer, "/proc") {
 		return errors.New("the path is inside /proc")
 	}
+	target := outer
 	if rest != "" {
-		if target, err = v.makeMountPoint(outer, rest, source.IsDir()); err != nil {
+		if target, err = v.makeMountPoint(outer, rest, m.folder); err != nil {
 			return err
 		}
 	}
-	return v.take(step{Target: target, Source: m.Host, ReadOnly: m.ReadOnly, Recursive: m.Recursive, Propagation: m.Propagation})
+	s := step{Target: target, Source: m.Host, ReadOnly: m.ReadOnly, Recursive: m.Recursive, Propagation: m.Propagation}
+	v.steps = append(v.steps, s)
+	return s.take(m.tree)
 }
 
 func within(path, folder string) bool {
@@ -211,7 +245,8 @@ func (v *view) mirror(folder string) error {
 	if err := copyAccess(folder, s.Mirror); err != nil {
 		return err
 	}
-	return v.take(s)
+	v.steps = append(v.steps, s)
+	return s.take(-1)
 }
 
 // copyAccess gives the folder to the mode of from, and its owner as far as this process may.
@@ -239,15 +274,16 @@ func (v *view) placeholder(original, path string, kind fs.FileMode) (bind bool, 
 	return true, v.makeFile(path)
 }
 
-func (s step) take() error {
+// take mounts. tree is a copy of the source's mounts, if the step has a source.
+func (s step) take(tree int) error {
 	switch {
 	case s.Mirror != "" && s.Target == "/":
 		return s.changeRoot()
 	case s.Mirror != "":
 		return s.putMirror()
 	}
-	if err := unix.Mount(s.Source, s.Target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return err
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, s.Target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return os.NewSyscallError("move_mount", err)
 	}
 	if err := s.propagate(); err != nil || !s.ReadOnly {
 		return err
