@@ -100,7 +100,11 @@ func (p Paths) createdFiles() []string {
 // remove removes the files that a daemon has created in its data folder, and then empty folders (see removeMade).
 func (p Paths) remove() error {
 	var errs []error
-	for _, path := range p.createdFiles() {
+	files := p.createdFiles()
+	if p.Memory != "" {
+		files = append(files, p.Memory)
+	}
+	for _, path := range files {
 		errs = append(errs, os.RemoveAll(path))
 	}
 	return errors.Join(append(errs, removeMade())...)

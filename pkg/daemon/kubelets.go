@@ -80,7 +80,7 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 		return err
 	}
 	host, err := kubelet.NewHost(kubelet.HostConfig{
-		Caches: caches, Images: store, Clock: d.clock, Source: d.source, Dir: d.paths.Kubelet, Server: server, ClusterDNS: resolver,
+		Caches: caches, Images: store, Clock: d.clock, Source: d.source, Dir: d.paths.Kubelet, Memory: d.paths.Memory, Server: server, ClusterDNS: resolver,
 	})
 	if err != nil {
 		return err

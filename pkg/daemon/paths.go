@@ -25,6 +25,7 @@ type Paths struct {
 	PKI            string
 	Runtime        string // pods and their supervisor
 	Kubelet        string // volumes and logs of pods
+	Memory         string // volumes of pods in memory; "": the machine has no folder for them
 	Volumes        string // of claims, made by the cluster's own provisioner
 	Traces         string
 	DiscoveryCache string
@@ -82,8 +83,20 @@ func PathsIn(name, dir string) Paths {
 	in := func(file string) string { return filepath.Join(dir, file) }
 	return Paths{
 		Name: name, Data: dir, Kubeconfig: in("kubeconfig"), Socket: socket(dir), State: in("daemon.json"), Clock: in("clock"), Log: in("daemon.log"),
-		Store: in("store"), Backups: in("backups"), PKI: in("pki"), Runtime: in("runtime"), Kubelet: in("kubelet"), Volumes: in("volumes"), Traces: in("traces"), DiscoveryCache: in("cache"),
+		Store: in("store"), Backups: in("backups"), PKI: in("pki"), Runtime: in("runtime"), Kubelet: in("kubelet"), Memory: memoryFolder(dir), Volumes: in("volumes"), Traces: in("traces"), DiscoveryCache: in("cache"),
 	}
+}
+
+// sharedMemory is the folder of Linux whose files are in memory.
+const sharedMemory = "/dev/shm"
+
+// memoryFolder returns the folder in memory for a data folder.
+func memoryFolder(data string) string {
+	if info, err := os.Stat(sharedMemory); err != nil || !info.IsDir() {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(data))
+	return filepath.Join(sharedMemory, fmt.Sprintf("minikctl-%d-%s", os.Getuid(), hex.EncodeToString(sum[:6])))
 }
 
 // real resolves the links of a path whose last elements may not exist.

@@ -179,7 +179,7 @@ var ownFields = Fields{
 		Others:                  noVolume,
 	},
 	"EmptyDirVolumeSource": {
-		"medium":    {Support: Ignored, Note: "it is a folder on disk"},
+		"medium":    {Support: Partly, Note: "Memory is a folder in the machine's /dev/shm, where there is one; huge pages are not supported"},
 		"sizeLimit": {Support: Ignored, Note: "the folder may grow"},
 	},
 	"VolumeProjection": {

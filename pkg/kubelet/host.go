@@ -30,6 +30,9 @@ type HostConfig struct {
 	Dir    string  // of volumes and logs; created by the first kubelet that needs it
 	Server *Server // serves logs and exec of all nodes; nil: none
 
+	// Memory is the folder of volumes in memory, created with the first one; "": they are on disk.
+	Memory string
+
 	// ClusterDNS is the address of the cluster's DNS server; invalid: pods use the machine's resolvers.
 	ClusterDNS netip.Addr
 

@@ -85,10 +85,7 @@ func (v *podVolumes) recordFailedMount(ctx context.Context, pod *corev1.Pod, vol
 func (v *podVolumes) setUp(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
 	switch {
 	case volume.EmptyDir != nil:
-		if err := os.MkdirAll(v.folder(volume.Name), 0o777); err != nil {
-			return err
-		}
-		return os.Chmod(v.folder(volume.Name), 0o777) // MkdirAll applies the umask
+		return v.makeEmptyDir(volume.Name, volume.EmptyDir.Medium)
 	case volume.HostPath != nil:
 		return checkHostPath(volume.HostPath)
 	case volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil:
@@ -99,6 +96,32 @@ func (v *podVolumes) setUp(ctx context.Context, pod *corev1.Pod, volume *corev1.
 		return err
 	}
 	return v.write(volume.Name, files)
+}
+
+// makeEmptyDir makes the folder of an emptyDir. One in memory is found through a link.
+func (v *podVolumes) makeEmptyDir(name string, medium corev1.StorageMedium) error {
+	folder := v.folder(name)
+	if medium == corev1.StorageMediumMemory && v.memoryFolder() != "" {
+		folder = filepath.Join(v.memoryFolder(), name)
+		if err := os.MkdirAll(filepath.Dir(v.folder(name)), 0o755); err != nil {
+			return err
+		}
+		if err := os.Symlink(folder, v.folder(name)); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return err
+	}
+	return os.Chmod(folder, 0o777) // MkdirAll applies the umask
+}
+
+// memoryFolder is the folder of the pod's volumes in memory; "": they are on disk.
+func (v *podVolumes) memoryFolder() string {
+	if v.kubelet.host.Memory == "" {
+		return ""
+	}
+	return filepath.Join(v.kubelet.host.Memory, string(v.uid))
 }
 
 // errUnsupportedVolume is the error of a volume that the kubelet cannot make.
@@ -343,7 +366,11 @@ func (v *podVolumes) remove() {
 	if v.simulated() {
 		return
 	}
-	if err := os.RemoveAll(filepath.Join(v.podFolder(), "volumes")); err != nil {
+	err := os.RemoveAll(filepath.Join(v.podFolder(), "volumes"))
+	if memory := v.memoryFolder(); memory != "" {
+		err = errors.Join(err, os.RemoveAll(memory))
+	}
+	if err != nil {
 		slog.Warn("cannot remove volumes", "pod", v.key.String(), "err", err)
 	}
 }

@@ -209,6 +209,29 @@ func TestVolumes(t *testing.T) {
 	}
 }
 
+func TestMemoryVolume(t *testing.T) {
+	memory := filepath.Join(t.TempDir(), "memory")
+	r := newRig(t, func(h *HostConfig, _ *Config) { h.Memory = memory })
+	pod := r.pod("p", corev1.PodSpec{
+		Volumes: []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}}},
+		Containers: []corev1.Container{{Name: "c", VolumeMounts: []corev1.VolumeMount{
+			{Name: "scratch", MountPath: "/scratch"}, {Name: "scratch", MountPath: "/sub", SubPath: "sub"},
+		}}},
+	})
+	r.waitSummary("p", "Running c:running+started+ready")
+	spec, _ := r.runtime.spec(pod.UID, "c")
+	for i, want := range []string{"scratch", "scratch/sub"} {
+		if got, err := filepath.EvalSymlinks(spec.Mounts[i].Host); err != nil || got != filepath.Join(memory, string(pod.UID), want) {
+			t.Errorf("got %s, %v", got, err)
+		}
+	}
+	r.delete("p")
+	r.waitSummary("p", "none")
+	if left, err := os.ReadDir(memory); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
 // TestVolumesAreRemovedBeforeThePod checks that a pod's files are removed before the pod itself: a kubelet that dies in between
 // leaves no files without a pod.
 func TestVolumesAreRemovedBeforeThePod(t *testing.T) {
