@@ -7,6 +7,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -104,6 +105,13 @@ func run(t *testing.T, pattern, client string) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts match %s: %v", pattern, err)
 	}
+	runFiles(t, files, client, nil)
+}
+
+// runFiles runs scripts with more commands than those that every script has.
+func runFiles(t *testing.T, files []string, client string, more map[string]func(*testscript.TestScript, bool, []string)) {
+	commands := map[string]func(*testscript.TestScript, bool, []string){"retry": retry, "spread": spread, "same": same}
+	maps.Copy(commands, more)
 	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
@@ -123,9 +131,7 @@ func run(t *testing.T, pattern, client string) {
 			env.Defer(func() { leaveNothing(t, env) })
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"retry": retry, "spread": spread, "same": same,
-		},
+		Cmds: commands,
 		Condition: func(name string) (bool, error) {
 			if name == "mounts" {
 				return grantsMounts(), nil
