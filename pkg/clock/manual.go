@@ -3,6 +3,7 @@ package clock
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -28,6 +29,7 @@ type Manual struct {
 	last   uint64   // the sequence number of the newest timer
 	past   []moment // when the time was reached, the latest last
 	saved  func(time.Time) error
+	kept   func() error
 }
 
 // moment is a cluster time and the machine time at which it was reached.
@@ -46,6 +48,9 @@ func NewManual(start time.Time, machine Clock) *Manual {
 // OnMove has save called with each new time before any part of the cluster can see it. An error of save ends the Advance. It must be
 // called before the clock is used.
 func (m *Manual) OnMove(save func(time.Time) error) { m.saved = save }
+
+// OnAdvanced has keep called before an Advance returns. An error of keep is returned by Advance. It must be called before the clock is used.
+func (m *Manual) OnAdvanced(keep func() error) { m.kept = keep }
 
 // Machine returns the clock of machine time.
 func (m *Manual) Machine() Clock { return m.machine }
@@ -120,6 +125,15 @@ func (m *Manual) Advance(ctx context.Context, to time.Time, budget time.Duration
 		return p, ctx.Err()
 	}
 	defer func() { <-m.moves }()
+	p, err := m.advance(ctx, to, budget)
+	if m.kept != nil {
+		err = errors.Join(err, m.kept())
+	}
+	return p, err
+}
+
+// advance is Advance for the only call that moves the clock.
+func (m *Manual) advance(ctx context.Context, to time.Time, budget time.Duration) (p Progress, err error) {
 	began := m.machine.Now()
 	for {
 		if err := m.settle(ctx); err != nil {

@@ -340,3 +340,26 @@ func TestAt(t *testing.T) {
 		t.Error("the machine's clock shows another time")
 	}
 }
+
+// TestAdvanceKeepsItsTime: the time is saved before each move, and kept before Advance returns.
+func TestAdvanceKeepsItsTime(t *testing.T) {
+	m := clock.NewManual(began, clock.Real())
+	j := &journal{clock: m}
+	m.OnMove(func(to time.Time) error {
+		j.note("save " + to.Sub(began).String())
+		return nil
+	})
+	failure := errors.New("no space left")
+	var fails error
+	m.OnAdvanced(func() error {
+		j.note("keep")
+		return fails
+	})
+	m.AfterFunc(time.Second, func() { j.note("timer") })
+	advance(t, m, time.Minute)
+	j.want(t, "save 1s at 0s", "timer at 1s", "save 1m0s at 1s", "keep at 1m0s")
+	fails = failure
+	if _, err := m.Advance(t.Context(), m.Now(), 0); !errors.Is(err, failure) {
+		t.Errorf("got %v, want the error of keep", err)
+	}
+}

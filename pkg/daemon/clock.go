@@ -86,14 +86,9 @@ func (d *Daemon) openClock() error {
 		return writeClock(f, clockRecord{start, now, want.rate})
 	}
 	m := clock.NewManual(start, d.machine)
-	synced := now
-	m.OnMove(func(to time.Time) error {
-		if err := writeClock(f, clockRecord{to, now, 0}); err != nil || d.machine.Since(synced) < syncClock {
-			return err
-		}
-		synced = d.machine.Now()
-		return f.Sync()
-	})
+	k := &clockKeeper{file: f, opened: now, machine: d.machine, synced: now}
+	m.OnMove(k.moved)
+	m.OnAdvanced(k.sync)
 	d.clock = m
 	return errors.Join(writeClock(f, clockRecord{start, now, 0}), f.Sync())
 }
@@ -113,8 +108,41 @@ func (r clockRecord) at(machine time.Time) time.Time {
 	return r.cluster.Add(time.Duration(float64(max(0, machine.Sub(r.machine))) * r.rate))
 }
 
+// clockKeeper keeps the record of a manual clock. Advances take turns, so its methods are called one at a time.
+type clockKeeper struct {
+	file    *os.File
+	opened  time.Time // machine time
+	machine clock.Clock
+	synced  time.Time // machine time
+	dirty   bool
+}
+
 // syncClock is how often the record of a manual clock is synced while it moves. Only a crash of the machine loses what is not synced.
 const syncClock = time.Second
+
+// moved writes the time to which the clock is about to move.
+func (k *clockKeeper) moved(to time.Time) error {
+	if err := writeClock(k.file, clockRecord{to, k.opened, 0}); err != nil {
+		return err
+	}
+	k.dirty = true
+	if k.machine.Since(k.synced) < syncClock {
+		return nil
+	}
+	return k.sync()
+}
+
+// sync syncs the time that the clock has reached, so that no crash loses an advance that has returned.
+func (k *clockKeeper) sync() error {
+	if !k.dirty {
+		return nil
+	}
+	if err := k.file.Sync(); err != nil {
+		return fmt.Errorf("keep the cluster's time: %w", err)
+	}
+	k.dirty, k.synced = false, k.machine.Now()
+	return nil
+}
 
 // clockTime has a constant width, so that a record replaces another one in one write.
 const clockTime = "2006-01-02T15:04:05.000000000Z"

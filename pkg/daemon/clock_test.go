@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -88,5 +89,42 @@ func TestClusterTimeNeverGoesBack(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// TestClockIsSynced: the record is synced once a second while the clock moves, and at the end of an advance that has moved it.
+func TestClockIsSynced(t *testing.T) {
+	machine := testclock.NewFakeClock(time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC))
+	f, err := os.Create(filepath.Join(t.TempDir(), "clock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	k := &clockKeeper{file: f, opened: machine.Now(), machine: machine, synced: machine.Now()}
+	for _, step := range []struct {
+		pause time.Duration
+		do    func() error
+		dirty bool
+	}{
+		{0, func() error { return k.moved(machine.Now()) }, true},
+		{syncClock / 2, func() error { return k.moved(machine.Now()) }, true},
+		{syncClock / 2, func() error { return k.moved(machine.Now()) }, false},
+		{0, func() error { return k.moved(machine.Now()) }, true},
+		{0, k.sync, false},
+		{0, k.sync, false},
+	} {
+		machine.Step(step.pause)
+		if err := step.do(); err != nil || k.dirty != step.dirty {
+			t.Errorf("dirty is %t, want %t: %v", k.dirty, step.dirty, err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.moved(machine.Now()); err == nil {
+		t.Error("no error for a file that can't be written")
+	}
+	if k.dirty = true; k.sync() == nil {
+		t.Error("no error for a file that can't be synced")
 	}
 }
