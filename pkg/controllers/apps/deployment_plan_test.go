@@ -103,6 +103,7 @@ func TestPlanRolling(t *testing.T) {
 		{"unhealthy, then healthy", rolling(10, "3", "2", set{10, 9, 10, 13}, set{3, 3, 10, 13}), "", "web-1→9 web-1→5"},
 		{"two old sets, the older first", rolling(4, "0", "2", set{2, 2, 4, 4}, set{2, 2, 4, 4}, set{0, 0, 4, 4}), "", "web-1→0"},
 		{"the new one is too large", rolling(2, "1", "0", set{0, 0, 2, 3}, set{5, 5, 2, 3}), "web-2→2", ""},
+		{"the old one still counts pods that it deletes", rolling(3, "2", "2", set{3, 6, 3, 5}, set{2, 0, 3, 5}), "", "web-1→1"},
 		{"all at once", rolling(3, "100%", "100%", set{3, 3, 3, 6}, set{}), "web-2→3", "web-1→0"},
 	} {
 		new := ""

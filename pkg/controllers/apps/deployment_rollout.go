@@ -169,7 +169,9 @@ func (ro *rollout) planOld() []resize {
 			left -= shrink(s, min(left, unhealthy))
 		}
 	}
-	spare := sum(append(old, ro.current), func(s *appsv1.ReplicaSet) int32 { return s.Status.AvailableReplicas }) - least
+	// A set that was just made smaller may still count the pods that it is about to delete. Kubernetes counts them too, and so may
+	// delete all old pods if a Deployment is scaled down and updated at once.
+	spare := sum(append(old, ro.current), func(s *appsv1.ReplicaSet) int32 { return min(s.Status.AvailableReplicas, *s.Spec.Replicas) }) - least
 	for _, s := range old {
 		if spare > 0 && size[s.Name] > 0 {
 			spare -= shrink(s, min(spare, size[s.Name]))

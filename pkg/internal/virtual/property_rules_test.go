@@ -219,8 +219,10 @@ func (w *world) disrupt(owner objects.Object) {
 func (w *world) deletedForDeployment(c change, d *appsv1.Deployment, gone *corev1.Pod) {
 	b := w.bounds[d.UID]
 	left := 0
-	for _, p := range w.podsOf(func(p *corev1.Pod) bool { return p.UID != gone.UID && available(p, d.Spec.MinReadySeconds, c.at) }) {
-		if owner := w.controllerOf(p); owner != nil && w.controllerOf(owner) == objects.Object(d) {
+	for _, p := range w.podsOf(func(p *corev1.Pod) bool { return p.UID != gone.UID }) {
+		// Sets of earlier templates keep their minReadySeconds.
+		owner := w.controllerOf(p)
+		if owner != nil && w.controllerOf(owner) == objects.Object(d) && available(p, minReadyOf(owner), c.at) {
 			left++
 		}
 	}
