@@ -36,49 +36,51 @@ import (
 	"github.com/minikctl/minikctl/pkg/reconcile"
 )
 
-// All lists the controllers. Account names the service account in kube-system, whose RBAC rules are in
+// All lists the controllers. Name and Alias select one, as in --controllers of kube-controller-manager. Account names the service account in kube-system, whose RBAC rules are in
 // pkg/apiserver/internal/authz/controllers.go.
 var All = []controller.Controller{
-	{Account: "deployment-controller", Component: "deployment-controller", New: apps.Deployment},
-	{Account: "replicaset-controller", Component: "replicaset-controller", New: apps.ReplicaSet},
-	{Account: "replication-controller", Component: "replication-controller", New: apps.ReplicationController},
-	{Account: "daemon-set-controller", Component: "daemonset-controller", New: apps.DaemonSet},
-	{Account: "statefulset-controller", Component: "statefulset-controller", New: apps.StatefulSet},
-	{Account: "job-controller", Component: "job-controller", New: batch.Job},
-	{Account: "job-controller", Component: "job-controller", New: batch.JobOrphans},
-	{Account: "cronjob-controller", Component: "cronjob-controller", New: batch.CronJob},
-	{Account: "ttl-after-finished-controller", Component: "ttl-after-finished-controller", New: batch.TTLAfterFinished},
-	{Account: "endpointslice-controller", Component: "endpoint-slice-controller", New: discovery.EndpointSlice},
-	{Account: "endpoint-controller", Component: "endpoint-controller", New: discovery.Endpoints},
-	{Account: "endpointslicemirroring-controller", Component: "endpoint-slice-mirroring-controller", New: discovery.Mirroring},
-	{Account: "generic-garbage-collector", Component: "generic-garbage-collector", New: gc.GarbageCollector},
-	{Account: "namespace-controller", Component: "namespace-controller", New: namespace.Namespace},
-	{Account: "service-account-controller", Component: "service-account-controller", New: serviceaccount.ServiceAccount},
-	{Account: "root-ca-cert-publisher", Component: "root-ca-cert-publisher", New: serviceaccount.RootCA},
-	{Account: "node-controller", Component: "node-controller", New: node.NodeLifecycle},
-	{Account: "node-controller", Component: "taint-eviction-controller", New: node.TaintEviction},
-	{Account: "pod-garbage-collector", Component: "pod-garbage-collector", New: node.PodGC},
-	{Account: "disruption-controller", Component: "disruption-controller", EventSource: "controllermanager", New: policy.Disruption},
-	{Account: "disruption-controller", Component: "disruption-controller", New: policy.StaleDisruption},
-	{Account: "horizontal-pod-autoscaler", Component: "horizontal-pod-autoscaler", New: autoscaling.HorizontalPodAutoscaler},
-	{Account: "resourcequota-controller", Component: "resourcequota-controller", New: quota.ResourceQuota},
-	{Account: "persistent-volume-binder", Component: "persistentvolume-controller", New: storage.PersistentVolume},
-	{Account: "persistent-volume-binder", Component: "minikctl.dev/folder", New: storage.FolderProvisioner},
-	{Account: "ephemeral-volume-controller", Component: "ephemeral_volume", New: storage.EphemeralVolume},
-	{Account: "expand-controller", Component: "volume_expand", New: storage.VolumeExpand},
-	{Account: "volumeattributesclass-protection-controller", Component: "volumeattributesclass-protection-controller", New: storage.VACProtection},
-	{Account: "pvc-protection-controller", Component: "pvc-protection-controller", New: storage.PVCProtection},
-	{Account: "pv-protection-controller", Component: "pv-protection-controller", New: storage.PVProtection},
-	{Account: "generic-garbage-collector", Component: "tokens-controller", New: serviceaccount.TokenSecret},
-	{Account: "clusterrole-aggregation-controller", Component: "clusterrole-aggregation-controller", New: rbac.ClusterRoleAggregation},
-	{Account: "certificate-controller", Component: "certificate-controller", New: certificates.CSRApproving},
-	{Account: "certificate-controller", Component: "certificate-controller", New: certificates.CSRSigning},
-	{Account: "certificate-controller", Component: "certificate-controller", New: certificates.CSRCleaner},
-	{Account: "validatingadmissionpolicy-status-controller", Component: "validatingadmissionpolicy-status-controller", New: admission.PolicyStatus},
+	{Name: "deployment-controller", Alias: "deployment", Account: "deployment-controller", Component: "deployment-controller", New: apps.Deployment},
+	{Name: "replicaset-controller", Alias: "replicaset", Account: "replicaset-controller", Component: "replicaset-controller", New: apps.ReplicaSet},
+	{Name: "replicationcontroller-controller", Alias: "replicationcontroller", Account: "replication-controller", Component: "replication-controller", New: apps.ReplicationController},
+	{Name: "daemonset-controller", Alias: "daemonset", Account: "daemon-set-controller", Component: "daemonset-controller", New: apps.DaemonSet},
+	{Name: "statefulset-controller", Alias: "statefulset", Account: "statefulset-controller", Component: "statefulset-controller", New: apps.StatefulSet},
+	{Name: "job-controller", Alias: "job", Account: "job-controller", Component: "job-controller", New: batch.Job},
+	{Name: "job-controller", Alias: "job", Account: "job-controller", Component: "job-controller", New: batch.JobOrphans},
+	{Name: "cronjob-controller", Alias: "cronjob", Account: "cronjob-controller", Component: "cronjob-controller", New: batch.CronJob},
+	{Name: "ttl-after-finished-controller", Alias: "ttl-after-finished", Account: "ttl-after-finished-controller", Component: "ttl-after-finished-controller", New: batch.TTLAfterFinished},
+	{Name: "endpointslice-controller", Alias: "endpointslice", Account: "endpointslice-controller", Component: "endpoint-slice-controller", New: discovery.EndpointSlice},
+	{Name: "endpoints-controller", Alias: "endpoint", Account: "endpoint-controller", Component: "endpoint-controller", New: discovery.Endpoints},
+	{Name: "endpointslice-mirroring-controller", Alias: "endpointslicemirroring", Account: "endpointslicemirroring-controller", Component: "endpoint-slice-mirroring-controller", New: discovery.Mirroring},
+	{Name: "garbage-collector-controller", Alias: "garbagecollector", Account: "generic-garbage-collector", Component: "generic-garbage-collector", New: gc.GarbageCollector},
+	{Name: "namespace-controller", Alias: "namespace", Account: "namespace-controller", Component: "namespace-controller", New: namespace.Namespace},
+	{Name: "serviceaccount-controller", Alias: "serviceaccount", Account: "service-account-controller", Component: "service-account-controller", New: serviceaccount.ServiceAccount},
+	{Name: "root-ca-certificate-publisher-controller", Alias: "root-ca-cert-publisher", Account: "root-ca-cert-publisher", Component: "root-ca-cert-publisher", New: serviceaccount.RootCA},
+	{Name: "node-lifecycle-controller", Alias: "nodelifecycle", Account: "node-controller", Component: "node-controller", New: node.NodeLifecycle},
+	{Name: "taint-eviction-controller", Account: "node-controller", Component: "taint-eviction-controller", New: node.TaintEviction},
+	{Name: "pod-garbage-collector-controller", Alias: "podgc", Account: "pod-garbage-collector", Component: "pod-garbage-collector", New: node.PodGC},
+	{Name: "disruption-controller", Alias: "disruption", Account: "disruption-controller", Component: "disruption-controller", EventSource: "controllermanager", New: policy.Disruption},
+	{Name: "disruption-controller", Alias: "disruption", Account: "disruption-controller", Component: "disruption-controller", New: policy.StaleDisruption},
+	{Name: "horizontal-pod-autoscaler-controller", Alias: "horizontalpodautoscaling", Account: "horizontal-pod-autoscaler", Component: "horizontal-pod-autoscaler", New: autoscaling.HorizontalPodAutoscaler},
+	{Name: "resourcequota-controller", Alias: "resourcequota", Account: "resourcequota-controller", Component: "resourcequota-controller", New: quota.ResourceQuota},
+	{Name: "persistentvolume-binder-controller", Alias: "persistentvolume-binder", Account: "persistent-volume-binder", Component: "persistentvolume-controller", New: storage.PersistentVolume},
+	{Name: "minikctl.dev/folder", Account: "persistent-volume-binder", Component: "minikctl.dev/folder", New: storage.FolderProvisioner},
+	{Name: "ephemeral-volume-controller", Alias: "ephemeral-volume", Account: "ephemeral-volume-controller", Component: "ephemeral_volume", New: storage.EphemeralVolume},
+	{Name: "persistentvolume-expander-controller", Alias: "persistentvolume-expander", Account: "expand-controller", Component: "volume_expand", New: storage.VolumeExpand},
+	{Name: "volumeattributesclass-protection-controller", Account: "volumeattributesclass-protection-controller", Component: "volumeattributesclass-protection-controller", New: storage.VACProtection},
+	{Name: "persistentvolumeclaim-protection-controller", Alias: "pvc-protection", Account: "pvc-protection-controller", Component: "pvc-protection-controller", New: storage.PVCProtection},
+	{Name: "persistentvolume-protection-controller", Alias: "pv-protection", Account: "pv-protection-controller", Component: "pv-protection-controller", New: storage.PVProtection},
+	{Name: "serviceaccount-token-controller", Alias: "serviceaccount-token", Account: "generic-garbage-collector", Component: "tokens-controller", New: serviceaccount.TokenSecret},
+	{Name: "clusterrole-aggregation-controller", Alias: "clusterrole-aggregation", Account: "clusterrole-aggregation-controller", Component: "clusterrole-aggregation-controller", New: rbac.ClusterRoleAggregation},
+	{Name: "certificatesigningrequest-approving-controller", Alias: "csrapproving", Account: "certificate-controller", Component: "certificate-controller", New: certificates.CSRApproving},
+	{Name: "certificatesigningrequest-signing-controller", Alias: "csrsigning", Account: "certificate-controller", Component: "certificate-controller", New: certificates.CSRSigning},
+	{Name: "certificatesigningrequest-cleaner-controller", Alias: "csrcleaner", Account: "certificate-controller", Component: "certificate-controller", New: certificates.CSRCleaner},
+	{Name: "validatingadmissionpolicy-status-controller", Alias: "validatingadmissionpolicy-status", Account: "validatingadmissionpolicy-status-controller", Component: "validatingadmissionpolicy-status-controller", New: admission.PolicyStatus},
 }
 
 // Config is what Run needs.
 type Config struct {
+	// Controllers are those to run; nil: All. See Select.
+	Controllers []controller.Controller
 	// Client returns the client that acts as a service account in kube-system.
 	Client func(account string) client.Client
 	Caches *client.Caches // shared by all controllers; the caller runs them
@@ -98,8 +100,13 @@ type Config struct {
 	REST func(account string) (*rest.Config, error)
 }
 
-// Run runs all controllers until ctx ends. It returns when they have finished the reconciles that they had begun.
-func Run(ctx context.Context, cfg Config) error { return run(ctx, cfg, All) }
+// Run runs the controllers until ctx ends. It returns when they have finished the reconciles that they had begun.
+func Run(ctx context.Context, cfg Config) error {
+	if cfg.Controllers == nil {
+		cfg.Controllers = All
+	}
+	return run(ctx, cfg, cfg.Controllers)
+}
 
 func run(ctx context.Context, cfg Config, list []controller.Controller) error {
 	ctx, work := clock.Begin(ctx, cfg.Clock, "start of the controllers")

@@ -21,6 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/minikctl/minikctl/pkg/controllers"
+	"github.com/minikctl/minikctl/pkg/controllers/controller"
 	"github.com/minikctl/minikctl/pkg/images"
 	"github.com/minikctl/minikctl/pkg/plug"
 )
@@ -32,7 +34,7 @@ import (
 // file start at the file's folder.
 //
 // The file is the one that --config names. Without --config a new cluster reads ~/.minikctl/config.yaml, and a cluster that
-// has run before uses its own settings of the last start: its store, backups, nodes, images, hostCommands, seed, clock and schedulerConfig,
+// has run before uses its own settings of the last start: its store, backups, controllers, nodes, images, hostCommands, seed, clock and schedulerConfig,
 // tokenAuthFile and the audit log. For the other settings it reads ~/.minikctl/config.yaml, too. Lists and maps are replaced
 // as a whole, never merged: --nodes 1 replaces all nodes, and a file that sets images drops the images of the last start.
 //
@@ -50,6 +52,9 @@ type Config struct {
 	Listen string `json:"listen,omitempty"`
 	// Only lists the components to run: apiserver, controllers, scheduler, kubelet. Default: all.
 	Only []string `json:"only,omitempty"`
+	// Controllers selects the controllers that run, as --controllers of kube-controller-manager: "*" is all, NAME one, -NAME none,
+	// for example [*, -cronjob-controller]. Default: all.
+	Controllers []string `json:"controllers,omitempty"`
 	// Kubeconfig is the kubeconfig with which the components reach the API server when this daemon runs none.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// WriteKubeconfig is a file to which the admin's kubeconfig is written once the API server is ready. Default: the context
@@ -92,6 +97,8 @@ type Config struct {
 	MemoryLimit string `json:"memoryLimit,omitempty"`
 	// LogLevel is the lowest level that is logged: debug, info, warn or error. Default info.
 	LogLevel string `json:"logLevel,omitempty"`
+
+	controllers []controller.Controller // that Controllers selects
 
 	leaving []NodeConfig // nodes of an earlier start that Nodes no longer has, each with its full name
 }
@@ -193,6 +200,7 @@ func AddFlags(flags *pflag.FlagSet) {
 	flags.String("data-dir", "", "directory that holds the cluster's data (default ~/.minikctl/NAME)")
 	flags.String("listen", "", "HOST:PORT that the API server listens on; port 0 picks a free port (default 127.0.0.1:0)")
 	flags.StringSlice("only", nil, "run only these components: "+strings.Join(Parts, ", "))
+	flags.StringSlice("controllers", nil, "controllers to run: '*' is all, NAME one, -NAME none, e.g. --controllers='*,-cronjob-controller' (default all)")
 	flags.String("scheduler-config", "", "file with a KubeSchedulerConfiguration, reloaded when it changes")
 	flags.String("store", "", "store of the API server: badger or memory (default badger)")
 	flags.String("write-kubeconfig", "", "write the admin's kubeconfig to this file instead of merging it into ~/.kube/config")
@@ -248,6 +256,9 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 	}
 	if only := commaList(v.GetStringSlice("only")); len(only) > 0 {
 		cfg.Only = only
+	}
+	if list := commaList(v.GetStringSlice("controllers")); len(list) > 0 {
+		cfg.Controllers = list
 	}
 	seed, err := number(v, flags, "seed", 64)
 	if err != nil {
@@ -388,6 +399,10 @@ func (c *Config) complete() error {
 	}
 	if _, err := parseClock(c.Clock); err != nil {
 		return err
+	}
+	var err error
+	if c.controllers, err = controllers.Select(c.Controllers); err != nil {
+		return fmt.Errorf("controllers: %w", err)
 	}
 	for _, part := range c.Only {
 		if !slices.Contains(Parts, part) {

@@ -201,6 +201,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"no YAML", "nodes: [", "", nil, "config.yaml: "},
 		{"no such file", "", "", []string{"--config", "/nowhere.yaml"}, "read config: open /nowhere.yaml: no such file or directory"},
 		{"part", "only: [etcd]", "", nil, `--only: "etcd" is not one of [apiserver controllers scheduler kubelet]`},
+		{"controllers", "controllers: ['*', -crons]", "", nil, `controllers: "crons" is not in the list of known controllers`},
 		{"parts without a server", "only: [kubelet]", "", nil, "--only without apiserver needs --kubeconfig"},
 		{"store", "store: etcd", "", nil, `store: store "etcd" is not one of [badger memory]`},
 		{"log level", "logLevel: loud", "", nil, `logLevel: "loud" is not one of [debug info warn error]`},

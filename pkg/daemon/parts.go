@@ -219,7 +219,7 @@ func (d *Daemon) withoutController() []schema.GroupResource {
 	if !d.cfg.Runs("controllers") {
 		return nil
 	}
-	return controllers.WithoutController(builtin.Resources())
+	return controllers.WithoutController(builtin.Resources(), d.cfg.controllers)
 }
 
 // listen returns the address to listen on. For port 0 it is the port of the last start if that is free, so that kubeconfigs stay
@@ -291,7 +291,7 @@ func (d *Daemon) addControllers(context.Context) error {
 	clients := map[string]client.Client{}
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"}
 	name := func(account string) string { return "system:serviceaccount:kube-system:" + account }
-	for _, c := range controllers.All {
+	for _, c := range d.cfg.controllers {
 		if clients[c.Account], err = d.api.client(name(c.Account), c.Account, groups...); err != nil {
 			return err
 		}
@@ -300,6 +300,7 @@ func (d *Daemon) addControllers(context.Context) error {
 		d.counted(service{name: "caches of the controllers", run: caches.Run}),
 		d.counted(service{name: "controllers", run: d.controllers.of(func(ctx context.Context) error {
 			return controllers.Run(ctx, controllers.Config{
+				Controllers: d.cfg.controllers,
 				Client: func(name string) client.Client { return clients[name] },
 				Caches: caches, Clock: d.clock, Source: d.source, Volumes: d.volumes(), RootCA: d.api.authority(), Authority: d.api.signer(), Token: d.api.tokens(),
 				REST: func(account string) (*rest.Config, error) { return d.api.rest(name(account), account, groups...), nil },

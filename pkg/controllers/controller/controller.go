@@ -20,6 +20,8 @@ import (
 
 // Controller is one entry in the list of controllers.
 type Controller struct {
+	Name        string // its name in --controllers; several entries of one controller share it
+	Alias       string // an earlier name, which --controllers accepts, too; "": none
 	Account     string // the service account in kube-system that the controller acts as
 	Component   string // its name in Kubernetes, and the source of its Events
 	EventSource string // the source of its Events where Kubernetes has another one; "": Component
