@@ -301,8 +301,8 @@ func (d *Daemon) addControllers(context.Context) error {
 		d.counted(service{name: "controllers", run: d.controllers.of(func(ctx context.Context) error {
 			return controllers.Run(ctx, controllers.Config{
 				Controllers: d.cfg.controllers,
-				Client: func(name string) client.Client { return clients[name] },
-				Caches: caches, Clock: d.clock, Source: d.source, Volumes: d.volumes(), RootCA: d.api.authority(), Authority: d.api.signer(), Token: d.api.tokens(),
+				Client:      func(name string) client.Client { return clients[name] },
+				Caches:      caches, Clock: d.clock, Source: d.source, Volumes: d.volumes(), RootCA: d.api.authority(), Authority: d.api.signer(), Token: d.api.tokens(),
 				REST: func(account string) (*rest.Config, error) { return d.api.rest(name(account), account, groups...), nil },
 			})
 		})}))
