@@ -55,8 +55,9 @@ type Host struct {
 	inRuntime       map[objects.Key][]runtimePod
 	podQueue        reconcile.Enqueue // nil until the loop runs
 	statusQueue     reconcile.Enqueue
-	queuedBeforeRun map[objects.Key]uint64 // keys that were enqueued before the loop ran, with their revisions
-	overwritten     map[objects.Key]uint64 // pods whose conditions another client has overwritten, with the revisions of those writes
+	queuedBeforeRun map[objects.Key]uint64   // keys that were enqueued before the loop ran, with their revisions
+	silent          map[objects.Key]struct{} // pods with a status that a silent simulated node does not write
+	overwritten     map[objects.Key]uint64   // pods whose conditions another client has overwritten, with the revisions of those writes
 
 	statuses *statusManager
 }
@@ -77,12 +78,13 @@ func NewHost(cfg HostConfig) (*Host, error) {
 	h := &Host{
 		HostConfig: cfg, started: cfg.Clock.Now(),
 		kubelets: map[string]*Kubelet{}, workers: map[objects.Key][]*podWorker{}, inRuntime: map[objects.Key][]runtimePod{},
-		queuedBeforeRun: map[objects.Key]uint64{}, overwritten: map[objects.Key]uint64{}, statuses: newStatusManager(),
+		queuedBeforeRun: map[objects.Key]uint64{}, silent: map[objects.Key]struct{}{}, overwritten: map[objects.Key]uint64{}, statuses: newStatusManager(),
 	}
 	h.refs = newReferences(h)
 	if !cfg.PerNode {
 		h.pods, h.nodes = cfg.Caches.Pods(), cfg.Caches.Nodes()
 		h.pods.Subscribe(h.podChanged)
+		h.nodes.Subscribe(h.nodeChanged)
 	}
 	if cfg.Server != nil {
 		cfg.Server.host = h

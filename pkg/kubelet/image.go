@@ -34,7 +34,7 @@ type imageWait struct {
 // be resolved.
 func (p *podImages) resolve(ctx context.Context, pod *corev1.Pod, c *corev1.Container, path string) (images.Image, *imageWait) {
 	if p.simulated() {
-		return images.Image{ID: c.Image}, nil
+		return p.simulate(ctx, pod, c, path)
 	}
 	found, err := p.kubelet.host.Images.Resolve(c.Image, c.Command)
 	switch {
@@ -56,6 +56,17 @@ func (p *podImages) resolve(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 	p.event(ctx, pod, path, corev1.EventTypeNormal, "Pulled",
 		fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", c.Image))
 	return found, nil
+}
+
+// simulate resolves the image of a simulated container: any image is found, unless a rule of the pod forbids it.
+func (p *podImages) simulate(ctx context.Context, pod *corev1.Pod, c *corev1.Container, path string) (images.Image, *imageWait) {
+	if s, ok := p.runtime().(Simulator); ok {
+		if err := s.Pull(pod, c); err != nil {
+			return images.Image{}, p.pullFailed(ctx, pod, c, path, err)
+		}
+		delete(p.pulls, c.Image)
+	}
+	return images.Image{ID: c.Image}, nil
 }
 
 func waitForImage(reason, message string, retry time.Duration) *imageWait {

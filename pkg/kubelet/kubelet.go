@@ -63,6 +63,7 @@ type Kubelet struct {
 	lease    *coordinationv1.Lease
 	features []Feature // of the runtime
 
+	woken chan struct{}          // signalled when the state of a simulated node has changed
 	ready corev1.ConditionStatus // as of the last reportReady; used by Run only
 }
 
@@ -77,7 +78,7 @@ func New(cfg Config) (*Kubelet, error) {
 	h := cfg.Host
 	k := &Kubelet{
 		NodeConfig: cfg.Node, host: h, client: cfg.Client, runtime: cfg.Runtime, pods: h.pods, nodes: h.nodes,
-		machine: readMachine(h.Dir),
+		machine: readMachine(h.Dir), woken: make(chan struct{}, 1),
 	}
 	if !k.Tier.Simulated {
 		if err := h.makeFolders(); err != nil {
@@ -94,6 +95,7 @@ func New(cfg Config) (*Kubelet, error) {
 		k.nodes = client.CacheWhere[*corev1.Node](h.Caches, client.Nodes, metav1.ListOptions{
 			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, k.Name).String(),
 		})
+		k.nodes.Subscribe(h.nodeChanged)
 	}
 	return k, nil
 }
@@ -124,9 +126,9 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	pending := func() bool { return false }
+	pending := func() bool { return len(k.woken) > 0 }
 	if r, ok := k.runtime.(changes); ok {
-		pending = r.HasChanges
+		pending = func() bool { return len(k.woken) > 0 || r.HasChanges() }
 	}
 	for {
 		retry := k.observe(ctx)
@@ -136,6 +138,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 			case <-retry:
+			case <-k.woken:
 			case _, open := <-k.runtime.Changed():
 				ended = !open
 			}

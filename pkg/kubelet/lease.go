@@ -78,9 +78,9 @@ func (k *Kubelet) leaseTarget() client.Target {
 }
 
 // renew renews the Lease from the API's last response, or after a conflict from the current one. A leaving node without a
-// Node object needs no Lease.
+// Node object needs no Lease, and a silent one renews none.
 func (k *Kubelet) renew(ctx context.Context) error {
-	if k.BeingRemoved && k.currentNode().UID == "" {
+	if k.BeingRemoved && k.currentNode().UID == "" || k.down() {
 		return nil
 	}
 	k.mu.Lock()

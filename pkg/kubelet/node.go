@@ -110,8 +110,13 @@ func (k *Kubelet) readyDiffers() bool {
 	})
 }
 
-// readyCondition returns the condition Ready: it is True while the runtime can start containers.
+// readyCondition returns the condition Ready: it is True while the runtime can start containers, unless the node is simulated as not ready.
 func (k *Kubelet) readyCondition() corev1.NodeCondition {
+	return simReady(k.simState(), k.runtimeCondition())
+}
+
+// runtimeCondition is the condition Ready by the health of the runtime.
+func (k *Kubelet) runtimeCondition() corev1.NodeCondition {
 	if h, ok := k.runtime.(HealthChecker); ok {
 		if err := h.Healthy(); err != nil {
 			return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",
@@ -147,8 +152,11 @@ func (k *Kubelet) reportReady(ctx context.Context) {
 	k.recorder.Event(ctx, k.currentNode(), corev1.EventTypeNormal, reason, "Node "+k.Name+" status is now: "+reason)
 }
 
-// postNode writes the node's status.
+// postNode writes the node's status, unless the node is simulated as silent.
 func (k *Kubelet) postNode(ctx context.Context) error {
+	if k.down() {
+		return nil
+	}
 	old := k.currentNode()
 	next := old.DeepCopy()
 	next.Status = k.nodeStatus(old)

@@ -158,12 +158,13 @@ func podSpecFor(pod *corev1.Pod) PodSpec {
 	if len(host) > longest {
 		host = strings.TrimRight(host[:longest], "-.")
 	}
-	owner := ""
+	var owner metav1.OwnerReference
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
-		owner = ref.Kind
+		owner = *ref
 	}
 	return PodSpec{
 		UID: types.UID(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
-		Hostname: host, HostNetwork: pod.Spec.HostNetwork, Annotations: pod.Annotations, OwnerKind: owner,
+		Hostname: host, HostNetwork: pod.Spec.HostNetwork, Annotations: pod.Annotations,
+		Created: pod.CreationTimestamp.Time, OwnerKind: owner.Kind, OwnerUID: owner.UID,
 	}
 }

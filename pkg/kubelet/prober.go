@@ -36,10 +36,12 @@ type prober struct {
 // probeResult is the outcome of a running container's probes.
 type probeResult struct{ started, ready bool }
 
-// sync starts the probes of containers that have started and stops those of containers that have ended.
-func (p *prober) sync(ctx context.Context, pod *corev1.Pod, seen Pod) {
+// sync starts the probes of containers that have started and stops those of containers that have ended. A positive duration requests
+// another sync after it, for a simulated container that gets ready then.
+func (p *prober) sync(ctx context.Context, pod *corev1.Pod, seen Pod) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	var after time.Duration
 	alive := map[ContainerID]bool{}
 	for _, run := range seen.Containers {
 		c, path := container(pod, run.Name)
@@ -49,6 +51,9 @@ func (p *prober) sync(ctx context.Context, pod *corev1.Pod, seen Pod) {
 		alive[run.ID] = true
 		if p.results[run.ID] == nil {
 			p.start(ctx, pod, c, path, run)
+		}
+		if p.simulated() {
+			after = soonest(after, p.simulate(pod, run))
 		}
 	}
 	for id, cancel := range p.cancels {
@@ -63,6 +68,20 @@ func (p *prober) sync(ctx context.Context, pod *corev1.Pod, seen Pod) {
 			delete(p.kills, id)
 		}
 	}
+	return after
+}
+
+// simulate sets the result of a simulated container, and returns how long it takes until the container is ready; 0: it is, or never
+// will be. The caller holds p.mu.
+func (p *prober) simulate(pod *corev1.Pod, run Container) time.Duration {
+	s, ok := p.runtime().(Simulator)
+	if !ok {
+		return 0
+	}
+	after := s.ReadyAfter(pod, run.Name)
+	left := max(0, after-p.clock().Since(run.Started))
+	p.results[run.ID].ready = after >= 0 && left == 0
+	return left
 }
 
 // stop stops all probes.

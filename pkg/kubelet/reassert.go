@@ -38,6 +38,12 @@ func (h *Host) reassert() {
 		if !ok {
 			continue
 		}
+		if k := h.kubelet(pod.Spec.NodeName); k != nil && k.down() {
+			h.mu.Lock()
+			h.overwritten[key] = max(h.overwritten[key], revision)
+			h.mu.Unlock()
+			continue
+		}
 		if status, w := h.generatedStatus(pod); status != nil && !sameConditions(pod.Status.Conditions, status.Conditions) {
 			h.repostStatus(key, &statusUpdate{worker: w, status: *status, report: trace.Report{Causes: []uint64{revision}}})
 		}

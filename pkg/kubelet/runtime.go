@@ -73,6 +73,15 @@ type Meter interface {
 	Usage(ctx context.Context, pods []Pod) (map[ContainerID]Usage, error)
 }
 
+// Simulator is implemented by runtimes of simulated containers. Rules of the pod stand for what images and probes do elsewhere. The rules
+// are those of the pod as it is now.
+type Simulator interface {
+	// Pull returns nil if a container's image can be pulled now, and otherwise the error of the registry.
+	Pull(pod *corev1.Pod, container *corev1.Container) error
+	// ReadyAfter returns how long after its start a container gets ready. It is negative if the container does not.
+	ReadyAfter(pod *corev1.Pod, container string) time.Duration
+}
+
 // Usage is what a container used in the window that ended at Time.
 type Usage struct {
 	Time      time.Time
@@ -109,7 +118,9 @@ type PodSpec struct {
 	Hostname        string
 	HostNetwork     bool
 	Annotations     map[string]string // of the pod; Pods may leave them out
+	Created         time.Time         // the pod's creationTimestamp; Pods may leave it out
 	OwnerKind       string            // the kind of the pod's controller, "" without one; Pods may leave it out
+	OwnerUID        types.UID         // of the pod's controller; Pods may leave it out
 }
 
 // Pod is a runtime's view of a pod.

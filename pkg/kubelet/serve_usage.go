@@ -47,7 +47,7 @@ func (s *Server) report(ctx context.Context, of func(context.Context, *Kubelet, 
 	var out metrics.Report
 	for _, k := range s.host.allKubelets() {
 		m, ok := k.runtime.(Meter)
-		if !ok {
+		if !ok || k.down() {
 			continue
 		}
 		all.Go(func() { // a runtime may take a second

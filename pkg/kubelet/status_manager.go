@@ -117,6 +117,16 @@ func (h *Host) syncStatus(ctx context.Context, key objects.Key) (time.Duration, 
 	if next == nil {
 		return 0, nil
 	}
+	if next.worker.kubelet.down() {
+		h.statuses.put(key, next, false)
+		h.mu.Lock()
+		h.silent[key] = struct{}{}
+		h.mu.Unlock()
+		if !next.worker.kubelet.down() { // nodeChanged may have come before
+			h.enqueueStatus(key)
+		}
+		return 0, nil
+	}
 	ctx = trace.With(ctx, next.report.Causes...)
 	for _, s := range next.report.Stages {
 		trace.Add(ctx, s.Name, s.Start, s.Took)

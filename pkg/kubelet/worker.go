@@ -138,7 +138,7 @@ func (w *podWorker) run(ctx context.Context, pod *corev1.Pod) (time.Duration, er
 	var p plan
 	var after time.Duration
 	for {
-		w.prober.sync(ctx, pod, seen)
+		untilReady := w.prober.sync(ctx, pod, seen)
 		p = planPod(pod, w.lifecycle.withRefused(seen), w.planInput())
 		if p.finished {
 			return 0, w.terminateWith(ctx, pod, podEnd{})
@@ -152,6 +152,7 @@ func (w *podWorker) run(ctx context.Context, pod *corev1.Pod) (time.Duration, er
 			ok, again := w.lifecycle.start(ctx, pod, seen, c)
 			started, after = started || ok, soonest(after, again)
 		}
+		after = soonest(after, untilReady)
 		if !started {
 			break
 		}

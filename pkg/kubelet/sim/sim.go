@@ -1,17 +1,9 @@
 // Package sim owns the runtime of simulated nodes, which runs no programs. A container runs from its start until it is
-// stopped, or until a rule of its pod ends it. A container of a Job's pod without a rule succeeds at once. Pods are kept in memory only. They need no goroutine and no timer. Their
-// addresses, from 10.244.0.0/16 on, are not reachable.
+// stopped, or until a rule of its pod ends it. A container of a Job's pod without a rule succeeds after 100 ms. Pods are kept in memory
+// only. They need no goroutine and no timer. Their addresses, from 10.244.0.0/16 on, are not reachable.
 //
-// Rules are annotations of the pod that simulate programs that end, such as jobs and crash loops:
-//
-//	minikctl.dev/sim-exit-after: 30s     the time that each container runs; default: until it is stopped, or 100ms in a Job's pod
-//	minikctl.dev/sim-exit-code: "1"      its exit code; default: 0
-//	minikctl.dev/sim-exit-after.NAME     the same for the container NAME alone
-//	minikctl.dev/sim-exit-code.NAME
-//	kwok.x-k8s.io/usage-cpu: 100m        what each container uses, for the metrics of the pod; .NAME as above
-//	kwok.x-k8s.io/usage-memory: 20Mi
-//
-// A container that is stopped before ends with code 143 (SIGTERM).
+// Rules are annotations of the pod (rules.go has the table) that simulate programs which end, such as jobs and crash loops, which get ready
+// late or never, images that can't be pulled, and load. A container that is stopped before it ends has exit code 143 (SIGTERM).
 package sim
 
 import (
@@ -34,12 +26,6 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
-// The annotations with a pod's rules. A suffix of a dot and a container's name restricts a rule to that container.
-const (
-	ExitAfter = "minikctl.dev/sim-exit-after"
-	ExitCode  = "minikctl.dev/sim-exit-code"
-)
-
 // jitter spreads the ends of containers that start at the same time.
 const jitter = 0.01
 
@@ -52,14 +38,19 @@ type Cluster struct {
 
 	mu    sync.Mutex
 	pool  pool
-	ends  queue // of all nodes, the earliest first
+	owned map[types.UID]map[*pod]struct{} // by the UID of their controller
+	jobs  map[types.UID]*job              // with pods on a node, by the UID of the Job
+	ends  queue                           // of all nodes, the earliest first
 	timer k8sclock.Timer
 	due   time.Time // when timer fires; zero: never
 }
 
 // NewCluster returns a cluster with no nodes.
 func NewCluster(clk clock.Clock, src *clock.Source) *Cluster {
-	return &Cluster{clock: clk, source: src, work: clock.NewWork(clk, "simulated containers")}
+	return &Cluster{
+		clock: clk, source: src, work: clock.NewWork(clk, "simulated containers"),
+		owned: map[types.UID]map[*pod]struct{}{}, jobs: map[types.UID]*job{},
+	}
 }
 
 // Runtime implements kubelet.Nodes: it returns the runtime of a new node.
@@ -74,8 +65,9 @@ func New(clk clock.Clock, src *clock.Source) kubelet.Runtime { return NewCluster
 func (c *Cluster) Close() error { return nil }
 
 var (
-	_ kubelet.Runtime = (*node)(nil)
-	_ kubelet.Meter   = (*node)(nil)
+	_ kubelet.Runtime   = (*node)(nil)
+	_ kubelet.Meter     = (*node)(nil)
+	_ kubelet.Simulator = (*node)(nil)
 )
 
 type node struct {
@@ -146,6 +138,7 @@ func (n *node) StartPod(_ context.Context, spec kubelet.PodSpec) (kubelet.Pod, e
 		p.addr, p.IP = addr, addr.String()
 	}
 	n.pods[spec.UID] = p
+	c.own(p)
 	n.hint()
 	return p.copy(), nil
 }
@@ -158,6 +151,7 @@ func (n *node) StopPod(_ context.Context, uid types.UID) error {
 	if p := n.pods[uid]; p != nil {
 		c.pool.release(p.addr)
 		delete(n.pods, uid)
+		c.disown(p)
 		n.hint()
 	}
 	return nil
@@ -172,8 +166,7 @@ func (n *node) Start(_ context.Context, uid types.UID, spec kubelet.ContainerSpe
 	if p == nil {
 		return "", fmt.Errorf("start container %s: pod %s: %w", spec.Name, uid, ErrNoPod)
 	}
-	after, code, ends, err := rule(&p.PodSpec, spec.Name)
-	if err != nil {
+	if err := check(p.Annotations); err != nil {
 		return "", err
 	}
 	now := c.clock.Now()
@@ -181,42 +174,11 @@ func (n *node) Start(_ context.Context, uid types.UID, spec kubelet.ContainerSpe
 	p.Containers = append(p.Containers, kubelet.Container{
 		ID: id, Name: spec.Name, Attempt: spec.Attempt, Image: spec.Image, Started: now, Running: true,
 	})
-	if ends {
-		c.endAt(now.Add(c.source.Jitter(after, jitter)), n, id, code)
+	if e := endOf(&p.PodSpec, spec.Name, c.history(p, spec, now)); e.ends {
+		c.endAt(now.Add(c.source.Jitter(e.after, jitter)), n, id, e.code)
 	}
 	n.hint()
 	return id, nil
-}
-
-// jobRun is how long the containers of a Job's pod run by default.
-const jobRun = "100ms"
-
-// rule parses the rules of a container. ends is false if it runs until it is stopped.
-func rule(p *kubelet.PodSpec, name string) (after time.Duration, code int, ends bool, err error) {
-	annotations := p.Annotations
-	text, key := lookup(annotations, ExitAfter, name)
-	if text == "" && p.OwnerKind == "Job" {
-		text = jobRun
-	}
-	if text == "" {
-		return 0, 0, false, nil
-	}
-	if after, err = time.ParseDuration(text); err != nil || after < 0 {
-		return 0, 0, false, fmt.Errorf("annotation %s: %q is no duration such as 30s", key, text)
-	}
-	if text, key = lookup(annotations, ExitCode, name); text != "" {
-		if code, err = strconv.Atoi(text); err != nil || code < 0 || code > 255 {
-			return 0, 0, false, fmt.Errorf("annotation %s: %q is no exit code from 0 to 255", key, text)
-		}
-	}
-	return after, code, true, nil
-}
-
-func lookup(annotations map[string]string, key, name string) (value, found string) {
-	if v, ok := annotations[key+"."+name]; ok {
-		return v, key + "." + name
-	}
-	return annotations[key], key
 }
 
 const (

@@ -63,6 +63,9 @@ func TestRules(t *testing.T) {
 		{"of a job", "Job", nil, 0, 100 * time.Millisecond},
 		{"of a job with a rule", "Job", map[string]string{sim.ExitAfter: "5s", sim.ExitCode: "2"}, 2, 5 * time.Second},
 		{"code", "", map[string]string{sim.ExitAfter: "10s", sim.ExitCode: "3"}, 3, 10 * time.Second},
+		{"first failure", "", map[string]string{sim.FailTimes: "1"}, 1, 100 * time.Millisecond},
+		{"failure with a code", "", map[string]string{sim.FailTimes: "1", sim.ExitCode: "7", sim.ExitAfter: "3s"}, 7, 3 * time.Second},
+		{"failure for a time", "", map[string]string{sim.FailFor: "1m", sim.ExitAfter: "3s"}, 1, 3 * time.Second},
 		{"own", "", map[string]string{sim.ExitAfter: "10s", sim.ExitAfter + ".main": "5s", sim.ExitCode + ".main": "4"}, 4, 5 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -109,11 +112,74 @@ func TestBadRules(t *testing.T) {
 	}{
 		{map[string]string{sim.ExitAfter: "soon"}, `annotation minikctl.dev/sim-exit-after: "soon" is no duration such as 30s`},
 		{map[string]string{sim.ExitAfter: "-1s"}, `annotation minikctl.dev/sim-exit-after: "-1s" is no duration such as 30s`},
+		{map[string]string{sim.FailTimes: "-1"}, `annotation minikctl.dev/sim-fail-times: "-1" is no number such as 2`},
+		{map[string]string{sim.FailFor: "never"}, `annotation minikctl.dev/sim-fail-for: "never" is no duration such as 30s`},
+		{map[string]string{sim.ReadyAfter + ".other": "no"}, `annotation minikctl.dev/sim-ready-after.other: "no" is neither a duration such as 30s nor "never"`},
+		{map[string]string{sim.PullAfter: "-1s"}, `annotation minikctl.dev/sim-pull-after: "-1s" is neither a duration such as 30s nor "never"`},
 		{map[string]string{sim.ExitAfter: "1s", sim.ExitCode + ".main": "256"}, `annotation minikctl.dev/sim-exit-code.main: "256" is no exit code from 0 to 255`},
 	} {
 		if err := start(t, rt, types.UID(fmt.Sprint(i)), c.annotations); err == nil || err.Error() != c.want {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
+	}
+}
+
+// TestFailures: the first starts fail. In a Job's pods, the starts of all of them count together.
+func TestFailures(t *testing.T) {
+	for _, c := range []struct {
+		name, owner string
+		rules       map[string]string
+		want        string // of four starts, 30 s apart: the exit code, or - for a container that runs on
+	}{
+		{"of a pod", "ReplicaSet", map[string]string{sim.FailTimes: "2"}, "1 1 - -"},
+		{"of a job", "Job", map[string]string{sim.FailTimes: "2"}, "1 1 0 0"},
+		{"for a time", "ReplicaSet", map[string]string{sim.FailFor: "1m", sim.ExitCode: "9"}, "9 9 - -"},
+		{"of a job for a time", "Job", map[string]string{sim.FailFor: "45s"}, "1 1 0 0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			clk := testclock.NewFakeClock(time.Unix(1_700_000_000, 0))
+			rt := sim.New(clk, clock.NewSource(1))
+			var got []string
+			for i := range 4 {
+				uid, attempt := types.UID("a"), i
+				if c.owner == "Job" { // each retry is a new pod
+					uid, attempt = types.UID(fmt.Sprint(i)), 0
+				}
+				spec := kubelet.PodSpec{UID: uid, Name: string(uid), OwnerKind: c.owner, OwnerUID: "o", Annotations: c.rules}
+				if _, err := rt.StartPod(t.Context(), spec); err != nil {
+					t.Fatal(err)
+				}
+				id, err := rt.Start(t.Context(), uid, kubelet.ContainerSpec{Name: "main", Attempt: attempt})
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, outcome(t, rt, clk, id))
+				clk.Step(29 * time.Second)
+			}
+			if text := strings.Join(got, " "); text != c.want {
+				t.Errorf("got %s, want %s", text, c.want)
+			}
+		})
+	}
+}
+
+// outcome returns the exit code of a container after a second, and - for one that runs on.
+func outcome(t *testing.T, rt kubelet.Runtime, clk *testclock.FakeClock, id kubelet.ContainerID) string {
+	t.Helper()
+	ends := clk.HasWaiters()
+	clk.Step(time.Second)
+	for {
+		for _, p := range pods(t, rt) {
+			for _, c := range p.Containers {
+				if c.ID == id && !c.Running {
+					return fmt.Sprint(c.ExitCode)
+				}
+			}
+		}
+		if !ends {
+			return "-"
+		}
+		<-rt.Changed()
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/kubelet/sim"
@@ -47,5 +49,45 @@ func TestUsage(t *testing.T) {
 	}
 	if got := use(map[string]string{sim.UsageCPU: "100m"}); got != "nothing" {
 		t.Errorf("after its end: %s", got)
+	}
+}
+
+// TestLoad: the running containers of a controller's pods share a load, on whichever node they are.
+func TestLoad(t *testing.T) {
+	cluster := sim.NewCluster(clock.Real(), clock.NewSource(1))
+	rt := cluster.Runtime("a")
+	run := func(rt kubelet.Runtime, uid types.UID) {
+		spec := kubelet.PodSpec{UID: uid, Name: string(uid), OwnerKind: "ReplicaSet", OwnerUID: "o", Annotations: map[string]string{sim.LoadCPU: "900m", sim.UsageMemory: "1Mi"}}
+		if _, err := rt.StartPod(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rt.Start(t.Context(), uid, kubelet.ContainerSpec{Name: "main"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	share := func() string {
+		all := pods(t, rt)
+		used, err := rt.(kubelet.Meter).Usage(t.Context(), all[:1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := used[all[0].Containers[0].ID].Resources
+		return fmt.Sprint(u.Cpu(), " ", u.Memory())
+	}
+	run(rt, "1")
+	if got := share(); got != "900m 1Mi" {
+		t.Errorf("alone: got %s", got)
+	}
+	run(rt, "2")
+	other := cluster.Runtime("b")
+	run(other, "3")
+	if got := share(); got != "300m 1Mi" {
+		t.Errorf("of three: got %s", got)
+	}
+	if err := other.StopPod(t.Context(), "3"); err != nil {
+		t.Fatal(err)
+	}
+	if got := share(); got != "450m 1Mi" {
+		t.Errorf("of two: got %s", got)
 	}
 }
