@@ -57,7 +57,12 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require k8s.io/endpointslice v0.36.3
+require (
+	github.com/itchyny/gojq v0.12.19
+	k8s.io/endpointslice v0.36.3
+)
+
+require github.com/itchyny/timefmt-go v0.1.8 // indirect
 
 require github.com/miekg/dns v1.1.73
 

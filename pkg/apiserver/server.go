@@ -68,6 +68,8 @@ type Config struct {
 
 	// FolderClass adds the default StorageClass "standard", whose provisioner makes folders.
 	FolderClass bool
+	// Stages adds the CustomResourceDefinition of kwok's Stages, which simulated nodes act on.
+	Stages bool
 
 	// PodWarnings returns warnings about the fields of a pod that the nodes do not support; nil: none.
 	PodWarnings func(*corev1.PodSpec) []string
@@ -158,8 +160,8 @@ func (s *Server) build(cfg Config) error {
 	}
 	s.bootstrap, err = bootstrap.New(context.Background(), bootstrap.Config{ //nolint:forbidigo // a start that nothing cancels
 		Store: cfg.Store, Resources: cfg.Resources, Clock: cfg.Clock, Source: cfg.Source, PKI: cfg.PKI, ServiceAddresses: cfg.ServiceAddresses,
-		FolderClass: cfg.FolderClass,
-		Port:        func() int32 { return s.listeners.Port() }, Versions: s.rows.Versions,
+		FolderClass: cfg.FolderClass, Stages: cfg.Stages,
+		Port: func() int32 { return s.listeners.Port() }, Versions: s.rows.Versions,
 	})
 	if err != nil {
 		return err

@@ -14,6 +14,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/kubelet/process"
 	"github.com/minikctl/minikctl/pkg/kubelet/sim"
+	"github.com/minikctl/minikctl/pkg/kubelet/stage"
+	"github.com/minikctl/minikctl/pkg/objects/kwok"
 	"github.com/minikctl/minikctl/pkg/plug"
 )
 
@@ -79,9 +81,17 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	host, err := kubelet.NewHost(kubelet.HostConfig{
+	cfg := kubelet.HostConfig{
 		Caches: caches, Images: store, Clock: d.clock, Source: d.source, Dir: d.paths.Kubelet, Memory: d.paths.Memory, Server: server, ClusterDNS: resolver,
-	})
+	}
+	stages, err := d.stages(caches)
+	if err != nil {
+		return err
+	}
+	if stages != nil {
+		cfg.Stages = stages
+	}
+	host, err := kubelet.NewHost(cfg)
 	if err != nil {
 		return err
 	}
@@ -101,6 +111,14 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 			d.services = append(d.services, d.counted(service{name: "kubelet " + name, run: k.Run}))
 		}
 	}
+	if stages != nil {
+		for _, nodes := range d.nodes {
+			if pool, ok := nodes.(stage.Pool); ok {
+				stages.SetPool(pool)
+			}
+		}
+		d.services = append(d.services, d.counted(service{name: "stages", run: stages.Run}))
+	}
 	for _, n := range d.cfg.leaving {
 		k, err := d.newKubelet(ctx, host, n, n.Name, true)
 		if err != nil {
@@ -113,6 +131,37 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 		d.services = append(d.services, s)
 	}
 	return nil
+}
+
+// stagesUser is the user that makes the changes of Stages.
+const stagesUser = "system:minikctl:stages"
+
+// stages returns the engine of the Stages for the simulated nodes of this process, nil without such nodes.
+func (d *Daemon) stages(caches *client.Caches) (*stage.Engine, error) {
+	simulated := d.simulatedNodes()
+	if len(simulated) == 0 {
+		return nil, nil
+	}
+	c, err := d.api.client(stagesUser, kwok.Manager, user.SystemPrivilegedGroup)
+	if err != nil {
+		return nil, err
+	}
+	return stage.New(stage.Config{
+		Client: c, Caches: caches, Clock: d.clock, Source: d.source, Simulated: func(node string) bool { return simulated[node] },
+	})
+}
+
+// simulatedNodes returns the names of the nodes of this process whose pods are simulated.
+func (d *Daemon) simulatedNodes() map[string]bool {
+	out := map[string]bool{}
+	for _, n := range d.cfg.Nodes {
+		if driver, ok := drivers.Parts[n.Runtime.Name]; ok && driver.Tier.Simulated {
+			for _, name := range n.names() {
+				out[name] = true
+			}
+		}
+	}
+	return out
 }
 
 func (d *Daemon) newKubelet(ctx context.Context, host *kubelet.Host, n NodeConfig, name string, leaving bool) (*kubelet.Kubelet, error) {

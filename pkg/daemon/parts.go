@@ -128,7 +128,8 @@ func (d *Daemon) addAPIServer() error {
 			MaxSize: d.cfg.AuditLogMaxSize, MaxBackups: d.cfg.AuditLogMaxBackup, MaxAge: d.cfg.AuditLogMaxAge,
 		},
 		PodWarnings: d.podWarnings(), WithoutController: d.withoutController(), Components: d.components(),
-		VerifiedNode: d.verifiedNode(), FolderClass: d.cfg.Runs("controllers") && d.realNodes(), MemoryLimit: d.memoryLimit,
+		VerifiedNode: d.verifiedNode(), FolderClass: d.cfg.Runs("controllers") && d.realNodes(),
+		Stages: d.cfg.Runs("kubelet") && len(d.simulatedNodes()) > 0, MemoryLimit: d.memoryLimit,
 	})
 	if err != nil {
 		return err

@@ -36,6 +36,9 @@ type HostConfig struct {
 	// ClusterDNS is the address of the cluster's DNS server; invalid: pods use the machine's resolvers.
 	ClusterDNS netip.Addr
 
+	// Stages decides which pods and nodes the kubelets of simulated nodes leave to Stages. nil: none.
+	Stages Stages
+
 	// PerNode opens a watch per node instead of one for all pods: for a few nodes with a remote API server.
 	PerNode bool
 }
@@ -81,6 +84,9 @@ func NewHost(cfg HostConfig) (*Host, error) {
 		queuedBeforeRun: map[objects.Key]uint64{}, silent: map[objects.Key]struct{}{}, overwritten: map[objects.Key]uint64{}, statuses: newStatusManager(),
 	}
 	h.refs = newReferences(h)
+	if cfg.Stages != nil {
+		cfg.Stages.Follow(h.stagesChanged)
+	}
 	if !cfg.PerNode {
 		h.pods, h.nodes = cfg.Caches.Pods(), cfg.Caches.Nodes()
 		h.pods.Subscribe(h.podChanged)

@@ -113,6 +113,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	if k.recorder != nil {
 		record(k.recorder)
 	}
+	k.waitForStages(ctx)
 	if err := k.registerUntilDone(ctx, record); err != nil {
 		return nil // only ctx ends it
 	}

@@ -105,6 +105,9 @@ func (k *Kubelet) currentNode() *corev1.Node {
 func (k *Kubelet) readyDiffers() bool {
 	node := k.currentNode()
 	status := k.readyCondition().Status
+	if node != nil && node.Status.Phase != k.phase(node) {
+		return true
+	}
 	return node != nil && !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == status
 	})
@@ -152,9 +155,9 @@ func (k *Kubelet) reportReady(ctx context.Context) {
 	k.recorder.Event(ctx, k.currentNode(), corev1.EventTypeNormal, reason, "Node "+k.Name+" status is now: "+reason)
 }
 
-// postNode writes the node's status, unless the node is simulated as silent.
+// postNode writes the node's status, unless the node is simulated as silent or belongs to Stages.
 func (k *Kubelet) postNode(ctx context.Context) error {
-	if k.down() {
+	if k.down() || k.leavesStatus() {
 		return nil
 	}
 	old := k.currentNode()
@@ -228,6 +231,7 @@ func (k *Kubelet) labels() map[string]string {
 // nodeStatus returns the node's current status. Conditions keep the time of their last transition from old.
 func (k *Kubelet) nodeStatus(old *corev1.Node) corev1.NodeStatus {
 	s := corev1.NodeStatus{
+		Phase:    k.phase(old),
 		Capacity: k.capacity(),
 		Addresses: []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: k.Address}, {Type: corev1.NodeHostName, Address: k.Name},

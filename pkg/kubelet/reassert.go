@@ -38,7 +38,11 @@ func (h *Host) reassert() {
 		if !ok {
 			continue
 		}
-		if k := h.kubelet(pod.Spec.NodeName); k != nil && k.down() {
+		k := h.kubelet(pod.Spec.NodeName)
+		if k != nil && k.leavesPod(pod) {
+			continue
+		}
+		if k != nil && k.down() {
 			h.mu.Lock()
 			h.overwritten[key] = max(h.overwritten[key], revision)
 			h.mu.Unlock()

@@ -45,6 +45,14 @@ func simReady(state string, ready corev1.NodeCondition) corev1.NodeCondition {
 	return ready
 }
 
+// wake requests another look at the node's state.
+func (k *Kubelet) wake() {
+	select {
+	case k.woken <- struct{}{}:
+	default:
+	}
+}
+
 // nodeChanged wakes up the kubelet of a simulated node whose state has changed, and enqueues the pods of a node that is no longer silent.
 func (h *Host) nodeChanged(ch client.Change[*corev1.Node]) {
 	if ch.Added() || ch.Deleted() || ch.Old.Annotations[SimNode] == ch.New.Annotations[SimNode] {
@@ -54,10 +62,7 @@ func (h *Host) nodeChanged(ch client.Change[*corev1.Node]) {
 	if k == nil || !k.Tier.Simulated {
 		return
 	}
-	select {
-	case k.woken <- struct{}{}:
-	default:
-	}
+	k.wake()
 	if ch.Old.Annotations[SimNode] == SimDown {
 		for _, pod := range k.pods.ByIndex(byNode, k.Name) {
 			h.enqueue(keyOf(pod), ch.Revision)

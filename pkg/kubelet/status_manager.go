@@ -149,7 +149,9 @@ func (u *statusUpdate) write(ctx context.Context) error {
 	if !ok || pod.UID != w.uid {
 		return nil
 	}
-	pod = host.statuses.newest(pod)
+	if pod = host.statuses.newest(pod); w.kubelet.leavesPod(pod) {
+		return nil
+	}
 	status := u.status
 	status.Conditions = append(otherConditions(pod.Status.Conditions), kubeletConditions(u.status.Conditions)...)
 	if !equalStatus(pod.Status, status) {

@@ -47,7 +47,7 @@ func (h *Host) syncKey(ctx context.Context, key objects.Key) (time.Duration, err
 	var uid types.UID
 	if ok {
 		uid = pod.UID
-		if k := h.kubelet(pod.Spec.NodeName); k != nil && k.listed() && !k.down() {
+		if k := h.kubelet(pod.Spec.NodeName); k != nil && k.listed() && !k.down() && !k.leavesPod(pod) {
 			if len(trace.From(ctx).Causes) == 0 {
 				ctx = trace.With(ctx, revisionOf(pod))
 			}

@@ -3,6 +3,8 @@ package sim
 import (
 	"errors"
 	"net/netip"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // pool allocates the addresses from 10.244.0.0 to 10.255.255.255 in order: a simulated cluster may have more pods than
@@ -48,4 +50,27 @@ func (p *pool) release(a netip.Addr) {
 	}
 	b := a.As4()
 	delete(p.used, (uint32(b[0])<<24|uint32(b[1])<<16|uint32(b[2])<<8|uint32(b[3]))-base)
+}
+
+// Reserve returns the address of a pod that no node starts, the same one until Release.
+func (c *Cluster) Reserve(pod types.UID) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a, ok := c.reserved[pod]; ok {
+		return a.String(), nil
+	}
+	a, err := c.pool.allocate()
+	if err != nil {
+		return "", err
+	}
+	c.reserved[pod] = a
+	return a.String(), nil
+}
+
+// Release frees the address that Reserve has returned for a pod. Idempotent.
+func (c *Cluster) Release(pod types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pool.release(c.reserved[pod])
+	delete(c.reserved, pod)
 }

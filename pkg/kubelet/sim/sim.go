@@ -36,20 +36,21 @@ type Cluster struct {
 	source *clock.Source
 	work   *clock.Work // a unit for each call of fire
 
-	mu    sync.Mutex
-	pool  pool
-	owned map[types.UID]map[*pod]struct{} // by the UID of their controller
-	jobs  map[types.UID]*job              // with pods on a node, by the UID of the Job
-	ends  queue                           // of all nodes, the earliest first
-	timer k8sclock.Timer
-	due   time.Time // when timer fires; zero: never
+	mu       sync.Mutex
+	pool     pool
+	reserved map[types.UID]netip.Addr        // of pods that are not started
+	owned    map[types.UID]map[*pod]struct{} // by the UID of their controller
+	jobs     map[types.UID]*job              // with pods on a node, by the UID of the Job
+	ends     queue                           // of all nodes, the earliest first
+	timer    k8sclock.Timer
+	due      time.Time // when timer fires; zero: never
 }
 
 // NewCluster returns a cluster with no nodes.
 func NewCluster(clk clock.Clock, src *clock.Source) *Cluster {
 	return &Cluster{
 		clock: clk, source: src, work: clock.NewWork(clk, "simulated containers"),
-		owned: map[types.UID]map[*pod]struct{}{}, jobs: map[types.UID]*job{},
+		reserved: map[types.UID]netip.Addr{}, owned: map[types.UID]map[*pod]struct{}{}, jobs: map[types.UID]*job{},
 	}
 }
 
@@ -131,7 +132,12 @@ func (n *node) StartPod(_ context.Context, spec kubelet.PodSpec) (kubelet.Pod, e
 	}
 	p := &pod{Pod: kubelet.Pod{PodSpec: spec, Started: c.clock.Now()}}
 	if !spec.HostNetwork {
-		addr, err := c.pool.allocate()
+		addr, ok := c.reserved[spec.UID]
+		delete(c.reserved, spec.UID)
+		var err error
+		if !ok {
+			addr, err = c.pool.allocate()
+		}
 		if err != nil {
 			return kubelet.Pod{}, fmt.Errorf("start pod %s/%s: %w", spec.Namespace, spec.Name, err)
 		}

@@ -1,6 +1,6 @@
 // Package bootstrap owns the objects that every cluster has: the system namespaces, the Service kubernetes, default roles
 // and bindings, priority classes, flow schemas and priority levels, APIServices, the ServiceCIDR and its IPAddresses,
-// the ConfigMap extension-apiserver-authentication, and the default StorageClass where pods run for real.
+// the ConfigMap extension-apiserver-authentication, the default StorageClass where pods run for real, and the definition of kwok's Stages where pods are simulated.
 //
 // These defaults are compiled in or derived from other objects. Store shows them as if they were stored, until a client
 // or loop writes them (store.go). So a read never writes, never waits for a write, and works while the store is
@@ -47,6 +47,8 @@ type Config struct {
 	PKI              *pki.PKI
 	ServiceAddresses netip.Prefix
 	FolderClass      bool // the cluster has the default StorageClass of the folder provisioner
+
+	Stages bool // the cluster has the definition of kwok's Stages
 
 	Port     func() int32                 // returns the port of the HTTPS listener
 	Versions func() []schema.GroupVersion // returns the versions that the server serves itself
@@ -172,6 +174,9 @@ func (b *Bootstrap) addDefaults() {
 	b.add(serviceRanges, b.addresses.notify, b.serviceRange)
 	b.add(ipAddresses, b.addresses.notify, b.ipAddresses)
 	b.add(client.ConfigMaps, nil, b.authenticationConfig)
+	if b.config.Stages {
+		b.add(definitions, nil, b.stageDefinition)
+	}
 	if b.config.FolderClass {
 		b.add(storageClasses, nil, func(context.Context) ([]virtual, error) {
 			return defaultsOf([]*storagev1.StorageClass{storage.FolderClass()}), nil
