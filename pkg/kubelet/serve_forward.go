@@ -16,6 +16,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
+
+	"github.com/minikctl/minikctl/pkg/network/addr"
 )
 
 // portForward serves connections to the ports of a pod.
@@ -53,9 +55,8 @@ func (f forwarder) PortForward(ctx context.Context, _, _ string, port int32, str
 	if host == "" { // Dial would take "" for this machine
 		return fmt.Errorf("pod %s has no address yet", f.pod.Name)
 	}
-	var d net.Dialer
 	address := net.JoinHostPort(host, strconv.Itoa(int(port)))
-	conn, err := d.DialContext(ctx, "tcp", address)
+	conn, err := addr.Dial(new(net.Dialer))(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("failed to connect to %s inside pod %s: %w", address, f.pod.Name, err)
 	}

@@ -57,7 +57,9 @@ func (l *listener) bind(n *request) {
 		if !sameNamespace(n.pid, "net") {
 			return errProceed // pods' addresses mean nothing there
 		}
-		if !mayBind(n.pid, t.port) {
+		if port, moved := movedPort(t.port); moved {
+			t.port = port
+		} else if !mayBind(n.pid, t.port) {
 			return unix.EACCES
 		}
 		binding.Lock()
@@ -142,11 +144,6 @@ func (l *listener) connect(n *request) {
 		l.proceed(n)
 	case t.local():
 		l.connectSelf(n, t)
-	case l.unprivilegedService(t):
-		l.withSocket(n, func(sock int) error {
-			l.bindSource(sock, t)
-			return l.connectOwn(n, sock, t.at(t.port+servicePortShift))
-		})
 	case l.sibling(t.addr):
 		l.connectSibling(n, t)
 	default:
@@ -160,6 +157,9 @@ func (l *listener) connectSelf(n *request, t target) {
 		only := 0
 		if err == nil && t.addr.kind != four {
 			only, err = unix.GetsockoptInt(sock, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY)
+		}
+		if port, moved := movedPort(t.port); moved {
+			t.port = port
 		}
 		if err != nil || only == 1 || !l.taken(kind, t.port) {
 			return errProceed
@@ -214,6 +214,9 @@ func (l *listener) taken(kind int, port uint16) bool {
 func (l *listener) connectSibling(n *request, t target) {
 	l.withSocket(n, func(sock int) error {
 		l.bindSource(sock, t)
+		if port, moved := movedPort(t.port); moved {
+			return l.connectOwn(n, sock, t.at(port))
+		}
 		return errProceed
 	})
 }
@@ -233,15 +236,14 @@ func (l *listener) bindSource(sock int, t target) {
 	}
 }
 
-// servicePortShift is the difference between a Service's port and the one on which a daemon without privileges serves it: the rule of
-// addr.Unprivileged, which this package may not import (package early).
-const servicePortShift = 1<<16 - 1024
-
-// unprivilegedService reports whether t is a port of a Service of this daemon that the daemon may not listen on. Services have the second
-// half of the daemon's addresses.
-func (l *listener) unprivilegedService(t target) bool {
-	return t.port < 1024 && l.sibling(t.addr) && t.addr.bytes[14] >= 128 &&
-		int(t.port) < firstUnprivileged() && !capable(os.Getpid(), unix.CAP_NET_BIND_SERVICE)
+// movedPort returns the port on which pods and Services of this daemon have a port below 1024 if the daemon may not bind that: the rule of
+// addr.Unprivileged, which this package may not import (package early). Containers expect to bind such ports, as they do in Kubernetes.
+func movedPort(port uint16) (other uint16, moved bool) {
+	const first = 1024
+	if port >= first || int(port) >= firstUnprivileged() || capable(os.Getpid(), unix.CAP_NET_BIND_SERVICE) {
+		return port, false
+	}
+	return port + (1<<16 - first), true
 }
 
 // at returns the socket address of another port of the target.

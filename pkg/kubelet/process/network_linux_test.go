@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/minikctl/minikctl/pkg/kubelet"
+	"github.com/minikctl/minikctl/pkg/network/addr"
 )
 
 // addressed returns a machine whose pods have their own addresses.
@@ -57,6 +58,33 @@ func TestPodReachesAnother(t *testing.T) {
 	if got := m.run(act("dial", other.IP+":18082")); got != m.pod.IP+"\n" {
 		t.Errorf("it is called by %q, want %s", got, m.pod.IP)
 	}
+}
+
+// TestLowPort serves a port below 1024 as any user, and reaches it from the pod itself, from another one and from the host.
+func TestLowPort(t *testing.T) {
+	m := addressed(t)
+	other, err := m.rt.StartPod(t.Context(), kubelet.PodSpec{UID: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := m.start("other", act("listen", ":89"))
+	m.wait("the server", func() bool { return strings.HasPrefix(m.output(id), other.IP+":") })
+	if got := m.run(act("dial", other.IP+":89")); got != m.pod.IP+"\n" {
+		t.Errorf("another pod: got %q, want %s", got, m.pod.IP)
+	}
+	if conn, err := addr.Dial(&net.Dialer{})(t.Context(), "tcp", other.IP+":89"); err != nil {
+		t.Error(err)
+	} else {
+		conn.Close()
+	}
+}
+
+// TestLowPortAsAnotherUser runs TestLowPort as an ordinary user, who may not bind such a port on most machines.
+func TestLowPortAsAnotherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can become another user")
+	}
+	rerun(t, "^(TestLowPort|TestPodReachesItself|TestPodReachesAnother)$", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
 }
 
 func TestPodsShareAPort(t *testing.T) {

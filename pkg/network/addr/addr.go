@@ -41,8 +41,8 @@ const (
 	privilegedAt      = 1<<16 - firstUnprivileged
 )
 
-// Unprivileged returns the port on which a Service's address is served instead of a port below 1024 by a daemon that may not listen on
-// that. ok is false for other ports, which need no other one. The supervisor knows the same rule (pkg/supervisor/address_linux.go).
+// Unprivileged returns the port on which pods and Services have a port below 1024 if their daemon may not listen on that. ok is false for
+// other ports, which need no other one. The supervisor knows the same rule (pkg/supervisor/address_linux.go).
 func Unprivileged(port uint16) (other uint16, ok bool) {
 	if port >= firstUnprivileged {
 		return 0, false

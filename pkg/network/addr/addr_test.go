@@ -2,9 +2,12 @@ package addr
 
 import (
 	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -223,5 +226,29 @@ func TestServices(t *testing.T) {
 		if got, ok := Unprivileged(port); got != want || ok != (want != 0) {
 			t.Errorf("%d: got %d, %t", port, got, ok)
 		}
+	}
+}
+
+// TestDial connects to a port below 1024 of a pod that has another one in its place.
+func TestDial(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems have one loopback address only")
+	}
+	folder, owner := filepath.Join(t.TempDir(), "minikctl", "ranges"), t.TempDir()
+	at := claim(t, folder, owner).Own(9)
+	moved, _ := Unprivileged(7)
+	l, err := net.Listen("tcp4", netip.AddrPortFrom(at, moved).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dial := Dial(&net.Dialer{})
+	conn, err := dial(t.Context(), "tcp", netip.AddrPortFrom(at, 7).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	if _, err := dial(t.Context(), "tcp", netip.AddrPortFrom(at, 8).String()); err == nil || !strings.Contains(err.Error(), ":8:") {
+		t.Errorf("got %v", err)
 	}
 }

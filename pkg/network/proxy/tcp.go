@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/network/addr"
 )
 
 // dialTime bounds the connection to an endpoint. Endpoints are on this machine: they accept or refuse at once.
@@ -20,6 +22,8 @@ type tcpServer struct {
 	*chooser
 	listener net.Listener
 	machine  clock.Clock
+	ctx      context.Context //nolint:containedctx // of the dials: it ends with the server
+	cancel   context.CancelFunc
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{} // of clients; nil once the server is closed with its connections
@@ -32,6 +36,7 @@ func serveTCP(at netip.AddrPort, c *chooser, machine clock.Clock) (*tcpServer, e
 		return nil, err
 	}
 	s := &tcpServer{chooser: c, listener: l, machine: machine, conns: map[net.Conn]struct{}{}}
+	s.ctx, s.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // clients make the connections, no request does
 	s.wg.Go(s.accept)
 	return s, nil
 }
@@ -100,7 +105,7 @@ func (s *tcpServer) dial(client netip.Addr) *net.TCPConn {
 		if client.IsLoopback() && e.address.Addr().IsLoopback() {
 			d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(client, 0))
 		}
-		if conn, err := d.Dial("tcp4", e.address.String()); err == nil {
+		if conn, err := addr.Dial(&d)(s.ctx, "tcp4", e.address.String()); err == nil {
 			return conn.(*net.TCPConn)
 		}
 	}
@@ -131,6 +136,7 @@ func (s *tcpServer) refuse() { s.listener.Close() }
 // close ends the connections, too, and waits for their end.
 func (s *tcpServer) close() {
 	s.listener.Close()
+	s.cancel()
 	s.mu.Lock()
 	for conn := range s.conns {
 		conn.Close()

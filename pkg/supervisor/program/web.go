@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -44,7 +45,8 @@ func ownIdentity() identity {
 
 // web is a small web server that shows its identity. It listens on the port of its first argument, of PORT or of the pod.
 // It responds to /healthz with ok and to every other path with its identity, as JSON if the request accepts JSON. It logs
-// each request, and ends on SIGTERM once the requests in progress have ended.
+// each request, and ends on SIGTERM once the requests in progress have ended. Without any port it listens on port 80 as well, if it
+// may: the web servers whose images are mapped to it do.
 func web(args []string) int {
 	port, declared := os.Getenv("PORT"), os.Getenv("MINIKCTL_PORT")
 	if len(args) > 0 {
@@ -54,7 +56,8 @@ func web(args []string) int {
 	if port == "" {
 		port = declared
 	}
-	if port == "" {
+	undeclared := port == ""
+	if undeclared {
 		port = defaultPort
 	}
 	number, err := strconv.ParseUint(strings.TrimPrefix(port, ":"), 10, 16)
@@ -73,14 +76,33 @@ func web(args []string) int {
 	}
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, syscall.SIGTERM, syscall.SIGINT)
-	srv := newServer(l, ownIdentity().respond)
-	go srv.run()
-	fmt.Printf("listening on %s\n", l.address())
+	listeners := []*listener{l}
+	if undeclared {
+		if l, err := listen(anyAddress, 80); err == nil {
+			listeners = append(listeners, l)
+		}
+	}
+	serve(listeners, end)
+	return 0
+}
+
+// serve serves until end receives a signal.
+func serve(listeners []*listener, end <-chan os.Signal) {
+	var servers []*server
+	for _, l := range listeners {
+		srv := newServer(l, ownIdentity().respond)
+		servers = append(servers, srv)
+		go srv.run()
+		fmt.Printf("listening on %s\n", l.address())
+	}
 	trim.Later()
 	<-end
 	fmt.Println("ending")
-	srv.shutdown(drain)
-	return 0
+	var ended sync.WaitGroup
+	for _, srv := range servers {
+		ended.Go(func() { srv.shutdown(drain) })
+	}
+	ended.Wait()
 }
 
 func (id identity) respond(r *request) response {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/network/addr"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -31,10 +32,10 @@ func Dial(ctx context.Context, r stage.Reader, service objects.Key, port int32) 
 	if err != nil {
 		return nil, err
 	}
-	dialer := &net.Dialer{Timeout: dialTimeout}
+	dial := addr.Dial(&net.Dialer{Timeout: dialTimeout})
 	for _, a := range addresses {
 		var c net.Conn
-		if c, err = dialer.DialContext(ctx, "tcp", a); err == nil || ctx.Err() != nil {
+		if c, err = dial(ctx, "tcp", a); err == nil || ctx.Err() != nil {
 			return c, err
 		}
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/network/addr"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -94,7 +95,7 @@ func NewKubelets(c Config) *Kubelets {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	transport := func(conf *tls.Config) *http.Transport {
 		return &http.Transport{
-			DialContext: dialer.DialContext, TLSClientConfig: conf, TLSHandshakeTimeout: dialTimeout,
+			DialContext: addr.Dial(dialer), TLSClientConfig: conf, TLSHandshakeTimeout: dialTimeout,
 			MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute, DisableCompression: true,
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	utilproxy "k8s.io/apimachinery/pkg/util/proxy"
 
 	upstream "github.com/minikctl/minikctl/pkg/apiserver/internal/backend"
+	"github.com/minikctl/minikctl/pkg/network/addr"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -107,7 +108,7 @@ func (k *Kubelets) tunnel(w http.ResponseWriter, r *http.Request, u *url.URL, th
 // the kubelet's response without a context.
 func dialBound(dialer *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dialer.DialContext(ctx, network, address)
+		conn, err := addr.Dial(dialer)(ctx, network, address)
 		if err == nil {
 			context.AfterFunc(ctx, func() { _ = conn.Close() })
 		}

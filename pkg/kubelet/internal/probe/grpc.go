@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/minikctl/minikctl/pkg/network/addr"
 )
 
 // GRPC checks a service by the gRPC health checking protocol; "" means the server as a whole. ctx must end after timeout,
@@ -21,8 +23,7 @@ func GRPC(ctx context.Context, address, service, agent string, timeout time.Dura
 	conn, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUserAgent(agent),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "tcp", address)
+			return addr.Dial(new(net.Dialer))(ctx, "tcp", address)
 		}))
 	if err != nil {
 		return Failure, fmt.Sprintf("error: failed to connect service at %q: %+v", address, err)

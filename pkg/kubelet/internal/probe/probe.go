@@ -13,6 +13,8 @@ import (
 	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/minikctl/minikctl/pkg/network/addr"
 )
 
 // Result is the result of a check.
@@ -31,6 +33,7 @@ const maxBody = 10 << 10
 // transport opens a new connection for each check. It verifies no certificates and uses no proxy.
 func transport() *http.Transport {
 	return &http.Transport{
+		DialContext:        addr.Dial(new(net.Dialer)),
 		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true},
 		DisableKeepAlives:  true,
 		DisableCompression: true,
@@ -100,8 +103,7 @@ func HTTP(req *http.Request) (Result, string) {
 
 // TCP opens a connection.
 func TCP(ctx context.Context, address string) (Result, string) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", address)
+	conn, err := addr.Dial(new(net.Dialer))(ctx, "tcp", address)
 	if err != nil {
 		return Failure, err.Error()
 	}
