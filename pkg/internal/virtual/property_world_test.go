@@ -178,6 +178,9 @@ func (w *world) apply(c change, f *faults) {
 			w.specified(obj)
 			if set, ok := c.obj.(*appsv1.ReplicaSet); ok {
 				old, _ := c.old.(*appsv1.ReplicaSet)
+				if d := w.controllerOf(set); d != nil && old != nil && w.controllerOf(old) == nil { // adopted
+					w.bounds[d.GetUID()].disrupted += w.bounds[set.UID].disrupted
+				}
 				w.resized(c, old, set)
 			}
 			if t, old := templateOf(obj), c.old; t != nil && old != nil && !equality.Semantic.DeepEqual(t, templateOf(old)) {
