@@ -90,6 +90,9 @@ func (w *Work) Add(n int) {
 	}
 	w.units.Add(int64(n))
 	w.activity.add(n)
+	if w.ended.Load() { // meanwhile
+		w.clear()
+	}
 }
 
 func (a *activity) add(n int) {
@@ -113,8 +116,13 @@ func (w *Work) End() {
 	a.mu.Lock()
 	a.parts = slices.DeleteFunc(slices.Clone(a.parts), func(o *Work) bool { return o == w })
 	a.mu.Unlock()
+	w.clear()
+}
+
+// clear removes the units.
+func (w *Work) clear() {
 	if left := w.units.Swap(0); left != 0 {
-		a.add(int(-left))
+		w.activity.add(int(-left))
 	}
 }
 

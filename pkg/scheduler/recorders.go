@@ -23,7 +23,7 @@ type recorders struct {
 
 	mu     sync.Mutex
 	byName map[string]*client.Recorder
-	start  func(*client.Recorder) // set while run is active
+	start  func(*client.Recorder) // nil before run
 }
 
 func newRecorders(c client.Client, clk clock.Clock, src *clock.Source) *recorders {
@@ -45,7 +45,7 @@ func (r *recorders) of(profile string) *client.Recorder {
 	return rec
 }
 
-// run writes events until ctx ends.
+// run writes events until ctx ends. Later ones are dropped.
 func (r *recorders) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	r.mu.Lock()
@@ -56,7 +56,7 @@ func (r *recorders) run(ctx context.Context) {
 	r.mu.Unlock()
 	<-ctx.Done()
 	r.mu.Lock()
-	r.start = nil
+	r.start = func(rec *client.Recorder) { rec.Run(ctx) } // returns at once: a clock must not wait for events that nothing writes
 	r.mu.Unlock()
 	wg.Wait()
 }

@@ -220,9 +220,9 @@ func (w *world) deletedForDeployment(c change, d *appsv1.Deployment, gone *corev
 	b := w.bounds[d.UID]
 	left := 0
 	for _, p := range w.podsOf(func(p *corev1.Pod) bool { return p.UID != gone.UID }) {
-		// Sets of earlier templates keep their minReadySeconds.
+		// Which ready pods a set deletes does not depend on its minReadySeconds, as in Kubernetes.
 		owner := w.controllerOf(p)
-		if owner != nil && w.controllerOf(owner) == objects.Object(d) && available(p, minReadyOf(owner), c.at) {
+		if owner != nil && w.controllerOf(owner) == objects.Object(d) && available(p, 0, c.at) {
 			left++
 		}
 	}
@@ -257,7 +257,7 @@ func (w *world) inFlight(c change, owner objects.Object, gone *corev1.Pod, b *bo
 	}
 }
 
-// eligible reports whether a DaemonSet has a pod on a node.
+// eligible reports whether a DaemonSet must have a pod on a node.
 func (w *world) eligible(set *appsv1.DaemonSet, node string) bool {
 	n := w.nodes[node]
 	if n == nil {
@@ -268,7 +268,10 @@ func (w *world) eligible(set *appsv1.DaemonSet, node string) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == dedicated })
+	return !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		lost := t.Key == corev1.TaintNodeUnreachable || t.Key == corev1.TaintNodeNotReady
+		return t.Key == dedicated || lost && t.Effect == corev1.TaintEffectNoSchedule
+	})
 }
 
 // settled checks the rules for a cluster in which nothing happens, and narrows the bounds of owners that are complete. Without faults
