@@ -77,7 +77,11 @@ func waitForImage(reason, message string, retry time.Duration) *imageWait {
 func (p *podImages) pullFailed(ctx context.Context, pod *corev1.Pod, c *corev1.Container, path string, err error) *imageWait {
 	now := p.clock().Now()
 	last := p.pulls[c.Image]
-	if left := last.until(last.at, now); left > 0 {
+	left := last.until(last.at, now)
+	if shown := now.Sub(last.at); left > 0 && shown < pullErrorShown { // another container has caused the sync
+		return waitForImage("ErrImagePull", last.message, pullErrorShown-shown)
+	}
+	if left > 0 {
 		message := fmt.Sprintf("Back-off pulling image %q", c.Image)
 		p.event(ctx, pod, path, corev1.EventTypeNormal, "BackOff", message)
 		return waitForImage("ImagePullBackOff", message+": ErrImagePull: "+last.message, left)

@@ -27,7 +27,7 @@ var fields = kubelet.Fields{
 		"hostnameOverride":              none,
 	},
 	"Container": {
-		"image":                    {Support: kubelet.Ignored, Note: "any name is accepted"},
+		"image":                    {Support: kubelet.Ignored, Note: "any name is accepted, unless a rule of the pod forbids it"},
 		"command":                  none,
 		"args":                     none,
 		"workingDir":               none,
@@ -35,7 +35,7 @@ var fields = kubelet.Fields{
 		"env":                      none,
 		"volumeMounts":             none,
 		"livenessProbe":            {Support: kubelet.Ignored, Note: "simulated containers are always healthy"},
-		"readinessProbe":           {Support: kubelet.Ignored, Note: "simulated containers are ready at once"},
+		"readinessProbe":           {Support: kubelet.Ignored, Note: "simulated containers are ready at once, unless a rule of the pod says otherwise"},
 		"startupProbe":             {Support: kubelet.Ignored, Note: "simulated containers are started at once"},
 		"lifecycle":                none,
 		"terminationMessagePath":   none,

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"text/template"
-
-	"sigs.k8s.io/yaml"
 )
 
 // maxLength bounds the lists and strings that functions make.
@@ -33,12 +31,6 @@ var generic = template.FuncMap{
 		return no
 	},
 	"fail": func(text string) (string, error) { return "", errors.New(text) },
-	"required": func(text string, v any) (any, error) {
-		if empty(v) {
-			return nil, errors.New(text)
-		}
-		return v, nil
-	},
 
 	"lower": strings.ToLower, "upper": strings.ToUpper, "trim": strings.TrimSpace, "toString": toString,
 	"trimAll":    func(cut, s string) string { return strings.Trim(s, cut) },
@@ -67,10 +59,6 @@ var generic = template.FuncMap{
 	"fromJson": func(s string) (v any, err error) {
 		err = json.Unmarshal([]byte(s), &v)
 		return v, err
-	},
-	"toYaml": func(v any) (string, error) {
-		b, err := yaml.Marshal(v)
-		return strings.TrimSuffix(string(b), "\n"), err
 	},
 
 	"int": integer, "int64": integer, "atoi": integer, "float64": float,

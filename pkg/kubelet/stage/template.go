@@ -121,8 +121,13 @@ func (c *content) render(s *subject, env Env) ([]byte, error) {
 	return out, nil
 }
 
-// shortened bounds the text of an error, which may quote the object.
+// shortened returns the cause of an error alone if that is a limit of renderings, and otherwise bounds the text of an error, which may quote the object.
 func shortened(err error) error {
+	for _, limit := range []error{errTooLong, errTooBig} {
+		if errors.Is(err, limit) {
+			return limit
+		}
+	}
 	const longest = 500
 	if text := err.Error(); len(text) > longest {
 		return errors.New(strings.ToValidUTF8(text[:longest], "") + " …")

@@ -57,7 +57,7 @@ func TestFunctions(t *testing.T) {
 		{`a: {{ add 1 2 | mul 3 }} {{ sub 5 "2" }} {{ div 7 2 }} {{ max 1 5 3 }}`, `{"a":"9 3 3 5"}`},
 		{`a: {{ ternary "in" "out" (hasPrefix "p" .metadata.name) }}`, `{"a":"in"}`},
 		{`a: [{{ range until 3 }}{{ . }},{{ end }}]`, `{"a":[0,1,2]}`},
-		{"a:{{ toYaml .metadata.labels | nindent 2 }}", `{"a":{"app":"web"}}`},
+		{"a:{{ YAML .metadata.labels | nindent 2 }}", `{"a":{"app":"web"}}`},
 		{`a: {{ (fromJson "{\"b\":4}").b }}`, `{"a":4}`},
 		{`a: {{ has "b" (splitList "," "a,b") }}`, `{"a":true}`},
 		{`{{ fail "no" }}`, "error"},
