@@ -13,6 +13,7 @@ package clock
 import (
 	"context"
 	"encoding/hex"
+	"hash/fnv"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -66,6 +67,7 @@ func Sleep(ctx context.Context, c Clock, d time.Duration) error {
 
 // Source draws UIDs, name suffixes and jitter. It is safe for concurrent use.
 type Source struct {
+	seed uint64
 	mu   sync.Mutex
 	rng  *rand.Rand
 	last int64 // the newest Stamp
@@ -73,7 +75,15 @@ type Source struct {
 
 // NewSource returns a source that gives the same sequence for the same seed.
 func NewSource(seed uint64) *Source {
-	return &Source{rng: rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15))}
+	return &Source{seed: seed, rng: rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15))}
+}
+
+// Of returns a source for one use. It depends on the seed and on what the use is, and not on what was drawn before: parts of a cluster that
+// draw concurrently repeat a run all the same.
+func (s *Source) Of(use string) *Source {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(use)) // it never fails
+	return NewSource(s.seed ^ h.Sum64())
 }
 
 // RandomSource returns a source seeded by the operating system. It must not be used for secrets.

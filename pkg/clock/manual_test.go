@@ -363,3 +363,15 @@ func TestAdvanceKeepsItsTime(t *testing.T) {
 		t.Errorf("got %v, want the error of keep", err)
 	}
 }
+
+// TestSourceOf: a source for a use depends on the seed and the use, and not on earlier draws.
+func TestSourceOf(t *testing.T) {
+	a, b := clock.NewSource(1), clock.NewSource(1)
+	a.UID()
+	if got, want := a.Of("x").UID(), b.Of("x").UID(); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if b.Of("x").UID() == b.Of("y").UID() || b.Of("x").UID() == clock.NewSource(2).Of("x").UID() {
+		t.Error("two uses or two seeds give the same")
+	}
+}

@@ -25,6 +25,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/images"
 	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/kubelet/sim"
+	"github.com/minikctl/minikctl/pkg/kubelet/stage"
 	"github.com/minikctl/minikctl/pkg/schedplugins"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
@@ -36,6 +37,8 @@ var Began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 type Config struct {
 	Nodes []string // names
 	Seed  uint64   // 0: 1
+
+	Stages bool // the kubelets play kwok's Stages
 
 	// Client changes the clients of the controllers and the scheduler. user is the name of a service account in kube-system, or
 	// kube-scheduler. nil: they are not changed.
@@ -77,7 +80,7 @@ func Start(t testing.TB, cfg Config) *Cluster {
 	t.Helper()
 	m := clock.NewManual(Began, clock.Real())
 	source := clock.NewSource(max(cfg.Seed, 1))
-	env := apiservertest.New(t, func(c *apiserver.Config) { c.Clock, c.Source = m, source })
+	env := apiservertest.New(t, func(c *apiserver.Config) { c.Clock, c.Source, c.Stages = m, source, cfg.Stages })
 	store, err := images.New(images.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -169,9 +172,14 @@ func (c *Cluster) StartNode(name string) {
 		c.runtimes[name] = c.sims.Runtime(name)
 	}
 	caches := client.NewCaches(c.as("kubelet", user.SystemPrivilegedGroup), c.Clock)
-	host, err := kubelet.NewHost(kubelet.HostConfig{
-		Caches: caches, Images: c.images, Clock: c.Clock, Source: c.source, Dir: filepath.Join(c.dir, name),
-	})
+	hostConfig := kubelet.HostConfig{Caches: caches, Images: c.images, Clock: c.Clock, Source: c.source, Dir: filepath.Join(c.dir, name)}
+	parts := []func(context.Context) error{caches.Run}
+	if c.cfg.Stages {
+		stages := c.stages(caches, name)
+		hostConfig.Stages = stages
+		parts = append(parts, stages.Run)
+	}
+	host, err := kubelet.NewHost(hostConfig)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -181,7 +189,21 @@ func (c *Cluster) StartNode(name string) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	c.kubelets[name] = c.run("kubelet "+name, caches.Run, host.Run, k.Run)
+	c.kubelets[name] = c.run("kubelet "+name, append(parts, host.Run, k.Run)...)
+}
+
+// stages returns what plays the Stages for one node.
+func (c *Cluster) stages(caches *client.Caches, node string) *stage.Engine {
+	c.Helper()
+	e, err := stage.New(stage.Config{
+		Client: c.as("stages", user.SystemPrivilegedGroup), Caches: caches, Clock: c.Clock, Source: c.source,
+		Simulated: func(name string) bool { return name == node },
+	})
+	if err != nil {
+		c.Fatal(err)
+	}
+	e.SetPool(c.sims)
+	return e
 }
 
 func (c *Cluster) startScheduler() {

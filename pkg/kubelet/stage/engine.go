@@ -148,7 +148,6 @@ func (e *Engine) Run(ctx context.Context) error {
 		}}}
 		all.Go(func() { _ = l.Run(ctx, e.Clock) }) // it only returns nil
 	}
-	// One worker each, so that random draws have an order.
 	loop("stage", &e.queues.stages, e.syncStages)
 	loop("stagepods", &e.queues.pods, func(ctx context.Context, key objects.Key) (time.Duration, error) { return e.sync(ctx, "Pod", key) })
 	loop("stagenodes", &e.queues.nodes, func(ctx context.Context, key objects.Key) (time.Duration, error) { return e.sync(ctx, "Node", key) })
@@ -156,7 +155,12 @@ func (e *Engine) Run(ctx context.Context) error {
 	subscribed.Wait()
 	e.defs.Subscribe(func(client.Change[*apiextensionsv1.CustomResourceDefinition]) { e.queues.stages(stagesKey, 0) })
 	e.pods.Subscribe(func(ch client.Change[*corev1.Pod]) { e.observe("Pod", ch.Key(), ch.Revision, ch.Deleted()) })
-	e.nodes.Subscribe(func(ch client.Change[*corev1.Node]) { e.observe("Node", ch.Key(), ch.Revision, ch.Deleted()) })
+	e.nodes.Subscribe(func(ch client.Change[*corev1.Node]) {
+		e.observe("Node", ch.Key(), ch.Revision, ch.Deleted())
+		if !ch.Added() && !ch.Deleted() && isSilent(ch.Old) && !isSilent(ch.New) {
+			e.replayPods(func(pod *corev1.Pod) bool { return pod.Spec.NodeName == ch.New.Name })
+		}
+	})
 	e.queues.stages(stagesKey, 0)
 	work.End()
 	all.Wait()
@@ -248,14 +252,22 @@ func (e *Engine) follow(ctx context.Context) error {
 
 // replay enqueues the objects for which there are Stages now.
 func (e *Engine) replay(s *set) {
-	if len(s.pods) > 0 {
-		for _, pod := range e.pods.List("", nil) {
-			e.queues.pods(objects.Key{Namespace: pod.Namespace, Name: pod.Name}, 0)
-		}
-	}
+	e.replayPods(func(*corev1.Pod) bool { return true })
 	if len(s.nodes) > 0 {
 		for _, node := range e.nodes.List("", nil) {
 			e.queues.nodes(objects.Key{Name: node.Name}, 0)
+		}
+	}
+}
+
+// replayPods enqueues the pods that f selects, if there are Stages for pods.
+func (e *Engine) replayPods(f func(*corev1.Pod) bool) {
+	if len(e.current.Load().pods) == 0 {
+		return
+	}
+	for _, pod := range e.pods.List("", nil) {
+		if f(pod) {
+			e.queues.pods(objects.Key{Namespace: pod.Namespace, Name: pod.Name}, 0)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/kwok"
 )
@@ -34,6 +35,7 @@ type play struct {
 	latest  objects.Object // the response of the last write, which may be newer than the cache
 	seen    uint64         // the revision of the object that was matched last
 	resume  bool           // the last Stage asks for a match with latest
+	draws   int            // how many Stages were drawn
 	instant int            // how many Stages without a delay were played in a row
 }
 
@@ -52,6 +54,9 @@ func (e *Engine) sync(ctx context.Context, kind string, key objects.Key) (time.D
 	if obj == nil || len(stages.of(kind)) == 0 || !e.Simulated(nodeOf(obj)) {
 		e.forget(kind, key)
 		return 0, nil
+	}
+	if e.silent(nodeOf(obj)) {
+		return 0, nil // observe enqueues it when the node is back
 	}
 	p := e.playOf(kind, key, obj.GetUID())
 	for {
@@ -76,6 +81,14 @@ func (e *Engine) sync(ctx context.Context, kind string, key objects.Key) (time.D
 		}
 	}
 }
+
+// silent reports whether a node is simulated as one that has no contact to the cluster.
+func (e *Engine) silent(name string) bool {
+	node, ok := e.nodes.Get(objects.Key{Name: name})
+	return ok && isSilent(node)
+}
+
+func isSilent(node *corev1.Node) bool { return node.Annotations[kubelet.SimNode] == kubelet.SimDown }
 
 // object returns a pod or node of the caches, nil without one.
 func (e *Engine) object(kind string, key objects.Key) objects.Object {
@@ -143,7 +156,9 @@ func (e *Engine) draw(ctx context.Context, p *play, stages *set, obj objects.Obj
 	if same {
 		return true
 	}
-	next := choose(matching, s, e.Source)
+	p.draws++
+	src := e.Source.Of(fmt.Sprintf("stage %s %s/%s %d", s.kind, obj.GetNamespace(), obj.GetName(), p.draws))
+	next := choose(matching, s, src)
 	if next == nil {
 		p.stage, p.instant = nil, 0
 		return false
@@ -152,7 +167,7 @@ func (e *Engine) draw(ctx context.Context, p *play, stages *set, obj objects.Obj
 		return true
 	}
 	now := e.Clock.Now()
-	delay := next.delay(s, now, e.Source)
+	delay := next.delay(s, now, src)
 	if p.instant++; delay > 0 {
 		p.instant = 0
 	}
