@@ -26,7 +26,7 @@ func (w *world) pod(c change, old, pod *corev1.Pod, f *faults) {
 		delete(w.pods, old.UID)
 		return
 	}
-	w.ownership(c, old, pod)
+	w.ownership(c, old, pod) // an owner may still see the labels from before a change
 	if old == nil {
 		w.pods[pod.UID] = pod
 		if ref := metav1.GetControllerOfNoCopy(pod); ref == nil {
@@ -35,6 +35,9 @@ func (w *world) pod(c change, old, pod *corev1.Pod, f *faults) {
 			w.created(c, pod, owner, f)
 		}
 		return
+	}
+	if !maps.Equal(old.Labels, pod.Labels) {
+		w.moved[pod.UID] = true
 	}
 	w.lostPod(c, old, pod, f)
 	w.pods[pod.UID] = pod
@@ -63,7 +66,7 @@ func (w *world) ownership(c change, old, pod *corev1.Pod) {
 			w.breaks(c, "its controller changed from %s %s to %s %s", before.Kind, before.Name, ref.Kind, ref.Name)
 		case w.gone[ref.UID]:
 			w.breaks(c, "%s %s controls it, which no longer exists", ref.Kind, ref.Name)
-		case owner != nil && !selects(owner, pod):
+		case owner != nil && !selects(owner, pod) && !w.moved[pod.UID]:
 			w.breaks(c, "%s %s controls it, but does not select it: labels %v", ref.Kind, ref.Name, pod.Labels)
 		case owner != nil && owner.GetNamespace() != pod.Namespace:
 			w.breaks(c, "%s %s controls it from another namespace", ref.Kind, ref.Name)
@@ -140,6 +143,9 @@ func (w *world) createdInOrder(c change, pod *corev1.Pod, set *appsv1.StatefulSe
 	_, n := ordinal(pod.Name)
 	if n >= b.most {
 		w.breaks(c, "StatefulSet %s has asked for %d pods", set.Name, b.most)
+	}
+	if r := pod.Labels[appsv1.StatefulSetRevisionLabel]; n < b.partition && set.Status.CurrentRevision != "" && r != set.Status.CurrentRevision {
+		w.breaks(c, "it has revision %s, and pods of StatefulSet %s below %d have %s", r, set.Name, b.partition, set.Status.CurrentRevision)
 	}
 	if !b.rolling || b.disrupted > 0 {
 		return
@@ -283,6 +289,7 @@ func (w *world) settled(collected bool) (broken []string) {
 		}
 	}
 	clear(w.ending)
+	clear(w.moved)
 	for _, p := range w.pods {
 		if p.DeletionTimestamp != nil {
 			w.ending[p.UID] = true
@@ -292,8 +299,10 @@ func (w *world) settled(collected bool) (broken []string) {
 		}
 		if ref := metav1.GetControllerOfNoCopy(p); ref == nil {
 			broken = append(broken, w.forgotten(p)...)
-		} else if w.owners[ref.UID] == nil {
+		} else if owner := w.owners[ref.UID]; owner == nil {
 			broken = append(broken, fmt.Sprintf("pod %s is left of %s %s, which no longer exists", p.Name, ref.Kind, ref.Name))
+		} else if active(p) && owner.GetDeletionTimestamp() == nil && !selects(owner, p) {
+			broken = append(broken, fmt.Sprintf("%s %s controls pod %s and does not select it", ref.Kind, ref.Name, p.Name))
 		}
 	}
 	for uid, owner := range w.owners {
@@ -318,7 +327,6 @@ func (w *world) forgotten(p *corev1.Pod) (broken []string) {
 
 // narrow has the bound of an owner begin again if the owner is complete.
 func (w *world) narrow(b *bound, owner objects.Object) {
-	least, most, rolling, recreate := limits(owner)
 	complete := true
 	switch o := owner.(type) {
 	case *appsv1.Deployment:
@@ -336,6 +344,8 @@ func (w *world) narrow(b *bound, owner objects.Object) {
 		})
 	}
 	if complete {
-		*b = bound{least: least, most: most, rolling: rolling, recreate: recreate, inFlight: map[string]bool{}, ended: b.ended}
+		ended := b.ended
+		*b = *newBound(owner)
+		b.ended = ended
 	}
 }

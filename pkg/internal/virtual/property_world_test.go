@@ -73,6 +73,7 @@ type world struct {
 	nodes  map[string]*corev1.Node
 	gone   map[types.UID]bool   // owners that did not exist any more at the last settle
 	ending map[types.UID]bool   // pods that were being deleted at the last settle
+	moved  map[types.UID]bool   // pods whose labels have changed since the last settle
 	adopt  map[types.UID]bool   // pods that were created without their owner
 	bounds map[types.UID]*bound // by owner
 	broken []string             // rules that a change has broken
@@ -83,6 +84,7 @@ type bound struct {
 	least, most int  // pods that must be available, pods that may exist
 	rolling     bool // it was always a rolling update
 	recreate    bool // it was always Recreate
+	partition   int  // pods of a StatefulSet below it have the current revision
 	updates     int  // how often the template has changed
 	disrupted   int  // pods that became unavailable, but not through the controller
 	inFlight    map[string]bool
@@ -91,7 +93,7 @@ type bound struct {
 
 func newWorld() *world {
 	return &world{pods: map[types.UID]*corev1.Pod{}, owners: map[types.UID]objects.Object{}, nodes: map[string]*corev1.Node{},
-		gone: map[types.UID]bool{}, ending: map[types.UID]bool{}, adopt: map[types.UID]bool{}, bounds: map[types.UID]*bound{}}
+		gone: map[types.UID]bool{}, ending: map[types.UID]bool{}, moved: map[types.UID]bool{}, adopt: map[types.UID]bool{}, bounds: map[types.UID]*bound{}}
 }
 
 // follow records all changes from now on. Caches count as busy until they have called their subscribers, so after an Advance none is missing.
@@ -205,14 +207,29 @@ func (w *world) forgetFlights() {
 
 // specified widens the bound of an owner by what it specifies now.
 func (w *world) specified(obj objects.Object) {
-	least, most, rolling, recreate := limits(obj)
 	b := w.bounds[obj.GetUID()]
 	if b == nil {
-		w.bounds[obj.GetUID()] = &bound{least: least, most: most, rolling: rolling, recreate: recreate, inFlight: map[string]bool{}}
+		w.bounds[obj.GetUID()] = newBound(obj)
 		return
 	}
+	b.partition = min(b.partition, partitionOf(obj))
+	least, most, rolling, recreate := limits(obj)
 	b.least, b.most = min(b.least, least), max(b.most, most)
 	b.rolling, b.recreate = b.rolling && rolling, b.recreate && recreate
+}
+
+func newBound(obj objects.Object) *bound {
+	least, most, rolling, recreate := limits(obj)
+	return &bound{least: least, most: most, rolling: rolling, recreate: recreate, partition: partitionOf(obj), inFlight: map[string]bool{}}
+}
+
+// partitionOf returns the partition of a StatefulSet, 0 if it has none.
+func partitionOf(obj objects.Object) int {
+	s, ok := obj.(*appsv1.StatefulSet)
+	if !ok || s.Spec.UpdateStrategy.RollingUpdate == nil || s.Spec.UpdateStrategy.RollingUpdate.Partition == nil {
+		return 0
+	}
+	return int(*s.Spec.UpdateStrategy.RollingUpdate.Partition)
 }
 
 // limits returns how many pods of an owner must be available and how many may exist.
