@@ -50,6 +50,9 @@ func (panics) Handle(_ context.Context, r slog.Record) error {
 // components restarted, requests refused. Rules hold at each change of an object, and the cluster converges to the specification once
 // nodes and templates are good again.
 func TestProperties(t *testing.T) {
+	if testing.Short() {
+		*seeds, *steps = 1, 50
+	}
 	for i := range *seeds {
 		s := *seed + uint64(i)
 		t.Run(fmt.Sprintf("seed %d", s), func(t *testing.T) { newRun(t, s).all(*steps) })
