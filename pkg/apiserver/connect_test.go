@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorilla/websocket"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -158,6 +160,41 @@ func TestLogs(t *testing.T) {
 	line := make([]byte, 6)
 	if _, err := io.ReadFull(r, line); err != nil || string(line) != "first\n" {
 		t.Errorf("a followed log does not come as it grows: %q, %v", line, err)
+	}
+}
+
+// TestLogsOverWebSocket reads a log in each of the protocols of Kubernetes' API server.
+func TestLogsOverWebSocket(t *testing.T) {
+	e, _ := newPods(t)
+	conf, err := rest.TLSConfigFor(e.AdminConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := strings.Replace(e.AdminConfig.Host, "https://", "wss://", 1) + "/api/v1/namespaces/default/pods/p/log"
+	const want = " as kube-apiserver-kubelet-client\n"
+	for protocol, want := range map[string]string{
+		"binary.k8s.io": want, "base64.binary.k8s.io": base64.StdEncoding.EncodeToString([]byte(want)), "": want,
+	} {
+		d := websocket.Dialer{TLSClientConfig: conf}
+		if protocol != "" {
+			d.Subprotocols = []string{protocol}
+		}
+		conn, _, err := d.DialContext(testContext(t), at, http.Header{"Authorization": {"Bearer " + e.AdminConfig.BearerToken}})
+		if err != nil {
+			t.Fatalf("%q: %v", protocol, err)
+		}
+		var got strings.Builder
+		for {
+			_, message, err := conn.ReadMessage()
+			if err != nil {
+				break
+			}
+			got.Write(message)
+		}
+		conn.Close()
+		if got.String() != want {
+			t.Errorf("%q: got %q", protocol, got.String())
+		}
 	}
 }
 

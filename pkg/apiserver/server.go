@@ -161,7 +161,7 @@ func (s *Server) build(cfg Config) error {
 	s.bootstrap, err = bootstrap.New(context.Background(), bootstrap.Config{ //nolint:forbidigo // a start that nothing cancels
 		Store: cfg.Store, Resources: cfg.Resources, Clock: cfg.Clock, Source: cfg.Source, PKI: cfg.PKI, ServiceAddresses: cfg.ServiceAddresses,
 		FolderClass: cfg.FolderClass, Stages: cfg.Stages,
-		Port: func() int32 { return s.listeners.Port() }, Versions: s.rows.Versions,
+		Port: func() int32 { return s.listeners.Port() }, Host: func() string { return s.listeners.Host() }, Versions: s.rows.Versions,
 	})
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"runtime"
-	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -86,24 +85,12 @@ func (d *Daemon) addProxy(caches *client.Caches) error {
 	if err != nil {
 		return err
 	}
-	api, err := netip.ParseAddrPort(strings.TrimPrefix(d.address, "https://"))
-	if err != nil {
-		return fmt.Errorf("the API server's address: %w", err)
-	}
 	events := client.NewRecorder(c, d.clock, d.source, "kube-proxy", "")
 	p := proxy.New(proxy.Config{
-		Caches: caches, Events: events, Clock: d.clock, Range: r, API: reachable(api), NodeIPs: []netip.Addr{netip.MustParseAddr(kubeletHost)},
+		Caches: caches, Events: events, Clock: d.clock, Range: r, NodeIPs: []netip.Addr{netip.MustParseAddr(kubeletHost)},
 	})
 	d.services = append(d.services,
 		service{name: "events of the proxy", run: events.Run},
 		d.counted(service{name: "proxy", run: p.Run}))
 	return nil
-}
-
-// reachable returns an address at which this machine reaches a listener.
-func reachable(at netip.AddrPort) netip.AddrPort {
-	if at.Addr().IsUnspecified() {
-		return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), at.Port())
-	}
-	return at
 }

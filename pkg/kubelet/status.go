@@ -212,6 +212,9 @@ func (in *statusInput) ephemeralStatuses() []corev1.ContainerStatus {
 
 func (in *statusInput) containerStatus(c *corev1.Container, old *corev1.ContainerStatus, init bool) corev1.ContainerStatus {
 	attempts := in.seen.attempts(c.Name)
+	if in.isRestarting(c.Name, attempts, old) {
+		return *old
+	}
 	s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, VolumeMounts: mountStatuses(c)}
 	if len(attempts) == 0 {
 		in.setLost(&s, old)
@@ -225,6 +228,13 @@ func (in *statusInput) containerStatus(c *corev1.Container, old *corev1.Containe
 	in.setWaiting(c, &s, again)
 	in.setReady(&s, c, attempts, init)
 	return s
+}
+
+// isRestarting reports whether the kubelet has ended a container to start it again, and has not done so yet. Its status stays meanwhile, as
+// in Kubernetes, where one sync of the pod stops and starts the container.
+func (in *statusInput) isRestarting(name string, attempts []Container, old *corev1.ContainerStatus) bool {
+	state, busy := in.lifecycle.busy[name]
+	return busy && state.Reason == "" && len(attempts) > 0 && !attempts[0].Running && old != nil && old.State.Running != nil
 }
 
 // setLost sets the status of a container that the runtime does not list: it has not started yet, or the runtime has lost

@@ -32,10 +32,9 @@ import (
 type Config struct {
 	Caches  *client.Caches // the caller runs them
 	Events  *client.Recorder
-	Clock   clock.Clock    // the cluster's
-	Range   addr.Range     // of the daemon; the Services' part of it
-	API     netip.AddrPort // where the API server listens, the endpoint of the Service kubernetes; invalid: in another process
-	NodeIPs []netip.Addr   // on which node ports are served
+	Clock   clock.Clock  // the cluster's
+	Range   addr.Range   // of the daemon; the Services' part of it
+	NodeIPs []netip.Addr // on which node ports are served
 }
 
 // Proxy listens for the Services of a cluster.
@@ -123,7 +122,7 @@ func (p *Proxy) reconcile(ctx context.Context, key objects.Key) (time.Duration, 
 	want := map[frontend]backends{}
 	svc, ok := p.services.Get(key)
 	if ok {
-		want = frontendsOf(svc, p.slicesFor(svc), p.hosts)
+		want = frontendsOf(svc, p.slices.ByIndex(slicesOf, key.Namespace+"/"+key.Name), p.hosts)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,19 +139,6 @@ func (p *Proxy) reconcile(ctx context.Context, key objects.Key) (time.Duration, 
 		}
 	}
 	return wait, nil
-}
-
-// slicesFor returns the EndpointSlices of a Service. The Service kubernetes has none: its endpoint is the API server.
-func (p *Proxy) slicesFor(svc *corev1.Service) []*discoveryv1.EndpointSlice {
-	found := p.slices.ByIndex(slicesOf, svc.Namespace+"/"+svc.Name)
-	if len(found) > 0 || !p.cfg.API.IsValid() || svc.Namespace != corev1.NamespaceDefault || svc.Name != "kubernetes" {
-		return found
-	}
-	return []*discoveryv1.EndpointSlice{{
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{p.cfg.API.Addr().String()}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: new("https"), Port: new(int32(p.cfg.API.Port()))}},
-	}}
 }
 
 // serve makes a frontend lead to its backends. p.mu must be held.

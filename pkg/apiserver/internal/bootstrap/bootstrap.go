@@ -51,6 +51,7 @@ type Config struct {
 	Stages bool // the cluster has the definition of kwok's Stages
 
 	Port     func() int32                 // returns the port of the HTTPS listener
+	Host     func() string                // returns its address, without the port
 	Versions func() []schema.GroupVersion // returns the versions that the server serves itself
 }
 
@@ -165,6 +166,8 @@ func (b *Bootstrap) addDefaults() {
 	b.add(client.Namespaces, nil, namespaces)
 	b.add(client.PriorityClasses, nil, priorityClasses)
 	b.add(client.Services, nil, b.kubernetesService)
+	b.add(client.EndpointSlices, nil, b.kubernetesSlice)
+	b.add(endpoints, nil, b.kubernetesEndpoints)
 	for _, gvr := range roleResources {
 		b.add(gvr, nil, func(context.Context) ([]virtual, error) { return rolesOf(gvr), nil })
 	}

@@ -2,8 +2,10 @@ package bootstrap
 
 import (
 	"context"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,6 +61,39 @@ func (b *Bootstrap) newKubernetesService() *corev1.Service {
 			}},
 		},
 	}
+}
+
+var endpoints = corev1.SchemeGroupVersion.WithResource("endpoints")
+
+// kubernetesEndpoints returns the Endpoints of the Service kubernetes: this server. They have the label by which they are not mirrored, as
+// in Kubernetes: there is a slice already.
+func (b *Bootstrap) kubernetesEndpoints(context.Context) ([]virtual, error) {
+	return []virtual{{object: &corev1.Endpoints{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: kubernetesName, Namespace: metav1.NamespaceDefault, Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"},
+		},
+		Subsets: []corev1.EndpointSubset{{
+			Addresses: []corev1.EndpointAddress{{IP: b.config.Host()}},
+			Ports:     []corev1.EndpointPort{{Name: "https", Port: b.config.Port(), Protocol: corev1.ProtocolTCP}},
+		}},
+	}}}, nil
+}
+
+func (b *Bootstrap) kubernetesSlice(context.Context) ([]virtual, error) {
+	family := discoveryv1.AddressTypeIPv4
+	if strings.Contains(b.config.Host(), ":") {
+		family = discoveryv1.AddressTypeIPv6
+	}
+	return []virtual{{object: &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: kubernetesName, Namespace: metav1.NamespaceDefault, Labels: map[string]string{discoveryv1.LabelServiceName: kubernetesName},
+		},
+		AddressType: family,
+		Endpoints: []discoveryv1.Endpoint{{
+			Addresses: []string{b.config.Host()}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
+		}},
+		Ports: []discoveryv1.EndpointPort{{Name: new("https"), Port: new(b.config.Port()), Protocol: new(corev1.ProtocolTCP)}},
+	}}}, nil
 }
 
 // systemResources are the resources whose defaults are stored at the first start: other objects refer to them.

@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,9 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
+
+	upstream "github.com/minikctl/minikctl/pkg/apiserver/internal/backend"
 )
 
-// log responds with the log of a container; with follow, until the log ends.
+// log responds with the log of a container, as a body or as messages of a WebSocket; with follow, until the log ends.
 func log(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error {
 	opts, err := logOptions(r.URL.Query(), to.Name)
 	if err != nil {
@@ -49,6 +53,11 @@ func log(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error {
 	defer resp.Body.Close()
 	if err := refusal(resp, to.Name); err != nil {
 		return err
+	}
+	if wsstream.IsWebSocketRequest(r) {
+		body := bufio.NewReader(resp.Body)                                                                       // returns the end by itself: with bytes, wsstream would drop them
+		_ = wsstream.NewReader(body, true, wsstream.NewDefaultReaderProtocols()).Copy(upstream.Hijackable(w), r) // an error is the client's: it has disconnected
+		return nil
 	}
 	w.Header().Set("Content-Type", "text/plain")
 	w.WriteHeader(http.StatusOK)

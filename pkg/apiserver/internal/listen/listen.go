@@ -125,6 +125,17 @@ func (ls Listeners) Address() string {
 	return ls.tcp.Addr().String()
 }
 
+// Host returns an address at which this machine reaches the HTTPS listener: that of the listener, unless it has all.
+func (ls Listeners) Host() string {
+	if ls.tcp == nil {
+		return "127.0.0.1"
+	}
+	if ip := ls.tcp.Addr().(*net.TCPAddr).IP; !ip.IsUnspecified() {
+		return ip.String()
+	}
+	return "127.0.0.1"
+}
+
 // Close closes the listeners.
 func (ls Listeners) Close() {
 	for _, l := range []net.Listener{ls.tcp, ls.unix} {
