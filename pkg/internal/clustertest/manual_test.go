@@ -42,7 +42,7 @@ func progressing(d *appsv1.Deployment) string {
 func TestSettledDeployment(t *testing.T) {
 	c := startManual(t, "a", "b")
 	apply(c, client.Deployments, &appsv1.Deployment{}, web)
-	c.advance(0)
+	c.Advance(0)
 	d := get[*appsv1.Deployment](c, client.Deployments, "default", "web")
 	if d.Status.ReadyReplicas != 3 || d.Status.AvailableReplicas != 3 || progressing(d) != "True NewReplicaSetAvailable" {
 		t.Errorf("got %+v", d.Status)
@@ -58,8 +58,8 @@ func TestSettledDeployment(t *testing.T) {
 		t.Errorf("got Events %v, want %v", reasons, want)
 	}
 	for _, p := range list[*corev1.Pod](c, client.Pods, "default") {
-		if !p.CreationTimestamp.Time.Equal(c.clock.Now()) || !p.Status.StartTime.Time.Equal(c.clock.Now()) {
-			t.Errorf("%s was created at %s and started at %s, the time is %s", p.Name, p.CreationTimestamp, p.Status.StartTime, c.clock.Now())
+		if !p.CreationTimestamp.Time.Equal(c.Clock.Now()) || !p.Status.StartTime.Time.Equal(c.Clock.Now()) {
+			t.Errorf("%s was created at %s and started at %s, the time is %s", p.Name, p.CreationTimestamp, p.Status.StartTime, c.Clock.Now())
 		}
 	}
 }
@@ -68,11 +68,11 @@ func TestSettledDeployment(t *testing.T) {
 func TestProgressDeadline(t *testing.T) {
 	c := startManual(t)
 	apply(c, client.Deployments, &appsv1.Deployment{}, web)
-	c.advance(599 * time.Second)
+	c.Advance(599 * time.Second)
 	if got := progressing(get[*appsv1.Deployment](c, client.Deployments, "default", "web")); got != "True ReplicaSetUpdated" {
 		t.Errorf("before the deadline: got %s", got)
 	}
-	c.advance(2 * time.Second)
+	c.Advance(2 * time.Second)
 	if got := progressing(get[*appsv1.Deployment](c, client.Deployments, "default", "web")); got != "False ProgressDeadlineExceeded" {
 		t.Errorf("after the deadline: got %s", got)
 	}
@@ -82,8 +82,8 @@ func TestProgressDeadline(t *testing.T) {
 func TestNodeIsLost(t *testing.T) {
 	c := startManual(t, "a", "b")
 	apply(c, client.Deployments, &appsv1.Deployment{}, web)
-	c.advance(time.Minute)
-	c.stops["a"]()
+	c.Advance(time.Minute)
+	c.StopNode("a")
 	on := func(node string) (n int) {
 		for _, p := range list[*corev1.Pod](c, client.Pods, "default") {
 			if p.Spec.NodeName == node && p.DeletionTimestamp == nil {
@@ -96,7 +96,7 @@ func TestNodeIsLost(t *testing.T) {
 	if before == 0 || on("b") == 0 {
 		t.Fatalf("%d and %d pods", before, on("b"))
 	}
-	c.advance(2 * time.Minute)
+	c.Advance(2 * time.Minute)
 	n := get[*corev1.Node](c, client.Nodes, "", "a")
 	if len(n.Spec.Taints) != 2 || n.Spec.Taints[0].Key != corev1.TaintNodeUnreachable {
 		t.Errorf("got taints %v", n.Spec.Taints)
@@ -104,7 +104,7 @@ func TestNodeIsLost(t *testing.T) {
 	if got := on("a"); got != before {
 		t.Errorf("%d of %d pods are left before the toleration of 5m ends", got, before)
 	}
-	c.advance(5 * time.Minute)
+	c.Advance(5 * time.Minute)
 	if got := on("a"); got != 0 {
 		t.Errorf("%d pods are left", got)
 	}
@@ -116,7 +116,7 @@ func TestNodeIsLost(t *testing.T) {
 // TestTokensExpire: a token is accepted until its time has passed on the cluster's clock.
 func TestTokensExpire(t *testing.T) {
 	c := startManual(t)
-	kube, err := kubernetes.NewForConfig(c.env.AdminConfig)
+	kube, err := kubernetes.NewForConfig(c.Env.AdminConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,15 +126,15 @@ func TestTokensExpire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := token.Status.ExpirationTimestamp.Sub(c.clock.Now()); got != time.Hour {
+	if got := token.Status.ExpirationTimestamp.Sub(c.Clock.Now()); got != time.Hour {
 		t.Errorf("the token expires in %s", got)
 	}
-	cfg := c.env.Config(token.Status.Token)
+	cfg := c.Env.Config(token.Status.Token)
 	as, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.advance(59 * time.Minute)
+	c.Advance(59 * time.Minute)
 	if _, err := as.Discovery().ServerVersion(); err != nil {
 		t.Errorf("before: %v", err)
 	}
@@ -142,7 +142,7 @@ func TestTokensExpire(t *testing.T) {
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("before: got %v, want Forbidden", err)
 	}
-	c.advance(3 * time.Minute) // it has a leeway of a minute
+	c.Advance(3 * time.Minute) // it has a leeway of a minute
 	if _, err := as.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("after: got %v, want Unauthorized", err)
 	}
@@ -152,11 +152,11 @@ func TestTokensExpire(t *testing.T) {
 func TestEventsExpire(t *testing.T) {
 	c := startManual(t, "a")
 	apply(c, client.Deployments, &appsv1.Deployment{}, web)
-	c.advance(59 * time.Minute)
+	c.Advance(59 * time.Minute)
 	if got := len(list[*corev1.Event](c, client.Events, "default")); got < 7 {
 		t.Errorf("%d Events after 59m", got)
 	}
-	c.advance(3 * time.Minute)
+	c.Advance(3 * time.Minute)
 	if got := list[*corev1.Event](c, client.Events, "default"); len(got) > 0 {
 		t.Errorf("%d Events are left, the first is %v", len(got), got[0])
 	}
@@ -178,7 +178,7 @@ spec: {containers: [{name: main, image: crash}]}
 		to   time.Duration
 		want int32
 	}{{0, 0}, {5 * time.Second, 1}, {10 * time.Second, 1}, {14 * time.Second, 2}, {34 * time.Second, 3}, {time.Hour, 16}} {
-		c.advance(step.to - c.clock.Since(get[*corev1.Pod](c, client.Pods, "default", "crash").CreationTimestamp.Time))
+		c.Advance(step.to - c.Clock.Since(get[*corev1.Pod](c, client.Pods, "default", "crash").CreationTimestamp.Time))
 		if got := restarts(); got != step.want {
 			t.Errorf("after %s: %d restarts, want %d", step.to, got, step.want)
 		}
@@ -189,7 +189,7 @@ spec: {containers: [{name: main, image: crash}]}
 func TestHoursPass(t *testing.T) {
 	c := startManual(t, "a", "b", "c")
 	apply(c, client.Deployments, &appsv1.Deployment{}, web)
-	p, err := c.clock.Advance(t.Context(), c.clock.Now().Add(6*time.Hour), 0)
+	p, err := c.Clock.Advance(t.Context(), c.Clock.Now().Add(6*time.Hour), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestHoursPass(t *testing.T) {
 	}
 	for _, n := range list[*corev1.Node](c, client.Nodes, "") {
 		for _, cond := range n.Status.Conditions {
-			if cond.Type == corev1.NodeReady && (cond.Status != corev1.ConditionTrue || c.clock.Since(cond.LastHeartbeatTime.Time) > 5*time.Minute) {
+			if cond.Type == corev1.NodeReady && (cond.Status != corev1.ConditionTrue || c.Clock.Since(cond.LastHeartbeatTime.Time) > 5*time.Minute) {
 				t.Errorf("%s: %+v", n.Name, cond)
 			}
 		}
