@@ -170,15 +170,8 @@ func (c *compiled) meets(s *subject, state bool) bool {
 	if !contains(s.object.GetLabels(), c.labels) || !contains(s.object.GetAnnotations(), c.annotations) {
 		return false
 	}
-	if len(c.require) == 0 {
-		return true
-	}
-	value, err := s.value()
-	if err != nil {
-		return false
-	}
 	for i := range c.require {
-		if r := &c.require[i]; (state || !r.state) && !r.meets(value) {
+		if r := &c.require[i]; (state || !r.state) && !r.meets(s) {
 			return false
 		}
 	}
@@ -194,17 +187,13 @@ func contains(have, want map[string]string) bool {
 	return true
 }
 
-// delay draws the delay of a Stage for an object at a time.
-func (c *compiled) delay(s *subject, now time.Time, src *clock.Source) time.Duration {
-	value, err := s.value()
-	if err != nil {
-		return 0
-	}
-	d, ok := c.duration.at(value, now)
+// delay draws the delay of a Stage for an object.
+func (c *compiled) delay(s *subject, src *clock.Source) time.Duration {
+	d, ok := c.duration.of(s)
 	if !ok || c.jitter == nil {
 		return d
 	}
-	longest, ok := c.jitter.at(value, now)
+	longest, ok := c.jitter.of(s)
 	switch {
 	case !ok:
 		return d
@@ -223,14 +212,10 @@ func choose(matching []*compiled, s *subject, src *clock.Source) *compiled {
 		}
 		return matching[0]
 	}
-	value, err := s.value()
-	if err != nil {
-		return nil
-	}
 	weights := map[*compiled]int64{}
 	sum := int64(0)
 	for _, c := range matching {
-		if w, ok := c.weight.of(value); ok {
+		if w, ok := c.weight.of(s); ok {
 			weights[c] = w
 			sum += w
 		}

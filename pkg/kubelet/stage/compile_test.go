@@ -66,6 +66,9 @@ func TestCompileErrors(t *testing.T) {
 	}
 }
 
+// testNow is the time of subjects.
+var testNow = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 func podWith(change func(*corev1.Pod)) *subject {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "u", Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"num": "5", "d": "7s", "bad": "x"}}}
 	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
@@ -75,7 +78,7 @@ func podWith(change func(*corev1.Pod)) *subject {
 	if change != nil {
 		change(pod)
 	}
-	return subjectOf(pod)
+	return subjectOf(pod, testNow)
 }
 
 func TestSelector(t *testing.T) {
@@ -96,6 +99,8 @@ func TestSelector(t *testing.T) {
 		{"select", `{matchExpressions: [{key: '.status.conditions.[] | select( .type == "Ready" ) | .status', operator: NotIn, values: ['True']}]}`, true, true},
 		{"no results", "{matchExpressions: [{key: '.status.containerStatuses.[].state', operator: In, values: [x]}]}", false, true},
 		{"failure", "{matchExpressions: [{key: '.status.phase.a', operator: DoesNotExist}]}", true, true},
+		{"now", "{matchExpressions: [{key: 'now | todate', operator: In, values: ['2026-01-01T00:00:00Z']}]}", true, true},
+		{"environment", "{matchExpressions: [{key: 'env | length', operator: In, values: ['0']}]}", true, true},
 		{"number", "{matchExpressions: [{key: .spec.priority, operator: In, values: ['7']}]}", true, true},
 		{"other label by jq", `{matchExpressions: [{key: '.metadata.labels["app"]', operator: In, values: [db]}]}`, false, false},
 		{"label and state", `{matchExpressions: [{jq: {key: '.metadata.labels.app', operator: In, values: [web]}}, {key: .status.phase, operator: In, values: [Running]}]}`, false, true},
@@ -151,7 +156,7 @@ func TestOwns(t *testing.T) {
 }
 
 func TestDelay(t *testing.T) {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	now := testNow
 	for _, c := range []struct {
 		name, delay string
 		least, most time.Duration
@@ -175,7 +180,7 @@ func TestDelay(t *testing.T) {
 			})
 			stage, src := mustCompile(t, "selector: {}\ndelay: "+c.delay), clock.NewSource(1)
 			for range 20 {
-				if got := stage.delay(s, now, src); got < c.least || got > c.most {
+				if got := stage.delay(s, src); got < c.least || got > c.most {
 					t.Fatalf("got %v, want %v to %v", got, c.least, c.most)
 				}
 			}

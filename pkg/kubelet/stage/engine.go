@@ -117,13 +117,13 @@ func (e *Engine) HasNodeStages() bool { return len(e.current.Load().nodes) > 0 }
 // A pod that is being deleted belongs to the Stages only while one matches it.
 func (e *Engine) OwnsPod(pod *corev1.Pod) bool {
 	stages := e.current.Load().pods
-	return len(stages) > 0 && owns(stages, subjectOf(pod), pod.DeletionTimestamp != nil)
+	return len(stages) > 0 && owns(stages, subjectOf(pod, e.Clock.Now()), pod.DeletionTimestamp != nil)
 }
 
 // OwnsNode reports whether the kubelet leaves the status of a node to the Stages.
 func (e *Engine) OwnsNode(node *corev1.Node) bool {
 	stages := e.current.Load().nodes
-	return len(stages) > 0 && owns(stages, subjectOf(node), false)
+	return len(stages) > 0 && owns(stages, subjectOf(node, e.Clock.Now()), false)
 }
 
 func owns(stages []*compiled, s *subject, deleted bool) bool {

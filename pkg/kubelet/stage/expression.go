@@ -27,15 +27,15 @@ const (
 	maxCost = 10_000_000
 )
 
-// query is a compiled jq expression.
+// query is a compiled jq expression, whose function now is the time of the cluster.
 type query struct{ code *gojq.Code }
 
 func newQuery(source string) (*query, error) {
-	parsed, err := gojq.Parse(source)
+	parsed, err := gojq.Parse("def now: $now; " + source)
 	if err != nil {
 		return nil, fmt.Errorf("jq: %w", err)
 	}
-	code, err := gojq.Compile(parsed) // without the environment, and without files
+	code, err := gojq.Compile(parsed, gojq.WithVariables([]string{"$now"})) // without the environment, and without files
 	if err != nil {
 		return nil, fmt.Errorf("jq: %w", err)
 	}
@@ -43,11 +43,15 @@ func newQuery(source string) (*query, error) {
 }
 
 // run returns the results but null. As in kwok, an expression that fails on an object has none.
-func (q *query) run(value any) []any {
+func (q *query) run(s *subject) []any {
+	value, err := s.value()
+	if err != nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), evaluationTime) //nolint:forbidigo // bounds a computation, which no caller waits to cancel
 	defer cancel()
 	var out []any
-	iter := q.code.RunWithContext(ctx, value)
+	iter := q.code.RunWithContext(ctx, value, s.now())
 	for len(out) < maxResults {
 		v, ok := iter.Next()
 		if !ok {
@@ -95,7 +99,11 @@ func newProgram(source string) (*program, error) {
 }
 
 // run returns the value of the expression, false if it fails on the object: a missing field, or too much work.
-func (p *program) run(self any) (any, bool) {
+func (p *program) run(s *subject) (any, bool) {
+	self, err := s.value()
+	if err != nil {
+		return nil, false
+	}
 	out, _, err := p.Eval(map[string]any{"self": self})
 	if err != nil || types.IsUnknownOrError(out) {
 		return nil, false
@@ -113,12 +121,12 @@ type requirement struct {
 }
 
 // meets reports whether an object meets the requirement.
-func (r *requirement) meets(value any) bool {
+func (r *requirement) meets(s *subject) bool {
 	if r.program != nil {
-		out, ok := r.program.run(value)
+		out, ok := r.program.run(s)
 		return ok && out == true
 	}
-	found := r.query.run(value)
+	found := r.query.run(s)
 	switch r.op {
 	case opIn:
 		return slices.ContainsFunc(found, r.has)
@@ -172,12 +180,12 @@ func newSource(from *kwok.ExpressionFrom) (*source, error) {
 }
 
 // read returns the first result, nil without one.
-func (s *source) read(value any) any {
-	if s.program != nil {
-		out, _ := s.program.run(value)
+func (f *source) read(s *subject) any {
+	if f.program != nil {
+		out, _ := f.program.run(s)
 		return out
 	}
-	if found := s.query.run(value); len(found) > 0 {
+	if found := f.query.run(s); len(found) > 0 {
 		return found[0]
 	}
 	return nil
@@ -192,16 +200,16 @@ type durationValue struct {
 	from  *source
 }
 
-// at returns the duration for an object at a time. A time in the object is the duration until then. It returns false without one.
-func (d durationValue) at(value any, now time.Time) (time.Duration, bool) {
+// of returns the duration for an object. A time in the object is the duration until then. It returns false without one.
+func (d durationValue) of(s *subject) (time.Duration, bool) {
 	if d.from != nil {
-		switch v := d.from.read(value).(type) {
+		switch v := d.from.read(s).(type) {
 		case string:
 			if v == "" {
 				return 0, false
 			}
 			if t, err := time.Parse(time.RFC3339Nano, v); err == nil {
-				return bounded(t.Sub(now)), true
+				return bounded(t.Sub(s.at)), true
 			}
 			if parsed, err := time.ParseDuration(v); err == nil {
 				return bounded(parsed), true
@@ -209,7 +217,7 @@ func (d durationValue) at(value any, now time.Time) (time.Duration, bool) {
 		case time.Duration:
 			return bounded(v), true
 		case time.Time:
-			return bounded(v.Sub(now)), true
+			return bounded(v.Sub(s.at)), true
 		}
 	}
 	if d.fixed == nil {
@@ -230,12 +238,12 @@ type weightValue struct {
 const maxWeight = 1 << 40
 
 // of returns the weight for an object. It returns false if the object has a value that is no number.
-func (w weightValue) of(value any) (int64, bool) {
+func (w weightValue) of(s *subject) (int64, bool) {
 	if w.from == nil {
 		return w.fixed, true
 	}
 	var n int64
-	switch v := w.from.read(value).(type) {
+	switch v := w.from.read(s).(type) {
 	case string:
 		parsed, err := strconv.ParseInt(v, 0, 64)
 		if err != nil {

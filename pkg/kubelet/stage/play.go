@@ -149,7 +149,8 @@ func (e *Engine) draw(ctx context.Context, p *play, stages *set, obj objects.Obj
 	if p.set == stages && p.seen == revision(obj) && !p.resume {
 		return p.stage != nil
 	}
-	s := subjectOf(obj)
+	now := e.Clock.Now()
+	s := subjectOf(obj, now)
 	matching := slices.DeleteFunc(slices.Clone(stages.of(s.kind)), func(c *compiled) bool { return !c.matches(s) })
 	same := p.stage != nil && slices.Equal(p.drawn, matching)
 	p.set, p.seen, p.drawn, p.resume = stages, revision(obj), matching, false
@@ -166,8 +167,7 @@ func (e *Engine) draw(ctx context.Context, p *play, stages *set, obj objects.Obj
 	if next == p.stage {
 		return true
 	}
-	now := e.Clock.Now()
-	delay := next.delay(s, now, src)
+	delay := next.delay(s, src)
 	if p.instant++; delay > 0 {
 		p.instant = 0
 	}
@@ -185,7 +185,7 @@ func (e *Engine) draw(ctx context.Context, p *play, stages *set, obj objects.Obj
 // act makes the steps of the Stage that is due. It returns true if the Stages are to be matched again at once. A step that fails for good is
 // reported once, and the object rests until it changes.
 func (e *Engine) act(ctx context.Context, p *play, obj objects.Object) (again bool, err error) {
-	s, stage := subjectOf(obj), p.stage
+	s, stage := subjectOf(obj, e.Clock.Now()), p.stage
 	for ; p.step < len(stage.steps); p.step++ {
 		written, err := e.make(ctx, &stage.steps[p.step], s)
 		switch {

@@ -3,6 +3,7 @@ package stage
 import (
 	"encoding/json"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,17 +15,21 @@ import (
 // subject is an object to which Stages are matched, as the JSON that jq, CEL and templates read. It is used by one goroutine.
 type subject struct {
 	object objects.Object
+	at     time.Time // when it is matched
 	kind   string
 	json   map[string]any // made by value
 }
 
-func subjectOf(obj objects.Object) *subject {
+func subjectOf(obj objects.Object, at time.Time) *subject {
 	kind := "Pod"
 	if _, ok := obj.(*corev1.Node); ok {
 		kind = "Node"
 	}
-	return &subject{object: obj, kind: kind}
+	return &subject{object: obj, at: at, kind: kind}
 }
+
+// now returns the time as jq's function now: in seconds since 1970.
+func (s *subject) now() float64 { return float64(s.at.UnixMicro()) / 1e6 }
 
 // value returns the object's JSON. It must not be changed.
 func (s *subject) value() (map[string]any, error) {
