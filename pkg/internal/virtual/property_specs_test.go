@@ -136,7 +136,7 @@ func statefulStrategy(rng *rand.Rand) appsv1.StatefulSetUpdateStrategy {
 	switch rng.IntN(5) {
 	case 0:
 		return appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
-	case 1:
+	case 1, 2:
 		return appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType,
 			RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(rng.IntN(4)))}}
 	}
