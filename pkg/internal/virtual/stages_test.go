@@ -268,7 +268,9 @@ func (c staged) annotate(node, state string) {
 	}
 }
 
-func (c staged) readyOf(node string) corev1.ConditionStatus {
+func (c staged) readyOf(node string) corev1.ConditionStatus { return c.readyCondition(node).Status }
+
+func (c staged) readyCondition(node string) corev1.NodeCondition {
 	c.Helper()
 	got, err := c.Get(c.Context(), client.Target{Resource: client.Nodes, Name: node}, metav1.GetOptions{})
 	if err != nil {
@@ -276,10 +278,10 @@ func (c staged) readyOf(node string) corev1.ConditionStatus {
 	}
 	for _, cond := range got.(*corev1.Node).Status.Conditions {
 		if cond.Type == corev1.NodeReady {
-			return cond.Status
+			return cond
 		}
 	}
-	return ""
+	return corev1.NodeCondition{}
 }
 
 // TestNodeStage: the status of a node belongs to a Stage that has changed it, as long as the Stage selects the node.
@@ -303,7 +305,12 @@ next: {statusTemplate: 'conditions: [{type: Ready, status: "False", reason: Brok
 	}
 	c.Advance(0)
 	set(`"yes"`)
+	c.Advance(0)
+	since := c.readyCondition("a").LastTransitionTime
 	c.Advance(10 * time.Minute)
+	if got := c.readyCondition("a").LastTransitionTime; !got.Equal(&since) {
+		t.Errorf("the kubelet has written the condition: it changed at %v, and again by %v", since, got)
+	}
 	if a, b := c.readyOf("a"), c.readyOf("b"); a != "False" || b != "True" {
 		t.Errorf("Ready is %s and %s, want False and True", a, b)
 	}
