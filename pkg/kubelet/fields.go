@@ -75,7 +75,7 @@ var ownFields = Fields{
 		"nodeName":                      {},
 		"securityContext":               {},
 		"imagePullSecrets":              {Support: Ignored, Note: "images are not pulled from registries"},
-		"subdomain":                     {Support: Ignored, Note: "pods have no names in DNS"},
+		"subdomain":                     {Support: Partly, Note: "pods have names in DNS where the daemon serves Services"},
 		"affinity":                      {},
 		"schedulerName":                 {},
 		"tolerations":                   {},
