@@ -84,7 +84,7 @@ func (k *Kubelet) podUsage(ctx context.Context, m Meter, namespace string) []v1b
 	return out
 }
 
-// runningPods returns the pods with a running container, with their current annotations.
+// runningPods returns the pods with a running container, with their current annotations. They include those that Stages run.
 func (k *Kubelet) runningPods(namespace string) []Pod {
 	k.mu.Lock()
 	var out []Pod
@@ -99,7 +99,7 @@ func (k *Kubelet) runningPods(namespace string) []Pod {
 			out[i].Annotations = pod.Annotations
 		}
 	}
-	return out
+	return append(out, k.stagedPods(namespace)...)
 }
 
 // podMetrics returns the metrics of a pod's running containers. Their time is that of the earliest one.

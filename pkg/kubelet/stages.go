@@ -36,6 +36,31 @@ func (k *Kubelet) leavesPod(pod *corev1.Pod) bool {
 	return k.Tier.Simulated && k.host.Stages != nil && k.host.Stages.OwnsPod(pod)
 }
 
+// stagedPods returns the pods in a namespace ("": all) that run because a Stage says so: the runtime does not have them.
+func (k *Kubelet) stagedPods(namespace string) []Pod {
+	if !k.Tier.Simulated || k.host.Stages == nil {
+		return nil
+	}
+	var out []Pod
+	for _, pod := range k.pods.ByIndex(byNode, k.Name) {
+		if _, ok := k.view(pod.UID); ok || namespace != "" && pod.Namespace != namespace || !k.leavesPod(pod) {
+			continue
+		}
+		staged := Pod{PodSpec: podSpecFor(pod)}
+		for _, c := range pod.Status.ContainerStatuses {
+			if c.State.Running != nil {
+				staged.Containers = append(staged.Containers, Container{
+					ID: ContainerID(string(pod.UID) + "_" + c.Name), Name: c.Name, Started: c.State.Running.StartedAt.Time, Running: true,
+				})
+			}
+		}
+		if len(staged.Containers) > 0 {
+			out = append(out, staged)
+		}
+	}
+	return out
+}
+
 // leavesStatus reports whether the status of the node belongs to Stages.
 func (k *Kubelet) leavesStatus() bool {
 	if !k.Tier.Simulated || k.host.Stages == nil || !k.host.Stages.HasNodeStages() {
