@@ -1,15 +1,17 @@
 // Command compare measures implementations of the Kubernetes API in alternation: this tree's minikctl, that of another
 // commit, and Kubernetes' own programs. It prints Markdown tables of medians and their ratios for docs/benchmarks.md.
 //
-//	go run ./pkg/internal/bench/compare [-rounds 5] [-only start,api,deployment,scheduler] [-scale 1]
+//	go run ./pkg/internal/bench/compare [-rounds 5] [-only start,api,deployment,scheduler,scale,rolling,jobs,endpoints,idle] [-scale 1] [-profiles FOLDER]
 //
 // The first side is always this tree, which the command builds. Environment variables name the programs of the other
 // sides; a side without its programs is left out:
 //
 //	BASE                     minikctl of another commit
+//	BASE_WITHOUT             sections that it can't do, separated by commas, e.g. jobs,endpoints without their controllers
+//	MINIKCTL                 this tree's minikctl, if it is built already
 //	ETCD, KUBE_APISERVER     etcd and kube-apiserver: what start and api need of Kubernetes
-//	KUBE_CONTROLLER_MANAGER  with the two above: deployment
-//	KUBE_SCHEDULER           with the three above: deployment and scheduler
+//	KUBE_CONTROLLER_MANAGER  with the two above and the one below: all other sections
+//	KUBE_SCHEDULER
 //	KUBECTL                  a program whose start shows the machine's own speed
 //
 // Sides alternate within each round, and the rounds begin with different sides, so that a slowdown of the machine
@@ -46,6 +48,11 @@ var sections = []section{
 	{"api", "The API", api},
 	{"deployment", "A Deployment on simulated nodes", deployment},
 	{"scheduler", "The scheduler", scheduler},
+	{"scale", "Many replicas on many simulated nodes", manyReplicas},
+	{"rolling", "Deployments that roll at once", rolling},
+	{"jobs", "Jobs", jobs},
+	{"endpoints", "A Service with many endpoints", endpoints},
+	{"idle", "An idle cluster with objects and nodes", idleLoad},
 }
 
 // section is a table of the report. Its measure function adds the figures of one round on one side to the table.
@@ -60,12 +67,20 @@ type sizes struct {
 	list           int           // pods that are listed
 	nodes          int           // simulated nodes
 	replicas, pods int           // of the Deployment; for the scheduler
+
+	manyReplicas, manyNodes int           // of scale
+	deployments             int           // that roll
+	jobs, endpoints         int           // Jobs; endpoints of one Service
+	objects                 int           // ConfigMaps and pods of an idle cluster
+	idle                    time.Duration // over which its CPU time is measured
 }
 
 func sizesOf(scale float64) sizes {
 	n := func(full int) int { return max(1, int(float64(full)*scale)) }
 	return sizes{
 		span: time.Duration(float64(3*time.Second) * scale), list: n(5000), nodes: n(100), replicas: n(1000), pods: n(2000),
+		manyReplicas: n(5000), manyNodes: n(1000), deployments: n(200), jobs: n(1000), endpoints: n(5000),
+		objects: n(1000), idle: time.Duration(float64(time.Minute) * scale),
 	}
 }
 
@@ -73,6 +88,7 @@ func run(ctx context.Context, out, progress io.Writer) error {
 	rounds := flag.Int("rounds", 5, "rounds of every measurement; the tables hold the median")
 	only := flag.String("only", "", "sections to measure, separated by commas (default: all)")
 	scale := flag.Float64("scale", 1, "size of the measurements; below 1 for a trial")
+	profiles := flag.String("profiles", "", "an existing folder for profiles of the loads (CPU, heap, allocations)")
 	flag.Parse()
 	for _, name := range strings.Split(*only, ",") {
 		if name != "" && !slices.ContainsFunc(sections, func(s section) bool { return s.name == name }) {
@@ -97,7 +113,7 @@ func run(ctx context.Context, out, progress io.Writer) error {
 		if *only != "" && !slices.Contains(strings.Split(*only, ","), sec.name) {
 			continue
 		}
-		t := &table{}
+		t := &table{profiles: *profiles}
 		able := slices.DeleteFunc(slices.Clone(sides), func(s side) bool { return !s.can(sec.name) })
 		for round := range *rounds {
 			for i := range able {
@@ -116,15 +132,16 @@ func run(ctx context.Context, out, progress io.Writer) error {
 
 // allSides returns the side of this tree, and those with programs in environment variables.
 func allSides(ctx context.Context, dir string) ([]side, error) {
-	program := filepath.Join(dir, "minikctl")
-	build := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", program, "github.com/minikctl/minikctl/cmd/minikctl")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build minikctl: %w\n%s", err, out)
+	program := os.Getenv("MINIKCTL")
+	if program == "" {
+		program = filepath.Join(dir, "minikctl")
+		if err := build(ctx, program); err != nil {
+			return nil, err
+		}
 	}
-	sides := []side{&ours{"minikctl", program, dir}}
+	sides := []side{&ours{"minikctl", program, dir, nil}}
 	if base := os.Getenv("BASE"); base != "" {
-		sides = append(sides, &ours{"base", base, dir})
+		sides = append(sides, &ours{"base", base, dir, strings.Split(os.Getenv("BASE_WITHOUT"), ",")})
 	}
 	up := upstream{
 		dir: dir, etcd: os.Getenv("ETCD"), apiserver: os.Getenv("KUBE_APISERVER"),
@@ -137,6 +154,15 @@ func allSides(ctx context.Context, dir string) ([]side, error) {
 		return nil, errors.New("ETCD and KUBE_APISERVER go together")
 	}
 	return sides, nil
+}
+
+func build(ctx context.Context, program string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", program, "github.com/minikctl/minikctl/cmd/minikctl")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build minikctl: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // machine prints the properties of this machine: its cores, and the start time of kubectl, a program with the same

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,12 +59,10 @@ func start(ctx context.Context, s side, _ sizes, t *table) error {
 			return err
 		}
 		t.add(s, "CPU of the start", cpu, before)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(idle):
+		if err := sleep(ctx, idle); err != nil {
+			return err
 		}
-		rss, err := c.rss()
+		rss, err := c.memory("VmRSS")
 		t.add(s, "idle memory", bytes, rss)
 		return err
 	})
@@ -221,38 +218,6 @@ func arrives(w watch.Interface, name string) error {
 		}
 	}
 	return errors.New("a watch ends early")
-}
-
-func deployment(ctx context.Context, s side, size sizes, t *table) error {
-	return with(ctx, s, want{control: true, nodes: size.nodes}, func(c *cluster, client kubernetes.Interface) error {
-		before, err := c.cpu()
-		if err != nil {
-			return err
-		}
-		labels, replicas := map[string]string{"app": "web"}, int32(size.replicas)
-		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod("", "").Spec},
-		}}
-		bound, ready, err := podsCome(ctx, client, size.replicas, func() error {
-			_, err := client.AppsV1().Deployments("default").Create(ctx, d, metav1.CreateOptions{})
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		what := fmt.Sprintf("%d replicas on %d nodes", size.replicas, size.nodes)
-		t.add(s, what+": all bound", seconds, bound.Seconds())
-		t.add(s, what+": all Ready", seconds, ready.Seconds())
-		after, err := c.cpu()
-		if err != nil {
-			return err
-		}
-		t.add(s, what+": CPU", cpu, after-before)
-		rss, err := c.rss()
-		t.add(s, what+": memory after it", bytes, rss)
-		return err
-	})
 }
 
 func scheduler(ctx context.Context, s side, size sizes, t *table) error {

@@ -8,16 +8,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
 // ours is a minikctl.
 type ours struct {
 	label, program, dir string
+	without             []string // the sections that it can't do
 }
 
-func (o *ours) name() string    { return o.label }
-func (o *ours) can(string) bool { return true }
+func (o *ours) name() string { return o.label }
+
+func (o *ours) can(section string) bool { return !slices.Contains(o.without, section) }
 
 // start runs "minikctl up -d" with an empty home folder, as a new user does.
 func (o *ours) start(ctx context.Context, w want) (*cluster, error) {

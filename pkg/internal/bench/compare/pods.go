@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +36,7 @@ func simulate(ctx context.Context, c *cluster, nodes int) (end func() error, err
 	queue := workqueue.NewTyped[*corev1.Pod]()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	bound := func(obj any) {
-		if pod, ok := obj.(*corev1.Pod); ok && pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodPending {
+		if pod, ok := obj.(*corev1.Pod); ok && pod.Spec.NodeName != "" && (pod.Status.Phase == corev1.PodPending || pod.DeletionTimestamp != nil) {
 			queue.Add(pod)
 		}
 	}
@@ -55,7 +56,7 @@ func simulate(ctx context.Context, c *cluster, nodes int) (end func() error, err
 				if over {
 					return
 				}
-				if err := reportRunning(ctx, client, pod); err != nil && ctx.Err() == nil {
+				if err := report(ctx, client, pod); err != nil && ctx.Err() == nil {
 					queue.Add(pod) // most likely a conflict: the informer will deliver the newer one
 				}
 				queue.Done(pod)
@@ -87,10 +88,48 @@ func simulatedNode(i int) *corev1.Node {
 	}
 }
 
-func reportRunning(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
+// exitAfter is the annotation of minikctl's simulated pods whose containers end by themselves. This program ends them at once.
+const exitAfter = "minikctl.dev/sim-exit-after"
+
+// report does what the kubelet of a bound pod does: the pod is Running and Ready, or has Succeeded, or is gone after its deletion.
+func report(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) error {
+	var err error
+	switch _, exits := pod.Annotations[exitAfter]; {
+	case pod.DeletionTimestamp != nil:
+		err = client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *metav1.NewDeleteOptions(0))
+	case exits:
+		_, err = client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, succeeded(pod), metav1.UpdateOptions{})
+	default:
+		_, err = client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, running(pod), metav1.UpdateOptions{})
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // deleted, or a newer one is about to be delivered
+	}
+	return err
+}
+
+func succeeded(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	now := metav1.Now()
-	pod.Status.Phase, pod.Status.StartTime, pod.Status.PodIP = corev1.PodRunning, &now, "127.0.0.2"
+	pod.Status.Phase, pod.Status.StartTime = corev1.PodSucceeded, &now
+	for _, container := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: container.Name, Image: container.Image,
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}},
+		})
+	}
+	return pod
+}
+
+// addresses counts the addresses of pods, which no process listens on.
+var addresses atomic.Uint32
+
+func running(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	now := metav1.Now()
+	n := addresses.Add(1)
+	pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &now
+	pod.Status.PodIP = fmt.Sprintf("10.%d.%d.%d", 128+n>>16, n>>8&255, n&255)
 	pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}}
 	for _, kind := range []corev1.PodConditionType{corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
@@ -100,11 +139,7 @@ func reportRunning(ctx context.Context, client kubernetes.Interface, pod *corev1
 			Name: container.Name, Image: container.Image, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
 		})
 	}
-	_, err := client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // deleted, or a newer one is about to be delivered
-	}
-	return err
+	return pod
 }
 
 // nodesReady waits until the cluster has that many nodes and all of them are schedulable.

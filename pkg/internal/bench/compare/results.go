@@ -21,12 +21,14 @@ var (
 	rate    = unit{format: func(v float64) string { return fmt.Sprintf("%.0f/s", v) }, more: true}
 	bytes   = unit{format: func(v float64) string { return fmt.Sprintf("%.1f MiB", v/(1<<20)) }}
 	cpu     = unit{format: func(v float64) string { return fmt.Sprintf("%.2f CPU-s", v) }}
+	share   = unit{format: func(v float64) string { return fmt.Sprintf("%.2f %% of a core", v*100) }}
 	request = unit{format: func(v float64) string { return fmt.Sprintf("%.0f µs", v*1e6) }}
 )
 
 // table collects figures by measurement and side. The zero table is empty.
 type table struct {
-	rows []*row
+	rows     []*row
+	profiles string // the folder of profiles; "": none are made
 }
 
 type row struct {

@@ -50,16 +50,17 @@ func (c *cluster) client() (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(rest.AddUserAgent(cfg, "compare"))
 }
 
-// rss returns the resident memory of the cluster's processes in bytes.
-func (c *cluster) rss() (float64, error) {
+// memory returns the sum of a field of /proc/PID/status of the cluster's processes in bytes: VmRSS, their resident memory, or
+// VmHWM, the peak of it.
+func (c *cluster) memory(field string) (float64, error) {
 	kib, err := c.sum(func(pid int) (float64, error) {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err != nil {
 			return 0, err
 		}
-		_, rest, ok := strings.Cut(string(data), "VmRSS:")
+		_, rest, ok := strings.Cut(string(data), field+":")
 		if !ok {
-			return 0, errors.New("no VmRSS")
+			return 0, errors.New("no " + field)
 		}
 		return strconv.ParseFloat(strings.Fields(rest)[0], 64)
 	})
@@ -123,6 +124,11 @@ func serve(dir string, env []string, program string, args ...string) (pid int, e
 
 // poll calls ready every few milliseconds until it returns nil, or ctx ends.
 func poll(ctx context.Context, ready func(context.Context) error) error {
+	return pollEvery(ctx, 5*time.Millisecond, ready)
+}
+
+// pollEvery is poll with another pause: long lists must not be a load of their own.
+func pollEvery(ctx context.Context, pause time.Duration, ready func(context.Context) error) error {
 	for {
 		err := ready(ctx)
 		if err == nil {
@@ -131,7 +137,7 @@ func poll(ctx context.Context, ready func(context.Context) error) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", ctx.Err(), err)
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }

@@ -28,12 +28,10 @@ func (u *upstream) name() string { return "Kubernetes" }
 
 func (u *upstream) can(section string) bool {
 	switch section {
-	case "deployment":
-		return u.controllers != "" && u.scheduler != ""
-	case "scheduler":
-		return u.controllers != "" && u.scheduler != ""
+	case "start", "api":
+		return true
 	}
-	return true
+	return u.controllers != "" && u.scheduler != ""
 }
 
 // start runs etcd and kube-apiserver, and where controllers are wanted and named, kube-controller-manager and
