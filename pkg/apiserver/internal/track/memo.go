@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/minikctl/minikctl/pkg/objects"
 )
@@ -35,10 +37,10 @@ type memoKey struct {
 type memoResult []entry
 
 type entry struct {
-	metav1.ManagedFieldsEntry      // Time is nil
-	from                      int  // the old entry whose time it keeps; -1: the time of the write
-	hasPlaceholders           bool // its fields contain placeholders
-	timeless                  bool // it has no time
+	metav1.ManagedFieldsEntry                                  // Time is nil
+	from                      int                              // the old entry whose time it keeps; -1: the time of the write
+	filled                    *atomic.Pointer[metav1.FieldsV1] // the last fields with values for placeholders; nil: they have none
+	timeless                  bool                             // it has no time
 }
 
 func (m *memo) get(q memoKey) (memoResult, bool) {
@@ -82,7 +84,11 @@ func (m *manager) keyOfWrite(manager string, old, obj objects.Object) (q memoKey
 	if old.GetUID() != "" {
 		exists = 1
 	}
-	shape := w.visit(m.plan, side{reflect.ValueOf(old), present}, side{reflect.ValueOf(obj), present})
+	before, after, ok := m.versioned(old, obj)
+	if !ok {
+		return q, nil, false
+	}
+	shape := w.visit(m.plan, side{reflect.ValueOf(before), present}, side{reflect.ValueOf(after), present})
 	managed := uint64(len(was))
 	for i := range was {
 		e := &was[i]
@@ -96,6 +102,23 @@ func (m *manager) keyOfWrite(manager string, old, obj objects.Object) (q memoKey
 		managed = mix(managed, maphash.Bytes(seed, blank(e.FieldsV1.Raw, w.placeholders)))
 	}
 	return memoKey{manager, mix(shape, exists), managed}, w.placeholders, !w.lost
+}
+
+// versioned returns the objects of a write in the manager's version. ok is false if the result also depends on other versions
+// than that: the old managedFields of an object may be of several ones.
+func (m *manager) versioned(old, obj objects.Object) (before, after runtime.Object, ok bool) {
+	if m.requested == nil {
+		return old, obj, true
+	}
+	if len(old.GetManagedFields()) > 0 {
+		return nil, nil, false
+	}
+	before, err := m.requested(old)
+	if err != nil {
+		return nil, nil, false
+	}
+	after, err = m.requested(obj)
+	return before, after, err == nil
 }
 
 // blank replaces the addresses in FieldsV1 by placeholders, and fill reverts that. Neither changes raw.
@@ -145,13 +168,15 @@ func newMemoResult(entries, was []metav1.ManagedFieldsEntry, placeholders []plac
 		}
 		timeless := e.Time == nil
 		e.Time = nil
-		hasPlaceholders := false
+		var filled *atomic.Pointer[metav1.FieldsV1]
 		if e.FieldsV1 != nil && len(placeholders) > 0 {
 			raw := blank(e.FieldsV1.Raw, placeholders)
-			hasPlaceholders = !bytes.Equal(raw, e.FieldsV1.Raw)
+			if !bytes.Equal(raw, e.FieldsV1.Raw) {
+				filled = new(atomic.Pointer[metav1.FieldsV1])
+			}
 			e.FieldsV1 = &metav1.FieldsV1{Raw: raw}
 		}
-		out = append(out, entry{e, from, hasPlaceholders, timeless})
+		out = append(out, entry{e, from, filled, timeless})
 	}
 	return out
 }
@@ -164,8 +189,8 @@ func (a memoResult) entries(was []metav1.ManagedFieldsEntry, now *metav1.Time, p
 	out := make([]metav1.ManagedFieldsEntry, len(a))
 	for i, e := range a {
 		out[i] = e.ManagedFieldsEntry
-		if e.hasPlaceholders {
-			out[i].FieldsV1 = &metav1.FieldsV1{Raw: fill(e.FieldsV1.Raw, placeholders)}
+		if e.filled != nil {
+			out[i].FieldsV1 = e.fill(placeholders)
 		}
 		switch {
 		case e.from >= 0:
@@ -176,4 +201,16 @@ func (a memoResult) entries(was []metav1.ManagedFieldsEntry, now *metav1.Time, p
 	}
 	sortEntries(out)
 	return out
+}
+
+// fill returns the fields with the values of the placeholders. Consecutive writes with the same values share them, e.g. those of
+// the pods of one owner.
+func (e *entry) fill(placeholders []placeholder) *metav1.FieldsV1 {
+	raw := fill(e.FieldsV1.Raw, placeholders)
+	if last := e.filled.Load(); last != nil && bytes.Equal(last.Raw, raw) {
+		return last
+	}
+	fields := &metav1.FieldsV1{Raw: raw}
+	e.filled.Store(fields)
+	return fields
 }

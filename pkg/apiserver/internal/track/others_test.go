@@ -2,6 +2,8 @@ package track
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -106,5 +109,59 @@ func TestSubresourceWriteOwnsAllFields(t *testing.T) {
 				t.Errorf("got\n%v\nwant\n%s", got, want)
 			}
 		})
+	}
+}
+
+// Events of events.k8s.io, which are stored in another version, have fields of the version of the request. A second Event of the
+// same shape is known.
+func TestEventsOfAnotherVersionAreKnown(t *testing.T) {
+	row := objects.Row(core.Events)
+	w := Write{Resource: &row, Manager: "scheduler", Version: &row.Versions[1]}
+	b := newBoth()
+	event := func(i int) *corev1.Event {
+		return &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprint("e", i), Namespace: "default"},
+			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint(i))},
+			Reason:         "Scheduled", Action: "Binding", Message: fmt.Sprint("to node ", i), Type: corev1.EventTypeNormal,
+			EventTime: metav1.NowMicro(), ReportingController: "scheduler", ReportingInstance: "a",
+		}
+	}
+	for i := range 3 {
+		ev := event(i)
+		b.update(t, w, nil, ev)
+		if entry := ev.ManagedFields[0]; entry.APIVersion != "events.k8s.io/v1" || !strings.Contains(string(entry.FieldsV1.Raw), `"f:note"`) {
+			t.Fatalf("managed fields %s %s", entry.APIVersion, entry.FieldsV1.Raw)
+		}
+		next := ev.DeepCopy()
+		next.Series = &corev1.EventSeries{Count: 2}
+		b.update(t, w, ev, next) // the old managedFields may be of another version
+	}
+	if b.hits != 2 || b.lost != 3 {
+		t.Errorf("%d hits, %d lost, want 2 and 3", b.hits, b.lost)
+	}
+	with := event(4)
+	with.Series = &corev1.EventSeries{Count: 2}
+	b.update(t, w, nil, with)
+	if b.hits != 2 {
+		t.Error("an Event with a series is known")
+	}
+}
+
+// Pods of one owner share the memory of their managedFields.
+func TestManagedFieldsAreShared(t *testing.T) {
+	b := newBoth()
+	var first *metav1.FieldsV1
+	for i, uid := range []types.UID{"a", "a", "b", "b"} {
+		pod := basePod()
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: uid}}
+		b.update(t, Write{Resource: &podRow, Manager: "maker"}, nil, pod)
+		fields := pod.ManagedFields[0].FieldsV1
+		if !strings.Contains(string(fields.Raw), fmt.Sprintf(`\"uid\":\"%s\"`, uid)) {
+			t.Errorf("pod %d of owner %s: %s", i, uid, fields.Raw)
+		}
+		if i == 3 && fields != first {
+			t.Error("two pods of an owner have fields of their own")
+		}
+		first = fields
 	}
 }

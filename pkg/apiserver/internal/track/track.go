@@ -16,6 +16,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -48,8 +49,11 @@ type manager struct {
 	kind        schema.GroupVersionKind
 	subresource bool
 	none        objects.Object // the old object of a create
-	plan        *plan          // nil: results are not cached
+	plan        *plan          // of the objects in the manager's version; nil: results are not cached
 	memo        memo
+
+	// requested converts a stored object to the manager's version. It is nil if that is the stored one.
+	requested func(objects.Object) (runtime.Object, error)
 }
 
 // New returns a tracker that takes times from clk.
@@ -108,8 +112,14 @@ func newManager(r *objects.Resource, to target) (*manager, error) {
 		}
 	}
 	m.none.GetObjectKind().SetGroupVersionKind(r.Names.GVK())
-	if v := c.versions[to.version]; v.To == nil && !r.Custom() {
+	v := c.versions[to.version]
+	switch {
+	case r.Custom():
+	case v.To == nil:
 		m.plan = planOf(reflect.TypeOf(m.none), v.merge)
+	default:
+		m.requested = v.From
+		m.plan = planOf(reflect.TypeOf(v.New()), v.merge)
 	}
 	return m, nil
 }
