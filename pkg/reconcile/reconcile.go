@@ -31,9 +31,12 @@ type Loop struct {
 
 	Workers int // how many keys are reconciled at the same time; 0: 1
 
-	// MaxCooldown bounds the pause after a reconcile, which is as long as the reconcile took. A loop whose objects are enqueued
+	// MaxCooldown bounds the pause after a reconcile, which is as long as the reconcile took (but see CooldownFactor). A loop whose objects are enqueued
 	// by each of a thousand pods then handles many changes at once. 0: no pause.
 	MaxCooldown time.Duration
+
+	// CooldownFactor multiplies the pause, so that a loop with costly reconciles uses a smaller part of a core. 0: 1.
+	CooldownFactor int
 }
 
 // Enqueue adds a key to the loop's workqueue. revision is that of the change that caused it, 0 for none.
@@ -121,7 +124,7 @@ func (l Loop) work(ctx context.Context, q *queue) {
 		}
 		began := q.machine.Now()
 		l.reconcileKey(ctx, q, key)
-		q.done(key, min(q.machine.Since(began), l.MaxCooldown))
+		q.done(key, min(q.machine.Since(began)*time.Duration(max(l.CooldownFactor, 1)), l.MaxCooldown))
 	}
 }
 

@@ -229,6 +229,25 @@ func TestCooldown(t *testing.T) {
 	})
 }
 
+// TestCooldownFactor: with a factor of 4 a key that is always enqueued is reconciled a fifth of the time.
+func TestCooldownFactor(t *testing.T) {
+	var j journal
+	run(t, reconcile.Loop{Name: "test", MaxCooldown: time.Minute, CooldownFactor: 4, Reconcile: func(_ context.Context, k objects.Key) (time.Duration, error) {
+		j.note("%s", k.Name)
+		time.Sleep(10 * time.Millisecond)
+		return 0, nil
+	}}, func(enqueue reconcile.Enqueue) {
+		for range 1000 {
+			enqueue(key("a"), 0)
+			time.Sleep(time.Millisecond)
+		}
+		if n := len(j.take()); n < 19 || n > 21 {
+			t.Errorf("worked %d times in a second, of 10 ms each", n)
+		}
+		time.Sleep(time.Second)
+	})
+}
+
 // TestRunWaitsForReconciles: Run returns when the reconciles that had begun have ended.
 func TestRunWaitsForReconciles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -55,7 +55,7 @@ func Endpoints(env controller.Env) reconcile.Loop {
 		},
 		Reconcile:   e.reconcile,
 		Workers:     controller.Workers,
-		MaxCooldown: maxCooldown,
+		MaxCooldown: maxCooldown, CooldownFactor: cooldownFactor,
 	}
 }
 

@@ -30,8 +30,10 @@ const (
 	// maxPerSlice is the default of kube-controller-manager's --max-endpoints-per-slice.
 	maxPerSlice = 100
 
-	// maxCooldown bounds the pause between two syncs of a Service. It lets a sync handle the events of many pods.
-	maxCooldown = 20 * time.Millisecond
+	// A sync handles all pods of a Service. The pause between two syncs of a Service lets one handle the events of many pods, so
+	// that a rollout of thousands of pods costs a fifth of a core. Services with a few pods wait for milliseconds.
+	maxCooldown    = 500 * time.Millisecond
+	cooldownFactor = 4
 )
 
 type endpointSlice struct {
@@ -67,7 +69,7 @@ func EndpointSlice(env controller.Env) reconcile.Loop {
 		},
 		Reconcile:   e.reconcile,
 		Workers:     controller.Workers,
-		MaxCooldown: maxCooldown,
+		MaxCooldown: maxCooldown, CooldownFactor: cooldownFactor,
 	}
 }
 
