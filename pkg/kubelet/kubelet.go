@@ -213,14 +213,16 @@ func (k *Kubelet) list(ctx context.Context) ([]objects.Key, error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	next := make(map[types.UID]Pod, len(pods))
+	if k.seen == nil {
+		k.seen = make(map[types.UID]Pod, len(pods))
+	}
 	var changed []objects.Key
 	for _, pod := range pods {
 		old, ok := k.seen[pod.UID]
 		if !k.Tier.Simulated {
 			k.useClusterTime(pod, old)
 		}
-		next[pod.UID] = pod
+		k.seen[pod.UID] = pod
 		if !ok {
 			k.host.addRuntimePod(pod.key(), runtimePod{pod.UID, k})
 		}
@@ -228,14 +230,27 @@ func (k *Kubelet) list(ctx context.Context) ([]objects.Key, error) {
 			changed = append(changed, pod.key())
 		}
 	}
+	if len(k.seen) > len(pods) {
+		changed = append(changed, k.dropStopped(pods)...)
+	}
+	return changed, nil
+}
+
+// dropStopped drops the pods that a listing does not have, and returns their keys. The caller holds mu.
+func (k *Kubelet) dropStopped(listed []Pod) []objects.Key {
+	running := make(map[types.UID]bool, len(listed))
+	for _, pod := range listed {
+		running[pod.UID] = true
+	}
+	var keys []objects.Key
 	for uid, old := range k.seen {
-		if _, ok := next[uid]; !ok {
+		if !running[uid] {
 			k.host.dropRuntimePod(old.key(), uid)
-			changed = append(changed, old.key())
+			delete(k.seen, uid)
+			keys = append(keys, old.key())
 		}
 	}
-	k.seen = next
-	return changed, nil
+	return keys
 }
 
 // useClusterTime replaces the machine times of a pod's containers by the cluster's. Those that old has stay as they are.

@@ -65,8 +65,7 @@ func (c *Cluster) fire() {
 	for len(c.ends) > 0 && !c.ends[0].at.After(now) {
 		e := heap.Pop(&c.ends).(scheduledExit)
 		if x := e.node.find(e.id); x != nil && x.Running && !x.Started.After(e.at) {
-			e.node.end(x, e.code, 0)
-			x.Finished = e.at
+			e.node.end(e.id, e.at, e.code, 0)
 		}
 	}
 	c.arm()

@@ -78,6 +78,7 @@ type node struct {
 	pods    map[types.UID]*pod // guarded by cluster.mu
 }
 
+// pod is a started pod. Listings share its containers: a change replaces the slice.
 type pod struct {
 	kubelet.Pod
 	addr netip.Addr
@@ -110,16 +111,10 @@ func (n *node) Pods(context.Context) ([]kubelet.Pod, error) {
 	n.dirty.Store(false)
 	all := make([]kubelet.Pod, 0, len(n.pods))
 	for _, p := range n.pods {
-		all = append(all, p.copy())
+		all = append(all, p.Pod)
 	}
 	slices.SortFunc(all, func(a, b kubelet.Pod) int { return cmp.Compare(a.UID, b.UID) })
 	return all, nil
-}
-
-func (p *pod) copy() kubelet.Pod {
-	c := p.Pod
-	c.Containers = slices.Clone(p.Containers)
-	return c
 }
 
 // StartPod implements kubelet.Runtime.
@@ -128,7 +123,7 @@ func (n *node) StartPod(_ context.Context, spec kubelet.PodSpec) (kubelet.Pod, e
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := n.pods[spec.UID]; p != nil {
-		return p.copy(), nil
+		return p.Pod, nil
 	}
 	p := &pod{Pod: kubelet.Pod{PodSpec: spec, Started: c.clock.Now()}}
 	if !spec.HostNetwork {
@@ -146,7 +141,7 @@ func (n *node) StartPod(_ context.Context, spec kubelet.PodSpec) (kubelet.Pod, e
 	n.pods[spec.UID] = p
 	c.own(p)
 	n.hint()
-	return p.copy(), nil
+	return p.Pod, nil
 }
 
 // StopPod implements kubelet.Runtime.
@@ -177,7 +172,7 @@ func (n *node) Start(_ context.Context, uid types.UID, spec kubelet.ContainerSpe
 	}
 	now := c.clock.Now()
 	id := kubelet.ContainerID(string(uid) + "_" + spec.Name + "_" + strconv.Itoa(spec.Attempt))
-	p.Containers = append(p.Containers, kubelet.Container{
+	p.Containers = append(slices.Clip(p.Containers), kubelet.Container{
 		ID: id, Name: spec.Name, Attempt: spec.Attempt, Image: spec.Image, Started: now, Running: true,
 	})
 	if e := endOf(&p.PodSpec, spec.Name, c.history(p, spec, now)); e.ends {
@@ -197,14 +192,17 @@ func (n *node) Stop(_ context.Context, id kubelet.ContainerID, _ time.Duration) 
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
 	if c := n.find(id); c != nil && c.Running {
-		n.end(c, terminated, sigterm)
+		n.end(id, n.cluster.clock.Now(), terminated, sigterm)
 	}
 	return nil
 }
 
-// end stores the end of c. The caller holds the cluster's mu.
-func (n *node) end(c *kubelet.Container, code, signal int) {
-	c.Running, c.Finished, c.ExitCode, c.Signal = false, n.cluster.clock.Now(), code, signal
+// end stores the end of a container at a time. The caller holds the cluster's mu.
+func (n *node) end(id kubelet.ContainerID, at time.Time, code, signal int) {
+	p := n.pods[owner(id)]
+	p.Containers = slices.Clone(p.Containers)
+	c := n.find(id)
+	c.Running, c.Finished, c.ExitCode, c.Signal = false, at, code, signal
 	n.hint()
 }
 
@@ -239,7 +237,7 @@ func (n *node) Remove(_ context.Context, id kubelet.ContainerID) error {
 		return fmt.Errorf("%s: %w", id, ErrRunning)
 	}
 	p := n.pods[owner(id)]
-	p.Containers = slices.DeleteFunc(p.Containers, func(c kubelet.Container) bool { return c.ID == id })
+	p.Containers = slices.DeleteFunc(slices.Clone(p.Containers), func(c kubelet.Container) bool { return c.ID == id })
 	n.hint()
 	return nil
 }
