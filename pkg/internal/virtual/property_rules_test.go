@@ -51,7 +51,7 @@ func flight(owner objects.Object, p *corev1.Pod) string {
 	return p.Name
 }
 
-// ownership checks who controls a pod: an owner adopts only pods that it selects and that have no controller, and gives up only those that it
+// ownership checks the controller of each pod: an owner adopts only pods that it selects and that have no controller, and gives up only those that it
 // does not select.
 func (w *world) ownership(c change, old, pod *corev1.Pod) {
 	ref := metav1.GetControllerOfNoCopy(pod)

@@ -144,7 +144,7 @@ func (e *Engine) forget(kind string, key objects.Key) {
 }
 
 // draw draws the next Stage for an object whose state or Stages have changed. A Stage that is still among the same ones keeps its delay. It
-// returns false if no Stage is to be played.
+// returns false if no Stage is due.
 func (e *Engine) draw(ctx context.Context, p *play, stages *set, obj objects.Object) bool {
 	if p.set == stages && p.seen == revision(obj) && !p.resume {
 		return p.stage != nil
@@ -182,7 +182,7 @@ func (e *Engine) draw(ctx context.Context, p *play, stages *set, obj objects.Obj
 	return true
 }
 
-// act makes the steps of the Stage that is due. It returns true if the Stages are to be matched again at once. A step that fails for good is
+// act makes the steps of the Stage that is due. It returns true if the Stages must be matched again at once. A step that fails for good is
 // reported once, and the object rests until it changes.
 func (e *Engine) act(ctx context.Context, p *play, obj objects.Object) (again bool, err error) {
 	s, stage := subjectOf(obj, e.Clock.Now()), p.stage
