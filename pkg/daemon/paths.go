@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync"
 
 	"github.com/minikctl/minikctl/pkg/autostart"
 )
@@ -34,15 +35,15 @@ type Paths struct {
 // DefaultName returns the name of the daemon that commands use without --name.
 func DefaultName() string { return autostart.Name() }
 
-// validName keeps a daemon's data inside Home. maxName is checked separately: with a bound the expression would compile slowly,
-// at the start of every command.
-var validName = regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_.]*$`)
+// validName returns the expression of names, which keeps a daemon's data inside Home. It is compiled at the first use. maxName is
+// checked separately: with a bound the expression would compile slowly.
+var validName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][-A-Za-z0-9_.]*$`) })
 
 const maxName = 63
 
 // CheckName refuses a daemon's name that is not a valid name of a folder.
 func CheckName(name string) error {
-	if len(name) > maxName || !validName.MatchString(name) {
+	if len(name) > maxName || !validName().MatchString(name) {
 		return fmt.Errorf("--name: %q is not a name: letters, digits, -, _ and ., at most %d, a letter or digit first", name, maxName)
 	}
 	return nil

@@ -1,9 +1,9 @@
 package apps
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,21 +11,18 @@ import (
 	"github.com/minikctl/minikctl/pkg/controllers/controller"
 )
 
-// memberName splits a pod's name into the name of its set and its ordinal.
-var memberName = regexp.MustCompile(`^(.*)-([0-9]+)$`)
-
 // memberOf returns the set and the ordinal that a pod's name specifies: "" for a name without an ordinal, and -1 for an ordinal
 // that is out of range.
 func memberOf(pod string) (set string, ordinal int) {
-	m := memberName.FindStringSubmatch(pod)
-	if m == nil {
+	i := strings.LastIndexByte(pod, '-')
+	if i < 0 || i+1 == len(pod) || strings.Trim(pod[i+1:], "0123456789") != "" {
 		return "", -1
 	}
-	n, err := strconv.ParseInt(m[2], 10, 32)
+	n, err := strconv.ParseInt(pod[i+1:], 10, 32)
 	if err != nil {
-		return m[1], -1
+		return pod[:i], -1
 	}
-	return m[1], int(n)
+	return pod[:i], int(n)
 }
 
 func ordinalOf(p *corev1.Pod) int {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -149,15 +150,17 @@ func newRequirement(e *kwok.MatchExpression, path *field.Path) (requirement, fie
 	return requirement{query: q, op: jq.Operator, values: jq.Values, state: readsState(jq.Key)}, errs
 }
 
-// userPart matches the parts of an expression that read what users and controllers set when they make an object.
-var userPart = regexp.MustCompile(`\.(metadata\.(labels|annotations|name|namespace|ownerReferences)|spec)\b`)
-
-// statePart matches the parts of an expression that read the state of an object.
-var statePart = regexp.MustCompile(`\b(status|deletionTimestamp|finalizers|unschedulable|taints)\b`)
+// parts are the parts of expressions that readsState finds. They are compiled at the first use, so that a start takes no time for them.
+var parts = sync.OnceValue(func() (p struct{ user, state *regexp.Regexp }) {
+	// What users and controllers set when they make an object.
+	p.user = regexp.MustCompile(`\.(metadata\.(labels|annotations|name|namespace|ownerReferences)|spec)\b`)
+	p.state = regexp.MustCompile(`\b(status|deletionTimestamp|finalizers|unschedulable|taints)\b`)
+	return p
+})
 
 // readsState reports whether an expression reads the state that an object is in, and not only what kind of object it is.
 func readsState(expression string) bool {
-	return !userPart.MatchString(expression) || statePart.MatchString(expression)
+	return !parts().user.MatchString(expression) || parts().state.MatchString(expression)
 }
 
 // selects reports whether a Stage selects an object in some state: the object meets the requirements that do not depend on its state.

@@ -19,7 +19,7 @@ type Decoder struct {
 // NewDecoder returns a decoder for resources.
 func NewDecoder(resources []*objects.Resource) *Decoder {
 	d := &Decoder{names: map[schema.GroupVersionKind]string{}}
-	for _, s := range subresources {
+	for _, s := range subresources() {
 		if s.Kind != nil && s.Kind.New != nil {
 			d.names[s.Kind.Names.GVK()] = TypeName(s.Kind.New())
 		}

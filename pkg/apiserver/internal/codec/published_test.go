@@ -98,7 +98,7 @@ func makers(t *testing.T) func(schema.GroupVersionKind) runtime.Object {
 			rows[schema.GroupVersionKind{Group: v.Group, Version: v.Version, Kind: r.Names.Kind}] = v.New
 		}
 	}
-	for _, s := range subresources {
+	for _, s := range subresources() {
 		if s.Kind != nil && s.Kind.New != nil {
 			rows[s.Kind.Names.GVK()] = func() runtime.Object { return s.Kind.New() }
 		}

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"sync"
 	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -12,9 +13,13 @@ import (
 
 // scales is the kind of scale subresources. customScales is that of custom resources, whose columns have other descriptions.
 var (
-	scales = scaleRow("", "string", autoscalingv1.ScaleSpec{}.SwaggerDoc()["replicas"], autoscalingv1.ScaleStatus{}.SwaggerDoc()["replicas"])
+	scales = sync.OnceValue(func() *objects.Resource {
+		return scaleRow("", "string", autoscalingv1.ScaleSpec{}.SwaggerDoc()["replicas"], autoscalingv1.ScaleStatus{}.SwaggerDoc()["replicas"])
+	})
 
-	customScales = scaleRow("name", "date", "Number of desired replicas", "Number of actual replicas")
+	customScales = sync.OnceValue(func() *objects.Resource {
+		return scaleRow("name", "date", "Number of desired replicas", "Number of actual replicas")
+	})
 )
 
 func scaleRow(nameFormat, ageType, desired, available string) *objects.Resource {

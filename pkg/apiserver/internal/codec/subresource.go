@@ -2,6 +2,7 @@ package codec
 
 import (
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -19,22 +20,24 @@ type Subresource struct {
 }
 
 // subresources lists status, scale and the subresources that the Connects of rows name.
-var subresources = []Subresource{
-	{Name: "approval", Verbs: change},
-	{Name: "attach", Verbs: stream, Kind: options("PodAttachOptions")},
-	{Name: "binding", Verbs: []string{"create"}, Kind: row("", "v1", "Binding", "bindings", func() *corev1.Binding { return new(corev1.Binding) })},
-	{Name: "ephemeralcontainers", Verbs: change},
-	{Name: "eviction", Verbs: []string{"create"}, Kind: row("policy", "v1", "Eviction", "evictions", func() *policyv1.Eviction { return new(policyv1.Eviction) })},
-	{Name: "exec", Verbs: stream, Kind: options("PodExecOptions")},
-	{Name: "finalize", Verbs: []string{"update"}},
-	{Name: "log", Verbs: []string{"get"}},
-	{Name: "portforward", Verbs: stream, Kind: options("PodPortForwardOptions")},
-	{Name: "proxy", Verbs: []string{"create", "delete", "get", "patch", "update"}},
-	{Name: "resize", Verbs: change},
-	{Name: "scale", Verbs: change, Kind: scales},
-	{Name: "status", Verbs: change},
-	{Name: "token", Verbs: []string{"create"}, Kind: &verbs.TokenRequests},
-}
+var subresources = sync.OnceValue(func() []Subresource {
+	return []Subresource{
+		{Name: "approval", Verbs: change},
+		{Name: "attach", Verbs: stream, Kind: options("PodAttachOptions")},
+		{Name: "binding", Verbs: []string{"create"}, Kind: row("", "v1", "Binding", "bindings", func() *corev1.Binding { return new(corev1.Binding) })},
+		{Name: "ephemeralcontainers", Verbs: change},
+		{Name: "eviction", Verbs: []string{"create"}, Kind: row("policy", "v1", "Eviction", "evictions", func() *policyv1.Eviction { return new(policyv1.Eviction) })},
+		{Name: "exec", Verbs: stream, Kind: options("PodExecOptions")},
+		{Name: "finalize", Verbs: []string{"update"}},
+		{Name: "log", Verbs: []string{"get"}},
+		{Name: "portforward", Verbs: stream, Kind: options("PodPortForwardOptions")},
+		{Name: "proxy", Verbs: []string{"create", "delete", "get", "patch", "update"}},
+		{Name: "resize", Verbs: change},
+		{Name: "scale", Verbs: change, Kind: scales()},
+		{Name: "status", Verbs: change},
+		{Name: "token", Verbs: []string{"create"}, Kind: &verbs.TokenRequests},
+	}
+})
 
 var (
 	change = []string{"get", "patch", "update"}
@@ -58,13 +61,13 @@ func options(kind string) *objects.Resource {
 // SubresourcesOf returns the subresources of a row in discovery's order.
 func SubresourcesOf(r *objects.Resource) []Subresource {
 	var out []Subresource
-	for _, s := range subresources {
+	for _, s := range subresources() {
 		if s.Name == "status" && r.Status != nil || s.Name == "scale" && r.Scale != nil || slices.Contains(r.Connects, s.Name) {
 			switch {
 			case s.Name == "proxy":
 				s.Kind = options(r.Names.Kind + "ProxyOptions")
 			case s.Name == "scale" && r.Custom():
-				s.Kind = customScales
+				s.Kind = customScales()
 			}
 			out = append(out, s)
 		}

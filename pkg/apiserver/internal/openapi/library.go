@@ -36,7 +36,7 @@ var definitionsHash = sync.OnceValue(func() string {
 
 const refPrefix = "#/components/schemas/"
 
-var refs = regexp.MustCompile(`"\$ref":"#/components/schemas/([^"]+)"`)
+var refs = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"\$ref":"#/components/schemas/([^"]+)"`) })
 
 // library holds the embedded definitions, and collects those that a document uses, with their references.
 type library struct {
@@ -67,7 +67,7 @@ func (l *library) use(name string) (ok bool) {
 // put collects a definition that is not embedded, and its references.
 func (l *library) put(name string, raw json.RawMessage) {
 	l.found[name] = raw
-	for _, m := range refs.FindAllSubmatch(raw, -1) {
+	for _, m := range refs().FindAllSubmatch(raw, -1) {
 		l.use(string(m[1]))
 	}
 }

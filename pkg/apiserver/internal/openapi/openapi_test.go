@@ -58,7 +58,7 @@ func TestEveryReferenceIsDefined(t *testing.T) {
 	for _, gv := range s.order {
 		body, _, _ := s.Document(gv.Group, gv.Version)
 		doc := document3(t, s, gv)
-		for _, m := range refs.FindAllSubmatch(body, -1) {
+		for _, m := range refs().FindAllSubmatch(body, -1) {
 			if doc.Components.Schemas[string(m[1])] == nil {
 				t.Errorf("%s refers to %s, which is not defined", gv, m[1])
 			}
@@ -380,7 +380,7 @@ func TestEmbeddedDefinitionsDecompress(t *testing.T) {
 		t.Errorf("there are only %d definitions", len(all.found))
 	}
 	for name, raw := range all.found {
-		for _, m := range refs.FindAllSubmatch(raw, -1) {
+		for _, m := range refs().FindAllSubmatch(raw, -1) {
 			if all.found[string(m[1])] == nil {
 				t.Errorf("%s refers to %s", name, m[1])
 			}
