@@ -73,7 +73,7 @@ type Meter interface {
 	Usage(ctx context.Context, pods []Pod) (map[ContainerID]Usage, error)
 }
 
-// Simulator is implemented by runtimes of simulated containers. Rules of the pod stand for what images and probes do elsewhere. The rules
+// Simulator is implemented by runtimes of simulated containers. Rules of the pod replace what images and probes do elsewhere. The rules
 // are those of the pod as it is now.
 type Simulator interface {
 	// Pull returns nil if a container's image can be pulled now, and otherwise the error of the registry.

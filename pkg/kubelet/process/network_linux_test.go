@@ -79,7 +79,7 @@ func TestLowPort(t *testing.T) {
 	}
 }
 
-// TestLowPortAsAnotherUser runs TestLowPort as an ordinary user, who may not bind such a port on most machines.
+// TestLowPortAsAnotherUser runs TestLowPort as an ordinary user. On most machines such a user may not bind the port.
 func TestLowPortAsAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user")
