@@ -80,9 +80,8 @@ func (w *Waiter) ready(ctx context.Context, info *resource.Info, pods signals) e
 			}
 		}
 	}()
-	hold := w.Clock.NewTimer(holdTime)
-	defer hold.Stop()
-	hold.Stop()
+	hold := holdTimer{clock: w.Clock}
+	defer hold.stop()
 	var printed string
 	say := func(progress string) {
 		if progress != "" && progress != printed {
@@ -102,9 +101,9 @@ func (w *Waiter) ready(ctx context.Context, info *resource.Info, pods signals) e
 			return fmt.Errorf("%s: %w", name(info), err)
 		case <-pods.restarted:
 			if last.current {
-				hold.Reset(holdTime)
+				hold.restart()
 			}
-		case <-hold.C():
+		case <-hold.ended:
 			say(last.progress)
 			return nil
 		case c := <-changes:
@@ -120,14 +119,34 @@ func (w *Waiter) ready(ctx context.Context, info *resource.Info, pods signals) e
 				say(now.progress)
 				return nil
 			case !now.current:
-				hold.Stop()
+				hold.stop()
 				say(now.progress)
 			case !last.current:
-				hold.Reset(holdTime)
+				hold.restart()
 			}
 			last = now
 		}
 	}
+}
+
+// holdTimer measures the hold time. A timer of its own for each start keeps the end of one hold time out of the next.
+type holdTimer struct {
+	clock clock.Clock
+	timer clock.Timer
+	ended <-chan time.Time // nil while the timer is stopped
+}
+
+func (h *holdTimer) restart() {
+	h.stop()
+	h.timer = h.clock.NewTimer(holdTime)
+	h.ended = h.timer.C()
+}
+
+func (h *holdTimer) stop() {
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+	h.ended = nil
 }
 
 // name returns kubectl's name of an object: deployment.apps/web.

@@ -335,9 +335,19 @@ func TestRestartBeginsHoldTimeAgain(t *testing.T) {
 	if clk.Step(holdTime / 2); !clk.HasWaiters() {
 		t.Error("the restart did not restart the hold time")
 	}
-	clk.Step(holdTime)
-	if err := <-done; err != nil {
-		t.Error(err)
+	for { // the second restart may be handled only now, and begins the hold time once more
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+		}
+		if clk.HasWaiters() {
+			clk.Step(holdTime)
+		}
+		runtime.Gosched()
 	}
 }
 
