@@ -91,7 +91,7 @@ var ownFields = Fields{
 		"os":                            {},
 		"schedulingGates":               {},
 		"resourceClaims":                {Support: Ignored, Note: "pods with claims are not scheduled"},
-		"resources":                     {Support: Partly, Note: "the requests of the pod as a whole are accounted; its limits are not enforced"},
+		"resources":                     {Support: Partly, Note: "the requests of the pod as a whole are accounted, and on process nodes its memory limit is watched; other limits of it have no effect"},
 		"schedulingGroup":               {Support: Ignored, Note: "pods are scheduled one by one"},
 	},
 	"PodSecurityContext": {

@@ -170,6 +170,8 @@ type Mount struct {
 type Limits struct {
 	MilliCPU int64
 	Memory   int64 // bytes
+
+	PodMemory int64 // of all containers of the pod together, in bytes
 }
 
 // Container is a runtime's view of one start of a container.

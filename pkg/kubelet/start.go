@@ -139,7 +139,7 @@ func (l *podLifecycle) containerSpec(ctx context.Context, pod *corev1.Pod, seen 
 	spec := ContainerSpec{
 		Name: c.Name, Attempt: attempt, Image: Image{Name: c.Image, ID: img.ID, Root: img.Root},
 		Dir: c.WorkingDir, LogPath: l.logPath(pod, c.Name, attempt), Stdin: c.Stdin, StdinOnce: c.StdinOnce, TTY: c.TTY,
-		Limits: Limits{MilliCPU: c.Resources.Limits.Cpu().MilliValue(), Memory: c.Resources.Limits.Memory().Value()},
+		Limits: limits(pod, c),
 	}
 	if l.simulated() {
 		return spec, nil
@@ -177,6 +177,15 @@ func (l *podLifecycle) containerSpec(ctx context.Context, pod *corev1.Pod, seen 
 	spec.Env = append(spec.Env, vars.list()...)
 	spec.Env = append(spec.Env, l.identity(pod, seen, c, img, vars)...)
 	return spec, os.MkdirAll(filepath.Dir(spec.LogPath), 0o755)
+}
+
+// limits returns the limits of a container, and the memory limit of a pod that has one of its own.
+func limits(pod *corev1.Pod, c *corev1.Container) Limits {
+	l := Limits{MilliCPU: c.Resources.Limits.Cpu().MilliValue(), Memory: c.Resources.Limits.Memory().Value()}
+	if r := pod.Spec.Resources; r != nil {
+		l.PodMemory = r.Limits.Memory().Value()
+	}
+	return l
 }
 
 // command returns the container's program and arguments: the image's, unless the pod replaces them.

@@ -40,6 +40,56 @@ func makeCgroup(folder string) cgroup {
 	return g
 }
 
+// memoryFile is the file of a cgroup's memory limit.
+const memoryFile = "memory.max"
+
+// enableMemory makes the kernel limit the memory of the cgroups below that of this process. It reports whether it does: the memory
+// controller may belong to cgroups of version 1, and a cgroup with processes can pass it on only if it is the root or has done so before.
+func enableMemory() bool {
+	parent := ownCgroup()
+	if parent == "" {
+		return false
+	}
+	_ = os.WriteFile(parent+"/cgroup.subtree_control", []byte("+memory"), 0) // refused, if it is not possible
+	g := makeCgroup(parent + "/" + strconv.Itoa(os.Getpid()))
+	if g == noCgroup {
+		return false
+	}
+	defer func() { _ = g.remove() }() // an empty one does no harm
+	return g.limitMemory(1 << 30)
+}
+
+// limitMemory makes the kernel kill all processes of the cgroup at once when they use more than limit bytes. It reports whether the
+// kernel does. As in Kubernetes, they may not use swap instead.
+func (g cgroup) limitMemory(limit int64) bool {
+	if g == noCgroup {
+		return false
+	}
+	for file, value := range map[string]int64{"memory.oom.group": 1, "memory.swap.max": 0} {
+		_ = g.set(file, value) // older kernels and those without swap lack them
+	}
+	return g.set(memoryFile, limit) == nil
+}
+
+// set writes a number to a file that the kernel has made.
+func (g cgroup) set(file string, value int64) error {
+	f, err := os.OpenFile(g.file(file), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(strconv.FormatInt(value, 10))
+	return errors.Join(err, f.Close())
+}
+
+// outOfMemory reports whether the kernel has killed a process of the cgroup at its memory limit.
+func (g cgroup) outOfMemory() bool {
+	if g == noCgroup {
+		return false
+	}
+	kills, _ := number(g.file("memory.events"), "oom_kill ")
+	return kills > 0
+}
+
 // ownCgroup returns the folder of the cgroup that this process is in, or "" if it can't be found.
 func ownCgroup() string {
 	cgroups, err := os.ReadFile("/proc/self/cgroup")

@@ -67,3 +67,73 @@ func TestCgroupHoldsEverySession(t *testing.T) {
 		t.Errorf("the cgroup is left: %v", err)
 	}
 }
+
+// TestMemoryOfCgroup limits the memory of a folder with the files of a cgroup.
+func TestMemoryOfCgroup(t *testing.T) {
+	g := cgroup(t.TempDir())
+	if g.limitMemory(1 << 20) {
+		t.Error("a cgroup without a memory controller is limited")
+	}
+	if entries, err := os.ReadDir(string(g)); err != nil || len(entries) > 0 {
+		t.Errorf("files are created in the cgroup: %v, %v", entries, err)
+	}
+	put := func(name, content string) {
+		if err := os.WriteFile(g.file(name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(memoryFile, "")
+	put("memory.oom.group", "")
+	if !g.limitMemory(1 << 20) {
+		t.Error("a cgroup with a memory controller is not limited")
+	}
+	for name, want := range map[string]string{memoryFile: "1048576", "memory.oom.group": "1"} {
+		if got, err := os.ReadFile(g.file(name)); err != nil || string(got) != want {
+			t.Errorf("%s: got %q, %v, want %s", name, got, err, want)
+		}
+	}
+	for content, want := range map[string]bool{"": false, "low 0\nmax 12\noom 0\noom_kill 0\n": false, "max 12\noom 1\noom_kill 3\noom_group_kill 1\n": true} {
+		put("memory.events", content)
+		if got := g.outOfMemory(); got != want {
+			t.Errorf("%q: got %t", content, got)
+		}
+	}
+	if noCgroup.limitMemory(1) || noCgroup.outOfMemory() {
+		t.Error("no cgroup is limited")
+	}
+}
+
+// TestEnforcedMemory lets the kernel enforce a limit, where it does.
+func TestEnforcedMemory(t *testing.T) {
+	if !enableMemory() {
+		t.Skip("the kernel does not limit the memory of this user's cgroups here")
+	}
+	s, c := containerOf()
+	c.cgroup = makeCgroup(t.TempDir())
+	if !c.cgroup.limitMemory(50 << 20) {
+		t.Fatal("the cgroup is not limited")
+	}
+	defer func() {
+		s.killAll(c)
+		if err := c.cgroup.remove(); err != nil {
+			t.Error(err)
+		}
+	}()
+	cmd := exec.Command("/bin/sh", "-c", "(head -c 200000000 /dev/zero; sleep 300) | tail -n 1 >/dev/null; sleep 300")
+	cmd.SysProcAttr = role.OwnSession()
+	folder, err := c.cgroup.start(cmd.SysProcAttr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = cmd.Start()
+	folder.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("the first process ended with %v", err)
+	}
+	if !c.cgroup.outOfMemory() {
+		t.Error("the kernel has killed nothing")
+	}
+}

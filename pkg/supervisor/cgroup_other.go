@@ -22,4 +22,10 @@ func (cgroup) populated() bool { return false }
 
 func (cgroup) pids() []int { return nil }
 
+func enableMemory() bool { return false }
+
+func (cgroup) limitMemory(int64) bool { return false }
+
+func (cgroup) outOfMemory() bool { return false }
+
 func (cgroup) remove() error { return nil }

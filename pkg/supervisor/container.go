@@ -71,6 +71,7 @@ func (s *supervisor) launch(c *container) error {
 		_ = c.cgroup.remove() // an empty one does no harm
 		c.cgroup = noCgroup
 	}
+	enforced := c.spec.Memory > 0 && c.cgroup.limitMemory(c.spec.Memory)
 	child.kept = out.kept
 	child.filtered = func(notify *os.File) error { return s.listenFirst(c, notify) }
 	s.mu.Lock()
@@ -78,7 +79,7 @@ func (s *supervisor) launch(c *container) error {
 	s.dropReused(child.Process)
 	c.status.PID, c.status.Born, c.status.Cgroup = child.PID, child.Born, string(c.cgroup)
 	c.status.Tag = tag(child.Process, c.spec.Folder)
-	c.status.Running = true
+	c.status.Running, c.status.MemoryEnforced = true, enforced
 	// Saved before the program may run: if the supervisor dies now, the next one finds the process.
 	err = c.save()
 	s.mu.Unlock()

@@ -34,6 +34,7 @@ func (s *supervisor) exited(c *container, status syscall.WaitStatus) {
 func (s *supervisor) finish(c *container, result func(*wire.Status)) {
 	at := time.Now()
 	s.killAll(c)
+	outOfMemory := c.status.MemoryEnforced && c.cgroup.outOfMemory()
 	if err := c.cgroup.remove(); err != nil {
 		logf("%s: %v", c.spec.ID, err)
 	}
@@ -49,6 +50,9 @@ func (s *supervisor) finish(c *container, result func(*wire.Status)) {
 	c.status.Running = false
 	c.status.Finished = at
 	result(&c.status)
+	if outOfMemory {
+		c.reason = oomKilled
+	}
 	if c.reason != "" {
 		c.status.Reason = c.reason
 	}

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// memoryInterval is how often the supervisor sums the memory of containers with a limit. It detects growth within an
+// memoryInterval is how often the supervisor sums the memory of containers whose limit no cgroup enforces. It detects growth within an
 // interval late.
 const memoryInterval = 500 * time.Millisecond
 
 const oomKilled = "OOMKilled"
 
-// limit starts the watcher of memory if c has a memory limit.
+// limit starts the watcher of memory if c or its pod has a memory limit.
 func (s *supervisor) limit(c *container) {
-	if c.spec.Memory > 0 {
+	if c.spec.Memory > 0 || c.spec.PodMemory > 0 {
 		s.limits.Do(func() { go s.watchMemory() })
 	}
 }
@@ -27,12 +27,14 @@ func (s *supervisor) watchMemory() {
 	}
 }
 
+// limited returns the running containers with a limit that no cgroup enforces. Commands may run outside a container's cgroup.
 func (s *supervisor) limited() []*container {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []*container
 	for _, c := range s.containers {
-		if c.status.Running && c.spec.Memory > 0 && c.reason == "" {
+		watched := c.spec.Memory > 0 && !(c.status.MemoryEnforced && s.grouped(c)) || c.spec.PodMemory > 0
+		if c.status.Running && watched && c.reason == "" {
 			all = append(all, c)
 		}
 	}
@@ -40,17 +42,54 @@ func (s *supervisor) limited() []*container {
 }
 
 func (s *supervisor) checkMemory(limited []*container, all map[int]*process) {
+	used := make([]memoryUse, 0, len(limited))
 	for _, c := range limited {
-		var sum int64
+		u := memoryUse{id: c.spec.ID, pod: c.spec.Pod, limit: c.spec.Memory, podLimit: c.spec.PodMemory}
 		for _, pid := range s.members(c, all) {
-			sum += anonymousMemory(pid)
+			u.used += anonymousMemory(pid)
 		}
-		if sum <= c.spec.Memory {
+		used = append(used, u)
+	}
+	for i, kill := range overMemory(used) {
+		if !kill {
 			continue
 		}
+		c := limited[i]
 		s.mu.Lock()
 		c.reason = oomKilled
 		s.mu.Unlock()
 		s.signal(c, syscall.SIGKILL)
 	}
+}
+
+// memoryUse is what a container uses, with its limit and that of its pod in bytes; 0: none.
+type memoryUse struct {
+	id, pod               string
+	limit, podLimit, used int64
+}
+
+// overMemory reports which of the containers to kill: those above their limits, and of each pod above its own limit the container that
+// uses the most, as the kernel chooses in the cgroup of a pod. The limit of a pod counts what the killed containers leave.
+func overMemory(all []memoryUse) []bool {
+	kill := make([]bool, len(all))
+	sums, largest := map[string]int64{}, map[string]int{}
+	for i, u := range all {
+		if u.limit > 0 && u.used > u.limit {
+			kill[i] = true
+			continue
+		}
+		if u.podLimit == 0 {
+			continue
+		}
+		sums[u.pod] += u.used
+		if j, ok := largest[u.pod]; !ok || u.used > all[j].used || u.used == all[j].used && u.id < all[j].id {
+			largest[u.pod] = i
+		}
+	}
+	for pod, i := range largest {
+		if sums[pod] > all[i].podLimit {
+			kill[i] = true
+		}
+	}
+	return kill
 }

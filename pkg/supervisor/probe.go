@@ -45,9 +45,11 @@ func (s *supervisor) tryAddress(address string) string {
 	return ""
 }
 
-// probeNamespaces tests how containers can have their mounts at paths that the machine lacks.
+// probeNamespaces tests whether the kernel enforces memory limits, and how containers can have their mounts at paths that the machine
+// lacks.
 func (s *supervisor) probeNamespaces() {
 	defer close(s.namespacesProbed)
+	s.memoryEnforced = enableMemory()
 	s.namespacesRefused = "not available on " + runtime.GOOS
 	for _, n := range possibleNamespaces() {
 		if s.namespacesRefused = s.tryMount(n); s.namespacesRefused == "" {

@@ -51,7 +51,7 @@ func (s *supervisor) sendEvents(conn *wire.Conn, w *watcher, gone <-chan struct{
 	<-s.namespacesProbed
 	synced := wire.Event{
 		Synced: true, Refused: refused,
-		Namespaces: s.namespaces != noNamespaces, NamespacesRefused: s.namespacesRefused,
+		Namespaces: s.namespaces != noNamespaces, NamespacesRefused: s.namespacesRefused, MemoryEnforced: s.memoryEnforced,
 	}
 	if !s.flush(conn, w) || conn.Send(synced) != nil {
 		return

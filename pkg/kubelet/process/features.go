@@ -24,20 +24,30 @@ func (r *Runtime) Features() []kubelet.Feature {
 	if refused != "" {
 		addresses.Message = "pods share 127.0.0.1 and its ports: " + refused
 	}
-	memory := kubelet.Feature{Name: "MemoryLimits", OK: runtime.GOOS == "linux",
-		Message: "memory limits are watched: a container above its limit is killed within a second or so"}
-	if !memory.OK {
-		memory.Message = "memory limits are not looked at on " + runtime.GOOS
-	}
 	users := kubelet.Feature{Name: "Users", OK: os.Getuid() == 0, Message: "containers may run as any user"}
 	if !users.OK {
 		users.Message = fmt.Sprintf("containers run as user %d", os.Getuid())
 	}
 	return []kubelet.Feature{
-		addresses, memory, users, keysProtected(),
+		addresses, r.host.memoryLimits(), users, keysProtected(),
 		{Name: "CPULimits", Message: "CPU limits are not enforced"},
 		r.host.fileSystems(),
 	}
+}
+
+// memoryLimits describes how memory limits are enforced. Call it once the supervisor has probed the machine.
+func (h *Host) memoryLimits() kubelet.Feature {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := kubelet.Feature{Name: "MemoryLimits", OK: runtime.GOOS == "linux",
+		Message: "memory limits are watched: a container above its limit is killed within a second or so"}
+	switch {
+	case !f.OK:
+		f.Message = "memory limits are not looked at on " + runtime.GOOS
+	case h.memoryEnforced:
+		f.Message = "memory limits are enforced by cgroups"
+	}
+	return f
 }
 
 // keysProtected returns the feature PodsCannotReadKeys with OK false: containers run as the daemon's user, so they can

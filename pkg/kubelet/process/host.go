@@ -12,7 +12,8 @@
 //   - On Linux each pod has its own address in the daemon's 127.N.0.0/16. Sockets that its processes bind to any address
 //     or to loopback are bound to that address, so that several pods can use one port. Ports below 1024 need the usual
 //     privileges. Where the machine refuses the filter that this takes, and on other systems, pods share 127.0.0.1.
-//   - Memory limits are watched, not enforced: a container above its limit is killed as OOMKilled. CPU limits have no effect.
+//   - Memory limits are enforced by cgroups of version 2 where the supervisor may make some, and otherwise watched: a container above its
+//     limit is killed as OOMKilled. CPU limits have no effect.
 //
 // One Host serves all nodes of a daemon, and each node has a Runtime of the Host. The processes belong to a supervisor
 // (pkg/supervisor), which the Host starts and attaches to. Pods run on when the daemon dies, and the next Host over the same
@@ -64,7 +65,9 @@ type Host struct {
 	syncChanged chan struct{}         // closed and replaced when synced or failed changes
 	refused     string                // why pods share 127.0.0.1; set once synced
 	namespaces  bool                  // containers have mount namespaces; set once synced
-	failed      error                 // why no supervisor could be started, at the last attempt
+	// memoryEnforced: the kernel enforces memory limits; set once synced.
+	memoryEnforced bool
+	failed         error // why no supervisor could be started, at the last attempt
 
 	namespacesRefused string // why they have none; "": the supervisor is of a version without them
 }

@@ -22,7 +22,12 @@ func TestMemoryLimit(t *testing.T) {
 	if c := m.ended(m.start("pod", spec)); c.Reason != "OOMKilled" || c.ExitCode != 137 || c.Signal != 9 {
 		t.Errorf("got %+v", c)
 	}
-	spec.Limits.Memory = 400 << 20
+	spec.Name, spec.Limits = "pod", kubelet.Limits{PodMemory: 100 << 20}
+	if c := m.ended(m.start("pod", spec)); c.Reason != "OOMKilled" || c.ExitCode != 137 {
+		t.Errorf("with the limit of the pod: got %+v", c)
+	}
+	spec.Name, spec.Limits = "c", kubelet.Limits{Memory: 400 << 20, PodMemory: 500 << 20}
+	spec.Attempt = 1
 	id := m.start("pod", spec)
 	m.wait("the meal", func() bool { return m.output(id) != "" })
 	if c := m.find(id); !c.Running {

@@ -202,7 +202,7 @@ func (h *Host) handle(e *wire.Event) {
 	defer h.mu.Unlock()
 	switch {
 	case e.Synced:
-		h.refused, h.namespaces, h.namespacesRefused = e.Refused, e.Namespaces, e.NamespacesRefused
+		h.refused, h.namespaces, h.namespacesRefused, h.memoryEnforced = e.Refused, e.Namespaces, e.NamespacesRefused, e.MemoryEnforced
 		h.sync()
 	case e.Status != nil:
 		h.observe(e.Status)

@@ -65,6 +65,7 @@ type Event struct {
 	// With Synced: containers can have mount namespaces (Spec.Mounts), or why they can't.
 	Namespaces        bool   `json:",omitempty"`
 	NamespacesRefused string `json:",omitempty"`
+	MemoryEnforced    bool   `json:",omitempty"` // with Synced: the kernel enforces the memory limits of containers
 }
 
 // Spec is a container for the supervisor to run. The supervisor keeps it on disk.
@@ -79,6 +80,9 @@ type Spec struct {
 	UID     *int64 `json:",omitempty"`
 	GID     *int64 `json:",omitempty"`
 	Memory  int64  `json:",omitempty"` // limit in bytes; 0: none
+
+	PodMemory int64 `json:",omitempty"` // limit of all containers of the pod together, in bytes; 0: none
+
 	Address string `json:",omitempty"` // of the pod; "": the pod shares the host's
 
 	Stdin     bool `json:",omitempty"` // its standard input is open for Join; otherwise it is empty
@@ -145,10 +149,13 @@ type Status struct {
 	Signal   int
 	Reason   string
 	Message  string
-	Closed   bool      `json:",omitempty"` // its input has ended
-	Cgroup   string    `json:",omitempty"` // the folder of its cgroup; "": it has none
-	Leaders  []Process `json:",omitempty"` // of the further sessions that its processes have made; with a Cgroup or Tag, only of commands and their processes
-	Tag      uint64    `json:",omitempty"` // the limit that all its processes inherit and no other process has; 0: none
+	Closed   bool   `json:",omitempty"` // its input has ended
+	Cgroup   string `json:",omitempty"` // the folder of its cgroup; "": it has none
+	// MemoryEnforced: the kernel enforces the memory limit on the processes in the Cgroup.
+	MemoryEnforced bool `json:",omitempty"`
+
+	Leaders []Process `json:",omitempty"` // of the further sessions that its processes have made; with a Cgroup or Tag, only of commands and their processes
+	Tag     uint64    `json:",omitempty"` // the limit that all its processes inherit and no other process has; 0: none
 }
 
 // Launch is the message that a forked process receives before it becomes a program of a container.
