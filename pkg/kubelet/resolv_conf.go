@@ -30,9 +30,30 @@ const (
 	maxSearches = 32
 )
 
-// podResolvConf returns the resolv.conf of a pod after its DNS policy; nil: the machine's serves. Without a cluster DNS server,
-// ClusterFirst means Default, as in Kubernetes.
+// podResolvConf returns the resolv.conf of a pod after its DNS policy; nil: the machine's serves.
 func podResolvConf(pod *corev1.Pod, cluster netip.Addr) ([]byte, error) {
+	r, err := podResolver(pod, cluster)
+	if r == nil {
+		return nil, err
+	}
+	return r.text(), nil
+}
+
+// clusterResolver returns how a pod finds names in the cluster; nil: its DNS policy uses other servers.
+func clusterResolver(pod *corev1.Pod, cluster netip.Addr) (*Resolver, error) {
+	if !usesClusterDNS(pod) || !cluster.IsValid() {
+		return nil, nil
+	}
+	r, err := podResolver(pod, cluster)
+	if err != nil {
+		return nil, err
+	}
+	return &Resolver{Server: cluster, Searches: r.searches[:min(len(r.searches), maxSearches)], Options: r.options}, nil
+}
+
+// podResolver returns the resolver of a pod after its DNS policy; nil: the machine's. Without a cluster DNS server, ClusterFirst means
+// Default, as in Kubernetes.
+func podResolver(pod *corev1.Pod, cluster netip.Addr) (*resolver, error) {
 	asked := usesClusterDNS(pod) && cluster.IsValid()
 	if !asked && pod.Spec.DNSPolicy != corev1.DNSNone && pod.Spec.DNSConfig == nil {
 		return nil, nil
@@ -50,7 +71,7 @@ func podResolvConf(pod *corev1.Pod, cluster netip.Addr) ([]byte, error) {
 		r.options = []string{"ndots:5"}
 	}
 	r.add(pod.Spec.DNSConfig)
-	return r.text(), nil
+	return &r, nil
 }
 
 // usesClusterDNS reports whether a pod's names are those of the cluster.

@@ -6,6 +6,7 @@ package kubelet
 import (
 	"context"
 	"io"
+	"net/netip"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -146,6 +147,8 @@ type ContainerSpec struct {
 	Group   *int64   // gid to run as; nil: the runtime's own
 	Limits  Limits
 
+	Resolver *Resolver // of names in the cluster, for a runtime that can't show Network; nil: the pod uses the machine's
+
 	Stdin     bool // keep the standard input open for Attach; else it is empty
 	StdinOnce bool // close it after the first client that attaches with input
 	TTY       bool // the streams are a terminal
@@ -164,6 +167,12 @@ type Mount struct {
 	ReadOnly        bool
 	Recursive       bool // ReadOnly also for what is mounted below Host
 	Propagation     corev1.MountPropagationMode
+}
+
+// Resolver is how a container finds names in the cluster: what the resolv.conf in Network says.
+type Resolver struct {
+	Server            netip.Addr
+	Searches, Options []string
 }
 
 // Limits are a container's resource limits; 0 means none.

@@ -168,6 +168,9 @@ func (l *podLifecycle) containerSpec(ctx context.Context, pod *corev1.Pod, seen 
 	if spec.Network, err = l.volumes.networkFiles(pod, c, podIP(pod, seen, l.kubelet.Address, pod.Status)); err != nil {
 		return spec, err
 	}
+	if spec.Resolver, err = clusterResolver(pod, l.kubelet.host.ClusterDNS); err != nil {
+		return spec, err
+	}
 	for _, e := range img.Env {
 		name, _, _ := strings.Cut(e, "=")
 		if _, ok := vars.get(name); !ok {

@@ -136,7 +136,7 @@ func bound(sock int, err error, own ip) error {
 }
 
 // connect sends a connection to loopback to the pod's own address, if a process of the pod has the port. It gives a connection
-// to another pod the pod's own address as its source.
+// to another pod the pod's own address as its source. It sends one to a DNS server outside the cluster to the pod's resolver.
 func (l *listener) connect(n *request) {
 	t, ok := l.target(n)
 	switch {
@@ -144,6 +144,8 @@ func (l *listener) connect(n *request) {
 		l.proceed(n)
 	case t.local():
 		l.connectSelf(n, t)
+	case l.asks(t) && !l.sibling(t.addr):
+		l.withSocket(n, func(sock int) error { return l.connectResolver(n, sock, t) })
 	case l.sibling(t.addr):
 		l.connectSibling(n, t)
 	default:
@@ -158,14 +160,34 @@ func (l *listener) connectSelf(n *request, t target) {
 		if err == nil && t.addr.kind != four {
 			only, err = unix.GetsockoptInt(sock, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY)
 		}
-		if port, moved := movedPort(t.port); moved {
-			t.port = port
-		}
-		if err != nil || only == 1 || !l.taken(kind, t.port) {
+		asked := t
+		t.port, _ = movedPort(t.port)
+		switch {
+		case err != nil || only == 1:
+			return errProceed
+		case !l.taken(kind, t.port) && l.asks(asked):
+			return l.connectResolver(n, sock, asked)
+		case !l.taken(kind, t.port):
 			return errProceed
 		}
 		return l.connectOwn(n, sock, l.address(t.port, t.addr.kind != four))
 	})
+}
+
+// dnsPort is the port of DNS servers.
+const dnsPort = 53
+
+// asks reports whether a connection to t asks a DNS server and the pod has a resolver of its own.
+func (l *listener) asks(t target) bool { return t.port == dnsPort && l.resolver.kind != noIP }
+
+// connectResolver connects the caller's socket to the pod's resolver, from the pod's address: by that the resolver knows the pod.
+func (l *listener) connectResolver(n *request, sock int, t target) error {
+	if addr, ok := sockname(sock); ok && addr.isAny() {
+		_ = unix.Bind(sock, l.address(0, t.addr.kind != four)) // on an error the resolver does not know the pod's namespace
+	}
+	t.addr.bytes = l.resolver.bytes
+	port, _ := movedPort(t.port)
+	return l.connectOwn(n, sock, t.at(port))
 }
 
 // connectOwn connects the caller's socket without waiting for room in the server's backlog. If the caller has to wait, its

@@ -93,6 +93,8 @@ type listener struct {
 	call  *call
 	unmap func()
 	own   ip // none: the container shares the host's
+	// resolver is the DNS server that takes the place of the machine's; none: the container reaches the machine's.
+	resolver ip
 
 	cgroup cgroup // that the processes under the filter are in
 	tagged bool   // the processes under the filter have the container's tag
@@ -107,6 +109,7 @@ func (s *supervisor) newListener(c *container, in cgroup, f, memory *os.File) (*
 	}
 	l := &listener{s: s, c: c, file: file, cgroup: in, tagged: c.status.Tag != 0}
 	l.own, _ = parseIP(c.spec.Address)
+	l.resolver, _ = parseIP(c.spec.Resolver)
 	l.call, l.unmap = mapCall(memory)
 	return l, nil
 }

@@ -1,6 +1,7 @@
 package process_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -24,6 +25,7 @@ var acts = map[string]func(args []string) error{
 	"twins":   actDualStack,
 	"udp":     actUDP,
 	"dial":    actDial,
+	"resolve": actResolve,
 	"listen":  actListen,
 	"twice":   actBindInUse,
 	"storm":   actSignals,
@@ -117,6 +119,16 @@ func actDial(args []string) error {
 		return err
 	}
 	fmt.Println(host)
+	return nil
+}
+
+// actResolve prints the addresses of a name by Go's own resolver.
+func actResolve(args []string) error {
+	addrs, err := (&net.Resolver{PreferGo: true}).LookupHost(context.Background(), args[0])
+	if err != nil {
+		return err
+	}
+	fmt.Println(strings.Join(addrs, " "))
 	return nil
 }
 

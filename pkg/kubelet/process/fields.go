@@ -5,7 +5,7 @@ import "github.com/minikctl/minikctl/pkg/kubelet"
 const (
 	asRoot   = "only when the daemon runs as root; volumes are in the daemon's private folder, which other users cannot enter"
 	seLinux  = "containers have the daemon's SELinux context"
-	resolver = "without mount namespaces containers use the machine's own resolver"
+	resolver = "without mount namespaces programs that use the C library of GNU or Go's resolver find the cluster's names, others don't"
 	hostname = "the host name is the pod's"
 	noGroups = "containers have no further groups"
 	confined = "{Unconfined <nil>}"

@@ -2,14 +2,18 @@ package process_test
 
 import (
 	"net"
+	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
+	"github.com/miekg/dns"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/minikctl/minikctl/pkg/kubelet"
@@ -85,6 +89,74 @@ func TestLowPortAsAnotherUser(t *testing.T) {
 		t.Skip("only root can become another user")
 	}
 	rerun(t, "^(TestLowPort|TestPodReachesItself|TestPodReachesAnother)$", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
+}
+
+// TestResolverWithoutNamespaces runs TestResolver where a container can't have a resolv.conf of its own.
+func TestResolverWithoutNamespaces(t *testing.T) {
+	attr := &syscall.SysProcAttr{}
+	if os.Getuid() == 0 {
+		attr.Credential = &syscall.Credential{Uid: 12345, Gid: 12345}
+	}
+	rerun(t, "^TestResolver$", attr, actVariable+"=confine")
+}
+
+// TestResolver sends what programs ask the machine's DNS servers to the pod's resolver, which completes names, and not to the pod's
+// siblings.
+func TestResolver(t *testing.T) {
+	m := addressed(t)
+	for _, f := range m.rt.Features() {
+		if f.Name == "FileSystems" && f.OK {
+			t.Skip("containers have a resolv.conf of their own")
+		}
+	}
+	n := netip.MustParseAddr(m.pod.IP).As4()
+	server := addr.Range(n[1]).Own(53)
+	var asked atomic.Value
+	handler := dns.HandlerFunc(func(w dns.ResponseWriter, req *dns.Msg) {
+		asked.Store(w.RemoteAddr().String())
+		reply := new(dns.Msg).SetReply(req)
+		q := req.Question[0]
+		if name := strings.TrimSuffix(q.Name, "."); name != "web.default.svc.cluster.local" && name != "web" {
+			reply.Rcode = dns.RcodeNameError
+		} else if q.Qtype == dns.TypeA {
+			reply.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET}, A: net.IPv4(192, 0, 2, 9)}}
+		}
+		_ = w.WriteMsg(reply)
+	})
+	port, ok := addr.Unprivileged(53)
+	if os.Getuid() == 0 || !ok {
+		port = 53
+	}
+	for _, network := range []string{"udp", "tcp"} {
+		s := &dns.Server{Addr: netip.AddrPortFrom(server, port).String(), Net: network, Handler: handler}
+		started := make(chan struct{})
+		s.NotifyStartedFunc = func() { close(started) }
+		failed := make(chan error, 1)
+		go func() { failed <- s.ListenAndServe() }()
+		select {
+		case <-started:
+		case err := <-failed:
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Shutdown() }()
+	}
+	run := func(spec kubelet.ContainerSpec) string {
+		spec.Resolver = &kubelet.Resolver{Server: server, Searches: []string{"default.svc.cluster.local", "svc.cluster.local"}, Options: []string{"ndots:5"}}
+		asked.Store("")
+		out := m.run(spec)
+		if from, _ := asked.Load().(string); !strings.HasPrefix(from, m.pod.IP+":") {
+			t.Errorf("%v: the resolver was asked by %q, want the pod's address", spec.Command, from)
+		}
+		return out
+	}
+	if got := run(act("resolve", "web")); got != "192.0.2.9\n" {
+		t.Errorf("Go's resolver: got %q", got)
+	}
+	if getent, err := exec.LookPath("getent"); err != nil {
+		t.Log("the C library's resolver is not tested: " + err.Error())
+	} else if got := run(kubelet.ContainerSpec{Command: []string{getent, "ahostsv4", "web"}}); !strings.HasPrefix(got, "192.0.2.9 ") {
+		t.Errorf("the C library's resolver: got %q", got)
+	}
 }
 
 func TestPodsShareAPort(t *testing.T) {

@@ -43,6 +43,10 @@ func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
 		return nil, err
 	}
 	ws.Env = environment(spec, ws.Root())
+	if r := spec.Resolver; r != nil && len(ws.Mounts) == 0 && ws.Address != "" {
+		ws.Resolver = r.Server.String()
+		ws.Env = append(ws.Env, resolverVariables(ws.Env, r)...)
+	}
 	view := newView(ws, spec.Mounts, spec.Image.Root)
 	ws.Argv = view.resolve(spec.Command)
 	ws.Dir = view.directory(spec.Dir)
@@ -134,6 +138,21 @@ func environment(spec *kubelet.ContainerSpec, root string) []string {
 		}
 	}
 	return append(env, wire.RootVariable+"="+root)
+}
+
+// resolverVariables returns the variables that replace resolv.conf for the C library of GNU, see resolv.conf(5). Its resolver drops answers
+// over UDP from another address than the one it has asked, so it uses TCP.
+func resolverVariables(env []string, r *kubelet.Resolver) []string {
+	var out []string
+	for _, v := range []struct{ name, value string }{
+		{"LOCALDOMAIN", strings.Join(r.Searches, " ")},
+		{"RES_OPTIONS", strings.Join(append(slices.Clone(r.Options), "use-vc"), " ")},
+	} {
+		if !has(env, v.name) {
+			out = append(out, v.name+"="+v.value)
+		}
+	}
+	return out
 }
 
 func has(env []string, name string) bool {

@@ -47,7 +47,7 @@ func TestRecords(t *testing.T) {
 		r := records{
 			zone: "cluster.local.", services: client.CacheOf[*corev1.Service](caches, client.Services),
 			slices:     client.CacheOf[*discoveryv1.EndpointSlice](caches, client.EndpointSlices),
-			namespaces: caches.Namespaces(),
+			namespaces: caches.Namespaces(), pods: caches.Pods(),
 		}
 		fill(s)
 		for _, c := range []struct{ name, kind, want string }{
@@ -87,6 +87,44 @@ func TestRecords(t *testing.T) {
 			a, ours := r.lookUp(c.name, dns.StringToType[c.kind])
 			if got := text(a, ours); got != c.want {
 				t.Errorf("%s %s: got %q, want %q", c.kind, c.name, got, c.want)
+			}
+		}
+	})
+}
+
+// TestSearch completes the names that pods without a resolv.conf of their own ask for.
+func TestSearch(t *testing.T) {
+	clienttest.WithCaches(t, func(s *clienttest.ListWatcher, caches *client.Caches) {
+		r := records{
+			zone: "cluster.local.", services: client.CacheOf[*corev1.Service](caches, client.Services),
+			slices:     client.CacheOf[*discoveryv1.EndpointSlice](caches, client.EndpointSlices),
+			namespaces: caches.Namespaces(), pods: caches.Pods(),
+		}
+		fill(s)
+		for ip, ns := range map[string]string{"127.7.1.1": "shop", "127.7.1.5": "other"} {
+			s.Put(client.Pods, watch.Added, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: ns}, Status: corev1.PodStatus{PodIP: ip}})
+		}
+		s.Put(client.Pods, watch.Added, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "host", Namespace: "shop"}, Spec: corev1.PodSpec{HostNetwork: true}, Status: corev1.PodStatus{PodIP: "127.0.0.1"},
+		})
+		for _, c := range []struct{ from, name, want string }{
+			{"127.7.1.1", "web.", "A 127.7.200.1"},
+			{"127.7.1.1", "web.shop.", "A 127.7.200.1"},
+			{"127.7.1.1", "web.shop.svc.", "A 127.7.200.1"},
+			{"127.7.1.1", "nodes-0.nodes.", "A 127.7.1.1"},
+			{"127.7.1.1", "absent.", "elsewhere"},
+			{"127.7.1.1", "example.com.", "elsewhere"},
+			{"127.7.1.1", ".", "elsewhere"},
+			{"127.7.1.5", "web.", "elsewhere"},
+			{"127.7.1.5", "web.shop.", "A 127.7.200.1"},
+			{"127.0.0.1", "web.", "elsewhere"},
+		} {
+			a, ours := r.search(netip.MustParseAddr(c.from), c.name, dns.TypeA)
+			if got := text(a, ours); got != c.want {
+				t.Errorf("%s asks for %s: got %q, want %q", c.from, c.name, got, c.want)
+			}
+			if len(a.records) > 0 && a.records[0].Header().Name != c.name {
+				t.Errorf("%s: the record is of %s", c.name, a.records[0].Header().Name)
 			}
 		}
 	})

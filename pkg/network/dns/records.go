@@ -28,6 +28,7 @@ type records struct {
 	services   *client.Cache[*corev1.Service]
 	slices     *client.Cache[*discoveryv1.EndpointSlice]
 	namespaces *client.Cache[*corev1.Namespace]
+	pods       *client.Cache[*corev1.Pod]
 }
 
 // slicesOf lists EndpointSlices by the key of their Service.
@@ -48,6 +49,14 @@ var slicesAt = client.NewIndex(func(s *discoveryv1.EndpointSlice) []string {
 		out = append(out, e.Addresses...)
 	}
 	return out
+})
+
+// podsAt lists pods by their addresses.
+var podsAt = client.NewIndex(func(p *corev1.Pod) []string {
+	if p.Spec.HostNetwork || p.Status.PodIP == "" {
+		return nil
+	}
+	return []string{p.Status.PodIP}
 })
 
 // answer is what the records say about a name. A name that exists without records of the type has no error (NODATA).
@@ -75,6 +84,26 @@ func (r *records) lookUp(name string, kind uint16) (a answer, ours bool) {
 		return r.pod(name, labels[:n-1], kind), true
 	}
 	return answer{}, true
+}
+
+// search answers for a name outside the zone that a pod has in a domain of its search path. A pod without a resolv.conf of its own asks
+// for such names; other pods complete them.
+func (r *records) search(from netip.Addr, name string, kind uint16) (a answer, ours bool) {
+	pods := r.pods.ByIndex(podsAt, from.String())
+	if len(pods) == 0 || name == "." {
+		return answer{}, false
+	}
+	for _, domain := range []string{pods[0].Namespace + ".svc.", "svc.", ""} {
+		a, _ := r.lookUp(name+domain+r.zone, kind)
+		if !a.exists {
+			continue
+		}
+		for _, rr := range a.records {
+			rr.Header().Name = name
+		}
+		return a, true
+	}
+	return answer{}, false
 }
 
 func header(name string, kind uint16) dns.RR_Header {

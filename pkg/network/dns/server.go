@@ -48,6 +48,7 @@ func New(cfg Config) (*Server, error) {
 		services:   client.CacheOf[*corev1.Service](cfg.Caches, client.Services),
 		slices:     client.CacheOf[*discoveryv1.EndpointSlice](cfg.Caches, client.EndpointSlices),
 		namespaces: cfg.Caches.Namespaces(),
+		pods:       cfg.Caches.Pods(),
 	}}
 	err := s.listen(cfg.Listen)
 	if other, ok := addr.Unprivileged(cfg.Listen.Port()); ok && errors.Is(err, syscall.EACCES) {
@@ -108,7 +109,7 @@ func (s *Server) ServeDNS(w dns.ResponseWriter, req *dns.Msg) {
 	case req.Question[0].Qclass != dns.ClassINET:
 		reply.Rcode = dns.RcodeRefused
 	default:
-		reply = s.answer(req, reply, overTCP)
+		reply = s.answer(req, reply, clientOf(w), overTCP)
 	}
 	size := dns.MaxMsgSize
 	if !overTCP {
@@ -123,14 +124,23 @@ func (s *Server) ServeDNS(w dns.ResponseWriter, req *dns.Msg) {
 	}
 }
 
-// answer answers a question from the records, or has a resolver answer it.
-func (s *Server) answer(req, reply *dns.Msg, overTCP bool) *dns.Msg {
+// clientOf returns the address of the client that asks.
+func clientOf(w dns.ResponseWriter) netip.Addr {
+	from, _ := netip.ParseAddrPort(w.RemoteAddr().String())
+	return from.Addr().Unmap()
+}
+
+// answer answers a question of the client at from by the records, or has a resolver answer it.
+func (s *Server) answer(req, reply *dns.Msg, from netip.Addr, overTCP bool) *dns.Msg {
 	q := req.Question[0]
 	name := strings.ToLower(q.Name)
-	if !dns.IsSubDomain(s.zone, name) && !dns.IsSubDomain(reverseZone, name) {
-		return s.forward(req, reply, overTCP)
+	var a answer
+	var ours bool
+	if dns.IsSubDomain(s.zone, name) || dns.IsSubDomain(reverseZone, name) {
+		a, ours = s.records.lookUp(name, q.Qtype)
+	} else {
+		a, ours = s.records.search(from, name, q.Qtype)
 	}
-	a, ours := s.records.lookUp(name, q.Qtype)
 	if !ours {
 		return s.forward(req, reply, overTCP)
 	}

@@ -84,6 +84,8 @@ type Spec struct {
 	PodMemory int64 `json:",omitempty"` // limit of all containers of the pod together, in bytes; 0: none
 
 	Address string `json:",omitempty"` // of the pod; "": the pod shares the host's
+	// Resolver is the IPv4 address of the DNS server that the container reaches in place of the machine's; "": it reaches the machine's.
+	Resolver string `json:",omitempty"`
 
 	Stdin     bool `json:",omitempty"` // its standard input is open for Join; otherwise it is empty
 	StdinOnce bool `json:",omitempty"` // and closed when the first joined input ends
