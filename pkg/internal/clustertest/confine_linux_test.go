@@ -38,11 +38,7 @@ const ordinary = 12345 // a UID without an account
 func mainJob(t *testing.T, prefix []string) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "minikctl")
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", program, "github.com/minikctl/minikctl/cmd/minikctl")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	buildMinikctl(t, program)
 	manifest := filepath.Join(dir, "deployment.yml")
 	copyFile(t, "../../../examples/manifests/deployment.yml", manifest)
 	user := filepath.Join(dir, "user")
@@ -92,6 +88,16 @@ func mainJob(t *testing.T, prefix []string) {
 	}
 	if len(seen) != 3 {
 		t.Errorf("3 replicas have the addresses %v", ips)
+	}
+}
+
+// buildMinikctl builds the release's program.
+func buildMinikctl(t *testing.T, path string) {
+	t.Helper()
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", path, "github.com/minikctl/minikctl/cmd/minikctl")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
 	}
 }
 
