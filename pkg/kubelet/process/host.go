@@ -24,9 +24,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -134,20 +136,35 @@ func (h *Host) Close() error {
 func (h *Host) StopAll(ctx context.Context, grace time.Duration) error {
 	h.cancel()
 	<-h.ended
-	conn, err := wire.Dial(h.path(wire.SocketFile))
-	if entries, _ := os.ReadDir(h.path(wire.Containers)); err != nil && len(entries) == 0 {
-		return nil
-	}
-	if err != nil {
-		// No supervisor runs, but containers may: they outlive a supervisor that was killed.
-		if conn, err = h.startSupervisor(); err != nil {
+	for {
+		conn, err := wire.Dial(h.path(wire.SocketFile))
+		if entries, _ := os.ReadDir(h.path(wire.Containers)); err != nil && len(entries) == 0 {
+			return nil
+		}
+		if err != nil {
+			// No supervisor runs, but containers may: they outlive a supervisor that was killed.
+			if conn, err = h.startSupervisor(); err != nil {
+				return fmt.Errorf("stop all containers: %w", err)
+			}
+		}
+		_, err = roundTrip(ctx, conn, &wire.Request{Op: wire.Shutdown, Grace: grace})
+		switch {
+		case hungUp(err) && ctx.Err() == nil:
+			// The supervisor ended before it took the request: it had nothing to do, or was killed.
+			if err := h.awaitSupervisorEnd(ctx); err != nil {
+				return err
+			}
+		case err != nil:
 			return fmt.Errorf("stop all containers: %w", err)
+		default:
+			return h.awaitSupervisorEnd(ctx)
 		}
 	}
-	if _, err := roundTrip(ctx, conn, &wire.Request{Op: wire.Shutdown, Grace: grace}); err != nil {
-		return fmt.Errorf("stop all containers: %w", err)
-	}
-	return h.awaitSupervisorEnd(ctx)
+}
+
+// hungUp reports whether the other end of a connection has closed it.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // Purge ends everything at once and removes the host's folder.
