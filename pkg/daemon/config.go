@@ -34,7 +34,7 @@ import (
 // file start at the file's folder.
 //
 // The file is the one that --config names. Without --config a new cluster reads ~/.minikctl/config.yaml, and a cluster that
-// has run before uses its own settings of the last start: its store, backups, controllers, nodes, images, hostCommands, seed, clock and schedulerConfig,
+// has run before uses its own settings of the last start: its store, backups, controllers, nodes, kubelet, images, hostCommands, seed, clock and schedulerConfig,
 // tokenAuthFile and the audit log. For the other settings it reads ~/.minikctl/config.yaml, too. Lists and maps are replaced
 // as a whole, never merged: --nodes 1 replaces all nodes, and a file that sets images drops the images of the last start.
 //
@@ -81,6 +81,8 @@ type Config struct {
 	SchedulerConfig string `json:"schedulerConfig,omitempty"`
 	// Nodes are the nodes that this daemon runs. Default: one node of the runtime process.
 	Nodes []NodeConfig `json:"nodes,omitempty"`
+	// Kubelet are the settings of the kubelets.
+	Kubelet KubeletConfig `json:"kubelet,omitzero"`
 	// Images maps the name of an image to what runs instead: a built-in image (minikctl.dev/web), a folder, or a command.
 	Images map[string]ImageConfig `json:"images,omitempty"`
 	// HostCommands allows containers with an unknown image and a command: the command runs as a program of this machine.
@@ -204,6 +206,7 @@ func AddFlags(flags *pflag.FlagSet) {
 	flags.String("scheduler-config", "", "file with a KubeSchedulerConfiguration, reloaded when it changes")
 	flags.String("store", "", "store of the API server: badger or memory (default badger)")
 	flags.String("write-kubeconfig", "", "write the admin's kubeconfig to this file instead of merging it into ~/.kube/config")
+	flags.String("pod-manifest-path", "", "file or folder with static pods, which the process nodes run on their own")
 	flags.String("token-auth-file", "", `CSV file of static tokens: token,user,uid,"group1,group2"`)
 	flags.String("audit-policy-file", "", "file with the Policy of the audit log (default: no audit log)")
 	flags.String("audit-log-path", "", "file of the audit log; - is standard output")
@@ -247,6 +250,7 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 	cfg.Name = name
 	for key, to := range map[string]*string{
 		"data-dir": &cfg.DataDir, "listen": &cfg.Listen, "write-kubeconfig": &cfg.WriteKubeconfig, "token-auth-file": &cfg.TokenAuthFile,
+		"pod-manifest-path": &cfg.Kubelet.StaticPodPath,
 		"audit-policy-file": &cfg.AuditPolicyFile, "audit-log-path": &cfg.AuditLogPath,
 		"store": &cfg.Store, "scheduler-config": &cfg.SchedulerConfig, "log-level": &cfg.LogLevel, "clock": &cfg.Clock, "memory-limit": &cfg.MemoryLimit, "kubeconfig": &cfg.Kubeconfig,
 	} {
@@ -345,7 +349,7 @@ func (c *Config) resolve(dir string) error {
 		}
 		return filepath.Join(dir, path)
 	}
-	for _, p := range []*string{&c.DataDir, &c.Kubeconfig, &c.WriteKubeconfig, &c.TokenAuthFile, &c.SchedulerConfig, &c.AuditPolicyFile} {
+	for _, p := range []*string{&c.DataDir, &c.Kubeconfig, &c.WriteKubeconfig, &c.TokenAuthFile, &c.SchedulerConfig, &c.AuditPolicyFile, &c.Kubelet.StaticPodPath} {
 		*p = in(*p)
 	}
 	if c.AuditLogPath != "-" {
@@ -412,7 +416,7 @@ func (c *Config) complete() error {
 	if !c.Runs("apiserver") && c.Kubeconfig == "" {
 		return errors.New("--only without apiserver needs --kubeconfig, to reach the API server")
 	}
-	if err := errors.Join(c.checkAudit(), c.Backup.complete()); err != nil {
+	if err := errors.Join(c.checkAudit(), c.Backup.complete(), c.Kubelet.complete()); err != nil {
 		return err
 	}
 	if len(c.Nodes) == 0 {

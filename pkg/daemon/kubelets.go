@@ -173,10 +173,11 @@ func (d *Daemon) newKubelet(ctx context.Context, host *kubelet.Host, n NodeConfi
 	if err != nil {
 		return nil, err
 	}
-	return kubelet.New(kubelet.Config{
-		Node: kubelet.NodeConfig{Name: name, Labels: n.Labels, Taints: n.Taints, Capacity: corev1.ResourceList(n.Capacity), Tier: tier, BeingRemoved: leaving},
-		Host: host, Client: c, Runtime: rt,
-	})
+	node := kubelet.NodeConfig{Name: name, Labels: n.Labels, Taints: n.Taints, Capacity: corev1.ResourceList(n.Capacity), Tier: tier, BeingRemoved: leaving}
+	if !tier.Simulated {
+		node.StaticPodPath = d.cfg.Kubelet.StaticPodPath
+	}
+	return kubelet.New(kubelet.Config{Node: node, Host: host, Client: c, Runtime: rt})
 }
 
 // names returns the names of the nodes that n describes.

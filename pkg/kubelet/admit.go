@@ -101,7 +101,7 @@ func (h *Host) admitted(pod *corev1.Pod) bool {
 // inUse returns the sum of the requests of the node's other admitted pods, and their number.
 func (w *podWorker) inUse(pod *corev1.Pod) (corev1.ResourceList, int) {
 	sum, pods := corev1.ResourceList{}, 0
-	for _, other := range w.kubelet.pods.ByIndex(byNode, w.kubelet.Name) {
+	for _, other := range w.kubelet.ownPods() {
 		if other.UID == pod.UID || isFinished(other.Status.Phase) {
 			continue
 		}

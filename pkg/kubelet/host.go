@@ -55,6 +55,7 @@ type Host struct {
 	mu              sync.Mutex
 	kubelets        map[string]*Kubelet // by node name
 	workers         map[objects.Key][]*podWorker
+	statics         map[objects.Key]*corev1.Pod // read from files
 	inRuntime       map[objects.Key][]runtimePod
 	podQueue        reconcile.Enqueue // nil until the loop runs
 	statusQueue     reconcile.Enqueue
@@ -238,8 +239,17 @@ func (h *Host) allKubelets() []*Kubelet {
 	return slices.Collect(maps.Values(h.kubelets))
 }
 
-// pod returns the pod of key from the watch.
+// pod returns the pod to run under key: the static pod, or else that of the API.
 func (h *Host) pod(key objects.Key) (*corev1.Pod, bool) {
+	pod, ok := h.apiPod(key)
+	if static := h.static(key); static != nil {
+		return withMirror(static, pod), true
+	}
+	return pod, ok
+}
+
+// apiPod returns the pod of key from the watch.
+func (h *Host) apiPod(key objects.Key) (*corev1.Pod, bool) {
 	if h.pods != nil {
 		return h.pods.Get(key)
 	}

@@ -33,6 +33,8 @@ type NodeConfig struct {
 	Address      string              // of the node and its host-network pods; "": 127.0.0.1
 	Tier         Tier
 	BeingRemoved bool // the kubelet only ends the node's pods: it does not create the Node
+
+	StaticPodPath string // a file or folder with pods that the node runs on its own; "": none
 }
 
 // Config configures a Kubelet.
@@ -117,6 +119,11 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	if err := k.registerUntilDone(ctx, record); err != nil {
 		return nil // only ctx ends it
 	}
+	if k.StaticPodPath != "" && !k.BeingRemoved {
+		statics := &staticPods{}
+		k.readStaticPods(statics, false)
+		recording.Go(func() { k.followStaticPods(ctx, statics) })
+	}
 	k.host.add(k)
 	defer k.host.drop(k)
 	if k.recorder != nil {
@@ -190,6 +197,9 @@ func (k *Kubelet) observe(ctx context.Context) <-chan time.Time {
 	if first {
 		for _, pod := range k.pods.ByIndex(byNode, k.Name) {
 			k.host.enqueue(keyOf(pod), revisionOf(pod))
+		}
+		for _, key := range k.host.staticKeys(k.Name) {
+			k.host.enqueue(key, 0)
 		}
 	}
 	return nil

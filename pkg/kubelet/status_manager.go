@@ -145,8 +145,8 @@ func (h *Host) syncStatus(ctx context.Context, key objects.Key) (time.Duration, 
 func (u *statusUpdate) write(ctx context.Context) error {
 	w := u.worker
 	host := w.kubelet.host
-	pod, ok := host.pod(w.key)
-	if !ok || pod.UID != w.uid {
+	pod, ok := host.apiPod(w.key)
+	if !ok || host.ownUID(pod) != w.uid {
 		return nil
 	}
 	if pod = host.statuses.newest(pod); w.kubelet.leavesPod(pod) {
@@ -162,7 +162,7 @@ func (u *statusUpdate) write(ctx context.Context) error {
 	if !u.last {
 		return nil
 	}
-	grace, uid := int64(0), w.uid
+	grace, uid := int64(0), pod.UID
 	_, err := w.kubelet.client.Delete(ctx, client.In(client.Pods, w.key), metav1.DeleteOptions{
 		GracePeriodSeconds: &grace, Preconditions: &metav1.Preconditions{UID: &uid},
 	})

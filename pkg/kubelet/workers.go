@@ -41,7 +41,15 @@ func (h *Host) dropRuntimePod(key objects.Key, uid types.UID) {
 
 // syncKey syncs all pods with this name: the one in the API, and orphaned ones that a runtime still has.
 func (h *Host) syncKey(ctx context.Context, key objects.Key) (time.Duration, error) {
+	if static := h.static(key); static != nil {
+		return h.syncStatic(ctx, key, static)
+	}
 	pod, ok := h.pod(key)
+	if ok && isMirror(pod) {
+		if k := h.kubelet(pod.Spec.NodeName); k != nil && k.listed() && !k.Tier.Simulated {
+			return 0, h.removeStaticPod(ctx, k, pod)
+		}
+	}
 	var after time.Duration
 	var err error
 	var uid types.UID
@@ -76,10 +84,11 @@ func (h *Host) worker(k *Kubelet, key objects.Key, uid types.UID) *podWorker {
 
 // knownWorker returns the worker of a pod, nil if it has none.
 func (h *Host) knownWorker(pod *corev1.Pod) *podWorker {
+	uid := h.ownUID(pod)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, w := range h.workers[keyOf(pod)] {
-		if w.uid == pod.UID {
+		if w.uid == uid {
 			return w
 		}
 	}

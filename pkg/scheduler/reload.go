@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/folder"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -27,7 +27,7 @@ const (
 // replaces the file, or the target of a link, by a rename.
 func (s *Scheduler) watchConfig(ctx context.Context) {
 	last := s.fileRead
-	changes, stop := watchFolders(filepath.Dir(s.file), resolvedFolder(s.file))
+	changes, stop := folder.Watch(filepath.Dir(s.file), resolvedFolder(s.file))
 	defer stop()
 	tick := s.machine.NewTicker(pollFile)
 	defer tick.Stop()
@@ -102,40 +102,6 @@ func (s *Scheduler) applyConfig(ctx context.Context, made *setup) {
 			}
 		}
 	}
-}
-
-// watchFolders signals changes in folders, coalesced. If the system cannot watch them there are no signals, and the
-// caller polls.
-func watchFolders(folders ...string) (<-chan struct{}, func()) {
-	changes := make(chan struct{}, 1)
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		return changes, func() {}
-	}
-	for _, f := range folders {
-		_ = w.Add(f) // without notifications the caller polls
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case _, ok := <-w.Events:
-				if !ok {
-					return
-				}
-			case _, ok := <-w.Errors: // the watcher dropped events
-				if !ok {
-					return
-				}
-			}
-			select {
-			case changes <- struct{}{}:
-			default:
-			}
-		}
-	}()
-	return changes, func() { w.Close(); <-done }
 }
 
 func resolvedFolder(path string) string {

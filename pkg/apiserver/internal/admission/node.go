@@ -14,6 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/podref"
 )
 
 // taintNodesByCondition adds the taint not-ready to a new node.
@@ -136,7 +137,7 @@ func (n nodeRestriction) mirror(ctx context.Context, node string, a *stage.Admis
 	if err := n.mirrorOwner(ctx, node, a, pod); err != nil {
 		return err
 	}
-	what, err := references(pod)
+	what, err := podref.Resource(pod)
 	if err != nil {
 		return forbid(a, "error checking mirror pod for API references: %w", err)
 	}

@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/diff"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
-	"github.com/minikctl/minikctl/pkg/apiserver/internal/podref"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/certificates"
@@ -26,64 +24,6 @@ var (
 	csiDrivers      = schema.GroupResource{Group: storagev1.GroupName, Resource: "csidrivers"}
 	volumes         = schema.GroupResource{Resource: "persistentvolumes"}
 )
-
-// references returns the resource of an API object that the pod refers to, or "" if there is none.
-func references(pod *corev1.Pod) (string, error) {
-	switch {
-	case pod.Spec.ServiceAccountName != "":
-		return "serviceaccounts", nil
-	case podref.Any(podref.Secrets(pod)):
-		return "secrets", nil
-	case podref.Any(podref.ConfigMaps(pod)):
-		return "configmaps", nil
-	case len(pod.Spec.ResourceClaims) > 0:
-		return "resourceclaims", nil
-	}
-	for i := range pod.Spec.Volumes {
-		if what, err := volumeReferences(&pod.Spec.Volumes[i]); what != "" || err != nil {
-			return what, err
-		}
-	}
-	return "", nil
-}
-
-func volumeReferences(v *corev1.Volume) (string, error) {
-	switch {
-	case v.ConfigMap != nil:
-		return "configmaps (via configmap volumes)", nil
-	case v.Secret != nil:
-		return "secrets (via secret volumes)", nil
-	case v.CSI != nil:
-		return "csidrivers (via CSI volumes)", nil
-	case v.Glusterfs != nil:
-		return "endpoints (via glusterFS volumes)", nil
-	case v.PersistentVolumeClaim != nil:
-		return "persistentvolumeclaims", nil
-	case v.Ephemeral != nil:
-		return "persistentvolumeclaims (via ephemeral volumes)", nil
-	case v.AzureFile != nil:
-		return "secrets (via azureFile volumes)", nil
-	case v.Projected == nil:
-		return "", nil
-	}
-	for _, s := range v.Projected.Sources {
-		switch {
-		case s.ConfigMap != nil:
-			return "configmaps (via projected volumes)", nil
-		case s.Secret != nil:
-			return "secrets (via projected volumes)", nil
-		case s.ServiceAccountToken != nil:
-			return "serviceaccounts (via projected volumes)", nil
-		case s.ClusterTrustBundle != nil:
-			return "clustertrustbundles", nil
-		case s.PodCertificate != nil:
-			return "podcertificates", nil
-		case s.DownwardAPI == nil:
-			return "", fmt.Errorf("unknown source for projected volume %q", v.Name)
-		}
-	}
-	return "", nil
-}
 
 // claimStatus limits a kubelet to the capacity and resize fields of a claim's status.
 func claimStatus(node string, a *stage.Admission) error {

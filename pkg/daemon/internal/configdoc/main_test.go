@@ -8,11 +8,15 @@ import (
 
 // TestUpToDate verifies that the committed page is the generated one.
 func TestUpToDate(t *testing.T) {
-	src, err := os.ReadFile("../../" + source)
-	if err != nil {
-		t.Fatal(err)
+	var all [][]byte
+	for _, source := range sources {
+		src, err := os.ReadFile("../../" + source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, src)
 	}
-	want, err := page(src)
+	want, err := page(all...)
 	if err != nil {
 		t.Fatal(err)
 	}
