@@ -56,6 +56,7 @@ var All = []controller.Controller{
 	{Name: "serviceaccount-controller", Alias: "serviceaccount", Account: "service-account-controller", Component: "service-account-controller", New: serviceaccount.ServiceAccount},
 	{Name: "root-ca-certificate-publisher-controller", Alias: "root-ca-cert-publisher", Account: "root-ca-cert-publisher", Component: "root-ca-cert-publisher", New: serviceaccount.RootCA},
 	{Name: "node-lifecycle-controller", Alias: "nodelifecycle", Account: "node-controller", Component: "node-controller", New: node.NodeLifecycle},
+	{Name: "node-ipam-controller", Alias: "nodeipam", Account: "node-controller", Component: "node-ipam-controller", EventSource: "cidrAllocator", New: node.NodeIPAM},
 	{Name: "taint-eviction-controller", Account: "node-controller", Component: "taint-eviction-controller", New: node.TaintEviction},
 	{Name: "pod-garbage-collector-controller", Alias: "podgc", Account: "pod-garbage-collector", Component: "pod-garbage-collector", New: node.PodGC},
 	{Name: "disruption-controller", Alias: "disruption", Account: "disruption-controller", Component: "disruption-controller", EventSource: "controllermanager", New: policy.Disruption},
@@ -91,6 +92,8 @@ type Config struct {
 	Volumes string
 	RootCA  []byte // the cluster's CA certificate, PEM, for the ConfigMap kube-root-ca.crt of each namespace
 
+	PodCIDRs controller.PodCIDRs // of nodes; the zero value: they get none
+
 	// Authority signs certificates. Its zero value signs none: only the API server's process has the CA's key.
 	Authority controller.Authority
 	// Token returns the tokens for Secrets. With nil, Secrets get none: only the API server's process has the signing key.
@@ -121,6 +124,7 @@ func run(ctx context.Context, cfg Config, list []controller.Controller) error {
 		loops = append(loops, c.New(controller.Env{
 			Client: cl, Caches: cfg.Caches, Events: events, Clock: cfg.Clock, Source: cfg.Source, Volumes: cfg.Volumes, RootCA: cfg.RootCA, Authority: cfg.Authority,
 			Token:     cfg.Token,
+			PodCIDRs:  cfg.PodCIDRs,
 			Discovery: func() (clientdiscovery.DiscoveryInterface, error) { return discover(cfg, c.Account) },
 			REST:      func() (*rest.Config, error) { return cfg.REST(c.Account) },
 			Custom:    custom,

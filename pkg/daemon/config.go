@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,6 +56,18 @@ type Config struct {
 	// Controllers selects the controllers that run, as --controllers of kube-controller-manager: "*" is all, NAME one, -NAME none,
 	// for example [*, -cronjob-controller]. Default: all.
 	Controllers []string `json:"controllers,omitempty"`
+	// AllocateNodeCIDRs gives each node a podCIDR, from which its simulated pods have their addresses. Requires clusterCIDR, and simulated
+	// nodes only: pods of other nodes have loopback addresses. Default false.
+	AllocateNodeCIDRs bool `json:"allocateNodeCIDRs,omitempty"`
+	// ClusterCIDR is the range of the podCIDRs, for example 10.244.0.0/16, or one of IPv4 and one of IPv6 with a comma. It has no effect
+	// without allocateNodeCIDRs.
+	ClusterCIDR string `json:"clusterCIDR,omitempty"`
+	// NodeCIDRMaskSize is the prefix length of a podCIDR. Default 24, for IPv6 64.
+	NodeCIDRMaskSize int `json:"nodeCIDRMaskSize,omitempty"`
+	// NodeCIDRMaskSizeIPv4 is the prefix length of a podCIDR of IPv4 where clusterCIDR has two ranges. Default 24.
+	NodeCIDRMaskSizeIPv4 int `json:"nodeCIDRMaskSizeIPv4,omitempty"`
+	// NodeCIDRMaskSizeIPv6 is the prefix length of a podCIDR of IPv6 where clusterCIDR has two ranges. Default 64.
+	NodeCIDRMaskSizeIPv6 int `json:"nodeCIDRMaskSizeIPv6,omitempty"`
 	// Kubeconfig is the kubeconfig with which the components reach the API server when this daemon runs none.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// WriteKubeconfig is a file to which the admin's kubeconfig is written once the API server is ready. Default: the context
@@ -101,6 +114,7 @@ type Config struct {
 	LogLevel string `json:"logLevel,omitempty"`
 
 	controllers []controller.Controller // that Controllers selects
+	podCIDRs    controller.PodCIDRs     // that the controllers give to nodes
 
 	leaving []NodeConfig // nodes of an earlier start that Nodes no longer has, each with its full name
 }
@@ -203,6 +217,11 @@ func AddFlags(flags *pflag.FlagSet) {
 	flags.String("listen", "", "HOST:PORT that the API server listens on; port 0 picks a free port (default 127.0.0.1:0)")
 	flags.StringSlice("only", nil, "run only these components: "+strings.Join(Parts, ", "))
 	flags.StringSlice("controllers", nil, "controllers to run: '*' is all, NAME one, -NAME none, e.g. --controllers='*,-cronjob-controller' (default all)")
+	flags.Bool("allocate-node-cidrs", false, "give simulated nodes podCIDRs from --cluster-cidr")
+	flags.String("cluster-cidr", "", "range of the nodes' podCIDRs, or one of IPv4 and one of IPv6 with a comma")
+	flags.Int("node-cidr-mask-size", 0, "prefix length of podCIDRs (default 24 for IPv4, 64 for IPv6)")
+	flags.Int("node-cidr-mask-size-ipv4", 0, "prefix length of podCIDRs of IPv4 beside those of IPv6 (default 24)")
+	flags.Int("node-cidr-mask-size-ipv6", 0, "prefix length of podCIDRs of IPv6 beside those of IPv4 (default 64)")
 	flags.String("scheduler-config", "", "file with a KubeSchedulerConfiguration, reloaded when it changes")
 	flags.String("store", "", "store of the API server: badger or memory (default badger)")
 	flags.String("write-kubeconfig", "", "write the admin's kubeconfig to this file instead of merging it into ~/.kube/config")
@@ -252,7 +271,7 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 		"data-dir": &cfg.DataDir, "listen": &cfg.Listen, "write-kubeconfig": &cfg.WriteKubeconfig, "token-auth-file": &cfg.TokenAuthFile,
 		"pod-manifest-path": &cfg.Kubelet.StaticPodPath,
 		"audit-policy-file": &cfg.AuditPolicyFile, "audit-log-path": &cfg.AuditLogPath,
-		"store": &cfg.Store, "scheduler-config": &cfg.SchedulerConfig, "log-level": &cfg.LogLevel, "clock": &cfg.Clock, "memory-limit": &cfg.MemoryLimit, "kubeconfig": &cfg.Kubeconfig,
+		"store": &cfg.Store, "scheduler-config": &cfg.SchedulerConfig, "log-level": &cfg.LogLevel, "clock": &cfg.Clock, "memory-limit": &cfg.MemoryLimit, "cluster-cidr": &cfg.ClusterCIDR, "kubeconfig": &cfg.Kubeconfig,
 	} {
 		if s := v.GetString(key); s != "" {
 			*to = s
@@ -260,6 +279,9 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 	}
 	if only := commaList(v.GetStringSlice("only")); len(only) > 0 {
 		cfg.Only = only
+	}
+	if v.IsSet("allocate-node-cidrs") {
+		cfg.AllocateNodeCIDRs = v.GetBool("allocate-node-cidrs")
 	}
 	if list := commaList(v.GetStringSlice("controllers")); len(list) > 0 {
 		cfg.Controllers = list
@@ -271,6 +293,7 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 	cfg.Seed = cmp.Or(seed, cfg.Seed)
 	for key, to := range map[string]*int{
 		"audit-log-maxsize": &cfg.AuditLogMaxSize, "audit-log-maxbackup": &cfg.AuditLogMaxBackup, "audit-log-maxage": &cfg.AuditLogMaxAge,
+		"node-cidr-mask-size": &cfg.NodeCIDRMaskSize, "node-cidr-mask-size-ipv4": &cfg.NodeCIDRMaskSizeIPv4, "node-cidr-mask-size-ipv6": &cfg.NodeCIDRMaskSizeIPv6,
 	} {
 		n, err := number(v, flags, key, 31)
 		if err != nil {
@@ -422,7 +445,30 @@ func (c *Config) complete() error {
 	if len(c.Nodes) == 0 {
 		c.Nodes = []NodeConfig{{}}
 	}
-	return c.completeNodes()
+	if err := c.completeNodes(); err != nil {
+		return err
+	}
+	return c.completePodCIDRs()
+}
+
+// completePodCIDRs checks the ranges of podCIDRs.
+func (c *Config) completePodCIDRs() error {
+	if !c.AllocateNodeCIDRs {
+		return nil
+	}
+	var err error
+	c.podCIDRs, err = controller.ParsePodCIDRs(controller.PodCIDRFlags{
+		ClusterCIDR: c.ClusterCIDR, MaskSize: c.NodeCIDRMaskSize, MaskSize4: c.NodeCIDRMaskSizeIPv4, MaskSize6: c.NodeCIDRMaskSizeIPv6,
+	})
+	if err != nil {
+		return fmt.Errorf("allocateNodeCIDRs: %w", err)
+	}
+	c.podCIDRs.Services = netip.MustParsePrefix("10.96.0.0/16") // of clusters with simulated nodes only
+	hasProcesses := func(n NodeConfig) bool { return n.Runtime.Name != "sim" }
+	if c.Runs("kubelet") && slices.ContainsFunc(c.Nodes, hasProcesses) {
+		return errors.New("allocateNodeCIDRs: only simulated nodes can have podCIDRs (--sim-nodes N): pods of other nodes have loopback addresses")
+	}
+	return nil
 }
 
 // checkAudit refuses a policy without a log and a log without a policy: neither makes an audit log.

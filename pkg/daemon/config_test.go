@@ -202,6 +202,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"no such file", "", "", []string{"--config", "/nowhere.yaml"}, "read config: open /nowhere.yaml: no such file or directory"},
 		{"part", "only: [etcd]", "", nil, `--only: "etcd" is not one of [apiserver controllers scheduler kubelet]`},
 		{"controllers", "controllers: ['*', -crons]", "", nil, `controllers: "crons" is not in the list of known controllers`},
+		{"podCIDRs without a range", "allocateNodeCIDRs: true\nnodes: [{runtime: {name: sim}}]", "", nil, "allocateNodeCIDRs: Must specify --cluster-cidr if --allocate-node-cidrs is set"},
+		{"podCIDRs of nodes with processes", "", "", []string{"--allocate-node-cidrs", "--cluster-cidr", "10.244.0.0/16"}, "allocateNodeCIDRs: only simulated nodes can have podCIDRs"},
 		{"parts without a server", "only: [kubelet]", "", nil, "--only without apiserver needs --kubeconfig"},
 		{"store", "store: etcd", "", nil, `store: store "etcd" is not one of [badger memory]`},
 		{"log level", "logLevel: loud", "", nil, `logLevel: "loud" is not one of [debug info warn error]`},

@@ -304,7 +304,8 @@ func (d *Daemon) addControllers(context.Context) error {
 				Controllers: d.cfg.controllers,
 				Client:      func(name string) client.Client { return clients[name] },
 				Caches:      caches, Clock: d.clock, Source: d.source, Volumes: d.volumes(), RootCA: d.api.authority(), Authority: d.api.signer(), Token: d.api.tokens(),
-				REST: func(account string) (*rest.Config, error) { return d.api.rest(name(account), account, groups...), nil },
+				PodCIDRs: d.cfg.podCIDRs,
+				REST:     func(account string) (*rest.Config, error) { return d.api.rest(name(account), account, groups...), nil },
 			})
 		})}))
 	return nil

@@ -26,7 +26,10 @@ func settingsPath(p Paths) string { return filepath.Join(p.Data, "settings.yaml"
 // clusterSettings returns the settings that belong to the cluster rather than to one start of it.
 func (c *Config) clusterSettings() Config {
 	return Config{
-		Store: c.Store, Backup: c.Backup, Controllers: c.Controllers, Nodes: c.Nodes, Kubelet: c.Kubelet, Images: c.Images, HostCommands: c.HostCommands, Seed: c.Seed, Clock: c.Clock,
+		Store: c.Store, Backup: c.Backup, Controllers: c.Controllers,
+		AllocateNodeCIDRs: c.AllocateNodeCIDRs, ClusterCIDR: c.ClusterCIDR,
+		NodeCIDRMaskSize: c.NodeCIDRMaskSize, NodeCIDRMaskSizeIPv4: c.NodeCIDRMaskSizeIPv4, NodeCIDRMaskSizeIPv6: c.NodeCIDRMaskSizeIPv6,
+		Nodes: c.Nodes, Kubelet: c.Kubelet, Images: c.Images, HostCommands: c.HostCommands, Seed: c.Seed, Clock: c.Clock,
 		SchedulerConfig: c.SchedulerConfig, TokenAuthFile: c.TokenAuthFile,
 		AuditPolicyFile: c.AuditPolicyFile, AuditLogPath: c.AuditLogPath,
 		AuditLogMaxSize: c.AuditLogMaxSize, AuditLogMaxBackup: c.AuditLogMaxBackup, AuditLogMaxAge: c.AuditLogMaxAge,

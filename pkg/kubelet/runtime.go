@@ -118,6 +118,7 @@ type PodSpec struct {
 	Namespace, Name string
 	Hostname        string
 	HostNetwork     bool
+	PodCIDR         string            // of the node, "" if it has none; Pods may leave it out
 	Annotations     map[string]string // of the pod; Pods may leave them out
 	Created         time.Time         // the pod's creationTimestamp; Pods may leave it out
 	OwnerKind       string            // the kind of the pod's controller, "" without one; Pods may leave it out

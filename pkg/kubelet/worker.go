@@ -178,7 +178,11 @@ func (w *podWorker) sandbox(ctx context.Context, pod *corev1.Pod) (Pod, time.Dur
 		return Pod{}, again, err
 	}
 	began := w.machineClock().Now()
-	if _, err := w.runtime().StartPod(ctx, podSpecFor(pod)); err != nil {
+	spec := podSpecFor(pod)
+	if node := w.kubelet.currentNode(); node != nil {
+		spec.PodCIDR = node.Spec.PodCIDR
+	}
+	if _, err := w.runtime().StartPod(ctx, spec); err != nil {
 		w.event(ctx, pod, "", corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+err.Error())
 		return Pod{}, 0, err
 	}

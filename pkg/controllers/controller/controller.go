@@ -44,6 +44,8 @@ type Env struct {
 	Source *clock.Source
 	RootCA []byte // the cluster's CA certificate, PEM
 
+	PodCIDRs PodCIDRs // of nodes; the zero value: the cluster allocates none
+
 	// Volumes is the folder of the volumes that the cluster's own provisioner makes. With "" pods are simulated: no files are made
 	// or deleted.
 	Volumes string

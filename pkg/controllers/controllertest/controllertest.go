@@ -44,12 +44,18 @@ type Cluster struct {
 // Start starts a cluster that ends with the test. The controllers run in the server's process, on clk.
 func Start(t testing.TB, clk clock.Clock) *Cluster {
 	t.Helper()
+	return StartWith(t, clk, func(*controllers.Config) {})
+}
+
+// StartWith is Start with other settings of the controllers.
+func StartWith(t testing.TB, clk clock.Clock, set func(*controllers.Config)) *Cluster {
+	t.Helper()
 	env := apiservertest.New(t)
 	as := func(name string, groups ...string) client.Client {
 		info := &user.DefaultInfo{Name: "system:" + name, Groups: append(groups, user.AllAuthenticated)}
 		return env.Server.Client(info, name[strings.LastIndex(name, ":")+1:])
 	}
-	return run(t, env, clk, as, func(name string) (*rest.Config, error) {
+	return run(t, env, clk, set, as, func(name string) (*rest.Config, error) {
 		info := &user.DefaultInfo{Name: "system:serviceaccount:kube-system:" + name, Groups: []string{user.AllAuthenticated}}
 		return &rest.Config{Host: "http://localhost", Transport: env.Server.Documents(info), QPS: -1}, nil
 	})
@@ -64,6 +70,12 @@ func StartRemote(t testing.TB) *Cluster {
 // StartRemoteOn is StartRemote on another clock.
 func StartRemoteOn(t testing.TB, clk clock.Clock) *Cluster {
 	t.Helper()
+	return StartRemoteWith(t, clk, func(*controllers.Config) {})
+}
+
+// StartRemoteWith is StartRemoteOn with other settings of the controllers.
+func StartRemoteWith(t testing.TB, clk clock.Clock, set func(*controllers.Config)) *Cluster {
+	t.Helper()
 	env := apiservertest.New(t)
 	as := func(name string, _ ...string) client.Client {
 		c, err := client.HTTP(env.AdminConfig, name)
@@ -72,17 +84,22 @@ func StartRemoteOn(t testing.TB, clk clock.Clock) *Cluster {
 		}
 		return c
 	}
-	return run(t, env, clk, as, func(string) (*rest.Config, error) { return env.AdminConfig, nil })
+	return run(t, env, clk, set, as, func(string) (*rest.Config, error) { return env.AdminConfig, nil })
 }
 
 // Both runs a test with the controllers in the server's process, and once more with the controllers in another.
 func Both(t *testing.T, test func(c *Cluster)) {
-	t.Run("in process", func(t *testing.T) { test(Start(t, clock.Real())) })
-	t.Run("over HTTP", func(t *testing.T) { test(StartRemote(t)) })
+	BothWith(t, func(*controllers.Config) {}, test)
 }
 
-// run runs the controllers of env. as returns a client of the user system:NAME, config its configuration.
-func run(t testing.TB, env *apiservertest.Env, clk clock.Clock, as func(name string, groups ...string) client.Client,
+// BothWith is Both with other settings of the controllers.
+func BothWith(t *testing.T, set func(*controllers.Config), test func(c *Cluster)) {
+	t.Run("in process", func(t *testing.T) { test(StartWith(t, clock.Real(), set)) })
+	t.Run("over HTTP", func(t *testing.T) { test(StartRemoteWith(t, clock.Real(), set)) })
+}
+
+// run runs the controllers of env. set changes their settings, as returns a client of the user system:NAME, config its configuration.
+func run(t testing.TB, env *apiservertest.Env, clk clock.Clock, set func(*controllers.Config), as func(name string, groups ...string) client.Client,
 	config func(name string) (*rest.Config, error),
 ) *Cluster {
 	t.Helper()
@@ -91,16 +108,16 @@ func run(t testing.TB, env *apiservertest.Env, clk clock.Clock, as func(name str
 	caches.Pods()
 	ended := make(chan error, 2)
 	cert, key := env.PKI.Authority()
-	go func() {
-		ended <- controllers.Run(ctx, controllers.Config{
-			Client: func(name string) client.Client {
-				return as("serviceaccount:kube-system:"+name, "system:serviceaccounts", "system:serviceaccounts:kube-system")
-			},
-			Caches: caches, Clock: clk, Source: clock.NewSource(1), RootCA: []byte(RootCA),
-			Authority: controller.Authority{Cert: cert, Key: key}, Token: env.Server.SecretToken,
-			REST: config,
-		})
-	}()
+	cfg := controllers.Config{
+		Client: func(name string) client.Client {
+			return as("serviceaccount:kube-system:"+name, "system:serviceaccounts", "system:serviceaccounts:kube-system")
+		},
+		Caches: caches, Clock: clk, Source: clock.NewSource(1), RootCA: []byte(RootCA),
+		Authority: controller.Authority{Cert: cert, Key: key}, Token: env.Server.SecretToken,
+		REST: config,
+	}
+	set(&cfg)
+	go func() { ended <- controllers.Run(ctx, cfg) }()
 	go func() { ended <- caches.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()

@@ -37,7 +37,8 @@ type Cluster struct {
 	work   *clock.Work // a unit for each call of fire
 
 	mu       sync.Mutex
-	pool     pool
+	pool     *pool                           // of pods on nodes without a podCIDR
+	pools    map[netip.Prefix]*pool          // by podCIDR
 	reserved map[types.UID]netip.Addr        // of pods that are not started
 	owned    map[types.UID]map[*pod]struct{} // by the UID of their controller
 	jobs     map[types.UID]*job              // with pods on a node, by the UID of the Job
@@ -50,6 +51,7 @@ type Cluster struct {
 func NewCluster(clk clock.Clock, src *clock.Source) *Cluster {
 	return &Cluster{
 		clock: clk, source: src, work: clock.NewWork(clk, "simulated containers"),
+		pool: newPool(defaultBase, defaultSize), pools: map[netip.Prefix]*pool{},
 		reserved: map[types.UID]netip.Addr{}, owned: map[types.UID]map[*pod]struct{}{}, jobs: map[types.UID]*job{},
 	}
 }
@@ -82,6 +84,7 @@ type node struct {
 type pod struct {
 	kubelet.Pod
 	addr netip.Addr
+	from *pool // of addr
 }
 
 // ErrNoPod is the error for a pod that is not started.
@@ -127,16 +130,18 @@ func (n *node) StartPod(_ context.Context, spec kubelet.PodSpec) (kubelet.Pod, e
 	}
 	p := &pod{Pod: kubelet.Pod{PodSpec: spec, Started: c.clock.Now()}}
 	if !spec.HostNetwork {
+		from := c.pool
 		addr, ok := c.reserved[spec.UID]
 		delete(c.reserved, spec.UID)
 		var err error
 		if !ok {
-			addr, err = c.pool.allocate()
+			from = c.poolOf(spec.PodCIDR)
+			addr, err = from.allocate()
 		}
 		if err != nil {
 			return kubelet.Pod{}, fmt.Errorf("start pod %s/%s: %w", spec.Namespace, spec.Name, err)
 		}
-		p.addr, p.IP = addr, addr.String()
+		p.addr, p.from, p.IP = addr, from, addr.String()
 	}
 	n.pods[spec.UID] = p
 	c.own(p)
@@ -150,7 +155,9 @@ func (n *node) StopPod(_ context.Context, uid types.UID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := n.pods[uid]; p != nil {
-		c.pool.release(p.addr)
+		if p.from != nil {
+			p.from.release(p.addr)
+		}
 		delete(n.pods, uid)
 		c.disown(p)
 		n.hint()

@@ -216,3 +216,32 @@ func TestNodesShareAddresses(t *testing.T) {
 		}
 	}
 }
+
+// TestPodCIDR: the pods of a node with a podCIDR have addresses of it, and a stopped pod's address is free again.
+func TestPodCIDR(t *testing.T) {
+	n := sim.NewCluster(clock.Real(), clock.NewSource(1)).Runtime("n")
+	begin := func(uid types.UID, cidr string) (string, error) {
+		p, err := n.StartPod(t.Context(), kubelet.PodSpec{UID: uid, Name: string(uid), PodCIDR: cidr})
+		return p.IP, err
+	}
+	for _, tt := range []struct{ uid, cidr, want string }{
+		{"a", "10.9.8.0/30", "10.9.8.1"},
+		{"b", "10.9.8.0/30", "10.9.8.2"},
+		{"c", "10.9.9.0/24", "10.9.9.1"},
+		{"d", "", "10.244.0.1"},
+		{"e", "fd00::/64", "10.244.0.2"},
+	} {
+		if got, err := begin(types.UID(tt.uid), tt.cidr); err != nil || got != tt.want {
+			t.Errorf("pod %s of a node with %q has %s, %v; want %s", tt.uid, tt.cidr, got, err, tt.want)
+		}
+	}
+	if ip, err := begin("f", "10.9.8.0/30"); err == nil || !strings.Contains(err.Error(), "no address is left") {
+		t.Errorf("a third address of /30: %s, %v", ip, err)
+	}
+	if err := n.StopPod(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if ip, err := begin("f", "10.9.8.0/30"); err != nil || ip != "10.9.8.1" {
+		t.Errorf("after the end of a pod: %s, %v", ip, err)
+	}
+}
