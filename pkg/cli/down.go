@@ -10,7 +10,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/daemon"
 )
 
-// downTimeout is how long down waits for the end of the daemon and its pods.
+// downTimeout is how long down waits for the end of the daemon and its pods, in addition to the time of a graceful shutdown.
 const downTimeout = 60 * time.Second
 
 func newDown(env *Env) *cobra.Command {
@@ -20,15 +20,17 @@ func newDown(env *Env) *cobra.Command {
 		Use:   "down",
 		Short: "Stop a cluster",
 		Long: `Stop a cluster's daemon and the processes of its pods. The cluster's data stays, and "minikctl up" starts the cluster
-again. --purge also removes the data, the addresses, and the context in ~/.kube/config.`,
+again. Pods get SIGTERM and five seconds to end. With the setting kubelet.shutdownGracePeriod the nodes shut down as in Kubernetes: pods
+end in the order of their priorities, with their preStop hooks and grace periods, and are Failed. --purge kills them at once, and removes
+the data, the addresses, and the context in ~/.kube/config.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), downTimeout)
-			defer cancel()
 			paths := env.Target.Paths()
 			if dataDir != "" {
 				paths = daemon.PathsIn(env.Target.name, dataDir)
 			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), downTimeout+daemon.ShutdownPeriod(paths))
+			defer cancel()
 			existed := daemon.Exists(paths)
 			ran, err := daemon.Down(ctx, paths, opts)
 			if err != nil {

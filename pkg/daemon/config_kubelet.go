@@ -1,7 +1,14 @@
 package daemon
 
 import (
+	"errors"
+	"fmt"
 	"path/filepath"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
 // KubeletConfig holds the settings of the kubelets. Their names are those of a KubeletConfiguration.
@@ -9,6 +16,23 @@ type KubeletConfig struct {
 	// StaticPodPath is a file with a static pod, or a folder with such files. Each node of the runtime process runs these pods on its own, and the
 	// API shows their mirrors, called NAME-NODE. The files may change at any time. Default: none.
 	StaticPodPath string `json:"staticPodPath,omitempty"`
+	// ShutdownGracePeriod is how long the pods of the nodes may take to end when "minikctl down" shuts the nodes down, for example 30s.
+	// The pods are Failed then, and only controllers replace them at the next start. Default 0: pods get SIGTERM and five seconds,
+	// and are started again at the next start.
+	ShutdownGracePeriod metav1.Duration `json:"shutdownGracePeriod,omitzero"`
+	// ShutdownGracePeriodCriticalPods is the part of shutdownGracePeriod that is for critical pods, which end after the others. Default 0.
+	ShutdownGracePeriodCriticalPods metav1.Duration `json:"shutdownGracePeriodCriticalPods,omitzero"`
+	// ShutdownGracePeriodByPodPriority gives each priority of pods, up to the next one in the list, a period of its own, the lowest first. It
+	// replaces the other two settings.
+	ShutdownGracePeriodByPodPriority []ShutdownGracePeriod `json:"shutdownGracePeriodByPodPriority,omitempty"`
+}
+
+// ShutdownGracePeriod is how long the pods from a priority on may take to end.
+type ShutdownGracePeriod struct {
+	// Priority is the lowest priority of the pods.
+	Priority int32 `json:"priority"`
+	// ShutdownGracePeriodSeconds is the period in seconds.
+	ShutdownGracePeriodSeconds int64 `json:"shutdownGracePeriodSeconds"`
 }
 
 // complete fills in the defaults and validates the settings.
@@ -20,5 +44,57 @@ func (k *KubeletConfig) complete() error {
 		}
 		k.StaticPodPath = abs
 	}
+	return k.checkShutdown()
+}
+
+func (k *KubeletConfig) checkShutdown() error {
+	all, critical := k.ShutdownGracePeriod.Duration, k.ShutdownGracePeriodCriticalPods.Duration
+	for name, d := range map[string]time.Duration{"shutdownGracePeriod": all, "shutdownGracePeriodCriticalPods": critical} {
+		if d < 0 || d > 0 && d < time.Second {
+			return fmt.Errorf("kubelet.%s: %s is neither 0 nor at least a second", name, d)
+		}
+	}
+	if critical > all {
+		return fmt.Errorf("kubelet.shutdownGracePeriodCriticalPods: %s is more than shutdownGracePeriod, %s", critical, all)
+	}
+	if len(k.ShutdownGracePeriodByPodPriority) > 0 && all > 0 {
+		return errors.New("kubelet: shutdownGracePeriod and shutdownGracePeriodByPodPriority exclude each other")
+	}
+	seen := map[int32]bool{}
+	for i, p := range k.ShutdownGracePeriodByPodPriority {
+		at := fmt.Sprintf("kubelet.shutdownGracePeriodByPodPriority[%d]", i)
+		if p.ShutdownGracePeriodSeconds < 0 {
+			return fmt.Errorf("%s.shutdownGracePeriodSeconds: %d is negative", at, p.ShutdownGracePeriodSeconds)
+		}
+		if seen[p.Priority] {
+			return fmt.Errorf("%s.priority: %d is in the list already", at, p.Priority)
+		}
+		seen[p.Priority] = true
+	}
 	return nil
+}
+
+// systemCritical is the priority from which pods are critical.
+const systemCritical = 2_000_000_000
+
+// shutdownPeriods returns the periods of a node shutdown; none if the nodes do not shut down gracefully.
+func (k *KubeletConfig) shutdownPeriods() []kubelet.PriorityGrace {
+	var out []kubelet.PriorityGrace
+	for _, p := range k.ShutdownGracePeriodByPodPriority {
+		out = append(out, kubelet.PriorityGrace{Priority: p.Priority, Period: time.Duration(p.ShutdownGracePeriodSeconds) * time.Second})
+	}
+	if all := k.ShutdownGracePeriod.Duration; all > 0 {
+		critical := k.ShutdownGracePeriodCriticalPods.Duration
+		out = append(out, kubelet.PriorityGrace{Period: all - critical}, kubelet.PriorityGrace{Priority: systemCritical, Period: critical})
+	}
+	return out
+}
+
+// shutdownPeriod returns the longest time that a node shutdown takes.
+func (k *KubeletConfig) shutdownPeriod() time.Duration {
+	sum := time.Duration(0)
+	for _, p := range k.shutdownPeriods() {
+		sum += p.Period
+	}
+	return sum
 }

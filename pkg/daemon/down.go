@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -38,11 +39,22 @@ func Down(ctx context.Context, p Paths, opts DownOptions) (ran bool, err error) 
 		return false, errors.Join(autostart.RemoveFailedUp(Home(), p.Name), removeMade())
 	}
 	ran = Alive(p) || !opts.KeepPods && PodsKept(p)
+	graceful := !opts.KeepPods && !opts.Purge
+	if graceful && Alive(p) {
+		if err := os.WriteFile(p.Shutdown, nil, 0o600); err != nil {
+			return ran, err
+		}
+		defer os.Remove(p.Shutdown)
+	}
 	if err := Stop(ctx, p); err != nil {
 		return ran, err
 	}
 	if !opts.KeepPods {
-		if err := endPods(ctx, p); err != nil {
+		grace := time.Duration(0)
+		if graceful {
+			grace = downGrace
+		}
+		if err := endPods(ctx, p, grace); err != nil {
 			return ran, err
 		}
 	}
@@ -52,8 +64,20 @@ func Down(ctx context.Context, p Paths, opts DownOptions) (ran bool, err error) 
 	return ran, purge(p)
 }
 
-// endPods ends the containers and the supervisor.
-func endPods(ctx context.Context, p Paths) error {
+// downGrace is how long the containers that the kubelets have not ended may take to end, as on a machine that shuts down.
+const downGrace = 5 * time.Second
+
+// ShutdownPeriod returns how long the nodes of a daemon may take to shut down, by the settings of its last start.
+func ShutdownPeriod(p Paths) time.Duration {
+	last, err := readSettings(p)
+	if err != nil || last == nil {
+		return 0
+	}
+	return last.Kubelet.shutdownPeriod()
+}
+
+// endPods ends the containers, after a grace period, and the supervisor.
+func endPods(ctx context.Context, p Paths, grace time.Duration) error {
 	if _, err := os.Stat(p.Runtime); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -61,7 +85,7 @@ func endPods(ctx context.Context, p Paths) error {
 	if err != nil {
 		return err
 	}
-	if err := host.Purge(ctx); err != nil {
+	if err := host.PurgeAfter(ctx, grace); err != nil {
 		return fmt.Errorf("end the pods: %w", err)
 	}
 	return nil
@@ -94,7 +118,7 @@ func (p Paths) createdFiles() []string {
 		cut = append(cut, all...)
 	}
 	return append(cut, p.Backups, p.Kubeconfig, p.State, p.State+".new", p.Log, p.Store, p.PKI, p.Runtime, p.Kubelet, p.Traces, p.DiscoveryCache,
-		filepath.Join(p.Data, "run"), settingsPath(p), settingsPath(p)+".new", filepath.Join(p.Data, autostart.FailedUpFile), lockPath(p))
+		p.Shutdown, filepath.Join(p.Data, "run"), settingsPath(p), settingsPath(p)+".new", filepath.Join(p.Data, autostart.FailedUpFile), lockPath(p))
 }
 
 // remove removes the files that a daemon has created in its data folder, and then empty folders (see removeMade).

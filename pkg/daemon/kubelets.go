@@ -119,6 +119,7 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 		}
 		d.services = append(d.services, d.counted(service{name: "stages", run: stages.Run}))
 	}
+	d.addShutdown(host)
 	for _, n := range d.cfg.leaving {
 		k, err := d.newKubelet(ctx, host, n, n.Name, true)
 		if err != nil {

@@ -30,6 +30,7 @@ type Paths struct {
 	Volumes        string // of claims, made by the cluster's own provisioner
 	Traces         string
 	DiscoveryCache string
+	Shutdown       string // exists while down stops the daemon and its pods
 }
 
 // DefaultName returns the name of the daemon that commands use without --name.
@@ -85,6 +86,7 @@ func PathsIn(name, dir string) Paths {
 	return Paths{
 		Name: name, Data: dir, Kubeconfig: in("kubeconfig"), Socket: socket(dir), State: in("daemon.json"), Clock: in("clock"), Log: in("daemon.log"),
 		Store: in("store"), Backups: in("backups"), PKI: in("pki"), Runtime: in("runtime"), Kubelet: in("kubelet"), Memory: memoryFolder(dir), Volumes: in("volumes"), Traces: in("traces"), DiscoveryCache: in("cache"),
+		Shutdown: in("shutdown"),
 	}
 }
 

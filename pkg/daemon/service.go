@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,9 +17,11 @@ type service struct {
 	run  func(ctx context.Context) error
 	// ready is closed when the next service may start; nil: at once.
 	ready <-chan struct{}
+	// ends is how long the service may take to end; 0: stopTimeout.
+	ends time.Duration
 }
 
-// stopTimeout is how long a service may take to end.
+// stopTimeout is how long a service may usually take to end.
 const stopTimeout = 10 * time.Second
 
 // running is a service that was started.
@@ -93,6 +96,7 @@ func (r *running) unexpected() error {
 
 func (r *running) stop() error {
 	began := clock.Real().Now()
+	timeout := cmp.Or(r.ends, stopTimeout)
 	r.cancel()
 	select {
 	case err := <-r.done:
@@ -101,7 +105,7 @@ func (r *running) stop() error {
 			return fmt.Errorf("%s: %w", r.name, err)
 		}
 		return nil
-	case <-clock.Real().After(stopTimeout):
-		return fmt.Errorf("%s: did not end within %s", r.name, stopTimeout)
+	case <-clock.Real().After(timeout):
+		return fmt.Errorf("%s: did not end within %s", r.name, timeout)
 	}
 }

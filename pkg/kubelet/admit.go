@@ -34,8 +34,13 @@ func (w *podWorker) rejection(ctx context.Context, pod *corev1.Pod) *podEnd {
 	if _, ok := w.seen(); ok {
 		return nil // an earlier kubelet has admitted it
 	}
+	if w.kubelet.isShuttingDown() {
+		return &podEnd{phase: corev1.PodFailed, reason: notAdmittedReason, message: notAdmittedMessage}
+	}
 	if !w.matchesNodeAffinity(ctx, pod) {
-		return &podEnd{corev1.PodFailed, "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"}
+		return &podEnd{
+			phase: corev1.PodFailed, reason: "NodeAffinity", message: "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
+		}
 	}
 	return w.insufficientResource(pod, w.kubelet.currentNode())
 }
@@ -76,7 +81,7 @@ func (w *podWorker) insufficientResource(pod *corev1.Pod, node *corev1.Node) *po
 }
 
 func outOf(name corev1.ResourceName, want, used, room int64) *podEnd {
-	return &podEnd{corev1.PodFailed, "OutOf" + string(name), fmt.Sprintf(
+	return &podEnd{phase: corev1.PodFailed, reason: "OutOf" + string(name), message: fmt.Sprintf(
 		"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, want, used, room)}
 }
 

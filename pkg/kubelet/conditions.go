@@ -44,6 +44,45 @@ func conditions(pod *corev1.Pod, s, old corev1.PodStatus, sandbox bool, now time
 	return out
 }
 
+// withDisruption adds the condition DisruptionTarget of a pod that the kubelet ends to its conditions.
+func (in *statusInput) withDisruption(list []corev1.PodCondition) []corev1.PodCondition {
+	c := corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet, Message: in.end.message,
+		ObservedGeneration: in.pod.Generation, LastTransitionTime: metav1.NewTime(in.now).Rfc3339Copy(),
+	}
+	for _, before := range slices.Concat(in.pod.Status.Conditions, in.old.Conditions) {
+		if before.Type == c.Type && before.Status == c.Status {
+			c.LastTransitionTime = before.LastTransitionTime
+		}
+	}
+	return replaceCondition(list, c)
+}
+
+// replaceCondition returns a list with c in the place of the condition of its type, or before the kubelet's own.
+func replaceCondition(list []corev1.PodCondition, c corev1.PodCondition) []corev1.PodCondition {
+	out := slices.Clone(list)
+	if i := slices.IndexFunc(out, func(o corev1.PodCondition) bool { return o.Type == c.Type }); i >= 0 {
+		out[i] = c
+		return out
+	}
+	i := slices.IndexFunc(out, func(o corev1.PodCondition) bool { return slices.Contains(ownConditions, o.Type) })
+	if i < 0 {
+		i = len(out)
+	}
+	return slices.Insert(out, i, c)
+}
+
+// mergeConditions returns the conditions to write: those of other clients in the API, and those that the kubelet has generated.
+func mergeConditions(api, generated []corev1.PodCondition) []corev1.PodCondition {
+	out := append(otherConditions(api), kubeletConditions(generated)...)
+	for _, c := range generated {
+		if c.Type == corev1.DisruptionTarget && c.Reason == corev1.PodReasonTerminationByKubelet {
+			out = replaceCondition(out, c)
+		}
+	}
+	return out
+}
+
 // kubeletConditions returns the conditions that a kubelet sets.
 func kubeletConditions(list []corev1.PodCondition) []corev1.PodCondition {
 	var out []corev1.PodCondition

@@ -65,6 +65,8 @@ type Kubelet struct {
 	lease    *coordinationv1.Lease
 	features []Feature // of the runtime
 
+	shuttingDown bool // the node is not ready, and admits no pods
+
 	woken chan struct{}          // signalled when the state of a simulated node has changed
 	ready corev1.ConditionStatus // as of the last reportReady; used by Run only
 }

@@ -115,7 +115,11 @@ func (k *Kubelet) readyDiffers() bool {
 
 // readyCondition returns the condition Ready: it is True while the runtime can start containers, unless the node is simulated as not ready.
 func (k *Kubelet) readyCondition() corev1.NodeCondition {
-	return simReady(k.simState(), k.runtimeCondition())
+	ready := k.runtimeCondition()
+	if k.isShuttingDown() && ready.Status == corev1.ConditionTrue {
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "KubeletNotReady", "node is shutting down"
+	}
+	return simReady(k.simState(), ready)
 }
 
 // runtimeCondition is the condition Ready by the health of the runtime.

@@ -117,13 +117,14 @@ func (h *Host) staticKeys(node string) []objects.Key {
 	return keys
 }
 
-// withMirror returns a static pod with what the API has of it: the generation and the status of its mirror.
+// withMirror returns a static pod with what the API decides of it. Its status is only what its containers say: the pod starts again on a
+// node that has shut down.
 func withMirror(static, mirror *corev1.Pod) *corev1.Pod {
 	pod := static.DeepCopy()
 	if mirror != nil && mirrors(mirror, static) {
 		pod.Generation, pod.CreationTimestamp = mirror.Generation, mirror.CreationTimestamp
 		pod.Spec.Priority = mirror.Spec.Priority
-		pod.Status = *mirror.Status.DeepCopy()
+		pod.Status.QOSClass, pod.Status.Conditions = mirror.Status.QOSClass, otherConditions(mirror.Status.Conditions)
 	}
 	return pod
 }

@@ -81,6 +81,9 @@ func (in *statusInput) generate() corev1.PodStatus {
 		seen = asReady(s)
 	}
 	s.Conditions = conditions(pod, seen, old, in.seen.UID != "" && !stopped, in.now)
+	if in.end != nil && in.end.disruption {
+		s.Conditions = in.withDisruption(s.Conditions)
+	}
 	return s
 }
 
@@ -150,9 +153,9 @@ func wasInitialized(pod *corev1.Pod, s *corev1.PodStatus) bool {
 // applyEnd sets the phase, reason and message of the kubelet's own end of the pod. A final phase of an earlier status
 // stays.
 func (in *statusInput) applyEnd(s *corev1.PodStatus) {
-	if e := in.end; e != nil && e.phase != "" {
+	if e := in.end; e != nil && e.phase != "" && (in.lifecycle.stopped || !in.admitted) {
 		s.Reason, s.Message = e.reason, e.message
-		if in.lifecycle.stopped || s.Phase == corev1.PodPending {
+		if s.Phase != corev1.PodSucceeded || !e.disruption {
 			s.Phase = e.phase
 		}
 		return

@@ -132,13 +132,12 @@ func (h *Host) syncStatus(ctx context.Context, key objects.Key) (time.Duration, 
 		trace.Add(ctx, s.Name, s.Start, s.Took)
 	}
 	err := next.write(ctx)
-	if apierrors.IsNotFound(err) {
-		return 0, nil // the pod is deleted; the watch enqueues it
-	}
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) { // the watch enqueues a deleted pod
 		h.statuses.put(key, next, false) // unless a newer one is pending
+		return 0, err
 	}
-	return 0, err
+	next.worker.statusWritten(next.last || isFinished(next.status.Phase))
+	return 0, nil
 }
 
 // write writes the status to the API, and deletes the pod after its last one.
@@ -153,7 +152,7 @@ func (u *statusUpdate) write(ctx context.Context) error {
 		return nil
 	}
 	status := u.status
-	status.Conditions = append(otherConditions(pod.Status.Conditions), kubeletConditions(u.status.Conditions)...)
+	status.Conditions = mergeConditions(pod.Status.Conditions, u.status.Conditions)
 	if !equalStatus(pod.Status, status) {
 		if err := w.writeStatus(ctx, pod, status); err != nil {
 			return err

@@ -32,10 +32,9 @@ func gracePeriod(pod *corev1.Pod) int64 {
 	return max(grace, minGrace)
 }
 
-// stop stops all containers of the pod and reports whether they have ended. It does not wait for them: the pod is enqueued
+// stop stops all containers of the pod within a grace period in seconds, and reports whether they have ended. It does not wait for them: the pod is enqueued
 // when they have. A call with a shorter grace period replaces the stop in progress.
-func (l *podLifecycle) stop(ctx context.Context, pod *corev1.Pod, seen Pod) bool {
-	grace := gracePeriod(pod)
+func (l *podLifecycle) stop(ctx context.Context, pod *corev1.Pod, seen Pod, grace int64) bool {
 	l.mu.Lock()
 	if l.stopping == nil && !seen.running() && len(l.busy) == 0 {
 		l.stopping = &podStop{grace: grace, done: true}

@@ -30,14 +30,17 @@ type podWorker struct {
 	status    *corev1.PodStatus // the newest that was generated
 	startTime time.Time
 	admitted  bool
-	end       *podEnd // why the kubelet ends the pod; nil: it does not
-	removed   bool    // the pod has no containers and files on this node any more
+	end       *podEnd       // why the kubelet ends the pod; nil: it does not
+	ended     chan struct{} // closed when the final status is written; nil: nothing waits for it
+	removed   bool          // the pod has no containers and files on this node any more
 }
 
 // podEnd is why a kubelet ends a pod.
 type podEnd struct {
 	phase           corev1.PodPhase // "": the containers' exit codes decide
 	reason, message string
+	disruption      bool   // the pod gets the condition DisruptionTarget
+	grace           *int64 // the grace period in seconds, unless the pod's own is shorter; nil: the pod's own
 }
 
 func newPodWorker(k *Kubelet, key objects.Key, uid types.UID) *podWorker {
@@ -84,7 +87,7 @@ func (w *podWorker) sync(ctx context.Context, pod *corev1.Pod) (time.Duration, e
 	if expired {
 		const message = "Pod was active on the node longer than the specified deadline"
 		w.event(ctx, pod, "", corev1.EventTypeNormal, "DeadlineExceeded", message)
-		return 0, w.terminateWith(ctx, pod, podEnd{corev1.PodFailed, "DeadlineExceeded", message})
+		return 0, w.terminateWith(ctx, pod, podEnd{phase: corev1.PodFailed, reason: "DeadlineExceeded", message: message})
 	}
 	after, err := w.run(ctx, pod)
 	return soonest(after, left), err
@@ -208,11 +211,50 @@ func (w *podWorker) terminateWith(ctx context.Context, pod *corev1.Pod, end podE
 	return w.terminate(ctx, pod)
 }
 
+// requestEnd makes the next sync end the pod, unless the kubelet ends it already. The channel is closed when the final status is written.
+func (w *podWorker) requestEnd(end podEnd) <-chan struct{} {
+	w.mu.Lock()
+	if w.end == nil {
+		w.end = &end
+	}
+	if w.ended == nil {
+		w.ended = make(chan struct{})
+	}
+	ended := w.ended
+	w.mu.Unlock()
+	w.enqueue()
+	return ended
+}
+
+// statusWritten reports that a status of the pod is in the API, or that the pod is not.
+func (w *podWorker) statusWritten(final bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if final && w.ended != nil {
+		select {
+		case <-w.ended:
+		default:
+			close(w.ended)
+		}
+	}
+}
+
+// grace returns how many seconds the pod has to end.
+func (w *podWorker) grace(pod *corev1.Pod) int64 {
+	grace := gracePeriod(pod)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.end != nil && w.end.grace != nil {
+		grace = min(grace, max(*w.end.grace, minGrace))
+	}
+	return grace
+}
+
 // terminate takes the next steps of ending a pod: it stops the containers, removes the volumes, and posts the final
 // status. It removes a deleted pod from the runtime and from the API.
 func (w *podWorker) terminate(ctx context.Context, pod *corev1.Pod) error {
 	seen, known := w.seen()
-	if !w.lifecycle.stop(ctx, pod, seen) {
+	if !w.lifecycle.stop(ctx, pod, seen, w.grace(pod)) {
 		w.updateStatus(ctx, pod, seen)
 		return nil
 	}
@@ -252,7 +294,7 @@ func (w *podWorker) removeOrphan(ctx context.Context) error {
 	if pod == nil {
 		pod = orphanedPod(seen)
 	}
-	if !w.lifecycle.stop(ctx, pod, seen) {
+	if !w.lifecycle.stop(ctx, pod, seen, w.grace(pod)) {
 		return nil
 	}
 	w.volumes.remove()

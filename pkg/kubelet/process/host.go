@@ -168,8 +168,11 @@ func hungUp(err error) bool {
 }
 
 // Purge ends everything at once and removes the host's folder.
-func (h *Host) Purge(ctx context.Context) error {
-	err := h.StopAll(ctx, 0)
+func (h *Host) Purge(ctx context.Context) error { return h.PurgeAfter(ctx, 0) }
+
+// PurgeAfter is like Purge, and gives the containers a grace period before they are killed.
+func (h *Host) PurgeAfter(ctx context.Context, grace time.Duration) error {
+	err := h.StopAll(ctx, grace)
 	if err := errors.Join(err, h.Close()); err != nil {
 		return err
 	}
