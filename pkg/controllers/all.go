@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -31,6 +32,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/controllers/policy"
 	"github.com/minikctl/minikctl/pkg/controllers/quota"
 	"github.com/minikctl/minikctl/pkg/controllers/rbac"
+	"github.com/minikctl/minikctl/pkg/controllers/service"
 	"github.com/minikctl/minikctl/pkg/controllers/serviceaccount"
 	"github.com/minikctl/minikctl/pkg/controllers/storage"
 	"github.com/minikctl/minikctl/pkg/reconcile"
@@ -57,6 +59,7 @@ var All = []controller.Controller{
 	{Name: "root-ca-certificate-publisher-controller", Alias: "root-ca-cert-publisher", Account: "root-ca-cert-publisher", Component: "root-ca-cert-publisher", New: serviceaccount.RootCA},
 	{Name: "node-lifecycle-controller", Alias: "nodelifecycle", Account: "node-controller", Component: "node-controller", New: node.NodeLifecycle},
 	{Name: "node-ipam-controller", Alias: "nodeipam", Account: "node-controller", Component: "node-ipam-controller", EventSource: "cidrAllocator", New: node.NodeIPAM},
+	{Name: "service-lb-controller", Alias: "service", Account: "service-controller", Component: "service-controller", New: service.LoadBalancer},
 	{Name: "taint-eviction-controller", Account: "node-controller", Component: "taint-eviction-controller", New: node.TaintEviction},
 	{Name: "pod-garbage-collector-controller", Alias: "podgc", Account: "pod-garbage-collector", Component: "pod-garbage-collector", New: node.PodGC},
 	{Name: "disruption-controller", Alias: "disruption", Account: "disruption-controller", Component: "disruption-controller", EventSource: "controllermanager", New: policy.Disruption},
@@ -92,7 +95,8 @@ type Config struct {
 	Volumes string
 	RootCA  []byte // the cluster's CA certificate, PEM, for the ConfigMap kube-root-ca.crt of each namespace
 
-	PodCIDRs controller.PodCIDRs // of nodes; the zero value: they get none
+	PodCIDRs      controller.PodCIDRs // of nodes; the zero value: they get none
+	LoadBalancers netip.Prefix        // the addresses of Services of type LoadBalancer; the zero value: they get none
 
 	// Authority signs certificates. Its zero value signs none: only the API server's process has the CA's key.
 	Authority controller.Authority
@@ -123,8 +127,8 @@ func run(ctx context.Context, cfg Config, list []controller.Controller) error {
 		events := client.NewRecorder(cl, cfg.Clock, cfg.Source, cmp.Or(c.EventSource, c.Component), "")
 		loops = append(loops, c.New(controller.Env{
 			Client: cl, Caches: cfg.Caches, Events: events, Clock: cfg.Clock, Source: cfg.Source, Volumes: cfg.Volumes, RootCA: cfg.RootCA, Authority: cfg.Authority,
-			Token:     cfg.Token,
-			PodCIDRs:  cfg.PodCIDRs,
+			Token:    cfg.Token,
+			PodCIDRs: cfg.PodCIDRs, LoadBalancers: cfg.LoadBalancers,
 			Discovery: func() (clientdiscovery.DiscoveryInterface, error) { return discover(cfg, c.Account) },
 			REST:      func() (*rest.Config, error) { return cfg.REST(c.Account) },
 			Custom:    custom,

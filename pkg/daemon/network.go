@@ -33,6 +33,18 @@ func (d *Daemon) serviceAddresses() (netip.Prefix, error) {
 	return r.Services(), nil
 }
 
+// loadBalancers returns the range of the addresses of Services of type LoadBalancer; the zero value if this daemon serves none.
+func (d *Daemon) loadBalancers() (netip.Prefix, error) {
+	if !d.servesServices() {
+		return netip.Prefix{}, nil
+	}
+	r, err := d.addresses()
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	return r.LoadBalancers(), nil
+}
+
 // addresses claims the daemon's range of the addresses of pods and Services.
 func (d *Daemon) addresses() (addr.Range, error) {
 	r, err := addr.Claim(addr.Folder(), d.paths.Data)

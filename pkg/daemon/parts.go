@@ -297,6 +297,10 @@ func (d *Daemon) addControllers(context.Context) error {
 			return err
 		}
 	}
+	balancers, err := d.loadBalancers()
+	if err != nil {
+		return err
+	}
 	d.services = append(d.services,
 		d.counted(service{name: "caches of the controllers", run: caches.Run}),
 		d.counted(service{name: "controllers", run: d.controllers.of(func(ctx context.Context) error {
@@ -304,8 +308,8 @@ func (d *Daemon) addControllers(context.Context) error {
 				Controllers: d.cfg.controllers,
 				Client:      func(name string) client.Client { return clients[name] },
 				Caches:      caches, Clock: d.clock, Source: d.source, Volumes: d.volumes(), RootCA: d.api.authority(), Authority: d.api.signer(), Token: d.api.tokens(),
-				PodCIDRs: d.cfg.podCIDRs,
-				REST:     func(account string) (*rest.Config, error) { return d.api.rest(name(account), account, groups...), nil },
+				PodCIDRs: d.cfg.podCIDRs, LoadBalancers: balancers,
+				REST: func(account string) (*rest.Config, error) { return d.api.rest(name(account), account, groups...), nil },
 			})
 		})}))
 	return nil

@@ -8,6 +8,7 @@ package controller
 import (
 	"crypto"
 	"crypto/x509"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
@@ -45,6 +46,8 @@ type Env struct {
 	RootCA []byte // the cluster's CA certificate, PEM
 
 	PodCIDRs PodCIDRs // of nodes; the zero value: the cluster allocates none
+
+	LoadBalancers netip.Prefix // the addresses of Services of type LoadBalancer; the zero value: the cluster serves none
 
 	// Volumes is the folder of the volumes that the cluster's own provisioner makes. With "" pods are simulated: no files are made
 	// or deleted.

@@ -29,7 +29,13 @@ func (r Range) Prefix() netip.Prefix { return netip.PrefixFrom(r.host(0), 16) }
 // Valid reports whether r is within First and Last.
 func (r Range) Valid() bool { return r >= First && r <= Last }
 
-// firstService is the lowest host part of a Service's address. Pods have those below it.
+// firstLoadBalancer is the lowest host part of a load balancer's address. Pods have those below it.
+const firstLoadBalancer = firstService - 1<<8
+
+// LoadBalancers returns the part of the range that the addresses of Services of type LoadBalancer come from.
+func (r Range) LoadBalancers() netip.Prefix { return netip.PrefixFrom(r.host(firstLoadBalancer), 24) }
+
+// firstService is the lowest host part of a Service's address.
 const firstService = 1 << 15
 
 // Services returns the part of the range that the addresses of Services come from.
@@ -79,7 +85,7 @@ func (p *Pool) Allocate() (netip.Addr, error) {
 	for range 1 << 16 {
 		n := p.next
 		p.next++
-		if p.next < firstPod || p.next >= firstService {
+		if p.next < firstPod || p.next >= firstLoadBalancer {
 			p.next = firstPod
 		}
 		if !usable(n) {
@@ -95,7 +101,7 @@ func (p *Pool) Allocate() (netip.Addr, error) {
 
 // usable reports whether an address is a pod's and does not look like a network or broadcast address.
 func usable(n uint16) bool {
-	return n >= firstPod && n < firstService && byte(n) != 0 && byte(n) != 255
+	return n >= firstPod && n < firstLoadBalancer && byte(n) != 0 && byte(n) != 255
 }
 
 // Reserve marks an address as in use. It returns false if the address was in use or is not in the pool.

@@ -24,7 +24,7 @@ func TestPool(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := a.As4()
-		if b[0] != 127 || b[1] != 7 || b[2] == 0 || b[2] > 127 || b[3] == 0 || b[3] == 255 {
+		if b[0] != 127 || b[1] != 7 || b[2] == 0 || b[2] > 126 || b[3] == 0 || b[3] == 255 {
 			t.Fatalf("%s is no pod address", a)
 		}
 		if seen[a] {
@@ -32,7 +32,7 @@ func TestPool(t *testing.T) {
 		}
 		seen[a] = true
 	}
-	if want := 127 * 254; len(seen) != want {
+	if want := 126 * 254; len(seen) != want {
 		t.Errorf("got %d addresses, want %d", len(seen), want)
 	}
 	back := netip.MustParseAddr("127.7.9.9")
@@ -61,9 +61,10 @@ func TestReserve(t *testing.T) {
 		{"127.7.3.4", false}, // taken
 		{"127.8.3.4", false}, // another range
 		{"127.7.0.4", false}, // not a pod's
-		{"127.7.127.255", false},
+		{"127.7.126.255", false},
+		{"127.7.127.1", false},  // a load balancer's
 		{"127.7.128.1", false},  // a Service's
-		{"127.7.127.254", true}, // the last one
+		{"127.7.126.254", true}, // the last one
 	} {
 		if got := p.Reserve(netip.MustParseAddr(c.addr)); got != c.want {
 			t.Errorf("Reserve(%s) = %v, want %v", c.addr, got, c.want)
@@ -219,6 +220,9 @@ func TestClaimWhileFoldersAreRemoved(t *testing.T) {
 }
 
 func TestServices(t *testing.T) {
+	if got := Range(7).LoadBalancers().String(); got != "127.7.127.0/24" {
+		t.Errorf("got %s", got)
+	}
 	if got := Range(7).Services().String(); got != "127.7.128.0/17" {
 		t.Errorf("got %s", got)
 	}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -37,6 +38,9 @@ func (c *chooser) choose(client netip.Addr) []endpoint {
 	node := ""
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if len(c.to.sources) > 0 && !slices.ContainsFunc(c.to.sources, func(p netip.Prefix) bool { return p.Contains(client) }) {
+		return nil
+	}
 	if c.to.local {
 		node = c.nodeOf(client)
 	}

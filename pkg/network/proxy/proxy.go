@@ -163,7 +163,7 @@ func (p *Proxy) serve(owner objects.Key, f frontend, to backends) error {
 
 func (p *Proxy) listen(f frontend, c *chooser) (server, error) {
 	s, err := p.listenAt(f.protocol, f.address, c)
-	if errors.Is(err, syscall.EACCES) && p.hosts.services.Contains(f.address.Addr()) {
+	if own := p.cfg.Range.Prefix(); errors.Is(err, syscall.EACCES) && own.Contains(f.address.Addr()) {
 		if port, ok := addr.Unprivileged(f.address.Port()); ok { // the supervisor sends the connections of pods there
 			return p.listenAt(f.protocol, netip.AddrPortFrom(f.address.Addr(), port), c)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,8 +20,9 @@ type frontend struct {
 // backends are where the connections to a frontend go.
 type backends struct {
 	endpoints []endpoint
-	affinity  time.Duration // a client stays with its endpoint for so long after its last connection; 0: it does not
-	local     bool          // a client in a pod is sent only to endpoints on its own node
+	affinity  time.Duration  // a client stays with its endpoint for so long after its last connection; 0: it does not
+	local     bool           // a client in a pod is sent only to endpoints on its own node
+	sources   []netip.Prefix // of the clients that are served; nil: all are
 }
 
 type endpoint struct {
@@ -52,8 +54,10 @@ func frontendsOf(svc *corev1.Service, slices []*discoveryv1.EndpointSlice, hosts
 		inside.local = svc.Spec.InternalTrafficPolicy != nil && *svc.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal
 		add(hosts.cluster(svc), port.Port, inside)
 		// All nodes have the same address, so that every endpoint is local to it (externalTrafficPolicy).
-		add(hosts.external(svc), port.Port, to)
+		add(hosts.listenable(svc.Spec.ExternalIPs, netip.Addr.IsLoopback), port.Port, to)
 		add(hosts.nodes, port.NodePort, to)
+		to.sources = sourcesOf(svc)
+		add(hosts.balancers(svc), port.Port, to)
 	}
 	return out
 }
@@ -72,13 +76,30 @@ func (a addresses) cluster(svc *corev1.Service) []netip.Addr {
 	return a.listenable(svc.Spec.ClusterIPs, a.services.Contains)
 }
 
-// external returns the addresses of a Service for clients outside the cluster.
-func (a addresses) external(svc *corev1.Service) []netip.Addr {
-	ips := slices.Clone(svc.Spec.ExternalIPs)
+// balancers returns the addresses of a Service at the cluster's load balancer. Those with another mode than VIP lead to a balancer of
+// another kind, which connections have to pass.
+func (a addresses) balancers(svc *corev1.Service) []netip.Addr {
+	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return nil
+	}
+	var ips []string
 	for _, in := range svc.Status.LoadBalancer.Ingress {
-		ips = append(ips, in.IP)
+		if in.IPMode == nil || *in.IPMode == corev1.LoadBalancerIPModeVIP {
+			ips = append(ips, in.IP)
+		}
 	}
 	return a.listenable(ips, netip.Addr.IsLoopback)
+}
+
+// sourcesOf returns the ranges of the clients that a Service's load balancer serves; nil: it serves all.
+func sourcesOf(svc *corev1.Service) []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range svc.Spec.LoadBalancerSourceRanges {
+		if p, err := netip.ParsePrefix(strings.TrimSpace(s)); err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 func (a addresses) listenable(ips []string, may func(netip.Addr) bool) []netip.Addr {

@@ -57,11 +57,15 @@ func TestFrontends(t *testing.T) {
 			[]*discoveryv1.EndpointSlice{endpoints([]discoveryv1.EndpointPort{port("dns", 5353, corev1.ProtocolTCP), port("dns", 5354, corev1.ProtocolUDP)}, at("127.7.1.1", "a"))},
 			"UDP 127.7.200.1:53 -> 127.7.1.1:5354@a"},
 		{"node port, external and load balancer's addresses", corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, LoadBalancerSourceRanges: []string{" 127.7.1.0/24"},
 			ClusterIPs: []string{"127.7.200.1"}, ExternalIPs: []string{"127.7.250.9", "192.0.2.1"}, InternalTrafficPolicy: &local,
 			Ports: []corev1.ServicePort{{Name: "http", Port: 80, NodePort: 30080, Protocol: corev1.ProtocolTCP}},
-		}, corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "127.7.250.10"}}}},
+		}, corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "127.7.250.10"}, {IP: "127.7.250.11", IPMode: new(corev1.LoadBalancerIPModeProxy)}}}},
 			[]*discoveryv1.EndpointSlice{endpoints(http, at("127.7.1.1", "a"))},
-			"TCP 127.0.0.1:30080 -> 127.7.1.1:8080@a\nTCP 127.7.200.1:80 -> local 127.7.1.1:8080@a\nTCP 127.7.250.9:80 -> 127.7.1.1:8080@a\nTCP 127.7.250.10:80 -> 127.7.1.1:8080@a"},
+			"TCP 127.0.0.1:30080 -> 127.7.1.1:8080@a\nTCP 127.7.200.1:80 -> local 127.7.1.1:8080@a\nTCP 127.7.250.9:80 -> 127.7.1.1:8080@a\nTCP 127.7.250.10:80 -> for [127.7.1.0/24] 127.7.1.1:8080@a"},
+		{"the address of a Service that was of type LoadBalancer", corev1.ServiceSpec{ClusterIPs: []string{"127.7.200.1"}, Ports: web},
+			corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "127.7.250.10"}}}},
+			[]*discoveryv1.EndpointSlice{endpoints(http, at("127.7.1.1", "a"))}, "TCP 127.7.200.1:80 -> 127.7.1.1:8080@a"},
 		{"affinity", corev1.ServiceSpec{ClusterIPs: []string{"127.7.200.1"}, SessionAffinity: corev1.ServiceAffinityClientIP, Ports: web}, corev1.ServiceStatus{},
 			[]*discoveryv1.EndpointSlice{endpoints(http, at("127.7.1.1", "a"))}, "TCP 127.7.200.1:80 -> 3h0m0s 127.7.1.1:8080@a"},
 		{"external name", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com", Ports: web}, corev1.ServiceStatus{},
@@ -87,6 +91,9 @@ func describe(b backends) string {
 	}
 	if b.affinity > 0 {
 		text += " " + b.affinity.String()
+	}
+	if len(b.sources) > 0 {
+		text += fmt.Sprintf(" for %v", b.sources)
 	}
 	for _, e := range b.endpoints {
 		text += fmt.Sprintf(" %s@%s", e.address, e.node)
@@ -126,6 +133,8 @@ func TestChoose(t *testing.T) {
 	expect("in turn", "abab", one, one, one, one)
 	c.set(backends{endpoints: []endpoint{a, b}, local: true})
 	expect("on the client's node", "bbbb", one, one, one, one)
+	c.set(backends{endpoints: []endpoint{a}, sources: []netip.Prefix{netip.MustParsePrefix("127.7.1.9/32")}})
+	expect("only some clients are served", "nonea", one, two)
 	c.set(backends{endpoints: []endpoint{a}, local: true})
 	expect("none on the client's node", "none", one)
 	c.set(backends{endpoints: []endpoint{a, b}, affinity: time.Minute})
