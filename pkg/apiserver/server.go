@@ -68,6 +68,8 @@ type Config struct {
 
 	// FolderClass adds the default StorageClass "standard", whose provisioner makes folders.
 	FolderClass bool
+	// IngressClass adds the default IngressClass "minikctl", whose controller is this program's.
+	IngressClass bool
 	// Stages adds the CustomResourceDefinition of kwok's Stages, which simulated nodes act on.
 	Stages bool
 
@@ -160,7 +162,7 @@ func (s *Server) build(cfg Config) error {
 	}
 	s.bootstrap, err = bootstrap.New(context.Background(), bootstrap.Config{ //nolint:forbidigo // a start that nothing cancels
 		Store: cfg.Store, Resources: cfg.Resources, Clock: cfg.Clock, Source: cfg.Source, PKI: cfg.PKI, ServiceAddresses: cfg.ServiceAddresses,
-		FolderClass: cfg.FolderClass, Stages: cfg.Stages,
+		FolderClass: cfg.FolderClass, IngressClass: cfg.IngressClass, Stages: cfg.Stages,
 		Port: func() int32 { return s.listeners.Port() }, Host: func() string { return s.listeners.Host() }, Versions: s.rows.Versions,
 	})
 	if err != nil {

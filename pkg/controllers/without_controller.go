@@ -9,11 +9,13 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// WithoutController returns the resources whose controller, which the row names, is not one of those that run.
-func WithoutController(rows []objects.Resource, running []controller.Controller) []schema.GroupResource {
+// WithoutController returns the resources whose controller, which the row names, is neither one of those that run nor one of the other
+// components.
+func WithoutController(rows []objects.Resource, running []controller.Controller, others ...string) []schema.GroupResource {
 	var out []schema.GroupResource
 	for _, r := range rows {
-		runs := slices.ContainsFunc(running, func(c controller.Controller) bool { return c.Component == r.Controller })
+		runs := slices.Contains(others, r.Controller) ||
+			slices.ContainsFunc(running, func(c controller.Controller) bool { return c.Component == r.Controller })
 		if r.Controller != "" && !runs {
 			out = append(out, r.Names.GR())
 		}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
+	"github.com/minikctl/minikctl/pkg/objects/networking"
 )
 
 // TestWithoutController checks that the list follows from the rows and from All.
@@ -24,5 +25,8 @@ func TestWithoutController(t *testing.T) {
 	}
 	if got := WithoutController(builtin.Resources(), nil); !slices.Contains(got, schema.GroupResource{Group: "apps", Resource: "deployments"}) {
 		t.Errorf("without controllers %v have none", got)
+	}
+	if got := WithoutController(builtin.Resources(), nil, networking.IngressComponent); slices.Contains(got, schema.GroupResource{Group: "networking.k8s.io", Resource: "ingresses"}) {
+		t.Errorf("with the ingress controller %v have none", got)
 	}
 }

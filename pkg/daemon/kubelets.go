@@ -102,6 +102,9 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 	if err := d.addProxy(caches); err != nil {
 		return err
 	}
+	if err := d.addIngress(caches); err != nil {
+		return err
+	}
 	for _, n := range d.cfg.Nodes {
 		for _, name := range n.names() {
 			k, err := d.newKubelet(ctx, host, n, name, false)

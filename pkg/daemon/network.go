@@ -12,7 +12,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/network/addr"
 	"github.com/minikctl/minikctl/pkg/network/dns"
+	"github.com/minikctl/minikctl/pkg/network/ingress"
 	"github.com/minikctl/minikctl/pkg/network/proxy"
+	"github.com/minikctl/minikctl/pkg/objects/networking"
 )
 
 // servesServices reports whether this daemon listens on the addresses of Services: it runs the API server, which allocates them, and
@@ -104,5 +106,34 @@ func (d *Daemon) addProxy(caches *client.Caches) error {
 	d.services = append(d.services,
 		service{name: "events of the proxy", run: events.Run},
 		d.counted(service{name: "proxy", run: p.Run}))
+	return nil
+}
+
+// ingressAddress is the number of the ingress' address among the daemon's own, and the other constants its ports where the daemon may
+// not listen on 80 and 443.
+const (
+	ingressAddress = 80
+	alternateHTTP  = 8080
+	alternateHTTPS = 8443
+)
+
+// addIngress adds the cluster's own ingress controller. caches are those of the kubelets.
+func (d *Daemon) addIngress(caches *client.Caches) error {
+	if !d.servesServices() {
+		return nil
+	}
+	r, err := d.addresses()
+	if err != nil {
+		return err
+	}
+	c, err := d.api.client(nodesReader, "ingress", user.SystemPrivilegedGroup)
+	if err != nil {
+		return err
+	}
+	i := ingress.New(ingress.Config{
+		Client: c, Caches: caches, Clock: d.clock, Class: networking.IngressController, At: r.Own(ingressAddress),
+		HTTP: 80, HTTPS: 443, AlternateHTTP: alternateHTTP, AlternateHTTPS: alternateHTTPS,
+	})
+	d.services = append(d.services, d.counted(service{name: "ingress", run: i.Run}))
 	return nil
 }

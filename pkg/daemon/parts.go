@@ -24,6 +24,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/controllers/controller"
 	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
+	"github.com/minikctl/minikctl/pkg/objects/networking"
 	"github.com/minikctl/minikctl/pkg/plug"
 	"github.com/minikctl/minikctl/pkg/schedplugins"
 	"github.com/minikctl/minikctl/pkg/scheduler"
@@ -128,7 +129,7 @@ func (d *Daemon) addAPIServer() error {
 			MaxSize: d.cfg.AuditLogMaxSize, MaxBackups: d.cfg.AuditLogMaxBackup, MaxAge: d.cfg.AuditLogMaxAge,
 		},
 		PodWarnings: d.podWarnings(), WithoutController: d.withoutController(), Components: d.components(),
-		VerifiedNode: d.verifiedNode(), FolderClass: d.cfg.Runs("controllers") && d.realNodes(),
+		VerifiedNode: d.verifiedNode(), FolderClass: d.cfg.Runs("controllers") && d.realNodes(), IngressClass: d.servesServices(),
 		Stages: d.cfg.Runs("kubelet") && len(d.simulatedNodes()) > 0, MemoryLimit: d.memoryLimit,
 	})
 	if err != nil {
@@ -220,7 +221,11 @@ func (d *Daemon) withoutController() []schema.GroupResource {
 	if !d.cfg.Runs("controllers") {
 		return nil
 	}
-	return controllers.WithoutController(builtin.Resources(), d.cfg.controllers)
+	var others []string
+	if d.servesServices() {
+		others = append(others, networking.IngressComponent)
+	}
+	return controllers.WithoutController(builtin.Resources(), d.cfg.controllers, others...)
 }
 
 // listen returns the address to listen on. For port 0 it is the port of the last start if that is free, so that kubeconfigs stay

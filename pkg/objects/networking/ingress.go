@@ -21,7 +21,7 @@ const classAnnotation = "kubernetes.io/ingress.class"
 var Ingresses = objects.Def[*networkingv1.Ingress]{
 	Names:      objects.Names{Group: group, Version: version, Kind: "Ingress", Plural: "ingresses", Singular: "ingress", Short: []string{"ing"}},
 	New:        func() *networkingv1.Ingress { return &networkingv1.Ingress{} },
-	Controller: "ingress-controller",
+	Controller: IngressComponent,
 	NewList:    func() runtime.Object { return &networkingv1.IngressList{} },
 	Prepare:    prepareIngress,
 	Versions:   oldIngresses,

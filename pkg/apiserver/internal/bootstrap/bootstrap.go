@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,9 +30,12 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/networking"
 	"github.com/minikctl/minikctl/pkg/objects/storage"
 	"github.com/minikctl/minikctl/pkg/store"
 )
+
+var ingressClasses = networkingv1.SchemeGroupVersion.WithResource("ingressclasses")
 
 var storageClasses = storagev1.SchemeGroupVersion.WithResource("storageclasses")
 
@@ -47,6 +51,7 @@ type Config struct {
 	PKI              *pki.PKI
 	ServiceAddresses netip.Prefix
 	FolderClass      bool // the cluster has the default StorageClass of the folder provisioner
+	IngressClass     bool // the cluster has its own IngressClass
 
 	Stages bool // the cluster has the definition of kwok's Stages
 
@@ -179,6 +184,11 @@ func (b *Bootstrap) addDefaults() {
 	b.add(client.ConfigMaps, nil, b.authenticationConfig)
 	if b.config.Stages {
 		b.add(definitions, nil, b.stageDefinition)
+	}
+	if b.config.IngressClass {
+		b.add(ingressClasses, nil, func(context.Context) ([]virtual, error) {
+			return defaultsOf([]*networkingv1.IngressClass{networking.OwnIngressClass()}), nil
+		})
 	}
 	if b.config.FolderClass {
 		b.add(storageClasses, nil, func(context.Context) ([]virtual, error) {
