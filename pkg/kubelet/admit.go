@@ -38,11 +38,10 @@ func (w *podWorker) rejection(ctx context.Context, pod *corev1.Pod) *podEnd {
 		return &podEnd{phase: corev1.PodFailed, reason: notAdmittedReason, message: notAdmittedMessage}
 	}
 	if !w.matchesNodeAffinity(ctx, pod) {
-		return &podEnd{
-			phase: corev1.PodFailed, reason: "NodeAffinity", message: "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
-		}
+		return failedPredicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
 	}
-	return w.insufficientResource(pod, w.kubelet.currentNode())
+	node := w.kubelet.currentNode()
+	return cmp.Or(w.insufficientResource(pod, node), w.usedPort(pod), untolerated(pod, node))
 }
 
 // matchesNodeAffinity reports whether the pod's node affinity matches the node. A node that does not match is read again: its labels may
@@ -103,22 +102,29 @@ func (h *Host) admitted(pod *corev1.Pod) bool {
 	return found.admitted
 }
 
-// inUse returns the sum of the requests of the node's other admitted pods, and their number.
-func (w *podWorker) inUse(pod *corev1.Pod) (corev1.ResourceList, int) {
-	sum, pods := corev1.ResourceList{}, 0
+// admittedPods returns the node's other pods that have been admitted and have not finished.
+func (w *podWorker) admittedPods(pod *corev1.Pod) []*corev1.Pod {
+	var out []*corev1.Pod
 	for _, other := range w.kubelet.ownPods() {
 		if other.UID == pod.UID || isFinished(other.Status.Phase) {
 			continue
 		}
-		if _, ok := w.kubelet.view(other.UID); !ok && !w.kubelet.host.admitted(other) {
-			continue
+		if _, ok := w.kubelet.view(other.UID); ok || w.kubelet.host.admitted(other) {
+			out = append(out, other)
 		}
-		pods++
+	}
+	return out
+}
+
+// inUse returns the sum of the requests of the node's other admitted pods, and their number.
+func (w *podWorker) inUse(pod *corev1.Pod) (corev1.ResourceList, int) {
+	sum, pods := corev1.ResourceList{}, w.admittedPods(pod)
+	for _, other := range pods {
 		for name, q := range podresources.PodRequests(other, podresources.PodResourcesOptions{}) {
 			total := sum[name]
 			total.Add(q)
 			sum[name] = total
 		}
 	}
-	return sum, pods
+	return sum, len(pods)
 }

@@ -124,10 +124,10 @@ var ownFields = Fields{
 	},
 	"ContainerPort": {
 		"name":          {},
-		"hostPort":      {Support: Partly, Note: "the scheduler keeps it unique on a node; nothing listens there", NoWarning: []string{"0"}},
+		"hostPort":      {Support: Partly, Note: "a daemon that serves Services listens there for pods of all its nodes", NoWarning: []string{"0"}},
 		"containerPort": {},
 		"protocol":      {},
-		"hostIP":        {Support: Ignored, Note: "nothing listens there"},
+		"hostIP":        {Support: Partly, Note: "loopback addresses, and 0.0.0.0 for that of the node, 127.0.0.1"},
 	},
 	"EnvVarSource": {
 		"fieldRef":         {},

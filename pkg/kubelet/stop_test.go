@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -140,6 +141,39 @@ func TestAdmission(t *testing.T) {
 	elsewhere.NodeSelector = map[string]string{"zone": "z"}
 	r.pod("e", elsewhere)
 	r.waitSummary("e", "Failed (NodeAffinity)")
+}
+
+func TestAdmissionOfHostPorts(t *testing.T) {
+	r := newRig(t)
+	with := func(ports ...corev1.ContainerPort) corev1.PodSpec {
+		for i := range ports {
+			ports[i].ContainerPort, ports[i].Protocol = 80, cmp.Or(ports[i].Protocol, corev1.ProtocolTCP)
+		}
+		return corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Ports: ports}}}
+	}
+	r.pod("a", with(corev1.ContainerPort{HostPort: 8080}))
+	r.waitSummary("a", "Running c:running+started+ready")
+	r.pod("b", with(corev1.ContainerPort{HostPort: 8080, HostIP: "127.0.0.1"}))
+	got := r.waitSummary("b", "Failed (NodePorts)")
+	if want := "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"; got.Status.Message != want {
+		t.Errorf("got message %q", got.Status.Message)
+	}
+	r.pod("c", with(corev1.ContainerPort{HostPort: 8080, Protocol: corev1.ProtocolUDP}, corev1.ContainerPort{HostPort: 8081}))
+	r.waitSummary("c", "Running c:running+started+ready")
+	r.delete("a")
+	r.waitSummary("a", "none")
+	r.pod("d", with(corev1.ContainerPort{HostPort: 8080}))
+	r.waitSummary("d", "Running c:running+started+ready")
+}
+
+func TestAdmissionByTaints(t *testing.T) {
+	r := newRig(t, func(_ *HostConfig, c *Config) {
+		c.Node.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}, {Key: "s", Effect: corev1.TaintEffectNoSchedule}}
+	})
+	r.pod("a", corev1.PodSpec{})
+	r.waitSummary("a", "Failed (TaintToleration)")
+	r.pod("b", corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}})
+	r.waitSummary("b", "Running c:running+started+ready")
 }
 
 func TestIgnoredFieldsGetAnEvent(t *testing.T) {

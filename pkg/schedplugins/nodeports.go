@@ -7,7 +7,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
 
-	"github.com/minikctl/minikctl/pkg/scheduler"
+	"github.com/minikctl/minikctl/pkg/objects/podref"
 )
 
 // nodePorts keeps pods off nodes where one of their host ports is in use.
@@ -21,7 +21,7 @@ func newNodePorts(framework.Handle) framework.Plugin { return nodePorts{} }
 func (nodePorts) Name() string { return "NodePorts" }
 
 func (nodePorts) PreFilter(_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
-	if len(scheduler.HostPorts(pod)) == 0 {
+	if len(podref.HostPorts(pod)) == 0 {
 		return nil, framework.NewStatus(framework.Skip)
 	}
 	return nil, nil
@@ -34,7 +34,7 @@ func (nodePorts) Filter(_ context.Context, _ framework.CycleState, pod *corev1.P
 	if len(used) == 0 {
 		return nil
 	}
-	for _, p := range scheduler.HostPorts(pod) {
+	for _, p := range podref.HostPorts(pod) {
 		if used.CheckConflict(p.HostIP, string(p.Protocol), p.HostPort) {
 			return framework.NewStatus(framework.Unschedulable, "node(s) didn't have free ports for the requested pod ports")
 		}
@@ -44,7 +44,7 @@ func (nodePorts) Filter(_ context.Context, _ framework.CycleState, pod *corev1.P
 
 // SignPod signs the ports with address and protocol, on which conflicts depend too.
 func (nodePorts) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
-	return signature("minikctl.dev/hostPorts", scheduler.HostPorts(pod))
+	return signature("minikctl.dev/hostPorts", podref.HostPorts(pod))
 }
 
 func (nodePorts) EventsToRegister(context.Context) ([]framework.ClusterEventWithHint, error) {
@@ -54,10 +54,10 @@ func (nodePorts) EventsToRegister(context.Context) ([]framework.ClusterEventWith
 			return framework.QueueSkip, nil
 		}
 		held := framework.HostPortInfo{}
-		for _, p := range scheduler.HostPorts(gone) {
+		for _, p := range podref.HostPorts(gone) {
 			held.Add(p.HostIP, string(p.Protocol), p.HostPort)
 		}
-		for _, p := range scheduler.HostPorts(pod) {
+		for _, p := range podref.HostPorts(pod) {
 			if held.CheckConflict(p.HostIP, string(p.Protocol), p.HostPort) {
 				return framework.Queue, nil
 			}

@@ -10,6 +10,8 @@ import (
 	ndf "k8s.io/component-helpers/nodedeclaredfeatures"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/objects/podref"
 )
 
 // nodeInfo is a node with its pods and their sums. It is a framework.NodeInfo. node is nil while only pods of the node
@@ -113,7 +115,7 @@ func (n *nodeInfo) addSums(info framework.PodInfo, sign int64) {
 }
 
 func (n *nodeInfo) countPorts(pod *corev1.Pod, sign int64) {
-	for _, port := range HostPorts(pod) {
+	for _, port := range podref.HostPorts(pod) {
 		if sign > 0 {
 			n.ports.Add(port.HostIP, string(port.Protocol), port.HostPort)
 		} else {
@@ -143,28 +145,6 @@ func claimName(pod *corev1.Pod, v *corev1.Volume) string {
 		return pod.Name + "-" + v.Name
 	}
 	return ""
-}
-
-// HostPorts returns the ports of the node that a pod takes while it runs: those of its containers and of init
-// containers that keep running.
-func HostPorts(pod *corev1.Pod) []corev1.ContainerPort {
-	var out []corev1.ContainerPort
-	add := func(c *corev1.Container) {
-		for _, p := range c.Ports {
-			if p.HostPort > 0 {
-				out = append(out, p)
-			}
-		}
-	}
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			add(c)
-		}
-	}
-	for i := range pod.Spec.Containers {
-		add(&pod.Spec.Containers[i])
-	}
-	return out
 }
 
 // Snapshot returns a copy that pods may be added to and removed from. The pods and the node are shared.

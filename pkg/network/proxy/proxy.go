@@ -1,5 +1,5 @@
 // Package proxy owns the way to Services: it listens on their addresses and ports and passes connections and packets on to their
-// endpoints. It does in a process what kube-proxy does with rules of the kernel, so that it needs no privileges. The addresses are loopback
+// endpoints, and on the host ports of pods. It does in a process what kube-proxy does with rules of the kernel, so that it needs no privileges. The addresses are loopback
 // addresses of this machine, so that nothing addressed to a Service leaves it, and clients outside the cluster reach Services, too.
 //
 // A frontend exists only while it has endpoints: without any, the kernel refuses connections at once. The endpoints see the client's
@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
@@ -61,7 +62,7 @@ type server interface {
 
 // opened is a frontend that is served.
 type opened struct {
-	owner objects.Key // the Service
+	owner objects.Key // the Service, or the host port
 	*chooser
 	server server
 }
@@ -99,20 +100,28 @@ func (p *Proxy) Run(ctx context.Context) error {
 	if err := p.cfg.Caches.WaitSynced(ctx); err != nil {
 		return nil // ctx ended first
 	}
-	return reconcile.Loop{
-		Name: "proxy",
-		Sources: []reconcile.Source{
-			reconcile.Watch(p.services),
-			reconcile.Map(p.slices, func(ch client.Change[*discoveryv1.EndpointSlice]) []objects.Key {
-				s := ch.New
-				if ch.Deleted() {
-					s = ch.Old
-				}
-				return []objects.Key{{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}}
-			}),
+	loops := []reconcile.Loop{
+		{
+			Name: "proxy",
+			Sources: []reconcile.Source{
+				reconcile.Watch(p.services),
+				reconcile.Map(p.slices, func(ch client.Change[*discoveryv1.EndpointSlice]) []objects.Key {
+					s := ch.New
+					if ch.Deleted() {
+						s = ch.Old
+					}
+					return []objects.Key{{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}}
+				}),
+			},
+			Reconcile: p.reconcile,
 		},
-		Reconcile: p.reconcile,
-	}.Run(ctx, p.cfg.Clock)
+		{Name: "host ports", Sources: []reconcile.Source{reconcile.Map(p.pods, hostPortKeys)}, Reconcile: p.reconcileHostPort},
+	}
+	var wg errgroup.Group
+	for _, l := range loops {
+		wg.Go(func() error { return l.Run(ctx, p.cfg.Clock) })
+	}
+	return wg.Wait()
 }
 
 // retryListen is the pause before the next attempt to listen on an address that another program has.
@@ -124,21 +133,31 @@ func (p *Proxy) reconcile(ctx context.Context, key objects.Key) (time.Duration, 
 	if ok {
 		want = frontendsOf(svc, p.slices.ByIndex(slicesOf, key.Namespace+"/"+key.Name), p.hosts)
 	}
+	return p.apply(key, want, func(f frontend, err error) {
+		p.cfg.Events.Event(ctx, svc, corev1.EventTypeWarning, "FailedToListen", notListening(f, err))
+	}), nil
+}
+
+func notListening(f frontend, err error) string {
+	return fmt.Sprintf("Error listening on %s/%s: %v", f.address, f.protocol, err)
+}
+
+// apply makes want the frontends of an owner. It returns the time until the next attempt if it can't listen on one, 0 otherwise.
+func (p *Proxy) apply(owner objects.Key, want map[frontend]backends, failed func(frontend, error)) (wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for f, o := range p.open {
-		if _, ok := want[f]; !ok && o.owner == key {
+		if _, ok := want[f]; !ok && o.owner == owner {
 			p.refuse(f)
 		}
 	}
-	var wait time.Duration
 	for _, f := range slices.SortedFunc(maps.Keys(want), compareFrontends) {
-		if err := p.serve(key, f, want[f]); err != nil {
-			p.cfg.Events.Event(ctx, svc, corev1.EventTypeWarning, "FailedToListen", fmt.Sprintf("Error listening on %s/%s: %v", f.address, f.protocol, err))
+		if err := p.serve(owner, f, want[f]); err != nil {
+			failed(f, err)
 			wait = retryListen
 		}
 	}
-	return wait, nil
+	return wait
 }
 
 // serve makes a frontend lead to its backends. p.mu must be held.
@@ -155,7 +174,7 @@ func (p *Proxy) serve(owner objects.Key, f frontend, to backends) error {
 		return nil
 	}
 	if o.owner != owner {
-		return fmt.Errorf("service %s has the address", o.owner)
+		return fmt.Errorf("%s has the address", o.owner)
 	}
 	o.set(to)
 	return nil

@@ -71,7 +71,11 @@ func (f *fixture) own(n uint8) netip.Addr { return f.hosts.Own(n) }
 // then its own bytes back.
 func (f *fixture) backend(n uint8, port int) netip.Addr {
 	f.Helper()
-	at := netip.AddrPortFrom(f.own(n), uint16(port))
+	return f.backendAt(netip.AddrPortFrom(f.own(n), uint16(port)))
+}
+
+func (f *fixture) backendAt(at netip.AddrPort) netip.Addr {
+	f.Helper()
 	l, err := net.Listen("tcp4", at.String())
 	if err != nil {
 		f.Fatal(err)
