@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,6 +50,9 @@ type endpointSlice struct {
 	topology *topologycache.TopologyCache
 
 	enqueue atomic.Pointer[reconcile.Enqueue] // set when the loop starts
+
+	mu   sync.Mutex
+	gone map[objects.Key][]*discoveryv1.EndpointSlice // by Service: deleted by others since its last sync
 }
 
 // EndpointSlice keeps the EndpointSlices of each Service with a selector equal to the addresses of its pods. Decisions are
@@ -59,7 +63,7 @@ func EndpointSlice(env controller.Env) reconcile.Loop {
 		services: client.CacheOf[*corev1.Service](env.Caches, client.Services), pods: env.Caches.Pods(), nodes: env.Caches.Nodes(),
 		slices:  client.CacheOf[*discoveryv1.EndpointSlice](env.Caches, endpointSlices),
 		tracker: endpointsutil.NewEndpointSliceTracker(), triggers: endpointsutil.NewTriggerTimeTracker(),
-		topology: topologycache.NewTopologyCache(),
+		topology: topologycache.NewTopologyCache(), gone: map[objects.Key][]*discoveryv1.EndpointSlice{},
 	}
 	return reconcile.Loop{
 		Name: "endpointslice",
@@ -87,7 +91,8 @@ func (e *endpointSlice) changedByOthers(ch client.Change[*discoveryv1.EndpointSl
 	}
 	switch {
 	case ch.Deleted():
-		if ours(ch.Old) && e.tracker.Has(ch.Old) && !e.tracker.HandleDeletion(ch.Old) {
+		if ours(ch.Old) && !(e.tracker.Has(ch.Old) && e.tracker.HandleDeletion(ch.Old)) {
+			e.rememberGone(ch.Old)
 			add(ch.Old)
 		}
 	case !ch.Added() && ch.Old.Labels[discoveryv1.LabelServiceName] != ch.New.Labels[discoveryv1.LabelServiceName]:
@@ -97,6 +102,25 @@ func (e *endpointSlice) changedByOthers(ch client.Change[*discoveryv1.EndpointSl
 		add(ch.New)
 	}
 	return keys
+}
+
+// rememberGone keeps a slice that another client has deleted until the next sync of its Service. The response to a write may come after the
+// event of the deletion; the tracker would then wait for the deleted slice for ever.
+func (e *endpointSlice) rememberGone(s *discoveryv1.EndpointSlice) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key := objects.Key{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}
+	e.gone[key] = append(e.gone[key], s)
+}
+
+// forgetGone takes the deleted slices of a Service from the tracker. No write of the Service is in flight.
+func (e *endpointSlice) forgetGone(key objects.Key) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.gone[key] {
+		e.tracker.HandleDeletion(s)
+	}
+	delete(e.gone, key)
 }
 
 func ours(s *discoveryv1.EndpointSlice) bool {
@@ -128,6 +152,7 @@ func (e *endpointSlice) reconcile(ctx context.Context, key objects.Key) (time.Du
 		e.updateTopology()
 		return 0, nil
 	}
+	e.forgetGone(key)
 	service, ok := e.services.Get(key)
 	if !ok { // the garbage collector deletes its slices
 		e.triggers.DeleteService(key.Namespace, key.Name)
