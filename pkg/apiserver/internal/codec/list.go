@@ -15,7 +15,8 @@ import (
 )
 
 // Pieces yields the parts of a body in order, until an error. A part is encoded when it is reached, so that a client that reads slowly
-// holds few of them. The parts are shared and must not be changed.
+// holds few of them. The parts are shared and must not be changed. The first part of a list in JSON ends with the bracket of its items, and a
+// part that begins with a comma begins the next item.
 type Pieces iter.Seq2[[]byte, error]
 
 // Bytes returns the body in one piece.

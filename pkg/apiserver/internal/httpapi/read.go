@@ -147,21 +147,12 @@ func (s *Handler) writeList(w http.ResponseWriter, r *http.Request, k codec.Kind
 	}
 }
 
-// writePages writes a list in pieces. They are joined only for YAML and indented JSON.
+// writePages writes a list in pieces.
 func writePages(w http.ResponseWriter, r *http.Request, media codec.Media, pieces codec.Pieces) error {
-	contentType := media.Format.String()
-	if media.Format != codec.YAML && !(media.Format == codec.JSON && media.Pretty) {
-		return writePieces(w, r, contentType, pieces)
+	if media.Format == codec.YAML || media.Format == codec.JSON && media.Pretty {
+		pieces = pieces.Text(media)
 	}
-	b, err := pieces.Bytes()
-	if err != nil {
-		return err
-	}
-	if b, err = codec.Finish(b, media); err != nil {
-		return err
-	}
-	writeBody(w, r, contentType, http.StatusOK, b)
-	return nil
+	return writePieces(w, r, media.Format.String(), pieces)
 }
 
 // versionOf returns the resourceVersion of a revision; "" for 0.

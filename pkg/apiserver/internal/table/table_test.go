@@ -49,6 +49,39 @@ func TestTableJSONEqualsTypedEncoding(t *testing.T) {
 	}
 }
 
+// TestTableAsText checks that a table converted row by row equals one that is converted as a whole.
+func TestTableAsText(t *testing.T) {
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "n"}, Data: map[string]string{"k": "v"}}
+	item := cache.NewItem(objects.Key{Namespace: "n", Name: "a"}, 3, m)
+	bare := row
+	bare.Versions = []objects.VersionOf{row.Versions[0]}
+	bare.Versions[0].Columns = nil
+	for _, r := range []*objects.Resource{&row, &bare} {
+		for _, items := range [][]*cache.Item{nil, {item}, {item, item}} {
+			for _, f := range []codec.Media{{Format: codec.YAML}, {Format: codec.JSON, Pretty: true}} {
+				pieces, err := Printer{Kind: codec.Kind{Resource: r}, Version: "v1"}.List(items, metav1.ListMeta{ResourceVersion: "3"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				whole, err := pieces.Bytes()
+				if err == nil {
+					whole, err = codec.Finish(whole, f)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := pieces.Text(f).Bytes()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(string(whole), string(got)); diff != "" {
+					t.Errorf("%d rows as %s: -want +got\n%s", len(items), f.Format, diff)
+				}
+			}
+		}
+	}
+}
+
 func expected(m *corev1.ConfigMap, include metav1.IncludeObjectPolicy, header bool) *metav1.Table {
 	out := &metav1.Table{
 		TypeMeta: metav1.TypeMeta{Kind: "Table", APIVersion: "meta.k8s.io/v1"},
