@@ -264,8 +264,10 @@ func TestDaemonSetOrphanAndAdopt(t *testing.T) {
 			controllertest.Want(c, "owner", metav1.IsControlledBy(p, ds), true)
 		}
 		controllertest.Want(c, "revisions", revisions(c), []string{"1 ds-7dbf6948fd"})
-		rev, _ := controllertest.Get[*appsv1.ControllerRevision](c, client.ControllerRevisions, "ds-7dbf6948fd")
-		controllertest.Want(c, "owner of the revision", metav1.IsControlledBy(rev, ds), true)
+		c.Until("the revision is adopted", func() bool { // maybe after the status: its cache may still have the old owner before
+			rev, ok := controllertest.Get[*appsv1.ControllerRevision](c, client.ControllerRevisions, "ds-7dbf6948fd")
+			return ok && metav1.IsControlledBy(rev, ds)
+		})
 
 		c.Merge(controllertest.At(client.Pods, livePods(c)[0].Name), `{"metadata":{"labels":{"app":"lost"}}}`)
 		c.Until("released and replaced", func() bool { return len(livePods(c)) == 3 })
