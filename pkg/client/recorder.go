@@ -63,11 +63,22 @@ func (r *Recorder) Event(ctx context.Context, about objects.Object, eventtype, r
 
 // EventAbout is Event for a part of the object, e.g. "spec.containers{web}".
 func (r *Recorder) EventAbout(ctx context.Context, about objects.Object, fieldPath, eventtype, reason, message string) {
-	now := metav1.NewTime(r.clock.Now())
 	ref := refTo(about)
 	ref.FieldPath = fieldPath
+	r.addCore(ctx, ref, nil, eventtype, reason, message)
+}
+
+// Annotated is Event with annotations.
+func (r *Recorder) Annotated(ctx context.Context, about objects.Object, annotations map[string]string, eventtype, reason, message string) {
+	r.addCore(ctx, refTo(about), annotations, eventtype, reason, message)
+}
+
+func (r *Recorder) addCore(ctx context.Context, ref corev1.ObjectReference, annotations map[string]string, eventtype, reason, message string) {
+	now := metav1.NewTime(r.clock.Now())
+	meta := r.meta(ref)
+	meta.Annotations = annotations
 	r.add(ctx, pending{core: &corev1.Event{
-		ObjectMeta:     r.meta(ref),
+		ObjectMeta:     meta,
 		InvolvedObject: ref, Reason: reason, Message: message, Type: eventtype,
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 		Source:              corev1.EventSource{Component: r.component, Host: r.instance},

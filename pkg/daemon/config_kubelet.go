@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -25,6 +26,20 @@ type KubeletConfig struct {
 	// ShutdownGracePeriodByPodPriority gives each priority of pods, up to the next one in the list, a period of its own, the lowest first. It
 	// replaces the other two settings.
 	ShutdownGracePeriodByPodPriority []ShutdownGracePeriod `json:"shutdownGracePeriodByPodPriority,omitempty"`
+	// EvictionHard has the least amount, or percentage of the capacity, that has to be available of a signal: memory.available, nodefs.available,
+	// nodefs.inodesFree, imagefs.available, imagefs.inodesFree or pid.available, for example {memory.available: 100Mi}. Below it the node gets a
+	// condition such as MemoryPressure and evicts pods. Default: none, since others use the machine's memory and disk, too.
+	EvictionHard map[string]string `json:"evictionHard,omitempty"`
+	// EvictionSoft is like evictionHard for pods that are evicted after evictionSoftGracePeriod, and gracefully.
+	EvictionSoft map[string]string `json:"evictionSoft,omitempty"`
+	// EvictionSoftGracePeriod is how long less than evictionSoft of a signal may be available, for example {memory.available: 90s}.
+	EvictionSoftGracePeriod map[string]string `json:"evictionSoftGracePeriod,omitempty"`
+	// EvictionMinimumReclaim is how much more than the threshold of a signal has to be available before evictions end. Default: none.
+	EvictionMinimumReclaim map[string]string `json:"evictionMinimumReclaim,omitempty"`
+	// EvictionMaxPodGracePeriod is the longest grace period, in seconds, of a pod that evictionSoft evicts. Default 0.
+	EvictionMaxPodGracePeriod int64 `json:"evictionMaxPodGracePeriod,omitempty"`
+	// EvictionPressureTransitionPeriod is how long a condition such as MemoryPressure stays after enough is available again. Default 5m.
+	EvictionPressureTransitionPeriod metav1.Duration `json:"evictionPressureTransitionPeriod,omitzero"`
 }
 
 // ShutdownGracePeriod is how long the pods from a priority on may take to end.
@@ -44,7 +59,31 @@ func (k *KubeletConfig) complete() error {
 		}
 		k.StaticPodPath = abs
 	}
+	if err := k.checkEviction(); err != nil {
+		return fmt.Errorf("kubelet: %w", err)
+	}
 	return k.checkShutdown()
+}
+
+// transitionPeriod is Kubernetes' default.
+const transitionPeriod = 5 * time.Minute
+
+func (k *KubeletConfig) checkEviction() error {
+	if k.EvictionMaxPodGracePeriod < 0 {
+		return fmt.Errorf("evictionMaxPodGracePeriod: %d is negative", k.EvictionMaxPodGracePeriod)
+	}
+	if d := k.EvictionPressureTransitionPeriod.Duration; d < 0 {
+		return fmt.Errorf("evictionPressureTransitionPeriod: %s is negative", d)
+	}
+	return kubelet.CheckEviction(k.eviction())
+}
+
+// eviction returns the settings of evictions.
+func (k *KubeletConfig) eviction() kubelet.Eviction {
+	return kubelet.Eviction{
+		Hard: k.EvictionHard, Soft: k.EvictionSoft, SoftGracePeriod: k.EvictionSoftGracePeriod, MinimumReclaim: k.EvictionMinimumReclaim,
+		MaxPodGracePeriod: k.EvictionMaxPodGracePeriod, TransitionPeriod: cmp.Or(k.EvictionPressureTransitionPeriod.Duration, transitionPeriod),
+	}
 }
 
 func (k *KubeletConfig) checkShutdown() error {

@@ -41,12 +41,15 @@ func TestShutdownPeriods(t *testing.T) {
 
 func TestKubeletConfigErrors(t *testing.T) {
 	for want, c := range map[string]KubeletConfig{
-		"":                   {ShutdownGracePeriod: seconds(2), ShutdownGracePeriodCriticalPods: seconds(2)},
-		"at least a second":  {ShutdownGracePeriod: metav1.Duration{Duration: time.Millisecond}},
-		"is more than":       {ShutdownGracePeriod: seconds(2), ShutdownGracePeriodCriticalPods: seconds(3)},
-		"exclude each other": {ShutdownGracePeriod: seconds(2), ShutdownGracePeriodByPodPriority: []ShutdownGracePeriod{{}}},
-		"[0].shutdownGracePeriodSeconds: -1 is negative": {ShutdownGracePeriodByPodPriority: []ShutdownGracePeriod{{ShutdownGracePeriodSeconds: -1}}},
-		"[1].priority: 3 is in the list already":         {ShutdownGracePeriodByPodPriority: []ShutdownGracePeriod{{Priority: 3}, {Priority: 3}}},
+		"": {ShutdownGracePeriod: seconds(2), ShutdownGracePeriodCriticalPods: seconds(2)},
+		"evictionHard: unsupported eviction signal cpu":     {EvictionHard: map[string]string{"cpu": "1"}},
+		"evictionMaxPodGracePeriod: -1 is negative":         {EvictionMaxPodGracePeriod: -1},
+		"evictionPressureTransitionPeriod: -2s is negative": {EvictionPressureTransitionPeriod: seconds(-2)},
+		"at least a second":                                 {ShutdownGracePeriod: metav1.Duration{Duration: time.Millisecond}},
+		"is more than":                                      {ShutdownGracePeriod: seconds(2), ShutdownGracePeriodCriticalPods: seconds(3)},
+		"exclude each other":                                {ShutdownGracePeriod: seconds(2), ShutdownGracePeriodByPodPriority: []ShutdownGracePeriod{{}}},
+		"[0].shutdownGracePeriodSeconds: -1 is negative":    {ShutdownGracePeriodByPodPriority: []ShutdownGracePeriod{{ShutdownGracePeriodSeconds: -1}}},
+		"[1].priority: 3 is in the list already":            {ShutdownGracePeriodByPodPriority: []ShutdownGracePeriod{{Priority: 3}, {Priority: 3}}},
 	} {
 		err := c.complete()
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

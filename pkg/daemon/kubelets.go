@@ -179,7 +179,7 @@ func (d *Daemon) newKubelet(ctx context.Context, host *kubelet.Host, n NodeConfi
 	}
 	node := kubelet.NodeConfig{Name: name, Labels: n.Labels, Taints: n.Taints, Capacity: corev1.ResourceList(n.Capacity), Tier: tier, BeingRemoved: leaving}
 	if !tier.Simulated {
-		node.StaticPodPath = d.cfg.Kubelet.StaticPodPath
+		node.StaticPodPath, node.Eviction = d.cfg.Kubelet.StaticPodPath, d.cfg.Kubelet.eviction()
 	}
 	return kubelet.New(kubelet.Config{Node: node, Host: host, Client: c, Runtime: rt})
 }

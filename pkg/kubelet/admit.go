@@ -13,6 +13,10 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/minikctl/minikctl/pkg/kubelet/internal/eviction"
+	"github.com/minikctl/minikctl/pkg/objects/podspec"
 )
 
 // admit checks that the node matches the pod and has room for it, and returns the rejection if not: the scheduler may have
@@ -37,11 +41,32 @@ func (w *podWorker) rejection(ctx context.Context, pod *corev1.Pod) *podEnd {
 	if w.kubelet.isShuttingDown() {
 		return &podEnd{phase: corev1.PodFailed, reason: notAdmittedReason, message: notAdmittedMessage}
 	}
+	if end := w.pressureRejection(pod); end != nil {
+		return end
+	}
 	if !w.matchesNodeAffinity(ctx, pod) {
 		return failedPredicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
 	}
 	node := w.kubelet.currentNode()
 	return cmp.Or(w.insufficientResource(pod, node), w.usedPort(pod), untolerated(pod, node))
+}
+
+// pressureRejection returns the rejection by a node under pressure. Under memory pressure alone only BestEffort pods that do not tolerate it
+// are rejected.
+func (w *podWorker) pressureRejection(pod *corev1.Pod) *podEnd {
+	now := w.kubelet.underPressure()
+	if len(now) == 0 || isCritical(pod) {
+		return nil
+	}
+	if len(now) == 1 && now[0] == corev1.NodeMemoryPressure {
+		tolerates := func(t corev1.Toleration) bool {
+			return t.ToleratesTaint(klog.Background(), &corev1.Taint{Key: corev1.TaintNodeMemoryPressure, Effect: corev1.TaintEffectNoSchedule}, true)
+		}
+		if podspec.QOS(&pod.Spec) != corev1.PodQOSBestEffort || slices.ContainsFunc(pod.Spec.Tolerations, tolerates) {
+			return nil
+		}
+	}
+	return &podEnd{phase: corev1.PodFailed, reason: eviction.Reason, message: fmt.Sprintf("The node had condition: %v. ", now)}
 }
 
 // matchesNodeAffinity reports whether the pod's node affinity matches the node. A node that does not match is read again: its labels may

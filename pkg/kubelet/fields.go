@@ -180,7 +180,7 @@ var ownFields = Fields{
 	},
 	"EmptyDirVolumeSource": {
 		"medium":    {Support: Partly, Note: "Memory is a folder in the machine's /dev/shm, where there is one; huge pages are not supported"},
-		"sizeLimit": {Support: Ignored, Note: "the folder may grow"},
+		"sizeLimit": {Support: Partly, Note: "a pod whose volume is larger is evicted, on simulated nodes it is not"},
 	},
 	"VolumeProjection": {
 		"secret":              {},

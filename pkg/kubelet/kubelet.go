@@ -34,6 +34,8 @@ type NodeConfig struct {
 	Tier         Tier
 	BeingRemoved bool // the kubelet only ends the node's pods: it does not create the Node
 
+	Eviction Eviction // of pods when the node's resources run out
+
 	StaticPodPath string // a file or folder with pods that the node runs on its own; "": none
 }
 
@@ -43,6 +45,8 @@ type Config struct {
 	Host    *Host
 	Client  client.Client // with the node's identity, system:node:NAME
 	Runtime Runtime
+
+	readPressure func(dir string) pressure // measures the machine; nil: as it is
 }
 
 // Kubelet runs the pods of one node.
@@ -65,7 +69,10 @@ type Kubelet struct {
 	lease    *coordinationv1.Lease
 	features []Feature // of the runtime
 
-	shuttingDown bool // the node is not ready, and admits no pods
+	shuttingDown bool                       // the node is not ready, and admits no pods
+	pressures    []corev1.NodeConditionType // that are true
+
+	readPressure func(dir string) pressure // measures the machine
 
 	woken chan struct{}          // signalled when the state of a simulated node has changed
 	ready corev1.ConditionStatus // as of the last reportReady; used by Run only
@@ -82,7 +89,13 @@ func New(cfg Config) (*Kubelet, error) {
 	h := cfg.Host
 	k := &Kubelet{
 		NodeConfig: cfg.Node, host: h, client: cfg.Client, runtime: cfg.Runtime, pods: h.pods, nodes: h.nodes,
-		machine: readMachine(h.Dir), woken: make(chan struct{}, 1),
+		machine: readMachine(h.Dir), woken: make(chan struct{}, 1), readPressure: cfg.readPressure,
+	}
+	if k.readPressure == nil {
+		k.readPressure = readPressure
+	}
+	if err := CheckEviction(k.Eviction); err != nil {
+		return nil, fmt.Errorf("kubelet %s: %w", k.Name, err)
 	}
 	if !k.Tier.Simulated {
 		if err := h.makeFolders(); err != nil {
@@ -135,6 +148,9 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	case <-k.pods.Synced():
 	case <-ctx.Done():
 		return nil
+	}
+	if !k.Tier.Simulated {
+		recording.Go(func() { k.followPressure(ctx) })
 	}
 	pending := func() bool { return len(k.woken) > 0 }
 	if r, ok := k.runtime.(changes); ok {

@@ -1,6 +1,12 @@
 package kubelet
 
-import "golang.org/x/sys/unix"
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
 
 func memorySize() int64 {
 	var info unix.Sysinfo_t
@@ -16,6 +22,37 @@ func diskSize(dir string) int64 {
 		return 0
 	}
 	return int64(st.Blocks) * st.Bsize
+}
+
+// readPressure measures what the machine has available, in memory, on the disk of dir, and of process IDs.
+func readPressure(dir string) pressure {
+	var p pressure
+	var fs unix.Statfs_t
+	if unix.Statfs(existing(dir), &fs) == nil {
+		p.disk = supply{int64(fs.Bavail) * fs.Bsize, int64(fs.Blocks) * fs.Bsize}
+		p.inodes = supply{int64(fs.Ffree), int64(fs.Files)}
+	}
+	p.memory = supply{availableMemory(), memorySize()}
+	var info unix.Sysinfo_t
+	if most, err := strconv.ParseInt(firstLine("/proc/sys/kernel/pid_max"), 10, 64); err == nil && unix.Sysinfo(&info) == nil {
+		p.pids = supply{most - int64(info.Procs), most}
+	}
+	return p
+}
+
+// availableMemory returns what the kernel can give to programs without swapping.
+func availableMemory() int64 {
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
+			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64) // the kernel writes numbers
+			return kib << 10
+		}
+	}
+	return 0
 }
 
 func kernelVersion() string {

@@ -281,12 +281,7 @@ func (k *Kubelet) capacity() corev1.ResourceList {
 // nodeConditions returns the kubelet's conditions, those of the runtime's features, and those that other clients have added.
 func (k *Kubelet) nodeConditions(before []corev1.NodeCondition) []corev1.NodeCondition {
 	now := metav1.NewTime(k.host.Clock.Now()).Rfc3339Copy()
-	out := []corev1.NodeCondition{
-		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
-		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure"},
-		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available"},
-		k.readyCondition(),
-	}
+	out := append(k.pressureStates(), k.readyCondition())
 	k.mu.Lock()
 	for _, f := range k.features {
 		out = append(out, corev1.NodeCondition{

@@ -226,6 +226,13 @@ func (w *podWorker) requestEnd(end podEnd) <-chan struct{} {
 	return ended
 }
 
+// isEnding reports whether the kubelet ends the pod.
+func (w *podWorker) isEnding() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.end != nil
+}
+
 // statusWritten reports that a status of the pod is in the API, or that the pod is not.
 func (w *podWorker) statusWritten(final bool) {
 	w.mu.Lock()

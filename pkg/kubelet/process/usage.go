@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -140,4 +141,12 @@ func (h *Host) forgetReadings() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.meter.keep(func(id string) bool { return h.status[id] != nil })
+}
+
+// Disk implements kubelet.DiskMeter: the container's root folder, and what it has created beside the machine's files in its mount namespace.
+func (r *Runtime) Disk(id kubelet.ContainerID) kubelet.DiskUsage {
+	spec := wire.Spec{Folder: filepath.Join(r.host.root, wire.Containers, string(id))}
+	sum := kubelet.MeasureDisk(spec.Root())
+	sum.Add(kubelet.MeasureDisk(spec.MountFolder()))
+	return sum
 }
