@@ -124,7 +124,9 @@ func (d *Daemon) build(ctx context.Context) error {
 			}
 		}
 	}
-	d.services = append(d.services, service{name: "memory", run: func(ctx context.Context) error { return d.releaseMemory(ctx) }})
+	d.services = append(d.services,
+		service{name: "memory", run: func(ctx context.Context) error { return d.releaseMemory(ctx) }},
+		service{name: "garbage", run: boundGarbage})
 	return nil
 }
 
