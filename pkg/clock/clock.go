@@ -78,6 +78,17 @@ func NewSource(seed uint64) *Source {
 	return &Source{seed: seed, rng: rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15))}
 }
 
+// Continue makes the source of a cluster that starts again draw another sequence than at its earlier starts: equal UIDs would be those of
+// earlier objects. n is a number that grows with each change of the cluster; with 0 the sequence is that of a new source.
+func (s *Source) Continue(n uint64) {
+	if n == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rng = rand.New(rand.NewPCG(s.seed, n))
+}
+
 // Of returns a source for one use. It depends on the seed and on what the use is, and not on what was drawn before: parts of a cluster that
 // draw concurrently repeat a run all the same.
 func (s *Source) Of(use string) *Source {

@@ -106,7 +106,7 @@ func (d *Daemon) build(ctx context.Context) error {
 		if err := d.openClock(); err != nil {
 			return err
 		}
-		if err := d.addAPIServer(); err != nil {
+		if err := d.addAPIServer(ctx); err != nil {
 			return err
 		}
 	} else if err := d.connect(ctx); err != nil {

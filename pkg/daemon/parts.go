@@ -104,7 +104,7 @@ func (l local) kubeconfig(name, address string) (*clientcmdapi.Config, error) {
 }
 
 // addAPIServer opens the store and creates the API server over it.
-func (d *Daemon) addAPIServer() error {
+func (d *Daemon) addAPIServer(ctx context.Context) error {
 	open, err := stores.Find(d.cfg.Store)
 	if err != nil {
 		return err
@@ -116,6 +116,11 @@ func (d *Daemon) addAPIServer() error {
 	if err != nil {
 		return err
 	}
+	head, err := s.Head(ctx)
+	if err != nil {
+		return fmt.Errorf("read the store: %w", err)
+	}
+	d.source.Continue(uint64(head))
 	serviceAddresses, err := d.serviceAddresses()
 	if err != nil {
 		return err
