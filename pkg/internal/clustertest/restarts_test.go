@@ -24,23 +24,19 @@ var (
 	restartRate = flag.Float64("restarts.rate", 0.25, "how likely TestScriptsWithRestarts kills a component before a step")
 )
 
-// restartScripts are the scripts that must pass while components are killed: those that only use the cluster called minikctl.
-var restartScripts = []string{"testdata/scenarios/*.txt", "testdata/controllers/*.txt"}
-
-// TestScriptsWithRestarts runs the scripts of workloads, and before some steps kills controllers, scheduler or kubelets and starts them again,
-// each of which is a process. On a manual clock, which other processes can't follow, it kills the whole daemon.
+// TestScriptsWithRestarts runs the scripts of workloads and controllers, and before some steps kills the API server, the controllers, the
+// scheduler or the kubelets and starts them again, each of which is a process. The store stays. On a manual clock, which other
+// processes can't follow, it kills the whole daemon. The scripts use no other cluster than the one called minikctl.
 func TestScriptsWithRestarts(t *testing.T) {
-	var files []string
-	for _, pattern := range restartScripts {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range found {
-			files = append(files, withRestarts(t, file))
-		}
+	var workloads, control []string
+	for _, file := range scriptsOf(t, "testdata/scenarios/*.txt") {
+		workloads = append(workloads, withRestarts(t, file))
 	}
-	runFiles(t, files, "minikctl", map[string]func(*testscript.TestScript, bool, []string){"parts": parts, "restart": restart})
+	for _, file := range scriptsOf(t, controllerScripts) {
+		control = append(control, withRestarts(t, file))
+	}
+	t.Run("daemon", func(t *testing.T) { runFiles(t, control, "minikctl", manualSuite(checkNothing)) })
+	t.Run("parts", func(t *testing.T) { runFiles(t, append(workloads, control...), "minikctl", partsSuite(checkNothing)) })
 }
 
 // withRestarts writes a copy of a script that starts its cluster with the command parts, and has the command restart before some steps.
@@ -71,13 +67,13 @@ func insertRestarts(script string, rng *rand.Rand, rate float64) string {
 	started, skip := false, false
 	for _, line := range strings.Split(script, "\n") {
 		words := strings.Fields(line)
-		step := len(words) > 0 && slices.Contains([]string{"exec", "!", "retry", "spread"}, words[0]) && !strings.HasPrefix(line, "! std")
+		step := len(words) > 0 && slices.Contains([]string{"exec", "!", "retry", "spread", "check", "events", "advance", "[manual]"}, words[0]) && !strings.HasPrefix(line, "! std")
 		switch {
+		case strings.HasPrefix(line, "cluster "):
+			started = true
 		case strings.HasPrefix(line, "exec minikctl up -d") && !started:
 			started, skip = true, true
-			if !strings.Contains(line, "--clock=manual") {
-				line = "parts" + strings.TrimPrefix(line, "exec minikctl up -d")
-			}
+			line = "parts" + strings.TrimPrefix(line, "exec minikctl up -d")
 		case step:
 			skip = false
 			if started && rng.Float64() < rate {
@@ -91,17 +87,22 @@ func insertRestarts(script string, rng *rand.Rand, rate float64) string {
 	return strings.Join(out, "\n")
 }
 
-// restartable are the parts that the command restart kills. Clients see the end of the API server, which TestKillDaemon kills.
-var restartable = []string{"controllers", "scheduler", "kubelet"}
+// clientParts are the components that are clients of the API server.
+var clientParts = []string{"controllers", "scheduler", "kubelet"}
 
 // The script command "parts FLAGS…" starts the cluster minikctl as one process for the API server and one for each other component.
 func parts(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(".parts"), []byte(strings.Join(args, "\n")), 0o600))
+	startServer(ts, args...)
+	for _, part := range clientParts {
+		startPart(ts, part)
+	}
+}
+
+// startServer starts the API server with flags that become settings of the cluster.
+func startServer(ts *testscript.TestScript, args ...string) {
 	if out, err := output(ts, append([]string{"minikctl", "up", "-d", "--only", "apiserver"}, args...)); err != nil {
 		ts.Fatalf("start the API server: %v\n%s", err, out)
-	}
-	for _, part := range restartable {
-		startPart(ts, part)
 	}
 }
 
@@ -143,17 +144,22 @@ func restart(ts *testscript.TestScript, _ bool, args []string) {
 	var n int
 	_, err := fmt.Sscan(args[0], &n)
 	ts.Check(err)
-	if _, err := os.Stat(ts.MkAbs(".parts")); err != nil {
+	if !onParts(ts) {
 		killDaemon(ts, "minikctl")
 		if out, err := output(ts, []string{"minikctl", "up", "-d"}); err != nil {
 			ts.Fatalf("start the daemon again: %v\n%s", err, out)
 		}
 		return
 	}
-	part := restartable[n%len(restartable)]
-	ts.Logf("kill %s", part)
-	killDaemon(ts, part)
-	startPart(ts, part)
+	if n %= len(clientParts) + 1; n == len(clientParts) {
+		ts.Logf("kill the API server")
+		killDaemon(ts, "minikctl")
+		startServer(ts)
+		return
+	}
+	ts.Logf("kill %s", clientParts[n])
+	killDaemon(ts, clientParts[n])
+	startPart(ts, clientParts[n])
 }
 
 // killDaemon kills a daemon with SIGKILL.

@@ -105,13 +105,22 @@ func run(t *testing.T, pattern, client string) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts match %s: %v", pattern, err)
 	}
-	runFiles(t, files, client, nil)
+	runFiles(t, files, client, suite{})
 }
 
-// runFiles runs scripts with more commands than those that every script has.
-func runFiles(t *testing.T, files []string, client string, more map[string]func(*testscript.TestScript, bool, []string)) {
-	commands := map[string]func(*testscript.TestScript, bool, []string){"retry": retry, "spread": spread, "same": same}
-	maps.Copy(commands, more)
+// command is a command of scripts.
+type command = func(*testscript.TestScript, bool, []string)
+
+// suite is what scripts of a kind have in addition to what every script has.
+type suite struct {
+	commands map[string]command
+	manual   bool // the condition [manual]
+}
+
+// runFiles runs scripts.
+func runFiles(t *testing.T, files []string, client string, s suite) {
+	commands := map[string]command{"retry": retry, "spread": spread, "same": same}
+	maps.Copy(commands, s.commands)
 	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
@@ -133,8 +142,11 @@ func runFiles(t *testing.T, files []string, client string, more map[string]func(
 		},
 		Cmds: commands,
 		Condition: func(name string) (bool, error) {
-			if name == "mounts" {
+			switch name {
+			case "mounts":
 				return grantsMounts(), nil
+			case "manual":
+				return s.manual, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", name)
 		},

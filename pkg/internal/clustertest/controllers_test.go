@@ -1,0 +1,132 @@
+package clustertest
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// A script in testdata/controllers runs on two kinds of clusters, which its command cluster starts:
+//   - one daemon on a manual clock, whose components call the API server in process;
+//   - a process for each component on the machine's clock, which call it over HTTP.
+//
+// Their commands hide the difference:
+//   - cluster FLAGS… starts the cluster with these flags of up;
+//   - check REGEXP ARGS… runs minikctl, whose output must match once the cluster has settled;
+//   - events OBJECT REGEXP checks the Events of an object. A component that is killed loses the Events that it has not written yet, so
+//     nothing is checked where components are killed;
+//   - advance DURATION advances a manual clock. What needs time to pass has the condition [manual].
+
+const controllerScripts = "testdata/controllers/*.txt"
+
+// checkTimeout bounds how long check waits on the machine's clock.
+const checkTimeout = 90 * time.Second
+
+// TestControllers runs the scripts of controllers.
+func TestControllers(t *testing.T) {
+	files := scriptsOf(t, controllerScripts)
+	t.Run("in process", func(t *testing.T) { runFiles(t, files, "minikctl", manualSuite(checkSettled)) })
+	t.Run("over HTTP", func(t *testing.T) { runFiles(t, files, "minikctl", partsSuite(checkUntil)) })
+}
+
+func scriptsOf(t *testing.T, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts match %s: %v", pattern, err)
+	}
+	return files
+}
+
+// manualSuite runs scripts on one daemon with a manual clock. check checks Events.
+func manualSuite(check command) suite {
+	return suite{manual: true, commands: map[string]command{
+		"cluster": func(ts *testscript.TestScript, _ bool, args []string) {
+			up := []string{"minikctl", "up", "-d", "--clock=manual:2026-01-01T00:00:00Z", "--nodes", "0", "--seed", "1"}
+			if out, err := output(ts, append(up, args...)); err != nil {
+				ts.Fatalf("start the cluster: %v\n%s", err, out)
+			}
+			settle(ts, "0s")
+		},
+		"advance": func(ts *testscript.TestScript, _ bool, args []string) { settle(ts, one(ts, args)) },
+		"check":   checkSettled,
+		"events":  eventsBy(check),
+		"restart": restart,
+	}}
+}
+
+// partsSuite runs scripts on a process for each component. check checks Events.
+func partsSuite(check command) suite {
+	return suite{commands: map[string]command{
+		"cluster": func(ts *testscript.TestScript, _ bool, args []string) {
+			parts(ts, false, append([]string{"--nodes", "0"}, args...))
+		},
+		"advance": func(ts *testscript.TestScript, _ bool, args []string) { one(ts, args) },
+		"check":   checkUntil,
+		"events":  eventsBy(check),
+		"parts":   parts,
+		"restart": restart,
+	}}
+}
+
+func one(ts *testscript.TestScript, args []string) string {
+	if len(args) != 1 {
+		ts.Fatalf("usage: advance DURATION")
+	}
+	return args[0]
+}
+
+// settle advances a manual clock, and waits until the cluster has settled.
+func settle(ts *testscript.TestScript, by string) {
+	if out, err := output(ts, []string{"minikctl", "clock", "advance", by}); err != nil {
+		ts.Fatalf("advance the clock by %s: %v\n%s", by, err, out)
+	}
+}
+
+// checkNothing is the check of Events where components are killed.
+func checkNothing(*testscript.TestScript, bool, []string) {}
+
+func eventsBy(check command) command {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		if len(args) != 2 {
+			ts.Fatalf("usage: events OBJECT REGEXP")
+		}
+		check(ts, neg, []string{args[1], "events", "-A", "--for", args[0]})
+	}
+}
+
+// checkUntil waits until the output of minikctl matches.
+func checkUntil(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: check REGEXP ARGS…")
+	}
+	retry(ts, neg, append([]string{checkTimeout.String(), args[0], "minikctl"}, args[1:]...))
+}
+
+// checkSettled waits until the cluster has settled, and fails unless the output of minikctl matches.
+func checkSettled(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: check REGEXP ARGS…")
+	}
+	want, err := regexp.Compile("(?ms)" + args[0])
+	ts.Check(err)
+	settle(ts, "0s")
+	out, err := output(ts, append([]string{"minikctl"}, args[1:]...))
+	if _, failed := err.(interface{ ExitCode() int }); err != nil && !failed {
+		ts.Fatalf("%v", err)
+	}
+	if want.Match(out) == neg {
+		ts.Fatalf("the output of %v: matching %q is %v\n%s", args[1:], args[0], !neg, out)
+	}
+	ts.Logf("%s", out)
+}
+
+// onParts reports whether the script's cluster has a process for each component.
+func onParts(ts *testscript.TestScript) bool {
+	_, err := os.Stat(ts.MkAbs(".parts"))
+	return err == nil
+}
