@@ -31,11 +31,12 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/metrics"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
+	"github.com/minikctl/minikctl/pkg/objects/networking"
 )
 
 // newEngine makes the verb engine with its stages.
 func (s *Server) newEngine(cfg Config) error {
-	services, err := allocate.Services(allocate.Config{Addresses: cfg.ServiceAddresses}, cfg.Source)
+	services, err := allocate.Services(allocate.Config{Addresses: cfg.ServiceAddresses, Objects: s.addressObjects(cfg)}, cfg.Source)
 	if err != nil {
 		return err
 	}
@@ -66,6 +67,17 @@ func (s *Server) newEngine(cfg Config) error {
 		},
 	})
 	return err
+}
+
+// addressObjects returns the access to ServiceCIDRs and IPAddresses; nil where they are not served.
+func (s *Server) addressObjects(cfg Config) *allocate.Objects {
+	if !slices.ContainsFunc(cfg.Resources, func(r objects.Resource) bool { return r.Names.GR() == networking.IPAddresses.Names.GR() }) {
+		return nil
+	}
+	return &allocate.Objects{
+		Reader: func() stage.Reader { return s.engine.Reader() },
+		Client: func() client.Client { return s.ownClient(bootstrap.Agent) },
+	}
 }
 
 // usage returns a backend of metrics.k8s.io.

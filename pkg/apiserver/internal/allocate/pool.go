@@ -28,11 +28,15 @@ const leastStatic = 16
 
 // newPool returns a pool whose static band has size/step numbers, at least leastStatic and at most most.
 func newPool(size, step, most int, source *clock.Source) *pool {
-	p := &pool{taken: make([]uint64, (size+63)/64), size: size, source: source}
-	if size > leastStatic {
-		p.static = min(max(size/step, leastStatic), most)
+	return &pool{taken: make([]uint64, (size+63)/64), size: size, static: staticBand(size, step, most), source: source}
+}
+
+// staticBand returns the size of the static band of a range of numbers.
+func staticBand(size, step, most int) int {
+	if size <= leastStatic {
+		return 0
 	}
-	return p
+	return min(max(size/step, leastStatic), most)
 }
 
 func (p *pool) has(n int) bool { return p.taken[n/64]&(1<<(n%64)) != 0 }

@@ -263,7 +263,7 @@ func (a *allocation) nodePort(i int) error {
 		}
 		return nil
 	}
-	n, err := a.next(a.ports)
+	n, err := a.next()
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("failed to allocate a nodePort: %w", err))
 	}
@@ -276,7 +276,7 @@ func (a *allocation) takePort(port int) error {
 	if !ok {
 		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %d-%d", a.config.FirstPort, a.config.LastPort)
 	}
-	if a.take(a.ports, n) != nil {
+	if a.take(n) != nil {
 		return fmt.Errorf("provided port is already allocated")
 	}
 	return nil
@@ -294,7 +294,7 @@ func (a *allocation) healthPort() error {
 		}
 		return nil
 	}
-	n, err := a.next(a.ports)
+	n, err := a.next()
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("failed to allocate a HealthCheck NodePort: %w", err))
 	}

@@ -38,7 +38,7 @@ func TestServices(t *testing.T) {
 		{"only the address", "", `{clusterIP: 10.96.0.7}`, []string{"- 10.96.0.7", "- IPv4", "SingleStack"}, ""},
 		{"no address", "", `{clusterIP: abc}`, nil, `spec.clusterIPs[0]: Invalid value: "abc": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)`},
 		{"an address of elsewhere", "", `{clusterIP: 1.2.3.4}`, nil, `failed to allocate IP 1.2.3.4: the provided network does not match the current range`},
-		{"the range's own address", "", `{clusterIP: 10.96.0.0}`, nil, `the provided IP (10.96.0.0) is not in the valid range. The range of valid IPs is 10.96.0.0/16`},
+		{"the range's own address", "", `{clusterIP: 10.96.0.0}`, nil, `failed to allocate IP 10.96.0.0: the provided network does not match the current range`},
 		{"other families", "", `{clusterIP: "::1"}`, nil, `spec.clusterIPs[0]: Invalid value: ["::1"]: IPv6 is not configured on this cluster`},
 		{"both families", "", `{ipFamilyPolicy: RequireDualStack}`, nil, `spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured for dual-stack services`},
 		{"headless without a selector", "", `{clusterIP: None}`, []string{"- IPv4\n- IPv6", "RequireDualStack"}, ""},

@@ -76,6 +76,9 @@ type Bootstrap struct {
 	created metav1.Time // its creation time
 	access  Access      // set by Run
 
+	repairs     *repairLog    // set by Run
+	rangeEvents *onceReporter // set by Run
+
 	system, roles, flow, services, addresses, trust *loop
 	apiServices                                     apiServices
 }

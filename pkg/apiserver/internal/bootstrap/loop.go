@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -108,11 +109,28 @@ func (b *Bootstrap) newLoops() {
 func (b *Bootstrap) Run(ctx context.Context, access Access) error {
 	b.access = access
 	var wg sync.WaitGroup
+	recorder := func(component, instance string) *client.Recorder {
+		r := client.NewRecorder(access.Client(Agent), b.config.Clock, b.config.Source, component, instance)
+		wg.Go(func() { _ = r.Run(ctx) }) // fails only when ctx has ended
+		return r
+	}
+	b.repairs = &repairLog{clock: b.config.Clock, wake: b.addresses.notify, events: recorder(repairManager, instanceName(repairManager))}
+	defer b.repairs.stop()
+	b.rangeEvents = &onceReporter{events: recorder(rangeManager, ""), reported: map[string]bool{}}
 	for _, l := range []*loop{b.system, b.roles, b.flow, b.services, b.addresses, b.trust} {
 		wg.Go(func() { l.runUntilDone(ctx, b.config.Clock) })
 	}
 	wg.Wait()
 	return nil
+}
+
+// instanceName returns the name of this instance of a component in the Events of its actions.
+func instanceName(component string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		return component
+	}
+	return component + "-" + host
 }
 
 // runUntilDone runs a loop until ctx ends.

@@ -72,6 +72,8 @@ type Hook struct {
 	Prepare func(ctx context.Context, tx *Transaction, obj, old objects.Object) error
 	// Deleted gets an object that has been removed from the store.
 	Deleted func(obj objects.Object)
+	// Released gets the object after Deleted, also when Load was not called. It may write other objects.
+	Released func(ctx context.Context, obj objects.Object)
 }
 
 // Review evaluates an object that is created but never stored, e.g. a SubjectAccessReview, and returns the object of the

@@ -6,6 +6,9 @@ import "context"
 // with Commit when the store holds the object, also if something fails after that, and with Rollback otherwise, also
 // after a panic. The zero value is ready to use. It is not safe for concurrent use.
 type Transaction struct {
+	// DryRun says that Rollback will end the transaction: hooks write nothing.
+	DryRun bool
+
 	commits   []func(context.Context)
 	rollbacks []func(context.Context)
 }

@@ -282,6 +282,11 @@ func (w *write) remove(ctx context.Context, obj objects.Object, item *cache.Item
 	w.stored = true
 	err = w.Engine.cache.Wait(ctx, revs[0])
 	w.notifyDeleted(obj) // after the wait: hooks that load later must not see the object
+	for _, h := range w.hooks {
+		if h.Released != nil {
+			h.Released(ctx, obj)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -191,7 +191,7 @@ func inNamespace(obj metav1.Object, namespace string) error {
 // transact calls f for one attempt to write an object, and ends the attempt's transaction: it is committed when the store
 // holds the object, even if f fails or panics after that, and rolled back in every other case.
 func (w *write) transact(ctx context.Context, f func(tx *stage.Transaction) error) error {
-	var tx stage.Transaction
+	tx := stage.Transaction{DryRun: w.dry}
 	w.stored = false
 	defer func() {
 		if w.stored {
