@@ -28,6 +28,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/controllers/discovery"
 	"github.com/minikctl/minikctl/pkg/controllers/gc"
 	"github.com/minikctl/minikctl/pkg/controllers/namespace"
+	"github.com/minikctl/minikctl/pkg/controllers/networking"
 	"github.com/minikctl/minikctl/pkg/controllers/node"
 	"github.com/minikctl/minikctl/pkg/controllers/policy"
 	"github.com/minikctl/minikctl/pkg/controllers/quota"
@@ -60,6 +61,7 @@ var All = []controller.Controller{
 	{Name: "node-lifecycle-controller", Alias: "nodelifecycle", Account: "node-controller", Component: "node-controller", New: node.NodeLifecycle},
 	{Name: "node-ipam-controller", Alias: "nodeipam", Account: "node-controller", Component: "node-ipam-controller", EventSource: "cidrAllocator", New: node.NodeIPAM},
 	{Name: "service-lb-controller", Alias: "service", Account: "service-controller", Component: "service-controller", New: service.LoadBalancer},
+	{Name: "service-cidr-controller", Account: "service-cidrs-controller", Component: "service-cidr-controller", New: networking.ServiceCIDR},
 	{Name: "taint-eviction-controller", Account: "node-controller", Component: "taint-eviction-controller", New: node.TaintEviction},
 	{Name: "pod-garbage-collector-controller", Alias: "podgc", Account: "pod-garbage-collector", Component: "pod-garbage-collector", New: node.PodGC},
 	{Name: "disruption-controller", Alias: "disruption", Account: "disruption-controller", Component: "disruption-controller", EventSource: "controllermanager", New: policy.Disruption},
