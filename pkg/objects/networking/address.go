@@ -77,11 +77,12 @@ func parentCheck(p *networkingv1.ParentReference, at *field.Path) field.ErrorLis
 
 // ServiceCIDRs is the row of ServiceCIDR: ranges of the addresses of Services.
 var ServiceCIDRs = objects.Def[*networkingv1.ServiceCIDR]{
-	Names:    objects.Names{Group: group, Version: version, Kind: "ServiceCIDR", Plural: "servicecidrs", Cluster: true},
-	New:      func() *networkingv1.ServiceCIDR { return &networkingv1.ServiceCIDR{} },
-	NewList:  func() runtime.Object { return &networkingv1.ServiceCIDRList{} },
-	Prepare:  prepareCIDR,
-	Validate: validateCIDR,
+	Names:         objects.Names{Group: group, Version: version, Kind: "ServiceCIDR", Plural: "servicecidrs", Cluster: true},
+	ApplyPriority: 15,
+	New:           func() *networkingv1.ServiceCIDR { return &networkingv1.ServiceCIDR{} },
+	NewList:       func() runtime.Object { return &networkingv1.ServiceCIDRList{} },
+	Prepare:       prepareCIDR,
+	Validate:      validateCIDR,
 	Columns: []objects.Column[*networkingv1.ServiceCIDR]{
 		objects.NameColumn[*networkingv1.ServiceCIDR](),
 		{Name: "CIDRs", Description: networkingv1.ServiceCIDRSpec{}.SwaggerDoc()["cidrs"],
