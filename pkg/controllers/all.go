@@ -33,6 +33,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/controllers/policy"
 	"github.com/minikctl/minikctl/pkg/controllers/quota"
 	"github.com/minikctl/minikctl/pkg/controllers/rbac"
+	"github.com/minikctl/minikctl/pkg/controllers/resource"
 	"github.com/minikctl/minikctl/pkg/controllers/service"
 	"github.com/minikctl/minikctl/pkg/controllers/serviceaccount"
 	"github.com/minikctl/minikctl/pkg/controllers/storage"
@@ -68,6 +69,8 @@ var All = []controller.Controller{
 	{Name: "disruption-controller", Alias: "disruption", Account: "disruption-controller", Component: "disruption-controller", New: policy.StaleDisruption},
 	{Name: "horizontal-pod-autoscaler-controller", Alias: "horizontalpodautoscaling", Account: "horizontal-pod-autoscaler", Component: "horizontal-pod-autoscaler", New: autoscaling.HorizontalPodAutoscaler},
 	{Name: "resourcequota-controller", Alias: "resourcequota", Account: "resourcequota-controller", Component: "resourcequota-controller", New: quota.ResourceQuota},
+	{Name: "resourceclaim-controller", Alias: "resource-claim-controller", Account: "resource-claim-controller", Component: "resource-claim-controller", EventSource: "resource_claim", New: resource.ResourceClaim},
+	{Name: "resourceclaim-controller", Alias: "resource-claim-controller", Account: "resource-claim-controller", Component: "resource-claim-controller", EventSource: "resource_claim", New: resource.PodResourceClaim},
 	{Name: "persistentvolume-binder-controller", Alias: "persistentvolume-binder", Account: "persistent-volume-binder", Component: "persistentvolume-controller", New: storage.PersistentVolume},
 	{Name: "minikctl.dev/folder", Account: "persistent-volume-binder", Component: "minikctl.dev/folder", New: storage.FolderProvisioner},
 	{Name: "ephemeral-volume-controller", Alias: "ephemeral-volume", Account: "ephemeral-volume-controller", Component: "ephemeral_volume", New: storage.EphemeralVolume},
