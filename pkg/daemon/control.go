@@ -132,6 +132,8 @@ func Stop(ctx context.Context, p Paths) error {
 	if err != nil {
 		return err
 	}
+	daemon := openProcess(s.PID)
+	defer daemon.close()
 	if !isDaemon(s.PID, p) {
 		return nil
 	}
@@ -144,6 +146,9 @@ func Stop(ctx context.Context, p Paths) error {
 			return fmt.Errorf("daemon %d does not end: %w", s.PID, ctx.Err())
 		case <-clock.Real().After(5 * time.Millisecond):
 		}
+	}
+	if err := daemon.wait(ctx); err != nil { // it releases the lock some time before it exits
+		return fmt.Errorf("daemon %d does not exit: %w", s.PID, err)
 	}
 	return nil
 }
