@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"encoding/json"
 	"net/url"
 	"slices"
 
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/admission"
@@ -92,7 +94,7 @@ func (s *Server) usage(of func(usage.Config) verbs.Backend) verbs.Backend {
 
 // newAuthn makes the issuer of ServiceAccount tokens and the authenticators, which read through the engine.
 func (s *Server) newAuthn(cfg Config) (err error) {
-	if s.issuer, err = tokens.New(cfg.PKI.TokenKey(), tokens.DefaultIssuer, s.engine.Reader(), cfg.Clock); err != nil {
+	if s.issuer, err = tokens.New(cfg.PKI.TokenKey(), tokens.DefaultIssuer, s.engine.Reader(), cfg.Clock, s.labelSecret); err != nil {
 		return err
 	}
 	static := authn.Static{}
@@ -107,6 +109,17 @@ func (s *Server) newAuthn(cfg Config) (err error) {
 		Front: &authn.FrontProxy{Roots: cfg.PKI.FrontProxyPool, Names: []string{pki.FrontProxyClient}},
 	})
 	return nil
+}
+
+// labelSecret sets a label of a Secret, unless another Secret has its name by now.
+func (s *Server) labelSecret(ctx context.Context, secret *corev1.Secret, label, value string) error {
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": secret.UID, "labels": map[string]string{label: value}}})
+	if err != nil {
+		return err
+	}
+	target := client.In(client.Secrets, objects.Key{Namespace: secret.Namespace, Name: secret.Name})
+	_, err = s.ownClient(bootstrap.Agent).Patch(ctx, target, client.Patch{Type: types.MergePatchType, Data: data}, metav1.PatchOptions{})
+	return err
 }
 
 // newStages lists the stages of a request in the engine.

@@ -79,6 +79,7 @@ var All = []controller.Controller{
 	{Name: "persistentvolumeclaim-protection-controller", Alias: "pvc-protection", Account: "pvc-protection-controller", Component: "pvc-protection-controller", New: storage.PVCProtection},
 	{Name: "persistentvolume-protection-controller", Alias: "pv-protection", Account: "pv-protection-controller", Component: "pv-protection-controller", New: storage.PVProtection},
 	{Name: "serviceaccount-token-controller", Alias: "serviceaccount-token", Account: "generic-garbage-collector", Component: "tokens-controller", New: serviceaccount.TokenSecret},
+	{Name: "legacy-serviceaccount-token-cleaner-controller", Alias: "legacy-service-account-token-cleaner", Account: "legacy-service-account-token-cleaner", Component: "legacy-service-account-token-cleaner", New: serviceaccount.LegacyTokenCleaner},
 	{Name: "clusterrole-aggregation-controller", Alias: "clusterrole-aggregation", Account: "clusterrole-aggregation-controller", Component: "clusterrole-aggregation-controller", New: rbac.ClusterRoleAggregation},
 	{Name: "certificatesigningrequest-approving-controller", Alias: "csrapproving", Account: "certificate-controller", Component: "certificate-controller", New: certificates.CSRApproving},
 	{Name: "certificatesigningrequest-signing-controller", Alias: "csrsigning", Account: "certificate-controller", Component: "certificate-controller", New: certificates.CSRSigning},

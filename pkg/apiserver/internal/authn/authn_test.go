@@ -277,7 +277,7 @@ func TestServiceAccountTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	clk := clocktesting.NewFakeClock(start)
-	issuer, err := tokens.New(key, tokens.DefaultIssuer, reader, clk)
+	issuer, err := tokens.New(key, tokens.DefaultIssuer, reader, clk, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

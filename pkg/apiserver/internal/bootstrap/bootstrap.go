@@ -79,8 +79,12 @@ type Bootstrap struct {
 	repairs     *repairLog    // set by Run
 	rangeEvents *onceReporter // set by Run
 
-	system, roles, flow, services, addresses, trust *loop
-	apiServices                                     apiServices
+	repairsDue, trackingDue, leasesDue *alarm
+
+	trackingMade time.Time // when this process has created the ConfigMap of the token tracking; zero: not yet
+
+	system, roles, flow, services, addresses, trust, tokens, leases *loop
+	apiServices                                                     apiServices
 }
 
 // New reads the identity of the cluster from the store and returns its defaults.

@@ -103,6 +103,9 @@ func (b *Bootstrap) newLoops() {
 	b.services = add("APIServices", 0, b.reconcileAPIServices)
 	b.addresses = add("IPAddresses", addressDelay, b.reconcileAddresses)
 	b.trust = add("authentication ConfigMap", 0, b.reconcileTrust)
+	b.tokens = add("token tracking", 0, b.ensureTracking)
+	b.leases = add("identity Leases", 0, b.removeLeases)
+	b.repairsDue, b.trackingDue, b.leasesDue = &alarm{b.config.Clock, b.addresses, nil}, &alarm{b.config.Clock, b.tokens, nil}, &alarm{b.config.Clock, b.leases, nil}
 }
 
 // Run runs the loops until ctx ends.
@@ -114,13 +117,15 @@ func (b *Bootstrap) Run(ctx context.Context, access Access) error {
 		wg.Go(func() { _ = r.Run(ctx) }) // fails only when ctx has ended
 		return r
 	}
-	b.repairs = &repairLog{clock: b.config.Clock, wake: b.addresses.notify, events: recorder(repairManager, instanceName(repairManager))}
-	defer b.repairs.stop()
+	b.repairs = &repairLog{events: recorder(repairManager, instanceName(repairManager))}
 	b.rangeEvents = &onceReporter{events: recorder(rangeManager, ""), reported: map[string]bool{}}
-	for _, l := range []*loop{b.system, b.roles, b.flow, b.services, b.addresses, b.trust} {
+	for _, l := range []*loop{b.system, b.roles, b.flow, b.services, b.addresses, b.trust, b.tokens, b.leases} {
 		wg.Go(func() { l.runUntilDone(ctx, b.config.Clock) })
 	}
 	wg.Wait()
+	for _, a := range []*alarm{b.repairsDue, b.trackingDue, b.leasesDue} {
+		a.again(0)
+	}
 	return nil
 }
 
@@ -200,6 +205,9 @@ func (b *Bootstrap) wrote(ctx context.Context, req *verbs.Request) {
 	case client.ConfigMaps.GroupResource():
 		if req.Namespace == authentication.Namespace && isNamed(authentication.Name) {
 			b.trust.notify()
+		}
+		if req.Namespace == tracking.Namespace && isNamed(tracking.Name) {
+			b.tokens.notify()
 		}
 	}
 }

@@ -79,7 +79,7 @@ func (b *Bootstrap) repairAll(ctx context.Context, s allocated) error {
 			all = append(all, r)
 		}
 	}
-	b.repairs.again(next)
+	b.repairsDue.again(next)
 	b.repairs.report(ctx, all)
 	var writes errgroup.Group // writes that wait together are committed together
 	for _, r := range all {

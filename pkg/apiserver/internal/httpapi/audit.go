@@ -48,7 +48,7 @@ func (s *Handler) entry(w http.ResponseWriter, r *http.Request, long bool) *audi
 			APIGroup: a.group, APIVersion: a.version, Resource: a.resource, Subresource: a.subresource, Namespace: a.namespace, Name: a.name,
 		}
 	}
-	c.audit = s.config.Audit.Begin(req)
+	c.setAudit(s.config.Audit.Begin(req))
 	return c.audit
 }
 

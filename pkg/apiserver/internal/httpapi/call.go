@@ -12,6 +12,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/audit"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/fair"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
@@ -30,6 +31,7 @@ type call struct {
 
 	mu     sync.Mutex
 	warned map[string]bool
+	noted  [][2]string // annotations from before the entry in the audit log
 }
 
 type callKey struct{}
@@ -49,10 +51,38 @@ func (c callContext) Value(key any) any {
 	switch key.(type) {
 	case callKey:
 		return c.call
+	case stage.NotesKey:
+		return notes{c.call}
 	case fair.SeatKey:
 		return &c.call.seat
 	}
 	return c.Context.Value(key)
+}
+
+// notes implements stage.Notes.
+type notes struct{ call *call }
+
+func (n notes) Warn(text string) { n.call.warn(text) }
+
+func (n notes) Annotate(key, value string) {
+	n.call.mu.Lock()
+	defer n.call.mu.Unlock()
+	if n.call.audit != nil {
+		n.call.audit.Annotate(key, value)
+		return
+	}
+	n.call.noted = append(n.call.noted, [2]string{key, value})
+}
+
+// setAudit sets the call's entry in the audit log and gives it the earlier annotations.
+func (c *call) setAudit(e *audit.Entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.audit = e
+	for _, a := range c.noted {
+		e.Annotate(a[0], a[1])
+	}
+	c.noted = nil
 }
 
 // callOf returns the request's call. The filter begin sets it.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -34,17 +35,22 @@ type Issuer struct {
 	issuer string
 	reader stage.Reader
 	clk    clock.Clock
+	used   Used
 
 	verified verified
 }
 
-// New returns an Issuer that signs with key and looks up bound objects with r.
-func New(key *ecdsa.PrivateKey, issuer string, r stage.Reader, clk clock.Clock) (*Issuer, error) {
+// Used records the date of the last use of a Secret's token in the Secret's label.
+type Used func(ctx context.Context, secret *corev1.Secret, label, date string) error
+
+// New returns an Issuer that signs with key and looks up bound objects with r. With nil for used the uses of tokens in Secrets are not
+// recorded.
+func New(key *ecdsa.PrivateKey, issuer string, r stage.Reader, clk clock.Clock, used Used) (*Issuer, error) {
 	kid, err := keyID(&key.PublicKey)
 	if err != nil {
 		return nil, fmt.Errorf("name the key of ServiceAccount tokens: %w", err)
 	}
-	return &Issuer{key: key, kid: kid, issuer: issuer, reader: r, clk: clk}, nil
+	return &Issuer{key: key, kid: kid, issuer: issuer, reader: r, clk: clk, used: used}, nil
 }
 
 // HasIssuer reports whether a token names this issuer. It verifies nothing.

@@ -44,7 +44,7 @@ func newFixture(t testing.TB) fixture {
 	r.Put("secrets", &corev1.Secret{ObjectMeta: meta("s", "ns", "secret-uid")})
 	r.Put("nodes", &corev1.Node{ObjectMeta: meta("n1", "", "node-uid")})
 	clk := clocktesting.NewFakeClock(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
-	i, err := New(key, DefaultIssuer, r, clk)
+	i, err := New(key, DefaultIssuer, r, clk, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
