@@ -55,13 +55,16 @@ func LegacyTokenCleaner(env controller.Env) reconcile.Loop {
 
 func (r legacyTokenCleaner) reconcile(ctx context.Context, _ objects.Key) (time.Duration, error) {
 	now := r.env.Clock.Now().UTC()
-	since, err := r.trackedSince(ctx)
+	obj, err := r.env.Client.Get(ctx, client.In(client.ConfigMaps, tokenTracking), metav1.GetOptions{})
+	if err == nil {
+		var enough bool
+		if enough, err = trackedEnough(obj.(*corev1.ConfigMap), now); err == nil && !enough {
+			return 0, nil
+		}
+	}
 	if err != nil {
 		// The next run is as good: the date only matters a year later.
 		slog.WarnContext(ctx, "read the begin of the token tracking", "controller", "legacytokencleaner", "err", err)
-		return 0, nil
-	}
-	if now.Before(since.Add(keepUnused)) {
 		return 0, nil
 	}
 	for _, s := range r.secrets.List("", labels.Everything()) {
@@ -75,21 +78,18 @@ func (r legacyTokenCleaner) reconcile(ctx context.Context, _ objects.Key) (time.
 	return 0, nil
 }
 
-// trackedSince returns the begin of the first day all of whose uses of tokens were recorded.
-func (r legacyTokenCleaner) trackedSince(ctx context.Context) (time.Time, error) {
-	obj, err := r.env.Client.Get(ctx, client.In(client.ConfigMaps, tokenTracking), metav1.GetOptions{})
-	if err != nil {
-		return time.Time{}, err
-	}
-	text, ok := obj.(*corev1.ConfigMap).Data["since"]
+// trackedEnough reports whether all uses of tokens were recorded for a year. Recording begins in the course of the day that the ConfigMap
+// has.
+func trackedEnough(tracking *corev1.ConfigMap, now time.Time) (bool, error) {
+	text, ok := tracking.Data["since"]
 	if !ok {
-		return time.Time{}, errors.New("the ConfigMap has no date")
+		return false, errors.New("the ConfigMap has no date")
 	}
 	day, err := time.Parse(time.DateOnly, text)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("parse the date: %w", err)
+		return false, fmt.Errorf("parse the date: %w", err)
 	}
-	return day.AddDate(0, 0, 1), nil
+	return !now.Before(day.AddDate(0, 0, 1).Add(keepUnused)), nil
 }
 
 // unused reports whether a token Secret is older than a year and was not used for one. Without a date it was not used since the begin of

@@ -1,6 +1,7 @@
 package serviceaccount
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -39,6 +40,24 @@ func TestUnused(t *testing.T) {
 		}
 		if got := unused(s, now); got != tt.want {
 			t.Errorf("%s: got %v", tt.name, got)
+		}
+	}
+}
+
+func TestTrackedEnough(t *testing.T) {
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	for since, want := range map[string]string{"2025-05-31": "true", "2025-06-01": "false", "2026-05-01": "false", "": "error", "soon": "error"} {
+		cm := &corev1.ConfigMap{Data: map[string]string{"since": since}}
+		if since == "" {
+			cm.Data = nil
+		}
+		enough, err := trackedEnough(cm, now)
+		got := fmt.Sprint(enough)
+		if err != nil {
+			got = "error"
+		}
+		if got != want {
+			t.Errorf("since %q: got %s, %v", since, got, err)
 		}
 	}
 }
