@@ -147,6 +147,14 @@ func TestServiceRanges(t *testing.T) {
 	if _, err := addresses.Get(ctx, "10.200.0.2", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the IPAddress of a Service that has none any more: %v", err)
 	}
+	generated, err := services.Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{GenerateName: "g-"},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, err := addresses.Get(ctx, generated.Spec.ClusterIP, metav1.GetOptions{}); err != nil || a.Spec.ParentRef.Name != generated.Name || a.Spec.ParentRef.Namespace != "default" {
+		t.Errorf("the IPAddress of a Service with a generated name: %v, %v", a, err)
+	}
 	if err := services.Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

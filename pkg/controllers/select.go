@@ -8,6 +8,10 @@ import (
 	"github.com/minikctl/minikctl/pkg/controllers/controller"
 )
 
+// gated are the names of controllers that Kubernetes knows and does not run, since the feature gate of what they act on is off by
+// default: StorageVersionAPI.
+var gated = []string{"storageversion-garbage-collector-controller", "storage-version-gc"}
+
 // Select returns the controllers that a list enables, as --controllers of kube-controller-manager: "*" is all of them, "NAME" is one,
 // and "-NAME" is none, also beside "*". The first element about a controller counts. An empty list is all.
 func Select(list []string) ([]controller.Controller, error) {
@@ -17,7 +21,7 @@ func Select(list []string) ([]controller.Controller, error) {
 	for _, item := range list {
 		name := strings.TrimPrefix(item, "-")
 		known := func(c controller.Controller) bool { return isNamed(c, name) }
-		if item != "*" && !slices.ContainsFunc(All, known) {
+		if item != "*" && !slices.Contains(gated, name) && !slices.ContainsFunc(All, known) {
 			return nil, fmt.Errorf("%q is not in the list of known controllers", name)
 		}
 	}

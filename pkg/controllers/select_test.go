@@ -15,6 +15,8 @@ func TestSelect(t *testing.T) {
 		{"job-controller", "job-controller", "cronjob-controller deployment-controller", ""},
 		{"-job job *", "cronjob-controller", "job-controller", ""},
 		{"-job", "", "cronjob-controller job-controller", ""},
+		{"* -storage-version-gc", "job-controller", "storageversion-garbage-collector-controller", ""},
+		{"storageversion-garbage-collector-controller", "", "job-controller storageversion-garbage-collector-controller", ""},
 		{"* -crons", "", "", `"crons" is not in the list of known controllers`},
 		{"* -", "", "", `"" is not in the list of known controllers`},
 	} {
