@@ -64,6 +64,10 @@ func testServiceCIDR(c *controllertest.Cluster, clk *testclock.FakeClock) {
 	}
 	create("more", "10.200.0.0/28")
 	c.Until("the new range is ready", isReady("more"))
+	c.Until("the default range is ready", isReady("kubernetes"))
+	if r, _ := controllertest.Get[*networkingv1.ServiceCIDR](c, ranges, "/kubernetes"); r.ResourceVersion != "1" {
+		c.Errorf("the default range was written: %v", r)
+	}
 	svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}
 	svc.Spec = corev1.ServiceSpec{ClusterIP: "10.200.0.5", Ports: []corev1.ServicePort{{Port: 80}}}
 	controllertest.Create(c, client.Services, svc)

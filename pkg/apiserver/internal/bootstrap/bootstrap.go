@@ -189,6 +189,9 @@ func (b *Bootstrap) addDefaults() {
 	b.add(serviceRanges, b.addresses.notify, b.serviceRange)
 	b.add(ipAddresses, b.addresses.notify, b.ipAddresses)
 	b.add(client.ConfigMaps, nil, b.authenticationConfig)
+	if g := b.store.groups[cache.Prefix(client.ConfigMaps.GroupResource())]; g != nil {
+		g.only = cache.StoreKey(client.ConfigMaps.GroupResource(), authentication) // it costs a key, which few clusters use
+	}
 	if b.config.Stages {
 		b.add(definitions, nil, b.stageDefinition)
 	}

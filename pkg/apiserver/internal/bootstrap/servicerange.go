@@ -18,8 +18,12 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/networking"
 )
 
-// rangeManager is the field manager of the default ServiceCIDR's condition, and the source of the Events about it.
-const rangeManager = "kubernetes-service-cidr-controller"
+const (
+	// rangeManager is the field manager of the default ServiceCIDR's first condition, and the source of the Events about it.
+	rangeManager = "kubernetes-service-cidr-controller"
+	// rangeController is the field manager of the conditions that the ServiceCIDR controller sets.
+	rangeController = "service-cidr-controller"
+)
 
 func (b *Bootstrap) newServiceRange() *networkingv1.ServiceCIDR {
 	return &networkingv1.ServiceCIDR{
@@ -29,10 +33,15 @@ func (b *Bootstrap) newServiceRange() *networkingv1.ServiceCIDR {
 }
 
 func (b *Bootstrap) serviceRange(context.Context) ([]virtual, error) {
-	return []virtual{{object: b.newServiceRange(), status: &status{rangeManager, rangeStatus(b.created, rangeReady)}}}, nil
+	return []virtual{{object: b.newServiceRange(), status: &status{rangeController, rangeStatus(b.created, rangeReady)}}}, nil
 }
 
-var rangeReady = metav1.Condition{Status: metav1.ConditionTrue, Message: "Kubernetes default Service CIDR is ready"}
+var (
+	// rangeCreated is the condition of the default ServiceCIDR when it is created.
+	rangeCreated = metav1.Condition{Status: metav1.ConditionTrue, Message: "Kubernetes default Service CIDR is ready"}
+	// rangeReady is what the ServiceCIDR controller makes of it. The virtual one has it from the start, so that no start writes it.
+	rangeReady = metav1.Condition{Status: metav1.ConditionTrue, Message: "Kubernetes Service CIDR is ready"}
+)
 
 // rangeStatus returns the status of a ServiceCIDR with one condition.
 func rangeStatus(at metav1.Time, c metav1.Condition) map[string]any {
@@ -67,7 +76,7 @@ func (b *Bootstrap) fitRange(ctx context.Context) error {
 		b.rangeEvents.report(ctx, have, "KubernetesDefaultServiceCIDRInconsistent",
 			fmt.Sprintf("The default ServiceCIDR %v does not match the controller flag configurations %s", have.Spec.CIDRs, want.Spec.CIDRs))
 	case ready == nil || ready.Status == metav1.ConditionUnknown:
-		return b.setRangeCondition(ctx, rangeManager, rangeReady)
+		return b.setRangeCondition(ctx, rangeManager, rangeCreated)
 	case ready.Status == metav1.ConditionFalse:
 		b.rangeEvents.report(ctx, have, ready.Reason, "Configuration matches, but "+ready.Message)
 	}

@@ -32,6 +32,7 @@ type group struct {
 	prefix  string
 	make    func(context.Context) (map[string][]byte, error) // the defaults by key, encoded
 	read    func()                                           // called when the defaults are made; nil: nothing
+	only    string                                           // the key of the only default; "": there may be any
 	checked atomic.Bool                                      // the store was checked once for objects of the resource
 	touched atomic.Bool                                      // an object of the resource is stored, or was written
 
@@ -252,6 +253,9 @@ func (s *Store) Write(ctx context.Context, ops ...store.Op) ([]store.Revision, e
 // calls end, unless it is nil, after the write.
 func (s *Store) resolve(ctx context.Context, g *group, op *store.Op) (end func(), err error) {
 	g.touched.Store(true)
+	if g.only != "" && op.Key != g.only {
+		return nil, nil
+	}
 	if err := g.load(ctx); err != nil {
 		return nil, err
 	}
