@@ -35,7 +35,7 @@ func TestScriptsWithRestarts(t *testing.T) {
 	for _, file := range scriptsOf(t, controllerScripts) {
 		control = append(control, withRestarts(t, file))
 	}
-	t.Run("daemon", func(t *testing.T) { runFiles(t, control, "minikctl", manualSuite(checkNothing)) })
+	t.Run("daemon", func(t *testing.T) { runFiles(t, control, "minikctl", manualSuite(checkAfterRestarts, checkNothing)) })
 	t.Run("parts", func(t *testing.T) { runFiles(t, append(workloads, control...), "minikctl", partsSuite(checkNothing)) })
 }
 
