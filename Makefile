@@ -49,7 +49,7 @@ soak: ## the long loops: memory after a load, every damage of a store's files, 2
 	$(GO) test ./pkg/store/badger -run TestKill -kills 1500 -count 1 -v -timeout 60m
 	$(GO) test ./pkg/internal/linear -kills 500 -count 1 -v -timeout 60m
 	$(GO) test ./pkg/internal/clustertest -run TestKillDaemon -kills 50 -count 1 -v -timeout 30m
-	for seed in 1 2 3 4 5; do $(GO) test ./pkg/internal/clustertest -run TestScriptsWithRestarts -restarts.rate 1 -restarts.seed $$seed -count 1 -v -timeout 30m || exit 1; done
+	for seed in 1 2 3 4 5; do $(GO) test ./pkg/internal/clustertest -run TestScriptsWithRestarts -restarts.all -restarts.rate 1 -restarts.seed $$seed -count 1 -v -timeout 30m || exit 1; done
 	$(GO) test ./pkg/internal/virtual -run TestProperties -property.seeds 4 -property.steps 10000 -count 1 -v -timeout 120m
 	MINIKCTL_MEASURE=1 $(GO) test ./pkg/apiserver -run TestFairness -count 1 -v
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestMemoryAfterLoad ./pkg/internal/bench

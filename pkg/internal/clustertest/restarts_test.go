@@ -22,6 +22,7 @@ import (
 var (
 	restartSeed = flag.Uint64("restarts.seed", 1, "the seed of the restarts in TestScriptsWithRestarts")
 	restartRate = flag.Float64("restarts.rate", 0.25, "how likely TestScriptsWithRestarts kills a component before a step")
+	restartAll  = flag.Bool("restarts.all", false, "run all scripts of controllers in TestScriptsWithRestarts, not every fourth")
 )
 
 // TestScriptsWithRestarts runs the scripts of workloads and controllers, and before some steps kills the API server, the controllers, the
@@ -32,8 +33,10 @@ func TestScriptsWithRestarts(t *testing.T) {
 	for _, file := range scriptsOf(t, "testdata/scenarios/*.txt") {
 		workloads = append(workloads, withRestarts(t, file))
 	}
-	for _, file := range scriptsOf(t, controllerScripts) {
-		control = append(control, withRestarts(t, file))
+	for i, file := range scriptsOf(t, controllerScripts) {
+		if i%4 == 0 || *restartAll {
+			control = append(control, withRestarts(t, file))
+		}
 	}
 	t.Run("daemon", func(t *testing.T) { runFiles(t, control, "minikctl", manualSuite(checkAfterRestarts, checkNothing)) })
 	t.Run("parts", func(t *testing.T) { runFiles(t, append(workloads, control...), "minikctl", partsSuite(checkNothing)) })
