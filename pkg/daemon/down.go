@@ -117,7 +117,7 @@ func (p Paths) createdFiles() []string {
 		all, _ := filepath.Glob(kept)
 		cut = append(cut, all...)
 	}
-	return append(cut, p.Backups, p.Kubeconfig, p.State, p.State+".new", p.Log, p.Store, p.PKI, p.Runtime, p.Kubelet, p.Traces, p.DiscoveryCache,
+	return append(cut, p.Backups, p.Volumes, p.Clock, p.Kubeconfig, p.State, p.State+".new", p.Log, p.Store, p.PKI, p.Runtime, p.Kubelet, p.Traces, p.DiscoveryCache,
 		p.Shutdown, filepath.Join(p.Data, "run"), settingsPath(p), settingsPath(p)+".new", filepath.Join(p.Data, autostart.FailedUpFile), lockPath(p))
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -194,5 +195,28 @@ func TestRemoveEmpty(t *testing.T) {
 	}
 	if removeEmpty(dir); !exists(dir) {
 		t.Error("a folder with files in it is removed")
+	}
+}
+
+// TestRemoveRemovesAllPaths makes everything that a cluster's paths name, and removes the cluster.
+func TestRemoveRemovesAllPaths(t *testing.T) {
+	home(t)
+	p := PathsOf("dev")
+	paths := reflect.ValueOf(p)
+	for i := range paths.NumField() {
+		path := paths.Field(i).String()
+		if rel, err := filepath.Rel(p.Data, path); err != nil || !filepath.IsLocal(rel) || rel == "." {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Join(path, "content"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.remove(); err != nil {
+		t.Error(err)
+	}
+	left, err := filepath.Glob(p.Data + "/*")
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %q, %v", left, err)
 	}
 }
