@@ -7,9 +7,11 @@ import (
 	"context"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -114,6 +116,23 @@ func (l Loop) Run(ctx context.Context, clk clock.Clock) error {
 	q.shutDown()
 	workers.Wait()
 	return nil
+}
+
+// RunAll runs loops until ctx ends. On a manual clock their start counts as work until all their sources enqueue. name is the name of that
+// work.
+func RunAll(ctx context.Context, clk clock.Clock, name string, loops ...Loop) error {
+	ctx, work := clock.Begin(ctx, clk, name)
+	defer work.End()
+	var subscribed sync.WaitGroup
+	var running errgroup.Group
+	for _, l := range loops {
+		subscribed.Add(1)
+		l.Sources = append(slices.Clip(l.Sources), func(context.Context, Enqueue) { subscribed.Done() })
+		running.Go(func() error { return l.Run(ctx, clk) })
+	}
+	subscribed.Wait()
+	work.End()
+	return running.Wait()
 }
 
 func (l Loop) work(ctx context.Context, q *queue) {

@@ -88,7 +88,7 @@ func (i *Ingress) Run(ctx context.Context) error {
 	if err := i.cfg.Caches.WaitSynced(ctx); err != nil {
 		return nil // ctx ended first
 	}
-	return reconcile.Loop{
+	return reconcile.RunAll(ctx, i.cfg.Clock, "start of the ingress", reconcile.Loop{
 		Name: "ingress",
 		Sources: []reconcile.Source{
 			reconcile.Watch(i.ingresses),
@@ -102,7 +102,7 @@ func (i *Ingress) Run(ctx context.Context) error {
 		},
 		Reconcile: i.reconcile,
 		Workers:   1,
-	}.Run(ctx, i.cfg.Clock)
+	})
 }
 
 // retryListen is the pause before the next attempt to listen on a port that another program has.

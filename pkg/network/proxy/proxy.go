@@ -18,7 +18,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
@@ -100,8 +99,8 @@ func (p *Proxy) Run(ctx context.Context) error {
 	if err := p.cfg.Caches.WaitSynced(ctx); err != nil {
 		return nil // ctx ended first
 	}
-	loops := []reconcile.Loop{
-		{
+	return reconcile.RunAll(ctx, p.cfg.Clock, "start of the proxy",
+		reconcile.Loop{
 			Name: "proxy",
 			Sources: []reconcile.Source{
 				reconcile.Watch(p.services),
@@ -115,13 +114,8 @@ func (p *Proxy) Run(ctx context.Context) error {
 			},
 			Reconcile: p.reconcile,
 		},
-		{Name: "host ports", Sources: []reconcile.Source{reconcile.Map(p.pods, hostPortKeys)}, Reconcile: p.reconcileHostPort},
-	}
-	var wg errgroup.Group
-	for _, l := range loops {
-		wg.Go(func() error { return l.Run(ctx, p.cfg.Clock) })
-	}
-	return wg.Wait()
+		reconcile.Loop{Name: "host ports", Sources: []reconcile.Source{reconcile.Map(p.pods, hostPortKeys)}, Reconcile: p.reconcileHostPort},
+	)
 }
 
 // retryListen is the pause before the next attempt to listen on an address that another program has.
