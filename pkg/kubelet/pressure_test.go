@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,11 +46,12 @@ func (r *rig) waitEvicted(name, container string) *corev1.Pod {
 
 func TestEvictionUnderPressure(t *testing.T) {
 	thresholds := Eviction{Hard: map[string]string{"memory.available": "100Mi"}, TransitionPeriod: 5 * time.Minute}
+	var pressed atomic.Bool
 	r := newPressureRig(t, thresholds, func(ended []string) int64 {
-		if slices.Contains(ended, "low") {
-			return 200 << 20
+		if pressed.Load() && !slices.Contains(ended, "low") {
+			return 50 << 20
 		}
-		return 50 << 20
+		return 200 << 20
 	})
 	r.create(client.Target{Resource: schedulingv1.SchemeGroupVersion.WithResource("priorityclasses")},
 		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000})
@@ -57,6 +59,7 @@ func TestEvictionUnderPressure(t *testing.T) {
 	r.pod("low", corev1.PodSpec{Containers: []corev1.Container{{Name: "low"}}})
 	r.waitSummary("high", "Running high:running+started+ready")
 	r.waitSummary("low", "Running low:running+started+ready")
+	pressed.Store(true)
 	got := r.waitEvicted("low", "low")
 	const message = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. "
 	if got.Status.Message != message {
@@ -114,16 +117,19 @@ func (r *rig) pressure() string {
 
 // TestSoftEviction checks that a soft threshold evicts after its time, with the pod's grace period up to the maximum.
 func TestSoftEviction(t *testing.T) {
+	var pressed atomic.Bool
 	r := newPressureRig(t, Eviction{
 		Soft: map[string]string{"memory.available": "10%"}, SoftGracePeriod: map[string]string{"memory.available": "1m"}, MaxPodGracePeriod: 7,
 	}, func(ended []string) int64 {
-		if len(ended) > 0 {
-			return 1 << 30
+		if pressed.Load() && len(ended) == 0 {
+			return 50 << 20
 		}
-		return 50 << 20
+		return 1 << 30
 	})
-	started := r.clock.Now()
 	r.pod("p", corev1.PodSpec{})
+	r.waitSummary("p", "Running c:running+started+ready")
+	started := r.clock.Now()
+	pressed.Store(true)
 	got := r.waitEvicted("p", "c")
 	if after := r.clock.Since(started); after < time.Minute {
 		t.Errorf("the pod was evicted after %s", after)
