@@ -32,7 +32,9 @@ func readPressure(dir string) pressure {
 		p.disk = supply{int64(fs.Bavail) * fs.Bsize, int64(fs.Blocks) * fs.Bsize}
 		p.inodes = supply{int64(fs.Ffree), int64(fs.Files)}
 	}
-	p.memory = supply{availableMemory(), memorySize()}
+	if available, ok := availableMemory(); ok {
+		p.memory = supply{available, memorySize()}
+	}
 	var info unix.Sysinfo_t
 	if most, err := strconv.ParseInt(firstLine("/proc/sys/kernel/pid_max"), 10, 64); err == nil && unix.Sysinfo(&info) == nil {
 		p.pids = supply{most - int64(info.Procs), most}
@@ -40,19 +42,19 @@ func readPressure(dir string) pressure {
 	return p
 }
 
-// availableMemory returns what the kernel can give to programs without swapping.
-func availableMemory() int64 {
+// availableMemory returns what the kernel can give to programs without swapping. ok is false where the kernel does not say it.
+func availableMemory() (bytes int64, ok bool) {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
-		return 0
+		return 0, false
 	}
 	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
-			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64) // the kernel writes numbers
-			return kib << 10
+		if rest, found := strings.CutPrefix(line, "MemAvailable:"); found {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kib << 10, err == nil
 		}
 	}
-	return 0
+	return 0, false
 }
 
 func kernelVersion() string {
