@@ -144,7 +144,7 @@ func (r podResourceClaim) reconcile(ctx context.Context, key objects.Key) (time.
 	return 0, r.reserveAll(ctx, pod)
 }
 
-// hasWork reports whether a claim of a pod is to be made or reserved. One that was not made for the pod, although the pod's status says
+// hasWork reports whether a claim of a pod has to be made or reserved. One that was not made for the pod, although the pod's status says
 // so, stays until it is deleted.
 func (r podResourceClaim) hasWork(pod *corev1.Pod) bool {
 	for i := range pod.Spec.ResourceClaims {

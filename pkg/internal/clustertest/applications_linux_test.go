@@ -145,7 +145,7 @@ func testDatabases(u *tenant) {
 	check("after a restart of the cluster")
 }
 
-// tenant is a user of this machine who runs a cluster.
+// tenant is a user of this machine with a cluster.
 type tenant struct {
 	*testing.T
 	command  []string            // minikctl

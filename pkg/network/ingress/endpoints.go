@@ -27,7 +27,7 @@ var (
 	errNoEndpoints = errors.New("the service has no ready endpoints")
 )
 
-// endpoints returns where a backend's Service is served: the addresses of its ready endpoints, or the name that it stands for.
+// endpoints returns where a backend's Service is served: the addresses of its ready endpoints, or its external name.
 func (i *Ingress) endpoints(b *backend) ([]string, error) {
 	svc, ok := i.services.Get(b.service)
 	if !ok {

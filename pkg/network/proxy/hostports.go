@@ -84,7 +84,7 @@ func (p *Proxy) reconcileHostPort(ctx context.Context, key objects.Key) (time.Du
 	}), nil
 }
 
-// hostIPs returns the addresses that a hostIP stands for: all of the node, or the one, which has to be a loopback address.
+// hostIPs returns the addresses of a hostIP: without one all of the node, else that one if it is a loopback address.
 func (a addresses) hostIPs(text string) []netip.Addr {
 	if ip, err := netip.ParseAddr(text); text == "" || err == nil && ip.IsUnspecified() {
 		return a.nodes
