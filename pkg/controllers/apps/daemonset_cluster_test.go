@@ -241,6 +241,20 @@ func TestDaemonSetOnDelete(t *testing.T) {
 	})
 }
 
+// waitPodCache waits until the controllers have seen all changes of pods so far: a ReplicaSet without replicas deletes a later pod.
+func waitPodCache(c *controllertest.Cluster) {
+	c.Helper()
+	labels := map[string]string{"app": "barrier"}
+	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}, AutomountServiceAccountToken: new(bool)}
+	controllertest.Create(c, client.ReplicaSets, &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "barrier", Namespace: "default"},
+		Spec: appsv1.ReplicaSetSpec{Replicas: new(int32), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec}},
+	})
+	controllertest.Create(c, client.Pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "barrier", Namespace: "default", Labels: labels}, Spec: spec})
+	c.Until("the pod of the barrier is deleted", func() bool { return !c.Exists(client.Pods, "barrier") })
+}
+
 // TestDaemonSetOrphanAndAdopt: a DaemonSet adopts the pods and revisions that an earlier one has left behind.
 func TestDaemonSetOrphanAndAdopt(t *testing.T) {
 	controllertest.Both(t, func(c *controllertest.Cluster) {
@@ -257,6 +271,7 @@ func TestDaemonSetOrphanAndAdopt(t *testing.T) {
 		before := uids()
 		c.Remove(client.DaemonSets, "ds", metav1.DeletePropagationOrphan)
 		c.Until("gone", func() bool { return !c.Exists(client.DaemonSets, "ds") })
+		waitPodCache(c)
 		ds := controllertest.Create(c, client.DaemonSets, daemonSet("ds"))
 		waitDaemonStatus(c, "ds", "2 2 0 2 2 2 0")
 		controllertest.Want(c, "pods", uids(), before)
