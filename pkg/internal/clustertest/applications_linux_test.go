@@ -18,6 +18,7 @@ import (
 // TestApplications runs applications of several parts, whose images are mapped to programs of this machine: as root, as an ordinary user, and
 // where creating a namespace fails.
 func TestApplications(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("too slow for -short")
 	}
@@ -37,16 +38,16 @@ func TestApplications(t *testing.T) {
 	open(t, program)
 	open(t, launcher)
 	nobody := account(t)
-	t.Run("as root", func(t *testing.T) {
+	parallel(t, "as root", func(t *testing.T) {
 		if os.Getuid() != 0 {
 			t.Skip("this user is not root")
 		}
 		runApplications(t, &tenant{T: t, command: []string{program}, programs: dir})
 	})
-	t.Run("as an ordinary user", func(t *testing.T) {
+	parallel(t, "as an ordinary user", func(t *testing.T) {
 		runApplications(t, &tenant{T: t, command: []string{program}, programs: dir, cred: nobody})
 	})
-	t.Run("without namespaces", func(t *testing.T) {
+	parallel(t, "without namespaces", func(t *testing.T) {
 		runApplications(t, &tenant{T: t, command: []string{launcher, program}, programs: dir, cred: nobody, confined: true})
 	})
 }

@@ -28,9 +28,10 @@ const checkTimeout = 90 * time.Second
 
 // TestControllers runs the scripts of controllers.
 func TestControllers(t *testing.T) {
+	t.Parallel()
 	files := scriptsOf(t, controllerScripts)
-	t.Run("in process", func(t *testing.T) { runFiles(t, files, "minikctl", manualSuite(checkSettled, checkSettled)) })
-	t.Run("over HTTP", func(t *testing.T) { runFiles(t, files, "minikctl", partsSuite(checkUntil)) })
+	parallel(t, "in process", func(t *testing.T) { runFiles(t, files, "minikctl", manualSuite(checkSettled, checkSettled)) })
+	parallel(t, "over HTTP", func(t *testing.T) { runFiles(t, files, "minikctl", partsSuite(checkUntil)) })
 }
 
 func scriptsOf(t *testing.T, pattern string) []string {

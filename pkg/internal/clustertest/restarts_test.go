@@ -29,6 +29,7 @@ var (
 // scheduler or the kubelets and starts them again, each of which is a process. The store stays. On a manual clock, which other
 // processes can't follow, it kills the whole daemon. The scripts use no other cluster than the one called minikctl.
 func TestScriptsWithRestarts(t *testing.T) {
+	t.Parallel()
 	var workloads, control []string
 	for _, file := range scriptsOf(t, "testdata/scenarios/*.txt") {
 		workloads = append(workloads, withRestarts(t, file))
@@ -38,8 +39,8 @@ func TestScriptsWithRestarts(t *testing.T) {
 			control = append(control, withRestarts(t, file))
 		}
 	}
-	t.Run("daemon", func(t *testing.T) { runFiles(t, control, "minikctl", manualSuite(checkAfterRestarts, checkNothing)) })
-	t.Run("parts", func(t *testing.T) { runFiles(t, append(workloads, control...), "minikctl", partsSuite(checkNothing)) })
+	parallel(t, "daemon", func(t *testing.T) { runFiles(t, control, "minikctl", manualSuite(checkAfterRestarts, checkNothing)) })
+	parallel(t, "parts", func(t *testing.T) { runFiles(t, append(workloads, control...), "minikctl", partsSuite(checkNothing)) })
 }
 
 // withRestarts writes a copy of a script that starts its cluster with the command parts, and has the command restart before some steps.

@@ -12,7 +12,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +37,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, confine(os.Args[1:]))
 		os.Exit(1)
 	}
+	waitsMoreThanItComputes()
 	testscript.Main(m, map[string]func(){
 		"minikctl": func() { os.Exit(cli.Run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr)) },
 		"kubectl": func() {
@@ -45,31 +48,52 @@ func TestMain(m *testing.M) {
 	})
 }
 
+// waitsMoreThanItComputes has twice as many tests run at once as there are processors: scripts spend half of their time waiting for a
+// cluster's timers. The flag -parallel is stronger.
+func waitsMoreThanItComputes() {
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
+}
+
 // TestScripts runs each script with minikctl.
-func TestScripts(t *testing.T) { run(t, "testdata/*.txt", "minikctl") }
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	run(t, "testdata/*.txt", "minikctl")
+}
 
 // TestScenarios runs the scripts that work with every client, with each client: minikctl, kubectl
 // of the release of our libraries, and the machine's kubectl if there is one.
 func TestScenarios(t *testing.T) {
+	t.Parallel()
 	clients := []string{"minikctl", "kubectl"}
 	if path := machineKubectl(); path != "" {
 		clients = append(clients, path)
 	}
 	for _, c := range clients {
-		t.Run(clientName(c), func(t *testing.T) { run(t, "testdata/scenarios/*.txt", c) })
+		parallel(t, clientName(c), func(t *testing.T) { run(t, "testdata/scenarios/*.txt", c) })
 	}
 }
 
 // TestStock runs kubectl's verbs with kubectl of the release of our libraries, and with -kubectls also with
 // every other kubectl of the machine.
 func TestStock(t *testing.T) {
+	t.Parallel()
 	clients := []string{"kubectl"}
 	if *kubectls {
 		clients = append(clients, machineKubectls()...)
 	}
 	for _, c := range clients {
-		t.Run(clientName(c), func(t *testing.T) { run(t, "testdata/stock/*.txt", c) })
+		parallel(t, clientName(c), func(t *testing.T) { run(t, "testdata/stock/*.txt", c) })
 	}
+}
+
+// parallel runs a subtest beside the others.
+func parallel(t *testing.T, name string, test func(*testing.T)) {
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		test(t)
+	})
 }
 
 func clientName(path string) string {
