@@ -1,6 +1,8 @@
 # The targets for developers and CI. Every target needs only Go; kubectl and other programs are built on demand.
 GO ?= go
 export CGO_ENABLED ?= 0
+# How many packages are tested at once: twice the number of processors, since tests of clusters spend half of their time waiting for timers.
+PACKAGES ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 
 .PHONY: build test lint golangci race check clients soak bench compare generate cross measure costs
 
@@ -8,10 +10,10 @@ build: ## bin/minikctl
 	$(GO) build -ldflags "-s -w" -o bin/minikctl ./cmd/minikctl
 
 test: ## all tests; none depends on the machine's speed or memory
-	$(GO) test -timeout 30m ./...
+	$(GO) test -p $(PACKAGES) -timeout 30m ./...
 
 race: ## the packages with concurrency, with the race detector and caches that detect changes of shared objects (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race -short -timeout 30m ./pkg/store/... ./pkg/client/... ./pkg/reconcile/... ./pkg/apiserver/... ./pkg/controllers/... ./pkg/scheduler/... ./pkg/kubelet/... ./pkg/supervisor/... ./pkg/network/... ./pkg/internal/virtual
+	CGO_ENABLED=1 $(GO) test -p $(PACKAGES) -race -short -timeout 30m ./pkg/store/... ./pkg/client/... ./pkg/reconcile/... ./pkg/apiserver/... ./pkg/controllers/... ./pkg/scheduler/... ./pkg/kubelet/... ./pkg/supervisor/... ./pkg/network/... ./pkg/internal/virtual
 
 lint: ## formatting, vet, and golangci-lint where it is installed
 	@out=$$(gofmt -l cmd pkg); if [ -n "$$out" ]; then echo "not gofmt'ed:"; echo "$$out"; exit 1; fi
