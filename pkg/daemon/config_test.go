@@ -218,9 +218,9 @@ func TestLoadRefuses(t *testing.T) {
 		{"nodes in words", "", "three", nil, `MINIKCTL_NODES: "three" is not a number from 0`},
 		{"nodes below zero", "", "", []string{"--nodes", "-1"}, `--nodes: "-1" is not a number from 0`},
 		{"simulated nodes below zero", "", "", []string{"--sim-nodes", "-1"}, `--sim-nodes: "-1" is not a number from 0`},
-		{"image of nothing", `images: {a: ""}`, "", nil, `image "" is neither a string nor a list of strings`},
-		{"image of an empty command", `images: {a: []}`, "", nil, `image [] is neither a string nor a list of strings`},
-		{"image of something else", `images: {a: {b: c}}`, "", nil, `image {"b":"c"} is neither a string nor a list of strings`},
+		{"image of nothing", `images: {a: ""}`, "", nil, `image "" is neither a string, nor a list of strings, nor an object`},
+		{"image of an empty command", `images: {a: []}`, "", nil, `image [] is neither a string, nor a list of strings, nor an object`},
+		{"image of something else", `images: {a: {b: c}}`, "", nil, `image {"b":"c"}: unknown field "b"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv("MINIKCTL_NODES", c.variable)
@@ -233,12 +233,27 @@ func TestLoadRefuses(t *testing.T) {
 }
 
 func TestLoadImages(t *testing.T) {
-	cfg, err := load(t, `images: {web: minikctl.dev/web, dir: ./here, abs: /there, cmd: [sleep, "1"]}`+"\nhostCommands: false\nschedulerConfig: ./s.yaml")
+	cfg, err := load(t, `
+images:
+  web: minikctl.dev/web
+  folder: ./here
+  dir: dir:here
+  abs: /there
+  cmd: [sleep, "1"]
+  own: [bin/app]
+  app: {dir: site, entrypoint: [bin/app, -v], args: [--fast], env: {B: "2", A: "1"}, workingDir: data, user: "12:34"}
+hostCommands: false
+schedulerConfig: ./s.yaml`)
 	if err != nil {
 		t.Fatal(err)
 	}
+	in := func(name string) string { return filepath.Join(Home(), name) }
 	want := images.Config{NoHostCommands: true, Map: map[string]images.Source{
-		"web": {Image: "minikctl.dev/web"}, "dir": {Folder: filepath.Join(Home(), "here")}, "abs": {Folder: "/there"}, "cmd": {Command: []string{"sleep", "1"}},
+		"web": {Image: "minikctl.dev/web"}, "folder": {Folder: in("here")}, "dir": {Folder: in("here")}, "abs": {Folder: "/there"},
+		"cmd": {Entrypoint: []string{"sleep", "1"}}, "own": {Entrypoint: []string{in("bin/app")}},
+		"app": {
+			Folder: in("site"), Entrypoint: []string{"bin/app", "-v"}, Args: []string{"--fast"}, Env: []string{"A=1", "B=2"}, Dir: in("data"), User: "12:34",
+		},
 	}}
 	if got := cfg.imageConfig(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -192,22 +191,6 @@ func (n NodeConfig) names() []string {
 	out := make([]string, n.Count)
 	for i := range out {
 		out[i] = fmt.Sprintf("%s-%d", n.Name, i+1)
-	}
-	return out
-}
-
-// imageConfig converts the config's images for package images.
-func (c *Config) imageConfig() images.Config {
-	out := images.Config{Map: map[string]images.Source{}, NoHostCommands: c.HostCommands != nil && !*c.HostCommands}
-	for name, i := range c.Images {
-		switch {
-		case i.Command != nil:
-			out.Map[name] = images.Source{Command: i.Command}
-		case strings.HasPrefix(i.Ref, images.Prefix):
-			out.Map[name] = images.Source{Image: i.Ref}
-		default:
-			out.Map[name] = images.Source{Folder: i.Ref}
-		}
 	}
 	return out
 }

@@ -1,6 +1,6 @@
 // Package images owns the resolution of a container's image on this machine. An image is built in, or the config maps its
-// name to a built-in image, a folder or a command, or the container has a command, which then runs as a program of the
-// host. Images are never pulled.
+// name to a built-in image, a folder or a program, or the name is itself a folder's (dir:/srv/site), or the container has a command, which
+// then runs as a program of the host. Images are never pulled.
 package images
 
 import (
@@ -24,6 +24,12 @@ const Prefix = "minikctl.dev/"
 // builtin are the built-in images, by the rest of their names after Prefix.
 var builtin = []string{"pause", "web"}
 
+// FolderPrefix starts an image name that is the path of a folder: dir:/srv/site.
+const FolderPrefix = "dir:"
+
+// FolderVariable is the environment variable that names the folder whose files minikctl.dev/web serves.
+const FolderVariable = "MINIKCTL_FOLDER"
+
 // Image is a resolved image.
 type Image struct {
 	ID         string   // identifies the content, like a digest
@@ -32,17 +38,22 @@ type Image struct {
 	Cmd        []string // the arguments that a pod's own replace
 	Env        []string // NAME=value
 	Dir        string   // working directory
+	User       string   // USER, USER:GROUP, UID or UID:GID; "": the daemon's
 
 	// Reason and Note are for an Event if the image is not the one that the name suggests.
 	Reason, Note string
 }
 
-// Source is the target of an entry in the config's images map: the name of a built-in image, a folder that is the root file
-// system, or a command of the host.
+// Source is the target of an entry in the config's images map: a built-in image, a folder with an image's files, or a program of the host,
+// which may have a folder. The other fields are those of an image's config.
 type Source struct {
-	Image   string   `json:"image,omitempty"`
-	Folder  string   `json:"folder,omitempty"`
-	Command []string `json:"command,omitempty"`
+	Image      string
+	Folder     string
+	Entrypoint []string
+	Args       []string
+	Env        []string // NAME=value
+	Dir        string
+	User       string
 }
 
 // Config configures a Store.
@@ -82,25 +93,38 @@ func (s *Store) check(name string, src Source) error {
 	if _, err := parse(name); err != nil {
 		return err
 	}
-	set := 0
-	for _, given := range []bool{src.Image != "", src.Folder != "", len(src.Command) > 0} {
-		if given {
-			set++
+	switch {
+	case src.Image == "" && src.Folder == "" && len(src.Entrypoint) == 0:
+		return errors.New("one of image, dir and entrypoint is needed")
+	case src.Image != "" && (src.Folder != "" || len(src.Entrypoint) > 0):
+		return errors.New("image: may not be given with dir or entrypoint")
+	case src.Image != "" && s.ids[src.Image] == "":
+		return fmt.Errorf("image: %q is not one of the built-in images [%s]", src.Image, strings.Join(s.builtins(), " "))
+	case len(src.Entrypoint) > 0 && src.Entrypoint[0] == "":
+		return errors.New("entrypoint[0]: the program is needed")
+	}
+	for _, e := range src.Env {
+		if name, _, _ := strings.Cut(e, "="); name == "" || strings.ContainsRune(e, 0) {
+			return fmt.Errorf("env: %q is not the name of a variable", name)
 		}
 	}
-	switch {
-	case set != 1:
-		return errors.New("one of image, folder and command is needed")
-	case src.Image != "" && s.ids[src.Image] == "":
-		return fmt.Errorf("%q is not one of the built-in images [%s]", src.Image, strings.Join(s.builtins(), " "))
-	case src.Folder != "":
-		if info, err := os.Stat(src.Folder); err != nil {
-			return err
-		} else if !info.IsDir() {
-			return fmt.Errorf("%s is not a folder", src.Folder)
+	if _, err := ParseUser(src.User); err != nil {
+		return fmt.Errorf("user: %w", err)
+	}
+	for _, f := range []struct{ field, path string }{{"dir", src.Folder}, {"workingDir", src.Dir}} {
+		if err := checkFolder(f.path); f.path != "" && err != nil {
+			return fmt.Errorf("%s: %w", f.field, err)
 		}
 	}
 	return nil
+}
+
+func checkFolder(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a folder", path)
+	}
+	return err
 }
 
 func (s *Store) builtins() []string { return slices.Sorted(maps.Keys(s.ids)) }
@@ -120,6 +144,9 @@ func (s *Store) List() []string {
 // Resolve returns the image called name for a container with command, which may be empty. The error is an ErrInvalidName or
 // an ErrNotFound, and suggests what to do.
 func (s *Store) Resolve(name string, command []string) (Image, error) {
+	if path, ok := strings.CutPrefix(name, FolderPrefix); ok {
+		return s.folder(name, path)
+	}
 	ref, err := parse(name)
 	if err != nil {
 		return Image{}, err
@@ -173,15 +200,39 @@ func (s *Store) mapped(name string, ref reference.Named) (Source, string, bool) 
 	return s.config.Map[best], best, found
 }
 
+// folder returns the image whose name gives a folder.
+func (s *Store) folder(name, path string) (Image, error) {
+	switch err := checkFolder(path); {
+	case !filepath.IsAbs(path):
+		return Image{}, fmt.Errorf("%w: couldn't parse image name %q: the folder after dir: is not an absolute path", ErrInvalidName, name)
+	case s.config.NoHostCommands:
+		return Image{}, fmt.Errorf("%w: the config does not allow %q (hostCommands: false)", ErrNotFound, name)
+	case err != nil:
+		return Image{}, fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	img, _ := s.source(Source{Folder: path})
+	return img, nil
+}
+
 func (s *Store) source(src Source) (Image, string) {
+	img := Image{
+		Root: src.Folder, Entrypoint: slices.Clone(src.Entrypoint), Cmd: slices.Clone(src.Args), Env: slices.Clone(src.Env), Dir: src.Dir, User: src.User,
+	}
+	if img.Root != "" {
+		img.Root = filepath.Clean(img.Root)
+	}
 	switch {
 	case src.Image != "":
-		return Image{ID: s.ids[src.Image], Entrypoint: []string{src.Image}}, src.Image
-	case src.Folder != "":
-		return Image{ID: digest("folder", src.Folder), Root: filepath.Clean(src.Folder)}, "the folder " + src.Folder
+		img.ID, img.Entrypoint = s.ids[src.Image], []string{src.Image}
+		return img, src.Image
+	case len(src.Entrypoint) > 0:
+		img.ID = digest(append([]string{"command", img.Root}, src.Entrypoint...)...)
+		return img, "the command " + strings.Join(src.Entrypoint, " ")
 	}
-	return Image{ID: digest(append([]string{"command"}, src.Command...)...), Entrypoint: slices.Clone(src.Command)},
-		"the command " + strings.Join(src.Command, " ")
+	img.ID = digest("folder", src.Folder)
+	img.Entrypoint = []string{Prefix + "web"}
+	img.Env = append(img.Env, FolderVariable+"="+img.Root)
+	return img, "the folder " + src.Folder
 }
 
 func digest(words ...string) string {

@@ -11,7 +11,7 @@ func TestResolve(t *testing.T) {
 	folder := t.TempDir()
 	s, err := New(Config{Map: map[string]Source{
 		"nginx":                  {Image: "minikctl.dev/web"},
-		"nginx:1.2":              {Command: []string{"/bin/one-two", "-x"}},
+		"nginx:1.2":              {Entrypoint: []string{"/bin/one-two", "-x"}},
 		"ghcr.io/shop/cart":      {Folder: folder},
 		"docker.io/library/busy": {Image: "minikctl.dev/pause"},
 	}})
@@ -34,7 +34,10 @@ func TestResolve(t *testing.T) {
 		"mapped, that tag":       {name: "nginx:1.2", entrypoint: []string{"/bin/one-two", "-x"}, reason: "ImageMapped"},
 		"mapped, long name":      {name: "docker.io/library/nginx:1.2", entrypoint: []string{"/bin/one-two", "-x"}, reason: "ImageMapped"},
 		"mapped, short name":     {name: "busy:3", entrypoint: []string{"minikctl.dev/pause"}, reason: "ImageMapped"},
-		"mapped to a folder":     {name: "ghcr.io/shop/cart:5", root: folder, reason: "ImageMapped"},
+		"mapped to a folder":     {name: "ghcr.io/shop/cart:5", entrypoint: []string{"minikctl.dev/web"}, root: folder, reason: "ImageMapped"},
+		"a folder":               {name: "dir:" + folder, entrypoint: []string{"minikctl.dev/web"}, root: folder},
+		"a relative folder":      {name: "dir:site", err: ErrInvalidName},
+		"no such folder":         {name: "dir:/does/not/exist", err: ErrNotFound},
 		"another registry":       {name: "ghcr.io/library/nginx", err: ErrNotFound},
 		"unknown":                {name: "ghost", err: ErrNotFound},
 		"unknown with a command": {name: "ghost", command: []string{"sleep", "1"}, reason: "HostCommand"},
@@ -65,8 +68,10 @@ func TestHostCommandsForbidden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Resolve("ghost", []string{"sleep"}); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "hostCommands: false") {
-		t.Errorf("got %v", err)
+	for _, name := range []string{"ghost", "dir:/"} {
+		if _, err := s.Resolve(name, []string{"sleep"}); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "hostCommands: false") {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }
 
@@ -78,8 +83,13 @@ func TestConfigIsChecked(t *testing.T) {
 	}{
 		"no such image":  {"a", Source{Image: "minikctl.dev/nope"}, "is not one of the built-in images [minikctl.dev/pause minikctl.dev/web]"},
 		"no such folder": {"a", Source{Folder: "/does/not/exist"}, "no such file"},
-		"nothing":        {"a", Source{}, "one of image, folder and command is needed"},
-		"two things":     {"a", Source{Image: "minikctl.dev/web", Command: []string{"x"}}, "one of image, folder and command is needed"},
+		"nothing":        {"a", Source{Args: []string{"x"}}, "one of image, dir and entrypoint is needed"},
+		"two things":     {"a", Source{Image: "minikctl.dev/web", Entrypoint: []string{"x"}}, "image: may not be given with dir or entrypoint"},
+		"no program":     {"a", Source{Entrypoint: []string{""}}, "entrypoint[0]: the program is needed"},
+		"no variable":    {"a", Source{Entrypoint: []string{"x"}, Env: []string{"=1"}}, `env: "" is not the name of a variable`},
+		"no user":        {"a", Source{Entrypoint: []string{"x"}, User: ":5"}, `user: ":5" is not USER, USER:GROUP, UID or UID:GID`},
+		"a high user":    {"a", Source{Entrypoint: []string{"x"}, User: "4294967296"}, "is not between 0 and 2147483647"},
+		"no working dir": {"a", Source{Entrypoint: []string{"x"}, Dir: "/does/not/exist"}, "workingDir: stat /does/not/exist: no such file"},
 		"bad name":       {"A", Source{Image: "minikctl.dev/web"}, "invalid image name"},
 	} {
 		t.Run(name, func(t *testing.T) {

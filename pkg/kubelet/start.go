@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,7 +156,7 @@ func (l *podLifecycle) containerSpec(ctx context.Context, pod *corev1.Pod, seen 
 	if len(spec.Command) == 0 {
 		return spec, fmt.Errorf("no command specified: neither image %q nor the container has one", c.Image)
 	}
-	if spec.User, spec.Group, err = runAs(pod, c); err != nil {
+	if spec.User, spec.Group, err = runAs(pod, c, img.User); err != nil {
 		return spec, err
 	}
 	message, err := l.volumes.makeTerminationFile(c, attempt)
@@ -220,29 +221,39 @@ func (l *podLifecycle) identity(pod *corev1.Pod, seen Pod, c *corev1.Container, 
 	return out
 }
 
-// runAs returns the user and group of the container's process.
-func runAs(pod *corev1.Pod, c *corev1.Container) (user, group *int64, err error) {
+// runAs returns the user and group of the container's process: the image's, unless the pod replaces them.
+func runAs(pod *corev1.Pod, c *corev1.Container, image string) (user, group *int64, err error) {
 	nonRoot := false
 	if p := pod.Spec.SecurityContext; p != nil {
 		user, group = p.RunAsUser, p.RunAsGroup
 		nonRoot = p.RunAsNonRoot != nil && *p.RunAsNonRoot
 	}
 	if s := c.SecurityContext; s != nil {
-		if s.RunAsUser != nil {
-			user = s.RunAsUser
-		}
-		if s.RunAsGroup != nil {
-			group = s.RunAsGroup
-		}
+		user, group = cmp.Or(s.RunAsUser, user), cmp.Or(s.RunAsGroup, group)
 		if s.RunAsNonRoot != nil {
 			nonRoot = *s.RunAsNonRoot
 		}
 	}
-	switch {
-	case nonRoot && user != nil && *user == 0:
-		return nil, nil, errors.New("container's runAsUser breaks non-root policy")
-	case nonRoot && user == nil && os.Getuid() == 0:
-		return nil, nil, errors.New("container has runAsNonRoot and image will run as root")
+	own, err := images.ParseUser(image)
+	if err != nil {
+		return nil, nil, err
+	}
+	inherited := user == nil
+	if inherited {
+		uid, gid, err := own.IDs()
+		if err != nil {
+			return nil, nil, fmt.Errorf("image's user %q: %w", image, err)
+		}
+		user, group = uid, cmp.Or(group, gid)
+	}
+	switch of := fmt.Sprintf("(pod: %q, container: %s)", pod.Name+"_"+pod.Namespace+"("+string(pod.UID)+")", c.Name); {
+	case !nonRoot:
+	case !inherited && *user == 0:
+		return nil, nil, errors.New("container's runAsUser breaks non-root policy " + of)
+	case inherited && own.Name() != "":
+		return nil, nil, fmt.Errorf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root %s", own.Name(), of)
+	case user == nil && os.Getuid() == 0 || user != nil && *user == 0:
+		return nil, nil, errors.New("container has runAsNonRoot and image will run as root " + of)
 	}
 	return user, group, nil
 }

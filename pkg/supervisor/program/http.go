@@ -41,9 +41,14 @@ type response struct {
 	code int // 0: 200
 	kind string
 	body string
+	to   string   // the Location of a redirect
+	file *os.File // the body instead, which write closes
+	size int64    // of the file
 }
 
-var reasons = map[int]string{200: "OK", 400: "Bad Request", 413: "Content Too Large", 500: "Internal Server Error"}
+var reasons = map[int]string{
+	200: "OK", 301: "Moved Permanently", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 413: "Content Too Large", 500: "Internal Server Error",
+}
 
 // server serves the requests of a listener's connections.
 type server struct {
@@ -158,6 +163,7 @@ func (s *server) reply(c *os.File, in *bufio.Reader, limited *io.LimitedReader, 
 	a := s.respond(r)
 	if r.length > maxBody {
 		r.last = true
+		a.close()
 		a = response{code: 413, kind: plainText, body: "too large\n"}
 	}
 	if err := write(c, r, a); err != nil {
@@ -172,13 +178,26 @@ func (s *server) reply(c *os.File, in *bufio.Reader, limited *io.LimitedReader, 
 	return err
 }
 
+func (a *response) close() {
+	if a.file != nil {
+		a.file.Close()
+	}
+}
+
 func write(c *os.File, r *request, a response) error {
+	defer a.close()
 	if a.code == 0 {
 		a.code = 200
 	}
+	if a.file == nil {
+		a.size = int64(len(a.body))
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nDate: %s\r\n", a.code, reasons[a.code], a.kind,
-		len(a.body), time.Now().UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT"))
+		a.size, time.Now().UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT"))
+	if a.to != "" {
+		fmt.Fprintf(&b, "Location: %s\r\n", a.to)
+	}
 	if r.last {
 		b.WriteString("Connection: close\r\n")
 	}
@@ -187,7 +206,11 @@ func write(c *os.File, r *request, a response) error {
 		b.WriteString(a.body)
 	}
 	_ = c.SetWriteDeadline(time.Now().Add(headTime))
-	_, err := c.WriteString(b.String())
+	if _, err := c.WriteString(b.String()); err != nil || a.file == nil || r.method == "HEAD" {
+		return err
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(idleTime))
+	_, err := io.CopyN(c, a.file, a.size)
 	return err
 }
 

@@ -30,6 +30,8 @@ type identity struct {
 	Address   string `json:"address"` // the pod's
 	Hostname  string `json:"hostname"`
 	Image     string `json:"image"`
+
+	site *site // nil: none
 }
 
 func ownIdentity() identity {
@@ -44,7 +46,8 @@ func ownIdentity() identity {
 }
 
 // web is a small web server that shows its identity. It listens on the port of its first argument, of PORT or of the pod.
-// It responds to /healthz with ok and to every other path with its identity, as JSON if the request accepts JSON. It logs
+// It responds to /healthz with ok and to every other path with its identity, as JSON if the request accepts JSON, or with the files of the
+// folder that MINIKCTL_FOLDER names. It logs
 // each request, and ends on SIGTERM once the requests in progress have ended. Without any port it listens on port 80 as well, if it
 // may: the web servers whose images are mapped to it do.
 func web(args []string) int {
@@ -74,6 +77,11 @@ func web(args []string) int {
 		fmt.Fprintf(os.Stderr, "listen on port %s: %v\n", port, err)
 		return 1
 	}
+	id := ownIdentity()
+	if id.site, err = openSite(os.Getenv("MINIKCTL_FOLDER")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, syscall.SIGTERM, syscall.SIGINT)
 	listeners := []*listener{l}
@@ -82,15 +90,15 @@ func web(args []string) int {
 			listeners = append(listeners, l)
 		}
 	}
-	serve(listeners, end)
+	serve(id, listeners, end)
 	return 0
 }
 
 // serve serves until end receives a signal.
-func serve(listeners []*listener, end <-chan os.Signal) {
+func serve(id identity, listeners []*listener, end <-chan os.Signal) {
 	var servers []*server
 	for _, l := range listeners {
-		srv := newServer(l, ownIdentity().respond)
+		srv := newServer(l, id.respond)
 		servers = append(servers, srv)
 		go srv.run()
 		fmt.Printf("listening on %s\n", l.address())
@@ -109,6 +117,8 @@ func (id identity) respond(r *request) response {
 	switch {
 	case r.path() == "/healthz":
 		return response{kind: plainText, body: "ok\n"}
+	case id.site != nil:
+		return id.site.respond(r)
 	case strings.Contains(r.accept, jsonType):
 		b, err := json.Marshal(id)
 		if err != nil {

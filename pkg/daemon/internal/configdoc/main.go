@@ -17,7 +17,7 @@ import (
 const target = "../../docs/config.md"
 
 // sources are the files with the structs of the config, relative to the package daemon.
-var sources = []string{"config.go", "config_kubelet.go"}
+var sources = []string{"config.go", "config_nodes.go", "config_images.go", "config_kubelet.go"}
 
 func main() {
 	var all [][]byte

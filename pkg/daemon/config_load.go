@@ -1,0 +1,169 @@
+package daemon
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+
+	"github.com/minikctl/minikctl/pkg/plug"
+)
+
+// AddFlags adds the flags of up to flags, the most common ones first.
+func AddFlags(flags *pflag.FlagSet) {
+	flags.Int("nodes", 0, "number of nodes of the runtime process (default 1); nodes that the cluster no longer has are drained and deleted")
+	flags.Int("sim-nodes", 0, "number of simulated nodes")
+	flags.String("config", "", "config file (default: the cluster's own settings, or ~/.minikctl/config.yaml for a new cluster)")
+	flags.String("data-dir", "", "directory that holds the cluster's data (default ~/.minikctl/NAME)")
+	flags.String("listen", "", "HOST:PORT that the API server listens on; port 0 picks a free port (default 127.0.0.1:0)")
+	flags.StringSlice("only", nil, "run only these components: "+strings.Join(Parts, ", "))
+	flags.StringSlice("controllers", nil, "controllers to run: '*' is all, NAME one, -NAME none, e.g. --controllers='*,-cronjob-controller' (default all)")
+	flags.Bool("allocate-node-cidrs", false, "give simulated nodes podCIDRs from --cluster-cidr")
+	flags.String("cluster-cidr", "", "range of the nodes' podCIDRs, or one of IPv4 and one of IPv6 with a comma")
+	flags.Int("node-cidr-mask-size", 0, "prefix length of podCIDRs (default 24 for IPv4, 64 for IPv6)")
+	flags.Int("node-cidr-mask-size-ipv4", 0, "prefix length of podCIDRs of IPv4 beside those of IPv6 (default 24)")
+	flags.Int("node-cidr-mask-size-ipv6", 0, "prefix length of podCIDRs of IPv6 beside those of IPv4 (default 64)")
+	flags.String("scheduler-config", "", "file with a KubeSchedulerConfiguration, reloaded when it changes")
+	flags.String("store", "", "store of the API server: badger or memory (default badger)")
+	flags.String("write-kubeconfig", "", "write the admin's kubeconfig to this file instead of merging it into ~/.kube/config")
+	flags.String("pod-manifest-path", "", "file or folder with static pods, which the process nodes run on their own")
+	flags.String("token-auth-file", "", `CSV file of static tokens: token,user,uid,"group1,group2"`)
+	flags.String("audit-policy-file", "", "file with the Policy of the audit log (default: no audit log)")
+	flags.String("audit-log-path", "", "file of the audit log; - is standard output")
+	flags.Int("audit-log-maxsize", 0, "size in megabytes at which the audit log is rotated (default 100)")
+	flags.Int("audit-log-maxbackup", 0, "number of rotated audit log files to keep (default all)")
+	flags.Int("audit-log-maxage", 0, "number of days to keep rotated audit log files (default no limit)")
+	flags.String("memory-limit", "", "memory that the daemon may take, for example 2Gi (default: the limit of the daemon's cgroup)")
+	flags.Uint64("seed", 0, "seed that makes UIDs and generated names repeatable")
+	flags.String("clock", "", "the cluster's clock: machine, fast:RATE, manual or manual:TIME (default machine)")
+	flags.String("log-level", "", "lowest level that is logged: debug, info, warn or error (default info)")
+}
+
+// Load returns the config of the cluster called name, with defaults filled in: the file and the settings of the last start
+// (see Config), then MINIKCTL_* variables, then flags.
+func Load(name string, flags *pflag.FlagSet) (*Config, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	v := viper.New()
+	v.SetEnvPrefix("MINIKCTL")
+	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
+	v.AutomaticEnv()
+	if err := v.BindPFlags(flags); err != nil {
+		return nil, err
+	}
+	cfg := &Config{}
+	if err := cfg.readFile(v.GetString("config")); err != nil {
+		return nil, err
+	}
+	paths := PathsOf(name)
+	if dir := cmp.Or(v.GetString("data-dir"), cfg.DataDir); dir != "" {
+		paths = PathsIn(name, dir)
+	}
+	last, err := readSettings(paths)
+	if err != nil {
+		return nil, err
+	}
+	if last != nil && v.GetString("config") == "" {
+		cfg.replaceClusterSettings(last) // ~/.minikctl/config.yaml is for new clusters
+	}
+	cfg.Name = name
+	for key, to := range map[string]*string{
+		"data-dir": &cfg.DataDir, "listen": &cfg.Listen, "write-kubeconfig": &cfg.WriteKubeconfig, "token-auth-file": &cfg.TokenAuthFile,
+		"pod-manifest-path": &cfg.Kubelet.StaticPodPath,
+		"audit-policy-file": &cfg.AuditPolicyFile, "audit-log-path": &cfg.AuditLogPath,
+		"store": &cfg.Store, "scheduler-config": &cfg.SchedulerConfig, "log-level": &cfg.LogLevel, "clock": &cfg.Clock, "memory-limit": &cfg.MemoryLimit, "cluster-cidr": &cfg.ClusterCIDR, "kubeconfig": &cfg.Kubeconfig,
+	} {
+		if s := v.GetString(key); s != "" {
+			*to = s
+		}
+	}
+	if only := commaList(v.GetStringSlice("only")); len(only) > 0 {
+		cfg.Only = only
+	}
+	if v.IsSet("allocate-node-cidrs") {
+		cfg.AllocateNodeCIDRs = v.GetBool("allocate-node-cidrs")
+	}
+	if list := commaList(v.GetStringSlice("controllers")); len(list) > 0 {
+		cfg.Controllers = list
+	}
+	seed, err := number(v, flags, "seed", 64)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Seed = cmp.Or(seed, cfg.Seed)
+	for key, to := range map[string]*int{
+		"audit-log-maxsize": &cfg.AuditLogMaxSize, "audit-log-maxbackup": &cfg.AuditLogMaxBackup, "audit-log-maxage": &cfg.AuditLogMaxAge,
+		"node-cidr-mask-size": &cfg.NodeCIDRMaskSize, "node-cidr-mask-size-ipv4": &cfg.NodeCIDRMaskSizeIPv4, "node-cidr-mask-size-ipv6": &cfg.NodeCIDRMaskSizeIPv6,
+	} {
+		n, err := number(v, flags, key, 31)
+		if err != nil {
+			return nil, err
+		}
+		*to = cmp.Or(int(n), *to)
+	}
+	process, err := number(v, flags, "nodes", 31)
+	if err != nil {
+		return nil, err
+	}
+	sim, err := number(v, flags, "sim-nodes", 31)
+	if err != nil {
+		return nil, err
+	}
+	cfg.addNodes(int(process), int(sim))
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	return cfg, cfg.setRemovedNodes(last)
+}
+
+// commaList splits the elements at commas and spaces, which viper does not do for variables.
+func commaList(list []string) []string {
+	return strings.FieldsFunc(strings.Join(list, ","), func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// number reads a number from a flag or a variable. viper would read text that is no number as 0.
+func number(v *viper.Viper, flags *pflag.FlagSet, key string, bits int) (uint64, error) {
+	s := v.GetString(key)
+	if s == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(s, 10, bits)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %q is not a number from 0", sourceOf(flags, key), s)
+	}
+	return n, nil
+}
+
+// sourceOf returns the flag or the variable that set key.
+func sourceOf(flags *pflag.FlagSet, key string) string {
+	if flags.Changed(key) {
+		return "--" + key
+	}
+	return "MINIKCTL_" + strings.ReplaceAll(strings.ToUpper(key), "-", "_")
+}
+
+func (c *Config) readFile(path string) error {
+	optional := path == ""
+	if optional {
+		path = filepath.Join(Home(), "config.yaml")
+	}
+	b, err := os.ReadFile(path)
+	if optional && errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read config: %w", err)
+	}
+	if err := plug.Decode(b, c); err != nil {
+		return fmt.Errorf("read config %s: %w", path, err)
+	}
+	return c.resolve(filepath.Dir(path))
+}
