@@ -169,6 +169,8 @@ func runFiles(t *testing.T, files []string, client string, s suite) {
 			switch name {
 			case "mounts":
 				return grantsMounts(), nil
+			case "root":
+				return os.Getuid() == 0, nil
 			case "manual":
 				return s.manual, nil
 			}
