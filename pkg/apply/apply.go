@@ -42,6 +42,9 @@ type Applier struct {
 	Overwrite  bool              // the manifest overrides changes that other clients made to the same fields
 	Force      bool              // delete and create an object whose patch the server refuses
 	Warn       func(text string) // never nil
+
+	// Replace reports whether an object is deleted and created instead of patched; nil: never.
+	Replace func(live, manifest runtime.Object) bool
 }
 
 // Apply creates the object of info from its manifest or patches it. info then holds the live object.
@@ -63,6 +66,9 @@ func (a *Applier) Apply(info *resource.Info) (Outcome, error) {
 	}
 	if err := a.warn(info); err != nil {
 		return "", err
+	}
+	if a.Replace != nil && a.Replace(info.Object, manifest) {
+		return Configured, a.replace(info, manifest)
 	}
 	for try := 0; ; try++ {
 		p, err := merge(gvk, modified, info.Object, a.Overwrite)

@@ -27,12 +27,28 @@ type Waiter struct {
 	Clock   clock.Clock
 	Print   func(line string) // prints a line of progress; calls don't overlap
 
-	printing sync.Mutex
+	mu      sync.Mutex
+	current time.Time
+}
+
+// Current returns when the last of the objects became current whose Wait has returned nil.
+func (w *Waiter) Current() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.current
+}
+
+func (w *Waiter) becameCurrent(at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at.After(w.current) {
+		w.current = at
+	}
 }
 
 func (w *Waiter) print(line string) {
-	w.printing.Lock()
-	defer w.printing.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.Print(line)
 }
 
@@ -105,6 +121,7 @@ func (w *Waiter) ready(ctx context.Context, info *resource.Info, pods signals) e
 			}
 		case <-hold.ended:
 			say(last.progress)
+			w.becameCurrent(hold.begun)
 			return nil
 		case c := <-changes:
 			if c.err != nil {
@@ -117,6 +134,7 @@ func (w *Waiter) ready(ctx context.Context, info *resource.Info, pods signals) e
 			switch {
 			case now.final || now.current && !now.hold:
 				say(now.progress)
+				w.becameCurrent(w.Clock.Now())
 				return nil
 			case !now.current:
 				hold.stop()
@@ -133,11 +151,13 @@ func (w *Waiter) ready(ctx context.Context, info *resource.Info, pods signals) e
 type holdTimer struct {
 	clock clock.Clock
 	timer clock.Timer
+	begun time.Time
 	ended <-chan time.Time // nil while the timer is stopped
 }
 
 func (h *holdTimer) restart() {
 	h.stop()
+	h.begun = h.clock.Now()
 	h.timer = h.clock.NewTimer(holdTime)
 	h.ended = h.timer.C()
 }

@@ -20,7 +20,7 @@ const LockFile = "daemon.lock"
 // verbs are the verbs that start a daemon. The others start and stop it themselves, or work without a cluster.
 var verbs = []string{
 	"cluster-info", "cordon", "uncordon", "drain", "taint", "top", "certificate",
-	"apply", "run", "create", "expose", "rollout", "scale", "autoscale", "wait",
+	"apply", "dev", "run", "create", "expose", "rollout", "scale", "autoscale", "wait",
 	"get", "describe", "trace", "why", "clock", "logs", "events", "exec", "attach", "port-forward", "proxy", "cp", "debug", "diff", "explain", "auth",
 	"edit", "patch", "replace", "set", "label", "annotate", "delete",
 	"api-resources", "api-versions",

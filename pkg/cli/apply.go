@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/cli-runtime/pkg/resource"
 	kubectl "k8s.io/kubectl/pkg/cmd/apply"
@@ -24,9 +26,14 @@ type applyVerb struct {
 	*Env
 	flags *kubectl.ApplyFlags
 	cmd   *cobra.Command
+
+	// replace reports whether an object is deleted and created instead of patched; nil: never.
+	replace func(live, manifest runtime.Object) bool
 }
 
-func newApply(env *Env) *cobra.Command {
+func newApply(env *Env) *cobra.Command { return newApplyVerb(env).cmd }
+
+func newApplyVerb(env *Env) *applyVerb {
 	a := &applyVerb{Env: env, flags: kubectl.NewApplyFlags(env.Streams())}
 	a.cmd = &cobra.Command{
 		Use:   "apply (-f FILENAME | -k DIRECTORY)",
@@ -50,7 +57,7 @@ others depend on (namespaces, service accounts, config) are applied first.`,
 	a.cmd.Flags().Lookup("timeout").Usage = "How long --wait waits before it fails; 0 means without limit."
 	a.cmd.AddCommand(kubectl.NewCmdApplyViewLastApplied(env.Factory, env.Streams()), kubectl.NewCmdApplySetLastApplied(env.Factory, env.Streams()),
 		kubectl.NewCmdApplyEditLastApplied(env.Factory, env.Streams()))
-	return a.cmd
+	return a
 }
 
 func (a *applyVerb) run(ctx context.Context, args []string) error {
@@ -65,7 +72,8 @@ func (a *applyVerb) run(ctx context.Context, args []string) error {
 	if err != nil || !*a.flags.DeleteFlags.Wait {
 		return err
 	}
-	return a.wait(ctx, infos)
+	_, err = a.wait(ctx, infos)
+	return err
 }
 
 // apply applies the files and returns the live objects.
@@ -126,7 +134,8 @@ func (a *applyVerb) applyAll(ctx context.Context, infos []*resource.Info) error 
 	applier := &apply.Applier{
 		Manager: cmdutil.GetFieldManagerFlag(a.cmd), Validation: validation, Overwrite: a.flags.Overwrite, Force: *a.flags.DeleteFlags.Force,
 		DryRun: dryRun == cmdutil.DryRunServer, Pretend: dryRun == cmdutil.DryRunClient,
-		Warn: func(text string) { fmt.Fprintln(a.Err, "Warning:", text) },
+		Replace: a.replace,
+		Warn:    func(text string) { fmt.Fprintln(a.Err, "Warning:", text) },
 	}
 	var failed []error
 	for _, info := range infos {
@@ -183,8 +192,9 @@ func (a *applyVerb) print(info *resource.Info, outcome apply.Outcome, dryRun cmd
 	return printer.PrintObj(info.Object, a.Out)
 }
 
-// wait waits for all objects at once and prints their progress. It ends at the first error and at Ctrl-C; the objects stay.
-func (a *applyVerb) wait(ctx context.Context, infos []*resource.Info) error {
+// wait waits for all objects at once and prints their progress. It ends at the first error and at Ctrl-C; the objects stay. It returns when the
+// last object became ready.
+func (a *applyVerb) wait(ctx context.Context, infos []*resource.Info) (time.Time, error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
 	if limit := *a.flags.DeleteFlags.Timeout; limit > 0 {
@@ -194,7 +204,7 @@ func (a *applyVerb) wait(ctx context.Context, infos []*resource.Info) error {
 	}
 	clients, err := a.Factory.KubernetesClientSet()
 	if err != nil {
-		return err
+		return time.Time{}, err
 	}
 	waiter := &apply.Waiter{Clients: clients, Clock: clock.Real(), Print: func(line string) { fmt.Fprintln(a.Out, line) }}
 	var wg errgroup.Group
@@ -209,5 +219,6 @@ func (a *applyVerb) wait(ctx context.Context, infos []*resource.Info) error {
 			return err
 		})
 	}
-	return wg.Wait()
+	err = wg.Wait()
+	return waiter.Current(), err
 }

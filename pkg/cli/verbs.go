@@ -82,6 +82,7 @@ var verbs = []verb{
 	{"certificate", groupCluster, func(e *Env) *cobra.Command { return certificates.NewCmdCertificate(e.Factory, e.Streams()) }},
 
 	{"apply", groupApps, newApply},
+	{"dev", groupApps, newDev},
 	{"run", groupApps, newRun},
 	{"create", groupApps, func(e *Env) *cobra.Command { return create.NewCmdCreate(e.Factory, e.Streams()) }},
 	{"expose", groupApps, func(e *Env) *cobra.Command { return expose.NewCmdExposeService(e.Factory, e.Streams()) }},

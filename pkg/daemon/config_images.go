@@ -89,3 +89,15 @@ func (c *Config) imageConfig() images.Config {
 	}
 	return out
 }
+
+// Images returns the images that a cluster's config maps, as of its last start.
+func Images(p Paths) (*images.Store, error) {
+	last, err := readSettings(p)
+	if err != nil {
+		return nil, err
+	}
+	if last == nil {
+		last = &settings{}
+	}
+	return images.New(last.imageConfig())
+}

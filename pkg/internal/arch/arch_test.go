@@ -24,7 +24,7 @@ var layers = map[string]float64{
 	"schedplugins": 4, "kubelet/process": 4, "kubelet/sim": 4, "kubelet/runtimetest": 4,
 	"apiserver": 3, "controllers": 3.5, "controllers/": 3, "controllers/controller": 2.5, "controllers/controllertest": 4, "scheduler": 3, "kubelet": 3, "network": 3,
 	"apiserver/pki": 2, "store/changelog": 1.5, "store/backup": 1.5, "store/memory": 2, "store/badger": 2, "store/storetest": 2, "client/upstream": 2, "client/clienttest": 2, "reconcile": 2,
-	"apply": 2, "network/addr": 2, "images": 2,
+	"apply": 2, "dev": 3, "network/addr": 2, "images": 2,
 	"store": 1, "client": 1,
 	"objects": 0, "objects/minikctl": 0.5, "plug": 0, "clock": 0, "trace": 0, "folder": 0, "supervisor": 0, "autostart": 0, "early": 1,
 }

@@ -1,0 +1,102 @@
+package dev
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// tree watches folders with their sub-folders, and single files. Hidden files, node_modules and what ignore matches are left out.
+type tree struct {
+	roots   []string // absolute
+	ignore  []string // patterns of names
+	watcher *fsnotify.Watcher
+}
+
+// stamp is the state of a file; a save changes it.
+type stamp struct {
+	modified time.Time
+	size     int64
+}
+
+// snapshot is the state of a tree's files by their paths.
+type snapshot map[string]stamp
+
+func openTree(roots, ignore []string) (*tree, error) {
+	for _, pattern := range ignore {
+		if _, err := filepath.Match(pattern, ""); err != nil {
+			return nil, fmt.Errorf("%q: %w", pattern, err)
+		}
+	}
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	return &tree{roots: roots, ignore: ignore, watcher: w}, nil
+}
+
+func (t *tree) close() { t.watcher.Close() }
+
+// snapshot reads the state of the files, and watches folders that are new. Files that vanish meanwhile are left out.
+func (t *tree) snapshot() (snapshot, error) {
+	out := snapshot{}
+	for _, root := range t.roots {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case errors.Is(err, fs.ErrNotExist) && path != root:
+				return nil
+			case err != nil:
+				return err
+			case d.IsDir() && path != root && t.leftOut(d.Name()):
+				return filepath.SkipDir
+			case d.IsDir():
+				return t.watcher.Add(path)
+			case path == root: // a file is watched by its folder, since editors replace it
+				if err := t.watcher.Add(filepath.Dir(path)); err != nil {
+					return err
+				}
+			case t.leftOut(d.Name()):
+				return nil
+			}
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+				out[path] = stamp{info.ModTime(), info.Size()}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (t *tree) leftOut(name string) bool {
+	return strings.HasPrefix(name, ".") || name == "node_modules" || slices.ContainsFunc(t.ignore, func(pattern string) bool {
+		matches, _ := filepath.Match(pattern, name) // openTree has checked it
+		return matches
+	})
+}
+
+// since returns the files that differ from an earlier snapshot, in order.
+func (s snapshot) since(earlier snapshot) []string {
+	var out []string
+	for path, now := range s {
+		if was, ok := earlier[path]; !ok || was != now {
+			out = append(out, path)
+		}
+	}
+	for path := range earlier {
+		if _, ok := s[path]; !ok {
+			out = append(out, path)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
