@@ -145,6 +145,12 @@ func printDecision(w io.Writer, d *minikctl.Decision, width int) error {
 			return err
 		}
 	}
+	if p := d.Preemption; p != nil {
+		fmt.Fprintf(w, "\nEvicts from %s: %s\n", p.Node, strings.Join(p.Victims, ", "))
+		if p.Violations > 0 {
+			fmt.Fprintf(w, "%d of them in spite of a PodDisruptionBudget\n", p.Violations)
+		}
+	}
 	if len(d.Scores) == 0 {
 		return nil
 	}

@@ -201,28 +201,3 @@ func TestArguments(t *testing.T) {
 		})
 	}
 }
-
-// TestPreemptionMessages checks the messages about pods of lower priority.
-func TestPreemptionMessages(t *testing.T) {
-	low, high := int32(1), int32(10)
-	never := corev1.PreemptNever
-	priority := func(n *int32) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Spec.Priority = n } }
-	full := []*corev1.Pod{somePod("o", "n", requests("cpu", "4"), priority(&low))}
-	for _, c := range []struct {
-		name string
-		pod  *corev1.Pod
-		want string
-	}{
-		{"same priority", somePod("p", "", requests("cpu", "1"), priority(&low)), "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."},
-		{"would help", somePod("p", "", requests("cpu", "1"), priority(&high)), "preemption: 0/1 nodes are available: 1 " + wouldHelp + "."},
-		{"never", somePod("p", "", requests("cpu", "1"), priority(&high), func(p *corev1.Pod) { p.Spec.PreemptionPolicy = &never }), "preemption: not eligible due to preemptionPolicy=Never."},
-		{"too large", somePod("p", "", requests("cpu", "5"), priority(&high)), "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			got, err := scheduler.Simulate(context.Background(), scheduler.Simulation{Registry: Registry, Nodes: []*corev1.Node{someNode("n")}, Pods: full, Pod: c.pod})
-			if want := "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, " + c.want; err != nil || got.Message != want {
-				t.Errorf("got  %q, %v\nwant %q", got.Message, err, want)
-			}
-		})
-	}
-}

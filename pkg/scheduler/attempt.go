@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	helper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -115,10 +116,11 @@ func (s *Scheduler) memoKey(ctx context.Context, t *tracker, a *attempt) (memoKe
 	if a.signed != a.profile {
 		a.signature, a.signed = a.profile.sign(ctx, t, a.info.pod), a.profile
 	}
-	if a.signature == "" || a.info.pod.Status.NominatedNodeName != "" || !s.nominator.empty() || !a.profile.local(t, a.info.pod, s.cluster) {
+	pod := a.info.pod
+	if a.signature == "" || pod.Status.NominatedNodeName != "" || s.nominator.node(pod.UID) != "" || !a.profile.local(t, pod, s.cluster) {
 		return memoKey{}, false
 	}
-	return memoKey{a.profile, a.signature}, true
+	return memoKey{a.profile, a.signature, helper.PodPriority(pod)}, true
 }
 
 // assume places the pod on its node in the snapshot, before the binding is written.

@@ -45,6 +45,7 @@ type decision struct {
 	status            *framework.Status         // nil when there is a node
 	nominating        *framework.NominatingInfo // what the PostFilter plugins nominated
 	postFilterMessage string                    // the reasons of the PostFilter plugins
+	preemption        *Preemption               // nil: no pod is evicted
 }
 
 // evaluation is the result of filtering and scoring all nodes for one pod. Slices are indexed by the node's place in the
@@ -69,6 +70,7 @@ type evaluation struct {
 	scored  bool
 
 	step, epoch uint64
+	reserved    []string // the nodes with nominated pods
 	// rejections and reported are computed at their first use and dropped when a status changes. Decisions share
 	// reported.
 	rejections []rejection
@@ -78,7 +80,7 @@ type evaluation struct {
 // evaluate filters and scores all nodes. filtered is called between the two.
 func (p *profile) evaluate(ctx context.Context, t *tracker, cluster *snapshot, pod *corev1.Pod, filtered func()) *evaluation {
 	n := len(cluster.nodes)
-	e := &evaluation{state: newCycleState(), step: cluster.step, epoch: cluster.epoch}
+	e := &evaluation{state: newCycleState(), step: cluster.step, epoch: cluster.epoch, reserved: p.nominator.nodes()}
 	if lacks := p.registry.missing(pod); lacks != "" {
 		e.preFilterMessage = lacks
 		e.failure = framework.NewStatus(framework.UnschedulableAndUnresolvable, lacks)

@@ -128,6 +128,7 @@ func (d *decision) rejectors() (unschedulable, pending sets.Set[string]) {
 // postFilter runs the PostFilter plugins, which may nominate the pod to a node.
 func (d *decision) postFilter(ctx context.Context, t *tracker, p *profile, cluster *snapshot, pod *corev1.Pod) {
 	var reasons []string
+	d.state.Delete(PreemptionState) // of an earlier pod with this evaluation
 	for _, plugin := range p.postFilter {
 		t.enter(plugin.site)
 		result, status := plugin.plugin.PostFilter(ctx, d.state, pod, statusReader{d.evaluation, cluster})
@@ -149,6 +150,7 @@ func (d *decision) postFilter(ctx context.Context, t *tracker, p *profile, clust
 		}
 	}
 	d.postFilterMessage = strings.Join(reasons, ", ")
+	d.preemption = preemptionIn(d.state)
 }
 
 // statusReader gives PostFilter plugins the status of each node. It is a framework.NodeToStatusReader.

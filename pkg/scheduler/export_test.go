@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/minikctl/minikctl/pkg/clock"
@@ -24,7 +25,7 @@ func NewBench(t testing.TB, registry Registry, conf *configv1.KubeSchedulerConfi
 	}
 	src := clock.NewSource(seed)
 	s := &Scheduler{
-		clock: clock.Real(), machine: clock.Real(), source: src, random: clock.NewSource(seed), registry: registry, namespaces: simulatedNamespaces{},
+		clock: clock.Real(), machine: clock.Real(), source: src, random: clock.NewSource(seed), registry: registry, namespaces: simulatedNamespaces{}, budgets: func() []*policyv1.PodDisruptionBudget { return nil },
 		waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, clock.Real(), src),
 		memo: newMemo(), binding: map[string]*queuedPodInfo{}, decisions: newReporter(nil, clock.Real(), src),
 	}

@@ -64,14 +64,21 @@ func (s *Scheduler) patchStatus(ctx context.Context, pod *corev1.Pod, condition 
 	if renominates(pod, nominating) {
 		status["nominatedNodeName"] = nominating.NominatedNodeName
 	}
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
-	if err == nil {
-		key := objects.Key{Namespace: pod.Namespace, Name: pod.Name}
-		_, err = s.client.Patch(ctx, client.In(client.Pods, key).Sub("status"), client.Patch{Type: types.StrategicMergePatchType, Data: data}, metav1.PatchOptions{})
-	}
+	err := PatchPodStatus(ctx, s.client, pod, status)
 	if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		slog.WarnContext(ctx, "pod status not written", "pod", podName(pod), "err", err)
 	}
+}
+
+// PatchPodStatus merges fields into the status of a pod. It returns a conflict if another pod has the name meanwhile.
+func PatchPodStatus(ctx context.Context, c client.Client, pod *corev1.Pod, status map[string]any) error {
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
+	if err != nil {
+		return err
+	}
+	target := client.In(client.Pods, objects.Key{Namespace: pod.Namespace, Name: pod.Name}).Sub("status")
+	_, err = c.Patch(ctx, target, client.Patch{Type: types.StrategicMergePatchType, Data: data}, metav1.PatchOptions{})
+	return err
 }
 
 // enqueueFailed reports a pod that a failing PreEnqueue plugin keeps out of the activeQ.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/trace"
 )
 
 // handle is the framework.Handle of one plugin. It has no extenders, devices, CSI nodes and pod groups: their methods
@@ -24,6 +26,8 @@ type handle struct {
 	profile  *profile
 	client   client.Client
 	clock    clock.Clock
+	budgets  func() []*policyv1.PodDisruptionBudget
+	spawn    func(func(context.Context))
 	cluster  atomic.Pointer[snapshot] // the loop's snapshot; after an abandoned call the old one, until that call returns
 	waiting  *waitingPods
 	bridge   *bridge
@@ -35,8 +39,12 @@ type handle struct {
 // APIHandle is implemented by every Handle of this scheduler, in addition to framework.Handle. It lets a plugin wait so that a manual clock
 // can move on meanwhile: by the cluster's clock, and for changes of objects, by a watch whose context is that of the plugin's call.
 type APIHandle interface {
-	Client() client.Client // nil in a simulation
-	Clock() clock.Clock    // the cluster's
+	Client() client.Client                    // nil in a simulation
+	Clock() clock.Clock                       // the cluster's
+	Budgets() []*policyv1.PodDisruptionBudget // all of the cluster; shared, must not be changed
+	// Spawn runs f beside the scheduling loop, after the current cycle. Its context ends with the scheduler, and names the pod as the cause of
+	// what f writes. In a simulation f does not run.
+	Spawn(cause *corev1.Pod, f func(ctx context.Context))
 }
 
 var (
@@ -44,9 +52,13 @@ var (
 	_ APIHandle        = (*handle)(nil)
 )
 
-// Client and Clock implement APIHandle.
-func (h *handle) Client() client.Client { return h.client }
-func (h *handle) Clock() clock.Clock    { return h.clock }
+// Client and the methods below implement APIHandle.
+func (h *handle) Client() client.Client                    { return h.client }
+func (h *handle) Clock() clock.Clock                       { return h.clock }
+func (h *handle) Budgets() []*policyv1.PodDisruptionBudget { return h.budgets() }
+func (h *handle) Spawn(cause *corev1.Pod, f func(ctx context.Context)) {
+	h.spawn(func(ctx context.Context) { f(trace.With(ctx, revisionOf(cause))) })
+}
 
 // SnapshotSharedLister and the methods below implement framework.Handle.
 func (h *handle) SnapshotSharedLister() framework.SharedLister { return h.cluster.Load() }

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"container/list"
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -17,6 +18,7 @@ type memo struct {
 type memoKey struct {
 	profile   *profile
 	signature string
+	priority  int32 // nominated pods of at least this priority have their room reserved
 }
 
 type memoEntry struct {
@@ -59,13 +61,21 @@ func (m *memo) add(key memoKey, e *evaluation) {
 	}
 }
 
-// update filters and scores the nodes again that changed since e was computed. It returns false if it cannot.
+// update filters and scores the nodes again that changed since e was computed, and those with room reserved for nominated pods, then or now. It
+// returns false if it cannot.
 func (p *profile) update(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod, filtered func()) bool {
 	changed, ok := cluster.changedSince(e.step)
 	if !ok {
 		return false
 	}
 	u := memoUpdate{tracker: t, profile: p, e: e, cluster: cluster, pod: pod, stale: make([]bool, len(e.scorers))}
+	before := e.reserved
+	e.reserved = p.nominator.nodes()
+	for _, name := range slices.Concat(before, e.reserved) {
+		if n, ok := cluster.byName[name]; ok {
+			changed = append(changed, n)
+		}
+	}
 	for _, n := range changed {
 		if n.node != nil && !u.evaluate(ctx, n) {
 			return false
@@ -95,7 +105,7 @@ type memoUpdate struct {
 func (u *memoUpdate) evaluate(ctx context.Context, n *nodeInfo) bool {
 	e, i := u.e, n.index
 	before := e.passed(i)
-	v := runFilter(ctx, u.tracker, e.filters, e.state, u.pod, n)
+	v := u.profile.runFilterWithNominated(ctx, u.tracker, e.filters, e.state, u.pod, n)
 	if v.IsError() {
 		return false
 	}

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -82,6 +83,16 @@ func (n *nominator) forNode(node string) []framework.PodInfo {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return slices.Clone(n.byNode[node])
+}
+
+// nodes returns the names of the nodes that pods are nominated to.
+func (n *nominator) nodes() []string {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if len(n.byNode) == 0 {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(n.byNode))
 }
 
 func (n *nominator) empty() bool {

@@ -130,6 +130,13 @@ func compareWithMemo(t *testing.T, seed uint64) {
 		case 4:
 			name := fmt.Sprintf("n%02d", w.IntN(nodes))
 			both(func(b *scheduler.Bench) { b.RemoveNode(name) })
+		case 5: // a pod is nominated, to another node than before if it was
+			p := w.pod(1000 + w.IntN(3))
+			p.Status.NominatedNodeName = fmt.Sprintf("n%02d", w.IntN(nodes))
+			both(func(b *scheduler.Bench) { b.Nominate(p) })
+		case 6:
+			p := w.pod(1000 + w.IntN(3))
+			both(func(b *scheduler.Bench) { b.Nominate(p) }) // no longer
 		}
 	}
 	if remembers.MemoLen() == 0 && seed%3 != 0 {

@@ -125,6 +125,7 @@ func (r *reporter) unschedulable(a *attempt, d *decision, outcome, message strin
 		return
 	}
 	out := r.report(a, outcome, message)
+	out.Preemption = d.preemption.reported()
 	d.describe(out)
 	r.add(out)
 }

@@ -23,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	policyv1 "k8s.io/api/policy/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
 
@@ -69,6 +70,7 @@ type Scheduler struct {
 
 	inbox      inbox
 	namespaces Namespaces
+	budgets    func() []*policyv1.PodDisruptionBudget
 	waiting    *waitingPods
 	nominator  *nominator
 	bridge     *bridge
@@ -104,6 +106,7 @@ func New(cfg Config) (*Scheduler, error) {
 	}
 	s.inbox.signal = make(chan struct{}, 1)
 	s.namespaces = cachedNamespaces{s.caches.Namespaces()}
+	s.budgets = cachedBudgets(s.caches)
 	s.bridge = newBridge(cfg.Client)
 	s.recorders = newRecorders(s.client, s.clock, s.source)
 	s.decisions = newReporter(s.client, s.clock, s.source)
@@ -234,6 +237,11 @@ func (s *Scheduler) spawn(ctx context.Context, while time.Duration, f func(ctx c
 		f(ctx)
 	})
 	return true
+}
+
+// spawnLater spawns f from the loop, under its context.
+func (s *Scheduler) spawnLater(f func(ctx context.Context)) {
+	s.post(func(ctx context.Context) { s.spawn(ctx, slowBinding, f) })
 }
 
 // instanceName names this scheduler in events.

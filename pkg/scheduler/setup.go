@@ -99,8 +99,8 @@ func (m *setup) close(ctx context.Context) {
 
 // newHandle creates the Handle for one plugin of a profile.
 func (s *Scheduler) newHandle(p *profile) *handle {
-	h := &handle{Namespaces: s.namespaces, profile: p, client: s.client, clock: s.clock, waiting: s.waiting, bridge: s.bridge,
-		recorder: s.recorders.forProfile(p.name), activate: s.activate, workers: p.setup.parallelism}
+	h := &handle{Namespaces: s.namespaces, profile: p, client: s.client, clock: s.clock, budgets: s.budgets, waiting: s.waiting, bridge: s.bridge,
+		spawn: s.spawnLater, recorder: s.recorders.forProfile(p.name), activate: s.activate, workers: p.setup.parallelism}
 	h.cluster.Store(s.shared.Load())
 	return h
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
@@ -18,21 +19,24 @@ type Simulation struct {
 	Nodes      []*corev1.Node
 	Pods       []*corev1.Pod // those without a nodeName are ignored
 	Namespaces []*corev1.Namespace
+	Budgets    []*policyv1.PodDisruptionBudget
 	Pod        *corev1.Pod
 	Draw       func(n int) int // chooses among equally good nodes; nil: the first
 }
 
-// Outcome is the result: a node, or the message of the FailedScheduling event. Scores has all nodes that passed, best
-// first.
+// Outcome is the result: a node, or the message of the FailedScheduling event, and the preemption that makes room, if there is one. Scores has
+// all nodes that passed, best first.
 type Outcome struct {
-	Node    string
-	Message string
-	Scores  []minikctl.NodeScore
+	Node       string
+	Message    string
+	Preemption *Preemption
+	Scores     []minikctl.NodeScore
 }
 
 // Simulate runs one scheduling cycle on a cluster that is given, without a server, a queue or a clock.
 func Simulate(ctx context.Context, q Simulation) (Outcome, error) {
-	s := &Scheduler{registry: q.Registry, namespaces: simulatedNamespaces(q.Namespaces), waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, nil, nil)}
+	budgets := func() []*policyv1.PodDisruptionBudget { return q.Budgets }
+	s := &Scheduler{registry: q.Registry, namespaces: simulatedNamespaces(q.Namespaces), budgets: budgets, waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, nil, nil)}
 	conf := q.Config
 	if conf == nil {
 		conf = &configv1.KubeSchedulerConfiguration{}
@@ -65,7 +69,7 @@ func Simulate(ctx context.Context, q Simulation) (Outcome, error) {
 		return Outcome{Message: failure.Error()}, nil
 	}
 	if d.status != nil {
-		return Outcome{Message: d.message()}, nil
+		return Outcome{Message: d.message(), Preemption: d.preemption}, nil
 	}
 	return Outcome{Node: d.node.node.Name, Scores: d.scores(d.feasible)}, nil
 }

@@ -38,6 +38,11 @@ func (d *Decision) DeepCopyObject() runtime.Object {
 	for i, s := range out.Scores {
 		out.Scores[i].Plugins = slices.Clone(s.Plugins)
 	}
+	if d.Preemption != nil {
+		p := *d.Preemption
+		p.Victims = slices.Clone(p.Victims)
+		out.Preemption = &p
+	}
 	out.Stages = slices.Clone(d.Stages)
 	return &out
 }

@@ -59,7 +59,9 @@ type Decision struct {
 	Feasible  int              `json:"feasible"`          // number of nodes that passed
 	Rejected  []Rejection      `json:"rejected,omitempty"`
 	Scores    []NodeScore      `json:"scores,omitempty"` // of the feasible nodes, best first
-	Stages    []trace.Stage    `json:"stages,omitempty"`
+	// Preemption is the preemption that the attempt began.
+	Preemption *Preemption   `json:"preemption,omitempty"`
+	Stages     []trace.Stage `json:"stages,omitempty"`
 }
 
 // DecisionList is a list of decisions, oldest first.
@@ -80,6 +82,13 @@ type Rejection struct {
 	Details []string `json:"details,omitempty"` // what of the listed nodes the plugin rejected: taints
 	Nodes   []string `json:"nodes"`             // the first of them, at most MaxListed
 	Count   int      `json:"count"`
+}
+
+// Preemption is the eviction of pods of lower priority that makes room for the pod.
+type Preemption struct {
+	Node       string   `json:"node"`
+	Victims    []string `json:"victims"`              // as namespace/name, the most important first
+	Violations int      `json:"violations,omitempty"` // how many victims are evicted in spite of a PodDisruptionBudget
 }
 
 // NodeScore is the score of a feasible node.
