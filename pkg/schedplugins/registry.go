@@ -25,4 +25,6 @@ var Registry = scheduler.Registry{
 	"SchedulingGates":                 bare(newSchedulingGates),
 	"TaintToleration":                 bare(newTaintToleration),
 	"VolumeBinding":                   with(defaultVolumeBinding, newVolumeBinding),
+	"VolumeRestrictions":              bare(newVolumeRestrictions),
+	"VolumeZone":                      bare(newVolumeZone),
 }

@@ -3,6 +3,7 @@ package schedplugins
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -131,12 +132,10 @@ func (*volumeBinding) PreFilterExtensions() framework.PreFilterExtensions { retu
 
 // claim returns a claim of a pod, and an error if a pod can't use it.
 func (b *volumeBinding) claim(ctx context.Context, pod *corev1.Pod, name string, owned bool) (*corev1.PersistentVolumeClaim, error) {
-	claim, err := b.handle.ClientSet().CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, name, metav1.GetOptions{})
+	claim, err := claimOf(ctx, b.handle, pod.Namespace, name)
 	switch {
-	case apierrors.IsNotFound(err) && owned:
+	case owned && errors.Is(err, missingClaim(name)):
 		return nil, fmt.Errorf("waiting for ephemeral volume controller to create the persistentvolumeclaim %q", name)
-	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("persistentvolumeclaim %q not found", name)
 	case err != nil:
 		return nil, err
 	case claim.Status.Phase == corev1.ClaimLost:
@@ -401,10 +400,7 @@ func (b *volumeBinding) request(ctx context.Context, v nodeVolumes, node string)
 }
 
 func (*volumeBinding) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
-	if names, _ := claimNames(pod); len(names) > 0 {
-		return nil, framework.NewStatus(framework.Unschedulable, "pods with persistent volume claims are not signed")
-	}
-	return signature(framework.VolumesSignerName, nil)
+	return signUnclaimed(pod)
 }
 
 func (*volumeBinding) EventsToRegister(context.Context) ([]framework.ClusterEventWithHint, error) {
