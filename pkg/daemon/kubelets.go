@@ -98,9 +98,6 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 		d.counted(service{name: "caches of the kubelets", run: caches.Run}),
 		service{name: "kubelet server", run: server.Run},
 		d.counted(service{name: "kubelet host", run: host.Run}))
-	if err := d.addProxy(caches); err != nil {
-		return err
-	}
 	if err := d.addIngress(caches); err != nil {
 		return err
 	}
@@ -112,6 +109,9 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 			}
 			d.services = append(d.services, d.counted(service{name: "kubelet " + name, run: k.Run}))
 		}
+	}
+	if err := d.addProxy(caches); err != nil { // after the runtimes are open
+		return err
 	}
 	if stages != nil {
 		for _, nodes := range d.nodes {

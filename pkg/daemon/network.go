@@ -101,12 +101,23 @@ func (d *Daemon) addProxy(caches *client.Caches) error {
 	}
 	events := client.NewRecorder(c, d.clock, d.source, "kube-proxy", "")
 	p := proxy.New(proxy.Config{
-		Caches: caches, Events: events, Clock: d.clock, Range: r, NodeIPs: []netip.Addr{netip.MustParseAddr(kubeletHost)},
+		Caches: caches, Events: events, Clock: d.clock, Range: r, NodeIPs: []netip.Addr{netip.MustParseAddr(kubeletHost)}, Routers: d.routers(),
 	})
 	d.services = append(d.services,
 		service{name: "events of the proxy", run: events.Run},
 		d.counted(service{name: "proxy", run: p.Run}))
 	return nil
+}
+
+// routers returns the open runtimes that lead their pods to Services without the proxy.
+func (d *Daemon) routers() []proxy.Router {
+	var all []proxy.Router
+	for _, nodes := range d.nodes {
+		if r, ok := nodes.(proxy.Router); ok {
+			all = append(all, r)
+		}
+	}
+	return all
 }
 
 // ingressAddress is the number of the ingress' address among the daemon's own, and the other constants its ports where the daemon may

@@ -135,8 +135,9 @@ func bound(sock int, err error, own ip) error {
 	return err
 }
 
-// connect sends a connection to loopback to the pod's own address, if a process of the pod has the port. It gives a connection
-// to another pod the pod's own address as its source. It sends one to a DNS server outside the cluster to the pod's resolver.
+// connect sends a connection to loopback to the pod's own address, if a process of the pod has the port, and one to a Service to an
+// endpoint. It gives a connection to another pod the pod's own address as its source. It sends one to a DNS server outside the cluster
+// to the pod's resolver.
 func (l *listener) connect(n *request) {
 	t, ok := l.target(n)
 	switch {
@@ -144,10 +145,12 @@ func (l *listener) connect(n *request) {
 		l.proceed(n)
 	case t.local():
 		l.connectSelf(n, t)
+	case t.addr.kind != six && l.s.routes.concern(t.addr.as4()):
+		l.withSocket(n, func(sock int) error { return l.connectService(n, sock, t) })
 	case l.asks(t) && !l.sibling(t.addr):
 		l.withSocket(n, func(sock int) error { return l.connectResolver(n, sock, t) })
 	case l.sibling(t.addr):
-		l.connectSibling(n, t)
+		l.withSocket(n, func(sock int) error { return l.connectSibling(n, sock, t) })
 	default:
 		l.proceed(n)
 	}
@@ -165,9 +168,12 @@ func (l *listener) connectSelf(n *request, t target) {
 		switch {
 		case err != nil || only == 1:
 			return errProceed
-		case !l.taken(kind, t.port) && l.asks(asked):
+		case l.taken(kind, t.port):
+		case t.addr.kind != six && l.s.routes.concern(localhost): // a node port, or a host port
+			return l.connectService(n, sock, target{ipOf(localhost, t.addr.kind), asked.port})
+		case l.asks(asked):
 			return l.connectResolver(n, sock, asked)
-		case !l.taken(kind, t.port):
+		default:
 			return errProceed
 		}
 		return l.connectOwn(n, sock, l.address(t.port, t.addr.kind != four))
@@ -233,14 +239,12 @@ func (l *listener) taken(kind int, port uint16) bool {
 	return unix.Bind(fd, l.address(port, false)) == unix.EADDRINUSE
 }
 
-func (l *listener) connectSibling(n *request, t target) {
-	l.withSocket(n, func(sock int) error {
-		l.bindSource(sock, t)
-		if port, moved := movedPort(t.port); moved {
-			return l.connectOwn(n, sock, t.at(port))
-		}
-		return errProceed
-	})
+func (l *listener) connectSibling(n *request, sock int, t target) error {
+	l.bindSource(sock, t)
+	if port, moved := movedPort(t.port); moved {
+		return l.connectOwn(n, sock, t.at(port))
+	}
+	return errProceed
 }
 
 // bindSource gives a connection to t the pod's address as its source, if it is a stream and its socket is not bound yet.
@@ -297,9 +301,15 @@ func (l *listener) target(n *request) (target, bool) {
 	if len(buf) < unix.SizeofSockaddrInet4 {
 		return target{}, false
 	}
-	local := []unix.Iovec{{Base: &buf[0], Len: uint64(len(buf))}}
-	remote := []unix.RemoteIovec{{Base: uintptr(n.args[1]), Len: len(buf)}}
-	if read, err := unix.ProcessVMReadv(int(n.pid), local, remote, 0); err != nil || read != len(buf) || !l.valid(n) {
+	if l.readMemory(n, n.args[1], buf) != nil {
+		return target{}, false
+	}
+	return parseTarget(buf)
+}
+
+// parseTarget parses a socket address in the kernel's form. It returns false if it is none of IPv4 or IPv6.
+func parseTarget(buf []byte) (target, bool) {
+	if len(buf) < unix.SizeofSockaddrInet4 {
 		return target{}, false
 	}
 	t := target{port: binary.BigEndian.Uint16(buf[2:])}

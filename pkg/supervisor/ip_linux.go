@@ -28,6 +28,18 @@ func ipFrom4(b [4]byte) ip {
 	return a
 }
 
+// ipOf returns an IPv4 address for a socket of the family that an address of that kind is for.
+func ipOf(b [4]byte, kind ipKind) ip {
+	a := ipFrom4(b)
+	if kind != four {
+		a.kind = mapped
+	}
+	return a
+}
+
+// localhost is 127.0.0.1.
+var localhost = [4]byte{127, 0, 0, 1}
+
 func ipFrom16(b [16]byte) ip {
 	if [12]byte(b[:12]) == mappedPrefix {
 		return ip{b, mapped}

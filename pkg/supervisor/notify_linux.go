@@ -93,6 +93,7 @@ type listener struct {
 	call  *call
 	unmap func()
 	own   ip // none: the container shares the host's
+	node  string
 	// resolver is the DNS server that takes the place of the machine's; none: the container reaches the machine's.
 	resolver ip
 
@@ -109,6 +110,7 @@ func (s *supervisor) newListener(c *container, in cgroup, f, memory *os.File) (*
 	}
 	l := &listener{s: s, c: c, file: file, cgroup: in, tagged: c.status.Tag != 0}
 	l.own, _ = parseIP(c.spec.Address)
+	l.node = c.spec.Node
 	l.resolver, _ = parseIP(c.spec.Resolver)
 	l.call, l.unmap = mapCall(memory)
 	return l, nil
@@ -185,6 +187,8 @@ func (l *listener) handle(n *request) {
 		l.bind(n)
 	case unix.SYS_CONNECT:
 		l.connect(n)
+	case unix.SYS_GETPEERNAME:
+		l.getpeername(n)
 	default: // the filters report nothing else; its number depends on the ABI of the caller
 		l.setsid(n)
 	}

@@ -5,6 +5,8 @@ package supervisor
 import (
 	"errors"
 	"os"
+
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // There are no filters here: containers share the host's addresses, and there is nothing for a keeper to hold.
@@ -22,6 +24,14 @@ func (s *supervisor) newListener(*container, cgroup, *os.File, *os.File) (*liste
 }
 
 func (s *supervisor) listenExec(*container, *child, *os.File) error { return errors.ErrUnsupported }
+
+// routes do nothing: nothing takes them.
+type routes struct{}
+
+func (*routes) apply(*wire.Routes) {}
+
+// routesServed: the supervisor does not receive routes.
+const routesServed = false
 
 func newCall() (*os.File, error) { return nil, errors.ErrUnsupported }
 

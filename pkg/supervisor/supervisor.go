@@ -44,6 +44,7 @@ type supervisor struct {
 	boot   string
 	reaper *reaper
 	keeper *keeper
+	routes routes // to the endpoints of Services
 
 	limits  sync.Once // starts the watcher of memory, when there is a limit
 	probed  sync.Once

@@ -17,7 +17,7 @@ func (w *watcher) notify() {
 	}
 }
 
-// attach sends a daemon the status of all containers and then the changes, until the daemon hangs up.
+// attach sends a daemon the status of all containers and then the changes, and receives its routes, until the daemon hangs up.
 func (s *supervisor) attach(conn *wire.Conn, probe string) {
 	w := &watcher{wake: make(chan struct{}, 1), pending: map[string]struct{}{}}
 	s.mu.Lock()
@@ -34,8 +34,7 @@ func (s *supervisor) attach(conn *wire.Conn, probe string) {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		var never wire.Request
-		_, _ = conn.Receive(&never) // an attached daemon sends nothing: this returns when it hangs up
+		s.receiveRoutes(conn)
 	}()
 	s.sendEvents(conn, w, gone, s.probe(probe))
 	conn.Close()
@@ -47,11 +46,25 @@ func (s *supervisor) attach(conn *wire.Conn, probe string) {
 	s.notify()
 }
 
+// receiveRoutes applies the routes that an attached daemon sends. It returns when the daemon hangs up.
+func (s *supervisor) receiveRoutes(conn *wire.Conn) {
+	for {
+		var m wire.Routes
+		files, err := conn.Receive(&m)
+		wire.CloseFiles(files)
+		if err != nil {
+			return
+		}
+		s.routes.apply(&m)
+	}
+}
+
 func (s *supervisor) sendEvents(conn *wire.Conn, w *watcher, gone <-chan struct{}, refused string) {
 	<-s.namespacesProbed
 	synced := wire.Event{
 		Synced: true, Refused: refused,
 		Namespaces: s.namespaces != noNamespaces, NamespacesRefused: s.namespacesRefused, MemoryEnforced: s.memoryEnforced,
+		Routes: routesServed,
 	}
 	if !s.flush(conn, w) || conn.Send(synced) != nil {
 		return

@@ -51,6 +51,7 @@ type Host struct {
 	clock  clock.Clock
 	pool   *addr.Pool // nil: no addresses
 	meter  meter
+	routes *routes
 	probe  string // an address that no pod has, to try whether pods can have addresses
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the link has ended
@@ -91,6 +92,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 		pipes:       map[string][]*os.File{},
 		removed:     map[string]struct{}{},
 		syncChanged: make(chan struct{}),
+		routes:      newRoutes(),
 	}
 	if h.clock == nil {
 		h.clock = clock.Real()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"time"
 
@@ -52,11 +53,18 @@ func (h *Host) attach(ctx context.Context) bool {
 	h.starting = 0
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	defer conn.Close()
 	h.dropStatuses()
 	if err := conn.Send(wire.Request{Op: wire.Attach, Probe: h.probe}); err != nil {
+		conn.Close()
 		return false
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	var routing sync.WaitGroup
+	defer func() {
+		cancel()
+		conn.Close() // ends a send that waits
+		routing.Wait()
+	}()
 	synced := false
 	for {
 		var e wire.Event
@@ -64,6 +72,9 @@ func (h *Host) attach(ctx context.Context) bool {
 		if err != nil {
 			h.setUnsynced()
 			return synced
+		}
+		if e.Routes && !synced {
+			routing.Go(func() { h.routes.send(ctx, conn) })
 		}
 		synced = synced || e.Synced
 		wire.CloseFiles(files) // of a supervisor of an older version

@@ -27,7 +27,7 @@ func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
 	id := fmt.Sprintf("%s_%s_%d", p.UID, spec.Name, spec.Attempt)
 	ws := &wire.Spec{
 		ID: id, Pod: string(p.UID), Folder: filepath.Join(h.root, wire.Containers, id),
-		LogPath: spec.LogPath, UID: spec.User, GID: spec.Group, Memory: spec.Limits.Memory, PodMemory: spec.Limits.PodMemory, Meta: meta,
+		Node: p.Node, LogPath: spec.LogPath, UID: spec.User, GID: spec.Group, Memory: spec.Limits.Memory, PodMemory: spec.Limits.PodMemory, Meta: meta,
 		Stdin: spec.Stdin, StdinOnce: spec.StdinOnce, TTY: spec.TTY,
 	}
 	if p.IP != "127.0.0.1" {

@@ -52,10 +52,20 @@ func hostPortKeys(ch client.Change[*corev1.Pod]) []objects.Key {
 }
 
 func (p *Proxy) reconcileHostPort(ctx context.Context, key objects.Key) (time.Duration, error) {
-	pods := p.pods.ByIndex(podsByHostPort, key.Name)
+	want, owners := p.hostPort(key)
+	p.routes.change(key, want)
+	return p.apply(key, want, func(f frontend, err error) {
+		for _, pod := range owners[f] {
+			p.cfg.Events.Event(ctx, pod, corev1.EventTypeWarning, "FailedToListen", notListening(f, err))
+		}
+	}), nil
+}
+
+// hostPort returns the frontends of a host port, and the pods that have it.
+func (p *Proxy) hostPort(key objects.Key) (map[frontend]backends, map[frontend][]*corev1.Pod) {
 	want := map[frontend]backends{}
 	owners := map[frontend][]*corev1.Pod{}
-	for _, pod := range pods {
+	for _, pod := range p.pods.ByIndex(podsByHostPort, key.Name) {
 		ip, err := netip.ParseAddr(pod.Status.PodIP)
 		if err != nil || !p.cfg.Range.Prefix().Contains(ip) {
 			continue // no process runs at the address of a simulated pod
@@ -77,11 +87,7 @@ func (p *Proxy) reconcileHostPort(ctx context.Context, key objects.Key) (time.Du
 	for _, to := range want {
 		slices.SortFunc(to.endpoints, func(a, b endpoint) int { return a.address.Compare(b.address) })
 	}
-	return p.apply(key, want, func(f frontend, err error) {
-		for _, pod := range owners[f] {
-			p.cfg.Events.Event(ctx, pod, corev1.EventTypeWarning, "FailedToListen", notListening(f, err))
-		}
-	}), nil
+	return want, owners
 }
 
 // hostIPs returns the addresses of a hostIP: without one all of the node, else that one if it is a loopback address.

@@ -20,6 +20,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
@@ -35,6 +36,7 @@ type Config struct {
 	Clock   clock.Clock  // the cluster's
 	Range   addr.Range   // of the daemon; the Services' part of it
 	NodeIPs []netip.Addr // on which node ports are served
+	Routers []Router     // of the runtimes
 }
 
 // Proxy listens for the Services of a cluster.
@@ -51,6 +53,8 @@ type Proxy struct {
 	open    map[frontend]*opened
 	drained sync.WaitGroup
 	ending  map[server]struct{} // that accept no more, and still have connections
+
+	routes routes
 }
 
 // server serves one frontend.
@@ -84,8 +88,10 @@ var podsAt = client.NewIndex(func(p *corev1.Pod) []string {
 
 // New returns a Proxy that serves once it runs.
 func New(cfg Config) *Proxy {
+	cidrs := client.CacheOf[*networkingv1.ServiceCIDR](cfg.Caches, serviceCIDRs)
 	return &Proxy{
-		cfg: cfg, hosts: addresses{services: cfg.Range.Services(), nodes: cfg.NodeIPs}, machine: clock.Machine(cfg.Clock),
+		routes: newRoutes(cfg, cidrs),
+		cfg:    cfg, hosts: addresses{services: cfg.Range.Services(), nodes: cfg.NodeIPs}, machine: clock.Machine(cfg.Clock),
 		services: client.CacheOf[*corev1.Service](cfg.Caches, client.Services),
 		slices:   client.CacheOf[*discoveryv1.EndpointSlice](cfg.Caches, client.EndpointSlices),
 		pods:     cfg.Caches.Pods(),
@@ -99,6 +105,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	if err := p.cfg.Caches.WaitSynced(ctx); err != nil {
 		return nil // ctx ended first
 	}
+	p.setRoutes()
 	return reconcile.RunAll(ctx, p.cfg.Clock, "start of the proxy",
 		reconcile.Loop{
 			Name: "proxy",
@@ -115,6 +122,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 			Reconcile: p.reconcile,
 		},
 		reconcile.Loop{Name: "host ports", Sources: []reconcile.Source{reconcile.Map(p.pods, hostPortKeys)}, Reconcile: p.reconcileHostPort},
+		reconcile.Loop{Name: "ranges of Services", Sources: []reconcile.Source{reconcile.Watch(p.routes.cidrs)}, Reconcile: p.routes.reconcileRanges},
 	)
 }
 
@@ -125,11 +133,16 @@ func (p *Proxy) reconcile(ctx context.Context, key objects.Key) (time.Duration, 
 	want := map[frontend]backends{}
 	svc, ok := p.services.Get(key)
 	if ok {
-		want = frontendsOf(svc, p.slices.ByIndex(slicesOf, key.Namespace+"/"+key.Name), p.hosts)
+		want = frontendsOf(svc, p.slicesOf(key), p.hosts)
 	}
+	p.routes.change(key, p.routesOf(svc))
 	return p.apply(key, want, func(f frontend, err error) {
 		p.cfg.Events.Event(ctx, svc, corev1.EventTypeWarning, "FailedToListen", notListening(f, err))
 	}), nil
+}
+
+func (p *Proxy) slicesOf(svc objects.Key) []*discoveryv1.EndpointSlice {
+	return p.slices.ByIndex(slicesOf, svc.Namespace+"/"+svc.Name)
 }
 
 func notListening(f frontend, err error) string {

@@ -31,16 +31,19 @@ type endpoint struct {
 }
 
 // frontendsOf returns the frontends of a Service on the addresses that hosts names, and where they lead. slices are the Service's
-// EndpointSlices. A frontend without endpoints is left out, so that clients are refused at once.
+// EndpointSlices. A frontend without endpoints is left out, so that clients are refused at once, unless hosts are those of pods.
 func frontendsOf(svc *corev1.Service, slices []*discoveryv1.EndpointSlice, hosts addresses) map[frontend]backends {
 	out := map[frontend]backends{}
+	if left(svc) {
+		return out
+	}
 	for i := range svc.Spec.Ports {
 		port := &svc.Spec.Ports[i]
 		if port.Protocol != corev1.ProtocolTCP && port.Protocol != corev1.ProtocolUDP {
 			continue
 		}
 		to := backends{endpoints: endpointsOf(slices, port), affinity: affinityOf(svc)}
-		if len(to.endpoints) == 0 {
+		if len(to.endpoints) == 0 && !hosts.pods {
 			continue
 		}
 		add := func(ips []netip.Addr, number int32, to backends) {
@@ -54,7 +57,7 @@ func frontendsOf(svc *corev1.Service, slices []*discoveryv1.EndpointSlice, hosts
 		inside.local = svc.Spec.InternalTrafficPolicy != nil && *svc.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal
 		add(hosts.cluster(svc), port.Port, inside)
 		// All nodes have the same address, so that every endpoint is local to it (externalTrafficPolicy).
-		add(hosts.listenable(svc.Spec.ExternalIPs, netip.Addr.IsLoopback), port.Port, to)
+		add(hosts.listenable(svc.Spec.ExternalIPs, hosts.external), port.Port, to)
 		add(hosts.nodes, port.NodePort, to)
 		to.sources = sourcesOf(svc)
 		add(hosts.balancers(svc), port.Port, to)
@@ -62,18 +65,30 @@ func frontendsOf(svc *corev1.Service, slices []*discoveryv1.EndpointSlice, hosts
 	return out
 }
 
-// addresses are those on which the proxy may listen.
+// left reports whether a Service is left to another proxy, or is headless by its label.
+func left(svc *corev1.Service) bool {
+	const another = "service.kubernetes.io/service-proxy-name"
+	_, proxied := svc.Labels[another]
+	_, headless := svc.Labels[corev1.IsHeadlessService]
+	return proxied || headless
+}
+
+// addresses are those on which the proxy may listen, or those at which pods reach Services.
 type addresses struct {
 	services netip.Prefix // of clusters' Services; the machine's loopback
 	nodes    []netip.Addr
+	pods     bool // the supervisor leads pods from any address to the endpoints
 }
+
+// external reports whether an address of a Service that is not its cluster address is one of addresses.
+func (a addresses) external(ip netip.Addr) bool { return a.pods || ip.IsLoopback() }
 
 // cluster returns the cluster addresses of a Service, without those of other machines.
 func (a addresses) cluster(svc *corev1.Service) []netip.Addr {
 	if svc.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
 	}
-	return a.listenable(svc.Spec.ClusterIPs, a.services.Contains)
+	return a.listenable(svc.Spec.ClusterIPs, func(ip netip.Addr) bool { return a.pods || a.services.Contains(ip) })
 }
 
 // balancers returns the addresses of a Service at the cluster's load balancer. Those with another mode than VIP lead to a balancer of
@@ -88,7 +103,7 @@ func (a addresses) balancers(svc *corev1.Service) []netip.Addr {
 			ips = append(ips, in.IP)
 		}
 	}
-	return a.listenable(ips, netip.Addr.IsLoopback)
+	return a.listenable(ips, a.external)
 }
 
 // sourcesOf returns the ranges of the clients that a Service's load balancer serves; nil: it serves all.

@@ -129,22 +129,23 @@ func sessionCalls(a abi) []unix.SockFilter {
 	} // 5: what follows
 }
 
-// addressCalls returns the instructions that report setsid, bind and connect to the supervisor. They can't read a socket
+// addressCalls returns the instructions that report setsid, getpeername, bind and connect to the supervisor. They can't read a socket
 // address, only its length. By the length, they pass most calls with addresses of unix sockets to the kernel at once,
 // without the supervisor. Calls with the lengths of internet addresses, or of sockaddr_storage, go to the supervisor.
 func addressCalls() []unix.SockFilter {
 	return []unix.SockFilter{
-		load(offArch), equal(arch, 0, 9), // 0, 1
+		load(offArch), equal(arch, 0, 10), // 0, 1
 		load(offNumber),                       // 2
-		equal(unix.SYS_SETSID, 6, 0),          // 3: to 10
-		equal(unix.SYS_BIND, 1, 0),            // 4: to 6
-		equal(unix.SYS_CONNECT, 0, 5),         // 5: to 6 or 11
-		load(offArg2),                         // 6
-		equal(unix.SizeofSockaddrInet4, 2, 0), // 7: to 10
-		equal(unix.SizeofSockaddrInet6, 1, 0), // 8: to 10
-		equal(sizeofStorage, 0, 1),            // 9: to 10 or 11
-		ret(unix.SECCOMP_RET_USER_NOTIF),      // 10
-	} // 11: what follows
+		equal(unix.SYS_SETSID, 7, 0),          // 3: to 11
+		equal(unix.SYS_GETPEERNAME, 6, 0),     // 4: to 11
+		equal(unix.SYS_BIND, 1, 0),            // 5: to 7
+		equal(unix.SYS_CONNECT, 0, 5),         // 6: to 7 or 12
+		load(offArg2),                         // 7
+		equal(unix.SizeofSockaddrInet4, 2, 0), // 8: to 11
+		equal(unix.SizeofSockaddrInet6, 1, 0), // 9: to 11
+		equal(sizeofStorage, 0, 1),            // 10: to 11 or 12
+		ret(unix.SECCOMP_RET_USER_NOTIF),      // 11
+	} // 12: what follows
 }
 
 // sizeofStorage is the size of struct sockaddr_storage, which some programs pass for every family.

@@ -101,4 +101,7 @@ func TestFilterReportsAddresses(t *testing.T) {
 			}
 		}
 	}
+	if got := evaluate(t, prog, call{arch, unix.SYS_GETPEERNAME, [3]uint64{3, 0x1000, 0x2000}}); got != unix.SECCOMP_RET_USER_NOTIF {
+		t.Errorf("getpeername: got %#x", got)
+	}
 }

@@ -10,7 +10,7 @@ import (
 type Op string
 
 const (
-	Attach Op = "attach" // answered by Events until the connection ends: first every container, then the changes
+	Attach Op = "attach" // answered by Events until the connection ends: first every container, then the changes; the daemon sends Routes
 	Start  Op = "start"
 	Stop   Op = "stop" // answered when the container has ended
 	Remove Op = "remove"
@@ -66,6 +66,7 @@ type Event struct {
 	Namespaces        bool   `json:",omitempty"`
 	NamespacesRefused string `json:",omitempty"`
 	MemoryEnforced    bool   `json:",omitempty"` // with Synced: the kernel enforces the memory limits of containers
+	Routes            bool   `json:",omitempty"` // with Synced: the supervisor receives Routes
 }
 
 // Spec is a container for the supervisor to run. The supervisor keeps it on disk.
@@ -84,6 +85,7 @@ type Spec struct {
 	PodMemory int64 `json:",omitempty"` // limit of all containers of the pod together, in bytes; 0: none
 
 	Address string `json:",omitempty"` // of the pod; "": the pod shares the host's
+	Node    string `json:",omitempty"` // of the pod, for Route.Local
 	// Resolver is the IPv4 address of the DNS server that the container reaches in place of the machine's; "": it reaches the machine's.
 	Resolver string `json:",omitempty"`
 
@@ -186,7 +188,7 @@ type Filter int
 const (
 	NoFilter Filter = iota
 	SessionFilter
-	AddressFilter // setsid, bind and connect
+	AddressFilter // setsid and the calls that have the addresses of sockets
 )
 
 // Launched is the reply to Launch. Without an Error, the program runs once the connection ends.

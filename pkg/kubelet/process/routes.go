@@ -1,0 +1,143 @@
+package process
+
+import (
+	"context"
+	"reflect"
+	"sync"
+
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
+)
+
+// routes are the ways to Services that the supervisor has or will have. They are safe for concurrent use.
+type routes struct {
+	mu       sync.Mutex
+	table    map[routeKey]wire.Route
+	ranges   []string
+	complete bool                  // SetRoutes has been called: until then the supervisor keeps what an earlier daemon has sent
+	changed  map[routeKey]struct{} // since the last message
+	reranged bool
+	wake     chan struct{} // receives when there is something to send
+}
+
+type routeKey struct{ protocol, address string }
+
+func keyOf(r *wire.Route) routeKey { return routeKey{r.Protocol, r.Address} }
+
+func newRoutes() *routes {
+	return &routes{table: map[routeKey]wire.Route{}, changed: map[routeKey]struct{}{}, wake: make(chan struct{}, 1)}
+}
+
+// SetRoutes makes all the routes of pods to Services. Until it is called for the first time, the routes of an earlier Host are in effect.
+// ranges are the prefixes of the Services' addresses: those without a route refuse connections.
+func (h *Host) SetRoutes(ranges []string, all []wire.Route) {
+	r := h.routes
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key := range r.table {
+		r.changed[key] = struct{}{}
+	}
+	clear(r.table)
+	for i := range all {
+		r.table[keyOf(&all[i])] = all[i]
+		r.changed[keyOf(&all[i])] = struct{}{}
+	}
+	r.ranges, r.reranged, r.complete = ranges, true, true
+	r.notify()
+}
+
+// ChangeRoutes changes some of the routes, after SetRoutes. Pods' next connections take them.
+func (h *Host) ChangeRoutes(changed []wire.Route) {
+	r := h.routes
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range changed {
+		key := keyOf(&changed[i])
+		if old, ok := r.table[key]; ok != changed[i].Gone && (!ok || reflect.DeepEqual(old, changed[i])) {
+			continue // as before
+		}
+		if changed[i].Gone {
+			delete(r.table, key)
+		} else {
+			r.table[key] = changed[i]
+		}
+		r.changed[key] = struct{}{}
+	}
+	r.notify()
+}
+
+// SetServiceRanges changes the prefixes of the Services' addresses.
+func (h *Host) SetServiceRanges(ranges []string) {
+	r := h.routes
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ranges, r.reranged = ranges, true
+	r.notify()
+}
+
+// notify wakes the sender. r.mu must be held.
+func (r *routes) notify() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// maxRoutes is the number of routes in one message.
+const maxRoutes = 256
+
+// send sends the routes to a supervisor that has just been attached to: all of them, and then the changes. It returns when ctx ends or the
+// supervisor hangs up.
+func (r *routes) send(ctx context.Context, conn *wire.Conn) {
+	r.mu.Lock()
+	r.notify()
+	r.mu.Unlock()
+	for first := true; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.wake:
+		}
+		for _, m := range r.messages(&first) {
+			if conn.Send(m) != nil {
+				return // the next supervisor gets all of them
+			}
+		}
+	}
+}
+
+// messages returns the messages with what has changed. The first ones have everything, and replace the supervisor's table.
+func (r *routes) messages(first *bool) []wire.Routes {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.complete {
+		return nil
+	}
+	var set []wire.Route
+	if *first {
+		for _, route := range r.table {
+			set = append(set, route)
+		}
+	} else {
+		for key := range r.changed {
+			route, ok := r.table[key]
+			if !ok {
+				route = wire.Route{Protocol: key.protocol, Address: key.address, Gone: true}
+			}
+			set = append(set, route)
+		}
+	}
+	var all []wire.Routes
+	for len(set) > maxRoutes {
+		all, set = append(all, wire.Routes{Set: set[:maxRoutes], More: *first}), set[maxRoutes:]
+	}
+	all = append(all, wire.Routes{Set: set})
+	if *first {
+		all[0].Replace = true
+	}
+	if *first || r.reranged {
+		all[0].Ranges = append([]string{}, r.ranges...)
+	}
+	*first, r.reranged = false, false
+	clear(r.changed)
+	return all
+}
