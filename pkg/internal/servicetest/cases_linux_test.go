@@ -126,6 +126,52 @@ var cases = map[string]func(*fixture){
 			}
 		}
 	},
+	"should work while no daemon runs": func(f *fixture) {
+		if !f.routes {
+			f.Skip("the proxy is a part of the daemon")
+		}
+		svc := f.service(nil, tcp(8080))
+		f.endpoints(svc, svc.Spec.Ports[0], 8044, 0, 1)
+		f.serve("tcp", 8044, 0, 1)
+		address := at(svc.Spec.ClusterIP, 8080)
+		f.untilServed(2, "tcp", address, 0, 1)
+		f.do(2, command{Op: "hold", Network: "tcp", Address: address})
+		f.stop()
+		f.untilServed(2, "tcp", address, 0, 1) // the supervisor has the routes
+		if err := f.host.Close(); err != nil {
+			f.Fatal(err)
+		}
+		f.untilServed(2, "tcp", address, 0, 1)
+		f.openHost()
+		f.untilServed(2, "tcp", address, 0, 1) // before the proxy has sent its routes
+		f.startProxy()
+		f.endpoints(svc, svc.Spec.Ports[0], 8044, 1)
+		f.untilServed(2, "tcp", address, 1)
+		if r := f.do(2, command{Op: "use", Address: address})[0]; r.Err != "" {
+			f.Errorf("a connection has not outlived the daemon: %s", r.Err)
+		}
+	},
+	"should work after the supervisor was killed": func(f *fixture) {
+		if !f.routes {
+			f.Skip("the proxy does not depend on the supervisor")
+		}
+		svc := f.service(nil, tcp(8080))
+		f.endpoints(svc, svc.Spec.Ports[0], 8045, 0, 1)
+		f.serve("tcp", 8045, 0, 1)
+		address := at(svc.Spec.ClusterIP, 8080)
+		f.untilServed(2, "tcp", address, 0, 1)
+		f.do(2, command{Op: "hold", Network: "tcp", Address: address})
+		f.stop() // without the routes pods are refused
+		f.killSupervisor()
+		f.untilServed(2, "tcp", address, 0, 1)
+		if got := f.dial(2, "tcp", address); got.Peer != address {
+			f.Errorf("the peer is %s, want %s", got.Peer, address)
+		}
+		if r := f.do(2, command{Op: "use", Address: address})[0]; r.Err != "" {
+			f.Errorf("a connection has not outlived the supervisor: %s", r.Err)
+		}
+		f.startProxy()
+	},
 	"should be rejected when no endpoints exist": func(f *fixture) {
 		svc := f.service(nil, tcp(8080))
 		f.endpoints(svc, svc.Spec.Ports[0], 8012)
@@ -459,7 +505,7 @@ func TestServices(t *testing.T) {
 					one := *f
 					one.T = t
 					cases[name](&one)
-					f.names, f.stop = one.names, one.stop
+					f.names, f.stop, f.host = one.names, one.stop, one.host
 				})
 			}
 		})

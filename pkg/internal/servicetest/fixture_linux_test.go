@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,6 +34,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/network/addr"
 	"github.com/minikctl/minikctl/pkg/network/proxy"
 	"github.com/minikctl/minikctl/pkg/supervisor/role"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -67,7 +70,8 @@ type fixture struct {
 	ips   []string // of the pods
 	stop  func()   // ends the proxy
 
-	names int // of Services
+	outside map[int]*agent // the clients outside pods
+	names   int            // of Services
 }
 
 func newFixture(t *testing.T, w way) *fixture {
@@ -81,7 +85,7 @@ func newFixture(t *testing.T, w way) *fixture {
 			t.Error(err)
 		}
 	})
-	f := &fixture{T: t, way: w, hosts: r, root: owner}
+	f := &fixture{T: t, way: w, hosts: r, root: owner, outside: map[int]*agent{}}
 	f.env = apiservertest.New(t, func(c *apiserver.Config) { c.ServiceAddresses = r.Services() })
 	f.Client = f.env.Client("service-test")
 	account := client.Target{Resource: client.ServiceAccounts, Namespace: "default"}
@@ -109,6 +113,21 @@ func (f *fixture) openHost() {
 			_ = f.host.Close()
 			f.Skip(feature.Message)
 		}
+	}
+}
+
+func (f *fixture) killSupervisor() {
+	f.Helper()
+	b, err := os.ReadFile(filepath.Join(f.root, "runtime", wire.LockFile))
+	if err != nil {
+		f.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		f.Fatal(err)
 	}
 }
 
@@ -195,8 +214,10 @@ func (f *fixture) startProxy() {
 func (f *fixture) do(i int, c command) []result {
 	f.Helper()
 	if !f.inPods {
-		a := &agent{name: "outside", source: f.clientIP(i)}
-		return a.do(c)
+		if f.outside[i] == nil {
+			f.outside[i] = &agent{name: "outside", source: f.clientIP(i)}
+		}
+		return f.outside[i].do(c)
 	}
 	return f.inPod(i, c)
 }
@@ -389,10 +410,16 @@ func (f *fixture) untilServed(i int, network, address string, by ...int) {
 		want = append(want, podName(pod))
 	}
 	var got []string
+	var last result
+	defer func() {
+		if f.Failed() {
+			f.Logf("the last answer: %+v", last)
+		}
+	}()
 	f.until(fmt.Sprintf("%v behind %s %s", want, network, address), func() bool {
 		got = nil
 		for _, r := range f.do(i, command{Op: "dial", Network: network, Address: address, Count: 3 * len(by)}) {
-			if r.Err != "" {
+			if last = r; r.Err != "" {
 				return false
 			}
 			if !slices.Contains(got, r.Server) {
