@@ -26,7 +26,9 @@ type agent struct {
 
 // command is what an agent does.
 type command struct {
-	Op      string // listen, dial, unconnected, echo, hold, use, hosts
+	Op      string // listen, dial, unconnected, echo, hold, use, hosts, time
+	What    string // for time: connect, bind, peer, transfer, name
+	Workers int    // for time
 	Network string // tcp, udp
 	Address string
 	Count   int
@@ -39,6 +41,9 @@ type result struct {
 	Peer           string // the address of the server for the client
 	Refused        bool
 	Err            string
+
+	Times []time.Duration `json:",omitempty"` // of the operations, in order
+	Took  time.Duration   `json:",omitempty"` // for all of them
 }
 
 const (
@@ -86,6 +91,8 @@ func (a *agent) do(c command) []result {
 			return []result{{Err: "no connection is held"}}
 		}
 		return []result{failure(echo(conn, max(c.Size, 1)))}
+	case "time":
+		return []result{a.time(c)}
 	}
 	var all []result
 	for range max(c.Count, 1) {

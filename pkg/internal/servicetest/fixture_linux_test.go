@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -34,7 +33,6 @@ import (
 	"github.com/minikctl/minikctl/pkg/network/addr"
 	"github.com/minikctl/minikctl/pkg/network/proxy"
 	"github.com/minikctl/minikctl/pkg/supervisor/role"
-	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -118,15 +116,7 @@ func (f *fixture) openHost() {
 
 func (f *fixture) killSupervisor() {
 	f.Helper()
-	b, err := os.ReadFile(filepath.Join(f.root, "runtime", wire.LockFile))
-	if err != nil {
-		f.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil {
-		f.Fatal(err)
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(f.supervisor(), syscall.SIGKILL); err != nil {
 		f.Fatal(err)
 	}
 }
