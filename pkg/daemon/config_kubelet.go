@@ -40,7 +40,13 @@ type KubeletConfig struct {
 	EvictionMaxPodGracePeriod int64 `json:"evictionMaxPodGracePeriod,omitempty"`
 	// EvictionPressureTransitionPeriod is how long a condition such as MemoryPressure stays after enough is available again. Default 5m.
 	EvictionPressureTransitionPeriod metav1.Duration `json:"evictionPressureTransitionPeriod,omitzero"`
+	// SecurityContext says what happens to a container of a process node whose user or group the machine can't give it: strict (it does not
+	// start) or besteffort (it runs as the daemon's user, and the pod gets an Event). This setting is minikctl's own. Default strict.
+	SecurityContext string `json:"securityContext,omitempty"`
 }
+
+// bestEffort is the value of securityContext that lets containers start.
+const bestEffort = "besteffort"
 
 // ShutdownGracePeriod is how long the pods from a priority on may take to end.
 type ShutdownGracePeriod struct {
@@ -58,6 +64,11 @@ func (k *KubeletConfig) complete() error {
 			return err
 		}
 		k.StaticPodPath = abs
+	}
+	switch k.SecurityContext {
+	case "", "strict", bestEffort:
+	default:
+		return fmt.Errorf("kubelet.securityContext: %q is neither strict nor %s", k.SecurityContext, bestEffort)
 	}
 	if err := k.checkEviction(); err != nil {
 		return fmt.Errorf("kubelet: %w", err)

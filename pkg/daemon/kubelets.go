@@ -32,7 +32,10 @@ func (d *Daemon) runtime(ctx context.Context, name, node string) (kubelet.Runtim
 	}
 	nodes, ok := d.nodes[name]
 	if !ok {
-		nodes, err = driver.Open(ctx, kubelet.DriverConfig{Root: d.paths.Runtime, Addresses: d.addresses, Clock: d.clock, Source: d.source})
+		nodes, err = driver.Open(ctx, kubelet.DriverConfig{
+			Root: d.paths.Runtime, Addresses: d.addresses, Clock: d.clock, Source: d.source,
+			BestEffort: d.cfg.Kubelet.SecurityContext == bestEffort,
+		})
 		if err != nil {
 			return nil, kubelet.Tier{}, err
 		}

@@ -43,9 +43,15 @@ func (v *podVolumes) setUpClaim(ctx context.Context, pod *corev1.Pod, volume *co
 	if obj, err = v.kubelet.client.Get(ctx, client.In(persistentVolumes, objects.Key{Name: claim.Spec.VolumeName}), metav1.GetOptions{}); err != nil {
 		return err
 	}
-	path, err := volumePath(obj.(*corev1.PersistentVolume), claim)
+	pv := obj.(*corev1.PersistentVolume)
+	path, err := volumePath(pv, claim)
 	if err != nil {
 		return err
+	}
+	if pv.Spec.Local != nil { // as in Kubernetes, not those of the type hostPath
+		if err := ownershipOf(pod, isClaimReadOnly(volume)).applyOnce(path); err != nil {
+			return err
+		}
 	}
 	if v.claimed == nil {
 		v.claimed = map[string]string{}
@@ -68,4 +74,9 @@ func volumePath(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim)
 		return v.Spec.Local.Path, checkHostPath(&corev1.HostPathVolumeSource{Path: v.Spec.Local.Path, Type: &directory})
 	}
 	return "", errUnsupportedVolume
+}
+
+// isClaimReadOnly reports whether the pod can only read the volume of a claim.
+func isClaimReadOnly(volume *corev1.Volume) bool {
+	return volume.PersistentVolumeClaim != nil && volume.PersistentVolumeClaim.ReadOnly
 }

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"fmt"
+	"os"
 	"reflect"
 	"strings"
 
@@ -29,6 +30,8 @@ type Field struct {
 	Note    string // the difference from Kubernetes
 	// NoWarning are the values that cause no warning: the defaults, and values that describe what containers have anyway.
 	NoWarning []string
+	// NeedsRoot: the nodes of a daemon that an ordinary user runs ignore the field.
+	NeedsRoot bool
 }
 
 // Fields is a table of field support: by the name of the Go type that has the field, then by the field's JSON name. The
@@ -202,6 +205,9 @@ func FieldWarnings(spec *corev1.PodSpec, t Tier) []string {
 	return out
 }
 
+// isRoot reports whether this process runs as root.
+func isRoot() bool { return os.Getuid() == 0 }
+
 func warnings(v reflect.Value, path string, t Tier, out *[]string) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -228,6 +234,9 @@ func fieldWarnings(v reflect.Value, i int, path string, t Tier, out *[]string) {
 		return
 	}
 	row, ok := t.Field(v.Type().Name(), name)
+	if ok && row.NeedsRoot && !isRoot() {
+		row.Support, row.Note = Ignored, "the daemon does not run as root"
+	}
 	if ok && row.Support == Ignored {
 		if isRequest(value, row.NoWarning) {
 			*out = append(*out, fmt.Sprintf("%s.%s: not supported on nodes of the %s runtime: %s", path, name, t.Name, row.Note))

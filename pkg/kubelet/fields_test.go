@@ -29,11 +29,11 @@ func TestFieldWarnings(t *testing.T) {
 	}
 	odd := plain.DeepCopy()
 	odd.HostUsers = new(false)
-	odd.Containers[0].SecurityContext.Privileged = new(true)
+	odd.Containers[0].SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Level: "s0"}
 	odd.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "v", DevicePath: "/dev/v"}}
 	odd.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}}}}
 	want := []string{
-		"spec.volumes[0].nfs: ", "spec.containers[0].volumeDevices: ", "spec.containers[0].securityContext.privileged: ", "spec.hostUsers: ",
+		"spec.volumes[0].nfs: ", "spec.containers[0].volumeDevices: ", "spec.containers[0].securityContext.seLinuxOptions: ", "spec.hostUsers: ",
 	}
 	got := kubelet.FieldWarnings(odd, process.Tier)
 	if len(got) != len(want) {

@@ -82,11 +82,11 @@ func (p payload) equal(o payload) bool {
 
 // write replaces the files of a volume. Readers see either all old files or all new ones: the files are in a new folder,
 // the link ..data leads to that folder, and the names of the files are links below ..data.
-func (v *podVolumes) write(volume string, files payload) error {
+func (v *podVolumes) write(volume string, files payload, own ownership) error {
 	if old := v.written[volume]; old != nil && old.equal(files) {
 		return nil
 	}
-	if err := publish(v.folder(volume), files); err != nil {
+	if err := publish(v.folder(volume), files, own); err != nil {
 		return err
 	}
 	put(&v.written, volume, files)
@@ -98,8 +98,11 @@ const (
 	nextLink = "..data_tmp"
 )
 
-func publish(dir string, files payload) error {
+func publish(dir string, files payload, own ownership) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := own.applyTo(dir); err != nil {
 		return err
 	}
 	old, err := os.Readlink(filepath.Join(dir, dataLink))
@@ -110,7 +113,7 @@ func publish(dir string, files payload) error {
 	if err != nil {
 		return err
 	}
-	if err := fill(next, files); err != nil {
+	if err := errors.Join(fill(next, files), own.apply(next)); err != nil {
 		return errors.Join(err, os.RemoveAll(next))
 	}
 	tmp := filepath.Join(dir, nextLink)

@@ -148,11 +148,25 @@ type ContainerSpec struct {
 	Group   *int64   // gid to run as; nil: the runtime's own
 	Limits  Limits
 
+	Security Security
+
 	Resolver *Resolver // of names in the cluster, for a runtime that can't show Network; nil: the pod uses the machine's
 
 	Stdin     bool // keep the standard input open for Attach; else it is empty
 	StdinOnce bool // close it after the first client that attaches with input
 	TTY       bool // the streams are a terminal
+}
+
+// Security is what a container may do: its security context and that of the pod in one, without the user and the group.
+type Security struct {
+	Privileged       bool
+	NoNewPrivileges  bool // allowPrivilegeEscalation is false
+	ReadOnlyRoot     bool
+	UnmaskedProc     bool
+	Groups           []int64 // the supplementary groups, the fsGroup among them
+	AddCapabilities  []corev1.Capability
+	DropCapabilities []corev1.Capability
+	Seccomp          corev1.SeccompProfileType // "": Unconfined
 }
 
 // Image is an image as the kubelet resolved it.

@@ -159,6 +159,7 @@ func (l *podLifecycle) containerSpec(ctx context.Context, pod *corev1.Pod, seen 
 	if spec.User, spec.Group, err = runAs(pod, c, img.User); err != nil {
 		return spec, err
 	}
+	spec.Security = securityOf(pod, c, spec.User)
 	message, err := l.volumes.makeTerminationFile(c, attempt)
 	if err != nil {
 		return spec, err

@@ -33,6 +33,8 @@ type DriverConfig struct {
 	Addresses func() (addr.Range, error) // claims the daemon's range of pod addresses
 	Clock     clock.Clock
 	Source    *clock.Source
+	// BestEffort: containers start where the machine can't give them the user or the groups of their security context.
+	BestEffort bool
 }
 
 // Nodes gives each node its runtime.

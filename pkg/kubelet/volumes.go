@@ -85,7 +85,10 @@ func (v *podVolumes) recordFailedMount(ctx context.Context, pod *corev1.Pod, vol
 func (v *podVolumes) setUp(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
 	switch {
 	case volume.EmptyDir != nil:
-		return v.makeEmptyDir(volume.Name, volume.EmptyDir.Medium)
+		if err := v.makeEmptyDir(volume.Name, volume.EmptyDir.Medium); err != nil {
+			return err
+		}
+		return ownershipOf(pod, false).apply(v.folder(volume.Name))
 	case volume.HostPath != nil:
 		return checkHostPath(volume.HostPath)
 	case volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil:
@@ -95,7 +98,7 @@ func (v *podVolumes) setUp(ctx context.Context, pod *corev1.Pod, volume *corev1.
 	if err != nil {
 		return err
 	}
-	return v.write(volume.Name, files)
+	return v.write(volume.Name, files, ownershipOf(pod, true))
 }
 
 // makeEmptyDir makes the folder of an emptyDir. One in memory is found through a link.

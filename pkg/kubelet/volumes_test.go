@@ -53,7 +53,7 @@ func TestPublish(t *testing.T) {
 		{"a": {[]byte("4"), 0o600}, "other/d": {[]byte("5"), 0o644}},
 		{},
 	} {
-		if err := publish(dir, files); err != nil {
+		if err := publish(dir, files, ownership{}); err != nil {
 			t.Fatal(err)
 		}
 		want := map[string]string{}

@@ -249,9 +249,9 @@ func (s *supervisor) fork(in cgroup, n namespaces, spec *wire.Spec, argv []strin
 	if spec.Address != "" {
 		filter = wire.AddressFilter
 	}
-	launch := wire.Launch{Argv: argv, Dir: spec.Dir, Env: spec.Env, UID: spec.UID, GID: spec.GID, Filter: filter, TTY: tty}
-	if n != noNamespaces {
-		launch.Mounts, launch.MountFolder, launch.Hostname = spec.Mounts, spec.MountFolder(), spec.Hostname
+	launch := wire.Launch{Argv: argv, Dir: spec.Dir, Env: spec.Env, UID: spec.UID, GID: spec.GID, Filter: filter, TTY: tty, Security: spec.Security}
+	if n != noNamespaces && spec.Namespaced() {
+		launch.Mounts, launch.MountFolder, launch.Hostname, launch.Links = spec.Mounts, spec.MountFolder(), spec.Hostname, spec.Links
 	}
 	p := wire.Process{PID: pid, Born: born(pid)}
 	return &child{Process: p, cgroup: in, exited: exited, conn: conn, launch: launch}, nil

@@ -26,9 +26,9 @@ func possibleNamespaces() []namespaces {
 	return []namespaces{withUserNamespace}
 }
 
-// start sets attr so that a process of a container starts in namespaces of its own, if the container has mounts.
+// start sets attr so that a process of a container starts in namespaces of its own, if the container needs any.
 func (n namespaces) start(attr *syscall.SysProcAttr, spec *wire.Spec) {
-	if n == noNamespaces || len(spec.Mounts) == 0 {
+	if n == noNamespaces || !spec.Namespaced() {
 		return
 	}
 	attr.Cloneflags = unix.CLONE_NEWNS
@@ -39,7 +39,8 @@ func (n namespaces) start(attr *syscall.SysProcAttr, spec *wire.Spec) {
 		attr.Cloneflags |= unix.CLONE_NEWUSER
 		attr.UidMappings = mapping(os.Getuid(), spec.UID)
 		attr.GidMappings = mapping(os.Getgid(), spec.GID)
-		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // only root would keep capabilities in exec. The launch drops this one
+		// Only root would keep capabilities in exec. The launch drops these.
+		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP}
 	}
 }
 

@@ -105,6 +105,7 @@ func (r *Runtime) Unhonoured(spec kubelet.ContainerSpec) []string {
 	if !r.host.hasNamespaces() {
 		all = unhonouredMounts(spec.Mounts)
 	}
+	all = append(all, r.host.unhonouredSecurity(&spec)...)
 	if spec.Limits.MilliCPU > 0 {
 		all = append(all, "the CPU limit is not enforced")
 	}

@@ -3,11 +3,12 @@ package process
 import "github.com/minikctl/minikctl/pkg/kubelet"
 
 const (
-	asRoot   = "only when the daemon runs as root; volumes are in the daemon's private folder, which other users cannot enter"
+	asRoot   = "as an ordinary user only with a mount namespace, in a user namespace of the container: the files are those of the daemon's user. Without mount namespaces volumes are in the daemon's private folder, which other users cannot enter"
+	groups   = "only when the daemon runs as root"
+	profiles = "RuntimeDefault refuses the calls that the default profile of containerd refuses, and 32-bit programs; Localhost is treated as RuntimeDefault, since there are no profiles to load"
 	seLinux  = "containers have the daemon's SELinux context"
 	resolver = "without mount namespaces programs that use the C library of GNU or Go's resolver find the cluster's names, others don't"
 	hostname = "the host name is the pod's"
-	noGroups = "containers have no further groups"
 	confined = "{Unconfined <nil>}"
 )
 
@@ -29,12 +30,12 @@ var fields = kubelet.Fields{
 		"seLinuxOptions":           {Support: kubelet.Ignored, Note: seLinux},
 		"runAsUser":                {Support: kubelet.Partly, Note: asRoot},
 		"runAsGroup":               {Support: kubelet.Partly, Note: asRoot},
-		"seccompProfile":           {Support: kubelet.Ignored, Note: "system calls are not filtered", NoWarning: []string{confined}},
+		"seccompProfile":           {Support: kubelet.Partly, Note: profiles},
 		"appArmorProfile":          {Support: kubelet.Ignored, Note: "AppArmor is not used", NoWarning: []string{confined}},
-		"supplementalGroups":       {Support: kubelet.Ignored, Note: noGroups},
-		"supplementalGroupsPolicy": {Support: kubelet.Ignored, Note: noGroups},
-		"fsGroup":                  {Support: kubelet.Ignored, Note: "every user may read the files of volumes"},
-		"fsGroupChangePolicy":      {Support: kubelet.Ignored, Note: "the owners of volumes are not changed"},
+		"supplementalGroups":       {Support: kubelet.Partly, Note: groups, NeedsRoot: true},
+		"supplementalGroupsPolicy": {Support: kubelet.Partly, Note: groups + "; Merge adds the groups of the machine's group file, and container statuses do not show the user", NeedsRoot: true, NoWarning: []string{"Merge"}},
+		"fsGroup":                  {Support: kubelet.Partly, Note: groups, NeedsRoot: true},
+		"fsGroupChangePolicy":      {Support: kubelet.Partly, Note: groups, NeedsRoot: true},
 		"sysctls":                  {Support: kubelet.Ignored, Note: "containers share the machine's kernel settings"},
 		"seLinuxChangePolicy":      {Support: kubelet.Ignored, Note: seLinux},
 	},
@@ -42,13 +43,13 @@ var fields = kubelet.Fields{
 		"seLinuxOptions":           {Support: kubelet.Ignored, Note: seLinux},
 		"runAsUser":                {Support: kubelet.Partly, Note: asRoot},
 		"runAsGroup":               {Support: kubelet.Partly, Note: asRoot},
-		"seccompProfile":           {Support: kubelet.Ignored, Note: "system calls are not filtered", NoWarning: []string{confined}},
+		"seccompProfile":           {Support: kubelet.Partly, Note: profiles},
 		"appArmorProfile":          {Support: kubelet.Ignored, Note: "AppArmor is not used", NoWarning: []string{confined}},
-		"capabilities":             {Support: kubelet.Ignored, Note: "containers have the capabilities of the daemon, or of the user they run as"},
-		"privileged":               {Support: kubelet.Ignored, Note: "containers have the privileges of the daemon, or of the user they run as", NoWarning: []string{"false"}},
-		"readOnlyRootFilesystem":   {Support: kubelet.Ignored, Note: "containers see the machine's file system, and may write to it", NoWarning: []string{"false"}},
-		"allowPrivilegeEscalation": {Support: kubelet.Partly, Note: "on Linux the field is always treated as false; on other systems always as true"},
-		"procMount":                {Support: kubelet.Ignored, Note: "containers see the machine's /proc", NoWarning: []string{"Default"}},
+		"capabilities":             {Support: kubelet.Partly, Note: "a daemon can only give what it has, an ordinary user's none"},
+		"privileged":               {Support: kubelet.Partly, Note: "a privileged container has the privileges of the daemon; devices are the machine's in any case"},
+		"readOnlyRootFilesystem":   {Support: kubelet.Partly, Note: "needs a mount namespace; without one the pod gets an Event. /dev and /proc stay writable"},
+		"allowPrivilegeEscalation": {Support: kubelet.Partly, Note: "always treated as false where the daemon has no CAP_SYS_ADMIN, and always as true on other systems than Linux"},
+		"procMount":                {Support: kubelet.Partly, Note: "containers see the machine's /proc; Default hides and protects parts of it and of /sys, in a mount namespace", NoWarning: []string{"Default"}},
 	},
 	"Container": {
 		"command":                {},

@@ -43,6 +43,8 @@ type Config struct {
 	Root  string      // the runtime's folder, used by nothing else; created if missing
 	Range addr.Range  // the daemon's pod addresses; 0: pods share 127.0.0.1
 	Clock clock.Clock // nil: the machine's
+	// BestEffort: containers start where they can't have the user or the groups of their security context, with those of the daemon.
+	BestEffort bool
 }
 
 // Host runs the pods of all nodes of one daemon. It is safe for concurrent use.
@@ -55,6 +57,8 @@ type Host struct {
 	probe  string // an address that no pod has, to try whether pods can have addresses
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the link has ended
+
+	bestEffort bool
 
 	starting int // attempts to connect since the last connection; used by the link only
 
@@ -85,6 +89,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 	h := &Host{
 		root:        root,
 		clock:       cfg.Clock,
+		bestEffort:  cfg.BestEffort,
 		cancel:      cancel,
 		ended:       make(chan struct{}),
 		nodes:       map[string]*Runtime{},

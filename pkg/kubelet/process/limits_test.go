@@ -3,10 +3,12 @@ package process_test
 import (
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/minikctl/minikctl/pkg/kubelet"
+	"github.com/minikctl/minikctl/pkg/kubelet/process"
 	"github.com/minikctl/minikctl/pkg/kubelet/runtimetest"
 )
 
@@ -40,9 +42,9 @@ func TestUser(t *testing.T) {
 	uid, gid := int64(54321), int64(54322)
 	spec := kubelet.ContainerSpec{
 		Command: []string{"/bin/sh", "-c", "id -u; id -g; id -G; echo again >/dev/stdout; echo x > file; grep NoNewPrivs /proc/self/status"},
-		User:    &uid, Group: &gid,
+		User:    &uid, Group: &gid, Security: kubelet.Security{NoNewPrivileges: true},
 	}
-	if os.Getuid() != 0 {
+	if os.Getuid() != 0 && !runtimetest.ShowsMounts(m.rt) {
 		spec.Name = "c"
 		_, err := m.rt.Start(t.Context(), "pod", spec)
 		if want := "run as gid 54322: operation not permitted"; err == nil || err.Error() != want {
@@ -56,6 +58,23 @@ func TestUser(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if runtime.GOOS == "linux" && !strings.HasSuffix(got, "NoNewPrivs:\t1\n") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestUserBestEffort: with BestEffort a container starts as the daemon's user where it can't have its own, and the pod gets an Event.
+func TestUserBestEffort(t *testing.T) {
+	m := newMachineWith(t, func(c *process.Config) { c.BestEffort = true })
+	uid := int64(54321)
+	spec := kubelet.ContainerSpec{Command: []string{"id", "-u"}, User: &uid}
+	want, events := "54321\n", 0
+	if os.Getuid() != 0 && !runtimetest.ShowsMounts(m.rt) {
+		want, events = strconv.Itoa(os.Getuid())+"\n", 1
+	}
+	if got := m.run(spec); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := m.rt.Unhonoured(spec); len(got) != events {
 		t.Errorf("got %q", got)
 	}
 }

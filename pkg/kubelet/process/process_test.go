@@ -37,14 +37,18 @@ var driver = runtimetest.Driver{
 	},
 }
 
-func open(root string) (*process.Host, error) {
+func open(root string, options ...func(*process.Config)) (*process.Host, error) {
 	// Other tests and daemons of this machine may run pods at the same time.
 	r, err := addr.Claim(addr.Folder(), root)
 	if err != nil {
 		return nil, err
 	}
 	// A folder below root: the suite keeps other files in root.
-	return process.Open(context.Background(), process.Config{Root: filepath.Join(root, "runtime"), Range: r})
+	cfg := process.Config{Root: filepath.Join(root, "runtime"), Range: r}
+	for _, set := range options {
+		set(&cfg)
+	}
+	return process.Open(context.Background(), cfg)
 }
 
 // purge purges a host and releases its address range. It works after the end of the test's context.
@@ -75,7 +79,7 @@ func TestRuntimeAsAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user")
 	}
-	rerun(t, "^TestRuntime$", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
+	rerun(t, "^(TestRuntime|TestReadOnlyRoot|TestGroups|TestNewPrivileges|TestSeccompProfile|TestUser|TestUserBestEffort)$", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
 }
 
 // rerun runs tests of this program in another process, with a folder for temporary files that every user may use.

@@ -30,6 +30,7 @@ func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
 		Node: p.Node, LogPath: spec.LogPath, UID: spec.User, GID: spec.Group, Memory: spec.Limits.Memory, PodMemory: spec.Limits.PodMemory, Meta: meta,
 		Stdin: spec.Stdin, StdinOnce: spec.StdinOnce, TTY: spec.TTY,
 	}
+	ws.Security = h.security(&spec.Security)
 	if p.IP != "127.0.0.1" {
 		ws.Address = p.IP
 	}

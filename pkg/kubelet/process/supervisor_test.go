@@ -24,11 +24,16 @@ type machine struct {
 	rt   *process.Runtime
 	pod  kubelet.Pod
 
+	options []func(*process.Config)
+
 	killed int // how often the supervisor was killed; each time it may lose a line that it has read and not yet written
 }
 
-func newMachine(t *testing.T) *machine {
-	m := &machine{T: t, root: t.TempDir()}
+func newMachine(t *testing.T) *machine { return newMachineWith(t) }
+
+// newMachineWith is newMachine with options for the host.
+func newMachineWith(t *testing.T, options ...func(*process.Config)) *machine {
+	m := &machine{T: t, root: t.TempDir(), options: options}
 	m.open()
 	t.Cleanup(func() {
 		if err := purge(m.host, m.root); err != nil {
@@ -46,7 +51,7 @@ func newMachine(t *testing.T) *machine {
 func (m *machine) open() {
 	m.Helper()
 	var err error
-	if m.host, err = open(m.root); err != nil {
+	if m.host, err = open(m.root, m.options...); err != nil {
 		m.Fatal(err)
 	}
 	m.rt = m.host.Runtime("node")

@@ -24,14 +24,11 @@ const (
 	highHalf  = 4
 )
 
-// filter forbids new privileges and installs the filter f, whose notify descriptor it sends to the supervisor. If the machine
+// filter installs the filter f, whose notify descriptor it sends to the supervisor. If the machine
 // refuses the filter, it reports the reason instead of failing: the container then shares the host's addresses.
 //
 // It returns once the supervisor answers the calls, so that no program runs under a filter whose descriptor was lost.
 func filter(conn *wire.Conn, f wire.Filter) error {
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return os.NewSyscallError("prctl", err)
-	}
 	if f == wire.NoFilter {
 		return nil
 	}

@@ -3,6 +3,7 @@
 package launch
 
 import (
+	"errors"
 	"runtime"
 
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
@@ -14,4 +15,8 @@ func filter(conn *wire.Conn, f wire.Filter) error {
 		return nil
 	}
 	return conn.Send(wire.Launched{Refused: "not available on " + runtime.GOOS + "/" + runtime.GOARCH})
+}
+
+func denyCalls(*uint64) error {
+	return errors.New("no system call filters on " + runtime.GOOS + "/" + runtime.GOARCH)
 }

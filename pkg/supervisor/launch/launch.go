@@ -4,6 +4,7 @@ package launch
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
@@ -50,14 +51,27 @@ func run(conn *wire.Conn, l *wire.Launch) error {
 			return cwdError(l.Dir, err)
 		}
 	}
-	if err := becomeUser(l.UID, l.GID); err != nil {
+	// The order matters: filters without no_new_privs need the capabilities that confine drops, and programs are looked up as the
+	// container's user.
+	if err := noNewPrivileges(l.Security); err != nil {
+		return err
+	}
+	if err := filter(conn, l.Filter); err != nil {
+		return err
+	}
+	if l.Security.DenyCalls {
+		if err := denyCalls(l.Security.Capabilities); err != nil {
+			return err
+		}
+	}
+	if err := confine(l.Security); err != nil {
+		return err
+	}
+	if err := becomeUser(l); err != nil {
 		return err
 	}
 	path, err := lookPath(l.Argv[0], l.Env)
 	if err != nil {
-		return err
-	}
-	if err := filter(conn, l.Filter); err != nil {
 		return err
 	}
 	if err := syscall.Exec(path, l.Argv, l.Env); err != nil {
@@ -68,37 +82,47 @@ func run(conn *wire.Conn, l *wire.Launch) error {
 
 // enterNamespaces prepares the namespaces that this process was started in, if the container has any.
 func enterNamespaces(l *wire.Launch) error {
-	if len(l.Mounts) == 0 {
+	if l.MountFolder == "" {
 		return nil
 	}
-	if err := mount(l.MountFolder, l.Mounts); err != nil {
+	if err := mount(l); err != nil {
 		return err
 	}
 	if l.Hostname != "" {
-		if err := setHostname(l.Hostname); err != nil {
-			return err
-		}
+		return setHostname(l.Hostname)
 	}
-	return dropAmbient()
+	return nil
 }
 
-// becomeUser switches to a user and group. Without privileges only the current ones are allowed.
-func becomeUser(uid, gid *int64) error {
-	if gid != nil || uid != nil {
-		// Fails without privileges: then the groups stay those of the daemon's user.
-		_ = syscall.Setgroups(nil)
-	}
-	if gid != nil && int(*gid) != syscall.Getgid() {
-		if err := syscall.Setgid(int(*gid)); err != nil {
-			return &userError{"gid", *gid, err}
+// becomeUser switches to the user and the groups of the container. Without privileges only the current ones are allowed.
+func becomeUser(l *wire.Launch) error {
+	best := l.Security.BestEffort
+	if l.GID != nil || l.UID != nil || len(l.Security.Groups) > 0 {
+		err := syscall.Setgroups(groupNumbers(l.Security.Groups))
+		// Without privileges the groups stay those of the daemon's user: then a container without groups of its own has more than it asks for.
+		if err != nil && len(l.Security.Groups) > 0 && !best {
+			return fmt.Errorf("set the supplemental groups %v: %w", l.Security.Groups, err)
 		}
 	}
-	if uid != nil && int(*uid) != syscall.Getuid() {
-		if err := syscall.Setuid(int(*uid)); err != nil {
-			return &userError{"uid", *uid, err}
+	if l.GID != nil && int(*l.GID) != syscall.Getgid() {
+		if err := syscall.Setgid(int(*l.GID)); err != nil && !best {
+			return &userError{"gid", *l.GID, err}
+		}
+	}
+	if l.UID != nil && int(*l.UID) != syscall.Getuid() {
+		if err := syscall.Setuid(int(*l.UID)); err != nil && !best {
+			return &userError{"uid", *l.UID, err}
 		}
 	}
 	return nil
+}
+
+func groupNumbers(groups []int64) []int {
+	out := make([]int, len(groups))
+	for i, g := range groups {
+		out[i] = int(g)
+	}
+	return out
 }
 
 // describe returns an error of exec in the words of container runtimes.

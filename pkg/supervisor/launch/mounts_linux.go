@@ -38,19 +38,21 @@ type step struct {
 	ReadOnly    bool   `json:",omitempty"`
 	Recursive   bool   `json:",omitempty"` // ReadOnly also for mounts below Source
 	Propagation string `json:",omitempty"`
+
+	Writable []string `json:",omitempty"` // if not empty: everything from Target on is made read-only except these, outer ones first
 }
 
 const recordFile = "mounts.json"
 
-// mount shows the mounts of a container in the mount namespace of this process. folder belongs to the container: the first call
-// creates it, and later ones repeat the mounts of the first.
-func mount(folder string, mounts []wire.Mount) error {
+// mount shows the mounts of a container in the mount namespace of this process. The folder l.MountFolder belongs to the container: the
+// first call creates it, and later ones repeat the mounts of the first.
+func mount(l *wire.Launch) error {
 	// What the machine mounts and unmounts later is shown, and nothing that is mounted here is shown to the machine.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("change the propagation of mounts: %w", err)
 	}
-	v := &view{folder: folder}
-	recorded, err := os.ReadFile(folder + "/" + recordFile)
+	v := &view{folder: l.MountFolder}
+	recorded, err := os.ReadFile(v.folder + "/" + recordFile)
 	switch {
 	case err == nil:
 		return v.repeat(recorded)
@@ -60,8 +62,8 @@ func mount(folder string, mounts []wire.Mount) error {
 	if err := v.makeFolder(); err != nil {
 		return err
 	}
-	sources := make([]source, len(mounts))
-	for i, m := range mounts {
+	sources := make([]source, len(l.Mounts))
+	for i, m := range l.Mounts {
 		if sources[i], err = openSource(m); err != nil {
 			return fmt.Errorf("mount %s: %w", m.Path, err)
 		}
@@ -72,7 +74,23 @@ func mount(folder string, mounts []wire.Mount) error {
 			return fmt.Errorf("mount %s: %w", m.Path, err)
 		}
 	}
-	return v.record()
+	if l.Security.MaskPaths {
+		if err := v.mask(); err != nil {
+			return err
+		}
+	}
+	if !l.Security.ReadOnlyRoot {
+		return v.record()
+	}
+	last, err := rootProtection(l)
+	if err != nil {
+		return err
+	}
+	v.steps = append(v.steps, last)
+	if err := v.record(); err != nil { // before the folder is read-only
+		return err
+	}
+	return last.protectExcept()
 }
 
 // source is a mount with a copy of its source, which is in no place yet. The sources are copied before the first mount, which could hide
@@ -277,6 +295,8 @@ func (v *view) placeholder(original, path string, kind fs.FileMode) (bind bool, 
 // take mounts. tree is a copy of the source's mounts, if the step has a source.
 func (s step) take(tree int) error {
 	switch {
+	case len(s.Writable) > 0:
+		return s.protectExcept()
 	case s.Mirror != "" && s.Target == "/":
 		return s.changeRoot()
 	case s.Mirror != "":
@@ -400,9 +420,4 @@ func setHostname(name string) error {
 		return fmt.Errorf("set the host name: %w", err)
 	}
 	return nil
-}
-
-// dropAmbient makes the capabilities end that this process has only to prepare its namespaces.
-func dropAmbient() error {
-	return os.NewSyscallError("prctl PR_CAP_AMBIENT", unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
 }

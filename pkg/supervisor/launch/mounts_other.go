@@ -10,8 +10,6 @@ import (
 
 var errNoNamespaces = errors.New("this system has no mount namespaces")
 
-func mount(string, []wire.Mount) error { return errNoNamespaces }
+func mount(*wire.Launch) error { return errNoNamespaces }
 
 func setHostname(string) error { return errNoNamespaces }
-
-func dropAmbient() error { return nil }

@@ -82,6 +82,8 @@ type Spec struct {
 	GID     *int64 `json:",omitempty"`
 	Memory  int64  `json:",omitempty"` // limit in bytes; 0: none
 
+	Security Security
+
 	PodMemory int64 `json:",omitempty"` // limit of all containers of the pod together, in bytes; 0: none
 
 	Address string `json:",omitempty"` // of the pod; "": the pod shares the host's
@@ -94,10 +96,24 @@ type Spec struct {
 	TTY       bool `json:",omitempty"` // its streams are a terminal
 
 	Links []Link `json:",omitempty"` // to the mounts, below Root
-	// Mounts are shown at their paths in a mount namespace of the container. Without any, it has no namespaces.
+	// Mounts are shown at their paths in a mount namespace of the container.
 	Mounts   []Mount         `json:",omitempty"`
-	Hostname string          `json:",omitempty"` // with Mounts only
+	Hostname string          `json:",omitempty"` // in namespaces only
 	Meta     json.RawMessage `json:",omitempty"` // for the daemon; the supervisor only keeps it
+}
+
+// Security is what the processes of a container may do. The zero value takes nothing away.
+type Security struct {
+	Groups []int64 `json:",omitempty"` // the supplementary groups
+	// BestEffort: the container has the user and the groups of the supervisor where it can't have its own.
+	BestEffort bool `json:",omitempty"`
+	// Capabilities is the set that the container can have, a bit for each; nil: the supervisor's.
+	Capabilities    *uint64 `json:",omitempty"`
+	NoNewPrivileges bool    `json:",omitempty"`
+	DenyCalls       bool    `json:",omitempty"` // refuse the system calls that the default profiles of container runtimes refuse
+	// In namespaces only:
+	ReadOnlyRoot bool `json:",omitempty"` // the container can write to its writable mounts, /dev and /proc only
+	MaskPaths    bool `json:",omitempty"` // hide and protect the files of /proc and /sys with which a process could change the machine
 }
 
 // Link makes the host's path Host appear at Path below the container's root folder. Path is absolute and clean.
@@ -116,6 +132,11 @@ const (
 	HostToContainer = "HostToContainer"
 	Bidirectional   = "Bidirectional"
 )
+
+// Namespaced reports whether the container needs a mount namespace.
+func (s *Spec) Namespaced() bool {
+	return len(s.Mounts) > 0 || s.Security.ReadOnlyRoot || s.Security.MaskPaths
+}
 
 // RootVariable names Root in a container's environment.
 const RootVariable = "MINIKCTL_ROOT"
@@ -172,9 +193,12 @@ type Launch struct {
 	Filter Filter
 	TTY    bool `json:",omitempty"` // make the standard input the controlling terminal
 
+	Security Security
+
 	// In namespaces that the process has been started in:
 	Mounts      []Mount `json:",omitempty"`
-	MountFolder string  `json:",omitempty"`
+	Links       []Link  `json:",omitempty"` // the mounts that are also found at the host's paths
+	MountFolder string  `json:",omitempty"` // "": the process has no namespaces
 	Hostname    string  `json:",omitempty"`
 }
 
