@@ -1,4 +1,3 @@
-// Package arch tests the layers: a package imports only from the layers below its own, never sideways.
 package arch
 
 import (
