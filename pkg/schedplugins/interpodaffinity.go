@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -22,6 +23,8 @@ type interPodAffinity struct {
 	namespaces     scheduler.Namespaces
 	hardWeight     int32
 	ignoreExisting bool
+
+	noAffinity, ownAnti, existingAnti *framework.Status // rejections
 }
 
 func defaultInterPodAffinity() configv1.InterPodAffinityArgs {
@@ -41,7 +44,15 @@ func newInterPodAffinity(args configv1.InterPodAffinityArgs, h framework.Handle)
 	if !ok {
 		return nil, errors.New("the framework handle does not implement scheduler.Namespaces")
 	}
-	return &interPodAffinity{cooperative{}, h, namespaces, weight, args.IgnorePreferredTermsOfExistingPods}, nil
+	rejection := func(code framework.Code, reason string) *framework.Status {
+		return framework.NewStatus(code, reason).WithPlugin("InterPodAffinity")
+	}
+	return &interPodAffinity{
+		handle: h, namespaces: namespaces, hardWeight: weight, ignoreExisting: args.IgnorePreferredTermsOfExistingPods,
+		noAffinity:   rejection(framework.UnschedulableAndUnresolvable, reasonAffinity),
+		ownAnti:      rejection(framework.Unschedulable, reasonAntiAffinity),
+		existingAnti: rejection(framework.Unschedulable, reasonExistingAnti),
+	}, nil
 }
 
 func (*interPodAffinity) Name() string { return "InterPodAffinity" }
@@ -68,17 +79,12 @@ type affinityState struct {
 // Clone implements framework.StateData.
 func (n *affinityState) Clone() framework.StateData {
 	c := *n
-	c.affinityCounts, c.antiAffinityCounts, c.existingAntiAffinityCounts = copied(n.affinityCounts), copied(n.antiAffinityCounts), copied(n.existingAntiAffinityCounts)
+	c.affinityCounts, c.antiAffinityCounts, c.existingAntiAffinityCounts = maps.Clone(n.affinityCounts), maps.Clone(n.antiAffinityCounts), maps.Clone(n.existingAntiAffinityCounts)
 	return &c
 }
 
-func copied(m map[domain]int) map[domain]int {
-	out := make(map[domain]int, len(m))
-	for k, v := range m {
-		out[k] = v
-	}
-	return out
-}
+// CycleOnly implements scheduler.CycleData.
+func (*affinityState) CycleOnly() {}
 
 const affinityStateKey framework.StateKey = "PreFilterInterPodAffinity"
 
@@ -97,13 +103,13 @@ func (p *interPodAffinity) PreFilter(_ context.Context, state framework.CycleSta
 	}
 	for _, node := range nodesWithAntiAffinity {
 		for _, other := range node.GetPodsWithRequiredAntiAffinity() {
-			n.countExistingAntiAffinity(pod, other, node.Node(), 1)
+			n.countExistingAntiAffinity(pod, scheduler.PodChange{Pod: other, Node: node, By: 1}, nil)
 		}
 	}
 	if len(n.affinity)+len(n.anti) > 0 {
 		for _, node := range nodes {
 			for _, other := range node.GetPods() {
-				n.countOwnTerms(other.GetPod(), node.Node(), 1)
+				n.countOwnTerms(scheduler.PodChange{Pod: other, Node: node, By: 1}, nil)
 			}
 		}
 	} else if len(n.existingAntiAffinityCounts) == 0 {
@@ -133,26 +139,27 @@ func (p *interPodAffinity) resolveNamespaces(t *framework.AffinityTerm) {
 	t.NamespaceSelector = labels.Nothing()
 }
 
-// countExistingAntiAffinity adds by for each anti-affinity term of other that matches the pod.
-func (n *affinityState) countExistingAntiAffinity(pod *corev1.Pod, other framework.PodInfo, node *corev1.Node, by int) {
-	terms := other.GetRequiredAntiAffinityTerms()
+// countExistingAntiAffinity counts the anti-affinity terms of the other pod that match the pod.
+func (n *affinityState) countExistingAntiAffinity(pod *corev1.Pod, change scheduler.PodChange, stale *scheduler.Stale) {
+	terms := change.Pod.GetRequiredAntiAffinityTerms()
 	for i := range terms {
 		if terms[i].Matches(pod, n.labels) {
-			count(n.existingAntiAffinityCounts, node, terms[i].TopologyKey, by)
+			count(n.existingAntiAffinityCounts, change, terms[i].TopologyKey, stale)
 		}
 	}
 }
 
-// countOwnTerms adds by for each of the pod's own terms that other matches.
-func (n *affinityState) countOwnTerms(other *corev1.Pod, node *corev1.Node, by int) {
+// countOwnTerms counts the pod's own terms that the other pod matches.
+func (n *affinityState) countOwnTerms(change scheduler.PodChange, stale *scheduler.Stale) {
+	other := change.Pod.GetPod()
 	if len(n.affinity) > 0 && matchesAll(n.affinity, other) {
 		for i := range n.affinity {
-			count(n.affinityCounts, node, n.affinity[i].TopologyKey, by)
+			count(n.affinityCounts, change, n.affinity[i].TopologyKey, stale)
 		}
 	}
 	for i := range n.anti {
 		if n.anti[i].Matches(other, nil) {
-			count(n.antiAffinityCounts, node, n.anti[i].TopologyKey, by)
+			count(n.antiAffinityCounts, change, n.anti[i].TopologyKey, stale)
 		}
 	}
 }
@@ -166,14 +173,22 @@ func matchesAll(terms []framework.AffinityTerm, pod *corev1.Pod) bool {
 	return len(terms) > 0
 }
 
-func count(m map[domain]int, node *corev1.Node, key string, by int) {
-	value, ok := node.Labels[key]
+// count changes the count of the node's domain. It adds the domain to stale, if not nil, when it becomes empty or is no longer.
+func count(m map[domain]int, change scheduler.PodChange, key string, stale *scheduler.Stale) {
+	value, ok := change.Node.Node().Labels[key]
 	if !ok {
 		return
 	}
 	d := domain{key, value}
-	if m[d] += by; m[d] == 0 {
+	before := m[d]
+	now := before + change.By
+	if now == 0 {
 		delete(m, d)
+	} else {
+		m[d] = now
+	}
+	if stale != nil && (before == 0) != (now == 0) {
+		stale.Domain(key, value)
 	}
 }
 
@@ -181,22 +196,54 @@ func (p *interPodAffinity) PreFilterExtensions() framework.PreFilterExtensions {
 
 // AddPod and RemovePod implement framework.PreFilterExtensions.
 func (p *interPodAffinity) AddPod(_ context.Context, state framework.CycleState, pod *corev1.Pod, other framework.PodInfo, node framework.NodeInfo) *framework.Status {
-	return p.recount(state, pod, other, node, 1)
+	return p.recount(state, pod, scheduler.PodChange{Pod: other, Node: node, By: 1})
 }
 
 func (p *interPodAffinity) RemovePod(_ context.Context, state framework.CycleState, pod *corev1.Pod, other framework.PodInfo, node framework.NodeInfo) *framework.Status {
-	return p.recount(state, pod, other, node, -1)
+	return p.recount(state, pod, scheduler.PodChange{Pod: other, Node: node, By: -1})
 }
 
-func (p *interPodAffinity) recount(state framework.CycleState, pod *corev1.Pod, other framework.PodInfo, node framework.NodeInfo, by int) *framework.Status {
+func (p *interPodAffinity) recount(state framework.CycleState, pod *corev1.Pod, change scheduler.PodChange) *framework.Status {
 	s, err := state.Read(affinityStateKey)
 	if err != nil {
 		return framework.AsStatus(err)
 	}
 	n := s.(*affinityState)
-	n.countExistingAntiAffinity(pod, other, node.Node(), by)
-	n.countOwnTerms(other.GetPod(), node.Node(), by)
+	n.countExistingAntiAffinity(pod, change, nil)
+	n.countOwnTerms(change, nil)
 	return nil
+}
+
+// UpdateFilter implements scheduler.Incremental: the verdict on a domain changes when the first matching pod comes or the
+// last one leaves.
+func (p *interPodAffinity) UpdateFilter(state framework.CycleState, pod *corev1.Pod, changes []scheduler.PodChange, stale *scheduler.Stale) bool {
+	s, err := state.Read(affinityStateKey)
+	if err != nil {
+		return !p.anyRepels(changes, pod) // skipped
+	}
+	n := s.(*affinityState)
+	alone := len(n.affinityCounts) == 0
+	for _, ch := range changes {
+		n.countExistingAntiAffinity(pod, ch, stale)
+		n.countOwnTerms(ch, stale)
+	}
+	if alone != (len(n.affinityCounts) == 0) {
+		stale.All() // the rule for the first pod of a group
+	}
+	return len(n.affinity)+len(n.anti)+len(n.existingAntiAffinityCounts) > 0
+}
+
+// anyRepels reports whether a required anti-affinity term of one of the changed pods matches the pod.
+func (p *interPodAffinity) anyRepels(changes []scheduler.PodChange, pod *corev1.Pod) bool {
+	for _, ch := range changes {
+		terms := ch.Pod.GetRequiredAntiAffinityTerms()
+		for i := range terms {
+			if terms[i].Matches(pod, p.namespaces.NamespaceLabels(pod.Namespace)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (p *interPodAffinity) Filter(_ context.Context, state framework.CycleState, pod *corev1.Pod, info framework.NodeInfo) *framework.Status {
@@ -207,11 +254,11 @@ func (p *interPodAffinity) Filter(_ context.Context, state framework.CycleState,
 	n, node := s.(*affinityState), info.Node()
 	switch {
 	case !n.satisfiesAffinity(pod, node):
-		return framework.NewStatus(framework.UnschedulableAndUnresolvable, reasonAffinity)
+		return p.noAffinity
 	case n.violatesAntiAffinity(node):
-		return framework.NewStatus(framework.Unschedulable, reasonAntiAffinity)
+		return p.ownAnti
 	case n.violatesExistingAntiAffinity(node):
-		return framework.NewStatus(framework.Unschedulable, reasonExistingAnti)
+		return p.existingAnti
 	}
 	return nil
 }
@@ -254,53 +301,43 @@ func (n *affinityState) violatesExistingAntiAffinity(node *corev1.Node) bool {
 	return false
 }
 
-// NodeLocal implements scheduler.NodeLocal: the plugin skips a pod that has no affinity and that no other pod's
-// affinity term matches.
-func (p *interPodAffinity) NodeLocal(pod *corev1.Pod, cluster framework.SharedLister) bool {
-	if a := pod.Spec.Affinity; a != nil && (a.PodAffinity != nil || a.PodAntiAffinity != nil) {
-		return false
+// SignPod signs the pod's terms and the labels by which terms select it: those that its own terms name, and those that the
+// terms of placed pods name. A pod without terms signs nothing while no placed pod has one.
+func (p *interPodAffinity) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
+	type whole struct {
+		Namespace  string
+		Namespaces uint64
+		Keys       []string
+		Labels     map[string]string
+		Affinity   *corev1.PodAffinity
+		Anti       *corev1.PodAntiAffinity
 	}
-	nodes, err := cluster.NodeInfos().HavePodsWithAffinityList()
-	if err != nil {
-		return false
+	out := whole{Namespace: pod.Namespace, Namespaces: p.namespaces.NamespacesGeneration()}
+	if a := pod.Spec.Affinity; a != nil {
+		out.Affinity, out.Anti = a.PodAffinity, a.PodAntiAffinity
 	}
-	if len(nodes) == 0 {
-		return true
+	own := out.Affinity != nil || out.Anti != nil
+	lister, ok := p.handle.SnapshotSharedLister().(scheduler.AffinityLabels)
+	if !ok {
+		return nil, framework.NewStatus(framework.Unschedulable, "the snapshot does not implement scheduler.AffinityLabels")
 	}
-	ns := p.namespaces.NamespaceLabels(pod.Namespace)
-	for _, node := range nodes {
-		for _, other := range node.GetPodsWithAffinity() {
-			if concerns(other, pod, ns) {
-				return false
+	placed := false
+	if out.Keys, placed = lister.AffinityLabels(); !placed && !own {
+		return nil, nil
+	}
+	if own {
+		out.Labels = pod.Labels
+		return signature("minikctl.dev/podAffinity", out)
+	}
+	for _, k := range out.Keys {
+		if v, ok := pod.Labels[k]; ok {
+			if out.Labels == nil {
+				out.Labels = map[string]string{}
 			}
+			out.Labels[k] = v
 		}
 	}
-	return true
-}
-
-// concerns reports whether an affinity term of other matches the pod.
-func concerns(other framework.PodInfo, pod *corev1.Pod, ns labels.Set) bool {
-	matches := func(t *framework.AffinityTerm) bool { return t.Matches(pod, ns) }
-	for _, terms := range [][]framework.AffinityTerm{other.GetRequiredAntiAffinityTerms(), other.GetRequiredAffinityTerms()} {
-		for i := range terms {
-			if matches(&terms[i]) {
-				return true
-			}
-		}
-	}
-	for _, terms := range [][]framework.WeightedAffinityTerm{other.GetPreferredAffinityTerms(), other.GetPreferredAntiAffinityTerms()} {
-		for i := range terms {
-			if matches(&terms[i].AffinityTerm) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// SignPod signs nothing: a pod that depends on other pods is not NodeLocal.
-func (*interPodAffinity) SignPod(context.Context, *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
-	return nil, nil
+	return signature("minikctl.dev/podAffinity", out)
 }
 
 func (p *interPodAffinity) EventsToRegister(context.Context) ([]framework.ClusterEventWithHint, error) {

@@ -7,13 +7,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
-// topologyScore sums the weights of the matching preferred terms by topology key and value.
-type topologyScore map[string]map[string]int64
+// affinityScore is the state that Score needs: the sums of the weights of the matching terms by topology key and value.
+type affinityScore struct {
+	affinity, anti []framework.WeightedAffinityTerm // the pod's preferred terms; their namespace selectors are resolved
+	labels         labels.Set                       // of the pod's namespace
+	sums           map[string]map[string]int64
+	matches        int // the number of terms that sums has. Without any the plugin skips the pod.
+}
 
-// Clone implements framework.StateData; the value never changes.
-func (l topologyScore) Clone() framework.StateData { return l }
+// Clone implements framework.StateData; binding cycles and nested cycles do not change the value.
+func (l *affinityScore) Clone() framework.StateData { return l }
+
+// CycleOnly implements scheduler.CycleData.
+func (*affinityScore) CycleOnly() {}
 
 const preScoreKey framework.StateKey = "PreScoreInterPodAffinity"
 
@@ -34,24 +44,42 @@ func (p *interPodAffinity) PreScore(_ context.Context, state framework.CycleStat
 	if err != nil {
 		return framework.AsStatus(err)
 	}
-	sum := topologyScore{}
-	ns := p.namespaces.NamespaceLabels(pod.Namespace)
+	l := &affinityScore{affinity: affinity, anti: anti, labels: p.namespaces.NamespaceLabels(pod.Namespace), sums: map[string]map[string]int64{}}
+	state.Write(preScoreKey, l)
 	for _, node := range nodes {
 		pods := node.GetPodsWithAffinity()
 		if own {
 			pods = node.GetPods()
 		}
 		for _, other := range pods {
-			sum.add(affinity, other.GetPod(), nil, node.Node(), 1)
-			sum.add(anti, other.GetPod(), nil, node.Node(), -1)
-			p.addExistingPodTerms(sum, pod, ns, other, node.Node())
+			p.addPod(l, pod, scheduler.PodChange{Pod: other, Node: node, By: 1}, nil)
 		}
 	}
-	if len(sum) == 0 {
+	if l.matches == 0 {
 		return framework.NewStatus(framework.Skip)
 	}
-	state.Write(preScoreKey, sum)
 	return nil
+}
+
+// addPod adds the weights of the pod's terms that the other pod matches, and of the other pod's terms that match the pod.
+func (p *interPodAffinity) addPod(l *affinityScore, pod *corev1.Pod, change scheduler.PodChange, stale *scheduler.Stale) {
+	l.add(l.affinity, change.Pod.GetPod(), nil, change, 1, stale)
+	l.add(l.anti, change.Pod.GetPod(), nil, change, -1, stale)
+	p.addExistingPodTerms(l, pod, change, stale)
+}
+
+// UpdateScore implements scheduler.Incremental: the scores of a domain change with its sum.
+func (p *interPodAffinity) UpdateScore(state framework.CycleState, pod *corev1.Pod, changes []scheduler.PodChange, _, _ []framework.NodeInfo, stale *scheduler.Stale) bool {
+	v, err := state.Read(preScoreKey)
+	if err != nil {
+		return true // only existing pods have terms, which are ignored
+	}
+	l := v.(*affinityScore)
+	skipped := l.matches == 0
+	for _, ch := range changes {
+		p.addPod(l, pod, ch, stale)
+	}
+	return skipped == (l.matches == 0)
 }
 
 func (p *interPodAffinity) preferredTerms(pod *corev1.Pod) (affinity, anti []framework.WeightedAffinityTerm, err error) {
@@ -79,33 +107,39 @@ func (p *interPodAffinity) preferredTerms(pod *corev1.Pod) (affinity, anti []fra
 }
 
 // addExistingPodTerms adds the terms of another pod that match the pod. Required affinity counts with a small weight.
-func (p *interPodAffinity) addExistingPodTerms(sum topologyScore, pod *corev1.Pod, ns labels.Set, other framework.PodInfo, node *corev1.Node) {
+func (p *interPodAffinity) addExistingPodTerms(l *affinityScore, pod *corev1.Pod, change scheduler.PodChange, stale *scheduler.Stale) {
 	if p.hardWeight > 0 {
-		terms := other.GetRequiredAffinityTerms()
+		terms := change.Pod.GetRequiredAffinityTerms()
 		for i := range terms {
-			sum.addTerm(&terms[i], int64(p.hardWeight), pod, ns, node)
+			l.addTerm(&terms[i], int64(p.hardWeight), pod, l.labels, change, stale)
 		}
 	}
 	if p.ignoreExisting {
 		return
 	}
-	sum.add(other.GetPreferredAffinityTerms(), pod, ns, node, 1)
-	sum.add(other.GetPreferredAntiAffinityTerms(), pod, ns, node, -1)
+	l.add(change.Pod.GetPreferredAffinityTerms(), pod, l.labels, change, 1, stale)
+	l.add(change.Pod.GetPreferredAntiAffinityTerms(), pod, l.labels, change, -1, stale)
 }
 
-// add adds the weights of the terms that match a pod, for the domains of node.
-func (l topologyScore) add(terms []framework.WeightedAffinityTerm, pod *corev1.Pod, ns labels.Set, node *corev1.Node, sign int64) {
+// add adds the weights of the terms that match a pod, for the domains of the changed node.
+func (l *affinityScore) add(terms []framework.WeightedAffinityTerm, pod *corev1.Pod, ns labels.Set, change scheduler.PodChange, sign int64, stale *scheduler.Stale) {
 	for i := range terms {
-		l.addTerm(&terms[i].AffinityTerm, sign*int64(terms[i].Weight), pod, ns, node)
+		l.addTerm(&terms[i].AffinityTerm, sign*int64(terms[i].Weight), pod, ns, change, stale)
 	}
 }
 
-func (l topologyScore) addTerm(t *framework.AffinityTerm, weight int64, pod *corev1.Pod, ns labels.Set, node *corev1.Node) {
-	if value, ok := node.Labels[t.TopologyKey]; ok && t.Matches(pod, ns) {
-		if l[t.TopologyKey] == nil {
-			l[t.TopologyKey] = map[string]int64{}
-		}
-		l[t.TopologyKey][value] += weight
+func (l *affinityScore) addTerm(t *framework.AffinityTerm, weight int64, pod *corev1.Pod, ns labels.Set, change scheduler.PodChange, stale *scheduler.Stale) {
+	value, ok := change.Node.Node().Labels[t.TopologyKey]
+	if !ok || !t.Matches(pod, ns) {
+		return
+	}
+	if l.sums[t.TopologyKey] == nil {
+		l.sums[t.TopologyKey] = map[string]int64{}
+	}
+	l.sums[t.TopologyKey][value] += weight * int64(change.By)
+	l.matches += change.By
+	if stale != nil {
+		stale.Domain(t.TopologyKey, value)
 	}
 }
 
@@ -116,7 +150,7 @@ func (p *interPodAffinity) Score(_ context.Context, state framework.CycleState, 
 	}
 	var sum int64
 	node := info.Node()
-	for key, values := range s.(topologyScore) {
+	for key, values := range s.(*affinityScore).sums {
 		if value, ok := node.Labels[key]; ok {
 			sum += values[value]
 		}

@@ -7,18 +7,29 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
 // softSpread is the state that Score needs of the ScheduleAnyway constraints.
 type softSpread struct {
 	constraints []constraint
-	pods        []map[string]int // by value of the key, for keys other than the host name
-	weights     []float64        // grow with the number of values, since the count for each value shrinks
-	keyless     map[string]bool  // nodes without all keys
+	required    nodeaffinity.RequiredNodeAffinity
+	domains     []map[string]*softDomain // by value of the key, for keys other than the host name
+	feasible    []int                    // the number of values of nodes that pass Filter
+	weights     []float64                // grow with feasible, since the count for each value shrinks
+	keyed       int                      // the number of nodes that pass Filter and have all keys
+	keyless     map[string]bool          // nodes without all keys
 }
 
-// Clone implements framework.StateData; the value never changes.
+// softDomain counts the selected pods and the nodes that pass Filter in a domain.
+type softDomain struct{ pods, feasible int }
+
+// Clone implements framework.StateData; binding cycles and nested cycles do not change the value.
 func (s *softSpread) Clone() framework.StateData { return s }
+
+// CycleOnly implements scheduler.CycleData.
+func (*softSpread) CycleOnly() {}
 
 const softSpreadKey framework.StateKey = "PreScorePodTopologySpread"
 
@@ -34,52 +45,110 @@ func (p podTopologySpread) PreScore(_ context.Context, state framework.CycleStat
 	if err != nil {
 		return framework.AsStatus(err)
 	}
-	s := &softSpread{constraints: constraints, pods: make([]map[string]int, len(constraints)), keyless: map[string]bool{}}
-	s.findValues(feasible)
-	required := nodeaffinity.GetRequiredNodeAffinity(pod)
+	n := len(constraints)
+	s := &softSpread{constraints: constraints, required: nodeaffinity.GetRequiredNodeAffinity(pod), domains: make([]map[string]*softDomain, n),
+		feasible: make([]int, n), weights: make([]float64, n), keyless: map[string]bool{}}
+	for i := range s.domains {
+		s.domains[i] = map[string]*softDomain{}
+	}
+	for _, info := range feasible {
+		s.countFeasible(info.Node(), 1)
+	}
+	s.weigh()
 	for _, info := range nodes {
-		if hasKeys(info.Node(), constraints) {
-			s.count(pod, info, required)
-		}
+		s.count(pod, info)
 	}
 	state.Write(softSpreadKey, s)
 	return nil
 }
 
-// findValues collects the values of the topology keys on the nodes that passed Filter.
-func (s *softSpread) findValues(feasible []framework.NodeInfo) {
-	for i := range s.pods {
-		s.pods[i] = map[string]int{}
+// domain returns the domain of a value, which the first call creates.
+func (s *softSpread) domain(i int, value string) *softDomain {
+	d, ok := s.domains[i][value]
+	if !ok {
+		d = &softDomain{}
+		s.domains[i][value] = d
 	}
-	for _, info := range feasible {
-		node := info.Node()
-		if !hasKeys(node, s.constraints) {
-			s.keyless[node.Name] = true
+	return d
+}
+
+// countFeasible counts a node that passes Filter, or no longer does: by is 1 or -1.
+func (s *softSpread) countFeasible(node *corev1.Node, by int) {
+	if !hasKeys(node, s.constraints) {
+		return
+	}
+	s.keyed += by
+	for i, c := range s.constraints {
+		if c.key == corev1.LabelHostname {
 			continue
 		}
-		for i, c := range s.constraints {
-			if c.key != corev1.LabelHostname {
-				s.pods[i][node.Labels[c.key]] = 0
-			}
+		d := s.domain(i, node.Labels[c.key])
+		d.feasible += by
+		if by > 0 && d.feasible == 1 || by < 0 && d.feasible == 0 {
+			s.feasible[i] += by
 		}
-	}
-	for i, c := range s.constraints {
-		values := len(s.pods[i])
-		if c.key == corev1.LabelHostname {
-			values = len(feasible) - len(s.keyless)
-		}
-		s.weights = append(s.weights, math.Log(float64(values+2)))
 	}
 }
 
-func (s *softSpread) count(pod *corev1.Pod, info framework.NodeInfo, required nodeaffinity.RequiredNodeAffinity) {
+// weigh computes the weights, and reports whether one has changed.
+func (s *softSpread) weigh() bool {
+	changed := false
+	for i, c := range s.constraints {
+		values := s.feasible[i]
+		if c.key == corev1.LabelHostname {
+			values = s.keyed
+		}
+		w := math.Log(float64(values + 2))
+		changed = changed || w != s.weights[i]
+		s.weights[i] = w
+	}
+	return changed
+}
+
+// count counts the pods of a node.
+func (s *softSpread) count(pod *corev1.Pod, info framework.NodeInfo) {
+	node := info.Node()
+	if !hasKeys(node, s.constraints) {
+		s.keyless[node.Name] = true
+		return
+	}
 	for i := range s.constraints {
-		c := &s.constraints[i]
-		value := info.Node().Labels[c.key]
-		if _, ok := s.pods[i][value]; ok && c.counts(pod, info.Node(), required) {
-			s.pods[i][value] += c.matching(info.GetPods(), pod.Namespace)
+		if c := &s.constraints[i]; c.key != corev1.LabelHostname && c.counts(pod, node, s.required) {
+			s.domain(i, node.Labels[c.key]).pods += c.matching(info.GetPods(), pod.Namespace)
 		}
 	}
+}
+
+// UpdateScore implements scheduler.Incremental: all scores change with a weight, and those of a domain with its pods.
+func (podTopologySpread) UpdateScore(state framework.CycleState, pod *corev1.Pod, changes []scheduler.PodChange, joined, left []framework.NodeInfo, stale *scheduler.Stale) bool {
+	v, err := state.Read(softSpreadKey)
+	if err != nil {
+		return true // no constraints
+	}
+	s := v.(*softSpread)
+	for _, info := range joined {
+		s.countFeasible(info.Node(), 1)
+	}
+	for _, info := range left {
+		s.countFeasible(info.Node(), -1)
+	}
+	if s.weigh() {
+		stale.All()
+	}
+	for _, ch := range changes {
+		node := ch.Node.Node()
+		if !hasKeys(node, s.constraints) {
+			continue
+		}
+		for i := range s.constraints {
+			c := &s.constraints[i]
+			if c.key != corev1.LabelHostname && c.isAbout(ch.Pod.GetPod(), pod.Namespace) && c.counts(pod, node, s.required) {
+				s.domain(i, node.Labels[c.key]).pods += ch.By
+				stale.Domain(c.key, node.Labels[c.key])
+			}
+		}
+	}
+	return true
 }
 
 // Score returns the weighted number of matching pods in the node's domains: lower is better.
@@ -95,9 +164,11 @@ func (podTopologySpread) Score(_ context.Context, state framework.CycleState, po
 	var sum float64
 	for i := range s.constraints {
 		c := &s.constraints[i]
-		n := s.pods[i][node.Labels[c.key]]
+		n := 0
 		if c.key == corev1.LabelHostname {
 			n = c.matching(info.GetPods(), pod.Namespace)
+		} else if d := s.domains[i][node.Labels[c.key]]; d != nil {
+			n = d.pods
 		}
 		sum += float64(n)*s.weights[i] + float64(c.maxSkew-1)
 	}

@@ -15,13 +15,16 @@ import (
 	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
 // podTopologySpread spreads the pods that a constraint selects evenly over the values of a topology key. It has no
 // default constraints: a pod without constraints is not spread by Service or owner.
 type podTopologySpread struct {
 	cooperative
-	handle framework.Handle
+	handle        framework.Handle
+	skewed, noKey *framework.Status
 }
 
 func defaultSpread() configv1.PodTopologySpreadArgs {
@@ -35,7 +38,11 @@ func newPodTopologySpread(args configv1.PodTopologySpreadArgs, h framework.Handl
 	case len(args.DefaultConstraints) > 0:
 		return nil, errors.New("args: defaultConstraints: this scheduler spreads only pods that have constraints of their own")
 	}
-	return podTopologySpread{handle: h}, nil
+	return podTopologySpread{
+		handle: h,
+		skewed: framework.NewStatus(framework.Unschedulable, reasonSkew).WithPlugin("PodTopologySpread"),
+		noKey:  framework.NewStatus(framework.UnschedulableAndUnresolvable, reasonNoKey).WithPlugin("PodTopologySpread"),
+	}, nil
 }
 
 func (podTopologySpread) Name() string { return "PodTopologySpread" }
@@ -128,19 +135,58 @@ func hasKeys(node *corev1.Node, constraints []constraint) bool {
 // spread counts, for each constraint, the selected pods by value of the topology key.
 type spread struct {
 	constraints []constraint
-	pods        []map[string]int
-	least       []int // the lowest count of each constraint; computed again after preemption changes the copy
+	rooms       []int // how many more pods than the lowest count a domain may have that gets the pod
+	required    nodeaffinity.RequiredNodeAffinity
+	counts      []spreadCounts
+}
+
+// spreadCounts are the counts of one constraint. They have an entry for each value whose nodes count.
+type spreadCounts struct {
+	pods    map[string]int
+	domains map[int]int    // the number of values by count
+	lowest  int            // count
+	before  map[string]int // the counts that the update in progress has changed
+}
+
+func newSpreadCounts() spreadCounts {
+	return spreadCounts{pods: map[string]int{}, domains: map[int]int{}, lowest: math.MaxInt32}
+}
+
+// add changes the count of a value.
+func (c *spreadCounts) add(value string, by int) {
+	n, ok := c.pods[value]
+	if ok {
+		c.domains[n]--
+	}
+	n += by
+	c.pods[value] = n
+	c.domains[n]++
+	c.lowest = min(c.lowest, n)
+	for c.domains[c.lowest] == 0 {
+		delete(c.domains, c.lowest)
+		c.lowest++
+	}
+}
+
+// least returns the lowest count of a constraint. It is zero with fewer values than minDomains.
+func (s *spread) least(i int) int {
+	if len(s.counts[i].pods) < s.constraints[i].minDomains {
+		return 0
+	}
+	return s.counts[i].lowest
 }
 
 // Clone implements framework.StateData.
 func (s *spread) Clone() framework.StateData {
-	c := &spread{constraints: s.constraints, pods: make([]map[string]int, len(s.pods)), least: make([]int, len(s.least))}
-	for i := range s.pods {
-		c.pods[i] = maps.Clone(s.pods[i])
+	c := &spread{constraints: s.constraints, rooms: s.rooms, required: s.required, counts: make([]spreadCounts, len(s.counts))}
+	for i, of := range s.counts {
+		c.counts[i] = spreadCounts{pods: maps.Clone(of.pods), domains: maps.Clone(of.domains), lowest: of.lowest}
 	}
-	copy(c.least, s.least)
 	return c
 }
+
+// CycleOnly implements scheduler.CycleData.
+func (*spread) CycleOnly() {}
 
 const spreadKey framework.StateKey = "PreFilterPodTopologySpread"
 
@@ -152,71 +198,124 @@ func (p podTopologySpread) PreFilter(_ context.Context, state framework.CycleSta
 	if len(constraints) == 0 {
 		return nil, framework.NewStatus(framework.Skip)
 	}
-	s := &spread{constraints: constraints, pods: make([]map[string]int, len(constraints)), least: make([]int, len(constraints))}
-	for i := range s.pods {
-		s.pods[i] = map[string]int{}
+	s := &spread{constraints: constraints, required: nodeaffinity.GetRequiredNodeAffinity(pod), counts: make([]spreadCounts, len(constraints))}
+	for i := range s.counts {
+		s.counts[i], s.rooms = newSpreadCounts(), append(s.rooms, constraints[i].room(pod))
 	}
-	required := nodeaffinity.GetRequiredNodeAffinity(pod)
 	for _, info := range nodes {
 		node := info.Node()
 		if !hasKeys(node, constraints) {
 			continue
 		}
 		for i := range constraints {
-			if c := &constraints[i]; c.counts(pod, node, required) {
-				s.pods[i][node.Labels[c.key]] += c.matching(info.GetPods(), pod.Namespace)
+			if c := &constraints[i]; c.counts(pod, node, s.required) {
+				s.counts[i].add(node.Labels[c.key], c.matching(info.GetPods(), pod.Namespace))
 			}
 		}
 	}
-	s.findLeast()
 	state.Write(spreadKey, s)
 	return nil, nil
-}
-
-// findLeast computes the lowest count of each constraint. It is zero with fewer values than minDomains.
-func (s *spread) findLeast() {
-	for i, c := range s.constraints {
-		s.least[i] = math.MaxInt32
-		for _, n := range s.pods[i] {
-			s.least[i] = min(s.least[i], n)
-		}
-		if len(s.pods[i]) < c.minDomains {
-			s.least[i] = 0
-		}
-	}
 }
 
 func (p podTopologySpread) PreFilterExtensions() framework.PreFilterExtensions { return p }
 
 // AddPod and RemovePod implement framework.PreFilterExtensions.
 func (p podTopologySpread) AddPod(_ context.Context, state framework.CycleState, pod *corev1.Pod, other framework.PodInfo, node framework.NodeInfo) *framework.Status {
-	return p.recount(state, pod, other.GetPod(), node.Node(), 1)
+	return p.recount(state, pod, scheduler.PodChange{Pod: other, Node: node, By: 1})
 }
 
 func (p podTopologySpread) RemovePod(_ context.Context, state framework.CycleState, pod *corev1.Pod, other framework.PodInfo, node framework.NodeInfo) *framework.Status {
-	return p.recount(state, pod, other.GetPod(), node.Node(), -1)
+	return p.recount(state, pod, scheduler.PodChange{Pod: other, Node: node, By: -1})
 }
 
-func (podTopologySpread) recount(state framework.CycleState, pod, other *corev1.Pod, node *corev1.Node, by int) *framework.Status {
+func (podTopologySpread) recount(state framework.CycleState, pod *corev1.Pod, change scheduler.PodChange) *framework.Status {
 	v, err := state.Read(spreadKey)
 	if err != nil {
 		return framework.AsStatus(err)
 	}
-	s := v.(*spread)
-	if !hasKeys(node, s.constraints) {
-		return nil
-	}
-	required := nodeaffinity.GetRequiredNodeAffinity(pod)
-	for i := range s.constraints {
-		if c := &s.constraints[i]; c.isAbout(other, pod.Namespace) && c.counts(pod, node, required) {
-			s.pods[i][node.Labels[c.key]] += by
-		}
-	}
-	s.findLeast()
+	v.(*spread).apply(pod, change, func(int, string) {})
 	return nil
 }
 
-func (podTopologySpread) Filter(_ context.Context, state framework.CycleState, pod *corev1.Pod, info framework.NodeInfo) *framework.Status {
+// apply counts a change. It calls changing with the constraint and the value before it changes a count.
+func (s *spread) apply(pod *corev1.Pod, change scheduler.PodChange, changing func(constraint int, value string)) {
+	node := change.Node.Node()
+	if !hasKeys(node, s.constraints) {
+		return
+	}
+	for i := range s.constraints {
+		c := &s.constraints[i]
+		if c.isAbout(change.Pod.GetPod(), pod.Namespace) && c.counts(pod, node, s.required) {
+			changing(i, node.Labels[c.key])
+			s.counts[i].add(node.Labels[c.key], change.By)
+		}
+	}
+}
+
+// UpdateFilter implements scheduler.Incremental: the verdict on a domain changes with its count and with the lowest count.
+func (podTopologySpread) UpdateFilter(state framework.CycleState, pod *corev1.Pod, changes []scheduler.PodChange, stale *scheduler.Stale) bool {
+	v, err := state.Read(spreadKey)
+	if err != nil {
+		return true // no constraints
+	}
+	s := v.(*spread)
+	least := make([]int, len(s.constraints))
+	for i := range s.constraints {
+		least[i] = s.least(i)
+		clear(s.counts[i].before)
+	}
+	for _, ch := range changes {
+		s.apply(pod, ch, s.keepCount)
+	}
+	for i := range s.constraints {
+		s.addFlipped(i, least[i], stale)
+	}
+	return true
+}
+
+// keepCount keeps the count of a value before the update.
+func (s *spread) keepCount(i int, value string) {
+	c := &s.counts[i]
+	if c.before == nil {
+		c.before = map[string]int{}
+	}
+	if _, ok := c.before[value]; !ok {
+		c.before[value] = c.pods[value]
+	}
+}
+
+// addFlipped adds the domains of a constraint that have room now and had none before, or the reverse.
+func (s *spread) addFlipped(i int, leastBefore int, stale *scheduler.Stale) {
+	c, counts, least := &s.constraints[i], &s.counts[i], s.least(i)
+	room := s.rooms[i]
+	if least == leastBefore {
+		for value, before := range counts.before {
+			if (before-least > room) != (counts.pods[value]-least > room) {
+				stale.Domain(c.key, value)
+			}
+		}
+		return
+	}
+	for value, now := range counts.pods {
+		before, ok := counts.before[value]
+		if !ok {
+			before = now
+		}
+		if (before-leastBefore > room) != (now-least > room) {
+			stale.Domain(c.key, value)
+		}
+	}
+}
+
+// room returns how many more pods than the lowest count a domain may have that gets the pod.
+func (c *constraint) room(pod *corev1.Pod) int {
+	if c.selector.Matches(labels.Set(pod.Labels)) {
+		return c.maxSkew - 1
+	}
+	return c.maxSkew
+}
+
+func (p podTopologySpread) Filter(_ context.Context, state framework.CycleState, pod *corev1.Pod, info framework.NodeInfo) *framework.Status {
 	v, err := state.Read(spreadKey)
 	if err != nil {
 		return framework.AsStatus(err)
@@ -226,27 +325,47 @@ func (podTopologySpread) Filter(_ context.Context, state framework.CycleState, p
 		c := &s.constraints[i]
 		value, ok := info.Node().Labels[c.key]
 		if !ok {
-			return framework.NewStatus(framework.UnschedulableAndUnresolvable, reasonNoKey)
+			return p.noKey
 		}
-		self := 0
-		if c.selector.Matches(labels.Set(pod.Labels)) {
-			self = 1
-		}
-		if s.pods[i][value]+self-s.least[i] > c.maxSkew {
-			return framework.NewStatus(framework.Unschedulable, reasonSkew)
+		if s.counts[i].pods[value]-s.least(i) > s.rooms[i] {
+			return p.skewed
 		}
 	}
 	return nil
 }
 
-// NodeLocal implements scheduler.NodeLocal: without constraints the plugin accepts every node.
-func (podTopologySpread) NodeLocal(pod *corev1.Pod, _ framework.SharedLister) bool {
-	return len(pod.Spec.TopologySpreadConstraints) == 0
-}
-
-// SignPod signs nothing: a pod with constraints is not NodeLocal.
-func (podTopologySpread) SignPod(context.Context, *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
-	return nil, nil
+// SignPod signs the constraints, and what they depend on: the pod's namespace, whether they select the pod, and, with the
+// policies that honor them, its node affinity and tolerations.
+func (podTopologySpread) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.SignFragment, *framework.Status) {
+	if len(pod.Spec.TopologySpreadConstraints) == 0 {
+		return nil, nil
+	}
+	type part struct {
+		Key, Action, Selector string
+		MaxSkew, MinDomains   int
+		Self, Affinity, Taint bool
+	}
+	type whole struct {
+		Namespace   string
+		Parts       []part
+		Selector    map[string]string
+		Affinity    *corev1.NodeSelector
+		Tolerations []corev1.Toleration
+	}
+	out := whole{Namespace: pod.Namespace, Selector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations}
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+		out.Affinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	for _, action := range []corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway} {
+		constraints, err := constraintsOf(pod, action)
+		if err != nil {
+			return nil, framework.AsStatus(err)
+		}
+		for _, c := range constraints {
+			out.Parts = append(out.Parts, part{c.key, string(action), c.selector.String(), c.maxSkew, c.minDomains, c.selector.Matches(labels.Set(pod.Labels)), c.affinity, c.taints})
+		}
+	}
+	return signature("minikctl.dev/topologySpread", out)
 }
 
 func (p podTopologySpread) EventsToRegister(context.Context) ([]framework.ClusterEventWithHint, error) {

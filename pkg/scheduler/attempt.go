@@ -107,20 +107,17 @@ func (s *Scheduler) cycle(ctx context.Context, t *tracker, a *attempt, began tim
 	d := a.profile.decide(ctx, t, s.cluster, pod, e, s.random.IntN)
 	a.stage("score", began, s.machine.Now())
 	d.report(t, a.profile, pod)
-	a.state = e.state.Clone() // a copy: the memo keeps its own
+	a.state = e.state.forBinding() // a copy: the memo keeps its own
 	return d
 }
 
 // memoKey returns the key of the pod's evaluation in the memo, and whether the memo may keep it.
 func (s *Scheduler) memoKey(ctx context.Context, t *tracker, a *attempt) (memoKey, bool) {
-	if a.signed != a.profile {
-		a.signature, a.signed = a.profile.sign(ctx, t, a.info.pod), a.profile
-	}
-	pod := a.info.pod
-	if a.signature == "" || pod.Status.NominatedNodeName != "" || s.nominator.node(pod.UID) != "" || !a.profile.local(t, pod, s.cluster) {
+	pod, signature := a.info.pod, a.profile.sign(ctx, t, a.info.pod)
+	if signature == "" || pod.Status.NominatedNodeName != "" || s.nominator.node(pod.UID) != "" || !a.profile.local(t, pod, s.cluster) {
 		return memoKey{}, false
 	}
-	return memoKey{a.profile, a.signature, helper.PodPriority(pod)}, true
+	return memoKey{a.profile, signature, helper.PodPriority(pod)}, true
 }
 
 // assume places the pod on its node in the snapshot, before the binding is written.
@@ -287,7 +284,7 @@ func (s *Scheduler) refresh(a *attempt) {
 		return
 	}
 	if info, err := newPodInfo(pod); err == nil {
-		a.info, a.revision, a.signed = info, revisionOf(pod), nil
+		a.info, a.revision = info, revisionOf(pod)
 	}
 }
 

@@ -71,6 +71,7 @@ type evaluation struct {
 
 	step, epoch uint64
 	reserved    []string // the nodes with nominated pods
+	scratch     *updateScratch
 	// rejections and reported are computed at their first use and dropped when a status changes. Decisions share
 	// reported.
 	rejections []rejection
@@ -250,10 +251,12 @@ func (s *site) filterStatus(status *framework.Status) *framework.Status {
 	switch {
 	case status.IsSuccess():
 		return nil
-	case status.IsRejected():
-		return status.WithPlugin(s.name)
+	case !status.IsRejected():
+		return s.failed(status)
+	case status.Plugin() == s.name:
+		return status // not written again: a plugin may return one status for many nodes
 	}
-	return s.failed(status)
+	return status.WithPlugin(s.name)
 }
 
 // filtersFor returns the Filter plugins that do not skip the pod.

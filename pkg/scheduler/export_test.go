@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,9 @@ import (
 type Bench struct {
 	s      *Scheduler
 	forget bool
+	// Explain makes Place set Scores: each node's total and scores by plugin.
+	Explain bool
+	Scores  string
 }
 
 // NewBench returns a bench. With forget, the memo is cleared after each pod.
@@ -33,7 +37,7 @@ func NewBench(t testing.TB, registry Registry, conf *configv1.KubeSchedulerConfi
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.stopPlugins(context.Background()) })
-	return &Bench{s, forget}
+	return &Bench{s: s, forget: forget}
 }
 
 // SetNode, RemoveNode and RemovePod change the cluster.
@@ -61,11 +65,15 @@ func (b *Bench) Place(pod *corev1.Pod) string {
 	b.s.queue.detach(ctx, p)
 	a := &attempt{queuedPodInfo: p, profile: b.s.setup.profiles[pod.Spec.SchedulerName]}
 	d := b.s.decide(ctx, a, now)
+	b.Scores = ""
 	if d.status != nil {
 		delete(b.s.queue.pods, pod.UID)
 		return d.message()
 	}
 	a.node = d.node.node.Name
+	if b.Explain {
+		b.Scores = fmt.Sprint(d.scores(len(d.cluster.nodes)))
+	}
 	b.s.decisions.scheduled(a, &d, 1000)
 	select {
 	case <-b.s.decisions.queue:
@@ -78,3 +86,14 @@ func (b *Bench) Place(pod *corev1.Pod) string {
 
 // MemoLen returns the number of signatures in the memo.
 func (b *Bench) MemoLen() int { return len(b.s.memo.entries) }
+
+// Updated returns how often an evaluation in the memo was updated.
+func (b *Bench) Updated() int {
+	n := 0
+	for _, el := range b.s.memo.entries {
+		if s := el.Value.(*memoEntry).scratch; s != nil {
+			n += int(s.updates)
+		}
+	}
+	return n
+}

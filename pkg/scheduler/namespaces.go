@@ -1,6 +1,9 @@
 package scheduler
 
 import (
+	"maps"
+	"sync/atomic"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -14,26 +17,43 @@ type Namespaces interface {
 	NamespaceLabels(name string) labels.Set
 	// NamespacesMatching returns the names of the namespaces that selector matches.
 	NamespacesMatching(selector labels.Selector) []string
+	// NamespacesGeneration is a number that changes with the names and labels of namespaces.
+	NamespacesGeneration() uint64
 }
 
 // cachedNamespaces are the namespaces of the API.
 type cachedNamespaces struct {
-	cache *client.Cache[*corev1.Namespace]
+	cache      *client.Cache[*corev1.Namespace]
+	generation atomic.Uint64
 }
 
-func (c cachedNamespaces) NamespaceLabels(name string) labels.Set {
+func newCachedNamespaces(cache *client.Cache[*corev1.Namespace]) *cachedNamespaces {
+	c := &cachedNamespaces{cache: cache}
+	cache.Subscribe(func(ch client.Change[*corev1.Namespace]) {
+		if ch.Added() || ch.Deleted() || !maps.Equal(ch.Old.Labels, ch.New.Labels) {
+			c.generation.Add(1)
+		}
+	})
+	return c
+}
+
+func (c *cachedNamespaces) NamespacesGeneration() uint64 { return c.generation.Load() }
+
+func (c *cachedNamespaces) NamespaceLabels(name string) labels.Set {
 	if ns, ok := c.cache.Get(objects.Key{Name: name}); ok {
 		return ns.Labels
 	}
 	return nil
 }
 
-func (c cachedNamespaces) NamespacesMatching(selector labels.Selector) []string {
+func (c *cachedNamespaces) NamespacesMatching(selector labels.Selector) []string {
 	return names(c.cache.List("", selector))
 }
 
 // simulatedNamespaces are the namespaces of a simulation.
 type simulatedNamespaces []*corev1.Namespace
+
+func (simulatedNamespaces) NamespacesGeneration() uint64 { return 0 }
 
 func (g simulatedNamespaces) NamespaceLabels(name string) labels.Set {
 	for _, ns := range g {

@@ -22,6 +22,8 @@ type podInfo struct {
 
 	affinity, anti                   []framework.AffinityTerm
 	preferredAffinity, preferredAnti []framework.WeightedAffinityTerm
+
+	affinityLabels []string // the label keys that the selectors of the terms name; nil without terms
 }
 
 var _ framework.PodInfo = (*podInfo)(nil)
@@ -31,7 +33,9 @@ var _ framework.PodInfo = (*podInfo)(nil)
 func newPodInfo(pod *corev1.Pod) (*podInfo, error) {
 	p := &podInfo{pod: pod}
 	p.requests = requestsOf(pod)
-	return p, p.parseAffinity()
+	err := p.parseAffinity()
+	p.affinityLabels = p.selectedLabels()
+	return p, err
 }
 
 func (p *podInfo) parseAffinity() error {

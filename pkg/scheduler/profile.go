@@ -39,6 +39,7 @@ type profile struct {
 
 	signers    []extension[framework.SignPlugin] // of every plugin that filters or scores; nil when one of them cannot sign
 	locals     []extension[NodeLocal]
+	updaters   []extension[Incremental]
 	events     map[string][]registeredEvent // by plugin
 	explainers map[string]extension[Explainer]
 
@@ -186,7 +187,7 @@ func (p *profile) finish(ctx context.Context) error {
 			p.explainers[name] = extension[Explainer]{p.setup.site(made, "Explain"), x}
 		}
 	}
-	p.signers, p.locals = p.memoizable()
+	p.findMemoizable()
 	p.cooperative = allCooperative(slices.Collect(maps.Values(p.plugins)))
 	p.gatesCooperative = allCooperative(appendInstances(nil, p.preEnqueue))
 	return nil
@@ -215,9 +216,9 @@ func (p *profile) register(ctx context.Context, made *instance) ([]framework.Clu
 	return got.events, nil
 }
 
-// memoizable returns the plugins that filter or score, once as SignPlugins and once as NodeLocals. It returns nothing if
-// one of them does not implement both.
-func (p *profile) memoizable() ([]extension[framework.SignPlugin], []extension[NodeLocal]) {
+// findMemoizable sets signers, locals and updaters, if each plugin that filters or scores is a SignPlugin and either NodeLocal or
+// Incremental.
+func (p *profile) findMemoizable() {
 	var plugins []*instance
 	plugins = appendInstances(plugins, p.preFilter)
 	plugins = appendInstances(plugins, p.filter)
@@ -227,18 +228,25 @@ func (p *profile) memoizable() ([]extension[framework.SignPlugin], []extension[N
 	}
 	var signers []extension[framework.SignPlugin]
 	var locals []extension[NodeLocal]
+	var updaters []extension[Incremental]
 	for i, made := range plugins {
+		if slices.Contains(plugins[:i], made) {
+			continue
+		}
 		signer, signs := made.Plugin.(framework.SignPlugin)
-		local, also := made.Plugin.(NodeLocal)
-		if !signs || !also {
-			return nil, nil
-		}
-		if !slices.Contains(plugins[:i], made) {
-			signers = append(signers, extension[framework.SignPlugin]{p.setup.site(made, "SignPod"), signer})
+		local, isLocal := made.Plugin.(NodeLocal)
+		updater, isIncremental := made.Plugin.(Incremental)
+		switch {
+		case signs && isLocal:
 			locals = append(locals, extension[NodeLocal]{p.setup.site(made, "NodeLocal"), local})
+		case signs && isIncremental:
+			updaters = append(updaters, extension[Incremental]{p.setup.site(made, "Incremental"), updater})
+		default:
+			return
 		}
+		signers = append(signers, extension[framework.SignPlugin]{p.setup.site(made, "SignPod"), signer})
 	}
-	return signers, locals
+	p.signers, p.locals, p.updaters = signers, locals, updaters
 }
 
 func allCooperative(plugins []*instance) bool {

@@ -270,7 +270,7 @@ func (q *queue) remove(ctx context.Context, uid types.UID) {
 // update replaces a pod by a newer version, and requeues it if the change may make it schedulable.
 func (q *queue) update(ctx context.Context, p *queuedPodInfo, info *podInfo, revision uint64, now time.Time) {
 	old := p.info.pod
-	p.info, p.revision, p.signed = info, revision, nil
+	p.info, p.revision = info, revision
 	switch p.location {
 	case inActiveQ:
 		q.sortActive(ctx, func() { q.activeQ.fix(p.index) })

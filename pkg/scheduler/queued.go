@@ -29,9 +29,6 @@ type queuedPodInfo struct {
 	location location
 	index    int    // in the heap of its queue
 	group    string // its key in queue.unschedulable
-
-	signature string // the pod's signature by the plugins of signed
-	signed    *profile
 }
 
 // location is the queue that holds a pod.

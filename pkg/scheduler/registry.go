@@ -35,6 +35,38 @@ type NodeLocal interface {
 	NodeLocal(pod *corev1.Pod, cluster framework.SharedLister) bool
 }
 
+// Incremental is an optional interface of plugins that implement framework.SignPlugin and whose results for a node depend
+// on the pods of other nodes, too, e.g. on the number of pods in a zone. It lets the scheduler cache the results of Filter
+// and Score as those of a NodeLocal plugin. Before it uses them for another pod of the same signature, it passes the
+// changes since to UpdateFilter and UpdateScore. These update the data in the state and add to stale the nodes whose
+// results may differ now. The nodes in changes are filtered and scored again in any case, and no Node object has changed.
+//
+// Both methods return false if they cannot update the state, or if PreFilter or PreScore would now return another status,
+// e.g. no longer Skip. The scheduler then filters and scores all nodes as for a first pod. They are also called after
+// PreFilter or PreScore returned Skip.
+type Incremental interface {
+	framework.SignPlugin
+	// UpdateFilter updates what PreFilter wrote to state.
+	UpdateFilter(state framework.CycleState, pod *corev1.Pod, changes []PodChange, stale *Stale) bool
+	// UpdateScore updates what PreScore wrote to state. Some nodes may have joined the nodes that pass Filter, others left
+	// them.
+	UpdateScore(state framework.CycleState, pod *corev1.Pod, changes []PodChange, joined, left []framework.NodeInfo, stale *Stale) bool
+}
+
+// PodChange is a pod that was added to a node (By is 1) or removed from it (By is -1).
+type PodChange struct {
+	Pod  framework.PodInfo
+	Node framework.NodeInfo
+	By   int
+}
+
+// CycleData is an optional interface of framework.StateData that only PreFilter to PostFilter plugins read. Later extension
+// points do not find it in the state, which saves a copy for each pod.
+type CycleData interface {
+	framework.StateData
+	CycleOnly()
+}
+
 // Cooperative is an optional interface of plugins whose calls do not block. In the scheduling cycle they only compute, and
 // in a binding cycle they return soon after their context ends. The engine calls them on the goroutine of the loop, without
 // a time-out, which saves several microseconds a pod. It recovers their panics, as those of any plugin. If a call of a

@@ -8,8 +8,8 @@
 // Plugins implement k8s.io/kube-scheduler/framework and are configured by KubeSchedulerConfiguration v1. Their calls pass
 // a boundary that contains panics and hangs (boundary.go). To contain a hang costs a change of goroutine, which takes longer
 // than most calls, so calls of Cooperative plugins, such as minikctl's own, run on the loop's goroutine. The loop caches the
-// results of plugins that sign pods and are NodeLocal (memo.go), so that after a placement only the changed node is
-// filtered and scored again.
+// results of plugins that sign pods and are NodeLocal or Incremental (memo.go), so that after a placement only the changed
+// node, and the nodes that share a topology domain with it, are filtered and scored again.
 package scheduler
 
 import (
@@ -105,7 +105,7 @@ func New(cfg Config) (*Scheduler, error) {
 		apiCalls: make(chan struct{}, maxAPICalls),
 	}
 	s.inbox.signal = make(chan struct{}, 1)
-	s.namespaces = cachedNamespaces{s.caches.Namespaces()}
+	s.namespaces = newCachedNamespaces(s.caches.Namespaces())
 	s.budgets = cachedBudgets(s.caches)
 	s.bridge = newBridge(cfg.Client)
 	s.recorders = newRecorders(s.client, s.clock, s.source)

@@ -16,9 +16,9 @@ import (
 // scheduling loop, which changes it only between cycles, so that plugins can read it without a copy. It is a
 // framework.SharedLister.
 //
-// step counts changes. Each nodeInfo has the step of its last change, and the journal lists the latest changes, so that
-// a memo of all nodes can be updated incrementally. epoch counts the changes that invalidate every memo: a node was
-// added, removed, or changed in a way that plugins can see.
+// step counts changes. Each nodeInfo has the step of its last change, and the journal lists the latest changes of pods,
+// so that a memo of all nodes can be updated incrementally. epoch counts the changes that invalidate every memo: a node
+// was added, removed, or changed in a way that plugins can see.
 type snapshot struct {
 	nodes  []*nodeInfo // nodes with a Node object, sorted by name
 	byName map[string]*nodeInfo
@@ -26,8 +26,9 @@ type snapshot struct {
 	images map[string]*framework.ImageStateSummary
 
 	step, epoch uint64
-	journal     []*nodeInfo // the nodes that changed in the latest steps
+	journal     []PodChange // the latest steps
 	infos       []framework.NodeInfo
+	domains     map[string]map[string][]int // node indexes by topology key and value; a key is added at first use
 	affinity    affinityNodes
 	offset      int // where the next search for feasible nodes begins, if it may stop early
 }
@@ -38,6 +39,7 @@ type affinityNodes struct {
 	any, anti         map[*nodeInfo]bool
 	anyList, antiList []framework.NodeInfo
 	stale             bool
+	labelKeys         labelKeys
 }
 
 // placed is a pod on a node.
@@ -73,19 +75,23 @@ func (s *snapshot) copy() *snapshot {
 // journalLength bounds how many changes a memo may miss and still be updated node by node.
 const journalLength = 1 << 12
 
-// touch records a change of n.
-func (s *snapshot) touch(n *nodeInfo) {
+// record records that a pod was added to n, or removed from it. Without a Node object no result depends on n's pods.
+func (s *snapshot) record(n *nodeInfo, pod *podInfo, by int) {
+	if n.node == nil {
+		return
+	}
 	s.step++
 	n.changed = s.step
 	if len(s.journal) >= 2*journalLength {
-		s.journal = append(s.journal[:0], s.journal[len(s.journal)-journalLength:]...)
+		kept := copy(s.journal, s.journal[len(s.journal)-journalLength:])
+		clear(s.journal[kept:])
+		s.journal = s.journal[:kept]
 	}
-	s.journal = append(s.journal, n)
+	s.journal = append(s.journal, PodChange{Pod: pod, Node: n, By: by})
 }
 
-// changedSince returns the nodes that changed after step, possibly with duplicates; false if the journal no longer reaches
-// back to it.
-func (s *snapshot) changedSince(step uint64) ([]*nodeInfo, bool) {
+// changesSince returns the changes after step, in order; false if the journal no longer reaches back to it.
+func (s *snapshot) changesSince(step uint64) ([]PodChange, bool) {
 	back := int(s.step - step)
 	if back > len(s.journal) {
 		return nil, false
@@ -96,7 +102,7 @@ func (s *snapshot) changedSince(step uint64) ([]*nodeInfo, bool) {
 // invalidateMemos invalidates every memo about nodes.
 func (s *snapshot) invalidateMemos() {
 	s.epoch++
-	s.infos = nil
+	s.infos, s.domains = nil, nil
 	s.affinity.stale = true
 }
 
@@ -126,7 +132,8 @@ func (s *snapshot) setNode(node *corev1.Node) {
 		s.nodes = slices.Insert(s.nodes, i, n)
 		s.renumber(i)
 	}
-	s.touch(n)
+	s.step++
+	n.changed = s.step
 	s.invalidateMemos()
 }
 
@@ -219,7 +226,8 @@ func (s *snapshot) place(info *podInfo, node string, assumed bool) bool {
 	n := s.info(node)
 	n.AddPodInfo(info)
 	s.affinity.note(n)
-	s.touch(n)
+	s.affinity.labelKeys.add(info.affinityLabels, 1)
+	s.record(n, info, 1)
 	return true
 }
 
@@ -238,7 +246,8 @@ func (s *snapshot) remove(uid types.UID) (*placed, bool) {
 		delete(s.byName, p.node)
 	}
 	s.affinity.note(n)
-	s.touch(n)
+	s.affinity.labelKeys.add(p.info.affinityLabels, -1)
+	s.record(n, p.info, -1)
 	return p, true
 }
 

@@ -56,9 +56,27 @@ func (s *cycleState) Clone() framework.CycleState {
 	for k, v := range s.data {
 		c.data[k] = v.Clone()
 	}
+	s.cloneRest(c)
+	return c
+}
+
+// forBinding returns a copy without CycleData.
+func (s *cycleState) forBinding() *cycleState {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	c := newCycleState()
+	for k, v := range s.data {
+		if _, ok := v.(CycleData); !ok {
+			c.data[k] = v.Clone()
+		}
+	}
+	s.cloneRest(c)
+	return c
+}
+
+func (s *cycleState) cloneRest(c *cycleState) {
 	c.skipFilter, c.skipScore, c.skipPreBind = s.skipFilter, s.skipScore, s.skipPreBind
 	c.parallelPreBind, c.group = s.parallelPreBind, s.group
-	return c
 }
 
 func (s *cycleState) ShouldRecordPluginMetrics() bool                           { return false }

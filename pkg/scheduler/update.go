@@ -1,0 +1,285 @@
+package scheduler
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kube-scheduler/framework"
+)
+
+// update brings an evaluation up to date with the changes since it was computed: the nodes whose pods changed, or for
+// which pods are nominated, are filtered and scored again by all plugins, and the nodes that an Incremental plugin adds by that plugin and the Filter plugins
+// after it. It returns false if it cannot.
+func (p *profile) update(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod, filtered func()) bool {
+	changes, ok := cluster.changesSince(e.step)
+	if !ok {
+		return false
+	}
+	u := evaluationUpdate{tracker: t, profile: p, e: e, cluster: cluster, pod: pod, changes: changes}
+	u.begin()
+	if !u.filter(ctx) {
+		return false
+	}
+	filtered()
+	switch {
+	case e.feasible == 0:
+		e.scored = false
+	case !e.scored:
+		if p.scoreAll(ctx, t, e, cluster, pod); e.failure != nil {
+			return false
+		}
+	case !u.score(ctx):
+		return false
+	}
+	e.step = cluster.step
+	return true
+}
+
+// evaluationUpdate is an update in progress.
+type evaluationUpdate struct {
+	*tracker
+	profile *profile
+	e       *evaluation
+	cluster *snapshot
+	pod     *corev1.Pod
+	changes []PodChange
+	*updateScratch
+}
+
+// updateScratch is the memory that the updates of an evaluation share.
+type updateScratch struct {
+	stale        Stale // of the plugin at hand
+	staleScores  []Stale
+	changed      []*nodeInfo // nodes whose pods changed, and those with room reserved for nominated pods, then or now
+	visited      []uint64    // by node: the last update in which it was in changed
+	updates      uint64
+	joined, left []framework.NodeInfo // the nodes that passed after the update but not before, and vice versa
+	scored       []int                // nodes whose scores changed
+	restale      []bool               // by scorer: a raw score changed
+}
+
+func (u *evaluationUpdate) begin() {
+	e := u.e
+	if e.scratch == nil {
+		e.scratch = &updateScratch{visited: make([]uint64, len(e.statuses)), stale: Stale{cluster: u.cluster}}
+	}
+	s := e.scratch
+	u.updateScratch = s
+	s.updates++
+	s.changed, s.joined, s.left, s.scored = s.changed[:0], s.joined[:0], s.left[:0], s.scored[:0]
+	for _, c := range u.changes {
+		u.addChanged(c.Node.(*nodeInfo))
+	}
+	reserved := u.profile.nominator.nodes()
+	for _, names := range [2][]string{e.reserved, reserved} {
+		for _, name := range names {
+			if n, ok := u.cluster.byName[name]; ok && n.node != nil {
+				u.addChanged(n)
+			}
+		}
+	}
+	e.reserved = reserved
+}
+
+func (u *evaluationUpdate) addChanged(n *nodeInfo) {
+	if u.visited[n.index] != u.updates {
+		u.visited[n.index] = u.updates
+		u.changed = append(u.changed, n)
+	}
+}
+
+// filter filters nodes again.
+func (u *evaluationUpdate) filter(ctx context.Context) bool {
+	for len(u.staleScores) < len(u.profile.updaters) {
+		u.staleScores = append(u.staleScores, Stale{cluster: u.cluster})
+	}
+	if len(u.changes) > 0 {
+		for k, x := range u.profile.updaters {
+			u.staleScores[k].reset()
+			u.enter(x.site)
+			ok := x.plugin.UpdateFilter(u.e.state, u.pod, u.changes, &u.staleScores[k])
+			u.leave()
+			if !ok {
+				return false
+			}
+		}
+	}
+	for _, n := range u.changed {
+		if !u.filterNode(ctx, n, 0) {
+			return false
+		}
+	}
+	if len(u.changes) == 0 {
+		return true
+	}
+	for k, x := range u.profile.updaters {
+		first := u.filterAt(x.name)
+		if first < 0 {
+			continue
+		}
+		if !u.staleScores[k].each(func(i int) bool { return u.refilter(ctx, i, first) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// filterAt returns the place of a Filter plugin among those that do not skip the pod, or -1.
+func (u *evaluationUpdate) filterAt(plugin string) int {
+	for i := range u.e.filters {
+		if u.e.filters[i].name == plugin {
+			return i
+		}
+	}
+	return -1
+}
+
+// refilter filters a node again from one of the plugins on, unless a plugin before rejected it.
+func (u *evaluationUpdate) refilter(ctx context.Context, i, first int) bool {
+	if u.visited[i] == u.updates {
+		return true // filtered by all plugins
+	}
+	if status := u.e.statuses[i]; status != nil {
+		if at := u.filterAt(status.Plugin()); at >= 0 && at < first {
+			return true
+		}
+	}
+	return u.filterNode(ctx, u.cluster.nodes[i], first)
+}
+
+// filterNode filters a node by the plugins from first on.
+func (u *evaluationUpdate) filterNode(ctx context.Context, n *nodeInfo, first int) bool {
+	e, i := u.e, n.index
+	before := e.passed(i)
+	var v *framework.Status
+	if first == 0 {
+		v = u.profile.runFilterWithNominated(ctx, u.tracker, e.filters, e.state, u.pod, n)
+	} else {
+		v = runFilter(ctx, u.tracker, e.filters[first:], e.state, u.pod, n) // without room reserved: those nodes are in changed
+	}
+	if v.IsError() {
+		return false
+	}
+	if before {
+		e.feasible--
+	}
+	if !before || !v.IsSuccess() {
+		e.rejections, e.reported = nil, nil
+	}
+	e.setStatus(i, v)
+	switch passed := e.passed(i); {
+	case passed && !before:
+		u.joined = append(u.joined, n)
+	case before && !passed:
+		u.left = append(u.left, n)
+	}
+	return true
+}
+
+// score scores nodes again and updates the totals.
+func (u *evaluationUpdate) score(ctx context.Context) bool {
+	e := u.e
+	u.restale = append(u.restale[:0], make([]bool, len(e.scorers))...)
+	for _, nodes := range [2][]framework.NodeInfo{u.joined, u.left} {
+		for _, n := range nodes {
+			u.scored = append(u.scored, n.(*nodeInfo).index)
+		}
+	}
+	if !u.updateScores(ctx) {
+		return false
+	}
+	for _, n := range u.changed {
+		if e.passed(n.index) && !u.scoreNode(ctx, n) {
+			return false
+		}
+	}
+	for _, n := range u.joined {
+		if n := n.(*nodeInfo); u.visited[n.index] != u.updates && !u.scoreNode(ctx, n) {
+			return false
+		}
+	}
+	return u.normalise(ctx)
+}
+
+// updateScores updates the Incremental plugins and scores the nodes again that they add.
+func (u *evaluationUpdate) updateScores(ctx context.Context) bool {
+	if len(u.changes) == 0 {
+		return true
+	}
+	for _, x := range u.profile.updaters {
+		u.stale.reset()
+		u.enter(x.site)
+		ok := x.plugin.UpdateScore(u.e.state, u.pod, u.changes, u.joined, u.left, &u.stale)
+		u.leave()
+		if !ok {
+			return false
+		}
+		for s := range u.e.scorers {
+			if u.e.scorers[s].name == x.name && !u.stale.each(func(i int) bool { return !u.e.passed(i) || u.scoreOne(ctx, u.cluster.nodes[i], s) }) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// scoreNode scores a node by all plugins.
+func (u *evaluationUpdate) scoreNode(ctx context.Context, n *nodeInfo) bool {
+	u.scored = append(u.scored, n.index)
+	for s := range u.e.scorers {
+		if !u.scoreOne(ctx, n, s) {
+			return false
+		}
+	}
+	return true
+}
+
+// scoreOne scores a node by one plugin.
+func (u *evaluationUpdate) scoreOne(ctx context.Context, n *nodeInfo, s int) bool {
+	e, i := u.e, n.index
+	scorer := e.scorers[s]
+	u.enter(scorer.site)
+	raw, status := score(ctx, u.tracker, e.state, u.pod, scorer, n)
+	u.leave()
+	if status != nil {
+		return false
+	}
+	if raw == e.raw[s][i] && scorer.normaliser == nil {
+		return true
+	}
+	if scorer.normaliser != nil {
+		u.restale[s] = u.restale[s] || raw != e.raw[s][i]
+	} else {
+		if e.final[s][i], status = e.weigh(s, raw); status != nil {
+			return false
+		}
+		u.scored = append(u.scored, i)
+	}
+	e.raw[s][i] = raw
+	return true
+}
+
+// normalise normalises the raw scores again where needed, and updates the totals.
+func (u *evaluationUpdate) normalise(ctx context.Context) bool {
+	e := u.e
+	all := false
+	for s, scorer := range e.scorers {
+		if scorer.normaliser != nil && (u.restale[s] || len(u.joined)+len(u.left) > 0) {
+			if e.normalise(ctx, u.tracker, u.cluster, u.pod, s) != nil {
+				return false
+			}
+			all = true
+		}
+	}
+	if !all {
+		for _, i := range u.scored {
+			e.best.set(i, e.total(i), e.passed(i))
+		}
+		return true
+	}
+	for i := range e.totals {
+		e.best.seed(i, e.total(i), e.passed(i))
+	}
+	e.best.build()
+	return true
+}
