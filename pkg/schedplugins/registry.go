@@ -1,7 +1,8 @@
 // Package schedplugins owns the scheduler plugins, one in each file, and their registry. A plugin implements
 // k8s.io/kube-scheduler/framework: it is a type with Name and some extension points, which the scheduler finds by type.
 // Names, arguments, defaults, messages and scores are those of the Kubernetes plugins with the same names. The
-// scheduler caches the results of a plugin that also signs pods and is scheduler.NodeLocal until the node changes.
+// scheduler caches the results of a plugin that also signs pods and is scheduler.NodeLocal until the node changes, and those
+// of a scheduler.Incremental one until a change that the plugin counts.
 package schedplugins
 
 import "github.com/minikctl/minikctl/pkg/scheduler"

@@ -45,7 +45,10 @@ func compareEngines(t *testing.T, seed uint64) int {
 	}
 	shapes := make([]*corev1.Pod, 1+w.IntN(4))
 	for i := range shapes {
-		shapes[i] = w.related(w.pod(i))
+		if shapes[i] = w.related(w.pod(i)); i > 0 && w.IntN(2) == 0 { // the same terms, another label
+			shapes[i] = shapes[i-1].DeepCopy()
+			shapes[i].Labels = map[string]string{"app": w.pick("web", "db", "cache"), "tier": "front"}
+		}
 	}
 	var placed []*corev1.Pod
 	for i := range 10 + w.IntN(20) {

@@ -79,7 +79,7 @@ func (w generator) pod(i int) *corev1.Pod {
 	return p
 }
 
-// addPodAffinity adds affinity or spreading, whose results are never cached.
+// addPodAffinity adds required anti-affinity or spreading.
 func (w generator) addPodAffinity(p *corev1.Pod) {
 	same := &metav1.LabelSelector{MatchLabels: map[string]string{"app": p.Labels["app"]}}
 	if w.IntN(2) == 0 {
