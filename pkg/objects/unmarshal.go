@@ -2,6 +2,7 @@ package objects
 
 import (
 	"fmt"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,6 +18,8 @@ func (v *VersionOf) Unmarshal(data []byte, obj runtime.Object, strict bool) (com
 	if untyped {
 		u.Object = map[string]any{}
 		into = &u.Object
+	} else {
+		data = withFewMistyped(data, reflect.TypeOf(obj))
 	}
 	if strict {
 		complaints, err = kjson.UnmarshalStrict(data, into)
