@@ -127,11 +127,14 @@ func wrongVersion(actual, want schema.GroupVersion) error {
 }
 
 // json returns the body as JSON, and the error about duplicate fields in YAML, which its JSON form no longer has. It returns a
-// protobuf body unchanged, and JSON that is called YAML, too, because reading it as YAML takes ten times as long. Converted YAML that
-// would take too much memory is refused before it is decoded.
+// protobuf body unchanged, and JSON that is called YAML, too, because reading it as YAML takes ten times as long. YAML with too many
+// nodes is refused before it is converted, and converted YAML that would take too much memory before it is decoded.
 func (b Body) json() (data []byte, twice, err error) {
 	if b.Format != YAML || verbs.PlainJSON(b.Data) && hasUniqueKeys(b.Data) {
 		return b.Data, nil, nil
+	}
+	if err = bodies.CheckYAML(b.Data); err != nil {
+		return nil, nil, err
 	}
 	if data, twice, err = b.convert(); err == nil {
 		err = bodies.CheckWeight(data)

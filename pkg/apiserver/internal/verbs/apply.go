@@ -66,6 +66,9 @@ func readConfiguration(data []byte, check bool) (configuration, error) {
 		}
 		c.object.Object = nil // the errors are those of YAML
 	}
+	if err := bodies.CheckYAML(data); err != nil {
+		return c, err
+	}
 	if check {
 		converted, err := yaml.YAMLToJSONStrict(data)
 		if err == nil {
