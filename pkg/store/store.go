@@ -141,6 +141,9 @@ type Batch struct {
 	Revision Revision // the watch has yielded every change up to here
 }
 
+// MaxValue is the size of the largest value, the same as etcd's limit for a request.
+const MaxValue = 1536 << 10
+
 // Errors of a store. Match them with errors.Is.
 var (
 	ErrNotFound  = errors.New("key not found")

@@ -48,8 +48,8 @@ type Config struct {
 	MemTableBytes int64
 }
 
-// MaxValue is the size of the largest value, the same as etcd's limit for a request.
-const MaxValue = 1536 << 10
+// MaxValue is the size of the largest value.
+const MaxValue = store.MaxValue
 
 const (
 	memTable       = 16 << 20

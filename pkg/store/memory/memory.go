@@ -20,8 +20,6 @@ const (
 	logBytes = 8 << 20
 	// historyBytes bounds the values that were replaced or deleted and not compacted yet. Beyond it the store compacts itself.
 	historyBytes = 32 << 20
-	// maxValue is the size of the largest value, the same as in the badger driver.
-	maxValue = 1536 << 10
 )
 
 // Store is a store.Store in memory.
@@ -162,7 +160,7 @@ func (s *Store) Write(ctx context.Context, ops ...store.Op) ([]store.Revision, e
 	}
 	before := make([]*history, len(ops))
 	for i, op := range ops {
-		if len(op.Value) > maxValue {
+		if len(op.Value) > store.MaxValue {
 			return nil, store.ErrTooLarge
 		}
 		before[i] = s.find(op.Key)

@@ -33,7 +33,8 @@ type write struct {
 	began  time.Time
 	stages []trace.Stage
 
-	stored bool // the store holds the object of the current attempt
+	stored   bool // the store holds the object of the current attempt
+	tooLarge bool // to be stored, of that object
 
 	sub           runtime.Object        // the object of a subresource with its own kind
 	deleteOptions *metav1.DeleteOptions // of a delete
@@ -212,6 +213,9 @@ func detach(ctx context.Context) (context.Context, error) {
 // commit stores obj in place of old (nil: obj is new) and returns its item. An obj that equals old is not written. The engine
 // owns obj's resourceVersion from here on.
 func (w *write) commit(ctx context.Context, obj objects.Object, old *cache.Item) (*cache.Item, error) {
+	if w.tooLarge {
+		return nil, store.ErrTooLarge
+	}
 	start := w.machine.Now()
 	ctx, err := detach(ctx)
 	if err != nil {
