@@ -56,10 +56,10 @@ soak: ## the long loops: memory after a load, every damage of a store's files, 2
 	$(GO) test ./pkg/internal/virtual -run TestProperties -property.seeds 4 -property.steps 10000 -count 1 -v -timeout 120m
 	MINIKCTL_MEASURE=1 $(GO) test ./pkg/apiserver -run TestFairness -count 1 -v
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestMemoryAfterLoad ./pkg/internal/bench
-	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestHostileClients ./pkg/internal/bench
+	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run 'TestHostileClients|TestManyWatches|TestWatchesBehind' ./pkg/internal/bench -timeout 30m
 
-costs: ## the CPU time and memory of one request, for every shape of body, verb and place (hours)
-	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestCosts ./pkg/apiserver -timeout 12h
+costs: ## the CPU time and memory of one request, for every shape of body, verb and place (hours; continues where it was interrupted)
+	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run 'TestCosts$$' ./pkg/apiserver -timeout 24h -costs.results $(CURDIR)/costs.tsv
 
 bench: ## figures for docs/benchmarks.md
 	$(GO) test ./pkg/store/badger -run '^$$' -bench . -benchtime 2s
