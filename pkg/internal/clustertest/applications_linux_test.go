@@ -82,6 +82,14 @@ func runApplications(t *testing.T, u *tenant) {
   gcr.io/google-samples/gb-frontend: [python3, %s/guestbook.py]
 `, u.programs)))
 	})
+	t.Run("web", func(t *testing.T) {
+		need(t, "curl")
+		testWeb(u.home(t, "clock: fast:20\n"))
+	})
+	t.Run("rolling update", func(t *testing.T) {
+		need(t, "curl")
+		testRollingUpdate(u.home(t, ""))
+	})
 	t.Run("databases", func(t *testing.T) {
 		need(t, "redis-server", "redis-cli", "psql")
 		if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb"); len(found) == 0 {
@@ -248,8 +256,18 @@ func (u *tenant) eventually(want string, got func() string) {
 
 // fetch returns the body of a page, or the error.
 func fetch(url string) string {
-	client := http.Client{Timeout: 5 * time.Second}
-	resp, err := client.Get(url)
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return err.Error()
+	}
+	return fetchRequest(req)
+}
+
+// fetchRequest sends a request on a connection of its own, and returns the body of the response, or the error.
+func fetchRequest(req *http.Request) string {
+	req.Close = true
+	client := http.Client{Timeout: 10 * time.Second}
+	resp, err := client.Do(req)
 	if err != nil {
 		return err.Error()
 	}
@@ -257,6 +275,9 @@ func fetch(url string) string {
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return err.Error()
+	}
+	if resp.StatusCode != http.StatusOK {
+		return resp.Status + ": " + string(body)
 	}
 	return strings.TrimSpace(string(body))
 }

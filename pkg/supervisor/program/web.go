@@ -46,7 +46,7 @@ func ownIdentity() identity {
 }
 
 // web is a small web server that shows its identity. It listens on the port of its first argument, of PORT or of the pod.
-// It responds to /healthz with ok and to every other path with its identity, as JSON if the request accepts JSON, or with the files of the
+// It responds to /healthz with ok, to /busyz?ms=N after N milliseconds of computing, and to every other path with its identity, as JSON if the request accepts JSON, or with the files of the
 // folder that MINIKCTL_FOLDER names. It logs
 // each request, and ends on SIGTERM once the requests in progress have ended. Without any port it listens on port 80 as well, if it
 // may: the web servers whose images are mapped to it do.
@@ -117,6 +117,8 @@ func (id identity) respond(r *request) response {
 	switch {
 	case r.path() == "/healthz":
 		return response{kind: plainText, body: "ok\n"}
+	case r.path() == "/busyz":
+		return busy(r)
 	case id.site != nil:
 		return id.site.respond(r)
 	case strings.Contains(r.accept, jsonType):
@@ -129,4 +131,20 @@ func (id identity) respond(r *request) response {
 	return response{kind: plainText, body: fmt.Sprintf(
 		"Hello from pod %s\n\nnamespace  %s\nnode       %s\naddress    %s\nhostname   %s\nimage      %s\nrequest    %s %s\n",
 		id.Pod, id.Namespace, id.Node, id.Address, id.Hostname, id.Image, r.method, r.target)}
+}
+
+// maxBusy limits how long one request computes.
+const maxBusy = time.Second
+
+// busy keeps a processor busy for as many milliseconds as the request says, which gives autoscalers a load.
+func busy(r *request) response {
+	_, query, _ := strings.Cut(r.target, "?")
+	text, _ := strings.CutPrefix(query, "ms=")
+	ms, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return response{code: 400, kind: plainText, body: "want /busyz?ms=NUMBER\n"}
+	}
+	for end := time.Now().Add(min(time.Duration(ms)*time.Millisecond, maxBusy)); time.Now().Before(end); {
+	}
+	return response{kind: plainText, body: "done\n"}
 }

@@ -58,6 +58,12 @@ func TestWebShowsIdentity(t *testing.T) {
 	if got := get("/healthz", "*/*"); !strings.Contains(got, "200 OK") || !strings.HasSuffix(got, "ok\n") {
 		t.Errorf("GET /healthz: got %q", got)
 	}
+	if got := get("/busyz?ms=1", "*/*"); !strings.Contains(got, "200 OK") {
+		t.Errorf("GET /busyz?ms=1: got %q", got)
+	}
+	if got := get("/busyz?ms=-1", "*/*"); !strings.Contains(got, "400 Bad Request") {
+		t.Errorf("GET /busyz?ms=-1: got %q", got)
+	}
 	_, body, _ := strings.Cut(get("/", "application/json"), "\r\n\r\n")
 	var got identity
 	if err := json.Unmarshal([]byte(body), &got); err != nil || got != id {
