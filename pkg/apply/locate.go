@@ -65,7 +65,7 @@ func (l *Locator) Locate(ctx context.Context, info *resource.Info) error {
 func (l *Locator) awaitDefinitions(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, definitionTime, fmt.Errorf("not established after %s", definitionTime))
 	defer cancel()
-	quiet := &Waiter{Clock: clock.Real(), Print: func(string) {}}
+	quiet := &Waiter{Clock: clock.Real(), Report: func(Progress) {}}
 	for _, info := range l.defining {
 		if err := quiet.ready(ctx, info, signals{}); err != nil {
 			return err

@@ -32,7 +32,7 @@ type signals struct {
 	restarted chan struct{} // receives a value when a container has restarted
 }
 
-// podWatcher prints the changes of an object's pods and finds the ones that can't start.
+// podWatcher reports the changes of an object's pods and finds the ones that can't start.
 type podWatcher struct {
 	*Waiter
 	signals
@@ -56,7 +56,8 @@ func (p *podWatcher) run(ctx context.Context) error {
 	if err != nil || !ok {
 		return err
 	}
-	printed := map[string]string{} // the last line by pod
+	object := Name(p.info)
+	reported := map[string]Progress{} // the last progress by pod
 	for ctx.Err() == nil {
 		changes, err := p.Clients.CoreV1().Pods(p.info.Namespace).Watch(ctx, opts)
 		if err != nil {
@@ -75,9 +76,9 @@ func (p *podWatcher) run(ctx context.Context) error {
 			if !own {
 				continue
 			}
-			if line := podLine(pod, ev.Type); line != printed[pod.Name] {
-				printed[pod.Name] = line
-				p.print(line)
+			if now := podProgress(object, pod, ev.Type); now != reported[pod.Name] {
+				reported[pod.Name] = now
+				p.report(now)
 			}
 			p.note(ctx, pod, ev.Type)
 		}
@@ -365,62 +366,4 @@ func podSelector(obj runtime.Object) (string, error) {
 		return "", err
 	}
 	return selector.String(), nil
-}
-
-func podLine(pod *corev1.Pod, change watch.EventType) string {
-	state := podState(pod)
-	if change == watch.Deleted {
-		state = "gone"
-	}
-	line := fmt.Sprintf("pod/%s  %s", pod.Name, state)
-	if pod.Spec.NodeName != "" {
-		line += "  on " + pod.Spec.NodeName
-	}
-	if pod.Status.PodIP != "" {
-		line += "  at " + pod.Status.PodIP
-	}
-	if why := obstacle(pod); why != "" {
-		line += ": " + why
-	}
-	return line
-}
-
-// obstacle returns why a pod does not run, as the scheduler or the kubelet wrote it in the status; "" if neither did.
-func obstacle(pod *corev1.Pod) string {
-	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if c.State.Waiting != nil && c.State.Waiting.Message != "" {
-			return c.State.Waiting.Message
-		}
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return c.Message
-		}
-	}
-	return ""
-}
-
-// podState returns the pod's STATUS column of kubectl get, simplified to the cases of pods that start, run and end.
-func podState(pod *corev1.Pod) string {
-	if pod.DeletionTimestamp != nil {
-		return "Terminating"
-	}
-	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if c.State.Waiting != nil && c.State.Waiting.Reason != "" && c.State.Waiting.Reason != "PodInitializing" {
-			return c.State.Waiting.Reason
-		}
-	}
-	if pod.Status.Phase == corev1.PodRunning && podReady(pod) {
-		return "Running, ready"
-	}
-	return string(pod.Status.Phase)
-}
-
-func podReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -21,11 +21,11 @@ import (
 // errDeleted ends a wait for an object that was deleted.
 var errDeleted = errors.New("it was deleted")
 
-// Waiter waits until objects are current (see statusOf) and prints their progress. It is safe for concurrent use.
+// Waiter waits until objects are current (see statusOf) and reports their progress. It is safe for concurrent use.
 type Waiter struct {
 	Clients kubernetes.Interface
 	Clock   clock.Clock
-	Print   func(line string) // prints a line of progress; calls don't overlap
+	Report  func(Progress) // calls don't overlap
 
 	mu      sync.Mutex
 	current time.Time
@@ -46,10 +46,18 @@ func (w *Waiter) becameCurrent(at time.Time) {
 	}
 }
 
-func (w *Waiter) print(line string) {
+func (w *Waiter) report(p Progress) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.Print(line)
+	w.Report(p)
+}
+
+// FollowPods reports the progress of an object's pods until ctx ends. It returns at once for an object without pods.
+func (w *Waiter) FollowPods(ctx context.Context, info *resource.Info) error {
+	if err := newPodWatcher(w, info).run(ctx); ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // holdTime is how long an object with pods must stay current. A container that exits right after its start makes its pod
@@ -101,7 +109,7 @@ func (w *Waiter) ready(ctx context.Context, info *resource.Info, pods signals) e
 	var printed string
 	say := func(progress string) {
 		if progress != "" && progress != printed {
-			w.print(name(info) + "  " + progress)
+			w.report(Progress{Object: Name(info), Text: progress})
 			printed = progress
 		}
 	}
@@ -110,11 +118,11 @@ func (w *Waiter) ready(ctx context.Context, info *resource.Info, pods signals) e
 		select {
 		case <-ctx.Done():
 			if printed == "" {
-				return fmt.Errorf("wait for %s: %w", name(info), context.Cause(ctx))
+				return fmt.Errorf("wait for %s: %w", Name(info), context.Cause(ctx))
 			}
-			return fmt.Errorf("wait for %s: %w: %s", name(info), context.Cause(ctx), printed)
+			return fmt.Errorf("wait for %s: %w: %s", Name(info), context.Cause(ctx), printed)
 		case err := <-pods.failed:
-			return fmt.Errorf("%s: %w", name(info), err)
+			return fmt.Errorf("%s: %w", Name(info), err)
 		case <-pods.restarted:
 			if last.current {
 				hold.restart()
@@ -125,11 +133,11 @@ func (w *Waiter) ready(ctx context.Context, info *resource.Info, pods signals) e
 			return nil
 		case c := <-changes:
 			if c.err != nil {
-				return fmt.Errorf("wait for %s: %w", name(info), c.err)
+				return fmt.Errorf("wait for %s: %w", Name(info), c.err)
 			}
 			now, err := statusOf(c.obj)
 			if err != nil {
-				return fmt.Errorf("%s: %w", name(info), err)
+				return fmt.Errorf("%s: %w", Name(info), err)
 			}
 			switch {
 			case now.final || now.current && !now.hold:
@@ -169,8 +177,8 @@ func (h *holdTimer) stop() {
 	h.ended = nil
 }
 
-// name returns kubectl's name of an object: deployment.apps/web.
-func name(info *resource.Info) string {
+// Name returns kubectl's name of an object: deployment.apps/web.
+func Name(info *resource.Info) string {
 	gk := info.Mapping.GroupVersionKind.GroupKind()
 	kind := strings.ToLower(gk.Kind)
 	if gk.Group != "" {
@@ -242,5 +250,5 @@ func awaitGone(info *resource.Info) error {
 			return err
 		}
 	}
-	return fmt.Errorf("timed out waiting for %s to be gone", name(info))
+	return fmt.Errorf("timed out waiting for %s to be gone", Name(info))
 }

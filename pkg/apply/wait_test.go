@@ -159,7 +159,40 @@ func TestPodLine(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.pod.Name = "x"
-			if got := podLine(&c.pod, c.change); got != c.want {
+			p := podProgress("pod/x", &c.pod, c.change)
+			if got := p.Line(); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestWaitsFor(t *testing.T) {
+	yes, no := true, false
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	node := corev1.PodSpec{NodeName: "n", InitContainers: make([]corev1.Container, 2), ReadinessGates: []corev1.PodReadinessGate{{ConditionType: "lb"}}}
+	containers := func(c corev1.ContainerStatus) corev1.PodStatus {
+		c.Name = "c"
+		return corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{c}}
+	}
+	for _, c := range []struct {
+		name string
+		pod  corev1.Pod
+		want string
+	}{
+		{"no node", corev1.Pod{}, "the scheduler"},
+		{"just bound", corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}}, "the kubelet"},
+		{"init container", corev1.Pod{Spec: node, Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{
+			{Name: "a", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}, {Name: "b"}}}}, "init container b, 2 of 2"},
+		{"start", corev1.Pod{Spec: node, Status: containers(corev1.ContainerStatus{})}, "the start of container c"},
+		{"startup", corev1.Pod{Spec: node, Status: containers(corev1.ContainerStatus{State: running, Started: &no})}, "the startup probe of container c"},
+		{"readiness", corev1.Pod{Spec: node, Status: containers(corev1.ContainerStatus{State: running, Started: &yes})}, "the readiness probe of container c"},
+		{"gate", corev1.Pod{Spec: node, Status: containers(corev1.ContainerStatus{State: running, Ready: true})}, "the readiness gate lb"},
+		{"succeeded", corev1.Pod{Spec: node, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}, ""},
+		{"terminating", corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}, Spec: node}, "the end of its containers"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := waitsFor(&c.pod); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -234,7 +267,7 @@ func TestWait(t *testing.T) {
 			s := newServer(t, map[string][]response{http.MethodGet: c.get})
 			s.watches = c.watches
 			var printed []string
-			w := &Waiter{Clients: s.clients(t), Clock: firingClock(t), Print: func(line string) { printed = append(printed, line) }}
+			w := &Waiter{Clients: s.clients(t), Clock: firingClock(t), Report: func(p Progress) { printed = append(printed, p.Line()) }}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := w.Wait(ctx, s.info(t, deploymentAt("1", "0")))
@@ -266,7 +299,8 @@ func TestWaitShowsPods(t *testing.T) {
 		send(oneLine(event("MODIFIED", deploymentAt("2", "1"))))
 	})
 	var printed []string
-	w := &Waiter{Clients: s.clients(t), Clock: firingClock(t), Print: func(line string) {
+	w := &Waiter{Clients: s.clients(t), Clock: firingClock(t), Report: func(p Progress) {
+		line := p.Line()
 		if strings.HasPrefix(line, "pod/") {
 			printed = append(printed, line)
 		}
@@ -289,7 +323,7 @@ func TestWaitReturnsWhenContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	s := newServer(t, map[string][]response{http.MethodGet: {{body: deploymentAt("1", "0")}}})
 	s.watches = append(s.watches, func(func(string), *http.Request) { cancel(errors.New("not ready after 1s")) })
-	w := &Waiter{Clients: s.clients(t), Clock: clocktesting.NewFakeClock(time.Time{}), Print: func(string) {}}
+	w := &Waiter{Clients: s.clients(t), Clock: clocktesting.NewFakeClock(time.Time{}), Report: func(Progress) {}}
 	err := w.Wait(ctx, s.info(t, deploymentAt("1", "0")))
 	if want := "wait for deployment.apps/web: not ready after 1s: Waiting for deployment"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
@@ -311,7 +345,7 @@ func TestWaitNeedsHoldTime(t *testing.T) {
 		clk.Step(holdTime)
 	})
 	var printed []string
-	w := &Waiter{Clients: s.clients(t), Clock: clk, Print: func(line string) { printed = append(printed, line) }}
+	w := &Waiter{Clients: s.clients(t), Clock: clk, Report: func(p Progress) { printed = append(printed, p.Line()) }}
 	if err := w.Wait(t.Context(), s.info(t, deploymentAt("1", "1"))); err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +358,7 @@ func TestWaitNeedsHoldTime(t *testing.T) {
 func TestRestartBeginsHoldTimeAgain(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Time{})
 	s := newServer(t, map[string][]response{http.MethodGet: {{body: deploymentAt("1", "1")}}})
-	w := &Waiter{Clients: s.clients(t), Clock: clk, Print: func(string) {}}
+	w := &Waiter{Clients: s.clients(t), Clock: clk, Report: func(Progress) {}}
 	pods := signals{restarted: make(chan struct{})}
 	done := make(chan error, 1)
 	go func() { done <- w.ready(t.Context(), s.info(t, deploymentAt("1", "1")), pods) }()
@@ -397,7 +431,7 @@ func TestWaitReportsEventAndLog(t *testing.T) {
 		send(pod("web-1", "r1", "ContainerCreating"))
 		send(pod("web-1", "r1", "CrashLoopBackOff"))
 	}
-	w := &Waiter{Clients: s.clients(t), Clock: firingClock(t), Print: func(string) {}}
+	w := &Waiter{Clients: s.clients(t), Clock: firingClock(t), Report: func(Progress) {}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err := w.Wait(ctx, s.info(t, deploymentAt("1", "0")))

@@ -53,7 +53,7 @@ others depend on (namespaces, service accounts, config) are applied first.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), args) },
 	}
 	a.flags.AddFlags(a.cmd)
-	a.cmd.Flags().Lookup("wait").Usage = "Print the progress and wait until every object is ready and stays ready for a second. Fails when a pod can't start. With --prune also wait until pruned objects are gone."
+	a.cmd.Flags().Lookup("wait").Usage = "Show the progress (as a live tree on a terminal) and wait until every object is ready and stays ready for a second. Fails when a pod can't start. With --prune also wait until pruned objects are gone."
 	a.cmd.Flags().Lookup("timeout").Usage = "How long --wait waits before it fails; 0 means without limit."
 	a.cmd.AddCommand(kubectl.NewCmdApplyViewLastApplied(env.Factory, env.Streams()), kubectl.NewCmdApplySetLastApplied(env.Factory, env.Streams()),
 		kubectl.NewCmdApplyEditLastApplied(env.Factory, env.Streams()))
@@ -206,7 +206,9 @@ func (a *applyVerb) wait(ctx context.Context, infos []*resource.Info) (time.Time
 	if err != nil {
 		return time.Time{}, err
 	}
-	waiter := &apply.Waiter{Clients: clients, Clock: clock.Real(), Print: func(line string) { fmt.Fprintln(a.Out, line) }}
+	view := newProgress(a.Out)
+	defer view.close()
+	waiter := &apply.Waiter{Clients: clients, Clock: clock.Real(), Report: view.report}
 	var wg errgroup.Group
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

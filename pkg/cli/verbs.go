@@ -33,7 +33,6 @@ import (
 	"k8s.io/kubectl/pkg/cmd/portforward"
 	"k8s.io/kubectl/pkg/cmd/proxy"
 	"k8s.io/kubectl/pkg/cmd/replace"
-	"k8s.io/kubectl/pkg/cmd/rollout"
 	"k8s.io/kubectl/pkg/cmd/scale"
 	"k8s.io/kubectl/pkg/cmd/set"
 	"k8s.io/kubectl/pkg/cmd/taint"
@@ -86,7 +85,7 @@ var verbs = []verb{
 	{"run", groupApps, newRun},
 	{"create", groupApps, func(e *Env) *cobra.Command { return create.NewCmdCreate(e.Factory, e.Streams()) }},
 	{"expose", groupApps, func(e *Env) *cobra.Command { return expose.NewCmdExposeService(e.Factory, e.Streams()) }},
-	{"rollout", groupApps, func(e *Env) *cobra.Command { return rollout.NewCmdRollout("minikctl", e.Factory, e.Streams()) }},
+	{"rollout", groupApps, newRollout},
 	{"scale", groupApps, func(e *Env) *cobra.Command { return scale.NewCmdScale(e.Factory, e.Streams()) }},
 	{"autoscale", groupApps, func(e *Env) *cobra.Command { return autoscale.NewCmdAutoscale(e.Factory, e.Streams()) }},
 	{"wait", groupApps, func(e *Env) *cobra.Command { return wait.NewCmdWait(e.Factory, e.Streams()) }},

@@ -91,7 +91,6 @@ func mainJob(t *testing.T, prefix []string) {
 	}
 }
 
-// buildMinikctl builds the release's program.
 // buildMinikctl builds minikctl, or copies the program that MINIKCTL names.
 func buildMinikctl(t *testing.T, path string) {
 	t.Helper()

@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/clipperhouse/displaywidth"
+	"github.com/fatih/color"
+	"k8s.io/kubectl/pkg/util/term"
+
+	"github.com/minikctl/minikctl/pkg/apply"
+)
+
+// progress shows the progress of objects and their pods. It is safe for concurrent use.
+type progress interface {
+	report(apply.Progress)
+	close()
+}
+
+// newProgress returns a live tree where w is a terminal, and lines elsewhere.
+func newProgress(w io.Writer) progress {
+	if !isTerminal(w) {
+		return &progressLines{w: w, last: map[[2]string]string{}}
+	}
+	return &progressTree{w: w, colours: hasColour(w), size: func() (width, height int) {
+		if s := (term.TTY{Out: w}).GetSize(); s != nil && s.Width > 0 && s.Height > 1 {
+			return int(s.Width), int(s.Height)
+		}
+		return 80, 24
+	}}
+}
+
+// progressLines prints a line for each change.
+type progressLines struct {
+	mu   sync.Mutex
+	w    io.Writer
+	last map[[2]string]string // the last line by object and pod
+}
+
+func (l *progressLines) report(p apply.Progress) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key, line := [2]string{p.Object, p.Pod}, p.Line()
+	if l.last[key] == line {
+		return
+	}
+	l.last[key] = line
+	fmt.Fprintln(l.w, line)
+}
+
+func (l *progressLines) close() {}
+
+// progressTree draws the objects with their pods below them, and draws them again at each change.
+type progressTree struct {
+	w       io.Writer
+	colours bool
+	size    func() (width, height int) // of the terminal
+
+	mu      sync.Mutex
+	objects []*branch
+	drawn   int // lines
+}
+
+// branch is an object of a progressTree.
+type branch struct {
+	name, text string
+	pods       []apply.Progress
+}
+
+func (t *progressTree) report(p apply.Progress) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := t.branch(p.Object)
+	switch i := slices.IndexFunc(b.pods, func(pod apply.Progress) bool { return pod.Pod == p.Pod }); {
+	case p.Pod == "":
+		b.text = p.Text
+	case p.Gone && i >= 0:
+		b.pods = slices.Delete(b.pods, i, i+1)
+	case p.Gone:
+	case i >= 0:
+		b.pods[i] = p
+	default:
+		b.pods = append(b.pods, p)
+	}
+	width, height := t.size()
+	t.draw(t.lines(width, height-1))
+}
+
+// close draws the tree for the last time, as a whole.
+func (t *progressTree) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	width, _ := t.size()
+	t.draw(t.lines(width, 0))
+	t.drawn = 0
+}
+
+func (t *progressTree) branch(name string) *branch {
+	for _, b := range t.objects {
+		if b.name == name {
+			return b
+		}
+	}
+	b := &branch{name: name}
+	t.objects = append(t.objects, b)
+	return b
+}
+
+// draw replaces the lines that were drawn last.
+func (t *progressTree) draw(lines []string) {
+	var b strings.Builder
+	if t.drawn > 0 {
+		fmt.Fprintf(&b, "\x1b[%dF", t.drawn) // to the start of the first line
+	}
+	b.WriteString("\x1b[J") // erases what is below
+	for _, l := range lines {
+		b.WriteString(l + "\n")
+	}
+	t.drawn = len(lines)
+	_, _ = io.WriteString(t.w, b.String()) // a terminal that is gone ends the program by itself
+}
+
+// lines returns the tree in at most height lines, 0 for all: first without the pods that wait for nothing, then cut at the end.
+func (t *progressTree) lines(width, height int) []string {
+	out := t.all(width, false)
+	if height == 0 || len(out) <= height {
+		return out
+	}
+	if out = t.all(width, true); len(out) <= height {
+		return out
+	}
+	return append(out[:height-1:height-1], fmt.Sprintf("… %d more lines", len(out)-height+1))
+}
+
+// all returns the lines of all objects and pods. fold counts the pods that wait for nothing instead of listing them.
+func (t *progressTree) all(width int, fold bool) (out []string) {
+	for _, b := range t.objects {
+		if len(b.pods) == 1 && b.name == "pod/"+b.pods[0].Pod {
+			out = append(out, t.pod(b.pods[0], "", width))
+			continue
+		}
+		out = append(out, displaywidth.TruncateString(strings.TrimRight(b.name+"  "+b.text, " "), width, "…"))
+		done := 0
+		for _, p := range b.pods {
+			if fold && waitsForNothing(p) {
+				done++
+				continue
+			}
+			out = append(out, t.pod(p, "  ", width))
+		}
+		if done > 0 {
+			out = append(out, displaywidth.TruncateString(fmt.Sprintf("  %d pods are ready or have ended", done), width, "…"))
+		}
+	}
+	return out
+}
+
+func waitsForNothing(p apply.Progress) bool { return p.Waits == "" && !hasObstacle(p) }
+
+// hasObstacle reports whether the text has the reason why the pod does not run.
+func hasObstacle(p apply.Progress) bool { return strings.Contains(p.Text, ": ") }
+
+// pod returns the line of a pod: green when it is ready or has ended, red with an obstacle.
+func (t *progressTree) pod(p apply.Progress, indent string, width int) string {
+	text := indent + p.Line()
+	if p.Waits != "" {
+		text += "  waits for " + p.Waits
+	}
+	text = displaywidth.TruncateString(text, width, "…")
+	c := color.New(color.FgYellow)
+	switch {
+	case hasObstacle(p):
+		c = color.New(color.FgRed)
+	case p.Waits == "":
+		c = color.New(color.FgGreen)
+	}
+	if !t.colours {
+		return text
+	}
+	c.EnableColor()
+	return c.Sprint(text)
+}
