@@ -90,6 +90,7 @@ func runApplications(t *testing.T, u *tenant) {
 		need(t, "curl")
 		testRollingUpdate(u.home(t, ""))
 	})
+	t.Run("restarts", func(t *testing.T) { testRestarts(u.home(t, "")) })
 	t.Run("databases", func(t *testing.T) {
 		need(t, "redis-server", "redis-cli", "psql")
 		if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb"); len(found) == 0 {
