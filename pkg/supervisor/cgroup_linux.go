@@ -26,9 +26,7 @@ func makeCgroup(folder string) cgroup {
 	if parent == "" {
 		return noCgroup
 	}
-	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(folder)) // never fails
-	g := cgroup(fmt.Sprintf("%s/minikctl-%016x", parent, hash.Sum64()))
+	g := cgroupBelow(parent, folder)
 	_ = os.Remove(string(g)) // a killed supervisor may have left an empty one
 	if err := os.Mkdir(string(g), 0o755); err != nil {
 		return noCgroup
@@ -38,6 +36,13 @@ func makeCgroup(folder string) cgroup {
 		return noCgroup
 	}
 	return g
+}
+
+// cgroupBelow returns the cgroup below parent that belongs to a container's folder.
+func cgroupBelow(parent, folder string) cgroup {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(folder)) // never fails
+	return cgroup(fmt.Sprintf("%s/minikctl-%016x", parent, hash.Sum64()))
 }
 
 // memoryFile is the file of a cgroup's memory limit.
@@ -73,11 +78,15 @@ func (g cgroup) limitMemory(limit int64) bool {
 
 // set writes a number to a file that the kernel has made.
 func (g cgroup) set(file string, value int64) error {
+	return g.write(file, strconv.FormatInt(value, 10))
+}
+
+func (g cgroup) write(file, text string) error {
 	f, err := os.OpenFile(g.file(file), os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(strconv.FormatInt(value, 10))
+	_, err = f.WriteString(text)
 	return errors.Join(err, f.Close())
 }
 

@@ -31,6 +31,19 @@ func TestCgroupFolder(t *testing.T) {
 	}
 }
 
+func TestControllerFolder(t *testing.T) {
+	const mounts = "31 29 0:28 / /sys/fs/cgroup/cpu rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n32 29 0:29 /pod /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n" +
+		"33 29 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+	const cgroups = "5:cpu,cpuacct:/a:b\n4:memory:/pod/x\n3:cpuset:/\n0::/c\n"
+	for controller, want := range map[string]string{
+		"cpu": "/sys/fs/cgroup/cpu/a:b", "cpuacct": "/sys/fs/cgroup/cpu/a:b", "memory": "/sys/fs/cgroup/memory/x", "cpuset": "", "pids": "",
+	} {
+		if got := controllerFolder(cgroups, mounts, controller); got != want {
+			t.Errorf("%s: got %q, want %q", controller, got, want)
+		}
+	}
+}
+
 // TestCgroupHoldsEverySession kills a container whose processes have left its session, without a record of the sessions.
 func TestCgroupHoldsEverySession(t *testing.T) {
 	s, c := containerOf()

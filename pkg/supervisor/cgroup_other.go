@@ -26,6 +26,14 @@ func enableMemory() bool { return false }
 
 func (cgroup) limitMemory(int64) bool { return false }
 
+func enableCPU(string) bool { return false }
+
+func (cgroup) limitCPU(int64) bool { return false }
+
+func makeCPUGroup(string, int64) cgroup { return noCgroup }
+
+func (cgroup) add(int) error { return nil }
+
 func (cgroup) outOfMemory() bool { return false }
 
 func (cgroup) remove() error { return nil }

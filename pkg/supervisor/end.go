@@ -35,7 +35,7 @@ func (s *supervisor) finish(c *container, result func(*wire.Status)) {
 	at := time.Now()
 	s.killAll(c)
 	outOfMemory := c.status.MemoryEnforced && c.cgroup.outOfMemory()
-	if err := c.cgroup.remove(); err != nil {
+	if err := errors.Join(c.cgroup.remove(), cgroup(c.status.CPUGroup).remove()); err != nil {
 		logf("%s: %v", c.spec.ID, err)
 	}
 	s.mu.Lock()

@@ -30,6 +30,11 @@ func (s *supervisor) exec(conn *wire.Conn, req *wire.Request, files []*os.File) 
 	if err != nil {
 		return 0, err
 	}
+	if g := cgroup(c.status.CPUGroup); g != noCgroup { // set before the container is published
+		if err := g.add(child.PID); err != nil {
+			logf("%s: limit the CPU time of a command: %v", c.spec.ID, err)
+		}
+	}
 	s.joinExec(c, child)
 	defer s.leaveExec(c, child)
 	child.filtered = func(notify *os.File) error { return s.listenExec(c, child, notify) }

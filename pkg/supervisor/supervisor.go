@@ -53,6 +53,7 @@ type supervisor struct {
 	namespaces        namespaces // that containers with mounts get; set once namespacesProbed is closed
 	namespacesRefused string     // why none; set as namespaces
 	memoryEnforced    bool       // the kernel enforces memory limits; set as namespaces
+	cpuEnforced       bool       // the kernel enforces CPU limits; set as namespaces
 	namespacesProbed  chan struct{}
 
 	mu         sync.Mutex

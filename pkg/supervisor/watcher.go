@@ -63,7 +63,7 @@ func (s *supervisor) sendEvents(conn *wire.Conn, w *watcher, gone <-chan struct{
 	<-s.namespacesProbed
 	synced := wire.Event{
 		Synced: true, Refused: refused,
-		Namespaces: s.namespaces != noNamespaces, NamespacesRefused: s.namespacesRefused, MemoryEnforced: s.memoryEnforced,
+		Namespaces: s.namespaces != noNamespaces, NamespacesRefused: s.namespacesRefused, MemoryEnforced: s.memoryEnforced, CPUEnforced: s.cpuEnforced,
 		Routes: routesServed,
 	}
 	if !s.flush(conn, w) || conn.Send(synced) != nil {

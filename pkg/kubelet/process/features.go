@@ -30,7 +30,7 @@ func (r *Runtime) Features() []kubelet.Feature {
 	}
 	return []kubelet.Feature{
 		addresses, r.host.memoryLimits(), users, keysProtected(),
-		{Name: "CPULimits", Message: "CPU limits are not enforced"},
+		r.host.cpuLimits(),
 		r.host.fileSystems(),
 	}
 }
@@ -48,6 +48,16 @@ func (h *Host) memoryLimits() kubelet.Feature {
 		f.Message = "memory limits are enforced by cgroups"
 	}
 	return f
+}
+
+// cpuLimits describes whether CPU limits are enforced. Call it once the supervisor has probed the machine.
+func (h *Host) cpuLimits() kubelet.Feature {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cpuEnforced {
+		return kubelet.Feature{Name: "CPULimits", OK: true, Message: "CPU limits are enforced by cgroups"}
+	}
+	return kubelet.Feature{Name: "CPULimits", Message: "CPU limits are not enforced: this daemon can't create cgroups with a CPU controller"}
 }
 
 // keysProtected returns the feature PodsCannotReadKeys with OK false: containers run as the daemon's user, so they can
@@ -106,7 +116,7 @@ func (r *Runtime) Unhonoured(spec kubelet.ContainerSpec) []string {
 		all = unhonouredMounts(spec.Mounts)
 	}
 	all = append(all, r.host.unhonouredSecurity(&spec)...)
-	if spec.Limits.MilliCPU > 0 {
+	if spec.Limits.MilliCPU > 0 && !r.host.cpuLimits().OK {
 		all = append(all, "the CPU limit is not enforced")
 	}
 	if spec.Limits.Memory > 0 && runtime.GOOS != "linux" {

@@ -13,7 +13,8 @@
 //     or to loopback are bound to that address, so that several pods can use one port. Ports below 1024 need the usual
 //     privileges. Where the machine refuses the filter that this takes, and on other systems, pods share 127.0.0.1.
 //   - Memory limits are enforced by cgroups of version 2 where the supervisor may make some, and otherwise watched: a container above its
-//     limit is killed as OOMKilled. CPU limits have no effect.
+//     limit is killed as OOMKilled. CPU limits
+//     are enforced by cgroups of either version, and have no effect without.
 //
 // One Host serves all nodes of a daemon, and each node has a Runtime of the Host. The processes belong to a supervisor
 // (pkg/supervisor), which the Host starts and attaches to. Pods run on when the daemon dies, and the next Host over the same
@@ -74,6 +75,7 @@ type Host struct {
 	namespaces  bool                  // containers have mount namespaces; set once synced
 	// memoryEnforced: the kernel enforces memory limits; set once synced.
 	memoryEnforced bool
+	cpuEnforced    bool  // the kernel enforces CPU limits; set once synced
 	failed         error // why no supervisor could be started, at the last attempt
 
 	namespacesRefused string // why they have none; "": the supervisor is of a version without them

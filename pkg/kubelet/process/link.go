@@ -213,7 +213,8 @@ func (h *Host) handle(e *wire.Event) {
 	defer h.mu.Unlock()
 	switch {
 	case e.Synced:
-		h.refused, h.namespaces, h.namespacesRefused, h.memoryEnforced = e.Refused, e.Namespaces, e.NamespacesRefused, e.MemoryEnforced
+		h.refused, h.namespaces, h.namespacesRefused = e.Refused, e.Namespaces, e.NamespacesRefused
+		h.memoryEnforced, h.cpuEnforced = e.MemoryEnforced, e.CPUEnforced
 		h.sync()
 	case e.Status != nil:
 		h.observe(e.Status)

@@ -66,6 +66,7 @@ type Event struct {
 	Namespaces        bool   `json:",omitempty"`
 	NamespacesRefused string `json:",omitempty"`
 	MemoryEnforced    bool   `json:",omitempty"` // with Synced: the kernel enforces the memory limits of containers
+	CPUEnforced       bool   `json:",omitempty"` // with Synced: the kernel enforces the CPU limits of containers
 	Routes            bool   `json:",omitempty"` // with Synced: the supervisor receives Routes
 }
 
@@ -81,6 +82,8 @@ type Spec struct {
 	UID     *int64 `json:",omitempty"`
 	GID     *int64 `json:",omitempty"`
 	Memory  int64  `json:",omitempty"` // limit in bytes; 0: none
+
+	MilliCPU int64 `json:",omitempty"` // CPU limit in thousandths of a CPU; 0: none
 
 	Security Security
 
@@ -178,6 +181,8 @@ type Status struct {
 	Cgroup   string `json:",omitempty"` // the folder of its cgroup; "": it has none
 	// MemoryEnforced: the kernel enforces the memory limit on the processes in the Cgroup.
 	MemoryEnforced bool `json:",omitempty"`
+
+	CPUGroup string `json:",omitempty"` // the folder of its cgroup of version 1 with its CPU limit; "": it has none
 
 	Leaders []Process `json:",omitempty"` // of the further sessions that its processes have made; with a Cgroup or Tag, only of commands and their processes
 	Tag     uint64    `json:",omitempty"` // the limit that all its processes inherit and no other process has; 0: none
