@@ -60,6 +60,7 @@ var All = []controller.Controller{
 	{Name: "serviceaccount-controller", Alias: "serviceaccount", Account: "service-account-controller", Component: "service-account-controller", New: serviceaccount.ServiceAccount},
 	{Name: "root-ca-certificate-publisher-controller", Alias: "root-ca-cert-publisher", Account: "root-ca-cert-publisher", Component: "root-ca-cert-publisher", New: serviceaccount.RootCA},
 	{Name: "node-lifecycle-controller", Alias: "nodelifecycle", Account: "node-controller", Component: "node-controller", New: node.NodeLifecycle},
+	{Name: "ttl-controller", Alias: "ttl", Account: "ttl-controller", Component: "ttl-controller", New: node.TTL},
 	{Name: "node-ipam-controller", Alias: "nodeipam", Account: "node-controller", Component: "node-ipam-controller", EventSource: "cidrAllocator", New: node.NodeIPAM},
 	{Name: "service-lb-controller", Alias: "service", Account: "service-controller", Component: "service-controller", New: service.LoadBalancer},
 	{Name: "service-cidr-controller", Account: "service-cidrs-controller", Component: "service-cidr-controller", New: networking.ServiceCIDR},
@@ -101,6 +102,8 @@ type Config struct {
 	Volumes string
 	RootCA  []byte // the cluster's CA certificate, PEM, for the ConfigMap kube-root-ca.crt of each namespace
 
+	NodeLifecycle controller.NodeLifecycle // the zero value: the defaults
+
 	PodCIDRs      controller.PodCIDRs // of nodes; the zero value: they get none
 	LoadBalancers netip.Prefix        // the addresses of Services of type LoadBalancer; the zero value: they get none
 
@@ -133,8 +136,9 @@ func run(ctx context.Context, cfg Config, list []controller.Controller) error {
 		events := client.NewRecorder(cl, cfg.Clock, cfg.Source, cmp.Or(c.EventSource, c.Component), "")
 		loops = append(loops, c.New(controller.Env{
 			Client: cl, Caches: cfg.Caches, Events: events, Clock: cfg.Clock, Source: cfg.Source, Volumes: cfg.Volumes, RootCA: cfg.RootCA, Authority: cfg.Authority,
-			Token:    cfg.Token,
-			PodCIDRs: cfg.PodCIDRs, LoadBalancers: cfg.LoadBalancers,
+			Token:         cfg.Token,
+			NodeLifecycle: cmp.Or(cfg.NodeLifecycle, controller.DefaultNodeLifecycle()),
+			PodCIDRs:      cfg.PodCIDRs, LoadBalancers: cfg.LoadBalancers,
 			Discovery: func() (clientdiscovery.DiscoveryInterface, error) { return discover(cfg, c.Account) },
 			REST:      func() (*rest.Config, error) { return cfg.REST(c.Account) },
 			Custom:    custom,

@@ -56,6 +56,22 @@ type Config struct {
 	NodeCIDRMaskSizeIPv4 int `json:"nodeCIDRMaskSizeIPv4,omitempty"`
 	// NodeCIDRMaskSizeIPv6 is the prefix length of a podCIDR of IPv6 where clusterCIDR has two ranges. Default 64.
 	NodeCIDRMaskSizeIPv6 int `json:"nodeCIDRMaskSizeIPv6,omitempty"`
+	// NodeEvictionRate is the number of nodes a second that are evicted (their pods are deleted after their tolerations) in a zone
+	// where nodes are not ready. Default 0.1.
+	NodeEvictionRate *float64 `json:"nodeEvictionRate,omitempty"`
+	// SecondaryNodeEvictionRate is the same in a large zone in which many nodes are not ready. Default 0.01.
+	SecondaryNodeEvictionRate *float64 `json:"secondaryNodeEvictionRate,omitempty"`
+	// LargeClusterSizeThreshold is the number of nodes beyond which a zone is large. In smaller ones no node is evicted while
+	// many are not ready. Default 50.
+	LargeClusterSizeThreshold *int `json:"largeClusterSizeThreshold,omitempty"`
+	// UnhealthyZoneThreshold is the share of nodes of a zone (at least three nodes) that are many. Default 0.55.
+	UnhealthyZoneThreshold *float64 `json:"unhealthyZoneThreshold,omitempty"`
+	// NodeMonitorPeriod is the period at which nodes are checked. Default 5s.
+	NodeMonitorPeriod metav1.Duration `json:"nodeMonitorPeriod,omitzero"`
+	// NodeMonitorGracePeriod is the time without a heartbeat after which a node is unreachable. Default 50s.
+	NodeMonitorGracePeriod metav1.Duration `json:"nodeMonitorGracePeriod,omitzero"`
+	// NodeStartupGracePeriod is the same for a node that has not posted its status yet. Default 1m.
+	NodeStartupGracePeriod metav1.Duration `json:"nodeStartupGracePeriod,omitzero"`
 	// Kubeconfig is the kubeconfig with which the components reach the API server when this daemon runs none.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// WriteKubeconfig is a file to which the admin's kubeconfig is written once the API server is ready. Default: the context
@@ -103,6 +119,8 @@ type Config struct {
 
 	controllers []controller.Controller // that Controllers selects
 	podCIDRs    controller.PodCIDRs     // that the controllers give to nodes
+
+	nodeLifecycle controller.NodeLifecycle
 
 	leaving []NodeConfig // nodes of an earlier start that Nodes no longer has, each with its full name
 }
@@ -213,6 +231,9 @@ func (c *Config) complete() error {
 		c.Nodes = []NodeConfig{{}}
 	}
 	if err := c.completeNodes(); err != nil {
+		return err
+	}
+	if err := c.completeNodeLifecycle(); err != nil {
 		return err
 	}
 	return c.completePodCIDRs()

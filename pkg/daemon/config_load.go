@@ -9,9 +9,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/minikctl/minikctl/pkg/plug"
 )
@@ -30,6 +32,13 @@ func AddFlags(flags *pflag.FlagSet) {
 	flags.Int("node-cidr-mask-size", 0, "prefix length of podCIDRs (default 24 for IPv4, 64 for IPv6)")
 	flags.Int("node-cidr-mask-size-ipv4", 0, "prefix length of podCIDRs of IPv4 beside those of IPv6 (default 24)")
 	flags.Int("node-cidr-mask-size-ipv6", 0, "prefix length of podCIDRs of IPv6 beside those of IPv4 (default 64)")
+	flags.Float64("node-eviction-rate", 0, "nodes a second that are evicted in a zone where nodes are not ready (default 0.1)")
+	flags.Float64("secondary-node-eviction-rate", 0, "the same in a large zone in which many nodes are not ready (default 0.01)")
+	flags.Int("large-cluster-size-threshold", 0, "number of nodes beyond which a zone is large (default 50)")
+	flags.Float64("unhealthy-zone-threshold", 0, "share of nodes of a zone that are many (default 0.55)")
+	flags.Duration("node-monitor-period", 0, "period at which nodes are checked (default 5s)")
+	flags.Duration("node-monitor-grace-period", 0, "time without a heartbeat after which a node is unreachable (default 50s)")
+	flags.Duration("node-startup-grace-period", 0, "the same for a node that has not posted its status yet (default 1m)")
 	flags.String("scheduler-config", "", "file with a KubeSchedulerConfiguration, reloaded when it changes")
 	flags.String("store", "", "store of the API server: badger or memory (default badger)")
 	flags.String("write-kubeconfig", "", "write the admin's kubeconfig to this file instead of merging it into ~/.kube/config")
@@ -109,6 +118,9 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 		}
 		*to = cmp.Or(int(n), *to)
 	}
+	if err := cfg.loadNodeLifecycle(v, flags); err != nil {
+		return nil, err
+	}
 	process, err := number(v, flags, "nodes", 31)
 	if err != nil {
 		return nil, err
@@ -140,6 +152,43 @@ func number(v *viper.Viper, flags *pflag.FlagSet, key string, bits int) (uint64,
 		return 0, fmt.Errorf("%s: %q is not a number from 0", sourceOf(flags, key), s)
 	}
 	return n, nil
+}
+
+// loadNodeLifecycle reads the flags and variables about the health of nodes.
+func (c *Config) loadNodeLifecycle(v *viper.Viper, flags *pflag.FlagSet) error {
+	for key, to := range map[string]**float64{
+		"node-eviction-rate": &c.NodeEvictionRate, "secondary-node-eviction-rate": &c.SecondaryNodeEvictionRate, "unhealthy-zone-threshold": &c.UnhealthyZoneThreshold,
+	} {
+		if !v.IsSet(key) {
+			continue
+		}
+		f, err := strconv.ParseFloat(v.GetString(key), 64)
+		if err != nil {
+			return fmt.Errorf("%s: %q is not a number", sourceOf(flags, key), v.GetString(key))
+		}
+		*to = new(f)
+	}
+	if key := "large-cluster-size-threshold"; v.IsSet(key) {
+		n, err := number(v, flags, key, 31)
+		if err != nil {
+			return err
+		}
+		c.LargeClusterSizeThreshold = new(int(n))
+	}
+	for key, to := range map[string]*metav1.Duration{
+		"node-monitor-period": &c.NodeMonitorPeriod, "node-monitor-grace-period": &c.NodeMonitorGracePeriod, "node-startup-grace-period": &c.NodeStartupGracePeriod,
+	} {
+		s := v.GetString(key)
+		if !v.IsSet(key) {
+			continue
+		}
+		d, err := time.ParseDuration(s)
+		if err != nil {
+			return fmt.Errorf("%s: %w", sourceOf(flags, key), err)
+		}
+		to.Duration = d
+	}
+	return nil
 }
 
 // sourceOf returns the flag or the variable that set key.

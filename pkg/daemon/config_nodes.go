@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -68,6 +69,27 @@ func (c *Config) completePodCIDRs() error {
 		return errors.New("allocateNodeCIDRs: only simulated nodes can have podCIDRs (--sim-nodes N): pods of other nodes have loopback addresses")
 	}
 	return nil
+}
+
+// completeNodeLifecycle fills in the defaults of the settings about the health of nodes.
+func (c *Config) completeNodeLifecycle() error {
+	n := controller.DefaultNodeLifecycle()
+	set(&n.EvictionRate, c.NodeEvictionRate)
+	set(&n.SecondaryEvictionRate, c.SecondaryNodeEvictionRate)
+	set(&n.LargeClusterSizeThreshold, c.LargeClusterSizeThreshold)
+	set(&n.UnhealthyZoneThreshold, c.UnhealthyZoneThreshold)
+	n.MonitorPeriod = cmp.Or(c.NodeMonitorPeriod.Duration, n.MonitorPeriod)
+	n.MonitorGracePeriod = cmp.Or(c.NodeMonitorGracePeriod.Duration, n.MonitorGracePeriod)
+	n.StartupGracePeriod = cmp.Or(c.NodeStartupGracePeriod.Duration, n.StartupGracePeriod)
+	c.nodeLifecycle = n
+	return n.Check()
+}
+
+// set replaces a default by a setting, if there is one.
+func set[T any](to *T, setting *T) {
+	if setting != nil {
+		*to = *setting
+	}
 }
 
 func (c *Config) completeNodes() error {

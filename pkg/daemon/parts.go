@@ -318,7 +318,8 @@ func (d *Daemon) addControllers(context.Context) error {
 				Controllers: d.cfg.controllers,
 				Client:      func(name string) client.Client { return clients[name] },
 				Caches:      caches, Clock: d.clock, Source: d.source, Volumes: d.volumes(), RootCA: d.api.authority(), Authority: d.api.signer(), Token: d.api.tokens(),
-				PodCIDRs: d.cfg.podCIDRs, LoadBalancers: balancers,
+				NodeLifecycle: d.cfg.nodeLifecycle,
+				PodCIDRs:      d.cfg.podCIDRs, LoadBalancers: balancers,
 				REST: func(account string) (*rest.Config, error) { return d.api.rest(name(account), account, groups...), nil },
 			})
 		})}))

@@ -45,6 +45,8 @@ type Env struct {
 	Source *clock.Source
 	RootCA []byte // the cluster's CA certificate, PEM
 
+	NodeLifecycle NodeLifecycle
+
 	PodCIDRs PodCIDRs // of nodes; the zero value: the cluster allocates none
 
 	LoadBalancers netip.Prefix // the addresses of Services of type LoadBalancer; the zero value: the cluster serves none

@@ -81,6 +81,7 @@ func TestUnreachableNode(t *testing.T) {
 		clk.Step(5 * time.Second)
 		settle(c)
 	}
+	clk.Step(5 * time.Second) // it is evicted a monitor period later
 	c.Until("both taints", func() bool { return len(taints(getNode(c, "unreachable"))) == 2 })
 	controllertest.Want(c, "taints", taints(getNode(c, "unreachable")), []string{"node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule"})
 	controllertest.Want(c, "taints of the other", len(taints(getNode(c, "healthy"))), 0)

@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/minikctl/minikctl/pkg/client"
@@ -21,24 +19,24 @@ import (
 	"github.com/minikctl/minikctl/pkg/reconcile"
 )
 
-// Monitor grace periods: how long a node may be without a heartbeat. A node past its grace period is confirmed after a second
-// check, because all heartbeats are old when a machine wakes up from sleep.
-const (
-	gracePeriod        = 40 * time.Second
-	startupGracePeriod = 60 * time.Second
-	confirmAfter       = 5 * time.Second
-)
-
 type nodeLifecycle struct {
 	client client.Client
 	events *client.Recorder
 	clock  clock.Clock
 	nodes  *client.Cache[*corev1.Node]
 	pods   *client.Cache[*corev1.Pod]
+	config controller.NodeLifecycle
+
+	zones         *zones               // of the reconciles of zonesKey, of which only one runs at a time
+	notReadySince map[string]time.Time // by node; likewise
 
 	mu         sync.Mutex
 	heartbeats map[string]heartbeat // by node
+	unmarked   map[string]bool      // nodes that became unreachable and whose pods are not all marked yet
 }
+
+// zonesKey is the key of the pass over all zones. Keys of nodes have a name, keys of pods a namespace, too.
+var zonesKey = objects.Key{}
 
 // heartbeat is the last change of a node's lease or of its condition Ready, by the controller's clock.
 type heartbeat struct {
@@ -46,18 +44,22 @@ type heartbeat struct {
 	suspect bool // past the grace period at the last check
 }
 
-// NodeLifecycle sets the conditions of nodes without heartbeats to Unknown, marks the pods of nodes that are not ready as not
-// ready, and keeps the taints that follow from nodes' conditions.
+// NodeLifecycle sets the conditions of nodes without heartbeats to Unknown, marks their pods as not ready, and keeps the taints
+// that follow from nodes' conditions. Taints that evict pods are added at a rate that depends on the health of the node's zone.
 func NodeLifecycle(env controller.Env) reconcile.Loop {
 	r := &nodeLifecycle{
-		client: env.Client, events: env.Events, clock: env.Clock,
-		nodes: env.Caches.Nodes(), pods: env.Caches.Pods(), heartbeats: map[string]heartbeat{},
+		client: env.Client, events: env.Events, clock: env.Clock, config: env.NodeLifecycle,
+		nodes: env.Caches.Nodes(), pods: env.Caches.Pods(),
+		zones: newZones(env.NodeLifecycle), notReadySince: map[string]time.Time{},
+		heartbeats: map[string]heartbeat{}, unmarked: map[string]bool{},
 	}
 	leases := client.CacheOf[*coordinationv1.Lease](env.Caches, client.Leases)
 	leases.Subscribe(r.renewed)
 	return reconcile.Loop{
-		Name:      "nodelifecycle",
-		Sources:   []reconcile.Source{r.follow, reconcile.Watch(r.nodes)},
+		Name: "nodelifecycle",
+		Sources: []reconcile.Source{
+			r.follow, reconcile.Watch(r.nodes), reconcile.Map(r.nodes, zoneChanged), reconcile.Map(r.pods, r.boundToUnhealthy),
+		},
 		Reconcile: r.reconcile,
 		Workers:   controller.Workers,
 	}
@@ -81,16 +83,15 @@ func (r *nodeLifecycle) reported(ctx context.Context, ch client.Change[*corev1.N
 	if ch.Deleted() {
 		r.mu.Lock()
 		delete(r.heartbeats, ch.Old.Name)
+		delete(r.unmarked, ch.Old.Name)
 		r.mu.Unlock()
+		r.events.Event(ctx, ch.Old, corev1.EventTypeNormal, "RemovingNode",
+			fmt.Sprintf("Node %s event: Removing Node %s from Controller", ch.Old.Name, ch.Old.Name))
 		return
 	}
 	if ch.Added() && !ch.Replay {
 		r.events.Event(ctx, ch.New, corev1.EventTypeNormal, "RegisteredNode",
 			fmt.Sprintf("Node %s event: Registered Node %s in Controller", ch.New.Name, ch.New.Name))
-	}
-	if !ch.Added() && nodeReady(ch.Old) && !nodeReady(ch.New) {
-		r.events.Event(ctx, ch.New, corev1.EventTypeNormal, "NodeNotReady",
-			fmt.Sprintf("Node %s status is now: NodeNotReady", ch.New.Name))
 	}
 	if ch.Added() || !heartbeatOf(ch.Old).Equal(heartbeatOf(ch.New)) {
 		r.recordHeartbeat(ch.New.Name)
@@ -122,35 +123,60 @@ func (r *nodeLifecycle) recordHeartbeat(node string) {
 }
 
 func (r *nodeLifecycle) reconcile(ctx context.Context, key objects.Key) (time.Duration, error) {
+	switch {
+	case key == zonesKey:
+		return r.reconcileZones(ctx)
+	case key.Namespace != "":
+		return 0, r.reconcilePod(ctx, key)
+	}
 	node, ok := r.nodes.Get(key)
 	if !ok {
 		return 0, nil
 	}
 	unreachable, again := r.checkHeartbeat(node)
 	if unreachable {
-		next, changed := withUnknownConditions(node, r.clock.Now())
-		if changed {
-			out, err := r.client.Update(ctx, client.In(client.Nodes, key).Sub("status"), next, metav1.UpdateOptions{})
-			if err != nil {
-				return 0, err
-			}
-			node = out.(*corev1.Node)
-			r.nodes.Put(node)
+		var err error
+		if node, err = r.setUnknown(ctx, node); err != nil {
+			return 0, err
 		}
 	}
-	var errs []error
-	if !nodeReady(node) {
-		errs = append(errs, r.markPodsNotReady(ctx, node))
+	err := errors.Join(r.markPodsOf(ctx, node), r.taint(ctx, node, evicted(node)))
+	if node, ok = r.nodes.Get(key); ok {
+		err = errors.Join(err, r.copyLabels(ctx, node))
 	}
-	errs = append(errs, r.taint(ctx, node))
-	return again, errors.Join(errs...)
+	return again, err
 }
 
-// checkHeartbeat reports whether a node is unreachable, and when to check again.
+// setUnknown sets the conditions of an unreachable node to Unknown, and returns the node as written.
+func (r *nodeLifecycle) setUnknown(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
+	next, changed := withUnknownConditions(node, r.clock.Now())
+	if !changed {
+		return node, nil
+	}
+	out, err := r.client.Update(ctx, client.Target{Resource: client.Nodes, Name: node.Name}.Sub("status"), next, metav1.UpdateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	written, ok := out.(*corev1.Node)
+	if !ok {
+		return nil, fmt.Errorf("update the status of node %s: the response is a %T", node.Name, out)
+	}
+	r.nodes.Put(written)
+	if nodeReady(node) {
+		r.mu.Lock()
+		r.unmarked[node.Name] = true
+		r.mu.Unlock()
+		r.events.Event(ctx, written, corev1.EventTypeNormal, "NodeNotReady", fmt.Sprintf("Node %s status is now: NodeNotReady", node.Name))
+	}
+	return written, nil
+}
+
+// checkHeartbeat reports whether a node is unreachable, and when to check again. A node past its grace period is checked a second
+// time, because all heartbeats are old when a machine wakes up from sleep.
 func (r *nodeLifecycle) checkHeartbeat(node *corev1.Node) (unreachable bool, again time.Duration) {
-	grace := gracePeriod
+	grace := r.config.MonitorGracePeriod
 	if nodeCondition(node, corev1.NodeReady) == nil {
-		grace = startupGracePeriod
+		grace = r.config.StartupGracePeriod
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,7 +189,7 @@ func (r *nodeLifecycle) checkHeartbeat(node *corev1.Node) (unreachable bool, aga
 	case left > 0:
 		h.suspect, again = false, left
 	case !h.suspect:
-		h.suspect, again = true, confirmAfter
+		h.suspect, again = true, r.config.MonitorPeriod
 	default:
 		unreachable = true // the next heartbeat enqueues the node: it changes the condition Ready
 	}
@@ -200,52 +226,3 @@ func nodeReady(n *corev1.Node) bool {
 	c := nodeCondition(n, corev1.NodeReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
-
-// markPodsNotReady sets the condition Ready of the pods of a node to False: they may run, but it is not known.
-func (r *nodeLifecycle) markPodsNotReady(ctx context.Context, node *corev1.Node) error {
-	c := nodeCondition(node, corev1.NodeReady)
-	if c == nil {
-		return nil
-	}
-	var errs []error
-	for _, p := range r.pods.ByIndex(controller.PodsByNode, node.Name) {
-		i := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-		if i < 0 || p.Status.Conditions[i].Status != corev1.ConditionTrue {
-			continue
-		}
-		next := p.DeepCopy()
-		next.Status.Conditions[i].Status = corev1.ConditionFalse
-		next.Status.Conditions[i].LastTransitionTime = controller.WholeSeconds(r.clock.Now())
-		out, err := r.client.Update(ctx, client.In(client.Pods, controller.KeyOf(p)).Sub("status"), next, metav1.UpdateOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		r.pods.Put(out.(*corev1.Pod))
-		r.events.Event(ctx, p, corev1.EventTypeWarning, "NodeNotReady", "Node is not ready")
-	}
-	return errors.Join(errs...)
-}
-
-// taint updates the taints that follow from a node's conditions.
-func (r *nodeLifecycle) taint(ctx context.Context, node *corev1.Node) error {
-	taints := planTaints(node, !r.anyReady(), r.clock.Now())
-	if taints == nil {
-		return nil
-	}
-	next := node.DeepCopy()
-	next.Spec.Taints = taints.list
-	out, err := r.client.Update(ctx, client.In(client.Nodes, controller.KeyOf(node)), next, metav1.UpdateOptions{})
-	if err != nil {
-		return err
-	}
-	r.nodes.Put(out.(*corev1.Node))
-	return nil
-}
-
-// anyReady reports whether any node is ready. If none is, the cause is most likely the control plane's own network, and
-// evictions would not help.
-func (r *nodeLifecycle) anyReady() bool { return slices.ContainsFunc(r.nodes.List("", nil), nodeReady) }

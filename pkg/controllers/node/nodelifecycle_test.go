@@ -8,12 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/minikctl/minikctl/pkg/controllers/controller"
 )
 
 // TestCheckHeartbeat: a node is unreachable at the second check past its grace period.
 func TestCheckHeartbeat(t *testing.T) {
 	clk := testclock.NewFakeClock(noon)
-	r := &nodeLifecycle{clock: clk, heartbeats: map[string]heartbeat{}}
+	r := &nodeLifecycle{clock: clk, config: controller.DefaultNodeLifecycle(), heartbeats: map[string]heartbeat{}}
 	known := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "known"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}}}}
 	fresh := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fresh"}}
 	look := func(what string, n *corev1.Node, want string) {
@@ -23,17 +25,17 @@ func TestCheckHeartbeat(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", what, got, want)
 		}
 	}
-	look("the first time", known, "false 40s")
+	look("the first time", known, "false 50s")
 	look("without a condition Ready", fresh, "false 1m0s")
 	clk.Step(30 * time.Second)
 	r.recordHeartbeat("known")
 	clk.Step(30 * time.Second)
-	look("after a heartbeat", known, "false 10s")
+	look("after a heartbeat", known, "false 20s")
 	clk.Step(10 * time.Hour)
 	look("after a long sleep", known, "false 5s")
 	r.recordHeartbeat("known")
-	look("and a heartbeat", known, "false 40s")
-	clk.Step(40 * time.Second)
+	look("and a heartbeat", known, "false 50s")
+	clk.Step(50 * time.Second)
 	look("past the grace period", known, "false 5s")
 	clk.Step(5 * time.Second)
 	look("at the second check", known, "true 0s")

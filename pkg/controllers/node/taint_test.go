@@ -20,22 +20,27 @@ func TestPlanTaints(t *testing.T) {
 		name      string
 		ready     corev1.ConditionStatus
 		cordoned  bool
-		noneReady bool
+		evict     bool
 		have      []corev1.Taint
 		want      string
 		unchanged bool
 	}{
 		{name: "well", ready: corev1.ConditionTrue, unchanged: true},
-		{name: "not ready", ready: corev1.ConditionFalse, want: "not-ready:NoSchedule not-ready:NoExecute"},
-		{name: "unreachable", ready: corev1.ConditionUnknown, want: "unreachable:NoSchedule unreachable:NoExecute"},
-		{name: "none reachable: nothing is evicted", ready: corev1.ConditionUnknown, noneReady: true, want: "unreachable:NoSchedule"},
+		{name: "not ready", ready: corev1.ConditionFalse, want: "not-ready:NoSchedule"},
+		{name: "not ready, evicted", ready: corev1.ConditionFalse, evict: true, want: "not-ready:NoSchedule not-ready:NoExecute"},
+		{name: "unreachable, evicted", ready: corev1.ConditionUnknown, evict: true, want: "unreachable:NoSchedule unreachable:NoExecute"},
 		{
-			name: "well again", ready: corev1.ConditionTrue,
+			name: "no longer evicted", ready: corev1.ConditionUnknown,
+			have: []corev1.Taint{taint(corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule), taint(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute)},
+			want: "unreachable:NoSchedule",
+		},
+		{
+			name: "well again", ready: corev1.ConditionTrue, evict: true,
 			have: []corev1.Taint{taint("mine", corev1.TaintEffectNoExecute), taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule)},
 			want: "mine:NoExecute",
 		},
 		{
-			name: "from one to the other", ready: corev1.ConditionUnknown,
+			name: "from one to the other", ready: corev1.ConditionUnknown, evict: true,
 			have: []corev1.Taint{taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule), taint(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute)},
 			want: "unreachable:NoSchedule unreachable:NoExecute",
 		},
@@ -49,7 +54,7 @@ func TestPlanTaints(t *testing.T) {
 			Spec:   corev1.NodeSpec{Taints: c.have, Unschedulable: c.cordoned},
 			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: c.ready}}},
 		}
-		got := planTaints(n, c.noneReady, noon)
+		got := planTaints(n, c.evict, noon)
 		if c.unchanged || got == nil {
 			if got != nil || !c.unchanged {
 				t.Errorf("%s: got %+v", c.name, got)

@@ -1,0 +1,155 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/node/topology"
+
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/objects"
+)
+
+// excludeFromDisruption is the label of nodes that do not count for the health of their zone.
+const excludeFromDisruption = "node.kubernetes.io/exclude-disruption"
+
+// evictRetries is how often a taint is written again after a conflict.
+const evictRetries = 4
+
+// zoneChanged maps a change of a node that may change the health of a zone, or what to evict there, to zonesKey.
+func zoneChanged(ch client.Change[*corev1.Node]) []objects.Key {
+	if !ch.Added() && !ch.Deleted() && standing(ch.Old) == standing(ch.New) {
+		return nil
+	}
+	return []objects.Key{zonesKey}
+}
+
+// nodeStanding is what the pass over all zones reads of a node.
+type nodeStanding struct {
+	zone              string
+	hasReady          bool
+	ready             corev1.ConditionStatus
+	excluded, evicted bool
+}
+
+func standing(n *corev1.Node) nodeStanding {
+	s := nodeStanding{zone: topology.GetZoneKey(n), evicted: evicted(n)}
+	if c := nodeCondition(n, corev1.NodeReady); c != nil {
+		s.hasReady, s.ready = true, c.Status
+	}
+	_, s.excluded = n.Labels[excludeFromDisruption]
+	return s
+}
+
+// reconcileZones updates the states of the zones and evicts nodes that are not ready, as far as the rates of their zones allow. Like
+// Kubernetes, which looks at all nodes once in a monitor period, it considers a node as not ready a monitor period after the change,
+// so that nodes that fail at the same time change the state of their zone together, and before the first of them is evicted.
+func (r *nodeLifecycle) reconcileZones(ctx context.Context) (time.Duration, error) {
+	now := r.clock.Now()
+	nodes := r.nodes.List("", nil)
+	health, waiting, again := r.observe(nodes, now)
+	entered, left := r.zones.update(health, now)
+	var errs []error
+	if entered {
+		slog.WarnContext(ctx, "no node is ready, evictions stop", "controller", "nodelifecycle")
+		for _, n := range nodes {
+			errs = append(errs, r.taint(ctx, n, false))
+		}
+	}
+	if left {
+		slog.InfoContext(ctx, "some nodes are ready, evictions resume", "controller", "nodelifecycle")
+		for _, n := range nodes {
+			r.recordHeartbeat(n.Name)
+		}
+	}
+	next, err := r.evictNodes(ctx, waiting, now)
+	return sooner(again, next), errors.Join(append(errs, err)...)
+}
+
+// sooner returns the shorter of two durations, where 0 is never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// observe returns the health of the zones, the nodes that are not ready and not evicted, the longest first, and when the next node that is not
+// ready counts as such, 0 for never.
+func (r *nodeLifecycle) observe(nodes []*corev1.Node, now time.Time) (health map[string]zoneHealth, waiting []*corev1.Node, again time.Duration) {
+	since := make(map[string]time.Time, len(r.notReadySince))
+	health = map[string]zoneHealth{}
+	for _, n := range nodes {
+		s := standing(n)
+		isReady := s.ready == corev1.ConditionTrue
+		if !isReady {
+			at, ok := r.notReadySince[n.Name]
+			if !ok {
+				at = now
+			}
+			since[n.Name] = at
+			if left := at.Add(r.config.MonitorPeriod).Sub(now); left > 0 {
+				isReady, again = true, sooner(again, left)
+			}
+		}
+		if !s.excluded {
+			h := health[s.zone]
+			if isReady {
+				h.ready++
+			} else {
+				h.notReady++
+			}
+			health[s.zone] = h
+		}
+		if !isReady && s.hasReady && !s.evicted {
+			waiting = append(waiting, n)
+		}
+	}
+	r.notReadySince = since
+	slices.SortFunc(waiting, func(a, b *corev1.Node) int {
+		return cmp.Or(since[a.Name].Compare(since[b.Name]), cmp.Compare(a.Name, b.Name))
+	})
+	return health, waiting, again
+}
+
+// evictNodes gives the NoExecute taint to those of the waiting nodes that may have it now, and returns when the next one may, 0 for never.
+func (r *nodeLifecycle) evictNodes(ctx context.Context, waiting []*corev1.Node, now time.Time) (again time.Duration, err error) {
+	var errs []error
+	for _, n := range waiting {
+		limiter := r.zones.limiter(topology.GetZoneKey(n))
+		if limiter.allow(now) {
+			errs = append(errs, r.evict(ctx, n))
+		} else {
+			again = sooner(again, limiter.next(now))
+		}
+	}
+	return again, errors.Join(errs...)
+}
+
+// evict gives a node the NoExecute taint of its condition Ready. It tries again after conflicts: the rate counts the node only once.
+func (r *nodeLifecycle) evict(ctx context.Context, n *corev1.Node) error {
+	err := r.taint(ctx, n, true)
+	for range evictRetries {
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		out, getErr := r.client.Get(ctx, client.Target{Resource: client.Nodes, Name: n.Name}, metav1.GetOptions{})
+		if getErr != nil {
+			return getErr
+		}
+		current, ok := out.(*corev1.Node)
+		if !ok {
+			return fmt.Errorf("get node %s: the response is a %T", n.Name, out)
+		}
+		err = r.taint(ctx, current, true)
+	}
+	return err
+}
