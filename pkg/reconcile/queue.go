@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 type queue struct {
 	keys     workqueue.TypedInterface[objects.Key]
 	failures workqueue.TypedRateLimiter[objects.Key]
+	refusals workqueue.TypedRateLimiter[objects.Key] // of requests that the API server has refused
 	clock    clock.Clock
 	machine  clock.Clock // measures reconciles and their cooldown
 	work     *clock.Work // a unit for each key that is queued, being reconciled or cooling down, or that is retried soon
@@ -53,6 +55,7 @@ func newQueue(clk clock.Clock, name string) *queue {
 		clock: clk, machine: clock.Machine(clk), work: clock.NewWork(clk, name),
 		keys:     workqueue.NewTyped[objects.Key](),
 		failures: workqueue.NewTypedItemExponentialFailureRateLimiter[objects.Key](firstRetry, lastRetry),
+		refusals: workqueue.NewTypedItemExponentialFailureRateLimiter[objects.Key](firstRetry, lastRetry),
 		states:   map[objects.Key]*state{}, later: map[objects.Key]*delay{},
 	}
 }
@@ -172,12 +175,21 @@ func (q *queue) endDelay(key objects.Key, d *delay) {
 	}
 }
 
+// setBackoff sets the bounds of the back-off after refused requests; 0 is the default.
+func (q *queue) setBackoff(first, last time.Duration) {
+	q.refusals = workqueue.NewTypedItemExponentialFailureRateLimiter[objects.Key](cmp.Or(first, firstRetry), cmp.Or(last, lastRetry))
+}
+
 // retry adds a key whose reconcile failed after its back-off.
-func (q *queue) retry(key objects.Key, causes []uint64) {
+func (q *queue) retry(key objects.Key, causes []uint64, refused bool) {
 	q.mu.Lock()
 	q.state(key).addCauses(causes...)
 	q.mu.Unlock()
-	pause := q.failures.When(key)
+	failures := q.failures
+	if refused {
+		failures = q.refusals
+	}
+	pause := failures.When(key)
 	if pause >= soonRetry {
 		q.after(key, pause)
 		return

@@ -33,6 +33,10 @@ type Loop struct {
 
 	Workers int // how many keys are reconciled at the same time; 0: 1
 
+	// FirstBackoff and MaxBackoff bound the exponential back-off of a key after requests that the API server has refused. After other
+	// errors (no connection, or Conflict, NotFound and AlreadyExists) it is between 5 ms and 30 s. 0: the same.
+	FirstBackoff, MaxBackoff time.Duration
+
 	// MaxCooldown bounds the pause after a reconcile, which is as long as the reconcile took (but see CooldownFactor). A loop whose objects are enqueued
 	// by each of a thousand pods then handles many changes at once. 0: no pause.
 	MaxCooldown time.Duration
@@ -104,6 +108,7 @@ func Every(clk clock.Clock, interval time.Duration, key objects.Key) Source {
 // be called before the caches of the sources have synced.
 func (l Loop) Run(ctx context.Context, clk clock.Clock) error {
 	q := newQueue(clk, l.Name+" keys")
+	q.setBackoff(l.FirstBackoff, l.MaxBackoff)
 	defer q.work.End()
 	for _, source := range l.Sources {
 		source(ctx, q.enqueue)
@@ -152,7 +157,7 @@ func (l Loop) reconcileKey(ctx context.Context, q *queue, key objects.Key) {
 	defer func() {
 		if p := recover(); p != nil {
 			slog.ErrorContext(ctx, "controller panicked", "controller", l.Name, "key", key.String(), "err", p, "stack", string(debug.Stack()))
-			q.retry(key, causes)
+			q.retry(key, causes, false)
 		}
 	}()
 	began := q.machine.Now()
@@ -161,13 +166,15 @@ func (l Loop) reconcileKey(ctx context.Context, q *queue, key objects.Key) {
 	case ctx.Err() != nil:
 	case err != nil:
 		level := slog.LevelWarn
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+		stale := apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
+		if stale {
 			level = slog.LevelDebug
 		}
 		slog.Log(ctx, level, "reconcile failed, retrying", "controller", l.Name, "key", key.String(), "err", err, "took", q.machine.Since(began))
-		q.retry(key, causes)
+		q.retry(key, causes, !stale && apierrors.ReasonForError(err) != metav1.StatusReasonUnknown)
 	default:
 		q.failures.Forget(key)
+		q.refusals.Forget(key)
 		if after > 0 {
 			q.after(key, after)
 		}

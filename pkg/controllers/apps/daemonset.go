@@ -75,6 +75,7 @@ func DaemonSet(env controller.Env) reconcile.Loop {
 			reconcile.Owned(r.pods, daemonSetKind.Kind), reconcile.Map(r.pods, adoptersOf[*corev1.Pod](r)),
 			reconcile.Owned(revisions, daemonSetKind.Kind), reconcile.Map(revisions, adoptersOf[*appsv1.ControllerRevision](r)),
 		},
+		MaxBackoff:  controller.MaxBackoff,
 		Reconcile:   r.reconcile,
 		Workers:     controller.Workers,
 		MaxCooldown: maxCooldown,

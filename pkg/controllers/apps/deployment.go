@@ -43,6 +43,7 @@ func Deployment(env controller.Env) reconcile.Loop {
 			reconcile.Watch(r.deployments), reconcile.Owned(r.sets, "Deployment"), reconcile.Map(r.sets, r.adopters),
 			reconcile.Map(r.pods, r.waiting),
 		},
+		MaxBackoff:  controller.MaxBackoff,
 		Reconcile:   r.reconcile,
 		Workers:     controller.Workers,
 		MaxCooldown: maxCooldown,

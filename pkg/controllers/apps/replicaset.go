@@ -68,6 +68,7 @@ func (r replicas[T]) loop(env controller.Env, name string) reconcile.Loop {
 		Sources: []reconcile.Source{
 			reconcile.Watch(r.sets), reconcile.Owned(r.pods, r.kind.Kind), reconcile.Map(r.pods, r.adopters),
 		},
+		MaxBackoff:  controller.MaxBackoff,
 		Reconcile:   r.reconcile,
 		Workers:     controller.Workers,
 		MaxCooldown: maxCooldown,

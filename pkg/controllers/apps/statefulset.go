@@ -48,6 +48,7 @@ func StatefulSet(env controller.Env) reconcile.Loop {
 			reconcile.Watch(r.sets), reconcile.Owned(r.pods, statefulSetKind.Kind), reconcile.Map(r.pods, r.adopters),
 			reconcile.Map(r.claims, waitingForClaim),
 		},
+		MaxBackoff:  controller.MaxBackoff,
 		Reconcile:   r.reconcile,
 		Workers:     controller.Workers,
 		MaxCooldown: maxCooldown,

@@ -61,10 +61,11 @@ func CronJob(env controller.Env) reconcile.Loop {
 		schedules: map[objects.Key]schedule{},
 	}
 	return reconcile.Loop{
-		Name:      "cronjob",
-		Sources:   []reconcile.Source{reconcile.Watch(r.cronJobs), reconcile.Owned(r.jobs, cronJobKind.Kind)},
-		Reconcile: r.reconcile,
-		Workers:   controller.Workers,
+		Name:       "cronjob",
+		Sources:    []reconcile.Source{reconcile.Watch(r.cronJobs), reconcile.Owned(r.jobs, cronJobKind.Kind)},
+		MaxBackoff: controller.MaxBackoff,
+		Reconcile:  r.reconcile,
+		Workers:    controller.Workers,
 	}
 }
 

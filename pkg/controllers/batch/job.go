@@ -47,8 +47,9 @@ func Job(env controller.Env) reconcile.Loop {
 	r.podCtl = controller.PodControl{Client: env.Client, Events: env.Events, Pods: r.pods}
 	b := newBatches(env.Clock)
 	return reconcile.Loop{
-		Name:      "job",
-		Sources:   []reconcile.Source{b.jobs(r.jobs), b.pods(r.pods), reconcile.Map(r.pods, r.adopters)},
+		Name:         "job",
+		Sources:      []reconcile.Source{b.jobs(r.jobs), b.pods(r.pods), reconcile.Map(r.pods, r.adopters)},
+		FirstBackoff: time.Second, MaxBackoff: time.Minute,
 		Reconcile: r.reconcile,
 		Workers:   controller.Workers,
 	}

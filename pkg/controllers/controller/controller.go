@@ -9,6 +9,7 @@ import (
 	"crypto"
 	"crypto/x509"
 	"net/netip"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
@@ -35,6 +36,9 @@ const (
 	Workers     = 16
 	ManyWorkers = 64 // for a Loop with one write for each of many pods
 )
+
+// MaxBackoff bounds the back-off of controllers of workloads after requests that the API server refuses, as in Kubernetes.
+const MaxBackoff = 1000 * time.Second
 
 // Env holds what a controller is made with.
 type Env struct {
