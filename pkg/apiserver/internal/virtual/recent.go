@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -16,21 +17,22 @@ import (
 	"github.com/minikctl/minikctl/pkg/store/changelog"
 )
 
-// entry is one object. It is kept as JSON, since there are many entries and few are read.
+// entry is one object. It is kept as JSON, and compressed once it is saved, since there are many entries and few are read.
 type entry struct {
 	seq    store.Revision
 	row    *objects.Resource
 	key    objects.Key
 	labels labels.Set
-	json   []byte
+	length int // of the JSON
+	text   atomic.Pointer[text]
 }
 
 // labelBytes is the size of a map of up to eight labels without their text.
 const labelBytes = 320
 
-// size returns the bytes that an entry and its place in the index take in memory.
+// size returns the bytes that an entry and its place in the index take in memory before its JSON is compressed.
 func (e *entry) size() int {
-	n := int(unsafe.Sizeof(*e)) + cap(e.json) + len(e.key.Namespace) + len(e.key.Name)
+	n := int(unsafe.Sizeof(*e)) + e.length + len(e.key.Namespace) + len(e.key.Name)
 	n += 2 * int(unsafe.Sizeof(entryKey{})) // the index is half full on average
 	if len(e.labels) > 0 {
 		n += labelBytes
@@ -43,9 +45,13 @@ func (e *entry) size() int {
 
 // item returns the entry as an item of the API.
 func (e *entry) item() *cache.Item {
-	return cache.NewEncoded(e.key, e.seq, e.json, func() (objects.Object, error) {
+	b, err := e.text.Load().json(e.length)
+	return cache.NewEncoded(e.key, e.seq, b, func() (objects.Object, error) {
+		if err != nil {
+			return nil, err
+		}
 		obj := e.row.New()
-		if err := json.Unmarshal(e.json, obj); err != nil {
+		if err := json.Unmarshal(b, obj); err != nil {
 			return nil, err
 		}
 		return obj, nil
@@ -79,8 +85,8 @@ const (
 	blockEntries = 64
 )
 
-// text returns a copy of b in a block.
-func (r *recent) text(b []byte) []byte {
+// copy returns a copy of b in a block.
+func (r *recent) copy(b []byte) []byte {
 	if len(b) > blockBytes/4 {
 		return bytes.Clone(b)
 	}
@@ -99,17 +105,18 @@ func (r *recent) encode(obj objects.Object) ([]byte, error) {
 	if err := json.NewEncoder(&r.buf).Encode(obj); err != nil {
 		return nil, err
 	}
-	return r.text(bytes.TrimSuffix(r.buf.Bytes(), []byte("\n"))), nil
+	return r.copy(bytes.TrimSuffix(r.buf.Bytes(), []byte("\n"))), nil
 }
 
-// entry returns a copy of e in a block.
-func (r *recent) entry(e entry) *entry {
+// entry returns an entry in a block.
+func (r *recent) entry(seq store.Revision, row *objects.Resource, key objects.Key, set labels.Set, json []byte) *entry {
 	if len(r.spare) == 0 {
 		r.spare = make([]entry, blockEntries)
 	}
 	out := &r.spare[0]
 	r.spare = r.spare[1:]
-	*out = e
+	out.seq, out.row, out.key, out.labels, out.length = seq, row, key, set, len(json)
+	out.text.Store(&text{plain: json})
 	return out
 }
 
@@ -149,7 +156,7 @@ func (r *recent) add(row *objects.Resource, objs ...objects.Object) ([]*entry, e
 			continue
 		}
 		seq++
-		out[i] = r.entry(entry{seq: seq, row: row, key: key, labels: obj.GetLabels(), json: b})
+		out[i] = r.entry(seq, row, key, obj.GetLabels(), b)
 		r.index[entryKey{row.Names.Plural, key}] = out[i]
 		added = append(added, out[i])
 		if bytes += out[i].size(); bytes > r.batch {
@@ -165,20 +172,19 @@ func (r *recent) add(row *objects.Resource, objs ...objects.Object) ([]*entry, e
 
 // restore adds an entry of an earlier process, with its number. It ignores an entry that is not newer than the last
 // one.
-func (r *recent) restore(e entry) {
+func (r *recent) restore(seq store.Revision, row *objects.Resource, key objects.Key, set labels.Set, json []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := r.log.End().Revision
-	if e.seq <= last {
+	if seq <= last {
 		return
 	}
 	if last == 0 {
-		r.begin(e.seq - 1) // entries before the first restored one are gone
+		r.begin(seq - 1) // entries before the first restored one are gone
 	}
-	e.json = r.text(e.json)
-	kept := r.entry(e)
-	r.index[entryKey{e.row.Names.Plural, e.key}] = kept
-	r.log.Append(e.seq, []*entry{kept})
+	kept := r.entry(seq, row, key, set, r.copy(json))
+	r.index[entryKey{row.Names.Plural, key}] = kept
+	r.log.Append(seq, []*entry{kept})
 }
 
 // find returns the entry of a name.

@@ -108,7 +108,7 @@ func newest(blocks [][]byte, most int) [][]byte {
 	var out [][]byte
 	for size := 0; len(blocks) > 0 && size < most; {
 		last := len(blocks) - 1
-		body, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(blocks[last])), maxBlock))
+		body, err := unpack(blocks[last])
 		if err != nil {
 			break // written by another version of the program, since its checksum is right
 		}
@@ -118,42 +118,51 @@ func newest(blocks [][]byte, most int) [][]byte {
 	return out
 }
 
+// unpack returns the lines of a compressed block.
+func unpack(packed []byte) ([]byte, error) {
+	return io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), maxBlock))
+}
+
 // block compresses lines with z.
 func block(z *flate.Writer, lines [][]byte) ([]byte, error) {
 	out := bytes.NewBuffer(make([]byte, blockHead))
 	z.Reset(out)
+	newline := []byte{'\n'}
 	for _, l := range lines {
-		if _, err := z.Write(append(l[:len(l):len(l)], '\n')); err != nil {
+		if _, err := z.Write(l); err != nil {
+			return nil, err
+		}
+		if _, err := z.Write(newline); err != nil {
 			return nil, err
 		}
 	}
 	if err := z.Close(); err != nil {
 		return nil, err
 	}
-	b := out.Bytes()
+	b := bytes.Clone(out.Bytes())
 	binary.BigEndian.PutUint32(b, uint32(len(b)-blockHead))
 	binary.BigEndian.PutUint32(b[4:], crc32.ChecksumIEEE(b[blockHead:]))
 	return b, nil
 }
 
-// append adds a block of lines, to a new file when the current one is full. It removes a block that was written in part, so that
-// later blocks can be read.
-func (s *segments) append(lines [][]byte) error {
+// append adds a block of lines, to a new file when the current one is full, and returns its compressed content. It removes a block
+// that was written in part, so that later blocks can be read.
+func (s *segments) append(lines [][]byte) (packed []byte, err error) {
 	b, err := block(s.z, lines)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if s.size > 0 && s.size+int64(len(b)) > segmentSize {
 		if err := s.rotate(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if _, err := s.file.Write(b); err != nil {
 		_, serr := s.file.Seek(s.size, io.SeekStart)
-		return errors.Join(err, s.file.Truncate(s.size), serr)
+		return nil, errors.Join(err, s.file.Truncate(s.size), serr)
 	}
 	s.size += int64(len(b))
-	return nil
+	return b[blockHead:], nil
 }
 
 // rotate makes the current file the previous one.

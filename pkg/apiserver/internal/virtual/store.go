@@ -50,9 +50,9 @@ type Store struct {
 
 	mu      sync.Mutex
 	waiting []trace.Span
-	dropped int      // spans that found too many waiting
-	unsaved [][]byte // JSON of entries
-	bytes   int      // of unsaved
+	dropped int // spans that found too many waiting
+	unsaved []*entry
+	bytes   int // of the JSON of unsaved
 	wake    chan struct{}
 	adding  sync.Mutex // held while entries are added and marked to be saved, so that both have the same order
 }
@@ -160,8 +160,8 @@ func (s *Store) markUnsaved(e *entry) {
 		return
 	}
 	s.mu.Lock()
-	s.unsaved = append(s.unsaved, e.json)
-	s.bytes += len(e.json)
+	s.unsaved = append(s.unsaved, e)
+	s.bytes += e.length
 	s.mu.Unlock()
 }
 
@@ -171,7 +171,8 @@ func (s *Store) unsavedBytes() int {
 	return s.bytes
 }
 
-// save appends the new entries to the files. Entries that can't be written are lost at the next restart.
+// save appends the new entries to the files, and compresses them in memory. Entries that can't be written are lost at the next
+// restart.
 func (s *Store) save(ctx context.Context) {
 	s.mu.Lock()
 	unsaved, dropped := s.unsaved, s.dropped
@@ -183,9 +184,16 @@ func (s *Store) save(ctx context.Context) {
 	if s.files == nil || len(unsaved) == 0 {
 		return
 	}
-	if err := s.files.append(unsaved); err != nil {
-		slog.WarnContext(ctx, "save traces", "err", err)
+	lines := make([][]byte, len(unsaved))
+	for i, e := range unsaved {
+		lines[i] = e.text.Load().plain
 	}
+	block, err := s.files.append(lines)
+	if err != nil {
+		slog.WarnContext(ctx, "save traces", "err", err)
+		return
+	}
+	pack(unsaved, block)
 }
 
 // newTrace returns the object of a span. The traces of cluster-scoped objects are in the namespace default, as their Events are.

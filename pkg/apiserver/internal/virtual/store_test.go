@@ -316,7 +316,7 @@ func TestFilesAreBounded(t *testing.T) {
 		for j := range line {
 			line[j] |= 0x80 // no newlines
 		}
-		if err := log.append([][]byte{line}); err != nil {
+		if _, err := log.append([][]byte{line}); err != nil {
 			t.Fatal(err)
 		}
 		last = bytes.Clone(line)

@@ -274,7 +274,7 @@ func (s *Store) restore(line []byte) {
 		return // written by another version of the program, with other kinds
 	}
 	key := objects.Key{Namespace: head.Namespace, Name: head.Name}
-	s.recent.restore(entry{seq: store.Revision(seq), row: row, key: key, labels: head.Labels, json: line})
+	s.recent.restore(store.Revision(seq), row, key, head.Labels, line)
 }
 
 func (s *Store) byKind(kind string) *objects.Resource {
