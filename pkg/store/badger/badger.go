@@ -43,7 +43,7 @@ type Config struct {
 	ReserveBytes uint64
 	// LogBytes bounds the recent changes that are held in memory for watches. 0: 8 MiB.
 	LogBytes int
-	// MemTableBytes is how many bytes of changes Badger collects in memory before it writes a table. 0: 16 MiB. Tests make
+	// MemTableBytes is how many bytes of changes Badger collects in memory before it writes a table. 0: 8 MiB. Tests make
 	// it small.
 	MemTableBytes int64
 }
@@ -52,8 +52,9 @@ type Config struct {
 const MaxValue = store.MaxValue
 
 const (
-	memTable       = 16 << 20
-	valueThreshold = 1 << 20 // the most that Badger allows; only larger values go into the value log
+	memTable       = 8 << 20
+	memTableBefore = 16 << 20 // the size with which older versions wrote logs
+	valueThreshold = 1 << 20  // the most that Badger allows; only larger values go into the value log
 )
 
 // Keys in Badger: objects, and the meta record.

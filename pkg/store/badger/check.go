@@ -53,7 +53,7 @@ func Check(dir string, readable func(key string, value []byte) error) (Report, e
 	defer f.close()
 	err = recovered(func() error {
 		report.Damaged = f.unreadable(readable)
-		return nil
+		return f.damaged
 	})
 	return report, err
 }

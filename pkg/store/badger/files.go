@@ -17,8 +17,6 @@ import (
 	db "github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/badger/v4/y"
-	"github.com/dgraph-io/ristretto/v2/z"
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -26,12 +24,13 @@ import (
 // yet. It reads them as Badger does at its start, but changes nothing, where Badger deletes tables that MANIFEST does not list
 // and truncates logs at the first entry that it cannot read. Badger's own read-only mode does the former, too.
 type files struct {
-	dir    string
-	levels [][]*table.Table
-	logs   []*memLog
-	values map[string][]byte // the value logs
-	maps   [][]byte
-	repair repair
+	dir     string
+	levels  [][]*tableFile
+	logs    []*memLog
+	values  map[string][]byte // the value logs
+	maps    [][]byte
+	repair  repair
+	damaged error // the first damage that an iterator has found
 }
 
 // Bits in the metadata of an entry of Badger's logs and tables.
@@ -54,7 +53,7 @@ func openFiles(dir string) (*files, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &files{dir: dir, levels: make([][]*table.Table, maxLevels), values: map[string][]byte{}}
+	f := &files{dir: dir, levels: make([][]*tableFile, maxLevels), values: map[string][]byte{}}
 	if err := errors.Join(f.openTables(names), f.openLogs(names), f.checkValueLogs(names)); err != nil {
 		f.close()
 		return nil, err
@@ -101,45 +100,26 @@ func (f *files) openTables(names []string) error {
 			f.repair.missing = append(f.repair.missing, id)
 			continue
 		}
-		opened, err := f.openTable(name)
+		opened, err := openTable(f.dir, name, id)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		f.levels[level] = append(f.levels[level], opened)
 	}
 	for level, tables := range f.levels {
-		slices.SortFunc(tables, func(a, b *table.Table) int {
+		slices.SortFunc(tables, func(a, b *tableFile) int {
 			if level == 0 {
-				return cmp.Compare(b.ID(), a.ID()) // newest first; their keys overlap
+				return cmp.Compare(b.id, a.id) // newest first; their keys overlap
 			}
-			return y.CompareKeys(a.Smallest(), b.Smallest())
+			return y.CompareKeys(a.smallest, b.smallest)
 		})
 		for i := 1; level > 0 && i < len(tables); i++ {
-			if y.CompareKeys(tables[i-1].Biggest(), tables[i].Smallest()) >= 0 {
-				return fmt.Errorf("%s and %s have the same keys", tables[i-1].Filename(), tables[i].Filename())
+			if y.CompareKeys(tables[i-1].biggest, tables[i].smallest) >= 0 {
+				return fmt.Errorf("%s and %s have the same keys", tables[i-1].name, tables[i].name)
 			}
 		}
 	}
 	return nil
-}
-
-// openTable opens a table. Badger panics on a table that was cut.
-func (f *files) openTable(name string) (t *table.Table, err error) {
-	m, err := z.OpenMmapFile(filepath.Join(f.dir, name), os.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	err = recovered(func() error {
-		t, err = table.OpenTable(m, table.Options{ReadOnly: true, BlockSize: badgerOptions(f.dir).BlockSize})
-		return err
-	})
-	if err != nil {
-		if m.Data != nil {
-			_ = z.Munmap(m.Data)
-		}
-		m.Fd.Close()
-	}
-	return t, err
 }
 
 // recovered calls do, and returns a panic of Badger on damaged bytes, and a fault in the memory that maps a file, as an error.
@@ -147,7 +127,7 @@ func recovered(do func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
-			err = errors.New("the file is cut or damaged")
+			err = errTable
 		}
 	}()
 	return do()
@@ -285,36 +265,25 @@ func (f *files) checkValueLogs(names []string) error {
 	return nil
 }
 
-// verifyTables compares the checksums of all blocks.
-func (f *files) verifyTables() error {
-	var g errgroup.Group
-	g.SetLimit(4)
-	for _, tables := range f.levels {
-		for _, t := range tables {
-			g.Go(func() error {
-				if err := recovered(t.VerifyChecksum); err != nil {
-					return fmt.Errorf("%s: %w", t.Filename(), err)
-				}
-				return nil
-			})
-		}
-	}
-	return g.Wait()
-}
-
-// iterator returns an iterator over all versions of all keys: keys ascending, the versions of a key descending.
+// iterator returns an iterator over all versions of all keys: keys ascending, the versions of a key descending. It ends at a
+// damaged block, which damaged names.
 func (f *files) iterator() y.Iterator {
 	var all []y.Iterator
 	for _, l := range f.logs {
 		all = append(all, &memLog{keys: l.keys, values: l.values})
 	}
+	failed := func(err error) {
+		if f.damaged == nil {
+			f.damaged = err
+		}
+	}
 	for level, tables := range f.levels {
 		if level > 0 && len(tables) > 0 {
-			all = append(all, table.NewConcatIterator(tables, table.NOCACHE))
+			all = append(all, &tableIterator{tables: tables, failed: failed})
 			continue
 		}
-		for _, t := range tables {
-			all = append(all, t.NewIterator(table.NOCACHE))
+		for i := range tables {
+			all = append(all, &tableIterator{tables: tables[i : i+1], failed: failed})
 		}
 	}
 	if len(all) == 0 {
@@ -342,12 +311,11 @@ func (f *files) follow(key, pointer []byte) (logEntry, error) {
 	return e, nil
 }
 
-// close unmaps the files. The tables must not be closed by Badger, which would sync them.
+// close closes the tables and unmaps the logs.
 func (f *files) close() {
 	for _, tables := range f.levels {
 		for _, t := range tables {
-			_ = z.Munmap(t.Data)
-			t.Fd.Close()
+			t.file.Close()
 		}
 	}
 	for _, b := range f.maps {

@@ -82,11 +82,15 @@ func open(cfg Config) (*Store, error) {
 	if err := kept.makeRoom(); err != nil {
 		return nil, err // Badger would crash on it instead of returning an error
 	}
-	d, err := db.OpenManaged(badgerOptions(dir).WithMemTableSize(cfg.MemTableBytes).WithValueThreshold(min(valueThreshold, cfg.MemTableBytes/16)))
+	size, err := memTableSize(dir, cfg.MemTableBytes)
 	if err != nil {
 		return nil, err
 	}
-	names, err := openNames(dir, cfg.MemTableBytes)
+	d, err := db.OpenManaged(badgerOptions(dir).WithMemTableSize(size).WithValueThreshold(min(valueThreshold, size/8)))
+	if err != nil {
+		return nil, err
+	}
+	names, err := openNames(dir, size)
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
@@ -99,6 +103,29 @@ func open(cfg Config) (*Store, error) {
 	}
 	s.log = changelog.NewEvents(store.Revision(s.head.Load()), cfg.LogBytes)
 	return s, nil
+}
+
+// memTableSize returns the size of Badger's tables in memory: want, or more for a log that would not fit into such a table. Badger would
+// end the process on it. It creates a log with twice the size of a table.
+func memTableSize(dir string, want int64) (int64, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	size := want
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) != ".mem" {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return 0, err
+		}
+		if log := info.Size(); log > want && log != 2*want {
+			size = max(size, min(log, max(want, memTableBefore)))
+		}
+	}
+	return size, nil
 }
 
 // prepare makes the files of a store fit for Badger, once check has shown that they are whole.

@@ -33,14 +33,14 @@ type state struct {
 // revision. The commit that a kill interrupts was not acknowledged, and a part of it may be on disk, with or without its record.
 // Then the record before it is the proof.
 func verify(f *files, acked store.Revision, digested bool) (state, error) {
-	if err := f.verifyTables(); err != nil {
-		return state{}, err
-	}
 	var s state
 	err := recovered(func() (err error) {
 		s, err = f.verifyRecords(acked, digested)
 		return err
 	})
+	if f.damaged != nil {
+		return state{}, f.damaged
+	}
 	s.repair = f.repair
 	return s, f.repair.explain(err)
 }
@@ -148,7 +148,7 @@ func (f *files) unlisted() []string {
 func (f *files) lists(name string) bool {
 	for _, tables := range f.levels {
 		for _, t := range tables {
-			if filepath.Base(t.Filename()) == name {
+			if t.name == name {
 				return true
 			}
 		}
@@ -163,18 +163,18 @@ type counted struct {
 	changes    uint64         // the number of changes after one revision up to another
 }
 
-// count reads the keys of all objects. It digests those that were live at revision at, and counts the changes after revision
-// from.
+// count reads all blocks of all tables, whose checksums are verified on the way. It digests the objects that were live at revision
+// at, and counts the changes after revision from.
 func (f *files) count(at, from store.Revision) (counted, error) {
 	var c counted
 	var key []byte
 	var seenNewest, seenAt bool
 	it := f.iterator()
 	defer it.Close()
-	for it.Seek(y.KeyWithTs([]byte(objectPrefix), ^uint64(0))); it.Valid(); it.Next() {
+	for it.Rewind(); it.Valid(); it.Next() {
 		k, rev := y.ParseKey(it.Key()), store.Revision(y.ParseTs(it.Key()))
 		if !bytes.HasPrefix(k, []byte(objectPrefix)) {
-			break
+			continue
 		}
 		if !bytes.Equal(k, key) {
 			key, seenNewest, seenAt = append(key[:0], k...), false, false
