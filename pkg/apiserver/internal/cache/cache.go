@@ -82,7 +82,7 @@ func New(ctx context.Context, s store.Store, clk clock.Clock) (*Cache, error) {
 		return nil, fmt.Errorf("read the store's head: %w", err)
 	}
 	return &Cache{
-		store: s, clock: clk, kept: &encodingCache{limit: keptLimit}, budget: changelog.NewBudget(logBytes),
+		store: s, clock: clk, kept: newEncodingCache(), budget: changelog.NewBudget(logBytes),
 		tables: map[string]*Table{}, reached: head,
 	}, nil
 }

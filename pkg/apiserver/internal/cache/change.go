@@ -9,7 +9,7 @@ import (
 )
 
 // logBytes bounds the memory of the recent changes of all tables together.
-const logBytes = 32 << 20
+const logBytes = 16 << 20
 
 // change is one change of a table. now is nil after a delete, before is nil for a create. gone is the deleted object
 // with the revision of its deletion. lost is the key of a deleted value that could not be decoded: there is no object to show, so

@@ -158,6 +158,15 @@ func (i *Item) Encoded(e Encoding, encode func(objects.Object) ([]byte, error)) 
 	return b, err
 }
 
+// Passed is Encoded for an event of a watch: the encoding is dropped sooner.
+func (i *Item) Passed(e Encoding, encode func(objects.Object) ([]byte, error)) ([]byte, error) {
+	b, fresh, err := i.encode(e, encode)
+	if fresh && i.kept != nil {
+		i.kept.passed.add(i, len(b))
+	}
+	return b, err
+}
+
 func (i *Item) encode(e Encoding, encode func(objects.Object) ([]byte, error)) (b []byte, fresh bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -5,8 +5,16 @@ import (
 	"weak"
 )
 
-// keptLimit bounds the encodings that are kept, in bytes.
-const keptLimit = 64 << 20
+// The bounds of the encodings that are kept, in bytes. Lists are repeated. Watches read an encoding at about the same time, and never
+// again.
+const (
+	keptLimit   = 64 << 20
+	passedLimit = 8 << 20
+)
+
+func newEncodingCache() *encodingCache {
+	return &encodingCache{limit: keptLimit, passed: &encodingCache{limit: passedLimit}}
+}
 
 // encodingCache lists the items that have encodings, oldest first. Requests that list and watch at about the same time share an
 // encoding. When there are too many, the oldest ones are dropped and computed again on demand. The list does not keep
@@ -16,6 +24,8 @@ type encodingCache struct {
 	items []keptItem
 	size  int
 	limit int
+
+	passed *encodingCache // of the encodings made for watches
 }
 
 type keptItem struct {
@@ -45,6 +55,9 @@ func (k *encodingCache) drop() {
 	k.items, k.size = nil, 0
 	k.mu.Unlock()
 	dropEncodings(dropped)
+	if k.passed != nil {
+		k.passed.drop()
+	}
 }
 
 func dropEncodings(items []keptItem) {

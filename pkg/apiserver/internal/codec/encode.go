@@ -55,6 +55,17 @@ func (k Kind) Object(it *cache.Item) (runtime.Object, error) {
 // Encode returns the encoded object of it, in JSON or Protobuf, with apiVersion and kind and without a newline. The bytes are
 // shared.
 func (k Kind) Encode(it *cache.Item, f Format) ([]byte, error) {
+	return k.encode(it, f, (*cache.Item).Encoded)
+}
+
+// EncodeEvent is Encode for an event of a watch.
+func (k Kind) EncodeEvent(it *cache.Item, f Format) ([]byte, error) {
+	return k.encode(it, f, (*cache.Item).Passed)
+}
+
+type encodeFunc = func(objects.Object) ([]byte, error)
+
+func (k Kind) encode(it *cache.Item, f Format, encoded func(*cache.Item, cache.Encoding, encodeFunc) ([]byte, error)) ([]byte, error) {
 	if !k.Stored() {
 		obj, err := k.Object(it)
 		if err != nil {
@@ -66,7 +77,7 @@ func (k Kind) Encode(it *cache.Item, f Format) ([]byte, error) {
 	if f == Protobuf {
 		kept = cache.Protobuf
 	}
-	return it.Encoded(kept, func(obj objects.Object) ([]byte, error) { return Marshal(obj, k.GVK(), f) })
+	return encoded(it, kept, func(obj objects.Object) ([]byte, error) { return Marshal(obj, k.GVK(), f) })
 }
 
 // Marshal encodes obj with kind gvk, in JSON or Protobuf. It does not change obj.

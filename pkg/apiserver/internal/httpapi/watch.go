@@ -122,7 +122,7 @@ func (e *eventEncoder) object(it *cache.Item) ([]byte, error) {
 	case e.media.Partial():
 		return codec.Partial(it, e.media.As.Version, e.media.Format)
 	}
-	return e.kind.Encode(it, e.media.Format)
+	return e.kind.EncodeEvent(it, e.media.Format)
 }
 
 // shares reports whether all watches share the bytes of object.
