@@ -8,12 +8,39 @@ import (
 	"testing"
 )
 
-func TestCollectorPercent(t *testing.T) {
+func TestPacer(t *testing.T) {
 	const mib = 1 << 20
-	for live, want := range map[uint64]int{0: 100, 128 * mib: 100, 129 * mib: 99, 256 * mib: 50, 400 * mib: 32, 512 * mib: 25, 10_000 * mib: 25} {
-		if got := collectorPercent(live); got != want {
-			t.Errorf("%d MiB: got %d, want %d", live/mib, got, want)
+	p, now := pacer{growth: leastGrowth}, processorTime{}
+	next := func(live uint64, share float64) int { // share of the collector since the last call
+		now.collector += share
+		now.rest += 1 - share
+		return p.next(live*mib, now)
+	}
+	for live, want := range map[uint64]int{0: 100, 48: 100, 49: 97, 96: 50, 192: 25, 10_000: 25} {
+		if got := next(live, 0.15); got != want {
+			t.Errorf("%d MiB: got %d, want %d", live, got, want)
 		}
+	}
+	if got := next(96, 0.3); got != 75 {
+		t.Errorf("a busy collector: got %d, want 75", got)
+	}
+	for range 10 {
+		next(96, 0.5)
+	}
+	if got := next(192, 0.15); got != 50 {
+		t.Errorf("the most: got %d, want 50", got)
+	}
+	for range 10 {
+		next(96, 0.01)
+	}
+	if got := next(96, 0.15); got != 50 {
+		t.Errorf("a calm collector: got %d, want 50", got)
+	}
+	if got := p.next(96*mib, now); got != 50 {
+		t.Errorf("without any time: got %d, want 50", got)
+	}
+	if used := usedTime(); used.collector < 0 || used.rest < 0 {
+		t.Errorf("the runtime reports %v", used)
 	}
 }
 
@@ -23,7 +50,7 @@ func TestBoundGarbage(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- boundGarbage(ctx) }()
+	go func() { ended <- boundGarbage(ctx, func() {}) }()
 	percent := func() int {
 		samples := []metrics.Sample{{Name: "/gc/gogc:percent"}}
 		metrics.Read(samples)
@@ -35,7 +62,7 @@ func TestBoundGarbage(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
-	large := make([]byte, 2*heapGrowth)
+	large := make([]byte, 2*mostGrowth)
 	until(func(n int) bool { return n <= 50 })
 	runtime.KeepAlive(large)
 	large = nil

@@ -126,7 +126,7 @@ func (d *Daemon) build(ctx context.Context) error {
 	}
 	d.services = append(d.services,
 		service{name: "memory", run: func(ctx context.Context) error { return d.releaseMemory(ctx) }},
-		service{name: "garbage", run: boundGarbage})
+		service{name: "garbage", run: func(ctx context.Context) error { return boundGarbage(ctx, d.boundFiles()) }})
 	return nil
 }
 

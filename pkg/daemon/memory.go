@@ -27,6 +27,34 @@ const (
 	burstBytes = 128 << 20
 )
 
+// How many bytes of files, those of the program and of the store, a busy and an idle daemon have in memory. The kernel adds pages
+// around each that the process touches, and never takes them away while there is free memory.
+const (
+	busyFiles = 64 << 20
+	idleFiles = 24 << 20
+	// trimEvery is the least time between two checks of a busy daemon: some of the pages are mapped again soon.
+	trimEvery = time.Second
+)
+
+// trimFiles gives up the pages of files if there are more than limit bytes of them.
+func (d *Daemon) trimFiles(limit uint64) {
+	if trim.Resident() > limit {
+		trim.Now()
+		trim.Files(d.paths.Store)
+	}
+}
+
+// boundFiles returns a function that bounds the pages of files of a busy daemon.
+func (d *Daemon) boundFiles() func() {
+	var last time.Time
+	return func() {
+		if now := d.machine.Now(); now.Sub(last) >= trimEvery {
+			last = now
+			d.trimFiles(busyFiles)
+		}
+	}
+}
+
 // allocated returns the bytes that the process has allocated since its start.
 func allocated() uint64 {
 	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
@@ -40,15 +68,16 @@ type idleMemory struct {
 	released uint64 // allocated at the last release
 }
 
-// due reports whether memory has to be released, and assumes that it will be. now is what was allocated so far.
-func (m *idleMemory) due(now uint64) bool {
-	idle := now-m.before < idleBytes
+// check reports whether the daemon is idle, and whether memory has to be released, which it assumes to happen. now is what was
+// allocated so far.
+func (m *idleMemory) check(now uint64) (idle, due bool) {
+	idle = now-m.before < idleBytes
 	m.before = now
 	if !idle || now-m.released < burstBytes {
-		return false
+		return idle, false
 	}
 	m.released = now
-	return true
+	return true, true
 }
 
 // releaseMemory returns unused memory to the system when the daemon is idle after a burst of work, until ctx ends. The garbage
@@ -57,15 +86,19 @@ func (d *Daemon) releaseMemory(ctx context.Context) error {
 	start := allocated()
 	m := idleMemory{before: start, released: start}
 	for clock.Sleep(ctx, d.machine, memoryEvery) == nil {
-		if !m.due(allocated()) {
-			continue
+		idle, due := m.check(allocated())
+		if due {
+			if d.release != nil {
+				d.release()
+			}
+			debug.FreeOSMemory()
 		}
-		if d.release != nil {
-			d.release()
+		switch {
+		case due:
+			d.trimFiles(0)
+		case idle:
+			d.trimFiles(idleFiles)
 		}
-		debug.FreeOSMemory()
-		trim.Now()
-		trim.Files(d.paths.Store)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func TestIdleMemory(t *testing.T) {
 		{"more of it", 60 * mib, false},
 		{"which is a burst in sum", 20 * mib, true},
 	} {
-		if got := m.due(m.before + c.allocated); got != c.want {
+		if _, got := m.check(m.before + c.allocated); got != c.want {
 			t.Errorf("%s: got %v", c.name, got)
 		}
 	}

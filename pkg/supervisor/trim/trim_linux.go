@@ -4,13 +4,19 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-// Now returns the pages. They are clean: the kernel maps a page again when the process touches it.
-func Now() {
-	program, err := os.Readlink("/proc/self/exe")
+// program holds the mappings of the program's file, which stay as they are.
+var program struct {
+	once     sync.Once
+	mappings []mapping
+}
+
+func findProgram() {
+	path, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return
 	}
@@ -18,7 +24,13 @@ func Now() {
 	if err != nil {
 		return
 	}
-	for _, m := range clean(string(smaps), program) {
+	program.mappings = clean(string(smaps), path)
+}
+
+// Now returns the pages. They are clean: the kernel maps a page again when the process touches it.
+func Now() {
+	program.once.Do(findProgram)
+	for _, m := range program.mappings {
 		// Without MADV_NOHUGEPAGE an access to a page would load its whole huge page again. An error leaves the pages as they are.
 		for _, advice := range []uintptr{unix.MADV_NOHUGEPAGE, unix.MADV_DONTNEED} {
 			_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(m.start), uintptr(m.end-m.start), advice)
@@ -26,23 +38,37 @@ func Now() {
 	}
 }
 
+// Resident returns the bytes of files that the process has in memory.
+func Resident() uint64 {
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	f := strings.Fields(string(statm)) // of pages: all, resident, resident of files, …
+	if len(f) < 3 {
+		return 0
+	}
+	pages, _ := strconv.ParseUint(f[2], 10, 64)
+	return pages * uint64(os.Getpagesize())
+}
+
 // Files moves the resident pages of mapped files below a folder out of memory: those of the store's tables and logs. Unlike
 // MADV_DONTNEED, MADV_PAGEOUT keeps the content of a new mapping at the same address. A kernel
 // before 5.4 has no such advice, and keeps the pages.
 func Files(dir string) {
-	smaps, err := os.ReadFile("/proc/self/smaps")
+	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		return
 	}
-	for _, m := range shared(string(smaps), dir) {
+	for _, m := range shared(string(maps), dir) {
 		_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(m.start), uintptr(m.end-m.start), unix.MADV_PAGEOUT)
 	}
 }
 
 // shared returns the shared mappings of files below a folder.
-func shared(smaps, dir string) []mapping {
+func shared(maps, dir string) []mapping {
 	var out []mapping
-	for line := range strings.Lines(smaps) {
+	for line := range strings.Lines(maps) {
 		f := strings.Fields(line)
 		if len(f) < 6 || len(f[1]) != 4 || f[1][3] != 's' || !strings.HasPrefix(strings.Join(f[5:], " "), strings.TrimSuffix(dir, "/")+"/") {
 			continue
