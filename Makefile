@@ -28,8 +28,9 @@ cross: ## builds for every supported platform
 	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/minikctl
 	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/minikctl
 
-measure: ## checks that depend on the machine: the cost of a start and of an idle cluster, 48 hours of a CronJob, and the time of hostile bodies
+measure: ## checks that depend on the machine: the cost of a start and of an idle cluster, the memory after a load, 48 hours of a CronJob, and the time of hostile bodies
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestStartup ./pkg/internal/bench
+	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestMemoryAfterLoad ./pkg/internal/bench -cycles 6 -pods 500
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run 'TestHostileBodies|TestIdleWatches|TestStalledWatchesShareMemory' ./pkg/apiserver/...
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestCronJobMissesNoMinute ./pkg/internal/virtual
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run TestCosts ./pkg/apiserver -costs.every 199 -costs.size 100000
@@ -55,7 +56,8 @@ soak: ## the long loops: memory after a load, every damage of a store's files, 2
 	$(GO) test ./pkg/scheduler -run TestIncrementalEngine -engine.clusters 10000 -count 1 -v -timeout 30m
 	$(GO) test ./pkg/internal/virtual -run TestProperties -property.seeds 4 -property.steps 10000 -count 1 -v -timeout 120m
 	MINIKCTL_MEASURE=1 $(GO) test ./pkg/apiserver -run TestFairness -count 1 -v
-	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestMemoryAfterLoad ./pkg/internal/bench
+	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestMemoryAfterLoad ./pkg/internal/bench -timeout 60m
+	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestMemoryAfterLoad ./pkg/internal/bench -cycles 131 -pods 500 -timeout 120m
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run 'TestHostileClients|TestManyWatches|TestWatchesBehind' ./pkg/internal/bench -timeout 30m
 
 costs: ## the CPU time and memory of one request, for every shape of body, verb and place (hours; continues where it was interrupted)
