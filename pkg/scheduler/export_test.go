@@ -45,6 +45,15 @@ func (b *Bench) SetNode(n *corev1.Node)    { b.s.cluster.setNode(n) }
 func (b *Bench) RemoveNode(name string)    { b.s.cluster.removeNode(name) }
 func (b *Bench) RemovePod(pod *corev1.Pod) { b.s.cluster.remove(pod.UID) }
 
+// Run puts a running pod on a node.
+func (b *Bench) Run(pod *corev1.Pod, node string) {
+	info, err := newPodInfo(pod)
+	if err != nil {
+		panic(err)
+	}
+	b.s.cluster.place(info, node, false)
+}
+
 // Nominate nominates a pod to the node in its status.
 func (b *Bench) Nominate(pod *corev1.Pod) {
 	b.s.nominator.add(&podInfo{pod: pod, requests: requestsOf(pod)}, nil)

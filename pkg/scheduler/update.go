@@ -7,9 +7,9 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// update brings an evaluation up to date with the changes since it was computed: the nodes whose pods changed, or for
-// which pods are nominated, are filtered and scored again by all plugins, and the nodes that an Incremental plugin adds by that plugin and the Filter plugins
-// after it. It returns false if it cannot.
+// update brings an evaluation up to date with the changes since it was computed. All plugins filter and score the nodes again
+// whose pods changed or for which pods are nominated. The nodes that an Incremental plugin adds are filtered again by that
+// plugin and the Filter plugins after it, and scored again by that plugin. It returns false if it cannot.
 func (p *profile) update(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod, filtered func()) bool {
 	changes, ok := cluster.changesSince(e.step)
 	if !ok {
