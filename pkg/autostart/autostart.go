@@ -21,7 +21,7 @@ const LockFile = "daemon.lock"
 var verbs = []string{
 	"cluster-info", "cordon", "uncordon", "drain", "taint", "top", "certificate",
 	"apply", "dev", "run", "create", "expose", "rollout", "scale", "autoscale", "wait",
-	"get", "describe", "trace", "why", "clock", "logs", "events", "exec", "attach", "port-forward", "proxy", "cp", "debug", "diff", "explain", "auth",
+	"get", "describe", "trace", "why", "service", "clock", "logs", "events", "exec", "attach", "port-forward", "proxy", "cp", "debug", "diff", "explain", "auth",
 	"edit", "patch", "replace", "set", "label", "annotate", "delete",
 	"api-resources", "api-versions",
 }

@@ -94,6 +94,7 @@ var verbs = []verb{
 	{"describe", groupLook, func(e *Env) *cobra.Command { return describe.NewCmdDescribe("minikctl", e.Factory, e.Streams()) }},
 	{"trace", groupLook, newTrace},
 	{"why", groupLook, newWhy},
+	{"service", groupLook, newService},
 	{"logs", groupLook, newLogs},
 	{"events", groupLook, func(e *Env) *cobra.Command { return events.NewCmdEvents(e.Factory, e.Streams()) }},
 	{"exec", groupLook, func(e *Env) *cobra.Command { return exec.NewCmdExec(e.Factory, e.Streams()) }},
