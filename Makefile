@@ -32,6 +32,7 @@ measure: ## checks that depend on the machine: the cost of a start and of an idl
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestStartup ./pkg/internal/bench
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestMemoryAfterLoad ./pkg/internal/bench -cycles 6 -pods 500
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run 'TestHostileBodies|TestIdleWatches|TestStalledWatchesShareMemory' ./pkg/apiserver/...
+	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestMeasure ./pkg/internal/servicetest
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestCronJobMissesNoMinute ./pkg/internal/virtual
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run TestCosts ./pkg/apiserver -costs.every 199 -costs.size 100000
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run 'TestManyItemsTakeLinearTime|TestManyLabels' ./pkg/objects/podspec ./pkg/apiserver/internal/track

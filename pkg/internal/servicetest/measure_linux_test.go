@@ -160,10 +160,17 @@ func measure(f *fixture) {
 			f.Errorf("%s has %.2f of an even share", name, share)
 		}
 	}
+	f.endpoints(svc, svc.Spec.Ports[0], 8001, 0) // the same pod both ways
+	f.untilServed(3, "tcp", address, 0)
 	for range repeats {
-		d50, d99 := percentiles(f.timed(3, command{What: "connect", Address: direct, Count: 2000}).Times)
-		s50, s99 := percentiles(f.timed(3, command{What: "connect", Address: address, Count: 2000}).Times)
-		f.Logf("connect, p50/p99: to a pod %s/%s, to a Service %s/%s: %.2f times the median", d50, d99, s50, s99, float64(s50)/float64(d50))
+		const count = 2000
+		began := processTime(f, f.supervisor())
+		d50, d99 := percentiles(f.timed(3, command{What: "connect", Address: direct, Count: count}).Times)
+		middle := processTime(f, f.supervisor())
+		s50, s99 := percentiles(f.timed(3, command{What: "connect", Address: address, Count: count}).Times)
+		end := processTime(f, f.supervisor())
+		f.Logf("connect, p50/p99: to a pod %s/%s, to a Service %s/%s: %.2f times the median; the supervisor's processor time %s and %s",
+			d50, d99, s50, s99, float64(s50)/float64(d50), (middle-began)/count, (end-middle)/count)
 	}
 	for range repeats {
 		const size, count = 1 << 20, 100
