@@ -27,6 +27,7 @@ func (r *Registrar) set(crd *apiextensionsv1.CustomResourceDefinition, c apiexte
 		c.LastTransitionTime = old.LastTransitionTime
 	}
 	apihelpers.SetCRDCondition(crd, c)
+	apihelpers.FindCRDCondition(crd, c.Type).LastTransitionTime = c.LastTransitionTime // the library sets the machine's time
 }
 
 // decide sets the accepted names and all conditions of a definition but Terminating.
