@@ -3,6 +3,7 @@ package discovery
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -44,11 +45,17 @@ func (w sliceWriter) at(name string) client.Target {
 }
 
 func (w sliceWriter) Create(_ context.Context, s *discoveryv1.EndpointSlice, o metav1.CreateOptions) (*discoveryv1.EndpointSlice, error) {
-	return w.stored(w.client.Create(w.ctx, w.at(""), s, o))
+	return w.stored(w.client.Create(w.ctx, w.at(""), sorted(s), o))
 }
 
 func (w sliceWriter) Update(_ context.Context, s *discoveryv1.EndpointSlice, o metav1.UpdateOptions) (*discoveryv1.EndpointSlice, error) {
-	return w.stored(w.client.Update(w.ctx, w.at(s.Name), s, o))
+	return w.stored(w.client.Update(w.ctx, w.at(s.Name), sorted(s), o))
+}
+
+// sorted sorts the endpoints of a slice by their addresses: the library gives them no order.
+func sorted(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	slices.SortFunc(s.Endpoints, func(a, b discoveryv1.Endpoint) int { return slices.Compare(a.Addresses, b.Addresses) })
+	return s
 }
 
 func (w sliceWriter) Delete(_ context.Context, name string, o metav1.DeleteOptions) error {
