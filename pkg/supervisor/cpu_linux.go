@@ -3,7 +3,7 @@ package supervisor
 import (
 	"fmt"
 	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,11 +86,11 @@ func ownController(name string) string {
 
 // controllerFolder is cgroupFolder for a controller of version 1.
 func controllerFolder(cgroups, mounts, name string) string {
-	path, found := "", false
+	own, found := "", false
 	for line := range strings.Lines(cgroups) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
 		if len(f) == 3 && slices.Contains(strings.Split(f[1], ","), name) {
-			path, found = f[2], true
+			own, found = f[2], true
 		}
 	}
 	if !found {
@@ -102,8 +102,8 @@ func controllerFolder(cgroups, mounts, name string) string {
 		if len(fields) < 5 || len(super) < 3 || super[0] != "cgroup" || !slices.Contains(strings.Split(super[2], ","), name) {
 			continue
 		}
-		if below, ok := strings.CutPrefix(path, strings.TrimSuffix(fields[3], "/")); ok && (below == "" || below[0] == '/') {
-			return filepath.Clean(fields[4] + below)
+		if below, ok := strings.CutPrefix(own, strings.TrimSuffix(fields[3], "/")); ok && (below == "" || below[0] == '/') {
+			return path.Clean(fields[4] + below)
 		}
 	}
 	return ""

@@ -125,7 +125,7 @@ func kind(e ast.Expr) string {
 		return t.Sel.Name
 	case *ast.Ident:
 		switch t.Name {
-		case "int", "uint64":
+		case "int", "uint64", "float64":
 			return "number"
 		case "bool":
 			return "true or false"
