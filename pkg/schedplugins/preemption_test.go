@@ -181,6 +181,15 @@ func (c *cluster) priority(name string, value int32) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.PriorityClassName = name }
 }
 
+// remove deletes a pod at once, as a kubelet does when it has ended.
+func (c *cluster) remove(name string) {
+	c.t.Helper()
+	options := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
+	if _, err := c.client.Delete(c.ctx, client.In(client.Pods, keyOf(name)), options); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // TestPreemptionInCluster checks that a preemptor evicts its victims, is nominated meanwhile, and runs in their place.
 func TestPreemptionInCluster(t *testing.T) {
 	c := newCluster(t)
@@ -209,10 +218,7 @@ func TestPreemptionInCluster(t *testing.T) {
 		t.Error("high is bound before its victims have ended")
 	}
 	for _, name := range []string{"low-1", "low-2"} { // as a kubelet does when they have ended
-		options := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
-		if _, err := c.client.Delete(c.ctx, client.In(client.Pods, keyOf(name)), options); err != nil {
-			t.Fatal(err)
-		}
+		c.remove(name)
 	}
 	c.bound("high")
 	c.event("low-1", "Preempted", "Preempted by pod "+string(pending.UID)+" on node n1")

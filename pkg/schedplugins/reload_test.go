@@ -198,8 +198,8 @@ func TestConfig(t *testing.T) {
 	for _, c := range []struct{ name, config, want string }{
 		{"defaults", header, ""},
 		{"unknown plugin", profile(`plugins: {score: {enabled: [{name: Nope}]}}`), `scheduler plugin "Nope" is not one of [DefaultBinder DefaultPreemption`},
-		{"a plugin that is not there yet", profile(`plugins: {multiPoint: {enabled: [{name: VolumeZone}]}}`), `scheduler plugin "VolumeZone" is not one of [`},
-		{"a plugin that is not there yet, disabled", profile(`plugins: {multiPoint: {disabled: [{name: VolumeZone}]}}`), ""},
+		{"a plugin that is not there yet", profile(`plugins: {multiPoint: {enabled: [{name: NodeVolumeLimits}]}}`), `scheduler plugin "NodeVolumeLimits" is not one of [`},
+		{"a plugin that is not there yet, disabled", profile(`plugins: {multiPoint: {disabled: [{name: NodeVolumeLimits}]}}`), ""},
 		{"unknown plugin, disabled", profile(`plugins: {score: {disabled: [{name: Nope}]}}`), `score.disabled: scheduler plugin "Nope" is not one of [`},
 		{"arguments of an unknown plugin", profile(`pluginConfig: [{name: Nope, args: {}}]`), `pluginConfig: scheduler plugin "Nope" is not one of [`},
 		{"unknown argument", profile(`pluginConfig: [{name: NodeResourcesFit, args: {strateg: {}}}]`), `scheduler plugin NodeResourcesFit: args: unknown field "strateg"`},

@@ -122,10 +122,9 @@ func TestReadWriteOncePod(t *testing.T) {
 	c.pod("second", "1", usesClaim("one"))
 	c.unschedulable("second", "0/2 nodes are available: 2 node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode. "+
 		"no new claims to deallocate, preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.")
+	c.remove("second") // so that it does not take the claim while third backs off
 	c.pod("third", "1", usesClaim("one"), high)
 	c.until("first", "being deleted", func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
-	if _, err := c.client.Delete(c.ctx, client.In(client.Pods, keyOf("first")), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
-		t.Fatal(err)
-	}
+	c.remove("first")
 	c.bound("third")
 }
