@@ -94,7 +94,7 @@ func obstacle(pod *corev1.Pod) string {
 	return ""
 }
 
-// podState returns the pod's STATUS column of kubectl get, simplified to the cases of pods that start, run and end.
+// podState returns the pod's state as the STATUS column of kubectl get shows it while the pod starts, runs and ends.
 func podState(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return "Terminating"

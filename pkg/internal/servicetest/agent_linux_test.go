@@ -239,7 +239,7 @@ func hosts(c command) result {
 }
 
 // listen serves a port until the agent ends: each connection gets a line with the names of the agent and the client, and its own bytes
-// back. A datagram "who" gets the line, and another one comes back.
+// back. The agent answers the datagram "who" with the line, and echoes every other datagram.
 func (a *agent) listen(c command) error {
 	if c.Network == "udp" {
 		conn, err := net.ListenPacket("udp4", c.Address)

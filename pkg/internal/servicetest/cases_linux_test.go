@@ -525,7 +525,7 @@ func ofType(kind corev1.ServiceType) func(*corev1.ServiceSpec) {
 
 func (f *fixture) nodeIP() string { return f.hosts.Own(7).String() }
 
-// TestServicesAsAnotherUser runs the suite as an ordinary user, who may not listen on ports below 1024.
+// TestServicesAsAnotherUser runs the suite as an ordinary user. Such a user's processes can't listen on ports below 1024.
 func TestServicesAsAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user")
