@@ -54,19 +54,30 @@ var reasons = map[int]string{
 type server struct {
 	listener *listener
 	respond  func(*request) response
+	accepted chan struct{} // closed when run has returned
 
 	mu    sync.Mutex
 	ended bool
-	idle  map[*os.File]bool // whether each connection waits for a request
-	conns sync.WaitGroup
+	conns map[*os.File]connState
+	open  sync.WaitGroup // as many as conns
 }
 
+// connState is what a connection does.
+type connState int
+
+const (
+	awaitsFirst connState = iota
+	inRequest
+	awaitsNext
+)
+
 func newServer(l *listener, respond func(*request) response) *server {
-	return &server{listener: l, respond: respond, idle: map[*os.File]bool{}}
+	return &server{listener: l, respond: respond, accepted: make(chan struct{}), conns: map[*os.File]connState{}}
 }
 
 // run accepts connections until shutdown.
 func (s *server) run() {
+	defer close(s.accepted)
 	for {
 		c, remote, err := s.listener.accept()
 		if errors.Is(err, os.ErrClosed) {
@@ -77,39 +88,35 @@ func (s *server) run() {
 			time.Sleep(10 * time.Millisecond) // no descriptors are free
 			continue
 		}
-		if s.enter(c) {
-			go s.serve(c, remote)
-		}
+		s.enter(c, remote)
 	}
 }
 
-// enter registers a connection. It returns false if the server has ended.
-func (s *server) enter(c *os.File) bool {
+func (s *server) enter(c *os.File, remote string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended {
-		c.Close()
-		return false
-	}
-	s.idle[c] = true
-	s.conns.Add(1)
-	return true
+	s.conns[c] = awaitsFirst
+	s.open.Add(1)
+	go s.serve(c, remote)
 }
 
-// shutdown waits up to d for the requests in progress, and closes all connections.
+// shutdown serves the requests in progress and the first request of each connection that a client has already made, which may still
+// wait in the listener's backlog. It closes those that wait for another request, and returns when all have ended, at most after d. Run
+// must have been called.
 func (s *server) shutdown(d time.Duration) {
-	s.listener.close()
-	s.mu.Lock()
-	s.ended = true
-	for c, idle := range s.idle {
-		if idle {
-			c.Close()
+	s.closeIdle()
+	for {
+		c, remote, err := s.listener.acceptWaiting()
+		if err != nil {
+			break
 		}
+		s.enter(c, remote)
 	}
-	s.mu.Unlock()
+	s.listener.close()
+	<-s.accepted
 	done := make(chan struct{})
 	go func() {
-		s.conns.Wait()
+		s.open.Wait()
 		close(done)
 	}()
 	select {
@@ -118,43 +125,68 @@ func (s *server) shutdown(d time.Duration) {
 	}
 }
 
-// state records whether a connection waits for a request. It returns false if the server has ended.
-func (s *server) state(c *os.File, idle bool) bool {
+// closeIdle makes each connection end after the request in progress, or after its first one.
+func (s *server) closeIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.idle[c] = idle
-	return !(s.ended && idle)
+	s.ended = true
+	for c, state := range s.conns {
+		if state == awaitsNext {
+			c.Close()
+		}
+	}
+}
+
+// await makes a connection wait for a request. It returns false if none may come: the server has ended, and it had one.
+func (s *server) await(c *os.File, state connState) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wait := headTime
+	if state == awaitsNext {
+		if s.ended {
+			return false
+		}
+		wait = idleTime
+	}
+	s.conns[c] = state
+	_ = c.SetReadDeadline(time.Now().Add(wait))
+	return true
+}
+
+// begin records that a connection has a request, and returns whether it is the connection's last one.
+func (s *server) begin(c *os.File) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns[c] = inRequest
+	_ = c.SetReadDeadline(time.Now().Add(headTime))
+	return s.ended
 }
 
 func (s *server) serve(c *os.File, remote string) {
-	defer s.conns.Done()
+	defer s.open.Done()
 	defer func() {
 		s.mu.Lock()
-		delete(s.idle, c)
+		delete(s.conns, c)
 		s.mu.Unlock()
 		c.Close()
 	}()
 	limited := &io.LimitedReader{R: c}
 	in := bufio.NewReader(limited)
-	wait := headTime
-	for s.state(c, true) {
-		_ = c.SetReadDeadline(time.Now().Add(wait))
+	for state := awaitsFirst; s.await(c, state); state = awaitsNext {
 		limited.N = maxHeader
 		if _, err := in.Peek(1); err != nil {
 			return
 		}
-		s.state(c, false)
-		_ = c.SetReadDeadline(time.Now().Add(headTime))
+		last := s.begin(c)
 		r, err := readRequest(in)
 		if err != nil {
 			_ = write(c, &request{last: true}, response{code: 400, kind: plainText, body: err.Error() + "\n"})
 			return
 		}
-		r.remote = remote
+		r.remote, r.last = remote, r.last || last
 		if err := s.reply(c, in, limited, r); err != nil || r.last {
 			return
 		}
-		wait = idleTime
 	}
 }
 

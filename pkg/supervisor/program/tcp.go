@@ -87,21 +87,41 @@ func newListener(fd int) (*listener, error) {
 
 func (l *listener) close() { l.file.Close() }
 
-// accept returns the next connection and the address of its peer.
+// accept waits for the next connection, and returns it with the address of its peer.
 func (l *listener) accept() (*os.File, string, error) {
 	fd := -1
 	var from syscall.Sockaddr
 	var failed error
 	err := l.raw.Read(func(n uintptr) bool {
-		for {
-			if fd, from, failed = syscall.Accept(int(n)); !errors.Is(failed, syscall.EINTR) {
-				return !errors.Is(failed, syscall.EAGAIN)
-			}
-		}
+		fd, from, failed = acceptAt(n)
+		return !errors.Is(failed, syscall.EAGAIN)
 	})
 	if err != nil {
 		return nil, "", os.ErrClosed // the only cause
 	}
+	return connection(fd, from, failed)
+}
+
+// acceptWaiting is accept for a connection that waits in the backlog. It returns an error if there is none.
+func (l *listener) acceptWaiting() (*os.File, string, error) {
+	fd := -1
+	var from syscall.Sockaddr
+	var failed error
+	if err := l.raw.Control(func(n uintptr) { fd, from, failed = acceptAt(n) }); err != nil {
+		return nil, "", err
+	}
+	return connection(fd, from, failed)
+}
+
+func acceptAt(listener uintptr) (fd int, from syscall.Sockaddr, err error) {
+	for {
+		if fd, from, err = syscall.Accept(int(listener)); !errors.Is(err, syscall.EINTR) {
+			return fd, from, err
+		}
+	}
+}
+
+func connection(fd int, from syscall.Sockaddr, failed error) (*os.File, string, error) {
 	if failed == nil {
 		syscall.CloseOnExec(fd)
 		if failed = syscall.SetNonblock(fd, true); failed != nil {

@@ -141,6 +141,36 @@ func TestWebEndsIdleConnections(t *testing.T) {
 	}
 }
 
+func TestWebServesConnectionsMadeBeforeShutdown(t *testing.T) {
+	url, srv := serveWeb(t, identity{})
+	address := strings.TrimPrefix(url, "http://")
+	conns := make([]net.Conn, 20) // of which some still wait in the backlog
+	for i := range conns {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		conns[i] = c
+	}
+	done := make(chan struct{})
+	go func() {
+		srv.shutdown(drain)
+		close(done)
+	}()
+	<-srv.accepted
+	for i, c := range conns {
+		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(c)
+		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 200 OK\r\n") || !strings.Contains(string(got), "Connection: close\r\n") {
+			t.Errorf("connection %d: got %q, %v", i, got, err)
+		}
+	}
+	<-done
+}
+
 func FuzzReadRequest(f *testing.F) {
 	f.Add("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	f.Add("POST /a HTTP/1.0\r\nContent-Length: 5\r\n\r\nhello")
