@@ -36,8 +36,9 @@ type state struct {
 
 // delay is a key that is added at a time.
 type delay struct {
-	at    time.Time
-	timer clock.Timer
+	at     time.Time
+	timer  clock.Timer
+	causes []uint64 // of the reconciles that requeued the key
 }
 
 const (
@@ -100,12 +101,17 @@ func (q *queue) add(key objects.Key) {
 }
 
 func (s *state) addCauses(revisions ...uint64) {
+	s.causes = appendCauses(s.causes, revisions)
+}
+
+// appendCauses appends revisions to causes, except 0.
+func appendCauses(causes, revisions []uint64) []uint64 {
 	for _, r := range revisions {
 		if r != 0 {
-			s.causes = append(s.causes, r)
+			causes = append(causes, r)
 		}
 	}
-	s.causes = s.causes[max(0, len(s.causes)-maxCauses):]
+	return causes[max(0, len(causes)-maxCauses):]
 }
 
 // take marks a key as processing and returns its causes.
@@ -144,19 +150,23 @@ func (q *queue) finish(key objects.Key) {
 	q.work.Add(-1)
 }
 
-// after adds a key after d, unless it is added before that already.
-func (q *queue) after(key objects.Key, d time.Duration) {
+// after adds a key with causes after d. If the key is added later already, it is added once, at the earlier time.
+func (q *queue) after(key objects.Key, d time.Duration, causes []uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	at := q.clock.Now().Add(d)
 	old := q.later[key]
+	if old != nil {
+		causes = appendCauses(old.causes, causes)
+		old.causes = causes
+	}
 	if q.over || old != nil && !at.Before(old.at) {
 		return
 	}
 	if old != nil {
 		old.timer.Stop()
 	}
-	next := &delay{at: at}
+	next := &delay{at: at, causes: causes}
 	q.later[key] = next
 	next.timer = q.clock.AfterFunc(d, func() {
 		q.work.Add(1)
@@ -171,6 +181,7 @@ func (q *queue) endDelay(key objects.Key, d *delay) {
 	defer q.mu.Unlock()
 	if q.later[key] == d {
 		delete(q.later, key)
+		q.state(key).addCauses(d.causes...)
 		q.add(key)
 	}
 }
@@ -191,7 +202,7 @@ func (q *queue) retry(key objects.Key, causes []uint64, refused bool) {
 	}
 	pause := failures.When(key)
 	if pause >= soonRetry {
-		q.after(key, pause)
+		q.after(key, pause, nil)
 		return
 	}
 	q.work.Add(1)

@@ -176,7 +176,7 @@ func (l Loop) reconcileKey(ctx context.Context, q *queue, key objects.Key) {
 		q.failures.Forget(key)
 		q.refusals.Forget(key)
 		if after > 0 {
-			q.after(key, after)
+			q.after(key, after, causes)
 		}
 	}
 }

@@ -135,6 +135,39 @@ func TestCauses(t *testing.T) {
 	})
 }
 
+// TestCausesOfRequeues: a key that Reconcile requeues after a time has the causes of the reconciles that asked for it.
+func TestCausesOfRequeues(t *testing.T) {
+	var j journal
+	pauses := map[string][]time.Duration{"once": {time.Minute}, "twice": {time.Minute, time.Hour}, "sooner": {time.Hour, time.Minute}}
+	run(t, reconcile.Loop{Name: "test", Reconcile: func(ctx context.Context, k objects.Key) (time.Duration, error) {
+		j.note("%s %v", k.Name, trace.From(ctx).Causes)
+		after := time.Duration(0)
+		if left := pauses[k.Name]; len(left) > 0 {
+			after, pauses[k.Name] = left[0], left[1:]
+		}
+		return after, nil
+	}}, func(enqueue reconcile.Enqueue) {
+		for _, name := range []string{"once", "twice", "sooner"} {
+			enqueue(key(name), 7)
+			synctest.Wait()
+			if name != "once" {
+				enqueue(key(name), 8)
+				synctest.Wait()
+			}
+			j.take()
+			time.Sleep(2 * time.Minute)
+			want := fmt.Sprintf("[%s [7 8]]", name)
+			if name == "once" {
+				want = "[once [7]]"
+			}
+			expect(t, name, j.take(), want)
+			enqueue(key(name), 0)
+			time.Sleep(2 * time.Hour)
+			expect(t, "no causes remain", j.take(), fmt.Sprintf("[%s []]", name))
+		}
+	})
+}
+
 func TestNewestCausesAreKept(t *testing.T) {
 	var j journal
 	var gate sync.Mutex
