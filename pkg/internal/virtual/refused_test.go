@@ -184,10 +184,10 @@ func TestQuotaRefusesPods(t *testing.T) {
 	r.createWorkloads()
 	const message = `is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0$`
 	set := list[*appsv1.ReplicaSet](r.fleet, client.Target{Resource: appsv1.SchemeGroupVersion.WithResource("replicasets")})[0].Name
-	r.wantEvent(set, "FailedCreate", `Error creating: pods "`+set+`-[a-z0-9]{0,5}" `+message)
-	r.wantEvent("j", "FailedCreate", `Error creating: pods "j-[a-z0-9]{0,5}" `+message)
-	r.wantEvent("ds", "FailedCreate", `Error creating: pods "ds-[a-z0-9]{0,5}" `+message)
-	r.wantEvent("rc", "FailedCreate", `Error creating: pods "rc-[a-z0-9]{0,5}" `+message)
+	r.wantEvent(set, "FailedCreate", `Error creating: pods "`+set+`-[a-z0-9]{5}" `+message)
+	r.wantEvent("j", "FailedCreate", `Error creating: pods "j-[a-z0-9]{5}" `+message)
+	r.wantEvent("ds", "FailedCreate", `Error creating: pods "ds-[a-z0-9]{5}" `+message)
+	r.wantEvent("rc", "FailedCreate", `Error creating: pods "rc-[a-z0-9]{5}" `+message)
 	r.wantEvent("s", "FailedCreate", `Create Pod s-0 in StatefulSet s failed error: pods "s-0" `+message)
 	d := list[*appsv1.Deployment](r.fleet, client.Target{Resource: appsv1.SchemeGroupVersion.WithResource("deployments")})[0]
 	i := slices.IndexFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Type == appsv1.DeploymentReplicaFailure })

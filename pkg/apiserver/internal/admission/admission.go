@@ -157,17 +157,17 @@ func forbid(a *stage.Admission, format string, args ...any) error {
 	return apierrors.NewForbidden(a.GVR.GroupResource(), nameOf(a), fmt.Errorf(format, args...))
 }
 
-// nameOf returns the object's name as error messages show it.
+// nameOf returns the object's name as error messages show it. Mutators don't know a name that is generated, validators do.
 func nameOf(a *stage.Admission) string {
 	if a.Name != "" {
 		return a.Name
 	}
 	if a.Object != nil {
-		if g := a.Object.GetGenerateName(); g != "" {
-			return g
-		}
 		if n := a.Object.GetName(); n != "" {
 			return n
+		}
+		if g := a.Object.GetGenerateName(); g != "" {
+			return g
 		}
 	}
 	return "Unknown"
