@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestRunDeployment(t *testing.T) {
+func TestRunTemplate(t *testing.T) {
 	for _, c := range []struct{ name, flags, args, want, err string }{
 		{"plain", "", "", `{"labels":{"run":"web"},"container":{"name":"web","image":"nginx","resources":{}}}`, ""},
 		{"arguments", "", "a -b", `{"labels":{"run":"web"},"container":{"name":"web","image":"nginx","args":["a","-b"],"resources":{}}}`, ""},
@@ -29,7 +29,7 @@ func TestRunDeployment(t *testing.T) {
 			if err := cmd.ParseFlags(strings.Fields(c.flags)); err != nil {
 				t.Fatal(err)
 			}
-			d, err := deployment(cmd, slices.Concat([]string{"web"}, strings.Fields(c.args)), "nginx", 3)
+			pods, err := template(cmd, slices.Concat([]string{"web"}, strings.Fields(c.args)), "nginx")
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("got %v, want %s", err, c.err)
@@ -39,7 +39,7 @@ func TestRunDeployment(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b, err := json.Marshal(map[string]any{"labels": d.Labels, "container": d.Spec.Template.Spec.Containers[0]})
+			b, err := json.Marshal(map[string]any{"labels": pods.Labels, "container": pods.Spec.Containers[0]})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -52,14 +52,38 @@ func TestRunDeployment(t *testing.T) {
 			if string(g) != string(w) {
 				t.Errorf("got  %s\nwant %s", g, w)
 			}
-			if *d.Spec.Replicas != 3 || d.Name != "web" {
-				t.Errorf("%d of %s", *d.Spec.Replicas, d.Name)
-			}
-			for key, value := range d.Labels {
-				if d.Spec.Selector.MatchLabels[key] != value || d.Spec.Template.Labels[key] != value {
-					t.Errorf("label %s is not on selector and template", key)
-				}
+			if pods.Name != "web" {
+				t.Errorf("the name is %s", pods.Name)
 			}
 		})
+	}
+}
+
+func TestRunGenerators(t *testing.T) {
+	for _, c := range []struct {
+		generator string
+		replicas  bool
+		want      string
+	}{
+		{"", false, "pod"},
+		{"run-pod/v1", false, "pod"},
+		{"", true, "Deployment"},
+		{"deployment/v1beta1", false, "Deployment"},
+		{"deployment/apps.v1beta1", true, "Deployment"},
+		{"run/v1", false, "ReplicationController"},
+		{"run/v1", true, "ReplicationController"},
+		{"run-pod/v1", true, `generator "run-pod/v1" not found`},
+		{"cron/v1", false, `generator "cron/v1" not found`},
+	} {
+		got := "pod"
+		switch w, err := creatorOf(c.generator, c.replicas); {
+		case err != nil:
+			got = err.Error()
+		case w != nil:
+			got = w.kind
+		}
+		if got != c.want {
+			t.Errorf("--generator=%s, replicas %t: %s, want %s", c.generator, c.replicas, got, c.want)
+		}
 	}
 }
