@@ -179,6 +179,7 @@ var ownFields = Fields{
 		"projected":             {},
 		"persistentVolumeClaim": {Support: Partly, Note: "volumes of the types hostPath and local; a pod with another one does not start"},
 		"ephemeral":             {Support: Partly, Note: "volumes of the types hostPath and local; a pod with another one does not start"},
+		"image":                 {Support: Partly, Note: "of images that are folders; programs in it may run"},
 		Others:                  noVolume,
 	},
 	"EmptyDirVolumeSource": {

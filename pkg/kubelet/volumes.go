@@ -24,7 +24,7 @@ type podVolumes struct {
 	*podScope
 	tokens  map[string]token   // by audience
 	written map[string]payload // by volume
-	claimed map[string]string  // the paths of the claims' volumes on the host, by volume
+	claimed map[string]string  // the paths of the volumes of claims and images on the host, by volume
 }
 
 // mountRetry is the pause after a volume could not be set up, before the next attempt.
@@ -93,6 +93,8 @@ func (v *podVolumes) setUp(ctx context.Context, pod *corev1.Pod, volume *corev1.
 		return checkHostPath(volume.HostPath)
 	case volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil:
 		return v.setUpClaim(ctx, pod, volume)
+	case volume.Image != nil:
+		return v.setUpImage(volume)
 	}
 	files, err := v.contents(ctx, pod, volume)
 	if err != nil {
@@ -265,7 +267,7 @@ func (v *podVolumes) hostPath(pod *corev1.Pod, name string) (string, error) {
 		case volume.Name != name:
 		case volume.HostPath != nil:
 			return volume.HostPath.Path, nil
-		case volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil:
+		case volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil || volume.Image != nil:
 			if path := v.claimed[name]; path != "" {
 				return path, nil
 			}
@@ -291,7 +293,11 @@ func (v *podVolumes) mounts(pod *corev1.Pod, c *corev1.Container, env *environme
 			if filepath.IsAbs(sub) || strings.Contains("/"+filepath.ToSlash(sub)+"/", "/../") {
 				return nil, fmt.Errorf("subPath %q is outside of volume %q", sub, m.Name)
 			}
-			if err := makeSubPath(from, sub); err != nil {
+			ensure := makeSubPath
+			if isImage(pod, m.Name) { // nothing is made in the folder of an image
+				ensure = findSubPath
+			}
+			if err := ensure(from, sub); err != nil {
 				return nil, fmt.Errorf("subPath %q of volume %q: %w", sub, m.Name, err)
 			}
 			from = filepath.Join(from, sub)
@@ -315,11 +321,11 @@ func newMount(pod *corev1.Pod, m *corev1.VolumeMount, from string) Mount {
 	return out
 }
 
-// isReadOnly reports whether no container may write to a volume: the kubelet keeps its files.
+// isReadOnly reports whether no container may write to a volume: the kubelet keeps its files, or they are those of an image.
 func isReadOnly(pod *corev1.Pod, name string) bool {
 	for _, v := range pod.Spec.Volumes {
 		if v.Name == name {
-			return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
+			return v.Image != nil || v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 		}
 	}
 	return false
