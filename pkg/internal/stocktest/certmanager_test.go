@@ -14,34 +14,30 @@ import (
 	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const certManagerModule = "github.com/cert-manager/cert-manager"
 
-// certManager is cert-manager in a cluster: the objects of its chart, and its programs as processes outside the
-// cluster, each with the token of its ServiceAccount.
+// certManager is cert-manager in a cluster: its chart as it is, with the images mapped to its programs.
 type certManager struct {
 	*testing.T
 	cluster
-	program string
-	direct  client.Client
-	kube    kubernetes.Interface
+	direct client.Client
+	kube   kubernetes.Interface
 }
 
-// newCertManager installs and starts cert-manager. When it returns, the webhook is ready.
+// newCertManager installs cert-manager. When it returns, its pods are ready and the webhook answers.
 func newCertManager(t *testing.T) certManager {
 	t.Helper()
-	m := certManager{T: t, cluster: newCluster(t), program: filepath.Join(t.TempDir(), "certmanager")}
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", "certmanager", "-o", m.program, ".")
+	m := certManager{T: t}
+	program := filepath.Join(t.TempDir(), "certmanager")
+	build := exec.CommandContext(t.Context(), "go", "build", "-C", "certmanager", "-o", program, ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build cert-manager: %v\n%s", err, out)
 	}
@@ -50,59 +46,51 @@ func newCertManager(t *testing.T) certManager {
 	if err != nil {
 		t.Fatalf("find the module of cert-manager: %v", err)
 	}
-	port := freePort(t)
-	none := map[string]any{"replicaCount": 0}
+	m.cluster = newClusterWith(t, certManagerImages(t, program))
+	t.Cleanup(func() {
+		if t.Failed() {
+			m.logPods()
+		}
+	})
 	h := newHelm(t, m.cluster, "cert-manager", "cert-manager")
 	h.install(filepath.Join(strings.TrimSpace(string(dir)), "deploy", "charts", "cert-manager"), map[string]any{
-		"crds": map[string]any{"enabled": true}, "replicaCount": 0, "cainjector": none, "startupapicheck": map[string]any{"enabled": false},
-		"webhook": map[string]any{"replicaCount": 0, "url": map[string]any{"host": fmt.Sprintf("localhost:%d", port)}},
+		"crds": map[string]any{"enabled": true}, "startupapicheck": map[string]any{"enabled": false},
 	})
 	m.kube = kubernetes.NewForConfigOrDie(m.config)
 	if m.direct, err = client.New(m.config, client.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	m.start("controller", "cert-manager")
-	m.start("cainjector", "cert-manager-cainjector")
-	m.start("webhook", "cert-manager-webhook", fmt.Sprintf("--port=%d", port))
 	eventually(t, "the webhook answers, by the authority that was injected", func(ctx context.Context) error {
 		return m.direct.Create(ctx, certManagerObject("ClusterIssuer", "", "unused", map[string]any{"selfSigned": map[string]any{}}), client.DryRunAll)
 	})
 	return m
 }
 
-// start runs a component of cert-manager as its ServiceAccount until the test ends.
-func (m certManager) start(part, account string, args ...string) {
-	m.Helper()
-	token, err := m.kube.CoreV1().ServiceAccounts("cert-manager").CreateToken(m.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		m.Fatal(err)
-	}
-	conf, err := clientcmd.LoadFromFile(m.kubeconfig)
-	if err != nil {
-		m.Fatal(err)
-	}
-	for _, user := range conf.AuthInfos {
-		*user = clientcmdapi.AuthInfo{Token: token.Status.Token}
-	}
-	file := filepath.Join(m.home, account+".kubeconfig")
-	if err := clientcmd.WriteToFile(*conf, file); err != nil {
-		m.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, m.program, append([]string{part, "--kubeconfig", file}, args...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		m.Fatal(err)
-	}
-	m.Cleanup(func() {
-		cancel()
-		_ = cmd.Wait() // the error is that of the interrupt
-		if m.Failed() {
-			m.Logf("log of %s:\n%s", part, log.String())
+// certManagerImages returns the config's entries of the chart's images. Their user is not root, as the chart demands.
+func certManagerImages(t *testing.T, program string) string {
+	t.Helper()
+	user := ""
+	if os.Getuid() == 0 {
+		user = `, user: "65532"`
+		for dir := filepath.Dir(program); dir != filepath.Clean(os.TempDir()); dir = filepath.Dir(dir) {
+			if err := os.Chmod(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
 		}
-	})
+	}
+	images := ""
+	for _, part := range []string{"controller", "cainjector", "webhook"} {
+		images += fmt.Sprintf("  quay.io/jetstack/cert-manager-%s: {entrypoint: [%s, %s]%s}\n", part, program, part, user)
+	}
+	return images
+}
+
+// logPods logs the pods, their Events and their logs.
+func (m certManager) logPods() {
+	for _, args := range []string{"get pods,events", "logs -l app=cert-manager --tail=20", "logs -l app=cainjector --tail=20", "logs -l app=webhook --tail=20"} {
+		out, _ := m.command(append([]string{"-n", "cert-manager"}, strings.Fields(args)...)...).CombinedOutput()
+		m.Logf("%s\n%s", args, out)
+	}
 }
 
 // certificateOf creates a Certificate of an issuer with a Secret of the same name.
@@ -180,9 +168,10 @@ func (m certManager) verify(s *corev1.Secret, authority []byte) {
 }
 
 // TestCertManager issues certificates: Helm installs the chart, and cert-manager's controllers, webhook and injector
-// run with the chart's RBAC rules.
+// run in pods with the chart's RBAC rules.
 func TestCertManager(t *testing.T) {
 	m := newCertManager(t)
+	m.columns("-n cert-manager pods", `(?s)^NAME.*\ncert-manager-\S+ +1/1 +Running .*cert-manager-cainjector-\S+ +1/1 +Running .*cert-manager-webhook-\S+ +1/1 +Running `)
 	m.make(certManagerObject("ClusterIssuer", "", "self", map[string]any{"selfSigned": map[string]any{}}))
 	m.make(certificateOf("authority", "ClusterIssuer", "self", map[string]any{"isCA": true}))
 	authority := m.secret("authority")

@@ -59,10 +59,16 @@ type cluster struct {
 // newCluster starts a daemon with one node on which the image nginx is the built-in web server.
 func newCluster(t *testing.T) cluster {
 	t.Helper()
+	return newClusterWith(t, "")
+}
+
+// newClusterWith starts a daemon that has more images, each a line of the config's map.
+func newClusterWith(t *testing.T, images string) cluster {
+	t.Helper()
 	c := cluster{home: t.TempDir()}
 	c.kubeconfig = filepath.Join(c.home, "kubeconfig")
 	file := filepath.Join(c.home, "config.yaml")
-	if err := os.WriteFile(file, []byte("images: {nginx: minikctl.dev/web}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("images:\n  nginx: minikctl.dev/web\n"+images), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -3,11 +3,12 @@ package main
 import (
 	"context"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,9 +18,13 @@ import (
 	"github.com/cert-manager/cert-manager/pkg/controller/cainjector"
 )
 
-// runInjector runs the CA injector for webhook configurations, definitions and APIServices.
-func runInjector(ctx context.Context, conf settings) error {
-	config, err := clientcmd.BuildConfigFromFlags("", conf.kubeconfig)
+// injector is the CA injector for webhook configurations, definitions and APIServices.
+type injector struct{}
+
+func (*injector) addFlags(*pflag.FlagSet) {}
+
+func (*injector) run(ctx context.Context) error {
+	config, err := rest.InClusterConfig()
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,6 @@
 // The program certmanager is cert-manager, built from its module: its controllers, its webhook or the injector of the
-// webhook's authority, depending on the first argument. TestCertManager runs it against a daemon.
+// webhook's authority, depending on the first argument. TestCertManager runs it in pods in place of the chart's images, with the arguments of
+// the chart. Flags of what is left out here, leader election and ACME, are ignored.
 //
 // It is a separate module, so that cert-manager's requirements do not affect others. The module's path is below
 // cert-manager's, like those of cert-manager's own programs, because the webhook is internal to that tree. The
@@ -21,18 +22,10 @@ import (
 	logf "github.com/cert-manager/cert-manager/pkg/logs"
 )
 
-// parts are the programs by the first argument.
-var parts = map[string]func(ctx context.Context, conf settings) error{
-	"controller": runController,
-	"webhook":    runWebhook,
-	"cainjector": runInjector,
-}
-
-// settings are the flags.
-type settings struct {
-	kubeconfig string
-	namespace  string // cert-manager's own
-	port       int32  // of the webhook
+// part is one of cert-manager's programs. addFlags adds its flags, and run runs it until ctx ends.
+type part interface {
+	addFlags(flags *pflag.FlagSet)
+	run(ctx context.Context) error
 }
 
 func main() {
@@ -45,19 +38,18 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	var conf settings
-	flags := pflag.NewFlagSet("certmanager", pflag.ContinueOnError)
-	flags.StringVar(&conf.kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster")
-	flags.StringVar(&conf.namespace, "namespace", "cert-manager", "namespace of cert-manager itself")
-	flags.Int32Var(&conf.port, "port", 0, "port of the webhook on this machine")
-	if err := flags.Parse(args); err != nil {
-		return err
+	parts := map[string]part{"controller": &controllers{}, "webhook": &webhook{}, "cainjector": &injector{}}
+	if len(args) == 0 || parts[args[0]] == nil {
+		return fmt.Errorf("no part of cert-manager: %q", args)
 	}
-	part, ok := parts[flags.Arg(0)]
-	if !ok {
-		return fmt.Errorf("no part of cert-manager: %q", flags.Arg(0))
+	p := parts[args[0]]
+	flags := pflag.NewFlagSet("certmanager", pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	p.addFlags(flags)
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
 	}
 	log := klog.NewKlogr()
 	ctrl.SetLogger(log)
-	return part(logf.NewContext(ctx, log), conf)
+	return p.run(logf.NewContext(ctx, log))
 }

@@ -3,21 +3,31 @@ package main
 import (
 	"context"
 
+	"github.com/spf13/pflag"
+
+	config "github.com/cert-manager/cert-manager/internal/apis/config/webhook"
 	cmwebhook "github.com/cert-manager/cert-manager/internal/webhook"
 	logf "github.com/cert-manager/cert-manager/pkg/logs"
 	"github.com/cert-manager/cert-manager/pkg/webhook/options"
 )
 
-// runWebhook serves the webhook, with a certificate of an authority that it creates and keeps in a Secret.
-func runWebhook(ctx context.Context, conf settings) error {
-	c, err := options.NewWebhookConfiguration()
-	if err != nil {
-		return err
+// webhook serves the webhook, with a certificate of an authority that it creates and keeps in a Secret.
+type webhook struct {
+	config *config.WebhookConfiguration
+	err    error
+}
+
+func (w *webhook) addFlags(flags *pflag.FlagSet) {
+	if w.config, w.err = options.NewWebhookConfiguration(); w.err == nil {
+		options.AddConfigFlags(flags, w.config)
 	}
-	c.KubeConfig, c.SecurePort, c.HealthzPort, c.MetricsListenAddress = conf.kubeconfig, conf.port, 0, "0"
-	dynamic := &c.TLSConfig.Dynamic
-	dynamic.SecretNamespace, dynamic.SecretName, dynamic.DNSNames = conf.namespace, "cert-manager-webhook-ca", []string{"localhost"}
-	s, err := cmwebhook.NewCertManagerWebhookServer(logf.FromContext(ctx), *c)
+}
+
+func (w *webhook) run(ctx context.Context) error {
+	if w.err != nil {
+		return w.err
+	}
+	s, err := cmwebhook.NewCertManagerWebhookServer(logf.FromContext(ctx), *w.config)
 	if err != nil {
 		return err
 	}
