@@ -102,7 +102,7 @@ async function workloads() {
     (await apps.readNamespacedDeployment({ namespace, name: 'web' })).status.readyReplicas === 1);
   const pod = (await core.listNamespacedPod({ namespace, labelSelector: 'app=web' })).items[0];
   await until('the informer shows the pod', () => seen.has(pod.metadata.name));
-  assert.match(await core.readNamespacedPodLog({ namespace, name: pod.metadata.name }), /listening on/);
+  await until('its log is there', async () => /listening on/.test(await core.readNamespacedPodLog({ namespace, name: pod.metadata.name })));
 
   const out = new PassThrough();
   let text = '';
