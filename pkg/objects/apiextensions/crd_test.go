@@ -196,6 +196,37 @@ func TestTerminate(t *testing.T) {
 	}
 }
 
+// TestValuesInSchemas checks that the values in the schemas of a definition are bounded, and that unchanged ones are not.
+func TestValuesInSchemas(t *testing.T) {
+	value := func(n int) *apiextensionsv1.JSON {
+		return &apiextensionsv1.JSON{Raw: []byte(`"` + strings.Repeat("a", n-2) + `"`)}
+	}
+	for name, test := range map[string]struct {
+		schema  apiextensionsv1.JSONSchemaProps
+		refused bool
+	}{
+		"default":           {schema: apiextensionsv1.JSONSchemaProps{Type: "string", Default: value(200 << 10)}},
+		"large default":     {schema: apiextensionsv1.JSONSchemaProps{Type: "string", Default: value(300 << 10)}, refused: true},
+		"example":           {schema: apiextensionsv1.JSONSchemaProps{Type: "string", Example: value(300 << 10)}, refused: true},
+		"default and enum":  {schema: apiextensionsv1.JSONSchemaProps{Type: "string", Default: value(200 << 10), Enum: []apiextensionsv1.JSON{*value(100 << 10)}}, refused: true},
+		"many small values": {schema: apiextensionsv1.JSONSchemaProps{Type: "integer", Enum: slices.Repeat([]apiextensionsv1.JSON{{Raw: []byte("1")}}, 20000)}, refused: true},
+		"inside": {schema: apiextensionsv1.JSONSchemaProps{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{
+			Schema: &apiextensionsv1.JSONSchemaProps{Type: "string", Default: value(300 << 10)},
+		}}, refused: true},
+	} {
+		crd := made(t)
+		crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["x"] = test.schema
+		CustomResourceDefinitions.Default(crd)
+		errs := validate(crd, nil)
+		if !test.refused && len(errs) > 0 || test.refused && (len(errs) != 1 || !strings.Contains(errs[0].Detail, "defaults, enums and examples are too large")) {
+			t.Errorf("%s: %.300v", name, errs.ToAggregate())
+		}
+		if len(validate(crd, crd)) > 0 || len(validateStatus(crd, crd)) > 0 {
+			t.Errorf("%s: an unchanged definition is checked", name)
+		}
+	}
+}
+
 // TestRulesWork checks that only so many rules of a definition are compiled, wherever they are.
 func TestRulesWork(t *testing.T) {
 	long := apiextensionsv1.ValidationRule{Rule: "self != '" + strings.Repeat("a", 90<<10) + "'"}

@@ -2,6 +2,7 @@ package apiextensions
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -15,8 +16,10 @@ import (
 func validate(crd, old *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
 	ctx := context.Background() //nolint:forbidigo // validation is not cancelled
 	same := old != nil && equality.Semantic.DeepEqual(&crd.Spec, &old.Spec)
-	if errs := validateWork(crd); !same && len(errs) > 0 {
-		return errs
+	if !same {
+		if errs := append(validateValues(crd), validateWork(crd)...); len(errs) > 0 {
+			return errs
+		}
 	}
 	if old != nil {
 		return compare(crd, old, func(now, was *apiextensions.CustomResourceDefinition) field.ErrorList {
@@ -71,13 +74,20 @@ func unreadable(err error) field.ErrorList {
 // validateWork refuses a definition with too many rules. The library compiles each of them.
 func validateWork(crd *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
 	work := check.NewWork()
+	return inSchemas(crd, func(s *apiextensionsv1.JSONSchemaProps, at *field.Path) field.ErrorList {
+		return rulesWork(s, work, at)
+	})
+}
+
+// inSchemas returns the errors of the first version whose schema has any.
+func inSchemas(crd *apiextensionsv1.CustomResourceDefinition, check func(*apiextensionsv1.JSONSchemaProps, *field.Path) field.ErrorList) field.ErrorList {
 	for i := range crd.Spec.Versions {
 		v := &crd.Spec.Versions[i]
 		if v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
 			continue
 		}
 		at := field.NewPath("spec", "versions").Index(i).Child("schema", "openAPIV3Schema")
-		if errs := rulesWork(v.Schema.OpenAPIV3Schema, work, at); len(errs) > 0 {
+		if errs := check(v.Schema.OpenAPIV3Schema, at); len(errs) > 0 {
 			return errs
 		}
 	}
@@ -103,14 +113,56 @@ func rulesWork(s *apiextensionsv1.JSONSchemaProps, work *check.Work, at *field.P
 	return nil
 }
 
-// schemasIn returns the schemas directly inside one that may have rules.
+// maxValues bounds the sum of the lengths of the values in a definition's schemas, where each counts minValue at least. The library
+// decodes, copies, prunes and compares them many times. Kubernetes does not bound them.
+const (
+	maxValues = 256 << 10
+	minValue  = 16
+)
+
+// validateValues refuses a definition whose defaults, enums and examples are too large.
+func validateValues(crd *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
+	left := maxValues
+	return inSchemas(crd, func(s *apiextensionsv1.JSONSchemaProps, at *field.Path) field.ErrorList {
+		if left -= sizeOfValues(s); left >= 0 {
+			return nil
+		}
+		return field.ErrorList{field.Forbidden(at, fmt.Sprintf(
+			"the defaults, enums and examples are too large: together they may have %d bytes, where each value counts at least %d", maxValues, minValue))}
+	})
+}
+
+func sizeOfValues(s *apiextensionsv1.JSONSchemaProps) int {
+	sum := 0
+	for _, v := range []*apiextensionsv1.JSON{s.Default, s.Example} {
+		if v != nil {
+			sum += max(len(v.Raw), minValue)
+		}
+	}
+	for _, v := range s.Enum {
+		sum += max(len(v.Raw), minValue)
+	}
+	for _, inside := range schemasIn(s) {
+		sum += sizeOfValues(inside)
+	}
+	return sum
+}
+
+// schemasIn returns the schemas directly inside one that may have rules or values.
 func schemasIn(s *apiextensionsv1.JSONSchemaProps) []*apiextensionsv1.JSONSchemaProps {
 	var out []*apiextensionsv1.JSONSchemaProps
-	for _, p := range s.Properties {
-		out = append(out, &p)
+	for _, properties := range []map[string]apiextensionsv1.JSONSchemaProps{s.Properties, s.PatternProperties, s.Definitions} {
+		for _, p := range properties {
+			out = append(out, &p)
+		}
 	}
-	if s.Items != nil && s.Items.Schema != nil {
-		out = append(out, s.Items.Schema)
+	if s.Items != nil {
+		if s.Items.Schema != nil {
+			out = append(out, s.Items.Schema)
+		}
+		for i := range s.Items.JSONSchemas {
+			out = append(out, &s.Items.JSONSchemas[i])
+		}
 	}
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
 		out = append(out, s.AdditionalProperties.Schema)

@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,5 +49,14 @@ volumes:
 `
 	if got := Diff(old, now); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestDiffOfLargeValues(t *testing.T) {
+	old := &corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Args: []string{strings.Repeat("a", maxDiff)}}}}
+	now := old.DeepCopy()
+	now.NodeName = "x"
+	if got := Diff(old, now); got != "the values are too large to show their difference" {
+		t.Errorf("got %.200s", got)
 	}
 }

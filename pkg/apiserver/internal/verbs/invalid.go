@@ -10,11 +10,24 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// maxJoinedErrors bounds the errors that apierrors joins: its time grows with the square of their number.
-const maxJoinedErrors = 64
+const (
+	// maxJoinedErrors bounds the errors that apierrors joins: its time grows with the square of their number.
+	maxJoinedErrors = 64
 
-// newInvalid returns the same error as apierrors.NewInvalid, in time linear in the number of errors.
+	// maxErrors and maxShown bound what a response contains: the number of errors, and the bytes of a string that is not valid.
+	// Kubernetes bounds neither.
+	maxErrors = 5000
+	maxShown  = 64 << 10
+)
+
+// newInvalid returns the same error as apierrors.NewInvalid, in time linear in the number of errors and within the bounds.
 func newInvalid(kind schema.GroupKind, name string, errs field.ErrorList) *apierrors.StatusError {
+	errs = errs[:min(len(errs), maxErrors)]
+	for _, err := range errs {
+		if s, ok := err.BadValue.(string); ok && len(s) > maxShown {
+			err.BadValue = strings.ToValidUTF8(s[:maxShown], "") + "…"
+		}
+	}
 	if len(errs) <= maxJoinedErrors {
 		return apierrors.NewInvalid(kind, name, errs)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +33,22 @@ func TestManyErrors(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %.300s\nwant %.300s", name, got.Error(), want.Error())
 		}
+	}
+}
+
+// TestBoundedErrors checks what bounds the errors of a response.
+func TestBoundedErrors(t *testing.T) {
+	long := field.Invalid(field.NewPath("metadata", "labels"), strings.Repeat("ä", maxShown), "too long")
+	many := field.ErrorList{long}
+	for i := range 2 * maxErrors {
+		many = append(many, field.Required(field.NewPath("spec").Index(i), ""))
+	}
+	got := newInvalid(schema.GroupKind{Kind: "Pod"}, "p", many).ErrStatus
+	if len(got.Details.Causes) != maxErrors || !strings.Contains(got.Message, `spec[4998]: Required value`) || strings.Contains(got.Message, "spec[4999]") {
+		t.Errorf("got %d causes", len(got.Details.Causes))
+	}
+	if want := `Invalid value: "` + strings.Repeat("ä", maxShown/2) + `…": too long`; got.Details.Causes[0].Message != want {
+		t.Errorf("got %d bytes, want %d", len(got.Details.Causes[0].Message), len(want))
 	}
 }
 
