@@ -13,16 +13,16 @@ import (
 const (
 	ObjectWeight = 32
 	NullWeight   = 32
-	ArrayWeight  = 2
-	OtherWeight  = 1 // also of a key
+	ArrayWeight  = 4
+	OtherWeight  = 2 // also of a key
 
 	// FieldWeight is the weight of an object that is a field in the managedFields of an object. The server adds one for each key of a
 	// map, and no struct is made of it.
 	FieldWeight = 4
 )
 
-// MaxWeight bounds the weight of a body: 32,768 objects or nulls, 524,288 arrays, or 1,048,576 keys and other values. An object of
-// 1.5 MB, the most that etcd stores, is heavier only if it consists of objects of less than 48 bytes, or of values of less than two.
+// MaxWeight bounds the weight of a body: 32,768 objects or nulls, 262,144 arrays, or 524,288 keys and other values. An object of
+// 1.5 MB, the most that etcd stores, is heavier only if it consists of objects of less than 48 bytes, or of values of less than three.
 const MaxWeight = 1 << 20
 
 // lightSize is the size up to which no body is heavier than MaxWeight: an object takes at least two bytes.
