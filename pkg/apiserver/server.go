@@ -36,6 +36,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/httpapi"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/listen"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/rows"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/schedulerconfigs"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/verbs"
@@ -154,7 +155,7 @@ func New(cfg Config) (_ *Server, err error) {
 
 // build makes the parts of the server.
 func (s *Server) build(cfg Config) error {
-	s.rows = rows.New(slices.Concat(cfg.Resources, virtual.Rows(), metrics.Rows(), []objects.Resource{corrupt.Row()}, clocks.Rows()))
+	s.rows = rows.New(slices.Concat(cfg.Resources, virtual.Rows(), metrics.Rows(), []objects.Resource{corrupt.Row(), schedulerconfigs.Row()}, clocks.Rows()))
 	var err error
 	s.virtual, err = virtual.New(virtual.Config{Dir: cfg.TraceDir, Bytes: cfg.TraceBytes, Clock: cfg.Clock, Source: cfg.Source})
 	if err != nil {

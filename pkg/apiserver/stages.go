@@ -24,6 +24,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/corrupt"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/listen"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/reviews"
+	"github.com/minikctl/minikctl/pkg/apiserver/internal/schedulerconfigs"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/usage"
@@ -53,11 +54,12 @@ func (s *Server) newEngine(cfg Config) error {
 		}),
 		Spans: s.virtual.Span,
 		Backends: map[schema.GroupResource]verbs.Backend{
-			components.Resource:                    components.New(etcd, cfg.Components),
-			minikctl.Decisions.GroupResource():     s.virtual,
-			minikctl.Traces.GroupResource():        s.virtual,
-			minikctl.Clocks.GroupResource():        clocks.New(cfg.Clock),
-			minikctl.ClockAdvances.GroupResource(): clocks.New(cfg.Clock),
+			components.Resource:                       components.New(etcd, cfg.Components),
+			minikctl.Decisions.GroupResource():        s.virtual,
+			minikctl.Traces.GroupResource():           s.virtual,
+			minikctl.Clocks.GroupResource():           clocks.New(cfg.Clock),
+			minikctl.ClockAdvances.GroupResource():    clocks.New(cfg.Clock),
+			minikctl.SchedulerConfigs.GroupResource(): schedulerconfigs.New(),
 			minikctl.CorruptObjects.GroupResource(): corrupt.New(func() []*cache.Corrupt {
 				return s.engine.Corrupt()
 			}),

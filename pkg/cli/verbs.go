@@ -71,6 +71,7 @@ var verbs = []verb{
 	{"down", groupCluster, newDown},
 	{"status", groupCluster, newStatus},
 	{"store", groupCluster, newStore},
+	{"scheduler", groupCluster, newScheduler},
 	{"clock", groupCluster, newClock},
 	{"cluster-info", groupCluster, func(e *Env) *cobra.Command { return clusterinfo.NewCmdClusterInfo(e.Factory, e.Streams()) }},
 	{"cordon", groupCluster, func(e *Env) *cobra.Command { return drain.NewCmdCordon(e.Factory, e.Streams()) }},

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -43,6 +44,20 @@ func Args[A any](raw []byte, defaults func() A) (A, error) {
 		return args, fmt.Errorf("args: %w", err)
 	}
 	return args, nil
+}
+
+// DecodePaths is Decode with the paths of unknown and repeated fields: unknown field "a[0].b". Unlike Decode it tells upper from lower
+// case in names of fields.
+func DecodePaths(raw []byte, into any) error {
+	converted, err := yaml.YAMLToJSONStrict(raw)
+	if err != nil {
+		return Decode(raw, into) // for its message
+	}
+	strict, err := kjson.UnmarshalStrict(converted, into)
+	if err != nil {
+		return Decode(raw, into)
+	}
+	return errors.Join(strict...)
 }
 
 // Decode decodes raw (JSON or YAML) into the value that into points at. Unknown and duplicate fields are errors. The errors do not contain

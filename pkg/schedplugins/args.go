@@ -8,9 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
 
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 	"github.com/minikctl/minikctl/pkg/plug"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
@@ -28,6 +30,9 @@ func with[A any, PA argsOf[A]](defaults func() A, make func(A, framework.Handle)
 		if err != nil {
 			return nil, err
 		}
+		if r, ok := h.(scheduler.ArgsHandle); ok {
+			r.RecordArgs(PA(&args))
+		}
 		return make(args, h)
 	}
 }
@@ -39,25 +44,29 @@ func decode[A any, PA argsOf[A]](given runtime.Object, defaults func() A) (A, er
 	case PA:
 		return *g, nil
 	case *runtime.Unknown:
-		args, err := plug.Args(g.Raw, defaults)
-		if err != nil {
+		args := defaults()
+		if err := plug.Decode(g.Raw, &args); err != nil {
 			return args, err
 		}
-		return args, checkKind[A, PA](PA(&args))
+		return args, checkKind(PA(&args))
 	}
-	return defaults(), fmt.Errorf("args: want %T, got %T", PA(nil), given)
+	return defaults(), fmt.Errorf("want %T, got %T", PA(nil), given)
 }
 
 // checkKind checks apiVersion and kind, which arguments may leave out.
-func checkKind[A any, PA argsOf[A]](args PA) error {
+func checkKind(args runtime.Object) error {
 	gvk := args.GetObjectKind().GroupVersionKind()
 	want := fmt.Sprintf("%T", args)
 	want = want[strings.LastIndex(want, ".")+1:]
-	if gvk.Kind != "" && gvk.Kind != want {
-		return fmt.Errorf("args: kind is %q, want %q", gvk.Kind, want)
+	version := configv1.SchemeGroupVersion
+	if _, own := args.(*minikctl.CELArgs); own {
+		version = minikctl.GroupVersion
 	}
-	if gv := gvk.GroupVersion(); !gv.Empty() && gv != configv1.SchemeGroupVersion {
-		return fmt.Errorf("args: apiVersion is %q, want %q", gv, configv1.SchemeGroupVersion)
+	if gvk.Kind != "" && gvk.Kind != want {
+		return field.NotSupported(field.NewPath("kind"), gvk.Kind, []string{want})
+	}
+	if gv := gvk.GroupVersion(); !gv.Empty() && gv != version {
+		return field.NotSupported(field.NewPath("apiVersion"), gv.String(), []string{version.String()})
 	}
 	return nil
 }
@@ -66,7 +75,7 @@ func checkKind[A any, PA argsOf[A]](args PA) error {
 func bare(make func(framework.Handle) framework.Plugin) scheduler.Factory {
 	return func(_ context.Context, given runtime.Object, h framework.Handle) (framework.Plugin, error) {
 		if u, ok := given.(*runtime.Unknown); given != nil && (!ok || strings.TrimSpace(string(u.Raw)) != "{}") {
-			return nil, errors.New("args: the plugin takes no arguments")
+			return nil, errors.New("the plugin takes no arguments")
 		}
 		return make(h), nil
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
 )
@@ -24,12 +25,12 @@ func defaultBalanced() configv1.NodeResourcesBalancedAllocationArgs {
 func newBalanced(args configv1.NodeResourcesBalancedAllocationArgs, _ framework.Handle) (framework.Plugin, error) {
 	for i, r := range args.Resources {
 		if r.Weight > 1 {
-			return nil, fmt.Errorf("args: resources[%d].weight: Invalid value: %d: resource weight of %s not in valid range [1, 1]", i, r.Weight, r.Name)
+			return nil, field.Invalid(field.NewPath("resources").Index(i).Child("weight"), r.Weight, fmt.Sprintf("resource weight of %s not in valid range [1, 1]", r.Name))
 		}
 	}
-	resources, err := measure(args.Resources)
-	if err != nil {
-		return nil, fmt.Errorf("args: %w", err)
+	resources, errs := measure(field.NewPath("resources"), args.Resources)
+	if len(errs) > 0 {
+		return nil, errs.ToAggregate()
 	}
 	return balanced{resources: resources}, nil
 }

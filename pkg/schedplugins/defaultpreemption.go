@@ -2,11 +2,13 @@ package schedplugins
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	helper "k8s.io/component-helpers/scheduling/corev1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
@@ -40,11 +42,11 @@ func newDefaultPreemption(args configv1.DefaultPreemptionArgs, h framework.Handl
 	percent, least := *args.MinCandidateNodesPercentage, *args.MinCandidateNodesAbsolute
 	switch {
 	case percent < 0 || percent > 100:
-		return nil, fmt.Errorf("args: minCandidateNodesPercentage: Invalid value: %d: not in valid range [0, 100]", percent)
+		return nil, field.Invalid(field.NewPath("minCandidateNodesPercentage"), percent, "not in valid range [0, 100]")
 	case least < 0:
-		return nil, fmt.Errorf("args: minCandidateNodesAbsolute: Invalid value: %d: not in valid range [0, inf)", least)
+		return nil, field.Invalid(field.NewPath("minCandidateNodesAbsolute"), least, "not in valid range [0, inf)")
 	case percent == 0 && least == 0:
-		return nil, fmt.Errorf("args: minCandidateNodesPercentage and minCandidateNodesAbsolute cannot both be zero")
+		return nil, errors.New("minCandidateNodesPercentage and minCandidateNodesAbsolute cannot both be zero")
 	}
 	return &defaultPreemption{handle: h, args: args, evictions: newEvictions(h)}, nil
 }

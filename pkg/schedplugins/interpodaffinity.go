@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
@@ -38,7 +39,7 @@ func newInterPodAffinity(args configv1.InterPodAffinityArgs, h framework.Handle)
 		weight = *args.HardPodAffinityWeight
 	}
 	if weight < 0 || weight > 100 {
-		return nil, fmt.Errorf("args: hardPodAffinityWeight: Invalid value: %d: not in valid range [0-100]", weight)
+		return nil, field.Invalid(field.NewPath("hardPodAffinityWeight"), weight, "not in valid range [0-100]")
 	}
 	namespaces, ok := h.(scheduler.Namespaces)
 	if !ok {

@@ -33,12 +33,12 @@ func newNodeAffinity(args configv1.NodeAffinityArgs, _ framework.Handle) (framew
 	var err error
 	if a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		if p.added, err = nodeaffinity.NewNodeSelector(a.RequiredDuringSchedulingIgnoredDuringExecution); err != nil {
-			return nil, fmt.Errorf("args: parsing addedAffinity.requiredDuringSchedulingIgnoredDuringExecution: %w", err)
+			return nil, fmt.Errorf("parsing addedAffinity.requiredDuringSchedulingIgnoredDuringExecution: %w", err)
 		}
 	}
 	if len(a.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
 		if p.addedPreferred, err = nodeaffinity.NewPreferredSchedulingTerms(a.PreferredDuringSchedulingIgnoredDuringExecution); err != nil {
-			return nil, fmt.Errorf("args: parsing addedAffinity.preferredDuringSchedulingIgnoredDuringExecution: %w", err)
+			return nil, fmt.Errorf("parsing addedAffinity.preferredDuringSchedulingIgnoredDuringExecution: %w", err)
 		}
 	}
 	return p, nil

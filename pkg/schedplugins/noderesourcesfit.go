@@ -2,12 +2,11 @@ package schedplugins
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
@@ -31,13 +30,13 @@ func defaultFit() configv1.NodeResourcesFitArgs {
 
 func newFit(args configv1.NodeResourcesFitArgs, _ framework.Handle) (framework.Plugin, error) {
 	p := &fit{ignored: map[corev1.ResourceName]bool{}, ignoredGroups: map[string]bool{}}
-	var errs []error
+	var errs field.ErrorList
 	for _, r := range args.IgnoredResources {
 		p.ignored[corev1.ResourceName(r)] = true
 	}
 	for i, g := range args.IgnoredResourceGroups {
 		if strings.Contains(g, "/") {
-			errs = append(errs, fmt.Errorf("ignoredResourceGroups[%d]: Invalid value: %q: resource group name can't contain '/'", i, g))
+			errs = append(errs, field.Invalid(field.NewPath("ignoredResourceGroups").Index(i), g, "resource group name can't contain '/'"))
 		}
 		p.ignoredGroups[g] = true
 	}
@@ -45,15 +44,13 @@ func newFit(args configv1.NodeResourcesFitArgs, _ framework.Handle) (framework.P
 	if strategy == nil {
 		strategy = defaultFit().ScoringStrategy
 	}
-	var err error
-	if p.resources, err = measure(strategy.Resources); err != nil {
-		errs = append(errs, fmt.Errorf("scoringStrategy.%w", err))
-	}
-	if p.rate, err = rater(strategy); err != nil {
-		errs = append(errs, fmt.Errorf("scoringStrategy.%w", err))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("args: %w", err)
+	var wrong field.ErrorList
+	path := field.NewPath("scoringStrategy")
+	p.resources, wrong = measure(path.Child("resources"), strategy.Resources)
+	errs = append(errs, wrong...)
+	p.rate, wrong = rater(path, strategy)
+	if errs = append(errs, wrong...); len(errs) > 0 {
+		return nil, errs.ToAggregate()
 	}
 	return p, nil
 }

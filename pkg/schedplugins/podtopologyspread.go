@@ -2,14 +2,13 @@ package schedplugins
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"math"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	helper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -34,9 +33,9 @@ func defaultSpread() configv1.PodTopologySpreadArgs {
 func newPodTopologySpread(args configv1.PodTopologySpreadArgs, h framework.Handle) (framework.Plugin, error) {
 	switch {
 	case args.DefaultingType != configv1.SystemDefaulting && args.DefaultingType != configv1.ListDefaulting:
-		return nil, fmt.Errorf("args: defaultingType: Unsupported value: %q: supported values: %q, %q", args.DefaultingType, configv1.ListDefaulting, configv1.SystemDefaulting)
+		return nil, field.NotSupported(field.NewPath("defaultingType"), args.DefaultingType, []configv1.PodTopologySpreadConstraintsDefaulting{configv1.ListDefaulting, configv1.SystemDefaulting})
 	case len(args.DefaultConstraints) > 0:
-		return nil, errors.New("args: defaultConstraints: this scheduler spreads only pods that have constraints of their own")
+		return nil, field.Forbidden(field.NewPath("defaultConstraints"), "this scheduler spreads only pods that have constraints of their own")
 	}
 	return podTopologySpread{
 		handle: h,

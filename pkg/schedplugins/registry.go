@@ -9,6 +9,8 @@ import "github.com/minikctl/minikctl/pkg/scheduler"
 
 // Registry holds the factories of all plugins by name.
 var Registry = scheduler.Registry{
+	"CEL":                             with(defaultCEL, newCEL),
+	"CEL/*":                           with(defaultCEL, newCEL),
 	"DefaultBinder":                   bare(newDefaultBinder),
 	"DefaultPreemption":               with(defaultPreemptionArgs, newDefaultPreemption),
 	"DynamicResources":                with(defaultDynamicResources, newDynamicResources),

@@ -78,7 +78,7 @@ func TestReload(t *testing.T) {
 	reloaded("")
 	next(true)
 	write(t, file, strategy("Whatever"))
-	const unsupported = `scheduler plugin NodeResourcesFit: args: scoringStrategy.type: Unsupported value: "Whatever"`
+	const unsupported = `profiles[0].pluginConfig[0].args.scoringStrategy.type: Unsupported value: "Whatever"`
 	reloaded(unsupported)
 	c.eventually("event", func() bool {
 		return slices.ContainsFunc(c.events(), func(e *corev1.Event) bool {
@@ -197,24 +197,35 @@ func TestConfig(t *testing.T) {
 	profile := func(s string) string { return header + "profiles:\n- " + s }
 	for _, c := range []struct{ name, config, want string }{
 		{"defaults", header, ""},
-		{"unknown plugin", profile(`plugins: {score: {enabled: [{name: Nope}]}}`), `scheduler plugin "Nope" is not one of [DefaultBinder DefaultPreemption`},
-		{"a plugin that is not there yet", profile(`plugins: {multiPoint: {enabled: [{name: NodeVolumeLimits}]}}`), `scheduler plugin "NodeVolumeLimits" is not one of [`},
+		{"unknown plugin", profile(`plugins: {score: {enabled: [{name: Nope}]}}`), `profiles[0].plugins.score.enabled[0].name: Unsupported value: "Nope": supported values: "CEL", "CEL/*", "DefaultBinder"`},
+		{"a plugin that is not there yet", profile(`plugins: {multiPoint: {enabled: [{name: NodeVolumeLimits}]}}`), `profiles[0].plugins.multiPoint.enabled[0].name: Unsupported value: "NodeVolumeLimits"`},
 		{"a plugin that is not there yet, disabled", profile(`plugins: {multiPoint: {disabled: [{name: NodeVolumeLimits}]}}`), ""},
-		{"unknown plugin, disabled", profile(`plugins: {score: {disabled: [{name: Nope}]}}`), `score.disabled: scheduler plugin "Nope" is not one of [`},
-		{"arguments of an unknown plugin", profile(`pluginConfig: [{name: Nope, args: {}}]`), `pluginConfig: scheduler plugin "Nope" is not one of [`},
-		{"unknown argument", profile(`pluginConfig: [{name: NodeResourcesFit, args: {strateg: {}}}]`), `scheduler plugin NodeResourcesFit: args: unknown field "strateg"`},
+		{"unknown plugin, disabled", profile(`plugins: {score: {disabled: [{name: Nope}]}}`), `profiles[0].plugins.score.disabled[0].name: Unsupported value: "Nope"`},
+		{"arguments of an unknown plugin", profile(`pluginConfig: [{name: Nope, args: {}}]`), `profiles[0].pluginConfig[0].name: Unsupported value: "Nope"`},
+		{"unknown argument", profile(`pluginConfig: [{name: NodeResourcesFit, args: {strateg: {}}}]`), `profiles[0].pluginConfig[0].args: scheduler plugin NodeResourcesFit: unknown field "strateg"`},
 		{"arguments of a disabled plugin", profile(`{plugins: {multiPoint: {disabled: [{name: NodeResourcesFit}]}}, pluginConfig: [{name: NodeResourcesFit, args: {strateg: {}}}]}`), `unknown field "strateg"`},
-		{"arguments of another kind", profile(`pluginConfig: [{name: NodeResourcesFit, args: {kind: NodeAffinityArgs, apiVersion: kubescheduler.config.k8s.io/v1}}]`), `args: kind is "NodeAffinityArgs", want "NodeResourcesFitArgs"`},
-		{"arguments where there are none", profile(`pluginConfig: [{name: NodeName, args: {a: 1}}]`), `scheduler plugin NodeName: args: the plugin takes no arguments`},
-		{"repeated arguments", profile(`pluginConfig: [{name: NodeAffinity, args: {}}, {name: NodeAffinity, args: {}}]`), `repeated config for plugin NodeAffinity`},
-		{"weight", profile(`plugins: {score: {enabled: [{name: ImageLocality, weight: -1}]}}`), `scheduler plugin ImageLocality: weight -1 is not between 0 and`},
-		{"twice", profile(`plugins: {filter: {enabled: [{name: NodeName}, {name: NodeName}]}}`), `filter: plugin "NodeName" already registered`},
-		{"not its point", profile(`plugins: {score: {enabled: [{name: NodeName}]}}`), `scheduler plugin NodeName has no extension point score`},
-		{"no binder", profile(`plugins: {bind: {disabled: [{name: "*"}]}}`), `at least one bind plugin is needed`},
-		{"no sorter", profile(`plugins: {queueSort: {disabled: [{name: "*"}]}}`), `one queue sort plugin required, but got 0`},
-		{"group points", profile(`plugins: {placementScore: {enabled: [{name: NodeName}]}}`), `has no such extension point`},
-		{"resource weight", profile(`pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {resources: [{name: cpu, weight: 101}]}}}]`), `resource weight of cpu not in valid range [1, 100]`},
-		{"no shape", profile(`pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: RequestedToCapacityRatio}}}]`), `shape: Required value`},
+		{"arguments of another kind", profile(`pluginConfig: [{name: NodeResourcesFit, args: {kind: NodeAffinityArgs, apiVersion: kubescheduler.config.k8s.io/v1}}]`), `profiles[0].pluginConfig[0].args.kind: Unsupported value: "NodeAffinityArgs": supported values: "NodeResourcesFitArgs"`},
+		{"arguments where there are none", profile(`pluginConfig: [{name: NodeName, args: {a: 1}}]`), `profiles[0].pluginConfig[0].args: scheduler plugin NodeName: the plugin takes no arguments`},
+		{"repeated arguments", profile(`pluginConfig: [{name: NodeAffinity, args: {}}, {name: NodeAffinity, args: {}}]`), `profiles[0].pluginConfig[1]: Duplicate value: "NodeAffinity"`},
+		{"weight", profile(`plugins: {score: {enabled: [{name: ImageLocality, weight: -1}]}}`), `profiles[0].plugins.score.enabled[0].weight: Invalid value: -1: not in valid range [0-`},
+		{"twice", profile(`plugins: {filter: {enabled: [{name: NodeName}, {name: NodeName}]}}`), `profiles[0].plugins.filter.enabled[1].name: Duplicate value: "NodeName"`},
+		{"not its point", profile(`plugins: {score: {enabled: [{name: NodeName}]}}`), `profiles[0].plugins.score.enabled[0].name: Invalid value: "NodeName": the plugin has no extension point score`},
+		{"no binder", profile(`plugins: {bind: {disabled: [{name: "*"}]}}`), `profiles[0].plugins.bind: Required value: at least one bind plugin is needed`},
+		{"no sorter", profile(`plugins: {queueSort: {disabled: [{name: "*"}]}}`), `profiles[0].plugins.queueSort: Required value: one queue sort plugin required, but got 0`},
+		{"group points", profile(`plugins: {placementScore: {enabled: [{name: NodeName}]}}`), `profiles[0].plugins.placementScore: Forbidden: `},
+		{"resource weight", profile(`pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {resources: [{name: cpu, weight: 101}]}}}]`), `profiles[0].pluginConfig[0].args.scoringStrategy.resources[0].weight: Invalid value: 101: resource weight of cpu not in valid range [1, 100]`},
+		{"no shape", profile(`pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: RequestedToCapacityRatio}}}]`), `profiles[0].pluginConfig[0].args.scoringStrategy.requestedToCapacityRatio.shape: Required value`},
+		{"all errors", header + "parallelism: -1\nprofiles:\n- plugins: {score: {enabled: [{name: Nope}]}}\n  pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 101}}]\n",
+			`[parallelism: Invalid value: -1: should be an integer value greater than zero, profiles[0].plugins.score.enabled[0].name: Unsupported value: "Nope": supported values: "CEL", "CEL/*", "DefaultBinder"`},
+		{"the arguments of the second profile", header + "profiles:\n- schedulerName: a\n- schedulerName: b\n  pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 101}}]\n",
+			`profiles[1].pluginConfig[0].args.hardPodAffinityWeight: Invalid value: 101: not in valid range [0-100]`},
+		{"CEL", profile("pluginConfig: [{name: CEL/ssd, args: {filter: 'node.lables.disk == \"ssd\"'}}]"),
+			"profiles[0].pluginConfig[0].args.filter: Invalid value: \"node.lables.disk == \\\"ssd\\\"\": compilation failed: ERROR: <input>:1:5: undefined field 'lables'"},
+		{"CEL of another type", profile("pluginConfig: [{name: CEL, args: {score: 'node.name'}}]"), `profiles[0].pluginConfig[0].args.score: Invalid value: "node.name": must evaluate to int or double, not string`},
+		{"CEL without arguments", profile("plugins: {multiPoint: {enabled: [{name: CEL}]}}"), `profiles[0].plugins: scheduler plugin CEL: filter: Required value`},
+		{"an instance of a plugin that has none", profile("plugins: {multiPoint: {enabled: [{name: NodeName/a}]}}"), `profiles[0].plugins.multiPoint.enabled[0].name: Unsupported value: "NodeName/a"`},
+		{"CEL of all instances", profile("plugins: {multiPoint: {enabled: [{name: CEL/*}]}}"), `profiles[0].plugins.multiPoint.enabled[0].name: Unsupported value: "CEL/*"`},
+		{"CEL with instances", profile("plugins: {multiPoint: {enabled: [{name: CEL/a}, {name: CEL/b, weight: 3}]}}\n  pluginConfig: [{name: CEL/a, args: {filter: 'true'}}, {name: CEL/b, args: {apiVersion: minikctl.dev/v1, kind: CELArgs, score: node.pods}}]"), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conf := &configv1.KubeSchedulerConfiguration{}

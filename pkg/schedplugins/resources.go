@@ -1,7 +1,6 @@
 package schedplugins
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	resourcehelper "k8s.io/component-helpers/resource"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
@@ -30,11 +30,11 @@ type podRequest []int64
 func (a podRequest) Clone() framework.StateData { return a }
 
 // measure converts the resources of a configuration. The default is CPU and memory with equal weight.
-func measure(specs []configv1.ResourceSpec) ([]measured, error) {
+func measure(path *field.Path, specs []configv1.ResourceSpec) ([]measured, field.ErrorList) {
 	if len(specs) == 0 {
 		return []measured{{corev1.ResourceCPU, 1}, {corev1.ResourceMemory, 1}}, nil
 	}
-	var errs []error
+	var errs field.ErrorList
 	out := make([]measured, 0, len(specs))
 	seen := map[string]bool{}
 	for i, s := range specs {
@@ -42,15 +42,15 @@ func measure(specs []configv1.ResourceSpec) ([]measured, error) {
 			s.Weight = 1
 		}
 		if s.Weight < 1 || s.Weight > 100 {
-			errs = append(errs, fmt.Errorf("resources[%d].weight: Invalid value: %d: resource weight of %s not in valid range [1, 100]", i, s.Weight, s.Name))
+			errs = append(errs, field.Invalid(path.Index(i).Child("weight"), s.Weight, fmt.Sprintf("resource weight of %s not in valid range [1, 100]", s.Name)))
 		}
 		if s.Name == "" || seen[s.Name] {
-			errs = append(errs, fmt.Errorf("resources[%d].name: Invalid value: %q: empty or repeated", i, s.Name))
+			errs = append(errs, field.Invalid(path.Index(i).Child("name"), s.Name, "empty or repeated"))
 		}
 		seen[s.Name] = true
 		out = append(out, measured{corev1.ResourceName(s.Name), s.Weight})
 	}
-	return out, errors.Join(errs...)
+	return out, errs
 }
 
 // assumed are the requests that scores assume for a container without requests, so that such pods are spread, too.

@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"math"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
 )
 
 // rater returns the function that scores a node's usage by a scoring strategy.
-func rater(s *configv1.ScoringStrategy) (func([]usage) int64, error) {
+func rater(path *field.Path, s *configv1.ScoringStrategy) (func([]usage) int64, field.ErrorList) {
 	switch s.Type {
 	case configv1.LeastAllocated, "":
 		return average(func(u usage) int64 {
@@ -23,10 +24,10 @@ func rater(s *configv1.ScoringStrategy) (func([]usage) int64, error) {
 			return min(u.requested, u.allocatable) * framework.MaxScore / u.allocatable
 		}), nil
 	case configv1.RequestedToCapacityRatio:
-		return byRatio(s.RequestedToCapacityRatio)
+		return byRatio(path.Child("requestedToCapacityRatio", "shape"), s.RequestedToCapacityRatio)
 	}
-	return nil, fmt.Errorf("type: Unsupported value: %q: supported values: %q, %q, %q", s.Type,
-		configv1.LeastAllocated, configv1.MostAllocated, configv1.RequestedToCapacityRatio)
+	return nil, field.ErrorList{field.NotSupported(path.Child("type"), s.Type,
+		[]configv1.ScoringStrategyType{configv1.LeastAllocated, configv1.MostAllocated, configv1.RequestedToCapacityRatio})}
 }
 
 // average scores each resource and returns the weighted average.
@@ -49,22 +50,29 @@ const maxShapeScore = 10
 
 // byRatio scores resources by linear interpolation between the points of the shape. A resource with score zero does not
 // count.
-func byRatio(param *configv1.RequestedToCapacityRatioParam) (func([]usage) int64, error) {
+func byRatio(path *field.Path, param *configv1.RequestedToCapacityRatioParam) (func([]usage) int64, field.ErrorList) {
 	if param == nil || len(param.Shape) == 0 {
-		return nil, fmt.Errorf("requestedToCapacityRatio.shape: Required value: at least one point must be specified")
+		return nil, field.ErrorList{field.Required(path, "at least one point must be specified")}
 	}
 	shape := make([]point, 0, len(param.Shape))
+	var errs field.ErrorList
+	wrong := func(i int, name string, value any, detail string) {
+		errs = append(errs, field.Invalid(path.Index(i).Child(name), value, detail))
+	}
 	for i, p := range param.Shape {
 		if p.Utilization < 0 || p.Utilization > 100 {
-			return nil, fmt.Errorf("requestedToCapacityRatio.shape[%d].utilization: Invalid value: %d: not in valid range [0-100]", i, p.Utilization)
+			wrong(i, "utilization", p.Utilization, "not in valid range [0-100]")
 		}
 		if i > 0 && p.Utilization <= param.Shape[i-1].Utilization {
-			return nil, fmt.Errorf("requestedToCapacityRatio.shape[%d].utilization: Invalid value: %d: utilization values must be sorted in increasing order", i, p.Utilization)
+			wrong(i, "utilization", p.Utilization, "utilization values must be sorted in increasing order")
 		}
 		if p.Score < 0 || p.Score > maxShapeScore {
-			return nil, fmt.Errorf("requestedToCapacityRatio.shape[%d].score: Invalid value: %d: not in valid range [0-%d]", i, p.Score, maxShapeScore)
+			wrong(i, "score", p.Score, fmt.Sprintf("not in valid range [0-%d]", maxShapeScore))
 		}
 		shape = append(shape, point{int64(p.Utilization), int64(p.Score) * (framework.MaxScore / maxShapeScore)})
+	}
+	if len(errs) > 0 {
+		return nil, errs
 	}
 	return func(resources []usage) int64 {
 		var sum, weights int64

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/storage/ephemeral"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
@@ -43,7 +44,7 @@ func newVolumeBinding(args configv1.VolumeBindingArgs, h framework.Handle) (fram
 		args.BindTimeoutSeconds = defaultVolumeBinding().BindTimeoutSeconds
 	}
 	if *args.BindTimeoutSeconds < 0 {
-		return nil, fmt.Errorf("invalid BindTimeoutSeconds: %d, must be non-negative integer", *args.BindTimeoutSeconds)
+		return nil, field.Invalid(field.NewPath("bindTimeoutSeconds"), *args.BindTimeoutSeconds, "invalid BindTimeoutSeconds, should not be a negative value")
 	}
 	return &volumeBinding{
 		handle: h, timeout: time.Duration(*args.BindTimeoutSeconds) * time.Second, volumes: map[string]string{}, nodes: map[string]string{},

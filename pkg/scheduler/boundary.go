@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/kube-scheduler/framework"
 
@@ -45,6 +46,7 @@ type instance struct {
 	framework.Plugin
 	name   string
 	handle *handle
+	given  kruntime.Object // the configured arguments
 	// cooperative is true if the plugin is Cooperative.
 	cooperative bool
 	hung        atomic.Int32 // abandoned calls that have not returned

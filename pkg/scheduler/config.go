@@ -1,12 +1,12 @@
 package scheduler
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/yaml"
 
@@ -39,7 +39,7 @@ func parseConfig(raw []byte) (*configv1.KubeSchedulerConfiguration, error) {
 		return nil, fmt.Errorf("is %q of %q, want KubeSchedulerConfiguration of %s", kind.Kind, kind.APIVersion, want)
 	}
 	c := &configv1.KubeSchedulerConfiguration{}
-	if err := plug.Decode(raw, c); err != nil {
+	if err := plug.DecodePaths(raw, c); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -54,54 +54,57 @@ type settings struct {
 }
 
 // checkConfig reads c's settings and collects their errors.
-func checkConfig(c *configv1.KubeSchedulerConfiguration) (settings, error) {
+func checkConfig(c *configv1.KubeSchedulerConfiguration) (settings, field.ErrorList) {
 	s := settings{backoff: defaultBackoff, parallelism: 16, profiles: c.Profiles}
-	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-
+	var errs field.ErrorList
+	wrong := func(name string, value any, detail string) {
+		errs = append(errs, field.Invalid(field.NewPath(name), value, detail))
+	}
 	if c.Parallelism != nil {
 		if s.parallelism = int(*c.Parallelism); s.parallelism <= 0 {
-			wrong("parallelism: Invalid value: %d: should be an integer value greater than zero", s.parallelism)
+			wrong("parallelism", s.parallelism, "should be an integer value greater than zero")
 		}
 	}
 	if s.percentage = value(c.PercentageOfNodesToScore); s.percentage < 0 || s.percentage > 100 {
-		wrong("percentageOfNodesToScore: Invalid value: %d: not in valid range [0-100]", s.percentage)
+		wrong("percentageOfNodesToScore", s.percentage, "not in valid range [0-100]")
 	}
 	if c.PodInitialBackoffSeconds != nil {
 		if s.backoff.first = seconds(*c.PodInitialBackoffSeconds); s.backoff.first <= 0 {
-			wrong("podInitialBackoffSeconds: Invalid value: %d: must be greater than 0", *c.PodInitialBackoffSeconds)
+			wrong("podInitialBackoffSeconds", *c.PodInitialBackoffSeconds, "must be greater than 0")
 		}
 	}
 	if c.PodMaxBackoffSeconds != nil {
 		s.backoff.last = seconds(*c.PodMaxBackoffSeconds)
 	}
 	if s.backoff.last < s.backoff.first {
-		wrong("podMaxBackoffSeconds: Invalid value: %d: must be greater than or equal to PodInitialBackoffSeconds", int64(s.backoff.last.Seconds()))
+		wrong("podMaxBackoffSeconds", int64(s.backoff.last.Seconds()), "must be greater than or equal to PodInitialBackoffSeconds")
 	}
 	if len(c.Extenders) > 0 {
-		wrong("extenders: this scheduler calls no extenders")
+		errs = append(errs, field.Forbidden(field.NewPath("extenders"), "this scheduler calls no extenders"))
 	}
 	if len(s.profiles) == 0 {
 		s.profiles = []configv1.KubeSchedulerProfile{{}}
 	}
-	errs = append(errs, checkProfiles(s.profiles)...)
-	return s, errors.Join(errs...)
+	return s, append(errs, checkProfiles(s.profiles)...)
 }
 
-func checkProfiles(profiles []configv1.KubeSchedulerProfile) []error {
-	var errs []error
+// profilePath returns the path of the profile with an index.
+func profilePath(i int) *field.Path { return field.NewPath("profiles").Index(i) }
+
+func checkProfiles(profiles []configv1.KubeSchedulerProfile) field.ErrorList {
+	var errs field.ErrorList
 	seen := map[string]bool{}
 	for i, p := range profiles {
-		name := profileName(p)
+		name, path := profileName(p), profilePath(i)
 		if seen[name] {
-			errs = append(errs, fmt.Errorf("profiles[%d].schedulerName: Duplicate value: %q", i, name))
+			errs = append(errs, field.Duplicate(path.Child("schedulerName"), name))
 		}
 		if p.SchedulerName == nil && len(profiles) > 1 || name == "" {
-			errs = append(errs, fmt.Errorf("profiles[%d].schedulerName: Required value", i))
+			errs = append(errs, field.Required(path.Child("schedulerName"), ""))
 		}
 		seen[name] = true
 		if n := p.PercentageOfNodesToScore; n != nil && (*n < 0 || *n > 100) {
-			errs = append(errs, fmt.Errorf("profiles[%d].percentageOfNodesToScore: Invalid value: %d: not in valid range [0-100]", i, *n))
+			errs = append(errs, field.Invalid(path.Child("percentageOfNodesToScore"), *n, "not in valid range [0-100]"))
 		}
 	}
 	return errs

@@ -76,6 +76,8 @@ type evaluation struct {
 	// reported.
 	rejections []rejection
 	reported   []minikctl.Rejection
+	// filterNames and skipped are computed at their first use. Decisions share them.
+	filterNames, skipped []string
 }
 
 // evaluate filters and scores all nodes. filtered is called between the two.

@@ -83,7 +83,7 @@ func PatchPodStatus(ctx context.Context, c client.Client, pod *corev1.Pod, statu
 
 // enqueueFailed reports a pod that a failing PreEnqueue plugin keeps out of the activeQ.
 func (s *Scheduler) enqueueFailed(ctx context.Context, p *queuedPodInfo, failure *pluginFailure) {
-	a := &attempt{queuedPodInfo: p}
+	a := &attempt{queuedPodInfo: p, profile: s.setup.profiles[p.info.pod.Spec.SchedulerName]}
 	s.decisions.failed(a, "Error", failure.Error())
 	s.recordFailure(ctx, a, corev1.PodReasonSchedulerError, failure.Error(), nil)
 }

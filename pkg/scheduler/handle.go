@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -24,6 +25,8 @@ import (
 type handle struct {
 	Namespaces
 	profile  *profile
+	plugin   string         // the name under which the profile has the plugin
+	args     runtime.Object // the arguments with their defaults, as RecordArgs got them
 	client   client.Client
 	clock    clock.Clock
 	budgets  func() []*policyv1.PodDisruptionBudget
@@ -47,10 +50,23 @@ type APIHandle interface {
 	Spawn(cause *corev1.Pod, f func(ctx context.Context))
 }
 
+// ArgsHandle is implemented by every Handle of this scheduler while a factory creates a plugin.
+type ArgsHandle interface {
+	// PluginName returns the name under which the configuration has the plugin: NAME, or NAME/INSTANCE.
+	PluginName() string
+	// RecordArgs records the plugin's arguments with their defaults, for "minikctl scheduler config". They must not be changed any more.
+	RecordArgs(args runtime.Object)
+}
+
 var (
 	_ framework.Handle = (*handle)(nil)
 	_ APIHandle        = (*handle)(nil)
+	_ ArgsHandle       = (*handle)(nil)
 )
+
+// PluginName and RecordArgs implement ArgsHandle.
+func (h *handle) PluginName() string             { return h.plugin }
+func (h *handle) RecordArgs(args runtime.Object) { h.args = args }
 
 // Client and the methods below implement APIHandle.
 func (h *handle) Client() client.Client                    { return h.client }

@@ -213,5 +213,5 @@ func revisionOf(pod *corev1.Pod) uint64 {
 
 // reportGated reports the plugin that gates a pod.
 func (s *Scheduler) reportGated(p *queuedPodInfo) {
-	s.decisions.gated(p, "waiting for scheduler plugin "+p.gatingPlugin)
+	s.decisions.gated(p, s.setup.profiles[p.info.pod.Spec.SchedulerName], "waiting for scheduler plugin "+p.gatingPlugin)
 }

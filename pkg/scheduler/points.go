@@ -2,56 +2,72 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
 )
 
-// point is an extension point: its plugin set in a configuration, and how a profile adds a plugin to it. take reports
-// whether the plugin implements the point.
+// point is an extension point: its plugin set in a configuration, how a profile adds a plugin to it, and the plugins that
+// a profile has there. take reports whether the plugin implements the point.
 type point struct {
 	name string
 	set  func(*configv1.Plugins) *configv1.PluginSet
 	take func(ctx context.Context, p *profile, made *instance, weight int32) (bool, error)
+	list func(p *profile) []weighted
+	// implements reports whether a plugin has the point.
+	implements func(framework.Plugin) bool
 }
 
 // points lists the extension points of pods. Those of pod groups are in groupPoints.
 var points = []point{
-	{"preEnqueue", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreEnqueue }, taker("preEnqueue", func(p *profile) *[]extension[framework.PreEnqueuePlugin] { return &p.preEnqueue })},
-	{"queueSort", func(s *configv1.Plugins) *configv1.PluginSet { return &s.QueueSort }, taker("queueSort", func(p *profile) *[]extension[framework.QueueSortPlugin] { return &p.queueSort })},
-	{"preFilter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreFilter }, taker("preFilter", func(p *profile) *[]extension[framework.PreFilterPlugin] { return &p.preFilter })},
-	{"filter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Filter }, taker("filter", func(p *profile) *[]extension[framework.FilterPlugin] { return &p.filter })},
-	{"postFilter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PostFilter }, taker("postFilter", func(p *profile) *[]extension[framework.PostFilterPlugin] { return &p.postFilter })},
-	{"preScore", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreScore }, taker("preScore", func(p *profile) *[]extension[framework.PreScorePlugin] { return &p.preScore })},
-	{"score", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Score }, takeScore},
-	{"reserve", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Reserve }, taker("reserve", func(p *profile) *[]extension[framework.ReservePlugin] { return &p.reserve })},
-	{"permit", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Permit }, taker("permit", func(p *profile) *[]extension[framework.PermitPlugin] { return &p.permit })},
-	{"preBind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreBind }, taker("preBind", func(p *profile) *[]extension[framework.PreBindPlugin] { return &p.preBind })},
-	{"bind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Bind }, taker("bind", func(p *profile) *[]extension[framework.BindPlugin] { return &p.bind })},
-	{"postBind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PostBind }, taker("postBind", func(p *profile) *[]extension[framework.PostBindPlugin] { return &p.postBind })},
+	at("preEnqueue", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreEnqueue }, func(p *profile) *[]extension[framework.PreEnqueuePlugin] { return &p.preEnqueue }),
+	at("queueSort", func(s *configv1.Plugins) *configv1.PluginSet { return &s.QueueSort }, func(p *profile) *[]extension[framework.QueueSortPlugin] { return &p.queueSort }),
+	at("preFilter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreFilter }, func(p *profile) *[]extension[framework.PreFilterPlugin] { return &p.preFilter }),
+	at("filter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Filter }, func(p *profile) *[]extension[framework.FilterPlugin] { return &p.filter }),
+	at("postFilter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PostFilter }, func(p *profile) *[]extension[framework.PostFilterPlugin] { return &p.postFilter }),
+	at("preScore", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreScore }, func(p *profile) *[]extension[framework.PreScorePlugin] { return &p.preScore }),
+	{"score", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Score }, takeScore, listScore, isScore},
+	at("reserve", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Reserve }, func(p *profile) *[]extension[framework.ReservePlugin] { return &p.reserve }),
+	at("permit", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Permit }, func(p *profile) *[]extension[framework.PermitPlugin] { return &p.permit }),
+	at("preBind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreBind }, func(p *profile) *[]extension[framework.PreBindPlugin] { return &p.preBind }),
+	at("bind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Bind }, func(p *profile) *[]extension[framework.BindPlugin] { return &p.bind }),
+	at("postBind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PostBind }, func(p *profile) *[]extension[framework.PostBindPlugin] { return &p.postBind }),
 }
 
 // groupPoints are the extension points of pod groups. Since pods are scheduled one by one here, a configuration with a
 // plugin there is refused.
 var groupPoints = []point{
-	{"placementGenerate", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PlacementGenerate }, nil},
-	{"placementScore", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PlacementScore }, nil},
+	{"placementGenerate", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PlacementGenerate }, nil, nil, nil},
+	{"placementScore", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PlacementScore }, nil, nil, nil},
 }
 
-func taker[T framework.Plugin](point string, list func(*profile) *[]extension[T]) func(context.Context, *profile, *instance, int32) (bool, error) {
-	point = strings.ToUpper(point[:1]) + point[1:]
-	return func(_ context.Context, p *profile, made *instance, _ int32) (bool, error) {
+// at returns an extension point whose plugins have no weight.
+func at[T framework.Plugin](name string, set func(*configv1.Plugins) *configv1.PluginSet, list func(*profile) *[]extension[T]) point {
+	site := strings.ToUpper(name[:1]) + name[1:]
+	take := func(_ context.Context, p *profile, made *instance, _ int32) (bool, error) {
 		t, ok := made.Plugin.(T)
 		if ok {
 			l := list(p)
-			*l = append(*l, extension[T]{p.setup.site(made, point), t})
+			*l = append(*l, extension[T]{p.setup.site(made, site), t})
 		}
 		return ok, nil
 	}
+	names := func(p *profile) []weighted {
+		var out []weighted
+		for _, x := range *list(p) {
+			out = append(out, weighted{name: x.name})
+		}
+		return out
+	}
+	implements := func(plugin framework.Plugin) bool {
+		_, ok := plugin.(T)
+		return ok
+	}
+	return point{name, set, take, names, implements}
 }
 
 // scorer is a Score plugin with its weight.
@@ -74,6 +90,19 @@ func takeScore(ctx context.Context, p *profile, made *instance, weight int32) (b
 	}
 	p.score = append(p.score, scorer{extension[framework.ScorePlugin]{p.setup.site(made, "Score"), s}, int64(max(weight, 1)), normaliser, normalizing})
 	return true, nil
+}
+
+func isScore(plugin framework.Plugin) bool {
+	_, ok := plugin.(framework.ScorePlugin)
+	return ok
+}
+
+func listScore(p *profile) []weighted {
+	var out []weighted
+	for _, s := range p.score {
+		out = append(out, weighted{s.name, int32(s.weight)})
+	}
+	return out
 }
 
 // mergeDefaults returns a profile's plugins merged over the defaults.
@@ -130,48 +159,50 @@ func order(set configv1.PluginSet, multiPoint []configv1.Plugin) []configv1.Plug
 }
 
 // checkNames collects errors in the names, weights and repetitions of a profile's plugins and arguments.
-func checkNames(registry Registry, prof configv1.KubeSchedulerProfile) error {
-	var errs []error
+func checkNames(registry Registry, path *field.Path, prof configv1.KubeSchedulerProfile) field.ErrorList {
+	var errs field.ErrorList
 	plugins := value(prof.Plugins)
-	multi := point{"multiPoint", func(s *configv1.Plugins) *configv1.PluginSet { return &s.MultiPoint }, nil}
+	multi := point{name: "multiPoint", set: func(s *configv1.Plugins) *configv1.PluginSet { return &s.MultiPoint }}
 	for _, pt := range slices.Concat([]point{multi}, points, groupPoints) {
-		errs = append(errs, checkSet(registry, pt, pt.set(&plugins))...)
+		errs = append(errs, checkSet(registry, pt, path.Child("plugins", pt.name), pt.set(&plugins))...)
 	}
 	seen := map[string]bool{}
-	for _, c := range prof.PluginConfig {
-		if _, err := registry.find(c.Name); err != nil {
-			errs = append(errs, fmt.Errorf("pluginConfig: %w", err))
+	for i, c := range prof.PluginConfig {
+		at := path.Child("pluginConfig").Index(i)
+		if !registry.has(c.Name) {
+			errs = append(errs, registry.unknown(at.Child("name"), c.Name))
 		}
 		if seen[c.Name] {
-			errs = append(errs, fmt.Errorf("pluginConfig: repeated config for plugin %s", c.Name))
+			errs = append(errs, field.Duplicate(at, c.Name))
 		}
 		seen[c.Name] = true
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
-func checkSet(registry Registry, pt point, set *configv1.PluginSet) []error {
-	var errs []error
+func checkSet(registry Registry, pt point, path *field.Path, set *configv1.PluginSet) field.ErrorList {
+	var errs field.ErrorList
 	seen := map[string]bool{}
-	for _, p := range set.Enabled {
-		if _, err := registry.find(p.Name); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", pt.name, err))
+	for i, p := range set.Enabled {
+		at := path.Child("enabled").Index(i)
+		if !registry.has(p.Name) {
+			errs = append(errs, registry.unknown(at.Child("name"), p.Name))
 		}
 		if seen[p.Name] {
-			errs = append(errs, fmt.Errorf("%s: plugin %q already registered", pt.name, p.Name))
+			errs = append(errs, field.Duplicate(at.Child("name"), p.Name))
 		}
 		if p.Weight != nil && (*p.Weight < 0 || *p.Weight > maxWeight) {
-			errs = append(errs, fmt.Errorf("%s: scheduler plugin %s: weight %d is not between 0 and %d", pt.name, p.Name, *p.Weight, maxWeight))
+			errs = append(errs, field.Invalid(at.Child("weight"), *p.Weight, fmt.Sprintf("not in valid range [0-%d]", maxWeight)))
 		}
 		seen[p.Name] = true
 	}
-	for _, p := range set.Disabled {
-		if _, err := registry.find(p.Name); err != nil && p.Name != "*" && !isDefault(p.Name) {
-			errs = append(errs, fmt.Errorf("%s.disabled: %w", pt.name, err))
+	for i, p := range set.Disabled {
+		if !registry.has(p.Name) && p.Name != "*" && !isDefault(p.Name) {
+			errs = append(errs, registry.unknown(path.Child("disabled").Index(i).Child("name"), p.Name))
 		}
 	}
 	if pt.take == nil && pt.name != "multiPoint" && len(set.Enabled) > 0 {
-		errs = append(errs, fmt.Errorf("%s: this scheduler places pods one by one and has no such extension point", pt.name))
+		errs = append(errs, field.Forbidden(path, "this scheduler places pods one by one and has no such extension point"))
 	}
 	return errs
 }

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
 )
@@ -20,6 +22,7 @@ type profile struct {
 	percentage int32 // of nodes to score; 0: all
 	registry   Registry
 	plugins    map[string]*instance
+	merged     *configv1.Plugins // the configured plugins and the default ones
 	setup      *setup
 	nominator  *nominator
 	handles    func(*profile) *handle // creates the Handle of a plugin
@@ -59,51 +62,109 @@ type registeredEvent struct {
 	framework.ClusterEventWithHint
 }
 
-// fillFrom creates the plugins that the configuration names, each once, and adds them to their extension points. After
-// an error p.plugins holds those created so far.
-func (p *profile) fillFrom(ctx context.Context, cfg configv1.KubeSchedulerProfile) error {
-	if err := checkNames(p.registry, cfg); err != nil {
-		return p.wrap(err)
+// fillFrom creates the plugins that the configuration names, each once, and adds them to their extension points. The errors
+// begin with the field's path. After an error p.plugins holds those created so far.
+func (p *profile) fillFrom(ctx context.Context, path *field.Path, cfg configv1.KubeSchedulerProfile) []error {
+	errs := plain(checkNames(p.registry, path, cfg))
+	p.merged = mergeDefaults(p.registry, cfg.Plugins)
+	if errs = append(errs, p.makeAll(ctx, path, cfg)...); len(errs) > 0 {
+		return errs
 	}
-	merged := mergeDefaults(p.registry, cfg.Plugins)
 	for _, pt := range points {
-		if err := p.fill(ctx, pt, merged, cfg.PluginConfig); err != nil {
-			return p.wrap(err)
+		if err := p.fill(ctx, path.Child("plugins"), pt); err != nil {
+			return []error{err}
 		}
 	}
-	// Arguments of a plugin that is not enabled are still checked.
+	if err := p.finish(ctx, path.Child("plugins")); err != nil {
+		return []error{err}
+	}
+	return nil
+}
+
+// makeAll creates the plugins of all extension points and of all arguments: those of a plugin that is not enabled are still
+// checked.
+func (p *profile) makeAll(ctx context.Context, path *field.Path, cfg configv1.KubeSchedulerProfile) []error {
+	var names []string
+	for _, pt := range points {
+		for _, c := range order(*pt.set(p.merged), p.merged.MultiPoint.Enabled) {
+			names = append(names, c.Name)
+		}
+	}
 	for _, c := range cfg.PluginConfig {
-		if _, err := p.plugin(ctx, c.Name, cfg.PluginConfig); err != nil {
-			return p.wrap(err)
+		names = append(names, c.Name)
+	}
+	var errs []error
+	seen := map[string]bool{}
+	for _, name := range names {
+		if seen[name] || !p.registry.has(name) { // checkNames reports unknown names
+			continue
+		}
+		seen[name] = true
+		if err := p.makePlugin(ctx, name, cfg.PluginConfig); err != nil {
+			errs = append(errs, atArgs(path, cfg.PluginConfig, name, err)...)
 		}
 	}
-	return p.wrap(p.finish(ctx))
+	return errs
 }
 
-func (p *profile) wrap(err error) error {
-	if err == nil {
-		return nil
+// atArgs returns the errors of the plugin's arguments under their path.
+func atArgs(path *field.Path, config []configv1.PluginConfig, name string, err error) []error {
+	i := slices.IndexFunc(config, func(c configv1.PluginConfig) bool { return c.Name == name })
+	if i < 0 {
+		return []error{fmt.Errorf("%s: scheduler plugin %s: %w", path.Child("plugins"), name, err)}
 	}
-	return fmt.Errorf("profile %q: %w", p.name, err)
+	args := path.Child("pluginConfig").Index(i).Child("args")
+	var out []error
+	for _, err := range leaves(err) {
+		if f, ok := errors.AsType[*field.Error](err); ok {
+			at := *f
+			at.Field = args.String() + "." + f.Field
+			out = append(out, &at)
+		} else {
+			out = append(out, fmt.Errorf("%s: scheduler plugin %s: %w", args, name, err))
+		}
+	}
+	return out
 }
 
-func (p *profile) fill(ctx context.Context, pt point, merged *configv1.Plugins, args []configv1.PluginConfig) error {
-	set := *pt.set(merged)
-	for _, c := range order(set, merged.MultiPoint.Enabled) {
-		plugin, err := p.plugin(ctx, c.Name, args)
-		if err != nil {
-			return err
+// leaves returns the errors that err joins.
+func leaves(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		if aggregate, ok := err.(utilerrors.Aggregate); ok {
+			return utilerrors.Flatten(aggregate).Errors()
 		}
+		return []error{err}
+	}
+	var out []error
+	for _, e := range joined.Unwrap() {
+		out = append(out, leaves(e)...)
+	}
+	return out
+}
+
+// plain returns a list of errors of fields as errors.
+func plain(list field.ErrorList) []error {
+	out := make([]error, len(list))
+	for i, err := range list {
+		out[i] = err
+	}
+	return out
+}
+
+func (p *profile) fill(ctx context.Context, path *field.Path, pt point) error {
+	set := *pt.set(p.merged)
+	for _, c := range order(set, p.merged.MultiPoint.Enabled) {
 		weight := value(c.Weight)
 		if weight == 0 {
-			weight = weightIn(merged.MultiPoint.Enabled, c.Name)
+			weight = weightIn(p.merged.MultiPoint.Enabled, c.Name)
 		}
-		taken, err := pt.take(ctx, p, plugin, weight)
+		taken, err := pt.take(ctx, p, p.plugins[c.Name], weight)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", path.Child(pt.name), err)
 		}
-		if !taken && lists(set.Enabled, c.Name) {
-			return fmt.Errorf("scheduler plugin %s has no extension point %s", c.Name, pt.name)
+		if i := slices.IndexFunc(set.Enabled, func(e configv1.Plugin) bool { return e.Name == c.Name }); !taken && i >= 0 {
+			return field.Invalid(path.Child(pt.name, "enabled").Index(i).Child("name"), c.Name, "the plugin has no extension point "+pt.name)
 		}
 	}
 	return nil
@@ -118,14 +179,11 @@ func weightIn(plugins []configv1.Plugin, name string) int32 {
 	return 0
 }
 
-// plugin returns the profile's instance of the named plugin. The first call creates it.
-func (p *profile) plugin(ctx context.Context, name string, config []configv1.PluginConfig) (*instance, error) {
-	if made, ok := p.plugins[name]; ok {
-		return made, nil
-	}
+// makePlugin creates the profile's instance of the named plugin.
+func (p *profile) makePlugin(ctx context.Context, name string, config []configv1.PluginConfig) error {
 	factory, err := p.registry.find(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	type result struct {
 		plugin framework.Plugin
@@ -133,20 +191,21 @@ func (p *profile) plugin(ctx context.Context, name string, config []configv1.Plu
 	}
 	made := &instance{name: name, resumed: p.setup.resumed, timeouts: p.setup.timeouts}
 	made.handle = p.handles(p)
+	made.handle.plugin, made.given = name, argsOf(config, name)
 	got, failure := call(ctx, p.setup.site(made, "New"), made.timeouts.cycle, func(context.Context) result {
-		plugin, err := factory(p.setup.ctx, argsOf(config, name), made.handle)
+		plugin, err := factory(p.setup.ctx, made.given, made.handle)
 		return result{plugin, err}
 	})
 	if failure != nil {
-		return nil, failure
+		return failure
 	}
 	if got.err != nil {
-		return nil, fmt.Errorf("scheduler plugin %s: %w", name, got.err)
+		return got.err
 	}
 	made.Plugin = got.plugin
 	_, made.cooperative = got.plugin.(Cooperative)
 	p.plugins[name] = made
-	return made, nil
+	return nil
 }
 
 func argsOf(config []configv1.PluginConfig, name string) runtime.Object {
@@ -163,12 +222,12 @@ func argsOf(config []configv1.PluginConfig, name string) runtime.Object {
 }
 
 // finish checks the profile as a whole and registers its plugins' events.
-func (p *profile) finish(ctx context.Context) error {
+func (p *profile) finish(ctx context.Context, path *field.Path) error {
 	switch {
 	case len(p.queueSort) != 1:
-		return fmt.Errorf("one queue sort plugin required, but got %d", len(p.queueSort))
+		return field.Required(path.Child("queueSort"), fmt.Sprintf("one queue sort plugin required, but got %d", len(p.queueSort)))
 	case len(p.bind) == 0:
-		return errors.New("at least one bind plugin is needed")
+		return field.Required(path.Child("bind"), "at least one bind plugin is needed")
 	}
 	p.events = map[string][]registeredEvent{}
 	for name, made := range p.plugins {

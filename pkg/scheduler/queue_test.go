@@ -270,7 +270,8 @@ func TestConfigErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			conf, err := parseConfig([]byte(c.config))
 			if err == nil {
-				_, err = checkConfig(conf)
+				_, errs := checkConfig(conf)
+				err = errs.ToAggregate()
 			}
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got error %v, want %q", err, c.want)

@@ -2,9 +2,13 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kube-scheduler/framework"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,12 +21,33 @@ import (
 // scheduler).
 type Factory = func(ctx context.Context, args runtime.Object, h framework.Handle) (framework.Plugin, error)
 
-// Registry maps names to plugin factories.
+// Registry maps names to plugin factories. The factory of a name NAME/* creates any number of instances of one plugin, which a
+// configuration calls NAME/INSTANCE and gives different arguments.
 type Registry map[string]Factory
+
+// has reports whether find finds the name.
+func (r Registry) has(name string) bool {
+	_, err := r.find(name)
+	return err == nil
+}
 
 // find returns the factory of name, or an error that lists the known names.
 func (r Registry) find(name string) (Factory, error) {
-	return plug.Set[Factory]{What: "scheduler plugin", Parts: r}.Find(name)
+	if family, instance, ok := strings.Cut(name, "/"); ok && instance != "" && instance != "*" {
+		if f, ok := r[family+"/*"]; ok {
+			return f, nil
+		}
+	}
+	f, err := plug.Set[Factory]{What: "scheduler plugin", Parts: r}.Find(name)
+	if strings.HasSuffix(name, "/*") && err == nil {
+		return nil, fmt.Errorf("scheduler plugin %q: name an instance instead of *", name)
+	}
+	return f, err
+}
+
+// unknown returns the error of a name that the registry does not have.
+func (r Registry) unknown(path *field.Path, name string) *field.Error {
+	return field.NotSupported(path, name, slices.Sorted(maps.Keys(r)))
 }
 
 // NodeLocal is an optional interface of plugins that implement framework.SignPlugin. It lets the scheduler cache the

@@ -27,6 +27,7 @@ const (
 // replaces the file, or the target of a link, by a rename.
 func (s *Scheduler) watchConfig(ctx context.Context) {
 	last := s.fileRead
+	generation := int64(1)
 	changes, stop := folder.Watch(filepath.Dir(s.file), resolvedFolder(s.file))
 	defer stop()
 	tick := s.machine.NewTicker(pollFile)
@@ -36,7 +37,9 @@ func (s *Scheduler) watchConfig(ctx context.Context) {
 		// replaced.
 		if now, err := os.ReadFile(s.file); err == nil && !bytes.Equal(now, last) {
 			last = now
-			s.reload(ctx, now)
+			if s.reload(ctx, now, generation+1) {
+				generation++
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -50,9 +53,9 @@ func (s *Scheduler) watchConfig(ctx context.Context) {
 	}
 }
 
-// reload applies a new configuration. If it is invalid, reload keeps the current one and records an Event with the
-// error.
-func (s *Scheduler) reload(ctx context.Context, raw []byte) {
+// reload applies a new configuration with a generation, and returns true. If it is invalid, reload keeps the current one and records an
+// Event with the error.
+func (s *Scheduler) reload(ctx context.Context, raw []byte, generation int64) bool {
 	conf, err := parseConfig(raw)
 	var made *setup
 	if err == nil {
@@ -62,7 +65,9 @@ func (s *Scheduler) reload(ctx context.Context, raw []byte) {
 		err = fmt.Errorf("scheduler config %s: %w", s.file, err)
 		slog.ErrorContext(ctx, "new scheduler config refused, the old one stays in force", "err", err)
 		s.configEvent(ctx, corev1.EventTypeWarning, "SchedulerConfigInvalid", err.Error()+"; the previous configuration stays in force")
+		s.decisions.refused(err)
 	} else {
+		made.generation = generation
 		s.bridge.start(ctx)
 		s.post(func(ctx context.Context) { s.applyConfig(ctx, made) })
 		slog.InfoContext(ctx, "new scheduler config in force", "file", s.file)
@@ -71,6 +76,7 @@ func (s *Scheduler) reload(ctx context.Context, raw []byte) {
 	if s.reloaded != nil {
 		s.reloaded(err)
 	}
+	return err == nil
 }
 
 // configEvent records an Event about the configuration on the namespace kube-system. It is a core/v1 Event, because each
@@ -92,6 +98,7 @@ func (s *Scheduler) applyConfig(ctx context.Context, made *setup) {
 	s.setCluster(s.cluster)
 	s.queue.configure(ctx, made.profiles, made.backoff)
 	s.work.Go(func() { old.close(ctx) })
+	s.reportConfig(ctx, made)
 	s.watchEvents(ctx)
 	now := s.clock.Now()
 	s.queue.moveOnEvent(ctx, event{ClusterEvent: framework.ClusterEvent{Resource: framework.WildCard, ActionType: framework.All}}, now)

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
@@ -26,6 +27,9 @@ type reporter struct {
 	source  *clock.Source
 	queue   chan *minikctl.Decision
 	dropped atomic.Uint64
+
+	config    atomic.Pointer[minikctl.SchedulerConfig] // the latest report
+	newConfig chan struct{}
 }
 
 const (
@@ -38,7 +42,7 @@ const (
 )
 
 func newReporter(c client.Client, clk clock.Clock, src *clock.Source) *reporter {
-	return &reporter{client: c, clock: clk, source: src, queue: make(chan *minikctl.Decision, queuedReports)}
+	return &reporter{client: c, clock: clk, source: src, queue: make(chan *minikctl.Decision, queuedReports), newConfig: make(chan struct{}, 1)}
 }
 
 // run sends reports until ctx ends.
@@ -137,24 +141,47 @@ func (r *reporter) failed(a *attempt, outcome, message string) {
 	r.add(out)
 }
 
-// gated reports a pod that a PreEnqueue plugin gates.
-func (r *reporter) gated(p *queuedPodInfo, message string) {
-	r.add(r.report(&attempt{queuedPodInfo: p}, "Gated", message))
+// gated reports a pod that a PreEnqueue plugin of the profile gates.
+func (r *reporter) gated(p *queuedPodInfo, prof *profile, message string) {
+	r.add(r.report(&attempt{queuedPodInfo: p, profile: prof}, "Gated", message))
 }
 
 func (r *reporter) report(a *attempt, outcome, message string) *minikctl.Decision {
 	pod := a.info.pod
-	return &minikctl.Decision{
+	out := &minikctl.Decision{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Labels: map[string]string{minikctl.PodLabel: pod.Name}},
 		Pod:        pod.Name, PodUID: string(pod.UID), Profile: pod.Spec.SchedulerName, Attempt: a.attempts,
 		Time: metav1.NewMicroTime(r.clock.Now()), Outcome: outcome, Message: message, Stages: a.stages,
 	}
+	if a.profile != nil {
+		out.ConfigGeneration = a.profile.setup.generation
+	}
+	return out
 }
 
 // describe sets the number of nodes and the reasons of those that were rejected.
 func (d *decision) describe(out *minikctl.Decision) {
 	out.Nodes, out.Evaluated, out.Feasible = d.nodes, d.evaluated, d.feasible
 	out.Rejected = d.reported
+	if d.failure != nil && d.filters == nil {
+		out.RejectedBy = d.failure.Plugin()
+	}
+	if d.excluded != nil && d.evaluated < d.nodes {
+		out.Excluded = d.excluded.Reasons()
+	}
+	out.Filters, out.Skipped = d.names()
+}
+
+// names returns the names of the Filter plugins that were run, and of the plugins that skipped the pod. Decisions share them.
+func (e *evaluation) names() (filters, skipped []string) {
+	if e.filterNames == nil && e.filters != nil {
+		e.filterNames = make([]string, len(e.filters))
+		for i, f := range e.filters {
+			e.filterNames[i] = f.name
+		}
+		e.skipped = sets.List(e.state.GetSkipFilterPlugins().Union(e.state.GetSkipScorePlugins()))
+	}
+	return e.filterNames, e.skipped
 }
 
 // report groups the rejected nodes by reason, with the details of the plugins.
@@ -196,7 +223,7 @@ func (d *decision) scores(n int) []minikctl.NodeScore {
 	for k, i := range best {
 		plugins := parts[k*len(d.scorers) : (k+1)*len(d.scorers)]
 		for s, scorer := range d.scorers {
-			plugins[s] = minikctl.PluginScore{Plugin: scorer.Name(), Score: d.final[s][i], Weight: scorer.weight}
+			plugins[s] = minikctl.PluginScore{Plugin: scorer.name, Raw: d.raw[s][i], Score: d.final[s][i], Weight: scorer.weight}
 		}
 		out[k] = minikctl.NodeScore{Node: d.cluster.nodes[i].node.Name, Total: d.totals[i], Plugins: plugins}
 	}

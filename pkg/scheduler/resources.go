@@ -92,3 +92,9 @@ func isScalar(name corev1.ResourceName) bool {
 	}
 	return strings.Contains(n, "/") && !strings.HasPrefix(n, corev1.DefaultResourceRequestsPrefix)
 }
+
+// ResourceOf returns a list of resources as a framework.Resource.
+func ResourceOf(list corev1.ResourceList) framework.Resource {
+	r := resourcesOf(list)
+	return &r
+}

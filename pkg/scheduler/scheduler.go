@@ -132,6 +132,7 @@ func (s *Scheduler) init(ctx context.Context, conf *configv1.KubeSchedulerConfig
 	if err != nil {
 		return err
 	}
+	made.generation = 1
 	s.setup, s.calls.sites = made, made.sites
 	s.queue = newQueue(&s.calls, made.profiles, made.backoff)
 	s.queue.failed = s.enqueueFailed
@@ -154,6 +155,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	wg.Go(func() { s.caches.Run(ctx) })
 	wg.Go(func() { s.recorders.run(ctx) })
 	wg.Go(func() { s.decisions.run(ctx) })
+	s.reportConfig(ctx, s.setup)
+	wg.Go(func() { s.decisions.runConfigs(ctx) })
 	if s.file != "" {
 		wg.Go(func() { s.watchConfig(ctx) })
 	}

@@ -2,67 +2,70 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"sync"
 
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
 // setup is the current configuration: its profiles with their plugins.
 type setup struct {
 	settings
-	profiles map[string]*profile // by schedulerName
-	sites    []*site             // the first is nil: index 0 means none
-	timeouts timeouts
-	resumed  func(*instance)
-	bindings sync.WaitGroup // binding cycles that call these plugins
+	generation int64 // counts the configurations of this scheduler, from 1
+	config     *configv1.KubeSchedulerConfiguration
+	profiles   map[string]*profile // by schedulerName
+	order      []*profile          // as in the configuration
+	sites      []*site             // the first is nil: index 0 means none
+	timeouts   timeouts
+	resumed    func(*instance)
+	bindings   sync.WaitGroup // binding cycles that call these plugins
 
 	ctx    context.Context //nolint:containedctx // the plugins' own, canceled when they are closed
 	cancel context.CancelFunc
 }
 
-// newSetup creates the profiles and plugins of a configuration. After an error it closes the plugins that it created.
+// newSetup creates the profiles and plugins of a configuration. After an error it closes the plugins that it created. The error is a
+// utilerrors.Aggregate of all that is wrong, each with the path of the field.
 func (s *Scheduler) newSetup(ctx context.Context, conf *configv1.KubeSchedulerConfiguration) (*setup, error) {
-	checked, err := checkConfig(conf)
-	if err != nil {
-		return nil, err
-	}
-	made := &setup{settings: checked, profiles: map[string]*profile{}, sites: []*site{nil}, timeouts: s.timeouts, resumed: s.pluginResumed}
+	checked, wrong := checkConfig(conf)
+	errs := plain(wrong)
+	made := &setup{settings: checked, config: conf, profiles: map[string]*profile{}, sites: []*site{nil}, timeouts: s.timeouts, resumed: s.pluginResumed}
 	made.ctx, made.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	for _, cfg := range checked.profiles {
+	for i, cfg := range checked.profiles {
 		if cfg.PercentageOfNodesToScore == nil {
 			cfg.PercentageOfNodesToScore = &checked.percentage
 		}
 		p := &profile{name: profileName(cfg), percentage: value(cfg.PercentageOfNodesToScore), registry: s.registry,
 			plugins: map[string]*instance{}, setup: made, nominator: s.nominator, handles: s.newHandle}
-		made.profiles[p.name] = p
-		if err = p.fillFrom(ctx, cfg); err != nil {
-			break
+		if made.profiles[p.name] == nil { // otherwise it is a duplicate, which is among the errors
+			made.profiles[p.name] = p
 		}
+		made.order = append(made.order, p)
+		errs = append(errs, p.fillFrom(ctx, profilePath(i), cfg)...)
 	}
-	if err == nil {
-		err = made.checkQueueSort()
+	if len(errs) == 0 {
+		errs = made.checkQueueSort()
 	}
-	if err != nil {
+	if len(errs) > 0 {
 		made.close(ctx)
-		return nil, err
+		return nil, utilerrors.NewAggregate(errs)
 	}
 	return made, nil
 }
 
 // checkQueueSort checks that all profiles have the same QueueSort plugin, since they share the queue.
-func (m *setup) checkQueueSort() error {
-	sorter := ""
-	for _, p := range m.profiles {
-		if name := p.queueSort[0].name; sorter != "" && sorter != name {
-			return errors.New("different queue sort plugins")
-		} else {
-			sorter = name
+func (m *setup) checkQueueSort() []error {
+	var errs []error
+	want := m.order[0].queueSort[0].name
+	for i, p := range m.order {
+		if name := p.queueSort[0].name; name != want {
+			errs = append(errs, field.Invalid(profilePath(i).Child("plugins", "queueSort"), name, "must be the same for all profiles"))
 		}
 	}
-	return nil
+	return errs
 }
 
 // site adds an extension point of a plugin.
@@ -74,7 +77,7 @@ func (m *setup) site(made *instance, point string) *site {
 
 // instances calls f for each plugin of each profile.
 func (m *setup) instances(f func(*instance)) {
-	for _, p := range m.profiles {
+	for _, p := range m.order {
 		for _, made := range p.plugins {
 			f(made)
 		}

@@ -35,13 +35,8 @@ type Outcome struct {
 
 // Simulate runs one scheduling cycle on a cluster that is given, without a server, a queue or a clock.
 func Simulate(ctx context.Context, q Simulation) (Outcome, error) {
-	budgets := func() []*policyv1.PodDisruptionBudget { return q.Budgets }
-	s := &Scheduler{registry: q.Registry, namespaces: simulatedNamespaces(q.Namespaces), budgets: budgets, waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, nil, nil)}
-	conf := q.Config
-	if conf == nil {
-		conf = &configv1.KubeSchedulerConfiguration{}
-	}
-	if err := s.init(ctx, conf, PluginTimeouts{}); err != nil {
+	s, err := newOffline(ctx, q)
+	if err != nil {
 		return Outcome{}, err
 	}
 	defer s.stopPlugins(ctx)

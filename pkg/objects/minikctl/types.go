@@ -46,19 +46,28 @@ type Decision struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Pod       string           `json:"pod"` // its name; it is in the decision's namespace
-	PodUID    string           `json:"podUID"`
-	Profile   string           `json:"profile"` // the schedulerName
-	Attempt   int              `json:"attempt"` // from 1
-	Time      metav1.MicroTime `json:"time"`
-	Outcome   string           `json:"outcome"` // Scheduled, Unschedulable, Gated or Error
-	Node      string           `json:"node,omitempty"`
-	Message   string           `json:"message,omitempty"` // as in the FailedScheduling event
-	Nodes     int              `json:"nodes"`             // number of nodes
-	Evaluated int              `json:"evaluated"`         // number of filtered nodes
-	Feasible  int              `json:"feasible"`          // number of nodes that passed
-	Rejected  []Rejection      `json:"rejected,omitempty"`
-	Scores    []NodeScore      `json:"scores,omitempty"` // of the feasible nodes, best first
+	Pod     string           `json:"pod"` // its name; it is in the decision's namespace
+	PodUID  string           `json:"podUID"`
+	Profile string           `json:"profile"` // the schedulerName
+	Attempt int              `json:"attempt"` // from 1
+	Time    metav1.MicroTime `json:"time"`
+	// ConfigGeneration is the generation of the scheduler's configuration: metadata.generation of its SchedulerConfig.
+	ConfigGeneration int64       `json:"configGeneration,omitempty"`
+	Outcome          string      `json:"outcome"` // Scheduled, Unschedulable, Gated or Error
+	Node             string      `json:"node,omitempty"`
+	Message          string      `json:"message,omitempty"` // as in the FailedScheduling event
+	Nodes            int         `json:"nodes"`             // number of nodes
+	Evaluated        int         `json:"evaluated"`         // number of filtered nodes
+	Feasible         int         `json:"feasible"`          // number of nodes that passed
+	Rejected         []Rejection `json:"rejected,omitempty"`
+	// Filters are the Filter plugins that were run, in order; a node that one rejects is not passed to those after it. Skipped are the plugins that skipped the pod
+	// in PreFilter and PreScore.
+	Filters []string `json:"filters,omitempty"`
+	Skipped []string `json:"skipped,omitempty"`
+	// RejectedBy is the PreFilter plugin that rejected the pod on all nodes. Excluded is why PreFilter plugins left out nodes, which are then not evaluated.
+	RejectedBy string      `json:"rejectedBy,omitempty"`
+	Excluded   []string    `json:"excluded,omitempty"`
+	Scores     []NodeScore `json:"scores,omitempty"` // of the feasible nodes, best first
 	// Preemption is the preemption that the attempt began.
 	Preemption *Preemption   `json:"preemption,omitempty"`
 	Stages     []trace.Stage `json:"stages,omitempty"`
@@ -101,6 +110,7 @@ type NodeScore struct {
 // PluginScore is a plugin's part of a node's score, normalised and weighted.
 type PluginScore struct {
 	Plugin string `json:"plugin"`
+	Raw    int64  `json:"raw"` // as the plugin returned it
 	Score  int64  `json:"score"`
 	Weight int64  `json:"weight"`
 }

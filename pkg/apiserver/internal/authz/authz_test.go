@@ -181,6 +181,7 @@ func TestRoles(t *testing.T) {
 		{scheduler, "update coordination.k8s.io:leases kube-node-lease/n", false},
 		{scheduler, "create minikctl.dev:decisions ns/", true},
 		{scheduler, "list minikctl.dev:decisions ns/", false},
+		{scheduler, "create minikctl.dev:schedulerconfigs", true},
 		{scheduler, "list storage.k8s.io:csinodes", true},
 		{scheduler, "update resource.k8s.io:resourceclaims/status ns/c", true},
 		{scheduler, "update :persistentvolumeclaims ns/c", true},

@@ -85,7 +85,7 @@ func (r role) bind(x *Index, to string) {
 func clusterRoles() []role {
 	known, unknown := "group "+user.AllAuthenticated, "group "+user.AllUnauthenticated
 	return []role{
-		{name: "minikctl:reporter", rules: []rbacv1.PolicyRule{reports()}, to: []string{
+		{name: "minikctl:reporter", rules: []rbacv1.PolicyRule{reports(), on("create", "minikctl.dev", "schedulerconfigs")}, to: []string{
 			"user " + user.KubeScheduler, "user " + user.KubeControllerManager, "user " + user.KubeProxy, "group system:serviceaccounts:kube-system",
 		}},
 		{name: "cluster-admin", to: []string{"group " + user.SystemPrivilegedGroup}, rules: []rbacv1.PolicyRule{
