@@ -239,7 +239,12 @@ func TestCooperative(t *testing.T) {
 			return plugin, err
 		}
 	}
-	if _, err := scheduler.Simulate(t.Context(), scheduler.Simulation{Registry: registry, Pod: somePod("p", "")}); err != nil {
+	conf := &configv1.KubeSchedulerConfiguration{}
+	args := "args: {score: node.pods}"
+	if err := plug.Decode([]byte(header+"profiles:\n- pluginConfig: [{name: CEL, "+args+"}, {name: CEL/a, "+args+"}]"), conf); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := scheduler.Simulate(t.Context(), scheduler.Simulation{Registry: registry, Config: conf, Pod: somePod("p", "")}); err != nil {
 		t.Fatal(err)
 	}
 	if checked != len(Registry) {

@@ -88,7 +88,7 @@ func TestReload(t *testing.T) {
 	})
 	next(true)
 	write(t, file, header+"profiles: [{plugins: {filter: {enabled: [{name: Nope}]}}}]")
-	reloaded(`scheduler plugin "Nope" is not one of [`)
+	reloaded(`profiles[0].plugins.filter.enabled[0].name: Unsupported value: "Nope"`)
 	next(true)
 	write(t, filepath.Join(folder, "new"), strategy("LeastAllocated"))
 	if err := os.Rename(filepath.Join(folder, "new"), file); err != nil {
