@@ -61,6 +61,7 @@ require (
 require (
 	github.com/itchyny/gojq v0.12.19
 	k8s.io/endpointslice v0.36.3
+	k8s.io/kubelet v0.36.3
 )
 
 require github.com/itchyny/timefmt-go v0.1.8 // indirect

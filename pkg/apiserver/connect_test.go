@@ -322,7 +322,8 @@ func TestKubeletCertificate(t *testing.T) {
 		{"joined", silentKubelet(t, e), true},
 	} {
 		reached := false
-		srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reached = true }))
+		host := ""
+		srv := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { reached, host = true, r.Host }))
 		srv.Listener = tls.NewListener(srv.Listener, c.conf) // StartTLS would add its own certificate
 		srv.Start()
 		newNode(t, cs, c.node, srv.Listener.Addr())
@@ -335,6 +336,9 @@ func TestKubeletCertificate(t *testing.T) {
 			if reached != c.ok || (resp.StatusCode == http.StatusOK) != c.ok || !c.ok && !strings.Contains(body, "x509: certificate signed by unknown authority") {
 				t.Errorf("%s: reached %v: %s: %s", path, reached, resp.Status, body)
 			}
+		}
+		if c.ok && host != c.node { // nodes of a process share an address
+			t.Errorf("the proxy to %s names the host %q", c.node, host)
 		}
 		reached = false
 		resp, body := do(t, e, http.MethodGet, "/api/v1/namespaces/default/pods/on-"+c.node+"/exec?command=id&stdout=1", "",

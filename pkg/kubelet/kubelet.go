@@ -73,6 +73,7 @@ type Kubelet struct {
 	pressures    []corev1.NodeConditionType // that are true
 
 	readPressure func(dir string) pressure // measures the machine
+	cpuTimes     cpuTimes                  // of the running pods
 
 	woken chan struct{}          // signalled when the state of a simulated node has changed
 	ready corev1.ConditionStatus // as of the last reportReady; used by Run only

@@ -107,22 +107,23 @@ func (e *evictor) memoryOf(ctx context.Context, pods []*corev1.Pod) map[Containe
 }
 
 // diskOf returns what a pod takes on disk: its volumes, and the logs and files of the newest starts of its containers.
-func (e *evictor) diskOf(_ context.Context, pod *corev1.Pod) eviction.Pod {
-	w := e.host.worker(e.Kubelet, keyOf(pod), pod.UID)
+func (k *Kubelet) diskOf(_ context.Context, pod *corev1.Pod) eviction.Pod {
+	scope := &podScope{kubelet: k, uid: pod.UID, key: keyOf(pod)}
+	volumes := podVolumes{podScope: scope}
 	out := eviction.Pod{Volumes: map[string]eviction.Disk{}}
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; v.EmptyDir != nil || v.ConfigMap != nil {
-			out.Volumes[v.Name] = eviction.Disk(MeasureDisk(w.volumes.folder(v.Name)))
+			out.Volumes[v.Name] = eviction.Disk(MeasureDisk(volumes.folder(v.Name)))
 		}
 	}
-	seen, _ := e.view(pod.UID)
-	meter, _ := e.runtime.(DiskMeter)
+	seen, _ := k.view(pod.UID)
+	meter, _ := k.runtime.(DiskMeter)
 	for _, name := range containerNames(pod) {
 		c, ok := seen.latest(name)
 		if !ok {
 			continue
 		}
-		used := eviction.Container{Name: name, Memory: -1, Logs: eviction.Disk(measureFiles(w.logPath(pod, name, c.Attempt) + "*"))}
+		used := eviction.Container{Name: name, Memory: -1, Logs: eviction.Disk(measureFiles(scope.logPath(pod, name, c.Attempt) + "*"))}
 		if meter != nil {
 			used.Rootfs = eviction.Disk(meter.Disk(c.ID))
 		}

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/kubelet/internal/nodemetrics"
 	"github.com/minikctl/minikctl/pkg/kubelet/internal/probe"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
@@ -31,6 +32,8 @@ type prober struct {
 	kills   map[ContainerID]*containerToKill // containers whose startup or liveness probe has failed
 	cancels map[ContainerID]context.CancelFunc
 	stages  []trace.Stage // of the probes that have passed since the last status
+
+	checks nodemetrics.Probes
 }
 
 // probeResult is the outcome of a running container's probes.
@@ -262,8 +265,10 @@ func (w probeWorker) loop(ctx context.Context, pod *corev1.Pod) bool {
 func (w probeWorker) firstCheck(ctx context.Context, pod *corev1.Pod, limit time.Duration) (probe.Result, string) {
 	began := w.machineClock().Now()
 	for pause := firstCheckPause; ; pause *= 2 {
-		result, text := w.check(ctx, pod)
+		tried := w.machineClock().Now()
+		result, text := w.try(ctx, pod)
 		if result != probe.Failure || w.machineClock().Since(began)+pause > limit || w.clock().Since(w.run.Started) > 2*limit {
+			w.count(ctx, pod, result, w.machineClock().Since(tried))
 			return result, text
 		}
 		if clock.Sleep(ctx, w.machineClock(), pause) != nil {
@@ -308,8 +313,24 @@ func (w probeWorker) fail() bool {
 	return true
 }
 
-// check makes one check within the probe's timeout.
+// check makes one check within the probe's timeout, and counts it.
 func (w probeWorker) check(ctx context.Context, pod *corev1.Pod) (probe.Result, string) {
+	began := w.machineClock().Now()
+	result, text := w.try(ctx, pod)
+	w.count(ctx, pod, result, w.machineClock().Since(began))
+	return result, text
+}
+
+// count counts a check, unless it was interrupted.
+func (w probeWorker) count(ctx context.Context, pod *corev1.Pod, result probe.Result, took time.Duration) {
+	if ctx.Err() == nil {
+		w.checks.Observe(nodemetrics.Probe{Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Container: w.c.Name, Kind: w.kind},
+			result != probe.Failure, took)
+	}
+}
+
+// try makes one check within the probe's timeout.
+func (w probeWorker) try(ctx context.Context, pod *corev1.Pod) (probe.Result, string) {
 	timeout := time.Duration(max(w.spec.TimeoutSeconds, 1)) * time.Second
 	ctx, stop := w.kubelet.withTimeout(ctx, timeout)
 	defer stop()

@@ -88,6 +88,7 @@ type Usage struct {
 	Time      time.Time
 	Window    time.Duration
 	Resources corev1.ResourceList // cpu and memory, or one of them
+	CPUTime   time.Duration       // since the container's start
 }
 
 // Feature is a property of a runtime's containers that depends on the machine. The node shows each as a condition.

@@ -1,12 +1,7 @@
 package kubelet
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -34,32 +29,5 @@ func TestPortForwardNeedsPodIP(t *testing.T) {
 	err = forwarder{to}.PortForward(t.Context(), "", "", int32(l.Addr().(*net.TCPAddr).Port), stream)
 	if err == nil || !strings.Contains(err.Error(), "no address yet") {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestServerRequiresClientCertificate(t *testing.T) {
-	verified := func(who pkix.Name) *tls.ConnectionState {
-		cert := &x509.Certificate{Subject: who}
-		return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}, VerifiedChains: [][]*x509.Certificate{{cert}}}
-	}
-	unverified := verified(pkix.Name{CommonName: "kube-apiserver-kubelet-client"})
-	unverified.VerifiedChains = nil
-	for name, c := range map[string]struct {
-		conn *tls.ConnectionState
-		want int
-	}{
-		"the API server":            {verified(pkix.Name{CommonName: "kube-apiserver-kubelet-client"}), http.StatusOK},
-		"an administrator":          {verified(pkix.Name{CommonName: "me", Organization: []string{"system:masters"}}), http.StatusOK},
-		"another node":              {verified(pkix.Name{CommonName: "system:node:n2", Organization: []string{"system:nodes"}}), http.StatusForbidden},
-		"an unverified certificate": {unverified, http.StatusForbidden},
-		"no encryption":             {nil, http.StatusForbidden},
-	} {
-		r := httptest.NewRequest(http.MethodGet, "/healthz", nil)
-		r.TLS = c.conn
-		w := httptest.NewRecorder()
-		(&Server{}).Handler().ServeHTTP(w, r)
-		if w.Code != c.want {
-			t.Errorf("%s: got %d, want %d", name, w.Code, c.want)
-		}
 	}
 }

@@ -22,8 +22,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/metrics"
 )
 
-// Server serves logs, exec, attach, port-forward, the list of pods and what they use for the nodes of a host, over HTTPS. Its clients are
-// the API server, on behalf of users, and administrators.
+// Server serves logs, exec, attach, port-forward, the list of pods, metrics and what pods use for the nodes of a host, over HTTPS. Its clients are
+// the API server, on behalf of users, and users with rights to subresources of nodes. The nodes share the server: a request is about the node
+// whose name is its host.
 type Server struct {
 	Port int32 // of the listener
 
@@ -32,16 +33,13 @@ type Server struct {
 	host     *Host // set by NewHost
 }
 
-// callers are the user and the group whose client certificates are authorized.
-var callers = struct{ user, group string }{"kube-apiserver-kubelet-client", "system:masters"}
-
-// NewServer returns a server on an open TCP listener. cfg must verify client certificates by the cluster's authority.
+// NewServer returns a server on an open TCP listener. cfg must verify the certificates that clients show by the cluster's authority.
 func NewServer(l net.Listener, cfg *tls.Config) (*Server, error) {
 	addr, ok := l.Addr().(*net.TCPAddr)
 	if !ok {
 		return nil, fmt.Errorf("kubelet server: %s is not a TCP address", l.Addr())
 	}
-	if cfg == nil || cfg.ClientAuth != tls.RequireAndVerifyClientCert {
+	if cfg == nil || cfg.ClientCAs == nil || cfg.ClientAuth != tls.RequireAndVerifyClientCert && cfg.ClientAuth != tls.VerifyClientCertIfGiven {
 		return nil, errors.New("kubelet server: clients' certificates have to be verified")
 	}
 	return &Server{Port: int32(addr.Port), listener: l, tls: cfg}, nil
@@ -67,38 +65,62 @@ func (s *Server) Run(ctx context.Context) error {
 // Handler serves the paths of the kubelet's API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
-	mux.HandleFunc("GET /pods", s.pods)
-	mux.HandleFunc("GET "+metrics.ReportedPods, s.usageOfPods)
-	mux.HandleFunc("GET "+metrics.ReportedNodes, s.usageOfNodes)
-	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.logs)
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		mux.HandleFunc(method+" /exec/{namespace}/{pod}/{container}", s.exec)
-		mux.HandleFunc(method+" /attach/{namespace}/{pod}/{container}", s.attach)
-		mux.HandleFunc(method+" /portForward/{namespace}/{pod}", s.portForward)
+	serve := func(pattern string, to subresources, h handler) { mux.Handle(pattern, s.authorized(to, h)) }
+	any := func(h http.HandlerFunc) handler {
+		return func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { h(w, r) }
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.TLS == nil || !mayCall(r.TLS) {
-			http.Error(w, "Forbidden", http.StatusForbidden)
+	proxy := subresources{"proxy"}
+	serve("/", proxy, any(http.NotFound))
+	serve("GET /healthz", subresources{"healthz", "proxy"}, any(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+	for _, path := range []string{"/pods", "/pods/{$}"} {
+		serve("GET "+path, subresources{"pods", "proxy"}, s.pods)
+	}
+	serve("GET /stats/summary", subresources{"stats"}, oneNode(serveSummary))
+	serve("GET /metrics", subresources{"metrics"}, serveMetrics)
+	serve("GET /metrics/resource", subresources{"metrics"}, oneNode(serveResourceMetrics))
+	serve("GET /metrics/cadvisor", subresources{"metrics"}, oneNode(serveContainerMetrics))
+	serve("GET /metrics/probes", subresources{"metrics"}, oneNode(serveProbeMetrics))
+	serve("POST /checkpoint/{namespace}/{pod}/{container}", subresources{"checkpoint"}, any(s.checkpoint))
+	serve("GET "+metrics.ReportedPods, proxy, any(s.usageOfPods))
+	serve("GET "+metrics.ReportedNodes, proxy, any(s.usageOfNodes))
+	serve("GET /containerLogs/{namespace}/{pod}/{container}", proxy, any(s.logs))
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		serve(method+" /exec/{namespace}/{pod}/{container}", proxy, any(s.exec))
+		serve(method+" /attach/{namespace}/{pod}/{container}", proxy, any(s.attach))
+		serve(method+" /portForward/{namespace}/{pod}", proxy, any(s.portForward))
+	}
+	return mux
+}
+
+// oneNode returns a handler of requests about one node, and refuses those about several.
+func oneNode(h func(w http.ResponseWriter, r *http.Request, k *Kubelet)) handler {
+	return func(w http.ResponseWriter, r *http.Request, nodes []*Kubelet) {
+		if len(nodes) > 1 {
+			http.Error(w, fmt.Sprintf("%d nodes share this address: name one of them as the request's host, or use the path /api/v1/nodes/NAME/proxy%s of the API server",
+				len(nodes), r.URL.Path), http.StatusBadRequest)
 			return
 		}
-		mux.ServeHTTP(w, r)
-	})
-}
-
-// mayCall reports whether the connection's client is authorized.
-func mayCall(c *tls.ConnectionState) bool {
-	if len(c.VerifiedChains) == 0 {
-		return false
+		h(w, r, nodes[0])
 	}
-	subject := c.PeerCertificates[0].Subject
-	return subject.CommonName == callers.user || slices.Contains(subject.Organization, callers.group)
 }
 
-// pods serves the pods of the host's kubelets.
-func (s *Server) pods(w http.ResponseWriter, _ *http.Request) {
+// checkpoint refuses to write the state of a container to a file, as a kubelet whose runtime cannot do that.
+func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request) {
+	t, ok := s.target(w, r)
+	if !ok {
+		return
+	}
+	http.Error(w, fmt.Sprintf("checkpointing of %s/%s/%s failed (the runtime %q cannot checkpoint containers)",
+		t.pod.Namespace, t.pod.Name, t.name, t.worker.kubelet.Tier.Name), http.StatusInternalServerError)
+}
+
+// pods serves the pods of nodes.
+func (s *Server) pods(w http.ResponseWriter, _ *http.Request, nodes []*Kubelet) {
 	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{}}
 	for _, worker := range s.host.allWorkers() {
+		if !slices.Contains(nodes, worker.kubelet) {
+			continue
+		}
 		worker.mu.Lock()
 		if pod := worker.pod; pod != nil {
 			shown := *pod

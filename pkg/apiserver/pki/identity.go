@@ -131,17 +131,17 @@ func (p *PKI) KubeletTLS(node string, hosts ...string) (*tls.Config, error) {
 	return conf, nil
 }
 
-// kubeletTLS returns the TLS configuration of a kubelet's server without its certificate. Clients must show a certificate of
+// kubeletTLS returns the TLS configuration of a kubelet's server without its certificate. A certificate that a client shows must be of
 // an authority in ca.
 func kubeletTLS(ca *x509.CertPool, clk clock.Clock) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, Time: clk.Now,
-		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: ca, NextProtos: []string{"http/1.1"},
+		ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: ca, NextProtos: []string{"http/1.1"},
 	}
 }
 
-// SelfSignedKubeletTLS returns the TLS configuration of a kubelet's server away from the cluster's keys: a self-signed certificate that is only in memory. Clients
-// must show a certificate of an authority in ca.
+// SelfSignedKubeletTLS returns the TLS configuration of a kubelet's server away from the cluster's keys: a self-signed certificate that is only in memory. A
+// certificate that a client shows must be of an authority in ca.
 func SelfSignedKubeletTLS(node string, hosts []string, ca *x509.CertPool, clk clock.Clock) (*tls.Config, error) {
 	self, err := newCA("minikctl-ca", clk.Now())
 	if err != nil {

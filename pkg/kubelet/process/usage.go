@@ -29,17 +29,21 @@ type reading struct {
 }
 
 // readings are where a container's window begins, and the last reading that may begin the next one.
-type readings struct{ begin, last reading }
+type readings struct {
+	begin, last reading
+
+	measured, total time.Duration // the CPU time of the newest reading, and the sum of all growth
+}
 
 // add returns the readings after r of a container that started at started.
 func (s readings) add(r reading, started time.Time) readings {
 	switch age := r.at.Sub(s.last.at); {
 	case s.last.at.IsZero() && r.at.Sub(started) <= oldReading:
-		return readings{reading{at: started}, r}
+		return readings{begin: reading{at: started}, last: r}
 	case age > oldReading:
 		return readings{last: r}
 	case age >= window || s.begin.at.IsZero():
-		return readings{s.last, r}
+		return readings{begin: s.last, last: r}
 	}
 	return s
 }
@@ -50,7 +54,7 @@ func (s readings) rate(r reading) (nanoCores int64, over time.Duration, ok bool)
 	if s.begin.at.IsZero() || over < shortWindow {
 		return 0, 0, false
 	}
-	used := max(0, r.cpu-s.begin.cpu) // processes outside cgroups take their CPU time along when they end
+	used := max(0, r.cpu-s.begin.cpu)
 	return int64(float64(used) / over.Seconds()), over, true
 }
 
@@ -68,10 +72,12 @@ func (m *meter) add(id string, u wire.Usage, started time.Time) (kubelet.Usage, 
 		m.kept = map[string]readings{}
 	}
 	r := reading{u.At, u.CPU}
-	s := m.kept[id].add(r, started)
+	before := m.kept[id]
+	s := before.add(r, started)
+	s.measured, s.total = r.cpu, before.total+max(0, r.cpu-before.measured) // processes outside cgroups take their CPU time along when they end
 	m.kept[id] = s
 	nanoCores, over, ok := s.rate(r)
-	return kubelet.Usage{Time: u.At, Window: over, Resources: corev1.ResourceList{
+	return kubelet.Usage{Time: u.At, Window: over, CPUTime: s.total, Resources: corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewScaledQuantity(nanoCores, resource.Nano),
 		corev1.ResourceMemory: *resource.NewQuantity(u.Memory, resource.BinarySI),
 	}}, ok

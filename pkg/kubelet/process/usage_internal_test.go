@@ -31,11 +31,16 @@ func TestReadings(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var m meter
+			var total time.Duration
 			for i, want := range c.steps {
 				u, ok := m.add("c", wire.Usage{At: start.Add(want.at), CPU: want.cpu, Memory: 4096}, start)
 				if ok != want.ok {
 					t.Fatalf("step %d: %t, want %t", i, ok, want.ok)
 				}
+				if ok && (u.CPUTime < total || u.CPUTime < want.cpu) {
+					t.Errorf("step %d: the CPU time is %v after %v", i, u.CPUTime, total)
+				}
+				total = u.CPUTime
 				if got := u.Resources.Cpu().ScaledValue(-9) / 1e6; ok && (got != want.milli || u.Window != want.over || u.Resources.Memory().Value() != 4096) {
 					t.Errorf("step %d: %dm over %v, want %dm over %v", i, got, u.Window, want.milli, want.over)
 				}

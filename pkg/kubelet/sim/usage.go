@@ -25,7 +25,8 @@ func (n *node) Usage(_ context.Context, pods []kubelet.Pod) (map[kubelet.Contain
 			}
 			used := usage(p.Annotations, c.Name, func() int { return n.cluster.replicas(p.OwnerUID, c.Name) })
 			if len(used) > 0 {
-				out[c.ID] = kubelet.Usage{Time: now, Window: window, Resources: used}
+				cpu := time.Duration(used.Cpu().AsApproximateFloat64() * float64(now.Sub(c.Started))) // as if the rule were as old as the container
+				out[c.ID] = kubelet.Usage{Time: now, Window: window, CPUTime: cpu, Resources: used}
 			}
 		}
 	}

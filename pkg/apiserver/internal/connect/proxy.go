@@ -30,6 +30,7 @@ var (
 // backend is the destination of a proxied request.
 type backend struct {
 	scheme, host string
+	node         string // of the kubelet to reach, which may share its address with others; "": another server
 	transports   transports
 }
 
@@ -45,6 +46,9 @@ func proxy(k *Kubelets, w http.ResponseWriter, r *http.Request, to Target) error
 	location := &url.URL{Scheme: b.scheme, Host: b.host, Path: utilnet.JoinPreservingTrailingSlash("", pathBelow(r.URL.Path, to))}
 	out := r.Clone(r.Context())
 	out.Header.Del("Authorization") // the credentials are for the API server only
+	if b.node != "" {
+		out.Host = b.node
+	}
 	through := b.transports.requests
 	if httpstream.IsUpgradeRequest(r) {
 		through = b.transports.streams
@@ -97,7 +101,7 @@ func (k *Kubelets) podBackend(ctx context.Context, id objects.Key) (backend, err
 	if port != "" {
 		host = net.JoinHostPort(ip, port)
 	}
-	return backend{scheme, host, k.proxied}, nil
+	return backend{scheme: scheme, host: host, transports: k.proxied}, nil
 }
 
 func podIP(pod *corev1.Pod) string {
@@ -135,12 +139,12 @@ func (k *Kubelets) nodeBackend(ctx context.Context, id objects.Key) (backend, er
 		return backend{}, err
 	}
 	if port == "" || port == kubeletPort {
-		return backend{"https", kubelet, k.to(name)}, nil
+		return backend{scheme: "https", host: kubelet, node: name, transports: k.to(name)}, nil
 	}
 	if err := checkAddress(address); net.ParseIP(address) != nil && err != nil {
 		return backend{}, apierrors.NewBadRequest(err.Error())
 	}
-	return backend{scheme, net.JoinHostPort(address, port), k.proxied}, nil
+	return backend{scheme: scheme, host: net.JoinHostPort(address, port), transports: k.proxied}, nil
 }
 
 // serviceBackend finds a pod of a Service by [SCHEME:]NAME[:PORT], the port by its name or number.
@@ -167,7 +171,7 @@ func (k *Kubelets) serviceBackend(ctx context.Context, id objects.Key) (backend,
 		return backend{}, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", name))
 	}
 	if host := k.pick(ctx, ends, port); host != "" {
-		return backend{scheme, host, k.proxied}, nil
+		return backend{scheme: scheme, host: host, transports: k.proxied}, nil
 	}
 	return backend{}, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", id.Name))
 }
