@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/minikctl/minikctl/pkg/client"
 )
@@ -43,6 +44,31 @@ func TestNodeIsNotReadyWhileTheRuntimeIsUnhealthy(t *testing.T) {
 	r.nodeReady(corev1.ConditionFalse, "container runtime is down: no supervisor")
 	r.runtime.fail(nil)
 	r.nodeReady(corev1.ConditionTrue, readyMessage)
+}
+
+// TestExtendedResourcesStay: a resource that a client has added to the node's capacity stays, also when the kubelet is started again, and is
+// allocatable.
+func TestExtendedResourcesStay(t *testing.T) {
+	r := newRig(t)
+	r.nodeReady(corev1.ConditionTrue, readyMessage)
+	patch := client.Patch{Type: types.StrategicMergePatchType, Data: []byte(`{"status":{"capacity":{"example.com/slot":"2"}}}`)}
+	if _, err := r.api.Patch(t.Context(), r.kubelet.nodeTarget().Sub("status"), patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	r.start()
+	r.until("the extended resource", func() string {
+		got, err := r.api.Get(t.Context(), r.kubelet.nodeTarget(), metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		s := got.(*corev1.Node).Status
+		capacity, allocatable := s.Capacity["example.com/slot"], s.Allocatable["example.com/slot"]
+		if capacity.Value() != 2 || allocatable.Value() != 2 {
+			return "capacity " + capacity.String() + ", allocatable " + allocatable.String()
+		}
+		return ""
+	})
 }
 
 // TestPodsAreNotLostBeforeTheFirstRelist starts a kubelet whose runtime cannot list its pods yet. The kubelet does not treat a

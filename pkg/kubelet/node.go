@@ -236,7 +236,7 @@ func (k *Kubelet) labels() map[string]string {
 func (k *Kubelet) nodeStatus(old *corev1.Node) corev1.NodeStatus {
 	s := corev1.NodeStatus{
 		Phase:    k.phase(old),
-		Capacity: k.capacity(),
+		Capacity: k.capacity(old),
 		Addresses: []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: k.Address}, {Type: corev1.NodeHostName, Address: k.Name},
 		},
@@ -267,13 +267,18 @@ func (k *Kubelet) nodeStatus(old *corev1.Node) corev1.NodeStatus {
 	return s
 }
 
-func (k *Kubelet) capacity() corev1.ResourceList {
-	out := corev1.ResourceList{
+// capacity returns the node's capacity. Resources that other clients have added to old stay: extended resources.
+func (k *Kubelet) capacity(old *corev1.Node) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	if old != nil {
+		maps.Copy(out, old.Status.Capacity)
+	}
+	maps.Copy(out, corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(k.machine.cpus, resource.DecimalSI),
 		corev1.ResourceMemory:           *resource.NewQuantity(k.machine.memory, resource.BinarySI),
 		corev1.ResourcePods:             *resource.NewQuantity(maxPods, resource.DecimalSI),
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(k.machine.storage, resource.BinarySI),
-	}
+	})
 	maps.Copy(out, k.Capacity)
 	return out
 }
