@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	db "github.com/dgraph-io/badger/v4"
 
@@ -108,6 +109,7 @@ type group struct {
 	head    store.Revision
 	pending map[string]store.Entry // the keys that the group changes; a nil Value: deleted
 	events  []store.Event
+	space   func() error // whether the disk has space for writes, checked once
 }
 
 func (s *Store) commitAll(all []*request) {
@@ -122,7 +124,10 @@ func (s *Store) commitAll(all []*request) {
 		}
 		return
 	}
-	g := &group{head: store.Revision(s.head.Load()), pending: map[string]store.Entry{}}
+	g := &group{
+		head: store.Revision(s.head.Load()), pending: map[string]store.Entry{},
+		space: sync.OnceValue(func() error { return checkSpace(s.dir, s.ballast.reserve) }),
+	}
 	for _, r := range all {
 		if r.compact == 0 {
 			r.err = s.plan(g, r)
@@ -146,7 +151,7 @@ func (s *Store) commitAll(all []*request) {
 
 // plan checks the expectations of one request, on top of the group's earlier requests, and adds it when all hold.
 func (s *Store) plan(g *group, r *request) error {
-	if err := s.room(r); err != nil {
+	if err := s.room(g, r); err != nil {
 		return err
 	}
 	before := make([]store.Entry, len(r.ops))
@@ -172,10 +177,10 @@ func (s *Store) plan(g *group, r *request) error {
 }
 
 // room refuses writes while the disk is nearly full. Deletions free space, so they are refused only later.
-func (s *Store) room(r *request) error {
+func (s *Store) room(g *group, r *request) error {
 	for _, op := range r.ops {
 		if op.Value != nil {
-			return checkSpace(s.dir, s.ballast.reserve)
+			return g.space()
 		}
 	}
 	return s.ballast.makeRoom()
