@@ -14,6 +14,7 @@ import (
 // ownConditions are the conditions that a kubelet sets, in the order in which it writes them.
 var ownConditions = []corev1.PodConditionType{
 	corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,
+	corev1.PodResizeInProgress,
 }
 
 // conditions returns the pod's conditions: first those of other clients, unchanged, then the kubelet's own. sandbox reports

@@ -112,7 +112,7 @@ func (f *fakeRuntime) Start(_ context.Context, uid types.UID, spec ContainerSpec
 	}
 	id := ContainerID(fmt.Sprintf("%s_%s_%d", uid, spec.Name, spec.Attempt))
 	p.Containers = append(p.Containers, Container{
-		ID: id, Name: spec.Name, Attempt: spec.Attempt, Image: spec.Image, PID: 100, Started: f.clock.Now(), Running: true,
+		ID: id, Name: spec.Name, Attempt: spec.Attempt, Image: spec.Image, PID: 100, Started: f.clock.Now(), Running: true, Limits: spec.Limits,
 	})
 	f.specs[id] = spec
 	f.hint()

@@ -22,6 +22,8 @@ type podLifecycle struct {
 	busy     map[string]corev1.ContainerStateWaiting // containers in a postStart hook or a stop, and the state to show meanwhile
 	refused  []Container                             // the newest start of each container that the runtime refused
 	stopping *podStop                                // nil: the pod is not being stopped
+
+	resizeErrors map[string]string // of containers whose last resize has failed
 }
 
 // podStop is the progress of stopping a pod.
@@ -35,6 +37,7 @@ type lifecycleState struct {
 	waiting, busy     map[string]corev1.ContainerStateWaiting
 	refused           []Container
 	stopping, stopped bool
+	resizeErrors      map[string]string
 }
 
 func (l *podLifecycle) state() lifecycleState {
@@ -42,7 +45,7 @@ func (l *podLifecycle) state() lifecycleState {
 	defer l.mu.Unlock()
 	return lifecycleState{
 		waiting: maps.Clone(l.waiting), busy: maps.Clone(l.busy), refused: slices.Clone(l.refused),
-		stopping: l.stopping != nil, stopped: l.stopping != nil && l.stopping.done,
+		stopping: l.stopping != nil, stopped: l.stopping != nil && l.stopping.done, resizeErrors: maps.Clone(l.resizeErrors),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 type plan struct {
 	start    []*corev1.Container // in this order
 	kill     []containerToKill
+	resize   []containerToResize
 	backoff  []containerInBackoff
 	after    time.Duration // of the next plan, for a container in back-off; 0: none
 	finished bool          // no container runs or will be started again
@@ -21,6 +22,13 @@ type containerToKill struct {
 	spec      *corev1.Container
 	message   string // of its Event
 	grace     *int64
+}
+
+// containerToResize is a running container that gets other limits.
+type containerToResize struct {
+	container Container
+	spec      *corev1.Container
+	limits    Limits
 }
 
 // containerInBackoff is a container that waits for its next start.
@@ -39,7 +47,8 @@ type planInput struct {
 		backoff(name string) backoff
 		isBusy(name string) bool
 	}
-	now time.Time
+	now       time.Time
+	resizable bool // the runtime is a Resizer
 }
 
 // planPod compares a pod's spec with its containers and returns the next steps. It does not plan the end of a pod.
@@ -125,6 +134,10 @@ func (p *plan) planContainer(pod *corev1.Pod, c *corev1.Container, seen Pod, in 
 				k.message += ", will be restarted"
 			}
 			p.kill = append(p.kill, *k)
+			return true
+		}
+		if in.resizable {
+			p.planResize(pod, c, last)
 		}
 		return true
 	case !again(pod, c, last.ExitCode) && last.Image.Name == c.Image:

@@ -67,6 +67,12 @@ type HealthChecker interface {
 	Healthy() error
 }
 
+// Resizer is implemented by runtimes that can change the limits of running containers.
+type Resizer interface {
+	// Resize gives a running container other limits. Pods then lists it with them. The error is shown to users.
+	Resize(ctx context.Context, id ContainerID, limits Limits) error
+}
+
 // Meter is implemented by runtimes that can measure what containers use.
 type Meter interface {
 	// Usage returns what the running containers of pods use. The pods are from Pods, with their current annotations. It leaves out
@@ -213,4 +219,5 @@ type Container struct {
 	Signal   int    // 0: it exited by itself
 	Reason   string // set if the runtime killed it or has lost its exit code: "OOMKilled", "ContainerStatusUnknown"
 	Message  string
+	Limits   Limits // current ones, of a runtime that is a Resizer
 }

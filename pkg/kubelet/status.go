@@ -31,6 +31,7 @@ type statusInput struct {
 	volumes *podVolumes // has the termination messages
 
 	simulated bool
+	resizable bool // the runtime is a Resizer
 }
 
 // statusInput collects the input of the pod's status from the worker's parts.
@@ -40,6 +41,7 @@ func (w *podWorker) statusInput(pod *corev1.Pod, seen Pod) statusInput {
 		pod: pod, old: w.lastStatus(pod), seen: seen.with(state.refused), address: w.kubelet.Address, now: w.clock().Now(),
 		lifecycle: state, probes: &w.prober, volumes: &w.volumes, simulated: w.simulated(),
 	}
+	_, in.resizable = w.runtime().(Resizer)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	in.startTime, in.end, in.admitted = w.startTime, w.end, w.admitted
@@ -81,6 +83,9 @@ func (in *statusInput) generate() corev1.PodStatus {
 		seen = asReady(s)
 	}
 	s.Conditions = conditions(pod, seen, old, in.seen.UID != "" && !stopped, in.now)
+	if c, ok := in.resizing(); ok {
+		s.Conditions = append(s.Conditions, c)
+	}
 	if in.end != nil && in.end.disruption {
 		s.Conditions = in.withDisruption(s.Conditions)
 	}
@@ -279,6 +284,9 @@ func (in *statusInput) setFromRuntime(c *corev1.Container, s *corev1.ContainerSt
 	s.State = in.stateOf(c, last)
 	s.AllocatedResources = c.Resources.Requests.DeepCopy()
 	s.Resources = c.Resources.DeepCopy()
+	if in.resizable && last.Running {
+		s.Resources = resized(c.Resources, last.Limits)
+	}
 	switch {
 	case len(attempts) > 1:
 		s.LastTerminationState = in.stateOf(c, attempts[1])

@@ -149,6 +149,11 @@ func (w *podWorker) run(ctx context.Context, pod *corev1.Pod) (time.Duration, er
 		for _, k := range p.kill {
 			w.lifecycle.restart(ctx, pod, k)
 		}
+		resized := false
+		for _, r := range p.resize {
+			ok, again := w.lifecycle.resize(ctx, r)
+			resized, after = resized || ok, soonest(after, again)
+		}
 		w.lifecycle.recordBackoffs(ctx, pod, p.backoff)
 		started := false
 		for _, c := range p.start {
@@ -156,11 +161,13 @@ func (w *podWorker) run(ctx context.Context, pod *corev1.Pod) (time.Duration, er
 			started, after = started || ok, soonest(after, again)
 		}
 		after = soonest(after, untilReady)
+		if started || resized {
+			w.relist(ctx)
+			seen, _ = w.seen()
+		}
 		if !started {
 			break
 		}
-		w.relist(ctx)
-		seen, _ = w.seen()
 	}
 	w.lifecycle.removeOld(ctx, pod, seen)
 	w.updateStatus(ctx, pod, seen)
@@ -200,7 +207,8 @@ func (w *podWorker) sandbox(ctx context.Context, pod *corev1.Pod) (Pod, time.Dur
 
 // planInput returns what a plan needs beside the pod and the runtime's view of it.
 func (w *podWorker) planInput() planInput {
-	return planInput{probes: &w.prober, lifecycle: &w.lifecycle, now: w.clock().Now()}
+	_, resizable := w.runtime().(Resizer)
+	return planInput{probes: &w.prober, lifecycle: &w.lifecycle, now: w.clock().Now(), resizable: resizable}
 }
 
 // terminateWith ends the pod for a reason that the kubelet has found, such as an eviction or a deadline.

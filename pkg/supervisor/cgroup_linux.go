@@ -64,11 +64,14 @@ func enableMemory() bool {
 	return g.limitMemory(1 << 30)
 }
 
-// limitMemory makes the kernel kill all processes of the cgroup at once when they use more than limit bytes. It reports whether the
-// kernel does. As in Kubernetes, they may not use swap instead.
+// limitMemory makes the kernel kill all processes of the cgroup at once when they use more than limit bytes; 0: they may use any number. It
+// reports whether the kernel does. As in Kubernetes, they may not use swap instead.
 func (g cgroup) limitMemory(limit int64) bool {
 	if g == noCgroup {
 		return false
+	}
+	if limit == 0 {
+		return g.write(memoryFile, "max") == nil
 	}
 	for file, value := range map[string]int64{"memory.oom.group": 1, "memory.swap.max": 0} {
 		_ = g.set(file, value) // older kernels and those without swap lack them

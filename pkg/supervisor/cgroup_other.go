@@ -32,6 +32,8 @@ func (cgroup) limitCPU(int64) bool { return false }
 
 func makeCPUGroup(string, int64) cgroup { return noCgroup }
 
+func (cgroup) setQuota(int64) error { return nil }
+
 func (cgroup) add(int) error { return nil }
 
 func (cgroup) outOfMemory() bool { return false }

@@ -37,10 +37,13 @@ func enableCPU(folder string) bool {
 	return g != noCgroup
 }
 
-// limitCPU limits the CPU time of a cgroup of version 2, and reports whether the kernel does.
+// limitCPU limits the CPU time of a cgroup of version 2; 0: it has no limit. It reports whether the kernel does.
 func (g cgroup) limitCPU(milliCPU int64) bool {
 	if g == noCgroup {
 		return false
+	}
+	if milliCPU == 0 {
+		return g.write("cpu.max", fmt.Sprintf("max %d", cpuPeriod)) == nil
 	}
 	return g.write("cpu.max", fmt.Sprintf("%d %d", cpuQuota(milliCPU), cpuPeriod)) == nil
 }
@@ -61,6 +64,14 @@ func makeCPUGroup(folder string, milliCPU int64) cgroup {
 		return noCgroup
 	}
 	return g
+}
+
+// setQuota changes the limit of a cgroup of version 1; 0: none.
+func (g cgroup) setQuota(milliCPU int64) error {
+	if milliCPU == 0 {
+		return g.set("cpu.cfs_quota_us", -1)
+	}
+	return g.set("cpu.cfs_quota_us", cpuQuota(milliCPU))
 }
 
 // add moves a process into the cgroup.

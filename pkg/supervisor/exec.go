@@ -30,7 +30,10 @@ func (s *supervisor) exec(conn *wire.Conn, req *wire.Request, files []*os.File) 
 	if err != nil {
 		return 0, err
 	}
-	if g := cgroup(c.status.CPUGroup); g != noCgroup { // set before the container is published
+	s.mu.Lock()
+	g := cgroup(c.status.CPUGroup)
+	s.mu.Unlock()
+	if g != noCgroup {
 		if err := g.add(child.PID); err != nil {
 			logf("%s: limit the CPU time of a command: %v", c.spec.ID, err)
 		}

@@ -13,7 +13,10 @@ const oomKilled = "OOMKilled"
 
 // limit starts the watcher of memory if c or its pod has a memory limit.
 func (s *supervisor) limit(c *container) {
-	if c.spec.Memory > 0 || c.spec.PodMemory > 0 {
+	s.mu.Lock()
+	limits := c.status.Limits()
+	s.mu.Unlock()
+	if limits.Memory > 0 || limits.PodMemory > 0 {
 		s.limits.Do(func() { go s.watchMemory() })
 	}
 }
@@ -33,7 +36,8 @@ func (s *supervisor) limited() []*container {
 	defer s.mu.Unlock()
 	var all []*container
 	for _, c := range s.containers {
-		watched := c.spec.Memory > 0 && !(c.status.MemoryEnforced && s.grouped(c)) || c.spec.PodMemory > 0
+		limits := c.status.Limits()
+		watched := limits.Memory > 0 && !(c.status.MemoryEnforced && s.grouped(c)) || limits.PodMemory > 0
 		if c.status.Running && watched && c.reason == "" {
 			all = append(all, c)
 		}
@@ -44,7 +48,10 @@ func (s *supervisor) limited() []*container {
 func (s *supervisor) checkMemory(limited []*container, all map[int]*process) {
 	used := make([]memoryUse, 0, len(limited))
 	for _, c := range limited {
-		u := memoryUse{id: c.spec.ID, pod: c.spec.Pod, limit: c.spec.Memory, podLimit: c.spec.PodMemory}
+		s.mu.Lock()
+		limits := c.status.Limits()
+		s.mu.Unlock()
+		u := memoryUse{id: c.spec.ID, pod: c.spec.Pod, limit: limits.Memory, podLimit: limits.PodMemory}
 		for _, pid := range s.members(c, all) {
 			u.used += anonymousMemory(pid)
 		}

@@ -258,6 +258,9 @@ func (s *supervisor) do(conn *wire.Conn, req *wire.Request, files []*os.File) (w
 		return wire.Reply{}, s.join(conn, req, files)
 	case wire.Resize:
 		return wire.Reply{}, s.resize(req.ID, req.Size)
+	case wire.Relimit:
+		status, err := s.relimit(req.ID, req.Limits)
+		return wire.Reply{Status: status}, err
 	case wire.Measure:
 		return wire.Reply{Usage: s.measure(req.IDs)}, nil
 	case wire.Shutdown:

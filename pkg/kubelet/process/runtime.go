@@ -32,6 +32,7 @@ var (
 
 	_ kubelet.HealthChecker = (*Runtime)(nil)
 	_ kubelet.Meter         = (*Runtime)(nil)
+	_ kubelet.Resizer       = (*Runtime)(nil)
 )
 
 // ErrNoPod means that a pod was not started.
@@ -102,6 +103,8 @@ func toContainer(s *wire.Status) kubelet.Container {
 		Started: s.Started, Running: s.Running, Finished: s.Finished,
 		ExitCode: s.ExitCode, Signal: s.Signal, Reason: s.Reason, Message: s.Message,
 	}
+	l := s.Limits()
+	c.Limits = kubelet.Limits{MilliCPU: l.MilliCPU, Memory: l.Memory, PodMemory: l.PodMemory}
 	if s.Running {
 		c.PID = s.PID
 	}
@@ -181,6 +184,19 @@ func (r *Runtime) Stop(ctx context.Context, id kubelet.ContainerID, grace time.D
 	if errors.Is(err, wire.ErrNotFound) {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	r.host.mu.Lock()
+	defer r.host.mu.Unlock()
+	r.host.observe(reply.Status)
+	return nil
+}
+
+// Resize implements kubelet.Resizer.
+func (r *Runtime) Resize(ctx context.Context, id kubelet.ContainerID, l kubelet.Limits) error {
+	limits := &wire.Limits{MilliCPU: l.MilliCPU, Memory: l.Memory, PodMemory: l.PodMemory}
+	reply, err := r.host.call(ctx, &wire.Request{Op: wire.Relimit, ID: string(id), Limits: limits})
 	if err != nil {
 		return err
 	}

@@ -18,22 +18,30 @@ const (
 	// Join connects files for stdin, stdout and stderr with the streams of a container. It is answered when the container has
 	// ended, or when the given input has and the container's stays open for the next. It ends with the connection.
 	Join     Op = "join"
-	Resize   Op = "resize" // of a container's terminal
+	Resize   Op = "resize"  // of a container's terminal
+	Relimit  Op = "relimit" // gives a running container other limits
 	Measure  Op = "measure"
 	Shutdown Op = "shutdown"
 )
 
 // Request is what the daemon sends.
 type Request struct {
-	Op    Op
-	ID    string        `json:",omitempty"` // the container; for Stop, Remove, Exec, Join, Resize
-	IDs   []string      `json:",omitempty"` // the containers, for Measure
-	Spec  *Spec         `json:",omitempty"` // for Start
-	Grace time.Duration `json:",omitempty"` // for Stop
-	Exec  *Command      `json:",omitempty"`
-	Input bool          `json:",omitempty"` // for Join: the first file is the container's input
-	Size  *Size         `json:",omitempty"` // for Resize
-	Probe string        `json:",omitempty"` // for Attach: an address that no pod has, to try whether pods can have addresses
+	Op     Op
+	ID     string        `json:",omitempty"` // the container; for Stop, Remove, Exec, Join, Resize, Relimit
+	IDs    []string      `json:",omitempty"` // the containers, for Measure
+	Spec   *Spec         `json:",omitempty"` // for Start
+	Grace  time.Duration `json:",omitempty"` // for Stop
+	Exec   *Command      `json:",omitempty"`
+	Input  bool          `json:",omitempty"` // for Join: the first file is the container's input
+	Size   *Size         `json:",omitempty"` // for Resize
+	Limits *Limits       `json:",omitempty"` // for Relimit
+	Probe  string        `json:",omitempty"` // for Attach: an address that no pod has, to try whether pods can have addresses
+}
+
+// Limits are the limits of a running container; 0: none.
+type Limits struct {
+	MilliCPU          int64 `json:",omitempty"` // in thousandths of a CPU
+	Memory, PodMemory int64 `json:",omitempty"` // in bytes, of the container, and of all containers of the pod together
 }
 
 // Size is the size of a terminal in characters.
@@ -184,8 +192,18 @@ type Status struct {
 
 	CPUGroup string `json:",omitempty"` // the folder of its cgroup of version 1 with its CPU limit; "": it has none
 
+	NewLimits *Limits `json:",omitempty"` // those that replace the Spec's since its start; nil: it has the Spec's
+
 	Leaders []Process `json:",omitempty"` // of the further sessions that its processes have made; with a Cgroup or Tag, only of commands and their processes
 	Tag     uint64    `json:",omitempty"` // the limit that all its processes inherit and no other process has; 0: none
+}
+
+// Limits returns the container's current limits.
+func (s *Status) Limits() Limits {
+	if s.NewLimits != nil {
+		return *s.NewLimits
+	}
+	return Limits{MilliCPU: s.Spec.MilliCPU, Memory: s.Spec.Memory, PodMemory: s.Spec.PodMemory}
 }
 
 // Launch is the message that a forked process receives before it becomes a program of a container.

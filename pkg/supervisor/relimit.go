@@ -1,0 +1,86 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
+)
+
+// relimit gives a running container other limits and returns its new status. A memory limit below what the container uses is refused. The daemon makes one such
+// request of a container at a time.
+func (s *supervisor) relimit(id string, limits *wire.Limits) (*wire.Status, error) {
+	c, _, err := s.running(id)
+	if err != nil {
+		return nil, err
+	}
+	if limits == nil {
+		return nil, errors.New("relimit: no limits")
+	}
+	s.mu.Lock()
+	old := c.status.Limits()
+	s.mu.Unlock()
+	if lower(limits.Memory, old.Memory) {
+		if used := s.measure([]string{id})[id].Memory; used > limits.Memory {
+			return nil, fmt.Errorf("the memory limit of %d bytes is below the current usage of %d", limits.Memory, used)
+		}
+	}
+	cpu, made := s.changeCPU(c, limits.MilliCPU)
+	s.mu.Lock()
+	if !c.status.Running {
+		s.mu.Unlock()
+		if made {
+			_ = cpu.remove() // an empty one does no harm
+		}
+		return nil, fmt.Errorf("%s: %w", id, wire.ErrStopped)
+	}
+	enforced := c.cgroup.limitMemory(limits.Memory)
+	c.status.MemoryEnforced, c.status.CPUGroup, c.status.NewLimits = enforced && limits.Memory > 0, string(cpu), limits
+	s.publish(c)
+	status := c.status
+	s.mu.Unlock()
+	s.limit(c)
+	return &status, nil
+}
+
+// lower reports whether a limit is below another one; 0 is none.
+func lower(limit, than int64) bool { return limit > 0 && (than == 0 || limit < than) }
+
+// changeCPU changes the CPU limit of a running container. It returns the cgroup of version 1 that has it, noCgroup if another one does, or none,
+// and whether that cgroup is new.
+func (s *supervisor) changeCPU(c *container, milliCPU int64) (g cgroup, made bool) {
+	s.mu.Lock()
+	g = cgroup(c.status.CPUGroup)
+	s.mu.Unlock()
+	if g != noCgroup {
+		if err := g.setQuota(milliCPU); err != nil {
+			logf("%s: change the CPU limit: %v", c.spec.ID, err)
+		}
+		return g, false
+	}
+	if c.cgroup.limitCPU(milliCPU) || milliCPU == 0 {
+		return noCgroup, false
+	}
+	if g = makeCPUGroup(c.spec.Folder, milliCPU); g == noCgroup {
+		return noCgroup, false
+	}
+	s.moveMembers(c, g)
+	return g, true
+}
+
+// moveMembers moves the processes of a container into a cgroup. Processes that they fork meanwhile outside it are moved in the next round.
+func (s *supervisor) moveMembers(c *container, g cgroup) {
+	const rounds = 10
+	moved := map[int]bool{}
+	for range rounds {
+		more := false
+		for _, pid := range s.members(c, index(processes())) {
+			if !moved[pid] && g.add(pid) == nil { // otherwise it has ended
+				moved[pid], more = true, true
+			}
+		}
+		if !more {
+			return
+		}
+	}
+}
