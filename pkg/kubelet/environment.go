@@ -195,5 +195,5 @@ func (k *Kubelet) allocatable() corev1.ResourceList {
 	if node := k.currentNode(); node != nil {
 		return node.Status.Allocatable
 	}
-	return k.capacity(nil)
+	return k.capacity()
 }

@@ -236,7 +236,7 @@ func (k *Kubelet) labels() map[string]string {
 func (k *Kubelet) nodeStatus(old *corev1.Node) corev1.NodeStatus {
 	s := corev1.NodeStatus{
 		Phase:    k.phase(old),
-		Capacity: k.capacity(old),
+		Capacity: k.withExtended(old),
 		Addresses: []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: k.Address}, {Type: corev1.NodeHostName, Address: k.Name},
 		},
@@ -267,18 +267,23 @@ func (k *Kubelet) nodeStatus(old *corev1.Node) corev1.NodeStatus {
 	return s
 }
 
-// capacity returns the node's capacity. Resources that other clients have added to old stay: extended resources.
-func (k *Kubelet) capacity(old *corev1.Node) corev1.ResourceList {
+// withExtended returns the node's capacity, with the resources that other clients have added to old.
+func (k *Kubelet) withExtended(old *corev1.Node) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	if old != nil {
 		maps.Copy(out, old.Status.Capacity)
 	}
-	maps.Copy(out, corev1.ResourceList{
+	maps.Copy(out, k.capacity())
+	return out
+}
+
+func (k *Kubelet) capacity() corev1.ResourceList {
+	out := corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(k.machine.cpus, resource.DecimalSI),
 		corev1.ResourceMemory:           *resource.NewQuantity(k.machine.memory, resource.BinarySI),
 		corev1.ResourcePods:             *resource.NewQuantity(maxPods, resource.DecimalSI),
 		corev1.ResourceEphemeralStorage: *resource.NewQuantity(k.machine.storage, resource.BinarySI),
-	})
+	}
 	maps.Copy(out, k.Capacity)
 	return out
 }
