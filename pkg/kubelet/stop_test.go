@@ -179,8 +179,8 @@ func TestAdmissionByTaints(t *testing.T) {
 func TestIgnoredFieldsGetAnEvent(t *testing.T) {
 	r := newRig(t)
 	r.pod("plain", corev1.PodSpec{})
-	r.pod("odd", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", ResizePolicy: []corev1.ContainerResizePolicy{{ResourceName: "cpu", RestartPolicy: "NotRequired"}}}}})
-	r.event("odd", "NotHonoured", "spec.containers[0].resizePolicy: not supported on nodes of the process runtime: containers are not resized while they run")
+	r.pod("odd", corev1.PodSpec{ImagePullSecrets: []corev1.LocalObjectReference{{Name: "s"}}})
+	r.event("odd", "NotHonoured", "spec.imagePullSecrets: not supported on nodes of the process runtime: images are not pulled from registries")
 	r.waitSummary("plain", "Running c:running+started+ready")
 	r.event("plain", "Started", "Container started")
 	if r.missingEvent("plain", "NotHonoured", "…") == "" {
