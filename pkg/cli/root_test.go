@@ -333,7 +333,7 @@ func TestCommandsThatCreateNoCluster(t *testing.T) {
 
 // TestVerbsThatStartTheDaemon compares the verbs with the list that decides which of them start a daemon.
 func TestVerbsThatStartTheDaemon(t *testing.T) {
-	without := []string{"up", "down", "status", "store", "scheduler", "kustomize", "config", "completion", "options", "plugin", "version"}
+	without := []string{"up", "down", "status", "store", "scheduler", "schedule", "kustomize", "config", "completion", "options", "plugin", "version"}
 	for _, v := range verbs {
 		if autostart.NeedsCluster(v.name) == slices.Contains(without, v.name) {
 			t.Errorf("%s: autostart.Needs returns %v", v.name, autostart.NeedsCluster(v.name))

@@ -72,6 +72,7 @@ var verbs = []verb{
 	{"status", groupCluster, newStatus},
 	{"store", groupCluster, newStore},
 	{"scheduler", groupCluster, newScheduler},
+	{"schedule", groupCluster, newSchedule},
 	{"clock", groupCluster, newClock},
 	{"cluster-info", groupCluster, func(e *Env) *cobra.Command { return clusterinfo.NewCmdClusterInfo(e.Factory, e.Streams()) }},
 	{"cordon", groupCluster, func(e *Env) *cobra.Command { return drain.NewCmdCordon(e.Factory, e.Streams()) }},

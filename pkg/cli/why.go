@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -18,14 +17,19 @@ import (
 
 func newWhy(env *Env) *cobra.Command {
 	var all bool
-	var output string
+	var f whyFlags
 	cmd := &cobra.Command{
 		Use:   "why pod/NAME",
 		Short: "Show why a pod is on its node, or why it is on none",
 		Long: `Show how the scheduler decided about a pod: which nodes were evaluated, which plugin rejected which nodes and why, and the
-scores of the others. The same records: minikctl get decisions.minikctl.dev`,
+scores of the others. With --node or -o wide: what each plugin returned for a node, and its raw, normalised and weighted score.
+
+A decision lists the best 32 nodes, or 3 while many pods wait, and the first 32 that were rejected for a reason. A node that it does not list is filtered and scored again, in
+this process, with the cluster and configuration as they are now; the output says so. The same records: minikctl get decisions.minikctl.dev`,
 		Example: `  minikctl why pod/web-5c9f7d-x2x7k
-  minikctl why pod web-5c9f7d-x2x7k --all`,
+  minikctl why pod web-5c9f7d-x2x7k --all
+  minikctl why web-5c9f7d-x2x7k -o wide            # what each plugin returned for each node
+  minikctl why web-5c9f7d-x2x7k --node node-3`,
 		Args:              oneObject,
 		ValidArgsFunction: completePods(env),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,13 +48,14 @@ scores of the others. The same records: minikctl get decisions.minikctl.dev`,
 			if len(list.Items) == 0 {
 				return noDecisionError(cmd.Context(), env, namespace, name)
 			}
-			if !all {
-				list.Items = list.Items[len(list.Items)-1:]
+			if err := f.choose(list, all); err != nil {
+				return err
 			}
-			if output == "json" {
-				e := json.NewEncoder(env.Out)
-				e.SetIndent("", "  ")
-				return e.Encode(list)
+			if f.node != "" || f.output == "wide" {
+				return f.perNode(cmd.Context(), env, list)
+			}
+			if f.output != "" {
+				return printAs(env, f.output, list)
 			}
 			for i := range list.Items {
 				if err := printDecision(env.Out, &list.Items[i], widthOf(env.Out)); err != nil {
@@ -61,7 +66,9 @@ scores of the others. The same records: minikctl get decisions.minikctl.dev`,
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "show all attempts, not only the last")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json, or empty for text")
+	cmd.Flags().IntVar(&f.attempt, "attempt", 0, "show this attempt (default: the last)")
+	cmd.Flags().StringVar(&f.node, "node", "", "show what each plugin returned for this node")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "wide, json, yaml, or empty for text")
 	return cmd
 }
 

@@ -73,7 +73,7 @@ func Inspect(ctx context.Context, registry Registry, conf *configv1.KubeSchedule
 // newOffline returns a scheduler without a server, queue and clock. The caller stops its plugins.
 func newOffline(ctx context.Context, q Simulation) (*Scheduler, error) {
 	s := &Scheduler{registry: q.Registry, namespaces: simulatedNamespaces(q.Namespaces), budgets: func() []*policyv1.PodDisruptionBudget { return q.Budgets },
-		waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, nil, nil), memo: newMemo()}
+		waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, nil, nil), memo: newMemo(), decisions: newReporter(nil, wallClock, nil)}
 	conf := q.Config
 	if conf == nil {
 		conf = &configv1.KubeSchedulerConfiguration{}
@@ -85,7 +85,7 @@ func (m *setup) inspect() *Inspection {
 	out := &Inspection{Config: m.effective()}
 	for _, p := range m.order {
 		info := ProfileInfo{Name: p.name, PercentageOfNodesToScore: p.percentage}
-		for _, pt := range points {
+		for _, pt := range points() {
 			at := PointInfo{Name: pt.name}
 			for _, w := range pt.list(p) {
 				at.Plugins = append(at.Plugins, PluginRef{w.name, w.weight})
@@ -221,7 +221,7 @@ func defaultArgs(args runtime.Object) (json.RawMessage, error) {
 // implemented returns the extension points that a plugin implements.
 func implemented(plugin framework.Plugin) []string {
 	var out []string
-	for _, pt := range points {
+	for _, pt := range points() {
 		if pt.implements(plugin) {
 			out = append(out, pt.name)
 		}

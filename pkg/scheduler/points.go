@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
@@ -22,21 +23,23 @@ type point struct {
 	implements func(framework.Plugin) bool
 }
 
-// points lists the extension points of pods. Those of pod groups are in groupPoints.
-var points = []point{
-	at("preEnqueue", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreEnqueue }, func(p *profile) *[]extension[framework.PreEnqueuePlugin] { return &p.preEnqueue }),
-	at("queueSort", func(s *configv1.Plugins) *configv1.PluginSet { return &s.QueueSort }, func(p *profile) *[]extension[framework.QueueSortPlugin] { return &p.queueSort }),
-	at("preFilter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreFilter }, func(p *profile) *[]extension[framework.PreFilterPlugin] { return &p.preFilter }),
-	at("filter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Filter }, func(p *profile) *[]extension[framework.FilterPlugin] { return &p.filter }),
-	at("postFilter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PostFilter }, func(p *profile) *[]extension[framework.PostFilterPlugin] { return &p.postFilter }),
-	at("preScore", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreScore }, func(p *profile) *[]extension[framework.PreScorePlugin] { return &p.preScore }),
-	{"score", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Score }, takeScore, listScore, isScore},
-	at("reserve", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Reserve }, func(p *profile) *[]extension[framework.ReservePlugin] { return &p.reserve }),
-	at("permit", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Permit }, func(p *profile) *[]extension[framework.PermitPlugin] { return &p.permit }),
-	at("preBind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreBind }, func(p *profile) *[]extension[framework.PreBindPlugin] { return &p.preBind }),
-	at("bind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Bind }, func(p *profile) *[]extension[framework.BindPlugin] { return &p.bind }),
-	at("postBind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PostBind }, func(p *profile) *[]extension[framework.PostBindPlugin] { return &p.postBind }),
-}
+// points lists the extension points of pods. Those of pod groups are in groupPoints. The list is made at its first use.
+var points = sync.OnceValue(func() []point {
+	return []point{
+		at("preEnqueue", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreEnqueue }, func(p *profile) *[]extension[framework.PreEnqueuePlugin] { return &p.preEnqueue }),
+		at("queueSort", func(s *configv1.Plugins) *configv1.PluginSet { return &s.QueueSort }, func(p *profile) *[]extension[framework.QueueSortPlugin] { return &p.queueSort }),
+		at("preFilter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreFilter }, func(p *profile) *[]extension[framework.PreFilterPlugin] { return &p.preFilter }),
+		at("filter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Filter }, func(p *profile) *[]extension[framework.FilterPlugin] { return &p.filter }),
+		at("postFilter", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PostFilter }, func(p *profile) *[]extension[framework.PostFilterPlugin] { return &p.postFilter }),
+		at("preScore", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreScore }, func(p *profile) *[]extension[framework.PreScorePlugin] { return &p.preScore }),
+		{"score", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Score }, takeScore, listScore, isScore},
+		at("reserve", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Reserve }, func(p *profile) *[]extension[framework.ReservePlugin] { return &p.reserve }),
+		at("permit", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Permit }, func(p *profile) *[]extension[framework.PermitPlugin] { return &p.permit }),
+		at("preBind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PreBind }, func(p *profile) *[]extension[framework.PreBindPlugin] { return &p.preBind }),
+		at("bind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.Bind }, func(p *profile) *[]extension[framework.BindPlugin] { return &p.bind }),
+		at("postBind", func(s *configv1.Plugins) *configv1.PluginSet { return &s.PostBind }, func(p *profile) *[]extension[framework.PostBindPlugin] { return &p.postBind }),
+	}
+})
 
 // groupPoints are the extension points of pod groups. Since pods are scheduled one by one here, a configuration with a
 // plugin there is refused.
@@ -163,7 +166,7 @@ func checkNames(registry Registry, path *field.Path, prof configv1.KubeScheduler
 	var errs field.ErrorList
 	plugins := value(prof.Plugins)
 	multi := point{name: "multiPoint", set: func(s *configv1.Plugins) *configv1.PluginSet { return &s.MultiPoint }}
-	for _, pt := range slices.Concat([]point{multi}, points, groupPoints) {
+	for _, pt := range slices.Concat([]point{multi}, points(), groupPoints) {
 		errs = append(errs, checkSet(registry, pt, path.Child("plugins", pt.name), pt.set(&plugins))...)
 	}
 	seen := map[string]bool{}

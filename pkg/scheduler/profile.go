@@ -70,7 +70,7 @@ func (p *profile) fillFrom(ctx context.Context, path *field.Path, cfg configv1.K
 	if errs = append(errs, p.makeAll(ctx, path, cfg)...); len(errs) > 0 {
 		return errs
 	}
-	for _, pt := range points {
+	for _, pt := range points() {
 		if err := p.fill(ctx, path.Child("plugins"), pt); err != nil {
 			return []error{err}
 		}
@@ -85,7 +85,7 @@ func (p *profile) fillFrom(ctx context.Context, path *field.Path, cfg configv1.K
 // checked.
 func (p *profile) makeAll(ctx context.Context, path *field.Path, cfg configv1.KubeSchedulerProfile) []error {
 	var names []string
-	for _, pt := range points {
+	for _, pt := range points() {
 		for _, c := range order(*pt.set(p.merged), p.merged.MultiPoint.Enabled) {
 			names = append(names, c.Name)
 		}

@@ -221,11 +221,20 @@ func (d *decision) scores(n int) []minikctl.NodeScore {
 	out := make([]minikctl.NodeScore, len(best))
 	parts := make([]minikctl.PluginScore, len(best)*len(d.scorers))
 	for k, i := range best {
-		plugins := parts[k*len(d.scorers) : (k+1)*len(d.scorers)]
-		for s, scorer := range d.scorers {
-			plugins[s] = minikctl.PluginScore{Plugin: scorer.name, Raw: d.raw[s][i], Score: d.final[s][i], Weight: scorer.weight}
-		}
-		out[k] = minikctl.NodeScore{Node: d.cluster.nodes[i].node.Name, Total: d.totals[i], Plugins: plugins}
+		out[k] = d.scoreInto(i, parts[k*len(d.scorers):(k+1)*len(d.scorers)])
 	}
 	return out
+}
+
+// scoreOf returns the scores of a node.
+func (d *decision) scoreOf(i int) minikctl.NodeScore {
+	return d.scoreInto(i, make([]minikctl.PluginScore, len(d.scorers)))
+}
+
+// scoreInto returns the scores of a node in a slice with an element for each Score plugin.
+func (d *decision) scoreInto(i int, plugins []minikctl.PluginScore) minikctl.NodeScore {
+	for s, scorer := range d.scorers {
+		plugins[s] = minikctl.PluginScore{Plugin: scorer.name, Raw: d.raw[s][i], Score: d.final[s][i], Weight: scorer.weight}
+	}
+	return minikctl.NodeScore{Node: d.cluster.nodes[i].node.Name, Total: d.totals[i], Plugins: plugins}
 }

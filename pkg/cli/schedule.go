@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/resource"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/minikctl/minikctl/pkg/schedplugins"
+	"github.com/minikctl/minikctl/pkg/scheduler/whatif"
+)
+
+// scheduleFlags are the flags of simulations.
+type scheduleFlags struct {
+	files  []string
+	nodes  string
+	config string
+	output string
+	seed   uint64
+}
+
+func newSchedule(env *Env) *cobra.Command {
+	var f scheduleFlags
+	dryRun := true
+	cmd := &cobra.Command{
+		Use:   "schedule --dry-run -f FILE",
+		Short: "Show where pods would go and how many more fit, without changing the cluster",
+		Long: `Show where the pods of manifests would go, and how many more of them fit. Nothing is changed: the scheduler's engine runs in this
+process on a copy of the cluster. The cluster is the running one, or that of --nodes-from or of -f, if they have Nodes: then no cluster
+is needed. Its configuration is that of --config, otherwise the one that runs, otherwise the defaults.
+
+Manifests may have Pods, Deployments, ReplicaSets, StatefulSets and Jobs. Pods arrive at the same time, so those of higher priority go
+first; a pod that evicts others is shown with them. Volumes and resource claims are not simulated.`,
+		Example: `  minikctl schedule --dry-run -f pods.yaml
+  minikctl schedule --dry-run -f pods.yaml --config other.yaml
+  kubectl get nodes,pods -A -o yaml > snapshot.yaml
+  minikctl schedule --dry-run -f pods.yaml --nodes-from snapshot.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !dryRun {
+				return cmdutil.UsageErrorf(cmd, "schedule only simulates; apply the manifests to create pods")
+			}
+			cluster, workloads, config, err := f.load(cmd.Context(), env)
+			if err != nil {
+				return err
+			}
+			got, err := whatif.Run(cmd.Context(), cluster.Simulation(schedplugins.Registry, config), workloads, f.seed)
+			if err != nil {
+				return configError(f.config, err)
+			}
+			if f.output != "" {
+				return printAs(env, f.output, got)
+			}
+			return printDryRun(env, got)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", true, "simulate, the only mode")
+	cmd.Flags().StringVar(&f.config, "config", "", "a KubeSchedulerConfiguration file (default: the configuration that runs)")
+	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "draws among equally good nodes")
+	addOutput(cmd, &f.output)
+	cmd.AddCommand(newScheduleCompare(env))
+	return cmd
+}
+
+func (f *scheduleFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVarP(&f.files, "filename", "f", nil, "files with the pods, and nodes of a cluster that does not run")
+	cmd.Flags().StringVar(&f.nodes, "nodes-from", "", "a file with the nodes and pods of another cluster, as kubectl get nodes,pods -A -o yaml writes it")
+}
+
+// load returns the cluster, the workloads and the configuration, nil for the defaults.
+func (f *scheduleFlags) load(ctx context.Context, env *Env) (*whatif.Cluster, []whatif.Workload, *configv1.KubeSchedulerConfiguration, error) {
+	m, err := f.manifests(env)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	offline := len(m.Nodes) > 0
+	if !offline {
+		if err := fetchCluster(ctx, env, &m.Cluster); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	if err := m.Complete(); err != nil {
+		return nil, nil, nil, err
+	}
+	if f.config == "" && offline {
+		return &m.Cluster, m.Workloads, nil, nil
+	}
+	configs, err := configsOf(ctx, env, f.config)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return &m.Cluster, m.Workloads, configs[0], nil
+}
+
+// manifests reads the files.
+func (f *scheduleFlags) manifests(env *Env) (*whatif.Manifests, error) {
+	if len(f.files) == 0 {
+		return nil, errors.New("must specify -f")
+	}
+	list, err := readObjects(env, f.files)
+	if err != nil {
+		return nil, err
+	}
+	m, skipped, err := whatif.Read(list, metav1.NamespaceDefault)
+	if err != nil {
+		return nil, err
+	}
+	if len(skipped) > 0 {
+		fmt.Fprintf(env.Err, "Warning: not simulated: %s\n", strings.Join(skipped, ", "))
+	}
+	if len(m.Workloads) == 0 {
+		return nil, fmt.Errorf("%s: no pods to schedule", strings.Join(f.files, ", "))
+	}
+	if f.nodes == "" {
+		return m, nil
+	}
+	if list, err = readObjects(env, []string{f.nodes}); err != nil {
+		return nil, err
+	}
+	other, _, err := whatif.Read(list, metav1.NamespaceDefault)
+	if err != nil {
+		return nil, err
+	}
+	if len(other.Nodes) == 0 {
+		return nil, fmt.Errorf("%s: no nodes", f.nodes)
+	}
+	classes := append(m.Priorities, other.Priorities...)
+	m.Cluster = other.Cluster
+	m.Priorities = classes
+	return m, nil
+}
+
+// readObjects reads manifests without requests.
+func readObjects(env *Env, files []string) ([]*unstructured.Unstructured, error) {
+	options := resource.FilenameOptions{Filenames: files}
+	infos, err := resource.NewLocalBuilder().Unstructured().ContinueOnError().FilenameParam(false, &options).Flatten().Do().Infos()
+	if err != nil {
+		return nil, err
+	}
+	var out []*unstructured.Unstructured
+	for _, i := range infos {
+		if u, ok := i.Object.(*unstructured.Unstructured); ok {
+			out = append(out, u)
+		}
+	}
+	return out, nil
+}
+
+// fetchCluster reads the state of the running cluster.
+func fetchCluster(ctx context.Context, env *Env, c *whatif.Cluster) error {
+	set, err := cmdutil.NewFactory(env.Target).KubernetesClientSet()
+	if err != nil {
+		return err
+	}
+	nodes, err := set.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	pods, err := set.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	namespaces, err := set.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	budgets, err := set.PolicyV1().PodDisruptionBudgets("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	classes, err := set.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	c.Nodes, c.Namespaces, c.Budgets = pointers(nodes.Items), pointers(namespaces.Items), append(c.Budgets, pointers(budgets.Items)...)
+	c.Priorities = append(c.Priorities, pointers(classes.Items)...)
+	for _, pod := range pointers(pods.Items) {
+		if pod.Status.Phase != "Succeeded" && pod.Status.Phase != "Failed" {
+			c.Pods = append(c.Pods, pod)
+		}
+	}
+	return nil
+}
+
+func pointers[T any](list []T) []*T {
+	out := make([]*T, len(list))
+	for i := range list {
+		out[i] = &list[i]
+	}
+	return out
+}
+
+func printDryRun(env *Env, d *whatif.DryRun) error {
+	var rows [][]string
+	for _, p := range d.Pods {
+		node, note := p.Node, p.Message
+		if node == "" {
+			node = "<none>"
+		}
+		if len(p.Evicts) > 0 {
+			note = strings.TrimSpace("evicts " + strings.Join(p.Evicts, ", ") + " " + note)
+		}
+		rows = append(rows, []string{p.Namespace + "/" + p.Name, node, note})
+	}
+	if err := printRows(env, []string{"POD", "NODE", "NOTE"}, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(env.Out)
+	rows = nil
+	for _, w := range d.Workloads {
+		more := fmt.Sprint(w.More)
+		if w.More == whatif.MaxFit {
+			more += "+"
+		}
+		rows = append(rows, []string{w.Name, fmt.Sprint(w.Placed), fmt.Sprint(w.Pending), more})
+	}
+	return printRows(env, []string{"WORKLOAD", "PLACED", "PENDING", "MORE FIT"}, rows)
+}

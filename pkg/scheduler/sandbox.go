@@ -1,0 +1,198 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
+)
+
+// Sandbox is a scheduler with a copy of a cluster, in which pods are placed one by one without a server. It is not safe for concurrent use.
+type Sandbox struct {
+	s    *Scheduler
+	made int // pods without a UID
+}
+
+// Placement is what became of a pod in a Sandbox. A pod that makes room for itself has the pods that it evicted.
+type Placement struct {
+	Node    string // "": it has none
+	Message string // why it has none, as in the FailedScheduling event
+	Evicted []*corev1.Pod
+}
+
+// NewSandbox returns a sandbox with the simulation's cluster. Its Pod and Draw are not used: seed draws among equally good nodes. The caller
+// closes it.
+func NewSandbox(ctx context.Context, q Simulation, seed uint64) (*Sandbox, error) {
+	s, err := newOffline(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	s.clock, s.machine, s.random = wallClock, wallClock, clock.NewSource(seed)
+	s.binding = map[string]*queuedPodInfo{}
+	b := &Sandbox{s: s}
+	if err := fillSnapshot(s.cluster, q.Nodes, q.Pods); err != nil {
+		b.Close(ctx)
+		return nil, err
+	}
+	return b, nil
+}
+
+// Close closes the plugins.
+func (b *Sandbox) Close(ctx context.Context) { b.s.stopPlugins(ctx) }
+
+// Place places a pod. If it finds no node, and the PostFilter plugins can make room, the victims are removed and it is placed there. Pods with a node keep it.
+func (b *Sandbox) Place(ctx context.Context, pod *corev1.Pod) (Placement, error) {
+	a, err := b.attempt(pod)
+	if err != nil {
+		return Placement{}, err
+	}
+	if node := pod.Spec.NodeName; node != "" {
+		b.s.cluster.place(a.info, node, false)
+		return Placement{Node: node}, nil
+	}
+	if plugin, failure := b.s.queue.gate(ctx, a.queuedPodInfo); failure != nil {
+		return Placement{Message: failure.Error()}, nil
+	} else if plugin != "" {
+		return Placement{Message: "gated by the scheduler plugin " + plugin}, nil
+	}
+	d := b.s.decide(ctx, a, wallClock.Now())
+	var evicted []*corev1.Pod
+	if d.status != nil && d.preemption != nil {
+		if a, err = b.evict(a.info.pod, d.preemption); err != nil {
+			return Placement{}, err
+		}
+		evicted = d.preemption.Victims
+		d = b.s.decide(ctx, a, wallClock.Now())
+	}
+	if d.status != nil {
+		return Placement{Message: d.message(), Evicted: evicted}, nil
+	}
+	a.node = d.node.node.Name
+	b.s.assume(a)
+	delete(b.s.binding, string(a.info.pod.UID))
+	return Placement{Node: a.node, Evicted: evicted}, nil
+}
+
+// attempt returns a first attempt to schedule a copy of the pod. A pod without a UID gets one.
+func (b *Sandbox) attempt(pod *corev1.Pod) (*attempt, error) {
+	pod = pod.DeepCopy()
+	if pod.Spec.SchedulerName == "" {
+		pod.Spec.SchedulerName = corev1.DefaultSchedulerName
+	}
+	if pod.UID == "" {
+		b.made++
+		pod.UID = types.UID(fmt.Sprintf("sandbox-%d", b.made))
+	}
+	prof, ok := b.s.setup.profiles[pod.Spec.SchedulerName]
+	if !ok && pod.Spec.NodeName == "" {
+		return nil, fmt.Errorf("pod %s: no profile for schedulerName %q", podName(pod), pod.Spec.SchedulerName)
+	}
+	info, err := newPodInfo(pod)
+	if err != nil {
+		return nil, fmt.Errorf("pod %s: %w", podName(pod), err)
+	}
+	return &attempt{queuedPodInfo: &queuedPodInfo{info: info, attempts: 1}, profile: prof}, nil
+}
+
+// evict removes the victims, and returns an attempt of the preemptor that is nominated to their node.
+func (b *Sandbox) evict(preemptor *corev1.Pod, p *Preemption) (*attempt, error) {
+	for _, v := range p.Victims {
+		b.s.cluster.remove(v.UID)
+	}
+	pod := preemptor.DeepCopy()
+	pod.Status.NominatedNodeName = p.Node
+	return b.attempt(pod)
+}
+
+// Fit returns how many copies of the pod find a node in addition to the pods that are placed, without evictions, but at most limit. They are
+// removed again.
+func (b *Sandbox) Fit(ctx context.Context, pod *corev1.Pod, limit int) (int, error) {
+	var placed []types.UID
+	defer func() {
+		for _, uid := range placed {
+			b.s.cluster.remove(uid)
+		}
+	}()
+	for len(placed) < limit {
+		one := pod.DeepCopy()
+		one.Spec.NodeName, one.UID = "", ""
+		a, err := b.attempt(one)
+		if err != nil {
+			return 0, err
+		}
+		d := b.s.decide(ctx, a, wallClock.Now())
+		if d.status != nil {
+			break
+		}
+		a.node = d.node.node.Name
+		b.s.assume(a)
+		delete(b.s.binding, string(a.info.pod.UID))
+		placed = append(placed, a.info.pod.UID)
+	}
+	return len(placed), nil
+}
+
+// Remove removes a pod from its node.
+func (b *Sandbox) Remove(uid types.UID) { b.s.cluster.remove(uid) }
+
+// NodeLoad is the requested part of a node's allocatable resources, from 0 to 1.
+type NodeLoad struct {
+	Node        string
+	CPU, Memory float64
+	Pods        int
+}
+
+// Loads returns the loads of all nodes, in the order of their names.
+func (b *Sandbox) Loads() []NodeLoad {
+	out := make([]NodeLoad, len(b.s.cluster.nodes))
+	for i, n := range b.s.cluster.nodes {
+		out[i] = NodeLoad{n.node.Name, ratio(n.requested.cpu, n.allocatable.cpu), ratio(n.requested.memory, n.allocatable.memory), len(n.pods)}
+	}
+	return out
+}
+
+func ratio(a, b int64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return float64(a) / float64(b)
+}
+
+// Explain filters and scores all nodes for a pod, which is removed from its node first if it is on one, and returns a decision that lists one node.
+func (b *Sandbox) Explain(ctx context.Context, pod *corev1.Pod, node string) (*minikctl.Decision, error) {
+	b.s.cluster.remove(pod.UID)
+	pod = pod.DeepCopy()
+	pod.Spec.NodeName, pod.Status.NominatedNodeName = "", ""
+	a, err := b.attempt(pod)
+	if err != nil {
+		return nil, err
+	}
+	n, ok := b.s.cluster.byName[node]
+	if !ok || n.node == nil {
+		return nil, fmt.Errorf("node %q not found", node)
+	}
+	var d decision
+	failure := b.s.calls.do(ctx, a.profile.cooperative, func(ctx context.Context, t *tracker) {
+		d = decision{evaluation: a.profile.evaluate(ctx, t, b.s.cluster, a.info.pod, func() {}), cluster: b.s.cluster, nodes: len(b.s.cluster.nodes)}
+	})
+	if failure != nil {
+		return nil, failure
+	}
+	out := b.s.decisions.report(a, "Evaluated", "")
+	d.describe(out)
+	out.Rejected = nil
+	if d.failure != nil {
+		out.Message = d.failure.Message()
+		return out, nil
+	}
+	if status := d.statuses[n.index]; status != nil {
+		out.Rejected = []minikctl.Rejection{{Plugin: status.Plugin(), Reasons: status.Reasons(), Nodes: []string{node}, Count: 1}}
+	} else if d.filtered[n.index] && d.scored {
+		out.Scores = []minikctl.NodeScore{d.scoreOf(n.index)}
+	}
+	return out, nil
+}

@@ -1,0 +1,107 @@
+package whatif
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/minikctl/minikctl/pkg/scheduler"
+)
+
+// MaxFit bounds the copies of a pod that are counted.
+const MaxFit = 10_000
+
+// DryRun is where workloads would go.
+type DryRun struct {
+	Pods      []PodPlacement   `json:"pods"`
+	Workloads []WorkloadResult `json:"workloads"`
+}
+
+// PodPlacement is where a pod would go.
+type PodPlacement struct {
+	Namespace string   `json:"namespace"`
+	Name      string   `json:"name"`
+	Workload  string   `json:"workload"`
+	Node      string   `json:"node,omitempty"`
+	Message   string   `json:"message,omitempty"` // why it finds no node
+	Evicts    []string `json:"evicts,omitempty"`  // as namespace/name
+}
+
+// WorkloadResult are the numbers of a workload's pods.
+type WorkloadResult struct {
+	Name    string `json:"name"`
+	Placed  int    `json:"placed"`
+	Pending int    `json:"pending"`
+	// More is how many more of its pods fit after all workloads are placed, at most MaxFit.
+	More int `json:"more"`
+}
+
+// Simulation returns a simulation of the cluster.
+func (c *Cluster) Simulation(registry scheduler.Registry, config *configv1.KubeSchedulerConfiguration) scheduler.Simulation {
+	return scheduler.Simulation{Registry: registry, Config: config, Nodes: c.Nodes, Pods: c.Pods, Namespaces: c.Namespaces, Budgets: c.Budgets}
+}
+
+// arrival is a pod that arrives.
+type arrival struct {
+	pod      *corev1.Pod
+	workload int
+}
+
+func arrivals(workloads []Workload) []arrival {
+	var out []arrival
+	for i, w := range workloads {
+		for _, pod := range w.Pods {
+			out = append(out, arrival{pod, i})
+		}
+	}
+	return out
+}
+
+func priorityOf(a arrival) int32 {
+	if a.pod.Spec.Priority == nil {
+		return 0
+	}
+	return *a.pod.Spec.Priority
+}
+
+// Run places all pods of the workloads, which arrive at the same time: those of higher priority first.
+func Run(ctx context.Context, q scheduler.Simulation, workloads []Workload, seed uint64) (*DryRun, error) {
+	box, err := scheduler.NewSandbox(ctx, q, seed)
+	if err != nil {
+		return nil, err
+	}
+	defer box.Close(ctx)
+	out := &DryRun{}
+	for _, w := range workloads {
+		out.Workloads = append(out.Workloads, WorkloadResult{Name: w.Name})
+	}
+	pods := arrivals(workloads)
+	slices.SortStableFunc(pods, func(a, b arrival) int { return int(int64(priorityOf(b)) - int64(priorityOf(a))) })
+	for _, a := range pods {
+		got, err := box.Place(ctx, a.pod)
+		if err != nil {
+			return nil, err
+		}
+		p := PodPlacement{Namespace: a.pod.Namespace, Name: a.pod.Name, Workload: workloads[a.workload].Name, Node: got.Node, Message: got.Message}
+		for _, v := range got.Evicted {
+			p.Evicts = append(p.Evicts, v.Namespace+"/"+v.Name)
+		}
+		out.Pods = append(out.Pods, p)
+		if got.Node == "" {
+			out.Workloads[a.workload].Pending++
+		} else {
+			out.Workloads[a.workload].Placed++
+		}
+	}
+	for i, w := range workloads {
+		if len(w.Pods) == 0 || out.Workloads[i].Pending > 0 {
+			continue
+		}
+		if out.Workloads[i].More, err = box.Fit(ctx, w.Pods[0], MaxFit); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

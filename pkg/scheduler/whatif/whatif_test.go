@@ -1,0 +1,204 @@
+package whatif_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/schedplugins"
+	"github.com/minikctl/minikctl/pkg/scheduler/whatif"
+)
+
+func read(t *testing.T, text string) (*whatif.Manifests, []string) {
+	t.Helper()
+	var list []*unstructured.Unstructured
+	for _, doc := range strings.Split(text, "---\n") {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(doc), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, u)
+	}
+	m, skipped, err := whatif.Read(list, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, skipped
+}
+
+const nodes = `apiVersion: v1
+kind: Node
+metadata: {name: a}
+status: {capacity: {cpu: "2", memory: 8Gi, pods: "10"}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: b}
+status: {capacity: {cpu: "2", memory: 8Gi, pods: "10"}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: old, uid: old}
+spec: {nodeName: a, priority: 0, containers: [{name: c, image: x, resources: {requests: {cpu: 1500m}}}]}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: high}
+value: 1000
+---
+`
+
+func TestRun(t *testing.T) {
+	m, skipped := read(t, nodes+`apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 500m}}}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: big}
+spec: {priorityClassName: high, containers: [{name: c, image: x, resources: {requests: {cpu: "2"}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: huge}
+spec: {containers: [{name: c, image: x, resources: {requests: {cpu: "3"}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: gated}
+spec: {schedulingGates: [{name: later}], containers: [{name: c, image: x}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: tiny, namespace: other}
+spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 100m}}}]}
+`)
+	if fmt.Sprint(skipped) != "[Service]" {
+		t.Errorf("skipped %v", skipped)
+	}
+	got, err := whatif.Run(context.Background(), m.Simulation(schedplugins.Registry, nil), m.Workloads, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text []string
+	for _, p := range got.Pods {
+		text = append(text, fmt.Sprintf("%s/%s %s %s%v", p.Namespace, p.Name, p.Node, p.Message, p.Evicts))
+	}
+	want := []string{
+		"default/big b []", // of high priority: first, and where it evicts nothing
+		"default/web-0 a []",
+		"default/web-1  0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.[]",
+		"default/web-2  0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.[]",
+		"default/huge  0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.[]",
+		"default/gated  gated by the scheduler plugin SchedulingGates[]",
+		"other/tiny  0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.[]",
+	}
+	if strings.Join(text, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(text, "\n"), strings.Join(want, "\n"))
+	}
+	if w := fmt.Sprint(got.Workloads); w != "[{Deployment/web 1 2 0} {Pod/big 1 0 0} {Pod/huge 0 1 0} {Pod/gated 0 1 0} {Pod/tiny 0 1 0}]" {
+		t.Errorf("workloads: %s", w)
+	}
+}
+
+// TestMoreFit verifies that the copies that fit are counted, and that a pod of higher priority evicts.
+func TestMoreFit(t *testing.T) {
+	m, _ := read(t, nodes+`apiVersion: v1
+kind: Pod
+metadata: {name: small}
+spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 250m}}}]}
+`)
+	got, err := whatif.Run(context.Background(), m.Simulation(schedplugins.Registry, nil), m.Workloads, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := fmt.Sprint(got.Workloads); w != "[{Pod/small 1 0 9}]" { // 2.5 cores were free
+		t.Errorf("workloads: %s", w)
+	}
+	m, _ = read(t, nodes+`apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: big}
+spec: {replicas: 2, template: {spec: {priorityClassName: high, containers: [{name: c, image: x, resources: {requests: {cpu: "2"}}}]}}}
+`)
+	if got, err = whatif.Run(context.Background(), m.Simulation(schedplugins.Registry, nil), m.Workloads, 1); err != nil {
+		t.Fatal(err)
+	}
+	if text := fmt.Sprint(got.Pods); text != "[{default big-0 ReplicaSet/big b  []} {default big-1 ReplicaSet/big a  [default/old]}]" {
+		t.Errorf("pods: %s", text)
+	}
+}
+
+// TestCompare compares a configuration that spreads pods with one that packs them.
+func TestCompare(t *testing.T) {
+	m, _ := read(t, strings.Replace(nodes, "nodeName: a, priority: 0", "nodeName: b, priority: 0", 1)+`apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: low}
+spec: {replicas: 3, template: {spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 500m, memory: 1Gi}}}]}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: high}
+spec: {priorityClassName: high, containers: [{name: c, image: x, resources: {requests: {cpu: "2"}}}]}
+`)
+	pack := &configv1.KubeSchedulerConfiguration{}
+	if err := yaml.Unmarshal([]byte(`{profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]}]}`), pack); err != nil {
+		t.Fatal(err)
+	}
+	now := clock.Real().Now()
+	tick := func() time.Time { now = now.Add(time.Second); return now }
+	for _, config := range []*configv1.KubeSchedulerConfiguration{nil, pack} {
+		runs, err := whatif.Compare(context.Background(), "x", m.Simulation(schedplugins.Registry, config), m.Workloads, 8, tick)
+		if err != nil {
+			t.Fatal(err)
+		}
+		evicted := 0
+		for _, r := range runs {
+			// The pods do not all fit: 1.5 cores run, 3.5 more are requested, and there are 4. The running pod counts once it is evicted.
+			if n := r.Placed + r.Pending; n != 4 && (n != 5 || r.Preemptions == 0) || r.Pending == 0 || r.CPU > 1 || r.Throughput != 4 {
+				t.Errorf("%+v", *r)
+			}
+			evicted += r.Preemptions
+		}
+		if evicted == 0 {
+			t.Error("no order of arrival led to an eviction")
+		}
+		again, err := whatif.Compare(context.Background(), "x", m.Simulation(schedplugins.Registry, config), m.Workloads, 8, tick)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range runs {
+			if *runs[i] != *again[i] {
+				t.Errorf("seed %d: %+v, and again %+v", i+1, *runs[i], *again[i])
+			}
+		}
+	}
+}
+
+func TestSummarise(t *testing.T) {
+	runs := []*whatif.Result{{Placed: 1}, {Placed: 2}, {Placed: 3}}
+	s := whatif.Summarise(runs, whatif.Metrics[0])
+	if s.Mean != 2 || math.Abs(s.Confidence-4.303/math.Sqrt(3)) > 1e-9 {
+		t.Errorf("got %+v", s)
+	}
+	if s := whatif.Summarise(runs[:1], whatif.Metrics[0]); s.Mean != 1 || s.Confidence != 0 {
+		t.Errorf("got %+v of one run", s)
+	}
+}
