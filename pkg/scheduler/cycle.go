@@ -76,8 +76,8 @@ type evaluation struct {
 	// reported.
 	rejections []rejection
 	reported   []minikctl.Rejection
-	// filterNames and skipped are computed at their first use. Decisions share them.
-	filterNames, skipped []string
+	// The names are those of the Filter plugins that were run, and of the plugins that skipped the pod. Decisions share them.
+	filterNames, skippedFilters, skippedScores []string
 }
 
 // evaluate filters and scores all nodes. filtered is called between the two.

@@ -169,19 +169,20 @@ func (d *decision) describe(out *minikctl.Decision) {
 	if d.excluded != nil && d.evaluated < d.nodes {
 		out.Excluded = d.excluded.Reasons()
 	}
-	out.Filters, out.Skipped = d.names()
+	d.setNames()
+	out.Filters, out.SkippedFilters, out.SkippedScores = d.filterNames, d.skippedFilters, d.skippedScores
 }
 
-// names returns the names of the Filter plugins that were run, and of the plugins that skipped the pod. Decisions share them.
-func (e *evaluation) names() (filters, skipped []string) {
-	if e.filterNames == nil && e.filters != nil {
-		e.filterNames = make([]string, len(e.filters))
-		for i, f := range e.filters {
-			e.filterNames[i] = f.name
-		}
-		e.skipped = sets.List(e.state.GetSkipFilterPlugins().Union(e.state.GetSkipScorePlugins()))
+// setNames sets the names of the plugins at its first call.
+func (e *evaluation) setNames() {
+	if e.filterNames != nil || e.filters == nil {
+		return
 	}
-	return e.filterNames, e.skipped
+	e.filterNames = make([]string, len(e.filters))
+	for i, f := range e.filters {
+		e.filterNames[i] = f.name
+	}
+	e.skippedFilters, e.skippedScores = sets.List(e.state.GetSkipFilterPlugins()), sets.List(e.state.GetSkipScorePlugins())
 }
 
 // report groups the rejected nodes by reason, with the details of the plugins.

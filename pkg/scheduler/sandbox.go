@@ -54,6 +54,9 @@ func (b *Sandbox) Place(ctx context.Context, pod *corev1.Pod) (Placement, error)
 		b.s.cluster.place(a.info, node, false)
 		return Placement{Node: node}, nil
 	}
+	if a.profile == nil {
+		return Placement{Message: fmt.Sprintf("no profile for schedulerName %q", a.info.pod.Spec.SchedulerName)}, nil
+	}
 	if plugin, failure := b.s.queue.gate(ctx, a.queuedPodInfo); failure != nil {
 		return Placement{Message: failure.Error()}, nil
 	} else if plugin != "" {
@@ -87,15 +90,11 @@ func (b *Sandbox) attempt(pod *corev1.Pod) (*attempt, error) {
 		b.made++
 		pod.UID = types.UID(fmt.Sprintf("sandbox-%d", b.made))
 	}
-	prof, ok := b.s.setup.profiles[pod.Spec.SchedulerName]
-	if !ok && pod.Spec.NodeName == "" {
-		return nil, fmt.Errorf("pod %s: no profile for schedulerName %q", podName(pod), pod.Spec.SchedulerName)
-	}
 	info, err := newPodInfo(pod)
 	if err != nil {
 		return nil, fmt.Errorf("pod %s: %w", podName(pod), err)
 	}
-	return &attempt{queuedPodInfo: &queuedPodInfo{info: info, attempts: 1}, profile: prof}, nil
+	return &attempt{queuedPodInfo: &queuedPodInfo{info: info, attempts: 1}, profile: b.s.setup.profiles[pod.Spec.SchedulerName]}, nil
 }
 
 // evict removes the victims, and returns an attempt of the preemptor that is nominated to their node.
@@ -121,7 +120,7 @@ func (b *Sandbox) Fit(ctx context.Context, pod *corev1.Pod, limit int) (int, err
 		one := pod.DeepCopy()
 		one.Spec.NodeName, one.UID = "", ""
 		a, err := b.attempt(one)
-		if err != nil {
+		if err != nil || a.profile == nil {
 			return 0, err
 		}
 		d := b.s.decide(ctx, a, wallClock.Now())
@@ -170,6 +169,9 @@ func (b *Sandbox) Explain(ctx context.Context, pod *corev1.Pod, node string) (*m
 	a, err := b.attempt(pod)
 	if err != nil {
 		return nil, err
+	}
+	if a.profile == nil {
+		return nil, fmt.Errorf("no profile for schedulerName %q", pod.Spec.SchedulerName)
 	}
 	n, ok := b.s.cluster.byName[node]
 	if !ok || n.node == nil {

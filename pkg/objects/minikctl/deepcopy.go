@@ -34,7 +34,8 @@ func (d *Decision) DeepCopyObject() runtime.Object {
 	for i, r := range out.Rejected {
 		out.Rejected[i].Reasons, out.Rejected[i].Details, out.Rejected[i].Nodes = slices.Clone(r.Reasons), slices.Clone(r.Details), slices.Clone(r.Nodes)
 	}
-	out.Filters, out.Skipped, out.Excluded = slices.Clone(d.Filters), slices.Clone(d.Skipped), slices.Clone(d.Excluded)
+	out.Filters, out.Excluded = slices.Clone(d.Filters), slices.Clone(d.Excluded)
+	out.SkippedFilters, out.SkippedScores = slices.Clone(d.SkippedFilters), slices.Clone(d.SkippedScores)
 	out.Scores = slices.Clone(d.Scores)
 	for i, s := range out.Scores {
 		out.Scores[i].Plugins = slices.Clone(s.Plugins)

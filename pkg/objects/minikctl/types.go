@@ -60,10 +60,11 @@ type Decision struct {
 	Evaluated        int         `json:"evaluated"`         // number of filtered nodes
 	Feasible         int         `json:"feasible"`          // number of nodes that passed
 	Rejected         []Rejection `json:"rejected,omitempty"`
-	// Filters are the Filter plugins that were run, in order; a node that one rejects is not passed to those after it. Skipped are the plugins that skipped the pod
-	// in PreFilter and PreScore.
-	Filters []string `json:"filters,omitempty"`
-	Skipped []string `json:"skipped,omitempty"`
+	// Filters are the Filter plugins that were run, in order; a node that one rejects is not passed to those after it. SkippedFilters and
+	// SkippedScores are the plugins that skipped the pod in PreFilter and PreScore.
+	Filters        []string `json:"filters,omitempty"`
+	SkippedFilters []string `json:"skippedFilters,omitempty"`
+	SkippedScores  []string `json:"skippedScores,omitempty"`
 	// RejectedBy is the PreFilter plugin that rejected the pod on all nodes. Excluded is why PreFilter plugins left out nodes, which are then not evaluated.
 	RejectedBy string      `json:"rejectedBy,omitempty"`
 	Excluded   []string    `json:"excluded,omitempty"`

@@ -17,7 +17,7 @@ type Verdict struct {
 
 // PluginVerdict is what a plugin returned for a node at an extension point.
 type PluginVerdict struct {
-	Point      string `json:"point"` // PreFilter, Filter or Score
+	Point      string `json:"point"` // PreFilter (it rejected the pod on all nodes), Filter or Score
 	Plugin     string `json:"plugin"`
 	Outcome    string `json:"outcome"` // Passed, Rejected, Skipped, Scored or NotEvaluated
 	Reason     string `json:"reason,omitempty"`
@@ -59,9 +59,7 @@ func (d *Decision) Verdict(node string) Verdict {
 		v.Plugins = append(v.Plugins, PluginVerdict{Point: "PreFilter", Plugin: d.RejectedBy, Outcome: Rejected, Reason: d.Message})
 		return v
 	}
-	for _, plugin := range d.Skipped {
-		v.Plugins = append(v.Plugins, PluginVerdict{Point: "PreFilter", Plugin: plugin, Outcome: Skipped, Reason: "the plugin has nothing to check for this pod"})
-	}
+	v.skipped("Filter", d.SkippedFilters)
 	if r := d.rejection(node); r != nil {
 		v.Outcome, v.Reason = Rejected, strings.Join(append([]string{strings.Join(r.Reasons, ", ")}, r.Details...), ": ")
 		v.filtered(d.Filters, r.Plugin)
@@ -72,6 +70,7 @@ func (d *Decision) Verdict(node string) Verdict {
 			v.Outcome, v.Total = Passed, &s.Total
 			v.filtered(d.Filters, "")
 			v.scored(s.Plugins)
+			v.skipped("Score", d.SkippedScores)
 			return v
 		}
 	}
@@ -113,6 +112,13 @@ func (v *Verdict) filtered(plugins []string, by string) {
 			p.Outcome, p.Reason, done = Rejected, v.Reason, true
 		}
 		v.Plugins = append(v.Plugins, p)
+	}
+}
+
+// skipped adds the plugins that skipped the pod.
+func (v *Verdict) skipped(point string, plugins []string) {
+	for _, plugin := range plugins {
+		v.Plugins = append(v.Plugins, PluginVerdict{Point: point, Plugin: plugin, Outcome: Skipped, Reason: "the plugin has nothing to do for this pod"})
 	}
 }
 

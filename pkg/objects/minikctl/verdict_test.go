@@ -10,7 +10,7 @@ import (
 
 func TestVerdict(t *testing.T) {
 	d := &minikctl.Decision{
-		Node: "good", Nodes: 5, Evaluated: 4, Feasible: 1, Filters: []string{"A", "B", "C"}, Skipped: []string{"S"},
+		Node: "good", Nodes: 5, Evaluated: 4, Feasible: 1, Filters: []string{"A", "B", "C"}, SkippedFilters: []string{"S"}, SkippedScores: []string{"T"},
 		Rejected: []minikctl.Rejection{
 			{Plugin: "A", Reasons: []string{"a tainted node"}, Details: []string{"k=v"}, Nodes: []string{"tainted"}, Count: 1},
 			{Plugin: "C", Reasons: []string{"no room", "no port"}, Nodes: []string{"full", "busy"}, Count: 2},
@@ -39,11 +39,11 @@ func TestVerdict(t *testing.T) {
 		d          *minikctl.Decision
 		node, want string
 	}{
-		{d, "good", "Passed; ; 130; PreFilter/S Skipped; Filter/A Passed; Filter/B Passed; Filter/C Passed; Score/X Scored 7 40×3=120; Score/Y Scored 10 10×1=10"},
-		{d, "tainted", "Rejected; a tainted node: k=v; PreFilter/S Skipped; Filter/A Rejected; Filter/B NotEvaluated; Filter/C NotEvaluated"},
-		{d, "busy", "Rejected; no room, no port; PreFilter/S Skipped; Filter/A Passed; Filter/B Passed; Filter/C Rejected"},
-		{d, "late", "NotEvaluated; enough nodes passed before it was its turn (percentageOfNodesToScore), or the pod was nominated to another one; PreFilter/S Skipped; Filter/A NotEvaluated; Filter/B NotEvaluated; Filter/C NotEvaluated"},
-		{&capped, "busy", "NotRecorded; ; PreFilter/S Skipped"},
+		{d, "good", "Passed; ; 130; Filter/S Skipped; Filter/A Passed; Filter/B Passed; Filter/C Passed; Score/X Scored 7 40×3=120; Score/Y Scored 10 10×1=10; Score/T Skipped"},
+		{d, "tainted", "Rejected; a tainted node: k=v; Filter/S Skipped; Filter/A Rejected; Filter/B NotEvaluated; Filter/C NotEvaluated"},
+		{d, "busy", "Rejected; no room, no port; Filter/S Skipped; Filter/A Passed; Filter/B Passed; Filter/C Rejected"},
+		{d, "late", "NotEvaluated; enough nodes passed before it was its turn (percentageOfNodesToScore), or the pod was nominated to another one; Filter/S Skipped; Filter/A NotEvaluated; Filter/B NotEvaluated; Filter/C NotEvaluated"},
+		{&capped, "busy", "NotRecorded; ; Filter/S Skipped"},
 		{&all, "any", "Rejected; no claim; PreFilter/V Rejected"},
 	} {
 		if got := text(c.d.Verdict(c.node)); got != c.want {
