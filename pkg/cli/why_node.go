@@ -166,7 +166,7 @@ func printMatrix(env *Env, verdicts []minikctl.Verdict) error {
 	var scorers []string
 	for _, v := range verdicts {
 		for _, p := range v.Plugins {
-			if p.Point == "Score" && !slices.Contains(scorers, p.Plugin) {
+			if p.Raw != nil && !slices.Contains(scorers, p.Plugin) {
 				scorers = append(scorers, p.Plugin)
 			}
 		}
