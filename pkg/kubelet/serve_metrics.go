@@ -55,7 +55,7 @@ func serveResourceMetrics(w http.ResponseWriter, r *http.Request, k *Kubelet) {
 // serveContainerMetrics serves what is known of the containers of a node in the metrics of cAdvisor.
 func serveContainerMetrics(w http.ResponseWriter, r *http.Request, k *Kubelet) {
 	s, _ := k.summary(r.Context(), true)
-	capacity := k.capacity(nil)
+	capacity := k.capacity()
 	m := nodemetrics.Machine{
 		Cores: capacity.Cpu().Value(), Memory: capacity.Memory().Value(), Kernel: k.machine.kernel, System: k.machine.image,
 	}

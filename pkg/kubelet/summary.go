@@ -58,7 +58,7 @@ func (k *Kubelet) summary(ctx context.Context, files bool) (*stats.Summary, erro
 		node.add(total)
 	}
 	node.measured = true
-	capacity := k.capacity(nil)
+	capacity := k.capacity()
 	node.fill(&out.Node.CPU, &out.Node.Memory, times.node, capacity.Memory().Value())
 	if files && !k.Tier.Simulated {
 		k.addMachine(&out.Node, node.at)
