@@ -276,7 +276,7 @@ func validateConfig(ctx context.Context, file string) ([]string, error) {
 
 // configError returns the errors of a configuration, one a line.
 func configError(file string, err error) error {
-	aggregate, ok := err.(utilerrors.Aggregate)
+	aggregate, ok := errors.AsType[utilerrors.Aggregate](err)
 	if !ok || file == "" {
 		return err
 	}

@@ -2,6 +2,7 @@ package schedplugins
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -44,7 +45,7 @@ func newCEL(args minikctl.CELArgs, h framework.Handle) (framework.Plugin, error)
 			return nil
 		}
 		e, err := expression.Compile(field.NewPath(name), source, want...)
-		if f, ok := err.(*field.Error); ok {
+		if f, ok := errors.AsType[*field.Error](err); ok {
 			errs = append(errs, f)
 		} else if err != nil {
 			errs = append(errs, field.InternalError(field.NewPath(name), err))

@@ -127,20 +127,12 @@ func atArgs(path *field.Path, config []configv1.PluginConfig, name string, err e
 	return out
 }
 
-// leaves returns the errors that err joins.
+// leaves returns the errors of an Aggregate, or err itself.
 func leaves(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		if aggregate, ok := err.(utilerrors.Aggregate); ok {
-			return utilerrors.Flatten(aggregate).Errors()
-		}
-		return []error{err}
+	if all, ok := errors.AsType[utilerrors.Aggregate](err); ok {
+		return utilerrors.Flatten(all).Errors()
 	}
-	var out []error
-	for _, e := range joined.Unwrap() {
-		out = append(out, leaves(e)...)
-	}
-	return out
+	return []error{err}
 }
 
 // plain returns a list of errors of fields as errors.
