@@ -40,8 +40,8 @@ type Daemon struct {
 
 	ready bool // started has returned without an error
 
-	memoryLimit uint64 // bytes; 0: none
-	release     func() // frees memory that only a busy API server needs; nil when another process runs it
+	memoryLimit uint64   // bytes; 0: none
+	releases    []func() // free memory that only a busy cluster needs
 
 	mu sync.Mutex // guards cfg.leaving and the settings file once services run
 

@@ -88,8 +88,8 @@ func (d *Daemon) releaseMemory(ctx context.Context) error {
 	for clock.Sleep(ctx, d.machine, memoryEvery) == nil {
 		idle, due := m.check(allocated())
 		if due {
-			if d.release != nil {
-				d.release()
+			for _, release := range d.releases {
+				release()
 			}
 			debug.FreeOSMemory()
 		}

@@ -140,7 +140,7 @@ func (d *Daemon) addAPIServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.release = server.Release
+	d.releases = append(d.releases, server.Release)
 	d.api, d.address = local{server, keys}, "https://"+server.Addr()
 	d.services = append(d.services, service{name: "apiserver", run: server.Run, ready: server.Ready()})
 	if d.cfg.Backup.Every.Duration > 0 {
@@ -343,6 +343,7 @@ func (d *Daemon) addScheduler(context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.releases = append(d.releases, s.Release)
 	d.services = append(d.services, d.counted(service{name: "scheduler", run: d.scheduler.of(s.Run)}))
 	return nil
 }

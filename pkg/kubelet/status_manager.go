@@ -185,6 +185,10 @@ func (w *podWorker) writeStatus(ctx context.Context, pod *corev1.Pod, status cor
 	if !ok {
 		return fmt.Errorf("update pod status: the response is a %T", got)
 	}
-	w.kubelet.host.statuses.setWritten(written)
+	host := w.kubelet.host
+	host.statuses.setWritten(written)
+	if !host.has(w) { // dropped during the write: nothing else forgets the response
+		host.statuses.forget(w.uid)
+	}
 	return nil
 }

@@ -133,6 +133,13 @@ func (h *Host) dropWorker(w *podWorker) {
 	h.statuses.forget(w.uid)
 }
 
+// has reports whether a worker has not been dropped.
+func (h *Host) has(w *podWorker) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Contains(h.workers[w.key], w)
+}
+
 func (h *Host) allWorkers() []*podWorker {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -106,3 +106,9 @@ func (b *Bench) Updated() int {
 	}
 	return n
 }
+
+// Release frees the memory that only a busy scheduler needs.
+func (b *Bench) Release() {
+	b.s.Release()
+	b.s.drainInbox(context.Background())
+}

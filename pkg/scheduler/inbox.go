@@ -73,6 +73,14 @@ func (s *Scheduler) drainInbox(ctx context.Context) {
 // post adds a note to the inbox.
 func (s *Scheduler) post(do func(ctx context.Context)) { s.inbox.send(clusterChange{do: do}) }
 
+// Release frees memory that only a busy scheduler needs. The next attempts evaluate all nodes.
+func (s *Scheduler) Release() {
+	s.post(func(context.Context) {
+		s.memo = newMemo()
+		s.cluster.forgetChanges()
+	})
+}
+
 // nodeChanged and podChanged are the caches' event handlers.
 func (s *Scheduler) nodeChanged(ch client.Change[*corev1.Node]) {
 	s.inbox.send(clusterChange{ch.Revision, ch.Replay, func(ctx context.Context) { s.applyNode(ctx, ch) }})

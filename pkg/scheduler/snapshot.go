@@ -90,6 +90,9 @@ func (s *snapshot) record(n *nodeInfo, pod *podInfo, by int) {
 	s.journal = append(s.journal, PodChange{Pod: pod, Node: n, By: by})
 }
 
+// forgetChanges empties the journal, which keeps the pods of all of its changes in memory.
+func (s *snapshot) forgetChanges() { s.journal = nil }
+
 // changesSince returns the changes after step, in order; false if the journal no longer reaches back to it.
 func (s *snapshot) changesSince(step uint64) ([]PodChange, bool) {
 	back := int(s.step - step)
