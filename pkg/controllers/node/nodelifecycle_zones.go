@@ -61,7 +61,7 @@ func (r *nodeLifecycle) reconcileZones(ctx context.Context) (time.Duration, erro
 	if entered {
 		slog.WarnContext(ctx, "no node is ready, evictions stop", "controller", "nodelifecycle")
 		for _, n := range nodes {
-			errs = append(errs, r.taint(ctx, n, false))
+			errs = append(errs, r.setEviction(ctx, n, false))
 		}
 	}
 	if left {
@@ -126,7 +126,7 @@ func (r *nodeLifecycle) evictNodes(ctx context.Context, waiting []*corev1.Node, 
 	for _, n := range waiting {
 		limiter := r.zones.limiter(topology.GetZoneKey(n))
 		if limiter.allow(now) {
-			errs = append(errs, r.evict(ctx, n))
+			errs = append(errs, r.setEviction(ctx, n, true))
 		} else {
 			again = sooner(again, limiter.next(now))
 		}
@@ -134,9 +134,10 @@ func (r *nodeLifecycle) evictNodes(ctx context.Context, waiting []*corev1.Node, 
 	return again, errors.Join(errs...)
 }
 
-// evict gives a node the NoExecute taint of its condition Ready. It tries again after conflicts: the rate counts the node only once.
-func (r *nodeLifecycle) evict(ctx context.Context, n *corev1.Node) error {
-	err := r.taint(ctx, n, true)
+// setEviction gives a node the NoExecute taint of its condition Ready, or removes it. It tries again after conflicts: the rate counts a node
+// once, and the taints are removed once.
+func (r *nodeLifecycle) setEviction(ctx context.Context, n *corev1.Node, evict bool) error {
+	err := r.taint(ctx, n, evict)
 	for range evictRetries {
 		if !apierrors.IsConflict(err) {
 			return err
@@ -149,7 +150,7 @@ func (r *nodeLifecycle) evict(ctx context.Context, n *corev1.Node) error {
 		if !ok {
 			return fmt.Errorf("get node %s: the response is a %T", n.Name, out)
 		}
-		err = r.taint(ctx, current, true)
+		err = r.taint(ctx, current, evict)
 	}
 	return err
 }

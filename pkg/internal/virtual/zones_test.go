@@ -1,14 +1,19 @@
 package virtual_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/minikctl/minikctl/pkg/client"
@@ -26,7 +31,12 @@ type fleet struct {
 // startFleet starts a cluster with a number of nodes in each of two zones, called a-0, a-1, … and b-0, b-1, …
 func startFleet(t *testing.T, a, b int) *fleet {
 	t.Helper()
-	f := &fleet{Cluster: virtual.Start(t, virtual.Config{}), silent: map[string]bool{}}
+	return startFleetIn(t, virtual.Config{}, a, b)
+}
+
+func startFleetIn(t *testing.T, cfg virtual.Config, a, b int) *fleet {
+	t.Helper()
+	f := &fleet{Cluster: virtual.Start(t, cfg), silent: map[string]bool{}}
 	for zone, count := range map[string]int{"a": a, "b": b} {
 		for i := range count {
 			name := fmt.Sprintf("%s-%d", zone, i)
@@ -199,6 +209,39 @@ func TestAllZonesLoseAllNodes(t *testing.T) {
 	f.RestartControllers()
 	f.Advance(0)
 	f.want("after a restart", 4, 2)
+}
+
+// conflicting is a client whose updates that remove the NoExecute taint of a node conflict a number of times.
+type conflicting struct {
+	client.Client
+	node string
+	left *atomic.Int32
+}
+
+func (c conflicting) Update(ctx context.Context, t client.Target, obj runtime.Object, opts metav1.UpdateOptions) (runtime.Object, error) {
+	n, ok := obj.(*corev1.Node)
+	if ok && n.Name == c.node && t.Subresource == "" && len(n.Spec.Taints) == 1 && n.Spec.Taints[0].Effect == corev1.TaintEffectNoSchedule && c.left.Add(-1) >= 0 {
+		return nil, apierrors.NewConflict(t.Resource.GroupResource(), n.Name, errors.New("changed meanwhile"))
+	}
+	return c.Client.Update(ctx, t, obj, opts)
+}
+
+// TestAllZonesLoseAllNodesWithConflicts: conflicts don't keep a node evicted when all nodes are lost.
+func TestAllZonesLoseAllNodesWithConflicts(t *testing.T) {
+	var left atomic.Int32
+	f := startFleetIn(t, virtual.Config{Client: func(_ string, c client.Client) client.Client { return conflicting{c, "b-0", &left} }}, 3, 2)
+	f.pass(10 * time.Second)
+	f.silence("b", 1)
+	f.pass(5 * time.Minute)
+	f.want("one node", 1, 1)
+	left.Store(2)
+	f.silence("a", 3)
+	f.silence("b", 2)
+	f.pass(5 * time.Minute)
+	f.want("all nodes", 5, 0)
+	if n := left.Load(); n >= 0 {
+		t.Errorf("%d conflicts did not happen", n)
+	}
 }
 
 // TestExcludedFromDisruption: nodes with the label do not count for their zone.
