@@ -10,8 +10,8 @@ import (
 )
 
 // attach serves a container's own streams over SPDY or WebSocket.
-func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
-	t, ok := s.target(w, r)
+func (s *Server) attach(w http.ResponseWriter, r *http.Request, nodes []*Kubelet) {
+	t, ok := s.target(w, r, nodes)
 	if !ok {
 		return
 	}

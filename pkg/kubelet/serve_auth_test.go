@@ -126,6 +126,13 @@ func TestServerOfSeveralNodes(t *testing.T) {
 			t.Errorf("host %s: %d", host, w.Code)
 		}
 	}
+	r.pod("p", corev1.PodSpec{})
+	r.waitSummary("p", "Running c:running+started+ready")
+	for host, want := range map[string]int{"n1": http.StatusInternalServerError, "n2": http.StatusNotFound, "127.0.0.1": http.StatusInternalServerError} {
+		if w := r.call("POST", host, "/checkpoint/default/p/c", asAPIServer, ""); w.Code != want {
+			t.Errorf("a pod of n1, host %s: %d, want %d", host, w.Code, want)
+		}
+	}
 	if w := r.call("GET", "127.0.0.1", "/stats/summary", asAPIServer, ""); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "2 nodes share this address") {
 		t.Errorf("without a name: %d %s", w.Code, w.Body)
 	}

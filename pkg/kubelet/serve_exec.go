@@ -20,8 +20,8 @@ const (
 )
 
 // exec serves a command in a container, with its streams over SPDY or WebSocket.
-func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
-	t, ok := s.target(w, r)
+func (s *Server) exec(w http.ResponseWriter, r *http.Request, nodes []*Kubelet) {
+	t, ok := s.target(w, r, nodes)
 	if !ok {
 		return
 	}

@@ -20,7 +20,7 @@ func TestPortForwardNeedsPodIP(t *testing.T) {
 	missing := corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "none"}}}
 	r.pod("p", corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: missing}}})
 	r.waitSummary("p", "Pending c:ContainerCreating")
-	to, err := (&Server{host: r.host}).find(objects.Key{Namespace: "default", Name: "p"}, "")
+	to, err := (&Server{host: r.host}).find(r.host.allKubelets(), objects.Key{Namespace: "default", Name: "p"}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,8 @@ import (
 )
 
 // portForward serves connections to the ports of a pod.
-func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
-	t, ok := s.target(w, r)
+func (s *Server) portForward(w http.ResponseWriter, r *http.Request, nodes []*Kubelet) {
+	t, ok := s.target(w, r, nodes)
 	if !ok {
 		return
 	}

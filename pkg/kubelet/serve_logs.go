@@ -21,8 +21,8 @@ import (
 const followInterval = 50 * time.Millisecond
 
 // logs serves the log of a container, with follow as it grows.
-func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
-	t, ok := s.target(w, r)
+func (s *Server) logs(w http.ResponseWriter, r *http.Request, nodes []*Kubelet) {
+	t, ok := s.target(w, r, nodes)
 	if !ok {
 		return
 	}

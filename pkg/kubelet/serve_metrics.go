@@ -10,11 +10,11 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet/internal/nodemetrics"
 )
 
-// expose writes the metrics of collectors.
+// expose writes the metrics of collectors. Of metrics with equal labels, as two pods of one name have while one of them ends, it writes one.
 func expose(w http.ResponseWriter, r *http.Request, from ...prometheus.Collector) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(from...)
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP(w, r)
 }
 
 // serveMetrics serves the metrics of the kubelets: their pods, and the process that they run in.

@@ -19,18 +19,18 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/metrics"
 )
 
-// usageOfPods serves what the pods of the host's kubelets use.
-func (s *Server) usageOfPods(w http.ResponseWriter, r *http.Request) {
+// usageOfPods serves what the pods of nodes use.
+func (s *Server) usageOfPods(w http.ResponseWriter, r *http.Request, nodes []*Kubelet) {
 	namespace := r.URL.Query().Get("namespace")
-	writeReport(w, s.report(r.Context(), func(ctx context.Context, k *Kubelet, m Meter) (out metrics.Report) {
+	writeReport(w, report(r.Context(), nodes, func(ctx context.Context, k *Kubelet, m Meter) (out metrics.Report) {
 		out.Pods = k.podUsage(ctx, m, namespace)
 		return out
 	}))
 }
 
-// usageOfNodes serves what the pods of each of the host's kubelets use together.
-func (s *Server) usageOfNodes(w http.ResponseWriter, r *http.Request) {
-	writeReport(w, s.report(r.Context(), func(ctx context.Context, k *Kubelet, m Meter) metrics.Report {
+// usageOfNodes serves what the pods of each of the nodes use together.
+func (s *Server) usageOfNodes(w http.ResponseWriter, r *http.Request, nodes []*Kubelet) {
+	writeReport(w, report(r.Context(), nodes, func(ctx context.Context, k *Kubelet, m Meter) metrics.Report {
 		return metrics.Report{Nodes: []v1beta1.NodeMetrics{k.nodeUsage(k.podUsage(ctx, m, ""))}}
 	}))
 }
@@ -41,11 +41,11 @@ func writeReport(w http.ResponseWriter, r metrics.Report) {
 }
 
 // report joins the reports of the kubelets whose runtimes measure usage.
-func (s *Server) report(ctx context.Context, of func(context.Context, *Kubelet, Meter) metrics.Report) metrics.Report {
+func report(ctx context.Context, nodes []*Kubelet, of func(context.Context, *Kubelet, Meter) metrics.Report) metrics.Report {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	var out metrics.Report
-	for _, k := range s.host.allKubelets() {
+	for _, k := range nodes {
 		m, ok := k.runtime.(Meter)
 		if !ok || k.down() {
 			continue

@@ -66,12 +66,9 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	serve := func(pattern string, to subresources, h handler) { mux.Handle(pattern, s.authorized(to, h)) }
-	any := func(h http.HandlerFunc) handler {
-		return func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { h(w, r) }
-	}
 	proxy := subresources{"proxy"}
-	serve("/", proxy, any(http.NotFound))
-	serve("GET /healthz", subresources{"healthz", "proxy"}, any(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+	serve("/", proxy, func(w http.ResponseWriter, r *http.Request, _ []*Kubelet) { http.NotFound(w, r) })
+	serve("GET /healthz", subresources{"healthz", "proxy"}, func(w http.ResponseWriter, _ *http.Request, _ []*Kubelet) { _, _ = io.WriteString(w, "ok") })
 	for _, path := range []string{"/pods", "/pods/{$}"} {
 		serve("GET "+path, subresources{"pods", "proxy"}, s.pods)
 	}
@@ -80,14 +77,14 @@ func (s *Server) Handler() http.Handler {
 	serve("GET /metrics/resource", subresources{"metrics"}, oneNode(serveResourceMetrics))
 	serve("GET /metrics/cadvisor", subresources{"metrics"}, oneNode(serveContainerMetrics))
 	serve("GET /metrics/probes", subresources{"metrics"}, oneNode(serveProbeMetrics))
-	serve("POST /checkpoint/{namespace}/{pod}/{container}", subresources{"checkpoint"}, any(s.checkpoint))
-	serve("GET "+metrics.ReportedPods, proxy, any(s.usageOfPods))
-	serve("GET "+metrics.ReportedNodes, proxy, any(s.usageOfNodes))
-	serve("GET /containerLogs/{namespace}/{pod}/{container}", proxy, any(s.logs))
+	serve("POST /checkpoint/{namespace}/{pod}/{container}", subresources{"checkpoint"}, s.checkpoint)
+	serve("GET "+metrics.ReportedPods, proxy, s.usageOfPods)
+	serve("GET "+metrics.ReportedNodes, proxy, s.usageOfNodes)
+	serve("GET /containerLogs/{namespace}/{pod}/{container}", proxy, s.logs)
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		serve(method+" /exec/{namespace}/{pod}/{container}", proxy, any(s.exec))
-		serve(method+" /attach/{namespace}/{pod}/{container}", proxy, any(s.attach))
-		serve(method+" /portForward/{namespace}/{pod}", proxy, any(s.portForward))
+		serve(method+" /exec/{namespace}/{pod}/{container}", proxy, s.exec)
+		serve(method+" /attach/{namespace}/{pod}/{container}", proxy, s.attach)
+		serve(method+" /portForward/{namespace}/{pod}", proxy, s.portForward)
 	}
 	return mux
 }
@@ -105,8 +102,8 @@ func oneNode(h func(w http.ResponseWriter, r *http.Request, k *Kubelet)) handler
 }
 
 // checkpoint refuses to write the state of a container to a file, as a kubelet whose runtime cannot do that.
-func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request) {
-	t, ok := s.target(w, r)
+func (s *Server) checkpoint(w http.ResponseWriter, r *http.Request, nodes []*Kubelet) {
+	t, ok := s.target(w, r, nodes)
 	if !ok {
 		return
 	}
@@ -143,9 +140,9 @@ type target struct {
 	name   string // of the container; "" when the request names none
 }
 
-// target returns the pod and container of a request. If they do not exist it writes the error and returns false.
-func (s *Server) target(w http.ResponseWriter, r *http.Request) (target, bool) {
-	t, err := s.find(objects.Key{Namespace: r.PathValue("namespace"), Name: r.PathValue("pod")}, r.PathValue("container"))
+// target returns the pod and container of a request about nodes. If the nodes do not have them it writes the error and returns false.
+func (s *Server) target(w http.ResponseWriter, r *http.Request, nodes []*Kubelet) (target, bool) {
+	t, err := s.find(nodes, objects.Key{Namespace: r.PathValue("namespace"), Name: r.PathValue("pod")}, r.PathValue("container"))
 	if err != nil {
 		writeError(w, err)
 		return target{}, false
@@ -153,7 +150,7 @@ func (s *Server) target(w http.ResponseWriter, r *http.Request) (target, bool) {
 	return t, true
 }
 
-func (s *Server) find(key objects.Key, name string) (target, error) {
+func (s *Server) find(nodes []*Kubelet, key objects.Key, name string) (target, error) {
 	gr := corev1.Resource("pods")
 	pod, ok := s.host.pod(key)
 	if !ok {
@@ -165,7 +162,7 @@ func (s *Server) find(key objects.Key, name string) (target, error) {
 		}
 	}
 	k := s.host.kubelet(pod.Spec.NodeName)
-	if k == nil {
+	if k == nil || !slices.Contains(nodes, k) {
 		return target{}, apierrors.NewNotFound(gr, key.Name)
 	}
 	w := s.host.worker(k, key, pod.UID)

@@ -39,7 +39,8 @@ func (k *Kubelet) summary(ctx context.Context, files bool) (*stats.Summary, erro
 	slices.SortFunc(pods, func(a, b Pod) int { return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name)) })
 	used := map[ContainerID]Usage{}
 	var err error
-	if m, ok := k.runtime.(Meter); ok && len(pods) > 0 {
+	m, metered := k.runtime.(Meter)
+	if metered && len(pods) > 0 {
 		if used, err = m.Usage(ctx, pods); err != nil && ctx.Err() == nil {
 			slog.WarnContext(ctx, "cannot measure what pods use", "node", k.Name, "err", err)
 		}
@@ -57,7 +58,7 @@ func (k *Kubelet) summary(ctx context.Context, files bool) (*stats.Summary, erro
 		out.Pods = append(out.Pods, s)
 		node.add(total)
 	}
-	node.measured = true
+	node.measured = node.measured || metered && err == nil
 	capacity := k.capacity()
 	node.fill(&out.Node.CPU, &out.Node.Memory, times.node, capacity.Memory().Value())
 	if files && !k.Tier.Simulated {
