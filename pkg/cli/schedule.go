@@ -34,7 +34,7 @@ func newSchedule(env *Env) *cobra.Command {
 		Short: "Show where pods would go and how many more fit, without changing the cluster",
 		Long: `Show where the pods of manifests would go, and how many more of them fit. Nothing is changed: the scheduler's engine runs in this
 process on a copy of the cluster. The cluster is the running one, or that of --nodes-from or of -f, if they have Nodes: then no cluster
-is needed. Its configuration is that of --config, otherwise the one that runs, otherwise the defaults.
+is needed. The configuration is that of --config; otherwise the one that runs, or the defaults if the cluster is that of files.
 
 Manifests may have Pods, Deployments, ReplicaSets, StatefulSets and Jobs. Pods arrive at the same time, so those of higher priority go
 first; a pod that evicts others is shown with them. Volumes and resource claims are not simulated.`,
@@ -132,9 +132,9 @@ func (f *scheduleFlags) manifests(env *Env) (*whatif.Manifests, error) {
 	if len(other.Nodes) == 0 {
 		return nil, fmt.Errorf("%s: no nodes", f.nodes)
 	}
-	classes := append(m.Priorities, other.Priorities...)
-	m.Cluster = other.Cluster
-	m.Priorities = classes
+	m.Nodes, m.Pods = append(m.Nodes, other.Nodes...), append(m.Pods, other.Pods...)
+	m.Namespaces, m.Budgets = append(m.Namespaces, other.Namespaces...), append(m.Budgets, other.Budgets...)
+	m.Priorities = append(m.Priorities, other.Priorities...)
 	return m, nil
 }
 
@@ -180,7 +180,7 @@ func fetchCluster(ctx context.Context, env *Env, c *whatif.Cluster) error {
 	if err != nil {
 		return err
 	}
-	c.Nodes, c.Namespaces, c.Budgets = pointers(nodes.Items), pointers(namespaces.Items), append(c.Budgets, pointers(budgets.Items)...)
+	c.Nodes, c.Namespaces, c.Budgets = pointers(nodes.Items), append(c.Namespaces, pointers(namespaces.Items)...), append(c.Budgets, pointers(budgets.Items)...)
 	c.Priorities = append(c.Priorities, pointers(classes.Items)...)
 	for _, pod := range pointers(pods.Items) {
 		if pod.Status.Phase != "Succeeded" && pod.Status.Phase != "Failed" {

@@ -188,10 +188,10 @@ func (p *celPlugin) SignPod(_ context.Context, pod *corev1.Pod) ([]framework.Sig
 	return signature("minikctl.dev/"+p.name, read)
 }
 
-// EventsToRegister names the changes of nodes that an expression can see. An update of the pod itself is among those of pods.
+// EventsToRegister lists changes of nodes, and of pods, whose number and requests the expressions read.
 func (p *celPlugin) EventsToRegister(context.Context) ([]framework.ClusterEventWithHint, error) {
 	return []framework.ClusterEventWithHint{
 		on(framework.Node, framework.Add|framework.UpdateNodeLabel|framework.UpdateNodeAnnotation|framework.UpdateNodeTaint|framework.UpdateNodeAllocatable, nil),
-		on(framework.Pod, framework.Delete|framework.Update, nil),
+		on(framework.Pod, framework.Add|framework.Delete|framework.Update, nil),
 	}, nil
 }

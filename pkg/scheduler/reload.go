@@ -65,7 +65,7 @@ func (s *Scheduler) reload(ctx context.Context, raw []byte, generation int64) bo
 		err = fmt.Errorf("scheduler config %s: %w", s.file, err)
 		slog.ErrorContext(ctx, "new scheduler config refused, the old one stays in force", "err", err)
 		s.configEvent(ctx, corev1.EventTypeWarning, "SchedulerConfigInvalid", err.Error()+"; the previous configuration stays in force")
-		s.decisions.refused(err)
+		s.post(func(context.Context) { s.decisions.refused(err) }) // after the configurations before it
 	} else {
 		made.generation = generation
 		s.bridge.start(ctx)

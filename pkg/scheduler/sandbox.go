@@ -178,8 +178,10 @@ func (b *Sandbox) Explain(ctx context.Context, pod *corev1.Pod, node string) (*m
 		return nil, fmt.Errorf("node %q not found", node)
 	}
 	var d decision
+	all := *a.profile
+	all.percentage = 0 // no node is left out
 	failure := b.s.calls.do(ctx, a.profile.cooperative, func(ctx context.Context, t *tracker) {
-		d = decision{evaluation: a.profile.evaluate(ctx, t, b.s.cluster, a.info.pod, func() {}), cluster: b.s.cluster, nodes: len(b.s.cluster.nodes)}
+		d = decision{evaluation: all.evaluate(ctx, t, b.s.cluster, a.info.pod, func() {}), cluster: b.s.cluster, nodes: len(b.s.cluster.nodes)}
 	})
 	if failure != nil {
 		return nil, failure

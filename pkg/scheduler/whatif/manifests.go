@@ -55,10 +55,10 @@ func Read(list []*unstructured.Unstructured, namespace string) (m *Manifests, sk
 			skipped = append(skipped, u.GetKind())
 		}
 	}
-	return m, skipped, m.Complete()
+	return m, skipped, nil
 }
 
-// Complete sets the pods' priorities by their classes.
+// Complete sets the pods' priorities by the cluster's classes. It comes before a simulation, when all classes are known.
 func (m *Manifests) Complete() error {
 	for _, w := range m.Workloads {
 		for _, pod := range w.Pods {
@@ -104,6 +104,9 @@ func (m *Manifests) add(u *unstructured.Unstructured, namespace string) (known b
 		var pods []*corev1.Pod
 		if err := into(u, &pods); err != nil {
 			return true, err
+		}
+		if phase := pods[0].Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
+			return true, nil // it takes up nothing
 		}
 		m.podRow.Default(pods[0])
 		if pods[0].Namespace == "" {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/yaml"
@@ -28,10 +30,35 @@ func read(t *testing.T, text string) (*whatif.Manifests, []string) {
 		list = append(list, u)
 	}
 	m, skipped, err := whatif.Read(list, "default")
+	if err == nil {
+		err = m.Complete()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m, skipped
+}
+
+// TestClassesFromElsewhere verifies that the priority classes of a pod may be read after it, and that finished pods take up nothing.
+func TestClassesFromElsewhere(t *testing.T) {
+	pod := func(phase string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "p" + phase},
+			"spec": map[string]any{"priorityClassName": "high", "nodeName": map[bool]string{true: "", false: "a"}[phase == ""]}, "status": map[string]any{"phase": phase}}}
+	}
+	m, _, err := whatif.Read([]*unstructured.Unstructured{pod(""), pod("Succeeded"), pod("Running"), pod("Failed")}, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Complete(); err == nil || !strings.Contains(err.Error(), "no PriorityClass with name high was found") {
+		t.Errorf("without the class: %v", err)
+	}
+	m.Priorities = append(m.Priorities, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 7})
+	if err := m.Complete(); err != nil || *m.Workloads[0].Pods[0].Spec.Priority != 7 {
+		t.Errorf("with the class: %v", err)
+	}
+	if len(m.Pods) != 1 || m.Pods[0].Name != "pRunning" {
+		t.Errorf("the pods of nodes are %v", m.Pods)
+	}
 }
 
 const nodes = `apiVersion: v1
