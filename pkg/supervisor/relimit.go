@@ -25,7 +25,10 @@ func (s *supervisor) relimit(id string, limits *wire.Limits) (*wire.Status, erro
 			return nil, fmt.Errorf("the memory limit of %d bytes is below the current usage of %d", limits.Memory, used)
 		}
 	}
-	cpu, made := s.changeCPU(c, limits.MilliCPU)
+	cpu, made, err := s.changeCPU(c, limits.MilliCPU)
+	if err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	if !c.status.Running {
 		s.mu.Unlock()
@@ -48,24 +51,24 @@ func lower(limit, than int64) bool { return limit > 0 && (than == 0 || limit < t
 
 // changeCPU changes the CPU limit of a running container. It returns the cgroup of version 1 that has it, noCgroup if another one does, or none,
 // and whether that cgroup is new.
-func (s *supervisor) changeCPU(c *container, milliCPU int64) (g cgroup, made bool) {
+func (s *supervisor) changeCPU(c *container, milliCPU int64) (g cgroup, made bool, err error) {
 	s.mu.Lock()
 	g = cgroup(c.status.CPUGroup)
 	s.mu.Unlock()
 	if g != noCgroup {
 		if err := g.setQuota(milliCPU); err != nil {
-			logf("%s: change the CPU limit: %v", c.spec.ID, err)
+			return g, false, fmt.Errorf("change the CPU limit: %w", err)
 		}
-		return g, false
+		return g, false, nil
 	}
 	if c.cgroup.limitCPU(milliCPU) || milliCPU == 0 {
-		return noCgroup, false
+		return noCgroup, false, nil
 	}
 	if g = makeCPUGroup(c.spec.Folder, milliCPU); g == noCgroup {
-		return noCgroup, false
+		return noCgroup, false, nil
 	}
 	s.moveMembers(c, g)
-	return g, true
+	return g, true, nil
 }
 
 // moveMembers moves the processes of a container into a cgroup. Processes that they fork meanwhile outside it are moved in the next round.
