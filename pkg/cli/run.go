@@ -133,12 +133,10 @@ func runWorkload(cmd *cobra.Command, env *Env, args []string, w workload) error 
 		fmt.Fprintf(env.Out, "%s/%s created%s\n", name, w.template.Name, suffix)
 		return nil
 	}
-	if expose {
-		if err := create("service", createService); err != nil {
-			return err
-		}
+	if err := create(w.output, w.create); err != nil || !expose {
+		return err
 	}
-	return create(w.output, w.create)
+	return create("service", createService)
 }
 
 func createDeployment(ctx context.Context, clients kubernetes.Interface, w workload, opts metav1.CreateOptions) error {
