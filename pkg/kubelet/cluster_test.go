@@ -361,6 +361,7 @@ func TestExecHandlersHaveMounts(t *testing.T) {
 	}
 	out := t.TempDir()
 	pod := shell("p", "sleep 1000")
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(60)) // for the hook: sleep ends at once
 	pod.Spec.Volumes = []corev1.Volume{
 		{Name: "scripts", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: "scripts"}, DefaultMode: new(int32(0o755)),
