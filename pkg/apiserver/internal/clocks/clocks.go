@@ -9,8 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
@@ -41,16 +39,12 @@ func (b Backend) Get(_ context.Context, req *verbs.Request, _ *metav1.GetOptions
 
 // List returns the clock if the selectors match it.
 func (b Backend) List(_ context.Context, _ *verbs.Request, opts *metav1.ListOptions) (verbs.Listing, error) {
-	byLabel, err := labels.Parse(opts.LabelSelector)
+	selectors, err := verbs.ParseSelectors(opts)
 	if err != nil {
-		return verbs.Listing{}, apierrors.NewBadRequest(err.Error())
-	}
-	byField, err := fields.ParseSelector(opts.FieldSelector)
-	if err != nil {
-		return verbs.Listing{}, apierrors.NewBadRequest(err.Error())
+		return verbs.Listing{}, err
 	}
 	out := verbs.Listing{Items: []*cache.Item{}}
-	if byLabel.Matches(labels.Set{}) && byField.Matches(fields.Set{"metadata.name": minikctl.ClusterClock, "metadata.namespace": ""}) {
+	if selectors.Match("", minikctl.ClusterClock, nil) {
 		out.Items = append(out.Items, b.item())
 	}
 	return out, nil

@@ -10,8 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
@@ -50,17 +48,13 @@ func (c backend) Get(ctx context.Context, req *verbs.Request, _ *metav1.GetOptio
 
 // List returns the statuses that the selectors match.
 func (c backend) List(ctx context.Context, req *verbs.Request, opts *metav1.ListOptions) (verbs.Listing, error) {
-	byLabel, err := labels.Parse(opts.LabelSelector)
+	selectors, err := verbs.ParseSelectors(opts)
 	if err != nil {
-		return verbs.Listing{}, apierrors.NewBadRequest(err.Error())
-	}
-	byField, err := fields.ParseSelector(opts.FieldSelector)
-	if err != nil {
-		return verbs.Listing{}, apierrors.NewBadRequest(err.Error())
+		return verbs.Listing{}, err
 	}
 	out := verbs.Listing{Items: []*cache.Item{}}
 	for _, name := range slices.Sorted(maps.Keys(c)) {
-		if byLabel.Matches(labels.Set{}) && byField.Matches(fields.Set{"metadata.name": name, "metadata.namespace": ""}) {
+		if selectors.Match("", name, nil) {
 			out.Items = append(out.Items, c.check(ctx, name))
 		}
 	}

@@ -9,8 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
@@ -37,17 +35,13 @@ func (b backend) Get(_ context.Context, req *verbs.Request, _ *metav1.GetOptions
 
 // List returns the corrupt objects that the selectors match.
 func (b backend) List(_ context.Context, _ *verbs.Request, opts *metav1.ListOptions) (verbs.Listing, error) {
-	byLabel, err := labels.Parse(opts.LabelSelector)
+	selectors, err := verbs.ParseSelectors(opts)
 	if err != nil {
-		return verbs.Listing{}, apierrors.NewBadRequest(err.Error())
-	}
-	byField, err := fields.ParseSelector(opts.FieldSelector)
-	if err != nil {
-		return verbs.Listing{}, apierrors.NewBadRequest(err.Error())
+		return verbs.Listing{}, err
 	}
 	out := verbs.Listing{Items: []*cache.Item{}}
 	for _, c := range b() {
-		if byLabel.Matches(labels.Set{}) && byField.Matches(fields.Set{"metadata.name": nameOf(c), "metadata.namespace": ""}) {
+		if selectors.Match("", nameOf(c), nil) {
 			out.Items = append(out.Items, item(c))
 		}
 	}

@@ -13,8 +13,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
@@ -53,19 +51,15 @@ func (b *Backend) Get(_ context.Context, req *verbs.Request, _ *metav1.GetOption
 
 // List returns the reports that the selectors match, in the order of their names.
 func (b *Backend) List(_ context.Context, _ *verbs.Request, opts *metav1.ListOptions) (verbs.Listing, error) {
-	byLabel, err := labels.Parse(opts.LabelSelector)
+	selectors, err := verbs.ParseSelectors(opts)
 	if err != nil {
-		return verbs.Listing{}, apierrors.NewBadRequest(err.Error())
-	}
-	byField, err := fields.ParseSelector(opts.FieldSelector)
-	if err != nil {
-		return verbs.Listing{}, apierrors.NewBadRequest(err.Error())
+		return verbs.Listing{}, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := verbs.Listing{Items: []*cache.Item{}}
 	for _, name := range slices.Sorted(maps.Keys(b.reports)) {
-		if c := b.reports[name]; byLabel.Matches(labels.Set(c.Labels)) && byField.Matches(fields.Set{"metadata.name": name, "metadata.namespace": ""}) {
+		if c := b.reports[name]; selectors.Match("", name, c.Labels) {
 			out.Items = append(out.Items, item(c))
 		}
 	}

@@ -11,8 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
@@ -109,15 +107,11 @@ func (d *described) Get(ctx context.Context, req *verbs.Request, _ *metav1.GetOp
 
 // List returns the metrics of the objects that the selectors match, in the order of their names.
 func (d *described) List(ctx context.Context, req *verbs.Request, opts *metav1.ListOptions) (verbs.Listing, error) {
-	byLabel, err := labels.Parse(opts.LabelSelector)
+	selectors, err := verbs.ParseSelectors(opts)
 	if err != nil {
-		return verbs.Listing{}, apierrors.NewBadRequest(err.Error())
+		return verbs.Listing{}, err
 	}
-	byField, err := fields.ParseSelector(opts.FieldSelector)
-	if err != nil {
-		return verbs.Listing{}, apierrors.NewBadRequest(err.Error())
-	}
-	for _, r := range byField.Requirements() {
+	for _, r := range selectors.Fields.Requirements() {
 		if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
 			return verbs.Listing{}, apierrors.NewBadRequest("field label not supported: " + r.Field)
 		}
@@ -128,8 +122,7 @@ func (d *described) List(ctx context.Context, req *verbs.Request, opts *metav1.L
 	}
 	var of []objects.Object
 	for _, obj := range all {
-		at := fields.Set{"metadata.name": obj.GetName(), "metadata.namespace": obj.GetNamespace()}
-		if byLabel.Matches(labels.Set(obj.GetLabels())) && byField.Matches(at) {
+		if selectors.Match(obj.GetNamespace(), obj.GetName(), obj.GetLabels()) {
 			of = append(of, obj)
 		}
 	}

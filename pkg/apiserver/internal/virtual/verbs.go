@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -80,15 +79,11 @@ func pageStart(token string) (store.Revision, error) {
 
 // selection returns a function that reports whether an entry matches a list or watch.
 func selection(req *verbs.Request, opts *metav1.ListOptions) (func(*entry) bool, error) {
-	byLabel, err := labels.Parse(opts.LabelSelector)
+	selectors, err := verbs.ParseSelectors(opts)
 	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+		return nil, err
 	}
-	byField, err := fields.ParseSelector(opts.FieldSelector)
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	for _, r := range byField.Requirements() {
+	for _, r := range selectors.Fields.Requirements() {
 		if _, ok := req.Resource.Selectable[r.Field]; !ok {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("field label not supported: %s", r.Field))
 		}
@@ -96,8 +91,8 @@ func selection(req *verbs.Request, opts *metav1.ListOptions) (func(*entry) bool,
 	return func(e *entry) bool {
 		return e.row.Names.Plural == req.Resource.Names.Plural &&
 			(req.Namespace == "" || req.Namespace == e.key.Namespace) &&
-			byLabel.Matches(e.labels) &&
-			byField.Matches(fields.Set{"metadata.name": e.key.Name, "metadata.namespace": e.key.Namespace})
+			selectors.Labels.Matches(e.labels) &&
+			selectors.Fields.Matches(fields.Set{"metadata.name": e.key.Name, "metadata.namespace": e.key.Namespace})
 	}, nil
 }
 
