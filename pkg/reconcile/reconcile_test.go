@@ -155,14 +155,14 @@ func TestCausesOfRequeues(t *testing.T) {
 				synctest.Wait()
 			}
 			j.take()
-			time.Sleep(2 * time.Minute)
+			time.Sleep(2 * time.Minute) // of the bubble's clock: until each key is due after its shortest pause
 			want := fmt.Sprintf("[%s [7 8]]", name)
 			if name == "once" {
 				want = "[once [7]]"
 			}
 			expect(t, name, j.take(), want)
 			enqueue(key(name), 0)
-			time.Sleep(2 * time.Hour)
+			time.Sleep(2 * time.Hour) // beyond the longest pause, which must not bring the causes back
 			expect(t, "no causes remain", j.take(), fmt.Sprintf("[%s []]", name))
 		}
 	})

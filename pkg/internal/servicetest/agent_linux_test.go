@@ -145,7 +145,7 @@ func (a *agent) dial(c command) result {
 	}
 	defer conn.Close()
 	if c.Network == "udp" {
-		_, _ = conn.Write([]byte("who"))
+		_, _ = conn.Write([]byte(nameRequest))
 	}
 	return readLine(conn)
 }
@@ -172,7 +172,7 @@ func (a *agent) unconnected(c command) result {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(silence))
-	if _, err := conn.WriteTo([]byte("who"), net.UDPAddrFromAddrPort(netip.MustParseAddrPort(c.Address))); err != nil {
+	if _, err := conn.WriteTo([]byte(nameRequest), net.UDPAddrFromAddrPort(netip.MustParseAddrPort(c.Address))); err != nil {
 		return failure(err)
 	}
 	b := make([]byte, 256)
@@ -238,8 +238,11 @@ func hosts(c command) result {
 	return result{Server: strings.Join(all, " ")}
 }
 
+// nameRequest is the datagram that requests the names of the agent and the client.
+const nameRequest = "names"
+
 // listen serves a port until the agent ends: each connection gets a line with the names of the agent and the client, and its own bytes
-// back. The agent answers the datagram "who" with the line, and echoes every other datagram.
+// back. A datagram with the content nameRequest gets the line, any other its own bytes.
 func (a *agent) listen(c command) error {
 	if c.Network == "udp" {
 		conn, err := net.ListenPacket("udp4", c.Address)
@@ -277,7 +280,7 @@ func (a *agent) answer(conn net.PacketConn) {
 			return
 		}
 		reply := b[:n]
-		if string(reply) == "who" {
+		if string(reply) == nameRequest {
 			reply = []byte(a.line(from))
 		}
 		_, _ = conn.WriteTo(reply, from)

@@ -29,7 +29,7 @@ func TestInCluster(t *testing.T) {
 	})
 	t.Run("Python", func(t *testing.T) {
 		if _, err := exec.LookPath("python3"); err != nil {
-			t.Skip(err)
+			t.Skipf("the client is a Python program: %v", err)
 		}
 		script, err := filepath.Abs("testdata/python/incluster.py")
 		if err != nil {
