@@ -37,7 +37,6 @@ type podResourceClaim struct {
 	pods      *client.Cache[*corev1.Pod]
 	claims    *client.Cache[*resourcev1.ResourceClaim]
 	templates *client.Cache[*resourcev1.ResourceClaimTemplate]
-	made      *madeClaims
 }
 
 // PodResourceClaim makes ResourceClaims from the templates that pods refer to, writes their names to the status of the pods, and
@@ -46,7 +45,6 @@ func PodResourceClaim(env controller.Env) reconcile.Loop {
 	r := podResourceClaim{
 		env: env, pods: env.Caches.Pods(), claims: client.CacheOf[*resourcev1.ResourceClaim](env.Caches, resourceClaims),
 		templates: client.CacheOf[*resourcev1.ResourceClaimTemplate](env.Caches, resourceClaimTemplates),
-		made:      newMadeClaims(),
 	}
 	return reconcile.Loop{
 		Name: "podresourceclaim", Workers: controller.Workers,
@@ -115,10 +113,8 @@ func keysOf(pods []*corev1.Pod) []objects.Key {
 func (r podResourceClaim) reconcile(ctx context.Context, key objects.Key) (time.Duration, error) {
 	pod, ok := r.pods.Get(key)
 	if !ok || pod.DeletionTimestamp != nil {
-		r.made.forget(key)
 		return 0, nil
 	}
-	r.made.observe(pod)
 	if !r.hasWork(pod) {
 		return 0, nil
 	}
@@ -201,9 +197,9 @@ func (r podResourceClaim) ensureClaim(ctx context.Context, pod *corev1.Pod, c *c
 	if err != nil {
 		return "", false, fmt.Errorf("create ResourceClaim : %w", err) // the name is not known yet
 	}
-	name = obj.(*resourcev1.ResourceClaim).Name
-	r.made.add(pod, c.Name, name)
-	return name, true, nil
+	claim := obj.(*resourcev1.ResourceClaim)
+	r.claims.Put(claim) // or the pod would get another one while the watch is behind
+	return claim.Name, true, nil
 }
 
 // existing returns the name of a claim that was made for a pod before, although its status does not have it yet; "": none.
@@ -213,7 +209,7 @@ func (r podResourceClaim) existing(pod *corev1.Pod, c *corev1.PodResourceClaim) 
 			return claim.Name
 		}
 	}
-	return r.made.name(pod, c.Name)
+	return ""
 }
 
 // setNames writes the names of the claims that were made for a pod to its status.
@@ -232,9 +228,13 @@ func (r podResourceClaim) setNames(ctx context.Context, pod *corev1.Pod, names m
 		return err
 	}
 	patch := client.Patch{Type: types.ApplyPatchType, Data: data}
-	_, err = r.env.Client.Patch(ctx, client.In(client.Pods, controller.KeyOf(pod)).Sub("status"), patch,
+	written, err := r.env.Client.Patch(ctx, client.In(client.Pods, controller.KeyOf(pod)).Sub("status"), patch,
 		metav1.PatchOptions{FieldManager: claimsManager, Force: new(true)})
-	return controller.IgnoreNotFound(err)
+	if err != nil {
+		return controller.IgnoreNotFound(err)
+	}
+	r.pods.Put(written.(*corev1.Pod))
+	return nil
 }
 
 // reserveAll reserves the allocated claims of a pod that has a node. Those of other pods the scheduler reserves.

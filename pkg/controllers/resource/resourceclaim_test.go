@@ -1,14 +1,22 @@
 package resource
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/controllers/controller"
+	"github.com/minikctl/minikctl/pkg/objects"
 )
 
 func TestGeneratedBase(t *testing.T) {
@@ -64,34 +72,58 @@ func TestIsDone(t *testing.T) {
 	}
 }
 
-func TestMadeClaims(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", UID: "u"}}
-	m := newMadeClaims()
-	m.add(pod, "gpu", "web-gpu-1")
-	m.observe(pod)
-	if got := m.name(pod, "gpu"); got != "web-gpu-1" {
-		t.Errorf("got %q", got)
+// writes is a client that keeps no object: the watches of its caches never deliver what was written.
+type writes struct {
+	client.Client
+	created int
+	refused error // of the first Patch
+}
+
+func (w *writes) Create(_ context.Context, _ client.Target, obj runtime.Object, _ metav1.CreateOptions) (runtime.Object, error) {
+	w.created++
+	claim := obj.(*resourcev1.ResourceClaim).DeepCopy()
+	claim.Name, claim.ResourceVersion = fmt.Sprint(claim.GenerateName, w.created), "2"
+	return claim, nil
+}
+
+func (w *writes) Patch(_ context.Context, _ client.Target, p client.Patch, _ metav1.PatchOptions) (runtime.Object, error) {
+	if err := w.refused; err != nil {
+		w.refused = nil
+		return nil, err
 	}
-	next := pod.DeepCopy()
-	next.UID = "v"
-	if got := m.name(next, "gpu"); got != "" {
-		t.Errorf("the next pod of the name: got %q", got)
+	pod := webPod()
+	pod.ResourceVersion = "3"
+	return pod, json.Unmarshal(p.Data, pod)
+}
+
+func webPod() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", UID: "u", ResourceVersion: "1"},
+		Spec:       corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: new("t")}}},
 	}
-	m.add(next, "gpu", "web-gpu-0")
-	if got := m.name(next, "gpu"); got != "web-gpu-0" {
-		t.Errorf("a claim of the next pod of the name: got %q", got)
+}
+
+// TestClaimsBeforeTheWatch makes one claim for a pod while the watches are behind, also if the pod's status could not be written.
+func TestClaimsBeforeTheWatch(t *testing.T) {
+	w := &writes{refused: errors.New("refused")}
+	env := controller.Env{Client: w, Caches: client.NewCaches(nil, clock.Real())}
+	loop := PodResourceClaim(env)
+	env.Caches.Pods().Put(webPod())
+	client.CacheOf[*resourcev1.ResourceClaimTemplate](env.Caches, resourceClaimTemplates).Put(&resourcev1.ResourceClaimTemplate{
+		ObjectMeta: metav1.ObjectMeta{Name: "t", Namespace: "ns", UID: "t", ResourceVersion: "1"},
+	})
+	key := objects.Key{Namespace: "ns", Name: "web"}
+	if _, err := loop.Reconcile(t.Context(), key); err == nil {
+		t.Error("the refused write of the status is no error")
 	}
-	name := "web-gpu-1"
-	m.add(pod, "gpu", name)
-	pod.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: &name}}
-	m.observe(pod)
-	if got := m.name(pod, "gpu"); got != "" || len(m.byPod) > 0 {
-		t.Errorf("once the status has it: got %q, %v", got, m.byPod)
+	for range 2 {
+		if _, err := loop.Reconcile(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
 	}
-	m.add(pod, "gpu", "web-gpu-2")
-	m.forget(controller.KeyOf(pod))
-	if len(m.byPod) > 0 {
-		t.Error("a deleted pod is remembered")
+	pod, _ := env.Caches.Pods().Get(key)
+	if got := claimsOf(pod); w.created != 1 || len(got) != 1 || got[0] != "ns/web-gpu-1" {
+		t.Errorf("made %d claims, the pod has %v", w.created, got)
 	}
 }
 
