@@ -126,7 +126,11 @@ func upBackground(cmd *cobra.Command, env *Env, cfg *daemon.Config) error {
 
 // warnAccess prints what containers can access, if they are processes of this machine.
 func warnAccess(env *Env, cfg *daemon.Config) {
-	if cfg.RunsProcesses() {
+	switch {
+	case !cfg.RunsProcesses():
+	case cfg.Kubelet.HavePodUsers():
+		fmt.Fprintln(env.Out, "minikctl: containers run without isolation; privileged ones and those with runAsUser: 0 can read the cluster's keys")
+	default:
 		fmt.Fprintln(env.Out, "minikctl: containers run as this user without isolation, and can read the cluster's keys")
 	}
 }

@@ -43,10 +43,17 @@ type KubeletConfig struct {
 	// SecurityContext says what happens to a container of a process node whose user or group the machine can't give it: strict (it does not
 	// start) or besteffort (it runs as the daemon's user, and the pod gets an Event). This setting is minikctl's own. Default strict.
 	SecurityContext string `json:"securityContext,omitempty"`
+	// PodUsers says which user runs the containers of process nodes whose user neither the pod nor the image names: daemon (the daemon's own)
+	// or own (each pod has a user of its own, a number from 1879048192 on, which can't read the daemon's files; privileged containers run as
+	// root). The value own needs root. This setting is minikctl's own. Default daemon.
+	PodUsers string `json:"podUsers,omitempty"`
 }
 
 // bestEffort is the value of securityContext that lets containers start.
 const bestEffort = "besteffort"
+
+// ownUsers is the value of podUsers that gives each pod a user.
+const ownUsers = "own"
 
 // ShutdownGracePeriod is how long the pods from a priority on may take to end.
 type ShutdownGracePeriod struct {
@@ -70,11 +77,23 @@ func (k *KubeletConfig) complete() error {
 	default:
 		return fmt.Errorf("kubelet.securityContext: %q is neither strict nor %s", k.SecurityContext, bestEffort)
 	}
+	switch k.PodUsers {
+	case "", "daemon":
+	case ownUsers:
+		if err := kubelet.CheckPodUsers(); err != nil {
+			return fmt.Errorf("kubelet.podUsers: %w", err)
+		}
+	default:
+		return fmt.Errorf("kubelet.podUsers: %q is neither daemon nor %s", k.PodUsers, ownUsers)
+	}
 	if err := k.checkEviction(); err != nil {
 		return fmt.Errorf("kubelet: %w", err)
 	}
 	return k.checkShutdown()
 }
+
+// HavePodUsers reports whether pods of process nodes have users of their own.
+func (k *KubeletConfig) HavePodUsers() bool { return k.PodUsers == ownUsers }
 
 // transitionPeriod is Kubernetes' default.
 const transitionPeriod = 5 * time.Minute

@@ -34,7 +34,7 @@ func (d *Daemon) runtime(ctx context.Context, name, node string) (kubelet.Runtim
 	if !ok {
 		nodes, err = driver.Open(ctx, kubelet.DriverConfig{
 			Root: d.paths.Runtime, Addresses: d.addresses, Clock: d.clock, Source: d.source,
-			BestEffort: d.cfg.Kubelet.SecurityContext == bestEffort,
+			BestEffort: d.cfg.Kubelet.SecurityContext == bestEffort, PodUsers: d.cfg.Kubelet.HavePodUsers(),
 		})
 		if err != nil {
 			return nil, kubelet.Tier{}, err
@@ -85,6 +85,7 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 	}
 	cfg := kubelet.HostConfig{
 		Caches: caches, Images: store, Clock: d.clock, Source: d.source, Dir: d.paths.Kubelet, Memory: d.paths.Memory, Server: server, ClusterDNS: resolver,
+		PodUsers: d.cfg.Kubelet.HavePodUsers(),
 	}
 	stages, err := d.stages(caches)
 	if err != nil {

@@ -39,6 +39,9 @@ type HostConfig struct {
 	// Stages decides which pods and nodes the kubelets of simulated nodes leave to Stages. nil: none.
 	Stages Stages
 
+	// PodUsers: each pod has a user of its own, which runs the containers whose user neither the pod nor the image names.
+	PodUsers bool
+
 	// PerNode opens a watch per node instead of one for all pods: for a few nodes with a remote API server.
 	PerNode bool
 }

@@ -156,7 +156,7 @@ func (l *podLifecycle) containerSpec(ctx context.Context, pod *corev1.Pod, seen 
 	if len(spec.Command) == 0 {
 		return spec, fmt.Errorf("no command specified: neither image %q nor the container has one", c.Image)
 	}
-	if spec.User, spec.Group, err = runAs(pod, c, img.User); err != nil {
+	if spec.User, spec.Group, err = runAs(pod, c, img.User, l.kubelet.host.PodUsers); err != nil {
 		return spec, err
 	}
 	spec.Security = securityOf(pod, c, spec.User)
@@ -222,8 +222,9 @@ func (l *podLifecycle) identity(pod *corev1.Pod, seen Pod, c *corev1.Container, 
 	return out
 }
 
-// runAs returns the user and group of the container's process: the image's, unless the pod replaces them.
-func runAs(pod *corev1.Pod, c *corev1.Container, image string) (user, group *int64, err error) {
+// runAs returns the user and group of the container's process: the image's, unless the pod replaces them. If neither has a user, it is
+// the pod's own with podUsers, and otherwise nil, the daemon's.
+func runAs(pod *corev1.Pod, c *corev1.Container, image string, podUsers bool) (user, group *int64, err error) {
 	nonRoot := false
 	if p := pod.Spec.SecurityContext; p != nil {
 		user, group = p.RunAsUser, p.RunAsGroup
@@ -246,6 +247,10 @@ func runAs(pod *corev1.Pod, c *corev1.Container, image string) (user, group *int
 			return nil, nil, fmt.Errorf("image's user %q: %w", image, err)
 		}
 		user, group = uid, cmp.Or(group, gid)
+		if user == nil && podUsers && hasPodUser(c) {
+			user = new(podUser(pod.UID))
+			group = cmp.Or(group, user)
+		}
 	}
 	switch of := fmt.Sprintf("(pod: %q, container: %s)", pod.Name+"_"+pod.Namespace+"("+string(pod.UID)+")", c.Name); {
 	case !nonRoot:

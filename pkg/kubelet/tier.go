@@ -35,6 +35,8 @@ type DriverConfig struct {
 	Source    *clock.Source
 	// BestEffort: containers start where the machine can't give them the user or the groups of their security context.
 	BestEffort bool
+	// PodUsers: pods have users of their own, as HostConfig says.
+	PodUsers bool
 }
 
 // Nodes gives each node its runtime.

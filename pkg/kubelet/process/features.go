@@ -29,7 +29,7 @@ func (r *Runtime) Features() []kubelet.Feature {
 		users.Message = fmt.Sprintf("containers run as user %d", os.Getuid())
 	}
 	return []kubelet.Feature{
-		addresses, r.host.memoryLimits(), users, keysProtected(),
+		addresses, r.host.memoryLimits(), users, r.host.keysProtected(),
 		r.host.cpuLimits(),
 		r.host.fileSystems(),
 	}
@@ -60,14 +60,21 @@ func (h *Host) cpuLimits() kubelet.Feature {
 	return kubelet.Feature{Name: "CPULimits", Message: "CPU limits are not enforced: this daemon can't create cgroups with a CPU controller"}
 }
 
-// keysProtected returns the feature PodsCannotReadKeys with OK false: containers run as the daemon's user, so they can
-// read the keys of the cluster.
-func keysProtected() kubelet.Feature {
-	message := fmt.Sprintf("containers run as user %d, the daemon's own, and can read its files, the cluster's keys among them", os.Getuid())
-	if os.Getuid() == 0 {
-		message = "containers without runAsUser run as root, the daemon's user, and can read its files, the cluster's keys among them"
+// keysProtected returns the feature KeysProtected with OK false: containers can run as the daemon's user, and read the keys of the
+// cluster.
+func (h *Host) keysProtected() kubelet.Feature {
+	f := kubelet.Feature{Name: "KeysProtected", Reason: "PodsRunAsDaemonUser"}
+	switch {
+	case h.podUsers:
+		f.Reason = "PodsMayRunAsRoot"
+		f.Message = "containers that are privileged or have runAsUser: 0 run as root, and can read the daemon's files, the cluster's keys among them; " +
+			"others run as users of their own"
+	case os.Getuid() == 0:
+		f.Message = "containers without runAsUser run as root, the daemon's user, and can read its files, the cluster's keys among them"
+	default:
+		f.Message = fmt.Sprintf("containers run as user %d, the daemon's own, and can read its files, the cluster's keys among them", os.Getuid())
 	}
-	return kubelet.Feature{Name: "KeysProtected", Reason: "PodsRunAsDaemonUser", Message: message}
+	return f
 }
 
 // sharedAddressReason returns why pods share one address, or "" if each has its own.

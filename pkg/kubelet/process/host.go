@@ -46,6 +46,8 @@ type Config struct {
 	Clock clock.Clock // nil: the machine's
 	// BestEffort: containers start where they can't have the user or the groups of their security context, with those of the daemon.
 	BestEffort bool
+	// PodUsers: the kubelets give each pod a user of its own, which Features reports.
+	PodUsers bool
 }
 
 // Host runs the pods of all nodes of one daemon. It is safe for concurrent use.
@@ -59,7 +61,7 @@ type Host struct {
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the link has ended
 
-	bestEffort bool
+	bestEffort, podUsers bool
 
 	starting int // attempts to connect since the last connection; used by the link only
 
@@ -92,6 +94,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 		root:        root,
 		clock:       cfg.Clock,
 		bestEffort:  cfg.BestEffort,
+		podUsers:    cfg.PodUsers,
 		cancel:      cancel,
 		ended:       make(chan struct{}),
 		nodes:       map[string]*Runtime{},
