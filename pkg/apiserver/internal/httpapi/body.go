@@ -4,6 +4,8 @@ import (
 	"compress/gzip"
 	"io"
 	"net/http"
+	"net/netip"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,8 +14,8 @@ import (
 const (
 	// gzipFrom is the minimum size of a compressed response. Compressing less costs more time than it saves.
 	gzipFrom = 128 << 10
-	// compressors is how many responses are compressed at a time. Each takes most of a megabyte until its client has read it.
-	compressors = 32
+	// maxCompressors bounds how many responses are compressed at a time. Each takes most of a megabyte until its client has read it.
+	maxCompressors = 32
 	// chunk is the size in which small parts are written: each write is an HTTP/2 frame.
 	chunk = 32 << 10
 )
@@ -27,7 +29,7 @@ var (
 		}
 		return gz
 	}}
-	compressing = make(chan struct{}, compressors)
+	compressing = make(chan struct{}, min(runtime.GOMAXPROCS(0), maxCompressors)) // more would delay other requests
 )
 
 // bodyWriter writes a response whose size may not be known in advance. Until it begins it holds parts, and no copies of them: up to
@@ -49,7 +51,13 @@ type bodyWriter struct {
 // newBodyWriter returns the writer of a response. The caller must call release.
 func newBodyWriter(w http.ResponseWriter, r *http.Request, contentType string, code int) *bodyWriter {
 	w.Header().Set("Content-Type", contentType)
-	return &bodyWriter{w: w, call: callOf(r), code: code, out: w, zips: strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")}
+	return &bodyWriter{w: w, call: callOf(r), code: code, out: w, zips: zips(r)}
+}
+
+// zips reports whether compression pays for the client of a request: it accepts gzip, and runs on another machine.
+func zips(r *http.Request) bool {
+	from, err := netip.ParseAddrPort(r.RemoteAddr) // not an address: the socket of the cluster
+	return err == nil && !from.Addr().Unmap().IsLoopback() && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
 }
 
 // add adds a part.

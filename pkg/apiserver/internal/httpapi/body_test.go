@@ -95,13 +95,13 @@ func TestUnreadList(t *testing.T) {
 func TestCompressors(t *testing.T) {
 	part := bytes.Repeat([]byte("x"), gzipFrom)
 	var all []*bodyWriter
-	for range compressors + 1 {
+	for range cap(compressing) + 1 {
 		r, _ := callRequest("Accept-Encoding", "gzip")
 		w := httptest.NewRecorder()
 		b := newBodyWriter(w, r, codec.MediaJSON, http.StatusOK)
 		b.add(part)
 		want := "gzip"
-		if len(all) == compressors {
+		if len(all) == cap(compressing) {
 			want = ""
 		}
 		if got := w.Header().Get("Content-Encoding"); got != want {
@@ -115,6 +115,22 @@ func TestCompressors(t *testing.T) {
 	}
 	if n := len(compressing); n != 0 {
 		t.Errorf("%d compressors are in use", n)
+	}
+}
+
+// TestNearClient sends a large response to a client of this machine, which accepts gzip.
+func TestNearClient(t *testing.T) {
+	for _, from := range []string{"127.0.0.1:5", "127.200.1.7:5", "[::1]:5", "[::ffff:127.0.0.1]:5", "@", ""} {
+		r, _ := callRequest("Accept-Encoding", "gzip")
+		r.RemoteAddr = from
+		w := httptest.NewRecorder()
+		b := newBodyWriter(w, r, codec.MediaJSON, http.StatusOK)
+		b.add(make([]byte, gzipFrom))
+		b.end()
+		b.release()
+		if got := w.Header().Get("Content-Encoding"); got != "" || w.Body.Len() != gzipFrom {
+			t.Errorf("from %q: %d bytes in encoding %q", from, w.Body.Len(), got)
+		}
 	}
 }
 
