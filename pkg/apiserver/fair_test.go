@@ -1,13 +1,17 @@
 package apiserver_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -95,23 +99,26 @@ var loads = []struct {
 	clients int
 	request func(n int64) (method, path, body string)
 }{
-	{"none", 0, nil}, {"writers", 500, createMap}, {"writers", 900, createMap},
+	{"none", 0, nil}, {"writers", 500, createLoadMap}, {"writers", 900, createLoadMap},
 	{"lists", 200, func(int64) (method, path, body string) { return "GET", "/api/v1/configmaps", "" }},
 	{"waiting reads", 500, func(int64) (method, path, body string) {
 		return "GET", "/api/v1/configmaps?resourceVersion=99999999999", ""
 	}},
 }
 
+func createLoadMap(n int64) (method, path, body string) { return createMap("load", n) }
+
 // createMap returns the request for a ConfigMap of a kilobyte.
-func createMap(n int64) (method, path, body string) {
+func createMap(name string, n int64) (method, path, body string) {
 	return "POST", "/api/v1/namespaces/default/configmaps",
-		fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m-%d"},"data":{"a":"%s"}}`, n, strings.Repeat("x", 1000))
+		fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s-%d"},"data":{"a":"%s"}}`, name, n, strings.Repeat("x", 1000))
 }
 
-// TestFairness measures how long the requests of one user take while another user sends as many requests as it can.
+// TestFairness measures how long the requests of one user take while another user sends as many requests as it can, from a process of
+// its own.
 func TestFairness(t *testing.T) {
 	measured.Only(t)
-	for _, load := range loads {
+	for i, load := range loads {
 		t.Run(fmt.Sprint(load.clients, " ", load.name), func(t *testing.T) {
 			s, err := badger.Open(badger.Config{Dir: t.TempDir()})
 			if err != nil {
@@ -121,58 +128,95 @@ func TestFairness(t *testing.T) {
 			grantAll(t, e, "alice", "bob")
 			var names atomic.Int64
 			for range 1000 { // for the lists
-				if resp := request(t, e, apiservertest.AdminToken, "POST", "/api/v1/namespaces/default/configmaps", bodyOf(createMap(names.Add(1)))); resp.StatusCode != http.StatusCreated {
+				if resp := request(t, e, apiservertest.AdminToken, "POST", "/api/v1/namespaces/default/configmaps", bodyOf(createMap("m", names.Add(1)))); resp.StatusCode != http.StatusCreated {
 					t.Fatal(resp.Status)
 				}
 			}
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
-			var greedy sync.WaitGroup
-			var answered, refused atomic.Int64
-			for range load.clients {
-				greedy.Go(func() {
-					hc := ownConnection(e, apiservertest.AliceToken)
-					defer hc.CloseIdleConnections()
-					for ctx.Err() == nil {
-						method, path, body := load.request(names.Add(1))
-						resp, err := send(ctx, hc, method, e.URL+path, body)
-						switch {
-						case err != nil:
-						case resp.StatusCode == http.StatusTooManyRequests:
-							refused.Add(1)
-							select {
-							case <-time.After(time.Second): // the Retry-After of the response
-							case <-ctx.Done():
-							}
-						default:
-							answered.Add(1)
-						}
-					}
-				})
-			}
-			if load.clients > 0 {
-				time.Sleep(5 * time.Second) // until all have begun
-			}
-			before, began := answered.Load(), time.Now()
+			stop := startLoad(t, e, i)
+			time.Sleep(5 * time.Second) // until all clients have begun
 			reads, writes := measureOther(t, e, &names)
-			t.Logf("the load: %.0f/s answered, %d times 429", float64(answered.Load()-before)/time.Since(began).Seconds(), refused.Load())
+			t.Logf("the load: %s", stop())
 			t.Logf("the other user's %d reads: p50 %v p99 %v max %v", len(reads), quantile(reads, 50), quantile(reads, 99), reads[len(reads)-1])
 			t.Logf("the other user's %d writes: p50 %v p99 %v max %v", len(writes), quantile(writes, 50), quantile(writes, 99), writes[len(writes)-1])
 			if worst := max(quantile(reads, 99), quantile(writes, 99)); worst > fairGoal {
 				t.Errorf("p99 is %v, want %v", worst, fairGoal)
 			}
-			stop()
-			greedy.Wait()
 		})
 	}
+}
+
+// The environment of a process that sends a load: the index of the load, and the API server's address and certificate.
+const loadVariable, loadURLVariable, loadCAVariable = "MINIKCTL_TEST_LOAD", "MINIKCTL_TEST_LOAD_URL", "MINIKCTL_TEST_LOAD_CA"
+
+// startLoad starts a process that sends a load. The returned function ends it and returns what it prints.
+func startLoad(t *testing.T, e *apiservertest.Env, load int) (stop func() string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestSendLoad$")
+	cmd.Env = append(os.Environ(), fmt.Sprint(loadVariable, "=", load), loadURLVariable+"="+e.URL, loadCAVariable+"="+string(e.PKI.CA()))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() string {
+		_ = in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the load: %v", err)
+		}
+		text, _, _ := strings.Cut(out.String(), "\n")
+		return text
+	}
+}
+
+// TestSendLoad is the process of startLoad. It ends with its standard input.
+func TestSendLoad(t *testing.T) {
+	i, err := strconv.Atoi(os.Getenv(loadVariable))
+	if err != nil {
+		t.Skip("it is a part of TestFairness")
+	}
+	load, url := loads[i], os.Getenv(loadURLVariable)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var clients sync.WaitGroup
+	var names, answered, refused atomic.Int64
+	began := time.Now()
+	for range load.clients {
+		clients.Go(func() {
+			hc := ownConnection([]byte(os.Getenv(loadCAVariable)), apiservertest.AliceToken)
+			defer hc.CloseIdleConnections()
+			for ctx.Err() == nil {
+				method, path, body := load.request(names.Add(1))
+				resp, err := send(ctx, hc, method, url+path, body)
+				switch {
+				case err != nil:
+				case resp.StatusCode == http.StatusTooManyRequests:
+					refused.Add(1)
+					select {
+					case <-time.After(time.Second): // the Retry-After of the response
+					case <-ctx.Done():
+					}
+				default:
+					answered.Add(1)
+				}
+			}
+		})
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	fmt.Printf("%.0f/s answered, %d times 429\n", float64(answered.Load())/time.Since(began).Seconds(), refused.Load())
+	stop()
+	clients.Wait()
 }
 
 func bodyOf(_, _, s string) string { return s }
 
 // ownConnection returns a client that shares no connection with another one.
-func ownConnection(e *apiservertest.Env, token string) *http.Client {
+func ownConnection(ca []byte, token string) *http.Client {
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(e.PKI.CA())
+	roots.AppendCertsFromPEM(ca)
 	return &http.Client{Transport: transport.NewBearerAuthRoundTripper(token, &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true,
 	})}
@@ -181,13 +225,13 @@ func ownConnection(e *apiservertest.Env, token string) *http.Client {
 // measureOther sends reads and writes of another user, one at a time, and returns how long they took, sorted.
 func measureOther(t *testing.T, e *apiservertest.Env, names *atomic.Int64) (reads, writes []time.Duration) {
 	t.Helper()
-	hc := ownConnection(e, apiservertest.BobToken)
+	hc := ownConnection(e.PKI.CA(), apiservertest.BobToken)
 	defer hc.CloseIdleConnections()
 	for range 200 {
 		for _, write := range []bool{false, true} {
 			method, path, body := "GET", "/api/v1/namespaces/default", ""
 			if write {
-				method, path, body = createMap(names.Add(1))
+				method, path, body = createMap("m", names.Add(1))
 			}
 			began := time.Now()
 			resp, err := send(t.Context(), hc, method, e.URL+path, body)

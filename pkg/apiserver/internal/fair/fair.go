@@ -25,7 +25,7 @@ var ErrBusy = errors.New("too many requests")
 // Config holds the limits.
 type Config struct {
 	Seats        int           // requests at once
-	PerFlow      int           // seats that one flow may take, so that there are others at once for another flow
+	PerFlow      int           // seats that one flow may take, so that there are others at once for another flow; one request may take more
 	QueueTimeout time.Duration // how long a request may wait
 	Clock        clock.Clock
 }
@@ -162,7 +162,7 @@ func (l *Limit) Enter(ctx context.Context, s *Seat, levelName string, name Flow,
 	l.mu.Lock()
 	lv := l.levelOf(levelName)
 	*s = Seat{limit: l, level: lv, name: name, flow: lv.flowOf(name), width: max(width, 1)}
-	if len(s.flow.queue) == 0 && l.mayRun(lv, s.flow) {
+	if len(s.flow.queue) == 0 && l.mayRun(lv, s) {
 		l.seat(s)
 		l.mu.Unlock()
 		return nil
@@ -214,10 +214,10 @@ func (lv *level) flowOf(name Flow) *flow {
 	return f
 }
 
-// mayRun reports whether a request of a flow may have a seat now.
-func (l *Limit) mayRun(lv *level, f *flow) bool {
+// mayRun reports whether a request may have its seats now.
+func (l *Limit) mayRun(lv *level, s *Seat) bool {
 	switch {
-	case l.free <= 0, f.seats >= l.cfg.PerFlow:
+	case l.free <= 0, s.flow.seats > 0 && s.flow.seats+s.width > l.cfg.PerFlow:
 		return false
 	case lv.seats < lv.own:
 		return true
@@ -329,7 +329,7 @@ func (s *Seat) resume(ctx context.Context) {
 		s.level = l.levelOf(s.level.Name)
 	}
 	s.flow = s.level.flowOf(s.name) // the old one may have been deleted
-	if l.mayRun(s.level, s.flow) {
+	if l.mayRun(s.level, s) {
 		l.seat(s)
 		l.mu.Unlock()
 		return
@@ -379,7 +379,7 @@ func (l *Limit) next() (*level, *flow) {
 func (l *Limit) nextOf(lv *level) *flow {
 	var best *flow
 	for _, f := range lv.flows {
-		if len(f.queue) == 0 || best != nil && !f.before(best) || !l.mayRun(lv, f) {
+		if len(f.queue) == 0 || best != nil && !f.before(best) || !l.mayRun(lv, f.queue[0].seat) {
 			continue
 		}
 		best = f

@@ -144,12 +144,35 @@ func TestOtherFlowRunsAtOnce(t *testing.T) {
 func TestRequestsWithSeveralSeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 8, 4, open)
-		b.send(3, times(4, "l/lists")...)
-		b.ran("l/lists l/lists") // the second begins below the flow's 4 seats
-		b.send(1, "l/other", "l/other", "l/more")
+		b.send(3, "l/lists")
+		b.ran("l/lists")
+		b.send(1, "l/lists")
+		b.ran("l/lists") // the flow's fourth seat
+		b.send(3, "l/lists", "l/lists")
+		b.send(1, "l/other", "l/other")
 		b.ran("l/other l/other")
 		b.end("l/lists")
-		b.ran("l/lists l/more")
+		b.ran("l/lists") // the first list has ended
+		b.end("l/lists")
+		b.ran("") // the small request
+		b.end("l/lists")
+		b.ran("l/lists")
+		b.empty()
+	})
+}
+
+// TestWideRequest has a request that takes more seats than a flow may: it runs alone in its flow, and other flows go on.
+func TestWideRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 8, 4, open)
+		b.send(6, "l/lists", "l/lists")
+		b.ran("l/lists")
+		b.send(1, "l/other", "l/other", "l/other")
+		b.ran("l/other l/other")
+		b.end("l/lists")
+		b.ran("l/lists") // its flow has no seat, and the other has two
+		b.end("l/other")
+		b.ran("l/other")
 		b.empty()
 	})
 }

@@ -26,9 +26,10 @@ const (
 	minSeats          = 64
 	queueTimeout      = requestTimeout / 4 // as in Kubernetes
 
-	// A list counts as a request for each objectsPerSeat of its objects, as in Kubernetes.
-	objectsPerSeat = 100
-	maxListSeats   = 10
+	// A list of wideList objects or more counts as listSeats requests, a smaller one as a part of them. Writing it keeps a processor busy:
+	// the lists of one flow leave others free, or the requests of other flows would not even be read from their connections. Kubernetes
+	// counts 10 requests of 600 for a list of 1,000 objects, whatever the processors.
+	wideList, listSeats = 1000, 24
 )
 
 func (s *Handler) newLimit() *fair.Limit {
@@ -92,13 +93,10 @@ func (s *Handler) width(c *call, r *http.Request) int {
 		return 1
 	}
 	n := s.config.Count(c.address.gvr().GroupResource())
-	if n <= objectsPerSeat {
-		return 1
-	}
 	if limit, err := strconv.Atoi(r.URL.Query().Get("limit")); err == nil && limit > 0 {
 		n = min(n, limit)
 	}
-	return min((n+objectsPerSeat-1)/objectsPerSeat, maxListSeats)
+	return max(1, min(n, wideList)*listSeats/wideList)
 }
 
 func tooMany(w http.ResponseWriter, r *http.Request, err error) {

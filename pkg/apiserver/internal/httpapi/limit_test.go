@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/fair"
@@ -83,4 +84,24 @@ func TestLimit(t *testing.T) {
 		t.Errorf("a watch that has begun keeps its seat: %d", w.Code)
 	}
 	leave()
+}
+
+func TestWidthOfLists(t *testing.T) {
+	for _, c := range []struct {
+		objects, want int
+		path          string
+	}{
+		{0, 1, "/api/v1/pods"},
+		{82, 1, "/api/v1/pods"},
+		{500, 12, "/api/v1/pods"},
+		{100_000, listSeats, "/api/v1/pods"},
+		{100_000, 2, "/api/v1/pods?limit=100"},
+		{100_000, 1, "/api/v1/namespaces/default/pods/p"},
+	} {
+		s := &Handler{config: Config{Count: func(schema.GroupResource) int { return c.objects }}}
+		r := httptest.NewRequest(http.MethodGet, c.path, nil)
+		if got := s.width(&call{address: parseAddress(r.Method, r.URL)}, r); got != c.want {
+			t.Errorf("%s of %d objects: got %d, want %d", c.path, c.objects, got, c.want)
+		}
+	}
 }
