@@ -8,8 +8,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,6 +41,10 @@ type Image struct {
 	Env        []string // NAME=value
 	Dir        string   // working directory
 	User       string   // USER, USER:GROUP, UID or UID:GID; "": the daemon's
+
+	// Program is the path of the image's own program, as a container's command names it, if this machine does not have it: the entrypoint runs
+	// in its place. "": the command runs as it is.
+	Program string
 
 	// Reason and Note are for an Event if the image is not the one that the name suggests.
 	Reason, Note string
@@ -153,6 +159,10 @@ func (s *Store) Resolve(name string, command []string) (Image, error) {
 	}
 	if src, from, ok := s.mapped(name, ref); ok {
 		img, what := s.source(src)
+		if len(src.Entrypoint) > 0 && isProgramOf(ref, src, command) {
+			img.Program = command[0]
+			what += ", as is its program " + img.Program + ","
+		}
 		img.Reason, img.Note = "ImageMapped", fmt.Sprintf("Image %q is mapped to %s by the entry %q of the config's images map", name, what, from)
 		return img, nil
 	}
@@ -166,6 +176,19 @@ func (s *Store) Resolve(name string, command []string) (Image, error) {
 		}, nil
 	}
 	return Image{}, s.notFound(name, ref, len(command) > 0)
+}
+
+// isProgramOf reports whether a container's command begins with the path of the program of a mapped image. Images have it under the name of
+// the image, or that of the program that the image is mapped to, such as /agnhost or /usr/local/bin/redis-server.
+func isProgramOf(ref reference.Named, src Source, command []string) bool {
+	if len(command) == 0 || !path.IsAbs(command[0]) || src.Folder != "" {
+		return false
+	}
+	if name := path.Base(command[0]); name != path.Base(ref.Name()) && name != path.Base(src.Entrypoint[0]) {
+		return false
+	}
+	_, err := os.Stat(command[0])
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 func (s *Store) notFound(name string, ref reference.Named, command bool) error {

@@ -14,6 +14,7 @@ func TestResolve(t *testing.T) {
 		"nginx:1.2":              {Entrypoint: []string{"/bin/one-two", "-x"}},
 		"ghcr.io/shop/cart":      {Folder: folder},
 		"docker.io/library/busy": {Image: "minikctl.dev/pause"},
+		"tools/cart":             {Entrypoint: []string{"/bin/sh"}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -24,6 +25,7 @@ func TestResolve(t *testing.T) {
 		entrypoint []string
 		root       string
 		reason     string
+		program    string
 		err        error
 	}{
 		"built in":               {name: "minikctl.dev/web", entrypoint: []string{"minikctl.dev/web"}},
@@ -44,8 +46,14 @@ func TestResolve(t *testing.T) {
 		"upper case":             {name: "Ghost", err: ErrInvalidName},
 		"two tags":               {name: "a:b:c", err: ErrInvalidName},
 		"an ID":                  {name: strings.Repeat("0a", 32), err: ErrInvalidName},
-		"mapped, with a digest":  {name: "nginx@sha256:" + strings.Repeat("0a", 32), entrypoint: []string{"minikctl.dev/web"}, reason: "ImageMapped"},
-		"empty":                  {name: "", err: ErrInvalidName},
+		"its program by the image's name": {name: "tools/cart", command: []string{"/opt/cart", "-v"}, entrypoint: []string{"/bin/sh"},
+			reason: "ImageMapped", program: "/opt/cart"},
+		"its program by its own name": {name: "tools/cart", command: []string{"/opt/sh"}, entrypoint: []string{"/bin/sh"}, reason: "ImageMapped", program: "/opt/sh"},
+		"another program":             {name: "tools/cart", command: []string{"/opt/cat"}, entrypoint: []string{"/bin/sh"}, reason: "ImageMapped"},
+		"a program of the machine":    {name: "tools/cart", command: []string{"/bin/sh"}, entrypoint: []string{"/bin/sh"}, reason: "ImageMapped"},
+		"a program in PATH":           {name: "tools/cart", command: []string{"cart"}, entrypoint: []string{"/bin/sh"}, reason: "ImageMapped"},
+		"mapped, with a digest":       {name: "nginx@sha256:" + strings.Repeat("0a", 32), entrypoint: []string{"minikctl.dev/web"}, reason: "ImageMapped"},
+		"empty":                       {name: "", err: ErrInvalidName},
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
@@ -55,6 +63,9 @@ func TestResolve(t *testing.T) {
 			}
 			if !slices.Equal(got.Entrypoint, test.entrypoint) || got.Root != test.root || got.Reason != test.reason {
 				t.Errorf("got %+v, want entrypoint %q, root %q and reason %q", got, test.entrypoint, test.root, test.reason)
+			}
+			if got.Program != test.program {
+				t.Errorf("got program %q, want %q", got.Program, test.program)
 			}
 			if err == nil && !strings.Contains(got.ID, "@sha256:") {
 				t.Errorf("got ID %q", got.ID)
