@@ -26,6 +26,8 @@ type Cache struct {
 	kept   *encodingCache
 	budget *changelog.Budget // of the logs of all tables
 
+	compacted atomic.Uint64 // the revision below which lists are gone
+
 	mu      sync.Mutex
 	tables  map[string]*Table // by key prefix
 	reached store.Revision    // every table shows everything up to here
@@ -240,8 +242,10 @@ func (c *Cache) all() []*Table {
 	return slices.Collect(maps.Values(c.tables))
 }
 
-// Trim drops the changes up to rev, and all encodings. A watch that begins before rev reads from the store.
+// Trim drops the changes up to rev, to which the store was compacted, and all encodings. A watch that begins before rev reads from the
+// store. A list before rev is gone, also if the store could still give it: clients of Kubernetes count on the end of their continue tokens.
 func (c *Cache) Trim(rev store.Revision) {
+	c.compacted.Store(uint64(rev))
 	c.kept.drop()
 	c.budget.Trim(rev)
 }

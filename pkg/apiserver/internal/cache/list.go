@@ -112,6 +112,9 @@ func (t *Table) ListAt(ctx context.Context, s *Selector, after string, limit int
 	if err != nil {
 		return Page{}, err
 	}
+	if at < store.Revision(t.cache.compacted.Load()) {
+		return Page{}, store.ErrCompacted
+	}
 	if snap.unchangedSince(at) {
 		p := snap.page(s, after, limit)
 		p.Revision = at
