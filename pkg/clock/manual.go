@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +20,7 @@ import (
 type Manual struct {
 	machine  Clock
 	activity *activity
+	turns    *turns        // nil: the parts of the cluster act at the same time
 	moves    chan struct{} // has an element during Advance
 
 	mu     sync.Mutex
@@ -179,9 +179,11 @@ func (m *Manual) step(limit time.Time) (bool, error) {
 		}
 	}
 	m.mu.Unlock()
+	m.activity.add(1) // no turn is granted before all timers have fired
 	for _, t := range due {
 		t.fire(next)
 	}
+	m.activity.add(-1)
 	return len(due) > 0, nil
 }
 
@@ -219,25 +221,23 @@ func (m *Manual) settle(ctx context.Context) error {
 		if took := m.machine.Since(began); took > settleTime {
 			return &NotSettledError{m.Now(), settleTime, m.activity.busy()}
 		}
-		if tries < 16 {
-			runtime.Gosched()
-			continue
-		}
-		t := m.machine.NewTimer(100 * time.Microsecond)
-		select {
-		case <-m.activity.ended:
-		case <-t.C():
-		case <-ctx.Done():
-		}
-		t.Stop()
+		m.activity.pause(ctx, m.machine, tries, m.activity.ended)
 	}
 	return nil
 }
 
 // sleep is Sleep on a Manual clock.
 func (m *Manual) sleep(ctx context.Context, d time.Duration) error {
-	t := m.start(&timer{clock: m, c: make(chan time.Time, 1), work: WorkOf(ctx)}, d)
-	t.work.Add(-1)
+	work := WorkOf(ctx)
+	if work != nil && work.turn != nil {
+		if work.turn.held.Load() == nil {
+			work = nil
+		} else {
+			defer work.turn.retake()
+		}
+	}
+	t := m.start(&timer{clock: m, c: make(chan time.Time, 1), work: work}, d)
+	t.work.rest()
 	select {
 	case <-t.c:
 		return nil

@@ -3,9 +3,11 @@ package clock
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Work counts what one part of a cluster has to do at the present time of a Manual clock: the keys of a queue, or a goroutine that runs.
@@ -21,6 +23,7 @@ type Work struct {
 	units    atomic.Int64
 	ended    atomic.Bool
 	idle     atomic.Pointer[func() bool] // set during Idle: reports whether there is something to wake up for
+	turn     *turn                       // that the Work counts, nil for others
 }
 
 // activity is the Work of all parts of a cluster.
@@ -31,9 +34,13 @@ type activity struct {
 	mu    sync.Mutex
 	parts []*Work       // replaced, never changed
 	ended chan struct{} // has room for one; signalled when units gets to 0
+	calm  chan struct{} // the same for turns, also signalled when only that of a turn is left
+	turns *turns        // nil: the parts take none
 }
 
-func newActivity() *activity { return &activity{ended: make(chan struct{}, 1)} }
+func newActivity() *activity {
+	return &activity{ended: make(chan struct{}, 1), calm: make(chan struct{}, 1)}
+}
 
 // NewWork returns the Work of a part of the cluster on c, with nothing to do. name describes it to users, e.g. "controller job". It is
 // nil unless c is a Manual clock.
@@ -43,10 +50,24 @@ func NewWork(c Clock, name string) *Work {
 		return nil
 	}
 	w := &Work{activity: m.activity, name: name}
-	m.activity.mu.Lock()
-	m.activity.parts = append(slices.Clip(m.activity.parts), w)
-	m.activity.mu.Unlock()
+	w.list()
 	return w
+}
+
+// list adds w to the parts whose Idle is looked at.
+func (w *Work) list() {
+	a := w.activity
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.parts = append(slices.Clip(a.parts), w)
+}
+
+// unlist undoes list.
+func (w *Work) unlist() {
+	a := w.activity
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.parts = slices.DeleteFunc(slices.Clone(a.parts), func(o *Work) bool { return o == w })
 }
 
 type workKey struct{}
@@ -99,11 +120,19 @@ func (a *activity) add(n int) {
 	if n > 0 {
 		a.begun.Add(1)
 	}
-	if a.units.Add(int64(n)) == 0 {
-		select {
-		case a.ended <- struct{}{}:
-		default:
-		}
+	left := a.units.Add(int64(n))
+	if left == 0 {
+		signal(a.ended)
+	}
+	if left <= 1 && a.turns != nil {
+		signal(a.calm)
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -112,10 +141,9 @@ func (w *Work) End() {
 	if w == nil || w.ended.Swap(true) {
 		return
 	}
-	a := w.activity
-	a.mu.Lock()
-	a.parts = slices.DeleteFunc(slices.Clone(a.parts), func(o *Work) bool { return o == w })
-	a.mu.Unlock()
+	if w.turn == nil {
+		w.unlist()
+	}
 	w.clear()
 }
 
@@ -129,22 +157,45 @@ func (w *Work) clear() {
 // Idle calls wait, which blocks until there is something to do. Meanwhile pending reports whether there is: from the moment that the other
 // side has passed it on until after wait has returned. It is called concurrently with wait.
 func (w *Work) Idle(pending func() bool, wait func()) {
-	if w == nil {
+	if w == nil || w.turn != nil && w.turn.held.Load() == nil {
 		wait()
 		return
 	}
+	if w.turn != nil {
+		w.list()
+		defer w.turn.retake()
+		defer w.unlist()
+	}
 	w.idle.Store(&pending)
-	w.Add(-1)
+	w.rest()
 	wait()
 	w.Add(1)
 	w.idle.Store(nil)
 }
 
-// settled reports whether no part has anything to do. Something that passes from a part that was checked to one that was not, or back,
-// begins there, which begun shows.
+// rest removes the unit of a part that begins to wait, and ends its turn if it has one.
+func (w *Work) rest() {
+	if w == nil {
+		return
+	}
+	if w.turn != nil {
+		w.turn.leave()
+		return
+	}
+	w.Add(-1)
+}
+
+// settled reports whether no part has anything to do or waits for a turn.
 func (a *activity) settled() bool {
 	begun := a.begun.Load()
-	if a.units.Load() != 0 {
+	return (a.turns == nil || a.turns.idle()) && a.quiet(0) && a.begun.Load() == begun
+}
+
+// quiet reports whether no part has anything to do, except for a number of units. Something that passes from a part that was checked to one
+// that was not, or back, begins there, which begun shows.
+func (a *activity) quiet(units int64) bool {
+	begun := a.begun.Load()
+	if a.units.Load() != units {
 		return false
 	}
 	a.mu.Lock()
@@ -155,7 +206,22 @@ func (a *activity) settled() bool {
 			return false
 		}
 	}
-	return a.units.Load() == 0 && a.begun.Load() == begun
+	return a.units.Load() == units && a.begun.Load() == begun
+}
+
+// pause waits a moment for a signal, for the caller's next try.
+func (a *activity) pause(ctx context.Context, machine Clock, tries int, signals <-chan struct{}) {
+	if tries < 16 {
+		runtime.Gosched()
+		return
+	}
+	t := machine.NewTimer(100 * time.Microsecond)
+	defer t.Stop()
+	select {
+	case <-signals:
+	case <-t.C():
+	case <-ctx.Done():
+	}
 }
 
 // busy describes the parts that have something to do.
@@ -172,6 +238,9 @@ func (a *activity) busy() []string {
 		if n > 0 {
 			counts[w.name] += n
 		}
+	}
+	for _, name := range a.turns.names() {
+		counts[name]++
 	}
 	var out []string
 	for name, n := range counts {
