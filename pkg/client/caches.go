@@ -68,6 +68,7 @@ func (s *Caches) local(want selection) *local {
 	l, ok := s.locals[want]
 	if !ok {
 		l = newLocal(want.resource, metav1.ListOptions{LabelSelector: want.labels, FieldSelector: want.fields})
+		l.sorted = clock.InTurns(s.clock)
 		if want.metadata {
 			l.shrink = metadataOf
 		}

@@ -51,6 +51,7 @@ func (l *local) by(x *indexer, value string) []objects.Object {
 	for _, obj := range ix.items[value] {
 		out = append(out, obj)
 	}
+	l.sort(out)
 	return out
 }
 

@@ -1,8 +1,10 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -22,6 +24,7 @@ type local struct {
 	options  metav1.ListOptions
 	shrink   func(objects.Object) objects.Object // returns the part of an object that is kept; nil: all of it
 	stop     func()                              // ends the watch; nil without one. Guarded by Caches.mu
+	sorted   bool                                // lists are sorted by key, so that what follows from them can be repeated
 
 	// order is held while a change is applied and subscribers are called, so that they get changes one at a time and in order.
 	// It is locked before mu. mu is free during the calls: subscribers may read any cache.
@@ -78,7 +81,16 @@ func (l *local) list(namespace string, selector labels.Selector) []objects.Objec
 			out = append(out, obj)
 		}
 	}
+	l.sort(out)
 	return out
+}
+
+func (l *local) sort(list []objects.Object) {
+	if l.sorted {
+		slices.SortFunc(list, func(a, b objects.Object) int {
+			return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+		})
+	}
 }
 
 func (l *local) revision() uint64 {

@@ -56,6 +56,12 @@ func (q *pendingEvents) take() pending {
 	return p
 }
 
+func (q *pendingEvents) len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.items)
+}
+
 func (q *pendingEvents) signal() {
 	select {
 	case q.ready <- struct{}{}:

@@ -33,6 +33,7 @@ type Recorder struct {
 	component string
 	instance  string
 
+	starting   func(context.Context) context.Context // with turns: it counts until Run does. Otherwise nil
 	queue      *pendingEvents
 	work       *clock.Work // a unit for each event that is queued or being written
 	dropped    atomic.Uint64
@@ -50,10 +51,14 @@ const (
 // NewRecorder returns a recorder for a component, e.g. "deployment-controller". instance is the node of a kubelet, and "" for
 // components with one instance.
 func NewRecorder(c Client, clk clock.Clock, src *clock.Source, component, instance string) *Recorder {
-	return &Recorder{
+	r := &Recorder{
 		client: c, clock: clk, machine: clock.Machine(clk), source: src, component: component, instance: instance,
 		queue: newPendingEvents(), work: clock.NewWork(clk, "events of "+component), correlator: record.NewEventCorrelator(clk), series: map[seriesKey]*eventsv1.Event{},
 	}
+	if clock.InTurns(clk) {
+		r.starting = clock.Starting(clk, "events of "+component)
+	}
+	return r
 }
 
 // Event records a core/v1 Event of type Normal or Warning about an object.
@@ -104,6 +109,12 @@ func (r *Recorder) Dropped() uint64 { return r.dropped.Load() }
 
 func (r *Recorder) add(ctx context.Context, p pending) {
 	p.report = trace.From(ctx)
+	if r.starting != nil { // Run counts
+		if !r.queue.add(p) {
+			r.dropped.Add(1)
+		}
+		return
+	}
 	r.work.Add(1)
 	if !r.queue.add(p) {
 		r.work.Add(-1)
@@ -134,6 +145,9 @@ func refTo(obj objects.Object) corev1.ObjectReference {
 // Run writes events until ctx ends. It does not write those that are queued then.
 func (r *Recorder) Run(ctx context.Context) error {
 	defer r.work.End()
+	if r.starting != nil {
+		return r.runInTurns(r.starting(ctx))
+	}
 	due := make(chan struct{}, 1)
 	later := func() clock.Timer {
 		return r.clock.AfterFunc(seriesLength, func() {
@@ -161,6 +175,44 @@ func (r *Recorder) Run(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// runInTurns is Run on a clock with turns: in each, it writes all events that are queued. It needs no pauses, since it delays nothing.
+func (r *Recorder) runInTurns(ctx context.Context) error {
+	ctx, work := clock.Begin(ctx, r.clock, "events of "+r.component)
+	defer work.End()
+	var due atomic.Bool
+	later := func() clock.Timer {
+		return r.clock.AfterFunc(seriesLength, func() {
+			due.Store(true)
+			r.queue.signal()
+		})
+	}
+	tick := later()
+	defer func() { tick.Stop() }()
+	pending := func() bool { return due.Load() || r.queue.len() > 0 }
+	for ctx.Err() == nil {
+		if !pending() {
+			work.Idle(pending, func() {
+				select {
+				case <-ctx.Done():
+				case <-r.queue.ready:
+				}
+			})
+			continue
+		}
+		turn, end := clock.TakeTurn(ctx, r.clock, clock.Rank{Part: "events of " + r.component, Key: r.instance})
+		if due.Swap(false) {
+			r.finishSeries(turn)
+			tick = later()
+		}
+		for range r.queue.len() {
+			p := r.queue.take()
+			r.record(trace.With(turn, p.report.Causes...), p)
+		}
+		end()
+	}
+	return nil
 }
 
 func (r *Recorder) record(ctx context.Context, p pending) {

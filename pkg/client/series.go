@@ -1,10 +1,12 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,11 +33,16 @@ type seriesKey struct {
 	regarding                       corev1.ObjectReference
 }
 
+func keyOfSeries(ev *eventsv1.Event) seriesKey {
+	key := seriesKey{ev.Type, ev.Action, ev.Reason, ev.Note, ev.Regarding}
+	key.regarding.ResourceVersion = "" // not part of what happened
+	return key
+}
+
 // recordAction creates the Event for the first occurrence. For the second it adds a series to that Event. The final count
 // is written when the series has ended.
 func (r *Recorder) recordAction(ctx context.Context, ev *eventsv1.Event) {
-	key := seriesKey{ev.Type, ev.Action, ev.Reason, ev.Note, ev.Regarding}
-	key.regarding.ResourceVersion = "" // not part of what happened
+	key := keyOfSeries(ev)
 	known := r.series[key]
 	switch {
 	case known == nil:
@@ -85,13 +92,14 @@ func (r *Recorder) patchSeries(ctx context.Context, ev *eventsv1.Event) {
 // finishSeries ends the series without recent events, and writes the counts of those with several.
 func (r *Recorder) finishSeries(ctx context.Context) {
 	before := r.clock.Now().Add(-seriesLength)
-	for key, ev := range r.series {
+	byName := func(a, b *eventsv1.Event) int { return cmp.Compare(a.Name, b.Name) }
+	for _, ev := range slices.SortedFunc(maps.Values(r.series), byName) {
 		switch {
 		case ev.Series == nil && ev.EventTime.Time.Before(before):
-			delete(r.series, key)
+			delete(r.series, keyOfSeries(ev))
 		case ev.Series != nil && ev.Series.LastObservedTime.Time.Before(before):
 			r.patchSeries(ctx, ev)
-			delete(r.series, key)
+			delete(r.series, keyOfSeries(ev))
 		}
 	}
 }

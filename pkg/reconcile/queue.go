@@ -20,6 +20,9 @@ type queue struct {
 	machine  clock.Clock // measures reconciles and their cooldown
 	work     *clock.Work // a unit for each key that is queued, being reconciled or cooling down, or that is retried soon
 
+	// turn reconciles a key in a turn. nil: workers reconcile keys.
+	turn func(key objects.Key, class clock.Class)
+
 	mu     sync.Mutex
 	states map[objects.Key]*state // of keys that are queued, being reconciled or cooling down, or have causes
 	later  map[objects.Key]*delay
@@ -32,6 +35,7 @@ type state struct {
 	queued     bool     // in keys
 	processing bool     // being reconciled, or cooling down
 	dirty      bool     // enqueued while processing
+	failed     bool     // to be retried, in a turn, once everything else is done
 }
 
 // delay is a key that is added at a time.
@@ -91,13 +95,26 @@ func (q *queue) enqueue(key objects.Key, revision uint64) {
 // add queues a key, or marks it as dirty. The caller holds mu.
 func (q *queue) add(key objects.Key) {
 	s := q.state(key)
-	if s.processing {
+	switch {
+	case s.processing:
 		s.dirty = true
-	} else if !s.queued {
+	case s.queued:
+	case q.turn != nil:
+		if s.queued = !q.over; s.queued {
+			q.turn(key, s.class())
+		}
+	default:
 		s.queued = true
 		q.work.Add(1)
 		q.keys.Add(key)
 	}
+}
+
+func (s *state) class() clock.Class {
+	if s.failed {
+		return clock.Retry
+	}
+	return clock.Regular
 }
 
 func (s *state) addCauses(revisions ...uint64) {
@@ -126,6 +143,10 @@ func (q *queue) take(key objects.Key) []uint64 {
 
 // done ends the reconcile of a key, which then cools down.
 func (q *queue) done(key objects.Key, cooldown time.Duration) {
+	if q.turn != nil {
+		q.finish(key)
+		return
+	}
 	q.keys.Done(key)
 	if cooldown <= 0 {
 		q.finish(key)
@@ -147,7 +168,9 @@ func (q *queue) finish(key objects.Key) {
 	case len(s.causes) == 0:
 		delete(q.states, key)
 	}
-	q.work.Add(-1)
+	if q.turn == nil {
+		q.work.Add(-1)
+	}
 }
 
 // after adds a key with causes after d. If the key is added later already, it is added once, at the earlier time.
@@ -203,6 +226,13 @@ func (q *queue) retry(key objects.Key, causes []uint64, refused bool) {
 	pause := failures.When(key)
 	if pause >= soonRetry {
 		q.after(key, pause, nil)
+		return
+	}
+	if q.turn != nil {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.state(key).failed = true
+		q.add(key)
 		return
 	}
 	q.work.Add(1)

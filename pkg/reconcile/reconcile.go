@@ -110,12 +110,27 @@ func (l Loop) Run(ctx context.Context, clk clock.Clock) error {
 	q := newQueue(clk, l.Name+" keys")
 	q.setBackoff(l.FirstBackoff, l.MaxBackoff)
 	defer q.work.End()
+	var workers sync.WaitGroup
+	if clock.InTurns(clk) {
+		q.turn = func(key objects.Key, class clock.Class) {
+			workers.Add(1)
+			rank := clock.Rank{Class: class, Part: "controller " + l.Name, Key: key.String()}
+			clock.GoTurn(ctx, clk, rank, func(ctx context.Context) {
+				defer workers.Done()
+				if ctx.Err() == nil {
+					l.reconcileKey(ctx, q, key)
+					q.done(key, 0)
+				}
+			})
+		}
+	}
 	for _, source := range l.Sources {
 		source(ctx, q.enqueue)
 	}
-	var workers sync.WaitGroup
-	for range max(l.Workers, 1) {
-		workers.Go(func() { l.work(ctx, q) })
+	if q.turn == nil {
+		for range max(l.Workers, 1) {
+			workers.Go(func() { l.work(ctx, q) })
+		}
 	}
 	<-ctx.Done()
 	q.shutDown()

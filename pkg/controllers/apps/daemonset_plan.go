@@ -100,7 +100,7 @@ func (s *daemonSync) superfluous(running []*corev1.Pod) []*corev1.Pod {
 // carryOut creates and deletes the pods of a plan, at most daemonBurst each.
 func (r *daemonSet) carryOut(ctx context.Context, s *daemonSync, plan daemonPlan) error {
 	return errors.Join(
-		controller.SlowStart(min(len(plan.create), daemonBurst), func(i int) error {
+		controller.SlowStart(ctx, min(len(plan.create), daemonBurst), func(i int) error {
 			return r.podCtl.Create(ctx, s.set, s.newPod(plan.create[i]))
 		}),
 		r.podCtl.DeleteAll(ctx, s.set, plan.remove[:min(len(plan.remove), daemonBurst)]),

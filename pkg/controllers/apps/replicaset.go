@@ -155,7 +155,7 @@ func (r replicas[T]) related(set *appsv1.ReplicaSet) func() []*corev1.Pod {
 }
 
 func (r replicas[T]) create(ctx context.Context, obj T, template *corev1.PodTemplateSpec, n int) error {
-	return controller.SlowStart(n, func(int) error {
+	return controller.SlowStart(ctx, n, func(int) error {
 		return r.podCtl.Create(ctx, obj, controller.NewPod(template, obj, r.kind))
 	})
 }

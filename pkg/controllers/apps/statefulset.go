@@ -138,13 +138,13 @@ func (r *statefulSet) sync(ctx context.Context, set *appsv1.StatefulSet, h *setH
 // It returns the pod that it has deleted for the rollout, if any.
 func (r *statefulSet) manage(ctx context.Context, m *members) (outdated *corev1.Pod, err error) {
 	claim := r.claimReader(m.set)
-	done, err := forEach(m.replicas, m.ordered(), func(p *corev1.Pod) (bool, error) {
+	done, err := forEach(ctx, m.replicas, m.ordered(), func(p *corev1.Pod) (bool, error) {
 		return r.take(ctx, m, p, m.replicaStep(p, claim))
 	})
 	if done || err != nil {
 		return nil, err
 	}
-	done, err = forEach(m.condemned, m.ordered(), func(p *corev1.Pod) (bool, error) {
+	done, err = forEach(ctx, m.condemned, m.ordered(), func(p *corev1.Pod) (bool, error) {
 		if m.claimsMatch(p, claim) {
 			return false, nil
 		}
@@ -153,7 +153,7 @@ func (r *statefulSet) manage(ctx context.Context, m *members) (outdated *corev1.
 	if done || err != nil {
 		return nil, err
 	}
-	done, err = forEach(m.condemned, m.ordered(), func(p *corev1.Pod) (bool, error) {
+	done, err = forEach(ctx, m.condemned, m.ordered(), func(p *corev1.Pod) (bool, error) {
 		return r.take(ctx, m, p, m.condemnedStep(p))
 	})
 	if done || err != nil {
@@ -184,9 +184,9 @@ func (r *statefulSet) take(ctx context.Context, m *members, p *corev1.Pod, s mem
 
 // forEach calls f for pods: in order until one waits or has an error, or else for all of them with a slow start. done means that
 // the sync ends.
-func forEach(pods []*corev1.Pod, ordered bool, f func(*corev1.Pod) (wait bool, err error)) (done bool, err error) {
+func forEach(ctx context.Context, pods []*corev1.Pod, ordered bool, f func(*corev1.Pod) (wait bool, err error)) (done bool, err error) {
 	if !ordered {
-		err := controller.SlowStart(len(pods), func(i int) error {
+		err := controller.SlowStart(ctx, len(pods), func(i int) error {
 			_, err := f(pods[i])
 			return err
 		})

@@ -205,7 +205,7 @@ func (s *jobSync) finish() bool {
 // untrackAll removes the finalizers of pods, and those pods from tracked. It returns the first error.
 func (r *job) untrackAll(ctx context.Context, pods []*corev1.Pod, tracked sets.Set[types.UID]) error {
 	var first error
-	for i, err := range controller.InParallel(len(pods), func(i int) error { return r.untrack(ctx, pods[i]) }) {
+	for i, err := range controller.InParallel(ctx, len(pods), func(i int) error { return r.untrack(ctx, pods[i]) }) {
 		if err == nil {
 			tracked.Delete(pods[i].UID)
 		} else if first == nil {

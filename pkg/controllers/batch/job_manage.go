@@ -65,7 +65,7 @@ func (r *job) setSuspended(ctx context.Context, s *jobSync) {
 // create creates the pods of a plan.
 func (r *job) create(ctx context.Context, s *jobSync, plan podPlan) error {
 	var created atomic.Int32
-	err := controller.SlowStart(plan.create, func(i int) error {
+	err := controller.SlowStart(ctx, plan.create, func(i int) error {
 		index := noIndex
 		if isIndexed(s.job) {
 			index = plan.indexes[i]
@@ -83,7 +83,7 @@ func (r *job) create(ctx context.Context, s *jobSync, plan podPlan) error {
 // remove deletes active pods and adjusts the counts. With release it first removes their finalizers: such pods are not counted.
 func (r *job) remove(ctx context.Context, s *jobSync, pods []*corev1.Pod, release bool) error {
 	var first error
-	errs := controller.InParallel(len(pods), func(i int) error {
+	errs := controller.InParallel(ctx, len(pods), func(i int) error {
 		if release {
 			if err := r.untrack(ctx, pods[i]); err != nil {
 				return err

@@ -3,13 +3,14 @@ package controller
 import (
 	"context"
 	"fmt"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -76,7 +77,7 @@ func IsPodRemoved(p *corev1.Pod) bool {
 
 // DeleteAll deletes pods of owner at the same time. It returns one of the errors: most likely the others are equal.
 func (c PodControl) DeleteAll(ctx context.Context, owner objects.Object, pods []*corev1.Pod) error {
-	return firstOf(InParallel(len(pods), func(i int) error { return c.Delete(ctx, owner, pods[i]) }))
+	return firstOf(InParallel(ctx, len(pods), func(i int) error { return c.Delete(ctx, owner, pods[i]) }))
 }
 
 // maxBatch bounds how many requests SlowStart makes at the same time.
@@ -84,10 +85,10 @@ const maxBatch = 500
 
 // SlowStart calls create with 0 to n-1 in batches of 1, 2, 4, … parallel calls. It stops after a batch with an error and returns it:
 // most likely all would fail.
-func SlowStart(n int, create func(i int) error) error {
+func SlowStart(ctx context.Context, n int, create func(i int) error) error {
 	for done, batch := 0, min(1, n); batch > 0; batch = min(2*batch, n-done, maxBatch) {
 		first := done
-		if err := firstOf(InParallel(batch, func(i int) error { return create(first + i) })); err != nil {
+		if err := firstOf(InParallel(ctx, batch, func(i int) error { return create(first + i) })); err != nil {
 			return err
 		}
 		done += batch
@@ -95,14 +96,18 @@ func SlowStart(n int, create func(i int) error) error {
 	return nil
 }
 
-// InParallel calls do with 0 to n-1 at the same time and returns the errors in that order.
-func InParallel(n int, do func(i int) error) []error {
+// InParallel calls do with 0 to n-1 at the same time, in a turn one after another, and returns the errors in that order.
+func InParallel(ctx context.Context, n int, do func(i int) error) []error {
 	errs := make([]error, n)
-	var wg sync.WaitGroup
+	var all errgroup.Group
+	all.SetLimit(clock.AtOnce(ctx, n))
 	for i := range n {
-		wg.Go(func() { errs[i] = do(i) })
+		all.Go(func() error {
+			errs[i] = do(i)
+			return nil
+		})
 	}
-	wg.Wait()
+	_ = all.Wait() // the errors are in errs
 	return errs
 }
 
