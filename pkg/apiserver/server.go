@@ -178,7 +178,7 @@ func (s *Server) build(cfg Config) error {
 	if s.audit, err = audit.Open(cfg.Audit, cfg.Clock, s.random.UID); err != nil {
 		return err
 	}
-	s.api = s.audit.API(s.bootstrap.API(s.engine, s.extensionsChanged))
+	s.api = s.engine.InTurns(s.audit.API(s.bootstrap.API(s.engine, s.extensionsChanged)))
 	s.extensions = aggregate.New(aggregate.Config{
 		Reader: s.engine.Reader(), Clock: s.clock, Identity: cfg.PKI.FrontProxy, Self: s.Addr,
 		Client: func() client.Client { return s.ownClient(bootstrap.Agent) }, Stored: s.bootstrap.Stored,
@@ -291,20 +291,24 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 		})
 	}
-	part("verb engine", s.engine.Run)
+	counted := func(name string, run func(context.Context) error) { // on a manual clock, from now on
+		in := clock.Starting(s.clock, name)
+		part(name, func(ctx context.Context) error { return run(in(ctx)) })
+	}
+	counted("verb engine", s.engine.Run)
 	part("traces", s.virtual.Run)
 	servers := s.listeners.Serve(base, s.handler, cancel)
 	if err := s.prepare(ctx); err != nil && ctx.Err() == nil {
 		cancel(err)
 	} else if err == nil {
-		close(s.ready)
 		part("extensions", s.extensions.Run)
-		part("defaults", func(ctx context.Context) error {
+		counted("defaults", func(ctx context.Context) error {
 			return s.bootstrap.Run(ctx, bootstrap.Access{Reader: s.engine.Reader(), Client: s.ownClient})
 		})
 		if s.registrar != nil {
-			part("custom resources", s.registrar.Run)
+			counted("custom resources", s.registrar.Run)
 		}
+		close(s.ready)
 	}
 	<-ctx.Done()
 	s.stop()

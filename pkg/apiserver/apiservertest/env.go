@@ -70,7 +70,7 @@ func New(t testing.TB, options ...func(*apiserver.Config)) *Env {
 		t.Fatal(err)
 	}
 	run(t, s, cfg)
-	e := &Env{Server: s, PKI: keys, URL: "https://" + s.Addr(), Dir: dir, Socket: cfg.Socket}
+	e := &Env{Server: s, PKI: cfg.PKI, URL: "https://" + s.Addr(), Dir: dir, Socket: cfg.Socket}
 	e.AdminConfig = e.Config(AdminToken)
 	return e
 }

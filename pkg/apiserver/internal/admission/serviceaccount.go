@@ -140,7 +140,7 @@ func (s serviceAccount) account(ctx context.Context, a *stage.Admission, name st
 	key := objects.Key{Namespace: a.Namespace, Name: name}
 	obj, err := s.reader.Get(ctx, serviceAccounts, key)
 	for try := 1; apierrors.IsNotFound(err) && name == defaultAccount && try < accountTries; try++ {
-		if clock.Sleep(ctx, clock.Machine(s.clk), accountWait) != nil {
+		if !clock.YieldTurn(ctx) && clock.Sleep(ctx, clock.Machine(s.clk), accountWait) != nil {
 			break
 		}
 		obj, err = s.reader.Get(ctx, serviceAccounts, key)

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/discovery"
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/metrics"
 )
@@ -96,6 +98,7 @@ func (b *Bootstrap) reconcileAPIServices(ctx context.Context) error {
 func (b *Bootstrap) fitAPIServices(ctx context.Context, have map[string]*apiregistrationv1.APIService, versions []schema.GroupVersion) error {
 	first := b.apiServices.versions == nil
 	var all errgroup.Group // writes that wait together are committed together
+	all.SetLimit(clock.AtOnce(ctx, -1))
 	wanted := map[string]bool{}
 	for _, gv := range versions {
 		want := apiServiceOf(gv)
@@ -104,7 +107,8 @@ func (b *Bootstrap) fitAPIServices(ctx context.Context, have map[string]*apiregi
 			all.Go(func() error { return b.fitAPIService(ctx, have[want.Name], want) })
 		}
 	}
-	for name, s := range have {
+	for _, name := range slices.Sorted(maps.Keys(have)) {
+		s := have[name]
 		if mark := s.Labels[automanaged]; !wanted[name] && (mark == always || mark == onStart && first) {
 			all.Go(func() error {
 				of := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(s.UID))}

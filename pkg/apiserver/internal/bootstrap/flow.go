@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/flowcontrol"
 )
@@ -100,6 +101,7 @@ func (b *Bootstrap) setDangling(ctx context.Context) error {
 		return err
 	}
 	var all errgroup.Group // writes that wait together are committed together
+	all.SetLimit(clock.AtOnce(ctx, -1))
 	for _, obj := range list {
 		if s, ok := obj.(*flowcontrolv1.FlowSchema); ok {
 			all.Go(func() error { return b.setCondition(ctx, s, exists[s.Spec.PriorityLevelConfiguration.Name]) })

@@ -62,6 +62,7 @@ func (l *loop) notifyAndWait(ctx context.Context) {
 	l.waiting = append(l.waiting, done)
 	l.mu.Unlock()
 	l.notify()
+	clock.YieldTurn(ctx) // to the loop
 	select {
 	case <-done:
 	case <-ctx.Done():
@@ -77,6 +78,13 @@ func (l *loop) runOnce(ctx context.Context) error {
 	l.mu.Unlock()
 	defer release(waiting)
 	return l.run(context.WithValue(ctx, ownWrites{}, true))
+}
+
+// runInTurn is runOnce in a turn.
+func (l *loop) runInTurn(ctx context.Context, clk clock.Clock) error {
+	ctx, end := clock.TakeTurn(ctx, clk, clock.Rank{Part: "defaults of the cluster", Key: l.name})
+	defer end()
+	return l.runOnce(ctx)
 }
 
 // end releases all callers that wait now or later.
@@ -120,8 +128,10 @@ func (b *Bootstrap) Run(ctx context.Context, access Access) error {
 	b.repairs = &repairLog{events: recorder(repairManager, instanceName(repairManager))}
 	b.rangeEvents = &onceReporter{events: recorder(rangeManager, ""), reported: map[string]bool{}}
 	for _, l := range []*loop{b.system, b.roles, b.flow, b.services, b.addresses, b.trust, b.tokens, b.leases} {
-		wg.Go(func() { l.runUntilDone(ctx, b.config.Clock) })
+		in := clock.Starting(b.config.Clock, l.name)
+		wg.Go(func() { l.runUntilDone(in(ctx), b.config.Clock) })
 	}
+	clock.WorkOf(ctx).End() // the start: each loop counts from now on
 	wg.Wait()
 	for _, a := range []*alarm{b.repairsDue, b.trackingDue, b.leasesDue} {
 		a.again(0)
@@ -148,11 +158,11 @@ func (l *loop) runUntilDone(ctx context.Context, clk clock.Clock) {
 	defer timer.Stop()
 	defer l.end()
 	for {
-		if err := l.runOnce(ctx); err != nil && ctx.Err() == nil {
+		if err := l.runInTurn(ctx, clk); err != nil && ctx.Err() == nil {
 			slog.WarnContext(ctx, "write the defaults of the cluster", "name", l.name, "err", err)
 			timer.Reset(retryAfter)
 		}
-		if l.pause > 0 {
+		if l.pause > 0 && !clock.InTurns(clk) {
 			work.Idle(l.woken.Load, func() { _ = clock.Sleep(ctx, machine, l.pause) }) // fails only when ctx has ended
 		}
 		work.Idle(l.woken.Load, func() {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -82,6 +83,7 @@ func (b *Bootstrap) repairAll(ctx context.Context, s allocated) error {
 	b.repairsDue.again(next)
 	b.repairs.report(ctx, all)
 	var writes errgroup.Group // writes that wait together are committed together
+	writes.SetLimit(clock.AtOnce(ctx, -1))
 	for _, r := range all {
 		writes.Go(func() error { return b.apply(ctx, r) })
 	}

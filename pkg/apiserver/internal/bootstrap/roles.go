@@ -14,6 +14,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/authz"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/store"
 )
@@ -68,6 +69,7 @@ func (b *Bootstrap) reconcileRoles(ctx context.Context) error {
 		return nil
 	}
 	var all errgroup.Group // writes that wait together are committed together
+	all.SetLimit(clock.AtOnce(ctx, -1))
 	for _, obj := range authz.Defaults() {
 		gvr := roleResource(obj)
 		if b.rows[gvr.GroupResource()] == nil {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/minikctl/minikctl/pkg/clock"
 )
 
 // awaitTimeout is how long Await waits.
@@ -55,10 +57,13 @@ func (p *progress) reached(uid types.UID, generation int64) (bool, <-chan struct
 func (r *Registrar) Await(ctx context.Context, uid types.UID, generation int64) {
 	late := r.machine.NewTimer(awaitTimeout)
 	defer late.Stop()
-	for {
+	for tries := 0; ; tries++ {
 		done, step := r.progress.reached(uid, generation)
 		if done {
 			return
+		}
+		if tries == 0 && clock.YieldTurn(ctx) { // to Run
+			continue
 		}
 		select {
 		case <-step:

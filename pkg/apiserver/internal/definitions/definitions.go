@@ -102,7 +102,9 @@ func (r *Registrar) Run(ctx context.Context) error {
 			}
 			r.version = ev.Object.GetResourceVersion()
 			if crd, ok := ev.Object.(*apiextensionsv1.CustomResourceDefinition); ok {
-				r.observe(ctx, &background, ev.Type, crd)
+				turn, end := clock.TakeTurn(ctx, r.config.Clock, clock.Rank{Part: "definitions of custom resources", Key: crd.Name})
+				r.observe(turn, &background, ev.Type, crd)
+				end()
 			}
 		}
 	}
@@ -152,7 +154,11 @@ func (r *Registrar) sync(ctx context.Context, background *sync.WaitGroup, crd *a
 	r.progress.processed(crd.UID, crd.Generation)
 	if isTerminating(crd) && !r.ending[crd.UID] {
 		r.ending[crd.UID] = true
-		background.Go(func() { r.finish(ctx, crd) })
+		var work *clock.Work
+		if clock.InTurns(r.config.Clock) {
+			ctx, work = clock.Begin(ctx, r.config.Clock, "deletion of a definition")
+		}
+		background.Go(func() { r.finish(ctx, work, crd) })
 	}
 }
 

@@ -57,15 +57,25 @@ func (r *Registrar) Admit(_ context.Context, a *stage.Admission) error {
 }
 
 // finish deletes the objects of a definition that is being deleted, then removes its finalizer.
-func (r *Registrar) finish(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
+// work counts it until it has to wait for others for longer.
+func (r *Registrar) finish(ctx context.Context, work *clock.Work, crd *apiextensionsv1.CustomResourceDefinition) {
+	defer work.End()
+	rank := clock.Rank{Part: "deletion of a definition", Key: crd.Name}
 	for wait := firstCheckInterval; ctx.Err() == nil; wait = min(2*wait, laterCheckInterval) {
-		done, err := r.finishOnce(ctx, crd)
+		turn, end := clock.TakeTurn(ctx, r.config.Clock, rank)
+		done, err := r.finishOnce(turn, crd)
+		end()
 		if done {
 			return
 		}
 		if err != nil && ctx.Err() == nil {
 			slog.WarnContext(ctx, "remove the objects of a definition", "name", crd.Name, "err", err)
 		}
+		if rank.Class == clock.Regular && clock.InTurns(r.config.Clock) {
+			rank.Class = clock.Retry
+			continue
+		}
+		work.End() // the objects' finalizers may stay for any time
 		if clock.Sleep(ctx, r.machine, wait) != nil {
 			return
 		}
@@ -183,7 +193,7 @@ func storageVersion(crd *apiextensionsv1.CustomResourceDefinition) string {
 }
 
 func (r *Registrar) awaitNone(ctx context.Context, all client.Target) error {
-	end := r.machine.Now().Add(slowAfter)
+	end, yield := r.machine.Now().Add(slowAfter), true
 	for wait := firstCheckInterval; ; wait = min(2*wait, laterCheckInterval) {
 		list, err := r.config.Client.List(ctx, all, metav1.ListOptions{Limit: 1})
 		if err != nil {
@@ -194,6 +204,13 @@ func (r *Registrar) awaitNone(ctx context.Context, all client.Target) error {
 		}
 		if r.machine.Now().After(end) {
 			return context.DeadlineExceeded
+		}
+		if clock.InTurns(r.config.Clock) {
+			if !yield || !clock.YieldTurn(ctx) {
+				return context.DeadlineExceeded
+			}
+			yield = false
+			continue
 		}
 		if err := clock.Sleep(ctx, r.machine, wait); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/cache"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/clock"
 )
 
 // DeleteCollection deletes the objects that a list returns, and returns them.
@@ -74,7 +75,7 @@ func (e *Engine) deletePages(ctx context.Context, req *Request, opts *metav1.Del
 func (e *Engine) deleteAll(ctx context.Context, req *Request, opts *metav1.DeleteOptions, items []*cache.Item) error {
 	errs := make([]error, len(items))
 	var all errgroup.Group
-	all.SetLimit(deleteParallel)
+	all.SetLimit(clock.AtOnce(ctx, deleteParallel))
 	for n, i := range items {
 		all.Go(func() error {
 			if err := e.deleteListed(ctx, req, opts, i); !apierrors.IsNotFound(err) { // another client may have deleted it

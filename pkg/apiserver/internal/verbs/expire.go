@@ -59,7 +59,9 @@ func (e *Engine) expireEvents(ctx context.Context) {
 	defer work.End()
 	for clock.Sleep(timed, e.config.Clock, expireInterval) == nil {
 		if t := e.events(); t != nil {
-			ev.expireAndLog(timed, t)
+			turn, end := clock.TakeTurn(timed, e.config.Clock, clock.Rank{Part: "expiry of Events"})
+			ev.expireAndLog(turn, t)
+			end()
 		}
 	}
 }
