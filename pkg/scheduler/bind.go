@@ -27,6 +27,8 @@ func (s *Scheduler) startBinding(ctx context.Context, a *attempt) {
 	ctx, work := clock.Begin(ctx, s.clock, "pods that wait for Permit plugins")
 	s.work.Go(func() {
 		defer work.End()
+		ctx, end := clock.TakeTurn(ctx, s.clock, clock.Rank{Part: "scheduler, Permit plugins", Key: podName(a.info.pod)})
+		defer end()
 		s.nominate(ctx, a)
 		status := w.wait(ctx)
 		s.waiting.remove(a.info.pod.UID)

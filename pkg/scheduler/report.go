@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -26,6 +27,7 @@ type reporter struct {
 	clock   clock.Clock
 	source  *clock.Source
 	queue   chan *minikctl.Decision
+	unsent  atomic.Int64 // of the queue and the present batch; only counted down in turns
 	dropped atomic.Uint64
 
 	config    atomic.Pointer[minikctl.SchedulerConfig] // the latest report
@@ -47,6 +49,10 @@ func newReporter(c client.Client, clk clock.Clock, src *clock.Source) *reporter 
 
 // run sends reports until ctx ends.
 func (r *reporter) run(ctx context.Context) {
+	if clock.InTurns(r.clock) {
+		r.runInTurns(ctx)
+		return
+	}
 	for {
 		var batch []minikctl.Decision
 		select {
@@ -70,6 +76,32 @@ func (r *reporter) run(ctx context.Context) {
 	}
 }
 
+// runInTurns is run on a clock with turns: in each, it sends all reports that are queued.
+func (r *reporter) runInTurns(ctx context.Context) {
+	ctx, work := clock.Begin(ctx, r.clock, "decisions of the scheduler")
+	defer work.End()
+	for ctx.Err() == nil {
+		var first *minikctl.Decision
+		work.Idle(func() bool { return r.unsent.Load() > 0 }, func() {
+			select {
+			case <-ctx.Done():
+			case first = <-r.queue:
+			}
+		})
+		if first == nil {
+			continue
+		}
+		turn, end := clock.TakeTurn(ctx, r.clock, clock.Rank{Part: "decisions of the scheduler"})
+		batch := []minikctl.Decision{*first}
+		for len(r.queue) > 0 {
+			batch = append(batch, *<-r.queue)
+		}
+		r.send(turn, batch)
+		r.unsent.Add(-int64(len(batch)))
+		end()
+	}
+}
+
 // send makes one call for each namespace, since each create is namespaced.
 func (r *reporter) send(ctx context.Context, decisions []minikctl.Decision) {
 	batches := map[string]*minikctl.DecisionList{}
@@ -83,7 +115,8 @@ func (r *reporter) send(ctx context.Context, decisions []minikctl.Decision) {
 		d.Name = d.Pod + "." + strconv.Itoa(d.Attempt) + "-" + r.source.Suffix(5)
 		batch.Items = append(batch.Items, d)
 	}
-	for namespace, batch := range batches {
+	for _, namespace := range slices.Sorted(maps.Keys(batches)) {
+		batch := batches[namespace]
 		to := client.Target{Resource: minikctl.Decisions, Namespace: namespace}
 		if _, err := r.client.Create(ctx, to, batch, metav1.CreateOptions{}); err != nil && ctx.Err() == nil {
 			r.dropped.Add(uint64(len(batch.Items)))
@@ -93,9 +126,11 @@ func (r *reporter) send(ctx context.Context, decisions []minikctl.Decision) {
 }
 
 func (r *reporter) add(d *minikctl.Decision) {
+	r.unsent.Add(1)
 	select {
 	case r.queue <- d:
 	default:
+		r.unsent.Add(-1)
 		r.dropped.Add(1)
 	}
 }

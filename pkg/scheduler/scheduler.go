@@ -183,14 +183,24 @@ func (s *Scheduler) loop(ctx context.Context, work *clock.Work) {
 	defer s.flushLater(ctx)()
 	s.watchEvents(ctx)
 	for ctx.Err() == nil {
-		began := s.machine.Now()
-		s.drainInbox(ctx)
-		if p := s.queue.pop(ctx, s.clock.Now()); p != nil {
-			s.attempt(ctx, p, began)
+		if s.step(ctx) {
 			continue
 		}
 		s.idle(ctx, work)
 	}
+}
+
+// step applies the notes of the inbox and schedules the next pod. It returns false if there is none.
+func (s *Scheduler) step(ctx context.Context) bool {
+	ctx, end := clock.TakeTurn(ctx, s.clock, clock.Rank{Part: "scheduler"})
+	defer end()
+	began := s.machine.Now()
+	s.drainInbox(ctx)
+	p := s.queue.pop(ctx, s.clock.Now())
+	if p != nil {
+		s.attempt(ctx, p, began)
+	}
+	return p != nil
 }
 
 // flushLater flushes the unschedulable pods at each flushEvery until the returned function is called.
@@ -226,6 +236,14 @@ func (s *Scheduler) idle(ctx context.Context, work *clock.Work) {
 // spawn runs f in a goroutine. It first waits while maxAPICalls calls are in progress. f counts among them until it
 // ends, or for the duration while. spawn returns false if ctx has ended, and then does not run f.
 func (s *Scheduler) spawn(ctx context.Context, while time.Duration, f func(ctx context.Context)) bool {
+	if clock.InTurns(s.clock) { // the loop must not wait for others in its turn
+		s.work.Add(1)
+		clock.GoTurn(ctx, s.clock, clock.Rank{Part: "scheduler, API calls"}, func(ctx context.Context) {
+			defer s.work.Done()
+			f(ctx)
+		})
+		return true
+	}
 	select {
 	case s.apiCalls <- struct{}{}:
 	case <-ctx.Done():
