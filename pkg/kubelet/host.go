@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -239,7 +240,7 @@ func (h *Host) kubelet(node string) *Kubelet {
 func (h *Host) allKubelets() []*Kubelet {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Collect(maps.Values(h.kubelets))
+	return slices.SortedFunc(maps.Values(h.kubelets), func(a, b *Kubelet) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // pod returns the pod to run under key: the static pod, or else that of the API.

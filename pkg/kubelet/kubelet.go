@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -76,6 +77,7 @@ type Kubelet struct {
 	cpuTimes     cpuTimes                  // of the running pods
 
 	woken chan struct{}          // signalled when the state of a simulated node has changed
+	awake atomic.Bool            // it has changed since Run has last looked at it
 	ready corev1.ConditionStatus // as of the last reportReady; used by Run only
 }
 
@@ -153,11 +155,12 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	if !k.Tier.Simulated {
 		recording.Go(func() { k.followPressure(ctx) })
 	}
-	pending := func() bool { return len(k.woken) > 0 }
+	pending := k.awake.Load
 	if r, ok := k.runtime.(changes); ok {
-		pending = func() bool { return len(k.woken) > 0 || r.HasChanges() }
+		pending = func() bool { return k.awake.Load() || r.HasChanges() }
 	}
 	for {
+		k.awake.Store(false)
 		retry := k.observe(ctx)
 		k.reportReady(ctx)
 		ended := false
@@ -178,6 +181,9 @@ func (k *Kubelet) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// rank is that of the kubelet's own turns, beside those of its pods.
+func (k *Kubelet) rank() clock.Rank { return clock.Rank{Part: "kubelet", Key: k.Name} }
 
 // A Runtime of simulated containers implements changes: it reports whether its pods have changed since the last listing.
 type changes interface{ HasChanges() bool }
@@ -342,7 +348,9 @@ func (k *Kubelet) registerUntilDone(ctx context.Context, record func(*client.Rec
 	const first, last = 100 * time.Millisecond, 7 * time.Second
 	events := k.recorder
 	for pause := first; ; pause = min(2*pause, last) {
-		err := k.register(ctx)
+		turn, end := clock.TakeTurn(ctx, k.host.Clock, k.rank())
+		err := k.register(turn)
+		end()
 		if err == nil || ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -38,14 +38,25 @@ func (h *Host) heartbeat(ctx context.Context) {
 		if post {
 			posted = h.Clock.Now()
 		}
-		h.renewAll(ctx, post)
+		turn, end := clock.TakeTurn(ctx, h.Clock, h.rank("heartbeat of the nodes"))
+		h.renewAll(turn, post)
 		h.reassert()
+		end()
 	}
+}
+
+// rank is that of a host's turns: several hosts of a process have different nodes.
+func (h *Host) rank(part string) clock.Rank {
+	r := clock.Rank{Part: part}
+	if all := h.allKubelets(); len(all) > 0 {
+		r.Key = all[0].Name
+	}
+	return r
 }
 
 func (h *Host) renewAll(ctx context.Context, post bool) {
 	var wg sync.WaitGroup
-	limit := make(chan struct{}, maxRenewals)
+	limit := make(chan struct{}, clock.AtOnce(ctx, maxRenewals))
 	for _, k := range h.allKubelets() {
 		limit <- struct{}{}
 		wg.Go(func() {

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -144,7 +145,9 @@ func (k *Kubelet) reportReady(ctx context.Context) {
 		post = true
 	}
 	if post {
-		if err := k.postNode(ctx); err != nil && ctx.Err() == nil {
+		turn, end := clock.TakeTurn(ctx, k.host.Clock, k.rank())
+		defer end()
+		if err := k.postNode(turn); err != nil && ctx.Err() == nil {
 			slog.WarnContext(ctx, "cannot post node status", "node", k.Name, "err", err) // the next heartbeat repeats it
 		}
 	}

@@ -47,6 +47,7 @@ func simReady(state string, ready corev1.NodeCondition) corev1.NodeCondition {
 
 // wake requests another look at the node's state.
 func (k *Kubelet) wake() {
+	k.awake.Store(true)
 	select {
 	case k.woken <- struct{}{}:
 	default:

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/minikctl/minikctl/pkg/clock"
 )
 
 // Stages plays Stages for the pods and nodes of simulated nodes. Implementations are safe for concurrent use.
@@ -25,10 +27,20 @@ func (k *Kubelet) waitForStages(ctx context.Context) {
 	if !k.Tier.Simulated || k.host.Stages == nil {
 		return
 	}
-	select {
-	case <-k.host.Stages.Synced():
-	case <-ctx.Done():
+	synced := func() bool {
+		select {
+		case <-k.host.Stages.Synced():
+			return true
+		default:
+			return false
+		}
 	}
+	clock.WorkOf(ctx).Idle(synced, func() { // what puts them into effect may need a turn
+		select {
+		case <-k.host.Stages.Synced():
+		case <-ctx.Done():
+		}
+	})
 }
 
 // leavesPod reports whether a pod of the node belongs to Stages.
