@@ -86,6 +86,9 @@ func (d *Daemon) openClock() error {
 		return writeClock(f, clockRecord{start, now, want.rate})
 	}
 	m := clock.NewManual(start, d.machine)
+	if d.cfg.Seed != 0 {
+		m.TakeTurns()
+	}
 	k := &clockKeeper{file: f, opened: now, machine: d.machine, synced: now}
 	m.OnMove(k.moved)
 	m.OnAdvanced(k.sync)

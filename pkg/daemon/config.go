@@ -105,7 +105,8 @@ type Config struct {
 	// HostCommands allows containers with an unknown image and a command: the command runs as a program of this machine.
 	// Default true.
 	HostCommands *bool `json:"hostCommands,omitempty"`
-	// Seed makes UIDs and generated names repeatable: equal seeds give equal sequences, another one at each start. Default 0: random.
+	// Seed makes UIDs and generated names repeatable: equal seeds give equal sequences, another one at each start. With a manual clock, the
+	// whole cluster repeats an earlier run of the same commands (docs/clock.md). Default 0: random.
 	Seed uint64 `json:"seed,omitempty"`
 	// Clock is the cluster's clock: machine, fast:RATE (fast:60 runs a day in 24 minutes), manual (it stands still until minikctl clock
 	// advance moves it) or manual:TIME (its first time, for example manual:2026-01-02T15:04:05Z). See clock.md. Default machine.
