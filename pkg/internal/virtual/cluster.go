@@ -40,6 +40,12 @@ type Config struct {
 
 	Stages bool // the kubelets play kwok's Stages
 
+	// Concurrent has the components act at the same time, as on a machine's clock. By default they take turns, so that a run can be repeated.
+	Concurrent bool
+
+	// Server changes the configuration of the API server. nil: it is not changed.
+	Server func(*apiserver.Config)
+
 	// Client changes the clients of the controllers and the scheduler. user is the name of a service account in kube-system, or
 	// kube-scheduler. nil: they are not changed.
 	Client func(user string, c client.Client) client.Client
@@ -79,8 +85,18 @@ func (p *part) stop() {
 func Start(t testing.TB, cfg Config) *Cluster {
 	t.Helper()
 	m := clock.NewManual(Began, clock.Real())
+	if !cfg.Concurrent {
+		m.TakeTurns()
+	}
+	starting := clock.NewWork(m, "start of the cluster") // before all components are there, none acts
+	starting.Add(1)
 	source := clock.NewSource(max(cfg.Seed, 1))
-	env := apiservertest.New(t, func(c *apiserver.Config) { c.Clock, c.Source, c.Stages = m, source, cfg.Stages })
+	env := apiservertest.New(t, func(c *apiserver.Config) {
+		c.Clock, c.Source, c.Stages = m, source, cfg.Stages
+		if cfg.Server != nil {
+			cfg.Server(c)
+		}
+	})
 	store, err := images.New(images.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +109,7 @@ func Start(t testing.TB, cfg Config) *Cluster {
 	for _, name := range cfg.Nodes {
 		c.StartNode(name)
 	}
+	starting.End()
 	c.Advance(0)
 	return c
 }
