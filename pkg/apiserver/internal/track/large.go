@@ -18,7 +18,10 @@ const (
 	listFactor    = 6
 )
 
-// checkApply refuses an apply of a configuration or to an object that has too large maps or lists.
+// maxWrong bounds the items of large lists that have the wrong type. The library makes an error of each, and one text of all.
+const maxWrong = 10_000
+
+// checkApply refuses an apply of a configuration or to an object that has too large maps or lists, or too many items of the wrong type.
 func (m *manager) checkApply(live, patch runtime.Object) error {
 	for _, side := range []struct {
 		name string
@@ -32,7 +35,12 @@ func (m *manager) checkApply(live, patch runtime.Object) error {
 		if err != nil {
 			return err
 		}
-		if n := insertions(content, place{schema: v.merge.Schema, ref: v.merge.TypeRef}); n > maxInsertions {
+		var e effort
+		e.add(content, place{schema: v.merge.Schema, ref: v.merge.TypeRef}, false)
+		switch {
+		case e.wrong > maxWrong:
+			return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("lists of the %s have more than %d items of the wrong type", side.name, maxWrong))
+		case e.insertions > maxInsertions:
 			return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 				"maps and lists of the %s are too long for a server-side apply: the sum of the squares of their lengths, those of lists times %d, exceeds %d",
 				side.name, listFactor, maxInsertions))
@@ -41,30 +49,66 @@ func (m *manager) checkApply(live, patch runtime.Object) error {
 	return nil
 }
 
-// insertions returns the sum of the squares of the lengths of the large maps and lists whose entries have managers. It stops
-// at the bound.
-func insertions(v value.Value, at place) int {
+// effort is what a value costs the library.
+type effort struct {
+	insertions int // the sum of the squares of the lengths of the large maps and lists whose entries have managers
+	wrong      int // the items of large lists that have the wrong type
+}
+
+// isOver reports whether the effort is beyond a bound, so that the rest does not count.
+func (e *effort) isOver() bool { return e.insertions > maxInsertions || e.wrong > maxWrong }
+
+// add adds the effort of a value. Nothing in an atomic one has managers.
+func (e *effort) add(v value.Value, at place, atomic bool) {
 	atom, _ := at.schema.Resolve(at.ref)
-	n := 0
 	switch {
 	case v == nil:
-	case v.IsMap() && atom.Map != nil && atom.Map.ElementRelationship != schema.Atomic:
+	case v.IsMap() && atom.Map != nil:
+		atomic = atomic || atom.Map.ElementRelationship == schema.Atomic
 		m := v.AsMap()
-		if m.Length() >= large {
-			n = m.Length() * m.Length()
+		if m.Length() >= large && !atomic {
+			e.insertions += m.Length() * m.Length()
 		}
 		m.Iterate(func(key string, part value.Value) bool {
-			n += insertions(part, at.field(atom.Map, key))
-			return n <= maxInsertions
+			e.add(part, at.field(atom.Map, key), atomic)
+			return !e.isOver()
 		})
-	case v.IsList() && atom.List != nil && atom.List.ElementRelationship == schema.Associative:
-		l := v.AsList()
-		if l.Length() >= large && !isSorted(l, at.item(), atom.List) {
-			n = listFactor * l.Length() * l.Length()
+	case v.IsList() && atom.List != nil:
+		atomic = atomic || atom.List.ElementRelationship != schema.Associative
+		l, item := v.AsList(), at.item()
+		if l.Length() >= large && !atomic && !isSorted(l, item, atom.List) {
+			e.insertions += listFactor * l.Length() * l.Length()
 		}
-		for i := 0; i < l.Length() && n <= maxInsertions; i++ {
-			n += insertions(l.At(i), at.item())
+		inside, _ := item.schema.Resolve(item.ref)
+		for i := 0; i < l.Length() && !e.isOver(); i++ {
+			part := l.At(i)
+			if l.Length() >= large && !matches(part, inside) {
+				e.wrong++
+			}
+			e.add(part, item, atomic)
 		}
 	}
-	return n
+}
+
+// matches reports whether a value has a type that the schema allows.
+func matches(v value.Value, atom schema.Atom) bool {
+	switch {
+	case v == nil, v.IsNull():
+		return true
+	case v.IsMap():
+		return atom.Map != nil
+	case v.IsList():
+		return atom.List != nil
+	case atom.Scalar == nil:
+		return false
+	}
+	switch *atom.Scalar {
+	case schema.Numeric:
+		return v.IsInt() || v.IsFloat()
+	case schema.String:
+		return v.IsString()
+	case schema.Boolean:
+		return v.IsBool()
+	}
+	return true
 }
