@@ -27,17 +27,10 @@ func (m *manager) checkApply(live, patch runtime.Object) error {
 		name string
 		obj  runtime.Object
 	}{{"live object", live}, {"configuration", patch}} {
-		v, err := m.converter.of(side.obj)
-		if err != nil {
-			continue // the library returns the error
-		}
-		content, err := valueOf(side.obj)
-		if err != nil {
-			return err
-		}
-		var e effort
-		e.add(content, place{schema: v.merge.Schema, ref: v.merge.TypeRef}, false)
+		e, err := m.effortOf(side.obj)
 		switch {
+		case err != nil:
+			continue // the library returns the error
 		case e.wrong > maxWrong:
 			return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("lists of the %s have more than %d items of the wrong type", side.name, maxWrong))
 		case e.insertions > maxInsertions:
@@ -47,6 +40,21 @@ func (m *manager) checkApply(live, patch runtime.Object) error {
 		}
 	}
 	return nil
+}
+
+// effortOf returns the effort of an object.
+func (m *manager) effortOf(obj runtime.Object) (effort, error) {
+	var e effort
+	v, err := m.converter.of(obj)
+	if err != nil {
+		return e, err
+	}
+	content, err := valueOf(obj)
+	if err != nil {
+		return e, err
+	}
+	e.add(content, place{schema: v.merge.Schema, ref: v.merge.TypeRef}, false)
+	return e, nil
 }
 
 // effort is what a value costs the library.

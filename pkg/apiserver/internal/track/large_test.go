@@ -166,6 +166,44 @@ func TestLargeApply(t *testing.T) {
 	}
 }
 
+// TestWrongItems applies lists with items of the wrong type: up to a bound the library names each of them.
+func TestWrongItems(t *testing.T) {
+	tracker := New(clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0)))
+	items := func(good, wrong int, item any) []any {
+		var out []any
+		for range good {
+			out = append(out, "a")
+		}
+		for range wrong {
+			out = append(out, item)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		field   string
+		items   []any
+		refused bool
+	}{
+		{"args", items(100, maxWrong, int64(1)), false},
+		{"args", items(100, maxWrong+1, int64(1)), true},
+		{"args", items(0, maxWrong+1, []any{}), true},
+		{"args", items(0, maxWrong+1, map[string]any{}), true},
+		{"args", items(0, maxWrong+1, true), true},
+		{"args", items(maxWrong+1, 1, int64(1)), false},
+		{"args", items(0, maxWrong+1, nil), false},
+		{"ports", items(maxWrong+1, 0, nil), true},
+	} {
+		patch := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "p"},
+			"spec": map[string]any{"containers": []any{map[string]any{"name": "c", c.field: c.items}}},
+		}}
+		_, err := tracker.Apply(Write{Resource: &podRow, Manager: "m"}, nil, patch, false)
+		if got := apierrors.IsRequestEntityTooLargeError(err); got != c.refused {
+			t.Errorf("%s, %d items, the last %v: refused: %v", c.field, len(c.items), c.items[len(c.items)-1], got)
+		}
+	}
+}
+
 // tooLarge reports whether err refuses an apply because of this object.
 func tooLarge(err error, object string) bool {
 	return apierrors.IsRequestEntityTooLargeError(err) && strings.Contains(err.Error(), "maps and lists of "+object+" are too long")

@@ -171,6 +171,10 @@ func (t *Tracker) Update(w Write, old, obj objects.Object) error {
 	}
 	library := m.library
 	if isLarge(live) || isLarge(obj) {
+		if e, err := m.effortOf(obj); err == nil && e.wrong > maxWrong {
+			obj.SetManagedFields(live.GetManagedFields()) // as the library does after all its errors; the object is not valid
+			return nil
+		}
 		library = m.largeUpdate
 	}
 	sortSent(obj)
