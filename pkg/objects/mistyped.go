@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxMistyped is the number of list items of a wrong JSON type that are decoded. The decoder makes an item of the list's Go type for
-	// each one, and goes on: a body of 3 MB can have 1.5 million numbers where containers of 900 bytes are expected.
+	// maxMistyped is the number of items of lists and maps, of a wrong JSON type, that are decoded. The decoder makes an item of the Go type
+	// for each one, and goes on: a body of 3 MB can have 1.5 million numbers where containers of 900 bytes are expected.
 	maxMistyped = 1000
 
 	// fewItems is the size of JSON that can't have many items.
@@ -19,8 +19,8 @@ const (
 	maxNesting = 10000 // no decoder accepts more
 )
 
-// withFewMistyped returns JSON whose decoding into a value of type t has the same result as data's: an error if data has list items of
-// a wrong type, of which all but the first maxMistyped are left out, and otherwise data.
+// withFewMistyped returns JSON whose decoding into a value of type t has the same result as data's: an error if data has items of
+// lists and maps of a wrong type, of which all but the first maxMistyped are left out, and otherwise data.
 func withFewMistyped(data []byte, t reflect.Type) []byte {
 	if len(data) <= fewItems {
 		return data
@@ -59,6 +59,9 @@ func (m *mistyped) value(i int, f *form, depth int) int {
 }
 
 func (m *mistyped) object(i int, f *form, depth int) int {
+	end := i + 1 // of the previous field, before its comma
+	first := true
+	isMap := f != nil && f.fields == nil && f.begins == inObject
 	for i = m.space(i + 1); i < len(m.data) && m.data[i] != '}'; i = m.next(i) {
 		start := i
 		i = m.value(i, nil, depth+1)
@@ -66,9 +69,26 @@ func (m *mistyped) object(i int, f *form, depth int) int {
 		if i = m.space(i); i >= len(m.data) || m.data[i] != ':' {
 			return len(m.data)
 		}
-		i = m.value(m.space(i+1), f.field(key), depth+1)
+		i = m.space(i + 1)
+		part := f.field(key)
+		fits := !isMap || i >= len(m.data) || part.accepts(m.data[i])
+		i = m.value(i, part, depth+1)
+		m.leaveOut(fits || first, end, i)
+		end, first = i, false
 	}
 	return i + 1
+}
+
+// leaveOut leaves the item that ends at i out if it does not fit and too many others don't. end is the end of the previous item.
+func (m *mistyped) leaveOut(fits bool, end, i int) {
+	if fits {
+		return
+	}
+	m.found++
+	if m.found > maxMistyped && i <= len(m.data) {
+		m.out = append(m.out, m.data[m.kept:end]...)
+		m.kept = i
+	}
 }
 
 func (m *mistyped) array(i int, f *form, depth int) int {
@@ -77,13 +97,7 @@ func (m *mistyped) array(i int, f *form, depth int) int {
 	for i = m.space(i + 1); i < len(m.data) && m.data[i] != ']'; i = m.next(i) {
 		fits := f.accepts(m.data[i])
 		i = m.value(i, f, depth+1)
-		if !fits {
-			m.found++
-		}
-		if !fits && m.found > maxMistyped && !first && i <= len(m.data) {
-			m.out = append(m.out, m.data[m.kept:end]...)
-			m.kept = i
-		}
+		m.leaveOut(fits || first, end, i)
 		end, first = i, false
 	}
 	return i + 1

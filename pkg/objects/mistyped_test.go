@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -36,6 +37,28 @@ func TestMistypedItems(t *testing.T) {
 			}
 			if made := len(pod.Spec.Containers) + len(pod.Spec.Volumes); made > c.made {
 				t.Errorf("%s of %s: %d items are made", c.doc, item, made)
+			}
+		}
+	}
+}
+
+// TestMistypedFields decodes definitions with many fields of a wrong type in a map.
+func TestMistypedFields(t *testing.T) {
+	for _, item := range []string{`"s"`, `1`, `true`, `[{}, "]"]`, `"\"}"`} {
+		var fields []string
+		for i := range 9000 {
+			fields = append(fields, fmt.Sprintf(`"f%d" : %s`, i, item))
+		}
+		for _, doc := range []string{`{"properties":{%s}}`, `{"properties":{"a":{"type":"object"} , %s, "z":{}},"type":"object"}`, `{"properties":{"a":{"properties":{ %s }}}}`} {
+			data := []byte(fmt.Sprintf(doc, strings.Join(fields, " , ")))
+			_, want := kjson.UnmarshalStrict(data, &apiextensionsv1.JSONSchemaProps{})
+			less := objects.WithFewMistyped(data, reflect.TypeFor[apiextensionsv1.JSONSchemaProps]())
+			_, err := kjson.UnmarshalStrict(less, &apiextensionsv1.JSONSchemaProps{})
+			if err == nil || want == nil || err.Error() != want.Error() {
+				t.Errorf("%s of %s: got %v, want %v", doc, item, err, want)
+			}
+			if n := strings.Count(string(less), `"f`); n > 1001 {
+				t.Errorf("%s of %s: %d fields are left", doc, item, n)
 			}
 		}
 	}

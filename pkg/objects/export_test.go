@@ -1,0 +1,4 @@
+package objects
+
+// WithFewMistyped is withFewMistyped for tests.
+var WithFewMistyped = withFewMistyped
