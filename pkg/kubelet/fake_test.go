@@ -26,6 +26,7 @@ type fakeRuntime struct {
 	ignoresTerm bool   // containers ignore SIGTERM
 	stopFails   int    // the number of calls of Stop that fail
 	stopped     func() // StopPod calls it; may be nil
+	exited      func() // Stop calls it once the container has ended; may be nil
 	graces      map[ContainerID]time.Duration
 	ended       []string // names in the order of their ends
 	exec        func(ContainerID, []string, Streams) (int, error)
@@ -131,8 +132,12 @@ func (f *fakeRuntime) Stop(_ context.Context, id ContainerID, grace time.Duratio
 	if f.ignoresTerm {
 		code = 137
 	}
+	exited := f.exited
 	f.mu.Unlock()
 	f.exit(id, code)
+	if exited != nil {
+		exited()
+	}
 	return nil
 }
 
