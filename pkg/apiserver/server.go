@@ -262,6 +262,7 @@ func (s *Server) Addr() string { return s.listeners.Address() }
 // Release frees memory that only a busy server needs. Watches that begin at earlier revisions read from the store afterwards.
 func (s *Server) Release() {
 	s.engine.Release()
+	s.virtual.Release()
 	if r, ok := s.store.(interface{ Release() }); ok {
 		r.Release()
 	}

@@ -204,6 +204,46 @@ func (l *Log[C]) Drop() {
 	l.close(store.ErrCompacted)
 }
 
+// Compact copies the batches into memory of their own. Those of a busy process are spread over its heap, of which they keep most pages
+// when it is idle again. move replaces each change by a copy. Readers go on where they are. Nothing may be appended meanwhile.
+func (l *Log[C]) Compact(move func(C) C) {
+	l.budget.mu.Lock()
+	defer l.budget.mu.Unlock()
+	end := l.newest.Load()
+	batches, changes := 0, 0
+	for p := l.oldest.Load(); p != end; p = p.next.Load().After {
+		batches++
+		changes += len(p.next.Load().Changes)
+	}
+	if batches == 0 {
+		return
+	}
+	set := make(chan struct{}) // all places but the last are ready
+	close(set)
+	newBatches, newPlaces, newChanges := make([]Batch[C], batches), make([]Place[C], batches), make([]C, 0, changes)
+	at := &newPlaces[0] // the place before the next batch
+	old := l.oldest.Load()
+	at.Revision, at.ready = old.Revision, set
+	l.oldest.Store(at)
+	for i := range newBatches {
+		was := old.next.Load()
+		l.budget.used -= l.size(was)
+		b, from := &newBatches[i], len(newChanges)
+		for _, c := range was.Changes {
+			newChanges = append(newChanges, move(c))
+		}
+		b.Changes, b.Revision, b.After = newChanges[from:len(newChanges):len(newChanges)], was.Revision, end
+		if i < batches-1 {
+			b.After = &newPlaces[i+1]
+			b.After.Revision, b.After.ready = was.After.Revision, set
+		}
+		l.budget.used += l.size(b)
+		at.next.Store(b)
+		old.next.Store(b) // for its readers
+		at, old = b.After, was.After
+	}
+}
+
 // Trim drops the batches up to revision rev, of all logs that share the budget. Their readers get store.ErrCompacted.
 func (l *Log[C]) Trim(rev store.Revision) { l.budget.Trim(rev) }
 

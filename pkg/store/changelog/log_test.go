@@ -228,3 +228,58 @@ func TestTrim(t *testing.T) {
 		t.Errorf("got %v %v after the next batch", b, err)
 	}
 }
+
+// TestCompact moves the batches of a log below its readers: at the start, in the middle, behind a batch that was read and at the end.
+func TestCompact(t *testing.T) {
+	l := newLog(5*batchBytes, 10)
+	readers := []*Place[payload]{l.Start()}
+	appendTo(l, 12, 13)
+	middle, _ := l.Since(12)
+	readers = append(readers, middle)
+	appendTo(l, 15)
+	read, err := middle.Next() // a reader has this batch, and goes on behind it
+	if err != nil {
+		t.Fatal(err)
+	}
+	readers = append(readers, read.After, l.End())
+	first := weak.Make(middle.next.Load())
+	used, moved := l.budget.Used(), 0
+	l.Compact(func(p payload) payload {
+		moved++
+		return payload{bytes: p.bytes}
+	})
+	if got := l.budget.Used(); got != used || moved != 3 {
+		t.Errorf("%d bytes were used, now %d; %d changes moved", used, got, moved)
+	}
+	waiting := l.End().Ready()
+	appendTo(l, 20)
+	<-waiting
+	for i, want := range []int{4, 3, 2, 1} {
+		if got, err := after(readers[i]); len(got) != want || err != nil || got[len(got)-1] != 20 {
+			t.Errorf("reader %d: got %v, %v", i, got, err)
+		}
+		select {
+		case <-readers[i].Ready():
+		default:
+			t.Errorf("reader %d: its place is not ready", i)
+		}
+	}
+	if p, ok := l.Since(13); !ok || p.Revision != 13 {
+		t.Error("no place after change 13")
+	} else {
+		<-p.Ready()
+	}
+	appendTo(l, 21, 22, 23, 24)
+	if got, err := after(l.Start()); len(got) != 5 || err != nil {
+		t.Errorf("after more changes: got %v, %v", got, err)
+	}
+	if _, err := after(readers[0]); err == nil || readers[0].Revision != 10 {
+		t.Errorf("the first reader's changes were dropped: got %v", err)
+	}
+	read, readers = nil, nil
+	runtime.GC()
+	if first.Value() != nil {
+		t.Error("a batch is held that was moved and read")
+	}
+	newLog(1, 0).Compact(nil) // empty
+}

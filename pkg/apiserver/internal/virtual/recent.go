@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -118,6 +119,51 @@ func (r *recent) entry(seq store.Revision, row *objects.Resource, key objects.Ke
 	out.seq, out.row, out.key, out.labels, out.length = seq, row, key, set, len(json)
 	out.text.Store(&text{plain: json})
 	return out
+}
+
+// compact moves the entries together in the heap: their names, texts and places in the log are spread over that of a busy server.
+func (r *recent) compact() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entries, _, _ := gather(r.log.Start()) // no entry is dropped under mu
+	size := 0
+	for _, e := range entries {
+		size += len(e.key.Namespace) + len(e.key.Name)
+	}
+	var names strings.Builder
+	names.Grow(size)
+	for _, e := range entries {
+		names.WriteString(e.key.Namespace)
+		names.WriteString(e.key.Name)
+	}
+	all := names.String()
+	take := func(n int) string {
+		out := all[:n]
+		all = all[n:]
+		return out
+	}
+	moved, texts := make([]entry, len(entries)), make([]text, len(entries))
+	blocks := map[*packed]*packed{}
+	index := make(map[entryKey]*entry, len(entries))
+	r.block = nil
+	next := 0
+	r.log.Compact(func(e *entry) *entry {
+		to, t := &moved[next], &texts[next]
+		next++
+		*t = *e.text.Load()
+		if t.block == nil {
+			t.plain = r.copy(t.plain)
+		} else if t.block = blocks[t.block]; t.block == nil {
+			t.block = &packed{bytes: r.copy(e.text.Load().block.bytes)}
+			blocks[e.text.Load().block] = t.block
+		}
+		to.seq, to.row, to.labels, to.length = e.seq, e.row, e.labels, e.length
+		to.key = objects.Key{Namespace: take(len(e.key.Namespace)), Name: take(len(e.key.Name))}
+		to.text.Store(t)
+		index[entryKey{to.row.Names.Plural, to.key}] = to
+		return to
+	})
+	r.index = index
 }
 
 func newRecent(limit int) *recent {

@@ -109,6 +109,20 @@ func (s *Store) Close() {
 	}
 }
 
+// Release moves what is kept together in the heap, so that pages of it can be returned to the system.
+func (s *Store) Release() {
+	s.adding.Lock()
+	defer s.adding.Unlock()
+	s.recent.compact()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, e := range s.unsaved {
+		if moved, ok := s.recent.find(e.row, e.key); ok {
+			s.unsaved[i] = moved
+		}
+	}
+}
+
 // Span records a committed write. The write waits for the call, so Span only enqueues the span.
 func (s *Store) Span(span trace.Span) {
 	s.mu.Lock()
