@@ -53,7 +53,7 @@ func TestHostileBodies(t *testing.T) {
 		{"many owners", maps, "application/json", `{"metadata":{"name":"owned","ownerReferences":[` + strings.TrimSuffix(owners.String(), ",") + `]}}`, http.StatusCreated, `"name":"owned"`},
 		{"many errors", "/apis/certificates.k8s.io/v1/certificatesigningrequests", "application/json", `{"metadata":{"name":"c"},"spec":{"signerName":"a.b/c","request":"LS0t","usages":[` +
 			strings.TrimSuffix(usages, ",") + `]}}`, http.StatusUnprocessableEntity, "Duplicate value"},
-		{"many objects", maps, "application/json", `{"metadata":{"name":"o"},"zzz":[` + strings.Repeat("{},", 1<<15) + `1]}`, http.StatusRequestEntityTooLarge, "the values of the body weigh 1048654, the limit is 1048576"},
+		{"many objects", maps, "application/json", `{"metadata":{"name":"o"},"zzz":[` + strings.Repeat("{},", 1<<15) + `1]}`, http.StatusRequestEntityTooLarge, "the values of the body weigh 2097315, the limit is 2097152"},
 		{"fewer objects", maps, "application/json", `{"metadata":{"name":"o"},"zzz":[` + strings.Repeat("{},", 1<<15-5) + `1]}`, http.StatusCreated, `"name":"o"`},
 		{"many objects in YAML", maps, "application/yaml", `{"metadata":{"name":"o"},"zzz":[` + strings.Repeat("{},", 1<<15) + `1]}`, http.StatusRequestEntityTooLarge, "the values of the body weigh"},
 		{"many objects behind a parameter", maps, "application/json; x=protobuf", `{"metadata":{"name":"o"},"zzz":[` + strings.Repeat("{},", 1<<15) + `1]}`, http.StatusRequestEntityTooLarge, "the values of the body weigh"},

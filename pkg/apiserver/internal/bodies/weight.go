@@ -11,19 +11,19 @@ import (
 // once decoded: an object becomes a map, or a struct of up to several hundred bytes, even if it is empty, and so does a null in a
 // list of objects.
 const (
-	ObjectWeight = 32
-	NullWeight   = 32
-	ArrayWeight  = 4
-	OtherWeight  = 2 // also of a key
+	ObjectWeight = 64
+	NullWeight   = 64
+	ArrayWeight  = 10
+	OtherWeight  = 5 // also of a key
 
 	// FieldWeight is the weight of an object that is a field in the managedFields of an object. The server adds one for each key of a
 	// map, and no struct is made of it.
-	FieldWeight = 4
+	FieldWeight = 8
 )
 
-// MaxWeight bounds the weight of a body: 32,768 objects or nulls, 262,144 arrays, or 524,288 keys and other values. An object of
-// 1.5 MB, the most that etcd stores, is heavier only if it consists of objects of less than 48 bytes, or of values of less than three.
-const MaxWeight = 1 << 20
+// MaxWeight bounds the weight of a body: 32,768 objects or nulls, 209,715 arrays, or 419,430 keys and other values. An object of
+// 1.5 MB, the most that etcd stores, is heavier only if it consists of objects of less than 48 bytes, or of values of less than four.
+const MaxWeight = 1 << 21
 
 // lightSize is the size up to which no body is heavier than MaxWeight: an object takes at least two bytes.
 const lightSize = MaxWeight / ObjectWeight * 2

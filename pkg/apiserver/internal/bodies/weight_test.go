@@ -10,24 +10,25 @@ import (
 // TestWeight checks what weighs how much, in bodies that are long enough to be weighed.
 func TestWeight(t *testing.T) {
 	space := strings.Repeat(" ", 1<<20)
+	const object, array, other, field = bodies.ObjectWeight, bodies.ArrayWeight, bodies.OtherWeight, bodies.FieldWeight
 	for data, want := range map[string]int{
 		``:                        0,
-		`{}`:                      32,
-		`[]`:                      4,
-		`1`:                       2,
-		`null`:                    32,
-		`"a,b{[\"{\\"`:            2,
-		`{"a":1}`:                 36,
-		`{"a" : "b", "c":[1,-2]}`: 32 + 4 + 2 + 4 + 4,
-		`[[],{},true]`:            4 + 4 + 32 + 2,
-		`"unterminated [[[`:       2,
+		`{}`:                      object,
+		`[]`:                      array,
+		`1`:                       other,
+		`null`:                    bodies.NullWeight,
+		`"a,b{[\"{\\"`:            other,
+		`{"a":1}`:                 object + 2*other,
+		`{"a" : "b", "c":[1,-2]}`: object + 2*other + other + array + 2*other,
+		`[[],{},true]`:            array + array + object + other,
+		`"unterminated [[[`:       other,
 		`]]]]}}`:                  0,
-		`{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{"." : {},"k:{\"b\":1}":{}}}}]}}`: 4*32 + 4 + 2*3 + 3*(4+2),
-		`{"metadata":{"managedFields":[{"fieldsV1":{"f:a":[{},{}],"a":{}}}]}}`:              4*32 + 4 + 2*3 + 2 + 4 + 2*32 + 2 + 32,
-		`{"metadata":{"managedFields":[{"fieldsV1":{}},{"fieldsV1":{"f:a":{}}}]},"f:a":{}}`: 6*32 + 4 + 2*4 + 4 + 2 + 2 + 32,
-		`{"spec":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}`:                              5*32 + 4 + 2*4,
-		`{"metadata":{"managedFields":{"x":{"fieldsV1":{"f:a":{}}}}}}`:                      6*32 + 2*5,
-		strings.Repeat("[", 20000) + strings.Repeat(`{},`, 1000):                            4 * 10001, // too deep to be decoded
+		`{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{"." : {},"k:{\"b\":1}":{}}}}]}}`: 4*object + array + 3*other + 3*(field+other),
+		`{"metadata":{"managedFields":[{"fieldsV1":{"f:a":[{},{}],"a":{}}}]}}`:              4*object + array + 3*other + other + array + 2*object + other + object,
+		`{"metadata":{"managedFields":[{"fieldsV1":{}},{"fieldsV1":{"f:a":{}}}]},"f:a":{}}`: 6*object + array + 4*other + field + other + other + object,
+		`{"spec":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}`:                              5*object + array + 4*other,
+		`{"metadata":{"managedFields":{"x":{"fieldsV1":{"f:a":{}}}}}}`:                      6*object + 5*other,
+		strings.Repeat("[", 20000) + strings.Repeat(`{},`, 1000):                            10001 * array, // too deep to be decoded
 	} {
 		if got := bodies.Weight([]byte(data + space)); got != want {
 			t.Errorf("%.50s: got %d, want %d", data, got, want)
