@@ -21,7 +21,7 @@ func (l *podLifecycle) runHook(ctx context.Context, pod *corev1.Pod, c *corev1.C
 	}
 	switch {
 	case h.Exec != nil:
-		return l.execHook(ctx, run, h.Exec.Command)
+		return l.execHook(ctx, run, l.kubelet.execCommand(c, h.Exec.Command))
 	case h.Sleep != nil:
 		return clock.Sleep(ctx, l.machineClock(), time.Duration(h.Sleep.Seconds)*time.Second)
 	case h.HTTPGet != nil:

@@ -336,7 +336,7 @@ func (w probeWorker) try(ctx context.Context, pod *corev1.Pod) (probe.Result, st
 	defer stop()
 	switch h := w.spec.ProbeHandler; {
 	case h.Exec != nil:
-		return w.exec(ctx, h.Exec.Command, timeout)
+		return w.exec(ctx, w.kubelet.execCommand(w.c, h.Exec.Command), timeout)
 	case h.HTTPGet != nil:
 		u, err := w.httpURL(pod, w.c, h.HTTPGet)
 		if err != nil {

@@ -57,6 +57,9 @@ func (t target) exec(ctx context.Context, cmd []string, st Streams) error {
 	if err != nil {
 		return err
 	}
+	if c, _ := container(t.pod, t.name); c != nil {
+		cmd = t.worker.kubelet.execCommand(c, cmd)
+	}
 	code, err := ex.Exec(ctx, run.ID, cmd, st)
 	if err != nil {
 		return err

@@ -193,18 +193,12 @@ func limits(pod *corev1.Pod, c *corev1.Container) Limits {
 	return l
 }
 
-// command returns the container's program and arguments: the image's, unless the pod replaces them. An image's program that this
-// machine does not have is the image's entrypoint, unless a volume has it.
+// command returns the container's program and arguments: the image's, unless the pod replaces them.
 func command(c *corev1.Container, img images.Image, vars *environment) []string {
 	var out []string
 	switch {
 	case len(c.Command) > 0:
-		out = vars.expandAll(c.Command)
-		if img.Program != "" && img.Program == out[0] && !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
-			return strings.HasPrefix(img.Program, strings.TrimSuffix(m.MountPath, "/")+"/")
-		}) {
-			out = append(slices.Clone(img.Entrypoint), out[1:]...)
-		}
+		out = withProgram(c, img, vars.expandAll(c.Command))
 		return append(out, vars.expandAll(c.Args)...)
 	case len(c.Args) > 0:
 		return append(slices.Clone(img.Entrypoint), vars.expandAll(c.Args)...)
