@@ -287,11 +287,12 @@ func (t *turns) takeAway(k *ticket) {
 	k.work.Add(-1)
 }
 
-// idle reports whether no turn is waiting or held.
+// idle reports whether no turn is waiting or held. Also grantAll must have ended: it may have found the cluster quiet before the next timers
+// fire, and would grant the turn of the first part that these wake up.
 func (t *turns) idle() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.waiting) == 0 && len(t.later) == 0 && t.holder == nil && len(t.overdue) == 0
+	return !t.granting && t.holder == nil && len(t.overdue) == 0
 }
 
 // names returns what waits for a turn or has one.
