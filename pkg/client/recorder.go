@@ -53,7 +53,7 @@ const (
 func NewRecorder(c Client, clk clock.Clock, src *clock.Source, component, instance string) *Recorder {
 	r := &Recorder{
 		client: c, clock: clk, machine: clock.Machine(clk), source: src, component: component, instance: instance,
-		queue: newPendingEvents(), work: clock.NewWork(clk, "events of "+component), correlator: record.NewEventCorrelator(clk), series: map[seriesKey]*eventsv1.Event{},
+		queue: newPendingEvents(), work: clock.NewWork(clk, "events of "+component), correlator: newCorrelator(clk), series: map[seriesKey]*eventsv1.Event{},
 	}
 	if clock.InTurns(clk) {
 		r.starting = clock.Starting(clk, "events of "+component)
