@@ -226,9 +226,11 @@ func (s *Scheduler) idle(ctx context.Context, work *clock.Work) {
 		defer t.Stop()
 	}
 	work.Idle(s.inbox.nonEmpty.Load, func() {
-		select {
-		case <-ctx.Done():
-		case <-s.inbox.signal:
+		for !s.inbox.nonEmpty.Load() && ctx.Err() == nil { // the signal may be that of notes that were taken
+			select {
+			case <-ctx.Done():
+			case <-s.inbox.signal:
+			}
 		}
 	})
 }

@@ -166,10 +166,13 @@ func (l *loop) runUntilDone(ctx context.Context, clk clock.Clock) {
 			work.Idle(l.woken.Load, func() { _ = clock.Sleep(ctx, machine, l.pause) }) // fails only when ctx has ended
 		}
 		work.Idle(l.woken.Load, func() {
-			select {
-			case <-ctx.Done():
-			case <-l.wake:
-			case <-timer.C():
+			for again := false; !again && !l.woken.Load() && ctx.Err() == nil; { // wake may be of a notification that was served
+				select {
+				case <-ctx.Done():
+				case <-l.wake:
+				case <-timer.C():
+					again = true
+				}
 			}
 		})
 		if ctx.Err() != nil {
