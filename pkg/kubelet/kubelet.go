@@ -155,22 +155,33 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	if !k.Tier.Simulated {
 		recording.Go(func() { k.followPressure(ctx) })
 	}
-	pending := k.awake.Load
-	if r, ok := k.runtime.(changes); ok {
+	pending, take := k.awake.Load, func() { k.awake.Store(false) }
+	r, known := k.runtime.(changes)
+	if known {
 		pending = func() bool { return k.awake.Load() || r.HasChanges() }
+		take = func() {
+			k.awake.Store(false)
+			r.TakeChanges()
+		}
 	}
 	for {
-		k.awake.Store(false)
-		retry := k.observe(ctx)
-		k.reportReady(ctx)
+		turn, end := clock.TakeTurn(ctx, k.host.Clock, k.rank())
+		take()
+		retry := k.observe(turn)
+		k.reportReady(turn)
+		end()
 		ended := false
 		work.Idle(pending, func() {
-			select {
-			case <-ctx.Done():
-			case <-retry:
-			case <-k.woken:
-			case _, open := <-k.runtime.Changed():
-				ended = !open
+			for again := false; !again && !ended && ctx.Err() == nil; {
+				select {
+				case <-ctx.Done():
+				case <-retry:
+					again = true
+				case <-k.woken:
+					again = pending()
+				case _, open := <-k.runtime.Changed():
+					again, ended = !known || pending(), !open // the hint may be that of changes that were taken
+				}
 			}
 		})
 		switch {
@@ -185,8 +196,11 @@ func (k *Kubelet) Run(ctx context.Context) error {
 // rank is that of the kubelet's own turns, beside those of its pods.
 func (k *Kubelet) rank() clock.Rank { return clock.Rank{Part: "kubelet", Key: k.Name} }
 
-// A Runtime of simulated containers implements changes: it reports whether its pods have changed since the last listing.
-type changes interface{ HasChanges() bool }
+// A Runtime of simulated containers implements changes: it reports whether its pods have changed since the last TakeChanges.
+type changes interface {
+	HasChanges() bool
+	TakeChanges()
+}
 
 func (h *Host) add(k *Kubelet) {
 	h.mu.Lock()

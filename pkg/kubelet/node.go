@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/minikctl/minikctl/pkg/client"
-	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
@@ -145,9 +144,7 @@ func (k *Kubelet) reportReady(ctx context.Context) {
 		post = true
 	}
 	if post {
-		turn, end := clock.TakeTurn(ctx, k.host.Clock, k.rank())
-		defer end()
-		if err := k.postNode(turn); err != nil && ctx.Err() == nil {
+		if err := k.postNode(ctx); err != nil && ctx.Err() == nil {
 			slog.WarnContext(ctx, "cannot post node status", "node", k.Name, "err", err) // the next heartbeat repeats it
 		}
 	}

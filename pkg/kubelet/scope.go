@@ -46,6 +46,14 @@ func (s *podScope) begin(ctx context.Context) (context.Context, *clock.Work) {
 	return clock.Begin(ctx, s.clock(), "stops of simulated pods")
 }
 
+// takeTurn is clock.TakeTurn for a task of a simulated pod. container is "" for a task of the whole pod.
+func (s *podScope) takeTurn(ctx context.Context, container string) (context.Context, func()) {
+	if !s.simulated() {
+		return ctx, func() {}
+	}
+	return clock.TakeTurn(ctx, s.clock(), clock.Rank{Part: "stops of simulated pods", Key: s.key.String() + " " + container})
+}
+
 func (s *podScope) runtime() Runtime { return s.kubelet.runtime }
 
 func (s *podScope) simulated() bool { return s.kubelet.Tier.Simulated }

@@ -52,6 +52,8 @@ func (l *podLifecycle) stop(ctx context.Context, pod *corev1.Pod, seen Pod, grac
 	ctx, work := l.begin(ctx)
 	l.tasks.Go(func() {
 		defer work.End()
+		ctx, end := l.takeTurn(ctx, "")
+		defer end()
 		if !l.stopUntilDone(ctx, pod, seen, time.Duration(grace)*time.Second, first) {
 			return
 		}
@@ -147,6 +149,8 @@ func (l *podLifecycle) restart(ctx context.Context, pod *corev1.Pod, k container
 	ctx, work := l.begin(ctx)
 	l.tasks.Go(func() {
 		defer work.End()
+		ctx, end := l.takeTurn(ctx, k.spec.Name)
+		defer end()
 		l.kill(ctx, pod, k.spec, k.container, k.message, grace, true)
 		l.endBusy(ctx, k.spec.Name)
 	})

@@ -76,7 +76,7 @@ var (
 type node struct {
 	cluster *Cluster
 	changed chan struct{}
-	dirty   atomic.Bool        // changed since the last listing
+	dirty   atomic.Bool        // changed since the last TakeChanges
 	pods    map[types.UID]*pod // guarded by cluster.mu
 }
 
@@ -96,8 +96,11 @@ var ErrRunning = errors.New("the container is running")
 // Changed implements kubelet.Runtime.
 func (n *node) Changed() <-chan struct{} { return n.changed }
 
-// HasChanges reports whether the pods have changed since the last listing.
+// HasChanges reports whether the pods have changed since the last TakeChanges.
 func (n *node) HasChanges() bool { return n.dirty.Load() }
+
+// TakeChanges is called before the kubelet lists the pods.
+func (n *node) TakeChanges() { n.dirty.Store(false) }
 
 func (n *node) hint() {
 	n.dirty.Store(true)
@@ -111,7 +114,6 @@ func (n *node) hint() {
 func (n *node) Pods(context.Context) ([]kubelet.Pod, error) {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
-	n.dirty.Store(false)
 	all := make([]kubelet.Pod, 0, len(n.pods))
 	for _, p := range n.pods {
 		all = append(all, p.Pod)
