@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,16 +29,30 @@ import (
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
-var repeatScript = flag.String("repeat.script", "", "the only script that TestRepeat runs")
+var (
+	repeatScript = flag.String("repeat.script", "", "the only script that TestRepeat runs")
+	repeatAll    = flag.Bool("repeat.all", false, "have TestRepeat also run the scripts that take long")
+)
 
-// notRepeated are the scripts of controllers that TestRepeat leaves out: with drain, kubectl makes several requests at the same time, and
-// the days of CronJobs take seconds.
-var notRepeated = []string{"disruption", "cronjob"}
+// longScripts are the scripts of controllers that TestRepeat leaves out without -repeat.all: each takes more than a second of a processor.
+var longScripts = []string{"cronjob", "deployment", "garbage", "replicaset", "run", "statefulset"}
+
+// skips reports whether TestRepeat leaves a script out.
+func skips(name string) bool {
+	switch {
+	case *repeatScript != "":
+		return name != *repeatScript
+	case name == "disruption":
+		return true // kubectl drain makes several requests at the same time
+	}
+	return !*repeatAll && slices.Contains(longScripts, name)
+}
 
 // TestRepeat runs scripts twice, each time on a new cluster with the same seed and a manual clock, and compares what the stores have
 // recorded: every version of every object, in order. The keys of the cluster's authority, which are random, are the same in both runs.
 func TestRepeat(t *testing.T) {
 	files := append(scriptsOf(t, controllerScripts), scriptsOf(t, "testdata/repeat/*.txt")...)
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a quarter of its time otherwise
 	keys, err := pki.Open(t.TempDir(), clock.Real())
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +60,7 @@ func TestRepeat(t *testing.T) {
 	r := repeated{keys: keys, listen: "127.0.0.1:0"}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".txt")
-		if name != *repeatScript && (*repeatScript != "" || slices.Contains(notRepeated, name)) {
+		if skips(name) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
