@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -74,6 +75,7 @@ func upForeground(ctx context.Context, env *Env, cfg *daemon.Config) error {
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	defer stop()
 	ready := false
+	twwidth.SetCacheCapacity(0) // a megabyte, and the daemon prints no tables
 	err := daemon.Run(ctx, cfg, func(s daemon.State) {
 		ready = true
 		fmt.Fprintf(env.Out, "minikctl: %s\n", upState(cfg.Name, &s, "is ready", "started"))
