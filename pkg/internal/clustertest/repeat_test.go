@@ -31,7 +31,7 @@ import (
 
 var (
 	repeatScript = flag.String("repeat.script", "", "the only script that TestRepeat runs")
-	repeatAll    = flag.Bool("repeat.all", false, "have TestRepeat also run the scripts that take long")
+	repeatAll    = flag.Bool("repeat.all", false, "have TestRepeat also run the scripts that take more than a second")
 )
 
 // longScripts are the scripts of controllers that TestRepeat leaves out without -repeat.all: each takes more than a second of a processor.
