@@ -28,7 +28,8 @@ func TestWeight(t *testing.T) {
 		`{"metadata":{"managedFields":[{"fieldsV1":{}},{"fieldsV1":{"f:a":{}}}]},"f:a":{}}`: 6*object + array + 4*other + field + other + other + object,
 		`{"spec":{"managedFields":[{"fieldsV1":{"f:a":{}}}]}}`:                              5*object + array + 4*other,
 		`{"metadata":{"managedFields":{"x":{"fieldsV1":{"f:a":{}}}}}}`:                      6*object + 5*other,
-		strings.Repeat("[", 20000) + strings.Repeat(`{},`, 1000):                            10001 * array, // too deep to be decoded
+		strings.Repeat("[", 20000) + strings.Repeat(`{},`, 1000):                            10001*array + 249*250/2*40 + 250, // too deep to be decoded
+		strings.Repeat(`{"a":`, 81) + strings.Repeat("}", 81):                               81*object + 81*other + 40*1 + 2,
 	} {
 		if got := bodies.Weight([]byte(data + space)); got != want {
 			t.Errorf("%.50s: got %d, want %d", data, got, want)
