@@ -39,6 +39,7 @@ type command struct {
 type result struct {
 	Server, Client string // the name of the agent that has answered, and the address that it has seen
 	Peer           string // the address of the server for the client
+	Direct         bool   // the server has seen the socket of the client
 	Refused        bool
 	Err            string
 
@@ -156,8 +157,9 @@ func readLine(conn net.Conn) result {
 	if err != nil {
 		return failure(err)
 	}
-	server, client, _ := strings.Cut(strings.TrimSpace(string(b[:n])), " ")
-	return result{Server: server, Client: client, Peer: conn.RemoteAddr().String()}
+	server, from, _ := strings.Cut(strings.TrimSpace(string(b[:n])), " ")
+	client, _, _ := net.SplitHostPort(from)
+	return result{Server: server, Client: client, Peer: conn.RemoteAddr().String(), Direct: from == conn.LocalAddr().String()}
 }
 
 // unconnected sends a datagram from a socket that it does not connect, as resolvers do.
@@ -180,7 +182,8 @@ func (a *agent) unconnected(c command) result {
 	if err != nil {
 		return failure(err)
 	}
-	server, client, _ := strings.Cut(strings.TrimSpace(string(b[:n])), " ")
+	server, source, _ := strings.Cut(strings.TrimSpace(string(b[:n])), " ")
+	client, _, _ := net.SplitHostPort(source)
 	return result{Server: server, Client: client, Peer: from.String()}
 }
 
@@ -287,10 +290,7 @@ func (a *agent) answer(conn net.PacketConn) {
 	}
 }
 
-func (a *agent) line(client net.Addr) string {
-	host, _, _ := net.SplitHostPort(client.String())
-	return a.name + " " + host + "\n"
-}
+func (a *agent) line(client net.Addr) string { return a.name + " " + client.String() + "\n" }
 
 // ask has the agent in a pod carry out a command.
 func ask(ip string, c command) ([]result, error) {

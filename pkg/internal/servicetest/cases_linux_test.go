@@ -112,7 +112,7 @@ var cases = map[string]func(*fixture){
 		address := at(svc.Spec.ClusterIP, 8080)
 		f.untilServed(2, "tcp", address, 0, 1)
 		if f.routes {
-			f.do(2, command{Op: "hold", Network: "tcp", Address: address})
+			f.hold(2, address)
 		}
 		f.stop()
 		if f.routes { // without the proxy, too
@@ -135,7 +135,7 @@ var cases = map[string]func(*fixture){
 		f.serve("tcp", 8044, 0, 1)
 		address := at(svc.Spec.ClusterIP, 8080)
 		f.untilServed(2, "tcp", address, 0, 1)
-		f.do(2, command{Op: "hold", Network: "tcp", Address: address})
+		f.hold(2, address)
 		f.stop()
 		f.untilServed(2, "tcp", address, 0, 1) // the supervisor has the routes
 		if err := f.host.Close(); err != nil {
@@ -160,7 +160,7 @@ var cases = map[string]func(*fixture){
 		f.serve("tcp", 8045, 0, 1)
 		address := at(svc.Spec.ClusterIP, 8080)
 		f.untilServed(2, "tcp", address, 0, 1)
-		f.do(2, command{Op: "hold", Network: "tcp", Address: address})
+		f.hold(2, address)
 		f.stop() // without the routes pods are refused
 		f.killSupervisor()
 		f.untilServed(2, "tcp", address, 0, 1)

@@ -421,6 +421,16 @@ func (f *fixture) untilServed(i int, network, address string, by ...int) {
 	})
 }
 
+// hold has client i open a connection for later uses. With routes it is one that no proxy is part of: until the supervisor has got the
+// routes, connections go through the proxy.
+func (f *fixture) hold(i int, address string) {
+	f.Helper()
+	f.until("a direct connection to "+address, func() bool {
+		r := f.do(i, command{Op: "hold", Network: "tcp", Address: address})[0]
+		return r.Err == "" && (r.Direct || !f.routes)
+	})
+}
+
 // untilRefused waits until client i is refused.
 func (f *fixture) untilRefused(i int, network, address string) {
 	f.Helper()
