@@ -89,9 +89,11 @@ func (u *tenant) losePower() {
 	if len(all) < 5 { // the daemon, the supervisor and three pods
 		u.Fatalf("the cluster's processes are only %v", all)
 	}
-	for _, pid := range all {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			u.Fatal(err)
+	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} { // stopped, so that the daemon restarts no container before its own end
+		for _, pid := range all {
+			if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+				u.Fatal(err)
+			}
 		}
 	}
 	u.eventually("0", func() string { return strconv.Itoa(len(processesOf(filepath.Dir(u.dir)))) })
