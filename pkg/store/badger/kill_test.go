@@ -25,17 +25,26 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// rounds returns how often a test starts the store's process: a quarter of n with -short, since the race detector slows it down.
+func rounds(n int) int {
+	if testing.Short() {
+		return (n + 3) / 4
+	}
+	return n
+}
+
 // TestKill kills the process that writes and compacts, again and again, and checks each time that no acknowledged write is lost,
 // torn, or older than it was.
 func TestKill(t *testing.T) {
 	dir, l := t.TempDir(), newLedger()
-	for i := range *kills {
+	kills := rounds(*kills)
+	for i := range kills {
 		l = killOnce(t, dir, l, time.Duration(rand.IntN(250))*time.Millisecond)
 		if err := l.open(t.Context(), dir); err != nil {
 			t.Fatalf("after kill %d, %d acknowledged writes: %v", i+1, l.acked, err)
 		}
 	}
-	t.Logf("%d kills, %d acknowledged writes, nothing lost", *kills, l.acked)
+	t.Logf("%d kills, %d acknowledged writes, nothing lost", kills, l.acked)
 }
 
 // killOnce returns the ledger of a process that is killed some time after it has opened the store.

@@ -34,7 +34,7 @@ func TestPowerLoss(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for p.done < *losses && !t.Failed() {
+	for p.done < rounds(*losses) && !t.Failed() {
 		last, at := p.round(d, l)
 		if p.rng.IntN(3) == 0 { // only killed: what was not synced is still there
 			l = l.ended()
