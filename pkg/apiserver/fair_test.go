@@ -133,7 +133,7 @@ func TestFairness(t *testing.T) {
 				}
 			}
 			stop := startLoad(t, e, i)
-			time.Sleep(5 * time.Second) // until all clients have begun
+			time.Sleep(5 * time.Second) // a measurement under the full load: all clients have connected by then
 			reads, writes := measureOther(t, e, &names)
 			t.Logf("the load: %s", stop())
 			t.Logf("the other user's %d reads: p50 %v p99 %v max %v", len(reads), quantile(reads, 50), quantile(reads, 99), reads[len(reads)-1])
@@ -176,7 +176,7 @@ func startLoad(t *testing.T, e *apiservertest.Env, load int) (stop func() string
 func TestSendLoad(t *testing.T) {
 	i, err := strconv.Atoi(os.Getenv(loadVariable))
 	if err != nil {
-		t.Skip("it is a part of TestFairness")
+		t.Skip("runs only in the process that TestFairness starts to send its load")
 	}
 	load, url := loads[i], os.Getenv(loadURLVariable)
 	ctx, stop := context.WithCancel(t.Context())

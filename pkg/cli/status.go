@@ -106,7 +106,7 @@ func statusRow(ctx context.Context, env *Env, p daemon.Paths) (row, notes []stri
 }
 
 // accessNote is the note of status about a cluster whose containers are processes of this machine.
-const accessNote = "containers run without isolation: a user who may create pods is administrator (docs/security.md)"
+const accessNote = "containers run without isolation: a user who may create pods has the rights of an administrator (docs/security.md)"
 
 // statusTimeout is how long status waits for the API server of each cluster.
 const statusTimeout = 5 * time.Second

@@ -39,7 +39,8 @@ type messages struct {
 	more      int // events after maxSimilar different messages
 }
 
-// key is a record.EventAggregatorKeyFunc. An event that is to be combined has a local key that no other has.
+// key implements record.EventAggregatorKeyFunc. After maxSimilar different messages each event gets a local key of its own, so that client-go
+// combines all further events.
 func (s similarEvents) key(ev *corev1.Event) (aggregate, local string) {
 	aggregate, local = record.EventAggregatorByReasonFunc(ev)
 	now, m := s.clock.Now(), s.seen[aggregate]

@@ -62,7 +62,7 @@ func TestTurnsWaitForWork(t *testing.T) {
 		_, work := clock.Begin(ctx, m, "follows")
 		go func() {
 			defer work.End()
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond) // a turn that does not wait for this work begins before it ends
 			j.note("follows")
 		}()
 	})
@@ -127,7 +127,7 @@ func TestTurnIsTakenAway(t *testing.T) {
 		})
 		from := time.Now()
 		start(clock.Rank{Part: "b"})
-		time.Sleep(11 * time.Second)
+		time.Sleep(11 * time.Second) // of the bubble's time: more than maxTurn
 		j.want(t, "b at 0s")
 		if got := m.Busy(); !slices.Equal(got, []string{"a"}) {
 			t.Errorf("busy are %v", got)
