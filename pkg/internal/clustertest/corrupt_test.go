@@ -23,7 +23,7 @@ func TestComponentsDespiteCorruptObjects(t *testing.T) {
 	h.minikctl("rollout", "status", "deployment/web", "--timeout=2m")
 	h.minikctl("delete", "deployment", "web", "--cascade=foreground", "--timeout=2m")
 	if got := h.minikctl("status"); !strings.Contains(got, "running, corrupt objects") || !strings.Contains(got, "configmaps default/bad: ") ||
-		!strings.Contains(got, "a user who may create pods is administrator") {
+		!strings.Contains(got, "a user who may create pods has the rights of an administrator") {
 		t.Errorf("status: got %s", got)
 	}
 	h.minikctl("delete", "--raw", "/api/v1/nodes/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true")
