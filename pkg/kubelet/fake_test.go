@@ -24,6 +24,7 @@ type fakeRuntime struct {
 	specs       map[ContainerID]ContainerSpec
 	refuse      error  // of Start
 	ignoresTerm bool   // containers ignore SIGTERM
+	exitsZero   bool   // containers exit with 0 after SIGTERM
 	stopFails   int    // the number of calls of Stop that fail
 	stopped     func() // StopPod calls it; may be nil
 	exited      func() // Stop calls it once the container has ended; may be nil
@@ -129,8 +130,11 @@ func (f *fakeRuntime) Stop(_ context.Context, id ContainerID, grace time.Duratio
 	}
 	f.graces[id] = grace
 	code := 143
-	if f.ignoresTerm {
+	switch {
+	case f.ignoresTerm:
 		code = 137
+	case f.exitsZero:
+		code = 0
 	}
 	exited := f.exited
 	f.mu.Unlock()

@@ -23,7 +23,8 @@ type podLifecycle struct {
 	refused  []Container                             // the newest start of each container that the runtime refused
 	stopping *podStop                                // nil: the pod is not being stopped
 
-	resizeErrors map[string]string // of containers whose last resize has failed
+	restarting   map[string]ContainerID // by container, the start that the kubelet stops to start the container again
+	resizeErrors map[string]string      // of containers whose last resize has failed
 }
 
 // podStop is the progress of stopping a pod.
@@ -37,6 +38,7 @@ type lifecycleState struct {
 	waiting, busy     map[string]corev1.ContainerStateWaiting
 	refused           []Container
 	stopping, stopped bool
+	restarting        map[string]ContainerID
 	resizeErrors      map[string]string
 }
 
@@ -45,7 +47,8 @@ func (l *podLifecycle) state() lifecycleState {
 	defer l.mu.Unlock()
 	return lifecycleState{
 		waiting: maps.Clone(l.waiting), busy: maps.Clone(l.busy), refused: slices.Clone(l.refused),
-		stopping: l.stopping != nil, stopped: l.stopping != nil && l.stopping.done, resizeErrors: maps.Clone(l.resizeErrors),
+		stopping: l.stopping != nil, stopped: l.stopping != nil && l.stopping.done,
+		restarting: maps.Clone(l.restarting), resizeErrors: maps.Clone(l.resizeErrors),
 	}
 }
 
@@ -79,6 +82,13 @@ func (l *podLifecycle) isBusy(name string) bool {
 	defer l.mu.Unlock()
 	_, ok := l.busy[name]
 	return ok
+}
+
+// isRestarting reports whether the kubelet has stopped this start of a container to start the container again.
+func (l *podLifecycle) isRestarting(run Container) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return run.ID != "" && l.restarting[run.Name] == run.ID
 }
 
 // setBusy marks a container as busy. A state with a reason hides that the container runs.

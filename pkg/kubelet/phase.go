@@ -10,8 +10,9 @@ type tally struct {
 	begun                                       bool // an app container has been started
 }
 
-// phaseOf returns the pod's phase from the statuses of its containers. stopped: no container will run again.
-func phaseOf(pod *corev1.Pod, s corev1.PodStatus, stopped bool) corev1.PodPhase {
+// phaseOf returns the pod's phase from the statuses of its containers. stopped: no container will run again. restarting reports whether the
+// kubelet has stopped a container to start it again.
+func phaseOf(pod *corev1.Pod, s corev1.PodStatus, stopped bool, restarting func(name string) bool) corev1.PodPhase {
 	var t tally
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
@@ -23,7 +24,7 @@ func phaseOf(pod *corev1.Pod, s corev1.PodStatus, stopped bool) corev1.PodPhase 
 	}
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
-		t.container(pod, c, statusOf(s.ContainerStatuses, c.Name))
+		t.container(pod, c, statusOf(s.ContainerStatuses, c.Name), restarting)
 	}
 	switch {
 	case t.failedInit:
@@ -82,7 +83,7 @@ func (t *tally) sidecar(s *corev1.ContainerStatus) {
 	}
 }
 
-func (t *tally) container(pod *corev1.Pod, c *corev1.Container, s *corev1.ContainerStatus) {
+func (t *tally) container(pod *corev1.Pod, c *corev1.Container, s *corev1.ContainerStatus, restarting func(name string) bool) {
 	if s == nil {
 		t.waiting++
 		return
@@ -97,7 +98,7 @@ func (t *tally) container(pod *corev1.Pod, c *corev1.Container, s *corev1.Contai
 	default:
 		t.begun = true
 		t.stopped++
-		if !restarts(pod, c, int(e.ExitCode)) {
+		if !restarts(pod, c, int(e.ExitCode)) && !restarting(c.Name) {
 			t.final++
 		}
 		if e.ExitCode == 0 {

@@ -22,6 +22,7 @@ type containerToKill struct {
 	spec      *corev1.Container
 	message   string // of its Event
 	grace     *int64
+	restart   bool // start it again, whatever its exit code and its restart policy
 }
 
 // containerToResize is a running container that gets other limits.
@@ -46,6 +47,7 @@ type planInput struct {
 	lifecycle interface {
 		backoff(name string) backoff
 		isBusy(name string) bool
+		isRestarting(run Container) bool
 	}
 	now       time.Time
 	resizable bool // the runtime is a Resizer
@@ -120,17 +122,20 @@ func (p *plan) planContainer(pod *corev1.Pod, c *corev1.Container, seen Pod, in 
 		return true
 	}
 	last, ok := seen.latest(c.Name)
+	restarting := ok && !last.Running && in.lifecycle.isRestarting(last)
 	switch {
 	case !ok:
 		p.start = append(p.start, c)
 		return true
 	case last.Running && last.Image.Name != "" && last.Image.Name != c.Image:
-		p.kill = append(p.kill, containerToKill{container: last, spec: c, message: "Container " + c.Name + " definition changed, will be restarted"})
+		p.kill = append(p.kill, containerToKill{
+			container: last, spec: c, message: "Container " + c.Name + " definition changed, will be restarted", restart: true,
+		})
 		return true
 	case last.Running:
 		if k := in.probes.unhealthy(last.ID); k != nil {
-			k.container, k.spec = last, c
-			if again(pod, c, 137) {
+			k.container, k.spec, k.restart = last, c, restartsUnhealthy(pod, c)
+			if k.restart {
 				k.message += ", will be restarted"
 			}
 			p.kill = append(p.kill, *k)
@@ -140,11 +145,11 @@ func (p *plan) planContainer(pod *corev1.Pod, c *corev1.Container, seen Pod, in 
 			p.planResize(pod, c, last)
 		}
 		return true
-	case !again(pod, c, last.ExitCode) && last.Image.Name == c.Image:
+	case !restarting && !again(pod, c, last.ExitCode) && last.Image.Name == c.Image:
 		return false
 	}
 	b := in.lifecycle.backoff(c.Name)
-	if left := b.until(last.Finished, in.now); left > 0 {
+	if left := b.until(failedAt(seen, last, restarting), in.now); left > 0 {
 		p.backoff = append(p.backoff, containerInBackoff{spec: c, pause: b.pause})
 		if p.after == 0 || left < p.after {
 			p.after = left
@@ -153,4 +158,16 @@ func (p *plan) planContainer(pod *corev1.Pod, c *corev1.Container, seen Pod, in 
 	}
 	p.start = append(p.start, c)
 	return true
+}
+
+// failedAt returns the time of the failure from which the back-off of a container's next start counts. last is its newest start, which has ended.
+// For one that the kubelet has stopped to start it again, it is the end of the start before; zero without one.
+func failedAt(seen Pod, last Container, restarting bool) time.Time {
+	if !restarting {
+		return last.Finished
+	}
+	if attempts := seen.attempts(last.Name); len(attempts) > 1 {
+		return attempts[1].Finished
+	}
+	return time.Time{}
 }

@@ -69,6 +69,14 @@ func restartsInit(pod *corev1.Pod, c *corev1.Container, exit int) bool {
 	return isSidecar(c) || exit != 0 && restarts(pod, c, exit)
 }
 
+// restartsUnhealthy reports whether a container is started again after it was stopped because of a failed probe. Its exit code does not count.
+func restartsUnhealthy(pod *corev1.Pod, c *corev1.Container) bool {
+	if c.RestartPolicy != nil {
+		return *c.RestartPolicy != corev1.ContainerRestartPolicyNever
+	}
+	return pod.Spec.RestartPolicy != corev1.RestartPolicyNever
+}
+
 // container returns the spec of a container by name, and its field path for Events: "spec.containers{web}".
 func container(pod *corev1.Pod, name string) (*corev1.Container, string) {
 	for i := range pod.Spec.Containers {

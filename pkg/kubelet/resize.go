@@ -25,7 +25,7 @@ func (p *plan) planResize(pod *corev1.Pod, c *corev1.Container, run Container) {
 	if slices.ContainsFunc(c.ResizePolicy, func(r corev1.ContainerResizePolicy) bool {
 		return r.RestartPolicy == corev1.RestartContainer && changed[r.ResourceName]
 	}) {
-		p.kill = append(p.kill, containerToKill{container: run, spec: c, message: "Container " + c.Name + " resize requires restart"})
+		p.kill = append(p.kill, containerToKill{container: run, spec: c, message: "Container " + c.Name + " resize requires restart", restart: true})
 		return
 	}
 	p.resize = append(p.resize, containerToResize{run, c, wanted})

@@ -2,9 +2,13 @@ package kubelet
 
 import (
 	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -52,5 +56,95 @@ func TestChangedImageShowsNoEnd(t *testing.T) {
 		if s != "Running c:running+started+ready" && s != "Running c:running<Error=143#1+started+ready" {
 			t.Errorf("the pod was shown as %s", s)
 		}
+	}
+}
+
+// TestRestartsStoppedContainer: a container that the kubelet stops to start it again is started again, though it exits with 0 and its restart
+// policy would not restart it. Meanwhile the pod does not end, and there is no back-off.
+func TestRestartsStoppedContainer(t *testing.T) {
+	with := func(cpu string) corev1.ResourceRequirements {
+		l := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+		return corev1.ResourceRequirements{Limits: l, Requests: l}
+	}
+	resize := func(cpu string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.Containers[0].Resources = with(cpu) }
+	}
+	image := func(name string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.Containers[0].Image = name }
+	}
+	policy := []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}}
+	for _, test := range []struct {
+		name        string
+		policy      corev1.RestartPolicy
+		subresource string
+		container   corev1.Container
+		change      []func(*corev1.Pod) // one after the other
+		ends        string              // the summary after each change, with the number of restarts
+	}{
+		{
+			name: "resize", policy: corev1.RestartPolicyOnFailure, subresource: "resize", container: corev1.Container{Resources: with("100m"), ResizePolicy: policy},
+			change: []func(*corev1.Pod){resize("200m"), resize("300m")}, ends: "Running c:running<Completed=0#%d+started+ready",
+		},
+		{
+			name: "image, policy Never", policy: corev1.RestartPolicyNever,
+			change: []func(*corev1.Pod){image("minikctl.dev/pause"), image("nginx")}, ends: "Running c:running<Completed=0#%d+started+ready",
+		},
+		{
+			name: "image that is missing", policy: corev1.RestartPolicyOnFailure,
+			change: []func(*corev1.Pod){image("no-such")}, ends: "Running c:ErrImagePull<Completed=0",
+		},
+		{
+			name: "liveness probe", policy: corev1.RestartPolicyOnFailure,
+			container: corev1.Container{LivenessProbe: execProbe(corev1.Probe{FailureThreshold: 1}, "check")},
+			change:    []func(*corev1.Pod){nil}, ends: "Running c:running<Completed=0#%d+started+ready",
+		},
+		{
+			name: "liveness probe, policy Never", policy: corev1.RestartPolicyNever,
+			container: corev1.Container{LivenessProbe: execProbe(corev1.Probe{FailureThreshold: 1}, "check")},
+			change:    []func(*corev1.Pod){nil}, ends: "Succeeded c:Completed=0",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			rt := &resizer{}
+			r := newRig(t, func(_ *HostConfig, c *Config) {
+				rt.fakeRuntime = c.Runtime.(*fakeRuntime)
+				rt.exitsZero = true
+				c.Runtime = rt
+			})
+			var failing atomic.Bool
+			r.runtime.exec = func(id ContainerID, _ []string, _ Streams) (int, error) {
+				if failing.Load() && strings.HasSuffix(string(id), "_c_0") {
+					return 1, nil
+				}
+				return 0, nil
+			}
+			test.container.Name = "c"
+			r.pod("p", corev1.PodSpec{RestartPolicy: test.policy, Containers: []corev1.Container{test.container}})
+			r.waitSummary("p", "Running c:running+started+ready")
+			for i, change := range test.change {
+				if change == nil {
+					failing.Store(true)
+				} else {
+					next := r.get("p").DeepCopy()
+					change(next)
+					target := client.In(client.Pods, keyOf(next))
+					if test.subresource != "" {
+						target = target.Sub(test.subresource)
+					}
+					if _, err := r.api.Update(t.Context(), target, next, metav1.UpdateOptions{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want := test.ends
+				if strings.Contains(want, "%d") {
+					want = fmt.Sprintf(want, i+1)
+				}
+				if change == nil {
+					r.waitSummaryAdvancing("p", want) // until the probe
+				} else {
+					r.waitSummary("p", want)
+				}
+			}
+		})
 	}
 }

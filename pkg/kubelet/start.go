@@ -40,9 +40,11 @@ func (l *podLifecycle) start(ctx context.Context, pod *corev1.Pod, seen Pod, c *
 		return false, configRetry
 	}
 	if started {
-		l.mu.Lock()
-		put(&l.backoffs, c.Name, l.backoffs[c.Name].next(last.Finished, l.clock().Now()))
-		l.mu.Unlock()
+		if at := failedAt(seen, last, l.isRestarting(last)); !at.IsZero() {
+			l.mu.Lock()
+			put(&l.backoffs, c.Name, l.backoffs[c.Name].next(at, l.clock().Now()))
+			l.mu.Unlock()
+		}
 	}
 	l.recordUnsupported(ctx, pod, path, spec)
 	l.event(ctx, pod, path, corev1.EventTypeNormal, "Created", "Container created")
@@ -59,6 +61,7 @@ func (l *podLifecycle) start(ctx context.Context, pod *corev1.Pod, seen Pod, c *
 	l.event(ctx, pod, path, corev1.EventTypeNormal, "Started", "Container started")
 	l.mu.Lock()
 	delete(l.waiting, c.Name)
+	delete(l.restarting, c.Name)
 	l.refused = slices.DeleteFunc(l.refused, func(r Container) bool { return r.Name == c.Name })
 	l.mu.Unlock()
 	if c.Lifecycle != nil && c.Lifecycle.PostStart != nil && !l.simulated() {

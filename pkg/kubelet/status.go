@@ -73,7 +73,7 @@ func (in *statusInput) generate() corev1.PodStatus {
 	s.ContainerStatuses = in.containerStatuses(pod.Spec.Containers, old.ContainerStatuses, false)
 	s.EphemeralContainerStatuses = in.ephemeralStatuses()
 	slices.SortFunc(s.ContainerStatuses, func(a, b corev1.ContainerStatus) int { return cmp.Compare(a.Name, b.Name) })
-	s.Phase = phaseOf(pod, s, stopped)
+	s.Phase = phaseOf(pod, s, stopped, in.isRestarting)
 	in.applyEnd(&s)
 	if stopped {
 		makeFinal(pod, &s)
@@ -220,7 +220,7 @@ func (in *statusInput) ephemeralStatuses() []corev1.ContainerStatus {
 
 func (in *statusInput) containerStatus(c *corev1.Container, old *corev1.ContainerStatus, init bool) corev1.ContainerStatus {
 	attempts := in.seen.attempts(c.Name)
-	if in.isRestarting(c.Name, attempts, old) {
+	if in.hidesRestart(c.Name, attempts, old) {
 		return *old
 	}
 	s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, VolumeMounts: mountStatuses(c)}
@@ -233,14 +233,23 @@ func (in *statusInput) containerStatus(c *corev1.Container, old *corev1.Containe
 	if init {
 		again = restartsInit
 	}
+	if in.isRestarting(c.Name) {
+		again = func(*corev1.Pod, *corev1.Container, int) bool { return true }
+	}
 	in.setWaiting(c, &s, again)
 	in.setReady(&s, c, attempts, init)
 	return s
 }
 
-// isRestarting reports whether the kubelet has ended a container to start it again, and has not done so yet. Its status stays meanwhile, as
+// isRestarting reports whether the newest start of a container is one that the kubelet has stopped to start the container again.
+func (in *statusInput) isRestarting(name string) bool {
+	last, ok := in.seen.latest(name)
+	return ok && last.ID != "" && in.lifecycle.restarting[name] == last.ID
+}
+
+// hidesRestart reports whether the kubelet has just ended a container that it is about to start again. Its status stays meanwhile, as
 // in Kubernetes, where one sync of the pod stops and starts the container.
-func (in *statusInput) isRestarting(name string, attempts []Container, old *corev1.ContainerStatus) bool {
+func (in *statusInput) hidesRestart(name string, attempts []Container, old *corev1.ContainerStatus) bool {
 	state, busy := in.lifecycle.busy[name]
 	return busy && state.Reason == "" && len(attempts) > 0 && !attempts[0].Running && old != nil && old.State.Running != nil
 }

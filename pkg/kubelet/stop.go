@@ -139,13 +139,18 @@ func (l *podLifecycle) stopContainer(ctx context.Context, pod *corev1.Pod, c Con
 	}
 }
 
-// restart stops one container of a pod that keeps running. The next sync starts it again.
+// restart stops one container of a pod that keeps running. The next sync starts it again, if k.restart is set or its restart policy says so.
 func (l *podLifecycle) restart(ctx context.Context, pod *corev1.Pod, k containerToKill) {
 	grace := time.Duration(gracePeriod(pod)) * time.Second
 	if k.grace != nil {
 		grace = time.Duration(max(*k.grace, minGrace)) * time.Second
 	}
 	l.setBusy(k.spec.Name, corev1.ContainerStateWaiting{})
+	if k.restart {
+		l.mu.Lock()
+		put(&l.restarting, k.spec.Name, k.container.ID)
+		l.mu.Unlock()
+	}
 	ctx, work := l.begin(ctx)
 	l.tasks.Go(func() {
 		defer work.End()
