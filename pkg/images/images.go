@@ -73,6 +73,7 @@ type Config struct {
 var (
 	ErrInvalidName = errors.New("invalid image name")
 	ErrNotFound    = errors.New("image not found")
+	ErrNoFiles     = errors.New("image has no files of its own")
 )
 
 // Store resolves images. It is safe for concurrent use.
@@ -176,6 +177,24 @@ func (s *Store) Resolve(name string, command []string) (Image, error) {
 		}, nil
 	}
 	return Image{}, s.notFound(name, ref, len(command) > 0)
+}
+
+// Files returns the image called name for a volume that shows the image's files, which are below Image.Root. The error is an ErrInvalidName,
+// an ErrNotFound or an ErrNoFiles, and suggests what to do.
+func (s *Store) Files(name string) (Image, error) {
+	img, err := s.Resolve(name, nil)
+	if err == nil && img.Root != "" || err != nil && !errors.Is(err, ErrNotFound) || strings.HasPrefix(name, FolderPrefix) {
+		return img, err
+	}
+	ref, invalid := parse(name)
+	if invalid != nil {
+		return Image{}, invalid
+	}
+	advice := fmt.Sprintf("map it to a folder, e.g. \"images: {%s: {dir: /path}}\"", reference.FamiliarName(ref))
+	if err == nil {
+		return Image{}, fmt.Errorf("%w: %q runs a program of this machine; %s", ErrNoFiles, name, advice)
+	}
+	return Image{}, fmt.Errorf("%w: %q is not in the config's images map, and minikctl does not pull from registries; %s", ErrNotFound, name, advice)
 }
 
 // isProgramOf reports whether a container's command begins with the path of the program of a mapped image. Images have it under the name of

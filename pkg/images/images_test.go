@@ -111,3 +111,22 @@ func TestConfigIsChecked(t *testing.T) {
 		})
 	}
 }
+
+func TestFiles(t *testing.T) {
+	folder := t.TempDir()
+	s, err := New(Config{Map: map[string]Source{"tools": {Folder: folder}, "nginx": {Image: "minikctl.dev/web"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]error{
+		"tools:1": nil, FolderPrefix + folder: nil, FolderPrefix + folder + "/missing": ErrNotFound, "nginx": ErrNoFiles, "no-such:2": ErrNotFound, "A": ErrInvalidName,
+	} {
+		img, err := s.Files(name)
+		if !errors.Is(err, want) || want == nil && img.Root != folder {
+			t.Errorf("%s: got %+v, %v, want %v", name, img, err, want)
+		}
+		if want != nil && !strings.HasPrefix(name, FolderPrefix) && want != ErrInvalidName && !strings.Contains(err.Error(), "map it to a folder") {
+			t.Errorf("%s: the error %v gives no advice", name, err)
+		}
+	}
+}

@@ -179,7 +179,7 @@ var ownFields = Fields{
 		"projected":             {},
 		"persistentVolumeClaim": {Support: Partly, Note: "volumes of the types hostPath and local; a pod with another one does not start"},
 		"ephemeral":             {Support: Partly, Note: "volumes of the types hostPath and local; a pod with another one does not start"},
-		"image":                 {Support: Partly, Note: "of images that are folders; programs in it may run"},
+		"image":                 {Support: Partly, Note: "of images that are folders; programs in it may run. Containers that mount another one wait as for their own image"},
 		Others:                  noVolume,
 	},
 	"EmptyDirVolumeSource": {

@@ -14,7 +14,8 @@ import (
 // podImages resolves the images of a pod's containers. It is used by sync alone.
 type podImages struct {
 	*podScope
-	pulls map[string]failedPull // by image
+	pulls   map[string]failedPull // by image
+	volumes map[string]*imageWait // why the image of a volume is missing, by volume
 }
 
 // failedPull is the back-off of an image that cannot be resolved.
@@ -28,41 +29,54 @@ type failedPull struct {
 type imageWait struct {
 	state corev1.ContainerStateWaiting
 	retry time.Duration
+	event string // the text of the Event about the container
+}
+
+// wantedImage is an image that a pod needs. path is the field path of its Events: a container's, or "" for the image of a volume.
+type wantedImage struct {
+	name, path string
+	policy     corev1.PullPolicy
 }
 
 // resolve returns a container's image and records Events about it. It returns why the container waits if the image cannot
 // be resolved.
 func (p *podImages) resolve(ctx context.Context, pod *corev1.Pod, c *corev1.Container, path string) (images.Image, *imageWait) {
+	want := wantedImage{c.Image, path, c.ImagePullPolicy}
 	if p.simulated() {
-		return p.simulate(ctx, pod, c, path)
+		return p.simulate(ctx, pod, c, want)
 	}
 	found, err := p.kubelet.host.Images.Resolve(c.Image, c.Command)
+	return p.record(ctx, pod, want, found, err)
+}
+
+// record records the Events about an image that was found or not. It returns the image, or why the containers that need it wait.
+func (p *podImages) record(ctx context.Context, pod *corev1.Pod, want wantedImage, found images.Image, err error) (images.Image, *imageWait) {
 	switch {
 	case errors.Is(err, images.ErrInvalidName):
-		message := fmt.Sprintf("Failed to apply default image tag %q: %v", c.Image, err)
-		p.event(ctx, pod, path, corev1.EventTypeWarning, "InspectFailed", message)
+		message := fmt.Sprintf("Failed to apply default image tag %q: %v", want.name, err)
+		p.event(ctx, pod, want.path, corev1.EventTypeWarning, "InspectFailed", message)
 		return images.Image{}, waitForImage("InvalidImageName", message, configRetry)
-	case err != nil && c.ImagePullPolicy == corev1.PullNever:
-		message := fmt.Sprintf("Container image %q is not present with pull policy of Never", c.Image)
-		p.event(ctx, pod, path, corev1.EventTypeWarning, "ErrImageNeverPull", message)
+	case err != nil && want.policy == corev1.PullNever:
+		message := fmt.Sprintf("Container image %q is not present with pull policy of Never", want.name)
+		p.event(ctx, pod, want.path, corev1.EventTypeWarning, "ErrImageNeverPull", message)
 		return images.Image{}, waitForImage("ErrImageNeverPull", message, configRetry)
 	case err != nil:
-		return images.Image{}, p.pullFailed(ctx, pod, c, path, err)
+		return images.Image{}, p.pullFailed(ctx, pod, want, err)
 	}
-	delete(p.pulls, c.Image)
+	delete(p.pulls, want.name)
 	if found.Note != "" {
-		p.event(ctx, pod, path, corev1.EventTypeNormal, found.Reason, found.Note)
+		p.event(ctx, pod, want.path, corev1.EventTypeNormal, found.Reason, found.Note)
 	}
-	p.event(ctx, pod, path, corev1.EventTypeNormal, "Pulled",
-		fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", c.Image))
+	p.event(ctx, pod, want.path, corev1.EventTypeNormal, "Pulled",
+		fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", want.name))
 	return found, nil
 }
 
 // simulate resolves the image of a simulated container: any image is found, unless a rule of the pod forbids it.
-func (p *podImages) simulate(ctx context.Context, pod *corev1.Pod, c *corev1.Container, path string) (images.Image, *imageWait) {
+func (p *podImages) simulate(ctx context.Context, pod *corev1.Pod, c *corev1.Container, want wantedImage) (images.Image, *imageWait) {
 	if s, ok := p.runtime().(Simulator); ok {
 		if err := s.Pull(pod, c); err != nil {
-			return images.Image{}, p.pullFailed(ctx, pod, c, path, err)
+			return images.Image{}, p.pullFailed(ctx, pod, want, err)
 		}
 		delete(p.pulls, c.Image)
 	}
@@ -70,25 +84,25 @@ func (p *podImages) simulate(ctx context.Context, pod *corev1.Pod, c *corev1.Con
 }
 
 func waitForImage(reason, message string, retry time.Duration) *imageWait {
-	return &imageWait{corev1.ContainerStateWaiting{Reason: reason, Message: message}, retry}
+	return &imageWait{corev1.ContainerStateWaiting{Reason: reason, Message: message}, retry, reason}
 }
 
 // pullFailed starts the back-off of an image that cannot be resolved. During the back-off it returns ImagePullBackOff.
-func (p *podImages) pullFailed(ctx context.Context, pod *corev1.Pod, c *corev1.Container, path string, err error) *imageWait {
+func (p *podImages) pullFailed(ctx context.Context, pod *corev1.Pod, want wantedImage, err error) *imageWait {
 	now := p.clock().Now()
-	last := p.pulls[c.Image]
+	last := p.pulls[want.name]
 	left := last.until(last.at, now)
 	if shown := now.Sub(last.at); left > 0 && shown < pullErrorShown { // another container has caused the sync
 		return waitForImage("ErrImagePull", last.message, pullErrorShown-shown)
 	}
 	if left > 0 {
-		message := fmt.Sprintf("Back-off pulling image %q", c.Image)
-		p.event(ctx, pod, path, corev1.EventTypeNormal, "BackOff", message)
+		message := fmt.Sprintf("Back-off pulling image %q", want.name)
+		p.event(ctx, pod, want.path, corev1.EventTypeNormal, "BackOff", message)
 		return waitForImage("ImagePullBackOff", message+": ErrImagePull: "+last.message, left)
 	}
-	put(&p.pulls, c.Image, failedPull{backoff: last.next(now, now), at: now, message: err.Error()})
-	p.event(ctx, pod, path, corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", c.Image))
-	p.event(ctx, pod, path, corev1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, err))
+	put(&p.pulls, want.name, failedPull{backoff: last.next(now, now), at: now, message: err.Error()})
+	p.event(ctx, pod, want.path, corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", want.name))
+	p.event(ctx, pod, want.path, corev1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %v", want.name, err))
 	return waitForImage("ErrImagePull", err.Error(), pullErrorShown)
 }
 

@@ -25,10 +25,13 @@ const configRetry = 10 * time.Second
 func (l *podLifecycle) start(ctx context.Context, pod *corev1.Pod, seen Pod, c *corev1.Container) (bool, time.Duration) {
 	_, path := container(pod, c.Name)
 	began := l.machineClock().Now()
-	img, wait := l.images.resolve(ctx, pod, c, path)
+	img, wait := images.Image{}, l.images.volumeWait(c)
+	if wait == nil {
+		img, wait = l.images.resolve(ctx, pod, c, path)
+	}
 	if wait != nil {
 		l.setWaiting(c.Name, wait.state)
-		l.event(ctx, pod, path, corev1.EventTypeWarning, "Failed", "Error: "+wait.state.Reason)
+		l.event(ctx, pod, path, corev1.EventTypeWarning, "Failed", "Error: "+wait.event)
 		return false, wait.retry
 	}
 	trace.Add(ctx, "image", began, l.machineClock().Since(began))

@@ -66,7 +66,7 @@ func (v *podVolumes) refresh(ctx context.Context, pod *corev1.Pod) time.Duration
 	}
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		if volume.EmptyDir != nil || volume.HostPath != nil || v.claimed[volume.Name] != "" {
+		if volume.EmptyDir != nil || volume.HostPath != nil || volume.Image != nil || v.claimed[volume.Name] != "" {
 			continue
 		}
 		if err := v.setUp(ctx, pod, volume); err != nil && ctx.Err() == nil {
@@ -94,7 +94,7 @@ func (v *podVolumes) setUp(ctx context.Context, pod *corev1.Pod, volume *corev1.
 	case volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil:
 		return v.setUpClaim(ctx, pod, volume)
 	case volume.Image != nil:
-		return v.setUpImage(volume)
+		return nil // resolved when a container starts
 	}
 	files, err := v.contents(ctx, pod, volume)
 	if err != nil {

@@ -156,6 +156,9 @@ func (w *podWorker) run(ctx context.Context, pod *corev1.Pod) (time.Duration, er
 		}
 		w.lifecycle.recordBackoffs(ctx, pod, p.backoff)
 		started := false
+		if len(p.start) > 0 {
+			w.lifecycle.resolveVolumes(ctx, pod)
+		}
 		for _, c := range p.start {
 			ok, again := w.lifecycle.start(ctx, pod, seen, c)
 			started, after = started || ok, soonest(after, again)
