@@ -38,6 +38,12 @@ func (w *podWorker) rejection(ctx context.Context, pod *corev1.Pod) *podEnd {
 	if _, ok := w.seen(); ok {
 		return nil // an earlier kubelet has admitted it
 	}
+	return w.unfit(ctx, pod)
+}
+
+// unfit returns the rejection of a pod, or of its resize, by the state of the node; nil if the node has room. The caller holds the kubelet's
+// admission lock.
+func (w *podWorker) unfit(ctx context.Context, pod *corev1.Pod) *podEnd {
 	if w.kubelet.isShuttingDown() {
 		return &podEnd{phase: corev1.PodFailed, reason: notAdmittedReason, message: notAdmittedMessage}
 	}
@@ -127,7 +133,15 @@ func (h *Host) admitted(pod *corev1.Pod) bool {
 	return found.admitted
 }
 
-// admittedPods returns the node's other pods that have been admitted and have not finished.
+// allocated returns a pod with the resources that its node has allocated to it.
+func (h *Host) allocated(pod *corev1.Pod) *corev1.Pod {
+	if w := h.knownWorker(pod); w != nil {
+		return w.allocation.apply(pod)
+	}
+	return withResources(pod, allocatedByStatus(pod))
+}
+
+// admittedPods returns the node's other pods that have been admitted and have not finished, with the resources that are allocated to them.
 func (w *podWorker) admittedPods(pod *corev1.Pod) []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, other := range w.kubelet.ownPods() {
@@ -135,7 +149,7 @@ func (w *podWorker) admittedPods(pod *corev1.Pod) []*corev1.Pod {
 			continue
 		}
 		if _, ok := w.kubelet.view(other.UID); ok || w.kubelet.host.admitted(other) {
-			out = append(out, other)
+			out = append(out, w.kubelet.host.allocated(other))
 		}
 	}
 	return out

@@ -11,10 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ownConditions are the conditions that a kubelet sets, in the order in which it writes them.
+// ownConditions are the conditions that a kubelet sets, in the order in which it writes them, except that those of a resize come first.
 var ownConditions = []corev1.PodConditionType{
 	corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,
-	corev1.PodResizeInProgress,
+	corev1.PodResizePending, corev1.PodResizeInProgress,
 }
 
 // conditions returns the pod's conditions: first those of other clients, unchanged, then the kubelet's own. sandbox reports

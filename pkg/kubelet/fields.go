@@ -112,7 +112,7 @@ var ownFields = Fields{
 		"envFrom":                  {},
 		"env":                      {},
 		"resources":                {},
-		"resizePolicy":             {Support: Partly, Note: "process: a resize is carried out at once, never deferred; sim: it only changes what is accounted"},
+		"resizePolicy":             {},
 		"restartPolicy":            {},
 		"restartPolicyRules":       {Support: Partly, Note: "Restart is honoured; a pod with RestartAllContainers stays Pending, since no node declares the feature"},
 		"volumeMounts":             {},

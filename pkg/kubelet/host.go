@@ -204,14 +204,23 @@ func (h *Host) podChanged(ch client.Change[*corev1.Pod]) {
 	if ch.Deleted() {
 		pod = ch.Old
 	}
-	if pod.Spec.NodeName == "" || h.kubelet(pod.Spec.NodeName) == nil {
+	k := h.kubelet(pod.Spec.NodeName)
+	if pod.Spec.NodeName == "" || k == nil {
 		return
+	}
+	if leavesRoom(ch) {
+		defer k.retryResizes()
 	}
 	if !ch.Added() && !ch.Deleted() && !needsSync(ch.Old, ch.New) {
 		h.observeStatus(ch.New, ch.Revision)
 		return
 	}
 	h.enqueue(ch.Key(), ch.Revision)
+}
+
+// leavesRoom reports whether a change of a pod frees resources of its node.
+func leavesRoom(ch client.Change[*corev1.Pod]) bool {
+	return ch.Deleted() || !ch.Added() && isFinished(ch.New.Status.Phase) && !isFinished(ch.Old.Status.Phase)
 }
 
 // needsSync reports whether a change of a pod is more than a change of its status.

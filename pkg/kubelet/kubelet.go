@@ -61,7 +61,8 @@ type Kubelet struct {
 	recorder *client.Recorder            // nil on a simulated node, whose pods have no Events
 	machine  machine
 
-	admission sync.Mutex // held while a pod is admitted
+	admission sync.Mutex // held while a pod is admitted, or its resize decided
+	resizes   resizeQueue
 
 	listing  sync.Mutex // held from listing the runtime until the listing is stored
 	mu       sync.Mutex

@@ -23,8 +23,7 @@ type podLifecycle struct {
 	refused  []Container                             // the newest start of each container that the runtime refused
 	stopping *podStop                                // nil: the pod is not being stopped
 
-	restarting   map[string]ContainerID // by container, the start that the kubelet stops to start the container again
-	resizeErrors map[string]string      // of containers whose last resize has failed
+	restarting map[string]ContainerID // by container, the start that the kubelet stops to start the container again
 }
 
 // podStop is the progress of stopping a pod.
@@ -39,7 +38,6 @@ type lifecycleState struct {
 	refused           []Container
 	stopping, stopped bool
 	restarting        map[string]ContainerID
-	resizeErrors      map[string]string
 }
 
 func (l *podLifecycle) state() lifecycleState {
@@ -48,7 +46,7 @@ func (l *podLifecycle) state() lifecycleState {
 	return lifecycleState{
 		waiting: maps.Clone(l.waiting), busy: maps.Clone(l.busy), refused: slices.Clone(l.refused),
 		stopping: l.stopping != nil, stopped: l.stopping != nil && l.stopping.done,
-		restarting: maps.Clone(l.restarting), resizeErrors: maps.Clone(l.resizeErrors),
+		restarting: maps.Clone(l.restarting),
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // resizeRetry is the pause after a resize has failed, before the next attempt.
@@ -31,24 +30,22 @@ func (p *plan) planResize(pod *corev1.Pod, c *corev1.Container, run Container) {
 	p.resize = append(p.resize, containerToResize{run, c, wanted})
 }
 
-// resize gives a running container other limits and reports whether it has them. A positive duration requests another sync after it.
-func (l *podLifecycle) resize(ctx context.Context, r containerToResize) (bool, time.Duration) {
-	resizer, ok := l.runtime().(Resizer)
-	if !ok {
-		return false, 0
+// resize gives running containers other limits and reports whether one has them. The error is that of the first that has not.
+func (w *podWorker) resize(ctx context.Context, list []containerToResize) (bool, error) {
+	resizer, _ := w.runtime().(Resizer) // a plan has resizes only if the runtime is one
+	resized := false
+	var first error
+	for _, r := range list {
+		err := resizer.Resize(ctx, r.container.ID, r.limits)
+		resized = resized || err == nil
+		if first == nil {
+			first = err
+		}
 	}
-	err := resizer.Resize(ctx, r.container.ID, r.limits)
 	if ctx.Err() != nil {
-		return false, 0
+		return resized, nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.resizeErrors, r.spec.Name)
-	if err == nil {
-		return true, 0
-	}
-	put(&l.resizeErrors, r.spec.Name, err.Error())
-	return false, resizeRetry
+	return resized, first
 }
 
 // resized returns the resources of a running container: those of its spec with the limits that it has now.
@@ -66,32 +63,4 @@ func resized(spec corev1.ResourceRequirements, l Limits) *corev1.ResourceRequire
 	set(corev1.ResourceCPU, spec.Limits.Cpu().MilliValue() == l.MilliCPU, resource.NewMilliQuantity(l.MilliCPU, resource.DecimalSI))
 	set(corev1.ResourceMemory, spec.Limits.Memory().Value() == l.Memory, resource.NewQuantity(l.Memory, resource.BinarySI))
 	return out
-}
-
-// resizing returns the condition of a pod with a running container that does not have the limits of its spec yet. ok is false without one.
-func (in *statusInput) resizing() (c corev1.PodCondition, ok bool) {
-	if !in.resizable {
-		return c, false
-	}
-	c = corev1.PodCondition{
-		Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue, ObservedGeneration: in.pod.Generation,
-		LastTransitionTime: metav1.NewTime(in.now).Rfc3339Copy(),
-	}
-	for i := range in.pod.Spec.Containers {
-		spec := &in.pod.Spec.Containers[i]
-		run, started := in.seen.latest(spec.Name)
-		if !started || !run.Running || run.Limits == limits(in.pod, spec) {
-			continue
-		}
-		ok = true
-		if message := in.lifecycle.resizeErrors[spec.Name]; message != "" {
-			c.Reason, c.Message = corev1.PodReasonError, message
-		}
-	}
-	for _, before := range slices.Concat(in.pod.Status.Conditions, in.old.Conditions) {
-		if before.Type == c.Type && before.Status == c.Status {
-			c.LastTransitionTime = before.LastTransitionTime
-		}
-	}
-	return c, ok
 }

@@ -29,6 +29,7 @@ type statusInput struct {
 		result(id ContainerID) probeResult
 	}
 	volumes *podVolumes // has the termination messages
+	resize  []corev1.PodCondition
 
 	simulated bool
 	resizable bool // the runtime is a Resizer
@@ -42,6 +43,7 @@ func (w *podWorker) statusInput(pod *corev1.Pod, seen Pod) statusInput {
 		lifecycle: state, probes: &w.prober, volumes: &w.volumes, simulated: w.simulated(),
 	}
 	_, in.resizable = w.runtime().(Resizer)
+	in.resize = w.allocation.conditions()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	in.startTime, in.end, in.admitted = w.startTime, w.end, w.admitted
@@ -83,8 +85,8 @@ func (in *statusInput) generate() corev1.PodStatus {
 		seen = asReady(s)
 	}
 	s.Conditions = conditions(pod, seen, old, in.seen.UID != "" && !stopped, in.now)
-	if c, ok := in.resizing(); ok {
-		s.Conditions = append(s.Conditions, c)
+	if !isFinished(s.Phase) {
+		s.Conditions = slices.Insert(s.Conditions, len(otherConditions(pod.Status.Conditions)), in.resize...)
 	}
 	if in.end != nil && in.end.disruption {
 		s.Conditions = in.withDisruption(s.Conditions)

@@ -25,6 +25,8 @@ type podWorker struct {
 	prober    prober
 	lifecycle podLifecycle
 
+	allocation allocation
+
 	mu        sync.Mutex
 	pod       *corev1.Pod       // the newest from the API
 	status    *corev1.PodStatus // the newest that was generated
@@ -89,8 +91,9 @@ func (w *podWorker) sync(ctx context.Context, pod *corev1.Pod) (time.Duration, e
 		w.event(ctx, pod, "", corev1.EventTypeNormal, "DeadlineExceeded", message)
 		return 0, w.terminateWith(ctx, pod, podEnd{phase: corev1.PodFailed, reason: "DeadlineExceeded", message: message})
 	}
+	pod = w.allocate(ctx, pod)
 	after, err := w.run(ctx, pod)
-	return soonest(after, left), err
+	return soonest(soonest(after, left), w.retryResizeIn()), err
 }
 
 // maxWarning bounds the message of an Event.
@@ -140,6 +143,7 @@ func (w *podWorker) run(ctx context.Context, pod *corev1.Pod) (time.Duration, er
 	}
 	var p plan
 	var after time.Duration
+	var resizeErr error
 	for {
 		untilReady := w.prober.sync(ctx, pod, seen)
 		p = planPod(pod, w.lifecycle.withRefused(seen), w.planInput())
@@ -149,10 +153,9 @@ func (w *podWorker) run(ctx context.Context, pod *corev1.Pod) (time.Duration, er
 		for _, k := range p.kill {
 			w.lifecycle.restart(ctx, pod, k)
 		}
-		resized := false
-		for _, r := range p.resize {
-			ok, again := w.lifecycle.resize(ctx, r)
-			resized, after = resized || ok, soonest(after, again)
+		resized, err := w.resize(ctx, p.resize)
+		if resizeErr == nil && err != nil {
+			resizeErr, after = err, soonest(after, resizeRetry)
 		}
 		w.lifecycle.recordBackoffs(ctx, pod, p.backoff)
 		started := false
@@ -173,6 +176,7 @@ func (w *podWorker) run(ctx context.Context, pod *corev1.Pod) (time.Duration, er
 		}
 	}
 	w.lifecycle.removeOld(ctx, pod, seen)
+	w.trackResize(ctx, pod, seen, resizeErr)
 	w.updateStatus(ctx, pod, seen)
 	return soonest(soonest(after, p.after), w.volumes.refresh(ctx, pod)), nil
 }
@@ -271,6 +275,9 @@ func (w *podWorker) grace(pod *corev1.Pod) int64 {
 // terminate takes the next steps of ending a pod: it stops the containers, removes the volumes, and posts the final
 // status. It removes a deleted pod from the runtime and from the API.
 func (w *podWorker) terminate(ctx context.Context, pod *corev1.Pod) error {
+	w.allocation.observe(pod)
+	w.kubelet.resizes.remove(w)
+	pod = w.allocation.apply(pod)
 	seen, known := w.seen()
 	if !w.lifecycle.stop(ctx, pod, seen, w.grace(pod)) {
 		w.updateStatus(ctx, pod, seen)

@@ -121,6 +121,7 @@ func (h *Host) orphans(key objects.Key, uid types.UID) []*podWorker {
 
 // dropWorker removes a worker whose pod is gone from the API and the runtime.
 func (h *Host) dropWorker(w *podWorker) {
+	w.kubelet.resizes.remove(w)
 	h.mu.Lock()
 	left := slices.DeleteFunc(h.workers[w.key], func(o *podWorker) bool { return o == w })
 	if len(left) == 0 {

@@ -41,6 +41,7 @@ var fields = kubelet.Fields{
 		"terminationMessagePath":   none,
 		"terminationMessagePolicy": none,
 		"imagePullPolicy":          none,
+		"resizePolicy":             {Support: kubelet.Partly, Note: "a resize only changes what is accounted"},
 		"securityContext":          none,
 		"stdin":                    none,
 		"stdinOnce":                none,
