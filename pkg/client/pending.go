@@ -15,6 +15,7 @@ const queuedEvents = 4096
 // pending is a queued event of either kind.
 type pending struct {
 	core   *corev1.Event
+	stamp  int64 // in core's name
 	action *eventsv1.Event
 	report trace.Report
 }

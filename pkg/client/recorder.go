@@ -1,9 +1,9 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -12,10 +12,8 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	kubescheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
@@ -37,7 +35,7 @@ type Recorder struct {
 	queue      *pendingEvents
 	work       *clock.Work // a unit for each event that is queued or being written
 	dropped    atomic.Uint64
-	correlator *record.EventCorrelator
+	correlator *correlator
 	series     map[seriesKey]*eventsv1.Event
 }
 
@@ -53,7 +51,7 @@ const (
 func NewRecorder(c Client, clk clock.Clock, src *clock.Source, component, instance string) *Recorder {
 	r := &Recorder{
 		client: c, clock: clk, machine: clock.Machine(clk), source: src, component: component, instance: instance,
-		queue: newPendingEvents(), work: clock.NewWork(clk, "events of "+component), correlator: newCorrelator(clk), series: map[seriesKey]*eventsv1.Event{},
+		queue: newPendingEvents(), work: clock.NewWork(clk, "events of "+component), correlator: newCorrelator(clk, src), series: map[seriesKey]*eventsv1.Event{},
 	}
 	if clock.InTurns(clk) {
 		r.starting = clock.Starting(clk, "events of "+component)
@@ -80,9 +78,10 @@ func (r *Recorder) Annotated(ctx context.Context, about objects.Object, annotati
 
 func (r *Recorder) addCore(ctx context.Context, ref corev1.ObjectReference, annotations map[string]string, eventtype, reason, message string) {
 	now := metav1.NewTime(r.clock.Now())
-	meta := r.meta(ref)
+	stamp := r.source.Stamp(now.Time)
+	meta := eventMeta(ref, stamp)
 	meta.Annotations = annotations
-	r.add(ctx, pending{core: &corev1.Event{
+	r.add(ctx, pending{stamp: stamp, core: &corev1.Event{
 		ObjectMeta:     meta,
 		InvolvedObject: ref, Reason: reason, Message: message, Type: eventtype,
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
@@ -96,9 +95,9 @@ func (r *Recorder) Action(ctx context.Context, about objects.Object, eventtype, 
 	if len(note) > maxNote {
 		note = note[:maxNote-len(" ...")] + " ..."
 	}
-	ref := refTo(about)
+	ref, now := refTo(about), r.clock.Now()
 	r.add(ctx, pending{action: &eventsv1.Event{
-		ObjectMeta: r.meta(ref), EventTime: metav1.NewMicroTime(r.clock.Now()),
+		ObjectMeta: eventMeta(ref, r.source.Stamp(now)), EventTime: metav1.NewMicroTime(now),
 		ReportingController: r.component, ReportingInstance: r.instance,
 		Action: action, Reason: reason, Regarding: ref, Note: note, Type: eventtype,
 	}})
@@ -122,13 +121,9 @@ func (r *Recorder) add(ctx context.Context, p pending) {
 	}
 }
 
-// meta returns the metadata of an event. Its name has the object's name and the time, which is unique among the recorders of a Source.
-func (r *Recorder) meta(ref corev1.ObjectReference) metav1.ObjectMeta {
-	namespace := ref.Namespace
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault
-	}
-	return metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s.%x", ref.Name, r.source.Stamp(r.clock.Now()))}
+// eventMeta returns the metadata of an event.
+func eventMeta(ref corev1.ObjectReference, stamp int64) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: cmp.Or(ref.Namespace, metav1.NamespaceDefault), Name: eventName(ref, stamp)}
 }
 
 func refTo(obj objects.Object) corev1.ObjectReference {
@@ -220,36 +215,25 @@ func (r *Recorder) record(ctx context.Context, p pending) {
 		r.recordAction(ctx, p.action)
 		return
 	}
-	result, err := r.correlator.EventCorrelate(p.core)
-	if err != nil {
-		slog.DebugContext(ctx, "event not combined", "err", err)
-	}
-	if result.Skip {
+	ev, patch := r.correlator.correlate(p.core, p.stamp)
+	if ev == nil {
 		return
 	}
-	ev := result.Event
-	r.retry(ctx, func() error {
-		out, err := r.writeCore(ctx, ev, result.Patch)
-		if written, ok := out.(*corev1.Event); ok && err == nil {
-			r.correlator.UpdateState(written)
-		}
-		return err
-	})
+	r.retry(ctx, func() error { return r.writeCore(ctx, ev, patch) })
 }
 
 // writeCore increases the count of an existing event, or creates the event.
-func (r *Recorder) writeCore(ctx context.Context, ev *corev1.Event, patch []byte) (runtime.Object, error) {
+func (r *Recorder) writeCore(ctx context.Context, ev *corev1.Event, patch []byte) error {
 	t := Target{Resource: Events, Namespace: ev.Namespace, Name: ev.Name}
-	if ev.Count > 1 && patch != nil {
-		out, err := r.client.Patch(ctx, t, Patch{Type: types.StrategicMergePatchType, Data: patch}, metav1.PatchOptions{})
+	if patch != nil {
+		_, err := r.client.Patch(ctx, t, Patch{Type: types.StrategicMergePatchType, Data: patch}, metav1.PatchOptions{})
 		if !apierrors.IsNotFound(err) {
-			return out, err
+			return err
 		}
 	}
-	fresh := ev.DeepCopy()
-	fresh.ResourceVersion = ""
 	t.Name = ""
-	return r.client.Create(ctx, t, fresh, metav1.CreateOptions{})
+	_, err := r.client.Create(ctx, t, ev.DeepCopy(), metav1.CreateOptions{})
+	return err
 }
 
 // retry calls write until it succeeds or the server refuses it. It retries only while the server cannot be reached.
