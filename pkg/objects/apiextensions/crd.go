@@ -52,8 +52,8 @@ var CustomResourceDefinitions = objects.Def[*apiextensionsv1.CustomResourceDefin
 // Kubernetes decodes them to.
 func setDefaults(crd *apiextensionsv1.CustomResourceDefinition) {
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(crd)
-	if len(validateValues(crd)) > 0 {
-		return // validation reports it
+	if !hasValues(crd) {
+		return // validation reports too many
 	}
 	normalized, err := internal(crd)
 	if err != nil {

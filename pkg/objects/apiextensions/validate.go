@@ -3,6 +3,7 @@ package apiextensions
 import (
 	"context"
 	"fmt"
+	"iter"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -37,8 +38,11 @@ func validate(crd, old *apiextensionsv1.CustomResourceDefinition) field.ErrorLis
 	return validation.ValidateCustomResourceDefinition(ctx, now)
 }
 
+// validateStatus validates without the spec, which an update of the status does not change.
 func validateStatus(crd, old *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
-	return compare(crd, old, validation.ValidateUpdateCustomResourceDefinitionStatus)
+	now, was := *crd, *old
+	now.Spec, was.Spec = apiextensionsv1.CustomResourceDefinitionSpec{}, apiextensionsv1.CustomResourceDefinitionSpec{}
+	return compare(&now, &was, validation.ValidateUpdateCustomResourceDefinitionStatus)
 }
 
 // compare checks an update with the library's types.
@@ -105,7 +109,7 @@ func rulesWork(s *apiextensionsv1.JSONSchemaProps, work *check.Work, at *field.P
 			}
 		}
 	}
-	for _, inside := range schemasIn(s) {
+	for inside := range schemasIn(s) {
 		if errs := rulesWork(inside, work, at); len(errs) > 0 {
 			return errs
 		}
@@ -132,6 +136,16 @@ func validateValues(crd *apiextensionsv1.CustomResourceDefinition) field.ErrorLi
 	})
 }
 
+// hasValues reports whether a definition's schemas have defaults, enums or examples, and not too many.
+func hasValues(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	sum := 0
+	inSchemas(crd, func(s *apiextensionsv1.JSONSchemaProps, _ *field.Path) field.ErrorList {
+		sum += sizeOfValues(s)
+		return nil
+	})
+	return sum > 0 && sum <= maxValues
+}
+
 func sizeOfValues(s *apiextensionsv1.JSONSchemaProps) int {
 	sum := 0
 	for _, v := range []*apiextensionsv1.JSON{s.Default, s.Example} {
@@ -142,38 +156,48 @@ func sizeOfValues(s *apiextensionsv1.JSONSchemaProps) int {
 	for _, v := range s.Enum {
 		sum += max(len(v.Raw), minValue)
 	}
-	for _, inside := range schemasIn(s) {
+	for inside := range schemasIn(s) {
 		sum += sizeOfValues(inside)
 	}
 	return sum
 }
 
-// schemasIn returns the schemas directly inside one that may have rules or values.
-func schemasIn(s *apiextensionsv1.JSONSchemaProps) []*apiextensionsv1.JSONSchemaProps {
-	var out []*apiextensionsv1.JSONSchemaProps
-	for _, properties := range []map[string]apiextensionsv1.JSONSchemaProps{s.Properties, s.PatternProperties, s.Definitions} {
-		for _, p := range properties {
-			out = append(out, &p)
+// schemasIn has the schemas directly inside one that may have rules, values or formats. A schema is valid until the next one.
+func schemasIn(s *apiextensionsv1.JSONSchemaProps) iter.Seq[*apiextensionsv1.JSONSchemaProps] {
+	return func(yield func(*apiextensionsv1.JSONSchemaProps) bool) {
+		for _, properties := range []map[string]apiextensionsv1.JSONSchemaProps{s.Properties, s.PatternProperties, s.Definitions} {
+			if len(properties) == 0 {
+				continue // without the allocation below
+			}
+			var p apiextensionsv1.JSONSchemaProps // one for all: there may be tens of thousands
+			for _, p = range properties {
+				if !yield(&p) {
+					return
+				}
+			}
+		}
+		for _, all := range [][]apiextensionsv1.JSONSchemaProps{s.AllOf, s.AnyOf, s.OneOf} {
+			for i := range all {
+				if !yield(&all[i]) {
+					return
+				}
+			}
+		}
+		if s.Items != nil {
+			for i := range s.Items.JSONSchemas {
+				if !yield(&s.Items.JSONSchemas[i]) {
+					return
+				}
+			}
+			if s.Items.Schema != nil && !yield(s.Items.Schema) {
+				return
+			}
+		}
+		if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil && !yield(s.AdditionalProperties.Schema) {
+			return
+		}
+		if s.Not != nil {
+			yield(s.Not)
 		}
 	}
-	if s.Items != nil {
-		if s.Items.Schema != nil {
-			out = append(out, s.Items.Schema)
-		}
-		for i := range s.Items.JSONSchemas {
-			out = append(out, &s.Items.JSONSchemas[i])
-		}
-	}
-	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-		out = append(out, s.AdditionalProperties.Schema)
-	}
-	for _, all := range [][]apiextensionsv1.JSONSchemaProps{s.AllOf, s.AnyOf, s.OneOf} {
-		for i := range all {
-			out = append(out, &all[i])
-		}
-	}
-	if s.Not != nil {
-		out = append(out, s.Not)
-	}
-	return out
 }

@@ -5,11 +5,10 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	schema "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
@@ -30,17 +29,20 @@ func warnings(crd, old *apiextensionsv1.CustomResourceDefinition) []string {
 // unknownFormats returns the formats in a definition's schemas that Kubernetes does not support for their types.
 func unknownFormats(crd *apiextensionsv1.CustomResourceDefinition) sets.Set[string] {
 	out := sets.Set[string]{}
-	now, err := internal(crd)
-	if err != nil {
-		return out
-	}
 	version := environment.DefaultCompatibilityVersion()
-	schema.HasSchemaWith(&now.Spec, func(root *apiextensions.JSONSchemaProps) bool {
-		return schema.SchemaHas(root, func(s *apiextensions.JSONSchemaProps) bool {
+	var add func(*apiextensionsv1.JSONSchemaProps)
+	add = func(s *apiextensionsv1.JSONSchemaProps) {
+		if s.Format != "" {
 			props := spec.SchemaProps{Format: s.Format, Type: []string{s.Type}}
 			out.Insert(validation.GetUnrecognizedFormats(&spec.Schema{SchemaProps: props}, version)...)
-			return false // continue
-		})
+		}
+		for inside := range schemasIn(s) {
+			add(inside)
+		}
+	}
+	inSchemas(crd, func(s *apiextensionsv1.JSONSchemaProps, _ *field.Path) field.ErrorList {
+		add(s)
+		return nil
 	})
 	return out
 }
