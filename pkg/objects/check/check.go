@@ -35,7 +35,8 @@ func OpenMeta(obj metav1.Object, namespaced bool, name Name) field.ErrorList {
 		(obj.GetGenerateName() == "" || name(obj.GetGenerateName(), true) == nil) && (!namespaced || isDNSLabel(obj.GetNamespace())) {
 		return nil
 	}
-	return inOrder(obj, validation.ValidateObjectMetaAccessor(withFewErrors(obj), namespaced, name, Metadata))
+	errs := validation.ValidateObjectMetaAccessor(unlabelled{withFewErrors(obj)}, namespaced, name, Metadata)
+	return withLabelErrors(obj, errs, "annotations", "ownerReferences", "finalizers", "managedFields")
 }
 
 // MetaUpdate checks the new metadata and its changes.
@@ -48,18 +49,26 @@ func OpenMetaUpdate(obj, old metav1.Object) field.ErrorList {
 	if plainMeta(obj) && old.GetDeletionTimestamp() == nil && sameSystemFields(obj, old) {
 		return nil
 	}
-	return inOrder(obj, validation.ValidateObjectMetaAccessorUpdate(obj, old, Metadata))
+	errs := validation.ValidateObjectMetaAccessorUpdate(unlabelled{obj}, old, Metadata)
+	return withLabelErrors(obj, errs, "annotations", "ownerReferences", "managedFields")
 }
 
-// inOrder sorts the errors of labels by key, which the library returns in random order.
-func inOrder(obj metav1.Object, errs field.ErrorList) field.ErrorList {
-	at := Metadata.Child("labels").String()
-	labels := Labels(obj.GetLabels(), Metadata, "labels")
-	i := slices.IndexFunc(errs, func(e *field.Error) bool { return e.Field == at })
-	if i >= 0 && i+len(labels) <= len(errs) {
-		copy(errs[i:], labels)
+// unlabelled is metadata without labels, whose errors the library returns in random order.
+type unlabelled struct{ metav1.Object }
+
+// GetLabels implements metav1.Object.
+func (unlabelled) GetLabels() map[string]string { return nil }
+
+// withLabelErrors inserts the errors of an object's labels into those of its other metadata: before those of the fields that the library
+// checks after the labels.
+func withLabelErrors(obj metav1.Object, errs field.ErrorList, after ...string) field.ErrorList {
+	i := slices.IndexFunc(errs, func(e *field.Error) bool {
+		return slices.ContainsFunc(after, func(name string) bool { return strings.HasPrefix(e.Field, Metadata.Child(name).String()) })
+	})
+	if i < 0 {
+		i = len(errs)
 	}
-	return errs
+	return slices.Insert(errs, i, Labels(obj.GetLabels(), Metadata, "labels")...)
 }
 
 // plainMeta reports whether labels, annotations and owners are certainly valid. Only for other metadata is the library called, which
