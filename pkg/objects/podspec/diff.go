@@ -9,7 +9,7 @@ import (
 
 // maxDiff is the sum of the sizes, as protobuf, up to which values are compared line by line, which takes a second per megabyte.
 // Kubernetes compares all.
-const maxDiff = 256 << 10
+const maxDiff = 128 << 10
 
 // Diff formats the difference of two specs as the error about a forbidden change does.
 func Diff(old, now *corev1.PodSpec) string { return DiffValues(old, now) }

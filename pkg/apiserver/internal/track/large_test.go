@@ -17,6 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"github.com/minikctl/minikctl/pkg/objects"
 )
@@ -200,6 +201,45 @@ func TestWrongItems(t *testing.T) {
 		_, err := tracker.Apply(Write{Resource: &podRow, Manager: "m"}, nil, patch, false)
 		if got := apierrors.IsRequestEntityTooLargeError(err); got != c.refused {
 			t.Errorf("%s, %d items, the last %v: refused: %v", c.field, len(c.items), c.items[len(c.items)-1], got)
+		}
+	}
+}
+
+// TestWrongEntries counts the entries of a map that have the wrong type.
+func TestWrongEntries(t *testing.T) {
+	tracker := New(clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0)))
+	for wrong, refused := range map[int]bool{maxWrong: false, maxWrong + 1: true} {
+		entries := map[string]any{"right": "v"}
+		for i := range wrong {
+			entries[fmt.Sprint(i)] = map[string]any{}
+		}
+		patch := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "p"}, "spec": map[string]any{"nodeSelector": entries}}}
+		_, err := tracker.Apply(Write{Resource: &podRow, Manager: "m"}, nil, patch, false)
+		if got := apierrors.IsRequestEntityTooLargeError(err); got != refused || err == nil {
+			t.Errorf("%d entries: %.100v", wrong, err)
+		}
+	}
+}
+
+// TestDeepApply checks the bound of the depth: atomic values count as one field.
+func TestDeepApply(t *testing.T) {
+	deep := func(n int) any {
+		var v any = int64(1)
+		for range n {
+			v = map[string]any{"a": v}
+		}
+		return v
+	}
+	free := typed.DeducedParseableType
+	for depth, refused := range map[int]bool{100: false, 6_999: false, 7_000: true, 9_900: true} {
+		var e effort
+		e.add(value.NewValueInterface(deep(depth)), place{schema: free.Schema, ref: free.TypeRef}, 0, false)
+		if e.isOver() != refused {
+			t.Errorf("%d objects: %d steps, of at most %d", depth, e.steps, maxSteps)
+		}
+		e = effort{}
+		if e.add(value.NewValueInterface(deep(depth)), place{schema: free.Schema, ref: free.TypeRef}, 0, true); e.steps != 0 {
+			t.Errorf("%d objects in an atomic one: %d steps", depth, e.steps)
 		}
 	}
 }

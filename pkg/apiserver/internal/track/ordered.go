@@ -45,23 +45,29 @@ func valueOf(obj runtime.Object) (value.Value, error) {
 	return value.NewValueReflect(obj)
 }
 
-// isLarge reports whether an object contains a large map or list.
-func isLarge(obj runtime.Object) bool { return hasLarge(reflect.ValueOf(obj)) }
+// isLarge reports whether an object contains a large map or list, or a deep value.
+func isLarge(obj runtime.Object) bool { return hasLarge(reflect.ValueOf(obj), 0) }
+
+// deep is the least number of maps, lists and structs, each inside the one before, of a deep value.
+const deep = 1000
 
 var timeType = reflect.TypeFor[time.Time]()
 
-// hasLarge reports whether v contains a large map or list. It skips times: they point to time.Local, which another goroutine may be
-// initializing.
-func hasLarge(v reflect.Value) bool {
+// hasLarge reports whether v, at a depth, contains a large map or list, or a deep value. It skips times: they point to time.Local, which
+// another goroutine may be initializing.
+func hasLarge(v reflect.Value, depth int) bool {
+	if depth >= deep {
+		return true
+	}
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
-		return !v.IsNil() && hasLarge(v.Elem())
+		return !v.IsNil() && hasLarge(v.Elem(), depth)
 	case reflect.Struct:
 		if v.Type() == timeType {
 			return false
 		}
 		for i := range v.NumField() {
-			if hasLarge(v.Field(i)) {
+			if hasLarge(v.Field(i), depth+1) {
 				return true
 			}
 		}
@@ -76,7 +82,7 @@ func hasLarge(v reflect.Value) bool {
 			return false
 		}
 		for i := range v.Len() {
-			if hasLarge(v.Index(i)) {
+			if hasLarge(v.Index(i), depth+1) {
 				return true
 			}
 		}
@@ -88,7 +94,7 @@ func hasLarge(v reflect.Value) bool {
 			return false
 		}
 		for entries := v.MapRange(); entries.Next(); {
-			if hasLarge(entries.Value()) {
+			if hasLarge(entries.Value(), depth+1) {
 				return true
 			}
 		}
