@@ -17,7 +17,7 @@ const (
 	maxRemembered = 4096
 	maxSimilar    = 10 // events with as many different messages are combined
 	similarFor    = 10 * time.Minute
-	eventBurst    = 25 // events about one object
+	eventBurst    = 25       // events about one object
 	eventRate     = 1. / 300 // more of them, per second
 )
 
