@@ -167,7 +167,8 @@ func TestChainTimes(t *testing.T) {
 func TestPrintDecision(t *testing.T) {
 	var b bytes.Buffer
 	d := &minikctl.Decision{Pod: "web", Profile: "default-scheduler", Attempt: 1, Outcome: "Scheduled", Node: "node-2", Nodes: 3, Evaluated: 3, Feasible: 2,
-		Rejected: []minikctl.Rejection{{Plugin: "TaintToleration", Reasons: []string{"node(s) had untolerated taint(s)"}, Details: []string{"dedicated=db:NoSchedule"}, Nodes: []string{"node-3"}, Count: 1}},
+		Rejected:  []minikctl.Rejection{{Plugin: "TaintToleration", Reasons: []string{"node(s) had untolerated taint(s)"}, Details: []string{"dedicated=db:NoSchedule"}, Nodes: []string{"node-3"}, Count: 1}},
+		Extenders: []minikctl.ExtenderCall{{Extender: "http://x", Verb: "filter", Outcome: "Ignored", Message: "failed filter", Took: time.Millisecond}},
 	}
 	for _, node := range []string{"node-2", "node-1"} {
 		d.Scores = append(d.Scores, minikctl.NodeScore{Node: node, Total: 397, Plugins: []minikctl.PluginScore{
@@ -184,6 +185,10 @@ Rejected:
 COUNT  PLUGIN           REASON                             NODES
 1      TaintToleration  node(s) had untolerated taint(s):  node-3
                         dedicated=db:NoSchedule
+
+Extenders:
+EXTENDER  VERB    OUTCOME  TOOK  MESSAGE
+http://x  filter  Ignored  1ms   failed filter
 
 Scores (normalised × weight):
 TOTAL          NODE    PLUGINS

@@ -152,6 +152,15 @@ func printDecision(w io.Writer, d *minikctl.Decision, width int) error {
 			return err
 		}
 	}
+	if len(d.Extenders) > 0 {
+		var rows [][]string
+		for _, x := range d.Extenders {
+			rows = append(rows, []string{x.Extender, x.Verb, x.Outcome, short(x.Took), x.Message})
+		}
+		if err := printFitted(w, "\nExtenders:", []string{"EXTENDER", "VERB", "OUTCOME", "TOOK", "MESSAGE"}, rows, width); err != nil {
+			return err
+		}
+	}
 	if p := d.Preemption; p != nil {
 		fmt.Fprintf(w, "\nEvicts from %s: %s\n", p.Node, strings.Join(p.Victims, ", "))
 		if p.Violations > 0 {

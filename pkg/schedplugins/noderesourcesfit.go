@@ -11,6 +11,8 @@ import (
 	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
 // fit filters out nodes without enough free resources for the pod's requests, and scores the others by the usage of
@@ -28,7 +30,12 @@ func defaultFit() configv1.NodeResourcesFitArgs {
 	return configv1.NodeResourcesFitArgs{ScoringStrategy: &configv1.ScoringStrategy{Type: configv1.LeastAllocated}}
 }
 
-func newFit(args configv1.NodeResourcesFitArgs, _ framework.Handle) (framework.Plugin, error) {
+func newFit(args configv1.NodeResourcesFitArgs, h framework.Handle) (framework.Plugin, error) {
+	if managed, ok := h.(scheduler.ExtenderHandle); ok {
+		if ignored := managed.IgnoredResources(); len(ignored) > 0 {
+			args.IgnoredResources = ignored // those of extenders replace the configured ones, as in Kubernetes
+		}
+	}
 	p := &fit{ignored: map[corev1.ResourceName]bool{}, ignoredGroups: map[string]bool{}}
 	var errs field.ErrorList
 	for _, r := range args.IgnoredResources {
@@ -149,7 +156,7 @@ func (p *fit) lacks(w *wanted, node framework.NodeInfo, report func(reason strin
 
 // ignores reports whether the configuration ignores an extended resource.
 func (p *fit) ignores(name corev1.ResourceName) bool {
-	if !extended(name) {
+	if !scheduler.ExtendedResource(name) {
 		return false
 	}
 	group, _, _ := strings.Cut(string(name), "/")

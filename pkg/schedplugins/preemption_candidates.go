@@ -73,7 +73,7 @@ func (p *defaultPreemption) enough(n int) int {
 }
 
 // askExtenders lets the extenders that support preemption remove candidates and change victims.
-func askExtenders(extenders []framework.Extender, pod *corev1.Pod, found []candidate, lister framework.NodeInfoLister) ([]candidate, error) {
+func askExtenders(ctx context.Context, state framework.CycleState, extenders []framework.Extender, pod *corev1.Pod, found []candidate, lister framework.NodeInfoLister) ([]candidate, error) {
 	for _, extender := range extenders {
 		if !extender.SupportsPreemption() || !extender.IsInterested(pod) || len(found) == 0 {
 			continue
@@ -82,7 +82,7 @@ func askExtenders(extenders []framework.Extender, pod *corev1.Pod, found []candi
 		for _, c := range found {
 			offered[c.node] = &extenderv1.Victims{Pods: c.victims, NumPDBViolations: int64(c.violations)}
 		}
-		taken, err := extender.ProcessPreemption(pod, offered, lister)
+		taken, err := askExtender(ctx, state, extender, pod, offered, lister)
 		switch {
 		case err != nil && extender.IsIgnorable():
 			continue
@@ -103,6 +103,13 @@ func askExtenders(extenders []framework.Extender, pod *corev1.Pod, found []candi
 		found = left
 	}
 	return found, nil
+}
+
+func askExtender(ctx context.Context, state framework.CycleState, extender framework.Extender, pod *corev1.Pod, offered map[string]*extenderv1.Victims, lister framework.NodeInfoLister) (map[string]*extenderv1.Victims, error) {
+	if own, ok := extender.(scheduler.PreemptionExtender); ok {
+		return own.Preempt(ctx, state, pod, offered, lister)
+	}
+	return extender.ProcessPreemption(pod, offered, lister)
 }
 
 // best returns the candidate whose evictions do the least harm. Each criterion decides between those that are equal by the ones before it.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -12,6 +11,8 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
 // measured is a resource that a score uses, and its weight.
@@ -88,7 +89,7 @@ func usageOn(node framework.NodeInfo, pod podRequest, resources []measured, assu
 	with, without = with[:0], without[:0]
 	for i, r := range resources {
 		there, taken := amounts(node, r.name, assume)
-		if there == 0 || pod[i] == 0 && extended(r.name) {
+		if there == 0 || pod[i] == 0 && scheduler.ExtendedResource(r.name) {
 			continue
 		}
 		with = append(with, usage{taken + pod[i], there, r.weight})
@@ -114,12 +115,6 @@ func amounts(node framework.NodeInfo, name corev1.ResourceName, assume bool) (al
 		return have.GetEphemeralStorage(), use.GetEphemeralStorage()
 	}
 	return have.GetScalarResources()[name], use.GetScalarResources()[name]
-}
-
-// extended reports whether a resource is an extended resource.
-func extended(name corev1.ResourceName) bool {
-	n := string(name)
-	return strings.Contains(n, "/") && !strings.Contains(n, corev1.ResourceDefaultNamespacePrefix) && !strings.HasPrefix(n, corev1.DefaultResourceRequestsPrefix)
 }
 
 // requestsSignature is the part of a pod that the resource plugins use: the requests of each container and of the pod.

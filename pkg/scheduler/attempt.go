@@ -13,6 +13,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
@@ -23,10 +24,11 @@ type attempt struct {
 	state     framework.CycleState
 	node      string
 	stages    []trace.Stage
-	events    uint64      // the queue's event count at the time of the decision
-	nominated bool        // status.nominatedNodeName has been written
-	assumed   *corev1.Pod // the copy with its node set
-	bindStart time.Time   // when the binding cycle began
+	events    uint64                  // the queue's event count at the time of the decision
+	nominated bool                    // status.nominatedNodeName has been written
+	assumed   *corev1.Pod             // the copy with its node set
+	bindStart time.Time               // when the binding cycle began
+	calls     []minikctl.ExtenderCall // of the extender that binds
 }
 
 // stage records a stage that ends now, and returns the current time.
@@ -114,7 +116,8 @@ func (s *Scheduler) cycle(ctx context.Context, t *tracker, a *attempt, began tim
 // memoKey returns the key of the pod's evaluation in the memo, and whether the memo may keep it.
 func (s *Scheduler) memoKey(ctx context.Context, t *tracker, a *attempt) (memoKey, bool) {
 	pod, signature := a.info.pod, a.profile.sign(ctx, t, a.info.pod)
-	if signature == "" || pod.Status.NominatedNodeName != "" || s.nominator.node(pod.UID) != "" || !a.profile.local(t, pod, s.cluster) {
+	if signature == "" || pod.Status.NominatedNodeName != "" || s.nominator.node(pod.UID) != "" || !a.profile.local(t, pod, s.cluster) ||
+		a.profile.setup.evaluates(pod) {
 		return memoKey{}, false
 	}
 	return memoKey{a.profile, signature, helper.PodPriority(pod)}, true

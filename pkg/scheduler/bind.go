@@ -65,7 +65,11 @@ func (s *Scheduler) bindingCycle(ctx context.Context, a *attempt) {
 		trace.Add(ctx, st.Name, st.Start, st.Took)
 	}
 	trace.Add(ctx, "bind", a.bindStart, s.machine.Since(a.bindStart)) // until the binding is sent
-	if status := a.profile.runBind(ctx, a); !status.IsSuccess() {
+	status, done := a.profile.bindByExtender(ctx, a)
+	if !done {
+		status = a.profile.runBind(ctx, a)
+	}
+	if !status.IsSuccess() {
 		s.unreserveAndForget(ctx, a, status)
 		return
 	}

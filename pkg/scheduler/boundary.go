@@ -110,13 +110,16 @@ const logEvery = int64(time.Minute)
 
 // log logs a failure, unless one of the same plugin was logged within the last minute.
 func (f *pluginFailure) log(ctx context.Context, stack []byte) {
-	if f.at != nil {
-		now, last := wallClock.Now().UnixNano(), f.at.lastLog.Load()
-		if now-last < logEvery && last != 0 || !f.at.lastLog.CompareAndSwap(last, now) {
-			return
-		}
+	if f.at != nil && !f.at.mayLog() {
+		return
 	}
 	slog.ErrorContext(ctx, "scheduler plugin failed", "err", f.Error(), "stack", string(stack))
+}
+
+// mayLog reports whether no failure was logged within the last minute. If so, one is logged now.
+func (p *instance) mayLog() bool {
+	now, last := wallClock.Now().UnixNano(), p.lastLog.Load()
+	return (now-last >= logEvery || last == 0) && p.lastLog.CompareAndSwap(last, now)
 }
 
 // admit returns why the instance may not be called now, or nil.

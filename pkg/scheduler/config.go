@@ -79,9 +79,7 @@ func checkConfig(c *configv1.KubeSchedulerConfiguration) (settings, field.ErrorL
 	if s.backoff.last < s.backoff.first {
 		wrong("podMaxBackoffSeconds", int64(s.backoff.last.Seconds()), "must be greater than or equal to PodInitialBackoffSeconds")
 	}
-	if len(c.Extenders) > 0 {
-		errs = append(errs, field.Forbidden(field.NewPath("extenders"), "this scheduler calls no extenders"))
-	}
+	errs = append(errs, checkExtenders(field.NewPath("extenders"), c.Extenders)...)
 	if len(s.profiles) == 0 {
 		s.profiles = []configv1.KubeSchedulerProfile{{}}
 	}

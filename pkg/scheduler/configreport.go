@@ -20,7 +20,13 @@ const (
 
 // newConfigReport returns the SchedulerConfig of a configuration that is in force from now on.
 func (s *Scheduler) newConfigReport(m *setup) (*minikctl.SchedulerConfig, error) {
-	raw, err := EncodeConfig(m.effective())
+	conf := m.effective()
+	for i := range conf.Extenders {
+		if tls := conf.Extenders[i].TLSConfig; tls != nil {
+			tls.KeyData = nil // a secret, and readers of the record need not be readers of secrets
+		}
+	}
+	raw, err := EncodeConfig(conf)
 	if err != nil {
 		return nil, err
 	}

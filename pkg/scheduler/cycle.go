@@ -46,6 +46,7 @@ type decision struct {
 	nominating        *framework.NominatingInfo // what the PostFilter plugins nominated
 	postFilterMessage string                    // the reasons of the PostFilter plugins
 	preemption        *Preemption               // nil: no pod is evicted
+	preemptionCalls   []minikctl.ExtenderCall   // of the PostFilter plugins
 }
 
 // evaluation is the result of filtering and scoring all nodes for one pod. Slices are indexed by the node's place in the
@@ -61,13 +62,15 @@ type evaluation struct {
 	evaluated int
 	feasible  int
 
-	filters []extension[framework.FilterPlugin] // filters and scorers leave out the plugins that skip the pod
-	scorers []scorer
-	raw     [][]int64
-	final   [][]int64 // normalised and weighted
-	totals  []int64
-	best    tournament
-	scored  bool
+	filters   []extension[framework.FilterPlugin] // filters and scorers leave out the plugins that skip the pod
+	extenders []string                            // those that filtered
+	calls     []minikctl.ExtenderCall
+	scorers   []scorer
+	raw       [][]int64
+	final     [][]int64 // normalised and weighted
+	totals    []int64
+	best      tournament
+	scored    bool
 
 	step, epoch uint64
 	reserved    []string // the nodes with nominated pods
@@ -158,6 +161,7 @@ func (p *profile) filterAll(ctx context.Context, t *tracker, e *evaluation, clus
 	if p.filterNominated(ctx, t, e, cluster, pod, allowed) {
 		return
 	}
+	defer p.filterByExtenders(ctx, t, e, cluster, pod)
 	want := numFeasibleNodesToFind(p.percentage, len(nodes))
 	first := 0
 	if want < len(nodes) {
@@ -195,7 +199,12 @@ func (p *profile) filterNominated(ctx context.Context, t *tracker, e *evaluation
 		return false
 	}
 	e.setStatus(n.index, nil)
-	return true
+	if p.filterByExtenders(ctx, t, e, cluster, pod); e.feasible == 1 && e.failure == nil {
+		return true
+	}
+	e.statuses[n.index], e.filtered[n.index] = nil, false
+	e.evaluated, e.feasible, e.failure, e.extenders = 0, 0, nil, nil
+	return false
 }
 
 // setStatus notes what the Filter plugins returned for a node.
@@ -269,13 +278,7 @@ func (p *profile) filtersFor(state framework.CycleState) []extension[framework.F
 
 // scoreAll scores the nodes that passed.
 func (p *profile) scoreAll(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod) {
-	feasible := make([]framework.NodeInfo, 0, e.feasible)
-	places := make([]int, 0, e.feasible)
-	for i, n := range cluster.nodes {
-		if e.passed(i) {
-			feasible, places = append(feasible, n), append(places, i)
-		}
-	}
+	feasible, places := e.feasibleNodes(cluster)
 	if status := p.runPreScore(ctx, t, e.state, pod, feasible); !status.IsSuccess() {
 		e.failure = status
 		return
@@ -296,6 +299,7 @@ func (p *profile) scoreAll(ctx context.Context, t *tracker, e *evaluation, clust
 			return
 		}
 	}
+	p.scoreByExtenders(ctx, t, e, pod, feasible, places)
 	e.best = newTournament(n)
 	for i := range n {
 		e.best.seed(i, e.total(i), e.passed(i))

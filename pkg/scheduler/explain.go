@@ -129,6 +129,7 @@ func (d *decision) rejectors() (unschedulable, pending sets.Set[string]) {
 func (d *decision) postFilter(ctx context.Context, t *tracker, p *profile, cluster *snapshot, pod *corev1.Pod) {
 	var reasons []string
 	d.state.Delete(PreemptionState) // of an earlier pod with this evaluation
+	d.state.Delete(preemptionCalls)
 	for _, plugin := range p.postFilter {
 		t.enter(plugin.site)
 		result, status := plugin.plugin.PostFilter(ctx, d.state, pod, statusReader{d.evaluation, cluster})
@@ -150,7 +151,7 @@ func (d *decision) postFilter(ctx context.Context, t *tracker, p *profile, clust
 		}
 	}
 	d.postFilterMessage = strings.Join(reasons, ", ")
-	d.preemption = preemptionIn(d.state)
+	d.preemption, d.preemptionCalls = preemptionIn(d.state), callsIn(d.state)
 }
 
 // statusReader gives PostFilter plugins the status of each node. It is a framework.NodeToStatusReader.

@@ -20,8 +20,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
-// handle is the framework.Handle of one plugin. It has no extenders, devices, CSI nodes and pod groups: their methods
-// return empty results.
+// handle is the framework.Handle of one plugin. It has no devices, CSI nodes and pod groups: their methods return empty
+// results.
 type handle struct {
 	Namespaces
 	profile  *profile
@@ -113,7 +113,6 @@ func (h *handle) RemovePodInPreBind(uid types.UID) { h.waiting.removePreBind(uid
 func (h *handle) SharedDRAManager() framework.SharedDRAManager { return noDevices{} }
 func (h *handle) SharedCSIManager() framework.CSIManager       { return noCSI{} }
 func (h *handle) PodGroupManager() framework.PodGroupManager   { return noPodGroups{} }
-func (h *handle) Extenders() []framework.Extender              { return nil }
 func (h *handle) APIDispatcher() framework.APIDispatcher       { return nil }
 func (h *handle) APICacher() framework.APICacher               { return nil }
 

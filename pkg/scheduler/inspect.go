@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -105,6 +106,10 @@ func (m *setup) effective() *configv1.KubeSchedulerConfiguration {
 	out.PercentageOfNodesToScore = new(m.percentage)
 	out.PodInitialBackoffSeconds = new(int64(m.backoff.first.Seconds()))
 	out.PodMaxBackoffSeconds = new(int64(m.backoff.last.Seconds()))
+	for i := range out.Extenders {
+		timeout := &out.Extenders[i].HTTPTimeout
+		timeout.Duration = cmp.Or(timeout.Duration, defaultExtenderTimeout)
+	}
 	out.Profiles = nil
 	for _, p := range m.order {
 		out.Profiles = append(out.Profiles, p.effective())

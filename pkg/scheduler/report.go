@@ -172,7 +172,7 @@ func (r *reporter) unschedulable(a *attempt, d *decision, outcome, message strin
 // failed reports a pod whose binding to its node failed.
 func (r *reporter) failed(a *attempt, outcome, message string) {
 	out := r.report(a, outcome, message)
-	out.Node = a.node
+	out.Node, out.Extenders = a.node, a.calls
 	r.add(out)
 }
 
@@ -198,6 +198,7 @@ func (r *reporter) report(a *attempt, outcome, message string) *minikctl.Decisio
 func (d *decision) describe(out *minikctl.Decision) {
 	out.Nodes, out.Evaluated, out.Feasible = d.nodes, d.evaluated, d.feasible
 	out.Rejected = d.reported
+	out.Extenders = slices.Concat(d.calls, d.preemptionCalls)
 	if d.failure != nil && d.filters == nil {
 		out.RejectedBy = d.failure.Plugin()
 	}
@@ -217,6 +218,7 @@ func (e *evaluation) setNames() {
 	for i, f := range e.filters {
 		e.filterNames[i] = f.name
 	}
+	e.filterNames = append(e.filterNames, e.extenders...)
 	e.skippedFilters, e.skippedScores = sets.List(e.state.GetSkipFilterPlugins()), sets.List(e.state.GetSkipScorePlugins())
 }
 
@@ -227,6 +229,9 @@ func (d *decision) report(t *tracker, p *profile, pod *corev1.Pod) {
 	}
 	for _, g := range d.rejected() {
 		r := minikctl.Rejection{Plugin: g.plugin, Reasons: g.reasons, Count: g.count}
+		if len(g.reasons) == 0 && slices.Contains(d.extenders, g.plugin) {
+			r.Details = []string{"the extender left the node out of its response, without a message"}
+		}
 		for _, i := range g.nodes {
 			r.Nodes = append(r.Nodes, d.cluster.nodes[i].node.Name)
 			if detail := p.explain(t, g.plugin, pod, d.cluster.nodes[i]); detail != "" && !slices.Contains(r.Details, detail) {

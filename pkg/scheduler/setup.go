@@ -16,6 +16,7 @@ type setup struct {
 	settings
 	generation int64 // counts the configurations of this scheduler, from 1
 	config     *configv1.KubeSchedulerConfiguration
+	extenders  []*extender         // in the order of their calls: those whose failures are ignored come last
 	profiles   map[string]*profile // by schedulerName
 	order      []*profile          // as in the configuration
 	sites      []*site             // the first is nil: index 0 means none
@@ -34,6 +35,7 @@ func (s *Scheduler) newSetup(ctx context.Context, conf *configv1.KubeSchedulerCo
 	errs := plain(wrong)
 	made := &setup{settings: checked, config: conf, profiles: map[string]*profile{}, sites: []*site{nil}, timeouts: s.timeouts, resumed: s.pluginResumed}
 	made.ctx, made.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	errs = append(errs, made.makeExtenders(conf.Extenders)...)
 	for i, cfg := range checked.profiles {
 		if cfg.PercentageOfNodesToScore == nil {
 			cfg.PercentageOfNodesToScore = &checked.percentage
@@ -98,6 +100,9 @@ func (m *setup) close(ctx context.Context) {
 		}
 	})
 	m.cancel()
+	for _, x := range m.extenders {
+		x.transport.CloseIdleConnections()
+	}
 }
 
 // newHandle creates the Handle for one plugin of a profile.

@@ -36,6 +36,7 @@ func (d *Decision) DeepCopyObject() runtime.Object {
 	}
 	out.Filters, out.Excluded = slices.Clone(d.Filters), slices.Clone(d.Excluded)
 	out.SkippedFilters, out.SkippedScores = slices.Clone(d.SkippedFilters), slices.Clone(d.SkippedScores)
+	out.Extenders = slices.Clone(d.Extenders)
 	out.Scores = slices.Clone(d.Scores)
 	for i, s := range out.Scores {
 		out.Scores[i].Plugins = slices.Clone(s.Plugins)

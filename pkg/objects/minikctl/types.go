@@ -69,6 +69,8 @@ type Decision struct {
 	RejectedBy string      `json:"rejectedBy,omitempty"`
 	Excluded   []string    `json:"excluded,omitempty"`
 	Scores     []NodeScore `json:"scores,omitempty"` // of the feasible nodes, best first
+	// Extenders are the calls of HTTP extenders.
+	Extenders []ExtenderCall `json:"extenders,omitempty"`
 	// Preemption is the preemption that the attempt began.
 	Preemption *Preemption   `json:"preemption,omitempty"`
 	Stages     []trace.Stage `json:"stages,omitempty"`
@@ -100,6 +102,22 @@ type Preemption struct {
 	Victims    []string `json:"victims"`              // as namespace/name, the most important first
 	Violations int      `json:"violations,omitempty"` // how many victims are evicted in spite of a PodDisruptionBudget
 }
+
+// ExtenderCall is a call of an HTTP extender.
+type ExtenderCall struct {
+	Extender string        `json:"extender"` // its urlPrefix
+	Verb     string        `json:"verb"`     // filter, prioritize, preempt or bind
+	Outcome  string        `json:"outcome"`  // Called, Failed, or Ignored: it failed, and the attempt went on without it
+	Message  string        `json:"message,omitempty"`
+	Took     time.Duration `json:"took"` // in nanoseconds
+}
+
+// The outcomes of calls of extenders.
+const (
+	Called  = "Called"
+	Failed  = "Failed"
+	Ignored = "Ignored"
+)
 
 // NodeScore is the score of a feasible node.
 type NodeScore struct {
