@@ -47,6 +47,9 @@ type KubeletConfig struct {
 	// or own (each pod has a user of its own, a number from 1879048192 on, which can't read the daemon's files; privileged containers run as
 	// root). The value own needs root. This setting is minikctl's own. Default daemon.
 	PodUsers string `json:"podUsers,omitempty"`
+	// PodPIDsLimit is how many processes and threads each pod of a process node may have. Where the daemon can't create cgroups with a pids
+	// controller the limit has no effect, and pods get an Event. Default 0, or -1: no limit.
+	PodPIDsLimit int64 `json:"podPidsLimit,omitempty"`
 }
 
 // bestEffort is the value of securityContext that lets containers start.
@@ -85,6 +88,9 @@ func (k *KubeletConfig) complete() error {
 		}
 	default:
 		return fmt.Errorf("kubelet.podUsers: %q is neither daemon nor %s", k.PodUsers, ownUsers)
+	}
+	if k.PodPIDsLimit < -1 {
+		return fmt.Errorf("kubelet.podPidsLimit: %d is below -1", k.PodPIDsLimit)
 	}
 	if err := k.checkEviction(); err != nil {
 		return fmt.Errorf("kubelet: %w", err)

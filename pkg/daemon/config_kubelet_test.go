@@ -45,6 +45,7 @@ func TestKubeletConfigErrors(t *testing.T) {
 		"evictionHard: unsupported eviction signal cpu":     {EvictionHard: map[string]string{"cpu": "1"}},
 		"evictionMaxPodGracePeriod: -1 is negative":         {EvictionMaxPodGracePeriod: -1},
 		"evictionPressureTransitionPeriod: -2s is negative": {EvictionPressureTransitionPeriod: seconds(-2)},
+		"podPidsLimit: -2 is below -1":                      {PodPIDsLimit: -2},
 		"at least a second":                                 {ShutdownGracePeriod: metav1.Duration{Duration: time.Millisecond}},
 		"is more than":                                      {ShutdownGracePeriod: seconds(2), ShutdownGracePeriodCriticalPods: seconds(3)},
 		"exclude each other":                                {ShutdownGracePeriod: seconds(2), ShutdownGracePeriodByPodPriority: []ShutdownGracePeriod{{}}},

@@ -35,6 +35,7 @@ func (d *Daemon) runtime(ctx context.Context, name, node string) (kubelet.Runtim
 		nodes, err = driver.Open(ctx, kubelet.DriverConfig{
 			Root: d.paths.Runtime, Addresses: d.addresses, Clock: d.clock, Source: d.source,
 			BestEffort: d.cfg.Kubelet.SecurityContext == bestEffort, PodUsers: d.cfg.Kubelet.HavePodUsers(),
+			PodPIDs: max(0, d.cfg.Kubelet.PodPIDsLimit),
 		})
 		if err != nil {
 			return nil, kubelet.Tier{}, err

@@ -37,6 +37,8 @@ type DriverConfig struct {
 	BestEffort bool
 	// PodUsers: pods have users of their own, as HostConfig says.
 	PodUsers bool
+	// PodPIDs limits the processes and threads of each pod; 0: they have no limit.
+	PodPIDs int64
 }
 
 // Nodes gives each node its runtime.

@@ -13,21 +13,19 @@ import (
 	"syscall"
 )
 
-// cgroup is the folder of a container's cgroup (version 2). The methods of noCgroup have no effect.
+// cgroup is the folder of a container's cgroup, of version 2 unless its name says otherwise. The methods of noCgroup have no effect.
 type cgroup string
 
 const noCgroup cgroup = ""
 
-// makeCgroup creates a container's cgroup below the cgroup of this process. folder is the container's folder. It
-// returns noCgroup without cgroups of version 2, without permission to create one, and on kernels that cannot kill a
-// cgroup (before 5.14).
-func makeCgroup(folder string) cgroup {
-	parent := ownCgroup()
+// makeCgroup creates a container's cgroup below parent, which is the cgroup of this process or that of the container's pod; "": none. root is
+// the supervisor's folder and folder the container's. It returns noCgroup without cgroups of version 2, without permission to create one, and on
+// kernels that cannot kill a cgroup (before 5.14).
+func makeCgroup(parent, root, folder string) cgroup {
 	if parent == "" {
 		return noCgroup
 	}
-	g := cgroupBelow(parent, folder)
-	_ = os.Remove(string(g)) // a killed supervisor may have left an empty one
+	g := cgroupBelow(parent, root, folder)
 	if err := os.Mkdir(string(g), 0o755); err != nil {
 		return noCgroup
 	}
@@ -38,30 +36,39 @@ func makeCgroup(folder string) cgroup {
 	return g
 }
 
-// cgroupBelow returns the cgroup below parent that belongs to a container's folder.
-func cgroupBelow(parent, folder string) cgroup {
+// cgroupBelow returns the cgroup below parent that belongs to a container's folder, or to another name, of the supervisor over root.
+func cgroupBelow(parent, root, folder string) cgroup {
+	return cgroup(fmt.Sprintf("%s/%s%016x", parent, groupPrefix(root), hash64(folder)))
+}
+
+// groupPrefix begins the names of all cgroups of the supervisor over root.
+func groupPrefix(root string) string { return fmt.Sprintf("minikctl-%016x-", hash64(root)) }
+
+func hash64(text string) uint64 {
 	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(folder)) // never fails
-	return cgroup(fmt.Sprintf("%s/minikctl-%016x", parent, hash.Sum64()))
+	_, _ = hash.Write([]byte(text)) // never fails
+	return hash.Sum64()
 }
 
 // memoryFile is the file of a cgroup's memory limit.
 const memoryFile = "memory.max"
 
-// enableMemory makes the kernel limit the memory of the cgroups below that of this process. It reports whether it does: the memory
-// controller may belong to cgroups of version 1, and a cgroup with processes can pass it on only if it is the root or has done so before.
-func enableMemory() bool {
-	parent := ownCgroup()
-	if parent == "" {
-		return false
+// enableMemory makes the kernel limit the memory of the cgroups below that of this process. It reports whether it does, in either version. In
+// version 2, a cgroup with processes can pass the controller on only if it is the root or has done so before.
+func enableMemory(root, folder string) bool {
+	const limit = 1 << 30
+	if parent := ownCgroup(); parent != "" {
+		_ = os.WriteFile(parent+"/cgroup.subtree_control", []byte("+memory"), 0) // refused, if it is not possible
 	}
-	_ = os.WriteFile(parent+"/cgroup.subtree_control", []byte("+memory"), 0) // refused, if it is not possible
-	g := makeCgroup(parent + "/" + strconv.Itoa(os.Getpid()))
-	if g == noCgroup {
-		return false
+	if g := makeCgroup(ownCgroup(), root, folder); g != noCgroup {
+		defer func() { _ = g.remove() }() // an empty one does no harm
+		if g.limitMemory(limit) {
+			return true
+		}
 	}
-	defer func() { _ = g.remove() }() // an empty one does no harm
-	return g.limitMemory(1 << 30)
+	g := makeMemoryGroup(root, folder, limit)
+	_ = g.remove()
+	return g != noCgroup
 }
 
 // limitMemory makes the kernel kill all processes of the cgroup at once when they use more than limit bytes; 0: they may use any number. It
@@ -98,7 +105,10 @@ func (g cgroup) outOfMemory() bool {
 	if g == noCgroup {
 		return false
 	}
-	kills, _ := number(g.file("memory.events"), "oom_kill ")
+	kills, ok := number(g.file("memory.events"), "oom_kill ")
+	if !ok {
+		kills, _ = number(g.file("memory.oom_control"), "oom_kill ") // of version 1
+	}
 	return kills > 0
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/minikctl/minikctl/pkg/supervisor/role"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 func TestCgroupFolder(t *testing.T) {
@@ -47,7 +48,7 @@ func TestControllerFolder(t *testing.T) {
 // TestCgroupHoldsEverySession kills a container whose processes have left its session, without a record of the sessions.
 func TestCgroupHoldsEverySession(t *testing.T) {
 	s, c := containerOf()
-	c.cgroup = makeCgroup(t.TempDir())
+	c.cgroup = makeCgroup(ownCgroup(), t.TempDir(), "c")
 	if c.cgroup == noCgroup {
 		t.Skip("this user can't make a cgroup here")
 	}
@@ -116,37 +117,154 @@ func TestMemoryOfCgroup(t *testing.T) {
 	}
 }
 
-// TestEnforcedMemory lets the kernel enforce a limit, where it does.
+// TestEnforcedMemory lets the kernel enforce a limit, where it does, and changes it before.
 func TestEnforcedMemory(t *testing.T) {
-	if !enableMemory() {
+	s, c := containerOf()
+	s.root = t.TempDir()
+	c.spec.Folder, c.spec.Memory = s.root+"/c", 20<<20
+	if err := os.Mkdir(c.spec.Folder, 0o700); err != nil { // for its state
+		t.Fatal(err)
+	}
+	if !enableMemory(s.root, c.spec.Folder) {
 		t.Skip("the kernel does not limit the memory of this user's cgroups here")
 	}
-	s, c := containerOf()
-	c.cgroup = makeCgroup(t.TempDir())
-	if !c.cgroup.limitMemory(50 << 20) {
-		t.Fatal("the cgroup is not limited")
+	start(t, s, c, "head -c 200000000 /dev/zero | tail -n 1 >/dev/null; sleep 300", func() {
+		if _, err := s.relimit(c.spec.ID, &wire.Limits{Memory: 50 << 20}); err != nil {
+			t.Fatal(err)
+		}
+		limit := ""
+		for _, path := range []string{c.status.Cgroup + "/" + memoryFile, c.status.MemoryGroup + "/memory.limit_in_bytes"} {
+			b, _ := os.ReadFile(path) // one of them is there
+			limit += string(b)
+		}
+		if limit != "52428800\n" {
+			t.Errorf("after a change the limit is %q", limit)
+		}
+		for _, u := range s.limited() {
+			t.Errorf("%s is watched, too", u.spec.ID)
+		}
+	}, func() {
+		within(t, "the kernel's kill", func() bool { return c.cgroup.outOfMemory() || cgroup(c.status.MemoryGroup).outOfMemory() })
+		s.endOutOfMemory()
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.status.MemoryGroup != "" && c.reason != oomKilled {
+		t.Errorf("the reason is %q", c.reason)
 	}
-	defer func() {
+}
+
+// TestEnforcedPIDs: the containers of a pod have a limit of processes together, and the cgroups are removed with the last of them.
+func TestEnforcedPIDs(t *testing.T) {
+	s, c := containerOf()
+	s.root = t.TempDir()
+	if !enablePIDs(s.root) {
+		t.Skip("the kernel does not limit the processes of this user's cgroups here")
+	}
+	other := &container{spec: &wire.Spec{ID: "d", Pod: "p", Folder: s.root + "/d", PodPIDs: 30}, ended: make(chan struct{})}
+	c.spec.Pod, c.spec.Folder, c.spec.PodPIDs = "p", s.root+"/c", 30
+	const many = "i=0; while [ $i -lt 20 ]; do sleep 300 & i=$((i+1)); done; wait"
+	end := func(c *container) {
+		s.signal(c, syscall.SIGKILL)
 		s.killAll(c)
-		if err := c.cgroup.remove(); err != nil {
+	}
+	start(t, s, c, many, func() {}, func() {
+		start(t, s, other, many, func() {}, func() {
+			within(t, "a refused process", func() bool {
+				n, _ := number(c.status.PodGroup+"/pids.events", "max ")
+				return n > 0
+			})
+			if n, ok := number(c.status.PodGroup+"/pids.current", ""); !ok || n > 30 {
+				t.Errorf("the pod has %d processes", n)
+			}
+			end(other)
+		})
+		if c.status.PodGroup == "" || c.status.PodGroup != other.status.PodGroup {
+			t.Errorf("the cgroups of the pod are %q and %q", c.status.PodGroup, other.status.PodGroup)
+		}
+		if _, err := os.Stat(c.status.PodGroup); err != nil {
+			t.Error("the cgroup of the pod was removed with the first container")
+		}
+		end(c)
+	})
+	for _, g := range []string{c.status.Cgroup, c.status.PodGroup} {
+		if _, err := os.Stat(g); !os.IsNotExist(err) {
+			t.Errorf("the cgroup %s is left: %v", g, err)
+		}
+	}
+}
+
+// TestDropEmptyGroups: the next supervisor removes the cgroups that a killed one has left, unless they have a process.
+func TestDropEmptyGroups(t *testing.T) {
+	s, c := containerOf()
+	s.root = t.TempDir()
+	c.spec.Folder, c.spec.Memory, c.spec.MilliCPU, c.spec.Pod, c.spec.PodPIDs = s.root+"/c", 50<<20, 100, "p", 30
+	var all []cgroup
+	start(t, s, c, "sleep 300", func() {
+		all = append(oldGroups(c, &c.status), c.cgroup, cgroup(c.status.PodGroup))
+		left := []cgroup{
+			makeCgroup(ownCgroup(), s.root, "other"), makeCPUGroup(s.root, "other", 100), makeMemoryGroup(s.root, "other", 1<<20),
+			makePodGroup(s.root, "other", 10), makePodController(s.root, "other", 10),
+		}
+		dropEmptyGroups(s.root)
+		for _, g := range left {
+			if _, err := os.Stat(string(g)); g != noCgroup && !os.IsNotExist(err) {
+				t.Errorf("%s is left: %v", g, err)
+			}
+		}
+		for _, g := range all {
+			if _, err := os.Stat(string(g)); g != noCgroup && err != nil {
+				t.Errorf("%s was removed: %v", g, err)
+			}
+		}
+	}, func() {
+		s.signal(c, syscall.SIGKILL)
+		s.killAll(c)
+	})
+}
+
+// start runs a shell's script in the cgroups of a container. It calls before once the shell is in them, and after once the script runs. Then it
+// waits for the end of the shell, and removes the cgroups.
+func start(t *testing.T, s *supervisor, c *container, script string, before, after func()) {
+	t.Helper()
+	s.makeCgroups(c)
+	cmd := exec.Command("/bin/sh", "-c", "read go; "+script)
+	cmd.SysProcAttr = role.OwnSession()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, err := c.cgroup.start(cmd.SysProcAttr)
+	if err == nil {
+		err = cmd.Start()
+	}
+	folder.Close()
+	defer func() {
+		if err := s.removeCgroups(c); err != nil {
 			t.Error(err)
 		}
 	}()
-	cmd := exec.Command("/bin/sh", "-c", "(head -c 200000000 /dev/zero; sleep 300) | tail -n 1 >/dev/null; sleep 300")
-	cmd.SysProcAttr = role.OwnSession()
-	folder, err := c.cgroup.start(cmd.SysProcAttr)
 	if err != nil {
-		t.Fatal(err)
+		t.Skip(err) // a kernel before 5.7, or missing permission
 	}
-	err = cmd.Start()
-	folder.Close()
-	if err != nil {
-		t.Fatal(err)
+	first := wire.Process{PID: cmd.Process.Pid, Born: born(cmd.Process.Pid)}
+	s.confine(c, &child{Process: first, cgroup: c.cgroup})
+	s.mu.Lock()
+	c.status.PID, c.status.Born, c.status.Boot, c.status.Running, c.status.Cgroup = first.PID, first.Born, s.boot, true, string(c.cgroup)
+	c.status.Revision, c.status.Spec, c.logs = 1, c.spec, &logs{}
+	s.containers[c.spec.ID] = c
+	s.mu.Unlock()
+	defer func() {
+		s.signal(c, syscall.SIGKILL) // in case the test has failed
+		s.killAll(c)
+		within(t, "the end of the processes", func() bool { return !c.cgroup.populated() })
+	}()
+	before()
+	if _, err := in.Write([]byte("go\n")); err != nil {
+		t.Error(err)
 	}
-	if err := cmd.Wait(); err == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Errorf("the first process ended with %v", err)
-	}
-	if !c.cgroup.outOfMemory() {
-		t.Error("the kernel has killed nothing")
+	after()
+	if cmd.Wait() == nil {
+		t.Error("the first process ended by itself")
 	}
 }

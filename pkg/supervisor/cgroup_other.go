@@ -12,7 +12,11 @@ type cgroup string
 
 const noCgroup cgroup = ""
 
-func makeCgroup(string) cgroup { return noCgroup }
+func makeCgroup(string, string, string) cgroup { return noCgroup }
+
+func ownCgroup() string { return "" }
+
+func dropEmptyGroups(string) {}
 
 func (cgroup) start(*syscall.SysProcAttr) (*os.File, error) { return nil, nil }
 
@@ -22,15 +26,27 @@ func (cgroup) populated() bool { return false }
 
 func (cgroup) pids() []int { return nil }
 
-func enableMemory() bool { return false }
+func enableMemory(string, string) bool { return false }
+
+func makeMemoryGroup(string, string, int64) cgroup { return noCgroup }
+
+func (cgroup) setMemory(int64) error { return nil }
+
+func enablePIDs(string) bool { return false }
+
+func makePodGroup(string, string, int64) cgroup { return noCgroup }
+
+func makePodController(string, string, int64) cgroup { return noCgroup }
+
+func (cgroup) removeIfEmpty() {}
 
 func (cgroup) limitMemory(int64) bool { return false }
 
-func enableCPU(string) bool { return false }
+func enableCPU(string, string) bool { return false }
 
 func (cgroup) limitCPU(int64) bool { return false }
 
-func makeCPUGroup(string, int64) cgroup { return noCgroup }
+func makeCPUGroup(string, string, int64) cgroup { return noCgroup }
 
 func (cgroup) setQuota(int64) error { return nil }
 

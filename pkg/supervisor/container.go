@@ -60,19 +60,19 @@ func (s *supervisor) launch(c *container) error {
 	if err != nil {
 		return err
 	}
-	c.cgroup = makeCgroup(c.spec.Folder)
+	<-s.namespacesProbed // which cleans up cgroups
+	s.makeCgroups(c)
 	child, err := s.forkInto(c, c.spec, c.spec.Argv, out.theirs, c.spec.TTY)
 	out.closeTheirs()
 	if err != nil {
 		out.close()
-		return errors.Join(err, c.cgroup.remove())
+		return errors.Join(err, s.removeCgroups(c))
 	}
 	if child.cgroup != c.cgroup {
 		_ = c.cgroup.remove() // an empty one does no harm
 		c.cgroup = noCgroup
 	}
-	cpu := limitCPU(c, child)
-	enforced := c.spec.Memory > 0 && c.cgroup.limitMemory(c.spec.Memory)
+	s.confine(c, child)
 	child.kept = out.kept
 	child.filtered = func(notify *os.File) error { return s.listenFirst(c, notify) }
 	s.mu.Lock()
@@ -80,7 +80,7 @@ func (s *supervisor) launch(c *container) error {
 	s.dropReused(child.Process)
 	c.status.PID, c.status.Born, c.status.Cgroup = child.PID, child.Born, string(c.cgroup)
 	c.status.Tag = tag(child.Process, c.spec.Folder)
-	c.status.Running, c.status.MemoryEnforced, c.status.CPUGroup = true, enforced, string(cpu)
+	c.status.Running = true
 	// Saved before the program may run: if the supervisor dies now, the next one finds the process.
 	err = c.save()
 	s.mu.Unlock()
@@ -94,31 +94,13 @@ func (s *supervisor) launch(c *container) error {
 		s.mu.Lock()
 		s.unlisten(c)
 		s.mu.Unlock()
-		return errors.Join(err, c.cgroup.remove(), cpu.remove())
+		return errors.Join(err, s.removeCgroups(c))
 	}
 	if c.listener == nil {
 		s.keeper.hold(c)
 	}
 	s.follow(c, child, out)
 	return nil
-}
-
-// limitCPU makes the kernel limit the CPU time of a container whose first process waits. It returns the cgroup of version 1 that does,
-// or noCgroup if another one does, or none. A limit that the machine can't enforce is not an error: the pod has an Event about it.
-func limitCPU(c *container, child *child) cgroup {
-	if c.spec.MilliCPU == 0 || c.cgroup.limitCPU(c.spec.MilliCPU) {
-		return noCgroup
-	}
-	g := makeCPUGroup(c.spec.Folder, c.spec.MilliCPU)
-	if g == noCgroup {
-		return noCgroup
-	}
-	if err := g.add(child.PID); err != nil {
-		logf("%s: limit the CPU time: %v", c.spec.ID, err)
-		_ = g.remove() // an empty one does no harm
-		return noCgroup
-	}
-	return g
 }
 
 // follow takes over a container whose program runs.

@@ -34,8 +34,8 @@ func (s *supervisor) exited(c *container, status syscall.WaitStatus) {
 func (s *supervisor) finish(c *container, result func(*wire.Status)) {
 	at := time.Now()
 	s.killAll(c)
-	outOfMemory := c.status.MemoryEnforced && c.cgroup.outOfMemory()
-	if err := errors.Join(c.cgroup.remove(), cgroup(c.status.CPUGroup).remove()); err != nil {
+	outOfMemory := c.status.MemoryEnforced && c.cgroup.outOfMemory() || cgroup(c.status.MemoryGroup).outOfMemory()
+	if err := s.removeCgroups(c); err != nil {
 		logf("%s: %v", c.spec.ID, err)
 	}
 	s.mu.Lock()

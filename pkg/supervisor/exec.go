@@ -31,11 +31,14 @@ func (s *supervisor) exec(conn *wire.Conn, req *wire.Request, files []*os.File) 
 		return 0, err
 	}
 	s.mu.Lock()
-	g := cgroup(c.status.CPUGroup)
+	groups := oldGroups(c, &c.status)
 	s.mu.Unlock()
-	if g != noCgroup {
+	for _, g := range groups {
+		if g == noCgroup {
+			continue
+		}
 		if err := g.add(child.PID); err != nil {
-			logf("%s: limit the CPU time of a command: %v", c.spec.ID, err)
+			logf("%s: limit a command: %v", c.spec.ID, err)
 		}
 	}
 	s.joinExec(c, child)

@@ -24,9 +24,27 @@ func (s *supervisor) limit(c *container) {
 // watchMemory kills containers whose processes use more memory than their limit.
 func (s *supervisor) watchMemory() {
 	for range time.Tick(memoryInterval) {
+		s.endOutOfMemory()
 		if limited := s.limited(); len(limited) > 0 {
 			s.checkMemory(limited, index(processes()))
 		}
+	}
+}
+
+// endOutOfMemory ends the containers of which the kernel has killed a process in a cgroup of version 1. In one of version 2 the kernel kills
+// all processes.
+func (s *supervisor) endOutOfMemory() {
+	s.mu.Lock()
+	var all []*container
+	for _, c := range s.containers {
+		if c.status.Running && c.reason == "" && cgroup(c.status.MemoryGroup).outOfMemory() {
+			c.reason = oomKilled
+			all = append(all, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range all {
+		s.signal(c, syscall.SIGKILL)
 	}
 }
 
@@ -36,9 +54,13 @@ func (s *supervisor) limited() []*container {
 	defer s.mu.Unlock()
 	var all []*container
 	for _, c := range s.containers {
+		if !c.status.Running || c.reason != "" {
+			continue
+		}
 		limits := c.status.Limits()
-		watched := limits.Memory > 0 && !(c.status.MemoryEnforced && s.grouped(c)) || limits.PodMemory > 0
-		if c.status.Running && watched && c.reason == "" {
+		enforced := c.status.MemoryGroup != "" || c.status.MemoryEnforced && s.grouped(c)
+		watched := limits.Memory > 0 && !enforced || limits.PodMemory > 0
+		if watched {
 			all = append(all, c)
 		}
 	}

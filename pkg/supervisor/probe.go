@@ -45,11 +45,13 @@ func (s *supervisor) tryAddress(address string) string {
 	return ""
 }
 
-// probeNamespaces tests whether the kernel enforces memory and CPU limits, and how containers can have their mounts at paths that the machine
+// probeNamespaces tests whether the kernel enforces limits of memory, CPU time and processes, and how containers can have their mounts at paths that the machine
 // lacks.
 func (s *supervisor) probeNamespaces() {
 	defer close(s.namespacesProbed)
-	s.memoryEnforced, s.cpuEnforced = enableMemory(), enableCPU(s.root+"/run/probe")
+	dropEmptyGroups(s.root)
+	folder := s.root + "/run/probe"
+	s.memoryEnforced, s.cpuEnforced, s.pidsEnforced = enableMemory(s.root, folder), enableCPU(s.root, folder), enablePIDs(s.root)
 	s.namespacesRefused = "not available on " + runtime.GOOS
 	for _, n := range possibleNamespaces() {
 		if s.namespacesRefused = s.tryMount(n); s.namespacesRefused == "" {

@@ -7,8 +7,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// relimit gives a running container other limits and returns its new status. A memory limit below what the container uses is refused. The daemon makes one such
-// request of a container at a time.
+// relimit gives a running container other limits and returns its new status. A memory limit below what the container uses is refused. In cgroups
+// of version 1, one for a container that had none is watched: the memory that the container has does not move into another cgroup. The daemon
+// makes one such request of a container at a time.
 func (s *supervisor) relimit(id string, limits *wire.Limits) (*wire.Status, error) {
 	c, _, err := s.running(id)
 	if err != nil {
@@ -25,6 +26,14 @@ func (s *supervisor) relimit(id string, limits *wire.Limits) (*wire.Status, erro
 			return nil, fmt.Errorf("the memory limit of %d bytes is below the current usage of %d", limits.Memory, used)
 		}
 	}
+	s.mu.Lock()
+	memory := cgroup(c.status.MemoryGroup)
+	s.mu.Unlock()
+	if memory != noCgroup {
+		if err := memory.setMemory(limits.Memory); err != nil {
+			return nil, fmt.Errorf("change the memory limit: %w", err)
+		}
+	}
 	cpu, made, err := s.changeCPU(c, limits.MilliCPU)
 	if err != nil {
 		return nil, err
@@ -37,7 +46,7 @@ func (s *supervisor) relimit(id string, limits *wire.Limits) (*wire.Status, erro
 		}
 		return nil, fmt.Errorf("%s: %w", id, wire.ErrStopped)
 	}
-	enforced := c.cgroup.limitMemory(limits.Memory)
+	enforced := memory == noCgroup && c.cgroup.limitMemory(limits.Memory)
 	c.status.MemoryEnforced, c.status.CPUGroup, c.status.NewLimits = enforced && limits.Memory > 0, string(cpu), limits
 	s.publish(c)
 	status := c.status
@@ -64,7 +73,7 @@ func (s *supervisor) changeCPU(c *container, milliCPU int64) (g cgroup, made boo
 	if c.cgroup.limitCPU(milliCPU) || milliCPU == 0 {
 		return noCgroup, false, nil
 	}
-	if g = makeCPUGroup(c.spec.Folder, milliCPU); g == noCgroup {
+	if g = makeCPUGroup(s.root, c.spec.Folder, milliCPU); g == noCgroup {
 		return noCgroup, false, nil
 	}
 	s.moveMembers(c, g)

@@ -54,7 +54,10 @@ type supervisor struct {
 	namespacesRefused string     // why none; set as namespaces
 	memoryEnforced    bool       // the kernel enforces memory limits; set as namespaces
 	cpuEnforced       bool       // the kernel enforces CPU limits; set as namespaces
+	pidsEnforced      bool       // the kernel enforces limits of processes; set as namespaces
 	namespacesProbed  chan struct{}
+
+	podGroups sync.Mutex // held while a container joins the cgroup of its pod, and while that is removed
 
 	mu         sync.Mutex
 	containers map[string]*container

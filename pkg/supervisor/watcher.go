@@ -64,7 +64,7 @@ func (s *supervisor) sendEvents(conn *wire.Conn, w *watcher, gone <-chan struct{
 	synced := wire.Event{
 		Synced: true, Refused: refused,
 		Namespaces: s.namespaces != noNamespaces, NamespacesRefused: s.namespacesRefused, MemoryEnforced: s.memoryEnforced, CPUEnforced: s.cpuEnforced,
-		Routes: routesServed,
+		PIDsEnforced: s.pidsEnforced, Routes: routesServed,
 	}
 	if !s.flush(conn, w) || conn.Send(synced) != nil {
 		return

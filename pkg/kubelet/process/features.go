@@ -28,11 +28,15 @@ func (r *Runtime) Features() []kubelet.Feature {
 	if !users.OK {
 		users.Message = fmt.Sprintf("containers run as user %d", os.Getuid())
 	}
-	return []kubelet.Feature{
+	all := []kubelet.Feature{
 		addresses, r.host.memoryLimits(), users, r.host.keysProtected(),
 		r.host.cpuLimits(),
 		r.host.fileSystems(),
 	}
+	if r.host.podPIDs > 0 {
+		all = append(all, r.host.pidLimits())
+	}
+	return all
 }
 
 // memoryLimits describes how memory limits are enforced. Call it once the supervisor has probed the machine.
@@ -58,6 +62,17 @@ func (h *Host) cpuLimits() kubelet.Feature {
 		return kubelet.Feature{Name: "CPULimits", OK: true, Message: "CPU limits are enforced by cgroups"}
 	}
 	return kubelet.Feature{Name: "CPULimits", Message: "CPU limits are not enforced: this daemon can't create cgroups with a CPU controller"}
+}
+
+// pidLimits describes whether the limit of a pod's processes is enforced. Call it once the supervisor has probed the machine.
+func (h *Host) pidLimits() kubelet.Feature {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.pidsEnforced {
+		return kubelet.Feature{Name: "PIDLimits", OK: true, Message: fmt.Sprintf("the limit of %d processes of a pod is enforced by cgroups", h.podPIDs)}
+	}
+	return kubelet.Feature{Name: "PIDLimits",
+		Message: fmt.Sprintf("the limit of %d processes of a pod is not enforced: this daemon can't create cgroups with a pids controller", h.podPIDs)}
 }
 
 // keysProtected returns the feature KeysProtected with OK false: containers can run as the daemon's user, and read the keys of the
@@ -125,6 +140,9 @@ func (r *Runtime) Unhonoured(spec kubelet.ContainerSpec) []string {
 	all = append(all, r.host.unhonouredSecurity(&spec)...)
 	if spec.Limits.MilliCPU > 0 && !r.host.cpuLimits().OK {
 		all = append(all, "the CPU limit is not enforced")
+	}
+	if r.host.podPIDs > 0 && !r.host.pidLimits().OK {
+		all = append(all, "the limit of the pod's processes is not enforced")
 	}
 	if spec.Limits.Memory > 0 && runtime.GOOS != "linux" {
 		all = append(all, "the memory limit is not enforced")

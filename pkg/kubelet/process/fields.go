@@ -61,7 +61,7 @@ var fields = kubelet.Fields{
 		"tty":                    {},
 	},
 	"ResourceRequirements": {
-		"limits": {Support: kubelet.Partly, Note: "a container above its memory limit is killed; a CPU limit is enforced where the daemon can create cgroups; other limits are only accounted"},
+		"limits": {Support: kubelet.Partly, Note: "a container above its memory limit is killed, by the kernel where the daemon can create cgroups, and otherwise within a second or so; a CPU limit is enforced where the daemon can create cgroups; other limits are only accounted"},
 	},
 	"VolumeMount": {
 		"readOnly":          {Support: kubelet.Partly, Note: "without mount namespaces containers can write to the volume; the pod gets an Event"},

@@ -12,9 +12,9 @@
 //   - On Linux each pod has its own address in the daemon's 127.N.0.0/16. Sockets that its processes bind to any address
 //     or to loopback are bound to that address, so that several pods can use one port. Ports below 1024 need the usual
 //     privileges. Where the machine refuses the filter that this takes, and on other systems, pods share 127.0.0.1.
-//   - Memory limits are enforced by cgroups of version 2 where the supervisor may make some, and otherwise watched: a container above its
-//     limit is killed as OOMKilled. CPU limits
-//     are enforced by cgroups of either version, and have no effect without.
+//   - Memory limits are enforced by cgroups of either version where the supervisor may make some, and otherwise watched: a container above
+//     its limit is killed as OOMKilled. CPU limits and the limit of a pod's processes are enforced by cgroups, too, and have no effect
+//     without.
 //
 // One Host serves all nodes of a daemon, and each node has a Runtime of the Host. The processes belong to a supervisor
 // (pkg/supervisor), which the Host starts and attaches to. Pods run on when the daemon dies, and the next Host over the same
@@ -48,6 +48,7 @@ type Config struct {
 	BestEffort bool
 	// PodUsers: the kubelets give each pod a user of its own, which Features reports.
 	PodUsers bool
+	PodPIDs  int64 // the limit of the processes and threads of each pod; 0: none
 }
 
 // Host runs the pods of all nodes of one daemon. It is safe for concurrent use.
@@ -62,6 +63,7 @@ type Host struct {
 	ended  chan struct{} // closed when the link has ended
 
 	bestEffort, podUsers bool
+	podPIDs              int64
 
 	starting int // attempts to connect since the last connection; used by the link only
 
@@ -78,6 +80,7 @@ type Host struct {
 	// memoryEnforced: the kernel enforces memory limits; set once synced.
 	memoryEnforced bool
 	cpuEnforced    bool  // the kernel enforces CPU limits; set once synced
+	pidsEnforced   bool  // the kernel enforces the limit of a pod's processes; set once synced
 	failed         error // why no supervisor could be started, at the last attempt
 
 	namespacesRefused string // why they have none; "": the supervisor is of a version without them
@@ -95,6 +98,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 		clock:       cfg.Clock,
 		bestEffort:  cfg.BestEffort,
 		podUsers:    cfg.PodUsers,
+		podPIDs:     cfg.PodPIDs,
 		cancel:      cancel,
 		ended:       make(chan struct{}),
 		nodes:       map[string]*Runtime{},

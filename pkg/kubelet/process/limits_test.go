@@ -140,3 +140,25 @@ func TestMountOverFilesOfTheMachine(t *testing.T) {
 func enforcesCPU(r kubelet.Runtime) bool {
 	return slices.ContainsFunc(r.(kubelet.Describer).Features(), func(f kubelet.Feature) bool { return f.Name == "CPULimits" && f.OK })
 }
+
+// TestPodPIDs: the kernel refuses processes to a pod that has as many as it may, and to commands in its containers.
+func TestPodPIDs(t *testing.T) {
+	const limit = 60
+	m := newMachineWith(t, func(c *process.Config) { c.PodPIDs = limit })
+	spec := kubelet.ContainerSpec{Command: []string{"/bin/sh", "-c", "i=0; while [ $i -lt 80 ]; do sleep 1000 & i=$((i+1)); done"}}
+	enforced := slices.ContainsFunc(m.rt.Features(), func(f kubelet.Feature) bool { return f.Name == "PIDLimits" && f.OK })
+	if got := strings.Join(m.rt.Unhonoured(spec), "\n"); strings.Contains(got, "the limit of the pod's processes is not enforced") == enforced {
+		t.Errorf("enforced: %t, but the pod's Event is %q", enforced, got)
+	}
+	if !enforced {
+		t.Skip("this daemon can't create cgroups with a pids controller")
+	}
+	id := m.start("pod", spec)
+	if c := m.ended(id); c.ExitCode == 0 || !strings.Contains(m.output(id), "fork") {
+		t.Errorf("got %+v with the output %q", c, m.output(id))
+	}
+	quiet := m.shell("sleep 1000")
+	if code, err := m.rt.Exec(t.Context(), quiet, spec.Command, kubelet.Streams{}); err != nil || code == 0 {
+		t.Errorf("a command: got %d, %v", code, err)
+	}
+}

@@ -214,7 +214,7 @@ func (h *Host) handle(e *wire.Event) {
 	switch {
 	case e.Synced:
 		h.refused, h.namespaces, h.namespacesRefused = e.Refused, e.Namespaces, e.NamespacesRefused
-		h.memoryEnforced, h.cpuEnforced = e.MemoryEnforced, e.CPUEnforced
+		h.memoryEnforced, h.cpuEnforced, h.pidsEnforced = e.MemoryEnforced, e.CPUEnforced, e.PIDsEnforced
 		h.sync()
 	case e.Status != nil:
 		h.observe(e.Status)

@@ -28,7 +28,7 @@ func (h *Host) spec(p *pod, spec *kubelet.ContainerSpec) (*wire.Spec, error) {
 	ws := &wire.Spec{
 		ID: id, Pod: string(p.UID), Folder: filepath.Join(h.root, wire.Containers, id),
 		Node: p.Node, LogPath: spec.LogPath, UID: spec.User, GID: spec.Group, Memory: spec.Limits.Memory, PodMemory: spec.Limits.PodMemory,
-		MilliCPU: spec.Limits.MilliCPU, Meta: meta,
+		MilliCPU: spec.Limits.MilliCPU, PodPIDs: h.podPIDs, Meta: meta,
 		Stdin: spec.Stdin, StdinOnce: spec.StdinOnce, TTY: spec.TTY,
 	}
 	ws.Security = h.security(&spec.Security)

@@ -75,6 +75,7 @@ type Event struct {
 	NamespacesRefused string `json:",omitempty"`
 	MemoryEnforced    bool   `json:",omitempty"` // with Synced: the kernel enforces the memory limits of containers
 	CPUEnforced       bool   `json:",omitempty"` // with Synced: the kernel enforces the CPU limits of containers
+	PIDsEnforced      bool   `json:",omitempty"` // with Synced: the kernel enforces the limits of processes of pods
 	Routes            bool   `json:",omitempty"` // with Synced: the supervisor receives Routes
 }
 
@@ -96,6 +97,7 @@ type Spec struct {
 	Security Security
 
 	PodMemory int64 `json:",omitempty"` // limit of all containers of the pod together, in bytes; 0: none
+	PodPIDs   int64 `json:",omitempty"` // limit of the processes and threads of all containers of the pod together; 0: none
 
 	Address string `json:",omitempty"` // of the pod; "": the pod shares the host's
 	Node    string `json:",omitempty"` // of the pod, for Route.Local
@@ -190,7 +192,11 @@ type Status struct {
 	// MemoryEnforced: the kernel enforces the memory limit on the processes in the Cgroup.
 	MemoryEnforced bool `json:",omitempty"`
 
-	CPUGroup string `json:",omitempty"` // the folder of its cgroup of version 1 with its CPU limit; "": it has none
+	CPUGroup    string `json:",omitempty"` // the folder of its cgroup of version 1 with its CPU limit; "": it has none
+	MemoryGroup string `json:",omitempty"` // the folder of its cgroup of version 1 with its memory limit; "": it has none
+	// PodGroup is the folder of its pod's cgroup with the limit of processes, of version 2 if the Cgroup is in it, and otherwise of version 1; "":
+	// there is none.
+	PodGroup string `json:",omitempty"`
 
 	NewLimits *Limits `json:",omitempty"` // those that replace the Spec's since its start; nil: it has the Spec's
 
