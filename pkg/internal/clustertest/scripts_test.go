@@ -35,6 +35,13 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, confine(os.Args[1:]))
 		os.Exit(1)
 	}
+	if filepath.Base(os.Args[0]) == resolverProgram {
+		if err := resolve(os.Args[1:]); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	waitsMoreThanItComputes()
 	testscript.Main(m, map[string]func(){
 		"minikctl": func() { os.Exit(cli.Run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr)) },
