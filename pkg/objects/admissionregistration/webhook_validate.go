@@ -96,7 +96,7 @@ func leftOf(hooks, old []admissionv1.MutatingWebhook) tolerated {
 		l.names = l.names || names[h.Name]
 		names[h.Name] = true
 		for _, s := range []*metav1.LabelSelector{h.NamespaceSelector, h.ObjectSelector} {
-			l.selectors = l.selectors || s != nil && len(metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, nil)) > 0
+			l.selectors = l.selectors || s != nil && len(check.Selector(s, metav1validation.LabelSelectorValidationOptions{}, nil)) > 0
 		}
 		for _, c := range h.MatchConditions {
 			expressions[c.Expression] = true
@@ -158,7 +158,7 @@ func validateSelector(s *metav1.LabelSelector, loose bool, at *field.Path) field
 	if s == nil {
 		return nil
 	}
-	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: loose}, at)
+	return check.Selector(s, metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: loose}, at)
 }
 
 func validateReviewVersions(versions []string, l tolerated, at *field.Path) field.ErrorList {

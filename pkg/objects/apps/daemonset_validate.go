@@ -22,7 +22,7 @@ func validateDaemonSet(ds, old *appsv1.DaemonSet) field.ErrorList {
 }
 
 func validateDaemonSetSpec(s *appsv1.DaemonSetSpec, old *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
-	errs := metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{}, at.Child("selector"))
+	errs := check.Selector(s.Selector, metav1validation.LabelSelectorValidationOptions{}, at.Child("selector"))
 	selector, err := metav1.LabelSelectorAsSelector(s.Selector)
 	if err == nil && !selector.Matches(labels.Set(s.Template.Labels)) {
 		errs = append(errs, field.Invalid(at.Child("template", "metadata", "labels"), s.Template.Labels, "`selector` does not match template `labels`"))

@@ -80,7 +80,7 @@ func validateStatefulPods(s *appsv1.StatefulSetSpec, old *corev1.PodTemplateSpec
 	if s.Selector == nil {
 		errs = append(errs, field.Required(at.Child("selector"), ""))
 	} else {
-		errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
+		errs = append(errs, check.Selector(s.Selector, metav1validation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
 		if len(s.Selector.MatchLabels)+len(s.Selector.MatchExpressions) == 0 {
 			errs = append(errs, field.Invalid(at.Child("selector"), s.Selector, "empty selector is invalid for statefulset"))
 		}

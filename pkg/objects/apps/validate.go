@@ -44,7 +44,7 @@ func validateSelected(s *metav1.LabelSelector, t, old *corev1.PodTemplateSpec, a
 	if s == nil {
 		errs = append(errs, field.Required(at.Child("selector"), ""))
 	} else {
-		errs = append(errs, metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
+		errs = append(errs, check.Selector(s, metav1validation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
 		if len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
 			errs = append(errs, field.Invalid(at.Child("selector"), s, "empty selector is invalid for deployment"))
 		}

@@ -84,7 +84,7 @@ func validatePolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
 	}
 	c := policyCheck{known: &check.Seen[string]{}}
 	c.selectors.AllowInvalidLabelValueInSelector =
-		len(metav1validation.ValidateLabelSelector(&old.Spec.PodSelector, metav1validation.LabelSelectorValidationOptions{}, nil)) > 0
+		len(check.Selector(&old.Spec.PodSelector, metav1validation.LabelSelectorValidationOptions{}, nil)) > 0
 	eachBlock(&old.Spec, func(b *networkingv1.IPBlock, _ *field.Path) {
 		c.known.Again(b.CIDR)
 		for _, part := range b.Except {
@@ -117,7 +117,7 @@ var policyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, netw
 
 func (c policyCheck) spec(s *networkingv1.NetworkPolicySpec) field.ErrorList {
 	at := field.NewPath("spec")
-	errs := metav1validation.ValidateLabelSelector(&s.PodSelector, c.selectors, at.Child("podSelector"))
+	errs := check.Selector(&s.PodSelector, c.selectors, at.Child("podSelector"))
 	for i := range s.Ingress {
 		rule := at.Child("ingress").Index(i)
 		errs = append(errs, policyPorts(s.Ingress[i].Ports, rule.Child("ports"))...)
@@ -177,10 +177,10 @@ func (c policyCheck) peers(peers []networkingv1.NetworkPolicyPeer, at *field.Pat
 	for i := range peers {
 		p, idx := &peers[i], at.Index(i)
 		if p.PodSelector != nil {
-			errs = append(errs, metav1validation.ValidateLabelSelector(p.PodSelector, c.selectors, idx.Child("podSelector"))...)
+			errs = append(errs, check.Selector(p.PodSelector, c.selectors, idx.Child("podSelector"))...)
 		}
 		if p.NamespaceSelector != nil {
-			errs = append(errs, metav1validation.ValidateLabelSelector(p.NamespaceSelector, c.selectors, idx.Child("namespaceSelector"))...)
+			errs = append(errs, check.Selector(p.NamespaceSelector, c.selectors, idx.Child("namespaceSelector"))...)
 		}
 		if p.IPBlock != nil {
 			errs = append(errs, c.block(p.IPBlock, idx.Child("ipBlock"))...)

@@ -137,7 +137,7 @@ func podTerms(need []corev1.PodAffinityTerm, like []corev1.WeightedPodAffinityTe
 }
 
 func selector(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
-	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)
+	return check.Selector(s, metav1validation.LabelSelectorValidationOptions{}, at)
 }
 
 func podTerm(t *corev1.PodAffinityTerm, at *field.Path) field.ErrorList {

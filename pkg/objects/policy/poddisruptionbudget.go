@@ -92,7 +92,7 @@ func validateBudget(b, old *policyv1.PodDisruptionBudget) field.ErrorList {
 			errs = append(errs, check.AtMostAll(*amount.of, at.Child(amount.name))...)
 		}
 	}
-	errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
+	errs = append(errs, check.Selector(s.Selector, metav1validation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
 	if s.UnhealthyPodEvictionPolicy != nil {
 		errs = append(errs, check.OneOf(*s.UnhealthyPodEvictionPolicy,
 			[]policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget}, at, "unhealthyPodEvictionPolicy")...)

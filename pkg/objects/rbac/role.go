@@ -71,7 +71,7 @@ func validateClusterRole(r, old *rbacv1.ClusterRole) field.ErrorList {
 		}
 		for i := range r.AggregationRule.ClusterRoleSelectors {
 			s := &r.AggregationRule.ClusterRoleSelectors[i]
-			errs = append(errs, metav1validation.ValidateLabelSelector(s, opts, at.Index(i))...)
+			errs = append(errs, check.Selector(s, opts, at.Index(i))...)
 			if parsed, err := metav1.LabelSelectorAsSelector(s); err != nil {
 				errs = append(errs, field.Invalid(at.Index(i), parsed, "invalid label selector."))
 			}
@@ -88,7 +88,7 @@ func plainSelectors(a *rbacv1.AggregationRule) bool {
 		return true
 	}
 	for i := range a.ClusterRoleSelectors {
-		if len(metav1validation.ValidateLabelSelector(&a.ClusterRoleSelectors[i], metav1validation.LabelSelectorValidationOptions{}, nil)) > 0 {
+		if len(check.Selector(&a.ClusterRoleSelectors[i], metav1validation.LabelSelectorValidationOptions{}, nil)) > 0 {
 			return false
 		}
 	}

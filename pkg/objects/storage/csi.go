@@ -267,9 +267,9 @@ func validateCapacity(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
 	topology, class := field.NewPath("nodeTopology"), field.NewPath("storageClassName")
 	opts := metav1validation.LabelSelectorValidationOptions{}
 	if old != nil {
-		opts.AllowInvalidLabelValueInSelector = len(metav1validation.ValidateLabelSelector(old.NodeTopology, opts, nil)) > 0
+		opts.AllowInvalidLabelValueInSelector = len(check.Selector(old.NodeTopology, opts, nil)) > 0
 	}
-	errs := append(check.Meta(c, true, validation.NameIsDNSSubdomain), metav1validation.ValidateLabelSelector(c.NodeTopology, opts, topology)...)
+	errs := append(check.Meta(c, true, validation.NameIsDNSSubdomain), check.Selector(c.NodeTopology, opts, topology)...)
 	errs = append(errs, check.Subdomain(c.StorageClassName, class)...)
 	if c.Capacity != nil {
 		errs = append(errs, check.NonNegativeQuantity(*c.Capacity, field.NewPath("capacity"))...)

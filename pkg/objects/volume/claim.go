@@ -57,7 +57,7 @@ func ValidateClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) fiel
 		errs = append(errs, field.Required(at.Child("accessModes"), "at least 1 access mode is required"))
 	}
 	if s.Selector != nil {
-		errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, metav1validation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
+		errs = append(errs, check.Selector(s.Selector, metav1validation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
 	}
 	errs = append(errs, ValidateAccess(s.AccessModes, at.Child("accessModes"))...)
 	storage := at.Child("resources").Key(string(corev1.ResourceStorage))
