@@ -5,10 +5,9 @@ import (
 	"context"
 	"os"
 
-	"github.com/minikctl/minikctl/pkg/cli"
-	_ "github.com/minikctl/minikctl/pkg/early" // container processes leave here, before anything large is initialised
+	"github.com/minikctl/minikctl/pkg/app"
 )
 
 func main() {
-	os.Exit(cli.Run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(app.Run(context.Background()))
 }

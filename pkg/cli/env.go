@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
 // Env is the environment of a verb: its streams, its clock and its connection to the cluster. Verbs use no globals.
@@ -21,6 +23,8 @@ type Env struct {
 
 	Factory cmdutil.Factory // makes kubectl's clients, builders and printers
 	Target  *Target         // selects the daemon
+
+	Plugins scheduler.Registry // the scheduler's
 }
 
 // Streams returns the streams in kubectl's type.

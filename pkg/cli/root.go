@@ -18,6 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/daemon"
 	"github.com/minikctl/minikctl/pkg/early"
+	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
 // ExitError ends the program with the exit status Code; a nil Err prints nothing.
@@ -35,10 +36,10 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Run runs the command line args, whose first element is the name of the program, and returns the exit status. In a process that
+// Run runs the command line args, whose first element is the name of the program, and returns the exit status. plugins are those of the scheduler. In a process that
 // early.RunDaemon has started, the command line comes from there. Errors are printed to errOut, as kubectl prints them.
-func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	root := newRoot(early.CommandLine(args), in, out, errOut)
+func Run(ctx context.Context, plugins scheduler.Registry, args []string, in io.Reader, out, errOut io.Writer) int {
+	root := newRoot(plugins, early.CommandLine(args), in, out, errOut)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -62,9 +63,9 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 
 // newRoot builds the tree of commands. When the first argument names a verb, only that verb is built: building all of
 // kubectl's takes longer than most verbs run.
-func newRoot(args []string, in io.Reader, out, errOut io.Writer) *cobra.Command {
+func newRoot(plugins scheduler.Registry, args []string, in io.Reader, out, errOut io.Writer) *cobra.Command {
 	name := strings.TrimSuffix(filepath.Base(args[0]), ".exe")
-	env := &Env{In: in, Out: out, Err: errOut, Now: clock.Real().Now, Target: newTarget(name == "kubectl", errOut)}
+	env := &Env{In: in, Out: out, Err: errOut, Now: clock.Real().Now, Target: newTarget(name == "kubectl", errOut), Plugins: plugins}
 	warnings := rest.NewWarningWriter(errOut, rest.WarningWriterOptions{Deduplicate: true})
 	root := &cobra.Command{
 		Use:           name,

@@ -19,25 +19,26 @@ import (
 	"github.com/minikctl/minikctl/pkg/autostart"
 	"github.com/minikctl/minikctl/pkg/daemon"
 	_ "github.com/minikctl/minikctl/pkg/early" // a daemon's containers and their supervisor are this test binary
+	"github.com/minikctl/minikctl/pkg/schedplugins"
 )
 
 // TestMain lets a command of a test start a daemon, which is this program under the name minikctl.
 func TestMain(m *testing.M) {
 	if os.Args[0] == "minikctl" {
-		os.Exit(Run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr))
+		os.Exit(Run(context.Background(), schedplugins.Registry, os.Args, os.Stdin, os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
 }
 
 func rootOf(args ...string) *cobra.Command {
-	return newRoot(args, strings.NewReader(""), io.Discard, io.Discard)
+	return newRoot(schedplugins.Registry, args, strings.NewReader(""), io.Discard, io.Discard)
 }
 
 // run runs a command line whose verbs do not end the program.
 func run(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	code = Run(t.Context(), args, strings.NewReader(""), &o, &e)
+	code = Run(t.Context(), schedplugins.Registry, args, strings.NewReader(""), &o, &e)
 	return code, o.String(), e.String()
 }
 

@@ -13,7 +13,6 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
-	"github.com/minikctl/minikctl/pkg/schedplugins"
 	"github.com/minikctl/minikctl/pkg/scheduler/whatif"
 )
 
@@ -51,7 +50,7 @@ first; a pod that evicts others is shown with them. Volumes and resource claims 
 			if err != nil {
 				return err
 			}
-			got, err := whatif.Run(cmd.Context(), cluster.Simulation(schedplugins.Registry, config), workloads, f.seed)
+			got, err := whatif.Run(cmd.Context(), cluster.Simulation(env.Plugins, config), workloads, f.seed)
 			if err != nil {
 				return configError(f.config, err)
 			}

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
-	"github.com/minikctl/minikctl/pkg/schedplugins"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 	"github.com/minikctl/minikctl/pkg/scheduler/whatif"
 )
@@ -46,7 +45,7 @@ deviation), where a node's load is the greater of the requested parts of its CPU
 				if err != nil {
 					return err
 				}
-				got, err := whatif.Compare(cmd.Context(), filepath.Base(file), cluster.Simulation(schedplugins.Registry, config), workloads, seeds, env.Now)
+				got, err := whatif.Compare(cmd.Context(), filepath.Base(file), cluster.Simulation(env.Plugins, config), workloads, seeds, env.Now)
 				if err != nil {
 					return configError(file, err)
 				}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
-	"github.com/minikctl/minikctl/pkg/schedplugins"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
@@ -131,7 +131,7 @@ configuration that runs, or of a file, which needs no cluster.`,
 			}
 			var profiles []scheduler.ProfileInfo
 			for _, c := range configs {
-				i, err := scheduler.Inspect(cmd.Context(), schedplugins.Registry, c)
+				i, err := scheduler.Inspect(cmd.Context(), env.Plugins, c)
 				if err != nil {
 					return configError(first(args), err)
 				}
@@ -207,7 +207,7 @@ func newSchedulerPlugins(env *Env) *cobra.Command {
 weight, and their default arguments. This needs no cluster.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			plugins, err := scheduler.ListPlugins(cmd.Context(), schedplugins.Registry)
+			plugins, err := scheduler.ListPlugins(cmd.Context(), env.Plugins)
 			if err != nil {
 				return err
 			}
@@ -226,7 +226,7 @@ weight, and their default arguments. This needs no cluster.`,
 				if p.Weight != 0 {
 					enabled = fmt.Sprintf("weight %d", p.Weight)
 				}
-				rows = append(rows, []string{name, enabled, strings.Join(p.Points, " "), string(p.Args)})
+				rows = append(rows, []string{name, enabled, cmp.Or(strings.Join(p.Points, " "), p.Error), string(p.Args)})
 			}
 			return printRows(env, []string{"NAME", "DEFAULT", "POINTS", "ARGS"}, rows)
 		},
@@ -245,7 +245,7 @@ and expressions are compiled. This needs no cluster. All errors are listed, each
 		RunE: func(cmd *cobra.Command, files []string) error {
 			var errs []error
 			for _, file := range files {
-				names, err := validateConfig(cmd.Context(), file)
+				names, err := validateConfig(cmd.Context(), env, file)
 				if err != nil {
 					errs = append(errs, configError(file, err))
 					continue
@@ -258,12 +258,12 @@ and expressions are compiled. This needs no cluster. All errors are listed, each
 }
 
 // validateConfig returns the names of a file's profiles.
-func validateConfig(ctx context.Context, file string) ([]string, error) {
+func validateConfig(ctx context.Context, env *Env, file string) ([]string, error) {
 	c, err := scheduler.ReadConfig(file)
 	if err != nil {
 		return nil, err
 	}
-	i, err := scheduler.Inspect(ctx, schedplugins.Registry, c)
+	i, err := scheduler.Inspect(ctx, env.Plugins, c)
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func upForeground(ctx context.Context, env *Env, cfg *daemon.Config) error {
 	defer stop()
 	ready := false
 	twwidth.SetCacheCapacity(0) // a megabyte, and the daemon prints no tables
-	err := daemon.Run(ctx, cfg, func(s daemon.State) {
+	err := daemon.Run(ctx, cfg, env.Plugins, func(s daemon.State) {
 		ready = true
 		fmt.Fprintf(env.Out, "minikctl: %s\n", upState(cfg.Name, &s, "is ready", "started"))
 		warnAccess(env, cfg)

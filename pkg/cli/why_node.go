@@ -11,7 +11,6 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
-	"github.com/minikctl/minikctl/pkg/schedplugins"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 	"github.com/minikctl/minikctl/pkg/scheduler/whatif"
 )
@@ -102,7 +101,7 @@ func evaluateAgain(ctx context.Context, env *Env, d *minikctl.Decision, node str
 	}
 	var last error
 	for _, config := range configs {
-		box, err := scheduler.NewSandbox(ctx, cluster.Simulation(schedplugins.Registry, config), 1)
+		box, err := scheduler.NewSandbox(ctx, cluster.Simulation(env.Plugins, config), 1)
 		if err != nil {
 			return nil, err
 		}

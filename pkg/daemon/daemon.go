@@ -21,6 +21,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/autostart"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/kubelet"
+	"github.com/minikctl/minikctl/pkg/scheduler"
 	"github.com/minikctl/minikctl/pkg/supervisor/trim"
 )
 
@@ -31,6 +32,7 @@ type Daemon struct {
 	clock   clock.Clock // the cluster's
 	machine clock.Clock
 	source  *clock.Source
+	plugins scheduler.Registry
 
 	api      api                      // how the parts reach the API
 	nodes    map[string]kubelet.Nodes // the open runtimes by the name of their driver
@@ -48,8 +50,8 @@ type Daemon struct {
 	controllers, scheduler health // for ComponentStatuses
 }
 
-// Run runs a daemon until ctx ends, and calls ready once every part has started. The pods' processes continue after it.
-func Run(ctx context.Context, cfg *Config, ready func(State)) (err error) {
+// Run runs a daemon, whose scheduler has these plugins, until ctx ends, and calls ready once every part has started. The pods' processes continue after it.
+func Run(ctx context.Context, cfg *Config, plugins scheduler.Registry, ready func(State)) (err error) {
 	defer func() {
 		if err != nil {
 			reportStart(err)
@@ -58,7 +60,7 @@ func Run(ctx context.Context, cfg *Config, ready func(State)) (err error) {
 	if err := setUpLog(cfg.LogLevel); err != nil {
 		return err
 	}
-	d := &Daemon{cfg: cfg, paths: PathsIn(cfg.Name, cfg.DataDir), clock: clock.Real(), machine: clock.Real(), source: newSource(cfg.Seed), nodes: map[string]kubelet.Nodes{}}
+	d := &Daemon{cfg: cfg, plugins: plugins, paths: PathsIn(cfg.Name, cfg.DataDir), clock: clock.Real(), machine: clock.Real(), source: newSource(cfg.Seed), nodes: map[string]kubelet.Nodes{}}
 	first := !Exists(d.paths)
 	if d.memoryLimit, err = limitMemory(cfg.MemoryLimit); err != nil {
 		return err

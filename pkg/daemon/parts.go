@@ -26,7 +26,6 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
 	"github.com/minikctl/minikctl/pkg/objects/networking"
 	"github.com/minikctl/minikctl/pkg/plug"
-	"github.com/minikctl/minikctl/pkg/schedplugins"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 	"github.com/minikctl/minikctl/pkg/store"
 	"github.com/minikctl/minikctl/pkg/store/badger"
@@ -338,7 +337,7 @@ func (d *Daemon) addScheduler(context.Context) error {
 		return err
 	}
 	s, err := scheduler.New(scheduler.Config{
-		Client: c, Clock: d.clock, Source: d.source, Registry: schedplugins.Registry, ConfigFile: d.cfg.SchedulerConfig,
+		Client: c, Clock: d.clock, Source: d.source, Registry: d.plugins, ConfigFile: d.cfg.SchedulerConfig,
 	})
 	if err != nil {
 		return err

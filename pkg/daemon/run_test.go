@@ -22,7 +22,7 @@ func TestFailedUpLeavesNoFiles(t *testing.T) {
 	if err := cfg.complete(); err != nil {
 		t.Fatal(err)
 	}
-	if err := Run(t.Context(), cfg, func(State) {}); err == nil || !strings.Contains(err.Error(), "in use") {
+	if err := Run(t.Context(), cfg, nil, func(State) {}); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Fatalf("got error %v, want one that the address is in use", err)
 	}
 	if exists(cfg.DataDir) {
@@ -45,7 +45,7 @@ func TestUpIgnoresFilesOfOthers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ready := false
-	if err := Run(ctx, cfg, func(State) { ready = true; cancel() }); err != nil || !ready {
+	if err := Run(ctx, cfg, nil, func(State) { ready = true; cancel() }); err != nil || !ready {
 		t.Errorf("up: %v", err)
 	}
 	if _, err := Down(t.Context(), PathsOf("dev"), DownOptions{Purge: true}); err != nil {

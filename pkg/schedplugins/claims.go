@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
 // missingClaim is the error about a claim that does not exist.
@@ -16,6 +18,12 @@ type missingClaim string
 
 func (m missingClaim) Error() string {
 	return fmt.Sprintf("persistentvolumeclaim %q not found", string(m))
+}
+
+// simulated reports whether the plugin is that of a simulation, in which there are no claims and volumes.
+func simulated(h framework.Handle) bool {
+	api, ok := h.(scheduler.APIHandle)
+	return ok && api.Client() == nil
 }
 
 // claimOf returns a claim, and a missingClaim if there is none of the name.

@@ -101,7 +101,7 @@ func (b *volumeBinding) PreFilter(ctx context.Context, state framework.CycleStat
 	if len(names) == 0 {
 		return nil, framework.NewStatus(framework.Skip)
 	}
-	if b.handle.ClientSet() == nil { // a simulation has no claims
+	if simulated(b.handle) { // a simulation has no claims
 		return nil, framework.NewStatus(framework.UnschedulableAndUnresolvable, fmt.Sprintf("persistentvolumeclaim %q not found", names[0]))
 	}
 	s := &podVolumes{classes: map[string]*storagev1.StorageClass{}, nodes: map[string]nodeVolumes{}}

@@ -47,7 +47,7 @@ var zoneLabels = []string{corev1.LabelFailureDomainBetaZone, corev1.LabelFailure
 func (z volumeZone) PreFilter(ctx context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
 	var terms zoneTerms
 	for _, v := range pod.Spec.Volumes {
-		if v.PersistentVolumeClaim == nil || z.handle.ClientSet() == nil {
+		if v.PersistentVolumeClaim == nil || simulated(z.handle) {
 			continue
 		}
 		found, status := z.termsOf(ctx, pod.Namespace, v.PersistentVolumeClaim.ClaimName)

@@ -5,8 +5,6 @@ import (
 	"sync"
 
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/client/upstream"
@@ -19,31 +17,15 @@ type bridge struct {
 	factory informers.SharedInformerFactory // nil: not used yet
 }
 
+// newBridge returns a bridge to c, and without it one of a simulation, in which all requests fail.
 func newBridge(c client.Client) *bridge {
 	if c == nil {
-		return &bridge{} // a simulation: there is no API
+		c = offline{}
 	}
 	return &bridge{Bridge: upstream.New(c)}
 }
 
-func (b *bridge) clientset() kubernetes.Interface {
-	if b.Bridge == nil {
-		return nil
-	}
-	return b.ClientSet()
-}
-
-func (b *bridge) config() *rest.Config {
-	if b.Bridge == nil {
-		return nil
-	}
-	return b.Config()
-}
-
 func (b *bridge) informers() informers.SharedInformerFactory {
-	if b.Bridge == nil {
-		return nil
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.factory == nil {

@@ -35,6 +35,12 @@ var eventResources = map[framework.EventResource]schema.GroupVersionResource{
 
 // gvrOf returns the resource of events: a name of the framework, or plural.version.group for any other resource.
 func gvrOf(r framework.EventResource) (schema.GroupVersionResource, bool) {
+	switch r {
+	case framework.Pod:
+		return client.Pods, true
+	case framework.Node:
+		return client.Nodes, true
+	}
 	if gvr, ok := eventResources[r]; ok {
 		return gvr, true
 	}
@@ -111,6 +117,27 @@ func (s *Scheduler) probe(ctx context.Context, r framework.EventResource, gvr sc
 		client.CacheOf[objects.Object](s.caches, gvr).Subscribe(func(ch client.Change[objects.Object]) {
 			s.inbox.send(clusterChange{ch.Revision, ch.Replay, func(ctx context.Context) { s.objectChanged(ctx, r, ch) }})
 		})
+	})
+}
+
+// informerChanged handles a change that an informer of plugins has applied. The scheduler's own caches deliver the same change, but perhaps before
+// it: a plugin that reads the informer then rejects the pod again, which has to be requeued once the informer has the change.
+func (s *Scheduler) informerChanged(gvr schema.GroupVersionResource, old, now any) {
+	ev := event{ClusterEvent: framework.ClusterEvent{ActionType: framework.Update}, old: old, new: now}
+	switch {
+	case old == nil:
+		ev.ActionType = framework.Add
+	case now == nil:
+		ev.ActionType = framework.Delete
+	}
+	s.post(func(ctx context.Context) {
+		for r := range s.setup.eventResources().Insert(framework.Pod, framework.Node) {
+			if of, ok := gvrOf(r); ok && of == gvr {
+				ev := ev
+				ev.Resource = r
+				s.queue.moveOnEvent(ctx, ev, s.clock.Now())
+			}
+		}
 	})
 }
 

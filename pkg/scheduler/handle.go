@@ -82,8 +82,8 @@ func (h *handle) ProfileName() string                          { return h.profil
 func (h *handle) EventRecorder() events.EventRecorderLogger    { return h.recorder }
 func (h *handle) Parallelizer() framework.Parallelizer         { return parallelizer(h.workers) }
 
-func (h *handle) ClientSet() kubernetes.Interface { return h.bridge.clientset() }
-func (h *handle) KubeConfig() *rest.Config        { return h.bridge.config() }
+func (h *handle) ClientSet() kubernetes.Interface { return h.bridge.ClientSet() }
+func (h *handle) KubeConfig() *rest.Config        { return h.bridge.Config() }
 func (h *handle) SharedInformerFactory() informers.SharedInformerFactory {
 	return h.bridge.informers()
 }

@@ -58,6 +58,7 @@ type PluginInfo struct {
 	Weight    int32           `json:"weight,omitempty"`    // of score, if it is enabled by default
 	Args      json.RawMessage `json:"args,omitempty"`      // the default arguments
 	Instances bool            `json:"instances,omitempty"` // a configuration may have several, as NAME/INSTANCE
+	Error     string          `json:"error,omitempty"`     // why it cannot be created without arguments; its points are then unknown
 }
 
 // Inspect creates the plugins of a configuration as a scheduler does, and closes them. The error is a utilerrors.Aggregate of all that is wrong with the
@@ -193,24 +194,34 @@ func ListPlugins(ctx context.Context, registry Registry) ([]PluginInfo, error) {
 				info.Weight = d.weight
 			}
 		}
-		h := s.newHandle(prof)
-		h.plugin = name
-		plugin, err := registry[name](ctx, nil, h)
-		if plugin == nil {
+		if err := info.fill(ctx, prof); err != nil {
 			return nil, err
-		}
-		info.Points = implemented(plugin)
-		if info.Args, err = defaultArgs(h.args); err != nil {
-			return nil, err
-		}
-		if c, ok := plugin.(io.Closer); ok {
-			if err := c.Close(); err != nil {
-				return nil, err
-			}
 		}
 		out = append(out, info)
 	}
 	return out, nil
+}
+
+// fill creates the plugin with its default arguments, and sets what it shows. One that cannot be created has the reason as its Error.
+func (info *PluginInfo) fill(ctx context.Context, prof *profile) error {
+	made := &instance{name: info.Name, timeouts: prof.setup.timeouts, handle: prof.handles(prof)}
+	made.handle.plugin = info.Name
+	plugin, err := made.create(ctx, prof)
+	if plugin == nil {
+		info.Error = "no plugin"
+		if err != nil {
+			info.Error = err.Error()
+		}
+		return nil
+	}
+	info.Points = implemented(plugin)
+	if info.Args, err = defaultArgs(made.handle.args); err != nil {
+		return err
+	}
+	if c, ok := plugin.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
 }
 
 // defaultArgs returns arguments as JSON, nil for none.

@@ -173,31 +173,40 @@ func weightIn(plugins []configv1.Plugin, name string) int32 {
 
 // makePlugin creates the profile's instance of the named plugin.
 func (p *profile) makePlugin(ctx context.Context, name string, config []configv1.PluginConfig) error {
-	factory, err := p.registry.find(name)
-	if err != nil {
+	made := &instance{name: name, resumed: p.setup.resumed, timeouts: p.setup.timeouts}
+	made.handle = p.handles(p)
+	made.handle.plugin, made.given = name, argsOf(config, name)
+	plugin, err := made.create(ctx, p)
+	switch {
+	case err != nil:
 		return err
+	case plugin == nil:
+		return errors.New("the factory returned no plugin")
+	}
+	made.Plugin = plugin
+	_, made.cooperative = plugin.(Cooperative)
+	p.plugins[name] = made
+	return nil
+}
+
+// create calls the plugin's factory. With an error it may return a plugin, too, for the list of plugins.
+func (p *instance) create(ctx context.Context, of *profile) (framework.Plugin, error) {
+	factory, err := of.registry.find(p.name)
+	if err != nil {
+		return nil, err
 	}
 	type result struct {
 		plugin framework.Plugin
 		err    error
 	}
-	made := &instance{name: name, resumed: p.setup.resumed, timeouts: p.setup.timeouts}
-	made.handle = p.handles(p)
-	made.handle.plugin, made.given = name, argsOf(config, name)
-	got, failure := call(ctx, p.setup.site(made, "New"), made.timeouts.cycle, func(context.Context) result {
-		plugin, err := factory(p.setup.ctx, made.given, made.handle)
+	got, failure := call(ctx, of.setup.site(p, "New"), p.timeouts.cycle, func(context.Context) result {
+		plugin, err := factory(of.setup.ctx, p.given, p.handle)
 		return result{plugin, err}
 	})
 	if failure != nil {
-		return failure
+		return nil, failure
 	}
-	if got.err != nil {
-		return got.err
-	}
-	made.Plugin = got.plugin
-	_, made.cooperative = got.plugin.(Cooperative)
-	p.plugins[name] = made
-	return nil
+	return got.plugin, got.err
 }
 
 func argsOf(config []configv1.PluginConfig, name string) runtime.Object {

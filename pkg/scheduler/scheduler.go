@@ -108,6 +108,7 @@ func New(cfg Config) (*Scheduler, error) {
 	s.namespaces = newCachedNamespaces(s.caches.Namespaces())
 	s.budgets = cachedBudgets(s.caches)
 	s.bridge = newBridge(cfg.Client)
+	s.bridge.Observe(s.informerChanged)
 	s.recorders = newRecorders(s.client, s.clock, s.source)
 	s.decisions = newReporter(s.client, s.clock, s.source)
 	conf := cfg.Config

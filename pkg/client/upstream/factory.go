@@ -44,11 +44,12 @@ import (
 // Every group gets this factory instead of the embedded one.
 type factory struct {
 	informers.SharedInformerFactory
-	client client.Client
+	client  client.Client
+	observe func(resource schema.GroupVersionResource, old, new any) // may be nil
 }
 
-func newFactory(c client.Client, set kubernetes.Interface) informers.SharedInformerFactory {
-	return &factory{informers.NewSharedInformerFactory(set, 0), c}
+func newFactory(c client.Client, set kubernetes.Interface, observe func(resource schema.GroupVersionResource, old, new any)) informers.SharedInformerFactory {
+	return &factory{informers.NewSharedInformerFactory(set, 0), c, observe}
 }
 
 // InformerFor returns the factory's informer for the type of obj.
@@ -59,9 +60,30 @@ func (f *factory) InformerFor(obj runtime.Object, newFunc internalinterfaces.New
 	}
 	plural, _ := meta.UnsafeGuessKindToResource(kinds[0])
 	return f.SharedInformerFactory.InformerFor(obj, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return cache.NewSharedIndexInformer(listWatch(f.client, plural, obj), obj, resync,
+		informer := cache.NewSharedIndexInformer(listWatch(f.client, plural, obj), obj, resync,
 			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		if f.observe != nil {
+			_, _ = informer.AddEventHandler(f.observer(plural)) // fails only for an informer that has ended
+		}
+		return informer
 	})
+}
+
+func (f *factory) observer(resource schema.GroupVersionResource) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, inInitialList bool) {
+			if !inInitialList {
+				f.observe(resource, nil, obj)
+			}
+		},
+		UpdateFunc: func(old, obj any) { f.observe(resource, old, obj) },
+		DeleteFunc: func(obj any) {
+			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = last.Obj
+			}
+			f.observe(resource, obj, nil)
+		},
+	}
 }
 
 // The groups with this factory instead of the embedded one.

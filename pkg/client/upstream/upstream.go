@@ -6,6 +6,7 @@ package upstream
 import (
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -19,6 +20,7 @@ type Bridge struct {
 	config    func() *rest.Config
 	clientset func() kubernetes.Interface
 	informers func() informers.SharedInformerFactory
+	observe   func(resource schema.GroupVersionResource, old, new any)
 }
 
 // New returns a bridge to c.
@@ -33,9 +35,13 @@ func New(c client.Client) *Bridge {
 		cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 		return kubernetes.NewForConfigOrDie(cfg) // the configuration is valid
 	})
-	b.informers = sync.OnceValue(func() informers.SharedInformerFactory { return newFactory(c, b.clientset()) })
+	b.informers = sync.OnceValue(func() informers.SharedInformerFactory { return newFactory(c, b.clientset(), b.observe) })
 	return b
 }
+
+// Observe has f called after an informer of the bridge has applied a change of an object, but not for the objects of its first list. old is nil
+// for a new object, new for a deleted one. f must not block. Observe is called before Informers.
+func (b *Bridge) Observe(f func(resource schema.GroupVersionResource, old, new any)) { b.observe = f }
 
 // ClientSet returns a clientset whose requests go through the Client. It supports resources, not discovery or logs.
 func (b *Bridge) ClientSet() kubernetes.Interface { return b.clientset() }

@@ -19,6 +19,8 @@ const module = "github.com/minikctl/minikctl/"
 var layers = map[string]float64{
 	"cmd/minikctl": 7,
 	"cli":          6,
+	"app":          6.5,
+	"examples/":    7,
 	"daemon":       5,
 	"schedplugins": 4, "kubelet/process": 4, "kubelet/sim": 4, "kubelet/runtimetest": 4,
 	"apiserver": 3, "controllers": 3.5, "controllers/": 3, "controllers/controller": 2.5, "controllers/controllertest": 4, "scheduler": 3, "kubelet": 3, "network": 3,

@@ -27,7 +27,7 @@ var forbidden = []struct {
 	}},
 	{"math/rand", nil, nil},
 	{"math/rand/v2", nil, []string{"pkg/clock/"}},
-	{"os", []string{"Exit"}, []string{"cmd/", "pkg/early/", "pkg/supervisor/", "pkg/apiserver/internal/openapi/gen/", "pkg/apiserver/internal/track/gen/"}},
+	{"os", []string{"Exit"}, []string{"cmd/", "examples/", "pkg/early/", "pkg/supervisor/", "pkg/apiserver/internal/openapi/gen/", "pkg/apiserver/internal/track/gen/"}},
 }
 
 // TestForbidden checks that no package makes a forbidden call. Tests may.

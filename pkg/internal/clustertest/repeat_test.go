@@ -26,6 +26,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/cli"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/internal/virtual"
+	"github.com/minikctl/minikctl/pkg/schedplugins"
 	"github.com/minikctl/minikctl/pkg/store"
 )
 
@@ -253,7 +254,7 @@ func runVerb(ctx context.Context, args []string, out, errOut *bytes.Buffer) (cod
 			code = e.code
 		}
 	}()
-	return cli.Run(ctx, args, strings.NewReader(""), out, errOut)
+	return cli.Run(ctx, schedplugins.Registry, args, strings.NewReader(""), out, errOut)
 }
 
 // splitLine splits a line of a script into words, which single quotes keep together.

@@ -21,8 +21,7 @@ import (
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
-	"github.com/minikctl/minikctl/pkg/cli"
-	_ "github.com/minikctl/minikctl/pkg/early" // container processes run this test binary
+	"github.com/minikctl/minikctl/pkg/app" // container processes run this test binary
 )
 
 var (
@@ -44,7 +43,7 @@ func TestMain(m *testing.M) {
 	}
 	waitsMoreThanItComputes()
 	testscript.Main(m, map[string]func(){
-		"minikctl": func() { os.Exit(cli.Run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr)) },
+		"minikctl": func() { os.Exit(app.Run(context.Background())) },
 		"kubectl": func() {
 			if err := kubectl.NewDefaultKubectlCommand().Execute(); err != nil {
 				cmdutil.CheckErr(err)
