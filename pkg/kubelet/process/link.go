@@ -15,6 +15,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/early"
+	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/supervisor"
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
@@ -59,11 +60,11 @@ func (h *Host) attach(ctx context.Context) bool {
 		return false
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var routing sync.WaitGroup
+	var tasks sync.WaitGroup
 	defer func() {
 		cancel()
 		conn.Close() // ends a send that waits
-		routing.Wait()
+		tasks.Wait()
 	}()
 	synced := false
 	for {
@@ -74,11 +75,30 @@ func (h *Host) attach(ctx context.Context) bool {
 			return synced
 		}
 		if e.Routes && !synced {
-			routing.Go(func() { h.routes.send(ctx, conn) })
+			tasks.Go(func() { h.routes.send(ctx, conn) })
 		}
 		synced = synced || e.Synced
 		wire.CloseFiles(files) // of a supervisor of an older version
 		h.handle(&e)
+		if e.Status != nil && h.isOrphan(e.Status) {
+			tasks.Go(func() { h.removeContainer(ctx, kubelet.ContainerID(e.Status.Spec.ID)) })
+		}
+	}
+}
+
+// isOrphan reports whether a container has no pod: its pod was stopped while a supervisor that was then killed, or which the last daemon has
+// asked, started the container.
+func (h *Host) isOrphan(s *wire.Status) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.status[s.Spec.ID] != nil && h.pods[types.UID(s.Spec.Pod)] == nil
+}
+
+// removeContainer stops and removes a container without a pod. After an error the next supervisor reports the container again.
+func (h *Host) removeContainer(ctx context.Context, id kubelet.ContainerID) {
+	r := Runtime{host: h}
+	if r.Stop(ctx, id, 0) == nil {
+		_ = r.Remove(ctx, id)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/kubelet/process"
+	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
 // machine is a host with one node and one pod.
@@ -397,5 +398,29 @@ func TestLongPath(t *testing.T) {
 	}
 	if c := m.ended(m.shell("exit 4")); c.ExitCode != 4 {
 		t.Errorf("got %+v", c)
+	}
+}
+
+// TestContainerWithoutPod: a container whose pod was removed while the container started is stopped and removed by the next host.
+func TestContainerWithoutPod(t *testing.T) {
+	m := newMachine(t)
+	if _, err := m.rt.StartPod(t.Context(), kubelet.PodSpec{UID: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	stays := m.shell("sleep 1000")
+	id := m.start("other", kubelet.ContainerSpec{Command: []string{"/bin/sh", "-c", "sleep 1000"}})
+	if err := m.host.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(m.root, "runtime", "pods", "other.json")); err != nil {
+		t.Fatal(err)
+	}
+	m.open()
+	m.wait("the removal of the container", func() bool {
+		_, err := os.Stat(filepath.Join(m.root, "runtime", wire.Containers, string(id)))
+		return os.IsNotExist(err)
+	})
+	if c := m.find(stays); !c.Running {
+		t.Errorf("the container of a pod: got %+v", c)
 	}
 }
