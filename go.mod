@@ -66,7 +66,10 @@ require (
 
 require github.com/itchyny/timefmt-go v0.1.8 // indirect
 
-require github.com/miekg/dns v1.1.73
+require (
+	github.com/miekg/dns v1.1.73
+	github.com/tetratelabs/wazero v1.12.0
+)
 
 require (
 	cel.dev/expr v0.25.1 // indirect

@@ -59,7 +59,8 @@ func checkKind(args runtime.Object) error {
 	want := fmt.Sprintf("%T", args)
 	want = want[strings.LastIndex(want, ".")+1:]
 	version := configv1.SchemeGroupVersion
-	if _, own := args.(*minikctl.CELArgs); own {
+	switch args.(type) {
+	case *minikctl.CELArgs, *minikctl.WasmArgs:
 		version = minikctl.GroupVersion
 	}
 	if gvk.Kind != "" && gvk.Kind != want {

@@ -30,4 +30,6 @@ var Registry = scheduler.Registry{
 	"VolumeBinding":                   with(defaultVolumeBinding, newVolumeBinding),
 	"VolumeRestrictions":              bare(newVolumeRestrictions),
 	"VolumeZone":                      bare(newVolumeZone),
+	"Wasm":                            newWasm,
+	"Wasm/*":                          newWasm,
 }

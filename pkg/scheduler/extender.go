@@ -35,7 +35,7 @@ type extender struct {
 	transport *http.Transport
 	setup     *setup
 	site      *site // of the calls of the scheduling cycle
-	suspension
+	*Suspension
 }
 
 const (
@@ -51,7 +51,7 @@ func newExtender(m *setup, config configv1.Extender) (*extender, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &extender{Extender: config, managed: sets.New[string](), transport: transport, setup: m, suspension: suspension{clock: wallClock}}
+	x := &extender{Extender: config, managed: sets.New[string](), transport: transport, setup: m, Suspension: NewSuspension()}
 	x.HTTPTimeout.Duration = cmp.Or(config.HTTPTimeout.Duration, defaultExtenderTimeout)
 	for _, r := range config.ManagedResources {
 		x.managed.Insert(r.Name)
@@ -261,12 +261,12 @@ func (x *extender) bind(ctx context.Context, b *corev1.Binding) error {
 
 // cycleCall makes a call of the scheduling cycle.
 func (x *extender) cycleCall(ctx context.Context, verb string, args, result any) error {
-	if x.active() {
+	if x.Active() {
 		return fmt.Errorf("extender %q is suspended: an earlier call has exceeded its time-out", x.URLPrefix)
 	}
 	err := x.send(ctx, x.setup.timeouts.cycle, verb, args, result)
 	timeout, ok := errors.AsType[net.Error](err)
-	x.observe(ok && timeout.Timeout())
+	x.Observe(ok && timeout.Timeout())
 	return err
 }
 
@@ -299,28 +299,32 @@ func (x *extender) send(ctx context.Context, limit time.Duration, verb string, a
 	return err
 }
 
-// suspension counts the calls in a row that exceeded their time-out. After each, the extender is suspended for a time that doubles.
-type suspension struct {
+// Suspension counts the calls in a row that exceeded their time-out, of an extender or of a plugin that runs foreign code. After each, the callee is
+// suspended for a time that doubles from 10 seconds to a minute. It is safe for concurrent use.
+type Suspension struct {
 	clock clock.Clock
 	mu    sync.Mutex
 	pause time.Duration
 	until time.Time
 }
 
+// NewSuspension returns a suspension that is not active.
+func NewSuspension() *Suspension { return &Suspension{clock: wallClock} }
+
 const (
 	firstSuspension = 10 * time.Second
 	lastSuspension  = time.Minute
 )
 
-// active reports whether the extender may not be called now.
-func (s *suspension) active() bool {
+// Active reports whether the callee may not be called now.
+func (s *Suspension) Active() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.clock.Now().Before(s.until)
 }
 
-// observe begins a suspension after a call that took too long, and otherwise resets the time of the next one.
-func (s *suspension) observe(tooLong bool) {
+// Observe begins a suspension after a call that took too long, and otherwise resets the time of the next one.
+func (s *Suspension) Observe(tooLong bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !tooLong {

@@ -21,20 +21,20 @@ import (
 // call that is fast enough.
 func TestSuspension(t *testing.T) {
 	c := testclock.NewFakeClock(time.Unix(0, 0))
-	s := suspension{clock: c}
+	s := Suspension{clock: c}
 	for _, want := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
-		if s.active() {
+		if s.Active() {
 			t.Fatalf("suspended before a call of %v", want)
 		}
-		s.observe(true)
-		if c.Step(want - 1); !s.active() {
+		s.Observe(true)
+		if c.Step(want - 1); !s.Active() {
 			t.Fatalf("the suspension of %v ends too early", want)
 		}
 		c.Step(1)
 	}
-	s.observe(false)
-	s.observe(true)
-	if c.Step(10 * time.Second); s.active() {
+	s.Observe(false)
+	s.Observe(true)
+	if c.Step(10 * time.Second); s.Active() {
 		t.Error("a fast call does not end the doubling")
 	}
 }
@@ -87,7 +87,7 @@ func TestExtenderEnds(t *testing.T) {
 	if _, _, _, err := x.filter(ctx, &corev1.Pod{}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if x.active() {
+	if x.Active() {
 		t.Error("the extender is suspended")
 	}
 }

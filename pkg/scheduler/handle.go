@@ -56,6 +56,8 @@ type ArgsHandle interface {
 	PluginName() string
 	// RecordArgs records the plugin's arguments with their defaults, for "minikctl scheduler config". They must not be changed any more.
 	RecordArgs(args runtime.Object)
+	// WatchFile makes the scheduler load its configuration again when the file changes. It is called before the file is read.
+	WatchFile(path string)
 }
 
 var (
@@ -64,9 +66,12 @@ var (
 	_ ArgsHandle       = (*handle)(nil)
 )
 
-// PluginName and RecordArgs implement ArgsHandle.
+// PluginName and the two methods below implement ArgsHandle.
 func (h *handle) PluginName() string             { return h.plugin }
 func (h *handle) RecordArgs(args runtime.Object) { h.args = args }
+func (h *handle) WatchFile(path string) {
+	h.profile.setup.watched = append(h.profile.setup.watched, versionOf(path))
+}
 
 // Client and the methods below implement APIHandle.
 func (h *handle) Client() client.Client                    { return h.client }

@@ -53,7 +53,7 @@ func at[T framework.Plugin](name string, set func(*configv1.Plugins) *configv1.P
 	site := strings.ToUpper(name[:1]) + name[1:]
 	take := func(_ context.Context, p *profile, made *instance, _ int32) (bool, error) {
 		t, ok := made.Plugin.(T)
-		if ok {
+		if ok = ok && uses(made.Plugin, name); ok {
 			l := list(p)
 			*l = append(*l, extension[T]{p.setup.site(made, site), t})
 		}
@@ -73,6 +73,12 @@ func at[T framework.Plugin](name string, set func(*configv1.Plugins) *configv1.P
 	return point{name, set, take, names, implements}
 }
 
+// uses reports whether a plugin uses an extension point that its type has.
+func uses(plugin framework.Plugin, point string) bool {
+	partial, ok := plugin.(Partial)
+	return !ok || partial.Implements(point)
+}
+
 // scorer is a Score plugin with its weight.
 type scorer struct {
 	extension[framework.ScorePlugin]
@@ -83,7 +89,7 @@ type scorer struct {
 
 func takeScore(ctx context.Context, p *profile, made *instance, weight int32) (bool, error) {
 	s, ok := made.Plugin.(framework.ScorePlugin)
-	if !ok {
+	if !ok || !uses(s, "score") {
 		return false, nil
 	}
 	normalizing := p.setup.site(made, "NormalizeScore")

@@ -85,6 +85,13 @@ type PodChange struct {
 	By   int
 }
 
+// Partial is an optional interface of plugins whose type has more extension points than they use, e.g. those of a module that is loaded.
+type Partial interface {
+	framework.Plugin
+	// Implements reports whether the plugin has an extension point, by its name in configurations: preFilter.
+	Implements(point string) bool
+}
+
 // CycleData is an optional interface of framework.StateData that only PreFilter to PostFilter plugins read. Later extension
 // points do not find it in the state, which saves a copy for each pod.
 type CycleData interface {

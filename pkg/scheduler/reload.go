@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,22 +24,30 @@ const (
 	pollFile       = 5 * time.Second       // for file systems without change notifications
 )
 
-// watchConfig reloads the configuration file when it changes, until ctx ends. It watches the folder: an editor often
-// replaces the file, or the target of a link, by a rename.
+// watchConfig reloads the configuration when its file changes, or a file that its plugins read, until ctx ends. It watches the folders: an
+// editor often replaces the file, or the target of a link, by a rename.
 func (s *Scheduler) watchConfig(ctx context.Context) {
 	last := s.fileRead
 	generation := int64(1)
-	changes, stop := folder.Watch(filepath.Dir(s.file), resolvedFolder(s.file))
-	defer stop()
+	folders := s.folders()
+	changes, stop := folder.Watch(folders...)
+	defer func() { stop() }()
 	tick := s.machine.NewTicker(pollFile)
 	defer tick.Stop()
 	for {
 		// The first read finds changes since New. An error is ignored: the file may be missing for a moment while it is
 		// replaced.
-		if now, err := os.ReadFile(s.file); err == nil && !bytes.Equal(now, last) {
-			last = now
+		found := currentVersions(s.watched)
+		if now, err := os.ReadFile(s.file); err == nil && (!bytes.Equal(now, last) || !slices.Equal(found, s.watched)) {
+			last, s.watched = now, found
 			if s.reload(ctx, now, generation+1) {
 				generation++
+			}
+			if now := s.folders(); !slices.Equal(now, folders) {
+				stop()
+				folders = now
+				changes, stop = folder.Watch(folders...)
+				continue // a change before the new watch
 			}
 		}
 		select {
@@ -51,6 +60,39 @@ func (s *Scheduler) watchConfig(ctx context.Context) {
 		case <-tick.C():
 		}
 	}
+}
+
+// folders returns the folders of the configuration file, and of the files that its plugins read.
+func (s *Scheduler) folders() []string {
+	var out []string
+	for _, file := range append([]fileVersion{{path: s.file}}, s.watched...) {
+		out = append(out, filepath.Dir(file.path), resolvedFolder(file.path))
+	}
+	return out
+}
+
+// fileVersion tells versions of a file apart.
+type fileVersion struct {
+	path     string
+	modified int64 // in Unix nanoseconds
+	size     int64
+}
+
+// versionOf returns the present version of a file.
+func versionOf(path string) fileVersion {
+	v := fileVersion{path: path}
+	if info, err := os.Stat(path); err == nil {
+		v.modified, v.size = info.ModTime().UnixNano(), info.Size()
+	}
+	return v
+}
+
+func currentVersions(of []fileVersion) []fileVersion {
+	out := make([]fileVersion, len(of))
+	for i, v := range of {
+		out[i] = versionOf(v.path)
+	}
+	return out
 }
 
 // reload applies a new configuration with a generation, and returns true. If it is invalid, reload keeps the current one and records an

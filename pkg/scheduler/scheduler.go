@@ -64,7 +64,8 @@ type Scheduler struct {
 	registry Registry
 	caches   *client.Caches
 	file     string
-	fileRead []byte // its content when New read it
+	fileRead []byte        // its content when New read it
+	watched  []fileVersion // files that the factories of the last configuration read; New, and then watchConfig, write it
 	reloaded func(error)
 	decided  func(pod, node string)
 

@@ -53,7 +53,20 @@ const (
 	NormalizeNone   = "None"
 )
 
+// WasmArgs are the arguments of the scheduler plugin Wasm: a WebAssembly module with the ABI of kube-scheduler-wasm-extension.
+type WasmArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// GuestURL is the module's file, as file:///PATH. The scheduler loads it again when it changes.
+	GuestURL string `json:"guestURL"`
+	// GuestConfig is the module's own configuration, which it reads by get_config.
+	GuestConfig string `json:"guestConfig,omitempty"`
+	// LogSeverity is the least severity of the module's messages that are logged: 0 info, 1 warning, 2 error, 3 fatal.
+	LogSeverity int32 `json:"logSeverity,omitempty"`
+}
+
 var (
+	_ runtime.Object = (*WasmArgs)(nil)
 	_ runtime.Object = (*SchedulerConfig)(nil)
 	_ runtime.Object = (*SchedulerConfigList)(nil)
 	_ runtime.Object = (*CELArgs)(nil)
@@ -76,6 +89,12 @@ func (l *SchedulerConfigList) DeepCopyObject() runtime.Object {
 	for i := range l.Items {
 		out.Items[i] = *l.Items[i].DeepCopyObject().(*SchedulerConfig)
 	}
+	return &out
+}
+
+// DeepCopyObject implements runtime.Object.
+func (a *WasmArgs) DeepCopyObject() runtime.Object {
+	out := *a
 	return &out
 }
 

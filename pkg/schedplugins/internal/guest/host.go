@@ -1,0 +1,253 @@
+package guest
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kube-scheduler/framework"
+)
+
+// Values are the arguments and results of a call.
+type Values struct {
+	Pod      *corev1.Pod
+	Target   *corev1.Pod // of AddPod and RemovePod
+	Node     string
+	Nodes    []framework.NodeInfo // that passed the filters, for PreScore
+	Statuses map[string]int       // the codes of the nodes' statuses, for PostFilter
+	Scores   framework.NodeScoreList
+
+	Reason     string
+	Events     []framework.ClusterEvent
+	NodeNames  []string
+	Nominated  string
+	Normalized map[string]int64
+}
+
+type valuesKey struct{}
+
+func values(ctx context.Context) *Values {
+	if v, ok := ctx.Value(valuesKey{}).(*Values); ok {
+		return v
+	}
+	return &Values{} // a start function has no arguments
+}
+
+// host has the functions that modules import.
+type host struct{ Config }
+
+const (
+	i32 = api.ValueTypeI32
+	// eventBytes is the size of an encoded event: resource and action.
+	eventBytes = 8
+)
+
+// instantiate makes the host's modules.
+func (h *host) instantiate(ctx context.Context, runtime wazero.Runtime) error {
+	reads := map[string]func(context.Context) []byte{
+		"get_config":       func(context.Context) []byte { return []byte(h.Guest) },
+		"currentNodeName":  func(ctx context.Context) []byte { return []byte(values(ctx).Node) },
+		"currentPod":       func(ctx context.Context) []byte { return podBytes(values(ctx).Pod) },
+		"targetPod":        func(ctx context.Context) []byte { return podBytes(values(ctx).Target) },
+		"filteredNodeList": func(ctx context.Context) []byte { return asJSON(names(values(ctx).Nodes)) },
+		"nodeToStatusMap":  func(ctx context.Context) []byte { return asJSON(values(ctx).Statuses) },
+		"nodeScoreList":    func(ctx context.Context) []byte { return asJSON(scores(values(ctx).Scores)) },
+	}
+	writes := map[string]func(*Values, []byte){
+		"result.status_reason":         func(v *Values, b []byte) { v.Reason = string(b) },
+		"result.cluster_events":        func(v *Values, b []byte) { v.Events = events(b) },
+		"result.node_names":            func(v *Values, b []byte) { v.NodeNames = stringsIn(b) },
+		"result.nominated_node_name":   func(v *Values, b []byte) { v.Nominated = string(b) },
+		"result.normalized_score_list": func(v *Values, b []byte) { must(json.Unmarshal(b, &v.Normalized)) },
+	}
+	scheduler := runtime.NewHostModuleBuilder("k8s.io/scheduler")
+	for name, read := range reads {
+		export(scheduler, name, 2, true, func(ctx context.Context, m api.Module, stack []uint64) {
+			stack[0] = write(m, stack[0], stack[1], read(ctx))
+		})
+	}
+	for name, set := range writes {
+		export(scheduler, name, 2, false, func(ctx context.Context, m api.Module, stack []uint64) {
+			set(values(ctx), bytesAt(m, stack[0], stack[1]))
+		})
+	}
+	export(scheduler, "nodeImageStates", 4, true, func(_ context.Context, m api.Module, stack []uint64) {
+		var states map[string]*framework.ImageStateSummary
+		if node := h.node(m, stack); node != nil {
+			states = node.GetImageStates()
+		}
+		stack[0] = write(m, stack[2], stack[3], asJSON(states))
+	})
+	if _, err := scheduler.Instantiate(ctx); err != nil {
+		return err
+	}
+	objects := runtime.NewHostModuleBuilder("k8s.io/api")
+	export(objects, "node", 4, true, func(_ context.Context, m api.Module, stack []uint64) {
+		var b []byte
+		if node := h.node(m, stack); node != nil {
+			b = marshal(node.Node())
+		}
+		stack[0] = write(m, stack[2], stack[3], b)
+	})
+	export(objects, "nodeList", 2, true, func(_ context.Context, m api.Module, stack []uint64) {
+		stack[0] = write(m, stack[0], stack[1], h.nodes())
+	})
+	if _, err := objects.Instantiate(ctx); err != nil {
+		return err
+	}
+	return h.instantiateLog(ctx, runtime)
+}
+
+// export adds a function of i32 parameters to a host module, with an i32 result or none.
+func export(b wazero.HostModuleBuilder, name string, params int, result bool, f api.GoModuleFunc) {
+	types := []api.ValueType{i32, i32, i32, i32, i32}[:params]
+	var results []api.ValueType
+	if result {
+		results = []api.ValueType{i32}
+	}
+	b.NewFunctionBuilder().WithGoModuleFunction(f, types, results).Export(name)
+}
+
+func (h *host) instantiateLog(ctx context.Context, runtime wazero.Runtime) error {
+	b := runtime.NewHostModuleBuilder("k8s.io/klog")
+	export(b, "log", 3, false, func(ctx context.Context, m api.Module, stack []uint64) { h.log(ctx, m, stack, nil) })
+	export(b, "logs", 5, false, func(ctx context.Context, m api.Module, stack []uint64) {
+		h.log(ctx, m, stack, stringsIn(bytesAt(m, stack[3], stack[4])))
+	})
+	export(b, "severity", 0, true, func(_ context.Context, _ api.Module, stack []uint64) { stack[0] = uint64(uint32(h.Severity)) })
+	_, err := b.Instantiate(ctx)
+	return err
+}
+
+// log logs a message of the module, with keys and values.
+func (h *host) log(ctx context.Context, m api.Module, stack []uint64, pairs []string) {
+	levels := []slog.Level{slog.LevelInfo, slog.LevelWarn, slog.LevelError, slog.LevelError}
+	severity := int32(stack[0])
+	if severity < h.Severity || severity < 0 || int(severity) >= len(levels) {
+		return
+	}
+	slog.Log(ctx, levels[severity], "scheduler plugin", "msg", string(bytesAt(m, stack[1], stack[2])), "values", strings.Join(pairs, " "))
+}
+
+// node returns the node whose name is in the first two parameters, nil if there is none.
+func (h *host) node(m api.Module, stack []uint64) framework.NodeInfo {
+	node, err := h.Cluster().NodeInfos().Get(string(bytesAt(m, stack[0], stack[1])))
+	if err != nil {
+		return nil
+	}
+	return node
+}
+
+// nodes returns all nodes as a NodeList.
+func (h *host) nodes() []byte {
+	list := &corev1.NodeList{}
+	infos, err := h.Cluster().NodeInfos().List()
+	must(err)
+	for _, n := range infos {
+		list.Items = append(list.Items, *n.Node())
+	}
+	return marshal(list)
+}
+
+// must ends the module's call with an error, as any panic of a host function does.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func marshal(obj interface{ Marshal() ([]byte, error) }) []byte {
+	b, err := obj.Marshal()
+	must(err)
+	return b
+}
+
+func podBytes(pod *corev1.Pod) []byte {
+	if pod == nil {
+		return nil
+	}
+	return marshal(pod)
+}
+
+func asJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	must(err)
+	return b
+}
+
+// bytesAt returns a part of the module's memory, which the module may change later.
+func bytesAt(m api.Module, at, size uint64) []byte {
+	b, ok := m.Memory().Read(uint32(at), uint32(size))
+	if !ok {
+		panic(fmt.Errorf("%d bytes at %d are outside of the module's memory", uint32(size), uint32(at)))
+	}
+	return b
+}
+
+// write writes b to the module's memory unless it exceeds limit, and returns its size.
+func write(m api.Module, at, limit uint64, b []byte) uint64 {
+	if len(b) > 0 && len(b) <= int(uint32(limit)) && !m.Memory().Write(uint32(at), b) {
+		panic(fmt.Errorf("%d bytes at %d are outside of the module's memory", len(b), uint32(at)))
+	}
+	return uint64(len(b))
+}
+
+func names(nodes []framework.NodeInfo) []string {
+	out := make([]string, len(nodes))
+	for i, n := range nodes {
+		out[i] = n.Node().Name
+	}
+	return out
+}
+
+func scores(list framework.NodeScoreList) map[string]int64 {
+	out := make(map[string]int64, len(list))
+	for _, s := range list {
+		out[s.Name] = s.Score
+	}
+	return out
+}
+
+// stringsIn returns the non-empty strings of b, each of which ends with a zero byte.
+func stringsIn(b []byte) (out []string) {
+	for _, s := range strings.SplitAfter(string(b), "\x00") {
+		if s, ended := strings.CutSuffix(s, "\x00"); ended && s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// resources are the resources of events by their numbers in the ABI.
+var resources = []framework.EventResource{framework.Pod, framework.Node, framework.PersistentVolume, framework.PersistentVolumeClaim, "",
+	framework.ResourceClaim, framework.StorageClass, framework.CSINode, framework.CSIDriver, framework.CSIStorageCapacity, framework.WildCard}
+
+// The ABI's actions are the first six of the framework. All of them mean all.
+const (
+	allActions     = 1<<6 - 1
+	updatesOfNodes = allActions &^ uint32(framework.Add|framework.Delete)
+)
+
+func events(b []byte) (out []framework.ClusterEvent) {
+	for ; len(b) >= eventBytes; b = b[eventBytes:] {
+		resource, action := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
+		if int(resource) >= len(resources) || resources[resource] == "" {
+			continue // one that Kubernetes no longer has
+		}
+		e := framework.ClusterEvent{Resource: resources[resource], ActionType: framework.ActionType(action & allActions)}
+		switch {
+		case action == allActions:
+			e.ActionType = framework.All
+		case action&updatesOfNodes == updatesOfNodes:
+			e.ActionType |= framework.Update
+		}
+		out = append(out, e)
+	}
+	return out
+}

@@ -1,0 +1,233 @@
+package schedplugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
+	"github.com/minikctl/minikctl/pkg/schedplugins/internal/guest"
+	"github.com/minikctl/minikctl/pkg/scheduler"
+)
+
+// wasmPlugin is a plugin in a WebAssembly module, with the ABI of sigs.k8s.io/kube-scheduler-wasm-extension. A configuration may have several
+// instances, Wasm/NAME. It has the extension points of the scheduling cycle, up to Score, that its module exports.
+type wasmPlugin struct {
+	name       string
+	handle     framework.Handle
+	module     *guest.Module
+	suspension *scheduler.Suspension
+	close      func() error
+	closed     atomic.Bool
+}
+
+// newWasm also returns the plugin if it lacks its module, for the list of plugins.
+func newWasm(ctx context.Context, given runtime.Object, h framework.Handle) (framework.Plugin, error) {
+	args, err := decode[minikctl.WasmArgs, *minikctl.WasmArgs](given, func() minikctl.WasmArgs { return minikctl.WasmArgs{} })
+	if err != nil {
+		return nil, err
+	}
+	p := &wasmPlugin{name: "Wasm", handle: h, suspension: scheduler.NewSuspension(), close: func() error { return nil }}
+	named, ok := h.(scheduler.ArgsHandle)
+	if ok {
+		named.RecordArgs(&args)
+		p.name = named.PluginName()
+	}
+	path := field.NewPath("guestURL")
+	if args.GuestURL == "" {
+		return p, field.Required(path, "")
+	}
+	u, err := url.Parse(args.GuestURL)
+	if err != nil || u.Scheme != "file" || u.Host != "" || u.Path == "" {
+		return p, field.Invalid(path, args.GuestURL, "must be a file:// URL with an absolute path")
+	}
+	if ok {
+		named.WatchFile(u.Path)
+	}
+	binary, err := readModule(u.Path)
+	if err == nil {
+		config := guest.Config{Guest: args.GuestConfig, Severity: args.LogSeverity, Cluster: h.SnapshotSharedLister}
+		p.module, err = guest.New(ctx, binary, config)
+	}
+	if err != nil {
+		return p, field.Invalid(path, args.GuestURL, err.Error())
+	}
+	p.close = func() error { return p.module.Close(context.WithoutCancel(ctx)) }
+	return p, nil
+}
+
+func readModule(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, guest.MaxBytes+1))
+	if err == nil && len(b) > guest.MaxBytes {
+		err = fmt.Errorf("the module exceeds %d bytes", guest.MaxBytes)
+	}
+	return b, err
+}
+
+// wasmPoints are the extension points by the functions of modules.
+var wasmPoints = map[string]string{"preFilter": guest.PreFilter, "filter": guest.Filter, "postFilter": guest.PostFilter, "preScore": guest.PreScore, "score": guest.Score}
+
+var (
+	_ scheduler.Partial             = (*wasmPlugin)(nil)
+	_ framework.EnqueueExtensions   = (*wasmPlugin)(nil)
+	_ framework.PreFilterPlugin     = (*wasmPlugin)(nil)
+	_ framework.PreFilterExtensions = (*wasmPlugin)(nil)
+	_ framework.FilterPlugin        = (*wasmPlugin)(nil)
+	_ framework.PostFilterPlugin    = (*wasmPlugin)(nil)
+	_ framework.PreScorePlugin      = (*wasmPlugin)(nil)
+	_ framework.ScorePlugin         = (*wasmPlugin)(nil)
+)
+
+func (p *wasmPlugin) Name() string { return p.name }
+
+// Implements implements scheduler.Partial.
+func (p *wasmPlugin) Implements(point string) bool { return p.module.Exports(wasmPoints[point]) }
+
+// Close frees the module.
+func (p *wasmPlugin) Close() error {
+	if p.closed.Swap(true) {
+		return nil
+	}
+	return p.close()
+}
+
+// call calls a function of the module. One that took too long is not called again for a while, so that it cannot hold up other pods.
+func (p *wasmPlugin) call(ctx context.Context, function string, v *guest.Values) (uint64, *framework.Status) {
+	if p.suspension.Active() {
+		return 0, framework.AsStatus(errors.New("wasm: the module is suspended: an earlier call has exceeded its time-out"))
+	}
+	out, err := p.module.Call(ctx, function, v)
+	p.suspension.Observe(errors.Is(err, guest.ErrTimeout))
+	if err != nil {
+		return 0, framework.AsStatus(err)
+	}
+	return out, nil
+}
+
+// verdict calls a function that returns a code.
+func (p *wasmPlugin) verdict(ctx context.Context, function string, v *guest.Values) *framework.Status {
+	code, failed := p.call(ctx, function, v)
+	if failed != nil {
+		return failed
+	}
+	return framework.NewStatus(framework.Code(int32(code)), v.Reason)
+}
+
+// EventsToRegister returns the module's events, and without any those of pods, nodes and volumes.
+func (p *wasmPlugin) EventsToRegister(ctx context.Context) ([]framework.ClusterEventWithHint, error) {
+	v := &guest.Values{}
+	if p.module.Exports(guest.Enqueue) {
+		if _, failed := p.call(ctx, guest.Enqueue, v); failed != nil {
+			return nil, failed.AsError()
+		}
+	}
+	if len(v.Events) == 0 {
+		for _, r := range []framework.EventResource{framework.Pod, framework.Node, framework.CSINode, framework.PersistentVolume, framework.PersistentVolumeClaim, framework.StorageClass} {
+			v.Events = append(v.Events, framework.ClusterEvent{Resource: r, ActionType: framework.All})
+		}
+	}
+	out := make([]framework.ClusterEventWithHint, len(v.Events))
+	for i, e := range v.Events {
+		out[i] = framework.ClusterEventWithHint{Event: e}
+	}
+	return out, nil
+}
+
+// PreFilter and the methods below call the functions of the module.
+func (p *wasmPlugin) PreFilter(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
+	v := &guest.Values{Pod: pod}
+	status := p.verdict(ctx, guest.PreFilter, v)
+	if v.NodeNames == nil || !status.IsSuccess() {
+		return nil, status
+	}
+	return &framework.PreFilterResult{NodeNames: sets.New(v.NodeNames...)}, status
+}
+
+// PreFilterExtensions returns nil if the module has none.
+func (p *wasmPlugin) PreFilterExtensions() framework.PreFilterExtensions {
+	if !p.module.Exports(guest.AddPod) || !p.module.Exports(guest.RemovePod) {
+		return nil
+	}
+	return p
+}
+
+func (p *wasmPlugin) AddPod(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, added framework.PodInfo, node framework.NodeInfo) *framework.Status {
+	return p.verdict(ctx, guest.AddPod, &guest.Values{Pod: pod, Target: added.GetPod(), Node: node.Node().Name})
+}
+
+func (p *wasmPlugin) RemovePod(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, removed framework.PodInfo, node framework.NodeInfo) *framework.Status {
+	return p.verdict(ctx, guest.RemovePod, &guest.Values{Pod: pod, Target: removed.GetPod(), Node: node.Node().Name})
+}
+
+func (p *wasmPlugin) Filter(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) *framework.Status {
+	return p.verdict(ctx, guest.Filter, &guest.Values{Pod: pod, Node: node.Node().Name})
+}
+
+func (p *wasmPlugin) PostFilter(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, statuses framework.NodeToStatusReader) (*framework.PostFilterResult, *framework.Status) {
+	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return nil, framework.AsStatus(err)
+	}
+	v := &guest.Values{Pod: pod, Statuses: make(map[string]int, len(nodes))}
+	for _, n := range nodes {
+		v.Statuses[n.Node().Name] = int(statuses.Get(n.Node().Name).Code())
+	}
+	out, failed := p.call(ctx, guest.PostFilter, v)
+	if failed != nil {
+		return nil, failed
+	}
+	info := &framework.NominatingInfo{NominatedNodeName: v.Nominated, NominatingMode: framework.NominatingMode(int32(out >> 32))}
+	return &framework.PostFilterResult{NominatingInfo: info}, framework.NewStatus(framework.Code(int32(out)), v.Reason)
+}
+
+func (p *wasmPlugin) PreScore(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) *framework.Status {
+	return p.verdict(ctx, guest.PreScore, &guest.Values{Pod: pod, Nodes: nodes})
+}
+
+func (p *wasmPlugin) Score(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) (int64, *framework.Status) {
+	v := &guest.Values{Pod: pod, Node: node.Node().Name}
+	out, failed := p.call(ctx, guest.Score, v)
+	if failed != nil {
+		return 0, failed
+	}
+	return int64(int32(out >> 32)), framework.NewStatus(framework.Code(int32(out)), v.Reason)
+}
+
+// ScoreExtensions returns nil if the module does not normalise.
+func (p *wasmPlugin) ScoreExtensions() framework.ScoreExtensions {
+	if !p.module.Exports(guest.NormalizeScore) {
+		return nil
+	}
+	return p
+}
+
+func (p *wasmPlugin) NormalizeScore(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, scores framework.NodeScoreList) *framework.Status {
+	v := &guest.Values{Pod: pod, Scores: scores}
+	status := p.verdict(ctx, guest.NormalizeScore, v)
+	if !status.IsSuccess() || len(v.Normalized) == 0 {
+		return status
+	}
+	for i := range scores {
+		score, ok := v.Normalized[scores[i].Name]
+		if !ok {
+			return framework.AsStatus(fmt.Errorf("wasm: no normalized score for node %s", scores[i].Name))
+		}
+		scores[i].Score = score
+	}
+	return nil
+}
