@@ -167,11 +167,12 @@ func TestListPlugins(t *testing.T) {
 	for _, p := range list {
 		found[p.Name] = p
 	}
-	if len(found) != len(Registry)-1 { // CEL/* is listed with CEL
+	if len(found) != len(Registry)-2 { // CEL/* is listed with CEL, and Wasm/* with Wasm
 		t.Errorf("got %d plugins of %d", len(found), len(Registry))
 	}
 	for name, want := range map[string]string{
 		"CEL":             `{CEL [preFilter filter preScore score] false 0 {"normalize":"MinMax"} true}`,
+		"Wasm":            `{Wasm [preFilter filter postFilter preScore score] false 0 {"guestURL":""} true}`,
 		"TaintToleration": `{TaintToleration [filter preScore score] true 3  false}`,
 		"PrioritySort":    `{PrioritySort [queueSort] true 0  false}`,
 	} {
