@@ -25,6 +25,10 @@ const (
 	idleBytes = 64 << 20
 	// burstBytes is what a daemon has allocated, since memory was last released, before it is released again.
 	burstBytes = 128 << 20
+	// quietBytes is what a daemon without any client allocates in memoryEvery at most, and restBytes what it has allocated, since
+	// memory was last released, before it is released again: what the end of a burst has left.
+	quietBytes = 8 << 20
+	restBytes  = 16 << 20
 )
 
 // How many bytes of files, those of the program and of the store, a busy and an idle daemon have in memory. The kernel adds pages
@@ -68,16 +72,12 @@ type idleMemory struct {
 	released uint64 // allocated at the last release
 }
 
-// check reports whether the daemon is idle, and whether memory has to be released, which it assumes to happen. now is what was
-// allocated so far.
+// check reports whether the daemon is idle, and whether memory has to be released. now is what was allocated so far.
 func (m *idleMemory) check(now uint64) (idle, due bool) {
-	idle = now-m.before < idleBytes
+	recent, since := now-m.before, now-m.released
 	m.before = now
-	if !idle || now-m.released < burstBytes {
-		return idle, false
-	}
-	m.released = now
-	return true, true
+	idle = recent < idleBytes
+	return idle, idle && since >= burstBytes || recent < quietBytes && since >= restBytes
 }
 
 // releaseMemory returns unused memory to the system when the daemon is idle after a burst of work, until ctx ends. The garbage
@@ -92,6 +92,7 @@ func (d *Daemon) releaseMemory(ctx context.Context) error {
 				release()
 			}
 			debug.FreeOSMemory()
+			m.released = allocated() // without what the releases have copied
 		}
 		switch {
 		case due:

@@ -20,12 +20,21 @@ func TestIdleMemory(t *testing.T) {
 		{"idle after it", mib, true},
 		{"idle on", mib, false},
 		{"a little work", 60 * mib, false},
-		{"idle after little work", mib, false},
+		{"quiet after it", mib, true},
+		{"quiet on", mib, false},
+		{"a little work", 60 * mib, false},
 		{"more of it", 60 * mib, false},
 		{"which is a burst in sum", 20 * mib, true},
+		{"requests now and then", 10 * mib, false},
+		{"more of them", 10 * mib, false},
+		{"and none", mib, true},
 	} {
-		if _, got := m.check(m.before + c.allocated); got != c.want {
+		_, got := m.check(m.before + c.allocated)
+		if got != c.want {
 			t.Errorf("%s: got %v", c.name, got)
+		}
+		if got {
+			m.released = m.before
 		}
 	}
 	if allocated() == 0 {

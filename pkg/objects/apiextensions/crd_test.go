@@ -1,6 +1,7 @@
 package apiextensions
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -223,6 +224,27 @@ func TestValuesInSchemas(t *testing.T) {
 		}
 		if len(validate(crd, crd)) > 0 || len(validateStatus(crd, crd)) > 0 {
 			t.Errorf("%s: an unchanged definition is checked", name)
+		}
+	}
+}
+
+func TestNumberOfSchemas(t *testing.T) {
+	for more, refused := range map[int]bool{0: false, 1: true} {
+		crd := made(t)
+		root := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+		inside := map[string]apiextensionsv1.JSONSchemaProps{}
+		for i := range maxSchemas - numberOf(root) - 2 + more { // below an array and its items
+			inside[fmt.Sprint("p", i)] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+		}
+		root.Properties["x"] = apiextensionsv1.JSONSchemaProps{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{
+			Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: inside},
+		}}
+		errs := validate(crd, nil)
+		if !refused && len(errs) > 0 || refused && (len(errs) != 1 || errs[0].Type != field.ErrorTypeTooMany) {
+			t.Errorf("%d more: %.300v", more, errs.ToAggregate())
+		}
+		if len(validate(crd, crd)) > 0 {
+			t.Errorf("%d more: an unchanged definition is checked", more)
 		}
 	}
 }

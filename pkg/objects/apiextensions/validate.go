@@ -18,7 +18,7 @@ func validate(crd, old *apiextensionsv1.CustomResourceDefinition) field.ErrorLis
 	ctx := context.Background() //nolint:forbidigo // validation is not cancelled
 	same := old != nil && equality.Semantic.DeepEqual(&crd.Spec, &old.Spec)
 	if !same {
-		if errs := append(validateValues(crd), validateWork(crd)...); len(errs) > 0 {
+		if errs := append(append(validateNumber(crd), validateValues(crd)...), validateWork(crd)...); len(errs) > 0 {
 			return errs
 		}
 	}
@@ -115,6 +115,29 @@ func rulesWork(s *apiextensionsv1.JSONSchemaProps, work *check.Work, at *field.P
 		}
 	}
 	return nil
+}
+
+// maxSchemas bounds the schemas in a definition. The library converts, copies and compares each many times, and makes several errors of an
+// invalid one. Kubernetes does not bound their number.
+const maxSchemas = 20_000
+
+// validateNumber refuses a definition with too many schemas.
+func validateNumber(crd *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
+	left := maxSchemas
+	return inSchemas(crd, func(s *apiextensionsv1.JSONSchemaProps, at *field.Path) field.ErrorList {
+		if left -= numberOf(s); left >= 0 {
+			return nil
+		}
+		return field.ErrorList{field.TooMany(at, maxSchemas-left, maxSchemas)}
+	})
+}
+
+func numberOf(s *apiextensionsv1.JSONSchemaProps) int {
+	n := 1
+	for inside := range schemasIn(s) {
+		n += numberOf(inside)
+	}
+	return n
 }
 
 // maxValues bounds the sum of the lengths of the values in a definition's schemas, where each counts minValue at least. The library
