@@ -143,7 +143,8 @@ func (c *correlator) combined(group, message uint64, at time.Time) bool {
 // allowed takes an event from the budget of an object, if it has one.
 func (c *correlator) allowed(about uint64, at time.Time) bool {
 	b, now := c.limits.get(about), at.UnixNano()
-	b.spent = max(0, b.spent-time.Duration(now-b.at).Seconds()*float64(float32(eventRate))) // client-go has it as a float32
+	elapsed := time.Duration(max(0, now-b.at))                              // 0 if the clock was set back
+	b.spent = max(0, b.spent-elapsed.Seconds()*float64(float32(eventRate))) // client-go has the rate as a float32
 	b.at = now
 	ok := b.spent+1 <= eventBurst
 	if ok {

@@ -108,3 +108,15 @@ func TestCorrelatorForgets(t *testing.T) {
 		t.Errorf("an event before %d others: count %d", 2*maxRemembered, ev.Count)
 	}
 }
+
+// TestCorrelatorClockSetBack: an object's events are written on after the clock was set back.
+func TestCorrelatorClockSetBack(t *testing.T) {
+	clk := testclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	c := newCorrelator(clk, clock.NewSource(1))
+	for range 3 {
+		if ev, _ := c.correlate(&corev1.Event{Message: "m", Count: 1}, 1); ev == nil {
+			t.Error("an event is not written")
+		}
+		clk.SetTime(clk.Now().Add(-24 * time.Hour))
+	}
+}
