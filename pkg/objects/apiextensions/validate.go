@@ -219,6 +219,14 @@ func schemasIn(s *apiextensionsv1.JSONSchemaProps) iter.Seq[*apiextensionsv1.JSO
 		if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil && !yield(s.AdditionalProperties.Schema) {
 			return
 		}
+		if s.AdditionalItems != nil && s.AdditionalItems.Schema != nil && !yield(s.AdditionalItems.Schema) {
+			return
+		}
+		for _, d := range s.Dependencies {
+			if d.Schema != nil && !yield(d.Schema) {
+				return
+			}
+		}
 		if s.Not != nil {
 			yield(s.Not)
 		}
