@@ -161,7 +161,6 @@ func (p *profile) filterAll(ctx context.Context, t *tracker, e *evaluation, clus
 	if p.filterNominated(ctx, t, e, cluster, pod, allowed) {
 		return
 	}
-	defer p.filterByExtenders(ctx, t, e, cluster, pod)
 	want := numFeasibleNodesToFind(p.percentage, len(nodes))
 	first := 0
 	if want < len(nodes) {
@@ -186,6 +185,7 @@ func (p *profile) filterAll(ctx context.Context, t *tracker, e *evaluation, clus
 		done += size
 		cluster.offset = (first + done) % len(nodes)
 	}
+	p.filterByExtenders(ctx, t, e, cluster, pod)
 }
 
 // filterNominated filters the node that the pod is nominated to, and reports whether it passes. If so, the other nodes
