@@ -26,7 +26,7 @@ type Option func(scheduler.Registry) error
 // *runtime.Unknown with JSON, or nil. The name must not be that of another plugin.
 func WithPlugin(name string, factory scheduler.Factory) Option {
 	return func(plugins scheduler.Registry) error {
-		if _, ok := plugins[name]; ok {
+		if plugins.Has(name) {
 			return fmt.Errorf("a plugin named %v already exists", name)
 		}
 		plugins[name] = factory
@@ -36,12 +36,21 @@ func WithPlugin(name string, factory scheduler.Factory) Option {
 
 // Run runs the command line of this process as minikctl and returns the exit status. It is called once, from main.
 func Run(ctx context.Context, options ...Option) int {
+	plugins, err := registry(options...)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		return 1
+	}
+	return cli.Run(ctx, plugins, os.Args, os.Stdin, os.Stdout, os.Stderr)
+}
+
+// registry returns minikctl's plugins and those of the options.
+func registry(options ...Option) (scheduler.Registry, error) {
 	plugins := maps.Clone(schedplugins.Registry)
 	for _, option := range options {
 		if err := option(plugins); err != nil {
-			fmt.Fprintln(os.Stderr, "error:", err)
-			return 1
+			return nil, err
 		}
 	}
-	return cli.Run(ctx, plugins, os.Args, os.Stdin, os.Stdout, os.Stderr)
+	return plugins, nil
 }

@@ -8,23 +8,20 @@ import (
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/schedplugins"
-	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
 // TestWithPlugin checks that a plugin is added under its name, unless there is one of the name.
 func TestWithPlugin(t *testing.T) {
 	factory := func(context.Context, runtime.Object, framework.Handle) (framework.Plugin, error) { return nil, nil }
-	plugins := scheduler.Registry{}
-	if err := WithPlugin("New", factory)(plugins); err != nil || plugins["New"] == nil {
+	if plugins, err := registry(WithPlugin("New", factory)); err != nil || plugins["New"] == nil || plugins["NodeName"] == nil {
 		t.Errorf("got %v, plugins %v", err, plugins)
-	}
-	if err := WithPlugin("New", factory)(plugins); err == nil || err.Error() != "a plugin named New already exists" {
-		t.Errorf("got %v", err)
-	}
-	if Run(t.Context(), WithPlugin("NodeName", factory)) != 1 {
-		t.Error("a plugin of minikctl is replaced")
 	}
 	if _, ok := schedplugins.Registry["New"]; ok {
 		t.Error("the plugin is in minikctl's own list")
+	}
+	for _, name := range []string{"New", "NodeName", "CEL/mine"} {
+		if _, err := registry(WithPlugin("New", factory), WithPlugin(name, factory)); err == nil || err.Error() != "a plugin named "+name+" already exists" {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }

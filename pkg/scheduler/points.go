@@ -178,7 +178,7 @@ func checkNames(registry Registry, path *field.Path, prof configv1.KubeScheduler
 	seen := map[string]bool{}
 	for i, c := range prof.PluginConfig {
 		at := path.Child("pluginConfig").Index(i)
-		if !registry.has(c.Name) {
+		if !registry.Has(c.Name) {
 			errs = append(errs, registry.unknown(at.Child("name"), c.Name))
 		}
 		if seen[c.Name] {
@@ -194,7 +194,7 @@ func checkSet(registry Registry, pt point, path *field.Path, set *configv1.Plugi
 	seen := map[string]bool{}
 	for i, p := range set.Enabled {
 		at := path.Child("enabled").Index(i)
-		if !registry.has(p.Name) {
+		if !registry.Has(p.Name) {
 			errs = append(errs, registry.unknown(at.Child("name"), p.Name))
 		}
 		if seen[p.Name] {
@@ -206,7 +206,7 @@ func checkSet(registry Registry, pt point, path *field.Path, set *configv1.Plugi
 		seen[p.Name] = true
 	}
 	for i, p := range set.Disabled {
-		if !registry.has(p.Name) && p.Name != "*" && !isDefault(p.Name) {
+		if !registry.Has(p.Name) && p.Name != "*" && !isDefault(p.Name) {
 			errs = append(errs, registry.unknown(path.Child("disabled").Index(i).Child("name"), p.Name))
 		}
 	}

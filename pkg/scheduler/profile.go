@@ -96,7 +96,7 @@ func (p *profile) makeAll(ctx context.Context, path *field.Path, cfg configv1.Ku
 	var errs []error
 	seen := map[string]bool{}
 	for _, name := range names {
-		if seen[name] || !p.registry.has(name) { // checkNames reports unknown names
+		if seen[name] || !p.registry.Has(name) { // checkNames reports unknown names
 			continue
 		}
 		seen[name] = true

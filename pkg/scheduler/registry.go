@@ -25,8 +25,8 @@ type Factory = func(ctx context.Context, args runtime.Object, h framework.Handle
 // configuration calls NAME/INSTANCE and gives different arguments.
 type Registry map[string]Factory
 
-// has reports whether find finds the name.
-func (r Registry) has(name string) bool {
+// Has reports whether the registry has a plugin of the name, or a factory of instances like it.
+func (r Registry) Has(name string) bool {
 	_, err := r.find(name)
 	return err == nil
 }
