@@ -295,7 +295,10 @@ func (x *extender) send(ctx context.Context, limit time.Duration, verb string, a
 	if err = json.NewDecoder(limited).Decode(result); err != nil && limited.N == 0 {
 		return fmt.Errorf("the response of the extender at URL %v exceeds %d bytes", url, maxExtenderResponse)
 	}
-	_, _ = io.CopyN(io.Discard, limited, maxTrailer) // so that the connection can be used again
+	_, rest := io.CopyN(io.Discard, limited, maxTrailer) // so that the connection can be used again
+	if late, ok := errors.AsType[net.Error](rest); ok && late.Timeout() && err == nil {
+		return rest
+	}
 	return err
 }
 
