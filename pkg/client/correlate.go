@@ -77,8 +77,8 @@ func newCorrelator(clk clock.Clock, src *clock.Source) *correlator {
 	return &correlator{clock: clk, source: src, seed: maphash.MakeSeed()}
 }
 
-// correlate returns the event to write instead of ev, whose name has stamp, and the strategic merge patch for it if an earlier event is counted
-// on. It returns nil if nothing is to be written.
+// correlate returns the event that the recorder writes instead of ev, whose name contains stamp. The patch, a strategic merge patch, is not nil if
+// that event exists and its count increases. Without an event the limits drop ev.
 func (c *correlator) correlate(ev *corev1.Event, stamp int64) (*corev1.Event, []byte) {
 	about := aboutKey{ev.InvolvedObject, ev.Type}
 	about.about.FieldPath, about.about.ResourceVersion = "", ""

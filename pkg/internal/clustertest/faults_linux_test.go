@@ -74,7 +74,8 @@ type faultWorld struct {
 	cgroups string // how the names of the cluster's cgroups begin; "": it has none
 }
 
-// pause lets the cluster run for a random time, so that the next kill hits another moment of it.
+// pause lets the cluster run for a random time, so that the next kill hits another moment of it. No assertion depends on the time. Only make soak
+// comes here.
 func (w *faultWorld) pause() { time.Sleep(time.Duration(w.rng.IntN(300)) * time.Millisecond) }
 
 // deploy creates pods with all kinds of volumes and limits, and Services of them, and waits until they are ready.
@@ -190,7 +191,7 @@ func (w *faultWorld) usePod(name string) {
 	if _, err := c.CoreV1().Pods("default").Create(w.t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		return
 	}
-	time.Sleep(100 * time.Millisecond)                                                 // about as long as a start takes
+	time.Sleep(100 * time.Millisecond)                                                 // deleted at any moment of its start; no assertion depends on it
 	_ = c.CoreV1().Pods("default").Delete(w.t.Context(), name, metav1.DeleteOptions{}) // clear deletes what is left
 }
 

@@ -89,8 +89,7 @@ func compiled(t *testing.T, dir, name string, compiler []string, libraries ...st
 	}
 	args := append(append(compiler[1:], "-o", f.command[0], "testdata/resolvers/resolve.c"), libraries...)
 	if out, err := exec.Command(compiler[0], args...).CombinedOutput(); err != nil {
-		f.missing = fmt.Errorf("%s %v: %w\n%s", compiler[0], args, err, out)
-		return f
+		t.Fatalf("%s %v: %v\n%s", compiler[0], args, err, out)
 	}
 	open(t, f.command[0])
 	return f
