@@ -74,6 +74,25 @@ func TestExtenderTimeout(t *testing.T) {
 	}
 }
 
+// TestExtenderEndlessResponse checks that a response that does not end after its JSON value exceeds the time-out, too.
+func TestExtenderEndlessResponse(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // the context ends with the connection only after this
+		_, _ = io.WriteString(w, "[]")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	x := offlineExtender(t, configv1.Extender{URLPrefix: server.URL, PrioritizeVerb: "p", Weight: 1}, 200*time.Millisecond)
+	x.clock = testclock.NewFakeClock(time.Unix(0, 0))
+	if _, err := x.prioritize(t.Context(), &corev1.Pod{}, nil); err == nil {
+		t.Error("no error")
+	}
+	if _, err := x.prioritize(t.Context(), &corev1.Pod{}, nil); err == nil || !strings.Contains(err.Error(), "is suspended") {
+		t.Errorf("the next call returns %v", err)
+	}
+}
+
 // TestExtenderEnds checks that the context of the cycle ends a call.
 func TestExtenderEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
