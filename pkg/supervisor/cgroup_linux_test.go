@@ -1,9 +1,11 @@
 package supervisor
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -117,6 +119,61 @@ func TestMemoryOfCgroup(t *testing.T) {
 	}
 }
 
+// TestMemoryOfController limits the memory of a folder with the files of a cgroup of version 1. A refused limit changes nothing.
+func TestMemoryOfController(t *testing.T) {
+	const plain, withSwap = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
+	g := groupOf(t, map[string]string{plain: "1000000\n", withSwap: "1000000\n"})
+	if err := g.setMemory(2000000); err != nil {
+		t.Error(err)
+	}
+	checkFiles(t, g, map[string]string{plain: "2000000\n", withSwap: "2000000\n"})
+	if err := os.Remove(g.file(plain)); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.setMemory(3000000); err == nil {
+		t.Error("a limit that can't be set is no error")
+	}
+	checkFiles(t, g, map[string]string{withSwap: "2000000\n"})
+}
+
+// groupOf returns a folder with the files of a cgroup.
+func groupOf(t *testing.T, files map[string]string) cgroup {
+	t.Helper()
+	g := cgroup(t.TempDir())
+	for name, content := range files {
+		if err := os.WriteFile(g.file(name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return g
+}
+
+func checkFiles(t *testing.T, g cgroup, want map[string]string) {
+	t.Helper()
+	for name, content := range want {
+		if got, err := os.ReadFile(g.file(name)); err != nil || string(got) != content {
+			t.Errorf("%s: got %q, %v, want %q", name, got, err, content)
+		}
+	}
+}
+
+// TestRefusedRelimit: when one of two limits can't be changed, the container keeps both.
+func TestRefusedRelimit(t *testing.T) {
+	const memory, quota = "memory.limit_in_bytes", "cpu.cfs_quota_us"
+	s, c := containerOf()
+	c.spec.Memory, c.spec.MilliCPU = 1000000, 100
+	c.status.Spec, c.status.Running, c.status.Revision, c.logs = c.spec, true, 1, &logs{}
+	withMemory, withCPU := groupOf(t, map[string]string{memory: "1000000\n"}), groupOf(t, nil)
+	c.status.MemoryGroup, c.status.CPUGroup = string(withMemory), string(withCPU)
+	if _, err := s.relimit("c", &wire.Limits{Memory: 2000000, MilliCPU: 200}); err == nil || !strings.Contains(err.Error(), "change the CPU limit") {
+		t.Errorf("got %v", err)
+	}
+	checkFiles(t, withMemory, map[string]string{memory: "1000000\n"})
+	if got := c.status.Limits(); got.Memory != 1000000 || got.MilliCPU != 100 {
+		t.Errorf("the limits are %+v", got)
+	}
+}
+
 // TestEnforcedMemory lets the kernel enforce a limit, where it does, and changes it before.
 func TestEnforcedMemory(t *testing.T) {
 	s, c := containerOf()
@@ -205,6 +262,13 @@ func TestDropEmptyGroups(t *testing.T) {
 		left := []cgroup{
 			makeCgroup(ownCgroup(), s.root, "other"), makeCPUGroup(s.root, "other", 100), makeMemoryGroup(s.root, "other", 1<<20),
 			makePodGroup(s.root, "other", 10), makePodController(s.root, "other", 10),
+		}
+		for _, parent := range []string{ownCgroup(), ownController("memory")} { // of a version without the folder in the name
+			old := cgroup(fmt.Sprintf("%s/minikctl-%016x", parent, hash64("/of an older version")))
+			if parent != "" && os.Mkdir(string(old), 0o755) == nil {
+				left = append(left, old)
+				defer old.removeIfEmpty()
+			}
 		}
 		dropEmptyGroups(s.root)
 		for _, g := range left {

@@ -72,7 +72,8 @@ func controllerFolder(cgroups, mounts, name string) string {
 	return ""
 }
 
-// dropEmptyGroups removes the cgroups without a process that a killed supervisor over the folder root has left.
+// dropEmptyGroups removes the cgroups without a process that a killed supervisor over the folder root has left. It also removes the empty
+// ones of older versions, whose names do not have the folder: only killed supervisors leave them empty for more than a moment.
 func dropEmptyGroups(root string) {
 	parents := []string{ownCgroup()}
 	for _, name := range []string{"cpu", "memory", "pids"} {
@@ -82,8 +83,8 @@ func dropEmptyGroups(root string) {
 		if parent == "" {
 			continue
 		}
-		for _, g := range groupsBelow(parent, root) {
-			for _, inPod := range groupsBelow(string(g), root) {
+		for _, g := range groupsBelow(parent, func(name string) bool { return ownGroup(root, name) || ofOlderVersion(name) }) {
+			for _, inPod := range groupsBelow(string(g), func(name string) bool { return ownGroup(root, name) }) {
 				inPod.removeIfEmpty()
 			}
 			g.removeIfEmpty()
@@ -91,15 +92,25 @@ func dropEmptyGroups(root string) {
 	}
 }
 
-// groupsBelow returns the cgroups below parent that belong to the supervisor over root.
-func groupsBelow(parent, root string) []cgroup {
+// ofOlderVersion reports whether a cgroup of that name belongs to a container of a version that did not put the supervisor's folder into names.
+func ofOlderVersion(name string) bool {
+	hash, ok := strings.CutPrefix(name, "minikctl-")
+	_, err := strconv.ParseUint(hash, 16, 64)
+	return ok && len(hash) == 16 && err == nil
+}
+
+// ownGroup reports whether a cgroup of that name belongs to the supervisor over root.
+func ownGroup(root, name string) bool { return strings.HasPrefix(name, groupPrefix(root)) }
+
+// groupsBelow returns the cgroups below parent whose names match.
+func groupsBelow(parent string, match func(name string) bool) []cgroup {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
 		return nil
 	}
 	var all []cgroup
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), groupPrefix(root)) {
+		if match(e.Name()) {
 			all = append(all, cgroup(parent+"/"+e.Name()))
 		}
 	}
@@ -111,12 +122,17 @@ func (g cgroup) setMemory(limit int64) error {
 	if limit == 0 {
 		limit = -1
 	}
+	const withSwap = "memory.memsw.limit_in_bytes"
 	// The limit with swap may not be below the one without. Kernels without the accounting of swap lack the file.
-	_ = g.set("memory.memsw.limit_in_bytes", -1)
+	old, counted := number(g.file(withSwap), "")
+	_ = g.set(withSwap, -1)
 	if err := g.set("memory.limit_in_bytes", limit); err != nil {
+		if counted {
+			_ = g.set(withSwap, old) // it was the limit a moment ago
+		}
 		return err
 	}
-	_ = g.set("memory.memsw.limit_in_bytes", limit)
+	_ = g.set(withSwap, limit)
 	return nil
 }
 

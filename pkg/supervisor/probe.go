@@ -45,8 +45,8 @@ func (s *supervisor) tryAddress(address string) string {
 	return ""
 }
 
-// probeNamespaces tests whether the kernel enforces limits of memory, CPU time and processes, and how containers can have their mounts at paths that the machine
-// lacks.
+// probeNamespaces tests whether the kernel enforces limits of memory, CPU time and processes, and how containers can have their mounts at
+// paths that the machine lacks.
 func (s *supervisor) probeNamespaces() {
 	defer close(s.namespacesProbed)
 	dropEmptyGroups(s.root)

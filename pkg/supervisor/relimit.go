@@ -7,9 +7,9 @@ import (
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
-// relimit gives a running container other limits and returns its new status. A memory limit below what the container uses is refused. In cgroups
-// of version 1, one for a container that had none is watched: the memory that the container has does not move into another cgroup. The daemon
-// makes one such request of a container at a time.
+// relimit gives a running container other limits and returns its new status. After an error it has the old ones. A memory limit below what the
+// container uses is refused. In cgroups of version 1, one for a container that had none is watched: the memory that the container has does not
+// move into another cgroup. The daemon makes one such request of a container at a time.
 func (s *supervisor) relimit(id string, limits *wire.Limits) (*wire.Status, error) {
 	c, _, err := s.running(id)
 	if err != nil {
@@ -36,6 +36,11 @@ func (s *supervisor) relimit(id string, limits *wire.Limits) (*wire.Status, erro
 	}
 	cpu, made, err := s.changeCPU(c, limits.MilliCPU)
 	if err != nil {
+		if memory != noCgroup {
+			if failed := memory.setMemory(old.Memory); failed != nil {
+				err = fmt.Errorf("%w; restore the memory limit: %w", err, failed)
+			}
+		}
 		return nil, err
 	}
 	s.mu.Lock()
