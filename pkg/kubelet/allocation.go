@@ -13,7 +13,7 @@ import (
 type allocation struct {
 	mu        sync.Mutex
 	pod       *corev1.Pod                            // the newest from the API; nil before the first sync
-	allocated map[string]corev1.ResourceRequirements // of the containers whose spec asks for other resources; never changed, only replaced
+	allocated map[string]corev1.ResourceRequirements // of the containers whose spec requests other resources; never changed, only replaced
 
 	pending  *corev1.PodCondition // PodResizePending; nil: no resize waits
 	progress *corev1.PodCondition // PodResizeInProgress; nil: no resize is carried out
@@ -60,7 +60,7 @@ func (a *allocation) apply(pod *corev1.Pod) *corev1.Pod {
 	return withResources(pod, a.differing(pod))
 }
 
-// differing returns what is allocated to the containers of a version of the pod that asks for other resources. The caller holds mu.
+// differing returns what is allocated to the containers of a version of the pod that requests other resources. The caller holds mu.
 func (a *allocation) differing(pod *corev1.Pod) map[string]corev1.ResourceRequirements {
 	switch {
 	case a.pod == nil:
@@ -85,7 +85,7 @@ func (a *allocation) differing(pod *corev1.Pod) map[string]corev1.ResourceRequir
 	return out
 }
 
-// allocatedByStatus returns what the status of a pod says was allocated to the containers whose spec asks for other resources.
+// allocatedByStatus returns what the status of a pod says was allocated to the containers whose spec requests other resources.
 func allocatedByStatus(pod *corev1.Pod) map[string]corev1.ResourceRequirements {
 	var out map[string]corev1.ResourceRequirements
 	for c := range resizableContainers(pod) {

@@ -73,8 +73,8 @@ func (k *Kubelet) allocateResizes(ctx context.Context, caller *podWorker) {
 // waitingResize is a resize that waits, with what its place in the queue depends on.
 type waitingResize struct {
 	worker     *podWorker
-	pod        *corev1.Pod // with the resources that it asks for
-	increasing bool        // it asks for more than it has
+	pod        *corev1.Pod // with the resources that it requests
+	increasing bool        // it requests more than it has
 	since      time.Time   // zero if it is new
 }
 
@@ -95,7 +95,7 @@ func (w *podWorker) waitingResize() waitingResize {
 	return r
 }
 
-// compareResizes orders resizes: first those that do not ask for more, then by the pods' priority, then those of Guaranteed pods, then those
+// compareResizes orders resizes: first those that do not request more, then by the pods' priority, then those of Guaranteed pods, then those
 // that have waited longest, and new ones last.
 func compareResizes(a, b waitingResize) int {
 	order := func(first, second bool) int {
@@ -121,7 +121,7 @@ func priority(pod *corev1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// decideResize allocates the resources that a pod asks for if the node has room, and otherwise sets the condition PodResizePending. It
+// decideResize allocates the resources that a pod requests if the node has room, and otherwise sets the condition PodResizePending. It
 // reports whether the pod's allocation or conditions have changed. The caller holds the kubelet's admission lock.
 func (w *podWorker) decideResize(ctx context.Context, pod *corev1.Pod) bool {
 	reason, message := w.refuseResize(ctx, pod)
@@ -155,7 +155,7 @@ func (w *podWorker) decideResize(ctx context.Context, pod *corev1.Pod) bool {
 	return old == nil || *old != *now
 }
 
-// refuseResize returns why the node cannot give a pod the resources that it asks for; "" if it can.
+// refuseResize returns why the node cannot give a pod the resources that it requests; "" if it can.
 func (w *podWorker) refuseResize(ctx context.Context, pod *corev1.Pod) (reason, message string) {
 	if _, ok := w.runtime().(Resizer); !ok && !w.simulated() {
 		return corev1.PodReasonInfeasible, "In-place pod resize is not supported on this node"

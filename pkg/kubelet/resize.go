@@ -12,7 +12,7 @@ import (
 // resizeRetry is the pause after a resize has failed, before the next attempt.
 const resizeRetry = 10 * time.Second
 
-// planResize plans other limits for a running container whose spec has been resized, or its restart if its resize policy asks for that.
+// planResize plans other limits for a running container whose spec has been resized, or its restart if its resize policy requires that.
 func (p *plan) planResize(pod *corev1.Pod, c *corev1.Container, run Container) {
 	wanted := limits(pod, c)
 	if run.Limits == wanted {

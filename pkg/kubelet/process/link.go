@@ -86,8 +86,8 @@ func (h *Host) attach(ctx context.Context) bool {
 	}
 }
 
-// isOrphan reports whether a container has no pod: its pod was stopped while a supervisor that was then killed, or which the last daemon has
-// asked, started the container.
+// isOrphan reports whether a container has no pod. The pod was stopped while the supervisor started the container, and then the supervisor was
+// killed, or the daemon that had requested the start.
 func (h *Host) isOrphan(s *wire.Status) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
