@@ -22,12 +22,12 @@ type fakeRuntime struct {
 	mu          sync.Mutex
 	pods        map[types.UID]*Pod
 	specs       map[ContainerID]ContainerSpec
-	refuse      error  // of Start
-	ignoresTerm bool   // containers ignore SIGTERM
-	exitsZero   bool   // containers exit with 0 after SIGTERM
-	stopFails   int    // the number of calls of Stop that fail
-	stopped     func() // StopPod calls it; may be nil
-	exited      func() // Stop calls it once the container has ended; may be nil
+	refuse      error                 // of Start
+	ignoresTerm bool                  // containers ignore SIGTERM
+	exitsZero   bool                  // containers exit with 0 after SIGTERM
+	stopFails   int                   // the number of calls of Stop that fail
+	stopped     func()                // StopPod calls it; may be nil
+	exited      func(context.Context) // Stop calls it once the container has ended; may be nil
 	graces      map[ContainerID]time.Duration
 	ended       []string // names in the order of their ends
 	exec        func(ContainerID, []string, Streams) (int, error)
@@ -121,7 +121,20 @@ func (f *fakeRuntime) Start(_ context.Context, uid types.UID, spec ContainerSpec
 	return id, nil
 }
 
-func (f *fakeRuntime) Stop(_ context.Context, id ContainerID, grace time.Duration) error {
+func (f *fakeRuntime) StopToRestart(ctx context.Context, id ContainerID, grace time.Duration) error {
+	f.mu.Lock()
+	for _, p := range f.pods {
+		for i := range p.Containers {
+			if p.Containers[i].ID == id {
+				p.Containers[i].Restart = true
+			}
+		}
+	}
+	f.mu.Unlock()
+	return f.Stop(ctx, id, grace)
+}
+
+func (f *fakeRuntime) Stop(ctx context.Context, id ContainerID, grace time.Duration) error {
 	f.mu.Lock()
 	if f.stopFails > 0 {
 		f.stopFails--
@@ -140,7 +153,7 @@ func (f *fakeRuntime) Stop(_ context.Context, id ContainerID, grace time.Duratio
 	f.mu.Unlock()
 	f.exit(id, code)
 	if exited != nil {
-		exited()
+		exited(ctx)
 	}
 	return nil
 }

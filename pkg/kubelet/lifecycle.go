@@ -82,11 +82,11 @@ func (l *podLifecycle) isBusy(name string) bool {
 	return ok
 }
 
-// isRestarting reports whether the kubelet has stopped this start of a container to start the container again.
+// isRestarting reports whether this or an earlier kubelet has stopped this start of a container to start the container again.
 func (l *podLifecycle) isRestarting(run Container) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return run.ID != "" && l.restarting[run.Name] == run.ID
+	return run.Restart || run.ID != "" && l.restarting[run.Name] == run.ID
 }
 
 // setBusy marks a container as busy. A state with a reason hides that the container runs.

@@ -20,7 +20,7 @@ type plan struct {
 type containerToKill struct {
 	container Container
 	spec      *corev1.Container
-	message   string // of its Event
+	message   string // of its Event; "": the usual one
 	grace     *int64
 	restart   bool // start it again, whatever its exit code and its restart policy
 }

@@ -20,7 +20,7 @@ import (
 func TestChangedImageShowsNoEnd(t *testing.T) {
 	r := newRig(t)
 	ended, goOn := make(chan struct{}), make(chan struct{})
-	r.runtime.exited = func() {
+	r.runtime.exited = func(context.Context) {
 		close(ended)
 		<-goOn
 	}
@@ -59,20 +59,52 @@ func TestChangedImageShowsNoEnd(t *testing.T) {
 	}
 }
 
+// TestNextKubeletRestartsStoppedContainer: a kubelet ends when a container has ended that it has stopped for a resize. The next one starts
+// the container again, though it has exited with 0 and its restart policy would not restart it.
+func TestNextKubeletRestartsStoppedContainer(t *testing.T) {
+	rt := &resizer{}
+	withResizer := func(_ *HostConfig, c *Config) {
+		rt.fakeRuntime = c.Runtime.(*fakeRuntime)
+		c.Runtime = rt
+	}
+	r := newRig(t, withResizer)
+	ended := make(chan struct{})
+	r.runtime.exitsZero = true
+	r.runtime.exited = func(ctx context.Context) {
+		close(ended)
+		<-ctx.Done()
+	}
+	c := corev1.Container{Name: "c", Resources: withCPU("100m"), ResizePolicy: restartForCPU}
+	r.pod("p", corev1.PodSpec{RestartPolicy: corev1.RestartPolicyOnFailure, Containers: []corev1.Container{c}})
+	r.waitSummary("p", "Running c:running+started+ready")
+	next := r.get("p").DeepCopy()
+	next.Spec.Containers[0].Resources = withCPU("200m")
+	if _, err := r.api.Update(t.Context(), client.In(client.Pods, keyOf(next)).Sub("resize"), next, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	r.stop()
+	r.runtime.exited = nil
+	r.start(withResizer)
+	r.waitSummary("p", "Running c:running<Completed=0#1+started+ready")
+}
+
+func withCPU(cpu string) corev1.ResourceRequirements {
+	l := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+	return corev1.ResourceRequirements{Limits: l, Requests: l}
+}
+
+var restartForCPU = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}}
+
 // TestRestartsStoppedContainer: a container that the kubelet stops to start it again is started again, though it exits with 0 and its restart
 // policy would not restart it. Meanwhile the pod does not end, and there is no back-off.
 func TestRestartsStoppedContainer(t *testing.T) {
-	with := func(cpu string) corev1.ResourceRequirements {
-		l := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
-		return corev1.ResourceRequirements{Limits: l, Requests: l}
-	}
 	resize := func(cpu string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { p.Spec.Containers[0].Resources = with(cpu) }
+		return func(p *corev1.Pod) { p.Spec.Containers[0].Resources = withCPU(cpu) }
 	}
 	image := func(name string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Spec.Containers[0].Image = name }
 	}
-	policy := []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.RestartContainer}}
 	for _, test := range []struct {
 		name        string
 		policy      corev1.RestartPolicy
@@ -82,7 +114,7 @@ func TestRestartsStoppedContainer(t *testing.T) {
 		ends        string              // the summary after each change, with the number of restarts
 	}{
 		{
-			name: "resize", policy: corev1.RestartPolicyOnFailure, subresource: "resize", container: corev1.Container{Resources: with("100m"), ResizePolicy: policy},
+			name: "resize", policy: corev1.RestartPolicyOnFailure, subresource: "resize", container: corev1.Container{Resources: withCPU("100m"), ResizePolicy: restartForCPU},
 			change: []func(*corev1.Pod){resize("200m"), resize("300m")}, ends: "Running c:running<Completed=0#%d+started+ready",
 		},
 		{

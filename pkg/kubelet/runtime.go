@@ -73,6 +73,12 @@ type Resizer interface {
 	Resize(ctx context.Context, id ContainerID, limits Limits) error
 }
 
+// Restarter is implemented by runtimes whose containers outlive the kubelet.
+type Restarter interface {
+	// StopToRestart is Stop for a container that the kubelet will start again. Pods lists the container with Restart, also for a later kubelet.
+	StopToRestart(ctx context.Context, id ContainerID, grace time.Duration) error
+}
+
 // Meter is implemented by runtimes that can measure what containers use.
 type Meter interface {
 	// Usage returns what the running containers of pods use. The pods are from Pods, with their current annotations. It leaves out
@@ -219,5 +225,6 @@ type Container struct {
 	Signal   int    // 0: it exited by itself
 	Reason   string // set if the runtime killed it or has lost its exit code: "OOMKilled", "ContainerStatusUnknown"
 	Message  string
+	Restart  bool   // a kubelet has stopped it to start the container again
 	Limits   Limits // current ones, of a runtime that is a Resizer
 }

@@ -135,7 +135,7 @@ func (l *podLifecycle) runPostStart(ctx context.Context, pod *corev1.Pod, c *cor
 			_, path := container(pod, c.Name)
 			l.event(ctx, pod, path, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
 			l.setWaiting(c.Name, corev1.ContainerStateWaiting{Reason: "PostStartHookError", Message: "PostStartHook failed"})
-			l.kill(ctx, pod, c, run, "FailedPostStartHook", time.Duration(gracePeriod(pod))*time.Second, true)
+			l.kill(ctx, pod, containerToKill{container: run, spec: c, message: "FailedPostStartHook"}, time.Duration(gracePeriod(pod))*time.Second, true)
 		}
 		l.endBusy(ctx, c.Name)
 	})

@@ -246,7 +246,7 @@ func (in *statusInput) containerStatus(c *corev1.Container, old *corev1.Containe
 // isRestarting reports whether the newest start of a container is one that the kubelet has stopped to start the container again.
 func (in *statusInput) isRestarting(name string) bool {
 	last, ok := in.seen.latest(name)
-	return ok && last.ID != "" && in.lifecycle.restarting[name] == last.ID
+	return ok && (last.Restart || last.ID != "" && in.lifecycle.restarting[name] == last.ID)
 }
 
 // hidesRestart reports whether the kubelet has just ended a container that it is about to start again. Its status stays meanwhile, as

@@ -94,26 +94,26 @@ func (l *podLifecycle) stopAll(ctx context.Context, pod *corev1.Pod, seen Pod, g
 	var wg sync.WaitGroup
 	for _, c := range slices.Concat(pod.Spec.Containers, ephemeralContainers(pod)) {
 		if last, ok := seen.latest(c.Name); ok && last.Running {
-			wg.Go(func() { l.kill(ctx, pod, &c, last, "", grace, hooks) })
+			wg.Go(func() { l.kill(ctx, pod, containerToKill{container: last, spec: &c}, grace, hooks) })
 		}
 	}
 	wg.Wait()
 	for _, c := range slices.Backward(pod.Spec.InitContainers) {
 		if last, ok := seen.latest(c.Name); ok && last.Running {
 			left := max(0, grace-l.machineClock().Since(began))
-			l.kill(ctx, pod, &c, last, "", left, hooks)
+			l.kill(ctx, pod, containerToKill{container: last, spec: &c}, left, hooks)
 		}
 	}
 	for _, c := range seen.Containers { // those that are not in the pod's spec
 		if c.Running {
-			l.stopContainer(ctx, pod, c, max(0, grace-l.machineClock().Since(began)))
+			l.stopContainer(ctx, pod, c, false, max(0, grace-l.machineClock().Since(began)))
 		}
 	}
 }
 
-// kill stops one container: it runs the preStop hook, then stops the program. message is that of the Event; "" means the
-// usual one.
-func (l *podLifecycle) kill(ctx context.Context, pod *corev1.Pod, c *corev1.Container, run Container, message string, grace time.Duration, hooks bool) {
+// kill stops one container: it runs the preStop hook, then stops the program.
+func (l *podLifecycle) kill(ctx context.Context, pod *corev1.Pod, k containerToKill, grace time.Duration, hooks bool) {
+	c, run, message := k.spec, k.container, k.message
 	if message == "" {
 		message = "Stopping container " + c.Name
 	}
@@ -128,12 +128,17 @@ func (l *podLifecycle) kill(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 			grace = max(grace-l.machineClock().Since(began), minGraceAfterHook)
 		}
 	}
-	l.stopContainer(ctx, pod, run, grace)
+	l.stopContainer(ctx, pod, run, k.restart, grace)
 }
 
-// stopContainer stops the container's program. An error of the runtime is logged and recorded as an Event.
-func (l *podLifecycle) stopContainer(ctx context.Context, pod *corev1.Pod, c Container, grace time.Duration) {
-	if err := l.runtime().Stop(ctx, c.ID, grace); err != nil && ctx.Err() == nil {
+// stopContainer stops the container's program. With restart, the runtime records that the container will be started again, if it can. An
+// error of the runtime is logged and recorded as an Event.
+func (l *podLifecycle) stopContainer(ctx context.Context, pod *corev1.Pod, c Container, restart bool, grace time.Duration) {
+	stop := l.runtime().Stop
+	if r, ok := l.runtime().(Restarter); ok && restart {
+		stop = r.StopToRestart
+	}
+	if err := stop(ctx, c.ID, grace); err != nil && ctx.Err() == nil {
 		slog.WarnContext(ctx, "cannot stop container", "pod", l.key.String(), "container", c.Name, "err", err)
 		l.event(ctx, pod, "", corev1.EventTypeWarning, "FailedKillPod", fmt.Sprintf("error killing pod: container %q: %v", c.Name, err))
 	}
@@ -156,7 +161,7 @@ func (l *podLifecycle) restart(ctx context.Context, pod *corev1.Pod, k container
 		defer work.End()
 		ctx, end := l.takeTurn(ctx, k.spec.Name)
 		defer end()
-		l.kill(ctx, pod, k.spec, k.container, k.message, grace, true)
+		l.kill(ctx, pod, k, grace, true)
 		l.endBusy(ctx, k.spec.Name)
 	})
 }

@@ -60,8 +60,9 @@ func (s *supervisor) finish(c *container, result func(*wire.Status)) {
 	close(c.ended)
 }
 
-// end sends SIGTERM to a container, kills it after grace, and returns when it has ended.
-func (s *supervisor) end(id string, grace time.Duration) (*wire.Status, error) {
+// end sends SIGTERM to a container, kills it after grace, and returns when it has ended. restart is recorded before: the daemon starts the
+// container again, also if it dies meanwhile.
+func (s *supervisor) end(id string, grace time.Duration, restart bool) (*wire.Status, error) {
 	s.mu.Lock()
 	c := s.containers[id]
 	if c == nil {
@@ -69,6 +70,10 @@ func (s *supervisor) end(id string, grace time.Duration) (*wire.Status, error) {
 		return nil, fmt.Errorf("%s: %w", id, wire.ErrNotFound)
 	}
 	running := c.status.Running
+	if running && restart && !c.status.Restart {
+		c.status.Restart = true
+		s.publish(c)
+	}
 	s.mu.Unlock()
 	if running {
 		s.terminate(c, grace)
@@ -117,7 +122,7 @@ func (s *supervisor) endAll(grace time.Duration) error {
 	var wg sync.WaitGroup
 	for i, id := range ids {
 		wg.Go(func() {
-			if _, err := s.end(id, grace); err != nil && !errors.Is(err, wire.ErrNotFound) {
+			if _, err := s.end(id, grace, false); err != nil && !errors.Is(err, wire.ErrNotFound) {
 				errs[i] = err
 			}
 		})

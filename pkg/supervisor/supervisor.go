@@ -250,7 +250,7 @@ func (s *supervisor) do(conn *wire.Conn, req *wire.Request, files []*os.File) (w
 		status, err := s.start(req.Spec)
 		return wire.Reply{Status: status}, err
 	case wire.Stop:
-		status, err := s.end(req.ID, req.Grace)
+		status, err := s.end(req.ID, req.Grace, req.Restart)
 		return wire.Reply{Status: status}, err
 	case wire.Remove:
 		return wire.Reply{}, s.remove(req.ID)

@@ -33,6 +33,7 @@ var (
 	_ kubelet.HealthChecker = (*Runtime)(nil)
 	_ kubelet.Meter         = (*Runtime)(nil)
 	_ kubelet.Resizer       = (*Runtime)(nil)
+	_ kubelet.Restarter     = (*Runtime)(nil)
 )
 
 // ErrNoPod means that a pod was not started.
@@ -101,7 +102,7 @@ func toContainer(s *wire.Status) kubelet.Container {
 	c := kubelet.Container{
 		ID: kubelet.ContainerID(s.Spec.ID), Name: n.Name, Attempt: n.Attempt, Image: n.Image,
 		Started: s.Started, Running: s.Running, Finished: s.Finished,
-		ExitCode: s.ExitCode, Signal: s.Signal, Reason: s.Reason, Message: s.Message,
+		ExitCode: s.ExitCode, Signal: s.Signal, Reason: s.Reason, Message: s.Message, Restart: s.Restart,
 	}
 	l := s.Limits()
 	c.Limits = kubelet.Limits{MilliCPU: l.MilliCPU, Memory: l.Memory, PodMemory: l.PodMemory}
@@ -180,7 +181,16 @@ func (r *Runtime) Start(ctx context.Context, uid types.UID, spec kubelet.Contain
 
 // Stop implements kubelet.Runtime.
 func (r *Runtime) Stop(ctx context.Context, id kubelet.ContainerID, grace time.Duration) error {
-	reply, err := r.host.call(ctx, &wire.Request{Op: wire.Stop, ID: string(id), Grace: grace})
+	return r.stop(ctx, id, grace, false)
+}
+
+// StopToRestart implements kubelet.Restarter.
+func (r *Runtime) StopToRestart(ctx context.Context, id kubelet.ContainerID, grace time.Duration) error {
+	return r.stop(ctx, id, grace, true)
+}
+
+func (r *Runtime) stop(ctx context.Context, id kubelet.ContainerID, grace time.Duration, restart bool) error {
+	reply, err := r.host.call(ctx, &wire.Request{Op: wire.Stop, ID: string(id), Grace: grace, Restart: restart})
 	if errors.Is(err, wire.ErrNotFound) {
 		return nil
 	}

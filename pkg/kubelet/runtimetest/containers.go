@@ -128,6 +128,35 @@ func stopSendsTerm(f *fixture) {
 	}
 }
 
+// stopToRestart checks that the next driver lists which container was stopped in order to be started again.
+func stopToRestart(f *fixture) {
+	if _, ok := f.Runtime.(kubelet.Restarter); !ok {
+		f.Skip("the runtime is not a Restarter")
+	}
+	p := f.pod()
+	const script = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done"
+	again, once := f.shell(script), f.shell(script)
+	restarted, stopped := f.start(p, again), f.start(p, once)
+	f.wait("the traps", func() bool { return strings.Contains(f.log(again), "ready") && strings.Contains(f.log(once), "ready") })
+	if c, _ := f.find(restarted); c.Restart {
+		f.Errorf("before its stop: got %+v", c)
+	}
+	if err := f.Runtime.(kubelet.Restarter).StopToRestart(f.ctx, restarted, testTimeout); err != nil {
+		f.Fatal(err)
+	}
+	if err := f.Stop(f.ctx, stopped, testTimeout); err != nil {
+		f.Fatal(err)
+	}
+	for range 2 {
+		for id, want := range map[kubelet.ContainerID]bool{restarted: true, stopped: false} {
+			if c, ok := f.find(id); !ok || c.Running || c.ExitCode != 0 || c.Restart != want {
+				f.Errorf("want Restart %t: got %+v", want, c)
+			}
+		}
+		f.restart()
+	}
+}
+
 func stopKills(f *fixture) {
 	p := f.pod()
 	spec := f.shell("trap '' TERM; echo ready; while :; do sleep 0.01; done")

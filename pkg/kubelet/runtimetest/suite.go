@@ -51,6 +51,7 @@ func Run(t *testing.T, d Driver) {
 		{"StartErrors", startErrors, true},
 		{"StopAsks", stopSendsTerm, true},
 		{"StopKills", stopKills, true},
+		{"StopToRestart", stopToRestart, true},
 		{"StopKillsDescendants", stopKillsDescendants, true},
 		{"ExitKillsDescendants", exitKillsDescendants, true},
 		{"Environment", environment, true},

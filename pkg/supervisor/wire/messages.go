@@ -12,7 +12,7 @@ type Op string
 const (
 	Attach Op = "attach" // answered by Events until the connection ends: first every container, then the changes; the daemon sends Routes
 	Start  Op = "start"
-	Stop   Op = "stop" // answered when the container has ended
+	Stop   Op = "stop" // answered when the container has ended; with Restart, the daemon will start its successor
 	Remove Op = "remove"
 	Exec   Op = "exec" // with files for stdin, stdout, stderr; answered when the command has ended; ends with the connection
 	// Join connects files for stdin, stdout and stderr with the streams of a container. It is answered when the container has
@@ -26,16 +26,18 @@ const (
 
 // Request is what the daemon sends.
 type Request struct {
-	Op     Op
-	ID     string        `json:",omitempty"` // the container; for Stop, Remove, Exec, Join, Resize, Relimit
-	IDs    []string      `json:",omitempty"` // the containers, for Measure
-	Spec   *Spec         `json:",omitempty"` // for Start
-	Grace  time.Duration `json:",omitempty"` // for Stop
-	Exec   *Command      `json:",omitempty"`
-	Input  bool          `json:",omitempty"` // for Join: the first file is the container's input
-	Size   *Size         `json:",omitempty"` // for Resize
-	Limits *Limits       `json:",omitempty"` // for Relimit
-	Probe  string        `json:",omitempty"` // for Attach: an address that no pod has, to try whether pods can have addresses
+	Op    Op
+	ID    string        `json:",omitempty"` // the container; for Stop, Remove, Exec, Join, Resize, Relimit
+	IDs   []string      `json:",omitempty"` // the containers, for Measure
+	Spec  *Spec         `json:",omitempty"` // for Start
+	Grace time.Duration `json:",omitempty"` // for Stop
+
+	Restart bool     `json:",omitempty"` // for Stop: the new Status.Restart
+	Exec    *Command `json:",omitempty"`
+	Input   bool     `json:",omitempty"` // for Join: the first file is the container's input
+	Size    *Size    `json:",omitempty"` // for Resize
+	Limits  *Limits  `json:",omitempty"` // for Relimit
+	Probe   string   `json:",omitempty"` // for Attach: an address that no pod has, to try whether pods can have addresses
 }
 
 // Limits are the limits of a running container; 0: none.
@@ -187,6 +189,7 @@ type Status struct {
 	Signal   int
 	Reason   string
 	Message  string
+	Restart  bool   `json:",omitempty"` // it has been stopped so that the daemon starts its successor
 	Closed   bool   `json:",omitempty"` // its input has ended
 	Cgroup   string `json:",omitempty"` // the folder of its cgroup; "": it has none
 	// MemoryEnforced: the kernel enforces the memory limit on the processes in the Cgroup.
