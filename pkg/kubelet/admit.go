@@ -50,6 +50,9 @@ func (w *podWorker) unfit(ctx context.Context, pod *corev1.Pod) *podEnd {
 	if end := w.pressureRejection(pod); end != nil {
 		return end
 	}
+	if end := w.otherSystem(pod); end != nil {
+		return end
+	}
 	if !w.matchesNodeAffinity(ctx, pod) {
 		return failedPredicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
 	}

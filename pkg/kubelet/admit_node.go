@@ -14,6 +14,22 @@ func failedPredicate(name, why string) *podEnd {
 	return &podEnd{phase: corev1.PodFailed, reason: name, message: "Predicate " + name + " failed: " + why}
 }
 
+// otherSystem returns the rejection of a pod for another operating system than the node's. Simulated nodes run pods for any.
+func (w *podWorker) otherSystem(pod *corev1.Pod) *podEnd {
+	own := w.kubelet.machine.system
+	label, labeled := pod.Labels[corev1.LabelOSStable]
+	switch {
+	case w.simulated():
+		return nil
+	case labeled && label != own:
+		return &podEnd{phase: corev1.PodFailed, reason: "PodOSSelectorNodeLabelDoesNotMatch",
+			message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
+	case pod.Spec.OS != nil && string(pod.Spec.OS.Name) != own:
+		return &podEnd{phase: corev1.PodFailed, reason: "PodOSNotSupported", message: "Failed to admit pod as the OS field doesn't match node OS"}
+	}
+	return nil
+}
+
 // usedPort returns the rejection of a pod one of whose host ports another pod has.
 func (w *podWorker) usedPort(pod *corev1.Pod) *podEnd {
 	wanted := podref.HostPorts(pod)
