@@ -321,11 +321,12 @@ func newMount(pod *corev1.Pod, m *corev1.VolumeMount, from string) Mount {
 	return out
 }
 
-// isReadOnly reports whether no container may write to a volume: the kubelet keeps its files, or they are those of an image.
+// isReadOnly reports whether no container may write to a volume: the kubelet keeps its files, they are those of an image, or the pod uses the
+// claim for reading only.
 func isReadOnly(pod *corev1.Pod, name string) bool {
 	for _, v := range pod.Spec.Volumes {
 		if v.Name == name {
-			return v.Image != nil || v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
+			return isClaimReadOnly(&v) || v.Image != nil || v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 		}
 	}
 	return false
