@@ -58,12 +58,7 @@ func TestHonouredFields(t *testing.T) {
 		return w != nil && w.Reason == "CreateContainerConfigError"
 	}
 	const uid = 54321
-	for _, test := range []struct {
-		field  string
-		set    func(*corev1.PodSpec) // the field, and what it needs
-		remove func(*corev1.PodSpec) // the field; nil: all that set has set
-		holds  func(*corev1.Pod, ContainerSpec) bool
-	}{
+	r.checkHonoured([]honoured{
 		{field: "secretKeyRef", set: env(corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 			LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Key: "key",
 		}}), holds: hasEnv("V=hush")},
@@ -117,7 +112,21 @@ func TestHonouredFields(t *testing.T) {
 			holds: security(func(s Security) bool { return s.ReadOnlyRoot })},
 		{field: "allowPrivilegeEscalation", set: container(corev1.SecurityContext{AllowPrivilegeEscalation: new(false)}),
 			holds: security(func(s Security) bool { return s.NoNewPrivileges })},
-	} {
+	})
+}
+
+// honoured is a field of a pod, and what its container gets from it.
+type honoured struct {
+	field  string
+	set    func(*corev1.PodSpec) // the field, and what it needs
+	remove func(*corev1.PodSpec) // the field; nil: all that set has set
+	holds  func(*corev1.Pod, ContainerSpec) bool
+}
+
+// checkHonoured runs a pod with each field and one without it.
+func (r *rig) checkHonoured(tests []honoured) {
+	r.t.Helper()
+	for _, test := range tests {
 		for _, with := range []bool{true, false} {
 			spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}
 			if with || test.remove != nil {
@@ -141,7 +150,7 @@ func TestHonouredFields(t *testing.T) {
 			})
 			got, _ := r.runtime.spec(made.UID, "c")
 			if test.holds(last, got) != with {
-				t.Errorf("%s the field %s: got %+v, %s", name, test.field, got, summary(last))
+				r.t.Errorf("%s the field %s: got %+v, %s", name, test.field, got, summary(last))
 			}
 			r.delete(name)
 			r.until("the end of the pod", func() string { return strings.TrimPrefix(summary(r.get(name)), "none") })

@@ -123,6 +123,17 @@ func TestRestarts(t *testing.T) {
 			{want: "Running c:running+started+ready"},
 			{name: "c", code: 4, want: "Failed c:Error=4"},
 		}},
+		"rules of a container": {corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, Containers: []corev1.Container{{
+			Name: "c", RestartPolicy: new(corev1.ContainerRestartPolicyNever), RestartPolicyRules: []corev1.ContainerRestartRule{{
+				Action: corev1.ContainerRestartRuleActionRestart, ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{
+					Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42, 43},
+				},
+			}},
+		}}}, []step{
+			{want: "Running c:running+started+ready"},
+			{name: "c", code: 42, want: "Running c:running<Error=42#1+started+ready"},
+			{name: "c", code: 4, want: "Failed c:Error=4<Error=42#1"},
+		}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	corev1 "k8s.io/api/core/v1"
@@ -153,10 +157,7 @@ func TestNetworkProbes(t *testing.T) {
 		w.WriteHeader(int(code.Load()))
 	}))
 	defer srv.Close()
-	_, text, err := net.SplitHostPort(srv.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := portText(t, srv.Listener)
 	port, err := strconv.Atoi(text)
 	if err != nil {
 		t.Fatal(err)
@@ -166,22 +167,130 @@ func TestNetworkProbes(t *testing.T) {
 		Host: "127.0.0.1", Port: intstr.FromString("http"), Path: "/ok?x=1", Scheme: corev1.URISchemeHTTP,
 		HTTPHeaders: []corev1.HTTPHeader{{Name: "Host", Value: "shop"}, {Name: "X-A", Value: "b"}},
 	}
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})) // its certificate is not verified
+	defer secure.Close()
+	tls := corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 1}
+	tls.HTTPGet = &corev1.HTTPGetAction{Host: "127.0.0.1", Port: intstr.Parse(portText(t, secure.Listener)), Scheme: corev1.URISchemeHTTPS}
 	tcp := corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 1}
 	tcp.TCPSocket = &corev1.TCPSocketAction{Host: "127.0.0.1", Port: intstr.FromInt(port)}
 	r.pod("p", corev1.PodSpec{Containers: []corev1.Container{
 		{Name: "http", ReadinessProbe: &web, Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: int32(port)}}},
-		{Name: "tcp", ReadinessProbe: &tcp},
+		{Name: "tcp", ReadinessProbe: &tcp}, {Name: "tls", ReadinessProbe: &tls},
 	}})
-	r.waitSummaryAdvancing("p", "Running http:running+started+ready tcp:running+started+ready")
+	r.waitSummaryAdvancing("p", "Running http:running+started+ready tcp:running+started+ready tls:running+started+ready")
 	if got := received.Load(); got != "GET /ok?x=1 shop kube-probe/1.36 b" {
 		t.Errorf("the server received %q", got)
 	}
 	code.Store(http.StatusServiceUnavailable)
-	r.waitSummaryAdvancing("p", "Running http:running+started tcp:running+started+ready")
+	r.waitSummaryAdvancing("p", "Running http:running+started tcp:running+started+ready tls:running+started+ready")
 	r.event("p", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503")
 	srv.Close()
-	r.waitSummaryAdvancing("p", "Running http:running+started tcp:running+started")
+	r.waitSummaryAdvancing("p", "Running http:running+started tcp:running+started tls:running+started+ready")
 	r.event("p", "Unhealthy", "Readiness probe failed: dial tcp 127.0.0.1:"+text+": connect: connection refused")
+}
+
+// portText returns the port of a listener.
+func portText(t *testing.T, l net.Listener) string {
+	t.Helper()
+	_, text, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestGRPCProbe probes a service of a server.
+func TestGRPCProbe(t *testing.T) {
+	r := newRig(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	services, srv := health.NewServer(), grpc.NewServer()
+	grpc_health_v1.RegisterHealthServer(srv, services)
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(l) }()
+	defer func() {
+		srv.Stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	port, err := strconv.Atoi(portText(t, l))
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 1}
+	probe.GRPC = &corev1.GRPCAction{Port: int32(port), Service: new("shop")}
+	r.pod("p", corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "c", ReadinessProbe: &probe}}})
+	r.waitSummary("p", "Running c:running+started")
+	services.SetServingStatus("shop", grpc_health_v1.HealthCheckResponse_SERVING)
+	r.waitSummaryAdvancing("p", "Running c:running+started+ready")
+	services.SetServingStatus("shop", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	r.waitSummaryAdvancing("p", "Running c:running+started")
+	r.event("p", "Unhealthy", `Readiness probe failed: service unhealthy (responded with "NOT_SERVING")`)
+}
+
+// TestProbeTimeout: a check ends after the probe's timeout.
+func TestProbeTimeout(t *testing.T) {
+	r := newRig(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts and never responds
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port, err := strconv.Atoi(portText(t, l))
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 5, FailureThreshold: 1, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: int32(port)}}}
+	r.pod("p", corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "c", ReadinessProbe: &probe}}})
+	r.waitSummary("p", "Running c:running+started")
+	r.until("an Event", func() string {
+		r.advance(250 * time.Millisecond)
+		return r.missingEvent("p", "Unhealthy", "Readiness probe failed: timeout: health rpc did not complete within 5s")
+	})
+}
+
+// TestProbeTimes: when a container is probed, and how often until it is ready.
+func TestProbeTimes(t *testing.T) {
+	for _, test := range []struct {
+		field string
+		probe corev1.Probe
+		first time.Duration // the earliest time of the first check after the start
+		pause time.Duration // the shortest time between two checks
+		ready int           // the least number of checks until the container is ready
+	}{
+		{"initialDelaySeconds", corev1.Probe{InitialDelaySeconds: 30, PeriodSeconds: 1}, 30 * time.Second, time.Second, 1},
+		{"periodSeconds", corev1.Probe{PeriodSeconds: 20, SuccessThreshold: 3}, 0, 20 * time.Second, 3},
+		{"successThreshold", corev1.Probe{PeriodSeconds: 1, SuccessThreshold: 4}, 0, time.Second, 4},
+	} {
+		t.Run(test.field, func(t *testing.T) {
+			r := newRig(t)
+			var mu sync.Mutex
+			var checks []time.Duration
+			began := r.clock.Now()
+			r.runtime.exec = func(ContainerID, []string, Streams) (int, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				checks = append(checks, r.clock.Since(began))
+				return 0, nil
+			}
+			test.probe.Exec, test.probe.TimeoutSeconds = &corev1.ExecAction{Command: []string{"check"}}, 1
+			r.pod("p", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", ReadinessProbe: &test.probe}}})
+			r.waitSummaryAdvancing("p", "Running c:running+started+ready")
+			mu.Lock()
+			defer mu.Unlock()
+			if len(checks) < test.ready {
+				t.Errorf("ready after %d checks, want %d", len(checks), test.ready)
+			}
+			for i, at := range checks { // a check may be late, and the next one is not
+				if earliest := test.first + time.Duration(i)*test.pause; at < earliest {
+					t.Errorf("check %d is after %v, want %v", i, at, earliest)
+				}
+			}
+		})
+	}
 }
 
 func TestOutputIsBounded(t *testing.T) {

@@ -2,17 +2,21 @@ package kubelet
 
 import (
 	"cmp"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -174,6 +178,76 @@ func TestAdmissionByTaints(t *testing.T) {
 	r.waitSummary("a", "Failed (TaintToleration)")
 	r.pod("b", corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}})
 	r.waitSummary("b", "Running c:running+started+ready")
+}
+
+func TestAdmissionByOS(t *testing.T) {
+	r := newRig(t)
+	r.pod("other", corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.Windows}})
+	got := r.waitSummary("other", "Failed (PodOSNotSupported)")
+	if want := "Pod was rejected: Failed to admit pod as the OS field doesn't match node OS"; got.Status.Message != want {
+		t.Errorf("got message %q", got.Status.Message)
+	}
+	labeled := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "labeled", Namespace: "default", Labels: map[string]string{corev1.LabelOSStable: "windows"}},
+		Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "nginx"}}},
+	}
+	r.create(client.Target{Resource: client.Pods, Namespace: "default"}, labeled)
+	r.waitSummary("labeled", "Failed (PodOSSelectorNodeLabelDoesNotMatch)")
+	r.pod("own", corev1.PodSpec{OS: &corev1.PodOS{Name: corev1.OSName(runtime.GOOS)}})
+	r.waitSummary("own", "Running c:running+started+ready")
+}
+
+// TestGracePeriod: the grace period of a pod is that of its spec, and 30 s without one. It also holds for a container that is restarted.
+func TestGracePeriod(t *testing.T) {
+	r := newRig(t)
+	for grace, want := range map[*int64]time.Duration{nil: 30 * time.Second, new(int64(7)): 7 * time.Second} {
+		pod := r.pod("p", corev1.PodSpec{TerminationGracePeriodSeconds: grace})
+		next := r.waitSummary("p", "Running c:running+started+ready").DeepCopy()
+		next.Spec.Containers[0].Image = "minikctl.dev/pause"
+		if _, err := r.api.Update(t.Context(), client.In(client.Pods, keyOf(next)), next, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.waitSummary("p", "Running c:running<Error=143#1+started+ready")
+		r.delete("p")
+		r.waitSummary("p", "none")
+		r.runtime.mu.Lock()
+		for _, start := range []string{"0", "1"} {
+			if got := r.runtime.graces[ContainerID(string(pod.UID)+"_c_"+start)]; got != want {
+				t.Errorf("start %s: got %v, want %v", start, got, want)
+			}
+		}
+		r.runtime.mu.Unlock()
+	}
+}
+
+// TestHookKinds: hooks that sleep and hooks that send requests.
+func TestHookKinds(t *testing.T) {
+	r := newRig(t)
+	received := make(chan string, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { received <- req.URL.Path }))
+	defer srv.Close()
+	r.pod("p", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Lifecycle: &corev1.Lifecycle{
+		PostStart: &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Port: intstr.Parse(portText(t, srv.Listener)), Path: "/begin"}},
+		PreStop:   &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 4}},
+	}}}})
+	r.until("the request of the hook", func() string {
+		select {
+		case got := <-received:
+			return strings.TrimPrefix(got, "/begin")
+		default:
+			return "none"
+		}
+	})
+	pod := r.waitSummary("p", "Running c:running+started+ready")
+	since := r.clock.Now()
+	r.delete("p")
+	r.waitSummaryAdvancing("p", "none")
+	r.runtime.mu.Lock()
+	defer r.runtime.mu.Unlock()
+	grace := r.runtime.graces[ContainerID(string(pod.UID)+"_c_0")] // what the hook has left of 30 s
+	if slept := r.clock.Since(since); slept < 4*time.Second || grace > 26*time.Second {
+		t.Errorf("the pod ended after %v, and the program had %v", slept, grace)
+	}
 }
 
 func TestIgnoredFieldsGetAnEvent(t *testing.T) {

@@ -18,7 +18,7 @@ func TestWithoutNamespaces(t *testing.T) {
 	if os.Getuid() == 0 {
 		attr.Credential = &syscall.Credential{Uid: 12345, Gid: 12345}
 	}
-	rerun(t, "^(TestRuntime|TestUnhonoured|TestNestedMounts|TestMountOverFilesOfTheMachine|TestReadOnlyRoot|TestGroups|TestUserBestEffort)$", attr, actVariable+"=confine")
+	rerun(t, "^(TestRuntime|TestUnhonoured|TestNestedMounts|TestMountOverFilesOfTheMachine|TestReadOnlyRoot|TestGroups|TestUserBestEffort|TestHostNamespaces)$", attr, actVariable+"=confine")
 }
 
 // TestWithoutFilters runs the suite where seccomp filters are refused as well.

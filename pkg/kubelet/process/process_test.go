@@ -79,7 +79,7 @@ func TestRuntimeAsAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user")
 	}
-	rerun(t, "^(TestRuntime|TestReadOnlyRoot|TestGroups|TestNewPrivileges|TestSeccompProfile|TestUser|TestUserBestEffort)$", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
+	rerun(t, "^(TestRuntime|TestReadOnlyRoot|TestGroups|TestNewPrivileges|TestSeccompProfile|TestUser|TestUserBestEffort|TestHostNamespaces)$", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}})
 }
 
 // rerun runs tests of this program in another process, with a folder for temporary files that every user may use.
