@@ -3,6 +3,9 @@ package daemon
 import (
 	"flag"
 	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/minikctl/minikctl/pkg/kubelet"
@@ -36,4 +39,65 @@ func TestFieldsPage(t *testing.T) {
 	if string(got) != page {
 		t.Errorf("%s is out of date with the runtimes' tables: run go generate ./pkg/daemon", file)
 	}
+}
+
+// TestFieldsHaveTests: testdata/fields.txt has the tests of each field that nodes with real containers honour. The tests exist, and the folder of
+// one of them has a test that uses the field.
+func TestFieldsHaveTests(t *testing.T) {
+	table, err := os.ReadFile("testdata/fields.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string][]string{}
+	for line := range strings.Lines(string(table)) {
+		if words := strings.Fields(line); len(words) > 0 && words[0] != "#" {
+			tests[words[0]] = words[1:]
+		}
+	}
+	sources := map[string]string{} // of the tests in a folder
+	for _, name := range drivers.Names() {
+		tier := drivers.Parts[name].Tier
+		if tier.Simulated {
+			continue
+		}
+		for _, f := range runtimetest.SupportedFields(tier) {
+			row := f.Type + "." + f.Name
+			used := false
+			for _, test := range tests[row] {
+				folder, function, _ := strings.Cut(test, ".")
+				if sources[folder] == "" {
+					sources[folder] = testSources(t, folder)
+				}
+				if !strings.Contains(sources[folder], "\nfunc "+function+"(") {
+					t.Errorf("%s: there is no test %s", row, test)
+				}
+				used = used || regexp.MustCompile(`\b`+f.GoName+`\b|\b`+f.Name+`\b`).MatchString(sources[folder])
+			}
+			if !used {
+				t.Errorf("the runtime %s honours %s, and testdata/fields.txt has no test that uses it", name, row)
+			}
+			delete(tests, row)
+		}
+	}
+	for row := range tests {
+		t.Errorf("no runtime honours %s of testdata/fields.txt", row)
+	}
+}
+
+// testSources returns the tests of a package.
+func testSources(t *testing.T, folder string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(b)
+	}
+	return all.String()
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
-// TestHostNamespaces: containers see the machine's processes and share its IPC, so that pods with hostPID and hostIPC have them.
+// TestHostNamespaces: containers see the machine's processes and share its IPC, as pods with hostPID, hostIPC and shareProcessNamespace need.
 func TestHostNamespaces(t *testing.T) {
 	m := newMachine(t)
 	own, err := os.Readlink("/proc/self/ns/ipc")

@@ -72,6 +72,30 @@ func fieldsAreListed(f *fixture) {
 	}
 }
 
+// SupportedField is a field of a pod that the nodes of a tier honour, at least partly.
+type SupportedField struct {
+	Type, Name string // of the Go type that has the field, and of the field in JSON
+	GoName     string
+}
+
+// SupportedFields returns the fields that the nodes of a tier honour, at least partly.
+func SupportedFields(t kubelet.Tier) []SupportedField {
+	var out []SupportedField
+	for _, s := range sections {
+		for _, name := range fieldNames(s.typ) {
+			if field, _ := t.Field(s.typ.Name(), name); field.Support == kubelet.Ignored {
+				continue
+			}
+			for i := range s.typ.NumField() {
+				if own, _, _ := strings.Cut(s.typ.Field(i).Tag.Get("json"), ","); own == name {
+					out = append(out, SupportedField{s.typ.Name(), name, s.typ.Field(i).Name})
+				}
+			}
+		}
+	}
+	return out
+}
+
 // FieldsPage returns the documentation of the support for a pod's fields, with a column for each tier.
 func FieldsPage(tiers ...kubelet.Tier) string {
 	var b strings.Builder
@@ -79,7 +103,7 @@ func FieldsPage(tiers ...kubelet.Tier) string {
 		"The runtime of a node decides what the node can do. `yes` is done as in Kubernetes, `partly` with the difference in the note.\n" +
 		"A field with `no` is accepted and has no effect: a request that sets it gets a `Warning`, and the pod gets an\n" +
 		"Event. The containers of a simulated node (`sim`) are not real, so there are no warnings about them. A field that is not\n" +
-		"listed shares the row of the field that contains it.\n")
+		"listed shares the row of the field that contains it. Fields with `yes` or `partly` have tests: [fields.txt](../pkg/daemon/testdata/fields.txt).\n")
 	for _, s := range sections {
 		fmt.Fprintf(&b, "\n## %s\n\n| field |", s.title)
 		for _, t := range tiers {
