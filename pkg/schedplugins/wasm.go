@@ -51,6 +51,9 @@ func newWasm(ctx context.Context, given runtime.Object, h framework.Handle) (fra
 	if err != nil || u.Scheme != "file" || u.Host != "" || u.Path == "" {
 		return p, field.Invalid(path, args.GuestURL, "must be a file:// URL with an absolute path")
 	}
+	if args.LogSeverity < 0 || args.LogSeverity > guest.MaxSeverity {
+		return p, field.Invalid(field.NewPath("logSeverity"), args.LogSeverity, fmt.Sprintf("must be between 0 and %d, inclusive", guest.MaxSeverity))
+	}
 	if ok {
 		named.WatchFile(u.Path)
 	}

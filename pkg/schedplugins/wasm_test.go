@@ -124,6 +124,19 @@ func TestWasmErrors(t *testing.T) {
 	}
 }
 
+// TestWasmSeverity: only the severities of the ABI are accepted.
+func TestWasmSeverity(t *testing.T) {
+	url := "file://" + wasmFile(t, module("filter", accept...))
+	for severity, valid := range map[int]bool{-1: false, 0: true, 3: true, 4: false} {
+		conf := config(t, fmt.Sprintf("profiles: [{pluginConfig: [{name: Wasm/x, args: {guestURL: %q, logSeverity: %d}}]}]", url, severity))
+		_, err := scheduler.Inspect(t.Context(), Registry, conf)
+		want := fmt.Sprintf("profiles[0].pluginConfig[0].args.logSeverity: Invalid value: %d: must be between 0 and 3, inclusive", severity)
+		if valid && err != nil || !valid && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("logSeverity %d: %v", severity, err)
+		}
+	}
+}
+
 // exampleModule builds the module of examples/wasm.
 func exampleModule(t *testing.T) string {
 	t.Helper()

@@ -18,6 +18,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 	"github.com/tetratelabs/wazero/sys"
+	"golang.org/x/time/rate"
 	"k8s.io/kube-scheduler/framework"
 )
 
@@ -88,7 +89,7 @@ func (m *Module) load(ctx context.Context, binary []byte, config Config) (err er
 	if _, err := wasi_snapshot_preview1.Instantiate(ctx, m.runtime); err != nil {
 		return err
 	}
-	if err := (&host{config}).instantiate(ctx, m.runtime); err != nil {
+	if err := (&host{config, rate.NewLimiter(logRate, logBurst)}).instantiate(ctx, m.runtime); err != nil {
 		return err
 	}
 	return m.instantiate(ctx)

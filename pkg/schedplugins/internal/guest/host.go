@@ -10,6 +10,7 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-scheduler/framework"
 )
@@ -40,7 +41,20 @@ func values(ctx context.Context) *Values {
 }
 
 // host has the functions that modules import.
-type host struct{ Config }
+type host struct {
+	Config
+	messages *rate.Limiter // that are logged
+}
+
+// MaxSeverity is the greatest severity of a module's messages.
+const MaxSeverity = 3
+
+// What is logged of a module's messages, which may come from each filter of each node: so many at once, then so many a second, of so many bytes.
+const (
+	logBurst = 100
+	logRate  = 10
+	logBytes = 4 << 10
+)
 
 const (
 	i32 = api.ValueTypeI32
@@ -118,21 +132,26 @@ func (h *host) instantiateLog(ctx context.Context, runtime wazero.Runtime) error
 	b := runtime.NewHostModuleBuilder("k8s.io/klog")
 	export(b, "log", 3, false, func(ctx context.Context, m api.Module, stack []uint64) { h.log(ctx, m, stack, nil) })
 	export(b, "logs", 5, false, func(ctx context.Context, m api.Module, stack []uint64) {
-		h.log(ctx, m, stack, stringsIn(bytesAt(m, stack[3], stack[4])))
+		h.log(ctx, m, stack, stack[3:5])
 	})
 	export(b, "severity", 0, true, func(_ context.Context, _ api.Module, stack []uint64) { stack[0] = uint64(uint32(h.Severity)) })
 	_, err := b.Instantiate(ctx)
 	return err
 }
 
-// log logs a message of the module, with keys and values.
-func (h *host) log(ctx context.Context, m api.Module, stack []uint64, pairs []string) {
-	levels := []slog.Level{slog.LevelInfo, slog.LevelWarn, slog.LevelError, slog.LevelError}
+// log logs a message of the module. pairs, which may be nil, has the address and the size of its keys and values.
+func (h *host) log(ctx context.Context, m api.Module, stack, pairs []uint64) {
+	levels := [MaxSeverity + 1]slog.Level{slog.LevelInfo, slog.LevelWarn, slog.LevelError, slog.LevelError}
 	severity := int32(stack[0])
-	if severity < h.Severity || severity < 0 || int(severity) >= len(levels) {
+	if severity < h.Severity || severity < 0 || severity > MaxSeverity || !h.messages.Allow() {
 		return
 	}
-	slog.Log(ctx, levels[severity], "scheduler plugin", "msg", string(bytesAt(m, stack[1], stack[2])), "values", strings.Join(pairs, " "))
+	start := func(part []uint64) []byte { return bytesAt(m, part[0], uint64(min(uint32(part[1]), logBytes))) }
+	values := ""
+	if pairs != nil {
+		values = strings.Join(stringsIn(start(pairs)), " ")
+	}
+	slog.Log(ctx, levels[severity], "message of a scheduler plugin", "text", string(start(stack[1:3])), "values", values)
 }
 
 // node returns the node whose name is in the first two parameters, nil if there is none.

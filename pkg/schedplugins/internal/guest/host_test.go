@@ -1,9 +1,13 @@
 package guest
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/tetratelabs/wazero"
+	"golang.org/x/time/rate"
 )
 
 // TestWrite checks that a value is written only if it is not larger than the module's buffer, and never outside of its memory.
@@ -27,6 +31,33 @@ func TestWrite(t *testing.T) {
 		}
 	}()
 	write(m, pageSize-1, 3, []byte("abc"))
+}
+
+// TestLog checks that a module cannot fill the log, neither by many messages nor by long ones.
+func TestLog(t *testing.T) {
+	runtime := wazero.NewRuntime(t.Context())
+	defer runtime.Close(t.Context())
+	m, err := runtime.Instantiate(t.Context(), []byte("\x00asm\x01\x00\x00\x00\x05\x03\x01\x00\x01\x07\x0a\x01\x06memory\x02\x00")) // a memory of one page
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Memory().Write(0, []byte(strings.Repeat("a", logBytes)+"b"))
+	m.Memory().Write(2*logBytes, []byte("key\x00value\x00"))
+	var text bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&text, nil)))
+	defer slog.SetDefault(before)
+
+	h := &host{Config{Severity: 1}, rate.NewLimiter(0, 2)}
+	h.log(t.Context(), m, []uint64{0, 0, 1}, nil) // less severe
+	h.log(t.Context(), m, []uint64{2, 0, logBytes + 1}, nil)
+	h.log(t.Context(), m, []uint64{1, 0, 1}, []uint64{2 * logBytes, 10})
+	h.log(t.Context(), m, []uint64{3, 0, 1}, nil) // one more than allowed
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	if len(lines) != 2 || !strings.HasSuffix(lines[0], "text="+strings.Repeat("a", logBytes)+` values=""`) || !strings.Contains(lines[0], "level=ERROR") ||
+		!strings.HasSuffix(lines[1], `text=a values="key value"`) {
+		t.Errorf("%d lines: %.2000s", len(lines), text.String())
+	}
 }
 
 // TestEvents checks the events in the encoding of the ABI, whose sets of actions are those of an older Kubernetes.
