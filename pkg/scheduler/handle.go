@@ -70,7 +70,7 @@ var (
 func (h *handle) PluginName() string             { return h.plugin }
 func (h *handle) RecordArgs(args runtime.Object) { h.args = args }
 func (h *handle) WatchFile(path string) {
-	h.profile.setup.watched = append(h.profile.setup.watched, versionOf(path))
+	h.profile.setup.watched.add(versionOf(path))
 }
 
 // Client and the methods below implement APIHandle.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,6 +70,24 @@ func (s *Scheduler) folders() []string {
 		out = append(out, filepath.Dir(file.path), resolvedFolder(file.path))
 	}
 	return out
+}
+
+// watchedFiles are the files that factories read. It is safe for concurrent use: a factory that took too long may still add one.
+type watchedFiles struct {
+	mu    sync.Mutex
+	files []fileVersion
+}
+
+func (w *watchedFiles) add(f fileVersion) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.files = append(w.files, f)
+}
+
+func (w *watchedFiles) list() []fileVersion {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.files)
 }
 
 // fileVersion tells versions of a file apart.

@@ -21,7 +21,7 @@ type setup struct {
 	order      []*profile          // as in the configuration
 	sites      []*site             // the first is nil: index 0 means none
 	timeouts   timeouts
-	watched    []fileVersion // files that factories read
+	watched    watchedFiles
 	resumed    func(*instance)
 	bindings   sync.WaitGroup // binding cycles that call these plugins
 
@@ -49,7 +49,7 @@ func (s *Scheduler) newSetup(ctx context.Context, conf *configv1.KubeSchedulerCo
 		made.order = append(made.order, p)
 		errs = append(errs, p.fillFrom(ctx, profilePath(i), cfg)...)
 	}
-	s.watched = made.watched // also of a configuration that is refused: it may be the file that is wrong
+	s.watched = made.watched.list() // also of a configuration that is refused: it may be the file that is wrong
 	if len(errs) == 0 {
 		errs = made.checkQueueSort()
 	}
