@@ -133,7 +133,7 @@ func (x *extender) args(pod *corev1.Pod, nodes []framework.NodeInfo) *extenderv1
 	return &extenderv1.ExtenderArgs{Pod: pod, Nodes: list}
 }
 
-// filter returns the nodes that the extender leaves, and its messages for others. A node that it was not asked about is an error.
+// filter returns the nodes that passed the extender's filter, and its messages about others. Another node than those of the request is an error.
 func (x *extender) filter(ctx context.Context, pod *corev1.Pod, nodes []framework.NodeInfo) (passed []framework.NodeInfo, failed, unresolvable extenderv1.FailedNodesMap, err error) {
 	if !x.IsFilter() {
 		return nodes, extenderv1.FailedNodesMap{}, extenderv1.FailedNodesMap{}, nil
@@ -180,7 +180,7 @@ func (x *extender) prioritize(ctx context.Context, pod *corev1.Pod, nodes []fram
 	return scores, err
 }
 
-// preempt returns the nodes that the extender leaves, with the victims that it chose on each.
+// preempt returns the nodes that the extender accepts for a preemption, with the victims that it chose on each.
 func (x *extender) preempt(ctx context.Context, pod *corev1.Pod, victims map[string]*extenderv1.Victims, nodes framework.NodeInfoLister) (map[string]*extenderv1.Victims, error) {
 	if !x.SupportsPreemption() {
 		return nil, fmt.Errorf("preempt verb is not defined for extender %v but run into ProcessPreemption", x.URLPrefix)
@@ -210,6 +210,10 @@ func (x *extender) preempt(ctx context.Context, pod *corev1.Pod, victims map[str
 func identifiers(victims map[string]*extenderv1.Victims) map[string]*extenderv1.MetaVictims {
 	out := make(map[string]*extenderv1.MetaVictims, len(victims))
 	for node, v := range victims {
+		if v == nil {
+			out[node] = nil
+			continue
+		}
 		meta := &extenderv1.MetaVictims{Pods: []*extenderv1.MetaPod{}, NumPDBViolations: v.NumPDBViolations}
 		for _, pod := range v.Pods {
 			meta.Pods = append(meta.Pods, &extenderv1.MetaPod{UID: string(pod.UID)})

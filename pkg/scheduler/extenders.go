@@ -140,7 +140,7 @@ func (e *evaluation) filterBy(ctx context.Context, t *tracker, x *extender, clus
 	}
 }
 
-// status returns the status of a node that the extender did not leave. As in Kubernetes, evictions do not help on a node without a message.
+// status returns the status of a node that did not pass the extender's filter. As in Kubernetes, evictions do not help on a node without a message.
 func (x *extender) status(node string, failed, unresolvable extenderv1.FailedNodesMap) *framework.Status {
 	status := framework.NewStatus(framework.UnschedulableAndUnresolvable)
 	if message, ok := unresolvable[node]; ok {
@@ -186,8 +186,9 @@ func (p *profile) scoreByExtenders(ctx context.Context, t *tracker, e *evaluatio
 		call   minikctl.ExtenderCall
 	}
 	results := make([]result, len(callees))
-	t.enter(callees[0].site)
-	parallelizer(len(callees)).Until(ctx, len(callees), func(i int) {
+	t.enter(callees[0].site) // the section has one site at a time; the calls have time-outs of their own
+	// After the end of ctx, each call fails and is recorded as failed.
+	parallelizer(len(callees)).Until(context.WithoutCancel(ctx), len(callees), func(i int) {
 		x, began := callees[i], wallClock.Now()
 		list, err := x.prioritize(ctx, pod, nodes)
 		var scores map[string]int64
