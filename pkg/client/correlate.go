@@ -35,7 +35,7 @@ type correlator struct {
 	equal   remembered[occurrences] // by equalKey, and for combined events by similarKey
 }
 
-// aboutKey has what the events that are limited together have in common. All events of a correlator are of one component.
+// aboutKey is the key of the events that share one budget: those of one type about one object. All events of a correlator are of one component.
 type aboutKey struct {
 	about     corev1.ObjectReference // without field path and resource version
 	eventType string

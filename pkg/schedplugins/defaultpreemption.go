@@ -88,7 +88,7 @@ func (p *defaultPreemption) PostFilter(ctx context.Context, state framework.Cycl
 		}
 		return nominate(""), framework.NewStatus(framework.Unschedulable, message)
 	}
-	if found, err = askExtenders(ctx, state, p.handle.Extenders(), pod, found, lister); err != nil {
+	if found, err = callExtenders(ctx, state, p.handle.Extenders(), pod, found, lister); err != nil {
 		return nil, framework.AsStatus(err)
 	}
 	if len(found) == 0 {

@@ -131,7 +131,7 @@ func TestExtenderFilters(t *testing.T) {
 			nodes := []*corev1.Node{someNode("a"), someNode("b"), someNode("c"), someNode("d", taint("k", corev1.TaintEffectNoSchedule))}
 			x.filter = func(a extenderv1.ExtenderArgs) extenderv1.ExtenderFilterResult {
 				if got, objects := names(a); !slices.Equal(got, []string{"a", "b", "c"}) || objects == cacheCapable {
-					t.Errorf("the extender is asked about %v, as objects: %v", got, objects)
+					t.Errorf("the request has the nodes %v, as objects: %v", got, objects)
 				}
 				return leave(a, func(name string) bool { return name == "b" })
 			}

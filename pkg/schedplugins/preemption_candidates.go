@@ -72,8 +72,8 @@ func (p *defaultPreemption) enough(n int) int {
 	return min(n, max(n*int(*p.args.MinCandidateNodesPercentage)/100, int(*p.args.MinCandidateNodesAbsolute)))
 }
 
-// askExtenders lets the extenders that support preemption remove candidates and change victims.
-func askExtenders(ctx context.Context, state framework.CycleState, extenders []framework.Extender, pod *corev1.Pod, found []candidate, lister framework.NodeInfoLister) ([]candidate, error) {
+// callExtenders lets the extenders that support preemption remove candidates and change victims.
+func callExtenders(ctx context.Context, state framework.CycleState, extenders []framework.Extender, pod *corev1.Pod, found []candidate, lister framework.NodeInfoLister) ([]candidate, error) {
 	for _, extender := range extenders {
 		if !extender.SupportsPreemption() || !extender.IsInterested(pod) || len(found) == 0 {
 			continue
@@ -82,7 +82,7 @@ func askExtenders(ctx context.Context, state framework.CycleState, extenders []f
 		for _, c := range found {
 			offered[c.node] = &extenderv1.Victims{Pods: c.victims, NumPDBViolations: int64(c.violations)}
 		}
-		taken, err := askExtender(ctx, state, extender, pod, offered, lister)
+		taken, err := callExtender(ctx, state, extender, pod, offered, lister)
 		switch {
 		case err != nil && extender.IsIgnorable():
 			continue
@@ -105,7 +105,7 @@ func askExtenders(ctx context.Context, state framework.CycleState, extenders []f
 	return found, nil
 }
 
-func askExtender(ctx context.Context, state framework.CycleState, extender framework.Extender, pod *corev1.Pod, offered map[string]*extenderv1.Victims, lister framework.NodeInfoLister) (map[string]*extenderv1.Victims, error) {
+func callExtender(ctx context.Context, state framework.CycleState, extender framework.Extender, pod *corev1.Pod, offered map[string]*extenderv1.Victims, lister framework.NodeInfoLister) (map[string]*extenderv1.Victims, error) {
 	if own, ok := extender.(scheduler.PreemptionExtender); ok {
 		return own.Preempt(ctx, state, pod, offered, lister)
 	}

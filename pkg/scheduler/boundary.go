@@ -116,7 +116,7 @@ func (f *pluginFailure) log(ctx context.Context, stack []byte) {
 	slog.ErrorContext(ctx, "scheduler plugin failed", "err", f.Error(), "stack", string(stack))
 }
 
-// mayLog reports whether no failure was logged within the last minute. If so, one is logged now.
+// mayLog reports whether the caller may log a failure: at most one of the instance is logged in logEvery.
 func (p *instance) mayLog() bool {
 	now, last := wallClock.Now().UnixNano(), p.lastLog.Load()
 	return (now-last >= logEvery || last == 0) && p.lastLog.CompareAndSwap(last, now)

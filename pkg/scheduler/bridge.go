@@ -17,7 +17,7 @@ type bridge struct {
 	factory informers.SharedInformerFactory // nil: not used yet
 }
 
-// newBridge returns a bridge to c, and without it one of a simulation, in which all requests fail.
+// newBridge returns a bridge to c. If c is nil, as in a simulation, all requests fail.
 func newBridge(c client.Client) *bridge {
 	if c == nil {
 		c = offline{}

@@ -13,7 +13,7 @@ import (
 )
 
 // offline is the API of a simulation, as plugins see it through client-go: each request fails, and informers, which are never started, are
-// empty. So the plugins that ask for them can be created without a server.
+// empty. So plugins that use them can be created without a server.
 type offline struct{}
 
 var errOffline = errors.New("this scheduler runs without an API server")

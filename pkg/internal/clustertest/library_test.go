@@ -11,6 +11,9 @@ const library = "../../../examples/plugins"
 
 // TestLibrary builds the program of examples/plugins, as a module that depends on minikctl, and runs scripts with it.
 func TestLibrary(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a program that is linked for this test takes half a minute")
+	}
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "minikctl")
 	build := exec.Command("go", "build", "-o", program, ".")

@@ -185,7 +185,7 @@ func sizeOfValues(s *apiextensionsv1.JSONSchemaProps) int {
 	return sum
 }
 
-// schemasIn has the schemas directly inside one that may have rules, values or formats. A schema is valid until the next one.
+// schemasIn iterates over the schemas directly inside s that may have rules, values or formats. A schema is valid only until the next iteration.
 func schemasIn(s *apiextensionsv1.JSONSchemaProps) iter.Seq[*apiextensionsv1.JSONSchemaProps] {
 	return func(yield func(*apiextensionsv1.JSONSchemaProps) bool) {
 		for _, properties := range []map[string]apiextensionsv1.JSONSchemaProps{s.Properties, s.PatternProperties, s.Definitions} {
