@@ -71,6 +71,7 @@ type Host struct {
 	pods        map[types.UID]*pod
 	nodes       map[string]*Runtime
 	status      map[string]*wire.Status
+	notes       map[string]note       // of the containers in status, decoded once
 	pipes       map[string][]*os.File // kept for the next supervisor
 	removed     map[string]struct{}   // removed; older events about them are ignored
 	synced      bool                  // status is complete
@@ -103,6 +104,7 @@ func Open(ctx context.Context, cfg Config) (*Host, error) {
 		ended:       make(chan struct{}),
 		nodes:       map[string]*Runtime{},
 		status:      map[string]*wire.Status{},
+		notes:       map[string]note{},
 		pipes:       map[string][]*os.File{},
 		removed:     map[string]struct{}{},
 		syncChanged: make(chan struct{}),

@@ -190,6 +190,7 @@ func (h *Host) dropStatuses() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	clear(h.status)
+	clear(h.notes)
 	clear(h.removed)
 }
 
@@ -263,6 +264,9 @@ func (h *Host) observe(s *wire.Status) {
 	if old := h.status[id]; old != nil && old.Revision >= s.Revision {
 		return
 	}
+	if h.status[id] == nil {
+		h.notes[id] = noteOf(s.Spec)
+	}
 	h.status[id] = s
 	switch {
 	case !s.Running:
@@ -283,6 +287,7 @@ func (h *Host) drop(id string) {
 		return
 	}
 	delete(h.status, id)
+	delete(h.notes, id)
 	h.release(id)
 	h.hintNode(types.UID(s.Spec.Pod))
 }

@@ -61,9 +61,11 @@ func (r *Runtime) Pods(ctx context.Context) ([]kubelet.Pod, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	byPod := map[types.UID][]kubelet.Container{}
-	for _, s := range h.status {
+	for id, s := range h.status {
 		uid := types.UID(s.Spec.Pod)
-		byPod[uid] = append(byPod[uid], toContainer(s))
+		if p := h.pods[uid]; p != nil && p.Node == r.node {
+			byPod[uid] = append(byPod[uid], toContainer(s, h.notes[id]))
+		}
 	}
 	var all []kubelet.Pod
 	for _, p := range h.pods {
@@ -97,8 +99,7 @@ func noteOf(s *wire.Spec) note {
 	return n
 }
 
-func toContainer(s *wire.Status) kubelet.Container {
-	n := noteOf(s.Spec)
+func toContainer(s *wire.Status, n note) kubelet.Container {
 	c := kubelet.Container{
 		ID: kubelet.ContainerID(s.Spec.ID), Name: n.Name, Attempt: n.Attempt, Image: n.Image,
 		Started: s.Started, Running: s.Running, Finished: s.Finished,
@@ -123,7 +124,7 @@ func (r *Runtime) StartPod(ctx context.Context, spec kubelet.PodSpec) (kubelet.P
 	}
 	var containers []kubelet.Container
 	for _, s := range r.host.containers(spec.UID) {
-		containers = append(containers, toContainer(s))
+		containers = append(containers, toContainer(s, noteOf(s.Spec)))
 	}
 	return toPod(p, containers), nil
 }
