@@ -1,11 +1,16 @@
 package process
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
@@ -30,5 +35,33 @@ func TestStopAllOfEndingSupervisor(t *testing.T) {
 	}()
 	if err := h.StopAll(t.Context(), 0); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPodsCost: a list of the pods decodes nothing, and copies no containers of other nodes: kubelets list after each change of a container.
+func TestPodsCost(t *testing.T) {
+	const containers = 200
+	h := &Host{pods: map[types.UID]*pod{}, status: map[string]*wire.Status{}, notes: map[string]note{}, synced: true, syncChanged: make(chan struct{})}
+	for i := range containers {
+		uid := types.UID(fmt.Sprint("pod-", i))
+		h.pods[uid] = &pod{PodSpec: kubelet.PodSpec{UID: uid}, Node: []string{"a", "b"}[i%2]}
+		meta, err := json.Marshal(note{Name: "c", Attempt: i, Image: kubelet.Image{Name: "nginx"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.observe(&wire.Status{Spec: &wire.Spec{ID: fmt.Sprint("container-", i), Pod: string(uid), Meta: meta}, Revision: 1})
+	}
+	a := &Runtime{host: h, node: "a"}
+	pods, err := a.Pods(t.Context())
+	if err != nil || len(pods) != containers/2 || len(pods[0].Containers) != 1 || pods[0].Containers[0].Image.Name != "nginx" {
+		t.Fatalf("got %v, %v", pods, err)
+	}
+	allocs := testing.AllocsPerRun(10, func() {
+		if _, err := a.Pods(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if most := float64(3 * containers / 2); allocs > most {
+		t.Errorf("%.0f allocations, want at most %.0f", allocs, most)
 	}
 }
