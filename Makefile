@@ -28,8 +28,8 @@ cross: ## builds for every supported platform
 	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/minikctl
 	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/minikctl
 
-measure: ## checks that depend on the machine: the cost of a start and of an idle cluster, 48 hours of a CronJob, and the time of hostile bodies
-	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestStartup ./pkg/internal/bench
+measure: ## checks that depend on the machine: the cost of a start, of an idle cluster and of pods, 48 hours of a CronJob, and the time of hostile bodies
+	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run 'TestStartup|TestPodStart' ./pkg/internal/bench
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -run 'TestHostileBodies|TestIdleWatches|TestStalledWatchesShareMemory' ./pkg/apiserver/...
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestMeasure ./pkg/internal/servicetest
 	MINIKCTL_MEASURE=1 $(GO) test -count 1 -v -run TestCronJobMissesNoMinute ./pkg/internal/virtual

@@ -62,6 +62,15 @@ func (a *agent) time(c command) result {
 
 // operation returns what time carries out, without the runtime of Go where that would add calls of its own.
 func (a *agent) operation(c command) (do func() error, end func(), err error) {
+	if c.What == "open" {
+		return func() error {
+			fd, err := syscall.Open(c.Address, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			return syscall.Close(fd)
+		}, func() {}, nil
+	}
 	at := netip.MustParseAddrPort(c.Address)
 	to := &syscall.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}
 	none := func() {}
@@ -200,6 +209,7 @@ func measureOutside(f *fixture) {
 	f.serve("tcp", 8001, 0)
 	outside := &agent{}
 	for _, c := range []command{
+		{What: "open", Address: "/etc/hosts"}, // with close
 		{What: "socket", Address: "127.0.0.1:0"},
 		{What: "connect", Address: at(f.ips[0], 8001)},
 		{What: "bind", Address: "0.0.0.0:8099"},
