@@ -90,7 +90,6 @@ var ownFields = Fields{
 		"preemptionPolicy":              {},
 		"overhead":                      {Support: Partly, Note: "it is added to what the pod requests"},
 		"topologySpreadConstraints":     {},
-		"setHostnameAsFQDN":             {Support: Ignored, Note: "pods have no names in DNS", NoWarning: []string{"false"}},
 		"os":                            {},
 		"schedulingGates":               {},
 		"resourceClaims":                {Support: Ignored, Note: "pods with claims are not scheduled"},

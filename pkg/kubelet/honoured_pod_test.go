@@ -74,6 +74,19 @@ func TestHonouredPodFields(t *testing.T) {
 		{field: "automountServiceAccountToken", set: func(s *corev1.PodSpec) { s.AutomountServiceAccountToken = new(true) }, holds: mounted(ServiceAccountPath)},
 		{field: "hostname", set: func(s *corev1.PodSpec) { s.Hostname = "door" },
 			holds: func(_ *corev1.Pod, s ContainerSpec) bool { return slices.Contains(s.Env, "HOSTNAME=door") }},
+		{field: "setHostnameAsFQDN", set: func(s *corev1.PodSpec) {
+			s.Hostname, s.Subdomain, s.SetHostnameAsFQDN = "door", "house", new(true)
+		}, remove: func(s *corev1.PodSpec) { s.SetHostnameAsFQDN = nil },
+			holds: func(_ *corev1.Pod, s ContainerSpec) bool {
+				return slices.Contains(s.Env, "HOSTNAME=door.house.default.svc.cluster.local")
+			}},
+		{field: "hostnameOverride", set: func(s *corev1.PodSpec) {
+			s.Hostname, s.Subdomain, s.HostnameOverride = "door", "house", new("gate.example")
+		},
+			remove: func(s *corev1.PodSpec) { s.HostnameOverride = nil },
+			holds: func(p *corev1.Pod, s ContainerSpec) bool {
+				return slices.Contains(s.Env, "HOSTNAME=gate.example") && network("/etc/hosts", "\tgate.example\n")(p, s)
+			}},
 		{field: "hostAliases", set: func(s *corev1.PodSpec) {
 			s.HostAliases = []corev1.HostAlias{{IP: "192.0.2.7", Hostnames: []string{"shop"}}}
 		},
@@ -116,6 +129,10 @@ func TestHonouredPodFields(t *testing.T) {
 			{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"}},
 		}}}), remove: empty, holds: hasFile("namespace", "default")},
 	})
+	const long = "a-name-of-forty-characters-is-long-enough"
+	r.pod("long", corev1.PodSpec{Hostname: long, Subdomain: "house", SetHostnameAsFQDN: new(true)})
+	r.event("long", "FailedCreatePodSandBox", "Failed to create pod sandbox: failed to construct FQDN from pod hostname and cluster domain, FQDN "+
+		long+".house.default.svc.cluster.local is too long (64 characters is the max, 73 characters requested)")
 	// Without optional, the pod waits for the ConfigMap.
 	r.pod("waits", corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
 		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "none"}},

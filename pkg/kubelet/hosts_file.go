@@ -80,9 +80,9 @@ func hostsFile(pod *corev1.Pod, ip string) []byte {
 		"fe00::0\tip6-mcastprefix\n" +
 		"fe00::1\tip6-allnodes\n" +
 		"fe00::2\tip6-allrouters\n")
-	name := podSpecFor(pod).Hostname
-	if pod.Spec.Subdomain != "" {
-		name = fmt.Sprintf("%s.%s.%s.svc.%s\t%s", name, pod.Spec.Subdomain, pod.Namespace, ClusterDomain, name)
+	name, domain := podHostname(pod)
+	if domain != "" {
+		name = name + "." + domain + "\t" + name
 	}
 	fmt.Fprintf(&b, "%s\t%s\n", ip, name)
 	return b.Bytes()

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -157,15 +158,9 @@ func statusOf(list []corev1.ContainerStatus, name string) *corev1.ContainerStatu
 	return nil
 }
 
+// podSpecFor returns a runtime's input for a pod, with the short host name and without the node's podCIDR.
 func podSpecFor(pod *corev1.Pod) PodSpec {
-	host := pod.Name
-	if pod.Spec.Hostname != "" {
-		host = pod.Spec.Hostname
-	}
-	const longest = 63
-	if len(host) > longest {
-		host = strings.TrimRight(host[:longest], "-.")
-	}
+	host, _ := podHostname(pod)
 	var owner metav1.OwnerReference
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
 		owner = *ref
@@ -175,4 +170,35 @@ func podSpecFor(pod *corev1.Pod) PodSpec {
 		Hostname: host, HostNetwork: pod.Spec.HostNetwork, Annotations: pod.Annotations,
 		Created: pod.CreationTimestamp.Time, OwnerKind: owner.Kind, OwnerUID: owner.UID,
 	}
+}
+
+// fullHostname returns the host name that programs of a pod see: the short one, or with its domain if the pod says so.
+func fullHostname(pod *corev1.Pod) (string, error) {
+	name, domain := podHostname(pod)
+	if domain == "" || pod.Spec.SetHostnameAsFQDN == nil || !*pod.Spec.SetHostnameAsFQDN {
+		return name, nil
+	}
+	const longest = 64 // of the kernel
+	name += "." + domain
+	if len(name) > longest {
+		return "", fmt.Errorf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, %d characters requested)",
+			name, longest, len(name))
+	}
+	return name, nil
+}
+
+// podHostname returns the short host name of a pod, and its domain; "": it has none.
+func podHostname(pod *corev1.Pod) (name, domain string) {
+	name = cmp.Or(pod.Spec.Hostname, pod.Name)
+	if pod.Spec.Subdomain != "" {
+		domain = fmt.Sprintf("%s.%s.svc.%s", pod.Spec.Subdomain, pod.Namespace, ClusterDomain)
+	}
+	if pod.Spec.HostnameOverride != nil {
+		name, domain = *pod.Spec.HostnameOverride, ""
+	}
+	const longest = 63
+	if len(name) > longest {
+		name = strings.TrimRight(name[:longest], "-.")
+	}
+	return name, domain
 }

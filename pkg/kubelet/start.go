@@ -216,7 +216,7 @@ func command(c *corev1.Container, img images.Image, vars *environment) []string 
 func (l *podLifecycle) identity(pod *corev1.Pod, seen Pod, c *corev1.Container, img images.Image, vars *environment) []string {
 	var out []string
 	if _, ok := vars.get("HOSTNAME"); !ok {
-		out = append(out, "HOSTNAME="+podSpecFor(pod).Hostname)
+		out = append(out, "HOSTNAME="+seen.Hostname)
 	}
 	if len(img.Entrypoint) > 0 && strings.HasPrefix(img.Entrypoint[0], images.Prefix) {
 		out = append(out, "MINIKCTL_POD="+pod.Name, "MINIKCTL_NAMESPACE="+pod.Namespace, "MINIKCTL_NODE="+l.kubelet.Name,

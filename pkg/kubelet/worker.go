@@ -199,7 +199,13 @@ func (w *podWorker) sandbox(ctx context.Context, pod *corev1.Pod) (Pod, time.Dur
 	if node := w.kubelet.currentNode(); node != nil {
 		spec.PodCIDR = node.Spec.PodCIDR
 	}
-	if _, err := w.runtime().StartPod(ctx, spec); err != nil {
+	if !w.simulated() {
+		spec.Hostname, err = fullHostname(pod)
+	}
+	if err == nil {
+		_, err = w.runtime().StartPod(ctx, spec)
+	}
+	if err != nil {
 		w.event(ctx, pod, "", corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+err.Error())
 		return Pod{}, 0, err
 	}

@@ -8,7 +8,7 @@ const (
 	profiles = "RuntimeDefault refuses the calls that the default profile of containerd refuses, and 32-bit programs; Localhost is treated as RuntimeDefault, since there are no profiles to load"
 	seLinux  = "containers have the daemon's SELinux context"
 	resolver = "without mount namespaces programs that use the C library of GNU or Go's resolver find the cluster's names, others don't"
-	hostname = "the host name is the pod's"
+	hostname = "without mount namespaces only the variable HOSTNAME has it"
 	confined = "{Unconfined <nil>}"
 )
 
@@ -20,11 +20,12 @@ var fields = kubelet.Fields{
 		"hostPID":               {Note: "containers see the machine's processes in any case"},
 		"hostIPC":               {Note: "containers share the machine's IPC in any case"},
 		"shareProcessNamespace": {Support: kubelet.Partly, Note: "containers see all of the machine's processes in any case"},
-		"hostname":              {Support: kubelet.Partly, Note: "without mount namespaces only the variable HOSTNAME has it"},
+		"hostname":              {Support: kubelet.Partly, Note: hostname},
+		"setHostnameAsFQDN":     {Support: kubelet.Partly, Note: hostname},
 		"hostAliases":           {Support: kubelet.Partly, Note: "without mount namespaces containers see the machine's hosts file"},
 		"dnsConfig":             {Support: kubelet.Partly, Note: resolver},
 		"hostUsers":             {Support: kubelet.Ignored, Note: "containers are in the machine's user namespace", NoWarning: []string{"true"}},
-		"hostnameOverride":      {Support: kubelet.Ignored, Note: hostname},
+		"hostnameOverride":      {Support: kubelet.Partly, Note: hostname},
 	},
 	"PodSecurityContext": {
 		"seLinuxOptions":           {Support: kubelet.Ignored, Note: seLinux},
