@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"bytes"
 	"os"
 	"strings"
 	"sync"
@@ -33,6 +34,9 @@ func (l *logFile) write(b []byte) {
 	if err == nil {
 		var n int
 		n, err = l.file.Write(b)
+		if err != nil {
+			n = l.dropPart(b[:n])
+		}
 		l.size += int64(n)
 	}
 	if err == nil && l.size >= maxLogSize {
@@ -42,6 +46,16 @@ func (l *logFile) write(b []byte) {
 		logf("output is lost: %v", err)
 	}
 	l.failed = err != nil
+}
+
+// dropPart removes the beginning of an entry that did not fit on the disk, so that the next entry has a line of its own. It returns how much of
+// what was written is left.
+func (l *logFile) dropPart(written []byte) int {
+	whole := bytes.LastIndexByte(written, '\n') + 1
+	if whole < len(written) && l.file.Truncate(l.size+int64(whole)) != nil {
+		return len(written)
+	}
+	return whole
 }
 
 // create creates the file, so that the log of a silent container is empty instead of missing.
