@@ -322,6 +322,41 @@ func bigLog(f *fixture) {
 	}
 }
 
+// logFlood checks that the logs of a container that writes without end stay bounded, and that another container works meanwhile.
+func logFlood(f *fixture) {
+	p := f.pod()
+	const size, most = 150 << 20, 5 * 10 << 20 // as in Kubernetes, five files of 10 MiB
+	line := strings.Repeat("x", 999)
+	spec := f.shell(fmt.Sprintf("yes %s | head -c %d; exit 3", line, size))
+	flood := f.start(p, spec)
+	quiet := f.shell("echo quiet; sleep 1000")
+	f.start(p, quiet)
+	f.wait("the other container's log", func() bool { return texts(f.log(quiet)) == "quiet\n" })
+	if c := f.ended(flood); c.ExitCode != 3 {
+		f.Errorf("got %+v", c)
+	}
+	files, err := filepath.Glob(spec.LogPath + "*")
+	if err != nil {
+		f.Fatal(err)
+	}
+	total := int64(0)
+	for _, file := range files {
+		info, err := os.Stat(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		total += info.Size()
+	}
+	if total > most || total < most/2 {
+		f.Errorf("%d files of %d bytes together, want at most %d bytes", len(files), total, most)
+	}
+	if log := f.log(spec); log != "" {
+		if last := log[strings.LastIndexByte(strings.TrimSuffix(log, "\n"), '\n')+1:]; !logLine.MatchString(strings.TrimSuffix(last, "\n")) {
+			f.Errorf("the log ends with %q", last)
+		}
+	}
+}
+
 // texts returns the text of a log, without times and streams.
 func texts(log string) string {
 	var b strings.Builder

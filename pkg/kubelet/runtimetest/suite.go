@@ -59,6 +59,7 @@ func Run(t *testing.T, d Driver) {
 		{"MountsAtTheirPaths", mountsAtTheirPaths, true},
 		{"LogFormat", logFormat, true},
 		{"BigLog", bigLog, true},
+		{"LogFlood", logFlood, true},
 		{"ManyAtOnce", manyAtOnce, true},
 		{"SamePort", samePort, true},
 		{"Exec", execRuns, true},
