@@ -38,11 +38,17 @@ type overHTTP struct {
 	codec   *codec
 	clock   clock.Clock
 	timeout time.Duration // of all requests but watches; 0: none
+	slots   chan struct{} // has an element for each request that is under way, watches excepted
 	warn    rest.WarningHandlerWithContext
 }
 
+// maxRequests bounds the requests of a client that are under way, watches excepted. HTTP/2 servers accept 100 streams of a connection. Go's
+// transport opens a connection for each request that finds none free: without a bound, a scheduler with thousands of pods to bind opened
+// hundreds, and their handshakes took a fifth of the server's processor time.
+const maxRequests = 64
+
 // HTTP returns a Client of the server in cfg, with cfg's identity. agent, the name of the component or program, becomes the
-// user agent. The Client does not limit the rate of requests. If the server cannot be reached, errors are those of the network
+// user agent. The Client does not limit the rate of requests, but has at most maxRequests at a time under way. If the server cannot be reached, errors are those of the network
 // and no StatusError.
 func HTTP(cfg *rest.Config, agent string) (Client, error) {
 	cfg = rest.CopyConfig(cfg)
@@ -61,7 +67,7 @@ func HTTP(cfg *rest.Config, agent string) (Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &overHTTP{base: base, http: hc, codec: codec, clock: clock.Real(), timeout: timeout, warn: warningsOf(cfg)}, nil
+	return &overHTTP{base: base, http: hc, codec: codec, clock: clock.Real(), timeout: timeout, slots: make(chan struct{}, maxRequests), warn: warningsOf(cfg)}, nil
 }
 
 // warningsOf returns the handler of Warning headers.
@@ -237,6 +243,12 @@ func (c *overHTTP) do(ctx context.Context, r request) (runtime.Object, error) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.timeout)
 		defer cancel()
+	}
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%s %s: %w", r.verb, r.target.Resource.Resource, ctx.Err())
 	}
 	resp, err := c.roundTrip(ctx, r)
 	if err != nil {

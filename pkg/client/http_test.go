@@ -3,15 +3,19 @@ package client_test
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -292,6 +296,59 @@ func TestHTTPTimeout(t *testing.T) {
 	_, err = c.Get(t.Context(), client.Target{Resource: client.Pods, Namespace: "ns", Name: "p"}, metav1.GetOptions{})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestHTTPConnections checks that many requests at once share one connection, whose streams HTTP/2 servers limit.
+func TestHTTPConnections(t *testing.T) {
+	var connections atomic.Int32
+	arrived, release := make(chan struct{}, 1000), make(chan struct{})
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/namespaces/ns/pods/first" {
+			arrived <- struct{}{}
+			<-release
+		}
+		reply(w, http.StatusOK, `{"kind": "Pod", "apiVersion": "v1"}`)
+	}))
+	s.EnableHTTP2 = true
+	s.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 100}
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	c, err := client.HTTP(&rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, "a-program")
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(ctx context.Context, name string) error {
+		_, err := c.Get(ctx, client.Target{Resource: client.Pods, Namespace: "ns", Name: name}, metav1.GetOptions{})
+		return err
+	}
+	if err := get(t.Context(), "first"); err != nil {
+		t.Fatal(err)
+	}
+	var all errgroup.Group
+	for range 300 {
+		all.Go(func() error { return get(t.Context(), "p") })
+	}
+	for range 64 {
+		<-arrived
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := get(ctx, "p"); !errors.Is(err, context.DeadlineExceeded) || len(arrived) > 0 {
+		t.Errorf("another request: %v, and %d were sent", err, len(arrived))
+	}
+	close(release)
+	if err := all.Wait(); err != nil {
+		t.Error(err)
+	}
+	if n := connections.Load(); n != 1 {
+		t.Errorf("%d connections", n)
 	}
 }
 
