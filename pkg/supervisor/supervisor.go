@@ -64,6 +64,7 @@ type supervisor struct {
 	watchers   map[*watcher]struct{}
 	revision   uint64
 	attached   int
+	sockets    []int         // of the daemon, see holdSockets
 	activity   chan struct{} // receives when the supervisor may have become idle or busy
 	stop       chan struct{} // closed by Shutdown
 	stopOnce   sync.Once
@@ -232,6 +233,14 @@ func (s *supervisor) handleConn(conn *wire.Conn) {
 	defer wire.CloseFiles(files)
 	if req.Op == wire.Attach {
 		s.attach(conn, req.Probe)
+		return
+	}
+	if req.Op == wire.Sockets {
+		sockets, err := s.heldSockets()
+		if err == nil {
+			_ = conn.Send(wire.Reply{}, sockets...) // a daemon that has ended needs none
+		}
+		wire.CloseFiles(sockets)
 		return
 	}
 	reply, err := s.do(conn, &req, files)

@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"time"
+
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
@@ -43,6 +45,7 @@ func (s *supervisor) attach(conn *wire.Conn, probe string) {
 	delete(s.watchers, w)
 	s.attached--
 	s.mu.Unlock()
+	time.AfterFunc(socketsTime, s.dropSockets)
 	s.notify()
 }
 
@@ -51,11 +54,15 @@ func (s *supervisor) receiveRoutes(conn *wire.Conn) {
 	for {
 		var m wire.Routes
 		files, err := conn.Receive(&m)
-		wire.CloseFiles(files)
-		if err != nil {
+		switch {
+		case err != nil:
 			return
+		case m.Sockets:
+			s.holdSockets(files)
+		default:
+			wire.CloseFiles(files)
+			s.routes.apply(&m)
 		}
-		s.routes.apply(&m)
 	}
 }
 

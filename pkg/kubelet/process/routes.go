@@ -2,6 +2,8 @@ package process
 
 import (
 	"context"
+	"log/slog"
+	"os"
 	"reflect"
 	"sync"
 
@@ -16,7 +18,8 @@ type routes struct {
 	complete bool                  // SetRoutes has been called: until then the supervisor keeps what an earlier daemon has sent
 	changed  map[routeKey]struct{} // since the last message
 	reranged bool
-	wake     chan struct{} // receives when there is something to send
+	sockets  func() ([]*os.File, error) // see KeepSockets
+	wake     chan struct{}              // receives when there is something to send
 }
 
 type routeKey struct{ protocol, address string }
@@ -82,6 +85,53 @@ func (r *routes) notify() {
 	}
 }
 
+// KeepSockets makes the supervisor keep copies of this process's listening sockets for the next one, which finds them with HeldSockets. open
+// returns copies, which the Host closes. It is called once for each supervisor.
+func (h *Host) KeepSockets(open func() ([]*os.File, error)) {
+	h.routes.mu.Lock()
+	defer h.routes.mu.Unlock()
+	h.routes.sockets = open
+	h.routes.notify()
+}
+
+// sendSockets sends the sockets to keep, and reports whether there were any.
+func (r *routes) sendSockets(conn *wire.Conn) bool {
+	r.mu.Lock()
+	open := r.sockets
+	r.mu.Unlock()
+	if open == nil {
+		return false
+	}
+	files, err := open()
+	defer wire.CloseFiles(files)
+	if err != nil {
+		slog.Warn("clients of this daemon's DNS server will not outlive it", "err", err)
+		return true
+	}
+	_ = conn.Send(wire.Routes{Sockets: true}, files...) // the next supervisor gets them
+	return true
+}
+
+// HeldSockets returns the sockets that a process before this one has had the supervisor keep, in their order. The caller closes them. There are
+// none without a supervisor of then, and some time after the end of that process.
+func (h *Host) HeldSockets() ([]*os.File, error) {
+	conn, err := wire.Dial(h.path(wire.SocketFile))
+	if err != nil {
+		return nil, nil // no supervisor runs
+	}
+	defer conn.Close()
+	var reply wire.Reply
+	if err := conn.Send(wire.Request{Op: wire.Sockets}); err != nil {
+		return nil, err
+	}
+	files, err := conn.Receive(&reply)
+	if err == nil && reply.Error != "" {
+		wire.CloseFiles(files)
+		return nil, reply.Err()
+	}
+	return files, err
+}
+
 // maxRoutes is the number of routes in one message.
 const maxRoutes = 256
 
@@ -91,11 +141,14 @@ func (r *routes) send(ctx context.Context, conn *wire.Conn) {
 	r.mu.Lock()
 	r.notify()
 	r.mu.Unlock()
-	for first := true; ; {
+	for first, kept := true, false; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.wake:
+		}
+		if !kept {
+			kept = r.sendSockets(conn)
 		}
 		for _, m := range r.messages(&first) {
 			if conn.Send(m) != nil {

@@ -21,6 +21,7 @@ const (
 	Resize   Op = "resize"  // of a container's terminal
 	Relimit  Op = "relimit" // gives a running container other limits
 	Measure  Op = "measure"
+	Sockets  Op = "sockets" // answered with the files that the last daemon has sent with Routes.Sockets
 	Shutdown Op = "shutdown"
 )
 

@@ -5,6 +5,9 @@ import "time"
 // Routes is what an attached daemon sends, if the Synced event has Routes: changes of the ways from the addresses of Services to their
 // endpoints. The supervisor keeps them while no daemon is attached.
 type Routes struct {
+	// Sockets: the message has nothing but files, the listening sockets that the supervisor keeps open for the next daemon, in place of those of the
+	// last such message.
+	Sockets bool `json:",omitempty"`
 	// Replace begins a new table, which takes the place of the last one when a message without More has arrived.
 	Replace bool `json:",omitempty"`
 	More    bool `json:",omitempty"` // with Replace, and in the messages after it: the new table is not complete

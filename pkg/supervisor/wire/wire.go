@@ -223,6 +223,41 @@ func parseFiles(oob []byte) ([]*os.File, error) {
 	return files, nil
 }
 
+// Copies returns descriptors of the same sockets or files, which are in no poller. After an error there are none.
+func Copies(files []*os.File) ([]int, error) {
+	var all []int
+	for _, f := range files {
+		err := control(f, func(fd int) error {
+			n, err := dup(fd)
+			if err == nil {
+				all = append(all, n)
+			}
+			return err
+		})
+		if err != nil {
+			for _, fd := range all {
+				_ = syscall.Close(fd)
+			}
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// FilesOf returns files of copies of descriptors, which the caller closes.
+func FilesOf(descriptors []int) ([]*os.File, error) {
+	var files []*os.File
+	for _, fd := range descriptors {
+		n, err := dup(fd)
+		if err != nil {
+			CloseFiles(files)
+			return nil, err
+		}
+		files = append(files, os.NewFile(uintptr(n), "copy"))
+	}
+	return files, nil
+}
+
 // CloseFiles closes the files of a frame.
 func CloseFiles(files []*os.File) {
 	for _, f := range files {
