@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,6 +30,9 @@ type Config struct {
 	Listen netip.AddrPort // port 53 where the process may listen on it, else addr.Unprivileged of it
 	// Resolvers are the servers for names outside the cluster, by address and port. Without any such a question is refused.
 	Resolvers []netip.AddrPort
+	// Held returns the sockets of an earlier Server that still listen, in the order of Sockets; none if there are none. New calls it if the address
+	// is in use. nil: there are none.
+	Held func() ([]*os.File, error)
 }
 
 // Server is a DNS server over UDP and TCP.
@@ -52,7 +56,15 @@ func New(cfg Config) (*Server, error) {
 	}}
 	err := s.listen(cfg.Listen)
 	if other, ok := addr.Unprivileged(cfg.Listen.Port()); ok && errors.Is(err, syscall.EACCES) {
-		err = s.listen(netip.AddrPortFrom(cfg.Listen.Addr(), other))
+		cfg.Listen = netip.AddrPortFrom(cfg.Listen.Addr(), other)
+		err = s.listen(cfg.Listen)
+	}
+	if errors.Is(err, syscall.EADDRINUSE) && cfg.Held != nil {
+		if failed := s.takeOver(cfg); failed != nil {
+			err = fmt.Errorf("%w; take over the sockets of an earlier server: %w", err, failed)
+		} else {
+			err = nil
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listen for DNS: %w", err)
@@ -68,6 +80,46 @@ func (s *Server) listen(at netip.AddrPort) (err error) {
 		return errors.Join(err, s.udp.Close())
 	}
 	return nil
+}
+
+// takeOver listens on the sockets of an earlier Server, which may hold questions that it has not answered.
+func (s *Server) takeOver(cfg Config) error {
+	files, err := cfg.Held()
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	const sockets = 2
+	if len(files) != sockets {
+		return fmt.Errorf("%d sockets are held", len(files))
+	}
+	if s.udp, err = net.FilePacketConn(files[0]); err != nil {
+		return err
+	}
+	if s.tcp, err = net.FileListener(files[1]); err != nil {
+		return errors.Join(err, s.udp.Close())
+	}
+	if at := cfg.Listen.String(); s.udp.LocalAddr().String() != at || s.tcp.Addr().String() != at {
+		return errors.Join(fmt.Errorf("sockets of %s and %s are held", s.udp.LocalAddr(), s.tcp.Addr()), s.udp.Close(), s.tcp.Close())
+	}
+	return nil
+}
+
+// Sockets returns copies of the Server's sockets, which the caller closes. While one of them is open, questions wait for a later Server.
+func (s *Server) Sockets() ([]*os.File, error) {
+	var files []*os.File
+	for _, socket := range []any{s.udp, s.tcp} {
+		f, err := socket.(interface{ File() (*os.File, error) }).File()
+		if err != nil {
+			return files, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
 }
 
 // Run answers until ctx ends.
