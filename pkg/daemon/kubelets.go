@@ -80,7 +80,7 @@ func (d *Daemon) addKubelets(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	resolver, err := d.addDNS(caches)
+	resolver, err := d.addDNS(ctx, caches)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"runtime"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -60,7 +62,7 @@ func (d *Daemon) addresses() (addr.Range, error) {
 const dnsNumber = 10
 
 // addDNS adds the cluster's DNS server and returns its address; the zero value if this daemon has none. caches are those of the kubelets.
-func (d *Daemon) addDNS(caches *client.Caches) (netip.Addr, error) {
+func (d *Daemon) addDNS(ctx context.Context, caches *client.Caches) (netip.Addr, error) {
 	if !d.servesServices() {
 		return netip.Addr{}, nil
 	}
@@ -72,16 +74,47 @@ func (d *Daemon) addDNS(caches *client.Caches) (netip.Addr, error) {
 	for range dnsNumber {
 		at = at.Next()
 	}
+	keeper, err := d.socketKeeper(ctx)
+	if err != nil {
+		return netip.Addr{}, err
+	}
 	s, err := dns.New(dns.Config{
 		Caches: caches, Domain: kubelet.ClusterDomain, Listen: netip.AddrPortFrom(at, dnsPort),
 		Resolvers: dns.MachineResolvers("/etc/resolv.conf", r.Prefix()),
+		Held:      keeper.HeldSockets,
 	})
 	if err != nil {
 		slog.Warn("pods use the machine's resolvers", "err", err)
 		return netip.Addr{}, nil
 	}
+	keeper.KeepSockets(s.Sockets)
 	d.services = append(d.services, service{name: "dns", run: s.Run})
 	return at, nil
+}
+
+// socketKeeper keeps listening sockets of the daemon open until the next daemon has them.
+type socketKeeper interface {
+	KeepSockets(open func() ([]*os.File, error))
+	HeldSockets() ([]*os.File, error)
+}
+
+// noKeeper keeps nothing.
+type noKeeper struct{}
+
+func (noKeeper) KeepSockets(func() ([]*os.File, error)) {}
+func (noKeeper) HeldSockets() ([]*os.File, error)       { return nil, nil }
+
+// socketKeeper returns the runtime of the first node that is one, which it opens.
+func (d *Daemon) socketKeeper(ctx context.Context) (socketKeeper, error) {
+	for _, n := range d.cfg.Nodes {
+		if _, _, err := d.runtime(ctx, n.Runtime.Name, n.names()[0]); err != nil {
+			return nil, fmt.Errorf("node %s: %w", n.names()[0], err)
+		}
+		if k, ok := d.nodes[n.Runtime.Name].(socketKeeper); ok {
+			return k, nil
+		}
+	}
+	return noKeeper{}, nil
 }
 
 const dnsPort = 53

@@ -90,6 +90,10 @@ func runApplications(t *testing.T, u *tenant) {
 		need(t, "curl")
 		testRollingUpdate(u.home(t, ""))
 	})
+	t.Run("daemon kills", func(t *testing.T) {
+		need(t, "curl")
+		testDaemonKills(u.home(t, ""))
+	})
 	t.Run("restarts", func(t *testing.T) { testRestarts(u.home(t, "")) })
 	t.Run("databases", func(t *testing.T) {
 		need(t, "redis-server", "redis-cli", "psql")

@@ -97,6 +97,35 @@ func testRollingUpdate(u *tenant) {
 	u.Logf("requests from outside: %s; from pods: %v", l, status)
 }
 
+// testDaemonKills kills the daemon, in which the DNS server runs, while pods request a Service by its name. No request fails: connections don't pass
+// through the daemon, and questions for names wait for the next daemon.
+func testDaemonKills(u *tenant) {
+	u.run("apply", "-f", example(u, "rolling-update.yml"), "--wait", "--timeout", "120s")
+	u.run("scale", "deployment/front-load", "--replicas", "2")
+	u.run("rollout", "status", "deployment/front-load", "--timeout", "120s")
+	status := map[string]int{}
+	more := func() { // requests since the last call
+		u.Helper()
+		before := status["200"]
+		u.eventually("true", func() string {
+			clear(status)
+			for _, line := range strings.Split(u.text("logs", "-l", "app=front-load", "--tail=-1"), "\n") {
+				status[line]++
+			}
+			return strconv.FormatBool(status["200"] > before+10)
+		})
+	}
+	more()
+	for range 3 {
+		u.kill()
+		u.run("up", "-d")
+		more()
+	}
+	if len(status) > 1 {
+		u.Errorf("requests from pods failed: %v", status)
+	}
+}
+
 // example returns the path of a manifest in examples.
 func example(u *tenant, name string) string {
 	u.Helper()
