@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +17,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"github.com/minikctl/minikctl/pkg/autostart"
 	"github.com/minikctl/minikctl/pkg/daemon"
@@ -216,6 +221,32 @@ func TestTarget(t *testing.T) {
 				t.Error("no access to config files")
 			}
 		})
+	}
+}
+
+// TestRequestsAreNotDelayed checks that a client of the local daemon sends more requests at once than client-go would.
+func TestRequestsAreNotDelayed(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })}
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(func() { s.Close() })
+	c, err := rest.UnversionedRESTClientFor(toDaemon(&rest.Config{Host: "http://localhost",
+		ContentConfig: rest.ContentConfig{GroupVersion: &schema.GroupVersion{}, NegotiatedSerializer: scheme.Codecs}}, socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiter := c.GetRateLimiter()
+	for range 1000 {
+		if limiter != nil && !limiter.TryAccept() {
+			t.Fatal("the rate of requests is limited")
+		}
+	}
+	if got, err := c.Get().AbsPath("/readyz").DoRaw(t.Context()); err != nil || string(got) != "ok" {
+		t.Errorf("over the socket: %q, %v", got, err)
 	}
 }
 

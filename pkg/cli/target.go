@@ -76,10 +76,7 @@ func (t *Target) ready() error {
 			return
 		}
 		*t.KubeConfig = paths.Kubeconfig
-		t.WrapConfigFn = func(cfg *rest.Config) *rest.Config {
-			cfg.Wrap(overSocket(paths.Socket))
-			return cfg
-		}
+		t.WrapConfigFn = func(cfg *rest.Config) *rest.Config { return toDaemon(cfg, paths.Socket) }
 		if !t.flags.Changed("cache-dir") {
 			*t.CacheDir = paths.DiscoveryCache
 		}
@@ -118,6 +115,14 @@ func (t *Target) ToRESTConfig() (*rest.Config, error) {
 		return nil, err
 	}
 	return t.ConfigFlags.ToRESTConfig()
+}
+
+// toDaemon changes a configuration into one for the local daemon: over its socket, and without a limit of requests, as the server has its own.
+// With client-go's limit, 5 requests a second, "delete -f" of 800 objects takes 160 s instead of one or two.
+func toDaemon(cfg *rest.Config, socket string) *rest.Config {
+	cfg.Wrap(overSocket(socket))
+	cfg.QPS = -1
+	return cfg
 }
 
 // overSocket sends requests through the daemon's socket, which needs no TLS and identifies the caller by its user id. Exec and
