@@ -78,7 +78,11 @@ func testRollingUpdate(u *tenant) {
 	u.run("apply", "-f", example(u, "rolling-update.yml"), "--wait", "--timeout", "120s")
 	u.run("scale", "deployment/front-load", "--replicas", "2")
 	u.run("rollout", "status", "deployment/front-load", "--timeout", "120s")
-	l := startLoad("http://127.0.0.1:"+u.run("get", "service", "front", "-o", "jsonpath={.spec.ports[0].nodePort}")+"/", "Hello from pod front-", 4)
+	page := "http://127.0.0.1:" + u.run("get", "service", "front", "-o", "jsonpath={.spec.ports[0].nodePort}") + "/"
+	for _, name := range []string{"front", "front.default.svc.cluster.local"} { // as a browser shows what a pod finds
+		u.eventually(u.text("get", "service", "front", "-o", "jsonpath={.spec.clusterIP}"), func() string { return fetch(page + "resolve?name=" + name) })
+	}
+	l := startLoad(page, "Hello from pod front-", 4)
 	old := strings.Fields(u.run("get", "pods", "-l", "app=front", "-o", "name"))
 	u.run("rollout", "restart", "deployment/front")
 	u.run("rollout", "status", "deployment/front", "--timeout", "120s")
