@@ -99,7 +99,7 @@ func (r *cronJob) sync(ctx context.Context, c *batchv1.CronJob, jobs []*batchv1.
 	now := r.clock.Now()
 	since := r.scheduleSince(c, now)
 	if zone := c.Spec.TimeZone; zone != nil {
-		if _, err := time.LoadLocation(*zone); err != nil {
+		if _, err := location(*zone); err != nil {
 			r.warn(ctx, c, "UnknownTimeZone", fmt.Sprintf("invalid timeZone: %q: %s", *zone, err))
 			return 0, nil
 		}

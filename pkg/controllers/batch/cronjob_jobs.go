@@ -205,7 +205,7 @@ func newJob(c *batchv1.CronJob, due time.Time) (*batchv1.Job, error) {
 	zone := time.UTC
 	if c.Spec.TimeZone != nil {
 		var err error
-		if zone, err = time.LoadLocation(*c.Spec.TimeZone); err != nil {
+		if zone, err = location(*c.Spec.TimeZone); err != nil {
 			return nil, err
 		}
 	}

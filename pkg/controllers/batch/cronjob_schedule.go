@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -24,13 +25,29 @@ func parseSchedule(spec *batchv1.CronJobSpec) (s cron.Schedule, err error) {
 			s, err = nil, fmt.Errorf("invalid schedule format: %v", problem)
 		}
 	}()
-	text := spec.Schedule
-	if !strings.Contains(text, "TZ") && spec.TimeZone != nil {
-		if _, err := time.LoadLocation(*spec.TimeZone); err == nil {
-			text = "TZ=" + *spec.TimeZone + " " + text
+	s, err = cron.ParseStandard(spec.Schedule)
+	if fields, ok := s.(*cron.SpecSchedule); ok && spec.TimeZone != nil && !strings.Contains(spec.Schedule, "TZ") {
+		if zone, err := location(*spec.TimeZone); err == nil {
+			fields.Location = zone
 		}
 	}
-	return cron.ParseStandard(text)
+	return s, err
+}
+
+// locations are the time zones that were loaded, by name. To read one from its file takes as long as a write of a Job.
+var locations sync.Map
+
+// location is time.LoadLocation, which reads each zone once.
+func location(name string) (*time.Location, error) {
+	if zone, ok := locations.Load(name); ok {
+		return zone.(*time.Location), nil
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, err
+	}
+	locations.Store(name, zone)
+	return zone, nil
 }
 
 // starts are the start times of a CronJob that are past.
