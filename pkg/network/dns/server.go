@@ -60,10 +60,12 @@ func New(cfg Config) (*Server, error) {
 		err = s.listen(cfg.Listen)
 	}
 	if errors.Is(err, syscall.EADDRINUSE) && cfg.Held != nil {
-		if failed := s.takeOver(cfg); failed != nil {
+		failed := s.takeOver(cfg)
+		if err = nil; failed != nil { // they may have been closed meanwhile
+			err = s.listen(cfg.Listen)
+		}
+		if err != nil {
 			err = fmt.Errorf("%w; take over the sockets of an earlier server: %w", err, failed)
-		} else {
-			err = nil
 		}
 	}
 	if err != nil {

@@ -89,3 +89,20 @@ func TestTakeOver(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTakeOverTooLate: the sockets are closed after New has found them in use.
+func TestTakeOverTooLate(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{
+		Caches: client.NewCaches(clienttest.NewListWatcher(), clock.Real()), Domain: "cluster.local", Listen: netip.MustParseAddrPort(l.Addr().String()),
+		Held: func() ([]*os.File, error) { return nil, l.Close() },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.udp.Close()
+	s.tcp.Close()
+}
