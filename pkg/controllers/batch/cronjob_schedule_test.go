@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,6 +85,28 @@ func TestParseSchedule(t *testing.T) {
 	for schedule, ok := range map[string]bool{"* * * * *": true, "@daily": true, "@hourly": true, "* * * *": false, "TZ=0": false, "TZ=Asia/Tokyo 0 * * * *": true, "61 * * * *": false} {
 		if _, err := parseSchedule(&batchv1.CronJobSpec{Schedule: schedule, TimeZone: new("Europe/Berlin")}); (err == nil) != ok {
 			t.Errorf("%s: %v", schedule, err)
+		}
+	}
+}
+
+func TestZonesAreReadOnce(t *testing.T) {
+	parse := func(zone string) *time.Location {
+		s, err := parseSchedule(&batchv1.CronJobSpec{Schedule: "0 9 * * *", TimeZone: &zone})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.(*cron.SpecSchedule).Location
+	}
+	tokyo := parse("Asia/Tokyo")
+	if tokyo.String() != "Asia/Tokyo" {
+		t.Errorf("the zone is %s", tokyo)
+	}
+	if parse("Asia/Tokyo") != tokyo {
+		t.Error("the zone was read again")
+	}
+	for range 2 {
+		if _, err := location("No/Such"); err == nil {
+			t.Error("a zone that does not exist was loaded")
 		}
 	}
 }
