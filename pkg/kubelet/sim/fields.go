@@ -20,6 +20,7 @@ var fields = kubelet.Fields{
 		"shareProcessNamespace":         none,
 		"securityContext":               none,
 		"hostname":                      none,
+		"setHostnameAsFQDN":             none,
 		"hostAliases":                   none,
 		"dnsConfig":                     none,
 		"enableServiceLinks":            none,
