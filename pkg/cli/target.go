@@ -106,7 +106,11 @@ func (t *Target) start(paths daemon.Paths) error {
 		stop += " --name " + t.name
 	}
 	fmt.Fprintf(t.notice, "minikctl: no daemon %q runs, starting one (stop it with: %s)\n", t.name, stop)
-	return daemon.Spawn(context.Background(), paths, nil) //nolint:forbidigo // kubectl's getters have no context
+	err := daemon.Spawn(context.Background(), paths, nil) //nolint:forbidigo // kubectl's getters have no context
+	if err != nil && t.running() {
+		return nil // another command has started it meanwhile
+	}
+	return err
 }
 
 // ToRESTConfig implements genericclioptions.RESTClientGetter.

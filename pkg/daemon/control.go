@@ -8,12 +8,10 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/minikctl/minikctl/pkg/autostart"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/early"
 	"github.com/minikctl/minikctl/pkg/kubelet/process"
@@ -25,6 +23,8 @@ type State struct {
 	Address string    `json:"address"` // URL of the API server; "" when the daemon runs none
 	Parts   []string  `json:"parts"`
 	Started time.Time `json:"started"`
+	// Stopping is true once the daemon begins to end.
+	Stopping bool `json:"stopping,omitempty"`
 
 	// Processes reports whether containers are processes of the daemon's user.
 	Processes bool `json:"processes,omitempty"`
@@ -67,10 +67,10 @@ func Running(p Paths) bool {
 
 // Spawn starts a daemon in the background, with the arguments of up, and waits until it is ready.
 func Spawn(ctx context.Context, p Paths, args []string) error {
-	if err := makeFolder(p.Data); err != nil {
+	if err := awaitFolder(ctx, p); err != nil {
 		return err
 	}
-	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := openLog(p)
 	if err != nil {
 		return err
 	}
@@ -86,10 +86,25 @@ func Spawn(ctx context.Context, p Paths, args []string) error {
 		return err
 	}
 	err = awaitReady(ctx, ready, p)
-	if err != nil && !Exists(p) { // the daemon refused its config before it locked the data folder
-		return errors.Join(err, p.remove())
+	if err != nil && !Exists(p) { // the daemon refused its config or the data folder before it locked that
+		_ = os.Remove(p.Log) // an error is less important than err
+		return errors.Join(err, removeMade())
 	}
 	return err
+}
+
+// openLog opens the log of a daemon in the background, and creates its folder.
+func openLog(p Paths) (*os.File, error) {
+	const attempts = 1000 // another process may remove the folder while it is empty
+	for i := 0; ; i++ {
+		if err := p.makeData(); err != nil {
+			return nil, err
+		}
+		f, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if !errors.Is(err, os.ErrNotExist) || i == attempts {
+			return f, err
+		}
+	}
 }
 
 func awaitReady(ctx context.Context, ready *os.File, p Paths) error {
@@ -149,67 +164,6 @@ func Stop(ctx context.Context, p Paths) error {
 	}
 	if err := daemon.wait(ctx); err != nil { // it releases the lock some time before it exits
 		return fmt.Errorf("daemon %d does not exit: %w", s.PID, err)
-	}
-	return nil
-}
-
-// isDaemon reports whether process pid exists and the data folder of p is locked. The lock excludes a process that got the pid
-// of a daemon that has ended.
-func isDaemon(pid int, p Paths) bool {
-	if pid <= 0 || syscall.Kill(pid, 0) != nil {
-		return false
-	}
-	f, err := os.Open(lockPath(p))
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return true // the daemon holds it
-	}
-	return false
-}
-
-func lockPath(p Paths) string { return filepath.Join(p.Data, autostart.LockFile) }
-
-// Exists reports whether a daemon has ever used the data folder of p.
-func Exists(p Paths) bool { return exists(lockPath(p)) }
-
-// ErrLocked means that another daemon uses the data folder.
-var ErrLocked = errors.New("data folder is in use by another daemon")
-
-// lock locks the data folder for this process. The lock lasts until the file is closed or the process ends.
-func lock(p Paths) (*os.File, error) {
-	if err := checkUnused(p); err != nil {
-		return nil, err
-	}
-	if err := makeFolder(p.Data); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(lockPath(p), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		if s, readErr := ReadState(p); readErr == nil {
-			return nil, fmt.Errorf("%s: %w (process %d)", p.Data, ErrLocked, s.PID)
-		}
-		return nil, fmt.Errorf("%s: %w", p.Data, ErrLocked)
-	}
-	return f, nil
-}
-
-// checkUnused refuses a folder that no daemon has used and that has files with the names of a daemon's files: down --purge
-// would remove them.
-func checkUnused(p Paths) error {
-	if Exists(p) {
-		return nil
-	}
-	for _, path := range p.createdFiles() {
-		if path != p.Log && exists(path) { // Spawn creates the log
-			return fmt.Errorf("data folder %s: %s is in it already and was not created by minikctl", p.Data, filepath.Base(path))
-		}
 	}
 	return nil
 }

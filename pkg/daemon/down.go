@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 	"github.com/minikctl/minikctl/pkg/autostart"
@@ -36,7 +38,7 @@ func Down(ctx context.Context, p Paths, opts DownOptions) (ran bool, err error) 
 		if !opts.Purge {
 			return false, nil
 		}
-		return false, errors.Join(autostart.RemoveFailedUp(Home(), p.Name), removeMade())
+		return false, p.forget(nil)
 	}
 	ran = Alive(p) || !opts.KeepPods && PodsKept(p)
 	graceful := !opts.KeepPods && !opts.Purge
@@ -46,9 +48,14 @@ func Down(ctx context.Context, p Paths, opts DownOptions) (ran bool, err error) 
 		}
 		defer os.Remove(p.Shutdown)
 	}
-	if err := Stop(ctx, p); err != nil {
+	held, err := lockForDown(ctx, p)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ran, nil // another down has removed the cluster
+	}
+	if err != nil {
 		return ran, err
 	}
+	defer held.Close()
 	if !opts.KeepPods {
 		grace := time.Duration(0)
 		if graceful {
@@ -91,26 +98,37 @@ func endPods(ctx context.Context, p Paths, grace time.Duration) error {
 	return nil
 }
 
-// purge removes the files of a daemon that has ended, its address range and its entries in the user's kubeconfig.
+// purge removes the files of a daemon that has ended, its address range and its entries in the user's kubeconfig. The lock must be held.
 func purge(p Paths) error {
+	own, err := clientcmd.LoadFromFile(p.Kubeconfig)
+	if err != nil {
+		own = nil // a daemon without an API server has none
+	}
+	return errors.Join(p.forget(own), p.remove())
+}
+
+// forget removes what a daemon that has ended has outside of its data folder. own is its kubeconfig, whose entries it removes from the
+// user's; nil: none.
+func (p Paths) forget(own *clientcmdapi.Config) error {
 	var errs []error
-	if c, err := clientcmd.LoadFromFile(p.Kubeconfig); err == nil {
-		if path, err := userKubeconfig(); err == nil {
-			errs = append(errs, pki.RemoveKubeconfig(path, c))
-		}
+	if path, err := userKubeconfig(); own != nil && err == nil {
+		errs = append(errs, pki.RemoveKubeconfig(path, own))
 	}
 	errs = append(errs, addr.Release(addr.Folder(), p.Data))
 	if dir := filepath.Dir(p.Socket); filepath.Dir(dir) != p.Data {
 		errs = append(errs, os.RemoveAll(dir))
 	}
-	errs = append(errs, p.remove())
-	if link := filepath.Join(Home(), p.Name); isLink(link) {
+	if p.Memory != "" {
+		errs = append(errs, os.RemoveAll(p.Memory))
+	}
+	link := filepath.Join(Home(), p.Name)
+	if to, err := os.Readlink(link); err == nil && (to == p.Data || PathsOf(p.Name).Data == p.Data) {
 		errs = append(errs, os.Remove(link))
 	}
 	return errors.Join(append(errs, autostart.RemoveFailedUp(Home(), p.Name), removeMade())...)
 }
 
-// createdFiles returns the files and folders in the data folder that a daemon creates.
+// createdFiles returns the files and folders in the data folder that a daemon creates, the lock last.
 func (p Paths) createdFiles() []string {
 	cut, _ := filepath.Glob(filepath.Join(p.Data, ".kubeconfig.*")) // writes that a killed daemon did not finish
 	for _, kept := range []string{p.Store + ".new", p.Store + ".replaced*"} {
@@ -121,14 +139,10 @@ func (p Paths) createdFiles() []string {
 		p.Shutdown, filepath.Join(p.Data, "run"), settingsPath(p), settingsPath(p)+".new", filepath.Join(p.Data, autostart.FailedUpFile), lockPath(p))
 }
 
-// remove removes the files that a daemon has created in its data folder, and then empty folders (see removeMade).
+// remove removes the files that a daemon has created in its data folder, the lock last, and then empty folders (see removeMade).
 func (p Paths) remove() error {
 	var errs []error
-	files := p.createdFiles()
-	if p.Memory != "" {
-		files = append(files, p.Memory)
-	}
-	for _, path := range files {
+	for _, path := range p.createdFiles() {
 		errs = append(errs, os.RemoveAll(path))
 	}
 	return errors.Join(append(errs, removeMade())...)

@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -13,44 +15,85 @@ import (
 )
 
 // createdListPath is the list of the folders and kubeconfig files that minikctl has created, one path a line. purge removes only
-// these, and only if they are empty.
+// these, and only if they are empty. Home is locked while the list and its folders change.
 func createdListPath() string { return filepath.Join(Home(), ".made") }
 
 // makeFolder creates dir with its parents and records the ones that it creates.
 func makeFolder(dir string) error {
+	if exists(dir) {
+		return nil
+	}
+	return recordMade(func() ([]string, error) { return makeMissing(dir) })
+}
+
+// makeMissing creates dir with its parents and returns the ones that were missing.
+func makeMissing(dir string) ([]string, error) {
 	var missing []string
 	for d := dir; !exists(d); d = filepath.Dir(d) {
 		missing = append(missing, d)
 	}
-	if len(missing) == 0 {
-		return nil
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	return recordMade(missing...)
+	slices.Reverse(missing)
+	return missing, os.MkdirAll(dir, 0o700)
 }
 
-func recordMade(paths ...string) error {
-	if home := Home(); !exists(home) {
-		if err := makeFolder(home); err != nil {
+// recordMade calls create and adds the paths that it has created to the list. It creates Home, which is in the list then, too.
+func recordMade(create func() ([]string, error)) (err error) {
+	var made []string
+	var held *os.File
+	for held == nil {
+		missing, err := makeMissing(Home())
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		made = append(made, missing...)
+		if held, err = lockHome(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	f, err := os.OpenFile(createdListPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
+	defer held.Close()
+	more, err := create()
+	if made = append(made, more...); len(made) == 0 {
 		return err
 	}
-	slices.Reverse(paths)
-	_, err = f.WriteString(strings.Join(paths, "\n") + "\n")
-	return errors.Join(err, f.Close())
+	f, openErr := os.OpenFile(createdListPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if openErr != nil {
+		return errors.Join(err, openErr)
+	}
+	_, writeErr := f.WriteString(strings.Join(made, "\n") + "\n")
+	return errors.Join(err, writeErr, f.Close())
+}
+
+// lockHome locks Home until the returned folder is closed. If there is no Home, or if it is removed meanwhile, the error is
+// fs.ErrNotExist.
+func lockHome() (*os.File, error) {
+	f, err := os.Open(Home())
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		f.Close()
+		return nil, &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
+	}
+	if !inPlace(f) {
+		f.Close()
+		return nil, &fs.PathError{Op: "lock", Path: f.Name(), Err: fs.ErrNotExist}
+	}
+	return f, nil
 }
 
 // removeMade removes what minikctl has created and what is empty now, last created first, and Home with the list itself
 // when nothing else is in it.
 func removeMade() error {
+	held, err := lockHome()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer held.Close()
 	b, err := os.ReadFile(createdListPath())
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {

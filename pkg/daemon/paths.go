@@ -3,7 +3,9 @@ package daemon
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -77,6 +79,16 @@ func linkHome(p Paths) error {
 		return fmt.Errorf("daemon %q has its data elsewhere already: %w", p.Name, err)
 	}
 	return nil
+}
+
+// makeData creates the data folder if it is missing. It removes the link in Home to a data folder that was removed.
+func (p Paths) makeData() error {
+	if _, err := os.Stat(p.Data); isLink(p.Data) && errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(p.Data); err != nil {
+			return err
+		}
+	}
+	return makeFolder(p.Data)
 }
 
 // PathsIn returns the paths of a daemon whose data folder is dir, with links resolved.

@@ -1,0 +1,173 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/minikctl/minikctl/pkg/autostart"
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/folder"
+)
+
+// A data folder has one owner at a time, which holds the lock of a file in it: a daemon, from its start to its end, or a down,
+// while it ends the pods and removes the files. The lock lasts until the file is closed or the process ends.
+
+func lockPath(p Paths) string { return filepath.Join(p.Data, autostart.LockFile) }
+
+// Exists reports whether a daemon has ever used the data folder of p.
+func Exists(p Paths) bool { return exists(lockPath(p)) }
+
+// ErrLocked means that another daemon uses the data folder.
+var ErrLocked = errors.New("data folder is in use by another daemon")
+
+// lockTimeout bounds how long a daemon waits for the end of another daemon and of a down. It is longer than these take.
+const lockTimeout = 90 * time.Second
+
+// lockInterval is how often a process that waits for the lock tries again.
+const lockInterval = 5 * time.Millisecond
+
+// lock locks the data folder for a daemon, and creates it if it is missing. While a down, or a daemon that starts or stops, has the
+// lock, it waits. If a daemon runs, the error is ErrLocked.
+func lock(ctx context.Context, p Paths) (*os.File, error) {
+	const attempts = 1000
+	for i := 0; ; i++ {
+		if err := awaitFolder(ctx, p); err != nil {
+			return nil, err
+		}
+		if err := checkUnused(p); err != nil {
+			return nil, err
+		}
+		if err := p.makeData(); err != nil {
+			return nil, err
+		}
+		f, err := tryLock(p, os.O_CREATE)
+		if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, errBusy)) && i < attempts {
+			continue // removed or locked by another process since
+		}
+		return f, err
+	}
+}
+
+// lockForDown ends the daemon of a data folder that exists, if one runs, and locks the folder. If another down has removed the
+// folder, the error is fs.ErrNotExist.
+func lockForDown(ctx context.Context, p Paths) (*os.File, error) {
+	for {
+		if err := Stop(ctx, p); err != nil {
+			return nil, err
+		}
+		f, err := tryLock(p, 0)
+		if !errors.Is(err, errBusy) {
+			return f, err
+		}
+		if err := clock.Sleep(ctx, clock.Real(), lockInterval); err != nil {
+			return nil, fmt.Errorf("%s is locked by another process: %w", lockPath(p), err)
+		}
+	}
+}
+
+// errBusy means that another process holds the lock, or has removed the file.
+var errBusy = errors.New("the lock is held")
+
+// tryLock opens the lock file, with these flags in addition, and locks it.
+func tryLock(p Paths, flags int) (*os.File, error) {
+	f, err := os.OpenFile(lockPath(p), os.O_RDWR|flags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		return nil, errBusy
+	}
+	if !inPlace(f) {
+		f.Close()
+		return nil, errBusy
+	}
+	return f, nil
+}
+
+// inPlace reports whether the path of an open file still leads to it. It is false only if that is certain.
+func inPlace(f *os.File) bool {
+	held, err := f.Stat()
+	if err != nil {
+		return true
+	}
+	now, err := os.Stat(f.Name())
+	return err == nil && os.SameFile(held, now) || err != nil && !errors.Is(err, fs.ErrNotExist)
+}
+
+// awaitFolder waits while a down, or a daemon that starts or stops, has the lock of the data folder. If a daemon runs, or if the lock is
+// not released in time, the error is ErrLocked.
+func awaitFolder(ctx context.Context, p Paths) error {
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	for locked(p) {
+		if s, err := ReadState(p); err == nil && !s.Stopping && isDaemon(s.PID, p) {
+			return fmt.Errorf("%s: %w (process %d)", p.Data, ErrLocked, s.PID)
+		}
+		if err := clock.Sleep(ctx, clock.Real(), lockInterval); errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("%s: %w", p.Data, ErrLocked)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// locked reports whether a process holds the lock of the data folder. The shared lock with which it tries does not disturb others that
+// try.
+func locked(p Paths) bool {
+	f, err := os.Open(lockPath(p))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) != nil
+}
+
+// isDaemon reports whether process pid exists and the data folder of p is locked. The lock excludes a process that got the pid
+// of a daemon that has ended.
+func isDaemon(pid int, p Paths) bool {
+	return pid > 0 && syscall.Kill(pid, 0) == nil && locked(p)
+}
+
+// checkUnused refuses a folder that no daemon has used and that has files with the names of a daemon's files: down --purge
+// would remove them. The log and the cache are not among them: Spawn creates the log, and a command that runs while its cluster is
+// removed may write the cache.
+func checkUnused(p Paths) error {
+	for _, path := range p.createdFiles() {
+		if path != p.Log && path != p.DiscoveryCache && exists(path) && !Exists(p) {
+			return fmt.Errorf("data folder %s: %s is in it already and was not created by minikctl", p.Data, filepath.Base(path))
+		}
+	}
+	return nil
+}
+
+// errRemoved ends a daemon whose data folder was removed. No command can find that daemon any more, and another one may start in a
+// new folder of the same name.
+var errRemoved = errors.New("was removed while the daemon ran")
+
+// folderInterval is how often a daemon checks that its data folder exists, if the system sends no notifications.
+const folderInterval = 5 * time.Second
+
+// watchFolder returns errRemoved when the lock file is no longer in the data folder.
+func (d *Daemon) watchFolder(ctx context.Context, held *os.File) error {
+	changes, stop := folder.Watch(d.paths.Data)
+	defer stop()
+	for {
+		if !inPlace(held) {
+			return fmt.Errorf("%s %w", d.paths.Data, errRemoved)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changes:
+		case <-d.machine.After(folderInterval):
+		}
+	}
+}

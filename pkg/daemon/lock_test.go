@@ -1,0 +1,133 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestLock(t *testing.T) {
+	home(t)
+	p := PathsOf("dev")
+	me := os.Getpid()
+	if isDaemon(me, p) || Alive(p) {
+		t.Error("there is no daemon yet")
+	}
+	held, err := lock(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writeState(p, State{PID: me}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock(t.Context(), p); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "(process ") {
+		t.Errorf("locked twice: %v", err)
+	}
+	if !isDaemon(me, p) || !Alive(p) {
+		t.Error("the process that holds the lock is not the daemon")
+	}
+	if isDaemon(0, p) || isDaemon(-1, p) || isDaemon(1<<30, p) {
+		t.Error("a process that does not exist is the daemon")
+	}
+	held.Close()
+	if isDaemon(me, p) || Alive(p) {
+		t.Error("a process without the lock is the daemon")
+	}
+	again, err := lock(t.Context(), p)
+	if err != nil {
+		t.Fatalf("after the daemon's end: %v", err)
+	}
+	again.Close()
+}
+
+// TestLockWaits locks the folder of a cluster while a down removes it, and while its daemon starts or stops.
+func TestLockWaits(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		state *State
+	}{{"while it starts or is removed", nil}, {"while it stops", &State{PID: os.Getpid(), Stopping: true}}} {
+		t.Run(c.name, func(t *testing.T) {
+			home(t)
+			p := PathsOf("dev")
+			held, err := lock(t.Context(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.state != nil {
+				if err := writeState(p, *c.state); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*lockInterval)
+			defer cancel()
+			if f, err := lock(ctx, p); err == nil {
+				f.Close()
+				t.Fatal("locked twice")
+			}
+			locked := make(chan error)
+			go func() {
+				again, err := lock(t.Context(), p)
+				if err == nil {
+					defer again.Close()
+					if !inPlace(again) {
+						err = errors.New("the lock is one of a folder that was removed")
+					}
+				}
+				locked <- err
+			}()
+			if err := p.remove(); err != nil {
+				t.Fatal(err)
+			}
+			held.Close()
+			if err := <-locked; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestLockForDown locks the folder of a cluster that another down is removing.
+func TestLockForDown(t *testing.T) {
+	home(t)
+	p := PathsOf("dev")
+	held, err := lock(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locked := make(chan error)
+	go func() {
+		f, err := lockForDown(t.Context(), p)
+		if err == nil {
+			f.Close()
+		}
+		locked <- err
+	}()
+	if err := p.remove(); err != nil {
+		t.Fatal(err)
+	}
+	held.Close()
+	if err := <-locked; !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want that there is no folder", err)
+	}
+}
+
+// TestLockOfRemovedLink locks the folder of a cluster whose data was elsewhere and is gone.
+func TestLockOfRemovedLink(t *testing.T) {
+	dir := home(t)
+	gone := filepath.Join(t.TempDir(), "gone")
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.Symlink(gone, filepath.Join(dir, "dev"))); err != nil {
+		t.Fatal(err)
+	}
+	held, err := lock(t.Context(), PathsOf("dev"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	held.Close()
+	if exists(gone) {
+		t.Error("the folder elsewhere is there again")
+	}
+}
