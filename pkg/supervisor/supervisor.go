@@ -121,7 +121,11 @@ func (s *supervisor) run() error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(socket) // while the lock is still held
+	defer func() {
+		if s.folderExists(lock) { // and not another supervisor's in a new folder
+			os.Remove(socket) // while the lock is still held
+		}
+	}()
 	defer l.Close()
 	os.NewFile(3, "ready").Close()
 	go s.serve(l)
@@ -162,6 +166,9 @@ func (s *supervisor) waitIdle(lock *os.File) error {
 			return nil
 		case <-s.activity:
 			over.Reset(idle)
+			if !s.folderExists(lock) { // a daemon that notices it before the next tick ends
+				return s.endAll(0)
+			}
 		case <-over.C:
 			if s.isIdle() {
 				return nil

@@ -106,7 +106,13 @@ func listenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	return ownListener{l}, nil
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // ownListener removes the file
+	created, err := os.Lstat(path)
+	if err != nil {
+		_ = l.Close() // err is what matters
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	return ownListener{l, path, created}, nil
 }
 
 // Port returns the port of the HTTPS listener, 443 without one.
@@ -186,8 +192,20 @@ func newHTTPServer(ctx context.Context, h http.Handler) *http.Server {
 	}
 }
 
-// ownListener accepts only connections of the user that this process runs as.
-type ownListener struct{ net.Listener }
+// ownListener accepts only connections of the user that this process runs as. Close removes its socket, but not one that another
+// server has created in its place.
+type ownListener struct {
+	net.Listener
+	path    string
+	created fs.FileInfo
+}
+
+func (l ownListener) Close() error {
+	if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.created) {
+		_ = os.Remove(l.path) // the next server replaces it
+	}
+	return l.Listener.Close()
+}
 
 func (l ownListener) Accept() (net.Conn, error) {
 	for {
