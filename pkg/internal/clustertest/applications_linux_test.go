@@ -157,6 +157,7 @@ func testDatabases(u *tenant) {
 	u.run("down")
 	u.run("up", "-d")
 	check("after a restart of the cluster")
+	u.run("down") // PostgreSQL removes its shared memory at SIGTERM, and down --purge kills it
 }
 
 // tenant is a user of this machine with a cluster.
