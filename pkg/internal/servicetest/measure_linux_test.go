@@ -169,6 +169,7 @@ func measure(f *fixture) {
 			f.Errorf("%s has %.2f of an even share", name, share)
 		}
 	}
+	measureChanges(f, svc, "after 10,000 connections")
 	f.endpoints(svc, svc.Spec.Ports[0], 8001, 0) // the same pod both ways
 	f.untilServed(3, "tcp", address, 0)
 	for range repeats {
@@ -191,6 +192,12 @@ func measure(f *fixture) {
 		r := f.timed(3, command{What: "connect", Address: address, Count: 20_000, Workers: 16})
 		f.Logf("connections of 16 threads: %.0f per s", 20_000/r.Took.Seconds())
 	}
+	measureChanges(f, svc, "after 100,000 connections")
+}
+
+// measureChanges measures when a change of endpoints is visible to a new connection.
+func measureChanges(f *fixture, svc *corev1.Service, when string) {
+	address := at(svc.Spec.ClusterIP, 8080)
 	var changes []time.Duration
 	for i := range 60 {
 		pod := i % 2
@@ -201,7 +208,7 @@ func measure(f *fixture) {
 		changes = append(changes, time.Since(began))
 	}
 	p50, p99 := percentiles(changes)
-	f.Logf("a change of endpoints is visible to a new connection after, p50/p99: %s/%s, with the connection itself", p50, p99)
+	f.Logf("a change of endpoints %s is visible to a new connection after, p50/p99: %s/%s, with the connection itself", when, p50, p99)
 }
 
 // measureOutside compares calls in a pod with those of a process without a filter.
