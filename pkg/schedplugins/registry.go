@@ -22,6 +22,7 @@ var Registry = scheduler.Registry{
 	"NodeResourcesBalancedAllocation": with(defaultBalanced, newBalanced),
 	"NodeResourcesFit":                with(defaultFit, newFit),
 	"NodeUnschedulable":               bare(newNodeUnschedulable),
+	"NodeVolumeLimits":                bare(newNodeVolumeLimits),
 	"InterPodAffinity":                with(defaultInterPodAffinity, newInterPodAffinity),
 	"PodTopologySpread":               with(defaultSpread, newPodTopologySpread),
 	"PrioritySort":                    bare(newPrioritySort),

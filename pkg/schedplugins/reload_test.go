@@ -198,8 +198,6 @@ func TestConfig(t *testing.T) {
 	for _, c := range []struct{ name, config, want string }{
 		{"defaults", header, ""},
 		{"unknown plugin", profile(`plugins: {score: {enabled: [{name: Nope}]}}`), `profiles[0].plugins.score.enabled[0].name: Unsupported value: "Nope": supported values: "CEL", "CEL/*", "DefaultBinder"`},
-		{"a plugin that is not there yet", profile(`plugins: {multiPoint: {enabled: [{name: NodeVolumeLimits}]}}`), `profiles[0].plugins.multiPoint.enabled[0].name: Unsupported value: "NodeVolumeLimits"`},
-		{"a plugin that is not there yet, disabled", profile(`plugins: {multiPoint: {disabled: [{name: NodeVolumeLimits}]}}`), ""},
 		{"unknown plugin, disabled", profile(`plugins: {score: {disabled: [{name: Nope}]}}`), `profiles[0].plugins.score.disabled[0].name: Unsupported value: "Nope"`},
 		{"arguments of an unknown plugin", profile(`pluginConfig: [{name: Nope, args: {}}]`), `profiles[0].pluginConfig[0].name: Unsupported value: "Nope"`},
 		{"unknown argument", profile(`pluginConfig: [{name: NodeResourcesFit, args: {strateg: {}}}]`), `profiles[0].pluginConfig[0].args: scheduler plugin NodeResourcesFit: unknown field "strateg"`},
@@ -237,5 +235,24 @@ func TestConfig(t *testing.T) {
 				t.Errorf("got error %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestConfigOfSmallerRegistry configures a default plugin that a program has left out.
+func TestConfigOfSmallerRegistry(t *testing.T) {
+	registry := maps.Clone(Registry)
+	delete(registry, "VolumeZone")
+	for action, want := range map[string]string{
+		"enabled":  `profiles[0].plugins.multiPoint.enabled[0].name: Unsupported value: "VolumeZone"`,
+		"disabled": "",
+	} {
+		conf := &configv1.KubeSchedulerConfiguration{}
+		if err := plug.Decode([]byte(header+"profiles:\n- plugins: {multiPoint: {"+action+": [{name: VolumeZone}]}}"), conf); err != nil {
+			t.Fatal(err)
+		}
+		_, err := scheduler.New(scheduler.Config{Clock: clock.Real(), Source: clock.NewSource(1), Registry: registry, Config: conf})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got error %v, want %q", action, err, want)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -67,7 +68,7 @@ func TestDisks(t *testing.T) {
 }
 
 // boundClaim creates a claim that is bound to a volume with the labels.
-func (c *cluster) boundClaim(name string, mode corev1.PersistentVolumeAccessMode, labels map[string]string) {
+func (c *cluster) boundClaim(name string, mode corev1.PersistentVolumeAccessMode, labels map[string]string, edits ...func(*corev1.PersistentVolume)) {
 	c.t.Helper()
 	modes := []corev1.PersistentVolumeAccessMode{mode}
 	amount := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
@@ -75,11 +76,22 @@ func (c *cluster) boundClaim(name string, mode corev1.PersistentVolumeAccessMode
 	v.Spec = corev1.PersistentVolumeSpec{AccessModes: modes, Capacity: amount, StorageClassName: "x",
 		ClaimRef:               &corev1.ObjectReference{Namespace: "default", Name: name},
 		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}}}
+	for _, edit := range edits {
+		edit(v)
+	}
 	c.create(client.Target{Resource: corev1.SchemeGroupVersion.WithResource("persistentvolumes")}, v)
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
 		Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"}}}
 	claim.Spec = corev1.PersistentVolumeClaimSpec{AccessModes: modes, VolumeName: name, StorageClassName: new("x"), Resources: corev1.VolumeResourceRequirements{Requests: amount}}
 	c.create(client.Target{Resource: client.PersistentVolumeClaims, Namespace: "default"}, claim)
+}
+
+// csiClaim creates a claim that is bound to a volume of a CSI driver.
+func (c *cluster) csiClaim(name, driver, handle string) {
+	c.t.Helper()
+	c.boundClaim(name, corev1.ReadWriteMany, nil, func(v *corev1.PersistentVolume) {
+		v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: handle}}
+	})
 }
 
 func usesClaim(name string) func(*corev1.Pod) {
@@ -127,4 +139,60 @@ func TestReadWriteOncePod(t *testing.T) {
 	c.until("first", "being deleted", func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
 	c.remove("first")
 	c.bound("third")
+}
+
+// TestNodeVolumeLimits checks that a node gets no more volumes of a CSI driver than it can have attached. A volume that several pods use, or that
+// is attached already, counts once, and volumes of other drivers don't count.
+func TestNodeVolumeLimits(t *testing.T) {
+	limited := func(count int32) *storagev1.CSINode {
+		return &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{
+			{Name: "d", NodeID: "n", Allocatable: &storagev1.VolumeNodeResources{Count: &count}}, {Name: "other", NodeID: "n"}}}}
+	}
+	nodes := client.Target{Resource: storagev1.SchemeGroupVersion.WithResource("csinodes")}
+	attachments := client.Target{Resource: storagev1.SchemeGroupVersion.WithResource("volumeattachments")}
+	attached := func(volume string) *storagev1.VolumeAttachment {
+		return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: volume}, Spec: storagev1.VolumeAttachmentSpec{
+			Attacher: "d", NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}}}
+	}
+	c := newCluster(t)
+	c.node("n", "4")
+	c.create(nodes, limited(2))
+	for _, name := range []string{"a", "b", "c", "left"} {
+		c.csiClaim(name, "d", name)
+	}
+	c.csiClaim("same", "d", "a") // another volume object of the same disk
+	c.csiClaim("other", "other", "x")
+	c.create(attachments, attached("a"))
+	c.create(attachments, attached("left")) // of a pod that has ended
+	c.start(nil)
+	const message = "0/1 nodes are available: 1 node(s) exceed max volume count. no new claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+	c.pod("b", "1m", usesClaim("b"))
+	c.unschedulable("b", message)
+	attachments.Name = "left"
+	if _, err := c.client.Delete(c.ctx, attachments, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.bound("b")
+	c.pod("other", "1m", usesClaim("other"))
+	c.bound("other")
+	c.pod("also-b", "1m", usesClaim("b"))
+	c.bound("also-b")
+	c.pod("c", "1m", usesClaim("c"))
+	c.unschedulable("c", message)
+	nodes.Name = "n"
+	live, err := c.client.Get(c.ctx, nodes, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := limited(3)
+	more.ResourceVersion = live.GetResourceVersion()
+	if _, err := c.client.Update(c.ctx, nodes, more, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.bound("c")
+	c.pod("same", "1m", usesClaim("same"))
+	c.unschedulable("same", message)
+	c.remove("b")
+	c.remove("also-b")
+	c.bound("same")
 }
