@@ -22,7 +22,7 @@ func attaches(cmd *cobra.Command) bool {
 	return cmdutil.GetFlagBool(cmd, "stdin")
 }
 
-// runAttached calls run, which is kubectl's and waits a minute for a container that cannot start. runAttached returns as soon as
+// runAttached calls run, which is kubectl's and waits a minute for a container that cannot start, or runPiped. runAttached returns as soon as
 // the kubelet reports such a container, with the kubelet's message. With --rm it deletes the pod.
 func runAttached(cmd *cobra.Command, env *Env, args []string, run func()) error {
 	name := args[0]
@@ -40,14 +40,18 @@ func runAttached(cmd *cobra.Command, env *Env, args []string, run func()) error 
 	if err != nil {
 		return err
 	}
-	done := make(chan struct{})
+	done := make(chan error, 1)
 	go func() {
-		defer close(done)
-		run()
+		if cmdutil.GetFlagBool(cmd, "tty") || cmdutil.GetFlagBool(cmd, "expose") {
+			run()
+			done <- nil
+		} else {
+			done <- runPiped(cmd, env, clients, namespace, args)
+		}
 	}()
 	select {
-	case <-done:
-		return nil
+	case err := <-done:
+		return err
 	case err = <-blocked:
 	}
 	if len(args) > 1 && !cmdutil.GetFlagBool(cmd, "command") {
