@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -18,7 +15,6 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/minikctl/minikctl/pkg/apply"
-	"github.com/minikctl/minikctl/pkg/clock"
 )
 
 // applyVerb is the verb apply. It has all flags of kubectl's apply. Server-side apply and pruning run kubectl's code.
@@ -192,35 +188,7 @@ func (a *applyVerb) print(info *resource.Info, outcome apply.Outcome, dryRun cmd
 	return printer.PrintObj(info.Object, a.Out)
 }
 
-// wait waits for all objects at once and prints their progress. It ends at the first error and at Ctrl-C; the objects stay. It returns when the
-// last object became ready.
+// wait waits for all objects at most as long as --timeout (see waitFor).
 func (a *applyVerb) wait(ctx context.Context, infos []*resource.Info) (time.Time, error) {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
-	defer stop()
-	if limit := *a.flags.DeleteFlags.Timeout; limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("not ready after %s", limit))
-		defer cancel()
-	}
-	clients, err := a.Factory.KubernetesClientSet()
-	if err != nil {
-		return time.Time{}, err
-	}
-	view := newProgress(a.Out)
-	defer view.close()
-	waiter := &apply.Waiter{Clients: clients, Clock: clock.Real(), Report: view.report}
-	var wg errgroup.Group
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	for _, info := range infos {
-		wg.Go(func() error {
-			err := waiter.Wait(ctx, info)
-			if err != nil {
-				cancel(context.Canceled) // the other waits end without an explanation
-			}
-			return err
-		})
-	}
-	err = wg.Wait()
-	return waiter.Current(), err
+	return waitFor(ctx, a.Env, infos, *a.flags.DeleteFlags.Timeout)
 }

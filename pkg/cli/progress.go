@@ -1,17 +1,24 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/clipperhouse/displaywidth"
 	"github.com/fatih/color"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/kubectl/pkg/util/term"
 
 	"github.com/minikctl/minikctl/pkg/apply"
+	"github.com/minikctl/minikctl/pkg/clock"
 )
 
 // progress shows the progress of objects and their pods. It is safe for concurrent use.
@@ -31,6 +38,39 @@ func newProgress(w io.Writer) progress {
 		}
 		return 80, 24
 	}}
+}
+
+// waitFor waits for all objects at once, at most for limit unless that is 0, and prints their progress. It ends at the first error and at Ctrl-C; the objects stay. It returns when the
+// last object became ready.
+func waitFor(ctx context.Context, env *Env, infos []*resource.Info, limit time.Duration) (time.Time, error) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("not ready after %s", limit))
+		defer cancel()
+	}
+	clients, err := env.Factory.KubernetesClientSet()
+	if err != nil {
+		return time.Time{}, err
+	}
+	view := newProgress(env.Out)
+	defer view.close()
+	waiter := &apply.Waiter{Clients: clients, Clock: clock.Real(), Report: view.report}
+	var wg errgroup.Group
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	for _, info := range infos {
+		wg.Go(func() error {
+			err := waiter.Wait(ctx, info)
+			if err != nil {
+				cancel(context.Canceled) // the other waits end without an explanation
+			}
+			return err
+		})
+	}
+	err = wg.Wait()
+	return waiter.Current(), err
 }
 
 // progressLines prints a line for each change.

@@ -9,16 +9,22 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/minikctl/minikctl/pkg/daemon"
 )
 
 func newUp(env *Env) *cobra.Command {
-	var background bool
+	var background, wait bool
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start a cluster",
@@ -38,19 +44,27 @@ ends both. Settings come from --config, then MINIKCTL_* variables (MINIKCTL_NODE
   minikctl up --nodes 1 --sim-nodes 100`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if wait && !background {
+				return errors.New("--wait needs --detach")
+			}
 			name := partName(env.Target.name, cmd.Flags())
 			cfg, err := daemon.Load(name, cmd.Flags())
 			if err != nil {
 				return recordFailedUp(name, err)
 			}
 			if background {
-				return upBackground(cmd, env, cfg)
+				if err := upBackground(cmd, env, cfg); err != nil || !wait {
+					return err
+				}
+				return waitForWorkloads(cmd.Context(), env, timeout)
 			}
 			return upForeground(cmd.Context(), env, cfg)
 		},
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().BoolVarP(&background, "detach", "d", false, "run in the background; returns when the cluster is ready")
+	cmd.Flags().BoolVar(&wait, "wait", false, "with --detach: show the pods that ran before come up (as a live tree on a terminal), and wait until they are ready and stay ready for a second")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "how long --wait waits before it fails; 0 means without limit")
 	daemon.AddFlags(cmd.Flags())
 	return cmd
 }
@@ -126,6 +140,26 @@ func upBackground(cmd *cobra.Command, env *Env, cfg *daemon.Config) error {
 	return nil
 }
 
+// waitForWorkloads waits until the pods of all namespaces that should run are ready, and prints their progress.
+func waitForWorkloads(ctx context.Context, env *Env, limit time.Duration) error {
+	all, err := env.Factory.NewBuilder().Unstructured().AllNamespaces(true).Flatten().
+		ResourceTypeOrNameArgs(true, "deployments.apps,statefulsets.apps,daemonsets.apps,replicasets.apps,replicationcontrollers,pods").Do().Infos()
+	if err != nil {
+		return err
+	}
+	_, err = waitFor(ctx, env, slices.DeleteFunc(all, func(info *resource.Info) bool {
+		return !runs(info.Object.(*unstructured.Unstructured))
+	}), limit)
+	return err
+}
+
+// runs reports whether an object that no controller manages is one whose pods should run.
+func runs(obj *unstructured.Unstructured) bool {
+	phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase") // of a pod
+	ended := phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
+	return metav1.GetControllerOfNoCopy(obj) == nil && obj.GetDeletionTimestamp() == nil && !ended
+}
+
 // warnAccess prints what containers can access, if they are processes of this machine.
 func warnAccess(env *Env, cfg *daemon.Config) {
 	switch {
@@ -137,13 +171,13 @@ func warnAccess(env *Env, cfg *daemon.Config) {
 	}
 }
 
-// upArgs returns the flags of up for the daemon, without --detach and without --name, which Spawn adds. Relative paths stay:
+// upArgs returns the flags of up for the daemon, without those of the command itself and without --name, which Spawn adds. Relative paths stay:
 // the daemon starts in the same folder.
 func upArgs(cmd *cobra.Command) []string {
 	var args []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		switch f.Name {
-		case "detach", "name":
+		case "detach", "wait", "timeout", "name":
 			return
 		}
 		value := f.Value.String()
