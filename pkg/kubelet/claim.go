@@ -18,32 +18,40 @@ var (
 	persistentVolumes      = corev1.SchemeGroupVersion.WithResource("persistentvolumes")
 )
 
-// setUpClaim finds the path of the volume that a pod's claim is bound to. It reads both from the API: a kubelet may get the claims and
+// claimOf returns the claim of a volume and the volume that it is bound to. It reads both from the API: a kubelet may get the claims and
 // volumes of its pods, but not watch them.
-func (v *podVolumes) setUpClaim(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
+func (k *Kubelet) claimOf(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume, error) {
 	key := objects.Key{Namespace: pod.Namespace}
 	if volume.PersistentVolumeClaim != nil {
 		key.Name = volume.PersistentVolumeClaim.ClaimName
 	} else {
 		key.Name = ephemeral.VolumeClaimName(pod, volume)
 	}
-	obj, err := v.kubelet.client.Get(ctx, client.In(persistentVolumeClaims, key), metav1.GetOptions{})
+	obj, err := k.client.Get(ctx, client.In(persistentVolumeClaims, key), metav1.GetOptions{})
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	claim := obj.(*corev1.PersistentVolumeClaim)
 	if volume.Ephemeral != nil {
 		if err := ephemeral.VolumeIsForPod(pod, claim); err != nil {
-			return err
+			return nil, nil, err
 		}
 	}
 	if claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName == "" {
-		return fmt.Errorf("PVC %s is not bound", key)
+		return nil, nil, fmt.Errorf("PVC %s is not bound", key)
 	}
-	if obj, err = v.kubelet.client.Get(ctx, client.In(persistentVolumes, objects.Key{Name: claim.Spec.VolumeName}), metav1.GetOptions{}); err != nil {
+	if obj, err = k.client.Get(ctx, client.In(persistentVolumes, objects.Key{Name: claim.Spec.VolumeName}), metav1.GetOptions{}); err != nil {
+		return nil, nil, err
+	}
+	return claim, obj.(*corev1.PersistentVolume), nil
+}
+
+// setUpClaim finds the path of the volume that a pod's claim is bound to.
+func (v *podVolumes) setUpClaim(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
+	claim, pv, err := v.kubelet.claimOf(ctx, pod, volume)
+	if err != nil {
 		return err
 	}
-	pv := obj.(*corev1.PersistentVolume)
 	path, err := volumePath(pv, claim)
 	if err != nil {
 		return err

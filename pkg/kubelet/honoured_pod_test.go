@@ -3,6 +3,7 @@ package kubelet
 import (
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/minikctl/minikctl/pkg/client"
 )
@@ -198,6 +200,21 @@ func TestClaims(t *testing.T) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
+	var summary stats.Summary
+	if w := r.call("GET", "n1", "/stats/summary", asAPIServer, ""); json.Unmarshal(w.Body.Bytes(), &summary) != nil || len(summary.Pods) != 1 {
+		t.Fatalf("summary: %s", w.Body)
+	}
+	measured := map[string]string{}
+	for _, v := range summary.Pods[0].VolumeStats {
+		if v.PVCRef != nil && *v.CapacityBytes >= *v.UsedBytes && *v.CapacityBytes > 0 {
+			measured[v.Name] = v.PVCRef.Namespace + "/" + v.PVCRef.Name
+		}
+	}
+	if want := map[string]string{"data": "default/data", "read": "default/data", "own": "default/p-own"}; !maps.Equal(measured, want) {
+		t.Errorf("statistics of %v, want %v", measured, want)
+	}
+	r.metrics("/metrics", `kubelet_volume_stats_capacity_bytes{namespace="default",persistentvolumeclaim="data"} `,
+		`kubelet_volume_stats_inodes_used{namespace="default",persistentvolumeclaim="p-own"} `)
 }
 
 // subject returns the subject of a token; "" without a token.

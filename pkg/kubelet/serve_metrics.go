@@ -22,6 +22,7 @@ func serveMetrics(w http.ResponseWriter, r *http.Request, nodes []*Kubelet) {
 	all := make([]nodemetrics.Node, len(nodes))
 	for i, k := range nodes {
 		all[i] = k.nodeMetrics()
+		all[i].Claims = k.allClaimStats(r.Context())
 	}
 	expose(w, r, nodemetrics.Nodes(all), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 }

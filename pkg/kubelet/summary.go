@@ -161,6 +161,7 @@ func (k *Kubelet) addFiles(ctx context.Context, pod *corev1.Pod, s *stats.PodSta
 			all.Add(u)
 		}
 	}
+	s.VolumeStats = append(s.VolumeStats, k.claimStats(ctx, pod)...)
 	s.EphemeralStorage = disk.files(at, all)
 }
 
