@@ -36,10 +36,10 @@ func (s *Scheduler) watchConfig(ctx context.Context) {
 	tick := s.machine.NewTicker(pollFile)
 	defer tick.Stop()
 	for {
-		// The first read finds changes since New. An error is ignored: the file may be missing for a moment while it is
-		// replaced.
+		// The first read finds changes since New. An error is ignored, and so is an empty file: the file may be missing or empty for a
+		// moment while it is replaced.
 		found := currentVersions(s.watched)
-		if now, err := os.ReadFile(s.file); err == nil && (!bytes.Equal(now, last) || !slices.Equal(found, s.watched)) {
+		if now, err := os.ReadFile(s.file); err == nil && len(now) > 0 && (!bytes.Equal(now, last) || !slices.Equal(found, s.watched)) {
 			last, s.watched = now, found
 			if s.reload(ctx, now, generation+1) {
 				generation++
