@@ -17,6 +17,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/kubelet/process"
 	"github.com/minikctl/minikctl/pkg/network/addr"
+	"github.com/minikctl/minikctl/pkg/supervisor/remove"
 )
 
 // DownOptions select what Down ends and removes.
@@ -119,7 +120,7 @@ func (p Paths) forget(own *clientcmdapi.Config) error {
 		errs = append(errs, os.RemoveAll(dir))
 	}
 	if p.Memory != "" {
-		errs = append(errs, os.RemoveAll(p.Memory))
+		errs = append(errs, remove.All(p.Memory))
 	}
 	link := filepath.Join(Home(), p.Name)
 	if to, err := os.Readlink(link); err == nil && (to == p.Data || PathsOf(p.Name).Data == p.Data) {
@@ -143,7 +144,7 @@ func (p Paths) createdFiles() []string {
 func (p Paths) remove() error {
 	var errs []error
 	for _, path := range p.createdFiles() {
-		errs = append(errs, os.RemoveAll(path))
+		errs = append(errs, remove.All(path))
 	}
 	return errors.Join(append(errs, removeMade())...)
 }

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/minikctl/minikctl/pkg/supervisor/remove"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
@@ -376,9 +377,9 @@ func (v *podVolumes) remove() {
 	if v.simulated() {
 		return
 	}
-	err := os.RemoveAll(filepath.Join(v.podFolder(), "volumes"))
+	err := remove.All(filepath.Join(v.podFolder(), "volumes"))
 	if memory := v.memoryFolder(); memory != "" {
-		err = errors.Join(err, os.RemoveAll(memory))
+		err = errors.Join(err, remove.All(memory))
 	}
 	if err != nil {
 		slog.Warn("cannot remove volumes", "pod", v.key.String(), "err", err)
@@ -390,7 +391,7 @@ func (v *podVolumes) removeFolders(pod *corev1.Pod) {
 	if v.simulated() {
 		return
 	}
-	if err := errors.Join(os.RemoveAll(v.podFolder()), os.RemoveAll(v.logFolder(pod))); err != nil {
+	if err := errors.Join(remove.All(v.podFolder()), remove.All(v.logFolder(pod))); err != nil {
 		slog.Warn("cannot remove the pod's files", "pod", v.key.String(), "err", err)
 	}
 }

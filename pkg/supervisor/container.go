@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/minikctl/minikctl/pkg/supervisor/remove"
 	"github.com/minikctl/minikctl/pkg/supervisor/role"
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
@@ -44,7 +45,7 @@ func (s *supervisor) start(spec *wire.Spec) (*wire.Status, error) {
 		s.mu.Lock()
 		delete(s.containers, spec.ID)
 		s.mu.Unlock()
-		return nil, errors.Join(err, os.RemoveAll(spec.Folder))
+		return nil, errors.Join(err, remove.All(spec.Folder))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/minikctl/minikctl/pkg/supervisor/remove"
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
@@ -146,7 +147,7 @@ func (s *supervisor) remove(id string) error {
 	if err := os.Remove(c.spec.Folder + "/" + wire.StateFile); err != nil && !os.IsNotExist(err) {
 		return err
 	}
-	if err := os.RemoveAll(c.spec.Folder); err != nil {
+	if err := remove.All(c.spec.Folder); err != nil {
 		return err
 	}
 	delete(s.containers, id)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/minikctl/minikctl/pkg/supervisor/remove"
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
@@ -52,7 +53,7 @@ func load(root string) ([]*container, error) {
 		if err != nil || status.Spec == nil || status.Spec.ID != e.Name() {
 			// The container was being created or removed: no process runs in this folder.
 			logf("drop %s: %v", folder, err)
-			if err := os.RemoveAll(folder); err != nil {
+			if err := remove.All(folder); err != nil {
 				return nil, err
 			}
 			continue

@@ -21,6 +21,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/storage"
 	"github.com/minikctl/minikctl/pkg/reconcile"
+	"github.com/minikctl/minikctl/pkg/supervisor/remove"
 )
 
 // folderProvisioner creates and deletes the volumes of StorageClasses whose provisioner is storage.FolderProvisioner. It is
@@ -231,5 +232,5 @@ func (r folderProvisioner) removeFolder(v *corev1.PersistentVolume) error {
 		return err
 	}
 	defer root.Close()
-	return root.RemoveAll(filepath.Base(filepath.Clean(v.Spec.HostPath.Path)))
+	return remove.In(root, filepath.Base(filepath.Clean(v.Spec.HostPath.Path)))
 }

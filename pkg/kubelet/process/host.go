@@ -36,6 +36,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/network/addr"
+	"github.com/minikctl/minikctl/pkg/supervisor/remove"
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
 )
 
@@ -194,7 +195,7 @@ func (h *Host) PurgeAfter(ctx context.Context, grace time.Duration) error {
 	if err := errors.Join(err, h.Close()); err != nil {
 		return err
 	}
-	return os.RemoveAll(h.root)
+	return remove.All(h.root)
 }
 
 // Supervised reports whether there are containers below root and a supervisor that serves them.
