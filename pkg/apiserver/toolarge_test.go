@@ -35,6 +35,8 @@ func TestTooLargeToStore(t *testing.T) {
 		}
 	}
 	_, before := send(http.MethodGet, maps+"/x", asJSON, "")
+	roles, role := "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles", // whose names have no limit
+		`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":"`+strings.Repeat("r", 70_000)+`"}}`
 	const many, tooLarge = 9000, "etcdserver: request is too large"
 	for _, c := range []struct {
 		method, path, media, body string
@@ -49,6 +51,8 @@ func TestTooLargeToStore(t *testing.T) {
 		{http.MethodPatch, maps + "/x", strategic, configMap("x", keys(many)), http.StatusInternalServerError, tooLarge},
 		{http.MethodPost, things, asJSON, thing("y", keys(many)), http.StatusInternalServerError, tooLarge},
 		{http.MethodPatch, things + "/x", merge, thing("x", keys(many)), http.StatusInternalServerError, tooLarge},
+		{http.MethodPost, roles, asJSON, role, http.StatusInternalServerError, tooLarge},
+		{http.MethodPost, roles + "?dryRun=All", asJSON, role, http.StatusInternalServerError, tooLarge},
 		{http.MethodPost, maps, asJSON, configMap("z", keys(many/4)), http.StatusCreated, `"name":"z"`},
 	} {
 		if code, answer := send(c.method, c.path, c.media, c.body); code != c.code || !strings.Contains(answer, c.want) {

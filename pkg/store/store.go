@@ -144,6 +144,19 @@ type Batch struct {
 // MaxValue is the size of the largest value, the same as etcd's limit for a request.
 const MaxValue = 1536 << 10
 
+// MaxKey is the size of the longest key. Names of RBAC objects have no limit in Kubernetes, and Badger takes 65,000 bytes.
+const MaxKey = 64_000
+
+// CheckSize returns ErrTooLarge if a key or a value of ops is larger than MaxKey and MaxValue.
+func CheckSize(ops []Op) error {
+	for _, op := range ops {
+		if len(op.Key) > MaxKey || len(op.Value) > MaxValue {
+			return fmt.Errorf("write %.100s: %w", op.Key, ErrTooLarge)
+		}
+	}
+	return nil
+}
+
 // Errors of a store. Match them with errors.Is.
 var (
 	ErrNotFound  = errors.New("key not found")
@@ -152,7 +165,7 @@ var (
 	ErrFuture    = errors.New("revision is in the future")
 	ErrNoSpace   = errors.New("not enough free disk space")
 	ErrReadOnly  = errors.New("store is read-only")
-	ErrTooLarge  = errors.New("value is too large")
+	ErrTooLarge  = errors.New("key or value is too large")
 	ErrLocked    = errors.New("data directory is in use by another process")
 	ErrClosed    = errors.New("store is closed")
 	ErrDamaged   = errors.New("store is damaged")

@@ -28,10 +28,8 @@ type request struct {
 
 // Write implements store.Store.
 func (s *Store) Write(ctx context.Context, ops ...store.Op) ([]store.Revision, error) {
-	for _, op := range ops {
-		if len(op.Value) > MaxValue {
-			return nil, fmt.Errorf("write %s: %w", op.Key, store.ErrTooLarge)
-		}
+	if err := store.CheckSize(ops); err != nil {
+		return nil, err
 	}
 	r := &request{ops: ops}
 	err := s.send(ctx, r)

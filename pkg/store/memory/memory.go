@@ -153,6 +153,9 @@ func (s *Store) Write(ctx context.Context, ops ...store.Op) ([]store.Revision, e
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if err := store.CheckSize(ops); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -160,9 +163,6 @@ func (s *Store) Write(ctx context.Context, ops ...store.Op) ([]store.Revision, e
 	}
 	before := make([]*history, len(ops))
 	for i, op := range ops {
-		if len(op.Value) > store.MaxValue {
-			return nil, store.ErrTooLarge
-		}
 		before[i] = s.find(op.Key)
 		if current := before[i].current(); !op.Expect.Holds(current) {
 			return nil, &store.Conflict{Key: op.Key, Current: current}

@@ -5,6 +5,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/minikctl/minikctl/pkg/store"
@@ -25,7 +26,7 @@ func Run(t *testing.T, open Open, opts Options) {
 		name string
 		run  func(t *testing.T, s store.Store)
 	}{
-		{"get", testGet}, {"expectations", testExpectations}, {"batch", testBatch}, {"list", testList},
+		{"get", testGet}, {"expectations", testExpectations}, {"batch", testBatch}, {"too large", testTooLarge}, {"list", testList},
 		{"paged list", testPagedList}, {"past", testPast}, {"watch", testWatch}, {"watch from the past", testWatchPast},
 		{"watch prefix", testWatchPrefix}, {"watch from far behind", testWatchFarBehind},
 		{"watch from too far behind", testWatchTooFarBehind}, {"compact", testCompact}, {"future", testFuture},
@@ -109,6 +110,25 @@ func testExpectations(t *testing.T, s store.Store) {
 	}
 	if revs, err := s.Write(t.Context(), store.Op{Key: "nothing"}); err != nil || revs[0] != 0 {
 		t.Errorf("delete of nothing: got %v, %v", revs, err)
+	}
+}
+
+func testTooLarge(t *testing.T, s store.Store) {
+	for _, op := range []store.Op{
+		{Key: strings.Repeat("k", store.MaxKey+1), Value: []byte("1")},
+		{Key: strings.Repeat("k", 70_000), Value: []byte("1")},
+		{Key: strings.Repeat("k", 70_000)},
+		{Key: "k", Value: make([]byte, store.MaxValue+1)},
+	} {
+		_, err := s.Write(t.Context(), store.Op{Key: "other", Value: []byte("1")}, op)
+		wantErr(t, fmt.Sprintf("key of %d bytes, value of %d", len(op.Key), len(op.Value)), err, store.ErrTooLarge)
+	}
+	put(t, s, "k", "1", store.Absent())
+	put(t, s, "other", "1", store.Absent())
+	longest := strings.Repeat("k", store.MaxKey)
+	put(t, s, longest, "2", store.Absent())
+	if got, err := s.Get(t.Context(), longest, 0); err != nil || string(got.Value) != "2" {
+		t.Errorf("longest key: got %q, %v", got.Value, err)
 	}
 }
 

@@ -249,11 +249,13 @@ func (w *write) commit(ctx context.Context, obj objects.Object, old *cache.Item)
 		expect = store.At(old.Revision)
 	}
 	key := objects.Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	op := store.Op{Key: w.StoreKey(key), Value: value, Expect: expect}
 	if w.dry {
-		return w.dryRun(obj, key, old), nil
+		return w.dryRun(obj, key, old), store.CheckSize([]store.Op{op})
 	}
 	p := w.Table.Pending(obj)
-	revs, err := w.config.Store.Write(ctx, store.Op{Key: w.StoreKey(key), Value: value, Expect: expect, Object: p.Ref()})
+	op.Object = p.Ref()
+	revs, err := w.config.Store.Write(ctx, op)
 	if err != nil {
 		return nil, err
 	}
