@@ -9,20 +9,24 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
 	kubectl "k8s.io/kubectl/pkg/cmd/run"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/kubectl/pkg/generate"
+
+	"github.com/minikctl/minikctl/pkg/images"
 )
 
 // newRun returns kubectl's run with the flags --replicas and --generator, which create a Deployment or a ReplicationController instead of
 // a pod, as kubectl did before v1.18.
 func newRun(env *Env) *cobra.Command {
-	cmd := kubectl.NewCmdRun(env.Factory, env.Streams())
+	cmd := newKubectlRun(env, env.Streams())
 	pod := cmd.Run
 	var replicas int32
 	var generator string
@@ -45,6 +49,36 @@ func newRun(env *Env) *cobra.Command {
 		return runWorkload(cmd, env, args, create.of(replicas))
 	}
 	return cmd
+}
+
+// newKubectlRun returns kubectl's run, which accepts also the folders of this machine as images.
+func newKubectlRun(env *Env, streams genericiooptions.IOStreams) *cobra.Command {
+	cmd := kubectl.NewCmdRun(env.Factory, streams)
+	image := cmd.Flags().Lookup("image")
+	image.Value = &imageValue{Value: image.Value}
+	return cmd
+}
+
+// imageValue is the value of run's flag --image. kubectl's run checks its own variable for a valid image reference, which the name of
+// a folder is not, and makes the pod from the flag's value. The variable of a folder is therefore another, valid name.
+type imageValue struct {
+	pflag.Value
+	folder string // the flag's value if it names a folder
+}
+
+func (v *imageValue) Set(image string) error {
+	v.folder = ""
+	if strings.HasPrefix(image, images.FolderPrefix+"/") {
+		v.folder, image = image, "folder"
+	}
+	return v.Value.Set(image)
+}
+
+func (v *imageValue) String() string {
+	if v.folder != "" {
+		return v.folder
+	}
+	return v.Value.String()
 }
 
 // creator creates a workload whose pods have a template.

@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/kubectl/pkg/cmd/attach"
-	kubectl "k8s.io/kubectl/pkg/cmd/run"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
@@ -46,7 +45,7 @@ func runPiped(cmd *cobra.Command, env *Env, clients kubernetes.Interface, namesp
 func createUnattached(cmd *cobra.Command, env *Env, args []string) {
 	streams := env.Streams()
 	streams.Out = io.Discard
-	run := kubectl.NewCmdRun(env.Factory, streams)
+	run := newKubectlRun(env, streams)
 	set := func(name, value string) { _ = run.Flags().Set(name, value) } // a value of the same flag is valid
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		same := run.Flags().Lookup(f.Name)
