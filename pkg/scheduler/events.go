@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,7 +17,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// eventResources are the resources of the framework's events, except pods and nodes, which are always watched.
+// eventResources are the resources of the framework's events, except pods and nodes, which are always watched, and PodGroups.
 var eventResources = map[framework.EventResource]schema.GroupVersionResource{
 	framework.PersistentVolume:      corev1.SchemeGroupVersion.WithResource("persistentvolumes"),
 	framework.PersistentVolumeClaim: corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"),
@@ -30,7 +29,6 @@ var eventResources = map[framework.EventResource]schema.GroupVersionResource{
 	framework.ResourceClaim:         resourcev1.SchemeGroupVersion.WithResource("resourceclaims"),
 	framework.ResourceSlice:         resourcev1.SchemeGroupVersion.WithResource("resourceslices"),
 	framework.DeviceClass:           resourcev1.SchemeGroupVersion.WithResource("deviceclasses"),
-	framework.PodGroup:              schedulingv1alpha2.SchemeGroupVersion.WithResource("podgroups"),
 }
 
 // gvrOf returns the resource of events: a name of the framework, or plural.version.group for any other resource.
@@ -40,6 +38,8 @@ func gvrOf(r framework.EventResource) (schema.GroupVersionResource, bool) {
 		return client.Pods, true
 	case framework.Node:
 		return client.Nodes, true
+	case framework.PodGroup: // this scheduler has none, and may not read them, as with Kubernetes' default of the gate GenericWorkload
+		return schema.GroupVersionResource{}, false
 	}
 	if gvr, ok := eventResources[r]; ok {
 		return gvr, true
