@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -61,6 +62,9 @@ func (r legacyTokenCleaner) reconcile(ctx context.Context, _ objects.Key) (time.
 		if enough, err = trackedEnough(obj.(*corev1.ConfigMap), now); err == nil && !enough {
 			return 0, nil
 		}
+	}
+	if apierrors.IsNotFound(err) {
+		return 0, nil // the API server creates the ConfigMap at its first start: nothing was tracked before
 	}
 	if err != nil {
 		// The next run is as good: the date only matters a year later.

@@ -1,12 +1,21 @@
 package serviceaccount
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/controllers/controller"
+	"github.com/minikctl/minikctl/pkg/objects"
 )
 
 func TestUnused(t *testing.T) {
@@ -41,6 +50,25 @@ func TestUnused(t *testing.T) {
 		if got := unused(s, now); got != tt.want {
 			t.Errorf("%s: got %v", tt.name, got)
 		}
+	}
+}
+
+// untracked is the client of a new cluster, whose API server has not yet begun to track tokens.
+type untracked struct{ client.Client }
+
+func (untracked) Get(_ context.Context, t client.Target, _ metav1.GetOptions) (objects.Object, error) {
+	return nil, apierrors.NewNotFound(t.Resource.GroupResource(), t.Name)
+}
+
+// TestNewClusterIsNoWarning checks that the first run, which may come before the API server has created the ConfigMap, logs nothing.
+func TestNewClusterIsNoWarning(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	r := legacyTokenCleaner{env: controller.Env{Client: untracked{}, Clock: clock.Real()}}
+	if again, err := r.reconcile(t.Context(), objects.Key{}); again != 0 || err != nil || log.Len() > 0 {
+		t.Errorf("%v, %v, log:\n%s", again, err, &log)
 	}
 }
 
