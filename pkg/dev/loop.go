@@ -21,7 +21,7 @@ type Loop struct {
 	Build  []string  // the program that builds, and its arguments
 	Watch  []string  // the sources: folders with their sub-folders, and files
 	Ignore []string  // patterns (see filepath.Match) of names of files and folders that are no sources
-	Stdout io.Writer // of the build; the loop's own lines, too
+	Stdout io.Writer // of the build; the loop's own lines, too. A file is no source, also among the sources
 	Stderr io.Writer
 	Clock  clock.Clock
 
@@ -40,7 +40,7 @@ const quiet = 50 * time.Millisecond
 
 // Run builds, deploys and waits for changes until ctx ends. A failed build or deployment is printed; the next change begins another round.
 func (l *Loop) Run(ctx context.Context) error {
-	tree, err := openTree(l.Watch, l.Ignore)
+	tree, err := openTree(l.Watch, l.Ignore, l.Stdout, l.Stderr)
 	if err != nil {
 		return fmt.Errorf("watch the sources: %w", err)
 	}

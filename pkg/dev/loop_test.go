@@ -20,14 +20,26 @@ type rig struct {
 	deployed        chan string // the content of the file builds
 }
 
-func newRig(t *testing.T, script string) *rig {
+func newRig(t *testing.T, script string) *rig { return newRigPrinting(t, script, false) }
+
+// newRigPrinting returns a rig whose loop prints, if printing is set, to the file printed among the sources.
+func newRigPrinting(t *testing.T, script string, printing bool) *rig {
 	dir := t.TempDir()
 	r := &rig{T: t, sources: filepath.Join(dir, "src"), builds: filepath.Join(dir, "builds"), deployed: make(chan string)}
 	write(t, filepath.Join(r.sources, "main"), "1")
 	write(t, r.builds, "")
+	var out io.Writer = io.Discard
+	if printing {
+		f, err := os.Create(filepath.Join(r.sources, "printed"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		out = f
+	}
 	l := &Loop{
 		Build: []string{"sh", "-c", script + "; cat $0/main >>$1", r.sources, r.builds}, Watch: []string{r.sources}, Ignore: []string{"*.log"},
-		Stdout: io.Discard, Stderr: io.Discard, Clock: clock.Real(),
+		Stdout: out, Stderr: out, Clock: clock.Real(),
 		Built: func() []string { return []string{filepath.Join(r.sources, "out")} },
 		Deploy: func(ctx context.Context) (time.Time, error) {
 			b, err := os.ReadFile(r.builds)
@@ -99,6 +111,13 @@ func TestLoopIgnoresWhatTheBuildWrites(t *testing.T) {
 	r.wantBuilds("112")
 	r.save("generated", "changed by hand")
 	r.wantBuilds("11222") // it is a source again until two builds in a row have written it
+}
+
+func TestLoopIgnoresWhatItPrints(t *testing.T) {
+	r := newRigPrinting(t, "echo building", true)
+	r.wantBuilds("1")
+	r.save("main", "2")
+	r.wantBuilds("12")
 }
 
 func TestLoopBuildsAgainAfterASaveDuringTheBuild(t *testing.T) {

@@ -3,6 +3,7 @@ package dev
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,10 +14,12 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// tree watches folders with their sub-folders, and single files. Hidden files, node_modules and what ignore matches are left out.
+// tree watches folders with their sub-folders, and single files. Hidden files, node_modules, what ignore matches
+// and the files that the loop prints to are left out.
 type tree struct {
-	roots   []string // absolute
-	ignore  []string // patterns of names
+	roots   []string      // absolute
+	ignore  []string      // patterns of names
+	outputs []os.FileInfo // the files that the loop prints to, which may be among the sources
 	watcher *fsnotify.Watcher
 }
 
@@ -29,7 +32,8 @@ type stamp struct {
 // snapshot is the state of a tree's files by their paths.
 type snapshot map[string]stamp
 
-func openTree(roots, ignore []string) (*tree, error) {
+// openTree returns a tree without the files that outputs are.
+func openTree(roots, ignore []string, outputs ...io.Writer) (*tree, error) {
 	for _, pattern := range ignore {
 		if _, err := filepath.Match(pattern, ""); err != nil {
 			return nil, fmt.Errorf("%q: %w", pattern, err)
@@ -39,7 +43,15 @@ func openTree(roots, ignore []string) (*tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tree{roots: roots, ignore: ignore, watcher: w}, nil
+	t := &tree{roots: roots, ignore: ignore, watcher: w}
+	for _, out := range outputs {
+		if f, ok := out.(*os.File); ok {
+			if info, err := f.Stat(); err == nil {
+				t.outputs = append(t.outputs, info)
+			}
+		}
+	}
+	return t, nil
 }
 
 func (t *tree) close() { t.watcher.Close() }
@@ -65,7 +77,7 @@ func (t *tree) snapshot() (snapshot, error) {
 			case t.leftOut(d.Name()):
 				return nil
 			}
-			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && !t.isOutput(info) {
 				out[path] = stamp{info.ModTime(), info.Size()}
 			}
 			return nil
@@ -75,6 +87,11 @@ func (t *tree) snapshot() (snapshot, error) {
 		}
 	}
 	return out, nil
+}
+
+// isOutput compares files, not paths: the file may have several, and the loop knows none of them.
+func (t *tree) isOutput(info os.FileInfo) bool {
+	return slices.ContainsFunc(t.outputs, func(out os.FileInfo) bool { return os.SameFile(out, info) })
 }
 
 func (t *tree) leftOut(name string) bool {
