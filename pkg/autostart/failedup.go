@@ -15,11 +15,17 @@ import (
 // with other settings than the ones that the user requested. An up that succeeds and down --purge remove it.
 //
 // The record of a cluster that exists is in its data folder. A first up that fails leaves no such folder: its record is in
-// UserFolder, and lasts until the machine boots. UserFolder depends on the environment, and may be another one in the user's other
+// UserFolder, and lasts until the machine boots or newestFailedUps later ones are there. UserFolder depends on the environment, and may be another one in the user's other
 // sessions. The functions below therefore look in all folders that it can be.
 
 // FailedUpFile is the file in a cluster's data folder that records a failed up.
 const FailedUpFile = "failed-up"
+
+const failedUpPrefix = "failed-up-"
+
+// newestFailedUps is the number of records that a folder keeps. Without a limit they pile up: the record of a cluster whose home is gone,
+// as in tests, is removed by nothing else.
+const newestFailedUps = 20
 
 // FailedUp returns the error of the last up of the cluster called name, if that failed. home is the folder of all clusters.
 func FailedUp(home, name string) (why string, failed bool) {
@@ -64,10 +70,26 @@ func RecordFailedUp(home, name string, failure error) error {
 			err = os.WriteFile(failedUpIn(dir, home, name), text, 0o600)
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
+			dropOldFailedUps(dir)
 			return err
 		}
 	}
 	return err
+}
+
+// dropOldFailedUps removes the oldest records in dir above newestFailedUps. A failure is no error: the next call tries again.
+func dropOldFailedUps(dir string) {
+	entries, _ := os.ReadDir(dir)
+	var records []os.FileInfo
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), failedUpPrefix) {
+			records = append(records, info)
+		}
+	}
+	slices.SortFunc(records, func(a, b os.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
+	for _, old := range records[min(newestFailedUps, len(records)):] {
+		_ = os.Remove(dir + "/" + old.Name())
+	}
 }
 
 // RemoveFailedUp removes the record of RecordFailedUp. A file that FailedUp would ignore counts as none. Idempotent.
@@ -97,7 +119,7 @@ func failedUpOfCluster(home, name string) string { return home + "/" + name + "/
 func failedUpIn(dir, home, name string) string {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(home)) // never fails
-	return fmt.Sprintf("%s/failed-up-%016x-%s", dir, hash.Sum64(), name)
+	return fmt.Sprintf("%s/%s%016x-%s", dir, failedUpPrefix, hash.Sum64(), name)
 }
 
 // userFolders returns the folders that UserFolder returns in the sessions of this user, first the one of this session.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 )
 
 var errUp = errors.New("no such part")
@@ -141,5 +142,34 @@ func TestFailedUpBesideFilesOfOthers(t *testing.T) {
 			}
 			remove(t, home)
 		})
+	}
+}
+
+// TestFailedUpsAreBounded checks that a new record drops the oldest ones, and no other files.
+func TestFailedUpsAreBounded(t *testing.T) {
+	session(t, "", t.TempDir())
+	homes := t.TempDir()
+	home := func(i int) string { return filepath.Join(homes, strconv.Itoa(i)) }
+	record(t, home(0))
+	other := filepath.Join(UserFolder(), "lock")
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const records = newestFailedUps + 3
+	for i := range records {
+		record(t, home(i))
+		age := time.Duration(records-i) * time.Minute
+		old := time.Now().Add(-age) //nolint:forbidigo // the times of files
+		for _, path := range []string{failedUpIn(UserFolder(), home(i), "dev"), other} {
+			if err := os.Chtimes(path, old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range records {
+		wantFailedUp(t, home(i), i >= records-newestFailedUps)
+	}
+	if _, err := os.Stat(other); err != nil {
+		t.Error(err)
 	}
 }
