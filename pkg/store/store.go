@@ -114,14 +114,21 @@ func (e Expect) Holds(current Revision) bool {
 type ListOptions struct {
 	After string   // only keys greater than this one
 	Limit int      // maximum number of entries; 0: all
+	Bytes int      // the page ends with the entry whose value takes the values to so many bytes; 0: no bound
 	At    Revision // the revision to list; 0: the newest
+	Keys  bool     // only Key and Modified of the entries
+}
+
+// Full reports whether a page with so many entries, whose values have so many bytes, takes no further entry.
+func (o ListOptions) Full(entries, bytes int) bool {
+	return o.Limit > 0 && entries == o.Limit || o.Bytes > 0 && bytes >= o.Bytes
 }
 
 // Page is the result of List.
 type Page struct {
 	Entries  []Entry
 	Revision Revision // the revision that was listed; the next page is At this revision, After the key of the last entry
-	More     bool     // entries beyond Limit exist
+	More     bool     // entries behind the page exist
 }
 
 // Event is one change.

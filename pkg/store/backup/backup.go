@@ -21,8 +21,11 @@ import (
 
 const firstLine = "minikctl store backup 1\n"
 
-// pageSize is how many objects are read from the store at a time.
-const pageSize = 256
+// How many objects are read from the store at a time, and how many bytes.
+const (
+	pageSize  = 256
+	pageBytes = 4 << 20
+)
 
 // maxLength bounds the keys and values that a reader accepts, so that a damaged length does not take all memory.
 const maxLength = 64 << 20
@@ -75,7 +78,8 @@ func (w *writer) bytes(b []byte) {
 func (w *writer) number(n uint64) { w.bytes(binary.AppendUvarint(nil, n)) }
 
 func (w *writer) objects(ctx context.Context, s store.Store) (Summary, error) {
-	page, err := s.List(ctx, "", store.ListOptions{Limit: pageSize})
+	opts := store.ListOptions{Limit: pageSize, Bytes: pageBytes}
+	page, err := s.List(ctx, "", opts)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -95,8 +99,8 @@ func (w *writer) objects(ctx context.Context, s store.Store) (Summary, error) {
 		if !page.More || w.err != nil {
 			return sum, w.err
 		}
-		after := page.Entries[len(page.Entries)-1].Key
-		if page, err = s.List(ctx, "", store.ListOptions{Limit: pageSize, At: sum.Revision, After: after}); err != nil {
+		opts.At, opts.After = sum.Revision, page.Entries[len(page.Entries)-1].Key
+		if page, err = s.List(ctx, "", opts); err != nil {
 			return sum, err
 		}
 	}

@@ -3,6 +3,7 @@ package backup_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -135,4 +136,39 @@ func pack(t *testing.T, b []byte) []byte {
 		t.Fatal(err)
 	}
 	return out.Bytes()
+}
+
+// pages is a store that records the largest page of values that it has listed, in bytes.
+type pages struct {
+	store.Store
+	largest int
+}
+
+func (s *pages) List(ctx context.Context, prefix string, opts store.ListOptions) (store.Page, error) {
+	page, err := s.Store.List(ctx, prefix, opts)
+	size := 0
+	for _, e := range page.Entries {
+		size += len(e.Value)
+	}
+	s.largest = max(s.largest, size)
+	return page, err
+}
+
+// TestLargeObjects backs up large objects, and expects that few of them are read at a time.
+func TestLargeObjects(t *testing.T) {
+	const size, objects, most = 1 << 20, 12, 6 << 20
+	s := &pages{Store: memory.New()}
+	defer s.Close()
+	for i := range objects {
+		if _, err := s.Write(t.Context(), store.Op{Key: fmt.Sprint("k/", i), Value: make([]byte, size)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sum, err := backup.Write(t.Context(), s, io.Discard)
+	if err != nil || sum.Objects != objects {
+		t.Fatalf("got %+v, %v", sum, err)
+	}
+	if s.largest > most {
+		t.Errorf("%d bytes are read at a time, want %d at most", s.largest, most)
+	}
 }

@@ -176,21 +176,27 @@ func (s *Store) List(ctx context.Context, prefix string, opts store.ListOptions)
 	page := store.Page{Revision: at}
 	txn := s.db.NewTransactionAt(uint64(at), false)
 	defer txn.Discard()
-	it := txn.NewIterator(db.IteratorOptions{Prefix: objectKey(prefix), PrefetchValues: true, PrefetchSize: 64})
+	it := txn.NewIterator(db.IteratorOptions{Prefix: objectKey(prefix)}) // to prefetch pays for the value log, and takes a page of values
 	defer it.Close()
+	size := 0
 	for it.Seek(objectKey(max(prefix, opts.After))); it.Valid(); it.Next() {
-		e, err := entry(it.Item())
-		if err != nil {
-			return store.Page{}, err
-		}
-		if e.Key <= opts.After {
+		item := it.Item()
+		key := item.Key()[len(objectPrefix):]
+		if string(key) <= opts.After {
 			continue
 		}
-		if opts.Limit > 0 && len(page.Entries) == opts.Limit {
+		if opts.Full(len(page.Entries), size) {
 			page.More = true
 			break
 		}
+		var e store.Entry
+		if opts.Keys {
+			e = store.Entry{Key: string(key), Modified: store.Revision(item.Version())}
+		} else if e, err = entry(item); err != nil {
+			return store.Page{}, err
+		}
 		page.Entries = append(page.Entries, e)
+		size += len(e.Value)
 		if len(page.Entries)%1024 == 0 && ctx.Err() != nil {
 			return store.Page{}, ctx.Err()
 		}

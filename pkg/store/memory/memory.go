@@ -129,7 +129,7 @@ func (s *Store) List(_ context.Context, prefix string, opts store.ListOptions) (
 	if err != nil {
 		return store.Page{}, err
 	}
-	page := store.Page{Revision: at}
+	page, size := store.Page{Revision: at}, 0
 	s.keys.AscendGreaterOrEqual(&history{key: max(prefix, opts.After)}, func(h *history) bool {
 		if !strings.HasPrefix(h.key, prefix) {
 			return false
@@ -138,11 +138,16 @@ func (s *Store) List(_ context.Context, prefix string, opts store.ListOptions) (
 		if !ok || h.key <= opts.After {
 			return true
 		}
-		if opts.Limit > 0 && len(page.Entries) == opts.Limit {
+		if opts.Full(len(page.Entries), size) {
 			page.More = true
 			return false
 		}
-		page.Entries = append(page.Entries, v.entry(h.key))
+		e := store.Entry{Key: h.key, Modified: v.modified}
+		if !opts.Keys {
+			e = v.entry(h.key)
+		}
+		page.Entries = append(page.Entries, e)
+		size += len(e.Value)
 		return true
 	})
 	return page, nil

@@ -5,6 +5,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -27,7 +28,7 @@ func Run(t *testing.T, open Open, opts Options) {
 		run  func(t *testing.T, s store.Store)
 	}{
 		{"get", testGet}, {"expectations", testExpectations}, {"batch", testBatch}, {"too large", testTooLarge}, {"list", testList},
-		{"paged list", testPagedList}, {"past", testPast}, {"watch", testWatch}, {"watch from the past", testWatchPast},
+		{"paged list", testPagedList}, {"bounded list", testBoundedList}, {"past", testPast}, {"watch", testWatch}, {"watch from the past", testWatchPast},
 		{"watch prefix", testWatchPrefix}, {"watch from far behind", testWatchFarBehind},
 		{"watch from too far behind", testWatchTooFarBehind}, {"compact", testCompact}, {"future", testFuture},
 		{"recreate", testRecreate}, {"backup", testBackup}, {"object", testObject}, {"close ends watches", testCloseEndsWatches}, {"model", testModel},
@@ -193,6 +194,36 @@ func testPagedList(t *testing.T, s store.Store) {
 	}
 	if len(got) != 25 || got[15] != "p/15" {
 		t.Errorf("pages do not show the first page's revision: %v", got)
+	}
+}
+
+// testBoundedList lists pages that end by their bytes, and keys without values.
+func testBoundedList(t *testing.T, s store.Store) {
+	for i, size := range []int{1, 9, 30, 1, 1} {
+		put(t, s, fmt.Sprint("p/", i), strings.Repeat("v", size), store.Absent())
+	}
+	var got []string
+	opts := store.ListOptions{Bytes: 10, Limit: 3}
+	for more := true; more; {
+		page, err := s.List(t.Context(), "p/", opts)
+		if err != nil || len(page.Entries) == 0 {
+			t.Fatalf("after %q: got %d entries, %v", opts.After, len(page.Entries), err)
+		}
+		got = append(got, fmt.Sprint(keys(page)))
+		more, opts.After = page.More, page.Entries[len(page.Entries)-1].Key
+	}
+	if want := "[p/0 p/1] [p/2] [p/3 p/4]"; strings.Join(got, " ") != want {
+		t.Errorf("pages of 10 bytes: got %v, want %s", got, want)
+	}
+	page, err := s.List(t.Context(), "p/", store.ListOptions{Bytes: 10, Limit: 4, Keys: true})
+	if err != nil || len(page.Entries) != 4 || !page.More {
+		t.Fatalf("keys: got %d entries, more=%v, %v", len(page.Entries), page.More, err)
+	}
+	for _, e := range page.Entries {
+		full, err := s.Get(t.Context(), e.Key, 0)
+		if want := (store.Entry{Key: full.Key, Modified: full.Modified}); err != nil || !reflect.DeepEqual(e, want) {
+			t.Errorf("keys: got %+v, want %+v; %v", e, want, err)
+		}
 	}
 }
 
