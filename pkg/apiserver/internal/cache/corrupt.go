@@ -138,7 +138,7 @@ func Check(ctx context.Context, s store.Store, rows []objects.Resource) ([]*Corr
 		tables[prefix] = &Table{resource: &rows[i], prefix: prefix}
 	}
 	found := map[string]*Corrupt{}
-	opts := store.ListOptions{Limit: fillPage}
+	opts := store.ListOptions{Limit: fillPage, Bytes: fillBytes}
 	for {
 		page, err := s.List(ctx, Root, opts)
 		if err != nil {

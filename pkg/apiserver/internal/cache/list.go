@@ -125,7 +125,7 @@ func (t *Table) ListAt(ctx context.Context, s *Selector, after string, limit int
 		prefix += s.Namespace + "/"
 	}
 	p := Page{Revision: at}
-	opts := store.ListOptions{At: at, Limit: fillPage}
+	opts := store.ListOptions{At: at, Limit: fillPage, Keys: true}
 	if after != "" {
 		opts.After = t.prefix + after
 	}
@@ -135,8 +135,11 @@ func (t *Table) ListAt(ctx context.Context, s *Selector, after string, limit int
 			return Page{}, err
 		}
 		for n, e := range page.Entries {
-			i, err := t.itemAt(snap, e)
-			if err != nil || !s.matches(i) || p.add(i, limit) { // a value that cannot be decoded is left out
+			i, err := t.itemAt(ctx, snap, s, e, at)
+			if err != nil {
+				return Page{}, err
+			}
+			if i == nil || p.add(i, limit) {
 				continue
 			}
 			p.Remaining = int64(len(page.Entries) - n)
@@ -157,17 +160,38 @@ func (s snapshot) unchangedSince(at store.Revision) bool {
 	return s.end.Revision <= at && at <= s.revision
 }
 
-func (t *Table) itemAt(snap snapshot, e store.Entry) (*Item, error) {
+// itemAt returns the item of an entry at revision at; nil if s does not match it, or if its value cannot be decoded. If the table has another
+// version, the item holds neither object nor value, and reads them from the store when it is encoded: a list would otherwise hold
+// those of all objects that have changed since, until its client has read it.
+func (t *Table) itemAt(ctx context.Context, snap snapshot, s *Selector, e store.Entry, at store.Revision) (*Item, error) {
 	path := e.Key[len(t.prefix):]
 	if i, ok := snap.tree.Get(&Item{path: path}); ok && i.Revision == e.Modified {
+		if !s.matches(i) {
+			return nil, nil
+		}
 		return i, nil
 	}
-	return t.newItem(path, e.Modified, e.Value)
+	full, err := t.cache.store.Get(ctx, e.Key, at)
+	if err != nil {
+		return nil, err
+	}
+	i, err := t.newItem(path, e.Modified, full.Value)
+	if err != nil || !s.matches(i) {
+		return nil, nil //nolint:nilerr // a value that cannot be decoded is left out
+	}
+	decode := func() (objects.Object, error) {
+		full, err := t.cache.store.Get(ctx, e.Key, at)
+		if err != nil {
+			return nil, err
+		}
+		return t.decoder(full.Value, full.Modified)()
+	}
+	return &Item{Key: i.Key, Revision: i.Revision, path: path, size: i.size, sum: i.sum, kept: i.kept, decode: decode}, nil
 }
 
 // count adds to n the number of entries behind key after.
 func (t *Table) count(ctx context.Context, prefix, after string, at store.Revision, n *int64) error {
-	opts := store.ListOptions{At: at, Limit: fillPage, After: after}
+	opts := store.ListOptions{At: at, Limit: fillPage, After: after, Keys: true}
 	for {
 		page, err := t.cache.store.List(ctx, prefix, opts)
 		if err != nil {

@@ -18,7 +18,8 @@ import (
 
 const (
 	treeDegree = 32
-	fillPage   = 1000 // entries per read of the store
+	fillPage   = 1000    // entries per read of the store
+	fillBytes  = 4 << 20 // at which a read of values ends
 )
 
 // Table is one resource's current objects and recent changes. It is safe for concurrent use.
@@ -130,7 +131,7 @@ func (t *Table) fill(ctx context.Context) error {
 func (t *Table) load(ctx context.Context) (*btree.BTreeG[*Item], map[string]*Corrupt, store.Revision, error) {
 	tree, corrupt := btree.NewG(treeDegree, byPath), map[string]*Corrupt{}
 	t.bytes.Store(0)
-	opts := store.ListOptions{Limit: fillPage}
+	opts := store.ListOptions{Limit: fillPage, Bytes: fillBytes}
 	for {
 		page, err := t.cache.store.List(ctx, t.prefix, opts)
 		if err != nil {
