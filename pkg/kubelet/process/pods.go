@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -24,7 +25,10 @@ type pod struct {
 	Started time.Time
 }
 
-const podFolder = "pods"
+const (
+	podFolder = "pods"
+	podSuffix = ".json"
+)
 
 // load creates the Host's folders and reads the pods on disk.
 func (h *Host) load() error {
@@ -46,7 +50,7 @@ func (h *Host) load() error {
 		return err
 	}
 	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".json") {
+		if !strings.HasSuffix(e.Name(), podSuffix) {
 			continue // an incomplete file
 		}
 		b, err := os.ReadFile(filepath.Join(h.path(podFolder), e.Name()))
@@ -54,8 +58,13 @@ func (h *Host) load() error {
 			return err
 		}
 		p := new(pod)
-		if err := json.Unmarshal(b, p); err != nil {
-			return &os.PathError{Op: "parse", Path: filepath.Join(h.path(podFolder), e.Name()), Err: err}
+		if err := json.Unmarshal(b, p); err != nil || string(p.UID)+podSuffix != e.Name() {
+			// The file is not synced, and a loss of power, which ends the containers too, can leave it empty. The kubelet starts the pod again.
+			slog.Warn("drop a damaged record of a pod", "file", e.Name(), "err", err)
+			if err := os.Remove(filepath.Join(h.path(podFolder), e.Name())); err != nil {
+				return err
+			}
+			continue
 		}
 		if a, err := netip.ParseAddr(p.IP); err == nil && h.pool != nil {
 			h.pool.Reserve(a)
@@ -66,7 +75,7 @@ func (h *Host) load() error {
 }
 
 func (h *Host) podFile(uid types.UID) string {
-	return filepath.Join(h.path(podFolder), string(uid)+".json")
+	return filepath.Join(h.path(podFolder), string(uid)+podSuffix)
 }
 
 func (h *Host) savePod(p *pod) error {

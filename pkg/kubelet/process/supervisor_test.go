@@ -424,3 +424,28 @@ func TestContainerWithoutPod(t *testing.T) {
 		t.Errorf("the container of a pod: got %+v", c)
 	}
 }
+
+// TestDamagedRecord opens a host whose records of pods are damaged, as after a loss of power. A kubelet starts these pods again.
+func TestDamagedRecord(t *testing.T) {
+	m := newMachine(t)
+	if err := m.host.Close(); err != nil {
+		t.Fatal(err)
+	}
+	records := filepath.Join(m.root, "runtime", "pods")
+	for _, name := range []string{"pod.json", "other.json"} {
+		if err := os.WriteFile(filepath.Join(records, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(records, "third.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.open()
+	if pods, err := m.rt.Pods(t.Context()); err != nil || len(pods) > 0 {
+		t.Errorf("got %+v, %v", pods, err)
+	}
+	if _, err := m.rt.StartPod(t.Context(), m.pod.PodSpec); err != nil {
+		t.Error(err)
+	}
+	m.shell("exit 0")
+}
