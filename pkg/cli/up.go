@@ -85,8 +85,7 @@ func partName(name string, flags *pflag.FlagSet) string {
 }
 
 func upForeground(ctx context.Context, env *Env, cfg *daemon.Config) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	ctx, stop := untilSignal(ctx)
 	defer stop()
 	ready := false
 	twwidth.SetCacheCapacity(0) // a megabyte, and the daemon prints no tables
@@ -99,6 +98,14 @@ func upForeground(ctx context.Context, env *Env, cfg *daemon.Config) error {
 		return recordFailedUp(cfg.Name, err)
 	}
 	return err
+}
+
+// untilSignal returns a context that ends with Ctrl-C or SIGTERM. A second Ctrl-C ends the program at once. A second SIGTERM has no effect:
+// it comes from another down, which waits as well.
+func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })
+	return ctx, stop
 }
 
 // recordFailedUp records that up failed and returns its error. It records nothing while the daemon runs.
