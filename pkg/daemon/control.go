@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -19,7 +20,7 @@ import (
 
 // State describes a running daemon. The daemon writes it to Paths.State.
 type State struct {
-	PID     int       `json:"pid"`
+	PID     int       `json:"pid"`     // 0 once it has ended and another process has had the lock
 	Address string    `json:"address"` // URL of the API server; "" when the daemon runs none
 	Parts   []string  `json:"parts"`
 	Started time.Time `json:"started"`
@@ -30,14 +31,32 @@ type State struct {
 	Processes bool `json:"processes,omitempty"`
 }
 
-// ReadState returns the state that the last daemon wrote. That daemon may have ended since (see Alive).
+// ReadState returns the state that the last daemon wrote. That daemon may have ended since (see Alive). Without a state, or with one
+// that is damaged, e.g. by a loss of power, the error is fs.ErrNotExist.
 func ReadState(p Paths) (State, error) {
-	var s State
 	b, err := os.ReadFile(p.State)
 	if err != nil {
-		return s, err
+		return State{}, err
 	}
-	return s, json.Unmarshal(b, &s)
+	var s State
+	if err := json.Unmarshal(b, &s); err != nil {
+		return State{}, fmt.Errorf("read %s: %w (%w)", p.State, err, fs.ErrNotExist)
+	}
+	return s, nil
+}
+
+// disownState removes the process from the state, since that daemon has ended: another process may get its number, while another daemon or
+// a down has the lock. The rest is for the next start.
+func disownState(p Paths) error {
+	s, err := ReadState(p)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && s.PID == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.PID = 0
+	return writeState(p, s)
 }
 
 func writeState(p Paths, s State) error {
@@ -138,8 +157,9 @@ func reportStart(err error) {
 	fmt.Fprintln(f, "ready")
 }
 
-// Stop ends the daemon with SIGTERM and waits for its end. It does nothing when no daemon runs.
-func Stop(ctx context.Context, p Paths) error {
+// stop ends the daemon with SIGTERM and waits for its end. It does nothing when no daemon runs. atOnce also cuts off a shutdown of the nodes
+// that another down has begun.
+func stop(ctx context.Context, p Paths, atOnce bool) error {
 	s, err := ReadState(p)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -152,7 +172,11 @@ func Stop(ctx context.Context, p Paths) error {
 	if !isDaemon(s.PID, p) {
 		return nil
 	}
-	if err := syscall.Kill(s.PID, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+	signal := syscall.SIGTERM
+	if s.Stopping && atOnce {
+		signal = syscall.SIGINT // the second signal, if it is this one, ends a daemon at once
+	}
+	if err := syscall.Kill(s.PID, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("stop daemon %d: %w", s.PID, err)
 	}
 	for isDaemon(s.PID, p) {

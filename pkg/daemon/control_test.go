@@ -32,25 +32,25 @@ func TestStateRoundTrip(t *testing.T) {
 	if err := os.WriteFile(p.State, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadState(p); err == nil {
-		t.Error("an incomplete state is read without an error")
+	if _, err := ReadState(p); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an incomplete state: got %v, want that there is none", err)
 	}
 }
 
-// TestStopDoesNotEndReusedPID checks that Stop does not end a process that got the pid of a daemon that has ended.
+// TestStopDoesNotEndReusedPID checks that stop does not end a process that got the pid of a daemon that has ended.
 func TestStopDoesNotEndReusedPID(t *testing.T) {
 	home(t)
 	p := PathsOf("dev")
-	if err := Stop(t.Context(), p); err != nil {
+	if err := stop(t.Context(), p, false); err != nil {
 		t.Errorf("no daemon ever: %v", err)
 	}
 	if err := os.MkdirAll(p.Data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeState(p, State{PID: os.Getpid()}); err != nil { // Stop would end this test
+	if err := writeState(p, State{PID: os.Getpid()}); err != nil { // stop would end this test
 		t.Fatal(err)
 	}
-	if err := Stop(t.Context(), p); err != nil {
+	if err := stop(t.Context(), p, false); err != nil {
 		t.Error(err)
 	}
 	if Running(p) {

@@ -49,7 +49,7 @@ func Down(ctx context.Context, p Paths, opts DownOptions) (ran bool, err error) 
 		}
 		defer os.Remove(p.Shutdown)
 	}
-	held, err := lockForDown(ctx, p)
+	held, err := lockForDown(ctx, p, opts.Purge)
 	if errors.Is(err, fs.ErrNotExist) {
 		return ran, nil // another down has removed the cluster
 	}

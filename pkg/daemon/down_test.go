@@ -220,3 +220,21 @@ func TestRemoveRemovesAllPaths(t *testing.T) {
 		t.Errorf("left: %q, %v", left, err)
 	}
 }
+
+// TestDownWithDamagedState purges a cluster whose state is empty, as after a loss of power.
+func TestDownWithDamagedState(t *testing.T) {
+	home(t)
+	p := PathsOf("dev")
+	write(t, lockPath(p))
+	if err := os.WriteFile(p.State, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, opts := range []DownOptions{{}, {Purge: true}} {
+		if ran, err := Down(t.Context(), p, opts); ran || err != nil {
+			t.Errorf("%+v: %v, %v", opts, ran, err)
+		}
+	}
+	if Exists(p) {
+		t.Error("the cluster is left")
+	}
+}

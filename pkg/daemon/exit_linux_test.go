@@ -50,13 +50,13 @@ func TestStopWaitsForTheExit(t *testing.T) {
 		t.Fatal(err)
 	}
 	stopped := make(chan error, 1)
-	go func() { stopped <- Stop(t.Context(), p) }()
+	go func() { stopped <- stop(t.Context(), p, false) }()
 	await("unlocked")
 	select {
 	case err := <-stopped:
 		in.Close()
-		t.Fatalf("Stop returned before the process has exited: %v", err)
-	case <-time.After(100 * time.Millisecond): // a Stop that does not wait returns after 5 ms
+		t.Fatalf("stop returned before the process has exited: %v", err)
+	case <-time.After(100 * time.Millisecond): // a stop that does not wait returns after 5 ms
 	}
 	in.Close()
 	if err := <-stopped; err != nil {

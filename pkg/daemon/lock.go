@@ -50,18 +50,28 @@ func lock(ctx context.Context, p Paths) (*os.File, error) {
 		if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, errBusy)) && i < attempts {
 			continue // removed or locked by another process since
 		}
-		return f, err
+		if err != nil {
+			return nil, err
+		}
+		if err := disownState(p); err != nil {
+			f.Close()
+			return nil, err
+		}
+		return f, nil
 	}
 }
 
 // lockForDown ends the daemon of a data folder that exists, if one runs, and locks the folder. If another down has removed the
-// folder, the error is fs.ErrNotExist.
-func lockForDown(ctx context.Context, p Paths) (*os.File, error) {
+// folder, the error is fs.ErrNotExist. For atOnce see stop.
+func lockForDown(ctx context.Context, p Paths, atOnce bool) (*os.File, error) {
 	for {
-		if err := Stop(ctx, p); err != nil {
+		if err := stop(ctx, p, atOnce); err != nil {
 			return nil, err
 		}
 		f, err := tryLock(p, 0)
+		if err == nil {
+			_ = disownState(p) // fails on a full disk, on which a down works, too
+		}
 		if !errors.Is(err, errBusy) {
 			return f, err
 		}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -100,7 +101,7 @@ func TestLockForDown(t *testing.T) {
 	}
 	locked := make(chan error)
 	go func() {
-		f, err := lockForDown(t.Context(), p)
+		f, err := lockForDown(t.Context(), p, false)
 		if err == nil {
 			f.Close()
 		}
@@ -129,5 +130,36 @@ func TestLockOfRemovedLink(t *testing.T) {
 	held.Close()
 	if exists(gone) {
 		t.Error("the folder elsewhere is there again")
+	}
+}
+
+// TestLockDisownsState checks that a process that has got the number of an ended daemon is not taken for the daemon while another daemon or a
+// down has the lock.
+func TestLockDisownsState(t *testing.T) {
+	for name, lock := range map[string]func(Paths) (*os.File, error){
+		"a daemon": func(p Paths) (*os.File, error) { return lock(t.Context(), p) },
+		"a down":   func(p Paths) (*os.File, error) { return lockForDown(t.Context(), p, false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			home(t)
+			p := PathsOf("dev")
+			write(t, lockPath(p))
+			last := State{PID: os.Getpid(), Address: "https://127.0.0.1:1", Parts: Parts}
+			if err := writeState(p, last); err != nil {
+				t.Fatal(err)
+			}
+			held, err := lock(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer held.Close()
+			if Alive(p) {
+				t.Error("this process is taken for the daemon")
+			}
+			last.PID = 0
+			if got, err := ReadState(p); err != nil || !reflect.DeepEqual(got, last) {
+				t.Errorf("got %+v, %v, want %+v", got, err, last)
+			}
+		})
 	}
 }
