@@ -168,6 +168,7 @@ func TestPrintDecision(t *testing.T) {
 	var b bytes.Buffer
 	d := &minikctl.Decision{Pod: "web", Profile: "default-scheduler", Attempt: 1, Outcome: "Scheduled", Node: "node-2", Nodes: 3, Evaluated: 3, Feasible: 2,
 		Rejected:  []minikctl.Rejection{{Plugin: "TaintToleration", Reasons: []string{"node(s) had untolerated taint(s)"}, Details: []string{"dedicated=db:NoSchedule"}, Nodes: []string{"node-3"}, Count: 1}},
+		WokenBy:   &minikctl.Waking{Event: "NodeAdd", Object: "node-2", Plugin: "NodeResourcesFit"},
 		Extenders: []minikctl.ExtenderCall{{Extender: "http://x", Verb: "filter", Outcome: "Ignored", Message: "failed filter", Took: time.Millisecond}},
 	}
 	for _, node := range []string{"node-2", "node-1"} {
@@ -179,6 +180,7 @@ func TestPrintDecision(t *testing.T) {
 	}
 	const want = `
 pod/web: attempt 1 of profile default-scheduler: Scheduled to node-2
+woken by NodeAdd of node-2, which may satisfy NodeResourcesFit
 3 of 3 nodes evaluated, 2 feasible, in 0s
 
 Rejected:

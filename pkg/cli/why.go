@@ -129,6 +129,16 @@ func printDecision(w io.Writer, d *minikctl.Decision, width int) error {
 		where = " to " + d.Node
 	}
 	fmt.Fprintf(w, "pod/%s: attempt %d of profile %s: %s%s\n", d.Pod, d.Attempt, d.Profile, d.Outcome, where)
+	if k := d.WokenBy; k != nil {
+		woken := "woken by " + k.Event
+		if k.Object != "" {
+			woken += " of " + k.Object
+		}
+		if k.Plugin != "" {
+			woken += ", which may satisfy " + k.Plugin
+		}
+		fmt.Fprintln(w, woken)
+	}
 	fmt.Fprintf(w, "%d of %d nodes evaluated, %d feasible, in %s\n", d.Evaluated, d.Nodes, d.Feasible, short(d.Since()))
 	if d.Message != "" {
 		for _, line := range wrap(d.Message, cmp.Or(width, len(d.Message))) {

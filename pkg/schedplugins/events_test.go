@@ -133,3 +133,22 @@ func TestNominations(t *testing.T) {
 	c.create(client.Target{Resource: storage("storageclasses")}, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Provisioner: "example.com/p"})
 	c.until("p", "bound without a nomination", func(p *corev1.Pod) bool { return p.Spec.NodeName == "n" && p.Status.NominatedNodeName == "" })
 }
+
+// TestWokenBy checks that a decision names the event because of which the pod was tried again, and the plugin that had rejected it.
+func TestWokenBy(t *testing.T) {
+	c := newCluster(t)
+	c.node("small", "1")
+	c.start(nil)
+	c.pod("p", "2")
+	c.until("p", "unschedulable", func(p *corev1.Pod) bool { return len(p.Status.Conditions) > 0 })
+	if d := c.decision("p", "Unschedulable"); d.WokenBy != nil {
+		t.Errorf("the first attempt was woken by %+v", d.WokenBy)
+	}
+	c.node("large", "2")
+	c.bound("p")
+	woken := c.decision("p", "Scheduled").WokenBy // if the new node's taint was there at the second attempt, by its removal
+	byTaint := woken != nil && woken.Event == "NodeUpdateNodeTaint" && woken.Plugin == "TaintToleration"
+	if woken == nil || woken.Object != "large" || !byTaint && (woken.Event != "NodeAdd" || woken.Plugin != "NodeResourcesFit") {
+		t.Errorf("woken by %+v", woken)
+	}
+}

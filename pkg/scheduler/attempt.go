@@ -24,6 +24,7 @@ type attempt struct {
 	state     framework.CycleState
 	node      string
 	stages    []trace.Stage
+	woken     *minikctl.Waking        // the event because of which the pod is tried; nil: none
 	events    uint64                  // the queue's event count at the time of the decision
 	nominated bool                    // status.nominatedNodeName has been written
 	assumed   *corev1.Pod             // the copy with its node set
@@ -44,7 +45,8 @@ func (s *Scheduler) attempt(ctx context.Context, p *queuedPodInfo, began time.Ti
 		s.skip(ctx, p)
 		return
 	}
-	a := &attempt{queuedPodInfo: p, profile: prof, events: s.queue.events, stages: make([]trace.Stage, 0, 6)}
+	a := &attempt{queuedPodInfo: p, profile: prof, woken: p.wokenBy, events: s.queue.events, stages: make([]trace.Stage, 0, 6)}
+	p.wokenBy = nil
 	now := s.machine.Now()
 	a.stage("queue", now.Add(-s.clock.Since(p.timestamp)), now)
 	now = a.stage("snapshot", began, now)

@@ -10,11 +10,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	helper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
 // queue is the scheduling queue. As in Kubernetes, activeQ has the pods to try now, backoffQ and errorBackoffQ those to
@@ -251,7 +254,8 @@ func (q *queue) requeueError(p *queuedPodInfo, now time.Time) {
 }
 
 func (q *queue) addUnschedulable(p *queuedPodInfo, now time.Time) {
-	p.group = p.info.pod.Spec.SchedulerName + "\x00" + strings.Join(sets.List(p.unschedulablePlugins.Union(p.pendingPlugins)), ",")
+	p.waitsFor = sets.List(p.unschedulablePlugins.Union(p.pendingPlugins))
+	p.group = p.info.pod.Spec.SchedulerName + "\x00" + strings.Join(p.waitsFor, ",")
 	if q.unschedulable[p.group] == nil {
 		q.unschedulable[p.group] = map[*queuedPodInfo]bool{}
 	}
@@ -291,6 +295,35 @@ type event struct {
 	revision uint64
 }
 
+// object returns the name of the object, with its namespace if it has one; "" for an event about no object.
+func (e event) object() string {
+	for _, obj := range []any{e.new, e.old} {
+		m, err := meta.Accessor(obj)
+		switch {
+		case err != nil || m == nil:
+		case m.GetNamespace() == "":
+			return m.GetName()
+		default:
+			return m.GetNamespace() + "/" + m.GetName()
+		}
+	}
+	return ""
+}
+
+// name returns Kubernetes' name of the event. The names of several actions at once, which have none there, are separated by "|".
+func (e event) name() string {
+	if e.CustomLabel != "" || e.ActionType.String() != "" {
+		return e.Label()
+	}
+	var names []string
+	for bit := framework.ActionType(1); bit <= e.ActionType; bit <<= 1 {
+		if name := (e.ActionType & bit).String(); name != "" {
+			names = append(names, name)
+		}
+	}
+	return string(e.Resource) + strings.Join(names, "|")
+}
+
 // moveOnEvent requeues the unschedulable pods that the event may make schedulable.
 func (q *queue) moveOnEvent(ctx context.Context, ev event, now time.Time) {
 	q.events++
@@ -321,7 +354,7 @@ func (q *queue) requeueOnEvent(ctx context.Context, pods []*queuedPodInfo, ev ev
 			}
 		})
 		if failure != nil {
-			hints = append(hints, queueAfterBackoff)
+			hints = append(hints, hint{move: queueAfterBackoff})
 		}
 		for i, h := range hints {
 			q.requeue(ctx, pods[first+i], ev, h, now)
@@ -330,22 +363,28 @@ func (q *queue) requeueOnEvent(ctx context.Context, pods []*queuedPodInfo, ev ev
 	}
 }
 
-// hint is how an event moves a pod.
-type hint int
+// hint is how an event moves a pod, and the plugin that had rejected it; "" if none had.
+type hint struct {
+	move   move
+	plugin string
+}
+
+// move is where an event moves a pod.
+type move int
 
 const (
-	queueSkip hint = iota
+	queueSkip move = iota
 	queueAfterBackoff
 	queueImmediately // the plugin had returned Pending: no backoff
 )
 
 // requeue moves an unschedulable pod according to the hint.
 func (q *queue) requeue(ctx context.Context, p *queuedPodInfo, ev event, h hint, now time.Time) {
-	if h == queueSkip {
+	if h.move == queueSkip {
 		return
 	}
-	p.cause = ev.revision
-	if p.gatingPlugin == "" && h != queueImmediately && p.backoffUntil.After(now) {
+	p.cause, p.wokenBy = ev.revision, &minikctl.Waking{Event: ev.name(), Object: ev.object(), Plugin: h.plugin}
+	if p.gatingPlugin == "" && h.move != queueImmediately && p.backoffUntil.After(now) {
 		q.detach(ctx, p)
 		p.location, p.timestamp = inBackoffQ, now
 		q.backoffQ.push(p)
@@ -361,7 +400,7 @@ func (q *queue) registered(pods map[*queuedPodInfo]bool, ev event) bool {
 		if prof == nil {
 			return false
 		}
-		for name := range p.unschedulablePlugins.Union(p.pendingPlugins) {
+		for _, name := range p.waitsFor {
 			for _, h := range prof.eventsOf(name) {
 				if eventMatches(h.Event, ev.ClusterEvent) {
 					return true
@@ -376,19 +415,20 @@ func (q *queue) registered(pods map[*queuedPodInfo]bool, ev event) bool {
 func (q *queue) isWorthRequeuing(t *tracker, p *queuedPodInfo, ev event) hint {
 	prof := q.profiles[p.info.pod.Spec.SchedulerName]
 	if prof == nil {
-		return queueSkip
+		return hint{}
 	}
-	for name := range p.pendingPlugins {
-		if prof.hint(t, name, p.info.pod, ev) {
-			return queueImmediately
+	for _, pending := range []bool{true, false} {
+		for _, name := range p.waitsFor {
+			switch {
+			case p.pendingPlugins.Has(name) != pending || !prof.hint(t, name, p.info.pod, ev):
+			case pending:
+				return hint{queueImmediately, name}
+			default:
+				return hint{queueAfterBackoff, name}
+			}
 		}
 	}
-	for name := range p.unschedulablePlugins {
-		if prof.hint(t, name, p.info.pod, ev) {
-			return queueAfterBackoff
-		}
-	}
-	return queueSkip
+	return hint{}
 }
 
 // hint reports whether a plugin's QueueingHint for the event is Queue.
@@ -445,6 +485,6 @@ func (q *queue) flushUnschedulable(ctx context.Context, now time.Time) {
 	}
 	slices.SortFunc(old, byArrival)
 	for _, p := range old {
-		q.requeue(ctx, p, event{}, queueAfterBackoff, now)
+		q.requeue(ctx, p, event{ClusterEvent: framework.ClusterEvent{CustomLabel: "UnschedulableTimeout"}}, hint{move: queueAfterBackoff}, now)
 	}
 }

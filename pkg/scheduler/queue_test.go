@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
 // prioritySort sorts as PrioritySort does.
@@ -145,6 +147,9 @@ func TestQueueMovesOnEvents(t *testing.T) {
 			}
 			if q.expect("p"); p.cause != 7 {
 				t.Errorf("woken by %d, want 7", p.cause)
+			}
+			if want := (minikctl.Waking{Event: fmt.Sprint(c.resource, c.action), Plugin: c.blocker}); p.wokenBy == nil || *p.wokenBy != want {
+				t.Errorf("woken by %+v, want %+v", p.wokenBy, want)
 			}
 		})
 	}

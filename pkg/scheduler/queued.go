@@ -5,14 +5,17 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
 // queuedPodInfo is a pod without a node, and the history of its scheduling attempts. It is a framework.QueuedPodInfo.
 type queuedPodInfo struct {
 	info     *podInfo
-	revision uint64 // of the pod's version
-	cause    uint64 // the revision of the event that last moved it to the activeQ or a backoff queue; 0: none
-	arrival  uint64 // the order in which pods were added; breaks ties of equal priority
+	revision uint64           // of the pod's version
+	cause    uint64           // the revision of the event that last moved it to the activeQ or a backoff queue; 0: none
+	wokenBy  *minikctl.Waking // that event; nil: none since the last attempt
+	arrival  uint64           // the order in which pods were added; breaks ties of equal priority
 
 	timestamp    time.Time // when it entered its present queue
 	firstAttempt time.Time // when its first attempt began
@@ -24,6 +27,7 @@ type queuedPodInfo struct {
 
 	unschedulablePlugins sets.Set[string] // rejected the pod in its last attempt
 	pendingPlugins       sets.Set[string] // returned Pending in its last attempt
+	waitsFor             []string         // both, sorted, while the pod is unschedulable
 	gatingPlugin         string           // the PreEnqueue plugin that keeps the pod out of the activeQ
 
 	location location

@@ -162,7 +162,7 @@ func (s *Scheduler) applyConfig(ctx context.Context, made *setup) {
 	s.reportConfig(ctx, made)
 	s.watchEvents(ctx)
 	now := s.clock.Now()
-	s.queue.moveOnEvent(ctx, event{ClusterEvent: framework.ClusterEvent{Resource: framework.WildCard, ActionType: framework.All}}, now)
+	s.queue.moveOnEvent(ctx, event{ClusterEvent: framework.ClusterEvent{Resource: framework.WildCard, ActionType: framework.All, CustomLabel: "SchedulerConfigApplied"}}, now)
 	for _, pod := range s.caches.Pods().List("", nil) {
 		if _, ours := made.profiles[pod.Spec.SchedulerName]; ours && pod.Spec.NodeName == "" && !finished(pod) {
 			if info, err := newPodInfo(pod); err == nil {

@@ -186,7 +186,7 @@ func (r *reporter) report(a *attempt, outcome, message string) *minikctl.Decisio
 	out := &minikctl.Decision{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Labels: map[string]string{minikctl.PodLabel: pod.Name}},
 		Pod:        pod.Name, PodUID: string(pod.UID), Profile: pod.Spec.SchedulerName, Attempt: a.attempts,
-		Time: metav1.NewMicroTime(r.clock.Now()), Outcome: outcome, Message: message, Stages: a.stages,
+		Time: metav1.NewMicroTime(r.clock.Now()), Outcome: outcome, Message: message, Stages: a.stages, WokenBy: a.woken,
 	}
 	if a.profile != nil {
 		out.ConfigGeneration = a.profile.setup.generation

@@ -69,6 +69,8 @@ type Decision struct {
 	RejectedBy string      `json:"rejectedBy,omitempty"`
 	Excluded   []string    `json:"excluded,omitempty"`
 	Scores     []NodeScore `json:"scores,omitempty"` // of the feasible nodes, best first
+	// WokenBy is the event because of which the pod is tried again; nil for its first attempt, and after a back-off without an event.
+	WokenBy *Waking `json:"wokenBy,omitempty"`
 	// Extenders are the calls of HTTP extenders.
 	Extenders []ExtenderCall `json:"extenders,omitempty"`
 	// Preemption is the preemption that the attempt began.
@@ -94,6 +96,14 @@ type Rejection struct {
 	Details []string `json:"details,omitempty"` // what of the listed nodes the plugin rejected: taints
 	Nodes   []string `json:"nodes"`             // the first of them, at most MaxListed
 	Count   int      `json:"count"`
+}
+
+// Waking is an event in the cluster after which a pod that was unschedulable is tried again, as a plugin that had rejected it returned the
+// QueueingHint Queue.
+type Waking struct {
+	Event  string `json:"event"`            // as in Kubernetes: Node, Pod, AssignedPod, …, and what happened to it
+	Object string `json:"object,omitempty"` // NAME, or NAMESPACE/NAME
+	Plugin string `json:"plugin,omitempty"` // "" if the pod waits for any node
 }
 
 // Preemption is the eviction of pods of lower priority that makes room for the pod.
