@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	testclock "k8s.io/utils/clock/testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/internal/measured"
 	"github.com/minikctl/minikctl/pkg/internal/unread"
+	"github.com/minikctl/minikctl/pkg/store/badger"
 )
 
 // stalled is a client that reads no response.
@@ -90,25 +92,60 @@ func TestStalledWatch(t *testing.T) {
 	}
 }
 
-// TestStalledWatchesShareMemory opens 300 watches of two large objects whose client never reads, and measures what they hold.
+// updateLarge updates the n ConfigMaps of largeMaps several times, until the logs have dropped the first of these changes, whose revision it
+// returns.
+func updateLarge(t *testing.T, e *apiservertest.Env, n int) (first string) {
+	t.Helper()
+	for i := range 60 {
+		m := configMap(fmt.Sprint("large-", i%n))
+		m.Data = map[string]string{"k": strings.Repeat(fmt.Sprint(i%10), 900_000)}
+		target := client.Target{Resource: client.ConfigMaps, Namespace: "default", Name: m.Name}
+		obj, err := e.Client("test").Update(testContext(t), target, m, metav1.UpdateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == "" {
+			first = obj.(*corev1.ConfigMap).ResourceVersion
+		}
+	}
+	return first
+}
+
+// TestStalledWatchesShareMemory opens 300 watches of two large objects whose client never reads, and measures what they hold. Watches from an
+// old revision share nothing, but few of them read it at a time.
 func TestStalledWatchesShareMemory(t *testing.T) {
 	measured.Only(t)
-	const watches, streams, most = 300, 100, 48 << 20 // streams of a connection
-	for _, path := range []string{"/api/v1/configmaps?watch=1", "/api/v1/namespaces/default/configmaps?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"} {
-		e := apiservertest.New(t)
+	const watches, streams = 300, 100 // streams of a connection
+	for _, c := range []struct {
+		path string
+		old  bool  // from an old revision
+		most int64 // bytes
+	}{
+		{path: "/api/v1/configmaps?watch=1", most: 48 << 20},
+		{path: "/api/v1/namespaces/default/configmaps?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", most: 48 << 20},
+		{path: "/api/v1/configmaps?watch=1&resourceVersion=", old: true, most: 96 << 20},
+	} {
+		s, err := badger.Open(badger.Config{Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := apiservertest.New(t, func(cfg *apiserver.Config) { cfg.Store = s })
 		largeMaps(t, e, 2)
+		if c.old {
+			c.path += updateLarge(t, e, 2)
+		}
 		before := memoryInUse()
 		for range watches / streams {
 			s := newStalled(t, e)
 			for range streams {
-				s.get(path)
+				s.get(c.path)
 			}
 		}
 		time.Sleep(2 * time.Second) // until all of them have encoded what they send
 		held := memoryInUse() - before
-		t.Logf("%d watches hold %d MB", watches, held>>20)
-		if held > most {
-			t.Errorf("%s: %d watches hold %d bytes, more than %d", path, watches, held, most)
+		t.Logf("%s: %d watches hold %d MB", c.path, watches, held>>20)
+		if held > c.most {
+			t.Errorf("%s: %d watches hold %d bytes, more than %d", c.path, watches, held, c.most)
 		}
 	}
 }

@@ -28,6 +28,10 @@ type WatchOptions struct {
 	Now        bool           // begin with the next change
 	InitialEnd bool           // yield a bookmark with Initial after State
 	Bookmarks  time.Duration  // the interval of bookmarks; 0: none
+
+	// Replay is called before the watch reads changes from the store, which it holds for itself, and done when the reader has taken them.
+	// It may wait for other watches. nil: nothing is called.
+	Replay func(context.Context) (done func(), err error)
 }
 
 // Watch returns the changes of a table in batches, in revision order, until ctx ends or the table is removed. An error ends them:
@@ -295,6 +299,13 @@ func (w *watcher) catchUp(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
+	if w.o.Replay != nil {
+		done, err := w.o.Replay(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
 	for batch, err := range t.cache.store.Watch(ctx, t.prefix, w.seen) {
 		if err != nil {
 			return err

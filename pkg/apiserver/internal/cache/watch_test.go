@@ -113,6 +113,48 @@ func TestSlowWatch(t *testing.T) {
 	}
 }
 
+// TestReplay watches from a revision that the log has dropped. Replay is called before the store is read, and its done when the reader has
+// taken what was read. A watch from the log calls neither.
+func TestReplay(t *testing.T) {
+	c := newCluster(t, 4<<10)
+	from := c.write("first", "v").Revision
+	if _, err := c.table.All(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	const writes = 50
+	for i := range writes {
+		c.write(fmt.Sprint("m", i), "v")
+	}
+	begun, ended, got := 0, 0, 0
+	replay := func(context.Context) (func(), error) {
+		begun++
+		return func() { ended++ }, nil
+	}
+	for events, err := range c.table.Watch(t.Context(), WatchOptions{From: from, Replay: replay}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case got == 0 && (begun != 1 || ended != 0):
+			t.Errorf("%d replays have begun and %d have ended while the first change is read", begun, ended)
+		case got == writes && (begun != 1 || ended != 1):
+			t.Errorf("%d replays have begun and %d have ended when new changes are read", begun, ended)
+		}
+		if got += len(events); got > writes {
+			break
+		}
+		if got == writes {
+			c.write("new", "v")
+		}
+	}
+	for range c.table.Watch(t.Context(), WatchOptions{From: c.Revision() - 1, Replay: replay}) {
+		break
+	}
+	if begun != 1 {
+		t.Error("a watch from the log has called Replay")
+	}
+}
+
 // TestBookmarkAfterDroppedChanges requests a bookmark when the log has dropped the next changes. This happens when the
 // timer fires at the moment of the drop.
 func TestBookmarkAfterDroppedChanges(t *testing.T) {

@@ -61,6 +61,7 @@ type Handler struct {
 	crowd    *crowd
 	fair     *fair.Limit
 	held     *writtenObjects
+	replays  *replays
 	bodies   *bodies.Limit // admitted
 	received *bodies.Limit
 	flows    flows
@@ -70,7 +71,7 @@ type Handler struct {
 
 // New returns the handler.
 func New(cfg Config) *Handler {
-	s := &Handler{config: cfg, machine: clock.Machine(cfg.Clock), metrics: newMetrics(cfg.Metrics), held: newHeldObjects(heldBytes), flows: flows{reader: cfg.Reader}}
+	s := &Handler{config: cfg, machine: clock.Machine(cfg.Clock), metrics: newMetrics(cfg.Metrics), held: newHeldObjects(heldBytes), replays: newReplays(mostReplays, replaysOfUser), flows: flows{reader: cfg.Reader}}
 	s.memory = &pressure{limit: cfg.MemoryLimit, clock: s.machine, read: readMemory}
 	s.crowd = newCrowd(mostRequests, mostOfUser)
 	s.fair = s.newLimit()

@@ -38,6 +38,8 @@ func (s *Handler) watch(w http.ResponseWriter, r *http.Request, req *verbs.Reque
 	}
 	ctx, cancel := s.watchContext(r.Context(), opts)
 	defer cancel()
+	user := callOf(r).user.GetName()
+	req.Replay = func(ctx context.Context) (func(), error) { return s.replays.enter(ctx, user) }
 	events, err := s.config.API.Watch(ctx, req, opts)
 	if err != nil {
 		return err
@@ -57,7 +59,7 @@ func (s *Handler) watch(w http.ResponseWriter, r *http.Request, req *verbs.Reque
 		return nil //nolint:nilerr // the client has disconnected
 	}
 	callOf(r).seat.Leave() // an idle watch takes no seat
-	out := s.newFrames(response, enc, callOf(r).user.GetName())
+	out := s.newFrames(response, enc, user)
 	defer out.close()
 	for batch, err := range events {
 		if err != nil {

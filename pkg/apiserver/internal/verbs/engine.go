@@ -51,6 +51,8 @@ type Request struct {
 	Began   time.Time          // when the request arrived; zero: now
 	Stages  []trace.Stage      // stages before the engine: "authn", "decode"
 
+	Replay func(context.Context) (done func(), err error) // of a watch: see cache.WatchOptions
+
 	authorized bool // by Authorize
 	authz      trace.Stage
 }

@@ -181,7 +181,7 @@ func (e *Engine) Watch(ctx context.Context, req *Request, opts *metav1.ListOptio
 	if err != nil {
 		return nil, err
 	}
-	o := cache.WatchOptions{}
+	o := cache.WatchOptions{Replay: req.Replay}
 	if o.Selector, err = req.selector(opts); err != nil {
 		return nil, err
 	}
