@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,6 +30,7 @@ this process, with the cluster and configuration as they are now; the output say
 		Example: `  minikctl why pod/web-5c9f7d-x2x7k
   minikctl why pod web-5c9f7d-x2x7k --all
   minikctl why web-5c9f7d-x2x7k -o wide            # what each plugin returned for each node
+  minikctl why web-5c9f7d-x2x7k -o heatmap         # the same as a picture; -o svg for a browser
   minikctl why web-5c9f7d-x2x7k --node node-3`,
 		Args:              oneObject,
 		ValidArgsFunction: completePods(env),
@@ -36,6 +38,9 @@ this process, with the cluster and configuration as they are now; the output say
 			name, err := podName(args)
 			if err != nil {
 				return err
+			}
+			if outputs := []string{"", "wide", "heatmap", "svg", "json", "yaml"}; !slices.Contains(outputs, f.output) {
+				return fmt.Errorf("--output: %q is not one of %v", f.output, outputs[1:])
 			}
 			namespace, _, err := env.Factory.ToRawKubeConfigLoader().Namespace()
 			if err != nil {
@@ -51,7 +56,7 @@ this process, with the cluster and configuration as they are now; the output say
 			if err := f.choose(list, all); err != nil {
 				return err
 			}
-			if f.node != "" || f.output == "wide" {
+			if f.node != "" || f.isTable() {
 				return f.perNode(cmd.Context(), env, list)
 			}
 			if f.output != "" {
@@ -68,7 +73,7 @@ this process, with the cluster and configuration as they are now; the output say
 	cmd.Flags().BoolVar(&all, "all", false, "show all attempts, not only the last")
 	cmd.Flags().IntVar(&f.attempt, "attempt", 0, "show this attempt (default: the last)")
 	cmd.Flags().StringVar(&f.node, "node", "", "show what each plugin returned for this node")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "", "wide, json, yaml, or empty for text")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "wide, heatmap, svg, json, yaml, or empty for text")
 	return cmd
 }
 

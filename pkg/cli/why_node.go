@@ -22,6 +22,11 @@ type whyFlags struct {
 	output  string
 }
 
+// isTable reports whether the output has a row for each node.
+func (f *whyFlags) isTable() bool {
+	return slices.Contains([]string{"wide", "heatmap", "svg"}, f.output)
+}
+
 // nodeReport is the verdicts of one attempt.
 type nodeReport struct {
 	Pod              string `json:"pod"`
@@ -120,6 +125,15 @@ func explainIn(ctx context.Context, box *scheduler.Sandbox, pod *corev1.Pod, nod
 }
 
 func (f *whyFlags) print(env *Env, d *minikctl.Decision, r *nodeReport) error {
+	if f.output == "heatmap" || f.output == "svg" {
+		h := newHeatmap(fmt.Sprintf("pod/%s: attempt %d of profile %s: %s", d.Pod, d.Attempt, d.Profile, d.Outcome), r.Verdicts)
+		if f.output == "svg" {
+			h.printSVG(env.Out)
+		} else {
+			h.printText(env.Out, hasColour(env.Out))
+		}
+		return nil
+	}
 	fmt.Fprintf(env.Out, "pod/%s: attempt %d of profile %s, configuration %d: %s\n", d.Pod, d.Attempt, d.Profile, d.ConfigGeneration, d.Outcome)
 	if r.EvaluatedAgain {
 		fmt.Fprintf(env.Out, "The attempt's record does not list the node. It is evaluated again, with the cluster and configuration as they are now:\n")
