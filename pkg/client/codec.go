@@ -49,7 +49,8 @@ var newCodec = sync.OnceValues(func() (*codec, error) {
 		}
 	}
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
-	s.AddKnownTypes(minikctl.GroupVersion, &minikctl.Trace{}, &minikctl.TraceList{}, &minikctl.Decision{}, &minikctl.DecisionList{})
+	s.AddKnownTypes(minikctl.GroupVersion, &minikctl.Trace{}, &minikctl.TraceList{}, &minikctl.Decision{}, &minikctl.DecisionList{},
+		&minikctl.CorruptObject{}, &minikctl.CorruptObjectList{})
 	return &codec{
 		scheme: s, protobuf: protobuf.NewSerializer(s, s),
 		json: serializerjson.NewSerializerWithOptions(serializerjson.DefaultMetaFactory, s, s, serializerjson.SerializerOptions{}),

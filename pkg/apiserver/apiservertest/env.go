@@ -17,6 +17,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
+	"github.com/minikctl/minikctl/pkg/store"
 	"github.com/minikctl/minikctl/pkg/store/memory"
 )
 
@@ -38,6 +39,7 @@ const startTimeout = 20 * time.Second
 // Env is a running server.
 type Env struct {
 	Server *apiserver.Server
+	Store  store.Store
 	PKI    *pki.PKI
 	URL    string // https://127.0.0.1:PORT
 	Dir    string // holds keys, tokens and traces
@@ -70,7 +72,7 @@ func New(t testing.TB, options ...func(*apiserver.Config)) *Env {
 		t.Fatal(err)
 	}
 	run(t, s, cfg)
-	e := &Env{Server: s, PKI: cfg.PKI, URL: "https://" + s.Addr(), Dir: dir, Socket: cfg.Socket}
+	e := &Env{Server: s, Store: cfg.Store, PKI: cfg.PKI, URL: "https://" + s.Addr(), Dir: dir, Socket: cfg.Socket}
 	e.AdminConfig = e.Config(AdminToken)
 	return e
 }

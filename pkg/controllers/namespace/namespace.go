@@ -19,6 +19,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/controllers/controller"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 	"github.com/minikctl/minikctl/pkg/reconcile"
 )
 
@@ -130,7 +131,26 @@ func (r *namespace) deleteContent(ctx context.Context, name string) *remaining {
 			r.deleteAll(ctx, client.Target{Resource: resource, Namespace: name}, left)
 		}
 	}
+	r.addCorrupt(ctx, name, left)
 	return left
+}
+
+// addCorrupt adds to left the objects of a namespace that the API server cannot decode. Lists leave them out. In Kubernetes they make the
+// deletion fail, too: only an administrator may delete them.
+func (r *namespace) addCorrupt(ctx context.Context, name string, left *remaining) {
+	list, err := r.client.List(ctx, client.Target{Resource: minikctl.CorruptObjects}, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return // another API server
+	}
+	if err != nil {
+		left.deletion = append(left.deletion, err)
+		return
+	}
+	for _, obj := range list.Items {
+		if c := obj.(*minikctl.CorruptObject); c.Namespace == name {
+			left.deletion = append(left.deletion, fmt.Errorf("%s %q cannot be decoded: %s", c.Resource, c.Object, c.Message))
+		}
+	}
 }
 
 // contents returns the resources whose objects a namespace may have. It returns the built-in ones even with an error. The

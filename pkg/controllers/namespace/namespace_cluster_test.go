@@ -2,16 +2,20 @@ package namespace_test
 
 import (
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/controllers/controllertest"
+	"github.com/minikctl/minikctl/pkg/store"
 )
 
 func TestNamespaces(t *testing.T) {
@@ -97,4 +101,49 @@ func namespaceOfCustomResources(c *controllertest.Cluster) {
 	finalizers(`null`)
 	c.Until("the namespace gone", func() bool { return !c.Exists(client.Namespaces, "/n") })
 	controllertest.Want(c, "the held one is there", c.Exists(controllertest.Shirts, "n/held"), false)
+}
+
+// TestNamespaceWithCorruptObject: a namespace with an object that cannot be decoded stays until an administrator has deleted the object.
+func TestNamespaceWithCorruptObject(t *testing.T) { controllertest.Both(t, namespaceWithCorruptObject) }
+
+func namespaceWithCorruptObject(c *controllertest.Cluster) {
+	controllertest.Create(c, client.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	if _, err := c.Env.Store.Write(c.Context(), store.Op{Key: "o/core/configmaps/n/bad", Value: []byte("no object")}); err != nil {
+		c.Fatal(err)
+	}
+	c.Remove(client.Namespaces, "/n", metav1.DeletePropagationBackground)
+	message := ""
+	c.Until("the namespace waiting for the corrupt object", func() bool {
+		obj, err := c.Get(c.Context(), client.Target{Resource: client.Namespaces, Name: "n"}, metav1.GetOptions{})
+		if err != nil {
+			c.Fatal(err)
+		}
+		for _, condition := range obj.(*corev1.Namespace).Status.Conditions {
+			if condition.Type == corev1.NamespaceDeletionContentFailure && condition.Status == corev1.ConditionTrue {
+				message = condition.Message
+			}
+		}
+		return message != ""
+	})
+	if want := `Failed to delete all resource types, 1 remaining: configmaps "bad" cannot be decoded: `; !strings.HasPrefix(message, want) {
+		c.Errorf("got message %q, want %q", message, want)
+	}
+	transport, err := rest.TransportFor(c.Env.AdminConfig)
+	if err != nil {
+		c.Fatal(err)
+	}
+	path := "/api/v1/namespaces/n/configmaps/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true"
+	req, err := http.NewRequestWithContext(c.Context(), http.MethodDelete, c.Env.URL+path, nil)
+	if err != nil {
+		c.Fatal(err)
+	}
+	res, err := transport.RoundTrip(req)
+	if err != nil || res.StatusCode != http.StatusOK {
+		c.Fatalf("delete the corrupt object: %+v, %v", res, err)
+	}
+	res.Body.Close()
+	c.Until("namespace gone", func() bool {
+		_, ok := controllertest.Get[*corev1.Namespace](c, client.Namespaces, "/n")
+		return !ok
+	})
 }
