@@ -24,11 +24,12 @@ each seed. The seed gives the order in which the pods arrive, one after the othe
 node, and pods that are evicted, are tried again after the last arrival. The cluster is the running one, or that of --nodes-from or of -f,
 if they have Nodes.
 
-The table has the means over all seeds with their 95 % confidence intervals, -o csv the figures of each run: pods that are placed, pending
+The table, and the plot of -o svg, has the means over all seeds with their 95 % confidence intervals, -o csv the figures of each run: pods that are placed, pending
 and evicted; the requested part of CPU and memory; the nodes with pods; how far the nodes' loads are from their mean (mean and standard
 deviation), where a node's load is the greater of the requested parts of its CPU and memory; and the pods per second of the engine.`,
 		Example: `  minikctl schedule compare spread.yaml pack.yaml -f workload.yaml --seeds 10
-  minikctl schedule compare spread.yaml pack.yaml -f workload.yaml -o csv > runs.csv`,
+  minikctl schedule compare spread.yaml pack.yaml -f workload.yaml -o csv > runs.csv
+  minikctl schedule compare spread.yaml pack.yaml -f workload.yaml -o svg > plot.svg`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, configs []string) error {
 			if seeds < 1 {
@@ -56,13 +57,16 @@ deviation), where a node's load is the greater of the requested parts of its CPU
 				return printComparison(env, all)
 			case "csv":
 				return writeRuns(env, all)
+			case "svg":
+				plotComparison(env.Out, all)
+				return nil
 			}
 			return printAs(env, f.output, all)
 		},
 	}
 	f.add(cmd)
 	cmd.Flags().IntVar(&seeds, "seeds", seeds, "number of runs of each configuration")
-	cmd.Flags().StringVarP(&f.output, "output", "o", "", "csv, json, yaml, or empty for a table")
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "csv, svg (a plot), json, yaml, or empty for a table")
 	return cmd
 }
 
