@@ -25,16 +25,24 @@ type container struct {
 	cgroup   cgroup                    // set before the container is published
 	execs    map[wire.Process]struct{} // the leaders of commands that run in it and outside its cgroup
 	logs     *logs                     // nil once it has ended
-	ended    chan struct{}             // closed when status records the end
+	launched chan struct{}             // closed when start is over; nil: an earlier supervisor has started it
+	ended    chan struct{}             // closed when status records the end, or when its launch has failed
 }
+
+var errEnding = errors.New("the supervisor ends")
 
 // start runs a container and returns once its program runs.
 func (s *supervisor) start(spec *wire.Spec) (*wire.Status, error) {
 	if spec == nil || spec.ID == "" || len(spec.Argv) == 0 {
 		return nil, errors.New("start: no command")
 	}
-	c := &container{spec: spec, status: wire.Status{Spec: spec, Boot: s.boot}, ended: make(chan struct{})}
+	c := &container{spec: spec, status: wire.Status{Spec: spec, Boot: s.boot}, launched: make(chan struct{}), ended: make(chan struct{})}
+	defer close(c.launched)
 	s.mu.Lock()
+	if s.ending {
+		s.mu.Unlock()
+		return nil, errEnding
+	}
 	if s.containers[spec.ID] != nil {
 		s.mu.Unlock()
 		return nil, fmt.Errorf("%s: %w", spec.ID, wire.ErrExists)
@@ -81,9 +89,11 @@ func (s *supervisor) launch(c *container) error {
 	s.dropReused(child.Process)
 	c.status.PID, c.status.Born, c.status.Cgroup = child.PID, child.Born, string(c.cgroup)
 	c.status.Tag = tag(child.Process, c.spec.Folder)
-	c.status.Running = true
-	// Saved before the program may run: if the supervisor dies now, the next one finds the process.
-	err = c.save()
+	if err = errEnding; !s.ending {
+		c.status.Running = true
+		// Saved before the program may run: if the supervisor dies now, the next one finds the process.
+		err = c.save()
+	}
 	s.mu.Unlock()
 	if err == nil {
 		err = child.release()
@@ -94,6 +104,8 @@ func (s *supervisor) launch(c *container) error {
 		out.close()
 		s.mu.Lock()
 		s.unlisten(c)
+		c.status.Running = false
+		close(c.ended)
 		s.mu.Unlock()
 		return errors.Join(err, s.removeCgroups(c))
 	}

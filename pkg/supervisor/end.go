@@ -3,8 +3,8 @@ package supervisor
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
@@ -111,25 +111,30 @@ func (s *supervisor) signal(c *container, sig syscall.Signal) {
 	}
 }
 
-// endAll ends every container.
+// endAll ends every container, also those that are being started, and lets no other one start.
 func (s *supervisor) endAll(grace time.Duration) error {
 	s.mu.Lock()
-	var ids []string
-	for id := range s.containers {
-		ids = append(ids, id)
-	}
+	s.ending = true
+	all := maps.Clone(s.containers)
 	s.mu.Unlock()
-	errs := make([]error, len(ids))
-	var wg sync.WaitGroup
-	for i, id := range ids {
-		wg.Go(func() {
-			if _, err := s.end(id, grace, false); err != nil && !errors.Is(err, wire.ErrNotFound) {
-				errs[i] = err
+	errs := make(chan error, len(all))
+	for id, c := range all {
+		go func() {
+			_, err := s.end(id, grace, false)
+			if c.launched != nil {
+				<-c.launched // it fails, if end has found no process yet
 			}
-		})
+			if errors.Is(err, wire.ErrNotFound) {
+				err = nil
+			}
+			errs <- err
+		}()
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	var err error
+	for range all {
+		err = errors.Join(err, <-errs)
+	}
+	return err
 }
 
 // remove removes an ended container with its files.

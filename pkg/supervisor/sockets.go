@@ -33,6 +33,14 @@ func (s *supervisor) heldSockets() ([]*os.File, error) {
 	return wire.FilesOf(s.sockets)
 }
 
+// expireSockets closes the sockets in socketsTime, counted from the end of the last daemon. s.mu must be held.
+func (s *supervisor) expireSockets() {
+	if s.socketsEnd != nil {
+		s.socketsEnd.Stop()
+	}
+	s.socketsEnd = time.AfterFunc(socketsTime, s.dropSockets)
+}
+
 // dropSockets closes the sockets unless a daemon is attached.
 func (s *supervisor) dropSockets() {
 	s.mu.Lock()

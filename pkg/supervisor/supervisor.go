@@ -64,7 +64,9 @@ type supervisor struct {
 	watchers   map[*watcher]struct{}
 	revision   uint64
 	attached   int
+	ending     bool          // no container starts any more
 	sockets    []int         // of the daemon, see holdSockets
+	socketsEnd *time.Timer   // closes the sockets; nil before a daemon has detached
 	activity   chan struct{} // receives when the supervisor may have become idle or busy
 	stop       chan struct{} // closed by Shutdown
 	stopOnce   sync.Once

@@ -1,10 +1,6 @@
 package supervisor
 
-import (
-	"time"
-
-	"github.com/minikctl/minikctl/pkg/supervisor/wire"
-)
+import "github.com/minikctl/minikctl/pkg/supervisor/wire"
 
 // watcher is an attached daemon. It receives the latest status of each changed container, not every change.
 type watcher struct {
@@ -44,8 +40,8 @@ func (s *supervisor) attach(conn *wire.Conn, probe string) {
 	s.mu.Lock()
 	delete(s.watchers, w)
 	s.attached--
+	s.expireSockets()
 	s.mu.Unlock()
-	time.AfterFunc(socketsTime, s.dropSockets)
 	s.notify()
 }
 
