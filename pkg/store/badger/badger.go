@@ -176,7 +176,8 @@ func (s *Store) List(ctx context.Context, prefix string, opts store.ListOptions)
 	page := store.Page{Revision: at}
 	txn := s.db.NewTransactionAt(uint64(at), false)
 	defer txn.Discard()
-	it := txn.NewIterator(db.IteratorOptions{Prefix: objectKey(prefix)}) // to prefetch pays for the value log, and takes a page of values
+	const ahead = 8 // how many values Badger copies ahead, on another processor
+	it := txn.NewIterator(db.IteratorOptions{Prefix: objectKey(prefix), PrefetchValues: !opts.Keys, PrefetchSize: ahead})
 	defer it.Close()
 	size := 0
 	for it.Seek(objectKey(max(prefix, opts.After))); it.Valid(); it.Next() {
