@@ -19,6 +19,7 @@ import (
 // scheduleFlags are the flags of simulations.
 type scheduleFlags struct {
 	files  []string
+	drain  []string
 	nodes  string
 	config string
 	output string
@@ -29,18 +30,21 @@ func newSchedule(env *Env) *cobra.Command {
 	var f scheduleFlags
 	dryRun := true
 	cmd := &cobra.Command{
-		Use:   "schedule --dry-run -f FILE",
+		Use:   "schedule --dry-run (-f FILE | --drain NODE)",
 		Short: "Show where pods would go and how many more fit, without changing the cluster",
 		Long: `Show where the pods of manifests would go, and how many more of them fit. Nothing is changed: the scheduler's engine runs in this
 process on a copy of the cluster. The cluster is the running one, or that of --nodes-from or of -f, if they have Nodes: then no cluster
 is needed. The configuration is that of --config; otherwise the one that runs, or the defaults if the cluster is that of files.
 
 Manifests may have Pods, Deployments, ReplicaSets, StatefulSets and Jobs. Pods arrive at the same time, so those of higher priority go
-first; a pod that evicts others is shown with them. Volumes and resource claims are not simulated.`,
+first; a pod that evicts others is shown with them. Volumes and resource claims are not simulated.
+
+With --drain the pods are those that controllers create in the place of the nodes' pods when the nodes are drained.`,
 		Example: `  minikctl schedule --dry-run -f pods.yaml
   minikctl schedule --dry-run -f pods.yaml --config other.yaml
   kubectl get nodes,pods -A -o yaml > snapshot.yaml
-  minikctl schedule --dry-run -f pods.yaml --nodes-from snapshot.yaml`,
+  minikctl schedule --dry-run -f pods.yaml --nodes-from snapshot.yaml
+  minikctl schedule --dry-run --drain node-1         # where the pods of a node would go`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !dryRun {
@@ -50,6 +54,14 @@ first; a pod that evicts others is shown with them. Volumes and resource claims 
 			if err != nil {
 				return err
 			}
+			replaced, warnings, err := cluster.Drain(f.drain)
+			if err != nil {
+				return err
+			}
+			for _, w := range warnings {
+				fmt.Fprintln(env.Err, "Warning:", w)
+			}
+			workloads = append(replaced, workloads...)
 			got, err := whatif.Run(cmd.Context(), cluster.Simulation(env.Plugins, config), workloads, f.seed)
 			if err != nil {
 				return configError(f.config, err)
@@ -61,6 +73,7 @@ first; a pod that evicts others is shown with them. Volumes and resource claims 
 		},
 	}
 	f.add(cmd)
+	cmd.Flags().StringSliceVar(&f.drain, "drain", nil, "nodes that are drained first")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", true, "simulate, the only mode")
 	cmd.Flags().StringVar(&f.config, "config", "", "a KubeSchedulerConfiguration file (default: the configuration that runs)")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "draws among equally good nodes")
@@ -101,12 +114,15 @@ func (f *scheduleFlags) load(ctx context.Context, env *Env) (*whatif.Cluster, []
 
 // manifests reads the files.
 func (f *scheduleFlags) manifests(env *Env) (*whatif.Manifests, error) {
-	if len(f.files) == 0 {
+	if len(f.files) == 0 && len(f.drain) == 0 {
 		return nil, errors.New("must specify -f")
 	}
-	list, err := readObjects(env, f.files)
-	if err != nil {
-		return nil, err
+	var list []*unstructured.Unstructured
+	var err error
+	if len(f.files) > 0 {
+		if list, err = readObjects(env, f.files); err != nil {
+			return nil, err
+		}
 	}
 	m, skipped, err := whatif.Read(list, metav1.NamespaceDefault)
 	if err != nil {
@@ -115,7 +131,7 @@ func (f *scheduleFlags) manifests(env *Env) (*whatif.Manifests, error) {
 	if len(skipped) > 0 {
 		fmt.Fprintf(env.Err, "Warning: not simulated: %s\n", strings.Join(skipped, ", "))
 	}
-	if len(m.Workloads) == 0 {
+	if len(m.Workloads) == 0 && len(f.drain) == 0 {
 		return nil, fmt.Errorf("%s: no pods to schedule", strings.Join(f.files, ", "))
 	}
 	if f.nodes == "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -227,5 +228,42 @@ func TestSummarise(t *testing.T) {
 	}
 	if s := whatif.Summarise(runs[:1], whatif.Metrics[0]); s.Mean != 1 || s.Confidence != 0 {
 		t.Errorf("got %+v of one run", s)
+	}
+}
+
+// TestDrain drains a node with pods of a controller, of a DaemonSet, of none, and a static pod.
+func TestDrain(t *testing.T) {
+	pod := func(name, owner, more string) string {
+		owners := ""
+		if owner != "" {
+			owners = fmt.Sprintf(", ownerReferences: [{apiVersion: apps/v1, kind: %s, name: o, uid: u, controller: true}]", owner)
+		}
+		return fmt.Sprintf("---\napiVersion: v1\nkind: Pod\nmetadata: {name: %s, uid: %[1]s, labels: {app: web}%s%s}\nspec: {nodeName: a, containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}\n", name, owners, more)
+	}
+	node := "apiVersion: v1\nkind: Node\nmetadata: {name: %s}\nstatus: {allocatable: {cpu: 2, memory: 1Gi, pods: 10}}\n"
+	m, _ := read(t, fmt.Sprintf(node, "a")+"---\n"+fmt.Sprintf(node, "b")+pod("r1", "ReplicaSet", "")+pod("r2", "ReplicaSet", "")+pod("r3", "ReplicaSet", "")+
+		pod("d", "DaemonSet", "")+pod("alone", "", "")+pod("static", "Node", ", annotations: {kubernetes.io/config.mirror: x}")+
+		"---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: pdb, namespace: default}\nspec: {selector: {matchLabels: {app: web}}}\nstatus: {disruptionsAllowed: 1}\n")
+	workloads, warnings, err := m.Drain([]string{"a"})
+	if err != nil || len(workloads) != 1 || workloads[0].Name != "ReplicaSet/o" || len(workloads[0].Pods) != 3 {
+		t.Fatalf("got %+v, %v", workloads, err)
+	}
+	if want := []string{"no controller replaces pod default/alone", "PodDisruptionBudget default/pdb allows 1 of 4 evictions at a time"}; !slices.Equal(warnings, want) {
+		t.Errorf("warnings %q, want %q", warnings, want)
+	}
+	got, err := whatif.Run(t.Context(), m.Simulation(schedplugins.Registry, nil), workloads, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := got.Workloads[0]; w.Placed != 2 || w.Pending != 1 {
+		t.Errorf("placed %d, pending %d; node b has room for two", w.Placed, w.Pending)
+	}
+	for _, p := range got.Pods {
+		if p.Node != "b" && p.Node != "" {
+			t.Errorf("pod %s is on %s", p.Name, p.Node)
+		}
+	}
+	if _, _, err := m.Drain([]string{"c"}); err == nil {
+		t.Error("a node that does not exist is drained")
 	}
 }
