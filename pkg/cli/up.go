@@ -94,7 +94,7 @@ func upForeground(ctx context.Context, env *Env, cfg *daemon.Config) error {
 		fmt.Fprintf(env.Out, "minikctl: %s\n", upState(cfg.Name, &s, "is ready", "started"))
 		warnAccess(env, cfg)
 	})
-	if err != nil && !ready {
+	if err != nil && !ready && ctx.Err() == nil { // the user's interrupt is no failure
 		return recordFailedUp(cfg.Name, err)
 	}
 	return err

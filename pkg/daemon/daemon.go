@@ -62,11 +62,10 @@ func Run(ctx context.Context, cfg *Config, plugins scheduler.Registry, ready fun
 		return err
 	}
 	d := &Daemon{cfg: cfg, plugins: plugins, paths: PathsIn(cfg.Name, cfg.DataDir), clock: clock.Real(), machine: clock.Real(), source: newSource(cfg.Seed), nodes: map[string]kubelet.Nodes{}}
-	first := !Exists(d.paths)
 	if d.memoryLimit, err = limitMemory(cfg.MemoryLimit); err != nil {
 		return err
 	}
-	held, err := lock(ctx, d.paths)
+	held, first, err := lock(ctx, d.paths)
 	if err != nil {
 		return err
 	}
@@ -246,7 +245,7 @@ func mergeKubeconfig(path string, c *clientcmdapi.Config) error {
 // userKubeconfig returns the path of the first kubeconfig that kubectl reads.
 func userKubeconfig() (string, error) {
 	if files := filepath.SplitList(os.Getenv("KUBECONFIG")); len(files) > 0 && files[0] != "" {
-		return files[0], nil
+		return filepath.Abs(files[0])
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {

@@ -11,6 +11,19 @@ import (
 	"testing"
 )
 
+// TestLockIsFirst checks that only the daemon that creates the folder's lock is the first: another one removes nothing if its start fails.
+func TestLockIsFirst(t *testing.T) {
+	home(t)
+	p := PathsOf("dev")
+	for i, want := range []bool{true, false} {
+		held, first, err := lock(t.Context(), p)
+		if err != nil || first != want {
+			t.Errorf("daemon %d: first is %v, %v", i+1, first, err)
+		}
+		held.Close()
+	}
+}
+
 func TestLock(t *testing.T) {
 	home(t)
 	p := PathsOf("dev")
@@ -18,14 +31,14 @@ func TestLock(t *testing.T) {
 	if isDaemon(me, p) || Alive(p) {
 		t.Error("there is no daemon yet")
 	}
-	held, err := lock(t.Context(), p)
+	held, _, err := lock(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := writeState(p, State{PID: me}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lock(t.Context(), p); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "(process ") {
+	if _, _, err := lock(t.Context(), p); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "(process ") {
 		t.Errorf("locked twice: %v", err)
 	}
 	if !isDaemon(me, p) || !Alive(p) {
@@ -38,7 +51,7 @@ func TestLock(t *testing.T) {
 	if isDaemon(me, p) || Alive(p) {
 		t.Error("a process without the lock is the daemon")
 	}
-	again, err := lock(t.Context(), p)
+	again, _, err := lock(t.Context(), p)
 	if err != nil {
 		t.Fatalf("after the daemon's end: %v", err)
 	}
@@ -54,7 +67,7 @@ func TestLockWaits(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			home(t)
 			p := PathsOf("dev")
-			held, err := lock(t.Context(), p)
+			held, _, err := lock(t.Context(), p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,13 +78,13 @@ func TestLockWaits(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*lockInterval)
 			defer cancel()
-			if f, err := lock(ctx, p); err == nil {
+			if f, _, err := lock(ctx, p); err == nil {
 				f.Close()
 				t.Fatal("locked twice")
 			}
 			locked := make(chan error)
 			go func() {
-				again, err := lock(t.Context(), p)
+				again, _, err := lock(t.Context(), p)
 				if err == nil {
 					defer again.Close()
 					if !inPlace(again) {
@@ -95,7 +108,7 @@ func TestLockWaits(t *testing.T) {
 func TestLockForDown(t *testing.T) {
 	home(t)
 	p := PathsOf("dev")
-	held, err := lock(t.Context(), p)
+	held, _, err := lock(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +136,7 @@ func TestLockOfRemovedLink(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.Symlink(gone, filepath.Join(dir, "dev"))); err != nil {
 		t.Fatal(err)
 	}
-	held, err := lock(t.Context(), PathsOf("dev"))
+	held, _, err := lock(t.Context(), PathsOf("dev"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +150,7 @@ func TestLockOfRemovedLink(t *testing.T) {
 // down has the lock.
 func TestLockDisownsState(t *testing.T) {
 	for name, lock := range map[string]func(Paths) (*os.File, error){
-		"a daemon": func(p Paths) (*os.File, error) { return lock(t.Context(), p) },
+		"a daemon": func(p Paths) (*os.File, error) { f, _, err := lock(t.Context(), p); return f, err },
 		"a down":   func(p Paths) (*os.File, error) { return lockForDown(t.Context(), p, false) },
 	} {
 		t.Run(name, func(t *testing.T) {

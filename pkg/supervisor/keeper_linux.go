@@ -274,9 +274,13 @@ func Keep(args []string) error {
 			next <- conn
 		}
 	}()
+	folder, err := os.Stat(args[0])
+	if err != nil {
+		return fmt.Errorf("keeper: %w", err)
+	}
 	held := holdings{}
 	for conn != nil && !held.serve(conn) {
-		conn = held.await(args[0], next)
+		conn = held.await(args[0], folder, next)
 	}
 	return nil
 }
@@ -319,8 +323,8 @@ func (h holdings) serve(conn *wire.Conn) (end bool) {
 }
 
 // await returns the connection of the next supervisor. It starts one if no daemon does. It returns nil if the keeper holds
-// nothing, and if no supervisor can run because the folder was removed.
-func (h holdings) await(root string, next <-chan *wire.Conn) *wire.Conn {
+// nothing, and if no supervisor can run because the folder was removed, or is another one.
+func (h holdings) await(root string, folder os.FileInfo, next <-chan *wire.Conn) *wire.Conn {
 	wait := restartFirst
 	for len(h) > 0 {
 		select {
@@ -333,7 +337,8 @@ func (h holdings) await(root string, next <-chan *wire.Conn) *wire.Conn {
 		case <-time.After(wait):
 		}
 		wait = restartNext
-		if _, err := os.Stat(root + "/" + wire.LockFile); err != nil {
+		now, err := os.Stat(root)
+		if _, lockErr := os.Stat(root + "/" + wire.LockFile); err != nil || lockErr != nil || !os.SameFile(folder, now) {
 			return nil // the calls of the containers fail from now on, instead of waiting
 		}
 		if err := startSupervisor(root); err != nil {

@@ -162,7 +162,11 @@ func (h *Host) StopAll(ctx context.Context, grace time.Duration) error {
 		}
 		if err != nil {
 			// No supervisor runs, but containers may: they outlive a supervisor that was killed.
-			if conn, err = h.startSupervisor(); err != nil {
+			conn, err = h.startSupervisor()
+			if err != nil && h.locked() && clock.Sleep(ctx, h.clock, retryFirst) == nil {
+				continue // one that a keeper has just started
+			}
+			if err != nil {
 				return fmt.Errorf("stop all containers: %w", err)
 			}
 		}
