@@ -2,12 +2,14 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/minikctl/minikctl/pkg/clock"
@@ -45,8 +47,26 @@ func (b backups) make(ctx context.Context) error {
 	return b.prune()
 }
 
+// unfinishedAge is the age from which a backup that is not finished is left over from a process that was killed.
+const unfinishedAge = time.Hour
+
+// pruneUnfinished removes what processes that were killed have left of their backups.
+func (b backups) pruneUnfinished() error {
+	left, err := filepath.Glob(filepath.Join(b.dir, "*.backup"+unfinished))
+	for _, path := range left {
+		at := madeAt(strings.TrimSuffix(path, unfinished))
+		if !at.IsZero() && at.Before(b.clock.Now().Add(-unfinishedAge)) {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}
+	return err
+}
+
 // prune removes backups beyond the limits, the oldest first. The newest one stays.
 func (b backups) prune() error {
+	if err := b.pruneUnfinished(); err != nil {
+		return err
+	}
 	all, err := backupsIn(b.dir)
 	if err != nil {
 		return err

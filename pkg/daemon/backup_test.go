@@ -49,3 +49,29 @@ func TestBackupsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestUnfinishedBackups makes a backup in a folder where processes that were killed, and one that runs, have left unfinished ones.
+func TestUnfinishedBackups(t *testing.T) {
+	s := memory.New()
+	defer s.Close()
+	b := backups{BackupConfig{Keep: 1}, t.TempDir(), s, clocktesting.NewFakeClock(testTime)}
+	if err := b.complete(); err != nil {
+		t.Fatal(err)
+	}
+	for name, stays := range map[string]bool{
+		backupName(testTime.Add(-2*time.Hour)) + unfinished: false,
+		backupName(testTime.Add(-time.Minute)) + unfinished: true,
+		"before-upgrade.backup" + unfinished:                true,
+	} {
+		path := filepath.Join(b.dir, name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.make(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if exists(path) != stays {
+			t.Errorf("%s: is there: %t, want %t", name, !stays, stays)
+		}
+	}
+}

@@ -76,6 +76,9 @@ func BackupStore(ctx context.Context, p Paths, path string, now time.Time) (back
 // backupLayout is the layout of the names of backups, which sort by time.
 const backupLayout = "20060102T150405.000Z.backup"
 
+// unfinished is what the name of a backup ends with while it is written.
+const unfinished = ".new"
+
 func backupName(now time.Time) string { return now.UTC().Format(backupLayout) }
 
 // writeBackup writes a backup to a new file, reads it again, and renames it to path.
@@ -83,7 +86,7 @@ func writeBackup(path string, write func(io.Writer) error) (sum backup.Summary, 
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return sum, err
 	}
-	tmp := path + ".new"
+	tmp := path + unfinished
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return sum, err
