@@ -2,6 +2,7 @@
 package clocks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,6 +92,7 @@ func (b Backend) Create(ctx context.Context, req *verbs.Request, obj runtime.Obj
 		return verbs.Result{}, apierrors.NewBadRequest(fmt.Sprintf("the cluster's time is %s and never goes back", now.UTC().Format(time.RFC3339Nano)))
 	}
 	out := a.DeepCopyObject().(*minikctl.ClockAdvance)
+	out.Name = cmp.Or(out.Name, minikctl.ClusterClock) // the clock that it moves, so that clients can print a name
 	if out.Reached = metav1.NewMicroTime(now); len(opts.DryRun) == 0 {
 		p, err := m.Advance(ctx, to, advanceTime)
 		if late, ok := errors.AsType[*clock.NotSettledError](err); ok {
