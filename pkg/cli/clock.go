@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
@@ -128,6 +129,8 @@ func advance(ctx context.Context, env *Env, a *minikctl.ClockAdvance) (metav1.Mi
 	if err != nil {
 		return metav1.MicroTime{}, err
 	}
+	shown := showTime(ctx, env)
+	defer shown()
 	for {
 		result := c.Post().AbsPath("apis", minikctl.GroupVersion.Group, minikctl.GroupVersion.Version, minikctl.ClockAdvances.Resource).
 			SetHeader("Content-Type", "application/json").Body(body).Do(ctx)
@@ -145,6 +148,31 @@ func advance(ctx context.Context, env *Env, a *minikctl.ClockAdvance) (metav1.Mi
 		if out.Done {
 			return out.Reached, nil
 		}
+	}
+}
+
+// showTime shows the time of the cluster on a terminal while it is advanced, in one line of the error output. The returned func removes the line.
+func showTime(ctx context.Context, env *Env) (end func()) {
+	if !isTerminal(env.Err) {
+		return func() {}
+	}
+	const every = time.Second
+	const clear = "\r\x1b[K"
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for clock.Sleep(ctx, clock.Real(), every) == nil {
+			now := &minikctl.Clock{}
+			if err := getVirtual(ctx, env, "", "clocks/"+minikctl.ClusterClock, "", now); err == nil {
+				fmt.Fprint(env.Err, clear, now.Time.UTC().Format(time.RFC3339))
+			}
+		}
+		fmt.Fprint(env.Err, clear)
+	}()
+	return func() {
+		cancel()
+		<-done
 	}
 }
 
