@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -46,12 +47,9 @@ this process, with the cluster and configuration as they are now; the output say
 			if err != nil {
 				return err
 			}
-			list := &minikctl.DecisionList{}
-			if err := getVirtual(cmd.Context(), env, namespace, "decisions", minikctl.PodLabel+"="+name, list); err != nil {
+			list, err := decisionsOf(cmd.Context(), env, namespace, name)
+			if err != nil {
 				return err
-			}
-			if len(list.Items) == 0 {
-				return noDecisionError(cmd.Context(), env, namespace, name)
 			}
 			if err := f.choose(list, all); err != nil {
 				return err
@@ -93,6 +91,41 @@ func completePods(env *Env) cobra.CompletionFunc {
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// decisionsOf returns the decisions about a pod, oldest first. It waits up to two seconds for the first one: the scheduler reports a decision
+// shortly after it has made it.
+func decisionsOf(ctx context.Context, env *Env, namespace, name string) (*minikctl.DecisionList, error) {
+	const selector, seconds = minikctl.PodLabel + "=", "2"
+	list := &minikctl.DecisionList{}
+	err := getVirtual(ctx, env, namespace, "decisions", selector+name, list)
+	if err != nil || len(list.Items) > 0 {
+		return list, err
+	}
+	c, err := cmdutil.NewFactory(env.Target).KubernetesClientSet()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
+		return nil, err
+	}
+	events, err := c.CoreV1().RESTClient().Get().AbsPath("apis", minikctl.GroupVersion.Group, minikctl.GroupVersion.Version, "namespaces", namespace, "decisions").
+		Param("labelSelector", selector+name).Param("watch", "true").Param("resourceVersion", list.ResourceVersion).Param("timeoutSeconds", seconds).
+		SetHeader("Accept", "application/json").Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer events.Close()
+	if _, err := events.Read(make([]byte, 1)); err != nil && !errors.Is(err, io.EOF) { // the first event, or the end of the watch
+		return nil, err
+	}
+	if err := getVirtual(ctx, env, namespace, "decisions", selector+name, list); err != nil {
+		return nil, err
+	}
+	if len(list.Items) == 0 {
+		return nil, noDecisionError(ctx, env, namespace, name)
+	}
+	return list, nil
 }
 
 // noDecisionError returns why no decision about a pod is recorded: the pod does not exist, or no scheduler has tried it.
