@@ -36,8 +36,9 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Run runs the command line args, whose first element is the name of the program, and returns the exit status. plugins are those of the scheduler. In a process that
-// early.RunDaemon has started, the command line comes from there. Errors are printed to errOut, as kubectl prints them.
+// Run runs the command line args, whose first element is the name of the program, and returns the exit status. plugins are those of the
+// scheduler. In a process that early.RunDaemon has started, the command line comes from there. Errors are printed to errOut, as kubectl prints
+// them.
 func Run(ctx context.Context, plugins scheduler.Registry, args []string, in io.Reader, out, errOut io.Writer) int {
 	root := newRoot(plugins, early.CommandLine(args), in, out, errOut)
 	err := root.ExecuteContext(ctx)

@@ -132,7 +132,7 @@ func dials(ctx context.Context, address string) bool {
 	return true
 }
 
-// waysIn returns the ways to the ports of a Service. It asks accepts which of a TCP port's addresses is served.
+// waysIn returns the ways to the ports of a Service. It calls accepts to find which of a TCP port's addresses is served.
 func waysIn(ctx context.Context, svc *corev1.Service, accepts func(context.Context, string) bool) []wayIn {
 	if svc.Spec.Type == corev1.ServiceTypeExternalName {
 		return []wayIn{{port: "<none>", instead: svc.Spec.ExternalName}}

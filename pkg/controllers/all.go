@@ -40,8 +40,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/reconcile"
 )
 
-// All lists the controllers. Name and Alias select one, as in --controllers of kube-controller-manager. Account names the service account in kube-system, whose RBAC rules are in
-// pkg/apiserver/internal/authz/controllers.go.
+// All lists the controllers. Name and Alias select one, as in --controllers of kube-controller-manager. Account names the service account in
+// kube-system, whose RBAC rules are in pkg/apiserver/internal/authz/controllers.go.
 var All = []controller.Controller{
 	{Name: "deployment-controller", Alias: "deployment", Account: "deployment-controller", Component: "deployment-controller", New: apps.Deployment},
 	{Name: "replicaset-controller", Alias: "replicaset", Account: "replicaset-controller", Component: "replicaset-controller", New: apps.ReplicaSet},

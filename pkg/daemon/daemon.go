@@ -51,7 +51,8 @@ type Daemon struct {
 	controllers, scheduler health // for ComponentStatuses
 }
 
-// Run runs a daemon, whose scheduler has these plugins, until ctx ends, and calls ready once every part has started. The pods' processes continue after it.
+// Run runs a daemon, whose scheduler has these plugins, until ctx ends, and calls ready once every part has started. The pods' processes
+// continue after it.
 func Run(ctx context.Context, cfg *Config, plugins scheduler.Registry, ready func(State)) (err error) {
 	defer func() {
 		if err != nil {

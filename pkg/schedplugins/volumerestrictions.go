@@ -66,7 +66,7 @@ func (r volumeRestrictions) PreFilter(ctx context.Context, state framework.Cycle
 	return nil, nil
 }
 
-// PreFilterExtensions returns the plugin: preemption asks whether the pod fits without others.
+// PreFilterExtensions returns the plugin: preemption evaluates the pod without others.
 func (r volumeRestrictions) PreFilterExtensions() framework.PreFilterExtensions { return r }
 
 func (volumeRestrictions) AddPod(_ context.Context, state framework.CycleState, pod *corev1.Pod, other framework.PodInfo, _ framework.NodeInfo) *framework.Status {

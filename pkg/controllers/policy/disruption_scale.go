@@ -129,7 +129,7 @@ func (r *disruption) readScale(ctx context.Context, ref *metav1.OwnerReference, 
 	return &owner{s.UID, s.Spec.Replicas}, nil
 }
 
-// scalable returns the resource of a referenced kind, which must have the scale subresource. It asks discovery each time, since
+// scalable returns the resource of a referenced kind, which must have the scale subresource. It reads discovery each time, since
 // definitions come and go, and few pods have such owners.
 func (r *disruption) scalable(ref *metav1.OwnerReference) (schema.GroupVersionResource, error) {
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)

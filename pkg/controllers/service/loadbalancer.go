@@ -86,7 +86,7 @@ func needsCleanup(svc *corev1.Service) bool {
 	return slices.Contains(svc.Finalizers, cleanup) && (svc.DeletionTimestamp != nil || svc.Spec.Type != corev1.ServiceTypeLoadBalancer)
 }
 
-// hasAddress reports whether the Service has the address that it asks for, or any. An address that another client has set counts.
+// hasAddress reports whether the Service has the address that it requests, or any. An address that another client has set counts.
 func (r *loadBalancer) hasAddress(svc *corev1.Service) bool {
 	ingress := svc.Status.LoadBalancer.Ingress
 	if !slices.Contains(svc.Finalizers, cleanup) || len(ingress) == 0 {
@@ -148,7 +148,7 @@ func (r *loadBalancer) patch(ctx context.Context, svc *corev1.Service, change ma
 	return nil
 }
 
-// choose returns the address for a Service: the one that it asks for, or the first free one after last.
+// choose returns the address for a Service: the one that it requests, or the first free one after last.
 func choose(svc *corev1.Service, all []*corev1.Service, balancer netip.Prefix, last netip.Addr) (netip.Addr, error) {
 	taken := map[netip.Addr]string{}
 	for _, other := range all {

@@ -1,6 +1,7 @@
 // Package proxy owns the way to Services: it listens on their addresses and ports and passes connections and packets on to their
-// endpoints, and on the host ports of pods. It does in a process what kube-proxy does with rules of the kernel, so that it needs no privileges. The addresses are loopback
-// addresses of this machine, so that nothing addressed to a Service leaves it, and clients outside the cluster reach Services, too.
+// endpoints, and on the host ports of pods. It does in a process what kube-proxy does with rules of the kernel, so that it needs no
+// privileges. The addresses are loopback addresses of this machine, so that nothing addressed to a Service leaves it, and clients outside
+// the cluster reach Services, too.
 //
 // A frontend exists only while it has endpoints: without any, the kernel refuses connections at once. The endpoints see the client's
 // address as the source. Connections end with the process of the proxy.

@@ -1,4 +1,4 @@
-// Package usage serves the group metrics.k8s.io: what pods and nodes use now. Each read asks the kubelets of the nodes in question, so
+// Package usage serves the group metrics.k8s.io: what pods and nodes use now. Each read requests it from the kubelets of the nodes in question, so
 // that a cluster without readers measures nothing. A pod or node that its kubelet does not report is left out, as in Kubernetes.
 package usage
 

@@ -1,5 +1,5 @@
-// Prints the IPv4 addresses of names by dns.lookup, which asks the C library, and for names that begin with an underscore their SRV records by
-// dns.resolveSrv, which asks c-ares.
+// Prints the IPv4 addresses of names by dns.lookup, which calls the C library, and for names that begin with an underscore their SRV records by
+// dns.resolveSrv, which calls c-ares.
 const dns = require("dns").promises;
 
 (async () => {
