@@ -161,8 +161,11 @@ func (i *Item) Encoded(e Encoding, encode func(objects.Object) ([]byte, error)) 
 // Passed is Encoded for an event of a watch: the encoding is dropped sooner.
 func (i *Item) Passed(e Encoding, encode func(objects.Object) ([]byte, error)) ([]byte, error) {
 	b, fresh, err := i.encode(e, encode)
-	if fresh && i.kept != nil {
-		i.kept.passed.add(i, len(b))
+	if k := i.kept; fresh && k != nil {
+		if k.passed != nil {
+			k = k.passed
+		}
+		k.add(i, len(b))
 	}
 	return b, err
 }

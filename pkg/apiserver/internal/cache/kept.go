@@ -25,7 +25,7 @@ type encodingCache struct {
 	size  int
 	limit int
 
-	passed *encodingCache // of the encodings made for watches
+	passed *encodingCache // of the encodings that are read once; nil: this one is for them
 }
 
 type keptItem struct {

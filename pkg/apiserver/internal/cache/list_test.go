@@ -98,6 +98,9 @@ func TestListAtReadsWhatItReturns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if _, err := i.Encoded(JSON, func(objects.Object) ([]byte, error) { return make([]byte, size), nil }); err != nil || c.kept.size > 0 {
+			t.Errorf("%s: its encoding takes %d bytes of those that lists share, %v", i.Key, c.kept.size, err)
+		}
 		if m := obj.(*corev1.ConfigMap); !strings.HasPrefix(m.Data["k"], "old") || m.ResourceVersion != formatRevision(i.Revision) {
 			t.Errorf("%s: got %.3q at %s, want the past object", i.Key, m.Data["k"], m.ResourceVersion)
 		}
