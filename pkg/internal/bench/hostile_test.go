@@ -33,7 +33,7 @@ const (
 	mostUnderLoad  = 1024 // MiB
 )
 
-// TestHostileClients lets 1,000 connections of one user misbehave for a minute and a half, each in one of eight ways, and measures
+// TestHostileClients lets 1,000 connections of one user misbehave for a minute and a half, each in one of nine ways, and measures
 // the daemon's memory and the reads of another user. It runs once for an ordinary user with all rights and once for an
 // administrator, which needs no seat.
 func TestHostileClients(t *testing.T) {
@@ -52,9 +52,11 @@ func testHostileClients(t *testing.T, administrator bool) {
 	h := &hostile{cluster: c, config: c.config(), token: c.token(clients, "hostile", administrator)}
 	defer h.closeAll()
 	other := c.as(c.token(clients, "other", false))
-	if _, err := other.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil { // opens its connection
+	past, err := other.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{Limit: 1}) // opens its connection, too
+	if err != nil {
 		t.Fatal(err)
 	}
+	h.past = past.ResourceVersion
 
 	ctx, stop := context.WithTimeout(t.Context(), hostileTime)
 	defer stop()
@@ -164,6 +166,7 @@ type hostile struct {
 	cluster *cluster
 	config  *rest.Config
 	token   string // "": the administrator's certificate
+	past    string // the resourceVersion before the first patch
 	opened  atomic.Int64
 
 	mu    sync.Mutex
@@ -180,6 +183,9 @@ func (h *hostile) ways() []func(context.Context) {
 			h.unreadList(ctx, maps+"?includeObject=Object", "application/json;as=Table;v=v1;g=meta.k8s.io", "")
 		},
 		func(ctx context.Context) { h.unreadList(ctx, maps, "application/yaml", "") },
+		func(ctx context.Context) {
+			h.unreadList(ctx, maps+"?limit=500&resourceVersionMatch=Exact&resourceVersion="+h.past, "application/json", "")
+		},
 		h.slowBody,
 		h.patches,
 		h.idleHandshake,
@@ -324,11 +330,7 @@ func (h *hostile) streams(ctx context.Context) {
 		}
 		c, err := unread.New(conn, h.token)
 		for i := 0; err == nil && i < 1000; i++ {
-			path := "/api/v1/configmaps"
-			if i%2 == 0 {
-				path += "?watch=1"
-			}
-			err = c.Get(path)
+			err = c.Get("/api/v1/configmaps" + []string{"", "?watch=1", "?watch=1&resourceVersion=" + h.past}[i%3])
 		}
 		sleep(ctx, 45*time.Second)
 		_ = conn.Close()
