@@ -91,7 +91,8 @@ func (t *Target) start(paths daemon.Paths) error {
 	if err := daemon.CheckName(t.name); err != nil {
 		return err
 	}
-	if t.running() {
+	ctx := context.Background() //nolint:forbidigo // kubectl's getters have no context
+	if daemon.Ready(ctx, paths) {
 		early.DropDaemon()
 		return nil
 	}
@@ -106,8 +107,8 @@ func (t *Target) start(paths daemon.Paths) error {
 		stop += " --name " + t.name
 	}
 	fmt.Fprintf(t.notice, "minikctl: no daemon %q runs, starting one (stop it with: %s)\n", t.name, stop)
-	err := daemon.Spawn(context.Background(), paths, nil) //nolint:forbidigo // kubectl's getters have no context
-	if err != nil && t.running() {
+	err := daemon.Spawn(ctx, paths, nil)
+	if err != nil && daemon.Ready(ctx, paths) {
 		return nil // another command has started it meanwhile
 	}
 	return err

@@ -84,6 +84,20 @@ func Running(p Paths) bool {
 	return true
 }
 
+// Ready waits while a daemon starts or stops, and then reports whether one serves. Before Ready, a daemon that accepts connections may not
+// have written its kubeconfig.
+func Ready(ctx context.Context, p Paths) bool {
+	for Running(p) {
+		if s, err := ReadState(p); err == nil && s.PID > 0 && !s.Stopping {
+			return true
+		}
+		if clock.Sleep(ctx, clock.Real(), lockInterval) != nil {
+			return false
+		}
+	}
+	return false
+}
+
 // Spawn starts a daemon in the background, with the arguments of up, and waits until it is ready.
 func Spawn(ctx context.Context, p Paths, args []string) error {
 	if err := awaitFolder(ctx, p); err != nil {

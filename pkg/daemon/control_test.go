@@ -65,7 +65,7 @@ func TestAll(t *testing.T) {
 	}
 	elsewhere := PathsIn("b", filepath.Join(t.TempDir(), "b"))
 	for _, p := range []Paths{PathsOf("a"), elsewhere} {
-		held, _, err := lock(t.Context(), p)
+		held, err := lock(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
 		}

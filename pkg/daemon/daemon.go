@@ -66,11 +66,12 @@ func Run(ctx context.Context, cfg *Config, plugins scheduler.Registry, ready fun
 	if d.memoryLimit, err = limitMemory(cfg.MemoryLimit); err != nil {
 		return err
 	}
-	held, first, err := lock(ctx, d.paths)
+	held, err := lock(ctx, d.paths)
 	if err != nil {
 		return err
 	}
 	defer held.Close()
+	first := !exists(d.paths.Store) && !exists(settingsPath(d.paths))
 	defer func() {
 		if err != nil && first && !d.ready {
 			err = errors.Join(err, d.discard())

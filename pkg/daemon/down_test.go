@@ -59,7 +59,7 @@ func TestPurgeKeepsFilesOfOtherPrograms(t *testing.T) {
 		}
 	}
 	// A daemon does not start in such a folder either: purge would remove the user's files.
-	if held, _, err := lock(t.Context(), PathsIn("dev", mine)); err == nil {
+	if held, err := lock(t.Context(), PathsIn("dev", mine)); err == nil {
 		held.Close()
 		t.Error("a daemon has taken a folder that has a store already")
 	}
@@ -77,7 +77,7 @@ func TestPurgeKeepsFolders(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	held, _, err := lock(t.Context(), p)
+	held, err := lock(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestPurge(t *testing.T) {
 			config := filepath.Join(t.TempDir(), "config")
 			t.Setenv("KUBECONFIG", config)
 			p := PathsIn("dev", filepath.Join(real(t.TempDir()), "data"))
-			held, _, err := lock(t.Context(), p)
+			held, err := lock(t.Context(), p)
 			if err != nil {
 				t.Fatal(err)
 			}

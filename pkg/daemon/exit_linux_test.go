@@ -69,7 +69,7 @@ func TestStopWaitsForTheExit(t *testing.T) {
 
 // stoppedDaemon holds the lock until SIGTERM, and exits when its input ends.
 func stoppedDaemon(t *testing.T, p Paths) {
-	held, _, err := lock(t.Context(), p)
+	held, err := lock(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,35 +33,34 @@ const lockTimeout = 90 * time.Second
 const lockInterval = 5 * time.Millisecond
 
 // lock locks the data folder for a daemon, and creates it if it is missing. While a down, or a daemon that starts or stops, has the
-// lock, it waits. If a daemon runs, the error is ErrLocked. first reports whether no daemon has used the folder before.
-func lock(ctx context.Context, p Paths) (held *os.File, first bool, err error) {
+// lock, it waits. If a daemon runs, the error is ErrLocked.
+func lock(ctx context.Context, p Paths) (*os.File, error) {
 	const attempts = 1000
 	for i := 0; ; i++ {
 		if err := awaitFolder(ctx, p); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		if err := checkUnused(p); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		if err := p.makeData(); err != nil {
-			return nil, false, err
+			return nil, err
 		}
-		f, err := tryLock(p, os.O_CREATE|os.O_EXCL)
-		first := err == nil
-		if errors.Is(err, fs.ErrExist) {
-			f, err = tryLock(p, 0)
-		}
+		f, err := tryLock(p, os.O_CREATE)
 		if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, errBusy)) && i < attempts {
-			continue // removed or locked by another process since
+			if err := clock.Sleep(ctx, clock.Real(), lockInterval); err != nil { // removed or locked since, or another process looks at the lock
+				return nil, err
+			}
+			continue
 		}
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		if err := disownState(p); err != nil {
 			f.Close()
-			return nil, false, err
+			return nil, err
 		}
-		return f, first, nil
+		return f, nil
 	}
 }
 

@@ -11,19 +11,6 @@ import (
 	"testing"
 )
 
-// TestLockIsFirst checks that only the daemon that creates the folder's lock is the first: another one removes nothing if its start fails.
-func TestLockIsFirst(t *testing.T) {
-	home(t)
-	p := PathsOf("dev")
-	for i, want := range []bool{true, false} {
-		held, first, err := lock(t.Context(), p)
-		if err != nil || first != want {
-			t.Errorf("daemon %d: first is %v, %v", i+1, first, err)
-		}
-		held.Close()
-	}
-}
-
 func TestLock(t *testing.T) {
 	home(t)
 	p := PathsOf("dev")
@@ -31,14 +18,14 @@ func TestLock(t *testing.T) {
 	if isDaemon(me, p) || Alive(p) {
 		t.Error("there is no daemon yet")
 	}
-	held, _, err := lock(t.Context(), p)
+	held, err := lock(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := writeState(p, State{PID: me}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := lock(t.Context(), p); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "(process ") {
+	if _, err := lock(t.Context(), p); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "(process ") {
 		t.Errorf("locked twice: %v", err)
 	}
 	if !isDaemon(me, p) || !Alive(p) {
@@ -51,7 +38,7 @@ func TestLock(t *testing.T) {
 	if isDaemon(me, p) || Alive(p) {
 		t.Error("a process without the lock is the daemon")
 	}
-	again, _, err := lock(t.Context(), p)
+	again, err := lock(t.Context(), p)
 	if err != nil {
 		t.Fatalf("after the daemon's end: %v", err)
 	}
@@ -67,7 +54,7 @@ func TestLockWaits(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			home(t)
 			p := PathsOf("dev")
-			held, _, err := lock(t.Context(), p)
+			held, err := lock(t.Context(), p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -78,13 +65,13 @@ func TestLockWaits(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*lockInterval)
 			defer cancel()
-			if f, _, err := lock(ctx, p); err == nil {
+			if f, err := lock(ctx, p); err == nil {
 				f.Close()
 				t.Fatal("locked twice")
 			}
 			locked := make(chan error)
 			go func() {
-				again, _, err := lock(t.Context(), p)
+				again, err := lock(t.Context(), p)
 				if err == nil {
 					defer again.Close()
 					if !inPlace(again) {
@@ -108,7 +95,7 @@ func TestLockWaits(t *testing.T) {
 func TestLockForDown(t *testing.T) {
 	home(t)
 	p := PathsOf("dev")
-	held, _, err := lock(t.Context(), p)
+	held, err := lock(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +123,7 @@ func TestLockOfRemovedLink(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.Symlink(gone, filepath.Join(dir, "dev"))); err != nil {
 		t.Fatal(err)
 	}
-	held, _, err := lock(t.Context(), PathsOf("dev"))
+	held, err := lock(t.Context(), PathsOf("dev"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +137,7 @@ func TestLockOfRemovedLink(t *testing.T) {
 // down has the lock.
 func TestLockDisownsState(t *testing.T) {
 	for name, lock := range map[string]func(Paths) (*os.File, error){
-		"a daemon": func(p Paths) (*os.File, error) { f, _, err := lock(t.Context(), p); return f, err },
+		"a daemon": func(p Paths) (*os.File, error) { return lock(t.Context(), p) },
 		"a down":   func(p Paths) (*os.File, error) { return lockForDown(t.Context(), p, false) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -95,7 +95,7 @@ func TestDataOutsideHome(t *testing.T) {
 		t.Errorf("moved: %v, %s", err, PathsOf("dev").Data)
 	}
 	// A link to a running daemon stays, and so does a data folder in Home.
-	held, _, err := lock(t.Context(), moved)
+	held, err := lock(t.Context(), moved)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 func TestPurgeEndsStoppingDaemon(t *testing.T) {
 	home(t)
 	p := PathsOf("dev")
-	held, _, err := lock(t.Context(), p)
+	held, err := lock(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
