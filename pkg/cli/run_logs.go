@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -138,8 +139,8 @@ func (p pipedPod) sendInput(ctx context.Context) {
 			VersionedParams(&corev1.PodAttachOptions{Container: p.name, Stdin: true}, scheme.ParameterCodec).URL()
 		err = (&attach.DefaultRemoteAttach{}).Attach(to, cfg, p.env.In, nil, nil, false, nil)
 	}
-	pod, getErr := p.clients.CoreV1().Pods(p.namespace).Get(ctx, p.name, metav1.GetOptions{})
-	if err != nil && getErr == nil && pod.Status.Phase == corev1.PodRunning { // else the container has ended, and needs no input
+	ended := err != nil && (strings.Contains(err.Error(), "container not found") || strings.Contains(err.Error(), "container is not running"))
+	if err != nil && !ended && ctx.Err() == nil { // a container that has ended needs no input
 		fmt.Fprintf(p.env.Err, "warning: the standard input of pod/%s: %v\n", p.name, err)
 	}
 }
