@@ -3,6 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,11 +49,41 @@ the data, the addresses, and the context in ~/.kube/config.`,
 			default:
 				fmt.Fprintf(env.Out, "minikctl: cluster %q was not running\n", paths.Name)
 			}
-			return nil
+			return printParts(env.Out, paths.Name, opts.Purge)
 		},
 	}
 	cmd.Flags().BoolVar(&opts.Purge, "purge", false, "also remove the cluster's data")
 	cmd.Flags().BoolVar(&opts.KeepPods, "keep-pods", false, "stop the daemon only; its pods continue, and the next daemon adopts them")
 	cmd.Flags().StringVar(&dataDir, "data-dir", "", "directory that holds the cluster's data (default ~/.minikctl/NAME)")
 	return cmd
+}
+
+// printParts names the parts of a cluster that were started as processes of their own and run on, with or without their pods.
+func printParts(w io.Writer, cluster string, purge bool) error {
+	all, err := daemon.All()
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		only, ok := strings.CutPrefix(p.Name, cluster+"-")
+		if !ok || !isParts(only) || !daemon.Alive(p) && !daemon.PodsKept(p) {
+			continue
+		}
+		end := "minikctl down --name " + p.Name
+		if purge {
+			end += " --purge"
+		}
+		fmt.Fprintf(w, "minikctl: %s runs on, or its pods do; end them with: %s\n", p.Name, end)
+	}
+	return nil
+}
+
+// isParts reports whether a name is that of parts (see partName).
+func isParts(names string) bool {
+	for _, name := range strings.Split(names, "-") {
+		if !slices.Contains(daemon.Parts, name) {
+			return false
+		}
+	}
+	return true
 }
