@@ -105,7 +105,7 @@ func Run(ctx context.Context, cfg *Config, plugins scheduler.Registry, ready fun
 func (d *Daemon) discard() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout) //nolint:forbidigo // the start's context may have ended
 	defer cancel()
-	if err := endPods(ctx, d.paths, 0); err != nil {
+	if err := endPods(ctx, d.paths, 0, true); err != nil {
 		return err
 	}
 	return purge(d.paths)

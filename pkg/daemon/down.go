@@ -62,7 +62,7 @@ func Down(ctx context.Context, p Paths, opts DownOptions) (ran bool, err error) 
 		if graceful {
 			grace = downGrace
 		}
-		if err := endPods(ctx, p, grace); err != nil {
+		if err := endPods(ctx, p, grace, opts.Purge); err != nil {
 			return ran, err
 		}
 	}
@@ -84,8 +84,9 @@ func ShutdownPeriod(p Paths) time.Duration {
 	return last.Kubelet.shutdownPeriod()
 }
 
-// endPods ends the containers, after a grace period, and the supervisor.
-func endPods(ctx context.Context, p Paths, grace time.Duration) error {
+// endPods ends the containers, after a grace period, and the supervisor. Without purge the records and logs of the containers stay, so that
+// the next daemon's kubelets know how they ended.
+func endPods(ctx context.Context, p Paths, grace time.Duration, purge bool) error {
 	if _, err := os.Stat(p.Runtime); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -93,7 +94,13 @@ func endPods(ctx context.Context, p Paths, grace time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := host.PurgeAfter(ctx, grace); err != nil {
+	end := host.PurgeAfter
+	if !purge {
+		end = func(ctx context.Context, grace time.Duration) error {
+			return errors.Join(host.StopAll(ctx, grace), host.Close())
+		}
+	}
+	if err := end(ctx, grace); err != nil {
 		return fmt.Errorf("end the pods: %w", err)
 	}
 	return nil
