@@ -42,19 +42,24 @@ func TestSocketsOfNextDaemon(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &supervisor{sockets: []int{fd}}
+		open := func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.sockets) > 0
+		}
 		for range 2 { // the end of each daemon
 			s.mu.Lock()
 			s.expireSockets()
 			s.mu.Unlock()
 			time.Sleep(socketsTime * 2 / 3)
 			synctest.Wait()
-			if len(s.sockets) == 0 {
+			if !open() {
 				t.Fatal("the sockets are closed too early")
 			}
 		}
 		time.Sleep(socketsTime)
 		synctest.Wait()
-		if len(s.sockets) > 0 {
+		if open() {
 			t.Error("the sockets stay open")
 		}
 	})
