@@ -51,13 +51,13 @@ func TestSocketsOfNextDaemon(t *testing.T) {
 			s.mu.Lock()
 			s.expireSockets()
 			s.mu.Unlock()
-			time.Sleep(socketsTime * 2 / 3)
+			time.Sleep(socketsTime * 2 / 3) // in virtual time; the second time the timer of the first daemon would have ended
 			synctest.Wait()
 			if !open() {
 				t.Fatal("the sockets are closed too early")
 			}
 		}
-		time.Sleep(socketsTime)
+		time.Sleep(socketsTime) // in virtual time, until the timer of the last daemon has ended
 		synctest.Wait()
 		if open() {
 			t.Error("the sockets stay open")

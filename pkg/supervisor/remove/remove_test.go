@@ -12,7 +12,8 @@ import (
 
 const folderVariable = "REMOVE_TEST_FOLDER"
 
-// TestReadOnlyFolders removes folders that may not be changed or read. For root, whom permissions don't bind, it runs as an ordinary user.
+// TestReadOnlyFolders removes folders without write and read permission. Root has every permission, so the test starts itself again as an
+// ordinary user.
 func TestReadOnlyFolders(t *testing.T) {
 	if os.Getuid() == 0 {
 		rerun(t)
