@@ -15,8 +15,8 @@ import (
 // with other settings than the ones that the user requested. An up that succeeds and down --purge remove it.
 //
 // The record of a cluster that exists is in its data folder. A first up that fails leaves no such folder: its record is in
-// UserFolder, and lasts until the machine boots or newestFailedUps later ones are there. UserFolder depends on the environment, and may be another one in the user's other
-// sessions. The functions below therefore look in all folders that it can be.
+// UserFolder, and lasts until the machine boots or newestFailedUps later ones are there. UserFolder depends on the environment, and may be
+// another one in the user's other sessions. The functions below therefore look in all folders that it can be.
 
 // FailedUpFile is the file in a cluster's data folder that records a failed up.
 const FailedUpFile = "failed-up"

@@ -40,8 +40,8 @@ func newProgress(w io.Writer) progress {
 	}}
 }
 
-// waitFor waits for all objects at once, at most for limit unless that is 0, and prints their progress. It ends at the first error and at Ctrl-C; the objects stay. It returns when the
-// last object became ready.
+// waitFor waits for all objects at once, at most for limit unless that is 0, and prints their progress. It ends at the first error and at
+// Ctrl-C; the objects stay. It returns when the last object became ready.
 func waitFor(ctx context.Context, env *Env, infos []*resource.Info, limit time.Duration) (time.Time, error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()

@@ -42,6 +42,7 @@ func runAttached(cmd *cobra.Command, env *Env, args []string, run func()) error 
 	}
 	done := make(chan error, 1)
 	go func() {
+		// A terminal needs its own attach, and with --expose kubectl also makes a Service, which --rm deletes.
 		if cmdutil.GetFlagBool(cmd, "tty") || cmdutil.GetFlagBool(cmd, "expose") {
 			run()
 			done <- nil

@@ -115,7 +115,7 @@ func (f *scheduleFlags) load(ctx context.Context, env *Env) (*whatif.Cluster, []
 // manifests reads the files.
 func (f *scheduleFlags) manifests(env *Env) (*whatif.Manifests, error) {
 	if len(f.files) == 0 && len(f.drain) == 0 {
-		return nil, errors.New("must specify -f")
+		return nil, errors.New("must specify -f or --drain")
 	}
 	var list []*unstructured.Unstructured
 	var err error

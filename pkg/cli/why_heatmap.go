@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -28,18 +29,16 @@ func (c column) String() string { return c.point + " " + c.plugin }
 
 func newHeatmap(title string, verdicts []minikctl.Verdict) heatmap {
 	h := heatmap{title: title, rows: slices.Clone(verdicts)}
-	total := func(v minikctl.Verdict) int64 {
-		if v.Total == nil {
+	rank := func(v minikctl.Verdict) int64 {
+		switch {
+		case v.Chosen:
+			return math.MaxInt64
+		case v.Total == nil:
 			return -1
 		}
 		return *v.Total
 	}
-	slices.SortStableFunc(h.rows, func(a, b minikctl.Verdict) int {
-		if a.Chosen != b.Chosen {
-			return map[bool]int{true: -1, false: 1}[a.Chosen]
-		}
-		return cmp.Compare(total(b), total(a))
-	})
+	slices.SortStableFunc(h.rows, func(a, b minikctl.Verdict) int { return cmp.Compare(rank(b), rank(a)) })
 	for _, point := range []string{"PreFilter", "Filter", "Score"} {
 		for _, v := range h.rows {
 			for _, p := range v.Plugins {

@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+)
+
+// wantSVG checks that an image is well-formed, has these parts, and has numbers wherever it computes some.
+func wantSVG(t *testing.T, image string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(image, part) {
+			t.Errorf("no %s in\n%s", part, image)
+		}
+	}
+	for _, bad := range []string{"NaN", "Inf", "%!"} {
+		if strings.Contains(image, bad) {
+			t.Errorf("%s in\n%s", bad, image)
+		}
+	}
+	for tokens := xml.NewDecoder(strings.NewReader(image)); ; {
+		if _, err := tokens.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatalf("the image is no XML: %v", err)
+		}
+	}
+}
