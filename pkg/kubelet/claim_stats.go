@@ -31,9 +31,12 @@ func (k *Kubelet) claimStats(ctx context.Context, pod *corev1.Pod) []stats.Volum
 		case pv.Spec.Local != nil:
 			folder = pv.Spec.Local.Path
 		}
+		if folder == "" {
+			continue // a pod with such a volume does not start
+		}
 		p := k.readPressure(folder)
-		if folder == "" || p.disk.capacity == 0 {
-			continue
+		if p.disk.capacity == 0 {
+			continue // the system does not say it
 		}
 		used := eviction.Disk{Bytes: p.disk.capacity - p.disk.available, Inodes: p.inodes.capacity - p.inodes.available}
 		out = append(out, stats.VolumeStats{
