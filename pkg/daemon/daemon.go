@@ -20,6 +20,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/pki"
 	"github.com/minikctl/minikctl/pkg/autostart"
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/filelock"
 	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 	"github.com/minikctl/minikctl/pkg/supervisor/trim"
@@ -92,7 +93,7 @@ func Run(ctx context.Context, cfg *Config, plugins scheduler.Registry, ready fun
 	}
 	d.services = append(d.services, service{name: "state", run: func(ctx context.Context) error { // the last to start, and so the first to end
 		<-ctx.Done()
-		if d.state.PID == 0 || !inPlace(held) {
+		if d.state.PID == 0 || !filelock.InPlace(held) {
 			return nil // there is no state of this daemon
 		}
 		d.state.Stopping = true

@@ -12,6 +12,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/autostart"
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/filelock"
 	"github.com/minikctl/minikctl/pkg/folder"
 )
 
@@ -46,8 +47,8 @@ func lock(ctx context.Context, p Paths) (*os.File, error) {
 		if err := p.makeData(); err != nil {
 			return nil, err
 		}
-		f, err := tryLock(p, os.O_CREATE)
-		if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, errBusy)) && i < attempts {
+		f, err := filelock.Try(lockPath(p), os.O_CREATE|os.O_RDWR)
+		if (errors.Is(err, fs.ErrNotExist) || errors.Is(err, filelock.ErrHeld)) && i < attempts {
 			if err := clock.Sleep(ctx, clock.Real(), lockInterval); err != nil { // removed or locked since, or another process looks at the lock
 				return nil, err
 			}
@@ -71,11 +72,11 @@ func lockForDown(ctx context.Context, p Paths, atOnce bool) (*os.File, error) {
 		if err := stop(ctx, p, atOnce); err != nil {
 			return nil, err
 		}
-		f, err := tryLock(p, 0)
+		f, err := filelock.Try(lockPath(p), os.O_RDWR)
 		if err == nil {
 			_ = disownState(p) // fails on a full disk, on which a down works, too
 		}
-		if !errors.Is(err, errBusy) {
+		if !errors.Is(err, filelock.ErrHeld) {
 			return f, err
 		}
 		if err := clock.Sleep(ctx, clock.Real(), lockInterval); err != nil {
@@ -84,42 +85,12 @@ func lockForDown(ctx context.Context, p Paths, atOnce bool) (*os.File, error) {
 	}
 }
 
-// errBusy means that another process holds the lock, or has removed the file.
-var errBusy = errors.New("the lock is held")
-
-// tryLock opens the lock file, with these flags in addition, and locks it.
-func tryLock(p Paths, flags int) (*os.File, error) {
-	f, err := os.OpenFile(lockPath(p), os.O_RDWR|flags, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		return nil, errBusy
-	}
-	if !inPlace(f) {
-		f.Close()
-		return nil, errBusy
-	}
-	return f, nil
-}
-
-// inPlace reports whether the path of an open file still leads to it. It is false only if that is certain.
-func inPlace(f *os.File) bool {
-	held, err := f.Stat()
-	if err != nil {
-		return true
-	}
-	now, err := os.Stat(f.Name())
-	return err == nil && os.SameFile(held, now) || err != nil && !errors.Is(err, fs.ErrNotExist)
-}
-
 // awaitFolder waits while a down, or a daemon that starts or stops, has the lock of the data folder. If a daemon runs, or if the lock is
 // not released in time, the error is ErrLocked.
 func awaitFolder(ctx context.Context, p Paths) error {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
-	for locked(p) {
+	for filelock.Held(lockPath(p)) {
 		if s, err := ReadState(p); err == nil && !s.Stopping && isDaemon(s.PID, p) {
 			return fmt.Errorf("%s: %w (process %d)", p.Data, ErrLocked, s.PID)
 		}
@@ -132,21 +103,10 @@ func awaitFolder(ctx context.Context, p Paths) error {
 	return nil
 }
 
-// locked reports whether a process holds the lock of the data folder. The shared lock with which it tries does not disturb others that
-// try.
-func locked(p Paths) bool {
-	f, err := os.Open(lockPath(p))
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) != nil
-}
-
 // isDaemon reports whether process pid exists and the data folder of p is locked. The lock excludes a process that got the pid
 // of a daemon that has ended.
 func isDaemon(pid int, p Paths) bool {
-	return pid > 0 && syscall.Kill(pid, 0) == nil && locked(p)
+	return pid > 0 && syscall.Kill(pid, 0) == nil && filelock.Held(lockPath(p))
 }
 
 // checkUnused refuses a folder that no daemon has used and that has files with the names of a daemon's files: down --purge
@@ -173,7 +133,7 @@ func (d *Daemon) watchFolder(ctx context.Context, held *os.File) error {
 	changes, stop := folder.Watch(d.paths.Data)
 	defer stop()
 	for {
-		if !inPlace(held) {
+		if !filelock.InPlace(held) {
 			return fmt.Errorf("%s %w", d.paths.Data, errRemoved)
 		}
 		select {

@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/minikctl/minikctl/pkg/filelock"
 )
 
 func TestLock(t *testing.T) {
@@ -74,7 +76,7 @@ func TestLockWaits(t *testing.T) {
 				again, err := lock(t.Context(), p)
 				if err == nil {
 					defer again.Close()
-					if !inPlace(again) {
+					if !filelock.InPlace(again) {
 						err = errors.New("the lock is one of a folder that was removed")
 					}
 				}

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/minikctl/minikctl/pkg/autostart"
+	"github.com/minikctl/minikctl/pkg/filelock"
 )
 
 // createdListPath is the list of the folders and kubeconfig files that minikctl has created, one path a line. purge removes only
@@ -46,7 +46,7 @@ func recordMade(create func() ([]string, error)) (err error) {
 			return err
 		}
 		made = append(made, missing...)
-		if held, err = lockHome(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if held, err = filelock.Wait(Home(), os.O_RDONLY); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -63,28 +63,10 @@ func recordMade(create func() ([]string, error)) (err error) {
 	return errors.Join(err, writeErr, f.Close())
 }
 
-// lockHome locks Home until the returned folder is closed. If there is no Home, or if it is removed meanwhile, the error is
-// fs.ErrNotExist.
-func lockHome() (*os.File, error) {
-	f, err := os.Open(Home())
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		f.Close()
-		return nil, &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
-	}
-	if !inPlace(f) {
-		f.Close()
-		return nil, &fs.PathError{Op: "lock", Path: f.Name(), Err: fs.ErrNotExist}
-	}
-	return f, nil
-}
-
 // removeMade removes what minikctl has created and what is empty now, last created first, and Home with the list itself
 // when nothing else is in it.
 func removeMade() error {
-	held, err := lockHome()
+	held, err := filelock.Wait(Home(), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 var lateInitPackages = []string{"net", "net/http", "net/netip", "os/exec", "path/filepath", "runtime/debug", "log/slog", "os/user"}
 
 // roots are the folders of the packages that initialise before the dispatch.
-var roots = []string{".", "../supervisor", "../autostart"}
+var roots = []string{".", "../supervisor", "../autostart", "../filelock"}
 
 // TestImports checks the limits that make the dispatch early.
 func TestImports(t *testing.T) {
@@ -46,7 +46,7 @@ func checkImports(t *testing.T, path string) error {
 		first, _, _ := strings.Cut(name, "/")
 		foreign := strings.Contains(first, ".") && name != "golang.org/x/sys/unix" &&
 			!strings.HasPrefix(name+"/", "github.com/minikctl/minikctl/pkg/supervisor/") &&
-			name != "github.com/minikctl/minikctl/pkg/autostart"
+			name != "github.com/minikctl/minikctl/pkg/autostart" && name != "github.com/minikctl/minikctl/pkg/filelock"
 		if foreign || slices.Contains(lateInitPackages, name) {
 			t.Errorf("%s imports %s, which is initialised too late", path, name)
 		}

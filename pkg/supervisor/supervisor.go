@@ -27,6 +27,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/minikctl/minikctl/pkg/filelock"
 	"github.com/minikctl/minikctl/pkg/supervisor/role"
 	"github.com/minikctl/minikctl/pkg/supervisor/trim"
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
@@ -124,7 +125,7 @@ func (s *supervisor) run() error {
 		return err
 	}
 	defer func() {
-		if s.folderExists(lock) { // and not another supervisor's in a new folder
+		if filelock.InPlace(lock) { // and not another supervisor's in a new folder
 			os.Remove(socket) // while the lock is still held
 		}
 	}()
@@ -136,13 +137,12 @@ func (s *supervisor) run() error {
 }
 
 func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := filelock.Try(path, os.O_CREATE|os.O_RDWR)
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil, fmt.Errorf("%s: another supervisor serves this folder", path)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("%s: another supervisor serves this folder", path)
 	}
 	err = f.Truncate(0)
 	if err == nil {
@@ -168,7 +168,7 @@ func (s *supervisor) waitIdle(lock *os.File) error {
 			return nil
 		case <-s.activity:
 			over.Reset(idle)
-			if !s.folderExists(lock) { // a daemon that notices it before the next tick ends
+			if !filelock.InPlace(lock) { // a daemon that notices it before the next tick ends
 				return s.endAll(0)
 			}
 		case <-over.C:
@@ -176,20 +176,11 @@ func (s *supervisor) waitIdle(lock *os.File) error {
 				return nil
 			}
 		case <-home.C:
-			if !s.folderExists(lock) {
+			if !filelock.InPlace(lock) {
 				return s.endAll(0)
 			}
 		}
 	}
-}
-
-func (s *supervisor) folderExists(lock *os.File) bool {
-	held, err := lock.Stat()
-	if err != nil {
-		return true // unknown
-	}
-	there, err := os.Stat(lock.Name())
-	return err == nil && os.SameFile(held, there) || err != nil && !errors.Is(err, os.ErrNotExist)
 }
 
 func (s *supervisor) isIdle() bool {

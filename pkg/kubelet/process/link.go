@@ -15,6 +15,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/early"
+	"github.com/minikctl/minikctl/pkg/filelock"
 	"github.com/minikctl/minikctl/pkg/kubelet"
 	"github.com/minikctl/minikctl/pkg/supervisor"
 	"github.com/minikctl/minikctl/pkg/supervisor/wire"
@@ -155,34 +156,16 @@ func (h *Host) startSupervisor() (*wire.Conn, error) {
 const maxStarting = 5
 
 // locked reports whether a supervisor has the lock.
-func (h *Host) locked() bool {
-	f, err := os.OpenFile(h.path(wire.LockFile), os.O_RDWR, 0)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
-}
+func (h *Host) locked() bool { return filelock.Held(h.path(wire.LockFile)) }
 
 // awaitSupervisorEnd waits until the supervisor has released its lock. It uses no files from then on.
 func (h *Host) awaitSupervisorEnd(ctx context.Context) error {
-	f, err := os.OpenFile(h.path(wire.LockFile), os.O_RDWR, 0)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return nil
-		}
+	for h.locked() {
 		if err := clock.Sleep(ctx, h.clock, time.Millisecond); err != nil {
 			return fmt.Errorf("wait for the supervisor to end: %w", err)
 		}
 	}
+	return nil
 }
 
 // dropStatuses drops the statuses that the last supervisor has sent. Held descriptors stay.

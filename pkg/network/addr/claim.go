@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/minikctl/minikctl/pkg/autostart"
+	"github.com/minikctl/minikctl/pkg/filelock"
 )
 
 // Folder returns the folder in which the daemons of this user claim ranges.
@@ -92,27 +93,14 @@ func lock(folder string) (func(), error) {
 		if err != nil {
 			return nil, err
 		}
-		path := filepath.Join(folder, lockName)
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+		f, err := filelock.Wait(filepath.Join(folder, lockName), os.O_CREATE|os.O_RDWR)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-			f.Close()
-			return nil, &os.PathError{Op: "lock", Path: path, Err: err}
-		}
-		held, err := f.Stat()
-		if err != nil {
-			f.Close()
-			return nil, err
-		}
-		if there, err := os.Stat(path); err == nil && os.SameFile(held, there) {
-			return func() { f.Close() }, nil
-		}
-		f.Close()
+		return func() { f.Close() }, nil
 	}
 }
 

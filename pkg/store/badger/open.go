@@ -13,6 +13,7 @@ import (
 	"github.com/dgraph-io/badger/v4/options"
 	"golang.org/x/sys/unix"
 
+	"github.com/minikctl/minikctl/pkg/filelock"
 	"github.com/minikctl/minikctl/pkg/store"
 	"github.com/minikctl/minikctl/pkg/store/changelog"
 )
@@ -269,14 +270,11 @@ func removeKeyRegistry(dir string) error {
 
 // acquire takes the lock file, which the kernel releases when the process ends.
 func acquire(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
+	f, err := filelock.Try(path, os.O_CREATE|os.O_RDWR)
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil, store.ErrLocked
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(store.ErrLocked, f.Close())
-	}
-	return f, nil
+	return f, err
 }
 
 // freeSpace returns the bytes that this process may use in dir.
