@@ -6,187 +6,175 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/client"
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
-// nodeVolumeLimits keeps pods off nodes to which a CSI driver attaches as many volumes as their CSINode allows. It reads claims and volumes
-// from the API, and only for pods that have claims of a driver with limits. Volumes of the cloud providers' removed drivers, which
-// Kubernetes counts as those of their CSI drivers, are not counted.
+// nodeVolumeLimits keeps pods off nodes to which a CSI driver attaches as many volumes as their CSINode allows. Volumes of the cloud
+// providers' removed drivers, which Kubernetes counts as those of their CSI drivers, are not counted.
 type nodeVolumeLimits struct {
 	cooperative
 	local
-	handle framework.Handle
+	storage *storageCaches // nil in a simulation, in which there are no claims
 }
 
-func newNodeVolumeLimits(h framework.Handle) framework.Plugin { return nodeVolumeLimits{handle: h} }
+func newNodeVolumeLimits(h framework.Handle) framework.Plugin {
+	return nodeVolumeLimits{storage: newStorageCaches(h)}
+}
 
 func (nodeVolumeLimits) Name() string { return "NodeVolumeLimits" }
 
-const nodeVolumeLimitsState framework.StateKey = "NodeVolumeLimits"
+// storageCaches hold the objects from which the volumes of pods are found.
+type storageCaches struct {
+	nodes       *client.Cache[*storagev1.CSINode]
+	attachments *client.Cache[*storagev1.VolumeAttachment]
+	classes     *client.Cache[*storagev1.StorageClass]
+	claims      *client.Cache[*corev1.PersistentVolumeClaim]
+	volumes     *client.Cache[*corev1.PersistentVolume]
+}
+
+var attachmentsByNode = client.NewIndex(func(a *storagev1.VolumeAttachment) []string { return []string{a.Spec.NodeName} })
+
+func newStorageCaches(h framework.Handle) *storageCaches {
+	api, ok := h.(scheduler.APIHandle)
+	if !ok || api.Caches() == nil {
+		return nil
+	}
+	c := api.Caches()
+	return &storageCaches{
+		nodes:       client.CacheOf[*storagev1.CSINode](c, storagev1.SchemeGroupVersion.WithResource("csinodes")),
+		attachments: client.CacheOf[*storagev1.VolumeAttachment](c, storagev1.SchemeGroupVersion.WithResource("volumeattachments")),
+		classes:     client.CacheOf[*storagev1.StorageClass](c, storagev1.SchemeGroupVersion.WithResource("storageclasses")),
+		claims:      client.CacheOf[*corev1.PersistentVolumeClaim](c, client.PersistentVolumeClaims),
+		volumes:     client.CacheOf[*corev1.PersistentVolume](c, corev1.SchemeGroupVersion.WithResource("persistentvolumes")),
+	}
+}
 
 // csiVolume identifies a volume of a CSI driver.
 type csiVolume struct{ driver, handle string }
 
-// csiVolumes is what one scheduling cycle knows of the volumes of a pod and of the nodes.
-type csiVolumes struct {
-	pod      map[csiVolume]struct{}                 // of the pod
-	limits   map[string]map[string]int32            // by node and driver
-	attached map[string][]csiVolume                 // by node, from VolumeAttachments
-	claims   map[types.NamespacedName]csiVolume     // of all claims that have, or will have, a volume of a CSI driver
-	owners   map[types.NamespacedName]metav1.Object // the claims
+// csiVolumes are volumes of CSI drivers.
+type csiVolumes map[csiVolume]struct{}
+
+// Clone implements framework.StateData. Filter only reads them.
+func (v csiVolumes) Clone() framework.StateData { return v }
+
+// addOf adds the volumes of a pod's claims. A missing claim does not count, nor does one with the name of an ephemeral volume's that belongs to
+// another owner: VolumeBinding rejects a pod with such a claim.
+func (v csiVolumes) addOf(pod *corev1.Pod, s *storageCaches) {
+	names, owned := claimNames(pod)
+	for _, name := range names {
+		claim, ok := s.claims.Get(objects.Key{Namespace: pod.Namespace, Name: name})
+		if !ok || owned[name] && !metav1.IsControlledBy(claim, pod) {
+			continue
+		}
+		if found := s.volumeOf(claim); found.driver != "" && found.handle != "" {
+			v[found] = struct{}{}
+		}
+	}
 }
 
-// Clone implements framework.StateData.
-func (s *csiVolumes) Clone() framework.StateData { return s }
+// volumeOf returns the volume of a claim, or the one that the driver of its class will make. It is the zero value for one of no CSI driver.
+func (s *storageCaches) volumeOf(claim *corev1.PersistentVolumeClaim) csiVolume {
+	if v, ok := s.volumes.Get(objects.Key{Name: claim.Spec.VolumeName}); ok {
+		if v.Spec.CSI == nil {
+			return csiVolume{}
+		}
+		return csiVolume{v.Spec.CSI.Driver, v.Spec.CSI.VolumeHandle}
+	}
+	class, ok := s.classes.Get(objects.Key{Name: volume.GetPersistentVolumeClaimClass(claim)})
+	if !ok {
+		return csiVolume{}
+	}
+	return csiVolume{class.Provisioner, "claim " + claim.Namespace + "/" + claim.Name}
+}
 
-// PreFilter skips Filter for pods without volumes that a limit counts. It leaves a missing claim to VolumeBinding, which rejects the pod.
-func (l nodeVolumeLimits) PreFilter(ctx context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
-	skip := framework.NewStatus(framework.Skip)
-	if names, _ := claimNames(pod); len(names) == 0 || simulated(l.handle) {
-		return nil, skip
+// addAttached adds the volumes that are attached to a node.
+func (v csiVolumes) addAttached(node string, s *storageCaches) {
+	for _, a := range s.attachments.ByIndex(attachmentsByNode, node) {
+		name := a.Spec.Source.PersistentVolumeName
+		if name == nil || a.Spec.Attacher == "" {
+			continue
+		}
+		if pv, ok := s.volumes.Get(objects.Key{Name: *name}); ok && pv.Spec.CSI != nil {
+			v[csiVolume{a.Spec.Attacher, pv.Spec.CSI.VolumeHandle}] = struct{}{}
+		}
 	}
-	nodes, err := l.handle.ClientSet().StorageV1().CSINodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, framework.AsStatus(err)
+}
+
+// perDriver counts the volumes of each driver.
+func (v csiVolumes) perDriver() map[string]int {
+	count := map[string]int{}
+	for one := range v {
+		count[one.driver]++
 	}
-	s := &csiVolumes{limits: limitsOf(nodes.Items)}
-	if len(s.limits) == 0 {
-		return nil, skip
+	return count
+}
+
+// PreFilter skips Filter for pods without volumes of CSI drivers.
+func (l nodeVolumeLimits) PreFilter(_ context.Context, state framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
+	volumes := csiVolumes{}
+	if l.storage != nil {
+		volumes.addOf(pod, l.storage)
 	}
-	if err := s.read(ctx, l.handle); err != nil {
-		return nil, framework.AsStatus(err)
+	if len(volumes) == 0 {
+		return nil, framework.NewStatus(framework.Skip)
 	}
-	if s.pod = s.of(pod); len(s.pod) == 0 {
-		return nil, skip
-	}
-	state.Write(nodeVolumeLimitsState, s)
+	state.Write(nodeVolumeLimitsState, volumes)
 	return nil, nil
 }
 
 func (nodeVolumeLimits) PreFilterExtensions() framework.PreFilterExtensions { return nil }
 
-// limitsOf returns the limits that nodes have, by node and driver.
-func limitsOf(nodes []storagev1.CSINode) map[string]map[string]int32 {
-	limits := map[string]map[string]int32{}
-	for _, n := range nodes {
-		for _, d := range n.Spec.Drivers {
-			if d.Allocatable == nil || d.Allocatable.Count == nil {
-				continue
-			}
-			if limits[n.Name] == nil {
-				limits[n.Name] = map[string]int32{}
-			}
-			limits[n.Name][d.Name] = *d.Allocatable.Count
-		}
-	}
-	return limits
-}
+const nodeVolumeLimitsState framework.StateKey = "NodeVolumeLimits"
 
-// read reads the cluster's claims, volumes and attachments.
-func (s *csiVolumes) read(ctx context.Context, h framework.Handle) error {
-	all := metav1.ListOptions{}
-	volumes, err := h.ClientSet().CoreV1().PersistentVolumes().List(ctx, all)
-	if err != nil {
-		return err
-	}
-	sources := map[string]*corev1.CSIPersistentVolumeSource{} // nil: of no CSI driver
-	for _, v := range volumes.Items {
-		sources[v.Name] = v.Spec.CSI
-	}
-	classes, err := h.ClientSet().StorageV1().StorageClasses().List(ctx, all)
-	if err != nil {
-		return err
-	}
-	provisioners := map[string]string{}
-	for _, c := range classes.Items {
-		provisioners[c.Name] = c.Provisioner
-	}
-	claims, err := h.ClientSet().CoreV1().PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, all)
-	if err != nil {
-		return err
-	}
-	s.claims, s.owners = map[types.NamespacedName]csiVolume{}, map[types.NamespacedName]metav1.Object{}
-	for i := range claims.Items {
-		c := &claims.Items[i]
-		key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
-		source, exists := sources[c.Spec.VolumeName]
-		v := csiVolume{driver: provisioners[volume.GetPersistentVolumeClaimClass(c)], handle: "claim " + key.String()}
-		if exists {
-			if source == nil {
-				continue
-			}
-			v = csiVolume{source.Driver, source.VolumeHandle}
-		}
-		if v.driver != "" && v.handle != "" {
-			s.claims[key], s.owners[key] = v, c
-		}
-	}
-	attachments, err := h.ClientSet().StorageV1().VolumeAttachments().List(ctx, all)
-	if err != nil {
-		return err
-	}
-	s.attached = map[string][]csiVolume{}
-	for _, a := range attachments.Items {
-		name := a.Spec.Source.PersistentVolumeName
-		if name != nil && a.Spec.Attacher != "" && sources[*name] != nil {
-			s.attached[a.Spec.NodeName] = append(s.attached[a.Spec.NodeName], csiVolume{a.Spec.Attacher, sources[*name].VolumeHandle})
-		}
-	}
-	return nil
-}
-
-// of returns the volumes of a pod's claims. A claim of the name of an ephemeral volume's that belongs to another does not count.
-func (s *csiVolumes) of(pod *corev1.Pod) map[csiVolume]struct{} {
-	found := map[csiVolume]struct{}{}
-	names, owned := claimNames(pod)
-	for _, name := range names {
-		key := types.NamespacedName{Namespace: pod.Namespace, Name: name}
-		v, ok := s.claims[key]
-		if ok && (!owned[name] || metav1.IsControlledBy(s.owners[key], pod)) {
-			found[v] = struct{}{}
-		}
-	}
-	return found
-}
-
-func (nodeVolumeLimits) Filter(_ context.Context, state framework.CycleState, _ *corev1.Pod, info framework.NodeInfo) *framework.Status {
+func (l nodeVolumeLimits) Filter(_ context.Context, state framework.CycleState, _ *corev1.Pod, info framework.NodeInfo) *framework.Status {
 	data, err := state.Read(nodeVolumeLimitsState)
 	if err != nil {
 		return framework.AsStatus(err)
 	}
-	s := data.(*csiVolumes)
-	limits := s.limits[info.Node().Name]
+	node, ok := l.storage.nodes.Get(objects.Key{Name: info.Node().Name})
+	if !ok {
+		return nil
+	}
+	limits := limitsOf(node)
 	if len(limits) == 0 {
 		return nil
 	}
-	used := map[csiVolume]struct{}{}
+	used := csiVolumes{}
 	for _, other := range info.GetPods() {
-		for v := range s.of(other.GetPod()) {
-			used[v] = struct{}{}
-		}
+		used.addOf(other.GetPod(), l.storage)
 	}
-	added := map[string]int{}
-	for v := range s.pod {
+	added := csiVolumes{}
+	for v := range data.(csiVolumes) {
 		if _, shared := used[v]; !shared {
-			added[v.driver]++
+			added[v] = struct{}{}
 		}
 	}
-	for _, v := range s.attached[info.Node().Name] {
-		used[v] = struct{}{}
-	}
-	count := map[string]int{}
-	for v := range used {
-		count[v.driver]++
-	}
-	for driver, n := range added {
-		if limit, ok := limits[driver]; ok && count[driver]+n > int(limit) {
+	used.addAttached(node.Name, l.storage) // as in Kubernetes, a volume that is attached and that no pod of the node uses counts beside the pod's own
+	now := used.perDriver()
+	for driver, more := range added.perDriver() {
+		if limit, ok := limits[driver]; ok && now[driver]+more > int(limit) {
 			return framework.NewStatus(framework.Unschedulable, "node(s) exceed max volume count")
 		}
 	}
 	return nil
+}
+
+// limitsOf returns the limits of a node, by driver.
+func limitsOf(node *storagev1.CSINode) map[string]int32 {
+	limits := map[string]int32{}
+	for _, d := range node.Spec.Drivers {
+		if d.Allocatable != nil && d.Allocatable.Count != nil {
+			limits[d.Name] = *d.Allocatable.Count
+		}
+	}
+	return limits
 }
 
 // SignPod signs only pods without claims, since a claim may change.
@@ -227,8 +215,8 @@ func (nodeVolumeLimits) EventsToRegister(context.Context) ([]framework.ClusterEv
 
 // raised reports whether a limit of a node is higher than before. No limit counts as 0.
 func raised(before, now *storagev1.CSINode) bool {
-	old := limitsOf([]storagev1.CSINode{*before})[before.Name]
-	for driver, limit := range limitsOf([]storagev1.CSINode{*now})[now.Name] {
+	old := limitsOf(before)
+	for driver, limit := range limitsOf(now) {
 		if limit > old[driver] {
 			return true
 		}

@@ -28,6 +28,7 @@ type handle struct {
 	plugin   string         // the name under which the profile has the plugin
 	args     runtime.Object // the arguments with their defaults, as RecordArgs got them
 	client   client.Client
+	caches   *client.Caches
 	clock    clock.Clock
 	budgets  func() []*policyv1.PodDisruptionBudget
 	spawn    func(func(context.Context))
@@ -43,6 +44,7 @@ type handle struct {
 // can move on meanwhile: by the cluster's clock, and for changes of objects, by a watch whose context is that of the plugin's call.
 type APIHandle interface {
 	Client() client.Client                    // nil in a simulation
+	Caches() *client.Caches                   // of the scheduler; nil in a simulation. Those that a factory takes are synced when its plugin is called
 	Clock() clock.Clock                       // the cluster's
 	Budgets() []*policyv1.PodDisruptionBudget // all of the cluster; shared, must not be changed
 	// Spawn runs f beside the scheduling loop, after the current cycle. Its context ends with the scheduler, and names the pod as the cause of
@@ -75,6 +77,7 @@ func (h *handle) WatchFile(path string) {
 
 // Client and the methods below implement APIHandle.
 func (h *handle) Client() client.Client                    { return h.client }
+func (h *handle) Caches() *client.Caches                   { return h.caches }
 func (h *handle) Clock() clock.Clock                       { return h.clock }
 func (h *handle) Budgets() []*policyv1.PodDisruptionBudget { return h.budgets() }
 func (h *handle) Spawn(cause *corev1.Pod, f func(ctx context.Context)) {

@@ -130,6 +130,7 @@ func (s *Scheduler) reload(ctx context.Context, raw []byte, generation int64) bo
 	} else {
 		made.generation = generation
 		s.bridge.start(ctx)
+		_ = s.caches.WaitSynced(ctx) // with those that only new plugins use; it fails when ctx ends
 		s.post(func(ctx context.Context) { s.applyConfig(ctx, made) })
 		slog.InfoContext(ctx, "new scheduler config in force", "file", s.file)
 		s.configEvent(ctx, corev1.EventTypeNormal, "SchedulerConfigApplied", "scheduler config "+s.file+" is in force")

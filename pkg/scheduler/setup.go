@@ -109,7 +109,7 @@ func (m *setup) close(ctx context.Context) {
 
 // newHandle creates the Handle for one plugin of a profile.
 func (s *Scheduler) newHandle(p *profile) *handle {
-	h := &handle{Namespaces: s.namespaces, profile: p, client: s.client, clock: s.clock, budgets: s.budgets, waiting: s.waiting, bridge: s.bridge,
+	h := &handle{Namespaces: s.namespaces, profile: p, client: s.client, caches: s.caches, clock: s.clock, budgets: s.budgets, waiting: s.waiting, bridge: s.bridge,
 		spawn: s.spawnLater, recorder: s.recorders.forProfile(p.name), activate: s.activate, workers: p.setup.parallelism}
 	h.cluster.Store(s.shared.Load())
 	return h
