@@ -57,6 +57,7 @@ func waitCached(c *controllertest.Cluster, resource schema.GroupVersionResource,
 	c.Helper()
 	of := client.CacheOf[objects.Object]
 	if resource.Group == controllertest.Shirts.Group {
+		waitFollowed(c, resource)
 		of = client.MetadataOf
 	}
 	cache := of(c.Caches, resource)
@@ -64,6 +65,21 @@ func waitCached(c *controllertest.Cluster, resource schema.GroupVersionResource,
 		_, ok := cache.Get(objects.Key{Namespace: "default", Name: name})
 		return ok
 	})
+}
+
+// waitFollowed waits until the controllers follow the kind of the definition as it is now. Until then its cache may be that of a
+// deleted definition with the same names.
+func waitFollowed(c *controllertest.Cluster, resource schema.GroupVersionResource) {
+	c.Helper()
+	name := "/" + resource.GroupResource().String()
+	now, _ := controllertest.Get[*apiextensionsv1.CustomResourceDefinition](c, controller.CustomResourceDefinitions, name)
+	definitions := client.CacheOf[*apiextensionsv1.CustomResourceDefinition](c.Caches, controller.CustomResourceDefinitions)
+	c.Until("the definition of "+resource.Resource+" cached", func() bool {
+		crd, ok := definitions.Get(controller.KeyOf(now))
+		return ok && crd.ResourceVersion == now.ResourceVersion
+	})
+	// Subscribe waits until the other subscribers, the controllers, have been called for what the cache shows.
+	definitions.Subscribe(func(client.Change[*apiextensionsv1.CustomResourceDefinition]) {})
 }
 
 // TestCustomForegroundAndOrphan: foreground and orphan deletion of custom objects.
