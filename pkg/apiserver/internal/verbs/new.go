@@ -3,8 +3,8 @@ package verbs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
@@ -124,12 +124,13 @@ func (e *Engine) Lookup(gvr schema.GroupVersionResource) *VersionedResource {
 
 func (e *Engine) table(r *objects.Resource) (*table, error) { return e.tableOf(r.Names.GR()) }
 
+// tableOf returns a resource's table. Without one, the definition of the resource was deleted since the request was routed.
 func (e *Engine) tableOf(gr schema.GroupResource) (*table, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	t := e.tables[gr]
 	if t == nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("resource %s has no table", gr))
+		return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "", 0, false)
 	}
 	return t, nil
 }

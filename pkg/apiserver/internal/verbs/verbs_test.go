@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -613,4 +614,24 @@ func TestServices(t *testing.T) {
 	restarted := serve(t, st)
 	_, err = restarted.Create(ctx, services, service("x", func(s *corev1.ServiceSpec) { s.ClusterIP = again.Spec.ClusterIP }), metav1.CreateOptions{})
 	wantError(t, err, 422, "provided IP is already allocated")
+}
+
+// TestResourceIsRemoved: a request that was routed before its resource was removed gets 404, as one that comes after it.
+func TestResourceIsRemoved(t *testing.T) {
+	s := serve(t, memory.New())
+	routed := *s.engine.Lookup(client.ConfigMaps)
+	removed := *routed.Resource
+	removed.Names.Plural = "removed"
+	routed.Resource = &removed
+	c := direct.New(s.engine, func(schema.GroupVersionResource) *verbs.VersionedResource { return &routed }, &user.DefaultInfo{Name: "tester"}, "tester/1")
+	_, err := c.List(t.Context(), configMaps, metav1.ListOptions{})
+	if !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "the server could not find the requested resource") {
+		t.Errorf("list: %v", err)
+	}
+	for _, err := range c.Watch(t.Context(), configMaps, metav1.ListOptions{}) {
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("watch: %v", err)
+		}
+		break
+	}
 }
