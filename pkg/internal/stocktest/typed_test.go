@@ -3,7 +3,6 @@ package stocktest
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 
@@ -160,15 +159,13 @@ func (s typed) workloads(namespace string) {
 		s.Fatalf("%d pods: %v", len(list.Items), err)
 	}
 	name := list.Items[0].Name
-	logs, err := pods.GetLogs(name, &corev1.PodLogOptions{TailLines: ptr.To[int64](10)}).Stream(ctx)
-	if err != nil {
-		s.Fatal(err)
-	}
-	text, err := io.ReadAll(logs)
-	if err != nil || !strings.Contains(string(text), "listening on") {
-		s.Errorf("logs %q: %v", text, err)
-	}
-	logs.Close()
+	eventually(s.T, "the container has logged its port", func(ctx context.Context) error { // it is ready before its program begins
+		text, err := pods.GetLogs(name, &corev1.PodLogOptions{TailLines: ptr.To[int64](10)}).DoRaw(ctx)
+		if err == nil && !strings.Contains(string(text), "listening on") {
+			err = fmt.Errorf("logs %q", text)
+		}
+		return err
+	})
 	if err := pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		s.Fatal(err)
 	}
