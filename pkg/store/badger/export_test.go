@@ -18,3 +18,6 @@ var (
 
 // SyncParents makes the names of a folder and of those above it durable.
 var SyncParents = syncParents
+
+// NewTables returns how many tables wait on the first level of s.
+func NewTables(s *Store) int { return s.db.Levels()[0].NumTables }

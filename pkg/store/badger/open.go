@@ -48,6 +48,7 @@ func Open(cfg Config) (*Store, error) {
 	s.lock = lock
 	s.running.Go(s.commit)
 	s.running.Go(func() { s.watch(s.stop) })
+	s.running.Go(func() { runCompactors(s.db, s.stop) })
 	return s, nil
 }
 
