@@ -144,7 +144,23 @@ func (f *whyFlags) print(env *Env, d *minikctl.Decision, r *nodeReport) error {
 	if listed := len(r.Verdicts); listed < d.Nodes {
 		fmt.Fprintf(env.Out, "%d of %d nodes are listed; --node shows any other\n", listed, d.Nodes)
 	}
-	return printMatrix(env, r.Verdicts)
+	if err := printMatrix(env, r.Verdicts); err != nil {
+		return err
+	}
+	return printTimes(env, d.PluginTimes)
+}
+
+// printTimes writes a row for each plugin and extension point, in the order of the calls.
+func printTimes(env *Env, times []minikctl.PluginTime) error {
+	if len(times) == 0 {
+		return nil
+	}
+	rows := make([][]string, len(times))
+	for i, p := range times {
+		rows[i] = []string{p.Point, p.Plugin, short(p.Took)}
+	}
+	fmt.Fprintln(env.Out, "\nPlugins that took a microsecond or more:")
+	return printRows(env, []string{"POINT", "PLUGIN", "TOOK"}, rows)
 }
 
 // printVerdict writes a row for each plugin.

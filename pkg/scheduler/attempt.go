@@ -12,6 +12,7 @@ import (
 	helper "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/kube-scheduler/framework"
 
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 	"github.com/minikctl/minikctl/pkg/trace"
@@ -30,6 +31,9 @@ type attempt struct {
 	assumed   *corev1.Pod             // the copy with its node set
 	bindStart time.Time               // when the binding cycle began
 	calls     []minikctl.ExtenderCall // of the extender that binds
+	times     []minikctl.PluginTime
+	machine   clock.Clock        // measures times
+	report    *minikctl.Decision // that the pod is scheduled, while it waits for the times of the binding cycle
 }
 
 // stage records a stage that ends now, and returns the current time.
@@ -45,7 +49,7 @@ func (s *Scheduler) attempt(ctx context.Context, p *queuedPodInfo, began time.Ti
 		s.skip(ctx, p)
 		return
 	}
-	a := &attempt{queuedPodInfo: p, profile: prof, woken: p.wokenBy, events: s.queue.events, stages: make([]trace.Stage, 0, 6)}
+	a := &attempt{queuedPodInfo: p, profile: prof, woken: p.wokenBy, events: s.queue.events, stages: make([]trace.Stage, 0, 6), machine: s.machine}
 	p.wokenBy = nil
 	now := s.machine.Now()
 	a.stage("queue", now.Add(-s.clock.Since(p.timestamp)), now)
@@ -84,7 +88,12 @@ func (s *Scheduler) skip(ctx context.Context, p *queuedPodInfo) {
 func (s *Scheduler) decide(ctx context.Context, a *attempt, began time.Time) decision {
 	var d decision
 	cluster := s.cluster
-	failure := s.calls.do(ctx, a.profile.cooperative, func(ctx context.Context, t *tracker) { d = s.cycle(ctx, t, a, began) })
+	times := s.beginTimes()
+	failure := s.calls.do(ctx, a.profile.cooperative, func(ctx context.Context, t *tracker) {
+		defer t.measure(times)()
+		d = s.cycle(ctx, t, a, began)
+	})
+	s.endTimes(a, failure)
 	if failure != nil {
 		s.memo = newMemo()
 		status := failure.status()
@@ -157,9 +166,11 @@ func (s *Scheduler) reserve(ctx context.Context, a *attempt) *framework.Status {
 
 func (p *profile) runReserve(ctx context.Context, a *attempt) *framework.Status {
 	for _, plugin := range p.reserve {
+		measured := a.measure(plugin.site)
 		status, failure := call(ctx, plugin.site, plugin.timeouts.cycle, func(ctx context.Context) *framework.Status {
 			return plugin.plugin.Reserve(ctx, a.state, a.assumed, a.node)
 		})
+		measured()
 		if status = plugin.result(status, failure); status != nil {
 			return status
 		}
@@ -175,10 +186,12 @@ func (p *profile) runPermit(ctx context.Context, a *attempt) (*framework.Status,
 	}
 	timeouts := map[string]time.Duration{}
 	for _, plugin := range p.permit {
+		measured := a.measure(plugin.site)
 		got, failure := call(ctx, plugin.site, plugin.timeouts.cycle, func(ctx context.Context) result {
 			status, timeout := plugin.plugin.Permit(ctx, a.state, a.assumed, a.node)
 			return result{status, timeout}
 		})
+		measured()
 		if failure == nil && got.status.IsWait() {
 			timeouts[plugin.name] = min(got.timeout, maxPermitWait)
 			continue
@@ -209,10 +222,12 @@ const maxPermitWait = 15 * time.Minute
 // unreserve calls Unreserve of all Reserve plugins in reverse order, and logs failures.
 func (p *profile) unreserve(ctx context.Context, a *attempt) {
 	for _, plugin := range slices.Backward(p.reserve) {
+		measured := a.measure(&site{instance: plugin.instance, point: "Unreserve"})
 		call(ctx, plugin.site, plugin.timeouts.cycle, func(ctx context.Context) struct{} {
 			plugin.plugin.Unreserve(ctx, a.state, a.assumed, a.node)
 			return struct{}{}
 		})
+		measured()
 	}
 }
 

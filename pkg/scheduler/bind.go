@@ -24,6 +24,7 @@ func (s *Scheduler) startBinding(ctx context.Context, a *attempt) {
 		s.runBinding(ctx, a)
 		return
 	}
+	s.decisions.sendScheduled(a)
 	ctx, work := clock.Begin(ctx, s.clock, "pods that wait for Permit plugins")
 	s.work.Go(func() {
 		defer work.End()
@@ -75,6 +76,7 @@ func (s *Scheduler) bindingCycle(ctx context.Context, a *attempt) {
 	}
 	s.recorders.action(ctx, a.assumed, corev1.EventTypeNormal, "Scheduled", "Binding",
 		"Successfully assigned "+podName(a.assumed)+" to "+a.node)
+	s.decisions.sendScheduled(a)
 	s.post(func(context.Context) { delete(s.binding, string(a.assumed.UID)) })
 	for _, plugin := range a.profile.postBind {
 		call(ctx, plugin.site, plugin.timeouts.binding, func(ctx context.Context) struct{} {
@@ -108,8 +110,11 @@ func (s *Scheduler) preBind(ctx context.Context, a *attempt) *framework.Status {
 		return status
 	}
 	a.state.SetSkipPreBindPlugins(skip)
-	if skip.Len() < len(a.profile.preBind) && !a.nominated {
-		s.nominate(ctx, a)
+	if skip.Len() < len(a.profile.preBind) {
+		s.decisions.sendScheduled(a)
+		if !a.nominated {
+			s.nominate(ctx, a)
+		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -120,9 +125,11 @@ func (s *Scheduler) preBind(ctx context.Context, a *attempt) *framework.Status {
 		if skip.Has(plugin.name) {
 			continue
 		}
+		measured := a.measure(plugin.site)
 		status, failure := call(ctx, plugin.site, plugin.timeouts.binding, func(ctx context.Context) *framework.Status {
 			return plugin.plugin.PreBind(ctx, a.state, a.assumed, a.node)
 		})
+		measured()
 		if status = plugin.result(status, failure); status != nil {
 			return status
 		}
@@ -148,10 +155,12 @@ func (p *profile) runPreBindPreFlight(ctx context.Context, a *attempt) (sets.Set
 	skip := sets.New[string]()
 	for _, plugin := range p.preBind {
 		at := &site{instance: plugin.instance, point: "PreBindPreFlight"}
+		measured := a.measure(at)
 		status, failure := call(ctx, at, plugin.timeouts.cycle, func(ctx context.Context) *framework.Status {
 			_, status := plugin.plugin.PreBindPreFlight(ctx, a.state, a.assumed, a.node)
 			return status
 		})
+		measured()
 		switch {
 		case failure == nil && status.IsSkip():
 			skip.Insert(plugin.name)
@@ -167,9 +176,11 @@ func (p *profile) runPreBindPreFlight(ctx context.Context, a *attempt) (sets.Set
 // runBind calls the Bind plugins in order until one binds the pod.
 func (p *profile) runBind(ctx context.Context, a *attempt) *framework.Status {
 	for _, plugin := range p.bind {
+		measured := a.measure(plugin.site)
 		status, failure := call(ctx, plugin.site, plugin.timeouts.binding, func(ctx context.Context) *framework.Status {
 			return plugin.plugin.Bind(ctx, a.state, a.assumed, a.node)
 		})
+		measured()
 		if failure == nil && status.IsSkip() {
 			continue
 		}

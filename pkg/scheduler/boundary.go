@@ -68,8 +68,9 @@ type site struct {
 
 // pluginFailure is a call that panicked, exceeded its time-out, or was not made because the plugin is suspended.
 type pluginFailure struct {
-	at  *site // nil: the engine panicked
-	err error
+	at        *site // nil: the engine panicked
+	err       error
+	abandoned bool // the call still runs
 }
 
 func (f *pluginFailure) Error() string {
@@ -126,9 +127,9 @@ func (p *instance) mayLog() bool {
 func (s *site) admit() *pluginFailure {
 	switch {
 	case s.hung.Load() > 0:
-		return &pluginFailure{s, errSuspended}
+		return &pluginFailure{at: s, err: errSuspended}
 	case s.running.Load() >= maxBindingCalls:
-		return &pluginFailure{s, errTooMany}
+		return &pluginFailure{at: s, err: errTooMany}
 	}
 	return nil
 }
@@ -162,10 +163,10 @@ func call[T any](ctx context.Context, s *site, timeout time.Duration, f func(con
 	done := make(chan outcome[T], 1)
 	var state atomic.Int32
 	go func() {
-		out := outcome[T]{err: &pluginFailure{s, errGoexit}}
+		out := outcome[T]{err: &pluginFailure{at: s, err: errGoexit}}
 		defer func() {
 			if r := recover(); r != nil {
-				out.err = &pluginFailure{s, errPanic(r)}
+				out.err = &pluginFailure{at: s, err: errPanic(r)}
 				out.err.log(ctx, debug.Stack())
 			}
 			s.running.Add(-1)
@@ -191,7 +192,7 @@ func call[T any](ctx context.Context, s *site, timeout time.Duration, f func(con
 				out := <-done
 				return out.value, out.err
 			}
-			err := &pluginFailure{s, errTimeout(timeout)}
+			err := &pluginFailure{at: s, err: errTimeout(timeout), abandoned: true}
 			s.hung.Add(1)
 			cancel(err)
 			err.log(ctx, nil)
@@ -206,7 +207,7 @@ func callInline[T any](ctx context.Context, s *site, timeout time.Duration, f fu
 	defer cancel()
 	defer func() {
 		if r := recover(); r != nil {
-			err = &pluginFailure{s, errPanic(r)}
+			err = &pluginFailure{at: s, err: errPanic(r)}
 			err.log(ctx, debug.Stack())
 		}
 	}()
@@ -262,6 +263,7 @@ type tracker struct {
 	index  atomic.Uint64 // of the site of the last call, in setup.sites; 0: none in this section
 	inside *site         // nil between calls
 	signal atomic.Int32
+	times  *callTimes // nil: calls are not measured
 }
 
 // Values of tracker.signal. The loop requests progress when its timer fires, and requests a stop when the worker has made
@@ -279,10 +281,17 @@ const (
 // stopGrace is how long a worker has to end after a requested stop.
 const stopGrace = 100 * time.Millisecond
 
-// enter is called before the calls at a site.
+// enter is called before the calls at a site. Between two sites of a loop that does little else, leave can be omitted: the time until the next
+// enter then counts as that of the first one.
 func (t *tracker) enter(s *site) {
+	if t.inside != nil {
+		t.step()
+	}
 	if s.hung.Load() > 0 {
-		panic(&pluginFailure{s, errSuspended})
+		panic(&pluginFailure{at: s, err: errSuspended})
+	}
+	if t.times != nil && t.times.at != s.index {
+		t.times.enter(s.index)
 	}
 	t.inside = s
 	t.index.Store(s.index)
@@ -299,6 +308,9 @@ func (t *tracker) step() {
 // leave is called after the last call at a site.
 func (t *tracker) leave() {
 	t.step()
+	if t.times != nil && t.times.at != 0 {
+		t.times.enter(0)
+	}
 	t.inside = nil
 }
 
@@ -382,7 +394,7 @@ func (c *cycleCalls) interrupt(ctx context.Context, w *worker, at *site) *plugin
 	if !w.signal.CompareAndSwap(progressRequested, stopRequested) {
 		return c.wait(ctx, w)
 	}
-	err := &pluginFailure{at, errTimeout(c.timeout)}
+	err := &pluginFailure{at: at, err: errTimeout(c.timeout)}
 	err.log(ctx, nil)
 	c.worker = nil
 	w.cancel(err)
@@ -399,6 +411,7 @@ func (c *cycleCalls) interrupt(ctx context.Context, w *worker, at *site) *plugin
 		at.hung.Add(-1)
 		return err
 	}
+	err.abandoned = true
 	if c.abandoned != nil {
 		c.abandoned(at)
 	}
@@ -425,7 +438,7 @@ func (w *worker) run() {
 
 // section runs one section and reports how it ended.
 func (w *worker) section(f func(context.Context, *tracker)) {
-	err := &pluginFailure{nil, errGoexit}
+	err := &pluginFailure{err: errGoexit}
 	defer func() {
 		if r := recover(); r != nil {
 			err = w.failure(w.ctx, r)
@@ -450,10 +463,10 @@ func (t *tracker) failure(ctx context.Context, r any) *pluginFailure {
 		return f
 	case error:
 		if errors.Is(f, errStop) {
-			return &pluginFailure{t.inside, errStop}
+			return &pluginFailure{at: t.inside, err: errStop}
 		}
 	}
-	f := &pluginFailure{t.inside, errPanic(r)}
+	f := &pluginFailure{at: t.inside, err: errPanic(r)}
 	f.log(ctx, debug.Stack())
 	return f
 }

@@ -97,6 +97,7 @@ func (p *profile) evaluate(ctx context.Context, t *tracker, cluster *snapshot, p
 		return e
 	}
 	allowed := p.runPreFilter(ctx, t, e, cluster, pod)
+	t.leave()
 	if e.failure != nil {
 		return e
 	}
@@ -109,7 +110,7 @@ func (p *profile) evaluate(ctx context.Context, t *tracker, cluster *snapshot, p
 	return e
 }
 
-// runPreFilter runs the PreFilter plugins and returns the nodes that they leave, nil for all.
+// runPreFilter runs the PreFilter plugins and returns the nodes that they leave, nil for all. The caller leaves the site of the last one.
 func (p *profile) runPreFilter(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod) sets.Set[string] {
 	nodes, _ := cluster.List()
 	var allowed *framework.PreFilterResult
@@ -117,7 +118,6 @@ func (p *profile) runPreFilter(ctx context.Context, t *tracker, e *evaluation, c
 	for _, plugin := range p.preFilter {
 		t.enter(plugin.site)
 		result, status := plugin.plugin.PreFilter(ctx, e.state, pod, nodes)
-		t.leave()
 		switch {
 		case status.IsSkip():
 			skip.Insert(plugin.name)
@@ -231,25 +231,30 @@ func (p *profile) filterSome(ctx context.Context, t *tracker, e *evaluation, pod
 		}
 		return statuses
 	}
-	for _, plugin := range e.filters {
-		t.enter(plugin.site)
-		for i := range size {
-			if statuses[i] == nil {
-				statuses[i] = plugin.filterStatus(plugin.plugin.Filter(ctx, e.state, pod, nodes[(first+i)%len(nodes)]))
-				t.step()
-			}
-		}
-		t.leave()
-	}
+	e.filterBy(ctx, t, e.filters, pod, statuses, func(i int) *nodeInfo { return nodes[(first+i)%len(nodes)] })
 	return statuses
 }
 
-// runFilter runs Filter plugins on one node until one rejects it.
+// filterBy sets the statuses of the nodes that are nil. Each plugin filters all nodes that those before it passed, which takes less than to
+// change the plugin for each node.
+func (e *evaluation) filterBy(ctx context.Context, t *tracker, plugins []extension[framework.FilterPlugin], pod *corev1.Pod, statuses []*framework.Status, node func(i int) *nodeInfo) {
+	for _, plugin := range plugins {
+		t.enter(plugin.site)
+		for i := range statuses {
+			if statuses[i] == nil {
+				statuses[i] = plugin.filterStatus(plugin.plugin.Filter(ctx, e.state, pod, node(i)))
+				t.step()
+			}
+		}
+	}
+	t.leave()
+}
+
+// runFilter runs Filter plugins on one node until one rejects it. The caller leaves the site of the last one.
 func runFilter(ctx context.Context, t *tracker, plugins []extension[framework.FilterPlugin], state framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) *framework.Status {
 	for _, plugin := range plugins {
 		t.enter(plugin.site)
 		status := plugin.plugin.Filter(ctx, state, pod, node)
-		t.leave()
 		if status = plugin.filterStatus(status); status != nil {
 			return status
 		}
@@ -279,8 +284,8 @@ func (p *profile) filtersFor(state framework.CycleState) []extension[framework.F
 // scoreAll scores the nodes that passed.
 func (p *profile) scoreAll(ctx context.Context, t *tracker, e *evaluation, cluster *snapshot, pod *corev1.Pod) {
 	feasible, places := e.feasibleNodes(cluster)
-	if status := p.runPreScore(ctx, t, e.state, pod, feasible); !status.IsSuccess() {
-		e.failure = status
+	e.failure = p.runPreScore(ctx, t, e.state, pod, feasible)
+	if t.leave(); e.failure != nil {
 		return
 	}
 	e.scorers = p.scorersFor(e.state)
@@ -313,12 +318,12 @@ func (p *profile) scorersFor(state framework.CycleState) []scorer {
 	return slices.DeleteFunc(slices.Clone(p.score), func(s scorer) bool { return skip.Has(s.name) })
 }
 
+// runPreScore runs the PreScore plugins. The caller leaves the site of the last one.
 func (p *profile) runPreScore(ctx context.Context, t *tracker, state framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) *framework.Status {
 	skip := sets.New[string]()
 	for _, plugin := range p.preScore {
 		t.enter(plugin.site)
 		status := plugin.plugin.PreScore(ctx, state, pod, nodes)
-		t.leave()
 		switch {
 		case status.IsSkip():
 			skip.Insert(plugin.name)

@@ -84,6 +84,7 @@ func (b *Bench) Place(pod *corev1.Pod) string {
 		b.Scores = fmt.Sprint(d.scores(len(d.cluster.nodes)))
 	}
 	b.s.decisions.scheduled(a, &d, 1000)
+	b.s.decisions.sendScheduled(a)
 	select {
 	case <-b.s.decisions.queue:
 	default:

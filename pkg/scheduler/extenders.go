@@ -110,12 +110,12 @@ func (p *profile) filterByExtenders(ctx context.Context, t *tracker, e *evaluati
 			return
 		}
 		if x.IsFilter() && x.IsInterested(pod) {
-			e.filterBy(ctx, t, x, cluster, pod)
+			e.filterByExtender(ctx, t, x, cluster, pod)
 		}
 	}
 }
 
-func (e *evaluation) filterBy(ctx context.Context, t *tracker, x *extender, cluster *snapshot, pod *corev1.Pod) {
+func (e *evaluation) filterByExtender(ctx context.Context, t *tracker, x *extender, cluster *snapshot, pod *corev1.Pod) {
 	nodes, places := e.feasibleNodes(cluster)
 	began := wallClock.Now()
 	t.enter(x.site)

@@ -109,11 +109,14 @@ func (p *profile) runFilterWithNominated(ctx context.Context, t *tracker, plugin
 		return failed
 	}
 	if added {
-		if status := runFilter(ctx, t, plugins, withState, pod, withNode); !status.IsSuccess() {
+		status := runFilter(ctx, t, plugins, withState, pod, withNode)
+		if t.leave(); !status.IsSuccess() {
 			return status
 		}
 	}
-	return runFilter(ctx, t, plugins, state, pod, node)
+	status := runFilter(ctx, t, plugins, state, pod, node)
+	t.leave()
+	return status
 }
 
 // addNominated returns copies of the state and the node with the nominated pods added, if there are any.

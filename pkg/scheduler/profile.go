@@ -330,8 +330,8 @@ func (p *profile) sign(ctx context.Context, t *tracker, pod *corev1.Pod) string 
 	for _, s := range p.signers {
 		t.enter(s.site)
 		fragments, status := s.plugin.SignPod(ctx, pod)
-		t.leave()
 		if !status.IsSuccess() {
+			t.leave()
 			return ""
 		}
 		for _, f := range fragments {
@@ -340,6 +340,7 @@ func (p *profile) sign(ctx context.Context, t *tracker, pod *corev1.Pod) string 
 			}
 		}
 	}
+	t.leave()
 	b, err := json.Marshal(parts)
 	if err != nil {
 		return "" // JSON cannot hold a plugin's value
@@ -351,11 +352,11 @@ func (p *profile) sign(ctx context.Context, t *tracker, pod *corev1.Pod) string 
 func (p *profile) local(t *tracker, pod *corev1.Pod, cluster framework.SharedLister) bool {
 	for _, l := range p.locals {
 		t.enter(l.site)
-		local := l.plugin.NodeLocal(pod, cluster)
-		t.leave()
-		if !local {
+		if !l.plugin.NodeLocal(pod, cluster) {
+			t.leave()
 			return false
 		}
 	}
+	t.leave()
 	return true
 }

@@ -27,6 +27,7 @@ type reporter struct {
 	clock   clock.Clock
 	source  *clock.Source
 	queue   chan *minikctl.Decision
+	off     bool         // decisions are not recorded
 	unsent  atomic.Int64 // of the queue and the present batch; only counted down in turns
 	dropped atomic.Uint64
 
@@ -137,6 +138,9 @@ func (r *reporter) add(d *minikctl.Decision) {
 
 // full reports whether the queue is full, so that building a report would be useless.
 func (r *reporter) full() bool {
+	if r.off {
+		return true
+	}
 	if len(r.queue) < cap(r.queue) {
 		return false
 	}
@@ -144,6 +148,7 @@ func (r *reporter) full() bool {
 	return true
 }
 
+// scheduled makes the report of a pod that has a node. sendScheduled sends it.
 func (r *reporter) scheduled(a *attempt, d *decision, waiting int) {
 	if r.full() {
 		return
@@ -156,6 +161,17 @@ func (r *reporter) scheduled(a *attempt, d *decision, waiting int) {
 	out.Node = a.node
 	out.Scores = d.scores(listed)
 	d.describe(out)
+	a.report = out
+}
+
+// sendScheduled sends the report that the pod is scheduled, with the times of plugins so far, unless it was sent before.
+func (r *reporter) sendScheduled(a *attempt) {
+	out := a.report
+	if out == nil {
+		return
+	}
+	a.report = nil
+	out.PluginTimes = a.times
 	r.add(out)
 }
 
@@ -171,6 +187,10 @@ func (r *reporter) unschedulable(a *attempt, d *decision, outcome, message strin
 
 // failed reports a pod whose binding to its node failed.
 func (r *reporter) failed(a *attempt, outcome, message string) {
+	if r.off {
+		return
+	}
+	r.sendScheduled(a)
 	out := r.report(a, outcome, message)
 	out.Node, out.Extenders = a.node, a.calls
 	r.add(out)
@@ -178,6 +198,9 @@ func (r *reporter) failed(a *attempt, outcome, message string) {
 
 // gated reports a pod that a PreEnqueue plugin of the profile gates.
 func (r *reporter) gated(p *queuedPodInfo, prof *profile, message string) {
+	if r.off {
+		return
+	}
 	r.add(r.report(&attempt{queuedPodInfo: p, profile: prof}, "Gated", message))
 }
 
@@ -186,7 +209,7 @@ func (r *reporter) report(a *attempt, outcome, message string) *minikctl.Decisio
 	out := &minikctl.Decision{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Labels: map[string]string{minikctl.PodLabel: pod.Name}},
 		Pod:        pod.Name, PodUID: string(pod.UID), Profile: pod.Spec.SchedulerName, Attempt: a.attempts,
-		Time: metav1.NewMicroTime(r.clock.Now()), Outcome: outcome, Message: message, Stages: a.stages, WokenBy: a.woken,
+		Time: metav1.NewMicroTime(r.clock.Now()), Outcome: outcome, Message: message, Stages: a.stages, WokenBy: a.woken, PluginTimes: a.times,
 	}
 	if a.profile != nil {
 		out.ConfigGeneration = a.profile.setup.generation

@@ -48,6 +48,8 @@ type Config struct {
 	Timeouts PluginTimeouts
 	// Decided, if not nil, is called in the loop with each decision and must not block. It is for tests and benchmarks.
 	Decided func(pod, node string)
+	// NoDecisions is for benchmarks: neither decisions nor the times of plugins are recorded.
+	NoDecisions bool
 }
 
 // PluginTimeouts bound single calls of plugins: by default 10 seconds in the scheduling cycle and 15 minutes in a binding
@@ -85,6 +87,7 @@ type Scheduler struct {
 
 	// The fields below belong to the loop.
 	calls   cycleCalls
+	times   *callTimes // of the present attempt; nil: decisions are not recorded, or there was no attempt
 	setup   *setup
 	cluster *snapshot
 	queue   *queue
@@ -112,6 +115,7 @@ func New(cfg Config) (*Scheduler, error) {
 	s.bridge.Observe(s.informerChanged)
 	s.recorders = newRecorders(s.client, s.clock, s.source)
 	s.decisions = newReporter(s.client, s.clock, s.source)
+	s.decisions.off = cfg.NoDecisions
 	conf := cfg.Config
 	if conf == nil {
 		var err error

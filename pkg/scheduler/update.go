@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-scheduler/framework"
@@ -28,8 +29,11 @@ func (p *profile) update(ctx context.Context, t *tracker, e *evaluation, cluster
 		if p.scoreAll(ctx, t, e, cluster, pod); e.failure != nil {
 			return false
 		}
-	case !u.score(ctx):
-		return false
+	default:
+		ok := u.score(ctx)
+		if u.leave(); !ok {
+			return false
+		}
 	}
 	e.step = cluster.step
 	return true
@@ -56,6 +60,8 @@ type updateScratch struct {
 	joined, left []framework.NodeInfo // the nodes that passed after the update but not before, and vice versa
 	scored       []int                // nodes whose scores changed
 	restale      []bool               // by scorer: a raw score changed
+	refiltered   []int                // nodes that some of the plugins filter again
+	restatuses   []*framework.Status  // what they returned
 }
 
 func (u *evaluationUpdate) begin() {
@@ -97,15 +103,15 @@ func (u *evaluationUpdate) filter(ctx context.Context) bool {
 		for k, x := range u.profile.updaters {
 			u.staleScores[k].reset()
 			u.enter(x.site)
-			ok := x.plugin.UpdateFilter(u.e.state, u.pod, u.changes, &u.staleScores[k])
-			u.leave()
-			if !ok {
+			if !x.plugin.UpdateFilter(u.e.state, u.pod, u.changes, &u.staleScores[k]) {
+				u.leave()
 				return false
 			}
 		}
+		u.leave()
 	}
 	for _, n := range u.changed {
-		if !u.filterNode(ctx, n, 0) {
+		if !u.filterNode(ctx, n) {
 			return false
 		}
 	}
@@ -117,7 +123,7 @@ func (u *evaluationUpdate) filter(ctx context.Context) bool {
 		if first < 0 {
 			continue
 		}
-		if !u.staleScores[k].each(func(i int) bool { return u.refilter(ctx, i, first) }) {
+		if !u.refilter(ctx, &u.staleScores[k], first) {
 			return false
 		}
 	}
@@ -134,29 +140,43 @@ func (u *evaluationUpdate) filterAt(plugin string) int {
 	return -1
 }
 
-// refilter filters a node again from one of the plugins on, unless a plugin before rejected it.
-func (u *evaluationUpdate) refilter(ctx context.Context, i, first int) bool {
-	if u.visited[i] == u.updates {
-		return true // filtered by all plugins
-	}
-	if status := u.e.statuses[i]; status != nil {
-		if at := u.filterAt(status.Plugin()); at >= 0 && at < first {
-			return true
+// refilter filters the nodes of stale again from one of the plugins on, except those that a plugin before rejected. None of them has room
+// reserved for nominated pods: those nodes are in changed.
+func (u *evaluationUpdate) refilter(ctx context.Context, stale *Stale, first int) bool {
+	u.refiltered = u.refiltered[:0]
+	stale.each(func(i int) bool {
+		if u.visited[i] == u.updates {
+			return true // filtered by all plugins
+		}
+		if status := u.e.statuses[i]; status != nil {
+			if at := u.filterAt(status.Plugin()); at >= 0 && at < first {
+				return true
+			}
+		}
+		u.refiltered = append(u.refiltered, i)
+		return true
+	})
+	statuses := slices.Grow(u.restatuses[:0], len(u.refiltered))[:len(u.refiltered)]
+	clear(statuses)
+	u.restatuses = statuses
+	u.e.filterBy(ctx, u.tracker, u.e.filters[first:], u.pod, statuses, func(i int) *nodeInfo { return u.cluster.nodes[u.refiltered[i]] })
+	for i, v := range statuses {
+		if !u.setStatus(u.cluster.nodes[u.refiltered[i]], v) {
+			return false
 		}
 	}
-	return u.filterNode(ctx, u.cluster.nodes[i], first)
+	return true
 }
 
-// filterNode filters a node by the plugins from first on.
-func (u *evaluationUpdate) filterNode(ctx context.Context, n *nodeInfo, first int) bool {
+// filterNode filters a node by all plugins.
+func (u *evaluationUpdate) filterNode(ctx context.Context, n *nodeInfo) bool {
+	return u.setStatus(n, u.profile.runFilterWithNominated(ctx, u.tracker, u.e.filters, u.e.state, u.pod, n))
+}
+
+// setStatus sets what the plugins returned for a node. It returns false if that is an error.
+func (u *evaluationUpdate) setStatus(n *nodeInfo, v *framework.Status) bool {
 	e, i := u.e, n.index
 	before := e.passed(i)
-	var v *framework.Status
-	if first == 0 {
-		v = u.profile.runFilterWithNominated(ctx, u.tracker, e.filters, e.state, u.pod, n)
-	} else {
-		v = runFilter(ctx, u.tracker, e.filters[first:], e.state, u.pod, n) // without room reserved: those nodes are in changed
-	}
 	if v.IsError() {
 		return false
 	}
@@ -176,7 +196,7 @@ func (u *evaluationUpdate) filterNode(ctx context.Context, n *nodeInfo, first in
 	return true
 }
 
-// score scores nodes again and updates the totals.
+// score scores nodes again and updates the totals. The caller leaves the site of the last plugin.
 func (u *evaluationUpdate) score(ctx context.Context) bool {
 	e := u.e
 	u.restale = append(u.restale[:0], make([]bool, len(e.scorers))...)
@@ -209,9 +229,7 @@ func (u *evaluationUpdate) updateScores(ctx context.Context) bool {
 	for _, x := range u.profile.updaters {
 		u.stale.reset()
 		u.enter(x.site)
-		ok := x.plugin.UpdateScore(u.e.state, u.pod, u.changes, u.joined, u.left, &u.stale)
-		u.leave()
-		if !ok {
+		if !x.plugin.UpdateScore(u.e.state, u.pod, u.changes, u.joined, u.left, &u.stale) {
 			return false
 		}
 		for s := range u.e.scorers {
@@ -234,13 +252,12 @@ func (u *evaluationUpdate) scoreNode(ctx context.Context, n *nodeInfo) bool {
 	return true
 }
 
-// scoreOne scores a node by one plugin.
+// scoreOne scores a node by one plugin. The caller leaves the plugin's site.
 func (u *evaluationUpdate) scoreOne(ctx context.Context, n *nodeInfo, s int) bool {
 	e, i := u.e, n.index
 	scorer := e.scorers[s]
 	u.enter(scorer.site)
 	raw, status := score(ctx, u.tracker, e.state, u.pod, scorer, n)
-	u.leave()
 	if status != nil {
 		return false
 	}

@@ -46,7 +46,7 @@ func (d *Decision) DeepCopyObject() runtime.Object {
 		p.Victims = slices.Clone(p.Victims)
 		out.Preemption = &p
 	}
-	out.Stages = slices.Clone(d.Stages)
+	out.Stages, out.PluginTimes = slices.Clone(d.Stages), slices.Clone(d.PluginTimes)
 	return &out
 }
 

@@ -76,6 +76,9 @@ type Decision struct {
 	// Preemption is the preemption that the attempt began.
 	Preemption *Preemption   `json:"preemption,omitempty"`
 	Stages     []trace.Stage `json:"stages,omitempty"`
+	// PluginTimes are the times of the plugins in the attempt, up to Bind; those below a microsecond are left out. A pod that waits in Permit or
+	// PreBind has the times until then.
+	PluginTimes []PluginTime `json:"pluginTimes,omitempty"`
 }
 
 // DecisionList is a list of decisions, oldest first.
@@ -96,6 +99,13 @@ type Rejection struct {
 	Details []string `json:"details,omitempty"` // what of the listed nodes the plugin rejected: taints
 	Nodes   []string `json:"nodes"`             // the first of them, at most MaxListed
 	Count   int      `json:"count"`
+}
+
+// PluginTime is how long the calls of a plugin at an extension point took in an attempt, for all nodes together.
+type PluginTime struct {
+	Point  string        `json:"point"` // PreFilter, Filter, …
+	Plugin string        `json:"plugin"`
+	Took   time.Duration `json:"took"` // in nanoseconds
 }
 
 // Waking is an event in the cluster after which a pod that was unschedulable is tried again, as a plugin that had rejected it returned the
