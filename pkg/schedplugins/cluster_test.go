@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -299,35 +298,4 @@ func (c *cluster) eventually(what string, cond func() bool) {
 		}
 		<-time.After(10 * time.Millisecond)
 	}
-}
-
-// BenchmarkCluster schedules pods on 1,000 nodes through a whole API server.
-func BenchmarkCluster(b *testing.B) {
-	c := newCluster(b)
-	for i := range 1000 {
-		c.node(fmt.Sprintf("n%04d", i), "64")
-	}
-	for i := range b.N {
-		c.pod(fmt.Sprintf("p%06d", i), "100m")
-	}
-	b.ResetTimer()
-	began := time.Now()
-	var decided atomic.Int64 // the time of the last decision, since began
-	c.start(func(cfg *scheduler.Config) {
-		cfg.Decided = func(_, _ string) { decided.Store(int64(time.Since(began))) }
-	})
-	for {
-		left := 0
-		for _, p := range c.pods.List("default", nil) {
-			if p.Spec.NodeName == "" {
-				left++
-			}
-		}
-		if left == 0 && len(c.pods.List("default", nil)) == b.N {
-			break
-		}
-		<-time.After(5 * time.Millisecond)
-	}
-	b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "pods/s")
-	b.ReportMetric(float64(b.N)/time.Duration(decided.Load()).Seconds(), "decisions/s")
 }
