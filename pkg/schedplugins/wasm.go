@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,7 +22,7 @@ import (
 )
 
 // wasmPlugin is a plugin in a WebAssembly module, with the ABI of sigs.k8s.io/kube-scheduler-wasm-extension. A configuration may have several
-// instances, Wasm/NAME. It has the extension points of the scheduling cycle, up to Score, that its module exports.
+// instances, Wasm/NAME. It has the extension points that its module exports.
 type wasmPlugin struct {
 	name       string
 	handle     framework.Handle
@@ -59,7 +60,10 @@ func newWasm(ctx context.Context, given runtime.Object, h framework.Handle) (fra
 	}
 	binary, err := readModule(u.Path)
 	if err == nil {
-		config := guest.Config{Guest: args.GuestConfig, Severity: args.LogSeverity, Cluster: h.SnapshotSharedLister}
+		config := guest.Config{Guest: args.GuestConfig, Severity: args.LogSeverity, Handle: h}
+		if api, ok := h.(scheduler.APIHandle); ok && api.Caches() != nil {
+			config.Nodes = api.Caches().Nodes()
+		}
 		p.module, err = guest.New(ctx, binary, config)
 	}
 	if err != nil {
@@ -83,7 +87,8 @@ func readModule(path string) ([]byte, error) {
 }
 
 // wasmPoints are the extension points by the functions of modules.
-var wasmPoints = map[string]string{"preFilter": guest.PreFilter, "filter": guest.Filter, "postFilter": guest.PostFilter, "preScore": guest.PreScore, "score": guest.Score}
+var wasmPoints = map[string]string{"preFilter": guest.PreFilter, "filter": guest.Filter, "postFilter": guest.PostFilter, "preScore": guest.PreScore, "score": guest.Score,
+	"reserve": guest.Reserve, "permit": guest.Permit, "preBind": guest.PreBind, "bind": guest.Bind, "postBind": guest.PostBind}
 
 var (
 	_ scheduler.Partial             = (*wasmPlugin)(nil)
@@ -94,12 +99,23 @@ var (
 	_ framework.PostFilterPlugin    = (*wasmPlugin)(nil)
 	_ framework.PreScorePlugin      = (*wasmPlugin)(nil)
 	_ framework.ScorePlugin         = (*wasmPlugin)(nil)
+	_ framework.ReservePlugin       = (*wasmPlugin)(nil)
+	_ framework.PermitPlugin        = (*wasmPlugin)(nil)
+	_ framework.PreBindPlugin       = (*wasmPlugin)(nil)
+	_ framework.BindPlugin          = (*wasmPlugin)(nil)
+	_ framework.PostBindPlugin      = (*wasmPlugin)(nil)
 )
 
 func (p *wasmPlugin) Name() string { return p.name }
 
-// Implements implements scheduler.Partial.
-func (p *wasmPlugin) Implements(point string) bool { return p.module.Exports(wasmPoints[point]) }
+// Implements implements scheduler.Partial. A module whose pods have an instance to themselves has it from Reserve to PostBind.
+func (p *wasmPlugin) Implements(point string) bool {
+	switch {
+	case point == "reserve" && p.module.Exports(guest.Unreserve), (point == "reserve" || point == "postBind") && p.module.PerPod():
+		return true
+	}
+	return p.module.Exports(wasmPoints[point])
+}
 
 // Close frees the module.
 func (p *wasmPlugin) Close() error {
@@ -111,15 +127,41 @@ func (p *wasmPlugin) Close() error {
 
 // call calls a function of the module. One that took too long is not called again for a while, so that it cannot hold up other pods.
 func (p *wasmPlugin) call(ctx context.Context, function string, v *guest.Values) (uint64, *framework.Status) {
+	return p.callBy(ctx, p.module.Call, function, v)
+}
+
+// callBy calls a function by a method of the module.
+func (p *wasmPlugin) callBy(ctx context.Context, call func(context.Context, string, *guest.Values) (uint64, error), function string, v *guest.Values) (uint64, *framework.Status) {
 	if p.suspension.Active() {
 		return 0, framework.AsStatus(errors.New("wasm: the module is suspended: an earlier call has exceeded its time-out"))
 	}
-	out, err := p.module.Call(ctx, function, v)
+	out, err := call(ctx, function, v)
 	p.suspension.Observe(errors.Is(err, guest.ErrTimeout))
 	if err != nil {
 		return 0, framework.AsStatus(err)
 	}
 	return out, nil
+}
+
+// binding calls a function of the binding cycle that returns a code.
+func (p *wasmPlugin) binding(ctx context.Context, function string, pod *corev1.Pod, node string) *framework.Status {
+	v := &guest.Values{Pod: pod, Node: node}
+	code, failed := p.callBy(ctx, p.module.CallBinding, function, v)
+	if failed != nil {
+		return failed
+	}
+	return framework.NewStatus(framework.Code(int32(code)), v.Reason)
+}
+
+// finish calls a function without a result at the end of a binding cycle, if the module has it, and gives up the pod's instance.
+func (p *wasmPlugin) finish(ctx context.Context, function string, pod *corev1.Pod, node string) {
+	defer p.module.Release(ctx, pod.UID)
+	if !p.module.Exports(function) {
+		return
+	}
+	if status := p.binding(ctx, function, pod, node); !status.IsSuccess() {
+		p.module.LogError(ctx, fmt.Errorf("plugin %s: %w", p.name, status.AsError()))
+	}
 }
 
 // verdict calls a function that returns a code.
@@ -233,4 +275,45 @@ func (p *wasmPlugin) NormalizeScore(ctx context.Context, _ framework.CycleState,
 		scores[i].Score = score
 	}
 	return nil
+}
+
+// Reserve begins the part of the pod's cycles in which other pods may be in theirs.
+func (p *wasmPlugin) Reserve(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, node string) *framework.Status {
+	if p.module.PerPod() {
+		p.module.Reserve(pod.UID)
+	}
+	if !p.module.Exports(guest.Reserve) {
+		return nil
+	}
+	return p.verdict(ctx, guest.Reserve, &guest.Values{Pod: pod, Node: node})
+}
+
+func (p *wasmPlugin) Unreserve(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, node string) {
+	p.finish(ctx, guest.Unreserve, pod, node)
+}
+
+func (p *wasmPlugin) Permit(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, node string) (*framework.Status, time.Duration) {
+	v := &guest.Values{Pod: pod, Node: node}
+	out, failed := p.call(ctx, guest.Permit, v)
+	if failed != nil {
+		return failed, 0
+	}
+	return framework.NewStatus(framework.Code(int32(out>>32)), v.Reason), time.Duration(uint32(out)) * time.Millisecond
+}
+
+// PreBindPreFlight never skips the pod: the ABI has no such function.
+func (p *wasmPlugin) PreBindPreFlight(context.Context, framework.CycleState, *corev1.Pod, string) (*framework.PreBindPreFlightResult, *framework.Status) {
+	return nil, nil
+}
+
+func (p *wasmPlugin) PreBind(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, node string) *framework.Status {
+	return p.binding(ctx, guest.PreBind, pod, node)
+}
+
+func (p *wasmPlugin) Bind(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, node string) *framework.Status {
+	return p.binding(ctx, guest.Bind, pod, node)
+}
+
+func (p *wasmPlugin) PostBind(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, node string) {
+	p.finish(ctx, guest.PostBind, pod, node)
 }

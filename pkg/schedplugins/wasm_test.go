@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,26 +19,53 @@ func section(id byte, content ...byte) []byte {
 	return append([]byte{id, byte(len(content))}, content...)
 }
 
-// module returns a WebAssembly module with a memory of one page and a function without parameters, whose result is an i32. It exports the function
-// under the names, which are separated by commas.
+// results are the result types of the functions of plugins that are not i32.
+var results = map[string][]byte{"permit": {0x7e}, "unreserve": {}, "postbind": {}}
+
+// module returns a WebAssembly module with a memory of one page and a function without parameters. It exports the function under the names,
+// which are separated by commas and have the same type.
 func module(names string, code ...byte) []byte {
-	body := append(append([]byte{0}, code...), 0x0b) // no local variables
 	list := strings.Split(names, ",")
+	result, ok := results[list[0]]
+	if !ok {
+		result = []byte{0x7f} // i32
+	}
 	exports := append([]byte{byte(len(list) + 1), 6}, "memory\x02\x00"...)
 	for _, name := range list {
 		exports = append(append(exports, byte(len(name))), name+"\x00\x00"...)
 	}
-	out := []byte("\x00asm\x01\x00\x00\x00")
-	for _, s := range [][]byte{
-		section(1, 1, 0x60, 0, 1, 0x7f), // the type () -> i32
+	return binary(
+		section(1, append([]byte{1, 0x60, 0, byte(len(result))}, result...)...),
 		section(3, 1, 0),
 		section(5, 1, 0, 1),
 		section(7, exports...),
-		section(10, append([]byte{1, byte(len(body))}, body...)...),
-	} {
-		out = append(out, s...)
-	}
-	return out
+		section(10, body(code...)...),
+	)
+}
+
+// calling returns a module whose filter calls an imported function with a text and accepts the node.
+func calling(of, name, text string) []byte {
+	imported := append([]byte{1, byte(len(of))}, of...)
+	imported = append(append(append(imported, byte(len(name))), name...), 0, 1)
+	return binary(
+		section(1, 2, 0x60, 0, 1, 0x7f, 0x60, 2, 0x7f, 0x7f, 0), // () -> i32, (i32, i32) -> ()
+		section(2, imported...),
+		section(3, 1, 0),
+		section(5, 1, 0, 1),
+		section(7, append([]byte{2, 6}, "memory\x02\x00\x06filter\x00\x01"...)...),
+		section(10, body(0x41, 0, 0x41, byte(len(text)), 0x10, 0, 0x41, 0)...), // i32.const 0, i32.const len, call 0, i32.const 0
+		section(11, append([]byte{1, 0, 0x41, 0, 0x0b, byte(len(text))}, text...)...),
+	)
+}
+
+// body returns the content of a section with the code of one function.
+func body(code ...byte) []byte {
+	code = append(append([]byte{0}, code...), 0x0b) // no local variables
+	return append([]byte{1, byte(len(code))}, code...)
+}
+
+func binary(sections ...[]byte) []byte {
+	return append([]byte("\x00asm\x01\x00\x00\x00"), slices.Concat(sections...)...)
 }
 
 // The code of functions.
@@ -51,10 +79,10 @@ var (
 )
 
 // wasmFile writes a module to a file.
-func wasmFile(t *testing.T, binary []byte) string {
+func wasmFile(t *testing.T, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "plugin.wasm")
-	write(t, path, string(binary))
+	write(t, path, string(content))
 	return path
 }
 
@@ -137,12 +165,12 @@ func TestWasmSeverity(t *testing.T) {
 	}
 }
 
-// exampleModule builds the module of examples/wasm.
-func exampleModule(t *testing.T) string {
+// buildModule builds a module in Go and returns its file.
+func buildModule(t *testing.T, dir string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "disktype.wasm")
+	path := filepath.Join(t.TempDir(), "plugin.wasm")
 	build := exec.Command("go", "build", "-buildmode=c-shared", "-o", path, ".")
-	build.Dir = "../../examples/wasm"
+	build.Dir = dir
 	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -159,7 +187,7 @@ func TestWasmExample(t *testing.T) {
 		}
 	}
 	nodes := []*corev1.Node{someNode("node-1", label("ssd")), someNode("node-2", label("ssd")), someNode("node-3", label("hdd"))}
-	path := exampleModule(t)
+	path := buildModule(t, "../../examples/wasm")
 	got := simulate(t, wasmConfig(path, "disk=ssd"), nodes, nil, somePod("p", ""))
 	if got.Node != "node-2" || len(got.Scores) != 2 {
 		t.Fatalf("node %q, scores %v: %s", got.Node, got.Scores, got.Message)
@@ -192,8 +220,8 @@ func TestWasmReload(t *testing.T) {
 	if d := c.decision("p", "Unschedulable"); len(d.Rejected) != 1 || d.Rejected[0].Plugin != "Wasm/test" {
 		t.Errorf("decision: %+v", d)
 	}
-	replace := func(binary string) error {
-		write(t, path+".new", binary)
+	replace := func(content string) error {
+		write(t, path+".new", content)
 		if err := os.Rename(path+".new", path); err != nil {
 			t.Fatal(err)
 		}

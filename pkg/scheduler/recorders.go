@@ -76,9 +76,9 @@ type pluginRecorder struct {
 	profile   string
 }
 
-// Eventf implements events.EventRecorder. The related object is not kept.
+// Eventf implements events.EventRecorder. The related object is not kept. In a simulation there are no Events.
 func (p pluginRecorder) Eventf(regarding, _ runtime.Object, eventtype, reason, action, note string, args ...any) {
-	if obj, ok := regarding.(objects.Object); ok {
+	if obj, ok := regarding.(objects.Object); ok && p.recorders.client != nil {
 		//nolint:forbidigo // client-go's recorder is given no context
 		p.recorders.of(p.profile).Action(context.TODO(), obj, eventtype, reason, action, fmt.Sprintf(note, args...))
 	}

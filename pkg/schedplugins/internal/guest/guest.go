@@ -2,8 +2,8 @@
 // exports a function for each extension point, and imports functions by which it reads the pod and the nodes and returns reasons and lists.
 // Objects are encoded as protobuf. A module has no access to files, the network, the environment or the time.
 //
-// A module has one instance, whose memory keeps what the functions of a pod's scheduling cycle share. Time and memory are bounded: a call that
-// takes too long ends, and the next one gets a new instance.
+// A module has one instance, whose memory keeps what the functions of a pod's scheduling cycle share; see pool for the binding cycle. Time and
+// memory are bounded: a call that takes too long ends, and the next one gets a new instance.
 package guest
 
 import (
@@ -11,15 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
+	"log/slog"
 	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
-	"github.com/tetratelabs/wazero/sys"
 	"golang.org/x/time/rate"
-	"k8s.io/kube-scheduler/framework"
 )
 
 // Limits of a module.
@@ -44,35 +42,41 @@ const (
 	PreScore       = "prescore"
 	Score          = "score"
 	NormalizeScore = "normalizescore"
+	Reserve        = "reserve"
+	Unreserve      = "unreserve"
+	Permit         = "permit"
+	PreBind        = "prebind"
+	Bind           = "bind"
+	PostBind       = "postbind"
 )
 
 // signatures are the result types of the functions. None has parameters.
 var signatures = map[string][]api.ValueType{
 	Enqueue: nil, PreFilter: {api.ValueTypeI32}, AddPod: {api.ValueTypeI32}, RemovePod: {api.ValueTypeI32}, Filter: {api.ValueTypeI32},
 	PostFilter: {api.ValueTypeI64}, PreScore: {api.ValueTypeI32}, Score: {api.ValueTypeI64}, NormalizeScore: {api.ValueTypeI32},
+	Reserve: {api.ValueTypeI32}, Unreserve: nil, Permit: {api.ValueTypeI64}, PreBind: {api.ValueTypeI32}, Bind: {api.ValueTypeI32}, PostBind: nil,
 }
 
 // Config configures a module.
 type Config struct {
-	Guest    string                        // what it reads with get_config
-	Severity int32                         // the least severity that it logs: 0 info, 1 warning, 2 error, 3 fatal
-	Cluster  func() framework.SharedLister // the present snapshot
+	Guest    string // what it reads with get_config
+	Severity int32  // the least severity that it logs: 0 info, 1 warning, 2 error, 3 fatal
+	Handle   Handle
+	Nodes    NodeCache
 }
 
-// Module is a compiled module. It is safe for concurrent use; calls run one after the other.
+// Module is a compiled module. It is safe for concurrent use.
 type Module struct {
+	pool
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
-
-	mu       sync.Mutex
-	instance api.Module // nil: made by the next call
-	output   output     // of the instance
+	messages *rate.Limiter // that are logged
 }
 
 // New compiles a module and makes its first instance.
 func New(ctx context.Context, binary []byte, config Config) (*Module, error) {
 	runtime := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCloseOnContextDone(true).WithMemoryLimitPages(MaxMemory/pageSize))
-	m := &Module{runtime: runtime}
+	m := &Module{runtime: runtime, messages: rate.NewLimiter(logRate, logBurst)}
 	if err := m.load(ctx, binary, config); err != nil {
 		return nil, errors.Join(err, runtime.Close(context.WithoutCancel(ctx)))
 	}
@@ -89,10 +93,11 @@ func (m *Module) load(ctx context.Context, binary []byte, config Config) (err er
 	if _, err := wasi_snapshot_preview1.Instantiate(ctx, m.runtime); err != nil {
 		return err
 	}
-	if err := (&host{config, rate.NewLimiter(logRate, logBurst)}).instantiate(ctx, m.runtime); err != nil {
+	if err := (&host{config, m.messages}).instantiate(ctx, m.runtime); err != nil {
 		return err
 	}
-	return m.instantiate(ctx)
+	m.shared = &instance{of: m}
+	return m.shared.start(ctx)
 }
 
 // check checks the module's exports.
@@ -130,55 +135,14 @@ func (m *Module) Exports(name string) bool {
 	return ok
 }
 
-// instantiate makes an instance: that of a Go or Rust library by _initialize, that of a command by _start.
-func (m *Module) instantiate(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, LoadTimeout)
-	defer cancel()
-	m.output.reset()
-	config := wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize", "_start").WithStdout(&m.output).WithStderr(&m.output)
-	if m.instance, err = m.runtime.InstantiateModule(ctx, m.compiled, config); err != nil {
-		m.instance = nil
-		return m.failure("instantiate", LoadTimeout, err)
-	}
-	return nil
-}
-
 // ErrTimeout is the cause of a call's error that exceeded its time.
 var ErrTimeout = errors.New("the module did not return in time")
 
-// Call calls a function, which reads its arguments from v and writes its results to it. A function that fails loses the memory of its instance.
-func (m *Module) Call(ctx context.Context, name string, v *Values) (uint64, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.instance == nil {
-		if err := m.instantiate(ctx); err != nil {
-			return 0, err
-		}
+// LogError logs the error of a function that returns none. Errors count among the module's messages, of which only some are logged.
+func (m *Module) LogError(ctx context.Context, err error) {
+	if m.messages.Allow() {
+		slog.WarnContext(ctx, "scheduler plugin failed", "err", err)
 	}
-	m.output.reset()
-	limited, cancel := context.WithTimeout(context.WithValue(ctx, valuesKey{}, v), CallTimeout)
-	defer cancel()
-	out, err := m.instance.ExportedFunction(name).Call(limited)
-	if err != nil {
-		_ = m.instance.Close(context.WithoutCancel(ctx)) // it is not used any more
-		m.instance = nil
-		return 0, m.failure(name, CallTimeout, err)
-	}
-	if len(out) == 0 {
-		return 0, nil
-	}
-	return out[0], nil
-}
-
-// failure returns the error of a function, with what the module has printed.
-func (m *Module) failure(name string, limit time.Duration, err error) error {
-	if exit, ok := errors.AsType[*sys.ExitError](err); ok && exit.ExitCode() == sys.ExitCodeDeadlineExceeded {
-		return fmt.Errorf("wasm: %s error: %w (%v)", name, ErrTimeout, limit)
-	}
-	if detail := m.output.String(); detail != "" {
-		return fmt.Errorf("wasm: %s error: %s\n%w", name, detail, err)
-	}
-	return fmt.Errorf("wasm: %s error: %w", name, err)
 }
 
 // Close frees the module.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -12,6 +13,10 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/kube-scheduler/framework"
 )
 
@@ -29,6 +34,22 @@ type Values struct {
 	NodeNames  []string
 	Nominated  string
 	Normalized map[string]int64
+
+	binding bool // the call belongs to a binding cycle, which must not read the snapshot
+}
+
+// Handle is what modules use of a framework.Handle. Its snapshot is that of the present scheduling cycle.
+type Handle interface {
+	SnapshotSharedLister() framework.SharedLister
+	EventRecorder() events.EventRecorderLogger
+	RejectWaitingPod(uid types.UID) bool
+	GetWaitingPod(uid types.UID) framework.WaitingPod
+}
+
+// NodeCache has the nodes that calls of binding cycles read.
+type NodeCache interface {
+	Get(key types.NamespacedName) (*corev1.Node, bool)
+	List(namespace string, selector labels.Selector) []*corev1.Node
 }
 
 type valuesKey struct{}
@@ -75,7 +96,7 @@ func (h *host) instantiate(ctx context.Context, runtime wazero.Runtime) error {
 	}
 	writes := map[string]func(*Values, []byte){
 		"result.status_reason":         func(v *Values, b []byte) { v.Reason = string(b) },
-		"result.cluster_events":        func(v *Values, b []byte) { v.Events = events(b) },
+		"result.cluster_events":        func(v *Values, b []byte) { v.Events = clusterEvents(b) },
 		"result.node_names":            func(v *Values, b []byte) { v.NodeNames = stringsIn(b) },
 		"result.nominated_node_name":   func(v *Values, b []byte) { v.Nominated = string(b) },
 		"result.normalized_score_list": func(v *Values, b []byte) { must(json.Unmarshal(b, &v.Normalized)) },
@@ -91,7 +112,11 @@ func (h *host) instantiate(ctx context.Context, runtime wazero.Runtime) error {
 			set(values(ctx), bytesAt(m, stack[0], stack[1]))
 		})
 	}
-	export(scheduler, "nodeImageStates", 4, true, func(_ context.Context, m api.Module, stack []uint64) {
+	h.exportHandle(scheduler)
+	export(scheduler, "nodeImageStates", 4, true, func(ctx context.Context, m api.Module, stack []uint64) {
+		if values(ctx).binding {
+			panic(errors.New("nodeImageStates is not available in the binding cycle"))
+		}
 		var states map[string]*framework.ImageStateSummary
 		if node := h.node(m, stack); node != nil {
 			states = node.GetImageStates()
@@ -102,20 +127,83 @@ func (h *host) instantiate(ctx context.Context, runtime wazero.Runtime) error {
 		return err
 	}
 	objects := runtime.NewHostModuleBuilder("k8s.io/api")
-	export(objects, "node", 4, true, func(_ context.Context, m api.Module, stack []uint64) {
+	export(objects, "node", 4, true, func(ctx context.Context, m api.Module, stack []uint64) {
 		var b []byte
-		if node := h.node(m, stack); node != nil {
+		if values(ctx).binding {
+			if node, ok := h.Nodes.Get(types.NamespacedName{Name: string(bytesAt(m, stack[0], stack[1]))}); ok {
+				b = marshal(node)
+			}
+		} else if node := h.node(m, stack); node != nil {
 			b = marshal(node.Node())
 		}
 		stack[0] = write(m, stack[2], stack[3], b)
 	})
-	export(objects, "nodeList", 2, true, func(_ context.Context, m api.Module, stack []uint64) {
-		stack[0] = write(m, stack[0], stack[1], h.nodes())
+	export(objects, "nodeList", 2, true, func(ctx context.Context, m api.Module, stack []uint64) {
+		stack[0] = write(m, stack[0], stack[1], h.nodes(values(ctx).binding))
 	})
 	if _, err := objects.Instantiate(ctx); err != nil {
 		return err
 	}
 	return h.instantiateLog(ctx, runtime)
+}
+
+// exportHandle adds the functions of the Handle.
+func (h *host) exportHandle(b wazero.HostModuleBuilder) {
+	export(b, "handle.eventrecorder.eventf", 2, false, func(_ context.Context, m api.Module, stack []uint64) {
+		var e eventMessage
+		must(json.Unmarshal(bytesAt(m, stack[0], stack[1]), &e))
+		h.Handle.EventRecorder().Eventf(e.RegardingReference.object(), nil, e.Eventtype, e.Reason, e.Action, "%s", e.Note)
+	})
+	export(b, "handle.reject_waiting_pod", 4, false, func(_ context.Context, m api.Module, stack []uint64) {
+		rejected := h.Handle.RejectWaitingPod(types.UID(bytesAt(m, stack[0], stack[1])))
+		answer := make([]byte, answerBytes)
+		if rejected {
+			answer[0] = 1
+		}
+		must(answerIn(m, stack[2:], answer))
+	})
+	export(b, "handle.get_waiting_pod", 4, false, func(_ context.Context, m api.Module, stack []uint64) {
+		answer := make([]byte, answerBytes)
+		if pod := h.Handle.GetWaitingPod(types.UID(bytesAt(m, stack[0], stack[1]))); pod != nil {
+			answer = marshal(pod.GetPod())
+			if size := len(answer); uint32(stack[3]) >= uint32(size+answerBytes) {
+				answer = append(answer, make([]byte, answerBytes)...) // marks the end, since no size is returned
+			}
+		}
+		must(answerIn(m, stack[2:], answer))
+	})
+}
+
+// answerBytes is the size of the number that a function of the Handle answers. get_waiting_pod answers 0 without such a pod.
+const answerBytes = 8
+
+// answerIn writes an answer whose size is not returned: one that is larger than the module's buffer is an error.
+func answerIn(m api.Module, buffer []uint64, answer []byte) error {
+	if limit := uint32(buffer[1]); uint64(limit) < uint64(len(answer)) {
+		return fmt.Errorf("an answer of %d bytes is larger than the module's buffer of %d", len(answer), limit)
+	}
+	write(m, buffer[0], buffer[1], answer)
+	return nil
+}
+
+// eventMessage is an Event as the ABI encodes it in JSON. Related objects are not kept.
+type eventMessage struct {
+	RegardingReference objectReference
+	Eventtype          string
+	Reason             string
+	Action             string
+	Note               string
+}
+
+type objectReference struct {
+	Kind, APIVersion, Name, Namespace, UID, ResourceVersion string
+}
+
+func (r objectReference) object() *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{Kind: r.Kind, APIVersion: r.APIVersion},
+		ObjectMeta: metav1.ObjectMeta{Name: r.Name, Namespace: r.Namespace, UID: types.UID(r.UID), ResourceVersion: r.ResourceVersion},
+	}
 }
 
 // export adds a function of i32 parameters to a host module, with an i32 result or none.
@@ -156,7 +244,7 @@ func (h *host) log(ctx context.Context, m api.Module, stack, pairs []uint64) {
 
 // node returns the node whose name is in the first two parameters, nil if there is none.
 func (h *host) node(m api.Module, stack []uint64) framework.NodeInfo {
-	node, err := h.Cluster().NodeInfos().Get(string(bytesAt(m, stack[0], stack[1])))
+	node, err := h.Handle.SnapshotSharedLister().NodeInfos().Get(string(bytesAt(m, stack[0], stack[1])))
 	if err != nil {
 		return nil
 	}
@@ -164,9 +252,15 @@ func (h *host) node(m api.Module, stack []uint64) framework.NodeInfo {
 }
 
 // nodes returns all nodes as a NodeList.
-func (h *host) nodes() []byte {
+func (h *host) nodes(binding bool) []byte {
 	list := &corev1.NodeList{}
-	infos, err := h.Cluster().NodeInfos().List()
+	if binding {
+		for _, n := range h.Nodes.List("", nil) {
+			list.Items = append(list.Items, *n)
+		}
+		return marshal(list)
+	}
+	infos, err := h.Handle.SnapshotSharedLister().NodeInfos().List()
 	must(err)
 	for _, n := range infos {
 		list.Items = append(list.Items, *n.Node())
@@ -253,7 +347,7 @@ const (
 	updatesOfNodes = allActions &^ uint32(framework.Add|framework.Delete)
 )
 
-func events(b []byte) (out []framework.ClusterEvent) {
+func clusterEvents(b []byte) (out []framework.ClusterEvent) {
 	for ; len(b) >= eventBytes; b = b[eventBytes:] {
 		resource, action := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
 		if int(resource) >= len(resources) || resources[resource] == "" {

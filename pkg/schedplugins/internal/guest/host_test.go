@@ -62,7 +62,7 @@ func TestLog(t *testing.T) {
 
 // TestEvents checks the events in the encoding of the ABI, whose sets of actions are those of an older Kubernetes.
 func TestEvents(t *testing.T) {
-	got := events([]byte{0, 0, 0, 0, 63, 0, 0, 0, 1, 0, 0, 0, 60, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0, 2, 0, 0, 0, 99, 0, 0, 0, 1, 0, 0, 0, 1})
+	got := clusterEvents([]byte{0, 0, 0, 0, 63, 0, 0, 0, 1, 0, 0, 0, 60, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0, 2, 0, 0, 0, 99, 0, 0, 0, 1, 0, 0, 0, 1})
 	text := ""
 	for _, e := range got {
 		text += string(e.Resource) + " " + e.ActionType.String() + "; "
