@@ -208,6 +208,12 @@ func healthy(ctx context.Context, s store.Store) error {
 	return err
 }
 
+// writable returns an error if the store takes no writes.
+func writable(ctx context.Context, s store.Store) error {
+	_, err := s.Write(ctx)
+	return err
+}
+
 // newKubelets returns the connections to the kubelets' servers.
 func newKubelets(cfg Config, reader stage.Reader) (*connect.Kubelets, error) {
 	pair, err := cfg.PKI.KubeletClient()

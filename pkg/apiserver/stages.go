@@ -43,7 +43,7 @@ func (s *Server) newEngine(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	etcd := func(ctx context.Context) error { return healthy(ctx, cfg.Store) }
+	etcd := func(ctx context.Context) error { return writable(ctx, cfg.Store) }
 	s.engine, err = verbs.New(verbs.Config{
 		Store: s.bootstrap.Store(), Resources: cfg.Resources, Clock: cfg.Clock, Source: cfg.Source,
 		Stages: func(r stage.Reader) stage.Stages { return s.newStages(cfg, r) },

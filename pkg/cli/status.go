@@ -92,6 +92,14 @@ func statusRow(ctx context.Context, env *Env, p daemon.Paths) (row, notes []stri
 		if err != nil {
 			notes = append(notes, "the scheduler's events cannot be read: "+err.Error())
 		}
+		unhealthy, err := unhealthyParts(ctx, p, s)
+		if err != nil {
+			notes = append(notes, "the components' statuses cannot be read: "+err.Error())
+		}
+		for _, part := range unhealthy {
+			state += ", " + part.Name + " unhealthy"
+			notes = append(notes, part.Name+": "+part.Conditions[0].Message)
+		}
 		corrupt, err := corruptObjects(ctx, p)
 		if err != nil {
 			notes = append(notes, "the corrupt objects cannot be read: "+err.Error())
@@ -113,9 +121,28 @@ const statusTimeout = 5 * time.Second
 
 // statusClient returns a client of a running cluster's API server.
 func statusClient(p daemon.Paths) (*typedcorev1.CoreV1Client, error) {
-	cfg := &rest.Config{Host: "http://localhost", Timeout: statusTimeout}
+	cfg := &rest.Config{Host: "http://localhost", Timeout: statusTimeout, WarningHandler: rest.NoWarnings{}} // ComponentStatuses are deprecated
 	cfg.Wrap(overSocket(p.Socket))
 	return typedcorev1.NewForConfig(cfg)
+}
+
+// partOf maps the names of ComponentStatuses to parts of the daemon.
+var partOf = map[string]string{"etcd-0": "apiserver", "scheduler": "scheduler", "controller-manager": "controllers"}
+
+// unhealthyParts returns the ComponentStatuses of the unhealthy parts that a running cluster's process should run. etcd-0 is the store: it is
+// unhealthy while it takes no writes.
+func unhealthyParts(ctx context.Context, p daemon.Paths, s daemon.State) ([]corev1.ComponentStatus, error) {
+	c, err := statusClient(p)
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.ComponentStatuses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list.Items, func(status corev1.ComponentStatus) bool {
+		return !slices.Contains(s.Parts, partOf[status.Name]) || status.Conditions[0].Status == corev1.ConditionTrue
+	}), nil
 }
 
 // corruptObjects returns the stored values that a running cluster's API server cannot decode.

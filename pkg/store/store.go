@@ -31,7 +31,8 @@ type Store interface {
 	// Write applies ops together: all of them or, when the Expect of one does not hold, none. Each op gets its own
 	// revision, in order; a batch must not name a key twice. When Write returns, the batch is durable and Get, List and
 	// Head show it. A failed expectation is a *Conflict (which is ErrConflict). ErrNoSpace, ErrReadOnly and ErrTooLarge
-	// leave the store unchanged. A batch may still be applied after ctx has ended.
+	// leave the store unchanged. A batch may still be applied after ctx has ended. A batch without ops changes nothing: its
+	// error shows whether the store takes writes.
 	Write(ctx context.Context, ops ...Op) ([]Revision, error)
 
 	// Watch yields each change after revision from of the keys that start with prefix, in revision order, until ctx ends

@@ -1,8 +1,11 @@
 package clustertest
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/minikctl/minikctl/pkg/store"
 	"github.com/minikctl/minikctl/pkg/store/badger"
@@ -48,5 +51,25 @@ func (h *home) damage(paths ...string) {
 		if _, err := s.Write(h.t.Context(), store.Op{Key: "o/" + path, Value: []byte("k8s\x00\xff\xff")}); err != nil {
 			h.t.Fatal(err)
 		}
+	}
+}
+
+// TestStatusOfReadOnlyStore removes the folder of a running daemon's database: status says that the store takes no writes, and why.
+func TestStatusOfReadOnlyStore(t *testing.T) {
+	h := newHome(t)
+	h.minikctl("up", "-d", "--nodes", "0")
+	if got := h.minikctl("status"); strings.Contains(got, "unhealthy") {
+		t.Errorf("status: got %s", got)
+	}
+	if err := os.RemoveAll(filepath.Join(h.paths().Store, "badger")); err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && !strings.Contains(got, "unhealthy"); time.Sleep(50 * time.Millisecond) {
+		got = h.minikctl("status")
+	}
+	if !strings.Contains(got, "running, etcd-0 unhealthy") || !strings.Contains(got, "etcd-0: store is read-only: the folder of the database was removed") ||
+		strings.Contains(got, "deprecated") {
+		t.Errorf("status: got %s", got)
 	}
 }

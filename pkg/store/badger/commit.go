@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	db "github.com/dgraph-io/badger/v4"
@@ -176,12 +177,10 @@ func (s *Store) plan(g *group, r *request) error {
 
 // room refuses writes while the disk is nearly full. Deletions free space, so they are refused only later.
 func (s *Store) room(g *group, r *request) error {
-	for _, op := range r.ops {
-		if op.Value != nil {
-			return g.space()
-		}
+	if len(r.ops) > 0 && !slices.ContainsFunc(r.ops, func(op store.Op) bool { return op.Value != nil }) {
+		return s.ballast.makeRoom()
 	}
-	return s.ballast.makeRoom()
+	return g.space()
 }
 
 // current returns the entry of key; an absent key has Modified 0.

@@ -207,6 +207,9 @@ func TestFullDiskPart(t *testing.T) {
 		if _, err := s.Write(t.Context(), store.Op{Key: "k/new", Value: page}); !errors.Is(err, store.ErrNoSpace) {
 			t.Errorf("a write on a full disk: %v", err)
 		}
+		if _, err := s.Write(t.Context()); !errors.Is(err, store.ErrNoSpace) {
+			t.Errorf("write without ops: got %v, want %v", err, store.ErrNoSpace)
+		}
 		if err := os.Remove(filepath.Join(dir, "foreign")); err != nil {
 			t.Fatal(err)
 		}

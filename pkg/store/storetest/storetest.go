@@ -149,6 +149,12 @@ func testBatch(t *testing.T, s store.Store) {
 	if err != nil || len(page.Entries) != 2 || page.Entries[0].Key != "a" || page.Entries[1].Key != "c" {
 		t.Errorf("after batch: got %+v, %v", page, err)
 	}
+	if revs, err := s.Write(t.Context()); err != nil || len(revs) > 0 {
+		t.Errorf("batch without ops: got revisions %v, %v", revs, err)
+	}
+	if head, err := s.Head(t.Context()); err != nil || head != page.Revision {
+		t.Errorf("after a batch without ops: got revision %d, %v, want %d", head, err, page.Revision)
+	}
 }
 
 func testList(t *testing.T, s store.Store) {
