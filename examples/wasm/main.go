@@ -7,6 +7,7 @@
 package main
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -39,7 +40,7 @@ const (
 //go:wasmexport filter
 func filter() uint32 {
 	key, value, _ := strings.Cut(string(read(hostConfig)), "=")
-	name := read(hostNodeName)
+	name := slices.Clone(read(hostNodeName))
 	node := read(func(buf unsafe.Pointer, limit uint32) uint32 {
 		return hostNode(unsafe.Pointer(&name[0]), uint32(len(name)), buf, limit)
 	})
@@ -63,9 +64,11 @@ func score() uint64 {
 	return uint64(number)<<32 | success
 }
 
-// read returns an answer of the host.
+// buf holds the host's answers. The garbage collector gets no time during calls, so they should allocate little.
+var buf = make([]byte, 4096)
+
+// read returns an answer of the host, which the next call overwrites.
 func read(f func(buf unsafe.Pointer, limit uint32) uint32) []byte {
-	buf := make([]byte, 4096)
 	size := f(unsafe.Pointer(&buf[0]), uint32(len(buf)))
 	if int(size) > len(buf) {
 		buf = make([]byte, size)

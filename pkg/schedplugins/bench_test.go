@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
@@ -116,4 +118,28 @@ func cpuTime(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+// BenchmarkWasm places equal pods on 1,000 nodes in a sandbox, with the filter and the score of the example module, whose results are cached or not.
+func BenchmarkWasm(b *testing.B) {
+	path := buildModule(b, "../../examples/wasm")
+	for name, conf := range map[string]string{"Cached": withCache(path), "NotCached": wasmConfig(path, "")} {
+		b.Run(name, func(b *testing.B) {
+			var nodes []*corev1.Node
+			for i := range 1000 {
+				nodes = append(nodes, someNode(fmt.Sprintf("n-%d", i%100), func(n *corev1.Node) { n.Name = fmt.Sprintf("%d-%d", i/100, i%100) }))
+			}
+			box, err := scheduler.NewSandbox(b.Context(), scheduler.Simulation{Registry: Registry, Config: config(b, conf), Nodes: nodes}, 1)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer box.Close(b.Context())
+			b.ResetTimer()
+			for i := range b.N {
+				if got, err := box.Place(b.Context(), somePod(fmt.Sprintf("p-%d", i), "")); err != nil || got.Node == "" {
+					b.Fatal(got.Message, err)
+				}
+			}
+		})
+	}
 }

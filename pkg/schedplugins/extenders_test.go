@@ -103,7 +103,7 @@ func leave(a extenderv1.ExtenderArgs, keep func(string) bool) (r extenderv1.Exte
 	return r
 }
 
-func config(t *testing.T, text string) *configv1.KubeSchedulerConfiguration {
+func config(t testing.TB, text string) *configv1.KubeSchedulerConfiguration {
 	t.Helper()
 	c := &configv1.KubeSchedulerConfiguration{}
 	if err := plug.Decode([]byte(header+text), c); err != nil {

@@ -28,6 +28,7 @@ type wasmPlugin struct {
 	handle     framework.Handle
 	module     *guest.Module
 	suspension *scheduler.Suspension
+	cache      *wasmCache // nil: results are not kept
 	close      func() error
 	closed     atomic.Bool
 }
@@ -55,6 +56,11 @@ func newWasm(ctx context.Context, given runtime.Object, h framework.Handle) (fra
 	if args.LogSeverity < 0 || args.LogSeverity > guest.MaxSeverity {
 		return p, field.Invalid(field.NewPath("logSeverity"), args.LogSeverity, fmt.Sprintf("must be between 0 and %d, inclusive", guest.MaxSeverity))
 	}
+	if args.Cache != nil {
+		if p.cache, err = newWasmCache(p.name, args.Cache.PodFields); err != nil {
+			return p, err
+		}
+	}
 	if ok {
 		named.WatchFile(u.Path)
 	}
@@ -70,6 +76,11 @@ func newWasm(ctx context.Context, given runtime.Object, h framework.Handle) (fra
 		return p, field.Invalid(path, args.GuestURL, err.Error())
 	}
 	p.close = func() error { return p.module.Close(context.WithoutCancel(ctx)) }
+	if p.cache != nil {
+		if err := p.cache.check(p.module); err != nil {
+			return p, errors.Join(err, p.Close())
+		}
+	}
 	return p, nil
 }
 
@@ -111,6 +122,8 @@ func (p *wasmPlugin) Name() string { return p.name }
 // Implements implements scheduler.Partial. A module whose pods have an instance to themselves has it from Reserve to PostBind.
 func (p *wasmPlugin) Implements(point string) bool {
 	switch {
+	case point == "sign":
+		return p.cache != nil
 	case point == "reserve" && p.module.Exports(guest.Unreserve), (point == "reserve" || point == "postBind") && p.module.PerPod():
 		return true
 	}
@@ -195,8 +208,8 @@ func (p *wasmPlugin) EventsToRegister(ctx context.Context) ([]framework.ClusterE
 
 // PreFilter and the methods below call the functions of the module.
 func (p *wasmPlugin) PreFilter(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, _ []framework.NodeInfo) (*framework.PreFilterResult, *framework.Status) {
-	v := &guest.Values{Pod: pod}
-	status := p.verdict(ctx, guest.PreFilter, v)
+	v := &guest.Values{Pod: p.visible(pod)}
+	status := p.preFilter(ctx, v, pod)
 	if v.NodeNames == nil || !status.IsSuccess() {
 		return nil, status
 	}
@@ -205,7 +218,7 @@ func (p *wasmPlugin) PreFilter(ctx context.Context, _ framework.CycleState, pod 
 
 // PreFilterExtensions returns nil if the module has none.
 func (p *wasmPlugin) PreFilterExtensions() framework.PreFilterExtensions {
-	if !p.module.Exports(guest.AddPod) || !p.module.Exports(guest.RemovePod) {
+	if !p.module.Exports(guest.AddPod) || !p.module.Exports(guest.RemovePod) || p.cache != nil { // cached results depend on no pods of nodes
 		return nil
 	}
 	return p
@@ -220,7 +233,10 @@ func (p *wasmPlugin) RemovePod(ctx context.Context, _ framework.CycleState, pod 
 }
 
 func (p *wasmPlugin) Filter(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) *framework.Status {
-	return p.verdict(ctx, guest.Filter, &guest.Values{Pod: pod, Node: node.Node().Name})
+	if status := p.resume(ctx, pod, false); !status.IsSuccess() {
+		return status
+	}
+	return p.verdict(ctx, guest.Filter, &guest.Values{Pod: p.visible(pod), Node: node.Node().Name})
 }
 
 func (p *wasmPlugin) PostFilter(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, statuses framework.NodeToStatusReader) (*framework.PostFilterResult, *framework.Status) {
@@ -228,7 +244,10 @@ func (p *wasmPlugin) PostFilter(ctx context.Context, _ framework.CycleState, pod
 	if err != nil {
 		return nil, framework.AsStatus(err)
 	}
-	v := &guest.Values{Pod: pod, Statuses: make(map[string]int, len(nodes))}
+	if status := p.resume(ctx, pod, false); !status.IsSuccess() {
+		return nil, status
+	}
+	v := &guest.Values{Pod: p.visible(pod), Statuses: make(map[string]int, len(nodes))}
 	for _, n := range nodes {
 		v.Statuses[n.Node().Name] = int(statuses.Get(n.Node().Name).Code())
 	}
@@ -241,11 +260,17 @@ func (p *wasmPlugin) PostFilter(ctx context.Context, _ framework.CycleState, pod
 }
 
 func (p *wasmPlugin) PreScore(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, nodes []framework.NodeInfo) *framework.Status {
-	return p.verdict(ctx, guest.PreScore, &guest.Values{Pod: pod, Nodes: nodes})
+	if status := p.resume(ctx, pod, false); !status.IsSuccess() {
+		return status
+	}
+	return p.preScore(ctx, &guest.Values{Pod: p.visible(pod), Nodes: nodes}, pod)
 }
 
 func (p *wasmPlugin) Score(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, node framework.NodeInfo) (int64, *framework.Status) {
-	v := &guest.Values{Pod: pod, Node: node.Node().Name}
+	if status := p.resume(ctx, pod, true); !status.IsSuccess() {
+		return 0, status
+	}
+	v := &guest.Values{Pod: p.visible(pod), Node: node.Node().Name}
 	out, failed := p.call(ctx, guest.Score, v)
 	if failed != nil {
 		return 0, failed
@@ -262,7 +287,10 @@ func (p *wasmPlugin) ScoreExtensions() framework.ScoreExtensions {
 }
 
 func (p *wasmPlugin) NormalizeScore(ctx context.Context, _ framework.CycleState, pod *corev1.Pod, scores framework.NodeScoreList) *framework.Status {
-	v := &guest.Values{Pod: pod, Scores: scores}
+	if status := p.resume(ctx, pod, true); !status.IsSuccess() {
+		return status
+	}
+	v := &guest.Values{Pod: p.visible(pod), Scores: scores}
 	status := p.verdict(ctx, guest.NormalizeScore, v)
 	if !status.IsSuccess() || len(v.Normalized) == 0 {
 		return status

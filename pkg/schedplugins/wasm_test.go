@@ -39,7 +39,7 @@ func module(names string, code ...byte) []byte {
 		section(3, 1, 0),
 		section(5, 1, 0, 1),
 		section(7, exports...),
-		section(10, body(code...)...),
+		section(10, append([]byte{1}, body(code...)...)...),
 	)
 }
 
@@ -53,15 +53,15 @@ func calling(of, name, text string) []byte {
 		section(3, 1, 0),
 		section(5, 1, 0, 1),
 		section(7, append([]byte{2, 6}, "memory\x02\x00\x06filter\x00\x01"...)...),
-		section(10, body(0x41, 0, 0x41, byte(len(text)), 0x10, 0, 0x41, 0)...), // i32.const 0, i32.const len, call 0, i32.const 0
+		section(10, append([]byte{1}, body(0x41, 0, 0x41, byte(len(text)), 0x10, 0, 0x41, 0)...)...), // i32.const 0, i32.const len, call 0, i32.const 0
 		section(11, append([]byte{1, 0, 0x41, 0, 0x0b, byte(len(text))}, text...)...),
 	)
 }
 
-// body returns the content of a section with the code of one function.
+// body returns the code of a function with its size.
 func body(code ...byte) []byte {
 	code = append(append([]byte{0}, code...), 0x0b) // no local variables
-	return append([]byte{1, byte(len(code))}, code...)
+	return append([]byte{byte(len(code))}, code...)
 }
 
 func binary(sections ...[]byte) []byte {
@@ -74,6 +74,8 @@ var (
 	reject = []byte{0x41, 2}                         // i32.const 2: Unschedulable
 	traps  = []byte{0x00}                            // unreachable
 	loops  = []byte{0x03, 0x40, 0x0c, 0, 0x0b, 0x00} // loop br 0 end
+	// i32.const 512 (pages: 32 MiB), memory.grow, i32.const -1, i32.eq, if unreachable end, i32.const 0
+	leaks = []byte{0x41, 0x80, 0x04, 0x40, 0, 0x41, 0x7f, 0x46, 0x04, 0x40, 0x00, 0x0b, 0x41, 0}
 	// loop i32.const 2048 (pages: 128 MiB), memory.grow, i32.const -1, i32.eq, if unreachable end, br 0 end
 	grows = []byte{0x03, 0x40, 0x41, 0x80, 0x10, 0x40, 0, 0x41, 0x7f, 0x46, 0x04, 0x40, 0x00, 0x0b, 0x0c, 0, 0x0b, 0x00}
 )
@@ -166,7 +168,7 @@ func TestWasmSeverity(t *testing.T) {
 }
 
 // buildModule builds a module in Go and returns its file.
-func buildModule(t *testing.T, dir string) string {
+func buildModule(t testing.TB, dir string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "plugin.wasm")
 	build := exec.Command("go", "build", "-buildmode=c-shared", "-o", path, ".")

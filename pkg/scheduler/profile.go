@@ -294,6 +294,7 @@ func (p *profile) findMemoizable() {
 			continue
 		}
 		signer, signs := made.Plugin.(framework.SignPlugin)
+		signs = signs && uses(made.Plugin, "sign")
 		local, isLocal := made.Plugin.(NodeLocal)
 		updater, isIncremental := made.Plugin.(Incremental)
 		switch {

@@ -88,7 +88,8 @@ type PodChange struct {
 // Partial is an optional interface of plugins whose type has more extension points than they use, e.g. those of a module that is loaded.
 type Partial interface {
 	framework.Plugin
-	// Implements reports whether the plugin has an extension point, by its name in configurations: preFilter.
+	// Implements reports whether the plugin has an extension point, by its name in configurations: preFilter. sign is that of
+	// framework.SignPlugin, which has none there.
 	Implements(point string) bool
 }
 

@@ -1,6 +1,8 @@
 package minikctl
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -63,6 +65,15 @@ type WasmArgs struct {
 	GuestConfig string `json:"guestConfig,omitempty"`
 	// LogSeverity is the least severity of the module's messages that are logged: 0 info, 1 warning, 2 error, 3 fatal.
 	LogSeverity int32 `json:"logSeverity,omitempty"`
+	// Cache declares that what the module's filter and score return for a node depends only on these fields of the pod, on Node objects and on
+	// GuestConfig, so that the scheduler may use the results for equal pods. nil: the results are not kept.
+	Cache *WasmCache `json:"cache,omitempty"`
+}
+
+// WasmCache declares on what the results of a module depend.
+type WasmCache struct {
+	// PodFields are the fields of the pod that the module can read, e.g. metadata.labels. It does not see the others.
+	PodFields []string `json:"podFields,omitempty"`
 }
 
 var (
@@ -95,6 +106,9 @@ func (l *SchedulerConfigList) DeepCopyObject() runtime.Object {
 // DeepCopyObject implements runtime.Object.
 func (a *WasmArgs) DeepCopyObject() runtime.Object {
 	out := *a
+	if a.Cache != nil {
+		out.Cache = &WasmCache{PodFields: slices.Clone(a.Cache.PodFields)}
+	}
 	return &out
 }
 

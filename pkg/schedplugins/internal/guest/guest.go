@@ -135,6 +135,16 @@ func (m *Module) Exports(name string) bool {
 	return ok
 }
 
+// first returns the first function of a pod's scheduling cycle: it needs no memory of calls before.
+func (m *Module) first() string {
+	for _, name := range []string{PreFilter, Filter, PreScore, Score} {
+		if m.Exports(name) {
+			return name
+		}
+	}
+	return ""
+}
+
 // ErrTimeout is the cause of a call's error that exceeded its time.
 var ErrTimeout = errors.New("the module did not return in time")
 

@@ -18,6 +18,8 @@ type instance struct {
 
 	mu     sync.Mutex
 	module api.Module // nil: made by the next call
+	losses int        // how often the memory was lost
+	begun  uint32     // bytes of the memory after the start
 	output output
 }
 
@@ -31,13 +33,22 @@ func (i *instance) start(ctx context.Context) (err error) {
 		i.module = nil
 		return i.failure("instantiate", LoadTimeout, err)
 	}
+	i.begun = i.module.Memory().Size()
 	return nil
+}
+
+// full reports whether the memory has grown close to its limit. A memory never shrinks, and the garbage collector of a module in Go gets no time.
+func (i *instance) full() bool {
+	return i.module != nil && i.begun <= MaxMemory/2 && i.module.Memory().Size() > MaxMemory/4*3
 }
 
 // call calls a function, which reads its arguments from v and writes its results to it. A function that fails loses the instance's memory.
 func (i *instance) call(ctx context.Context, name string, v *Values) (uint64, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if i.full() && name == i.of.first() {
+		i.drop(ctx)
+	}
 	if i.module == nil {
 		if err := i.start(ctx); err != nil {
 			return 0, err
@@ -62,6 +73,7 @@ func (i *instance) drop(ctx context.Context) {
 	if i.module != nil {
 		_ = i.module.Close(context.WithoutCancel(ctx)) // it is not used any more
 		i.module = nil
+		i.losses++
 	}
 }
 

@@ -73,6 +73,14 @@ func (m *Module) CallBinding(ctx context.Context, name string, v *Values) (uint6
 	return fresh.call(ctx, name, v)
 }
 
+// Memory returns a number that changes when the memory of the scheduling cycle's instance is lost.
+func (m *Module) Memory() int {
+	i := m.sharedInstance()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.losses
+}
+
 func (m *Module) sharedInstance() *instance {
 	m.mu.Lock()
 	defer m.mu.Unlock()
