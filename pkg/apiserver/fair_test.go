@@ -95,16 +95,23 @@ const fairGoal = 100 * time.Millisecond
 
 // loads are what one user sends as often as it can.
 var loads = []struct {
+	token   string
 	name    string
 	clients int
 	request func(n int64) (method, path, body string)
 }{
-	{"none", 0, nil}, {"writers", 500, createLoadMap}, {"writers", 900, createLoadMap},
-	{"lists", 200, func(int64) (method, path, body string) { return "GET", "/api/v1/configmaps", "" }},
-	{"waiting reads", 500, func(int64) (method, path, body string) {
+	{apiservertest.AliceToken, "none", 0, nil},
+	{apiservertest.AliceToken, "writers", 500, createLoadMap},
+	{apiservertest.AliceToken, "writers", 900, createLoadMap},
+	{apiservertest.AliceToken, "lists", 200, listMaps},
+	{apiservertest.AliceToken, "waiting reads", 500, func(int64) (method, path, body string) {
 		return "GET", "/api/v1/configmaps?resourceVersion=99999999999", ""
 	}},
+	{apiservertest.AdminToken, "writers with the rights of an administrator", 900, createLoadMap},
+	{apiservertest.AdminToken, "lists of an administrator", 200, listMaps},
 }
+
+func listMaps(int64) (method, path, body string) { return "GET", "/api/v1/configmaps", "" }
 
 func createLoadMap(n int64) (method, path, body string) { return createMap("load", n) }
 
@@ -186,7 +193,7 @@ func TestSendLoad(t *testing.T) {
 	began := time.Now()
 	for range load.clients {
 		clients.Go(func() {
-			hc := ownConnection([]byte(os.Getenv(loadCAVariable)), apiservertest.AliceToken)
+			hc := ownConnection([]byte(os.Getenv(loadCAVariable)), load.token)
 			defer hc.CloseIdleConnections()
 			for ctx.Err() == nil {
 				method, path, body := load.request(names.Add(1))

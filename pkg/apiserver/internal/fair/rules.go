@@ -27,7 +27,7 @@ type Request struct {
 type Class struct {
 	Schema, SchemaUID string
 	Level, LevelUID   string
-	Exempt            bool // its requests need no seat
+	Exempt            bool // its requests need no seat of the level
 
 	distinguisher flowcontrolv1.FlowDistinguisherMethodType // "": the schema is one flow
 }

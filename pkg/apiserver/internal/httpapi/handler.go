@@ -59,7 +59,8 @@ type Handler struct {
 	metrics  metrics
 	running  inflight
 	crowd    *crowd
-	fair     *fair.Limit
+	fair     *fair.Limit // of requests that the FlowSchemas hold for
+	exempt   *fair.Limit // of all others
 	held     *writtenObjects
 	replays  *replays
 	bodies   *bodies.Limit // admitted
@@ -74,7 +75,7 @@ func New(cfg Config) *Handler {
 	s := &Handler{config: cfg, machine: clock.Machine(cfg.Clock), metrics: newMetrics(cfg.Metrics), held: newHeldObjects(heldBytes), replays: newReplays(mostReplays, replaysOfUser), flows: flows{reader: cfg.Reader}}
 	s.memory = &pressure{limit: cfg.MemoryLimit, clock: s.machine, read: readMemory}
 	s.crowd = newCrowd(mostRequests, mostOfUser)
-	s.fair = s.newLimit()
+	s.fair, s.exempt = s.newLimit(), s.newExempt()
 	s.bodies, s.received = s.newBodies(), s.newReceived()
 	s.handler = chain(s.routes(), s.filters())
 	return s

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"net/http"
 	"runtime"
 	"slices"
@@ -33,12 +34,25 @@ const (
 )
 
 func (s *Handler) newLimit() *fair.Limit {
-	seats := min(max(seatsPerProcessor*runtime.GOMAXPROCS(0), minSeats), fair.Concurrency)
-	return fair.New(fair.Config{Seats: seats, PerFlow: seats / 2, QueueTimeout: queueTimeout, Clock: s.machine})
+	return fair.New(fair.Config{Seats: seats(), PerFlow: seats() / 2, QueueTimeout: queueTimeout, Clock: s.machine})
+}
+
+// seats returns how many requests of all flows are executed concurrently.
+func seats() int {
+	return min(max(seatsPerProcessor*runtime.GOMAXPROCS(0), minSeats), fair.Concurrency)
+}
+
+// newExempt returns the limit of administrators and of exempt priority levels. It refuses nothing, but executes only as many requests of one
+// user at a time as there are seats for all others. More would only take processor time from the others: Kubernetes, which executes all of
+// them, leaves that to the machine.
+func (s *Handler) newExempt() *fair.Limit {
+	l := fair.New(fair.Config{Seats: fair.Concurrency, PerFlow: seats(), QueueTimeout: 2 * requestTimeout, Clock: s.machine})
+	l.SetLevels([]fair.Level{{Shares: 1, Borrow: -1, PerFlow: math.MaxInt, Waiting: math.MaxInt}})
+	return l
 }
 
 // limit bounds the number of concurrent requests by the FlowSchemas and PriorityLevelConfigurations. A watch holds its seat until its
-// first frame. Other long-running requests, administrators and health probes need no seat.
+// first frame. Other long-running requests and health probes need no seat.
 func (s *Handler) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := callOf(r)
@@ -52,15 +66,18 @@ func (s *Handler) limit(next http.Handler) http.Handler {
 			w.Header().Set(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID, class.LevelUID)
 			w.Header().Set(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID, class.SchemaUID)
 		}
-		if class != nil && class.Exempt || exempt(&q) {
+		if healthProbe(&q) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		level, flow := "", fair.Flow{Distinguisher: c.user.GetName()}
-		if class != nil {
+		limit, level, flow := s.fair, "", fair.Flow{Distinguisher: c.user.GetName()}
+		switch {
+		case class != nil && class.Exempt || administrator(c.user):
+			limit = s.exempt
+		case class != nil:
 			level, flow = class.Level, class.Flow(&q)
 		}
-		if err := s.fair.Enter(r.Context(), &c.seat, level, flow, s.width(c, r)); err != nil {
+		if err := limit.Enter(r.Context(), &c.seat, level, flow, s.width(c, r)); err != nil {
 			tooMany(w, r, err)
 			return
 		}
@@ -81,10 +98,13 @@ func flowRequest(c *call, r *http.Request) fair.Request {
 // health are the paths that need no seat.
 var health = []string{"/healthz", "/livez", "/readyz"}
 
-// exempt reports whether a request needs no seat regardless of the FlowSchemas.
-func exempt(q *fair.Request) bool {
-	return slices.Contains(q.User.GetGroups(), user.SystemPrivilegedGroup) ||
-		!q.IsResource && slices.Contains(health, strings.TrimSuffix(q.Path, "/"))
+func healthProbe(q *fair.Request) bool {
+	return !q.IsResource && slices.Contains(health, strings.TrimSuffix(q.Path, "/"))
+}
+
+// administrator reports whether the FlowSchemas do not hold for a user.
+func administrator(u user.Info) bool {
+	return slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup)
 }
 
 // width returns for how many requests a request counts.

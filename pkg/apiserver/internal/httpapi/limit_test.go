@@ -4,7 +4,9 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -14,7 +16,8 @@ import (
 )
 
 func TestLimit(t *testing.T) {
-	s := &Handler{fair: fair.New(fair.Config{Seats: 1, PerFlow: 1, Clock: clock.Real()})}
+	s := &Handler{fair: fair.New(fair.Config{Seats: 1, PerFlow: 1, Clock: clock.Real()}), machine: clock.Real()}
+	s.exempt = s.newExempt()
 	s.fair.SetLevels([]fair.Level{{Shares: 1, Borrow: -1}}) // without a queue
 	inside := make(chan struct{})
 	release := make(chan struct{})
@@ -84,6 +87,52 @@ func TestLimit(t *testing.T) {
 		t.Errorf("a watch that has begun keeps its seat: %d", w.Code)
 	}
 	leave()
+}
+
+// TestAdministratorsWait lets an administrator send more requests than there are seats: the others wait, and are not refused. Requests of
+// other users, and of other administrators, do not wait for them.
+func TestAdministratorsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Handler{machine: clock.Real()}
+		s.fair, s.exempt = s.newLimit(), s.newExempt()
+		release := make(chan struct{})
+		var inside atomic.Int64
+		h := s.limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if inside.Add(1); callOf(r).user.GetName() == "admin" {
+				<-release
+			}
+		}))
+		ask := func(name, path string, groups ...string) int {
+			r := httptest.NewRequest("GET", path, nil)
+			c := &call{user: &user.DefaultInfo{Name: name, Groups: groups}, address: parseAddress("GET", r.URL)}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r.WithContext(withCall(t.Context(), c)))
+			return w.Code
+		}
+		const pods, waiting = "/api/v1/pods", 1000
+		answers := make(chan int, seats()+waiting)
+		for range cap(answers) {
+			go func() { answers <- ask("admin", pods, user.SystemPrivilegedGroup) }()
+		}
+		synctest.Wait()
+		if n := inside.Load(); n != int64(seats()) {
+			t.Errorf("%d requests of one administrator are executed, want %d", n, seats())
+		}
+		for _, other := range []struct {
+			name, path string
+			groups     []string
+		}{{"bob", pods, nil}, {"bob", "/readyz", nil}, {"root", pods, []string{user.SystemPrivilegedGroup}}} {
+			if code := ask(other.name, other.path, other.groups...); code != http.StatusOK {
+				t.Errorf("%s %s: got %d", other.name, other.path, code)
+			}
+		}
+		close(release)
+		for range cap(answers) {
+			if code := <-answers; code != http.StatusOK {
+				t.Fatalf("a request of the administrator that has waited: got %d", code)
+			}
+		}
+	})
 }
 
 func TestWidthOfLists(t *testing.T) {
