@@ -48,11 +48,11 @@ func (e *evictions) gate(pod *corev1.Pod) bool {
 	return ok
 }
 
-// start evicts the victims of a candidate beside the scheduling loop.
+// start evicts the victims of a candidate beside the scheduling loop. In a simulation the sandbox removes them.
 func (e *evictions) start(preemptor *corev1.Pod, c candidate) {
 	victims := slices.DeleteFunc(slices.Clone(c.victims), func(v *corev1.Pod) bool { return v.DeletionTimestamp != nil })
 	api, ok := e.handle.(scheduler.APIHandle)
-	if !ok || len(victims) == 0 {
+	if !ok || api.Client() == nil || len(victims) == 0 {
 		return
 	}
 	e.mu.Lock()

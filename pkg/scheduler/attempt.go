@@ -233,24 +233,33 @@ func (p *profile) unreserve(ctx context.Context, a *attempt) {
 
 // handleUnschedulable requeues a pod for which the cycle found no node, and records the reason.
 func (s *Scheduler) handleUnschedulable(ctx context.Context, a *attempt, d *decision) {
-	now := s.clock.Now()
 	message := d.message()
-	reason := corev1.PodReasonUnschedulable
-	outcome := "Unschedulable"
-	if d.status.IsError() && d.nodes > 0 {
+	reason, outcome := corev1.PodReasonUnschedulable, "Unschedulable"
+	if d.failed() {
 		slog.ErrorContext(ctx, "scheduling failed", "pod", podName(a.info.pod), "err", message)
 		reason, outcome = corev1.PodReasonSchedulerError, "Error"
+	}
+	nominating := s.requeueAttempt(a, d)
+	s.decisions.unschedulable(a, d, outcome, message)
+	s.recordFailure(ctx, a, reason, message, nominating)
+}
+
+// failed reports whether the cycle ended with an error.
+func (d *decision) failed() bool { return d.status.IsError() && d.nodes > 0 }
+
+// requeueAttempt queues a pod again for which the cycle found no node, and returns the nomination that follows from the attempt.
+func (s *Scheduler) requeueAttempt(a *attempt, d *decision) *framework.NominatingInfo {
+	now := s.clock.Now()
+	if d.failed() {
 		s.queue.requeueError(a.queuedPodInfo, now)
 	} else {
 		blockers, pending := d.rejectors()
 		s.queue.requeueUnschedulable(a.queuedPodInfo, s.rejecting(d, blockers), pending, false, now)
 	}
-	nominating := d.nominating
 	if d.status.IsError() {
-		nominating = clearNomination
+		return clearNomination
 	}
-	s.decisions.unschedulable(a, d, outcome, message)
-	s.recordFailure(ctx, a, reason, message, nominating)
+	return d.nominating
 }
 
 // rejecting returns the plugins whose events requeue the pod. Without nodes or plugins it waits for a new node.

@@ -29,7 +29,7 @@ func NewBench(t testing.TB, registry Registry, conf *configv1.KubeSchedulerConfi
 	}
 	src := clock.NewSource(seed)
 	s := &Scheduler{
-		clock: clock.Real(), machine: clock.Real(), source: src, random: clock.NewSource(seed), registry: registry, namespaces: simulatedNamespaces{}, budgets: func() []*policyv1.PodDisruptionBudget { return nil },
+		clock: clock.Real(), machine: clock.Real(), source: src, random: clock.NewSource(seed), registry: registry, namespaces: newSimulatedNamespaces(nil), budgets: func() []*policyv1.PodDisruptionBudget { return nil },
 		waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, clock.Real(), src),
 		memo: newMemo(), binding: map[string]*queuedPodInfo{}, decisions: newReporter(nil, clock.Real(), src),
 	}

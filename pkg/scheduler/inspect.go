@@ -72,10 +72,16 @@ func Inspect(ctx context.Context, registry Registry, conf *configv1.KubeSchedule
 	return s.setup.inspect(), nil
 }
 
-// newOffline returns a scheduler without a server, queue and clock. The caller stops its plugins.
+// newOffline returns a scheduler without a server. The caller stops its plugins.
 func newOffline(ctx context.Context, q Simulation) (*Scheduler, error) {
-	s := &Scheduler{registry: q.Registry, namespaces: simulatedNamespaces(q.Namespaces), budgets: func() []*policyv1.PodDisruptionBudget { return q.Budgets },
-		waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, nil, nil), memo: newMemo(), decisions: newReporter(nil, wallClock, nil)}
+	clk := q.Clock
+	if clk == nil {
+		clk = wallClock
+	}
+	s := &Scheduler{registry: q.Registry, clock: clk, machine: wallClock, namespaces: newSimulatedNamespaces(q.Namespaces),
+		budgets: func() []*policyv1.PodDisruptionBudget { return q.Budgets }, binding: map[string]*queuedPodInfo{},
+		waiting: newWaitingPods(), nominator: newNominator(), bridge: newBridge(nil), recorders: newRecorders(nil, nil, nil), memo: newMemo(), decisions: newReporter(nil, clk, nil)}
+	s.inbox.signal = make(chan struct{}, 1)
 	conf := q.Config
 	if conf == nil {
 		conf = &configv1.KubeSchedulerConfiguration{}

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"maps"
+	"slices"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,28 +51,44 @@ func (c *cachedNamespaces) NamespacesMatching(selector labels.Selector) []string
 	return names(c.cache.List("", selector))
 }
 
-// simulatedNamespaces are the namespaces of a simulation.
-type simulatedNamespaces []*corev1.Namespace
+// simulatedNamespaces are the namespaces of a simulation. They change only between cycles.
+type simulatedNamespaces struct {
+	byName     map[string]*corev1.Namespace
+	generation uint64
+}
 
-func (simulatedNamespaces) NamespacesGeneration() uint64 { return 0 }
+func newSimulatedNamespaces(list []*corev1.Namespace) *simulatedNamespaces {
+	g := &simulatedNamespaces{byName: map[string]*corev1.Namespace{}}
+	for _, ns := range list {
+		g.byName[ns.Name] = ns
+	}
+	return g
+}
 
-func (g simulatedNamespaces) NamespaceLabels(name string) labels.Set {
-	for _, ns := range g {
-		if ns.Name == name {
-			return ns.Labels
-		}
+// add adds or replaces a namespace.
+func (g *simulatedNamespaces) add(ns *corev1.Namespace) {
+	g.byName[ns.Name] = ns
+	g.generation++
+}
+
+func (g *simulatedNamespaces) NamespacesGeneration() uint64 { return g.generation }
+
+func (g *simulatedNamespaces) NamespaceLabels(name string) labels.Set {
+	if ns, ok := g.byName[name]; ok {
+		return ns.Labels
 	}
 	return nil
 }
 
-func (g simulatedNamespaces) NamespacesMatching(selector labels.Selector) []string {
-	var like []*corev1.Namespace
-	for _, ns := range g {
+func (g *simulatedNamespaces) NamespacesMatching(selector labels.Selector) []string {
+	var like []string
+	for name, ns := range g.byName {
 		if selector.Matches(labels.Set(ns.Labels)) {
-			like = append(like, ns)
+			like = append(like, name)
 		}
 	}
-	return names(like)
+	slices.Sort(like)
+	return like
 }
 
 func names(list []*corev1.Namespace) []string {

@@ -11,7 +11,8 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
-// Sandbox is a scheduler with a copy of a cluster, in which pods are placed one by one without a server. It is not safe for concurrent use.
+// Sandbox is a scheduler with a copy of a cluster and no server. Pods are placed one by one (Place), or wait in the scheduling queue (SetPod) until
+// Next tries them; the caller moves the simulation's clock. It is not safe for concurrent use.
 type Sandbox struct {
 	s    *Scheduler
 	made int // pods without a UID
@@ -31,8 +32,8 @@ func NewSandbox(ctx context.Context, q Simulation, seed uint64) (*Sandbox, error
 	if err != nil {
 		return nil, err
 	}
-	s.clock, s.machine, s.random = wallClock, wallClock, clock.NewSource(seed)
-	s.binding = map[string]*queuedPodInfo{}
+	s.random = clock.NewSource(seed)
+	s.queue.failed = func(context.Context, *queuedPodInfo, *pluginFailure) {} // the pod is tried again after its backoff
 	b := &Sandbox{s: s}
 	if err := fillSnapshot(s.cluster, q.Nodes, q.Pods); err != nil {
 		b.Close(ctx)
@@ -133,32 +134,6 @@ func (b *Sandbox) Fit(ctx context.Context, pod *corev1.Pod, limit int) (int, err
 		placed = append(placed, a.info.pod.UID)
 	}
 	return len(placed), nil
-}
-
-// Remove removes a pod from its node.
-func (b *Sandbox) Remove(uid types.UID) { b.s.cluster.remove(uid) }
-
-// NodeLoad is the requested part of a node's allocatable resources, from 0 to 1.
-type NodeLoad struct {
-	Node        string
-	CPU, Memory float64
-	Pods        int
-}
-
-// Loads returns the loads of all nodes, in the order of their names.
-func (b *Sandbox) Loads() []NodeLoad {
-	out := make([]NodeLoad, len(b.s.cluster.nodes))
-	for i, n := range b.s.cluster.nodes {
-		out[i] = NodeLoad{n.node.Name, ratio(n.requested.cpu, n.allocatable.cpu), ratio(n.requested.memory, n.allocatable.memory), len(n.pods)}
-	}
-	return out
-}
-
-func ratio(a, b int64) float64 {
-	if b == 0 {
-		return 0
-	}
-	return float64(a) / float64(b)
 }
 
 // Explain filters and scores all nodes for a pod, which is removed from its node first if it is on one, and returns a decision that lists one node.

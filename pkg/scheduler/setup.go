@@ -109,8 +109,12 @@ func (m *setup) close(ctx context.Context) {
 
 // newHandle creates the Handle for one plugin of a profile.
 func (s *Scheduler) newHandle(p *profile) *handle {
+	spawn := s.spawnLater
+	if s.client == nil {
+		spawn = func(func(context.Context)) {} // a simulation, without an API
+	}
 	h := &handle{Namespaces: s.namespaces, profile: p, client: s.client, caches: s.caches, clock: s.clock, budgets: s.budgets, waiting: s.waiting, bridge: s.bridge,
-		spawn: s.spawnLater, recorder: s.recorders.forProfile(p.name), activate: s.activate, workers: p.setup.parallelism}
+		spawn: spawn, recorder: s.recorders.forProfile(p.name), activate: s.activate, workers: p.setup.parallelism}
 	h.cluster.Store(s.shared.Load())
 	return h
 }

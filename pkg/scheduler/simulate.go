@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
@@ -21,6 +22,7 @@ type Simulation struct {
 	Namespaces []*corev1.Namespace
 	Budgets    []*policyv1.PodDisruptionBudget
 	Pod        *corev1.Pod
+	Clock      clock.Clock     // of the plugins and the queue; nil: the machine's
 	Draw       func(n int) int // chooses among equally good nodes; nil: the first
 }
 

@@ -1,0 +1,127 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	helper "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/client"
+)
+
+// Attempt is what became of a pod of the queue.
+type Attempt struct {
+	Placement
+	Pod *corev1.Pod // as it was given to SetPod; must not be changed
+}
+
+// FlushEvery is how often a scheduler calls Flush.
+const FlushEvery = flushEvery
+
+// SetNode adds or replaces a node, and requeues the pods for which that is an event.
+func (b *Sandbox) SetNode(ctx context.Context, node *corev1.Node) {
+	var old *corev1.Node
+	if n, ok := b.s.cluster.byName[node.Name]; ok {
+		old = n.node
+	}
+	b.s.applyNode(ctx, client.Change[*corev1.Node]{Old: old, New: node})
+}
+
+// DeleteNode deletes a node. Its pods stay.
+func (b *Sandbox) DeleteNode(ctx context.Context, name string) {
+	if n, ok := b.s.cluster.byName[name]; ok && n.node != nil {
+		b.s.applyNode(ctx, client.Change[*corev1.Node]{Old: n.node})
+	}
+}
+
+// SetNamespace adds or replaces a namespace.
+func (b *Sandbox) SetNamespace(ns *corev1.Namespace) {
+	b.s.namespaces.(*simulatedNamespaces).add(ns)
+}
+
+// SetPod adds or replaces a pod, which needs a UID and a schedulerName: on its node, or in the queue if it has none. A pod of a scheduler without a
+// profile is left out.
+func (b *Sandbox) SetPod(ctx context.Context, pod *corev1.Pod) error {
+	info, err := newPodInfo(pod)
+	if err != nil {
+		return fmt.Errorf("pod %s: %w", podName(pod), err)
+	}
+	b.s.applyPod(ctx, info, 0)
+	return nil
+}
+
+// DeletePod deletes a pod, and requeues the pods for which that is an event.
+func (b *Sandbox) DeletePod(ctx context.Context, pod *corev1.Pod) { b.s.applyDeletedPod(ctx, pod, 0) }
+
+// Due returns when a pod's backoff ends next; zero: no pod backs off.
+func (b *Sandbox) Due() time.Time { return b.s.queue.next() }
+
+// Flush requeues the pods that have been unschedulable for more than five minutes.
+func (b *Sandbox) Flush(ctx context.Context) { b.s.queue.flushUnschedulable(ctx, b.s.clock.Now()) }
+
+// Next tries the next pod of the queue, and returns nil if none is due. A pod that finds a node is bound at once: Reserve, Permit and the plugins of the
+// binding cycle are not called. The victims of a preemption are removed at once, and the preemptor is nominated to their node.
+func (b *Sandbox) Next(ctx context.Context) *Attempt {
+	b.s.drainInbox(ctx) // pods that plugins activated
+	p := b.s.queue.pop(ctx, b.s.clock.Now())
+	if p == nil {
+		return nil
+	}
+	a := &attempt{queuedPodInfo: p, profile: b.s.setup.profiles[p.info.pod.Spec.SchedulerName], events: b.s.queue.events}
+	out := &Attempt{Pod: p.info.pod}
+	d := b.s.decide(ctx, a, wallClock.Now())
+	if d.status == nil {
+		a.node = d.node.node.Name
+		b.s.assume(a)
+		delete(b.s.binding, string(a.assumed.UID))
+		bound := *a.info
+		bound.pod = a.assumed
+		b.s.applyBoundPod(ctx, &bound, 0)
+		out.Node = a.node
+		return out
+	}
+	out.Message = d.message()
+	b.nominate(ctx, a.info, b.s.requeueAttempt(a, &d))
+	if d.preemption != nil {
+		b.preempt(ctx, a.info.pod, d.preemption)
+		out.Evicted = d.preemption.Victims
+	}
+	return out
+}
+
+// nominate applies a nomination as the watch of the patched status does.
+func (b *Sandbox) nominate(ctx context.Context, info *podInfo, nominating *framework.NominatingInfo) {
+	b.s.nominator.add(info, nominating)
+	if !renominates(info.pod, nominating) {
+		return
+	}
+	pod := *info.pod
+	pod.Status.NominatedNodeName = nominating.NominatedNodeName
+	newer := *info
+	newer.pod = &pod
+	b.s.applyPod(ctx, &newer, 0)
+}
+
+// preempt ends the nominations of pods of lower priority to the node, and deletes the victims.
+func (b *Sandbox) preempt(ctx context.Context, preemptor *corev1.Pod, p *Preemption) {
+	for _, other := range b.s.nominator.forNode(p.Node) {
+		if info, ok := other.(*podInfo); ok && helper.PodPriority(info.pod) < helper.PodPriority(preemptor) {
+			b.nominate(ctx, info, clearNomination)
+		}
+	}
+	for _, v := range p.Victims {
+		b.s.applyDeletedPod(ctx, v, 0)
+	}
+}
+
+// NodeInfos returns the nodes with their pods and the sums of their requests, in the order of the nodes' names. They are valid until the next change.
+func (b *Sandbox) NodeInfos() []framework.NodeInfo {
+	list, _ := b.s.cluster.List() // never fails
+	return list
+}
+
+// RequestsOf returns the resources that a pod requests of its node.
+func RequestsOf(pod *corev1.Pod) framework.Resource { return requestsOf(pod).Resource }
