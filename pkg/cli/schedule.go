@@ -78,7 +78,7 @@ With --drain the pods are those that controllers create in the place of the node
 	cmd.Flags().StringVar(&f.config, "config", "", "a KubeSchedulerConfiguration file (default: the configuration that runs)")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "draws among equally good nodes")
 	addOutput(cmd, &f.output)
-	cmd.AddCommand(newScheduleCompare(env))
+	cmd.AddCommand(newScheduleCompare(env), newScheduleReplay(env))
 	return cmd
 }
 

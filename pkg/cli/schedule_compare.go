@@ -20,13 +20,14 @@ func newScheduleCompare(env *Env) *cobra.Command {
 		Use:   "compare CONFIG... -f FILE",
 		Short: "Compare scheduler configurations on the same workload",
 		Long: `Compare KubeSchedulerConfiguration files on the same workload, in the scheduler's engine in this process. Each configuration runs once for
-each seed. The seed gives the order in which the pods arrive, one after the other, and draws among equally good nodes. Pods that find no
-node, and pods that are evicted, are tried again after the last arrival. The cluster is the running one, or that of --nodes-from or of -f,
-if they have Nodes.
+each seed. The seed gives the order in which the pods arrive, one each 100 ms of virtual time, and draws among equally good nodes. Pods
+that find no node wait in the scheduling queue, and pods that are evicted arrive again. The cluster is the running one, or that of
+--nodes-from or of -f, if they have Nodes.
 
 The table, and the plot of -o svg, has the means over all seeds with their 95 % confidence intervals, -o csv the figures of each run: pods that are placed, pending
-and evicted; the requested part of CPU and memory; the nodes with pods; how far the nodes' loads are from their mean (mean and standard
-deviation), where a node's load is the greater of the requested parts of its CPU and memory; and the pods per second of the engine.`,
+and evicted; the virtual time from arrival to binding; the requested part of CPU and memory; the part of the free resources without room for
+a pod; the nodes with pods; how far the nodes' loads are from their mean (mean and standard deviation), where a node's load is the
+greater of the requested parts of its CPU and memory; and the pods per second of the engine.`,
 		Example: `  minikctl schedule compare spread.yaml pack.yaml -f workload.yaml --seeds 10
   minikctl schedule compare spread.yaml pack.yaml -f workload.yaml -o csv > runs.csv
   minikctl schedule compare spread.yaml pack.yaml -f workload.yaml -o svg > plot.svg`,
@@ -77,11 +78,15 @@ func printComparison(env *Env, all [][]*whatif.Result) error {
 		headers = append(headers, runs[0].Config)
 	}
 	t := newTable(env.Out, headers...)
-	for _, m := range whatif.Metrics {
+	for _, m := range whatif.MetricsOf(all) {
 		row := []string{m.Name, m.Unit}
 		for _, runs := range all {
 			s := whatif.Summarise(runs, m)
-			row = append(row, fmt.Sprintf("%.1f ± %.1f", s.Mean, s.Confidence))
+			cell := fmt.Sprintf("%.*f", m.Decimals(), s.Mean)
+			if len(runs) > 1 {
+				cell += fmt.Sprintf(" ± %.*f", m.Decimals(), s.Confidence)
+			}
+			row = append(row, cell)
 		}
 		if err := t.Append(row); err != nil {
 			return err
@@ -94,7 +99,8 @@ func printComparison(env *Env, all [][]*whatif.Result) error {
 func writeRuns(env *Env, all [][]*whatif.Result) error {
 	w := csv.NewWriter(env.Out)
 	header := []string{"config", "seed"}
-	for _, m := range whatif.Metrics {
+	metrics := whatif.MetricsOf(all)
+	for _, m := range metrics {
 		header = append(header, m.Name)
 	}
 	if err := w.Write(header); err != nil {
@@ -103,7 +109,7 @@ func writeRuns(env *Env, all [][]*whatif.Result) error {
 	for _, runs := range all {
 		for _, r := range runs {
 			line := []string{r.Config, strconv.Itoa(r.Seed)}
-			for _, m := range whatif.Metrics {
+			for _, m := range metrics {
 				line = append(line, strconv.FormatFloat(m.Of(r), 'f', 3, 64))
 			}
 			if err := w.Write(line); err != nil {

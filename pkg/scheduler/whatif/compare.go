@@ -3,57 +3,20 @@ package whatif
 import (
 	"context"
 	"math"
-	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/scheduler"
-	"k8s.io/apimachinery/pkg/types"
 )
 
-// Metric is a figure of a run.
-type Metric struct {
-	Name, Unit string
-	Of         func(r *Result) float64
-}
-
-// Metrics are the figures of a run.
-var Metrics = []Metric{
-	{"placed", "pods", func(r *Result) float64 { return float64(r.Placed) }},
-	{"pending", "pods", func(r *Result) float64 { return float64(r.Pending) }},
-	{"preemptions", "pods", func(r *Result) float64 { return float64(r.Preemptions) }},
-	{"cpu", "%", func(r *Result) float64 { return 100 * r.CPU }},
-	{"memory", "%", func(r *Result) float64 { return 100 * r.Memory }},
-	{"used-nodes", "nodes", func(r *Result) float64 { return float64(r.UsedNodes) }},
-	{"imbalance-mean", "%", func(r *Result) float64 { return 100 * r.ImbalanceMean }},
-	{"imbalance-stddev", "%", func(r *Result) float64 { return 100 * r.ImbalanceStddev }},
-	{"throughput", "pods/s", func(r *Result) float64 { return r.Throughput }},
-}
-
-// Result are the figures of one run. A node's load is the greater of the requested parts of its CPU and memory.
-type Result struct {
-	Config string `json:"config"`
-	Seed   int    `json:"seed"`
-	// Placed and Pending are the pods of the workloads, and those that ran before and were evicted.
-	Placed      int `json:"placed"`
-	Pending     int `json:"pending"`
-	Preemptions int `json:"preemptions"` // pods that were evicted
-	// CPU and Memory are the requested parts of all nodes' allocatable amounts, from 0 to 1.
-	CPU       float64 `json:"cpu"`
-	Memory    float64 `json:"memory"`
-	UsedNodes int     `json:"usedNodes"` // with pods
-	// ImbalanceMean and ImbalanceStddev are how far the nodes' loads are from their mean: on average, and the standard deviation.
-	ImbalanceMean   float64 `json:"imbalanceMean"`
-	ImbalanceStddev float64 `json:"imbalanceStddev"`
-	Throughput      float64 `json:"throughput"` // pods per second of the engine
-}
-
-// Compare runs the workloads under a configuration, once for each seed from 1 to seeds. The seed gives the order in which the pods arrive, one after the other, and
-// draws among equally good nodes. Pods that find no node, and those that are evicted, are tried again after the last arrival. now measures the throughput.
+// Compare runs the workloads under a configuration, once for each seed from 1 to seeds. The seed gives the order in which the pods arrive, one each
+// arrivalInterval, and draws among equally good nodes. Pods that are evicted arrive again. now measures the throughput.
 func Compare(ctx context.Context, name string, q scheduler.Simulation, workloads []Workload, seeds int, now func() time.Time) ([]*Result, error) {
 	var out []*Result
 	for seed := 1; seed <= seeds; seed++ {
-		r, err := once(ctx, q, workloads, uint64(seed), now)
+		r, err := once(ctx, q, workloads, Options{Seed: uint64(seed), AttemptTime: DefaultAttemptTime, Now: now})
 		if err != nil {
 			return nil, err
 		}
@@ -63,34 +26,47 @@ func Compare(ctx context.Context, name string, q scheduler.Simulation, workloads
 	return out, nil
 }
 
-func once(ctx context.Context, q scheduler.Simulation, workloads []Workload, seed uint64, now func() time.Time) (*Result, error) {
-	box, err := scheduler.NewSandbox(ctx, q, seed)
+const (
+	arrivalInterval = 100 * time.Millisecond // of virtual time
+	maxTail         = 10 * time.Minute       // of virtual time, after the last arrival: plugins that fail may keep pods in a backoff for ever
+)
+
+func once(ctx context.Context, q scheduler.Simulation, workloads []Workload, o Options) (*Result, error) {
+	p, err := newPlayer(ctx, q, o)
 	if err != nil {
 		return nil, err
 	}
-	defer box.Close(ctx)
+	defer p.box.Close(ctx)
 	pods := arrivals(workloads)
-	shuffle(pods, clock.NewSource(seed))
-	r := &Result{}
-	ran := map[types.UID]bool{}
-	for _, pod := range q.Pods {
-		ran[pod.UID] = true
+	shuffle(pods, clock.NewSource(o.Seed))
+	for i, a := range pods {
+		p.At(time.Duration(i)*arrivalInterval, func(ctx context.Context) error { return p.AddPod(ctx, arriving(a.pod)) })
 	}
-	began := now()
-	again, err := r.place(ctx, box, pods, ran)
-	if err != nil {
+	p.Evicted = func(pod *corev1.Pod) {
+		p.At(p.Elapsed(), func(ctx context.Context) error { return p.AddPod(ctx, again(pod)) })
+	}
+	if _, err := p.Run(ctx, never, time.Duration(len(pods))*arrivalInterval+maxTail); err != nil {
 		return nil, err
 	}
-	if took := now().Sub(began); took > 0 {
-		r.Throughput = float64(len(pods)) / took.Seconds()
-	}
-	slices.SortStableFunc(again, func(a, b arrival) int { return int(int64(priorityOf(b)) - int64(priorityOf(a))) })
-	if again, err = r.place(ctx, box, again, ran); err != nil {
-		return nil, err
-	}
-	r.Pending = len(again)
-	r.measure(box.Loads(), q)
+	r := p.result()
+	r.State = p.look().State
 	return r, nil
+}
+
+// arriving returns a copy of a pod with a scheduler.
+func arriving(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	if pod.Spec.SchedulerName == "" {
+		pod.Spec.SchedulerName = corev1.DefaultSchedulerName
+	}
+	return pod
+}
+
+// again returns the pod that replaces an evicted one.
+func again(pod *corev1.Pod) *corev1.Pod {
+	pod = arriving(pod)
+	pod.UID, pod.Spec.NodeName, pod.Status = "", "", corev1.PodStatus{}
+	return pod
 }
 
 func shuffle(pods []arrival, source *clock.Source) {
@@ -98,60 +74,6 @@ func shuffle(pods []arrival, source *clock.Source) {
 		j := source.IntN(i + 1)
 		pods[i], pods[j] = pods[j], pods[i]
 	}
-}
-
-// place places pods, and returns those that found no node or were evicted. ran are the pods that ran before.
-func (r *Result) place(ctx context.Context, box *scheduler.Sandbox, pods []arrival, ran map[types.UID]bool) (left []arrival, err error) {
-	for _, a := range pods {
-		got, err := box.Place(ctx, a.pod)
-		if err != nil {
-			return nil, err
-		}
-		if got.Node == "" {
-			left = append(left, a)
-		} else {
-			r.Placed++
-		}
-		for _, v := range got.Evicted {
-			r.Preemptions++
-			again := v.DeepCopy()
-			again.UID, again.Spec.NodeName, again.Status.NominatedNodeName = "", "", ""
-			left = append(left, arrival{pod: again})
-			if !ran[v.UID] {
-				r.Placed--
-			}
-		}
-	}
-	return left, nil
-}
-
-// measure sets the figures of the nodes. Nodes' shares of all resources are by their allocatable amounts.
-func (r *Result) measure(loads []scheduler.NodeLoad, q scheduler.Simulation) {
-	if len(loads) == 0 {
-		return
-	}
-	cpus, memories := map[string]float64{}, map[string]float64{}
-	var allCPU, allMemory, mean float64
-	for _, n := range q.Nodes {
-		cpus[n.Name], memories[n.Name] = n.Status.Allocatable.Cpu().AsApproximateFloat64(), n.Status.Allocatable.Memory().AsApproximateFloat64()
-		allCPU += cpus[n.Name]
-		allMemory += memories[n.Name]
-	}
-	for _, l := range loads {
-		r.CPU += l.CPU * cpus[l.Node] / max(allCPU, 1e-9)
-		r.Memory += l.Memory * memories[l.Node] / max(allMemory, 1e-9)
-		mean += max(l.CPU, l.Memory) / float64(len(loads))
-		if l.Pods > 0 {
-			r.UsedNodes++
-		}
-	}
-	var squares float64
-	for _, l := range loads {
-		off := max(l.CPU, l.Memory) - mean
-		r.ImbalanceMean += math.Abs(off) / float64(len(loads))
-		squares += off * off / float64(len(loads))
-	}
-	r.ImbalanceStddev = math.Sqrt(squares)
 }
 
 // Summary is the mean of a metric over the runs of a configuration, and half of its 95 % confidence interval.
