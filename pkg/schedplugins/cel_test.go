@@ -172,7 +172,7 @@ func TestListPlugins(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"CEL":             `{CEL [preFilter filter preScore score] false 0 {"normalize":"MinMax"} true}`,
-		"Wasm":            `{Wasm [preFilter filter postFilter preScore score] false 0 {"guestURL":""} true}`,
+		"Wasm":            `{Wasm [preFilter filter postFilter preScore score reserve permit preBind bind postBind] false 0 {"guestURL":""} true}`,
 		"TaintToleration": `{TaintToleration [filter preScore score] true 3  false}`,
 		"PrioritySort":    `{PrioritySort [queueSort] true 0  false}`,
 	} {
