@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/resource"
@@ -33,18 +34,21 @@ func newSchedule(env *Env) *cobra.Command {
 		Use:   "schedule --dry-run (-f FILE | --drain NODE)",
 		Short: "Show where pods would go and how many more fit, without changing the cluster",
 		Long: `Show where the pods of manifests would go, and how many more of them fit. Nothing is changed: the scheduler's engine runs in this
-process on a copy of the cluster. The cluster is the running one, or that of --nodes-from or of -f, if they have Nodes: then no cluster
-is needed. The configuration is that of --config; otherwise the one that runs, or the defaults if the cluster is that of files.
+process on a copy of the cluster. The cluster is the running one, or any other that --context or --kubeconfig selects, which is only read;
+or that of --nodes-from or of -f, if they have Nodes: then no cluster is needed. The configuration is that of --config; otherwise the one
+that runs, or Kubernetes' defaults if the cluster is that of files, or not one of minikctl.
 
 Manifests may have Pods, Deployments, ReplicaSets, StatefulSets and Jobs. Pods arrive at the same time, so those of higher priority go
 first; a pod that evicts others is shown with them. Volumes and resource claims are not simulated.
 
-With --drain the pods are those that controllers create in the place of the nodes' pods when the nodes are drained.`,
+With --drain the pods are those that controllers create in the place of the nodes' pods when the nodes are drained. Warnings name the
+pods that no controller replaces, and the PodDisruptionBudgets that would delay the drain.`,
 		Example: `  minikctl schedule --dry-run -f pods.yaml
   minikctl schedule --dry-run -f pods.yaml --config other.yaml
   kubectl get nodes,pods -A -o yaml > snapshot.yaml
   minikctl schedule --dry-run -f pods.yaml --nodes-from snapshot.yaml
-  minikctl schedule --dry-run --drain node-1         # where the pods of a node would go`,
+  minikctl schedule --dry-run --drain node-1         # where the pods of a node would go
+  minikctl schedule --dry-run -f pods.yaml --context production`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !dryRun {
@@ -62,6 +66,7 @@ With --drain the pods are those that controllers create in the place of the node
 				fmt.Fprintln(env.Err, "Warning:", w)
 			}
 			workloads = append(replaced, workloads...)
+			warnUnsimulated(env, workloads)
 			got, err := whatif.Run(cmd.Context(), cluster.Simulation(env.Plugins, config), workloads, f.seed)
 			if err != nil {
 				return configError(f.config, err)
@@ -94,7 +99,10 @@ func (f *scheduleFlags) load(ctx context.Context, env *Env) (*whatif.Cluster, []
 		return nil, nil, nil, err
 	}
 	offline := len(m.Nodes) > 0
-	if !offline {
+	switch {
+	case offline && env.Target.chosen():
+		return nil, nil, nil, errors.New("the cluster is either that of --context and --kubeconfig, or that of the Nodes in files")
+	case !offline:
 		if err := fetchCluster(ctx, env, &m.Cluster); err != nil {
 			return nil, nil, nil, err
 		}
@@ -106,6 +114,10 @@ func (f *scheduleFlags) load(ctx context.Context, env *Env) (*whatif.Cluster, []
 		return &m.Cluster, m.Workloads, nil, nil
 	}
 	configs, err := configsOf(ctx, env, f.config)
+	if apierrors.IsNotFound(err) { // a cluster of another kind
+		fmt.Fprintln(env.Err, "Warning: the cluster does not publish its scheduler's configuration; this is with Kubernetes' defaults, unless --config is given")
+		return &m.Cluster, m.Workloads, nil, nil
+	}
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -167,50 +179,6 @@ func readObjects(env *Env, files []string) ([]*unstructured.Unstructured, error)
 		}
 	}
 	return out, nil
-}
-
-// fetchCluster reads the state of the running cluster.
-func fetchCluster(ctx context.Context, env *Env, c *whatif.Cluster) error {
-	set, err := cmdutil.NewFactory(env.Target).KubernetesClientSet()
-	if err != nil {
-		return err
-	}
-	nodes, err := set.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	pods, err := set.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	namespaces, err := set.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	budgets, err := set.PolicyV1().PodDisruptionBudgets("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	classes, err := set.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	c.Nodes, c.Namespaces, c.Budgets = pointers(nodes.Items), append(c.Namespaces, pointers(namespaces.Items)...), append(c.Budgets, pointers(budgets.Items)...)
-	c.Priorities = append(c.Priorities, pointers(classes.Items)...)
-	for _, pod := range pointers(pods.Items) {
-		if pod.Status.Phase != "Succeeded" && pod.Status.Phase != "Failed" {
-			c.Pods = append(c.Pods, pod)
-		}
-	}
-	return nil
-}
-
-func pointers[T any](list []T) []*T {
-	out := make([]*T, len(list))
-	for i := range list {
-		out[i] = &list[i]
-	}
-	return out
 }
 
 func printDryRun(env *Env, d *whatif.DryRun) error {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/spf13/pflag"
@@ -54,15 +55,15 @@ func (t *Target) Paths() daemon.Paths { return daemon.PathsOf(t.name) }
 
 // local reports whether the verb uses the local daemon.
 func (t *Target) local() bool {
-	if t.remote {
-		return false
-	}
-	for _, f := range autostart.Elsewhere {
-		if flag := t.flags.Lookup(f); flag != nil && flag.Changed {
-			return false
-		}
-	}
-	return true
+	return !t.remote && !t.chosen()
+}
+
+// chosen reports whether a flag selects another server than the local daemon.
+func (t *Target) chosen() bool {
+	return slices.ContainsFunc(autostart.Elsewhere, func(name string) bool {
+		flag := t.flags.Lookup(name)
+		return flag != nil && flag.Changed
+	})
 }
 
 // ready starts the local daemon if it does not run, and sets the flags that connect to it.

@@ -199,3 +199,21 @@ func (c *Cluster) setPriority(pod *corev1.Pod) error {
 	}
 	return nil
 }
+
+// Unsimulated returns the names of the volumes and resource claims of the workload's pods that are not simulated.
+func (w Workload) Unsimulated() []string {
+	if len(w.Pods) == 0 {
+		return nil
+	}
+	var out []string
+	spec := w.Pods[0].Spec
+	for _, v := range spec.Volumes {
+		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
+			out = append(out, "volume "+v.Name)
+		}
+	}
+	for _, c := range spec.ResourceClaims {
+		out = append(out, "resource claim "+c.Name)
+	}
+	return out
+}

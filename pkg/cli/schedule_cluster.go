@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/minikctl/minikctl/pkg/scheduler/whatif"
+)
+
+// fetchCluster reads the state of the cluster, which may be any of the user's kubeconfig, and only reads. Nodes and pods are required; what else the user may
+// not list is left out with a warning.
+func fetchCluster(ctx context.Context, env *Env, c *whatif.Cluster) error {
+	set, err := cmdutil.NewFactory(env.Target).KubernetesClientSet()
+	if err != nil {
+		return err
+	}
+	nodes, err := listAll(ctx, set.CoreV1().Nodes().List, func(l *corev1.NodeList) []corev1.Node { return l.Items })
+	if err != nil {
+		return err
+	}
+	pods, err := listAll(ctx, set.CoreV1().Pods("").List, func(l *corev1.PodList) []corev1.Pod { return l.Items })
+	if err != nil {
+		return err
+	}
+	namespaces, err := listAll(ctx, set.CoreV1().Namespaces().List, func(l *corev1.NamespaceList) []corev1.Namespace { return l.Items })
+	if err = unlessForbidden(env, err); err != nil {
+		return err
+	}
+	budgets, err := listAll(ctx, set.PolicyV1().PodDisruptionBudgets("").List, func(l *policyv1.PodDisruptionBudgetList) []policyv1.PodDisruptionBudget { return l.Items })
+	if err = unlessForbidden(env, err); err != nil {
+		return err
+	}
+	classes, err := listAll(ctx, set.SchedulingV1().PriorityClasses().List, func(l *schedulingv1.PriorityClassList) []schedulingv1.PriorityClass { return l.Items })
+	if err = unlessForbidden(env, err); err != nil {
+		return err
+	}
+	c.Nodes, c.Namespaces, c.Budgets = nodes, append(c.Namespaces, namespaces...), append(c.Budgets, budgets...)
+	c.Priorities = append(c.Priorities, classes...)
+	c.Pods = append(c.Pods, slices.DeleteFunc(pods, func(pod *corev1.Pod) bool {
+		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed // it takes up nothing
+	})...)
+	return nil
+}
+
+// listPage is how many objects one request lists, so that a large cluster is read in small parts.
+const listPage = 500
+
+// listAll lists all objects of a resource.
+func listAll[L metav1.ListInterface, T any](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error), items func(L) []T) ([]*T, error) {
+	var out []*T
+	options := metav1.ListOptions{Limit: listPage}
+	for {
+		page, err := list(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		part := items(page)
+		for i := range part {
+			out = append(out, &part[i])
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return out, nil
+		}
+	}
+}
+
+// unlessForbidden warns of an error that the user may not list a resource, and returns any other.
+func unlessForbidden(env *Env, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	fmt.Fprintln(env.Err, "Warning: left out:", err)
+	return nil
+}
+
+// warnUnsimulated warns of pods that use what is not simulated.
+func warnUnsimulated(env *Env, workloads []whatif.Workload) {
+	for _, w := range workloads {
+		if what := w.Unsimulated(); len(what) > 0 {
+			fmt.Fprintf(env.Err, "Warning: %s: not simulated: %v\n", w.Name, what)
+		}
+	}
+}
