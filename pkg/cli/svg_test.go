@@ -21,6 +21,9 @@ func wantSVG(t *testing.T, image string, parts ...string) {
 			t.Errorf("%s in\n%s", bad, image)
 		}
 	}
+	if n := strings.Count(image, "<svg "); n != 1 || !strings.HasPrefix(image, "<svg ") {
+		t.Errorf("%d documents in\n%s", n, image)
+	}
 	for tokens := xml.NewDecoder(strings.NewReader(image)); ; {
 		if _, err := tokens.Token(); errors.Is(err, io.EOF) {
 			return

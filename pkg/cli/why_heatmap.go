@@ -157,11 +157,33 @@ const (
 	headHeight = 200
 )
 
-// printSVG writes the heat map as an SVG image. The title of each cell, which browsers show, has what the plugin returned.
-func (h *heatmap) printSVG(w io.Writer) {
-	width, height := labelWidth+cellSize*len(h.columns)+headHeight, headHeight+cellSize*len(h.rows)+cellSize
+// printSVG writes heat maps, one below the other, as one SVG image.
+func printSVG(w io.Writer, maps []heatmap) {
+	width, height := 0, 0
+	for i := range maps {
+		wide, high := maps[i].size()
+		width, height = max(width, wide), height+high
+	}
 	fmt.Fprintf(w, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n", width, height)
-	fmt.Fprintf(w, "<title>%s</title>\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n", escaped(h.title))
+	fmt.Fprintln(w, "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>")
+	y := 0
+	for i := range maps {
+		fmt.Fprintf(w, "<g transform=\"translate(0 %d)\">\n", y)
+		maps[i].draw(w)
+		fmt.Fprintln(w, "</g>")
+		_, high := maps[i].size()
+		y += high
+	}
+	fmt.Fprintln(w, "</svg>")
+}
+
+func (h *heatmap) size() (width, height int) {
+	return labelWidth + cellSize*len(h.columns) + headHeight, headHeight + cellSize*len(h.rows) + cellSize
+}
+
+// draw writes the heat map as a part of an SVG image. The title of each cell, which browsers show, has what the plugin returned.
+func (h *heatmap) draw(w io.Writer) {
+	fmt.Fprintf(w, "<title>%s</title>\n", escaped(h.title))
 	fmt.Fprintf(w, "<text x=\"8\" y=\"18\">%s</text>\n", escaped(h.title))
 	for i, c := range h.columns {
 		x, y := labelWidth+cellSize*i+cellSize/2, headHeight-6
@@ -184,7 +206,6 @@ func (h *heatmap) printSVG(w io.Writer) {
 				labelWidth+cellSize*k, y, cellSize-1, cellSize-1, fill, escaped(v.Node+", "+c.String()+": "+described(p)))
 		}
 	}
-	fmt.Fprintln(w, "</svg>")
 }
 
 // described returns a verdict in words.

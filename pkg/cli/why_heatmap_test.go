@@ -42,6 +42,6 @@ skipped the pod: Filter NodePorts
 		t.Errorf("got\n%s\nwant\n%s", text.String(), want)
 	}
 	var image bytes.Buffer
-	h.printSVG(&image)
-	wantSVG(t, image.String(), "<title>c, Filter TaintToleration: Rejected: taint &lt;x&gt;</title>", "<title>a, Score Fit: 40, normalised 40, × 3 = 120</title>")
+	printSVG(&image, []heatmap{h, h})
+	wantSVG(t, image.String(), `width="460" height="560"`, `<g transform="translate(0 280)">`, "<title>c, Filter TaintToleration: Rejected: taint &lt;x&gt;</title>", "<title>a, Score Fit: 40, normalised 40, × 3 = 120</title>")
 }

@@ -78,6 +78,14 @@ func (f *whyFlags) perNode(ctx context.Context, env *Env, list *minikctl.Decisio
 	if f.output == "json" || f.output == "yaml" {
 		return printAs(env, f.output, reports)
 	}
+	if f.output == "svg" {
+		var maps []heatmap
+		for i := range reports {
+			maps = append(maps, heatmapOf(&list.Items[i], &reports[i]))
+		}
+		printSVG(env.Out, maps)
+		return nil
+	}
 	for i := range reports {
 		if err := f.print(env, &list.Items[i], &reports[i]); err != nil {
 			return err
@@ -124,14 +132,14 @@ func explainIn(ctx context.Context, box *scheduler.Sandbox, pod *corev1.Pod, nod
 	return box.Explain(ctx, pod, node)
 }
 
+func heatmapOf(d *minikctl.Decision, r *nodeReport) heatmap {
+	return newHeatmap(fmt.Sprintf("pod/%s: attempt %d of profile %s: %s", d.Pod, d.Attempt, d.Profile, d.Outcome), r.Verdicts)
+}
+
 func (f *whyFlags) print(env *Env, d *minikctl.Decision, r *nodeReport) error {
-	if f.output == "heatmap" || f.output == "svg" {
-		h := newHeatmap(fmt.Sprintf("pod/%s: attempt %d of profile %s: %s", d.Pod, d.Attempt, d.Profile, d.Outcome), r.Verdicts)
-		if f.output == "svg" {
-			h.printSVG(env.Out)
-		} else {
-			h.printText(env.Out, hasColour(env.Out))
-		}
+	if f.output == "heatmap" {
+		h := heatmapOf(d, r)
+		h.printText(env.Out, hasColour(env.Out))
 		return nil
 	}
 	fmt.Fprintf(env.Out, "pod/%s: attempt %d of profile %s, configuration %d: %s\n", d.Pod, d.Attempt, d.Profile, d.ConfigGeneration, d.Outcome)
