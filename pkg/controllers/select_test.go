@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -17,6 +18,9 @@ func TestSelect(t *testing.T) {
 		{"-job", "", "cronjob-controller job-controller", ""},
 		{"* -storage-version-gc", "job-controller", "storageversion-garbage-collector-controller", ""},
 		{"storageversion-garbage-collector-controller", "", "job-controller storageversion-garbage-collector-controller", ""},
+		{"* -attachdetach -persistentvolume-attach-detach-controller -svm", "job-controller", "", ""},
+		{"* -cloud-node-lifecycle-controller -node-route-controller -device-taint-eviction-controller", "job-controller", "", ""},
+		{"* tokencleaner", "", "", `minikctl does not have the controller "tokencleaner"`},
 		{"* -crons", "", "", `"crons" is not in the list of known controllers`},
 		{"* -", "", "", `"" is not in the list of known controllers`},
 	} {
@@ -49,7 +53,8 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// TestNames checks that entries of one controller only share a name, and that an alias is no other controller's name.
+// TestNames checks that entries of one controller only share a name, and that an alias is no other controller's name, nor that of one which
+// does not run.
 func TestNames(t *testing.T) {
 	owner := map[string]string{}
 	for _, c := range All {
@@ -61,6 +66,11 @@ func TestNames(t *testing.T) {
 				t.Errorf("%s names %s and %s", name, owner[name], c.Name)
 			}
 			owner[name] = c.Name
+		}
+	}
+	for _, name := range slices.Concat(absent, gated) {
+		if owner[name] != "" {
+			t.Errorf("%s runs", name)
 		}
 	}
 }
