@@ -55,7 +55,7 @@ var All = []controller.Controller{
 	{Name: "endpointslice-controller", Alias: "endpointslice", Account: "endpointslice-controller", Component: "endpoint-slice-controller", New: discovery.EndpointSlice},
 	{Name: "endpoints-controller", Alias: "endpoint", Account: "endpoint-controller", Component: "endpoint-controller", New: discovery.Endpoints},
 	{Name: "endpointslice-mirroring-controller", Alias: "endpointslicemirroring", Account: "endpointslicemirroring-controller", Component: "endpoint-slice-mirroring-controller", New: discovery.Mirroring},
-	{Name: "garbage-collector-controller", Alias: "garbagecollector", Account: "generic-garbage-collector", Component: "generic-garbage-collector", New: gc.GarbageCollector},
+	{Name: "garbage-collector-controller", Alias: "garbagecollector", Account: "generic-garbage-collector", Component: "generic-garbage-collector", EventSource: "garbage-collector-controller", New: gc.GarbageCollector},
 	{Name: "namespace-controller", Alias: "namespace", Account: "namespace-controller", Component: "namespace-controller", New: namespace.Namespace},
 	{Name: "serviceaccount-controller", Alias: "serviceaccount", Account: "service-account-controller", Component: "service-account-controller", New: serviceaccount.ServiceAccount},
 	{Name: "root-ca-certificate-publisher-controller", Alias: "root-ca-cert-publisher", Account: "root-ca-cert-publisher", Component: "root-ca-cert-publisher", New: serviceaccount.RootCA},

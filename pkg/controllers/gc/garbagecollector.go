@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,7 @@ var (
 // deletes an object, it reads the object and its owners from the API server.
 type garbageCollector struct {
 	client  client.Client
+	events  *client.Recorder
 	clock   clock.Clock
 	builtin map[schema.GroupKind]objects.Names
 	custom  *controller.CustomKinds
@@ -57,7 +59,8 @@ type monitor struct {
 
 func newGarbageCollector(env controller.Env) *garbageCollector {
 	g := &garbageCollector{
-		client: env.Client, clock: clock.Machine(env.Clock), custom: env.Custom, builtin: map[schema.GroupKind]objects.Names{},
+		client: env.Client, events: env.Events, clock: clock.Machine(env.Clock), custom: env.Custom,
+		builtin:      map[schema.GroupKind]objects.Names{},
 		absentOwners: map[absentOwner]bool{}, unresolved: map[schema.GroupKind]map[types.UID]bool{},
 	}
 	for _, n := range controller.DeletableResources() {
@@ -246,6 +249,7 @@ func (g *garbageCollector) collect(ctx context.Context, i item) error {
 	if err != nil {
 		return err
 	}
+	g.reportForeignOwners(ctx, latest)
 	owners := map[ownerState][]types.UID{}
 	for _, ref := range latest.GetOwnerReferences() {
 		s, err := g.lookUp(ctx, ref, latest)
@@ -267,6 +271,17 @@ func (g *garbageCollector) collect(ctx context.Context, i item) error {
 		return g.delete(ctx, i, metav1.DeletePropagationForeground)
 	}
 	return g.delete(ctx, i, policyOf(latest))
+}
+
+// reportForeignOwners records an Event for each reference of obj to an object of another namespace, which cannot be its owner.
+func (g *garbageCollector) reportForeignOwners(ctx context.Context, obj objects.Object) {
+	for _, ref := range obj.GetOwnerReferences() {
+		if owner, ok := g.find(ref.UID); ok && owner.GetNamespace() != "" && owner.GetNamespace() != obj.GetNamespace() {
+			g.events.Event(ctx, obj, corev1.EventTypeWarning, "OwnerRefInvalidNamespace", fmt.Sprintf(
+				"ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
+				ref.APIVersion, ref.Kind, obj.GetNamespace(), ref.Name, ref.UID, obj.GetNamespace()))
+		}
+	}
 }
 
 // policyOf returns the propagation policy that an object's finalizers request.

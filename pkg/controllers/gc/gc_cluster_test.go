@@ -2,6 +2,7 @@ package gc_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +43,23 @@ func TestCollect(t *testing.T) {
 		return ok && len(shared.OwnerReferences) == 1 && shared.OwnerReferences[0].UID == other.UID
 	})
 	controllertest.Want(c, "unknown-kind exists", c.HasConfigMap("unknown-kind"), true)
+}
+
+// TestOwnerInAnotherNamespace: an object whose owner is in another namespace is deleted, and an Event has the reason.
+func TestOwnerInAnotherNamespace(t *testing.T) {
+	c := controllertest.Start(t, clock.Real())
+	owner := controllertest.ConfigMap("owner")
+	owner.Namespace = "kube-system"
+	out, err := c.Create(c.Context(), client.Target{Resource: client.ConfigMaps, Namespace: owner.Namespace}, owner, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid := out.(*corev1.ConfigMap).UID
+	controllertest.Create(c, client.ConfigMaps, controllertest.ConfigMap("child", ownedBy("owner", uid, false)))
+	c.Until("the child gone", func() bool { return !c.HasConfigMap("child") })
+	c.Until("its event", func() bool { return len(c.EventsOf("child")) > 0 })
+	want := fmt.Sprintf("OwnerRefInvalidNamespace: ownerRef [v1/ConfigMap, namespace: default, name: owner, uid: %s] does not exist in namespace \"default\"", uid)
+	controllertest.Want(c, "events", strings.Join(c.EventsOf("child"), "\n"), want)
 }
 
 // TestForeground: the owner is deleted after its dependents, and circles of owners are broken.
