@@ -214,3 +214,36 @@ func TestServer(t *testing.T) {
 		}
 	}
 }
+
+// TestAliases follows ExternalName Services to other Services of the cluster.
+func TestAliases(t *testing.T) {
+	clienttest.WithCaches(t, func(source *clienttest.ListWatcher, caches *client.Caches) {
+		s, err := New(Config{Caches: caches, Domain: "cluster.local", Listen: netip.MustParseAddrPort("127.0.0.1:0")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _, _ = s.udp.Close(), s.tcp.Close() }()
+		fill(source)
+		for name, target := range map[string]string{
+			"first": "second.shop.svc.cluster.local", "second": "Web.shop.svc.cluster.local", "pods": "nodes.shop.svc.cluster.local",
+			"lost": "absent.shop.svc.cluster.local", "circle": "circle.shop.svc.cluster.local",
+		} {
+			source.Put(client.Services, watch.Added, service(name, corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: target}))
+		}
+		for _, c := range []struct{ name, kind, want string }{
+			{"second", "A", "CNAME Web.shop.svc.cluster.local., A 127.7.200.1"},
+			{"second", "AAAA", "CNAME Web.shop.svc.cluster.local."},
+			{"second", "CNAME", "CNAME Web.shop.svc.cluster.local."},
+			{"first", "A", "CNAME second.shop.svc.cluster.local., CNAME Web.shop.svc.cluster.local., A 127.7.200.1"},
+			{"pods", "A", "CNAME nodes.shop.svc.cluster.local., A 127.7.1.1, A 127.7.1.2"},
+			{"lost", "A", "CNAME absent.shop.svc.cluster.local."},
+			{"circle", "A", "CNAME circle.shop.svc.cluster.local." + strings.Repeat(", CNAME circle.shop.svc.cluster.local.", maxAliases)},
+		} {
+			req := new(dns.Msg).SetQuestion(c.name+".shop.svc.cluster.local.", dns.StringToType[c.kind])
+			reply := s.answer(req, new(dns.Msg).SetReply(req), netip.MustParseAddr("127.0.0.1"), false)
+			if got := text(answer{exists: reply.Rcode == dns.RcodeSuccess, records: reply.Answer}, true); got != c.want {
+				t.Errorf("%s %s: got %q, want %q", c.kind, c.name, got, c.want)
+			}
+		}
+	})
+}

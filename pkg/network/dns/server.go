@@ -223,18 +223,35 @@ func (s *Server) authority() dns.RR {
 	}
 }
 
-// resolveAlias adds the addresses of the target of an ExternalName Service.
+// maxAliases bounds a chain of ExternalName Services, which may be a circle.
+const maxAliases = 8
+
+// resolveAlias adds the records of the target of an ExternalName Service: those of the cluster, or those that a resolver has.
 func (s *Server) resolveAlias(reply *dns.Msg, q dns.Question, overTCP bool) {
-	if len(reply.Answer) != 1 || q.Qtype == dns.TypeCNAME {
+	if q.Qtype == dns.TypeCNAME {
 		return
 	}
-	alias, ok := reply.Answer[0].(*dns.CNAME)
-	if !ok || dns.IsSubDomain(s.zone, strings.ToLower(alias.Target)) {
+	for range maxAliases {
+		if len(reply.Answer) == 0 {
+			return
+		}
+		alias, ok := reply.Answer[len(reply.Answer)-1].(*dns.CNAME)
+		if !ok {
+			return
+		}
+		if target := strings.ToLower(alias.Target); dns.IsSubDomain(s.zone, target) {
+			a, _ := s.records.lookUp(target, q.Qtype)
+			if len(a.records) == 0 {
+				return
+			}
+			reply.Answer, reply.Extra = append(reply.Answer, a.records...), append(reply.Extra, a.extra...)
+			continue
+		}
+		req := new(dns.Msg).SetQuestion(alias.Target, q.Qtype)
+		if got := s.forward(req, new(dns.Msg).SetReply(req), overTCP); got.Rcode == dns.RcodeSuccess {
+			reply.Answer = append(reply.Answer, got.Answer...)
+		}
 		return
-	}
-	req := new(dns.Msg).SetQuestion(alias.Target, q.Qtype)
-	if got := s.forward(req, new(dns.Msg).SetReply(req), overTCP); got.Rcode == dns.RcodeSuccess {
-		reply.Answer = append(reply.Answer, got.Answer...)
 	}
 }
 
