@@ -99,7 +99,7 @@ func (f *replayFlags) read(env *Env, names []string) ([]replayTrace, error) {
 		if err != nil {
 			return nil, err
 		}
-		if whatif.IsOpenB(data) {
+		if whatif.IsOpenB(data) || strings.EqualFold(filepath.Ext(name), ".csv") {
 			csvs = append(csvs, whatif.File{Name: name, Data: data})
 		} else {
 			others = append(others, whatif.File{Name: name, Data: data})
@@ -108,6 +108,9 @@ func (f *replayFlags) read(env *Env, names []string) ([]replayTrace, error) {
 	if len(csvs) > 0 {
 		if len(others) > 0 {
 			return nil, fmt.Errorf("%s: the first line is not that of an openb trace, as in %s", others[0].Name, csvs[0].Name)
+		}
+		if len(f.workloads) > 0 {
+			return nil, errors.New("--workload chooses among the workloads of scheduler_perf files; an openb trace has none")
 		}
 		t, err := whatif.ReadOpenB("", csvs)
 		return []replayTrace{{Trace: t}}, err

@@ -78,7 +78,7 @@ func decodeTemplate[T any](t *perfTemplate, index, count int) (*T, error) {
 		return nil, err
 	}
 	out := new(T)
-	if _, any := (any(out)).(*metav1.PartialObjectMetadata); any {
+	if _, partial := any(out).(*metav1.PartialObjectMetadata); partial {
 		err = yaml.Unmarshal(text, out)
 	} else {
 		err = plug.Decode(text, out) // names of fields in any case, as in scheduler_perf
