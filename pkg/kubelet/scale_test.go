@@ -40,7 +40,7 @@ func BenchmarkSimulatedPods(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		cluster := sim.NewCluster(clock.Real(), clock.NewSource(2))
+		cluster := sim.NewCluster(clock.Real())
 		var wg sync.WaitGroup
 		run := func(f func(context.Context) error) {
 			wg.Go(func() {

@@ -26,15 +26,11 @@ import (
 	"github.com/minikctl/minikctl/pkg/kubelet"
 )
 
-// jitter spreads the ends of containers that start at the same time.
-const jitter = 0.01
-
 // Cluster is what the simulated nodes of a daemon share: the clock, the addresses and the queue of containers that will
 // end. It is safe for concurrent use.
 type Cluster struct {
-	clock  clock.Clock
-	source *clock.Source
-	work   *clock.Work // a unit for each call of fire
+	clock clock.Clock
+	work  *clock.Work // a unit for each call of fire
 
 	mu       sync.Mutex
 	pool     *pool                           // of pods on nodes without a podCIDR
@@ -48,9 +44,9 @@ type Cluster struct {
 }
 
 // NewCluster returns a cluster with no nodes.
-func NewCluster(clk clock.Clock, src *clock.Source) *Cluster {
+func NewCluster(clk clock.Clock) *Cluster {
 	return &Cluster{
-		clock: clk, source: src, work: clock.NewWork(clk, "simulated containers"),
+		clock: clk, work: clock.NewWork(clk, "simulated containers"),
 		pool: newPool(defaultBase, defaultSize), pools: map[netip.Prefix]*pool{},
 		reserved: map[types.UID]netip.Addr{}, owned: map[types.UID]map[*pod]struct{}{}, jobs: map[types.UID]*job{},
 	}
@@ -62,7 +58,7 @@ func (c *Cluster) Runtime(string) kubelet.Runtime {
 }
 
 // New returns the runtime of the only node of a new Cluster.
-func New(clk clock.Clock, src *clock.Source) kubelet.Runtime { return NewCluster(clk, src).Runtime("") }
+func New(clk clock.Clock) kubelet.Runtime { return NewCluster(clk).Runtime("") }
 
 // Close implements kubelet.Nodes. The pods of simulated nodes end with their Cluster.
 func (c *Cluster) Close() error { return nil }
@@ -185,7 +181,7 @@ func (n *node) Start(_ context.Context, uid types.UID, spec kubelet.ContainerSpe
 		ID: id, Name: spec.Name, Attempt: spec.Attempt, Image: spec.Image, Started: now, Running: true,
 	})
 	if e := endOf(&p.PodSpec, spec.Name, c.history(p, spec, now)); e.ends {
-		c.endAt(now.Add(c.source.Jitter(e.after, jitter)), n, id, e.code)
+		c.endAt(now.Add(e.after), n, id, e.code)
 	}
 	n.hint()
 	return id, nil

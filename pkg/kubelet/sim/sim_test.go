@@ -18,7 +18,7 @@ import (
 func TestRuntime(t *testing.T) {
 	runtimetest.Run(t, runtimetest.Driver{
 		New: func(string) (kubelet.Runtime, func() error, error) {
-			return sim.New(clock.Real(), clock.NewSource(1)), func() error { return nil }, nil
+			return sim.New(clock.Real()), func() error { return nil }, nil
 		},
 		Tier: sim.Tier,
 	})
@@ -70,7 +70,7 @@ func TestRules(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			clk := testclock.NewFakeClock(began)
-			rt := sim.New(clk, clock.NewSource(1))
+			rt := sim.New(clk)
 			if err := startOf(t, rt, "a", c.owner, c.annotations); err != nil {
 				t.Fatal(err)
 			}
@@ -80,9 +80,9 @@ func TestRules(t *testing.T) {
 					t.Error("it has ended too early")
 				}
 			}
-			clk.SetTime(began.Add(c.after + time.Second))
+			clk.SetTime(began.Add(c.after))
 			got := ended(t, rt)
-			if got.ExitCode != c.code || got.Finished.Before(began.Add(c.after)) || got.Finished.After(clk.Now()) {
+			if got.ExitCode != c.code || !got.Finished.Equal(clk.Now()) {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -105,7 +105,7 @@ func ended(t *testing.T, rt kubelet.Runtime) kubelet.Container {
 }
 
 func TestBadRules(t *testing.T) {
-	rt := sim.New(clock.Real(), clock.NewSource(1))
+	rt := sim.New(clock.Real())
 	for i, c := range []struct {
 		annotations map[string]string
 		want        string
@@ -138,7 +138,7 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			clk := testclock.NewFakeClock(time.Unix(1_700_000_000, 0))
-			rt := sim.New(clk, clock.NewSource(1))
+			rt := sim.New(clk)
 			var got []string
 			for i := range 4 {
 				uid, attempt := types.UID("a"), i
@@ -185,7 +185,7 @@ func outcome(t *testing.T, rt kubelet.Runtime, clk *testclock.FakeClock, id kube
 
 func TestStopBeforeExitAfter(t *testing.T) {
 	clk := testclock.NewFakeClock(time.Unix(1_700_000_000, 0))
-	rt := sim.New(clk, clock.NewSource(1))
+	rt := sim.New(clk)
 	if err := start(t, rt, "a", map[string]string{sim.ExitAfter: "10s"}); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestStopBeforeExitAfter(t *testing.T) {
 }
 
 func TestNodesShareAddresses(t *testing.T) {
-	cluster := sim.NewCluster(clock.Real(), clock.NewSource(1))
+	cluster := sim.NewCluster(clock.Real())
 	seen := map[string]bool{}
 	const nodes, perNode = 300, 250 // more than a /16 has
 	for n := range nodes {
@@ -219,7 +219,7 @@ func TestNodesShareAddresses(t *testing.T) {
 
 // TestPodCIDR: the pods of a node with a podCIDR have addresses of it, and a stopped pod's address is free again.
 func TestPodCIDR(t *testing.T) {
-	n := sim.NewCluster(clock.Real(), clock.NewSource(1)).Runtime("n")
+	n := sim.NewCluster(clock.Real()).Runtime("n")
 	begin := func(uid types.UID, cidr string) (string, error) {
 		p, err := n.StartPod(t.Context(), kubelet.PodSpec{UID: uid, Name: string(uid), PodCIDR: cidr})
 		return p.IP, err

@@ -13,7 +13,7 @@ import (
 
 // TestUsage: a container reports what the current annotations of its pod say, and nothing without them or after its end.
 func TestUsage(t *testing.T) {
-	rt := sim.New(clock.Real(), clock.NewSource(1))
+	rt := sim.New(clock.Real())
 	if err := start(t, rt, "p", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestUsage(t *testing.T) {
 
 // TestLoad: the running containers of a controller's pods share a load, on whichever node they are.
 func TestLoad(t *testing.T) {
-	cluster := sim.NewCluster(clock.Real(), clock.NewSource(1))
+	cluster := sim.NewCluster(clock.Real())
 	rt := cluster.Runtime("a")
 	run := func(rt kubelet.Runtime, uid types.UID) {
 		spec := kubelet.PodSpec{UID: uid, Name: string(uid), OwnerKind: "ReplicaSet", OwnerUID: "o", Annotations: map[string]string{sim.LoadCPU: "900m", sim.UsageMemory: "1Mi"}}
