@@ -129,7 +129,7 @@ func BenchmarkWasm(b *testing.B) {
 			for i := range 1000 {
 				nodes = append(nodes, someNode(fmt.Sprintf("n-%d", i%100), func(n *corev1.Node) { n.Name = fmt.Sprintf("%d-%d", i/100, i%100) }))
 			}
-			box, err := scheduler.NewSandbox(b.Context(), scheduler.Simulation{Registry: Registry, Config: config(b, conf), Nodes: nodes}, 1)
+			box, err := scheduler.NewSandbox(b.Context(), scheduler.Simulation{Registry: patient(), Timeouts: patience, Config: config(b, conf), Nodes: nodes}, 1)
 			if err != nil {
 				b.Fatal(err)
 			}

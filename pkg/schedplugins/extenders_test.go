@@ -115,7 +115,7 @@ func config(t testing.TB, text string) *configv1.KubeSchedulerConfiguration {
 // simulate runs a cycle for a pod.
 func simulate(t *testing.T, conf string, nodes []*corev1.Node, pods []*corev1.Pod, pod *corev1.Pod) scheduler.Outcome {
 	t.Helper()
-	out, err := scheduler.Simulate(t.Context(), scheduler.Simulation{Registry: Registry, Config: config(t, conf), Nodes: nodes, Pods: pods, Pod: pod})
+	out, err := scheduler.Simulate(t.Context(), scheduler.Simulation{Registry: patient(), Timeouts: patience, Config: config(t, conf), Nodes: nodes, Pods: pods, Pod: pod})
 	if err != nil {
 		t.Fatal(err)
 	}

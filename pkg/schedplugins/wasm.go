@@ -33,8 +33,12 @@ type wasmPlugin struct {
 	closed     atomic.Bool
 }
 
-// newWasm also returns the plugin if it lacks its module, for the list of plugins.
 func newWasm(ctx context.Context, given runtime.Object, h framework.Handle) (framework.Plugin, error) {
+	return newWasmWithin(ctx, given, h, guest.Limits{})
+}
+
+// newWasmWithin also returns the plugin if it lacks its module, for the list of plugins.
+func newWasmWithin(ctx context.Context, given runtime.Object, h framework.Handle, limits guest.Limits) (framework.Plugin, error) {
 	args, err := decode[minikctl.WasmArgs, *minikctl.WasmArgs](given, func() minikctl.WasmArgs { return minikctl.WasmArgs{} })
 	if err != nil {
 		return nil, err
@@ -66,7 +70,7 @@ func newWasm(ctx context.Context, given runtime.Object, h framework.Handle) (fra
 	}
 	binary, err := readModule(u.Path)
 	if err == nil {
-		config := guest.Config{Guest: args.GuestConfig, Severity: args.LogSeverity, Handle: h}
+		config := guest.Config{Limits: limits, Guest: args.GuestConfig, Severity: args.LogSeverity, Handle: h}
 		if api, ok := h.(scheduler.APIHandle); ok && api.Caches() != nil {
 			config.Nodes = api.Caches().Nodes()
 		}

@@ -16,7 +16,7 @@ func TestWasmBinding(t *testing.T) {
 	c.node("n", "8")
 	conf := config(t, strings.Replace(wasmConfig(buildModule(t, "testdata/guest"), ""), "plugins: {",
 		`plugins: {bind: {disabled: [{name: "*"}], enabled: [{name: Wasm/test}, {name: DefaultBinder}]}, `, 1))
-	c.start(func(cfg *scheduler.Config) { cfg.Config = conf })
+	c.start(func(cfg *scheduler.Config) { cfg.Config, cfg.Registry, cfg.Timeouts = conf, patient(), patience })
 	c.pod("waits", "1")
 	c.event("waits", "Waiting", "prefilter waits, reserve n, permit")
 	waits, _ := c.pods.Get(keyOf("waits"))
@@ -43,7 +43,7 @@ func TestWasmBindingFailures(t *testing.T) {
 			c.node("n", "8")
 			conf := config(t, strings.Replace(wasmConfig(wasmFile(t, module(point.function, traps...)), ""), "plugins: {",
 				`plugins: {bind: {disabled: [{name: "*"}], enabled: [`+map[bool]string{true: "{name: Wasm/test}, "}[point.function == "bind"]+`{name: DefaultBinder}]}, `, 1))
-			c.start(func(cfg *scheduler.Config) { cfg.Config = conf })
+			c.start(func(cfg *scheduler.Config) { cfg.Config, cfg.Registry, cfg.Timeouts = conf, patient(), patience })
 			c.pod("p", "1")
 			if point.site == "" {
 				c.bound("p")

@@ -23,7 +23,7 @@ func placePods(t *testing.T, conf string, n int, pods ...*corev1.Pod) string {
 	for i := range n {
 		nodes = append(nodes, someNode(fmt.Sprintf("n%d", i)))
 	}
-	box, err := scheduler.NewSandbox(t.Context(), scheduler.Simulation{Registry: Registry, Config: config(t, conf), Nodes: nodes}, 1)
+	box, err := scheduler.NewSandbox(t.Context(), scheduler.Simulation{Registry: patient(), Timeouts: patience, Config: config(t, conf), Nodes: nodes}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

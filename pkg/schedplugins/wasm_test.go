@@ -1,16 +1,22 @@
 package schedplugins
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kube-scheduler/framework"
 
+	"github.com/minikctl/minikctl/pkg/schedplugins/internal/guest"
 	"github.com/minikctl/minikctl/pkg/scheduler"
 )
 
@@ -80,6 +86,18 @@ var (
 	grows = []byte{0x03, 0x40, 0x41, 0x80, 0x10, 0x40, 0, 0x41, 0x7f, 0x46, 0x04, 0x40, 0x00, 0x0b, 0x0c, 0, 0x0b, 0x00}
 )
 
+// patience bounds calls of plugins where a test must not depend on the machine's speed: a module in Go takes long to compile under the race detector.
+var patience = scheduler.PluginTimeouts{Cycle: time.Hour, Binding: time.Hour}
+
+// patient returns the registry with the same time for the calls of modules.
+func patient() scheduler.Registry {
+	out := maps.Clone(Registry)
+	out["Wasm/*"] = func(ctx context.Context, args runtime.Object, h framework.Handle) (framework.Plugin, error) {
+		return newWasmWithin(ctx, args, h, guest.Limits{Load: time.Hour, Call: time.Hour})
+	}
+	return out
+}
+
 // wasmFile writes a module to a file.
 func wasmFile(t *testing.T, content []byte) string {
 	t.Helper()
@@ -112,7 +130,11 @@ func TestWasmBounds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conf := config(t, wasmConfig(wasmFile(t, module("filter", c.code...)), ""))
-			box, err := scheduler.NewSandbox(t.Context(), scheduler.Simulation{Registry: Registry, Config: conf, Nodes: []*corev1.Node{someNode("a")}}, 1)
+			registry := patient()
+			if c.name == "loops" {
+				registry = Registry
+			}
+			box, err := scheduler.NewSandbox(t.Context(), scheduler.Simulation{Registry: registry, Timeouts: patience, Config: conf, Nodes: []*corev1.Node{someNode("a")}}, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -202,7 +224,7 @@ func TestWasmExample(t *testing.T) {
 	if got, want := simulate(t, wasmConfig(path, "disk=tape"), nodes, nil, somePod("p", "")), "0/3 nodes are available: 3 node(s) without the label disk=tape."; !strings.HasPrefix(got.Message, want) {
 		t.Errorf("got %s, want %s", got.Message, want)
 	}
-	conf := config(t, strings.Replace(wasmConfig(path, ""), "{multiPoint:", "{preScore: {enabled: [{name: Wasm/test}]}, multiPoint:", 1))
+	conf := config(t, strings.Replace(wasmConfig(wasmFile(t, module("filter", accept...)), ""), "{multiPoint:", "{preScore: {enabled: [{name: Wasm/test}]}, multiPoint:", 1))
 	if _, err := scheduler.Inspect(t.Context(), Registry, conf); err == nil || !strings.Contains(err.Error(), "the plugin has no extension point preScore") {
 		t.Errorf("a point that the module lacks: %v", err)
 	}
@@ -217,7 +239,9 @@ func TestWasmReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "scheduler.yaml")
 	write(t, file, header+wasmConfig(path, ""))
 	reloads := make(chan error, 1)
-	c.start(func(cfg *scheduler.Config) { cfg.ConfigFile, cfg.Reloaded = file, func(err error) { reloads <- err } })
+	c.start(func(cfg *scheduler.Config) {
+		cfg.ConfigFile, cfg.Registry, cfg.Reloaded = file, patient(), func(err error) { reloads <- err }
+	})
 	c.pod("p", "1m")
 	if d := c.decision("p", "Unschedulable"); len(d.Rejected) != 1 || d.Rejected[0].Plugin != "Wasm/test" {
 		t.Errorf("decision: %+v", d)

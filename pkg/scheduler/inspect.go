@@ -86,7 +86,7 @@ func newOffline(ctx context.Context, q Simulation) (*Scheduler, error) {
 	if conf == nil {
 		conf = &configv1.KubeSchedulerConfiguration{}
 	}
-	return s, s.init(ctx, conf, PluginTimeouts{})
+	return s, s.init(ctx, conf, q.Timeouts)
 }
 
 func (m *setup) inspect() *Inspection {

@@ -13,7 +13,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
-// Simulation is a cluster of nodes and pods, and a pod to schedule in it. Config may be nil.
+// Simulation is a cluster of nodes and pods, and a pod to schedule in it. Config may be nil. Zero Timeouts mean the defaults.
 type Simulation struct {
 	Registry   Registry
 	Config     *configv1.KubeSchedulerConfiguration
@@ -21,6 +21,7 @@ type Simulation struct {
 	Pods       []*corev1.Pod // those without a nodeName are ignored
 	Namespaces []*corev1.Namespace
 	Budgets    []*policyv1.PodDisruptionBudget
+	Timeouts   PluginTimeouts
 	Pod        *corev1.Pod
 	Clock      clock.Clock     // of the plugins and the queue; nil: the machine's
 	Draw       func(n int) int // chooses among equally good nodes; nil: the first

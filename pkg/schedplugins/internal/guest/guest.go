@@ -7,6 +7,7 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,10 +23,8 @@ import (
 
 // Limits of a module.
 const (
-	MaxBytes    = 64 << 20 // of its file
-	MaxMemory   = 128 << 20
-	LoadTimeout = 5 * time.Second // of its start functions
-	CallTimeout = time.Second
+	MaxBytes  = 64 << 20 // of its file
+	MaxMemory = 128 << 20
 
 	pageSize  = 64 << 10
 	maxOutput = 1 << 10 // bytes of standard output and error in the error of a call
@@ -57,8 +56,17 @@ var signatures = map[string][]api.ValueType{
 	Reserve: {api.ValueTypeI32}, Unreserve: nil, Permit: {api.ValueTypeI64}, PreBind: {api.ValueTypeI32}, Bind: {api.ValueTypeI32}, PostBind: nil,
 }
 
+// Limits bound the time of a module's start functions and of its other calls. Zero values mean the defaults, 5 seconds and one second.
+type Limits struct{ Load, Call time.Duration }
+
+const (
+	loadTimeout = 5 * time.Second
+	callTimeout = time.Second
+)
+
 // Config configures a module.
 type Config struct {
+	Limits
 	Guest    string // what it reads with get_config
 	Severity int32  // the least severity that it logs: 0 info, 1 warning, 2 error, 3 fatal
 	Handle   Handle
@@ -71,12 +79,14 @@ type Module struct {
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
 	messages *rate.Limiter // that are logged
+	limits   Limits
 }
 
 // New compiles a module and makes its first instance.
 func New(ctx context.Context, binary []byte, config Config) (*Module, error) {
 	runtime := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCloseOnContextDone(true).WithMemoryLimitPages(MaxMemory/pageSize))
-	m := &Module{runtime: runtime, messages: rate.NewLimiter(logRate, logBurst)}
+	limits := Limits{cmp.Or(config.Load, loadTimeout), cmp.Or(config.Call, callTimeout)}
+	m := &Module{runtime: runtime, messages: rate.NewLimiter(logRate, logBurst), limits: limits}
 	if err := m.load(ctx, binary, config); err != nil {
 		return nil, errors.Join(err, runtime.Close(context.WithoutCancel(ctx)))
 	}

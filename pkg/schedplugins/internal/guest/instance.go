@@ -25,13 +25,13 @@ type instance struct {
 
 // start makes the module: that of a Go or Rust library by _initialize, that of a command by _start.
 func (i *instance) start(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, LoadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, i.of.limits.Load)
 	defer cancel()
 	i.output.reset()
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize", "_start").WithStdout(&i.output).WithStderr(&i.output)
 	if i.module, err = i.of.runtime.InstantiateModule(ctx, i.of.compiled, config); err != nil {
 		i.module = nil
-		return i.failure("instantiate", LoadTimeout, err)
+		return i.failure("instantiate", i.of.limits.Load, err)
 	}
 	i.begun = i.module.Memory().Size()
 	return nil
@@ -55,12 +55,12 @@ func (i *instance) call(ctx context.Context, name string, v *Values) (uint64, er
 		}
 	}
 	i.output.reset()
-	limited, cancel := context.WithTimeout(context.WithValue(ctx, valuesKey{}, v), CallTimeout)
+	limited, cancel := context.WithTimeout(context.WithValue(ctx, valuesKey{}, v), i.of.limits.Call)
 	defer cancel()
 	out, err := i.module.ExportedFunction(name).Call(limited)
 	if err != nil {
 		i.drop(ctx)
-		return 0, i.failure(name, CallTimeout, err)
+		return 0, i.failure(name, i.of.limits.Call, err)
 	}
 	if len(out) == 0 {
 		return 0, nil

@@ -61,7 +61,7 @@ func permit() uint64 {
 	note("permit")
 	if name, _ := pod(); name == "waits" {
 		event("Waiting")
-		return wait<<32 | 60_000
+		return wait<<32 | 900_000
 	}
 	return success
 }
