@@ -6,10 +6,13 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	testclock "k8s.io/utils/clock/testing"
 
+	"github.com/minikctl/minikctl/pkg/apiserver"
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 )
 
@@ -119,4 +122,22 @@ func TestWatchForms(t *testing.T) {
 			t.Errorf("a watch after %s begins with it", first.Object.ResourceVersion)
 		}
 	})
+}
+
+// TestAgesInWatchedTables: a row of a watch has the object's age at the event, not at the begin of the watch.
+func TestAgesInWatchedTables(t *testing.T) {
+	clk := testclock.NewFakeClock(time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC))
+	e := apiservertest.New(t, func(c *apiserver.Config) { c.Clock = clk })
+	const maps = "/api/v1/namespaces/default/configmaps"
+	next := stream(t, e, maps+"?watch=1", "application/json;as=Table;v=v1;g=meta.k8s.io")
+	clk.Step(10 * time.Minute)
+	do(t, e, "POST", maps, `{"metadata":{"name":"a"}}`)
+	if cells := next().Object.Rows[0].Cells; cells[2] != "0s" {
+		t.Errorf("got the row %v of a new object, want the age 0s", cells)
+	}
+	clk.Step(time.Minute)
+	do(t, e, "DELETE", maps+"/a", "")
+	if cells := next().Object.Rows[0].Cells; cells[2] != "60s" {
+		t.Errorf("got the row %v of a deleted object, want the age 60s", cells)
+	}
 }

@@ -49,6 +49,7 @@ func (s *Handler) watch(w http.ResponseWriter, r *http.Request, req *verbs.Reque
 		if enc.printer, err = s.printer(r, k, media); err != nil {
 			return err
 		}
+		enc.now = s.config.Clock.Now
 	}
 	response := &openResponse{w: w}
 	defer response.end()
@@ -111,7 +112,8 @@ type eventEncoder struct {
 	kind    codec.Kind
 	media   codec.Media
 	printer table.Printer
-	headed  bool // the first frame, with the column definitions, has been written
+	now     func() time.Time // for ages in tables: an object may be created long after the watch began
+	headed  bool             // the first frame, with the column definitions, has been written
 }
 
 // object returns the object of an event, encoded.
@@ -120,6 +122,7 @@ func (e *eventEncoder) object(it *cache.Item) ([]byte, error) {
 	case e.media.Table():
 		header := !e.headed
 		e.headed = true
+		e.printer.Now = e.now()
 		return e.printer.JSON([]*cache.Item{it}, metav1.ListMeta{ResourceVersion: strconv.FormatUint(uint64(it.Revision), 10)}, header)
 	case e.media.Partial():
 		return codec.Partial(it, e.media.As.Version, e.media.Format)
