@@ -65,10 +65,11 @@ func restartsOf(file string) *rand.Rand {
 	return rand.New(rand.NewPCG(*restartSeed, h.Sum64()))
 }
 
-// insertRestarts changes the lines of a script. What the first up prints is not checked: it is another daemon's.
+// insertRestarts changes the lines of a script. What the first up prints is not checked: it is another daemon's. While kubectl watches in
+// the background the API server is not killed: the watch would end, as kubectl's do.
 func insertRestarts(script string, rng *rand.Rand, rate float64) string {
 	var out []string
-	started, skip := false, false
+	started, skip, watching := false, false, false
 	for _, line := range strings.Split(script, "\n") {
 		words := strings.Fields(line)
 		step := len(words) > 0 && slices.Contains([]string{"exec", "!", "retry", "spread", "check", "events", "advance", "[manual]"}, words[0]) && !strings.HasPrefix(line, "! std")
@@ -81,8 +82,15 @@ func insertRestarts(script string, rng *rand.Rand, rate float64) string {
 		case step:
 			skip = false
 			if started && rng.Float64() < rate {
-				out = append(out, fmt.Sprintf("restart %d", rng.IntN(1000)))
+				n := rng.IntN(1000)
+				if watching && choosesServer(n) {
+					n--
+				}
+				out = append(out, fmt.Sprintf("restart %d", n))
 			}
+			watching = watching || strings.HasSuffix(line, "&watch&")
+		case line == "wait watch":
+			watching = false
 		case skip && strings.HasPrefix(line, "stdout"):
 			continue
 		}
@@ -93,6 +101,9 @@ func insertRestarts(script string, rng *rand.Rand, rate float64) string {
 
 // clientParts are the components that are clients of the API server.
 var clientParts = []string{"controllers", "scheduler", "kubelet"}
+
+// choosesServer reports whether a restart with this number kills the API server.
+func choosesServer(n int) bool { return n%(len(clientParts)+1) == len(clientParts) }
 
 // The script command "parts FLAGS…" starts the cluster minikctl as one process for the API server and one for each other component.
 func parts(ts *testscript.TestScript, _ bool, args []string) {
@@ -155,15 +166,16 @@ func restart(ts *testscript.TestScript, _ bool, args []string) {
 		}
 		return
 	}
-	if n %= len(clientParts) + 1; n == len(clientParts) {
+	if choosesServer(n) {
 		ts.Logf("kill the API server")
 		killDaemon(ts, "minikctl")
 		startServer(ts)
 		return
 	}
-	ts.Logf("kill %s", clientParts[n])
-	killDaemon(ts, clientParts[n])
-	startPart(ts, clientParts[n])
+	part := clientParts[n%(len(clientParts)+1)]
+	ts.Logf("kill %s", part)
+	killDaemon(ts, part)
+	startPart(ts, part)
 }
 
 // killDaemon kills a daemon with SIGKILL.
