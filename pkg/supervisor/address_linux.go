@@ -31,24 +31,29 @@ var errProceed = errors.New("proceed")
 // withSocket answers a call with the result of do on a duplicate of the caller's socket. It closes the duplicate before: a
 // port that the caller closes is free at once.
 func (l *listener) withSocket(n *request, do func(sock int) error) {
+	l.withSocketFor(n, func(sock int) (int64, error) { return 0, do(sock) })
+}
+
+// withSocketFor is withSocket for a call whose result is a number.
+func (l *listener) withSocketFor(n *request, do func(sock int) (int64, error)) {
 	sock, ok := l.socket(n)
 	if !ok {
 		l.proceed(n)
 		return
 	}
-	err := do(sock)
+	val, err := do(sock)
 	unix.Close(sock)
 	if errors.Is(err, errProceed) {
 		l.proceed(n)
 		return
 	}
-	l.done(n, err)
+	l.doneWith(n, val, err)
 }
 
 // bind replaces the unspecified address and loopback by the pod's own address. It does not change a bind to port 0: the
 // kernel then chooses a port that is unique on the machine.
 func (l *listener) bind(n *request) {
-	t, ok := l.target(n)
+	t, ok := l.target(n, n.args[1], n.args[2])
 	if !ok || t.port == 0 || !(t.local() || t.addr.same(l.own)) {
 		l.proceed(n)
 		return
@@ -139,7 +144,7 @@ func bound(sock int, err error, own ip) error {
 // endpoint. It gives a connection to another pod the pod's own address as its source. It sends one to a DNS server outside the cluster
 // to the pod's resolver.
 func (l *listener) connect(n *request) {
-	t, ok := l.target(n)
+	t, ok := l.target(n, n.args[1], n.args[2])
 	switch {
 	case !ok || t.port == 0:
 		l.proceed(n)
@@ -292,16 +297,16 @@ func (l *listener) address(port uint16, six bool) unix.Sockaddr {
 	return &unix.SockaddrInet4{Port: int(port), Addr: l.own.as4()}
 }
 
-// target reads the socket address argument of the call.
-func (l *listener) target(n *request) (target, bool) {
+// target reads a socket address from the caller's memory, the call's arguments at and length.
+func (l *listener) target(n *request, at, length uint64) (target, bool) {
 	if l.own.kind == noIP {
 		return target{}, false
 	}
-	buf := make([]byte, min(n.args[2]&0xffffffff, unix.SizeofSockaddrInet6))
+	buf := make([]byte, min(length&0xffffffff, unix.SizeofSockaddrInet6))
 	if len(buf) < unix.SizeofSockaddrInet4 {
 		return target{}, false
 	}
-	if l.readMemory(n, n.args[1], buf) != nil {
+	if l.readMemory(n, at, buf) != nil {
 		return target{}, false
 	}
 	return parseTarget(buf)

@@ -187,6 +187,8 @@ func (l *listener) handle(n *request) {
 		l.bind(n)
 	case unix.SYS_CONNECT:
 		l.connect(n)
+	case unix.SYS_SENDTO:
+		l.sendto(n)
 	case unix.SYS_GETPEERNAME:
 		l.getpeername(n)
 	default: // the filters report nothing else; its number depends on the ABI of the caller
@@ -220,11 +222,14 @@ func (l *listener) proceed(n *request) {
 }
 
 // done returns the result of a call that the supervisor has carried out.
-func (l *listener) done(n *request, err error) {
-	r := &response{id: n.id}
+func (l *listener) done(n *request, err error) { l.doneWith(n, 0, err) }
+
+// doneWith returns the value val, unless there is an error.
+func (l *listener) doneWith(n *request, val int64, err error) {
+	r := &response{id: n.id, val: val}
 	var errno unix.Errno
 	if errors.As(err, &errno) {
-		r.errno = -int32(errno)
+		r.val, r.errno = 0, -int32(errno)
 	}
 	l.send(r)
 }

@@ -284,6 +284,14 @@ var cases = map[string]func(*fixture){
 		f.serve("udp", 8041, 0)
 		f.until("the routes", func() bool { return f.dial(1, "tcp", "192.0.2.140:8080").Server == podName(0) })
 		f.untilServed(1, "udp", "192.0.2.140:8080", 0)
+		if r := f.do(1, command{Op: "unconnected", Address: "192.0.2.140:8080"})[0]; r.Server != podName(0) || r.Client != f.ips[1] {
+			f.Errorf("without a connection: got %+v, want an answer of %s to %s", r, podName(0), f.ips[1])
+		}
+		for _, address := range []string{"192.0.2.140:9090", "192.0.2.141:8080"} {
+			if r := f.do(1, command{Op: "unconnected", Address: address})[0]; !r.Refused {
+				f.Errorf("without a connection to %s: got %+v, want a refusal", address, r)
+			}
+		}
 		for _, address := range []string{"192.0.2.140:9090", "192.0.2.141:8080"} {
 			for _, network := range []string{"tcp", "udp"} {
 				if r := f.dial(1, network, address); !r.Refused {
@@ -393,6 +401,18 @@ var cases = map[string]func(*fixture){
 		if r := f.do(1, command{Op: "unconnected", Address: address})[0]; r.Server != podName(0) || r.Peer != address {
 			f.Errorf("got %+v, want an answer of %s from %s", r, podName(0), address)
 		}
+	},
+	"should serve on a UDP port below 1024, without a connection": func(f *fixture) {
+		if !f.routes {
+			f.Skip("such a port of an ordinary user's daemon has another number")
+		}
+		svc := f.service(nil, udp(443))
+		f.endpoints(svc, svc.Spec.Ports[0], 8046, 0)
+		f.serve("udp", 8046, 0)
+		f.untilServed(1, "udp", at(svc.Spec.ClusterIP, 443), 0)
+		f.until("an answer", func() bool {
+			return f.do(1, command{Op: "unconnected", Address: at(svc.Spec.ClusterIP, 443)})[0].Server == podName(0)
+		})
 	},
 	"should be able to preserve UDP traffic when server pod cycles for a ClusterIP service": func(f *fixture) {
 		svc := f.service(nil, udp(8080))

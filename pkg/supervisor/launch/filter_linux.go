@@ -21,6 +21,7 @@ const (
 	offArg0   = 16
 	offArg1   = offArg0 + 8
 	offArg2   = offArg1 + 8
+	offArg5   = offArg0 + 5*8
 	highHalf  = 4
 )
 
@@ -126,23 +127,27 @@ func sessionCalls(a abi) []unix.SockFilter {
 	} // 5: what follows
 }
 
-// addressCalls returns the instructions that report setsid, getpeername, bind and connect to the supervisor. They can't read a socket
-// address, only its length. By the length, they pass most calls with addresses of unix sockets to the kernel at once,
-// without the supervisor. Calls with the lengths of internet addresses, or of sockaddr_storage, go to the supervisor.
+// addressCalls returns the instructions that report setsid, getpeername, bind, connect and sendto with an address to the supervisor. They
+// can't read a socket address, only its length. By the length, they pass most calls with addresses of unix sockets, and sendto without an
+// address, to the kernel at once, without the supervisor. Calls with the lengths of internet addresses, or of sockaddr_storage, go to the
+// supervisor.
 func addressCalls() []unix.SockFilter {
 	return []unix.SockFilter{
-		load(offArch), equal(arch, 0, 10), // 0, 1
-		load(offNumber),                       // 2
-		equal(unix.SYS_SETSID, 7, 0),          // 3: to 11
-		equal(unix.SYS_GETPEERNAME, 6, 0),     // 4: to 11
-		equal(unix.SYS_BIND, 1, 0),            // 5: to 7
-		equal(unix.SYS_CONNECT, 0, 5),         // 6: to 7 or 12
-		load(offArg2),                         // 7
-		equal(unix.SizeofSockaddrInet4, 2, 0), // 8: to 11
-		equal(unix.SizeofSockaddrInet6, 1, 0), // 9: to 11
-		equal(sizeofStorage, 0, 1),            // 10: to 11 or 12
-		ret(unix.SECCOMP_RET_USER_NOTIF),      // 11
-	} // 12: what follows
+		load(offArch), equal(arch, 0, 13), // 0, 1
+		load(offNumber),                          // 2
+		equal(unix.SYS_SETSID, 10, 0),            // 3: to 14
+		equal(unix.SYS_GETPEERNAME, 9, 0),        // 4: to 14
+		equal(unix.SYS_SENDTO, 4, 0),             // 5: to 10
+		equal(unix.SYS_BIND, 1, 0),               // 6: to 8
+		equal(unix.SYS_CONNECT, 0, 7),            // 7: to 8 or 15
+		load(offArg2),                            // 8
+		{Code: unix.BPF_JMP | unix.BPF_JA, K: 1}, // 9: to 11
+		load(offArg5),                            // 10
+		equal(unix.SizeofSockaddrInet4, 2, 0),    // 11: to 14
+		equal(unix.SizeofSockaddrInet6, 1, 0),    // 12: to 14
+		equal(sizeofStorage, 0, 1),               // 13: to 14 or 15
+		ret(unix.SECCOMP_RET_USER_NOTIF),         // 14
+	} // 15: what follows
 }
 
 // sizeofStorage is the size of struct sockaddr_storage, which some programs pass for every family.

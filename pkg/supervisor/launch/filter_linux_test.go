@@ -14,7 +14,7 @@ import (
 // call is what a filter sees of a system call.
 type call struct {
 	arch, number uint32
-	args         [3]uint64
+	args         [6]uint64
 }
 
 // word returns the word at an offset of the call's struct seccomp_data.
@@ -40,6 +40,8 @@ func evaluate(t *testing.T, prog []unix.SockFilter, c call) uint32 {
 		switch in := prog[i]; in.Code {
 		case unix.BPF_LD | unix.BPF_W | unix.BPF_ABS:
 			value = c.word(in.K)
+		case unix.BPF_JMP | unix.BPF_JA:
+			i += int(in.K)
 		case unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K:
 			if value == in.K {
 				i += int(in.Jt)
@@ -67,14 +69,14 @@ func TestFilterSeesEveryABI(t *testing.T) {
 				call
 				want uint32
 			}{
-				"setrlimit":                  {call{a.arch, a.setrlimit, [3]uint64{locks, address}}, refuse},
-				"setrlimit of another limit": {call{a.arch, a.setrlimit, [3]uint64{other, address}}, allow},
-				"prlimit":                    {call{a.arch, a.prlimit, [3]uint64{0, locks, address}}, refuse},
-				"prlimit, high address":      {call{a.arch, a.prlimit, [3]uint64{0, locks, high}}, refuse},
-				"prlimit of another limit":   {call{a.arch, a.prlimit, [3]uint64{0, other, address}}, allow},
-				"prlimit, reading":           {call{a.arch, a.prlimit, [3]uint64{0, locks, 0}}, allow},
-				"setsid":                     {call{a.arch, a.setsid, [3]uint64{}}, report},
-				"another call":               {call{a.arch, 0, [3]uint64{}}, allow},
+				"setrlimit":                  {call{a.arch, a.setrlimit, [6]uint64{locks, address}}, refuse},
+				"setrlimit of another limit": {call{a.arch, a.setrlimit, [6]uint64{other, address}}, allow},
+				"prlimit":                    {call{a.arch, a.prlimit, [6]uint64{0, locks, address}}, refuse},
+				"prlimit, high address":      {call{a.arch, a.prlimit, [6]uint64{0, locks, high}}, refuse},
+				"prlimit of another limit":   {call{a.arch, a.prlimit, [6]uint64{0, other, address}}, allow},
+				"prlimit, reading":           {call{a.arch, a.prlimit, [6]uint64{0, locks, 0}}, allow},
+				"setsid":                     {call{a.arch, a.setsid, [6]uint64{}}, report},
+				"another call":               {call{a.arch, 0, [6]uint64{}}, allow},
 			} {
 				t.Run(fmt.Sprintf("ABI %d, filter %v, %s", i, f, name), func(t *testing.T) {
 					if got := evaluate(t, prog, tt.call); got != tt.want {
@@ -86,7 +88,7 @@ func TestFilterSeesEveryABI(t *testing.T) {
 	}
 }
 
-// TestFilterReportsAddresses reports bind and connect only with the lengths of internet addresses.
+// TestFilterReportsAddresses reports bind, connect and sendto only with the lengths of internet addresses.
 func TestFilterReportsAddresses(t *testing.T) {
 	prog := instructions(wire.AddressFilter)
 	for _, number := range []uint32{unix.SYS_BIND, unix.SYS_CONNECT} {
@@ -96,12 +98,23 @@ func TestFilterReportsAddresses(t *testing.T) {
 			sizeofStorage:            unix.SECCOMP_RET_USER_NOTIF,
 			unix.SizeofSockaddrUnix:  unix.SECCOMP_RET_ALLOW,
 		} {
-			if got := evaluate(t, prog, call{arch, number, [3]uint64{3, 0x1000, length}}); got != want {
+			if got := evaluate(t, prog, call{arch, number, [6]uint64{3, 0x1000, length}}); got != want {
 				t.Errorf("call %d with length %d: got %#x, want %#x", number, length, got, want)
 			}
 		}
 	}
-	if got := evaluate(t, prog, call{arch, unix.SYS_GETPEERNAME, [3]uint64{3, 0x1000, 0x2000}}); got != unix.SECCOMP_RET_USER_NOTIF {
+	for length, want := range map[uint64]uint32{
+		0:                        unix.SECCOMP_RET_ALLOW,
+		unix.SizeofSockaddrInet4: unix.SECCOMP_RET_USER_NOTIF,
+		unix.SizeofSockaddrInet6: unix.SECCOMP_RET_USER_NOTIF,
+		sizeofStorage:            unix.SECCOMP_RET_USER_NOTIF,
+		unix.SizeofSockaddrUnix:  unix.SECCOMP_RET_ALLOW,
+	} {
+		if got := evaluate(t, prog, call{arch, unix.SYS_SENDTO, [6]uint64{3, 0x1000, unix.SizeofSockaddrInet4, 0, 0x2000, length}}); got != want {
+			t.Errorf("sendto with length %d: got %#x, want %#x", length, got, want)
+		}
+	}
+	if got := evaluate(t, prog, call{arch, unix.SYS_GETPEERNAME, [6]uint64{3, 0x1000, 0x2000}}); got != unix.SECCOMP_RET_USER_NOTIF {
 		t.Errorf("getpeername: got %#x", got)
 	}
 }
