@@ -180,15 +180,14 @@ func BenchmarkIdleRSS(b *testing.B) {
 	}
 }
 
-// memory returns the resident memory of the cluster's processes in MiB.
+// memory returns the resident memory of the cluster's processes in MiB, those of its supervisor and keeper included.
 func (c *cluster) memory() (total, anon float64) {
 	envs, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
 		c.b.Fatal(err)
 	}
 	for _, path := range envs {
-		env, err := os.ReadFile(path)
-		if err != nil || !bytes.Contains(env, []byte("HOME="+c.home+"\x00")) {
+		if !c.owns(filepath.Dir(path)) {
 			continue
 		}
 		f, err := os.Open(filepath.Join(filepath.Dir(path), "status"))
@@ -211,6 +210,21 @@ func (c *cluster) memory() (total, anon float64) {
 		f.Close()
 	}
 	return total, anon
+}
+
+// owns reports whether the process of a folder of /proc is the cluster's. The supervisor and the keeper have no HOME, but a title with the
+// cluster's folder.
+func (c *cluster) owns(proc string) bool {
+	env, err := os.ReadFile(filepath.Join(proc, "environ"))
+	if err != nil {
+		return false
+	}
+	title, err := os.ReadFile(filepath.Join(proc, "cmdline"))
+	if err != nil {
+		return false
+	}
+	return bytes.Contains(env, []byte("HOME="+c.home+"\x00")) ||
+		bytes.HasPrefix(title, []byte("minikctl: ")) && bytes.Contains(title, []byte("\x00"+c.home+"/"))
 }
 
 // BenchmarkFive measures "create deployment --replicas=5" until all are Ready, with real processes on a warm cluster.
