@@ -59,7 +59,7 @@ func newServiceList(env *Env) *cobra.Command {
 			for i := range list.Items {
 				svc := &list.Items[i]
 				for _, w := range waysIn(cmd.Context(), svc, dials) {
-					if err := t.Append([]string{svc.Namespace, svc.Name, string(svc.Spec.Type), w.port, cmp.Or(w.address, w.instead)}); err != nil {
+					if err := t.Append([]string{svc.Namespace, svc.Name, string(svc.Spec.Type), w.port, w.text()}); err != nil {
 						return err
 					}
 				}
@@ -120,6 +120,15 @@ type wayIn struct {
 	scheme  string // of URLs; "" if the port is no TCP port
 	address string // "": there is none
 	instead string // without an address: why, or what to do
+	node    string // the address of the node port, if it is served and not already address
+}
+
+// text is the way in one line.
+func (w *wayIn) text() string {
+	if w.node != "" {
+		return w.address + ", " + w.node
+	}
+	return cmp.Or(w.address, w.instead)
 }
 
 // dials reports whether a TCP server accepts connections at an address.
@@ -143,13 +152,21 @@ func waysIn(ctx context.Context, svc *corev1.Service, accepts func(context.Conte
 		w := wayIn{port: fmt.Sprintf("%d/%s", p.Port, p.Protocol)}
 		candidates := addressesOf(svc, p)
 		switch {
+		case len(candidates) == 0 && p.Protocol != corev1.ProtocolTCP:
+			w.instead = "only pods reach it"
 		case len(candidates) == 0:
 			w.instead = fmt.Sprintf("minikctl port-forward -n %s service/%s %d", svc.Namespace, svc.Name, p.Port)
 		case p.Protocol == corev1.ProtocolUDP:
 			w.address = candidates[0]
+			if node := nodePortOf(p); node != w.address {
+				w.node = node
+			}
 		case p.Protocol == corev1.ProtocolTCP:
 			if n := slices.IndexFunc(candidates, func(a string) bool { return accepts(ctx, a) }); n >= 0 {
 				w.scheme, w.address = schemeOf(p), candidates[n]
+				if node := nodePortOf(p); node != "" && node != w.address && accepts(ctx, node) {
+					w.node = node
+				}
 			} else {
 				w.instead = "no pod is ready"
 			}
@@ -183,10 +200,18 @@ func addressesOf(svc *corev1.Service, p *corev1.ServicePort) []string {
 			}
 		}
 	}
-	if p.NodePort > 0 {
-		all = append(all, net.JoinHostPort("127.0.0.1", strconv.Itoa(int(p.NodePort))))
+	if node := nodePortOf(p); node != "" {
+		all = append(all, node)
 	}
 	return all
+}
+
+// nodePortOf returns the address of a port's node port; "" if it has none.
+func nodePortOf(p *corev1.ServicePort) string {
+	if p.NodePort == 0 {
+		return ""
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(p.NodePort)))
 }
 
 func schemeOf(p *corev1.ServicePort) string {
