@@ -97,6 +97,40 @@ func TestOpenBSamples(t *testing.T) {
 	}
 }
 
+// TestOpenBInvariants replays random traces: each pod is placed or pending, no resource is requested beyond what nodes have, and nothing runs before it arrives.
+func TestOpenBInvariants(t *testing.T) {
+	for seed := range 40 {
+		random := clock.NewSource(uint64(seed))
+		var nodes, pods strings.Builder
+		for i := range 1 + random.IntN(6) {
+			fmt.Fprintf(&nodes, "n%d,%d,%d,%d,%s\n", i, 1000*random.IntN(16), 1024*random.IntN(16), random.IntN(3), []string{"V100", "T4"}[random.IntN(2)])
+		}
+		count := 1 + random.IntN(60)
+		for i := range count {
+			created := random.IntN(1000)
+			left := ""
+			if random.IntN(5) > 0 {
+				left = fmt.Sprint(created + random.IntN(500))
+			}
+			fmt.Fprintf(&pods, "p%d,%d,%d,%d,%d,%s,LS,,%d,%s,\n", i, 500*random.IntN(8), 512*random.IntN(8), random.IntN(2), 100*random.IntN(11), []string{"", "V100", "T4|V100"}[random.IntN(3)], created, left)
+		}
+		r := replay(t, openb(t, nodes.String(), pods.String()))
+		if r.Placed+r.Pending != count || r.Preemptions != 0 || r.Wait < 0 || r.WaitP99 < 0 {
+			t.Errorf("seed %d: %d pods, %+v", seed, count, *r)
+		}
+		for _, s := range r.Samples {
+			for name, part := range map[string]float64{"cpu": s.CPU, "memory": s.Memory, "gpu": s.Extended[whatif.GPUMilli], "fragmentation": s.Fragmentation} {
+				if part < 0 || part > 1+1e-9 {
+					t.Errorf("seed %d: at %v the part of %s is %v", seed, s.Time, name, part)
+				}
+			}
+			if s.Running < 0 || s.Pending < 0 || s.Running+s.Pending > count {
+				t.Errorf("seed %d: %+v", seed, s)
+			}
+		}
+	}
+}
+
 func TestOpenBErrors(t *testing.T) {
 	node, pod := "n,1000,1024,0,\n", "p,1,1,0,0,,LS,Running,1,2,1\n"
 	for _, c := range []struct{ name, nodes, pods, want string }{
