@@ -136,6 +136,9 @@ func (s *Server) newStages(cfg Config, r stage.Reader) stage.Stages {
 	if cfg.PodWarnings != nil {
 		first = append(first, admission.FieldWarnings{Of: cfg.PodWarnings})
 	}
+	if cfg.ServiceWarnings != nil {
+		first = append(first, admission.ServiceWarnings{Of: cfg.ServiceWarnings})
+	}
 	if len(cfg.WithoutController) > 0 {
 		first = append(first, admission.NoController(cfg.WithoutController))
 	}

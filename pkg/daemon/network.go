@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/client"
@@ -23,6 +24,20 @@ import (
 // nodes with real pods. Other systems than Linux have one loopback address only.
 func (d *Daemon) servesServices() bool {
 	return runtime.GOOS == "linux" && d.cfg.Runs("apiserver") && d.cfg.Runs("kubelet") && d.realNodes()
+}
+
+// serviceWarnings returns a function that lists what this daemon does not serve of a Service; nil with simulated nodes only, whose pods
+// have nothing to connect to.
+func (d *Daemon) serviceWarnings() func(*corev1.ServiceSpec) []string {
+	switch {
+	case !d.cfg.Runs("kubelet") || !d.realNodes():
+		return nil
+	case d.servesServices():
+		return proxy.Warnings
+	}
+	return func(*corev1.ServiceSpec) []string {
+		return []string{"nothing listens on the addresses of Services on this machine: the object is stored, and that is all"}
+	}
 }
 
 // serviceAddresses returns the range of the Services' addresses; the zero value is Kubernetes' usual one.

@@ -132,7 +132,7 @@ func (d *Daemon) addAPIServer(ctx context.Context) error {
 			Policy: d.cfg.AuditPolicyFile, Path: d.cfg.AuditLogPath,
 			MaxSize: d.cfg.AuditLogMaxSize, MaxBackups: d.cfg.AuditLogMaxBackup, MaxAge: d.cfg.AuditLogMaxAge,
 		},
-		PodWarnings: d.podWarnings(), WithoutController: d.withoutController(), Components: d.components(),
+		PodWarnings: d.podWarnings(), ServiceWarnings: d.serviceWarnings(), WithoutController: d.withoutController(), Components: d.components(),
 		VerifiedNode: d.verifiedNode(), FolderClass: d.cfg.Runs("controllers") && d.realNodes(), IngressClass: d.servesServices(),
 		Stages: d.cfg.Runs("kubelet") && len(d.simulatedNodes()) > 0, MemoryLimit: d.memoryLimit,
 	})

@@ -39,7 +39,7 @@ func frontendsOf(svc *corev1.Service, slices []*discoveryv1.EndpointSlice, hosts
 	}
 	for i := range svc.Spec.Ports {
 		port := &svc.Spec.Ports[i]
-		if port.Protocol != corev1.ProtocolTCP && port.Protocol != corev1.ProtocolUDP {
+		if !served(port.Protocol) {
 			continue
 		}
 		to := backends{endpoints: endpointsOf(slices, port), affinity: affinityOf(svc)}
