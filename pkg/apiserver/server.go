@@ -45,6 +45,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 	"github.com/minikctl/minikctl/pkg/objects/metrics"
 	"github.com/minikctl/minikctl/pkg/store"
 	"github.com/minikctl/minikctl/pkg/store/backup"
@@ -73,6 +74,9 @@ type Config struct {
 	IngressClass bool
 	// Stages adds the CustomResourceDefinition of kwok's Stages, which simulated nodes act on.
 	Stages bool
+
+	// Features are the feature gates for which Resources has the rows.
+	Features feature.Gates
 
 	// PodWarnings returns warnings about the fields of a pod that the nodes do not support; nil: none.
 	PodWarnings func(*corev1.PodSpec) []string
@@ -165,7 +169,7 @@ func (s *Server) build(cfg Config) error {
 	}
 	s.bootstrap, err = bootstrap.New(context.Background(), bootstrap.Config{ //nolint:forbidigo // a start that nothing cancels
 		Store: cfg.Store, Resources: cfg.Resources, Clock: cfg.Clock, Source: cfg.Source, PKI: cfg.PKI, ServiceAddresses: cfg.ServiceAddresses,
-		FolderClass: cfg.FolderClass, IngressClass: cfg.IngressClass, Stages: cfg.Stages,
+		FolderClass: cfg.FolderClass, IngressClass: cfg.IngressClass, Stages: cfg.Stages, Features: cfg.Features,
 		Port: func() int32 { return s.listeners.Port() }, Host: func() string { return s.listeners.Host() }, Versions: s.rows.Versions,
 	})
 	if err != nil {

@@ -126,7 +126,7 @@ func (s *Server) labelSecret(ctx context.Context, secret *corev1.Secret, label, 
 
 // newStages lists the stages of a request in the engine.
 func (s *Server) newStages(cfg Config, r stage.Reader) stage.Stages {
-	authorizers := authz.New(r, s.bootstrap.RolesChanged)
+	authorizers := authz.New(r, cfg.Features, s.bootstrap.RolesChanged)
 	s.stages = admission.New(admission.Config{
 		Reader: r, Source: cfg.Source, Clock: s.clock, Quota: s.updateQuota,
 		Authorizers: authorizers, UID: s.random.UID, Find: s.rows.FindKind,

@@ -34,9 +34,11 @@ import (
 	"github.com/minikctl/minikctl/pkg/controllers/quota"
 	"github.com/minikctl/minikctl/pkg/controllers/rbac"
 	"github.com/minikctl/minikctl/pkg/controllers/resource"
+	"github.com/minikctl/minikctl/pkg/controllers/scheduling"
 	"github.com/minikctl/minikctl/pkg/controllers/service"
 	"github.com/minikctl/minikctl/pkg/controllers/serviceaccount"
 	"github.com/minikctl/minikctl/pkg/controllers/storage"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 	"github.com/minikctl/minikctl/pkg/reconcile"
 )
 
@@ -79,6 +81,8 @@ var All = []controller.Controller{
 	{Name: "volumeattributesclass-protection-controller", Account: "volumeattributesclass-protection-controller", Component: "volumeattributesclass-protection-controller", New: storage.VACProtection},
 	{Name: "persistentvolumeclaim-protection-controller", Alias: "pvc-protection", Account: "pvc-protection-controller", Component: "pvc-protection-controller", New: storage.PVCProtection},
 	{Name: "persistentvolume-protection-controller", Alias: "pv-protection", Account: "pv-protection-controller", Component: "pv-protection-controller", New: storage.PVProtection},
+	{Name: "podgroup-protection-controller", Account: "podgroup-protection-controller", Component: "podgroup-protection-controller", New: scheduling.PodGroupProtection,
+		Gate: func(g feature.Gates) bool { return g.GenericWorkload }},
 	{Name: "serviceaccount-token-controller", Alias: "serviceaccount-token", Account: "generic-garbage-collector", Component: "tokens-controller", New: serviceaccount.TokenSecret},
 	{Name: "legacy-serviceaccount-token-cleaner-controller", Alias: "legacy-service-account-token-cleaner", Account: "legacy-service-account-token-cleaner", Component: "legacy-service-account-token-cleaner", New: serviceaccount.LegacyTokenCleaner},
 	{Name: "clusterrole-aggregation-controller", Alias: "clusterrole-aggregation", Account: "clusterrole-aggregation-controller", Component: "clusterrole-aggregation-controller", New: rbac.ClusterRoleAggregation},
@@ -103,6 +107,8 @@ type Config struct {
 	RootCA  []byte // the cluster's CA certificate, PEM, for the ConfigMap kube-root-ca.crt of each namespace
 
 	NodeLifecycle controller.NodeLifecycle // the zero value: the defaults
+
+	Features feature.Gates // of the API server
 
 	PodCIDRs      controller.PodCIDRs // of nodes; the zero value: they get none
 	LoadBalancers netip.Prefix        // the addresses of Services of type LoadBalancer; the zero value: they get none
@@ -132,12 +138,16 @@ func run(ctx context.Context, cfg Config, list []controller.Controller) error {
 	defer running.Wait()
 	custom := controller.NewCustomKinds(cfg.Caches, cfg.Clock)
 	for _, c := range list {
+		if c.Gate != nil && !c.Gate(cfg.Features) {
+			continue
+		}
 		cl := cfg.Client(c.Account)
 		events := client.NewRecorder(cl, cfg.Clock, cfg.Source, cmp.Or(c.EventSource, c.Component), "")
 		loops = append(loops, c.New(controller.Env{
 			Client: cl, Caches: cfg.Caches, Events: events, Clock: cfg.Clock, Source: cfg.Source, Volumes: cfg.Volumes, RootCA: cfg.RootCA, Authority: cfg.Authority,
 			Token:         cfg.Token,
 			NodeLifecycle: cmp.Or(cfg.NodeLifecycle, controller.DefaultNodeLifecycle()),
+			Features:      cfg.Features,
 			PodCIDRs:      cfg.PodCIDRs, LoadBalancers: cfg.LoadBalancers,
 			Discovery: func() (clientdiscovery.DiscoveryInterface, error) { return discover(cfg, c.Account) },
 			REST:      func() (*rest.Config, error) { return cfg.REST(c.Account) },

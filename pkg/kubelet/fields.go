@@ -94,7 +94,7 @@ var ownFields = Fields{
 		"schedulingGates":               {},
 		"resourceClaims":                {Support: Ignored, Note: "pods with claims are not scheduled"},
 		"resources":                     {Support: Partly, Note: "the requests of the pod as a whole are accounted, and on process nodes its memory limit is watched; other limits of it have no effect"},
-		"schedulingGroup":               {Support: Ignored, Note: "pods are scheduled one by one"},
+		"schedulingGroup":               {Note: "with the feature gate GenericWorkload; without it the API server drops the field, as in Kubernetes"},
 	},
 	"PodSecurityContext": {
 		"windowsOptions": {Support: Ignored, Note: "there are no Windows nodes"},

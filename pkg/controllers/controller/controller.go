@@ -17,6 +17,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 	"github.com/minikctl/minikctl/pkg/reconcile"
 )
 
@@ -28,6 +29,8 @@ type Controller struct {
 	Component   string // its name in Kubernetes, and the source of its Events
 	EventSource string // the source of its Events where Kubernetes has another one; "": Component
 	New         func(Env) reconcile.Loop
+	// Gate reports whether the feature gate of what the controller acts on is on; nil: it has none. Without it the controller does not run.
+	Gate func(feature.Gates) bool
 }
 
 // These are the numbers of workers of a Loop. A write waits until the store commits its batch, and a batch holds all
@@ -50,6 +53,8 @@ type Env struct {
 	RootCA []byte // the cluster's CA certificate, PEM
 
 	NodeLifecycle NodeLifecycle
+
+	Features feature.Gates // which the built-in resources depend on
 
 	PodCIDRs PodCIDRs // of nodes; the zero value: the cluster allocates none
 

@@ -63,7 +63,7 @@ func newGarbageCollector(env controller.Env) *garbageCollector {
 		builtin:      map[schema.GroupKind]objects.Names{},
 		absentOwners: map[absentOwner]bool{}, unresolved: map[schema.GroupKind]map[types.UID]bool{},
 	}
-	for _, n := range controller.DeletableResources() {
+	for _, n := range controller.DeletableResources(env.Features) {
 		g.builtin[n.GVK().GroupKind()] = n
 	}
 	return g
@@ -78,7 +78,7 @@ func GarbageCollector(env controller.Env) reconcile.Loop {
 		Reconcile: g.reconcile,
 		Workers:   controller.ManyWorkers,
 	}
-	for _, n := range controller.DeletableResources() {
+	for _, n := range controller.DeletableResources(env.Features) {
 		l.Sources = append(l.Sources, g.monitor(n, client.CacheOf[objects.Object](env.Caches, n.GVR())))
 	}
 	l.Sources = append(l.Sources, g.monitorCustom)

@@ -19,20 +19,21 @@ import (
 	"github.com/minikctl/minikctl/pkg/controllers/controller"
 	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 	"github.com/minikctl/minikctl/pkg/reconcile"
 )
 
 // Namespace deletes the content of the namespaces that are being deleted, and finalizes them once they are empty.
 func Namespace(env controller.Env) reconcile.Loop {
-	r := &namespace{client: env.Client, clock: env.Clock, namespaces: env.Caches.Namespaces()}
+	r := &namespace{client: env.Client, clock: env.Clock, namespaces: env.Caches.Namespaces(), features: env.Features}
 	l := reconcile.Loop{
 		Name:      "namespace",
 		Sources:   []reconcile.Source{reconcile.Map(r.namespaces, r.deleting)},
 		Reconcile: r.reconcile,
 		Workers:   controller.Workers,
 	}
-	for _, n := range controller.DeletableResources() {
+	for _, n := range controller.DeletableResources(env.Features) {
 		if !n.Cluster {
 			l.Sources = append(l.Sources, r.lastObjectDeleted(client.CacheOf[objects.Object](env.Caches, n.GVR())))
 		}
@@ -54,6 +55,7 @@ type namespace struct {
 	client     client.Client
 	clock      clock.Clock
 	namespaces *client.Cache[*corev1.Namespace]
+	features   feature.Gates
 }
 
 // enqueueDeleting enqueues all namespaces that are being deleted: the last object of such a namespace may have been of a
@@ -157,7 +159,7 @@ func (r *namespace) addCorrupt(ctx context.Context, name string, left *remaining
 // definitions come from the API server: a cache may not have the latest one yet, and nothing would enqueue the namespace for
 // it.
 func (r *namespace) contents(ctx context.Context) ([]schema.GroupVersionResource, error) {
-	out := builtinContents()
+	out := builtinContents(r.features)
 	list, err := r.client.List(ctx, client.Target{Resource: controller.CustomResourceDefinitions}, metav1.ListOptions{})
 	if err != nil {
 		return out, fmt.Errorf("discover custom resources: %w", err)
@@ -171,9 +173,9 @@ func (r *namespace) contents(ctx context.Context) ([]schema.GroupVersionResource
 }
 
 // builtinContents returns the built-in namespaced resources that can be deleted as a collection.
-func builtinContents() []schema.GroupVersionResource {
+func builtinContents(g feature.Gates) []schema.GroupVersionResource {
 	var out []schema.GroupVersionResource
-	for _, r := range builtin.Resources() {
+	for _, r := range builtin.ResourcesWith(g) {
 		if !r.Names.Cluster && slices.Contains(r.Verbs, "deletecollection") {
 			out = append(out, r.Names.GVR())
 		}

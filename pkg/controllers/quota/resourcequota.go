@@ -57,7 +57,7 @@ func ResourceQuota(env controller.Env) reconcile.Loop {
 	r := &resourceQuota{client: env.Client, clock: env.Clock, decreases: map[objects.Key]decrease{},
 		quotas: client.CacheOf[*corev1.ResourceQuota](env.Caches, resourceQuotas)}
 	l := reconcile.Loop{Name: "resourcequota", Sources: []reconcile.Source{reconcile.Watch(r.quotas)}, Reconcile: r.reconcile}
-	for _, n := range controller.DeletableResources() {
+	for _, n := range controller.DeletableResources(env.Features) {
 		if n.Cluster {
 			continue
 		}

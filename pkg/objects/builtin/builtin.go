@@ -57,9 +57,12 @@ var Groups = []*objects.Group{
 	&minikctl.Group,
 }
 
-// Resources returns every built-in resource. The slice is shared and must not be changed. The first call makes the rows: most commands
-// need none.
-var Resources = sync.OnceValue(func() []objects.Resource {
+// Resources returns every built-in resource of a cluster without feature gates. The slice is shared and must not be changed. The first call
+// makes the rows: most commands need none.
+var Resources = sync.OnceValue(func() []objects.Resource { return withoutSchedulingGroups(rows()) })
+
+// rows lists the resources that do not depend on feature gates.
+var rows = sync.OnceValue(func() []objects.Resource {
 	return []objects.Resource{
 		objects.Row(core.Bindings),
 		objects.Row(core.ComponentStatuses),

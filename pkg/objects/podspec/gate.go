@@ -2,10 +2,9 @@ package podspec
 
 import corev1 "k8s.io/api/core/v1"
 
-// DropGated removes the fields of feature gates that are off by default in Kubernetes v1.36: scheduling groups, stop
-// signals, and projected volumes with trust bundles and pod certificates.
+// DropGated removes the fields of feature gates that are off in Kubernetes v1.36 and that no cluster switches on: stop signals, and
+// projected volumes with trust bundles and pod certificates.
 func DropGated(s *corev1.PodSpec) {
-	s.SchedulingGroup = nil
 	for _, c := range containersOf(s) {
 		if c.Lifecycle == nil || c.Lifecycle.StopSignal == nil {
 			continue

@@ -69,6 +69,7 @@ func Validate(s *corev1.PodSpec, o Options, at *field.Path) field.ErrorList {
 	errs = append(errs, v.userNamespace(at)...)
 	errs = append(errs, v.names(at)...)
 	errs = append(errs, v.rest(at)...)
+	errs = append(errs, validateSchedulingGroup(s.SchedulingGroup, at.Child("schedulingGroup"))...)
 	return append(errs, v.fileKeyVolumes(at)...)
 }
 

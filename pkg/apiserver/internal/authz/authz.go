@@ -15,12 +15,13 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 )
 
 // New returns the authorizers in the order in which Decide calls them. rolesChanged reports whether the roles and bindings
 // of r may differ from Defaults. As long as it is false, the authorizers do not read them.
-func New(r stage.Reader, rolesChanged func(context.Context) bool) []stage.Authorizer {
-	return []stage.Authorizer{masters{}, newNode(r), newRBAC(r, rolesChanged)}
+func New(r stage.Reader, g feature.Gates, rolesChanged func(context.Context) bool) []stage.Authorizer {
+	return []stage.Authorizer{masters{}, newNode(r), newRBAC(r, g, rolesChanged)}
 }
 
 // Check calls the authorizers until one allows or denies. It returns nil, or a Forbidden StatusError.

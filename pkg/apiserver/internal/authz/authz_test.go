@@ -18,6 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage/stagetest"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/tokens"
 	"github.com/minikctl/minikctl/pkg/internal/golden"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 )
 
 // known returns an authenticated user, as package authn does.
@@ -65,7 +66,7 @@ func TestMessages(t *testing.T) {
 		{known("<b>"), "list :pods", `pods is forbidden: User "&lt;b&gt;" cannot list resource "pods" in API group "" at the cluster scope`},
 		{nil, "list :pods", `pods is forbidden: User "" cannot list resource "pods" in API group "" at the cluster scope`},
 	} {
-		err := Check(t.Context(), New(stagetest.NewReader(), unchanged), attributes(c.info, c.line))
+		err := Check(t.Context(), New(stagetest.NewReader(), feature.Gates{}, unchanged), attributes(c.info, c.line))
 		if err == nil || err.Error() != c.want || !apierrors.IsForbidden(err) {
 			t.Errorf("%s: got %v, want %s", c.line, err, c.want)
 		}
@@ -122,7 +123,7 @@ func testRecordedRefusals(t *testing.T, recordings golden.Recordings) {
 			}
 		}
 		checked++
-		if err := Check(t.Context(), New(stagetest.NewReader(), unchanged), a); err == nil || err.Error() != s.Response.Message {
+		if err := Check(t.Context(), New(stagetest.NewReader(), feature.Gates{}, unchanged), a); err == nil || err.Error() != s.Response.Message {
 			t.Errorf("%s %s: got %v, want %s", s.Method, s.Path, err, s.Response.Message)
 		}
 	}
@@ -214,7 +215,7 @@ func TestRoles(t *testing.T) {
 		{account("endpointslice-controller"), "create events.k8s.io:events ns/", true},
 		{known(tokens.Username("default", "replicaset-controller")), "create :pods ns/", false},
 	} {
-		err := Check(t.Context(), New(stagetest.NewReader(), unchanged), attributes(c.info, c.line))
+		err := Check(t.Context(), New(stagetest.NewReader(), feature.Gates{}, unchanged), attributes(c.info, c.line))
 		if (err == nil) != c.want {
 			t.Errorf("%s: %s: allowed %v, want %v", c.info.GetName(), c.line, err == nil, c.want)
 		}
@@ -222,7 +223,7 @@ func TestRoles(t *testing.T) {
 }
 
 func TestReasonNamesTheBinding(t *testing.T) {
-	z := Rules{builtin()}
+	z := Rules{builtin(feature.Gates{})}
 	for line, want := range map[string]string{
 		"watch :nodes": `RBAC: allowed by ClusterRoleBinding "system:kube-scheduler" of ClusterRole "system:kube-scheduler" to User "system:kube-scheduler"`,
 		"get /api":     `RBAC: allowed by ClusterRoleBinding "system:discovery" of ClusterRole "system:discovery" to Group "system:authenticated"`,
@@ -321,7 +322,7 @@ func TestDecide(t *testing.T) {
 }
 
 func BenchmarkDecision(b *testing.B) {
-	list := New(stagetest.NewReader(), unchanged)
+	list := New(stagetest.NewReader(), feature.Gates{}, unchanged)
 	for name, a := range map[string]*stage.Attributes{
 		"masters":    attributes(known("admin", user.SystemPrivilegedGroup), "create :pods ns/"),
 		"scheduler":  attributes(known(user.KubeScheduler), "create :pods/binding ns/x"),

@@ -4,10 +4,12 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 )
 
 // controllerRoles returns the roles of the controllers. Each controller has its own ServiceAccount in kube-system.
-func controllerRoles() []role {
+func controllerRoles(g feature.Gates) []role {
 	table := map[string][]rbacv1.PolicyRule{
 		"attachdetach-controller": {
 			on("list watch", "core", "persistentvolumes persistentvolumeclaims pods"),
@@ -206,6 +208,9 @@ func controllerRoles() []role {
 			on(read+" update", "storage.k8s.io", "volumeattributesclasses"),
 		},
 	}
+	if g.GenericWorkload {
+		table["podgroup-protection-controller"] = []rbacv1.PolicyRule{on(read+" update", scheduling, "podgroups"), on(read, "core", "pods")}
+	}
 	list := make([]role, 0, len(table))
 	for name, rules := range table {
 		if !slices.Contains(controllersWithoutEvents, name) {
@@ -219,4 +224,5 @@ func controllerRoles() []role {
 // controllersWithoutEvents are the controllers that create no Events, and whose roles do not allow it.
 var controllersWithoutEvents = []string{
 	"clusterrole-aggregation-controller", "legacy-service-account-token-cleaner", "namespace-controller", "pod-garbage-collector",
+	"podgroup-protection-controller",
 }

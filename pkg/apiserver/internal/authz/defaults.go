@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 )
 
 // The labels and annotations of default roles and bindings.
@@ -24,18 +25,19 @@ var aggregated = map[string]string{
 	"system:aggregate-to-view": "view",
 }
 
-// Defaults returns the default ClusterRoles, Roles and bindings as objects, equal to kube-apiserver's. The caller owns them.
-func Defaults() []objects.Object {
+// Defaults returns the default ClusterRoles, Roles and bindings as objects, equal to kube-apiserver's with these feature gates. The caller
+// owns them.
+func Defaults(g feature.Gates) []objects.Object {
 	var out []objects.Object
-	for _, r := range slices.Concat(allClusterRoles(), namespaceRoles()) {
+	for _, r := range slices.Concat(allClusterRoles(g), namespaceRoles()) {
 		out = append(out, r.objects()...)
 	}
 	return out
 }
 
 // allClusterRoles returns the default ClusterRoles.
-func allClusterRoles() []role {
-	return slices.Concat(clusterRoles(), controllerRoles(), userFacingRoles(), unboundRoles())
+func allClusterRoles(g feature.Gates) []role {
+	return slices.Concat(clusterRoles(g), controllerRoles(g), userFacingRoles(g), unboundRoles())
 }
 
 func (r role) objects() []objects.Object {

@@ -5,13 +5,15 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 )
 
 // TestDefaults checks that the default objects and the compiled rules grant the same rights.
 func TestDefaults(t *testing.T) {
 	roles, bindings := map[string]*rbacv1.ClusterRole{}, map[string]*rbacv1.ClusterRoleBinding{}
 	seen := map[string]bool{}
-	for _, obj := range Defaults() {
+	for _, obj := range Defaults(feature.Gates{}) {
 		id := fmt.Sprintf("%T %s/%s", obj, obj.GetNamespace(), obj.GetName())
 		if seen[id] {
 			t.Errorf("%s is there twice", id)

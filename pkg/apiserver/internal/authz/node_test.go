@@ -14,6 +14,8 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage/stagetest"
+
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 )
 
 func pod(name, node string, change func(*corev1.Pod)) *corev1.Pod {
@@ -231,7 +233,7 @@ func TestNodeIdentity(t *testing.T) {
 	if d != stage.NoOpinion || reason != `unknown node for user "system:node:"` {
 		t.Errorf("%v %q", d, reason)
 	}
-	if err := Check(t.Context(), New(nodeReader(), unchanged), attributes(known("system:node:n1", user.NodesGroup), "get :secrets ns/foreign")); err == nil ||
+	if err := Check(t.Context(), New(nodeReader(), feature.Gates{}, unchanged), attributes(known("system:node:n1", user.NodesGroup), "get :secrets ns/foreign")); err == nil ||
 		!strings.HasSuffix(err.Error(), `in the namespace "ns": no relationship found between node 'n1' and this object`) {
 		t.Errorf("error is %v", err)
 	}

@@ -10,12 +10,13 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 )
 
 // defaultOf returns the default of a type and name.
 func defaultOf[T objects.Object](t *testing.T, name string) T {
 	t.Helper()
-	for _, o := range Defaults() {
+	for _, o := range Defaults(feature.Gates{}) {
 		if o, ok := o.(T); ok && o.GetName() == name {
 			return o
 		}
@@ -100,7 +101,7 @@ func TestReconciledBindings(t *testing.T) {
 func TestRolesChanged(t *testing.T) {
 	r := withDefaults()
 	written := false
-	list := New(r, func(context.Context) bool { return written })
+	list := New(r, feature.Gates{}, func(context.Context) bool { return written })
 	alice := known("alice")
 	allowed := func(u user.Info, line string) bool { return Check(t.Context(), list, attributes(u, line)) == nil }
 	if !allowed(alice, "get /api") || r.Lists() != 0 {

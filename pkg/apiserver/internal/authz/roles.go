@@ -7,6 +7,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 )
 
 // role is a default role with the subjects that it is bound to.
@@ -53,6 +55,8 @@ func paths(verbs, urls string) rbacv1.PolicyRule {
 const (
 	read  = "get list watch"
 	write = "create update patch delete deletecollection"
+
+	scheduling = "scheduling.k8s.io" // the group of PodGroups
 )
 
 func events() rbacv1.PolicyRule { return on("create update patch", "core events.k8s.io", "events") }
@@ -61,9 +65,9 @@ func events() rbacv1.PolicyRule { return on("create update patch", "core events.
 func reports() rbacv1.PolicyRule { return on("create", "minikctl.dev", "traces decisions") }
 
 // builtin returns the grants of the default roles and bindings.
-func builtin() *Index {
+func builtin(g feature.Gates) *Index {
 	x := NewIndex()
-	for _, r := range slices.Concat(allClusterRoles(), namespaceRoles()) {
+	for _, r := range slices.Concat(allClusterRoles(g), namespaceRoles()) {
 		for _, to := range r.to {
 			r.bind(x, to)
 		}
@@ -82,8 +86,12 @@ func (r role) bind(x *Index, to string) {
 }
 
 // clusterRoles returns the default ClusterRoles of users and components.
-func clusterRoles() []role {
+func clusterRoles(g feature.Gates) []role {
 	known, unknown := "group "+user.AllAuthenticated, "group "+user.AllUnauthenticated
+	var podGroups []rbacv1.PolicyRule
+	if g.GenericWorkload {
+		podGroups = []rbacv1.PolicyRule{on(read, scheduling, "podgroups"), on("patch update", scheduling, "podgroups/status")}
+	}
 	return []role{
 		{name: "minikctl:reporter", rules: []rbacv1.PolicyRule{reports(), on("create", "minikctl.dev", "schedulerconfigs")}, to: []string{
 			"user " + user.KubeScheduler, "user " + user.KubeControllerManager, "user " + user.KubeProxy, "group system:serviceaccounts:kube-system",
@@ -129,7 +137,7 @@ func clusterRoles() []role {
 			on("list watch", "*", "*"),
 			on("create", "core", "serviceaccounts/token"),
 		}},
-		{name: "system:kube-scheduler", to: []string{"user " + user.KubeScheduler}, rules: []rbacv1.PolicyRule{
+		{name: "system:kube-scheduler", to: []string{"user " + user.KubeScheduler}, rules: append([]rbacv1.PolicyRule{
 			events(),
 			on("create", "coordination.k8s.io", "leases"),
 			named(read+" update", "coordination.k8s.io", "leases", "kube-scheduler"),
@@ -149,7 +157,7 @@ func clusterRoles() []role {
 			on(read+" update patch", "resource.k8s.io", "resourceclaims/status"),
 			on("update patch", "resource.k8s.io", "resourceclaims/binding"),
 			on("update", "core", "pods/finalizers"),
-		}},
+		}, podGroups...)},
 		{name: "system:volume-scheduler", to: []string{"user " + user.KubeScheduler}, rules: []rbacv1.PolicyRule{
 			on(read+" update patch", "core", "persistentvolumes persistentvolumeclaims"),
 			on(read, "storage.k8s.io", "storageclasses"),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 )
 
 // RBAC allows what roles and bindings allow. It uses an index of the defaults, which is compiled in, until a role or binding
@@ -24,8 +25,8 @@ type RBAC struct {
 	index *Index    // nil: not built yet
 }
 
-func newRBAC(r stage.Reader, changed func(context.Context) bool) *RBAC {
-	return &RBAC{reader: r, changed: changed, compiled: builtin()}
+func newRBAC(r stage.Reader, g feature.Gates, changed func(context.Context) bool) *RBAC {
+	return &RBAC{reader: r, changed: changed, compiled: builtin(g)}
 }
 
 // Of returns the RBAC authorizer among those that New returned.

@@ -12,6 +12,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage"
 	"github.com/minikctl/minikctl/pkg/apiserver/internal/stage/stagetest"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 )
 
 func unchanged(context.Context) bool { return false }
@@ -21,7 +22,7 @@ func changed(context.Context) bool { return true }
 // withDefaults returns a reader of the default roles and bindings.
 func withDefaults() *stagetest.Reader {
 	r := stagetest.NewReader()
-	for _, obj := range Defaults() {
+	for _, obj := range Defaults(feature.Gates{}) {
 		resource := "clusterroles"
 		switch obj.(type) {
 		case *rbacv1.ClusterRoleBinding:
@@ -50,7 +51,7 @@ func bindingOf(namespace, name, kind, role string, users ...string) *rbacv1.Role
 
 func TestStoredRoles(t *testing.T) {
 	r := withDefaults()
-	list := New(r, changed)
+	list := New(r, feature.Gates{}, changed)
 	decide := func(info, what string) (bool, string) {
 		t.Helper()
 		d, reason, err := Decide(t.Context(), list, attributes(known(info), what))
@@ -88,7 +89,7 @@ func TestEscalation(t *testing.T) {
 	r := withDefaults()
 	r.Put("rolebindings.rbac.authorization.k8s.io", bindingOf("ns", "b", "Role", "admin", "alice"))
 	r.Put("roles.rbac.authorization.k8s.io", roleOf("ns", "admin", on(read, "core", "pods"), on("create", rbacv1.GroupName, "roles rolebindings"), named("bind", rbacv1.GroupName, "clusterroles", "edit")))
-	e := NewEscalation(New(r, changed))
+	e := NewEscalation(New(r, feature.Gates{}, changed))
 	try := func(info user.Info, resource string, obj objects.Object) error {
 		a := attributes(info, "create rbac.authorization.k8s.io:"+resource+" ns/")
 		return e.Mutate(t.Context(), &stage.Admission{Attributes: a, Operation: stage.Create, Object: obj})
@@ -122,7 +123,7 @@ func TestEscalateOneRole(t *testing.T) {
 	r := withDefaults()
 	r.Put("rolebindings.rbac.authorization.k8s.io", bindingOf("ns", "b", "Role", "admin", "alice"))
 	r.Put("roles.rbac.authorization.k8s.io", roleOf("ns", "admin", on("create update", rbacv1.GroupName, "roles"), named("escalate", rbacv1.GroupName, "roles", "x")))
-	e := NewEscalation(New(r, changed))
+	e := NewEscalation(New(r, feature.Gates{}, changed))
 	for what, allowed := range map[string]bool{"create": false, "update": true} {
 		a := attributes(known("alice"), what+" rbac.authorization.k8s.io:roles ns/x") // verbs set the name of a create
 		change := &stage.Admission{Attributes: a, Object: roleOf("ns", "x", on("*", "*", "*"))}

@@ -4,12 +4,18 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 )
 
 // userFacingRoles returns the user-facing ClusterRoles admin, edit, view and their parts. No default binding refers to
 // them.
-func userFacingRoles() []role {
+func userFacingRoles(g feature.Gates) []role {
 	view, edit := viewRules(), editRules()
+	if g.GenericWorkload {
+		view = append(view, on(read, scheduling, "workloads podgroups podgroups/status"))
+		edit = append(edit, on(write, scheduling, "workloads podgroups"))
+	}
 	admin := []rbacv1.PolicyRule{
 		on("create", "authorization.k8s.io", "localsubjectaccessreviews"),
 		on(readWrite, rbacv1.GroupName, "roles rolebindings"),

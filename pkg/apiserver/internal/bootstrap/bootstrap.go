@@ -30,6 +30,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
 	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 	"github.com/minikctl/minikctl/pkg/objects/networking"
 	"github.com/minikctl/minikctl/pkg/objects/storage"
 	"github.com/minikctl/minikctl/pkg/store"
@@ -54,6 +55,8 @@ type Config struct {
 	IngressClass     bool // the cluster has its own IngressClass
 
 	Stages bool // the cluster has the definition of kwok's Stages
+
+	Features feature.Gates // which the default roles depend on
 
 	Port     func() int32                 // returns the port of the HTTPS listener
 	Host     func() string                // returns its address, without the port
@@ -181,7 +184,7 @@ func (b *Bootstrap) addDefaults() {
 	b.add(client.EndpointSlices, nil, b.kubernetesSlice)
 	b.add(endpoints, nil, b.kubernetesEndpoints)
 	for _, gvr := range roleResources {
-		b.add(gvr, nil, func(context.Context) ([]virtual, error) { return rolesOf(gvr), nil })
+		b.add(gvr, nil, func(context.Context) ([]virtual, error) { return b.rolesOf(gvr), nil })
 	}
 	b.add(priorityLevels, nil, levels)
 	b.add(flowSchemas, nil, b.flowSchemas)

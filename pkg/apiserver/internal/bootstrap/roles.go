@@ -40,9 +40,9 @@ func (b *Bootstrap) RolesChanged(ctx context.Context) bool {
 }
 
 // rolesOf returns the default roles or bindings of one resource.
-func rolesOf(gvr schema.GroupVersionResource) []virtual {
+func (b *Bootstrap) rolesOf(gvr schema.GroupVersionResource) []virtual {
 	var out []virtual
-	for _, obj := range authz.Defaults() {
+	for _, obj := range authz.Defaults(b.config.Features) {
 		if roleResource(obj) == gvr {
 			out = append(out, virtual{object: obj})
 		}
@@ -70,7 +70,7 @@ func (b *Bootstrap) reconcileRoles(ctx context.Context) error {
 	}
 	var all errgroup.Group // writes that wait together are committed together
 	all.SetLimit(clock.AtOnce(ctx, -1))
-	for _, obj := range authz.Defaults() {
+	for _, obj := range authz.Defaults(b.config.Features) {
 		gvr := roleResource(obj)
 		if b.rows[gvr.GroupResource()] == nil {
 			continue

@@ -26,7 +26,7 @@ var groups = []string{
 	"authentication/v1", "authorization/v1", "autoscaling/v1", "autoscaling/v2", "batch/v1", "batch/v1beta1",
 	"certificates/v1", "coordination/v1", "core/v1", "discovery/v1", "events/v1", "extensions/v1beta1",
 	"flowcontrol/v1", "networking/v1", "networking/v1beta1", "node/v1", "policy/v1", "policy/v1beta1", "rbac/v1",
-	"resource/v1", "scheduling/v1", "storage/v1", "storage/v1beta1",
+	"resource/v1", "scheduling/v1", "scheduling/v1alpha2", "storage/v1", "storage/v1beta1",
 }
 
 // others are the packages of types in other modules.
