@@ -14,6 +14,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/controllers"
 	"github.com/minikctl/minikctl/pkg/controllers/controller"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 )
 
 //go:generate go run ./internal/configdoc
@@ -44,6 +45,12 @@ type Config struct {
 	// Controllers selects the controllers that run, as --controllers of kube-controller-manager: "*" is all, NAME one, -NAME none,
 	// for example [*, -cronjob-controller]. Default: all.
 	Controllers []string `json:"controllers,omitempty"`
+	// FeatureGates switches feature gates of Kubernetes on that are off by default: GenericWorkload (Workloads and PodGroups, and
+	// spec.schedulingGroup of pods) and GangScheduling (the scheduler plugin). Default: none.
+	FeatureGates map[string]bool `json:"featureGates,omitempty"`
+	// RuntimeConfig switches versions of the API on that are off by default, as --runtime-config of kube-apiserver:
+	// {scheduling.k8s.io/v1alpha2: true}, which GenericWorkload needs. Default: none.
+	RuntimeConfig map[string]bool `json:"runtimeConfig,omitempty"`
 	// AllocateNodeCIDRs gives each node a podCIDR, from which its simulated pods have their addresses. Requires clusterCIDR, and simulated
 	// nodes only: pods of other nodes have loopback addresses. Default false.
 	AllocateNodeCIDRs bool `json:"allocateNodeCIDRs,omitempty"`
@@ -119,6 +126,7 @@ type Config struct {
 	LogLevel string `json:"logLevel,omitempty"`
 
 	controllers []controller.Controller // that Controllers selects
+	features    feature.Gates           // that FeatureGates switches on
 	podCIDRs    controller.PodCIDRs     // that the controllers give to nodes
 
 	nodeLifecycle controller.NodeLifecycle
@@ -217,6 +225,9 @@ func (c *Config) complete() error {
 	if c.controllers, err = controllers.Select(c.Controllers); err != nil {
 		return fmt.Errorf("controllers: %w", err)
 	}
+	if err := c.completeFeatures(); err != nil {
+		return err
+	}
 	for _, part := range c.Only {
 		if !slices.Contains(Parts, part) {
 			return fmt.Errorf("--only: %q is not one of [%s]", part, strings.Join(Parts, " "))
@@ -238,6 +249,30 @@ func (c *Config) complete() error {
 		return err
 	}
 	return c.completePodCIDRs()
+}
+
+// workloadVersion is the version of Workloads and PodGroups.
+const workloadVersion = "scheduling.k8s.io/v1alpha2"
+
+// completeFeatures parses the feature gates. A gate without the version of its resources is refused, and so is a version without its gate:
+// Kubernetes starts with either, and serves none of the resources.
+func (c *Config) completeFeatures() error {
+	var err error
+	if c.features, err = feature.Parse(c.FeatureGates); err != nil {
+		return fmt.Errorf("featureGates: %w", err)
+	}
+	for version := range c.RuntimeConfig {
+		if version != workloadVersion {
+			return fmt.Errorf("runtimeConfig: %q is not one of [%s]", version, workloadVersion)
+		}
+	}
+	switch served := c.RuntimeConfig[workloadVersion]; {
+	case served && !c.features.GenericWorkload:
+		return fmt.Errorf("runtimeConfig: %s requires the feature gate GenericWorkload", workloadVersion)
+	case !served && c.features.GenericWorkload:
+		return fmt.Errorf("featureGates: GenericWorkload requires runtimeConfig %s=true", workloadVersion)
+	}
+	return nil
 }
 
 // checkAudit refuses a policy without a log and a log without a policy: neither makes an audit log.

@@ -27,6 +27,8 @@ func AddFlags(flags *pflag.FlagSet) {
 	flags.String("listen", "", "HOST:PORT that the API server listens on; port 0 picks a free port (default 127.0.0.1:0)")
 	flags.StringSlice("only", nil, "run only these components: "+strings.Join(Parts, ", "))
 	flags.StringSlice("controllers", nil, "controllers to run: '*' is all, NAME one, -NAME none, e.g. --controllers='*,-cronjob-controller' (default all)")
+	flags.StringSlice("feature-gates", nil, "feature gates of Kubernetes: NAME=true, for example GenericWorkload=true,GangScheduling=true")
+	flags.StringSlice("runtime-config", nil, "versions of the API that are off by default: scheduling.k8s.io/v1alpha2=true")
 	flags.Bool("allocate-node-cidrs", false, "give simulated nodes podCIDRs from --cluster-cidr")
 	flags.String("cluster-cidr", "", "range of the nodes' podCIDRs, or one of IPv4 and one of IPv6 with a comma")
 	flags.Int("node-cidr-mask-size", 0, "prefix length of podCIDRs (default 24 for IPv4, 64 for IPv6)")
@@ -103,6 +105,13 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 	if list := commaList(v.GetStringSlice("controllers")); len(list) > 0 {
 		cfg.Controllers = list
 	}
+	for key, to := range map[string]*map[string]bool{"feature-gates": &cfg.FeatureGates, "runtime-config": &cfg.RuntimeConfig} {
+		if list := commaList(v.GetStringSlice(key)); len(list) > 0 {
+			if *to, err = switches(list); err != nil {
+				return nil, fmt.Errorf("%s: %w", sourceOf(flags, key), err)
+			}
+		}
+	}
 	seed, err := number(v, flags, "seed", 64)
 	if err != nil {
 		return nil, err
@@ -139,6 +148,20 @@ func Load(name string, flags *pflag.FlagSet) (*Config, error) {
 // commaList splits the elements at commas and spaces, which viper does not do for variables.
 func commaList(list []string) []string {
 	return strings.FieldsFunc(strings.Join(list, ","), func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// switches parses a list of NAME=true and NAME=false.
+func switches(list []string) (map[string]bool, error) {
+	out := map[string]bool{}
+	for _, item := range list {
+		name, value, _ := strings.Cut(item, "=")
+		on, err := strconv.ParseBool(value)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not NAME=true or NAME=false", item)
+		}
+		out[name] = on
+	}
+	return out, nil
 }
 
 // number reads a number from a flag or a variable. viper would read text that is no number as 0.

@@ -126,7 +126,7 @@ func (d *Daemon) addAPIServer(ctx context.Context) error {
 	}
 	server, err := apiserver.New(apiserver.Config{
 		ServiceAddresses: serviceAddresses,
-		Store:            s, Resources: builtin.Resources(), Clock: d.clock, Source: d.source, PKI: keys,
+		Store:            s, Resources: builtin.ResourcesWith(d.cfg.features), Features: d.cfg.features, Clock: d.clock, Source: d.source, PKI: keys,
 		Listen: d.listen(), Socket: d.paths.Socket, TokenFile: d.cfg.TokenAuthFile, TraceDir: d.paths.Traces,
 		Audit: apiserver.AuditConfig{
 			Policy: d.cfg.AuditPolicyFile, Path: d.cfg.AuditLogPath,
@@ -229,7 +229,7 @@ func (d *Daemon) withoutController() []schema.GroupResource {
 	if d.servesServices() {
 		others = append(others, networking.IngressComponent)
 	}
-	return controllers.WithoutController(builtin.Resources(), d.cfg.controllers, others...)
+	return controllers.WithoutController(builtin.ResourcesWith(d.cfg.features), d.cfg.controllers, others...)
 }
 
 // listen returns the address to listen on. For port 0 it is the port of the last start if that is free, so that kubeconfigs stay
@@ -317,8 +317,8 @@ func (d *Daemon) addControllers(context.Context) error {
 				Controllers: d.cfg.controllers,
 				Client:      func(name string) client.Client { return clients[name] },
 				Caches:      caches, Clock: d.clock, Source: d.source, Volumes: d.volumes(), RootCA: d.api.authority(), Authority: d.api.signer(), Token: d.api.tokens(),
-				NodeLifecycle: d.cfg.nodeLifecycle,
-				PodCIDRs:      d.cfg.podCIDRs, LoadBalancers: balancers,
+				NodeLifecycle: d.cfg.nodeLifecycle, Features: d.cfg.features,
+				PodCIDRs: d.cfg.podCIDRs, LoadBalancers: balancers,
 				REST: func(account string) (*rest.Config, error) { return d.api.rest(name(account), account, groups...), nil },
 			})
 		})}))
@@ -337,7 +337,7 @@ func (d *Daemon) addScheduler(context.Context) error {
 		return err
 	}
 	s, err := scheduler.New(scheduler.Config{
-		Client: c, Clock: d.clock, Source: d.source, Registry: d.plugins, ConfigFile: d.cfg.SchedulerConfig,
+		Client: c, Clock: d.clock, Source: d.source, Registry: d.plugins, Features: d.cfg.features, ConfigFile: d.cfg.SchedulerConfig,
 	})
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ func settingsPath(p Paths) string { return filepath.Join(p.Data, "settings.yaml"
 // clusterSettings returns the settings that belong to the cluster rather than to one start of it.
 func (c *Config) clusterSettings() Config {
 	return Config{
-		Store: c.Store, Backup: c.Backup, Controllers: c.Controllers,
+		Store: c.Store, Backup: c.Backup, Controllers: c.Controllers, FeatureGates: c.FeatureGates, RuntimeConfig: c.RuntimeConfig,
 		AllocateNodeCIDRs: c.AllocateNodeCIDRs, ClusterCIDR: c.ClusterCIDR,
 		NodeCIDRMaskSize: c.NodeCIDRMaskSize, NodeCIDRMaskSizeIPv4: c.NodeCIDRMaskSizeIPv4, NodeCIDRMaskSizeIPv6: c.NodeCIDRMaskSizeIPv6,
 		NodeEvictionRate: c.NodeEvictionRate, SecondaryNodeEvictionRate: c.SecondaryNodeEvictionRate,

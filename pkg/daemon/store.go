@@ -14,6 +14,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/apiserver"
 	"github.com/minikctl/minikctl/pkg/objects/builtin"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 	"github.com/minikctl/minikctl/pkg/store"
 	"github.com/minikctl/minikctl/pkg/store/backup"
 	"github.com/minikctl/minikctl/pkg/store/badger"
@@ -43,7 +44,7 @@ func CheckStore(p Paths) (badger.Report, error) {
 	if err := stopped(p); err != nil {
 		return badger.Report{}, err
 	}
-	return badger.Check(p.Store, apiserver.Readable(builtin.Resources()))
+	return badger.Check(p.Store, apiserver.Readable(builtin.ResourcesWith(feature.All)))
 }
 
 func stopped(p Paths) error {
