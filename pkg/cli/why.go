@@ -160,6 +160,17 @@ func podName(args []string) (string, error) {
 	return "", fmt.Errorf("%s/%s is not a pod; only pods have decisions: minikctl why pod/NAME", kind, name)
 }
 
+// printGroup writes the outcome of a pod's PodGroup, and the pods for which it found no node.
+func printGroup(w io.Writer, g *minikctl.GroupAttempt) {
+	if g == nil {
+		return
+	}
+	fmt.Fprintf(w, "PodGroup %s: %s, %d of %d pods found a node\n", g.Name, g.Outcome, g.Placed, g.Pods)
+	for _, b := range g.Blocking {
+		fmt.Fprintf(w, "  %s: %s\n", b.Pod, b.Message)
+	}
+}
+
 // printDecision writes a decision as text of at most width columns; 0 means any width.
 func printDecision(w io.Writer, d *minikctl.Decision, width int) error {
 	where := ""
@@ -183,6 +194,7 @@ func printDecision(w io.Writer, d *minikctl.Decision, width int) error {
 			fmt.Fprintln(w, line)
 		}
 	}
+	printGroup(w, d.Group)
 	if len(d.Rejected) > 0 {
 		var rows [][]string
 		for _, r := range d.Rejected {

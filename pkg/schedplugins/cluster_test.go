@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/minikctl/minikctl/pkg/apiserver"
 	"github.com/minikctl/minikctl/pkg/apiserver/apiservertest"
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
@@ -32,9 +33,9 @@ type cluster struct {
 }
 
 // newCluster starts an API server. start starts the scheduler.
-func newCluster(t testing.TB) *cluster {
+func newCluster(t testing.TB, options ...func(*apiserver.Config)) *cluster {
 	t.Helper()
-	env := apiservertest.New(t)
+	env := apiservertest.New(t, options...)
 	c := &cluster{t: t, env: env, client: env.Client("test")}
 	ctx, cancel := context.WithCancel(context.Background())
 	c.ctx = ctx

@@ -14,6 +14,7 @@ var Registry = scheduler.Registry{
 	"DefaultBinder":                   bare(newDefaultBinder),
 	"DefaultPreemption":               with(defaultPreemptionArgs, newDefaultPreemption),
 	"DynamicResources":                with(defaultDynamicResources, newDynamicResources),
+	"GangScheduling":                  bare(newGangScheduling),
 	"ImageLocality":                   bare(newImageLocality),
 	"NodeDeclaredFeatures":            bare(newNodeDeclaredFeatures),
 	"NodeAffinity":                    with(defaultNodeAffinity, newNodeAffinity),

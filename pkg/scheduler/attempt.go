@@ -34,6 +34,21 @@ type attempt struct {
 	times     []minikctl.PluginTime
 	machine   clock.Clock        // measures times
 	report    *minikctl.Decision // that the pod is scheduled, while it waits for the times of the binding cycle
+
+	// The fields below are those of a pod that is tried with its PodGroup.
+	group      framework.PodGroupCycleState
+	nomination string                 // the node that the pod was nominated to before it was assumed
+	reported   *minikctl.GroupAttempt // the outcome of the group
+}
+
+// newAttempt returns an attempt of a pod that was popped. began is when the loop began to drain the inbox.
+func (s *Scheduler) newAttempt(p *queuedPodInfo, prof *profile, began time.Time) *attempt {
+	a := &attempt{queuedPodInfo: p, profile: prof, woken: p.wokenBy, events: s.queue.events, stages: make([]trace.Stage, 0, 6), machine: s.machine}
+	p.wokenBy = nil
+	now := s.machine.Now()
+	a.stage("queue", now.Add(-s.clock.Since(p.timestamp)), now)
+	a.stage("snapshot", began, now)
+	return a
 }
 
 // stage records a stage that ends now, and returns the current time.
@@ -44,17 +59,17 @@ func (a *attempt) stage(name string, start, now time.Time) time.Time {
 
 // attempt runs the scheduling cycle for a pod and starts its binding cycle. began is when the loop began to drain the inbox.
 func (s *Scheduler) attempt(ctx context.Context, p *queuedPodInfo, began time.Time) {
+	if key, grouped := groupOf(p.info.pod); grouped && s.features.GenericWorkload {
+		s.attemptGroup(ctx, key, p, began)
+		return
+	}
 	prof, ok := s.setup.profiles[p.info.pod.Spec.SchedulerName]
 	if !ok || p.info.pod.DeletionTimestamp != nil {
 		s.skip(ctx, p)
 		return
 	}
-	a := &attempt{queuedPodInfo: p, profile: prof, woken: p.wokenBy, events: s.queue.events, stages: make([]trace.Stage, 0, 6), machine: s.machine}
-	p.wokenBy = nil
-	now := s.machine.Now()
-	a.stage("queue", now.Add(-s.clock.Since(p.timestamp)), now)
-	now = a.stage("snapshot", began, now)
-	d := s.decide(ctx, a, now)
+	a := s.newAttempt(p, prof, began)
+	d := s.decide(ctx, a, s.machine.Now())
 	if d.status != nil {
 		s.handleUnschedulable(ctx, a, &d)
 		return
@@ -64,7 +79,7 @@ func (s *Scheduler) attempt(ctx context.Context, p *queuedPodInfo, began time.Ti
 		s.decided(p.info.pod.Name, a.node)
 	}
 	s.decisions.scheduled(a, &d, len(s.queue.activeQ.pods))
-	now = s.machine.Now()
+	now := s.machine.Now()
 	s.assume(a)
 	if status := s.reserve(ctx, a); !status.IsSuccess() {
 		s.forgetPod(ctx, a, status)
@@ -112,7 +127,9 @@ func (s *Scheduler) cycle(ctx context.Context, t *tracker, a *attempt, began tim
 		e = s.memo.get(ctx, t, key, s.cluster, pod, filtered)
 	}
 	if e == nil {
-		e = a.profile.evaluate(ctx, t, s.cluster, pod, filtered)
+		state := newCycleState()
+		state.group = a.group
+		e = a.profile.evaluate(ctx, t, s.cluster, pod, state, filtered)
 		if may {
 			s.memo.add(key, e)
 		}
@@ -136,15 +153,22 @@ func (s *Scheduler) memoKey(ctx context.Context, t *tracker, a *attempt) (memoKe
 
 // assume places the pod on its node in the snapshot, before the binding is written.
 func (s *Scheduler) assume(a *attempt) {
+	uid := a.info.pod.UID
+	delete(s.queue.pods, uid)
+	s.binding[string(uid)] = a.queuedPodInfo
+	s.place(a)
+}
+
+// place makes the copy of the pod with its node, and places it in the snapshot.
+func (s *Scheduler) place(a *attempt) {
 	pod := *a.info.pod
 	pod.Spec.NodeName = a.node
 	info := *a.info // the snapshot's copy, which newer versions of the pod change while the binding cycle reads a.info
 	info.pod = &pod
 	a.assumed = &pod
-	delete(s.queue.pods, pod.UID)
 	s.nominator.remove(pod.UID)
-	s.binding[string(pod.UID)] = a.queuedPodInfo
 	s.cluster.place(&info, a.node, true)
+	s.groups.assume(&pod)
 }
 
 // reserve runs the Reserve and Permit plugins. After a failure it calls Unreserve of all Reserve plugins.
@@ -154,7 +178,7 @@ func (s *Scheduler) reserve(ctx context.Context, a *attempt) *framework.Status {
 	if status.IsSuccess() {
 		status, timeouts = a.profile.runPermit(ctx, a)
 	}
-	if !status.IsSuccess() {
+	if !status.IsSuccess() && !status.IsWait() {
 		a.profile.unreserve(ctx, a)
 		return status
 	}
@@ -178,12 +202,13 @@ func (p *profile) runReserve(ctx context.Context, a *attempt) *framework.Status 
 	return nil
 }
 
-// runPermit runs the Permit plugins and returns the timeouts of those that returned Wait.
+// runPermit runs the Permit plugins. If none rejects the pod and some returned Wait, the status is Wait, with the timeouts of these.
 func (p *profile) runPermit(ctx context.Context, a *attempt) (*framework.Status, map[string]time.Duration) {
 	type result struct {
 		status  *framework.Status
 		timeout time.Duration
 	}
+	var wait *framework.Status
 	timeouts := map[string]time.Duration{}
 	for _, plugin := range p.permit {
 		measured := a.measure(plugin.site)
@@ -194,13 +219,17 @@ func (p *profile) runPermit(ctx context.Context, a *attempt) (*framework.Status,
 		measured()
 		if failure == nil && got.status.IsWait() {
 			timeouts[plugin.name] = min(got.timeout, maxPermitWait)
+			wait = got.status
 			continue
 		}
 		if status := plugin.result(got.status, failure); status != nil {
 			return status, nil
 		}
 	}
-	return nil, timeouts
+	if wait != nil {
+		wait = framework.NewStatus(framework.Wait, append(slices.Clone(wait.Reasons()), "one or more plugins asked to wait and no plugin rejected pod")...)
+	}
+	return wait, timeouts
 }
 
 // result returns the status if it ends the pod's attempt, otherwise nil.
@@ -282,6 +311,7 @@ func (s *Scheduler) forgetPod(ctx context.Context, a *attempt, status *framework
 		return // bound: only the response was lost
 	} else if ok {
 		s.cluster.remove(pod.UID)
+		s.groups.forget(pod)
 	} else {
 		alive = false // deleted meanwhile
 	}

@@ -30,7 +30,9 @@ func (s *Scheduler) startBinding(ctx context.Context, a *attempt) {
 		defer work.End()
 		ctx, end := clock.TakeTurn(ctx, s.clock, clock.Rank{Part: "scheduler, Permit plugins", Key: podName(a.info.pod)})
 		defer end()
-		s.nominate(ctx, a)
+		if !w.decided.Load() {
+			s.nominate(ctx, a)
+		}
 		status := w.wait(ctx)
 		s.waiting.remove(a.info.pod.UID)
 		if !status.IsSuccess() {

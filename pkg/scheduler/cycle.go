@@ -83,10 +83,10 @@ type evaluation struct {
 	filterNames, skippedFilters, skippedScores []string
 }
 
-// evaluate filters and scores all nodes. filtered is called between the two.
-func (p *profile) evaluate(ctx context.Context, t *tracker, cluster *snapshot, pod *corev1.Pod, filtered func()) *evaluation {
+// evaluate filters and scores all nodes. state is new, and filtered is called between the two.
+func (p *profile) evaluate(ctx context.Context, t *tracker, cluster *snapshot, pod *corev1.Pod, state *cycleState, filtered func()) *evaluation {
 	n := len(cluster.nodes)
-	e := &evaluation{state: newCycleState(), step: cluster.step, epoch: cluster.epoch, reserved: p.nominator.nodes()}
+	e := &evaluation{state: state, step: cluster.step, epoch: cluster.epoch, reserved: p.nominator.nodes()}
 	if lacks := p.registry.missing(pod); lacks != "" {
 		e.preFilterMessage = lacks
 		e.failure = framework.NewStatus(framework.UnschedulableAndUnresolvable, lacks)

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,7 +18,7 @@ import (
 	"github.com/minikctl/minikctl/pkg/objects"
 )
 
-// eventResources are the resources of the framework's events, except pods and nodes, which are always watched, and PodGroups.
+// eventResources are the resources of the framework's events, except pods and nodes, which are always watched.
 var eventResources = map[framework.EventResource]schema.GroupVersionResource{
 	framework.PersistentVolume:      corev1.SchemeGroupVersion.WithResource("persistentvolumes"),
 	framework.PersistentVolumeClaim: corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"),
@@ -29,7 +30,11 @@ var eventResources = map[framework.EventResource]schema.GroupVersionResource{
 	framework.ResourceClaim:         resourcev1.SchemeGroupVersion.WithResource("resourceclaims"),
 	framework.ResourceSlice:         resourcev1.SchemeGroupVersion.WithResource("resourceslices"),
 	framework.DeviceClass:           resourcev1.SchemeGroupVersion.WithResource("deviceclasses"),
+	framework.PodGroup:              podGroupResource,
 }
+
+// podGroupResource is only served, and readable by the scheduler, with the feature gate GenericWorkload.
+var podGroupResource = schedulingv1alpha2.SchemeGroupVersion.WithResource("podgroups")
 
 // gvrOf returns the resource of events: a name of the framework, or plural.version.group for any other resource.
 func gvrOf(r framework.EventResource) (schema.GroupVersionResource, bool) {
@@ -38,8 +43,6 @@ func gvrOf(r framework.EventResource) (schema.GroupVersionResource, bool) {
 		return client.Pods, true
 	case framework.Node:
 		return client.Nodes, true
-	case framework.PodGroup: // this scheduler has none, and may not read them, as with Kubernetes' default of the gate GenericWorkload
-		return schema.GroupVersionResource{}, false
 	}
 	if gvr, ok := eventResources[r]; ok {
 		return gvr, true
@@ -64,6 +67,9 @@ func (m *setup) eventResources() sets.Set[framework.EventResource] {
 	if out.Has(framework.WildCard) {
 		out.Insert(sets.KeySet(eventResources).UnsortedList()...)
 	}
+	if !m.features.GenericWorkload {
+		out.Delete(framework.PodGroup)
+	}
 	return out.Delete(framework.WildCard, framework.Pod, framework.Node)
 }
 
@@ -81,6 +87,7 @@ func (s *Scheduler) watchEvents(ctx context.Context) {
 	for r, state := range s.watches {
 		if gvr, ok := gvrOf(r); ok && state == watchRunning && !wanted.Has(r) {
 			s.caches.Forget(gvr)
+			s.objects.remove(r)
 			delete(s.watches, r)
 		}
 	}
@@ -114,7 +121,9 @@ func (s *Scheduler) probe(ctx context.Context, r framework.EventResource, gvr sc
 			return
 		}
 		s.watches[r] = watchRunning
-		client.CacheOf[objects.Object](s.caches, gvr).Subscribe(func(ch client.Change[objects.Object]) {
+		cache := client.CacheOf[objects.Object](s.caches, gvr)
+		s.objects.set(r, cache.Get)
+		cache.Subscribe(func(ch client.Change[objects.Object]) {
 			s.inbox.send(clusterChange{ch.Revision, ch.Replay, func(ctx context.Context) { s.objectChanged(ctx, r, ch) }})
 		})
 	})

@@ -23,7 +23,11 @@ func TestEventResourcesAreServed(t *testing.T) {
 			t.Errorf("%s: the API server does not serve %v", r, gvr)
 		}
 	}
-	if gvr, ok := gvrOf(framework.PodGroup); ok {
-		t.Errorf("events of PodGroups are watched at %v", gvr)
+	if s.eventResources().Has(framework.PodGroup) {
+		t.Error("events of PodGroups are watched without the feature gate")
+	}
+	s.features.GenericWorkload = true
+	if !s.eventResources().Has(framework.PodGroup) {
+		t.Error("events of PodGroups are not watched with the feature gate")
 	}
 }

@@ -17,11 +17,11 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects"
 	"github.com/minikctl/minikctl/pkg/trace"
 )
 
-// handle is the framework.Handle of one plugin. It has no devices, CSI nodes and pod groups: their methods return empty
-// results.
+// handle is the framework.Handle of one plugin. It has no devices and CSI nodes: their methods return empty results.
 type handle struct {
 	Namespaces
 	profile  *profile
@@ -31,6 +31,8 @@ type handle struct {
 	caches   *client.Caches
 	clock    clock.Clock
 	budgets  func() []*policyv1.PodDisruptionBudget
+	objects  *watchedObjects
+	groups   *podGroups
 	spawn    func(func(context.Context))
 	cluster  atomic.Pointer[snapshot] // the loop's snapshot; after an abandoned call the old one, until that call returns
 	waiting  *waitingPods
@@ -47,6 +49,9 @@ type APIHandle interface {
 	Caches() *client.Caches                   // of the scheduler; nil in a simulation. Those that a factory takes are synced when its plugin is called
 	Clock() clock.Clock                       // the cluster's
 	Budgets() []*policyv1.PodDisruptionBudget // all of the cluster; shared, must not be changed
+	// Object returns an object of a resource for whose events the plugin registered, from the scheduler's cache. The object is shared and must
+	// not be changed. Its events are delivered after the cache has the change.
+	Object(of framework.EventResource, key objects.Key) (objects.Object, bool)
 	// Spawn runs f beside the scheduling loop, after the current cycle. Its context ends with the scheduler, and names the pod as the cause of
 	// what f writes. In a simulation f does not run.
 	Spawn(cause *corev1.Pod, f func(ctx context.Context))
@@ -80,6 +85,9 @@ func (h *handle) Client() client.Client                    { return h.client }
 func (h *handle) Caches() *client.Caches                   { return h.caches }
 func (h *handle) Clock() clock.Clock                       { return h.clock }
 func (h *handle) Budgets() []*policyv1.PodDisruptionBudget { return h.budgets() }
+func (h *handle) Object(of framework.EventResource, key objects.Key) (objects.Object, bool) {
+	return h.objects.get(of, key)
+}
 func (h *handle) Spawn(cause *corev1.Pod, f func(ctx context.Context)) {
 	h.spawn(func(ctx context.Context) { f(trace.With(ctx, revisionOf(cause))) })
 }
@@ -120,7 +128,7 @@ func (h *handle) RemovePodInPreBind(uid types.UID) { h.waiting.removePreBind(uid
 
 func (h *handle) SharedDRAManager() framework.SharedDRAManager { return noDevices{} }
 func (h *handle) SharedCSIManager() framework.CSIManager       { return noCSI{} }
-func (h *handle) PodGroupManager() framework.PodGroupManager   { return noPodGroups{} }
+func (h *handle) PodGroupManager() framework.PodGroupManager   { return h.groups }
 func (h *handle) APIDispatcher() framework.APIDispatcher       { return nil }
 func (h *handle) APICacher() framework.APICacher               { return nil }
 

@@ -140,6 +140,7 @@ func (s *Scheduler) applyPod(ctx context.Context, info *podInfo, revision uint64
 	uid := info.pod.UID
 	if p, ok := s.queue.pods[uid]; ok {
 		old := p.info.pod
+		s.groups.set(info.pod)
 		s.nominator.update(old, info)
 		s.queue.update(ctx, p, info, revision, s.clock.Now())
 		if old.Status.NominatedNodeName != "" && old.Status.NominatedNodeName != info.pod.Status.NominatedNodeName {
@@ -148,17 +149,23 @@ func (s *Scheduler) applyPod(ctx context.Context, info *podInfo, revision uint64
 		return
 	}
 	if placed, ok := s.cluster.pods[uid]; ok && placed.assumed {
+		s.groups.set(info.pod)
 		return // its binding cycle is running
 	}
 	if _, ours := s.setup.profiles[info.pod.Spec.SchedulerName]; !ours {
 		return
 	}
 	s.nominator.add(info, nil)
-	p := s.queue.add(ctx, info, revision, s.clock.Now())
-	if p.gatingPlugin != "" {
-		s.reportGated(p)
+	s.groups.set(info.pod)
+	s.queue.add(ctx, info, revision, s.clock.Now())
+	if _, grouped := groupOf(info.pod); grouped && s.features.GangScheduling { // other pods of the group may wait for it
+		ev := event{ClusterEvent: framework.ClusterEvent{Resource: unscheduledPod, ActionType: framework.Add}, new: info.pod, revision: revision}
+		s.queue.moveOnEvent(ctx, ev, s.clock.Now())
 	}
 }
+
+// unscheduledPod is the resource, in events, of pods without a node. Plugins register for framework.Pod.
+const unscheduledPod framework.EventResource = "UnschedulablePod"
 
 // applyBoundPod applies a new version of a pod that is bound.
 func (s *Scheduler) applyBoundPod(ctx context.Context, info *podInfo, revision uint64) {
@@ -170,6 +177,7 @@ func (s *Scheduler) applyBoundPod(ctx context.Context, info *podInfo, revision u
 	if known {
 		before = old.info.pod
 	}
+	s.groups.set(info.pod)
 	changed := s.cluster.place(info, info.pod.Spec.NodeName, false)
 	ev := event{ClusterEvent: framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.Add}, new: info.pod, revision: revision}
 	if !fresh {
@@ -186,6 +194,7 @@ func (s *Scheduler) applyBoundPod(ctx context.Context, info *podInfo, revision u
 // applyDeletedPod removes a pod that was deleted or has ended.
 func (s *Scheduler) applyDeletedPod(ctx context.Context, pod *corev1.Pod, revision uint64) {
 	s.queue.remove(ctx, pod.UID)
+	s.groups.remove(pod)
 	if w := s.waiting.get(pod.UID); w != nil {
 		w.Reject("", "pod has been deleted")
 	}
@@ -219,7 +228,11 @@ func revisionOf(pod *corev1.Pod) uint64 {
 	return rev
 }
 
-// reportGated reports the plugin that gates a pod.
+// reportGated reports the plugin that gates a pod, and its reason.
 func (s *Scheduler) reportGated(p *queuedPodInfo) {
-	s.decisions.gated(p, s.setup.profiles[p.info.pod.Spec.SchedulerName], "waiting for scheduler plugin "+p.gatingPlugin)
+	message := "waiting for scheduler plugin " + p.gatingPlugin
+	if p.gatingMessage != "" {
+		message += ": " + p.gatingMessage
+	}
+	s.decisions.gated(p, s.setup.profiles[p.info.pod.Spec.SchedulerName], message)
 }

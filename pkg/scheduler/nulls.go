@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"errors"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -15,14 +14,7 @@ import (
 	"k8s.io/kube-scheduler/framework"
 )
 
-// The types below are the empty parts of a Handle: pod groups, devices and CSI nodes.
-
-type noPodGroups struct{}
-
-func (noPodGroups) PodGroupStates() framework.PodGroupStateLister { return noPodGroups{} }
-func (noPodGroups) Get(namespace, name string) (framework.PodGroupState, error) {
-	return nil, fmt.Errorf("pod group %s/%s: %w", namespace, name, framework.ErrNotFound)
-}
+// The types below are the empty parts of a Handle: devices and CSI nodes.
 
 type noDevices struct{}
 

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 )
 
 // point is an extension point: its plugin set in a configuration, how a profile adds a plugin to it, and the plugins that
@@ -115,7 +117,7 @@ func listScore(p *profile) []weighted {
 }
 
 // mergeDefaults returns a profile's plugins merged over the defaults.
-func mergeDefaults(registry Registry, custom *configv1.Plugins) *configv1.Plugins {
+func mergeDefaults(registry Registry, g feature.Gates, custom *configv1.Plugins) *configv1.Plugins {
 	out := &configv1.Plugins{}
 	if custom != nil {
 		custom.DeepCopyInto(out)
@@ -123,7 +125,7 @@ func mergeDefaults(registry Registry, custom *configv1.Plugins) *configv1.Plugin
 	own := out.MultiPoint
 	out.MultiPoint.Enabled = nil
 	placed := map[string]bool{}
-	for _, d := range defaultPlugins {
+	for _, d := range defaultsWith(g) {
 		if _, ok := registry[d.name]; !ok || lists(own.Disabled, d.name) || lists(own.Disabled, "*") {
 			continue
 		}

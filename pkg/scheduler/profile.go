@@ -66,7 +66,7 @@ type registeredEvent struct {
 // begin with the field's path. After an error p.plugins holds those created so far.
 func (p *profile) fillFrom(ctx context.Context, path *field.Path, cfg configv1.KubeSchedulerProfile) []error {
 	errs := plain(checkNames(p.registry, path, cfg))
-	p.merged = mergeDefaults(p.registry, cfg.Plugins)
+	p.merged = mergeDefaults(p.registry, p.setup.features, cfg.Plugins)
 	if errs = append(errs, p.makeAll(ctx, path, cfg)...); len(errs) > 0 {
 		return errs
 	}

@@ -29,6 +29,7 @@ type queue struct {
 	backoff  backoff
 	sorter   *extension[framework.QueueSortPlugin] // nil: it failed; sorted by priority and arrival
 	failed   func(context.Context, *queuedPodInfo, *pluginFailure)
+	gated    func(*queuedPodInfo) // called when a plugin gates a pod, and when its reason changes
 
 	activeQ       podHeap
 	backoffQ      podHeap                            // pods that were unschedulable
@@ -68,7 +69,7 @@ func newQueue(calls *cycleCalls, profiles map[string]*profile, b backoff) *queue
 		return a.arrival < b.arrival
 	}
 	q := &queue{calls: calls, unschedulable: map[string]map[*queuedPodInfo]bool{}, pods: map[types.UID]*queuedPodInfo{}}
-	q.failed = func(context.Context, *queuedPodInfo, *pluginFailure) {}
+	q.failed, q.gated = func(context.Context, *queuedPodInfo, *pluginFailure) {}, func(*queuedPodInfo) {}
 	q.backoffQ.less, q.errorBackoffQ.less = byExpiry, byExpiry
 	q.profiles, q.backoff, q.sorter = profiles, b, sorterOf(profiles)
 	return q
@@ -136,8 +137,9 @@ func (q *queue) add(ctx context.Context, info *podInfo, revision uint64, now tim
 // moveToActiveQ moves a pod to the activeQ, or to unschedulable if a PreEnqueue plugin gates it.
 func (q *queue) moveToActiveQ(ctx context.Context, p *queuedPodInfo, now time.Time) {
 	q.detach(ctx, p)
-	gate, failure := q.gate(ctx, p)
-	p.gatingPlugin = gate
+	gate, message, failure := q.gate(ctx, p)
+	changed := gate != p.gatingPlugin || message != p.gatingMessage
+	p.gatingPlugin, p.gatingMessage = gate, message
 	switch {
 	case failure != nil:
 		q.requeueError(p, now)
@@ -145,6 +147,9 @@ func (q *queue) moveToActiveQ(ctx context.Context, p *queuedPodInfo, now time.Ti
 	case gate != "":
 		p.unschedulablePlugins = sets.New(gate)
 		q.addUnschedulable(p, now)
+		if changed {
+			q.gated(p)
+		}
 	default:
 		p.timestamp, p.location = now, inActiveQ
 		q.activeQ.add(p)
@@ -152,11 +157,11 @@ func (q *queue) moveToActiveQ(ctx context.Context, p *queuedPodInfo, now time.Ti
 	}
 }
 
-// gate returns the first PreEnqueue plugin that gates the pod.
-func (q *queue) gate(ctx context.Context, p *queuedPodInfo) (plugin string, failure *pluginFailure) {
+// gate returns the first PreEnqueue plugin that gates the pod, and its message.
+func (q *queue) gate(ctx context.Context, p *queuedPodInfo) (plugin, message string, failure *pluginFailure) {
 	prof := q.profiles[p.info.pod.Spec.SchedulerName]
 	if prof == nil || len(prof.preEnqueue) == 0 {
-		return "", nil
+		return "", "", nil
 	}
 	failure = q.calls.do(ctx, prof.gatesCooperative, func(ctx context.Context, t *tracker) {
 		for _, x := range prof.preEnqueue {
@@ -164,12 +169,12 @@ func (q *queue) gate(ctx context.Context, p *queuedPodInfo) (plugin string, fail
 			status := x.plugin.PreEnqueue(ctx, p.info.pod)
 			t.leave()
 			if !status.IsSuccess() {
-				plugin = x.name
+				plugin, message = x.name, status.Message()
 				return
 			}
 		}
 	})
-	return plugin, failure
+	return plugin, message, failure
 }
 
 // detach takes a pod out of its queue.
@@ -207,15 +212,19 @@ func (q *queue) pop(ctx context.Context, now time.Time) *queuedPodInfo {
 		q.moveToActiveQ(ctx, p, now)
 	}
 	p := q.activeQ.peek()
-	if p == nil {
-		return nil
+	if p != nil {
+		q.take(ctx, p, now)
 	}
+	return p
+}
+
+// take takes a pod out of its queue for an attempt.
+func (q *queue) take(ctx context.Context, p *queuedPodInfo, now time.Time) {
 	q.detach(ctx, p)
 	p.attempts++
 	if p.firstAttempt.IsZero() {
 		p.firstAttempt = now
 	}
-	return p
 }
 
 // next returns when the first backoff ends; zero when no pod backs off.
@@ -470,7 +479,7 @@ func (p *profile) eventsOf(plugin string) []registeredEvent {
 // eventMatches reports whether an event is one of those that a plugin registered for.
 func eventMatches(registered, ev framework.ClusterEvent) bool {
 	return ev.Resource == framework.WildCard ||
-		(registered.Resource == framework.WildCard || registered.Resource == ev.Resource) && registered.ActionType&ev.ActionType != 0
+		(registered.Resource == framework.WildCard || registered.Resource == ev.Resource || registered.Resource == framework.Pod && ev.Resource == unscheduledPod) && registered.ActionType&ev.ActionType != 0
 }
 
 // flushUnschedulable requeues pods that have been unschedulable for too long.

@@ -29,6 +29,7 @@ type queuedPodInfo struct {
 	pendingPlugins       sets.Set[string] // returned Pending in its last attempt
 	waitsFor             []string         // both, sorted, while the pod is unschedulable
 	gatingPlugin         string           // the PreEnqueue plugin that keeps the pod out of the activeQ
+	gatingMessage        string           // of this plugin
 
 	location location
 	index    int    // in the heap of its queue

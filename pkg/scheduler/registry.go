@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 	"github.com/minikctl/minikctl/pkg/plug"
 )
 
@@ -126,6 +127,15 @@ var defaultPlugins = []weighted{
 	{"VolumeBinding", 0}, {"VolumeZone", 0}, {"PodTopologySpread", 2}, {"InterPodAffinity", 2}, {"DynamicResources", 2},
 	{"DefaultPreemption", 0}, {"NodeResourcesBalancedAllocation", 1}, {"ImageLocality", 1}, {"DefaultBinder", 0},
 	{"NodeDeclaredFeatures", 0},
+}
+
+// defaultsWith returns the default plugins of a cluster with these feature gates.
+func defaultsWith(g feature.Gates) []weighted {
+	out := slices.Clone(defaultPlugins)
+	if g.GangScheduling {
+		out = append(out, weighted{"GangScheduling", 0})
+	}
+	return out
 }
 
 type weighted struct {

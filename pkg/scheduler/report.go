@@ -185,6 +185,31 @@ func (r *reporter) unschedulable(a *attempt, d *decision, outcome, message strin
 	r.add(out)
 }
 
+// draft returns the report of a pod whose outcome depends on its PodGroup. A later pod may change the evaluation, so what the report has of it
+// is copied now.
+func (r *reporter) draft(a *attempt, d *decision) *minikctl.Decision {
+	out := r.report(a, "", "")
+	out.Preemption = d.preemption.reported()
+	if d.node != nil {
+		out.Scores = d.scores(busyListed)
+	}
+	d.describe(out)
+	return out
+}
+
+// finish completes a draft and reports it. node is "" if the pod has none; for one with a node, sendScheduled sends the report.
+func (r *reporter) finish(a *attempt, draft *minikctl.Decision, outcome, node, message string) {
+	if r.full() {
+		return
+	}
+	draft.Outcome, draft.Node, draft.Message, draft.Stages, draft.Group, draft.PluginTimes = outcome, node, message, a.stages, a.reported, a.times
+	if node != "" {
+		a.report = draft
+		return
+	}
+	r.add(draft)
+}
+
 // failed reports a pod whose binding to its node failed.
 func (r *reporter) failed(a *attempt, outcome, message string) {
 	if r.off {
@@ -209,7 +234,7 @@ func (r *reporter) report(a *attempt, outcome, message string) *minikctl.Decisio
 	out := &minikctl.Decision{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Labels: map[string]string{minikctl.PodLabel: pod.Name}},
 		Pod:        pod.Name, PodUID: string(pod.UID), Profile: pod.Spec.SchedulerName, Attempt: a.attempts,
-		Time: metav1.NewMicroTime(r.clock.Now()), Outcome: outcome, Message: message, Stages: a.stages, WokenBy: a.woken, PluginTimes: a.times,
+		Time: metav1.NewMicroTime(r.clock.Now()), Outcome: outcome, Message: message, Stages: a.stages, WokenBy: a.woken, PluginTimes: a.times, Group: a.reported,
 	}
 	if a.profile != nil {
 		out.ConfigGeneration = a.profile.setup.generation

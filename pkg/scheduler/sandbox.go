@@ -58,7 +58,7 @@ func (b *Sandbox) Place(ctx context.Context, pod *corev1.Pod) (Placement, error)
 	if a.profile == nil {
 		return Placement{Message: fmt.Sprintf("no profile for schedulerName %q", a.info.pod.Spec.SchedulerName)}, nil
 	}
-	if plugin, failure := b.s.queue.gate(ctx, a.queuedPodInfo); failure != nil {
+	if plugin, _, failure := b.s.queue.gate(ctx, a.queuedPodInfo); failure != nil {
 		return Placement{Message: failure.Error()}, nil
 	} else if plugin != "" {
 		return Placement{Message: "gated by the scheduler plugin " + plugin}, nil
@@ -79,6 +79,61 @@ func (b *Sandbox) Place(ctx context.Context, pod *corev1.Pod) (Placement, error)
 	b.s.assume(a)
 	delete(b.s.binding, string(a.info.pod.UID))
 	return Placement{Node: a.node, Evicted: evicted}, nil
+}
+
+// PlaceGroup places pods of one group if at least need of them find a node, without evictions. Otherwise it places none of them, and the
+// messages are the reasons of those that found no node. The result is in the order of the pods.
+func (b *Sandbox) PlaceGroup(ctx context.Context, pods []*corev1.Pod, need int) ([]Placement, error) {
+	out := make([]Placement, len(pods))
+	attempts := make([]*attempt, len(pods))
+	for i, pod := range pods {
+		a, err := b.attempt(pod)
+		if err != nil {
+			return nil, err
+		}
+		attempts[i] = a
+		b.s.groups.set(a.info.pod)
+	}
+	placed, blocking := 0, ""
+	for i, a := range attempts {
+		out[i] = b.placeAlone(ctx, a)
+		if out[i].Node != "" {
+			placed++
+		} else if blocking == "" {
+			blocking = fmt.Sprintf("pod %s finds no node: %s", podName(a.info.pod), out[i].Message)
+		}
+	}
+	if placed >= need {
+		return out, nil
+	}
+	for i, a := range attempts {
+		if out[i].Node != "" {
+			b.s.cluster.remove(a.info.pod.UID)
+			b.s.groups.forget(a.info.pod)
+			out[i] = Placement{Message: fmt.Sprintf("%v: %d of its %d pods find a node, and %d have to; %s", errGroupUnschedulable, placed, len(pods), need, blocking)}
+		}
+	}
+	return out, nil
+}
+
+// placeAlone places a pod without evictions.
+func (b *Sandbox) placeAlone(ctx context.Context, a *attempt) Placement {
+	if a.profile == nil {
+		return Placement{Message: fmt.Sprintf("no profile for schedulerName %q", a.info.pod.Spec.SchedulerName)}
+	}
+	if plugin, message, failure := b.s.queue.gate(ctx, a.queuedPodInfo); failure != nil {
+		return Placement{Message: failure.Error()}
+	} else if plugin != "" {
+		return Placement{Message: "gated by the scheduler plugin " + plugin + ": " + message}
+	}
+	d := b.s.decide(ctx, a, wallClock.Now())
+	if d.status != nil {
+		return Placement{Message: d.message()}
+	}
+	a.node = d.node.node.Name
+	b.s.assume(a)
+	delete(b.s.binding, string(a.info.pod.UID))
+	return Placement{Node: a.node}
 }
 
 // attempt returns a first attempt to schedule a copy of the pod. A pod without a UID gets one.
@@ -156,7 +211,7 @@ func (b *Sandbox) Explain(ctx context.Context, pod *corev1.Pod, node string) (*m
 	all := *a.profile
 	all.percentage = 0 // no node is left out
 	failure := b.s.calls.do(ctx, a.profile.cooperative, func(ctx context.Context, t *tracker) {
-		d = decision{evaluation: all.evaluate(ctx, t, b.s.cluster, a.info.pod, func() {}), cluster: b.s.cluster, nodes: len(b.s.cluster.nodes)}
+		d = decision{evaluation: all.evaluate(ctx, t, b.s.cluster, a.info.pod, newCycleState(), func() {}), cluster: b.s.cluster, nodes: len(b.s.cluster.nodes)}
 	})
 	if failure != nil {
 		return nil, failure

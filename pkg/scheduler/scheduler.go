@@ -29,6 +29,7 @@ import (
 
 	"github.com/minikctl/minikctl/pkg/client"
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 )
 
 // Config configures a Scheduler. Client, Clock, Source and Registry are required.
@@ -37,6 +38,7 @@ type Config struct {
 	Clock    clock.Clock
 	Source   *clock.Source // draws among equally good nodes
 	Registry Registry
+	Features feature.Gates // of the API server
 
 	// Config or ConfigFile configure profiles and plugins; neither means the defaults. A file is reloaded when it changes.
 	// An invalid one is refused: the configuration in force stays, and an Event on the namespace kube-system gives the reason.
@@ -65,6 +67,8 @@ type Scheduler struct {
 	random   *clock.Source // only decisions draw from it, so that they are reproducible
 	registry Registry
 	caches   *client.Caches
+	features feature.Gates
+	objects  *watchedObjects
 	file     string
 	fileRead []byte        // its content when New read it
 	watched  []fileVersion // files that the factories of the last configuration read; New, and then watchConfig, write it
@@ -76,6 +80,7 @@ type Scheduler struct {
 	budgets    func() []*policyv1.PodDisruptionBudget
 	waiting    *waitingPods
 	nominator  *nominator
+	groups     *podGroups
 	bridge     *bridge
 	recorders  *recorders
 	decisions  *reporter
@@ -103,7 +108,7 @@ const maxAPICalls = 512
 func New(cfg Config) (*Scheduler, error) {
 	s := &Scheduler{
 		client: cfg.Client, clock: cfg.Clock, machine: clock.Machine(cfg.Clock), source: cfg.Source, random: clock.NewSource(uint64(cfg.Source.IntN(1 << 62))),
-		registry: cfg.Registry, caches: client.NewCaches(cfg.Client, cfg.Clock), file: cfg.ConfigFile,
+		registry: cfg.Registry, features: cfg.Features, objects: &watchedObjects{}, caches: client.NewCaches(cfg.Client, cfg.Clock), file: cfg.ConfigFile,
 		reloaded: cfg.Reloaded, decided: cfg.Decided,
 		waiting: newWaitingPods(), nominator: newNominator(), memo: newMemo(), binding: map[string]*queuedPodInfo{}, watches: map[framework.EventResource]int{},
 		apiCalls: make(chan struct{}, maxAPICalls),
@@ -133,7 +138,9 @@ func New(cfg Config) (*Scheduler, error) {
 func (s *Scheduler) init(ctx context.Context, conf *configv1.KubeSchedulerConfiguration, limits PluginTimeouts) error {
 	s.timeouts = timeouts{cmp.Or(limits.Cycle, cycleTimeout), cmp.Or(limits.Binding, bindingTimeout)}
 	s.calls = cycleCalls{timeout: s.timeouts.cycle, abandoned: s.callAbandoned}
-	s.setCluster(newSnapshot())
+	cluster := newSnapshot()
+	s.groups = cluster.groups
+	s.setCluster(cluster)
 	made, err := s.newSetup(ctx, conf)
 	if err != nil {
 		return err
@@ -141,7 +148,7 @@ func (s *Scheduler) init(ctx context.Context, conf *configv1.KubeSchedulerConfig
 	made.generation = 1
 	s.setup, s.calls.sites = made, made.sites
 	s.queue = newQueue(&s.calls, made.profiles, made.backoff)
-	s.queue.failed = s.enqueueFailed
+	s.queue.failed, s.queue.gated = s.enqueueFailed, s.reportGated
 	return nil
 }
 

@@ -9,6 +9,8 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 )
 
 // setup is the current configuration: its profiles with their plugins.
@@ -21,6 +23,7 @@ type setup struct {
 	order      []*profile          // as in the configuration
 	sites      []*site             // the first is nil: index 0 means none
 	timeouts   timeouts
+	features   feature.Gates
 	watched    watchedFiles
 	resumed    func(*instance)
 	bindings   sync.WaitGroup // binding cycles that call these plugins
@@ -34,7 +37,7 @@ type setup struct {
 func (s *Scheduler) newSetup(ctx context.Context, conf *configv1.KubeSchedulerConfiguration) (*setup, error) {
 	checked, wrong := checkConfig(conf)
 	errs := plain(wrong)
-	made := &setup{settings: checked, config: conf, profiles: map[string]*profile{}, sites: []*site{nil}, timeouts: s.timeouts, resumed: s.pluginResumed}
+	made := &setup{settings: checked, config: conf, profiles: map[string]*profile{}, sites: []*site{nil}, timeouts: s.timeouts, features: s.features, resumed: s.pluginResumed}
 	made.ctx, made.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	errs = append(errs, made.makeExtenders(conf.Extenders)...)
 	for i, cfg := range checked.profiles {
@@ -114,6 +117,7 @@ func (s *Scheduler) newHandle(p *profile) *handle {
 		spawn = func(func(context.Context)) {} // a simulation, without an API
 	}
 	h := &handle{Namespaces: s.namespaces, profile: p, client: s.client, caches: s.caches, clock: s.clock, budgets: s.budgets, waiting: s.waiting, bridge: s.bridge,
+		objects: s.objects, groups: s.groups,
 		spawn: spawn, recorder: s.recorders.forProfile(p.name), activate: s.activate, workers: p.setup.parallelism}
 	h.cluster.Store(s.shared.Load())
 	return h

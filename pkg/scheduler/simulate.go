@@ -8,8 +8,11 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kube-scheduler/framework"
 
 	"github.com/minikctl/minikctl/pkg/clock"
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/feature"
 	"github.com/minikctl/minikctl/pkg/objects/minikctl"
 )
 
@@ -22,6 +25,8 @@ type Simulation struct {
 	Namespaces []*corev1.Namespace
 	Budgets    []*policyv1.PodDisruptionBudget
 	Timeouts   PluginTimeouts
+	Objects    map[framework.EventResource][]objects.Object // of other resources that plugins register for, as PodGroups
+	Features   feature.Gates
 	Pod        *corev1.Pod
 	Clock      clock.Clock     // of the plugins and the queue; nil: the machine's
 	Draw       func(n int) int // chooses among equally good nodes; nil: the first
@@ -61,7 +66,7 @@ func Simulate(ctx context.Context, q Simulation) (Outcome, error) {
 	}
 	var d decision
 	failure := s.calls.do(ctx, prof.cooperative, func(ctx context.Context, t *tracker) {
-		d = prof.decide(ctx, t, s.cluster, pod, prof.evaluate(ctx, t, s.cluster, pod, func() {}), draw)
+		d = prof.decide(ctx, t, s.cluster, pod, prof.evaluate(ctx, t, s.cluster, pod, newCycleState(), func() {}), draw)
 	})
 	if failure != nil {
 		return Outcome{Message: failure.Error()}, nil
@@ -89,6 +94,7 @@ func fillSnapshot(cluster *snapshot, nodes []*corev1.Node, pods []*corev1.Pod) e
 		if err != nil {
 			return err
 		}
+		cluster.groups.set(pod)
 		cluster.place(info, pod.Spec.NodeName, false)
 	}
 	return nil

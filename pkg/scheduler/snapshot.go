@@ -24,6 +24,7 @@ type snapshot struct {
 	byName map[string]*nodeInfo
 	pods   map[types.UID]*placed
 	images map[string]*framework.ImageStateSummary
+	groups *podGroups
 
 	step, epoch uint64
 	journal     []PodChange // the latest steps
@@ -53,7 +54,7 @@ var _ framework.SharedLister = (*snapshot)(nil)
 
 func newSnapshot() *snapshot {
 	return &snapshot{
-		byName: map[string]*nodeInfo{}, pods: map[types.UID]*placed{}, images: map[string]*framework.ImageStateSummary{},
+		byName: map[string]*nodeInfo{}, pods: map[types.UID]*placed{}, images: map[string]*framework.ImageStateSummary{}, groups: newPodGroups(),
 		affinity: affinityNodes{any: map[*nodeInfo]bool{}, anti: map[*nodeInfo]bool{}},
 	}
 }
@@ -61,6 +62,7 @@ func newSnapshot() *snapshot {
 // copy returns an equal snapshot. The two can be changed independently.
 func (s *snapshot) copy() *snapshot {
 	c := newSnapshot()
+	c.groups = s.groups
 	for _, n := range s.nodes {
 		c.setNode(n.node)
 	}
@@ -299,7 +301,7 @@ func erase(nodes []*nodeInfo) []framework.NodeInfo {
 // NodeInfos and the methods below implement framework.SharedLister and framework.NodeInfoLister.
 func (s *snapshot) NodeInfos() framework.NodeInfoLister           { return s }
 func (s *snapshot) StorageInfos() framework.StorageInfoLister     { return s }
-func (s *snapshot) PodGroupStates() framework.PodGroupStateLister { return noPodGroups{} }
+func (s *snapshot) PodGroupStates() framework.PodGroupStateLister { return s.groups }
 
 func (s *snapshot) List() ([]framework.NodeInfo, error) {
 	if s.infos == nil {

@@ -46,6 +46,11 @@ func (d *Decision) DeepCopyObject() runtime.Object {
 		p.Victims = slices.Clone(p.Victims)
 		out.Preemption = &p
 	}
+	if d.Group != nil {
+		g := *d.Group
+		g.Blocking = slices.Clone(g.Blocking)
+		out.Group = &g
+	}
 	out.Stages, out.PluginTimes = slices.Clone(d.Stages), slices.Clone(d.PluginTimes)
 	return &out
 }

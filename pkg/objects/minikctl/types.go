@@ -74,8 +74,10 @@ type Decision struct {
 	// Extenders are the calls of HTTP extenders.
 	Extenders []ExtenderCall `json:"extenders,omitempty"`
 	// Preemption is the preemption that the attempt began.
-	Preemption *Preemption   `json:"preemption,omitempty"`
-	Stages     []trace.Stage `json:"stages,omitempty"`
+	Preemption *Preemption `json:"preemption,omitempty"`
+	// Group is the outcome of the PodGroup with which the pod was tried; nil: it was tried alone.
+	Group  *GroupAttempt `json:"group,omitempty"`
+	Stages []trace.Stage `json:"stages,omitempty"`
 	// PluginTimes are the times of the plugins in the attempt, up to Bind; those below a microsecond are left out. A pod that waits in Permit or
 	// PreBind has the times until then.
 	PluginTimes []PluginTime `json:"pluginTimes,omitempty"`
@@ -121,6 +123,23 @@ type Preemption struct {
 	Node       string   `json:"node"`
 	Victims    []string `json:"victims"`              // as namespace/name, the most important first
 	Violations int      `json:"violations,omitempty"` // how many victims are evicted in spite of a PodDisruptionBudget
+}
+
+// GroupAttempt is one attempt to schedule the pods of a PodGroup that have no node.
+type GroupAttempt struct {
+	Name    string `json:"name"`    // of the PodGroup, in the pod's namespace
+	Outcome string `json:"outcome"` // Scheduled, Unschedulable or Error
+	Message string `json:"message,omitempty"`
+	Pods    int    `json:"pods"`   // number of pods that were tried together
+	Placed  int    `json:"placed"` // of these, how many found a node
+	// Blocking are the first pods that found none.
+	Blocking []BlockingPod `json:"blocking,omitempty"`
+}
+
+// BlockingPod is a pod for which its PodGroup found no node.
+type BlockingPod struct {
+	Pod     string `json:"pod"`
+	Message string `json:"message"`
 }
 
 // ExtenderCall is a call of an HTTP extender.

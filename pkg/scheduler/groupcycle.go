@@ -1,0 +1,311 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	helper "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/kube-scheduler/framework"
+
+	"github.com/minikctl/minikctl/pkg/objects"
+	"github.com/minikctl/minikctl/pkg/objects/minikctl"
+)
+
+// groupAttempt is one attempt to schedule the pods of a PodGroup that have no node. It has two steps. The first tries one pod after the
+// other, each with those before it assumed on their nodes, and then takes all of them off again. If a Permit plugin allowed one of the pods
+// with all others assumed, the second step assumes the pods that found a node again and starts their binding cycles. So no pod of a gang
+// holds room while others of it find none.
+type groupAttempt struct {
+	key     objects.Key
+	profile *profile
+	state   *cycleState // of the group
+	members []*member
+}
+
+// member is a pod in an attempt of its group.
+type member struct {
+	*attempt
+	found      string                    // the node that the cycle found, or that is freed by preemption; "": none
+	status     *framework.Status         // why the pod has no node; nil: it has one, or was not tried
+	permit     *framework.Status         // of the Permit plugins for a pod with a node: nil or Wait
+	preempts   bool                      // victims have to leave the node first
+	nominating *framework.NominatingInfo // of the PostFilter plugins
+	message    string                    // of a pod without a node, as in its condition
+	draft      *minikctl.Decision        // nil: the pod was not tried
+
+	rejecting, pending sets.Set[string] // plugins, as in queue.requeueUnschedulable
+}
+
+var _ framework.PodGroupInfo = (*groupAttempt)(nil)
+
+// GetNamespace and the methods below implement framework.PodGroupInfo.
+func (g *groupAttempt) GetNamespace() string { return g.key.Namespace }
+func (g *groupAttempt) GetName() string      { return g.key.Name }
+func (g *groupAttempt) GetUnscheduledPods() []*corev1.Pod {
+	out := make([]*corev1.Pod, len(g.members))
+	for i, m := range g.members {
+		out[i] = m.info.pod
+	}
+	return out
+}
+
+// errGroupUnschedulable is the error of pods that found a node while their group as a whole found none.
+var errGroupUnschedulable = errors.New("pod group is unschedulable")
+
+// attemptGroup runs the scheduling cycle of the PodGroup of p, the pod that was popped. began is when the loop began to drain the inbox.
+func (s *Scheduler) attemptGroup(ctx context.Context, key objects.Key, p *queuedPodInfo, began time.Time) {
+	g := &groupAttempt{key: key, state: newCycleState()}
+	for _, q := range s.takeGroup(ctx, key, p) {
+		prof, ok := s.setup.profiles[q.info.pod.Spec.SchedulerName]
+		if !ok || q.info.pod.DeletionTimestamp != nil {
+			s.skip(ctx, q)
+			continue
+		}
+		a := s.newAttempt(q, prof, began)
+		a.group = g.state
+		g.members = append(g.members, &member{attempt: a})
+	}
+	if len(g.members) == 0 {
+		return
+	}
+	g.profile = g.members[0].profile
+	status := g.checkProfile()
+	preempting := false
+	if status == nil {
+		status, preempting = s.tryGroup(ctx, g)
+	}
+	s.submitGroup(ctx, g, status, preempting)
+	s.setGroupCondition(ctx, key, status)
+}
+
+// takeGroup takes the pods of a group that are in the queue, besides the one that was popped, and returns all of them: those of high priority
+// first, and then those that were tried first.
+func (s *Scheduler) takeGroup(ctx context.Context, key objects.Key, popped *queuedPodInfo) []*queuedPodInfo {
+	now := s.clock.Now()
+	var others []*queuedPodInfo
+	if state, err := s.groups.Get(key.Namespace, key.Name); err == nil {
+		for pod := range maps.Values(state.UnscheduledPods()) {
+			if p := s.queue.pods[pod.UID]; p != nil && p != popped {
+				others = append(others, p)
+			}
+		}
+	}
+	slices.SortFunc(others, byArrival)
+	taken := []*queuedPodInfo{popped}
+	for _, p := range others {
+		if p.location != inActiveQ && p.location != inFlight {
+			s.queue.moveToActiveQ(ctx, p, now)
+		}
+		if p.location == inActiveQ {
+			s.queue.take(ctx, p, now)
+			taken = append(taken, p)
+		}
+	}
+	slices.SortFunc(taken, func(a, b *queuedPodInfo) int {
+		return cmp.Or(cmp.Compare(helper.PodPriority(b.info.pod), helper.PodPriority(a.info.pod)), a.firstAttempt.Compare(b.firstAttempt), byArrival(a, b))
+	})
+	return taken
+}
+
+// checkProfile returns an error if the pods have different profiles.
+func (g *groupAttempt) checkProfile() *framework.Status {
+	for _, m := range g.members {
+		if m.profile != g.profile {
+			return framework.AsStatus(fmt.Errorf("all pods in a single pod group should have the same .spec.schedulerName set, got: %q and %q", g.profile.name, m.profile.name))
+		}
+	}
+	return nil
+}
+
+// tryGroup tries the pods of a group and takes them off their nodes again. It returns nil if the group can be scheduled, and otherwise why
+// not; preempting is true if it can be once the victims of its pods have left.
+func (s *Scheduler) tryGroup(ctx context.Context, g *groupAttempt) (status *framework.Status, preempting bool) {
+	defer func() {
+		for _, m := range slices.Backward(g.members) {
+			if m.assumed != nil {
+				s.revert(ctx, m)
+			}
+		}
+	}()
+	status = framework.NewStatus(framework.Unschedulable).WithError(errGroupUnschedulable)
+	preempts := false
+	for _, m := range g.members {
+		s.tryMember(ctx, m)
+		switch {
+		case m.assumed != nil:
+		case m.status.IsRejected():
+			continue // others of the group may be enough
+		default:
+			return framework.AsStatus(fmt.Errorf("failed to schedule other pod from a pod group: %w", m.status.AsError())), false
+		}
+		preempts = preempts || m.preempts
+		switch {
+		case !m.permit.IsSuccess():
+		case preempts:
+			status, preempting = framework.NewStatus(framework.Unschedulable, "pod group is waiting for preemption to complete").WithError(errGroupUnschedulable), true
+		default:
+			status = nil
+		}
+	}
+	return status, preempting
+}
+
+// tryMember runs the scheduling cycle for a pod of a group, and assumes it on the node that it found. Of the decision it keeps copies, since
+// the next pod may change the evaluation.
+func (s *Scheduler) tryMember(ctx context.Context, m *member) {
+	d := s.decide(ctx, m.attempt, s.machine.Now())
+	m.draft, m.status, m.message = s.decisions.draft(m.attempt, &d), d.status, d.message()
+	m.rejecting, m.pending = d.rejectors()
+	m.nominating = d.nominating
+	switch {
+	case d.status == nil:
+		m.found = d.node.node.Name
+	case d.nominating != nil && d.nominating.NominatedNodeName != "" && !d.status.IsError():
+		m.found, m.preempts = d.nominating.NominatedNodeName, true
+	default:
+		return
+	}
+	m.node = m.found
+	m.state.SetPodGroupSchedulingCycle(m.group)
+	m.nomination = s.nominator.node(m.info.pod.UID)
+	s.place(m.attempt)
+	permit := m.profile.runReserve(ctx, m.attempt)
+	if permit.IsSuccess() {
+		permit, _ = m.profile.runPermit(ctx, m.attempt)
+	}
+	if permit.IsSuccess() || permit.IsWait() {
+		m.permit = permit
+		return
+	}
+	s.revert(ctx, m)
+	m.found, m.preempts, m.nominating, m.status, m.message = "", false, clearNomination, permit, permit.Message()
+	if permit.IsRejected() {
+		m.message = fitMessage(1, "", map[string]int{permit.Message(): 1}, "")
+		m.rejecting = sets.New(permit.Plugin())
+	}
+}
+
+// revert takes an assumed pod of a group off its node.
+func (s *Scheduler) revert(ctx context.Context, m *member) {
+	m.profile.unreserve(ctx, m.attempt)
+	s.cluster.remove(m.info.pod.UID)
+	s.groups.forget(m.info.pod)
+	if m.nomination != "" {
+		s.nominator.add(m.info, &framework.NominatingInfo{NominatingMode: framework.ModeOverride, NominatedNodeName: m.nomination})
+	}
+	m.assumed = nil
+}
+
+// submitGroup starts the binding cycles of the pods of a group that can be scheduled, and requeues the others. status and preempting are
+// those of tryGroup.
+func (s *Scheduler) submitGroup(ctx context.Context, g *groupAttempt, status *framework.Status, preempting bool) {
+	report := g.report(status)
+	var binding []*attempt
+	for _, m := range g.members {
+		m.reported = report
+		if !status.IsSuccess() || !m.status.IsSuccess() {
+			s.failMember(ctx, m, status, preempting)
+			continue
+		}
+		if s.decided != nil {
+			s.decided(m.info.pod.Name, m.found)
+		}
+		s.decisions.finish(m.attempt, m.draft, "Scheduled", m.found, "")
+		m.state.SetPodGroupSchedulingCycle(nil)
+		now := s.machine.Now()
+		s.assume(m.attempt)
+		if failed := s.reserve(ctx, m.attempt); !failed.IsSuccess() {
+			s.forgetPod(ctx, m.attempt, failed)
+			continue
+		}
+		m.bindStart = m.stage("reserve", now, s.machine.Now())
+		binding = append(binding, m.attempt)
+	}
+	for _, a := range binding { // once all are assumed, so that those which Permit plugins let wait are allowed by now
+		s.startBinding(ctx, a)
+	}
+}
+
+// failMember requeues a pod of a group that was not scheduled, and records the reason. group is the status of the group.
+func (s *Scheduler) failMember(ctx context.Context, m *member, group *framework.Status, preempting bool) {
+	failed, message, nominating := m.status, m.message, m.nominating
+	switch {
+	case group.IsError():
+		nominating = clearNomination
+		if !m.status.IsError() {
+			failed, message = group, group.AsError().Error()
+		}
+	case m.status.IsSuccess() && preempting:
+		failed, message = group, group.Message()
+		nominating = &framework.NominatingInfo{NominatingMode: framework.ModeOverride, NominatedNodeName: m.found}
+	case m.found != "" && !preempting: // the pod found a node, and others of the group did not
+		failed, nominating = framework.NewStatus(framework.Unschedulable, m.permit.Message()).WithError(errGroupUnschedulable), clearNomination
+		message = failed.Message()
+	}
+	m.node = ""
+	if m.draft == nil {
+		m.draft = s.decisions.report(m.attempt, "", "")
+	}
+	now := s.clock.Now()
+	if failed.IsError() {
+		slog.ErrorContext(ctx, "scheduling failed", "pod", podName(m.info.pod), "err", message)
+		s.queue.requeueError(m.queuedPodInfo, now)
+		s.decisions.finish(m.attempt, m.draft, "Error", "", message)
+		s.recordFailure(ctx, m.attempt, corev1.PodReasonSchedulerError, message, nominating)
+		return
+	}
+	s.queue.requeueUnschedulable(m.queuedPodInfo, m.rejecting, m.pending, true, now) // as in Kubernetes: events do not wake pods of a group
+	s.decisions.finish(m.attempt, m.draft, "Unschedulable", "", message)
+	s.recordFailure(ctx, m.attempt, corev1.PodReasonUnschedulable, message, nominating)
+}
+
+// maxBlocking bounds the pods that a decision names as the reason why their group is unschedulable.
+const maxBlocking = 8
+
+// report returns the outcome of a group for the decisions of its pods.
+func (g *groupAttempt) report(status *framework.Status) *minikctl.GroupAttempt {
+	out := &minikctl.GroupAttempt{Name: g.key.Name, Pods: len(g.members), Outcome: "Scheduled", Message: status.Message()}
+	switch {
+	case status.IsError():
+		out.Outcome = "Error"
+	case !status.IsSuccess():
+		out.Outcome = "Unschedulable"
+	}
+	for _, m := range g.members {
+		switch {
+		case m.status.IsSuccess() && m.found != "":
+			out.Placed++
+		case !m.status.IsSuccess() && len(out.Blocking) < maxBlocking:
+			out.Blocking = append(out.Blocking, minikctl.BlockingPod{Pod: m.info.pod.Name, Message: m.message})
+		}
+	}
+	return out
+}
+
+// setGroupCondition writes the condition PodGroupScheduled of a PodGroup. A group that was scheduled stays so.
+func (s *Scheduler) setGroupCondition(ctx context.Context, key objects.Key, status *framework.Status) {
+	group, ok := s.objects.podGroup(key)
+	if !ok {
+		return
+	}
+	c := metav1.Condition{Type: schedulingv1alpha2.PodGroupScheduled, Status: metav1.ConditionFalse, Message: status.Message(), ObservedGeneration: group.Generation}
+	switch {
+	case status.IsSuccess():
+		c.Status, c.Reason = metav1.ConditionTrue, "Scheduled"
+	case status.IsRejected():
+		c.Reason = schedulingv1alpha2.PodGroupReasonUnschedulable
+	default:
+		c.Reason, c.Message = schedulingv1alpha2.PodGroupReasonSchedulerError, status.AsError().Error()
+	}
+	s.patchGroupCondition(ctx, key, group, c)
+}
